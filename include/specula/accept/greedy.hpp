@@ -1,0 +1,33 @@
+// Greedy verification: a guess stays iff it is the target's first largest logit.
+#pragma once
+
+#include "../target_laws.hpp"
+#include "../token_tree.hpp"
+#include "../verdict.hpp"
+
+namespace specula {
+
+/// Text identical to greedy decoding, whatever the sampling parameters say and however the proposal was drawn.
+/// Cost: one read of a row for each node of the accepted path. Coins: none. Leviathan et al. 2023, temperature 0.
+struct Greedy {
+  static constexpr bool exact_for(DraftLaw) { return true; }
+
+  template <class Chance>
+  void verify(const TokenTree& tree, const TargetLaws& target, Chance&, Verdict& out) const {
+    target.check(tree);
+    out.clear();
+    for (NodeId at = 0; at != kNoParent;) {
+      out.next = target.argmax(at);
+      const NodeId from = at;
+      at = kNoParent;
+      tree.children(from, [&](NodeId c) {
+        if (tree.token(c) != out.next) return true;
+        at = c;
+        return false;
+      });
+      if (at != kNoParent) out.path.push_back(at);
+    }
+  }
+};
+
+}  // namespace specula

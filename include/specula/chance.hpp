@@ -1,0 +1,116 @@
+// All randomness of the library: coins that depend on where they are asked for, and on nothing else.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+
+#include "detail/row_math.hpp"
+#include "rows.hpp"
+
+namespace specula {
+
+/// What a coin is for. `draft` and the reviews' coins belong to the proposal; the others to the verdict.
+enum class Stream : std::uint8_t { sample, residual, accept, draft, review_accept, review_residual };
+
+/// Where a coin is asked for. Without `origin`, which rises every round, a draft's coin would come back as a coin of the
+/// next round's verdict on the same position, and the law would be biased.
+struct Site {
+  std::int32_t position = 0;  // of the token in question, in the whole text
+  std::int32_t origin = 0;    // the root's position; 0 for Stream::sample
+  Stream stream = Stream::sample;
+  std::uint32_t index = 0;  // accept: node id; draft and reviews: a counter of the round; else 0. Below 2^24
+
+  friend bool operator==(const Site&, const Site&) = default;
+};
+
+namespace detail {
+
+/// Philox4x32-10 (Salmon et al. 2011).
+inline std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t a = std::uint64_t{0xD2511F53u} * counter[0], b = std::uint64_t{0xCD9E8D57u} * counter[2];
+    counter = {static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(b),
+               static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(a)};
+    key = {key[0] + 0x9E3779B9u, key[1] + 0xBB67AE85u};
+  }
+  return counter;
+}
+
+/// A word as a number in [0, 1): all 32 bits.
+inline double coin(std::uint32_t word) { return static_cast<double>(word) * 0x1p-32; }
+
+/// Draws a token in two levels: `tile_coin` picks a tile by its mass, `token_coin` the token inside. A token of no
+/// weight is never drawn. Throws std::runtime_error if the weights are empty or not a number.
+/// Cost: the tiles' masses, and one tile of weights.
+template <class Weights>
+Token draw_two_level(const Weights& weights, double tile_coin, double token_coin) {
+  const std::span<const double> masses = weights.tile_masses();
+  const double total = merge_tiles(masses);
+  if (!(total > 0) || !(total < std::numeric_limits<double>::infinity()))
+    throw std::runtime_error("cannot draw a token: the weights are empty or not a number");
+  std::size_t tile = masses.size();
+  const double wanted = tile_coin * total;
+  double before = 0;
+  for (std::size_t chunk = 0; chunk < masses.size(); chunk += 8) {
+    const std::span<const double> part = masses.subspan(chunk, std::min<std::size_t>(8, masses.size() - chunk));
+    double sum = 0;
+    bool found = false;
+    for (std::size_t t = 0; t < part.size() && !found; ++t) {
+      if (!(part[t] > 0)) continue;
+      tile = chunk + t;  // rounding may leave `wanted` beyond the last: then the last tile of mass is it
+      sum += part[t];
+      found = wanted < before + sum;
+    }
+    if (found) break;
+    before += sum;
+  }
+  std::array<float, kTile> w;
+  weights.fill(static_cast<std::int32_t>(tile), w.data());
+  double inside = 0;
+  for (const float x : w) inside += static_cast<double>(x);
+  const double target = token_coin * inside;
+  Token token = kNoToken;
+  double seen = 0;
+  for (std::int32_t i = 0; i < kTile; ++i) {
+    if (!(w[static_cast<std::size_t>(i)] > 0)) continue;
+    token = static_cast<Token>(tile) * kTile + i;
+    seen += static_cast<double>(w[static_cast<std::size_t>(i)]);
+    if (target < seen) break;
+  }
+  if (token == kNoToken) throw std::runtime_error("cannot draw a token: a tile of mass holds no token");
+  return token;
+}
+
+}  // namespace detail
+
+/// Coins from Philox4x32-10: a coin is a function of (seed, sequence, site), whatever was drawn before it, in whichever
+/// batch, on whichever machine. Copying it costs nothing and changes nothing.
+class PhiloxChance {
+ public:
+  explicit PhiloxChance(std::uint64_t seed, std::uint32_t sequence = 0) : seed_(seed), sequence_(sequence) {}
+
+  /// True with `probability` (anything at or above 1 is certain, 0 and NaN never).
+  bool accept(double probability, const Site& site) { return detail::coin(words(site)[0]) < probability; }
+
+  /// A token drawn by weight; see detail::draw_two_level.
+  template <class Weights>
+  Token draw(const Weights& weights, const Site& site) {
+    const auto w = words(site);
+    return detail::draw_two_level(weights, detail::coin(w[0]), detail::coin(w[1]));
+  }
+
+  /// The four raw words of a site: counter (position, origin, stream and index, sequence), key the seed.
+  std::array<std::uint32_t, 4> words(const Site& site) const {
+    return detail::philox({static_cast<std::uint32_t>(site.position), static_cast<std::uint32_t>(site.origin),
+                           static_cast<std::uint32_t>(site.stream) << 24 | (site.index & 0xFFFFFFu), sequence_},
+                          {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)});
+  }
+
+ private:
+  std::uint64_t seed_;
+  std::uint32_t sequence_;
+};
+
+}  // namespace specula

@@ -1,0 +1,94 @@
+// What a model, a drafter, a shape, a rule and a verifier are.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include "chance.hpp"
+#include "rows.hpp"
+#include "sampling_params.hpp"
+#include "target_laws.hpp"
+#include "token_tree.hpp"
+#include "verdict.hpp"
+
+namespace specula {
+
+/// Anything that answers coins; see chance.hpp. Weights are drawn from tile by tile.
+template <class C>
+concept ChanceSource = requires(C& c, const Site& site, const detail::LawWeights& weights) {
+  { c.accept(0.5, site) } -> std::same_as<bool>;
+  { c.draw(weights, site) } -> std::same_as<Token>;
+};
+
+/// A model with a cache: a committed context, and speculative nodes hanging below it.
+template <class M>
+concept LanguageModel = requires(M& m, const M& c, Tokens tokens, Nodes ids, std::int32_t n) {
+  { c.vocab_size() } -> std::same_as<std::int32_t>;
+  { c.size() } -> std::same_as<std::int32_t>;              // committed tokens
+  { c.capacity() } -> std::same_as<std::int32_t>;          // committed + speculative it can hold
+  m.append(tokens);                                        // commit tokens, no rows (prefill, catch-up); may be lazy
+  { m.extend(tokens, ids) } -> std::same_as<RowsView>;     // add nodes under parents `ids`; (n, V), valid until the next call
+  m.commit(ids);                                           // this path joins the context, all other nodes are forgotten
+  m.truncate(n);                                           // forget all nodes, and every committed token from n on
+};                                                         // node numbering restarts at 0 after append, commit and truncate
+
+/// Anything that guesses. sync() says where we are; extend() grows speculation from there.
+template <class D>
+concept Drafter = requires(D& d, const D& c, Tokens context, Tokens guess, Nodes ids, std::int32_t n) {
+  { c.vocab_size() } -> std::same_as<std::int32_t>;
+  { c.capacity() } -> std::same_as<std::int32_t>;
+  d.truncate(n);           // a new prompt shares its first n tokens with the old one
+  d.sync(context, guess);  // context extends the last one; guess = speculative tokens between context and root
+  d.extend(guess, ids);    // RowsView or PointMasses; numbering restarts at sync: root = node 0, its parent kNoParent
+} && (requires(D& d, Tokens t, Nodes p) {
+  { d.extend(t, p) } -> std::same_as<RowsView>;
+} || requires(D& d, Tokens t, Nodes p) {
+  { d.extend(t, p) } -> std::same_as<PointMasses>;
+});
+
+/// A drafter that fills rows: what shapes that sample or rank need.
+template <class D>
+concept DenseDrafter = Drafter<D> && requires(D& d, Tokens t, Nodes p) {
+  { d.extend(t, p) } -> std::same_as<RowsView>;
+};
+
+/// What a shape may know of the round. Draft rows become laws by `params`, the target's own.
+struct Round {
+  Tokens context;           // committed tokens: all emitted ones but the root
+  SamplingParams params;    // the verifier's
+  std::int32_t max_nodes;   // most nodes that fit, root included
+};
+
+/// Arranges guesses. A small value type with its parameters as fields. Optional: learn(tree, verdict), reset().
+template <class S, class D>
+concept ProposalShape = requires(S& s, const S& c, D& d, const Round& round, TokenTree& tree, PhiloxChance& chance) {
+  { S::law } -> std::convertible_to<DraftLaw>;
+  { c.max_nodes() } -> std::same_as<std::int32_t>;  // root included
+  s.propose(d, round, tree, chance);                // tree holds the root on entry
+};
+
+/// Decides. A small value type.
+template <class R>
+concept AcceptanceRule = requires(const R& r, const TokenTree& tree, const TargetLaws& target, PhiloxChance& chance, Verdict& out) {
+  { R::exact_for(DraftLaw{}) } -> std::same_as<bool>;  // static: for which laws of proposals the target's law is kept
+  r.verify(tree, target, chance, out);
+};
+
+/// The target and its rule.
+template <class V>
+concept Verifier = requires(V& v, const V& c, const TokenTree& tree, PhiloxChance& chance, Tokens tokens, std::int32_t n) {
+  { V::exact_for(DraftLaw{}) } -> std::same_as<bool>;
+  { c.vocab_size() } -> std::same_as<std::int32_t>;
+  { c.room() } -> std::same_as<std::int32_t>;  // nodes that still fit, root included
+  { c.params() } -> std::convertible_to<const SamplingParams&>;
+  v.append(tokens);
+  v.truncate(n);
+  { v.verify(tree, chance) } -> std::convertible_to<const Verdict&>;
+};
+
+/// The shape draws its proposals in a way for which the verifier's rule keeps the target's law. An unsound pair does not
+/// compile; accept_lossy(rule) is the way to have one all the same.
+template <class V, class S>
+concept Lossless = V::exact_for(S::law);
+
+}  // namespace specula

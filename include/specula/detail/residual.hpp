@@ -1,0 +1,118 @@
+// What remains of the target's law after rejections.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "../rows.hpp"
+#include "../token_tree.hpp"
+#include "row_scan.hpp"
+
+namespace specula::detail {
+
+/// Starts as p; each rejection makes it norm((weight * p - q)+) with q the law of the rejected node given its earlier
+/// siblings. Nothing as long as a row is kept: weights are computed a tile at a time from the raw rows. Allocates in the
+/// constructor only.
+class Residual {
+ public:
+  Residual(std::int32_t vocab, std::int32_t max_nodes) : vocab_(vocab), masses_(static_cast<std::size_t>(tile_count(vocab))) {
+    steps_.reserve(static_cast<std::size_t>(max_nodes));
+  }
+
+  /// Begins anew from the target's law and the masses of its tiles (those of a point mass are not looked at).
+  void start(const RowLaw& target, std::span<const double> masses) {
+    target_ = target;
+    steps_.clear();
+    total_ = 1;
+    if (target.is_point()) {
+      std::fill(masses_.begin(), masses_.end(), 0.0);
+      masses_[static_cast<std::size_t>(target.point / kTile)] = 1;
+    } else {
+      std::copy(masses.begin(), masses.end(), masses_.begin());
+      total_ = merge_tiles(masses_);
+    }
+  }
+
+  /// Takes the law of `node` away, `weight` being what the current law is multiplied by before (1 but for block and
+  /// traversal verification). Returns the mass that was left, S; where rounding leaves none, the law stays as it was and
+  /// 0 is returned. Cost: one read of the target's row and of the draft's; a chosen node reads one tile.
+  double reject(const TokenTree& tree, NodeId node, double weight = 1) {
+    tree_ = &tree;
+    const double keep = weight / total_;
+    const RowLaw& draft = tree.row_law(node);
+    const double total_before = total_;
+    steps_.push_back({keep, node});
+    double total = 0;
+    if (draft.is_point()) {  // only one tile changes
+      for (double& mass : masses_) mass *= keep;
+      masses_[static_cast<std::size_t>(draft.point / kTile)] = tile_mass(*this, draft.point / kTile);
+      total = merge_tiles(masses_);
+    } else {
+      for (std::int32_t t = 0; t < tile_count(vocab_); ++t) {
+        double& mass = masses_[static_cast<std::size_t>(t)];
+        if (mass > 0) mass = tile_mass(*this, t);
+      }
+      total = merge_tiles(masses_);
+    }
+    if (total > 0) {
+      total_ = total;
+      return total;
+    }
+    steps_.pop_back();
+    for (std::int32_t t = 0; t < tile_count(vocab_); ++t) masses_[static_cast<std::size_t>(t)] = tile_mass(*this, t);
+    total_ = total_before;
+    return 0;
+  }
+
+  double total() const { return total_; }
+  /// Probability of `token` under what is left.
+  double prob(Token token) const { return (*this)(token) / total_; }
+  bool untouched() const { return steps_.empty(); }
+
+  // What Chance::draw takes: weights up to the factor total().
+  std::int32_t vocab() const { return vocab_; }
+  std::span<const double> tile_masses() const { return masses_; }
+  double operator()(Token token) const {
+    double w = target_(token);
+    for (const Step& s : steps_) w = std::max(0.0, s.keep * w - tree_->draft_prob(s.node, token));
+    return w;
+  }
+  void fill(std::int32_t tile, float* weights) const {
+    std::array<float, kTile> padding, less;
+    fill_law(target_, tile, padding, weights);
+    for (const Step& s : steps_) {
+      const RowLaw& draft = tree_->row_law(s.node);
+      fill_law(draft, tile, padding, less.data());
+      if (tree_->excludes_siblings(s.node))
+        for (NodeId c = tree_->first_child(tree_->parent(s.node)); c != s.node; c = tree_->next_sibling(c))
+          if (tree_->token(c) / kTile == tile) less[static_cast<std::size_t>(tree_->token(c) % kTile)] = 0;
+      kernels().subtract(weights, less.data(), static_cast<float>(s.keep), static_cast<float>(tree_->draft_scale(s.node)));
+    }
+  }
+
+ private:
+  struct Step {
+    double keep;  // what the law before is multiplied by
+    NodeId node;
+  };
+  void fill_law(const RowLaw& law, std::int32_t tile, std::array<float, kTile>& padding, float* weights) const {
+    if (!law.is_point()) {
+      kernels().fill(tile_at(law.logits, vocab_, tile, padding), Exponent(law), weights);
+      return;
+    }
+    std::fill_n(weights, kTile, 0.0f);
+    if (law.point / kTile == tile) weights[law.point % kTile] = 1.0f;
+  }
+
+  std::int32_t vocab_;
+  RowLaw target_;
+  const TokenTree* tree_ = nullptr;
+  std::vector<Step> steps_;
+  std::vector<double> masses_;  // (ceil(V / 512))
+  double total_ = 1;
+};
+
+}  // namespace specula::detail

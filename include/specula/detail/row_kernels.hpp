@@ -1,0 +1,92 @@
+// The arithmetic of one tile of a row: what is common to every instruction set.
+//
+// No other file of the library exponentiates rows. A tile is 512 tokens; a caller pads the last one with -infinity.
+// Numeric contract of every kernel but the reference: a weight is within 4e-7 relative of exp(inv_t * l - log_z) plus
+// 1.2e-7 of its exponent |inv_t * l - log_z| (0 below 2^-126), and a tile's sum within 1e-6 of the sum of its weights.
+// Sums have one order: 128 columns of 4, each column in order, then halved 64, 32, ..., 1.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "../rows.hpp"
+
+namespace specula::detail {
+
+inline constexpr std::int32_t kTile = 512;
+inline constexpr std::int32_t kColumns = 128;
+
+/// A tile's maximum (NaN if any logit is NaN) and the sum of exp(inv_t * (l - maximum)).
+struct TileStats {
+  float maximum;
+  double sum;
+};
+
+/// weight(l) = 0 below the cut, else 2^((l - shift) * scale - offset). `shift` is near the logits, so the difference of
+/// two large floats stays exact; the doubles are for the reference kernels.
+struct Exponent {
+  float shift, scale, offset, cut;
+  double inv_t, log_z;
+
+  explicit Exponent(const RowLaw& law)
+      : shift(static_cast<float>(law.log_z / law.inv_t)),
+        scale(static_cast<float>(law.inv_t * kLog2E)),
+        offset(static_cast<float>((law.log_z - static_cast<double>(shift) * law.inv_t) * kLog2E)),
+        cut(law.cut),
+        inv_t(law.inv_t),
+        log_z(law.log_z) {}
+
+  static constexpr double kLog2E = 1.4426950408889634074;
+};
+
+/// One instruction set's kernels. Every pointer is to exactly kTile floats, of any alignment.
+struct RowKernels {
+  float (*maximum)(const float* logits);                                          // NaN if any is NaN
+  TileStats (*stats)(const float* logits, double inv_t);                          // one read of the tile
+  double (*fill)(const float* logits, const Exponent& exponent, float* weights);  // returns their sum
+  double (*subtract)(float* weights, const float* less, float keep, float take);  // w = max(0, keep w - take less); sum
+};
+
+// 2^f on [-1/2, 1/2], relative error 7.5e-8 (least maximum error, found by Lawson's iteration).
+inline constexpr float kExp2[6] = {1.0000001f, 0.69314694f, 0.2402212f, 0.05550713f, 0.009675542f, 0.0013276472f};
+
+/// Everything in double, one token after the other: what the fast kernels are tested against, and the arithmetic under
+/// which pipelines' exact laws are enumerated.
+struct ReferenceKernels {
+  static float maximum(const float* logits) {
+    float best = logits[0];
+    for (std::int32_t i = 0; i < kTile; ++i) {
+      if (std::isnan(logits[i])) return logits[i];
+      if (logits[i] > best) best = logits[i];
+    }
+    return best;
+  }
+  static TileStats stats(const float* logits, double inv_t) {
+    TileStats out{maximum(logits), 0.0};
+    if (out.maximum == -std::numeric_limits<float>::infinity()) return out;
+    for (std::int32_t i = 0; i < kTile; ++i)
+      out.sum += std::exp(inv_t * (static_cast<double>(logits[i]) - static_cast<double>(out.maximum)));
+    return out;
+  }
+  static double fill(const float* logits, const Exponent& e, float* weights) {
+    double sum = 0;
+    for (std::int32_t i = 0; i < kTile; ++i) {
+      const double w = logits[i] < e.cut ? 0.0 : std::exp(e.inv_t * static_cast<double>(logits[i]) - e.log_z);
+      weights[i] = static_cast<float>(w);
+      sum += w;
+    }
+    return sum;
+  }
+  static double subtract(float* weights, const float* less, float keep, float take) {
+    double sum = 0;
+    for (std::int32_t i = 0; i < kTile; ++i) {
+      const double w = static_cast<double>(keep) * static_cast<double>(weights[i]) - static_cast<double>(take) * static_cast<double>(less[i]);
+      weights[i] = w > 0 ? static_cast<float>(w) : 0.0f;
+      sum += static_cast<double>(weights[i]);
+    }
+    return sum;
+  }
+  static constexpr RowKernels table() { return {maximum, stats, fill, subtract}; }
+};
+
+}  // namespace specula::detail

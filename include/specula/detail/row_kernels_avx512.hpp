@@ -1,0 +1,125 @@
+// Tile kernels for AVX-512F. The same operations in the same order as the AVX2 ones: the same bits.
+#pragma once
+
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#define SPECULA_HAS_AVX_KERNELS 1
+
+#include <immintrin.h>
+
+#include <limits>
+
+#include "row_kernels.hpp"
+
+#define SPECULA_AVX512 __attribute__((target("avx512f")))
+
+namespace specula::detail {
+
+struct Avx512Kernels {
+  SPECULA_AVX512 static float maximum(const float* logits) {
+    // maxps returns its second operand where either is NaN, so a NaN must be looked for apart.
+    __m512 best[4] = {_mm512_loadu_ps(logits), _mm512_loadu_ps(logits + 16), _mm512_loadu_ps(logits + 32), _mm512_loadu_ps(logits + 48)};
+    int nan = _mm512_cmp_ps_mask(best[0], best[1], _CMP_UNORD_Q) | _mm512_cmp_ps_mask(best[2], best[3], _CMP_UNORD_Q);
+    for (std::int32_t i = 64; i < kTile; i += 64) {
+      const __m512 a = _mm512_loadu_ps(logits + i), b = _mm512_loadu_ps(logits + i + 16);
+      const __m512 c = _mm512_loadu_ps(logits + i + 32), d = _mm512_loadu_ps(logits + i + 48);
+      nan |= _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q) | _mm512_cmp_ps_mask(c, d, _CMP_UNORD_Q);
+      best[0] = max(best[0], a);
+      best[1] = max(best[1], b);
+      best[2] = max(best[2], c);
+      best[3] = max(best[3], d);
+    }
+    const __m512 top = max(max(best[0], best[1]), max(best[2], best[3]));
+    return nan ? std::numeric_limits<float>::quiet_NaN() : reduce_max(top);
+  }
+
+  SPECULA_AVX512 static TileStats stats(const float* logits, double inv_t) {
+    const float top = maximum(logits);
+    if (top == -std::numeric_limits<float>::infinity()) return {top, 0.0};
+    const __m512 shift = _mm512_set1_ps(top), scale = _mm512_set1_ps(static_cast<float>(inv_t * Exponent::kLog2E));
+    __m512 sums[8];
+    for (std::int32_t j = 0; j < 8; ++j) {
+      const float* column = logits + 16 * j;
+      const __m512 a = exp2(_mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(column), shift), scale));
+      const __m512 b = exp2(_mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(column + 128), shift), scale));
+      const __m512 c = exp2(_mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(column + 256), shift), scale));
+      const __m512 d = exp2(_mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(column + 384), shift), scale));
+      sums[j] = _mm512_add_ps(_mm512_add_ps(_mm512_add_ps(a, b), c), d);
+    }
+    return {top, halve(sums)};
+  }
+
+  SPECULA_AVX512 static double fill(const float* logits, const Exponent& e, float* weights) {
+    const __m512 shift = _mm512_set1_ps(e.shift), scale = _mm512_set1_ps(e.scale);
+    const __m512 offset = _mm512_set1_ps(e.offset), cut = _mm512_set1_ps(e.cut);
+    __m512 sums[8];
+    for (std::int32_t j = 0; j < 8; ++j) {
+      sums[j] = _mm512_setzero_ps();
+      for (std::int32_t i = 16 * j; i < kTile; i += kColumns) {
+        const __m512 l = _mm512_loadu_ps(logits + i);
+        const __mmask16 kept = _mm512_cmp_ps_mask(l, cut, _CMP_NLT_UQ);
+        const __m512 w = _mm512_maskz_mov_ps(kept, exp2(_mm512_fmsub_ps(_mm512_sub_ps(l, shift), scale, offset)));
+        _mm512_storeu_ps(weights + i, w);
+        sums[j] = _mm512_add_ps(sums[j], w);
+      }
+    }
+    return halve(sums);
+  }
+
+  SPECULA_AVX512 static double subtract(float* weights, const float* less, float keep, float take) {
+    const __m512 a = _mm512_set1_ps(keep), b = _mm512_set1_ps(take);
+    __m512 sums[8];
+    for (std::int32_t j = 0; j < 8; ++j) {
+      sums[j] = _mm512_setzero_ps();
+      for (std::int32_t i = 16 * j; i < kTile; i += kColumns) {
+        const __m512 taken = _mm512_mul_ps(b, _mm512_loadu_ps(less + i));
+        const __m512 w = max(_mm512_fmsub_ps(a, _mm512_loadu_ps(weights + i), taken), _mm512_setzero_ps());
+        _mm512_storeu_ps(weights + i, w);
+        sums[j] = _mm512_add_ps(sums[j], w);
+      }
+    }
+    return halve(sums);
+  }
+
+  static constexpr RowKernels table() { return {maximum, stats, fill, subtract}; }
+
+ private:
+  // The maskz forms with a full mask are the plain instructions; the plain intrinsics draw g++ 12's false warning of
+  // uninitialised use (GCC bug 105593).
+  SPECULA_AVX512 __attribute__((always_inline)) static __m512 max(__m512 a, __m512 b) { return _mm512_maskz_max_ps(0xFFFF, a, b); }
+  template <int half>
+  SPECULA_AVX512 __attribute__((always_inline)) static __m256 half_of(__m512 a) {
+    return _mm256_castpd_ps(_mm512_maskz_extractf64x4_pd(0xF, _mm512_castps_pd(a), half));
+  }
+  SPECULA_AVX512 __attribute__((always_inline)) static float reduce_max(__m512 a) {
+    const __m256 b = _mm256_max_ps(half_of<0>(a), half_of<1>(a));
+    const __m128 c = _mm_max_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    const __m128 d = _mm_max_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_max_ss(d, _mm_movehdup_ps(d)));
+  }
+
+  /// 2^y for y < 128; 0 below -126; NaN stays NaN.
+  SPECULA_AVX512 __attribute__((always_inline)) static __m512 exp2(__m512 y) {
+    const __mmask16 kept = _mm512_cmp_ps_mask(y, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
+    const __m512 r = _mm512_maskz_roundscale_ps(0xFFFF, y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const __m512 f = _mm512_sub_ps(y, r);
+    __m512 p = _mm512_fmadd_ps(_mm512_set1_ps(kExp2[5]), f, _mm512_set1_ps(kExp2[4]));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(kExp2[3]));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(kExp2[2]));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(kExp2[1]));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(kExp2[0]));
+    return _mm512_maskz_scalef_ps(kept, p, r);
+  }
+  SPECULA_AVX512 __attribute__((always_inline)) static double halve(const __m512* s) {
+    const __m512 a = _mm512_add_ps(_mm512_add_ps(_mm512_add_ps(s[0], s[4]), _mm512_add_ps(s[2], s[6])),
+                                   _mm512_add_ps(_mm512_add_ps(s[1], s[5]), _mm512_add_ps(s[3], s[7])));
+    const __m256 b = _mm256_add_ps(half_of<0>(a), half_of<1>(a));
+    const __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    const __m128 d = _mm_add_ps(c, _mm_movehl_ps(c, c));
+    return static_cast<double>(_mm_cvtss_f32(_mm_add_ss(d, _mm_movehdup_ps(d))));
+  }
+};
+
+}  // namespace specula::detail
+
+#undef SPECULA_AVX512
+#endif

@@ -1,0 +1,82 @@
+// Tile kernels in plain loops of fixed length: a compiler makes SSE2, NEON or better of them, whatever its baseline is.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+#include "row_kernels.hpp"
+
+namespace specula::detail {
+
+struct PortableKernels {
+  static float maximum(const float* logits) {
+    float best[kColumns];
+    std::int32_t nan[kColumns];
+    for (std::int32_t j = 0; j < kColumns; ++j) best[j] = logits[j], nan[j] = logits[j] != logits[j];
+    for (std::int32_t row = kColumns; row < kTile; row += kColumns)
+      for (std::int32_t j = 0; j < kColumns; ++j) {
+        const float l = logits[row + j];
+        best[j] = l > best[j] ? l : best[j];
+        nan[j] |= l != l;
+      }
+    for (std::int32_t half = kColumns / 2; half > 0; half /= 2)
+      for (std::int32_t j = 0; j < half; ++j) {
+        best[j] = best[j + half] > best[j] ? best[j + half] : best[j];
+        nan[j] |= nan[j + half];
+      }
+    return nan[0] ? std::numeric_limits<float>::quiet_NaN() : best[0];
+  }
+
+  static TileStats stats(const float* logits, double inv_t) {
+    const float top = maximum(logits);
+    if (top == -std::numeric_limits<float>::infinity()) return {top, 0.0};
+    const float scale = static_cast<float>(inv_t * Exponent::kLog2E);
+    float sums[kColumns] = {};
+    for (std::int32_t row = 0; row < kTile; row += kColumns)
+      for (std::int32_t j = 0; j < kColumns; ++j) sums[j] += exp2((logits[row + j] - top) * scale);
+    return {top, halve(sums)};
+  }
+
+  static double fill(const float* logits, const Exponent& e, float* weights) {
+    float sums[kColumns] = {};
+    for (std::int32_t row = 0; row < kTile; row += kColumns)
+      for (std::int32_t j = 0; j < kColumns; ++j) {
+        const float l = logits[row + j];
+        const float w = exp2((l - e.shift) * e.scale - e.offset);
+        sums[j] += weights[row + j] = l < e.cut ? 0.0f : w;
+      }
+    return halve(sums);
+  }
+
+  static double subtract(float* weights, const float* less, float keep, float take) {
+    float sums[kColumns] = {};
+    for (std::int32_t row = 0; row < kTile; row += kColumns)
+      for (std::int32_t j = 0; j < kColumns; ++j) {
+        const float w = keep * weights[row + j] - take * less[row + j];
+        sums[j] += weights[row + j] = w > 0.0f ? w : 0.0f;
+      }
+    return halve(sums);
+  }
+
+  static constexpr RowKernels table() { return {maximum, stats, fill, subtract}; }
+
+ private:
+  /// 2^y for y < 128; 0 below -126; NaN stays NaN.
+  static float exp2(float y) {
+    constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+    const float bounded = y < -126.0f ? -126.0f : y;
+    const float shifted = bounded + kRound;
+    const float f = bounded - (shifted - kRound);
+    const float p = kExp2[0] + f * (kExp2[1] + f * (kExp2[2] + f * (kExp2[3] + f * (kExp2[4] + f * kExp2[5]))));
+    const float r = std::bit_cast<float>(std::bit_cast<std::uint32_t>(p) + (std::bit_cast<std::uint32_t>(shifted) << 23));
+    return y < -126.0f ? 0.0f : r;
+  }
+  static double halve(float* sums) {
+    for (std::int32_t half = kColumns / 2; half > 0; half /= 2)
+      for (std::int32_t j = 0; j < half; ++j) sums[j] += sums[j + half];
+    return static_cast<double>(sums[0]);
+  }
+};
+
+}  // namespace specula::detail

@@ -1,0 +1,185 @@
+// One streaming pass over a row: its law, its first largest token, and the masses of its tiles for a draw.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "../rows.hpp"
+#include "../sampling_params.hpp"
+#include "cut.hpp"
+#include "row_math.hpp"
+
+namespace specula::detail {
+
+/// Weights of a law over a row, tile by tile: what Chance::draw takes.
+struct LawWeights {
+  RowLaw law;
+  std::int32_t vocab_size;
+  std::span<const double> masses;  // (ceil(V / 512)) of `law`
+
+  std::int32_t vocab() const { return vocab_size; }
+  double operator()(Token token) const { return law(token); }
+  std::span<const double> tile_masses() const { return masses; }
+  void fill(std::int32_t tile, float* weights) const {
+    std::array<float, kTile> padding;
+    kernels().fill(tile_at(law.logits, vocab_size, tile, padding), Exponent(law), weights);
+  }
+};
+
+/// Mass of one tile of any weights. Under the reference arithmetic it is the sum of the weights' exact values, so that
+/// laws enumerated over toy vocabularies are exact too.
+template <class Weights>
+double tile_mass(const Weights& weights, std::int32_t tile) {
+  if (isa() == Isa::reference) {
+    double sum = 0;
+    for (Token x = tile * kTile; x < std::min(weights.vocab(), (tile + 1) * kTile); ++x) sum += weights(x);
+    return sum;
+  }
+  std::array<float, kTile> w;
+  weights.fill(tile, w.data());
+  return kernels().subtract(w.data(), w.data(), 1.0f, 0.0f);  // takes nothing away: the sum in its fixed order
+}
+
+/// The first of the largest logits, and its probability under softmax at temperature 1.
+struct Top {
+  Token token;
+  double prob;
+};
+
+/// Workspace of one row's scan. Allocates in the constructor only. Remembers the tile masses of the last law it saw.
+/// Its functions throw std::runtime_error on a row that holds NaN or +infinity, or no finite logit at all, and
+/// std::invalid_argument on a row of another width.
+class RowScan {
+ public:
+  explicit RowScan(std::int32_t vocab)
+      : vocab_(vocab),
+        maxima_(static_cast<std::size_t>(tile_count(vocab))),
+        sums_(maxima_.size()),
+        masses_(maxima_.size()),
+        cut_(vocab) {}
+
+  std::int32_t vocab() const { return vocab_; }
+
+  /// The law of `row` under `params`. Cost: one read of the row; a cut reads again the tiles that reach it.
+  RowLaw law(std::span<const float> row, const SamplingParams& params) {
+    if (params.greedy()) return RowLaw::at(argmax(row));
+    RowLaw law;
+    law.logits = row.data();
+    law.inv_t = 1.0 / static_cast<double>(params.temperature);
+    const float top = scan(row, law.inv_t);
+    const double sum = sum_above(top, law.inv_t);
+    law.log_z = law.inv_t * static_cast<double>(top) + std::log(sum);
+    normalise(sum);
+    if (params.cuts()) {
+      law.cut = cut_.threshold(law, params, top, maxima_);
+      const double kept = measure(law, [&](std::size_t t) { return maxima_[t] < law.cut; });
+      law.log_z += std::log(kept);
+      normalise(kept);
+    }
+    seen_ = law;
+    return law;
+  }
+
+  /// `law` as weights. Free if law() just made it, else one read of its row.
+  LawWeights weights(const RowLaw& law) {
+    if (!is_seen(law)) {
+      measure(law, [](std::size_t) { return false; });
+      seen_ = law;
+    }
+    return {law, vocab_, masses_};
+  }
+
+  /// First of the largest logits. Cost: one read of the row.
+  Token argmax(std::span<const float> row) {
+    check_width(row);
+    std::array<float, kTile> padding;
+    float top = -std::numeric_limits<float>::infinity();
+    std::int32_t best = 0;
+    for (std::int32_t t = 0; t < tile_count(vocab_); ++t) {
+      const float m = kernels().maximum(tile_at(row.data(), vocab_, t, padding));
+      if (std::isnan(m)) throw_bad(row);
+      if (m > top) top = m, best = t;
+    }
+    if (!std::isfinite(top)) throw_bad(row);
+    return first(row, best, top);
+  }
+
+  /// argmax with its confidence. Cost: one read of the row.
+  Top top(std::span<const float> row) {
+    seen_ = {};
+    const float best = scan(row, 1.0);
+    const auto tile = std::find(maxima_.begin(), maxima_.end(), best) - maxima_.begin();
+    return {first(row, static_cast<std::int32_t>(tile), best), 1.0 / sum_above(best, 1.0)};
+  }
+
+ private:
+  /// Maxima and sums of all tiles; returns the largest logit.
+  float scan(std::span<const float> row, double inv_t) {
+    check_width(row);
+    std::array<float, kTile> padding;
+    float top = -std::numeric_limits<float>::infinity();
+    for (std::size_t t = 0; t < maxima_.size(); ++t) {
+      const TileStats stats = kernels().stats(tile_at(row.data(), vocab_, static_cast<std::int32_t>(t), padding), inv_t);
+      if (std::isnan(stats.maximum)) throw_bad(row);
+      maxima_[t] = stats.maximum;
+      sums_[t] = stats.sum;
+      top = std::max(top, stats.maximum);
+    }
+    if (!std::isfinite(top)) throw_bad(row);
+    return top;
+  }
+  /// Sum of exp(inv_t * (l - top)); leaves the tiles' shares of it in masses_.
+  double sum_above(float top, double inv_t) {
+    for (std::size_t t = 0; t < sums_.size(); ++t) {
+      const double gap = static_cast<double>(maxima_[t]) - static_cast<double>(top);
+      const double mass = sums_[t] > 0 ? sums_[t] * std::exp(inv_t * gap) : 0.0;
+      masses_[t] = mass < 0x1p-100 ? 0.0 : mass;  // its weights would all underflow: no coin may choose it
+    }
+    return merge_tiles(masses_);
+  }
+  /// Tile masses of any law over its own row, `is_empty` tiles unread; returns their total.
+  template <class IsEmpty>
+  double measure(const RowLaw& law, IsEmpty is_empty) {
+    const Exponent exponent(law);
+    std::array<float, kTile> padding, weights;
+    for (std::size_t t = 0; t < masses_.size(); ++t) {
+      const auto tile = static_cast<std::int32_t>(t);
+      masses_[t] = is_empty(t) ? 0.0 : kernels().fill(tile_at(law.logits, vocab_, tile, padding), exponent, weights.data());
+    }
+    return merge_tiles(masses_);
+  }
+  void normalise(double total) {
+    for (double& mass : masses_) mass /= total;
+  }
+  bool is_seen(const RowLaw& law) const {
+    return seen_.logits == law.logits && seen_.inv_t == law.inv_t && seen_.log_z == law.log_z && seen_.cut == law.cut;
+  }
+  Token first(std::span<const float> row, std::int32_t tile, float value) const {
+    return static_cast<Token>(std::find(row.begin() + tile * kTile, row.end(), value) - row.begin());
+  }
+  void check_width(std::span<const float> row) const {
+    if (row.size() != static_cast<std::size_t>(vocab_))
+      throw std::invalid_argument("a row has " + std::to_string(row.size()) + " logits, the vocabulary " + std::to_string(vocab_) + " tokens");
+  }
+  [[noreturn]] static void throw_bad(std::span<const float> row) {
+    const auto bad = std::find_if(row.begin(), row.end(), [](float l) { return !(l < std::numeric_limits<float>::infinity()); });
+    if (bad == row.end()) throw std::runtime_error("a row of logits is empty: none is above -infinity");
+    throw std::runtime_error("a row of logits holds NaN or +infinity at token " + std::to_string(bad - row.begin()));
+  }
+
+  std::int32_t vocab_;
+  std::vector<float> maxima_;   // (ceil(V / 512)) of the last scanned row
+  std::vector<double> sums_;    // (ceil(V / 512)) relative to the tile's maximum
+  std::vector<double> masses_;  // (ceil(V / 512)) of seen_
+  RowLaw seen_;
+  Cut cut_;
+};
+
+}  // namespace specula::detail

@@ -1,0 +1,104 @@
+// Any language model as a drafter.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "../concepts.hpp"
+#include "../stats.hpp"
+
+namespace specula {
+
+/// Keeps a smaller model of the same vocabulary in step with the text. Speculation that came true stays in its cache;
+/// what it lacks is appended and, where the model is lazy, runs with the next extend. Allocates in the constructor only.
+/// The model is referenced and must outlive the drafter.
+template <LanguageModel M>
+class ModelDrafter {
+ public:
+  explicit ModelDrafter(M& model) : model_(&model), known_(model.size()) {
+    const auto room = static_cast<std::size_t>(model.capacity());
+    tail_.reserve(room);
+    rest_.reserve(room);
+    path_.reserve(room);
+    tokens_.reserve(room);
+    parents_.reserve(room);
+  }
+  ModelDrafter(M&&) = delete;
+
+  std::int32_t vocab_size() const { return model_->vocab_size(); }
+  std::int32_t capacity() const { return model_->capacity(); }
+  const Usage& usage() const { return usage_; }
+
+  /// Forgets speculation, and committed tokens from `n` on.
+  void truncate(std::int32_t n) {
+    known_ = std::min(n, known_);
+    model_->truncate(known_);
+    tail_.clear();
+    forget_nodes();
+  }
+
+  /// Brings the model to `context` followed by `guess`. `context` must extend the last one. Cost: O(new tokens + guess +
+  /// nodes); the model's pass over the new tokens, unless it is lazy.
+  void sync(Tokens context, Tokens guess) {
+    if (context.size() < static_cast<std::size_t>(known_))
+      throw std::invalid_argument("ModelDrafter::sync: a context of " + std::to_string(context.size()) + " tokens after one of " + std::to_string(known_) + "; truncate first");
+    const detail::Stopwatch watch(usage_.seconds);
+    const Tokens fresh = context.subspan(static_cast<std::size_t>(known_));
+    const std::size_t total = fresh.size() + guess.size();
+    const auto at = [&](std::size_t i) { return i < fresh.size() ? fresh[i] : guess[i - fresh.size()]; };
+    std::size_t kept = 0;  // of the tokens after known_, those that the model holds already
+    while (kept < tail_.size() && kept < total && tail_[kept] == at(kept)) ++kept;
+    if (kept < tail_.size()) {
+      model_->truncate(known_ + static_cast<std::int32_t>(kept));  // which forgets the nodes too
+    } else if (!tokens_.empty()) {
+      path_.clear();
+      for (NodeId from = kNoParent; kept < total; ++kept) {  // speculation that came true
+        const NodeId hit = child(from, at(kept));
+        if (hit == kNoParent) break;
+        path_.push_back(from = hit);
+      }
+      model_->commit(path_);
+    }
+    rest_.clear();
+    for (std::size_t i = kept; i < total; ++i) rest_.push_back(at(i));
+    forget_nodes();
+    known_ = static_cast<std::int32_t>(context.size());
+    tail_.assign(guess.begin(), guess.end());
+    if (!rest_.empty()) model_->append(rest_);
+  }
+
+  /// Rows after new nodes; see Drafter. Cost: one pass of the model.
+  RowsView extend(Tokens tokens, Nodes parents) {
+    const detail::Stopwatch watch(usage_.seconds);
+    const RowsView rows = model_->extend(tokens, parents);
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+    parents_.insert(parents_.end(), parents.begin(), parents.end());
+    ++usage_.calls;
+    usage_.nodes += static_cast<std::int64_t>(tokens.size());
+    return rows;
+  }
+
+ private:
+  NodeId child(NodeId parent, Token token) const {
+    for (std::size_t c = 0; c < tokens_.size(); ++c)
+      if (parents_[c] == parent && tokens_[c] == token) return static_cast<NodeId>(c);
+    return kNoParent;
+  }
+  void forget_nodes() {
+    tokens_.clear();
+    parents_.clear();
+  }
+
+  M* model_;
+  std::int32_t known_;                // committed tokens that the model holds
+  std::vector<Token> tail_, rest_;    // guesses that it holds committed after those; what it lacks
+  std::vector<NodeId> path_;
+  std::vector<Token> tokens_;         // its nodes since the last sync
+  std::vector<NodeId> parents_;
+  Usage usage_;
+};
+
+}  // namespace specula

@@ -1,0 +1,27 @@
+// Guesses nothing: plain decoding in the terms of a pipeline.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "../rows.hpp"
+
+namespace specula {
+
+/// Every proposal is the root alone, so each round is one call of the target and one token: the baseline that a pipeline
+/// is compared with, on the same code and the same coins.
+class NoDrafter {
+ public:
+  explicit NoDrafter(std::int32_t vocab) : vocab_(vocab) {}
+  std::int32_t vocab_size() const { return vocab_; }
+  std::int32_t capacity() const { return std::numeric_limits<std::int32_t>::max(); }
+  void truncate(std::int32_t) {}
+  void sync(Tokens, Tokens) {}
+  PointMasses extend(Tokens, Nodes) { return {{&kNothing, 1}}; }
+
+ private:
+  static constexpr Token kNothing = kNoToken;
+  std::int32_t vocab_;
+};
+
+}  // namespace specula

@@ -1,0 +1,66 @@
+// Tokens, nodes and rows: the words that every other header uses.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+
+namespace specula {
+
+using Token = std::int32_t;
+using Tokens = std::span<const Token>;
+using NodeId = std::int32_t;
+using Nodes = std::span<const NodeId>;
+
+inline constexpr NodeId kNoParent = -1;
+inline constexpr Token kNoToken = -1;
+
+/// Rows of logits as a model leaves them: `rows` rows of `vocab` floats, `stride` floats apart. Not owned; valid until
+/// the next call of the model that returned it.
+struct RowsView {
+  const float* data = nullptr;  // (rows, vocab), row-major
+  std::int32_t rows = 0;
+  std::int32_t vocab = 0;
+  std::ptrdiff_t stride = 0;  // in floats, 64 bits: row offsets never wrap
+
+  std::span<const float> row(std::int32_t index) const {
+    return {data + index * stride, static_cast<std::size_t>(vocab)};
+  }
+};
+
+/// What a drafter without rows returns (n-grams): one token a node, kNoToken where it has nothing to say.
+struct PointMasses {
+  Tokens tokens;
+};
+
+/// A probability distribution over the next token: scalars over a row of raw logits, or a point mass.
+///
+///   law(x) = 0 where logits[x] < cut, else exp(inv_t * logits[x] - log_z)
+///
+/// It covers temperature, top-k, top-p and min-p; a row of log-probabilities is inv_t 1, log_z 0; an n-gram is `point`.
+/// The scalars are doubles: a float log_z of a row of large logits is wrong by 1e-6, which a residual would amplify.
+struct RowLaw {
+  const float* logits = nullptr;  // (V)
+  double inv_t = 1;
+  double log_z = 0;
+  float cut = -std::numeric_limits<float>::infinity();
+  Token point = kNoToken;
+
+  static RowLaw at(Token token) {
+    RowLaw law;
+    law.point = token;
+    return law;
+  }
+  bool is_point() const { return point != kNoToken; }
+
+  /// Probability of `token`. O(1); reads one logit.
+  double operator()(Token token) const {
+    if (is_point()) return token == point ? 1.0 : 0.0;
+    const float logit = logits[token];
+    return logit < cut ? 0.0 : std::exp(inv_t * static_cast<double>(logit) - log_z);
+  }
+};
+
+}  // namespace specula

@@ -1,0 +1,49 @@
+// A chain: one guess after the other.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "../concepts.hpp"
+
+namespace specula {
+
+/// How a shape takes a token from a draft row: the largest logit, or a draw.
+enum class Draw : std::uint8_t { greedy, sampled };
+
+/// At most `length` guesses, each after the last. Drafters without rows give their token whatever the mode; the chain
+/// ends where they have none.
+/// Coins: one `draft` a guess when sampled. Cost: one draft call a guess. Leviathan et al. 2023.
+template <Draw mode = Draw::greedy>
+struct Chain {
+  static constexpr DraftLaw law = mode == Draw::greedy ? DraftLaw::deterministic : DraftLaw::sampled;
+
+  std::int32_t length = 4;
+  /// Ends the chain *after* a guess whose draft probability is below this (0: never). Leaving that guess out would bias
+  /// the text: what is dropped would depend on what was drawn.
+  float exit_below = 0.0f;
+
+  std::int32_t max_nodes() const { return 1 + length; }
+
+  template <Drafter D, ChanceSource C>
+  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
+    drafter.sync(round.context, {});
+    NodeId parent = kNoParent;  // of the node to run, in the drafter's numbers, which are the tree's
+    for (NodeId at = 0; at < length && tree.room() > 0; parent = at++) {
+      const Token token = tree.token(at);
+      const auto rows = drafter.extend({&token, 1}, {&parent, 1});
+      if constexpr (std::is_same_v<std::remove_const_t<decltype(rows)>, PointMasses>) {
+        if (rows.tokens[0] == kNoToken) return;
+        tree.choose(at, rows.tokens[0], 1.0f);
+      } else if constexpr (mode == Draw::greedy) {
+        const auto top = tree.top(rows.row(0));
+        tree.choose(at, top.token, static_cast<float>(top.prob));
+      } else {
+        tree.draw(at, tree.store(at, rows.row(0), round.params), chance);
+      }
+      if (tree.confidence(at + 1) < exit_below) return;
+    }
+  }
+};
+
+}  // namespace specula

@@ -1,0 +1,81 @@
+// The target's laws after each node of a proposal, computed from its logits when a rule asks for them.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+#include "detail/residual.hpp"
+#include "detail/row_scan.hpp"
+#include "rows.hpp"
+#include "sampling_params.hpp"
+#include "token_tree.hpp"
+
+namespace specula {
+
+/// Memory that verification works in: O(V / 512 + max_nodes), plus V floats where a top-k or top-p cut is asked for.
+/// Allocates in the constructor only.
+class VerifyWorkspace {
+ public:
+  VerifyWorkspace(std::int32_t vocab, std::int32_t max_nodes) : scan_(vocab), residual_(vocab, max_nodes) {}
+
+ private:
+  friend class TargetLaws;
+  detail::RowScan scan_;
+  detail::Residual residual_;
+};
+
+/// Row i of `rows` is the target's logits after node i. A row is read when its law is asked for, once; rows that no law is
+/// asked of are never read.
+class TargetLaws {
+ public:
+  TargetLaws(RowsView rows, const SamplingParams& params, VerifyWorkspace& workspace) : rows_(rows), params_(params), work_(&workspace) {
+    if (rows.vocab != workspace.scan_.vocab())
+      throw std::invalid_argument("TargetLaws: rows of " + std::to_string(rows.vocab) + " logits, a workspace for " + std::to_string(workspace.scan_.vocab()));
+  }
+
+  /// Throws std::invalid_argument unless there is a row for each node of `tree`, over the same vocabulary.
+  void check(const TokenTree& tree) const {
+    if (rows_.rows < tree.size() || rows_.vocab != tree.vocab())
+      throw std::invalid_argument("the target gave " + std::to_string(rows_.rows) + " rows of " + std::to_string(rows_.vocab) + " logits for a proposal of " +
+                                  std::to_string(tree.size()) + " nodes over " + std::to_string(tree.vocab()) + " tokens");
+  }
+
+  /// p after `node`. Cost: one read of its row. Throws std::runtime_error naming the node if the row is NaN or empty.
+  RowLaw operator[](NodeId node) const { return law(node, params_); }
+  /// The same under other parameters than the target's own.
+  RowLaw law(NodeId node, const SamplingParams& params) const {
+    return named(node, [&] { return work_->scan_.law(rows_.row(node), params); });
+  }
+  /// First of the largest logits after `node`. Cost and errors as above.
+  Token argmax(NodeId node) const {
+    return named(node, [&] { return work_->scan_.argmax(rows_.row(node)); });
+  }
+  /// `law` as weights for a draw; free if operator[] made it last.
+  detail::LawWeights weights(const RowLaw& law) const { return work_->scan_.weights(law); }
+
+  /// p as something that rejections take away from. One at a time: a second call ends the first.
+  detail::Residual& residual(const RowLaw& law) const {
+    work_->residual_.start(law, law.is_point() ? std::span<const double>() : weights(law).masses);
+    return work_->residual_;
+  }
+
+  const SamplingParams& params() const { return params_; }
+
+ private:
+  template <class F>
+  static std::invoke_result_t<F> named(NodeId node, F f) {
+    try {
+      return f();
+    } catch (const std::runtime_error& e) {
+      throw std::runtime_error("the target's row after node " + std::to_string(node) + ": " + e.what());
+    }
+  }
+
+  RowsView rows_;
+  SamplingParams params_;
+  VerifyWorkspace* work_;
+};
+
+}  // namespace specula

@@ -1,0 +1,259 @@
+// A proposal: guessed tokens under the root, and how each of them was drawn.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "chance.hpp"
+#include "detail/row_scan.hpp"
+#include "rows.hpp"
+#include "sampling_params.hpp"
+
+namespace specula {
+
+/// How the children of a proposal's nodes were drawn. A rule keeps the target's law only for the laws it knows.
+enum class DraftLaw : std::uint8_t {
+  deterministic,     // chosen: the same tokens whatever the coins
+  sampled,           // one path, each token drawn from the law recorded for it
+  sampled_iid,       // siblings drawn independently from one law
+  sampled_distinct,  // siblings drawn without replacement
+  mixed,             // anything else whose laws are recorded
+};
+
+/// Tokens in topological order, node 0 the root. Nodes enter through draw(), draw_distinct() and choose() only, so what
+/// is recorded is what was drawn; nothing drawn is ever removed. Allocates in the constructor only.
+class TokenTree {
+ public:
+  /// `max_nodes` counts the root. `stored_rows`: how many nodes may keep a draft row (V floats each) that children are
+  /// drawn from; 0 for deterministic proposals. Throws std::invalid_argument on sizes out of range.
+  TokenTree(std::int32_t vocab, std::int32_t max_nodes, std::int32_t stored_rows)
+      : vocab_(vocab),
+        scan_(checked(vocab, max_nodes, stored_rows)),
+        distinct_masses_(static_cast<std::size_t>(detail::tile_count(vocab))),
+        arena_(static_cast<std::size_t>(vocab) * static_cast<std::size_t>(stored_rows)) {
+    nodes_.reserve(static_cast<std::size_t>(max_nodes));
+    tokens_.reserve(static_cast<std::size_t>(max_nodes));
+    parents_.reserve(static_cast<std::size_t>(max_nodes));
+    capacity_ = limit_ = max_nodes;
+    stored_rows_ = stored_rows;
+  }
+
+  /// Starts a proposal of at most `limit` nodes under `root`, which stands at `position` of the text.
+  void reset(Token root, std::int32_t position, std::int32_t limit) {
+    origin_ = position;
+    limit_ = std::clamp(limit, 1, capacity_);
+    serial_ = 0;
+    chosen_ = drawn_ = distinct_ = 0;
+    chain_ = true;
+    nodes_.clear();
+    tokens_.clear();
+    parents_.clear();
+    push(root, kNoParent, {});
+  }
+  void reset(Token root, std::int32_t position) { reset(root, position, capacity_); }
+
+  // ---- growth --------------------------------------------------------------------------------------------------------
+
+  /// Copies the draft's row after `node` (V logits) into the tree and returns the law that `params` make of it. Throws
+  /// std::runtime_error on a NaN or empty row.
+  RowLaw store(NodeId node, std::span<const float> row, const SamplingParams& params) {
+    check_node(node);
+    if (node >= stored_rows_) throw std::invalid_argument("TokenTree::store: node " + std::to_string(node) + " has no row, " + std::to_string(stored_rows_) + " are kept");
+    if (row.size() != static_cast<std::size_t>(vocab_)) throw std::invalid_argument("TokenTree::store: a row has " + std::to_string(row.size()) + " logits, the vocabulary " + std::to_string(vocab_) + " tokens");
+    const std::span<float> slot = std::span<float>(arena_).subspan(static_cast<std::size_t>(node) * row.size(), row.size());
+    std::copy(row.begin(), row.end(), slot.begin());
+    return scan_.law(slot, params);
+  }
+
+  /// Adds a child of `parent` drawn from `law`, which must stay valid with its row until the next reset. Children drawn
+  /// twice from one law are independent of each other (with replacement).
+  template <class Chance>
+  NodeId draw(NodeId parent, const RowLaw& law, Chance& chance) {
+    check_room(parent);
+    if (law.is_point()) return choose(parent, law.point, 1.0f);
+    const Token token = chance.draw(scan_.weights(law), draft_site(parent));
+    ++drawn_;
+    return push(token, parent, {.law = law, .confidence = static_cast<float>(law(token)), .kind = Kind::drawn});
+  }
+
+  /// Adds a child of `parent` drawn from `law` given that it is none of the children that `parent` has. Returns kNoParent
+  /// and adds nothing when no other token has mass.
+  template <class Chance>
+  NodeId draw_distinct(NodeId parent, const RowLaw& law, Chance& chance) {
+    check_room(parent);
+    if (law.is_point()) return has_child(parent, law.point) ? kNoParent : choose(parent, law.point, 1.0f);
+    const Distinct weights(*this, parent, law);
+    if (!(weights.total() > 0)) return kNoParent;
+    const Token token = chance.draw(weights, draft_site(parent));
+    ++distinct_;
+    const double scale = 1.0 / weights.total();
+    return push(token, parent, {.law = law, .scale = scale, .confidence = static_cast<float>(law(token)), .kind = Kind::distinct});
+  }
+
+  /// Adds `token` as a child of `parent` whatever the coins. `confidence` is the draft's probability of it, for shapes and
+  /// for reading; no rule looks at it.
+  NodeId choose(NodeId parent, Token token, float confidence) {
+    check_room(parent);
+    if (token < 0 || token >= vocab_) throw std::invalid_argument("TokenTree::choose: token " + std::to_string(token) + " is outside the vocabulary of " + std::to_string(vocab_));
+    ++chosen_;
+    return push(token, parent, {.law = RowLaw::at(token), .confidence = confidence, .kind = Kind::chosen});
+  }
+
+  /// First of the largest logits of a draft row, with its softmax probability: what a greedy shape chooses.
+  detail::Top top(std::span<const float> row) { return scan_.top(row); }
+
+  // ---- reading -------------------------------------------------------------------------------------------------------
+
+  std::int32_t size() const { return static_cast<std::int32_t>(tokens_.size()); }
+  std::int32_t room() const { return limit_ - size(); }
+  std::int32_t capacity() const { return capacity_; }
+  std::int32_t vocab() const { return vocab_; }
+  Tokens tokens() const { return tokens_; }   // (size)
+  Nodes parents() const { return parents_; }  // (size), parents()[0] == kNoParent
+  Token token(NodeId node) const { return tokens_[index(node)]; }
+  NodeId parent(NodeId node) const { return parents_[index(node)]; }
+  std::int32_t depth(NodeId node) const { return nodes_[index(node)].depth; }
+  std::int32_t position(NodeId node) const { return origin_ + depth(node); }
+  std::int32_t origin() const { return origin_; }
+  NodeId first_child(NodeId node) const { return nodes_[index(node)].first_child; }
+  NodeId next_sibling(NodeId node) const { return nodes_[index(node)].next_sibling; }
+  float confidence(NodeId node) const { return nodes_[index(node)].confidence; }
+  bool is_chain() const { return chain_; }
+
+  /// Calls visit(child) for the children of `node` in the order of their drawing, until it returns false.
+  template <class Visit>
+  void children(NodeId node, Visit visit) const {
+    for (NodeId c = first_child(node); c != kNoParent; c = next_sibling(c))
+      if (!visit(c)) return;
+  }
+
+  /// How this very proposal was drawn: what it holds decides, not what its shape may do.
+  DraftLaw law() const {
+    if (drawn_ + distinct_ == 0) return DraftLaw::deterministic;
+    if (chain_) return DraftLaw::sampled;
+    if (chosen_ + distinct_ == 0) return DraftLaw::sampled_iid;
+    return chosen_ + drawn_ == 0 ? DraftLaw::sampled_distinct : DraftLaw::mixed;
+  }
+
+  /// The law that `node` was drawn from, its earlier siblings not yet taken out.
+  const RowLaw& row_law(NodeId node) const { return nodes_[index(node)].law; }
+
+  /// q: the probability that `node`, given its parent and its earlier siblings, would have been `token`.
+  double draft_prob(NodeId node, Token token) const {
+    const Node& n = nodes_[index(node)];
+    if (n.kind == Kind::distinct && is_earlier_sibling(node, token)) return 0.0;
+    return n.scale * n.law(token);
+  }
+  /// What row_law(node) is multiplied by: 1 over the mass that earlier siblings left.
+  double draft_scale(NodeId node) const { return nodes_[index(node)].scale; }
+  /// True if earlier siblings are taken out of row_law(node).
+  bool excludes_siblings(NodeId node) const { return nodes_[index(node)].kind == Kind::distinct; }
+
+  /// The place of a coin about `node`.
+  Site accept_site(NodeId node) const { return {position(node), origin_, Stream::accept, static_cast<std::uint32_t>(node)}; }
+  /// The places of the token after `node`: drawn from the target's own law, or from what rejections left of it.
+  Site sample_site(NodeId node) const { return {position(node) + 1, 0, Stream::sample, 0}; }
+  Site residual_site(NodeId node) const { return {position(node) + 1, origin_, Stream::residual, 0}; }
+
+ private:
+  enum class Kind : std::uint8_t { root, chosen, drawn, distinct };
+  struct Node {
+    RowLaw law = {};
+    double scale = 1;
+    float confidence = 1;
+    std::int32_t depth = 0;
+    NodeId first_child = kNoParent, last_child = kNoParent, next_sibling = kNoParent;
+    Kind kind = Kind::root;
+  };
+
+  /// Weights of a law without the tokens that a node's children already are.
+  class Distinct {
+   public:
+    Distinct(TokenTree& tree, NodeId parent, const RowLaw& law)
+        : tree_(tree), parent_(parent), base_(tree.scan_.weights(law)), masses_(tree.distinct_masses_) {
+      std::copy(base_.masses.begin(), base_.masses.end(), masses_.begin());
+      tree.children(parent, [&](NodeId c) {
+        const std::int32_t tile = tree.token(c) / detail::kTile;
+        masses_[index(tile)] = detail::tile_mass(*this, tile);
+        return true;
+      });
+      total_ = detail::merge_tiles(masses_);
+    }
+    std::int32_t vocab() const { return base_.vocab(); }
+    double total() const { return total_; }
+    double operator()(Token token) const { return tree_.has_child(parent_, token) ? 0.0 : base_(token); }
+    std::span<const double> tile_masses() const { return masses_; }
+    void fill(std::int32_t tile, float* weights) const {
+      base_.fill(tile, weights);
+      tree_.children(parent_, [&](NodeId c) {
+        if (tree_.token(c) / detail::kTile == tile) weights[tree_.token(c) % detail::kTile] = 0.0f;
+        return true;
+      });
+    }
+
+   private:
+    const TokenTree& tree_;
+    NodeId parent_;
+    detail::LawWeights base_;
+    std::span<double> masses_;
+    double total_ = 0;
+  };
+
+  static std::int32_t checked(std::int32_t vocab, std::int32_t max_nodes, std::int32_t stored_rows) {
+    if (vocab < 1) throw std::invalid_argument("TokenTree: a vocabulary of " + std::to_string(vocab) + " tokens, must be at least 1");
+    if (max_nodes < 1 || max_nodes >= 1 << 24) throw std::invalid_argument("TokenTree: max_nodes is " + std::to_string(max_nodes) + ", must be in [1, 2^24)");
+    if (stored_rows < 0 || stored_rows > max_nodes) throw std::invalid_argument("TokenTree: stored_rows is " + std::to_string(stored_rows) + ", must be in [0, max_nodes]");
+    return vocab;
+  }
+  static std::size_t index(NodeId node) { return static_cast<std::size_t>(node); }
+  void check_node(NodeId node) const {
+    if (node < 0 || node >= size()) throw std::invalid_argument("TokenTree: node " + std::to_string(node) + " of " + std::to_string(size()));
+  }
+  void check_room(NodeId parent) const {
+    check_node(parent);
+    if (room() <= 0) throw std::invalid_argument("TokenTree: full, " + std::to_string(limit_) + " nodes");
+  }
+  Site draft_site(NodeId parent) { return {position(parent) + 1, origin_, Stream::draft, serial_++}; }
+  bool has_child(NodeId node, Token token) const {
+    bool found = false;
+    children(node, [&](NodeId c) { return !(found = this->token(c) == token); });
+    return found;
+  }
+  bool is_earlier_sibling(NodeId node, Token token) const {
+    for (NodeId c = first_child(parent(node)); c != node; c = next_sibling(c))
+      if (this->token(c) == token) return true;
+    return false;
+  }
+  NodeId push(Token token, NodeId parent, Node node) {
+    const NodeId id = size();
+    if (parent != kNoParent) {
+      Node& p = nodes_[index(parent)];
+      node.depth = p.depth + 1;
+      chain_ = chain_ && parent == id - 1;
+      (p.first_child == kNoParent ? p.first_child : nodes_[index(p.last_child)].next_sibling) = id;
+      p.last_child = id;
+    }
+    nodes_.push_back(node);
+    tokens_.push_back(token);
+    parents_.push_back(parent);
+    return id;
+  }
+
+  std::int32_t vocab_, capacity_ = 0, limit_ = 0, stored_rows_ = 0, origin_ = 0;
+  std::uint32_t serial_ = 0;
+  std::int32_t chosen_ = 0, drawn_ = 0, distinct_ = 0;
+  bool chain_ = true;
+  std::vector<Node> nodes_;
+  std::vector<Token> tokens_;
+  std::vector<NodeId> parents_;
+  detail::RowScan scan_;
+  std::vector<double> distinct_masses_;  // (ceil(V / 512))
+  std::vector<float> arena_;  // (stored_rows, V); slot = node whose children are drawn from it
+};
+
+}  // namespace specula

@@ -1,0 +1,65 @@
+// The target judges a proposal in one masked forward over its tree.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "../concepts.hpp"
+#include "../stats.hpp"
+
+namespace specula {
+
+/// The target, the rule and how rows become laws. The model is referenced and must outlive the verifier.
+template <LanguageModel M, AcceptanceRule R>
+class TreeVerifier {
+ public:
+  /// Throws std::invalid_argument if `params` are out of range.
+  TreeVerifier(M& target, R rule, SamplingParams params = {}) : target_(&target), rule_(rule), params_(params) { validate(params); }
+  TreeVerifier(M&&, R, SamplingParams = {}) = delete;
+
+  static constexpr bool exact_for(DraftLaw law) { return R::exact_for(law); }
+  std::int32_t vocab_size() const { return target_->vocab_size(); }
+  std::int32_t room() const { return target_->capacity() - target_->size(); }
+  const SamplingParams& params() const { return params_; }
+  const Usage& usage() const { return usage_; }
+
+  /// Sizes the workspace for proposals of `max_nodes`; called by Speculator, so that verify() need not allocate.
+  void reserve(std::int32_t max_nodes) {
+    workspace_.emplace(vocab_size(), max_nodes);
+    verdict_.path.reserve(static_cast<std::size_t>(max_nodes) + 1);
+  }
+  void append(Tokens tokens) { target_->append(tokens); }
+  void truncate(std::int32_t n) { target_->truncate(n); }
+
+  /// One forward over the tree, the rule's verdict, and its path committed. If anything throws, the committed context is
+  /// what it was. Cost: one pass of the target, then the rule's.
+  template <ChanceSource C>
+  const Verdict& verify(const TokenTree& tree, C& chance) {
+    if (!workspace_) reserve(tree.capacity());
+    const RowsView rows = timed([&] {
+      target_->truncate(target_->size());  // a drafter that shares the cache may have left nodes behind
+      return target_->extend(tree.tokens(), tree.parents());
+    });
+    ++usage_.calls;
+    usage_.nodes += tree.size();
+    rule_.verify(tree, TargetLaws(rows, params_, *workspace_), chance, verdict_);
+    timed([&] { target_->commit(verdict_.path); });
+    return verdict_;
+  }
+
+ private:
+  template <class F>
+  auto timed(F f) {
+    const detail::Stopwatch watch(usage_.seconds);
+    return f();
+  }
+
+  M* target_;
+  R rule_;
+  SamplingParams params_;
+  std::optional<VerifyWorkspace> workspace_;
+  Verdict verdict_;
+  Usage usage_;
+};
+
+}  // namespace specula

@@ -1,0 +1,86 @@
+// The exact law of every rule over chains, several rounds, against the target's.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "exact_law.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+
+const SamplingParams kPlain{};
+const SamplingParams kWarm{.temperature = 0.8f, .top_k = 2};
+const SamplingParams kNucleus{.temperature = 1.3f, .top_p = 0.7f};
+const SamplingParams kMinP{.temperature = 0.7f, .min_p = 0.2f};
+
+std::vector<Token> prompt_for(std::int32_t vocab) { return {0, vocab - 1, 0, vocab > 1 ? 1 : 0, 0}; }
+
+template <class Rule, class Shape>
+Law law_of(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params, std::size_t horizon, CoinKey key = CoinKey::site, std::uint64_t seed = 1) {
+  ToyModel target(vocab, seed), draft(vocab, seed + 1);
+  Speculator run{TreeVerifier{target, rule, params}, ModelDrafter{draft}, shape};
+  return whole_law(run, target, params, prompt_for(vocab), horizon, key);
+}
+
+template <class Rule, class Shape>
+Law composed(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params, std::size_t horizon, std::uint64_t seed = 1) {
+  ToyModel target(vocab, seed), draft(vocab, seed + 1);
+  Speculator run{TreeVerifier{target, rule, params}, ModelDrafter{draft}, shape};
+  return composed_law(run, target, params, prompt_for(vocab), horizon);
+}
+
+using GreedyChain = Chain<Draw::greedy>;
+using SampledChain = Chain<Draw::sampled>;
+
+}  // namespace
+
+TEST_CASE("whole pipelines keep the target's law over several rounds") {
+  for (const SamplingParams& params : {kPlain, kWarm, kNucleus, kMinP}) {
+    CAPTURE(params.temperature);
+    CHECK(law_of(3, SampleAndMatch{}, GreedyChain{.length = 2}, params, 4).error < 1e-12);
+    CHECK(law_of(3, SampleAndMatch{}, SampledChain{.length = 2}, params, 3).error < 1e-12);
+    CHECK(law_of(3, Rejection{}, GreedyChain{.length = 2}, params, 4).error < 1e-12);
+    CHECK(law_of(3, Rejection{}, SampledChain{.length = 2}, params, 3).error < 1e-12);
+    CHECK(law_of(3, Sampling{}, SampledChain{.length = 2}, params, 3).error < 1e-12);
+    CHECK(law_of(3, Sampling{}, GreedyChain{.length = 2}, params, 4).error < 1e-12);
+  }
+  CHECK(law_of(2, Rejection{}, SampledChain{.length = 3}, kPlain, 4).error < 1e-12);
+  CHECK(law_of(2, Rejection{}, SampledChain{.length = 3, .exit_below = 0.5f}, kPlain, 4).error < 1e-12);
+}
+
+TEST_CASE("longer chains and larger vocabularies, composed from rounds") {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    CAPTURE(seed);
+    CHECK(composed(4, Rejection{}, SampledChain{.length = 3}, kPlain, 3, seed).error < 1e-12);
+    CHECK(composed(3, Rejection{}, SampledChain{.length = 4}, kWarm, 4, seed).error < 1e-12);
+    CHECK(composed(3, Sampling{}, SampledChain{.length = 4, .exit_below = 0.4f}, kPlain, 4, seed).error < 1e-12);
+    CHECK(composed(4, SampleAndMatch{}, SampledChain{.length = 3}, kNucleus, 3, seed).error < 1e-12);
+    CHECK(composed(4, Rejection{}, GreedyChain{.length = 4}, kPlain, 4, seed).error < 1e-12);
+  }
+}
+
+TEST_CASE("greedy keeps greedy decoding's text, and a vocabulary of one token works") {
+  const SamplingParams greedy{.temperature = 0.0f};
+  CHECK(law_of(3, Greedy{}, SampledChain{.length = 3}, greedy, 4).error < 1e-12);
+  CHECK(law_of(3, Greedy{}, GreedyChain{.length = 3}, greedy, 4).error < 1e-12);
+  CHECK(law_of(3, Sampling{}, SampledChain{.length = 3}, greedy, 4).error < 1e-12);
+  CHECK(law_of(3, Rejection{}, GreedyChain{.length = 3}, greedy, 4).error < 1e-12);
+  CHECK(law_of(1, Rejection{}, SampledChain{.length = 3}, kPlain, 4).error < 1e-12);
+  CHECK(law_of(1, SampleAndMatch{}, GreedyChain{.length = 0}, kPlain, 4).error < 1e-12);
+}
+
+TEST_CASE("a guess is worth something: rejection accepts more than nothing, and more when the draft is the target") {
+  const Law other = law_of(3, Rejection{}, SampledChain{.length = 2}, kPlain, 3);
+  CHECK(other.mat > 1.3);
+  ToyModel target(3, 1), twin(3, 1);
+  Speculator run{TreeVerifier{target, Rejection{}}, ModelDrafter{twin}, SampledChain{.length = 2}};
+  CHECK(whole_law(run, target, kPlain, prompt_for(3), 3).mat == doctest::Approx(3.0).epsilon(1e-12));
+}
+
+TEST_CASE("lenience is seen: its text is not the target's") {
+  CHECK(law_of(3, accept_lossy(Lenient{3.0}), SampledChain{.length = 2}, kPlain, 3).error > 0.01);
+  CHECK(law_of(3, accept_lossy(Lenient{1.0}), SampledChain{.length = 2}, kPlain, 3).error < 1e-12);
+  CHECK(law_of(3, accept_lossy(Lenient{3.0}), GreedyChain{.length = 2}, SamplingParams{.temperature = 0}, 3).error > 0.5);
+}

@@ -1,0 +1,145 @@
+// The exact law of the text of a pipeline, against the target's own.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include <specula/detail/row_math.hpp>
+#include <specula/specula.hpp>
+
+#include "exact_chance.hpp"
+#include "toy_model.hpp"
+
+namespace specula_test {
+
+/// Rows are computed in double precision as long as it lives.
+class ReferenceArithmetic {
+ public:
+  ReferenceArithmetic() { specula::detail::use_isa(specula::detail::Isa::reference); }
+  ~ReferenceArithmetic() { specula::detail::use_isa(before_); }
+  ReferenceArithmetic(const ReferenceArithmetic&) = delete;
+  ReferenceArithmetic& operator=(const ReferenceArithmetic&) = delete;
+
+ private:
+  specula::detail::Isa before_ = specula::detail::isa();
+};
+
+/// p over a tiny row, written down apart from the library: sorts, and cuts by rank.
+inline std::vector<double> plain_law(const std::vector<float>& row, const specula::SamplingParams& params) {
+  const std::size_t v = row.size();
+  std::vector<double> p(v, 0.0);
+  const float top = *std::max_element(row.begin(), row.end());
+  if (params.temperature == 0.0f) {
+    p[static_cast<std::size_t>(std::find(row.begin(), row.end(), top) - row.begin())] = 1;
+    return p;
+  }
+  std::vector<float> sorted = row;
+  std::sort(sorted.rbegin(), sorted.rend());
+  const auto weight = [&](float l) { return std::exp((static_cast<double>(l) - static_cast<double>(top)) / static_cast<double>(params.temperature)); };
+  double theta = params.top_k > 0 && static_cast<std::size_t>(params.top_k) < v ? static_cast<double>(sorted[static_cast<std::size_t>(params.top_k) - 1]) : -1e300;
+  if (params.top_p < 1.0f) {
+    double mass = 0, seen = 0;
+    for (const float l : sorted)
+      if (static_cast<double>(l) >= theta) mass += weight(l);
+    for (const float l : sorted) {
+      seen += weight(l);
+      if (seen >= static_cast<double>(params.top_p) * mass) {
+        theta = std::max(theta, static_cast<double>(l));
+        break;
+      }
+    }
+  }
+  double z = 0;
+  for (std::size_t x = 0; x < v; ++x) {
+    const bool by_min_p = weight(row[x]) >= static_cast<double>(params.min_p);
+    if (static_cast<double>(row[x]) >= theta && by_min_p) z += p[x] = weight(row[x]);
+  }
+  for (double& x : p) x /= z;
+  return p;
+}
+
+inline std::vector<double> law_after(const ToyModel& model, const std::vector<Token>& text, const specula::SamplingParams& params) {
+  std::vector<float> row(static_cast<std::size_t>(model.vocab_size()));
+  model.row(text.size() > 1 ? text[text.size() - 2] : -1, text.back(), row.data());
+  return plain_law(row, params);
+}
+
+struct Law {
+  double error = 0;   // largest difference of a text's probability
+  double mat = 0;     // mean tokens a round
+  std::int64_t leaves = 0, reused = 0;
+};
+
+using TextLaw = std::map<std::vector<Token>, double>;
+
+/// Largest difference between `law` and the target's law of the next `horizon` tokens.
+inline double distance(const TextLaw& law, const ToyModel& target, const specula::SamplingParams& params, const std::vector<Token>& prompt, std::size_t horizon) {
+  TextLaw want{{prompt, 1.0}};
+  for (std::size_t i = 0; i < horizon; ++i) {
+    TextLaw longer;
+    for (const auto& [text, weight] : want) {
+      const std::vector<double> p = law_after(target, text, params);
+      for (std::size_t x = 0; x < p.size(); ++x) {
+        std::vector<Token> next = text;
+        next.push_back(static_cast<Token>(x));
+        longer[next] = weight * p[x];
+      }
+    }
+    want = std::move(longer);
+  }
+  double error = 0;
+  for (const auto& [text, weight] : want) error = std::max(error, std::abs(weight - (law.count(text) ? law.at(text) : 0.0)));
+  for (const auto& [text, weight] : law)
+    if (!want.count(text)) error = std::max(error, weight);
+  return error;
+}
+
+/// Whole pipelines over several rounds: one enumeration of everything, so that coins and state across rounds count.
+template <class Pipeline>
+Law whole_law(Pipeline& run, const ToyModel& target, const specula::SamplingParams& params, const std::vector<Token>& prompt, std::size_t horizon, CoinKey key = CoinKey::site) {
+  const ReferenceArithmetic exact;
+  ExactChance chance(key);
+  TextLaw law;
+  Law out;
+  do {
+    chance.begin();
+    run.start(prompt);
+    double tokens = 0, rounds = 0;
+    while (run.text().size() < prompt.size() + horizon) tokens += static_cast<double>(run.step(chance).size()), ++rounds;
+    const Tokens text = run.text().first(prompt.size() + horizon);
+    law[{text.begin(), text.end()}] += chance.weight();
+    out.mat += chance.weight() * tokens / rounds;
+    ++out.leaves;
+  } while (chance.next());
+  out.reused = chance.reused();
+  out.error = distance(law, target, params, prompt, horizon);
+  return out;
+}
+
+/// The same from one-round enumerations, one for each distinct text: the cost does not multiply over rounds.
+template <class Pipeline>
+Law composed_law(Pipeline& run, const ToyModel& target, const specula::SamplingParams& params, const std::vector<Token>& prompt, std::size_t horizon) {
+  const ReferenceArithmetic exact;
+  std::vector<TextLaw> at(horizon + 1);
+  at[0][prompt] = 1;
+  Law out;
+  for (std::size_t length = 0; length < horizon; ++length)
+    for (const auto& [text, weight] : at[length]) {
+      ExactChance chance;
+      do {
+        chance.begin();
+        run.start(text);
+        run.step(chance);
+        const Tokens now = run.text().first(std::min(run.text().size(), prompt.size() + horizon));
+        at[now.size() - prompt.size()][{now.begin(), now.end()}] += weight * chance.weight();
+        ++out.leaves;
+      } while (chance.next());
+    }
+  out.error = distance(at[horizon], target, params, prompt, horizon);
+  return out;
+}
+
+}  // namespace specula_test

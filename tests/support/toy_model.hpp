@@ -1,0 +1,97 @@
+// A language model of order 2 over a tiny vocabulary. Its rows come from its own cache, so a cache that is wrong shows.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include <specula/concepts.hpp>
+
+namespace specula_test {
+
+using specula::kNoParent;
+using specula::NodeId;
+using specula::Nodes;
+using specula::RowsView;
+using specula::Token;
+using specula::Tokens;
+
+class ToyModel {
+ public:
+  explicit ToyModel(std::int32_t vocab, std::uint64_t seed, float scale = 2.0f, std::int32_t capacity = 64)
+      : vocab_(vocab), capacity_(capacity), seed_(seed), scale_(scale) {
+    cache_.reserve(static_cast<std::size_t>(capacity));
+    nodes_.reserve(static_cast<std::size_t>(capacity));
+    rows_.reserve(static_cast<std::size_t>(capacity) * static_cast<std::size_t>(vocab));
+  }
+  std::int32_t vocab_size() const { return vocab_; }
+  std::int32_t size() const { return static_cast<std::int32_t>(cache_.size()); }
+  std::int32_t capacity() const { return capacity_; }
+
+  void append(Tokens tokens) {
+    require(cache_.size() + tokens.size() <= static_cast<std::size_t>(capacity_), "context full");
+    nodes_.clear();
+    cache_.insert(cache_.end(), tokens.begin(), tokens.end());
+  }
+  RowsView extend(Tokens tokens, Nodes parents) {
+    ++calls;
+    require(tokens.size() == parents.size(), "one parent a token");
+    require(cache_.size() + nodes_.size() + tokens.size() <= static_cast<std::size_t>(capacity_), "context full");
+    rows_.assign(tokens.size() * static_cast<std::size_t>(vocab_), std::numeric_limits<float>::quiet_NaN());
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const NodeId p = parents[i];
+      require(p >= kNoParent && p < static_cast<NodeId>(nodes_.size()), "bad parent");
+      nodes_.push_back({tokens[i], p});
+      const Token before = p != kNoParent ? nodes_[static_cast<std::size_t>(p)].token : cache_.empty() ? -1 : cache_.back();
+      row(before, tokens[i], rows_.data() + i * static_cast<std::size_t>(vocab_));
+    }
+    if (poison_call == calls) rows_.back() = std::numeric_limits<float>::quiet_NaN();
+    return {rows_.data(), static_cast<std::int32_t>(tokens.size()), vocab_, vocab_};
+  }
+  void commit(Nodes path) {
+    NodeId parent = kNoParent;
+    for (const NodeId n : path) {
+      require(n >= 0 && n < static_cast<NodeId>(nodes_.size()) && nodes_[static_cast<std::size_t>(n)].parent == parent, "not a path");
+      cache_.push_back(nodes_[static_cast<std::size_t>(n)].token);
+      parent = n;
+    }
+    nodes_.clear();
+  }
+  void truncate(std::int32_t n) {
+    require(n >= 0 && n <= size(), "truncate beyond the size");
+    nodes_.clear();
+    cache_.resize(static_cast<std::size_t>(n));
+  }
+
+  /// Logits after `... before, last`; `out` holds vocab floats.
+  void row(Token before, Token last, float* out) const {
+    for (Token x = 0; x < vocab_; ++x) {
+      std::uint64_t h = seed_ * 0x9E3779B97F4A7C15ull + static_cast<std::uint64_t>(before + 1) * 1000003ull + static_cast<std::uint64_t>(last + 1) * 7919ull + static_cast<std::uint64_t>(x) * 104729ull;
+      h ^= h >> 31, h *= 0xBF58476D1CE4E5B9ull, h ^= h >> 27, h *= 0x94D049BB133111EBull, h ^= h >> 31;
+      out[x] = scale_ * (static_cast<float>(h >> 40) / 8388608.0f - 1.0f);
+    }
+  }
+  const std::vector<Token>& cache() const { return cache_; }
+
+  std::int64_t calls = 0;
+  std::int64_t poison_call = -1;  // the extend, counted from 1, whose last logit is NaN
+
+ private:
+  struct Node {
+    Token token;
+    NodeId parent;
+  };
+  static void require(bool ok, const char* what) {
+    if (!ok) throw std::invalid_argument(what);
+  }
+  std::int32_t vocab_, capacity_;
+  std::uint64_t seed_;
+  float scale_;
+  std::vector<Token> cache_;
+  std::vector<Node> nodes_;
+  std::vector<float> rows_;
+};
+
+}  // namespace specula_test
