@@ -7,59 +7,13 @@
 #include <map>
 #include <vector>
 
-#include <specula/detail/row_math.hpp>
 #include <specula/specula.hpp>
 
 #include "exact_chance.hpp"
+#include "plain_law.hpp"
 #include "toy_model.hpp"
 
 namespace specula_test {
-
-/// Rows are computed in double precision as long as it lives.
-class ReferenceArithmetic {
- public:
-  ReferenceArithmetic() { specula::detail::use_isa(specula::detail::Isa::reference); }
-  ~ReferenceArithmetic() { specula::detail::use_isa(before_); }
-  ReferenceArithmetic(const ReferenceArithmetic&) = delete;
-  ReferenceArithmetic& operator=(const ReferenceArithmetic&) = delete;
-
- private:
-  specula::detail::Isa before_ = specula::detail::isa();
-};
-
-/// p over a tiny row, written down apart from the library: sorts, and cuts by rank.
-inline std::vector<double> plain_law(const std::vector<float>& row, const specula::SamplingParams& params) {
-  const std::size_t v = row.size();
-  std::vector<double> p(v, 0.0);
-  const float top = *std::max_element(row.begin(), row.end());
-  if (params.temperature == 0.0f) {
-    p[static_cast<std::size_t>(std::find(row.begin(), row.end(), top) - row.begin())] = 1;
-    return p;
-  }
-  std::vector<float> sorted = row;
-  std::sort(sorted.rbegin(), sorted.rend());
-  const auto weight = [&](float l) { return std::exp((static_cast<double>(l) - static_cast<double>(top)) / static_cast<double>(params.temperature)); };
-  double theta = params.top_k > 0 && static_cast<std::size_t>(params.top_k) < v ? static_cast<double>(sorted[static_cast<std::size_t>(params.top_k) - 1]) : -1e300;
-  if (params.top_p < 1.0f) {
-    double mass = 0, seen = 0;
-    for (const float l : sorted)
-      if (static_cast<double>(l) >= theta) mass += weight(l);
-    for (const float l : sorted) {
-      seen += weight(l);
-      if (seen >= static_cast<double>(params.top_p) * mass) {
-        theta = std::max(theta, static_cast<double>(l));
-        break;
-      }
-    }
-  }
-  double z = 0;
-  for (std::size_t x = 0; x < v; ++x) {
-    const bool by_min_p = weight(row[x]) >= static_cast<double>(params.min_p);
-    if (static_cast<double>(row[x]) >= theta && by_min_p) z += p[x] = weight(row[x]);
-  }
-  for (double& x : p) x /= z;
-  return p;
-}
 
 inline std::vector<double> law_after(const ToyModel& model, const std::vector<Token>& text, const specula::SamplingParams& params) {
   std::vector<float> row(static_cast<std::size_t>(model.vocab_size()));

@@ -45,18 +45,18 @@ class Residual {
     const RowLaw& draft = tree.row_law(node);
     const double total_before = total_;
     steps_.push_back({keep, node});
-    double total = 0;
     if (draft.is_point()) {  // only one tile changes
       for (double& mass : masses_) mass *= keep;
       masses_[static_cast<std::size_t>(draft.point / kTile)] = tile_mass(*this, draft.point / kTile);
-      total = merge_tiles(masses_);
+    } else if (steps_.size() == 1 && !target_.is_point() && !tree.excludes_siblings(node) && isa() != Isa::reference) {
+      first_difference(draft, keep, tree.draft_scale(node));
     } else {
       for (std::int32_t t = 0; t < tile_count(vocab_); ++t) {
         double& mass = masses_[static_cast<std::size_t>(t)];
         if (mass > 0) mass = tile_mass(*this, t);
       }
-      total = merge_tiles(masses_);
     }
+    const double total = merge_tiles(masses_);
     if (total > 0) {
       total_ = total;
       return total;
@@ -98,6 +98,17 @@ class Residual {
     double keep;  // what the law before is multiplied by
     NodeId node;
   };
+  /// Masses after the first rejection, the frequent case: both rows in one pass, nothing stored.
+  void first_difference(const RowLaw& draft, double keep, double take) {
+    const Exponent p(target_), q(draft);
+    std::array<float, kTile> p_padding, q_padding;
+    for (std::int32_t t = 0; t < tile_count(vocab_); ++t) {
+      double& mass = masses_[static_cast<std::size_t>(t)];
+      if (mass > 0)
+        mass = kernels().difference(tile_at(target_.logits, vocab_, t, p_padding), p, tile_at(draft.logits, vocab_, t, q_padding), q,
+                                    static_cast<float>(keep), static_cast<float>(take));
+    }
+  }
   void fill_law(const RowLaw& law, std::int32_t tile, std::array<float, kTile>& padding, float* weights) const {
     if (!law.is_point()) {
       kernels().fill(tile_at(law.logits, vocab_, tile, padding), Exponent(law), weights);

@@ -2,12 +2,13 @@
 //
 // No other file of the library exponentiates rows. A tile is 512 tokens; a caller pads the last one with -infinity.
 // Numeric contract of every kernel but the reference: a weight is within 4e-7 relative of exp(inv_t * l - log_z) plus
-// 1.2e-7 of its exponent |inv_t * l - log_z| (0 below 2^-126), and a tile's sum within 1e-6 of the sum of its weights.
+// 2.4e-7 of its exponent |inv_t * l - log_z| (0 below 2^-126), and a tile's sum within 1e-6 of the sum of its weights.
 // Sums have one order: 128 columns of 4, each column in order, then halved 64, 32, ..., 1.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "../rows.hpp"
 
@@ -16,9 +17,12 @@ namespace specula::detail {
 inline constexpr std::int32_t kTile = 512;
 inline constexpr std::int32_t kColumns = 128;
 
-/// A tile's maximum (NaN if any logit is NaN) and the sum of exp(inv_t * (l - maximum)).
+/// A tile's maximum, and the sum of 2^(scale * l - unit) with scale = inv_t / ln 2. The fast kernels round scale to float
+/// and take the integer nearest to scale * maximum as the unit, so tiles merge by exact powers of two. The sum of a tile
+/// that holds NaN or +infinity is NaN; that of a tile of -infinity is 0.
 struct TileStats {
   float maximum;
+  double unit;
   double sum;
 };
 
@@ -39,15 +43,19 @@ struct Exponent {
   static constexpr double kLog2E = 1.4426950408889634074;
 };
 
-/// One instruction set's kernels. Every pointer is to exactly kTile floats, of any alignment.
+/// One instruction set's kernels. Every pointer is to kTile floats (stats: tiles * kTile), of any alignment.
 struct RowKernels {
-  float (*maximum)(const float* logits);                                          // NaN if any is NaN
-  TileStats (*stats)(const float* logits, double inv_t);                          // one read of the tile
+  float (*maximum)(const float* logits);  // NaN if any is NaN
+  /// Statistics of `tiles` tiles in a row; reads them once from memory.
+  void (*stats)(const float* logits, std::int32_t tiles, double inv_t, TileStats* out);
   double (*fill)(const float* logits, const Exponent& exponent, float* weights);  // returns their sum
   double (*subtract)(float* weights, const float* less, float keep, float take);  // w = max(0, keep w - take less); sum
+  /// What fill, fill and subtract would return, without storing anything.
+  double (*difference)(const float* logits, const Exponent& exponent, const float* less, const Exponent& other, float keep, float take);
+  bool rounds_scale;                                                              // stats() rounds inv_t / ln 2 to float
 };
 
-// 2^f on [-1/2, 1/2], relative error 7.5e-8 (least maximum error, found by Lawson's iteration).
+// 2^f on [-1/2, 1/2], relative error 1.6e-7 (least maximum error, found by Lawson's iteration).
 inline constexpr float kExp2[6] = {1.0000001f, 0.69314694f, 0.2402212f, 0.05550713f, 0.009675542f, 0.0013276472f};
 
 /// Everything in double, one token after the other: what the fast kernels are tested against, and the arithmetic under
@@ -61,12 +69,14 @@ struct ReferenceKernels {
     }
     return best;
   }
-  static TileStats stats(const float* logits, double inv_t) {
-    TileStats out{maximum(logits), 0.0};
-    if (out.maximum == -std::numeric_limits<float>::infinity()) return out;
-    for (std::int32_t i = 0; i < kTile; ++i)
-      out.sum += std::exp(inv_t * (static_cast<double>(logits[i]) - static_cast<double>(out.maximum)));
-    return out;
+  static void stats(const float* logits, std::int32_t tiles, double inv_t, TileStats* out) {
+    for (std::int32_t t = 0; t < tiles; ++t, logits += kTile) {
+      const float top = maximum(logits);
+      out[t] = {top, static_cast<double>(top) * inv_t * Exponent::kLog2E, 0.0};
+      if (top == -std::numeric_limits<float>::infinity()) continue;
+      for (std::int32_t i = 0; i < kTile; ++i)
+        out[t].sum += std::exp(inv_t * (static_cast<double>(logits[i]) - static_cast<double>(top)));
+    }
   }
   static double fill(const float* logits, const Exponent& e, float* weights) {
     double sum = 0;
@@ -86,7 +96,16 @@ struct ReferenceKernels {
     }
     return sum;
   }
-  static constexpr RowKernels table() { return {maximum, stats, fill, subtract}; }
+  static double difference(const float* logits, const Exponent& e, const float* less, const Exponent& f, float keep, float take) {
+    const auto weight = [](float l, const Exponent& of) { return l < of.cut ? 0.0 : std::exp(of.inv_t * static_cast<double>(l) - of.log_z); };
+    double sum = 0;
+    for (std::int32_t i = 0; i < kTile; ++i) {
+      const double w = static_cast<double>(keep) * weight(logits[i], e) - static_cast<double>(take) * weight(less[i], f);
+      sum += w > 0 ? w : 0.0;
+    }
+    return sum;
+  }
+  static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, false}; }
 };
 
 }  // namespace specula::detail

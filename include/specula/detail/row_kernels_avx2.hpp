@@ -5,6 +5,7 @@
 
 #include <immintrin.h>
 
+#include <cmath>
 #include <limits>
 
 #include "row_kernels.hpp"
@@ -28,63 +29,101 @@ struct Avx2Kernels {
       best[3] = _mm256_max_ps(best[3], d);
     }
     const __m256 top = _mm256_max_ps(_mm256_max_ps(best[0], best[1]), _mm256_max_ps(best[2], best[3]));
-    __m128 m = _mm_max_ps(_mm256_castps256_ps128(top), _mm256_extractf128_ps(top, 1));
-    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
-    m = _mm_max_ss(m, _mm_movehdup_ps(m));
-    return _mm256_movemask_ps(nan) ? std::numeric_limits<float>::quiet_NaN() : _mm_cvtss_f32(m);
+    return _mm256_movemask_ps(nan) ? std::numeric_limits<float>::quiet_NaN() : reduce_max(top);
   }
 
-  SPECULA_AVX2 static TileStats stats(const float* logits, double inv_t) {
-    const float top = maximum(logits);
-    if (top == -std::numeric_limits<float>::infinity()) return {top, 0.0};
-    const __m256 shift = _mm256_set1_ps(top), scale = _mm256_set1_ps(static_cast<float>(inv_t * Exponent::kLog2E));
-    __m256 sums[16];
-    for (std::int32_t j = 0; j < 16; ++j) {
-      const float* column = logits + 8 * j;
-      const __m256 a = exp2(_mm256_mul_ps(_mm256_sub_ps(_mm256_loadu_ps(column), shift), scale));
-      const __m256 b = exp2(_mm256_mul_ps(_mm256_sub_ps(_mm256_loadu_ps(column + 128), shift), scale));
-      const __m256 c = exp2(_mm256_mul_ps(_mm256_sub_ps(_mm256_loadu_ps(column + 256), shift), scale));
-      const __m256 d = exp2(_mm256_mul_ps(_mm256_sub_ps(_mm256_loadu_ps(column + 384), shift), scale));
-      sums[j] = _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(a, b), c), d);
+  SPECULA_AVX2 static void stats(const float* logits, std::int32_t tiles, double inv_t, TileStats* out) {
+    const float factor = static_cast<float>(inv_t * Exponent::kLog2E);
+    const __m256 scale = _mm256_set1_ps(factor);
+    float top = maximum(logits);
+    for (std::int32_t t = 0; t < tiles; ++t, logits += kTile) {
+      const float* next = t + 1 < tiles ? logits + kTile : logits;  // whose maximum is found on the way: its loads overlap
+      const float unit = round(top * factor);                      // with this tile's arithmetic
+      const __m256 shift = _mm256_set1_ps(unit);
+      __m256 sums[16], best = _mm256_set1_ps(-std::numeric_limits<float>::infinity());
+      for (std::int32_t j = 0; j < 16; ++j) {
+        const std::int32_t column = 8 * j;
+        __m256 sum = exp2(_mm256_fmsub_ps(_mm256_loadu_ps(logits + column), scale, shift));
+        sum = _mm256_add_ps(sum, exp2(_mm256_fmsub_ps(_mm256_loadu_ps(logits + column + 128), scale, shift)));
+        sum = _mm256_add_ps(sum, exp2(_mm256_fmsub_ps(_mm256_loadu_ps(logits + column + 256), scale, shift)));
+        sums[j] = _mm256_add_ps(sum, exp2(_mm256_fmsub_ps(_mm256_loadu_ps(logits + column + 384), scale, shift)));
+        const float* ahead = next + 4 * column;  // in order: the hardware's prefetching wants it so
+        const __m256 a = _mm256_max_ps(_mm256_loadu_ps(ahead), _mm256_loadu_ps(ahead + 8));
+        const __m256 b = _mm256_max_ps(_mm256_loadu_ps(ahead + 16), _mm256_loadu_ps(ahead + 24));
+        best = _mm256_max_ps(best, _mm256_max_ps(a, b));
+      }
+      out[t] = {top, static_cast<double>(unit), top == -std::numeric_limits<float>::infinity() ? empty(logits) : halve(sums)};
+      top = reduce_max(best);
     }
-    return {top, halve(sums)};
   }
 
   SPECULA_AVX2 static double fill(const float* logits, const Exponent& e, float* weights) {
-    const __m256 shift = _mm256_set1_ps(e.shift), scale = _mm256_set1_ps(e.scale);
-    const __m256 offset = _mm256_set1_ps(e.offset), cut = _mm256_set1_ps(e.cut);
-    __m256 sums[16];
-    for (std::int32_t j = 0; j < 16; ++j) {
-      sums[j] = _mm256_setzero_ps();
-      for (std::int32_t i = 8 * j; i < kTile; i += kColumns) {
-        const __m256 l = _mm256_loadu_ps(logits + i);
-        const __m256 kept = _mm256_cmp_ps(l, cut, _CMP_NLT_UQ);
-        const __m256 w = _mm256_and_ps(kept, exp2(_mm256_fmsub_ps(_mm256_sub_ps(l, shift), scale, offset)));
-        _mm256_storeu_ps(weights + i, w);
+    const Law law = law_of(e);
+    __m256 sums[16] = {};
+    for (std::int32_t row = 0; row < kTile; row += kColumns)
+#pragma GCC unroll 16
+      for (std::int32_t j = 0; j < 16; ++j) {
+        const __m256 w = weight(law, logits + row + 8 * j);
+        _mm256_storeu_ps(weights + row + 8 * j, w);
         sums[j] = _mm256_add_ps(sums[j], w);
       }
-    }
     return halve(sums);
   }
 
   SPECULA_AVX2 static double subtract(float* weights, const float* less, float keep, float take) {
     const __m256 a = _mm256_set1_ps(keep), b = _mm256_set1_ps(take);
-    __m256 sums[16];
-    for (std::int32_t j = 0; j < 16; ++j) {
-      sums[j] = _mm256_setzero_ps();
-      for (std::int32_t i = 8 * j; i < kTile; i += kColumns) {
-        const __m256 taken = _mm256_mul_ps(b, _mm256_loadu_ps(less + i));
-        const __m256 w = _mm256_max_ps(_mm256_fmsub_ps(a, _mm256_loadu_ps(weights + i), taken), _mm256_setzero_ps());
-        _mm256_storeu_ps(weights + i, w);
+    __m256 sums[16] = {};
+    for (std::int32_t row = 0; row < kTile; row += kColumns)
+#pragma GCC unroll 16
+      for (std::int32_t j = 0; j < 16; ++j) {
+        float* at = weights + row + 8 * j;
+        const __m256 w = less_by(a, _mm256_loadu_ps(at), b, _mm256_loadu_ps(less + row + 8 * j));
+        _mm256_storeu_ps(at, w);
         sums[j] = _mm256_add_ps(sums[j], w);
       }
-    }
     return halve(sums);
   }
 
-  static constexpr RowKernels table() { return {maximum, stats, fill, subtract}; }
+  SPECULA_AVX2 static double difference(const float* logits, const Exponent& e, const float* less, const Exponent& f, float keep, float take) {
+    const Law law = law_of(e), other = law_of(f);
+    const __m256 a = _mm256_set1_ps(keep), b = _mm256_set1_ps(take);
+    __m256 sums[16] = {};
+    for (std::int32_t row = 0; row < kTile; row += kColumns)
+#pragma GCC unroll 16
+      for (std::int32_t j = 0; j < 16; ++j) {
+        const std::int32_t i = row + 8 * j;
+        sums[j] = _mm256_add_ps(sums[j], less_by(a, weight(law, logits + i), b, weight(other, less + i)));
+      }
+    return halve(sums);
+  }
+
+  static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, true}; }
 
  private:
+  /// The sum of a tile whose maximum is -infinity: 0, or NaN if one hides there, which maxps passes over.
+  SPECULA_AVX2 static double empty(const float* logits) { return std::isnan(maximum(logits)) ? std::numeric_limits<double>::quiet_NaN() : 0.0; }
+  SPECULA_AVX2 __attribute__((always_inline)) static float round(float x) {
+    return _mm_cvtss_f32(_mm_round_ss(_mm_setzero_ps(), _mm_set_ss(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  SPECULA_AVX2 __attribute__((always_inline)) static float reduce_max(__m256 a) {
+    const __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    const __m128 c = _mm_max_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
+  }
+  struct Law {
+    __m256 shift, scale, offset, cut;
+  };
+  SPECULA_AVX2 static Law law_of(const Exponent& e) {
+    return {_mm256_set1_ps(e.shift), _mm256_set1_ps(e.scale), _mm256_set1_ps(e.offset), _mm256_set1_ps(e.cut)};
+  }
+  SPECULA_AVX2 __attribute__((always_inline)) static __m256 weight(const Law& law, const float* logits) {
+    const __m256 l = _mm256_loadu_ps(logits);
+    const __m256 kept = _mm256_cmp_ps(l, law.cut, _CMP_NLT_UQ);
+    return _mm256_and_ps(kept, exp2(_mm256_fmsub_ps(_mm256_sub_ps(l, law.shift), law.scale, law.offset)));
+  }
+  SPECULA_AVX2 __attribute__((always_inline)) static __m256 less_by(__m256 keep, __m256 w, __m256 take, __m256 less) {
+    return _mm256_max_ps(_mm256_fmsub_ps(keep, w, _mm256_mul_ps(take, less)), _mm256_setzero_ps());
+  }
   /// 2^y for y < 128; 0 below -126; NaN stays NaN.
   SPECULA_AVX2 __attribute__((always_inline)) static __m256 exp2(__m256 y) {
     const __m256 kept = _mm256_cmp_ps(y, _mm256_set1_ps(-126.0f), _CMP_NLT_UQ);

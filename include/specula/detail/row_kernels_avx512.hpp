@@ -6,6 +6,7 @@
 
 #include <immintrin.h>
 
+#include <cmath>
 #include <limits>
 
 #include "row_kernels.hpp"
@@ -32,57 +33,79 @@ struct Avx512Kernels {
     return nan ? std::numeric_limits<float>::quiet_NaN() : reduce_max(top);
   }
 
-  SPECULA_AVX512 static TileStats stats(const float* logits, double inv_t) {
-    const float top = maximum(logits);
-    if (top == -std::numeric_limits<float>::infinity()) return {top, 0.0};
-    const __m512 shift = _mm512_set1_ps(top), scale = _mm512_set1_ps(static_cast<float>(inv_t * Exponent::kLog2E));
-    __m512 sums[8];
-    for (std::int32_t j = 0; j < 8; ++j) {
-      const float* column = logits + 16 * j;
-      const __m512 a = exp2(_mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(column), shift), scale));
-      const __m512 b = exp2(_mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(column + 128), shift), scale));
-      const __m512 c = exp2(_mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(column + 256), shift), scale));
-      const __m512 d = exp2(_mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(column + 384), shift), scale));
-      sums[j] = _mm512_add_ps(_mm512_add_ps(_mm512_add_ps(a, b), c), d);
+  SPECULA_AVX512 static void stats(const float* logits, std::int32_t tiles, double inv_t, TileStats* out) {
+    const float factor = static_cast<float>(inv_t * Exponent::kLog2E);
+    const __m512 scale = _mm512_set1_ps(factor);
+    float top = maximum(logits);
+    for (std::int32_t t = 0; t < tiles; ++t, logits += kTile) {
+      const float* next = t + 1 < tiles ? logits + kTile : logits;  // whose maximum is found on the way: its loads overlap
+      const float unit = round(top * factor);                      // with this tile's arithmetic
+      const __m512 shift = _mm512_set1_ps(unit);
+      __m512 sums[8], best = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
+      for (std::int32_t j = 0; j < 8; ++j) {
+        const std::int32_t column = 16 * j;
+        __m512 sum = exp2(_mm512_fmsub_ps(_mm512_loadu_ps(logits + column), scale, shift));
+        sum = _mm512_add_ps(sum, exp2(_mm512_fmsub_ps(_mm512_loadu_ps(logits + column + 128), scale, shift)));
+        sum = _mm512_add_ps(sum, exp2(_mm512_fmsub_ps(_mm512_loadu_ps(logits + column + 256), scale, shift)));
+        sums[j] = _mm512_add_ps(sum, exp2(_mm512_fmsub_ps(_mm512_loadu_ps(logits + column + 384), scale, shift)));
+        const float* ahead = next + 4 * column;  // in order: the hardware's prefetching wants it so
+        const __m512 a = max(_mm512_loadu_ps(ahead), _mm512_loadu_ps(ahead + 16));
+        const __m512 b = max(_mm512_loadu_ps(ahead + 32), _mm512_loadu_ps(ahead + 48));
+        best = max(best, max(a, b));
+      }
+      out[t] = {top, static_cast<double>(unit), top == -std::numeric_limits<float>::infinity() ? empty(logits) : halve(sums)};
+      top = reduce_max(best);
     }
-    return {top, halve(sums)};
   }
 
   SPECULA_AVX512 static double fill(const float* logits, const Exponent& e, float* weights) {
-    const __m512 shift = _mm512_set1_ps(e.shift), scale = _mm512_set1_ps(e.scale);
-    const __m512 offset = _mm512_set1_ps(e.offset), cut = _mm512_set1_ps(e.cut);
-    __m512 sums[8];
-    for (std::int32_t j = 0; j < 8; ++j) {
-      sums[j] = _mm512_setzero_ps();
-      for (std::int32_t i = 16 * j; i < kTile; i += kColumns) {
-        const __m512 l = _mm512_loadu_ps(logits + i);
-        const __mmask16 kept = _mm512_cmp_ps_mask(l, cut, _CMP_NLT_UQ);
-        const __m512 w = _mm512_maskz_mov_ps(kept, exp2(_mm512_fmsub_ps(_mm512_sub_ps(l, shift), scale, offset)));
-        _mm512_storeu_ps(weights + i, w);
+    const Law law = law_of(e);
+    __m512 sums[8] = {};
+    for (std::int32_t row = 0; row < kTile; row += kColumns)
+#pragma GCC unroll 8
+      for (std::int32_t j = 0; j < 8; ++j) {
+        const __m512 w = weight(law, logits + row + 16 * j);
+        _mm512_storeu_ps(weights + row + 16 * j, w);
         sums[j] = _mm512_add_ps(sums[j], w);
       }
-    }
     return halve(sums);
   }
 
   SPECULA_AVX512 static double subtract(float* weights, const float* less, float keep, float take) {
     const __m512 a = _mm512_set1_ps(keep), b = _mm512_set1_ps(take);
-    __m512 sums[8];
-    for (std::int32_t j = 0; j < 8; ++j) {
-      sums[j] = _mm512_setzero_ps();
-      for (std::int32_t i = 16 * j; i < kTile; i += kColumns) {
-        const __m512 taken = _mm512_mul_ps(b, _mm512_loadu_ps(less + i));
-        const __m512 w = max(_mm512_fmsub_ps(a, _mm512_loadu_ps(weights + i), taken), _mm512_setzero_ps());
-        _mm512_storeu_ps(weights + i, w);
+    __m512 sums[8] = {};
+    for (std::int32_t row = 0; row < kTile; row += kColumns)
+#pragma GCC unroll 8
+      for (std::int32_t j = 0; j < 8; ++j) {
+        float* at = weights + row + 16 * j;
+        const __m512 w = less_by(a, _mm512_loadu_ps(at), b, _mm512_loadu_ps(less + row + 16 * j));
+        _mm512_storeu_ps(at, w);
         sums[j] = _mm512_add_ps(sums[j], w);
       }
-    }
     return halve(sums);
   }
 
-  static constexpr RowKernels table() { return {maximum, stats, fill, subtract}; }
+  SPECULA_AVX512 static double difference(const float* logits, const Exponent& e, const float* less, const Exponent& f, float keep, float take) {
+    const Law law = law_of(e), other = law_of(f);
+    const __m512 a = _mm512_set1_ps(keep), b = _mm512_set1_ps(take);
+    __m512 sums[8] = {};
+    for (std::int32_t row = 0; row < kTile; row += kColumns)
+#pragma GCC unroll 8
+      for (std::int32_t j = 0; j < 8; ++j) {
+        const std::int32_t i = row + 16 * j;
+        sums[j] = _mm512_add_ps(sums[j], less_by(a, weight(law, logits + i), b, weight(other, less + i)));
+      }
+    return halve(sums);
+  }
+
+  static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, true}; }
 
  private:
+  /// The sum of a tile whose maximum is -infinity: 0, or NaN if one hides there, which maxps passes over.
+  SPECULA_AVX512 static double empty(const float* logits) { return std::isnan(maximum(logits)) ? std::numeric_limits<double>::quiet_NaN() : 0.0; }
+  SPECULA_AVX512 __attribute__((always_inline)) static float round(float x) {
+    return _mm_cvtss_f32(_mm_round_ss(_mm_setzero_ps(), _mm_set_ss(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
   // The maskz forms with a full mask are the plain instructions; the plain intrinsics draw g++ 12's false warning of
   // uninitialised use (GCC bug 105593).
   SPECULA_AVX512 __attribute__((always_inline)) static __m512 max(__m512 a, __m512 b) { return _mm512_maskz_max_ps(0xFFFF, a, b); }
@@ -97,6 +120,20 @@ struct Avx512Kernels {
     return _mm_cvtss_f32(_mm_max_ss(d, _mm_movehdup_ps(d)));
   }
 
+  struct Law {
+    __m512 shift, scale, offset, cut;
+  };
+  SPECULA_AVX512 static Law law_of(const Exponent& e) {
+    return {_mm512_set1_ps(e.shift), _mm512_set1_ps(e.scale), _mm512_set1_ps(e.offset), _mm512_set1_ps(e.cut)};
+  }
+  SPECULA_AVX512 __attribute__((always_inline)) static __m512 weight(const Law& law, const float* logits) {
+    const __m512 l = _mm512_loadu_ps(logits);
+    const __mmask16 kept = _mm512_cmp_ps_mask(l, law.cut, _CMP_NLT_UQ);
+    return _mm512_maskz_mov_ps(kept, exp2(_mm512_fmsub_ps(_mm512_sub_ps(l, law.shift), law.scale, law.offset)));
+  }
+  SPECULA_AVX512 __attribute__((always_inline)) static __m512 less_by(__m512 keep, __m512 w, __m512 take, __m512 less) {
+    return max(_mm512_fmsub_ps(keep, w, _mm512_mul_ps(take, less)), _mm512_setzero_ps());
+  }
   /// 2^y for y < 128; 0 below -126; NaN stays NaN.
   SPECULA_AVX512 __attribute__((always_inline)) static __m512 exp2(__m512 y) {
     const __mmask16 kept = _mm512_cmp_ps_mask(y, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -28,14 +29,19 @@ struct PortableKernels {
     return nan[0] ? std::numeric_limits<float>::quiet_NaN() : best[0];
   }
 
-  static TileStats stats(const float* logits, double inv_t) {
-    const float top = maximum(logits);
-    if (top == -std::numeric_limits<float>::infinity()) return {top, 0.0};
+  static void stats(const float* logits, std::int32_t tiles, double inv_t, TileStats* out) {
     const float scale = static_cast<float>(inv_t * Exponent::kLog2E);
-    float sums[kColumns] = {};
-    for (std::int32_t row = 0; row < kTile; row += kColumns)
-      for (std::int32_t j = 0; j < kColumns; ++j) sums[j] += exp2((logits[row + j] - top) * scale);
-    return {top, halve(sums)};
+    for (std::int32_t t = 0; t < tiles; ++t, logits += kTile) {
+      const float top = maximum(logits), unit = std::nearbyint(top * scale);
+      out[t] = {top, static_cast<double>(unit), 0.0};
+      if (top == -std::numeric_limits<float>::infinity()) continue;
+      // Without a fused product, logit * scale of large logits would round away what the difference is about.
+      const float rest = static_cast<float>(static_cast<double>(top) * static_cast<double>(scale) - static_cast<double>(unit));
+      float sums[kColumns] = {};
+      for (std::int32_t row = 0; row < kTile; row += kColumns)
+        for (std::int32_t j = 0; j < kColumns; ++j) sums[j] += exp2((logits[row + j] - top) * scale + rest);
+      out[t].sum = halve(sums);
+    }
   }
 
   static double fill(const float* logits, const Exponent& e, float* weights) {
@@ -59,7 +65,14 @@ struct PortableKernels {
     return halve(sums);
   }
 
-  static constexpr RowKernels table() { return {maximum, stats, fill, subtract}; }
+  static double difference(const float* logits, const Exponent& e, const float* less, const Exponent& f, float keep, float take) {
+    float w[kTile], other[kTile];
+    fill(logits, e, w);
+    fill(less, f, other);
+    return subtract(w, other, keep, take);
+  }
+
+  static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, true}; }
 
  private:
   /// 2^y for y < 128; 0 below -126; NaN stays NaN.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -60,9 +61,8 @@ class RowScan {
  public:
   explicit RowScan(std::int32_t vocab)
       : vocab_(vocab),
-        maxima_(static_cast<std::size_t>(tile_count(vocab))),
-        sums_(maxima_.size()),
-        masses_(maxima_.size()),
+        stats_(static_cast<std::size_t>(tile_count(vocab))),
+        masses_(stats_.size()),
         cut_(vocab) {}
 
   std::int32_t vocab() const { return vocab_; }
@@ -74,12 +74,10 @@ class RowScan {
     law.logits = row.data();
     law.inv_t = 1.0 / static_cast<double>(params.temperature);
     const float top = scan(row, law.inv_t);
-    const double sum = sum_above(top, law.inv_t);
-    law.log_z = law.inv_t * static_cast<double>(top) + std::log(sum);
-    normalise(sum);
+    law.log_z = log_sum(top, law.inv_t);
     if (params.cuts()) {
-      law.cut = cut_.threshold(law, params, top, maxima_);
-      const double kept = measure(law, [&](std::size_t t) { return maxima_[t] < law.cut; });
+      law.cut = cut_.threshold(law, params, top, stats_);
+      const double kept = measure(law, [&](std::size_t t) { return stats_[t].maximum < law.cut; });
       law.log_z += std::log(kept);
       normalise(kept);
     }
@@ -115,34 +113,52 @@ class RowScan {
   Top top(std::span<const float> row) {
     seen_ = {};
     const float best = scan(row, 1.0);
-    const auto tile = std::find(maxima_.begin(), maxima_.end(), best) - maxima_.begin();
-    return {first(row, static_cast<std::int32_t>(tile), best), 1.0 / sum_above(best, 1.0)};
+    std::int32_t tile = 0;
+    while (stats_[static_cast<std::size_t>(tile)].maximum != best) ++tile;
+    return {first(row, tile, best), std::exp(static_cast<double>(best) - log_sum(best, 1.0))};
   }
 
  private:
-  /// Maxima and sums of all tiles; returns the largest logit.
+  /// Statistics of all tiles; returns the largest logit.
   float scan(std::span<const float> row, double inv_t) {
     check_width(row);
-    std::array<float, kTile> padding;
-    float top = -std::numeric_limits<float>::infinity();
-    for (std::size_t t = 0; t < maxima_.size(); ++t) {
-      const TileStats stats = kernels().stats(tile_at(row.data(), vocab_, static_cast<std::int32_t>(t), padding), inv_t);
-      if (std::isnan(stats.maximum)) throw_bad(row);
-      maxima_[t] = stats.maximum;
-      sums_[t] = stats.sum;
-      top = std::max(top, stats.maximum);
+    const std::int32_t whole = vocab_ / kTile, all = tile_count(vocab_);
+    if (whole > 0) kernels().stats(row.data(), whole, inv_t, stats_.data());
+    if (whole < all) {
+      std::array<float, kTile> padding;
+      kernels().stats(tile_at(row.data(), vocab_, whole, padding), 1, inv_t, stats_.data() + whole);
     }
-    if (!std::isfinite(top)) throw_bad(row);
+    float top = -std::numeric_limits<float>::infinity();
+    bool nan = false;
+    for (const TileStats& tile : stats_) {
+      top = tile.maximum > top ? tile.maximum : top;
+      nan |= std::isnan(tile.sum);
+    }
+    if (nan || !std::isfinite(top)) throw_bad(row);
     return top;
   }
-  /// Sum of exp(inv_t * (l - top)); leaves the tiles' shares of it in masses_.
-  double sum_above(float top, double inv_t) {
-    for (std::size_t t = 0; t < sums_.size(); ++t) {
-      const double gap = static_cast<double>(maxima_[t]) - static_cast<double>(top);
-      const double mass = sums_[t] > 0 ? sums_[t] * std::exp(inv_t * gap) : 0.0;
+  /// log of the sum of exp(inv_t * l); leaves the tiles' shares of it in masses_.
+  double log_sum(float top, double inv_t) {
+    double unit = -std::numeric_limits<double>::infinity();
+    for (const TileStats& tile : stats_) unit = std::max(unit, tile.unit);
+    for (std::size_t t = 0; t < stats_.size(); ++t) {
+      const double mass = stats_[t].sum > 0 ? stats_[t].sum * pow2(stats_[t].unit - unit) : 0.0;
       masses_[t] = mass < 0x1p-100 ? 0.0 : mass;  // its weights would all underflow: no coin may choose it
     }
-    return merge_tiles(masses_);
+    const double sum = merge_tiles(masses_);
+    normalise(sum);
+    double log2 = unit + std::log2(sum);
+    if (kernels().rounds_scale) {  // where the mass is, near the top, take the rounding of the scale back
+      const double scale = inv_t * Exponent::kLog2E;
+      log2 += static_cast<double>(top) * (scale - static_cast<double>(static_cast<float>(scale)));
+    }
+    return log2 / Exponent::kLog2E;
+  }
+  /// 2^d for d <= 0; whole numbers without a call.
+  static double pow2(double d) {
+    if (d < -1022) return 0;
+    const auto n = static_cast<std::int64_t>(d);
+    return static_cast<double>(n) == d ? std::bit_cast<double>((n + 1023) << 52) : std::exp2(d);
   }
   /// Tile masses of any law over its own row, `is_empty` tiles unread; returns their total.
   template <class IsEmpty>
@@ -175,9 +191,8 @@ class RowScan {
   }
 
   std::int32_t vocab_;
-  std::vector<float> maxima_;   // (ceil(V / 512)) of the last scanned row
-  std::vector<double> sums_;    // (ceil(V / 512)) relative to the tile's maximum
-  std::vector<double> masses_;  // (ceil(V / 512)) of seen_
+  std::vector<TileStats> stats_;  // (ceil(V / 512)) of the last scanned row
+  std::vector<double> masses_;    // (ceil(V / 512)) of seen_
   RowLaw seen_;
   Cut cut_;
 };

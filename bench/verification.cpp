@@ -1,0 +1,193 @@
+// Verification of a chain from cold rows of logits, against a streaming read of the rows that it needs, and against the
+// obvious implementation: softmax both rows, then loop.
+//
+// Each iteration times the three on different cold rows, in turn, so that the machine's drift hits all alike. Counters:
+// `rows` that a verification needs (target rows on the path, and the draft's row after a rejection), the medians of the
+// time for each such row, and their ratios `over_stream` and `naive_over_this`.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include <specula/specula.hpp>
+
+namespace {
+
+using namespace specula;
+using Clock = std::chrono::steady_clock;
+
+/// Reads rows as fast as the machine can: eight independent sums of 64-bit words, which compilers vectorise.
+std::uint64_t stream(const float* data, std::size_t floats) {
+  struct Word {
+    std::uint64_t bits __attribute__((may_alias));
+  };
+  const auto* words = reinterpret_cast<const Word*>(data);
+  std::uint64_t sums[32] = {};
+  const std::size_t n = floats / 2;
+  std::size_t i = 0;
+  for (; i + 32 <= n; i += 32)
+    for (std::size_t j = 0; j < 32; ++j) sums[j] ^= words[i + j].bits;
+  for (; i < n; ++i) sums[0] ^= words[i].bits;
+  std::uint64_t out = 0;
+  for (const std::uint64_t s : sums) out ^= s;
+  return out;
+}
+
+/// One proposal with its target rows: V floats a row, cold unless it was used a moment ago.
+struct Case {
+  std::vector<float> target;  // (nodes, V)
+  std::vector<float> draft;   // (nodes - 1, V), as the naive implementation takes them
+  std::unique_ptr<TokenTree> tree;
+  std::int32_t needed = 0;    // rows that verification reads
+};
+
+Case make_case(std::int32_t vocab, std::int32_t nodes, bool all_accepted, std::uint64_t seed, const SamplingParams& params, PhiloxChance& chance) {
+  const auto v = static_cast<std::size_t>(vocab);
+  Case c;
+  c.target.resize(v * static_cast<std::size_t>(nodes));
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal(0.0f, 2.0f);
+  std::vector<float> pool(4 * v);  // rows are windows of a pool with a few tokens lifted: drawing 300 MB of normals takes minutes
+  for (float& l : pool) l = normal(random);
+  for (std::int32_t r = 0; r < nodes; ++r) {
+    float* row = c.target.data() + static_cast<std::size_t>(r) * v;
+    const std::size_t shift = random() % (3 * v);
+    std::copy_n(pool.data() + shift, v, row);
+    for (int k = 0; k < 8; ++k) row[random() % v] += 8.0f;
+  }
+  c.draft.assign(c.target.begin(), c.target.end() - static_cast<std::ptrdiff_t>(v));
+  if (!all_accepted)
+    for (float& l : c.draft) l *= 0.9f;
+  c.tree = std::make_unique<TokenTree>(vocab, nodes, nodes);
+  c.tree->reset(0, 100);
+  for (NodeId n = 0; n + 1 < nodes; ++n) c.tree->draw(n, c.tree->store(n, {c.draft.data() + static_cast<std::size_t>(n) * v, v}, params), chance);
+  return c;
+}
+
+/// Softmax both rows of every node, then the loop of the paper.
+Verdict naive(const Case& c, std::int32_t vocab, const SamplingParams& params, std::mt19937_64& random) {
+  const auto v = static_cast<std::size_t>(vocab);
+  const std::size_t nodes = c.target.size() / v;
+  const auto softmax = [&](const float* row) {
+    std::vector<float> p(v);
+    float top = row[0], sum = 0;
+    for (std::size_t x = 0; x < v; ++x) top = std::max(top, row[x]);
+    for (std::size_t x = 0; x < v; ++x) sum += p[x] = std::exp((row[x] - top) / params.temperature);
+    for (float& x : p) x /= sum;
+    return p;
+  };
+  std::vector<std::vector<float>> p, q;
+  for (std::size_t n = 0; n < nodes; ++n) p.push_back(softmax(c.target.data() + n * v));
+  for (std::size_t n = 0; n + 1 < nodes; ++n) q.push_back(softmax(c.draft.data() + n * v));
+  std::uniform_real_distribution<float> uniform(0.0f, 1.0f);
+  Verdict out;
+  out.clear();
+  const auto draw = [&](const std::vector<float>& w) {
+    float sum = 0;
+    for (const float x : w) sum += x;
+    float left = uniform(random) * sum;
+    for (std::size_t x = 0; x < v; ++x)
+      if ((left -= w[x]) < 0) return static_cast<Token>(x);
+    return static_cast<Token>(v - 1);
+  };
+  for (std::size_t n = 0;; ++n) {
+    if (n + 1 == nodes) return out.next = draw(p[n]), out;
+    const auto x = static_cast<std::size_t>(c.tree->token(static_cast<NodeId>(n) + 1));
+    if (uniform(random) * q[n][x] < p[n][x]) {
+      out.path.push_back(static_cast<NodeId>(n) + 1);
+      continue;
+    }
+    for (std::size_t y = 0; y < v; ++y) p[n][y] = std::max(0.0f, p[n][y] - q[n][y]);
+    return out.next = draw(p[n]), out;
+  }
+}
+
+double median(std::vector<double>& times) {
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+template <class Rule>
+void verification(benchmark::State& state, Rule rule, const SamplingParams& params, bool all_accepted, bool with_naive) {
+  const auto vocab = static_cast<std::int32_t>(state.range(0)), nodes = static_cast<std::int32_t>(state.range(1));
+  const auto v = static_cast<std::size_t>(vocab);
+  const std::size_t bytes = 2 * v * static_cast<std::size_t>(nodes) * sizeof(float);
+  const std::size_t count = std::clamp<std::size_t>((std::size_t{320} << 20) / bytes, 6, 4096);  // far beyond any cache
+  PhiloxChance chance{7};
+  std::vector<Case> cases;
+  for (std::size_t i = 0; i < count; ++i) cases.push_back(make_case(vocab, nodes, all_accepted, i, params, chance));
+  VerifyWorkspace workspace(vocab, nodes);
+  Verdict verdict;
+  verdict.path.reserve(static_cast<std::size_t>(nodes) + 1);
+  std::mt19937_64 random(3);
+  const auto seconds = [](Clock::time_point from) { return std::chrono::duration<double>(Clock::now() - from).count(); };
+  const auto verify = [&](const Case& c) {
+    rule.verify(*c.tree, TargetLaws({c.target.data(), nodes, vocab, vocab}, params, workspace), chance, verdict);
+  };
+  for (Case& c : cases) {
+    verify(c);
+    c.needed = static_cast<std::int32_t>(verdict.path.size()) + (verdict.accepted() + 1 < nodes && std::is_same_v<Rule, Rejection> ? 1 : 0);
+  }
+  std::vector<double> own, streamed, obvious;  // of an iteration, a row needed
+  double rows = 0;
+  for (std::vector<double>* times : {&own, &streamed, &obvious}) times->reserve(1 << 20);
+  std::size_t at = 0;
+  for (auto _ : state) {
+    const Case& a = cases[at % count];
+    const Case& b = cases[(at + count / 3) % count];
+    const Case& c = cases[(at + 2 * count / 3) % count];
+    ++at;
+    auto begin = Clock::now();
+    verify(a);
+    const double this_time = seconds(begin);
+    benchmark::DoNotOptimize(verdict.next);
+    begin = Clock::now();
+    const auto target_rows = std::min<std::size_t>(static_cast<std::size_t>(b.needed), static_cast<std::size_t>(nodes));
+    std::uint64_t sink = stream(b.target.data(), target_rows * v);
+    if (static_cast<std::size_t>(b.needed) > target_rows) sink ^= stream(b.draft.data(), v);
+    benchmark::DoNotOptimize(sink);
+    streamed.push_back(seconds(begin) / b.needed);
+    if (with_naive) {
+      begin = Clock::now();
+      benchmark::DoNotOptimize(naive(c, vocab, params, random).next);
+      obvious.push_back(seconds(begin) / c.needed);
+    }
+    own.push_back(this_time / a.needed);
+    rows += a.needed;
+    state.SetIterationTime(this_time);
+  }
+  const auto n = static_cast<double>(state.iterations());
+  state.counters["rows"] = rows / n;
+  state.counters["row_us"] = 1e6 * median(own);
+  state.counters["stream_row_us"] = 1e6 * median(streamed);
+  state.counters["over_stream"] = median(own) / median(streamed);
+  if (with_naive) state.counters["naive_over_this"] = median(obvious) / median(own);
+}
+
+void shapes(benchmark::internal::Benchmark* b) {
+  b->UseManualTime()->Unit(benchmark::kMicrosecond);
+  for (const std::int64_t vocab : {2048, 32000, 128256})
+    for (const std::int64_t nodes : {1, 5, 9, 64}) b->Args({vocab, nodes});
+}
+void wide(benchmark::internal::Benchmark* b) {
+  b->UseManualTime()->Unit(benchmark::kMicrosecond)->Args({128256, 9});
+}
+
+const SamplingParams kPlain{};
+const SamplingParams kCut{.temperature = 0.8f, .top_k = 50, .top_p = 0.95f};
+const SamplingParams kNucleus{.temperature = 0.8f, .top_p = 0.95f};
+
+BENCHMARK_CAPTURE(verification, rejection_accepted, Rejection{}, kPlain, true, true)->Apply(shapes);
+BENCHMARK_CAPTURE(verification, rejection_mixed, Rejection{}, kPlain, false, true)->Apply(shapes);
+BENCHMARK_CAPTURE(verification, sample_and_match, SampleAndMatch{}, kPlain, false, false)->Apply(shapes);
+BENCHMARK_CAPTURE(verification, greedy, Greedy{}, kPlain, false, false)->Apply(shapes);
+BENCHMARK_CAPTURE(verification, rejection_top_k_top_p, Rejection{}, kCut, true, false)->Apply(wide);
+BENCHMARK_CAPTURE(verification, rejection_top_p, Rejection{}, kNucleus, true, false)->Apply(wide);
+
+}  // namespace

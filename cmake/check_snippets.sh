@@ -1,0 +1,41 @@
+#!/bin/sh
+# check_snippets.sh PAGE OUTPUT_DIR eigen|no-eigen COMPILER [FLAG...]
+#
+# Compiles every ```cpp block of a Markdown page that directly follows the line `<!-- compile -->`. A block is a whole
+# translation unit. Compiler messages name the page and its line. A marker without a block is an error.
+set -eu
+
+page=$1
+output=$2
+eigen=$3
+shift 3
+
+rm -rf "$output"
+mkdir -p "$output"
+awk -v page="$page" -v output="$output" '
+  function fail(message) { printf "%s:%d: %s\n", page, NR, message; broken = 1; exit 1 }
+  inside && /^```[ \t\r]*$/ { inside = 0; close(file); next }
+  inside                    { print > file; next }
+  marked {
+    if ($0 !~ /^```cpp[ \t\r]*$/) fail("a compile marker must stand directly above a ```cpp block")
+    marked = 0
+    inside = 1
+    file = sprintf("%s/%03d.cpp", output, ++blocks)
+    printf "#line %d \"%s\"\n", NR + 1, page > file
+    next
+  }
+  /^<!-- compile -->[ \t\r]*$/ { marked = 1 }
+  END { if (!broken && (marked || inside)) fail("the page ends inside a marked block") }
+' "$page"
+
+compiled=0
+for file in "$output"/*.cpp; do
+  [ -e "$file" ] || break
+  if [ "$eigen" = no-eigen ] && grep -q '<specula/eigen' "$file"; then
+    echo "SKIP: a block needs Eigen: $file"
+    continue
+  fi
+  "$@" "$file"
+  compiled=$((compiled + 1))
+done
+echo "$compiled compiled"

@@ -1,0 +1,47 @@
+# Shared by the scripts beside it; sourced, never run.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+jobs=$(nproc 2>/dev/null || echo 2)
+
+# The packages that most of our programs are built with.
+build_packages=(g++ cmake ninja-build libeigen3-dev libsentencepiece-dev nlohmann-json3-dev libcli11-dev)
+
+say() { printf '\n== %s\n' "$*"; }
+
+die() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+# need_packages PACKAGE...: installs those that are missing, with apt-get as root or by a sudo that asks no password.
+# Where neither works it prints the line to run and stops.
+need_packages() {
+  local package status missing=()
+  if ! command -v dpkg-query >/dev/null; then
+    printf 'note: this is no Debian system; the equivalents of these packages are needed: %s\n' "$*" >&2
+    return
+  fi
+  for package in "$@"; do
+    status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) || true
+    [ "$status" = installed ] || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    if ! sudo -n true 2>/dev/null; then
+      printf 'Some packages are missing. Please run\n\n' >&2
+      printf '    sudo apt-get update && sudo apt-get install -y --no-install-recommends %s\n\n' "${missing[*]}" >&2
+      die 'cannot install packages: not root, and sudo wants a password'
+    fi
+    as_root=(sudo -n)
+  fi
+  say "installing ${missing[*]}"
+  "${as_root[@]}" apt-get update -qq </dev/null || die 'apt-get update failed'
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null >/dev/null ||
+    die "apt-get could not install ${missing[*]}"
+}
+
+# usage: prints the comment at the head of the running script.
+usage() { sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$0"; }

@@ -1,0 +1,76 @@
+// Names that other people's headers define as macros. A header of ours that uses one breaks in their programs, so
+// here each expands to what no compiler accepts. What the standard library and Eigen use themselves comes first:
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <barrier>
+#include <bit>
+#include <cassert>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <complex>
+#include <concepts>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iomanip>
+#include <iostream>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <numeric>
+#include <optional>
+#include <queue>
+#include <random>
+#include <set>
+#include <span>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <tuple>
+#include <type_traits>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#if __has_include(<immintrin.h>)
+#include <immintrin.h>
+#endif
+#if __has_include(<Eigen/Dense>)
+#include <Eigen/Dense>
+#endif
+
+#define SPECULA_POISON(name, where) @ the name name is a macro of where @
+
+// <complex.h>
+#define I SPECULA_POISON(I, complex.h)
+// <windows.h>
+#define small SPECULA_POISON(small, windows.h)
+#define near SPECULA_POISON(near, windows.h)
+#define far SPECULA_POISON(far, windows.h)
+#define interface SPECULA_POISON(interface, windows.h)
+#define IN SPECULA_POISON(IN, windows.h)
+#define OUT SPECULA_POISON(OUT, windows.h)
+#define OPTIONAL SPECULA_POISON(OPTIONAL, windows.h)
+#define ERROR SPECULA_POISON(ERROR, windows.h)
+// <termios.h>
+#define B0 SPECULA_POISON(B0, termios.h)
+// <sys/sysmacros.h>
+#define major(...) SPECULA_POISON(major, sysmacros.h)

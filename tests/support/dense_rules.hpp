@@ -1,0 +1,252 @@
+// The rules once more, over dense rows of doubles and straight from their definitions: what the library's are compared
+// with, coin by coin. Random proposals to compare them on.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <specula/chance.hpp>
+#include <specula/target_laws.hpp>
+#include <specula/token_tree.hpp>
+#include <specula/verdict.hpp>
+
+#include "plain_law.hpp"
+#include "random.hpp"
+
+namespace specula_test {
+
+using Dense = std::vector<double>;
+
+/// A proposal as plain vectors: for each node its token, its parent, and q of it given its earlier siblings.
+struct DenseTree {
+  std::vector<specula::Token> token;
+  std::vector<specula::NodeId> parent;
+  std::vector<Dense> q;  // (N, V)
+  std::int32_t origin = 0;
+
+  std::vector<specula::NodeId> children(specula::NodeId node) const {
+    std::vector<specula::NodeId> out;
+    for (std::size_t c = 1; c < parent.size(); ++c)
+      if (parent[c] == node) out.push_back(static_cast<specula::NodeId>(c));
+    return out;
+  }
+  std::int32_t depth(specula::NodeId node) const { return node == 0 ? 0 : 1 + depth(parent[static_cast<std::size_t>(node)]); }
+};
+
+/// Philox coins over dense weights, and how close any answer was to being another one, in units of the law's mass: with
+/// float arithmetic a coin may fall on the other side of a boundary that is nearer than its rounding.
+class DenseCoins {
+ public:
+  explicit DenseCoins(std::uint64_t seed) : philox_(seed) {}
+
+  bool accept(double probability, const specula::Site& site, double left = 1) {
+    const double coin = word(site, 0);
+    const double distance = std::abs(coin - probability);
+    if (probability > 0 && probability != 1 && std::isfinite(probability)) margin = std::min(margin, distance * left);
+    return coin < probability;
+  }
+  specula::Token draw(const Dense& w, const specula::Site& site, double left = 1) {
+    Dense tiles((w.size() + 511) / 512);
+    double total = 0;
+    for (std::size_t x = 0; x < w.size(); ++x) tiles[x / 512] += w[x], total += w[x];
+    const std::size_t tile = pick(tiles, word(site, 0), left / total);
+    const auto begin = w.begin() + static_cast<std::ptrdiff_t>(tile * 512);
+    const Dense inside(begin, begin + static_cast<std::ptrdiff_t>(std::min<std::size_t>(512, w.size() - tile * 512)));
+    return static_cast<specula::Token>(tile * 512 + pick(inside, word(site, 1), left / total));
+  }
+
+  double margin = 1;
+
+ private:
+  double word(const specula::Site& site, std::size_t i) const { return static_cast<double>(philox_.words(site)[i]) * 0x1p-32; }
+  std::size_t pick(const Dense& w, double coin, double scale) {
+    double total = 0, seen = 0;
+    for (const double x : w) total += x;
+    std::size_t last = w.size();
+    double nearest = total;
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      if (!(w[i] > 0)) continue;
+      if (seen > 0) nearest = std::min(nearest, std::abs(coin * total - seen));
+      seen += w[i], last = i;
+      if (coin * total < seen) break;
+    }
+    if (seen < total) nearest = std::min(nearest, std::abs(coin * total - seen));
+    margin = std::min(margin, nearest * scale);
+    return last;
+  }
+
+  specula::PhiloxChance philox_;
+};
+
+inline specula::Site sample_site(const DenseTree& tree, specula::NodeId node) {
+  return {tree.origin + tree.depth(node) + 1, 0, specula::Stream::sample, 0};
+}
+inline specula::Site residual_site(const DenseTree& tree, specula::NodeId node) {
+  return {tree.origin + tree.depth(node) + 1, tree.origin, specula::Stream::residual, 0};
+}
+inline specula::Site accept_site(const DenseTree& tree, specula::NodeId node) {
+  return {tree.origin + tree.depth(node), tree.origin, specula::Stream::accept, static_cast<std::uint32_t>(node)};
+}
+
+/// y ~ p; go on while it is a child. `laws` are p after each node, (N, V).
+inline specula::Verdict dense_match(const DenseTree& tree, const std::vector<Dense>& laws, DenseCoins& coins) {
+  specula::Verdict out;
+  out.clear();
+  for (bool more = true; more;) {
+    const specula::NodeId at = out.path.back();
+    const Dense& p = laws[static_cast<std::size_t>(at)];
+    const auto sure = std::find(p.begin(), p.end(), 1.0);
+    out.next = sure != p.end() ? static_cast<specula::Token>(sure - p.begin()) : coins.draw(p, sample_site(tree, at));
+    more = false;
+    for (const specula::NodeId c : tree.children(at))
+      if (!more && tree.token[static_cast<std::size_t>(c)] == out.next) out.path.push_back(c), more = true;
+  }
+  return out;
+}
+
+/// Children in order: accept with min(1, lenience p / q), else p <- norm((p - q / lenience)+).
+inline specula::Verdict dense_rejection(const DenseTree& tree, const std::vector<Dense>& laws, DenseCoins& coins, double lenience = 1) {
+  specula::Verdict out;
+  out.clear();
+  for (bool more = true; more;) {
+    const specula::NodeId at = out.path.back();
+    Dense p = laws[static_cast<std::size_t>(at)];
+    bool rejected = false;
+    double left = 1;  // of the mass of p: what the float arithmetic's errors are divided by
+    more = false;
+    for (const specula::NodeId c : tree.children(at)) {
+      const auto x = static_cast<std::size_t>(tree.token[static_cast<std::size_t>(c)]);
+      const Dense& q = tree.q[static_cast<std::size_t>(c)];
+      if (coins.accept(lenience * p[x] / q[x], accept_site(tree, c), left * std::min(1.0, q[x] / lenience))) {
+        out.path.push_back(c);
+        more = true;
+        break;
+      }
+      Dense next(p.size());
+      double total = 0;
+      for (std::size_t i = 0; i < p.size(); ++i) total += next[i] = std::max(0.0, p[i] - q[i] / lenience);
+      rejected = true;
+      if (!(total > 0)) continue;
+      for (double& w : next) w /= total;
+      left *= std::min(1.0, total);
+      p = next;
+    }
+    if (more) continue;
+    const auto sure = std::find(p.begin(), p.end(), 1.0);
+    if (rejected)
+      out.next = coins.draw(p, residual_site(tree, at), left);
+    else
+      out.next = sure != p.end() ? static_cast<specula::Token>(sure - p.begin()) : coins.draw(p, sample_site(tree, at));
+  }
+  return out;
+}
+
+/// A child stays iff it is the first largest logit of its parent's row.
+inline specula::Verdict dense_greedy(const DenseTree& tree, const std::vector<std::vector<float>>& rows) {
+  specula::Verdict out;
+  out.clear();
+  for (bool more = true; more;) {
+    const std::vector<float>& row = rows[static_cast<std::size_t>(out.path.back())];
+    out.next = static_cast<specula::Token>(std::max_element(row.begin(), row.end()) - row.begin());
+    more = false;
+    for (const specula::NodeId c : tree.children(out.path.back()))
+      if (!more && tree.token[static_cast<std::size_t>(c)] == out.next) out.path.push_back(c), more = true;
+  }
+  return out;
+}
+
+/// What a random proposal is made of.
+struct Mix {
+  std::int32_t nodes = 10;
+  bool draws = true, distinct = true, chooses = true;
+  double wide = 0.3;  // how often a child hangs below an early node rather than below a late one
+  double spread = 3;
+};
+
+/// A proposal, its dense copy, and the target's rows.
+struct Case {
+  specula::TokenTree tree;
+  DenseTree dense;
+  std::vector<float> rows;  // (N, V)
+  std::vector<std::vector<float>> row;
+  std::vector<Dense> laws;  // (N, V)
+
+  specula::RowsView view() const {
+    return {rows.data(), tree.size(), tree.vocab(), tree.vocab()};
+  }
+};
+
+/// Grows a random proposal by all ways of growth and random target rows under it. Each row's children are all drawn from
+/// that one row, some of them from a point mass; the draft's rows resemble the target's, so that there is something to
+/// accept.
+inline Case random_case(Random& random, std::int32_t vocab, const specula::SamplingParams& params, const Mix& mix, std::uint64_t seed) {
+  Case out{specula::TokenTree(vocab, mix.nodes, mix.nodes), {}, {}, {}, {}};
+  specula::PhiloxChance coins(seed);
+  const std::int32_t origin = random.below(1000);
+  out.tree.reset(random.below(vocab), origin);
+  out.dense.origin = origin;
+  out.dense.token.push_back(out.tree.token(0));
+  out.dense.parent.push_back(specula::kNoParent);
+  out.dense.q.emplace_back();
+  std::vector<std::vector<float>> draft;
+  std::vector<specula::RowLaw> stored(static_cast<std::size_t>(mix.nodes));
+  const auto add_rows = [&] {
+    std::vector<float> p = random.row(vocab, mix.spread, 0.2, 0.1), q = p;
+    for (float& l : q) l += static_cast<float>(random.between(-1, 1));
+    if (random.chance(0.1)) q = p;  // a draft that is the target
+    out.row.push_back(p);
+    out.laws.push_back(plain_law(p, params));
+    draft.push_back(q);
+  };
+  add_rows();
+  while (out.tree.room() > 0) {
+    const std::int32_t n = out.tree.size();
+    const specula::NodeId parent = random.chance(mix.wide) ? random.below(std::max(1, n / 3)) : n - 1;
+    const auto at = static_cast<std::size_t>(parent);
+    specula::RowLaw& law = stored[at];
+    if (law.logits == nullptr) law = out.tree.store(parent, draft[at], params.greedy() ? specula::SamplingParams{} : params);
+    Dense q = plain_law(draft[at], params.greedy() ? specula::SamplingParams{} : params);
+    const int how = random.below(3);
+    specula::NodeId added = specula::kNoParent;
+    if (how == 0 && mix.draws) {
+      added = out.tree.draw(parent, law, coins);
+    } else if (how == 1 && mix.distinct) {
+      double total = 0;
+      for (const specula::NodeId c : out.dense.children(parent)) q[static_cast<std::size_t>(out.dense.token[static_cast<std::size_t>(c)])] = 0;
+      for (const double x : q) total += x;
+      for (double& x : q) x /= total;
+      added = out.tree.draw_distinct(parent, law, coins);
+    } else if (how == 2 && mix.chooses) {
+      const auto largest = std::max_element(out.row[at].begin(), out.row[at].end()) - out.row[at].begin();
+      const specula::Token token = random.chance(0.5) ? random.below(vocab) : static_cast<specula::Token>(largest);
+      q.assign(q.size(), 0.0);
+      q[static_cast<std::size_t>(token)] = 1;
+      added = out.tree.choose(parent, token, 0.5f);
+    }
+    if (added == specula::kNoParent) {
+      if (!mix.draws && !mix.chooses && random.chance(0.2)) break;  // nothing distinct may be left anywhere
+      continue;
+    }
+    out.dense.token.push_back(out.tree.token(added));
+    out.dense.parent.push_back(parent);
+    out.dense.q.push_back(std::move(q));
+    add_rows();
+  }
+  for (const std::vector<float>& row : out.row) out.rows.insert(out.rows.end(), row.begin(), row.end());
+  return out;
+}
+
+/// The library's verdict on `it` by `rule`, with the same coins as DenseCoins(seed).
+template <class Rule>
+specula::Verdict verdict_of(const Rule& rule, const Case& it, const specula::SamplingParams& params, std::uint64_t seed) {
+  specula::VerifyWorkspace workspace(it.tree.vocab(), it.tree.size());
+  specula::PhiloxChance chance(seed);
+  specula::Verdict out;
+  rule.verify(it.tree, specula::TargetLaws(it.view(), params, workspace), chance, out);
+  return out;
+}
+
+}  // namespace specula_test

@@ -1,0 +1,295 @@
+// The numeric contract of row_kernels.hpp, measured. One function a clause; each kernel set's test calls them all.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <specula/detail/row_kernels.hpp>
+
+#include "random.hpp"
+
+namespace specula_test {
+
+using Tile = std::array<float, 512>;
+
+inline constexpr float kInf = std::numeric_limits<float>::infinity();
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+inline Tile random_tile(Random& random, double middle, double spread, double empty = 0) {
+  Tile tile;
+  for (float& l : tile) l = random.chance(empty) ? -kInf : static_cast<float>(middle + random.between(-spread, spread));
+  return tile;
+}
+
+/// The stated order, once more: 128 columns of 4, each in order, then halved 64, 32, ..., 1; in floats.
+inline float ordered_sum(const float* w) {
+  std::array<float, 128> columns;
+  for (std::size_t j = 0; j < 128; ++j) columns[j] = ((w[j] + w[j + 128]) + w[j + 256]) + w[j + 384];
+  for (std::size_t half = 64; half > 0; half /= 2)
+    for (std::size_t j = 0; j < half; ++j) columns[j] = columns[j] + columns[j + half];
+  return columns[0];
+}
+
+inline double exact_sum(const float* w) {
+  double sum = 0;
+  for (std::size_t i = 0; i < 512; ++i) sum += static_cast<double>(w[i]);
+  return sum;
+}
+
+inline specula::RowLaw law_over(const Tile& tile, double inv_t, double log_z, float cut = -kInf) {
+  specula::RowLaw law;
+  law.logits = tile.data();
+  law.inv_t = inv_t;
+  law.log_z = log_z;
+  law.cut = cut;
+  return law;
+}
+
+/// log of sum exp(inv_t * l), in double.
+inline double log_sum(const Tile& tile, double inv_t) {
+  double top = -std::numeric_limits<double>::infinity(), sum = 0;
+  for (const float l : tile) top = std::max(top, inv_t * static_cast<double>(l));
+  for (const float l : tile) sum += std::exp(inv_t * static_cast<double>(l) - top);
+  return top + std::log(sum);
+}
+
+/// A weight is within 4e-7 relative of exp(inv_t * l - log_z) plus 2.4e-7 of its exponent (0 below 2^-126), and the sum
+/// within 1e-6 of the sum of the weights. Returns the worst error in units of what is allowed.
+inline double worst_weight_error(const specula::detail::RowKernels& k, const Tile& tile, const specula::RowLaw& law) {
+  Tile w;
+  const double sum = k.fill(tile.data(), specula::detail::Exponent(law), w.data());
+  double worst = 0;
+  for (std::size_t i = 0; i < 512; ++i) {
+    const double exponent = law.inv_t * static_cast<double>(tile[i]) - law.log_z;
+    const double got = static_cast<double>(w[i]);
+    const bool tiny = exponent < -126.001 * std::log(2.0) && k.rounds_scale;  // the reference has no such limit
+    if (tile[i] < law.cut || tiny) {
+      if (w[i] != 0) worst = std::numeric_limits<double>::infinity();
+      continue;
+    }
+    if (exponent < -125.999 * std::log(2.0)) continue;
+    worst = std::max(worst, std::abs(got / std::exp(exponent) - 1) / (4e-7 + 2.4e-7 * std::abs(exponent)));
+  }
+  const double total = exact_sum(w.data());
+  return std::max(worst, std::abs(sum - total) / (1e-6 * total + 1e-40));  // 1e-40: floats below 2^-126
+}
+
+inline void check_weights(const specula::detail::RowKernels& k) {
+  Random random(1);
+  double worst = 0;
+  for (const double inv_t : {0.1, 0.5, 1.0, 1.25, 3.0, 100.0, 1e4})
+    for (const double middle : {0.0, 5.0, -300.0, 1e4})
+      for (const double width : {0.5, 10.0, 80.0, 120.0}) {
+        const Tile tile = random_tile(random, middle, width / inv_t, 0.05);
+        const double log_z = log_sum(tile, inv_t);
+        worst = std::max(worst, worst_weight_error(k, tile, law_over(tile, inv_t, log_z)));
+        worst = std::max(worst, worst_weight_error(k, tile, law_over(tile, inv_t, log_z + random.between(0, 90))));  // one tile of many
+        worst = std::max(worst, worst_weight_error(k, tile, law_over(tile, inv_t, log_z - 0.5, tile[17])));         // a cut
+      }
+  MESSAGE("worst weight or sum: " << worst << " of what is allowed");
+  CHECK(worst <= 1);
+}
+
+inline specula::detail::TileStats stats_of(const specula::detail::RowKernels& k, const float* tile, double inv_t) {
+  specula::detail::TileStats out;
+  k.stats(tile, 1, inv_t, &out);
+  return out;
+}
+/// What stats() multiplies logits by.
+inline double scale_of(const specula::detail::RowKernels& k, double inv_t) {
+  const double scale = inv_t / std::log(2.0);
+  return k.rounds_scale ? static_cast<double>(static_cast<float>(scale)) : scale;
+}
+
+/// 2^(scale * l - unit) summed, within 1e-6 plus what the exponents allow. The unit is near scale * maximum, and a whole
+/// number where the scale is rounded.
+inline void check_stats(const specula::detail::RowKernels& k) {
+  Random random(2);
+  double worst = 0;
+  for (const double inv_t : {0.1, 1.0, 3.0, 100.0, 1e4})
+    for (const double middle : {0.0, 30.0, -300.0, 1e4})
+      for (const double width : {0.0, 0.5, 10.0, 80.0, 1e6}) {
+        const Tile tile = random_tile(random, middle, width / inv_t, 0.05);
+        const specula::detail::TileStats stats = stats_of(k, tile.data(), inv_t);
+        const double scale = scale_of(k, inv_t), top = static_cast<double>(stats.maximum);
+        CHECK(stats.maximum == *std::max_element(tile.begin(), tile.end()));
+        if (k.rounds_scale) CHECK(stats.unit == std::round(stats.unit));
+        CHECK(std::abs(scale * top - stats.unit) <= 0.5 + 2.4e-7 * std::abs(stats.unit));
+        double want = 0, allowed = 0;
+        for (const float l : tile) {
+          const double w = std::exp2(scale * static_cast<double>(l) - stats.unit);
+          want += w;
+          if (l > -kInf) allowed += w * (4e-7 + 2.4e-7 * scale * (top - static_cast<double>(l)));
+        }
+        const double error = std::abs(stats.sum - want) / (allowed + 1e-6 * want);
+        if (error > 1) MESSAGE("inv_t " << inv_t << ", logits around " << middle << ": " << error << " of what is allowed");
+        worst = std::max(worst, error);
+      }
+  CHECK(worst <= 1);
+  Tile empty;
+  empty.fill(-kInf);
+  CHECK(stats_of(k, empty.data(), 1.0).sum == 0);
+  CHECK(stats_of(k, empty.data(), 1.0).maximum == -kInf);
+  Tile w;
+  CHECK(k.fill(empty.data(), specula::detail::Exponent(law_over(empty, 1, 0)), w.data()) == 0);
+  CHECK(std::count(w.begin(), w.end(), 0.0f) == 512);
+}
+
+/// Many tiles in one call are as many calls of one tile.
+inline void check_tiles(const specula::detail::RowKernels& k) {
+  Random random(8);
+  for (const std::int32_t tiles : {1, 2, 3, 9}) {
+    std::vector<float> row(static_cast<std::size_t>(tiles) * 512);
+    for (float& l : row) l = static_cast<float>(random.between(-20, 20));
+    if (tiles > 2) std::fill(row.begin() + 512, row.begin() + 1024, -kInf);
+    std::vector<specula::detail::TileStats> all(static_cast<std::size_t>(tiles));
+    k.stats(row.data(), tiles, 1.7, all.data());
+    for (std::size_t t = 0; t < all.size(); ++t) {
+      const specula::detail::TileStats one = stats_of(k, row.data() + 512 * t, 1.7);
+      CHECK(one.maximum == all[t].maximum);
+      CHECK((one.unit == all[t].unit || one.sum == 0));
+      CHECK(one.sum == all[t].sum);
+    }
+    // A bad value in any tile shows in that tile's sum and in no other.
+    for (const float bad : {kNan, kInf})
+      for (std::size_t at = 0; at < row.size(); at += 97) {
+        std::vector<float> broken = row;
+        broken[at] = bad;
+        std::vector<specula::detail::TileStats> seen(all.size());
+        k.stats(broken.data(), tiles, 1.7, seen.data());
+        for (std::size_t t = 0; t < all.size(); ++t) REQUIRE(std::isnan(seen[t].sum) == (t == at / 512));
+      }
+  }
+}
+
+/// NaN and the infinities are seen in every place of the tile.
+inline void check_special_values(const specula::detail::RowKernels& k) {
+  Random random(3);
+  const Tile plain = random_tile(random, 0, 5);
+  int missed = 0, wrong = 0;
+  for (std::size_t i = 0; i < 512; ++i) {
+    Tile tile = plain;
+    tile[i] = kNan;
+    missed += !std::isnan(k.maximum(tile.data())) + !std::isnan(stats_of(k, tile.data(), 1.0).sum);
+    tile[(i + 131) % 512] = kInf;
+    missed += !std::isnan(k.maximum(tile.data()));
+    tile[i] = -kNan;
+    missed += !std::isnan(k.maximum(tile.data()));
+    tile = plain;
+    tile[i] = kInf;
+    missed += k.maximum(tile.data()) != kInf || !std::isnan(stats_of(k, tile.data(), 1.0).sum);
+    tile[i] = 6;
+    wrong += k.maximum(tile.data()) != 6.0f;
+    tile.fill(-kInf);
+    tile[i] = -3;
+    wrong += k.maximum(tile.data()) != -3.0f || std::abs(stats_of(k, tile.data(), std::log(2.0)).sum - 1) > 2e-7;
+    Tile w;
+    // A NaN that reaches the weights makes their sum NaN, never 0.
+    tile[i] = kNan;
+    missed += !std::isnan(stats_of(k, tile.data(), 1.0).sum);
+    missed += !std::isnan(k.fill(tile.data(), specula::detail::Exponent(law_over(tile, 1, 0)), w.data()));
+  }
+  CHECK(missed == 0);
+  CHECK(wrong == 0);
+}
+
+/// subtract() within the rounding of floats, and never below zero.
+inline void check_subtract(const specula::detail::RowKernels& k) {
+  Random random(4);
+  int bad = 0;
+  for (int round = 0; round < 50; ++round) {
+    Tile w, less;
+    for (float& x : w) x = static_cast<float>(random.uniform() * random.uniform());
+    for (std::size_t i = 0; i < 512; ++i) less[i] = random.chance(0.3) ? 0.0f : static_cast<float>(static_cast<double>(w[i]) * random.between(0, 2));
+    const float keep = static_cast<float>(random.between(1, 4)), take = static_cast<float>(random.between(0.5, 4));
+    Tile out = w;
+    const double sum = k.subtract(out.data(), less.data(), keep, take);
+    for (std::size_t i = 0; i < 512; ++i) {
+      const double a = static_cast<double>(keep) * static_cast<double>(w[i]), b = static_cast<double>(take) * static_cast<double>(less[i]);
+      bad += !(out[i] >= 0) || std::abs(static_cast<double>(out[i]) - std::max(0.0, a - b)) > 1.5e-7 * (a + b);
+    }
+    bad += std::abs(sum - exact_sum(out.data())) > 1e-6 * exact_sum(out.data());
+    Tile nothing = w;  // w - w
+    bad += k.subtract(nothing.data(), w.data(), 1, 1) != 0;
+  }
+  CHECK(bad == 0);
+}
+
+/// Sums are of the stored weights, in the stated order, to the bit.
+inline void check_order(const specula::detail::RowKernels& k) {
+  Random random(5);
+  int other = 0;
+  for (int round = 0; round < 50; ++round) {
+    const Tile tile = random_tile(random, 0, 10);
+    Tile w;
+    const double filled = k.fill(tile.data(), specula::detail::Exponent(law_over(tile, 1.3, 9)), w.data());
+    other += filled != static_cast<double>(ordered_sum(w.data()));
+    Tile less = w;
+    std::reverse(less.begin(), less.end());
+    const double left = k.subtract(w.data(), less.data(), 1.5f, 0.75f);
+    other += left != static_cast<double>(ordered_sum(w.data()));
+  }
+  CHECK(other == 0);
+}
+
+/// Any alignment.
+inline void check_alignment(const specula::detail::RowKernels& k) {
+  Random random(6);
+  const Tile tile = random_tile(random, 0, 5);
+  std::vector<float> in(512 + 16), out(512 + 16);
+  Tile w;
+  const specula::detail::Exponent e(law_over(tile, 1, 5));
+  const double sum = k.fill(tile.data(), e, w.data());
+  for (std::size_t shift = 0; shift < 16; ++shift) {
+    std::copy(tile.begin(), tile.end(), in.begin() + static_cast<std::ptrdiff_t>(shift));
+    CHECK(k.maximum(in.data() + shift) == k.maximum(tile.data()));
+    CHECK(stats_of(k, in.data() + shift, 1).sum == stats_of(k, tile.data(), 1).sum);
+    CHECK(k.fill(in.data() + shift, e, out.data() + shift) == sum);
+    CHECK(std::equal(w.begin(), w.end(), out.begin() + static_cast<std::ptrdiff_t>(shift)));
+  }
+}
+
+/// The same bits from two kernel sets.
+inline void check_same_bits(const specula::detail::RowKernels& a, const specula::detail::RowKernels& b) {
+  Random random(7);
+  int differ = 0;
+  const auto same = [](const Tile& x, const Tile& y) {
+    return std::equal(x.begin(), x.end(), y.begin(), [](float p, float q) { return std::bit_cast<std::uint32_t>(p) == std::bit_cast<std::uint32_t>(q); });
+  };
+  for (const double inv_t : {0.3, 1.0, 7.0, 1e4})
+    for (const double middle : {0.0, 30.0, 1e4})
+      for (const double width : {1.0, 20.0, 130.0})
+        for (int round = 0; round < 5; ++round) {
+          const Tile tile = random_tile(random, middle, width / inv_t, 0.1);
+          const double log_z = log_sum(tile, inv_t) + round;
+          const specula::detail::Exponent e(law_over(tile, inv_t, log_z, round == 4 ? tile[3] : -kInf));
+          Tile wa, wb;
+          differ += a.maximum(tile.data()) != b.maximum(tile.data());
+          differ += stats_of(a, tile.data(), inv_t).sum != stats_of(b, tile.data(), inv_t).sum;
+          differ += stats_of(a, tile.data(), inv_t).unit != stats_of(b, tile.data(), inv_t).unit;
+          differ += a.fill(tile.data(), e, wa.data()) != b.fill(tile.data(), e, wb.data());
+          differ += !same(wa, wb);
+          Tile less = wa;
+          std::reverse(less.begin(), less.end());
+          differ += a.subtract(wa.data(), less.data(), 1.25f, 0.9f) != b.subtract(wb.data(), less.data(), 1.25f, 0.9f);
+          differ += !same(wa, wb);
+        }
+  CHECK(differ == 0);
+}
+
+inline void check_contract(const specula::detail::RowKernels& kernels) {
+  check_weights(kernels);
+  check_stats(kernels);
+  check_tiles(kernels);
+  check_special_values(kernels);
+  check_subtract(kernels);
+  check_alignment(kernels);
+}
+
+}  // namespace specula_test
