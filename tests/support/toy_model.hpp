@@ -31,7 +31,9 @@ class ToyModel {
   std::int32_t capacity() const { return capacity_; }
 
   void append(Tokens tokens) {
+    if (++appends == throw_append) throw std::runtime_error("append failed");
     require(cache_.size() + tokens.size() <= static_cast<std::size_t>(capacity_), "context full");
+    appended += static_cast<std::int64_t>(tokens.size());
     nodes_.clear();
     cache_.insert(cache_.end(), tokens.begin(), tokens.end());
   }
@@ -47,6 +49,7 @@ class ToyModel {
       const Token before = p != kNoParent ? nodes_[static_cast<std::size_t>(p)].token : cache_.empty() ? -1 : cache_.back();
       row(before, tokens[i], rows_.data() + i * static_cast<std::size_t>(vocab_));
     }
+    if (throw_call == calls) throw std::runtime_error("extend failed");
     if (poison_call == calls) rows_.back() = std::numeric_limits<float>::quiet_NaN();
     return {rows_.data(), static_cast<std::int32_t>(tokens.size()), vocab_, vocab_};
   }
@@ -75,8 +78,10 @@ class ToyModel {
   }
   const std::vector<Token>& cache() const { return cache_; }
 
-  std::int64_t calls = 0;
+  std::int64_t calls = 0, appends = 0, appended = 0;  // extends, appends, tokens of those
   std::int64_t poison_call = -1;  // the extend, counted from 1, whose last logit is NaN
+  std::int64_t throw_call = -1;   // the extend, counted from 1, that throws when its nodes are already in the cache
+  std::int64_t throw_append = -1; // the append, counted from 1, that throws and appends nothing
 
  private:
   struct Node {

@@ -49,6 +49,10 @@ class ModelDrafter {
     const Tokens fresh = context.subspan(static_cast<std::size_t>(known_));
     const std::size_t total = fresh.size() + guess.size();
     const auto at = [&](std::size_t i) { return i < fresh.size() ? fresh[i] : guess[i - fresh.size()]; };
+    if (extending_) {  // the last extend threw, and may have left nodes that are not in tokens_
+      model_->truncate(known_ + static_cast<std::int32_t>(tail_.size()));
+      forget_nodes();
+    }
     std::size_t kept = 0;  // of the tokens after known_, those that the model holds already
     while (kept < tail_.size() && kept < total && tail_[kept] == at(kept)) ++kept;
     if (kept < tail_.size()) {
@@ -65,15 +69,19 @@ class ModelDrafter {
     rest_.clear();
     for (std::size_t i = kept; i < total; ++i) rest_.push_back(at(i));
     forget_nodes();
+    known_ += static_cast<std::int32_t>(std::min(kept, fresh.size()));  // should append throw, this is what the model holds
+    tail_.assign(guess.begin(), guess.begin() + static_cast<std::ptrdiff_t>(kept - std::min(kept, fresh.size())));
+    if (!rest_.empty()) model_->append(rest_);
     known_ = static_cast<std::int32_t>(context.size());
     tail_.assign(guess.begin(), guess.end());
-    if (!rest_.empty()) model_->append(rest_);
   }
 
   /// Rows after new nodes; see Drafter. Cost: one pass of the model.
   RowsView extend(Tokens tokens, Nodes parents) {
     const detail::Stopwatch watch(usage_.seconds);
+    extending_ = true;
     const RowsView rows = model_->extend(tokens, parents);
+    extending_ = false;
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
     parents_.insert(parents_.end(), parents.begin(), parents.end());
     ++usage_.calls;
@@ -90,6 +98,7 @@ class ModelDrafter {
   void forget_nodes() {
     tokens_.clear();
     parents_.clear();
+    extending_ = false;
   }
 
   M* model_;
@@ -98,6 +107,7 @@ class ModelDrafter {
   std::vector<NodeId> path_;
   std::vector<Token> tokens_;         // its nodes since the last sync
   std::vector<NodeId> parents_;
+  bool extending_ = false;
   Usage usage_;
 };
 

@@ -55,6 +55,7 @@ class Speculator {
   /// kept. Throws std::invalid_argument, before anything changes, on an empty prompt, a token outside the vocabulary or a
   /// prompt that the target cannot hold.
   void start(Tokens prompt) {
+    if (text_.empty()) forget();  // a start() that a model broke off may have left tokens in the caches
     check(prompt);
     const detail::Stopwatch watch(stats_.prefill_seconds);
     const std::vector<Token> next(prompt.begin(), prompt.end());  // the prompt may be a part of text()

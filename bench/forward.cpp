@@ -1,0 +1,76 @@
+// Time of one pass of a Llama decoder over n nodes behind a context: T(n) / T(1) decides what a speculative token costs.
+// Random weights in bfloat16. Arguments: hidden size, nodes, context, threads.
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include <specula/eigen/llama.hpp>
+
+namespace {
+
+using specula::NodeId;
+using specula::Token;
+using namespace specula::eigen;
+
+/// 8 layers, 8 heads over 4 KV heads, vocabulary 2048: the shape of the embedded target at hidden size 256.
+std::shared_ptr<const LlamaWeights<float>> weights(std::int32_t hidden) {
+  static std::map<std::int32_t, std::shared_ptr<const LlamaWeights<float>>> made;
+  auto& entry = made[hidden];
+  if (!entry) {
+    LlamaConfig config;
+    config.vocab_size = 2048;
+    config.hidden_size = hidden;
+    config.intermediate_size = hidden * 43 / 16;
+    config.layers = 8;
+    config.heads = 8;
+    config.kv_heads = 4;
+    config.head_dim = hidden / 8;
+    entry = std::make_shared<const LlamaWeights<float>>(random_llama_weights<float>(config, 1));
+  }
+  return entry;
+}
+
+std::vector<Token> some_tokens(std::int64_t count) {
+  std::vector<Token> tokens;
+  for (std::int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<Token>(i * 977 % 2048));
+  return tokens;
+}
+
+void extend(benchmark::State& state) {
+  const auto nodes = static_cast<std::int32_t>(state.range(1)), context = static_cast<std::int32_t>(state.range(2));
+  Llama<float> model(weights(static_cast<std::int32_t>(state.range(0))),
+                     {.capacity = context + 64, .max_nodes = 64, .threads = static_cast<std::int32_t>(state.range(3))});
+  if (context > 0) model.append(some_tokens(context));
+  const auto tokens = some_tokens(nodes);
+  std::vector<NodeId> parents;
+  for (NodeId i = 0; i < nodes; ++i) parents.push_back((i + 1) / 2 - 1);  // a binary tree
+  for (auto _ : state) {
+    model.truncate(context);
+    benchmark::DoNotOptimize(model.extend(tokens, parents).data);
+  }
+  state.counters["tokens/s"] = benchmark::Counter(static_cast<double>(nodes), benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(extend)
+    ->ArgNames({"hidden", "nodes", "context", "threads"})
+    ->ArgsProduct({{256, 512}, {1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64}, {256}, {1, 2}})
+    ->ArgsProduct({{256}, {1, 5}, {0, 1024}, {1}})
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+/// Prefill: tokens a second through Eigen's wide products, or through the skinny ones.
+void append(benchmark::State& state) {
+  Llama<float> model(weights(static_cast<std::int32_t>(state.range(0))), {.capacity = 512, .max_nodes = 1, .wide_from = state.range(1) != 0 ? 16 : 1 << 30});
+  const auto tokens = some_tokens(512);
+  for (auto _ : state) {
+    model.truncate(0);
+    model.append(tokens);
+  }
+  state.counters["tokens/s"] = benchmark::Counter(512, benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(append)->ArgNames({"hidden", "wide"})->ArgsProduct({{256, 512}, {0, 1}})->Unit(benchmark::kMillisecond)->UseRealTime();
+
+}  // namespace
+

@@ -1,0 +1,21 @@
+# To be included by each folder that uses the common libraries: imported targets are known only to the folder that looked
+# for them. Sets specula_examples_ready, and says once what is missing.
+find_package(CLI11 QUIET)
+find_package(nlohmann_json 3.7 QUIET)
+find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_processor.h)
+find_library(SENTENCEPIECE_LIBRARY sentencepiece)
+
+set(specula_examples_ready OFF)
+if(CLI11_FOUND AND nlohmann_json_FOUND AND SENTENCEPIECE_INCLUDE_DIR AND SENTENCEPIECE_LIBRARY AND TARGET specula::eigen)
+  set(specula_examples_ready ON)
+  if(NOT TARGET specula_examples_common)
+    add_subdirectory(${CMAKE_CURRENT_LIST_DIR} ${PROJECT_BINARY_DIR}/examples/common)
+  endif()
+else()
+  get_property(told GLOBAL PROPERTY specula_examples_told)
+  if(NOT told)
+    set_property(GLOBAL PROPERTY specula_examples_told ON)
+    message(STATUS "specula: specula-generate and specula-compare are left out: they need Eigen, CLI11, nlohmann-json and "
+                   "SentencePiece (Debian: libeigen3-dev libcli11-dev nlohmann-json3-dev libsentencepiece-dev)")
+  endif()
+endif()

@@ -1,0 +1,54 @@
+#include "decode.hpp"
+
+#include <algorithm>
+
+namespace specula_examples {
+namespace {
+
+specula::Stats difference(specula::Stats after, const specula::Stats& before) {
+  after.rounds -= before.rounds;
+  after.new_tokens -= before.new_tokens;
+  after.proposed -= before.proposed;
+  for (std::size_t d = 0; d < before.offered.size(); ++d) {
+    after.offered[d] -= before.offered[d];
+    after.accepted[d] -= before.accepted[d];
+  }
+  after.target = after.target - before.target;
+  after.draft = after.draft - before.draft;
+  after.prefill_seconds -= before.prefill_seconds;
+  after.round_seconds -= before.round_seconds;
+  return after;
+}
+
+}  // namespace
+
+Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings, const RoundSink& sink) {
+  const specula::Stats before = pipeline.stats();
+  const std::vector<DraftUsage> drafts_before = pipeline.drafts();
+  specula::PhiloxChance chance(settings.seed, settings.sequence);
+  Decoded out;
+  const auto limit = static_cast<std::size_t>(std::max(0, settings.max_new_tokens));
+  out.tokens.reserve(limit);
+  pipeline.forget();
+  pipeline.start(prompt);
+  for (bool stopped = false; !stopped && out.tokens.size() < limit && pipeline.room() >= 1;) {
+    Tokens fresh = pipeline.step(chance);
+    fresh = fresh.first(std::min(fresh.size(), limit - out.tokens.size()));
+    const auto stop = settings.stop == specula::kNoToken
+                          ? fresh.end()
+                          : std::find(fresh.begin(), fresh.end(), settings.stop);
+    stopped = stop != fresh.end();
+    if (stopped) fresh = fresh.first(static_cast<std::size_t>(stop - fresh.begin()) + 1);
+    out.tokens.insert(out.tokens.end(), fresh.begin(), fresh.end());
+    if (sink) sink(fresh, std::min(fresh.size(), static_cast<std::size_t>(pipeline.verdict().accepted())));
+  }
+  out.stats = difference(pipeline.stats(), before);
+  out.drafts = pipeline.drafts();
+  for (std::size_t d = 0; d < out.drafts.size(); ++d)
+    out.drafts[d].usage = out.drafts[d].usage - drafts_before[d].usage;
+  out.prefill_seconds = out.stats.prefill_seconds;
+  out.decode_seconds = out.stats.round_seconds;
+  return out;
+}
+
+}  // namespace specula_examples

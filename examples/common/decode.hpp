@@ -1,0 +1,36 @@
+// One prompt through one pipeline, with its figures.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "pipeline.hpp"
+
+namespace specula_examples {
+
+struct DecodeSettings {
+  std::int32_t max_new_tokens = 128;
+  Token stop = specula::kNoToken;
+  std::uint64_t seed = 0;
+  std::uint32_t sequence = 0;  // which of the seed's streams of coins: the prompt's number
+};
+
+/// What one prompt gave. Tokens that the last round accepted beyond the limit or after the stop token are
+/// neither in `tokens` nor counted anywhere but in `stats`.
+struct Decoded {
+  std::vector<Token> tokens;       // emitted, the stop token included
+  specula::Stats stats;            // of this prompt alone
+  std::vector<DraftUsage> drafts;  // likewise
+  double prefill_seconds = 0;      // start()
+  double decode_seconds = 0;       // all step()s, nothing else
+};
+
+/// `fresh` are a round's emitted tokens, the first `guesses` of them accepted guesses.
+using RoundSink = std::function<void(Tokens fresh, std::size_t guesses)>;
+
+/// Forgets what other pipelines did to the models, then start() and step() until a limit is met or the cache
+/// is full. The time inside `sink` is not counted.
+Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings, const RoundSink& sink = {});
+
+}  // namespace specula_examples

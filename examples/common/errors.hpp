@@ -1,0 +1,31 @@
+// Exit codes: 2 for a wrong command line, 1 for everything that goes wrong later.
+#pragma once
+
+#include <exception>
+#include <iostream>
+#include <stdexcept>
+#include <string>
+
+namespace specula_examples {
+
+/// What was asked for makes no sense: an unknown pipeline, a value out of range, a missing option.
+class UsageError : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
+
+/// Runs a program's body and turns what it throws into a line on stderr and an exit code.
+template <class Body>
+int run_program(const char* name, Body body) {
+  try {
+    return body();
+  } catch (const UsageError& error) {
+    std::cerr << name << ": " << error.what() << "\nTry " << name << " --help\n";
+    return 2;
+  } catch (const std::exception& error) {
+    std::cerr << name << ": " << error.what() << '\n';
+    return 1;
+  }
+}
+
+}  // namespace specula_examples

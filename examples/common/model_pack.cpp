@@ -1,0 +1,94 @@
+#include "model_pack.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace specula_examples {
+namespace {
+
+bool is_model(const std::filesystem::path& folder) { return std::filesystem::exists(folder / "config.json"); }
+
+std::string list_models(const std::filesystem::path& root) {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(root, ignored))
+    if (is_model(entry.path())) names.push_back(entry.path().filename().string());
+  if (names.empty()) return root.string() + " holds no models";
+  std::sort(names.begin(), names.end());
+  std::string text;
+  for (const auto& name : names) text.append(text.empty() ? "" : ", ").append(name);
+  return root.string() + " holds " + text;
+}
+
+}  // namespace
+
+std::filesystem::path models_root(const std::string& given) {
+  if (!given.empty()) return given;
+  if (const char* variable = std::getenv("SPECULA_MODELS"); variable && *variable) return variable;
+  return SPECULA_EXAMPLE_MODELS_DIR;
+}
+
+std::filesystem::path ModelFolders::target_folder() const {
+  return target.empty() ? root / "target" : target;
+}
+
+std::filesystem::path ModelFolders::draft_folder(const std::string& name) const {
+  const auto folder = name == kDefaultDraft && !draft.empty() ? draft : root / name;
+  if (!is_model(folder))
+    throw UsageError("no model '" + name + "': " + folder.string() + " has no config.json; " +
+                     list_models(root));
+  return folder;
+}
+
+void ModelFolders::check() const {
+  if (!is_model(target_folder()))
+    throw UsageError("no target: " + target_folder().string() + " has no config.json; " + list_models(root));
+}
+
+specula::eigen::Inputs inputs_of(const std::string& word) {
+  using specula::eigen::Inputs;
+  const bool can_round = specula::eigen::has_bf16_products();
+  if (word == "auto") return can_round ? Inputs::bf16 : Inputs::full;
+  if (word == "full") return Inputs::full;
+  if (word != "bf16") throw UsageError("--inputs is '" + word + "', must be full, bf16 or auto");
+  if (!can_round) throw UsageError("--inputs bf16 needs a processor with AVX512_BF16; this one has none");
+  return Inputs::bf16;
+}
+
+std::int32_t thread_count(std::int32_t asked) {
+  if (asked > 0) return asked;
+  return static_cast<std::int32_t>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u));
+}
+
+ModelPack::ModelPack(ModelFolders folders, ModelSizes sizes) : folders_(std::move(folders)), sizes_(sizes) {}
+
+Model& ModelPack::target() { return load(folders_.target_folder(), sizes_.threads); }
+
+Model& ModelPack::draft(const std::string& name) { return load(folders_.draft_folder(name), 1); }
+
+Model& ModelPack::load(const std::filesystem::path& folder, std::int32_t threads) {
+  auto& model = loaded_[folder];
+  if (!model)
+    model = std::make_unique<Model>(
+        folder, specula::eigen::LlamaOptions{.capacity = sizes_.capacity,
+                                             .max_nodes = sizes_.max_nodes,
+                                             .threads = threads,
+                                             .inputs = sizes_.inputs});
+  return *model;
+}
+
+ModelSizes sizes_for(std::span<const Recipe<Model>> recipes, std::size_t longest_prompt,
+                     std::int32_t max_new_tokens, std::int32_t threads, specula::eigen::Inputs inputs) {
+  std::int32_t nodes = 1;
+  for (const auto& recipe : recipes) nodes = std::max(nodes, recipe.max_nodes);
+  // The last round may begin before the limit's last token and accept everything.
+  return {.capacity = static_cast<std::int32_t>(longest_prompt) + max_new_tokens + 2 * nodes,
+          .max_nodes = nodes,
+          .threads = thread_count(threads),
+          .inputs = inputs};
+}
+
+}  // namespace specula_examples

@@ -1,0 +1,68 @@
+// Models by name: a folder with a folder for each of them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include <specula/eigen/llama.hpp>
+
+#include "pipelines.hpp"
+
+namespace specula_examples {
+
+using Model = specula::eigen::Llama<float>;
+
+/// Where models lie. `root`/target is the target and `root`/NAME the draft NAME, unless they are overridden.
+struct ModelFolders {
+  std::filesystem::path root;
+  std::filesystem::path target;  // empty: root/target
+  std::filesystem::path draft;   // empty: root/NAME; otherwise it takes the place of the default draft
+
+  std::filesystem::path target_folder() const;
+  /// Throws UsageError, listing the models that there are, if it does not exist.
+  std::filesystem::path draft_folder(const std::string& name) const;
+  /// Throws UsageError if the target's folder has no config.json.
+  void check() const;
+};
+
+/// `given`, else $SPECULA_MODELS, else the models that come with the sources.
+std::filesystem::path models_root(const std::string& given);
+
+struct ModelSizes {
+  std::int32_t capacity = 0;   // tokens and nodes that a model must hold
+  std::int32_t max_nodes = 1;  // largest proposal
+  std::int32_t threads = 1;    // of the target; drafts are too small to be worth a second one
+  specula::eigen::Inputs inputs = specula::eigen::Inputs::full;
+};
+
+/// "full", "bf16", or "auto": bf16 where the machine multiplies it. Throws UsageError on another word, or on bf16 where
+/// the machine cannot.
+specula::eigen::Inputs inputs_of(const std::string& word);
+
+/// `asked`, or where that is 0 as many as the machine has, 16 at most.
+std::int32_t thread_count(std::int32_t asked);
+
+/// Loads a model when it is first asked for; every pipeline gets the same object.
+class ModelPack final : public ModelSource<Model> {
+ public:
+  ModelPack(ModelFolders folders, ModelSizes sizes);
+  Model& target() override;
+  Model& draft(const std::string& name) override;
+
+ private:
+  Model& load(const std::filesystem::path& folder, std::int32_t threads);
+
+  ModelFolders folders_;
+  ModelSizes sizes_;
+  std::map<std::filesystem::path, std::unique_ptr<Model>> loaded_;
+};
+
+/// What these pipelines need for prompts of at most `longest_prompt` tokens; `threads` as for thread_count().
+ModelSizes sizes_for(std::span<const Recipe<Model>> recipes, std::size_t longest_prompt,
+                     std::int32_t max_new_tokens, std::int32_t threads, specula::eigen::Inputs inputs);
+
+}  // namespace specula_examples

@@ -1,0 +1,102 @@
+#include "pipeline_spec.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <sstream>
+
+#include "errors.hpp"
+
+namespace specula_examples {
+namespace {
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  for (;;) {
+    const auto end = std::min(text.find(separator), text.size());
+    parts.emplace_back(text.substr(0, end));
+    if (end == text.size()) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::string number_text(double value) {
+  std::ostringstream out;
+  out << value;
+  return out.str();
+}
+
+}  // namespace
+
+PipelineSpec::PipelineSpec(std::string_view text) : text_(text) {
+  const auto parts = split(text, ':');
+  name_ = parts[0];
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const std::string& part = parts[i];
+    if (part.empty()) fail("a part is empty");
+    if (const auto equals = part.find('='); equals != std::string::npos) {
+      if (equals == 0 || equals + 1 == part.size()) fail("'" + part + "' is not key=value");
+      options_.emplace_back(part.substr(0, equals), part.substr(equals + 1));
+    } else if (part.find_first_not_of("0123456789") == std::string::npos) {
+      std::int32_t number = 0;
+      if (std::from_chars(part.data(), part.data() + part.size(), number).ec != std::errc())
+        fail(part + " is too large");
+      sizes_.push_back(number);
+    } else {
+      words_.push_back(part);
+    }
+  }
+}
+
+void PipelineSpec::fail(const std::string& what) const {
+  throw UsageError("pipeline '" + text_ + "': " + what);
+}
+
+std::string PipelineSpec::word(const std::string& absent) {
+  if (words_.empty()) return absent;
+  std::string first = std::move(words_.front());
+  words_.erase(words_.begin());
+  return first;
+}
+
+std::int32_t PipelineSpec::size(const char* what, std::int32_t absent, std::int32_t low, std::int32_t high) {
+  if (sizes_.empty()) return absent;
+  const std::int32_t first = sizes_.front();
+  sizes_.erase(sizes_.begin());
+  if (first < low || first > high)
+    fail(std::string(what) + " is " + std::to_string(first) + ", must be " + std::to_string(low) + " to " +
+         std::to_string(high));
+  return first;
+}
+
+double PipelineSpec::option(const std::string& key, double absent, double low, double high) {
+  const auto found =
+      std::find_if(options_.begin(), options_.end(), [&](const auto& o) { return o.first == key; });
+  if (found == options_.end()) return absent;
+  const std::string text = found->second;
+  options_.erase(found);
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (*end != '\0') fail(key + " is '" + text + "', must be a number");
+  if (!(value >= low && value <= high))
+    fail(key + " is " + text + ", must be " + number_text(low) + " to " + number_text(high));
+  return value;
+}
+
+void PipelineSpec::done(const std::string& usage) const {
+  const auto unknown = [&](const std::string& part) {
+    fail("does not know what to do with '" + part + "'; it is written " + usage);
+  };
+  if (!words_.empty()) unknown(words_.front());
+  if (!sizes_.empty()) unknown(std::to_string(sizes_.front()));
+  if (!options_.empty()) unknown(options_.front().first + "=" + options_.front().second);
+}
+
+std::vector<std::string> split_list(std::string_view text) {
+  auto parts = split(text, ',');
+  if (std::find(parts.begin(), parts.end(), "") != parts.end())
+    throw UsageError("'" + std::string(text) + "': an empty name between commas");
+  return parts;
+}
+
+}  // namespace specula_examples

@@ -1,0 +1,38 @@
+// Files of prompts, and how a prompt is put to the model.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace specula_examples {
+
+/// `question`: "Question: ...\nAnswer:", which the models saw in training. `code`: as it is, ended by one
+/// line break. `raw`: as it is. `automatic`: by the field it came from, see load_prompts().
+enum class Style { automatic, question, code, raw };
+
+/// Throws UsageError unless `name` is auto, question, code or raw.
+Style parse_style(std::string_view name);
+
+struct Prompt {
+  std::string text;              // as it stands in the file
+  Style kind = Style::raw;       // what `automatic` means for it
+  std::string put(Style) const;  // as the model gets it
+};
+
+/// Two kinds of files:
+/// - JSON Lines, where the first character that is not white space is `{`: every line is an object whose
+/// prompt is the
+///   field `prompt` (raw, as HumanEval's are), `question`, or the first of `turns` (both are questions), in
+///   this order;
+/// - plain text. If some line is `---`, prompts are what stands between such lines; otherwise, if blank lines
+/// stand
+///   between lines of text, they separate prompts; otherwise every line is a prompt. All of them are raw.
+/// Throws std::runtime_error naming file and line if it cannot be read or holds no prompt.
+std::vector<Prompt> load_prompts(const std::filesystem::path& file);
+
+/// The same for text in memory; `source` is what errors call it.
+std::vector<Prompt> parse_prompts(std::string_view text, const std::string& source);
+
+}  // namespace specula_examples

@@ -1,0 +1,70 @@
+#include "comparison.hpp"
+
+#include <algorithm>
+
+namespace specula_examples {
+namespace {
+
+constexpr std::int32_t kWarmUpTokens = 16;
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+void pool(Outcome& outcome, const Decoded& run) {
+  outcome.pooled += run.stats;
+  if (outcome.drafts.empty()) {
+    outcome.drafts = run.drafts;
+    return;
+  }
+  for (std::size_t d = 0; d < run.drafts.size(); ++d) outcome.drafts[d].usage += run.drafts[d].usage;
+}
+
+}  // namespace
+
+std::vector<Outcome> compare(std::span<const Contender> contenders,
+                             std::span<const std::vector<Token>> prompts, const CompareSettings& settings,
+                             const Progress& progress) {
+  const auto repeat = static_cast<std::size_t>(std::max(1, settings.repeat));
+  std::vector<Outcome> outcomes;
+  for (const auto& contender : contenders)
+    outcomes.push_back(
+        {.name = contender.name, .lossy = contender.lossy, .prompts = {}, .pooled = {}, .drafts = {}});
+  const DecodeSettings base{
+      .max_new_tokens = settings.max_new_tokens, .stop = settings.stop, .seed = settings.seed};
+  if (!prompts.empty())
+    for (const auto& contender : contenders) {
+      DecodeSettings warm_up = base;
+      warm_up.max_new_tokens = std::min(kWarmUpTokens, base.max_new_tokens);
+      decode(*contender.pipeline, prompts.front(), warm_up);
+    }
+
+  std::size_t done = 0;
+  const std::size_t total = prompts.size() * contenders.size() * repeat;
+  std::vector<std::vector<double>> prefill(contenders.size()), decoding(contenders.size());
+  for (std::size_t p = 0; p < prompts.size(); ++p) {
+    for (std::size_t c = 0; c < contenders.size(); ++c) prefill[c].clear(), decoding[c].clear();
+    for (std::size_t r = 0; r < repeat; ++r) {
+      for (std::size_t turn = 0; turn < contenders.size(); ++turn) {
+        const std::size_t c = (p + r + turn) % contenders.size();
+        DecodeSettings run_settings = base;
+        run_settings.sequence = static_cast<std::uint32_t>(p);
+        Decoded run = decode(*contenders[c].pipeline, prompts[p], run_settings);
+        prefill[c].push_back(run.prefill_seconds);
+        decoding[c].push_back(run.decode_seconds);
+        pool(outcomes[c], run);
+        if (r == 0) outcomes[c].prompts.push_back({.first = std::move(run)});
+        if (progress) progress(++done, total);
+      }
+    }
+    for (std::size_t c = 0; c < contenders.size(); ++c) {
+      outcomes[c].prompts.back().prefill_seconds = median(prefill[c]);
+      outcomes[c].prompts.back().decode_seconds = median(decoding[c]);
+    }
+  }
+  return outcomes;
+}
+
+}  // namespace specula_examples

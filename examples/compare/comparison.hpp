@@ -1,0 +1,51 @@
+// Several pipelines over the same prompts, so that what the machine does hits all of them alike.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "decode.hpp"
+#include "pipeline.hpp"
+
+namespace specula_examples {
+
+struct Contender {
+  std::string name;
+  Pipeline* pipeline = nullptr;
+  bool lossy = false;
+};
+
+struct CompareSettings {
+  std::int32_t max_new_tokens = 128;
+  Token stop = specula::kNoToken;
+  std::uint64_t seed = 0;
+  std::int32_t repeat = 1;
+};
+
+/// One pipeline on one prompt. Counts and text are the first repetition's (the others' are the same: the
+/// coins are), times are medians over the repetitions.
+struct PromptResult {
+  Decoded first;
+  double prefill_seconds = 0, decode_seconds = 0;
+};
+
+struct Outcome {
+  std::string name;
+  bool lossy = false;
+  std::vector<PromptResult> prompts;
+  specula::Stats pooled;           // over prompts and repetitions
+  std::vector<DraftUsage> drafts;  // likewise
+};
+
+using Progress = std::function<void(std::size_t done, std::size_t total)>;
+
+/// Prompt by prompt, every pipeline decodes it, the one that goes first changing each time. A short untimed
+/// run of each comes first. Prompt i uses stream i of the seed's coins in all pipelines.
+std::vector<Outcome> compare(std::span<const Contender> contenders,
+                             std::span<const std::vector<Token>> prompts, const CompareSettings& settings,
+                             const Progress& progress = {});
+
+}  // namespace specula_examples

@@ -1,0 +1,47 @@
+// The field's figures, made of counts and times.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comparison.hpp"
+
+namespace specula_examples {
+
+struct DraftCost {
+  std::string model;
+  std::int64_t calls = 0;
+  double milliseconds_per_call = 0;
+  double cost_coefficient = 0;  // c: time of a draft call over that of a target call when decoding plainly
+};
+
+/// Only emitted tokens count: what the last round accepted beyond the limit is left out of every figure but
+/// the acceptance by depth, which is about rounds.
+struct Figures {
+  std::string name;
+  std::int64_t prompts = 0;
+  std::int64_t new_tokens = 0;
+  std::int64_t target_calls = 0;
+  std::int64_t draft_calls = 0;  // of all drafts together
+  double mat = 0;                // new tokens per target call, pooled over prompts
+  double tau = 0;                // mean over prompts of each one's new tokens per target call
+  std::vector<std::optional<double>>
+      acceptance_by_depth;                       // of guesses under an accepted path; empty: never offered
+  double swi = 0;                                // new tokens / (target calls + sum over drafts of calls * c)
+  double tokens_per_second = 0;                  // mean over prompts, start() left out
+  double tokens_per_second_with_prefill = 0;     // mean over prompts, start() included
+  double speedup = 0;                            // ratio of tokens_per_second to the baseline's
+  double overhead_share = 0;                     // of the rounds' time: what was spent outside the models
+  std::int64_t identical_to_autoregressive = 0;  // prompts whose text is the baseline's
+  bool lossy = false;
+  double mean_proposed = 0;  // guesses per round
+  double target_milliseconds_per_call = 0;
+  std::vector<DraftCost> drafts;
+};
+
+/// `baseline` is the plain decoding of the same prompts.
+Figures figures(const Outcome& outcome, const Outcome& baseline);
+
+}  // namespace specula_examples

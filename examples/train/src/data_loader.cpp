@@ -1,0 +1,146 @@
+#include "data_loader.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <utility>
+
+namespace specula_train {
+namespace {
+
+/// Fisher-Yates. std::shuffle would give another order with another standard library.
+template <class T>
+void shuffle(std::vector<T>& items, std::mt19937_64& random) {
+  for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[random() % i]);
+}
+
+torch::Tensor to_tensor(const std::vector<Document>& rows, std::int64_t length) {
+  auto batch = torch::empty({static_cast<std::int64_t>(rows.size()), length}, torch::kInt64);
+  auto* out = batch.data_ptr<std::int64_t>();
+  for (const auto& row : rows) out = std::copy(row.begin(), row.end(), out);
+  return batch;
+}
+
+}  // namespace
+
+std::vector<Document> pack_rows(const std::vector<const Document*>& documents, std::size_t length) {
+  std::vector<Document> rows;
+  Document row;
+  row.reserve(length);
+  for (std::size_t i = 0, offset = 0; i < documents.size();) {
+    const Document& document = *documents[i];
+    const auto taken = std::min(length - row.size(), document.size() - offset);
+    const auto from = document.begin() + static_cast<std::ptrdiff_t>(offset);
+    row.insert(row.end(), from, from + static_cast<std::ptrdiff_t>(taken));
+    offset += taken;
+    const bool finished = offset == document.size();
+    if (row.size() == length) {
+      rows.push_back(std::exchange(row, {}));
+      row.reserve(length);
+      if (!finished) {
+        // The last token was only predicted; as an input it comes first in the next row.
+        offset = document.size() <= length ? 0 : offset - 1;
+      }
+    }
+    if (finished) {
+      ++i;
+      offset = 0;
+    }
+  }
+  return rows;  // what is left at the end fills no row
+}
+
+RowStream::RowStream(const std::vector<Document>& documents, std::uint64_t seed)
+    : documents_(&documents), seed_(seed) {}
+
+void RowStream::start_epoch(std::size_t length) {
+  std::mt19937_64 random(seed_ * 1'000'003 + static_cast<std::uint64_t>(epoch_));
+  std::vector<const Document*> order;
+  for (const auto& document : *documents_) order.push_back(&document);
+  shuffle(order, random);
+  rows_ = pack_rows(order, length);
+  // Rows of one long document must not follow each other: a batch is to be a fair sample.
+  shuffle(rows_, random);
+  if (rows_.empty()) {
+    throw std::runtime_error("a style holds less than one row of " + std::to_string(length) + " tokens");
+  }
+  length_ = length;
+}
+
+const Document& RowStream::next(std::size_t length) {
+  if (length_ == 0) {
+    start_epoch(length);  // first use, or after seek(): position_ stays
+  } else if (length != length_ || position_ >= static_cast<std::int64_t>(rows_.size())) {
+    ++epoch_;
+    position_ = 0;
+    start_epoch(length);
+  }
+  // A position saved under another row length may lie beyond this epoch.
+  if (position_ >= static_cast<std::int64_t>(rows_.size())) position_ = 0;
+  return rows_[static_cast<std::size_t>(position_++)];
+}
+
+void RowStream::seek(std::int64_t epoch, std::int64_t position) {
+  epoch_ = epoch;
+  position_ = position;
+  length_ = 0;
+}
+
+BatchLoader::BatchLoader(const std::vector<TokenizedStyle>& styles, std::uint64_t seed) {
+  for (const auto& style : styles) {
+    names_.push_back(style.name);
+    streams_.emplace_back(style.train, seed * 7919 + streams_.size());
+  }
+}
+
+torch::Tensor BatchLoader::next(std::int64_t rows, std::int64_t context) {
+  std::vector<Document> batch;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    batch.push_back(streams_[turn_].next(static_cast<std::size_t>(context) + 1));
+    turn_ = (turn_ + 1) % streams_.size();
+  }
+  return to_tensor(batch, context + 1);
+}
+
+torch::Tensor BatchLoader::state() const {
+  auto state = torch::zeros({static_cast<std::int64_t>(streams_.size()) + 1, 2}, torch::kInt64);
+  auto* out = state.data_ptr<std::int64_t>();
+  for (const auto& stream : streams_) {
+    *out++ = stream.epoch();
+    *out++ = stream.position();
+  }
+  *out = static_cast<std::int64_t>(turn_);
+  return state;
+}
+
+void BatchLoader::restore(const torch::Tensor& state) {
+  if (state.size(0) != static_cast<std::int64_t>(streams_.size()) + 1) {
+    throw std::runtime_error("checkpoint: saved with " + std::to_string(state.size(0) - 1) +
+                             " styles of text, the corpus has " + std::to_string(streams_.size()));
+  }
+  const auto* in = state.data_ptr<std::int64_t>();
+  for (auto& stream : streams_) {
+    stream.seek(in[0], in[1]);
+    in += 2;
+  }
+  turn_ = static_cast<std::size_t>(*in);
+}
+
+std::string BatchLoader::epochs() const {
+  std::string text;
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + names_[i] + " " + std::to_string(streams_[i].epoch() + 1);
+  }
+  return text;
+}
+
+torch::Tensor heldout_rows(const TokenizedStyle& style, std::int64_t context, std::int64_t max_rows) {
+  std::vector<const Document*> order;
+  for (const auto& document : style.heldout) order.push_back(&document);
+  auto rows = pack_rows(order, static_cast<std::size_t>(context) + 1);
+  if (static_cast<std::int64_t>(rows.size()) > max_rows) rows.resize(static_cast<std::size_t>(max_rows));
+  return to_tensor(rows, context + 1);
+}
+
+}  // namespace specula_train

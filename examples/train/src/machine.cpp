@@ -1,0 +1,90 @@
+#include "machine.hpp"
+
+#include <dlfcn.h>
+#include <malloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+
+namespace specula_train {
+namespace {
+
+/// Best time of a product of the trainer's usual shape, in seconds.
+double time_product(torch::ScalarType dtype, torch::Device device) {
+  const auto options = torch::TensorOptions().dtype(dtype).device(device);
+  const auto a = torch::ones({4096, 256}, options);
+  const auto b = torch::ones({1024, 256}, options);
+  double best = 1e9;
+  for (int i = 0; i < 6; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    // Reading one element waits for a device to finish.
+    static_cast<void>(torch::linear(a, b)[0][0].item<float>());
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return best;
+}
+
+using Describe = char* (*)();
+
+Describe openblas_describe() {
+  return reinterpret_cast<Describe>(dlsym(RTLD_DEFAULT, "openblas_get_config"));
+}
+
+}  // namespace
+
+void prepare_process(char** argv) {
+  // Threads that wait for work must sleep: spinning, they take the processor from the threads that work.
+  // libgomp reads this before main.
+  if (std::getenv("OMP_WAIT_POLICY") == nullptr) {
+    setenv("OMP_WAIT_POLICY", "PASSIVE", /*overwrite=*/1);
+    std::error_code error;
+    const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+    if (!error) execv(self.c_str(), argv);  // returns only if it fails, and then all is well but slow
+  }
+  // Some virtual machines advertise AMX and fault on it. AVX-512 with bfloat16 is nearly as fast here.
+  setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", /*overwrite=*/0);
+  // Every step frees and asks for the same large blocks. Returning them to the system each time costs
+  // more page faults than arithmetic.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 2'000'000'000);
+  mallopt(M_ARENA_MAX, 1);  // arenas of other threads are of bounded size, and shrink
+  mallopt(M_TOP_PAD, 64 << 20);
+  // libtorch may start with a single thread on small virtual machines.
+  if (std::getenv("OMP_NUM_THREADS") == nullptr) {
+    torch::set_num_threads(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+  }
+}
+
+torch::Device best_device() {
+  return torch::cuda::is_available() ? torch::Device(torch::kCUDA) : torch::Device(torch::kCPU);
+}
+
+std::string blas_name() {
+  if (const auto describe = openblas_describe()) return describe();
+  if (at::hasMKL()) return "MKL";
+  return "unknown";
+}
+
+std::string blas_warning() {
+  if (openblas_describe() != nullptr || at::hasMKL()) return {};
+  return "neither OpenBLAS nor MKL is loaded; Debian's reference BLAS is about 5 times slower in float32. "
+         "Install libopenblas0-pthread and see `update-alternatives --config libblas.so.3-x86_64-linux-gnu`";
+}
+
+torch::ScalarType choose_dtype(const std::string& precision, torch::Device device) {
+  if (precision == "f32") return torch::kFloat32;
+  if (precision == "bf16") return torch::kBFloat16;
+  if (precision != "auto") {
+    throw std::invalid_argument("precision '" + precision + "': expected auto, f32 or bf16");
+  }
+  return time_product(torch::kBFloat16, device) < time_product(torch::kFloat32, device) ? torch::kBFloat16
+                                                                                        : torch::kFloat32;
+}
+
+}  // namespace specula_train

@@ -1,0 +1,20 @@
+// What fused.hpp computes, written with ATen: for other devices than the CPU, and for the tests.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+
+#include "rotary.hpp"
+
+namespace specula_train::plain {
+
+torch::Tensor rms_norm(const torch::Tensor& x, const torch::Tensor& weight, double epsilon,
+                       torch::ScalarType dtype);
+torch::Tensor swiglu(const torch::Tensor& gate_up);
+torch::Tensor causal_softmax(const torch::Tensor& scores);
+torch::Tensor cross_entropy(const torch::Tensor& logits, const torch::Tensor& expected);
+AttentionInputs rotate_and_split(const torch::Tensor& qkv, std::int64_t heads, std::int64_t kv_heads,
+                                 const RotaryTable& table);
+
+}  // namespace specula_train::plain

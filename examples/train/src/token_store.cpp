@@ -1,0 +1,92 @@
+#include "token_store.hpp"
+
+#include <bit>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+namespace specula_train {
+namespace {
+
+namespace fs = std::filesystem;
+
+static_assert(std::endian::native == std::endian::little, "token files are little endian");
+
+fs::path train_file(const fs::path& directory, std::string name) {
+  return directory / name.append(".train.tokens");
+}
+
+fs::path heldout_file(const fs::path& directory, std::string name) {
+  return directory / name.append(".heldout.tokens");
+}
+
+void write_documents(const fs::path& file, const std::vector<Document>& documents) {
+  std::ofstream out(file, std::ios::binary);
+  for (const auto& document : documents) {
+    out.write(reinterpret_cast<const char*>(document.data()),
+              static_cast<std::streamsize>(document.size() * sizeof(Token)));
+  }
+  out.flush();
+  if (!out) throw std::runtime_error(file.string() + ": cannot be written");
+}
+
+std::vector<Document> read_documents(const fs::path& file, std::int32_t vocab_size) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw std::runtime_error(file.string() + ": cannot be opened; run `specula-train-text tokenizer`");
+  std::vector<Document> documents;
+  Document document;
+  for (Token token = 0; in.read(reinterpret_cast<char*>(&token), sizeof token);) {
+    if (token < 0 || token >= vocab_size) {
+      throw std::runtime_error(file.string() + ": token " + std::to_string(token) +
+                               " is outside the vocabulary of " + std::to_string(vocab_size));
+    }
+    document.push_back(token);
+    if (token == kEnd) {
+      documents.push_back(std::move(document));
+      document = {};
+    }
+  }
+  if (!document.empty()) throw std::runtime_error(file.string() + ": the last document has no end");
+  return documents;
+}
+
+}  // namespace
+
+std::size_t count_tokens(const std::vector<Document>& documents) {
+  std::size_t count = 0;
+  for (const auto& document : documents) count += document.size();
+  return count;
+}
+
+void write_tokens(const TokenizedCorpus& corpus, const fs::path& directory) {
+  fs::create_directories(directory);
+  nlohmann::ordered_json index{{"vocab_size", corpus.vocab_size},
+                               {"styles", nlohmann::ordered_json::array()}};
+  for (const auto& style : corpus.styles) {
+    write_documents(train_file(directory, style.name), style.train);
+    write_documents(heldout_file(directory, style.name), style.heldout);
+    index["styles"].push_back(style.name);
+  }
+  std::ofstream(directory / "tokens.json") << index.dump(2) << '\n';
+}
+
+TokenizedCorpus read_tokens(const fs::path& directory) {
+  const auto file = directory / "tokens.json";
+  std::ifstream in(file);
+  if (!in) throw std::runtime_error(file.string() + ": cannot be opened; run `specula-train-text tokenizer`");
+  TokenizedCorpus corpus;
+  try {
+    const auto index = nlohmann::json::parse(in);
+    corpus.vocab_size = index.at("vocab_size").get<std::int32_t>();
+    for (const auto& name : index.at("styles").get<std::vector<std::string>>()) {
+      corpus.styles.push_back({.name = name,
+                               .train = read_documents(train_file(directory, name), corpus.vocab_size),
+                               .heldout = read_documents(heldout_file(directory, name), corpus.vocab_size)});
+    }
+  } catch (const nlohmann::json::exception& error) {
+    throw std::runtime_error(file.string() + ": " + error.what());
+  }
+  return corpus;
+}
+
+}  // namespace specula_train

@@ -1,0 +1,40 @@
+// Encoded documents on disk: what lies between the program that knows text and the one that knows models.
+//
+// DIR/tokens.json         {"vocab_size": 2048, "styles": ["gsm8k", "python"]}
+// DIR/NAME.train.tokens   int32, little endian: <s> document </s> <s> document </s> ...
+// DIR/NAME.heldout.tokens the same
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace specula_train {
+
+using Token = std::int32_t;
+using Document = std::vector<Token>;  // <s> ... </s>
+
+constexpr Token kUnknown = 0, kBegin = 1, kEnd = 2;
+
+/// The documents of one style of text (say, `gsm8k`).
+struct TokenizedStyle {
+  std::string name;
+  std::vector<Document> train;
+  std::vector<Document> heldout;
+};
+
+struct TokenizedCorpus {
+  std::int32_t vocab_size = 0;
+  std::vector<TokenizedStyle> styles;
+};
+
+std::size_t count_tokens(const std::vector<Document>& documents);
+
+void write_tokens(const TokenizedCorpus& corpus, const std::filesystem::path& directory);
+
+/// Throws std::runtime_error naming the file that is missing, cut short, or holds an id outside the
+/// vocabulary.
+TokenizedCorpus read_tokens(const std::filesystem::path& directory);
+
+}  // namespace specula_train

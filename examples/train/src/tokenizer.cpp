@@ -1,0 +1,141 @@
+#include "tokenizer.hpp"
+
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <unordered_map>
+
+namespace specula_train {
+namespace {
+
+/// Hands the documents to the trainer line by line. Newline is a symbol of its own, so no piece can
+/// cross it, and no training sentence has to hold it.
+class LineIterator final : public sentencepiece::SentenceIterator {
+ public:
+  explicit LineIterator(std::vector<std::string> lines) : lines_(std::move(lines)) {}
+  bool done() const override { return at_ == lines_.size(); }
+  void Next() override { ++at_; }
+  const std::string& value() const override { return lines_[at_]; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  std::vector<std::string> lines_;
+  std::size_t at_ = 0;
+};
+
+/// About `budget` bytes of lines from each style, taken evenly from all its documents.
+std::vector<std::string> sample_lines(const std::vector<Style>& styles, std::size_t budget) {
+  std::vector<std::string> lines;
+  for (const auto& style : styles) {
+    std::size_t bytes = 0;
+    for (const auto& text : style.train) bytes += text.size();
+    const auto stride = std::max<std::size_t>(1, bytes / budget);
+    for (std::size_t i = 0; i < style.train.size(); i += stride) {
+      const std::string& text = style.train[i];
+      for (std::size_t start = 0; start < text.size();) {
+        const auto end = std::min(text.find('\n', start), text.size());
+        if (end > start) lines.push_back(text.substr(start, end - start));
+        start = end + 1;
+      }
+    }
+  }
+  return lines;
+}
+
+/// A run of `count` spaces in SentencePiece's spelling (U+2581 is a space).
+std::string spaces(int count) {
+  std::string run;
+  for (int i = 0; i < count; ++i) run += "\xe2\x96\x81";
+  return run;
+}
+
+void check(const sentencepiece::util::Status& status, const std::string& what) {
+  if (!status.ok()) throw std::runtime_error(what + ": " + status.ToString());
+}
+
+}  // namespace
+
+void train_tokenizer(const std::vector<Style>& styles, const TokenizerOptions& options,
+                     const std::filesystem::path& model_file) {
+  if (options.model_type != "bpe" && options.model_type != "unigram") {
+    throw std::invalid_argument("tokenizer type '" + options.model_type + "': expected bpe or unigram");
+  }
+  if (model_file.has_parent_path()) std::filesystem::create_directories(model_file.parent_path());
+
+  // Indentation is most of Python's white space: one token for each usual depth.
+  std::string symbols = "\n";
+  for (const int count : {2, 3, 4, 8, 12, 16}) symbols.append(",").append(spaces(count));
+
+  auto prefix = model_file;
+  prefix.replace_extension();
+  const std::unordered_map<std::string, std::string> arguments{
+      {"model_prefix", prefix.string()},
+      {"model_type", options.model_type},
+      {"vocab_size", std::to_string(options.vocab_size)},
+      {"user_defined_symbols", symbols},
+      {"unk_id", "0"},
+      {"bos_id", "1"},
+      {"eos_id", "2"},
+      {"pad_id", "-1"},
+      {"byte_fallback", "true"},
+      {"split_digits", "true"},
+      {"add_dummy_prefix", "false"},
+      {"remove_extra_whitespaces", "false"},
+      {"normalization_rule_name", "identity"},
+      {"character_coverage", "0.9999"},
+      {"num_threads", "2"},
+      {"minloglevel", "1"},
+  };
+  LineIterator lines(sample_lines(styles, std::size_t{6} << 20));
+  check(sentencepiece::SentencePieceTrainer::Train(arguments, &lines), "training the tokenizer");
+  // The trainer also writes a listing for people, which nothing reads.
+  std::filesystem::remove(prefix.string() + ".vocab");
+}
+
+Tokenizer::Tokenizer(const std::filesystem::path& model_file)
+    : processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
+  check(processor_->Load(model_file.string()), model_file.string());
+  if (processor_->unk_id() != kUnknown || processor_->bos_id() != kBegin || processor_->eos_id() != kEnd) {
+    throw std::runtime_error(model_file.string() + ": expected <unk> = 0, <s> = 1 and </s> = 2");
+  }
+}
+
+Tokenizer::~Tokenizer() = default;
+
+std::int32_t Tokenizer::vocab_size() const { return processor_->GetPieceSize(); }
+
+std::vector<Token> Tokenizer::encode(std::string_view text) const {
+  std::vector<int> ids;
+  check(processor_->Encode({text.data(), text.size()}, &ids), "encoding");
+  return ids;
+}
+
+std::string Tokenizer::decode(const std::vector<Token>& tokens) const {
+  std::string text;
+  check(processor_->Decode(tokens, &text), "decoding");
+  return text;
+}
+
+TokenizedCorpus encode_corpus(const std::vector<Style>& styles, const Tokenizer& tokenizer) {
+  const auto encode_all = [&](const std::vector<std::string>& texts) {
+    std::vector<Document> documents;
+    documents.reserve(texts.size());
+    for (const auto& text : texts) {
+      auto document = tokenizer.encode(text);
+      document.insert(document.begin(), kBegin);
+      document.push_back(kEnd);
+      documents.push_back(std::move(document));
+    }
+    return documents;
+  };
+  TokenizedCorpus corpus{.vocab_size = tokenizer.vocab_size(), .styles = {}};
+  for (const auto& style : styles) {
+    corpus.styles.push_back(
+        {.name = style.name, .train = encode_all(style.train), .heldout = encode_all(style.heldout)});
+  }
+  return corpus;
+}
+
+}  // namespace specula_train

@@ -1,0 +1,104 @@
+#include "llama.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <stdexcept>
+
+#include "checkpoint.hpp"
+#include "gradients.hpp"
+
+namespace st = specula_train;
+
+namespace {
+
+st::LlamaConfig tiny() {
+  return {.vocab_size = 50, .hidden = 32, .layers = 2, .heads = 4, .kv_heads = 2, .intermediate = 48};
+}
+
+torch::Tensor random_rows(std::int64_t rows, std::int64_t length) {
+  return torch::randint(0, 50, {rows, length}, torch::kInt64);
+}
+
+}  // namespace
+
+TEST_CASE("later tokens do not change earlier features") {
+  torch::manual_seed(1);
+  st::Llama model(tiny());
+  const auto one = random_rows(2, 9);
+  auto two = one.clone();
+  two.select(1, 6).fill_(7);
+  const auto a = model->features(one, torch::kFloat32), b = model->features(two, torch::kFloat32);
+  CHECK(torch::allclose(a.narrow(1, 0, 6), b.narrow(1, 0, 6)));
+  CHECK_FALSE(torch::allclose(a.narrow(1, 6, 3), b.narrow(1, 6, 3)));
+}
+
+TEST_CASE("an untrained model knows nothing") {
+  torch::manual_seed(1);
+  st::Llama model(tiny());
+  const auto loss = st::next_token_loss(model, random_rows(8, 33), torch::kFloat32).item<double>();
+  CHECK(loss == doctest::Approx(std::log(50.0)).epsilon(0.02));
+}
+
+TEST_CASE("a batch in parts has the gradient of the whole") {
+  torch::manual_seed(1);
+  st::Llama model(tiny());
+  const auto rows = random_rows(5, 17);
+  const auto loss = [&](const torch::Tensor& part) {
+    return st::next_token_loss(model, part, torch::kFloat32);
+  };
+  const auto whole = loss(rows);
+  const auto expected = torch::autograd::grad({whole}, model->parameters());
+  CHECK(st::compute_gradients(loss, rows, model->parameters()) == doctest::Approx(whole.item<double>()));
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    CHECK(torch::allclose(model->parameters()[i].grad(), expected[i], 1e-4, 1e-6));
+  }
+}
+
+TEST_CASE("Hugging Face's names") {
+  const auto parameters = st::Llama(tiny())->named_parameters();
+  for (const auto* name : {"model.embed_tokens.weight", "model.layers.1.self_attn.q_proj.weight",
+                           "model.layers.0.mlp.down_proj.weight", "model.layers.0.input_layernorm.weight",
+                           "model.layers.1.post_attention_layernorm.weight", "model.norm.weight"}) {
+    CAPTURE(name);
+    CHECK(parameters.contains(name));
+  }
+  CHECK(parameters.size() == 1 + 2 * 9 + 1);
+}
+
+TEST_CASE("impossible sizes are refused") {
+  auto config = tiny();
+  config.kv_heads = 3;
+  CHECK_THROWS_WITH_AS(st::Llama{config}, doctest::Contains("multiple of kv-heads 3"), std::invalid_argument);
+  CHECK_THROWS_AS(st::named_config("huge"), std::invalid_argument);
+}
+
+TEST_CASE("checkpoints come back whole") {
+  const auto folder = std::filesystem::temp_directory_path() / "specula_train_checkpoint_test";
+  st::Llama one(tiny()), two(tiny());
+  st::save_checkpoint({.steps = 3,
+                       .tokens = 70,
+                       .seconds = 1.5,
+                       .finished = true,
+                       .data_position = torch::ones({3, 2}, torch::kInt64),
+                       .parameters = one->parameters(),
+                       .optimizer = {torch::full({2}, 4.0)}},
+                      folder / "checkpoint.pt");
+  const auto saved = st::load_checkpoint(folder / "checkpoint.pt");
+  CHECK(saved.steps == 3);
+  CHECK(saved.tokens == 70);
+  CHECK(saved.seconds == 1.5);
+  CHECK(saved.finished);
+  CHECK(saved.optimizer.size() == 1);
+  st::copy_parameters(saved.parameters, *two);
+  const auto rows = random_rows(2, 9);
+  CHECK(torch::equal(one->features(rows, torch::kFloat32), two->features(rows, torch::kFloat32)));
+
+  auto larger = tiny();
+  larger.intermediate = 64;
+  st::Llama other(larger);
+  CHECK_THROWS_AS(st::copy_parameters(saved.parameters, *other), std::runtime_error);
+  CHECK_THROWS_AS(st::load_checkpoint(folder / "missing.pt"), std::runtime_error);
+  std::filesystem::remove_all(folder);
+}

@@ -1,0 +1,59 @@
+// The one product that everything here is made of, and the layout that it reads.
+//
+// Rows lie in panels of 16, column by column, so that a vector register holds 16 rows and one output is one chain of
+// multiply-adds over ascending columns. No sum is ever split or reduced across lanes: the bits of an output depend on its
+// row and its input alone, not on how many inputs share the pass, on the register block, or on the thread.
+//
+//   y[c][16 v + r] (+)= sum over k of w(v, k, r) * x[c][k]
+//
+// Weights, keys (16 positions are a panel, k runs over the head) and values (16 features are a panel, k runs over the
+// positions) are all read in this way.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace specula::eigen::detail {
+
+inline constexpr std::int32_t kPanel = 16;  // rows of a panel
+
+template <class T>
+constexpr T round_up(T value, T multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+/// Pairs of bfloat16: w[v * panel + (k / 2) * 16 + r] holds column k in its low half and k + 1 in its high half, so that
+/// a shift and a mask make floats of them. The last pair of an odd number of columns has 0 in its high half.
+struct Bf16Panels {
+  const std::uint32_t* w;
+  std::ptrdiff_t panel;  // stride from panel to panel
+};
+
+template <class Real>
+struct RealPanels {
+  const Real* w;         // w[v * panel + k * column + r]
+  std::ptrdiff_t panel;  // stride from panel to panel
+  std::ptrdiff_t column;
+};
+
+/// Inputs and outputs: `columns` vectors, each contiguous.
+template <class Real>
+struct Columns {
+  const Real* x;        // (columns, depth), ldx apart
+  std::ptrdiff_t ldx;
+  Real* y;              // (columns, 16 * panels), ldy apart
+  std::ptrdiff_t ldy;
+};
+
+/// Runs `pass(first, count)` over `columns` in groups of at most `most`, as even as possible.
+template <class Pass>
+inline void for_column_groups(std::int32_t columns, std::int32_t most, Pass&& pass) {
+  const std::int32_t groups = (columns + most - 1) / most;
+  for (std::int32_t g = 0, first = 0; g < groups; ++g) {
+    const std::int32_t count = (columns - first + groups - g - 1) / (groups - g);
+    pass(first, count);
+    first += count;
+  }
+}
+
+}  // namespace specula::eigen::detail

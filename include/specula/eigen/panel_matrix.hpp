@@ -1,0 +1,86 @@
+// A weight matrix in the layout of the panel product.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "specula/eigen/detail/aligned.hpp"
+#include "specula/eigen/detail/panel.hpp"
+
+namespace specula::eigen {
+
+/// How the weights lie in memory: bfloat16 (half the bytes, and exact for a file that has BF16), or as wide as the model
+/// calculates.
+enum class WeightType { bf16, full };
+
+/// What a product takes its inputs as. bf16 rounds them to bfloat16, as GPUs run such models: two weights an instruction,
+/// on machines that have it (has_bf16_products()).
+enum class Inputs { full, bf16 };
+
+/// (rows, cols), filled row by row once, then read only. Real is what the model calculates in: float or double.
+template <class Real>
+class PanelMatrix {
+ public:
+  PanelMatrix() = default;
+  PanelMatrix(std::int32_t rows, std::int32_t cols, WeightType type) : rows_(rows), cols_(cols), type_(type) {
+    const auto panels = static_cast<std::size_t>(this->panels());
+    if (type == WeightType::bf16) pairs_.resize(panels * static_cast<std::size_t>(panel_stride()));
+    else values_.resize(panels * static_cast<std::size_t>(panel_stride()));
+  }
+
+  std::int32_t rows() const { return rows_; }
+  std::int32_t cols() const { return cols_; }
+  std::int32_t panels() const { return (rows_ + detail::kPanel - 1) / detail::kPanel; }
+  std::int32_t padded_rows() const { return panels() * detail::kPanel; }
+  WeightType type() const { return type_; }
+  std::size_t bytes() const { return pairs_.size() * sizeof(std::uint32_t) + values_.size() * sizeof(Real); }
+
+  /// Sets row `row` from `cols` floats. A bf16 matrix keeps their upper halves: exact where they came from bf16.
+  void set_row(std::int32_t row, std::span<const float> values) {
+    for (std::int32_t k = 0; k < cols_; ++k) {
+      const float value = values[static_cast<std::size_t>(k)];
+      if (type_ == WeightType::full) {
+        values_[at(row, k)] = static_cast<Real>(value);
+        continue;
+      }
+      std::uint32_t& pair = pairs_[at(row, k / 2)];
+      const std::uint32_t upper = std::bit_cast<std::uint32_t>(value) & 0xffff0000u;
+      pair = k % 2 == 0 ? (pair & 0xffff0000u) | (upper >> 16) : (pair & 0xffffu) | upper;
+    }
+  }
+
+  /// Copies row `row` to `out` (cols). O(cols), strided.
+  void get_row(std::int32_t row, Real* out) const {
+    for (std::int32_t k = 0; k < cols_; ++k) out[k] = value(row, k);
+  }
+
+  Real value(std::int32_t row, std::int32_t k) const {
+    if (type_ == WeightType::full) return values_[at(row, k)];
+    const std::uint32_t pair = pairs_[at(row, k / 2)];
+    return static_cast<Real>(std::bit_cast<float>(k % 2 == 0 ? pair << 16 : pair & 0xffff0000u));
+  }
+
+  /// The panels from `first` on, for the panel product. Only the one of type() may be asked for.
+  detail::Bf16Panels bf16_panels(std::int32_t first) const { return {pairs_.data() + first * panel_stride(), panel_stride()}; }
+  detail::RealPanels<Real> real_panels(std::int32_t first) const {
+    return {values_.data() + first * panel_stride(), panel_stride(), detail::kPanel};
+  }
+
+ private:
+  std::ptrdiff_t panel_stride() const {
+    return static_cast<std::ptrdiff_t>(detail::kPanel) * (type_ == WeightType::bf16 ? (cols_ + 1) / 2 : cols_);
+  }
+  std::size_t at(std::int32_t row, std::int32_t column) const {
+    return static_cast<std::size_t>(row / detail::kPanel * panel_stride() + column * detail::kPanel + row % detail::kPanel);
+  }
+
+  std::int32_t rows_ = 0, cols_ = 0;
+  WeightType type_ = WeightType::full;
+  detail::AlignedVector<std::uint32_t> pairs_;  // one of the two is empty
+  detail::AlignedVector<Real> values_;
+};
+
+}  // namespace specula::eigen

@@ -1,0 +1,194 @@
+#include <doctest/doctest.h>
+#include <specula/chance.hpp>
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "plain_law.hpp"
+#include "random.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+
+/// Philox4x32-10 once more, after the paper's listing: multiply, exchange, xor, bump the key before each round but the
+/// first.
+std::array<std::uint32_t, 4> transcribed(std::array<std::uint32_t, 4> x, std::uint32_t k0, std::uint32_t k1) {
+  for (int round = 0; round < 10; ++round) {
+    if (round > 0) k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+    const auto multiply = [](std::uint32_t a, std::uint32_t b, std::uint32_t& high) {
+      const auto product = static_cast<std::uint64_t>(a) * b;
+      high = static_cast<std::uint32_t>(product >> 32);
+      return static_cast<std::uint32_t>(product & 0xFFFFFFFFu);
+    };
+    std::uint32_t high0 = 0, high1 = 0;
+    const std::uint32_t low0 = multiply(0xD2511F53u, x[0], high0), low1 = multiply(0xCD9E8D57u, x[2], high1);
+    const std::array<std::uint32_t, 4> next{high1 ^ x[1] ^ k0, low1, high0 ^ x[3] ^ k1, low0};
+    x = next;
+  }
+  return x;
+}
+
+/// Weights as they are, nothing computed.
+struct Plain {
+  std::vector<float> w;
+  std::vector<double> masses;
+
+  explicit Plain(std::vector<float> weights) : w(std::move(weights)), masses((w.size() + 511) / 512) {
+    for (std::size_t x = 0; x < w.size(); ++x) masses[x / 512] += static_cast<double>(w[x]);
+  }
+  std::int32_t vocab() const { return static_cast<std::int32_t>(w.size()); }
+  double operator()(Token x) const { return static_cast<double>(w[static_cast<std::size_t>(x)]); }
+  std::span<const double> tile_masses() const { return masses; }
+  void fill(std::int32_t tile, float* out) const {
+    for (std::size_t i = 0; i < 512; ++i) {
+      const std::size_t x = static_cast<std::size_t>(tile) * 512 + i;
+      out[i] = x < w.size() ? w[x] : 0.0f;
+    }
+  }
+};
+
+constexpr double kLargest = 1 - 0x1p-32;
+
+}  // namespace
+
+TEST_CASE("Philox: the known answers of Random123, and an independent transcription") {
+  using Words = std::array<std::uint32_t, 4>;
+  constexpr std::uint32_t f = 0xFFFFFFFFu;
+  CHECK(detail::philox({0, 0, 0, 0}, {0, 0}) == Words{0x6627E8D5u, 0xE169C58Du, 0xBC57AC4Cu, 0x9B00DBD8u});
+  CHECK(detail::philox({f, f, f, f}, {f, f}) == Words{0x408F276Du, 0x41C83B0Eu, 0xA20BC7C6u, 0x6D5451FDu});
+  CHECK(detail::philox({0x243F6A88u, 0x85A308D3u, 0x13198A2Eu, 0x03707344u}, {0xA4093822u, 0x299F31D0u}) ==
+        Words{0xD16CFE09u, 0x94FDCCEBu, 0x5001E420u, 0x24126EA1u});
+  Random random(1);
+  for (int i = 0; i < 1000; ++i) {
+    const auto word = [&] { return static_cast<std::uint32_t>(random.bits()); };
+    const Words counter{word(), word(), word(), word()};
+    const std::uint32_t k0 = word(), k1 = word();
+    CHECK(detail::philox(counter, {k0, k1}) == transcribed(counter, k0, k1));
+  }
+}
+
+TEST_CASE("a coin is a function of seed, sequence and site: golden words of the layout") {
+  const PhiloxChance chance(0x0123456789ABCDEFull, 42);
+  const Site site{1000, 990, Stream::accept, 7};
+  CHECK(chance.words(site) == transcribed({1000, 990, 2u << 24 | 7, 42}, 0x89ABCDEFu, 0x01234567u));
+  // Whatever was asked before, and from a copy too.
+  PhiloxChance used = chance;
+  const Plain weights({1, 2, 3});
+  for (int i = 0; i < 10; ++i) used.draw(weights, Site{i, 0, Stream::sample, 0}), used.accept(0.5, Site{i, 1, Stream::accept, 0});
+  CHECK(used.words(site) == chance.words(site));
+}
+
+TEST_CASE("every field of a site matters, and the seed's halves and the sequence") {
+  std::set<std::array<std::uint32_t, 4>> seen;
+  std::size_t asked = 0;
+  const auto ask = [&](const PhiloxChance& chance, const Site& site) { seen.insert(chance.words(site)), ++asked; };
+  const Site base{5, 3, Stream::draft, 2};
+  for (int stream = 0; stream < 6; ++stream) ask(PhiloxChance(1), {5, 3, static_cast<Stream>(stream), 2});
+  for (int i = 0; i < 50; ++i) {
+    ask(PhiloxChance(1), {100 + i, 3, Stream::draft, 2});
+    ask(PhiloxChance(1), {5, 100 + i, Stream::draft, 2});
+    ask(PhiloxChance(1), {5, 3, Stream::draft, 100u + static_cast<std::uint32_t>(i)});
+  }
+  ask(PhiloxChance(1), {5, 3, Stream::draft, (1u << 24) - 1});
+  ask(PhiloxChance(2), base);
+  ask(PhiloxChance(1ull | 1ull << 40), base);
+  ask(PhiloxChance(1, 1), base);
+  CHECK(seen.size() == asked);
+}
+
+TEST_CASE("accept: 0 never, 1 always, NaN never") {
+  PhiloxChance chance(9);
+  int yes = 0;
+  for (std::int32_t i = 0; i < 2000; ++i) {
+    const Site site{i, 0, Stream::accept, 0};
+    CHECK(!chance.accept(0.0, site));
+    CHECK(!chance.accept(-1.0, site));
+    CHECK(!chance.accept(std::numeric_limits<double>::quiet_NaN(), site));
+    CHECK(chance.accept(1.0, site));
+    CHECK(chance.accept(std::numeric_limits<double>::infinity(), site));
+    CHECK(chance.accept(0.3, site) == (static_cast<double>(chance.words(site)[0]) / 4294967296.0 < 0.3));
+    yes += chance.accept(0.3, site);
+  }
+  CHECK(std::abs(yes - 600) < 100);  // n 2000, 4.9 standard deviations
+}
+
+TEST_CASE("draw: the ends of the coins, holes, and rows of any width") {
+  for (const std::int32_t vocab : {1, 2, 511, 512, 513, 5000}) {
+    Random random(static_cast<std::uint64_t>(vocab));
+    for (const double density : {1.0, 0.5, 0.01}) {
+      std::vector<float> w(static_cast<std::size_t>(vocab));
+      for (float& x : w) x = random.chance(density) ? static_cast<float>(random.uniform()) : 0.0f;
+      if (vocab > 1024) std::fill(w.begin() + 512, w.begin() + 1024, 0.0f);  // a whole tile of nothing
+      w[static_cast<std::size_t>(random.below(vocab))] = 1;
+      const Plain weights(w);
+      Token first = 0, last = vocab - 1;
+      while (w[static_cast<std::size_t>(first)] == 0) ++first;
+      while (w[static_cast<std::size_t>(last)] == 0) --last;
+      CHECK(detail::draw_two_level(weights, 0.0, 0.0) == first);
+      CHECK(detail::draw_two_level(weights, kLargest, kLargest) == last);
+      for (int i = 0; i < 300; ++i) {
+        const double a = random.uniform(), b = random.uniform();
+        const Token x = detail::draw_two_level(weights, a, b);
+        REQUIRE((x >= 0 && x < vocab));
+        CHECK(weights(x) > 0);
+        // Word 0 chose the tile, word 1 the token in it.
+        double below = 0, total = 0, inside = 0;
+        for (Token y = 0; y < vocab; ++y) {
+          total += weights(y);
+          if (y / 512 < x / 512) below += weights(y);
+          if (y / 512 == x / 512 && y < x) inside += weights(y);
+        }
+        const double mass = weights.masses[static_cast<std::size_t>(x / 512)];
+        CHECK(a * total >= below - 1e-9 * total);
+        CHECK(a * total < below + mass + 1e-9 * total);
+        CHECK(b * mass >= inside - 1e-9);
+        CHECK(b * mass < inside + weights(x) + 1e-9);
+      }
+    }
+  }
+}
+
+TEST_CASE("draw: a coin on a boundary belongs to what lies above it") {
+  std::vector<float> w(1024, 0.0f);
+  w[3] = w[7] = w[1000] = w[1001] = 1;
+  const Plain weights(w);
+  CHECK(detail::draw_two_level(weights, 0.5 - 0x1p-32, 0.5 - 0x1p-32) == 3);
+  CHECK(detail::draw_two_level(weights, 0.5 - 0x1p-32, 0.5) == 7);
+  CHECK(detail::draw_two_level(weights, 0.5, 0.5 - 0x1p-32) == 1000);
+  CHECK(detail::draw_two_level(weights, 0.5, 0.5) == 1001);
+}
+
+TEST_CASE("draw: no weights and weights that are not numbers are errors") {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  PhiloxChance chance(1);
+  CHECK_THROWS_AS(chance.draw(Plain({0, 0, 0}), Site{}), std::runtime_error);
+  CHECK_THROWS_AS(chance.draw(Plain({1, nan, 0}), Site{}), std::runtime_error);
+  CHECK_THROWS_AS(chance.draw(Plain({1, inf, 0}), Site{}), std::runtime_error);
+}
+
+TEST_CASE("draws follow the law: chi-square, n 200,000, alpha 1e-4, fixed seeds") {
+  for (const std::int32_t vocab : {4, 700, 1500}) {
+    Random random(static_cast<std::uint64_t>(vocab));
+    std::vector<float> w(static_cast<std::size_t>(vocab));
+    double total = 0;
+    for (float& x : w) total += static_cast<double>(x = static_cast<float>(0.2 + random.uniform()));
+    const Plain weights(w);
+    PhiloxChance chance(77);
+    constexpr int n = 200000;
+    std::vector<int> counts(w.size());
+    for (std::int32_t i = 0; i < n; ++i) ++counts[static_cast<std::size_t>(chance.draw(weights, Site{i, 0, Stream::sample, 0}))];
+    double chi = 0;
+    for (std::size_t x = 0; x < w.size(); ++x) {
+      const double expected = n * static_cast<double>(w[x]) / total;
+      chi += (counts[x] - expected) * (counts[x] - expected) / expected;
+    }
+    // Wilson and Hilferty: (chi / k)^(1/3) is normal; 3.72 is the quantile of 1 - 1e-4.
+    const double k = vocab - 1;
+    const double z = (std::cbrt(chi / k) - (1 - 2 / (9 * k))) / std::sqrt(2 / (9 * k));
+    CAPTURE(vocab);
+    CHECK(std::abs(z) < 3.72);
+  }
+}

@@ -1,0 +1,15 @@
+// expect: deleted
+#include <specula/specula.hpp>
+
+#include "toy_model.hpp"
+
+using namespace specula;
+
+void pipeline() {
+#ifdef SPECULA_MUST_FAIL
+  ModelDrafter drafter{specula_test::ToyModel(4, 1)};
+#else
+  specula_test::ToyModel model(4, 1);
+  ModelDrafter drafter{model};
+#endif
+}

@@ -1,0 +1,17 @@
+// expect: exact_for.*evaluated to.*false
+#include <specula/specula.hpp>
+
+#include "toy_model.hpp"
+
+using namespace specula;
+
+#ifdef SPECULA_MUST_FAIL
+using Rule = Lenient;
+#else
+using Rule = AcceptLossy<Lenient>;
+#endif
+
+// Named in full: clang 14 does not say which constraint fails when it deduces the arguments.
+using Pipeline = Speculator<TreeVerifier<specula_test::ToyModel, Rule>, ModelDrafter<specula_test::ToyModel>, Chain<>>;
+
+void pipeline(Pipeline& run) { run.forget(); }

@@ -1,0 +1,21 @@
+// expect: exact_for.*evaluated to.*false
+#include <specula/specula.hpp>
+
+#include "toy_model.hpp"
+
+using namespace specula;
+
+/// A rule that keeps the target's law for tokens that were drawn, and for no others.
+struct ForSampledOnly : Rejection {
+  static constexpr bool exact_for(DraftLaw law) { return law == DraftLaw::sampled; }
+};
+
+#ifdef SPECULA_MUST_FAIL
+using Shape = Chain<Draw::greedy>;
+#else
+using Shape = Chain<Draw::sampled>;
+#endif
+
+using Pipeline = Speculator<TreeVerifier<specula_test::ToyModel, ForSampledOnly>, ModelDrafter<specula_test::ToyModel>, Shape>;
+
+void pipeline(Pipeline& run) { run.forget(); }

@@ -1,0 +1,10 @@
+#include <doctest/doctest.h>
+#include <specula/detail/row_kernels_portable.hpp>
+
+#include "kernel_contract.hpp"
+
+TEST_CASE("the portable kernels keep the contract") {
+  constexpr auto kernels = specula::detail::PortableKernels::table();
+  specula_test::check_contract(kernels);
+  specula_test::check_order(kernels);
+}

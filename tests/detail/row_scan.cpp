@@ -1,0 +1,186 @@
+#include <doctest/doctest.h>
+#include <specula/detail/row_scan.hpp>
+
+#include <cmath>
+#include <string>
+
+#include "plain_law.hpp"
+#include "random.hpp"
+
+using namespace specula;
+using namespace specula::detail;
+using namespace specula_test;
+
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+double largest_error(const LawWeights& weights, const std::vector<double>& want) {
+  double worst = 0;
+  for (std::size_t x = 0; x < want.size(); ++x) worst = std::max(worst, std::abs(weights(static_cast<Token>(x)) - want[x]));
+  std::array<float, kTile> tile;
+  for (std::size_t t = 0; t < weights.masses.size(); ++t) {
+    double mass = 0;
+    weights.fill(static_cast<std::int32_t>(t), tile.data());
+    for (std::size_t i = 0; i < 512; ++i) {
+      const double p = 512 * t + i < want.size() ? want[512 * t + i] : 0.0;
+      mass += p;
+      worst = std::max(worst, std::abs(static_cast<double>(tile[i]) - p));
+      if (p == 0 && tile[i] != 0) worst = 1;
+    }
+    worst = std::max(worst, std::abs(weights.tile_masses()[t] - mass));
+    if (mass == 0 && weights.tile_masses()[t] != 0) worst = 1;
+  }
+  return worst;
+}
+
+}  // namespace
+
+TEST_CASE("the law of a row is the plain one: widths, temperatures, cuts, large logits") {
+  const SamplingParams settings[] = {{}, {.temperature = 0.5f}, {.temperature = 1e-4f}, {.temperature = 20}, {.temperature = 0.8f, .top_k = 5}, {.top_p = 0.9f}, {.min_p = 0.05f}};
+  for (const Isa isa : every_isa()) {
+    const Arithmetic arithmetic(isa);
+    double worst = 0;
+    Random random(1);
+    for (const std::int32_t vocab : {1, 2, 511, 512, 513, 3000}) {
+      RowScan scan(vocab);
+      for (const SamplingParams& params : settings)
+        for (const double middle : {0.0, -200.0, 1e4}) {
+          std::vector<float> row = random.row(vocab, 8, 0.1, 0.1);
+          for (float& l : row) l = static_cast<float>(static_cast<double>(l) + middle);
+          const RowLaw law = scan.law(row, params);
+          const std::vector<double> want = plain_law(row, params);
+          worst = std::max(worst, largest_error(scan.weights(law), want));
+          // The same law as weights again, the hard way: nothing is remembered of it.
+          const std::vector<float> other = random.row(vocab, 1);
+          scan.law(other, {});
+          worst = std::max(worst, largest_error(scan.weights(law), want));
+        }
+    }
+    CAPTURE(static_cast<int>(isa));
+    // At inv_t 1e4 and logits of 1e4 the doubles' own exponent, 1e8, is known to 1e-8 only.
+    CHECK(worst < (isa == Isa::reference ? 3e-8 : 2e-6));
+  }
+}
+
+TEST_CASE("doubles are exact where logits are moderate") {
+  const ReferenceArithmetic reference;
+  Random random(2);
+  RowScan scan(700);
+  for (int i = 0; i < 50; ++i) {
+    const std::vector<float> row = random.row(700, 10, 0.1, 0.1);
+    const RowLaw law = scan.law(row, {.temperature = 0.7f});
+    const std::vector<double> want = plain_law(row, {.temperature = 0.7f});
+    for (Token x = 0; x < 700; ++x) CHECK(law(x) == doctest::Approx(want[static_cast<std::size_t>(x)]).epsilon(1e-13));
+  }
+}
+
+TEST_CASE("temperature 0 is a point mass on the first largest logit") {
+  for (const Isa isa : every_isa()) {
+    const Arithmetic arithmetic(isa);
+    RowScan scan(1200);
+    std::vector<float> row(1200, -5.0f);
+    row[700] = row[3] = row[1199] = 2;
+    const RowLaw law = scan.law(row, {.temperature = 0});
+    CHECK(law.is_point());
+    CHECK(law.point == 3);
+    CHECK(scan.argmax(row) == 3);
+    const Top top = scan.top(row);
+    CHECK(top.token == 3);
+    CHECK(top.prob == doctest::Approx(plain_law(row, {})[3]).epsilon(2e-6));
+  }
+}
+
+TEST_CASE("a tile of -infinity has no mass") {
+  for (const Isa isa : every_isa()) {
+    const Arithmetic arithmetic(isa);
+    RowScan scan(1600);
+    std::vector<float> row(1600, 1.0f);
+    std::fill(row.begin() + 512, row.begin() + 1024, -kInf);
+    const LawWeights weights = scan.weights(scan.law(row, {}));
+    CHECK(weights.masses[1] == 0);
+    CHECK(weights.masses[0] > 0.4);
+    // A tile whose weights would all be below what floats hold has none either.
+    std::fill(row.begin() + 512, row.begin() + 1024, -99.0f);
+    const LawWeights again = scan.weights(scan.law(row, {}));
+    CHECK(again.masses[1] < 1e-29);
+    CHECK(again.masses[3] > 0);
+  }
+}
+
+TEST_CASE("bad rows, in every place, and rows of another width") {
+  for (const Isa isa : every_isa()) {
+    const Arithmetic arithmetic(isa);
+    for (const std::int32_t vocab : {3, 512, 1100}) {
+      RowScan scan(vocab);
+      const SamplingParams settings[] = {{}, {.temperature = 0}, {.top_k = 2}};
+      Random random(static_cast<std::uint64_t>(vocab));
+      for (std::int32_t at = 0; at < vocab; at += vocab < 100 ? 1 : 41)
+        for (const float bad : {kNan, kInf, -kNan}) {
+          std::vector<float> row = random.row(vocab, 5);
+          row[static_cast<std::size_t>(at)] = bad;
+          const std::string message = "a row of logits holds NaN or +infinity at token " + std::to_string(at);
+          for (const SamplingParams& params : settings) CHECK_THROWS_WITH_AS(scan.law(row, params), message.c_str(), std::runtime_error);
+          CHECK_THROWS_WITH_AS(scan.argmax(row), message.c_str(), std::runtime_error);
+          CHECK_THROWS_WITH_AS(scan.top(row), message.c_str(), std::runtime_error);
+        }
+      const std::vector<float> empty(static_cast<std::size_t>(vocab), -kInf);
+      CHECK_THROWS_WITH_AS(scan.law(empty, {}), "a row of logits is empty: none is above -infinity", std::runtime_error);
+      CHECK_THROWS_AS(scan.argmax(empty), std::runtime_error);
+      const std::vector<float> narrow(static_cast<std::size_t>(vocab) + 1);
+      CHECK_THROWS_AS(scan.law(narrow, {}), std::invalid_argument);
+      CHECK_THROWS_AS(scan.argmax(narrow), std::invalid_argument);
+      // An error leaves nothing behind.
+      const std::vector<float> row = random.row(vocab, 3);
+      CHECK(largest_error(scan.weights(scan.law(row, {})), plain_law(row, {})) < 2e-6);
+    }
+  }
+}
+
+TEST_CASE("what is remembered is the very law: another over the same row is measured anew") {
+  RowScan scan(600);
+  Random random(6);
+  const std::vector<float> row = random.row(600, 3);
+  const RowLaw law = scan.law(row, {});
+  const auto total = [&](const RowLaw& other) {
+    scan.weights(law);
+    return merge_tiles(scan.weights(other).masses);
+  };
+  RowLaw half = law, cut = law, hot = law;
+  half.log_z += std::log(2.0);
+  cut.cut = 1;
+  hot.inv_t = 0.5;
+  CHECK(total(law) == doctest::Approx(1).epsilon(1e-5));
+  CHECK(total(half) == doctest::Approx(0.5).epsilon(1e-5));
+  CHECK(total(cut) < 0.99);
+  CHECK(total(hot) != doctest::Approx(1).epsilon(1e-3));
+}
+
+TEST_CASE("an error forgets no law that was seen before it") {
+  RowScan scan(600);
+  Random random(3);
+  const std::vector<float> row = random.row(600, 5);
+  std::vector<float> bad = row;
+  bad[599] = kNan;
+  const RowLaw law = scan.law(row, {});
+  CHECK_THROWS(scan.law(bad, {}));
+  CHECK(largest_error(scan.weights(law), plain_law(row, {})) < 2e-6);
+}
+
+TEST_CASE("a row of log-probabilities is a law as it stands, and may be overwritten in place") {
+  for (const Isa isa : every_isa()) {
+    const Arithmetic arithmetic(isa);
+    RowScan scan(1100);
+    Random random(4);
+    std::vector<float> row(1100);
+    RowLaw law;
+    law.logits = row.data();  // inv_t 1, log_z 0
+    for (int round = 0; round < 3; ++round) {
+      const std::vector<double> p = plain_law(random.row(1100, 6), {});
+      for (std::size_t x = 0; x < p.size(); ++x) row[x] = static_cast<float>(std::log(p[x]));
+      scan.law(random.row(1100, 1), {});  // TokenTree::store of another node
+      CHECK(largest_error(scan.weights(law), p) < 2e-6);
+    }
+  }
+}

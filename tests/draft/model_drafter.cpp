@@ -1,0 +1,160 @@
+#include <doctest/doctest.h>
+#include <specula/draft/model_drafter.hpp>
+
+#include <algorithm>
+
+#include "random.hpp"
+#include "toy_model.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+
+constexpr std::int32_t kVocab = 4;
+
+std::vector<Token> joined(const std::vector<Token>& a, const std::vector<Token>& b) {
+  std::vector<Token> out = a;
+  out.insert(out.end(), b.begin(), b.end());
+  return out;
+}
+
+/// The nodes of one speculation, kept apart.
+struct Nodes0 {
+  std::vector<Token> token;
+  std::vector<NodeId> parent;
+  std::vector<Token> path(NodeId node) const {
+    std::vector<Token> out;
+    for (; node != kNoParent; node = parent[static_cast<std::size_t>(node)]) out.push_back(token[static_cast<std::size_t>(node)]);
+    return {out.rbegin(), out.rend()};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("whatever came true and whatever not: the cache is context + guess, the rows are those of a fresh model") {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    ToyModel model(kVocab, 1, 2.0f, 400), fresh(kVocab, 1);
+    ModelDrafter drafter(model);
+    Random random(seed);
+    std::vector<Token> context, guess;
+    Nodes0 nodes;
+    std::vector<float> want(kVocab);
+    for (int round = 0; round < 60; ++round) {
+      // The text goes on: by some of the guess, then by a path of the nodes, as far as they come true; then by anything.
+      if (random.chance(0.05)) {
+        const std::int32_t n = random.below(static_cast<std::int32_t>(context.size()) + 3);
+        drafter.truncate(n);
+        context.resize(std::min(context.size(), static_cast<std::size_t>(n)));
+      } else if (random.chance(0.8)) {
+        const auto keep = random.chance(0.6) ? guess.size() : static_cast<std::size_t>(random.below(static_cast<std::int32_t>(guess.size()) + 1));
+        context.insert(context.end(), guess.begin(), guess.begin() + static_cast<std::ptrdiff_t>(keep));
+        if (keep == guess.size() && !nodes.token.empty()) {
+          const std::vector<Token> path = nodes.path(random.below(static_cast<std::int32_t>(nodes.token.size())));
+          context.insert(context.end(), path.begin(), path.end());
+        }
+        for (int i = random.below(3); i > 0; --i) context.push_back(random.below(kVocab));
+      }
+      // The next guess: often what the nodes said after that, often none.
+      const std::vector<Token> before = guess;
+      guess.clear();
+      for (int i = random.chance(0.5) ? 0 : random.below(4); i > 0; --i) guess.push_back(random.below(kVocab));
+      if (random.chance(0.2)) guess = before;
+      drafter.sync(context, guess);
+      REQUIRE(model.cache() == joined(context, guess));
+      if (random.chance(0.2)) {
+        drafter.sync(context, guess);  // again changes nothing
+        REQUIRE(model.cache() == joined(context, guess));
+      }
+      nodes = {};
+      for (int call = random.below(4); call > 0; --call) {
+        Nodes0 more;
+        for (int i = 1 + random.below(2); i > 0; --i) {
+          const std::int32_t n = static_cast<std::int32_t>(nodes.token.size());
+          more.token.push_back(random.below(kVocab));
+          more.parent.push_back(n == 0 || random.chance(0.1) ? kNoParent : random.below(n));
+        }
+        const RowsView rows = drafter.extend(more.token, more.parent);
+        nodes.token.insert(nodes.token.end(), more.token.begin(), more.token.end());
+        nodes.parent.insert(nodes.parent.end(), more.parent.begin(), more.parent.end());
+        for (std::size_t i = 0; i < more.token.size(); ++i) {
+          const std::vector<Token> text = joined(joined(context, guess), nodes.path(static_cast<NodeId>(nodes.token.size() - more.token.size() + i)));
+          fresh.row(text.size() > 1 ? text[text.size() - 2] : -1, text.back(), want.data());
+          REQUIRE(std::equal(want.begin(), want.end(), rows.row(static_cast<std::int32_t>(i)).begin()));
+        }
+      }
+      if (context.size() > 300) break;
+    }
+  }
+}
+
+TEST_CASE("what came true is not run again") {
+  ToyModel model(kVocab, 1);
+  ModelDrafter drafter(model);
+  const std::vector<Token> start = {1, 2, 3};
+  drafter.sync(start, {});
+  CHECK(model.appended == 3);
+  const std::vector<Token> tokens = {0, 1, 2, 3};  // 0 - 1 - 2, and 3 beside 1
+  drafter.extend(tokens, std::vector<NodeId>{-1, 0, 1, 0});
+  CHECK(drafter.usage().calls == 1);
+  CHECK(drafter.usage().nodes == 4);
+  drafter.sync(std::vector<Token>{1, 2, 3, 0, 1, 2}, {});
+  CHECK(model.appended == 3);
+  drafter.extend(std::vector<Token>{3, 3}, std::vector<NodeId>{-1, 0});
+  drafter.sync(std::vector<Token>{1, 2, 3, 0, 1, 2, 3, 1}, {});  // half of it came true
+  CHECK(model.appended == 4);
+  CHECK(model.cache() == std::vector<Token>{1, 2, 3, 0, 1, 2, 3, 1});
+  // A guess that comes true stays too, and so do nodes below it.
+  drafter.sync(std::vector<Token>{1, 2, 3, 0, 1, 2, 3, 1}, std::vector<Token>{2, 2});
+  CHECK(model.appended == 6);
+  drafter.extend(std::vector<Token>{0, 1}, std::vector<NodeId>{-1, 0});
+  drafter.sync(std::vector<Token>{1, 2, 3, 0, 1, 2, 3, 1, 2, 2, 0}, std::vector<Token>{1, 3});
+  CHECK(model.appended == 7);
+  CHECK(model.cache() == std::vector<Token>{1, 2, 3, 0, 1, 2, 3, 1, 2, 2, 0, 1, 3});
+  // One that does not is dropped, with everything below.
+  drafter.sync(std::vector<Token>{1, 2, 3, 0, 1, 2, 3, 1, 2, 2, 0, 0}, {});
+  CHECK(model.appended == 8);
+}
+
+TEST_CASE("a context that shrinks without truncate is an error") {
+  ToyModel model(kVocab, 1);
+  ModelDrafter drafter(model);
+  drafter.sync(std::vector<Token>{1, 2, 3}, {});
+  CHECK_THROWS_WITH_AS(drafter.sync(std::vector<Token>{1, 2}, {}), "ModelDrafter::sync: a context of 2 tokens after one of 3; truncate first", std::invalid_argument);
+  drafter.truncate(1);
+  CHECK(model.cache() == std::vector<Token>{1});
+  drafter.sync(std::vector<Token>{1, 0}, {});
+  CHECK(model.cache() == std::vector<Token>{1, 0});
+  CHECK(drafter.vocab_size() == kVocab);
+  CHECK(drafter.capacity() == 64);
+}
+
+TEST_CASE("a model that throws leaves a drafter that one can go on with") {
+  const std::vector<Token> context = {1, 2, 3};
+  ToyModel model(kVocab, 1);
+  ModelDrafter drafter(model);
+  drafter.sync(context, {});
+  SUBCASE("in an extend, its nodes already in the cache") {
+    model.throw_call = model.calls + 1;
+    CHECK_THROWS_AS(drafter.extend(std::vector<Token>{0}, std::vector<NodeId>{-1}), std::runtime_error);
+    drafter.sync(context, {});
+    drafter.extend(std::vector<Token>{0}, std::vector<NodeId>{-1});
+    drafter.extend(std::vector<Token>{1}, std::vector<NodeId>{0});
+    drafter.sync(std::vector<Token>{1, 2, 3, 0, 1}, {});
+    CHECK(model.cache() == std::vector<Token>{1, 2, 3, 0, 1});
+  }
+  SUBCASE("in a second extend") {
+    drafter.extend(std::vector<Token>{0}, std::vector<NodeId>{-1});
+    model.throw_call = model.calls + 1;
+    CHECK_THROWS_AS(drafter.extend(std::vector<Token>{2}, std::vector<NodeId>{0}), std::runtime_error);
+    drafter.sync(std::vector<Token>{1, 2, 3, 0, 2}, {});
+    CHECK(model.cache() == std::vector<Token>{1, 2, 3, 0, 2});
+    CHECK(model.extend(std::vector<Token>{0}, std::vector<NodeId>{-1}).rows == 1);
+  }
+  SUBCASE("in an append") {
+    model.throw_append = model.appends + 1;
+    CHECK_THROWS_AS(drafter.sync(std::vector<Token>{1, 2, 3, 0}, std::vector<Token>{1}), std::runtime_error);
+    drafter.sync(std::vector<Token>{1, 2, 3, 0}, std::vector<Token>{1});
+    CHECK(model.cache() == std::vector<Token>{1, 2, 3, 0, 1});
+  }
+}

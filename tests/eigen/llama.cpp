@@ -1,0 +1,342 @@
+// labels: threads
+// The decoder as a language model: trees, paths, commits and appends against each other and against a naive transcription.
+#include "specula/eigen/llama.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "naive_llama.hpp"
+#include "random.hpp"
+#include "specula/concepts.hpp"
+
+namespace {
+
+using namespace specula;
+using namespace specula::eigen;
+using specula_test::Random;
+
+static_assert(LanguageModel<Llama<float>>);
+static_assert(LanguageModel<Llama<double>>);
+
+struct Shape {
+  const char* name;
+  LlamaConfig config;
+};
+
+/// Sizes that are no multiples of anything, grouped heads, one head for all, and a head of its own.
+std::vector<Shape> shapes() {
+  const auto config = [](int vocab, int hidden, int intermediate, int layers, int heads, int kv_heads, int head_dim, bool tied) {
+    LlamaConfig c;
+    c.vocab_size = vocab, c.hidden_size = hidden, c.intermediate_size = intermediate, c.layers = layers;
+    c.heads = heads, c.kv_heads = kv_heads, c.head_dim = head_dim, c.tied_head = tied;
+    return c;
+  };
+  return {{"even", config(96, 64, 96, 2, 4, 2, 16, true)},
+          {"odd", config(53, 37, 45, 3, 6, 2, 6, false)},
+          {"one KV head", config(33, 24, 17, 2, 3, 1, 34, true)},
+          {"no groups", config(40, 32, 64, 2, 4, 4, 8, false)},
+          {"one of all", config(1, 1, 1, 1, 1, 1, 2, true)}};
+}
+
+template <class Real>
+std::shared_ptr<const LlamaWeights<Real>> weights_of(const LlamaConfig& config, WeightType type = WeightType::bf16) {
+  return std::make_shared<const LlamaWeights<Real>>(random_llama_weights<Real>(config, 7, type));
+}
+
+std::vector<Token> random_tokens(Random& random, std::int32_t count, std::int32_t vocab) {
+  std::vector<Token> tokens;
+  for (std::int32_t i = 0; i < count; ++i) tokens.push_back(random.below(vocab));
+  return tokens;
+}
+
+/// Any tree, often deep; node 0 hangs below the context, and sometimes others do.
+std::vector<NodeId> random_tree(Random& random, std::int32_t nodes) {
+  std::vector<NodeId> parents;
+  for (NodeId i = 0; i < nodes; ++i) parents.push_back(i == 0 || random.chance(0.05) ? kNoParent : random.chance(0.5) ? i - 1 : random.below(i));
+  return parents;
+}
+
+std::vector<NodeId> path_to(const std::vector<NodeId>& parents, NodeId node) {
+  std::vector<NodeId> path;
+  for (; node != kNoParent; node = parents[static_cast<std::size_t>(node)]) path.insert(path.begin(), node);
+  return path;
+}
+
+template <class Real>
+using Row = std::vector<Real>;
+
+template <class Real>
+Row<Real> row(Llama<Real>& model, std::int32_t index) {
+  const auto logits = model.logits(index);
+  return {logits.begin(), logits.end()};
+}
+
+/// The logits after `tokens`, each of them its own call of extend() and commit().
+template <class Real>
+Row<Real> one_by_one(std::shared_ptr<const LlamaWeights<Real>> weights, const std::vector<Token>& tokens, LlamaOptions options = {}) {
+  options.capacity = 256;
+  Llama<Real> model(std::move(weights), options);
+  const NodeId parent = kNoParent, node = 0;
+  for (const Token& token : tokens) {
+    model.extend({&token, 1}, {&parent, 1});
+    model.commit({&node, 1});
+  }
+  return row(model, 0);
+}
+
+/// Bitwise in float; to 1e-10 in double.
+template <class Real>
+bool same(const Row<Real>& a, const Row<Real>& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (std::is_same_v<Real, float> ? a[i] != b[i] : !(std::abs(a[i] - b[i]) <= Real(1e-10))) return false;
+  return true;
+}
+
+std::vector<Token> concat(std::vector<Token> a, const std::vector<Token>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+TEST_CASE("double agrees with a naive transcription of the equations") {
+  for (const auto& shape : shapes()) {
+    CAPTURE(shape.name);
+    Random random(1);
+    const auto weights = weights_of<double>(shape.config);
+    const auto tokens = random_tokens(random, 21, shape.config.vocab_size);
+    for (const std::int32_t wide_from : {1, 100}) {
+      Llama<double> model(weights, {.capacity = 64, .prefill_chunk = 8, .wide_from = wide_from});
+      model.append(Tokens(tokens).first(17));
+      const std::vector<NodeId> parents{kNoParent, 0, 1, 2};
+      model.extend(Tokens(tokens).subspan(17), parents);
+      for (std::int32_t i = 0; i < 4; ++i) {
+        const auto expected = specula_test::naive_llama(*weights, {tokens.begin(), tokens.begin() + 18 + i});
+        CHECK(same<double>(row(model, i), expected));
+      }
+    }
+  }
+}
+
+TEST_CASE("float agrees with double, for every instruction set and both ways to store weights") {
+  for (const auto& shape : shapes()) {
+    CAPTURE(shape.name);
+    Random random(2);
+    const auto tokens = random_tokens(random, 40, shape.config.vocab_size);
+    const auto expected = one_by_one(weights_of<double>(shape.config), tokens);
+    for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
+      for (const WeightType type : {WeightType::bf16, WeightType::full}) {
+        if (isa > best_isa()) continue;
+        CAPTURE(static_cast<int>(isa));
+        const auto got = one_by_one(weights_of<float>(shape.config, type), tokens, {.isa = isa});
+        for (std::size_t i = 0; i < got.size(); ++i) CHECK(static_cast<double>(got[i]) == doctest::Approx(expected[i]).epsilon(2e-5).scale(1));
+      }
+  }
+}
+
+TEST_CASE_TEMPLATE("a node of any tree has the logits of its path", Real, float, double) {
+  for (const auto& shape : shapes()) {
+    CAPTURE(shape.name);
+    const auto weights = weights_of<Real>(shape.config);
+    Random random(3);
+    for (const std::int32_t nodes : {1, 2, 5, 8, 9, 23, 64}) {
+      const auto context = random_tokens(random, random.below(40), shape.config.vocab_size);
+      const auto tokens = random_tokens(random, nodes, shape.config.vocab_size);
+      const auto parents = random_tree(random, nodes);
+      Llama<Real> model(weights, {.capacity = 128});
+      model.append(context);
+      const RowsView rows = model.extend(tokens, parents);
+      REQUIRE(rows.rows == nodes);
+      REQUIRE(rows.vocab == shape.config.vocab_size);
+      for (NodeId node = 0; node < nodes; node += 1 + random.below(5)) {
+        auto text = context;
+        for (const NodeId n : path_to(parents, node)) text.push_back(tokens[static_cast<std::size_t>(n)]);
+        const auto expected = one_by_one(weights, text);
+        CHECK(same<Real>(row(model, node), expected));
+        CHECK(rows.row(node)[0] == static_cast<float>(row(model, node)[0]));
+      }
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("several extends are one", Real, float, double) {
+  const auto shape = shapes()[0];
+  const auto weights = weights_of<Real>(shape.config);
+  Random random(4);
+  for (int round = 0; round < 10; ++round) {
+    const auto context = random_tokens(random, 10, shape.config.vocab_size), tokens = random_tokens(random, 30, shape.config.vocab_size);
+    const auto parents = random_tree(random, 30);
+    Llama<Real> whole(weights, {.capacity = 64}), pieces(weights, {.capacity = 64});
+    whole.append(context);
+    pieces.append(context);
+    whole.extend(tokens, parents);
+    for (std::int32_t done = 0; done < 30;) {
+      const std::int32_t count = std::min(30 - done, 1 + random.below(12));
+      pieces.extend(Tokens(tokens).subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(count)),
+                    Nodes(parents).subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(count)));
+      for (std::int32_t i = 0; i < count; ++i) CHECK(same<Real>(row(pieces, i), row(whole, done + i)));
+      done += count;
+    }
+    CHECK(pieces.node_count() == 30);
+  }
+}
+
+TEST_CASE_TEMPLATE("rounds of extend, commit, truncate and append leave what a fresh model has", Real, float, double) {
+  for (const auto& shape : shapes()) {
+    CAPTURE(shape.name);
+    const auto weights = weights_of<Real>(shape.config);
+    const std::int32_t vocab = shape.config.vocab_size;
+    Random random(5);
+    Llama<Real> model(weights, {.capacity = 200, .max_nodes = 24, .prefill_chunk = 20});
+    std::vector<Token> text;
+    for (int round = 0; round < 30; ++round) {
+      if (text.size() > 120) text.resize(static_cast<std::size_t>(random.below(60)));
+      else if (random.chance(0.3) && !text.empty()) text.resize(static_cast<std::size_t>(random.below(static_cast<std::int32_t>(text.size()) + 1)));
+      model.truncate(static_cast<std::int32_t>(text.size()));
+      for (int piece = random.below(3); piece > 0; --piece) {  // mostly lazy, sometimes past what may wait
+        const auto tokens = random_tokens(random, random.chance(0.2) ? 25 : random.below(9), vocab);
+        model.append(tokens);
+        text = concat(text, tokens);
+      }
+      if (random.chance(0.2) && !text.empty()) {  // drop some that may still wait
+        text.resize(text.size() - 1);
+        model.truncate(static_cast<std::int32_t>(text.size()));
+      }
+      REQUIRE(model.size() == static_cast<std::int32_t>(text.size()));
+      const std::int32_t nodes = 1 + random.below(12);
+      const auto tokens = random_tokens(random, nodes, vocab);
+      const auto parents = random_tree(random, nodes);
+      model.extend(tokens, parents);
+      const NodeId last = random.below(nodes);
+      const auto path = path_to(parents, last);
+      auto longer = text;
+      for (const NodeId node : path) longer.push_back(tokens[static_cast<std::size_t>(node)]);
+      CHECK(same<Real>(row(model, last), one_by_one(weights, longer)));
+      if (random.chance(0.8)) {
+        model.commit(path);
+        text = longer;
+      } else {
+        model.commit({});
+      }
+      REQUIRE(model.size() == static_cast<std::int32_t>(text.size()));
+      REQUIRE(model.node_count() == 0);
+    }
+  }
+}
+
+TEST_CASE("prefill has the bits of tokens that come one by one, unless it is wide") {
+  const auto shape = shapes()[0];
+  Random random(6);
+  const auto tokens = random_tokens(random, 100, shape.config.vocab_size);
+  const auto last = [&]<class Real>(std::shared_ptr<const LlamaWeights<Real>> weights, LlamaOptions options) {
+    options.capacity = 128;
+    Llama<Real> model(std::move(weights), options);
+    model.append(Tokens(tokens).first(99));
+    const NodeId parent = kNoParent;
+    model.extend({&tokens[99], 1}, {&parent, 1});
+    return row(model, 0);
+  };
+  const auto floats = weights_of<float>(shape.config);
+  const auto expected = one_by_one(floats, tokens);
+  for (const std::int32_t chunk : {1, 7, 16, 64, 128}) CHECK(same<float>(last(floats, {.prefill_chunk = chunk, .wide_from = 1000}), expected));
+  const auto wide = last(floats, {.prefill_chunk = 64, .wide_from = 16});
+  for (std::size_t i = 0; i < wide.size(); ++i) CHECK(wide[i] == doctest::Approx(expected[i]).epsilon(2e-5).scale(1));
+  const auto doubles = weights_of<double>(shape.config);
+  CHECK(same<double>(last(doubles, {.prefill_chunk = 33}), one_by_one(doubles, tokens)));
+}
+
+TEST_CASE("the bits do not depend on the number of threads") {
+  for (const auto& shape : shapes()) {
+    const auto weights = weights_of<float>(shape.config);
+    Random random(8);
+    const auto context = random_tokens(random, 20, shape.config.vocab_size), tokens = random_tokens(random, 17, shape.config.vocab_size);
+    const auto parents = random_tree(random, 17);
+    Llama<float> one(weights, {.capacity = 64});
+    one.append(context);
+    one.extend(tokens, parents);
+    for (const std::int32_t threads : {2, 3, 5}) {
+      Llama<float> several(weights, {.capacity = 64, .threads = threads});
+      several.append(context);
+      several.extend(tokens, parents);
+      for (std::int32_t i = 0; i < 17; ++i) CHECK(same<float>(row(several, i), row(one, i)));
+    }
+  }
+}
+
+TEST_CASE("an empty extend, and a context that is filled to the last token") {
+  Llama<float> model(weights_of<float>(shapes()[0].config), {.capacity = 20, .max_nodes = 4});
+  CHECK(model.extend({}, {}).rows == 0);
+  CHECK(model.capacity() == 20);
+  model.append(std::vector<Token>(16, 3));
+  const std::vector<Token> tokens(4, 5);
+  const std::vector<NodeId> parents{kNoParent, 0, 1, 2}, path{0, 1, 2, 3};
+  model.extend(tokens, parents);
+  model.commit(path);
+  CHECK(model.size() == 20);
+  CHECK_THROWS_WITH_AS(model.extend(Tokens(tokens).first(1), Nodes(parents).first(1)),
+                       "Llama::extend: the context is full: 20 of capacity 20 tokens in use, 1 more asked for", std::invalid_argument);
+  model.truncate(0);
+  model.extend(tokens, parents);
+}
+
+TEST_CASE("a caller's mistakes are named, and change nothing") {
+  const auto weights = weights_of<float>(shapes()[0].config);
+  Llama<float> model(weights, {.capacity = 30, .max_nodes = 6});
+  const std::vector<Token> context{1, 2, 3}, tokens{4, 5, 6, 7};
+  const std::vector<NodeId> parents{kNoParent, 0, 0, 2};
+  model.append(context);
+  model.extend(tokens, parents);
+  const auto before = row(model, 3);
+
+  const auto extend = [&](std::vector<Token> t, std::vector<NodeId> p) { model.extend(t, p); };
+  CHECK_THROWS_WITH_AS(extend({96}, {0}), "Llama::extend or append: token 96, must be 0 to 95", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(extend({-1}, {0}), "Llama::extend or append: token -1, must be 0 to 95", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(extend({1}, {4}), "Llama::extend: parent 4 of node 4, must be an earlier node or kNoParent", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(extend({1}, {-2}), "Llama::extend: parent -2 of node 4, must be an earlier node or kNoParent", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(extend({1, 2}, {0}), "Llama::extend: 2 tokens and 1 parents", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(extend({1, 2, 3}, {0, 0, 0}), "Llama::extend: 4 nodes and 3 more, but max_nodes is 6", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(model.append(std::vector<Token>(28, 1)), "Llama::append: the context is full: 3 of capacity 30 tokens in use, 28 more asked for",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(model.append(std::vector<Token>{1, 100}), "Llama::extend or append: token 100, must be 0 to 95", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(model.commit(std::vector<NodeId>{0, 1, 3}), "Llama::commit: node 3 is no child of node 1, must be a path from the context down",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(model.commit(std::vector<NodeId>{2}), "Llama::commit: node 2 is no child of the context, must be a path from the context down",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(model.commit(std::vector<NodeId>{4}), "Llama::commit: node 4, must be 0 to 3", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(model.commit(std::vector<NodeId>{-1}), "Llama::commit: node -1, must be 0 to 3", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(model.truncate(4), "Llama::truncate: to 4 tokens, must be 0 to 3", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(model.truncate(-1), "Llama::truncate: to -1 tokens, must be 0 to 3", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(static_cast<void>(model.logits(4)), "Llama::logits: row 4, must be 0 to 3", std::invalid_argument);
+
+  CHECK(model.size() == 3);
+  CHECK(model.node_count() == 4);
+  CHECK(same<float>(row(model, 3), before));
+  model.commit(std::vector<NodeId>{0, 2});
+  extend({7}, {kNoParent});
+  CHECK(same<float>(row(model, 0), before));
+
+  const auto make = [&](LlamaOptions options) { Llama<float> made(weights, options); };
+  CHECK_THROWS_WITH_AS(make({.capacity = 0}), "LlamaOptions::capacity is 0, must be 1 to 16777216", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(make({.max_nodes = 0}), "LlamaOptions::max_nodes is 0, must be 1 to 1024", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(make({.threads = 0}), "LlamaOptions::threads is 0, must be 1 to 256", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(make({.prefill_chunk = 0}), "LlamaOptions::prefill_chunk is 0, must be 1 to 4096", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(make({.wide_from = -1}), "LlamaOptions::wide_from is -1, must be 0 to 2147483647", std::invalid_argument);
+}
+
+TEST_CASE("a model can be moved") {
+  const auto weights = weights_of<float>(shapes()[0].config);
+  const std::vector<Token> tokens{1, 2, 3};
+  const NodeId parent = kNoParent;
+  Llama<float> first(weights, {.capacity = 30, .threads = 2});
+  first.append(tokens);
+  Llama<float> second(std::move(first));
+  second.extend({&tokens[0], 1}, {&parent, 1});
+  CHECK(same<float>(row(second, 0), one_by_one(weights, {1, 2, 3, 1})));
+}
+
+}  // namespace

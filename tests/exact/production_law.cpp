@@ -1,0 +1,100 @@
+// The law on the path that users run: float kernels, Philox coins, a vocabulary of two tiles. Chi-square at fixed seeds;
+// n and alpha are stated with each test.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+
+#include "exact_law.hpp"
+#include "tree_shapes.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+
+constexpr std::int32_t kVocab = 700;
+const std::vector<Token> kPrompt = {600, 3, 511};
+
+/// How far the counts lie from `law`, in standard deviations of a normal: Wilson and Hilferty's cube root. Cells that
+/// expect fewer than 8 are pooled.
+double deviation(const std::map<std::vector<Token>, double>& law, const std::map<std::vector<Token>, int>& counts, int n) {
+  double chi = 0, rest = 0;
+  int cells = 0, rest_count = n;
+  for (const auto& [cell, p] : law) {
+    const int count = counts.count(cell) ? counts.at(cell) : 0;
+    if (p * n < 8) {
+      rest += p * n;
+      continue;
+    }
+    rest_count -= count;
+    chi += (count - p * n) * (count - p * n) / (p * n);
+    ++cells;
+  }
+  if (rest > 1) chi += (rest_count - rest) * (rest_count - rest) / rest, ++cells;
+  const double k = cells - 1;
+  return (std::cbrt(chi / k) - (1 - 2 / (9 * k))) / std::sqrt(2 / (9 * k));
+}
+
+/// The target's law of the next `horizon` tokens, tokens taken modulo `groups`.
+std::map<std::vector<Token>, double> projected(const ToyModel& target, const SamplingParams& params, std::size_t horizon, Token groups) {
+  std::map<std::vector<Token>, double> at{{kPrompt, 1.0}}, out;
+  for (std::size_t i = 0; i < horizon; ++i) {
+    std::map<std::vector<Token>, double> next;
+    for (const auto& [text, weight] : at) {
+      const std::vector<double> p = law_after(target, text, params);
+      for (Token x = 0; x < kVocab; ++x) {
+        if (p[static_cast<std::size_t>(x)] == 0) continue;
+        std::vector<Token> longer = text;
+        longer.push_back(i + 1 == horizon ? x % groups : x);
+        next[longer] += weight * p[static_cast<std::size_t>(x)];
+      }
+    }
+    at = std::move(next);
+  }
+  for (const auto& [text, weight] : at) {
+    std::vector<Token> cell(text.begin() + static_cast<std::ptrdiff_t>(kPrompt.size()), text.end());
+    for (Token& x : cell) x %= groups;
+    out[cell] += weight;
+  }
+  return out;
+}
+
+template <class Shape>
+double deviation_of(Shape shape, float sharpness, const SamplingParams& params, std::size_t horizon, Token groups, int n, double& mat) {
+  ToyModel target(kVocab, 1, sharpness), draft(kVocab, 1, 0.5f * sharpness);  // a draft that is less sure
+  Speculator run{TreeVerifier{target, Sampling{}, params}, ModelDrafter{draft}, shape};
+  std::map<std::vector<Token>, int> counts;
+  for (int i = 0; i < n; ++i) {
+    PhiloxChance chance(12345, static_cast<std::uint32_t>(i));
+    run.start(kPrompt);
+    while (run.text().size() < kPrompt.size() + horizon) run.step(chance);
+    std::vector<Token> cell;
+    for (std::size_t t = 0; t < horizon; ++t) cell.push_back(run.text()[kPrompt.size() + t] % groups);
+    ++counts[cell];
+  }
+  mat = run.stats().mat();
+  return deviation(projected(target, params, horizon, groups), counts, n);
+}
+
+}  // namespace
+
+TEST_CASE("a sampled chain, three tokens under top-k 12: n 15,000, alpha 1e-4") {
+  double mat = 0;  // shows that guesses were both kept and rejected
+  CHECK(std::abs(deviation_of(Chain<Draw::sampled>{.length = 3}, 60.0f, {.temperature = 0.8f, .top_k = 12}, 3, 10, 15000, mat)) < 3.89);
+  CHECK(mat > 1.5);
+  CHECK(mat < 3.5);
+}
+
+TEST_CASE("a sampled chain, two tokens of the whole vocabulary: n 15,000, alpha 1e-4") {
+  double mat = 0;
+  CHECK(std::abs(deviation_of(Chain<Draw::sampled>{.length = 2}, 6.0f, {}, 2, 20, 15000, mat)) < 3.89);
+  CHECK(mat > 1.5);
+  CHECK(mat < 2.9);
+}
+
+TEST_CASE("three distinct siblings, one token: n 15,000, alpha 1e-4") {
+  double mat = 0;
+  CHECK(std::abs(deviation_of(DistinctTriple{}, 6.0f, {}, 1, kVocab, 15000, mat)) < 3.89);
+  CHECK(mat < 1.99);
+}

@@ -1,0 +1,189 @@
+// Every rule on proposals and rows made of the input's bytes: verdicts against the dense rules where no coin is near a
+// boundary, fast kernels against the doubles, and whatever the rows hold: a verdict that is a path, or an exception.
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include <specula/accept/greedy.hpp>
+#include <specula/accept/lenient.hpp>
+#include <specula/accept/rejection.hpp>
+#include <specula/accept/sample_and_match.hpp>
+#include <specula/accept/sampling.hpp>
+
+#include "dense_rules.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+
+void require(bool ok, const char* what) {
+  if (ok) return;
+  std::fprintf(stderr, "verify: %s\n", what);
+  std::abort();
+}
+
+/// Reads the input; zeros when it is used up.
+class Bytes {
+ public:
+  Bytes(const std::uint8_t* data, std::size_t size) : data_(data), end_(data + size) {}
+  std::uint8_t next() { return data_ < end_ ? *data_++ : 0; }
+  std::int32_t below(std::int32_t n) { return (next() | next() << 8) % n; }
+  bool empty() const { return data_ == end_; }
+
+  /// A logit: mostly tame, sometimes special, sometimes four bytes as they are.
+  float logit(bool special) {
+    const std::uint8_t b = next();
+    if (special && b == 250) return -std::numeric_limits<float>::infinity();
+    if (special && b == 251) return std::numeric_limits<float>::infinity();
+    if (special && b == 252) return std::numeric_limits<float>::quiet_NaN();
+    if (special && b == 253) return 1e4f;
+    if (special && b == 254) return -1e4f;
+    if (special && b == 255) {
+      std::array<std::uint8_t, 4> raw{next(), next(), next(), next()};
+      float out;
+      std::memcpy(&out, raw.data(), 4);
+      return out;
+    }
+    return b >= 249 ? -std::numeric_limits<float>::infinity() : static_cast<float>(b) / 32.0f - 4.0f;
+  }
+
+ private:
+  const std::uint8_t *data_, *end_;
+};
+
+struct Input {
+  SamplingParams params;
+  std::uint64_t seed;
+  double lenience;
+  Case it;
+};
+
+/// `special` rows may be bad ones; then there is no dense copy of the laws.
+Input read(Bytes& bytes, bool special) {
+  const std::uint8_t how = bytes.next();
+  SamplingParams params;
+  if (how & 1) params.temperature = static_cast<float>(1 + bytes.next()) / 64.0f;
+  if (how & 2) params.top_k = bytes.below(8);
+  if (how & 4) params.top_p = static_cast<float>(1 + bytes.next()) / 256.0f;
+  if (how & 8) params.min_p = static_cast<float>(bytes.next()) / 512.0f;
+  if ((how & 0x30) == 0x30) params.temperature = 0;
+  const std::int32_t vocab = how & 0x40 ? 500 + bytes.below(700) : 1 + bytes.below(9);
+  const std::int32_t max_nodes = 1 + bytes.next() % 80;
+  Input out{params, bytes.next(), 1 + bytes.next() / 64.0, {TokenTree(vocab, max_nodes, max_nodes), {}, {}, {}, {}}};
+  Case& it = out.it;
+  PhiloxChance chance(out.seed + 1000);
+  const std::int32_t origin = bytes.next();
+  it.tree.reset(bytes.below(vocab), origin);
+  it.dense.origin = origin;
+  it.dense.token.push_back(it.tree.token(0));
+  it.dense.parent.push_back(kNoParent);
+  it.dense.q.emplace_back();
+  std::vector<std::vector<float>> draft;
+  std::vector<RowLaw> stored(static_cast<std::size_t>(max_nodes));
+  const auto add_rows = [&] {
+    std::vector<float> p, q;
+    for (std::int32_t x = 0; x < vocab; ++x) p.push_back(x < 40 || special ? bytes.logit(special) : p[static_cast<std::size_t>(x % 40)]);
+    for (std::int32_t x = 0; x < vocab; ++x) q.push_back(x < 40 ? bytes.logit(special) : p[static_cast<std::size_t>(x)]);
+    if (!special) p[0] = q[static_cast<std::size_t>(vocab - 1)] = 0.25f;  // never empty
+    it.row.push_back(p);
+    draft.push_back(q);
+  };
+  add_rows();
+  while (it.tree.room() > 0 && !bytes.empty()) {
+    const NodeId parent = bytes.next() % it.tree.size();
+    const auto at = static_cast<std::size_t>(parent);
+    const SamplingParams draft_params = params.greedy() ? SamplingParams{} : params;
+    NodeId added = kNoParent;
+    Dense q;
+    const int kind = bytes.next() % 3;
+    if (kind == 2) {
+      const Token token = bytes.below(vocab);
+      q.assign(static_cast<std::size_t>(vocab), 0.0);
+      q[static_cast<std::size_t>(token)] = 1;
+      added = it.tree.choose(parent, token, 1);
+    } else {
+      if (stored[at].logits == nullptr) stored[at] = it.tree.store(parent, draft[at], draft_params);
+      if (!special) q = plain_law(draft[at], draft_params);
+      added = kind == 0 ? it.tree.draw(parent, stored[at], chance) : it.tree.draw_distinct(parent, stored[at], chance);
+      if (kind == 1 && !special) {
+        double total = 0;
+        for (const NodeId c : it.dense.children(parent)) q[static_cast<std::size_t>(it.dense.token[static_cast<std::size_t>(c)])] = 0;
+        for (const double x : q) total += x;
+        for (double& x : q) x /= total;
+      }
+    }
+    if (added == kNoParent) break;
+    it.dense.token.push_back(it.tree.token(added));
+    it.dense.parent.push_back(parent);
+    it.dense.q.push_back(std::move(q));
+    add_rows();
+  }
+  for (const std::vector<float>& row : it.row) {
+    it.rows.insert(it.rows.end(), row.begin(), row.end());
+    if (!special) it.laws.push_back(plain_law(row, params));
+  }
+  return out;
+}
+
+void check_path(const Case& it, const Verdict& verdict) {
+  require(!verdict.path.empty() && verdict.path[0] == 0, "the path does not begin with the root");
+  for (std::size_t i = 1; i < verdict.path.size(); ++i) {
+    require(verdict.path[i] > 0 && verdict.path[i] < it.tree.size(), "a node that is not there");
+    require(it.tree.parent(verdict.path[i]) == verdict.path[i - 1], "not a path");
+  }
+  require(verdict.next >= 0 && verdict.next < it.tree.vocab(), "a token that is not there");
+  require(it.row[static_cast<std::size_t>(verdict.path.back())][static_cast<std::size_t>(verdict.next)] > -std::numeric_limits<float>::infinity(),
+          "a token that the target cannot emit");
+}
+
+template <class Rule>
+void survive(const Rule& rule, const Input& input) {
+  Verdict verdict;
+  try {
+    verdict = verdict_of(rule, input.it, input.params, input.seed);
+  } catch (const std::runtime_error&) {
+    return;  // a bad row on the path
+  }
+  check_path(input.it, verdict);
+}
+
+void same(const Verdict& got, const Verdict& want, const char* what) { require(got.path == want.path && got.next == want.next, what); }
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Bytes bytes(data, size);
+  const std::uint8_t mode = bytes.next();
+  const bool special = mode % 4 == 0;
+  static const std::vector<detail::Isa> isas = every_isa();
+  const detail::Isa isa = isas[static_cast<std::size_t>(mode / 4) % isas.size()];
+  const Arithmetic arithmetic(isa);
+  try {
+    const Input input = read(bytes, special);
+    if (special) {
+      survive(Greedy{}, input), survive(SampleAndMatch{}, input), survive(Rejection{}, input), survive(Sampling{}, input);
+      survive(Lenient{input.lenience}, input);
+      return 0;
+    }
+    const double near = isa == detail::Isa::reference ? 1e-10 : 1e-5;
+    const auto compare = [&](const auto& rule, const auto& dense, const char* what) {
+      DenseCoins coins(input.seed);
+      const Verdict want = dense(coins), got = verdict_of(rule, input.it, input.params, input.seed);
+      check_path(input.it, got);
+      if (coins.margin > near) same(got, want, what);
+    };
+    const Case& it = input.it;
+    same(verdict_of(Greedy{}, it, input.params, input.seed), dense_greedy(it.dense, it.row), "greedy");
+    compare(SampleAndMatch{}, [&](DenseCoins& coins) { return dense_match(it.dense, it.laws, coins); }, "sample-and-match");
+    compare(Rejection{}, [&](DenseCoins& coins) { return dense_rejection(it.dense, it.laws, coins); }, "rejection");
+    if (!input.params.greedy())
+      compare(Lenient{input.lenience}, [&](DenseCoins& coins) { return dense_rejection(it.dense, it.laws, coins, input.lenience); }, "lenient");
+  } catch (const std::runtime_error& e) {
+    require(special, e.what());  // a bad draft row is refused when it is stored
+  }
+  return 0;
+}

@@ -1,0 +1,297 @@
+#include <doctest/doctest.h>
+#include <specula/run/speculator.hpp>
+
+#include <specula/specula.hpp>
+
+#include <algorithm>
+
+#include "count_allocations.hpp"  // after the library: clang's intrinsics declare posix_memalign without noexcept
+#include "toy_model.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+
+using List = std::vector<Token>;
+using SampledChain = Chain<Draw::sampled>;
+using GreedyChain = Chain<Draw::greedy>;
+
+List list(Tokens tokens) { return {tokens.begin(), tokens.end()}; }
+
+template <class Rule, class Shape>
+auto pipeline(ToyModel& target, ToyModel& draft, Rule rule, Shape shape, SamplingParams params = {}) {
+  return Speculator{TreeVerifier{target, rule, params}, ModelDrafter{draft}, shape};
+}
+
+/// What plain sampling from the target gives with the coins of `seed`.
+List plainly(const ToyModel& target, List text, std::size_t length, std::uint64_t seed, const SamplingParams& params = {}) {
+  const PhiloxChance chance(seed);
+  specula::detail::RowScan scan(target.vocab_size());
+  std::vector<float> row(static_cast<std::size_t>(target.vocab_size()));
+  while (text.size() < length) {
+    target.row(text.size() > 1 ? text[text.size() - 2] : -1, text.back(), row.data());
+    const RowLaw law = scan.law(row, params);
+    PhiloxChance coins = chance;
+    text.push_back(law.is_point() ? law.point : coins.draw(scan.weights(law), Site{static_cast<std::int32_t>(text.size()), 0, Stream::sample, 0}));
+  }
+  return text;
+}
+
+List text_of(auto& run, const List& prompt, std::size_t length, std::uint64_t seed) {
+  PhiloxChance chance(seed);
+  run.start(prompt);
+  while (run.text().size() < length) run.step(chance);
+  return list(run.text().first(length));
+}
+
+const List kPrompt = {0, 2, 1};
+
+}  // namespace
+
+TEST_CASE("same seed, same text as plain sampling, over 200 seeds") {
+  ToyModel target(5, 1), draft(5, 2);
+  const SamplingParams warm{.temperature = 0.8f, .top_p = 0.9f};
+  auto match_greedy = pipeline(target, draft, SampleAndMatch{}, GreedyChain{.length = 3});
+  auto match_sampled = pipeline(target, draft, SampleAndMatch{}, SampledChain{.length = 3, .exit_below = 0.2f}, warm);
+  auto chosen = pipeline(target, draft, Sampling{}, GreedyChain{.length = 4}, warm);
+  auto rejection = pipeline(target, draft, Sampling{}, SampledChain{.length = 3});
+  int same = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    CHECK(text_of(match_greedy, kPrompt, 40, seed) == plainly(target, kPrompt, 40, seed));
+    match_greedy.forget();
+    CHECK(text_of(match_sampled, kPrompt, 40, seed) == plainly(target, kPrompt, 40, seed, warm));
+    match_sampled.forget();
+    CHECK(text_of(chosen, kPrompt, 40, seed) == plainly(target, kPrompt, 40, seed, warm));
+    chosen.forget();
+    same += text_of(rejection, kPrompt, 40, seed) == plainly(target, kPrompt, 40, seed);
+    rejection.forget();
+  }
+  CHECK(same < 20);  // rejection keeps the law, not the text
+  CHECK(chosen.stats().mat() > 1.15);
+}
+
+TEST_CASE("temperature 0 gives greedy decoding's text") {
+  ToyModel target(7, 1), draft(7, 2), twin(7, 1);
+  const SamplingParams greedy{.temperature = 0};
+  auto sampling = pipeline(target, draft, Sampling{}, SampledChain{.length = 3}, greedy);
+  CHECK(text_of(sampling, kPrompt, 50, 1) == plainly(target, kPrompt, 50, 1, greedy));
+  auto rule = pipeline(target, twin, Greedy{}, GreedyChain{.length = 3});
+  CHECK(text_of(rule, kPrompt, 50, 1) == plainly(target, kPrompt, 50, 1, greedy));
+  CHECK(rule.stats().mat() == doctest::Approx(4));  // the draft is the target
+  CHECK(rule.stats().acceptance(1) == 1);
+  CHECK(rule.stats().acceptance(3) == 1);
+}
+
+TEST_CASE("a run depends on prompt and seed alone, not on what ran before") {
+  ToyModel target(5, 1, 2.0f, 600), draft(5, 2, 2.0f, 600);
+  auto run = pipeline(target, draft, Sampling{}, SampledChain{.length = 3});
+  List prompt;
+  for (int i = 0; i < 300; ++i) prompt.push_back(i * i % 5);
+  const List first = text_of(run, prompt, 340, 9);
+  const std::int64_t appended = target.appended;
+  CHECK(text_of(run, prompt, 340, 9) == first);
+  CHECK(target.appended - appended == 299 - 256);  // two chunks of 128 were kept
+  CHECK(list(run.text()).size() >= 340);
+  List other = prompt;
+  other[200] = (other[200] + 1) % 5;
+  CHECK(text_of(run, other, 340, 9) != first);
+  CHECK(std::equal(other.begin(), other.begin() + 299, target.cache().begin()));
+  CHECK(text_of(run, prompt, 340, 9) == first);
+  run.forget();
+  CHECK(target.cache().empty());
+  CHECK(draft.cache().empty());
+  CHECK(run.text().empty());
+  CHECK(text_of(run, prompt, 340, 9) == first);
+  // The text that there is, as a prompt, and a part of it.
+  run.start(run.text());
+  CHECK(run.text().size() >= 340);
+  run.start(run.text().first(10));
+  CHECK(run.text().size() == 10);
+  CHECK(target.cache() == List(prompt.begin(), prompt.begin() + 9));
+  CHECK(text_of(run, prompt, 340, 9) == first);
+}
+
+TEST_CASE("the caches follow the text") {
+  ToyModel target(5, 1), draft(5, 2);
+  auto run = pipeline(target, draft, Sampling{}, SampledChain{.length = 4});
+  PhiloxChance chance(3);
+  run.start(kPrompt);
+  while (run.room() > 5) {
+    const std::size_t before = run.text().size();
+    const List fresh = list(run.step(chance));
+    CHECK(fresh.size() == run.verdict().path.size());
+    CHECK(run.text().size() == before + fresh.size());
+    CHECK(fresh == list(run.text().last(fresh.size())));
+    CHECK(fresh.back() == run.verdict().next);
+    CHECK(target.cache() == list(run.text().first(run.text().size() - 1)));
+    CHECK(run.proposal().origin() == static_cast<std::int32_t>(before) - 1);
+  }
+}
+
+TEST_CASE("limits, the stop token, and what the sink sees") {
+  ToyModel target(5, 1, 2.0f, 200), draft(5, 2, 2.0f, 200);
+  auto run = pipeline(target, draft, SampleAndMatch{}, GreedyChain{.length = 4});
+  const List want = plainly(target, kPrompt, 60, 5);
+  for (const std::int32_t n : {0, 1, 2, 7, 20}) {
+    List seen;
+    CHECK(run.generate(kPrompt, {.max_new_tokens = n}, PhiloxChance{5}, [&](Tokens fresh) { seen.insert(seen.end(), fresh.begin(), fresh.end()); }) == n);
+    CHECK(seen == List(want.begin() + 3, want.begin() + 3 + n));
+    run.forget();
+  }
+  for (const Token stop : {0, 1, 2, 3, 4}) {
+    List seen;
+    const auto at = std::find(want.begin() + 3, want.end(), stop);
+    REQUIRE(at != want.end());
+    PhiloxChance chance{5};
+    const std::int32_t n = run.generate(kPrompt, {.max_new_tokens = 50, .stop = stop}, chance, [&](Tokens fresh) { seen.insert(seen.end(), fresh.begin(), fresh.end()); });
+    CHECK(seen == List(want.begin() + 3, at + 1));  // the stop token is the last
+    CHECK(n == static_cast<std::int32_t>(seen.size()));
+  }
+}
+
+TEST_CASE("a full cache: every token that fits, the last proposals shorter") {
+  for (const std::int32_t capacity : {3, 4, 7, 20}) {
+    ToyModel target(5, 1, 2.0f, capacity), draft(5, 2);
+    auto run = pipeline(target, draft, SampleAndMatch{}, GreedyChain{.length = 4});
+    const List want = plainly(target, kPrompt, static_cast<std::size_t>(capacity) + 1, 5);
+    List seen;
+    run.generate(kPrompt, {}, PhiloxChance{5}, [&](Tokens fresh) { seen.insert(seen.end(), fresh.begin(), fresh.end()); });
+    CHECK(seen == List(want.begin() + 3, want.end()));  // the last token needs no place
+    CHECK(target.size() == capacity);
+    CHECK(run.room() == 0);
+    PhiloxChance chance(5);
+    CHECK_THROWS_WITH_AS(run.step(chance), ("Speculator::step: the target's context is full, " + std::to_string(capacity) + " tokens").c_str(), std::length_error);
+  }
+}
+
+TEST_CASE("a drafter that is smaller than the target: guesses while it can, then plain decoding") {
+  for (const std::int32_t capacity : {1, 2, 3, 6, 9, 20}) {
+    ToyModel target(5, 1, 2.0f, 40), draft(5, 2, 2.0f, capacity);
+    auto run = pipeline(target, draft, SampleAndMatch{}, GreedyChain{.length = 4});
+    CHECK(text_of(run, kPrompt, 30, 5) == plainly(target, kPrompt, 30, 5));
+    CHECK((run.stats().proposed > 0) == (capacity > 3));
+    CHECK(text_of(run, kPrompt, 30, 6) == plainly(target, kPrompt, 30, 6));  // and again from the start
+    List longer = plainly(target, kPrompt, 12, 1);
+    CHECK(text_of(run, longer, 30, 7) == plainly(target, longer, 30, 7));
+  }
+}
+
+TEST_CASE("errors of start leave everything as it was") {
+  ToyModel target(5, 1, 2.0f, 10), draft(5, 2);
+  auto run = pipeline(target, draft, Sampling{}, SampledChain{.length = 3});
+  PhiloxChance chance(1);
+  using Error = std::invalid_argument;
+  CHECK_THROWS_WITH_AS(run.step(chance), "Speculator::step: start() comes first", Error);
+  run.start(kPrompt);
+  run.step(chance);
+  const List text = list(run.text()), cache = target.cache();
+  CHECK_THROWS_WITH_AS(run.start({}), "Speculator::start: the prompt is empty; it needs at least one token", Error);
+  CHECK_THROWS_WITH_AS(run.start(List{0, 5}), "Speculator::start: prompt token 1 is 5, the vocabulary has 5 tokens", Error);
+  CHECK_THROWS_AS(run.start(List{-1}), Error);
+  CHECK_THROWS_WITH_AS(run.start(List(11, 0)), "Speculator::start: the prompt has 11 tokens, the target holds 10", Error);
+  CHECK(list(run.text()) == text);
+  CHECK(target.cache() == cache);
+  run.start(List(10, 0));
+  CHECK(run.room() == 1);
+  CHECK(run.step(chance).size() == 1);
+  ToyModel wide(6, 1);
+  CHECK_THROWS_WITH_AS(pipeline(target, wide, Sampling{}, SampledChain{}), "Speculator: the target's vocabulary has 5 tokens, the drafter's 6", Error);
+  CHECK_THROWS_AS(pipeline(target, draft, Sampling{}, SampledChain{.length = -1}), Error);
+}
+
+TEST_CASE("a model that fails in the middle: the text is what it was, and one can go on") {
+  ToyModel target(5, 1), draft(5, 2), still(5, 1), steady(5, 2);
+  auto run = pipeline(target, draft, Sampling{}, SampledChain{.length = 3});
+  auto reference = pipeline(still, steady, Sampling{}, SampledChain{.length = 3});
+  PhiloxChance chance(2);
+  run.start(kPrompt);
+  reference.start(kPrompt);
+  for (int round = 0; round < 12; ++round) {
+    const List text = list(run.text()), cache = target.cache();
+    switch (round % 4) {
+      case 0: target.poison_call = target.calls + 1; break;
+      case 1: target.throw_call = target.calls + 1; break;
+      case 2: draft.poison_call = draft.calls + 1 + round % 3; break;
+      default: draft.throw_call = draft.calls + 1 + round % 3; break;
+    }
+    bool threw = false;
+    try {
+      run.step(chance);
+    } catch (const std::runtime_error&) {
+      threw = true;
+      CHECK(list(run.text()) == text);
+      CHECK(target.cache() == cache);
+      CHECK(target.size() + 1 == static_cast<std::int32_t>(text.size()));
+      run.step(chance);  // the same coins, nothing poisoned
+    }
+    CHECK((threw || round % 4 == 0));  // the target's last row may not have been needed
+    reference.step(chance);
+    CHECK(list(run.text()) == list(reference.text()));
+  }
+}
+
+TEST_CASE("a model that fails in a prefill: start() is called again and begins from nothing") {
+  ToyModel target(5, 1, 2.0f, 400), draft(5, 2, 2.0f, 400);
+  auto run = pipeline(target, draft, SampleAndMatch{}, SampledChain{.length = 3});
+  List prompt(300, 1);
+  for (ToyModel* model : {&target, &draft}) {
+    model->throw_append = model->appends + 2;
+    CHECK_THROWS_WITH(run.start(prompt), "append failed");
+    PhiloxChance chance(1);
+    CHECK_THROWS_AS(run.step(chance), std::invalid_argument);
+    CHECK(text_of(run, prompt, 330, 4) == plainly(target, prompt, 330, 4));
+    CHECK(target.cache().size() + 1 == run.text().size());
+    CHECK(draft.cache().size() <= target.cache().size());
+    CHECK(std::equal(draft.cache().begin(), draft.cache().end(), target.cache().begin()));
+    run.forget();
+  }
+  prompt.resize(390, 2);  // longer than what the failed start left room for
+  target.throw_append = target.appends + 2;
+  CHECK_THROWS_WITH(run.start(prompt), "append failed");
+  run.start(prompt);
+  CHECK(run.text().size() == 390);
+}
+
+TEST_CASE("counts") {
+  ToyModel target(5, 1), draft(5, 2);
+  auto run = pipeline(target, draft, Sampling{}, SampledChain{.length = 3});
+  PhiloxChance chance(11);
+  run.start(kPrompt);
+  std::int64_t tokens = 0, nodes = 0;
+  std::vector<std::int64_t> offered(4), accepted(4);
+  for (int i = 0; i < 12; ++i) {
+    tokens += static_cast<std::int64_t>(run.step(chance).size());
+    nodes += run.proposal().size();
+    const auto depth = static_cast<std::size_t>(run.verdict().accepted());
+    for (std::size_t d = 0; d < 3; ++d) offered[d] += d <= depth, accepted[d] += d < depth;
+  }
+  const Stats& s = run.stats();
+  CHECK(s.rounds == 12);
+  CHECK(s.new_tokens == tokens);
+  CHECK(s.proposed == nodes - 12);
+  CHECK(s.target.calls == 12);
+  CHECK(s.target.nodes == nodes);
+  CHECK(s.draft.calls == 36);
+  CHECK(s.offered == offered);
+  CHECK(s.accepted == accepted);
+  CHECK(s.round_seconds >= s.target.seconds + s.draft.seconds);
+  CHECK(s.prefill_seconds > 0);
+}
+
+TEST_CASE("a round in steady state allocates nothing") {
+  const auto count = [](auto rule, auto shape, const SamplingParams& params) {
+    ToyModel target(900, 1, 4.0f, 200), draft(900, 2, 4.0f, 200);
+    auto run = pipeline(target, draft, rule, shape, params);
+    PhiloxChance chance(1);
+    run.start(kPrompt);
+    const AllocationCount allocated;
+    for (int i = 0; i < 30; ++i) run.step(chance);
+    return allocated.count();
+  };
+  CHECK(count(Greedy{}, GreedyChain{.length = 4}, {}) == 0);
+  CHECK(count(Sampling{}, SampledChain{.length = 4}, {.temperature = 0}) == 0);
+  CHECK(count(Sampling{}, SampledChain{.length = 4}, {}) == 0);
+  CHECK(count(Sampling{}, SampledChain{.length = 4}, {.temperature = 0.7f, .top_k = 40, .top_p = 0.9f, .min_p = 0.01f}) == 0);
+  CHECK(count(SampleAndMatch{}, SampledChain{.length = 4}, {.top_p = 0.5f}) == 0);
+}

@@ -1,0 +1,70 @@
+#include <doctest/doctest.h>
+#include <specula/stats.hpp>
+
+using namespace specula;
+
+TEST_CASE("the field's figures") {
+  Stats s;
+  CHECK(s.mat() == 0);
+  CHECK(s.acceptance(1) == 0);
+  CHECK(s.overhead_share() == 0);
+  CHECK(s.tokens_per_second() == 0);
+  s.rounds = 4;
+  s.new_tokens = 10;
+  s.offered = {4, 3, 1};
+  s.accepted = {3, 2, 0};
+  s.target.seconds = 6;
+  s.draft.seconds = 3;
+  s.round_seconds = 10;
+  CHECK(s.mat() == 2.5);
+  CHECK(s.acceptance(1) == 0.75);
+  CHECK(s.acceptance(2) == doctest::Approx(2.0 / 3));
+  CHECK(s.acceptance(3) == 0);
+  CHECK(s.acceptance(4) == 0);
+  CHECK(s.acceptance(0) == 0);
+  CHECK(s.overhead_share() == doctest::Approx(0.1));
+  CHECK(s.tokens_per_second() == 1);
+}
+
+TEST_CASE("two runs are pooled, not averaged, whatever their depths") {
+  Stats a, b;
+  a.rounds = 1, a.new_tokens = 1, a.proposed = 2, a.offered = {1}, a.accepted = {0};
+  b.rounds = 3, b.new_tokens = 11, b.proposed = 9, b.offered = {3, 2, 1}, b.accepted = {2, 1, 1};
+  b.target = {3, 12, 0.5};
+  b.draft = {9, 9, 0.25};
+  b.prefill_seconds = 2;
+  b.round_seconds = 4;
+  for (int order = 0; order < 2; ++order) {
+    Stats sum = order ? b : a;
+    sum += order ? a : b;
+    CHECK(sum.rounds == 4);
+    CHECK(sum.mat() == 3.0);
+    CHECK(sum.proposed == 11);
+    CHECK(sum.offered == std::vector<std::int64_t>{4, 2, 1});
+    CHECK(sum.accepted == std::vector<std::int64_t>{2, 1, 1});
+    CHECK(sum.target.nodes == 12);
+    CHECK(sum.draft.calls == 9);
+    CHECK(sum.prefill_seconds == 2);
+    CHECK(sum.round_seconds == 4);
+  }
+}
+
+TEST_CASE("usage is counted by difference") {
+  Usage u{5, 20, 1.5};
+  const Usage before = u;
+  u += {2, 3, 0.25};
+  const Usage d = u - before;
+  CHECK(d.calls == 2);
+  CHECK(d.nodes == 3);
+  CHECK(d.seconds == 0.25);
+}
+
+TEST_CASE("a stopwatch adds the time of its scope") {
+  double seconds = 1;
+  { const detail::Stopwatch watch(seconds); }
+  const double once = seconds;
+  CHECK(once >= 1);
+  { const detail::Stopwatch watch(seconds); }
+  CHECK(seconds >= once);
+  CHECK(seconds < 2);
+}

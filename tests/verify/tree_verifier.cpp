@@ -1,0 +1,97 @@
+#include <doctest/doctest.h>
+#include <specula/verify/tree_verifier.hpp>
+
+#include <specula/accept/greedy.hpp>
+#include <specula/accept/rejection.hpp>
+
+#include "toy_model.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+using List = std::vector<Token>;
+
+/// A rule that throws after it has asked for everything.
+struct Throws {
+  static constexpr bool exact_for(DraftLaw) { return true; }
+  template <class C>
+  void verify(const TokenTree&, const TargetLaws& target, C&, Verdict&) const {
+    target[0];
+    throw std::runtime_error("the rule failed");
+  }
+};
+}  // namespace
+
+TEST_CASE("one forward over the whole tree, and the verdict's path committed") {
+  ToyModel target(5, 3);
+  TreeVerifier verifier{target, Greedy{}};
+  verifier.append(List{1, 2});
+  CHECK(verifier.room() == 62);
+  CHECK(verifier.vocab_size() == 5);
+  // The first largest logits after 2-3 and on, found with rows of the model itself.
+  std::vector<float> row(5);
+  const auto best = [&](Token a, Token b) {
+    target.row(a, b, row.data());
+    return static_cast<Token>(std::max_element(row.begin(), row.end()) - row.begin());
+  };
+  const Token x = best(2, 3), y = best(3, x), wrong = x == 0 ? 1 : 0;
+  TokenTree tree(5, 8, 0);
+  tree.reset(3, 2);
+  tree.choose(0, wrong, 1);
+  tree.choose(0, x, 1);
+  tree.choose(1, 2, 1);
+  tree.choose(2, y, 1);
+  PhiloxChance chance(1);
+  const Verdict& verdict = verifier.verify(tree, chance);
+  CHECK(verdict.path == std::vector<NodeId>{0, 2, 4});
+  CHECK(verdict.next == best(x, y));
+  CHECK(target.cache() == List{1, 2, 3, x, y});
+  CHECK(target.calls == 1);
+  CHECK(verifier.usage().calls == 1);
+  CHECK(verifier.usage().nodes == 5);
+  CHECK(verifier.room() == 59);
+  verifier.truncate(1);
+  CHECK(target.cache() == List{1});
+}
+
+TEST_CASE("nodes that a drafter left in the target's own cache do no harm") {
+  ToyModel target(5, 3);
+  TreeVerifier verifier{target, Greedy{}};
+  verifier.append(List{1, 2});
+  target.extend(List{4, 4}, std::vector<NodeId>{-1, 0});
+  TokenTree tree(5, 2, 0);
+  tree.reset(3, 2);
+  PhiloxChance chance(1);
+  verifier.verify(tree, chance);
+  CHECK(target.cache() == List{1, 2, 3});
+}
+
+TEST_CASE("whatever throws, the committed context is what it was") {
+  ToyModel target(5, 3);
+  TokenTree tree(5, 2, 0);
+  tree.reset(3, 2);
+  tree.choose(0, 1, 1);
+  PhiloxChance chance(1);
+  TreeVerifier failing{target, Throws{}};
+  failing.append(List{1, 2});
+  CHECK_THROWS_WITH(failing.verify(tree, chance), "the rule failed");
+  CHECK(target.cache() == List{1, 2});
+  TreeVerifier verifier{target, Rejection{}};
+  target.throw_call = target.calls + 1;
+  CHECK_THROWS_WITH(verifier.verify(tree, chance), "extend failed");
+  CHECK(target.cache() == List{1, 2});
+  target.poison_call = target.calls + 1;
+  tree.reset(3, 2);  // one row, whose last logit is NaN
+  CHECK_THROWS_WITH_AS(verifier.verify(tree, chance), "the target's row after node 0: a row of logits holds NaN or +infinity at token 4", std::runtime_error);
+  CHECK(target.cache() == List{1, 2});
+  verifier.verify(tree, chance);
+  CHECK(target.cache() == List{1, 2, 3});
+}
+
+TEST_CASE("parameters out of range are refused") {
+  ToyModel target(5, 3);
+  CHECK_THROWS_AS((TreeVerifier{target, Greedy{}, SamplingParams{.top_p = 0}}), std::invalid_argument);
+  const TreeVerifier verifier{target, Greedy{}, SamplingParams{.temperature = 0.5f}};
+  CHECK(verifier.params().temperature == 0.5f);
+}
