@@ -1,5 +1,5 @@
-// Time of one pass of a Llama decoder over n nodes behind a context: T(n) / T(1) decides what a speculative token costs.
-// Random weights in bfloat16. Arguments: hidden size, nodes, context, threads.
+// Time of one pass of a Llama decoder over n nodes behind a context: T(n) / T(1) decides what a speculative
+// token costs. Random weights in bfloat16. Arguments: hidden size, nodes, context, threads.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -40,9 +40,11 @@ std::vector<Token> some_tokens(std::int64_t count) {
 }
 
 void extend(benchmark::State& state) {
-  const auto nodes = static_cast<std::int32_t>(state.range(1)), context = static_cast<std::int32_t>(state.range(2));
-  Llama<float> model(weights(static_cast<std::int32_t>(state.range(0))),
-                     {.capacity = context + 64, .max_nodes = 64, .threads = static_cast<std::int32_t>(state.range(3))});
+  const auto nodes = static_cast<std::int32_t>(state.range(1)),
+             context = static_cast<std::int32_t>(state.range(2));
+  Llama<float> model(
+      weights(static_cast<std::int32_t>(state.range(0))),
+      {.capacity = context + 64, .max_nodes = 64, .threads = static_cast<std::int32_t>(state.range(3))});
   if (context > 0) model.append(some_tokens(context));
   const auto tokens = some_tokens(nodes);
   std::vector<NodeId> parents;
@@ -51,7 +53,8 @@ void extend(benchmark::State& state) {
     model.truncate(context);
     benchmark::DoNotOptimize(model.extend(tokens, parents).data);
   }
-  state.counters["tokens/s"] = benchmark::Counter(static_cast<double>(nodes), benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["tokens/s"] =
+      benchmark::Counter(static_cast<double>(nodes), benchmark::Counter::kIsIterationInvariantRate);
 }
 BENCHMARK(extend)
     ->ArgNames({"hidden", "nodes", "context", "threads"})
@@ -62,7 +65,8 @@ BENCHMARK(extend)
 
 /// Prefill: tokens a second through Eigen's wide products, or through the skinny ones.
 void append(benchmark::State& state) {
-  Llama<float> model(weights(static_cast<std::int32_t>(state.range(0))), {.capacity = 512, .max_nodes = 1, .wide_from = state.range(1) != 0 ? 16 : 1 << 30});
+  Llama<float> model(weights(static_cast<std::int32_t>(state.range(0))),
+                     {.capacity = 512, .max_nodes = 1, .wide_from = state.range(1) != 0 ? 16 : 1 << 30});
   const auto tokens = some_tokens(512);
   for (auto _ : state) {
     model.truncate(0);
@@ -70,7 +74,10 @@ void append(benchmark::State& state) {
   }
   state.counters["tokens/s"] = benchmark::Counter(512, benchmark::Counter::kIsIterationInvariantRate);
 }
-BENCHMARK(append)->ArgNames({"hidden", "wide"})->ArgsProduct({{256, 512}, {0, 1}})->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(append)
+    ->ArgNames({"hidden", "wide"})
+    ->ArgsProduct({{256, 512}, {0, 1}})
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
 
 }  // namespace
-

@@ -28,7 +28,7 @@ concept LanguageModel = requires(M& m, const M& c, Tokens tokens, Nodes ids, std
   { c.capacity() } -> std::same_as<std::int32_t>;          // committed + speculative it can hold
   m.append(tokens);                                        // commit tokens, no rows (prefill, catch-up); may be lazy
   { m.extend(tokens, ids) } -> std::same_as<RowsView>;     // add nodes under parents `ids`; (n, V), valid until the next call
-  m.commit(ids);                                           // this path joins the context, all other nodes are forgotten
+  m.commit(ids);                                           // this path (may be empty) joins the context, other nodes are forgotten
   m.truncate(n);                                           // forget all nodes, and every committed token from n on
 };                                                         // node numbering restarts at 0 after append, commit and truncate
 

@@ -53,6 +53,7 @@ struct RowLaw {
     law.point = token;
     return law;
   }
+  friend bool operator==(const RowLaw&, const RowLaw&) = default;  // the same scalars over the same row
   bool is_point() const { return point != kNoToken; }
 
   /// Probability of `token`. O(1); reads one logit.

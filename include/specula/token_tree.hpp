@@ -42,6 +42,10 @@ class TokenTree {
     capacity_ = limit_ = max_nodes;
     stored_rows_ = stored_rows;
   }
+  TokenTree(const TokenTree&) = delete;  // its laws point into its rows
+  TokenTree& operator=(const TokenTree&) = delete;
+  TokenTree(TokenTree&&) = default;
+  TokenTree& operator=(TokenTree&&) = default;
 
   /// Starts a proposal of at most `limit` nodes under `root`, which stands at `position` of the text.
   void reset(Token root, std::int32_t position, std::int32_t limit) {
@@ -49,7 +53,8 @@ class TokenTree {
     limit_ = std::clamp(limit, 1, capacity_);
     serial_ = 0;
     chosen_ = drawn_ = distinct_ = 0;
-    chain_ = true;
+    chain_ = one_law_ = true;
+    scan_.forget();  // rows are about to be overwritten
     nodes_.clear();
     tokens_.clear();
     parents_.clear();
@@ -136,8 +141,8 @@ class TokenTree {
   DraftLaw law() const {
     if (drawn_ + distinct_ == 0) return DraftLaw::deterministic;
     if (chain_) return DraftLaw::sampled;
-    if (chosen_ + distinct_ == 0) return DraftLaw::sampled_iid;
-    return chosen_ + drawn_ == 0 ? DraftLaw::sampled_distinct : DraftLaw::mixed;
+    if (chosen_ + distinct_ == 0 && one_law_) return DraftLaw::sampled_iid;
+    return chosen_ + drawn_ == 0 && one_law_ ? DraftLaw::sampled_distinct : DraftLaw::mixed;
   }
 
   /// The law that `node` was drawn from, its earlier siblings not yet taken out.
@@ -235,6 +240,7 @@ class TokenTree {
       Node& p = nodes_[index(parent)];
       node.depth = p.depth + 1;
       chain_ = chain_ && parent == id - 1;
+      one_law_ = one_law_ && (p.last_child == kNoParent || row_law(p.last_child) == node.law);
       (p.first_child == kNoParent ? p.first_child : nodes_[index(p.last_child)].next_sibling) = id;
       p.last_child = id;
     }
@@ -247,7 +253,7 @@ class TokenTree {
   std::int32_t vocab_, capacity_ = 0, limit_ = 0, stored_rows_ = 0, origin_ = 0;
   std::uint32_t serial_ = 0;
   std::int32_t chosen_ = 0, drawn_ = 0, distinct_ = 0;
-  bool chain_ = true;
+  bool chain_ = true, one_law_ = true;  // no node has two children; siblings share their law
   std::vector<Node> nodes_;
   std::vector<Token> tokens_;
   std::vector<NodeId> parents_;

@@ -1,4 +1,4 @@
-// expect: exact_for.*evaluated to.*false
+// expect: accept_lossy\(rule\)
 #include <specula/specula.hpp>
 
 #include "toy_model.hpp"

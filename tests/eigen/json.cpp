@@ -80,7 +80,8 @@ TEST_CASE("what is not JSON is named with its offset") {
   CHECK(error_of("{'a':1}") == "text: offset 1: expected a key in double quotes");
   CHECK(error_of("{\"a\" 1}") == "text: offset 5: expected ':' after key \"a\"");
   CHECK(error_of("{\"a\":1") == "text: offset 6: expected ',' or '}'");
-  CHECK(error_of("{\"a\":1,\"b\":2,\"a\":3}") == "text: offset 19: key \"a\" occurs twice in the object that ends here");
+  CHECK(error_of("{\"a\":1,\"b\":2,\"a\":3}") ==
+        "text: offset 19: key \"a\" occurs twice in the object that ends here");
   CHECK(error_of("\"a") == "text: offset 2: expected '\"' at the end of a string");
   CHECK(error_of("\"a\nb\"") == "text: offset 2: control character in a string");
   CHECK(error_of("\"\\x\"") == "text: offset 2: unknown escape in a string");
@@ -94,7 +95,10 @@ TEST_CASE("what is not JSON is named with its offset") {
 }
 
 TEST_CASE("depth is limited") {
-  const auto nested = [](int depth) { return std::string(static_cast<std::size_t>(depth), '[') + std::string(static_cast<std::size_t>(depth), ']'); };
+  const auto nested = [](int depth) {
+    return std::string(static_cast<std::size_t>(depth), '[') +
+           std::string(static_cast<std::size_t>(depth), ']');
+  };
   CHECK(parse(nested(64)).array());
   CHECK(error_of(nested(66)) == "text: offset 65: nested deeper than 64");
   CHECK(error_of(std::string(1000000, '[')) == "text: offset 65: nested deeper than 64");

@@ -14,7 +14,8 @@ using namespace specula::eigen;
 
 TEST_CASE("append, extend, commit and truncate allocate nothing") {
   LlamaConfig config;
-  config.vocab_size = 50, config.hidden_size = 32, config.intermediate_size = 40, config.layers = 2, config.heads = 4, config.kv_heads = 2, config.head_dim = 8;
+  config.vocab_size = 50, config.hidden_size = 32, config.intermediate_size = 40, config.layers = 2,
+  config.heads = 4, config.kv_heads = 2, config.head_dim = 8;
   const auto weights = std::make_shared<const LlamaWeights<float>>(random_llama_weights<float>(config, 1));
   for (const std::int32_t threads : {1, 2}) {
     Llama<float> model(weights, {.capacity = 300, .max_nodes = 64, .threads = threads, .wide_from = 1000});

@@ -16,7 +16,9 @@ constexpr const char* kSizes =
     R"("vocab_size":100,"hidden_size":64,"intermediate_size":96,"num_hidden_layers":3,"num_attention_heads":8)";
 
 /// `more` replaces nothing: keys must be new.
-LlamaConfig read(const std::string& more) { return read_llama_config(Json::parse(std::string("{") + kSizes + more + "}", "config"), "config"); }
+LlamaConfig read(const std::string& more) {
+  return read_llama_config(Json::parse(std::string("{") + kSizes + more + "}", "config"), "config");
+}
 
 std::string error_of(const std::string& text) {
   try {
@@ -26,7 +28,9 @@ std::string error_of(const std::string& text) {
   }
   return "no error";
 }
-std::string error_with(const std::string& more) { return error_of(std::string("{") + kSizes + ",\"model_type\":\"llama\"" + more + "}"); }
+std::string error_with(const std::string& more) {
+  return error_of(std::string("{") + kSizes + ",\"model_type\":\"llama\"" + more + "}");
+}
 
 TEST_CASE("absent keys have the defaults of transformers") {
   const LlamaConfig config = read(R"(,"model_type":"llama")");
@@ -42,7 +46,8 @@ TEST_CASE("absent keys have the defaults of transformers") {
 }
 
 TEST_CASE("keys that are there count") {
-  const LlamaConfig config = read(R"(,"architectures":["LlamaForCausalLM"],"num_key_value_heads":2,"head_dim":16,"rms_norm_eps":1e-5,
+  const LlamaConfig config =
+      read(R"(,"architectures":["LlamaForCausalLM"],"num_key_value_heads":2,"head_dim":16,"rms_norm_eps":1e-5,
       "rope_theta":500000.0,"tie_word_embeddings":true,"max_position_embeddings":512,"rope_scaling":null,"attention_bias":false,"mlp_bias":false,
       "hidden_act":"silu")");
   CHECK(config.kv_heads == 2);
@@ -55,21 +60,26 @@ TEST_CASE("keys that are there count") {
 }
 
 TEST_CASE("rope parameters, old and new spelling") {
-  const LlamaConfig old = read(R"(,"model_type":"llama","rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,
+  const LlamaConfig old =
+      read(R"(,"model_type":"llama","rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,
       "high_freq_factor":4.0,"original_max_position_embeddings":8192})");
   CHECK(old.rope_scaling.factor == 8);
   CHECK(old.rope_scaling.original_max_position == 8192);
-  const LlamaConfig fresh = read(R"(,"model_type":"llama","rope_parameters":{"rope_type":"default","rope_theta":1000.0})");
+  const LlamaConfig fresh =
+      read(R"(,"model_type":"llama","rope_parameters":{"rope_type":"default","rope_theta":1000.0})");
   CHECK(fresh.rope_theta == 1000);
   CHECK(fresh.rope_scaling.factor == 0);
 }
 
 TEST_CASE("llama3 scaling keeps short waves, slows long ones, and is between in between") {
-  LlamaConfig config = read(R"(,"model_type":"llama","head_dim":128,"rope_theta":500000.0,"rope_scaling":{"rope_type":"llama3","factor":8.0,
+  LlamaConfig config = read(
+      R"(,"model_type":"llama","head_dim":128,"rope_theta":500000.0,"rope_scaling":{"rope_type":"llama3","factor":8.0,
       "low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":8192})");
   LlamaConfig plain = config;
   plain.rope_scaling = {};
-  const auto ratio = [&](std::int32_t pair) { return detail::rope_frequency(config, pair) / detail::rope_frequency(plain, pair); };
+  const auto ratio = [&](std::int32_t pair) {
+    return detail::rope_frequency(config, pair) / detail::rope_frequency(plain, pair);
+  };
   CHECK(ratio(0) == 1);
   CHECK(ratio(63) == doctest::Approx(0.125));
   int between = 0;
@@ -86,28 +96,41 @@ TEST_CASE("what is not supported or makes no sense is named") {
   CHECK(error_of("[]") == "config: expected a JSON object");
   CHECK(error_of("{}") == "config: key 'model_type': '' is not supported, expected 'llama'");
   CHECK(error_of(R"({"model_type":"llama"})") == "config: key 'vocab_size': missing, expected an integer");
-  CHECK(error_of(R"({"model_type":"llama","vocab_size":"x"})") == "config: key 'vocab_size': expected an integer from 0 to 2147483647");
-  CHECK(error_of(R"({"model_type":"llama","vocab_size":-1})") == "config: key 'vocab_size': expected an integer from 0 to 2147483647");
-  CHECK(error_of(R"({"model_type":"gpt2"})") == "config: key 'model_type': 'gpt2' is not supported, expected 'llama'");
+  CHECK(error_of(R"({"model_type":"llama","vocab_size":"x"})") ==
+        "config: key 'vocab_size': expected an integer from 0 to 2147483647");
+  CHECK(error_of(R"({"model_type":"llama","vocab_size":-1})") ==
+        "config: key 'vocab_size': expected an integer from 0 to 2147483647");
+  CHECK(error_of(R"({"model_type":"gpt2"})") ==
+        "config: key 'model_type': 'gpt2' is not supported, expected 'llama'");
   CHECK(error_of(R"({"model_type":3})") == "config: key 'model_type': expected a string");
-  CHECK(error_of(R"({"architectures":["GPT2LMHeadModel"]})") == "config: key 'architectures': expected \"LlamaForCausalLM\"");
-  CHECK(error_with(R"(,"hidden_act":"gelu")") == "config: key 'hidden_act': 'gelu' is not supported, expected 'silu'");
-  CHECK(error_with(R"(,"attention_bias":true)") == "config: key 'attention_bias': true is not supported, expected false");
+  CHECK(error_of(R"({"architectures":["GPT2LMHeadModel"]})") ==
+        "config: key 'architectures': expected \"LlamaForCausalLM\"");
+  CHECK(error_with(R"(,"hidden_act":"gelu")") ==
+        "config: key 'hidden_act': 'gelu' is not supported, expected 'silu'");
+  CHECK(error_with(R"(,"attention_bias":true)") ==
+        "config: key 'attention_bias': true is not supported, expected false");
   CHECK(error_with(R"(,"mlp_bias":true)") == "config: key 'mlp_bias': true is not supported, expected false");
   CHECK(error_with(R"(,"mlp_bias":0)") == "config: key 'mlp_bias': expected true or false");
   CHECK(error_with(R"(,"rms_norm_eps":"small")") == "config: key 'rms_norm_eps': expected a number");
   CHECK(error_with(R"(,"rope_theta":0)") == "config: rope_theta is not a positive number");
-  CHECK(error_with(R"(,"num_key_value_heads":3)") == "config: num_attention_heads 8 is no multiple of num_key_value_heads 3");
-  CHECK(error_with(R"(,"num_key_value_heads":0)") == "config: num_key_value_heads is 0, expected 1 to 16777216");
+  CHECK(error_with(R"(,"num_key_value_heads":3)") ==
+        "config: num_attention_heads 8 is no multiple of num_key_value_heads 3");
+  CHECK(error_with(R"(,"num_key_value_heads":0)") ==
+        "config: num_key_value_heads is 0, expected 1 to 16777216");
   CHECK(error_with(R"(,"head_dim":7)") == "config: head_dim is 7, expected an even number");
   CHECK(error_with(R"(,"rope_scaling":{"type":"linear","factor":2.0})") ==
         "config: key 'rope_scaling': rope_type 'linear' is not supported, expected 'default' or 'llama3'");
-  CHECK(error_with(R"(,"rope_scaling":{"rope_type":"llama3","factor":2.0})") == "config: key 'rope_scaling': key 'low_freq_factor': missing, expected a number");
+  CHECK(error_with(R"(,"rope_scaling":{"rope_type":"llama3","factor":2.0})") ==
+        "config: key 'rope_scaling': key 'low_freq_factor': missing, expected a number");
   CHECK(error_with(R"(,"rope_scaling":7)") == "config: key 'rope_scaling': expected an object");
-  CHECK(error_of(R"({"model_type":"llama","vocab_size":9,"hidden_size":10,"intermediate_size":9,"num_hidden_layers":1,"num_attention_heads":3})") ==
-        "config: key 'hidden_size': 10 is no multiple of num_attention_heads 3, and there is no head_dim");
-  CHECK(error_of(R"({"model_type":"llama","vocab_size":9,"hidden_size":10,"intermediate_size":9,"num_hidden_layers":1,"num_attention_heads":0})") ==
-        "config: key 'hidden_size': 10 is no multiple of num_attention_heads 0, and there is no head_dim");
+  CHECK(
+      error_of(
+          R"({"model_type":"llama","vocab_size":9,"hidden_size":10,"intermediate_size":9,"num_hidden_layers":1,"num_attention_heads":3})") ==
+      "config: key 'hidden_size': 10 is no multiple of num_attention_heads 3, and there is no head_dim");
+  CHECK(
+      error_of(
+          R"({"model_type":"llama","vocab_size":9,"hidden_size":10,"intermediate_size":9,"num_hidden_layers":1,"num_attention_heads":0})") ==
+      "config: key 'hidden_size': 10 is no multiple of num_attention_heads 0, and there is no head_dim");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// A trained checkpoint, if there is one: float against double and the naive transcription, trees against paths.
+// A trained checkpoint, if there is one: float against double and the naive transcription, trees against
+// paths.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -35,8 +36,10 @@ std::vector<Token> greedy(Llama<Real>& model, std::size_t count) {
 }
 
 TEST_CASE("a trained checkpoint") {
-  const std::filesystem::path directory = std::filesystem::path(SPECULA_SHARED_DIR) / "models" / "tinystories-656k";
-  if (!std::filesystem::exists(directory / "model.safetensors")) return specula_test::skip("no models/tinystories-656k in SPECULA_SHARED_DIR");
+  const std::filesystem::path directory =
+      std::filesystem::path(SPECULA_SHARED_DIR) / "models" / "tinystories-656k";
+  if (!std::filesystem::exists(directory / "model.safetensors"))
+    return specula_test::skip("no models/tinystories-656k in SPECULA_SHARED_DIR");
 
   const auto doubles = std::make_shared<const LlamaWeights<double>>(load_llama_weights<double>(directory));
   Llama<float> model(directory, {.capacity = 512});
@@ -59,7 +62,8 @@ TEST_CASE("a trained checkpoint") {
   double worst = 0;
   for (std::int32_t i = 0; i < 60; ++i)
     for (std::int32_t v = 0; v < 2048; ++v)
-      worst = std::max(worst, std::abs(static_cast<double>(rows.row(i)[static_cast<std::size_t>(v)]) - reference.logits(i)[static_cast<std::size_t>(v)]));
+      worst = std::max(worst, std::abs(static_cast<double>(rows.row(i)[static_cast<std::size_t>(v)]) -
+                                       reference.logits(i)[static_cast<std::size_t>(v)]));
   CHECK(worst < 1e-4);
   const auto naive = specula_test::naive_llama(*doubles, {text.begin(), text.begin() + 24});
   double far = 0;

@@ -28,7 +28,9 @@ std::vector<Tensor> tensors(const std::string& dtype) {
     std::int64_t count = 1;
     for (const auto extent : shape) count *= extent;
     Tensor tensor{name, dtype, std::move(shape), {}};
-    for (std::int64_t i = 0; i < count; ++i) tensor.values.push_back(static_cast<float>((static_cast<std::int64_t>(all.size()) * 31 + i * 7) % 127 - 63) / 64);
+    for (std::int64_t i = 0; i < count; ++i)
+      tensor.values.push_back(
+          static_cast<float>((static_cast<std::int64_t>(all.size()) * 31 + i * 7) % 127 - 63) / 64);
     all.push_back(tensor);
   };
   add("model.embed_tokens.weight", {7, 6});
@@ -57,7 +59,9 @@ void check_matrix(const PanelMatrix<Real>& matrix, std::int32_t first_row, const
   const auto cols = static_cast<std::int32_t>(tensor.shape[1]);
   REQUIRE(matrix.cols() == cols);
   for (std::int32_t r = 0; r < tensor.shape[0]; ++r)
-    for (std::int32_t k = 0; k < cols; ++k) REQUIRE(matrix.value(first_row + r, k) == static_cast<Real>(tensor.values[static_cast<std::size_t>(r * cols + k)]));
+    for (std::int32_t k = 0; k < cols; ++k)
+      REQUIRE(matrix.value(first_row + r, k) ==
+              static_cast<Real>(tensor.values[static_cast<std::size_t>(r * cols + k)]));
 }
 
 template <class Real>
@@ -77,10 +81,12 @@ void check_weights(const LlamaWeights<Real>& weights, std::vector<Tensor> all) {
     check_matrix(layer.down, 0, find(all, at + "mlp.down_proj.weight"));
     for (std::size_t i = 0; i < 6; ++i) {
       CHECK(layer.attention_norm[i] == static_cast<Real>(find(all, at + "input_layernorm.weight").values[i]));
-      CHECK(layer.mlp_norm[i] == static_cast<Real>(find(all, at + "post_attention_layernorm.weight").values[i]));
+      CHECK(layer.mlp_norm[i] ==
+            static_cast<Real>(find(all, at + "post_attention_layernorm.weight").values[i]));
     }
   }
-  for (std::size_t i = 0; i < 6; ++i) CHECK(weights.final_norm[i] == static_cast<Real>(find(all, "model.norm.weight").values[i]));
+  for (std::size_t i = 0; i < 6; ++i)
+    CHECK(weights.final_norm[i] == static_cast<Real>(find(all, "model.norm.weight").values[i]));
 }
 
 TEST_CASE_TEMPLATE("one file of each dtype", Real, float, double) {
@@ -103,11 +109,15 @@ TEST_CASE("shards of mixed dtypes, listed by an index") {
   for (std::size_t i = 0; i < all.size(); ++i) {
     all[i].dtype = i % 3 == 0 ? "BF16" : "F32";
     shards[i % 2].push_back(all[i]);
-    map += std::string(map.empty() ? "" : ",") + "\"" + all[i].name + "\":\"shard-" + std::to_string(i % 2) + ".safetensors\"";
+    map += std::string(map.empty() ? "" : ",") + "\"" + all[i].name + "\":\"shard-" + std::to_string(i % 2) +
+           ".safetensors\"";
   }
   write_file(directory.path / "config.json", kConfig);
-  for (int s = 0; s < 2; ++s) write_file(directory.path / ("shard-" + std::to_string(s) + ".safetensors"), safetensors_bytes(shards[s]));
-  write_file(directory.path / "model.safetensors.index.json", "{\"metadata\":{},\"weight_map\":{" + map + "}}");
+  for (int s = 0; s < 2; ++s)
+    write_file(directory.path / ("shard-" + std::to_string(s) + ".safetensors"),
+               safetensors_bytes(shards[s]));
+  write_file(directory.path / "model.safetensors.index.json",
+             "{\"metadata\":{},\"weight_map\":{" + map + "}}");
   check_weights(load_llama_weights<float>(directory.path), all);
 
   const auto error_of_map = [&](const std::string& entry) -> std::string {
@@ -120,10 +130,13 @@ TEST_CASE("shards of mixed dtypes, listed by an index") {
     }
     return "no error";
   };
-  CHECK(error_of_map("\"x\":3") == "/model.safetensors.index.json: tensor 'x': expected the name of a file in the same directory");
-  CHECK(error_of_map("\"x\":\"../shard-0.safetensors\"") == "/model.safetensors.index.json: tensor 'x': expected the name of a file in the same directory");
+  CHECK(error_of_map("\"x\":3") ==
+        "/model.safetensors.index.json: tensor 'x': expected the name of a file in the same directory");
+  CHECK(error_of_map("\"x\":\"../shard-0.safetensors\"") ==
+        "/model.safetensors.index.json: tensor 'x': expected the name of a file in the same directory");
   CHECK(error_of_map("\"x\":\"shard-9.safetensors\"") == "/shard-9.safetensors: cannot be opened");
-  CHECK(error_of_map("\"x\":\"shard-1.safetensors\"") == "/shard-1.safetensors: tensor 'x': missing, though model.safetensors.index.json places it here");
+  CHECK(error_of_map("\"x\":\"shard-1.safetensors\"") ==
+        "/shard-1.safetensors: tensor 'x': missing, though model.safetensors.index.json places it here");
   CHECK(error_of_map("") == ": tensor 'model.embed_tokens.weight' is missing");
 }
 
@@ -168,7 +181,8 @@ TEST_CASE("what is wrong with a directory is named") {
 
   all = tensors("F32");
   find(all, "model.layers.1.mlp.down_proj.weight").shape = {5, 6};
-  CHECK(error_with(all) == "/model.safetensors: tensor 'model.layers.1.mlp.down_proj.weight': shape [5, 6], expected [6, 5]");
+  CHECK(error_with(all) ==
+        "/model.safetensors: tensor 'model.layers.1.mlp.down_proj.weight': shape [5, 6], expected [6, 5]");
 
   all = tensors("F32");
   find(all, "model.norm.weight").shape = {1, 6};
@@ -177,7 +191,8 @@ TEST_CASE("what is wrong with a directory is named") {
   all = tensors("F32");
   find(all, "lm_head.weight").dtype = "I32";
   find(all, "lm_head.weight").values.resize(84);  // the writer takes two bytes each
-  CHECK(error_with(all) == "/model.safetensors: tensor 'lm_head.weight': dtype I32 is not supported, expected F32, F16 or BF16");
+  CHECK(error_with(all) ==
+        "/model.safetensors: tensor 'lm_head.weight': dtype I32 is not supported, expected F32, F16 or BF16");
 
   all = tensors("F32");
   all.push_back({"model.layers.0.self_attn.q_proj.bias", "F32", {8}, std::vector<float>(8)});
@@ -192,7 +207,8 @@ TEST_CASE("what is wrong with a directory is named") {
 
 TEST_CASE("random weights are the same in every type") {
   LlamaConfig config;
-  config.vocab_size = 20, config.hidden_size = 9, config.intermediate_size = 11, config.layers = 2, config.heads = 2, config.kv_heads = 1, config.head_dim = 4;
+  config.vocab_size = 20, config.hidden_size = 9, config.intermediate_size = 11, config.layers = 2,
+  config.heads = 2, config.kv_heads = 1, config.head_dim = 4;
   const auto a = random_llama_weights<float>(config, 3, WeightType::bf16);
   const auto b = random_llama_weights<double>(config, 3, WeightType::full);
   const auto other = random_llama_weights<float>(config, 4);
@@ -203,9 +219,12 @@ TEST_CASE("random weights are the same in every type") {
       differ += a.layers[1].gate_up.value(r, k) != other.layers[1].gate_up.value(r, k);
     }
   CHECK(differ > 150);
-  CHECK(a.layers[0].qkv.bytes() < 0.6 * static_cast<double>(random_llama_weights<float>(config, 3, WeightType::full).layers[0].qkv.bytes()));
+  CHECK(a.layers[0].qkv.bytes() <
+        0.6 * static_cast<double>(
+                  random_llama_weights<float>(config, 3, WeightType::full).layers[0].qkv.bytes()));
   config.kv_heads = 0;
-  CHECK_THROWS_WITH_AS(random_llama_weights<float>(config, 3), "LlamaConfig: num_key_value_heads is 0, expected 1 to 16777216", std::runtime_error);
+  CHECK_THROWS_WITH_AS(random_llama_weights<float>(config, 3),
+                       "LlamaConfig: num_key_value_heads is 0, expected 1 to 16777216", std::runtime_error);
 }
 
 }  // namespace

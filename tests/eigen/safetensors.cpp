@@ -18,7 +18,9 @@ namespace {
 using namespace specula::eigen;
 using namespace specula_test;
 
-Safetensors from_bytes(const std::string& bytes) { return Safetensors(std::make_unique<std::istringstream>(bytes), "file"); }
+Safetensors from_bytes(const std::string& bytes) {
+  return Safetensors(std::make_unique<std::istringstream>(bytes), "file");
+}
 
 std::string error_of(const std::string& bytes) {
   try {
@@ -30,11 +32,16 @@ std::string error_of(const std::string& bytes) {
 }
 
 /// A file with 16 bytes of data whose header is made of these entries.
-std::string error_of_header(const std::string& header) { return error_of(safetensors_bytes(header, std::string(16, 'x'))); }
+std::string error_of_header(const std::string& header) {
+  return error_of(safetensors_bytes(header, std::string(16, 'x')));
+}
 
 TEST_CASE("tensors come back as they were written") {
   const std::vector<float> values{0.0f, -1.5f, 0.25f, 3.0f, -0.0f, 448.0f};
-  const std::string bytes = safetensors_bytes({{"b", "BF16", {2, 3}, values}, {"a", "F32", {6}, values}, {"c", "F16", {1, 6, 1}, values}, {"empty", "F32", {0, 4}, {}}});
+  const std::string bytes = safetensors_bytes({{"b", "BF16", {2, 3}, values},
+                                               {"a", "F32", {6}, values},
+                                               {"c", "F16", {1, 6, 1}, values},
+                                               {"empty", "F32", {0, 4}, {}}});
   Safetensors file = from_bytes(bytes);
   REQUIRE(file.tensors().size() == 4);
   CHECK(file.find("d") == nullptr);
@@ -60,7 +67,8 @@ TEST_CASE("every half is the number that it should be") {
     if (exponent == 31) {
       CHECK((fraction == 0 ? std::isinf(value) : std::isnan(value)));
     } else {
-      const double magnitude = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+      const double magnitude =
+          exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
       REQUIRE(static_cast<double>(value) == ((bits & 0x8000u) != 0 ? -magnitude : magnitude));
       REQUIRE(half_bits(value) == half);
     }
@@ -69,7 +77,8 @@ TEST_CASE("every half is the number that it should be") {
 }
 
 TEST_CASE("types that are not decoded are listed") {
-  Safetensors file = from_bytes(safetensors_bytes(R"({"x":{"dtype":"I64","shape":[2],"data_offsets":[0,16]}})", std::string(16, 'x')));
+  Safetensors file = from_bytes(
+      safetensors_bytes(R"({"x":{"dtype":"I64","shape":[2],"data_offsets":[0,16]}})", std::string(16, 'x')));
   CHECK(file.find("x")->dtype == Dtype::other);
   CHECK(file.find("x")->dtype_name == "I64");
 }
@@ -77,33 +86,45 @@ TEST_CASE("types that are not decoded are listed") {
 TEST_CASE("bad files are named, with offset or tensor, and what was expected") {
   CHECK(error_of("") == "file: 0 bytes, expected 8 bytes of header length");
   CHECK(error_of("1234567") == "file: 7 bytes, expected 8 bytes of header length");
-  CHECK(error_of(std::string("\x05\0\0\0\0\0\0\0{}", 10)) == "file: offset 0: header of 5 bytes, expected at most 2");
-  CHECK(error_of(std::string(8, '\xff') + "{}") == "file: offset 0: header of 18446744073709551615 bytes, expected at most 2");
+  CHECK(error_of(std::string("\x05\0\0\0\0\0\0\0{}", 10)) ==
+        "file: offset 0: header of 5 bytes, expected at most 2");
+  CHECK(error_of(std::string(8, '\xff') + "{}") ==
+        "file: offset 0: header of 18446744073709551615 bytes, expected at most 2");
   CHECK(error_of(safetensors_bytes("", "")) == "file (header): offset 0: expected a value");
   CHECK(error_of(safetensors_bytes("[]", "")) == "file: offset 8: the header is not a JSON object");
   CHECK(error_of(safetensors_bytes("{\"a\"", "")) == "file (header): offset 4: expected ':' after key \"a\"");
   CHECK(error_of_header(R"({"a":1})") == "file: tensor 'a': expected a string 'dtype'");
   CHECK(error_of_header(R"({"a":{"dtype":"F32"}})") == "file: tensor 'a': expected an array 'shape'");
-  CHECK(error_of_header(R"({"a":{"dtype":"F32","shape":[4]}})") == "file: tensor 'a': expected 'data_offsets' [begin, end]");
-  CHECK(error_of_header(R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0]}})") == "file: tensor 'a': expected 'data_offsets' [begin, end]");
-  CHECK(error_of_header(R"({"a":{"dtype":"F32","shape":[-4],"data_offsets":[0,16]}})") == "file: tensor 'a': expected natural numbers in 'shape'");
-  CHECK(error_of_header(R"({"a":{"dtype":"F32","shape":[4.0],"data_offsets":[0,16]}})") == "file: tensor 'a': expected natural numbers in 'shape'");
+  CHECK(error_of_header(R"({"a":{"dtype":"F32","shape":[4]}})") ==
+        "file: tensor 'a': expected 'data_offsets' [begin, end]");
+  CHECK(error_of_header(R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0]}})") ==
+        "file: tensor 'a': expected 'data_offsets' [begin, end]");
+  CHECK(error_of_header(R"({"a":{"dtype":"F32","shape":[-4],"data_offsets":[0,16]}})") ==
+        "file: tensor 'a': expected natural numbers in 'shape'");
+  CHECK(error_of_header(R"({"a":{"dtype":"F32","shape":[4.0],"data_offsets":[0,16]}})") ==
+        "file: tensor 'a': expected natural numbers in 'shape'");
   CHECK(error_of_header(R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0,17]}})") ==
         "file: tensor 'a': data_offsets [0, 17], expected a range within the 16 bytes after the header");
   CHECK(error_of_header(R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[16,0]}})") ==
         "file: tensor 'a': data_offsets [16, 0], expected a range within the 16 bytes after the header");
-  CHECK(error_of_header(R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[-1,15]}})") == "file: tensor 'a': expected natural numbers in 'data_offsets'");
+  CHECK(error_of_header(R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[-1,15]}})") ==
+        "file: tensor 'a': expected natural numbers in 'data_offsets'");
   CHECK(error_of_header(R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0,9223372036854775808]}})") ==
         "file: tensor 'a': expected natural numbers in 'data_offsets'");
   CHECK(error_of_header(R"({"a":{"dtype":"BF16","shape":[3,2],"data_offsets":[0,16]}})") ==
         "file: tensor 'a': BF16 of shape [3, 2] needs 12 bytes, data_offsets have 16");
   CHECK(error_of_header(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})") ==
         "file: tensor 'a': F32 of shape [4294967296, 4294967296] needs over 2^64 bytes, data_offsets have 0");
-  CHECK(error_of_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})") ==
-        "file: tensor 'b': its bytes at data offset 4 overlap tensor 'a'");
-  CHECK(error_of_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"a":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})") ==
-        "file (header): offset 108: key \"a\" occurs twice in the object that ends here");
-  CHECK_THROWS_WITH_AS(Safetensors::open("no/such/file"), "no/such/file: cannot be opened", std::runtime_error);
+  CHECK(
+      error_of_header(
+          R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})") ==
+      "file: tensor 'b': its bytes at data offset 4 overlap tensor 'a'");
+  CHECK(
+      error_of_header(
+          R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"a":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})") ==
+      "file (header): offset 108: key \"a\" occurs twice in the object that ends here");
+  CHECK_THROWS_WITH_AS(Safetensors::open("no/such/file"), "no/such/file: cannot be opened",
+                       std::runtime_error);
 }
 
 TEST_CASE("a file that shrinks after its header was read") {

@@ -17,7 +17,8 @@ namespace specula_test {
 class TemporaryDirectory {
  public:
   explicit TemporaryDirectory(const std::string& name)
-      : path(std::filesystem::temp_directory_path() / ("specula_test_" + name + "_" + std::to_string(reinterpret_cast<std::uintptr_t>(this)))) {
+      : path(std::filesystem::temp_directory_path() /
+             ("specula_test_" + name + "_" + std::to_string(reinterpret_cast<std::uintptr_t>(this)))) {
     std::filesystem::create_directories(path);
   }
   TemporaryDirectory(const TemporaryDirectory&) = delete;
@@ -53,7 +54,8 @@ inline std::uint16_t half_bits(float value) {
   std::frexp(value, &exponent);  // |value| in [0.5, 1) * 2^exponent
   const int unit = std::max(exponent - 11, -24);
   const auto steps = static_cast<int>(std::nearbyint(std::abs(std::ldexp(value, -unit))));  // 0 to 2048 units
-  const int bits = unit == -24 ? steps : (unit + 25) * 1024 + steps - 1024;  // a carry into the exponent is right
+  const int bits =
+      unit == -24 ? steps : (unit + 25) * 1024 + steps - 1024;  // a carry into the exponent is right
   return static_cast<std::uint16_t>(bits + (std::signbit(value) ? 0x8000 : 0));
 }
 
@@ -71,9 +73,10 @@ inline std::string safetensors_bytes(const std::vector<Tensor>& tensors) {
   std::string header = "{\"__metadata__\":{\"format\":\"pt\"}", data;
   for (const auto& tensor : tensors) {
     std::string shape;
-    for (const auto extent : tensor.shape) shape += (shape.empty() ? "" : ",") + std::to_string(extent);
+    for (const auto extent : tensor.shape) shape.append(shape.empty() ? "" : ",").append(std::to_string(extent));
     const std::string bytes = tensor_bytes(tensor);
-    header += ",\"" + tensor.name + "\":{\"dtype\":\"" + tensor.dtype + "\",\"shape\":[" + shape + "],\"data_offsets\":[" + std::to_string(data.size()) + "," +
+    header += ",\"" + tensor.name + "\":{\"dtype\":\"" + tensor.dtype + "\",\"shape\":[" + shape +
+              "],\"data_offsets\":[" + std::to_string(data.size()) + "," +
               std::to_string(data.size() + bytes.size()) + "]}";
     data += bytes;
   }

@@ -18,7 +18,8 @@ TEST_CASE("members run in step") {
     std::vector<std::int64_t> left(static_cast<std::size_t>(size)), right(static_cast<std::size_t>(size));
     for (int run = 0; run < 20; ++run) {
       auto body = [&](std::int32_t member) {
-        const auto me = static_cast<std::size_t>(member), next = static_cast<std::size_t>((member + 1) % size);
+        const auto me = static_cast<std::size_t>(member),
+                   next = static_cast<std::size_t>((member + 1) % size);
         for (int step = 0; step < 50; ++step) {  // each hands its number to a neighbour, over two barriers
           left[me] = right[next] + 1;
           team.barrier();

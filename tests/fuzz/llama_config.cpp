@@ -21,8 +21,8 @@ void require(bool ok) {
 /// Visits every value; keys are found again and ascend.
 void walk(const Json& json, int depth) {
   require(depth <= Json::kMaxDepth);
-  const int kinds = json.is_null() + (json.boolean() != nullptr) + json.number().has_value() + (json.string() != nullptr) + (json.array() != nullptr) +
-                    (json.object() != nullptr);
+  const int kinds = json.is_null() + (json.boolean() != nullptr) + json.number().has_value() +
+                    (json.string() != nullptr) + (json.array() != nullptr) + (json.object() != nullptr);
   require(kinds == 1);
   if (json.array())
     for (const Json& item : *json.array()) walk(item, depth + 1);

@@ -50,7 +50,8 @@ constexpr std::string_view kSeeds[] = {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string bytes(reinterpret_cast<const char*>(data), size);
-  // As it is, and with a true header length, which mutation would hardly ever hit: the first byte says where it ends.
+  // As it is, and with a true header length, which mutation would hardly ever hit: the first byte says where
+  // it ends.
   std::string framed(8, '\0');
   if (size > 1) {
     const std::size_t header = std::min<std::size_t>(size - 1, static_cast<std::size_t>(data[0]) * 16);

@@ -69,8 +69,8 @@ class LlamaImpl : public torch::nn::Module {
 
   const LlamaConfig& config() const { return config_; }
 
-  /// Changes nothing in the module, so threads may share it. T is at most kMaxPositions.
   /// tokens (B, T) int64 -> the normed hidden states that enter the head, (B, T, hidden), in `dtype`.
+  /// Changes nothing in the module, so threads may share it. T is at most kMaxPositions.
   torch::Tensor features(const torch::Tensor& tokens, torch::ScalarType dtype);
 
   /// features (B, T, hidden) -> logits (B, T, vocab), in the features' dtype.

@@ -88,8 +88,9 @@ class Session {
         corpus_(st::read_tokens(options.data)) {
     tokenizer_file_ =
         options.tokenizer_file.empty() ? options.data / "tokenizer.model" : options.tokenizer_file;
-    if (!fs::exists(tokenizer_file_))
+    if (!fs::exists(tokenizer_file_)) {
       throw std::invalid_argument(tokenizer_file_.string() + ": no such file");
+    }
 
     std::printf("device %s, %d threads, products in %s, BLAS: %s\n", device_.str().c_str(),
                 torch::get_num_threads(), c10::toString(dtype_), st::blas_name().c_str());

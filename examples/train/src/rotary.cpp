@@ -27,7 +27,7 @@ struct HeadLayout {
 /// the way: forward into q, k, v; backward, with the opposite angle, into qkv.
 template <bool kForward, class T>
 void move_heads(const HeadLayout& layout, const RotaryTable& table, T* qkv, T* q, T* k, T* v) {
-  const auto [batch, length, heads, kv_heads, size] = layout;
+  const auto length = layout.length, heads = layout.heads, kv_heads = layout.kv_heads, size = layout.size;
   const auto half = size / 2, width = heads + 2 * kv_heads;
   const float query_scale = 1 / std::sqrt(static_cast<float>(size));
 
@@ -42,7 +42,7 @@ void move_heads(const HeadLayout& layout, const RotaryTable& table, T* qkv, T* q
     }
   };
 
-  at::parallel_for(0, batch * length, kGrain, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, layout.batch * length, kGrain, [&](std::int64_t begin, std::int64_t end) {
     for (auto at = begin; at < end; ++at) {
       const auto b = at / length, t = at % length;
       const float* cosine = data<float>(table.cosine) + t * half;

@@ -4,6 +4,7 @@
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
+#include <fstream>
 #include <stdexcept>
 #include <unordered_map>
 
@@ -68,10 +69,7 @@ void train_tokenizer(const std::vector<Style>& styles, const TokenizerOptions& o
   std::string symbols = "\n";
   for (const int count : {2, 3, 4, 8, 12, 16}) symbols.append(",").append(spaces(count));
 
-  auto prefix = model_file;
-  prefix.replace_extension();
   const std::unordered_map<std::string, std::string> arguments{
-      {"model_prefix", prefix.string()},
       {"model_type", options.model_type},
       {"vocab_size", std::to_string(options.vocab_size)},
       {"user_defined_symbols", symbols},
@@ -89,9 +87,13 @@ void train_tokenizer(const std::vector<Style>& styles, const TokenizerOptions& o
       {"minloglevel", "1"},
   };
   LineIterator lines(sample_lines(styles, std::size_t{6} << 20));
-  check(sentencepiece::SentencePieceTrainer::Train(arguments, &lines), "training the tokenizer");
-  // The trainer also writes a listing for people, which nothing reads.
-  std::filesystem::remove(prefix.string() + ".vocab");
+  // To memory first: given a file name, the trainer would write it into the model, too.
+  std::string model;
+  check(sentencepiece::SentencePieceTrainer::Train(arguments, &lines, &model), "training the tokenizer");
+  std::ofstream out(model_file, std::ios::binary);
+  out << model;
+  out.close();
+  if (!out) throw std::runtime_error(model_file.string() + ": cannot be written");
 }
 
 Tokenizer::Tokenizer(const std::filesystem::path& model_file)

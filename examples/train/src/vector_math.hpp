@@ -10,8 +10,6 @@
 
 namespace specula_train {
 
-// ----
-
 /// A bfloat16 as it lies in memory. c10's own type checks for NaN when it rounds, which keeps loops scalar.
 struct Half {
   std::uint16_t bits;
@@ -43,8 +41,9 @@ struct Half {
   return series * std::bit_cast<float>(power);
 }
 
+/// The elements of a contiguous tensor.
 template <class T>
-T* data(const Tensor& tensor) {
+T* data(const torch::Tensor& tensor) {
   return static_cast<T*>(tensor.data_ptr());
 }
 

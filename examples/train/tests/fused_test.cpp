@@ -22,7 +22,7 @@ void compare(const std::vector<Tensor>& got, const std::vector<Tensor>& expected
   std::vector<Tensor> seeds;
   for (std::size_t i = 0; i < got.size(); ++i) {
     REQUIRE(got[i].sizes() == expected[i].sizes());
-    REQUIRE(got[i].scalar_type() == expected[i].scalar_type());
+    REQUIRE((got[i].scalar_type() == expected[i].scalar_type()));  // doctest cannot print it
     CHECK(largest_error(got[i], expected[i]) < tolerance);
     seeds.push_back(torch::randn_like(got[i]));
   }
@@ -42,7 +42,7 @@ Tensor random(torch::IntArrayRef shape, torch::ScalarType dtype, double scale = 
 TEST_CASE("fused steps agree with ATen") {
   torch::manual_seed(3);
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
-    CAPTURE(c10::toString(dtype));
+    INFO(c10::toString(dtype));
     const double tolerance = dtype == torch::kFloat32 ? 2e-6 : 3e-2;  // ATen rounds to bfloat16 in between
 
     const auto x = random({7, 33, 48}, torch::kFloat32);

@@ -55,7 +55,7 @@ struct Top {
 };
 
 /// Workspace of one row's scan. Allocates in the constructor only. Remembers the tile masses of the last law it saw.
-/// Its functions throw std::runtime_error on a row that holds NaN or +infinity, or no finite logit at all, and
+/// Its functions throw std::runtime_error on a row that holds NaN or +infinity, no finite logit at all, or logits beyond 1e38 times the temperature, and
 /// std::invalid_argument on a row of another width.
 class RowScan {
  public:
@@ -87,12 +87,15 @@ class RowScan {
 
   /// `law` as weights. Free if law() just made it, else one read of its row.
   LawWeights weights(const RowLaw& law) {
-    if (!is_seen(law)) {
+    if (!(seen_ == law)) {
       measure(law, [](std::size_t) { return false; });
       seen_ = law;
     }
     return {law, vocab_, masses_};
   }
+
+  /// Forgets the last law's masses: its row is about to be overwritten.
+  void forget() { seen_ = {}; }
 
   /// First of the largest logits. Cost: one read of the row.
   Token argmax(std::span<const float> row) {
@@ -174,9 +177,6 @@ class RowScan {
   void normalise(double total) {
     for (double& mass : masses_) mass /= total;
   }
-  bool is_seen(const RowLaw& law) const {
-    return seen_.logits == law.logits && seen_.inv_t == law.inv_t && seen_.log_z == law.log_z && seen_.cut == law.cut;
-  }
   Token first(std::span<const float> row, std::int32_t tile, float value) const {
     return static_cast<Token>(std::find(row.begin() + tile * kTile, row.end(), value) - row.begin());
   }
@@ -186,6 +186,8 @@ class RowScan {
   }
   [[noreturn]] static void throw_bad(std::span<const float> row) {
     const auto bad = std::find_if(row.begin(), row.end(), [](float l) { return !(l < std::numeric_limits<float>::infinity()); });
+    if (bad == row.end() && std::any_of(row.begin(), row.end(), [](float l) { return std::isfinite(l); }))
+      throw std::runtime_error("a row of logits is too large for its temperature: their quotient overflows a float");
     if (bad == row.end()) throw std::runtime_error("a row of logits is empty: none is above -infinity");
     throw std::runtime_error("a row of logits holds NaN or +infinity at token " + std::to_string(bad - row.begin()));
   }

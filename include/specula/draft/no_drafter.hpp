@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "../rows.hpp"
 
@@ -17,11 +18,14 @@ class NoDrafter {
   std::int32_t capacity() const { return std::numeric_limits<std::int32_t>::max(); }
   void truncate(std::int32_t) {}
   void sync(Tokens, Tokens) {}
-  PointMasses extend(Tokens, Nodes) { return {{&kNothing, 1}}; }
+  PointMasses extend(Tokens tokens, Nodes) {
+    nothing_.assign(tokens.size(), kNoToken);
+    return {nothing_};
+  }
 
  private:
-  static constexpr Token kNothing = kNoToken;
   std::int32_t vocab_;
+  std::vector<Token> nothing_;
 };
 
 }  // namespace specula

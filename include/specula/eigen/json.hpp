@@ -16,15 +16,16 @@
 
 namespace specula::eigen {
 
-/// A value of RFC 8259. Objects are sorted by key; a key that occurs twice is an error, because readers disagree about
-/// which one counts.
+/// A value of RFC 8259. Objects are sorted by key; a key that occurs twice is an error, because readers
+/// disagree about which one counts.
 class Json {
  public:
   using Array = std::vector<Json>;
   using Object = std::vector<std::pair<std::string, Json>>;
   static constexpr int kMaxDepth = 64;
 
-  /// Reads all of `text`. Throws std::runtime_error: "<source>: offset <byte>: <what was expected>". O(n log n).
+  /// Reads all of `text`. Throws std::runtime_error: "<source>: offset <byte>: <what was expected>". O(n log
+  /// n).
   static Json parse(std::string_view text, std::string_view source);
 
   bool is_null() const { return std::holds_alternative<std::nullptr_t>(value_); }
@@ -45,8 +46,9 @@ class Json {
   const Json* find(std::string_view key) const {
     const auto* members = object();
     if (!members) return nullptr;
-    const auto at = std::lower_bound(members->begin(), members->end(), key,
-                                     [](const auto& member, std::string_view wanted) { return member.first < wanted; });
+    const auto at =
+        std::lower_bound(members->begin(), members->end(), key,
+                         [](const auto& member, std::string_view wanted) { return member.first < wanted; });
     return at != members->end() && at->first == key ? &at->second : nullptr;
   }
 
@@ -95,13 +97,26 @@ class Json::Parser {
     skip_space();
     Json result;
     switch (peek()) {
-      case '{': result.value_ = object(depth); break;
-      case '[': result.value_ = array(depth); break;
-      case '"': result.value_ = string(); break;
-      case 't': word("true"), result.value_ = true; break;
-      case 'f': word("false"), result.value_ = false; break;
-      case 'n': word("null"); break;
-      default: result.value_ = number();
+      case '{':
+        result.value_ = object(depth);
+        break;
+      case '[':
+        result.value_ = array(depth);
+        break;
+      case '"':
+        result.value_ = string();
+        break;
+      case 't':
+        word("true"), result.value_ = true;
+        break;
+      case 'f':
+        word("false"), result.value_ = false;
+        break;
+      case 'n':
+        word("null");
+        break;
+      default:
+        result.value_ = number();
     }
     return result;
   }
@@ -125,7 +140,8 @@ class Json::Parser {
     std::sort(members.begin(), members.end(), by_key);
     const auto twice = std::adjacent_find(members.begin(), members.end(),
                                           [](const auto& a, const auto& b) { return a.first == b.first; });
-    if (twice != members.end()) fail("key \"" + twice->first + "\" occurs twice in the object that ends here");
+    if (twice != members.end())
+      fail("key \"" + twice->first + "\" occurs twice in the object that ends here");
     return members;
   }
 
@@ -156,7 +172,8 @@ class Json::Parser {
     }
     const char *first = text_.data() + begin, *last = text_.data() + at_;
     Number result{};
-    if (std::from_chars(first, last, result.value).ec != std::errc{}) fail("the number before is out of range");
+    if (std::from_chars(first, last, result.value).ec != std::errc{})
+      fail("the number before is out of range");
     std::int64_t integer = 0;
     if (whole && std::from_chars(first, last, integer).ec == std::errc{}) result.integer = integer;
     return result;
@@ -175,8 +192,10 @@ class Json::Parser {
       if (static_cast<unsigned char>(c) < 0x20) fail("control character in a string");
       ++at_;
       if (c == '"') return result;
-      if (c == '\\') escape(result);
-      else result.push_back(c);
+      if (c == '\\')
+        escape(result);
+      else
+        result.push_back(c);
     }
   }
   void escape(std::string& out) {
@@ -207,17 +226,23 @@ class Json::Parser {
     return code;
   }
   static void append_utf8(std::string& out, std::uint32_t code) {
-    const auto push = [&out](std::uint32_t byte) { out.push_back(static_cast<char>(static_cast<unsigned char>(byte))); };
+    const auto push = [&out](std::uint32_t byte) {
+      out.push_back(static_cast<char>(static_cast<unsigned char>(byte)));
+    };
     if (code < 0x80) return push(code);
     if (code < 0x800) return push(0xc0 | (code >> 6)), push(0x80 | (code & 63));
-    if (code < 0x10000) return push(0xe0 | (code >> 12)), push(0x80 | ((code >> 6) & 63)), push(0x80 | (code & 63));
-    push(0xf0 | (code >> 18)), push(0x80 | ((code >> 12) & 63)), push(0x80 | ((code >> 6) & 63)), push(0x80 | (code & 63));
+    if (code < 0x10000)
+      return push(0xe0 | (code >> 12)), push(0x80 | ((code >> 6) & 63)), push(0x80 | (code & 63));
+    push(0xf0 | (code >> 18)), push(0x80 | ((code >> 12) & 63)), push(0x80 | ((code >> 6) & 63)),
+        push(0x80 | (code & 63));
   }
 
   std::string_view text_, source_;
   std::size_t at_ = 0;
 };
 
-inline Json Json::parse(std::string_view text, std::string_view source) { return Parser(text, source).document(); }
+inline Json Json::parse(std::string_view text, std::string_view source) {
+  return Parser(text, source).document();
+}
 
 }  // namespace specula::eigen

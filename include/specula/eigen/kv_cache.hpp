@@ -21,7 +21,10 @@ class KvCache {
  public:
   KvCache() = default;
   KvCache(std::int32_t layers, std::int32_t heads, std::int32_t head_dim, std::int32_t capacity)
-      : layers_(layers), heads_(heads), head_dim_(head_dim), slots_(detail::round_up(capacity, detail::kPanel)) {
+      : layers_(layers),
+        heads_(heads),
+        head_dim_(head_dim),
+        slots_(detail::round_up(capacity, detail::kPanel)) {
     const auto parts = static_cast<std::size_t>(layers) * static_cast<std::size_t>(heads);
     keys_.resize(parts * static_cast<std::size_t>(key_stride()));
     values_.resize(parts * static_cast<std::size_t>(value_stride()));
@@ -32,12 +35,15 @@ class KvCache {
 
   /// Panels over slots; the depth of the product is head_dim.
   detail::RealPanels<Real> keys(std::int32_t layer, std::int32_t head) const {
-    return {keys_.data() + part(layer, head) * key_stride(), static_cast<std::ptrdiff_t>(detail::kPanel) * head_dim_, detail::kPanel};
+    return {keys_.data() + part(layer, head) * key_stride(),
+            static_cast<std::ptrdiff_t>(detail::kPanel) * head_dim_, detail::kPanel};
   }
   /// Panels over features, from slot `first` on; the depth of the product is a number of slots.
   detail::RealPanels<Real> values(std::int32_t layer, std::int32_t head, std::int32_t first) const {
     const auto panel = static_cast<std::ptrdiff_t>(detail::kPanel) * slots_;
-    return {values_.data() + part(layer, head) * value_stride() + first * static_cast<std::ptrdiff_t>(detail::kPanel), panel, detail::kPanel};
+    return {values_.data() + part(layer, head) * value_stride() +
+                first * static_cast<std::ptrdiff_t>(detail::kPanel),
+            panel, detail::kPanel};
   }
 
   void store(std::int32_t layer, std::int32_t head, std::int32_t slot, const Real* key, const Real* value) {
@@ -64,12 +70,20 @@ class KvCache {
 
  private:
   static std::ptrdiff_t key_offset(std::int32_t d) { return static_cast<std::ptrdiff_t>(d) * detail::kPanel; }
-  std::ptrdiff_t value_offset(std::int32_t d) const { return static_cast<std::ptrdiff_t>(d / detail::kPanel) * slots_ * detail::kPanel + d % detail::kPanel; }
+  std::ptrdiff_t value_offset(std::int32_t d) const {
+    return static_cast<std::ptrdiff_t>(d / detail::kPanel) * slots_ * detail::kPanel + d % detail::kPanel;
+  }
   std::ptrdiff_t key_stride() const { return static_cast<std::ptrdiff_t>(slots_) * head_dim_; }
-  std::ptrdiff_t value_stride() const { return static_cast<std::ptrdiff_t>(slots_) * detail::round_up(head_dim_, detail::kPanel); }
-  std::ptrdiff_t part(std::int32_t layer, std::int32_t head) const { return static_cast<std::ptrdiff_t>(layer) * heads_ + head; }
+  std::ptrdiff_t value_stride() const {
+    return static_cast<std::ptrdiff_t>(slots_) * detail::round_up(head_dim_, detail::kPanel);
+  }
+  std::ptrdiff_t part(std::int32_t layer, std::int32_t head) const {
+    return static_cast<std::ptrdiff_t>(layer) * heads_ + head;
+  }
   Real* key_at(std::ptrdiff_t part, std::int32_t slot) {
-    return keys_.data() + part * key_stride() + static_cast<std::ptrdiff_t>(slot / detail::kPanel) * detail::kPanel * head_dim_ + slot % detail::kPanel;
+    return keys_.data() + part * key_stride() +
+           static_cast<std::ptrdiff_t>(slot / detail::kPanel) * detail::kPanel * head_dim_ +
+           slot % detail::kPanel;
   }
   Real* value_at(std::ptrdiff_t part, std::int32_t slot) {
     return values_.data() + part * value_stride() + static_cast<std::ptrdiff_t>(slot) * detail::kPanel;

@@ -25,25 +25,26 @@ namespace specula::eigen {
 struct LlamaOptions {
   std::int32_t capacity = 2048;      // tokens: committed and speculative together
   std::int32_t max_nodes = 64;       // speculative tokens at a time
-  std::int32_t threads = 1;          // the bits of the logits do not depend on it
+  std::int32_t threads = 1;          // no bit of the logits depends on it; more than idle cores is slower
   std::int32_t prefill_chunk = 128;  // tokens of a pass of append()
-  std::int32_t wide_from = 0;        // appends of at least this many tokens use Eigen's products; 0: see Llama
+  std::int32_t wide_from = 0;        // appends of so many tokens use Eigen's products; 0: see Llama
   Isa isa = best_isa();
-  Inputs inputs = Inputs::full;      // bf16: products of bf16 weights round their inputs; about twice as fast, 3 digits
+  Inputs inputs = Inputs::full;  // bf16: rounds what bf16 weights multiply; twice as fast, 3 digits
 };
 
 /// Real is what it calculates in: float, or double as a reference.
 ///
-/// **Bits.** The logits of a node depend on the tokens from the start of the context to it, and on nothing else: not on
-/// how many nodes share a call, the order or shape of the tree, the calls it was grown in, the slots its ancestors lie
-/// in, how the context came in (append or commit, in which pieces), or the threads. (For one isa, Real and build.)
-/// The exception is an append of at least `wide_from` tokens, which runs through Eigen's products and rounds
-/// differently. By default (0) that is never so for float with AVX2 or AVX-512, where the panel product is also the
-/// faster one for a long prompt, and from 16 tokens on otherwise.
+/// **Bits.** The logits of a node depend on the tokens from the start of the context to it, and on nothing
+/// else: not on how many nodes share a call, the order or shape of the tree, the calls it was grown in, the
+/// slots its ancestors lie in, how the context came in (append or commit, in which pieces), or the threads.
+/// (For one isa, inputs, Real and build.) The exception is an append of at least `wide_from` tokens, which
+/// runs through Eigen's products and rounds differently. By default (0) that is never so for float with AVX2
+/// or AVX-512, where the panel product is also the faster one for a long prompt, and from 16 tokens on
+/// otherwise.
 ///
-/// All memory is allocated by the constructor: append(), extend(), commit() and truncate() allocate nothing (but for
-/// Eigen's own temporaries in a wide append).
-/// One model serves one sequence; several models may share their weights. Not for concurrent calls.
+/// All memory is allocated by the constructor: append(), extend(), commit() and truncate() allocate nothing
+/// (but for Eigen's own temporaries in a wide append). One model serves one sequence; several models may
+/// share their weights. Not for concurrent calls.
 template <class Real = float>
 class Llama {
   static_assert(std::is_same_v<Real, float> || std::is_same_v<Real, double>);
@@ -54,17 +55,20 @@ class Llama {
   explicit Llama(const std::filesystem::path& directory, const LlamaOptions& options = {})
       : Llama(std::make_shared<const LlamaWeights<Real>>(load_llama_weights<Real>(directory)), options) {}
 
-  /// From weights in memory. Throws std::invalid_argument for an option out of range.
+  /// From weights in memory. Throws std::invalid_argument for an option out of range, or no weights.
   explicit Llama(std::shared_ptr<const LlamaWeights<Real>> weights, const LlamaOptions& options = {})
       : options_(checked(options)),
-        pass_(std::move(weights), options_.capacity, columns(options_), options_.max_nodes, options_.threads, options_.isa, options_.inputs) {
-    const auto nodes = static_cast<std::size_t>(options_.max_nodes), chunk = static_cast<std::size_t>(options_.prefill_chunk);
+        pass_(given(std::move(weights)), options_.capacity, columns(options_), options_.max_nodes,
+              options_.threads, options_.isa, options_.inputs) {
+    const auto nodes = static_cast<std::size_t>(options_.max_nodes),
+               chunk = static_cast<std::size_t>(options_.prefill_chunk);
     nodes_.reserve(nodes);
     pending_.reserve(chunk);
     in_order_.resize(chunk);
     columns_.reserve(static_cast<std::size_t>(columns(options_)));
     paths_.resize(nodes * (kLazy + nodes));
-    if constexpr (!std::is_same_v<Real, float>) rounded_.resize(nodes * static_cast<std::size_t>(vocab_size()));
+    if constexpr (!std::is_same_v<Real, float>)
+      rounded_.resize(nodes * static_cast<std::size_t>(vocab_size()));
   }
 
   const LlamaConfig& config() const { return pass_.config(); }
@@ -74,9 +78,10 @@ class Llama {
   std::int32_t capacity() const { return options_.capacity; }
   std::int32_t node_count() const { return static_cast<std::int32_t>(nodes_.size()); }
 
-  /// Commits `tokens` after the context and forgets all nodes. Fewer than 16 wait for the next extend(), which
-  /// then reads the weights once for both; more run at once, `prefill_chunk` at a time.
-  /// Throws std::invalid_argument, and changes nothing, for a token out of range or more tokens than there is room for.
+  /// Commits `tokens` after the context and forgets all nodes. Fewer than 16 wait for the next extend(),
+  /// which then reads the weights once for both; more run at once, `prefill_chunk` at a time. Throws
+  /// std::invalid_argument, and changes nothing, for a token out of range or more tokens than there is room
+  /// for.
   void append(Tokens tokens) {
     check_tokens(tokens);
     check_room(size(), tokens.size(), "append");
@@ -89,10 +94,11 @@ class Llama {
     }
   }
 
-  /// Adds one node for each token, under `parents`: earlier nodes, also of this call, or kNoParent for the end of the
-  /// context. A node sees the context, its ancestors and itself; its position is size() plus its depth.
-  /// Returns the logits (n, V) of the new nodes, valid until the next call. One pass over the weights for up to 8 nodes.
-  /// Throws std::invalid_argument, and changes nothing, for a bad token or parent, too many nodes, or a full context.
+  /// Adds one node for each token, under `parents`: earlier nodes, also of this call, or kNoParent for the
+  /// end of the context. A node sees the context, its ancestors and itself; its position is size() plus its
+  /// depth. Returns the logits (n, V) of the new nodes, valid until the next call. One pass over the weights
+  /// for up to 8 nodes. Throws std::invalid_argument, and changes nothing, for a bad token or parent, too
+  /// many nodes, or a full context.
   RowsView extend(Tokens tokens, Nodes parents) {
     check_tokens(tokens);
     check_parents(tokens.size(), parents);
@@ -102,7 +108,8 @@ class Llama {
     const auto first_row = static_cast<std::int32_t>(columns_.size());
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       const NodeId parent = parents[i];
-      nodes_.push_back({parent, parent == kNoParent ? 0 : nodes_[static_cast<std::size_t>(parent)].depth + 1});
+      nodes_.push_back(
+          {parent, parent == kNoParent ? 0 : nodes_[static_cast<std::size_t>(parent)].depth + 1});
       push_node(tokens[i], node_count() - 1);
     }
     if (!tokens.empty()) {
@@ -113,19 +120,22 @@ class Llama {
     return rows();
   }
 
-  /// The nodes of `path`, the first below the context and each a child of the one before, join the context; all others are
-  /// forgotten. Empty: all are. Moves their keys and values; calculates nothing.
-  /// Throws std::invalid_argument, and changes nothing, if it is no such path.
+  /// The nodes of `path`, the first below the context and each a child of the one before, join the context;
+  /// all others are forgotten. Empty: all are. Moves their keys and values; calculates nothing. Throws
+  /// std::invalid_argument, and changes nothing, if it is no such path.
   void commit(Nodes path) {
     for (std::size_t i = 0; i < path.size(); ++i) {
       const NodeId node = path[i], parent = i == 0 ? kNoParent : path[i - 1];
-      if (node < 0 || node >= node_count()) fail("commit: node " + std::to_string(node) + ", must be 0 to " + std::to_string(node_count() - 1));
+      if (node < 0 || node >= node_count())
+        fail("commit: node " + std::to_string(node) + ", must be 0 to " + std::to_string(node_count() - 1));
       if (nodes_[static_cast<std::size_t>(node)].parent != parent)
-        fail("commit: node " + std::to_string(node) + " is no child of " + (parent == kNoParent ? "the context" : "node " + std::to_string(parent)) +
+        fail("commit: node " + std::to_string(node) + " is no child of " +
+             (parent == kNoParent ? "the context" : "node " + std::to_string(parent)) +
              ", must be a path from the context down");
     }
     const std::int32_t context = size();
-    for (std::size_t i = 0; i < path.size(); ++i) pass_.cache.move(context + path[i], context + static_cast<std::int32_t>(i));
+    for (std::size_t i = 0; i < path.size(); ++i)
+      pass_.cache.move(context + path[i], context + static_cast<std::int32_t>(i));
     computed_ += static_cast<std::int32_t>(path.size());
     nodes_.clear();
   }
@@ -133,7 +143,8 @@ class Llama {
   /// Forgets all nodes and the committed tokens from position `n` on. O(1).
   /// Throws std::invalid_argument, and changes nothing, unless 0 <= n <= size().
   void truncate(std::int32_t n) {
-    if (n < 0 || n > size()) fail("truncate: to " + std::to_string(n) + " tokens, must be 0 to " + std::to_string(size()));
+    if (n < 0 || n > size())
+      fail("truncate: to " + std::to_string(n) + " tokens, must be 0 to " + std::to_string(size()));
     nodes_.clear();
     pending_.resize(static_cast<std::size_t>(std::max(0, n - computed_)));
     computed_ = std::min(computed_, n);
@@ -141,13 +152,15 @@ class Llama {
 
   /// The logits (V) of row `index` of the last extend(), unrounded.
   std::span<const Real> logits(std::int32_t index) {
-    if (index < 0 || index >= rows_) fail("logits: row " + std::to_string(index) + ", must be 0 to " + std::to_string(rows_ - 1));
+    if (index < 0 || index >= rows_)
+      fail("logits: row " + std::to_string(index) + ", must be 0 to " + std::to_string(rows_ - 1));
     return {pass_.logits().at(index), static_cast<std::size_t>(vocab_size())};
   }
 
  private:
   static constexpr std::int32_t kNever = std::numeric_limits<std::int32_t>::max();
-  static constexpr std::size_t kLazy = 16;  // fewer appended tokens wait: they are nearly free in the next pass
+  static constexpr std::size_t kLazy =
+      16;  // fewer appended tokens wait: they are nearly free in the next pass
 
   struct Node {
     NodeId parent;
@@ -159,19 +172,22 @@ class Llama {
   static LlamaOptions checked(const LlamaOptions& options) {
     const auto require = [](const char* what, std::int32_t value, std::int32_t least, std::int32_t most) {
       if (value < least || value > most)
-        throw std::invalid_argument(std::string("LlamaOptions::") + what + " is " + std::to_string(value) + ", must be " + std::to_string(least) + " to " +
-                                    std::to_string(most));
+        throw std::invalid_argument(std::string("LlamaOptions::") + what + " is " + std::to_string(value) +
+                                    ", must be " + std::to_string(least) + " to " + std::to_string(most));
     };
     require("capacity", options.capacity, 1, 1 << 24);
     require("max_nodes", options.max_nodes, 1, 1024);
     require("threads", options.threads, 1, 256);
     require("prefill_chunk", options.prefill_chunk, 1, 4096);
     require("wide_from", options.wide_from, 0, kNever);
-    if (options.isa > best_isa()) throw std::invalid_argument("LlamaOptions::isa: this machine does not have these instructions");
+    if (options.isa > best_isa())
+      throw std::invalid_argument("LlamaOptions::isa: this machine does not have these instructions");
     if (options.inputs == Inputs::bf16 && !(std::is_same_v<Real, float> && has_bf16_products()))
-      throw std::invalid_argument("LlamaOptions::inputs is bf16, which takes AVX512_BF16 and a model that calculates in float");
+      throw std::invalid_argument(
+          "LlamaOptions::inputs is bf16, which takes AVX512_BF16 and a model that calculates in float");
     LlamaOptions result = options;
-    if (result.wide_from == 0) result.wide_from = std::is_same_v<Real, float> && options.isa != Isa::portable ? kNever : 16;
+    if (result.wide_from == 0)
+      result.wide_from = std::is_same_v<Real, float> && options.isa != Isa::portable ? kNever : 16;
     return result;
   }
 
@@ -180,47 +196,65 @@ class Llama {
     return std::max(options.prefill_chunk, options.max_nodes + static_cast<std::int32_t>(kLazy));
   }
 
+  static std::shared_ptr<const LlamaWeights<Real>> given(std::shared_ptr<const LlamaWeights<Real>> weights) {
+    if (!weights) throw std::invalid_argument("Llama: no weights");
+    return weights;
+  }
+
   void check_tokens(Tokens tokens) const {
     for (const Token token : tokens)
-      if (token < 0 || token >= vocab_size()) fail("extend or append: token " + std::to_string(token) + ", must be 0 to " + std::to_string(vocab_size() - 1));
+      if (token < 0 || token >= vocab_size())
+        fail("extend or append: token " + std::to_string(token) + ", must be 0 to " +
+             std::to_string(vocab_size() - 1));
   }
 
   void check_room(std::int32_t used, std::size_t wanted, const char* call) const {
     if (wanted > static_cast<std::size_t>(capacity() - used))
-      fail(std::string(call) + ": the context is full: " + std::to_string(used) + " of capacity " + std::to_string(capacity()) + " tokens in use, " +
-           std::to_string(wanted) + " more asked for");
+      fail(std::string(call) + ": the context is full: " + std::to_string(used) + " of capacity " +
+           std::to_string(capacity()) + " tokens in use, " + std::to_string(wanted) + " more asked for");
   }
 
   void check_parents(std::size_t count, Nodes parents) const {
-    if (parents.size() != count) fail("extend: " + std::to_string(count) + " tokens and " + std::to_string(parents.size()) + " parents");
+    if (parents.size() != count)
+      fail("extend: " + std::to_string(count) + " tokens and " + std::to_string(parents.size()) + " parents");
     if (count > static_cast<std::size_t>(options_.max_nodes - node_count()))
-      fail("extend: " + std::to_string(node_count()) + " nodes and " + std::to_string(count) + " more, but max_nodes is " + std::to_string(options_.max_nodes));
+      fail("extend: " + std::to_string(node_count()) + " nodes and " + std::to_string(count) +
+           " more, but max_nodes is " + std::to_string(options_.max_nodes));
     for (std::size_t i = 0; i < count; ++i)
       if (parents[i] != kNoParent && (parents[i] < 0 || parents[i] >= node_count() + static_cast<NodeId>(i)))
-        fail("extend: parent " + std::to_string(parents[i]) + " of node " + std::to_string(node_count() + static_cast<NodeId>(i)) +
+        fail("extend: parent " + std::to_string(parents[i]) + " of node " +
+             std::to_string(node_count() + static_cast<NodeId>(i)) +
              ", must be an earlier node or kNoParent");
   }
 
   /// Adds a column that sees the computed context and then `path`, its own slot last.
   void push_column(Token token, std::int32_t position, std::span<const std::int32_t> path) {
     std::int32_t in_order = 0;
-    while (static_cast<std::size_t>(in_order) < path.size() && path[static_cast<std::size_t>(in_order)] == computed_ + in_order) ++in_order;
-    columns_.push_back({token, position, path.back(), path.data(), static_cast<std::int32_t>(path.size()), in_order});
+    while (static_cast<std::size_t>(in_order) < path.size() &&
+           path[static_cast<std::size_t>(in_order)] == computed_ + in_order)
+      ++in_order;
+    columns_.push_back(
+        {token, position, path.back(), path.data(), static_cast<std::int32_t>(path.size()), in_order});
   }
 
   /// The appended tokens that wait, in the slots behind the computed context: each path is a part of one.
   void push_pending() {
     for (std::size_t i = 0; i < pending_.size(); ++i) in_order_[i] = computed_ + static_cast<std::int32_t>(i);
-    for (std::size_t i = 0; i < pending_.size(); ++i) push_column(pending_[i], in_order_[i], std::span(in_order_).first(i + 1));
+    for (std::size_t i = 0; i < pending_.size(); ++i)
+      push_column(pending_[i], in_order_[i], std::span(in_order_).first(i + 1));
   }
 
   void push_node(Token token, NodeId node) {
-    const std::size_t waiting = pending_.size(), stride = kLazy + static_cast<std::size_t>(options_.max_nodes);
+    const std::size_t waiting = pending_.size(),
+                      stride = kLazy + static_cast<std::size_t>(options_.max_nodes);
     const std::int32_t depth = nodes_[static_cast<std::size_t>(node)].depth;
-    const auto path = std::span(paths_).subspan(static_cast<std::size_t>(node) * stride, waiting + static_cast<std::size_t>(depth) + 1);
+    const auto path = std::span(paths_).subspan(static_cast<std::size_t>(node) * stride,
+                                                waiting + static_cast<std::size_t>(depth) + 1);
     std::copy_n(in_order_.begin(), waiting, path.begin());
     auto at = path.size();
-    for (NodeId ancestor = node; ancestor != kNoParent; ancestor = nodes_[static_cast<std::size_t>(ancestor)].parent) path[--at] = size() + ancestor;
+    for (NodeId ancestor = node; ancestor != kNoParent;
+         ancestor = nodes_[static_cast<std::size_t>(ancestor)].parent)
+      path[--at] = size() + ancestor;
     push_column(token, size() + depth, path);
   }
 
@@ -240,8 +274,10 @@ class Llama {
 
   void append_chunks(Tokens tokens, detail::Product product) {
     for (std::size_t done = 0; done < tokens.size();) {
-      const auto room = static_cast<std::size_t>(options_.prefill_chunk) - pending_.size(), count = std::min(room, tokens.size() - done);
-      pending_.insert(pending_.end(), tokens.begin() + static_cast<std::ptrdiff_t>(done), tokens.begin() + static_cast<std::ptrdiff_t>(done + count));
+      const auto room = static_cast<std::size_t>(options_.prefill_chunk) - pending_.size(),
+                 count = std::min(room, tokens.size() - done);
+      pending_.insert(pending_.end(), tokens.begin() + static_cast<std::ptrdiff_t>(done),
+                      tokens.begin() + static_cast<std::ptrdiff_t>(done + count));
       done += count;
       const bool full = pending_.size() == static_cast<std::size_t>(options_.prefill_chunk);
       if (full || product == detail::Product::wide || pending_.size() >= kLazy) flush(product);
@@ -253,7 +289,8 @@ class Llama {
       return {pass_.logits().at(0), rows_, vocab_size(), pass_.logits().stride};
     } else {
       for (std::int32_t r = 0; r < rows_; ++r)
-        std::transform(logits(r).begin(), logits(r).end(), rounded_.begin() + static_cast<std::ptrdiff_t>(r) * vocab_size(),
+        std::transform(logits(r).begin(), logits(r).end(),
+                       rounded_.begin() + static_cast<std::ptrdiff_t>(r) * vocab_size(),
                        [](Real value) { return static_cast<float>(value); });
       return {rounded_.data(), rows_, vocab_size(), vocab_size()};
     }
@@ -268,8 +305,9 @@ class Llama {
 
   std::vector<detail::PassColumn> columns_;  // of the pass being prepared
   std::vector<std::int32_t> in_order_;       // (prefill_chunk), the slots behind the computed context
-  std::vector<std::int32_t> paths_;          // (max_nodes, 16 + max_nodes), slots of the waiting tokens, then the ancestors'
-  std::vector<float> rounded_;               // (max_nodes, V), where Real is no float
+  std::vector<std::int32_t>
+      paths_;  // (max_nodes, 16 + max_nodes), slots of the waiting tokens, then the ancestors'
+  std::vector<float> rounded_;  // (max_nodes, V), where Real is no float
 };
 
 using LlamaModel = Llama<float>;

@@ -15,7 +15,8 @@
 
 namespace specula::eigen {
 
-/// The frequencies of "llama3" rope scaling (transformers, modeling_rope_utils.py, _compute_llama3_parameters).
+/// The frequencies of "llama3" rope scaling (transformers, modeling_rope_utils.py,
+/// _compute_llama3_parameters).
 struct Llama3RopeScaling {
   double factor = 0;  // 0: no scaling
   double low_freq_factor = 1, high_freq_factor = 4;
@@ -29,7 +30,7 @@ struct LlamaConfig {
   std::int32_t layers = 0;
   std::int32_t heads = 0;
   std::int32_t kv_heads = 0;
-  std::int32_t head_dim = 0;  // even: rotary pairs
+  std::int32_t head_dim = 0;      // even: rotary pairs
   std::int32_t max_position = 0;  // what the model was trained for; 0: unknown. Not a limit of this library
   double rms_norm_eps = 1e-6;
   double rope_theta = 10000;
@@ -45,7 +46,8 @@ inline void validate(const LlamaConfig& config, std::string_view source) {
     if (!ok) throw std::runtime_error(std::string(source) + ": " + what);
   };
   const auto size = [&](const char* key, std::int32_t value) {
-    require(value >= 1 && value <= (1 << 24), std::string(key) + " is " + std::to_string(value) + ", expected 1 to 16777216");
+    require(value >= 1 && value <= (1 << 24),
+            std::string(key) + " is " + std::to_string(value) + ", expected 1 to 16777216");
   };
   size("vocab_size", config.vocab_size);
   size("hidden_size", config.hidden_size);
@@ -54,21 +56,28 @@ inline void validate(const LlamaConfig& config, std::string_view source) {
   size("num_attention_heads", config.heads);
   size("num_key_value_heads", config.kv_heads);
   size("head_dim", config.head_dim);
-  require(config.head_dim % 2 == 0, "head_dim is " + std::to_string(config.head_dim) + ", expected an even number");
-  require(config.heads % config.kv_heads == 0, "num_attention_heads " + std::to_string(config.heads) + " is no multiple of num_key_value_heads " +
+  require(config.head_dim % 2 == 0,
+          "head_dim is " + std::to_string(config.head_dim) + ", expected an even number");
+  require(config.heads % config.kv_heads == 0, "num_attention_heads " + std::to_string(config.heads) +
+                                                   " is no multiple of num_key_value_heads " +
                                                    std::to_string(config.kv_heads));
-  require(static_cast<std::int64_t>(config.heads) * config.head_dim <= (1 << 24), "num_attention_heads * head_dim is over 16777216");
-  require(std::isfinite(config.rms_norm_eps) && config.rms_norm_eps >= 0, "rms_norm_eps is negative or not finite");
+  require(static_cast<std::int64_t>(config.heads) * config.head_dim <= (1 << 24),
+          "num_attention_heads * head_dim is over 16777216");
+  require(std::isfinite(config.rms_norm_eps) && config.rms_norm_eps >= 0,
+          "rms_norm_eps is negative or not finite");
   require(std::isfinite(config.rope_theta) && config.rope_theta > 0, "rope_theta is not a positive number");
   const auto& scaling = config.rope_scaling;
-  require(scaling.factor == 0 || (scaling.factor > 0 && scaling.low_freq_factor > 0 && scaling.high_freq_factor > scaling.low_freq_factor &&
-                                  scaling.original_max_position > 0),
-          "rope_scaling of type llama3 needs factor > 0, 0 < low_freq_factor < high_freq_factor, original_max_position_embeddings > 0");
+  require(scaling.factor == 0 ||
+              (scaling.factor > 0 && scaling.low_freq_factor > 0 &&
+               scaling.high_freq_factor > scaling.low_freq_factor && scaling.original_max_position > 0),
+          "rope_scaling of type llama3 needs factor > 0, 0 < low_freq_factor < high_freq_factor, "
+          "original_max_position_embeddings > 0");
 }
 
 namespace detail {
 
-/// Typed access to the keys of a config, with errors that name file and key. A key that is null counts as absent.
+/// Typed access to the keys of a config, with errors that name file and key. A key that is null counts as
+/// absent.
 struct ConfigReader {
   const Json& json;
   std::string source;
@@ -84,10 +93,13 @@ struct ConfigReader {
     const Json* value = find(key);
     if (!value) fail(key, "missing, expected an integer");
     const auto number = value->integer();
-    if (!number || *number < 0 || *number > std::numeric_limits<std::int32_t>::max()) fail(key, "expected an integer from 0 to 2147483647");
+    if (!number || *number < 0 || *number > std::numeric_limits<std::int32_t>::max())
+      fail(key, "expected an integer from 0 to 2147483647");
     return static_cast<std::int32_t>(*number);
   }
-  std::int32_t integer(std::string_view key, std::int32_t absent) const { return find(key) ? integer(key) : absent; }
+  std::int32_t integer(std::string_view key, std::int32_t absent) const {
+    return find(key) ? integer(key) : absent;
+  }
   double number(std::string_view key) const {
     const Json* value = find(key);
     if (!value) fail(key, "missing, expected a number");
@@ -116,19 +128,23 @@ inline void read_rope(const ConfigReader& config, std::string_view key, LlamaCon
   out.rope_theta = rope.number("rope_theta", out.rope_theta);
   const std::string type = rope.text("rope_type", rope.text("type", "default"));
   if (type == "default") return;
-  if (type != "llama3") config.fail(key, "rope_type '" + type + "' is not supported, expected 'default' or 'llama3'");
+  if (type != "llama3")
+    config.fail(key, "rope_type '" + type + "' is not supported, expected 'default' or 'llama3'");
   out.rope_scaling = {rope.number("factor"), rope.number("low_freq_factor"), rope.number("high_freq_factor"),
                       rope.number("original_max_position_embeddings")};
 }
 
 inline void check_architecture(const ConfigReader& config) {
   const Json* names = config.find("architectures");
-  const auto is_llama = [](const Json& name) { return name.string() && *name.string() == "LlamaForCausalLM"; };
+  const auto is_llama = [](const Json& name) {
+    return name.string() && *name.string() == "LlamaForCausalLM";
+  };
   if (names && (!names->array() || !std::any_of(names->array()->begin(), names->array()->end(), is_llama)))
     config.fail("architectures", "expected \"LlamaForCausalLM\"");
   if (const auto type = config.text("model_type", names ? "llama" : ""); type != "llama")
     config.fail("model_type", "'" + type + "' is not supported, expected 'llama'");
-  if (const auto act = config.text("hidden_act", "silu"); act != "silu") config.fail("hidden_act", "'" + act + "' is not supported, expected 'silu'");
+  if (const auto act = config.text("hidden_act", "silu"); act != "silu")
+    config.fail("hidden_act", "'" + act + "' is not supported, expected 'silu'");
   for (const char* bias : {"attention_bias", "mlp_bias"})
     if (config.flag(bias)) config.fail(bias, "true is not supported, expected false");
 }
@@ -136,7 +152,8 @@ inline void check_architecture(const ConfigReader& config) {
 }  // namespace detail
 
 /// Reads a parsed config.json. Keys that are absent have the defaults of transformers' LlamaConfig.
-/// Throws std::runtime_error, "<source>: key '<key>': ...", for a key that is missing, of the wrong type or not supported.
+/// Throws std::runtime_error, "<source>: key '<key>': ...", for a key that is missing, of the wrong type or
+/// not supported.
 inline LlamaConfig read_llama_config(const Json& json, std::string_view source) {
   const detail::ConfigReader config{json, std::string(source)};
   if (!json.object()) throw std::runtime_error(config.source + ": expected a JSON object");
@@ -150,8 +167,8 @@ inline LlamaConfig read_llama_config(const Json& json, std::string_view source) 
   out.kv_heads = config.integer("num_key_value_heads", out.heads);
   out.max_position = config.integer("max_position_embeddings", 0);
   if (!config.find("head_dim") && (out.heads < 1 || out.hidden_size % out.heads != 0))
-    config.fail("hidden_size", std::to_string(out.hidden_size) + " is no multiple of num_attention_heads " + std::to_string(out.heads) +
-                                   ", and there is no head_dim");
+    config.fail("hidden_size", std::to_string(out.hidden_size) + " is no multiple of num_attention_heads " +
+                                   std::to_string(out.heads) + ", and there is no head_dim");
   out.head_dim = config.find("head_dim") ? config.integer("head_dim") : out.hidden_size / out.heads;
   out.rms_norm_eps = config.number("rms_norm_eps", 1e-6);
   out.rope_theta = config.number("rope_theta", 10000);

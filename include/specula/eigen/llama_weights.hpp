@@ -1,4 +1,5 @@
-// The weights of a Llama-family decoder, in memory: loaded from a Hugging Face directory, or random for tests.
+// The weights of a Llama-family decoder, in memory: loaded from a Hugging Face directory, or random for
+// tests.
 #pragma once
 
 #include <algorithm>
@@ -25,10 +26,10 @@ namespace specula::eigen {
 /// Matrices that read the same input are one matrix, so that a round reads its input once.
 template <class Real>
 struct LlamaLayer {
-  PanelMatrix<Real> qkv;      // ((heads + 2 kv_heads) * head_dim, hidden): all queries, then keys, then values
-  PanelMatrix<Real> output;   // (hidden, heads * head_dim)
-  PanelMatrix<Real> gate_up;  // (2 intermediate, hidden): gate, then up
-  PanelMatrix<Real> down;     // (hidden, intermediate)
+  PanelMatrix<Real> qkv;     // ((heads + 2 kv_heads) * head_dim, hidden): all queries, then keys, then values
+  PanelMatrix<Real> output;  // (hidden, heads * head_dim)
+  PanelMatrix<Real> gate_up;                             // (2 intermediate, hidden): gate, then up
+  PanelMatrix<Real> down;                                // (hidden, intermediate)
   detail::AlignedVector<Real> attention_norm, mlp_norm;  // (hidden), padded with zeros
 };
 
@@ -36,7 +37,7 @@ struct LlamaLayer {
 template <class Real>
 struct LlamaWeights {
   LlamaConfig config;
-  PanelMatrix<Real> embedding;  // (vocab, hidden)
+  PanelMatrix<Real> embedding;      // (vocab, hidden)
   PanelMatrix<Real> separate_head;  // (vocab, hidden); empty if config.tied_head
   std::vector<LlamaLayer<Real>> layers;
   detail::AlignedVector<Real> final_norm;  // (hidden), padded with zeros
@@ -62,28 +63,38 @@ LlamaWeights<Real> build_llama_weights(const LlamaConfig& config, Source& source
     for (const auto& part : parts) rows += part.rows;
     PanelMatrix<Real> result(rows, cols, source.type(parts, cols));
     for (const auto& part : parts) {
-      source.rows(part.name, {part.rows, cols}, [&](std::int32_t r, std::span<const float> row) { result.set_row(first + r, row); });
+      source.rows(part.name, {part.rows, cols},
+                  [&](std::int32_t r, std::span<const float> row) { result.set_row(first + r, row); });
       first += part.rows;
     }
     return result;
   };
   const auto norm = [&](const std::string& name) {
     AlignedVector<Real> result(static_cast<std::size_t>(round_up(config.hidden_size, kPanel)));
-    source.rows(name, {config.hidden_size}, [&](std::int32_t, std::span<const float> row) { std::copy(row.begin(), row.end(), result.begin()); });
+    source.rows(name, {config.hidden_size}, [&](std::int32_t, std::span<const float> row) {
+      std::copy(row.begin(), row.end(), result.begin());
+    });
     return result;
   };
-  const std::int32_t queries = config.heads * config.head_dim, keys = config.kv_heads * config.head_dim, hidden = config.hidden_size;
+  const std::int32_t queries = config.heads * config.head_dim, keys = config.kv_heads * config.head_dim,
+                     hidden = config.hidden_size;
   LlamaWeights<Real> out;
   out.config = config;
   out.embedding = matrix({{"model.embed_tokens.weight", config.vocab_size}}, hidden);
   if (!config.tied_head) out.separate_head = matrix({{"lm_head.weight", config.vocab_size}}, hidden);
   out.final_norm = norm("model.norm.weight");
   for (std::int32_t l = 0; l < config.layers; ++l) {
-    const std::string at = "model.layers." + std::to_string(l) + ".", attention = at + "self_attn.", mlp = at + "mlp.";
+    const std::string at = "model.layers." + std::to_string(l) + ".", attention = at + "self_attn.",
+                      mlp = at + "mlp.";
     LlamaLayer<Real>& layer = out.layers.emplace_back();
-    layer.qkv = matrix({{attention + "q_proj.weight", queries}, {attention + "k_proj.weight", keys}, {attention + "v_proj.weight", keys}}, hidden);
+    layer.qkv = matrix({{attention + "q_proj.weight", queries},
+                        {attention + "k_proj.weight", keys},
+                        {attention + "v_proj.weight", keys}},
+                       hidden);
     layer.output = matrix({{attention + "o_proj.weight", hidden}}, queries);
-    layer.gate_up = matrix({{mlp + "gate_proj.weight", config.intermediate_size}, {mlp + "up_proj.weight", config.intermediate_size}}, hidden);
+    layer.gate_up = matrix({{mlp + "gate_proj.weight", config.intermediate_size},
+                            {mlp + "up_proj.weight", config.intermediate_size}},
+                           hidden);
     layer.down = matrix({{mlp + "down_proj.weight", hidden}}, config.intermediate_size);
     layer.attention_norm = norm(at + "input_layernorm.weight");
     layer.mlp_norm = norm(at + "post_attention_layernorm.weight");
@@ -107,7 +118,8 @@ struct FileWeights {
   void rows(const std::string& name, std::initializer_list<std::int64_t> shape, Take take) const {
     const TensorInfo& tensor = files.require(name, std::span(shape.begin(), shape.size()));
     const auto bytes = files.read(tensor);
-    const auto cols = static_cast<std::size_t>(shape.end()[-1]), stride = cols * static_cast<std::size_t>(size_of(tensor.dtype));
+    const auto cols = static_cast<std::size_t>(shape.end()[-1]),
+               stride = cols * static_cast<std::size_t>(size_of(tensor.dtype));
     std::vector<float> row(cols);
     for (std::size_t r = 0; r * stride < bytes.size(); ++r) {
       decode(tensor.dtype, bytes.data() + r * stride, row);
@@ -116,7 +128,8 @@ struct FileWeights {
   }
 };
 
-/// Uniform numbers of variance 1 / cols (norms: around 1) from SplitMix64, the same on every machine; all fit bfloat16.
+/// Uniform numbers of variance 1 / cols (norms: around 1) from SplitMix64, the same on every machine; all fit
+/// bfloat16.
 struct RandomWeights {
   WeightType stored;
   std::uint64_t state;
@@ -131,7 +144,8 @@ struct RandomWeights {
     for (std::int64_t r = 0; r < (is_norm ? 1 : *shape.begin()); ++r) {
       for (float& value : row) {
         const double uniform = static_cast<double>(next() >> 11) * 0x1p-52 - 1;  // in [-1, 1)
-        const double real = is_norm ? 1 + 0.25 * uniform : uniform * std::sqrt(3.0 / static_cast<double>(cols));
+        const double real =
+            is_norm ? 1 + 0.25 * uniform : uniform * std::sqrt(3.0 / static_cast<double>(cols));
         value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(static_cast<float>(real)) & 0xffff0000u);
       }
       take(static_cast<std::int32_t>(r), row);
@@ -147,23 +161,26 @@ struct RandomWeights {
 
 }  // namespace detail
 
-/// Loads config.json and the safetensors of a Hugging Face directory. BF16 tensors stay bfloat16 in memory, F32 and F16
-/// become Real. Throws std::runtime_error naming the file and the key or tensor, and what was expected.
-/// Reads every byte once; needs the weights' size in memory, and one tensor's more while it loads.
+/// Loads config.json and the safetensors of a Hugging Face directory. BF16 tensors stay bfloat16 in memory,
+/// F32 and F16 become Real. Throws std::runtime_error naming the file and the key or tensor, and what was
+/// expected. Reads every byte once; needs the weights' size in memory, and one tensor's more while it loads.
 template <class Real>
 LlamaWeights<Real> load_llama_weights(const std::filesystem::path& directory) {
   const auto config_path = directory / "config.json";
   const LlamaConfig config = read_llama_config(read_json_file(config_path), config_path.string());
   TensorFiles files(directory);
   for (const auto& [name, file] : files.names())
-    if (name.ends_with(".bias")) throw std::runtime_error(directory.string() + ": tensor '" + name + "': biases are not supported");
+    if (name.ends_with(".bias"))
+      throw std::runtime_error(directory.string() + ": tensor '" + name + "': biases are not supported");
   detail::FileWeights source{files};
   return detail::build_llama_weights<Real>(config, source);
 }
 
-/// Random weights, the same for every Real and WeightType. Throws std::runtime_error for a config that no model can have.
+/// Random weights, the same for every Real and WeightType. Throws std::runtime_error for a config that no
+/// model can have.
 template <class Real>
-LlamaWeights<Real> random_llama_weights(const LlamaConfig& config, std::uint64_t seed, WeightType stored = WeightType::bf16) {
+LlamaWeights<Real> random_llama_weights(const LlamaConfig& config, std::uint64_t seed,
+                                        WeightType stored = WeightType::bf16) {
   validate(config, "LlamaConfig");
   detail::RandomWeights source{stored, seed};
   return detail::build_llama_weights<Real>(config, source);

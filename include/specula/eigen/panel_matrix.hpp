@@ -12,23 +12,26 @@
 
 namespace specula::eigen {
 
-/// How the weights lie in memory: bfloat16 (half the bytes, and exact for a file that has BF16), or as wide as the model
-/// calculates.
+/// How the weights lie in memory: bfloat16 (half the bytes, and exact for a file that has BF16), or as wide
+/// as the model calculates.
 enum class WeightType { bf16, full };
 
-/// What a product takes its inputs as. bf16 rounds them to bfloat16, as GPUs run such models: two weights an instruction,
-/// on machines that have it (has_bf16_products()).
+/// What a product takes its inputs as. bf16 rounds them to bfloat16, as GPUs run such models: two weights an
+/// instruction, on machines that have it (has_bf16_products()).
 enum class Inputs { full, bf16 };
 
-/// (rows, cols), filled row by row once, then read only. Real is what the model calculates in: float or double.
+/// (rows, cols), filled row by row once, then read only. Real is what the model calculates in: float or
+/// double.
 template <class Real>
 class PanelMatrix {
  public:
   PanelMatrix() = default;
   PanelMatrix(std::int32_t rows, std::int32_t cols, WeightType type) : rows_(rows), cols_(cols), type_(type) {
     const auto panels = static_cast<std::size_t>(this->panels());
-    if (type == WeightType::bf16) pairs_.resize(panels * static_cast<std::size_t>(panel_stride()));
-    else values_.resize(panels * static_cast<std::size_t>(panel_stride()));
+    if (type == WeightType::bf16)
+      pairs_.resize(panels * static_cast<std::size_t>(panel_stride()));
+    else
+      values_.resize(panels * static_cast<std::size_t>(panel_stride()));
   }
 
   std::int32_t rows() const { return rows_; }
@@ -38,7 +41,8 @@ class PanelMatrix {
   WeightType type() const { return type_; }
   std::size_t bytes() const { return pairs_.size() * sizeof(std::uint32_t) + values_.size() * sizeof(Real); }
 
-  /// Sets row `row` from `cols` floats. A bf16 matrix keeps their upper halves: exact where they came from bf16.
+  /// Sets row `row` from `cols` floats. A bf16 matrix keeps their upper halves: exact where they came from
+  /// bf16.
   void set_row(std::int32_t row, std::span<const float> values) {
     for (std::int32_t k = 0; k < cols_; ++k) {
       const float value = values[static_cast<std::size_t>(k)];
@@ -64,17 +68,21 @@ class PanelMatrix {
   }
 
   /// The panels from `first` on, for the panel product. Only the one of type() may be asked for.
-  detail::Bf16Panels bf16_panels(std::int32_t first) const { return {pairs_.data() + first * panel_stride(), panel_stride()}; }
+  detail::Bf16Panels bf16_panels(std::int32_t first) const {
+    return {pairs_.data() + first * panel_stride(), panel_stride()};
+  }
   detail::RealPanels<Real> real_panels(std::int32_t first) const {
     return {values_.data() + first * panel_stride(), panel_stride(), detail::kPanel};
   }
 
  private:
   std::ptrdiff_t panel_stride() const {
-    return static_cast<std::ptrdiff_t>(detail::kPanel) * (type_ == WeightType::bf16 ? (cols_ + 1) / 2 : cols_);
+    return static_cast<std::ptrdiff_t>(detail::kPanel) *
+           (type_ == WeightType::bf16 ? (cols_ + 1) / 2 : cols_);
   }
   std::size_t at(std::int32_t row, std::int32_t column) const {
-    return static_cast<std::size_t>(row / detail::kPanel * panel_stride() + column * detail::kPanel + row % detail::kPanel);
+    return static_cast<std::size_t>(row / detail::kPanel * panel_stride() + column * detail::kPanel +
+                                    row % detail::kPanel);
   }
 
   std::int32_t rows_ = 0, cols_ = 0;

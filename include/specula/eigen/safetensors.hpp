@@ -46,7 +46,9 @@ inline float half_to_float(std::uint16_t half) {
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
 }
 
-inline float bfloat16_to_float(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+inline float bfloat16_to_float(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
 
 inline std::string shape_text(std::span<const std::int64_t> shape) {
   std::string text = "[";
@@ -84,13 +86,15 @@ class Safetensors {
       : stream_(std::move(stream)), source_(std::move(source)) {
     stream_->seekg(0, std::ios::end);
     const auto size = static_cast<std::int64_t>(stream_->tellg());
-    if (size < 8) throw std::runtime_error(source_ + ": " + std::to_string(size) + " bytes, expected 8 bytes of header length");
+    if (size < 8)
+      throw std::runtime_error(source_ + ": " + std::to_string(size) +
+                               " bytes, expected 8 bytes of header length");
     std::uint64_t header = 0;
     read_at(0, std::as_writable_bytes(std::span(&header, 1)));
     const std::uint64_t after = static_cast<std::uint64_t>(size) - 8;
     if (header > std::min(after, kMaxHeader))
-      throw std::runtime_error(source_ + ": offset 0: header of " + std::to_string(header) + " bytes, expected at most " +
-                               std::to_string(std::min(after, kMaxHeader)));
+      throw std::runtime_error(source_ + ": offset 0: header of " + std::to_string(header) +
+                               " bytes, expected at most " + std::to_string(std::min(after, kMaxHeader)));
     std::string text(static_cast<std::size_t>(header), '\0');
     read_at(8, std::as_writable_bytes(std::span(text)));
     data_ = 8 + header;
@@ -103,8 +107,9 @@ class Safetensors {
 
   /// The tensor `name`, or null. O(log n).
   const TensorInfo* find(std::string_view name) const {
-    const auto at = std::lower_bound(tensors_.begin(), tensors_.end(), name,
-                                     [](const TensorInfo& tensor, std::string_view wanted) { return tensor.name < wanted; });
+    const auto at = std::lower_bound(
+        tensors_.begin(), tensors_.end(), name,
+        [](const TensorInfo& tensor, std::string_view wanted) { return tensor.name < wanted; });
     return at != tensors_.end() && at->name == name ? &*at : nullptr;
   }
 
@@ -127,7 +132,8 @@ class Safetensors {
     stream_->seekg(static_cast<std::streamoff>(offset));
     stream_->read(reinterpret_cast<char*>(out.data()), static_cast<std::streamsize>(out.size()));
     if (static_cast<std::size_t>(stream_->gcount()) != out.size())
-      throw std::runtime_error(source_ + ": offset " + std::to_string(offset) + ": expected " + std::to_string(out.size()) + " bytes, got " +
+      throw std::runtime_error(source_ + ": offset " + std::to_string(offset) + ": expected " +
+                               std::to_string(out.size()) + " bytes, got " +
                                std::to_string(stream_->gcount()));
   }
 
@@ -141,12 +147,17 @@ class Safetensors {
   TensorInfo read_entry(const std::string& name, const Json& entry) const {
     TensorInfo tensor;
     tensor.name = name;
-    const Json *dtype = entry.find("dtype"), *shape = entry.find("shape"), *offsets = entry.find("data_offsets");
+    const Json *dtype = entry.find("dtype"), *shape = entry.find("shape"),
+               *offsets = entry.find("data_offsets");
     if (!dtype || !dtype->string()) fail(name, "expected a string 'dtype'");
     if (!shape || !shape->array()) fail(name, "expected an array 'shape'");
-    if (!offsets || !offsets->array() || offsets->array()->size() != 2) fail(name, "expected 'data_offsets' [begin, end]");
+    if (!offsets || !offsets->array() || offsets->array()->size() != 2)
+      fail(name, "expected 'data_offsets' [begin, end]");
     tensor.dtype_name = *dtype->string();
-    tensor.dtype = tensor.dtype_name == "F32" ? Dtype::f32 : tensor.dtype_name == "F16" ? Dtype::f16 : tensor.dtype_name == "BF16" ? Dtype::bf16 : Dtype::other;
+    tensor.dtype = tensor.dtype_name == "F32"    ? Dtype::f32
+                   : tensor.dtype_name == "F16"  ? Dtype::f16
+                   : tensor.dtype_name == "BF16" ? Dtype::bf16
+                                                 : Dtype::other;
     const auto natural = [&](const Json& value, const char* what) {
       const auto number = value.integer();
       if (!number || *number < 0) fail(name, std::string("expected natural numbers in '") + what + "'");
@@ -163,11 +174,13 @@ class Safetensors {
     tensor.begin = static_cast<std::uint64_t>(natural((*offsets->array())[0], "data_offsets"));
     tensor.end = static_cast<std::uint64_t>(natural((*offsets->array())[1], "data_offsets"));
     if (tensor.begin > tensor.end || tensor.end > data_size_)
-      fail(name, "data_offsets [" + std::to_string(tensor.begin) + ", " + std::to_string(tensor.end) + "], expected a range within the " +
-                     std::to_string(data_size_) + " bytes after the header");
+      fail(name, "data_offsets [" + std::to_string(tensor.begin) + ", " + std::to_string(tensor.end) +
+                     "], expected a range within the " + std::to_string(data_size_) +
+                     " bytes after the header");
     if (tensor.dtype != Dtype::other && (wraps || bytes != tensor.end - tensor.begin))
-      fail(name, tensor.dtype_name + " of shape " + detail::shape_text(tensor.shape) + " needs " + (wraps ? "over 2^64" : std::to_string(bytes)) +
-                     " bytes, data_offsets have " + std::to_string(tensor.end - tensor.begin));
+      fail(name, tensor.dtype_name + " of shape " + detail::shape_text(tensor.shape) + " needs " +
+                     (wraps ? "over 2^64" : std::to_string(bytes)) + " bytes, data_offsets have " +
+                     std::to_string(tensor.end - tensor.begin));
     return tensor;
   }
 
@@ -175,10 +188,12 @@ class Safetensors {
     std::vector<const TensorInfo*> order;
     for (const auto& tensor : tensors_)
       if (tensor.begin != tensor.end) order.push_back(&tensor);
-    std::sort(order.begin(), order.end(), [](const TensorInfo* a, const TensorInfo* b) { return a->begin < b->begin; });
+    std::sort(order.begin(), order.end(),
+              [](const TensorInfo* a, const TensorInfo* b) { return a->begin < b->begin; });
     for (std::size_t i = 1; i < order.size(); ++i)
       if (order[i]->begin < order[i - 1]->end)
-        fail(order[i]->name, "its bytes at data offset " + std::to_string(order[i]->begin) + " overlap tensor '" + order[i - 1]->name + "'");
+        fail(order[i]->name, "its bytes at data offset " + std::to_string(order[i]->begin) +
+                                 " overlap tensor '" + order[i - 1]->name + "'");
   }
 
   std::unique_ptr<std::istream> stream_;

@@ -1,4 +1,5 @@
-// The tensors of a Hugging Face directory: model.safetensors, or the shards that model.safetensors.index.json lists.
+// The tensors of a Hugging Face directory: model.safetensors, or the shards that model.safetensors.index.json
+// lists.
 #pragma once
 
 #include <cstddef>
@@ -36,34 +37,43 @@ class TensorFiles {
   bool contains(std::string_view name) const { return where_.find(name) != where_.end(); }
   const std::map<std::string, std::size_t, std::less<>>& names() const { return where_; }
 
-  /// The tensor and its file. Throws std::runtime_error if there is none of this name, its shape is another, or its type
-  /// is not F32, F16 or BF16.
+  /// The tensor and its file. Throws std::runtime_error if there is none of this name, its shape is another,
+  /// or its type is not F32, F16 or BF16.
   const TensorInfo& require(std::string_view name, std::span<const std::int64_t> shape) const {
     const auto at = where_.find(name);
-    if (at == where_.end()) throw std::runtime_error(source_ + ": tensor '" + std::string(name) + "' is missing");
+    if (at == where_.end())
+      throw std::runtime_error(source_ + ": tensor '" + std::string(name) + "' is missing");
     const Safetensors& file = files_[at->second];
     const TensorInfo& tensor = *file.find(name);
-    if (tensor.dtype == Dtype::other) file.fail(name, "dtype " + tensor.dtype_name + " is not supported, expected F32, F16 or BF16");
+    if (tensor.dtype == Dtype::other)
+      file.fail(name, "dtype " + tensor.dtype_name + " is not supported, expected F32, F16 or BF16");
     if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end()))
-      file.fail(name, "shape " + detail::shape_text(tensor.shape) + ", expected " + detail::shape_text(shape));
+      file.fail(name,
+                "shape " + detail::shape_text(tensor.shape) + ", expected " + detail::shape_text(shape));
     return tensor;
   }
 
   /// The bytes of a tensor that require() gave.
-  std::vector<std::byte> read(const TensorInfo& tensor) { return files_[where_.find(tensor.name)->second].read(tensor); }
+  std::vector<std::byte> read(const TensorInfo& tensor) {
+    return files_[where_.find(tensor.name)->second].read(tensor);
+  }
 
  private:
   void read_index(const std::filesystem::path& directory, const std::filesystem::path& path) {
     const Json index = read_json_file(path);
     const Json* map = index.find("weight_map");
-    if (!map || !map->object()) throw std::runtime_error(path.string() + ": key 'weight_map': expected an object");
+    if (!map || !map->object())
+      throw std::runtime_error(path.string() + ": key 'weight_map': expected an object");
     std::map<std::string, std::size_t> opened;
     for (const auto& [name, file] : *map->object()) {
-      if (!file.string() || file.string()->empty() || file.string()->find_first_of("/\\") != std::string::npos)
-        throw std::runtime_error(path.string() + ": tensor '" + name + "': expected the name of a file in the same directory");
+      if (!file.string() || file.string()->empty() ||
+          file.string()->find_first_of("/\\") != std::string::npos)
+        throw std::runtime_error(path.string() + ": tensor '" + name +
+                                 "': expected the name of a file in the same directory");
       const auto [at, fresh] = opened.emplace(*file.string(), files_.size());
       if (fresh) files_.push_back(Safetensors::open(directory / *file.string()));
-      if (!files_[at->second].find(name)) files_[at->second].fail(name, "missing, though " + path.filename().string() + " places it here");
+      if (!files_[at->second].find(name))
+        files_[at->second].fail(name, "missing, though " + path.filename().string() + " places it here");
       where_.emplace(name, at->second);
     }
   }

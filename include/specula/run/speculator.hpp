@@ -28,8 +28,12 @@ struct Limits {
 ///   specula::PhiloxChance chance{seed};
 ///   run.generate(prompt, {.max_new_tokens = 256}, chance, [&](specula::Tokens fresh) { ... });
 template <Verifier V, Drafter D, class S>
-  requires ProposalShape<S, D> && Lossless<V, S>
+  requires ProposalShape<S, D>
 class Speculator {
+  static_assert(Lossless<V, S>,
+                "Lossless<Verifier, Shape> does not hold: this rule does not keep the target's law for proposals drawn as this "
+                "shape draws them. Write accept_lossy(rule) if a text of another law is what you want.");
+
  public:
   /// Prompts are fed to the models in pieces that begin at multiples of this, so that what a prompt's cache holds does not
   /// depend on what was there before.

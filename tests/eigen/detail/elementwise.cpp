@@ -31,11 +31,14 @@ TEST_CASE("exp is within 2e-7 from -87 to 88, and 0 below") {
     double worst = 0;
     for (int i = 0; i < 200000; ++i) {
       float row[16];
-      for (int k = 0; k < 16; ++k) row[k] = k == 0 ? 0.0f : -87.0f * static_cast<float>(i * 16 + k) / 3200016.0f;
+      for (int k = 0; k < 16; ++k)
+        row[k] = k == 0 ? 0.0f : -87.0f * static_cast<float>(i * 16 + k) / 3200016.0f;
       float x[16];
       std::copy(row, row + 16, x);
       f.softmax(row, 16);
-      for (int k = 0; k < 16; ++k) worst = std::max(worst, std::abs(static_cast<double>(row[k]) / std::exp(static_cast<double>(x[k])) - 1));
+      for (int k = 0; k < 16; ++k)
+        worst =
+            std::max(worst, std::abs(static_cast<double>(row[k]) / std::exp(static_cast<double>(x[k])) - 1));
     }
     CHECK(worst < 2e-7);
     float edge[16] = {0, -87.0f, -87.01f, -88, -1000, -kInfinity, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
@@ -53,14 +56,17 @@ TEST_CASE("softmax: padding changes nothing, and the sum is right") {
     for (const std::int32_t n : {1, 15, 16, 17, 100, 1000}) {
       const std::int32_t padded = (n + 15) / 16 * 16;
       std::vector<float> row(static_cast<std::size_t>(padded) + 32, -kInfinity), x;
-      for (std::int32_t i = 0; i < n; ++i) row[static_cast<std::size_t>(i)] = static_cast<float>(random.between(-20, 20));
+      for (std::int32_t i = 0; i < n; ++i)
+        row[static_cast<std::size_t>(i)] = static_cast<float>(random.between(-20, 20));
       x = row;
       auto longer = row;
       const float inverse = f.softmax(row.data(), padded);
       CHECK(f.softmax(longer.data(), padded + 32) == inverse);
       double most = -1e9, total = 0;
-      for (std::int32_t i = 0; i < n; ++i) most = std::max(most, static_cast<double>(x[static_cast<std::size_t>(i)]));
-      for (std::int32_t i = 0; i < n; ++i) total += std::exp(static_cast<double>(x[static_cast<std::size_t>(i)]) - most);
+      for (std::int32_t i = 0; i < n; ++i)
+        most = std::max(most, static_cast<double>(x[static_cast<std::size_t>(i)]));
+      for (std::int32_t i = 0; i < n; ++i)
+        total += std::exp(static_cast<double>(x[static_cast<std::size_t>(i)]) - most);
       CHECK(static_cast<double>(inverse) == doctest::Approx(1 / total).epsilon(1e-5));
       for (std::int32_t i = n; i < padded; ++i) CHECK(row[static_cast<std::size_t>(i)] == 0);
     }
@@ -72,7 +78,8 @@ TEST_CASE("every lane is treated alike") {
     const Elementwise<float> f(isa);
     specula_test::Random random(22);
     for (int round = 0; round < 200; ++round) {
-      const auto gate = static_cast<float>(random.between(-12, 12)), up = static_cast<float>(random.between(-3, 3));
+      const auto gate = static_cast<float>(random.between(-12, 12)),
+                 up = static_cast<float>(random.between(-3, 3));
       const std::vector<float> gates(32, gate), ups(32, up);
       std::vector<float> out(32), row(32, gate);
       f.swiglu(gates.data(), ups.data(), 32, out.data());
@@ -90,13 +97,17 @@ TEST_CASE("rms_norm, swiglu and rotate against double") {
     const Elementwise<float> f(isa);
     const Elementwise<double> d(isa);
     for (const std::int32_t n : {1, 5, 16, 37, 256}) {
-      const auto padded = static_cast<std::size_t>((n + 15) / 16 * 16 + 16), size = static_cast<std::size_t>(n);
+      const auto padded = static_cast<std::size_t>((n + 15) / 16 * 16 + 16),
+                 size = static_cast<std::size_t>(n);
       std::vector<float> x(padded), w(padded), out(2 * padded + 32), x2(2 * padded + 32);
       std::vector<double> dx(padded), dw(padded), dout(2 * padded), dx2(2 * padded);
-      for (std::size_t i = 0; i < size; ++i) dx[i] = x[i] = static_cast<float>(random.between(-4, 4)), dw[i] = w[i] = static_cast<float>(random.between(-1, 1));
+      for (std::size_t i = 0; i < size; ++i)
+        dx[i] = x[i] = static_cast<float>(random.between(-4, 4)),
+        dw[i] = w[i] = static_cast<float>(random.between(-1, 1));
       for (std::size_t i = 0; i < 2 * size; ++i) dx2[i] = x2[i] = static_cast<float>(random.between(-4, 4));
       const auto close = [&](std::size_t count) {
-        for (std::size_t i = 0; i < count; ++i) CHECK(static_cast<double>(out[i]) == doctest::Approx(dout[i]).epsilon(2e-6).scale(1));
+        for (std::size_t i = 0; i < count; ++i)
+          CHECK(static_cast<double>(out[i]) == doctest::Approx(dout[i]).epsilon(2e-6).scale(1));
       };
       f.rms_norm(x.data(), w.data(), n, 1e-5f, out.data());
       d.rms_norm(dx.data(), dw.data(), n, 1e-5, dout.data());

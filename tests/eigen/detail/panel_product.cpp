@@ -1,4 +1,5 @@
-// The panel product against sums in double, and its bits against themselves: any number of inputs, any block of rows.
+// The panel product against sums in double, and its bits against themselves: any number of inputs, any block
+// of rows.
 #include "specula/eigen/detail/panel_product.hpp"
 
 #include <doctest/doctest.h>
@@ -30,30 +31,39 @@ struct Case {
   std::vector<Real> x;  // (columns, cols + 3)
   std::int32_t columns;
 
-  Case(std::int32_t rows, std::int32_t cols, std::int32_t n, WeightType type, specula_test::Random& random) : matrix(rows, cols, type), columns(n) {
+  Case(std::int32_t rows, std::int32_t cols, std::int32_t n, WeightType type, specula_test::Random& random)
+      : matrix(rows, cols, type), columns(n) {
     for (std::int32_t r = 0; r < rows; ++r) {
       std::vector<float> row(static_cast<std::size_t>(cols));
-      for (auto& value : row) value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(static_cast<float>(random.between(-1, 1))) & 0xffff0000u);
+      for (auto& value : row)
+        value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(static_cast<float>(random.between(-1, 1))) &
+                                     0xffff0000u);
       matrix.set_row(r, row);
     }
     // What lies behind an input must not be read into the sum, not even times zero.
     x.assign(static_cast<std::size_t>(n * (cols + 3)), std::numeric_limits<Real>::quiet_NaN());
     for (std::int32_t c = 0; c < n; ++c)
-      for (std::int32_t k = 0; k < cols; ++k) x[static_cast<std::size_t>(c * (cols + 3) + k)] = static_cast<Real>(random.between(-1, 1));
+      for (std::int32_t k = 0; k < cols; ++k)
+        x[static_cast<std::size_t>(c * (cols + 3) + k)] = static_cast<Real>(random.between(-1, 1));
   }
   std::ptrdiff_t ldx() const { return matrix.cols() + 3; }
 
-  std::vector<Real> multiply(Isa isa, std::int32_t first_panel, std::int32_t panels, std::int32_t first, std::int32_t count) const {
+  std::vector<Real> multiply(Isa isa, std::int32_t first_panel, std::int32_t panels, std::int32_t first,
+                             std::int32_t count) const {
     const std::ptrdiff_t ldy = panels * detail::kPanel;
     std::vector<Real> y(static_cast<std::size_t>(count * ldy), Real(99));
     const Columns<Real> io{x.data() + first * ldx(), ldx(), y.data(), ldy};
-    if (matrix.type() == WeightType::bf16) detail::panel_product(isa, matrix.bf16_panels(first_panel), panels, matrix.cols(), io, count);
-    else detail::panel_product(isa, matrix.real_panels(first_panel), panels, matrix.cols(), io, count);
+    if (matrix.type() == WeightType::bf16)
+      detail::panel_product(isa, matrix.bf16_panels(first_panel), panels, matrix.cols(), io, count);
+    else
+      detail::panel_product(isa, matrix.real_panels(first_panel), panels, matrix.cols(), io, count);
     return y;
   }
   double exact(std::int32_t row, std::int32_t column) const {
     double sum = 0;
-    for (std::int32_t k = 0; k < matrix.cols(); ++k) sum += static_cast<double>(matrix.value(row, k)) * static_cast<double>(x[static_cast<std::size_t>(column * ldx() + k)]);
+    for (std::int32_t k = 0; k < matrix.cols(); ++k)
+      sum += static_cast<double>(matrix.value(row, k)) *
+             static_cast<double>(x[static_cast<std::size_t>(column * ldx() + k)]);
     return sum;
   }
 };
@@ -72,7 +82,10 @@ TEST_CASE_TEMPLATE("any size, any number of inputs", Real, float, double) {
             bool all_close = true;
             for (std::int32_t col = 0; col < n; ++col)
               for (std::int32_t r = 0; r < rows; ++r)
-                all_close = all_close && std::abs(static_cast<double>(y[static_cast<std::size_t>(col * c.matrix.padded_rows() + r)]) - c.exact(r, col)) <= tolerance;
+                all_close =
+                    all_close && std::abs(static_cast<double>(
+                                              y[static_cast<std::size_t>(col * c.matrix.padded_rows() + r)]) -
+                                          c.exact(r, col)) <= tolerance;
             CAPTURE(static_cast<int>(isa));
             CAPTURE(rows);
             CAPTURE(cols);
@@ -97,7 +110,8 @@ TEST_CASE("the bits depend on the row and the input alone") {
             for (std::int32_t col = 0; col < count; ++col)
               for (std::int32_t r = 0; r < panels * detail::kPanel; ++r)
                 same = same && part[static_cast<std::size_t>(col * panels * detail::kPanel + r)] ==
-                                   all[static_cast<std::size_t>((first + col) * c.matrix.padded_rows() + first_panel * detail::kPanel + r)];
+                                   all[static_cast<std::size_t>((first + col) * c.matrix.padded_rows() +
+                                                                first_panel * detail::kPanel + r)];
             CHECK(same);
           }
     }
@@ -120,7 +134,8 @@ TEST_CASE("accumulate continues the chain") {
     std::vector<float> y(3 * 48, 5.0f);
     detail::panel_product(isa, panels, 3, 13, Columns<float>{c.x.data(), c.ldx(), y.data(), 48}, 3);
     panels.w += 13 * panels.column;
-    detail::panel_product(isa, panels, 3, 27, Columns<float>{c.x.data() + 13, c.ldx(), y.data(), 48}, 3, true);
+    detail::panel_product(isa, panels, 3, 27, Columns<float>{c.x.data() + 13, c.ldx(), y.data(), 48}, 3,
+                          true);
     CHECK(y == whole);
   }
 }
@@ -132,10 +147,13 @@ TEST_CASE_TEMPLATE("Eigen's product is the same up to rounding", Real, float, do
       const Case<Real> c(rows, 77, 19, type, random);
       detail::WideProduct<Real> wide(77);
       std::vector<Real> y(static_cast<std::size_t>(19 * c.matrix.padded_rows()));
-      wide.run(c.matrix, 0, c.matrix.panels(), Columns<Real>{c.x.data(), c.ldx(), y.data(), c.matrix.padded_rows()}, 19);
+      wide.run(c.matrix, 0, c.matrix.panels(),
+               Columns<Real>{c.x.data(), c.ldx(), y.data(), c.matrix.padded_rows()}, 19);
       for (std::int32_t col = 0; col < 19; ++col)
         for (std::int32_t r = 0; r < rows; ++r)
-          REQUIRE(std::abs(static_cast<double>(y[static_cast<std::size_t>(col * c.matrix.padded_rows() + r)]) - c.exact(r, col)) < 1e-5);
+          REQUIRE(
+              std::abs(static_cast<double>(y[static_cast<std::size_t>(col * c.matrix.padded_rows() + r)]) -
+                       c.exact(r, col)) < 1e-5);
     }
 }
 

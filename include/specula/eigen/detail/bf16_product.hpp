@@ -22,8 +22,7 @@ class Bf16Product {
   Bf16Product(std::int32_t columns, std::int32_t depth)
       : pairs_(static_cast<std::size_t>(columns) * static_cast<std::size_t>(round_up(depth, 2 * kPanel) / 2)) {}
 
-  /// y = W x. Each block of weights is read once from memory, the groups of inputs take it from the nearest cache. Reads x
-  /// up to the next multiple of 32 columns, and takes nothing from there but what meets a weight of 0.
+  /// y = W x. Each block of weights is read once from memory, the groups of inputs take it from the nearest cache.
   void run(Bf16Panels a, std::int32_t panels, std::int32_t depth, Columns<float> io, std::int32_t columns) {
 #if SPECULA_EIGEN_X86
     const std::ptrdiff_t stride = round_up(depth, 2 * kPanel) / 2;
@@ -55,10 +54,12 @@ class Bf16Product {
   /// Panels of a register block: 32 registers hold the sums, the weights and an input.
   static constexpr int strips(int columns) { return columns <= 3 ? 6 : columns <= 6 ? 4 : 3; }
 
-  /// To nearest, ties to even; subnormals to 0.
+  /// To nearest, ties to even; subnormals to 0. Beyond the depth nothing is read, and zeros are written.
   [[gnu::target("avx512f,avx512bf16")]] static void round(const float* x, std::int32_t depth, std::uint32_t* out) {
+    const auto lanes = [](std::int32_t left) { return static_cast<__mmask16>(left >= kPanel ? 0xffff : left > 0 ? (1 << left) - 1 : 0); };
     for (std::int32_t k = 0; k < depth; k += 2 * kPanel) {
-      const __m512bh both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + k + kPanel), _mm512_loadu_ps(x + k));
+      const __mmask16 low = lanes(depth - k), high = lanes(depth - k - kPanel);
+      const __m512bh both = _mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high, x + k + kPanel), _mm512_maskz_loadu_ps(low, x + k));
       _mm512_storeu_si512(out + k / 2, (__m512i)both);
     }
   }

@@ -1,6 +1,6 @@
-// What a decoder does between its products. For float everything runs in blocks of 16 lanes that are all treated alike, in
-// one instance of the code, so that a value's bits do not depend on where it lies; buffers are padded instead of having
-// a remainder. For double it is the textbook.
+// What a decoder does between its products. For float everything runs in blocks of 16 lanes that are all
+// treated alike, in one instance of the code, so that a value's bits do not depend on where it lies; buffers
+// are padded instead of having a remainder. For double it is the textbook.
 #pragma once
 
 #include <algorithm>
@@ -21,11 +21,15 @@ typedef std::int32_t IntLanes __attribute__((vector_size(64)));
 #error "specula/eigen needs vector extensions as GCC and Clang have them"
 #endif
 
-/// Bodies without instructions of their own: each is compiled once per instruction set by the wrappers below. Lanes go by
-/// reference, because passing 64-byte vectors by value depends on the instruction set.
+/// Bodies without instructions of their own: each is compiled once per instruction set by the wrappers below.
+/// Lanes go by reference, because passing 64-byte vectors by value depends on the instruction set.
 struct Blocks {
-  [[gnu::always_inline]] static inline void load(Lanes& out, const float* from) { std::memcpy(&out, from, sizeof(Lanes)); }
-  [[gnu::always_inline]] static inline void store(float* to, const Lanes& from) { std::memcpy(to, &from, sizeof(Lanes)); }
+  [[gnu::always_inline]] static inline void load(Lanes& out, const float* from) {
+    std::memcpy(&out, from, sizeof(Lanes));
+  }
+  [[gnu::always_inline]] static inline void store(float* to, const Lanes& from) {
+    std::memcpy(to, &from, sizeof(Lanes));
+  }
 
   /// One fixed tree, whatever the lanes were summed from.
   [[gnu::always_inline]] static inline float sum(const Lanes& x) {
@@ -40,12 +44,14 @@ struct Blocks {
     out = (Lanes)((where & (IntLanes)then) | (~where & (IntLanes)out));
   }
 
-  /// x = exp(x): relative error below 2e-7 for x in [-87, 88]; 0 below, exp(88) above. Polynomial: Cephes, expf.
+  /// x = exp(x): relative error below 2e-7 for x in [-87, 88]; 0 below, exp(88) above. Polynomial: Cephes,
+  /// expf.
   [[gnu::always_inline]] static inline void exp(Lanes& x) {
     const IntLanes below = ~(x >= -87.0f);
     select(x, below, Lanes{});
     select(x, x > 88.0f, Lanes{} + 88.0f);
-    const Lanes shifted = x * 1.44269504088896341f + 12582912.0f;  // adding 1.5 * 2^23 rounds to the nearest integer
+    const Lanes shifted =
+        x * 1.44269504088896341f + 12582912.0f;  // adding 1.5 * 2^23 rounds to the nearest integer
     const Lanes n = shifted - 12582912.0f;
     const Lanes r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
     Lanes p = r * 1.9875691500e-4f + 1.3981999507e-3f;
@@ -58,11 +64,13 @@ struct Blocks {
     select(x, below, Lanes{});
   }
 
-  [[gnu::always_inline]] static inline void rms_norm(const float* x, const float* weight, std::int32_t size, float eps, float* out) {
+  [[gnu::always_inline]] static inline void rms_norm(const float* x, const float* weight, std::int32_t size,
+                                                     float eps, float* out) {
     Lanes squares{}, a, b;
     for (std::int32_t i = 0; i < size; i += kPanel) load(a, x + i), squares += a * a;
     const float scale = 1.0f / std::sqrt(sum(squares) / static_cast<float>(size) + eps);
-    for (std::int32_t i = 0; i < size; i += kPanel) load(a, x + i), load(b, weight + i), store(out + i, a * scale * b);
+    for (std::int32_t i = 0; i < size; i += kPanel)
+      load(a, x + i), load(b, weight + i), store(out + i, a * scale * b);
   }
 
   [[gnu::always_inline]] static inline float softmax(float* row, std::int32_t size) {
@@ -81,7 +89,8 @@ struct Blocks {
     return 1.0f / sum(total);
   }
 
-  [[gnu::always_inline]] static inline void swiglu(const float* gate, const float* up, std::int32_t size, float* out) {
+  [[gnu::always_inline]] static inline void swiglu(const float* gate, const float* up, std::int32_t size,
+                                                   float* out) {
     for (std::int32_t i = 0; i < size; i += kPanel) {
       Lanes g, u, e;
       load(g, gate + i), load(u, up + i);
@@ -91,7 +100,8 @@ struct Blocks {
     }
   }
 
-  [[gnu::always_inline]] static inline void rotate(const float* x, const float* cosine, const float* sine, std::int32_t half, float scale, float* out) {
+  [[gnu::always_inline]] static inline void rotate(const float* x, const float* cosine, const float* sine,
+                                                   std::int32_t half, float scale, float* out) {
     Lanes a, b, c, s;
     for (std::int32_t i = 0; i < half; i += kPanel) {
       load(a, x + i), load(b, x + half + i), load(c, cosine + i), load(s, sine + i);
@@ -106,31 +116,43 @@ struct Blocks {
 
 #if SPECULA_EIGEN_X86
 struct BlocksAvx512 {
-  [[gnu::target("avx512f")]] static void rms_norm(const float* x, const float* weight, std::int32_t size, float eps, float* out) {
+  [[gnu::target("avx512f")]] static void rms_norm(const float* x, const float* weight, std::int32_t size,
+                                                  float eps, float* out) {
     Blocks::rms_norm(x, weight, size, eps, out);
   }
-  [[gnu::target("avx512f")]] static float softmax(float* row, std::int32_t size) { return Blocks::softmax(row, size); }
-  [[gnu::target("avx512f")]] static void swiglu(const float* gate, const float* up, std::int32_t size, float* out) {
+  [[gnu::target("avx512f")]] static float softmax(float* row, std::int32_t size) {
+    return Blocks::softmax(row, size);
+  }
+  [[gnu::target("avx512f")]] static void swiglu(const float* gate, const float* up, std::int32_t size,
+                                                float* out) {
     Blocks::swiglu(gate, up, size, out);
   }
 };
 struct BlocksAvx2 {
-  [[gnu::target("avx2,fma")]] static void rms_norm(const float* x, const float* weight, std::int32_t size, float eps, float* out) {
+  [[gnu::target("avx2,fma")]] static void rms_norm(const float* x, const float* weight, std::int32_t size,
+                                                   float eps, float* out) {
     Blocks::rms_norm(x, weight, size, eps, out);
   }
-  [[gnu::target("avx2,fma")]] static float softmax(float* row, std::int32_t size) { return Blocks::softmax(row, size); }
-  [[gnu::target("avx2,fma")]] static void swiglu(const float* gate, const float* up, std::int32_t size, float* out) {
+  [[gnu::target("avx2,fma")]] static float softmax(float* row, std::int32_t size) {
+    return Blocks::softmax(row, size);
+  }
+  [[gnu::target("avx2,fma")]] static void swiglu(const float* gate, const float* up, std::int32_t size,
+                                                 float* out) {
     Blocks::swiglu(gate, up, size, out);
   }
 };
 #endif
 struct BlocksPortable {
-  [[gnu::noinline]] static void rms_norm(const float* x, const float* weight, std::int32_t size, float eps, float* out) {
+  [[gnu::noinline]] static void rms_norm(const float* x, const float* weight, std::int32_t size, float eps,
+                                         float* out) {
     Blocks::rms_norm(x, weight, size, eps, out);
   }
   [[gnu::noinline]] static float softmax(float* row, std::int32_t size) { return Blocks::softmax(row, size); }
-  [[gnu::noinline]] static void swiglu(const float* gate, const float* up, std::int32_t size, float* out) { Blocks::swiglu(gate, up, size, out); }
-  [[gnu::noinline]] static void rotate(const float* x, const float* cosine, const float* sine, std::int32_t half, float scale, float* out) {
+  [[gnu::noinline]] static void swiglu(const float* gate, const float* up, std::int32_t size, float* out) {
+    Blocks::swiglu(gate, up, size, out);
+  }
+  [[gnu::noinline]] static void rotate(const float* x, const float* cosine, const float* sine,
+                                       std::int32_t half, float scale, float* out) {
     Blocks::rotate(x, cosine, sine, half, scale, out);
   }
 };
@@ -141,20 +163,28 @@ struct Elementwise;
 
 template <>
 struct Elementwise<float> {
-  /// out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i], i < size; all are padded with zeros to a multiple of 16.
+  /// out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i], i < size; all are padded with zeros to a multiple
+  /// of 16.
   void (*rms_norm)(const float* x, const float* weight, std::int32_t size, float eps, float* out);
   /// row[i] = exp(row[i] - max), i < size, a multiple of 16 (pad with -infinity). Returns 1 / their sum.
   float (*softmax)(float* row, std::int32_t size);
   /// out[i] = silu(gate[i]) * up[i], i < size; writes, and reads, up to the next multiple of 16.
   void (*swiglu)(const float* gate, const float* up, std::int32_t size, float* out);
-  /// out = x, each pair (i, half + i) turned by its angle, times scale. Writes, and reads, up to 15 values behind the end.
-  void (*rotate)(const float* x, const float* cosine, const float* sine, std::int32_t half, float scale, float* out);
+  /// out = x, each pair (i, half + i) turned by its angle, times scale. Writes, and reads, up to 15 values
+  /// behind the end.
+  void (*rotate)(const float* x, const float* cosine, const float* sine, std::int32_t half, float scale,
+                 float* out);
 
   explicit Elementwise(Isa isa)
-      : rms_norm(BlocksPortable::rms_norm), softmax(BlocksPortable::softmax), swiglu(BlocksPortable::swiglu), rotate(BlocksPortable::rotate) {
+      : rms_norm(BlocksPortable::rms_norm),
+        softmax(BlocksPortable::softmax),
+        swiglu(BlocksPortable::swiglu),
+        rotate(BlocksPortable::rotate) {
 #if SPECULA_EIGEN_X86
-    if (isa == Isa::avx512) rms_norm = BlocksAvx512::rms_norm, softmax = BlocksAvx512::softmax, swiglu = BlocksAvx512::swiglu;
-    if (isa == Isa::avx2) rms_norm = BlocksAvx2::rms_norm, softmax = BlocksAvx2::softmax, swiglu = BlocksAvx2::swiglu;
+    if (isa == Isa::avx512)
+      rms_norm = BlocksAvx512::rms_norm, softmax = BlocksAvx512::softmax, swiglu = BlocksAvx512::swiglu;
+    if (isa == Isa::avx2)
+      rms_norm = BlocksAvx2::rms_norm, softmax = BlocksAvx2::softmax, swiglu = BlocksAvx2::swiglu;
 #endif
     static_cast<void>(isa);
   }
@@ -179,7 +209,8 @@ struct Elementwise<double> {
   static void swiglu(const double* gate, const double* up, std::int32_t size, double* out) {
     for (std::int32_t i = 0; i < size; ++i) out[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
   }
-  static void rotate(const double* x, const double* cosine, const double* sine, std::int32_t half, double scale, double* out) {
+  static void rotate(const double* x, const double* cosine, const double* sine, std::int32_t half,
+                     double scale, double* out) {
     for (std::int32_t i = 0; i < half; ++i) {
       out[i] = (x[i] * cosine[i] - x[half + i] * sine[i]) * scale;
       out[half + i] = (x[half + i] * cosine[i] + x[i] * sine[i]) * scale;

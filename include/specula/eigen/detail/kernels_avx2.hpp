@@ -21,33 +21,40 @@ struct Tiles {
   static constexpr int strips(int columns) { return columns <= 2 ? 4 : 2; }
 
   template <int S, int N>
-  [[gnu::target("avx2,fma"), gnu::always_inline]] static void load(__m256 (&sum)[S][N], const Columns<float>& io, bool accumulate) {
+  [[gnu::target("avx2,fma"), gnu::always_inline]] static void load(__m256 (&sum)[S][N],
+                                                                   const Columns<float>& io,
+                                                                   bool accumulate) {
+    SPECULA_EIGEN_UNROLL for (int s = 0; s < S; ++s) {
+      SPECULA_EIGEN_UNROLL for (int c = 0; c < N; ++c) sum[s][c] =
+          accumulate ? _mm256_loadu_ps(io.y + c * io.ldy + s * kLanes) : _mm256_setzero_ps();
+    }
+  }
+  template <int S, int N>
+  [[gnu::target("avx2,fma"), gnu::always_inline]] static void store(const __m256 (&sum)[S][N],
+                                                                    const Columns<float>& io) {
     SPECULA_EIGEN_UNROLL for (int s = 0; s < S; ++s) {
       SPECULA_EIGEN_UNROLL for (int c = 0; c < N; ++c)
-        sum[s][c] = accumulate ? _mm256_loadu_ps(io.y + c * io.ldy + s * kLanes) : _mm256_setzero_ps();
+          _mm256_storeu_ps(io.y + c * io.ldy + s * kLanes, sum[s][c]);
     }
   }
   template <int S, int N>
-  [[gnu::target("avx2,fma"), gnu::always_inline]] static void store(const __m256 (&sum)[S][N], const Columns<float>& io) {
-    SPECULA_EIGEN_UNROLL for (int s = 0; s < S; ++s) {
-      SPECULA_EIGEN_UNROLL for (int c = 0; c < N; ++c) _mm256_storeu_ps(io.y + c * io.ldy + s * kLanes, sum[s][c]);
-    }
-  }
-  template <int S, int N>
-  [[gnu::target("avx2,fma"), gnu::always_inline]] static void step(__m256 (&sum)[S][N], const __m256 (&w)[S], const float* x, std::ptrdiff_t ldx) {
+  [[gnu::target("avx2,fma"), gnu::always_inline]] static void step(__m256 (&sum)[S][N], const __m256 (&w)[S],
+                                                                   const float* x, std::ptrdiff_t ldx) {
     SPECULA_EIGEN_UNROLL for (int c = 0; c < N; ++c) {
       const __m256 same = _mm256_set1_ps(x[c * ldx]);
       SPECULA_EIGEN_UNROLL for (int s = 0; s < S; ++s) sum[s][c] = _mm256_fmadd_ps(w[s], same, sum[s][c]);
     }
   }
 
-  [[gnu::target("avx2,fma"), gnu::always_inline]] static inline __m256i pairs(const Bf16Panels& a, std::ptrdiff_t k, int s) {
+  [[gnu::target("avx2,fma"), gnu::always_inline]] static inline __m256i pairs(const Bf16Panels& a,
+                                                                              std::ptrdiff_t k, int s) {
     const std::uint32_t* at = a.w + (s / 2) * a.panel + k * (kPanel / 2) + (s % 2) * kLanes;
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
   }
 
   template <int S, int N>
-  [[gnu::target("avx2,fma")]] static void run(Bf16Panels a, std::int32_t depth, Columns<float> io, bool accumulate) {
+  [[gnu::target("avx2,fma")]] static void run(Bf16Panels a, std::int32_t depth, Columns<float> io,
+                                              bool accumulate) {
     __m256 sum[S][N];
     load<S, N>(sum, io, accumulate);
     const __m256i high_half = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
@@ -57,13 +64,17 @@ struct Tiles {
         __m256 x[2][N];
         SPECULA_EIGEN_UNROLL for (int c = 0; c < N; ++c) {
           x[0][c] = _mm256_broadcast_ss(io.x + c * io.ldx + k);
-          x[1][c] = both ? _mm256_broadcast_ss(io.x + c * io.ldx + k + 1) : _mm256_setzero_ps();  // the weight is 0, too
+          x[1][c] = both ? _mm256_broadcast_ss(io.x + c * io.ldx + k + 1)
+                         : _mm256_setzero_ps();  // the weight is 0, too
         }
         SPECULA_EIGEN_UNROLL for (int s = 0; s < S; ++s) {
           const __m256i pair = pairs(a, k, s);
-          const __m256 low = _mm256_castsi256_ps(_mm256_slli_epi32(pair, 16)), high = _mm256_castsi256_ps(_mm256_and_si256(pair, high_half));
-          SPECULA_EIGEN_UNROLL for (int c = 0; c < N; ++c) sum[s][c] = _mm256_fmadd_ps(low, x[0][c], sum[s][c]);
-          SPECULA_EIGEN_UNROLL for (int c = 0; c < N; ++c) sum[s][c] = _mm256_fmadd_ps(high, x[1][c], sum[s][c]);
+          const __m256 low = _mm256_castsi256_ps(_mm256_slli_epi32(pair, 16)),
+                       high = _mm256_castsi256_ps(_mm256_and_si256(pair, high_half));
+          SPECULA_EIGEN_UNROLL for (int c = 0; c < N; ++c) sum[s][c] =
+              _mm256_fmadd_ps(low, x[0][c], sum[s][c]);
+          SPECULA_EIGEN_UNROLL for (int c = 0; c < N; ++c) sum[s][c] =
+              _mm256_fmadd_ps(high, x[1][c], sum[s][c]);
         }
       } else {
         __m256 low[S], high[S];
@@ -80,11 +91,13 @@ struct Tiles {
   }
 
   template <int S, int N>
-  [[gnu::target("avx2,fma")]] static void run(RealPanels<float> a, std::int32_t depth, Columns<float> io, bool accumulate) {
+  [[gnu::target("avx2,fma")]] static void run(RealPanels<float> a, std::int32_t depth, Columns<float> io,
+                                              bool accumulate) {
     __m256 sum[S][N], w[S];
     load<S, N>(sum, io, accumulate);
     for (std::ptrdiff_t k = 0; k < depth; ++k) {
-      SPECULA_EIGEN_UNROLL for (int s = 0; s < S; ++s) w[s] = _mm256_loadu_ps(a.w + (s / 2) * a.panel + k * a.column + (s % 2) * kLanes);
+      SPECULA_EIGEN_UNROLL for (int s = 0; s < S; ++s) w[s] =
+          _mm256_loadu_ps(a.w + (s / 2) * a.panel + k * a.column + (s % 2) * kLanes);
       step<S, N>(sum, w, io.x + k, io.ldx);
     }
     store<S, N>(sum, io);

@@ -18,8 +18,9 @@ struct Four {
   typedef Real type __attribute__((vector_size(4 * sizeof(Real))));
 };
 
-/// sum += a * b. One operation where the instruction is certain to exist, so that no compiler may fuse it in one register
-/// block and not in another. By reference: how vectors are passed by value depends on the instruction set.
+/// sum += a * b. One operation where the instruction is certain to exist, so that no compiler may fuse it in
+/// one register block and not in another. By reference: how vectors are passed by value depends on the
+/// instruction set.
 template <class Vector, class Real>
 [[gnu::always_inline]] inline void multiply_add(Vector& sum, const Vector& a, Real b) {
 #if defined(__FMA__) || defined(__FP_FAST_FMAF) || defined(__ARM_FEATURE_FMA)
@@ -45,7 +46,8 @@ struct Tiles {
     SPECULA_EIGEN_UNROLL for (int c = 0; c < N; ++c) std::memcpy(io.y + c * io.ldy, &sum[c], sizeof(Vector));
   }
   template <int N, class Vector, class Real>
-  [[gnu::always_inline]] static inline void step(Vector (&sum)[N], const Vector& w, const Real* x, std::ptrdiff_t ldx) {
+  [[gnu::always_inline]] static inline void step(Vector (&sum)[N], const Vector& w, const Real* x,
+                                                 std::ptrdiff_t ldx) {
     SPECULA_EIGEN_UNROLL for (int c = 0; c < N; ++c) multiply_add(sum[c], w, x[c * ldx]);
   }
 

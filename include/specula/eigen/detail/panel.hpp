@@ -1,13 +1,14 @@
 // The one product that everything here is made of, and the layout that it reads.
 //
-// Rows lie in panels of 16, column by column, so that a vector register holds 16 rows and one output is one chain of
-// multiply-adds over ascending columns. No sum is ever split or reduced across lanes: the bits of an output depend on its
-// row and its input alone, not on how many inputs share the pass, on the register block, or on the thread.
+// Rows lie in panels of 16, column by column, so that a vector register holds 16 rows and one output is one
+// chain of multiply-adds over ascending columns. No sum is ever split or reduced across lanes: the bits of an
+// output depend on its row and its input alone, not on how many inputs share the pass, on the register block,
+// or on the thread.
 //
 //   y[c][16 v + r] (+)= sum over k of w(v, k, r) * x[c][k]
 //
-// Weights, keys (16 positions are a panel, k runs over the head) and values (16 features are a panel, k runs over the
-// positions) are all read in this way.
+// Weights, keys (16 positions are a panel, k runs over the head) and values (16 features are a panel, k runs
+// over the positions) are all read in this way.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +23,9 @@ constexpr T round_up(T value, T multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// Pairs of bfloat16: w[v * panel + (k / 2) * 16 + r] holds column k in its low half and k + 1 in its high half, so that
-/// a shift and a mask make floats of them. The last pair of an odd number of columns has 0 in its high half.
+/// Pairs of bfloat16: w[v * panel + (k / 2) * 16 + r] holds column k in its low half and k + 1 in its high
+/// half, so that a shift and a mask make floats of them. The last pair of an odd number of columns has 0 in
+/// its high half.
 struct Bf16Panels {
   const std::uint32_t* w;
   std::ptrdiff_t panel;  // stride from panel to panel
@@ -39,9 +41,9 @@ struct RealPanels {
 /// Inputs and outputs: `columns` vectors, each contiguous.
 template <class Real>
 struct Columns {
-  const Real* x;        // (columns, depth), ldx apart
+  const Real* x;  // (columns, depth), ldx apart
   std::ptrdiff_t ldx;
-  Real* y;              // (columns, 16 * panels), ldy apart
+  Real* y;  // (columns, 16 * panels), ldy apart
   std::ptrdiff_t ldy;
 };
 

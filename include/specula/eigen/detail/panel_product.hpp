@@ -1,4 +1,5 @@
-// The panel product over any number of panels and inputs: picks the register block, and the instructions at run time.
+// The panel product over any number of panels and inputs: picks the register block, and the instructions at
+// run time.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,8 @@ inline void run_tile(Panels a, std::int32_t depth, Columns<Real> io, bool accumu
 }
 
 template <class Tiles, class Panels, class Real, int S, int... N>
-inline void run_tile(std::int32_t columns, Panels a, std::int32_t depth, Columns<Real> io, bool accumulate, std::integer_sequence<int, N...>) {
+inline void run_tile(std::int32_t columns, Panels a, std::int32_t depth, Columns<Real> io, bool accumulate,
+                     std::integer_sequence<int, N...>) {
   using Tile = void (*)(Panels, std::int32_t, Columns<Real>, bool);
   static constexpr Tile kTiles[] = {run_tile<Tiles, Panels, Real, S, N + 1>...};
   kTiles[columns - 1](a, depth, io, accumulate);
@@ -36,7 +38,8 @@ inline Panels from_row(Panels a, std::int32_t row) {
 
 /// Each block of weights is read once from memory: the groups of inputs take it from the nearest cache.
 template <class Tiles, class Panels, class Real>
-inline void panel_product(Panels a, std::int32_t panels, std::int32_t depth, Columns<Real> io, std::int32_t columns, bool accumulate) {
+inline void panel_product(Panels a, std::int32_t panels, std::int32_t depth, Columns<Real> io,
+                          std::int32_t columns, bool accumulate) {
   constexpr std::make_integer_sequence<int, Tiles::kColumns> kEach{};
   const std::int32_t rows = panels * kPanel;
   const int wanted = Tiles::strips(std::min(columns, Tiles::kColumns));
@@ -46,18 +49,22 @@ inline void panel_product(Panels a, std::int32_t panels, std::int32_t depth, Col
     const Panels block = from_row(a, row);
     for_column_groups(columns, Tiles::kColumns, [&](std::int32_t first, std::int32_t count) {
       const Columns<Real> part{io.x + first * io.ldx, io.ldx, io.y + first * io.ldy + row, io.ldy};
-      if (strips == 4) run_tile<Tiles, Panels, Real, 4>(count, block, depth, part, accumulate, kEach);
-      else if (strips == 2) run_tile<Tiles, Panels, Real, 2>(count, block, depth, part, accumulate, kEach);
-      else run_tile<Tiles, Panels, Real, 1>(count, block, depth, part, accumulate, kEach);
+      if (strips == 4)
+        run_tile<Tiles, Panels, Real, 4>(count, block, depth, part, accumulate, kEach);
+      else if (strips == 2)
+        run_tile<Tiles, Panels, Real, 2>(count, block, depth, part, accumulate, kEach);
+      else
+        run_tile<Tiles, Panels, Real, 1>(count, block, depth, part, accumulate, kEach);
     });
     row += strips * Tiles::kLanes;
   }
 }
 
-/// y (+)= W x on the instructions of `isa`. For one isa, the bits of an output depend on its row and its input alone.
+/// y (+)= W x on the instructions of `isa`. For one isa, the bits of an output depend on its row and its
+/// input alone.
 template <class Panels, class Real>
-inline void panel_product(Isa isa, Panels a, std::int32_t panels, std::int32_t depth, Columns<Real> io, std::int32_t columns,
-                          bool accumulate = false) {
+inline void panel_product(Isa isa, Panels a, std::int32_t panels, std::int32_t depth, Columns<Real> io,
+                          std::int32_t columns, bool accumulate = false) {
 #if SPECULA_EIGEN_X86
   if constexpr (std::is_same_v<Real, float>) {
     if (isa == Isa::avx512) return panel_product<avx512::Tiles>(a, panels, depth, io, columns, accumulate);

@@ -20,7 +20,8 @@ inline double rope_frequency(const LlamaConfig& config, std::int32_t pair) {
   const double wave = 2 * std::numbers::pi / plain;
   if (wave < scaling.original_max_position / scaling.high_freq_factor) return plain;
   if (wave > scaling.original_max_position / scaling.low_freq_factor) return plain / scaling.factor;
-  const double smooth = (scaling.original_max_position / wave - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
+  const double smooth = (scaling.original_max_position / wave - scaling.low_freq_factor) /
+                        (scaling.high_freq_factor - scaling.low_freq_factor);
   return (1 - smooth) * plain / scaling.factor + smooth * plain;
 }
 
@@ -28,7 +29,8 @@ template <class Real>
 class RopeTable {
  public:
   RopeTable() = default;
-  RopeTable(const LlamaConfig& config, std::int32_t positions) : stride_(round_up(config.head_dim / 2, kPanel)) {
+  RopeTable(const LlamaConfig& config, std::int32_t positions)
+      : stride_(round_up(config.head_dim / 2, kPanel)) {
     cosine_.resize(static_cast<std::size_t>(stride_) * static_cast<std::size_t>(positions));
     sine_.resize(cosine_.size());
     for (std::int32_t pair = 0; pair < config.head_dim / 2; ++pair) {

@@ -17,14 +17,16 @@
 
 namespace specula::eigen::detail {
 
-/// One token of a pass. It sees slots [0, base), then its path: the slots of its ancestors and its own, by position.
+/// One token of a pass. It sees slots [0, base), then its path: the slots of its ancestors and its own, by
+/// position.
 struct PassColumn {
   Token token;
   std::int32_t position;
   std::int32_t slot;
   const std::int32_t* path;  // (path_size), ascending; the last is `slot`
   std::int32_t path_size;
-  std::int32_t in_order;  // how many of the first path entries are base, base + 1, ...: they extend the context
+  std::int32_t
+      in_order;  // how many of the first path entries are base, base + 1, ...: they extend the context
 };
 
 inline constexpr std::int32_t kQueries = 8;  // at a time: they share a pass over keys and values
@@ -48,30 +50,38 @@ struct TreeAttention {
   std::int32_t base;  // slots that every column sees
   std::int32_t end;   // slots in use
 
-  /// One KV head: queries (columns * group, head_dim), scaled; writes query (c, g) to out + c * out_stride + g * head_dim.
-  /// Scores are laid out by position, so that every sum runs in the order of positions, wherever the slots are.
-  void run(std::int32_t layer, std::int32_t head, std::span<const PassColumn> columns, const Real* queries, Real* out, std::ptrdiff_t out_stride,
-           AttentionScratch<Real>& scratch) const {
+  /// One KV head: queries (columns * group, head_dim), scaled; writes query (c, g) to out + c * out_stride +
+  /// g * head_dim. Scores are laid out by position, so that every sum runs in the order of positions,
+  /// wherever the slots are.
+  void run(std::int32_t layer, std::int32_t head, std::span<const PassColumn> columns, const Real* queries,
+           Real* out, std::ptrdiff_t out_stride, AttentionScratch<Real>& scratch) const {
     const std::ptrdiff_t ld = cache.slots(), padded = round_up(head_dim, kPanel);
-    for_column_groups(static_cast<std::int32_t>(columns.size()) * group, kQueries, [&](std::int32_t first, std::int32_t count) {
-      const auto column = [&](std::int32_t query) -> const PassColumn& { return columns[static_cast<std::size_t>((first + query) / group)]; };
-      panel_product(isa, cache.keys(layer, head), (end + kPanel - 1) / kPanel, head_dim,
-                    Columns<Real>{queries + static_cast<std::ptrdiff_t>(first) * head_dim, head_dim, scratch.scores.data(), ld}, count);
-      std::int32_t common = std::numeric_limits<std::int32_t>::max();
-      Real inverse_sum[kQueries];
-      for (std::int32_t q = 0; q < count; ++q) {
-        common = std::min(common, column(q).in_order);
-        inverse_sum[q] = weigh(scratch.scores.data() + q * ld, column(q));
-      }
-      panel_product(isa, cache.values(layer, head, 0), cache.value_panels(), base + common,
-                    Columns<Real>{scratch.scores.data(), ld, scratch.mixed.data(), padded}, count);
-      for (std::int32_t q = 0; q < count; ++q) {
-        Real* mixed = scratch.mixed.data() + q * padded;
-        mix_path(layer, head, column(q), common, scratch.scores.data() + q * ld, mixed);
-        Real* to = out + (first + q) / group * out_stride + (first + q) % group * static_cast<std::ptrdiff_t>(head_dim);
-        for (std::int32_t d = 0; d < head_dim; ++d) to[d] = mixed[d] * inverse_sum[q];
-      }
-    });
+    for_column_groups(static_cast<std::int32_t>(columns.size()) * group, kQueries,
+                      [&](std::int32_t first, std::int32_t count) {
+                        const auto column = [&](std::int32_t query) -> const PassColumn& {
+                          return columns[static_cast<std::size_t>((first + query) / group)];
+                        };
+                        panel_product(isa, cache.keys(layer, head), (end + kPanel - 1) / kPanel, head_dim,
+                                      Columns<Real>{queries + static_cast<std::ptrdiff_t>(first) * head_dim,
+                                                    head_dim, scratch.scores.data(), ld},
+                                      count);
+                        std::int32_t common = std::numeric_limits<std::int32_t>::max();
+                        Real inverse_sum[kQueries];
+                        for (std::int32_t q = 0; q < count; ++q) {
+                          common = std::min(common, column(q).in_order);
+                          inverse_sum[q] = weigh(scratch.scores.data() + q * ld, column(q));
+                        }
+                        panel_product(isa, cache.values(layer, head, 0), cache.value_panels(), base + common,
+                                      Columns<Real>{scratch.scores.data(), ld, scratch.mixed.data(), padded},
+                                      count);
+                        for (std::int32_t q = 0; q < count; ++q) {
+                          Real* mixed = scratch.mixed.data() + q * padded;
+                          mix_path(layer, head, column(q), common, scratch.scores.data() + q * ld, mixed);
+                          Real* to = out + (first + q) / group * out_stride +
+                                     (first + q) % group * static_cast<std::ptrdiff_t>(head_dim);
+                          for (std::int32_t d = 0; d < head_dim; ++d) to[d] = mixed[d] * inverse_sum[q];
+                        }
+                      });
   }
 
  private:
@@ -84,10 +94,12 @@ struct TreeAttention {
   }
 
   /// Adds the values on the path from entry `from` on, one run of neighbouring slots at a time.
-  void mix_path(std::int32_t layer, std::int32_t head, const PassColumn& column, std::int32_t from, const Real* weights, Real* mixed) const {
+  void mix_path(std::int32_t layer, std::int32_t head, const PassColumn& column, std::int32_t from,
+                const Real* weights, Real* mixed) const {
     for (std::int32_t i = from, next; i < column.path_size; i = next) {
       for (next = i + 1; next < column.path_size && column.path[next] == column.path[next - 1] + 1;) ++next;
-      panel_product(isa, cache.values(layer, head, column.path[i]), cache.value_panels(), next - i, Columns<Real>{weights + base + i, 0, mixed, 0}, 1, true);
+      panel_product(isa, cache.values(layer, head, column.path[i]), cache.value_panels(), next - i,
+                    Columns<Real>{weights + base + i, 0, mixed, 0}, 1, true);
     }
   }
 };

@@ -1,0 +1,88 @@
+// One weight matrix times 1 to 64 inputs: the panel product on each instruction set (bfloat16 weights), and
+// what one would use instead, Eigen's product with the weights as floats.
+//
+// The weights of 8 layers are used in turn, as a decoder does, so that none is in the first two levels of
+// cache. Counters: bytes of weights and multiply-adds a second. Arguments: rows, cols, inputs.
+#include <benchmark/benchmark.h>
+#include <Eigen/Core>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <specula/eigen/detail/panel_product.hpp>
+#include <specula/eigen/panel_matrix.hpp>
+
+namespace {
+
+using namespace specula::eigen;
+
+constexpr int kLayers = 8;
+
+float number(std::int64_t i) { return static_cast<float>(i * 7919 % 1021 - 510) / 512.0f; }
+
+void count(benchmark::State& state, std::size_t weight_bytes) {
+  const auto rows = static_cast<double>(state.range(0)), cols = static_cast<double>(state.range(1)),
+             n = static_cast<double>(state.range(2));
+  using benchmark::Counter;
+  state.counters["weights/s"] =
+      Counter(rows * cols * static_cast<double>(weight_bytes), Counter::kIsIterationInvariantRate);
+  state.counters["macs/s"] = Counter(rows * cols * n, Counter::kIsIterationInvariantRate);
+}
+
+void panel(benchmark::State& state, Isa isa) {
+  if (isa > best_isa()) return state.SkipWithError("this machine does not have these instructions");
+  const auto rows = static_cast<std::int32_t>(state.range(0)),
+             cols = static_cast<std::int32_t>(state.range(1)), n = static_cast<std::int32_t>(state.range(2));
+  std::vector<PanelMatrix<float>> layers;
+  std::vector<float> row(static_cast<std::size_t>(cols)), x(static_cast<std::size_t>(cols * n)), y;
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = number(static_cast<std::int64_t>(i));
+  for (int l = 0; l < kLayers; ++l) {
+    layers.emplace_back(rows, cols, WeightType::bf16);
+    for (std::int32_t r = 0; r < rows; ++r) {
+      for (std::int32_t k = 0; k < cols; ++k) row[static_cast<std::size_t>(k)] = number(r * 31 + k + l);
+      layers.back().set_row(r, row);
+    }
+  }
+  y.resize(static_cast<std::size_t>(layers[0].padded_rows() * n));
+  std::size_t next = 0;
+  for (auto _ : state) {
+    const auto& w = layers[next++ % kLayers];
+    detail::panel_product(isa, w.bf16_panels(0), w.panels(), cols,
+                          detail::Columns<float>{x.data(), cols, y.data(), w.padded_rows()}, n);
+    benchmark::ClobberMemory();
+  }
+  count(state, 2);
+}
+
+void eigen(benchmark::State& state) {
+  using Weights = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  const std::vector<Weights> layers(kLayers, Weights::Random(state.range(0), state.range(1)));
+  const Eigen::MatrixXf x = Eigen::MatrixXf::Random(state.range(1), state.range(2));
+  Eigen::MatrixXf y(state.range(0), state.range(2));
+  std::size_t next = 0;
+  for (auto _ : state) {
+    const auto& w = layers[next++ % kLayers];
+    if (x.cols() == 1)
+      y.col(0).noalias() = w * x.col(0);
+    else
+      y.noalias() = w * x;
+    benchmark::ClobberMemory();
+  }
+  count(state, 4);
+}
+
+void shapes(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgNames({"rows", "cols", "n"});
+  for (const auto& shape : {std::pair{1376, 256}, std::pair{256, 688}, std::pair{2048, 256}})
+    for (const std::int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 16, 64})
+      benchmark->Args({shape.first, shape.second, n});
+  benchmark->Unit(benchmark::kMicrosecond);
+}
+
+BENCHMARK_CAPTURE(panel, avx512, Isa::avx512)->Apply(shapes);
+BENCHMARK_CAPTURE(panel, avx2, Isa::avx2)->Apply(shapes);
+BENCHMARK_CAPTURE(panel, portable, Isa::portable)->Apply(shapes);
+BENCHMARK(eigen)->Apply(shapes);
+
+}  // namespace

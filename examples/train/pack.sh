@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Trains the pack of three models (target, base, small) from nothing, and copies it to a folder.
+# Started again after an interruption, it goes on where it was.
+#
+#   pack.sh --gsm8k train.jsonl --python /usr/lib/python3.11 [options]
+#
+#   --build DIR      where specula-train and specula-train-text were built     (build/train)
+#   --work DIR       corpus, tokenizer, checkpoints and logs                   (build/train-work)
+#   --models DIR     where the finished models go                              (examples/models)
+#   --minutes T B S  training time of target, base and small                   (80 12 10)
+set -euo pipefail
+
+repository=$(cd "$(dirname "$0")/../.." && pwd)
+gsm8k= python= minutes=(80 12 10)
+build=$repository/build/train
+work=$repository/build/train-work
+models=$repository/examples/models
+
+while (($#)); do
+  case $1 in
+    --gsm8k) gsm8k=$2; shift 2 ;;
+    --python) python=$2; shift 2 ;;
+    --build) build=$2; shift 2 ;;
+    --work) work=$2; shift 2 ;;
+    --models) models=$2; shift 2 ;;
+    --minutes) minutes=("$2" "$3" "$4"); shift 4 ;;
+    -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit ;;
+    *) echo "pack.sh: unknown option $1; see --help" >&2; exit 2 ;;
+  esac
+done
+[[ -f $gsm8k && -d $python ]] || { echo "pack.sh: --gsm8k FILE and --python FOLDER are needed; see --help" >&2; exit 2; }
+
+mkdir -p "$work"
+if [[ ! -f $work/tokens/tokens.json ]]; then
+  "$build/specula-train-text" corpus --gsm8k "$gsm8k" --python "$python" --output "$work/corpus"
+  "$build/specula-train-text" tokenizer --data "$work/corpus" --output "$work/tokens"
+fi
+
+train() {  # name, minutes, peak learning rate
+  "$build/specula-train" model --name "$1" --data "$work/tokens" --output "$work/$1" \
+    --minutes "$2" --lr "$3" --resume 2>&1 | tee -a "$work/$1.log"
+  mkdir -p "$models/$1"
+  cp "$work/$1/export/"* "$models/$1/"
+}
+train target "${minutes[0]}" 6e-3
+train base "${minutes[1]}" 1e-2
+train small "${minutes[2]}" 1e-2
