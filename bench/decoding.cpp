@@ -1,5 +1,5 @@
-// Decoding with the embedded models: a round of each pipeline, with its tokens per second, tokens a round, and the share
-// of its time that the library itself takes.
+// Decoding with the embedded models: a round of each pipeline, with its tokens per second, tokens a round,
+// and the share of its time that the library itself takes.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -20,7 +20,9 @@ eigen::LlamaOptions options() {
   o.inputs = eigen::has_bf16_products() ? eigen::Inputs::bf16 : eigen::Inputs::full;
   return o;
 }
-eigen::Llama<float> load(const char* name) { return eigen::Llama<float>(std::string(SPECULA_MODELS_DIR "/") + name, options()); }
+eigen::Llama<float> load(const char* name) {
+  return eigen::Llama<float>(std::string(SPECULA_MODELS_DIR "/") + name, options());
+}
 
 /// Rounds on from a fixed prompt of 32 tokens up to 256 new ones, over and over.
 template <class Shape, class MakeDrafter>
@@ -46,19 +48,32 @@ void rounds(benchmark::State& state, Shape shape, const SamplingParams& params, 
   state.counters["overhead_share"] = run.stats().overhead_share();
 }
 
-const auto kNobody = [](eigen::Llama<float>& target, std::optional<eigen::Llama<float>>&) { return NoDrafter{target.vocab_size()}; };
-const auto kSmall = [](eigen::Llama<float>&, std::optional<eigen::Llama<float>>& draft) { return ModelDrafter{draft.emplace(load("small"))}; };
-const auto kBase = [](eigen::Llama<float>&, std::optional<eigen::Llama<float>>& draft) { return ModelDrafter{draft.emplace(load("base"))}; };
+const auto kNobody = [](eigen::Llama<float>& target, std::optional<eigen::Llama<float>>&) {
+  return NoDrafter{target.vocab_size()};
+};
+const auto kSmall = [](eigen::Llama<float>&, std::optional<eigen::Llama<float>>& draft) {
+  return ModelDrafter{draft.emplace(load("small"))};
+};
+const auto kBase = [](eigen::Llama<float>&, std::optional<eigen::Llama<float>>& draft) {
+  return ModelDrafter{draft.emplace(load("base"))};
+};
 
 const SamplingParams kGreedy{.temperature = 0.0f};
 const SamplingParams kWarm{.temperature = 0.8f};
 
-BENCHMARK_CAPTURE(rounds, autoregressive_greedy, Chain<>{.length = 0}, kGreedy, kNobody)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(rounds, chain_2_greedy, Chain<>{.length = 2}, kGreedy, kSmall)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(rounds, chain_4_greedy, Chain<>{.length = 4}, kGreedy, kSmall)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(rounds, chain_4_base_greedy, Chain<>{.length = 4}, kGreedy, kBase)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(rounds, autoregressive_sampled, Chain<>{.length = 0}, kWarm, kNobody)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(rounds, sampled_chain_2, Chain<Draw::sampled>{.length = 2}, kWarm, kSmall)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(rounds, sampled_chain_4, Chain<Draw::sampled>{.length = 4}, kWarm, kSmall)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(rounds, autoregressive_greedy, Chain<>{.length = 0}, kGreedy, kNobody)
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(rounds, chain_2_greedy, Chain<>{.length = 2}, kGreedy, kSmall)
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(rounds, chain_4_greedy, Chain<>{.length = 4}, kGreedy, kSmall)
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(rounds, chain_4_base_greedy, Chain<>{.length = 4}, kGreedy, kBase)
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(rounds, autoregressive_sampled, Chain<>{.length = 0}, kWarm, kNobody)
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(rounds, sampled_chain_2, Chain<Draw::sampled>{.length = 2}, kWarm, kSmall)
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(rounds, sampled_chain_4, Chain<Draw::sampled>{.length = 4}, kWarm, kSmall)
+    ->Unit(benchmark::kMicrosecond);
 
 }  // namespace

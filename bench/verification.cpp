@@ -1,9 +1,10 @@
-// Verification of a chain from cold rows of logits, against a streaming read of the rows that it needs, and against the
-// obvious implementation: softmax both rows, then loop.
+// Verification of a chain from cold rows of logits, against a streaming read of the rows that it needs, and
+// against the obvious implementation: softmax both rows, then loop.
 //
-// Each iteration times the three on different cold rows, in turn, so that the machine's drift hits all alike. Counters:
-// `rows` that a verification needs (target rows on the path, and the draft's row after a rejection), the medians of the
-// time for each such row, and their ratios `over_stream` and `naive_over_this`.
+// Each iteration times the three on different cold rows, in turn, so that the machine's drift hits all alike.
+// Counters: `rows` that a verification needs (target rows on the path, and the draft's row after a
+// rejection), the medians of the time for each such row, and their ratios `over_stream` and
+// `naive_over_this`.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -43,16 +44,18 @@ struct Case {
   std::vector<float> target;  // (nodes, V)
   std::vector<float> draft;   // (nodes - 1, V), as the naive implementation takes them
   std::unique_ptr<TokenTree> tree;
-  std::int32_t needed = 0;    // rows that verification reads
+  std::int32_t needed = 0;  // rows that verification reads
 };
 
-Case make_case(std::int32_t vocab, std::int32_t nodes, bool all_accepted, std::uint64_t seed, const SamplingParams& params, PhiloxChance& chance) {
+Case make_case(std::int32_t vocab, std::int32_t nodes, bool all_accepted, std::uint64_t seed,
+               const SamplingParams& params, PhiloxChance& chance) {
   const auto v = static_cast<std::size_t>(vocab);
   Case c;
   c.target.resize(v * static_cast<std::size_t>(nodes));
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal(0.0f, 2.0f);
-  std::vector<float> pool(4 * v);  // rows are windows of a pool with a few tokens lifted: drawing 300 MB of normals takes minutes
+  std::vector<float> pool(
+      4 * v);  // rows are windows of a pool with a few tokens lifted: drawing 300 MB of normals takes minutes
   for (float& l : pool) l = normal(random);
   for (std::int32_t r = 0; r < nodes; ++r) {
     float* row = c.target.data() + static_cast<std::size_t>(r) * v;
@@ -65,7 +68,8 @@ Case make_case(std::int32_t vocab, std::int32_t nodes, bool all_accepted, std::u
     for (float& l : c.draft) l *= 0.9f;
   c.tree = std::make_unique<TokenTree>(vocab, nodes, nodes);
   c.tree->reset(0, 100);
-  for (NodeId n = 0; n + 1 < nodes; ++n) c.tree->draw(n, c.tree->store(n, {c.draft.data() + static_cast<std::size_t>(n) * v, v}, params), chance);
+  for (NodeId n = 0; n + 1 < nodes; ++n)
+    c.tree->draw(n, c.tree->store(n, {c.draft.data() + static_cast<std::size_t>(n) * v, v}, params), chance);
   return c;
 }
 
@@ -114,25 +118,33 @@ double median(std::vector<double>& times) {
 }
 
 template <class Rule>
-void verification(benchmark::State& state, Rule rule, const SamplingParams& params, bool all_accepted, bool with_naive) {
-  const auto vocab = static_cast<std::int32_t>(state.range(0)), nodes = static_cast<std::int32_t>(state.range(1));
+void verification(benchmark::State& state, Rule rule, const SamplingParams& params, bool all_accepted,
+                  bool with_naive) {
+  const auto vocab = static_cast<std::int32_t>(state.range(0)),
+             nodes = static_cast<std::int32_t>(state.range(1));
   const auto v = static_cast<std::size_t>(vocab);
   const std::size_t bytes = 2 * v * static_cast<std::size_t>(nodes) * sizeof(float);
-  const std::size_t count = std::clamp<std::size_t>((std::size_t{320} << 20) / bytes, 6, 4096);  // far beyond any cache
+  const std::size_t count =
+      std::clamp<std::size_t>((std::size_t{320} << 20) / bytes, 6, 4096);  // far beyond any cache
   PhiloxChance chance{7};
   std::vector<Case> cases;
-  for (std::size_t i = 0; i < count; ++i) cases.push_back(make_case(vocab, nodes, all_accepted, i, params, chance));
+  for (std::size_t i = 0; i < count; ++i)
+    cases.push_back(make_case(vocab, nodes, all_accepted, i, params, chance));
   VerifyWorkspace workspace(vocab, nodes);
   Verdict verdict;
   verdict.path.reserve(static_cast<std::size_t>(nodes) + 1);
   std::mt19937_64 random(3);
-  const auto seconds = [](Clock::time_point from) { return std::chrono::duration<double>(Clock::now() - from).count(); };
+  const auto seconds = [](Clock::time_point from) {
+    return std::chrono::duration<double>(Clock::now() - from).count();
+  };
   const auto verify = [&](const Case& c) {
-    rule.verify(*c.tree, TargetLaws({c.target.data(), nodes, vocab, vocab}, params, workspace), chance, verdict);
+    rule.verify(*c.tree, TargetLaws({c.target.data(), nodes, vocab, vocab}, params, workspace), chance,
+                verdict);
   };
   for (Case& c : cases) {
     verify(c);
-    c.needed = static_cast<std::int32_t>(verdict.path.size()) + (verdict.accepted() + 1 < nodes && std::is_same_v<Rule, Rejection> ? 1 : 0);
+    c.needed = static_cast<std::int32_t>(verdict.path.size()) +
+               (verdict.accepted() + 1 < nodes && std::is_same_v<Rule, Rejection> ? 1 : 0);
   }
   std::vector<double> own, streamed, obvious;  // of an iteration, a row needed
   double rows = 0;
@@ -148,7 +160,8 @@ void verification(benchmark::State& state, Rule rule, const SamplingParams& para
     const double this_time = seconds(begin);
     benchmark::DoNotOptimize(verdict.next);
     begin = Clock::now();
-    const auto target_rows = std::min<std::size_t>(static_cast<std::size_t>(b.needed), static_cast<std::size_t>(nodes));
+    const auto target_rows =
+        std::min<std::size_t>(static_cast<std::size_t>(b.needed), static_cast<std::size_t>(nodes));
     std::uint64_t sink = stream(b.target.data(), target_rows * v);
     if (static_cast<std::size_t>(b.needed) > target_rows) sink ^= stream(b.draft.data(), v);
     benchmark::DoNotOptimize(sink);
@@ -170,6 +183,15 @@ void verification(benchmark::State& state, Rule rule, const SamplingParams& para
   if (with_naive) state.counters["naive_over_this"] = median(obvious) / median(own);
 }
 
+/// The same on another instruction set than this processor's widest.
+void on_avx2(benchmark::State& state, const SamplingParams& params, bool all_accepted) {
+  if (!detail::supported(detail::Isa::avx2)) return state.SkipWithError("this processor has no AVX2");
+  const detail::Isa before = detail::isa();
+  detail::use_isa(detail::Isa::avx2);
+  verification(state, Rejection{}, params, all_accepted, false);
+  detail::use_isa(before);
+}
+
 void shapes(benchmark::internal::Benchmark* b) {
   b->UseManualTime()->Unit(benchmark::kMicrosecond);
   for (const std::int64_t vocab : {2048, 32000, 128256})
@@ -187,6 +209,8 @@ BENCHMARK_CAPTURE(verification, rejection_accepted, Rejection{}, kPlain, true, t
 BENCHMARK_CAPTURE(verification, rejection_mixed, Rejection{}, kPlain, false, true)->Apply(shapes);
 BENCHMARK_CAPTURE(verification, sample_and_match, SampleAndMatch{}, kPlain, false, false)->Apply(shapes);
 BENCHMARK_CAPTURE(verification, greedy, Greedy{}, kPlain, false, false)->Apply(shapes);
+BENCHMARK_CAPTURE(on_avx2, rejection_accepted, kPlain, true)->Apply(wide);
+BENCHMARK_CAPTURE(on_avx2, rejection_mixed, kPlain, false)->Apply(wide);
 BENCHMARK_CAPTURE(verification, rejection_top_k_top_p, Rejection{}, kCut, true, false)->Apply(wide);
 BENCHMARK_CAPTURE(verification, rejection_top_p, Rejection{}, kNucleus, true, false)->Apply(wide);
 

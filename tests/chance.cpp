@@ -13,8 +13,8 @@ using namespace specula_test;
 
 namespace {
 
-/// Philox4x32-10 once more, after the paper's listing: multiply, exchange, xor, bump the key before each round but the
-/// first.
+/// Philox4x32-10 once more, after the paper's listing: multiply, exchange, xor, bump the key before each
+/// round but the first.
 std::array<std::uint32_t, 4> transcribed(std::array<std::uint32_t, 4> x, std::uint32_t k0, std::uint32_t k1) {
   for (int round = 0; round < 10; ++round) {
     if (round > 0) k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
@@ -77,14 +77,17 @@ TEST_CASE("a coin is a function of seed, sequence and site: golden words of the 
   // Whatever was asked before, and from a copy too.
   PhiloxChance used = chance;
   const Plain weights({1, 2, 3});
-  for (int i = 0; i < 10; ++i) used.draw(weights, Site{i, 0, Stream::sample, 0}), used.accept(0.5, Site{i, 1, Stream::accept, 0});
+  for (int i = 0; i < 10; ++i)
+    used.draw(weights, Site{i, 0, Stream::sample, 0}), used.accept(0.5, Site{i, 1, Stream::accept, 0});
   CHECK(used.words(site) == chance.words(site));
 }
 
 TEST_CASE("every field of a site matters, and the seed's halves and the sequence") {
   std::set<std::array<std::uint32_t, 4>> seen;
   std::size_t asked = 0;
-  const auto ask = [&](const PhiloxChance& chance, const Site& site) { seen.insert(chance.words(site)), ++asked; };
+  const auto ask = [&](const PhiloxChance& chance, const Site& site) {
+    seen.insert(chance.words(site)), ++asked;
+  };
   const Site base{5, 3, Stream::draft, 2};
   for (int stream = 0; stream < 6; ++stream) ask(PhiloxChance(1), {5, 3, static_cast<Stream>(stream), 2});
   for (int i = 0; i < 50; ++i) {
@@ -179,7 +182,8 @@ TEST_CASE("draws follow the law: chi-square, n 200,000, alpha 1e-4, fixed seeds"
     PhiloxChance chance(77);
     constexpr int n = 200000;
     std::vector<int> counts(w.size());
-    for (std::int32_t i = 0; i < n; ++i) ++counts[static_cast<std::size_t>(chance.draw(weights, Site{i, 0, Stream::sample, 0}))];
+    for (std::int32_t i = 0; i < n; ++i)
+      ++counts[static_cast<std::size_t>(chance.draw(weights, Site{i, 0, Stream::sample, 0}))];
     double chi = 0;
     for (std::size_t x = 0; x < w.size(); ++x) {
       const double expected = n * static_cast<double>(w[x]) / total;

@@ -65,7 +65,9 @@ static_assert(!Drafter<ToyModel>);  // a model is no drafter: it has no sync
 struct AcceptsInts {
   int accept(double, const Site&) { return 0; }
   template <class Weights>
-  Token draw(const Weights&, const Site&) { return 0; }
+  Token draw(const Weights&, const Site&) {
+    return 0;
+  }
 };
 static_assert(ChanceSource<PhiloxChance> && ChanceSource<specula_test::ExactChance>);
 static_assert(!ChanceSource<AcceptsInts> && !ChanceSource<int>);
@@ -82,7 +84,8 @@ struct WithLaw : NoLaw {
 struct CountsNoNodes : WithLaw {
   std::int32_t max_nodes() const = delete;
 };
-static_assert(ProposalShape<Chain<>, NoDrafter> && ProposalShape<Chain<Draw::sampled>, ModelDrafter<ToyModel>>);
+static_assert(ProposalShape<Chain<>, NoDrafter> &&
+              ProposalShape<Chain<Draw::sampled>, ModelDrafter<ToyModel>>);
 static_assert(!ProposalShape<NoLaw, NoDrafter> && ProposalShape<WithLaw, NoDrafter>);
 static_assert(!ProposalShape<CountsNoNodes, NoDrafter>);
 
@@ -94,7 +97,8 @@ struct SaysNothing {
 struct ForSampled : SaysNothing {
   static constexpr bool exact_for(DraftLaw law) { return law == DraftLaw::sampled; }
 };
-static_assert(AcceptanceRule<Greedy> && AcceptanceRule<Rejection> && AcceptanceRule<SampleAndMatch> && AcceptanceRule<Sampling>);
+static_assert(AcceptanceRule<Greedy> && AcceptanceRule<Rejection> && AcceptanceRule<SampleAndMatch> &&
+              AcceptanceRule<Sampling>);
 static_assert(AcceptanceRule<Lenient> && AcceptanceRule<AcceptLossy<Lenient>>);
 static_assert(!AcceptanceRule<SaysNothing> && AcceptanceRule<ForSampled>);
 static_assert(Verifier<TreeVerifier<ToyModel, Sampling>> && !Verifier<Sampling> && !Verifier<ToyModel>);
@@ -102,10 +106,12 @@ static_assert(Verifier<TreeVerifier<ToyModel, Sampling>> && !Verifier<Sampling> 
 // Losslessness in the type.
 template <class Rule, class Shape>
 constexpr bool lossless = Lossless<TreeVerifier<ToyModel, Rule>, Shape>;
-static_assert(lossless<Rejection, Chain<>> && lossless<Rejection, Chain<Draw::sampled>> && lossless<Sampling, WithLaw>);
+static_assert(lossless<Rejection, Chain<>> && lossless<Rejection, Chain<Draw::sampled>> &&
+              lossless<Sampling, WithLaw>);
 static_assert(!lossless<Lenient, Chain<>> && !lossless<Lenient, Chain<Draw::sampled>>);
 static_assert(lossless<AcceptLossy<Lenient>, Chain<>>);
-static_assert(lossless<ForSampled, Chain<Draw::sampled>> && !lossless<ForSampled, Chain<Draw::greedy>> && !lossless<ForSampled, WithLaw>);
+static_assert(lossless<ForSampled, Chain<Draw::sampled>> && !lossless<ForSampled, Chain<Draw::greedy>> &&
+              !lossless<ForSampled, WithLaw>);
 
 }  // namespace
 

@@ -12,7 +12,8 @@ using namespace specula_test;
 TEST_CASE("laws are the rows', with a stride, and only of the rows that are asked for") {
   constexpr std::int32_t vocab = 5, stride = 7;
   Random random(1);
-  std::vector<float> data(3 * stride, std::numeric_limits<float>::quiet_NaN());  // what lies between rows is never read
+  std::vector<float> data(3 * stride,
+                          std::numeric_limits<float>::quiet_NaN());  // what lies between rows is never read
   const std::vector<float> row = random.row(vocab, 3);
   std::copy(row.begin(), row.end(), data.begin() + 2 * stride);
   VerifyWorkspace workspace(vocab, 4);
@@ -28,8 +29,12 @@ TEST_CASE("laws are the rows', with a stride, and only of the rows that are aske
   CHECK(laws.params().temperature == 0.5f);
   CHECK(laws.weights(law).masses.size() == 1);
   CHECK(laws.weights(law).masses[0] == doctest::Approx(1).epsilon(1e-5));
-  CHECK_THROWS_WITH_AS(laws[1], "the target's row after node 1: a row of logits holds NaN or +infinity at token 0", std::runtime_error);
-  CHECK_THROWS_WITH_AS(laws.argmax(0), "the target's row after node 0: a row of logits holds NaN or +infinity at token 0", std::runtime_error);
+  CHECK_THROWS_WITH_AS(laws[1],
+                       "the target's row after node 1: a row of logits holds NaN or +infinity at token 0",
+                       std::runtime_error);
+  CHECK_THROWS_WITH_AS(laws.argmax(0),
+                       "the target's row after node 0: a row of logits holds NaN or +infinity at token 0",
+                       std::runtime_error);
 }
 
 TEST_CASE("a residual starts as the law, a point mass too") {
@@ -49,7 +54,8 @@ TEST_CASE("a residual starts as the law, a point mass too") {
 TEST_CASE("shapes that do not fit are errors that say so") {
   const std::vector<float> rows(8);
   VerifyWorkspace workspace(4, 4);
-  CHECK_THROWS_WITH_AS(TargetLaws({rows.data(), 1, 5, 5}, {}, workspace), "TargetLaws: rows of 5 logits, a workspace for 4", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(TargetLaws({rows.data(), 1, 5, 5}, {}, workspace),
+                       "TargetLaws: rows of 5 logits, a workspace for 4", std::invalid_argument);
   TokenTree tree(4, 4, 0), other(5, 4, 0);
   tree.reset(0, 0), other.reset(0, 0);
   const TargetLaws laws({rows.data(), 2, 4, 4}, {}, workspace);
@@ -58,5 +64,7 @@ TEST_CASE("shapes that do not fit are errors that say so") {
   laws.check(tree);
   CHECK_THROWS_AS(laws.check(other), std::invalid_argument);
   tree.choose(0, 2, 1);
-  CHECK_THROWS_WITH_AS(laws.check(tree), "the target gave 2 rows of 4 logits for a proposal of 3 nodes over 4 tokens", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(laws.check(tree),
+                       "the target gave 2 rows of 4 logits for a proposal of 3 nodes over 4 tokens",
+                       std::invalid_argument);
 }

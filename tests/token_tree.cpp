@@ -121,7 +121,8 @@ TEST_CASE("draft_prob is the law given the earlier siblings, of every kind of gr
       for (NodeId n = 1; n < it.tree.size(); ++n) {
         double sum = 0;
         for (Token x = 0; x < vocab; ++x) {
-          const double q = it.tree.draft_prob(n, x), want = it.dense.q[static_cast<std::size_t>(n)][static_cast<std::size_t>(x)];
+          const double q = it.tree.draft_prob(n, x),
+                       want = it.dense.q[static_cast<std::size_t>(n)][static_cast<std::size_t>(x)];
           worst = std::max(worst, std::abs(q - want));
           sum += q;
         }
@@ -176,7 +177,8 @@ TEST_CASE("every coin of a round has a site of its own, and the next round has o
     }
     for (NodeId n = 1; n < tree.size(); ++n) chance.sites.push_back(tree.accept_site(n));
     for (NodeId n = 0; n < tree.size(); ++n)
-      if (tree.depth(n) != (n > 0 ? tree.depth(n - 1) : -1)) chance.sites.push_back(tree.residual_site(n));  // one a depth
+      if (tree.depth(n) != (n > 0 ? tree.depth(n - 1) : -1))
+        chance.sites.push_back(tree.residual_site(n));  // one a depth
   }
   for (std::size_t i = 0; i < chance.sites.size(); ++i)
     for (std::size_t j = 0; j < i; ++j) REQUIRE(!(chance.sites[i] == chance.sites[j]));
@@ -217,11 +219,13 @@ TEST_CASE("errors") {
   const RowLaw q = tree.store(0, row, {});
   CHECK_THROWS_WITH_AS(tree.choose(1, 0, 1), "TokenTree: node 1 of 1", Error);
   CHECK_THROWS_AS(tree.choose(-1, 0, 1), Error);
-  CHECK_THROWS_WITH_AS(tree.choose(0, 4, 1), "TokenTree::choose: token 4 is outside the vocabulary of 4", Error);
+  CHECK_THROWS_WITH_AS(tree.choose(0, 4, 1), "TokenTree::choose: token 4 is outside the vocabulary of 4",
+                       Error);
   CHECK_THROWS_AS(tree.choose(0, kNoToken, 1), Error);
   CHECK_THROWS_AS(tree.draw(3, q, chance), Error);
   CHECK_THROWS_AS(tree.draw_distinct(3, q, chance), Error);
-  CHECK_THROWS_WITH_AS(tree.store(0, wide, {}), "TokenTree::store: a row has 5 logits, the vocabulary 4 tokens", Error);
+  CHECK_THROWS_WITH_AS(tree.store(0, wide, {}),
+                       "TokenTree::store: a row has 5 logits, the vocabulary 4 tokens", Error);
   CHECK_THROWS_AS(tree.store(2, row, {}), Error);
   tree.choose(0, 1, 1);
   CHECK_THROWS_WITH_AS(tree.store(1, row, {}), "TokenTree::store: node 1 has no row, 1 are kept", Error);

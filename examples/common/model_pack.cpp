@@ -72,11 +72,10 @@ Model& ModelPack::draft(const std::string& name) { return load(folders_.draft_fo
 Model& ModelPack::load(const std::filesystem::path& folder, std::int32_t threads) {
   auto& model = loaded_[folder];
   if (!model)
-    model = std::make_unique<Model>(
-        folder, specula::eigen::LlamaOptions{.capacity = sizes_.capacity,
-                                             .max_nodes = sizes_.max_nodes,
-                                             .threads = threads,
-                                             .inputs = sizes_.inputs});
+    model = std::make_unique<Model>(folder, specula::eigen::LlamaOptions{.capacity = sizes_.capacity,
+                                                                         .max_nodes = sizes_.max_nodes,
+                                                                         .threads = threads,
+                                                                         .inputs = sizes_.inputs});
   return *model;
 }
 

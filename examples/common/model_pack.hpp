@@ -39,8 +39,8 @@ struct ModelSizes {
   specula::eigen::Inputs inputs = specula::eigen::Inputs::full;
 };
 
-/// "full", "bf16", or "auto": bf16 where the machine multiplies it. Throws UsageError on another word, or on bf16 where
-/// the machine cannot.
+/// "full", "bf16", or "auto": bf16 where the machine multiplies it. Throws UsageError on another word, or on
+/// bf16 where the machine cannot.
 specula::eigen::Inputs inputs_of(const std::string& word);
 
 /// `asked`, or where that is 0 as many as the machine has, 16 at most.

@@ -43,7 +43,8 @@ inline void add_common_options(CLI::App& app, CommonOptions& options) {
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
   app.add_option("--inputs", options.inputs,
-                 "What products take: full (float), bf16 (rounded, as GPUs do), or auto: bf16 where the machine has it")
+                 "What products take: full (float), bf16 (rounded, as GPUs do), or auto: bf16 where the "
+                 "machine has it")
       ->capture_default_str();
 }
 

@@ -113,9 +113,8 @@ int run(int argc, char** argv) {
     json.open(options.json);  // before the work, so that a wrong path does not cost it
     if (!json) throw std::runtime_error(options.json + ": cannot be opened for writing");
   }
-  ModelPack models(folders,
-                   sizes_for(recipes, longest, options.common.max_new_tokens, options.common.threads,
-                             inputs_of(options.common.inputs)));
+  ModelPack models(folders, sizes_for(recipes, longest, options.common.max_new_tokens, options.common.threads,
+                                      inputs_of(options.common.inputs)));
   std::vector<std::unique_ptr<Pipeline>> pipelines;
   std::vector<Contender> contenders;
   for (std::size_t i = 0; i < recipes.size(); ++i) {

@@ -21,7 +21,6 @@ constexpr float kFade = 0.8f;  // how much less each step back counts
 constexpr int kMaxNodes = 7;   // root, two guesses after it, two more after each of those
 
 // ---- the engine: a tiny network in plain arrays
-// -----------------------------------------------------------------------
 
 struct Weights {
   float embedding[kVocab][kWidth];  // (V, H)
@@ -79,7 +78,6 @@ void forward(const Weights& w, Cache& cache, const int* tokens, const int* paren
 }
 
 // ---- speculation: what the engine adds
-// --------------------------------------------------------------------------------
 
 struct Counts {
   long rounds = 0, guesses = 0, accepted = 0, tokens = 0;
@@ -104,8 +102,7 @@ class Speculation {
     const specula::RowsView rows{logits_, tree_.size(), kVocab, kStride};
     specula::Rejection{}.verify(tree_, specula::TargetLaws(rows, params_, workspace_), chance, verdict_);
 
-    for (std::size_t i = 0; i < verdict_.path.size();
-         ++i) {  // parents come before children, so no slot is lost
+    for (std::size_t i = 0; i < verdict_.path.size(); ++i) {  // parents come before children: no slot is lost
       const specula::NodeId node = verdict_.path[i];
       for (int h = 0; h < kWidth; ++h)
         cache.slot[cache.used + static_cast<int>(i)][h] = cache.slot[cache.used + node][h];
@@ -136,7 +133,6 @@ class Speculation {
 };
 
 // ---- the check
-// --------------------------------------------------------------------------------------------------------
 
 constexpr int kTexts = 25000;  // n of each side
 constexpr int kLength = 6;     // generated tokens that are looked at: late ones, several rounds in

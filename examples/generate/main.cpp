@@ -119,9 +119,8 @@ int run(int argc, char** argv) {
     longest = std::max(longest, prompts.back().tokens.size());
   }
 
-  ModelPack models(folders,
-                   sizes_for(recipes, longest, options.common.max_new_tokens, options.common.threads,
-                             inputs_of(options.common.inputs)));
+  ModelPack models(folders, sizes_for(recipes, longest, options.common.max_new_tokens, options.common.threads,
+                                      inputs_of(options.common.inputs)));
   const auto pipeline = recipes[0].build(models, options.common.sampling);
   const Racer guessing{options.pipeline, pipeline.get(), recipes[0].lossy,
                        options.common.sampling.temperature > 0};

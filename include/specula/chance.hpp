@@ -14,8 +14,8 @@ namespace specula {
 /// What a coin is for. `draft` and the reviews' coins belong to the proposal; the others to the verdict.
 enum class Stream : std::uint8_t { sample, residual, accept, draft, review_accept, review_residual };
 
-/// Where a coin is asked for. Without `origin`, which rises every round, a draft's coin would come back as a coin of the
-/// next round's verdict on the same position, and the law would be biased.
+/// Where a coin is asked for. Without `origin`, which rises every round, a draft's coin would come back as a
+/// coin of the next round's verdict on the same position, and the law would be biased.
 struct Site {
   std::int32_t position = 0;  // of the token in question, in the whole text
   std::int32_t origin = 0;    // the root's position; 0 for Stream::sample
@@ -28,9 +28,11 @@ struct Site {
 namespace detail {
 
 /// Philox4x32-10 (Salmon et al. 2011).
-inline std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) {
+inline std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
+                                           std::array<std::uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
-    const std::uint64_t a = std::uint64_t{0xD2511F53u} * counter[0], b = std::uint64_t{0xCD9E8D57u} * counter[2];
+    const std::uint64_t a = std::uint64_t{0xD2511F53u} * counter[0],
+                        b = std::uint64_t{0xCD9E8D57u} * counter[2];
     counter = {static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(b),
                static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(a)};
     key = {key[0] + 0x9E3779B9u, key[1] + 0xBB67AE85u};
@@ -41,9 +43,9 @@ inline std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
 /// A word as a number in [0, 1): all 32 bits.
 inline double coin(std::uint32_t word) { return static_cast<double>(word) * 0x1p-32; }
 
-/// Draws a token in two levels: `tile_coin` picks a tile by its mass, `token_coin` the token inside. A token of no
-/// weight is never drawn. Throws std::runtime_error if the weights are empty or not a number.
-/// Cost: the tiles' masses, and one tile of weights.
+/// Draws a token in two levels: `tile_coin` picks a tile by its mass, `token_coin` the token inside. A token
+/// of no weight is never drawn. Throws std::runtime_error if the weights are empty or not a number. Cost: the
+/// tiles' masses, and one tile of weights.
 template <class Weights>
 Token draw_two_level(const Weights& weights, double tile_coin, double token_coin) {
   const std::span<const double> masses = weights.tile_masses();
@@ -54,7 +56,8 @@ Token draw_two_level(const Weights& weights, double tile_coin, double token_coin
   const double wanted = tile_coin * total;
   double before = 0;
   for (std::size_t chunk = 0; chunk < masses.size(); chunk += 8) {
-    const std::span<const double> part = masses.subspan(chunk, std::min<std::size_t>(8, masses.size() - chunk));
+    const std::span<const double> part =
+        masses.subspan(chunk, std::min<std::size_t>(8, masses.size() - chunk));
     double sum = 0;
     bool found = false;
     for (std::size_t t = 0; t < part.size() && !found; ++t) {
@@ -68,7 +71,8 @@ Token draw_two_level(const Weights& weights, double tile_coin, double token_coin
   }
   std::array<float, kTile> w;
   weights.fill(static_cast<std::int32_t>(tile), w.data());
-  // In pieces, whose sums do not wait for each other: one chain of 512 additions takes longer than the tile's exponentials.
+  // In pieces, whose sums do not wait for each other: one chain of 512 additions takes longer than the tile's
+  // exponentials.
   constexpr std::size_t kPiece = 16;
   std::array<double, kTile / kPiece> sums{};
   for (std::size_t p = 0; p < sums.size(); ++p)
@@ -85,7 +89,8 @@ Token draw_two_level(const Weights& weights, double tile_coin, double token_coin
     double inner = seen;
     for (std::size_t i = p * kPiece; i < (p + 1) * kPiece && !found; ++i) {
       if (!(w[i] > 0)) continue;
-      token = static_cast<Token>(tile * kTile + i);  // rounding may leave the target beyond the last: then it is the last
+      token = static_cast<Token>(tile * kTile +
+                                 i);  // rounding may leave the target beyond the last: then it is the last
       inner += static_cast<double>(w[i]);
       found = here && target < inner;
     }
@@ -98,8 +103,8 @@ Token draw_two_level(const Weights& weights, double tile_coin, double token_coin
 
 }  // namespace detail
 
-/// Coins from Philox4x32-10: a coin is a function of (seed, sequence, site), whatever was drawn before it, in whichever
-/// batch, on whichever machine. Copying it costs nothing and changes nothing.
+/// Coins from Philox4x32-10: a coin is a function of (seed, sequence, site), whatever was drawn before it, in
+/// whichever batch, on whichever machine. Copying it costs nothing and changes nothing.
 class PhiloxChance {
  public:
   explicit PhiloxChance(std::uint64_t seed, std::uint32_t sequence = 0) : seed_(seed), sequence_(sequence) {}
@@ -116,9 +121,10 @@ class PhiloxChance {
 
   /// The four raw words of a site: counter (position, origin, stream and index, sequence), key the seed.
   std::array<std::uint32_t, 4> words(const Site& site) const {
-    return detail::philox({static_cast<std::uint32_t>(site.position), static_cast<std::uint32_t>(site.origin),
-                           static_cast<std::uint32_t>(site.stream) << 24 | (site.index & 0xFFFFFFu), sequence_},
-                          {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)});
+    return detail::philox(
+        {static_cast<std::uint32_t>(site.position), static_cast<std::uint32_t>(site.origin),
+         static_cast<std::uint32_t>(site.stream) << 24 | (site.index & 0xFFFFFFu), sequence_},
+        {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)});
   }
 
  private:

@@ -13,6 +13,8 @@
 
 namespace specula {
 
+// clang-format off: the comments beside the requirements are the point of this page
+
 /// Anything that answers coins; see chance.hpp. Weights are drawn from tile by tile.
 template <class C>
 concept ChanceSource = requires(C& c, const Site& site, const detail::LawWeights& weights) {
@@ -27,10 +29,10 @@ concept LanguageModel = requires(M& m, const M& c, Tokens tokens, Nodes ids, std
   { c.size() } -> std::same_as<std::int32_t>;              // committed tokens
   { c.capacity() } -> std::same_as<std::int32_t>;          // committed + speculative it can hold
   m.append(tokens);                                        // commit tokens, no rows (prefill, catch-up); may be lazy
-  { m.extend(tokens, ids) } -> std::same_as<RowsView>;     // add nodes under parents `ids`; (n, V), valid until the next call
-  m.commit(ids);                                           // this path (may be empty) joins the context, other nodes are forgotten
-  m.truncate(n);                                           // forget all nodes, and every committed token from n on
-};                                                         // node numbering restarts at 0 after append, commit and truncate
+  { m.extend(tokens, ids) } -> std::same_as<RowsView>;     // add nodes under parents `ids`; (n, V), until the next call
+  m.commit(ids);                                           // this path (may be empty) joins, other nodes are forgotten
+  m.truncate(n);                                           // forget all nodes, and committed tokens from n on
+};                                                         // nodes are numbered from 0 after append, commit, truncate
 
 /// Anything that guesses. sync() says where we are; extend() grows speculation from there.
 template <class D>
@@ -39,7 +41,7 @@ concept Drafter = requires(D& d, const D& c, Tokens context, Tokens guess, Nodes
   { c.capacity() } -> std::same_as<std::int32_t>;
   d.truncate(n);           // a new prompt shares its first n tokens with the old one
   d.sync(context, guess);  // context extends the last one; guess = speculative tokens between context and root
-  d.extend(guess, ids);    // RowsView or PointMasses; numbering restarts at sync: root = node 0, its parent kNoParent
+  d.extend(guess, ids);    // RowsView or PointMasses; numbering restarts at sync: root = node 0, parent kNoParent
 } && (requires(D& d, Tokens t, Nodes p) {
   { d.extend(t, p) } -> std::same_as<RowsView>;
 } || requires(D& d, Tokens t, Nodes p) {
@@ -61,7 +63,8 @@ struct Round {
 
 /// Arranges guesses. A small value type with its parameters as fields. Optional: learn(tree, verdict), reset().
 template <class S, class D>
-concept ProposalShape = requires(S& s, const S& c, D& d, const Round& round, TokenTree& tree, PhiloxChance& chance) {
+concept ProposalShape = requires(S& s, const S& c, D& d, const Round& round, TokenTree& tree,
+                                 PhiloxChance& chance) {
   { S::law } -> std::convertible_to<DraftLaw>;
   { c.max_nodes() } -> std::same_as<std::int32_t>;  // root included
   s.propose(d, round, tree, chance);                // tree holds the root on entry
@@ -69,14 +72,16 @@ concept ProposalShape = requires(S& s, const S& c, D& d, const Round& round, Tok
 
 /// Decides. A small value type.
 template <class R>
-concept AcceptanceRule = requires(const R& r, const TokenTree& tree, const TargetLaws& target, PhiloxChance& chance, Verdict& out) {
-  { R::exact_for(DraftLaw{}) } -> std::same_as<bool>;  // static: for which laws of proposals the target's law is kept
+concept AcceptanceRule = requires(const R& r, const TokenTree& tree, const TargetLaws& target,
+                                  PhiloxChance& chance, Verdict& out) {
+  { R::exact_for(DraftLaw{}) } -> std::same_as<bool>;  // static: for which draft laws the target's law is kept
   r.verify(tree, target, chance, out);
 };
 
 /// The target and its rule.
 template <class V>
-concept Verifier = requires(V& v, const V& c, const TokenTree& tree, PhiloxChance& chance, Tokens tokens, std::int32_t n) {
+concept Verifier = requires(V& v, const V& c, const TokenTree& tree, PhiloxChance& chance, Tokens tokens,
+                            std::int32_t n) {
   { V::exact_for(DraftLaw{}) } -> std::same_as<bool>;
   { c.vocab_size() } -> std::same_as<std::int32_t>;
   { c.room() } -> std::same_as<std::int32_t>;  // nodes that still fit, root included
@@ -90,5 +95,7 @@ concept Verifier = requires(V& v, const V& c, const TokenTree& tree, PhiloxChanc
 /// compile; accept_lossy(rule) is the way to have one all the same.
 template <class V, class S>
 concept Lossless = V::exact_for(S::law);
+
+// clang-format on
 
 }  // namespace specula

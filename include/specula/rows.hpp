@@ -17,8 +17,8 @@ using Nodes = std::span<const NodeId>;
 inline constexpr NodeId kNoParent = -1;
 inline constexpr Token kNoToken = -1;
 
-/// Rows of logits as a model leaves them: `rows` rows of `vocab` floats, `stride` floats apart. Not owned; valid until
-/// the next call of the model that returned it.
+/// Rows of logits as a model leaves them: `rows` rows of `vocab` floats, `stride` floats apart. Not owned;
+/// valid until the next call of the model that returned it.
 struct RowsView {
   const float* data = nullptr;  // (rows, vocab), row-major
   std::int32_t rows = 0;
@@ -39,8 +39,9 @@ struct PointMasses {
 ///
 ///   law(x) = 0 where logits[x] < cut, else exp(inv_t * logits[x] - log_z)
 ///
-/// It covers temperature, top-k, top-p and min-p; a row of log-probabilities is inv_t 1, log_z 0; an n-gram is `point`.
-/// The scalars are doubles: a float log_z of a row of large logits is wrong by 1e-6, which a residual would amplify.
+/// It covers temperature, top-k, top-p and min-p; a row of log-probabilities is inv_t 1, log_z 0; an n-gram
+/// is `point`. The scalars are doubles: a float log_z of a row of large logits is wrong by 1e-6, which a
+/// residual would amplify.
 struct RowLaw {
   const float* logits = nullptr;  // (V)
   double inv_t = 1;

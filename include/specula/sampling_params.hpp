@@ -8,9 +8,10 @@
 
 namespace specula {
 
-/// The transform of a row. The cut is one law: the tokens with logit >= theta are kept, ties all kept, where theta is the
-/// largest of three thresholds: top-k's, top-p's on what top-k left, and min-p's (row maximum + temperature * ln(min_p)).
-/// The temperature is applied first, so top_p and min_p speak of the law that is drawn from.
+/// The transform of a row. The cut is one law: the tokens with logit >= theta are kept, ties all kept, where
+/// theta is the largest of three thresholds: top-k's, top-p's on what top-k left, and min-p's (row maximum +
+/// temperature * ln(min_p)). The temperature is applied first, so top_p and min_p speak of the law that is
+/// drawn from.
 struct SamplingParams {
   float temperature = 1.0f;  // 0: greedy, all mass on the first largest logit
   std::int32_t top_k = 0;    // 0: off
@@ -24,10 +25,14 @@ struct SamplingParams {
 /// Throws std::invalid_argument naming the field, its value and the allowed range. NaN is never allowed.
 inline void validate(const SamplingParams& params) {
   const auto require = [](bool ok, const char* what, float value, const char* range) {
-    if (!ok) throw std::invalid_argument(std::string("SamplingParams::") + what + " is " + std::to_string(value) + ", must be " + range);
+    if (!ok)
+      throw std::invalid_argument(std::string("SamplingParams::") + what + " is " + std::to_string(value) +
+                                  ", must be " + range);
   };
-  require(std::isfinite(params.temperature) && params.temperature >= 0.0f, "temperature", params.temperature, "finite and >= 0");
-  require(params.temperature == 0.0f || params.temperature >= 1e-4f, "temperature", params.temperature, "0 (greedy) or at least 1e-4");
+  require(std::isfinite(params.temperature) && params.temperature >= 0.0f, "temperature", params.temperature,
+          "finite and >= 0");
+  require(params.temperature == 0.0f || params.temperature >= 1e-4f, "temperature", params.temperature,
+          "0 (greedy) or at least 1e-4");
   require(params.top_k >= 0, "top_k", static_cast<float>(params.top_k), ">= 0 (0 is off)");
   require(params.top_p > 0.0f && params.top_p <= 1.0f, "top_p", params.top_p, "in (0, 1]");
   require(params.min_p >= 0.0f && params.min_p <= 1.0f, "min_p", params.min_p, "in [0, 1]");

@@ -1,6 +1,7 @@
 // specula: speculative decoding for any language model behind a small adapter.
 //
-// Everything that needs nothing but the standard library. Adapters are apart: specula/eigen/llama.hpp (needs Eigen).
+// Everything that needs nothing but the standard library. Adapters are apart: specula/eigen/llama.hpp (needs
+// Eigen).
 #pragma once
 
 #include "accept/greedy.hpp"

@@ -21,7 +21,9 @@ struct Usage {
     seconds += other.seconds;
     return *this;
   }
-  friend Usage operator-(Usage a, const Usage& b) { return {a.calls - b.calls, a.nodes - b.nodes, a.seconds - b.seconds}; }
+  friend Usage operator-(Usage a, const Usage& b) {
+    return {a.calls - b.calls, a.nodes - b.nodes, a.seconds - b.seconds};
+  }
 };
 
 namespace detail {
@@ -30,7 +32,9 @@ namespace detail {
 class Stopwatch {
  public:
   explicit Stopwatch(double& seconds) : seconds_(&seconds), begin_(std::chrono::steady_clock::now()) {}
-  ~Stopwatch() { *seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+  ~Stopwatch() {
+    *seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
@@ -44,33 +48,39 @@ class Stopwatch {
 /// Sums over rounds; add two to pool them.
 struct Stats {
   std::int64_t rounds = 0;
-  std::int64_t new_tokens = 0;          // accepted guesses and the token after them, over all rounds
-  std::int64_t proposed = 0;            // nodes proposed, roots not counted
-  std::vector<std::int64_t> offered;    // (depth) rounds whose path could go on to depth d + 1
-  std::vector<std::int64_t> accepted;   // (depth) and did
-  Usage target, draft;                  // of rounds; the prefill apart
-  double prefill_seconds = 0;           // start(): target and drafters
-  double round_seconds = 0;             // step(): everything
+  std::int64_t new_tokens = 0;         // accepted guesses and the token after them, over all rounds
+  std::int64_t proposed = 0;           // nodes proposed, roots not counted
+  std::vector<std::int64_t> offered;   // (depth) rounds whose path could go on to depth d + 1
+  std::vector<std::int64_t> accepted;  // (depth) and did
+  Usage target, draft;                 // of rounds; the prefill apart
+  double prefill_seconds = 0;          // start(): target and drafters
+  double round_seconds = 0;            // step(): everything
 
   /// Mean accepted tokens: new tokens, bonus included, per verification, pooled over all of them.
   double mat() const { return rounds ? static_cast<double>(new_tokens) / static_cast<double>(rounds) : 0.0; }
   /// Share of the guesses at `depth` (1-based), offered under an accepted path, that stayed.
   double acceptance(std::int32_t depth) const {
     const auto d = static_cast<std::size_t>(depth - 1);
-    return d < offered.size() && offered[d] ? static_cast<double>(accepted[d]) / static_cast<double>(offered[d]) : 0.0;
+    return d < offered.size() && offered[d]
+               ? static_cast<double>(accepted[d]) / static_cast<double>(offered[d])
+               : 0.0;
   }
   /// Share of the rounds' time spent outside the models: the library's own.
   double overhead_share() const {
     return round_seconds > 0 ? (round_seconds - target.seconds - draft.seconds) / round_seconds : 0.0;
   }
-  double tokens_per_second() const { return round_seconds > 0 ? static_cast<double>(new_tokens) / round_seconds : 0.0; }
+  double tokens_per_second() const {
+    return round_seconds > 0 ? static_cast<double>(new_tokens) / round_seconds : 0.0;
+  }
 
   Stats& operator+=(const Stats& other) {
     rounds += other.rounds;
     new_tokens += other.new_tokens;
     proposed += other.proposed;
-    if (offered.size() < other.offered.size()) offered.resize(other.offered.size()), accepted.resize(other.offered.size());
-    for (std::size_t d = 0; d < other.offered.size(); ++d) offered[d] += other.offered[d], accepted[d] += other.accepted[d];
+    if (offered.size() < other.offered.size())
+      offered.resize(other.offered.size()), accepted.resize(other.offered.size());
+    for (std::size_t d = 0; d < other.offered.size(); ++d)
+      offered[d] += other.offered[d], accepted[d] += other.accepted[d];
     target += other.target;
     draft += other.draft;
     prefill_seconds += other.prefill_seconds;

@@ -14,8 +14,8 @@
 
 namespace specula {
 
-/// Memory that verification works in: O(V / 512 + max_nodes), plus V floats where a top-k or top-p cut is asked for.
-/// Allocates in the constructor only.
+/// Memory that verification works in: O(V / 512 + max_nodes), plus V floats where a top-k or top-p cut is
+/// asked for. Allocates in the constructor only.
 class VerifyWorkspace {
  public:
   VerifyWorkspace(std::int32_t vocab, std::int32_t max_nodes) : scan_(vocab), residual_(vocab, max_nodes) {}
@@ -26,23 +26,28 @@ class VerifyWorkspace {
   detail::Residual residual_;
 };
 
-/// Row i of `rows` is the target's logits after node i. A row is read when its law is asked for, once; rows that no law is
-/// asked of are never read.
+/// Row i of `rows` is the target's logits after node i. A row is read when its law is asked for, once; rows
+/// that no law is asked of are never read.
 class TargetLaws {
  public:
-  TargetLaws(RowsView rows, const SamplingParams& params, VerifyWorkspace& workspace) : rows_(rows), params_(params), work_(&workspace) {
+  TargetLaws(RowsView rows, const SamplingParams& params, VerifyWorkspace& workspace)
+      : rows_(rows), params_(params), work_(&workspace) {
     if (rows.vocab != workspace.scan_.vocab())
-      throw std::invalid_argument("TargetLaws: rows of " + std::to_string(rows.vocab) + " logits, a workspace for " + std::to_string(workspace.scan_.vocab()));
+      throw std::invalid_argument("TargetLaws: rows of " + std::to_string(rows.vocab) +
+                                  " logits, a workspace for " + std::to_string(workspace.scan_.vocab()));
   }
 
   /// Throws std::invalid_argument unless there is a row for each node of `tree`, over the same vocabulary.
   void check(const TokenTree& tree) const {
     if (rows_.rows < tree.size() || rows_.vocab != tree.vocab())
-      throw std::invalid_argument("the target gave " + std::to_string(rows_.rows) + " rows of " + std::to_string(rows_.vocab) + " logits for a proposal of " +
-                                  std::to_string(tree.size()) + " nodes over " + std::to_string(tree.vocab()) + " tokens");
+      throw std::invalid_argument("the target gave " + std::to_string(rows_.rows) + " rows of " +
+                                  std::to_string(rows_.vocab) + " logits for a proposal of " +
+                                  std::to_string(tree.size()) + " nodes over " +
+                                  std::to_string(tree.vocab()) + " tokens");
   }
 
-  /// p after `node`. Cost: one read of its row. Throws std::runtime_error naming the node if the row is NaN or empty.
+  /// p after `node`. Cost: one read of its row. Throws std::runtime_error naming the node if the row is NaN
+  /// or empty.
   RowLaw operator[](NodeId node) const { return law(node, params_); }
   /// The same under other parameters than the target's own.
   RowLaw law(NodeId node, const SamplingParams& params) const {

@@ -16,7 +16,8 @@
 
 namespace specula {
 
-/// How the children of a proposal's nodes were drawn. A rule keeps the target's law only for the laws it knows.
+/// How the children of a proposal's nodes were drawn. A rule keeps the target's law only for the laws it
+/// knows.
 enum class DraftLaw : std::uint8_t {
   deterministic,     // chosen: the same tokens whatever the coins
   sampled,           // one path, each token drawn from the law recorded for it
@@ -25,12 +26,14 @@ enum class DraftLaw : std::uint8_t {
   mixed,             // anything else whose laws are recorded
 };
 
-/// Tokens in topological order, node 0 the root. Nodes enter through draw(), draw_distinct() and choose() only, so what
-/// is recorded is what was drawn; nothing drawn is ever removed. Allocates in the constructor only.
+/// Tokens in topological order, node 0 the root. Nodes enter through draw(), draw_distinct() and choose()
+/// only, so what is recorded is what was drawn; nothing drawn is ever removed. Allocates in the constructor
+/// only.
 class TokenTree {
  public:
-  /// `max_nodes` counts the root. `stored_rows`: how many nodes may keep a draft row (V floats each) that children are
-  /// drawn from; 0 for deterministic proposals. Throws std::invalid_argument on sizes out of range.
+  /// `max_nodes` counts the root. `stored_rows`: how many nodes may keep a draft row (V floats each) that
+  /// children are drawn from; 0 for deterministic proposals. Throws std::invalid_argument on sizes out of
+  /// range.
   TokenTree(std::int32_t vocab, std::int32_t max_nodes, std::int32_t stored_rows)
       : vocab_(vocab),
         scan_(checked(vocab, max_nodes, stored_rows)),
@@ -62,32 +65,38 @@ class TokenTree {
   }
   void reset(Token root, std::int32_t position) { reset(root, position, capacity_); }
 
-  // ---- growth --------------------------------------------------------------------------------------------------------
+  // ---- growth
 
-  /// Copies the draft's row after `node` (V logits) into the tree and returns the law that `params` make of it. Throws
-  /// std::runtime_error on a NaN or empty row.
+  /// Copies the draft's row after `node` (V logits) into the tree and returns the law that `params` make of
+  /// it. Throws std::runtime_error on a NaN or empty row.
   RowLaw store(NodeId node, std::span<const float> row, const SamplingParams& params) {
     check_node(node);
-    if (node >= stored_rows_) throw std::invalid_argument("TokenTree::store: node " + std::to_string(node) + " has no row, " + std::to_string(stored_rows_) + " are kept");
-    if (row.size() != static_cast<std::size_t>(vocab_)) throw std::invalid_argument("TokenTree::store: a row has " + std::to_string(row.size()) + " logits, the vocabulary " + std::to_string(vocab_) + " tokens");
-    const std::span<float> slot = std::span<float>(arena_).subspan(static_cast<std::size_t>(node) * row.size(), row.size());
+    if (node >= stored_rows_)
+      throw std::invalid_argument("TokenTree::store: node " + std::to_string(node) + " has no row, " +
+                                  std::to_string(stored_rows_) + " are kept");
+    if (row.size() != static_cast<std::size_t>(vocab_))
+      throw std::invalid_argument("TokenTree::store: a row has " + std::to_string(row.size()) +
+                                  " logits, the vocabulary " + std::to_string(vocab_) + " tokens");
+    const std::span<float> slot =
+        std::span<float>(arena_).subspan(static_cast<std::size_t>(node) * row.size(), row.size());
     std::copy(row.begin(), row.end(), slot.begin());
     return scan_.law(slot, params);
   }
 
-  /// Adds a child of `parent` drawn from `law`, which must stay valid with its row until the next reset. Children drawn
-  /// twice from one law are independent of each other (with replacement).
+  /// Adds a child of `parent` drawn from `law`, which must stay valid with its row until the next reset.
+  /// Children drawn twice from one law are independent of each other (with replacement).
   template <class Chance>
   NodeId draw(NodeId parent, const RowLaw& law, Chance& chance) {
     check_room(parent);
     if (law.is_point()) return choose(parent, law.point, 1.0f);
     const Token token = chance.draw(scan_.weights(law), draft_site(parent));
     ++drawn_;
-    return push(token, parent, {.law = law, .confidence = static_cast<float>(law(token)), .kind = Kind::drawn});
+    return push(token, parent,
+                {.law = law, .confidence = static_cast<float>(law(token)), .kind = Kind::drawn});
   }
 
-  /// Adds a child of `parent` drawn from `law` given that it is none of the children that `parent` has. Returns kNoParent
-  /// and adds nothing when no other token has mass.
+  /// Adds a child of `parent` drawn from `law` given that it is none of the children that `parent` has.
+  /// Returns kNoParent and adds nothing when no other token has mass.
   template <class Chance>
   NodeId draw_distinct(NodeId parent, const RowLaw& law, Chance& chance) {
     check_room(parent);
@@ -97,14 +106,18 @@ class TokenTree {
     const Token token = chance.draw(weights, draft_site(parent));
     ++distinct_;
     const double scale = 1.0 / weights.total();
-    return push(token, parent, {.law = law, .scale = scale, .confidence = static_cast<float>(law(token)), .kind = Kind::distinct});
+    return push(
+        token, parent,
+        {.law = law, .scale = scale, .confidence = static_cast<float>(law(token)), .kind = Kind::distinct});
   }
 
-  /// Adds `token` as a child of `parent` whatever the coins. `confidence` is the draft's probability of it, for shapes and
-  /// for reading; no rule looks at it.
+  /// Adds `token` as a child of `parent` whatever the coins. `confidence` is the draft's probability of it,
+  /// for shapes and for reading; no rule looks at it.
   NodeId choose(NodeId parent, Token token, float confidence) {
     check_room(parent);
-    if (token < 0 || token >= vocab_) throw std::invalid_argument("TokenTree::choose: token " + std::to_string(token) + " is outside the vocabulary of " + std::to_string(vocab_));
+    if (token < 0 || token >= vocab_)
+      throw std::invalid_argument("TokenTree::choose: token " + std::to_string(token) +
+                                  " is outside the vocabulary of " + std::to_string(vocab_));
     ++chosen_;
     return push(token, parent, {.law = RowLaw::at(token), .confidence = confidence, .kind = Kind::chosen});
   }
@@ -112,7 +125,7 @@ class TokenTree {
   /// First of the largest logits of a draft row, with its softmax probability: what a greedy shape chooses.
   detail::Top top(std::span<const float> row) { return scan_.top(row); }
 
-  // ---- reading -------------------------------------------------------------------------------------------------------
+  // ---- reading
 
   std::int32_t size() const { return static_cast<std::int32_t>(tokens_.size()); }
   std::int32_t room() const { return limit_ - size(); }
@@ -160,8 +173,11 @@ class TokenTree {
   bool excludes_siblings(NodeId node) const { return nodes_[index(node)].kind == Kind::distinct; }
 
   /// The place of a coin about `node`.
-  Site accept_site(NodeId node) const { return {position(node), origin_, Stream::accept, static_cast<std::uint32_t>(node)}; }
-  /// The places of the token after `node`: drawn from the target's own law, or from what rejections left of it.
+  Site accept_site(NodeId node) const {
+    return {position(node), origin_, Stream::accept, static_cast<std::uint32_t>(node)};
+  }
+  /// The places of the token after `node`: drawn from the target's own law, or from what rejections left of
+  /// it.
   Site sample_site(NodeId node) const { return {position(node) + 1, 0, Stream::sample, 0}; }
   Site residual_site(NodeId node) const { return {position(node) + 1, origin_, Stream::residual, 0}; }
 
@@ -210,14 +226,22 @@ class TokenTree {
   };
 
   static std::int32_t checked(std::int32_t vocab, std::int32_t max_nodes, std::int32_t stored_rows) {
-    if (vocab < 1) throw std::invalid_argument("TokenTree: a vocabulary of " + std::to_string(vocab) + " tokens, must be at least 1");
-    if (max_nodes < 1 || max_nodes >= 1 << 24) throw std::invalid_argument("TokenTree: max_nodes is " + std::to_string(max_nodes) + ", must be in [1, 2^24)");
-    if (stored_rows < 0 || stored_rows > max_nodes) throw std::invalid_argument("TokenTree: stored_rows is " + std::to_string(stored_rows) + ", must be in [0, max_nodes]");
+    if (vocab < 1)
+      throw std::invalid_argument("TokenTree: a vocabulary of " + std::to_string(vocab) +
+                                  " tokens, must be at least 1");
+    if (max_nodes < 1 || max_nodes >= 1 << 24)
+      throw std::invalid_argument("TokenTree: max_nodes is " + std::to_string(max_nodes) +
+                                  ", must be in [1, 2^24)");
+    if (stored_rows < 0 || stored_rows > max_nodes)
+      throw std::invalid_argument("TokenTree: stored_rows is " + std::to_string(stored_rows) +
+                                  ", must be in [0, max_nodes]");
     return vocab;
   }
   static std::size_t index(NodeId node) { return static_cast<std::size_t>(node); }
   void check_node(NodeId node) const {
-    if (node < 0 || node >= size()) throw std::invalid_argument("TokenTree: node " + std::to_string(node) + " of " + std::to_string(size()));
+    if (node < 0 || node >= size())
+      throw std::invalid_argument("TokenTree: node " + std::to_string(node) + " of " +
+                                  std::to_string(size()));
   }
   void check_room(NodeId parent) const {
     check_node(parent);
@@ -259,7 +283,7 @@ class TokenTree {
   std::vector<NodeId> parents_;
   detail::RowScan scan_;
   std::vector<double> distinct_masses_;  // (ceil(V / 512))
-  std::vector<float> arena_;  // (stored_rows, V); slot = node whose children are drawn from it
+  std::vector<float> arena_;             // (stored_rows, V); slot = node whose children are drawn from it
 };
 
 }  // namespace specula

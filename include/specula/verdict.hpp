@@ -7,8 +7,8 @@
 
 namespace specula {
 
-/// The accepted path, root first, and the one token that follows it. The tokens of a round are those of path[1..] and
-/// `next`.
+/// The accepted path, root first, and the one token that follows it. The tokens of a round are those of
+/// path[1..] and `next`.
 struct Verdict {
   std::vector<NodeId> path;  // (accepted + 1) node ids, path[0] == 0
   Token next = kNoToken;

@@ -14,8 +14,10 @@ TEST_CASE("the dense rule's verdict on random trees, whatever the parameters and
     Random random(1);
     int accepted = 0;
     for (std::uint64_t i = 0; i < 400; ++i) {
-      const SamplingParams params = i % 2 ? SamplingParams{.temperature = 0.5f, .top_k = 2} : SamplingParams{.temperature = 0};
-      const Case it = random_case(random, 2 + random.below(i % 10 ? 6 : 900), params, {.nodes = 1 + random.below(90), .wide = 0.3, .spread = 1.5}, i);
+      const SamplingParams params =
+          i % 2 ? SamplingParams{.temperature = 0.5f, .top_k = 2} : SamplingParams{.temperature = 0};
+      const Case it = random_case(random, 2 + random.below(i % 10 ? 6 : 900), params,
+                                  {.nodes = 1 + random.below(90), .wide = 0.3, .spread = 1.5}, i);
       const Verdict want = dense_greedy(it.dense, it.row), got = verdict_of(Greedy{}, it, params, i);
       CHECK(got.path == want.path);
       CHECK(got.next == want.next);

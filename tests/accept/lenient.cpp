@@ -11,7 +11,8 @@ using namespace specula;
 using namespace specula_test;
 
 TEST_CASE("same coins, same verdict as the dense rule") {
-  const SamplingParams settings[] = {{}, {.temperature = 0.7f, .top_k = 3}, {.temperature = 1.4f, .top_p = 0.8f}};
+  const SamplingParams settings[] = {
+      {}, {.temperature = 0.7f, .top_k = 3}, {.temperature = 1.4f, .top_p = 0.8f}};
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(1);
@@ -19,7 +20,8 @@ TEST_CASE("same coins, same verdict as the dense rule") {
     std::int32_t strict = 0, lenient = 0;
     for (std::uint64_t i = 0; i < 300; ++i) {
       const SamplingParams& params = settings[i % 3];
-      const Case it = random_case(random, 2 + random.below(8), params, {.nodes = 1 + random.below(16), .wide = 0.4}, i);
+      const Case it =
+          random_case(random, 2 + random.below(8), params, {.nodes = 1 + random.below(16), .wide = 0.4}, i);
       for (const double lenience : {1.0, 1.5, 4.0}) {
         DenseCoins coins(i);
         const Verdict want = dense_rejection(it.dense, it.laws, coins, lenience);
@@ -54,7 +56,8 @@ TEST_CASE("temperature 0: the first largest logit, or q <= lenience p at tempera
     Random random(3);
     int forgiven = 0;
     for (std::uint64_t i = 0; i < 400; ++i) {
-      const Case it = random_case(random, 2 + random.below(5), greedy, {.nodes = 10, .wide = 0.4, .spread = 1.5}, i);
+      const Case it =
+          random_case(random, 2 + random.below(5), greedy, {.nodes = 10, .wide = 0.4, .spread = 1.5}, i);
       const double lenience = i % 4 == 0 ? 1.0 : 1.0 + static_cast<double>(i % 4);
       Verdict want;
       want.clear();
@@ -67,7 +70,8 @@ TEST_CASE("temperature 0: the first largest logit, or q <= lenience p at tempera
         for (const NodeId c : it.dense.children(want.path.back())) {
           const auto x = static_cast<std::size_t>(it.dense.token[static_cast<std::size_t>(c)]);
           const bool best = static_cast<Token>(x) == want.next;
-          if (!best && !(lenience > 1 && it.dense.q[static_cast<std::size_t>(c)][x] <= lenience * p[x])) continue;
+          if (!best && !(lenience > 1 && it.dense.q[static_cast<std::size_t>(c)][x] <= lenience * p[x]))
+            continue;
           forgiven += !best;
           want.path.push_back(c);
           more = true;
@@ -84,7 +88,8 @@ TEST_CASE("temperature 0: the first largest logit, or q <= lenience p at tempera
 }
 
 TEST_CASE("errors, and what accept_lossy says") {
-  CHECK_THROWS_WITH_AS(Lenient{0.5}, "Lenient: lenience is 0.500000, must be finite and at least 1", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(Lenient{0.5}, "Lenient: lenience is 0.500000, must be finite and at least 1",
+                       std::invalid_argument);
   CHECK_THROWS_AS(Lenient{std::numeric_limits<double>::quiet_NaN()}, std::invalid_argument);
   CHECK_THROWS_AS(Lenient{std::numeric_limits<double>::infinity()}, std::invalid_argument);
   CHECK(Lenient{2.5}.lenience() == 2.5);

@@ -13,7 +13,11 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-const SamplingParams kSettings[] = {{}, {.temperature = 0.7f, .top_k = 3}, {.temperature = 1.4f, .top_p = 0.8f}, {.temperature = 0.9f, .min_p = 0.1f}, {.temperature = 0}};
+const SamplingParams kSettings[] = {{},
+                                    {.temperature = 0.7f, .top_k = 3},
+                                    {.temperature = 1.4f, .top_p = 0.8f},
+                                    {.temperature = 0.9f, .min_p = 0.1f},
+                                    {.temperature = 0}};
 
 /// Every coin is the same number.
 struct Fixed {
@@ -21,7 +25,9 @@ struct Fixed {
   int asked = 0;
   bool accept(double probability, const Site&) { return ++asked, coin < probability; }
   template <class Weights>
-  Token draw(const Weights& weights, const Site&) { return detail::draw_two_level(weights, coin, coin); }
+  Token draw(const Weights& weights, const Site&) {
+    return detail::draw_two_level(weights, coin, coin);
+  }
 };
 constexpr double kLargest = 1 - 0x1p-32;
 
@@ -30,7 +36,9 @@ struct Sites : Fixed {
   std::vector<Site> accepts, draws;
   bool accept(double p, const Site& site) { return accepts.push_back(site), Fixed::accept(p, site); }
   template <class Weights>
-  Token draw(const Weights& w, const Site& site) { return draws.push_back(site), Fixed::draw(w, site); }
+  Token draw(const Weights& w, const Site& site) {
+    return draws.push_back(site), Fixed::draw(w, site);
+  }
 };
 
 /// One guess drawn from `q` under the root, judged by `p`.
@@ -44,7 +52,8 @@ struct OneGuess {
     rows.insert(rows.end(), p.begin(), p.end());
     VerifyWorkspace workspace(tree.vocab(), 2);
     Verdict out;
-    Rejection{}.verify(tree, TargetLaws({rows.data(), 2, tree.vocab(), tree.vocab()}, params, workspace), chance, out);
+    Rejection{}.verify(tree, TargetLaws({rows.data(), 2, tree.vocab(), tree.vocab()}, params, workspace),
+                       chance, out);
     return out;
   }
   Token draw(double coin) {
@@ -55,7 +64,8 @@ struct OneGuess {
   }
 };
 
-void compare(std::uint64_t seed, int cases, std::int32_t vocab_low, std::int32_t vocab_high, Mix mix, std::int32_t max_nodes) {
+void compare(std::uint64_t seed, int cases, std::int32_t vocab_low, std::int32_t vocab_high, Mix mix,
+             std::int32_t max_nodes) {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(seed);
@@ -63,7 +73,8 @@ void compare(std::uint64_t seed, int cases, std::int32_t vocab_low, std::int32_t
     for (int i = 0; i < cases; ++i) {
       const SamplingParams& params = kSettings[i % 5];
       mix.nodes = 1 + random.below(max_nodes);
-      const Case it = random_case(random, vocab_low + random.below(vocab_high - vocab_low + 1), params, mix, static_cast<std::uint64_t>(i));
+      const Case it = random_case(random, vocab_low + random.below(vocab_high - vocab_low + 1), params, mix,
+                                  static_cast<std::uint64_t>(i));
       DenseCoins coins(static_cast<std::uint64_t>(i) + 7000);
       const Verdict want = dense_rejection(it.dense, it.laws, coins);
       if (coins.margin < (isa == detail::Isa::reference ? 1e-11 : 1e-5)) continue;
@@ -88,13 +99,16 @@ TEST_CASE("same coins, same verdict as the dense rule: chains and trees of every
   compare(4, 200, 3, 9, {.draws = false, .chooses = false, .wide = 0.6}, 16);
 }
 
-TEST_CASE("the same where a row has several tiles") { compare(5, 60, 500, 1600, {.wide = 0.5, .spread = 9}, 10); }
+TEST_CASE("the same where a row has several tiles") {
+  compare(5, 60, 500, 1600, {.wide = 0.5, .spread = 9}, 10);
+}
 
 TEST_CASE("more than 32 siblings and more than 64 nodes") {
   Random random(6);
   for (std::uint64_t i = 0; i < 40; ++i) {
     const ReferenceArithmetic reference;
-    const Case it = random_case(random, 50, {}, {.nodes = 100, .draws = i % 2 == 0, .wide = 0.97, .spread = 1}, i);
+    const Case it =
+        random_case(random, 50, {}, {.nodes = 100, .draws = i % 2 == 0, .wide = 0.97, .spread = 1}, i);
     std::size_t siblings = 0;
     for (NodeId n = 0; n < it.tree.size(); ++n) siblings = std::max(siblings, it.dense.children(n).size());
     CHECK(it.tree.size() == 100);
@@ -210,15 +224,19 @@ TEST_CASE("rows off the path are never read; a bad row on it is an error that na
     CHECK(again.path == clean.path);
     CHECK(again.next == clean.next);
 
-    const NodeId bad = clean.path[static_cast<std::size_t>(random.below(static_cast<std::int32_t>(clean.path.size())))];
+    const NodeId bad =
+        clean.path[static_cast<std::size_t>(random.below(static_cast<std::int32_t>(clean.path.size())))];
     const auto at = static_cast<std::size_t>(6 * bad + random.below(6));
     for (const float value : {kNan, kInf}) {
       poisoned.rows[at] = value;
-      const std::string message = "the target's row after node " + std::to_string(bad) + ": a row of logits holds NaN or +infinity at token " + std::to_string(at % 6);
+      const std::string message = "the target's row after node " + std::to_string(bad) +
+                                  ": a row of logits holds NaN or +infinity at token " +
+                                  std::to_string(at % 6);
       CHECK_THROWS_WITH_AS(verdict_of(Rejection{}, poisoned, {}, i), message.c_str(), std::runtime_error);
     }
     std::fill_n(poisoned.rows.begin() + 6 * bad, 6, -kInf);
-    const std::string message = "the target's row after node " + std::to_string(bad) + ": a row of logits is empty: none is above -infinity";
+    const std::string message = "the target's row after node " + std::to_string(bad) +
+                                ": a row of logits is empty: none is above -infinity";
     CHECK_THROWS_WITH_AS(verdict_of(Rejection{}, poisoned, {}, i), message.c_str(), std::runtime_error);
   }
 }

@@ -7,7 +7,8 @@ using namespace specula;
 using namespace specula_test;
 
 TEST_CASE("same coins, same verdict as the dense rule, on random trees") {
-  const SamplingParams settings[] = {{}, {.temperature = 0.7f, .top_k = 3}, {.temperature = 1.4f, .top_p = 0.8f}, {.temperature = 0}};
+  const SamplingParams settings[] = {
+      {}, {.temperature = 0.7f, .top_k = 3}, {.temperature = 1.4f, .top_p = 0.8f}, {.temperature = 0}};
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(1);
@@ -38,7 +39,8 @@ TEST_CASE("its tokens are those of plain sampling at the same seed, whatever was
     for (std::size_t n = 0; n < verdict.path.size(); ++n) {
       const NodeId at = verdict.path[n];
       const RowLaw law = scan.law(it.row[static_cast<std::size_t>(at)], {});
-      const Token sampled = chance.draw(scan.weights(law), Site{it.tree.position(at) + 1, 0, Stream::sample, 0});
+      const Token sampled =
+          chance.draw(scan.weights(law), Site{it.tree.position(at) + 1, 0, Stream::sample, 0});
       CHECK(sampled == (n + 1 < verdict.path.size() ? it.tree.token(verdict.path[n + 1]) : verdict.next));
     }
   }
@@ -54,9 +56,11 @@ TEST_CASE("of two children with one token, the first is taken") {
   VerifyWorkspace workspace(3, 4);
   PhiloxChance chance(1);
   Verdict out;
-  SampleAndMatch{}.verify(tree, TargetLaws({rows.data(), 4, 3, 3}, {.temperature = 0}, workspace), chance, out);
+  SampleAndMatch{}.verify(tree, TargetLaws({rows.data(), 4, 3, 3}, {.temperature = 0}, workspace), chance,
+                          out);
   CHECK(out.path == std::vector<NodeId>{0, 1});
   CHECK(out.next == 0);
 }
 
-static_assert(SampleAndMatch::exact_for(DraftLaw::deterministic) && SampleAndMatch::exact_for(DraftLaw::mixed));
+static_assert(SampleAndMatch::exact_for(DraftLaw::deterministic) &&
+              SampleAndMatch::exact_for(DraftLaw::mixed));

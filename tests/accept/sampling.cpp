@@ -13,11 +13,14 @@ TEST_CASE("what the proposal holds decides: chosen tokens are matched, drawn one
   for (std::uint64_t i = 0; i < 400; ++i) {
     const bool draws = i % 2;
     const SamplingParams params = i % 8 < 2 ? SamplingParams{.temperature = 0} : SamplingParams{};
-    const Case it = random_case(random, 3, params, {.nodes = 2 + random.below(8), .draws = draws, .distinct = draws}, i);
+    const Case it =
+        random_case(random, 3, params, {.nodes = 2 + random.below(8), .draws = draws, .distinct = draws}, i);
     DenseCoins coins(i), other(i);
     const bool chosen = it.tree.law() == DraftLaw::deterministic;
-    const Verdict want = chosen ? dense_match(it.dense, it.laws, coins) : dense_rejection(it.dense, it.laws, coins);
-    const Verdict not_it = chosen ? dense_rejection(it.dense, it.laws, other) : dense_match(it.dense, it.laws, other);
+    const Verdict want =
+        chosen ? dense_match(it.dense, it.laws, coins) : dense_rejection(it.dense, it.laws, coins);
+    const Verdict not_it =
+        chosen ? dense_rejection(it.dense, it.laws, other) : dense_match(it.dense, it.laws, other);
     const Verdict got = verdict_of(Sampling{}, it, params, i);
     CHECK(got.path == want.path);
     CHECK(got.next == want.next);
@@ -35,7 +38,8 @@ TEST_CASE("temperature 0 keeps the target's first largest logit, ties included")
     Random random(2);
     const SamplingParams greedy{.temperature = 0};
     for (std::uint64_t i = 0; i < 200; ++i) {
-      const Case it = random_case(random, 5, greedy, {.nodes = 10, .wide = 0.5, .spread = 1}, i);  // spread 1: many ties
+      const Case it =
+          random_case(random, 5, greedy, {.nodes = 10, .wide = 0.5, .spread = 1}, i);  // spread 1: many ties
       const Verdict want = dense_greedy(it.dense, it.row), got = verdict_of(Sampling{}, it, greedy, i);
       CHECK(got.path == want.path);
       CHECK(got.next == want.next);
@@ -43,4 +47,5 @@ TEST_CASE("temperature 0 keeps the target's first largest logit, ties included")
   }
 }
 
-static_assert(Sampling::exact_for(DraftLaw::deterministic) && Sampling::exact_for(DraftLaw::sampled) && Sampling::exact_for(DraftLaw::mixed));
+static_assert(Sampling::exact_for(DraftLaw::deterministic) && Sampling::exact_for(DraftLaw::sampled) &&
+              Sampling::exact_for(DraftLaw::mixed));

@@ -13,8 +13,8 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-/// The least logit that brute force keeps, and whether a rounding of `slack` might have made it another one: top-p where
-/// the mass seen comes that near to top_p, min-p where a logit comes that near to its threshold.
+/// The least logit that brute force keeps, and whether a rounding of `slack` might have made it another one:
+/// top-p where the mass seen comes that near to top_p, min-p where a logit comes that near to its threshold.
 struct Kept {
   float least;
   bool near;
@@ -63,12 +63,14 @@ TEST_CASE("the threshold keeps what sorting keeps: all combinations, with ties a
       RowScan scan(vocab);
       const int rows = vocab < 10 ? 12 : vocab == 40000 ? 1 : 2;
       for (int r = 0; r < rows; ++r) {
-        const std::vector<float> row = random.row(vocab, vocab > 10 ? 12 : 2, r % 2 ? 0.7 : 0.05, r % 3 == 0 ? 0.2 : 0);
+        const std::vector<float> row =
+            random.row(vocab, vocab > 10 ? 12 : 2, r % 2 ? 0.7 : 0.05, r % 3 == 0 ? 0.2 : 0);
         for (const float temperature : {0.3f, 1.0f, 3.0f})
           for (const std::int32_t top_k : {0, 1, 2, 3, 40, vocab - 1, vocab, vocab + 5})
             for (const float top_p : {1.0f, 1e-6f, 0.3f, 0.9f, 0.999f})
               for (const float min_p : {0.0f, 1e-4f, 0.2f, 1.0f}) {
-                const SamplingParams params{.temperature = temperature, .top_k = std::max(0, top_k), .top_p = top_p, .min_p = min_p};
+                const SamplingParams params{
+                    .temperature = temperature, .top_k = std::max(0, top_k), .top_p = top_p, .min_p = min_p};
                 if (vocab == 40000 && (compared + skipped) % 3 != 0) {
                   ++skipped;
                   continue;
@@ -80,8 +82,11 @@ TEST_CASE("the threshold keeps what sorting keeps: all combinations, with ties a
                 }
                 const RowLaw law = scan.law(row, params);
                 bool same = true;
-                for (std::size_t x = 0; x < row.size(); ++x) same &= (row[x] >= law.cut) == (row[x] >= want.least);
-                if (!same) MESSAGE("V " << vocab << " T " << temperature << " k " << top_k << " p " << top_p << " min_p " << min_p << ": cut " << law.cut << ", wanted " << want.least);
+                for (std::size_t x = 0; x < row.size(); ++x)
+                  same &= (row[x] >= law.cut) == (row[x] >= want.least);
+                if (!same)
+                  MESSAGE("V " << vocab << " T " << temperature << " k " << top_k << " p " << top_p
+                               << " min_p " << min_p << ": cut " << law.cut << ", wanted " << want.least);
                 wrong += !same;
                 ++compared;
               }
@@ -128,7 +133,8 @@ TEST_CASE("top-p next to 1 and flat rows") {
     for (const std::int32_t vocab : {3, 2000}) {
       RowScan scan(vocab);
       const std::vector<float> flat(static_cast<std::size_t>(vocab), 1.5f);
-      for (const float top_p : {1e-6f, 0.5f, 0.99999994f}) CHECK(scan.law(flat, {.top_p = top_p})(0) == doctest::Approx(1.0 / vocab).epsilon(1e-5));
+      for (const float top_p : {1e-6f, 0.5f, 0.99999994f})
+        CHECK(scan.law(flat, {.top_p = top_p})(0) == doctest::Approx(1.0 / vocab).epsilon(1e-5));
     }
     RowScan scan(1000);
     Random random(5);

@@ -15,8 +15,9 @@ double mass(const Dense& w) {
   return sum;
 }
 
-/// Largest difference between the residual and dense weights that sum to 1, over prob(), the tiles' weights and masses.
-/// The weights that fill() writes are floats whatever the arithmetic; they count a thousandth under doubles.
+/// Largest difference between the residual and dense weights that sum to 1, over prob(), the tiles' weights
+/// and masses. The weights that fill() writes are floats whatever the arithmetic; they count a thousandth
+/// under doubles.
 double largest_error(const Residual& left, const Dense& want) {
   double worst = 0;
   const double floats = isa() == Isa::reference ? 1e-3 : 1;
@@ -39,7 +40,8 @@ double largest_error(const Residual& left, const Dense& want) {
 }  // namespace
 
 TEST_CASE("against dense doubles: up to 6 siblings of every kind, cuts, point masses, several tiles") {
-  const SamplingParams settings[] = {{}, {.temperature = 0.7f, .top_k = 4}, {.top_p = 0.8f}, {.temperature = 0}};
+  const SamplingParams settings[] = {
+      {}, {.temperature = 0.7f, .top_k = 4}, {.top_p = 0.8f}, {.temperature = 0}};
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(1);

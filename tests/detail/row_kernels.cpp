@@ -15,7 +15,8 @@ TEST_CASE("the reference kernels keep the contract, and more: doubles") {
     const Tile tile = random_tile(random, 100, 20 / inv_t, 0.1);
     const double log_z = log_sum(tile, inv_t);
     Tile w;
-    CHECK(k.fill(tile.data(), Exponent(law_over(tile, inv_t, log_z)), w.data()) == doctest::Approx(1.0).epsilon(1e-10));
+    CHECK(k.fill(tile.data(), Exponent(law_over(tile, inv_t, log_z)), w.data()) ==
+          doctest::Approx(1.0).epsilon(1e-10));
     const TileStats stats = stats_of(k, tile.data(), inv_t);
     CHECK((stats.unit + std::log2(stats.sum)) * std::log(2.0) == doctest::Approx(log_z).epsilon(1e-14));
   }
@@ -30,7 +31,8 @@ TEST_CASE("an exponent's floats stand for its doubles") {
     CHECK(e.cut == 3.5f);
     CHECK(static_cast<double>(e.shift) == doctest::Approx(l).epsilon(1e-7));
     // (l - shift) * scale - offset = 0, up to the rounding of scale and offset themselves.
-    const double y = (l - static_cast<double>(e.shift)) * static_cast<double>(e.scale) - static_cast<double>(e.offset);
+    const double y =
+        (l - static_cast<double>(e.shift)) * static_cast<double>(e.scale) - static_cast<double>(e.offset);
     CHECK(std::abs(y) <= 3e-7 * (1 + std::abs(static_cast<double>(e.offset))));
   }
 }

@@ -18,7 +18,8 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 double largest_error(const LawWeights& weights, const std::vector<double>& want) {
   double worst = 0;
-  for (std::size_t x = 0; x < want.size(); ++x) worst = std::max(worst, std::abs(weights(static_cast<Token>(x)) - want[x]));
+  for (std::size_t x = 0; x < want.size(); ++x)
+    worst = std::max(worst, std::abs(weights(static_cast<Token>(x)) - want[x]));
   std::array<float, kTile> tile;
   for (std::size_t t = 0; t < weights.masses.size(); ++t) {
     double mass = 0;
@@ -38,7 +39,13 @@ double largest_error(const LawWeights& weights, const std::vector<double>& want)
 }  // namespace
 
 TEST_CASE("the law of a row is the plain one: widths, temperatures, cuts, large logits") {
-  const SamplingParams settings[] = {{}, {.temperature = 0.5f}, {.temperature = 1e-4f}, {.temperature = 20}, {.temperature = 0.8f, .top_k = 5}, {.top_p = 0.9f}, {.min_p = 0.05f}};
+  const SamplingParams settings[] = {{},
+                                     {.temperature = 0.5f},
+                                     {.temperature = 1e-4f},
+                                     {.temperature = 20},
+                                     {.temperature = 0.8f, .top_k = 5},
+                                     {.top_p = 0.9f},
+                                     {.min_p = 0.05f}};
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     double worst = 0;
@@ -72,7 +79,8 @@ TEST_CASE("doubles are exact where logits are moderate") {
     const std::vector<float> row = random.row(700, 10, 0.1, 0.1);
     const RowLaw law = scan.law(row, {.temperature = 0.7f});
     const std::vector<double> want = plain_law(row, {.temperature = 0.7f});
-    for (Token x = 0; x < 700; ++x) CHECK(law(x) == doctest::Approx(want[static_cast<std::size_t>(x)]).epsilon(1e-13));
+    for (Token x = 0; x < 700; ++x)
+      CHECK(law(x) == doctest::Approx(want[static_cast<std::size_t>(x)]).epsilon(1e-13));
   }
 }
 
@@ -121,12 +129,14 @@ TEST_CASE("bad rows, in every place, and rows of another width") {
           std::vector<float> row = random.row(vocab, 5);
           row[static_cast<std::size_t>(at)] = bad;
           const std::string message = "a row of logits holds NaN or +infinity at token " + std::to_string(at);
-          for (const SamplingParams& params : settings) CHECK_THROWS_WITH_AS(scan.law(row, params), message.c_str(), std::runtime_error);
+          for (const SamplingParams& params : settings)
+            CHECK_THROWS_WITH_AS(scan.law(row, params), message.c_str(), std::runtime_error);
           CHECK_THROWS_WITH_AS(scan.argmax(row), message.c_str(), std::runtime_error);
           CHECK_THROWS_WITH_AS(scan.top(row), message.c_str(), std::runtime_error);
         }
       const std::vector<float> empty(static_cast<std::size_t>(vocab), -kInf);
-      CHECK_THROWS_WITH_AS(scan.law(empty, {}), "a row of logits is empty: none is above -infinity", std::runtime_error);
+      CHECK_THROWS_WITH_AS(scan.law(empty, {}), "a row of logits is empty: none is above -infinity",
+                           std::runtime_error);
       CHECK_THROWS_AS(scan.argmax(empty), std::runtime_error);
       const std::vector<float> narrow(static_cast<std::size_t>(vocab) + 1);
       CHECK_THROWS_AS(scan.law(narrow, {}), std::invalid_argument);

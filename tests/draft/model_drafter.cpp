@@ -25,14 +25,17 @@ struct Nodes0 {
   std::vector<NodeId> parent;
   std::vector<Token> path(NodeId node) const {
     std::vector<Token> out;
-    for (; node != kNoParent; node = parent[static_cast<std::size_t>(node)]) out.push_back(token[static_cast<std::size_t>(node)]);
+    for (; node != kNoParent; node = parent[static_cast<std::size_t>(node)])
+      out.push_back(token[static_cast<std::size_t>(node)]);
     return {out.rbegin(), out.rend()};
   }
 };
 
 }  // namespace
 
-TEST_CASE("whatever came true and whatever not: the cache is context + guess, the rows are those of a fresh model") {
+TEST_CASE(
+    "whatever came true and whatever not: the cache is context + guess, the rows are those of a fresh "
+    "model") {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     ToyModel model(kVocab, 1, 2.0f, 400), fresh(kVocab, 1);
     ModelDrafter drafter(model);
@@ -41,16 +44,21 @@ TEST_CASE("whatever came true and whatever not: the cache is context + guess, th
     Nodes0 nodes;
     std::vector<float> want(kVocab);
     for (int round = 0; round < 60; ++round) {
-      // The text goes on: by some of the guess, then by a path of the nodes, as far as they come true; then by anything.
+      // The text goes on: by some of the guess, then by a path of the nodes, as far as they come true; then
+      // by anything.
       if (random.chance(0.05)) {
         const std::int32_t n = random.below(static_cast<std::int32_t>(context.size()) + 3);
         drafter.truncate(n);
         context.resize(std::min(context.size(), static_cast<std::size_t>(n)));
       } else if (random.chance(0.8)) {
-        const auto keep = random.chance(0.6) ? guess.size() : static_cast<std::size_t>(random.below(static_cast<std::int32_t>(guess.size()) + 1));
+        const auto keep =
+            random.chance(0.6)
+                ? guess.size()
+                : static_cast<std::size_t>(random.below(static_cast<std::int32_t>(guess.size()) + 1));
         context.insert(context.end(), guess.begin(), guess.begin() + static_cast<std::ptrdiff_t>(keep));
         if (keep == guess.size() && !nodes.token.empty()) {
-          const std::vector<Token> path = nodes.path(random.below(static_cast<std::int32_t>(nodes.token.size())));
+          const std::vector<Token> path =
+              nodes.path(random.below(static_cast<std::int32_t>(nodes.token.size())));
           context.insert(context.end(), path.begin(), path.end());
         }
         for (int i = random.below(3); i > 0; --i) context.push_back(random.below(kVocab));
@@ -58,7 +66,8 @@ TEST_CASE("whatever came true and whatever not: the cache is context + guess, th
       // The next guess: often what the nodes said after that, often none.
       const std::vector<Token> before = guess;
       guess.clear();
-      for (int i = random.chance(0.5) ? 0 : random.below(4); i > 0; --i) guess.push_back(random.below(kVocab));
+      for (int i = random.chance(0.5) ? 0 : random.below(4); i > 0; --i)
+        guess.push_back(random.below(kVocab));
       if (random.chance(0.2)) guess = before;
       drafter.sync(context, guess);
       REQUIRE(model.cache() == joined(context, guess));
@@ -78,7 +87,9 @@ TEST_CASE("whatever came true and whatever not: the cache is context + guess, th
         nodes.token.insert(nodes.token.end(), more.token.begin(), more.token.end());
         nodes.parent.insert(nodes.parent.end(), more.parent.begin(), more.parent.end());
         for (std::size_t i = 0; i < more.token.size(); ++i) {
-          const std::vector<Token> text = joined(joined(context, guess), nodes.path(static_cast<NodeId>(nodes.token.size() - more.token.size() + i)));
+          const std::vector<Token> text =
+              joined(joined(context, guess),
+                     nodes.path(static_cast<NodeId>(nodes.token.size() - more.token.size() + i)));
           fresh.row(text.size() > 1 ? text[text.size() - 2] : -1, text.back(), want.data());
           REQUIRE(std::equal(want.begin(), want.end(), rows.row(static_cast<std::int32_t>(i)).begin()));
         }
@@ -120,7 +131,9 @@ TEST_CASE("a context that shrinks without truncate is an error") {
   ToyModel model(kVocab, 1);
   ModelDrafter drafter(model);
   drafter.sync(std::vector<Token>{1, 2, 3}, {});
-  CHECK_THROWS_WITH_AS(drafter.sync(std::vector<Token>{1, 2}, {}), "ModelDrafter::sync: a context of 2 tokens after one of 3; truncate first", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(drafter.sync(std::vector<Token>{1, 2}, {}),
+                       "ModelDrafter::sync: a context of 2 tokens after one of 3; truncate first",
+                       std::invalid_argument);
   drafter.truncate(1);
   CHECK(model.cache() == std::vector<Token>{1});
   drafter.sync(std::vector<Token>{1, 0}, {});

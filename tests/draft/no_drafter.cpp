@@ -39,7 +39,8 @@ TEST_CASE("with it a pipeline is plain decoding: one call, one node, one token a
   for (int i = 0; i < 20; ++i) {
     target.row(text[text.size() - 2], text.back(), row.data());
     const RowLaw law = scan.law(row, {});
-    text.push_back(chance.draw(scan.weights(law), Site{static_cast<std::int32_t>(text.size()), 0, Stream::sample, 0}));
+    text.push_back(
+        chance.draw(scan.weights(law), Site{static_cast<std::int32_t>(text.size()), 0, Stream::sample, 0}));
   }
   CHECK(std::equal(text.begin(), text.end(), run.text().begin(), run.text().end()));
 }

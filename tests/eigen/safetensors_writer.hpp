@@ -73,7 +73,8 @@ inline std::string safetensors_bytes(const std::vector<Tensor>& tensors) {
   std::string header = "{\"__metadata__\":{\"format\":\"pt\"}", data;
   for (const auto& tensor : tensors) {
     std::string shape;
-    for (const auto extent : tensor.shape) shape.append(shape.empty() ? "" : ",").append(std::to_string(extent));
+    for (const auto extent : tensor.shape)
+      shape.append(shape.empty() ? "" : ",").append(std::to_string(extent));
     const std::string bytes = tensor_bytes(tensor);
     header += ",\"" + tensor.name + "\":{\"dtype\":\"" + tensor.dtype + "\",\"shape\":[" + shape +
               "],\"data_offsets\":[" + std::to_string(data.size()) + "," +

@@ -18,14 +18,16 @@ const SamplingParams kMinP{.temperature = 0.7f, .min_p = 0.2f};
 std::vector<Token> prompt_for(std::int32_t vocab) { return {0, vocab - 1, 0, vocab > 1 ? 1 : 0, 0}; }
 
 template <class Rule, class Shape>
-Law law_of(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params, std::size_t horizon, CoinKey key = CoinKey::site, std::uint64_t seed = 1) {
+Law law_of(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params, std::size_t horizon,
+           CoinKey key = CoinKey::site, std::uint64_t seed = 1) {
   ToyModel target(vocab, seed), draft(vocab, seed + 1);
   Speculator run{TreeVerifier{target, rule, params}, ModelDrafter{draft}, shape};
   return whole_law(run, target, params, prompt_for(vocab), horizon, key);
 }
 
 template <class Rule, class Shape>
-Law composed(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params, std::size_t horizon, std::uint64_t seed = 1) {
+Law composed(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params, std::size_t horizon,
+             std::uint64_t seed = 1) {
   ToyModel target(vocab, seed), draft(vocab, seed + 1);
   Speculator run{TreeVerifier{target, rule, params}, ModelDrafter{draft}, shape};
   return composed_law(run, target, params, prompt_for(vocab), horizon);
@@ -55,7 +57,8 @@ TEST_CASE("longer chains and larger vocabularies, composed from rounds") {
     CAPTURE(seed);
     CHECK(composed(4, Rejection{}, SampledChain{.length = 3}, kPlain, 3, seed).error < 1e-12);
     CHECK(composed(3, Rejection{}, SampledChain{.length = 4}, kWarm, 4, seed).error < 1e-12);
-    CHECK(composed(3, Sampling{}, SampledChain{.length = 4, .exit_below = 0.4f}, kPlain, 4, seed).error < 1e-12);
+    CHECK(composed(3, Sampling{}, SampledChain{.length = 4, .exit_below = 0.4f}, kPlain, 4, seed).error <
+          1e-12);
     CHECK(composed(4, SampleAndMatch{}, SampledChain{.length = 3}, kNucleus, 3, seed).error < 1e-12);
     CHECK(composed(4, Rejection{}, GreedyChain{.length = 4}, kPlain, 4, seed).error < 1e-12);
   }
@@ -71,7 +74,9 @@ TEST_CASE("greedy keeps greedy decoding's text, and a vocabulary of one token wo
   CHECK(law_of(1, SampleAndMatch{}, GreedyChain{.length = 0}, kPlain, 4).error < 1e-12);
 }
 
-TEST_CASE("a guess is worth something: rejection accepts more than nothing, and more when the draft is the target") {
+TEST_CASE(
+    "a guess is worth something: rejection accepts more than nothing, and more when the draft is the "
+    "target") {
   const Law other = law_of(3, Rejection{}, SampledChain{.length = 2}, kPlain, 3);
   CHECK(other.mat > 1.3);
   ToyModel target(3, 1), twin(3, 1);
@@ -82,5 +87,6 @@ TEST_CASE("a guess is worth something: rejection accepts more than nothing, and 
 TEST_CASE("lenience is seen: its text is not the target's") {
   CHECK(law_of(3, accept_lossy(Lenient{3.0}), SampledChain{.length = 2}, kPlain, 3).error > 0.01);
   CHECK(law_of(3, accept_lossy(Lenient{1.0}), SampledChain{.length = 2}, kPlain, 3).error < 1e-12);
-  CHECK(law_of(3, accept_lossy(Lenient{3.0}), GreedyChain{.length = 2}, SamplingParams{.temperature = 0}, 3).error > 0.5);
+  CHECK(law_of(3, accept_lossy(Lenient{3.0}), GreedyChain{.length = 2}, SamplingParams{.temperature = 0}, 3)
+            .error > 0.5);
 }

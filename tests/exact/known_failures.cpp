@@ -14,13 +14,15 @@ const SamplingParams kPlain{};
 const std::vector<Token> kPrompt = {0, 1, 0, 1, 0};
 
 template <class Rule, class Shape>
-Law law_of(std::int32_t vocab, Rule rule, Shape shape, std::size_t horizon, CoinKey key = CoinKey::site, std::uint64_t seed = 1) {
+Law law_of(std::int32_t vocab, Rule rule, Shape shape, std::size_t horizon, CoinKey key = CoinKey::site,
+           std::uint64_t seed = 1) {
   ToyModel target(vocab, seed), draft(vocab, seed + 1);
   Speculator run{TreeVerifier{target, rule}, ModelDrafter{draft}, shape};
   return whole_law(run, target, kPlain, kPrompt, horizon, key);
 }
 
-/// A chain that leaves out a drawn token of low confidence: grown, looked at, and grown again without it by the same coins.
+/// A chain that leaves out a drawn token of low confidence: grown, looked at, and grown again without it by
+/// the same coins.
 struct Dropping {
   static constexpr DraftLaw law = DraftLaw::sampled;
   std::int32_t length = 2;
@@ -42,7 +44,9 @@ struct DrawsOther {
   C& chance;
   detail::LawWeights truth;
   template <class Weights>
-  Token draw(const Weights&, const Site& site) { return chance.draw(truth, site); }
+  Token draw(const Weights&, const Site& site) {
+    return chance.draw(truth, site);
+  }
 };
 
 /// A guess drawn from the draft's law at one temperature, recorded as drawn at another.
@@ -62,14 +66,16 @@ struct WrongLaw {
   }
 };
 
-/// Sound, with a state: a chain of two, and after one that ended in token 0, two siblings instead. What it then draws may
-/// depend on what was drawn before, as long as it is drawn with a coin of its own.
+/// Sound, with a state: a chain of two, and after one that ended in token 0, two siblings instead. What it
+/// then draws may depend on what was drawn before, as long as it is drawn with a coin of its own.
 struct Moody {
   static constexpr DraftLaw law = DraftLaw::mixed;
   bool wide = false;
   std::int32_t max_nodes() const { return 3; }
   void reset() { wide = false; }
-  void learn(const TokenTree& tree, const Verdict&) { wide = tree.size() == 3 && tree.parent(2) == 1 && tree.token(2) == 0; }
+  void learn(const TokenTree& tree, const Verdict&) {
+    wide = tree.size() == 3 && tree.parent(2) == 1 && tree.token(2) == 0;
+  }
   template <class D, class C>
   void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
     drafter.sync(round.context, {});
@@ -94,7 +100,8 @@ TEST_CASE("leaving out what was drawn biases the text; stopping after it does no
 TEST_CASE("recording another law than the one drawn from biases the text") {
   CHECK(law_of(3, Rejection{}, WrongLaw{.drawn_at = 1.0f, .recorded_at = 0.5f}, 2).error > 0.01);
   CHECK(law_of(3, Rejection{}, WrongLaw{.drawn_at = 0.5f, .recorded_at = 1.0f}, 2).error > 0.01);
-  CHECK(law_of(3, Rejection{}, WrongLaw{.drawn_at = 0.5f, .recorded_at = 0.5f}, 2).error < 1e-12);  // not the target's: no matter
+  CHECK(law_of(3, Rejection{}, WrongLaw{.drawn_at = 0.5f, .recorded_at = 0.5f}, 2).error <
+        1e-12);  // not the target's: no matter
 }
 
 TEST_CASE("sites without the round's origin bring coins back; an enumerator of fresh coins does not see it") {
@@ -114,7 +121,8 @@ TEST_CASE("sites without the round's origin bring coins back; an enumerator of f
 
 TEST_CASE("tokens picked deterministically but tested with p / q, as llama.cpp's tree example does") {
   const ReferenceArithmetic reference;
-  const std::vector<float> p = {std::log(0.5f), std::log(0.5f), /**/ 0, 0}, q = {std::log(0.6f), std::log(0.4f)}, only_0 = {0, -1e4f};
+  const std::vector<float> p = {std::log(0.5f), std::log(0.5f), /**/ 0, 0},
+                           q = {std::log(0.6f), std::log(0.4f)}, only_0 = {0, -1e4f};
   const auto prob_of_0 = [&](bool record_the_choice) {
     TokenTree tree(2, 2, 1);
     VerifyWorkspace workspace(2, 2);

@@ -1,5 +1,5 @@
-// The law on the path that users run: float kernels, Philox coins, a vocabulary of two tiles. Chi-square at fixed seeds;
-// n and alpha are stated with each test.
+// The law on the path that users run: float kernels, Philox coins, a vocabulary of two tiles. Chi-square at
+// fixed seeds; n and alpha are stated with each test.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -16,9 +16,10 @@ namespace {
 constexpr std::int32_t kVocab = 700;
 const std::vector<Token> kPrompt = {600, 3, 511};
 
-/// How far the counts lie from `law`, in standard deviations of a normal: Wilson and Hilferty's cube root. Cells that
-/// expect fewer than 8 are pooled.
-double deviation(const std::map<std::vector<Token>, double>& law, const std::map<std::vector<Token>, int>& counts, int n) {
+/// How far the counts lie from `law`, in standard deviations of a normal: Wilson and Hilferty's cube root.
+/// Cells that expect fewer than 8 are pooled.
+double deviation(const std::map<std::vector<Token>, double>& law,
+                 const std::map<std::vector<Token>, int>& counts, int n) {
   double chi = 0, rest = 0;
   int cells = 0, rest_count = n;
   for (const auto& [cell, p] : law) {
@@ -37,7 +38,8 @@ double deviation(const std::map<std::vector<Token>, double>& law, const std::map
 }
 
 /// The target's law of the next `horizon` tokens, tokens taken modulo `groups`.
-std::map<std::vector<Token>, double> projected(const ToyModel& target, const SamplingParams& params, std::size_t horizon, Token groups) {
+std::map<std::vector<Token>, double> projected(const ToyModel& target, const SamplingParams& params,
+                                               std::size_t horizon, Token groups) {
   std::map<std::vector<Token>, double> at{{kPrompt, 1.0}}, out;
   for (std::size_t i = 0; i < horizon; ++i) {
     std::map<std::vector<Token>, double> next;
@@ -61,7 +63,8 @@ std::map<std::vector<Token>, double> projected(const ToyModel& target, const Sam
 }
 
 template <class Shape>
-double deviation_of(Shape shape, float sharpness, const SamplingParams& params, std::size_t horizon, Token groups, int n, double& mat) {
+double deviation_of(Shape shape, float sharpness, const SamplingParams& params, std::size_t horizon,
+                    Token groups, int n, double& mat) {
   ToyModel target(kVocab, 1, sharpness), draft(kVocab, 1, 0.5f * sharpness);  // a draft that is less sure
   Speculator run{TreeVerifier{target, Sampling{}, params}, ModelDrafter{draft}, shape};
   std::map<std::vector<Token>, int> counts;
@@ -81,7 +84,8 @@ double deviation_of(Shape shape, float sharpness, const SamplingParams& params, 
 
 TEST_CASE("a sampled chain, three tokens under top-k 12: n 15,000, alpha 1e-4") {
   double mat = 0;  // shows that guesses were both kept and rejected
-  CHECK(std::abs(deviation_of(Chain<Draw::sampled>{.length = 3}, 60.0f, {.temperature = 0.8f, .top_k = 12}, 3, 10, 15000, mat)) < 3.89);
+  CHECK(std::abs(deviation_of(Chain<Draw::sampled>{.length = 3}, 60.0f, {.temperature = 0.8f, .top_k = 12}, 3,
+                              10, 15000, mat)) < 3.89);
   CHECK(mat > 1.5);
   CHECK(mat < 3.5);
 }

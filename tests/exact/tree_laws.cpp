@@ -15,7 +15,8 @@ const SamplingParams kWarm{.temperature = 0.8f, .top_k = 2};
 std::vector<Token> prompt_for(std::int32_t vocab) { return {0, vocab - 1, 0, 1, 0}; }
 
 template <class Rule, class Shape>
-double composed(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params, std::size_t horizon, std::uint64_t seed) {
+double composed(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params, std::size_t horizon,
+                std::uint64_t seed) {
   ToyModel target(vocab, seed), draft(vocab, seed + 1);
   Speculator run{TreeVerifier{target, rule, params}, ModelDrafter{draft}, shape};
   return composed_law(run, target, params, prompt_for(vocab), horizon).error;
@@ -26,7 +27,8 @@ template <class Rule, class Shape>
 double worst(std::int32_t vocab, Rule rule, Shape shape, std::size_t horizon, std::uint64_t seeds = 3) {
   double error = 0;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed)
-    for (const SamplingParams& params : {kPlain, kWarm}) error = std::max(error, composed(vocab, rule, shape, params, horizon, 10 * seed));
+    for (const SamplingParams& params : {kPlain, kWarm})
+      error = std::max(error, composed(vocab, rule, shape, params, horizon, 10 * seed));
   return error;
 }
 
@@ -84,7 +86,8 @@ TEST_CASE("more siblings, more accepted") {
     Speculator run{TreeVerifier{target, Rejection{}}, ModelDrafter{draft}, shape};
     return whole_law(run, target, kPlain, prompt_for(4), 1).mat;
   };
-  const double one = mat(Chain<Draw::sampled>{.length = 1}), iid = mat(IidPair{}), distinct = mat(DistinctPair{}), three = mat(DistinctTriple{});
+  const double one = mat(Chain<Draw::sampled>{.length = 1}), iid = mat(IidPair{}),
+               distinct = mat(DistinctPair{}), three = mat(DistinctTriple{});
   CHECK(iid > one + 0.01);
   CHECK(distinct > iid);
   CHECK(three > distinct);

@@ -1,5 +1,6 @@
-// Every rule on proposals and rows made of the input's bytes: verdicts against the dense rules where no coin is near a
-// boundary, fast kernels against the doubles, and whatever the rows hold: a verdict that is a path, or an exception.
+// Every rule on proposals and rows made of the input's bytes: verdicts against the dense rules where no coin
+// is near a boundary, fast kernels against the doubles, and whatever the rows hold: a verdict that is a path,
+// or an exception.
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -73,7 +74,10 @@ Input read(Bytes& bytes, bool special) {
   if ((how & 0x30) == 0x30) params.temperature = 0;
   const std::int32_t vocab = how & 0x40 ? 500 + bytes.below(700) : 1 + bytes.below(9);
   const std::int32_t max_nodes = 1 + bytes.next() % 80;
-  Input out{params, bytes.next(), 1 + bytes.next() / 64.0, {TokenTree(vocab, max_nodes, max_nodes), {}, {}, {}, {}}};
+  Input out{params,
+            bytes.next(),
+            1 + bytes.next() / 64.0,
+            {TokenTree(vocab, max_nodes, max_nodes), {}, {}, {}, {}}};
   Case& it = out.it;
   PhiloxChance chance(out.seed + 1000);
   const std::int32_t origin = bytes.next();
@@ -86,8 +90,10 @@ Input read(Bytes& bytes, bool special) {
   std::vector<RowLaw> stored(static_cast<std::size_t>(max_nodes));
   const auto add_rows = [&] {
     std::vector<float> p, q;
-    for (std::int32_t x = 0; x < vocab; ++x) p.push_back(x < 40 || special ? bytes.logit(special) : p[static_cast<std::size_t>(x % 40)]);
-    for (std::int32_t x = 0; x < vocab; ++x) q.push_back(x < 40 ? bytes.logit(special) : p[static_cast<std::size_t>(x)]);
+    for (std::int32_t x = 0; x < vocab; ++x)
+      p.push_back(x < 40 || special ? bytes.logit(special) : p[static_cast<std::size_t>(x % 40)]);
+    for (std::int32_t x = 0; x < vocab; ++x)
+      q.push_back(x < 40 ? bytes.logit(special) : p[static_cast<std::size_t>(x)]);
     if (!special) p[0] = q[static_cast<std::size_t>(vocab - 1)] = 0.25f;  // never empty
     it.row.push_back(p);
     draft.push_back(q);
@@ -108,10 +114,12 @@ Input read(Bytes& bytes, bool special) {
     } else {
       if (stored[at].logits == nullptr) stored[at] = it.tree.store(parent, draft[at], draft_params);
       if (!special) q = plain_law(draft[at], draft_params);
-      added = kind == 0 ? it.tree.draw(parent, stored[at], chance) : it.tree.draw_distinct(parent, stored[at], chance);
+      added = kind == 0 ? it.tree.draw(parent, stored[at], chance)
+                        : it.tree.draw_distinct(parent, stored[at], chance);
       if (kind == 1 && !special) {
         double total = 0;
-        for (const NodeId c : it.dense.children(parent)) q[static_cast<std::size_t>(it.dense.token[static_cast<std::size_t>(c)])] = 0;
+        for (const NodeId c : it.dense.children(parent))
+          q[static_cast<std::size_t>(it.dense.token[static_cast<std::size_t>(c)])] = 0;
         for (const double x : q) total += x;
         for (double& x : q) x /= total;
       }
@@ -136,7 +144,8 @@ void check_path(const Case& it, const Verdict& verdict) {
     require(it.tree.parent(verdict.path[i]) == verdict.path[i - 1], "not a path");
   }
   require(verdict.next >= 0 && verdict.next < it.tree.vocab(), "a token that is not there");
-  require(it.row[static_cast<std::size_t>(verdict.path.back())][static_cast<std::size_t>(verdict.next)] > -std::numeric_limits<float>::infinity(),
+  require(it.row[static_cast<std::size_t>(verdict.path.back())][static_cast<std::size_t>(verdict.next)] >
+              -std::numeric_limits<float>::infinity(),
           "a token that the target cannot emit");
 }
 
@@ -151,7 +160,9 @@ void survive(const Rule& rule, const Input& input) {
   check_path(input.it, verdict);
 }
 
-void same(const Verdict& got, const Verdict& want, const char* what) { require(got.path == want.path && got.next == want.next, what); }
+void same(const Verdict& got, const Verdict& want, const char* what) {
+  require(got.path == want.path && got.next == want.next, what);
+}
 
 }  // namespace
 
@@ -165,7 +176,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const Input input = read(bytes, special);
     if (special) {
-      survive(Greedy{}, input), survive(SampleAndMatch{}, input), survive(Rejection{}, input), survive(Sampling{}, input);
+      survive(Greedy{}, input), survive(SampleAndMatch{}, input), survive(Rejection{}, input),
+          survive(Sampling{}, input);
       survive(Lenient{input.lenience}, input);
       return 0;
     }
@@ -178,10 +190,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     };
     const Case& it = input.it;
     same(verdict_of(Greedy{}, it, input.params, input.seed), dense_greedy(it.dense, it.row), "greedy");
-    compare(SampleAndMatch{}, [&](DenseCoins& coins) { return dense_match(it.dense, it.laws, coins); }, "sample-and-match");
-    compare(Rejection{}, [&](DenseCoins& coins) { return dense_rejection(it.dense, it.laws, coins); }, "rejection");
+    compare(
+        SampleAndMatch{}, [&](DenseCoins& coins) { return dense_match(it.dense, it.laws, coins); },
+        "sample-and-match");
+    compare(
+        Rejection{}, [&](DenseCoins& coins) { return dense_rejection(it.dense, it.laws, coins); },
+        "rejection");
     if (!input.params.greedy())
-      compare(Lenient{input.lenience}, [&](DenseCoins& coins) { return dense_rejection(it.dense, it.laws, coins, input.lenience); }, "lenient");
+      compare(
+          Lenient{input.lenience},
+          [&](DenseCoins& coins) { return dense_rejection(it.dense, it.laws, coins, input.lenience); },
+          "lenient");
   } catch (const std::runtime_error& e) {
     require(special, e.what());  // a bad draft row is refused when it is stored
   }

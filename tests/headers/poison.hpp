@@ -1,5 +1,6 @@
-// Names that other people's headers define as macros. A header of ours that uses one breaks in their programs, so
-// here each expands to what no compiler accepts. What the standard library and Eigen use themselves comes first:
+// Names that other people's headers define as macros. A header of ours that uses one breaks in their
+// programs, so here each expands to what no compiler accepts. What the standard library and Eigen use
+// themselves comes first:
 #pragma once
 
 #include <algorithm>
@@ -57,7 +58,7 @@
 #include <Eigen/Dense>
 #endif
 
-#define SPECULA_POISON(name, where) @ the name name is a macro of where @
+#define SPECULA_POISON(name, where) @the name name is a macro of where @
 
 // <complex.h>
 #define I SPECULA_POISON(I, complex.h)

@@ -25,7 +25,8 @@ auto pipeline(ToyModel& target, ToyModel& draft, Rule rule, Shape shape, Samplin
 }
 
 /// What plain sampling from the target gives with the coins of `seed`.
-List plainly(const ToyModel& target, List text, std::size_t length, std::uint64_t seed, const SamplingParams& params = {}) {
+List plainly(const ToyModel& target, List text, std::size_t length, std::uint64_t seed,
+             const SamplingParams& params = {}) {
   const PhiloxChance chance(seed);
   specula::detail::RowScan scan(target.vocab_size());
   std::vector<float> row(static_cast<std::size_t>(target.vocab_size()));
@@ -33,7 +34,9 @@ List plainly(const ToyModel& target, List text, std::size_t length, std::uint64_
     target.row(text.size() > 1 ? text[text.size() - 2] : -1, text.back(), row.data());
     const RowLaw law = scan.law(row, params);
     PhiloxChance coins = chance;
-    text.push_back(law.is_point() ? law.point : coins.draw(scan.weights(law), Site{static_cast<std::int32_t>(text.size()), 0, Stream::sample, 0}));
+    text.push_back(law.is_point() ? law.point
+                                  : coins.draw(scan.weights(law), Site{static_cast<std::int32_t>(text.size()),
+                                                                       0, Stream::sample, 0}));
   }
   return text;
 }
@@ -53,7 +56,8 @@ TEST_CASE("same seed, same text as plain sampling, over 200 seeds") {
   ToyModel target(5, 1), draft(5, 2);
   const SamplingParams warm{.temperature = 0.8f, .top_p = 0.9f};
   auto match_greedy = pipeline(target, draft, SampleAndMatch{}, GreedyChain{.length = 3});
-  auto match_sampled = pipeline(target, draft, SampleAndMatch{}, SampledChain{.length = 3, .exit_below = 0.2f}, warm);
+  auto match_sampled =
+      pipeline(target, draft, SampleAndMatch{}, SampledChain{.length = 3, .exit_below = 0.2f}, warm);
   auto chosen = pipeline(target, draft, Sampling{}, GreedyChain{.length = 4}, warm);
   auto rejection = pipeline(target, draft, Sampling{}, SampledChain{.length = 3});
   int same = 0;
@@ -135,7 +139,8 @@ TEST_CASE("limits, the stop token, and what the sink sees") {
   const List want = plainly(target, kPrompt, 60, 5);
   for (const std::int32_t n : {0, 1, 2, 7, 20}) {
     List seen;
-    CHECK(run.generate(kPrompt, {.max_new_tokens = n}, PhiloxChance{5}, [&](Tokens fresh) { seen.insert(seen.end(), fresh.begin(), fresh.end()); }) == n);
+    CHECK(run.generate(kPrompt, {.max_new_tokens = n}, PhiloxChance{5},
+                       [&](Tokens fresh) { seen.insert(seen.end(), fresh.begin(), fresh.end()); }) == n);
     CHECK(seen == List(want.begin() + 3, want.begin() + 3 + n));
     run.forget();
   }
@@ -144,7 +149,9 @@ TEST_CASE("limits, the stop token, and what the sink sees") {
     const auto at = std::find(want.begin() + 3, want.end(), stop);
     REQUIRE(at != want.end());
     PhiloxChance chance{5};
-    const std::int32_t n = run.generate(kPrompt, {.max_new_tokens = 50, .stop = stop}, chance, [&](Tokens fresh) { seen.insert(seen.end(), fresh.begin(), fresh.end()); });
+    const std::int32_t n =
+        run.generate(kPrompt, {.max_new_tokens = 50, .stop = stop}, chance,
+                     [&](Tokens fresh) { seen.insert(seen.end(), fresh.begin(), fresh.end()); });
     CHECK(seen == List(want.begin() + 3, at + 1));  // the stop token is the last
     CHECK(n == static_cast<std::int32_t>(seen.size()));
   }
@@ -156,12 +163,16 @@ TEST_CASE("a full cache: every token that fits, the last proposals shorter") {
     auto run = pipeline(target, draft, SampleAndMatch{}, GreedyChain{.length = 4});
     const List want = plainly(target, kPrompt, static_cast<std::size_t>(capacity) + 1, 5);
     List seen;
-    run.generate(kPrompt, {}, PhiloxChance{5}, [&](Tokens fresh) { seen.insert(seen.end(), fresh.begin(), fresh.end()); });
+    run.generate(kPrompt, {}, PhiloxChance{5},
+                 [&](Tokens fresh) { seen.insert(seen.end(), fresh.begin(), fresh.end()); });
     CHECK(seen == List(want.begin() + 3, want.end()));  // the last token needs no place
     CHECK(target.size() == capacity);
     CHECK(run.room() == 0);
     PhiloxChance chance(5);
-    CHECK_THROWS_WITH_AS(run.step(chance), ("Speculator::step: the target's context is full, " + std::to_string(capacity) + " tokens").c_str(), std::length_error);
+    CHECK_THROWS_WITH_AS(
+        run.step(chance),
+        ("Speculator::step: the target's context is full, " + std::to_string(capacity) + " tokens").c_str(),
+        std::length_error);
   }
 }
 
@@ -186,17 +197,21 @@ TEST_CASE("errors of start leave everything as it was") {
   run.start(kPrompt);
   run.step(chance);
   const List text = list(run.text()), cache = target.cache();
-  CHECK_THROWS_WITH_AS(run.start({}), "Speculator::start: the prompt is empty; it needs at least one token", Error);
-  CHECK_THROWS_WITH_AS(run.start(List{0, 5}), "Speculator::start: prompt token 1 is 5, the vocabulary has 5 tokens", Error);
+  CHECK_THROWS_WITH_AS(run.start({}), "Speculator::start: the prompt is empty; it needs at least one token",
+                       Error);
+  CHECK_THROWS_WITH_AS(run.start(List{0, 5}),
+                       "Speculator::start: prompt token 1 is 5, the vocabulary has 5 tokens", Error);
   CHECK_THROWS_AS(run.start(List{-1}), Error);
-  CHECK_THROWS_WITH_AS(run.start(List(11, 0)), "Speculator::start: the prompt has 11 tokens, the target holds 10", Error);
+  CHECK_THROWS_WITH_AS(run.start(List(11, 0)),
+                       "Speculator::start: the prompt has 11 tokens, the target holds 10", Error);
   CHECK(list(run.text()) == text);
   CHECK(target.cache() == cache);
   run.start(List(10, 0));
   CHECK(run.room() == 1);
   CHECK(run.step(chance).size() == 1);
   ToyModel wide(6, 1);
-  CHECK_THROWS_WITH_AS(pipeline(target, wide, Sampling{}, SampledChain{}), "Speculator: the target's vocabulary has 5 tokens, the drafter's 6", Error);
+  CHECK_THROWS_WITH_AS(pipeline(target, wide, Sampling{}, SampledChain{}),
+                       "Speculator: the target's vocabulary has 5 tokens, the drafter's 6", Error);
   CHECK_THROWS_AS(pipeline(target, draft, Sampling{}, SampledChain{.length = -1}), Error);
 }
 
@@ -210,10 +225,18 @@ TEST_CASE("a model that fails in the middle: the text is what it was, and one ca
   for (int round = 0; round < 12; ++round) {
     const List text = list(run.text()), cache = target.cache();
     switch (round % 4) {
-      case 0: target.poison_call = target.calls + 1; break;
-      case 1: target.throw_call = target.calls + 1; break;
-      case 2: draft.poison_call = draft.calls + 1 + round % 3; break;
-      default: draft.throw_call = draft.calls + 1 + round % 3; break;
+      case 0:
+        target.poison_call = target.calls + 1;
+        break;
+      case 1:
+        target.throw_call = target.calls + 1;
+        break;
+      case 2:
+        draft.poison_call = draft.calls + 1 + round % 3;
+        break;
+      default:
+        draft.throw_call = draft.calls + 1 + round % 3;
+        break;
     }
     bool threw = false;
     try {
@@ -292,6 +315,7 @@ TEST_CASE("a round in steady state allocates nothing") {
   CHECK(count(Greedy{}, GreedyChain{.length = 4}, {}) == 0);
   CHECK(count(Sampling{}, SampledChain{.length = 4}, {.temperature = 0}) == 0);
   CHECK(count(Sampling{}, SampledChain{.length = 4}, {}) == 0);
-  CHECK(count(Sampling{}, SampledChain{.length = 4}, {.temperature = 0.7f, .top_k = 40, .top_p = 0.9f, .min_p = 0.01f}) == 0);
+  CHECK(count(Sampling{}, SampledChain{.length = 4},
+              {.temperature = 0.7f, .top_k = 40, .top_p = 0.9f, .min_p = 0.01f}) == 0);
   CHECK(count(SampleAndMatch{}, SampledChain{.length = 4}, {.top_p = 0.5f}) == 0);
 }

@@ -37,7 +37,8 @@ std::vector<float> row_after(const ToyModel& model, const TokenTree& tree, NodeI
 }
 
 template <Draw mode>
-void propose(TokenTree& tree, ToyModel& model, const Chain<mode>& chain, const SamplingParams& params, std::uint64_t seed, std::int32_t limit) {
+void propose(TokenTree& tree, ToyModel& model, const Chain<mode>& chain, const SamplingParams& params,
+             std::uint64_t seed, std::int32_t limit) {
   model.truncate(0);
   ModelDrafter drafter(model);
   tree.reset(2, 4, limit);
@@ -50,14 +51,16 @@ void propose(TokenTree& tree, ToyModel& model, const Chain<mode>& chain, const S
 TEST_CASE("a greedy chain follows the largest logits, whatever the parameters") {
   ToyModel model(6, 1);
   TokenTree tree(6, 5, 0);
-  for (const SamplingParams& params : {SamplingParams{}, SamplingParams{.temperature = 0}, SamplingParams{.temperature = 3, .top_k = 1}}) {
+  for (const SamplingParams& params :
+       {SamplingParams{}, SamplingParams{.temperature = 0}, SamplingParams{.temperature = 3, .top_k = 1}}) {
     propose(tree, model, Chain<Draw::greedy>{.length = 4}, params, 1, 5);
     REQUIRE(tree.size() == 5);
     CHECK(tree.law() == DraftLaw::deterministic);
     for (NodeId n = 1; n < 5; ++n) {
       const std::vector<float> row = row_after(model, tree, n - 1);
       CHECK(tree.token(n) == std::max_element(row.begin(), row.end()) - row.begin());
-      CHECK(tree.confidence(n) == doctest::Approx(plain_law(row, {})[static_cast<std::size_t>(tree.token(n))]).epsilon(1e-5));
+      CHECK(tree.confidence(n) ==
+            doctest::Approx(plain_law(row, {})[static_cast<std::size_t>(tree.token(n))]).epsilon(1e-5));
       CHECK(tree.parent(n) == n - 1);
     }
   }
@@ -74,12 +77,14 @@ TEST_CASE("a sampled chain draws from the draft's rows under the target's parame
     CHECK(tree.law() == DraftLaw::sampled);
     for (NodeId n = 1; n < 5; ++n) {
       const std::vector<double> q = plain_law(row_after(model, tree, n - 1), params);
-      CHECK(tree.draft_prob(n, tree.token(n)) == doctest::Approx(q[static_cast<std::size_t>(tree.token(n))]).epsilon(1e-5));
+      CHECK(tree.draft_prob(n, tree.token(n)) ==
+            doctest::Approx(q[static_cast<std::size_t>(tree.token(n))]).epsilon(1e-5));
     }
     ++counts[static_cast<std::size_t>(tree.token(1))];
   }
   const std::vector<double> q = plain_law(row_after(model, tree, 0), params);
-  for (std::size_t x = 0; x < 6; ++x) CHECK(std::abs(counts[x] - 500 * q[x]) <= 4.5 * std::sqrt(500 * q[x] * (1 - q[x])));  // n 500
+  for (std::size_t x = 0; x < 6; ++x)
+    CHECK(std::abs(counts[x] - 500 * q[x]) <= 4.5 * std::sqrt(500 * q[x] * (1 - q[x])));  // n 500
   propose(tree, model, Chain<Draw::sampled>{.length = 4}, {.temperature = 0}, 1, 5);
   CHECK(tree.law() == DraftLaw::deterministic);  // temperature 0 draws nothing
 }
@@ -90,7 +95,9 @@ TEST_CASE("exit_below ends the chain after a weak guess, which stays") {
   int shorter = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     propose(tree, model, Chain<Draw::sampled>{.length = 8, .exit_below = 0.2f}, {}, seed, 9);
-    for (NodeId n = 1; n < tree.size(); ++n) CHECK((tree.confidence(n) < 0.2f) == (n == tree.size() - 1 && (tree.size() < 9 || tree.confidence(n) < 0.2f)));
+    for (NodeId n = 1; n < tree.size(); ++n)
+      CHECK((tree.confidence(n) < 0.2f) ==
+            (n == tree.size() - 1 && (tree.size() < 9 || tree.confidence(n) < 0.2f)));
     shorter += tree.size() < 9;
     const std::int32_t size = tree.size();
     propose(tree, model, Chain<Draw::sampled>{.length = 8}, {}, seed, 9);  // the same guesses, and more

@@ -1,5 +1,5 @@
-// The rules once more, over dense rows of doubles and straight from their definitions: what the library's are compared
-// with, coin by coin. Random proposals to compare them on.
+// The rules once more, over dense rows of doubles and straight from their definitions: what the library's are
+// compared with, coin by coin. Random proposals to compare them on.
 #pragma once
 
 #include <algorithm>
@@ -33,11 +33,14 @@ struct DenseTree {
       if (parent[c] == node) out.push_back(static_cast<specula::NodeId>(c));
     return out;
   }
-  std::int32_t depth(specula::NodeId node) const { return node == 0 ? 0 : 1 + depth(parent[static_cast<std::size_t>(node)]); }
+  std::int32_t depth(specula::NodeId node) const {
+    return node == 0 ? 0 : 1 + depth(parent[static_cast<std::size_t>(node)]);
+  }
 };
 
-/// Philox coins over dense weights, and how close any answer was to being another one, in units of the law's mass: with
-/// float arithmetic a coin may fall on the other side of a boundary that is nearer than its rounding.
+/// Philox coins over dense weights, and how close any answer was to being another one, in units of the law's
+/// mass: with float arithmetic a coin may fall on the other side of a boundary that is nearer than its
+/// rounding.
 class DenseCoins {
  public:
   explicit DenseCoins(std::uint64_t seed) : philox_(seed) {}
@@ -45,7 +48,8 @@ class DenseCoins {
   bool accept(double probability, const specula::Site& site, double left = 1) {
     const double coin = word(site, 0);
     const double distance = std::abs(coin - probability);
-    if (probability > 0 && probability != 1 && std::isfinite(probability)) margin = std::min(margin, distance * left);
+    if (probability > 0 && probability != 1 && std::isfinite(probability))
+      margin = std::min(margin, distance * left);
     return coin < probability;
   }
   specula::Token draw(const Dense& w, const specula::Site& site, double left = 1) {
@@ -54,14 +58,17 @@ class DenseCoins {
     for (std::size_t x = 0; x < w.size(); ++x) tiles[x / 512] += w[x], total += w[x];
     const std::size_t tile = pick(tiles, word(site, 0), left / total);
     const auto begin = w.begin() + static_cast<std::ptrdiff_t>(tile * 512);
-    const Dense inside(begin, begin + static_cast<std::ptrdiff_t>(std::min<std::size_t>(512, w.size() - tile * 512)));
+    const Dense inside(
+        begin, begin + static_cast<std::ptrdiff_t>(std::min<std::size_t>(512, w.size() - tile * 512)));
     return static_cast<specula::Token>(tile * 512 + pick(inside, word(site, 1), left / total));
   }
 
   double margin = 1;
 
  private:
-  double word(const specula::Site& site, std::size_t i) const { return static_cast<double>(philox_.words(site)[i]) * 0x1p-32; }
+  double word(const specula::Site& site, std::size_t i) const {
+    return static_cast<double>(philox_.words(site)[i]) * 0x1p-32;
+  }
   std::size_t pick(const Dense& w, double coin, double scale) {
     double total = 0, seen = 0;
     for (const double x : w) total += x;
@@ -88,18 +95,21 @@ inline specula::Site residual_site(const DenseTree& tree, specula::NodeId node) 
   return {tree.origin + tree.depth(node) + 1, tree.origin, specula::Stream::residual, 0};
 }
 inline specula::Site accept_site(const DenseTree& tree, specula::NodeId node) {
-  return {tree.origin + tree.depth(node), tree.origin, specula::Stream::accept, static_cast<std::uint32_t>(node)};
+  return {tree.origin + tree.depth(node), tree.origin, specula::Stream::accept,
+          static_cast<std::uint32_t>(node)};
 }
 
 /// y ~ p; go on while it is a child. `laws` are p after each node, (N, V).
-inline specula::Verdict dense_match(const DenseTree& tree, const std::vector<Dense>& laws, DenseCoins& coins) {
+inline specula::Verdict dense_match(const DenseTree& tree, const std::vector<Dense>& laws,
+                                    DenseCoins& coins) {
   specula::Verdict out;
   out.clear();
   for (bool more = true; more;) {
     const specula::NodeId at = out.path.back();
     const Dense& p = laws[static_cast<std::size_t>(at)];
     const auto sure = std::find(p.begin(), p.end(), 1.0);
-    out.next = sure != p.end() ? static_cast<specula::Token>(sure - p.begin()) : coins.draw(p, sample_site(tree, at));
+    out.next = sure != p.end() ? static_cast<specula::Token>(sure - p.begin())
+                               : coins.draw(p, sample_site(tree, at));
     more = false;
     for (const specula::NodeId c : tree.children(at))
       if (!more && tree.token[static_cast<std::size_t>(c)] == out.next) out.path.push_back(c), more = true;
@@ -108,7 +118,8 @@ inline specula::Verdict dense_match(const DenseTree& tree, const std::vector<Den
 }
 
 /// Children in order: accept with min(1, lenience p / q), else p <- norm((p - q / lenience)+).
-inline specula::Verdict dense_rejection(const DenseTree& tree, const std::vector<Dense>& laws, DenseCoins& coins, double lenience = 1) {
+inline specula::Verdict dense_rejection(const DenseTree& tree, const std::vector<Dense>& laws,
+                                        DenseCoins& coins, double lenience = 1) {
   specula::Verdict out;
   out.clear();
   for (bool more = true; more;) {
@@ -139,7 +150,8 @@ inline specula::Verdict dense_rejection(const DenseTree& tree, const std::vector
     if (rejected)
       out.next = coins.draw(p, residual_site(tree, at), left);
     else
-      out.next = sure != p.end() ? static_cast<specula::Token>(sure - p.begin()) : coins.draw(p, sample_site(tree, at));
+      out.next = sure != p.end() ? static_cast<specula::Token>(sure - p.begin())
+                                 : coins.draw(p, sample_site(tree, at));
   }
   return out;
 }
@@ -174,15 +186,14 @@ struct Case {
   std::vector<std::vector<float>> row;
   std::vector<Dense> laws;  // (N, V)
 
-  specula::RowsView view() const {
-    return {rows.data(), tree.size(), tree.vocab(), tree.vocab()};
-  }
+  specula::RowsView view() const { return {rows.data(), tree.size(), tree.vocab(), tree.vocab()}; }
 };
 
-/// Grows a random proposal by all ways of growth and random target rows under it. Each row's children are all drawn from
-/// that one row, some of them from a point mass; the draft's rows resemble the target's, so that there is something to
-/// accept.
-inline Case random_case(Random& random, std::int32_t vocab, const specula::SamplingParams& params, const Mix& mix, std::uint64_t seed) {
+/// Grows a random proposal by all ways of growth and random target rows under it. Each row's children are all
+/// drawn from that one row, some of them from a point mass; the draft's rows resemble the target's, so that
+/// there is something to accept.
+inline Case random_case(Random& random, std::int32_t vocab, const specula::SamplingParams& params,
+                        const Mix& mix, std::uint64_t seed) {
   Case out{specula::TokenTree(vocab, mix.nodes, mix.nodes), {}, {}, {}, {}};
   specula::PhiloxChance coins(seed);
   const std::int32_t origin = random.below(1000);
@@ -207,7 +218,8 @@ inline Case random_case(Random& random, std::int32_t vocab, const specula::Sampl
     const specula::NodeId parent = random.chance(mix.wide) ? random.below(std::max(1, n / 3)) : n - 1;
     const auto at = static_cast<std::size_t>(parent);
     specula::RowLaw& law = stored[at];
-    if (law.logits == nullptr) law = out.tree.store(parent, draft[at], params.greedy() ? specula::SamplingParams{} : params);
+    if (law.logits == nullptr)
+      law = out.tree.store(parent, draft[at], params.greedy() ? specula::SamplingParams{} : params);
     Dense q = plain_law(draft[at], params.greedy() ? specula::SamplingParams{} : params);
     const int how = random.below(3);
     specula::NodeId added = specula::kNoParent;
@@ -215,13 +227,15 @@ inline Case random_case(Random& random, std::int32_t vocab, const specula::Sampl
       added = out.tree.draw(parent, law, coins);
     } else if (how == 1 && mix.distinct) {
       double total = 0;
-      for (const specula::NodeId c : out.dense.children(parent)) q[static_cast<std::size_t>(out.dense.token[static_cast<std::size_t>(c)])] = 0;
+      for (const specula::NodeId c : out.dense.children(parent))
+        q[static_cast<std::size_t>(out.dense.token[static_cast<std::size_t>(c)])] = 0;
       for (const double x : q) total += x;
       for (double& x : q) x /= total;
       added = out.tree.draw_distinct(parent, law, coins);
     } else if (how == 2 && mix.chooses) {
       const auto largest = std::max_element(out.row[at].begin(), out.row[at].end()) - out.row[at].begin();
-      const specula::Token token = random.chance(0.5) ? random.below(vocab) : static_cast<specula::Token>(largest);
+      const specula::Token token =
+          random.chance(0.5) ? random.below(vocab) : static_cast<specula::Token>(largest);
       q.assign(q.size(), 0.0);
       q[static_cast<std::size_t>(token)] = 1;
       added = out.tree.choose(parent, token, 0.5f);
@@ -241,7 +255,8 @@ inline Case random_case(Random& random, std::int32_t vocab, const specula::Sampl
 
 /// The library's verdict on `it` by `rule`, with the same coins as DenseCoins(seed).
 template <class Rule>
-specula::Verdict verdict_of(const Rule& rule, const Case& it, const specula::SamplingParams& params, std::uint64_t seed) {
+specula::Verdict verdict_of(const Rule& rule, const Case& it, const specula::SamplingParams& params,
+                            std::uint64_t seed) {
   specula::VerifyWorkspace workspace(it.tree.vocab(), it.tree.size());
   specula::PhiloxChance chance(seed);
   specula::Verdict out;

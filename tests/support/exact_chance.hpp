@@ -13,12 +13,13 @@
 
 namespace specula_test {
 
-/// How coins are told apart. `site` is the truth. The others are the mistakes that must be caught: without the origin a
-/// draft's coin comes back in a later round; `fresh` takes every call for a new coin and so cannot see such mistakes.
+/// How coins are told apart. `site` is the truth. The others are the mistakes that must be caught: without
+/// the origin a draft's coin comes back in a later round; `fresh` takes every call for a new coin and so
+/// cannot see such mistakes.
 enum class CoinKey { site, site_without_origin, fresh };
 
-/// Depth-first over branches. A coin is one uniform number; asked again at the same site, it is the *same* number, whose
-/// interval the earlier answers have narrowed.
+/// Depth-first over branches. A coin is one uniform number; asked again at the same site, it is the *same*
+/// number, whose interval the earlier answers have narrowed.
 ///
 ///   ExactChance chance;
 ///   do { chance.begin(); run(chance); law[outcome] += chance.weight(); } while (chance.next());
@@ -64,7 +65,8 @@ class ExactChance {
   };
 
   int pick(const std::vector<double>& law, const specula::Site& site) {
-    const Key key{site.position, key_ == CoinKey::site_without_origin ? 0 : site.origin, static_cast<int>(site.stream), site.index};
+    const Key key{site.position, key_ == CoinKey::site_without_origin ? 0 : site.origin,
+                  static_cast<int>(site.stream), site.index};
     std::pair<double, double>* coin = nullptr;
     if (key_ != CoinKey::fresh) {
       const auto [at, is_new] = coins_.try_emplace(key, 0.0, 1.0);
@@ -84,7 +86,8 @@ class ExactChance {
       trail_.push_back(std::move(choice));
     }
     const Choice& choice = trail_[depth_++];
-    if (choice.key != key || choice.law != law) throw std::logic_error("ExactChance: a replay asked something else; state survived start()");
+    if (choice.key != key || choice.law != law)
+      throw std::logic_error("ExactChance: a replay asked something else; state survived start()");
     const Branch& branch = choice.branches[choice.branch];
     weight_ *= branch.probability;
     if (coin) *coin = {branch.low, branch.high};

@@ -15,22 +15,24 @@
 
 namespace specula_test {
 
-inline std::vector<double> law_after(const ToyModel& model, const std::vector<Token>& text, const specula::SamplingParams& params) {
+inline std::vector<double> law_after(const ToyModel& model, const std::vector<Token>& text,
+                                     const specula::SamplingParams& params) {
   std::vector<float> row(static_cast<std::size_t>(model.vocab_size()));
   model.row(text.size() > 1 ? text[text.size() - 2] : -1, text.back(), row.data());
   return plain_law(row, params);
 }
 
 struct Law {
-  double error = 0;   // largest difference of a text's probability
-  double mat = 0;     // mean tokens a round
+  double error = 0;  // largest difference of a text's probability
+  double mat = 0;    // mean tokens a round
   std::int64_t leaves = 0, reused = 0;
 };
 
 using TextLaw = std::map<std::vector<Token>, double>;
 
 /// Largest difference between `law` and the target's law of the next `horizon` tokens.
-inline double distance(const TextLaw& law, const ToyModel& target, const specula::SamplingParams& params, const std::vector<Token>& prompt, std::size_t horizon) {
+inline double distance(const TextLaw& law, const ToyModel& target, const specula::SamplingParams& params,
+                       const std::vector<Token>& prompt, std::size_t horizon) {
   TextLaw want{{prompt, 1.0}};
   for (std::size_t i = 0; i < horizon; ++i) {
     TextLaw longer;
@@ -45,15 +47,18 @@ inline double distance(const TextLaw& law, const ToyModel& target, const specula
     want = std::move(longer);
   }
   double error = 0;
-  for (const auto& [text, weight] : want) error = std::max(error, std::abs(weight - (law.count(text) ? law.at(text) : 0.0)));
+  for (const auto& [text, weight] : want)
+    error = std::max(error, std::abs(weight - (law.count(text) ? law.at(text) : 0.0)));
   for (const auto& [text, weight] : law)
     if (!want.count(text)) error = std::max(error, weight);
   return error;
 }
 
-/// Whole pipelines over several rounds: one enumeration of everything, so that coins and state across rounds count.
+/// Whole pipelines over several rounds: one enumeration of everything, so that coins and state across rounds
+/// count.
 template <class Pipeline>
-Law whole_law(Pipeline& run, const ToyModel& target, const specula::SamplingParams& params, const std::vector<Token>& prompt, std::size_t horizon, CoinKey key = CoinKey::site) {
+Law whole_law(Pipeline& run, const ToyModel& target, const specula::SamplingParams& params,
+              const std::vector<Token>& prompt, std::size_t horizon, CoinKey key = CoinKey::site) {
   const ReferenceArithmetic exact;
   ExactChance chance(key);
   TextLaw law;
@@ -62,7 +67,8 @@ Law whole_law(Pipeline& run, const ToyModel& target, const specula::SamplingPara
     chance.begin();
     run.start(prompt);
     double tokens = 0, rounds = 0;
-    while (run.text().size() < prompt.size() + horizon) tokens += static_cast<double>(run.step(chance).size()), ++rounds;
+    while (run.text().size() < prompt.size() + horizon)
+      tokens += static_cast<double>(run.step(chance).size()), ++rounds;
     const Tokens text = run.text().first(prompt.size() + horizon);
     law[{text.begin(), text.end()}] += chance.weight();
     out.mat += chance.weight() * tokens / rounds;
@@ -75,7 +81,8 @@ Law whole_law(Pipeline& run, const ToyModel& target, const specula::SamplingPara
 
 /// The same from one-round enumerations, one for each distinct text: the cost does not multiply over rounds.
 template <class Pipeline>
-Law composed_law(Pipeline& run, const ToyModel& target, const specula::SamplingParams& params, const std::vector<Token>& prompt, std::size_t horizon) {
+Law composed_law(Pipeline& run, const ToyModel& target, const specula::SamplingParams& params,
+                 const std::vector<Token>& prompt, std::size_t horizon) {
   const ReferenceArithmetic exact;
   std::vector<TextLaw> at(horizon + 1);
   at[0][prompt] = 1;

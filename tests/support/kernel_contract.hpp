@@ -1,4 +1,5 @@
-// The numeric contract of row_kernels.hpp, measured. One function a clause; each kernel set's test calls them all.
+// The numeric contract of row_kernels.hpp, measured. One function a clause; each kernel set's test calls them
+// all.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -23,7 +24,8 @@ inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 inline Tile random_tile(Random& random, double middle, double spread, double empty = 0) {
   Tile tile;
-  for (float& l : tile) l = random.chance(empty) ? -kInf : static_cast<float>(middle + random.between(-spread, spread));
+  for (float& l : tile)
+    l = random.chance(empty) ? -kInf : static_cast<float>(middle + random.between(-spread, spread));
   return tile;
 }
 
@@ -59,16 +61,18 @@ inline double log_sum(const Tile& tile, double inv_t) {
   return top + std::log(sum);
 }
 
-/// A weight is within 4e-7 relative of exp(inv_t * l - log_z) plus 2.4e-7 of its exponent (0 below 2^-126), and the sum
-/// within 1e-6 of the sum of the weights. Returns the worst error in units of what is allowed.
-inline double worst_weight_error(const specula::detail::RowKernels& k, const Tile& tile, const specula::RowLaw& law) {
+/// A weight is within 4e-7 relative of exp(inv_t * l - log_z) plus 2.4e-7 of its exponent (0 below 2^-126),
+/// and the sum within 1e-6 of the sum of the weights. Returns the worst error in units of what is allowed.
+inline double worst_weight_error(const specula::detail::RowKernels& k, const Tile& tile,
+                                 const specula::RowLaw& law) {
   Tile w;
   const double sum = k.fill(tile.data(), specula::detail::Exponent(law), w.data());
   double worst = 0;
   for (std::size_t i = 0; i < 512; ++i) {
     const double exponent = law.inv_t * static_cast<double>(tile[i]) - law.log_z;
     const double got = static_cast<double>(w[i]);
-    const bool tiny = exponent < -126.001 * std::log(2.0) && k.rounds_scale;  // the reference has no such limit
+    const bool tiny =
+        exponent < -126.001 * std::log(2.0) && k.rounds_scale;  // the reference has no such limit
     if (tile[i] < law.cut || tiny) {
       if (w[i] != 0) worst = std::numeric_limits<double>::infinity();
       continue;
@@ -89,14 +93,18 @@ inline void check_weights(const specula::detail::RowKernels& k) {
         const Tile tile = random_tile(random, middle, width / inv_t, 0.05);
         const double log_z = log_sum(tile, inv_t);
         worst = std::max(worst, worst_weight_error(k, tile, law_over(tile, inv_t, log_z)));
-        worst = std::max(worst, worst_weight_error(k, tile, law_over(tile, inv_t, log_z + random.between(0, 90))));  // one tile of many
-        worst = std::max(worst, worst_weight_error(k, tile, law_over(tile, inv_t, log_z - 0.5, tile[17])));         // a cut
+        worst = std::max(
+            worst, worst_weight_error(
+                       k, tile, law_over(tile, inv_t, log_z + random.between(0, 90))));  // one tile of many
+        worst = std::max(worst,
+                         worst_weight_error(k, tile, law_over(tile, inv_t, log_z - 0.5, tile[17])));  // a cut
       }
   MESSAGE("worst weight or sum: " << worst << " of what is allowed");
   CHECK(worst <= 1);
 }
 
-inline specula::detail::TileStats stats_of(const specula::detail::RowKernels& k, const float* tile, double inv_t) {
+inline specula::detail::TileStats stats_of(const specula::detail::RowKernels& k, const float* tile,
+                                           double inv_t) {
   specula::detail::TileStats out;
   k.stats(tile, 1, inv_t, &out);
   return out;
@@ -107,8 +115,8 @@ inline double scale_of(const specula::detail::RowKernels& k, double inv_t) {
   return k.rounds_scale ? static_cast<double>(static_cast<float>(scale)) : scale;
 }
 
-/// 2^(scale * l - unit) summed, within 1e-6 plus what the exponents allow. The unit is near scale * maximum, and a whole
-/// number where the scale is rounded.
+/// 2^(scale * l - unit) summed, within 1e-6 plus what the exponents allow. The unit is near scale * maximum,
+/// and a whole number where the scale is rounded.
 inline void check_stats(const specula::detail::RowKernels& k) {
   Random random(2);
   double worst = 0;
@@ -128,7 +136,9 @@ inline void check_stats(const specula::detail::RowKernels& k) {
           if (l > -kInf) allowed += w * (4e-7 + 2.4e-7 * scale * (top - static_cast<double>(l)));
         }
         const double error = std::abs(stats.sum - want) / (allowed + 1e-6 * want);
-        if (error > 1) MESSAGE("inv_t " << inv_t << ", logits around " << middle << ": " << error << " of what is allowed");
+        if (error > 1)
+          MESSAGE("inv_t " << inv_t << ", logits around " << middle << ": " << error
+                           << " of what is allowed");
         worst = std::max(worst, error);
       }
   CHECK(worst <= 1);
@@ -188,7 +198,8 @@ inline void check_special_values(const specula::detail::RowKernels& k) {
     wrong += k.maximum(tile.data()) != 6.0f;
     tile.fill(-kInf);
     tile[i] = -3;
-    wrong += k.maximum(tile.data()) != -3.0f || std::abs(stats_of(k, tile.data(), std::log(2.0)).sum - 1) > 2e-7;
+    wrong +=
+        k.maximum(tile.data()) != -3.0f || std::abs(stats_of(k, tile.data(), std::log(2.0)).sum - 1) > 2e-7;
     Tile w;
     // A NaN that reaches the weights makes their sum NaN, never 0.
     tile[i] = kNan;
@@ -206,13 +217,18 @@ inline void check_subtract(const specula::detail::RowKernels& k) {
   for (int round = 0; round < 50; ++round) {
     Tile w, less;
     for (float& x : w) x = static_cast<float>(random.uniform() * random.uniform());
-    for (std::size_t i = 0; i < 512; ++i) less[i] = random.chance(0.3) ? 0.0f : static_cast<float>(static_cast<double>(w[i]) * random.between(0, 2));
-    const float keep = static_cast<float>(random.between(1, 4)), take = static_cast<float>(random.between(0.5, 4));
+    for (std::size_t i = 0; i < 512; ++i)
+      less[i] =
+          random.chance(0.3) ? 0.0f : static_cast<float>(static_cast<double>(w[i]) * random.between(0, 2));
+    const float keep = static_cast<float>(random.between(1, 4)),
+                take = static_cast<float>(random.between(0.5, 4));
     Tile out = w;
     const double sum = k.subtract(out.data(), less.data(), keep, take);
     for (std::size_t i = 0; i < 512; ++i) {
-      const double a = static_cast<double>(keep) * static_cast<double>(w[i]), b = static_cast<double>(take) * static_cast<double>(less[i]);
-      bad += !(out[i] >= 0) || std::abs(static_cast<double>(out[i]) - std::max(0.0, a - b)) > 1.5e-7 * (a + b);
+      const double a = static_cast<double>(keep) * static_cast<double>(w[i]),
+                   b = static_cast<double>(take) * static_cast<double>(less[i]);
+      bad +=
+          !(out[i] >= 0) || std::abs(static_cast<double>(out[i]) - std::max(0.0, a - b)) > 1.5e-7 * (a + b);
     }
     bad += std::abs(sum - exact_sum(out.data())) > 1e-6 * exact_sum(out.data());
     Tile nothing = w;  // w - w
@@ -260,7 +276,9 @@ inline void check_same_bits(const specula::detail::RowKernels& a, const specula:
   Random random(7);
   int differ = 0;
   const auto same = [](const Tile& x, const Tile& y) {
-    return std::equal(x.begin(), x.end(), y.begin(), [](float p, float q) { return std::bit_cast<std::uint32_t>(p) == std::bit_cast<std::uint32_t>(q); });
+    return std::equal(x.begin(), x.end(), y.begin(), [](float p, float q) {
+      return std::bit_cast<std::uint32_t>(p) == std::bit_cast<std::uint32_t>(q);
+    });
   };
   for (const double inv_t : {0.3, 1.0, 7.0, 1e4})
     for (const double middle : {0.0, 30.0, 1e4})
@@ -277,7 +295,8 @@ inline void check_same_bits(const specula::detail::RowKernels& a, const specula:
           differ += !same(wa, wb);
           Tile less = wa;
           std::reverse(less.begin(), less.end());
-          differ += a.subtract(wa.data(), less.data(), 1.25f, 0.9f) != b.subtract(wb.data(), less.data(), 1.25f, 0.9f);
+          differ += a.subtract(wa.data(), less.data(), 1.25f, 0.9f) !=
+                    b.subtract(wb.data(), less.data(), 1.25f, 0.9f);
           differ += !same(wa, wb);
         }
   CHECK(differ == 0);

@@ -48,8 +48,13 @@ inline std::vector<double> plain_law(const std::vector<float>& row, const specul
   }
   std::vector<float> sorted = row;
   std::sort(sorted.rbegin(), sorted.rend());
-  const auto weight = [&](float l) { return std::exp((static_cast<double>(l) - static_cast<double>(top)) / static_cast<double>(params.temperature)); };
-  double theta = params.top_k > 0 && static_cast<std::size_t>(params.top_k) < v ? static_cast<double>(sorted[static_cast<std::size_t>(params.top_k) - 1]) : -1e300;
+  const auto weight = [&](float l) {
+    return std::exp((static_cast<double>(l) - static_cast<double>(top)) /
+                    static_cast<double>(params.temperature));
+  };
+  double theta = params.top_k > 0 && static_cast<std::size_t>(params.top_k) < v
+                     ? static_cast<double>(sorted[static_cast<std::size_t>(params.top_k) - 1])
+                     : -1e300;
   if (params.top_p < 1.0f) {
     double mass = 0, seen = 0;
     for (const float l : sorted)

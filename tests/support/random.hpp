@@ -19,7 +19,9 @@ class Random {
     return z ^ (z >> 31);
   }
   /// In [0, n).
-  std::int32_t below(std::int32_t n) { return static_cast<std::int32_t>(bits() % static_cast<std::uint64_t>(n)); }
+  std::int32_t below(std::int32_t n) {
+    return static_cast<std::int32_t>(bits() % static_cast<std::uint64_t>(n));
+  }
   /// In [0, 1).
   double uniform() { return static_cast<double>(bits() >> 11) * 0x1p-53; }
   double between(double a, double b) { return a + (b - a) * uniform(); }

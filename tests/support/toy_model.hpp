@@ -1,4 +1,5 @@
-// A language model of order 2 over a tiny vocabulary. Its rows come from its own cache, so a cache that is wrong shows.
+// A language model of order 2 over a tiny vocabulary. Its rows come from its own cache, so a cache that is
+// wrong shows.
 #pragma once
 
 #include <cmath>
@@ -40,13 +41,16 @@ class ToyModel {
   RowsView extend(Tokens tokens, Nodes parents) {
     ++calls;
     require(tokens.size() == parents.size(), "one parent a token");
-    require(cache_.size() + nodes_.size() + tokens.size() <= static_cast<std::size_t>(capacity_), "context full");
+    require(cache_.size() + nodes_.size() + tokens.size() <= static_cast<std::size_t>(capacity_),
+            "context full");
     rows_.assign(tokens.size() * static_cast<std::size_t>(vocab_), std::numeric_limits<float>::quiet_NaN());
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       const NodeId p = parents[i];
       require(p >= kNoParent && p < static_cast<NodeId>(nodes_.size()), "bad parent");
       nodes_.push_back({tokens[i], p});
-      const Token before = p != kNoParent ? nodes_[static_cast<std::size_t>(p)].token : cache_.empty() ? -1 : cache_.back();
+      const Token before = p != kNoParent   ? nodes_[static_cast<std::size_t>(p)].token
+                           : cache_.empty() ? -1
+                                            : cache_.back();
       row(before, tokens[i], rows_.data() + i * static_cast<std::size_t>(vocab_));
     }
     if (throw_call == calls) throw std::runtime_error("extend failed");
@@ -56,7 +60,9 @@ class ToyModel {
   void commit(Nodes path) {
     NodeId parent = kNoParent;
     for (const NodeId n : path) {
-      require(n >= 0 && n < static_cast<NodeId>(nodes_.size()) && nodes_[static_cast<std::size_t>(n)].parent == parent, "not a path");
+      require(n >= 0 && n < static_cast<NodeId>(nodes_.size()) &&
+                  nodes_[static_cast<std::size_t>(n)].parent == parent,
+              "not a path");
       cache_.push_back(nodes_[static_cast<std::size_t>(n)].token);
       parent = n;
     }
@@ -71,7 +77,9 @@ class ToyModel {
   /// Logits after `... before, last`; `out` holds vocab floats.
   void row(Token before, Token last, float* out) const {
     for (Token x = 0; x < vocab_; ++x) {
-      std::uint64_t h = seed_ * 0x9E3779B97F4A7C15ull + static_cast<std::uint64_t>(before + 1) * 1000003ull + static_cast<std::uint64_t>(last + 1) * 7919ull + static_cast<std::uint64_t>(x) * 104729ull;
+      std::uint64_t h = seed_ * 0x9E3779B97F4A7C15ull + static_cast<std::uint64_t>(before + 1) * 1000003ull +
+                        static_cast<std::uint64_t>(last + 1) * 7919ull +
+                        static_cast<std::uint64_t>(x) * 104729ull;
       h ^= h >> 31, h *= 0xBF58476D1CE4E5B9ull, h ^= h >> 27, h *= 0x94D049BB133111EBull, h ^= h >> 31;
       out[x] = scale_ * (static_cast<float>(h >> 40) / 8388608.0f - 1.0f);
     }
@@ -79,9 +87,10 @@ class ToyModel {
   const std::vector<Token>& cache() const { return cache_; }
 
   std::int64_t calls = 0, appends = 0, appended = 0;  // extends, appends, tokens of those
-  std::int64_t poison_call = -1;  // the extend, counted from 1, whose last logit is NaN
-  std::int64_t throw_call = -1;   // the extend, counted from 1, that throws when its nodes are already in the cache
-  std::int64_t throw_append = -1; // the append, counted from 1, that throws and appends nothing
+  std::int64_t poison_call = -1;                      // the extend, counted from 1, whose last logit is NaN
+  std::int64_t throw_call =
+      -1;  // the extend, counted from 1, that throws when its nodes are already in the cache
+  std::int64_t throw_append = -1;  // the append, counted from 1, that throws and appends nothing
 
  private:
   struct Node {

@@ -83,7 +83,9 @@ TEST_CASE("whatever throws, the committed context is what it was") {
   CHECK(target.cache() == List{1, 2});
   target.poison_call = target.calls + 1;
   tree.reset(3, 2);  // one row, whose last logit is NaN
-  CHECK_THROWS_WITH_AS(verifier.verify(tree, chance), "the target's row after node 0: a row of logits holds NaN or +infinity at token 4", std::runtime_error);
+  CHECK_THROWS_WITH_AS(verifier.verify(tree, chance),
+                       "the target's row after node 0: a row of logits holds NaN or +infinity at token 4",
+                       std::runtime_error);
   CHECK(target.cache() == List{1, 2});
   verifier.verify(tree, chance);
   CHECK(target.cache() == List{1, 2, 3});

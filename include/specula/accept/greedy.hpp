@@ -7,8 +7,9 @@
 
 namespace specula {
 
-/// Text identical to greedy decoding, whatever the sampling parameters say and however the proposal was drawn.
-/// Cost: one read of a row for each node of the accepted path. Coins: none. Leviathan et al. 2023, temperature 0.
+/// Text identical to greedy decoding, whatever the sampling parameters say and however the proposal was
+/// drawn. Cost: one read of a row for each node of the accepted path. Coins: none. Leviathan et al. 2023,
+/// temperature 0.
 struct Greedy {
   static constexpr bool exact_for(DraftLaw) { return true; }
 

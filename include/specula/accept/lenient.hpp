@@ -11,15 +11,18 @@
 
 namespace specula {
 
-/// Accepts x with probability min(1, lenience * p(x) / q(x)); what is left after a rejection is norm((p - q / lenience)+).
-/// With temperature 0: accepts x if it is the target's first largest logit, or if q(x) <= lenience * p(x), p being the
-/// softmax at temperature 1. Lenience 1 is rejection. Exact for nothing: as a final rule it compiles only within
-/// accept_lossy(). Source: Cascade Speculative Drafting, section 4.1. Cost and coins as Rejection's.
+/// Accepts x with probability min(1, lenience * p(x) / q(x)); what is left after a rejection is norm((p - q /
+/// lenience)+). With temperature 0: accepts x if it is the target's first largest logit, or if q(x) <=
+/// lenience * p(x), p being the softmax at temperature 1. Lenience 1 is rejection. Exact for nothing: as a
+/// final rule it compiles only within accept_lossy(). Source: Cascade Speculative Drafting, section 4.1. Cost
+/// and coins as Rejection's.
 class Lenient {
  public:
   /// Throws std::invalid_argument unless lenience >= 1 (and finite).
   explicit Lenient(double lenience) : lenience_(lenience) {
-    if (!(lenience >= 1.0 && lenience < 1e30)) throw std::invalid_argument("Lenient: lenience is " + std::to_string(lenience) + ", must be finite and at least 1");
+    if (!(lenience >= 1.0 && lenience < 1e30))
+      throw std::invalid_argument("Lenient: lenience is " + std::to_string(lenience) +
+                                  ", must be finite and at least 1");
   }
   double lenience() const { return lenience_; }
   static constexpr bool exact_for(DraftLaw) { return false; }

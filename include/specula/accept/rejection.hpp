@@ -7,12 +7,13 @@
 
 namespace specula {
 
-/// Children in the order of their drawing: accept x with probability min(1, p(x) / q(x)), else p <- norm((p - q)+) and on
-/// to the next; when none stays, draw from what is left of p. q is the child's law given its earlier siblings, as the tree
-/// recorded it, so the target's law is kept with and without replacement and for mixed siblings. On one path it is
-/// token-level speculative sampling (Leviathan et al. 2023; Chen et al. 2023); over siblings SpecInfer's and Sequoia's.
-/// Cost: one read of a row for each node of the accepted path; a rejection reads the target's and the draft's row again.
-/// Coins: one `accept` a node tried, then one `residual` or, where nothing was rejected, `sample`.
+/// Children in the order of their drawing: accept x with probability min(1, p(x) / q(x)), else p <- norm((p -
+/// q)+) and on to the next; when none stays, draw from what is left of p. q is the child's law given its
+/// earlier siblings, as the tree recorded it, so the target's law is kept with and without replacement and
+/// for mixed siblings. On one path it is token-level speculative sampling (Leviathan et al. 2023; Chen et al.
+/// 2023); over siblings SpecInfer's and Sequoia's. Cost: one read of a row for each node of the accepted
+/// path; a rejection reads the target's and the draft's row again. Coins: one `accept` a node tried, then one
+/// `residual` or, where nothing was rejected, `sample`.
 struct Rejection {
   static constexpr bool exact_for(DraftLaw) { return true; }
 

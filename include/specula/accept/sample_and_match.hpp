@@ -7,9 +7,9 @@
 
 namespace specula {
 
-/// y ~ p after the root; if y is among the guesses descend, else emit it. Never looks at q, so it keeps the target's law
-/// for every proposal; for deterministic ones no rule accepts more. Same seed, same text as plain sampling.
-/// Cost: one read of a row for each node of the accepted path. Coins: one `sample` a token.
+/// y ~ p after the root; if y is among the guesses descend, else emit it. Never looks at q, so it keeps the
+/// target's law for every proposal; for deterministic ones no rule accepts more. Same seed, same text as
+/// plain sampling. Cost: one read of a row for each node of the accepted path. Coins: one `sample` a token.
 struct SampleAndMatch {
   static constexpr bool exact_for(DraftLaw) { return true; }
 

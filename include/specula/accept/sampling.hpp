@@ -6,8 +6,9 @@
 
 namespace specula {
 
-/// Deterministic proposals go to sample-and-match, which is optimal for them and keeps the text of plain sampling; all
-/// others to rejection. What the proposal holds decides, so a sampled shape over an n-gram drafter is served best too.
+/// Deterministic proposals go to sample-and-match, which is optimal for them and keeps the text of plain
+/// sampling; all others to rejection. What the proposal holds decides, so a sampled shape over an n-gram
+/// drafter is served best too.
 struct Sampling {
   static constexpr bool exact_for(DraftLaw) { return true; }
 

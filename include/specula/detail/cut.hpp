@@ -23,9 +23,11 @@ class Cut {
     maxima_.resize(static_cast<std::size_t>(tile_count(vocab)));
   }
 
-  /// The largest of the three thresholds. `law` is the row's law without a cut, `top` its largest logit, `tiles` its
-  /// tiles' statistics. Cost: the tiles that reach a lower bound of the threshold are read once more; O(V) at worst.
-  float threshold(const RowLaw& law, const SamplingParams& params, float top, std::span<const TileStats> tiles) {
+  /// The largest of the three thresholds. `law` is the row's law without a cut, `top` its largest logit,
+  /// `tiles` its tiles' statistics. Cost: the tiles that reach a lower bound of the threshold are read once
+  /// more; O(V) at worst.
+  float threshold(const RowLaw& law, const SamplingParams& params, float top,
+                  std::span<const TileStats> tiles) {
     float theta = -std::numeric_limits<float>::infinity();
     double mass = 1;
     bool gathered = false;
@@ -35,16 +37,20 @@ class Cut {
       std::nth_element(values_.begin(), kth, values_.begin() + count_, descending);
       theta = *kth;
       if (params.top_p < 1.0f) {  // what top-k left, ties included
-        count_ = std::partition(values_.begin(), values_.begin() + count_, [&](float l) { return l >= theta; }) - values_.begin();
+        count_ =
+            std::partition(values_.begin(), values_.begin() + count_, [&](float l) { return l >= theta; }) -
+            values_.begin();
         std::sort(values_.begin(), values_.begin() + count_, descending);
         mass = 0;
         for (std::ptrdiff_t i = 0; i < count_; ++i) mass += weight(law, values_[static_cast<std::size_t>(i)]);
         gathered = true;
       }
     }
-    if (params.top_p < 1.0f) theta = std::max(theta, nucleus(law, static_cast<double>(params.top_p), mass, gathered, top, tiles));
+    if (params.top_p < 1.0f)
+      theta = std::max(theta, nucleus(law, static_cast<double>(params.top_p), mass, gathered, top, tiles));
     if (params.min_p > 0.0f) {
-      const double gap = static_cast<double>(params.temperature) * std::log(static_cast<double>(params.min_p));
+      const double gap =
+          static_cast<double>(params.temperature) * std::log(static_cast<double>(params.min_p));
       theta = std::max(theta, static_cast<float>(static_cast<double>(top) + gap));
     }
     return std::min(theta, top);
@@ -52,7 +58,9 @@ class Cut {
 
  private:
   static bool descending(float a, float b) { return a > b; }
-  static double weight(const RowLaw& law, float logit) { return std::exp(law.inv_t * static_cast<double>(logit) - law.log_z); }
+  static double weight(const RowLaw& law, float logit) {
+    return std::exp(law.inv_t * static_cast<double>(logit) - law.log_z);
+  }
 
   /// k tiles hold a logit of at least the k-th largest tile maximum, so the k-th largest logit is no smaller.
   float top_k_bound(std::int32_t k, std::span<const TileStats> tiles) {
@@ -63,7 +71,8 @@ class Cut {
   }
 
   /// Leaves the logits of [bound, below) in values_[0, count_).
-  void gather(const float* row, std::span<const TileStats> tiles, float bound, float below = std::numeric_limits<float>::infinity()) {
+  void gather(const float* row, std::span<const TileStats> tiles, float bound,
+              float below = std::numeric_limits<float>::infinity()) {
     count_ = 0;
     for (std::int32_t t = 0; t < tile_count(vocab_); ++t) {
       if (tiles[static_cast<std::size_t>(t)].maximum < bound) continue;
@@ -87,15 +96,17 @@ class Cut {
     return mass;
   }
 
-  /// Least logit of the smallest set of largest logits that holds at least top_p of `mass`. `gathered`: values_ holds just
-  /// the logits that may be in it, sorted; else they are looked for in the row.
-  float nucleus(const RowLaw& law, double top_p, double mass, bool gathered, float top, std::span<const TileStats> tiles) {
+  /// Least logit of the smallest set of largest logits that holds at least top_p of `mass`. `gathered`:
+  /// values_ holds just the logits that may be in it, sorted; else they are looked for in the row.
+  float nucleus(const RowLaw& law, double top_p, double mass, bool gathered, float top,
+                std::span<const TileStats> tiles) {
     const double wanted = top_p * mass;
     double seen = 0;
     if (!gathered) {
-      // V tokens lighter than (1 - top_p) / V weigh less than 1 - top_p together: the nucleus lies above them. One part
-      // in a thousand of margin pays for the rounding of log_z.
-      float low = static_cast<float>((std::log(0.999 * (1.0 - top_p) / static_cast<double>(vocab_)) + law.log_z) / law.inv_t);
+      // V tokens lighter than (1 - top_p) / V weigh less than 1 - top_p together: the nucleus lies above
+      // them. One part in a thousand of margin pays for the rounding of log_z.
+      float low = static_cast<float>(
+          (std::log(0.999 * (1.0 - top_p) / static_cast<double>(vocab_)) + law.log_z) / law.inv_t);
       float high = std::numeric_limits<float>::infinity();
       gather(law.logits, tiles, low);
       if (count_ > kMany) {  // a flat row: halve the range with vector arithmetic before sorting what is left
@@ -116,20 +127,23 @@ class Cut {
     for (std::ptrdiff_t i = 0; i < count_; ++i) {
       if (i == sorted) {  // order no more than is needed, in blocks that double
         const std::ptrdiff_t end = std::min<std::ptrdiff_t>(count_, std::max<std::ptrdiff_t>(64, 2 * sorted));
-        std::nth_element(values_.begin() + sorted, values_.begin() + (end - 1), values_.begin() + count_, descending);
+        std::nth_element(values_.begin() + sorted, values_.begin() + (end - 1), values_.begin() + count_,
+                         descending);
         std::sort(values_.begin() + sorted, values_.begin() + end, descending);
         sorted = end;
       }
       seen += weight(law, values_[static_cast<std::size_t>(i)]);
       if (seen >= wanted) return values_[static_cast<std::size_t>(i)];
     }
-    return count_ > 0 ? values_[static_cast<std::size_t>(count_ - 1)] : -std::numeric_limits<float>::infinity();
+    return count_ > 0 ? values_[static_cast<std::size_t>(count_ - 1)]
+                      : -std::numeric_limits<float>::infinity();
   }
 
   static constexpr std::ptrdiff_t kMany = 4096;  // logits that are sorted as they come
 
   std::int32_t vocab_;
-  std::vector<float> values_;  // (V + 1) the logits that may reach the threshold; one more than V for the branchless store
+  std::vector<float>
+      values_;  // (V + 1) the logits that may reach the threshold; one more than V for the branchless store
   std::vector<float> maxima_;  // (ceil(V / 512))
   std::ptrdiff_t count_ = 0;
 };

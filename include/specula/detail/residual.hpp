@@ -13,12 +13,13 @@
 
 namespace specula::detail {
 
-/// Starts as p; each rejection makes it norm((weight * p - q)+) with q the law of the rejected node given its earlier
-/// siblings. Nothing as long as a row is kept: weights are computed a tile at a time from the raw rows. Allocates in the
-/// constructor only.
+/// Starts as p; each rejection makes it norm((weight * p - q)+) with q the law of the rejected node given its
+/// earlier siblings. Nothing as long as a row is kept: weights are computed a tile at a time from the raw
+/// rows. Allocates in the constructor only.
 class Residual {
  public:
-  Residual(std::int32_t vocab, std::int32_t max_nodes) : vocab_(vocab), masses_(static_cast<std::size_t>(tile_count(vocab))) {
+  Residual(std::int32_t vocab, std::int32_t max_nodes)
+      : vocab_(vocab), masses_(static_cast<std::size_t>(tile_count(vocab))) {
     steps_.reserve(static_cast<std::size_t>(max_nodes));
   }
 
@@ -36,9 +37,10 @@ class Residual {
     }
   }
 
-  /// Takes the law of `node` away, `weight` being what the current law is multiplied by before (1 but for block and
-  /// traversal verification). Returns the mass that was left, S; where rounding leaves none, the law stays as it was and
-  /// 0 is returned. Cost: one read of the target's row and of the draft's; a chosen node reads one tile.
+  /// Takes the law of `node` away, `weight` being what the current law is multiplied by before (1 but for
+  /// block and traversal verification). Returns the mass that was left, S; where rounding leaves none, the
+  /// law stays as it was and 0 is returned. Cost: one read of the target's row and of the draft's; a chosen
+  /// node reads one tile.
   double reject(const TokenTree& tree, NodeId node, double weight = 1) {
     tree_ = &tree;
     const double keep = weight / total_;
@@ -48,7 +50,8 @@ class Residual {
     if (draft.is_point()) {  // only one tile changes
       for (double& mass : masses_) mass *= keep;
       masses_[static_cast<std::size_t>(draft.point / kTile)] = tile_mass(*this, draft.point / kTile);
-    } else if (steps_.size() == 1 && !target_.is_point() && !tree.excludes_siblings(node) && isa() != Isa::reference) {
+    } else if (steps_.size() == 1 && !target_.is_point() && !tree.excludes_siblings(node) &&
+               isa() != Isa::reference) {
       first_difference(draft, keep, tree.draft_scale(node));
     } else {
       for (std::int32_t t = 0; t < tile_count(vocab_); ++t) {
@@ -62,7 +65,8 @@ class Residual {
       return total;
     }
     steps_.pop_back();
-    for (std::int32_t t = 0; t < tile_count(vocab_); ++t) masses_[static_cast<std::size_t>(t)] = tile_mass(*this, t);
+    for (std::int32_t t = 0; t < tile_count(vocab_); ++t)
+      masses_[static_cast<std::size_t>(t)] = tile_mass(*this, t);
     total_ = total_before;
     return 0;
   }
@@ -89,7 +93,8 @@ class Residual {
       if (tree_->excludes_siblings(s.node))
         for (NodeId c = tree_->first_child(tree_->parent(s.node)); c != s.node; c = tree_->next_sibling(c))
           if (tree_->token(c) / kTile == tile) less[static_cast<std::size_t>(tree_->token(c) % kTile)] = 0;
-      kernels().subtract(weights, less.data(), static_cast<float>(s.keep), static_cast<float>(tree_->draft_scale(s.node)));
+      kernels().subtract(weights, less.data(), static_cast<float>(s.keep),
+                         static_cast<float>(tree_->draft_scale(s.node)));
     }
   }
 
@@ -105,11 +110,13 @@ class Residual {
     for (std::int32_t t = 0; t < tile_count(vocab_); ++t) {
       double& mass = masses_[static_cast<std::size_t>(t)];
       if (mass > 0)
-        mass = kernels().difference(tile_at(target_.logits, vocab_, t, p_padding), p, tile_at(draft.logits, vocab_, t, q_padding), q,
-                                    static_cast<float>(keep), static_cast<float>(take));
+        mass = kernels().difference(tile_at(target_.logits, vocab_, t, p_padding), p,
+                                    tile_at(draft.logits, vocab_, t, q_padding), q, static_cast<float>(keep),
+                                    static_cast<float>(take));
     }
   }
-  void fill_law(const RowLaw& law, std::int32_t tile, std::array<float, kTile>& padding, float* weights) const {
+  void fill_law(const RowLaw& law, std::int32_t tile, std::array<float, kTile>& padding,
+                float* weights) const {
     if (!law.is_point()) {
       kernels().fill(tile_at(law.logits, vocab_, tile, padding), Exponent(law), weights);
       return;

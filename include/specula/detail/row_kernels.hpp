@@ -1,9 +1,10 @@
 // The arithmetic of one tile of a row: what is common to every instruction set.
 //
-// No other file of the library exponentiates rows. A tile is 512 tokens; a caller pads the last one with -infinity.
-// Numeric contract of every kernel but the reference: a weight is within 4e-7 relative of exp(inv_t * l - log_z) plus
-// 2.4e-7 of its exponent |inv_t * l - log_z| (0 below 2^-126), and a tile's sum within 1e-6 of the sum of its weights.
-// Sums have one order: 128 columns of 4, each column in order, then halved 64, 32, ..., 1.
+// No other file of the library exponentiates rows. A tile is 512 tokens; a caller pads the last one with
+// -infinity. Numeric contract of every kernel but the reference: a weight is within 4e-7 relative of
+// exp(inv_t * l - log_z) plus 2.4e-7 of its exponent |inv_t * l - log_z| (0 below 2^-126), and a tile's sum
+// within 1e-6 of the sum of its weights. Sums have one order: 128 columns of 4, each column in order, then
+// halved 64, 32, ..., 1.
 #pragma once
 
 #include <cmath>
@@ -17,17 +18,17 @@ namespace specula::detail {
 inline constexpr std::int32_t kTile = 512;
 inline constexpr std::int32_t kColumns = 128;
 
-/// A tile's maximum, and the sum of 2^(scale * l - unit) with scale = inv_t / ln 2. The fast kernels round scale to float
-/// and take the integer nearest to scale * maximum as the unit, so tiles merge by exact powers of two. The sum of a tile
-/// that holds NaN or +infinity is NaN; that of a tile of -infinity is 0.
+/// A tile's maximum, and the sum of 2^(scale * l - unit) with scale = inv_t / ln 2. The fast kernels round
+/// scale to float and take the integer nearest to scale * maximum as the unit, so tiles merge by exact powers
+/// of two. The sum of a tile that holds NaN or +infinity is NaN; that of a tile of -infinity is 0.
 struct TileStats {
   float maximum;
   double unit;
   double sum;
 };
 
-/// weight(l) = 0 below the cut, else 2^((l - shift) * scale - offset). `shift` is near the logits, so the difference of
-/// two large floats stays exact; the doubles are for the reference kernels.
+/// weight(l) = 0 below the cut, else 2^((l - shift) * scale - offset). `shift` is near the logits, so the
+/// difference of two large floats stays exact; the doubles are for the reference kernels.
 struct Exponent {
   float shift, scale, offset, cut;
   double inv_t, log_z;
@@ -49,17 +50,20 @@ struct RowKernels {
   /// Statistics of `tiles` tiles in a row; reads them once from memory.
   void (*stats)(const float* logits, std::int32_t tiles, double inv_t, TileStats* out);
   double (*fill)(const float* logits, const Exponent& exponent, float* weights);  // returns their sum
-  double (*subtract)(float* weights, const float* less, float keep, float take);  // w = max(0, keep w - take less); sum
+  double (*subtract)(float* weights, const float* less, float keep,
+                     float take);  // w = max(0, keep w - take less); sum
   /// What fill, fill and subtract would return, without storing anything.
-  double (*difference)(const float* logits, const Exponent& exponent, const float* less, const Exponent& other, float keep, float take);
-  bool rounds_scale;                                                              // stats() rounds inv_t / ln 2 to float
+  double (*difference)(const float* logits, const Exponent& exponent, const float* less,
+                       const Exponent& other, float keep, float take);
+  bool rounds_scale;  // stats() rounds inv_t / ln 2 to float
 };
 
 // 2^f on [-1/2, 1/2], relative error 1.6e-7 (least maximum error, found by Lawson's iteration).
-inline constexpr float kExp2[6] = {1.0000001f, 0.69314694f, 0.2402212f, 0.05550713f, 0.009675542f, 0.0013276472f};
+inline constexpr float kExp2[6] = {1.0000001f,  0.69314694f,  0.2402212f,
+                                   0.05550713f, 0.009675542f, 0.0013276472f};
 
-/// Everything in double, one token after the other: what the fast kernels are tested against, and the arithmetic under
-/// which pipelines' exact laws are enumerated.
+/// Everything in double, one token after the other: what the fast kernels are tested against, and the
+/// arithmetic under which pipelines' exact laws are enumerated.
 struct ReferenceKernels {
   static float maximum(const float* logits) {
     float best = logits[0];
@@ -90,17 +94,22 @@ struct ReferenceKernels {
   static double subtract(float* weights, const float* less, float keep, float take) {
     double sum = 0;
     for (std::int32_t i = 0; i < kTile; ++i) {
-      const double w = static_cast<double>(keep) * static_cast<double>(weights[i]) - static_cast<double>(take) * static_cast<double>(less[i]);
+      const double w = static_cast<double>(keep) * static_cast<double>(weights[i]) -
+                       static_cast<double>(take) * static_cast<double>(less[i]);
       weights[i] = w > 0 ? static_cast<float>(w) : 0.0f;
       sum += static_cast<double>(weights[i]);
     }
     return sum;
   }
-  static double difference(const float* logits, const Exponent& e, const float* less, const Exponent& f, float keep, float take) {
-    const auto weight = [](float l, const Exponent& of) { return l < of.cut ? 0.0 : std::exp(of.inv_t * static_cast<double>(l) - of.log_z); };
+  static double difference(const float* logits, const Exponent& e, const float* less, const Exponent& f,
+                           float keep, float take) {
+    const auto weight = [](float l, const Exponent& of) {
+      return l < of.cut ? 0.0 : std::exp(of.inv_t * static_cast<double>(l) - of.log_z);
+    };
     double sum = 0;
     for (std::int32_t i = 0; i < kTile; ++i) {
-      const double w = static_cast<double>(keep) * weight(logits[i], e) - static_cast<double>(take) * weight(less[i], f);
+      const double w =
+          static_cast<double>(keep) * weight(logits[i], e) - static_cast<double>(take) * weight(less[i], f);
       sum += w > 0 ? w : 0.0;
     }
     return sum;

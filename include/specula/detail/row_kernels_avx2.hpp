@@ -17,12 +17,15 @@ namespace specula::detail {
 struct Avx2Kernels {
   SPECULA_AVX2 static float maximum(const float* logits) {
     // maxps returns its second operand where either is NaN, so a NaN must be looked for apart.
-    __m256 best[4] = {_mm256_loadu_ps(logits), _mm256_loadu_ps(logits + 8), _mm256_loadu_ps(logits + 16), _mm256_loadu_ps(logits + 24)};
-    __m256 nan = _mm256_or_ps(_mm256_cmp_ps(best[0], best[1], _CMP_UNORD_Q), _mm256_cmp_ps(best[2], best[3], _CMP_UNORD_Q));
+    __m256 best[4] = {_mm256_loadu_ps(logits), _mm256_loadu_ps(logits + 8), _mm256_loadu_ps(logits + 16),
+                      _mm256_loadu_ps(logits + 24)};
+    __m256 nan = _mm256_or_ps(_mm256_cmp_ps(best[0], best[1], _CMP_UNORD_Q),
+                              _mm256_cmp_ps(best[2], best[3], _CMP_UNORD_Q));
     for (std::int32_t i = 32; i < kTile; i += 32) {
       const __m256 a = _mm256_loadu_ps(logits + i), b = _mm256_loadu_ps(logits + i + 8);
       const __m256 c = _mm256_loadu_ps(logits + i + 16), d = _mm256_loadu_ps(logits + i + 24);
-      nan = _mm256_or_ps(nan, _mm256_or_ps(_mm256_cmp_ps(a, b, _CMP_UNORD_Q), _mm256_cmp_ps(c, d, _CMP_UNORD_Q)));
+      nan = _mm256_or_ps(nan,
+                         _mm256_or_ps(_mm256_cmp_ps(a, b, _CMP_UNORD_Q), _mm256_cmp_ps(c, d, _CMP_UNORD_Q)));
       best[0] = _mm256_max_ps(best[0], a);
       best[1] = _mm256_max_ps(best[1], b);
       best[2] = _mm256_max_ps(best[2], c);
@@ -37,8 +40,9 @@ struct Avx2Kernels {
     const __m256 scale = _mm256_set1_ps(factor);
     float top = maximum(logits);
     for (std::int32_t t = 0; t < tiles; ++t, logits += kTile) {
-      const float* next = t + 1 < tiles ? logits + kTile : logits;  // whose maximum is found on the way: its loads overlap
-      const float unit = round(top * factor);                      // with this tile's arithmetic
+      const float* next =
+          t + 1 < tiles ? logits + kTile : logits;  // whose maximum is found on the way: its loads overlap
+      const float unit = round(top * factor);       // with this tile's arithmetic
       const __m256 shift = _mm256_set1_ps(unit);
       __m256 sums[16], best = _mm256_set1_ps(-std::numeric_limits<float>::infinity());
       for (std::int32_t j = 0; j < 16; ++j) {
@@ -46,13 +50,15 @@ struct Avx2Kernels {
         __m256 sum = exp2(_mm256_fmsub_ps(_mm256_loadu_ps(logits + column), scale, shift));
         sum = _mm256_add_ps(sum, exp2(_mm256_fmsub_ps(_mm256_loadu_ps(logits + column + 128), scale, shift)));
         sum = _mm256_add_ps(sum, exp2(_mm256_fmsub_ps(_mm256_loadu_ps(logits + column + 256), scale, shift)));
-        sums[j] = _mm256_add_ps(sum, exp2(_mm256_fmsub_ps(_mm256_loadu_ps(logits + column + 384), scale, shift)));
+        sums[j] =
+            _mm256_add_ps(sum, exp2(_mm256_fmsub_ps(_mm256_loadu_ps(logits + column + 384), scale, shift)));
         const float* ahead = next + 4 * column;  // in order: the hardware's prefetching wants it so
         const __m256 a = _mm256_max_ps(_mm256_loadu_ps(ahead), _mm256_loadu_ps(ahead + 8));
         const __m256 b = _mm256_max_ps(_mm256_loadu_ps(ahead + 16), _mm256_loadu_ps(ahead + 24));
         best = _mm256_max_ps(best, _mm256_max_ps(a, b));
       }
-      out[t] = {top, static_cast<double>(unit), top == -std::numeric_limits<float>::infinity() ? empty(logits) : halve(sums)};
+      out[t] = {top, static_cast<double>(unit),
+                top == -std::numeric_limits<float>::infinity() ? empty(logits) : halve(sums)};
       top = reduce_max(best);
     }
   }
@@ -84,7 +90,8 @@ struct Avx2Kernels {
     return halve(sums);
   }
 
-  SPECULA_AVX2 static double difference(const float* logits, const Exponent& e, const float* less, const Exponent& f, float keep, float take) {
+  SPECULA_AVX2 static double difference(const float* logits, const Exponent& e, const float* less,
+                                        const Exponent& f, float keep, float take) {
     const Law law = law_of(e), other = law_of(f);
     const __m256 a = _mm256_set1_ps(keep), b = _mm256_set1_ps(take);
     __m256 sums[16] = {};
@@ -101,9 +108,12 @@ struct Avx2Kernels {
 
  private:
   /// The sum of a tile whose maximum is -infinity: 0, or NaN if one hides there, which maxps passes over.
-  SPECULA_AVX2 static double empty(const float* logits) { return std::isnan(maximum(logits)) ? std::numeric_limits<double>::quiet_NaN() : 0.0; }
+  SPECULA_AVX2 static double empty(const float* logits) {
+    return std::isnan(maximum(logits)) ? std::numeric_limits<double>::quiet_NaN() : 0.0;
+  }
   SPECULA_AVX2 __attribute__((always_inline)) static float round(float x) {
-    return _mm_cvtss_f32(_mm_round_ss(_mm_setzero_ps(), _mm_set_ss(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    return _mm_cvtss_f32(
+        _mm_round_ss(_mm_setzero_ps(), _mm_set_ss(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
   SPECULA_AVX2 __attribute__((always_inline)) static float reduce_max(__m256 a) {
     const __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -114,14 +124,16 @@ struct Avx2Kernels {
     __m256 shift, scale, offset, cut;
   };
   SPECULA_AVX2 static Law law_of(const Exponent& e) {
-    return {_mm256_set1_ps(e.shift), _mm256_set1_ps(e.scale), _mm256_set1_ps(e.offset), _mm256_set1_ps(e.cut)};
+    return {_mm256_set1_ps(e.shift), _mm256_set1_ps(e.scale), _mm256_set1_ps(e.offset),
+            _mm256_set1_ps(e.cut)};
   }
   SPECULA_AVX2 __attribute__((always_inline)) static __m256 weight(const Law& law, const float* logits) {
     const __m256 l = _mm256_loadu_ps(logits);
     const __m256 kept = _mm256_cmp_ps(l, law.cut, _CMP_NLT_UQ);
     return _mm256_and_ps(kept, exp2(_mm256_fmsub_ps(_mm256_sub_ps(l, law.shift), law.scale, law.offset)));
   }
-  SPECULA_AVX2 __attribute__((always_inline)) static __m256 less_by(__m256 keep, __m256 w, __m256 take, __m256 less) {
+  SPECULA_AVX2 __attribute__((always_inline)) static __m256 less_by(__m256 keep, __m256 w, __m256 take,
+                                                                    __m256 less) {
     return _mm256_max_ps(_mm256_fmsub_ps(keep, w, _mm256_mul_ps(take, less)), _mm256_setzero_ps());
   }
   /// 2^y for y < 128; 0 below -126; NaN stays NaN.

@@ -18,8 +18,10 @@ namespace specula::detail {
 struct Avx512Kernels {
   SPECULA_AVX512 static float maximum(const float* logits) {
     // maxps returns its second operand where either is NaN, so a NaN must be looked for apart.
-    __m512 best[4] = {_mm512_loadu_ps(logits), _mm512_loadu_ps(logits + 16), _mm512_loadu_ps(logits + 32), _mm512_loadu_ps(logits + 48)};
-    int nan = _mm512_cmp_ps_mask(best[0], best[1], _CMP_UNORD_Q) | _mm512_cmp_ps_mask(best[2], best[3], _CMP_UNORD_Q);
+    __m512 best[4] = {_mm512_loadu_ps(logits), _mm512_loadu_ps(logits + 16), _mm512_loadu_ps(logits + 32),
+                      _mm512_loadu_ps(logits + 48)};
+    int nan = _mm512_cmp_ps_mask(best[0], best[1], _CMP_UNORD_Q) |
+              _mm512_cmp_ps_mask(best[2], best[3], _CMP_UNORD_Q);
     for (std::int32_t i = 64; i < kTile; i += 64) {
       const __m512 a = _mm512_loadu_ps(logits + i), b = _mm512_loadu_ps(logits + i + 16);
       const __m512 c = _mm512_loadu_ps(logits + i + 32), d = _mm512_loadu_ps(logits + i + 48);
@@ -38,8 +40,9 @@ struct Avx512Kernels {
     const __m512 scale = _mm512_set1_ps(factor);
     float top = maximum(logits);
     for (std::int32_t t = 0; t < tiles; ++t, logits += kTile) {
-      const float* next = t + 1 < tiles ? logits + kTile : logits;  // whose maximum is found on the way: its loads overlap
-      const float unit = round(top * factor);                      // with this tile's arithmetic
+      const float* next =
+          t + 1 < tiles ? logits + kTile : logits;  // whose maximum is found on the way: its loads overlap
+      const float unit = round(top * factor);       // with this tile's arithmetic
       const __m512 shift = _mm512_set1_ps(unit);
       __m512 sums[8], best = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
       for (std::int32_t j = 0; j < 8; ++j) {
@@ -47,13 +50,15 @@ struct Avx512Kernels {
         __m512 sum = exp2(_mm512_fmsub_ps(_mm512_loadu_ps(logits + column), scale, shift));
         sum = _mm512_add_ps(sum, exp2(_mm512_fmsub_ps(_mm512_loadu_ps(logits + column + 128), scale, shift)));
         sum = _mm512_add_ps(sum, exp2(_mm512_fmsub_ps(_mm512_loadu_ps(logits + column + 256), scale, shift)));
-        sums[j] = _mm512_add_ps(sum, exp2(_mm512_fmsub_ps(_mm512_loadu_ps(logits + column + 384), scale, shift)));
+        sums[j] =
+            _mm512_add_ps(sum, exp2(_mm512_fmsub_ps(_mm512_loadu_ps(logits + column + 384), scale, shift)));
         const float* ahead = next + 4 * column;  // in order: the hardware's prefetching wants it so
         const __m512 a = max(_mm512_loadu_ps(ahead), _mm512_loadu_ps(ahead + 16));
         const __m512 b = max(_mm512_loadu_ps(ahead + 32), _mm512_loadu_ps(ahead + 48));
         best = max(best, max(a, b));
       }
-      out[t] = {top, static_cast<double>(unit), top == -std::numeric_limits<float>::infinity() ? empty(logits) : halve(sums)};
+      out[t] = {top, static_cast<double>(unit),
+                top == -std::numeric_limits<float>::infinity() ? empty(logits) : halve(sums)};
       top = reduce_max(best);
     }
   }
@@ -85,7 +90,8 @@ struct Avx512Kernels {
     return halve(sums);
   }
 
-  SPECULA_AVX512 static double difference(const float* logits, const Exponent& e, const float* less, const Exponent& f, float keep, float take) {
+  SPECULA_AVX512 static double difference(const float* logits, const Exponent& e, const float* less,
+                                          const Exponent& f, float keep, float take) {
     const Law law = law_of(e), other = law_of(f);
     const __m512 a = _mm512_set1_ps(keep), b = _mm512_set1_ps(take);
     __m512 sums[8] = {};
@@ -102,13 +108,18 @@ struct Avx512Kernels {
 
  private:
   /// The sum of a tile whose maximum is -infinity: 0, or NaN if one hides there, which maxps passes over.
-  SPECULA_AVX512 static double empty(const float* logits) { return std::isnan(maximum(logits)) ? std::numeric_limits<double>::quiet_NaN() : 0.0; }
-  SPECULA_AVX512 __attribute__((always_inline)) static float round(float x) {
-    return _mm_cvtss_f32(_mm_round_ss(_mm_setzero_ps(), _mm_set_ss(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  SPECULA_AVX512 static double empty(const float* logits) {
+    return std::isnan(maximum(logits)) ? std::numeric_limits<double>::quiet_NaN() : 0.0;
   }
-  // The maskz forms with a full mask are the plain instructions; the plain intrinsics draw g++ 12's false warning of
-  // uninitialised use (GCC bug 105593).
-  SPECULA_AVX512 __attribute__((always_inline)) static __m512 max(__m512 a, __m512 b) { return _mm512_maskz_max_ps(0xFFFF, a, b); }
+  SPECULA_AVX512 __attribute__((always_inline)) static float round(float x) {
+    return _mm_cvtss_f32(
+        _mm_round_ss(_mm_setzero_ps(), _mm_set_ss(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  // The maskz forms with a full mask are the plain instructions; the plain intrinsics draw g++ 12's false
+  // warning of uninitialised use (GCC bug 105593).
+  SPECULA_AVX512 __attribute__((always_inline)) static __m512 max(__m512 a, __m512 b) {
+    return _mm512_maskz_max_ps(0xFFFF, a, b);
+  }
   template <int half>
   SPECULA_AVX512 __attribute__((always_inline)) static __m256 half_of(__m512 a) {
     return _mm256_castpd_ps(_mm512_maskz_extractf64x4_pd(0xF, _mm512_castps_pd(a), half));
@@ -124,14 +135,17 @@ struct Avx512Kernels {
     __m512 shift, scale, offset, cut;
   };
   SPECULA_AVX512 static Law law_of(const Exponent& e) {
-    return {_mm512_set1_ps(e.shift), _mm512_set1_ps(e.scale), _mm512_set1_ps(e.offset), _mm512_set1_ps(e.cut)};
+    return {_mm512_set1_ps(e.shift), _mm512_set1_ps(e.scale), _mm512_set1_ps(e.offset),
+            _mm512_set1_ps(e.cut)};
   }
   SPECULA_AVX512 __attribute__((always_inline)) static __m512 weight(const Law& law, const float* logits) {
     const __m512 l = _mm512_loadu_ps(logits);
     const __mmask16 kept = _mm512_cmp_ps_mask(l, law.cut, _CMP_NLT_UQ);
-    return _mm512_maskz_mov_ps(kept, exp2(_mm512_fmsub_ps(_mm512_sub_ps(l, law.shift), law.scale, law.offset)));
+    return _mm512_maskz_mov_ps(kept,
+                               exp2(_mm512_fmsub_ps(_mm512_sub_ps(l, law.shift), law.scale, law.offset)));
   }
-  SPECULA_AVX512 __attribute__((always_inline)) static __m512 less_by(__m512 keep, __m512 w, __m512 take, __m512 less) {
+  SPECULA_AVX512 __attribute__((always_inline)) static __m512 less_by(__m512 keep, __m512 w, __m512 take,
+                                                                      __m512 less) {
     return max(_mm512_fmsub_ps(keep, w, _mm512_mul_ps(take, less)), _mm512_setzero_ps());
   }
   /// 2^y for y < 128; 0 below -126; NaN stays NaN.

@@ -1,4 +1,5 @@
-// Tile kernels in plain loops of fixed length: a compiler makes SSE2, NEON or better of them, whatever its baseline is.
+// Tile kernels in plain loops of fixed length: a compiler makes SSE2, NEON or better of them, whatever its
+// baseline is.
 #pragma once
 
 #include <bit>
@@ -36,7 +37,8 @@ struct PortableKernels {
       out[t] = {top, static_cast<double>(unit), 0.0};
       if (top == -std::numeric_limits<float>::infinity()) continue;
       // Without a fused product, logit * scale of large logits would round away what the difference is about.
-      const float rest = static_cast<float>(static_cast<double>(top) * static_cast<double>(scale) - static_cast<double>(unit));
+      const float rest = static_cast<float>(static_cast<double>(top) * static_cast<double>(scale) -
+                                            static_cast<double>(unit));
       float sums[kColumns] = {};
       for (std::int32_t row = 0; row < kTile; row += kColumns)
         for (std::int32_t j = 0; j < kColumns; ++j) sums[j] += exp2((logits[row + j] - top) * scale + rest);
@@ -65,7 +67,8 @@ struct PortableKernels {
     return halve(sums);
   }
 
-  static double difference(const float* logits, const Exponent& e, const float* less, const Exponent& f, float keep, float take) {
+  static double difference(const float* logits, const Exponent& e, const float* less, const Exponent& f,
+                           float keep, float take) {
     float w[kTile], other[kTile];
     fill(logits, e, w);
     fill(less, f, other);
@@ -81,8 +84,10 @@ struct PortableKernels {
     const float bounded = y < -126.0f ? -126.0f : y;
     const float shifted = bounded + kRound;
     const float f = bounded - (shifted - kRound);
-    const float p = kExp2[0] + f * (kExp2[1] + f * (kExp2[2] + f * (kExp2[3] + f * (kExp2[4] + f * kExp2[5]))));
-    const float r = std::bit_cast<float>(std::bit_cast<std::uint32_t>(p) + (std::bit_cast<std::uint32_t>(shifted) << 23));
+    const float p =
+        kExp2[0] + f * (kExp2[1] + f * (kExp2[2] + f * (kExp2[3] + f * (kExp2[4] + f * kExp2[5]))));
+    const float r =
+        std::bit_cast<float>(std::bit_cast<std::uint32_t>(p) + (std::bit_cast<std::uint32_t>(shifted) << 23));
     return y < -126.0f ? 0.0f : r;
   }
   static double halve(float* sums) {

@@ -39,10 +39,11 @@ inline std::atomic<Isa>& isa_choice() {
 }
 inline Isa isa() { return isa_choice().load(std::memory_order_relaxed); }
 
-/// For tests and benchmarks: every row from now on is computed with `isa`. Throws std::invalid_argument where this
-/// processor lacks it.
+/// For tests and benchmarks: every row from now on is computed with `isa`. Throws std::invalid_argument where
+/// this processor lacks it.
 inline void use_isa(Isa isa) {
-  if (!supported(isa)) throw std::invalid_argument("use_isa: this processor lacks the instruction set asked for");
+  if (!supported(isa))
+    throw std::invalid_argument("use_isa: this processor lacks the instruction set asked for");
   isa_choice().store(isa, std::memory_order_relaxed);
 }
 
@@ -57,9 +58,10 @@ inline const RowKernels& kernels() {
 
 inline constexpr std::int32_t tile_count(std::int32_t vocab) { return (vocab + kTile - 1) / kTile; }
 
-/// Tile `index` of a row of `vocab` logits: in place where it is whole, else copied to `padding` and filled up with
-/// -infinity.
-inline const float* tile_at(const float* row, std::int32_t vocab, std::int32_t index, std::array<float, kTile>& padding) {
+/// Tile `index` of a row of `vocab` logits: in place where it is whole, else copied to `padding` and filled
+/// up with -infinity.
+inline const float* tile_at(const float* row, std::int32_t vocab, std::int32_t index,
+                            std::array<float, kTile>& padding) {
   const std::int32_t begin = index * kTile, count = std::min(kTile, vocab - begin);
   if (count == kTile) return row + begin;
   std::copy_n(row + begin, count, padding.begin());

@@ -34,8 +34,8 @@ struct LawWeights {
   }
 };
 
-/// Mass of one tile of any weights. Under the reference arithmetic it is the sum of the weights' exact values, so that
-/// laws enumerated over toy vocabularies are exact too.
+/// Mass of one tile of any weights. Under the reference arithmetic it is the sum of the weights' exact
+/// values, so that laws enumerated over toy vocabularies are exact too.
 template <class Weights>
 double tile_mass(const Weights& weights, std::int32_t tile) {
   if (isa() == Isa::reference) {
@@ -45,7 +45,8 @@ double tile_mass(const Weights& weights, std::int32_t tile) {
   }
   std::array<float, kTile> w;
   weights.fill(tile, w.data());
-  return kernels().subtract(w.data(), w.data(), 1.0f, 0.0f);  // takes nothing away: the sum in its fixed order
+  return kernels().subtract(w.data(), w.data(), 1.0f,
+                            0.0f);  // takes nothing away: the sum in its fixed order
 }
 
 /// The first of the largest logits, and its probability under softmax at temperature 1.
@@ -54,9 +55,9 @@ struct Top {
   double prob;
 };
 
-/// Workspace of one row's scan. Allocates in the constructor only. Remembers the tile masses of the last law it saw.
-/// Its functions throw std::runtime_error on a row that holds NaN or +infinity, no finite logit at all, or logits beyond 1e38 times the temperature, and
-/// std::invalid_argument on a row of another width.
+/// Workspace of one row's scan. Allocates in the constructor only. Remembers the tile masses of the last law
+/// it saw. Its functions throw std::runtime_error on a row that holds NaN or +infinity, no finite logit at
+/// all, or logits beyond 1e38 times the temperature, and std::invalid_argument on a row of another width.
 class RowScan {
  public:
   explicit RowScan(std::int32_t vocab)
@@ -170,7 +171,9 @@ class RowScan {
     std::array<float, kTile> padding, weights;
     for (std::size_t t = 0; t < masses_.size(); ++t) {
       const auto tile = static_cast<std::int32_t>(t);
-      masses_[t] = is_empty(t) ? 0.0 : kernels().fill(tile_at(law.logits, vocab_, tile, padding), exponent, weights.data());
+      masses_[t] = is_empty(t)
+                       ? 0.0
+                       : kernels().fill(tile_at(law.logits, vocab_, tile, padding), exponent, weights.data());
     }
     return merge_tiles(masses_);
   }
@@ -182,14 +185,18 @@ class RowScan {
   }
   void check_width(std::span<const float> row) const {
     if (row.size() != static_cast<std::size_t>(vocab_))
-      throw std::invalid_argument("a row has " + std::to_string(row.size()) + " logits, the vocabulary " + std::to_string(vocab_) + " tokens");
+      throw std::invalid_argument("a row has " + std::to_string(row.size()) + " logits, the vocabulary " +
+                                  std::to_string(vocab_) + " tokens");
   }
   [[noreturn]] static void throw_bad(std::span<const float> row) {
-    const auto bad = std::find_if(row.begin(), row.end(), [](float l) { return !(l < std::numeric_limits<float>::infinity()); });
+    const auto bad = std::find_if(row.begin(), row.end(),
+                                  [](float l) { return !(l < std::numeric_limits<float>::infinity()); });
     if (bad == row.end() && std::any_of(row.begin(), row.end(), [](float l) { return std::isfinite(l); }))
-      throw std::runtime_error("a row of logits is too large for its temperature: their quotient overflows a float");
+      throw std::runtime_error(
+          "a row of logits is too large for its temperature: their quotient overflows a float");
     if (bad == row.end()) throw std::runtime_error("a row of logits is empty: none is above -infinity");
-    throw std::runtime_error("a row of logits holds NaN or +infinity at token " + std::to_string(bad - row.begin()));
+    throw std::runtime_error("a row of logits holds NaN or +infinity at token " +
+                             std::to_string(bad - row.begin()));
   }
 
   std::int32_t vocab_;

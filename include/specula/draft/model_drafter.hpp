@@ -12,9 +12,9 @@
 
 namespace specula {
 
-/// Keeps a smaller model of the same vocabulary in step with the text. Speculation that came true stays in its cache;
-/// what it lacks is appended and, where the model is lazy, runs with the next extend. Allocates in the constructor only.
-/// The model is referenced and must outlive the drafter.
+/// Keeps a smaller model of the same vocabulary in step with the text. Speculation that came true stays in
+/// its cache; what it lacks is appended and, where the model is lazy, runs with the next extend. Allocates in
+/// the constructor only. The model is referenced and must outlive the drafter.
 template <LanguageModel M>
 class ModelDrafter {
  public:
@@ -40,11 +40,12 @@ class ModelDrafter {
     forget_nodes();
   }
 
-  /// Brings the model to `context` followed by `guess`. `context` must extend the last one. Cost: O(new tokens + guess +
-  /// nodes); the model's pass over the new tokens, unless it is lazy.
+  /// Brings the model to `context` followed by `guess`. `context` must extend the last one. Cost: O(new
+  /// tokens + guess + nodes); the model's pass over the new tokens, unless it is lazy.
   void sync(Tokens context, Tokens guess) {
     if (context.size() < static_cast<std::size_t>(known_))
-      throw std::invalid_argument("ModelDrafter::sync: a context of " + std::to_string(context.size()) + " tokens after one of " + std::to_string(known_) + "; truncate first");
+      throw std::invalid_argument("ModelDrafter::sync: a context of " + std::to_string(context.size()) +
+                                  " tokens after one of " + std::to_string(known_) + "; truncate first");
     const detail::Stopwatch watch(usage_.seconds);
     const Tokens fresh = context.subspan(static_cast<std::size_t>(known_));
     const std::size_t total = fresh.size() + guess.size();
@@ -69,8 +70,10 @@ class ModelDrafter {
     rest_.clear();
     for (std::size_t i = kept; i < total; ++i) rest_.push_back(at(i));
     forget_nodes();
-    known_ += static_cast<std::int32_t>(std::min(kept, fresh.size()));  // should append throw, this is what the model holds
-    tail_.assign(guess.begin(), guess.begin() + static_cast<std::ptrdiff_t>(kept - std::min(kept, fresh.size())));
+    known_ += static_cast<std::int32_t>(
+        std::min(kept, fresh.size()));  // should append throw, this is what the model holds
+    tail_.assign(guess.begin(),
+                 guess.begin() + static_cast<std::ptrdiff_t>(kept - std::min(kept, fresh.size())));
     if (!rest_.empty()) model_->append(rest_);
     known_ = static_cast<std::int32_t>(context.size());
     tail_.assign(guess.begin(), guess.end());
@@ -102,10 +105,10 @@ class ModelDrafter {
   }
 
   M* model_;
-  std::int32_t known_;                // committed tokens that the model holds
-  std::vector<Token> tail_, rest_;    // guesses that it holds committed after those; what it lacks
+  std::int32_t known_;              // committed tokens that the model holds
+  std::vector<Token> tail_, rest_;  // guesses that it holds committed after those; what it lacks
   std::vector<NodeId> path_;
-  std::vector<Token> tokens_;         // its nodes since the last sync
+  std::vector<Token> tokens_;  // its nodes since the last sync
   std::vector<NodeId> parents_;
   bool extending_ = false;
   Usage usage_;

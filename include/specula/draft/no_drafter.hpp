@@ -9,8 +9,8 @@
 
 namespace specula {
 
-/// Every proposal is the root alone, so each round is one call of the target and one token: the baseline that a pipeline
-/// is compared with, on the same code and the same coins.
+/// Every proposal is the root alone, so each round is one call of the target and one token: the baseline that
+/// a pipeline is compared with, on the same code and the same coins.
 class NoDrafter {
  public:
   explicit NoDrafter(std::int32_t vocab) : vocab_(vocab) {}

@@ -20,8 +20,8 @@ struct Limits {
   Token stop = kNoToken;  // emitted, and nothing after it
 };
 
-/// A pipeline: a verifier (the target and its rule), a drafter, a shape. Policies are values, models are referenced by
-/// them. After the constructor a round allocates nothing.
+/// A pipeline: a verifier (the target and its rule), a drafter, a shape. Policies are values, models are
+/// referenced by them. After the constructor a round allocates nothing.
 ///
 ///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}, {.temperature = 0.8f}},
 ///                           specula::ModelDrafter{draft}, specula::Chain<>{.length = 4}};
@@ -31,12 +31,13 @@ template <Verifier V, Drafter D, class S>
   requires ProposalShape<S, D>
 class Speculator {
   static_assert(Lossless<V, S>,
-                "Lossless<Verifier, Shape> does not hold: this rule does not keep the target's law for proposals drawn as this "
+                "Lossless<Verifier, Shape> does not hold: this rule does not keep the target's law for "
+                "proposals drawn as this "
                 "shape draws them. Write accept_lossy(rule) if a text of another law is what you want.");
 
  public:
-  /// Prompts are fed to the models in pieces that begin at multiples of this, so that what a prompt's cache holds does not
-  /// depend on what was there before.
+  /// Prompts are fed to the models in pieces that begin at multiples of this, so that what a prompt's cache
+  /// holds does not depend on what was there before.
   static constexpr std::int32_t kPrefillChunk = 128;
 
   /// Empties the models. Throws std::invalid_argument if target and drafter have different vocabularies.
@@ -44,10 +45,12 @@ class Speculator {
       : verifier_(std::move(verifier)),
         drafter_(std::move(drafter)),
         shape_(std::move(shape)),
-        tree_(checked_vocab(verifier_, drafter_), shape_.max_nodes(), S::law == DraftLaw::deterministic ? 0 : shape_.max_nodes()) {
+        tree_(checked_vocab(verifier_, drafter_), shape_.max_nodes(),
+              S::law == DraftLaw::deterministic ? 0 : shape_.max_nodes()) {
     if constexpr (requires { verifier_.reserve(1); }) verifier_.reserve(shape_.max_nodes());
     forget();
-    text_.reserve(static_cast<std::size_t>(verifier_.room()) + static_cast<std::size_t>(shape_.max_nodes()) + 1);
+    text_.reserve(static_cast<std::size_t>(verifier_.room()) + static_cast<std::size_t>(shape_.max_nodes()) +
+                  1);
     stats_.offered.resize(static_cast<std::size_t>(shape_.max_nodes()));
     stats_.accepted.resize(stats_.offered.size());
   }
@@ -55,9 +58,9 @@ class Speculator {
   Speculator(const Speculator&) = delete;  // the last verdict lives in the verifier
   Speculator& operator=(const Speculator&) = delete;
 
-  /// Makes `prompt` the text: target first, then the drafter that may look into it. What it shares with the last text is
-  /// kept. Throws std::invalid_argument, before anything changes, on an empty prompt, a token outside the vocabulary or a
-  /// prompt that the target cannot hold.
+  /// Makes `prompt` the text: target first, then the drafter that may look into it. What it shares with the
+  /// last text is kept. Throws std::invalid_argument, before anything changes, on an empty prompt, a token
+  /// outside the vocabulary or a prompt that the target cannot hold.
   void start(Tokens prompt) {
     if (text_.empty()) forget();  // a start() that a model broke off may have left tokens in the caches
     check(prompt);
@@ -65,7 +68,9 @@ class Speculator {
     const std::vector<Token> next(prompt.begin(), prompt.end());  // the prompt may be a part of text()
     const auto context = static_cast<std::int32_t>(next.size()) - 1;
     std::int32_t keep = 0;
-    while (keep < context && keep + 1 < static_cast<std::int32_t>(text_.size()) && text_[at(keep)] == next[at(keep)]) ++keep;
+    while (keep < context && keep + 1 < static_cast<std::int32_t>(text_.size()) &&
+           text_[at(keep)] == next[at(keep)])
+      ++keep;
     keep = keep / kPrefillChunk * kPrefillChunk;
     text_.clear();  // if a model throws below, start() has to be called again, and begins from nothing
     verifier_.truncate(keep);
@@ -86,12 +91,14 @@ class Speculator {
     drafter_.truncate(0);
   }
 
-  /// One round. Returns the tokens that it added to text(): at least one. Throws std::length_error when the target's cache
-  /// is full; if a model throws, text() and the committed context are what they were.
+  /// One round. Returns the tokens that it added to text(): at least one. Throws std::length_error when the
+  /// target's cache is full; if a model throws, text() and the committed context are what they were.
   template <ChanceSource C>
   Tokens step(C& chance) {
     if (text_.empty()) throw std::invalid_argument("Speculator::step: start() comes first");
-    if (room() < 1) throw std::length_error("Speculator::step: the target's context is full, " + std::to_string(text_.size() - 1) + " tokens");
+    if (room() < 1)
+      throw std::length_error("Speculator::step: the target's context is full, " +
+                              std::to_string(text_.size() - 1) + " tokens");
     const Usage target_before = usage(verifier_), draft_before = usage(drafter_);
     {
       const detail::Stopwatch watch(stats_.round_seconds);
@@ -102,26 +109,28 @@ class Speculator {
     return Tokens(text_).last(static_cast<std::size_t>(added_));
   }
 
-  /// start(), then rounds until a limit is met or the cache is full; each round's tokens go to sink(Tokens). Returns how
-  /// many tokens were emitted. text() may hold a few more than were emitted: those that the last round accepted beyond the
-  /// limit.
+  /// start(), then rounds until a limit is met or the cache is full; each round's tokens go to sink(Tokens).
+  /// Returns how many tokens were emitted. text() may hold a few more than were emitted: those that the last
+  /// round accepted beyond the limit.
   template <class C, class Sink>
-    requires ChanceSource<std::remove_reference_t<C>>
-  std::int32_t generate(Tokens prompt, const Limits& limits, C&& chance, Sink sink) {
-    start(prompt);
-    std::int32_t emitted = 0;
-    while (emitted < limits.max_new_tokens && room() >= 1) {
-      Tokens fresh = step(chance);
-      fresh = fresh.first(std::min(fresh.size(), at(limits.max_new_tokens - emitted)));
-      const auto stop = limits.stop == kNoToken ? fresh.end() : std::find(fresh.begin(), fresh.end(), limits.stop);
-      const bool stopped = stop != fresh.end();
-      if (stopped) fresh = fresh.first(static_cast<std::size_t>(stop - fresh.begin()) + 1);
-      emitted += static_cast<std::int32_t>(fresh.size());
-      sink(fresh);
-      if (stopped) break;
+    requires ChanceSource<std::remove_reference_t<C>> std::int32_t generate(Tokens prompt,
+                                                                            const Limits& limits, C&& chance,
+                                                                            Sink sink) {
+      start(prompt);
+      std::int32_t emitted = 0;
+      while (emitted < limits.max_new_tokens && room() >= 1) {
+        Tokens fresh = step(chance);
+        fresh = fresh.first(std::min(fresh.size(), at(limits.max_new_tokens - emitted)));
+        const auto stop =
+            limits.stop == kNoToken ? fresh.end() : std::find(fresh.begin(), fresh.end(), limits.stop);
+        const bool stopped = stop != fresh.end();
+        if (stopped) fresh = fresh.first(static_cast<std::size_t>(stop - fresh.begin()) + 1);
+        emitted += static_cast<std::int32_t>(fresh.size());
+        sink(fresh);
+        if (stopped) break;
+      }
+      return emitted;
     }
-    return emitted;
-  }
 
   /// Prompt and everything generated; the last token is the next round's root.
   Tokens text() const { return text_; }
@@ -140,7 +149,8 @@ class Speculator {
   void round(C& chance) {
     const Tokens context = Tokens(text_).first(text_.size() - 1);
     const auto size = static_cast<std::int32_t>(context.size());
-    const std::int32_t fits = std::min({shape_.max_nodes(), verifier_.room(), std::max(1, drafter_.capacity() - size)});
+    const std::int32_t fits =
+        std::min({shape_.max_nodes(), verifier_.room(), std::max(1, drafter_.capacity() - size)});
     tree_.reset(text_.back(), size, fits);
     if (drafter_.capacity() > size) {
       drafter_.sync(context, {});
@@ -164,18 +174,24 @@ class Speculator {
   }
 
   void check(Tokens prompt) const {
-    if (prompt.empty()) throw std::invalid_argument("Speculator::start: the prompt is empty; it needs at least one token");
+    if (prompt.empty())
+      throw std::invalid_argument("Speculator::start: the prompt is empty; it needs at least one token");
     for (std::size_t i = 0; i < prompt.size(); ++i)
       if (prompt[i] < 0 || prompt[i] >= tree_.vocab())
-        throw std::invalid_argument("Speculator::start: prompt token " + std::to_string(i) + " is " + std::to_string(prompt[i]) + ", the vocabulary has " + std::to_string(tree_.vocab()) + " tokens");
+        throw std::invalid_argument("Speculator::start: prompt token " + std::to_string(i) + " is " +
+                                    std::to_string(prompt[i]) + ", the vocabulary has " +
+                                    std::to_string(tree_.vocab()) + " tokens");
     const std::size_t held = text_.empty() ? 0 : text_.size() - 1;
     const std::size_t capacity = held + static_cast<std::size_t>(std::max(0, verifier_.room()));
     if (prompt.size() > capacity)
-      throw std::invalid_argument("Speculator::start: the prompt has " + std::to_string(prompt.size()) + " tokens, the target holds " + std::to_string(capacity));
+      throw std::invalid_argument("Speculator::start: the prompt has " + std::to_string(prompt.size()) +
+                                  " tokens, the target holds " + std::to_string(capacity));
   }
   static std::int32_t checked_vocab(const V& verifier, const D& drafter) {
     if (verifier.vocab_size() != drafter.vocab_size())
-      throw std::invalid_argument("Speculator: the target's vocabulary has " + std::to_string(verifier.vocab_size()) + " tokens, the drafter's " + std::to_string(drafter.vocab_size()));
+      throw std::invalid_argument("Speculator: the target's vocabulary has " +
+                                  std::to_string(verifier.vocab_size()) + " tokens, the drafter's " +
+                                  std::to_string(drafter.vocab_size()));
     return verifier.vocab_size();
   }
   template <class Policy>

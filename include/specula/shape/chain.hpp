@@ -11,16 +11,16 @@ namespace specula {
 /// How a shape takes a token from a draft row: the largest logit, or a draw.
 enum class Draw : std::uint8_t { greedy, sampled };
 
-/// At most `length` guesses, each after the last. Drafters without rows give their token whatever the mode; the chain
-/// ends where they have none.
-/// Coins: one `draft` a guess when sampled. Cost: one draft call a guess. Leviathan et al. 2023.
+/// At most `length` guesses, each after the last. Drafters without rows give their token whatever the mode;
+/// the chain ends where they have none. Coins: one `draft` a guess when sampled. Cost: one draft call a
+/// guess. Leviathan et al. 2023.
 template <Draw mode = Draw::greedy>
 struct Chain {
   static constexpr DraftLaw law = mode == Draw::greedy ? DraftLaw::deterministic : DraftLaw::sampled;
 
   std::int32_t length = 4;
-  /// Ends the chain *after* a guess whose draft probability is below this (0: never). Leaving that guess out would bias
-  /// the text: what is dropped would depend on what was drawn.
+  /// Ends the chain *after* a guess whose draft probability is below this (0: never). Leaving that guess out
+  /// would bias the text: what is dropped would depend on what was drawn.
   float exit_below = 0.0f;
 
   std::int32_t max_nodes() const { return 1 + length; }

@@ -14,7 +14,10 @@ template <LanguageModel M, AcceptanceRule R>
 class TreeVerifier {
  public:
   /// Throws std::invalid_argument if `params` are out of range.
-  TreeVerifier(M& target, R rule, SamplingParams params = {}) : target_(&target), rule_(rule), params_(params) { validate(params); }
+  TreeVerifier(M& target, R rule, SamplingParams params = {})
+      : target_(&target), rule_(rule), params_(params) {
+    validate(params);
+  }
   TreeVerifier(M&&, R, SamplingParams = {}) = delete;
 
   static constexpr bool exact_for(DraftLaw law) { return R::exact_for(law); }
@@ -23,7 +26,8 @@ class TreeVerifier {
   const SamplingParams& params() const { return params_; }
   const Usage& usage() const { return usage_; }
 
-  /// Sizes the workspace for proposals of `max_nodes`; called by Speculator, so that verify() need not allocate.
+  /// Sizes the workspace for proposals of `max_nodes`; called by Speculator, so that verify() need not
+  /// allocate.
   void reserve(std::int32_t max_nodes) {
     workspace_.emplace(vocab_size(), max_nodes);
     verdict_.path.reserve(static_cast<std::size_t>(max_nodes) + 1);
@@ -31,8 +35,8 @@ class TreeVerifier {
   void append(Tokens tokens) { target_->append(tokens); }
   void truncate(std::int32_t n) { target_->truncate(n); }
 
-  /// One forward over the tree, the rule's verdict, and its path committed. If anything throws, the committed context is
-  /// what it was. Cost: one pass of the target, then the rule's.
+  /// One forward over the tree, the rule's verdict, and its path committed. If anything throws, the committed
+  /// context is what it was. Cost: one pass of the target, then the rule's.
   template <ChanceSource C>
   const Verdict& verify(const TokenTree& tree, C& chance) {
     if (!workspace_) reserve(tree.capacity());

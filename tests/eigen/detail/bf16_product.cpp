@@ -1,5 +1,6 @@
 // labels: threads
-// Products of inputs rounded to bfloat16: against sums in double of the rounded inputs, and their bits against themselves.
+// Products of inputs rounded to bfloat16: against sums in double of the rounded inputs, and their bits
+// against themselves.
 #include "specula/eigen/detail/bf16_product.hpp"
 
 #include <doctest/doctest.h>
@@ -54,11 +55,13 @@ TEST_CASE("every number of inputs gives the sums of the rounded inputs, each wit
     const std::ptrdiff_t ldx = cols + 3;  // what lies behind an input must not be read into a sum
     std::vector<float> x(static_cast<std::size_t>(columns * ldx), std::numeric_limits<float>::quiet_NaN());
     for (std::int32_t c = 0; c < columns; ++c)
-      for (std::int32_t k = 0; k < cols; ++k) x[static_cast<std::size_t>(c * ldx + k)] = static_cast<float>(random.between(-1, 1));
+      for (std::int32_t k = 0; k < cols; ++k)
+        x[static_cast<std::size_t>(c * ldx + k)] = static_cast<float>(random.between(-1, 1));
     detail::Bf16Product product(columns, cols);
     const auto multiply = [&](std::int32_t first, std::int32_t count) {
       std::vector<float> y(static_cast<std::size_t>(count * rows), 99.0f);
-      product.run(matrix.bf16_panels(0), matrix.panels(), cols, {x.data() + first * ldx, ldx, y.data(), rows}, count);
+      product.run(matrix.bf16_panels(0), matrix.panels(), cols, {x.data() + first * ldx, ldx, y.data(), rows},
+                  count);
       return y;
     };
     const std::vector<float> all = multiply(0, columns);
@@ -66,23 +69,29 @@ TEST_CASE("every number of inputs gives the sums of the rounded inputs, each wit
     for (std::int32_t c = 0; c < columns; ++c)
       for (std::int32_t r = 0; r < rows; ++r) {
         double sum = 0;
-        for (std::int32_t k = 0; k < cols; ++k) sum += static_cast<double>(matrix.value(r, k)) * rounded(x[static_cast<std::size_t>(c * ldx + k)]);
-        error = std::max(error, std::abs(sum - static_cast<double>(all[static_cast<std::size_t>(c * rows + r)])));
+        for (std::int32_t k = 0; k < cols; ++k)
+          sum += static_cast<double>(matrix.value(r, k)) * rounded(x[static_cast<std::size_t>(c * ldx + k)]);
+        error =
+            std::max(error, std::abs(sum - static_cast<double>(all[static_cast<std::size_t>(c * rows + r)])));
       }
     CAPTURE(cols);
     CHECK(error < 2e-5);
     for (std::int32_t count = 1; count <= 9; ++count) {
       const std::vector<float> some = multiply(columns - count, count);
-      const bool same = std::equal(some.begin(), some.end(), all.end() - static_cast<std::ptrdiff_t>(some.size()));
+      const bool same =
+          std::equal(some.begin(), some.end(), all.end() - static_cast<std::ptrdiff_t>(some.size()));
       CAPTURE(count);
       CHECK(same);
     }
   }
 }
 
-TEST_CASE("a model with rounded inputs gives a token the same bits alone, in a tree and on two threads, near its full logits") {
+TEST_CASE(
+    "a model with rounded inputs gives a token the same bits alone, in a tree and on two threads, near its "
+    "full logits") {
   if (lacks_bf16()) return;
-  const auto weights = std::make_shared<const LlamaWeights<float>>(random_llama_weights<float>(small_config(), 5));
+  const auto weights =
+      std::make_shared<const LlamaWeights<float>>(random_llama_weights<float>(small_config(), 5));
   const auto model_of = [&](Inputs inputs, std::int32_t threads) {
     LlamaOptions options;
     options.capacity = 128, options.inputs = inputs, options.threads = threads;
@@ -102,7 +111,8 @@ TEST_CASE("a model with rounded inputs gives a token the same bits alone, in a t
   float worst = 0, largest = 0;
   std::int32_t same = 0;
   for (NodeId i = 0; i < 64; ++i) {
-    const auto one = alone.extend({&tokens[static_cast<std::size_t>(i)], 1}, {&parents[static_cast<std::size_t>(i)], 1});
+    const auto one =
+        alone.extend({&tokens[static_cast<std::size_t>(i)], 1}, {&parents[static_cast<std::size_t>(i)], 1});
     same += std::equal(one.row(0).begin(), one.row(0).end(), rows.row(i).begin());
     for (std::size_t v = 0; v < 96; ++v) {
       worst = std::max(worst, std::abs(rows.row(i)[v] - exact.row(i)[v]));
@@ -117,6 +127,8 @@ TEST_CASE("a model with rounded inputs gives a token the same bits alone, in a t
 TEST_CASE("rounded inputs take float and the instructions") {
   LlamaOptions options;
   options.inputs = Inputs::bf16;
-  const auto weights = std::make_shared<const LlamaWeights<double>>(random_llama_weights<double>(small_config(), 5));
-  CHECK_THROWS_WITH_AS((Llama<double>(weights, options)), doctest::Contains("LlamaOptions::inputs is bf16"), std::invalid_argument);
+  const auto weights =
+      std::make_shared<const LlamaWeights<double>>(random_llama_weights<double>(small_config(), 5));
+  CHECK_THROWS_WITH_AS((Llama<double>(weights, options)), doctest::Contains("LlamaOptions::inputs is bf16"),
+                       std::invalid_argument);
 }

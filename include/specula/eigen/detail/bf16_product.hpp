@@ -1,4 +1,5 @@
-// The panel product for inputs rounded to bfloat16, on AVX512_BF16: two columns of a panel in one instruction.
+// The panel product for inputs rounded to bfloat16, on AVX512_BF16: two columns of a panel in one
+// instruction.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +16,16 @@
 
 namespace specula::eigen::detail {
 
-/// Rounds vectors and multiplies panels with them. As in the float product an output is one chain over ascending columns
-/// (here pairs of them), so its bits depend on its row and its input alone.
+/// Rounds vectors and multiplies panels with them. As in the float product an output is one chain over
+/// ascending columns (here pairs of them), so its bits depend on its row and its input alone.
 class Bf16Product {
  public:
   Bf16Product(std::int32_t columns, std::int32_t depth)
-      : pairs_(static_cast<std::size_t>(columns) * static_cast<std::size_t>(round_up(depth, 2 * kPanel) / 2)) {}
+      : pairs_(static_cast<std::size_t>(columns) *
+               static_cast<std::size_t>(round_up(depth, 2 * kPanel) / 2)) {}
 
-  /// y = W x. Each block of weights is read once from memory, the groups of inputs take it from the nearest cache.
+  /// y = W x. Each block of weights is read once from memory, the groups of inputs take it from the nearest
+  /// cache.
   void run(Bf16Panels a, std::int32_t panels, std::int32_t depth, Columns<float> io, std::int32_t columns) {
 #if SPECULA_EIGEN_X86
     const std::ptrdiff_t stride = round_up(depth, 2 * kPanel) / 2;
@@ -31,13 +34,16 @@ class Bf16Product {
       const std::int32_t count = std::min(kBlock, panels - panel);
       for_column_groups(columns, kColumns, [&](std::int32_t first, std::int32_t group) {
         using Blocks = void (*)(Bf16Panels, std::int32_t, std::int32_t, Outputs);
-        static constexpr Blocks kBlocks[kColumns] = {blocks<1>, blocks<2>, blocks<3>, blocks<4>, blocks<5>, blocks<6>, blocks<7>, blocks<8>};
-        kBlocks[group - 1]({a.w + panel * a.panel, a.panel}, count, (depth + 1) / 2,
-                           {pairs_.data() + first * stride, stride, io.y + first * io.ldy + panel * kPanel, io.ldy});
+        static constexpr Blocks kBlocks[kColumns] = {blocks<1>, blocks<2>, blocks<3>, blocks<4>,
+                                                     blocks<5>, blocks<6>, blocks<7>, blocks<8>};
+        kBlocks[group - 1](
+            {a.w + panel * a.panel, a.panel}, count, (depth + 1) / 2,
+            {pairs_.data() + first * stride, stride, io.y + first * io.ldy + panel * kPanel, io.ldy});
       });
     }
 #else
-    static_cast<void>(a), static_cast<void>(panels), static_cast<void>(depth), static_cast<void>(io), static_cast<void>(columns);
+    static_cast<void>(a), static_cast<void>(panels), static_cast<void>(depth), static_cast<void>(io),
+        static_cast<void>(columns);
 #endif
   }
 
@@ -55,11 +61,15 @@ class Bf16Product {
   static constexpr int strips(int columns) { return columns <= 3 ? 6 : columns <= 6 ? 4 : 3; }
 
   /// To nearest, ties to even; subnormals to 0. Beyond the depth nothing is read, and zeros are written.
-  [[gnu::target("avx512f,avx512bf16")]] static void round(const float* x, std::int32_t depth, std::uint32_t* out) {
-    const auto lanes = [](std::int32_t left) { return static_cast<__mmask16>(left >= kPanel ? 0xffff : left > 0 ? (1 << left) - 1 : 0); };
+  [[gnu::target("avx512f,avx512bf16")]] static void round(const float* x, std::int32_t depth,
+                                                          std::uint32_t* out) {
+    const auto lanes = [](std::int32_t left) {
+      return static_cast<__mmask16>(left >= kPanel ? 0xffff : left > 0 ? (1 << left) - 1 : 0);
+    };
     for (std::int32_t k = 0; k < depth; k += 2 * kPanel) {
       const __mmask16 low = lanes(depth - k), high = lanes(depth - k - kPanel);
-      const __m512bh both = _mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high, x + k + kPanel), _mm512_maskz_loadu_ps(low, x + k));
+      const __m512bh both =
+          _mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(high, x + k + kPanel), _mm512_maskz_loadu_ps(low, x + k));
       _mm512_storeu_si512(out + k / 2, (__m512i)both);
     }
   }
@@ -87,15 +97,19 @@ class Bf16Product {
       __m512i w[S];
       SPECULA_EIGEN_UNROLL for (int s = 0; s < S; ++s) {
         w[s] = _mm512_loadu_si512(a.w + s * a.panel + k * kPanel);
-        __asm__("" : "+v"(w[s]));  // or g++ loads it again for every column, and loads are what limits few columns
+        __asm__(
+            ""
+            : "+v"(w[s]));  // or g++ loads it again for every column, and loads are what limits few columns
       }
       SPECULA_EIGEN_UNROLL for (int c = 0; c < N; ++c) {
         const __m512i same = _mm512_set1_epi32(static_cast<int>(to.x[c * to.ldx + k]));
-        SPECULA_EIGEN_UNROLL for (int s = 0; s < S; ++s) sum[s][c] = _mm512_dpbf16_ps(sum[s][c], (__m512bh)w[s], (__m512bh)same);
+        SPECULA_EIGEN_UNROLL for (int s = 0; s < S; ++s) sum[s][c] =
+            _mm512_dpbf16_ps(sum[s][c], (__m512bh)w[s], (__m512bh)same);
       }
     }
     SPECULA_EIGEN_UNROLL for (int s = 0; s < S; ++s) {
-      SPECULA_EIGEN_UNROLL for (int c = 0; c < N; ++c) _mm512_storeu_ps(to.y + c * to.ldy + s * kPanel, sum[s][c]);
+      SPECULA_EIGEN_UNROLL for (int c = 0; c < N; ++c)
+          _mm512_storeu_ps(to.y + c * to.ldy + s * kPanel, sum[s][c]);
     }
   }
 #endif
