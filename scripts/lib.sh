@@ -23,7 +23,7 @@ need_packages() {
   fi
   for package in "$@"; do
     status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) || true
-    [ "$status" = installed ] || missing+=("$package")
+    [[ $status = installed* ]] || missing+=("$package")
   done
   [ ${#missing[@]} -gt 0 ] || return 0
 

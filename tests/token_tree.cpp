@@ -231,7 +231,7 @@ TEST_CASE("errors") {
   CHECK_THROWS_WITH_AS(tree.store(1, row, {}), "TokenTree::store: node 1 has no row, 1 are kept", Error);
   const std::vector<float> bad = {0, NAN, 0, 0};
   CHECK_THROWS_AS(tree.store(0, bad, {}), std::runtime_error);
-  CHECK_THROWS_AS(tree.top(bad), std::runtime_error);
+  CHECK_THROWS_AS(tree.top(0, bad), std::runtime_error);
   CHECK(tree.size() == 2);
 }
 
@@ -241,7 +241,7 @@ TEST_CASE("store copies the row; top is what a greedy shape chooses") {
   std::vector<float> row = {0, 2, 1, 2};
   const RowLaw q = tree.store(0, row, {.temperature = 0.5f});
   const double before = q(2);
-  const auto top = tree.top(row);
+  const auto top = tree.top(0, row);
   row.assign(4, 0.0f);
   CHECK(q(2) == before);
   CHECK(top.token == 1);

@@ -65,12 +65,12 @@ std::int32_t thread_count(std::int32_t asked) {
 
 ModelPack::ModelPack(ModelFolders folders, ModelSizes sizes) : folders_(std::move(folders)), sizes_(sizes) {}
 
-Model& ModelPack::target() { return load(folders_.target_folder(), sizes_.threads); }
+Model& ModelPack::target() { return load("target", folders_.target_folder(), sizes_.threads); }
 
-Model& ModelPack::draft(const std::string& name) { return load(folders_.draft_folder(name), 1); }
+Model& ModelPack::draft(const std::string& name) { return load("draft", folders_.draft_folder(name), 1); }
 
-Model& ModelPack::load(const std::filesystem::path& folder, std::int32_t threads) {
-  auto& model = loaded_[folder];
+Model& ModelPack::load(const std::string& role, const std::filesystem::path& folder, std::int32_t threads) {
+  auto& model = loaded_[{role, folder}];
   if (!model)
     model = std::make_unique<Model>(folder, specula::eigen::LlamaOptions{.capacity = sizes_.capacity,
                                                                          .max_nodes = sizes_.max_nodes,

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include <specula/eigen/llama.hpp>
 
@@ -54,11 +55,12 @@ class ModelPack final : public ModelSource<Model> {
   Model& draft(const std::string& name) override;
 
  private:
-  Model& load(const std::filesystem::path& folder, std::int32_t threads);
+  Model& load(const std::string& role, const std::filesystem::path& folder, std::int32_t threads);
 
   ModelFolders folders_;
   ModelSizes sizes_;
-  std::map<std::filesystem::path, std::unique_ptr<Model>> loaded_;
+  // One object cannot be target and draft at once: its cache holds one text.
+  std::map<std::pair<std::string, std::filesystem::path>, std::unique_ptr<Model>> loaded_;
 };
 
 /// What these pipelines need for prompts of at most `longest_prompt` tokens; `threads` as for thread_count().

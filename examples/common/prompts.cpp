@@ -1,5 +1,6 @@
 #include "prompts.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,5 @@
 // specula-compare: pipelines side by side on the same prompts.
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 
@@ -65,7 +66,7 @@ std::vector<std::vector<Token>> load_all(const Options& options, const Tokenizer
 
 nlohmann::ordered_json settings_json(const Options& options, std::size_t prompts) {
   const auto leaf = [](const std::string& path, const char* absent) {
-    return path.empty() ? absent : std::filesystem::path(path).filename().string();
+    return path.empty() ? absent : (std::filesystem::path(path) / "").parent_path().filename().string();
   };
   nlohmann::ordered_json files = nlohmann::ordered_json::array();
   for (const auto& file : options.prompt_files) files.push_back(leaf(file, ""));

@@ -22,7 +22,7 @@ struct Options {
   std::string pipeline = "chain";
   std::string prompt, prompts, style = "auto", color = "auto";
   std::size_t limit = 0;
-  bool race = false;
+  bool race = false, has_prompt = false;
 };
 
 void add_options(CLI::App& app, Options& options) {
@@ -57,7 +57,7 @@ std::vector<Prompt> read_prompts(const Options& options) {
   std::vector<Prompt> prompts;
   if (!options.prompts.empty()) {
     prompts = load_prompts(options.prompts);
-  } else if (!options.prompt.empty()) {
+  } else if (options.has_prompt) {
     prompts = {{options.prompt, Style::raw}};
   } else if (options.race) {
     prompts = demo_prompts();
@@ -100,6 +100,7 @@ int run(int argc, char** argv) {
   Options options;
   add_options(app, options);
   if (parse_command_line(app, argc, argv)) return 0;
+  options.has_prompt = app.count("--prompt") > 0;
   check_common_options(options.common);
   const Style style = parse_style(options.style);
   const Paint paint(wants_color(options.color, STDOUT_FILENO));

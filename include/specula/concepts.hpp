@@ -34,7 +34,8 @@ concept LanguageModel = requires(M& m, const M& c, Tokens tokens, Nodes ids, std
   m.truncate(n);                                           // forget all nodes, and committed tokens from n on
 };                                                         // nodes are numbered from 0 after append, commit, truncate
 
-/// Anything that guesses. sync() says where we are; extend() grows speculation from there.
+/// Anything that guesses. A drafter or verifier that has usage() (a Usage) has its models' time told apart from
+/// the library's own in Stats. sync() says where we are; extend() grows speculation from there.
 template <class D>
 concept Drafter = requires(D& d, const D& c, Tokens context, Tokens guess, Nodes ids, std::int32_t n) {
   { c.vocab_size() } -> std::same_as<std::int32_t>;

@@ -57,8 +57,14 @@ class TargetLaws {
   Token argmax(NodeId node) const {
     return named(node, [&] { return work_->scan_.argmax(rows_.row(node)); });
   }
-  /// `law` as weights for a draw; free if operator[] made it last.
+  /// `law`, which is no point mass, as weights for a draw; free if operator[] made it last.
   detail::LawWeights weights(const RowLaw& law) const { return work_->scan_.weights(law); }
+
+  /// A token from `law`: its point, or a draw at `site`.
+  template <class Chance>
+  Token sample(const RowLaw& law, const Site& site, Chance& chance) const {
+    return law.is_point() ? law.point : chance.draw(weights(law), site);
+  }
 
   /// p as something that rejections take away from. One at a time: a second call ends the first.
   detail::Residual& residual(const RowLaw& law) const {

@@ -7,6 +7,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "chance.hpp"
@@ -25,6 +26,14 @@ enum class DraftLaw : std::uint8_t {
   sampled_distinct,  // siblings drawn without replacement
   mixed,             // anything else whose laws are recorded
 };
+
+/// Whether a shape that declares `declared` may give a proposal that was drawn as `drawn`: one path of a tree
+/// of siblings, n-grams in a sampled chain, and anything whose laws are recorded under `mixed`.
+constexpr bool covers(DraftLaw declared, DraftLaw drawn) {
+  const bool siblings = declared == DraftLaw::sampled_iid || declared == DraftLaw::sampled_distinct;
+  return declared == drawn || declared == DraftLaw::mixed || (siblings && drawn == DraftLaw::sampled) ||
+         (declared == DraftLaw::sampled && drawn == DraftLaw::deterministic);
+}
 
 /// Tokens in topological order, node 0 the root. Nodes enter through draw(), draw_distinct() and choose()
 /// only, so what is recorded is what was drawn; nothing drawn is ever removed. Allocates in the constructor
@@ -68,7 +77,7 @@ class TokenTree {
   // ---- growth
 
   /// Copies the draft's row after `node` (V logits) into the tree and returns the law that `params` make of
-  /// it. Throws std::runtime_error on a NaN or empty row.
+  /// it. Throws std::runtime_error naming the node if the row holds NaN or is empty.
   RowLaw store(NodeId node, std::span<const float> row, const SamplingParams& params) {
     check_node(node);
     if (node >= stored_rows_)
@@ -80,7 +89,7 @@ class TokenTree {
     const std::span<float> slot =
         std::span<float>(arena_).subspan(static_cast<std::size_t>(node) * row.size(), row.size());
     std::copy(row.begin(), row.end(), slot.begin());
-    return scan_.law(slot, params);
+    return named(node, [&] { return scan_.law(slot, params); });
   }
 
   /// Adds a child of `parent` drawn from `law`, which must stay valid with its row until the next reset.
@@ -112,7 +121,7 @@ class TokenTree {
   }
 
   /// Adds `token` as a child of `parent` whatever the coins. `confidence` is the draft's probability of it,
-  /// for shapes and for reading; no rule looks at it.
+  /// for shapes and for reading; no exact rule looks at it.
   NodeId choose(NodeId parent, Token token, float confidence) {
     check_room(parent);
     if (token < 0 || token >= vocab_)
@@ -122,8 +131,11 @@ class TokenTree {
     return push(token, parent, {.law = RowLaw::at(token), .confidence = confidence, .kind = Kind::chosen});
   }
 
-  /// First of the largest logits of a draft row, with its softmax probability: what a greedy shape chooses.
-  detail::Top top(std::span<const float> row) { return scan_.top(row); }
+  /// First of the largest logits of the draft's row after `node`, with its softmax probability: what a greedy
+  /// shape chooses. Throws as store().
+  detail::Top top(NodeId node, std::span<const float> row) {
+    return named(node, [&] { return scan_.top(row); });
+  }
 
   // ---- reading
 
@@ -236,6 +248,14 @@ class TokenTree {
       throw std::invalid_argument("TokenTree: stored_rows is " + std::to_string(stored_rows) +
                                   ", must be in [0, max_nodes]");
     return vocab;
+  }
+  template <class F>
+  static std::invoke_result_t<F> named(NodeId node, F f) {
+    try {
+      return f();
+    } catch (const std::runtime_error& e) {
+      throw std::runtime_error("the draft's row after node " + std::to_string(node) + ": " + e.what());
+    }
   }
   static std::size_t index(NodeId node) { return static_cast<std::size_t>(node); }
   void check_node(NodeId node) const {

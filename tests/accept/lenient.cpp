@@ -70,7 +70,8 @@ TEST_CASE("temperature 0: the first largest logit, or q <= lenience p at tempera
         for (const NodeId c : it.dense.children(want.path.back())) {
           const auto x = static_cast<std::size_t>(it.dense.token[static_cast<std::size_t>(c)]);
           const bool best = static_cast<Token>(x) == want.next;
-          if (!best && !(lenience > 1 && it.dense.q[static_cast<std::size_t>(c)][x] <= lenience * p[x]))
+          const double q = static_cast<double>(it.tree.confidence(c));
+          if (!best && !(lenience > 1 && q <= lenience * p[x]))
             continue;
           forgiven += !best;
           want.path.push_back(c);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -383,3 +384,23 @@ TEST_CASE("a model can be moved") {
 }
 
 }  // namespace
+
+TEST_CASE("a pass with infinities leaves nothing behind for the next, whatever the padding") {
+  LlamaConfig config;
+  config.vocab_size = 10, config.hidden_size = 24, config.intermediate_size = 20, config.layers = 2;
+  config.heads = 2, config.kv_heads = 1, config.head_dim = 6;
+  auto weights = std::make_shared<LlamaWeights<float>>(random_llama_weights<float>(config, 3));
+  const std::vector<float> bad(24, std::numeric_limits<float>::infinity());
+  weights->embedding.set_row(7, bad);
+  Llama<float> model(weights, {.capacity = 32});
+  const Token good_token = 3, bad_token = 7;
+  const NodeId root = kNoParent;
+  model.extend({&good_token, 1}, {&root, 1});
+  const auto before = row(model, 0);
+  model.truncate(0);
+  model.extend({&bad_token, 1}, {&root, 1});
+  model.truncate(0);
+  model.extend({&good_token, 1}, {&root, 1});
+  CHECK(row(model, 0)[1] == before[1]);
+  CHECK(std::isfinite(row(model, 0)[1]));
+}

@@ -150,7 +150,7 @@ TEST_CASE("limits, the stop token, and what the sink sees") {
     REQUIRE(at != want.end());
     PhiloxChance chance{5};
     const std::int32_t n =
-        run.generate(kPrompt, {.max_new_tokens = 50, .stop = stop}, chance,
+        run.generate(kPrompt, {.max_new_tokens = 50, .stop = {&stop, 1}}, chance,
                      [&](Tokens fresh) { seen.insert(seen.end(), fresh.begin(), fresh.end()); });
     CHECK(seen == List(want.begin() + 3, at + 1));  // the stop token is the last
     CHECK(n == static_cast<std::int32_t>(seen.size()));
@@ -308,6 +308,7 @@ TEST_CASE("a round in steady state allocates nothing") {
     auto run = pipeline(target, draft, rule, shape, params);
     PhiloxChance chance(1);
     run.start(kPrompt);
+    run.step(chance);  // a first cut makes its workspace
     const AllocationCount allocated;
     for (int i = 0; i < 30; ++i) run.step(chance);
     return allocated.count();

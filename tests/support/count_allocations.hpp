@@ -3,6 +3,10 @@
 // counts direct calls of the malloc family, because Eigen's temporaries never pass through operator new.
 #pragma once
 
+#if __has_include(<mm_malloc.h>)
+#include <mm_malloc.h>  // clang's declares posix_memalign without noexcept: it must come before ours
+#endif
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

@@ -40,7 +40,8 @@ class Lenient {
       at = kNoParent;
       tree.children(from, [&](NodeId c) {
         const Token token = tree.token(c);
-        const double draft_prob = tree.draft_prob(c, token);
+        const double draft_prob =
+            greedy ? static_cast<double>(tree.confidence(c)) : tree.draft_prob(c, token);
         if (greedy) {
           if (token == best || (lenience_ > 1 && draft_prob <= lenience_ * law(token))) at = c;
           return at == kNoParent;
@@ -61,7 +62,7 @@ class Lenient {
       else if (left)
         out.next = chance.draw(*left, tree.residual_site(from));
       else
-        out.next = chance.draw(target.weights(law), tree.sample_site(from));
+        out.next = target.sample(law, tree.sample_site(from), chance);
     }
   }
 

@@ -42,7 +42,7 @@ struct Rejection {
       else if (left)
         out.next = chance.draw(*left, tree.residual_site(from));
       else
-        out.next = law.is_point() ? law.point : chance.draw(target.weights(law), tree.sample_site(from));
+        out.next = target.sample(law, tree.sample_site(from), chance);
     }
   }
 };

@@ -19,7 +19,7 @@ struct SampleAndMatch {
     out.clear();
     for (NodeId at = 0; at != kNoParent;) {
       const RowLaw law = target[at];
-      out.next = law.is_point() ? law.point : chance.draw(target.weights(law), tree.sample_site(at));
+      out.next = target.sample(law, tree.sample_site(at), chance);
       const NodeId from = at;
       at = kNoParent;
       tree.children(from, [&](NodeId c) {

@@ -1,4 +1,4 @@
-// The rule to use when in doubt: the strongest exact one for the proposal at hand.
+// The rule to use when in doubt: an exact one that suits the proposal at hand.
 #pragma once
 
 #include "rejection.hpp"

@@ -134,12 +134,23 @@ class RowScan {
     }
     float top = -std::numeric_limits<float>::infinity();
     bool nan = false;
-    for (const TileStats& tile : stats_) {
+    for (std::size_t t = 0; t < stats_.size(); ++t) {
+      TileStats& tile = stats_[t];
+      if (tile.unit == -std::numeric_limits<double>::infinity()) settle_lightest(row, t);
       top = tile.maximum > top ? tile.maximum : top;
       nan |= std::isnan(tile.sum);
     }
-    if (nan || !std::isfinite(top)) throw_bad(row);
+    if (nan || !std::isfinite(top) || !std::isfinite(top * static_cast<float>(inv_t * Exponent::kLog2E)))
+      throw_bad(row);
     return top;
+  }
+  /// A tile whose largest logit over the temperature is below what a float holds (-3.4e38 as a mask, say)
+  /// weighs nothing.
+  void settle_lightest(std::span<const float> row, std::size_t tile) {
+    std::array<float, kTile> padding;
+    const float top =
+        kernels().maximum(tile_at(row.data(), vocab_, static_cast<std::int32_t>(tile), padding));
+    stats_[tile].sum = std::isnan(top) ? std::numeric_limits<double>::quiet_NaN() : 0.0;
   }
   /// log of the sum of exp(inv_t * l); leaves the tiles' shares of it in masses_.
   double log_sum(float top, double inv_t) {

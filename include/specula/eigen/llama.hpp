@@ -27,7 +27,7 @@ struct LlamaOptions {
   std::int32_t max_nodes = 64;       // speculative tokens at a time
   std::int32_t threads = 1;          // no bit of the logits depends on it; more than idle cores is slower
   std::int32_t prefill_chunk = 128;  // tokens of a pass of append()
-  std::int32_t wide_from = 0;        // appends of so many tokens use Eigen's products; 0: see Llama
+  std::int32_t wide_from = 0;        // appends of so many tokens use Eigen's products, on one thread; 0: see Llama
   Isa isa = best_isa();
   Inputs inputs = Inputs::full;  // bf16: rounds what bf16 weights multiply; twice as fast, 3 digits
 };
@@ -59,7 +59,7 @@ class Llama {
   explicit Llama(std::shared_ptr<const LlamaWeights<Real>> weights, const LlamaOptions& options = {})
       : options_(checked(options)),
         pass_(given(std::move(weights)), options_.capacity, columns(options_), options_.max_nodes,
-              options_.threads, options_.isa, options_.inputs) {
+              options_.threads, options_.isa, options_.inputs, options_.wide_from != kNever) {
     const auto nodes = static_cast<std::size_t>(options_.max_nodes),
                chunk = static_cast<std::size_t>(options_.prefill_chunk);
     nodes_.reserve(nodes);
@@ -86,11 +86,16 @@ class Llama {
     check_tokens(tokens);
     check_room(size(), tokens.size(), "append");
     nodes_.clear();
-    if (tokens.size() >= static_cast<std::size_t>(options_.wide_from)) {
-      flush(detail::Product::skinny);
+    if (tokens.size() < static_cast<std::size_t>(options_.wide_from))
+      return append_chunks(tokens, detail::Product::skinny);
+    flush(detail::Product::skinny);
+    const std::int32_t before = computed_;
+    try {
       append_chunks(tokens, detail::Product::wide);
-    } else {
-      append_chunks(tokens, detail::Product::skinny);
+    } catch (...) {  // Eigen found no memory for a temporary
+      pending_.clear();
+      computed_ = before;
+      throw;
     }
   }
 
@@ -188,6 +193,7 @@ class Llama {
     LlamaOptions result = options;
     if (result.wide_from == 0)
       result.wide_from = std::is_same_v<Real, float> && options.isa != Isa::portable ? kNever : 16;
+    if (result.threads > 1) result.wide_from = kNever;  // Eigen may throw, and a team's members may not
     return result;
   }
 

@@ -1,6 +1,7 @@
 // What config.json says about a Llama-family model.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -61,6 +62,7 @@ inline void validate(const LlamaConfig& config, std::string_view source) {
   require(config.heads % config.kv_heads == 0, "num_attention_heads " + std::to_string(config.heads) +
                                                    " is no multiple of num_key_value_heads " +
                                                    std::to_string(config.kv_heads));
+  require(config.heads <= 65536, "num_attention_heads is over 65536");
   require(static_cast<std::int64_t>(config.heads) * config.head_dim <= (1 << 24),
           "num_attention_heads * head_dim is over 16777216");
   require(std::isfinite(config.rms_norm_eps) && config.rms_norm_eps >= 0,

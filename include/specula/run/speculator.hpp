@@ -17,7 +17,7 @@ namespace specula {
 /// When generation ends, besides a full cache.
 struct Limits {
   std::int32_t max_new_tokens = 256;
-  Token stop = kNoToken;  // emitted, and nothing after it
+  Tokens stop = {};  // any of these is emitted, and nothing after it
 };
 
 /// A pipeline: a verifier (the target and its rule), a drafter, a shape. Policies are values, models are
@@ -36,8 +36,8 @@ class Speculator {
                 "shape draws them. Write accept_lossy(rule) if a text of another law is what you want.");
 
  public:
-  /// Prompts are fed to the models in pieces that begin at multiples of this, so that what a prompt's cache
-  /// holds does not depend on what was there before.
+  /// Prompts are fed to the models in pieces that begin at multiples of this, so that two prompts with a
+  /// common beginning are cut alike.
   static constexpr std::int32_t kPrefillChunk = 128;
 
   /// Empties the models. Throws std::invalid_argument if target and drafter have different vocabularies.
@@ -99,13 +99,11 @@ class Speculator {
     if (room() < 1)
       throw std::length_error("Speculator::step: the target's context is full, " +
                               std::to_string(text_.size() - 1) + " tokens");
-    const Usage target_before = usage(verifier_), draft_before = usage(drafter_);
     {
+      const Meter meter(*this);
       const detail::Stopwatch watch(stats_.round_seconds);
       round(chance);
     }
-    stats_.target += usage(verifier_) - target_before;
-    stats_.draft += usage(drafter_) - draft_before;
     return Tokens(text_).last(static_cast<std::size_t>(added_));
   }
 
@@ -113,24 +111,22 @@ class Speculator {
   /// Returns how many tokens were emitted. text() may hold a few more than were emitted: those that the last
   /// round accepted beyond the limit.
   template <class C, class Sink>
-    requires ChanceSource<std::remove_reference_t<C>> std::int32_t generate(Tokens prompt,
-                                                                            const Limits& limits, C&& chance,
-                                                                            Sink sink) {
-      start(prompt);
-      std::int32_t emitted = 0;
-      while (emitted < limits.max_new_tokens && room() >= 1) {
-        Tokens fresh = step(chance);
-        fresh = fresh.first(std::min(fresh.size(), at(limits.max_new_tokens - emitted)));
-        const auto stop =
-            limits.stop == kNoToken ? fresh.end() : std::find(fresh.begin(), fresh.end(), limits.stop);
-        const bool stopped = stop != fresh.end();
-        if (stopped) fresh = fresh.first(static_cast<std::size_t>(stop - fresh.begin()) + 1);
-        emitted += static_cast<std::int32_t>(fresh.size());
-        sink(fresh);
-        if (stopped) break;
-      }
-      return emitted;
+  std::int32_t generate(Tokens prompt, const Limits& limits, C&& chance, Sink sink) {
+    static_assert(ChanceSource<std::remove_reference_t<C>>);
+    start(prompt);
+    std::int32_t emitted = 0;
+    for (bool stopped = false; !stopped && emitted < limits.max_new_tokens && room() >= 1;) {
+      Tokens fresh = step(chance);
+      fresh = fresh.first(std::min(fresh.size(), at(limits.max_new_tokens - emitted)));
+      const auto stop =
+          std::find_first_of(fresh.begin(), fresh.end(), limits.stop.begin(), limits.stop.end());
+      stopped = stop != fresh.end();
+      if (stopped) fresh = fresh.first(static_cast<std::size_t>(stop - fresh.begin()) + 1);
+      emitted += static_cast<std::int32_t>(fresh.size());
+      sink(fresh);
     }
+    return emitted;
+  }
 
   /// Prompt and everything generated; the last token is the next round's root.
   Tokens text() const { return text_; }
@@ -139,23 +135,46 @@ class Speculator {
   const Stats& stats() const { return stats_; }
   /// The last round's proposal and verdict, for those who look into it.
   const TokenTree& proposal() const { return tree_; }
-  const Verdict& verdict() const { return *verdict_; }
+  /// Throws std::logic_error before the first round, and after one that threw.
+  const Verdict& verdict() const {
+    if (!verdict_) throw std::logic_error("Speculator::verdict: no round has ended");
+    return *verdict_;
+  }
   V& verifier() { return verifier_; }
   D& drafter() { return drafter_; }
   S& shape() { return shape_; }
 
  private:
+  /// Books what the models take during its life, also when a round throws.
+  class Meter {
+   public:
+    explicit Meter(Speculator& run) : run_(run), target_(usage(run.verifier_)), draft_(usage(run.drafter_)) {}
+    ~Meter() {
+      run_.stats_.target += usage(run_.verifier_) - target_;
+      run_.stats_.draft += usage(run_.drafter_) - draft_;
+    }
+    Meter(const Meter&) = delete;
+    Meter& operator=(const Meter&) = delete;
+
+   private:
+    Speculator& run_;
+    Usage target_, draft_;
+  };
+
   template <class C>
   void round(C& chance) {
     const Tokens context = Tokens(text_).first(text_.size() - 1);
     const auto size = static_cast<std::int32_t>(context.size());
     const std::int32_t fits =
         std::min({shape_.max_nodes(), verifier_.room(), std::max(1, drafter_.capacity() - size)});
+    verdict_ = nullptr;
     tree_.reset(text_.back(), size, fits);
     if (drafter_.capacity() > size) {
       drafter_.sync(context, {});
       if (fits > 1) shape_.propose(drafter_, Round{context, verifier_.params(), fits}, tree_, chance);
     }
+    if (tree_.size() > 1 && !covers(S::law, tree_.law()))
+      throw std::logic_error("Speculator: the shape drew its proposal in another way than its law declares");
     verdict_ = &verifier_.verify(tree_, chance);
     added_ = static_cast<std::int32_t>(verdict_->path.size());
     for (std::size_t i = 1; i < verdict_->path.size(); ++i) text_.push_back(tree_.token(verdict_->path[i]));

@@ -19,8 +19,9 @@ struct Chain {
   static constexpr DraftLaw law = mode == Draw::greedy ? DraftLaw::deterministic : DraftLaw::sampled;
 
   std::int32_t length = 4;
-  /// Ends the chain *after* a guess whose draft probability is below this (0: never). Leaving that guess out
-  /// would bias the text: what is dropped would depend on what was drawn.
+  /// Ends the chain *after* a guess whose draft probability is below this (0: never): under softmax at
+  /// temperature 1 for a greedy guess, under the law it was drawn from for a sampled one. Leaving that guess
+  /// out would bias the text: what is dropped would depend on what was drawn.
   float exit_below = 0.0f;
 
   std::int32_t max_nodes() const { return 1 + length; }
@@ -33,10 +34,10 @@ struct Chain {
       const Token token = tree.token(at);
       const auto rows = drafter.extend({&token, 1}, {&parent, 1});
       if constexpr (std::is_same_v<std::remove_const_t<decltype(rows)>, PointMasses>) {
-        if (rows.tokens[0] == kNoToken) return;
+        if (rows.tokens.empty() || rows.tokens[0] == kNoToken) return;
         tree.choose(at, rows.tokens[0], 1.0f);
-      } else if constexpr (mode == Draw::greedy) {
-        const auto top = tree.top(rows.row(0));
+      } else if (mode == Draw::greedy || round.params.greedy()) {
+        const auto top = tree.top(at, rows.row(0));
         tree.choose(at, top.token, static_cast<float>(top.prob));
       } else {
         tree.draw(at, tree.store(at, rows.row(0), round.params), chance);

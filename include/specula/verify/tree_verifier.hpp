@@ -24,6 +24,11 @@ class TreeVerifier {
   std::int32_t vocab_size() const { return target_->vocab_size(); }
   std::int32_t room() const { return target_->capacity() - target_->size(); }
   const SamplingParams& params() const { return params_; }
+  /// For the rounds from now on. Throws std::invalid_argument, and changes nothing, if out of range.
+  void set_params(const SamplingParams& params) {
+    validate(params);
+    params_ = params;
+  }
   const Usage& usage() const { return usage_; }
 
   /// Sizes the workspace for proposals of `max_nodes`; called by Speculator, so that verify() need not

@@ -46,7 +46,7 @@ template <class Real>
 class LlamaPass {
  public:
   LlamaPass(std::shared_ptr<const LlamaWeights<Real>> weights, std::int32_t capacity, std::int32_t columns,
-            std::int32_t rows, std::int32_t threads, Isa isa, Inputs inputs)
+            std::int32_t rows, std::int32_t threads, Isa isa, Inputs inputs, bool wide)
       : weights_(std::move(weights)),
         isa_(isa),
         elementwise_(isa),
@@ -68,7 +68,7 @@ class LlamaPass {
       scratch_.emplace_back(cache.slots(), round_up(c.head_dim, kPanel));
       keys_.emplace_back(static_cast<std::size_t>(c.head_dim + kPanel));
       const std::int32_t deepest = std::max({c.hidden_size, c.intermediate_size, c.heads * c.head_dim});
-      wide_.emplace_back(deepest);
+      if (wide) wide_.emplace_back(deepest);
       if (inputs == Inputs::bf16) rounded_.emplace_back(columns, deepest);
     }
   }
@@ -100,8 +100,11 @@ class LlamaPass {
   void layers(std::int32_t member, const TreeAttention<Real>& attention, std::int32_t first_row) {
     const LlamaConfig& c = config();
     const auto [first, last] = share(member, count());
-    for (std::int32_t i = first; i < last; ++i)
+    for (std::int32_t i = first; i < last; ++i) {
       weights_->embedding.get_row(columns_[static_cast<std::size_t>(i)].token, hidden_.at(i));
+      // The padding behind it too: what a pass with NaN or infinity left there would reach every sum.
+      std::fill(hidden_.at(i) + c.hidden_size, hidden_.at(i) + hidden_.stride, Real(0));
+    }
     for (std::int32_t l = 0; l < c.layers; ++l) {
       const LlamaLayer<Real>& layer = weights_->layers[static_cast<std::size_t>(l)];
       normalize(first, last, layer.attention_norm);

@@ -1,0 +1,113 @@
+// specula-train-answers: the target's own text, for drafts to learn from.
+//
+// A draft is asked to guess what the target writes, not what people wrote. So the target answers the training questions
+// and continues pieces of the training sources, greedily, and the drafts are trained on that (sequence-level
+// distillation). Prompts come from the training part of the corpus only; what is held out is copied unchanged.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <specula/eigen/llama.hpp>
+#include <specula/specula.hpp>
+
+#include "corpus.hpp"
+#include "token_store.hpp"
+#include "tokenizer.hpp"
+
+namespace {
+
+using namespace specula_train;
+namespace fs = std::filesystem;
+
+constexpr std::int32_t kLongestPrompt = 320, kNewTokens = 160;
+
+/// What of a document is given: the question, or about 100 characters to 600 from the start of a line.
+std::vector<std::string> prompts_of(const std::string& text, std::mt19937_64& random) {
+  constexpr std::string_view kAnswer = "\nAnswer:";
+  if (const auto at = text.find(kAnswer); at != text.npos && text.starts_with("Question:"))
+    return {text.substr(0, at + kAnswer.size())};
+  std::vector<std::string> pieces;
+  for (std::size_t from = 0; from + 700 < text.size(); from = text.find('\n', from + 900), from += from != text.npos) {
+    if (from == std::string::npos) break;
+    const auto end = text.find('\n', from + 100 + random() % 500);
+    if (end == text.npos) break;
+    pieces.push_back(text.substr(from, end + 1 - from));
+  }
+  return pieces;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Lets a target write the text that its drafts are trained on.", "specula-train-answers"};
+  std::string data, tokens, target_folder, output;
+  std::size_t limit = 0;
+  double minutes = 0;
+  app.add_option("--data", data, "Folder written by `specula-train-text corpus`")->required();
+  app.add_option("--tokens", tokens, "Folder written by `specula-train-text tokenizer`")->required();
+  app.add_option("--target", target_folder, "Folder of the target: config.json, model.safetensors")->required();
+  app.add_option("--output", output, "Folder for the tokens")->required();
+  app.add_option("--limit", limit, "Prompts of a style, at most; 0: all");
+  app.add_option("--minutes", minutes, "Time for a style, at most; 0: no limit");
+  CLI11_PARSE(app, argc, argv);
+
+  const Tokenizer tokenizer(fs::path(tokens) / "tokenizer.model");
+  specula::eigen::LlamaOptions options;
+  options.capacity = kLongestPrompt + kNewTokens + 2;
+  options.inputs = specula::eigen::has_bf16_products() ? specula::eigen::Inputs::bf16 : specula::eigen::Inputs::full;
+  specula::eigen::Llama<float> target(target_folder, options);
+  specula::Speculator run{specula::TreeVerifier{target, specula::Greedy{}}, specula::NoDrafter{target.vocab_size()},
+                          specula::Chain<>{.length = 0}};
+  specula::PhiloxChance chance{0};
+
+  TokenizedCorpus corpus = read_tokens(tokens);
+  const std::vector<Style> styles = read_corpus(data);
+  std::mt19937_64 random(1);
+  for (auto& tokenized : corpus.styles) {
+    const auto style = std::find_if(styles.begin(), styles.end(), [&](const Style& s) { return s.name == tokenized.name; });
+    if (style == styles.end()) throw std::runtime_error(data + ": holds no style '" + tokenized.name + "'");
+    std::vector<std::string> prompts;
+    for (const auto& text : style->train)
+      for (auto& prompt : prompts_of(text, random)) prompts.push_back(std::move(prompt));
+    for (std::size_t i = prompts.size(); i > 1; --i) std::swap(prompts[i - 1], prompts[random() % i]);
+    if (limit && prompts.size() > limit) prompts.resize(limit);
+    tokenized.train.clear();
+    std::size_t written = 0;
+    const auto begin = std::chrono::steady_clock::now();
+    const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
+    for (std::size_t i = 0; i < prompts.size() && !(minutes > 0 && seconds() > 60 * minutes); ++i) {
+      Document document = tokenizer.encode(prompts[i]);
+      document.insert(document.begin(), kBegin);
+      if (document.size() > static_cast<std::size_t>(kLongestPrompt)) continue;
+      written += static_cast<std::size_t>(run.generate(
+          document, {.max_new_tokens = kNewTokens, .stop = {&kEnd, 1}}, chance,
+          [&](specula::Tokens fresh) { document.insert(document.end(), fresh.begin(), fresh.end()); }));
+      if (document.back() != kEnd) document.push_back(kEnd);
+      tokenized.train.push_back(std::move(document));
+      if (i % 100 == 99)
+        std::fprintf(stderr, "\r%s: %zu of %zu prompts, %zu new tokens, %.0f tokens/s ", tokenized.name.c_str(), i + 1,
+                     prompts.size(), written, static_cast<double>(written) / seconds());
+    }
+    std::fprintf(stderr, "\n%s: %zu documents, %zu new tokens\n", tokenized.name.c_str(), tokenized.train.size(), written);
+  }
+  write_tokens(corpus, output);
+  fs::copy_file(fs::path(tokens) / "tokenizer.model", fs::path(output) / "tokenizer.model", fs::copy_options::overwrite_existing);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "specula-train-answers: %s\n", error.what());
+    return 1;
+  }
+}
