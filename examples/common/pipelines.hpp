@@ -44,8 +44,11 @@ struct RegistryEntry {
 };
 
 inline constexpr const char* kDefaultDraft = "small";
+// Measured with the models of this repository: where a length is not asked for, the greedy chain also ends after a guess
+// that the draft itself doubts.
 inline constexpr std::int32_t kDefaultChainLength = 4;
-inline constexpr std::int32_t kDefaultSampledChainLength = 4;
+inline constexpr double kDefaultExit = 0.6;
+inline constexpr std::int32_t kDefaultSampledChainLength = 2;
 
 template <class M, class R, class D, class S>
 std::unique_ptr<Pipeline> assemble(M& target, R rule, const specula::SamplingParams& params, D drafter,
@@ -80,9 +83,10 @@ template <class M, specula::Draw mode>
 Recipe<M> prepare_chain(PipelineSpec& spec) {
   const std::string draft = spec.word(kDefaultDraft);
   specula::Chain<mode> shape;
-  shape.length = spec.size(
-      "length", mode == specula::Draw::greedy ? kDefaultChainLength : kDefaultSampledChainLength, 1, 64);
-  shape.exit_below = static_cast<float>(spec.option("exit", 0, 0, 1));
+  constexpr bool greedy = mode == specula::Draw::greedy;
+  const std::int32_t asked = spec.size("length", 0, 1, 64);
+  shape.length = asked ? asked : greedy ? kDefaultChainLength : kDefaultSampledChainLength;
+  shape.exit_below = static_cast<float>(spec.option("exit", greedy && !asked ? kDefaultExit : 0, 0, 1));
   const double lenience = spec.option("lenient", 1, 1, 1000);
   return {.drafts = {draft},
           .max_nodes = shape.max_nodes(),

@@ -48,8 +48,8 @@ std::vector<Outcome> compare(std::span<const Contender> contenders,
     for (std::size_t c = 0; c < contenders.size(); ++c) prefill[c].clear(), decoding[c].clear();
     for (std::size_t r = 0; r < repeat; ++r) {
       for (std::size_t turn = 0; turn < contenders.size(); ++turn) {
-        // Rotated, and every other time backwards, so that nobody always follows the same one.
-        const std::size_t at = (p + r) % 2 ? contenders.size() - 1 - turn : turn;
+        // Each is first in turn, and every other rotation goes backwards: nobody always follows the same one.
+        const std::size_t at = (p + r) / contenders.size() % 2 ? contenders.size() - 1 - turn : turn;
         const std::size_t c = (p + r + at) % contenders.size();
         DecodeSettings run_settings = base;
         run_settings.sequence = static_cast<std::uint32_t>(p);

@@ -28,11 +28,11 @@ enum class DraftLaw : std::uint8_t {
 };
 
 /// Whether a shape that declares `declared` may give a proposal that was drawn as `drawn`: one path of a tree
-/// of siblings, n-grams in a sampled chain, and anything whose laws are recorded under `mixed`.
+/// of siblings, point masses (n-grams, temperature 0) anywhere, and whatever is recorded under `mixed`.
 constexpr bool covers(DraftLaw declared, DraftLaw drawn) {
   const bool siblings = declared == DraftLaw::sampled_iid || declared == DraftLaw::sampled_distinct;
-  return declared == drawn || declared == DraftLaw::mixed || (siblings && drawn == DraftLaw::sampled) ||
-         (declared == DraftLaw::sampled && drawn == DraftLaw::deterministic);
+  return declared == drawn || declared == DraftLaw::mixed || drawn == DraftLaw::deterministic ||
+         (siblings && drawn == DraftLaw::sampled);
 }
 
 /// Tokens in topological order, node 0 the root. Nodes enter through draw(), draw_distinct() and choose()

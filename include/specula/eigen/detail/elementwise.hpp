@@ -127,6 +127,10 @@ struct BlocksAvx512 {
                                                 float* out) {
     Blocks::swiglu(gate, up, size, out);
   }
+  [[gnu::target("avx512f")]] static void rotate(const float* x, const float* cosine, const float* sine,
+                                                std::int32_t half, float scale, float* out) {
+    Blocks::rotate(x, cosine, sine, half, scale, out);
+  }
 };
 struct BlocksAvx2 {
   [[gnu::target("avx2,fma")]] static void rms_norm(const float* x, const float* weight, std::int32_t size,
@@ -139,6 +143,10 @@ struct BlocksAvx2 {
   [[gnu::target("avx2,fma")]] static void swiglu(const float* gate, const float* up, std::int32_t size,
                                                  float* out) {
     Blocks::swiglu(gate, up, size, out);
+  }
+  [[gnu::target("avx2,fma")]] static void rotate(const float* x, const float* cosine, const float* sine,
+                                                 std::int32_t half, float scale, float* out) {
+    Blocks::rotate(x, cosine, sine, half, scale, out);
   }
 };
 #endif
@@ -182,9 +190,11 @@ struct Elementwise<float> {
         rotate(BlocksPortable::rotate) {
 #if SPECULA_EIGEN_X86
     if (isa == Isa::avx512)
-      rms_norm = BlocksAvx512::rms_norm, softmax = BlocksAvx512::softmax, swiglu = BlocksAvx512::swiglu;
+      rms_norm = BlocksAvx512::rms_norm, softmax = BlocksAvx512::softmax, swiglu = BlocksAvx512::swiglu,
+      rotate = BlocksAvx512::rotate;
     if (isa == Isa::avx2)
-      rms_norm = BlocksAvx2::rms_norm, softmax = BlocksAvx2::softmax, swiglu = BlocksAvx2::swiglu;
+      rms_norm = BlocksAvx2::rms_norm, softmax = BlocksAvx2::softmax, swiglu = BlocksAvx2::swiglu,
+      rotate = BlocksAvx2::rotate;
 #endif
     static_cast<void>(isa);
   }
