@@ -38,8 +38,10 @@ inline void add_common_options(CLI::App& app, CommonOptions& options) {
   app.add_option("--min-p", options.sampling.min_p,
                  "Keep tokens of at least this share of the likeliest one's probability")
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "Of all coins: on one machine, the same seed gives the same text")->capture_default_str();
-  app.add_option("--threads", options.threads, "Threads of the target; 0: as many as the machine has, 16 at most")
+  app.add_option("--seed", options.seed, "Of all coins: on one machine, the same seed gives the same text")
+      ->capture_default_str();
+  app.add_option("--threads", options.threads,
+                 "Threads of the target; 0: as many as the machine has, 16 at most")
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
   app.add_option("--inputs", options.inputs,

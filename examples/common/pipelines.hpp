@@ -44,8 +44,8 @@ struct RegistryEntry {
 };
 
 inline constexpr const char* kDefaultDraft = "small";
-// Measured with the models of this repository: where a length is not asked for, the greedy chain also ends after a guess
-// that the draft itself doubts.
+// Measured with the models of this repository: where a length is not asked for, the greedy chain also ends
+// after a guess that the draft itself doubts.
 inline constexpr std::int32_t kDefaultChainLength = 4;
 inline constexpr double kDefaultExit = 0.6;
 inline constexpr std::int32_t kDefaultSampledChainLength = 2;

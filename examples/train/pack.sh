@@ -45,3 +45,16 @@ train() {  # name, minutes, peak learning rate
 train target "${minutes[0]}" 6e-3
 train base "${minutes[1]}" 1e-2
 train small "${minutes[2]}" 1e-2
+
+# The small draft goes on with what the target itself writes.
+if [[ ! -f $work/answers/tokens.json ]]; then
+  "$build/specula-train-answers" --data "$work/corpus" --tokens "$work/tokens" --target "$work/target/export" \
+    --output "$work/answers" --minutes 3
+fi
+if [[ ! -d $work/small-answers ]]; then
+  mkdir -p "$work/small-answers"
+  cp "$work/small/checkpoint.pt" "$work/small-answers/"
+fi
+"$build/specula-train" model --name small --data "$work/answers" --output "$work/small-answers" \
+  --minutes "$((minutes[2] + 16))" --lr 1e-2 --resume 2>&1 | tee -a "$work/small-answers.log"
+cp "$work/small-answers/export/"* "$models/small/"

@@ -1,8 +1,9 @@
 // specula-train-answers: the target's own text, for drafts to learn from.
 //
-// A draft is asked to guess what the target writes, not what people wrote. So the target answers the training questions
-// and continues pieces of the training sources, greedily, and the drafts are trained on that (sequence-level
-// distillation). Prompts come from the training part of the corpus only; what is held out is copied unchanged.
+// A draft is asked to guess what the target writes, not what people wrote. So the target answers the training
+// questions and continues pieces of the training sources, greedily, and the drafts are trained on that
+// (sequence-level distillation). Prompts come from the training part of the corpus only; what is held out is
+// copied unchanged.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -35,11 +36,13 @@ std::vector<std::string> prompts_of(const std::string& text, std::mt19937_64& ra
   if (const auto at = text.find(kAnswer); at != text.npos && text.starts_with("Question:"))
     return {text.substr(0, at + kAnswer.size())};
   std::vector<std::string> pieces;
-  for (std::size_t from = 0; from + 700 < text.size(); from = text.find('\n', from + 900), from += from != text.npos) {
-    if (from == std::string::npos) break;
+  for (std::size_t from = 0; from + 700 < text.size();) {
     const auto end = text.find('\n', from + 100 + random() % 500);
     if (end == text.npos) break;
     pieces.push_back(text.substr(from, end + 1 - from));
+    const auto next = text.find('\n', from + 900);  // about what a prompt and its continuation take
+    if (next == text.npos) break;
+    from = next + 1;
   }
   return pieces;
 }
@@ -51,7 +54,8 @@ int run(int argc, char** argv) {
   double minutes = 0;
   app.add_option("--data", data, "Folder written by `specula-train-text corpus`")->required();
   app.add_option("--tokens", tokens, "Folder written by `specula-train-text tokenizer`")->required();
-  app.add_option("--target", target_folder, "Folder of the target: config.json, model.safetensors")->required();
+  app.add_option("--target", target_folder, "Folder of the target: config.json, model.safetensors")
+      ->required();
   app.add_option("--output", output, "Folder for the tokens")->required();
   app.add_option("--limit", limit, "Prompts of a style, at most; 0: all");
   app.add_option("--minutes", minutes, "Time for a style, at most; 0: no limit");
@@ -60,17 +64,19 @@ int run(int argc, char** argv) {
   const Tokenizer tokenizer(fs::path(tokens) / "tokenizer.model");
   specula::eigen::LlamaOptions options;
   options.capacity = kLongestPrompt + kNewTokens + 2;
-  options.inputs = specula::eigen::has_bf16_products() ? specula::eigen::Inputs::bf16 : specula::eigen::Inputs::full;
+  options.inputs =
+      specula::eigen::has_bf16_products() ? specula::eigen::Inputs::bf16 : specula::eigen::Inputs::full;
   specula::eigen::Llama<float> target(target_folder, options);
-  specula::Speculator run{specula::TreeVerifier{target, specula::Greedy{}}, specula::NoDrafter{target.vocab_size()},
-                          specula::Chain<>{.length = 0}};
+  specula::Speculator run{specula::TreeVerifier{target, specula::Greedy{}},
+                          specula::NoDrafter{target.vocab_size()}, specula::Chain<>{.length = 0}};
   specula::PhiloxChance chance{0};
 
   TokenizedCorpus corpus = read_tokens(tokens);
   const std::vector<Style> styles = read_corpus(data);
   std::mt19937_64 random(1);
   for (auto& tokenized : corpus.styles) {
-    const auto style = std::find_if(styles.begin(), styles.end(), [&](const Style& s) { return s.name == tokenized.name; });
+    const auto style =
+        std::find_if(styles.begin(), styles.end(), [&](const Style& s) { return s.name == tokenized.name; });
     if (style == styles.end()) throw std::runtime_error(data + ": holds no style '" + tokenized.name + "'");
     std::vector<std::string> prompts;
     for (const auto& text : style->train)
@@ -80,7 +86,9 @@ int run(int argc, char** argv) {
     tokenized.train.clear();
     std::size_t written = 0;
     const auto begin = std::chrono::steady_clock::now();
-    const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); };
+    const auto seconds = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    };
     for (std::size_t i = 0; i < prompts.size() && !(minutes > 0 && seconds() > 60 * minutes); ++i) {
       Document document = tokenizer.encode(prompts[i]);
       document.insert(document.begin(), kBegin);
@@ -91,13 +99,16 @@ int run(int argc, char** argv) {
       if (document.back() != kEnd) document.push_back(kEnd);
       tokenized.train.push_back(std::move(document));
       if (i % 100 == 99)
-        std::fprintf(stderr, "\r%s: %zu of %zu prompts, %zu new tokens, %.0f tokens/s ", tokenized.name.c_str(), i + 1,
-                     prompts.size(), written, static_cast<double>(written) / seconds());
+        std::fprintf(stderr, "\r%s: %zu of %zu prompts, %zu new tokens, %.0f tokens/s ",
+                     tokenized.name.c_str(), i + 1, prompts.size(), written,
+                     static_cast<double>(written) / seconds());
     }
-    std::fprintf(stderr, "\n%s: %zu documents, %zu new tokens\n", tokenized.name.c_str(), tokenized.train.size(), written);
+    std::fprintf(stderr, "\n%s: %zu documents, %zu new tokens\n", tokenized.name.c_str(),
+                 tokenized.train.size(), written);
   }
   write_tokens(corpus, output);
-  fs::copy_file(fs::path(tokens) / "tokenizer.model", fs::path(output) / "tokenizer.model", fs::copy_options::overwrite_existing);
+  fs::copy_file(fs::path(tokens) / "tokenizer.model", fs::path(output) / "tokenizer.model",
+                fs::copy_options::overwrite_existing);
   return 0;
 }
 
