@@ -247,3 +247,11 @@ TEST_CASE("store copies the row; top is what a greedy shape chooses") {
   CHECK(top.token == 1);
   CHECK(top.prob == doctest::Approx(std::exp(2) / (1 + 2 * std::exp(2) + std::exp(1))).epsilon(1e-6));
 }
+
+TEST_CASE("what a declared law covers") {
+  using enum DraftLaw;
+  static_assert(covers(sampled, sampled) && covers(sampled, deterministic) && covers(sampled_iid, sampled));
+  static_assert(covers(mixed, sampled_distinct) && covers(sampled_distinct, deterministic));
+  static_assert(!covers(deterministic, sampled) && !covers(sampled, sampled_iid) &&
+                !covers(sampled_iid, mixed));
+}

@@ -194,3 +194,23 @@ TEST_CASE("a row of log-probabilities is a law as it stands, and may be overwrit
     }
   }
 }
+
+TEST_CASE("logits at the ends of a float: a mask of -3.4e38 weighs nothing, 3.4e38 is an error") {
+  for (const Isa isa : {Isa::reference, Isa::portable, Isa::avx2, Isa::avx512}) {
+    if (!supported(isa)) continue;
+    const Isa before = detail::isa();
+    use_isa(isa);
+    std::vector<float> row(1500, -std::numeric_limits<float>::max());
+    row[3] = 1.0f;
+    row[4] = 1.0f;
+    RowScan scan(1500);
+    const RowLaw law = scan.law(row, {});
+    CHECK(law(3) == doctest::Approx(0.5).epsilon(1e-6));
+    CHECK(scan.weights(law).tile_masses()[2] == 0.0);
+    row[1400] = std::numeric_limits<float>::quiet_NaN();
+    CHECK_THROWS_AS(scan.law(row, {}), std::runtime_error);
+    row[1400] = std::numeric_limits<float>::max();
+    CHECK_THROWS_AS(scan.law(row, {}), std::runtime_error);
+    use_isa(before);
+  }
+}

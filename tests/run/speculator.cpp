@@ -320,3 +320,48 @@ TEST_CASE("a round in steady state allocates nothing") {
               {.temperature = 0.7f, .top_k = 40, .top_p = 0.9f, .min_p = 0.01f}) == 0);
   CHECK(count(SampleAndMatch{}, SampledChain{.length = 4}, {.top_p = 0.5f}) == 0);
 }
+
+namespace {
+
+/// Says that it chooses, and draws.
+struct Liar {
+  static constexpr DraftLaw law = DraftLaw::deterministic;
+  std::int32_t max_nodes() const { return 2; }
+  template <Drafter D, ChanceSource C>
+  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
+    drafter.sync(round.context, {});
+    const Token token = tree.token(0);
+    const NodeId parent = kNoParent;
+    RowLaw drawn_from;
+    drawn_from.logits = drafter.extend({&token, 1}, {&parent, 1}).row(0).data();
+    drawn_from.log_z = 1;
+    tree.draw(0, drawn_from, chance);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a shape that draws otherwise than it declares is found out, and the text stays") {
+  ToyModel target(5, 1), draft(5, 2);
+  auto run = pipeline(target, draft, Sampling{}, Liar{});
+  PhiloxChance chance(1);
+  run.start(kPrompt);
+  CHECK_THROWS_AS(run.step(chance), std::logic_error);
+  CHECK(run.text().size() == kPrompt.size());
+  CHECK_THROWS_AS(run.verdict(), std::logic_error);
+}
+
+TEST_CASE("parameters change from one round to the next, and bad ones change nothing") {
+  ToyModel target(5, 1), draft(5, 2);
+  auto run = pipeline(target, draft, Sampling{}, GreedyChain{.length = 2}, {.temperature = 0.5f});
+  CHECK_THROWS_AS(run.verifier().set_params({.top_p = 2.0f}), std::invalid_argument);
+  CHECK(run.verifier().params().temperature == 0.5f);
+  run.verifier().set_params({.temperature = 0.0f});
+  PhiloxChance one(1), two(2);
+  run.start(kPrompt);
+  for (int i = 0; i < 5; ++i) run.step(one);
+  const std::vector<Token> first(run.text().begin(), run.text().end());
+  run.start(kPrompt);
+  for (int i = 0; i < 5; ++i) run.step(two);
+  CHECK(std::equal(first.begin(), first.end(), run.text().begin(), run.text().end()));  // greedy: no coins
+}
