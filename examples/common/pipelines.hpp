@@ -44,7 +44,7 @@ struct RegistryEntry {
 };
 
 inline constexpr const char* kDefaultDraft = "small";
-// Measured with the models of this repository: where a length is not asked for, the greedy chain also ends
+// Chosen by racing a few on the shipped prompts and models: where a length is not asked for, the greedy chain also ends
 // after a guess that the draft itself doubts.
 inline constexpr std::int32_t kDefaultChainLength = 4;
 inline constexpr double kDefaultExit = 0.6;
