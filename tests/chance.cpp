@@ -52,6 +52,46 @@ struct Plain {
 
 constexpr double kLargest = 1 - 0x1p-32;
 
+/// Wilson and Hilferty: (chi / k)^(1/3) is normal. How many standard deviations `counts` lie from weights
+/// `w`.
+double deviation(const std::vector<int>& counts, const std::vector<float>& w) {
+  double total = 0, chi = 0, n = 0;
+  for (std::size_t x = 0; x < w.size(); ++x) total += static_cast<double>(w[x]), n += counts[x];
+  for (std::size_t x = 0; x < w.size(); ++x) {
+    const double expected = n * static_cast<double>(w[x]) / total;
+    chi += (counts[x] - expected) * (counts[x] - expected) / expected;
+  }
+  const double k = static_cast<double>(w.size()) - 1;
+  return (std::cbrt(chi / k) - (1 - 2 / (9 * k))) / std::sqrt(2 / (9 * k));
+}
+
+/// Argmax of log w + Gumbel noise, written down apart: a logarithm for each token, a site's words for each
+/// four.
+Token by_gumbel(const PhiloxChance& chance, const std::vector<float>& w, Site site) {
+  double best = -std::numeric_limits<double>::infinity();
+  Token out = kNoToken;
+  for (std::size_t x = 0; x < w.size(); ++x) {
+    site.index = static_cast<std::uint32_t>(x / 4);
+    const double u = (static_cast<double>(chance.words(site)[x % 4]) + 0.5) / 4294967296.0;
+    const double score = std::log(static_cast<double>(w[x])) - std::log(-std::log(u));
+    if (score > best) best = score, out = static_cast<Token>(x);
+  }
+  return out;
+}
+
+/// noise_race() of given words: nothing is left to the kernels.
+Token race(const Plain& weights, const std::vector<std::uint32_t>& words) {
+  return detail::noise_race(weights, [&](Token from, const float*, float, std::uint32_t* out) {
+    for (std::size_t i = 0; i < 64; ++i) {
+      const std::size_t x = static_cast<std::size_t>(from) + i;
+      out[i] = x < words.size() ? words[x] : 0xFFFFFFFFu;
+    }
+    return ~std::uint64_t{0};
+  });
+}
+
+Site noise_at(std::int32_t position) { return {position, 0, Stream::noise, 0}; }
+
 }  // namespace
 
 TEST_CASE("Philox: the known answers of Random123, and an independent transcription") {
@@ -89,7 +129,7 @@ TEST_CASE("every field of a site matters, and the seed's halves and the sequence
     seen.insert(chance.words(site)), ++asked;
   };
   const Site base{5, 3, Stream::draft, 2};
-  for (int stream = 0; stream < 6; ++stream) ask(PhiloxChance(1), {5, 3, static_cast<Stream>(stream), 2});
+  for (int stream = 0; stream < 7; ++stream) ask(PhiloxChance(1), {5, 3, static_cast<Stream>(stream), 2});
   for (int i = 0; i < 50; ++i) {
     ask(PhiloxChance(1), {100 + i, 3, Stream::draft, 2});
     ask(PhiloxChance(1), {5, 100 + i, Stream::draft, 2});
@@ -176,23 +216,158 @@ TEST_CASE("draws follow the law: chi-square, n 200,000, alpha 1e-4, fixed seeds"
   for (const std::int32_t vocab : {4, 700, 1500}) {
     Random random(static_cast<std::uint64_t>(vocab));
     std::vector<float> w(static_cast<std::size_t>(vocab));
-    double total = 0;
-    for (float& x : w) total += static_cast<double>(x = static_cast<float>(0.2 + random.uniform()));
+    for (float& x : w) x = static_cast<float>(0.2 + random.uniform());
     const Plain weights(w);
     PhiloxChance chance(77);
     constexpr int n = 200000;
     std::vector<int> counts(w.size());
     for (std::int32_t i = 0; i < n; ++i)
       ++counts[static_cast<std::size_t>(chance.draw(weights, Site{i, 0, Stream::sample, 0}))];
-    double chi = 0;
-    for (std::size_t x = 0; x < w.size(); ++x) {
-      const double expected = n * static_cast<double>(w[x]) / total;
-      chi += (counts[x] - expected) * (counts[x] - expected) / expected;
-    }
-    // Wilson and Hilferty: (chi / k)^(1/3) is normal; 3.72 is the quantile of 1 - 1e-4.
-    const double k = vocab - 1;
-    const double z = (std::cbrt(chi / k) - (1 - 2 / (9 * k))) / std::sqrt(2 / (9 * k));
     CAPTURE(vocab);
-    CHECK(std::abs(z) < 3.72);
+    CHECK(std::abs(deviation(counts, w)) < 3.72);
+  }
+}
+
+TEST_CASE("draw_by_noise: the argmax of log w + Gumbel noise, in every arithmetic") {
+  for (const auto isa : every_isa()) {
+    const Arithmetic arithmetic(isa);
+    PhiloxChance chance(0x0123456789ABCDEFull, 3);
+    Random random(5);
+    for (std::int32_t i = 0; i < 600; ++i) {
+      const std::int32_t sizes[] = {1, 2, 3, 5, 63, 64, 65, 511, 512, 513, 3000};
+      std::vector<float> w(static_cast<std::size_t>(sizes[i % 11]));
+      // Flat, peaked, over twenty decades, and full of holes; tiles of nothing; the heaviest not the first.
+      const double decades = i % 3 == 0 ? 0 : i % 3 == 1 ? 3 : 20, density = i % 2 ? 1 : 0.3;
+      for (float& x : w)
+        x = random.chance(density) ? static_cast<float>(std::pow(10, -decades * random.uniform())) : 0.0f;
+      if (w.size() == 3000) std::fill(w.begin() + 600, w.begin() + 1100, 0.0f);
+      w[static_cast<std::size_t>(random.below(static_cast<std::int32_t>(w.size())))] = 1;
+      REQUIRE(chance.draw_by_noise(Plain(w), noise_at(i)) == by_gumbel(chance, w, noise_at(i)));
+    }
+  }
+}
+
+TEST_CASE("draw_by_noise: the sum of the weights does not matter") {
+  Random random(6);
+  std::vector<float> w(900);
+  for (float& x : w) x = static_cast<float>(std::pow(random.uniform(), 8));
+  PhiloxChance chance(2);
+  for (std::int32_t i = 0; i < 100; ++i) {
+    const Token want = chance.draw_by_noise(Plain(w), noise_at(i));
+    for (const int power : {-90, -40, 40, 100, 120}) {
+      std::vector<float> scaled = w;
+      for (float& x : scaled) x = std::ldexp(x, power);
+      REQUIRE(chance.draw_by_noise(Plain(scaled), noise_at(i)) == want);
+    }
+  }
+}
+
+TEST_CASE(
+    "a block of noise: the words of its sites, and all tokens that may win, alike in every arithmetic") {
+  Random random(7);
+  for (int round = 0; round < 300; ++round) {
+    const detail::NoiseCounter at{
+        {static_cast<std::uint32_t>(round), 0, 6u << 24 | 16u * static_cast<unsigned>(round), 9},
+        {static_cast<std::uint32_t>(random.bits()), 77}};
+    std::array<float, 64> w;
+    const double decades = round % 3 * 8;
+    for (float& x : w)
+      x = random.chance(0.8) ? static_cast<float>(std::pow(10, -decades * random.uniform())) : 0.0f;
+    const auto bound = round % 5 == 0 ? std::numeric_limits<float>::infinity()
+                                      : static_cast<float>(std::pow(10, random.between(-4, 6)));
+    std::array<std::uint32_t, 64> want{};
+    const std::uint64_t bits = detail::NoisePortable::block(at, w.data(), bound, want.data());
+    for (std::uint32_t i = 0; i < 64; ++i) {
+      auto counter = at.first;
+      counter[2] += i / 4;
+      const std::uint32_t word = detail::philox(counter, at.key)[i % 4];
+      const double time = -std::log((static_cast<double>(word) + 0.5) * 0x1p-32);
+      if (w[i] > 0 && time <= static_cast<double>(w[i]) * static_cast<double>(bound))
+        CHECK((bits >> i & 1) == 1);
+      if (bits != 0) CHECK(want[i] == word);
+    }
+    for (const auto isa : every_isa()) {
+      const Arithmetic arithmetic(isa);
+      std::array<std::uint32_t, 64> words{};
+      CHECK(detail::noise_block(at, w.data(), bound, words.data()) == bits);
+      CHECK(words == want);
+    }
+  }
+}
+
+TEST_CASE("draw_by_noise: the ends of the words, ties, holes") {
+  constexpr std::uint32_t last = 0xFFFFFFFFu;
+  CHECK(race(Plain({1, 1, 1}), {0, last, 0}) == 1);  // the largest word is the earliest time
+  CHECK(race(Plain({1, 1, 1}), {0, 0, 0}) == 0);     // ties go to the lower token
+  CHECK(race(Plain({0, 1, 1}), {last, 0, 0}) == 1);  // no weight: never, whatever the noise
+  CHECK(race(Plain({0, 1e-30f, 0}), {last, 0, last}) == 1);
+  CHECK(race(Plain({1, 1e-12f}), {0, last}) == 0);  // 22.9 against 116
+  CHECK(race(Plain({1, 1e-10f}), {0, last}) == 1);  // 22.9 against 1.16
+  std::vector<float> w(1100, 0.0f);
+  w[3] = 1, w[1050] = 1, w[1051] = 1;  // the heaviest tile runs first; the tie still goes to the lower token
+  std::vector<std::uint32_t> words(1100, 5u);
+  CHECK(race(Plain(w), words) == 3);
+  words[1051] = 6;
+  CHECK(race(Plain(w), words) == 1051);
+  w[3] = 1e-9f, words[3] = last;  // a tile that is just heavy enough for the luckiest word
+  CHECK(race(Plain(w), words) == 3);
+}
+
+TEST_CASE("draw_by_noise: no weights and weights that are not numbers are errors") {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  PhiloxChance chance(1);
+  CHECK_THROWS_AS(chance.draw_by_noise(Plain({0, 0, 0}), Site{}), std::runtime_error);
+  CHECK_THROWS_AS(chance.draw_by_noise(Plain({1, nan, 0}), Site{}), std::runtime_error);
+  CHECK_THROWS_AS(chance.draw_by_noise(Plain({1, inf, 0}), Site{}), std::runtime_error);
+  Plain lying({0, 0, 0});
+  lying.masses[0] = 1;
+  CHECK_THROWS_AS(chance.draw_by_noise(lying, Site{}), std::runtime_error);
+}
+
+TEST_CASE("draws by noise follow the law: chi-square, n 100,000, alpha 1e-4, fixed seeds") {
+  for (const std::int32_t vocab : {4, 700}) {
+    Random random(static_cast<std::uint64_t>(vocab) + 1);
+    std::vector<float> w(static_cast<std::size_t>(vocab));
+    for (float& x : w) x = static_cast<float>(0.2 + random.uniform());
+    const Plain weights(w);
+    PhiloxChance chance(78);
+    std::vector<int> counts(w.size());
+    for (std::int32_t i = 0; i < 100000; ++i)
+      ++counts[static_cast<std::size_t>(chance.draw_by_noise(weights, noise_at(i)))];
+    CAPTURE(vocab);
+    CHECK(std::abs(deviation(counts, w)) < 3.89);
+  }
+}
+
+TEST_CASE("two laws drawn from by one noise agree at least (1 - TV) / (1 + TV): n 4,000, 4 standard errors") {
+  Random random(9);
+  for (int pair = 0; pair < 20; ++pair) {
+    CAPTURE(pair);
+    const std::size_t vocab = pair % 2 ? 8 : 600;
+    std::vector<float> p(vocab), q(vocab);
+    double sum_p = 0, sum_q = 0;
+    for (std::size_t x = 0; x < vocab; ++x) {
+      p[x] = static_cast<float>(std::exp(random.between(-3, 3)));
+      q[x] = p[x] * static_cast<float>(std::exp(random.between(-1, 1)));
+      sum_p += static_cast<double>(p[x]), sum_q += static_cast<double>(q[x]);
+    }
+    double distance = 0, independent = 0;
+    for (std::size_t x = 0; x < vocab; ++x) {
+      const double a = static_cast<double>(p[x]) / sum_p, b = static_cast<double>(q[x]) / sum_q;
+      distance += std::abs(a - b) / 2, independent += a * b;
+    }
+    PhiloxChance chance(10, static_cast<std::uint32_t>(pair));
+    const Plain target(p), draft(q);
+    constexpr int n = 4000;
+    double agree = 0;
+    for (std::int32_t i = 0; i < n; ++i) {
+      const Token x = chance.draw_by_noise(target, noise_at(i));
+      agree += x == chance.draw_by_noise(draft, noise_at(i));
+      if (i < 50) CHECK(x == chance.draw_by_noise(target, noise_at(i)));
+    }
+    const double rate = agree / n, error = std::sqrt(rate * (1 - rate) / n);
+    CHECK(rate > (1 - distance) / (1 + distance) - 4 * error);
+    CHECK(rate <= 1 - distance + 4 * error);  // no coupling does better
+    CHECK(rate > independent + 4 * error);
   }
 }

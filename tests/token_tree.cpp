@@ -252,6 +252,44 @@ TEST_CASE("what a declared law covers") {
   using enum DraftLaw;
   static_assert(covers(sampled, sampled) && covers(sampled, deterministic) && covers(sampled_iid, sampled));
   static_assert(covers(mixed, sampled_distinct) && covers(sampled_distinct, deterministic));
+  static_assert(covers(shared, shared) && covers(shared, deterministic) && !covers(shared, sampled) &&
+                !covers(sampled, shared) && !covers(sampled_iid, shared) && !covers(mixed, shared) &&
+                !covers(deterministic, shared));
   static_assert(!covers(deterministic, sampled) && !covers(sampled, sampled_iid) &&
                 !covers(sampled_iid, mixed));
+}
+
+TEST_CASE("draw_shared: by the noise of the position, whatever the round; its law is shared") {
+  TokenTree tree(4, 6, 3);
+  PhiloxChance chance(1);
+  const std::vector<float> row = {0, 1, 2, 3};
+  std::set<Token> seen;
+  for (std::int32_t position = 10; position < 60; ++position) {
+    tree.reset(0, position);
+    const RowLaw q = tree.store(0, row, {});
+    CHECK(tree.draw_shared(0, q, chance) == 1);
+    const Token token = tree.token(1);
+    CHECK(tree.law() == DraftLaw::shared);
+    CHECK(tree.row_law(1) == q);
+    CHECK(tree.draft_prob(1, token) == q(token));
+    CHECK(tree.confidence(1) == static_cast<float>(q(token)));
+    CHECK(!tree.excludes_siblings(1));
+    seen.insert(token);
+    tree.choose(1, 2, 1);
+    tree.draw(0, q, chance);
+    CHECK(tree.law() == DraftLaw::shared);  // nothing that joins it takes the noise away
+
+    tree.reset(0,
+               position - 2);  // a round that begins earlier comes to the same position with the same noise
+    tree.choose(0, 3, 1), tree.choose(1, 3, 1);
+    tree.draw_shared(2, tree.store(2, row, {}), chance);
+    CHECK(tree.token(3) == token);
+    CHECK(tree.noise_site(2) == Site{position + 1, 0, Stream::noise, 0});
+  }
+  CHECK(seen.size() == 4);
+  tree.reset(0, 0);
+  tree.draw_shared(0, RowLaw::at(2), chance);  // a point mass draws nothing
+  CHECK(tree.law() == DraftLaw::deterministic);
+  CHECK(tree.token(1) == 2);
+  CHECK_THROWS_AS(tree.draw_shared(5, RowLaw::at(2), chance), Error);
 }

@@ -6,39 +6,30 @@
 #include <span>
 #include <stdexcept>
 
+#include "detail/noise_race.hpp"
+#include "detail/philox.hpp"
 #include "detail/row_math.hpp"
 #include "rows.hpp"
 
 namespace specula {
 
-/// What a coin is for. `draft` and the reviews' coins belong to the proposal; the others to the verdict.
-enum class Stream : std::uint8_t { sample, residual, accept, draft, review_accept, review_residual };
+/// What a coin is for. `draft` and the reviews' coins belong to the proposal; `noise` is shared between the
+/// proposal and the verdict, on purpose (see accept/shared_noise.hpp); the others belong to the verdict.
+enum class Stream : std::uint8_t { sample, residual, accept, draft, review_accept, review_residual, noise };
 
 /// Where a coin is asked for. Without `origin`, which rises every round, a draft's coin would come back as a
 /// coin of the next round's verdict on the same position, and the law would be biased.
 struct Site {
   std::int32_t position = 0;  // of the token in question, in the whole text
-  std::int32_t origin = 0;    // the root's position; 0 for Stream::sample
+  std::int32_t origin = 0;    // the root's position; 0 for Stream::sample and Stream::noise
   Stream stream = Stream::sample;
-  std::uint32_t index = 0;  // accept: node id; draft and reviews: a counter of the round; else 0. Below 2^24
+  std::uint32_t index =
+      0;  // accept: node id; draft, reviews: a counter of the round; noise: token / 4; else 0
 
   friend bool operator==(const Site&, const Site&) = default;
 };
 
 namespace detail {
-
-/// Philox4x32-10 (Salmon et al. 2011).
-inline std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
-                                           std::array<std::uint32_t, 2> key) {
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t a = std::uint64_t{0xD2511F53u} * counter[0],
-                        b = std::uint64_t{0xCD9E8D57u} * counter[2];
-    counter = {static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(b),
-               static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(a)};
-    key = {key[0] + 0x9E3779B9u, key[1] + 0xBB67AE85u};
-  }
-  return counter;
-}
 
 /// A word as a number in [0, 1): all 32 bits.
 inline double coin(std::uint32_t word) { return static_cast<double>(word) * 0x1p-32; }
@@ -119,15 +110,30 @@ class PhiloxChance {
     return detail::draw_two_level(weights, detail::coin(w[0]), detail::coin(w[1]));
   }
 
-  /// The four raw words of a site: counter (position, origin, stream and index, sequence), key the seed.
-  std::array<std::uint32_t, 4> words(const Site& site) const {
-    return detail::philox(
-        {static_cast<std::uint32_t>(site.position), static_cast<std::uint32_t>(site.origin),
-         static_cast<std::uint32_t>(site.stream) << 24 | (site.index & 0xFFFFFFu), sequence_},
-        {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)});
+  /// A token drawn by weight with a number for each token: token x takes word x % 4 of the site whose index
+  /// is x / 4. Two laws p and q drawn from at one site give one token with probability at least (1 - TV) / (1
+  /// + TV), TV being sum |p - q| / 2. See detail::noise_race.
+  template <class Weights>
+  Token draw_by_noise(const Weights& weights, Site site) {
+    return detail::noise_race(
+        weights, [&](Token from, const float* tokens_weights, float bound, std::uint32_t* words) {
+          site.index = static_cast<std::uint32_t>(from) / 4;
+          return detail::noise_block({counter(site), key()}, tokens_weights, bound, words);
+        });
   }
 
+  /// The four raw words of a site: counter (position, origin, stream and index, sequence), key the seed.
+  std::array<std::uint32_t, 4> words(const Site& site) const { return detail::philox(counter(site), key()); }
+
  private:
+  std::array<std::uint32_t, 4> counter(const Site& site) const {
+    return {static_cast<std::uint32_t>(site.position), static_cast<std::uint32_t>(site.origin),
+            static_cast<std::uint32_t>(site.stream) << 24 | (site.index & 0xFFFFFFu), sequence_};
+  }
+  std::array<std::uint32_t, 2> key() const {
+    return {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)};
+  }
+
   std::uint64_t seed_;
   std::uint32_t sequence_;
 };

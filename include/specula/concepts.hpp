@@ -10,6 +10,7 @@
 #include "target_laws.hpp"
 #include "token_tree.hpp"
 #include "verdict.hpp"
+#include "worth.hpp"
 
 namespace specula {
 
@@ -20,6 +21,12 @@ template <class C>
 concept ChanceSource = requires(C& c, const Site& site, const detail::LawWeights& weights) {
   { c.accept(0.5, site) } -> std::same_as<bool>;
   { c.draw(weights, site) } -> std::same_as<Token>;
+};
+
+/// Coins that also draw by noise: one number a token, so that two laws drawn from at one site mostly agree.
+template <class C>
+concept NoiseSource = ChanceSource<C> && requires(C& c, const Site& site, const detail::LawWeights& weights) {
+  { c.draw_by_noise(weights, site) } -> std::same_as<Token>;
 };
 
 /// A model with a cache: a committed context, and speculative nodes hanging below it.
@@ -57,12 +64,44 @@ concept DenseDrafter = Drafter<D> && requires(D& d, Tokens t, Nodes p) {
 
 /// What a shape may know of the round. Draft rows become laws by `params`, the target's own.
 struct Round {
-  Tokens context;           // committed tokens: all emitted ones but the root
-  SamplingParams params;    // the verifier's
-  std::int32_t max_nodes;   // most nodes that fit, root included
+  Tokens context;                // committed tokens: all emitted ones but the root
+  SamplingParams params;         // the verifier's
+  std::int32_t max_nodes;        // most nodes that fit, root included
+  Worth* worth = nullptr;        // if there: what a guess must promise; see shape/cost_aware.hpp
+
+  /// Chance that a guess of this confidence stays, given that its parent does.
+  double chance(double confidence) const { return worth ? worth->guesses().chance(confidence) : confidence; }
+  /// Whether to ask the draft for a guess behind a node that stays with probability `reach`. To be asked before it
+  /// is drawn.
+  bool drafts_on(double reach, const TokenTree& tree) const {
+    return !worth || worth->drafts_on(reach, tree.size(), tree.size() + tree.room());
+  }
+  /// The same where the guess is chosen, and keeps() will be asked of it.
+  bool drafts_to_choose(double reach, const TokenTree& tree) const {
+    return !worth || worth->drafts_to_choose(reach, tree.size(), tree.size() + tree.room());
+  }
+  /// The same for one pass of the draft behind `width` nodes, of which in the mean `reach` stay, that makes a
+  /// proposal of `nodes` larger by `more`.
+  bool drafts_level(double reach, std::int32_t width, std::int32_t nodes, std::int32_t more) const {
+    return !worth || reach * worth->guesses().any_chance() >=
+                         worth->draft_cost(width) + worth->verify_cost(nodes + more) - worth->verify_cost(nodes);
+  }
+  /// Whether to propose the draft's likeliest guess behind such a node. Not to be asked of a token that was drawn:
+  /// leaving it out would bias the text.
+  bool keeps(double reach, double confidence, const TokenTree& tree) const {
+    if (!worth) return true;
+    worth->guesses().saw_drafted(confidence);
+    return keeps_other(reach, confidence, tree);
+  }
+  /// The same for another token of that row.
+  bool keeps_other(double reach, double confidence, const TokenTree& tree) const {
+    return !worth || worth->keeps(reach * chance(confidence), tree.size(), tree.size() + tree.room());
+  }
 };
 
-/// Arranges guesses. A small value type with its parameters as fields. Optional: learn(tree, verdict), reset().
+/// Arranges guesses. A small value type with its parameters as fields. Optional: reserve(), called once, for what it
+/// works in; learn(tree, verdict) or learn(tree, verdict, timing) after each round; reset() before each text;
+/// least_nodes(), if a proposal of four nodes cannot be made.
 template <class S, class D>
 concept ProposalShape = requires(S& s, const S& c, D& d, const Round& round, TokenTree& tree,
                                  PhiloxChance& chance) {

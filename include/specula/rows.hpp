@@ -35,6 +35,12 @@ struct PointMasses {
   Tokens tokens;
 };
 
+/// A token of a row, and its probability under softmax at temperature 1: a draft's confidence in it.
+struct Top {
+  Token token = kNoToken;
+  double prob = 0;
+};
+
 /// A probability distribution over the next token: scalars over a row of raw logits, or a point mass.
 ///
 ///   law(x) = 0 where logits[x] < cut, else exp(inv_t * logits[x] - log_z)

@@ -4,11 +4,14 @@
 // Eigen).
 #pragma once
 
+#include "accept/block.hpp"
 #include "accept/greedy.hpp"
 #include "accept/lenient.hpp"
 #include "accept/rejection.hpp"
 #include "accept/sample_and_match.hpp"
 #include "accept/sampling.hpp"
+#include "accept/shared_noise.hpp"
+#include "accept/traversal.hpp"
 #include "chance.hpp"
 #include "concepts.hpp"
 #include "draft/model_drafter.hpp"
@@ -16,7 +19,13 @@
 #include "rows.hpp"
 #include "run/speculator.hpp"
 #include "sampling_params.hpp"
+#include "shape/beam.hpp"
+#include "shape/cape.hpp"
 #include "shape/chain.hpp"
+#include "shape/cost_aware.hpp"
+#include "shape/cost_curve.hpp"
+#include "shape/dynamic_tree.hpp"
+#include "shape/sampled_tree.hpp"
 #include "stats.hpp"
 #include "target_laws.hpp"
 #include "token_tree.hpp"
@@ -24,3 +33,4 @@
 #include "verify/tree_mask.hpp"
 #include "verify/tree_verifier.hpp"
 #include "version.hpp"
+#include "worth.hpp"

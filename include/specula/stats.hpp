@@ -45,6 +45,11 @@ class Stopwatch {
 
 }  // namespace detail
 
+/// What a round took: what shapes learn from.
+struct Timing {
+  Usage target, draft;
+};
+
 /// Sums over rounds; add two to pool them.
 struct Stats {
   std::int64_t rounds = 0;

@@ -1,10 +1,13 @@
 // The target's laws after each node of a proposal, computed from its logits when a rule asks for them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "detail/residual.hpp"
 #include "detail/row_scan.hpp"
@@ -14,16 +17,31 @@
 
 namespace specula {
 
+namespace detail {
+
+/// What rules that come back to a node keep about it.
+struct NodeNotes {
+  RowLaw law;  // p after it, where it was asked for
+  double weight = 1;
+  NodeId next_child = kNoParent;
+  bool has_law = false;
+  Residual::Step step;  // its own rejection
+};
+
+}  // namespace detail
+
 /// Memory that verification works in: O(V / 512 + max_nodes), plus V floats where a top-k or top-p cut is
 /// asked for. Allocates in the constructor only.
 class VerifyWorkspace {
  public:
-  VerifyWorkspace(std::int32_t vocab, std::int32_t max_nodes) : scan_(vocab), residual_(vocab, max_nodes) {}
+  VerifyWorkspace(std::int32_t vocab, std::int32_t max_nodes)
+      : scan_(vocab), residual_(vocab, max_nodes), notes_(static_cast<std::size_t>(std::max(1, max_nodes))) {}
 
  private:
   friend class TargetLaws;
   detail::RowScan scan_;
   detail::Residual residual_;
+  std::vector<detail::NodeNotes> notes_;
 };
 
 /// Row i of `rows` is the target's logits after node i. A row is read when its law is asked for, once; rows
@@ -66,10 +84,21 @@ class TargetLaws {
     return law.is_point() ? law.point : chance.draw(weights(law), site);
   }
 
-  /// p as something that rejections take away from. One at a time: a second call ends the first.
+  /// p as something that rejections take away from. One at a time: a second call ends the first. Reads
+  /// nothing.
   detail::Residual& residual(const RowLaw& law) const {
-    work_->residual_.start(law, law.is_point() ? std::span<const double>() : weights(law).masses);
+    work_->residual_.start(law, work_->scan_.masses(law));
     return work_->residual_;
+  }
+
+  /// A note for each node of `tree`, (N), as the last verdict left it. Throws std::invalid_argument if the
+  /// workspace was made for less nodes.
+  std::span<detail::NodeNotes> notes(const TokenTree& tree) const {
+    const auto nodes = static_cast<std::size_t>(tree.size());
+    if (nodes > work_->notes_.size())
+      throw std::invalid_argument("TargetLaws: a proposal of " + std::to_string(nodes) +
+                                  " nodes, a workspace for " + std::to_string(work_->notes_.size()));
+    return std::span(work_->notes_).first(nodes);
   }
 
   const SamplingParams& params() const { return params_; }

@@ -25,19 +25,22 @@ enum class DraftLaw : std::uint8_t {
   sampled_iid,       // siblings drawn independently from one law
   sampled_distinct,  // siblings drawn without replacement
   mixed,             // anything else whose laws are recorded
+  shared,            // drawn with the noise that the target's own token is drawn with
 };
 
 /// Whether a shape that declares `declared` may give a proposal that was drawn as `drawn`: one path of a tree
-/// of siblings, point masses (n-grams, temperature 0) anywhere, and whatever is recorded under `mixed`.
+/// of siblings, point masses (n-grams, temperature 0) anywhere, and under `mixed` whatever is recorded and
+/// has coins of its own.
 constexpr bool covers(DraftLaw declared, DraftLaw drawn) {
   const bool siblings = declared == DraftLaw::sampled_iid || declared == DraftLaw::sampled_distinct;
-  return declared == drawn || declared == DraftLaw::mixed || drawn == DraftLaw::deterministic ||
+  return declared == drawn || drawn == DraftLaw::deterministic ||
+         (declared == DraftLaw::mixed && drawn != DraftLaw::shared) ||
          (siblings && drawn == DraftLaw::sampled);
 }
 
-/// Tokens in topological order, node 0 the root. Nodes enter through draw(), draw_distinct() and choose()
-/// only, so what is recorded is what was drawn; nothing drawn is ever removed. Allocates in the constructor
-/// only.
+/// Tokens in topological order, node 0 the root. Nodes enter through draw(), draw_distinct(), draw_shared()
+/// and choose() only, so what is recorded is what was drawn; nothing drawn is ever removed. Allocates in the
+/// constructor only.
 class TokenTree {
  public:
   /// `max_nodes` counts the root. `stored_rows`: how many nodes may keep a draft row (V floats each) that
@@ -64,7 +67,7 @@ class TokenTree {
     origin_ = position;
     limit_ = std::clamp(limit, 1, capacity_);
     serial_ = 0;
-    chosen_ = drawn_ = distinct_ = 0;
+    chosen_ = drawn_ = distinct_ = shared_ = 0;
     chain_ = one_law_ = true;
     scan_.forget();  // rows are about to be overwritten
     nodes_.clear();
@@ -73,6 +76,8 @@ class TokenTree {
     push(root, kNoParent, {});
   }
   void reset(Token root, std::int32_t position) { reset(root, position, capacity_); }
+  /// Leaves this proposal no more room than for `nodes` in all.
+  void narrow(std::int32_t nodes) { limit_ = std::clamp(nodes, size(), limit_); }
 
   // ---- growth
 
@@ -120,6 +125,18 @@ class TokenTree {
         {.law = law, .scale = scale, .confidence = static_cast<float>(law(token)), .kind = Kind::distinct});
   }
 
+  /// Adds a child of `parent` drawn from `law` with the noise of its position, the same that SharedNoise
+  /// draws the target's token with.
+  template <class Chance>
+  NodeId draw_shared(NodeId parent, const RowLaw& law, Chance& chance) {
+    check_room(parent);
+    if (law.is_point()) return choose(parent, law.point, 1.0f);
+    const Token token = chance.draw_by_noise(scan_.weights(law), noise_site(parent));
+    ++shared_;
+    return push(token, parent,
+                {.law = law, .confidence = static_cast<float>(law(token)), .kind = Kind::shared});
+  }
+
   /// Adds `token` as a child of `parent` whatever the coins. `confidence` is the draft's probability of it,
   /// for shapes and for reading; no exact rule looks at it.
   NodeId choose(NodeId parent, Token token, float confidence) {
@@ -133,8 +150,14 @@ class TokenTree {
 
   /// First of the largest logits of the draft's row after `node`, with its softmax probability: what a greedy
   /// shape chooses. Throws as store().
-  detail::Top top(NodeId node, std::span<const float> row) {
+  Top top(NodeId node, std::span<const float> row) {
     return named(node, [&] { return scan_.top(row); });
+  }
+  /// The out.size() largest logits of the draft's row after `node`, best first, ties to the lower token, with
+  /// their softmax probabilities. Returns how many there are: tokens of no mass are left out. Cost: one read
+  /// of the row. Throws as store().
+  std::int32_t top_k(NodeId node, std::span<const float> row, std::span<Top> out) {
+    return named(node, [&] { return scan_.top_k(row, out); });
   }
 
   // ---- reading
@@ -164,6 +187,7 @@ class TokenTree {
 
   /// How this very proposal was drawn: what it holds decides, not what its shape may do.
   DraftLaw law() const {
+    if (shared_ > 0) return DraftLaw::shared;
     if (drawn_ + distinct_ == 0) return DraftLaw::deterministic;
     if (chain_) return DraftLaw::sampled;
     if (chosen_ + distinct_ == 0 && one_law_) return DraftLaw::sampled_iid;
@@ -192,9 +216,11 @@ class TokenTree {
   /// it.
   Site sample_site(NodeId node) const { return {position(node) + 1, 0, Stream::sample, 0}; }
   Site residual_site(NodeId node) const { return {position(node) + 1, origin_, Stream::residual, 0}; }
+  /// The place of the noise of the token after `node`; index: token / 4.
+  Site noise_site(NodeId node) const { return {position(node) + 1, 0, Stream::noise, 0}; }
 
  private:
-  enum class Kind : std::uint8_t { root, chosen, drawn, distinct };
+  enum class Kind : std::uint8_t { root, chosen, drawn, distinct, shared };
   struct Node {
     RowLaw law = {};
     double scale = 1;
@@ -296,7 +322,7 @@ class TokenTree {
 
   std::int32_t vocab_, capacity_ = 0, limit_ = 0, stored_rows_ = 0, origin_ = 0;
   std::uint32_t serial_ = 0;
-  std::int32_t chosen_ = 0, drawn_ = 0, distinct_ = 0;
+  std::int32_t chosen_ = 0, drawn_ = 0, distinct_ = 0, shared_ = 0;
   bool chain_ = true, one_law_ = true;  // no node has two children; siblings share their law
   std::vector<Node> nodes_;
   std::vector<Token> tokens_;

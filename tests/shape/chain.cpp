@@ -138,3 +138,33 @@ TEST_CASE("point masses: their tokens whatever the mode, until there are none") 
   Chain<>{}.propose(drafter, Round{kContext, {}, 9}, tree, chance);
   CHECK(tree.size() == 1);
 }
+
+TEST_CASE("a shared chain draws by the noise of each position, from the laws that a sampled one draws from") {
+  static_assert(Chain<Draw::shared>::law == DraftLaw::shared);
+  ToyModel model(6, 1);
+  TokenTree tree(6, 5, 5);
+  const SamplingParams params{.temperature = 0.7f, .top_k = 3};
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    propose(tree, model, Chain<Draw::shared>{.length = 4}, params, seed, 5);
+    REQUIRE(tree.size() == 5);
+    CHECK(tree.law() == DraftLaw::shared);
+    PhiloxChance chance(seed);
+    detail::RowScan scan(6);
+    for (NodeId n = 1; n < 5; ++n) {
+      const std::vector<float> row = row_after(model, tree, n - 1);
+      const RowLaw q = scan.law(row, params);
+      CHECK(tree.token(n) == chance.draw_by_noise(scan.weights(q), Site{4 + n, 0, Stream::noise, 0}));
+      CHECK(tree.draft_prob(n, tree.token(n)) == doctest::Approx(q(tree.token(n))).epsilon(1e-6));
+    }
+  }
+  propose(tree, model, Chain<Draw::shared>{.length = 4}, {.temperature = 0}, 1, 5);
+  CHECK(tree.law() == DraftLaw::deterministic);
+
+  ListDrafter drafter{{3, 1}};
+  PhiloxChance chance(1);
+  TokenTree points(5, 9, 0);
+  points.reset(0, 4);
+  Chain<Draw::shared>{}.propose(drafter, Round{kContext, {}, 9}, points, chance);
+  CHECK(points.size() == 3);
+  CHECK(points.law() == DraftLaw::deterministic);
+}

@@ -60,7 +60,7 @@ class Lenient {
       else if (greedy)
         out.next = best;
       else if (left)
-        out.next = chance.draw(*left, tree.residual_site(from));
+        out.next = chance.draw(left->measured(), tree.residual_site(from));
       else
         out.next = target.sample(law, tree.sample_site(from), chance);
     }

@@ -15,7 +15,7 @@ namespace specula {
 /// path; a rejection reads the target's and the draft's row again. Coins: one `accept` a node tried, then one
 /// `residual` or, where nothing was rejected, `sample`.
 struct Rejection {
-  static constexpr bool exact_for(DraftLaw) { return true; }
+  static constexpr bool exact_for(DraftLaw law) { return law != DraftLaw::shared; }
 
   template <class Chance>
   void verify(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
@@ -40,7 +40,7 @@ struct Rejection {
       if (at != kNoParent)
         out.path.push_back(at);
       else if (left)
-        out.next = chance.draw(*left, tree.residual_site(from));
+        out.next = chance.draw(left->measured(), tree.residual_site(from));
       else
         out.next = target.sample(law, tree.sample_site(from), chance);
     }

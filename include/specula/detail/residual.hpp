@@ -23,60 +23,90 @@ class Residual {
     steps_.reserve(static_cast<std::size_t>(max_nodes));
   }
 
-  /// Begins anew from the target's law and the masses of its tiles (those of a point mass are not looked at).
+  /// Begins anew from the target's law and the masses of its tiles. Without masses nothing is read until it
+  /// must be: they are measured by a rejection or by measured(). (Those of a point mass are not looked at.)
   void start(const RowLaw& target, std::span<const double> masses) {
     target_ = target;
     steps_.clear();
     total_ = 1;
+    measured_ = true;
     if (target.is_point()) {
       std::fill(masses_.begin(), masses_.end(), 0.0);
       masses_[static_cast<std::size_t>(target.point / kTile)] = 1;
+    } else if (masses.empty()) {
+      measured_ = false;
     } else {
       std::copy(masses.begin(), masses.end(), masses_.begin());
       total_ = merge_tiles(masses_);
     }
   }
 
+  /// A rejection, as it can be made again.
+  struct Step {
+    NodeId node = kNoParent;
+    double keep = 1;   // what the law before was multiplied by
+    double total = 1;  // mass that was left
+  };
+  const Step& last_step() const { return steps_.back(); }
+  /// Makes a rejection again that left something. Reads nothing.
+  void redo(const TokenTree& tree, const Step& step) {
+    tree_ = &tree;
+    steps_.push_back(step);
+    total_ = step.total;
+    measured_ = false;
+  }
+
   /// Takes the law of `node` away, `weight` being what the current law is multiplied by before (1 but for
   /// block and traversal verification). Returns the mass that was left, S; where rounding leaves none, the
   /// law stays as it was and 0 is returned. Cost: one read of the target's row and of the draft's; a chosen
-  /// node reads one tile.
+  /// node reads one tile at most.
   double reject(const TokenTree& tree, NodeId node, double weight = 1) {
     tree_ = &tree;
     const double keep = weight / total_;
     const RowLaw& draft = tree.row_law(node);
-    const double total_before = total_;
-    steps_.push_back({keep, node});
-    if (draft.is_point()) {  // only one tile changes
+    if (draft.is_point() && !measured_) {  // all that is left is scaled, but for one token
+      const double there = keep * (*this)(draft.point);
+      const double total = weight - there + std::max(0.0, there - 1);
+      if (!(total > 0)) return 0;
+      steps_.push_back({node, keep, total});
+      return total_ = total;
+    }
+    steps_.push_back({node, keep, 0});
+    if (!measured_) std::fill(masses_.begin(), masses_.end(), 1.0);  // any tile may have mass
+    if (draft.is_point()) {                                          // only one tile changes
       for (double& mass : masses_) mass *= keep;
       masses_[static_cast<std::size_t>(draft.point / kTile)] = tile_mass(*this, draft.point / kTile);
     } else if (steps_.size() == 1 && !target_.is_point() && !tree.excludes_siblings(node) &&
                isa() != Isa::reference) {
       first_difference(draft, keep, tree.draft_scale(node));
     } else {
-      for (std::int32_t t = 0; t < tile_count(vocab_); ++t) {
-        double& mass = masses_[static_cast<std::size_t>(t)];
-        if (mass > 0) mass = tile_mass(*this, t);
-      }
+      remeasure();
     }
+    measured_ = true;
     const double total = merge_tiles(masses_);
-    if (total > 0) {
-      total_ = total;
-      return total;
-    }
+    if (total > 0) return steps_.back().total = total_ = total;
     steps_.pop_back();
-    for (std::int32_t t = 0; t < tile_count(vocab_); ++t)
-      masses_[static_cast<std::size_t>(t)] = tile_mass(*this, t);
-    total_ = total_before;
+    measured_ = false;
     return 0;
+  }
+
+  /// Itself, ready for a draw. Cost: as a rejection, if none has measured the tiles' masses since start().
+  const Residual& measured() {
+    while (!measured_) {
+      std::fill(masses_.begin(), masses_.end(), 1.0);
+      remeasure();
+      total_ = merge_tiles(masses_);
+      measured_ = total_ > 0 || steps_.empty();
+      if (!measured_) steps_.pop_back();  // rounding said that something was left
+    }
+    return *this;
   }
 
   double total() const { return total_; }
   /// Probability of `token` under what is left.
   double prob(Token token) const { return (*this)(token) / total_; }
-  bool untouched() const { return steps_.empty(); }
 
-  // What Chance::draw takes: weights up to the factor total().
+  // What Chance::draw takes, once measured(): weights up to the factor total().
   std::int32_t vocab() const { return vocab_; }
   std::span<const double> tile_masses() const { return masses_; }
   double operator()(Token token) const {
@@ -99,10 +129,13 @@ class Residual {
   }
 
  private:
-  struct Step {
-    double keep;  // what the law before is multiplied by
-    NodeId node;
-  };
+  /// Masses of the tiles that have any.
+  void remeasure() {
+    for (std::int32_t t = 0; t < tile_count(vocab_); ++t) {
+      double& mass = masses_[static_cast<std::size_t>(t)];
+      if (mass > 0) mass = tile_mass(*this, t);
+    }
+  }
   /// Masses after the first rejection, the frequent case: both rows in one pass, nothing stored.
   void first_difference(const RowLaw& draft, double keep, double take) {
     const Exponent p(target_), q(draft);
@@ -129,8 +162,9 @@ class Residual {
   RowLaw target_;
   const TokenTree* tree_ = nullptr;
   std::vector<Step> steps_;
-  std::vector<double> masses_;  // (ceil(V / 512))
+  std::vector<double> masses_;  // (ceil(V / 512)), if measured_
   double total_ = 1;
+  bool measured_ = false;
 };
 
 }  // namespace specula::detail

@@ -60,6 +60,8 @@ struct RowKernels {
   /// What fill, fill and subtract would return, without storing anything.
   double (*difference)(const float* logits, const Exponent& exponent, const float* less,
                        const Exponent& other, float keep, float take);
+  /// Places of the logits above `bound`, in order; returns how many. (kTile) places.
+  std::int32_t (*above)(const float* logits, float bound, std::int32_t* places);
   bool rounds_scale;  // stats() rounds inv_t / ln 2 to float
 };
 
@@ -119,7 +121,13 @@ struct ReferenceKernels {
     }
     return sum;
   }
-  static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, false}; }
+  static std::int32_t above(const float* logits, float bound, std::int32_t* places) {
+    std::int32_t count = 0;
+    for (std::int32_t i = 0; i < kTile; ++i)
+      if (logits[i] > bound) places[count++] = i;
+    return count;
+  }
+  static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, above, false}; }
 };
 
 }  // namespace specula::detail

@@ -104,7 +104,21 @@ struct Avx2Kernels {
     return halve(sums);
   }
 
-  static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, true}; }
+  SPECULA_AVX2 static std::int32_t above(const float* logits, float bound, std::int32_t* places) {
+    const __m256 limit = _mm256_set1_ps(bound);
+    std::int32_t count = 0;
+    for (std::int32_t i = 0; i < kTile; i += 32) {
+      std::uint32_t mask = 0;
+      for (std::int32_t j = 0; j < 32; j += 8)
+        mask |= static_cast<std::uint32_t>(
+                    _mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(logits + i + j), limit, _CMP_GT_OQ)))
+                << j;
+      for (; mask != 0; mask &= mask - 1) places[count++] = i + __builtin_ctz(mask);
+    }
+    return count;
+  }
+
+  static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, above, true}; }
 
  private:
   /// The sum of a tile whose maximum is -infinity: 0, or NaN if one hides there, which maxps passes over.

@@ -104,7 +104,20 @@ struct Avx512Kernels {
     return halve(sums);
   }
 
-  static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, true}; }
+  SPECULA_AVX512 static std::int32_t above(const float* logits, float bound, std::int32_t* places) {
+    const __m512 limit = _mm512_set1_ps(bound);
+    std::int32_t count = 0;
+    for (std::int32_t i = 0; i < kTile; i += 32) {
+      std::uint32_t mask = _mm512_cmp_ps_mask(_mm512_loadu_ps(logits + i), limit, _CMP_GT_OQ);
+      mask |=
+          static_cast<std::uint32_t>(_mm512_cmp_ps_mask(_mm512_loadu_ps(logits + i + 16), limit, _CMP_GT_OQ))
+          << 16;
+      for (; mask != 0; mask &= mask - 1) places[count++] = i + __builtin_ctz(mask);
+    }
+    return count;
+  }
+
+  static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, above, true}; }
 
  private:
   /// The sum of a tile whose maximum is -infinity: 0, or NaN if one hides there, which maxps passes over.

@@ -75,7 +75,18 @@ struct PortableKernels {
     return subtract(w, other, keep, take);
   }
 
-  static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, true}; }
+  static std::int32_t above(const float* logits, float bound, std::int32_t* places) {
+    constexpr std::int32_t kGroup = 16;
+    std::int32_t count = 0;
+    for (std::int32_t i = 0; i < kTile; i += kGroup) {
+      std::int32_t any = 0;
+      for (std::int32_t j = 0; j < kGroup; ++j) any |= logits[i + j] > bound;
+      for (std::int32_t j = i; any && j < i + kGroup; ++j)
+        if (logits[j] > bound) places[count++] = j;
+    }
+    return count;
+  }
+  static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, above, true}; }
 
  private:
   /// 2^y for y < 128; 0 below -126; NaN stays NaN.

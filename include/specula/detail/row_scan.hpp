@@ -49,12 +49,6 @@ double tile_mass(const Weights& weights, std::int32_t tile) {
                             0.0f);  // takes nothing away: the sum in its fixed order
 }
 
-/// The first of the largest logits, and its probability under softmax at temperature 1.
-struct Top {
-  Token token;
-  double prob;
-};
-
 /// Workspace of one row's scan. Allocates in the constructor only. Remembers the tile masses of the last law
 /// it saw. Its functions throw std::runtime_error on a row that holds NaN or +infinity, no finite logit at
 /// all, or logits beyond 1e38 times the temperature, and std::invalid_argument on a row of another width.
@@ -95,6 +89,12 @@ class RowScan {
     return {law, vocab_, masses_};
   }
 
+  /// Tile masses of `law` if it is the last one seen, else none.
+  std::span<const double> masses(const RowLaw& law) const {
+    return law.logits != nullptr && seen_ == law ? std::span<const double>(masses_)
+                                                 : std::span<const double>();
+  }
+
   /// Forgets the last law's masses: its row is about to be overwritten.
   void forget() { seen_ = {}; }
 
@@ -122,7 +122,45 @@ class RowScan {
     return {first(row, tile, best), std::exp(static_cast<double>(best) - log_sum(best, 1.0))};
   }
 
+  /// The out.size() largest logits, best first, ties to the lower token; returns how many there are above
+  /// -infinity. Cost: one read of the row, and again the tiles that reach the least of them.
+  std::int32_t top_k(std::span<const float> row, std::span<Top> out) {
+    if (out.empty()) return 0;
+    seen_ = {};
+    const float best = scan(row, 1.0);
+    const double log_z = log_sum(best, 1.0);
+    std::size_t found = 0;
+    for (const float gap :
+         {4.0f, 10.0f, std::numeric_limits<float>::infinity()}) {  // few reach so near to the best
+      found = collect(row, best - gap, out);
+      if (found == out.size()) break;
+    }
+    for (Top& top : out.first(found)) top.prob = std::exp(top.prob - log_z);
+    return static_cast<std::int32_t>(found);
+  }
+
  private:
+  /// The largest of the logits above `bound`, sorted, in `out`, their `prob` being the logits.
+  std::size_t collect(std::span<const float> row, float bound, std::span<Top> out) const {
+    std::array<float, kTile> padding;
+    std::array<std::int32_t, kTile> places;
+    std::size_t found = 0;
+    for (std::int32_t t = 0; t < tile_count(vocab_); ++t) {
+      if (!(stats_[static_cast<std::size_t>(t)].maximum > bound)) continue;
+      const float* tile = tile_at(row.data(), vocab_, t, padding);
+      const std::int32_t count = kernels().above(tile, bound, places.data());
+      for (std::int32_t i = 0; i < count; ++i) {
+        const std::int32_t place = places[static_cast<std::size_t>(i)];
+        const float logit = tile[place];
+        if (!(logit > bound)) continue;  // which has risen since
+        std::size_t at = found < out.size() ? found++ : found - 1;
+        for (; at > 0 && out[at - 1].prob < static_cast<double>(logit); --at) out[at] = out[at - 1];
+        out[at] = {t * kTile + place, static_cast<double>(logit)};
+        if (found == out.size()) bound = static_cast<float>(out.back().prob);
+      }
+    }
+    return found;
+  }
   /// Statistics of all tiles; returns the largest logit.
   float scan(std::span<const float> row, double inv_t) {
     check_width(row);

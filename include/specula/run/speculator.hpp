@@ -48,6 +48,7 @@ class Speculator {
         tree_(checked_vocab(verifier_, drafter_), shape_.max_nodes(),
               S::law == DraftLaw::deterministic ? 0 : shape_.max_nodes()) {
     if constexpr (requires { verifier_.reserve(1); }) verifier_.reserve(shape_.max_nodes());
+    if constexpr (requires { shape_.reserve(); }) shape_.reserve();
     forget();
     text_.reserve(static_cast<std::size_t>(verifier_.room()) + static_cast<std::size_t>(shape_.max_nodes()) +
                   1);
@@ -163,6 +164,7 @@ class Speculator {
 
   template <class C>
   void round(C& chance) {
+    const Timing before{usage(verifier_), usage(drafter_)};
     const Tokens context = Tokens(text_).first(text_.size() - 1);
     const auto size = static_cast<std::int32_t>(context.size());
     const std::int32_t fits =
@@ -180,7 +182,11 @@ class Speculator {
     for (std::size_t i = 1; i < verdict_->path.size(); ++i) text_.push_back(tree_.token(verdict_->path[i]));
     text_.push_back(verdict_->next);
     record();
-    if constexpr (requires { shape_.learn(tree_, *verdict_); }) shape_.learn(tree_, *verdict_);
+    if constexpr (requires { shape_.learn(tree_, *verdict_); })
+      shape_.learn(tree_, *verdict_);
+    else if constexpr (requires { shape_.learn(tree_, *verdict_, before); })
+      shape_.learn(tree_, *verdict_,
+                   Timing{usage(verifier_) - before.target, usage(drafter_) - before.draft});
   }
 
   void record() {

@@ -1,0 +1,97 @@
+// Verification from the leaves to the root: no path is given up before its end was tried.
+#pragma once
+
+#include <algorithm>
+
+#include "../target_laws.hpp"
+#include "../token_tree.hpp"
+#include "../verdict.hpp"
+
+namespace specula {
+
+/// A node carries a weight P, the root's being 1; its child c gets P_c = min(1, P p(c) / q(c)). Down to the
+/// leaves first: a leaf is accepted with its weight. If all below a node was rejected: after each rejected
+/// child S = sum (P p - q)+, p <- norm((P p - q)+), P <- S / (S + 1 - P) with 0 / 0 = 0; at last the node
+/// itself is accepted with what P has become, and the text goes on by what p has become. q is the child's law
+/// given its earlier siblings, so the target's law is kept with and without replacement and for mixed
+/// siblings. On one path it is block verification.
+///
+/// The form of the tree may depend on what was drawn before, anywhere in it: once a subtree is rejected, what
+/// is left of p and P says nothing of the tokens that were in it.
+///
+/// Cost: one read of a row for each inner node on the way to the first leaf accepted; a rejection reads its
+/// parent's row and the draft's again (chosen nodes: one logit). Coins: one `accept` a node tried whose
+/// weight is not 0, then one `residual` or, after a leaf, `sample`. Source: Weng et al. 2025 (traversal
+/// verification), on one path Sun et al. 2024 (block verification).
+struct Traversal {
+  static constexpr bool exact_for(DraftLaw law) { return law != DraftLaw::shared; }
+
+  template <class Chance>
+  void verify(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
+    target.check(tree);
+    out.clear();
+    const std::span<detail::NodeNotes> notes = target.notes(tree);
+    const auto note = [&](NodeId node) -> detail::NodeNotes& {
+      return notes[static_cast<std::size_t>(node)];
+    };
+
+    // What is left of p after `owner`, once one of its children was rejected.
+    detail::Residual* left = nullptr;
+    NodeId owner = kNoParent;
+    const auto left_after = [&](NodeId node) -> detail::Residual& {
+      if (owner == node) return *left;
+      left = &target.residual(note(node).law);
+      tree.children(node, [&](NodeId c) {
+        if (c == note(node).next_child) return false;  // not judged yet
+        if (note(c).step.node == c) left->redo(tree, note(c).step);
+        return true;
+      });
+      owner = node;
+      return *left;
+    };
+    const auto enter = [&](NodeId node, double weight) {
+      note(node) = {.law = {}, .weight = weight, .next_child = tree.first_child(node), .step = {}};
+    };
+    const auto reject = [&](NodeId parent, NodeId child) {
+      detail::Residual& rest = left_after(parent);
+      double& weight = note(parent).weight;
+      const double kept = rest.reject(tree, child, weight);
+      if (kept > 0) note(child).step = rest.last_step();
+      weight = kept > 0 ? kept / (kept + (1 - weight)) : 0;
+    };
+
+    NodeId at = 0;
+    enter(0, 1);
+    for (;;) {
+      detail::NodeNotes& here = note(at);
+      if (const NodeId child = here.next_child; child != kNoParent) {
+        const bool first = !here.has_law;
+        if (first) here.law = target[at], here.has_law = true;
+        const Token token = tree.token(child);
+        const double target_prob = first ? here.law(token) : left_after(at).prob(token);
+        enter(child, std::min(1.0, here.weight * target_prob / tree.draft_prob(child, token)));
+        here.next_child = tree.next_sibling(child);
+        if (note(child).weight > 0)
+          at = child;
+        else
+          reject(at, child);
+      } else if (at == 0 || chance.accept(here.weight, tree.accept_site(at))) {
+        break;
+      } else {
+        const NodeId parent = tree.parent(at);
+        reject(parent, at);
+        at = parent;
+      }
+    }
+
+    out.path.clear();
+    for (NodeId n = at; n != kNoParent; n = tree.parent(n)) out.path.push_back(n);
+    std::reverse(out.path.begin(), out.path.end());
+    if (tree.first_child(at) == kNoParent)
+      out.next = target.sample(target[at], tree.sample_site(at), chance);
+    else
+      out.next = chance.draw(left_after(at).measured(), tree.residual_site(at));
+  }
+};
+
+}  // namespace specula

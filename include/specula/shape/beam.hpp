@@ -1,0 +1,44 @@
+// The best paths of a beam search, their common beginnings merged.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "../concepts.hpp"
+#include "../detail/candidates.hpp"
+
+namespace specula {
+
+/// The `width` paths of `length` guesses with the largest cumulative log-probability (softmax at temperature
+/// 1) that a beam search of that width finds. Where there is no room for all of their nodes, those with the
+/// likeliest paths stay. Deterministic. Coins: none. Cost: `length` draft calls, all but the first over
+/// `width` nodes.
+struct Beam {
+  static constexpr DraftLaw law = DraftLaw::deterministic;
+
+  std::int32_t width = 4;
+  std::int32_t length = 4;
+  detail::Candidates work = {};
+
+  std::int32_t max_nodes() const { return 1 + width * length; }
+  /// Nodes that the drafter runs.
+  std::int32_t draft_nodes() const { return 1 + width * (length - 1); }
+  void reserve() { work.reserve(width + width * width * (length - 1), width, width); }
+
+  template <DenseDrafter D, ChanceSource C>
+  void propose(D& drafter, const Round& round, TokenTree& tree, C&) {
+    drafter.sync(round.context, {});
+    work.clear();
+    NodeId drafted = 0;
+    for (std::int32_t level = 0; level < length; ++level) {
+      if (!detail::expands(drafter, round, work, level, drafted)) break;
+      detail::expand(drafter, round, tree, work, width, drafted);
+    }
+    work.listed.assign(work.frontier.begin(), work.frontier.end());
+    work.list_ancestors();
+    work.settle(tree.room(), round, tree.size());
+    detail::plant(tree, work);
+  }
+};
+
+}  // namespace specula

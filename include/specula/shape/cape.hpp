@@ -1,0 +1,78 @@
+// CAPE: a greedy spine, and beside each of its tokens the runners-up, more of them where the draft is less
+// sure.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "../concepts.hpp"
+#include "../detail/candidates.hpp"
+
+namespace specula {
+
+/// How many runners-up a confidence asks for: counts[i] of them where it lies in (thresholds[i - 1],
+/// thresholds[i]].
+struct CapeExtras {
+  std::array<float, 3> thresholds{0.3f, 0.6f, 0.8f};
+  std::array<std::int32_t, 4> counts{7, 5, 3, 1};
+
+  /// As many everywhere: the ablation of the paper.
+  static constexpr CapeExtras fixed(std::int32_t count) { return {.counts = {count, count, count, count}}; }
+
+  constexpr std::int32_t operator()(float confidence) const {
+    std::size_t bin = 0;
+    while (bin < thresholds.size() && confidence > thresholds[bin]) ++bin;
+    return counts[bin];
+  }
+  constexpr std::int32_t most() const { return *std::max_element(counts.begin(), counts.end()); }
+};
+
+/// A chain of `length` greedy guesses, the spine; each comes with other tokens of its row, as many as the
+/// draft's confidence in it (softmax at temperature 1) asks for. They are leaves, from rows that are there
+/// already: the draft is never asked for an extra. Where `budget` nodes (the root not counted) do not hold
+/// all, the spine comes first, then the extras with the likeliest paths. Deterministic. Coins: none. Cost:
+/// one draft call a spine token, and two reads of its row. Source: GLIDE with a CAPE (Du et al. 2024),
+/// section 3.2.
+struct Cape {
+  static constexpr DraftLaw law = DraftLaw::deterministic;
+
+  std::int32_t length = 4;
+  std::int32_t budget = 32;
+  CapeExtras extras = {};
+  detail::Candidates work = {};
+
+  std::int32_t max_nodes() const { return 1 + std::min(budget, length * (1 + extras.most())); }
+  void reserve() { work.reserve(length * extras.most(), 1 + extras.most(), 1); }
+
+  template <DenseDrafter D, ChanceSource C>
+  void propose(D& drafter, const Round& round, TokenTree& tree, C&) {
+    drafter.sync(round.context, {});
+    work.clear();
+    double reach = 1;  // chance that the spine stays up to its last node
+    NodeId spine = 0,
+           parent = kNoParent;  // the last node, in the tree's numbers; the one before, in the drafter's
+    for (NodeId i = 0; i < std::min(length, budget) && tree.room() > 0 && round.drafts_to_choose(reach, tree);
+         parent = i++) {
+      const Token token = tree.token(spine);
+      const auto row = drafter.extend({&token, 1}, {&parent, 1}).row(0);
+      const Top best = tree.top(spine, row);
+      if (!round.keeps(reach, best.prob, tree)) break;  // then its runners-up would not pay either
+      const auto confidence = static_cast<float>(best.prob);
+      const std::int32_t others = extras(confidence);
+      const double next_best = std::min(best.prob, 1 - best.prob);  // no runner-up is likelier
+      if (others > 0 && round.keeps_other(reach, next_best, tree))
+        for (const Top& other : work.top_k(tree, spine, row, 1 + others).subspan(1))
+          work.add(other, spine, reach * round.chance(other.prob));
+      spine = tree.choose(spine, best.token, confidence);
+      reach *= round.chance(best.prob);
+    }
+    work.list_all();
+    work.settle(std::min(tree.room(), budget + 1 - tree.size()), round, tree.size());
+    for (const std::int32_t extra : work.listed)
+      tree.choose(work[extra].parent, work[extra].token, work[extra].confidence);
+  }
+};
+
+}  // namespace specula

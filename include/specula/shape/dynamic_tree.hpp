@@ -1,0 +1,49 @@
+// EAGLE-2's dynamic tree: grown where the draft is confident, cut to the likeliest nodes.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "../concepts.hpp"
+#include "../detail/candidates.hpp"
+
+namespace specula {
+
+/// The `top_k` best tokens behind the root; then, `expansions` times, the draft runs behind the `top_k`
+/// likeliest of the newest and adds the `top_k` best tokens behind each. Of all these the `total` with the
+/// largest cumulative log-probability (softmax at temperature 1) are proposed, ties to the older: an ancestor
+/// is never less likely than its descendants, so what is left is a tree. Deterministic. Coins: none. Cost: 1
+/// + expansions draft calls, all but the first over `top_k` nodes. Source: EAGLE-2 (Li et al. 2024), as HASS
+/// (Zhang et al. 2024) uses it.
+struct DynamicTree {
+  static constexpr DraftLaw law = DraftLaw::deterministic;
+
+  std::int32_t top_k = 10;
+  std::int32_t expansions = 5;
+  std::int32_t total = 59;
+  detail::Candidates work = {};
+
+  std::int32_t max_nodes() const { return 1 + std::min(total, pool()); }
+  /// Nodes that the drafter runs.
+  std::int32_t draft_nodes() const { return 1 + expansions * top_k; }
+  void reserve() { work.reserve(pool(), top_k, top_k); }
+
+  template <DenseDrafter D, ChanceSource C>
+  void propose(D& drafter, const Round& round, TokenTree& tree, C&) {
+    drafter.sync(round.context, {});
+    work.clear();
+    NodeId drafted = 0;
+    for (std::int32_t level = 0; level <= expansions; ++level) {
+      if (!detail::expands(drafter, round, work, level, drafted)) break;
+      detail::expand(drafter, round, tree, work, top_k, drafted);
+    }
+    work.list_all();
+    work.settle(std::min(total, tree.room()), round, tree.size());
+    detail::plant(tree, work);
+  }
+
+ private:
+  std::int32_t pool() const { return top_k + expansions * top_k * top_k; }
+};
+
+}  // namespace specula

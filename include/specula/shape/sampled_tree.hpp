@@ -1,0 +1,76 @@
+// A tree of draws: several children a node, from the draft's law after it.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "../concepts.hpp"
+
+namespace specula {
+
+/// Every node at depth d gets widths[d] children, drawn from the draft's law after it under the target's own
+/// parameters: independently (sampled_iid) or without replacement (sampled_distinct; fewer where fewer tokens
+/// have mass). The tree ends at the first width of 0. Level by level, all children of a node at once or none:
+/// where there is no room for them the tree ends. Coins: one `draft` a child. Cost: one draft call a level.
+/// Sources: SpecInfer (Miao et al. 2023), with replacement; Sequoia (Chen et al. 2024) and recursive
+/// speculative decoding (Jeon et al. 2024), without.
+template <DraftLaw how>
+struct SampledTree {
+  static_assert(how == DraftLaw::sampled_iid || how == DraftLaw::sampled_distinct,
+                "a sampled tree is drawn with replacement (sampled_iid) or without (sampled_distinct)");
+  static constexpr DraftLaw law = how;
+
+  std::array<std::int32_t, 16> widths{4, 2, 1};
+
+  std::int32_t max_nodes() const {
+    std::int32_t total = 1, level = 1;
+    for (const std::int32_t width : widths) total += level *= std::max(0, width);
+    return total;
+  }
+
+  /// Of a proposal that holds any guess.
+  std::int32_t least_nodes() const { return 1 + std::max(0, widths[0]); }
+
+  template <DenseDrafter D, ChanceSource C>
+  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
+    drafter.sync(round.context, {});
+    NodeId begin = 0;
+    for (std::size_t depth = 0; depth < widths.size() && widths[depth] > 0; ++depth) {
+      const NodeId end = tree.size();
+      if (begin == end || tree.room() < widths[depth] || !pays(round, tree, begin, widths[depth])) return;
+      const auto first = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(end - begin);
+      const RowsView rows =
+          drafter.extend(tree.tokens().subspan(first, count), tree.parents().subspan(first, count));
+      for (NodeId node = begin; node < end && tree.room() >= widths[depth]; ++node) {
+        const RowLaw law_after = tree.store(node, rows.row(node - begin), round.params);
+        for (std::int32_t child = 0; child < widths[depth]; ++child) {
+          if (child > 0 && law_after.is_point()) break;  // temperature 0: there is nothing else
+          if (how == DraftLaw::sampled_iid)
+            tree.draw(node, law_after, chance);
+          else if (tree.draw_distinct(node, law_after, chance) == kNoParent)
+            break;
+        }
+      }
+      begin = end;
+    }
+  }
+
+ private:
+  /// Asked before a level is drawn, of what was drawn before: `width` children for each node from `begin` on.
+  static bool pays(const Round& round, const TokenTree& tree, NodeId begin, std::int32_t width) {
+    if (!round.worth) return true;
+    double reach = 0;
+    for (NodeId node = begin; node < tree.size(); ++node) {
+      double path = 1;
+      for (NodeId n = node; n != 0; n = tree.parent(n))
+        path *= round.chance(static_cast<double>(tree.confidence(n)));
+      reach += path;
+    }
+    const std::int32_t nodes = tree.size() - begin;
+    return round.drafts_level(reach, nodes, tree.size(), std::min(tree.room(), nodes * width));
+  }
+};
+
+}  // namespace specula

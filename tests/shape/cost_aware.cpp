@@ -1,0 +1,191 @@
+#include <doctest/doctest.h>
+#include <specula/shape/cost_aware.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "simulated_costs.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+
+constexpr std::int32_t kVocab = 40;
+constexpr int kRounds = 3000, kWarm = 500;
+
+/// Two cores, a GPU, tiles of 16 nodes, a machine on which nothing pays, and drafts that cost too much.
+const Cost kTwoCores = [](std::int32_t n) { return n == 1 ? 1.0 : n == 2 ? 1.2 : 1.33 + 0.37 * (n - 3); };
+const Cost kGpu = [](std::int32_t n) { return 1 + 0.0005 * n; };
+const Cost kStairs = [](std::int32_t n) { return 1 + 0.3 * ((n - 1) / 16); };
+const Cost kLinear = [](std::int32_t n) { return 1.0 * n; };
+const Cost kCheapDraft = [](std::int32_t n) { return 0.05 + 0.001 * n; };
+const Cost kDearDraft = [](std::int32_t) { return 0.9; };
+
+Simulated run(auto shape, const Tables& tables, const Cost& target, const Cost& draft) {
+  return simulate(tables, Sampling{}, shape, target, draft, kRounds, kWarm);
+}
+
+/// The best of the fixed chains, plain decoding among them.
+template <Draw mode>
+double best_chain(const Tables& tables, const Cost& target, const Cost& draft) {
+  double best = 0;
+  for (const std::int32_t length : {0, 1, 2, 3, 4, 6, 8})
+    best = std::max(best, run(Chain<mode>{.length = length}, tables, target, draft).rate);
+  return best;
+}
+
+const Cape kWideCape{.length = 8, .budget = 60, .extras = CapeExtras::fixed(7)};
+
+}  // namespace
+
+TEST_CASE("a chain comes within three parts in a hundred of the best fixed length, whatever nodes cost") {
+  for (const double noise : {1.0, 2.5}) {
+    const Tables tables = similar_tables(kVocab, 1.6, noise, 5);
+    for (const Cost& cost : {kTwoCores, kGpu, kStairs, kLinear}) {
+      const double best = best_chain<Draw::greedy>(tables, cost, kCheapDraft);
+      CHECK(run(CostAware(Chain<>{.length = 8}), tables, cost, kCheapDraft).rate > 0.97 * best);
+    }
+    const double best = best_chain<Draw::sampled>(tables, kTwoCores, kCheapDraft);
+    CHECK(run(CostAware(Chain<Draw::sampled>{.length = 8}), tables, kTwoCores, kCheapDraft).rate >
+          0.97 * best);
+  }
+}
+
+TEST_CASE("the same shape is narrow where nodes cost time and wide where they do not") {
+  const Tables tables = similar_tables(kVocab, 1.6, 1.0, 5);
+  const Simulated narrow = run(CostAware(kWideCape), tables, kTwoCores, kCheapDraft),
+                  stairs = run(CostAware(kWideCape), tables, kStairs, kCheapDraft),
+                  wide = run(CostAware(kWideCape), tables, kGpu, kCheapDraft);
+  CHECK(narrow.nodes < 2);
+  CHECK(stairs.nodes > 8);
+  CHECK(stairs.nodes < 15.5);  // 16 with the root: the first step
+  CHECK(wide.nodes > 15);
+  for (const Cost& cost : {kTwoCores, kStairs, kGpu}) {
+    double best = best_chain<Draw::greedy>(tables, cost, kCheapDraft);
+    best = std::max({best, run(Cape{}, tables, cost, kCheapDraft).rate,
+                     run(kWideCape, tables, cost, kCheapDraft).rate,
+                     run(Cape{.length = 2, .extras = CapeExtras::fixed(1)}, tables, cost, kCheapDraft).rate});
+    CHECK(run(CostAware(kWideCape), tables, cost, kCheapDraft).rate > 0.97 * best);
+  }
+}
+
+TEST_CASE("trees are cut to what pays as well") {
+  const Tables tables = similar_tables(kVocab, 1.6, 1.0, 5);
+  const DynamicTree tree{.top_k = 8, .expansions = 4, .total = 59};
+  CHECK(run(CostAware(tree), tables, kGpu, kCheapDraft).rate >
+        0.97 * run(tree, tables, kGpu, kCheapDraft).rate);
+  CHECK(run(CostAware(tree), tables, kTwoCores, kCheapDraft).rate >
+        5 * run(tree, tables, kTwoCores, kCheapDraft).rate);
+  CHECK(run(CostAware(tree), tables, kTwoCores, kCheapDraft).rate > 1.05);  // and plain decoding is 1
+  CHECK(run(CostAware(Beam{}), tables, kTwoCores, kCheapDraft).rate > 1.05);
+  using Drawn = SampledTree<DraftLaw::sampled_distinct>;
+  CHECK(run(CostAware(Drawn{}), tables, kGpu, kCheapDraft).rate >
+        0.97 * run(Drawn{}, tables, kGpu, kCheapDraft).rate);
+  CHECK(run(CostAware(Drawn{}), tables, kTwoCores, kCheapDraft).rate > 0.97);
+}
+
+TEST_CASE("where nothing pays it decodes plainly, but for a look now and then") {
+  const Tables tables = similar_tables(kVocab, 1.6, 2.5, 5);
+  const Simulated hopeless = run(CostAware(Chain<>{.length = 8}), tables, kLinear, kCheapDraft);
+  CHECK(hopeless.rate > 0.97);
+  CHECK(hopeless.nodes < 0.1);
+  const double plain = run(Chain<>{.length = 0}, tables, kGpu, kDearDraft).rate;
+  CHECK(run(CostAware(Chain<>{.length = 8}), tables, kGpu, kDearDraft).rate > 0.97 * plain);
+}
+
+TEST_CASE("measurements that jitter, and some that are off by ten, do no harm") {
+  const Tables tables = similar_tables(kVocab, 1.6, 1.0, 5);
+  for (const Cost& cost : {kTwoCores, kGpu}) {
+    const auto random = std::make_shared<Random>(9);
+    const auto noisy = [&](const Cost& of) {
+      return [of, random](std::int32_t n) {
+        return of(n) * (random->chance(0.02) ? 10.0 : random->between(0.9, 1.3));
+      };
+    };
+    // The same noise hits all; what is compared is the work: the true cost of what was proposed.
+    double best = 0;
+    for (const std::int32_t length : {0, 1, 2, 3, 4, 8})
+      best = std::max(best, run(Chain<>{.length = length}, tables, noisy(cost), noisy(kCheapDraft)).rate);
+    CHECK(run(CostAware(Chain<>{.length = 8}), tables, noisy(cost), noisy(kCheapDraft)).rate > 0.94 * best);
+  }
+}
+
+TEST_CASE("it notices that the machine has changed") {
+  const Tables tables = similar_tables(kVocab, 1.6, 1.0, 5);
+  BigramModel target(tables.target, kVocab, 1 << 20), draft(tables.draft, kVocab, 1 << 20);
+  bool busy = false;
+  const Cost changing = [&](std::int32_t n) { return busy ? kTwoCores(n) : kGpu(n); };
+  using V = TreeVerifier<BigramModel, Sampling>;
+  using D = ModelDrafter<BigramModel>;
+  Speculator run{SimulatedVerifier<V>(V{target, Sampling{}}, changing),
+                 SimulatedDrafter<D>(D{draft}, kCheapDraft), CostAware(kWideCape)};
+  PhiloxChance chance(2);
+  run.start(std::vector<Token>{1, 2, 3});
+  const auto nodes_over = [&](int rounds) {
+    const std::int64_t before = run.stats().proposed;
+    for (int i = 0; i < rounds; ++i) run.step(chance);
+    return static_cast<double>(run.stats().proposed - before) / rounds;
+  };
+  nodes_over(500);
+  CHECK(nodes_over(200) > 12);
+  busy = true;
+  nodes_over(1500);
+  CHECK(nodes_over(500) < 2.5);
+  busy = false;
+  nodes_over(3000);
+  CHECK(nodes_over(500) > 8);
+}
+
+TEST_CASE(
+    "with given curves nothing depends on the clock; with learned ones sample-and-match keeps the text") {
+  const Tables tables = similar_tables(kVocab, 1.6, 1.0, 5);
+  const auto text = [&](auto rule, auto shape, std::uint64_t clock_seed) {
+    BigramModel target(tables.target, kVocab, 1 << 16), draft(tables.draft, kVocab, 1 << 16);
+    const auto random = std::make_shared<Random>(clock_seed);
+    const Cost jitter = [random](std::int32_t n) { return (1 + 0.2 * n) * random->between(0.2, 3); };
+    using V = TreeVerifier<BigramModel, decltype(rule)>;
+    using D = ModelDrafter<BigramModel>;
+    Speculator run{SimulatedVerifier<V>(V{target, rule}, jitter), SimulatedDrafter<D>(D{draft}, jitter),
+                   shape};
+    std::vector<Token> out;
+    run.generate(std::vector<Token>{1, 2, 3}, {.max_new_tokens = 400}, PhiloxChance{4},
+                 [&](Tokens fresh) { out.insert(out.end(), fresh.begin(), fresh.end()); });
+    return out;
+  };
+  using Sampled = Chain<Draw::sampled>;
+  const CostCurve target({1, 1.2, 1.4, 1.8, 2.2}), draft({0.1});
+  CHECK(text(Rejection{}, CostAware(Sampled{.length = 4}, target, draft), 1) ==
+        text(Rejection{}, CostAware(Sampled{.length = 4}, target, draft), 2));
+  CHECK(text(Rejection{}, CostAware(Sampled{.length = 4}), 1) !=
+        text(Rejection{}, CostAware(Sampled{.length = 4}), 2));
+  const auto plain = text(SampleAndMatch{}, Chain<>{.length = 0}, 1);
+  CHECK(text(SampleAndMatch{}, CostAware(Sampled{.length = 4}), 1) == plain);
+  CHECK(text(SampleAndMatch{}, CostAware(kWideCape), 2) == plain);
+  CHECK(text(Sampling{}, CostAware(Chain<>{.length = 6}), 3) == plain);
+}
+
+TEST_CASE("reset() forgets guesses only if told to, never a size's cost") {
+  CostAware shape(Chain<>{.length = 3});
+  TokenTree tree(4, 4, 0);
+  Verdict verdict;
+  verdict.clear();
+  for (int i = 0; i < 50; ++i) {
+    tree.reset(0, 0);
+    tree.choose(0, 1, 0.9f);
+    shape.learn(tree, verdict, {.target = {1, 2, 0.5}, .draft = {1, 1, 0.1}});
+  }
+  CHECK(shape.guesses().chance(0.9) < 0.2);
+  CHECK(shape.rate() > 0);
+  shape.reset();
+  CHECK(shape.guesses().chance(0.9) < 0.2);
+  shape.carry(false).reset();
+  CHECK(shape.guesses().chance(0.9) == doctest::Approx(0.9));
+  CHECK(shape.rate() == 0);
+  CHECK(shape.target_costs().known() == 2);
+}
+
+static_assert(ProposalShape<CostAware<Chain<>>, ModelDrafter<BigramModel>>);
+static_assert(CostAware<Chain<Draw::sampled>>::law == DraftLaw::sampled);

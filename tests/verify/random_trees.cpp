@@ -1,0 +1,373 @@
+// Properties of thousands of random trees: masks, what a token tree says of itself, and what every rule's
+// verdict is.
+#include "random_trees.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include <specula/specula.hpp>
+
+#include "random.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+
+std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+/// Calls f(rule) for every rule.
+template <class F>
+void for_every_rule(F f) {
+  f(Greedy{});
+  f(SampleAndMatch{});
+  f(Rejection{});
+  f(Sampling{});
+  f(Lenient(2.5));
+}
+
+/// Greedy and sample-and-match decide on a token before they look for it among the children.
+template <class Rule>
+constexpr bool kTokenFirst = std::is_same_v<Rule, Greedy> || std::is_same_v<Rule, SampleAndMatch>;
+
+/// How the nodes of a given tree come to their tokens.
+enum class Growth : std::uint8_t { chosen, drawn, distinct, any };
+
+/// A token tree with its draft rows and the target's.
+struct Proposal {
+  TokenTree tree;
+  std::vector<float> draft, target;  // (N, V)
+
+  RowsView rows() const { return {target.data(), tree.size(), tree.vocab(), tree.vocab()}; }
+};
+
+/// A tree of the parents of `form`; chosen nodes have its tokens too. Target rows that resemble the draft's,
+/// so that there is something to accept.
+Proposal grow(Random& random, const RandomTree& form, std::int32_t vocab, Growth growth,
+              const SamplingParams& params, std::uint64_t seed) {
+  const std::int32_t n = form.size(), room = random.below(3);
+  Proposal out{TokenTree(vocab, n + room, n), {}, {}};
+  for (std::int32_t i = 0; i < n; ++i)
+    for (float logit : random.row(vocab, 3, 0.2, 0.1)) {
+      out.draft.push_back(logit);
+      out.target.push_back(logit + static_cast<float>(random.between(-1, 1)));
+    }
+  const SamplingParams warm = params.greedy() ? SamplingParams{} : params;
+  std::vector<RowLaw> laws(at(n));
+  PhiloxChance chance(seed);
+  out.tree.reset(form.token(0), 1 + random.below(1000));
+  for (NodeId i = 1; i < n; ++i) {
+    const NodeId parent = form.parent(i);
+    RowLaw& law = laws[at(parent)];
+    if (law.logits == nullptr)
+      law = out.tree.store(parent, std::span(out.draft).subspan(at(parent * vocab), at(vocab)), warm);
+    const Growth how = growth == Growth::any ? static_cast<Growth>(random.below(3)) : growth;
+    if (how == Growth::chosen)
+      out.tree.choose(parent, form.token(i), 0.5f);
+    else if (how == Growth::drawn || out.tree.draw_distinct(parent, law, chance) == kNoParent)
+      out.tree.draw(parent, law, chance);
+  }
+  return out;
+}
+
+template <class Rule>
+Verdict verdict_of(const Rule& rule, const TokenTree& tree, RowsView rows, const SamplingParams& params,
+                   std::uint64_t seed) {
+  VerifyWorkspace workspace(tree.vocab(), tree.size());
+  PhiloxChance chance(seed);
+  Verdict out;
+  rule.verify(tree, TargetLaws(rows, params, workspace), chance, out);
+  return out;
+}
+
+SamplingParams some_params(Random& random) {
+  const SamplingParams all[] = {{},
+                                {.temperature = 0},
+                                {.temperature = 0.7f, .top_p = 0.8f},
+                                {.temperature = 1.3f, .top_k = 3, .min_p = 0.02f}};
+  return all[random.below(4)];
+}
+
+/// Tokens that a verdict adds to the text.
+std::vector<Token> text_of(const TokenTree& tree, const Verdict& verdict) {
+  std::vector<Token> out;
+  for (std::size_t i = 1; i < verdict.path.size(); ++i) out.push_back(tree.token(verdict.path[i]));
+  out.push_back(verdict.next);
+  return out;
+}
+
+bool has_duplicates(const RandomTree& form, NodeId node) {
+  std::vector<Token> tokens = form.tokens_of(form.children(node));
+  std::sort(tokens.begin(), tokens.end());
+  return std::adjacent_find(tokens.begin(), tokens.end()) != tokens.end();
+}
+
+}  // namespace
+
+TEST_CASE("the generator makes what it promises") {
+  Random random(1);
+  std::int32_t alone = 0, full = 0, duplicates = 0, chains = 0, stars = 0;
+  for (int i = 0; i < 4000; ++i) {
+    const RandomTree form = random_tree(random, 6, 64);
+    REQUIRE(form.size() >= 1);
+    REQUIRE(form.size() <= 64);
+    REQUIRE(form.tokens.size() == form.parents.size());
+    REQUIRE(form.parent(0) == kNoParent);
+    bool chain = true, star = true, alike = false;
+    for (NodeId n = 1; n < form.size(); ++n) {
+      REQUIRE(form.parent(n) >= 0);
+      REQUIRE(form.parent(n) < n);
+      chain = chain && form.parent(n) == n - 1;
+      star = star && form.parent(n) == 0;
+    }
+    for (NodeId n = 0; n < form.size() && !alike; ++n) alike = has_duplicates(form, n);
+    alone += form.size() == 1, full += form.size() == 64;
+    duplicates += alike, chains += chain && form.size() > 8, stars += star && form.size() > 8;
+  }
+  CHECK(alone > 100);
+  CHECK(full > 100);
+  CHECK(duplicates > 2000);
+  CHECK(chains > 300);
+  CHECK(stars > 300);
+}
+
+TEST_CASE("the mask is the ancestor relation, one word a row to four") {
+  Random random(2);
+  std::int32_t by_words[5] = {};
+  for (int i = 0; i < 4000; ++i) {
+    const RandomTree form = random_tree(random, 4, i % 10 == 0 ? 200 : 64);
+    const std::size_t n = form.parents.size(), words = mask_words(n);
+    ++by_words[words];
+    std::vector<std::uint64_t> mask(n * words, 0xAAAAAAAAAAAAAAAAull);
+    tree_mask(form.parents, mask);
+    std::vector<std::uint64_t> want(n * words, 0);
+    for (NodeId node = 0; node < form.size(); ++node)
+      for (const NodeId seen : form.path_to(node))
+        want[at(node) * words + at(seen) / 64] |= std::uint64_t{1} << (seen % 64);
+    REQUIRE(mask == want);
+    const NodeId last = form.size() - 1;  // sees() reads the same bits
+    const auto path = form.path_to(last);
+    const auto row = std::span<const std::uint64_t>(mask).last(words);
+    for (NodeId node = 0; node <= last; ++node)
+      REQUIRE(sees(row, at(node)) == (std::find(path.begin(), path.end(), node) != path.end()));
+  }
+  for (int words = 1; words <= 4; ++words) CHECK(by_words[words] > 10);
+}
+
+TEST_CASE("what a token tree says of itself") {
+  Random random(3);
+  TokenTree tree(7, 200, 0);
+  std::int32_t in_order = 0, out_of_order = 0;
+  for (int i = 0; i < 4000; ++i) {
+    const RandomTree form = random_tree(random, 7, i % 10 == 0 ? 200 : 64);
+    const std::int32_t origin = random.below(100000);
+    tree.reset(form.token(0), origin, form.size() + random.below(3));
+    for (NodeId n = 1; n < form.size(); ++n) REQUIRE(tree.choose(form.parent(n), form.token(n), 0.5f) == n);
+
+    REQUIRE(tree.size() == form.size());
+    REQUIRE(std::equal(form.parents.begin(), form.parents.end(), tree.parents().begin()));
+    REQUIRE(std::equal(form.tokens.begin(), form.tokens.end(), tree.tokens().begin()));
+    bool chain = true, siblings_first = true, right = true;
+    for (NodeId n = 0; n < form.size(); ++n) {
+      const auto depth = static_cast<std::int32_t>(form.path_to(n).size()) - 1;
+      const auto children = form.children(n);
+      std::vector<NodeId> linked;
+      tree.children(n, [&](NodeId c) { return linked.push_back(c), true; });
+      right = right && tree.depth(n) == depth && tree.position(n) == origin + depth && linked == children;
+      right = right && tree.first_child(n) == (children.empty() ? kNoParent : children.front());
+      for (std::size_t c = 0; c < children.size(); ++c)
+        right = right &&
+                tree.next_sibling(children[c]) == (c + 1 < children.size() ? children[c + 1] : kNoParent);
+      chain = chain && (n == 0 || form.parent(n) == n - 1);
+      // A node below a child of n, and then another child of n.
+      for (const NodeId child : children)
+        for (const NodeId below : form.children(child))
+          siblings_first = siblings_first && below > children.back();
+      // The coins of a node: nobody else's.
+      right = right && tree.accept_site(n) ==
+                           Site{origin + depth, origin, Stream::accept, static_cast<std::uint32_t>(n)};
+      right = right && tree.sample_site(n) == Site{origin + depth + 1, 0, Stream::sample, 0};
+      right = right && tree.residual_site(n) == Site{origin + depth + 1, origin, Stream::residual, 0};
+    }
+    REQUIRE(right);
+    REQUIRE(tree.is_chain() == chain);
+    CAPTURE(form.parents.size());
+    REQUIRE(tree.siblings_first() == siblings_first);
+    REQUIRE(tree.law() == DraftLaw::deterministic);
+    ++(siblings_first ? in_order : out_of_order);
+  }
+  CHECK(in_order > 1000);
+  CHECK(out_of_order > 1000);
+}
+
+TEST_CASE("every rule's verdict is a path from the root, through first children of their token") {
+  Random random(4);
+  std::int64_t trees = 0, deep = 0, second = 0;
+  for (std::uint64_t i = 0; i < 4000; ++i) {
+    const std::int32_t vocab = i % 50 == 0 ? 600 : 1 + random.below(8);
+    const RandomTree form = random_tree(random, vocab, i % 50 == 0 ? 20 : 64);
+    const SamplingParams params = some_params(random);
+    const Proposal it = grow(random, form, vocab, static_cast<Growth>(i % 4), params, i);
+    for_every_rule([&](const auto& rule) {
+      using Rule = std::remove_cvref_t<decltype(rule)>;
+      const Verdict out = verdict_of(rule, it.tree, it.rows(), params, i);
+      REQUIRE(!out.path.empty());
+      REQUIRE(out.path[0] == 0);
+      for (std::size_t d = 1; d < out.path.size(); ++d) {
+        const NodeId node = out.path[d];
+        REQUIRE(node > 0);
+        REQUIRE(node < it.tree.size());
+        REQUIRE(it.tree.parent(node) == out.path[d - 1]);
+        // A sibling with the same token that came first has been taken, or turned down for good.
+        it.tree.children(out.path[d - 1], [&](NodeId c) {
+          second += c > node && it.tree.token(c) == it.tree.token(node);
+          REQUIRE((c >= node || it.tree.token(c) != it.tree.token(node)));
+          return true;
+        });
+      }
+      REQUIRE(out.next >= 0);
+      REQUIRE(out.next < vocab);
+      VerifyWorkspace workspace(vocab, it.tree.size());
+      const TargetLaws target(it.rows(), params, workspace);
+      if (std::is_same_v<Rule, Greedy>)
+        REQUIRE(out.next == target.argmax(out.path.back()));
+      else
+        REQUIRE(target[out.path.back()](out.next) > 0);
+      if (kTokenFirst<Rule>)
+        it.tree.children(out.path.back(), [&](NodeId c) {
+          REQUIRE(it.tree.token(c) != out.next);
+          return true;
+        });
+      ++trees, deep += out.accepted() >= 3;
+    });
+  }
+  CHECK(deep * 20 > trees);  // the walks do go down
+  CHECK(second > 1000);      // past siblings that are alike
+}
+
+TEST_CASE("token-first rules accept from a tree what they accept from the best of its branches") {
+  Random random(5);
+  std::int64_t longer = 0;
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    const std::int32_t vocab = 2 + random.below(5);
+    const RandomTree form = random_tree(random, vocab, 48);
+    const SamplingParams params = some_params(random);
+    const Proposal it = grow(random, form, vocab, Growth::chosen, params, i);
+    const auto compare = [&](const auto& rule) {
+      const Verdict whole = verdict_of(rule, it.tree, it.rows(), params, i);
+      const std::vector<Token> text = text_of(it.tree, whole);
+      std::int32_t best = 0;
+      for (const NodeId leaf : form.leaves()) {
+        const std::vector<NodeId> path = form.path_to(leaf);
+        std::vector<float> rows;
+        bool first = true;  // nobody on the path has an elder sibling of the same token
+        TokenTree chain(vocab, static_cast<std::int32_t>(path.size()), 0);
+        chain.reset(it.tree.token(0), it.tree.origin());
+        for (std::size_t d = 0; d < path.size(); ++d) {
+          const auto from = it.target.begin() + path[d] * vocab;
+          rows.insert(rows.end(), from, from + vocab);
+          if (d == 0) continue;
+          chain.choose(static_cast<NodeId>(d) - 1, it.tree.token(path[d]), 0.5f);
+          for (const NodeId c : form.children(path[d - 1]))
+            first = first && (c >= path[d] || form.token(c) != form.token(path[d]));
+        }
+        const Verdict alone = verdict_of(rule, chain, {rows.data(), chain.size(), vocab, vocab}, params, i);
+        if (!first) continue;
+        const std::vector<Token> part = text_of(chain, alone);
+        REQUIRE(part.size() <= text.size());
+        REQUIRE(std::equal(part.begin(), part.end(), text.begin()));
+        best = std::max(best, alone.accepted());
+      }
+      REQUIRE(best == whole.accepted());
+      longer += best > 1;
+    };
+    compare(Greedy{});
+    compare(SampleAndMatch{});
+  }
+  CHECK(longer > 200);
+}
+
+TEST_CASE("siblings with the same token: the first is taken, what is below the others is never reached") {
+  // 0 -> {1: a, 2: a, 3: b}; 1 -> {4: c}; 2 -> {5: d}, where the target says a, then d.
+  const Token a = 0, b = 1, c = 2, d = 3;
+  const std::int32_t vocab = 4;
+  TokenTree tree(vocab, 6, 0);
+  tree.reset(b, 10);
+  tree.choose(0, a, 1), tree.choose(0, a, 1), tree.choose(0, b, 1), tree.choose(1, c, 1),
+      tree.choose(2, d, 1);
+  std::vector<float> rows(at(tree.size() * vocab), 0.0f);
+  const auto says = [&](NodeId node, Token token) { rows[at(node * vocab + token)] = 200; };
+  says(0, a), says(1, d), says(2, d);
+  for_every_rule([&](const auto& rule) {
+    for (const SamplingParams& params : {SamplingParams{}, SamplingParams{.temperature = 0}}) {
+      const Verdict out = verdict_of(rule, tree, {rows.data(), tree.size(), vocab, vocab}, params, 1);
+      CHECK(out.path == std::vector<NodeId>{0, 1});
+      CHECK(out.next == d);
+    }
+  });
+}
+
+TEST_CASE("a chain is a tree with one branch, for every rule and the same coins") {
+  Random random(6);
+  std::int32_t accepted = 0;
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    const std::int32_t vocab = i % 50 == 0 ? 600 : 1 + random.below(8), length = random.below(20);
+    const RandomTree form = random_tree(random, 1 + length, vocab, TreeProfile::chain);
+    const SamplingParams params = some_params(random);
+    const std::uint64_t numbers = random.bits();
+    const auto grown = [&](Growth growth) {
+      Random same(numbers);  // the same rows and the same origin
+      return grow(same, form, vocab, growth, params, i);
+    };
+    // An only child given its earlier siblings is a child.
+    const Proposal drawn = grown(Growth::drawn), distinct = grown(Growth::distinct),
+                   chosen = grown(Growth::chosen);
+    REQUIRE(
+        std::equal(drawn.tree.tokens().begin(), drawn.tree.tokens().end(), distinct.tree.tokens().begin()));
+    for (const Proposal* it : {&drawn, &distinct, &chosen}) {
+      REQUIRE(it->tree.is_chain());
+      REQUIRE(it->tree.siblings_first());
+    }
+    // A tree that was a bush before and has the room of one.
+    TokenTree again(vocab, 64, 64);
+    PhiloxChance coins(i + 7);
+    const RandomTree bush = random_tree(random, 64, vocab, TreeProfile::bush);
+    again.reset(0, 3);
+    for (NodeId n = 1; n < 64; ++n)
+      again.draw(bush.parent(n), again.store(bush.parent(n), random.row(vocab, 2), {}), coins);
+    PhiloxChance draft(i);
+    again.reset(form.token(0), drawn.tree.origin());
+    for (NodeId n = 0; n < length; ++n)
+      again.draw_distinct(n,
+                          again.store(n, std::span(drawn.draft).subspan(at(n * vocab), at(vocab)),
+                                      params.greedy() ? SamplingParams{} : params),
+                          draft);
+    REQUIRE(std::equal(drawn.tree.tokens().begin(), drawn.tree.tokens().end(), again.tokens().begin()));
+
+    for_every_rule([&](const auto& rule) {
+      const Verdict one = verdict_of(rule, drawn.tree, drawn.rows(), params, i + 1),
+                    two = verdict_of(rule, distinct.tree, distinct.rows(), params, i + 1),
+                    three = verdict_of(rule, again, drawn.rows(), params, i + 1);
+      REQUIRE(one.path == two.path);
+      REQUIRE(one.next == two.next);
+      REQUIRE(one.path == three.path);
+      REQUIRE(one.next == three.next);
+      for (std::size_t d = 0; d < one.path.size(); ++d) REQUIRE(one.path[d] == static_cast<NodeId>(d));
+      accepted += one.accepted();
+    });
+    // Rules that are the same thing on such a proposal.
+    const auto same = [&](const auto& rule, const auto& other, const Proposal& it) {
+      const Verdict one = verdict_of(rule, it.tree, it.rows(), params, i),
+                    two = verdict_of(other, it.tree, it.rows(), params, i);
+      REQUIRE(one.path == two.path);
+      REQUIRE(one.next == two.next);
+    };
+    same(Sampling{}, SampleAndMatch{}, chosen);
+    if (!params.greedy()) same(Lenient(1), Rejection{}, drawn);
+  }
+  CHECK(accepted > 5000);
+}
