@@ -44,7 +44,7 @@ struct Case {
   std::vector<float> target;  // (nodes, V)
   std::vector<float> draft;   // (nodes - 1, V), as the naive implementation takes them
   std::unique_ptr<TokenTree> tree;
-  std::int32_t needed = 0;  // rows that verification reads
+  std::int32_t target_rows = 0, draft_rows = 0, needed = 0;  // that verification cannot do without
 };
 
 Case make_case(std::int32_t vocab, std::int32_t nodes, bool all_accepted, std::uint64_t seed,
@@ -117,6 +117,22 @@ double median(std::vector<double>& times) {
   return *middle;
 }
 
+/// Tells how often a coin was asked for again: block verification does after it has read two rows for it.
+struct Repeats {
+  PhiloxChance& coins;
+  std::int32_t count = 0;
+  Site last{};
+  bool accept(double probability, const Site& site) {
+    count += site == last;
+    last = site;
+    return coins.accept(probability, site);
+  }
+  template <class Weights>
+  Token draw(const Weights& weights, const Site& site) {
+    return coins.draw(weights, site);
+  }
+};
+
 template <class Rule>
 void verification(benchmark::State& state, Rule rule, const SamplingParams& params, bool all_accepted,
                   bool with_naive) {
@@ -142,9 +158,18 @@ void verification(benchmark::State& state, Rule rule, const SamplingParams& para
                 verdict);
   };
   for (Case& c : cases) {
-    verify(c);
-    c.needed = static_cast<std::int32_t>(verdict.path.size()) +
-               (verdict.accepted() + 1 < nodes && std::is_same_v<Rule, Rejection> ? 1 : 0);
+    Repeats counting{chance};
+    rule.verify(*c.tree, TargetLaws({c.target.data(), nodes, vocab, vocab}, params, workspace), counting, verdict);
+    const std::int32_t accepted = verdict.accepted(), guesses = nodes - 1;
+    c.target_rows = accepted + 1;
+    c.draft_rows = 0;
+    if constexpr (std::is_same_v<Rule, Rejection>) {
+      c.draft_rows = accepted < guesses ? 1 : 0;
+    } else if constexpr (std::is_same_v<Rule, Block>) {  // every ratio first, then back over what was rejected
+      c.target_rows = std::max(guesses, accepted + 1);
+      c.draft_rows = counting.count + (accepted == 0 && guesses > 0 ? 1 : 0);
+    }
+    c.needed = c.target_rows + c.draft_rows;
   }
   std::vector<double> own, streamed, obvious;  // of an iteration, a row needed
   double rows = 0;
@@ -160,10 +185,8 @@ void verification(benchmark::State& state, Rule rule, const SamplingParams& para
     const double this_time = seconds(begin);
     benchmark::DoNotOptimize(verdict.next);
     begin = Clock::now();
-    const auto target_rows =
-        std::min<std::size_t>(static_cast<std::size_t>(b.needed), static_cast<std::size_t>(nodes));
-    std::uint64_t sink = stream(b.target.data(), target_rows * v);
-    if (static_cast<std::size_t>(b.needed) > target_rows) sink ^= stream(b.draft.data(), v);
+    std::uint64_t sink = stream(b.target.data(), static_cast<std::size_t>(b.target_rows) * v);
+    sink ^= stream(b.draft.data(), static_cast<std::size_t>(b.draft_rows) * v);
     benchmark::DoNotOptimize(sink);
     streamed.push_back(seconds(begin) / b.needed);
     if (with_naive) {
@@ -207,6 +230,8 @@ const SamplingParams kNucleus{.temperature = 0.8f, .top_p = 0.95f};
 
 BENCHMARK_CAPTURE(verification, rejection_accepted, Rejection{}, kPlain, true, true)->Apply(shapes);
 BENCHMARK_CAPTURE(verification, rejection_mixed, Rejection{}, kPlain, false, true)->Apply(shapes);
+BENCHMARK_CAPTURE(verification, block_accepted, Block{}, kPlain, true, false)->Apply(shapes);
+BENCHMARK_CAPTURE(verification, block_mixed, Block{}, kPlain, false, false)->Apply(shapes);
 BENCHMARK_CAPTURE(verification, sample_and_match, SampleAndMatch{}, kPlain, false, false)->Apply(shapes);
 BENCHMARK_CAPTURE(verification, greedy, Greedy{}, kPlain, false, false)->Apply(shapes);
 BENCHMARK_CAPTURE(on_avx2, rejection_accepted, kPlain, true)->Apply(wide);

@@ -79,12 +79,18 @@ Token by_gumbel(const PhiloxChance& chance, const std::vector<float>& w, Site si
   return out;
 }
 
-/// noise_race() of given words: nothing is left to the kernels.
+/// noise_race() of given words: nothing is left to the kernels. The bound must be the best time so far, or a
+/// little more.
 Token race(const Plain& weights, const std::vector<std::uint32_t>& words) {
-  return detail::noise_race(weights, [&](Token from, const float*, float, std::uint32_t* out) {
+  double best = std::numeric_limits<double>::infinity();
+  return detail::noise_race(weights, [&](Token from, const float* w, float bound, std::uint32_t* out) {
+    CHECK(static_cast<double>(bound) >= best);
+    CHECK(static_cast<double>(bound) <= std::max(best * (1 + 1e-5), 0x1p-126));
     for (std::size_t i = 0; i < 64; ++i) {
       const std::size_t x = static_cast<std::size_t>(from) + i;
       out[i] = x < words.size() ? words[x] : 0xFFFFFFFFu;
+      const double time = -std::log((static_cast<double>(out[i]) + 0.5) * 0x1p-32);
+      if (w[i] > 0) best = std::min(best, time / static_cast<double>(w[i]));
     }
     return ~std::uint64_t{0};
   });
@@ -309,8 +315,26 @@ TEST_CASE("draw_by_noise: the ends of the words, ties, holes") {
   CHECK(race(Plain(w), words) == 3);
   words[1051] = 6;
   CHECK(race(Plain(w), words) == 1051);
-  w[3] = 1e-9f, words[3] = last;  // a tile that is just heavy enough for the luckiest word
+  w[3] = 1e-11f, words[3] = last;  // a tile that is just heavy enough for the luckiest word
   CHECK(race(Plain(w), words) == 3);
+}
+
+TEST_CASE("draw_by_noise: the luckiest of all words wins with the least weight that it can win with") {
+  PhiloxChance chance(1);
+  const Site site = noise_at(14847084);  // found by search: token 8 has the word 2^32 - 1
+  REQUIRE(chance.words({site.position, 0, Stream::noise, 2})[0] == 0xFFFFFFFFu);
+  const double u =
+      (static_cast<double>(chance.words({site.position, 0, Stream::noise, 150})[0]) + 0.5) * 0x1p-32;
+  const double equal = 0x1p-33 / -std::log(u);  // weight of token 8 that ties with a weight of 1 of token 600
+  for (const auto isa : every_isa()) {
+    const Arithmetic arithmetic(isa);
+    std::vector<float> w(601, 0.0f);
+    w[600] = 1;
+    w[8] = static_cast<float>(equal * 1.001);
+    CHECK(chance.draw_by_noise(Plain(w), site) == 8);
+    w[8] = static_cast<float>(equal * 0.999);
+    CHECK(chance.draw_by_noise(Plain(w), site) == 600);
+  }
 }
 
 TEST_CASE("draw_by_noise: no weights and weights that are not numbers are errors") {

@@ -6,7 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline_registry.hpp"
+
 namespace specula_examples {
+
+template std::span<const RegistryEntry<Model>> registry<Model>();
+
 namespace {
 
 bool is_model(const std::filesystem::path& folder) { return std::filesystem::exists(folder / "config.json"); }
@@ -82,7 +87,7 @@ Model& ModelPack::load(const std::string& role, const std::filesystem::path& fol
 ModelSizes sizes_for(std::span<const Recipe<Model>> recipes, std::size_t longest_prompt,
                      std::int32_t max_new_tokens, std::int32_t threads, specula::eigen::Inputs inputs) {
   std::int32_t nodes = 1;
-  for (const auto& recipe : recipes) nodes = std::max(nodes, recipe.max_nodes);
+  for (const auto& recipe : recipes) nodes = std::max({nodes, recipe.max_nodes, recipe.draft_nodes});
   // The last round may begin before the limit's last token and accept everything.
   return {.capacity = static_cast<std::int32_t>(longest_prompt) + max_new_tokens + 2 * nodes,
           .max_nodes = nodes,

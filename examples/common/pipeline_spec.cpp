@@ -69,18 +69,62 @@ std::int32_t PipelineSpec::size(const char* what, std::int32_t absent, std::int3
   return first;
 }
 
-double PipelineSpec::option(const std::string& key, double absent, double low, double high) {
+bool PipelineSpec::take(const std::string& key, std::string& value) {
   const auto found =
       std::find_if(options_.begin(), options_.end(), [&](const auto& o) { return o.first == key; });
-  if (found == options_.end()) return absent;
-  const std::string text = found->second;
+  if (found == options_.end()) return false;
+  value = found->second;
   options_.erase(found);
+  return true;
+}
+
+double PipelineSpec::option(const std::string& key, double absent, double low, double high) {
+  std::string text;
+  if (!take(key, text)) return absent;
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
   if (*end != '\0') fail(key + " is '" + text + "', must be a number");
   if (!(value >= low && value <= high))
     fail(key + " is " + text + ", must be " + number_text(low) + " to " + number_text(high));
   return value;
+}
+
+std::string PipelineSpec::choice(const std::string& key, const std::string& absent,
+                                 const std::vector<std::string>& allowed) {
+  std::string text;
+  if (!take(key, text)) return absent;
+  if (std::find(allowed.begin(), allowed.end(), text) != allowed.end()) return text;
+  std::string all;
+  for (const std::string& word : allowed) all.append(all.empty() ? "" : ", ").append(word);
+  fail(key + " is '" + text + "', must be one of " + all);
+}
+
+std::vector<std::int32_t> PipelineSpec::sizes(const std::string& key, const std::vector<std::int32_t>& absent,
+                                              std::size_t most, std::int32_t low, std::int32_t high) {
+  std::string text;
+  if (!take(key, text)) return absent;
+  std::vector<std::int32_t> out;
+  for (const std::string& part : split(text, '-')) {
+    std::int32_t number = 0;
+    const auto read = std::from_chars(part.data(), part.data() + part.size(), number);
+    if (part.empty() || read.ec != std::errc() || read.ptr != part.data() + part.size() || number < low ||
+        number > high)
+      fail(key + " is '" + text + "', must be numbers from " + std::to_string(low) + " to " +
+           std::to_string(high) + " with dashes between them");
+    out.push_back(number);
+  }
+  if (out.size() > most) fail(key + " has more than " + std::to_string(most) + " numbers");
+  return out;
+}
+
+std::string PipelineSpec::keyword(const std::string& absent, const std::vector<std::string>& allowed) {
+  for (auto word = words_.begin(); word != words_.end(); ++word)
+    if (std::find(allowed.begin(), allowed.end(), *word) != allowed.end()) {
+      std::string found = std::move(*word);
+      words_.erase(word);
+      return found;
+    }
+  return absent;
 }
 
 void PipelineSpec::done(const std::string& usage) const {

@@ -11,7 +11,7 @@ namespace specula_examples {
 
 /// NAME followed by parts, each after a colon:
 ///
-///   a word           a model of the pack, drafts from the largest to the smallest    chain:small
+///   a word           a model of the pack, or a word that the pipeline knows          chain:small
 ///   a whole number   a size: length, width, ...                                      chain:small:6
 ///   key=value        an option                                                       chain:small:6:exit=0.3
 ///
@@ -31,11 +31,23 @@ class PipelineSpec {
   std::int32_t size(const char* what, std::int32_t absent, std::int32_t low, std::int32_t high);
   /// The value of an option, or `absent`. Throws UsageError outside [low, high] or if it is no number.
   double option(const std::string& key, double absent, double low, double high);
+  /// The value of an option whose values are words, or `absent`. Throws UsageError if it is not among
+  /// `allowed`.
+  std::string choice(const std::string& key, const std::string& absent,
+                     const std::vector<std::string>& allowed);
+  /// Sizes with dashes between them, as in widths=4-2-1, or `absent`. Throws UsageError if there are more
+  /// than `most` of them or one is outside [low, high].
+  std::vector<std::int32_t> sizes(const std::string& key, const std::vector<std::int32_t>& absent,
+                                  std::size_t most, std::int32_t low, std::int32_t high);
+  /// Whether a word that `allowed` holds comes next; takes it if so. For words that are no model.
+  std::string keyword(const std::string& absent, const std::vector<std::string>& allowed);
   /// Throws UsageError naming what no call has taken; `usage` is how the pipeline is written.
   void done(const std::string& usage) const;
 
- private:
   [[noreturn]] void fail(const std::string& what) const;
+
+ private:
+  bool take(const std::string& key, std::string& value);
 
   std::string text_, name_;
   std::vector<std::string> words_;

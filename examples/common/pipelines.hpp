@@ -1,8 +1,7 @@
-// The pipelines that the programs know, by name. A new one is an entry in registry() and the function it
-// names.
+// The pipelines that the programs know, by name.
 #pragma once
 
-#include <array>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -31,6 +30,7 @@ template <class M>
 struct Recipe {
   std::vector<std::string> drafts;  // models that it needs besides the target
   std::int32_t max_nodes = 1;       // of its proposals, root included
+  std::int32_t draft_nodes = 1;     // that a draft holds beside the context
   bool lossy = false;
   std::function<std::unique_ptr<Pipeline>(ModelSource<M>&, const specula::SamplingParams&)> build;
 };
@@ -44,73 +44,16 @@ struct RegistryEntry {
 };
 
 inline constexpr const char* kDefaultDraft = "small";
-// Chosen by racing a few on the shipped prompts and models: where a length is not asked for, the greedy chain also ends
-// after a guess that the draft itself doubts.
+// Chosen by racing a few on the shipped prompts and models: where a length is not asked for, the greedy chain
+// also ends after a guess that the draft itself doubts.
 inline constexpr std::int32_t kDefaultChainLength = 4;
 inline constexpr double kDefaultExit = 0.6;
 inline constexpr std::int32_t kDefaultSampledChainLength = 2;
 
-template <class M, class R, class D, class S>
-std::unique_ptr<Pipeline> assemble(M& target, R rule, const specula::SamplingParams& params, D drafter,
-                                   S shape, std::string draft_model) {
-  using V = specula::TreeVerifier<M, R>;
-  return std::make_unique<PipelineOf<V, D, S>>(V{target, rule, params}, std::move(drafter), std::move(shape),
-                                               std::move(draft_model));
-}
-
-/// Takes the option lenient=L: a lossy rule instead of the exact one.
-template <class M, class D, class S>
-std::unique_ptr<Pipeline> assemble_with_rule(double lenience, M& target,
-                                             const specula::SamplingParams& params, D drafter, S shape,
-                                             std::string draft_model) {
-  if (lenience > 1)
-    return assemble(target, specula::accept_lossy(specula::Lenient{lenience}), params, std::move(drafter),
-                    std::move(shape), std::move(draft_model));
-  return assemble(target, specula::Sampling{}, params, std::move(drafter), std::move(shape),
-                  std::move(draft_model));
-}
-
+/// All of them. Defined in pipeline_registry.hpp, which compiles every pipeline: include that in one file for
+/// each type of model, with an explicit instantiation (model_pack.cpp has the one for the CPU model).
 template <class M>
-Recipe<M> prepare_autoregressive(PipelineSpec&) {
-  return {.drafts = {}, .build = [](ModelSource<M>& models, const specula::SamplingParams& params) {
-            M& target = models.target();
-            return assemble(target, specula::Sampling{}, params, specula::NoDrafter{target.vocab_size()},
-                            specula::Chain<>{.length = 0}, "");
-          }};
-}
-
-template <class M, specula::Draw mode>
-Recipe<M> prepare_chain(PipelineSpec& spec) {
-  const std::string draft = spec.word(kDefaultDraft);
-  specula::Chain<mode> shape;
-  constexpr bool greedy = mode == specula::Draw::greedy;
-  const std::int32_t asked = spec.size("length", 0, 1, 64);
-  shape.length = asked ? asked : greedy ? kDefaultChainLength : kDefaultSampledChainLength;
-  shape.exit_below = static_cast<float>(spec.option("exit", greedy && !asked ? kDefaultExit : 0, 0, 1));
-  const double lenience = spec.option("lenient", 1, 1, 1000);
-  return {.drafts = {draft},
-          .max_nodes = shape.max_nodes(),
-          .lossy = lenience > 1,
-          .build = [=](ModelSource<M>& models, const specula::SamplingParams& params) {
-            return assemble_with_rule(lenience, models.target(), params,
-                                      specula::ModelDrafter{models.draft(draft)}, shape, draft);
-          }};
-}
-
-template <class M>
-std::span<const RegistryEntry<M>> registry() {
-  static constexpr std::array kEntries{
-      RegistryEntry<M>{"autoregressive", "autoregressive", "plain decoding, the baseline",
-                       &prepare_autoregressive<M>},
-      RegistryEntry<M>{"chain", "chain[:DRAFT][:LENGTH][:exit=PROB][:lenient=L]",
-                       "the draft's likeliest tokens one after the other",
-                       &prepare_chain<M, specula::Draw::greedy>},
-      RegistryEntry<M>{"sampled-chain", "sampled-chain[:DRAFT][:LENGTH][:exit=PROB][:lenient=L]",
-                       "tokens drawn from the draft, judged by rejection sampling",
-                       &prepare_chain<M, specula::Draw::sampled>},
-  };
-  return kEntries;
-}
+std::span<const RegistryEntry<M>> registry();
 
 /// The known pipelines, a line each, for help texts.
 template <class M>

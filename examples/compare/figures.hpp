@@ -36,7 +36,9 @@ struct Figures {
   double overhead_share = 0;                     // of the rounds' time: what was spent outside the models
   std::int64_t identical_to_autoregressive = 0;  // prompts whose text is the baseline's
   bool lossy = false;
-  double mean_proposed = 0;  // guesses per round
+  double mean_proposed = 0;                 // guesses per round
+  double mat_per_verified_node = 0;         // new tokens over nodes that the target ran, the roots included
+  double draft_milliseconds_per_round = 0;  // inside the draft models
   double target_milliseconds_per_call = 0;
   std::vector<DraftCost> drafts;
 };

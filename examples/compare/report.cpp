@@ -32,6 +32,8 @@ nlohmann::ordered_json to_json(const Figures& f) {
           {"identical_to_autoregressive", f.identical_to_autoregressive},
           {"lossy", f.lossy},
           {"mean_proposed", f.mean_proposed},
+          {"mat_per_verified_node", f.mat_per_verified_node},
+          {"draft_milliseconds_per_round", f.draft_milliseconds_per_round},
           {"target_milliseconds_per_call", f.target_milliseconds_per_call},
           {"drafts", drafts}};
 }
@@ -64,12 +66,14 @@ nlohmann::ordered_json to_json(std::span<const Figures> all, const nlohmann::ord
 
 std::string to_table(std::span<const Figures> all) {
   std::vector<std::vector<std::string>> rows{{"pipeline", "speedup", "tokens/s", "with prefill", "MAT", "tau",
-                                              "acceptance by depth", "c", "SWI", "own share", "same text"}};
+                                              "nodes", "MAT/node", "draft ms", "acceptance by depth", "c",
+                                              "SWI", "own share", "same text"}};
   for (const Figures& f : all)
     rows.push_back({f.name + (f.lossy ? " (lossy)" : ""), fixed(f.speedup, 2) + "x",
                     fixed(f.tokens_per_second, 1), fixed(f.tokens_per_second_with_prefill, 1),
-                    fixed(f.mat, 2), fixed(f.tau, 2), depths_text(f), costs_text(f), fixed(f.swi, 2),
-                    fixed(100 * f.overhead_share, 2) + "%",
+                    fixed(f.mat, 2), fixed(f.tau, 2), fixed(f.mean_proposed, 1),
+                    fixed(f.mat_per_verified_node, 2), fixed(f.draft_milliseconds_per_round, 3),
+                    depths_text(f), costs_text(f), fixed(f.swi, 2), fixed(100 * f.overhead_share, 2) + "%",
                     std::to_string(f.identical_to_autoregressive) + "/" + std::to_string(f.prompts)});
   return text_table(rows);
 }

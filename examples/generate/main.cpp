@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iostream>
 #include <iterator>
+#include <optional>
 
 #include "model_pack.hpp"
 #include "options.hpp"
@@ -12,6 +13,7 @@
 #include "terminal.hpp"
 #include "text_table.hpp"
 #include "tokenizer.hpp"
+#include "trace.hpp"
 
 namespace {
 
@@ -20,7 +22,7 @@ using namespace specula_examples;
 struct Options {
   CommonOptions common;
   std::string pipeline = "chain";
-  std::string prompt, prompts, style = "auto", color = "auto";
+  std::string prompt, prompts, style = "auto", color = "auto", trace;
   std::size_t limit = 0;
   bool race = false, has_prompt = false;
 };
@@ -37,6 +39,10 @@ void add_options(CLI::App& app, Options& options) {
   app.add_flag("--race", options.race,
                "Plain decoding first, then the pipeline, on the same prompts; without any, four of those "
                "that come with the sources");
+  app.add_option(
+      "--trace", options.trace,
+      "Folder for a picture of each round: the proposal, the path that was accepted and the next token, as "
+      "Graphviz text and, if `dot` is installed, as .svg; with --race, of the pipeline's rounds");
   app.add_option("--color", options.color, "Accepted guesses in green: auto, always or never")
       ->capture_default_str();
   add_common_options(app, options.common);
@@ -81,8 +87,11 @@ void generate(const Racer& racer, std::span<const RacePrompt> prompts, const Dec
     DecodeSettings own = settings;
     own.sequence = static_cast<std::uint32_t>(p);
     TokenPrinter printer(tokenizer, paint, std::cout);
-    const Decoded run = decode(*racer.pipeline, prompts[p].tokens, own,
-                               [&](Tokens fresh, std::size_t guesses) { printer(fresh, guesses); });
+    const Decoded run =
+        decode(*racer.pipeline, prompts[p].tokens, own, [&](Tokens fresh, std::size_t guesses) {
+          printer(fresh, guesses);
+          if (racer.watch) racer.watch(p);
+        });
     printer.finish();
     const auto tokens = static_cast<double>(run.tokens.size());
     std::cerr << paint.dim(racer.name + ": " + std::to_string(run.tokens.size()) + " tokens, " +
@@ -123,16 +132,23 @@ int run(int argc, char** argv) {
   ModelPack models(folders, sizes_for(recipes, longest, options.common.max_new_tokens, options.common.threads,
                                       inputs_of(options.common.inputs)));
   const auto pipeline = recipes[0].build(models, options.common.sampling);
-  const Racer guessing{options.pipeline, pipeline.get(), recipes[0].lossy,
-                       options.common.sampling.temperature > 0};
+  Racer guessing{options.pipeline, pipeline.get(), recipes[0].lossy, options.common.sampling.temperature > 0};
+  std::optional<Trace> trace;
+  if (!options.trace.empty()) {
+    trace.emplace(options.trace, prompts.size(), [&](Token token) {
+      return token == tokenizer.end() ? std::string("</s>") : tokenizer.bytes(token);
+    });
+    guessing.watch = [&](std::size_t prompt) { trace->add(*pipeline, prompt); };
+  }
   const DecodeSettings settings{
       .max_new_tokens = options.common.max_new_tokens, .stop = tokenizer.end(), .seed = options.common.seed};
   if (!options.race) {
     generate(guessing, prompts, settings, tokenizer, paint);
-    return 0;
+  } else {
+    const auto plain = recipes[1].build(models, options.common.sampling);
+    race({"autoregressive", plain.get()}, guessing, prompts, settings, tokenizer, paint, std::cout);
   }
-  const auto plain = recipes[1].build(models, options.common.sampling);
-  race({"autoregressive", plain.get()}, guessing, prompts, settings, tokenizer, paint, std::cout);
+  if (trace) std::cerr << trace->draw() << '\n';
   return 0;
 }
 

@@ -40,12 +40,14 @@ std::string heading(std::size_t prompt, std::size_t of) {
   return text.append(std::to_string(prompt + 1)).append(" of ").append(std::to_string(of));
 }
 
-Decoded show(const Racer& racer, const RacePrompt& prompt, const DecodeSettings& settings,
+Decoded show(const Racer& racer, const RacePrompt& prompt, std::size_t number, const DecodeSettings& settings,
              const Tokenizer& tokenizer, const Paint& paint, std::ostream& out) {
   out << paint.bold("--- " + racer.name) << '\n' << std::flush;
   TokenPrinter printer(tokenizer, paint, out);
-  Decoded run = decode(*racer.pipeline, prompt.tokens, settings,
-                       [&](Tokens fresh, std::size_t guesses) { printer(fresh, guesses); });
+  Decoded run = decode(*racer.pipeline, prompt.tokens, settings, [&](Tokens fresh, std::size_t guesses) {
+    printer(fresh, guesses);
+    if (racer.watch) racer.watch(number);
+  });
   printer.finish();
   out << paint.dim(std::to_string(run.tokens.size()) + " tokens, " + std::to_string(run.stats.target.calls) +
                    " calls of the target, " + fixed(Tally::rate(run), 1) + " tokens/s")
@@ -84,8 +86,8 @@ void race(const Racer& plain, const Racer& guessing, std::span<const RacePrompt>
     if (!prompts[p].text.ends_with('\n')) out << '\n';
     DecodeSettings own = settings;
     own.sequence = static_cast<std::uint32_t>(p);
-    const Decoded a = show(plain, prompts[p], own, tokenizer, paint, out),
-                  b = show(guessing, prompts[p], own, tokenizer, paint, out);
+    const Decoded a = show(plain, prompts[p], p, own, tokenizer, paint, out),
+                  b = show(guessing, prompts[p], p, own, tokenizer, paint, out);
     one.add(a), two.add(b);
     same += a.tokens == b.tokens;
   }

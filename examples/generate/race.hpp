@@ -1,6 +1,8 @@
 // Plain decoding and a pipeline, one after the other on the same prompts.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <ostream>
 #include <span>
 #include <string>
@@ -17,6 +19,7 @@ struct Racer {
   Pipeline* pipeline = nullptr;
   bool lossy = false;
   bool draws = false;  // temperature above 0: another text may be just as right
+  std::function<void(std::size_t prompt)> watch = {};  // called after each round, outside of all times
 };
 
 struct RacePrompt {

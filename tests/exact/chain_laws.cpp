@@ -45,11 +45,14 @@ TEST_CASE("whole pipelines keep the target's law over several rounds") {
     CHECK(law_of(3, SampleAndMatch{}, SampledChain{.length = 2}, params, 3).error < 1e-12);
     CHECK(law_of(3, Rejection{}, GreedyChain{.length = 2}, params, 4).error < 1e-12);
     CHECK(law_of(3, Rejection{}, SampledChain{.length = 2}, params, 3).error < 1e-12);
+    CHECK(law_of(3, Traversal{}, GreedyChain{.length = 2}, params, 4).error < 1e-12);
     CHECK(law_of(3, Sampling{}, SampledChain{.length = 2}, params, 3).error < 1e-12);
     CHECK(law_of(3, Sampling{}, GreedyChain{.length = 2}, params, 4).error < 1e-12);
   }
   CHECK(law_of(2, Rejection{}, SampledChain{.length = 3}, kPlain, 4).error < 1e-12);
   CHECK(law_of(2, Rejection{}, SampledChain{.length = 3, .exit_below = 0.5f}, kPlain, 4).error < 1e-12);
+  CHECK(law_of(2, Block{}, SampledChain{.length = 3}, kPlain, 4).error < 1e-12);
+  CHECK(law_of(2, Traversal{}, SampledChain{.length = 3, .exit_below = 0.5f}, kPlain, 4).error < 1e-12);
 }
 
 TEST_CASE("longer chains and larger vocabularies, composed from rounds") {
@@ -59,6 +62,10 @@ TEST_CASE("longer chains and larger vocabularies, composed from rounds") {
     CHECK(composed(3, Rejection{}, SampledChain{.length = 4}, kWarm, 4, seed).error < 1e-12);
     CHECK(composed(3, Sampling{}, SampledChain{.length = 4, .exit_below = 0.4f}, kPlain, 4, seed).error <
           1e-12);
+    CHECK(composed(4, Traversal{}, SampledChain{.length = 3}, kNucleus, 3, seed).error < 1e-12);
+    CHECK(composed(3, Block{}, SampledChain{.length = 4}, kWarm, 4, seed).error < 1e-12);
+    CHECK(composed(3, Block{}, SampledChain{.length = 4}, kMinP, 4, seed).error < 1e-12);
+    CHECK(composed(4, Traversal{}, GreedyChain{.length = 4}, kPlain, 4, seed).error < 1e-12);
     CHECK(composed(4, SampleAndMatch{}, SampledChain{.length = 3}, kNucleus, 3, seed).error < 1e-12);
     CHECK(composed(4, Rejection{}, GreedyChain{.length = 4}, kPlain, 4, seed).error < 1e-12);
   }
@@ -70,7 +77,10 @@ TEST_CASE("greedy keeps greedy decoding's text, and a vocabulary of one token wo
   CHECK(law_of(3, Greedy{}, GreedyChain{.length = 3}, greedy, 4).error < 1e-12);
   CHECK(law_of(3, Sampling{}, SampledChain{.length = 3}, greedy, 4).error < 1e-12);
   CHECK(law_of(3, Rejection{}, GreedyChain{.length = 3}, greedy, 4).error < 1e-12);
+  CHECK(law_of(3, Traversal{}, SampledChain{.length = 3}, greedy, 4).error < 1e-12);
+  CHECK(law_of(3, Block{}, SampledChain{.length = 3}, greedy, 4).error < 1e-12);
   CHECK(law_of(1, Rejection{}, SampledChain{.length = 3}, kPlain, 4).error < 1e-12);
+  CHECK(law_of(1, Block{}, SampledChain{.length = 3}, kPlain, 4).error < 1e-12);
   CHECK(law_of(1, SampleAndMatch{}, GreedyChain{.length = 0}, kPlain, 4).error < 1e-12);
 }
 
@@ -82,6 +92,8 @@ TEST_CASE(
   ToyModel target(3, 1), twin(3, 1);
   Speculator run{TreeVerifier{target, Rejection{}}, ModelDrafter{twin}, SampledChain{.length = 2}};
   CHECK(whole_law(run, target, kPlain, prompt_for(3), 3).mat == doctest::Approx(3.0).epsilon(1e-12));
+  Speculator block{TreeVerifier{target, Block{}}, ModelDrafter{twin}, SampledChain{.length = 2}};
+  CHECK(whole_law(block, target, kPlain, prompt_for(3), 3).mat == doctest::Approx(3.0).epsilon(1e-12));
 }
 
 TEST_CASE("lenience is seen: its text is not the target's") {

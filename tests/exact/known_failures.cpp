@@ -1,7 +1,9 @@
 // Mistakes that shipped somewhere: each must be seen as a bias, or these tests prove nothing.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "exact_law.hpp"
 
@@ -88,6 +90,120 @@ struct Moody {
   }
 };
 
+/// A chain that ends where the next guess would cost more than it promises: decided from what was drawn before it, or,
+/// wrongly, from the guess itself, which then is left out.
+struct Thrifty {
+  static constexpr DraftLaw law = DraftLaw::sampled;
+  std::int32_t length = 3;
+  double cost = 0.4;  // of a node, in tokens
+  bool looks_at_the_guess = true;
+  std::int32_t max_nodes() const { return 1 + length; }
+  template <class D, class C>
+  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
+    Chain<Draw::sampled>{.length = length}.propose(drafter, round, tree, chance);
+    std::int32_t keep = 0;
+    double reach = 1;
+    while (keep + 1 < tree.size()) {
+      const double with_it = reach * static_cast<double>(tree.confidence(keep + 1));
+      if ((looks_at_the_guess ? with_it : reach) < cost) break;
+      reach = with_it, ++keep;
+    }
+    tree.reset(tree.token(0), tree.origin(), round.max_nodes);
+    Chain<Draw::sampled>{.length = keep}.propose(drafter, round, tree, chance);
+  }
+};
+
+/// A child of the root and its child, and a second child of the root only if that grandchild is token 0.
+struct SiblingByGrandchild {
+  static constexpr DraftLaw law = DraftLaw::mixed;
+  std::int32_t max_nodes() const { return 4; }
+  template <class D, class C>
+  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
+    Chain<Draw::sampled>{.length = 2}.propose(drafter, round, tree, chance);
+    if (tree.size() == 3 && tree.token(2) == 0 && tree.room() > 0) tree.draw(0, tree.row_law(1), chance);
+  }
+};
+
+/// Two children of the root; the first has one of its own only if the second is token 0.
+struct ChildBySibling {
+  static constexpr DraftLaw law = DraftLaw::mixed;
+  std::int32_t max_nodes() const { return 4; }
+  template <class D, class C>
+  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
+    SampledTree<DraftLaw::sampled_distinct>{.widths = {2}}.propose(drafter, round, tree, chance);
+    if (tree.size() < 3 || tree.token(2) != 0 || tree.room() < 1) return;
+    const Token token = tree.token(1);
+    const NodeId root = 0;
+    tree.draw(1, tree.store(1, drafter.extend({&token, 1}, {&root, 1}).row(0), round.params), chance);
+  }
+};
+
+/// Two exact rules, of which what was drawn chooses one.
+struct EitherRule {
+  static constexpr bool exact_for(DraftLaw) { return true; }
+  template <class C>
+  void verify(const TokenTree& tree, const TargetLaws& target, C& chance, Verdict& out) const {
+    if (tree.law() == DraftLaw::sampled)
+      Traversal{}.verify(tree, target, chance, out);
+    else
+      Rejection{}.verify(tree, target, chance, out);
+  }
+};
+
+struct DenseWeights {
+  std::vector<double> w;
+  std::int32_t vocab() const { return static_cast<std::int32_t>(w.size()); }
+  double operator()(Token x) const { return w[static_cast<std::size_t>(x)]; }
+};
+
+/// Traversal written once more, and with the weight min(1, S / (1 - q)) of a public variant after a rejection.
+struct PlainTraversal {
+  bool variant = false;
+  static constexpr bool exact_for(DraftLaw) { return true; }
+  template <class C>
+  void verify(const TokenTree& tree, const TargetLaws& target, C& chance, Verdict& out) const {
+    out.path.clear();
+    visit(tree, target, chance, out, 0, 1);
+    std::reverse(out.path.begin(), out.path.end());
+  }
+
+ private:
+  template <class C>
+  bool visit(const TokenTree& tree, const TargetLaws& target, C& chance, Verdict& out, NodeId node,
+             double weight) const {
+    const RowLaw law = target[node];
+    std::vector<double> p;
+    for (Token x = 0; x < tree.vocab(); ++x) p.push_back(law(x));
+    bool found = false, rejected = false;
+    tree.children(node, [&](NodeId c) {
+      const Token token = tree.token(c);
+      const double q = tree.draft_prob(c, token);
+      found = visit(tree, target, chance, out, c,
+                    std::min(1.0, weight * p[static_cast<std::size_t>(token)] / q));
+      if (found) return false;
+      double left = 0;
+      std::vector<double> next;
+      for (Token x = 0; x < tree.vocab(); ++x)
+        left += next.emplace_back(
+            std::max(0.0, weight * p[static_cast<std::size_t>(x)] - tree.draft_prob(c, x)));
+      if (left > 1e-14)
+        for (std::size_t x = 0; x < p.size(); ++x) p[x] = next[x] / left;
+      else
+        left = 0;
+      const double whole = variant ? 1 - q : left + 1 - weight;
+      weight = left > 0 ? std::min(1.0, left / whole) : 0;
+      rejected = true;
+      return true;
+    });
+    if (!found) {
+      if (node != 0 && !chance.accept(weight, tree.accept_site(node))) return false;
+      out.next = chance.draw(DenseWeights{p}, rejected ? tree.residual_site(node) : tree.sample_site(node));
+    }
+    out.path.push_back(node);
+    return true;
+  }
+};
+
 }  // namespace
 
 TEST_CASE("leaving out what was drawn biases the text; stopping after it does not") {
@@ -145,4 +261,47 @@ TEST_CASE("tokens picked deterministically but tested with p / q, as llama.cpp's
   };
   CHECK(prob_of_0(false) == doctest::Approx(0.5 / 0.6).epsilon(1e-6));  // .833
   CHECK(prob_of_0(true) == doctest::Approx(0.5).epsilon(1e-12));
+}
+
+TEST_CASE("leaving out a drawn guess because it does not pay biases the text; not drawing it does not") {
+  const Thrifty by_guess{}, before{.looks_at_the_guess = false};
+  CHECK(law_of(3, Rejection{}, by_guess, 2).error > 0.01);
+  CHECK(law_of(3, Traversal{}, by_guess, 2).error > 0.01);
+  CHECK(law_of(3, Sampling{}, by_guess, 2).error > 0.01);
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    CHECK(law_of(3, Rejection{}, before, 2, CoinKey::site, seed).error < 1e-12);
+    CHECK(law_of(3, Traversal{}, before, 2, CoinKey::site, seed).error < 1e-12);
+  }
+}
+
+TEST_CASE("two exact rules of which the tokens choose one are not exact; each alone is, on the same shapes") {
+  double biased = 0;
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    const auto error = [&](auto rule, auto shape) { return law_of(3, rule, shape, 2, CoinKey::site, seed).error; };
+    CHECK(error(Traversal{}, SiblingByGrandchild{}) < 1e-12);
+    CHECK(error(Rejection{}, SiblingByGrandchild{}) < 1e-12);
+    CHECK(error(Sampling{}, SiblingByGrandchild{}) < 1e-12);
+    CHECK(error(SampleAndMatch{}, SiblingByGrandchild{}) < 1e-12);
+    biased = std::max(biased, error(EitherRule{}, SiblingByGrandchild{}));
+    // The form of the tree may depend on what was drawn anywhere in it before.
+    CHECK(error(Traversal{}, ChildBySibling{}) < 1e-12);
+    CHECK(error(Rejection{}, ChildBySibling{}) < 1e-12);
+    CHECK(error(Sampling{}, ChildBySibling{}) < 1e-12);
+  }
+  CHECK(biased > 0.01);
+}
+
+TEST_CASE("traversal with a rejected node's weight as min(1, S / (1 - q)), as a public variant has it") {
+  using Distinct = SampledTree<DraftLaw::sampled_distinct>;
+  const auto worst = [](auto rule, auto shape) {
+    double error = 0;
+    for (std::uint64_t seed = 1; seed <= 3; ++seed)
+      error = std::max(error, law_of(3, rule, shape, 2, CoinKey::site, seed).error);
+    return error;
+  };
+  const PlainTraversal variant{.variant = true}, right{};
+  CHECK(worst(right, Distinct{.widths = {1, 2}}) < 1e-12);
+  CHECK(worst(right, Distinct{.widths = {2, 1}}) < 1e-12);
+  CHECK(worst(variant, Distinct{.widths = {1, 2}}) > 1e-3);
+  CHECK(worst(variant, Chain<Draw::sampled>{.length = 2}) > 1e-3);
 }

@@ -62,11 +62,11 @@ std::map<std::vector<Token>, double> projected(const ToyModel& target, const Sam
   return out;
 }
 
-template <class Shape>
+template <class Rule = Sampling, class Shape>
 double deviation_of(Shape shape, float sharpness, const SamplingParams& params, std::size_t horizon,
                     Token groups, int n, double& mat) {
   ToyModel target(kVocab, 1, sharpness), draft(kVocab, 1, 0.5f * sharpness);  // a draft that is less sure
-  Speculator run{TreeVerifier{target, Sampling{}, params}, ModelDrafter{draft}, shape};
+  Speculator run{TreeVerifier{target, Rule{}, params}, ModelDrafter{draft}, shape};
   std::map<std::vector<Token>, int> counts;
   for (int i = 0; i < n; ++i) {
     PhiloxChance chance(12345, static_cast<std::uint32_t>(i));
@@ -101,4 +101,28 @@ TEST_CASE("three distinct siblings, one token: n 15,000, alpha 1e-4") {
   double mat = 0;
   CHECK(std::abs(deviation_of(DistinctTriple{}, 6.0f, {}, 1, kVocab, 15000, mat)) < 3.89);
   CHECK(mat < 1.99);
+}
+
+TEST_CASE("a sampled chain of four by block verification, two tokens: n 15,000, alpha 1e-4") {
+  double mat = 0;
+  CHECK(std::abs(deviation_of<Block>(Chain<Draw::sampled>{.length = 4}, 6.0f, {}, 2, 20, 15000, mat)) < 3.89);
+  CHECK(mat > 2.2);
+  CHECK(mat < 4.5);
+}
+
+TEST_CASE("two by two distinct draws by traversal, two tokens: n 15,000, alpha 1e-4") {
+  using Distinct = SampledTree<DraftLaw::sampled_distinct>;
+  double mat = 0;
+  CHECK(std::abs(deviation_of<Traversal>(Distinct{.widths = {2, 2}}, 6.0f, {}, 2, 20, 15000, mat)) < 3.89);
+  CHECK(mat > 2);
+  CHECK(mat < 2.9);
+}
+
+TEST_CASE("two by two distinct draws by traversal under top-k 12, three tokens: n 6,000, alpha 1e-4") {
+  using Distinct = SampledTree<DraftLaw::sampled_distinct>;
+  double mat = 0;
+  CHECK(std::abs(deviation_of<Traversal>(Distinct{.widths = {2, 2}}, 60.0f, {.temperature = 0.8f, .top_k = 12}, 3,
+                                         10, 6000, mat)) < 3.89);
+  CHECK(mat > 1.5);
+  CHECK(mat < 2.9);
 }

@@ -47,9 +47,10 @@ void check_all_growths(Rule rule) {
 }  // namespace
 
 TEST_CASE("one level: rejection") { check_all_growths(Rejection{}); }
+TEST_CASE("one level: traversal") { check_all_growths(Traversal{}); }
 TEST_CASE("one level: sample-and-match") { check_all_growths(SampleAndMatch{}); }
 
-TEST_CASE("one level: sampling, which chooses between the two by what the proposal holds") {
+TEST_CASE("one level: sampling, which chooses between the last two by whether any coin was asked for") {
   CHECK(worst(3, Sampling{}, IidPair{}, 3) < 1e-12);
   CHECK(worst(3, Sampling{}, DrawnThenChosen{.pick = 1}, 3) < 1e-12);
   CHECK(worst(3, Sampling{}, ChosenTwice{}, 3) < 1e-12);
@@ -64,6 +65,13 @@ TEST_CASE("two levels, two children a node") {
   CHECK(composed(3, Rejection{}, DistinctPair{.depth = 2}, kWarm, 3, 7) < 1e-12);
   CHECK(worst(2, Rejection{}, DrawnThenChosen{.depth = 2, .pick = 1}, 3, 2) < 1e-12);
   CHECK(worst(2, Rejection{}, ChosenThenDistinct{.depth = 2}, 3, 2) < 1e-12);
+  CHECK(worst(2, Traversal{}, IidPair{.depth = 2}, 3, 2) < 1e-12);
+  CHECK(worst(2, Traversal{}, DistinctPair{.depth = 2}, 3, 2) < 1e-12);
+  CHECK(composed(3, Traversal{}, DistinctPair{.depth = 2}, kWarm, 3, 7) < 1e-12);
+  CHECK(worst(2, Traversal{}, DrawnThenChosen{.depth = 2, .pick = 1}, 3, 2) < 1e-12);
+  CHECK(worst(2, Traversal{}, ChosenThenDistinct{.depth = 2}, 3, 2) < 1e-12);
+  CHECK(worst(2, Traversal{}, DrawnThenDistinct{.depth = 2}, 3, 2) < 1e-12);
+  CHECK(worst(3, Traversal{}, ChosenTwice{.depth = 2, .pick = 1}, 3, 2) < 1e-12);
   CHECK(worst(2, SampleAndMatch{}, IidPair{.depth = 2}, 2, 1) < 1e-12);
   CHECK(worst(3, SampleAndMatch{}, ChosenTwice{.depth = 2, .pick = 1}, 3, 2) < 1e-12);
 }
@@ -77,6 +85,8 @@ TEST_CASE("whole pipelines over several rounds: coins and state count") {
   CHECK(whole(2, Rejection{}, DistinctPair{.depth = 2}, 3) < 1e-12);
   CHECK(whole(3, Rejection{}, DistinctPair{}, 3) < 1e-12);
   CHECK(whole(2, Rejection{}, IidPair{.depth = 2}, 2) < 1e-12);
+  CHECK(whole(2, Traversal{}, DistinctPair{.depth = 2}, 3) < 1e-12);
+  CHECK(whole(3, Traversal{}, DistinctPair{}, 3) < 1e-12);
   CHECK(whole(3, Sampling{}, DrawnThenChosen{.pick = 1}, 3) < 1e-12);
 }
 

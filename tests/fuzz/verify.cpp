@@ -8,11 +8,15 @@
 #include <stdexcept>
 #include <string>
 
+#include <specula/accept/block.hpp>
 #include <specula/accept/greedy.hpp>
+#include <specula/accept/k_seq.hpp>
 #include <specula/accept/lenient.hpp>
 #include <specula/accept/rejection.hpp>
 #include <specula/accept/sample_and_match.hpp>
 #include <specula/accept/sampling.hpp>
+#include <specula/accept/traversal.hpp>
+#include <specula/accept/typical.hpp>
 
 #include "dense_rules.hpp"
 
@@ -61,7 +65,16 @@ struct Input {
   std::uint64_t seed;
   double lenience;
   Case it;
+
+  double epsilon() const { return (lenience - 1) / 4; }  // Typical's parameters
+  double delta() const { return (lenience - 1) / 2; }
 };
+
+/// What KSeq takes.
+bool for_k_seq(const TokenTree& tree) {
+  const DraftLaw law = tree.law();
+  return law == DraftLaw::deterministic || law == DraftLaw::sampled || law == DraftLaw::sampled_iid;
+}
 
 /// `special` rows may be bad ones; then there is no dense copy of the laws.
 Input read(Bytes& bytes, bool special) {
@@ -78,6 +91,7 @@ Input read(Bytes& bytes, bool special) {
             bytes.next(),
             1 + bytes.next() / 64.0,
             {TokenTree(vocab, max_nodes, max_nodes), {}, {}, {}, {}}};
+  const int form = how & 0x80 ? bytes.next() % 3 : 0;  // 1: a chain, 2: independent siblings only
   Case& it = out.it;
   PhiloxChance chance(out.seed + 1000);
   const std::int32_t origin = bytes.next();
@@ -100,12 +114,12 @@ Input read(Bytes& bytes, bool special) {
   };
   add_rows();
   while (it.tree.room() > 0 && !bytes.empty()) {
-    const NodeId parent = bytes.next() % it.tree.size();
+    const NodeId parent = form == 1 ? it.tree.size() - 1 : bytes.next() % it.tree.size();
     const auto at = static_cast<std::size_t>(parent);
     const SamplingParams draft_params = params.greedy() ? SamplingParams{} : params;
     NodeId added = kNoParent;
     Dense q;
-    const int kind = bytes.next() % 3;
+    const int kind = form == 2 ? 0 : bytes.next() % 3;
     if (kind == 2) {
       const Token token = bytes.below(vocab);
       q.assign(static_cast<std::size_t>(vocab), 0.0);
@@ -179,6 +193,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       survive(Greedy{}, input), survive(SampleAndMatch{}, input), survive(Rejection{}, input),
           survive(Sampling{}, input);
       survive(Lenient{input.lenience}, input);
+      survive(Traversal{}, input), survive(Typical{input.epsilon(), input.delta()}, input);
+      if (input.it.tree.is_chain()) survive(Block{}, input);
+      if (for_k_seq(input.it.tree)) survive(KSeq{}, input);
       return 0;
     }
     const double near = isa == detail::Isa::reference ? 1e-10 : 1e-5;
@@ -201,6 +218,26 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
           Lenient{input.lenience},
           [&](DenseCoins& coins) { return dense_rejection(it.dense, it.laws, coins, input.lenience); },
           "lenient");
+    compare(
+        Traversal{}, [&](DenseCoins& coins) { return dense_traversal(it.dense, it.laws, coins); },
+        "traversal");
+    compare(
+        Typical{input.epsilon(), input.delta()},
+        [&](DenseCoins& coins) {
+          return dense_typical(it.dense, it.laws, coins, input.epsilon(), input.delta());
+        },
+        "typical");
+    if (it.tree.is_chain())
+      compare(
+          Block{}, [&](DenseCoins& coins) { return dense_block(it.dense, it.laws, coins); }, "block");
+    if (for_k_seq(it.tree))
+      compare(
+          KSeq{},
+          [&](DenseCoins& coins) {
+            return it.tree.law() == DraftLaw::deterministic ? dense_rejection(it.dense, it.laws, coins)
+                                                            : dense_k_seq(it.dense, it.laws, coins);
+          },
+          "k-seq");
   } catch (const std::runtime_error& e) {
     require(special, e.what());  // a bad draft row is refused when it is stored
   }

@@ -101,6 +101,8 @@ TEST_CASE("the figures of a run whose counts and times are known") {
   CHECK(f.tokens_per_second == doctest::Approx(10 / 0.056));
   CHECK(f.speedup == doctest::Approx(10 / 5.6));
   CHECK(f.identical_to_autoregressive == 3);
+  CHECK(f.mat_per_verified_node == doctest::Approx(1.0));  // three tokens for three nodes a round
+  CHECK(f.draft_milliseconds_per_round == doctest::Approx(4.0));
 }
 
 TEST_CASE("the report has every field, in order, and the settings after them") {

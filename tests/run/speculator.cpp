@@ -7,6 +7,7 @@
 
 #include "count_allocations.hpp"  // after the library: clang's intrinsics declare posix_memalign without noexcept
 #include "toy_model.hpp"
+#include "tree_shapes.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -174,6 +175,72 @@ TEST_CASE("a full cache: every token that fits, the last proposals shorter") {
         ("Speculator::step: the target's context is full, " + std::to_string(capacity) + " tokens").c_str(),
         std::length_error);
   }
+}
+
+TEST_CASE("a full cache and trees: proposals are trimmed to the room, and the text is plain decoding's") {
+  std::int32_t trimmed = 0;
+  const auto generate = [&](auto shape, auto rule, bool same_text, const SamplingParams& params) {
+    for (const std::int32_t capacity : {3, 4, 5, 8, 19, 40}) {
+      CAPTURE(capacity);
+      ToyModel target(5, 1, 2.0f, capacity), draft(5, 2, 2.0f, 100);
+      auto run = pipeline(target, draft, rule, shape, params);
+      PhiloxChance chance(5);
+      run.start(kPrompt);
+      while (run.room() > 0) {
+        const std::int32_t room = run.room();
+        run.step(chance);
+        REQUIRE(run.proposal().size() <= room);
+        REQUIRE(run.proposal().size() <= run.shape().max_nodes());
+        trimmed += room > 1 && room < run.shape().max_nodes() && run.proposal().size() == room;
+        REQUIRE(target.cache() == list(run.text().first(run.text().size() - 1)));
+      }
+      CHECK(target.size() == capacity);
+      const List text = list(run.text());
+      CHECK(text.size() == static_cast<std::size_t>(capacity) + 1);  // the last token needs no place
+      if (same_text) CHECK(text == plainly(target, kPrompt, text.size(), 5, params));
+      CHECK_THROWS_AS(run.step(chance), std::length_error);
+      CHECK(list(run.text()) == text);
+    }
+  };
+  const auto every_rule = [&](auto shape) {
+    const SamplingParams warm{.temperature = 0.8f, .top_p = 0.9f};
+    generate(shape, SampleAndMatch{}, true, warm);
+    generate(shape, Greedy{}, true, {.temperature = 0});
+    generate(shape, Sampling{}, decltype(shape)::law == DraftLaw::deterministic, warm);
+    generate(shape, Rejection{}, false, warm);
+  };
+  every_rule(IidPair{.depth = 3});
+  every_rule(DistinctTriple{.depth = 2});
+  every_rule(DrawnThenChosen{.depth = 3, .pick = 1});
+  every_rule(ChosenTwice{.depth = 3, .pick = 1});  // siblings alike: the second has nothing to add
+  every_rule(SampledTree<DraftLaw::sampled_distinct>{});
+  every_rule(SampledTree<DraftLaw::sampled_iid>{});
+  every_rule(Beam{});
+  every_rule(Cape{});
+  every_rule(DynamicTree{});
+  CHECK(trimmed > 100);
+}
+
+TEST_CASE("trees from a drafter that is smaller than the target") {
+  for (const std::int32_t capacity : {3, 4, 6, 9, 20, 33}) {
+    ToyModel target(5, 1, 2.0f, 60), draft(5, 2, 2.0f, capacity);
+    auto run = pipeline(target, draft, SampleAndMatch{}, IidPair{.depth = 3});
+    CHECK(text_of(run, kPrompt, 40, 5) == plainly(target, kPrompt, 40, 5));
+    CHECK((run.stats().proposed > 0) == (capacity > 3));
+    CHECK(draft.size() <= capacity);
+  }
+}
+
+TEST_CASE("siblings alike: their text is that of one of them") {
+  ToyModel target(3, 1, 1.0f, 200), draft(3, 2, 1.0f, 200);
+  auto twice = pipeline(target, draft, Sampling{}, ChosenTwice{.depth = 3, .pick = 1});
+  const List text = text_of(twice, kPrompt, 100, 7);
+  CHECK(text == plainly(target, kPrompt, 100, 7));
+  auto once = pipeline(target, draft, Sampling{},
+                       Bush<DraftLaw::deterministic, Child::chosen>{.depth = 3, .pick = 1});
+  CHECK(text_of(once, kPrompt, 100, 7) == text);
+  CHECK(once.stats().accepted[0] == twice.stats().accepted[0]);  // and nothing is gained
+  CHECK(once.stats().rounds == twice.stats().rounds);
 }
 
 TEST_CASE("a drafter that is smaller than the target: guesses while it can, then plain decoding") {

@@ -63,6 +63,9 @@ class DenseCoins {
     return static_cast<specula::Token>(tile * 512 + pick(inside, word(site, 1), left / total));
   }
 
+  /// Something other than a coin was as near to going another way.
+  void near(double distance) { margin = std::min(margin, distance); }
+
   double margin = 1;
 
  private:
@@ -153,6 +156,192 @@ inline specula::Verdict dense_rejection(const DenseTree& tree, const std::vector
       out.next = sure != p.end() ? static_cast<specula::Token>(sure - p.begin())
                                  : coins.draw(p, sample_site(tree, at));
   }
+  return out;
+}
+
+inline double dense_sum(const Dense& w) {
+  double sum = 0;
+  for (const double x : w) sum += x;
+  return sum;
+}
+
+/// weight * p - q, where positive.
+inline Dense dense_residual(const Dense& p, const Dense& q, double weight) {
+  Dense out(p.size());
+  for (std::size_t x = 0; x < p.size(); ++x) out[x] = std::max(0.0, weight * p[x] - q[x]);
+  return out;
+}
+
+/// One path: the longest beginning i whose own coin is below h_i, then norm((P_i p - q)+).
+inline specula::Verdict dense_block(const DenseTree& tree, const std::vector<Dense>& laws,
+                                    DenseCoins& coins) {
+  specula::Verdict out;
+  out.clear();
+  const std::size_t last = tree.token.size() - 1;
+  std::size_t taken = 0;
+  double weight = 1, weight_taken = 1;
+  double error = 0;  // of the weight, in units of a row's: what margins are divided by
+  for (std::size_t i = 1; i <= last; ++i) {
+    const auto x = static_cast<std::size_t>(tree.token[i]);
+    const double ratio = laws[i - 1][x] / tree.q[i][x];
+    error = error * ratio + weight / tree.q[i][x];
+    if (weight * ratio > 1 + 1e-5 * error) error = 0;
+    weight = std::min(1.0, weight * ratio);
+    double h = weight, scale = 1 / (1 + error);
+    if (i < last) {
+      const double s = dense_sum(dense_residual(laws[i], tree.q[i + 1], weight));
+      h = s > 0 ? s / (s + 1 - weight) : 0;
+      scale *= std::min(1.0, s + 1 - weight);
+      if (s > 0) coins.near(s + 1 - weight);
+    }
+    const auto node = static_cast<specula::NodeId>(i);
+    if (h > 0 && coins.accept(h, accept_site(tree, node), scale)) taken = i, weight_taken = weight;
+  }
+  for (std::size_t i = 1; i <= taken; ++i) out.path.push_back(static_cast<specula::NodeId>(i));
+  const auto node = static_cast<specula::NodeId>(taken);
+  const Dense& p = laws[taken];
+  const auto sure = std::find(p.begin(), p.end(), 1.0);
+  if (taken < last) {
+    const Dense left = dense_residual(p, tree.q[taken + 1], weight_taken);
+    const double s = dense_sum(left);
+    out.next =
+        s > 0 ? coins.draw(left, residual_site(tree, node), s) : coins.draw(p, residual_site(tree, node));
+  } else {
+    out.next = sure != p.end() ? static_cast<specula::Token>(sure - p.begin())
+                               : coins.draw(p, sample_site(tree, node));
+  }
+  return out;
+}
+
+/// Leaf to root; true if something below `node`, or it itself, was accepted: then `out` is the verdict.
+/// `error` is of `weight`, in units of a row's.
+inline bool dense_traversal_at(const DenseTree& tree, const std::vector<Dense>& laws, DenseCoins& coins,
+                               specula::NodeId node, double weight, double error, specula::Verdict& out) {
+  Dense p = laws[static_cast<std::size_t>(node)];
+  double p_error = 1;
+  const std::vector<specula::NodeId> children = tree.children(node);
+  for (const specula::NodeId c : children) {
+    const auto x = static_cast<std::size_t>(tree.token[static_cast<std::size_t>(c)]);
+    const Dense& q = tree.q[static_cast<std::size_t>(c)];
+    const double product = weight * p[x] / q[x];
+    double product_error = (error * p[x] + weight * p_error) / q[x];
+    if (product > 1 + 1e-5 * product_error || p[x] == 0) product_error = 0;
+    if (dense_traversal_at(tree, laws, coins, c, std::min(1.0, product), product_error, out)) return true;
+    const Dense left = dense_residual(p, q, weight);
+    const double s = dense_sum(left);
+    if (s > 0) {
+      const double s_error = error + weight * p_error + 1, part = s + 1 - weight;
+      coins.near(s / s_error);
+      p = left;
+      for (double& w : p) w /= s;
+      p_error = 2 * s_error / s;
+      error = (s_error * (1 - weight) + s * error) / (part * part);
+      weight = s / part;
+    } else {
+      weight = error = 0;
+    }
+  }
+  if (node != 0 && !(weight > 0 && coins.accept(weight, accept_site(tree, node), 1 / (1 + error))))
+    return false;
+  out.path.clear();
+  for (specula::NodeId n = node; n != specula::kNoParent; n = tree.parent[static_cast<std::size_t>(n)])
+    out.path.insert(out.path.begin(), n);
+  const auto sure = std::find(p.begin(), p.end(), 1.0);
+  if (!children.empty())
+    out.next = coins.draw(p, residual_site(tree, node), 1 / p_error);
+  else
+    out.next = sure != p.end() ? static_cast<specula::Token>(sure - p.begin())
+                               : coins.draw(p, sample_site(tree, node));
+  return true;
+}
+inline specula::Verdict dense_traversal(const DenseTree& tree, const std::vector<Dense>& laws,
+                                        DenseCoins& coins) {
+  specula::Verdict out;
+  dense_traversal_at(tree, laws, coins, 0, 1, 0, out);
+  return out;
+}
+
+/// rho in [1, k] with 1 - (1 - b)^k = rho b, b = sum min(q, p / rho): by halving.
+inline double dense_rho(const Dense& p, const Dense& q, std::size_t k) {
+  double low = 1, high = static_cast<double>(k);
+  for (int i = 0; i < 200; ++i) {
+    const double rho = (low + high) / 2;
+    double b = 0;
+    for (std::size_t x = 0; x < p.size(); ++x) b += std::min(q[x], p[x] / rho);
+    (1 - std::pow(1 - b, static_cast<double>(k)) > rho * b ? low : high) = rho;
+  }
+  return low;
+}
+
+/// Independent siblings: each accepted with min(1, p / (rho q)), else norm((p - rho q)+) after the last.
+inline specula::Verdict dense_k_seq(const DenseTree& tree, const std::vector<Dense>& laws,
+                                    DenseCoins& coins) {
+  specula::Verdict out;
+  out.clear();
+  for (bool more = true; more;) {
+    const specula::NodeId at = out.path.back();
+    const Dense& p = laws[static_cast<std::size_t>(at)];
+    const std::vector<specula::NodeId> children = tree.children(at);
+    more = false;
+    const auto sure = std::find(p.begin(), p.end(), 1.0);
+    if (children.empty()) {
+      out.next = sure != p.end() ? static_cast<specula::Token>(sure - p.begin())
+                                 : coins.draw(p, sample_site(tree, at));
+      continue;
+    }
+    const Dense& q = tree.q[static_cast<std::size_t>(children[0])];
+    const double rho = dense_rho(p, q, children.size());
+    // An error of the equation shifts its root by as much over the slope there.
+    const auto k = static_cast<double>(children.size());
+    double b = 0, slope = 0;
+    for (std::size_t x = 0; x < p.size(); ++x) {
+      b += std::min(q[x], p[x] / rho);
+      if (p[x] < rho * q[x]) slope += p[x] / rho / rho;
+    }
+    slope = b - rho * slope + k * std::pow(1 - b, k - 1) * slope;
+    const double sharp = children.size() == 1 ? 1 : std::min(1.0, slope);
+    for (const specula::NodeId c : children) {
+      const auto x = static_cast<std::size_t>(tree.token[static_cast<std::size_t>(c)]);
+      if (more) break;
+      if (!coins.accept(p[x] / (rho * q[x]), accept_site(tree, c), sharp * std::min(1.0, q[x]))) continue;
+      out.path.push_back(c);
+      more = true;
+    }
+    if (more) continue;
+    const Dense left = dense_residual(p, q, 1 / rho);
+    const double s = dense_sum(left);
+    out.next =
+        s > 0 ? coins.draw(left, residual_site(tree, at), s * sharp) : coins.draw(p, residual_site(tree, at));
+  }
+  return out;
+}
+
+/// A child stays iff its parent does and p(x) > min(epsilon, delta exp(-H(p))); the deepest wins, then the
+/// first.
+inline specula::Verdict dense_typical(const DenseTree& tree, const std::vector<Dense>& laws,
+                                      DenseCoins& coins, double epsilon, double delta) {
+  std::vector<char> stays(tree.token.size(), 1);
+  specula::NodeId deepest = 0;
+  for (std::size_t n = 1; n < tree.token.size(); ++n) {
+    const auto parent = static_cast<std::size_t>(tree.parent[n]);
+    const Dense& p = laws[parent];
+    double entropy = 0;
+    for (const double x : p)
+      if (x > 0) entropy -= x * std::log(x);
+    const double least = std::min(epsilon, delta * std::exp(-entropy));
+    const double prob = p[static_cast<std::size_t>(tree.token[n])];
+    stays[n] = stays[parent] && prob > least;
+    if (stays[parent] && prob > 0) coins.near(std::abs(prob - least));
+    if (stays[n] && tree.depth(static_cast<specula::NodeId>(n)) > tree.depth(deepest))
+      deepest = static_cast<specula::NodeId>(n);
+  }
+  specula::Verdict out;
+  for (specula::NodeId n = deepest; n != specula::kNoParent; n = tree.parent[static_cast<std::size_t>(n)])
+    out.path.insert(out.path.begin(), n);
+  const Dense& p = laws[static_cast<std::size_t>(deepest)];
+  const auto sure = std::find(p.begin(), p.end(), 1.0);
+  out.next = sure != p.end() ? static_cast<specula::Token>(sure - p.begin())
+                             : coins.draw(p, sample_site(tree, deepest));
   return out;
 }
 

@@ -3,6 +3,7 @@
 
 #include <specula/accept/greedy.hpp>
 #include <specula/accept/rejection.hpp>
+#include <specula/accept/sample_and_match.hpp>
 
 #include "toy_model.hpp"
 
@@ -65,6 +66,27 @@ TEST_CASE("nodes that a drafter left in the target's own cache do no harm") {
   PhiloxChance chance(1);
   verifier.verify(tree, chance);
   CHECK(target.cache() == List{1, 2, 3});
+}
+
+TEST_CASE(
+    "a proposal that is larger than the room: an error, and the next one is judged as if it had not been") {
+  ToyModel target(5, 3, 2.0f, 8);
+  TreeVerifier verifier{target, SampleAndMatch{}};
+  verifier.append(List{1, 2});
+  PhiloxChance chance(1);
+  TokenTree tree(5, 20, 0);
+  for (std::int32_t size = 7; size < 10; ++size) {
+    tree.reset(3, 2);
+    while (tree.size() < size) tree.choose(0, tree.size() % 5, 1);
+    CHECK_THROWS_AS(verifier.verify(tree, chance), std::invalid_argument);
+    CHECK(target.cache() == List{1, 2});
+    CHECK(verifier.room() == 6);
+  }
+  tree.reset(3, 2, verifier.room());  // what Speculator does
+  CHECK(tree.room() == 5);
+  while (tree.room() > 0) tree.choose(0, tree.size() % 5, 1);
+  CHECK(verifier.verify(tree, chance).path.size() == 2);  // every token is there
+  CHECK(target.size() == 4);
 }
 
 TEST_CASE("whatever throws, the committed context is what it was") {

@@ -60,27 +60,38 @@ struct Traversal {
       weight = kept > 0 ? kept / (kept + (1 - weight)) : 0;
     };
 
-    NodeId at = 0;
+    // Whether the text stays below `node`, all of whose children were tried and rejected, `last` being the
+    // last. What its weight becomes with that rejection is no more than it was, so a coin that is above
+    // already needs no row.
+    const auto stays = [&](NodeId node, NodeId last) {
+      if (node != 0 && !chance.accept(note(node).weight, tree.accept_site(node))) return false;
+      if (last == kNoParent) return true;
+      reject(node, last);
+      return node == 0 || chance.accept(note(node).weight, tree.accept_site(node));
+    };
+
+    NodeId at = 0,
+           last = kNoParent;  // `last`: the child of `at` that was tried and is not rejected in its books yet
     enter(0, 1);
     for (;;) {
       detail::NodeNotes& here = note(at);
-      if (const NodeId child = here.next_child; child != kNoParent) {
+      const NodeId child = here.next_child;
+      if (child != kNoParent) {
+        if (last != kNoParent) reject(at, last);
         const bool first = !here.has_law;
         if (first) here.law = target[at], here.has_law = true;
         const Token token = tree.token(child);
         const double target_prob = first ? here.law(token) : left_after(at).prob(token);
         enter(child, std::min(1.0, here.weight * target_prob / tree.draft_prob(child, token)));
         here.next_child = tree.next_sibling(child);
-        if (note(child).weight > 0)
-          at = child;
-        else
-          reject(at, child);
-      } else if (at == 0 || chance.accept(here.weight, tree.accept_site(at))) {
+        const bool possible = note(child).weight > 0;
+        at = possible ? child : at;
+        last = possible ? kNoParent : child;
+      } else if (stays(at, last)) {
         break;
       } else {
-        const NodeId parent = tree.parent(at);
-        reject(parent, at);
-        at = parent;
+        last = at;
+        at = tree.parent(at);
       }
     }
 

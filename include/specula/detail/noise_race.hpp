@@ -46,7 +46,7 @@ Token noise_race(const Weights& weights, Noise noise) {
         const auto i = static_cast<std::size_t>(std::countr_zero(bits));
         const double weight = static_cast<double>(w[at + i]),
                      u = (static_cast<double>(words[i]) + 0.5) * 0x1p-32;
-        if (!(weight > 0) || !(1 - u <= weight * best)) continue;
+        if (!(1 - u <= weight * best)) continue;  // also without weight: 0 * infinity is NaN
         const double time = -std::log(u) / weight;
         const Token x = from + static_cast<Token>(i);
         if (time > best || (time == best && x > winner)) continue;

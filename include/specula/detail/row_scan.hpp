@@ -119,7 +119,7 @@ class RowScan {
     const float best = scan(row, 1.0);
     std::int32_t tile = 0;
     while (stats_[static_cast<std::size_t>(tile)].maximum != best) ++tile;
-    return {first(row, tile, best), std::exp(static_cast<double>(best) - log_sum(best, 1.0))};
+    return {first(row, tile, best), prob(static_cast<double>(best) - log_sum(best, 1.0))};
   }
 
   /// The out.size() largest logits, best first, ties to the lower token; returns how many there are above
@@ -135,11 +135,13 @@ class RowScan {
       found = collect(row, best - gap, out);
       if (found == out.size()) break;
     }
-    for (Top& top : out.first(found)) top.prob = std::exp(top.prob - log_z);
+    for (Top& top : out.first(found)) top.prob = prob(top.prob - log_z);
     return static_cast<std::int32_t>(found);
   }
 
  private:
+  /// Never above 1, whatever the rounding: along a path they multiply to what never rises.
+  static double prob(double log) { return std::min(1.0, std::exp(log)); }
   /// The largest of the logits above `bound`, sorted, in `out`, their `prob` being the logits.
   std::size_t collect(std::span<const float> row, float bound, std::span<Top> out) const {
     std::array<float, kTile> padding;

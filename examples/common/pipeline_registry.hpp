@@ -1,0 +1,196 @@
+// Every pipeline, compiled for one type of model. A new one is an entry in registry() and the function it
+// names.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "judge.hpp"
+#include "pipelines.hpp"
+
+namespace specula_examples {
+
+template <class M, class D, class S>
+std::unique_ptr<Pipeline> assemble(M& target, Judge judge, const specula::SamplingParams& params, D drafter,
+                                   S shape, std::string draft_model) {
+  using V = specula::TreeVerifier<M, Judge>;
+  return std::make_unique<PipelineOf<V, D, S>>(V{target, judge, params}, std::move(drafter), std::move(shape),
+                                               std::move(draft_model));
+}
+
+/// Takes the options rule= and lenient=. Throws UsageError for a rule that does not keep the target's law.
+inline std::pair<Judge, bool> take_rule(PipelineSpec& spec, specula::DraftLaw law) {
+  using Rule = Judge::Rule;
+  static const std::vector<std::pair<std::string, Rule>> kNames{
+      {"sampling", Rule::sampling},   {"token", Rule::token},    {"block", Rule::block},
+      {"traversal", Rule::traversal}, {"match", Rule::match},    {"k-seq", Rule::k_seq},
+      {"noise", Rule::noise},         {"typical", Rule::typical}};
+  const bool shared = law == specula::DraftLaw::shared;
+  std::vector<std::string> allowed{"typical"};
+  for (const auto& [name, rule] : kNames)
+    if (Judge::exact(rule, law)) allowed.push_back(name);
+  const std::string word = spec.choice("rule", shared ? "noise" : "sampling", allowed);
+  const double lenience = spec.option("lenient", 1, 1, 1000);
+  if (lenience > 1) {
+    if (word != "sampling") spec.fail("lenient is a rule of its own: it does not go with rule=" + word);
+    return {Judge(Rule::lenient, lenience), true};
+  }
+  const auto found =
+      std::find_if(kNames.begin(), kNames.end(), [&](const auto& n) { return n.first == word; });
+  return {Judge(found->second), found->second == Rule::typical};
+}
+
+template <class M, class S>
+Recipe<M> recipe_for(S shape, std::string draft, std::pair<Judge, bool> rule) {
+  Recipe<M> recipe;
+  recipe.drafts = {draft};
+  recipe.max_nodes = recipe.draft_nodes = shape.max_nodes();
+  if constexpr (requires { shape.draft_nodes(); })
+    recipe.draft_nodes = std::max(recipe.max_nodes, shape.draft_nodes());
+  recipe.lossy = rule.second;
+  recipe.build = [=](ModelSource<M>& models, const specula::SamplingParams& params) {
+    return assemble(models.target(), rule.first, params, specula::ModelDrafter{models.draft(draft)}, shape,
+                    draft);
+  };
+  return recipe;
+}
+
+template <class M>
+Recipe<M> prepare_autoregressive(PipelineSpec& spec) {
+  const std::string rule = spec.choice("rule", "sampling", {"sampling", "noise"});
+  return {.drafts = {}, .build = [=](ModelSource<M>& models, const specula::SamplingParams& params) {
+            M& target = models.target();
+            return assemble(target, Judge(rule == "noise" ? Judge::Rule::noise : Judge::Rule::sampling),
+                            params, specula::NoDrafter{target.vocab_size()}, specula::Chain<>{.length = 0},
+                            "");
+          }};
+}
+
+template <class M, specula::Draw mode>
+Recipe<M> prepare_chain(PipelineSpec& spec) {
+  const std::string draft = spec.word(kDefaultDraft);
+  specula::Chain<mode> shape;
+  constexpr bool greedy = mode == specula::Draw::greedy;
+  const std::int32_t asked = spec.size("length", 0, 1, 64);
+  shape.length = asked ? asked : greedy ? kDefaultChainLength : kDefaultSampledChainLength;
+  shape.exit_below = static_cast<float>(spec.option("exit", greedy && !asked ? kDefaultExit : 0, 0, 1));
+  return recipe_for<M>(shape, draft, take_rule(spec, shape.law));
+}
+
+inline specula::Cape take_cape(PipelineSpec& spec, std::int32_t length, std::int32_t budget, int fixed) {
+  specula::Cape shape;
+  shape.length = spec.size("length", length, 1, 64);
+  shape.budget = static_cast<std::int32_t>(spec.option("budget", budget, 1, 1024));
+  const int each = static_cast<int>(spec.option("fixed", fixed, 0, 63));
+  if (each > 0) shape.extras = specula::CapeExtras::fixed(each);
+  return shape;
+}
+inline specula::Beam take_beam(PipelineSpec& spec) {
+  specula::Beam shape;
+  shape.width = spec.size("width", 4, 1, 64);
+  shape.length = spec.size("length", 4, 1, 64);
+  return shape;
+}
+inline specula::DynamicTree take_dynamic_tree(PipelineSpec& spec, std::int32_t top_k, std::int32_t expansions,
+                                              std::int32_t total) {
+  specula::DynamicTree shape;
+  shape.top_k = spec.size("top-k", top_k, 1, 64);
+  shape.expansions = spec.size("expansions", expansions, 0, 63);
+  shape.total = spec.size("total", total, 1, 1024);
+  return shape;
+}
+
+template <class M>
+Recipe<M> prepare_cape(PipelineSpec& spec) {
+  const std::string draft = spec.word(kDefaultDraft);
+  const specula::Cape shape = take_cape(spec, 4, 32, 0);
+  return recipe_for<M>(shape, draft, take_rule(spec, shape.law));
+}
+template <class M>
+Recipe<M> prepare_beam(PipelineSpec& spec) {
+  const std::string draft = spec.word(kDefaultDraft);
+  const specula::Beam shape = take_beam(spec);
+  return recipe_for<M>(shape, draft, take_rule(spec, shape.law));
+}
+template <class M>
+Recipe<M> prepare_dynamic_tree(PipelineSpec& spec) {
+  const std::string draft = spec.word(kDefaultDraft);
+  const specula::DynamicTree shape = take_dynamic_tree(spec, 10, 5, 59);
+  return recipe_for<M>(shape, draft, take_rule(spec, shape.law));
+}
+template <class M, specula::DraftLaw how>
+Recipe<M> prepare_sampled_tree(PipelineSpec& spec) {
+  const std::string draft = spec.word(kDefaultDraft);
+  specula::SampledTree<how> shape;
+  const auto widths = spec.sizes("widths", {4, 2, 1}, shape.widths.size(), 1, 64);
+  shape.widths = {};
+  std::copy(widths.begin(), widths.end(), shape.widths.begin());
+  std::int64_t nodes = 1, level = 1;
+  for (const std::int32_t width : widths) nodes += level = std::min<std::int64_t>(level * width, 1 << 20);
+  if (nodes > 1025) spec.fail("a tree of more than 1024 guesses");
+  return recipe_for<M>(shape, draft, take_rule(spec, shape.law));
+}
+
+template <class M>
+Recipe<M> prepare_cost_aware(PipelineSpec& spec) {
+  const std::string kind =
+      spec.keyword("cape", {"chain", "sampled-chain", "cape", "beam", "dynamic-tree", "sampled-tree"});
+  const std::string draft = spec.word(kDefaultDraft);
+  const auto aware = [&](auto shape) {
+    std::int32_t draft_nodes = shape.max_nodes();
+    if constexpr (requires { shape.draft_nodes(); }) draft_nodes = std::max(draft_nodes, shape.draft_nodes());
+    Recipe<M> recipe = recipe_for<M>(specula::CostAware(shape), draft, take_rule(spec, shape.law));
+    recipe.draft_nodes = draft_nodes;
+    return recipe;
+  };
+  if (kind == "chain") return aware(specula::Chain<>{.length = spec.size("length", 8, 1, 64)});
+  if (kind == "sampled-chain")
+    return aware(specula::Chain<specula::Draw::sampled>{.length = spec.size("length", 8, 1, 64)});
+  if (kind == "beam") return aware(take_beam(spec));
+  if (kind == "dynamic-tree") return aware(take_dynamic_tree(spec, 4, 5, 59));
+  if (kind == "sampled-tree") return aware(specula::SampledTree<specula::DraftLaw::sampled_distinct>{});
+  return aware(take_cape(spec, 8, 63, 7));
+}
+
+template <class M>
+std::span<const RegistryEntry<M>> registry() {
+  using specula::DraftLaw, specula::Draw;
+  static constexpr std::array kEntries{
+      RegistryEntry<M>{"autoregressive", "autoregressive[:rule=noise]", "plain decoding, the baseline",
+                       &prepare_autoregressive<M>},
+      RegistryEntry<M>{"chain", "chain[:DRAFT][:LENGTH][:exit=PROB][:rule=R|:lenient=L]",
+                       "the draft's likeliest tokens one after the other", &prepare_chain<M, Draw::greedy>},
+      RegistryEntry<M>{
+          "sampled-chain", "sampled-chain[:DRAFT][:LENGTH][:exit=PROB][:rule=R|:lenient=L]",
+          "tokens drawn from the draft; rules: sampling (block verification), token, match, typical",
+          &prepare_chain<M, Draw::sampled>},
+      RegistryEntry<M>{"shared-chain", "shared-chain[:DRAFT][:LENGTH][:exit=PROB]",
+                       "tokens drawn from the draft with the target's own noise: one seed, one text",
+                       &prepare_chain<M, Draw::shared>},
+      RegistryEntry<M>{
+          "cape", "cape[:DRAFT][:LENGTH][:budget=N][:fixed=K][:rule=R]",
+          "a greedy spine with runners-up where the draft is unsure; fixed=K: as many everywhere",
+          &prepare_cape<M>},
+      RegistryEntry<M>{"beam", "beam[:DRAFT][:WIDTH][:LENGTH][:rule=R]", "the best paths of a beam search",
+                       &prepare_beam<M>},
+      RegistryEntry<M>{"dynamic-tree", "dynamic-tree[:DRAFT][:TOP_K][:EXPANSIONS][:TOTAL][:rule=R]",
+                       "EAGLE-2's tree: the TOTAL likeliest of what TOP_K best tokens a node grow to",
+                       &prepare_dynamic_tree<M>},
+      RegistryEntry<M>{
+          "sampled-tree", "sampled-tree[:DRAFT][:widths=4-2-1][:rule=R]",
+          "children drawn without replacement; rules: sampling (traversal), token, match, typical",
+          &prepare_sampled_tree<M, DraftLaw::sampled_distinct>},
+      RegistryEntry<M>{"iid-tree", "iid-tree[:DRAFT][:widths=4-2-1][:rule=R]",
+                       "children drawn independently; rules also: k-seq",
+                       &prepare_sampled_tree<M, DraftLaw::sampled_iid>},
+      RegistryEntry<M>{
+          "cost-aware", "cost-aware[:SHAPE][:DRAFT][:what SHAPE takes][:rule=R]",
+          "as large as pays by the measured cost of nodes; SHAPE: cape, chain, sampled-chain, beam, "
+          "dynamic-tree, sampled-tree",
+          &prepare_cost_aware<M>},
+  };
+  return kEntries;
+}
+
+}  // namespace specula_examples

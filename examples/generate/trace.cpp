@@ -1,0 +1,74 @@
+#include "trace.hpp"
+
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include <specula/io/dot.hpp>
+
+extern char** environ;
+
+namespace specula_examples {
+namespace {
+
+std::string padded(std::size_t number, std::size_t digits) {
+  const std::string text = std::to_string(number);
+  return std::string(digits - std::min(digits, text.size()), '0').append(text);
+}
+
+/// Runs `dot -Tsvg -o SVG FILE` without a shell. Returns 0, an errno if it could not be started, or -1 if it
+/// failed.
+int run_dot(const std::string& file, const std::string& svg) {
+  std::vector<std::string> words{"dot", "-Tsvg", "-o", svg, file};
+  std::vector<char*> arguments;
+  for (auto& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  if (const int error = posix_spawnp(&child, "dot", nullptr, nullptr, arguments.data(), environ))
+    return error;
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0)
+    if (errno != EINTR) return -1;
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
+}
+
+}  // namespace
+
+Trace::Trace(const std::filesystem::path& folder, std::size_t prompts, TextOf text_of)
+    : folder_(std::filesystem::absolute(folder)), prompts_(prompts), text_of_(std::move(text_of)) {
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  if (error || !std::filesystem::is_directory(folder_))
+    throw std::runtime_error("--trace " + folder.string() + ": cannot be created");
+}
+
+void Trace::add(const Pipeline& pipeline, std::size_t prompt) {
+  round_ = prompt == prompt_ ? round_ + 1 : 1;
+  prompt_ = prompt;
+  std::string name = prompts_ > 1 ? "prompt-" + padded(prompt + 1, 2) + "-" : "";
+  name.append("round-").append(padded(round_, 4)).append(".dot");
+  files_.push_back(folder_ / name);
+  std::ofstream out(files_.back(), std::ios::binary);
+  if (!(out << specula::to_dot(pipeline.proposal(), &pipeline.verdict(), text_of_) << std::flush))
+    throw std::runtime_error(files_.back().string() + ": cannot be written");
+}
+
+std::string Trace::draw() const {
+  const std::string wrote = std::to_string(files_.size()) + " rounds traced to " + folder_.string();
+  for (const auto& file : files_) {
+    auto svg = file;
+    const int error = run_dot(file.string(), svg.replace_extension(".svg").string());
+    if (error == ENOENT)
+      return wrote + " as .dot only: `dot` is not on the PATH (Debian: graphviz), so no .svg beside them";
+    if (error) return wrote + ", but dot failed to draw " + svg.string();
+  }
+  return wrote + ", .dot and .svg";
+}
+
+}  // namespace specula_examples
