@@ -159,13 +159,15 @@ void verification(benchmark::State& state, Rule rule, const SamplingParams& para
   };
   for (Case& c : cases) {
     Repeats counting{chance};
-    rule.verify(*c.tree, TargetLaws({c.target.data(), nodes, vocab, vocab}, params, workspace), counting, verdict);
+    rule.verify(*c.tree, TargetLaws({c.target.data(), nodes, vocab, vocab}, params, workspace), counting,
+                verdict);
     const std::int32_t accepted = verdict.accepted(), guesses = nodes - 1;
     c.target_rows = accepted + 1;
     c.draft_rows = 0;
     if constexpr (std::is_same_v<Rule, Rejection>) {
       c.draft_rows = accepted < guesses ? 1 : 0;
-    } else if constexpr (std::is_same_v<Rule, Block>) {  // every ratio first, then back over what was rejected
+    } else if constexpr (std::is_same_v<Rule,
+                                        Block>) {  // every ratio first, then back over what was rejected
       c.target_rows = std::max(guesses, accepted + 1);
       c.draft_rows = counting.count + (accepted == 0 && guesses > 0 ? 1 : 0);
     }

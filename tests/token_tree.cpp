@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 #include <specula/token_tree.hpp>
 
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -204,6 +205,41 @@ TEST_CASE("a limit below the capacity; large trees") {
   CHECK(tree.depth(99) == 99);
   CHECK(tree.is_chain());
   CHECK_THROWS_AS(tree.choose(0, 1, 1), Error);
+}
+
+TEST_CASE("narrow takes room away, never a node, and until the next reset") {
+  TokenTree tree(3, 10, 0);
+  tree.reset(0, 0, 8);
+  tree.choose(0, 1, 1), tree.choose(1, 1, 1);
+  tree.narrow(9);
+  CHECK(tree.room() == 5);  // it adds none
+  tree.narrow(5);
+  CHECK(tree.room() == 2);
+  tree.narrow(1);
+  CHECK(tree.size() == 3);
+  CHECK(tree.room() == 0);
+  CHECK_THROWS_WITH_AS(tree.choose(0, 1, 1), "TokenTree: full, 3 nodes", Error);
+  tree.reset(0, 0);
+  CHECK(tree.room() == 9);
+}
+
+TEST_CASE("top_k: the best tokens of a row, and errors that name the node") {
+  TokenTree tree(4, 3, 1);
+  tree.reset(0, 0);
+  const std::vector<float> row = {0, 2, 1, 2}, bad = {0, NAN, 0, 0};
+  std::array<Top, 3> out;
+  PhiloxChance chance(1);
+  const RowLaw q = tree.store(0, row, {});
+  REQUIRE(tree.top_k(0, row, out) == 3);
+  CHECK(out[0].token == 1);
+  CHECK(out[1].token == 3);
+  CHECK(out[2].token == 2);
+  CHECK(out[1].prob == out[0].prob);
+  CHECK(out[2].prob == doctest::Approx(std::exp(1) / (1 + 2 * std::exp(2) + std::exp(1))).epsilon(1e-6));
+  CHECK_THROWS_WITH_AS(tree.top_k(0, bad, out),
+                       "the draft's row after node 0: a row of logits holds NaN or +infinity at token 1",
+                       std::runtime_error);
+  CHECK(tree.draw(0, q, chance) == 1);  // what was stored still is
 }
 
 TEST_CASE("errors") {

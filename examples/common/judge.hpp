@@ -3,8 +3,6 @@
 
 #include <string>
 
-#include <specula/accept/k_seq.hpp>
-#include <specula/accept/typical.hpp>
 #include <specula/specula.hpp>
 
 namespace specula_examples {

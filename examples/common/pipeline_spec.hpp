@@ -39,7 +39,8 @@ class PipelineSpec {
   /// than `most` of them or one is outside [low, high].
   std::vector<std::int32_t> sizes(const std::string& key, const std::vector<std::int32_t>& absent,
                                   std::size_t most, std::int32_t low, std::int32_t high);
-  /// Whether a word that `allowed` holds comes next; takes it if so. For words that are no model.
+  /// The first word that is among `allowed`, whatever stands before it, or `absent`. For words that are no
+  /// model.
   std::string keyword(const std::string& absent, const std::vector<std::string>& allowed);
   /// Throws UsageError naming what no call has taken; `usage` is how the pipeline is written.
   void done(const std::string& usage) const;

@@ -91,11 +91,7 @@ struct Round {
   bool keeps(double reach, double confidence, const TokenTree& tree) const {
     if (!worth) return true;
     worth->guesses().saw_drafted(confidence);
-    return keeps_other(reach, confidence, tree);
-  }
-  /// The same for another token of that row.
-  bool keeps_other(double reach, double confidence, const TokenTree& tree) const {
-    return !worth || worth->keeps(reach * chance(confidence), tree.size(), tree.size() + tree.room());
+    return worth->keeps(reach * chance(confidence), tree.size(), tree.size() + tree.room());
   }
 };
 

@@ -138,7 +138,8 @@ class TokenTree {
   }
 
   /// Adds `token` as a child of `parent` whatever the coins. `confidence` is the draft's probability of it,
-  /// for shapes and for reading; no exact rule looks at it.
+  /// for shapes and for reading; no exact rule looks at it. Siblings may share a token: exact rules (but KSeq)
+  /// stay with the first, so what is below the others is never reached.
   NodeId choose(NodeId parent, Token token, float confidence) {
     check_room(parent);
     if (token < 0 || token >= vocab_)

@@ -6,10 +6,10 @@
 using namespace specula;
 using namespace specula_test;
 
-TEST_CASE("what the proposal holds decides: chosen tokens are matched, drawn ones go through rejection") {
+TEST_CASE("what the proposal holds decides: chosen tokens are matched, drawn ones go through traversal") {
   const ReferenceArithmetic reference;
   Random random(1);
-  int differ = 0, deterministic = 0;
+  int differ = 0, deterministic = 0, compared = 0;
   for (std::uint64_t i = 0; i < 400; ++i) {
     const bool draws = i % 2;
     const SamplingParams params = i % 8 < 2 ? SamplingParams{.temperature = 0} : SamplingParams{};
@@ -18,15 +18,18 @@ TEST_CASE("what the proposal holds decides: chosen tokens are matched, drawn one
     DenseCoins coins(i), other(i);
     const bool chosen = it.tree.law() == DraftLaw::deterministic;
     const Verdict want =
-        chosen ? dense_match(it.dense, it.laws, coins) : dense_rejection(it.dense, it.laws, coins);
+        chosen ? dense_match(it.dense, it.laws, coins) : dense_traversal(it.dense, it.laws, coins);
     const Verdict not_it =
-        chosen ? dense_rejection(it.dense, it.laws, other) : dense_match(it.dense, it.laws, other);
+        chosen ? dense_traversal(it.dense, it.laws, other) : dense_rejection(it.dense, it.laws, other);
+    if (coins.margin < 1e-11) continue;
+    ++compared;
     const Verdict got = verdict_of(Sampling{}, it, params, i);
     CHECK(got.path == want.path);
     CHECK(got.next == want.next);
     differ += want.path != not_it.path || want.next != not_it.next;
     deterministic += chosen;
   }
+  CHECK(compared > 380);
   CHECK(differ > 50);  // so that a wrong dispatch would be seen
   CHECK(deterministic > 100);
   CHECK(deterministic < 300);
@@ -45,6 +48,27 @@ TEST_CASE("temperature 0 keeps the target's first largest logit, ties included")
       CHECK(got.next == want.next);
     }
   }
+}
+
+TEST_CASE("on one path it is block verification, unless nothing of it was drawn") {
+  const ReferenceArithmetic reference;
+  Random random(3);
+  int compared = 0, deterministic = 0;
+  for (std::uint64_t i = 0; i < 300; ++i) {
+    const Case it =
+        random_case(random, 4, {}, {.nodes = 2 + random.below(6), .chooses = i % 3 == 0, .wide = 0}, i);
+    DenseCoins coins(i);
+    const bool chosen = it.tree.law() == DraftLaw::deterministic;
+    const Verdict want =
+        chosen ? dense_match(it.dense, it.laws, coins) : dense_block(it.dense, it.laws, coins);
+    if (coins.margin < 1e-11) continue;
+    const Verdict got = verdict_of(Sampling{}, it, {}, i);
+    CHECK(got.path == want.path);
+    CHECK(got.next == want.next);
+    ++compared, deterministic += chosen;
+  }
+  CHECK(compared > 280);
+  CHECK(deterministic > 3);
 }
 
 static_assert(Sampling::exact_for(DraftLaw::deterministic) && Sampling::exact_for(DraftLaw::sampled) &&

@@ -227,7 +227,8 @@ TEST_CASE("coins: leaf to root, at each node's own site") {
   const RowLaw below = tree.store(1, q, {});
   tree.draw(1, below, draws);
   tree.draw_distinct(1, below, draws);
-  std::vector<float> rows = {-0.02f, 0.005f, 0.015f, /**/ -0.7f, 0, 0, /**/ 0, 0, 0, /**/ 0, 0, 0, /**/ 0, 0, 0};
+  std::vector<float> rows = {-0.02f, 0.005f, 0.015f, /**/ -0.7f, 0,      0, /**/ 0, 0,
+                             0,      /**/ 0, 0,      0,          /**/ 0, 0, 0};
   FixedCoins rejects{kLargestCoin};
   CHECK(judge(Traversal{}, tree, rows, rejects).path == std::vector<NodeId>{0});
   std::vector<std::uint32_t> order;

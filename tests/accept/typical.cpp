@@ -174,15 +174,15 @@ TEST_CASE("coins: one for the token, from p") {
 }
 
 TEST_CASE("errors, and what it is exact for") {
-  CHECK_THROWS_WITH_AS(Typical(1.5), "Typical: epsilon is 1.500000, must be in [0, 1)",
+  CHECK_THROWS_WITH_AS(Typical{1.5}, "Typical: epsilon is 1.500000, must be in [0, 1)",
                        std::invalid_argument);
-  CHECK_THROWS_WITH_AS(Typical(0.1, -1), "Typical: delta is -1.000000, must be finite and at least 0",
+  CHECK_THROWS_WITH_AS((Typical{0.1, -1}), "Typical: delta is -1.000000, must be finite and at least 0",
                        std::invalid_argument);
-  CHECK_THROWS_AS(Typical(-0.1), std::invalid_argument);
-  CHECK_THROWS_AS(Typical(1.0), std::invalid_argument);
-  CHECK_THROWS_AS(Typical(std::numeric_limits<double>::quiet_NaN()), std::invalid_argument);
-  CHECK_THROWS_AS(Typical(0.1, std::numeric_limits<double>::quiet_NaN()), std::invalid_argument);
-  CHECK_THROWS_AS(Typical(0.1, std::numeric_limits<double>::infinity()), std::invalid_argument);
+  CHECK_THROWS_AS(Typical{-0.1}, std::invalid_argument);
+  CHECK_THROWS_AS(Typical{1.0}, std::invalid_argument);
+  CHECK_THROWS_AS(Typical{std::numeric_limits<double>::quiet_NaN()}, std::invalid_argument);
+  CHECK_THROWS_AS((Typical{0.1, std::numeric_limits<double>::quiet_NaN()}), std::invalid_argument);
+  CHECK_THROWS_AS((Typical{0.1, std::numeric_limits<double>::infinity()}), std::invalid_argument);
   CHECK(Typical{}.epsilon() == 0.09);
   CHECK(Typical{}.delta() == 0.3);
   CHECK(accept_lossy(Typical{0.2, 0.5}).delta() == 0.5);

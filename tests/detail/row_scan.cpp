@@ -1,8 +1,11 @@
 #include <doctest/doctest.h>
 #include <specula/detail/row_scan.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "plain_law.hpp"
 #include "random.hpp"
@@ -212,5 +215,95 @@ TEST_CASE("logits at the ends of a float: a mask of -3.4e38 weighs nothing, 3.4e
     row[1400] = std::numeric_limits<float>::max();
     CHECK_THROWS_AS(scan.law(row, {}), std::runtime_error);
     use_isa(before);
+  }
+}
+
+TEST_CASE("top_k is the beginning of a full sort, ties to the lower token, with their probabilities") {
+  struct Kind {
+    double spread, ties, empty;
+  };
+  for (const Isa isa : every_isa()) {
+    const Arithmetic arithmetic(isa);
+    Random random(7);
+    double worst = 0;
+    for (int i = 0; i < 600; ++i) {
+      const std::int32_t vocab = i % 4 == 0 ? 500 + random.below(1500) : 1 + random.below(40);
+      // Flat rows, where many lie near the best; spread ones, where few do; ties, also of the best; masked
+      // rows.
+      const Kind kinds[] = {{1, 0, 0}, {3, 0.9, 0.2}, {30, 0.3, 0}, {200, 0.5, 0.5}, {2, 0, 0.97}};
+      const Kind kind = kinds[i % 5];
+      std::vector<float> row = random.row(vocab, kind.spread, kind.ties, kind.empty);
+      if (i % 7 == 0)
+        for (float& l : row) l = l * 1e-3f - 1e4f;
+      if (i % 11 == 0) std::sort(row.begin(), row.end());  // every logit is better than all before it
+      std::vector<Token> order;
+      for (Token x = 0; x < vocab; ++x)
+        if (row[static_cast<std::size_t>(x)] > -kInf) order.push_back(x);
+      std::stable_sort(order.begin(), order.end(), [&](Token a, Token b) {
+        return row[static_cast<std::size_t>(a)] > row[static_cast<std::size_t>(b)];
+      });
+      const std::vector<double> p = plain_law(row, {});
+      RowScan scan(vocab);
+      for (const std::int32_t k : {0, 1, 2, 10, 1 + random.below(50), vocab + 3}) {
+        std::vector<Top> out(static_cast<std::size_t>(k));
+        const std::int32_t found = scan.top_k(row, out);
+        REQUIRE(found == std::min(k, static_cast<std::int32_t>(order.size())));
+        for (std::int32_t n = 0; n < found; ++n) {
+          const Top& top = out[static_cast<std::size_t>(n)];
+          REQUIRE(top.token == order[static_cast<std::size_t>(n)]);
+          worst = std::max(worst, std::abs(top.prob - p[static_cast<std::size_t>(top.token)]));
+        }
+      }
+      const Top best = scan.top(row);
+      std::vector<Top> one(1);
+      scan.top_k(row, one);
+      CHECK(best.token == one[0].token);
+      CHECK(best.prob == one[0].prob);
+    }
+    CAPTURE(static_cast<int>(isa));
+    CHECK(worst < (isa == Isa::reference ? 1e-12 : 2e-6));
+  }
+}
+
+TEST_CASE("no probability is above 1, whatever the rounding: along a path they must not rise") {
+  for (const Isa isa : every_isa()) {
+    const Arithmetic arithmetic(isa);
+    Random random(8);
+    int above = 0;
+    for (int i = 0; i < 20000; ++i) {
+      const std::int32_t vocab = 2 + random.below(20);
+      std::vector<float> row = random.row(vocab, 3);
+      for (float& l : row) l -= static_cast<float>(random.between(15, 40));
+      row[static_cast<std::size_t>(random.below(vocab))] = static_cast<float>(random.between(-3, 30));
+      RowScan scan(vocab);
+      std::array<Top, 3> out;
+      scan.top_k(row, out);
+      above += scan.top(row).prob > 1 || out[0].prob > 1;
+    }
+    CHECK(above == 0);
+  }
+}
+
+TEST_CASE("top_k: bad rows; what it saw is not taken for a law that was remembered") {
+  std::array<Top, 4> out;
+  for (const Isa isa : every_isa()) {
+    const Arithmetic arithmetic(isa);
+    RowScan scan(1100);
+    Random random(9);
+    const std::vector<float> row = random.row(1100, 5), other = random.row(1100, 1);
+    const RowLaw law = scan.law(row, {});
+    scan.top_k(other, out);
+    CHECK(scan.masses(law).empty());
+    CHECK(largest_error(scan.weights(law), plain_law(row, {})) < 2e-6);
+    scan.top(other);
+    CHECK(largest_error(scan.weights(law), plain_law(row, {})) < 2e-6);
+    for (const std::size_t at : {std::size_t{0}, std::size_t{700}, std::size_t{1099}})
+      for (const float bad : {kNan, kInf, -kNan}) {
+        std::vector<float> broken = row;
+        broken[at] = bad;
+        CHECK_THROWS_AS(scan.top_k(broken, out), std::runtime_error);
+      }
+    CHECK_THROWS_AS(scan.top_k(std::vector<float>(1100, -kInf), out), std::runtime_error);
+    CHECK_THROWS_AS(scan.top_k(std::vector<float>(1099), out), std::invalid_argument);
   }
 }

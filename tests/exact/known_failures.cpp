@@ -90,8 +90,8 @@ struct Moody {
   }
 };
 
-/// A chain that ends where the next guess would cost more than it promises: decided from what was drawn before it, or,
-/// wrongly, from the guess itself, which then is left out.
+/// A chain that ends where the next guess would cost more than it promises: decided from what was drawn
+/// before it, or, wrongly, from the guess itself, which then is left out.
 struct Thrifty {
   static constexpr DraftLaw law = DraftLaw::sampled;
   std::int32_t length = 3;
@@ -156,7 +156,8 @@ struct DenseWeights {
   double operator()(Token x) const { return w[static_cast<std::size_t>(x)]; }
 };
 
-/// Traversal written once more, and with the weight min(1, S / (1 - q)) of a public variant after a rejection.
+/// Traversal written once more, and with the weight min(1, S / (1 - q)) of a public variant after a
+/// rejection.
 struct PlainTraversal {
   bool variant = false;
   static constexpr bool exact_for(DraftLaw) { return true; }
@@ -178,14 +179,14 @@ struct PlainTraversal {
     tree.children(node, [&](NodeId c) {
       const Token token = tree.token(c);
       const double q = tree.draft_prob(c, token);
-      found = visit(tree, target, chance, out, c,
-                    std::min(1.0, weight * p[static_cast<std::size_t>(token)] / q));
+      found =
+          visit(tree, target, chance, out, c, std::min(1.0, weight * p[static_cast<std::size_t>(token)] / q));
       if (found) return false;
       double left = 0;
       std::vector<double> next;
       for (Token x = 0; x < tree.vocab(); ++x)
-        left += next.emplace_back(
-            std::max(0.0, weight * p[static_cast<std::size_t>(x)] - tree.draft_prob(c, x)));
+        left +=
+            next.emplace_back(std::max(0.0, weight * p[static_cast<std::size_t>(x)] - tree.draft_prob(c, x)));
       if (left > 1e-14)
         for (std::size_t x = 0; x < p.size(); ++x) p[x] = next[x] / left;
       else
@@ -277,7 +278,9 @@ TEST_CASE("leaving out a drawn guess because it does not pay biases the text; no
 TEST_CASE("two exact rules of which the tokens choose one are not exact; each alone is, on the same shapes") {
   double biased = 0;
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    const auto error = [&](auto rule, auto shape) { return law_of(3, rule, shape, 2, CoinKey::site, seed).error; };
+    const auto error = [&](auto rule, auto shape) {
+      return law_of(3, rule, shape, 2, CoinKey::site, seed).error;
+    };
     CHECK(error(Traversal{}, SiblingByGrandchild{}) < 1e-12);
     CHECK(error(Rejection{}, SiblingByGrandchild{}) < 1e-12);
     CHECK(error(Sampling{}, SiblingByGrandchild{}) < 1e-12);

@@ -121,8 +121,8 @@ TEST_CASE("two by two distinct draws by traversal, two tokens: n 15,000, alpha 1
 TEST_CASE("two by two distinct draws by traversal under top-k 12, three tokens: n 6,000, alpha 1e-4") {
   using Distinct = SampledTree<DraftLaw::sampled_distinct>;
   double mat = 0;
-  CHECK(std::abs(deviation_of<Traversal>(Distinct{.widths = {2, 2}}, 60.0f, {.temperature = 0.8f, .top_k = 12}, 3,
-                                         10, 6000, mat)) < 3.89);
+  CHECK(std::abs(deviation_of<Traversal>(Distinct{.widths = {2, 2}}, 60.0f,
+                                         {.temperature = 0.8f, .top_k = 12}, 3, 10, 6000, mat)) < 3.89);
   CHECK(mat > 1.5);
   CHECK(mat < 2.9);
 }

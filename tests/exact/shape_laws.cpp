@@ -36,8 +36,8 @@ struct Noted : S {
   }
 };
 
-/// A cost-aware shape that has seen rounds before each text, so that it knows a rate and counts costs from the first
-/// round on: without one everything is free.
+/// A cost-aware shape that has seen rounds before each text, so that it knows a rate and counts costs from
+/// the first round on: without one everything is free.
 template <class S>
 struct Warm : CostAware<S> {
   using CostAware<S>::CostAware;
@@ -225,8 +225,9 @@ TEST_CASE("traversal accepts more than rejection, also on trees") {
 // What every rule is exact for, in full.
 template <class Rule>
 constexpr bool exactly(bool deterministic, bool sampled, bool iid, bool distinct, bool mixed, bool shared) {
-  return Rule::exact_for(DraftLaw::deterministic) == deterministic && Rule::exact_for(DraftLaw::sampled) == sampled &&
-         Rule::exact_for(DraftLaw::sampled_iid) == iid && Rule::exact_for(DraftLaw::sampled_distinct) == distinct &&
+  return Rule::exact_for(DraftLaw::deterministic) == deterministic &&
+         Rule::exact_for(DraftLaw::sampled) == sampled && Rule::exact_for(DraftLaw::sampled_iid) == iid &&
+         Rule::exact_for(DraftLaw::sampled_distinct) == distinct &&
          Rule::exact_for(DraftLaw::mixed) == mixed && Rule::exact_for(DraftLaw::shared) == shared;
 }
 static_assert(exactly<Greedy>(true, true, true, true, true, true));

@@ -91,7 +91,7 @@ Input read(Bytes& bytes, bool special) {
             bytes.next(),
             1 + bytes.next() / 64.0,
             {TokenTree(vocab, max_nodes, max_nodes), {}, {}, {}, {}}};
-  const int form = how & 0x80 ? bytes.next() % 3 : 0;  // 1: a chain, 2: independent siblings only
+  const int form = how & 0x80 ? bytes.next() % 4 : 0;  // 1: a chain, 2: independent siblings, 3: chosen ones
   Case& it = out.it;
   PhiloxChance chance(out.seed + 1000);
   const std::int32_t origin = bytes.next();
@@ -119,7 +119,7 @@ Input read(Bytes& bytes, bool special) {
     const SamplingParams draft_params = params.greedy() ? SamplingParams{} : params;
     NodeId added = kNoParent;
     Dense q;
-    const int kind = form == 2 ? 0 : bytes.next() % 3;
+    const int kind = form >= 2 ? 2 * (form - 2) : bytes.next() % 3;
     if (kind == 2) {
       const Token token = bytes.below(vocab);
       q.assign(static_cast<std::size_t>(vocab), 0.0);

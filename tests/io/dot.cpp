@@ -153,8 +153,8 @@ TEST_CASE("a proposal, its verdict, and nothing else") {
   CHECK(to_dot(tree, &verdict, word) ==
         R"(digraph proposal {
   graph [rankdir=LR, ordering=out, nodesep=0.06, ranksep=0.22];
-  node [shape=box, style=rounded, fontname=monospace, fontsize=10, margin="0.06,0.03", width=0, height=0, color="#c4c4c4", fontcolor="#8a8a8a", penwidth=0.6];
-  edge [arrowsize=0.4, color="#c4c4c4", fontcolor="#8a8a8a", penwidth=0.6];
+  node [shape=box, style=rounded, fontname=monospace, fontsize=10, margin="0.06,0.03", width=0, height=0, color="#c4c4c4", fontcolor="#767676", penwidth=0.6];
+  edge [arrowsize=0.4, color="#c4c4c4", fontcolor="#767676", penwidth=0.6];
   n0 [label=<The <font point-size="7">root</font>>, color="#1a7f37", fontcolor="#0b3d1a", fillcolor="#d7f3dd", style="rounded,filled", penwidth=1.4];
   n1 [label=<␣cat <font point-size="7">0.75</font>>, color="#1a7f37", fontcolor="#0b3d1a", fillcolor="#d7f3dd", style="rounded,filled", penwidth=1.4];
   n2 [label=<␣&quot;dog&quot; <font point-size="7">0.13</font>>];
@@ -199,10 +199,11 @@ TEST_CASE("bytes that are no text, and text that is no label") {
   CHECK(label("\xe2\x82") == R"(\\xe2\\x82)");  // cut off
   CHECK(label("\xe2\x82"
               "a") == R"(\\xe2\\x82a)");
-  CHECK(label("\x80") == R"(\\x80)");                    // begins in the middle
-  CHECK(label("\xc0\xaf") == R"(\\xc0\\xaf)");           // overlong
-  CHECK(label("\xe0\x9f\xbf") == R"(\\xe0\\x9f\\xbf)");  // overlong
-  CHECK(label("\xed\xa0\x80") == R"(\\xed\\xa0\\x80)");  // a surrogate
+  CHECK(label("\x80") == R"(\\x80)");                             // begins in the middle
+  CHECK(label("\xc0\xaf") == R"(\\xc0\\xaf)");                    // overlong
+  CHECK(label("\xe0\x9f\xbf") == R"(\\xe0\\x9f\\xbf)");           // overlong
+  CHECK(label("\xf0\x8f\xbf\xbf") == R"(\\xf0\\x8f\\xbf\\xbf)");  // overlong
+  CHECK(label("\xed\xa0\x80") == R"(\\xed\\xa0\\x80)");           // a surrogate
   CHECK(label("\xf4\x90\x80\x80") == R"(\\xf4\\x90\\x80\\x80)");
   CHECK(label("\xef\xbf\xbd\xef\xbf\xbe") ==
         "\ufffd"
@@ -232,6 +233,7 @@ TEST_CASE("confidences have two digits") {
 
 TEST_CASE("random trees with random bytes are well-formed, and every node hangs where it should") {
   specula_test::Random random(11);
+  const auto name = [](NodeId n) { return std::string("n").append(std::to_string(n)); };
   for (int round = 0; round < 200; ++round) {
     const TokenTree tree = random_tree(random, 1 + random.below(60));
     const Verdict verdict = random_verdict(random, tree);
@@ -245,10 +247,9 @@ TEST_CASE("random trees with random bytes are well-formed, and every node hangs 
       Reader reader(text);
       REQUIRE(reader.complaint() == "");
       CHECK(reader.nodes.size() == static_cast<std::size_t>(tree.size()) + (given ? 1 : 0));
-      for (NodeId n = 1; n < tree.size(); ++n)
-        CHECK(reader.parents["n" + std::to_string(n)] == "n" + std::to_string(tree.parent(n)));
+      for (NodeId n = 1; n < tree.size(); ++n) CHECK(reader.parents[name(n)] == name(tree.parent(n)));
       CHECK(reader.parents.size() == reader.nodes.size() - 1);
-      if (given) CHECK(reader.parents["next"] == "n" + std::to_string(verdict.path.back()));
+      if (given) CHECK(reader.parents["next"] == name(verdict.path.back()));
     }
   }
 }

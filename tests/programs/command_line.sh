@@ -25,6 +25,7 @@ expect 0 '--repeat' "$compare" --help
 expect 2 'known are autoregressive' "$generate" --pipeline nonsense --prompt x
 expect 2 'known are autoregressive' "$compare" --pipelines chain,nonsense
 expect 2 'length is 0' "$generate" --pipeline chain:0 --prompt x
+expect 2 'rule is .block., must be one of' "$compare" --pipelines cape:rule=block
 expect 2 'temperature' "$generate" --temperature -1 --prompt x
 expect 2 'top_p' "$compare" --top-p 0
 expect 2 '--color sometimes' "$generate" --color sometimes --prompt x
@@ -46,9 +47,21 @@ expect 1 'no/such/folder/x.json' "$compare" --models "$models" --json no/such/fo
 expect 0 'chain:2: 8 tokens' "$generate" --models "$models" --pipeline chain:2 --prompt 'def add(a, b):' --max-new-tokens 8
 expect 0 'speculation: .*same text' "$generate" --models "$models" --race --prompts "$prompts" --limit 2 --max-new-tokens 12
 expect 0 'speculation: .*same text' "$generate" --models "$models" --race --prompts "$prompts" --limit 2 --max-new-tokens 12 --temperature 0.8
+expect 0 'dynamic-tree:3:2:12 .*2/2' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 --temperature 0.8 \
+  --pipelines cape,beam:3:3,dynamic-tree:3:2:12,cost-aware,cost-aware:dynamic-tree
+expect 1 'cannot be created' "$generate" --models "$models" --prompt x --trace "$prompts"
+expect 0 'dot only: .dot. is not on the PATH' env PATH=/nonexistent "$generate" --models "$models" --pipeline cape:2 --prompt x \
+  --max-new-tokens 4 --trace "$scratch/trace/one"
+expect 0 '^  n0 -> n1' cat "$scratch/trace/one/round-0001.dot"
+expect 0 'speculation: .*same text' "$generate" --models "$models" --race --prompts "$prompts" --limit 2 --max-new-tokens 4 \
+  --trace "$scratch/trace/race"
+expect 0 'digraph proposal' cat "$scratch/trace/race/prompt-02-round-0001.dot"
+if command -v dot >/dev/null; then
+  expect 0 '</svg>' cat "$scratch/trace/race/prompt-02-round-0001.svg"
+fi
 expect 0 'chain:3 .*4/4' "$compare" --models "$models" --pipelines chain:3,sampled-chain --prompts "$prompts" --prompts "$prompts" --limit 2 \
   --max-new-tokens 12 --temperature 0.7 --seed 5 --json "$scratch/figures.json"
-for key in identical_to_autoregressive tokens_per_second_with_prefill acceptance_by_depth; do
+for key in identical_to_autoregressive tokens_per_second_with_prefill acceptance_by_depth mat_per_verified_node; do
   expect 0 "\"$key\"" cat "$scratch/figures.json"
 done
 exit "$failed"

@@ -30,10 +30,11 @@ class Scripted final : public Pipeline {
     for (std::int32_t i = 0; i < per_round_; ++i)
       text_.push_back(static_cast<Token>(10 + text_.size() - begin_));
     ++stats_.rounds;
+    stats_.proposed += 2 * (per_round_ - 1);  // as many rejected ones beside them
     stats_.new_tokens += per_round_;
     for (std::size_t d = 0; d + 1 < static_cast<std::size_t>(per_round_); ++d)
       ++stats_.offered[d], ++stats_.accepted[d];
-    stats_.target += {1, per_round_, 0.008};
+    stats_.target += {1, 2 * per_round_ - 1, 0.008};
     if (per_round_ > 1) stats_.draft += {per_round_ - 1, per_round_ - 1, 0.002 * (per_round_ - 1)};
     stats_.round_seconds += 0.010 + (per_round_ > 1 ? 0.002 * (per_round_ - 1) : 0.0);
     return Tokens(text_).last(static_cast<std::size_t>(per_round_));
@@ -86,6 +87,9 @@ TEST_CASE("the figures of a run whose counts and times are known") {
   CHECK(base.tokens_per_second == doctest::Approx(100.0));
   CHECK(base.tokens_per_second_with_prefill == doctest::Approx(50.0));
   CHECK(base.overhead_share == doctest::Approx(0.2));
+  CHECK(base.mean_proposed == doctest::Approx(0.0));
+  CHECK(base.mat_per_verified_node == doctest::Approx(1.0));
+  CHECK(base.draft_milliseconds_per_round == doctest::Approx(0.0));
   // Four rounds of three tokens, of which ten tokens are emitted.
   CHECK(f.prompts == 3);
   CHECK(f.new_tokens == 30);
@@ -101,7 +105,8 @@ TEST_CASE("the figures of a run whose counts and times are known") {
   CHECK(f.tokens_per_second == doctest::Approx(10 / 0.056));
   CHECK(f.speedup == doctest::Approx(10 / 5.6));
   CHECK(f.identical_to_autoregressive == 3);
-  CHECK(f.mat_per_verified_node == doctest::Approx(1.0));  // three tokens for three nodes a round
+  CHECK(f.mean_proposed == doctest::Approx(4.0));
+  CHECK(f.mat_per_verified_node == doctest::Approx(3.0 / 5));  // three tokens for five nodes a round
   CHECK(f.draft_milliseconds_per_round == doctest::Approx(4.0));
 }
 
@@ -118,10 +123,16 @@ TEST_CASE("the report has every field, in order, and the settings after them") {
   for (const auto& item : json["pipelines"][1].items()) keys += item.key() + " ";
   CHECK(keys.rfind("name prompts new_tokens target_calls draft_calls mat tau acceptance_by_depth swi "
                    "tokens_per_second "
-                   "tokens_per_second_with_prefill speedup overhead_share identical_to_autoregressive ",
+                   "tokens_per_second_with_prefill speedup overhead_share identical_to_autoregressive "
+                   "lossy mean_proposed mat_per_verified_node draft_milliseconds_per_round ",
                    0) == 0);
   CHECK(json["seed"] == 7);
   const std::string table = to_table(all);
   CHECK(table.find("chain") != std::string::npos);
+  for (const char* head : {"  nodes  ", "  MAT/node  ", "  draft ms  "})
+    CHECK(table.find(head) != std::string::npos);
+  CHECK(table.find("  4.0  ") != std::string::npos);
+  CHECK(table.find("  0.60  ") != std::string::npos);
+  CHECK(table.find("  4.000  ") != std::string::npos);
   CHECK(table.find("1/1") != std::string::npos);
 }

@@ -50,36 +50,52 @@ TEST_CASE("names and their parts") {
   CHECK(prepare_pipeline<ToyModel>("autoregressive").max_nodes == 1);
 }
 
-TEST_CASE("trees: their sizes, and what the draft holds beside the context") {
-  const auto nodes = [](const std::string& name) {
+TEST_CASE("trees: nodes of the proposals, and of what their drafts hold") {
+  const auto nodes = [](const std::string& name, std::int32_t proposed, std::int32_t drafted) {
+    CAPTURE(name);
     const auto recipe = prepare_pipeline<ToyModel>(name);
-    return std::pair{recipe.max_nodes, recipe.draft_nodes};
+    CHECK(recipe.max_nodes == proposed);
+    CHECK(recipe.draft_nodes == drafted);
+    CHECK_FALSE(recipe.lossy);
   };
-  CHECK(nodes("cape") == std::pair{33, 33});
-  CHECK(nodes("cape:base:6:fixed=2:budget=100") == std::pair{19, 19});
-  CHECK(nodes("beam") == std::pair{17, 17});
-  CHECK(nodes("beam:3:5") == std::pair{16, 16});
-  CHECK(nodes("dynamic-tree") == std::pair{60, 60});
-  CHECK(nodes("dynamic-tree:10:5:20") == std::pair{21, 51});
-  CHECK(nodes("sampled-tree") == std::pair{21, 21});
-  CHECK(nodes("iid-tree:widths=3-3") == std::pair{13, 13});
-  CHECK(nodes("cost-aware") == std::pair{64, 64});
-  CHECK(nodes("cost-aware:chain:base:5") == std::pair{6, 6});
-  CHECK(nodes("cost-aware:dynamic-tree:10:5:20") == std::pair{21, 51});
-  CHECK(prepare_pipeline<ToyModel>("cost-aware:chain:base").drafts == std::vector<std::string>{"base"});
+  nodes("chain:3", 4, 4);
+  nodes("shared-chain:3", 4, 4);
+  nodes("cape", 33, 33);  // four spine tokens and 28 runners-up, at most
+  nodes("cape:2:base", 17, 17);
+  nodes("cape:3:fixed=1", 7, 7);
+  nodes("cape:6:budget=10", 11, 11);
+  nodes("cape:base:6:fixed=2:budget=100", 19, 19);
+  nodes("beam", 17, 17);
+  nodes("beam:base:3:5", 16, 16);
+  nodes("dynamic-tree", 60, 60);
+  nodes("dynamic-tree:4:8:12", 13, 33);  // the draft runs more than is proposed
+  nodes("dynamic-tree:10:5:20", 21, 51);
+  nodes("dynamic-tree:2:0", 3, 3);
+  nodes("sampled-tree", 21, 21);
+  nodes("sampled-tree:widths=2", 3, 3);
+  nodes("iid-tree:base:widths=3-1-2", 13, 13);
+  nodes("cost-aware", 64, 64);
+  nodes("cost-aware:chain:5", 6, 6);
+  nodes("cost-aware:dynamic-tree:base:3:6:10", 11, 19);
+  nodes("cost-aware:base:beam:2:3", 7, 7);
+  CHECK(prepare_pipeline<ToyModel>("cost-aware:base").drafts == std::vector<std::string>{"base"});
+  CHECK(prepare_pipeline<ToyModel>("cost-aware:beam").drafts == std::vector<std::string>{kDefaultDraft});
 }
 
-TEST_CASE("rules by name: those that keep the law, and the lossy ones marked as such") {
-  CHECK_FALSE(prepare_pipeline<ToyModel>("sampled-chain:rule=token").lossy);
-  CHECK_FALSE(prepare_pipeline<ToyModel>("sampled-chain:rule=block").lossy);
-  CHECK_FALSE(prepare_pipeline<ToyModel>("iid-tree:rule=k-seq").lossy);
-  CHECK(prepare_pipeline<ToyModel>("cape:rule=typical").lossy);
-  CHECK(prepare_pipeline<ToyModel>("sampled-tree:lenient=2").lossy);
-  for (const char* wrong : {"cape:rule=block", "sampled-tree:rule=k-seq", "shared-chain:rule=token",
-                            "sampled-tree:rule=block", "chain:rule=nonsense"})
-    CHECK(complaint(wrong).find("must be one of") != std::string::npos);
-  CHECK(complaint("shared-chain:lenient=2").find("it does not go with") != std::string::npos);
-  CHECK(complaint("sampled-chain:rule=token:lenient=2").find("it does not go with") != std::string::npos);
+TEST_CASE("rules by name, and what they make of a pipeline") {
+  for (const std::string exact :
+       {"autoregressive:rule=noise", "chain:rule=match", "cape:rule=token", "beam:rule=traversal",
+        "dynamic-tree:rule=noise", "sampled-chain:rule=block", "sampled-chain:rule=match",
+        "shared-chain:rule=match", "sampled-tree:rule=traversal", "sampled-tree:rule=token",
+        "iid-tree:rule=k-seq", "cost-aware:sampled-chain:rule=token"}) {
+    CAPTURE(exact);
+    CHECK_FALSE(prepare_pipeline<ToyModel>(exact).lossy);
+  }
+  for (const std::string lossy : {"chain:lenient=2", "cape:lenient=1.5", "sampled-tree:lenient=3",
+                                  "beam:rule=typical", "shared-chain:rule=typical"}) {
+    CAPTURE(lossy);
+    CHECK(prepare_pipeline<ToyModel>(lossy).lossy);
+  }
 }
 
 TEST_CASE("names that are wrong are explained") {
@@ -99,13 +115,48 @@ TEST_CASE("names that are wrong are explained") {
   CHECK(has(complaint("chain:=3"), "is not key=value"));
   CHECK(has(complaint("chain::3"), "a part is empty"));
   CHECK(has(complaint("autoregressive:small"), "does not know"));
-  CHECK(has(complaint("sampled-tree:widths=4-x"), "widths is '4-x', must be numbers from 1 to 64"));
-  CHECK(has(complaint("sampled-tree:widths=64-64"), "more than 1024 guesses"));
-  CHECK(has(complaint("sampled-tree:widths=0"), "must be numbers from 1 to 64"));
-  CHECK(has(complaint("cape:4:5"), "does not know what to do with '5'"));
+  CHECK(has(complaint("cape:65"), "length is 65, must be 1 to 64"));
+  CHECK(has(complaint("cape:fixed=64"), "fixed is 64, must be 0 to 63"));
+  CHECK(has(complaint("cape:budget=0"), "budget is 0, must be 1 to 1024"));
+  CHECK(has(complaint("cape:widths=2"), "does not know what to do with 'widths=2'"));
+  CHECK(has(complaint("beam:0"), "width is 0, must be 1 to 64"));
+  CHECK(has(complaint("beam:2:0"), "length is 0, must be 1 to 64"));
+  CHECK(has(complaint("dynamic-tree:0"), "top-k is 0, must be 1 to 64"));
+  CHECK(has(complaint("dynamic-tree:2:64"), "expansions is 64, must be 0 to 63"));
+  CHECK(has(complaint("dynamic-tree:2:2:0"), "total is 0, must be 1 to 1024"));
+  for (const std::string widths : {"0", "2-x", "2--2", "-2", "2-", "65", "4,2"}) {
+    CAPTURE(widths);
+    CHECK(has(complaint("sampled-tree:widths=" + widths),
+              "must be numbers from 1 to 64 with dashes between them"));
+  }
+  CHECK(
+      has(complaint("iid-tree:widths=1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1"), "widths has more than 16 numbers"));
+  CHECK(has(complaint("iid-tree:widths=32-32"), "a tree of more than 1024 guesses"));
+  CHECK(has(complaint("iid-tree:widths=64-64-64-64-64-64-64-64-64-64"), "a tree of more than 1024 guesses"));
+  CHECK(has(complaint("cost-aware:cascade:base"), "does not know what to do with 'base'"));
+  CHECK(has(complaint("cost-aware:beam:budget=3"), "does not know what to do with 'budget=3'"));
   CHECK(has(complaint("cost-aware:chain:base:cape"), "does not know what to do with 'cape'"));
-  CHECK(has(complaint("beam:4:65"), "length is 65, must be 1 to 64"));
+  CHECK(has(complaint("cape:4:5"), "does not know what to do with '5'"));
   CHECK_THROWS_AS(split_list("a,,b"), UsageError);
+}
+
+TEST_CASE("rules that do not keep the target's law for a pipeline's proposals are refused") {
+  const auto refused = [](const std::string& pipeline, const std::string& rule) {
+    CAPTURE(pipeline);
+    CAPTURE(rule);
+    CHECK(complaint(pipeline + ":rule=" + rule).find("rule is '" + rule + "', must be one of ") !=
+          std::string::npos);
+  };
+  for (const char* tree : {"chain", "cape", "beam", "dynamic-tree", "sampled-tree", "iid-tree", "cost-aware"})
+    refused(tree, "block");
+  for (const char* not_iid : {"chain", "sampled-chain", "sampled-tree", "cape"}) refused(not_iid, "k-seq");
+  for (const char* looks_at_q : {"sampling", "token", "block", "traversal"})
+    refused("shared-chain", looks_at_q);
+  refused("cost-aware:sampled-tree", "block");
+  refused("autoregressive", "token");
+  refused("chain", "greedy");
+  CHECK(complaint("chain:rule=token:lenient=2").find("does not go with rule=token") != std::string::npos);
+  CHECK(complaint("shared-chain:lenient=2").find("does not go with rule=noise") != std::string::npos);
 }
 
 TEST_CASE("pipelines take turns on the same models, and the exact ones write the same text") {
@@ -130,36 +181,67 @@ TEST_CASE("pipelines take turns on the same models, and the exact ones write the
   }
 }
 
-TEST_CASE("every deterministic pipeline writes plain decoding's text, every sampled one at temperature 0") {
+TEST_CASE("one seed, one text: deterministic proposals at any temperature, all others at 0") {
+  const std::vector<std::string> deterministic{"cape",
+                                               "cape:base:3:budget=5",
+                                               "cape:base:fixed=2",
+                                               "beam",
+                                               "beam:base:3:2",
+                                               "dynamic-tree:base",
+                                               "dynamic-tree:3:4:9",
+                                               "cost-aware",
+                                               "cost-aware:chain:base",
+                                               "cost-aware:beam:base:2:3",
+                                               "cost-aware:dynamic-tree:base",
+                                               "sampled-chain:base:rule=match",
+                                               "sampled-tree:rule=match"};
+  const std::vector<std::string> greedy_only{"sampled-chain:base",
+                                             "sampled-chain:rule=token",
+                                             "sampled-chain:rule=block",
+                                             "shared-chain:base",
+                                             "sampled-tree",
+                                             "sampled-tree:base:widths=3-2-1-1:rule=token",
+                                             "iid-tree",
+                                             "iid-tree:base:rule=k-seq",
+                                             "cape:rule=traversal",
+                                             "cost-aware:sampled-chain:base",
+                                             "cost-aware:sampled-tree"};
+  const std::vector<std::string> noise{"shared-chain", "shared-chain:base:5", "cape:base:rule=noise",
+                                       "sampled-tree:rule=noise", "chain:base:rule=noise"};
   Toys toys;
-  const std::vector<Token> prompt{1, 5, 2, 8};
-  for (const float temperature : {0.0f, 0.9f}) {
+  const auto same_text = [&](const std::string& plain, const std::vector<std::string>& names,
+                             float temperature) {
     const specula::SamplingParams params{.temperature = temperature};
-    auto plain = prepare_pipeline<ToyModel>("autoregressive").build(toys, params);
-    const DecodeSettings settings{.max_new_tokens = 60, .seed = 3};
-    const auto expected = decode(*plain, prompt, settings).tokens;
-    for (const char* name :
-         {"cape:base", "cape:small:3:fixed=3", "beam:base", "dynamic-tree:base:4:3:12", "cost-aware:base",
-          "cost-aware:chain:base", "cost-aware:beam:small", "cost-aware:dynamic-tree:base"}) {
+    auto reference = prepare_pipeline<ToyModel>(plain).build(toys, params);
+    for (const std::string& name : names) {
       CAPTURE(name);
-      auto run = prepare_pipeline<ToyModel>(name).build(toys, params);
-      CHECK(decode(*run, prompt, settings).tokens == expected);
+      CAPTURE(temperature);
+      auto pipeline = prepare_pipeline<ToyModel>(name).build(toys, params);
+      for (std::uint32_t sequence = 0; sequence < 3; ++sequence) {
+        const DecodeSettings settings{.max_new_tokens = 40, .seed = 3, .sequence = sequence};
+        const std::vector<Token> prompt{1, 5, static_cast<Token>(sequence), 8};
+        CHECK(decode(*pipeline, prompt, settings).tokens == decode(*reference, prompt, settings).tokens);
+      }
+      CHECK(pipeline->stats().proposed > 0);
     }
-    for (const char* name :
-         {"sampled-chain:base", "sampled-chain:small:4:rule=block", "shared-chain:base", "sampled-tree:base",
-          "iid-tree:small:rule=k-seq", "cost-aware:sampled-chain:base", "cost-aware:sampled-tree:base"}) {
-      CAPTURE(name);
-      auto run = prepare_pipeline<ToyModel>(name).build(toys, params);
-      const auto tokens = decode(*run, prompt, settings).tokens;
-      CHECK(tokens.size() == 60);
-      if (temperature == 0.0f) CHECK(tokens == expected);
-    }
-    auto noise = prepare_pipeline<ToyModel>("autoregressive:rule=noise").build(toys, params);
-    const auto by_noise = decode(*noise, prompt, settings).tokens;
-    for (const char* name : {"shared-chain:base", "shared-chain:small:5"}) {
-      auto run = prepare_pipeline<ToyModel>(name).build(toys, params);
-      CHECK(decode(*run, prompt, settings).tokens == by_noise);
-    }
+  };
+  same_text("autoregressive", deterministic, 0.0f);
+  same_text("autoregressive", deterministic, 0.9f);
+  same_text("autoregressive", greedy_only, 0.0f);
+  same_text("autoregressive", noise, 0.0f);
+  same_text("autoregressive:rule=noise", noise, 0.9f);
+}
+
+TEST_CASE("sampled proposals at a temperature: other coins, and guesses that stay") {
+  Toys toys;
+  const specula::SamplingParams params{.temperature = 0.9f};
+  for (const std::string name : {"sampled-chain:base", "sampled-tree:base", "iid-tree:base:rule=k-seq",
+                                 "iid-tree:base:rule=token", "sampled-tree:base:rule=token"}) {
+    CAPTURE(name);
+    auto pipeline = prepare_pipeline<ToyModel>(name).build(toys, params);
+    const auto run = decode(*pipeline, std::vector<Token>{1, 5, 2, 8}, {.max_new_tokens = 100, .seed = 1});
+    CHECK(run.tokens.size() == 100);
+    CHECK(run.stats.mat() > 1.05);
   }
 }
 
@@ -184,4 +266,24 @@ TEST_CASE("what goes beyond the limit or the stop token is not emitted") {
   const auto stopped = decode(*chain, prompt, {.max_new_tokens = 30, .stop = stop});
   CHECK(stopped.tokens.back() == stop);
   CHECK(stopped.tokens.size() <= 2);
+}
+
+TEST_CASE("the parts of a name, one by one") {
+  PipelineSpec spec("x:small:beam:7:mode=fast:widths=3-2:p=0.5");
+  CHECK(spec.name() == "x");
+  CHECK(spec.keyword("cape", {"beam", "cape"}) == "beam");
+  CHECK(spec.keyword("cape", {"beam", "cape"}) == "cape");
+  CHECK(spec.word("none") == "small");
+  CHECK(spec.choice("mode", "slow", {"slow", "fast"}) == "fast");
+  CHECK(spec.choice("mode", "slow", {"slow", "fast"}) == "slow");
+  CHECK(spec.sizes("widths", {1}, 2, 1, 3) == std::vector<std::int32_t>{3, 2});
+  CHECK(spec.sizes("widths", {1}, 2, 1, 3) == std::vector<std::int32_t>{1});
+  CHECK_THROWS_AS(spec.done("x"), UsageError);
+  CHECK(spec.size("size", 1, 1, 9) == 7);
+  CHECK(spec.option("p", 0, 0, 1) == 0.5);
+  CHECK_NOTHROW(spec.done("x"));
+  PipelineSpec wrong("x:mode=sideways");
+  CHECK_THROWS_WITH_AS(wrong.choice("mode", "slow", {"slow", "fast"}),
+                       "pipeline 'x:mode=sideways': mode is 'sideways', must be one of slow, fast",
+                       UsageError);
 }

@@ -151,6 +151,45 @@ inline void check_stats(const specula::detail::RowKernels& k) {
   CHECK(std::count(w.begin(), w.end(), 0.0f) == 512);
 }
 
+/// Places of what lies above a bound, in order; what equals it does not, nor does NaN.
+inline void check_above(const specula::detail::RowKernels& k) {
+  Random random(9);
+  int wrong = 0;
+  for (int round = 0; round < 300; ++round) {
+    std::vector<float> tile(512 + 16);
+    const std::size_t shift = static_cast<std::size_t>(round) % 16;
+    for (float& l : tile) {
+      l = static_cast<float>(random.between(-4, 4));
+      if (random.chance(0.5)) l = std::round(l);
+      if (random.chance(0.1)) l = random.chance(0.5) ? -kInf : kInf;
+      if (random.chance(0.05)) l = random.chance(0.5) ? kNan : -kNan;
+    }
+    const float bounds[] = {static_cast<float>(random.below(7) - 3),
+                            static_cast<float>(random.between(-5, 5)), -kInf, kInf};
+    for (const float bound : bounds) {
+      std::vector<std::int32_t> want, got(512, -1);
+      for (std::int32_t i = 0; i < 512; ++i)
+        if (tile[shift + static_cast<std::size_t>(i)] > bound) want.push_back(i);
+      const std::int32_t count = k.above(tile.data() + shift, bound, got.data());
+      wrong += count != static_cast<std::int32_t>(want.size()) ||
+               !std::equal(want.begin(), want.end(), got.begin());
+    }
+  }
+  CHECK(wrong == 0);
+  Tile tile;
+  std::array<std::int32_t, 512> places;
+  tile.fill(1);
+  CHECK(k.above(tile.data(), 0.5f, places.data()) == 512);
+  CHECK(places[511] == 511);
+  CHECK(k.above(tile.data(), 1.0f, places.data()) == 0);
+  for (std::size_t i = 0; i < 512; ++i) {  // every place
+    tile.fill(-kInf);
+    tile[i] = 2;
+    CHECK(k.above(tile.data(), 1.0f, places.data()) == 1);
+    CHECK(places[0] == static_cast<std::int32_t>(i));
+  }
+}
+
 /// Many tiles in one call are as many calls of one tile.
 inline void check_tiles(const specula::detail::RowKernels& k) {
   Random random(8);
@@ -309,6 +348,7 @@ inline void check_contract(const specula::detail::RowKernels& kernels) {
   check_special_values(kernels);
   check_subtract(kernels);
   check_alignment(kernels);
+  check_above(kernels);
 }
 
 }  // namespace specula_test

@@ -109,7 +109,7 @@ template <class TextOf>
 std::string to_dot(const TokenTree& tree, const Verdict* verdict, TextOf text_of) {
   constexpr std::string_view
       kPlain = "color=\"#555555\", fontcolor=\"#111111\"",
-      kRejected = "color=\"#c4c4c4\", fontcolor=\"#8a8a8a\", penwidth=0.6",
+      kRejected = "color=\"#c4c4c4\", fontcolor=\"#767676\", penwidth=0.6",
       kAccepted =
           ", color=\"#1a7f37\", fontcolor=\"#0b3d1a\", fillcolor=\"#d7f3dd\", "
           "style=\"rounded,filled\", penwidth=1.4",

@@ -22,8 +22,8 @@ struct Beam {
 
   std::int32_t max_nodes() const { return 1 + width * length; }
   /// Nodes that the drafter runs.
-  std::int32_t draft_nodes() const { return 1 + width * (length - 1); }
-  void reserve() { work.reserve(width + width * width * (length - 1), width, width); }
+  std::int32_t draft_nodes() const { return length > 0 ? 1 + width * (length - 1) : 0; }
+  void reserve() { work.reserve(draft_nodes() * width, width, width); }
 
   template <DenseDrafter D, ChanceSource C>
   void propose(D& drafter, const Round& round, TokenTree& tree, C&) {

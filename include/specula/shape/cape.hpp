@@ -56,17 +56,15 @@ struct Cape {
     for (NodeId i = 0; i < std::min(length, budget) && tree.room() > 0 && round.drafts_to_choose(reach, tree);
          parent = i++) {
       const Token token = tree.token(spine);
-      const auto row = drafter.extend({&token, 1}, {&parent, 1}).row(0);
-      const Top best = tree.top(spine, row);
-      if (!round.keeps(reach, best.prob, tree)) break;  // then its runners-up would not pay either
-      const auto confidence = static_cast<float>(best.prob);
-      const std::int32_t others = extras(confidence);
-      const double next_best = std::min(best.prob, 1 - best.prob);  // no runner-up is likelier
-      if (others > 0 && round.keeps_other(reach, next_best, tree))
-        for (const Top& other : work.top_k(tree, spine, row, 1 + others).subspan(1))
-          work.add(other, spine, reach * round.chance(other.prob));
-      spine = tree.choose(spine, best.token, confidence);
-      reach *= round.chance(best.prob);
+      const auto top =
+          work.top_k(tree, spine, drafter.extend({&token, 1}, {&parent, 1}).row(0), 1 + extras.most());
+      const double confidence = top[0].prob;
+      if (!round.keeps(reach, confidence, tree)) break;  // then its runners-up would not pay either
+      const auto others = static_cast<std::size_t>(std::max(0, extras(static_cast<float>(confidence))));
+      for (const Top& other : top.subspan(1, std::min(others, top.size() - 1)))
+        work.add(other, spine, reach * round.chance(other.prob));
+      spine = tree.choose(spine, top[0].token, static_cast<float>(confidence));
+      reach *= round.chance(confidence);
     }
     work.list_all();
     work.settle(std::min(tree.room(), budget + 1 - tree.size()), round, tree.size());

@@ -52,7 +52,10 @@ class CostCurve {
     }
     Mean& mean = seen_[static_cast<std::size_t>(nodes - 1)];
     mean.weight = std::min(mean.weight + 1, kMemory);
-    mean.value += (seconds - mean.value) / mean.weight;
+    if (mean.weight > 1 && mean.weight < kFew)
+      mean.value = std::min(mean.value, seconds);  // a pass is late more often than early
+    else
+      mean.value += (seconds - mean.value) / mean.weight;
     known_ = std::max(known_, nodes);
     ++passes_;
     fit();
@@ -73,7 +76,8 @@ class CostCurve {
   }
 
  private:
-  static constexpr double kTrusted = 8, kOutlier = 2, kMemory = 64, kDrift = 0.1, kFade = 1 - 1.0 / 512;
+  static constexpr double kTrusted = 8, kOutlier = 1.25, kFew = 3.5, kMemory = 64, kDrift = 0.1,
+                          kFade = 1 - 1.0 / 512;
   struct Mean {
     double value = 0, weight = 0;
   };

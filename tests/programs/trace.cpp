@@ -1,0 +1,216 @@
+#include <doctest/doctest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <specula/io/dot.hpp>
+
+#include "decode.hpp"
+#include "pipeline_registry.hpp"
+#include "skip.hpp"
+#include "toy_model.hpp"
+#include "trace.hpp"
+
+using namespace specula_examples;
+using specula_test::ToyModel;
+namespace fs = std::filesystem;
+
+namespace {
+
+class Toys final : public ModelSource<ToyModel> {
+ public:
+  ToyModel& target() override { return target_; }
+  ToyModel& draft(const std::string& name) override {
+    return drafts_.try_emplace(name, 12, 9u, 1.0f, 256).first->second;
+  }
+
+ private:
+  ToyModel target_{12, 7, 2.0f, 256};
+  std::map<std::string, ToyModel> drafts_;
+};
+
+/// A folder of its own, with a name that a shell would trip over; gone afterwards.
+class Scratch {
+ public:
+  Scratch() {
+    std::string name = (fs::temp_directory_path() / "specula 'trace' $x XXXXXX").string();
+    if (!mkdtemp(name.data())) throw std::runtime_error("no temporary folder");
+    path_ = name;
+  }
+  ~Scratch() { fs::remove_all(path_); }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+/// $PATH, until the end of the block.
+class SearchPath {
+ public:
+  explicit SearchPath(const fs::path& folder) {
+    const char* now = std::getenv("PATH");
+    before_ = now ? now : "";
+    setenv("PATH", folder.c_str(), 1);
+  }
+  ~SearchPath() { setenv("PATH", before_.c_str(), 1); }
+
+ private:
+  std::string before_;
+};
+
+std::string word(Token token) { return std::string(" t").append(std::to_string(token)); }
+
+std::string contents(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::vector<std::string> names(const fs::path& folder) {
+  std::vector<std::string> found;
+  for (const auto& entry : fs::directory_iterator(folder)) found.push_back(entry.path().filename().string());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+/// Decodes each of `prompts` prompts with `trace` watching. Returns what each file ought to hold.
+std::map<std::string, std::string> decode_traced(Trace& trace, std::size_t prompts) {
+  Toys toys;
+  const auto pipeline = prepare_pipeline<ToyModel>("dynamic-tree:3:2:9").build(toys, {.temperature = 0.0f});
+  std::map<std::string, std::string> expected;
+  for (std::size_t p = 0; p < prompts; ++p) {
+    int round = 0;
+    decode(*pipeline, std::vector<Token>{1, 5, static_cast<Token>(2 + p)}, {.max_new_tokens = 12},
+           [&](Tokens, std::size_t) {
+             trace.add(*pipeline, p);
+             char name[64];
+             if (prompts > 1)
+               std::snprintf(name, sizeof name, "prompt-%02zu-round-%04d.dot", p + 1, ++round);
+             else
+               std::snprintf(name, sizeof name, "round-%04d.dot", ++round);
+             expected[name] = specula::to_dot(pipeline->proposal(), &pipeline->verdict(), word);
+           });
+  }
+  return expected;
+}
+
+/// A `dot` that notes its arguments in `log` and ends with `code`.
+void install_fake_dot(const fs::path& folder, const fs::path& log, int code) {
+  fs::create_directories(folder);
+  std::ofstream(folder / "dot") << "#!/bin/sh\nprintf '%s\\n' \"$@\" >>\"$SPECULA_TEST_LOG\"\nexit " << code
+                                << '\n';
+  fs::permissions(folder / "dot", fs::perms::owner_all);
+  setenv("SPECULA_TEST_LOG", log.c_str(), 1);
+}
+
+}  // namespace
+
+TEST_CASE("one file a round, each with that round's proposal and verdict") {
+  const Scratch scratch;
+  const fs::path folder = scratch.path() / "not" / "there yet";
+  Trace trace(folder, 1, word);
+  CHECK(fs::is_directory(folder));
+  const auto expected = decode_traced(trace, 1);
+  REQUIRE(expected.size() >= 2);
+  CHECK(expected.begin()->first == "round-0001.dot");
+  CHECK(names(folder).size() == expected.size());
+  for (const auto& file : expected) {
+    CAPTURE(file.first);
+    CHECK(contents(folder / file.first) == file.second);
+  }
+  CHECK(has(expected.begin()->second, "\u2423t4 "));  // the root, by its text
+  CHECK(has(expected.begin()->second, "next [label="));
+}
+
+TEST_CASE("several prompts are told apart, and each counts its own rounds") {
+  const Scratch scratch;
+  Trace trace(scratch.path(), 3, word);
+  const auto expected = decode_traced(trace, 3);
+  for (const char* name :
+       {"prompt-01-round-0001.dot", "prompt-02-round-0001.dot", "prompt-03-round-0001.dot"})
+    CHECK(expected.count(name) == 1);
+  CHECK(names(scratch.path()).size() == expected.size());
+  for (const auto& file : expected) {
+    CAPTURE(file.first);
+    CHECK(contents(scratch.path() / file.first) == file.second);
+  }
+}
+
+TEST_CASE("a folder that cannot be made is named") {
+  const Scratch scratch;
+  const fs::path file = scratch.path() / "file";
+  std::ofstream(file) << "x";
+  for (const fs::path& folder : {file, file / "below"}) {
+    std::string complaint;
+    try {
+      Trace(folder, 1, word);
+    } catch (const std::runtime_error& error) {
+      complaint = error.what();
+    }
+    CHECK(has(complaint, folder.string() + ": cannot be created"));
+  }
+}
+
+TEST_CASE("without dot there are the texts, and the user is told") {
+  const Scratch scratch, empty;
+  Trace trace(scratch.path(), 1, word);
+  const auto expected = decode_traced(trace, 1);
+  const SearchPath path(empty.path());
+  const std::string told = trace.draw();
+  CHECK(has(told, std::to_string(expected.size()) + " rounds"));
+  CHECK(has(told, "`dot` is not on the PATH"));
+  CHECK(names(scratch.path()).size() == expected.size());
+}
+
+TEST_CASE("dot is asked for each file, by no shell") {
+  const Scratch scratch, tools;
+  Trace trace(scratch.path(), 1, word);
+  const auto expected = decode_traced(trace, 1);
+  install_fake_dot(tools.path() / "bin", tools.path() / "log", 0);
+  const SearchPath path(tools.path() / "bin");
+  CHECK_FALSE(has(trace.draw(), "not on the PATH"));
+  const std::string log = contents(tools.path() / "log");
+  for (const auto& file : expected) {
+    CAPTURE(file.first);
+    const std::string dot_file = (scratch.path() / file.first).string();
+    CHECK(has(log, dot_file + "\n"));
+    CHECK(has(log, dot_file.substr(0, dot_file.size() - 4) + ".svg\n"));
+  }
+}
+
+TEST_CASE("a dot that fails is no success") {
+  const Scratch scratch, tools;
+  Trace trace(scratch.path(), 1, word);
+  decode_traced(trace, 1);
+  install_fake_dot(tools.path() / "bin", tools.path() / "log", 3);
+  const SearchPath path(tools.path() / "bin");
+  CHECK(has(trace.draw(), "failed to draw"));
+}
+
+TEST_CASE("an .svg beside each .dot") {
+  if (std::system("dot -V >/dev/null 2>&1") != 0)
+    return specula_test::skip("dot (Graphviz) is not installed");
+  const Scratch scratch;
+  Trace trace(scratch.path(), 2, word);
+  const auto expected = decode_traced(trace, 2);
+  CHECK(has(trace.draw(), ".svg"));
+  CHECK(names(scratch.path()).size() == 2 * expected.size());
+  for (const auto& file : expected) {
+    const std::string svg = contents((scratch.path() / file.first).replace_extension(".svg"));
+    CAPTURE(file.first);
+    CHECK(has(svg, "<svg"));
+    CHECK(has(svg, "</svg>"));
+    CHECK(has(svg, "next"));
+  }
+}

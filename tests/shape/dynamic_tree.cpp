@@ -1,0 +1,166 @@
+#include <doctest/doctest.h>
+#include <specula/shape/dynamic_tree.hpp>
+
+#include <numeric>
+#include <vector>
+
+#include "plain_law.hpp"
+#include "scripted_drafter.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+
+const Text kContext = {0, 1, 0};
+constexpr Token kRoot = 1;
+const Text kText = {0, 1, 0, kRoot};
+
+void propose(TokenTree& tree, ScriptedDrafter& drafter, DynamicTree& shape, std::int32_t limit = 1000) {
+  NoCoins none;
+  tree.reset(kRoot, 3, limit);
+  shape.propose(drafter, Round{kContext, {}, limit}, tree, none);
+}
+
+/// The pool, from the description, everything sorted in full. `levels`: calls of the draft.
+std::vector<Guess> pool(const RowOf& row_of, std::int32_t top_k, int levels) {
+  std::vector<Guess> out;
+  std::vector<int> frontier{-1};
+  for (int level = 0; level < levels; ++level) {
+    std::vector<int> fresh;
+    for (const int f : frontier) {
+      const std::vector<Top> row = ranked(row_of(text_of(kText, out, f)));
+      const double reach = f < 0 ? 1.0 : out[static_cast<std::size_t>(f)].reach;
+      for (std::size_t k = 0; k < row.size() && static_cast<std::int32_t>(k) < top_k; ++k) {
+        fresh.push_back(static_cast<int>(out.size()));
+        out.push_back({row[k].token, f, row[k].prob, reach * row[k].prob});
+      }
+    }
+    frontier = likeliest(out, fresh, top_k);
+  }
+  return out;
+}
+std::vector<int> best(const std::vector<Guess>& guesses, int most) {
+  std::vector<int> all(guesses.size());
+  std::iota(all.begin(), all.end(), 0);
+  return likeliest(guesses, all, most);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "ten, five, 59: a pool of 510, the draft over 1 + 5 * 10 nodes, 60 nodes in all, six deep at most") {
+  const RowOf rows = random_rows(50, 1, 4);
+  ScriptedDrafter drafter(50, rows);
+  DynamicTree shape;
+  CHECK(shape.max_nodes() == 60);
+  CHECK(shape.draft_nodes() == 51);
+  TokenTree tree(50, 600, 0);
+  propose(tree, drafter, shape);
+  CHECK(tree.size() == 60);
+  CHECK(tree.law() == DraftLaw::deterministic);
+  CHECK(drafter.widths == std::vector<int>{1, 10, 10, 10, 10, 10});
+  const std::vector<Guess> guesses = pool(rows, 10, 6);
+  REQUIRE(guesses.size() == 510);
+  CHECK(holds(tree, guesses, best(guesses, 59)));
+  for (NodeId n = 0; n < tree.size(); ++n) CHECK(tree.depth(n) <= 6);
+
+  DynamicTree everything{.total = 1000};
+  CHECK(everything.max_nodes() == 511);
+  propose(tree, drafter, everything);
+  CHECK(tree.size() == 511);
+  std::int32_t deepest = 0;
+  for (NodeId n = 0; n < tree.size(); ++n) deepest = std::max(deepest, tree.depth(n));
+  CHECK(deepest == 6);
+  for (NodeId n = 1; n < 20;
+       ++n) {  // a confidence is the softmax at temperature 1 of the row that it came from
+    Text text;
+    for (NodeId a = tree.parent(n); a > 0; a = tree.parent(a)) text.insert(text.begin(), tree.token(a));
+    text.insert(text.begin(), kText.begin(), kText.end());
+    CHECK(static_cast<double>(tree.confidence(n)) ==
+          doctest::Approx(plain_law(rows(text), {})[static_cast<std::size_t>(tree.token(n))]).epsilon(1e-5));
+  }
+}
+
+TEST_CASE(
+    "the same tree as a naive transcription: random rows, rows full of ties, small vocabularies, room") {
+  Random random(3);
+  TokenTree tree(40, 600, 0);
+  DynamicTree shape;  // one value serves many rounds
+  int cut = 0;
+  for (std::uint64_t i = 0; i < 600; ++i) {
+    const RowOf rows =
+        i % 2 == 0 ? flat_rows(40, i)
+                   : random_rows(40, i, random.between(0.5, 12), i % 4 == 1 ? 0.5 : 0, i % 3 ? 0.0 : 0.9);
+    ScriptedDrafter drafter(40, rows);
+    shape.top_k = 1 + random.below(6);
+    shape.expansions = random.below(5);
+    shape.total = random.chance(0.3) ? 1000 : random.below(40);
+    const std::int32_t limit = random.chance(0.5) ? 600 : 1 + random.below(30);
+    propose(tree, drafter, shape, limit);
+    const std::vector<Guess> guesses = pool(rows, shape.top_k, 1 + shape.expansions);
+    const std::vector<int> chosen = best(guesses, std::min(shape.total, limit - 1));
+    CAPTURE(i);
+    CHECK(holds(tree, guesses, chosen));  // which fails also where a parent was left out
+    CHECK(tree.size() <= std::min(limit, shape.max_nodes()));
+    CHECK(std::accumulate(drafter.widths.begin(), drafter.widths.end(), 0) <= shape.draft_nodes());
+    cut += chosen.size() < guesses.size();
+  }
+  CHECK(cut > 200);
+}
+
+TEST_CASE("a draft that is all but certain: rounding makes no child likelier than its parent") {
+  for (const auto isa : every_isa()) {
+    const Arithmetic arithmetic(isa);
+    Random random(4);
+    for (std::uint64_t i = 0; i < 200; ++i) {
+      const RowOf rows = [=](const Text& text) {
+        std::vector<float> row = random_rows(8, i, 3)(text);
+        for (float& l : row) l -= 20;
+        Random at(i + text.size());
+        row[static_cast<std::size_t>(at.below(8))] = static_cast<float>(at.between(-3, 30));
+        return row;
+      };
+      ScriptedDrafter drafter(8, rows);
+      TokenTree tree(8, 60, 0);
+      DynamicTree shape{.top_k = 3, .expansions = 5, .total = 1 + random.below(8)};
+      REQUIRE_NOTHROW(propose(tree, drafter, shape));
+      CHECK(tree.size() == 1 + shape.total);
+      for (NodeId n = 1; n < tree.size(); ++n) CHECK(tree.confidence(n) <= 1.0f);
+    }
+  }
+}
+
+TEST_CASE("a drafter that is nearly full: fewer levels") {
+  const RowOf rows = random_rows(30, 5, 3);
+  for (std::int32_t room = 0; room <= 45; ++room) {
+    ScriptedDrafter drafter(30, rows, static_cast<std::int32_t>(kContext.size()) + room);
+    TokenTree tree(30, 60, 0);
+    DynamicTree shape{.top_k = 8, .expansions = 4, .total = 30};
+    CAPTURE(room);
+    REQUIRE_NOTHROW(propose(tree, drafter, shape));
+    const int levels = room < 1 ? 0 : std::min(5, 1 + (room - 1) / 8);
+    CHECK(drafter.widths.size() == static_cast<std::size_t>(levels));
+    const std::vector<Guess> guesses = pool(rows, 8, levels);
+    CHECK(holds(tree, guesses, best(guesses, 30)));
+  }
+}
+
+TEST_CASE("no room, nothing to propose") {
+  ScriptedDrafter drafter(30, random_rows(30, 5, 3));
+  TokenTree tree(30, 60, 0);
+  DynamicTree shape;
+  propose(tree, drafter, shape, 1);
+  CHECK(tree.size() == 1);
+  DynamicTree none{.total = 0};
+  CHECK(none.max_nodes() == 1);
+  propose(tree, drafter, none);
+  CHECK(tree.size() == 1);
+  DynamicTree flat{.top_k = 4, .expansions = 0};
+  CHECK(flat.max_nodes() == 5);
+  propose(tree, drafter, flat);
+  CHECK(tree.size() == 5);
+  CHECK(drafter.widths == std::vector<int>{1});
+}
+
+static_assert(ProposalShape<DynamicTree, ScriptedDrafter> && DynamicTree::law == DraftLaw::deterministic);

@@ -1,0 +1,226 @@
+#include <doctest/doctest.h>
+#include <specula/shape/sampled_tree.hpp>
+
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <vector>
+
+#include "plain_law.hpp"
+#include "scripted_drafter.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+
+using Iid = SampledTree<DraftLaw::sampled_iid>;
+using Distinct = SampledTree<DraftLaw::sampled_distinct>;
+
+const Text kContext = {0, 1, 0};
+constexpr Token kRoot = 1;
+const Text kText = {0, 1, 0, kRoot};
+
+template <class S>
+void propose(TokenTree& tree, ScriptedDrafter& drafter, const S& shape, std::uint64_t seed,
+             std::int32_t limit = 1000, const SamplingParams& params = {}) {
+  PhiloxChance chance(seed);
+  tree.reset(kRoot, 3, limit);
+  shape.propose(drafter, Round{kContext, params, limit}, tree, chance);
+}
+
+std::vector<NodeId> children(const TokenTree& tree, NodeId node) {
+  std::vector<NodeId> out;
+  tree.children(node, [&](NodeId c) { return out.push_back(c), true; });
+  return out;
+}
+Text text_to(const TokenTree& tree, NodeId node) {
+  Text out;
+  for (NodeId n = node; n > 0; n = tree.parent(n)) out.insert(out.begin(), tree.token(n));
+  out.insert(out.begin(), kText.begin(), kText.end());
+  return out;
+}
+
+/// The recorded law of every node is the plain one of its parent's row, without its earlier siblings if they
+/// are distinct.
+template <class S>
+double worst_law(const TokenTree& tree, const RowOf& rows, const SamplingParams& params) {
+  double worst = 0;
+  for (NodeId n = 1; n < tree.size(); ++n) {
+    std::vector<double> q = plain_law(rows(text_to(tree, tree.parent(n))), params);
+    worst = std::max(worst, std::abs(q[static_cast<std::size_t>(tree.token(n))] -
+                                     static_cast<double>(tree.confidence(n))));
+    double left = 1;
+    if (S::law == DraftLaw::sampled_distinct)
+      for (const NodeId c : children(tree, tree.parent(n))) {
+        if (c == n) break;
+        left -= q[static_cast<std::size_t>(tree.token(c))];
+        q[static_cast<std::size_t>(tree.token(c))] = 0;
+      }
+    for (std::size_t x = 0; x < q.size(); ++x)
+      worst = std::max(worst, std::abs(tree.draft_prob(n, static_cast<Token>(x)) - q[x] / left) * left);
+  }
+  return worst;
+}
+
+template <class S>
+void check_widths() {
+  const RowOf rows = random_rows(30, 1, 3);
+  ScriptedDrafter drafter(30, rows);
+  TokenTree tree(30, 100, 100);
+  const S shape{.widths = {3, 2, 1, 2}};
+  CHECK(shape.max_nodes() == 1 + 3 + 6 + 6 + 12);
+  CHECK(shape.least_nodes() == 4);
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    propose(tree, drafter, shape, seed, 1000, {.temperature = 0.9f, .top_p = 0.95f});
+    REQUIRE(tree.size() == 28);
+    CHECK(tree.law() == S::law);
+    CHECK(drafter.widths == std::vector<int>{1, 3, 6, 6});  // one call a level; the leaves are not run
+    for (NodeId n = 0; n < tree.size(); ++n) {
+      const std::size_t count = children(tree, n).size();
+      const std::size_t want[] = {3, 2, 1, 2, 0};
+      CHECK(count == want[tree.depth(n)]);
+    }
+    CHECK(worst_law<S>(tree, rows, {.temperature = 0.9f, .top_p = 0.95f}) < 1e-5);
+  }
+}
+
+/// Both children of the root and the first child of the second: how often each triple comes, n 30,000. Every
+/// cell within 4.7 standard deviations.
+template <class S>
+void check_frequencies() {
+  constexpr int n = 30000;
+  const RowOf rows = random_rows(3, 2, 1.5);
+  ScriptedDrafter drafter(3, rows);
+  TokenTree tree(3, 20, 20);
+  std::map<Text, int> counts;
+  for (std::uint64_t seed = 0; seed < n; ++seed) {
+    propose(tree, drafter, S{.widths = {2, 1}}, seed);
+    REQUIRE(tree.size() == 5);
+    REQUIRE(tree.parent(4) == 2);
+    ++counts[{tree.token(1), tree.token(2), tree.token(4)}];
+  }
+  const std::vector<double> q = plain_law(rows(kText), {});
+  std::size_t cells = 0;
+  for (Token a = 0; a < 3; ++a)
+    for (Token b = 0; b < 3; ++b) {
+      Text text = kText;
+      text.push_back(b);
+      const std::vector<double> after = plain_law(rows(text), {});
+      for (Token c = 0; c < 3; ++c) {
+        const double second = S::law == DraftLaw::sampled_iid ? q[static_cast<std::size_t>(b)]
+                              : a == b
+                                  ? 0.0
+                                  : q[static_cast<std::size_t>(b)] / (1 - q[static_cast<std::size_t>(a)]);
+        const double p = q[static_cast<std::size_t>(a)] * second * after[static_cast<std::size_t>(c)];
+        CHECK(std::abs(counts[{a, b, c}] - n * p) <= 4.7 * std::sqrt(n * p * (1 - p)));
+        cells += p > 0;
+      }
+    }
+  CHECK(cells == (S::law == DraftLaw::sampled_iid ? 27 : 18));
+}
+
+}  // namespace
+
+TEST_CASE("widths, laws, calls of the draft") {
+  check_widths<Iid>();
+  check_widths<Distinct>();
+}
+
+TEST_CASE(
+    "children come as often as the recorded laws say, independently of each other or without repetition") {
+  check_frequencies<Iid>();
+  check_frequencies<Distinct>();
+}
+
+TEST_CASE("distinct siblings differ, independent ones may be alike") {
+  ScriptedDrafter drafter(5, random_rows(5, 3, 2));
+  TokenTree tree(5, 60, 60);
+  int alike = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    propose(tree, drafter, Distinct{.widths = {3, 3}}, seed);
+    for (NodeId n = 0; n < tree.size(); ++n) {
+      std::vector<int> seen(5);
+      for (const NodeId c : children(tree, n)) ++seen[static_cast<std::size_t>(tree.token(c))];
+      for (const int count : seen) CHECK(count <= 1);
+    }
+    propose(tree, drafter, Iid{.widths = {3}}, seed);
+    alike += tree.token(1) == tree.token(2);
+  }
+  CHECK(alike > 20);
+}
+
+TEST_CASE("all children of a node or none, where room ends") {
+  const std::array<std::int32_t, 16> widths{3, 2, 2};
+  const RowOf rows = random_rows(30, 4, 2);
+  TokenTree tree(30, 40, 40);
+  for (std::int32_t limit = 1; limit <= 25; ++limit) {
+    ScriptedDrafter drafter(30, rows);
+    const auto check = [&](auto shape) {
+      propose(tree, drafter, shape, 9, limit);
+      std::int32_t size = 1, level = 1;  // once more, counting only
+      for (const std::int32_t width : {3, 2, 2}) {
+        const std::int32_t whole = std::min(level, (limit - size) / width);
+        size += whole * width, level = whole * width;
+      }
+      CAPTURE(limit);
+      CHECK(tree.size() == size);
+      for (NodeId n = 0; n < tree.size(); ++n) {
+        const std::size_t count = children(tree, n).size();
+        CHECK((count == 0 || count == (tree.depth(n) == 0 ? 3 : 2)));
+      }
+      CHECK(tree.size() <= limit);
+      int level_calls = 0;
+      for (NodeId n = 0; n < tree.size(); ++n) level_calls = std::max(level_calls, tree.depth(n));
+      CHECK(static_cast<int>(drafter.widths.size()) == level_calls);  // no call for which there is no room
+    };
+    check(Iid{.widths = widths});
+    check(Distinct{.widths = widths});
+  }
+}
+
+TEST_CASE("temperature 0: one child a node, chosen; top-k 1: as many as have mass") {
+  const RowOf rows = random_rows(30, 5, 2);
+  ScriptedDrafter drafter(30, rows);
+  TokenTree tree(30, 40, 40);
+  const auto check = [&](auto shape) {
+    propose(tree, drafter, shape, 1, 1000, {.temperature = 0});
+    CHECK(tree.size() == 4);
+    CHECK(tree.is_chain());
+    CHECK(tree.law() == DraftLaw::deterministic);
+    for (NodeId n = 1; n < 4; ++n) {
+      const std::vector<float> row = rows(text_to(tree, n - 1));
+      CHECK(tree.token(n) == std::max_element(row.begin(), row.end()) - row.begin());
+    }
+  };
+  check(Iid{.widths = {3, 2, 1}});
+  check(Distinct{.widths = {3, 2, 1}});
+  propose(tree, drafter, Distinct{.widths = {3, 2, 1}}, 1, 1000, {.top_k = 1});
+  CHECK(tree.size() == 4);
+  propose(tree, drafter, Iid{.widths = {3, 2, 1}}, 1, 1000, {.top_k = 1});
+  CHECK(tree.size() == 1 + 3 + 6 + 6);
+  propose(tree, drafter, Distinct{.widths = {3, 3}}, 1, 1000, {.top_k = 2});
+  CHECK(tree.size() == 1 + 2 + 4);
+}
+
+TEST_CASE("it ends at the first width of 0, and with one branch it is a chain") {
+  ScriptedDrafter drafter(30, random_rows(30, 6, 2));
+  TokenTree tree(30, 40, 40);
+  const Distinct cut{.widths = {2, 0, 3}};
+  CHECK(cut.max_nodes() == 3);
+  propose(tree, drafter, cut, 1);
+  CHECK(tree.size() == 3);
+  CHECK(drafter.widths.size() == 1);
+  const Iid none{.widths = {}};
+  CHECK(none.max_nodes() == 1);
+  propose(tree, drafter, none, 1);
+  CHECK(tree.size() == 1);
+  CHECK(drafter.widths.empty());
+  propose(tree, drafter, Distinct{.widths = {1, 1, 1}}, 1);
+  CHECK(tree.is_chain());
+  CHECK(tree.size() == 4);
+  CHECK(tree.law() == DraftLaw::sampled);
+  CHECK(Distinct{}.max_nodes() == 1 + 4 + 8 + 8);
+}
+
+static_assert(ProposalShape<Iid, ScriptedDrafter> && ProposalShape<Distinct, ScriptedDrafter>);

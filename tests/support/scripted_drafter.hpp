@@ -1,0 +1,163 @@
+// A drafter whose row after a text is any function of the text, and what shapes ask of it. For tests of
+// shapes.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <specula/concepts.hpp>
+
+#include "random.hpp"
+
+namespace specula_test {
+
+using Text = std::vector<specula::Token>;
+using RowOf = std::function<std::vector<float>(const Text&)>;
+
+/// Random rows; `ties` and `empty` as Random::row has them.
+inline RowOf random_rows(std::int32_t vocab, std::uint64_t seed, double spread, double ties = 0,
+                         double empty = 0) {
+  return [=](const Text& text) {
+    std::uint64_t h = seed;
+    for (const specula::Token x : text) h = (h ^ static_cast<std::uint64_t>(x + 1)) * 0x9E3779B97F4A7C15ull;
+    return Random(h).row(vocab, spread, ties, empty);
+  };
+}
+
+/// Rows of a few equal logits and nothing else: most guesses tie, within a row and across rows.
+inline RowOf flat_rows(std::int32_t vocab, std::uint64_t seed) {
+  return [=](const Text& text) {
+    std::vector<float> row = random_rows(vocab, seed, 1)(text);
+    for (float& l : row) l = l > 0 ? 0.0f : -std::numeric_limits<float>::infinity();
+    row[static_cast<std::size_t>(text.back())] = 0.0f;
+    return row;
+  };
+}
+
+/// Counts calls and nodes, and holds callers to what a Drafter may be asked.
+class ScriptedDrafter {
+ public:
+  ScriptedDrafter(std::int32_t vocab, RowOf row_of, std::int32_t capacity = 1 << 20)
+      : row_of_(std::move(row_of)), vocab_(vocab), capacity_(capacity) {}
+  std::int32_t vocab_size() const { return vocab_; }
+  std::int32_t capacity() const { return capacity_; }
+  void truncate(std::int32_t) {}
+  void sync(specula::Tokens context, specula::Tokens guess) {
+    base_.assign(context.begin(), context.end());
+    base_.insert(base_.end(), guess.begin(), guess.end());
+    nodes_.clear();
+    widths.clear();
+  }
+  specula::RowsView extend(specula::Tokens tokens, specula::Nodes parents) {
+    require(!tokens.empty() && tokens.size() == parents.size(), "one parent a token, and some of them");
+    require(base_.size() + nodes_.size() + tokens.size() <= static_cast<std::size_t>(capacity_), "no room");
+    rows_.clear();
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const specula::NodeId parent = parents[i];
+      require(parent < static_cast<specula::NodeId>(nodes_.size()), "a parent that is not there");
+      require((parent == specula::kNoParent) == nodes_.empty(), "one root, node 0");
+      Text text = parent == specula::kNoParent ? base_ : nodes_[static_cast<std::size_t>(parent)];
+      text.push_back(tokens[i]);
+      const std::vector<float> row = row_of_(text);
+      rows_.insert(rows_.end(), row.begin(), row.end());
+      nodes_.push_back(std::move(text));
+    }
+    widths.push_back(static_cast<int>(tokens.size()));
+    return {rows_.data(), static_cast<std::int32_t>(tokens.size()), vocab_, vocab_};
+  }
+
+  std::vector<int> widths;  // nodes of each call since the last sync
+
+ private:
+  static void require(bool ok, const char* what) {
+    if (!ok) throw std::invalid_argument(std::string("ScriptedDrafter: ") + what);
+  }
+  RowOf row_of_;
+  std::int32_t vocab_, capacity_;
+  Text base_;
+  std::vector<Text> nodes_;
+  std::vector<float> rows_;
+};
+
+/// For shapes that ask for no coin.
+struct NoCoins {
+  bool accept(double, const specula::Site&) {
+    throw std::logic_error("a deterministic shape asked for a coin");
+  }
+  template <class Weights>
+  specula::Token draw(const Weights&, const specula::Site&) {
+    throw std::logic_error("a deterministic shape asked for a coin");
+  }
+};
+
+/// A guess as a naive transcription of a shape has it: its token, its parent among the guesses (-1: the
+/// root), and the probability of its path.
+struct Guess {
+  specula::Token token = 0;
+  int parent = -1;
+  double prob = 0, reach = 0;
+};
+
+/// All tokens of a row, best first, ties to the lower token, with the softmax probabilities that the library
+/// gives them: the same bits, so that ties of paths are the same ties.
+inline std::vector<specula::Top> ranked(const std::vector<float>& row) {
+  const auto vocab = static_cast<std::int32_t>(row.size());
+  std::vector<specula::Top> all(row.size());
+  specula::detail::RowScan scan(vocab);
+  all.resize(static_cast<std::size_t>(scan.top_k(row, all)));
+  std::vector<specula::Top> out;
+  for (specula::Token x = 0; x < vocab; ++x)
+    for (const specula::Top& top : all)
+      if (top.token == x) out.push_back(top);
+  std::stable_sort(out.begin(), out.end(), [&](const specula::Top& a, const specula::Top& b) {
+    return row[static_cast<std::size_t>(a.token)] > row[static_cast<std::size_t>(b.token)];
+  });
+  return out;
+}
+
+/// The text that ends in guess `i` (-1: in the root).
+inline Text text_of(const Text& context_and_root, const std::vector<Guess>& guesses, int i) {
+  if (i < 0) return context_and_root;
+  Text out = text_of(context_and_root, guesses, guesses[static_cast<std::size_t>(i)].parent);
+  out.push_back(guesses[static_cast<std::size_t>(i)].token);
+  return out;
+}
+
+/// The `most` guesses with the largest reach, ties to the lower index, by index.
+inline std::vector<int> likeliest(const std::vector<Guess>& guesses, std::vector<int> among, int most) {
+  std::stable_sort(among.begin(), among.end(), [&](int a, int b) {
+    const double x = guesses[static_cast<std::size_t>(a)].reach,
+                 y = guesses[static_cast<std::size_t>(b)].reach;
+    return x != y ? x > y : a < b;
+  });
+  if (among.size() > static_cast<std::size_t>(std::max(0, most)))
+    among.resize(static_cast<std::size_t>(std::max(0, most)));
+  std::sort(among.begin(), among.end());
+  return among;
+}
+
+/// Whether `tree` holds just the guesses of `chosen`, in that order.
+inline bool holds(const specula::TokenTree& tree, const std::vector<Guess>& guesses,
+                  const std::vector<int>& chosen) {
+  if (static_cast<std::size_t>(tree.size()) != chosen.size() + 1) return false;
+  std::vector<specula::NodeId> node(guesses.size(), specula::kNoParent);
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    const Guess& guess = guesses[static_cast<std::size_t>(chosen[i])];
+    const auto n = static_cast<specula::NodeId>(i) + 1;
+    const specula::NodeId parent = guess.parent < 0 ? 0 : node[static_cast<std::size_t>(guess.parent)];
+    if (tree.token(n) != guess.token || tree.parent(n) != parent ||
+        tree.confidence(n) != static_cast<float>(guess.prob))
+      return false;
+    node[static_cast<std::size_t>(chosen[i])] = n;
+  }
+  return true;
+}
+
+}  // namespace specula_test
