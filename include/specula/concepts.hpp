@@ -71,6 +71,8 @@ struct Round {
 
   /// Chance that a guess of this confidence stays, given that its parent does.
   double chance(double confidence) const { return worth ? worth->guesses().chance(confidence) : confidence; }
+  /// Chances below this need not be looked at.
+  double least_chance() const { return worth ? worth->least_chance(max_nodes) : 0.0; }
   /// Whether to ask the draft for a guess behind a node that stays with probability `reach`. To be asked before it
   /// is drawn.
   bool drafts_on(double reach, const TokenTree& tree) const {

@@ -115,6 +115,11 @@ class Worth {
     }) || value >= draft_cost(1);
   }
 
+  /// Half of what a node of a proposal of `limit` costs in the mean: guesses below that need not be looked
+  /// at.
+  double least_chance(std::int32_t limit) const {
+    return limit > 1 ? (verify_cost(limit) - verify_cost(1)) / (2.0 * (limit - 1)) : 0.0;
+  }
   /// How many guesses to add to a proposal of `nodes`. `chances`: for each to stay, largest first.
   std::int32_t best_count(std::span<const double> chances, std::int32_t nodes) const {
     const double verified = verify_cost(nodes);

@@ -150,7 +150,8 @@ TEST_CASE("a proposal, its verdict, and nothing else") {
   Verdict verdict;
   verdict.path = {0, 1};
   verdict.next = 5;
-  CHECK(to_dot(tree, &verdict, word) ==
+  CHECK(to_dot(tree, verdict, word) == to_dot(tree, &verdict, word));
+  CHECK(to_dot(tree, verdict, word) ==
         R"(digraph proposal {
   graph [rankdir=LR, ordering=out, nodesep=0.06, ranksep=0.22];
   node [shape=box, style=rounded, fontname=monospace, fontsize=10, margin="0.06,0.03", width=0, height=0, color="#c4c4c4", fontcolor="#767676", penwidth=0.6];

@@ -144,6 +144,11 @@ std::string to_dot(const TokenTree& tree, const Verdict* verdict, TextOf text_of
   return out.append("}\n");
 }
 
+template <class TextOf>
+std::string to_dot(const TokenTree& tree, const Verdict& verdict, TextOf text_of) {
+  return to_dot(tree, &verdict, std::move(text_of));
+}
+
 /// Without a verdict: the proposal alone.
 template <class TextOf>
 std::string to_dot(const TokenTree& tree, TextOf text_of) {

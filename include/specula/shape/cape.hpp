@@ -50,6 +50,7 @@ struct Cape {
   void propose(D& drafter, const Round& round, TokenTree& tree, C&) {
     drafter.sync(round.context, {});
     work.clear();
+    const double least = round.least_chance();
     double reach = 1;  // chance that the spine stays up to its last node
     NodeId spine = 0,
            parent = kNoParent;  // the last node, in the tree's numbers; the one before, in the drafter's
@@ -61,8 +62,11 @@ struct Cape {
       const double confidence = top[0].prob;
       if (!round.keeps(reach, confidence, tree)) break;  // then its runners-up would not pay either
       const auto others = static_cast<std::size_t>(std::max(0, extras(static_cast<float>(confidence))));
-      for (const Top& other : top.subspan(1, std::min(others, top.size() - 1)))
-        work.add(other, spine, reach * round.chance(other.prob));
+      for (const Top& other : top.subspan(1, std::min(others, top.size() - 1))) {
+        const double chance = reach * round.chance(other.prob);
+        if (chance < least) break;
+        work.add(other, spine, chance);
+      }
       spine = tree.choose(spine, top[0].token, static_cast<float>(confidence));
       reach *= round.chance(confidence);
     }
