@@ -30,8 +30,8 @@ struct NodeNotes {
 
 }  // namespace detail
 
-/// Memory that verification works in: O(V / 512 + max_nodes), plus V floats where a top-k or top-p cut is
-/// asked for. Allocates in the constructor only.
+/// Memory that verification works in: O(V / 512 + max_nodes), allocated by the constructor, and V floats,
+/// allocated when a top-k or top-p cut is asked for the first time.
 class VerifyWorkspace {
  public:
   VerifyWorkspace(std::int32_t vocab, std::int32_t max_nodes)

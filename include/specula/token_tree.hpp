@@ -155,7 +155,7 @@ class TokenTree {
     return named(node, [&] { return scan_.top(row); });
   }
   /// The out.size() largest logits of the draft's row after `node`, best first, ties to the lower token, with
-  /// their softmax probabilities. Returns how many there are: tokens of no mass are left out. Cost: one read
+  /// their softmax probabilities. Returns how many there are: those at -infinity are left out. Cost: one read
   /// of the row. Throws as store().
   std::int32_t top_k(NodeId node, std::span<const float> row, std::span<Top> out) {
     return named(node, [&] { return scan_.top_k(row, out); });

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <specula/accept/k_seq.hpp>
+#include <specula/accept/typical.hpp>
 
 #include "exact_law.hpp"
 
@@ -239,6 +240,7 @@ static_assert(exactly<Block>(false, true, false, false, false, false));
 static_assert(exactly<KSeq>(false, false, true, false, false, false));
 static_assert(exactly<SharedNoise>(true, true, true, true, true, true));
 static_assert(exactly<Lenient>(false, false, false, false, false, false));
+static_assert(exactly<Typical>(false, false, false, false, false, false));
 
 // How every shape draws.
 static_assert(GreedyChain::law == DraftLaw::deterministic && SampledChain::law == DraftLaw::sampled &&

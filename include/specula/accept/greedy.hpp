@@ -1,6 +1,7 @@
 // Greedy verification: a guess stays iff it is the target's first largest logit.
 #pragma once
 
+#include "../detail/follow.hpp"
 #include "../target_laws.hpp"
 #include "../token_tree.hpp"
 #include "../verdict.hpp"
@@ -16,18 +17,7 @@ struct Greedy {
   template <class Chance>
   void verify(const TokenTree& tree, const TargetLaws& target, Chance&, Verdict& out) const {
     target.check(tree);
-    out.clear();
-    for (NodeId at = 0; at != kNoParent;) {
-      out.next = target.argmax(at);
-      const NodeId from = at;
-      at = kNoParent;
-      tree.children(from, [&](NodeId c) {
-        if (tree.token(c) != out.next) return true;
-        at = c;
-        return false;
-      });
-      if (at != kNoParent) out.path.push_back(at);
-    }
+    detail::follow(tree, out, [&](NodeId at) { return target.argmax(at); });
   }
 };
 

@@ -1,6 +1,7 @@
 // Sample from the target; go on while a guess is what was sampled.
 #pragma once
 
+#include "../detail/follow.hpp"
 #include "../target_laws.hpp"
 #include "../token_tree.hpp"
 #include "../verdict.hpp"
@@ -16,19 +17,8 @@ struct SampleAndMatch {
   template <class Chance>
   void verify(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
     target.check(tree);
-    out.clear();
-    for (NodeId at = 0; at != kNoParent;) {
-      const RowLaw law = target[at];
-      out.next = target.sample(law, tree.sample_site(at), chance);
-      const NodeId from = at;
-      at = kNoParent;
-      tree.children(from, [&](NodeId c) {
-        if (tree.token(c) != out.next) return true;
-        at = c;
-        return false;
-      });
-      if (at != kNoParent) out.path.push_back(at);
-    }
+    detail::follow(tree, out,
+                   [&](NodeId at) { return target.sample(target[at], tree.sample_site(at), chance); });
   }
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../concepts.hpp"
+#include "../detail/follow.hpp"
 #include "../target_laws.hpp"
 #include "../token_tree.hpp"
 #include "../verdict.hpp"
@@ -30,19 +31,10 @@ struct SharedNoise {
   template <NoiseSource Chance>
   void verify(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
     target.check(tree);
-    out.clear();
-    for (NodeId at = 0; at != kNoParent;) {
+    detail::follow(tree, out, [&](NodeId at) {
       const RowLaw law = target[at];
-      out.next = law.is_point() ? law.point : chance.draw_by_noise(target.weights(law), tree.noise_site(at));
-      const NodeId from = at;
-      at = kNoParent;
-      tree.children(from, [&](NodeId c) {
-        if (tree.token(c) != out.next) return true;
-        at = c;
-        return false;
-      });
-      if (at != kNoParent) out.path.push_back(at);
-    }
+      return law.is_point() ? law.point : chance.draw_by_noise(target.weights(law), tree.noise_site(at));
+    });
   }
 };
 

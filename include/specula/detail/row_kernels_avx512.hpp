@@ -153,17 +153,16 @@ struct Avx512Kernels {
   }
   SPECULA_AVX512 __attribute__((always_inline)) static __m512 weight(const Law& law, const float* logits) {
     const __m512 l = _mm512_loadu_ps(logits);
-    const __mmask16 kept = _mm512_cmp_ps_mask(l, law.cut, _CMP_NLT_UQ);
-    return _mm512_maskz_mov_ps(kept,
-                               exp2(_mm512_fmsub_ps(_mm512_sub_ps(l, law.shift), law.scale, law.offset)));
+    return exp2(_mm512_fmsub_ps(_mm512_sub_ps(l, law.shift), law.scale, law.offset),
+                _mm512_cmp_ps_mask(l, law.cut, _CMP_NLT_UQ));
   }
   SPECULA_AVX512 __attribute__((always_inline)) static __m512 less_by(__m512 keep, __m512 w, __m512 take,
                                                                       __m512 less) {
     return max(_mm512_fmsub_ps(keep, w, _mm512_mul_ps(take, less)), _mm512_setzero_ps());
   }
-  /// 2^y for y < 128; 0 below -126; NaN stays NaN.
-  SPECULA_AVX512 __attribute__((always_inline)) static __m512 exp2(__m512 y) {
-    const __mmask16 kept = _mm512_cmp_ps_mask(y, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
+  /// 2^y for y < 128; 0 below -126, and where `wanted` has no bit; NaN stays NaN.
+  SPECULA_AVX512 __attribute__((always_inline)) static __m512 exp2(__m512 y, __mmask16 wanted = 0xFFFF) {
+    const __mmask16 kept = _mm512_mask_cmp_ps_mask(wanted, y, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
     const __m512 r = _mm512_maskz_roundscale_ps(0xFFFF, y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     const __m512 f = _mm512_sub_ps(y, r);
     __m512 p = _mm512_fmadd_ps(_mm512_set1_ps(kExp2[5]), f, _mm512_set1_ps(kExp2[4]));

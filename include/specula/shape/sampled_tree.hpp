@@ -12,8 +12,8 @@ namespace specula {
 
 /// Every node at depth d gets widths[d] children, drawn from the draft's law after it under the target's own
 /// parameters: independently (sampled_iid) or without replacement (sampled_distinct; fewer where fewer tokens
-/// have mass). The tree ends at the first width of 0. Level by level, all children of a node at once or none:
-/// where there is no room for them the tree ends. Coins: one `draft` a child. Cost: one draft call a level.
+/// have mass). The tree ends at the first width of 0. Level by level, all children of a node at once; a node
+/// for whose children there is no room gets none. Coins: one `draft` a child. Cost: one draft call a level.
 /// Sources: SpecInfer (Miao et al. 2023), with replacement; Sequoia (Chen et al. 2024) and recursive
 /// speculative decoding (Jeon et al. 2024), without.
 template <DraftLaw how>

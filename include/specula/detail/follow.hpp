@@ -1,0 +1,27 @@
+// The walk of every rule that emits a token and goes on while it was guessed.
+#pragma once
+
+#include "../token_tree.hpp"
+#include "../verdict.hpp"
+
+namespace specula::detail {
+
+/// From the root: asks `token_after(node)` for the text's next token and descends to the first child that is
+/// it, as long as there is one.
+template <class TokenAfter>
+void follow(const TokenTree& tree, Verdict& out, TokenAfter token_after) {
+  out.clear();
+  for (NodeId at = 0; at != kNoParent;) {
+    out.next = token_after(at);
+    const NodeId from = at;
+    at = kNoParent;
+    tree.children(from, [&](NodeId c) {
+      if (tree.token(c) != out.next) return true;
+      at = c;
+      return false;
+    });
+    if (at != kNoParent) out.path.push_back(at);
+  }
+}
+
+}  // namespace specula::detail
