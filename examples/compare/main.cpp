@@ -18,7 +18,7 @@ using namespace specula_examples;
 
 struct Options {
   CommonOptions common;
-  std::string pipelines = "autoregressive,chain";
+  std::string pipelines = "autoregressive,chain,cost-aware:chain";
   std::vector<std::string> prompt_files;
   std::size_t limit = 0;
   std::string style = "auto", json;

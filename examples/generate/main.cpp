@@ -21,7 +21,7 @@ using namespace specula_examples;
 
 struct Options {
   CommonOptions common;
-  std::string pipeline = "chain";
+  std::string pipeline = "cost-aware:chain";
   std::string prompt, prompts, style = "auto", color = "auto", trace;
   std::size_t limit = 0;
   bool race = false, has_prompt = false;

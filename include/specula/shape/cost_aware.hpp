@@ -69,7 +69,7 @@ class CostAware {
     if (tree.size() > 1) {
       if (idle_ == 0) patience_ = kPatience;
       idle_ = 0;
-    } else if (++idle_ == 1 && patience_ < kPatience << 6) {
+    } else if (++idle_ == 1 && patience_ < kPatience << 3) {
       patience_ *= 2;
     }
     if constexpr (requires { shape_.learn(tree, verdict); }) shape_.learn(tree, verdict);
