@@ -20,7 +20,7 @@ namespace {
 /// One level: k siblings under the root drawn from q, judged by p.
 struct Level {
   std::vector<float> p_row, q_row;
-  std::vector<double> p = plain_law(p_row, {}), q = plain_law(q_row, {});
+  std::vector<double> p, q;
   int k = 2;
   bool distinct = false;
 
@@ -104,7 +104,11 @@ std::vector<float> any_row(Random& random, std::int32_t vocab) {
   return row;
 }
 Level any_level(Random& random, std::int32_t vocab, int k, bool distinct) {
-  Level out{any_row(random, vocab), any_row(random, vocab)};
+  Level out;
+  out.p_row = any_row(random, vocab);
+  out.q_row = any_row(random, vocab);
+  out.p = plain_law(out.p_row, {});
+  out.q = plain_law(out.q_row, {});
   out.k = k, out.distinct = distinct;
   return out;
 }

@@ -78,10 +78,10 @@ inline std::string dot_confidence(float confidence) {
 
 /// Appends `name [label=<text small>attributes];`.
 inline void dot_node(std::string& out, std::string_view name, const std::string& bytes, Token token,
-                     std::string_view small, std::string_view attributes) {
+                     std::string_view note, std::string_view attributes) {
   out.append("  ").append(name).append(" [label=<");
   out.append(bytes.empty() ? std::string("#").append(std::to_string(token)) : dot_text(bytes));
-  out.append(" <font point-size=\"7\">").append(small).append("</font>>").append(attributes).append("];\n");
+  out.append(" <font point-size=\"7\">").append(note).append("</font>>").append(attributes).append("];\n");
 }
 
 inline void check_path(const TokenTree& tree, const Verdict& verdict) {

@@ -57,7 +57,8 @@ class CostAware {
     Round bounded = round;
     bounded.worth = &worth;
     // A size not seen yet is tried when half of it was.
-    bounded.max_nodes = std::min(round.max_nodes, curious ? small() : std::max(small(), 2 * target_.known()));
+    bounded.max_nodes =
+        std::min(round.max_nodes, curious ? first_size() : std::max(first_size(), 2 * target_.known()));
     tree.narrow(bounded.max_nodes);
     shape_.propose(drafter, bounded, tree, chance);
   }
@@ -98,7 +99,7 @@ class CostAware {
   static constexpr std::int32_t kPatience = 16;   // empty rounds before one is made; doubles while none pays
 
   /// Nodes of a proposal that is made to learn.
-  std::int32_t small() const {
+  std::int32_t first_size() const {
     if constexpr (requires { shape_.least_nodes(); }) return std::max(4, shape_.least_nodes());
     return 4;
   }
