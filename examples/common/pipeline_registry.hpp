@@ -33,6 +33,7 @@ inline std::pair<Judge, bool> take_rule(PipelineSpec& spec, specula::DraftLaw la
   const std::string word = spec.choice("rule", shared ? "noise" : "sampling", allowed);
   const double lenience = spec.option("lenient", 1, 1, 1000);
   if (lenience > 1) {
+    if (shared) spec.fail("lenient is a rule of its own: it does not go with shared noise");
     if (word != "sampling") spec.fail("lenient is a rule of its own: it does not go with rule=" + word);
     return {Judge(Rule::lenient, lenience), true};
   }
@@ -138,11 +139,7 @@ Recipe<M> prepare_cost_aware(PipelineSpec& spec) {
       spec.keyword("cape", {"chain", "sampled-chain", "cape", "beam", "dynamic-tree", "sampled-tree"});
   const std::string draft = spec.word(kDefaultDraft);
   const auto aware = [&](auto shape) {
-    std::int32_t draft_nodes = shape.max_nodes();
-    if constexpr (requires { shape.draft_nodes(); }) draft_nodes = std::max(draft_nodes, shape.draft_nodes());
-    Recipe<M> recipe = recipe_for<M>(specula::CostAware(shape), draft, take_rule(spec, shape.law));
-    recipe.draft_nodes = draft_nodes;
-    return recipe;
+    return recipe_for<M>(specula::CostAware(shape), draft, take_rule(spec, shape.law));
   };
   if (kind == "chain") return aware(specula::Chain<>{.length = spec.size("length", 8, 1, 64)});
   if (kind == "sampled-chain")
@@ -184,11 +181,11 @@ std::span<const RegistryEntry<M>> registry() {
       RegistryEntry<M>{"iid-tree", "iid-tree[:DRAFT][:widths=4-2-1][:rule=R]",
                        "children drawn independently; rules also: k-seq",
                        &prepare_sampled_tree<M, DraftLaw::sampled_iid>},
-      RegistryEntry<M>{
-          "cost-aware", "cost-aware[:SHAPE][:DRAFT][:what SHAPE takes][:rule=R]",
-          "as large as pays by the measured cost of nodes; SHAPE: cape, chain, sampled-chain, beam, "
-          "dynamic-tree, sampled-tree",
-          &prepare_cost_aware<M>},
+      RegistryEntry<M>{"cost-aware", "cost-aware[:SHAPE][:DRAFT][:SIZES][:rule=R]",
+                       "as large as pays by the measured cost of nodes; SHAPE, with sizes in its order: "
+                       "cape, chain, sampled-chain, beam, "
+                       "dynamic-tree, sampled-tree",
+                       &prepare_cost_aware<M>},
   };
   return kEntries;
 }

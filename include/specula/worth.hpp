@@ -63,7 +63,7 @@ class GuessRecord {
 
   /// By log-odds, in steps of .75: confidences near 0 and near 1 are told apart.
   static std::size_t bin(double confidence) {
-    const double c = std::clamp(confidence, 1e-6, 1 - 1e-6);
+    const double c = confidence > 1e-6 ? std::min(confidence, 1 - 1e-6) : 1e-6;  // NaN too
     return static_cast<std::size_t>(std::clamp((std::log(c / (1 - c)) + 6) / 0.75, 0.0, kBins - 1.0));
   }
   static double middle(std::size_t b) {

@@ -149,6 +149,7 @@ TEST_CASE("cost-aware: the size depends on what was drawn before, the law does n
   sizes_of(warm(SampledChain{.length = 3}, 0.25, 0.02), 3, 2, 3);
   sizes_of(warm(Distinct{.widths = {1, 2, 1}}, 0.12, 0.02), 2, 2, 3);
   sizes_of(warm(Distinct{.widths = {2, 1, 1}}, 0.12, 0.02), 3, 1, 3);
+  sizes_of(warm(Chain<Draw::greedy>{.length = 4}, 0.25, 0.02), 4, 3, 2);
   sizes_of(warm(Cape{.length = 3}, 0.2, 0.02), 4, 3, 3);
   sizes_of(warm(DynamicTree{.top_k = 2, .expansions = 2, .total = 6}, 0.2, 0.02), 4, 3, 3);
   sizes_of(warm(Beam{.width = 2, .length = 3}, 0.2, 0.02), 4, 3, 2);

@@ -167,6 +167,33 @@ TEST_CASE(
   CHECK(text(Sampling{}, CostAware(Chain<>{.length = 6}), 3) == plain);
 }
 
+TEST_CASE("guesses without a row are weighed too: a drafter that is always wrong is left alone") {
+  struct Wrong {  // one token a node, and never the target's
+    std::vector<Token> tokens;
+    std::int32_t vocab_size() const { return kVocab; }
+    std::int32_t capacity() const { return 1 << 20; }
+    void truncate(std::int32_t) {}
+    void sync(Tokens, Tokens) {}
+    PointMasses extend(Tokens asked, Nodes) {
+      tokens.assign(asked.size(), kVocab - 1);
+      return {tokens};
+    }
+  };
+  Tables tables = similar_tables(kVocab, 1.6, 1.0, 5);
+  for (std::int32_t row = 0; row < kVocab; ++row)
+    tables.target[static_cast<std::size_t>(row * kVocab + kVocab - 1)] = -1e4f;
+  BigramModel target(tables.target, kVocab, 1 << 20);
+  using V = TreeVerifier<BigramModel, Sampling>;
+  Speculator run{SimulatedVerifier<V>(V{target, Sampling{}}, kTwoCores), Wrong{},
+                 CostAware(Chain<>{.length = 8})};
+  PhiloxChance chance(2);
+  run.start(std::vector<Token>{1, 2, 3});
+  for (int i = 0; i < 200; ++i) run.step(chance);
+  const std::int64_t before = run.stats().proposed;
+  for (int i = 0; i < 400; ++i) run.step(chance);
+  CHECK(run.stats().proposed - before < 100);
+}
+
 TEST_CASE("reset() forgets guesses only if told to, never a size's cost") {
   CostAware shape(Chain<>{.length = 3});
   TokenTree tree(4, 4, 0);

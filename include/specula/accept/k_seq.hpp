@@ -99,7 +99,8 @@ struct KSeq {
       const double inwards = 0.2 * (high - low) * (high - low) / width;
       double rho =
           straight < middle ? std::min(straight + inwards, middle) : std::max(straight - inwards, middle);
-      const double most = reach - (high - low) / 2;  // how far from the middle still keeps up with halving
+      const double most =
+          std::max(0.0, reach - (high - low) / 2);  // how far from the middle still keeps up with halving
       rho = std::clamp(rho, middle - most, middle + most);
       const double here = excess(rho);
       if (std::abs(here) <= tolerance) return rho;

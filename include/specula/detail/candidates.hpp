@@ -12,6 +12,11 @@
 
 namespace specula::detail {
 
+/// A number of nodes that does not overflow; trees refuse what it is cut to.
+inline std::int32_t node_count(std::int64_t nodes) {
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(nodes, 0, 1 << 24));
+}
+
 struct Candidate {
   Token token;
   std::int32_t parent;         // whatever the shape counts in: another candidate, or a node of the tree
@@ -143,8 +148,8 @@ void expand(D& drafter, const Round& round, TokenTree& tree, Candidates& work, s
     const std::int32_t parent = at_root ? kNoParent : work.frontier[static_cast<std::size_t>(i)];
     const double reach = at_root ? 1.0 : work[parent].reach;
     if (!at_root) work[parent].drafted = drafted;
-    ++drafted;
-    for (const Top& top : work.top_k(tree, 0, rows.row(i), top_k))
+    const NodeId node = drafted++;  // what an error calls the row
+    for (const Top& top : work.top_k(tree, node, rows.row(i), top_k))
       work.listed.push_back(work.add(top, parent, reach * round.chance(top.prob)));
   }
   work.keep_best(top_k);

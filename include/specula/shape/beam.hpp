@@ -20,10 +20,12 @@ struct Beam {
   std::int32_t length = 4;
   detail::Candidates work = {};
 
-  std::int32_t max_nodes() const { return 1 + width * length; }
+  std::int32_t max_nodes() const { return detail::node_count(1 + std::int64_t{width} * length); }
   /// Nodes that the drafter runs.
-  std::int32_t draft_nodes() const { return length > 0 ? 1 + width * (length - 1) : 0; }
-  void reserve() { work.reserve(draft_nodes() * width, width, width); }
+  std::int32_t draft_nodes() const {
+    return length > 0 ? detail::node_count(1 + std::int64_t{width} * (length - 1)) : 0;
+  }
+  void reserve() { work.reserve(detail::node_count(std::int64_t{draft_nodes()} * width), width, width); }
 
   template <DenseDrafter D, ChanceSource C>
   void propose(D& drafter, const Round& round, TokenTree& tree, C&) {

@@ -43,7 +43,9 @@ struct Cape {
   CapeExtras extras = {};
   detail::Candidates work = {};
 
-  std::int32_t max_nodes() const { return 1 + std::min(budget, length * (1 + extras.most())); }
+  std::int32_t max_nodes() const {
+    return 1 + std::min(budget, detail::node_count(std::int64_t{length} * (1 + extras.most())));
+  }
   void reserve() { work.reserve(length * extras.most(), 1 + extras.most(), 1); }
 
   template <DenseDrafter D, ChanceSource C>
@@ -64,7 +66,7 @@ struct Cape {
       const auto others = static_cast<std::size_t>(std::max(0, extras(static_cast<float>(confidence))));
       for (const Top& other : top.subspan(1, std::min(others, top.size() - 1))) {
         const double chance = reach * round.chance(other.prob);
-        if (chance < least) break;
+        if (chance < least) continue;
         work.add(other, spine, chance);
       }
       spine = tree.choose(spine, top[0].token, static_cast<float>(confidence));

@@ -42,6 +42,7 @@ struct Chain {
       const auto rows = drafter.extend({&token, 1}, {&parent, 1});
       if constexpr (std::is_same_v<std::remove_const_t<decltype(rows)>, PointMasses>) {
         if (rows.tokens.empty() || rows.tokens[0] == kNoToken) return;
+        if (chooses && !round.keeps(reach, 1.0, tree)) return;
         tree.choose(at, rows.tokens[0], 1.0f);
       } else if (chooses) {
         const auto top = tree.top(at, rows.row(0));

@@ -42,16 +42,22 @@ class CostAware {
   }
 
   std::int32_t max_nodes() const { return shape_.max_nodes(); }
+  /// Nodes that the drafter runs.
+  std::int32_t draft_nodes() const {
+    if constexpr (requires { shape_.draft_nodes(); })
+      return std::max(shape_.max_nodes(), shape_.draft_nodes());
+    return shape_.max_nodes();
+  }
   void reserve() {
     target_.reserve(max_nodes());
-    draft_.reserve(max_nodes());
+    draft_.reserve(draft_nodes());
     if constexpr (requires { shape_.reserve(); }) shape_.reserve();
   }
 
   template <Drafter D, ChanceSource C>
   void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) {
-    // Where nothing pays, nothing is learned of what would: now and then a small proposal is made all the
-    // same.
+    // Where nothing pays, nothing is learned of what would: after 16 empty rounds a small proposal is made
+    // all the same; the wait doubles, up to 128 rounds, while that does not change the answer.
     const bool curious = idle_ >= patience_;
     Worth worth(guesses_, target_, draft_, curious ? 0.0 : rate());
     Round bounded = round;
@@ -70,7 +76,7 @@ class CostAware {
     if (tree.size() > 1) {
       if (idle_ == 0) patience_ = kPatience;
       idle_ = 0;
-    } else if (++idle_ == 1 && patience_ < kPatience << 3) {
+    } else if (++idle_ == 1 && patience_ < kPatience << 4) {
       patience_ *= 2;
     }
     if constexpr (requires { shape_.learn(tree, verdict); }) shape_.learn(tree, verdict);
@@ -96,7 +102,7 @@ class CostAware {
 
  private:
   static constexpr double kFade = 1 - 1.0 / 512;  // of what earlier rounds weigh, each round
-  static constexpr std::int32_t kPatience = 16;   // empty rounds before one is made; doubles while none pays
+  static constexpr std::int32_t kPatience = 8;    // doubled: empty rounds before a small proposal is made
 
   /// Nodes of a proposal that is made to learn.
   std::int32_t first_size() const {

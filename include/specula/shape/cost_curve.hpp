@@ -20,8 +20,8 @@ class CostCurve {
  public:
   /// Learns.
   CostCurve() = default;
-  /// Given: seconds[n - 1] for n nodes, on with the last slope beyond. Throws std::invalid_argument unless
-  /// there is at least one value and all are finite and not negative.
+  /// Given: seconds[n - 1] for n nodes, on with the last slope beyond (flat if it falls). Throws
+  /// std::invalid_argument unless there is at least one value and all are finite and not negative.
   explicit CostCurve(std::vector<double> seconds) : given_(std::move(seconds)) {
     if (given_.empty()) throw std::invalid_argument("CostCurve: no values");
     for (const double s : given_)
@@ -43,14 +43,15 @@ class CostCurve {
   void learn(std::int32_t nodes, double seconds) {
     if (given() || nodes < 1 || !(seconds >= 0) || !std::isfinite(seconds)) return;
     reserve(nodes);
-    if (const double expected = (*this)(nodes); passes_ >= kTrusted && expected > 0) {
+    Mean& mean = seen_[static_cast<std::size_t>(nodes - 1)];
+    const double expected = (*this)(nodes);
+    if (mean.weight >= kFew && passes_ >= kTrusted && expected > 0) {
       seconds = std::clamp(seconds, expected / kOutlier, kOutlier * expected);
       for (Mean& other : seen_) {
         other.value *= 1 + kDrift * (seconds / expected - 1);
         other.weight *= kFade;
       }
     }
-    Mean& mean = seen_[static_cast<std::size_t>(nodes - 1)];
     mean.weight = std::min(mean.weight + 1, kMemory);
     if (mean.weight > 1 && mean.weight < kFew)
       mean.value = std::min(mean.value, seconds);  // a pass is late more often than early
@@ -66,8 +67,8 @@ class CostCurve {
     const auto n = static_cast<std::size_t>(std::max(1, nodes));
     if (given()) {
       if (n <= given_.size() || given_.size() == 1) return given_[std::min(n, given_.size()) - 1];
-      const double last = given_.back();
-      return last + (last - given_[given_.size() - 2]) * static_cast<double>(n - given_.size());
+      const double last = given_.back(), slope = std::max(0.0, last - given_[given_.size() - 2]);
+      return last + slope * static_cast<double>(n - given_.size());
     }
     const double line = intercept_ + slope_ * static_cast<double>(n);
     if (n > seen_.size()) return line;

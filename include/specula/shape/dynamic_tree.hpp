@@ -25,7 +25,7 @@ struct DynamicTree {
 
   std::int32_t max_nodes() const { return 1 + std::min(total, pool()); }
   /// Nodes that the drafter runs.
-  std::int32_t draft_nodes() const { return 1 + expansions * top_k; }
+  std::int32_t draft_nodes() const { return detail::node_count(1 + std::int64_t{expansions} * top_k); }
   void reserve() { work.reserve(pool(), top_k, top_k); }
 
   template <DenseDrafter D, ChanceSource C>
@@ -43,7 +43,7 @@ struct DynamicTree {
   }
 
  private:
-  std::int32_t pool() const { return top_k + expansions * top_k * top_k; }
+  std::int32_t pool() const { return detail::node_count((1 + std::int64_t{expansions} * top_k) * top_k); }
 };
 
 }  // namespace specula

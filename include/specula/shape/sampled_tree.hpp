@@ -25,11 +25,11 @@ struct SampledTree {
   std::array<std::int32_t, 16> widths{4, 2, 1};
 
   std::int32_t max_nodes() const {
-    std::int32_t total = 1, level = 1;
-    for (const std::int32_t width : widths) total += level *= std::max(0, width);
-    return total;
+    std::int64_t total = 1, level = 1;
+    for (const std::int32_t width : widths)
+      total += level = std::min<std::int64_t>(level * std::max(0, width), 1 << 24);
+    return static_cast<std::int32_t>(std::min<std::int64_t>(total, 1 << 24));
   }
-
   /// Of a proposal that holds any guess.
   std::int32_t least_nodes() const { return 1 + std::max(0, widths[0]); }
 
