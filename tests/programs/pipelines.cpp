@@ -156,7 +156,7 @@ TEST_CASE("rules that do not keep the target's law for a pipeline's proposals ar
   refused("autoregressive", "token");
   refused("chain", "greedy");
   CHECK(complaint("chain:rule=token:lenient=2").find("does not go with rule=token") != std::string::npos);
-  CHECK(complaint("shared-chain:lenient=2").find("does not go with rule=noise") != std::string::npos);
+  CHECK(complaint("shared-chain:lenient=2").find("does not go with shared noise") != std::string::npos);
 }
 
 TEST_CASE("pipelines take turns on the same models, and the exact ones write the same text") {
