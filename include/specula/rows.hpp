@@ -33,6 +33,9 @@ struct RowsView {
 /// What a drafter without rows returns (n-grams): one token a node, kNoToken where it has nothing to say.
 struct PointMasses {
   Tokens tokens;
+  std::span<const float> confidences = {};  // in how far it believes in each, in [0, 1]; empty: certain
+
+  float confidence(std::size_t node) const { return confidences.empty() ? 1.0f : confidences[node]; }
 };
 
 /// A token of a row, and its probability under softmax at temperature 1: a draft's confidence in it.

@@ -1,7 +1,10 @@
 // What a run did: counts and times, and the field's figures made of them.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -45,6 +48,22 @@ class Stopwatch {
 
 }  // namespace detail
 
+/// What a reviewer inside a cascade did.
+struct Reviews {
+  static constexpr std::size_t kDepths = 32;
+
+  std::int64_t calls = 0;
+  std::array<std::int64_t, kDepths>
+      offered{};  // guesses that it judged after d accepted ones; the last: and more
+  std::array<std::int64_t, kDepths> accepted{};  // those that stayed
+
+  void saw(std::int32_t depth, bool stays) {
+    const std::size_t d = std::min(static_cast<std::size_t>(depth), kDepths - 1);
+    ++offered[d];
+    accepted[d] += stays ? 1 : 0;
+  }
+};
+
 /// What a round took: what shapes learn from.
 struct Timing {
   Usage target, draft;
@@ -58,6 +77,7 @@ struct Stats {
   std::vector<std::int64_t> offered;   // (depth) rounds whose path could go on to depth d + 1
   std::vector<std::int64_t> accepted;  // (depth) and did
   Usage target, draft;                 // of rounds; the prefill apart
+  std::vector<Usage> drafters;         // (members) `draft`, for each drafter of a stack
   double prefill_seconds = 0;          // start(): target and drafters
   double round_seconds = 0;            // step(): everything
 
@@ -88,6 +108,8 @@ struct Stats {
       offered[d] += other.offered[d], accepted[d] += other.accepted[d];
     target += other.target;
     draft += other.draft;
+    drafters.resize(std::max(drafters.size(), other.drafters.size()));
+    for (std::size_t i = 0; i < other.drafters.size(); ++i) drafters[i] += other.drafters[i];
     prefill_seconds += other.prefill_seconds;
     round_seconds += other.round_seconds;
     return *this;

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "chance.hpp"
+#include "detail/law_difference.hpp"
+#include "detail/lenient_row.hpp"
 #include "detail/row_scan.hpp"
 #include "rows.hpp"
 #include "sampling_params.hpp"
@@ -38,9 +40,9 @@ constexpr bool covers(DraftLaw declared, DraftLaw drawn) {
          (siblings && drawn == DraftLaw::sampled);
 }
 
-/// Tokens in topological order, node 0 the root. Nodes enter through draw(), draw_distinct(), draw_shared()
-/// and choose() only, so what is recorded is what was drawn; nothing drawn is ever removed. Allocates in the
-/// constructor only.
+/// Tokens in topological order, node 0 the root. Nodes enter through draw(), draw_distinct(), draw_shared(),
+/// choose() and copy() only, so what is recorded is what was drawn; nothing drawn is ever removed but by a
+/// review(). Allocates in the constructor only.
 class TokenTree {
  public:
   /// `max_nodes` counts the root. `stored_rows`: how many nodes may keep a draft row (V floats each) that
@@ -50,7 +52,8 @@ class TokenTree {
       : vocab_(vocab),
         scan_(checked(vocab, max_nodes, stored_rows)),
         distinct_masses_(static_cast<std::size_t>(detail::tile_count(vocab))),
-        arena_(static_cast<std::size_t>(vocab) * static_cast<std::size_t>(stored_rows)) {
+        arena_(static_cast<std::size_t>(vocab) * static_cast<std::size_t>(stored_rows)),
+        lenient_(stored_rows > 0 ? static_cast<std::size_t>(vocab) : 0) {
     nodes_.reserve(static_cast<std::size_t>(max_nodes));
     tokens_.reserve(static_cast<std::size_t>(max_nodes));
     parents_.reserve(static_cast<std::size_t>(max_nodes));
@@ -84,15 +87,8 @@ class TokenTree {
   /// Copies the draft's row after `node` (V logits) into the tree and returns the law that `params` make of
   /// it. Throws std::runtime_error naming the node if the row holds NaN or is empty.
   RowLaw store(NodeId node, std::span<const float> row, const SamplingParams& params) {
-    check_node(node);
-    if (node >= stored_rows_)
-      throw std::invalid_argument("TokenTree::store: node " + std::to_string(node) + " has no row, " +
-                                  std::to_string(stored_rows_) + " are kept");
-    if (row.size() != static_cast<std::size_t>(vocab_))
-      throw std::invalid_argument("TokenTree::store: a row has " + std::to_string(row.size()) +
-                                  " logits, the vocabulary " + std::to_string(vocab_) + " tokens");
-    const std::span<float> slot =
-        std::span<float>(arena_).subspan(static_cast<std::size_t>(node) * row.size(), row.size());
+    const std::span<float> slot = slot_for(node, row);
+    scan_.forget();  // it may be the row that was seen last
     std::copy(row.begin(), row.end(), slot.begin());
     return named(node, [&] { return scan_.law(slot, params); });
   }
@@ -138,15 +134,67 @@ class TokenTree {
   }
 
   /// Adds `token` as a child of `parent` whatever the coins. `confidence` is the draft's probability of it,
-  /// for shapes and for reading; no exact rule looks at it. Siblings may share a token: exact rules (but KSeq)
-  /// stay with the first, so what is below the others is never reached.
+  /// for shapes and for reading; no exact rule looks at it. Siblings may share a token: exact rules (but
+  /// KSeq) stay with the first, so what is below the others is never reached.
   NodeId choose(NodeId parent, Token token, float confidence) {
-    check_room(parent);
-    if (token < 0 || token >= vocab_)
-      throw std::invalid_argument("TokenTree::choose: token " + std::to_string(token) +
-                                  " is outside the vocabulary of " + std::to_string(vocab_));
-    ++chosen_;
-    return push(token, parent, {.law = RowLaw::at(token), .confidence = confidence, .kind = Kind::chosen});
+    return add_point(parent, token, confidence, Kind::chosen);
+  }
+  /// The same for a guess of a drafter without rows, which a review never forgives.
+  NodeId copy(NodeId parent, Token token, float confidence) {
+    return add_point(parent, token, confidence, Kind::copied);
+  }
+
+  /// A reviewer judges `node` of a chain, `row` being its own logits after the node's parent. True if the
+  /// node stays; else it and everything behind it make place for one token of the reviewer's. Either way the
+  /// law that is recorded then is the one that the token now has, whatever the coins were: with lenience 1
+  /// the reviewer's own, else q_eff of detail::lenient_row. So what judges the node next, another reviewer or
+  /// the target, is exact at any lenience.
+  ///
+  /// At temperature 0 it stays if it is the reviewer's first largest logit, or if its confidence is at most
+  /// lenience times the reviewer's probability of it; what replaces it is that largest logit. Copied nodes
+  /// are judged with lenience 1 (as in the paper). Coins: one `review_accept`, and a `review_residual` where
+  /// it does not stay; none at temperature 0. Cost: a read of the row and of the one that the node was drawn
+  /// from, and two more of both with lenience above 1. Source: Cascade Speculative Drafting, Algorithm 1.
+  /// Throws as store(), and std::invalid_argument if the tree is no chain or lenience is below 1.
+  template <class Chance>
+  bool review(NodeId node, std::span<const float> row, const SamplingParams& params, double lenience,
+              Chance& chance) {
+    check_node(node);
+    if (node == 0 || !chain_)
+      throw std::invalid_argument("TokenTree::review: node " + std::to_string(node) +
+                                  " is the root, or the tree is no chain");
+    if (!(lenience >= 1))
+      throw std::invalid_argument("TokenTree::review: lenience is " + std::to_string(lenience) +
+                                  ", must be at least 1");
+    const NodeId parent = node - 1;
+    const bool forgives = lenience > 1 && nodes_[index(node)].kind != Kind::copied;
+    if (params.greedy()) return review_greedy(node, row, forgives ? lenience : 1.0);
+
+    const std::span<float> slot = slot_for(parent, row);
+    const RowLaw draft = row_law(node);
+    RowLaw law = named(parent, [&] { return scan_.law(row, params); });
+    if (forgives && !draft.is_point()) {
+      if (!detail::lenient_row(draft, law, lenience, lenient_)) return true;
+      scan_.forget();
+      law = named(parent, [&] { return scan_.law(lenient_, SamplingParams{}); });
+    }
+    Token token = tokens_[index(node)];
+    bool stays = chance.accept(law(token) / draft(token), review_site(parent, Stream::review_accept));
+    if (!stays) {
+      const detail::LawDifference rest(law, draft, vocab_, distinct_masses_);
+      stays = !(rest.total() > 0);  // by rounding: the laws are one
+      if (!stays) token = chance.draw(rest, review_site(parent, Stream::review_residual));
+    }
+    std::copy_n(law.logits, slot.size(), slot.begin());
+    law.logits = slot.data();
+    scan_.forget();
+    if (!stays) cut(node), push(token, parent, {.kind = Kind::drawn}), count(Kind::drawn, 1);
+    Node& reviewed = nodes_[index(node)];
+    count(reviewed.kind, -1), count(Kind::drawn, 1);
+    reviewed.kind = Kind::drawn;
+    reviewed.law = law;
+    reviewed.confidence = static_cast<float>(law(token));
+    return stays;
   }
 
   /// First of the largest logits of the draft's row after `node`, with its softmax probability: what a greedy
@@ -221,7 +269,7 @@ class TokenTree {
   Site noise_site(NodeId node) const { return {position(node) + 1, 0, Stream::noise, 0}; }
 
  private:
-  enum class Kind : std::uint8_t { root, chosen, drawn, distinct, shared };
+  enum class Kind : std::uint8_t { root, chosen, copied, drawn, distinct, shared };
   struct Node {
     RowLaw law = {};
     double scale = 1;
@@ -294,7 +342,61 @@ class TokenTree {
     check_node(parent);
     if (room() <= 0) throw std::invalid_argument("TokenTree: full, " + std::to_string(limit_) + " nodes");
   }
-  Site draft_site(NodeId parent) { return {position(parent) + 1, origin_, Stream::draft, serial_++}; }
+  /// Where the row after `node` is kept.
+  std::span<float> slot_for(NodeId node, std::span<const float> row) {
+    check_node(node);
+    if (node >= stored_rows_)
+      throw std::invalid_argument("TokenTree: node " + std::to_string(node) + " has no row, " +
+                                  std::to_string(stored_rows_) + " are kept");
+    if (row.size() != static_cast<std::size_t>(vocab_))
+      throw std::invalid_argument("TokenTree: a row has " + std::to_string(row.size()) +
+                                  " logits, the vocabulary " + std::to_string(vocab_) + " tokens");
+    return std::span<float>(arena_).subspan(static_cast<std::size_t>(node) * row.size(), row.size());
+  }
+  NodeId add_point(NodeId parent, Token token, float confidence, Kind kind) {
+    check_room(parent);
+    if (token < 0 || token >= vocab_)
+      throw std::invalid_argument("TokenTree: token " + std::to_string(token) +
+                                  " is outside the vocabulary of " + std::to_string(vocab_));
+    count(kind, 1);
+    return push(token, parent, {.law = RowLaw::at(token), .confidence = confidence, .kind = kind});
+  }
+  bool review_greedy(NodeId node, std::span<const float> row, double lenience) {
+    Node& judged = nodes_[index(node)];
+    const Top best = top(node - 1, row);
+    double prob = best.prob;
+    bool stays = token(node) == best.token;
+    if (!stays && lenience > 1) {
+      prob = named(node - 1, [&] { return scan_.law(row, SamplingParams{}); })(token(node));
+      stays = static_cast<double>(judged.confidence) <= lenience * prob;
+    }
+    if (stays) {
+      judged.confidence = static_cast<float>(prob);
+      judged.kind = Kind::chosen;
+    } else {
+      cut(node);
+      choose(node - 1, best.token, static_cast<float>(best.prob));
+    }
+    return stays;
+  }
+  /// Removes `node` of a chain and all behind it.
+  void cut(NodeId node) {
+    for (NodeId n = node; n < size(); ++n) count(nodes_[index(n)].kind, -1);
+    nodes_.resize(index(node));
+    tokens_.resize(index(node));
+    parents_.resize(index(node));
+    nodes_.back().first_child = nodes_.back().last_child = kNoParent;
+  }
+  void count(Kind kind, std::int32_t by) {
+    (kind == Kind::drawn      ? drawn_
+     : kind == Kind::distinct ? distinct_
+     : kind == Kind::shared   ? shared_
+                              : chosen_) += by;
+  }
+  Site draft_site(NodeId parent) { return review_site(parent, Stream::draft); }
+  Site review_site(NodeId parent, Stream stream) {
+    return {position(parent) + 1, origin_, stream, serial_++};
+  }
   bool has_child(NodeId node, Token token) const {
     bool found = false;
     children(node, [&](NodeId c) { return !(found = this->token(c) == token); });
@@ -331,6 +433,7 @@ class TokenTree {
   detail::RowScan scan_;
   std::vector<double> distinct_masses_;  // (ceil(V / 512))
   std::vector<float> arena_;             // (stored_rows, V); slot = node whose children are drawn from it
+  std::vector<float> lenient_;           // (V), if rows are stored: a row on its way into the arena
 };
 
 }  // namespace specula

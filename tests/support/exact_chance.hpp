@@ -14,9 +14,10 @@
 namespace specula_test {
 
 /// How coins are told apart. `site` is the truth. The others are the mistakes that must be caught: without
-/// the origin a draft's coin comes back in a later round; `fresh` takes every call for a new coin and so
-/// cannot see such mistakes.
-enum class CoinKey { site, site_without_origin, fresh };
+/// the origin a draft's coin comes back in a later round; without the counter of the round the levels of a
+/// cascade share the coins of their drafts and reviews; `fresh` takes every call for a new coin and so cannot
+/// see such mistakes.
+enum class CoinKey { site, site_without_origin, site_without_counter, fresh };
 
 /// Depth-first over branches. A coin is one uniform number; asked again at the same site, it is the *same*
 /// number, whose interval the earlier answers have narrowed.
@@ -64,9 +65,15 @@ class ExactChance {
     std::vector<double> law;
   };
 
+  /// Whether the site's index is a counter that this enumerator leaves out.
+  bool counts(specula::Stream stream) const {
+    using specula::Stream;
+    return key_ == CoinKey::site_without_counter &&
+           (stream == Stream::draft || stream == Stream::review_accept || stream == Stream::review_residual);
+  }
   int pick(const std::vector<double>& law, const specula::Site& site) {
     const Key key{site.position, key_ == CoinKey::site_without_origin ? 0 : site.origin,
-                  static_cast<int>(site.stream), site.index};
+                  static_cast<int>(site.stream), counts(site.stream) ? 0 : site.index};
     std::pair<double, double>* coin = nullptr;
     if (key_ != CoinKey::fresh) {
       const auto [at, is_new] = coins_.try_emplace(key, 0.0, 1.0);

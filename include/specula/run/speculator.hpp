@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -50,10 +52,12 @@ class Speculator {
     if constexpr (requires { verifier_.reserve(1); }) verifier_.reserve(shape_.max_nodes());
     if constexpr (requires { shape_.reserve(); }) shape_.reserve();
     forget();
+    if constexpr (requires { drafter_.reserve(1); }) drafter_.reserve(verifier_.room() + shape_.max_nodes());
     text_.reserve(static_cast<std::size_t>(verifier_.room()) + static_cast<std::size_t>(shape_.max_nodes()) +
                   1);
     stats_.offered.resize(static_cast<std::size_t>(shape_.max_nodes()));
     stats_.accepted.resize(stats_.offered.size());
+    stats_.drafters.resize(kDrafters);
   }
 
   Speculator(const Speculator&) = delete;  // the last verdict lives in the verifier
@@ -146,20 +150,31 @@ class Speculator {
   S& shape() { return shape_; }
 
  private:
+  static constexpr std::size_t kDrafters = [] {
+    if constexpr (requires { D::kMembers; }) return D::kMembers;
+    return std::size_t{1};
+  }();
+
   /// Books what the models take during its life, also when a round throws.
   class Meter {
    public:
-    explicit Meter(Speculator& run) : run_(run), target_(usage(run.verifier_)), draft_(usage(run.drafter_)) {}
+    explicit Meter(Speculator& run) : run_(run), target_(usage(run.verifier_)), drafters_(run.drafters()) {}
     ~Meter() {
       run_.stats_.target += usage(run_.verifier_) - target_;
-      run_.stats_.draft += usage(run_.drafter_) - draft_;
+      const std::array<Usage, kDrafters> now = run_.drafters();
+      for (std::size_t i = 0; i < kDrafters; ++i) {
+        const Usage spent = now[i] - drafters_[i];
+        run_.stats_.drafters[i] += spent;
+        run_.stats_.draft += spent;
+      }
     }
     Meter(const Meter&) = delete;
     Meter& operator=(const Meter&) = delete;
 
    private:
     Speculator& run_;
-    Usage target_, draft_;
+    Usage target_;
+    std::array<Usage, kDrafters> drafters_;
   };
 
   template <class C>
@@ -223,6 +238,16 @@ class Speculator {
   static Usage usage(const Policy& policy) {
     if constexpr (requires { policy.usage(); }) return policy.usage();
     return {};
+  }
+  std::array<Usage, kDrafters> drafters() const {
+    std::array<Usage, kDrafters> all;
+    for (std::size_t i = 0; i < kDrafters; ++i) {
+      if constexpr (requires { drafter_.usage(i); })
+        all[i] = drafter_.usage(i);
+      else
+        all[i] = usage(drafter_);
+    }
+    return all;
   }
   static std::size_t at(std::int32_t n) { return static_cast<std::size_t>(n); }
 

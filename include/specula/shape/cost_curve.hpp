@@ -45,7 +45,7 @@ class CostCurve {
     reserve(nodes);
     Mean& mean = seen_[static_cast<std::size_t>(nodes - 1)];
     const double expected = (*this)(nodes);
-    if (mean.weight >= kFew && passes_ >= kTrusted && expected > 0) {
+    if (passes_ >= kTrusted && expected > 0) {
       seconds = std::clamp(seconds, expected / kOutlier, kOutlier * expected);
       for (Mean& other : seen_) {
         other.value *= 1 + kDrift * (seconds / expected - 1);

@@ -1,0 +1,102 @@
+// How chains grow: guesses of a drafter behind the last node, and reviews of the last nodes by another.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <type_traits>
+#include <vector>
+
+#include "../concepts.hpp"
+#include "../shape/draw.hpp"
+#include "../stats.hpp"
+
+namespace specula::detail {
+
+/// Chance that the chain stays up to its last node.
+inline double chain_reach(const Round& round, const TokenTree& tree) {
+  double reach = 1;
+  for (NodeId node = 1; round.worth && node < tree.size(); ++node)
+    reach *= round.chance(static_cast<double>(tree.confidence(node)));
+  return reach;
+}
+
+/// Appends up to `count` guesses of `drafter` behind the last node of a chain: less where it has none, where
+/// they do not pay (see Worth), and after one whose confidence is below `exit_below`. Returns how many.
+template <Draw mode, Drafter D, ChanceSource C>
+std::int32_t grow(D& drafter, const Round& round, std::int32_t count, TokenTree& tree, C& chance,
+                  float exit_below = 0) {
+  const NodeId base = tree.size() - 1;
+  const bool chooses = mode == Draw::greedy || round.params.greedy();
+  drafter.sync(round.context, tree.tokens().first(static_cast<std::size_t>(base)));
+  double reach = chain_reach(round, tree);
+  NodeId parent = kNoParent;  // of the node to run, in the drafter's numbers: the tree's less `base`
+  for (std::int32_t made = 0; made < count && tree.room() > 0; parent = made++) {
+    const NodeId at = base + made;
+    if (!(chooses ? round.drafts_to_choose(reach, tree) : round.drafts_on(reach, tree))) return made;
+    const Token token = tree.token(at);
+    const auto rows = drafter.extend({&token, 1}, {&parent, 1});
+    if constexpr (std::is_same_v<std::remove_const_t<decltype(rows)>, PointMasses>) {
+      if (rows.tokens.empty() || rows.tokens[0] == kNoToken) return made;
+      const float confidence = rows.confidence(0);
+      if (chooses && !round.keeps(reach, static_cast<double>(confidence), tree)) return made;
+      tree.copy(at, rows.tokens[0], confidence);
+    } else if (chooses) {
+      const Top top = tree.top(at, rows.row(0));
+      if (!round.keeps(reach, top.prob, tree)) return made;
+      tree.choose(at, top.token, static_cast<float>(top.prob));
+    } else if constexpr (mode == Draw::shared) {
+      tree.draw_shared(at, tree.store(at, rows.row(0), round.params), chance);
+    } else {
+      tree.draw(at, tree.store(at, rows.row(0), round.params), chance);
+    }
+    reach *= round.chance(static_cast<double>(tree.confidence(at + 1)));
+    if (tree.confidence(at + 1) < exit_below) return made + 1;
+  }
+  return tree.size() - 1 - base;
+}
+
+/// Reviewers' working memory and what they did. Allocates in reserve() only.
+struct ReviewDesk {
+  std::vector<NodeId> line;     // -1, 0, 1, ...: the parents of a chain
+  std::vector<Reviews> counts;  // (reviewers)
+
+  void reserve(std::int32_t reviewers, std::int32_t max_nodes) {
+    counts.resize(static_cast<std::size_t>(reviewers));
+    line.resize(static_cast<std::size_t>(max_nodes));
+    std::iota(line.begin(), line.end(), kNoParent);
+  }
+};
+
+/// `reviewer` judges the nodes behind `base`, the last nodes of a chain, in one call: those that it accepts
+/// stay, and one token of its own follows them. See TokenTree::review.
+template <Draw mode, DenseDrafter D, ChanceSource C>
+void review(D& reviewer, const Round& round, NodeId base, double lenience, TokenTree& tree, C& chance,
+            const ReviewDesk& desk, Reviews& counts) {
+  const auto from = static_cast<std::size_t>(base), nodes = static_cast<std::size_t>(tree.size() - base);
+  const SamplingParams params = mode == Draw::greedy ? SamplingParams{.temperature = 0} : round.params;
+  reviewer.sync(round.context, tree.tokens().first(from));
+  const RowsView rows = reviewer.extend(tree.tokens().subspan(from, nodes), Nodes(desk.line).first(nodes));
+  ++counts.calls;
+  for (NodeId node = base + 1; node < base + static_cast<NodeId>(nodes); ++node) {
+    const bool stays = tree.review(node, rows.row(node - 1 - base), params, lenience, chance);
+    counts.saw(node - 1 - base, stays);
+    if (!stays) return;
+  }
+  if (tree.room() < 1) return;
+  const NodeId last = tree.size() - 1;
+  if (params.greedy()) {
+    const Top top = tree.top(last, rows.row(last - base));
+    tree.choose(last, top.token, static_cast<float>(top.prob));
+  } else {
+    tree.draw(last, tree.store(last, rows.row(last - base), params), chance);
+  }
+}
+
+/// Drafters that a cascade of `members` can use; see draft/stack.hpp.
+template <class D, std::size_t members>
+concept StackOf = Drafter<D> && requires {
+  requires D::kMembers == members;
+};
+
+}  // namespace specula::detail

@@ -1,0 +1,112 @@
+// A drafter made of drafters.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "../concepts.hpp"
+#include "../stats.hpp"
+
+namespace specula {
+
+/// Drafters from the best to the cheapest, resolved at compile time: head() is the first, tail() the stack of
+/// the others. Cascades ask the members one by one; a shape that knows of one drafter only is served by the
+/// head. sync() and truncate() go to all of them.
+///
+///   specula::Stack{specula::ModelDrafter{base}, specula::ModelDrafter{small}, specula::MaxGram{vocab}}
+template <Drafter Head, Drafter... Tail>
+class Stack {
+ public:
+  static constexpr std::size_t kMembers = 1 + sizeof...(Tail);
+
+  /// Throws std::invalid_argument if the members' vocabularies differ.
+  explicit Stack(Head head, Tail... tail) : head_(std::move(head)), tail_(std::move(tail)...) {
+    if (head_.vocab_size() != tail_.vocab_size())
+      throw std::invalid_argument("Stack: a drafter's vocabulary has " + std::to_string(head_.vocab_size()) +
+                                  " tokens, that of the next one " + std::to_string(tail_.vocab_size()));
+  }
+
+  Head& head() { return head_; }
+  Stack<Tail...>& tail() { return tail_; }
+  /// The i-th member, from 0.
+  template <std::size_t i>
+  auto& get() {
+    if constexpr (i == 0)
+      return head_;
+    else
+      return tail_.template get<i - 1>();
+  }
+
+  std::int32_t vocab_size() const { return head_.vocab_size(); }
+  std::int32_t capacity() const { return std::min(head_.capacity(), tail_.capacity()); }
+  void truncate(std::int32_t n) {
+    head_.truncate(n);
+    tail_.truncate(n);
+  }
+  void sync(Tokens context, Tokens guess) {
+    head_.sync(context, guess);
+    tail_.sync(context, guess);
+  }
+  auto extend(Tokens tokens, Nodes parents) { return head_.extend(tokens, parents); }
+
+  /// For members that keep a copy of the text.
+  void reserve(std::int32_t tokens) {
+    if constexpr (requires { head_.reserve(tokens); }) head_.reserve(tokens);
+    tail_.reserve(tokens);
+  }
+  /// Of the i-th member, and of all together; empty for members that have none.
+  Usage usage(std::size_t i) const {
+    if (i > 0) return tail_.usage(i - 1);
+    if constexpr (requires { head_.usage(); }) return head_.usage();
+    return {};
+  }
+  Usage usage() const {
+    Usage sum = usage(0);
+    return sum += tail_.usage();
+  }
+
+ private:
+  Head head_;
+  Stack<Tail...> tail_;
+};
+
+/// The end of the list.
+template <Drafter Head>
+class Stack<Head> {
+ public:
+  static constexpr std::size_t kMembers = 1;
+
+  explicit Stack(Head head) : head_(std::move(head)) {}
+
+  Head& head() { return head_; }
+  template <std::size_t i>
+  Head& get() {
+    static_assert(i == 0, "the stack has fewer drafters");
+    return head_;
+  }
+
+  std::int32_t vocab_size() const { return head_.vocab_size(); }
+  std::int32_t capacity() const { return head_.capacity(); }
+  void truncate(std::int32_t n) { head_.truncate(n); }
+  void sync(Tokens context, Tokens guess) { head_.sync(context, guess); }
+  auto extend(Tokens tokens, Nodes parents) { return head_.extend(tokens, parents); }
+  void reserve(std::int32_t tokens) {
+    if constexpr (requires { head_.reserve(tokens); }) head_.reserve(tokens);
+  }
+  Usage usage(std::size_t = 0) const {
+    if constexpr (requires { head_.usage(); }) return head_.usage();
+    return {};
+  }
+
+ private:
+  Head head_;
+};
+
+template <Drafter... D>
+Stack(D...) -> Stack<D...>;
+
+}  // namespace specula

@@ -1,0 +1,87 @@
+// Cascade Speculative Drafting: vertical and horizontal cascades, one inside the other.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "../concepts.hpp"
+#include "../detail/candidates.hpp"
+#include "../detail/chain_growth.hpp"
+
+namespace specula {
+
+/// A chain drafted by a Stack of `drafters`, best first, under an upper-triangular table of limits. Row 0:
+/// the first drafter works until the chain has limits[0][0] tokens, the second until it has limits[0][0] +
+/// limits[0][1], and so on (horizontal). Every drafter but the last works by reviewing proposals that the
+/// drafters below it make in the same way under the next row (vertical); the last one guesses
+/// limits[n-1][n-1] tokens at a time. Limits count tokens, from the start of the row's own proposal; what
+/// goes beyond is kept. A drafter that has nothing to say ends its turn.
+///
+/// A reviewer accepts more where `lenience` is above 1 (never of what was copied, as Max-Gram does); the law
+/// of what it made is recorded, so the target's review is exact at any lenience. [base, small, Max-Gram] of
+/// the paper:
+///
+///   specula::Cascade<3>{.limits = {{{8, 5, 10}, {0, 1, 10}, {0, 0, 10}}}, .lenience = 3}
+///
+/// Allocates in reserve() only; the tree is the recursion's stack. Coins: as Vertical. Cost: counted by
+/// theory/cascade_model.hpp. Source: Chen et al. 2024, Algorithm 1, with its slips corrected; see
+/// docs/cascades.md.
+template <std::size_t drafters, Draw mode = Draw::greedy>
+struct Cascade {
+  static_assert(drafters >= 1);
+  static_assert(mode != Draw::shared, "cascades choose or draw their guesses");
+  static constexpr DraftLaw law = law_of_chain(mode);
+
+  std::array<std::array<std::int32_t, drafters>, drafters> limits{};
+  double lenience = 1;
+  detail::ReviewDesk work = {};
+
+  std::int32_t max_nodes() const { return detail::node_count(1 + most(0)); }
+  void reserve() { work.reserve(static_cast<std::int32_t>(drafters) - 1, max_nodes()); }
+
+  template <detail::StackOf<drafters> D, ChanceSource C>
+  void propose(D& stack, const Round& round, TokenTree& tree, C& chance) {
+    fill<0, 0>(stack, round, tree, chance, tree.size(), 0);
+  }
+
+  /// (drafters - 1) what each reviewer did so far.
+  std::span<const Reviews> reviewed() const { return work.counts; }
+
+ private:
+  static constexpr std::size_t kLast = drafters - 1;
+
+  /// Most tokens that a proposal under `row` can have.
+  std::int64_t most(std::size_t row) const {
+    std::int64_t length = 0, limit = 0;
+    for (std::size_t i = row; i < drafters; ++i) {
+      limit += limits[row][i];
+      if (length < limit) length = limit - 1 + (i == kLast ? limits[kLast][kLast] : most(i + 1) + 1);
+    }
+    return length;
+  }
+
+  /// The turns of the drafters from `i` on in a proposal under `row` that begins at node `start`.
+  template <std::size_t row, std::size_t i, class D, class C>
+  void fill(D& stack, const Round& round, TokenTree& tree, C& chance, NodeId start, std::int32_t limit) {
+    limit += limits[row][i];
+    while (tree.size() - start < limit && tree.room() > 0) {
+      const std::int32_t before = tree.size();
+      if constexpr (i == kLast) {
+        detail::grow<mode>(stack.template get<i>(), round, limits[kLast][kLast], tree, chance);
+      } else {
+        if (!round.drafts_on(detail::chain_reach(round, tree), tree)) break;
+        Round inner = round;
+        inner.worth = nullptr;  // it speaks of guesses that the target will see
+        fill<i + 1, i + 1>(stack, inner, tree, chance, before, 0);
+        detail::review<mode>(stack.template get<i>(), round, before - 1, lenience, tree, chance, work,
+                             work.counts[i]);
+      }
+      if (tree.size() <= before) break;
+    }
+    if constexpr (i < kLast) fill<row, i + 1>(stack, round, tree, chance, start, limit);
+  }
+};
+
+}  // namespace specula

@@ -1,0 +1,68 @@
+// The vertical cascade: a drafter that does not write its guesses one by one but reviews a cheaper drafter's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "../concepts.hpp"
+#include "../detail/candidates.hpp"
+#include "../detail/chain_growth.hpp"
+
+namespace specula {
+
+/// The head of a Stack reviews `reviews` proposals, one after the other, and what it made of them is the
+/// chain that the target gets. A proposal comes from the drafters below in the same way, with one review
+/// each; the last drafter guesses `length` tokens. So a proposal costs one call of each reviewer, and gives
+/// it 1 to (guesses + 1) tokens of its own, or, with `lenience` above 1, tokens that it finds good enough:
+/// its law is recorded, the target's review is exact at any lenience. Guesses that were copied (Max-Gram) are
+/// reviewed with lenience 1.
+///
+/// Coins: one `draft` a guess and one or two a review, when sampled. Cost: reviews * (drafters - 1) reviews,
+/// reviews
+/// * length guesses at most. Source: Cascade Speculative Drafting (Chen et al. 2024), section 3.1.
+template <std::size_t drafters = 2, Draw mode = Draw::greedy>
+struct Vertical {
+  static_assert(drafters >= 2, "a review needs a reviewer and a drafter");
+  static_assert(mode != Draw::shared, "cascades choose or draw their guesses");
+  static constexpr DraftLaw law = law_of_chain(mode);
+
+  std::int32_t reviews = 1;
+  std::int32_t length = 4;
+  double lenience = 1;
+  detail::ReviewDesk work = {};
+
+  std::int32_t max_nodes() const {
+    return detail::node_count(1 + std::int64_t{reviews} * (length + static_cast<std::int64_t>(drafters) - 1));
+  }
+  void reserve() { work.reserve(static_cast<std::int32_t>(drafters) - 1, max_nodes()); }
+
+  template <detail::StackOf<drafters> D, ChanceSource C>
+  void propose(D& stack, const Round& round, TokenTree& tree, C& chance) {
+    Round inner = round;
+    inner.worth = nullptr;  // it speaks of guesses that the target will see
+    for (std::int32_t r = 0; r < reviews && tree.room() > 0; ++r) {
+      if (!round.drafts_on(detail::chain_reach(round, tree), tree)) return;
+      hand_up<0>(stack, inner, tree, chance);
+    }
+  }
+
+  /// (drafters - 1) what each reviewer did so far.
+  std::span<const Reviews> reviewed() const { return work.counts; }
+
+ private:
+  /// Appends one proposal of the i-th drafter.
+  template <std::size_t i, class D, class C>
+  void hand_up(D& stack, const Round& round, TokenTree& tree, C& chance) {
+    if constexpr (i + 1 == drafters) {
+      detail::grow<mode>(stack.template get<i>(), round, length, tree, chance);
+    } else {
+      const NodeId base = tree.size() - 1;
+      hand_up<i + 1>(stack, round, tree, chance);
+      detail::review<mode>(stack.template get<i>(), round, base, lenience, tree, chance, work,
+                           work.counts[i]);
+    }
+  }
+};
+
+}  // namespace specula

@@ -1,0 +1,51 @@
+// A drafter without rows: one guess after each text, or none.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <specula/rows.hpp>
+
+namespace specula_test {
+
+/// What it guesses is a function of the last two tokens. It has nothing to say after a share `silent` of
+/// them.
+class HashGram {
+ public:
+  HashGram(std::int32_t vocab, std::uint64_t seed, double silent = 0)
+      : vocab_(vocab), seed_(seed), silent_(silent) {}
+  std::int32_t vocab_size() const { return vocab_; }
+  std::int32_t capacity() const { return 1 << 20; }
+  void truncate(std::int32_t) {}
+  void sync(specula::Tokens context, specula::Tokens guess) {
+    ++syncs;
+    text_.assign(context.begin(), context.end());
+    text_.insert(text_.end(), guess.begin(), guess.end());
+    nodes_.clear();
+  }
+  specula::PointMasses extend(specula::Tokens tokens, specula::Nodes parents) {
+    out_.clear();
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const specula::Token before = parents[i] != specula::kNoParent
+                                        ? nodes_[static_cast<std::size_t>(parents[i])]
+                                        : (text_.empty() ? -1 : text_.back());
+      nodes_.push_back(tokens[i]);
+      std::uint64_t h = seed_ + static_cast<std::uint64_t>(before + 1) * 1000003ull +
+                        static_cast<std::uint64_t>(tokens[i] + 1) * 7919ull;
+      h ^= h >> 31, h *= 0xBF58476D1CE4E5B9ull, h ^= h >> 27, h *= 0x94D049BB133111EBull, h ^= h >> 31;
+      const bool quiet = static_cast<double>(h >> 40) / 0x1p24 < silent_;
+      out_.push_back(quiet ? specula::kNoToken
+                           : static_cast<specula::Token>(h % static_cast<std::uint64_t>(vocab_)));
+    }
+    return {out_};
+  }
+  std::int64_t syncs = 0;
+
+ private:
+  std::int32_t vocab_;
+  std::uint64_t seed_;
+  double silent_;
+  std::vector<specula::Token> text_, nodes_, out_;
+};
+
+}  // namespace specula_test
