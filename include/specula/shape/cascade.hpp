@@ -1,6 +1,7 @@
 // Cascade Speculative Drafting: vertical and horizontal cascades, one inside the other.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -52,14 +53,22 @@ struct Cascade {
  private:
   static constexpr std::size_t kLast = drafters - 1;
 
-  /// Most tokens that a proposal under `row` can have.
+  /// Most tokens that a proposal under `row` can have. A short proposal may go further beyond a limit than a
+  /// long one: the least and the most that there can be before each turn.
   std::int64_t most(std::size_t row) const {
-    std::int64_t length = 0, limit = 0;
+    const std::int64_t batch = std::max(0, limits[kLast][kLast]);
+    std::int64_t least = 0, most_so_far = 0, limit = 0;
     for (std::size_t i = row; i < drafters; ++i) {
       limit += limits[row][i];
-      if (length < limit) length = limit - 1 + (i == kLast ? limits[kLast][kLast] : most(i + 1) + 1);
+      if (least >= limit) continue;
+      if (i == kLast && least == most_so_far && batch > 0) {  // a known number of guesses
+        least = most_so_far += (limit - most_so_far + batch - 1) / batch * batch;
+      } else {
+        most_so_far = std::max(most_so_far, limit - 1 + (i == kLast ? batch : most(i + 1) + 1));
+        if (i != kLast) least = limit;
+      }
     }
-    return length;
+    return most_so_far;
   }
 
   /// The turns of the drafters from `i` on in a proposal under `row` that begins at node `start`.

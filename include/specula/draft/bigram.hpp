@@ -1,0 +1,253 @@
+// The likeliest token after a token: a draft that costs nothing.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../detail/pair_map.hpp"
+#include "../rows.hpp"
+#include "../stats.hpp"
+
+namespace specula {
+
+namespace detail {
+
+/// Throws std::invalid_argument naming the first token, counted from `first`, that is outside the vocabulary.
+inline void check_tokens(const std::string& who, Tokens tokens, std::int32_t vocab, std::size_t first = 0) {
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    if (tokens[i] < 0 || tokens[i] >= vocab)
+      throw std::invalid_argument(who + ": token " + std::to_string(first + i) + " is " +
+                                  std::to_string(tokens[i]) + ", the vocabulary has " +
+                                  std::to_string(vocab) + " tokens");
+}
+
+/// What of `context` is new after `known` tokens of it. Throws std::invalid_argument if it is shorter, or on
+/// a new token or a guess outside the vocabulary.
+inline Tokens fresh_tokens(const std::string& who, Tokens context, Tokens guess, std::size_t known,
+                           std::int32_t vocab) {
+  if (context.size() < known)
+    throw std::invalid_argument(who + ": a context of " + std::to_string(context.size()) +
+                                " tokens after one of " + std::to_string(known) + "; truncate first");
+  const Tokens fresh = context.subspan(known);
+  check_tokens(who, fresh, vocab, known);
+  check_tokens(who, guess, vocab, context.size());
+  return fresh;
+}
+
+/// Throws std::invalid_argument unless `tokens` can be new nodes under `parents` where there are `nodes`
+/// already.
+inline void check_nodes(const std::string& who, Tokens tokens, Nodes parents, std::size_t nodes,
+                        std::int32_t vocab) {
+  if (tokens.size() != parents.size())
+    throw std::invalid_argument(who + ": " + std::to_string(tokens.size()) + " tokens and " +
+                                std::to_string(parents.size()) + " parents");
+  for (std::size_t i = 0; i < parents.size(); ++i)
+    if (parents[i] < kNoParent || parents[i] >= static_cast<std::int64_t>(nodes + i))
+      throw std::invalid_argument(who + ": the parent of node " + std::to_string(nodes + i) + " is " +
+                                  std::to_string(parents[i]) + ", must be kNoParent or a node before it");
+  check_tokens(who, tokens, vocab, nodes);
+}
+
+/// In how far guesses of one kind come true: counts, and what is believed before there are any.
+struct HitRate {
+  double prior = 0.5;
+  std::int64_t tries = 0, hits = 0;
+
+  void saw(bool hit) { ++tries, hits += hit; }
+  double chance() const {
+    constexpr double kWeight = 16;  // tries that the prior stands for
+    return (static_cast<double>(hits) + kWeight * prior) / (static_cast<double>(tries) + kWeight);
+  }
+};
+
+}  // namespace detail
+
+/// One next token a token of the vocabulary, kNoToken where there is none: a bigram model's argmax.
+class BigramTable {
+ public:
+  /// `next`: (V). Throws std::invalid_argument on an empty table, or naming an entry that is neither kNoToken
+  /// nor in the vocabulary.
+  explicit BigramTable(std::vector<Token> next) : next_(std::move(next)) {
+    if (next_.empty()) throw std::invalid_argument("BigramTable: the vocabulary is empty");
+    for (std::size_t i = 0; i < next_.size(); ++i)
+      if (next_[i] != kNoToken && (next_[i] < 0 || next_[i] >= vocab_size()))
+        throw std::invalid_argument("BigramTable: after token " + std::to_string(i) + " comes " +
+                                    std::to_string(next_[i]) + ", the vocabulary has " +
+                                    std::to_string(next_.size()) + " tokens");
+  }
+  std::int32_t vocab_size() const { return static_cast<std::int32_t>(next_.size()); }
+  Tokens next() const { return next_; }  // (V)
+  /// The token after `token`, which must be in the vocabulary.
+  Token operator()(Token token) const { return next_[static_cast<std::size_t>(token)]; }
+
+ private:
+  std::vector<Token> next_;
+};
+
+/// Counts pairs of texts. Memory: O(distinct pairs).
+class BigramCounter {
+ public:
+  /// Throws std::invalid_argument unless vocab >= 1.
+  explicit BigramCounter(std::int32_t vocab) : vocab_(vocab) {
+    if (vocab < 1)
+      throw std::invalid_argument("BigramCounter: the vocabulary has " + std::to_string(vocab) +
+                                  " tokens, must be >= 1");
+  }
+  /// Counts the pairs inside `document`, none across two of them. Throws std::invalid_argument, having
+  /// counted nothing, on a token outside the vocabulary.
+  void add(Tokens document) {
+    detail::check_tokens("BigramCounter::add", document, vocab_);
+    for (std::size_t i = 1; i < document.size(); ++i) ++counts_.at(document[i - 1], document[i]);
+  }
+  /// The most frequent next token of each, ties to the lower one. O(V + pairs).
+  BigramTable table() const {
+    std::vector<Token> next(static_cast<std::size_t>(vocab_), kNoToken);
+    std::vector<std::int64_t> most(next.size(), 0);
+    counts_.for_each([&](Token token, Token after, std::int64_t count) {
+      const auto i = static_cast<std::size_t>(token);
+      if (count > most[i] || (count == most[i] && after < next[i])) most[i] = count, next[i] = after;
+    });
+    return BigramTable(std::move(next));
+  }
+
+ private:
+  std::int32_t vocab_;
+  detail::PairMap<std::int64_t> counts_;
+};
+
+/// Guesses the token after a token, whatever stands before it: from a table, from the pairs of the committed
+/// text, or from both. Of the text's pairs the most frequent counts, ties to the one seen last. Confidences:
+/// in how far such guesses came true so far, in texts before as well; a prompt (what a text begins with, up
+/// to the first extend() or the first sync() that brings nothing new) does not count. Allocates nothing in a
+/// round once reserve() has made room.
+class Bigram {
+ public:
+  Bigram(BigramTable table)
+      : vocab_(table.vocab_size()), table_(std::move(table)) {}  // NOLINT: a table is a model
+
+  /// Learns from the committed text alone. Throws std::invalid_argument unless vocab >= 1.
+  static Bigram online(std::int32_t vocab) {
+    if (vocab < 1)
+      throw std::invalid_argument("Bigram::online: the vocabulary has " + std::to_string(vocab) +
+                                  " tokens, must be >= 1");
+    return Bigram(vocab);
+  }
+  /// Learns from the committed text, and has `table` for tokens that it has not seen there.
+  static Bigram online(BigramTable table) {
+    Bigram both(table.vocab_size());
+    both.table_ = std::move(table);
+    return both;
+  }
+
+  std::int32_t vocab_size() const { return vocab_; }
+  std::int32_t capacity() const { return std::numeric_limits<std::int32_t>::max(); }
+  const Usage& usage() const { return usage_; }
+
+  /// Makes room for a text and a proposal of `tokens` tokens.
+  void reserve(std::int32_t tokens) {
+    const auto n = static_cast<std::size_t>(std::max(0, tokens));
+    text_.reserve(n);
+    guesses_.reserve(n);
+    confidences_.reserve(n);
+    if (!best_.empty()) counts_.reserve(n);
+  }
+
+  /// Forgets committed tokens from `n` on. O(room) where it learns from the text.
+  void truncate(std::int32_t n) {
+    nodes_ = 0;
+    judges_ = false;
+    const auto keep = static_cast<std::size_t>(std::max(0, n));
+    if (keep >= text_.size()) return;
+    if (!best_.empty()) {
+      counts_.clear();
+      for (const Token token : text_) best_[index(token)] = {};
+      for (std::size_t i = 1; i < keep; ++i) count(text_[i - 1], text_[i]);
+    }
+    text_.resize(keep);
+  }
+
+  /// See Drafter. O(new tokens + guess). Throws std::invalid_argument, having changed nothing, on a context
+  /// shorter than the last one, or a new token outside the vocabulary.
+  void sync(Tokens context, Tokens guess) {
+    const detail::Stopwatch watch(usage_.seconds);
+    const Tokens fresh = detail::fresh_tokens("Bigram::sync", context, guess, text_.size(), vocab_);
+    nodes_ = 0;
+    judges_ |= fresh.empty();
+    for (const Token token : fresh) append(token);
+  }
+
+  /// See Drafter. Throws std::invalid_argument, having changed nothing, on a token outside the vocabulary or
+  /// a parent that is not there.
+  PointMasses extend(Tokens tokens, Nodes parents) {
+    const detail::Stopwatch watch(usage_.seconds);
+    detail::check_nodes("Bigram::extend", tokens, parents, nodes_, vocab_);
+    nodes_ += tokens.size();
+    judges_ = true;
+    guesses_.clear();
+    confidences_.clear();
+    for (const Token token : tokens) {
+      const Token guess = (*this)(token);
+      guesses_.push_back(guess);
+      confidences_.push_back(guess == kNoToken ? 0.0f : static_cast<float>(rate(token).chance()));
+    }
+    ++usage_.calls;
+    usage_.nodes += static_cast<std::int64_t>(tokens.size());
+    return {guesses_, confidences_};
+  }
+
+  /// The guess after `token`, which must be in the vocabulary.
+  Token operator()(Token token) const {
+    if (knows(token)) return best_[index(token)].next;
+    return table_ ? (*table_)(token) : kNoToken;
+  }
+  /// Commits one more token, which must be in the vocabulary.
+  void append(Token token) {
+    if (!text_.empty()) {
+      const Token before = text_.back(), guess = (*this)(before);
+      if (judges_ && guess != kNoToken) rate(before).saw(guess == token);
+      if (!best_.empty()) count(before, token);
+    }
+    text_.push_back(token);
+  }
+  /// Forgets how its guesses fared.
+  void reset_record() { seen_rate_ = table_rate_ = {.prior = kPrior}; }
+
+ private:
+  static constexpr double kPrior = 0.4;
+  struct Best {
+    Token next = kNoToken;
+    std::int32_t count = 0;
+  };
+
+  explicit Bigram(std::int32_t vocab) : vocab_(vocab), best_(static_cast<std::size_t>(vocab)) {}
+
+  static std::size_t index(Token token) { return static_cast<std::size_t>(token); }
+  bool knows(Token token) const { return !best_.empty() && best_[index(token)].next != kNoToken; }
+  detail::HitRate& rate(Token before) { return knows(before) ? seen_rate_ : table_rate_; }
+  void count(Token token, Token next) {
+    const std::int32_t count = ++counts_.at(token, next);
+    Best& best = best_[index(token)];
+    if (count >= best.count) best = {next, count};
+  }
+
+  std::int32_t vocab_;
+  std::optional<BigramTable> table_;
+  std::vector<Best> best_;  // (V); empty: does not learn
+  detail::PairMap<std::int32_t> counts_;
+  std::vector<Token> text_;  // committed
+  std::size_t nodes_ = 0;    // since the last sync
+  bool judges_ = false;      // the prompt is over
+  std::vector<Token> guesses_;
+  std::vector<float> confidences_;
+  detail::HitRate seen_rate_{.prior = kPrior}, table_rate_{.prior = kPrior};
+  Usage usage_;
+};
+
+}  // namespace specula

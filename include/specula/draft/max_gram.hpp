@@ -1,0 +1,206 @@
+// Max-Gram and prompt lookup: guesses copied from the text itself.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../detail/suffix_automaton.hpp"
+#include "../rows.hpp"
+#include "../stats.hpp"
+#include "bigram.hpp"
+
+namespace specula {
+
+/// Which matches count.
+struct MaxGramOptions {
+  std::int32_t min_match = 1;  // tokens; a shorter match is none
+  std::int32_t max_match = 0;  // longest suffix that is looked for; 0: any
+  bool learn = true;           // confidences from how guesses fared, not from priors alone
+};
+
+/// Finds the longest suffix of the text, guesses included, that occurs in the committed tokens, and guesses
+/// the token after its earliest occurrence there; where there is none, what a bigram model says, if it has
+/// one. A guess that is taken up is copied on from there: the same as searching again, unless `max_match`
+/// cuts matches short. Max-Gram is section 3.3 of Chen et al. 2024 (Cascade Speculative Drafting); prompt
+/// lookup is Saxena 2023.
+///
+///   specula::Speculator run{verifier, specula::MaxGram{table}, specula::Chain<>{.length = 10}};
+///
+/// Confidences: matches are sorted by their length, and as the text grows, the drafter books how often the
+/// guess after each sort would have come true. What a text begins with, up to the first extend() or the first
+/// sync() that brings nothing new, is its prompt, and says nothing about guesses. What was learned stays from
+/// text to text. Cost: O(1) in the mean for a committed token, about log2 of the context for a node; up to
+/// 250 bytes a token. In a round it allocates nothing once reserve() has made room.
+class MaxGram {
+ public:
+  /// Guesses nothing where nothing matches. Throws std::invalid_argument unless vocab >= 1, min_match >= 1
+  /// and max_match is 0 or at least min_match.
+  explicit MaxGram(std::int32_t vocab, MaxGramOptions options = {}) : vocab_(vocab), options_(options) {
+    if (vocab < 1)
+      throw std::invalid_argument("MaxGram: the vocabulary has " + std::to_string(vocab) +
+                                  " tokens, must be >= 1");
+    if (options.min_match < 1)
+      throw std::invalid_argument("MaxGramOptions::min_match is " + std::to_string(options.min_match) +
+                                  ", must be >= 1");
+    if (options.max_match != 0 && options.max_match < options.min_match)
+      throw std::invalid_argument("MaxGramOptions::max_match is " + std::to_string(options.max_match) +
+                                  ", must be 0 or >= min_match");
+    reset_record();
+  }
+  /// Where nothing matches, what `fallback` (or a BigramTable) says.
+  explicit MaxGram(Bigram fallback, MaxGramOptions options = {}) : MaxGram(fallback.vocab_size(), options) {
+    fallback_ = std::move(fallback);
+  }
+  /// Prompt lookup decoding: matches of at most `ngram` tokens.
+  static MaxGram prompt_lookup(std::int32_t vocab, std::int32_t ngram = 3) {
+    return MaxGram(vocab, {.max_match = ngram});
+  }
+
+  std::int32_t vocab_size() const { return vocab_; }
+  std::int32_t capacity() const { return std::numeric_limits<std::int32_t>::max(); }
+  const Usage& usage() const { return usage_; }
+
+  /// Makes room for a text and a proposal of `tokens` tokens.
+  void reserve(std::int32_t tokens) {
+    corpus_.reserve(tokens);
+    const auto n = static_cast<std::size_t>(std::max(0, tokens));
+    nodes_.reserve(n);
+    guesses_.reserve(n);
+    confidences_.reserve(n);
+    if (fallback_) fallback_->reserve(tokens);
+  }
+
+  /// Forgets speculation, and committed tokens from `n` on. O(room), unless there are none.
+  void truncate(std::int32_t n) {
+    nodes_.clear();
+    tip_ = {};
+    judges_ = false;
+    if (n >= corpus_.size()) return;
+    const std::vector<Token> kept(corpus_.text().begin(), corpus_.text().begin() + std::max(0, n));
+    corpus_.clear();
+    for (const Token token : kept) corpus_.append(token);
+    if (fallback_) fallback_->truncate(n);
+    expected_ = options_.learn ? look() : Guess{};
+  }
+
+  /// See Drafter. O(new tokens) in the mean over a text, and a look-up a guess. Throws std::invalid_argument,
+  /// having changed nothing, on a context shorter than the last one, or a new token or guess outside the
+  /// vocabulary.
+  void sync(Tokens context, Tokens guess) {
+    const detail::Stopwatch watch(usage_.seconds);
+    const Tokens fresh = detail::fresh_tokens("MaxGram::sync", context, guess, corpus_.text().size(), vocab_);
+    nodes_.clear();
+    judges_ |= fresh.empty();
+    for (const Token token : fresh) commit(token);
+    tip_ = cut(corpus_.whole());
+    for (const Token token : guess) tip_ = cut(corpus_.advance(tip_, token));
+  }
+
+  /// See Drafter. Throws std::invalid_argument, having changed nothing, on a token outside the vocabulary or
+  /// a parent that is not there.
+  PointMasses extend(Tokens tokens, Nodes parents) {
+    const detail::Stopwatch watch(usage_.seconds);
+    detail::check_nodes("MaxGram::extend", tokens, parents, nodes_.size(), vocab_);
+    judges_ = true;
+    guesses_.clear();
+    confidences_.clear();
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const Node* parent = parents[i] == kNoParent ? nullptr : &nodes_[static_cast<std::size_t>(parents[i])];
+      Node node{.match = cut(corpus_.advance(parent ? parent->match : tip_, tokens[i]))};
+      if (parent && parent->source.from < corpus_.size() && token_at(parent->source.from) == tokens[i])
+        node.source = {parent->source.from + 1, parent->source.length + 1};
+      if (node.source.from >= corpus_.size()) node.source = source_of(node.match);
+      nodes_.push_back(node);
+      const Guess guess = guess_from(node.source, tokens[i], corpus_.size());
+      guesses_.push_back(guess.token);
+      confidences_.push_back(guess.token == kNoToken ? 0.0f
+                                                     : static_cast<float>(record_[guess.kind].chance()));
+    }
+    ++usage_.calls;
+    usage_.nodes += static_cast<std::int64_t>(tokens.size());
+    return {guesses_, confidences_};
+  }
+
+  /// Forgets how guesses fared.
+  void reset_record() {
+    for (std::size_t kind = 0; kind < kKinds; ++kind) record_[kind] = {.prior = kPriors[kind]};
+    if (fallback_) fallback_->reset_record();
+  }
+  /// Look-ups in the corpus so far: what rounds cost, whatever the machine.
+  std::int64_t steps() const { return corpus_.steps(); }
+
+ private:
+  using Match = detail::SuffixAutomaton::Match;
+  static constexpr std::int32_t kNowhere = std::numeric_limits<std::int32_t>::max();
+
+  /// Kinds of guesses: the bigram model's, then by the least length of their match.
+  static constexpr std::size_t kKinds = 8;
+  static constexpr std::array<std::int32_t, kKinds> kLengths = {0, 1, 2, 3, 5, 8, 12, 20};
+  static constexpr std::array<double, kKinds> kPriors = {0.4, 0.4, 0.55, 0.65, 0.77, 0.85, 0.9, 0.96};
+
+  struct Source {
+    std::int32_t from = kNowhere;  // where the token to copy stands in the corpus, if it does
+    std::int32_t length = 0;       // of the match before it
+  };
+  struct Node {
+    Match match = {};  // longest suffix of the text up to this node that occurs
+    Source source = {};
+  };
+  struct Guess {
+    Token token = kNoToken;
+    std::size_t kind = 0;
+  };
+
+  Token token_at(std::int32_t place) const { return corpus_.text()[static_cast<std::size_t>(place)]; }
+  Match cut(Match match) {
+    return options_.max_match > 0 ? corpus_.shorten(match, options_.max_match) : match;
+  }
+
+  Source source_of(Match match) const {
+    if (match.length < options_.min_match) return {};
+    return {corpus_.after(match), match.length};
+  }
+  /// The guess after `last`, where the corpus ends before `end`.
+  Guess guess_from(Source source, Token last, std::int32_t end) const {
+    if (source.from < end) {
+      const auto longer = std::upper_bound(kLengths.begin() + 1, kLengths.end(), source.length);
+      return {token_at(source.from), static_cast<std::size_t>(longer - kLengths.begin()) - 1};
+    }
+    return {fallback_ ? (*fallback_)(last) : kNoToken, 0};
+  }
+  /// What would be guessed if the last committed token were the root.
+  Guess look() {
+    if (corpus_.size() == 0) return {};
+    const std::int32_t end = corpus_.size() - 1;
+    return guess_from(source_of(cut(corpus_.repeated())), token_at(end), end);
+  }
+  void commit(Token token) {
+    if (judges_ && expected_.token != kNoToken) record_[expected_.kind].saw(expected_.token == token);
+    corpus_.append(token);
+    if (fallback_) fallback_->append(token);
+    if (options_.learn) expected_ = look();
+  }
+
+  std::int32_t vocab_;
+  MaxGramOptions options_;
+  std::optional<Bigram> fallback_;
+  detail::SuffixAutomaton corpus_;  // committed tokens
+  Match tip_;                       // longest suffix of context and guess
+  std::vector<Node> nodes_;         // since the last sync
+  std::vector<Token> guesses_;
+  std::vector<float> confidences_;
+  std::array<detail::HitRate, kKinds> record_;
+  Guess expected_;       // for the next committed token
+  bool judges_ = false;  // the prompt is over
+  Usage usage_;
+};
+
+}  // namespace specula

@@ -1,0 +1,344 @@
+// What a cascade is expected to do when acceptances are independent: exact sums over lengths, no simulation.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../shape/cost_curve.hpp"
+#include "speedup.hpp"
+
+namespace specula {
+
+/// The chance that a guess stays, given that those before it did, by how many those are; the last entry
+/// repeats. One entry is the papers' assumption that depth does not matter.
+class AcceptanceCurve {
+ public:
+  /// Throws std::invalid_argument unless the rate is in [0, 1].
+  AcceptanceCurve(double rate = 0) : AcceptanceCurve(std::vector<double>{rate}) {}
+  /// Throws std::invalid_argument unless there is at least one rate and all are in [0, 1].
+  explicit AcceptanceCurve(std::vector<double> rates) : rates_(std::move(rates)) {
+    if (rates_.empty()) throw std::invalid_argument("AcceptanceCurve: no rates");
+    for (const double rate : rates_) detail::check_rate("AcceptanceCurve", "a rate", rate);
+  }
+
+  double operator()(std::int32_t accepted) const {
+    return rates_[std::min(static_cast<std::size_t>(accepted), rates_.size() - 1)];
+  }
+
+ private:
+  std::vector<double> rates_;
+};
+
+/// n drafters, largest first, and a target: how often guesses stay and what calls cost.
+struct CascadeRates {
+  /// (n, n): [r][d] for tokens of drafter d >= r under reviewer r, which is the target for r = 0 and drafter
+  /// r - 1 else. What a drafter reviewed is its own. Depth counts from the root for the target and from where
+  /// the review began for a drafter. Entries with d < r are not looked at.
+  std::vector<std::vector<AcceptanceCurve>> acceptance;
+  /// (n) a drafter's call by its nodes, and the target's, in any unit: forecasts are in target calls over one
+  /// node. A drafter guesses with calls over one node and reviews m guesses with a call over m + 1.
+  std::vector<CostCurve> draft_costs;
+  CostCurve target_cost = CostCurve({1.0});
+};
+
+/// (n, n), upper triangular: row r says how what reviewer r will judge is drafted. Drafter i >= r goes on
+/// until the length is at least limits[r][r] + ... + limits[r][i]; the last one appends limits[n - 1][n - 1]
+/// guesses at a time. The paper's rows for a base, a small model and Max-Gram are k1, k2, 10 | 0, 1, 10 |
+/// 0, 0, 10.
+using CascadeLimits = std::vector<std::vector<std::int32_t>>;
+
+template <std::size_t n>
+CascadeLimits limits_vector(const std::array<std::array<std::int32_t, n>, n>& limits) {
+  CascadeLimits out;
+  for (const auto& row : limits) out.emplace_back(row.begin(), row.end());
+  return out;
+}
+/// As the shapes take them. Throws std::invalid_argument unless there are n rows of n.
+template <std::size_t n>
+std::array<std::array<std::int32_t, n>, n> limits_array(const CascadeLimits& limits) {
+  std::array<std::array<std::int32_t, n>, n> out{};
+  if (limits.size() != n)
+    detail::refuse_value("limits_array", "the number of rows", limits.size(), "that of the array");
+  for (std::size_t r = 0; r < n; ++r) {
+    if (limits[r].size() != n)
+      detail::refuse_value("limits_array", "the length of a row", limits[r].size(), "that of the array");
+    std::copy(limits[r].begin(), limits[r].end(), out[r].begin());
+  }
+  return out;
+}
+
+/// Expectations of a round.
+struct CascadeForecast {
+  double tokens = 0;           // new ones, the target's own included
+  double proposed = 0;         // guesses that the target judges
+  std::vector<double> calls;   // (n) of each drafter
+  double cost = 0;             // in target calls over one node, by the cost curves
+  double swi = 0;              // tokens / (1 + sum_d calls[d] c[d]), with the costs of calls over one node
+  double speedup = 0;          // tokens / cost
+  std::int32_t max_nodes = 1;  // room that the tree needs, root included
+};
+
+namespace detail {
+
+/// Makes forecasts for the same rates over and over with the same buffers. References stay good until the
+/// next forecast.
+///
+/// A proposal's length and what it costs do not depend on how much of it its reviewer will accept, so two
+/// sums over lengths do: the chance of each length, and the chance of each length with all guesses accepted
+/// so far.
+class CascadeForecaster {
+ public:
+  static constexpr std::int32_t kMaxLimit = 1024;  // of a row's entry: keeps the buffers small
+
+  explicit CascadeForecaster(CascadeRates rates) : rates_(std::move(rates)), n_(rates_.draft_costs.size()) {
+    if (n_ == 0) throw std::invalid_argument("CascadeRates: no drafters");
+    bool square = rates_.acceptance.size() == n_;
+    for (const auto& row : rates_.acceptance) square = square && row.size() == n_;
+    if (!square)
+      throw std::invalid_argument("CascadeRates: acceptance must be " + std::to_string(n_) + " rows of " +
+                                  std::to_string(n_) + " for as many draft_costs");
+    unit_ = rates_.target_cost(1);
+    if (!(unit_ > 0)) refuse_value("CascadeRates", "target_cost(1)", unit_, "> 0");
+    steps_.resize(n_), bounds_.resize(n_), calls_.resize(n_), forecast_.calls.resize(n_);
+  }
+
+  std::size_t drafters() const { return n_; }
+
+  const CascadeForecast& horizontal(std::span<const std::int32_t> counts) {
+    if (counts.size() > n_)
+      refuse_value("forecast_horizontal", "the number of counts", counts.size(),
+                   "at most that of the drafters");
+    std::int32_t length = 0;
+    for (const std::int32_t count : counts) check_limit("forecast_horizontal", count), length += count;
+    begin(length);
+    std::int32_t at = 0;
+    for (std::size_t d = 0; d < counts.size(); ++d) {
+      if (counts[d] == 0) continue;
+      guesses(d, counts[d]);
+      walk(0, d, at);
+      at += counts[d];
+    }
+    return finish(length);
+  }
+
+  const CascadeForecast& vertical(std::int32_t reviews, std::int32_t length) {
+    if (n_ < 2) refuse_value("forecast_vertical", "the number of drafters", n_, "at least 2");
+    check_limit("forecast_vertical", reviews);
+    check_limit("forecast_vertical", length);
+    std::int32_t most = length;  // of a drafter's turn
+    if (length > 0) guesses(n_ - 1, length);
+    for (std::size_t d = n_ - 1; d-- > 0; ++most) {
+      begin(most);
+      if (most > 0) walk(d + 1, d + 1, 0);
+      review(d);
+    }
+    begin(reviews * most);
+    for (std::int32_t i = 0; i < reviews; ++i)  // from the longest down: what is appended is not met again
+      for (std::int32_t at = i * most; at >= 0; --at) walk(0, 0, at);
+    return finish(reviews * most);
+  }
+
+  const CascadeForecast& cascade(const CascadeLimits& limits) {
+    const std::int32_t nodes = max_nodes(limits);
+    if (limits[n_ - 1][n_ - 1] > 0) guesses(n_ - 1, limits[n_ - 1][n_ - 1]);
+    for (std::size_t d = n_ - 1; d-- > 0;) fill(d + 1, limits), review(d);
+    fill(0, limits);
+    return finish(nodes - 1);
+  }
+
+  /// Most nodes of a proposal, root included. Throws std::invalid_argument if `limits` are none.
+  std::int32_t max_nodes(const CascadeLimits& limits) {
+    check(limits);
+    for (std::size_t row = n_; row-- > 0;) {
+      std::int32_t least = 0, most = 0, limit = 0;
+      for (std::size_t i = row; i < n_; ++i) {
+        limit += limits[row][i];
+        if (least >= limit) continue;
+        if (i == n_ - 1 && least == most) {  // a known number of guesses
+          const std::int32_t step = limits[i][i];
+          least = most += (limit - most + step - 1) / step * step;
+        } else {
+          most = std::max(most, limit - 1 + (i == n_ - 1 ? limits[i][i] : bounds_[i + 1] + 1));
+          least = limit;
+        }
+      }
+      bounds_[row] = most;
+    }
+    return 1 + bounds_[0];
+  }
+
+ private:
+  /// What a drafter appends when its turn comes.
+  struct Step {
+    std::vector<double> prob, at_least;  // of s tokens at [s], of s or more
+    std::vector<double> calls;           // (n) expected, its own included
+    double cost = 0;
+  };
+
+  static void check_limit(const char* function, std::int32_t value) {
+    if (value < 0 || value > kMaxLimit) refuse_value(function, "a limit", value, "in [0, 1024]");
+  }
+  void check(const CascadeLimits& limits) const {
+    bool square = limits.size() == n_;
+    for (const auto& row : limits) square = square && row.size() == n_;
+    if (!square)
+      throw std::invalid_argument("forecast_cascade: limits must be " + std::to_string(n_) + " rows of " +
+                                  std::to_string(n_));
+    for (std::size_t r = 0; r < n_; ++r)
+      for (std::size_t i = 0; i < n_; ++i) {
+        check_limit("forecast_cascade", limits[r][i]);
+        if (i < r && limits[r][i] != 0)
+          refuse_value("forecast_cascade", "a limit below the diagonal", limits[r][i], "0");
+        if (i == n_ - 1 && limits[r][i] > 0 && limits[i][i] == 0)
+          refuse_value("forecast_cascade", "the last limit", 0, ">= 1 where its column is used");
+      }
+  }
+
+  /// An empty proposal that may grow to `bound`.
+  void begin(std::int32_t bound) {
+    const auto size = static_cast<std::size_t>(bound) + 1;
+    lengths_.assign(size, 0.0), alive_.assign(size, 0.0), accepted_.assign(size, 0.0);
+    lengths_[0] = alive_[0] = 1;
+    calls_.assign(n_, 0.0);
+    cost_ = 0;
+  }
+
+  /// Drafter d appends `count` guesses of its own, a call each.
+  void guesses(std::size_t d, std::int32_t count) {
+    Step& step = steps_[d];
+    const auto size = static_cast<std::size_t>(count) + 1;
+    step.prob.assign(size, 0.0);
+    step.prob.back() = 1;
+    step.at_least.assign(size, 1.0);
+    step.calls.assign(n_, 0.0);
+    step.calls[d] = count;
+    step.cost = count * rates_.draft_costs[d](1);
+  }
+
+  /// Drafter d reviews what the walk made: accepted + 1 tokens of its own.
+  void review(std::size_t d) {
+    Step& step = steps_[d];
+    settle();
+    step.prob.assign(accepted_.size() + 1, 0.0);
+    std::copy(accepted_.begin(), accepted_.end(), step.prob.begin() + 1);
+    step.at_least.assign(step.prob.size(), 0.0);
+    double sum = 0;
+    for (std::size_t s = step.prob.size(); s-- > 0;) step.at_least[s] = sum += step.prob[s];
+    step.calls = calls_;
+    step.calls[d] += 1;
+    step.cost = cost_ + expected_cost(rates_.draft_costs[d]);
+  }
+
+  /// The proposal of a row: each drafter in turn, until the length is what the limits up to it ask for.
+  void fill(std::size_t row, const CascadeLimits& limits) {
+    begin(bounds_[row]);
+    std::int32_t limit = 0;
+    for (std::size_t d = row; d < n_; ++d) {
+      limit += limits[row][d];
+      for (std::int32_t at = 0; at < limit; ++at) walk(row, d, at);
+    }
+  }
+
+  /// Drafter d's turn for all proposals of length `at`, which reviewer `row` will judge.
+  void walk(std::size_t row, std::size_t d, std::int32_t at) {
+    const auto from = static_cast<std::size_t>(at);
+    const double mass = lengths_[from];
+    if (mass == 0) return;
+    double reach = alive_[from];
+    lengths_[from] = alive_[from] = 0;
+    const Step& step = steps_[d];
+    for (std::size_t i = 0; i < n_; ++i) calls_[i] += mass * step.calls[i];
+    cost_ += mass * step.cost;
+    const AcceptanceCurve& curve = rates_.acceptance[row][d];
+    for (std::size_t s = 1; s < step.prob.size(); ++s) {
+      const double rate = curve(at + static_cast<std::int32_t>(s) - 1);
+      accepted_[from + s - 1] += reach * step.at_least[s] * (1 - rate);
+      reach *= rate;
+      lengths_[from + s] += mass * step.prob[s];
+      alive_[from + s] += reach * step.prob[s];
+    }
+  }
+
+  /// What is still alive at the end was accepted as a whole.
+  void settle() {
+    for (std::size_t i = 0; i < alive_.size(); ++i) accepted_[i] += alive_[i];
+  }
+  double expected_cost(const CostCurve& curve) const {
+    double cost = 0;
+    for (std::size_t i = 0; i < lengths_.size(); ++i)
+      if (lengths_[i] > 0) cost += lengths_[i] * curve(static_cast<std::int32_t>(i) + 1);
+    return cost;
+  }
+  const CascadeForecast& finish(std::int32_t bound) {
+    settle();
+    forecast_.tokens = forecast_.proposed = 0;
+    for (std::size_t i = 0; i < accepted_.size(); ++i) {
+      forecast_.tokens += (static_cast<double>(i) + 1) * accepted_[i];
+      forecast_.proposed += static_cast<double>(i) * lengths_[i];
+    }
+    forecast_.calls = calls_;
+    forecast_.cost = (cost_ + expected_cost(rates_.target_cost)) / unit_;
+    double plain = 1;
+    for (std::size_t d = 0; d < n_; ++d) plain += calls_[d] * rates_.draft_costs[d](1) / unit_;
+    forecast_.swi = forecast_.tokens / plain;
+    forecast_.speedup = forecast_.tokens / forecast_.cost;
+    forecast_.max_nodes = 1 + bound;
+    return forecast_;
+  }
+
+  CascadeRates rates_;
+  std::size_t n_;
+  double unit_ = 1;
+  std::vector<Step> steps_;           // (n) by drafter
+  std::vector<std::int32_t> bounds_;  // by row: most guesses
+  std::vector<double> lengths_;       // chance of each length
+  std::vector<double> alive_;         // and that all of it is accepted so far
+  std::vector<double> accepted_;      // chance of so many accepted, of those that it is known of
+  std::vector<double> calls_;         // (n) so far
+  double cost_ = 0;                   // of the drafters so far
+  CascadeForecast forecast_;
+};
+
+}  // namespace detail
+
+/// A chain of `length` guesses of the first drafter: tokens and speedup are expected_tokens() and speedup()
+/// if neither depth nor nodes matter. Throws std::invalid_argument if the rates' sizes do not fit one another
+/// or the length is outside [0, 1024]. Cost: O(length).
+inline CascadeForecast forecast_chain(const CascadeRates& rates, std::int32_t length) {
+  return detail::CascadeForecaster(rates).horizontal({&length, 1});
+}
+
+/// A horizontal cascade: counts[d] guesses of drafter d, which nobody but the target reviews:
+/// horizontal_ewif() if nodes do not matter. Throws std::invalid_argument. Cost: O(sum of counts). Chen et
+/// al. 2024, section 3.2.
+inline CascadeForecast forecast_horizontal(const CascadeRates& rates, std::span<const std::int32_t> counts) {
+  return detail::CascadeForecaster(rates).horizontal(counts);
+}
+
+/// A vertical cascade that counts reviews: `reviews` times the first drafter reviews a proposal of the
+/// second, which made it with one review of the third's, and so on; the last guesses `length` tokens. With
+/// two drafters vertical_ewif() if neither depth nor nodes matter. Throws std::invalid_argument, also for a
+/// single drafter. Cost: O((reviews length)^2). Same paper, section 3.1.
+inline CascadeForecast forecast_vertical(const CascadeRates& rates, std::int32_t reviews,
+                                         std::int32_t length) {
+  return detail::CascadeForecaster(rates).vertical(reviews, length);
+}
+
+/// The full cascade, which counts tokens: in row r drafter i >= r appends what it reviewed of row i + 1's
+/// proposal (the last one raw guesses) until the row's limits up to i are reached; overshoot is kept; what
+/// row 0 proposes the target judges. That a drafter has nothing to guess (an n-gram without a match) is not
+/// modelled. Throws std::invalid_argument unless limits are (n, n), upper triangular, in [0, 1024], and the
+/// last one is at least 1 where its column is used. Cost: O(sum over rows of length times step), some
+/// microseconds for three drafters. Same paper, algorithm 1 with the slips mended.
+inline CascadeForecast forecast_cascade(const CascadeRates& rates, const CascadeLimits& limits) {
+  return detail::CascadeForecaster(rates).cascade(limits);
+}
+
+}  // namespace specula

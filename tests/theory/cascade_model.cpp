@@ -1,0 +1,389 @@
+#include <doctest/doctest.h>
+#include <specula/theory/cascade_model.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <stdexcept>
+#include <vector>
+
+#include "random.hpp"
+
+using namespace specula;
+
+namespace {
+
+/// The process itself, run with coins: coin(p) says whether something of chance p happens.
+template <class Coin>
+class Process {
+ public:
+  Process(const CascadeRates& rates, Coin& coin)
+      : rates_(rates), coin_(coin), calls(rates.draft_costs.size()) {}
+
+  void cascade(const CascadeLimits& limits) { fill(limits, 0), judge(); }
+  void horizontal(const std::vector<std::int32_t>& counts) {
+    for (std::size_t d = 0; d < counts.size(); ++d) guess(d, counts[d]);
+    judge();
+  }
+  void vertical(std::int32_t reviews, std::int32_t length) {
+    for (std::int32_t i = 0; i < reviews; ++i) {
+      const std::size_t base = text_.size();
+      guess(calls.size() - 1, length);
+      for (std::size_t d = calls.size() - 1; d-- > 0;) review(d, base);
+    }
+    judge();
+  }
+
+ private:
+  const CascadeRates& rates_;
+  Coin& coin_;
+  std::vector<std::size_t> text_;  // by whom each guess is
+
+ public:
+  std::vector<double> calls;
+  double cost = 0;
+  std::int32_t tokens = 0, proposed = 0;
+
+ private:
+  void fill(const CascadeLimits& limits, std::size_t row) {
+    const std::size_t start = text_.size(), n = limits.size();
+    std::int32_t limit = 0;
+    for (std::size_t i = row; i < n; ++i) {
+      limit += limits[row][i];
+      while (static_cast<std::int32_t>(text_.size() - start) < limit) {
+        if (i == n - 1) {
+          guess(i, limits[i][i]);
+        } else {
+          const std::size_t base = text_.size();
+          fill(limits, i + 1);
+          review(i, base);
+        }
+      }
+    }
+  }
+  void guess(std::size_t d, std::int32_t count) {
+    text_.insert(text_.end(), static_cast<std::size_t>(count), d);
+    calls[d] += count;
+    cost += count * rates_.draft_costs[d](1);
+  }
+  std::int32_t accepted(std::size_t reviewer, std::size_t base) {
+    std::size_t at = base;
+    while (at < text_.size() &&
+           coin_(rates_.acceptance[reviewer][text_[at]](static_cast<std::int32_t>(at - base))))
+      ++at;
+    return static_cast<std::int32_t>(at - base);
+  }
+  void review(std::size_t d, std::size_t base) {
+    cost += rates_.draft_costs[d](static_cast<std::int32_t>(text_.size() - base) + 1);
+    calls[d] += 1;
+    const std::int32_t kept = accepted(d + 1, base);
+    text_.resize(base);
+    text_.insert(text_.end(), static_cast<std::size_t>(kept) + 1, d);
+  }
+  void judge() {
+    proposed = static_cast<std::int32_t>(text_.size());
+    cost += rates_.target_cost(proposed + 1);
+    tokens = accepted(0, 0) + 1;
+  }
+};
+
+/// Coins that go through all outcomes, one run after the other.
+class EveryCoin {
+ public:
+  bool operator()(double p) {
+    if (p <= 0 || p >= 1) return p >= 1;
+    if (at_ == script_.size()) script_.push_back(true);
+    const bool yes = script_[at_++];
+    weight_ *= yes ? p : 1 - p;
+    return yes;
+  }
+  double weight() const { return weight_; }
+  bool next() {
+    at_ = 0, weight_ = 1;
+    while (!script_.empty() && !script_.back()) script_.pop_back();
+    if (script_.empty()) return false;
+    script_.back() = false;
+    return true;
+  }
+
+ private:
+  std::vector<bool> script_;
+  std::size_t at_ = 0;
+  double weight_ = 1;
+};
+
+struct RandomCoin {
+  specula_test::Random random;
+  bool operator()(double p) { return random.uniform() < p; }
+};
+
+/// Of tokens, proposed, cost and each drafter's calls.
+struct Sums {
+  std::vector<double> mean, square;
+  double weight = 0;
+  std::int32_t longest = 0;
+
+  template <class Coin>
+  void add(const Process<Coin>& process, double w) {
+    std::vector<double> values = {static_cast<double>(process.tokens), static_cast<double>(process.proposed),
+                                  process.cost};
+    values.insert(values.end(), process.calls.begin(), process.calls.end());
+    mean.resize(values.size()), square.resize(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i)
+      mean[i] += w * values[i], square[i] += w * values[i] * values[i];
+    weight += w;
+    longest = std::max(longest, process.proposed);
+  }
+};
+std::vector<double> values_of(const CascadeForecast& forecast) {
+  std::vector<double> out = {forecast.tokens, forecast.proposed, forecast.cost};
+  out.insert(out.end(), forecast.calls.begin(), forecast.calls.end());
+  return out;
+}
+
+/// run(process) against the forecast: every outcome of every coin.
+template <class Run>
+void check_exactly(const CascadeRates& rates, const CascadeForecast& forecast, Run run) {
+  EveryCoin coin;
+  Sums sums;
+  do {
+    Process<EveryCoin> process(rates, coin);
+    run(process);
+    sums.add(process, coin.weight());
+  } while (coin.next());
+  REQUIRE(sums.weight == doctest::Approx(1).epsilon(1e-12));
+  const auto values = values_of(forecast);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    INFO("value ", i);
+    CHECK(values[i] == doctest::Approx(sums.mean[i]).epsilon(1e-12));
+  }
+  CHECK(forecast.max_nodes == 1 + sums.longest);
+}
+
+/// The same by sampling: within four standard errors.
+template <class Run>
+void check_by_sampling(const CascadeRates& rates, const CascadeForecast& forecast, Run run, int rounds,
+                       std::uint64_t seed) {
+  RandomCoin coin{specula_test::Random(seed)};
+  Sums sums;
+  for (int i = 0; i < rounds; ++i) {
+    Process<RandomCoin> process(rates, coin);
+    run(process);
+    sums.add(process, 1);
+  }
+  const auto values = values_of(forecast);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double mean = sums.mean[i] / rounds;
+    const double error = std::sqrt(std::max(0.0, sums.square[i] / rounds - mean * mean) / rounds);
+    INFO("value ", i, ": ", values[i], " forecast, ", mean, " seen, standard error ", error);
+    CHECK(std::abs(values[i] - mean) <= 4 * error + 1e-9);
+  }
+  CHECK(forecast.max_nodes >= 1 + sums.longest);
+}
+
+std::vector<double> some_rates(specula_test::Random& random, std::int32_t most) {
+  std::vector<double> out;
+  for (std::int32_t i = 1 + random.below(most); i > 0; --i) out.push_back(random.between(0.05, 0.95));
+  return out;
+}
+/// Rates by depth and costs by nodes, all different.
+CascadeRates some_cascade(specula_test::Random& random, std::size_t n) {
+  CascadeRates out;
+  for (std::size_t r = 0; r < n; ++r) {
+    out.acceptance.emplace_back();
+    for (std::size_t d = 0; d < n; ++d) out.acceptance[r].emplace_back(some_rates(random, 4));
+    std::vector<double> cost = {random.between(0, 0.3)};
+    while (random.chance(0.6)) cost.push_back(cost.back() + random.between(0, 0.05));
+    out.draft_costs.emplace_back(cost);
+  }
+  out.target_cost = CostCurve({1.0, 1.1, 1.25});
+  return out;
+}
+
+CascadeRates base_and_gram() {
+  return {.acceptance = {{0.8, 0.3}, {0, 0.5}}, .draft_costs = {CostCurve({0.04}), CostCurve({0.0})}};
+}
+
+}  // namespace
+
+TEST_CASE("an acceptance curve repeats its last rate; rates that are none are refused") {
+  const AcceptanceCurve curve(std::vector<double>{0.9, 0.7, 0.5});
+  CHECK(curve(0) == 0.9);
+  CHECK(curve(2) == 0.5);
+  CHECK(curve(100) == 0.5);
+  CHECK(AcceptanceCurve(0.25)(3) == 0.25);
+  CHECK_THROWS_WITH_AS(AcceptanceCurve(1.5), "AcceptanceCurve: a rate is 1.500000, must be in [0, 1]",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(AcceptanceCurve(std::vector<double>{}), "AcceptanceCurve: no rates",
+                       std::invalid_argument);
+  CHECK_THROWS_AS(AcceptanceCurve(std::vector<double>{0.5, std::nan("")}), std::invalid_argument);
+}
+
+TEST_CASE("a chain is the closed form") {
+  for (const double alpha : {0.0, 0.6, 1.0})
+    for (const std::int32_t k : {0, 1, 5, 40}) {
+      const CascadeRates rates{.acceptance = {{alpha}}, .draft_costs = {CostCurve({0.07})}};
+      const auto forecast = forecast_chain(rates, k);
+      CHECK(forecast.tokens == doctest::Approx(expected_tokens(alpha, k)).epsilon(1e-12));
+      CHECK(forecast.speedup == doctest::Approx(speedup(alpha, k, 0.07)).epsilon(1e-12));
+      CHECK(forecast.swi == doctest::Approx(forecast.speedup).epsilon(1e-12));
+      CHECK(forecast.proposed == doctest::Approx(k));
+      CHECK(forecast.calls == std::vector<double>{static_cast<double>(k)});
+      CHECK(forecast.max_nodes == k + 1);
+      // A cascade of one drafter is that chain.
+      const auto same = forecast_cascade(rates, {{k}});
+      CHECK(same.tokens == forecast.tokens);
+      CHECK(same.cost == forecast.cost);
+      CHECK(same.max_nodes == forecast.max_nodes);
+    }
+}
+
+TEST_CASE("horizontal and vertical cascades are the theorems") {
+  const CascadeRates rates{.acceptance = {{0.73, 0.65}, {0, 0.55}},
+                           .draft_costs = {CostCurve({0.022}), CostCurve({0.0069})}};
+  const std::vector<double> alphas = {0.73, 0.73, 0.73, 0.65, 0.65};
+  const std::vector<double> costs = {0.022, 0.022, 0.022, 0.0069, 0.0069};
+  const auto horizontal = forecast_horizontal(rates, std::array<std::int32_t, 2>{3, 2});
+  CHECK(horizontal.speedup == doctest::Approx(horizontal_ewif(alphas, costs)).epsilon(1e-12));
+  CHECK(horizontal.swi == doctest::Approx(horizontal.speedup).epsilon(1e-12));
+  CHECK(horizontal.calls == std::vector<double>{3, 2});
+  CHECK(forecast_horizontal(rates, std::array<std::int32_t, 1>{4}).calls == std::vector<double>{4, 0});
+
+  for (const std::int32_t n : {0, 1, 5})
+    for (const std::int32_t k : {0, 1, 10}) {
+      const auto vertical = forecast_vertical(rates, n, k);
+      CHECK(vertical.speedup ==
+            doctest::Approx(vertical_ewif(0.73, 0.55, k, n, 0.022, 0.0069)).epsilon(1e-12));
+      CHECK(vertical.swi == doctest::Approx(vertical.speedup).epsilon(1e-12));
+      CHECK(vertical.max_nodes == 1 + n * (k + 1));
+    }
+  const auto unit = forecast_vertical(base_and_gram(), 5, 10);
+  CHECK(unit.speedup == doctest::Approx(3.727663).epsilon(1e-7));
+}
+
+TEST_CASE("a vertical cascade limited by ten tokens") {
+  const auto forecast = forecast_cascade(base_and_gram(), {{10, 0}, {0, 10}});
+  // A review adds one token and goes on with chance 1/2 for each more: the lengths are a renewal process.
+  CHECK(forecast.calls[0] == doctest::Approx(1 + 9 * 0.5).epsilon(1e-12));
+  CHECK(forecast.calls[1] == doctest::Approx(10 * forecast.calls[0]));
+  const double overshoot = 0.5 / (1 - 0.8 * 0.5);  // mean of .8^(tokens beyond ten)
+  const double tokens = (1 - std::pow(0.8, 11) * overshoot) / 0.2;
+  CHECK(forecast.tokens == doctest::Approx(tokens).epsilon(1e-4));
+  CHECK(forecast.speedup == doctest::Approx(3.804863).epsilon(1e-7));
+  CHECK(forecast.max_nodes == 1 + 9 + 11);
+}
+
+TEST_CASE("every outcome of every coin gives the forecast") {
+  specula_test::Random random(11);
+  for (int trial = 0; trial < 4; ++trial) {
+    const CascadeRates two = some_cascade(random, 2), three = some_cascade(random, 3);
+    INFO("trial ", trial);
+    for (const CascadeLimits& limits : {CascadeLimits{{2, 0}, {0, 2}},
+                                        {{2, 2}, {0, 3}},
+                                        {{1, 3}, {0, 2}},
+                                        {{0, 4}, {0, 3}},
+                                        {{3, 0}, {0, 0}}}) {
+      INFO(limits[0][0], " ", limits[0][1], " | ", limits[1][1]);
+      check_exactly(two, forecast_cascade(two, limits), [&](auto& process) { process.cascade(limits); });
+    }
+    for (const CascadeLimits& limits : {CascadeLimits{{1, 1, 1}, {0, 1, 1}, {0, 0, 1}},
+                                        {{2, 0, 2}, {0, 1, 0}, {0, 0, 2}},
+                                        {{0, 2, 1}, {0, 1, 2}, {0, 0, 2}},
+                                        {{1, 0, 0}, {0, 0, 3}, {0, 0, 3}},
+                                        {{0, 0, 3}, {0, 0, 0}, {0, 0, 2}}})
+      check_exactly(three, forecast_cascade(three, limits), [&](auto& process) { process.cascade(limits); });
+    for (const std::int32_t reviews : {0, 1, 3})
+      check_exactly(two, forecast_vertical(two, reviews, 3),
+                    [&](auto& process) { process.vertical(reviews, 3); });
+    check_exactly(three, forecast_vertical(three, 2, 3), [](auto& process) { process.vertical(2, 3); });
+    check_exactly(three, forecast_vertical(three, 3, 0), [](auto& process) { process.vertical(3, 0); });
+    for (const std::vector<std::int32_t>& counts : {std::vector<std::int32_t>{2, 0, 3}, {0, 4, 0}, {1, 2, 2}})
+      check_exactly(three, forecast_horizontal(three, counts),
+                    [&](auto& process) { process.horizontal(counts); });
+  }
+}
+
+TEST_CASE("limits of the paper's size: sampling agrees") {
+  specula_test::Random random(12);
+  for (int trial = 0; trial < 3; ++trial) {
+    INFO("trial ", trial);
+    const CascadeRates three = some_cascade(random, 3), four = some_cascade(random, 4);
+    const CascadeLimits limits = {{8, 5, 10}, {0, 1, 10}, {0, 0, 10}};
+    check_by_sampling(
+        three, forecast_cascade(three, limits), [&](auto& process) { process.cascade(limits); }, 40000,
+        100 + static_cast<std::uint64_t>(trial));
+    const CascadeLimits deep = {{6, 3, 2, 7}, {0, 3, 2, 5}, {0, 0, 2, 4}, {0, 0, 0, 4}};
+    check_by_sampling(
+        four, forecast_cascade(four, deep), [&](auto& process) { process.cascade(deep); }, 20000,
+        200 + static_cast<std::uint64_t>(trial));
+  }
+}
+
+TEST_CASE("room: rows that come out shorter than their most may overshoot a later limit") {
+  // The base alone gives 8 to 28 guesses; from 22, one short of the last limit, ten more make 32.
+  const CascadeRates sure{.acceptance = {{0.9, 0.9, 0.9}, {0, 0.95, 0.95}, {0, 0, 0.95}},
+                          .draft_costs = {CostCurve({0.1}), CostCurve({0.05}), CostCurve({0.0})}};
+  const CascadeLimits limits = {{8, 5, 10}, {0, 1, 10}, {0, 0, 10}};
+  const auto forecast = forecast_cascade(sure, limits);
+  CHECK(forecast.max_nodes == 33);
+  RandomCoin coin{specula_test::Random(5)};
+  std::int32_t longest = 0;
+  for (int i = 0; i < 20000; ++i) {
+    Process<RandomCoin> process(sure, coin);
+    process.cascade(limits);
+    longest = std::max(longest, process.proposed);
+  }
+  CHECK(longest == 32);
+}
+
+TEST_CASE("costs: in calls of the target over one node, whatever their unit; reviews by their nodes") {
+  CascadeRates rates{.acceptance = {{0.5, 0.5}, {0, 1.0}},
+                     .draft_costs = {CostCurve({2.0, 3.0, 4.0}), CostCurve({1.0})},
+                     .target_cost = CostCurve({10.0, 10.0, 10.0, 15.0, 20.0})};
+  // One review of two guesses, all accepted: three nodes for the base, four for the target.
+  const auto forecast = forecast_vertical(rates, 1, 2);
+  CHECK(forecast.cost == doctest::Approx((2 * 1.0 + 4.0 + 15.0) / 10));
+  CHECK(forecast.tokens == doctest::Approx(1.875));
+  CHECK(forecast.speedup == doctest::Approx(1.875 / 2.1));
+  CHECK(forecast.swi == doctest::Approx(1.875 / (1 + 0.2 + 2 * 0.1)));
+}
+
+TEST_CASE("limits as the shapes have them") {
+  const std::array<std::array<std::int32_t, 3>, 3> limits = {{{8, 5, 10}, {0, 1, 10}, {0, 0, 10}}};
+  CHECK(limits_vector(limits) == CascadeLimits{{8, 5, 10}, {0, 1, 10}, {0, 0, 10}});
+  CHECK(limits_array<3>(limits_vector(limits)) == limits);
+  CHECK_THROWS_AS(limits_array<2>(limits_vector(limits)), std::invalid_argument);
+  CHECK_THROWS_AS(limits_array<2>({{1, 2}, {3}}), std::invalid_argument);
+}
+
+TEST_CASE("what is no cascade is refused, and says why") {
+  const CascadeRates good = base_and_gram();
+  CHECK_THROWS_WITH_AS(forecast_cascade(good, {{1}}), "forecast_cascade: limits must be 2 rows of 2",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(forecast_cascade(good, {{1, 2}, {3, 4}}),
+                       "forecast_cascade: a limit below the diagonal is 3, must be 0", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(forecast_cascade(good, {{-1, 2}, {0, 4}}),
+                       "forecast_cascade: a limit is -1, must be in [0, 1024]", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(forecast_cascade(good, {{1, 2}, {0, 0}}),
+                       "forecast_cascade: the last limit is 0, must be >= 1 where its column is used",
+                       std::invalid_argument);
+  CHECK_THROWS_AS(forecast_cascade(good, {{1, 2}, {0, 1025}}), std::invalid_argument);
+  CHECK_THROWS_AS(forecast_horizontal(good, std::array<std::int32_t, 3>{1, 1, 1}), std::invalid_argument);
+  CHECK_THROWS_AS(forecast_horizontal(good, std::array<std::int32_t, 2>{1, -1}), std::invalid_argument);
+  CHECK_THROWS_AS(forecast_vertical(good, -1, 1), std::invalid_argument);
+  CHECK_THROWS_AS(forecast_chain(good, -1), std::invalid_argument);
+
+  CascadeRates bad = good;
+  bad.draft_costs.pop_back();
+  CHECK_THROWS_WITH_AS(forecast_chain(bad, 1),
+                       "CascadeRates: acceptance must be 1 rows of 1 for as many draft_costs",
+                       std::invalid_argument);
+  CHECK_THROWS_AS(forecast_vertical({.acceptance = {{0.5}}, .draft_costs = {CostCurve({0.1})}}, 1, 1),
+                  std::invalid_argument);
+  bad = good;
+  bad.target_cost = CostCurve({0.0});
+  CHECK_THROWS_WITH_AS(forecast_chain(bad, 1), "CascadeRates: target_cost(1) is 0.000000, must be > 0",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(forecast_chain({}, 1), "CascadeRates: no drafters", std::invalid_argument);
+}
