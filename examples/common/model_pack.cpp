@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "bigram_file.hpp"
 #include "pipeline_registry.hpp"
 
 namespace specula_examples {
@@ -73,6 +74,16 @@ ModelPack::ModelPack(ModelFolders folders, ModelSizes sizes) : folders_(std::mov
 Model& ModelPack::target() { return load("target", folders_.target_folder(), sizes_.threads); }
 
 Model& ModelPack::draft(const std::string& name) { return load("draft", folders_.draft_folder(name), 1); }
+
+std::optional<specula::BigramTable> ModelPack::bigram() {
+  const auto file = folders_.root / "bigram" / "bigram.json";
+  if (!std::filesystem::exists(file)) return std::nullopt;
+  auto table = load_bigram(file);
+  if (table.vocab_size() != target().vocab_size())
+    throw std::runtime_error(file.string() + ": a table of " + std::to_string(table.vocab_size()) +
+                             " tokens, the target has " + std::to_string(target().vocab_size()));
+  return table;
+}
 
 Model& ModelPack::load(const std::string& role, const std::filesystem::path& folder, std::int32_t threads) {
   auto& model = loaded_[{role, folder}];

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -53,6 +54,7 @@ class ModelPack final : public ModelSource<Model> {
   ModelPack(ModelFolders folders, ModelSizes sizes);
   Model& target() override;
   Model& draft(const std::string& name) override;
+  std::optional<specula::BigramTable> bigram() override;
 
  private:
   Model& load(const std::string& role, const std::filesystem::path& folder, std::int32_t threads);

@@ -33,17 +33,18 @@ class Pipeline {
   virtual const specula::Stats& stats() const = 0;
   virtual const specula::TokenTree& proposal() const = 0;
   virtual const specula::Verdict& verdict() const = 0;
-  /// One entry a draft model, since the pipeline was made.
+  /// One entry a drafter, since the pipeline was made.
   virtual std::vector<DraftUsage> drafts() const = 0;
+  /// One entry a drafter of a cascade that reviews, since the pipeline was made.
+  virtual std::vector<specula::Reviews> reviews() const { return {}; }
 };
 
-/// `draft_model` names the drafter's model; empty if it has none.
+/// `drafters` names the drafter, or the members of its stack; empty for plain decoding.
 template <class V, class D, class S>
 class PipelineOf final : public Pipeline {
  public:
-  PipelineOf(V verifier, D drafter, S shape, std::string draft_model)
-      : run_(std::move(verifier), std::move(drafter), std::move(shape)),
-        draft_model_(std::move(draft_model)) {}
+  PipelineOf(V verifier, D drafter, S shape, std::vector<std::string> drafters)
+      : run_(std::move(verifier), std::move(drafter), std::move(shape)), drafters_(std::move(drafters)) {}
 
   void start(Tokens prompt) override { run_.start(prompt); }
   Tokens step(specula::PhiloxChance& chance) override { return run_.step(chance); }
@@ -54,13 +55,22 @@ class PipelineOf final : public Pipeline {
   const specula::TokenTree& proposal() const override { return run_.proposal(); }
   const specula::Verdict& verdict() const override { return run_.verdict(); }
   std::vector<DraftUsage> drafts() const override {
-    if (draft_model_.empty()) return {};
-    return {{draft_model_, run_.stats().draft}};
+    std::vector<DraftUsage> out;
+    for (std::size_t i = 0; i < drafters_.size(); ++i)
+      out.push_back({drafters_[i], run_.stats().drafters[i]});
+    return out;
+  }
+  std::vector<specula::Reviews> reviews() const override {
+    if constexpr (requires { run_.shape().reviewed(); }) {
+      const auto reviewed = run_.shape().reviewed();
+      return {reviewed.begin(), reviewed.end()};
+    }
+    return {};
   }
 
  private:
   specula::Speculator<V, D, S> run_;
-  std::string draft_model_;
+  std::vector<std::string> drafters_;
 };
 
 }  // namespace specula_examples

@@ -6,53 +6,23 @@
 #include <array>
 #include <utility>
 
-#include "judge.hpp"
+#include "assemble.hpp"
+#include "cascade_pipelines.hpp"
 #include "pipelines.hpp"
 
 namespace specula_examples {
 
-template <class M, class D, class S>
-std::unique_ptr<Pipeline> assemble(M& target, Judge judge, const specula::SamplingParams& params, D drafter,
-                                   S shape, std::string draft_model) {
-  using V = specula::TreeVerifier<M, Judge>;
-  return std::make_unique<PipelineOf<V, D, S>>(V{target, judge, params}, std::move(drafter), std::move(shape),
-                                               std::move(draft_model));
-}
-
-/// Takes the options rule= and lenient=. Throws UsageError for a rule that does not keep the target's law.
-inline std::pair<Judge, bool> take_rule(PipelineSpec& spec, specula::DraftLaw law) {
-  using Rule = Judge::Rule;
-  static const std::vector<std::pair<std::string, Rule>> kNames{
-      {"sampling", Rule::sampling},   {"token", Rule::token},    {"block", Rule::block},
-      {"traversal", Rule::traversal}, {"match", Rule::match},    {"k-seq", Rule::k_seq},
-      {"noise", Rule::noise},         {"typical", Rule::typical}};
-  const bool shared = law == specula::DraftLaw::shared;
-  std::vector<std::string> allowed{"typical"};
-  for (const auto& [name, rule] : kNames)
-    if (Judge::exact(rule, law)) allowed.push_back(name);
-  const std::string word = spec.choice("rule", shared ? "noise" : "sampling", allowed);
-  const double lenience = spec.option("lenient", 1, 1, 1000);
-  if (lenience > 1) {
-    if (shared) spec.fail("lenient is a rule of its own: it does not go with shared noise");
-    if (word != "sampling") spec.fail("lenient is a rule of its own: it does not go with rule=" + word);
-    return {Judge(Rule::lenient, lenience), true};
-  }
-  const auto found =
-      std::find_if(kNames.begin(), kNames.end(), [&](const auto& n) { return n.first == word; });
-  return {Judge(found->second), found->second == Rule::typical};
-}
-
 template <class M, class S>
 Recipe<M> recipe_for(S shape, std::string draft, std::pair<Judge, bool> rule) {
   Recipe<M> recipe;
-  recipe.drafts = {draft};
+  recipe.drafts = recipe.drafters = {draft};
   recipe.max_nodes = recipe.draft_nodes = shape.max_nodes();
   if constexpr (requires { shape.draft_nodes(); })
     recipe.draft_nodes = std::max(recipe.max_nodes, shape.draft_nodes());
   recipe.lossy = rule.second;
   recipe.build = [=](ModelSource<M>& models, const specula::SamplingParams& params) {
     return assemble(models.target(), rule.first, params, specula::ModelDrafter{models.draft(draft)}, shape,
-                    draft);
+                    {draft});
   };
   return recipe;
 }
@@ -60,11 +30,13 @@ Recipe<M> recipe_for(S shape, std::string draft, std::pair<Judge, bool> rule) {
 template <class M>
 Recipe<M> prepare_autoregressive(PipelineSpec& spec) {
   const std::string rule = spec.choice("rule", "sampling", {"sampling", "noise"});
-  return {.drafts = {}, .build = [=](ModelSource<M>& models, const specula::SamplingParams& params) {
+  return {.drafts = {},
+          .drafters = {},
+          .build = [=](ModelSource<M>& models, const specula::SamplingParams& params) {
             M& target = models.target();
             return assemble(target, Judge(rule == "noise" ? Judge::Rule::noise : Judge::Rule::sampling),
                             params, specula::NoDrafter{target.vocab_size()}, specula::Chain<>{.length = 0},
-                            "");
+                            {});
           }};
 }
 
@@ -135,8 +107,10 @@ Recipe<M> prepare_sampled_tree(PipelineSpec& spec) {
 
 template <class M>
 Recipe<M> prepare_cost_aware(PipelineSpec& spec) {
-  const std::string kind =
-      spec.keyword("cape", {"chain", "sampled-chain", "cape", "beam", "dynamic-tree", "sampled-tree"});
+  const std::string kind = spec.keyword("cape", {"chain", "sampled-chain", "cape", "beam", "dynamic-tree",
+                                                 "sampled-tree", "cascade", "max-gram"});
+  if (kind == "cascade") return prepare_cost_aware_cascade<M>(spec);
+  if (kind == "max-gram") return prepare_cost_aware_max_gram<M>(spec);
   const std::string draft = spec.word(kDefaultDraft);
   const auto aware = [&](auto shape) {
     return recipe_for<M>(specula::CostAware(shape), draft, take_rule(spec, shape.law));
@@ -184,8 +158,32 @@ std::span<const RegistryEntry<M>> registry() {
       RegistryEntry<M>{"cost-aware", "cost-aware[:SHAPE][:DRAFT][:SIZES][:rule=R]",
                        "as large as pays by the measured cost of nodes; SHAPE, with sizes in its order: "
                        "cape, chain, sampled-chain, beam, "
-                       "dynamic-tree, sampled-tree",
+                       "dynamic-tree, sampled-tree, cascade (as below)",
                        &prepare_cost_aware<M>},
+      RegistryEntry<M>{"max-gram", "max-gram[:LENGTH][:min=N][:exit=PROB][:bigram=table|text|both|none]",
+                       "copied from the text itself, after its longest suffix that occurred before",
+                       &prepare_max_gram<M>},
+      RegistryEntry<M>{"prompt-lookup", "prompt-lookup[:LENGTH][:ngram=N]",
+                       "the same with suffixes of N tokens at most, and no bigrams",
+                       &prepare_prompt_lookup<M>},
+      RegistryEntry<M>{
+          "horizontal", "horizontal[:DRAFTER...][:COUNT...]",
+          "a chain, its first COUNT guesses from the first DRAFTER, the next from the second, ...; the "
+          "last may be max-gram",
+          &prepare_horizontal<M, Draw::greedy>},
+      RegistryEntry<M>{"sampled-horizontal", "sampled-horizontal[:DRAFTER...][:COUNT...]",
+                       "the same with drawn tokens", &prepare_horizontal<M, Draw::sampled>},
+      RegistryEntry<M>{
+          "vertical", "vertical[:DRAFTER...][:REVIEWS][:LENGTH][:lenience=L]",
+          "the first DRAFTER reviews, REVIEWS times, what the others propose, LENGTH tokens at a time",
+          &prepare_vertical<M, Draw::greedy>},
+      RegistryEntry<M>{"sampled-vertical", "sampled-vertical[:DRAFTER...][:REVIEWS][:LENGTH][:lenience=L]",
+                       "the same with drawn tokens", &prepare_vertical<M, Draw::sampled>},
+      RegistryEntry<M>{"cascade", "cascade[:DRAFTER...][:limits=8-5-10-1-10-10][:lenience=L]",
+                       "CS-Drafting: both, under limits (rows of an upper triangle)",
+                       &prepare_cascade<M, Draw::greedy>},
+      RegistryEntry<M>{"sampled-cascade", "sampled-cascade[:DRAFTER...][:limits=8-5-10-1-10-10][:lenience=L]",
+                       "the same with drawn tokens", &prepare_cascade<M, Draw::sampled>},
   };
   return kEntries;
 }

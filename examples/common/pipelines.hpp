@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,14 +24,18 @@ class ModelSource {
   virtual ~ModelSource() = default;
   virtual M& target() = 0;
   virtual M& draft(const std::string& name) = 0;
+  /// The next token after each one, for Max-Gram where it finds nothing to copy; the target's own text
+  /// teaches it where there is none.
+  virtual std::optional<specula::BigramTable> bigram() { return std::nullopt; }
 };
 
 /// A pipeline before its models are loaded: the name is understood, its values are in range.
 template <class M>
 struct Recipe {
-  std::vector<std::string> drafts;  // models that it needs besides the target
-  std::int32_t max_nodes = 1;       // of its proposals, root included
-  std::int32_t draft_nodes = 1;     // that a draft holds beside the context
+  std::vector<std::string> drafts;    // models that it needs besides the target
+  std::vector<std::string> drafters;  // its drafters, best first: models, or kMaxGram, ...
+  std::int32_t max_nodes = 1;         // of its proposals, root included
+  std::int32_t draft_nodes = 1;       // that a draft holds beside the context
   bool lossy = false;
   std::function<std::unique_ptr<Pipeline>(ModelSource<M>&, const specula::SamplingParams&)> build;
 };
@@ -44,6 +49,7 @@ struct RegistryEntry {
 };
 
 inline constexpr const char* kDefaultDraft = "small";
+inline constexpr const char* kMaxGram = "max-gram";  // a drafter that is no model
 // Chosen by racing a few on the shipped prompts and models: where a length is not asked for, the greedy chain
 // also ends after a guess that the draft itself doubts.
 inline constexpr std::int32_t kDefaultChainLength = 4;

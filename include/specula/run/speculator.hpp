@@ -148,6 +148,7 @@ class Speculator {
   V& verifier() { return verifier_; }
   D& drafter() { return drafter_; }
   S& shape() { return shape_; }
+  const S& shape() const { return shape_; }
 
  private:
   static constexpr std::size_t kDrafters = [] {

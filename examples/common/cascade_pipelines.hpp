@@ -1,0 +1,186 @@
+// Pipelines of several drafters, and of drafters that are no models.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "assemble.hpp"
+
+namespace specula_examples {
+
+/// How Max-Gram is asked for.
+struct GramChoice {
+  specula::MaxGramOptions options;
+  std::string bigram = "table";  // where nothing matches: table, text, both or none
+};
+
+template <class M>
+specula::MaxGram max_gram(ModelSource<M>& models, std::int32_t vocab, const GramChoice& choice) {
+  using specula::Bigram, specula::MaxGram;
+  if (choice.bigram == "none") return MaxGram(vocab, choice.options);
+  const auto table = models.bigram();
+  if (choice.bigram == "text" || !table) return MaxGram(Bigram::online(vocab), choice.options);
+  return MaxGram(choice.bigram == "both" ? Bigram::online(*table) : Bigram(*table), choice.options);
+}
+
+inline GramChoice take_gram(PipelineSpec& spec) {
+  GramChoice choice;
+  choice.options.min_match = static_cast<std::int32_t>(spec.option("min", 1, 1, 64));
+  choice.bigram = spec.choice("bigram", "table", {"table", "text", "both", "none"});
+  return choice;
+}
+
+/// A pipeline of Max-Gram alone.
+template <class M, class S>
+Recipe<M> gram_recipe(S shape, const GramChoice& choice, std::pair<Judge, bool> rule) {
+  Recipe<M> recipe;
+  recipe.drafters = {kMaxGram};
+  recipe.max_nodes = shape.max_nodes();
+  recipe.lossy = rule.second;
+  recipe.build = [=](ModelSource<M>& models, const specula::SamplingParams& params) {
+    M& target = models.target();
+    return assemble(target, rule.first, params, max_gram(models, target.vocab_size(), choice), shape,
+                    {kMaxGram});
+  };
+  return recipe;
+}
+
+inline specula::Chain<> take_gram_chain(PipelineSpec& spec) {
+  specula::Chain<> shape;
+  shape.length = spec.size("length", 10, 1, 256);
+  shape.exit_below = static_cast<float>(spec.option("exit", 0, 0, 1));
+  return shape;
+}
+
+template <class M>
+Recipe<M> prepare_max_gram(PipelineSpec& spec) {
+  const specula::Chain<> shape = take_gram_chain(spec);
+  const GramChoice choice = take_gram(spec);
+  return gram_recipe<M>(shape, choice, take_rule(spec, shape.law));
+}
+template <class M>
+Recipe<M> prepare_cost_aware_max_gram(PipelineSpec& spec) {
+  const specula::Chain<> shape = take_gram_chain(spec);
+  const GramChoice choice = take_gram(spec);
+  return gram_recipe<M>(specula::CostAware(shape), choice, take_rule(spec, shape.law));
+}
+template <class M>
+Recipe<M> prepare_prompt_lookup(PipelineSpec& spec) {
+  const specula::Chain<> shape = take_gram_chain(spec);
+  GramChoice choice{.options = {}, .bigram = "none"};
+  choice.options.max_match = static_cast<std::int32_t>(spec.option("ngram", 3, 1, 64));
+  return gram_recipe<M>(shape, choice, take_rule(spec, shape.law));
+}
+
+/// Drafters of a cascade, best first: models, and Max-Gram as the last if there is one.
+struct Drafters {
+  std::vector<std::string> names;
+  GramChoice gram;
+
+  bool ends_in_gram() const { return names.back() == kMaxGram; }
+  std::vector<std::string> models() const { return {names.begin(), names.end() - (ends_in_gram() ? 1 : 0)}; }
+};
+
+inline Drafters take_drafters(PipelineSpec& spec) {
+  Drafters drafters;
+  for (std::string name = spec.word(""); !name.empty(); name = spec.word("")) drafters.names.push_back(name);
+  if (drafters.names.empty()) drafters.names = {kDefaultDraft, kMaxGram};
+  if (drafters.names.size() < 2 || drafters.names.size() > 3)
+    spec.fail("a cascade has two drafters, or three of which the last is max-gram");
+  for (std::size_t i = 0; i < drafters.names.size(); ++i) {
+    if (drafters.names[i] == kMaxGram && i + 1 < drafters.names.size())
+      spec.fail("max-gram can only be the last drafter: it cannot review");
+    for (std::size_t j = 0; j < i; ++j)  // one model holds one text
+      if (drafters.names[j] == drafters.names[i]) spec.fail("two drafters are '" + drafters.names[i] + "'");
+  }
+  if (drafters.names.size() == 3 && !drafters.ends_in_gram())
+    spec.fail("the last of three drafters must be max-gram");
+  if (drafters.ends_in_gram()) drafters.gram = take_gram(spec);
+  return drafters;
+}
+
+/// `shape_of` gives the shape for a number of drafters, as an integral constant.
+template <class M, class ShapeOf>
+Recipe<M> cascade_recipe(PipelineSpec& spec, const Drafters& drafters, ShapeOf shape_of) {
+  const auto recipe_of = [&](auto shape, auto stack_of) {
+    const auto rule = take_rule(spec, shape.law);
+    Recipe<M> recipe;
+    recipe.drafts = drafters.models();
+    recipe.drafters = drafters.names;
+    recipe.max_nodes = recipe.draft_nodes = shape.max_nodes();
+    if (recipe.max_nodes > 1025) spec.fail("a proposal of more than 1024 guesses");
+    recipe.lossy = rule.second;
+    recipe.build = [=](ModelSource<M>& models, const specula::SamplingParams& params) {
+      return assemble(models.target(), rule.first, params, stack_of(models), shape, drafters.names);
+    };
+    return recipe;
+  };
+  const auto model = [names = drafters.names](ModelSource<M>& models, std::size_t i) {
+    return specula::ModelDrafter{models.draft(names[i])};
+  };
+  const auto gram = [choice = drafters.gram](ModelSource<M>& models) {
+    return max_gram(models, models.target().vocab_size(), choice);
+  };
+  if (drafters.names.size() == 3)
+    return recipe_of(shape_of(std::integral_constant<std::size_t, 3>{}), [=](ModelSource<M>& m) {
+      return specula::Stack{model(m, 0), model(m, 1), gram(m)};
+    });
+  const auto shape = shape_of(std::integral_constant<std::size_t, 2>{});
+  if (drafters.ends_in_gram())
+    return recipe_of(shape, [=](ModelSource<M>& m) { return specula::Stack{model(m, 0), gram(m)}; });
+  return recipe_of(shape, [=](ModelSource<M>& m) { return specula::Stack{model(m, 0), model(m, 1)}; });
+}
+
+template <class M, specula::Draw mode>
+Recipe<M> prepare_horizontal(PipelineSpec& spec) {
+  return cascade_recipe<M>(spec, take_drafters(spec), [&](auto drafters) {
+    specula::Horizontal<drafters, mode> shape;
+    for (std::size_t i = 0; i < drafters; ++i) shape.counts[i] = spec.size("count", i == 0 ? 2 : 4, 0, 256);
+    return shape;
+  });
+}
+
+template <class M, specula::Draw mode>
+Recipe<M> prepare_vertical(PipelineSpec& spec) {
+  return cascade_recipe<M>(spec, take_drafters(spec), [&](auto drafters) {
+    specula::Vertical<drafters, mode> shape;
+    shape.reviews = spec.size("reviews", 2, 1, 64);
+    shape.length = spec.size("length", drafters == 2 ? 4 : 3, 1, 64);
+    shape.lenience = spec.option("lenience", 1, 1, 1000);
+    return shape;
+  });
+}
+
+template <std::size_t drafters, specula::Draw mode>
+specula::Cascade<drafters, mode> take_cascade(PipelineSpec& spec) {
+  const std::vector<std::int32_t> absent =
+      drafters == 2 ? std::vector<std::int32_t>{4, 0, 10} : std::vector<std::int32_t>{4, 2, 0, 2, 0, 10};
+  specula::Cascade<drafters, mode> shape;
+  const auto entries = spec.sizes("limits", absent, absent.size(), 0, 256);
+  if (entries.size() != absent.size())
+    spec.fail("limits of " + std::to_string(drafters) + " drafters are " + std::to_string(absent.size()) +
+              " numbers, row after row of an upper triangle");
+  std::size_t at = 0;
+  for (std::size_t row = 0; row < drafters; ++row)
+    for (std::size_t i = row; i < drafters; ++i) shape.limits[row][i] = entries[at++];
+  shape.lenience = spec.option("lenience", 1, 1, 1000);
+  return shape;
+}
+
+template <class M, specula::Draw mode>
+Recipe<M> prepare_cascade(PipelineSpec& spec) {
+  return cascade_recipe<M>(spec, take_drafters(spec),
+                           [&](auto drafters) { return take_cascade<drafters, mode>(spec); });
+}
+template <class M>
+Recipe<M> prepare_cost_aware_cascade(PipelineSpec& spec) {
+  return cascade_recipe<M>(spec, take_drafters(spec), [&](auto drafters) {
+    return specula::CostAware(take_cascade<drafters, specula::Draw::greedy>(spec));
+  });
+}
+
+}  // namespace specula_examples
