@@ -89,6 +89,16 @@ static_assert(ProposalShape<Chain<>, NoDrafter> &&
 static_assert(!ProposalShape<NoLaw, NoDrafter> && ProposalShape<WithLaw, NoDrafter>);
 static_assert(!ProposalShape<CountsNoNodes, NoDrafter>);
 
+// Stacks, and the shapes that want so many members of one.
+using Pair = Stack<ModelDrafter<ToyModel>, MaxGram>;
+static_assert(Drafter<MaxGram> && !DenseDrafter<MaxGram>);
+static_assert(Drafter<Pair> && DenseDrafter<Pair> && !DenseDrafter<Stack<MaxGram, ModelDrafter<ToyModel>>>);
+static_assert(specula::detail::StackOf<Pair, 2> && !specula::detail::StackOf<Pair, 3> &&
+              !specula::detail::StackOf<ModelDrafter<ToyModel>, 1>);
+static_assert(ProposalShape<Cascade<2>, Pair> && ProposalShape<Horizontal<2, Draw::sampled>, Pair> &&
+              ProposalShape<Vertical<2, Draw::sampled>, Pair> && ProposalShape<Chain<>, Pair>);
+static_assert(!ProposalShape<Cascade<3>, Pair> && !ProposalShape<Vertical<>, ModelDrafter<ToyModel>>);
+
 // Rules and verifiers.
 struct SaysNothing {
   template <class C>
@@ -108,6 +118,8 @@ template <class Rule, class Shape>
 constexpr bool lossless = Lossless<TreeVerifier<ToyModel, Rule>, Shape>;
 static_assert(lossless<Rejection, Chain<>> && lossless<Rejection, Chain<Draw::sampled>> &&
               lossless<Sampling, WithLaw>);
+static_assert(lossless<Block, Cascade<3, Draw::sampled>> && lossless<Rejection, Vertical<>> &&
+              !lossless<Lenient, Horizontal<2, Draw::sampled>>);
 static_assert(!lossless<Lenient, Chain<>> && !lossless<Lenient, Chain<Draw::sampled>>);
 static_assert(lossless<AcceptLossy<Lenient>, Chain<>>);
 static_assert(lossless<ForSampled, Chain<Draw::sampled>> && !lossless<ForSampled, Chain<Draw::greedy>> &&

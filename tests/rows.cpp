@@ -37,3 +37,12 @@ TEST_CASE("a point mass needs no row") {
   CHECK(law(3) == 1.0);
   CHECK(law(0) == 0.0);
 }
+
+TEST_CASE("point masses: certain, unless they say how sure they are") {
+  const std::vector<Token> tokens = {4, kNoToken};
+  const std::vector<float> confidences = {0.25f, 0.0f};
+  CHECK(PointMasses{tokens}.confidence(0) == 1);
+  CHECK(PointMasses{tokens}.confidence(1) == 1);
+  CHECK(PointMasses{tokens, confidences}.confidence(0) == 0.25f);
+  CHECK(PointMasses{tokens, confidences}.confidence(1) == 0);
+}

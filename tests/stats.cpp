@@ -68,3 +68,40 @@ TEST_CASE("a stopwatch adds the time of its scope") {
   CHECK(seconds >= once);
   CHECK(seconds < 2);
 }
+
+TEST_CASE("what each drafter of a stack took is pooled too, whatever their number") {
+  Stats a, b;
+  a.drafters = {{1, 2, 0.5}};
+  b.drafters = {{3, 4, 0.25}, {5, 6, 1}};
+  for (int order = 0; order < 2; ++order) {
+    Stats sum = order ? b : a;
+    sum += order ? a : b;
+    REQUIRE(sum.drafters.size() == 2);
+    CHECK(sum.drafters[0].calls == 4);
+    CHECK(sum.drafters[0].nodes == 6);
+    CHECK(sum.drafters[0].seconds == 0.75);
+    CHECK(sum.drafters[1].calls == 5);
+    CHECK(sum.drafters[1].seconds == 1);
+  }
+}
+
+TEST_CASE("what a reviewer did, by how many guesses stayed before; the last depth is that and more") {
+  Reviews reviews;
+  reviews.saw(0, true);
+  reviews.saw(1, true);
+  reviews.saw(2, false);
+  reviews.saw(0, false);
+  reviews.saw(Reviews::kDepths - 1, true);
+  reviews.saw(Reviews::kDepths, true);
+  reviews.saw(1000, false);
+  CHECK(reviews.calls == 0);
+  CHECK(reviews.offered[0] == 2);
+  CHECK(reviews.accepted[0] == 1);
+  CHECK(reviews.offered[1] == 1);
+  CHECK(reviews.accepted[1] == 1);
+  CHECK(reviews.offered[2] == 1);
+  CHECK(reviews.accepted[2] == 0);
+  CHECK(reviews.offered[3] == 0);
+  CHECK(reviews.offered.back() == 3);
+  CHECK(reviews.accepted.back() == 2);
+}

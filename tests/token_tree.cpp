@@ -32,7 +32,57 @@ struct Recorder {
   Token draw(const Weights& weights, const Site& site) {
     return sites.push_back(site), chance.draw(weights, site);
   }
+  bool accept(double probability, const Site& site) {
+    return sites.push_back(site), chance.accept(probability, site);
+  }
 };
+
+/// What a review may do, and what it must record.
+enum class Outcome { stays, replaced };
+struct Forced {
+  Outcome outcome;
+  double asked = -1;
+  int draws = 0;
+  bool accept(double probability, const Site&) {
+    asked = probability;
+    return outcome == Outcome::stays;
+  }
+  template <class Weights>
+  Token draw(const Weights& weights, const Site& site) {
+    ++draws;
+    return PhiloxChance(3).draw(weights, site);
+  }
+};
+
+/// Remembers the masses of the tiles that it was given.
+struct Masses {
+  std::vector<double> of = {};
+  template <class Weights>
+  Token draw(const Weights& weights, const Site&) {
+    of.assign(weights.tile_masses().begin(), weights.tile_masses().end());
+    return 0;
+  }
+};
+
+/// The law of a token that was drawn from q and reviewed by p with lenience l: what stays, and what is drawn
+/// anew where it does not.
+Dense lenient_law(const Dense& q, const Dense& p, double l) {
+  Dense out(q.size()), anew(q.size());
+  for (std::size_t x = 0; x < q.size(); ++x) {
+    out[x] = std::min(q[x], l * p[x]);
+    anew[x] = std::max(0.0, p[x] - q[x] / l);
+  }
+  const double rejected = 1 - dense_sum(out), rest = dense_sum(anew);
+  for (std::size_t x = 0; x < q.size(); ++x)
+    if (rejected > 1e-9) out[x] += rejected * anew[x] / rest;
+  return out;
+}
+double largest_difference(const TokenTree& tree, NodeId node, const Dense& law) {
+  double worst = 0;
+  for (std::size_t x = 0; x < law.size(); ++x)
+    worst = std::max(worst, std::abs(tree.draft_prob(node, static_cast<Token>(x)) - law[x]));
+  return worst;
+}
 
 }  // namespace
 
@@ -255,16 +305,15 @@ TEST_CASE("errors") {
   const RowLaw q = tree.store(0, row, {});
   CHECK_THROWS_WITH_AS(tree.choose(1, 0, 1), "TokenTree: node 1 of 1", Error);
   CHECK_THROWS_AS(tree.choose(-1, 0, 1), Error);
-  CHECK_THROWS_WITH_AS(tree.choose(0, 4, 1), "TokenTree::choose: token 4 is outside the vocabulary of 4",
-                       Error);
+  CHECK_THROWS_WITH_AS(tree.choose(0, 4, 1), "TokenTree: token 4 is outside the vocabulary of 4", Error);
   CHECK_THROWS_AS(tree.choose(0, kNoToken, 1), Error);
   CHECK_THROWS_AS(tree.draw(3, q, chance), Error);
   CHECK_THROWS_AS(tree.draw_distinct(3, q, chance), Error);
-  CHECK_THROWS_WITH_AS(tree.store(0, wide, {}),
-                       "TokenTree::store: a row has 5 logits, the vocabulary 4 tokens", Error);
+  CHECK_THROWS_WITH_AS(tree.store(0, wide, {}), "TokenTree: a row has 5 logits, the vocabulary 4 tokens",
+                       Error);
   CHECK_THROWS_AS(tree.store(2, row, {}), Error);
   tree.choose(0, 1, 1);
-  CHECK_THROWS_WITH_AS(tree.store(1, row, {}), "TokenTree::store: node 1 has no row, 1 are kept", Error);
+  CHECK_THROWS_WITH_AS(tree.store(1, row, {}), "TokenTree: node 1 has no row, 1 are kept", Error);
   const std::vector<float> bad = {0, NAN, 0, 0};
   CHECK_THROWS_AS(tree.store(0, bad, {}), std::runtime_error);
   CHECK_THROWS_AS(tree.top(0, bad), std::runtime_error);
@@ -328,4 +377,330 @@ TEST_CASE("draw_shared: by the noise of the position, whatever the round; its la
   CHECK(tree.law() == DraftLaw::deterministic);
   CHECK(tree.token(1) == 2);
   CHECK_THROWS_AS(tree.draw_shared(5, RowLaw::at(2), chance), Error);
+}
+
+TEST_CASE("copied guesses are chosen ones to all but a review") {
+  TokenTree tree(4, 4, 0);
+  tree.reset(0, 5);
+  CHECK(tree.copy(0, 3, 0.25f) == 1);
+  CHECK(tree.copy(1, 2, 1) == 2);
+  CHECK(tree.law() == DraftLaw::deterministic);
+  CHECK(tree.row_law(1) == RowLaw::at(3));
+  CHECK(tree.confidence(1) == 0.25f);
+  CHECK(tree.draft_prob(1, 3) == 1);
+  CHECK_THROWS_WITH_AS(tree.copy(2, 4, 1), "TokenTree: token 4 is outside the vocabulary of 4", Error);
+  tree.copy(2, 0, 1);
+  CHECK_THROWS_AS(tree.copy(3, 0, 1), Error);
+}
+
+TEST_CASE("a review at temperature 0: the largest logit stays, else it takes the place of what is behind") {
+  const SamplingParams greedy{.temperature = 0};
+  const std::vector<float> row = {0, 3, 1, 2};
+  const Dense p = plain_law(row, {});
+  Recorder chance;
+  TokenTree tree(4, 8, 0);
+  const auto begin = [&](Token judged) {
+    tree.reset(0, 5);
+    tree.choose(0, 2, 0.5f), tree.choose(1, judged, 0.9f), tree.choose(2, 3, 0.9f), tree.choose(3, 0, 0.9f);
+  };
+  begin(1);
+  CHECK(tree.review(2, row, greedy, 1, chance));
+  CHECK(tree.size() == 5);
+  CHECK(tree.token(2) == 1);
+  CHECK(tree.confidence(2) == doctest::Approx(p[1]).epsilon(1e-5));  // the reviewer's
+  CHECK(tree.confidence(1) == 0.5f);
+  CHECK(tree.confidence(3) == 0.9f);
+
+  begin(3);
+  CHECK(!tree.review(2, row, greedy, 1, chance));
+  REQUIRE(tree.size() == 3);
+  CHECK(tree.room() == 5);
+  CHECK(tree.token(2) == 1);
+  CHECK(tree.confidence(2) == doctest::Approx(p[1]).epsilon(1e-5));
+  CHECK(tree.row_law(2) == RowLaw::at(1));
+  CHECK(tree.parent(2) == 1);
+  CHECK(children(tree, 1) == std::vector<NodeId>{2});
+  CHECK(children(tree, 2).empty());
+  CHECK(tree.is_chain());
+  CHECK(tree.depth(2) == 2);
+  tree.choose(2, 0, 1);
+  CHECK(children(tree, 2) == std::vector<NodeId>{3});
+  CHECK(tree.law() == DraftLaw::deterministic);
+  CHECK(chance.sites.empty());  // no coins
+
+  const std::vector<float> tied = {1, 2, 2, 0};
+  begin(1);
+  CHECK(tree.review(2, tied, greedy, 1, chance));
+  begin(2);
+  CHECK(!tree.review(2, tied, greedy, 1, chance));  // the first of them is it
+  CHECK(tree.token(2) == 1);
+}
+
+TEST_CASE("a review at temperature 0 with lenience goes by confidence, and forgives nothing copied") {
+  const SamplingParams greedy{.temperature = 0};
+  const std::vector<float> row = {0, 3, 1, 2};
+  const double p = plain_law(row, {})[3];
+  Recorder chance;
+  TokenTree tree(4, 8, 0);
+  const auto stays = [&](float confidence, double lenience, bool copied) {
+    tree.reset(0, 5);
+    copied ? tree.copy(0, 3, confidence) : tree.choose(0, 3, confidence);
+    return tree.review(1, row, greedy, lenience, chance);
+  };
+  for (const double l : {1.5, 3.0}) {
+    CHECK(stays(static_cast<float>(l * p * 0.99), l, false));
+    CHECK(tree.token(1) == 3);
+    CHECK(tree.confidence(1) == doctest::Approx(p).epsilon(1e-5));
+    CHECK(!stays(static_cast<float>(l * p * 1.01), l, false));
+    CHECK(!stays(static_cast<float>(l * p * 0.5), l, true));
+    CHECK(tree.token(1) == 1);
+  }
+  CHECK(!stays(0.0f, 1, false));  // without lenience only the largest will do
+  // What a reviewer took over is its own, and may be forgiven by the next.
+  tree.reset(0, 5);
+  tree.copy(0, 3, 0.01f);
+  const std::vector<float> likes = {0, 0, 0, 1};
+  CHECK(tree.review(1, likes, greedy, 3, chance));
+  const float confidence = tree.confidence(1);
+  CHECK(tree.review(1, row, greedy, static_cast<double>(confidence) / p * 1.01, chance));
+  CHECK(tree.token(1) == 3);
+}
+
+TEST_CASE("a review records the law that the token now has, whatever became of it") {
+  const SamplingParams settings[] = {
+      {}, {.temperature = 0.7f, .top_k = 4}, {.temperature = 1.4f, .top_p = 0.8f}};
+  for (const auto isa : every_isa()) {
+    const Arithmetic arithmetic(isa);
+    Random random(6);
+    double worst = 0;
+    int replaced = 0, nothing = 0;
+    for (std::size_t i = 0; i < 300; ++i) {
+      const std::int32_t vocab = i % 10 == 0 ? 1100 : 2 + random.below(8);
+      const SamplingParams& params = settings[i % 3];
+      const double l = i % 4 == 0 ? 1 : random.between(1, 6);
+      const bool copied = i % 5 == 0;
+      const std::vector<float> a = random.row(vocab, 2), b = random.row(vocab, 2), c = random.row(vocab, 2);
+      const Dense p = plain_law(b, params);
+      TokenTree tree(vocab, 5, 5);
+      tree.reset(0, 9);
+      PhiloxChance coins(i);
+      tree.draw(0, tree.store(0, a, params), coins);
+      copied ? tree.copy(1, static_cast<Token>(i) % vocab, 0.5f)
+             : tree.draw(1, tree.store(1, a, params), coins);
+      tree.draw(2, tree.store(2, c, params), coins);
+      Dense q = plain_law(a, params);
+      const Token guess = tree.token(2);
+      if (copied) std::fill(q.begin(), q.end(), 0.0), q[static_cast<std::size_t>(guess)] = 1;
+      const double lenience = copied ? 1 : l;
+      const Dense want = lenient_law(q, p, lenience);
+      Forced chance{i % 2 ? Outcome::stays : Outcome::replaced};
+      const bool stays = tree.review(2, b, params, l, chance);
+      worst = std::max(worst, largest_difference(tree, 2, want));
+      if (chance.asked >= 0)  // it was in doubt
+        worst = std::max(worst, 0.1 * std::abs(chance.asked - want[static_cast<std::size_t>(guess)] /
+                                                                  q[static_cast<std::size_t>(guess)]));
+      const Token now = tree.token(2);
+      CHECK(tree.confidence(2) == doctest::Approx(tree.draft_prob(2, now)).epsilon(1e-5));
+      CHECK(tree.size() == (stays ? 4 : 3));
+      CHECK(chance.draws == (stays ? 0 : 1));
+      if (stays) CHECK(now == guess);
+      if (!stays) CHECK(want[static_cast<std::size_t>(now)] > q[static_cast<std::size_t>(now)]);
+      if (chance.outcome == Outcome::stays) CHECK(stays);
+      replaced += !stays, nothing += chance.asked < 0;
+      worst =
+          std::max(worst, largest_difference(tree, 1, plain_law(a, params)));  // the others are as they were
+      if (stays) worst = std::max(worst, largest_difference(tree, 3, plain_law(c, params)));
+      CHECK(tree.law() == DraftLaw::sampled);
+    }
+    CHECK(replaced > 80);
+    CHECK(nothing > 5);
+    CHECK(worst < 1e-5);
+  }
+}
+
+TEST_CASE("reviews behind each other: the law that one records is what the next one judges") {
+  for (const auto isa : every_isa()) {
+    const Arithmetic arithmetic(isa);
+    Random random(7);
+    double worst = 0;
+    for (std::uint64_t i = 0; i < 200; ++i) {
+      const std::int32_t vocab = i % 10 == 0 ? 700 : 3 + random.below(6);
+      const std::vector<float> a = random.row(vocab, 2), b = random.row(vocab, 2), c = random.row(vocab, 2);
+      TokenTree tree(vocab, 3, 3);
+      tree.reset(0, 9);
+      PhiloxChance chance(i);
+      tree.draw(0, tree.store(0, a, {}), chance);
+      tree.review(1, b, {}, 2, chance);
+      tree.review(1, c, {}, 3, chance);
+      const Dense once = lenient_law(plain_law(a, {}), plain_law(b, {}), 2);
+      worst = std::max(worst, largest_difference(tree, 1, lenient_law(once, plain_law(c, {}), 3)));
+    }
+    CHECK(worst < 2e-5);
+  }
+}
+
+TEST_CASE("a review and a draw give the counts of q_eff: n 20,000") {
+  const std::vector<float> a = {0, 1, 2, -1, 0.5f}, b = {1.5f, 1, -1, 0, 0};
+  for (const double lenience : {1.0, 2.0}) {
+    const Dense want = lenient_law(plain_law(a, {}), plain_law(b, {}), lenience);
+    std::vector<int> counts(5);
+    TokenTree tree(5, 2, 2);
+    for (std::int32_t i = 0; i < 20000; ++i) {
+      tree.reset(0, i);
+      PhiloxChance chance(8);
+      tree.draw(0, tree.store(0, a, {}), chance);
+      tree.review(1, b, {}, lenience, chance);
+      ++counts[static_cast<std::size_t>(tree.token(1))];
+    }
+    for (std::size_t x = 0; x < 5; ++x)
+      CHECK(std::abs(counts[x] - 20000 * want[x]) < 4.5 * std::sqrt(20000 * want[x] * (1 - want[x])));
+  }
+}
+
+TEST_CASE("what a proposal holds after reviews is its law") {
+  const std::vector<float> row = {0, 5, 0, 0}, other = {5, 0, 0, 0};
+  TokenTree tree(4, 8, 8);
+  Forced keep{Outcome::stays}, change{Outcome::replaced};
+  tree.reset(0, 0);
+  tree.copy(0, 2, 1), tree.copy(1, 2, 1), tree.choose(2, 2, 1);
+  CHECK(tree.law() == DraftLaw::deterministic);
+  tree.review(1, row, {}, 1, keep);
+  CHECK(tree.law() == DraftLaw::sampled);
+  tree.review(2, row, {}, 1, change);
+  CHECK(tree.size() == 3);
+  CHECK(tree.law() == DraftLaw::sampled);
+
+  tree.reset(0, 0);
+  PhiloxChance chance(1);
+  tree.choose(0, 2, 1);
+  tree.draw(1, tree.store(1, row, {}), chance), tree.draw(2, tree.store(2, row, {}), chance);
+  CHECK(tree.law() == DraftLaw::sampled);
+  tree.review(1, other, {.temperature = 0}, 1, chance);  // cuts both draws off
+  CHECK(tree.size() == 2);
+  CHECK(tree.law() == DraftLaw::deterministic);
+
+  tree.reset(0, 0);  // counts begin anew
+  tree.choose(0, 1, 1), tree.choose(0, 2, 1);
+  CHECK(tree.law() == DraftLaw::deterministic);
+  tree.draw(1, tree.store(1, row, {}), chance);
+  CHECK(tree.law() == DraftLaw::mixed);
+}
+
+TEST_CASE("a slot that a review overwrote: draws from its new law have the right masses") {
+  for (const auto isa : every_isa()) {
+    const Arithmetic arithmetic(isa);
+    constexpr std::int32_t kWide = 1100;
+    Random random(9);
+    const std::vector<float> a = random.row(kWide, 2), b = random.row(kWide, 2);
+    for (const double lenience : {1.0, 2.0}) {
+      const Dense want = lenient_law(plain_law(a, {}), plain_law(b, {}), lenience);
+      TokenTree tree(kWide, 4, 4);
+      tree.reset(0, 9);
+      PhiloxChance chance(1);
+      tree.draw(0, tree.store(0, a, {}), chance);  // the scan remembers slot 0
+      Forced keep{Outcome::stays};
+      tree.review(1, b, {}, lenience, keep);
+      Masses masses;
+      tree.draw(0, tree.row_law(1), masses);
+      REQUIRE(masses.of.size() == 3);
+      for (std::size_t t = 0; t < 3; ++t) {
+        double mass = 0;
+        for (std::size_t x = t * 512; x < std::min<std::size_t>(want.size(), (t + 1) * 512); ++x)
+          mass += want[x];
+        CHECK(masses.of[t] == doctest::Approx(mass).epsilon(1e-5));
+      }
+    }
+  }
+}
+
+TEST_CASE("coins of reviews never come twice in a round") {
+  Random random(10);
+  Recorder chance;
+  int accepts = 0, residuals = 0;
+  for (std::int32_t round = 0; round < 30; ++round) {
+    const std::size_t from = chance.sites.size();
+    TokenTree tree(5, 12, 12);
+    tree.reset(0, 100 + round);
+    for (int turn = 0; turn < 4; ++turn) {
+      const NodeId base = tree.size() - 1;
+      for (int i = 0; i < 3 && tree.room() > 0; ++i) {
+        const NodeId at = tree.size() - 1;
+        tree.draw(at, tree.store(at, random.row(5, 2), {}), chance);
+      }
+      for (NodeId n = base + 1; n < tree.size(); ++n)
+        if (!tree.review(n, random.row(5, 2), {}, 1 + turn % 2, chance)) break;
+      for (NodeId n = 1; n < tree.size(); ++n)  // and by somebody above
+        if (turn == 2 && !tree.review(n, random.row(5, 2), {}, 1, chance)) break;
+    }
+    for (std::size_t i = from; i < chance.sites.size(); ++i) {
+      const Site& site = chance.sites[i];
+      CHECK(site.origin == 100 + round);
+      accepts += site.stream == Stream::review_accept;
+      residuals += site.stream == Stream::review_residual;
+      for (std::size_t j = from; j < i; ++j) REQUIRE(site.index != chance.sites[j].index);
+    }
+  }
+  CHECK(accepts > 100);
+  CHECK(residuals > 50);
+
+  TokenTree tree(5, 3, 3);
+  Recorder one;
+  tree.reset(0, 50);
+  tree.copy(0, 1, 1);
+  tree.copy(1, 1, 1);
+  tree.review(2, std::vector<float>{9, 0, 0, 0, 0}, {}, 1, one);
+  REQUIRE(one.sites.size() == 2);
+  CHECK(one.sites[0] == Site{52, 50, Stream::review_accept, 0});
+  CHECK(one.sites[1] == Site{52, 50, Stream::review_residual, 1});
+}
+
+TEST_CASE("errors of a review change nothing") {
+  TokenTree tree(4, 8, 2);
+  PhiloxChance chance(1);
+  const std::vector<float> row = {0, 1, 2, 3}, wide(5), bad = {0, NAN, 0, 0};
+  const auto begin = [&] {
+    tree.reset(0, 0);
+    tree.draw(0, tree.store(0, row, {}), chance), tree.choose(1, 1, 1), tree.choose(2, 1, 1);
+  };
+  begin();
+  CHECK_THROWS_WITH_AS(tree.review(0, row, {}, 1, chance),
+                       "TokenTree::review: node 0 is the root, or the tree is no chain", Error);
+  CHECK_THROWS_AS(tree.review(4, row, {}, 1, chance), Error);
+  CHECK_THROWS_AS(tree.review(-1, row, {}, 1, chance), Error);
+  CHECK_THROWS_WITH_AS(tree.review(1, row, {}, 0.5, chance),
+                       "TokenTree::review: lenience is 0.500000, must be at least 1", Error);
+  CHECK_THROWS_AS(tree.review(1, row, {}, std::nan(""), chance), Error);
+  CHECK_THROWS_AS(tree.review(1, wide, {}, 1, chance), Error);
+  CHECK_THROWS_AS(tree.review(1, wide, {.temperature = 0}, 1, chance), Error);
+  CHECK_THROWS_WITH_AS(tree.review(3, row, {}, 1, chance), "TokenTree: node 2 has no row, 2 are kept", Error);
+  for (const SamplingParams& params : {SamplingParams{}, SamplingParams{.temperature = 0}})
+    for (const double lenience : {1.0, 2.0})
+      CHECK_THROWS_WITH_AS(tree.review(2, bad, params, lenience, chance),
+                           "the draft's row after node 1: a row of logits holds NaN or +infinity at token 1",
+                           std::runtime_error);
+  CHECK(tree.size() == 4);
+  CHECK(tree.law() == DraftLaw::sampled);
+  CHECK(largest_difference(tree, 1, plain_law(row, {})) < 1e-5);
+  CHECK(tree.token(2) == 1);
+  CHECK(tree.row_law(2) == RowLaw::at(1));
+  CHECK(tree.review(3, {row}, {.temperature = 0}, 1, chance) == false);  // needs no slot
+
+  tree.reset(0, 0);
+  tree.choose(0, 1, 1), tree.choose(0, 2, 1);
+  CHECK_THROWS_AS(tree.review(2, row, {.temperature = 0}, 1, chance), Error);
+  CHECK_THROWS_AS(tree.review(1, row, {.temperature = 0}, 1, chance), Error);
+}
+
+TEST_CASE("a full tree can be reviewed") {
+  TokenTree tree(4, 8, 8);
+  const std::vector<float> row = {0, 1, 2, 3};
+  Forced change{Outcome::replaced};
+  tree.reset(0, 0, 3);
+  tree.copy(0, 0, 1), tree.copy(1, 0, 1);
+  CHECK(tree.room() == 0);
+  CHECK(!tree.review(2, row, {}, 1, change));
+  CHECK(tree.size() == 3);
+  CHECK(!tree.review(1, row, {.temperature = 0}, 1, change));
+  CHECK(tree.size() == 2);
+  CHECK(tree.room() == 1);
 }

@@ -12,10 +12,10 @@
 
 namespace specula_examples {
 
-/// How Max-Gram is asked for.
+/// How Max-Gram is asked for. The paper's is min=1:bigram=table:past-end=no.
 struct GramChoice {
-  specula::MaxGramOptions options;
-  std::string bigram = "table";  // where nothing matches: table, text, both or none
+  specula::MaxGramOptions options{.min_match = 2, .past_end = true};
+  std::string bigram = "both";  // where nothing matches: table, text, both or none
 };
 
 template <class M>
@@ -29,8 +29,9 @@ specula::MaxGram max_gram(ModelSource<M>& models, std::int32_t vocab, const Gram
 
 inline GramChoice take_gram(PipelineSpec& spec) {
   GramChoice choice;
-  choice.options.min_match = static_cast<std::int32_t>(spec.option("min", 1, 1, 64));
-  choice.bigram = spec.choice("bigram", "table", {"table", "text", "both", "none"});
+  choice.options.min_match = static_cast<std::int32_t>(spec.option("min", choice.options.min_match, 1, 64));
+  choice.options.past_end = spec.choice("past-end", "yes", {"yes", "no"}) == "yes";
+  choice.bigram = spec.choice("bigram", choice.bigram, {"table", "text", "both", "none"});
   return choice;
 }
 
@@ -72,6 +73,8 @@ template <class M>
 Recipe<M> prepare_prompt_lookup(PipelineSpec& spec) {
   const specula::Chain<> shape = take_gram_chain(spec);
   GramChoice choice{.options = {}, .bigram = "none"};
+  choice.options.min_match = 1;
+  choice.options.past_end = false;
   choice.options.max_match = static_cast<std::int32_t>(spec.option("ngram", 3, 1, 64));
   return gram_recipe<M>(shape, choice, take_rule(spec, shape.law));
 }

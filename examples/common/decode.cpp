@@ -31,6 +31,7 @@ Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings
   out.tokens.reserve(limit);
   pipeline.forget();
   pipeline.start(prompt);
+  std::size_t accepted = 0, emitted = 0;  // of the last round
   for (bool stopped = false; !stopped && out.tokens.size() < limit && pipeline.room() >= 1;) {
     Tokens fresh = pipeline.step(chance);
     fresh = fresh.first(std::min(fresh.size(), limit - out.tokens.size()));
@@ -40,9 +41,15 @@ Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings
     stopped = stop != fresh.end();
     if (stopped) fresh = fresh.first(static_cast<std::size_t>(stop - fresh.begin()) + 1);
     out.tokens.insert(out.tokens.end(), fresh.begin(), fresh.end());
-    if (sink) sink(fresh, std::min(fresh.size(), static_cast<std::size_t>(pipeline.verdict().accepted())));
+    accepted = static_cast<std::size_t>(pipeline.verdict().accepted());
+    emitted = fresh.size();
+    if (sink) sink(fresh, std::min(emitted, accepted));
   }
   out.stats = difference(pipeline.stats(), before);
+  for (std::size_t d = emitted; d < accepted; ++d) {  // what lies beyond the text's end was not accepted
+    --out.stats.accepted[d];
+    if (d > emitted) --out.stats.offered[d];
+  }
   out.drafts = pipeline.drafts();
   for (std::size_t d = 0; d < out.drafts.size(); ++d)
     out.drafts[d].usage = out.drafts[d].usage - drafts_before[d].usage;

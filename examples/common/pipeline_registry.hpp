@@ -29,15 +29,15 @@ Recipe<M> recipe_for(S shape, std::string draft, std::pair<Judge, bool> rule) {
 
 template <class M>
 Recipe<M> prepare_autoregressive(PipelineSpec& spec) {
-  const std::string rule = spec.choice("rule", "sampling", {"sampling", "noise"});
-  return {.drafts = {},
-          .drafters = {},
-          .build = [=](ModelSource<M>& models, const specula::SamplingParams& params) {
-            M& target = models.target();
-            return assemble(target, Judge(rule == "noise" ? Judge::Rule::noise : Judge::Rule::sampling),
-                            params, specula::NoDrafter{target.vocab_size()}, specula::Chain<>{.length = 0},
-                            {});
-          }};
+  const std::string model = spec.word(""), rule = spec.choice("rule", "sampling", {"sampling", "noise"});
+  Recipe<M> recipe;
+  if (!model.empty()) recipe.drafts = {model};
+  recipe.build = [=](ModelSource<M>& models, const specula::SamplingParams& params) {
+    M& decodes = model.empty() ? models.target() : models.draft(model);
+    return assemble(decodes, Judge(rule == "noise" ? Judge::Rule::noise : Judge::Rule::sampling), params,
+                    specula::NoDrafter{decodes.vocab_size()}, specula::Chain<>{.length = 0}, {});
+  };
+  return recipe;
 }
 
 template <class M, specula::Draw mode>
@@ -128,7 +128,8 @@ template <class M>
 std::span<const RegistryEntry<M>> registry() {
   using specula::DraftLaw, specula::Draw;
   static constexpr std::array kEntries{
-      RegistryEntry<M>{"autoregressive", "autoregressive[:rule=noise]", "plain decoding, the baseline",
+      RegistryEntry<M>{"autoregressive", "autoregressive[:MODEL][:rule=noise]",
+                       "plain decoding, the baseline; of MODEL: what a draft would write and take by itself",
                        &prepare_autoregressive<M>},
       RegistryEntry<M>{"chain", "chain[:DRAFT][:LENGTH][:exit=PROB][:rule=R|:lenient=L]",
                        "the draft's likeliest tokens one after the other", &prepare_chain<M, Draw::greedy>},
@@ -160,9 +161,9 @@ std::span<const RegistryEntry<M>> registry() {
                        "cape, chain, sampled-chain, beam, "
                        "dynamic-tree, sampled-tree, cascade (as below)",
                        &prepare_cost_aware<M>},
-      RegistryEntry<M>{"max-gram", "max-gram[:LENGTH][:min=N][:exit=PROB][:bigram=table|text|both|none]",
-                       "copied from the text itself, after its longest suffix that occurred before",
-                       &prepare_max_gram<M>},
+      RegistryEntry<M>{
+          "max-gram", "max-gram[:LENGTH][:exit=PROB][:min=N][:bigram=both|table|text|none][:past-end=yes|no]",
+          "copied from the text itself, after its longest suffix that occurred before", &prepare_max_gram<M>},
       RegistryEntry<M>{"prompt-lookup", "prompt-lookup[:LENGTH][:ngram=N]",
                        "the same with suffixes of N tokens at most, and no bigrams",
                        &prepare_prompt_lookup<M>},

@@ -30,8 +30,12 @@ std::vector<Outcome> compare(std::span<const Contender> contenders,
   const auto repeat = static_cast<std::size_t>(std::max(1, settings.repeat));
   std::vector<Outcome> outcomes;
   for (const auto& contender : contenders)
-    outcomes.push_back(
-        {.name = contender.name, .lossy = contender.lossy, .prompts = {}, .pooled = {}, .drafts = {}});
+    outcomes.push_back({.name = contender.name,
+                        .lossy = contender.lossy,
+                        .prompts = {},
+                        .pooled = {},
+                        .drafts = {},
+                        .reviews = {}});
   const DecodeSettings base{
       .max_new_tokens = settings.max_new_tokens, .stop = settings.stop, .seed = settings.seed};
   if (!prompts.empty())
@@ -66,6 +70,7 @@ std::vector<Outcome> compare(std::span<const Contender> contenders,
       outcomes[c].prompts.back().decode_seconds = median(decoding[c]);
     }
   }
+  for (std::size_t c = 0; c < contenders.size(); ++c) outcomes[c].reviews = contenders[c].pipeline->reviews();
   return outcomes;
 }
 

@@ -36,8 +36,9 @@ struct Outcome {
   std::string name;
   bool lossy = false;
   std::vector<PromptResult> prompts;
-  specula::Stats pooled;           // over prompts and repetitions
-  std::vector<DraftUsage> drafts;  // likewise
+  specula::Stats pooled;                  // over prompts and repetitions
+  std::vector<DraftUsage> drafts;         // likewise
+  std::vector<specula::Reviews> reviews;  // of a cascade's reviewers, the warm-up included
 };
 
 using Progress = std::function<void(std::size_t done, std::size_t total)>;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,11 +15,15 @@ struct DraftCost {
   std::string model;
   std::int64_t calls = 0;
   double milliseconds_per_call = 0;
-  double cost_coefficient = 0;  // c: time of a draft call over that of a target call when decoding plainly
+  double cost_coefficient =
+      0;  // c: time of a call over one node over that of the target, both decoding plainly
 };
 
-/// Only emitted tokens count: what the last round accepted beyond the limit is left out of every figure but
-/// the acceptance by depth, which is about rounds.
+/// Seconds that a call of a draft over one node takes, by its name: measured where it decodes plainly.
+using PlainCosts = std::map<std::string, double>;
+
+/// Only emitted tokens count: what the last round accepted beyond the limit or the stop token is left out of
+/// every figure.
 struct Figures {
   std::string name;
   std::int64_t prompts = 0;
@@ -43,7 +48,8 @@ struct Figures {
   std::vector<DraftCost> drafts;
 };
 
-/// `baseline` is the plain decoding of the same prompts.
-Figures figures(const Outcome& outcome, const Outcome& baseline);
+/// `baseline` is the plain decoding of the same prompts. A draft that `costs` does not name counts with what
+/// its calls took in this very pipeline.
+Figures figures(const Outcome& outcome, const Outcome& baseline, const PlainCosts& costs = {});
 
 }  // namespace specula_examples

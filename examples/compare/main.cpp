@@ -7,10 +7,12 @@
 #include "figures.hpp"
 #include "model_pack.hpp"
 #include "options.hpp"
+#include "pass_costs.hpp"
 #include "progress_bar.hpp"
 #include "prompts.hpp"
 #include "report.hpp"
 #include "tokenizer.hpp"
+#include "tuning.hpp"
 
 namespace {
 
@@ -23,6 +25,8 @@ struct Options {
   std::size_t limit = 0;
   std::string style = "auto", json;
   std::int32_t repeat = 1;
+  std::string tune, drafters = "base,small,max-gram";
+  std::size_t tune_limit = 20;
 };
 
 void add_options(CLI::App& app, Options& options) {
@@ -36,6 +40,16 @@ void add_options(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_option("--repeat", options.repeat, "Runs of each prompt; the times are their medians")
       ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--tune", options.tune,
+                 "Measure how often guesses stay and what calls cost, find the chain lengths and the limits "
+                 "of cascades "
+                 "that theory likes best, and run those too: for `swi` (every call of a model costs the "
+                 "same) or `time`")
+      ->check(CLI::IsMember({"swi", "time"}));
+  app.add_option("--drafters", options.drafters, "Of the tuned pipelines: models, best first, and max-gram")
+      ->capture_default_str();
+  app.add_option("--tune-limit", options.tune_limit, "Prompts to measure on, at most; 0: all")
       ->capture_default_str();
   app.add_option("--json", options.json, "Write the figures to this file");
   add_common_options(app, options.common);
@@ -88,6 +102,97 @@ nlohmann::ordered_json settings_json(const Options& options, std::size_t prompts
           {"default_draft", leaf(c.draft, kDefaultDraft)}};
 }
 
+/// Pipelines that are built when they are run, over models that are loaded once.
+class Runner {
+ public:
+  Runner(ModelPack& models, const Options& options, Token stop)
+      : models_(models), options_(options), stop_(stop) {}
+
+  std::vector<Outcome> run(const std::vector<std::string>& names, std::span<const std::vector<Token>> prompts,
+                           std::int32_t repeat) {
+    std::vector<std::unique_ptr<Pipeline>> pipelines;
+    std::vector<Contender> contenders;
+    for (const auto& name : names) {
+      const auto recipe = prepare_pipeline<Model>(name);
+      pipelines.push_back(recipe.build(models_, options_.common.sampling));
+      contenders.push_back({name, pipelines.back().get(), recipe.lossy});
+    }
+    return compare(contenders, prompts, {options_.common.max_new_tokens, stop_, options_.common.seed, repeat},
+                   ProgressBar());
+  }
+
+ private:
+  ModelPack& models_;
+  const Options& options_;
+  Token stop_;
+};
+
+/// Plain decoding by each model that the pipelines draft with: what its calls cost.
+std::vector<std::string> plain_names(const std::vector<std::string>& names) {
+  std::vector<std::string> plain;
+  for (const auto& name : names)
+    for (const auto& draft : prepare_pipeline<Model>(name).drafts) {
+      const std::string own = "autoregressive:" + draft;
+      if (std::find(names.begin(), names.end(), own) == names.end() &&
+          std::find(plain.begin(), plain.end(), own) == plain.end())
+        plain.push_back(own);
+    }
+  return plain;
+}
+
+PlainCosts plain_costs(std::span<const Outcome> outcomes) {
+  const std::string prefix = "autoregressive:";
+  PlainCosts costs;
+  for (const Outcome& outcome : outcomes)
+    if (outcome.name.starts_with(prefix) && outcome.pooled.target.calls > 0)
+      costs[outcome.name.substr(prefix.size())] =
+          outcome.pooled.target.seconds / static_cast<double>(outcome.pooled.target.calls);
+  return costs;
+}
+
+/// A given curve of a model's passes, through what a call over one node takes where it decodes plainly.
+specula::CostCurve cost_curve(std::vector<double> seconds, double plain) {
+  const double scale = plain / seconds.front();
+  for (double& s : seconds) s *= scale;
+  return specula::CostCurve(std::move(seconds));
+}
+
+constexpr std::int32_t kCurveNodes = 33;   // beyond it costs go on in a straight line
+constexpr std::int32_t kTunedNodes = 192;  // room for what the tuner may find
+
+std::vector<TunedPipeline> tuned_pipelines(const Options& options, ModelPack& models, Runner& runner,
+                                           std::span<const std::vector<Token>> prompts) {
+  const auto drafters = split_list(options.drafters);
+  auto names = probe_names(drafters);
+  names.insert(names.begin(), "autoregressive");
+  for (const auto& name : plain_names(names)) names.push_back(name);
+  const std::size_t count =
+      options.tune_limit ? std::min(options.tune_limit, prompts.size()) : prompts.size();
+  const auto outcomes = runner.run(names, prompts.first(count), 1);
+  Measured measured = acceptance_of(drafters, outcomes);
+  const auto seconds = [](const specula::Usage& usage) {
+    return usage.calls ? usage.seconds / static_cast<double>(usage.calls) : 0.0;
+  };
+  measured.target_cost = cost_curve(pass_seconds(models.target(), prompts.front(), kCurveNodes),
+                                    seconds(outcomes[0].pooled.target));
+  const PlainCosts plain = plain_costs(outcomes);
+  for (const auto& drafter : drafters) {
+    const auto found = plain.find(drafter);
+    if (found != plain.end()) {
+      measured.draft_costs.emplace(
+          drafter,
+          cost_curve(pass_seconds(models.draft(drafter), prompts.front(), kCurveNodes), found->second));
+      continue;
+    }
+    const auto own = std::find_if(outcomes.begin(), outcomes.end(), [&](const Outcome& o) {
+      return o.drafts.size() == 1 && o.drafts.front().model == drafter;
+    });
+    measured.draft_costs.emplace(drafter, specula::CostCurve({seconds(own->drafts.front().usage)}));
+  }
+  return tune(drafters, measured,
+              options.tune == "swi" ? specula::TunerObjective::swi : specula::TunerObjective::speedup);
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Runs pipelines side by side on the same prompts and says what each one gains.",
                "specula-compare"};
@@ -97,9 +202,17 @@ int run(int argc, char** argv) {
   check_common_options(options.common);
 
   const ModelFolders folders{models_root(options.common.models), options.common.target, options.common.draft};
-  const auto names = pipeline_names(options);
+  const bool tunes = !options.tune.empty();
+  auto names = tunes && app.count("--pipelines") == 0 ? std::vector<std::string>{"autoregressive"}
+                                                      : pipeline_names(options);
   std::vector<Recipe<Model>> recipes;
   for (const auto& name : names) recipes.push_back(prepare_pipeline<Model>(name));
+  if (tunes) {
+    for (const auto& name : probe_names(split_list(options.drafters)))
+      recipes.push_back(prepare_pipeline<Model>(name));
+    recipes.push_back(
+        {.drafts = {}, .drafters = {}, .max_nodes = kTunedNodes, .draft_nodes = kTunedNodes, .build = {}});
+  }
   folders.check();
   for (const auto& recipe : recipes)
     for (const auto& draft : recipe.drafts) folders.draft_folder(draft);
@@ -116,21 +229,27 @@ int run(int argc, char** argv) {
   }
   ModelPack models(folders, sizes_for(recipes, longest, options.common.max_new_tokens, options.common.threads,
                                       inputs_of(options.common.inputs)));
-  std::vector<std::unique_ptr<Pipeline>> pipelines;
-  std::vector<Contender> contenders;
-  for (std::size_t i = 0; i < recipes.size(); ++i) {
-    pipelines.push_back(recipes[i].build(models, options.common.sampling));
-    contenders.push_back({names[i], pipelines.back().get(), recipes[i].lossy});
-  }
+  Runner runner(models, options, tokenizer.end());
+  std::vector<TunedPipeline> tuned;
+  if (tunes) tuned = tuned_pipelines(options, models, runner, prompts);
+  for (const auto& t : tuned)
+    if (std::find(names.begin(), names.end(), t.name) == names.end()) names.push_back(t.name);
 
-  const CompareSettings settings{options.common.max_new_tokens, tokenizer.end(), options.common.seed,
-                                 options.repeat};
-  const auto outcomes = compare(contenders, prompts, settings, ProgressBar());
+  const std::size_t shown = names.size();
+  for (const auto& name : plain_names(names)) names.push_back(name);
+  const auto outcomes = runner.run(names, prompts, options.repeat);
+  const PlainCosts costs = plain_costs(outcomes);
   std::vector<Figures> all;
-  for (const auto& outcome : outcomes) all.push_back(figures(outcome, outcomes.front()));
+  for (const auto& outcome : std::span(outcomes).first(shown))
+    all.push_back(figures(outcome, outcomes.front(), costs));
   std::cout << to_table(all);
-  if (json.is_open() && !(json << to_json(all, settings_json(options, prompts.size())).dump(2) << '\n'
-                               << std::flush))
+  auto settings = settings_json(options, prompts.size());
+  if (tunes) {
+    std::cout << '\n' << forecast_table(tuned, all);
+    settings["tuned_for"] = options.tune;
+    settings["forecasts"] = forecast_json(tuned, all);
+  }
+  if (json.is_open() && !(json << to_json(all, settings).dump(2) << '\n' << std::flush))
     throw std::runtime_error(options.json + ": cannot be written");
   return 0;
 }

@@ -97,7 +97,8 @@ struct Round {
   }
 };
 
-/// Arranges guesses. A small value type with its parameters as fields. Optional: reserve(), called once, for what it
+/// Arranges guesses. A small value type with its parameters as fields. propose() begins with a sync() of the drafters
+/// that it asks: what it does not ask in a round costs nothing in it. Optional: reserve(), called once, for what it
 /// works in; learn(tree, verdict) or learn(tree, verdict, timing) after each round; reset() before each text;
 /// least_nodes(), if a proposal of four nodes cannot be made.
 template <class S, class D>

@@ -125,6 +125,11 @@ TEST_CASE("confidences: the share of guesses that came true, and a prior") {
   CHECK(after(0) == doctest::Approx((3 + 16 * 0.4) / (5 + 16)));
   drafter.reset_record();
   CHECK(after(0) == doctest::Approx(kPrior));
+  drafter.truncate(0);
+  drafter.sync(Text{0}, {});
+  drafter.sync(Text{0}, {});  // the prompt is over
+  drafter.sync(Text{0, 1}, {});
+  CHECK(after(0) == doctest::Approx((1 + 16 * 0.4) / (1 + 16)));
 }
 
 TEST_CASE("errors name what is wrong, and change nothing") {

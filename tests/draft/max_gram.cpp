@@ -24,7 +24,7 @@ class Naive {
       : options_(options), table_(table) {}
 
   struct Found {
-    std::size_t from;    // of the token to copy; at or beyond the corpus' end: none
+    std::size_t from;    // of the token to copy; at or beyond end(): none
     std::size_t length;  // of the match
   };
   Found search(const Text& corpus, const Text& text) const {
@@ -35,11 +35,14 @@ class Naive {
                                      text.end() - static_cast<std::ptrdiff_t>(length), text.end());
       if (found != corpus.end()) return {static_cast<std::size_t>(found - corpus.begin()) + length, length};
     }
-    return {corpus.size(), 0};
+    return {static_cast<std::size_t>(-1), 0};
   }
-  Token guess(const Text& corpus, const Found& found, Token last) const {
-    if (found.from < corpus.size()) return corpus[found.from];
-    return table_ ? (*table_)(last) : kNoToken;
+  std::size_t end(const Text& corpus, const Text& text) const {
+    return options_.past_end ? text.size() : corpus.size();
+  }
+  Token guess(const Text& corpus, const Text& text, const Found& found) const {
+    if (found.from < end(corpus, text)) return text[found.from];
+    return table_ ? (*table_)(text.back()) : kNoToken;
   }
 
   /// Books what each new token says about the guess that would have been made before it.
@@ -47,25 +50,25 @@ class Naive {
     if (!corpus.empty()) {
       const Text before(corpus.begin(), corpus.end() - 1);
       const Found found = search(before, corpus);
-      const Token guessed = guess(before, found, corpus.back());
+      const Token guessed = guess(before, corpus, found);
       if (guessed != kNoToken) {
-        const std::size_t k = kind(before, found);
+        const std::size_t k = kind(found, end(before, corpus));
         ++tries_[k];
         hits_[k] += guessed == token;
       }
     }
   }
-  float confidence(const Text& corpus, const Found& found, Token guessed) const {
+  float confidence(const Found& found, std::size_t end, Token guessed) const {
     constexpr std::array<double, 8> kPriors = {.4, .4, .55, .65, .77, .85, .9, .96};
     if (guessed == kNoToken) return 0;
-    const std::size_t k = kind(corpus, found);
+    const std::size_t k = kind(found, end);
     return static_cast<float>((hits_[k] + 16 * kPriors[k]) / (tries_[k] + 16));
   }
 
  private:
   static std::size_t at(std::int32_t n) { return static_cast<std::size_t>(n); }
-  static std::size_t kind(const Text& corpus, const Found& found) {
-    if (found.from >= corpus.size()) return 0;
+  static std::size_t kind(const Found& found, std::size_t end) {
+    if (found.from >= end) return 0;
     const std::size_t n = found.length;
     return n >= 20 ? 7 : n >= 12 ? 6 : n >= 8 ? 5 : n >= 5 ? 4 : n >= 3 ? 3 : n;
   }
@@ -156,17 +159,19 @@ int compare_with_naive(std::uint64_t seed, MaxGramOptions options, bool fallback
         for (std::size_t i = old; i < nodes.token.size(); ++i) {
           const Text text = joined(joined(context, guess), nodes.path(static_cast<NodeId>(i)));
           Naive::Found found = naive.search(context, text);
+          const std::size_t end = naive.end(context, text);
           const auto parent = static_cast<std::size_t>(nodes.parent[i]);
           if (!search_again && nodes.parent[i] != kNoParent) {
             const Naive::Found& above = nodes.found[parent];
-            if (above.from + 1 < context.size() && context[above.from] == nodes.token[i])
+            if (above.from < end - (end > context.size()) && above.from + 1 < end &&
+                text[above.from] == nodes.token[i])
               found = {above.from + 1, above.length + 1};
           }
           nodes.found.push_back(found);
-          const Token want = naive.guess(context, found, nodes.token[i]);
+          const Token want = naive.guess(context, text, found);
           nodes.guess.push_back(want);
           REQUIRE(said.tokens[i - old] == want);
-          REQUIRE(said.confidence(i - old) == doctest::Approx(naive.confidence(context, found, want)));
+          REQUIRE(said.confidence(i - old) == doctest::Approx(naive.confidence(found, end, want)));
           copied += found.from < context.size();
           ++compared;
         }
@@ -223,18 +228,18 @@ TEST_CASE("the root and guesses are searched for, and never found") {
 
 TEST_CASE("everything that the definition says, on random texts") {
   int compared = 0, copied = 0;
-  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+  for (std::uint64_t seed = 0; seed < 250; ++seed) {
     const auto min_match = static_cast<std::int32_t>(1 + seed % 3);
     compared += compare_with_naive(seed, {.min_match = min_match}, seed % 2 == 0, true, copied);
   }
-  CHECK(compared > 20000);
+  CHECK(compared > 15000);
   CHECK(copied > compared / 3);
   CHECK(copied < compared);
 }
 
 TEST_CASE("without a cap, copying on is searching again") {
   int copied = 0;
-  for (std::uint64_t seed = 1000; seed < 1200; ++seed)
+  for (std::uint64_t seed = 1000; seed < 1120; ++seed)
     compare_with_naive(seed, {.min_match = static_cast<std::int32_t>(1 + seed % 2)}, seed % 2 == 0, false,
                        copied);
   CHECK(copied > 1000);
@@ -242,13 +247,34 @@ TEST_CASE("without a cap, copying on is searching again") {
 
 TEST_CASE("with a cap: prompt lookup, on random texts") {
   int copied = 0;
-  for (std::uint64_t seed = 2000; seed < 2300; ++seed) {
+  for (std::uint64_t seed = 2000; seed < 2200; ++seed) {
     const auto cap = static_cast<std::int32_t>(1 + seed % 4);
     const MaxGramOptions options{.min_match = 1 + static_cast<std::int32_t>(seed / 4 % 2) * (cap > 1),
                                  .max_match = cap};
     compare_with_naive(seed, options, seed % 3 == 0, false, copied);
   }
   CHECK(copied > 1000);
+}
+
+TEST_CASE("past the end of the committed tokens, on random texts") {
+  int copied = 0;
+  for (std::uint64_t seed = 3000; seed < 3200; ++seed) {
+    const auto cap = static_cast<std::int32_t>(seed % 3);
+    compare_with_naive(seed, {.min_match = 1, .max_match = cap, .past_end = true}, seed % 2 == 0, false,
+                       copied);
+  }
+  CHECK(copied > 1000);
+}
+
+TEST_CASE("past the end: a text that repeats itself is guessed as far as one asks") {
+  MaxGram drafter(10, {.past_end = true}), stops(10);
+  const Text context = {7, 1, 2, 3, 1, 2, 3, 1};
+  CHECK(chain(drafter, context, 2, 7) == Text{3, 1, 2, 3, 1, 2, 3});
+  CHECK(chain(stops, context, 2, 7) == Text{3, 1});
+  drafter.truncate(0);
+  CHECK(chain(drafter, {5}, 5, 3) == Text{5, 5, 5});
+  drafter.sync(Text{5}, Text{5, 6, 7, 8});
+  CHECK(drafter.extend(Text{5, 6}, std::vector<NodeId>{kNoParent, 0}).tokens[0] == 5);  // the first guess
 }
 
 TEST_CASE("prompt lookup looks at no more than so many tokens, and copies on from where it was") {

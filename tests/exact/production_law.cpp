@@ -6,6 +6,7 @@
 #include <map>
 
 #include "exact_law.hpp"
+#include "hash_gram.hpp"
 #include "tree_shapes.hpp"
 
 using namespace specula;
@@ -125,4 +126,42 @@ TEST_CASE("two by two distinct draws by traversal under top-k 12, three tokens: 
                                          {.temperature = 0.8f, .top_k = 12}, 3, 10, 6000, mat)) < 3.89);
   CHECK(mat > 1.5);
   CHECK(mat < 2.9);
+}
+
+TEST_CASE("a cascade of three with lenience, two tokens: n 15,000, alpha 1e-4") {
+  const auto deviation_of_cascade = [](auto rule, auto last, const SamplingParams& params, float sharpness,
+                                       std::size_t horizon, Token groups, int n, double& mat) {
+    ToyModel target(kVocab, 1, sharpness), base(kVocab, 1, 0.6f * sharpness),
+        small(kVocab, 1, 0.3f * sharpness);
+    const Cascade<3, Draw::sampled> shape{.limits = {{{2, 1, 1}, {0, 1, 2}, {0, 0, 2}}}, .lenience = 3};
+    Speculator run{TreeVerifier{target, rule, params}, Stack{ModelDrafter{base}, ModelDrafter{small}, last},
+                   shape};
+    std::map<std::vector<Token>, int> counts;
+    for (int i = 0; i < n; ++i) {
+      PhiloxChance chance(54321, static_cast<std::uint32_t>(i));
+      run.start(kPrompt);
+      while (run.text().size() < kPrompt.size() + horizon) run.step(chance);
+      std::vector<Token> cell;
+      for (std::size_t t = 0; t < horizon; ++t) cell.push_back(run.text()[kPrompt.size() + t] % groups);
+      ++counts[cell];
+    }
+    mat = run.stats().mat();
+    std::int64_t forgiven = 0, judged = 0;
+    for (const Reviews& reviews : run.shape().reviewed())
+      for (std::size_t d = 0; d < Reviews::kDepths; ++d)
+        forgiven += reviews.accepted[d], judged += reviews.offered[d];
+    CHECK(forgiven > judged / 20);
+    CHECK(forgiven < judged * 19 / 20);
+    return deviation(projected(target, params, horizon, groups), counts, n);
+  };
+  double mat = 0;
+  const SamplingParams cut{.temperature = 0.8f, .top_k = 12};
+  ToyModel likeliest(kVocab, 1, 2.0f);
+  CHECK(std::abs(deviation_of_cascade(Sampling{}, ModelDrafter{likeliest}, {}, 6.0f, 2, 20, 15000, mat)) <
+        3.89);
+  CHECK(mat > 1.5);
+  CHECK(mat < 4.5);
+  CHECK(std::abs(deviation_of_cascade(Block{}, HashGram(kVocab, 3), cut, 60.0f, 3, 10, 6000, mat)) < 3.89);
+  CHECK(mat > 1.5);
+  CHECK(mat < 4.5);
 }

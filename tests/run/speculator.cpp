@@ -432,3 +432,162 @@ TEST_CASE("parameters change from one round to the next, and bad ones change not
   for (int i = 0; i < 5; ++i) run.step(two);
   CHECK(std::equal(first.begin(), first.end(), run.text().begin(), run.text().end()));  // greedy: no coins
 }
+
+namespace {
+
+/// Adds up the parts of Stats::draft.
+Usage together(const Stats& stats) {
+  Usage sum;
+  for (const Usage& part : stats.drafters) sum += part;
+  return sum;
+}
+
+/// A random cascade of three drafters, every kind in turn.
+template <Draw mode, class Use>
+void with_cascade(std::uint64_t i, Use use) {
+  std::uint64_t h = i * 0x9E3779B97F4A7C15ull + 1;
+  const auto below = [&](std::uint64_t n) {
+    h ^= h >> 31, h *= 0xBF58476D1CE4E5B9ull, h ^= h >> 27;
+    return static_cast<std::int32_t>(h % n);
+  };
+  const double lenience = i % 2 ? 3 : 1;
+  if (i % 3 == 0) return use(Horizontal<3, mode>{.counts = {below(4), below(3), below(5)}});
+  if (i % 3 == 1)
+    return use(Vertical<3, mode>{.reviews = below(4), .length = below(5), .lenience = lenience});
+  Cascade<3, mode> shape{.lenience = lenience};
+  for (std::size_t r = 0; r < 3; ++r)
+    for (std::size_t d = r; d < 3; ++d) shape.limits[r][d] = below(4);
+  use(shape);
+}
+
+}  // namespace
+
+TEST_CASE("cascades: greedy text is plain decoding's, and the drafters' parts add up: 200 pipelines") {
+  const SamplingParams greedy{.temperature = 0};
+  std::int64_t proposed = 0, accepted = 0, parts = 0;
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    CAPTURE(i);
+    ToyModel target(3, i), first(3, i + 1), second(3, i + 2);
+    const List want = plainly(target, kPrompt, 40, 0, greedy);
+    const auto check = [&](auto rule, auto shape, auto last) {
+      Speculator run{TreeVerifier{target, rule, greedy},
+                     Stack{ModelDrafter{first}, ModelDrafter{second}, last}, shape};
+      CHECK(text_of(run, kPrompt, 40, i) == want);
+      const Stats& s = run.stats();
+      REQUIRE(s.drafters.size() == 3);
+      CHECK(together(s).calls == s.draft.calls);
+      CHECK(together(s).nodes == s.draft.nodes);
+      CHECK(together(s).seconds == doctest::Approx(s.draft.seconds).epsilon(1e-9));
+      CHECK(s.drafters[0].calls == run.drafter().template get<0>().usage().calls);
+      CHECK(s.drafters[1].nodes == run.drafter().template get<1>().usage().nodes);
+      proposed += s.proposed, accepted += s.new_tokens - s.rounds;
+      parts += s.drafters[0].calls > 0 && s.drafters[1].calls > 0 && s.drafters[2].calls > 0;
+      CHECK(target.cache() == list(run.text().first(run.text().size() - 1)));
+    };
+    if (i % 4 < 2)
+      with_cascade<Draw::greedy>(i, [&](auto shape) { check(Greedy{}, shape, MaxGram(3)); });
+    else
+      with_cascade<Draw::sampled>(i, [&](auto shape) { check(Sampling{}, shape, MaxGram(3)); });
+  }
+  CHECK(proposed > 5000);
+  CHECK(accepted > 1500);
+  CHECK(parts > 80);
+}
+
+TEST_CASE("cascades: matched against the target's own draws, the text is plain sampling's") {
+  const SamplingParams warm{.temperature = 0.8f, .top_p = 0.9f};
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    CAPTURE(i);
+    ToyModel target(4, i), first(4, i + 1), second(4, i + 2);
+    with_cascade<Draw::sampled>(i, [&](auto shape) {
+      Speculator run{TreeVerifier{target, SampleAndMatch{}, warm},
+                     Stack{ModelDrafter{first}, ModelDrafter{second}, MaxGram(4)}, shape};
+      CHECK(text_of(run, kPrompt, 40, i) == plainly(target, kPrompt, 40, i, warm));
+    });
+  }
+}
+
+TEST_CASE("cascades: a full cache, target or drafters") {
+  for (const std::int32_t capacity : {3, 4, 5, 8, 19, 40})
+    for (std::uint64_t i = 0; i < 12; ++i) {
+      CAPTURE(capacity);
+      CAPTURE(i);
+      ToyModel target(4, 1, 2.0f, capacity), first(4, 2, 2.0f, 60), second(4, 3, 2.0f, 60);
+      ToyModel wide(4, 1, 2.0f, 60), small(4, 2, 2.0f, capacity);
+      with_cascade<Draw::sampled>(i, [&](auto shape) {
+        Speculator full{TreeVerifier{target, SampleAndMatch{}},
+                        Stack{ModelDrafter{first}, ModelDrafter{second}, MaxGram(4)}, shape};
+        const auto most = static_cast<std::size_t>(capacity) + 1;
+        CHECK(text_of(full, kPrompt, most, 5) == plainly(target, kPrompt, most, 5));
+        CHECK(full.room() == 0);
+        Speculator tight{TreeVerifier{wide, SampleAndMatch{}},
+                         Stack{ModelDrafter{second}, ModelDrafter{small}, MaxGram(4)}, shape};
+        CHECK(text_of(tight, kPrompt, 50, 5) == plainly(wide, kPrompt, 50, 5));
+      });
+    }
+}
+
+TEST_CASE("cascades: a drafter that fails in the middle of a proposal, and one can go on") {
+  constexpr std::int32_t kRoom = 400;
+  ToyModel target(4, 1, 2, kRoom), first(4, 2, 2, kRoom), second(4, 3, 2, kRoom), still(4, 1, 2, kRoom),
+      head(4, 2, 2, kRoom), tail(4, 3, 2, kRoom);
+  const Cascade<3, Draw::sampled> shape{.limits = {{{3, 2, 2}, {0, 2, 2}, {0, 0, 2}}}, .lenience = 3};
+  Speculator run{TreeVerifier{target, Block{}}, Stack{ModelDrafter{first}, ModelDrafter{second}, MaxGram(4)},
+                 shape};
+  Speculator reference{TreeVerifier{still, Block{}},
+                       Stack{ModelDrafter{head}, ModelDrafter{tail}, MaxGram(4)}, shape};
+  PhiloxChance chance(2);
+  run.start(kPrompt);
+  reference.start(kPrompt);
+  int failed = 0, reviews = 0;
+  for (int round = 0; round < 60; ++round) {
+    const List text = list(run.text()), cache = target.cache();
+    ToyModel& model = round % 3 == 0 ? first : second;
+    (round % 2 ? model.throw_call : model.poison_call) = model.calls + 1 + round % 4 / 2;
+    const std::int64_t before = reference.stats().drafters[0].calls;
+    try {
+      run.step(chance);
+    } catch (const std::runtime_error&) {
+      ++failed;
+      CHECK(list(run.text()) == text);
+      CHECK(target.cache() == cache);
+      CHECK_THROWS_AS(run.verdict(), std::logic_error);
+      model.throw_call = model.poison_call = -1;
+      run.step(chance);  // the same coins
+    }
+    model.throw_call = model.poison_call = -1;
+    reference.step(chance);
+    reviews += reference.stats().drafters[0].calls > before;
+    CHECK(list(run.text()) == list(reference.text()));
+    CHECK(list(run.proposal().tokens()) == list(reference.proposal().tokens()));
+  }
+  CHECK(failed > 20);
+  CHECK(reviews == 60);
+  CHECK(run.stats().drafters[0].calls >=
+        reference.stats().drafters[0].calls);  // failed rounds are booked too
+  CHECK(together(run.stats()).calls == run.stats().draft.calls);
+}
+
+TEST_CASE("cascades: prompts that share a beginning, for every member") {
+  ToyModel target(4, 1, 2.0f, 500), first(4, 2, 2.0f, 500), second(4, 3, 2.0f, 500);
+  const Cascade<3, Draw::sampled> shape{.limits = {{{2, 2, 2}, {0, 2, 2}, {0, 0, 2}}}, .lenience = 3};
+  Speculator run{TreeVerifier{target, SampleAndMatch{}},
+                 Stack{ModelDrafter{first}, ModelDrafter{second}, MaxGram(4)}, shape};
+  List prompt(300);
+  for (std::size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<Token>(i * i % 7 % 4);
+  const List want = plainly(target, prompt, 340, 9);
+  CHECK(text_of(run, prompt, 340, 9) == want);
+  const std::int64_t appended = target.appended;
+  CHECK(text_of(run, prompt, 340, 9) == want);
+  CHECK(target.appended - appended == 299 - 256);  // two chunks of 128 were kept
+  List other = prompt;
+  other[200] = (other[200] + 1) % 4;
+  CHECK(text_of(run, other, 340, 9) == plainly(target, other, 340, 9));
+  for (const ToyModel* model : {&first, &second})
+    CHECK(std::equal(other.begin(), other.begin() + 299, model->cache().begin()));
+  CHECK(text_of(run, prompt, 340, 9) == want);
+  run.forget();
+  CHECK(first.cache().empty());
+  CHECK(second.cache().empty());
+  CHECK(text_of(run, prompt, 340, 9) == want);
+}

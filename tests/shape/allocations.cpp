@@ -4,6 +4,7 @@
 #include <specula/accept/k_seq.hpp>
 #include <specula/specula.hpp>
 
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -74,4 +75,42 @@ TEST_CASE("cost-aware, with curves that are given and with learned ones") {
   check(Sampling{}, CostAware(DynamicTree{}), 0);
   check(Sampling{}, CostAware(Cape{}), 0);
   check(Block{}, CostAware(Chain<Draw::sampled>{}), 0);
+}
+
+TEST_CASE("cascades of two models and Max-Gram") {
+  const auto allocated = [](auto rule, auto shape, const SamplingParams& params) {
+    constexpr std::int32_t kVocab = 700, kCapacity = 1200;
+    ToyModel target(kVocab, 1, 8.0f, kCapacity), base(kVocab, 1, 6.0f, kCapacity),
+        small(kVocab, 1, 5.0f, kCapacity);
+    Speculator run{TreeVerifier{target, rule, params},
+                   Stack{ModelDrafter{base}, ModelDrafter{small}, MaxGram(kVocab)}, shape};
+    run.start(std::vector<Token>{1, 2, 3, 1, 2});
+    PhiloxChance chance(7);
+    run.step(chance);  // the first cut makes room for itself
+    std::int64_t sum = 0;
+    for (int round = 0; round < 40; ++round) {
+      const AllocationCount counted;
+      run.step(chance);
+      sum += counted.count();
+    }
+    CHECK(run.stats().proposed >= 40 * 3);
+    CHECK(run.stats().drafters[0].calls > 40);
+    CHECK(run.stats().drafters[2].calls > 0);
+    return sum;
+  };
+  const SamplingParams greedy{.temperature = 0}, warm{}, cut{.temperature = 0.8f, .top_k = 9};
+  const std::array<std::array<std::int32_t, 3>, 3> limits = {{{5, 3, 4}, {0, 1, 4}, {0, 0, 4}}};
+  CHECK(allocated(Greedy{}, Horizontal<3>{.counts = {3, 2, 3}}, greedy) == 0);
+  CHECK(allocated(Block{}, Horizontal<3, Draw::sampled>{.counts = {3, 2, 3}}, warm) == 0);
+  for (const double lenience : {1.0, 3.0}) {
+    CAPTURE(lenience);
+    CHECK(allocated(Greedy{}, Vertical<3>{.reviews = 3, .lenience = lenience}, greedy) == 0);
+    CHECK(allocated(Greedy{}, Cascade<3>{.limits = limits, .lenience = lenience}, greedy) == 0);
+    for (const SamplingParams& params : {warm, cut}) {
+      CHECK(allocated(Sampling{}, Vertical<3, Draw::sampled>{.reviews = 3, .lenience = lenience}, params) ==
+            0);
+      CHECK(allocated(Block{}, Cascade<3, Draw::sampled>{.limits = limits, .lenience = lenience}, params) ==
+            0);
+    }
+  }
 }

@@ -44,7 +44,6 @@ class SuffixAutomaton {
     text_.reserve(n);
     states_.reserve(2 * n + 1);  // a text of n tokens has at most 2 n - 1 states and 3 n - 4 edges
     edges_.reserve(3 * n);
-    walked_.reserve(n);
   }
 
   /// Back to the empty text; the room stays. O(room).
@@ -144,23 +143,17 @@ class SuffixAutomaton {
   /// The first state down the links of `at` that `holds`, as all below it then do; kNone if none does. `at`
   /// must not.
   template <class Holds>
-  std::int32_t first_below(std::int32_t at, Holds holds) {
-    walked_.clear();
-    std::int32_t found = kNone;
-    while (at != 0 && found == kNone) {
+  std::int32_t first_below(std::int32_t at, Holds holds) const {
+    while (at != 0) {
       const std::int32_t jump = state(at).jump, link = state(at).link;
-      if (!holds(jump)) {
+      if (!holds(jump))
         at = jump;
-      } else if (jump == link || holds(link)) {
-        found = link;
-      } else {
-        walked_.push_back(at);
+      else if (jump == link || holds(link))
+        return link;
+      else
         at = link;
-      }
     }
-    // States that were made further down since then make jumps too long: mend those that were of no use.
-    for (std::size_t i = walked_.size(); i-- > 0;) set_link(walked_[i], state(walked_[i]).link);
-    return found;
+    return kNone;
   }
 
   /// The state of `from`'s longest string followed by `token`, which now ends at one place more than the
@@ -174,7 +167,7 @@ class SuffixAutomaton {
       t = edge.next;
     }
     set_link(clone, state(to).link);
-    set_link(to, clone);
+    set_link(to, clone);  // the jumps of states above may pass the clone by: that costs steps, no more
     for (std::int32_t at = from; at != kNone; at = state(at).link) {
       Edge* edge = find(at, token);
       if (edge->to != to) break;
@@ -186,7 +179,6 @@ class SuffixAutomaton {
   std::vector<Token> text_;
   std::vector<State> states_;  // state 0: the empty string
   PairMap<Edge> edges_;        // by state and token
-  std::vector<std::int32_t> walked_;
   std::int32_t last_ = 0, room_ = 0;
   std::int64_t steps_ = 0;
 };

@@ -23,22 +23,25 @@ namespace specula {
 struct MaxGramOptions {
   std::int32_t min_match = 1;  // tokens; a shorter match is none
   std::int32_t max_match = 0;  // longest suffix that is looked for; 0: any
-  bool learn = true;           // confidences from how guesses fared, not from priors alone
+  bool past_end = false;  // where the occurrence ends the committed tokens: copy on from guesses and root
+  bool learn = true;      // confidences from how guesses fared, not from priors alone
 };
 
 /// Finds the longest suffix of the text, guesses included, that occurs in the committed tokens, and guesses
 /// the token after its earliest occurrence there; where there is none, what a bigram model says, if it has
-/// one. A guess that is taken up is copied on from there: the same as searching again, unless `max_match`
-/// cuts matches short. Max-Gram is section 3.3 of Chen et al. 2024 (Cascade Speculative Drafting); prompt
-/// lookup is Saxena 2023.
+/// one. A guess that is taken up is copied on from there: the same as searching again, unless an option cuts
+/// matches short or copies past the end. Max-Gram is section 3.3 of Chen et al. 2024 (Cascade Speculative
+/// Drafting); prompt lookup is Saxena 2023. With `past_end`, which neither has, a text that repeats itself is
+/// guessed as far as one asks.
 ///
 ///   specula::Speculator run{verifier, specula::MaxGram{table}, specula::Chain<>{.length = 10}};
 ///
 /// Confidences: matches are sorted by their length, and as the text grows, the drafter books how often the
 /// guess after each sort would have come true. What a text begins with, up to the first extend() or the first
 /// sync() that brings nothing new, is its prompt, and says nothing about guesses. What was learned stays from
-/// text to text. Cost: O(1) in the mean for a committed token, about log2 of the context for a node; up to
-/// 250 bytes a token. In a round it allocates nothing once reserve() has made room.
+/// text to text. Cost: O(1) in the mean for a committed token; a node one look-up where it goes on with a
+/// match, else some logarithm of the context; up to 300 bytes a token. In a round it allocates nothing once
+/// reserve() has made room.
 class MaxGram {
  public:
   /// Guesses nothing where nothing matches. Throws std::invalid_argument unless vocab >= 1, min_match >= 1
@@ -73,6 +76,7 @@ class MaxGram {
     corpus_.reserve(tokens);
     const auto n = static_cast<std::size_t>(std::max(0, tokens));
     nodes_.reserve(n);
+    guess_.reserve(n);
     guesses_.reserve(n);
     confidences_.reserve(n);
     if (fallback_) fallback_->reserve(tokens);
@@ -82,6 +86,7 @@ class MaxGram {
   void truncate(std::int32_t n) {
     nodes_.clear();
     tip_ = {};
+    guess_.clear();
     judges_ = false;
     if (n >= corpus_.size()) return;
     const std::vector<Token> kept(corpus_.text().begin(), corpus_.text().begin() + std::max(0, n));
@@ -100,8 +105,9 @@ class MaxGram {
     nodes_.clear();
     judges_ |= fresh.empty();
     for (const Token token : fresh) commit(token);
-    tip_ = cut(corpus_.whole());
-    for (const Token token : guess) tip_ = cut(corpus_.advance(tip_, token));
+    guess_.assign(guess.begin(), guess.end());
+    tip_ = corpus_.whole();
+    for (const Token token : guess) tip_ = corpus_.advance(tip_, token);
   }
 
   /// See Drafter. Throws std::invalid_argument, having changed nothing, on a token outside the vocabulary or
@@ -110,16 +116,24 @@ class MaxGram {
     const detail::Stopwatch watch(usage_.seconds);
     detail::check_nodes("MaxGram::extend", tokens, parents, nodes_.size(), vocab_);
     judges_ = true;
+    const std::int32_t end = options_.past_end ? kNowhere : corpus_.size();
     guesses_.clear();
     confidences_.clear();
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       const Node* parent = parents[i] == kNoParent ? nullptr : &nodes_[static_cast<std::size_t>(parents[i])];
-      Node node{.match = cut(corpus_.advance(parent ? parent->match : tip_, tokens[i]))};
-      if (parent && parent->source.from < corpus_.size() && token_at(parent->source.from) == tokens[i])
+      Node node{.match = corpus_.advance(parent ? parent->match : tip_, tokens[i]),
+                .token = tokens[i],
+                .parent = parents[i],
+                .depth = parent ? parent->depth + 1 : 0};
+      if (parent && parent->copied == tokens[i])
         node.source = {parent->source.from + 1, parent->source.length + 1};
-      if (node.source.from >= corpus_.size()) node.source = source_of(node.match);
+      if (node.source.from >= end) node.source = source_of(node.match);
       nodes_.push_back(node);
-      const Guess guess = guess_from(node.source, tokens[i], corpus_.size());
+      Guess guess = instead(tokens[i]);
+      if (node.source.from < end) {
+        guess = {text_at(node.source.from), kind(node.source.length)};
+        nodes_.back().copied = guess.token;
+      }
       guesses_.push_back(guess.token);
       confidences_.push_back(guess.token == kNoToken ? 0.0f
                                                      : static_cast<float>(record_[guess.kind].chance()));
@@ -147,40 +161,54 @@ class MaxGram {
   static constexpr std::array<double, kKinds> kPriors = {0.4, 0.4, 0.55, 0.65, 0.77, 0.85, 0.9, 0.96};
 
   struct Source {
-    std::int32_t from = kNowhere;  // where the token to copy stands in the corpus, if it does
+    std::int32_t from = kNowhere;  // where the token to copy stands in the text
     std::int32_t length = 0;       // of the match before it
   };
   struct Node {
     Match match = {};  // longest suffix of the text up to this node that occurs
+    Token token = kNoToken;
+    NodeId parent = kNoParent;
+    std::int32_t depth = 0;
     Source source = {};
+    Token copied = kNoToken;  // its guess, if that was copied
   };
   struct Guess {
     Token token = kNoToken;
     std::size_t kind = 0;
   };
 
-  Token token_at(std::int32_t place) const { return corpus_.text()[static_cast<std::size_t>(place)]; }
-  Match cut(Match match) {
-    return options_.max_match > 0 ? corpus_.shorten(match, options_.max_match) : match;
+  /// The token at `place` of the text that the last node ends: committed, guessed, or a node.
+  Token text_at(std::int32_t place) const {
+    auto i = static_cast<std::size_t>(place);
+    if (i < corpus_.text().size()) return corpus_.text()[i];
+    i -= corpus_.text().size();
+    if (i < guess_.size()) return guess_[i];
+    const Node* node = &nodes_.back();
+    while (static_cast<std::size_t>(node->depth) > i - guess_.size())
+      node = &nodes_[static_cast<std::size_t>(node->parent)];
+    return node->token;
+  }
+  static std::size_t kind(std::int32_t length) {
+    const auto longer = std::upper_bound(kLengths.begin() + 1, kLengths.end(), length);
+    return static_cast<std::size_t>(longer - kLengths.begin()) - 1;
   }
 
-  Source source_of(Match match) const {
+  Source source_of(Match match) {
+    if (options_.max_match > 0) match = corpus_.shorten(match, options_.max_match);
     if (match.length < options_.min_match) return {};
     return {corpus_.after(match), match.length};
   }
-  /// The guess after `last`, where the corpus ends before `end`.
-  Guess guess_from(Source source, Token last, std::int32_t end) const {
-    if (source.from < end) {
-      const auto longer = std::upper_bound(kLengths.begin() + 1, kLengths.end(), source.length);
-      return {token_at(source.from), static_cast<std::size_t>(longer - kLengths.begin()) - 1};
-    }
-    return {fallback_ ? (*fallback_)(last) : kNoToken, 0};
-  }
+  /// The guess after `token` where nothing is copied.
+  Guess instead(Token token) const { return {fallback_ ? (*fallback_)(token) : kNoToken, 0}; }
   /// What would be guessed if the last committed token were the root.
   Guess look() {
     if (corpus_.size() == 0) return {};
-    const std::int32_t end = corpus_.size() - 1;
-    return guess_from(source_of(cut(corpus_.repeated())), token_at(end), end);
+    const std::int32_t root = corpus_.size() - 1;
+    const Tokens text = corpus_.text();
+    const Source source = source_of(corpus_.repeated());
+    if (source.from < root || (options_.past_end && source.from == root))
+      return {text[static_cast<std::size_t>(source.from)], kind(source.length)};
+    return instead(text.back());
   }
   void commit(Token token) {
     if (judges_ && expected_.token != kNoToken) record_[expected_.kind].saw(expected_.token == token);
@@ -194,7 +222,8 @@ class MaxGram {
   std::optional<Bigram> fallback_;
   detail::SuffixAutomaton corpus_;  // committed tokens
   Match tip_;                       // longest suffix of context and guess
-  std::vector<Node> nodes_;         // since the last sync
+  std::vector<Token> guess_;
+  std::vector<Node> nodes_;  // since the last sync
   std::vector<Token> guesses_;
   std::vector<float> confidences_;
   std::array<detail::HitRate, kKinds> record_;

@@ -187,10 +187,8 @@ class Speculator {
         std::min({shape_.max_nodes(), verifier_.room(), std::max(1, drafter_.capacity() - size)});
     verdict_ = nullptr;
     tree_.reset(text_.back(), size, fits);
-    if (drafter_.capacity() > size) {
-      drafter_.sync(context, {});
-      if (fits > 1) shape_.propose(drafter_, Round{context, verifier_.params(), fits}, tree_, chance);
-    }
+    if (drafter_.capacity() > size && fits > 1)
+      shape_.propose(drafter_, Round{context, verifier_.params(), fits}, tree_, chance);
     if (tree_.size() > 1 && !covers(S::law, tree_.law()))
       throw std::logic_error("Speculator: the shape drew its proposal in another way than its law declares");
     verdict_ = &verifier_.verify(tree_, chance);

@@ -46,6 +46,10 @@ struct CascadeRates {
   /// node. A drafter guesses with calls over one node and reviews m guesses with a call over m + 1.
   std::vector<CostCurve> draft_costs;
   CostCurve target_cost = CostCurve({1.0});
+  /// `acceptance` for a drafter whose turn comes after another's in a proposal; its depth counts from there.
+  /// Guesses that are only reached after those of a better drafter stayed fare better than a drafter's first
+  /// ones. Empty: as `acceptance`.
+  std::vector<std::vector<AcceptanceCurve>> acceptance_after = {};
 };
 
 /// (n, n), upper triangular: row r says how what reviewer r will judge is drafted. Drafter i >= r goes on
@@ -99,9 +103,11 @@ class CascadeForecaster {
 
   explicit CascadeForecaster(CascadeRates rates) : rates_(std::move(rates)), n_(rates_.draft_costs.size()) {
     if (n_ == 0) throw std::invalid_argument("CascadeRates: no drafters");
-    bool square = rates_.acceptance.size() == n_;
-    for (const auto& row : rates_.acceptance) square = square && row.size() == n_;
-    if (!square)
+    const auto fits = [&](const std::vector<std::vector<AcceptanceCurve>>& curves) {
+      return curves.size() == n_ &&
+             std::all_of(curves.begin(), curves.end(), [&](const auto& row) { return row.size() == n_; });
+    };
+    if (!fits(rates_.acceptance) || !(rates_.acceptance_after.empty() || fits(rates_.acceptance_after)))
       throw std::invalid_argument("CascadeRates: acceptance must be " + std::to_string(n_) + " rows of " +
                                   std::to_string(n_) + " for as many draft_costs");
     unit_ = rates_.target_cost(1);
@@ -122,7 +128,7 @@ class CascadeForecaster {
     for (std::size_t d = 0; d < counts.size(); ++d) {
       if (counts[d] == 0) continue;
       guesses(d, counts[d]);
-      walk(0, d, at);
+      walk(0, d, at, at);
       at += counts[d];
     }
     return finish(length);
@@ -241,13 +247,15 @@ class CascadeForecaster {
     begin(bounds_[row]);
     std::int32_t limit = 0;
     for (std::size_t d = row; d < n_; ++d) {
+      const std::int32_t turn = limit;
       limit += limits[row][d];
-      for (std::int32_t at = 0; at < limit; ++at) walk(row, d, at);
+      for (std::int32_t at = 0; at < limit; ++at) walk(row, d, at, turn);
     }
   }
 
-  /// Drafter d's turn for all proposals of length `at`, which reviewer `row` will judge.
-  void walk(std::size_t row, std::size_t d, std::int32_t at) {
+  /// What drafter d appends to proposals of length `at`, which reviewer `row` will judge. Its turn began at
+  /// length `turn`, or a little later.
+  void walk(std::size_t row, std::size_t d, std::int32_t at, std::int32_t turn = 0) {
     const auto from = static_cast<std::size_t>(at);
     const double mass = lengths_[from];
     if (mass == 0) return;
@@ -256,9 +264,11 @@ class CascadeForecaster {
     const Step& step = steps_[d];
     for (std::size_t i = 0; i < n_; ++i) calls_[i] += mass * step.calls[i];
     cost_ += mass * step.cost;
-    const AcceptanceCurve& curve = rates_.acceptance[row][d];
+    const bool after = turn > 0 && !rates_.acceptance_after.empty();
+    const AcceptanceCurve& curve = (after ? rates_.acceptance_after : rates_.acceptance)[row][d];
+    const std::int32_t depth = after ? std::max(0, at - turn) : at;
     for (std::size_t s = 1; s < step.prob.size(); ++s) {
-      const double rate = curve(at + static_cast<std::int32_t>(s) - 1);
+      const double rate = curve(depth + static_cast<std::int32_t>(s) - 1);
       accepted_[from + s - 1] += reach * step.at_least[s] * (1 - rate);
       reach *= rate;
       lengths_[from + s] += mass * step.prob[s];

@@ -1,0 +1,17 @@
+// expect: DenseDrafter
+#include <specula/specula.hpp>
+
+#include "toy_model.hpp"
+
+using namespace specula;
+
+using Model = ModelDrafter<specula_test::ToyModel>;
+#ifdef SPECULA_MUST_FAIL
+using Drafters = Stack<MaxGram, Model>;  // who reviews has rows
+#else
+using Drafters = Stack<Model, MaxGram>;
+#endif
+
+void propose(Vertical<>& shape, Drafters& stack, const Round& round, TokenTree& tree, PhiloxChance& chance) {
+  shape.propose(stack, round, tree, chance);
+}

@@ -1,0 +1,101 @@
+#include <doctest/doctest.h>
+#include <specula/draft/stack.hpp>
+
+#include <specula/draft/max_gram.hpp>
+#include <specula/draft/model_drafter.hpp>
+
+#include <type_traits>
+#include <vector>
+
+#include "hash_gram.hpp"
+#include "toy_model.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+
+/// Says `own`, and remembers what it was told.
+struct Listener {
+  Token own = 0;
+  std::int32_t vocab = 5, room = 100;
+  std::vector<Token> context = {}, guess = {};
+  std::int32_t truncated = -1, reserved = -1;
+  std::int32_t vocab_size() const { return vocab; }
+  std::int32_t capacity() const { return room; }
+  void truncate(std::int32_t n) { truncated = n; }
+  void sync(Tokens c, Tokens g) { context.assign(c.begin(), c.end()), guess.assign(g.begin(), g.end()); }
+  PointMasses extend(Tokens, Nodes) { return {{&own, 1}}; }
+  void reserve(std::int32_t n) { reserved = n; }
+};
+
+using Dense = ModelDrafter<ToyModel>;
+static_assert(Drafter<Stack<Dense, Listener>> && DenseDrafter<Stack<Dense, Listener>>);
+static_assert(Drafter<Stack<Listener, Dense>> && !DenseDrafter<Stack<Listener, Dense>>);
+static_assert(Stack<Listener>::kMembers == 1 && Stack<Listener, Dense, Listener>::kMembers == 3);
+
+}  // namespace
+
+TEST_CASE("members, best first; what all of them are told") {
+  Stack stack{Listener{.own = 1, .room = 50}, Listener{.own = 2, .room = 30}, Listener{.own = 3, .room = 40}};
+  static_assert(std::is_same_v<decltype(stack), Stack<Listener, Listener, Listener>>);
+  CHECK(stack.head().own == 1);
+  CHECK(stack.get<0>().own == 1);
+  CHECK(stack.get<1>().own == 2);
+  CHECK(stack.get<2>().own == 3);
+  CHECK(stack.tail().head().own == 2);
+  CHECK(stack.tail().tail().head().own == 3);
+  CHECK(&stack.get<2>() == &stack.tail().tail().head());
+  CHECK(stack.vocab_size() == 5);
+  CHECK(stack.capacity() == 30);  // of the least
+
+  const std::vector<Token> context = {1, 2, 3}, guess = {4};
+  const NodeId parent = kNoParent;
+  stack.sync(context, guess);
+  stack.truncate(7);
+  stack.reserve(99);
+  for (const Listener* member : {&stack.get<0>(), &stack.get<1>(), &stack.get<2>()}) {
+    CHECK(member->context == context);
+    CHECK(member->guess == guess);
+    CHECK(member->truncated == 7);
+    CHECK(member->reserved == 99);
+  }
+  CHECK(stack.extend({&context[0], 1}, {&parent, 1}).tokens[0] == 1);  // the head's
+  CHECK(stack.tail().extend({&context[0], 1}, {&parent, 1}).tokens[0] == 2);
+}
+
+TEST_CASE("what each member took, and all together") {
+  ToyModel first(5, 1), second(5, 2);
+  Stack stack{ModelDrafter{first}, HashGram(5, 3), ModelDrafter{second}, MaxGram(5)};
+  const std::vector<Token> context = {1, 2}, tokens = {3, 4};
+  const std::vector<NodeId> parents = {kNoParent, 0};
+  stack.reserve(50);
+  stack.sync(context, {});
+  stack.get<0>().extend(tokens, parents);
+  stack.get<1>().extend(tokens, parents);
+  stack.get<2>().extend({&tokens[0], 1}, {&parents[0], 1});
+  stack.get<2>().extend({&tokens[1], 1}, {&parents[1], 1});
+  stack.get<2>().extend({&tokens[1], 1}, {&parents[1], 1});
+  stack.get<3>().extend(tokens, parents);
+  CHECK(stack.usage(0).calls == 1);
+  CHECK(stack.usage(0).nodes == 2);
+  CHECK(stack.usage(1).calls == 0);  // it does not count
+  CHECK(stack.usage(1).seconds == 0);
+  CHECK(stack.usage(2).calls == 3);
+  CHECK(stack.usage(2).nodes == 3);
+  CHECK(stack.usage(3).calls == 1);
+  const Usage all = stack.usage();
+  CHECK(all.calls == 5);
+  CHECK(all.nodes == 7);
+  CHECK(all.seconds ==
+        doctest::Approx(stack.usage(0).seconds + stack.usage(2).seconds + stack.usage(3).seconds));
+  CHECK(Stack{MaxGram(5)}.usage().calls == 0);
+}
+
+TEST_CASE("vocabularies that differ are refused, wherever they stand") {
+  CHECK_THROWS_WITH_AS((Stack{Listener{}, Listener{.vocab = 6}}),
+                       "Stack: a drafter's vocabulary has 5 tokens, that of the next one 6",
+                       std::invalid_argument);
+  CHECK_THROWS_AS((Stack{Listener{}, Listener{}, Listener{.vocab = 4}}), std::invalid_argument);
+  CHECK_THROWS_AS((Stack{Listener{.vocab = 4}, Listener{}, Listener{}}), std::invalid_argument);
+}

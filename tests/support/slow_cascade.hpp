@@ -1,0 +1,196 @@
+// Cascades as the paper's recursion has them, over whole texts and without a cache: what the shapes are
+// compared with. Drafters whose guess or row is a function of the whole text.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "plain_law.hpp"
+#include "scripted_drafter.hpp"
+
+namespace specula_test {
+
+/// Rows of those who share `common` have mostly the same largest logit, the less so the larger `apart`.
+inline RowOf related_rows(std::int32_t vocab, std::uint64_t common, std::uint64_t own, double apart) {
+  return
+      [shared = random_rows(vocab, common, 2), mine = random_rows(vocab, own, 2 * apart)](const Text& text) {
+        std::vector<float> row = shared(text);
+        const std::vector<float> more = mine(text);
+        for (std::size_t x = 0; x < row.size(); ++x) row[x] += more[x];
+        return row;
+      };
+}
+
+using GuessOf = std::function<specula::Token(const Text&)>;
+
+/// The largest logit of such a row, or nothing after a share `silent` of the texts.
+inline GuessOf related_guesses(std::int32_t vocab, std::uint64_t common, std::uint64_t own, double apart,
+                               double silent) {
+  return [=, row_of = related_rows(vocab, common, own, apart)](const Text& text) {
+    std::uint64_t h = own + 77;
+    for (const specula::Token x : text) h = (h ^ static_cast<std::uint64_t>(x + 1)) * 0x9E3779B97F4A7C15ull;
+    if (Random(h).chance(silent)) return specula::kNoToken;
+    const std::vector<float> row = row_of(text);
+    return static_cast<specula::Token>(std::max_element(row.begin(), row.end()) - row.begin());
+  };
+}
+
+/// A drafter without rows. Throws after so many calls and syncs that somebody must be going round in circles.
+class ScriptedPoints {
+ public:
+  ScriptedPoints(std::int32_t vocab, GuessOf guess_of, std::int64_t patience = 1000)
+      : guess_of_(std::move(guess_of)), vocab_(vocab), patience_(patience) {}
+  std::int32_t vocab_size() const { return vocab_; }
+  std::int32_t capacity() const { return 1 << 20; }
+  void truncate(std::int32_t) {}
+  void sync(specula::Tokens context, specula::Tokens guess) {
+    lose_patience();
+    base_.assign(context.begin(), context.end());
+    base_.insert(base_.end(), guess.begin(), guess.end());
+    nodes_.clear();
+  }
+  specula::PointMasses extend(specula::Tokens tokens, specula::Nodes parents) {
+    lose_patience();
+    ++calls;
+    out_.clear();
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      if ((parents[i] == specula::kNoParent) != nodes_.empty())
+        throw std::invalid_argument("ScriptedPoints: one root, node 0");
+      Text text = nodes_.empty() ? base_ : nodes_.at(static_cast<std::size_t>(parents[i]));
+      text.push_back(tokens[i]);
+      out_.push_back(guess_of_(text));
+      nodes_.push_back(std::move(text));
+    }
+    return {out_};
+  }
+
+  std::int64_t calls = 0;
+
+ private:
+  void lose_patience() {
+    if (++steps_ > patience_) throw std::logic_error("ScriptedPoints: asked without end");
+  }
+  GuessOf guess_of_;
+  std::int32_t vocab_;
+  std::int64_t patience_, steps_ = 0;
+  Text base_;
+  std::vector<Text> nodes_;
+  std::vector<specula::Token> out_;
+};
+
+/// A token of the text, and for a guess how sure its last judge was of it.
+struct SlowToken {
+  specula::Token token = 0;
+  float prob = 1;
+  bool copied = false;
+};
+using SlowText = std::vector<SlowToken>;
+
+/// One of them is set.
+struct SlowDrafter {
+  RowOf row_of = {};
+  GuessOf guess_of = {};
+  std::vector<std::int64_t> offered = std::vector<std::int64_t>(64), accepted = offered;  // as a reviewer
+  std::int64_t calls = 0;
+
+  static Text plain(const SlowText& ids, std::size_t size) {
+    Text out;
+    for (std::size_t i = 0; i < size; ++i) out.push_back(ids[i].token);
+    return out;
+  }
+  SlowToken best(const Text& text) {
+    if (guess_of) return {guess_of(text), 1, true};
+    const std::vector<float> row = row_of(text);
+    const std::vector<double> p = plain_law(row, {});
+    const auto x = static_cast<std::size_t>(std::max_element(row.begin(), row.end()) - row.begin());
+    return {static_cast<specula::Token>(x), static_cast<float>(p[x]), false};
+  }
+  double prob(const Text& text, specula::Token token) {
+    return plain_law(row_of(text), {})[static_cast<std::size_t>(token)];
+  }
+  /// `count` guesses, or as many as it has.
+  SlowText propose(SlowText ids, int count) {
+    for (int i = 0; i < count; ++i) {
+      ++calls;
+      const SlowToken next = best(plain(ids, ids.size()));
+      if (next.token == specula::kNoToken) break;
+      ids.push_back(next);
+    }
+    return ids;
+  }
+  /// Judges what is behind `start`: accepted + 1 tokens.
+  SlowText review(SlowText ids, std::size_t start, double lenience) {
+    ++calls;
+    for (std::size_t i = start; i < ids.size(); ++i) {
+      const Text before = plain(ids, i);
+      const SlowToken mine = best(before);
+      const double p = prob(before, ids[i].token);
+      const bool stays = ids[i].token == mine.token ||
+                         (lenience > 1 && !ids[i].copied && static_cast<double>(ids[i].prob) <= lenience * p);
+      ++offered[i - start];
+      if (!stays) {
+        ids.resize(i);
+        ids.push_back(mine);
+        return ids;
+      }
+      ++accepted[i - start];
+      ids[i].prob = static_cast<float>(p);
+      ids[i].copied = false;
+    }
+    ids.push_back(best(plain(ids, ids.size())));
+    return ids;
+  }
+};
+
+/// step(D, T, ids, K, l): D is drafters[at...], T the one before, K the rows and columns from `at`.
+using Table = std::vector<std::vector<std::int32_t>>;
+inline SlowText slow_cascade(std::vector<SlowDrafter>& drafters, std::size_t at, const SlowText& ids,
+                             const Table& limits, double lenience, bool first = true) {
+  if (at == drafters.size()) return drafters[at - 1].propose(ids, limits[at - 1][at - 1]);
+  SlowText cur = ids;
+  for (std::size_t i = at; i < drafters.size(); ++i) {
+    std::int32_t limit = 0;
+    for (std::size_t j = at; j <= i; ++j) limit += limits[at][j];
+    while (static_cast<std::int32_t>(cur.size() - ids.size()) < limit) {
+      const std::size_t before = cur.size();
+      cur = slow_cascade(drafters, i + 1, cur, limits, lenience, false);
+      if (cur.size() == before) break;
+    }
+  }
+  return first ? cur : drafters[at - 1].review(cur, ids.size(), lenience);
+}
+
+/// What drafter `at` hands up: the last one guesses, the others review what they are handed.
+inline SlowText slow_hand_up(std::vector<SlowDrafter>& drafters, std::size_t at, const SlowText& ids,
+                             int length, double lenience) {
+  if (at + 1 == drafters.size()) return drafters[at].propose(ids, length);
+  return drafters[at].review(slow_hand_up(drafters, at + 1, ids, length, lenience), ids.size(), lenience);
+}
+
+/// A context and a root.
+inline SlowText slow_text(const Text& text) {
+  SlowText out;
+  for (const specula::Token x : text) out.push_back({x});
+  return out;
+}
+
+/// Whether `tree` is the chain of the tokens behind the first `start` of `want`, with their confidences.
+inline bool is_chain_of(const specula::TokenTree& tree, const SlowText& want, std::size_t start) {
+  if (static_cast<std::size_t>(tree.size()) != want.size() - start + 1) return false;
+  for (specula::NodeId n = 1; n < tree.size(); ++n) {
+    const SlowToken& token = want[start + static_cast<std::size_t>(n) - 1];
+    if (tree.token(n) != token.token || tree.parent(n) != n - 1 ||
+        std::abs(tree.confidence(n) - token.prob) > 1e-6f)
+      return false;
+  }
+  return true;
+}
+
+}  // namespace specula_test
