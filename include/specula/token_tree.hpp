@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "chance.hpp"
+#include "detail/distinct_weights.hpp"
 #include "detail/law_difference.hpp"
 #include "detail/lenient_row.hpp"
 #include "detail/row_scan.hpp"
@@ -111,7 +112,7 @@ class TokenTree {
   NodeId draw_distinct(NodeId parent, const RowLaw& law, Chance& chance) {
     check_room(parent);
     if (law.is_point()) return has_child(parent, law.point) ? kNoParent : choose(parent, law.point, 1.0f);
-    const Distinct weights(*this, parent, law);
+    const detail::DistinctWeights weights(*this, parent, scan_.weights(law), distinct_masses_);
     if (!(weights.total() > 0)) return kNoParent;
     const Token token = chance.draw(weights, draft_site(parent));
     ++distinct_;
@@ -234,6 +235,13 @@ class TokenTree {
       if (!visit(c)) return;
   }
 
+  /// Whether a child of `node` is `token`.
+  bool has_child(NodeId node, Token token) const {
+    bool found = false;
+    children(node, [&](NodeId c) { return !(found = this->token(c) == token); });
+    return found;
+  }
+
   /// How this very proposal was drawn: what it holds decides, not what its shape may do.
   DraftLaw law() const {
     if (shared_ > 0) return DraftLaw::shared;
@@ -277,39 +285,6 @@ class TokenTree {
     std::int32_t depth = 0;
     NodeId first_child = kNoParent, last_child = kNoParent, next_sibling = kNoParent;
     Kind kind = Kind::root;
-  };
-
-  /// Weights of a law without the tokens that a node's children already are.
-  class Distinct {
-   public:
-    Distinct(TokenTree& tree, NodeId parent, const RowLaw& law)
-        : tree_(tree), parent_(parent), base_(tree.scan_.weights(law)), masses_(tree.distinct_masses_) {
-      std::copy(base_.masses.begin(), base_.masses.end(), masses_.begin());
-      tree.children(parent, [&](NodeId c) {
-        const std::int32_t tile = tree.token(c) / detail::kTile;
-        masses_[index(tile)] = detail::tile_mass(*this, tile);
-        return true;
-      });
-      total_ = detail::merge_tiles(masses_);
-    }
-    std::int32_t vocab() const { return base_.vocab(); }
-    double total() const { return total_; }
-    double operator()(Token token) const { return tree_.has_child(parent_, token) ? 0.0 : base_(token); }
-    std::span<const double> tile_masses() const { return masses_; }
-    void fill(std::int32_t tile, float* weights) const {
-      base_.fill(tile, weights);
-      tree_.children(parent_, [&](NodeId c) {
-        if (tree_.token(c) / detail::kTile == tile) weights[tree_.token(c) % detail::kTile] = 0.0f;
-        return true;
-      });
-    }
-
-   private:
-    const TokenTree& tree_;
-    NodeId parent_;
-    detail::LawWeights base_;
-    std::span<double> masses_;
-    double total_ = 0;
   };
 
   static std::int32_t checked(std::int32_t vocab, std::int32_t max_nodes, std::int32_t stored_rows) {
@@ -396,11 +371,6 @@ class TokenTree {
   Site draft_site(NodeId parent) { return review_site(parent, Stream::draft); }
   Site review_site(NodeId parent, Stream stream) {
     return {position(parent) + 1, origin_, stream, serial_++};
-  }
-  bool has_child(NodeId node, Token token) const {
-    bool found = false;
-    children(node, [&](NodeId c) { return !(found = this->token(c) == token); });
-    return found;
   }
   bool is_earlier_sibling(NodeId node, Token token) const {
     for (NodeId c = first_child(parent(node)); c != node; c = next_sibling(c))
