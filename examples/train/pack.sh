@@ -8,10 +8,11 @@
 #   --work DIR       corpus, tokenizer, checkpoints and logs                   (build/train-work)
 #   --models DIR     where the finished models go                              (examples/models)
 #   --minutes T B S  training time of target, base and small                   (80 12 10)
+#   --answer-minutes B S  then, of base and small, on the target's own text    (60 20)
 set -euo pipefail
 
 repository=$(cd "$(dirname "$0")/../.." && pwd)
-gsm8k= python= minutes=(80 12 10)
+gsm8k= python= minutes=(80 12 10) answer_minutes=(60 20)
 build=$repository/build/train
 work=$repository/build/train-work
 models=$repository/examples/models
@@ -24,6 +25,7 @@ while (($#)); do
     --work) work=$2; shift 2 ;;
     --models) models=$2; shift 2 ;;
     --minutes) minutes=("$2" "$3" "$4"); shift 4 ;;
+    --answer-minutes) answer_minutes=("$2" "$3"); shift 3 ;;
     -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit ;;
     *) echo "pack.sh: unknown option $1; see --help" >&2; exit 2 ;;
   esac
@@ -46,15 +48,15 @@ train target "${minutes[0]}" 6e-3
 train base "${minutes[1]}" 1e-2
 train small "${minutes[2]}" 1e-2
 
-# The small draft goes on with what the target itself writes.
+# The drafts go on with what the target itself writes.
 if [[ ! -f $work/answers/tokens.json ]]; then
   "$build/specula-train-answers" --data "$work/corpus" --tokens "$work/tokens" --target "$work/target/export" \
-    --output "$work/answers" --minutes 3
+    --output "$work/answers" --variants 1 --minutes 6
 fi
-if [[ ! -d $work/small-answers ]]; then
-  mkdir -p "$work/small-answers"
-  cp "$work/small/checkpoint.pt" "$work/small-answers/"
-fi
-"$build/specula-train" model --name small --data "$work/answers" --output "$work/small-answers" \
-  --minutes "$((minutes[2] + 16))" --lr 1e-2 --resume 2>&1 | tee -a "$work/small-answers.log"
-cp "$work/small-answers/export/"* "$models/small/"
+go_on() {  # name, minutes
+  "$build/specula-train" model --name "$1" --data "$work/answers" --init "$work/$1/export" --output "$work/$1-answers" \
+    --minutes "$2" --lr 3e-3 --long-from 0.7 --resume 2>&1 | tee -a "$work/$1-answers.log"
+  cp "$work/$1-answers/export/"* "$models/$1/"
+}
+go_on base "${answer_minutes[0]}"
+go_on small "${answer_minutes[1]}"

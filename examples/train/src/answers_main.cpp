@@ -14,6 +14,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <specula/eigen/llama.hpp>
@@ -47,52 +48,63 @@ std::vector<std::string> prompts_of(const std::string& text, std::mt19937_64& ra
   return pieces;
 }
 
-int run(int argc, char** argv) {
-  CLI::App app{"Lets a target write the text that its drafts are trained on.", "specula-train-answers"};
-  std::string data, tokens, target_folder, output;
+/// The prompt with another digit for every digit: a question of the same kind, which need not make sense. So
+/// a draft sees more of the target's text than there are questions.
+std::string with_other_numbers(std::string prompt, std::mt19937_64& random) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  for (std::size_t i = 0; i < prompt.size(); ++i) {
+    if (!is_digit(prompt[i])) continue;
+    const bool leads = i == 0 || !is_digit(prompt[i - 1]);
+    prompt[i] = (leads ? "123456789" : "0123456789")[random() % (leads ? 9 : 10)];
+  }
+  return prompt;
+}
+
+/// All prompts of a style in random order: first each as it is, then `variants` rounds with other numbers.
+std::vector<std::string> make_prompts(const Style& style, int variants, std::mt19937_64& random) {
+  std::vector<std::string> once, all;
+  for (const auto& text : style.train)
+    for (auto& prompt : prompts_of(text, random)) once.push_back(std::move(prompt));
+  for (int round = 0; round <= variants; ++round) {
+    for (std::size_t i = once.size(); i > 1; --i) std::swap(once[i - 1], once[random() % i]);
+    for (const auto& prompt : once) all.push_back(round == 0 ? prompt : with_other_numbers(prompt, random));
+  }
+  return all;
+}
+
+struct Settings {
+  std::string data, tokens, output;
   std::size_t limit = 0;
   double minutes = 0;
-  app.add_option("--data", data, "Folder written by `specula-train-text corpus`")->required();
-  app.add_option("--tokens", tokens, "Folder written by `specula-train-text tokenizer`")->required();
-  app.add_option("--target", target_folder, "Folder of the target: config.json, model.safetensors")
-      ->required();
-  app.add_option("--output", output, "Folder for the tokens")->required();
-  app.add_option("--limit", limit, "Prompts of a style, at most; 0: all");
-  app.add_option("--minutes", minutes, "Time for a style, at most; 0: no limit");
-  CLI11_PARSE(app, argc, argv);
+  int variants = 0;
+};
 
-  const Tokenizer tokenizer(fs::path(tokens) / "tokenizer.model");
-  specula::eigen::LlamaOptions options;
-  options.capacity = kLongestPrompt + kNewTokens + 2;
-  options.inputs =
-      specula::eigen::has_bf16_products() ? specula::eigen::Inputs::bf16 : specula::eigen::Inputs::full;
-  specula::eigen::Llama<float> target(target_folder, options);
-  specula::Speculator run{specula::TreeVerifier{target, specula::Greedy{}},
-                          specula::NoDrafter{target.vocab_size()}, specula::Chain<>{.length = 0}};
+template <class Run>
+void write_answers(const Settings& settings, Run& run) {
+  const Tokenizer tokenizer(fs::path(settings.tokens) / "tokenizer.model");
   specula::PhiloxChance chance{0};
-
-  TokenizedCorpus corpus = read_tokens(tokens);
-  const std::vector<Style> styles = read_corpus(data);
+  TokenizedCorpus corpus = read_tokens(settings.tokens);
+  const std::vector<Style> styles = read_corpus(settings.data);
   std::mt19937_64 random(1);
   for (auto& tokenized : corpus.styles) {
     const auto style =
         std::find_if(styles.begin(), styles.end(), [&](const Style& s) { return s.name == tokenized.name; });
-    if (style == styles.end()) throw std::runtime_error(data + ": holds no style '" + tokenized.name + "'");
-    std::vector<std::string> prompts;
-    for (const auto& text : style->train)
-      for (auto& prompt : prompts_of(text, random)) prompts.push_back(std::move(prompt));
-    for (std::size_t i = prompts.size(); i > 1; --i) std::swap(prompts[i - 1], prompts[random() % i]);
-    if (limit && prompts.size() > limit) prompts.resize(limit);
+    if (style == styles.end())
+      throw std::runtime_error(settings.data + ": holds no style '" + tokenized.name + "'");
+    std::vector<std::string> prompts = make_prompts(*style, settings.variants, random);
+    if (settings.limit && prompts.size() > settings.limit) prompts.resize(settings.limit);
     tokenized.train.clear();
     std::size_t written = 0;
     const auto begin = std::chrono::steady_clock::now();
     const auto seconds = [&] {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     };
-    for (std::size_t i = 0; i < prompts.size() && !(minutes > 0 && seconds() > 60 * minutes); ++i) {
+    for (std::size_t i = 0;
+         i < prompts.size() && !(settings.minutes > 0 && seconds() > 60 * settings.minutes); ++i) {
       Document document = tokenizer.encode(prompts[i]);
       document.insert(document.begin(), kBegin);
       if (document.size() > static_cast<std::size_t>(kLongestPrompt)) continue;
+      tokenized.given.push_back(static_cast<std::int32_t>(document.size()));
       written += static_cast<std::size_t>(run.generate(
           document, {.max_new_tokens = kNewTokens, .stop = {&kEnd, 1}}, chance,
           [&](specula::Tokens fresh) { document.insert(document.end(), fresh.begin(), fresh.end()); }));
@@ -106,9 +118,33 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "\n%s: %zu documents, %zu new tokens\n", tokenized.name.c_str(),
                  tokenized.train.size(), written);
   }
-  write_tokens(corpus, output);
-  fs::copy_file(fs::path(tokens) / "tokenizer.model", fs::path(output) / "tokenizer.model",
+  write_tokens(corpus, settings.output);
+  fs::copy_file(fs::path(settings.tokens) / "tokenizer.model", fs::path(settings.output) / "tokenizer.model",
                 fs::copy_options::overwrite_existing);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Lets a target write the text that its drafts are trained on.", "specula-train-answers"};
+  Settings settings;
+  std::string target_folder;
+  app.add_option("--data", settings.data, "Folder written by `specula-train-text corpus`")->required();
+  app.add_option("--tokens", settings.tokens, "Folder written by `specula-train-text tokenizer`")->required();
+  app.add_option("--target", target_folder, "Folder of the target: config.json, model.safetensors")
+      ->required();
+  app.add_option("--output", settings.output, "Folder for the tokens")->required();
+  app.add_option("--variants", settings.variants, "Ask everything so many times more, with other numbers");
+  app.add_option("--limit", settings.limit, "Prompts of a style, at most; 0: all");
+  app.add_option("--minutes", settings.minutes, "Time for a style, at most; 0: no limit");
+  CLI11_PARSE(app, argc, argv);
+
+  specula::eigen::LlamaOptions options;
+  options.capacity = kLongestPrompt + kNewTokens + 2;
+  options.inputs =
+      specula::eigen::has_bf16_products() ? specula::eigen::Inputs::bf16 : specula::eigen::Inputs::full;
+  specula::eigen::Llama<float> target(target_folder, options);
+  specula::Speculator run{specula::TreeVerifier{target, specula::Greedy{}},
+                          specula::NoDrafter{target.vocab_size()}, specula::Chain<>{.length = 0}};
+  write_answers(settings, run);
   return 0;
 }
 

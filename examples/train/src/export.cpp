@@ -1,24 +1,16 @@
 #include "export.hpp"
 
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <stdexcept>
+
+#include "safetensors.hpp"
+#include "whole_file.hpp"
 
 namespace specula_train {
 namespace {
 
 namespace fs = std::filesystem;
-
-void write_whole(const fs::path& file, const std::string& bytes) {
-  const auto temporary = file.string() + ".part";
-  std::ofstream out(temporary, std::ios::binary);
-  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  out.close();
-  if (!out) throw std::runtime_error(file.string() + ": cannot be written");
-  fs::rename(temporary, file);
-}
 
 std::string config_json(const LlamaConfig& config) {
   const nlohmann::ordered_json json{
@@ -94,26 +86,6 @@ std::string model_card(const LlamaConfig& config, std::int64_t parameters, const
 }
 
 }  // namespace
-
-void write_safetensors(const torch::OrderedDict<std::string, torch::Tensor>& tensors, const fs::path& file) {
-  nlohmann::ordered_json header{{"__metadata__", {{"format", "pt"}}}};
-  std::string data;
-  for (const auto& item : tensors) {
-    const auto value = item.value().detach().cpu().to(torch::kBFloat16).contiguous();
-    const auto begin = data.size();
-    data.append(static_cast<const char*>(value.data_ptr()), static_cast<std::size_t>(value.nbytes()));
-    header[item.key()] = {
-        {"dtype", "BF16"}, {"shape", value.sizes().vec()}, {"data_offsets", {begin, data.size()}}};
-  }
-  auto text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // the data starts aligned
-
-  std::string bytes;
-  for (std::uint64_t size = text.size(), i = 0; i < 8; ++i) {
-    bytes.push_back(static_cast<char>(size >> (8 * i) & 0xff));  // little endian
-  }
-  write_whole(file, bytes + text + data);
-}
 
 void export_model(const Llama& model, const fs::path& tokenizer_file, const ModelCard& card,
                   const fs::path& directory) {

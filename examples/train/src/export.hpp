@@ -9,10 +9,6 @@
 
 namespace specula_train {
 
-/// Named tensors, rounded to nearest even to BF16, in one safetensors file.
-void write_safetensors(const torch::OrderedDict<std::string, torch::Tensor>& tensors,
-                       const std::filesystem::path& file);
-
 struct ModelCard {
   std::string name;    // "target"
   std::string recipe;  // one line: optimizer, batch, context

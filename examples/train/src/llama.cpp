@@ -142,10 +142,18 @@ Tensor LlamaImpl::head(const Tensor& features) {
 
 Tensor next_token_loss(Llama& model, const Tensor& rows, torch::ScalarType dtype) {
   const auto context = rows.size(1) - 1;
-  const auto inputs = rows.narrow(1, 0, context);
-  const auto expected = rows.narrow(1, 1, context).reshape({-1});
-  const auto logits = model->head(model->features(inputs, dtype));
-  return cross_entropy(logits.view({-1, logits.size(-1)}), expected);
+  const auto given = rows < 0;
+  const auto tokens = torch::where(given, rows.bitwise_not(), rows);
+  auto features = model->features(tokens.narrow(1, 0, context), dtype);
+  features = features.reshape({-1, features.size(-1)});
+  auto expected = rows.narrow(1, 1, context).reshape({-1});
+  if (given.any().item<bool>()) {
+    const auto learned = (expected >= 0).nonzero().view(-1);
+    if (learned.numel() == 0) return features.to(torch::kFloat32).sum() * 0;
+    features = features.index_select(0, learned);
+    expected = expected.index_select(0, learned);
+  }
+  return cross_entropy(model->head(features), expected);
 }
 
 }  // namespace specula_train

@@ -86,6 +86,8 @@ class LlamaImpl : public torch::nn::Module {
 TORCH_MODULE(Llama);
 
 /// Mean cross entropy (nats a token) of predicting rows[:, 1:] from rows[:, :-1]. rows (B, T + 1) int64.
+/// Tokens marked as given (mark_given in token_store.hpp) are read like others, but predicting them is no
+/// part of the mean.
 torch::Tensor next_token_loss(Llama& model, const torch::Tensor& rows, torch::ScalarType dtype);
 
 }  // namespace specula_train

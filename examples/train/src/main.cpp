@@ -16,6 +16,7 @@
 #include "llama.hpp"
 #include "machine.hpp"
 #include "optimizer.hpp"
+#include "safetensors.hpp"
 #include "token_store.hpp"
 #include "training_loop.hpp"
 
@@ -27,7 +28,7 @@ namespace st = specula_train;
 /// What training and exporting have in common: which model, on which data.
 struct ModelOptions {
   std::string name = "target", precision = "auto";
-  fs::path data, tokenizer_file, output;
+  fs::path data, tokenizer_file, output, init;
   st::LlamaConfig explicit_sizes{.hidden = 0, .layers = 0, .heads = 0, .kv_heads = 0, .intermediate = 0};
   st::OptimizerOptions optimizer;
   st::LoopOptions loop;
@@ -70,10 +71,10 @@ struct ModelOptions {
     std::snprintf(
         text, sizeof text,
         "Next-token cross entropy; %s, peak learning rate %g, cosine to a tenth of it; %lld rows of %lld\n"
-        "tokens a step, and half as many rows of twice the length at the end; seed %llu.",
+        "tokens a step, and half as many rows of twice the length at the end; seed %llu.%s",
         optimizer.kind == "muon" ? "Muon (matrices) and AdamW (the rest)" : "AdamW", loop.peak_learning_rate,
         static_cast<long long>(loop.batch), static_cast<long long>(loop.context),
-        static_cast<unsigned long long>(seed));
+        static_cast<unsigned long long>(seed), init.empty() ? "" : " Started from trained weights.");
     return text;
   }
 };
@@ -100,6 +101,8 @@ class Session {
     for (const auto& style : corpus_.styles) {
       std::printf("%s: %zu tokens\n", style.name.c_str(), st::count_tokens(style.train));
     }
+
+    for (auto& style : corpus_.styles) st::mark_given(style);
 
     torch::manual_seed(options.seed);
     model_ = st::Llama(options.sizes(corpus_.vocab_size));
@@ -156,12 +159,15 @@ struct ModelCommand {
         ->capture_default_str();
     command->add_option("--checkpoint-minutes", loop.checkpoint_minutes, "Time between checkpoints")
         ->capture_default_str();
+    command->add_option("--init", options.init,
+                        "Start from the weights of this Hugging Face directory; a checkpoint wins over it");
     command->add_flag("--resume", loop.resume, "Go on from the checkpoint in the output folder, if any");
     command->callback([this] { run(); });
   }
 
   void run() {
     Session session(options);
+    if (!options.init.empty()) st::load_safetensors(options.init / "model.safetensors", *session.model());
     st::BatchLoader loader(session.styles(), options.seed);
     st::Optimizer optimizer(*session.model(), options.optimizer);
     options.loop.checkpoint_file = options.checkpoint_file();

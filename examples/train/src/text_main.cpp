@@ -42,7 +42,7 @@ struct CorpusCommand {
 };
 
 struct TokenizerCommand {
-  fs::path data, output;
+  fs::path data, output, given;
   st::TokenizerOptions options;
 
   void add_to(CLI::App& app) {
@@ -51,14 +51,22 @@ struct TokenizerCommand {
     command->add_option("--data", data, "Folder written by `corpus`")->required();
     command->add_option("--output", output, "Folder to write: tokenizer.model and the corpus as tokens")
         ->required();
-    command->add_option("--vocab-size", options.vocab_size, "Number of tokens")->capture_default_str();
-    command->add_option("--type", options.model_type, "bpe or unigram")->capture_default_str();
+    auto* size =
+        command->add_option("--vocab-size", options.vocab_size, "Number of tokens")->capture_default_str();
+    auto* type = command->add_option("--type", options.model_type, "bpe or unigram")->capture_default_str();
+    command->add_option("--tokenizer", given, "Encode with this tokenizer.model instead of training one")
+        ->excludes(size, type);
     command->callback([this] { run(); });
   }
 
   void run() const {
     const auto styles = st::read_corpus(data);
-    st::train_tokenizer(styles, options, output / "tokenizer.model");
+    if (given.empty()) {
+      st::train_tokenizer(styles, options, output / "tokenizer.model");
+    } else {
+      fs::create_directories(output);
+      fs::copy_file(given, output / "tokenizer.model", fs::copy_options::overwrite_existing);
+    }
     const st::Tokenizer tokenizer(output / "tokenizer.model");
     for (const auto& style : styles) {
       std::size_t bytes = 0, tokens = 0;

@@ -1,5 +1,6 @@
 #include "token_store.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -18,6 +19,10 @@ fs::path train_file(const fs::path& directory, std::string name) {
 
 fs::path heldout_file(const fs::path& directory, std::string name) {
   return directory / name.append(".heldout.tokens");
+}
+
+fs::path given_file(const fs::path& directory, std::string name) {
+  return directory / name.append(".train.given");
 }
 
 void write_documents(const fs::path& file, const std::vector<Document>& documents) {
@@ -50,7 +55,44 @@ std::vector<Document> read_documents(const fs::path& file, std::int32_t vocab_si
   return documents;
 }
 
+void write_given(const fs::path& file, const std::vector<std::int32_t>& given) {
+  fs::remove(file);
+  if (given.empty()) return;
+  std::ofstream out(file, std::ios::binary);
+  out.write(reinterpret_cast<const char*>(given.data()),
+            static_cast<std::streamsize>(given.size() * sizeof(std::int32_t)));
+  out.flush();
+  if (!out) throw std::runtime_error(file.string() + ": cannot be written");
+}
+
+std::vector<std::int32_t> read_given(const fs::path& file, const std::vector<Document>& documents) {
+  std::ifstream in(file, std::ios::binary);
+  std::vector<std::int32_t> given;
+  if (!in) return given;
+  for (std::int32_t count = 0; in.read(reinterpret_cast<char*>(&count), sizeof count);)
+    given.push_back(count);
+  if (given.size() != documents.size()) {
+    throw std::runtime_error(file.string() + ": " + std::to_string(given.size()) + " lengths for " +
+                             std::to_string(documents.size()) + " documents");
+  }
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (given[i] < 0 || static_cast<std::size_t>(given[i]) > documents[i].size()) {
+      throw std::runtime_error(file.string() + ": " + std::to_string(given[i]) + " given tokens of " +
+                               std::to_string(documents[i].size()));
+    }
+  }
+  return given;
+}
+
 }  // namespace
+
+void mark_given(TokenizedStyle& style) {
+  for (std::size_t i = 0; i < style.given.size(); ++i) {
+    const auto end = style.train[i].begin() + style.given[i];
+    std::transform(style.train[i].begin(), end, style.train[i].begin(),
+                   [](Token t) { return mark_given(t); });
+  }
+}
 
 std::size_t count_tokens(const std::vector<Document>& documents) {
   std::size_t count = 0;
@@ -65,6 +107,7 @@ void write_tokens(const TokenizedCorpus& corpus, const fs::path& directory) {
   for (const auto& style : corpus.styles) {
     write_documents(train_file(directory, style.name), style.train);
     write_documents(heldout_file(directory, style.name), style.heldout);
+    write_given(given_file(directory, style.name), style.given);
     index["styles"].push_back(style.name);
   }
   std::ofstream(directory / "tokens.json") << index.dump(2) << '\n';
@@ -82,6 +125,7 @@ TokenizedCorpus read_tokens(const fs::path& directory) {
       corpus.styles.push_back({.name = name,
                                .train = read_documents(train_file(directory, name), corpus.vocab_size),
                                .heldout = read_documents(heldout_file(directory, name), corpus.vocab_size)});
+      corpus.styles.back().given = read_given(given_file(directory, name), corpus.styles.back().train);
     }
   } catch (const nlohmann::json::exception& error) {
     throw std::runtime_error(file.string() + ": " + error.what());

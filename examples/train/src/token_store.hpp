@@ -3,6 +3,8 @@
 // DIR/tokens.json         {"vocab_size": 2048, "styles": ["gsm8k", "python"]}
 // DIR/NAME.train.tokens   int32, little endian: <s> document </s> <s> document </s> ...
 // DIR/NAME.heldout.tokens the same
+// DIR/NAME.train.given    int32, one a document; may be missing: how many tokens at its beginning are a
+// prompt
 #pragma once
 
 #include <cstdint>
@@ -22,6 +24,9 @@ struct TokenizedStyle {
   std::string name;
   std::vector<Document> train;
   std::vector<Document> heldout;
+  /// Of each document to train on, how many tokens at its beginning are given, not to be learned; empty:
+  /// none.
+  std::vector<std::int32_t> given = {};
 };
 
 struct TokenizedCorpus {
@@ -30,6 +35,12 @@ struct TokenizedCorpus {
 };
 
 std::size_t count_tokens(const std::vector<Document>& documents);
+
+/// What marks a token as given; its own inverse. Marked tokens are negative.
+constexpr Token mark_given(Token token) { return ~token; }
+
+/// The style's documents to train on, their given tokens marked.
+void mark_given(TokenizedStyle& style);
 
 void write_tokens(const TokenizedCorpus& corpus, const std::filesystem::path& directory);
 

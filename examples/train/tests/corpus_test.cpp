@@ -89,3 +89,28 @@ TEST_CASE("tokens survive the disk, and bad files are named") {
   folder.write("s.train.tokens", std::string("\x01\0\0\0", 4));
   CHECK_THROWS_WITH_AS(st::read_tokens(folder.path), doctest::Contains("no end"), std::runtime_error);
 }
+
+TEST_CASE("how much of a document is given survives the disk, and is marked") {
+  const Folder folder;
+  st::TokenizedCorpus corpus{
+      .vocab_size = 9,
+      .styles = {{.name = "s", .train = {{1, 5, 6, 2}, {1, 7, 2}}, .heldout = {}, .given = {2, 0}}}};
+  st::write_tokens(corpus, folder.path);
+  auto style = st::read_tokens(folder.path).styles.at(0);
+  CHECK(style.given == corpus.styles[0].given);
+  CHECK(style.train == corpus.styles[0].train);
+  st::mark_given(style);
+  CHECK(style.train == std::vector<st::Document>{{-2, -6, 6, 2}, {1, 7, 2}});
+  CHECK(st::mark_given(st::mark_given(5)) == 5);
+
+  folder.write("s.train.given", std::string("\x05\0\0\0\0\0\0\0", 8));
+  CHECK_THROWS_WITH_AS(st::read_tokens(folder.path), doctest::Contains("5 given tokens of 4"),
+                       std::runtime_error);
+  folder.write("s.train.given", std::string("\x01\0\0\0", 4));
+  CHECK_THROWS_WITH_AS(st::read_tokens(folder.path), doctest::Contains("1 lengths for 2 documents"),
+                       std::runtime_error);
+
+  corpus.styles[0].given.clear();  // written over: what was given once is no more
+  st::write_tokens(corpus, folder.path);
+  CHECK(st::read_tokens(folder.path).styles.at(0).given.empty());
+}

@@ -41,6 +41,30 @@ TEST_CASE("an untrained model knows nothing") {
   CHECK(loss == doctest::Approx(std::log(50.0)).epsilon(0.02));
 }
 
+TEST_CASE("given tokens are read, not learned") {
+  torch::manual_seed(1);
+  st::Llama model(tiny());
+  const auto rows = random_rows(2, 9);
+  auto marked = rows.clone();
+  marked[0].slice(0, 0, 5).bitwise_not_();
+  marked[1].fill_(~7);
+  // What is left: the last four tokens of the first row, after all that came before them.
+  const auto features = model->features(rows.slice(0, 0, 1).narrow(1, 0, 8), torch::kFloat32);
+  const auto expected =
+      torch::nn::functional::cross_entropy(model->head(features)[0].narrow(0, 4, 4), rows[0].narrow(0, 5, 4));
+  CHECK(st::next_token_loss(model, marked, torch::kFloat32).item<double>() ==
+        doctest::Approx(expected.item<double>()));
+  // A part of a batch in which nothing is to be learned has no gradient.
+  const auto loss = [&](const torch::Tensor& part) {
+    return st::next_token_loss(model, part, torch::kFloat32);
+  };
+  CHECK(st::compute_gradients(loss, marked.slice(0, 1, 2), model->parameters()) == 0);
+  for (const auto& parameter : model->parameters()) {
+    const auto& gradient = parameter.grad();
+    CHECK((!gradient.defined() || gradient.abs().max().item<double>() == 0));
+  }
+}
+
 TEST_CASE("a batch in parts has the gradient of the whole") {
   torch::manual_seed(1);
   st::Llama model(tiny());

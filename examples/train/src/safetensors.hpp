@@ -1,0 +1,19 @@
+// Weights on disk: one safetensors file of BF16 tensors.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <filesystem>
+#include <string>
+
+namespace specula_train {
+
+/// Named tensors, rounded to nearest even to BF16, in one safetensors file.
+void write_safetensors(const torch::OrderedDict<std::string, torch::Tensor>& tensors,
+                       const std::filesystem::path& file);
+
+/// Copies such a file into the model's parameters. Throws std::runtime_error naming the file, and the tensor
+/// if it is missing, not the model's, no BF16, or of another shape.
+void load_safetensors(const std::filesystem::path& file, torch::nn::Module& model);
+
+}  // namespace specula_train

@@ -1,0 +1,79 @@
+#include "safetensors.hpp"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+#include "llama.hpp"
+
+namespace st = specula_train;
+
+namespace {
+
+st::LlamaConfig tiny() {
+  return {.vocab_size = 50, .hidden = 32, .layers = 2, .heads = 4, .kv_heads = 2, .intermediate = 48};
+}
+
+/// A file that is removed at the end.
+struct File {
+  std::filesystem::path path = std::filesystem::temp_directory_path() / "specula_train_safetensors_test";
+  ~File() { std::filesystem::remove(path); }
+};
+
+}  // namespace
+
+TEST_CASE("weights come back as they were rounded") {
+  const File file;
+  torch::manual_seed(1);
+  st::Llama one(tiny()), two(tiny());
+  st::write_safetensors(one->named_parameters(), file.path);
+  st::load_safetensors(file.path, *two);
+  for (const auto& item : one->named_parameters()) {
+    CAPTURE(item.key());
+    const auto rounded = item.value().to(torch::kBFloat16).to(torch::kFloat32);
+    CHECK(torch::equal(two->named_parameters()[item.key()], rounded));
+  }
+  CHECK(two->parameters().front().requires_grad());
+}
+
+TEST_CASE("a file of other tensors is refused by name") {
+  const File file;
+  st::Llama model(tiny());
+  auto larger = tiny();
+  larger.intermediate = 64;
+  st::write_safetensors(st::Llama(larger)->named_parameters(), file.path);
+  CHECK_THROWS_WITH_AS(
+      st::load_safetensors(file.path, *model),
+      doctest::Contains("model.layers.0.mlp.gate_proj.weight has shape [64,32], the model's is [48,32]"),
+      std::runtime_error);
+
+  auto deeper = tiny();
+  deeper.layers = 3;
+  st::write_safetensors(st::Llama(deeper)->named_parameters(), file.path);
+  CHECK_THROWS_WITH_AS(st::load_safetensors(file.path, *model),
+                       doctest::Contains("is not a parameter of the model"), std::runtime_error);
+
+  auto shallower = tiny();
+  shallower.layers = 1;
+  st::write_safetensors(st::Llama(shallower)->named_parameters(), file.path);
+  CHECK_THROWS_WITH_AS(st::load_safetensors(file.path, *model), doctest::Contains("tensor model.layers.1."),
+                       std::runtime_error);
+}
+
+TEST_CASE("what is no safetensors file is refused") {
+  const File file;
+  st::Llama model(tiny());
+  CHECK_THROWS_WITH_AS(st::load_safetensors(file.path, *model), doctest::Contains("cannot be opened"),
+                       std::runtime_error);
+  for (const auto* text : {"short", "far too many bytes", "\2\0\0\0\0\0\0\0{]"}) {
+    std::ofstream(file.path, std::ios::binary).write(text, text[0] == '\2' ? 10 : 5 + 13 * (text[0] == 'f'));
+    CHECK_THROWS_AS(st::load_safetensors(file.path, *model), std::runtime_error);
+  }
+
+  st::write_safetensors(model->named_parameters(), file.path);
+  std::filesystem::resize_file(file.path, std::filesystem::file_size(file.path) - 2);
+  CHECK_THROWS_WITH_AS(st::load_safetensors(file.path, *model), doctest::Contains("data_offsets"),
+                       std::runtime_error);
+}
