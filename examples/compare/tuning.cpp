@@ -55,11 +55,12 @@ TunedPipeline tuned_chain(const std::string& drafter, const Measured& measured,
 }
 
 TunedPipeline tuned_cascade(const std::vector<std::string>& drafters, const Measured& measured,
-                            specula::TunerObjective objective) {
+                            specula::TunerObjective objective, std::int32_t least_first) {
   specula::TunerOptions options;
   options.objective = objective;
   options.last_column = {0, 1, 2, 3, 4, 6, 8, 10, 16, 24};
   options.max_nodes = kMostNodes;
+  options.least_first = least_first;
   const auto best = specula::best_cascade(measured.rates(drafters), options);
   TunedPipeline tuned{"cascade", best.forecast, drafters};
   for (const std::string& drafter : drafters) tuned.name.append(":").append(drafter);
@@ -122,11 +123,15 @@ std::vector<TunedPipeline> tune(const std::vector<std::string>& drafters, const 
                                 specula::TunerObjective objective) {
   std::vector<TunedPipeline> tuned;
   for (const std::string& drafter : drafters) tuned.push_back(tuned_chain(drafter, measured, objective));
+  const auto add = [&](const std::vector<std::string>& stack) {
+    for (const std::int32_t least_first : {0, 1}) {
+      const TunedPipeline best = tuned_cascade(stack, measured, objective, least_first);
+      if (tuned.back().name != best.name) tuned.push_back(best);
+    }
+  };
   if (is_gram(drafters.back()))
-    for (std::size_t d = 0; d + 1 < drafters.size(); ++d)
-      tuned.push_back(tuned_cascade({drafters[d], drafters.back()}, measured, objective));
-  if (drafters.size() > 2 || (drafters.size() == 2 && !is_gram(drafters.back())))
-    tuned.push_back(tuned_cascade(drafters, measured, objective));
+    for (std::size_t d = 0; d + 1 < drafters.size(); ++d) add({drafters[d], drafters.back()});
+  if (drafters.size() > 2 || (drafters.size() == 2 && !is_gram(drafters.back()))) add(drafters);
   return tuned;
 }
 

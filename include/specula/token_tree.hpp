@@ -338,6 +338,9 @@ class TokenTree {
   }
   bool review_greedy(NodeId node, std::span<const float> row, double lenience) {
     Node& judged = nodes_[index(node)];
+    if (judged.kind != Kind::chosen && judged.kind != Kind::copied)
+      throw std::invalid_argument("TokenTree::review: node " + std::to_string(node) +
+                                  " was drawn, a review at temperature 0 is of chosen ones");
     const Top best = top(node - 1, row);
     double prob = best.prob;
     bool stays = token(node) == best.token;
@@ -346,8 +349,8 @@ class TokenTree {
       stays = static_cast<double>(judged.confidence) <= lenience * prob;
     }
     if (stays) {
-      judged.confidence = static_cast<float>(prob);
       judged.kind = Kind::chosen;
+      judged.confidence = static_cast<float>(prob);
     } else {
       cut(node);
       choose(node - 1, best.token, static_cast<float>(best.prob));

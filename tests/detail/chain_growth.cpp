@@ -134,6 +134,9 @@ TEST_CASE("grow stops where the drafter has nothing, where there is no room, and
   CHECK(tree.size() == 2);
   tree.reset(kRoot, 3);
   CHECK(detail::grow<Draw::greedy>(weak, kRound, 9, tree, chance, 0.01f) == 9);
+  tree.reset(kRoot, 3);
+  auto certain = points([](const Text&) { return 2; });
+  CHECK(detail::grow<Draw::greedy>(certain, kRound, 4, tree, chance, 1.0f) == 4);  // not below it
 }
 
 TEST_CASE("grow, sampled: rows are kept with the nodes that they follow, point masses draw nothing") {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# usage: command_line.sh GENERATE COMPARE EXAMPLES_FOLDER
+# usage: command_line.sh GENERATE COMPARE EXAMPLES_FOLDER BIGRAM
 # Exit codes and messages of the programs; with the model pack also what they print.
 set -uo pipefail
-generate=$1 compare=$2 examples=$3
+generate=$1 compare=$2 examples=$3 bigram=$4
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 failed=0
@@ -19,6 +19,13 @@ expect() {
     failed=1
   fi
 }
+# also TEXT: the output of the last command has that too.
+also() {
+  grep -q -- "$1" "$scratch/out" && return
+  printf 'FAILED: expected "%s" as well; it printed:\n' "$1"
+  sed 's/^/  | /' "$scratch/out"
+  failed=1
+}
 
 expect 0 'sampled-chain\[' "$generate" --help
 expect 0 '--repeat' "$compare" --help
@@ -31,6 +38,18 @@ expect 2 'top_p' "$compare" --top-p 0
 expect 2 '--color sometimes' "$generate" --color sometimes --prompt x
 expect 2 '--style poem' "$generate" --style poem --prompt x
 expect 2 'no-such-option' "$compare" --no-such-option
+expect 2 'nonsense not in' "$compare" --tune nonsense
+expect 2 'max-gram can only be the last drafter' "$compare" --tune swi --drafters max-gram,small
+expect 2 "two drafters are 'small'" "$compare" --tune time --drafters small,small
+expect 2 "^specula-compare: pipeline 'cascade:a:b:c': the last of three drafters" "$compare" --tune swi --drafters a,b,c
+expect 2 'an empty name' "$compare" --tune swi --drafters small,,max-gram
+expect 2 "two drafters are 'base'" "$generate" --pipeline vertical:base:base --prompt x
+expect 2 'limits of 3 drafters are 6 numbers' "$compare" --pipelines cascade:base:small:max-gram:limits=4-0-10
+expect 0 '--tokens' "$bigram" --help
+expect 2 'output is required' "$bigram" --text x
+expect 2 'nothing to count' "$bigram" --output "$scratch/bigram.json"
+expect 2 'no-such-option' "$bigram" --output "$scratch/bigram.json" --no-such-option
+expect 1 'no/such/tokenizer: cannot be opened' "$bigram" --tokenizer no/such/tokenizer --text x --output "$scratch/bigram.json"
 expect 2 'no target: .*nowhere' "$generate" --models "$scratch/nowhere" --prompt x
 
 models=$examples/models
@@ -49,6 +68,41 @@ expect 0 'speculation: .*same text' "$generate" --models "$models" --race --prom
 expect 0 'speculation: .*same text' "$generate" --models "$models" --race --prompts "$prompts" --limit 2 --max-new-tokens 12 --temperature 0.8
 expect 0 'dynamic-tree:3:2:12 .*2/2' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 --temperature 0.8 \
   --pipelines cape,beam:3:3,dynamic-tree:3:2:12,cost-aware,cost-aware:dynamic-tree
+expect 0 'cascade:base:small:max-gram .*2/2' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 --temperature 0.8 \
+  --pipelines vertical:base:small,cascade:base:small:max-gram
+also 'vertical:base:small .*2/2'
+expect 0 'max-gram: 8 tokens' "$generate" --models "$models" --pipeline max-gram --prompt 'def add(a, b):' --max-new-tokens 8
+expect 0 'vertical:base:small: 8 tokens' "$generate" --models "$models" --pipeline vertical:base:small --prompt 'def add(a, b):' \
+  --max-new-tokens 8
+expect 2 'no model .tiny.*holds .*small' "$generate" --models "$models" --pipeline horizontal:tiny:small --prompt x
+
+# Tuning: measured, predicted, run.
+tune=("$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 8)
+expect 2 'no model .tiny' "${tune[@]}" --tune swi --drafters tiny,max-gram
+expect 0 'SWI predicted' "${tune[@]}" --tune time --tune-limit 1
+for name in chain:base chain:small max-gram cascade:base:max-gram cascade:small:max-gram cascade:base:small:max-gram; do
+  also "^$name:[a-z0-9=-]* .*2/2"
+done
+expect 0 'SWI predicted' "${tune[@]}" --tune swi --drafters small,max-gram --pipelines chain:3 --json "$scratch/tuned.json"
+also '^chain:3 .*2/2'
+expect 0 '"tuned_for": "swi"' cat "$scratch/tuned.json"
+expect 0 '"draft_calls_per_round"' cat "$scratch/tuned.json"
+
+# A table of bigrams, written and put to use.
+printf 'one two one two' >"$scratch/text.txt"
+pack=$scratch/pack
+mkdir "$pack" && ln -s "$models/target" "$pack/target"
+expect 0 '1 documents, .* of 2048 tokens have a next one' "$bigram" --text "$scratch/text.txt" \
+  --tokenizer "$models/target/tokenizer.model" --output "$pack/bigram/bigram.json"
+expect 0 '^40 documents' "$bigram" --text "$prompts" --tokenizer "$models/target/tokenizer.model" --output "$pack/bigram/bigram.json"
+table=("$generate" --models "$pack" --pipeline max-gram:bigram=table --prompt 'def add(a, b):' --max-new-tokens 8)
+expect 0 'max-gram:bigram=table: 8 tokens' "${table[@]}"
+printf '{"vocab_size":2,"next":[1,-1]}' >"$pack/bigram/bigram.json"
+expect 1 'bigram.json: a table of 2 tokens, the target has 2048' "${table[@]}"
+printf '{"vocab_size":2,' >"$pack/bigram/bigram.json"
+expect 1 'bigram.json: ' "${table[@]}"
+expect 1 'no/such/text: cannot be opened' "$bigram" --text no/such/text --output "$scratch/bigram.json"
+expect 1 'default.jsonl' "$bigram" --text "$scratch/text.txt" --output "$prompts/bigram.json"
 expect 1 'cannot be created' "$generate" --models "$models" --prompt x --trace "$prompts"
 expect 0 'dot only: .dot. is not on the PATH' env PATH=/nonexistent "$generate" --models "$models" --pipeline cape:2 --prompt x \
   --max-new-tokens 4 --trace "$scratch/trace/one"

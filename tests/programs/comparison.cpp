@@ -1,6 +1,9 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comparison.hpp"
@@ -19,6 +22,8 @@ class Scripted final : public Pipeline {
       : name_(std::move(name)), per_round_(per_round), log_(&log) {
     stats_.offered.resize(4);
     stats_.accepted.resize(4);
+    verdict_.clear();
+    for (specula::NodeId node = 1; node < per_round; ++node) verdict_.path.push_back(node);
   }
   void start(Tokens prompt) override {
     log_->push_back(name_);
@@ -61,6 +66,54 @@ class Scripted final : public Pipeline {
   specula::Verdict verdict_;
 };
 
+/// Rounds of a chain: so many guesses, and how many of them stay. Emits 10, 11, 12, ...
+class Chains final : public Pipeline {
+ public:
+  using Rounds = std::vector<std::pair<std::int32_t, std::int32_t>>;
+  explicit Chains(Rounds rounds) : rounds_(std::move(rounds)) {
+    stats_.offered.resize(6);
+    stats_.accepted.resize(6);
+  }
+  void start(Tokens) override {
+    round_ = 0;
+    emitted_ = 10;
+  }
+  Tokens step(specula::PhiloxChance&) override {
+    const auto [guesses, stay] = rounds_[round_++];
+    tree_.reset(1, 0);
+    verdict_.clear();
+    fresh_.clear();
+    for (specula::NodeId node = 0; node < guesses; ++node) tree_.choose(node, 2, 1.0f);
+    for (specula::NodeId node = 1; node <= stay; ++node) verdict_.path.push_back(node);
+    for (std::int32_t i = 0; i <= stay; ++i) fresh_.push_back(emitted_++);
+    ++stats_.rounds;
+    stats_.new_tokens += stay + 1;
+    stats_.proposed += guesses;
+    for (std::int32_t d = 0; d < std::min(guesses, stay + 1); ++d) {
+      ++stats_.offered[static_cast<std::size_t>(d)];
+      stats_.accepted[static_cast<std::size_t>(d)] += d < stay;
+    }
+    ++stats_.target.calls;
+    return fresh_;
+  }
+  void forget() override {}
+  Tokens text() const override { return fresh_; }
+  std::int32_t room() const override { return round_ < rounds_.size() ? 1 : 0; }
+  const specula::Stats& stats() const override { return stats_; }
+  const specula::TokenTree& proposal() const override { return tree_; }
+  const specula::Verdict& verdict() const override { return verdict_; }
+  std::vector<DraftUsage> drafts() const override { return {}; }
+
+ private:
+  Rounds rounds_;
+  std::size_t round_ = 0;
+  Token emitted_ = 10;
+  std::vector<Token> fresh_;
+  specula::Stats stats_;
+  specula::TokenTree tree_{4, 6, 0};
+  specula::Verdict verdict_;
+};
+
 }  // namespace
 
 TEST_CASE("the figures of a run whose counts and times are known") {
@@ -98,7 +151,8 @@ TEST_CASE("the figures of a run whose counts and times are known") {
   CHECK(f.mat == doctest::Approx(2.5));
   CHECK(f.tau == doctest::Approx(2.5));
   REQUIRE(f.acceptance_by_depth.size() == 2);
-  CHECK(*f.acceptance_by_depth[1] == doctest::Approx(1.0));
+  CHECK(*f.acceptance_by_depth[0] == doctest::Approx(1.0));
+  CHECK(*f.acceptance_by_depth[1] == doctest::Approx(0.75));  // the last round's second guess came too late
   REQUIRE(f.drafts.size() == 1);
   CHECK(f.drafts[0].cost_coefficient == doctest::Approx(0.25));
   CHECK(f.swi == doctest::Approx(30.0 / (12 + 24 * 0.25)));
@@ -135,4 +189,69 @@ TEST_CASE("the report has every field, in order, and the settings after them") {
   CHECK(table.find("  0.60  ") != std::string::npos);
   CHECK(table.find("  4.000  ") != std::string::npos);
   CHECK(table.find("1/1") != std::string::npos);
+}
+
+TEST_CASE("what lies beyond the text's end was neither accepted nor offered, but for the guess at the end") {
+  Chains chains({{5, 5}, {5, 3}, {4, 2}});
+  using Counts = std::vector<std::int64_t>;
+  const auto counts = [&](std::int32_t limit, Token stop, const Counts& offered, const Counts& accepted) {
+    CAPTURE(limit);
+    CAPTURE(stop);
+    for (int again = 0; again < 2; ++again) {
+      const auto run = decode(chains, std::vector<Token>{1}, {.max_new_tokens = limit, .stop = stop});
+      CHECK(run.stats.offered == offered);
+      CHECK(run.stats.accepted == accepted);
+    }
+  };
+  const Token none = specula::kNoToken;
+  // 6, 4 and 3 tokens.
+  counts(13, none, {3, 3, 3, 2, 1, 0}, {3, 3, 2, 1, 1, 0});
+  counts(100, none, {3, 3, 3, 2, 1, 0}, {3, 3, 2, 1, 1, 0});
+  counts(12, none, {3, 3, 3, 2, 1, 0}, {3, 3, 2, 1, 1, 0});  // all but the target's own token
+  counts(11, none, {3, 3, 2, 2, 1, 0}, {3, 2, 2, 1, 1, 0});
+  counts(7, none, {2, 2, 1, 1, 1, 0}, {2, 1, 1, 1, 1, 0});
+  counts(6, none, {1, 1, 1, 1, 1, 0}, {1, 1, 1, 1, 1, 0});
+  counts(2, none, {1, 1, 1, 0, 0, 0}, {1, 1, 0, 0, 0, 0});
+  counts(0, none, {0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0});
+  // The stop token is a part of the text: here the second guess, a last guess, and the target's own token.
+  counts(100, 11, {1, 1, 1, 0, 0, 0}, {1, 1, 0, 0, 0, 0});
+  counts(100, 14, {1, 1, 1, 1, 1, 0}, {1, 1, 1, 1, 1, 0});
+  counts(100, 19, {2, 2, 2, 2, 1, 0}, {2, 2, 2, 1, 1, 0});
+  // The limit and the stop token in one round: what comes first counts.
+  counts(3, 11, {1, 1, 1, 0, 0, 0}, {1, 1, 0, 0, 0, 0});
+}
+
+TEST_CASE("what drafts cost: plain decoding if it was measured, else their calls in the pipeline itself") {
+  const auto run = [](const std::string& name, std::vector<DraftUsage> drafts) {
+    Outcome out;
+    out.name = name;
+    out.prompts.resize(1);
+    Decoded& first = out.prompts[0].first;
+    first.tokens.assign(60, 1);
+    first.stats.target = {drafts.empty() ? 60 : 20, drafts.empty() ? 60 : 100, 0.6};
+    first.drafts = drafts;
+    out.pooled = first.stats;
+    out.drafts = drafts;
+    return out;
+  };
+  const Outcome plain = run("autoregressive", {});  // 10 ms a call
+  const Outcome cascade = run("cascade", {{"base", {30, 90, 0.18}}, {"max-gram", {100, 100, 0.01}}});
+  const auto swi = [](double base, double gram) { return 60 / (20 + 30 * base + 100 * gram); };
+
+  const Figures own = figures(cascade, plain);
+  REQUIRE(own.drafts.size() == 2);
+  CHECK(own.draft_calls == 130);
+  CHECK(own.drafts[0].cost_coefficient == doctest::Approx(0.6));  // calls over three nodes each
+  CHECK(own.drafts[1].cost_coefficient == doctest::Approx(0.01));
+  CHECK(own.swi == doctest::Approx(swi(0.6, 0.01)));
+
+  const Figures measured = figures(cascade, plain, {{"base", 0.003}, {"small", 1.0}});
+  CHECK(measured.drafts[0].model == "base");
+  CHECK(measured.drafts[0].calls == 30);
+  CHECK(measured.drafts[0].cost_coefficient == doctest::Approx(0.3));
+  CHECK(measured.drafts[0].milliseconds_per_call == doctest::Approx(6.0));  // as it was
+  CHECK(measured.drafts[1].cost_coefficient == doctest::Approx(0.01));
+  CHECK(measured.swi == doctest::Approx(swi(0.3, 0.01)));
+  CHECK(figures(cascade, plain, {{"max-gram", 0.0}}).swi == doctest::Approx(swi(0.6, 0.0)));
+  CHECK(figures(plain, plain, {{"base", 0.003}}).swi == doctest::Approx(1.0));
 }

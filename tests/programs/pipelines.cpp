@@ -1,7 +1,10 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "decode.hpp"
@@ -15,12 +18,15 @@ namespace {
 
 class Toys final : public ModelSource<ToyModel> {
  public:
+  explicit Toys(std::optional<specula::BigramTable> table = std::nullopt) : table_(std::move(table)) {}
   ToyModel& target() override { return target_; }
   ToyModel& draft(const std::string& name) override {
     return drafts_.try_emplace(name, 12, name == "base" ? 7u : 9u, 1.0f, 256).first->second;
   }
+  std::optional<specula::BigramTable> bigram() override { return table_; }
 
  private:
+  std::optional<specula::BigramTable> table_;
   ToyModel target_{12, 7, 2.0f, 256};  // the draft `base` agrees with it about the likeliest token
   std::map<std::string, ToyModel> drafts_;
 };
@@ -33,6 +39,49 @@ std::string complaint(const std::string& name) {
   }
   return "";
 }
+
+const std::vector<Token> kPrompt{1, 5, 2, 8};
+
+/// The guesses of the first round after `prompt`.
+std::vector<Token> first_guesses(Toys& toys, const std::string& name, const std::vector<Token>& prompt) {
+  const auto pipeline = prepare_pipeline<ToyModel>(name).build(toys, {.temperature = 0.0f});
+  specula::PhiloxChance chance(1);
+  pipeline->start(prompt);
+  pipeline->step(chance);
+  const Tokens tokens = pipeline->proposal().tokens();
+  return {tokens.begin() + 1, tokens.end()};
+}
+
+/// Every pipeline of several drafters, and those that draft without a model.
+const std::vector<std::string> kChosen{"max-gram",
+                                       "max-gram:3:min=1:bigram=none:past-end=no",
+                                       "max-gram:exit=0.5:bigram=table",
+                                       "prompt-lookup",
+                                       "prompt-lookup:6:ngram=1",
+                                       "horizontal",
+                                       "horizontal:base:small:3:2",
+                                       "horizontal:base:small:max-gram:1:2:5",
+                                       "horizontal:base:small:0:0",
+                                       "vertical",
+                                       "vertical:base:small:2:3",
+                                       "vertical:small:base:3:1:lenience=4",
+                                       "vertical:base:small:max-gram",
+                                       "cascade",
+                                       "cascade:base:small",
+                                       "cascade:base:small:limits=3-2-4:lenience=2",
+                                       "cascade:base:small:max-gram",
+                                       "cascade:base:small:max-gram:limits=8-5-10-1-10-10:lenience=3"};
+const std::vector<std::string> kDrawn{"sampled-horizontal",
+                                      "sampled-horizontal:base:small:2:3",
+                                      "sampled-horizontal:base:small:max-gram",
+                                      "sampled-vertical:base:small:2:3:lenience=2",
+                                      "sampled-vertical:base:small:max-gram",
+                                      "sampled-cascade",
+                                      "sampled-cascade:base:small:rule=token",
+                                      "sampled-cascade:base:small:max-gram:limits=8-5-10-1-10-10:lenience=3"};
+const std::vector<std::string> kClocked{"cost-aware:max-gram", "cost-aware:max-gram:20:bigram=text",
+                                        "cost-aware:cascade", "cost-aware:cascade:base:small",
+                                        "cost-aware:cascade:base:small:max-gram:limits=8-5-10-1-10-10"};
 
 }  // namespace
 
@@ -102,7 +151,8 @@ TEST_CASE("names that are wrong are explained") {
   const auto has = [](const std::string& text, const char* part) {
     return text.find(part) != std::string::npos;
   };
-  CHECK(has(complaint("chian"), "unknown pipeline 'chian'; known are autoregressive[:rule=noise], chain["));
+  CHECK(has(complaint("chian"),
+            "unknown pipeline 'chian'; known are autoregressive[:MODEL][:rule=noise], chain["));
   CHECK(has(complaint(""), "unknown pipeline ''"));
   CHECK(has(complaint("chain:0"), "length is 0, must be 1 to 64"));
   CHECK(has(complaint("chain:99999999999"), "99999999999 is too large"));
@@ -114,7 +164,8 @@ TEST_CASE("names that are wrong are explained") {
   CHECK(has(complaint("chain:exit=nan"), "must be 0 to 1"));
   CHECK(has(complaint("chain:=3"), "is not key=value"));
   CHECK(has(complaint("chain::3"), "a part is empty"));
-  CHECK(has(complaint("autoregressive:small"), "does not know"));
+  CHECK(has(complaint("autoregressive:small:base"), "does not know what to do with 'base'"));
+  CHECK(has(complaint("autoregressive:4"), "does not know what to do with '4'"));
   CHECK(has(complaint("cape:65"), "length is 65, must be 1 to 64"));
   CHECK(has(complaint("cape:fixed=64"), "fixed is 64, must be 0 to 63"));
   CHECK(has(complaint("cape:budget=0"), "budget is 0, must be 1 to 1024"));
@@ -133,7 +184,6 @@ TEST_CASE("names that are wrong are explained") {
       has(complaint("iid-tree:widths=1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1"), "widths has more than 16 numbers"));
   CHECK(has(complaint("iid-tree:widths=32-32"), "a tree of more than 1024 guesses"));
   CHECK(has(complaint("iid-tree:widths=64-64-64-64-64-64-64-64-64-64"), "a tree of more than 1024 guesses"));
-  CHECK(has(complaint("cost-aware:cascade:base"), "does not know what to do with 'base'"));
   CHECK(has(complaint("cost-aware:beam:budget=3"), "does not know what to do with 'budget=3'"));
   CHECK(has(complaint("cost-aware:chain:base:cape"), "does not know what to do with 'cape'"));
   CHECK(has(complaint("cape:4:5"), "does not know what to do with '5'"));
@@ -262,6 +312,8 @@ TEST_CASE("what goes beyond the limit or the stop token is not emitted") {
   CHECK(guesses == 3);  // six tokens came in one round, the first five of them guesses
   CHECK(cut.stats.rounds == 1);
   CHECK(cut.stats.new_tokens == 6);
+  CHECK(cut.stats.accepted == std::vector<std::int64_t>{1, 1, 1, 0, 0, 0});
+  CHECK(cut.stats.offered == std::vector<std::int64_t>{1, 1, 1, 1, 0, 0});
   const Token stop = full.tokens[1];
   const auto stopped = decode(*chain, prompt, {.max_new_tokens = 30, .stop = stop});
   CHECK(stopped.tokens.back() == stop);
@@ -286,4 +338,235 @@ TEST_CASE("the parts of a name, one by one") {
   CHECK_THROWS_WITH_AS(wrong.choice("mode", "slow", {"slow", "fast"}),
                        "pipeline 'x:mode=sideways': mode is 'sideways', must be one of slow, fast",
                        UsageError);
+}
+
+TEST_CASE("drafters that are no models, and several: nodes, models, drafters") {
+  const auto holds = [](const std::string& name, std::int32_t proposed, std::int32_t drafted,
+                        const std::vector<std::string>& models, const std::vector<std::string>& drafters) {
+    CAPTURE(name);
+    const auto recipe = prepare_pipeline<ToyModel>(name);
+    CHECK(recipe.max_nodes == proposed);
+    CHECK(recipe.draft_nodes == drafted);
+    CHECK(recipe.drafts == models);
+    CHECK(recipe.drafters == drafters);
+    CHECK_FALSE(recipe.lossy);
+  };
+  holds("max-gram", 11, 1, {}, {kMaxGram});
+  holds("max-gram:256:exit=0.2:min=64:bigram=none:past-end=no", 257, 1, {}, {kMaxGram});
+  holds("prompt-lookup", 11, 1, {}, {kMaxGram});
+  holds("prompt-lookup:4:ngram=2", 5, 1, {}, {kMaxGram});
+  holds("cost-aware:max-gram", 11, 1, {}, {kMaxGram});
+  holds("cost-aware:20:max-gram:min=3", 21, 1, {}, {kMaxGram});
+  const std::vector<std::string> two{kDefaultDraft, kMaxGram}, three{"base", "small", kMaxGram};
+  for (const std::string draw : {"", "sampled-"}) {
+    holds(draw + "horizontal", 7, 7, {kDefaultDraft}, two);
+    holds(draw + "horizontal:base:small:max-gram", 11, 11, {"base", "small"}, three);
+    holds(draw + "horizontal:base:small:3:5", 9, 9, {"base", "small"}, {"base", "small"});
+    holds(draw + "horizontal:base:small:0:0", 1, 1, {"base", "small"}, {"base", "small"});
+    holds(draw + "vertical", 11, 11, {kDefaultDraft}, two);
+    holds(draw + "vertical:base:small:max-gram", 11, 11, {"base", "small"}, three);
+    holds(draw + "vertical:base:small:32:31:lenience=1000", 1025, 1025, {"base", "small"}, {"base", "small"});
+    holds(draw + "cascade", 15, 15, {kDefaultDraft}, two);
+    holds(draw + "cascade:base:small:max-gram", 17, 17, {"base", "small"}, three);
+    holds(draw + "cascade:base:small:max-gram:limits=8-5-10-1-10-10", 33, 33, {"base", "small"}, three);
+    holds(draw + "cascade:small:base:limits=0-3-1:lenience=3", 4, 4, {"small", "base"}, {"small", "base"});
+  }
+  holds("cascade:base:small:max-gram:limits=256-256-256-256-256-256", 1024, 1024, {"base", "small"}, three);
+  holds("cost-aware:cascade", 15, 15, {kDefaultDraft}, two);
+  holds("cost-aware:cascade:base:small:max-gram", 17, 17, {"base", "small"}, three);
+  holds("autoregressive:small", 1, 1, {"small"}, {});
+  for (const std::string lossy : {"max-gram:lenient=2", "prompt-lookup:rule=typical", "cascade:lenient=1.5",
+                                  "sampled-vertical:rule=typical", "cost-aware:max-gram:rule=typical"}) {
+    CAPTURE(lossy);
+    CHECK(prepare_pipeline<ToyModel>(lossy).lossy);
+  }
+}
+
+TEST_CASE("drafters and limits that do not go together are explained") {
+  const auto explained = [](const std::string& name, const std::string& part) {
+    CAPTURE(name);
+    const std::string text = complaint(name);
+    CAPTURE(text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  const std::string kinds[] = {"horizontal", "sampled-vertical", "cascade", "cost-aware:cascade"};
+  for (const std::string& kind : kinds) {
+    explained(kind + ":max-gram:base", "max-gram can only be the last drafter: it cannot review");
+    explained(kind + ":base:max-gram:small", "max-gram can only be the last drafter");
+    explained(kind + ":base:base", "two drafters are 'base'");
+    explained(kind + ":small:base:small", "two drafters are 'small'");
+    explained(kind + ":base", "a cascade has two drafters, or three of which the last is max-gram");
+    explained(kind + ":a:b:c:max-gram", "a cascade has two drafters");
+    explained(kind + ":a:b:c", "the last of three drafters must be max-gram");
+    explained(kind + ":base:small:bigram=none", "does not know what to do with 'bigram=none'");
+    explained(kind + ":bigram=some", "bigram is 'some', must be one of table, text, both, none");
+    explained(kind + ":min=0", "min is 0, must be 1 to 64");
+    explained(kind + ":rule=block:exit=0.5", kind == "sampled-vertical" ? "'exit=0.5'" : "rule is 'block'");
+    explained(kind + ":rule=k-seq", "rule is 'k-seq', must be one of");
+  }
+  explained("cascade:limits=4-0", "limits of 2 drafters are 3 numbers, row after row of an upper triangle");
+  explained("cascade:base:small:max-gram:limits=4-0-10", "limits of 3 drafters are 6 numbers");
+  explained("cost-aware:cascade:limits=4-0", "limits of 2 drafters are 3 numbers");
+  explained("cascade:limits=4-0-10-2", "limits has more than 3 numbers");
+  explained("cascade:limits=4-0-257", "must be numbers from 0 to 256");
+  explained("cascade:limits=4-x-2", "must be numbers from 0 to 256");
+  explained("cascade:4", "does not know what to do with '4'");
+  explained("cascade:lenience=0.5", "lenience is 0.5, must be 1 to 1000");
+  explained("vertical:lenience=1001", "lenience is 1001, must be 1 to 1000");
+  explained("horizontal:lenience=2", "does not know what to do with 'lenience=2'");
+  explained("horizontal:257", "count is 257, must be 0 to 256");
+  explained("horizontal:1:2:3", "does not know what to do with '3'");
+  explained("vertical:0", "reviews is 0, must be 1 to 64");
+  explained("vertical:1:0", "length is 0, must be 1 to 64");
+  explained("vertical:33:31", "a proposal of more than 1024 guesses");
+  explained("max-gram:0", "length is 0, must be 1 to 256");
+  explained("max-gram:257", "length is 257, must be 1 to 256");
+  explained("max-gram:base", "does not know what to do with 'base'");
+  explained("max-gram:min=65", "min is 65, must be 1 to 64");
+  explained("max-gram:past-end=maybe", "past-end is 'maybe', must be one of yes, no");
+  explained("max-gram:ngram=2", "does not know what to do with 'ngram=2'");
+  explained("max-gram:rule=block", "rule is 'block'");
+  explained("prompt-lookup:ngram=0", "ngram is 0, must be 1 to 64");
+  explained("prompt-lookup:bigram=none", "does not know what to do with 'bigram=none'");
+  explained("prompt-lookup:min=2", "does not know what to do with 'min=2'");
+  explained("cost-aware:max-gram:base", "does not know what to do with 'base'");
+  explained("cost-aware:base:max-gram", "does not know what to do with 'base'");
+}
+
+TEST_CASE("several drafters: the target's text, word for word") {
+  const auto same_text = [](Toys& toys, const std::vector<std::string>& names, float temperature) {
+    const specula::SamplingParams params{.temperature = temperature};
+    auto plain = prepare_pipeline<ToyModel>("autoregressive").build(toys, params);
+    for (const std::string& name : names) {
+      CAPTURE(name);
+      CAPTURE(temperature);
+      auto pipeline = prepare_pipeline<ToyModel>(name).build(toys, params);
+      for (std::uint32_t sequence = 0; sequence < 3; ++sequence) {
+        const DecodeSettings settings{.max_new_tokens = 60, .seed = 5, .sequence = sequence};
+        const std::vector<Token> prompt{1, 5, static_cast<Token>(sequence), 8};
+        CHECK(decode(*pipeline, prompt, settings).tokens == decode(*plain, prompt, settings).tokens);
+      }
+      CHECK((pipeline->stats().proposed > 0) == !name.ends_with(":0:0"));
+    }
+  };
+  std::vector<Token> next;
+  for (Token t = 0; t < 12; ++t) next.push_back((t + 1) % 12);
+  for (const bool table : {false, true}) {
+    Toys toys(table ? std::optional(specula::BigramTable(next)) : std::nullopt);
+    for (const float temperature : {0.0f, 0.9f}) {
+      same_text(toys, kChosen, temperature);
+      same_text(toys, kClocked, temperature);
+    }
+    same_text(toys, kDrawn, 0.0f);
+  }
+}
+
+TEST_CASE("several drafters at a temperature: one seed, one text, and guesses that stay") {
+  Toys toys;
+  for (const std::string& name : kDrawn) {
+    CAPTURE(name);
+    auto pipeline = prepare_pipeline<ToyModel>(name).build(toys, {.temperature = 0.9f});
+    const DecodeSettings settings{.max_new_tokens = 100, .seed = 2};
+    const auto run = decode(*pipeline, kPrompt, settings);
+    CHECK(run.tokens.size() == 100);
+    CHECK(run.stats.mat() > 1.02);
+    CHECK(decode(*pipeline, kPrompt, settings).tokens == run.tokens);
+    CHECK(decode(*pipeline, kPrompt, {.max_new_tokens = 100, .seed = 3}).tokens != run.tokens);
+  }
+}
+
+TEST_CASE("what each drafter cost, by name") {
+  Toys toys;
+  for (const auto& names : {kChosen, kDrawn, kClocked})
+    for (const std::string& name : names) {
+      CAPTURE(name);
+      const auto recipe = prepare_pipeline<ToyModel>(name);
+      auto pipeline = recipe.build(toys, {.temperature = 0.9f});
+      REQUIRE(pipeline->drafts().size() == recipe.drafters.size());  // before it ran, too
+      const auto first = decode(*pipeline, kPrompt, {.max_new_tokens = 30, .seed = 1});
+      const auto second = decode(*pipeline, kPrompt, {.max_new_tokens = 40, .seed = 2});
+      specula::Usage sum;
+      for (std::size_t d = 0; d < recipe.drafters.size(); ++d) {
+        const DraftUsage all = pipeline->drafts()[d];
+        CHECK(all.model == recipe.drafters[d]);
+        CHECK(second.drafts[d].model == recipe.drafters[d]);
+        CHECK(all.usage.calls == first.drafts[d].usage.calls + second.drafts[d].usage.calls);
+        CHECK(all.usage.nodes == first.drafts[d].usage.nodes + second.drafts[d].usage.nodes);
+        CHECK(second.stats.drafters[d].calls == second.drafts[d].usage.calls);
+        sum += second.drafts[d].usage;
+      }
+      CHECK(sum.calls == second.stats.draft.calls);
+      CHECK(sum.nodes == second.stats.draft.nodes);
+      CHECK(sum.seconds == doctest::Approx(second.stats.draft.seconds));
+    }
+}
+
+TEST_CASE("what reviewers did: the calls of a drafter that only reviews") {
+  Toys toys;
+  const auto reviews = [&](const std::string& name) {
+    auto pipeline = prepare_pipeline<ToyModel>(name).build(toys, {.temperature = 0.0f});
+    decode(*pipeline, kPrompt, {.max_new_tokens = 60});
+    const auto all = pipeline->reviews();
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      CAPTURE(name);
+      CHECK(all[r].calls > 0);
+      CHECK(all[r].calls == pipeline->drafts()[r].usage.calls);
+      CHECK(all[r].offered[0] > 0);
+      for (std::size_t d = 0; d < specula::Reviews::kDepths; ++d) {
+        CHECK(all[r].accepted[d] <= all[r].offered[d]);
+        if (d > 0) CHECK(all[r].offered[d] <= all[r].accepted[d - 1]);  // only what stayed goes on
+      }
+    }
+    return all;
+  };
+  const auto vertical = reviews("vertical:base:small:2:3");
+  REQUIRE(vertical.size() == 1);
+  CHECK(vertical[0].offered[0] == vertical[0].calls);  // `small` always guesses
+  CHECK(vertical[0].offered[3] == 0);
+  CHECK(reviews("vertical:base:small:max-gram").size() == 2);
+  CHECK(reviews("cascade:base:small:limits=3-0-2").size() == 1);
+  CHECK(reviews("cascade:base:small:max-gram:limits=3-0-2-2-0-4:bigram=text").size() == 2);
+  for (const std::string none : {"autoregressive", "chain", "max-gram", "horizontal"}) {
+    CAPTURE(none);
+    CHECK(prepare_pipeline<ToyModel>(none).build(toys, {})->reviews().empty());
+  }
+}
+
+TEST_CASE("Max-Gram copies, and takes the table of the models where nothing matches") {
+  std::vector<Token> next;
+  for (Token t = 0; t < 12; ++t) next.push_back(t < 11 ? t + 1 : specula::kNoToken);
+  Toys bare, toys{specula::BigramTable(next)};
+  const std::vector<Token> cycle{1, 2, 3, 1, 2}, pair{8, 3, 8};
+  using Guesses = std::vector<Token>;
+  // What was seen in the text, longest matches first; the text goes on in guesses.
+  CHECK(first_guesses(bare, "max-gram:7", cycle) == Guesses{3, 1, 2, 3, 1, 2, 3});
+  CHECK(first_guesses(bare, "max-gram:7:min=3:bigram=none", cycle).empty());
+  CHECK(first_guesses(bare, "prompt-lookup:2", cycle) == Guesses{3, 1});
+  CHECK(first_guesses(toys, "prompt-lookup", kPrompt).empty());
+  // The table alone, the text alone, both, none; without a table the text's pairs take its place.
+  CHECK(first_guesses(toys, "max-gram:5:bigram=table", kPrompt) == Guesses{9, 10, 11});
+  CHECK(first_guesses(toys, "max-gram:2:bigram=table", kPrompt) == Guesses{9, 10});
+  CHECK(first_guesses(toys, "max-gram:2:bigram=table", pair) == Guesses{9, 10});
+  CHECK(first_guesses(toys, "max-gram:2:bigram=text", pair).front() == 3);
+  CHECK(first_guesses(toys, "max-gram:2:bigram=both", pair).front() == 3);
+  CHECK(first_guesses(toys, "max-gram:2", kPrompt) == Guesses{9, 10});
+  CHECK(first_guesses(toys, "max-gram:bigram=text", kPrompt).empty());
+  CHECK(first_guesses(toys, "max-gram:bigram=none", kPrompt).empty());
+  CHECK(first_guesses(bare, "max-gram:bigram=table", kPrompt).empty());
+  CHECK(first_guesses(bare, "max-gram:bigram=table", pair).front() == 3);
+  CHECK(first_guesses(toys, "horizontal:base:max-gram:0:2", kPrompt) == Guesses{9, 10});
+  CHECK(first_guesses(bare, "horizontal:base:max-gram:0:2", kPrompt).empty());
+}
+
+TEST_CASE("plain decoding of a draft asks the target nothing") {
+  Toys toys;
+  const specula::SamplingParams params{.temperature = 0.0f};
+  auto draft = prepare_pipeline<ToyModel>("autoregressive:small").build(toys, params);
+  const auto run = decode(*draft, kPrompt, {.max_new_tokens = 30});
+  CHECK(toys.target().calls == 0);
+  CHECK(toys.draft("small").calls == 30);
+  CHECK(run.stats.target.calls == 30);
+  CHECK(draft->drafts().empty());
+  auto plain = prepare_pipeline<ToyModel>("autoregressive").build(toys, params);
+  CHECK(decode(*plain, kPrompt, {.max_new_tokens = 30}).tokens != run.tokens);
 }

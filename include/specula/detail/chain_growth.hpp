@@ -26,6 +26,7 @@ inline double chain_reach(const Round& round, const TokenTree& tree) {
 template <Draw mode, Drafter D, ChanceSource C>
 std::int32_t grow(D& drafter, const Round& round, std::int32_t count, TokenTree& tree, C& chance,
                   float exit_below = 0) {
+  if (count < 1 || tree.room() < 1) return 0;  // without a sync: who is not asked costs nothing
   const NodeId base = tree.size() - 1;
   const bool chooses = mode == Draw::greedy || round.params.greedy();
   drafter.sync(round.context, tree.tokens().first(static_cast<std::size_t>(base)));

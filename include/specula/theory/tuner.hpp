@@ -24,6 +24,9 @@ struct TunerOptions {
   /// (n or 1, the last repeats) the most that a count or a limit of each drafter may be: of its guesses, its
   /// reviews in a vertical cascade, its entries in every row of a cascade.
   std::vector<std::int32_t> max_length = {16};
+  /// The least that the first limit of a cascade may be: 1 finds the best cascade that uses its first
+  /// drafter.
+  std::int32_t least_first = 0;
   /// Of the tree, root included.
   std::int32_t max_nodes = std::numeric_limits<std::int32_t>::max();
   /// What each entry of the last column of a cascade's limits may be, in place of 0..max_length: the paper
@@ -236,6 +239,10 @@ inline TunedCascade best_cascade(const CascadeRates& rates, const TunerOptions& 
   std::vector<std::vector<std::int32_t>> values;
   for (std::size_t r = 0; r < n; ++r)
     for (std::size_t i = r; i < n; ++i) values.push_back(ranges[i]);
+  std::erase_if(values.front(), [&](std::int32_t limit) { return limit < options.least_first; });
+  if (values.front().empty())
+    detail::refuse_value("TunerOptions", "least_first", options.least_first,
+                         "at most the largest first limit");
 
   CascadeLimits limits(n, std::vector<std::int32_t>(n, 0));
   const auto fill = [&](const std::vector<std::int32_t>& at) {

@@ -1,0 +1,287 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pass_costs.hpp"
+#include "pipeline_registry.hpp"
+#include "toy_model.hpp"
+#include "tuning.hpp"
+
+using namespace specula_examples;
+using specula::AcceptanceCurve;
+using specula::CostCurve;
+using specula::TunerObjective;
+using specula_test::ToyModel;
+
+namespace {
+
+using Names = std::vector<std::string>;
+const Names kThree{"base", "small", "max-gram"};
+
+Outcome outcome(const std::string& name, const std::vector<std::int64_t>& offered,
+                const std::vector<std::int64_t>& accepted) {
+  Outcome out;
+  out.name = name;
+  out.pooled.offered = offered;
+  out.pooled.accepted = accepted;
+  return out;
+}
+Outcome reviewed(const std::string& name, std::int64_t offered, std::int64_t accepted) {
+  Outcome out = outcome(name, {1000}, {1});  // the target's: not what a review tells
+  specula::Reviews reviews;
+  reviews.offered[0] = offered;
+  reviews.accepted[0] = accepted;
+  out.reviews.push_back(reviews);
+  return out;
+}
+
+/// Every probe of base, small and Max-Gram.
+std::vector<Outcome> three_outcomes() {
+  const std::vector<std::int64_t> deep_offered{100, 100, 100, 100, 50}, deep_accepted{90, 90, 90, 50, 20};
+  return {outcome("chain:base:16", {100, 80, 30, 19}, {80, 32, 21, 19}),
+          outcome("chain:small:16", {100, 50, 10}, {50, 10, 9}),
+          reviewed("vertical:base:small:1:10", 50, 35),
+          outcome("horizontal:base:small:3:16", deep_offered, deep_accepted),
+          outcome("max-gram:16", {10, 8}, {8, 8}),
+          reviewed("vertical:base:max-gram:1:10", 40, 10),
+          outcome("horizontal:base:max-gram:3:16", deep_offered, {90, 90, 90, 80, 40}),
+          reviewed("vertical:small:max-gram:1:10", 30, 12),
+          outcome("horizontal:small:max-gram:3:16", deep_offered, {90, 90, 90, 70, 30})};
+}
+
+/// Rates in which depth and what was before play no part. `gram` is how often Max-Gram is right.
+Measured synthetic(double gram, CostCurve target_cost) {
+  Measured m;
+  m.by_target = {
+      {"base", AcceptanceCurve(0.85)}, {"small", AcceptanceCurve(0.6)}, {"max-gram", AcceptanceCurve(gram)}};
+  m.by_drafter = {{{"base", "small"}, AcceptanceCurve(0.65)},
+                  {{"base", "max-gram"}, AcceptanceCurve(gram)},
+                  {{"small", "max-gram"}, AcceptanceCurve(gram)}};
+  for (const auto& [pair, curve] : m.by_drafter) m.after.emplace(pair, m.by_target.at(pair.second));
+  m.draft_costs = {{"base", CostCurve({0.3})}, {"small", CostCurve({0.1})}, {"max-gram", CostCurve({0.0})}};
+  m.target_cost = std::move(target_cost);
+  return m;
+}
+
+const TunedPipeline& find(const std::vector<TunedPipeline>& tuned, const std::string& begin) {
+  const auto found = std::find_if(tuned.begin(), tuned.end(),
+                                  [&](const TunedPipeline& t) { return t.name.starts_with(begin); });
+  REQUIRE(found != tuned.end());
+  return *found;
+}
+
+}  // namespace
+
+TEST_CASE("the probes of drafters: each alone, each under and after each better one") {
+  CHECK(probe_names({"small"}) == Names{"chain:small:16"});
+  CHECK(probe_names({"small", "max-gram"}) == Names{"chain:small:16", "max-gram:16",
+                                                    "vertical:small:max-gram:1:10",
+                                                    "horizontal:small:max-gram:3:16"});
+  auto names = probe_names(kThree);
+  Names expected;
+  for (const Outcome& o : three_outcomes()) expected.push_back(o.name);
+  std::sort(names.begin(), names.end());
+  std::sort(expected.begin(), expected.end());
+  CHECK(names == expected);
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    CHECK(prepare_pipeline<ToyModel>(name).max_nodes <= 20);
+  }
+}
+
+TEST_CASE("acceptance from the probes' counts") {
+  const Measured m = acceptance_of(kThree, three_outcomes());
+  const AcceptanceCurve& base = m.by_target.at("base");
+  CHECK(base(0) == 0.8);
+  CHECK(base(1) == 0.4);
+  CHECK(base(2) == 0.7);
+  CHECK(base(3) == 0.7);   // 19 guesses are too few to tell
+  CHECK(base(30) == 0.7);  // and the last rate goes on
+  CHECK(m.by_target.at("small")(1) == 0.2);
+  CHECK(m.by_target.at("small")(2) == 0.2);
+  CHECK(m.by_target.at("max-gram")(0) == 0.8);  // the first depth counts however few there are
+  CHECK(m.by_target.at("max-gram")(1) == 0.8);
+  CHECK(m.by_drafter.at({"base", "small"})(0) == 0.7);
+  CHECK(m.by_drafter.at({"base", "max-gram"})(0) == 0.25);
+  CHECK(m.by_drafter.at({"small", "max-gram"})(0) == 0.4);
+  CHECK(m.by_drafter.size() == 3);
+
+  auto nothing = three_outcomes();
+  nothing[4] = outcome("max-gram:16", {}, {});
+  CHECK(acceptance_of(kThree, nothing).by_target.at("max-gram")(0) == 0.0);
+  nothing[4] = outcome("max-gram:16", {0, 0}, {0, 0});
+  CHECK(acceptance_of(kThree, nothing).by_target.at("max-gram")(0) == 0.0);
+}
+
+TEST_CASE("acceptance after a better drafter's guesses: from where the drafters change") {
+  const Measured m = acceptance_of(kThree, three_outcomes());
+  REQUIRE(m.after.count({"base", "small"}) == 1);
+  CHECK(m.after.at({"base", "small"})(0) == 0.5);
+  CHECK(m.after.at({"base", "small"})(1) == 0.4);
+  CHECK(m.after.at({"base", "max-gram"})(0) == 0.8);
+  CHECK(m.after.at({"small", "max-gram"})(1) == 0.6);
+}
+
+TEST_CASE("a probe that is missing is named") {
+  for (std::size_t i = 0; i < three_outcomes().size(); ++i) {
+    auto some = three_outcomes();
+    const std::string message = "tuning: no outcome of the probe " + some[i].name;
+    some.erase(some.begin() + static_cast<std::ptrdiff_t>(i));
+    CHECK_THROWS_WITH_AS(acceptance_of(kThree, some), message.c_str(), std::invalid_argument);
+  }
+}
+
+TEST_CASE("rates of some of the drafters, in their order") {
+  const Measured m = synthetic(0.3, CostCurve({1.0, 1.5}));
+  const auto rates = m.rates({"base", "max-gram"});
+  CHECK(rates.acceptance[0][0](0) == 0.85);
+  CHECK(rates.acceptance[0][1](0) == 0.3);
+  CHECK(rates.acceptance[1][1](0) == 0.3);
+  CHECK(rates.draft_costs.size() == 2);
+  CHECK(rates.draft_costs[0](1) == 0.3);
+  CHECK(rates.draft_costs[1](1) == 0.0);
+  CHECK(rates.target_cost(2) == 1.5);
+  const auto all = m.rates(kThree);
+  CHECK(all.acceptance[0][1](0) == 0.6);
+  CHECK(all.acceptance[1][1](0) == 0.65);
+  CHECK(all.acceptance[2][2](0) == 0.3);
+  // Guesses of the next drafter count, as often as they stay there.
+  const std::vector<std::int32_t> counts{2, 3};
+  const double reach = 0.85 * 0.85;
+  CHECK(specula::forecast_horizontal(rates, counts).tokens ==
+        doctest::Approx(1 + 0.85 + reach * (1 + 0.3 + 0.09 + 0.027)).epsilon(1e-12));
+  Measured better = m;
+  better.after.at({"base", "max-gram"}) = AcceptanceCurve(0.5);
+  CHECK(specula::forecast_horizontal(better.rates({"base", "max-gram"}), counts).tokens ==
+        doctest::Approx(1 + 0.85 + reach * (1 + 0.5 + 0.25 + 0.125)).epsilon(1e-12));
+}
+
+TEST_CASE("what is tuned can be run, in the room that the forecast asks for") {
+  const std::vector<CostCurve> costs{CostCurve({1.0}), CostCurve({1.0, 1.3}), CostCurve({1.0, 1.02})};
+  for (const CostCurve& cost : costs)
+    for (const double gram : {0.0, 0.3, 0.9})
+      for (const auto objective : {TunerObjective::swi, TunerObjective::speedup}) {
+        const auto tuned = tune(kThree, synthetic(gram, cost), objective);
+        Names begins{"chain:base:",
+                     "chain:small:",
+                     "max-gram:",
+                     "cascade:base:max-gram:limits=",
+                     "cascade:small:max-gram:limits=",
+                     "cascade:base:small:max-gram:limits="};
+        REQUIRE(tuned.size() == begins.size());
+        for (std::size_t i = 0; i < tuned.size(); ++i) {
+          CAPTURE(tuned[i].name);
+          CHECK(tuned[i].name.starts_with(begins[i]));
+          const auto recipe = prepare_pipeline<ToyModel>(tuned[i].name);
+          CHECK(recipe.drafters == tuned[i].drafters);
+          CHECK(recipe.max_nodes <= tuned[i].forecast.max_nodes);
+          CHECK(tuned[i].forecast.max_nodes <= 128);
+          CHECK(tuned[i].forecast.calls.size() == tuned[i].drafters.size());
+        }
+      }
+  // Without Max-Gram, or alone.
+  Measured models = synthetic(0.3, CostCurve({1.0}));
+  const auto two = tune({"base", "small"}, models, TunerObjective::swi);
+  REQUIRE(two.size() == 3);
+  CHECK(two[2].name.starts_with("cascade:base:small:limits="));
+  CHECK(tune({"small"}, models, TunerObjective::swi).size() == 1);
+  CHECK(tune({"max-gram"}, models, TunerObjective::swi).size() == 1);
+}
+
+TEST_CASE("a drafter more does no harm: cascades can do what a chain does") {
+  for (const double gram : {0.0, 0.4})
+    for (const auto objective : {TunerObjective::swi, TunerObjective::speedup}) {
+      const auto score = [&](const TunedPipeline& t) {
+        return objective == TunerObjective::swi ? t.forecast.swi : t.forecast.speedup;
+      };
+      const auto tuned = tune(kThree, synthetic(gram, CostCurve({1.0, 1.05})), objective);
+      // A review of nothing costs what a guess costs and gives as much.
+      CHECK(score(find(tuned, "cascade:base:max-gram")) >= score(find(tuned, "chain:base")) - 1e-9);
+      CHECK(score(find(tuned, "cascade:small:max-gram")) >= score(find(tuned, "chain:small")) - 1e-9);
+      CHECK(score(find(tuned, "cascade:base:small")) >= score(find(tuned, "cascade:base:max-gram")) - 1e-9);
+      if (gram > 0)  // for nothing: it pays somewhere
+        CHECK(score(find(tuned, "cascade:base:max-gram")) > score(find(tuned, "chain:base")) + 0.01);
+    }
+}
+
+TEST_CASE("where nodes cost the target time, proposals are shorter for time than for calls") {
+  const Measured steep = synthetic(0.5, CostCurve({1.0, 1.5}));
+  const auto calls = tune(kThree, steep, TunerObjective::swi);
+  const auto time = tune(kThree, steep, TunerObjective::speedup);
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    CAPTURE(calls[i].name);
+    CAPTURE(time[i].name);
+    CHECK(time[i].forecast.proposed <= calls[i].forecast.proposed);
+    CHECK(time[i].forecast.speedup >= calls[i].forecast.speedup - 1e-9);
+    CHECK(time[i].forecast.swi <= calls[i].forecast.swi + 1e-9);
+  }
+  // Guesses that cost nothing: as many as there may be, or one where the target pays for each.
+  CHECK(find(calls, "max-gram").name == "max-gram:30");
+  CHECK(find(time, "max-gram").name == "max-gram:1");
+  CHECK(find(time, "chain:base").forecast.proposed < find(calls, "chain:base").forecast.proposed);
+}
+
+TEST_CASE("predicted beside measured, each of its own pipeline") {
+  TunedPipeline chain{"chain:base:3", {}, {"base"}}, cascade{"cascade:base:max-gram:limits=1-2-3", {}, {}};
+  TunedPipeline absent{"chain:small:9", {}, {"small"}};
+  chain.forecast.tokens = 3.25, chain.forecast.swi = 1.5, chain.forecast.speedup = 1.25;
+  chain.forecast.calls = {3.0};
+  cascade.drafters = {"base", "max-gram"};
+  cascade.forecast.tokens = 4.5, cascade.forecast.swi = 2.5, cascade.forecast.speedup = 2.25;
+  cascade.forecast.calls = {1.5, 7.5};
+  absent.forecast.calls = {9.0};
+  Figures of_cascade, of_chain, plain;
+  plain.name = "autoregressive", plain.mat = 9.99;
+  of_chain.name = chain.name, of_chain.mat = 3.5, of_chain.swi = 1.2, of_chain.speedup = 1.75;
+  of_cascade.name = cascade.name, of_cascade.mat = 4.25, of_cascade.swi = 2.0, of_cascade.speedup = 1.5;
+  const std::vector<Figures> figures{plain, of_cascade, of_chain};
+  const std::vector<TunedPipeline> tuned{chain, absent, cascade};
+
+  const auto json = forecast_json(tuned, figures);
+  REQUIRE(json.size() == 2);
+  CHECK(json[0].dump() ==
+        "{\"name\":\"chain:base:3\",\"predicted\":{\"mat\":3.25,\"swi\":1.5,\"speedup\":1.25,"
+        "\"draft_calls_per_round\":{\"base\":3.0}},\"measured\":{\"mat\":3.5,\"swi\":1.2,\"speedup\":1.75}}");
+  CHECK(json[1]["name"] == cascade.name);
+  CHECK(json[1]["predicted"]["draft_calls_per_round"].dump() == "{\"base\":1.5,\"max-gram\":7.5}");
+  CHECK(json[1]["measured"]["mat"] == 4.25);
+
+  const std::string table = forecast_table(tuned, figures);
+  const auto line = [&](const std::string& name) {
+    const std::size_t at = table.find(name);
+    REQUIRE(at != std::string::npos);
+    std::string text = table.substr(at, table.find('\n', at) - at), tight;
+    for (const char c : text)  // columns one blank apart
+      if (c != ' ' || tight.back() != ' ') tight += c;
+    return tight;
+  };
+  CHECK(line("tuned pipeline").starts_with("tuned pipeline MAT predicted measured SWI predicted measured"));
+  CHECK(line("chain:base:3").starts_with("chain:base:3 3.25 3.50 1.50 1.20 25.0% 1.25x 1.75x"));
+  CHECK(line("cascade").starts_with(cascade.name + " 4.50 4.25 2.50 2.00 25.0% 2.25x 1.50x"));
+  CHECK(table.find("chain:small:9") == std::string::npos);
+  CHECK(table.find("9.99") == std::string::npos);
+  CHECK(forecast_json({}, figures).empty());
+}
+
+TEST_CASE("what passes cost: a time for each number of nodes, and the model as if new") {
+  ToyModel model(12, 7, 2.0f, 64);
+  const std::vector<specula::Token> before{3, 4}, prompt{1, 5, 2, 8};
+  model.append(before);
+  const auto seconds = pass_seconds(model, prompt, 6);
+  REQUIRE(seconds.size() == 6);
+  for (const double s : seconds) {
+    CHECK(s > 0);
+    CHECK(s < 1);
+  }
+  CHECK(model.size() == 0);
+  CHECK(model.appended == 2 + 4);
+  CHECK(model.calls % 6 == 0);
+  CHECK(pass_seconds(model, prompt, 1).size() == 1);
+  CHECK(model.size() == 0);
+}
