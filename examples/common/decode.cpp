@@ -15,6 +15,8 @@ specula::Stats difference(specula::Stats after, const specula::Stats& before) {
   }
   after.target = after.target - before.target;
   after.draft = after.draft - before.draft;
+  for (std::size_t i = 0; i < before.drafters.size(); ++i)
+    after.drafters[i] = after.drafters[i] - before.drafters[i];
   after.prefill_seconds -= before.prefill_seconds;
   after.round_seconds -= before.round_seconds;
   return after;
@@ -46,9 +48,13 @@ Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings
     if (sink) sink(fresh, std::min(emitted, accepted));
   }
   out.stats = difference(pipeline.stats(), before);
-  for (std::size_t d = emitted; d < accepted; ++d) {  // what lies beyond the text's end was not accepted
-    --out.stats.accepted[d];
-    if (d > emitted) --out.stats.offered[d];
+  if (emitted <
+      accepted) {  // the text ended at a guess: it counts as rejected, and what is behind it not at all
+    for (std::size_t d = emitted; d < accepted; ++d) --out.stats.accepted[d];
+    for (std::size_t d = emitted + 1; d < accepted; ++d) --out.stats.offered[d];
+    const auto& path = pipeline.verdict().path;
+    if (!path.empty() && pipeline.proposal().first_child(path.back()) != specula::kNoParent)
+      --out.stats.offered[accepted];
   }
   out.drafts = pipeline.drafts();
   for (std::size_t d = 0; d < out.drafts.size(); ++d)

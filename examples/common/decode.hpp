@@ -17,7 +17,7 @@ struct DecodeSettings {
 };
 
 /// What one prompt gave. Tokens that the last round accepted beyond the limit or after the stop token are
-/// neither in `tokens` nor counted anywhere but in `stats`.
+/// neither in `tokens` nor among the accepted of `stats`, only in its new_tokens.
 struct Decoded {
   std::vector<Token> tokens;       // emitted, the stop token included
   specula::Stats stats;            // of this prompt alone

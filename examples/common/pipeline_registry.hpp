@@ -32,6 +32,7 @@ Recipe<M> prepare_autoregressive(PipelineSpec& spec) {
   const std::string model = spec.word(""), rule = spec.choice("rule", "sampling", {"sampling", "noise"});
   Recipe<M> recipe;
   if (!model.empty()) recipe.drafts = {model};
+  recipe.lossy = !model.empty();  // it is not the target's text
   recipe.build = [=](ModelSource<M>& models, const specula::SamplingParams& params) {
     M& decodes = model.empty() ? models.target() : models.draft(model);
     return assemble(decodes, Judge(rule == "noise" ? Judge::Rule::noise : Judge::Rule::sampling), params,
@@ -159,7 +160,7 @@ std::span<const RegistryEntry<M>> registry() {
       RegistryEntry<M>{"cost-aware", "cost-aware[:SHAPE][:DRAFT][:SIZES][:rule=R]",
                        "as large as pays by the measured cost of nodes; SHAPE, with sizes in its order: "
                        "cape, chain, sampled-chain, beam, "
-                       "dynamic-tree, sampled-tree, cascade (as below)",
+                       "dynamic-tree, sampled-tree, cascade, max-gram (as below)",
                        &prepare_cost_aware<M>},
       RegistryEntry<M>{
           "max-gram", "max-gram[:LENGTH][:exit=PROB][:min=N][:bigram=both|table|text|none][:past-end=yes|no]",

@@ -208,8 +208,11 @@ int run(int argc, char** argv) {
   std::vector<Recipe<Model>> recipes;
   for (const auto& name : names) recipes.push_back(prepare_pipeline<Model>(name));
   if (tunes) {
-    for (const auto& name : probe_names(split_list(options.drafters)))
-      recipes.push_back(prepare_pipeline<Model>(name));
+    const auto drafters = split_list(options.drafters);
+    std::string all = "cascade";
+    for (const auto& drafter : drafters) all.append(":").append(drafter);
+    if (drafters.size() > 1) prepare_pipeline<Model>(all);  // complains before the work
+    for (const auto& name : probe_names(drafters)) recipes.push_back(prepare_pipeline<Model>(name));
     recipes.push_back(
         {.drafts = {}, .drafters = {}, .max_nodes = kTunedNodes, .draft_nodes = kTunedNodes, .build = {}});
   }

@@ -96,8 +96,10 @@ specula::CascadeRates Measured::rates(const std::vector<std::string>& drafters) 
   rates.acceptance_after = rates.acceptance;
   for (std::size_t d = 0; d < n; ++d) {
     rates.acceptance[0][d] = by_target.at(drafters[d]);
+    if (d > 0) rates.acceptance_after[0][d] = after.at({drafters[d - 1], drafters[d]});
     for (std::size_t r = 0; r < d; ++r)
-      rates.acceptance[r + 1][d] = by_drafter.at({drafters[r], drafters[d]});
+      rates.acceptance[r + 1][d] = rates.acceptance_after[r + 1][d] =
+          by_drafter.at({drafters[r], drafters[d]});
     rates.draft_costs.push_back(draft_costs.at(drafters[d]));
   }
   rates.target_cost = target_cost;
@@ -114,6 +116,9 @@ Measured acceptance_of(const std::vector<std::string>& drafters, std::span<const
           outcome_of(probes, review_name(drafters[r], drafters[d])).reviews.front();
       measured.by_drafter.emplace(std::pair(drafters[r], drafters[d]),
                                   curve(reviews.offered, reviews.accepted));
+      const specula::Stats& later = outcome_of(probes, switch_name(drafters[r], drafters[d])).pooled;
+      measured.after.emplace(std::pair(drafters[r], drafters[d]),
+                             curve(later.offered, later.accepted, std::size_t{kSwitch}));
     }
   }
   return measured;

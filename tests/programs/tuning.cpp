@@ -174,21 +174,30 @@ TEST_CASE("what is tuned can be run, in the room that the forecast asks for") {
                      "cascade:base:max-gram:limits=",
                      "cascade:small:max-gram:limits=",
                      "cascade:base:small:max-gram:limits="};
-        REQUIRE(tuned.size() == begins.size());
+        std::size_t kind = 0;  // a cascade may come twice: the second time its first drafter has to work
         for (std::size_t i = 0; i < tuned.size(); ++i) {
           CAPTURE(tuned[i].name);
-          CHECK(tuned[i].name.starts_with(begins[i]));
+          const bool again = i > 0 && tuned[i].drafters == tuned[i - 1].drafters;
+          if (i > 0 && !again) ++kind;
+          REQUIRE(kind < begins.size());
+          CHECK(tuned[i].name.starts_with(begins[kind]));
+          if (again) {
+            CHECK(tuned[i].name.starts_with("cascade:"));
+            CHECK(tuned[i - 1].name.find(":limits=0-") != std::string::npos);
+            CHECK(tuned[i].name.find(":limits=0-") == std::string::npos);
+          }
           const auto recipe = prepare_pipeline<ToyModel>(tuned[i].name);
           CHECK(recipe.drafters == tuned[i].drafters);
           CHECK(recipe.max_nodes <= tuned[i].forecast.max_nodes);
           CHECK(tuned[i].forecast.max_nodes <= 128);
           CHECK(tuned[i].forecast.calls.size() == tuned[i].drafters.size());
         }
+        CHECK(kind + 1 == begins.size());
       }
   // Without Max-Gram, or alone.
   Measured models = synthetic(0.3, CostCurve({1.0}));
   const auto two = tune({"base", "small"}, models, TunerObjective::swi);
-  REQUIRE(two.size() == 3);
+  REQUIRE(two.size() >= 3);
   CHECK(two[2].name.starts_with("cascade:base:small:limits="));
   CHECK(tune({"small"}, models, TunerObjective::swi).size() == 1);
   CHECK(tune({"max-gram"}, models, TunerObjective::swi).size() == 1);
@@ -214,12 +223,14 @@ TEST_CASE("where nodes cost the target time, proposals are shorter for time than
   const Measured steep = synthetic(0.5, CostCurve({1.0, 1.5}));
   const auto calls = tune(kThree, steep, TunerObjective::swi);
   const auto time = tune(kThree, steep, TunerObjective::speedup);
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    CAPTURE(calls[i].name);
-    CAPTURE(time[i].name);
-    CHECK(time[i].forecast.proposed <= calls[i].forecast.proposed);
-    CHECK(time[i].forecast.speedup >= calls[i].forecast.speedup - 1e-9);
-    CHECK(time[i].forecast.swi <= calls[i].forecast.swi + 1e-9);
+  for (const std::string begin : {"chain:base", "chain:small", "max-gram", "cascade:base:max-gram",
+                                  "cascade:small:max-gram", "cascade:base:small"}) {
+    const TunedPipeline &for_calls = find(calls, begin), &for_time = find(time, begin);
+    CAPTURE(for_calls.name);
+    CAPTURE(for_time.name);
+    CHECK(for_time.forecast.proposed <= for_calls.forecast.proposed);
+    CHECK(for_time.forecast.speedup >= for_calls.forecast.speedup - 1e-9);
+    CHECK(for_time.forecast.swi <= for_calls.forecast.swi + 1e-9);
   }
   // Guesses that cost nothing: as many as there may be, or one where the target pays for each.
   CHECK(find(calls, "max-gram").name == "max-gram:30");

@@ -128,7 +128,8 @@ class CascadeForecaster {
     for (std::size_t d = 0; d < counts.size(); ++d) {
       if (counts[d] == 0) continue;
       guesses(d, counts[d]);
-      walk(0, d, at, at);
+      if (at > 0) next_turn();
+      walk(0, d, at, at > 0);
       at += counts[d];
     }
     return finish(length);
@@ -211,6 +212,7 @@ class CascadeForecaster {
   void begin(std::int32_t bound) {
     const auto size = static_cast<std::size_t>(bound) + 1;
     lengths_.assign(size, 0.0), alive_.assign(size, 0.0), accepted_.assign(size, 0.0);
+    since_.assign(size, 0.0);
     lengths_[0] = alive_[0] = 1;
     calls_.assign(n_, 0.0);
     cost_ = 0;
@@ -247,15 +249,18 @@ class CascadeForecaster {
     begin(bounds_[row]);
     std::int32_t limit = 0;
     for (std::size_t d = row; d < n_; ++d) {
-      const std::int32_t turn = limit;
+      const bool later = limit > 0;
+      if (later) next_turn();
       limit += limits[row][d];
-      for (std::int32_t at = 0; at < limit; ++at) walk(row, d, at, turn);
+      for (std::int32_t at = 0; at < limit; ++at) walk(row, d, at, later);
     }
   }
 
-  /// What drafter d appends to proposals of length `at`, which reviewer `row` will judge. Its turn began at
-  /// length `turn`, or a little later.
-  void walk(std::size_t row, std::size_t d, std::int32_t at, std::int32_t turn = 0) {
+  /// Another drafter's turn begins, at whatever length.
+  void next_turn() { std::fill(since_.begin(), since_.end(), 0.0); }
+  /// What drafter d appends to proposals of length `at`, which reviewer `row` will judge. `later`: others had
+  /// their turns before.
+  void walk(std::size_t row, std::size_t d, std::int32_t at, bool later = false) {
     const auto from = static_cast<std::size_t>(at);
     const double mass = lengths_[from];
     if (mass == 0) return;
@@ -264,14 +269,17 @@ class CascadeForecaster {
     const Step& step = steps_[d];
     for (std::size_t i = 0; i < n_; ++i) calls_[i] += mass * step.calls[i];
     cost_ += mass * step.cost;
-    const bool after = turn > 0 && !rates_.acceptance_after.empty();
+    const bool after = later && !rates_.acceptance_after.empty();
     const AcceptanceCurve& curve = (after ? rates_.acceptance_after : rates_.acceptance)[row][d];
-    const std::int32_t depth = after ? std::max(0, at - turn) : at;
+    const std::int32_t depth = after ? static_cast<std::int32_t>(since_[from] + 0.5) : at;
     for (std::size_t s = 1; s < step.prob.size(); ++s) {
       const double rate = curve(depth + static_cast<std::int32_t>(s) - 1);
       accepted_[from + s - 1] += reach * step.at_least[s] * (1 - rate);
       reach *= rate;
-      lengths_[from + s] += mass * step.prob[s];
+      const double arrives = mass * step.prob[s], there = lengths_[from + s] + arrives;
+      if (arrives > 0)
+        since_[from + s] += arrives / there * (since_[from] + static_cast<double>(s) - since_[from + s]);
+      lengths_[from + s] = there;
       alive_[from + s] += reach * step.prob[s];
     }
   }
@@ -309,6 +317,7 @@ class CascadeForecaster {
   std::vector<Step> steps_;           // (n) by drafter
   std::vector<std::int32_t> bounds_;  // by row: most guesses
   std::vector<double> lengths_;       // chance of each length
+  std::vector<double> since_;         // and how many of it are this turn's, in the mean
   std::vector<double> alive_;         // and that all of it is accepted so far
   std::vector<double> accepted_;      // chance of so many accepted, of those that it is known of
   std::vector<double> calls_;         // (n) so far
