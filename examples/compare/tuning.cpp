@@ -10,7 +10,7 @@
 namespace specula_examples {
 namespace {
 
-constexpr std::int32_t kProbeLength = 16, kReviewedLength = 10, kSwitch = 3, kLongest = 30;
+constexpr std::int32_t kProbeLength = 16, kReviewedLength = 10, kLongest = 30;
 constexpr std::int32_t kMostNodes = 128;  // of a tuned proposal
 constexpr std::int64_t kFew = 20;         // guesses of a depth that tell too little of it
 
@@ -23,16 +23,10 @@ std::string review_name(const std::string& reviewer, const std::string& drafter)
   return "vertical:" + reviewer + ":" + drafter + ":1:" + std::to_string(kReviewedLength);
 }
 
-std::string switch_name(const std::string& first, const std::string& second) {
-  return "horizontal:" + first + ":" + second + ":" + std::to_string(kSwitch) + ":" +
-         std::to_string(kProbeLength);
-}
-
-/// Rates from depth `begin` on.
 template <class Counts>
-specula::AcceptanceCurve curve(const Counts& offered, const Counts& accepted, std::size_t begin = 0) {
+specula::AcceptanceCurve curve(const Counts& offered, const Counts& accepted) {
   std::vector<double> rates;
-  for (std::size_t d = begin; d < offered.size() && (d == begin || offered[d] >= kFew); ++d)
+  for (std::size_t d = 0; d < offered.size() && (d == 0 || offered[d] >= kFew); ++d)
     rates.push_back(offered[d] ? static_cast<double>(accepted[d]) / static_cast<double>(offered[d]) : 0.0);
   if (rates.empty()) rates.push_back(0);
   return specula::AcceptanceCurve(rates);
@@ -83,7 +77,6 @@ std::vector<std::string> probe_names(const std::vector<std::string>& drafters) {
     names.push_back(chain_name(drafters[d], kProbeLength));
     for (std::size_t r = 0; r < d; ++r) {
       names.push_back(review_name(drafters[r], drafters[d]));
-      names.push_back(switch_name(drafters[r], drafters[d]));
     }
   }
   return names;
@@ -96,7 +89,8 @@ specula::CascadeRates Measured::rates(const std::vector<std::string>& drafters) 
   rates.acceptance_after = rates.acceptance;
   for (std::size_t d = 0; d < n; ++d) {
     rates.acceptance[0][d] = by_target.at(drafters[d]);
-    if (d > 0) rates.acceptance_after[0][d] = after.at({drafters[d - 1], drafters[d]});
+    rates.acceptance_after[0][d] =
+        rates.acceptance[0][d];  // its first guesses are its first wherever its turn comes
     for (std::size_t r = 0; r < d; ++r)
       rates.acceptance[r + 1][d] = rates.acceptance_after[r + 1][d] =
           by_drafter.at({drafters[r], drafters[d]});
@@ -116,9 +110,6 @@ Measured acceptance_of(const std::vector<std::string>& drafters, std::span<const
           outcome_of(probes, review_name(drafters[r], drafters[d])).reviews.front();
       measured.by_drafter.emplace(std::pair(drafters[r], drafters[d]),
                                   curve(reviews.offered, reviews.accepted));
-      const specula::Stats& later = outcome_of(probes, switch_name(drafters[r], drafters[d])).pooled;
-      measured.after.emplace(std::pair(drafters[r], drafters[d]),
-                             curve(later.offered, later.accepted, std::size_t{kSwitch}));
     }
   }
   return measured;

@@ -23,8 +23,6 @@ std::vector<std::string> probe_names(const std::vector<std::string>& drafters);
 struct Measured {
   std::map<std::string, specula::AcceptanceCurve> by_target;                           // drafter
   std::map<std::pair<std::string, std::string>, specula::AcceptanceCurve> by_drafter;  // reviewer, drafter
-  /// Under the target, of the second drafter's guesses after some of the first's.
-  std::map<std::pair<std::string, std::string>, specula::AcceptanceCurve> after;
   std::map<std::string, specula::CostCurve> draft_costs;  // of a call by its nodes; any unit
   specula::CostCurve target_cost{{1.0}};                  // in the same
 

@@ -43,16 +43,12 @@ Outcome reviewed(const std::string& name, std::int64_t offered, std::int64_t acc
 
 /// Every probe of base, small and Max-Gram.
 std::vector<Outcome> three_outcomes() {
-  const std::vector<std::int64_t> deep_offered{100, 100, 100, 100, 50}, deep_accepted{90, 90, 90, 50, 20};
   return {outcome("chain:base:16", {100, 80, 30, 19}, {80, 32, 21, 19}),
           outcome("chain:small:16", {100, 50, 10}, {50, 10, 9}),
           reviewed("vertical:base:small:1:10", 50, 35),
-          outcome("horizontal:base:small:3:16", deep_offered, deep_accepted),
           outcome("max-gram:16", {10, 8}, {8, 8}),
           reviewed("vertical:base:max-gram:1:10", 40, 10),
-          outcome("horizontal:base:max-gram:3:16", deep_offered, {90, 90, 90, 80, 40}),
-          reviewed("vertical:small:max-gram:1:10", 30, 12),
-          outcome("horizontal:small:max-gram:3:16", deep_offered, {90, 90, 90, 70, 30})};
+          reviewed("vertical:small:max-gram:1:10", 30, 12)};
 }
 
 /// Rates in which depth and what was before play no part. `gram` is how often Max-Gram is right.
@@ -63,7 +59,6 @@ Measured synthetic(double gram, CostCurve target_cost) {
   m.by_drafter = {{{"base", "small"}, AcceptanceCurve(0.65)},
                   {{"base", "max-gram"}, AcceptanceCurve(gram)},
                   {{"small", "max-gram"}, AcceptanceCurve(gram)}};
-  for (const auto& [pair, curve] : m.by_drafter) m.after.emplace(pair, m.by_target.at(pair.second));
   m.draft_costs = {{"base", CostCurve({0.3})}, {"small", CostCurve({0.1})}, {"max-gram", CostCurve({0.0})}};
   m.target_cost = std::move(target_cost);
   return m;
@@ -78,11 +73,10 @@ const TunedPipeline& find(const std::vector<TunedPipeline>& tuned, const std::st
 
 }  // namespace
 
-TEST_CASE("the probes of drafters: each alone, each under and after each better one") {
+TEST_CASE("the probes of drafters: each alone, and each under each better one") {
   CHECK(probe_names({"small"}) == Names{"chain:small:16"});
-  CHECK(probe_names({"small", "max-gram"}) == Names{"chain:small:16", "max-gram:16",
-                                                    "vertical:small:max-gram:1:10",
-                                                    "horizontal:small:max-gram:3:16"});
+  CHECK(probe_names({"small", "max-gram"}) ==
+        Names{"chain:small:16", "max-gram:16", "vertical:small:max-gram:1:10"});
   auto names = probe_names(kThree);
   Names expected;
   for (const Outcome& o : three_outcomes()) expected.push_back(o.name);
@@ -113,19 +107,10 @@ TEST_CASE("acceptance from the probes' counts") {
   CHECK(m.by_drafter.size() == 3);
 
   auto nothing = three_outcomes();
-  nothing[4] = outcome("max-gram:16", {}, {});
+  nothing[3] = outcome("max-gram:16", {}, {});
   CHECK(acceptance_of(kThree, nothing).by_target.at("max-gram")(0) == 0.0);
-  nothing[4] = outcome("max-gram:16", {0, 0}, {0, 0});
+  nothing[3] = outcome("max-gram:16", {0, 0}, {0, 0});
   CHECK(acceptance_of(kThree, nothing).by_target.at("max-gram")(0) == 0.0);
-}
-
-TEST_CASE("acceptance after a better drafter's guesses: from where the drafters change") {
-  const Measured m = acceptance_of(kThree, three_outcomes());
-  REQUIRE(m.after.count({"base", "small"}) == 1);
-  CHECK(m.after.at({"base", "small"})(0) == 0.5);
-  CHECK(m.after.at({"base", "small"})(1) == 0.4);
-  CHECK(m.after.at({"base", "max-gram"})(0) == 0.8);
-  CHECK(m.after.at({"small", "max-gram"})(1) == 0.6);
 }
 
 TEST_CASE("a probe that is missing is named") {
@@ -156,10 +141,11 @@ TEST_CASE("rates of some of the drafters, in their order") {
   const double reach = 0.85 * 0.85;
   CHECK(specula::forecast_horizontal(rates, counts).tokens ==
         doctest::Approx(1 + 0.85 + reach * (1 + 0.3 + 0.09 + 0.027)).epsilon(1e-12));
-  Measured better = m;
-  better.after.at({"base", "max-gram"}) = AcceptanceCurve(0.5);
-  CHECK(specula::forecast_horizontal(better.rates({"base", "max-gram"}), counts).tokens ==
-        doctest::Approx(1 + 0.85 + reach * (1 + 0.5 + 0.25 + 0.125)).epsilon(1e-12));
+  // And its first guesses are its first, however deep.
+  Measured warming = m;
+  warming.by_target.at("max-gram") = AcceptanceCurve(std::vector<double>{0.2, 0.5});
+  CHECK(specula::forecast_horizontal(warming.rates({"base", "max-gram"}), counts).tokens ==
+        doctest::Approx(1 + 0.85 + reach * (1 + 0.2 + 0.1 + 0.05)).epsilon(1e-12));
 }
 
 TEST_CASE("what is tuned can be run, in the room that the forecast asks for") {

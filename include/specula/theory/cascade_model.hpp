@@ -46,9 +46,9 @@ struct CascadeRates {
   /// node. A drafter guesses with calls over one node and reviews m guesses with a call over m + 1.
   std::vector<CostCurve> draft_costs;
   CostCurve target_cost = CostCurve({1.0});
-  /// `acceptance` for a drafter whose turn comes after another's in a proposal; its depth counts from there.
-  /// Guesses that are only reached after those of a better drafter stayed fare better than a drafter's first
-  /// ones. Empty: as `acceptance`.
+  /// (n, n) `acceptance` for a drafter whose turn comes after another's in a proposal; depth counts from
+  /// where its turn began, so that its first guesses are its first wherever that is. Empty: as `acceptance`,
+  /// from the root.
   std::vector<std::vector<AcceptanceCurve>> acceptance_after = {};
 };
 
