@@ -80,7 +80,9 @@ Figures figures(const Outcome& outcome, const Outcome& baseline, const PlainCost
   out.speedup = ratio(own.decoding, speed(baseline).decoding);
   out.overhead_share = outcome.pooled.overhead_share();
   out.mean_proposed = ratio(outcome.pooled.proposed, outcome.pooled.rounds);
-  out.mat_per_verified_node = ratio(outcome.pooled.new_tokens, outcome.pooled.target.nodes);
+  std::int64_t nodes = 0;
+  for (const PromptResult& p : outcome.prompts) nodes += p.first.stats.target.nodes;
+  out.mat_per_verified_node = ratio(out.new_tokens, nodes);
   out.draft_milliseconds_per_round =
       1e3 * ratio(outcome.pooled.draft.seconds, static_cast<double>(outcome.pooled.rounds));
   out.target_milliseconds_per_call = 1e3 * seconds_per_call(outcome.pooled.target);

@@ -154,11 +154,14 @@ PlainCosts plain_costs(std::span<const Outcome> outcomes) {
 specula::CostCurve cost_curve(std::vector<double> seconds, double plain) {
   const double scale = plain / seconds.front();
   for (double& s : seconds) s *= scale;
+  // Beyond, a curve goes on with its last step: make that the mean one, not one that a block of nodes begins with.
+  const std::size_t last = seconds.size() - 1, half = last / 2;
+  seconds.push_back(seconds[last] +
+                    std::max(0.0, seconds[last] - seconds[half]) / static_cast<double>(std::max<std::size_t>(1, last - half)));
   return specula::CostCurve(std::move(seconds));
 }
 
 constexpr std::int32_t kCurveNodes = 33;   // beyond it costs go on in a straight line
-constexpr std::int32_t kTunedNodes = 192;  // room for what the tuner may find
 
 std::vector<TunedPipeline> tuned_pipelines(const Options& options, ModelPack& models, Runner& runner,
                                            std::span<const std::vector<Token>> prompts) {
@@ -214,7 +217,7 @@ int run(int argc, char** argv) {
     if (drafters.size() > 1) prepare_pipeline<Model>(all);  // complains before the work
     for (const auto& name : probe_names(drafters)) recipes.push_back(prepare_pipeline<Model>(name));
     recipes.push_back(
-        {.drafts = {}, .drafters = {}, .max_nodes = kTunedNodes, .draft_nodes = kTunedNodes, .build = {}});
+        {.drafts = {}, .drafters = {}, .max_nodes = kMostTunedNodes, .draft_nodes = kMostTunedNodes, .build = {}});
   }
   folders.check();
   for (const auto& recipe : recipes)

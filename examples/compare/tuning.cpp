@@ -11,7 +11,6 @@ namespace specula_examples {
 namespace {
 
 constexpr std::int32_t kProbeLength = 16, kReviewedLength = 10, kLongest = 30;
-constexpr std::int32_t kMostNodes = 128;  // of a tuned proposal
 constexpr std::int64_t kFew = 20;         // guesses of a depth that tell too little of it
 
 bool is_gram(const std::string& drafter) { return drafter == kMaxGram; }
@@ -53,7 +52,7 @@ TunedPipeline tuned_cascade(const std::vector<std::string>& drafters, const Meas
   specula::TunerOptions options;
   options.objective = objective;
   options.last_column = {0, 1, 2, 3, 4, 6, 8, 10, 16, 24};
-  options.max_nodes = kMostNodes;
+  options.max_nodes = kMostTunedNodes;
   options.least_first = least_first;
   const auto best = specula::best_cascade(measured.rates(drafters), options);
   TunedPipeline tuned{"cascade", best.forecast, drafters};
@@ -86,16 +85,13 @@ specula::CascadeRates Measured::rates(const std::vector<std::string>& drafters) 
   const std::size_t n = drafters.size();
   specula::CascadeRates rates;
   rates.acceptance.resize(n, std::vector<specula::AcceptanceCurve>(n));
-  rates.acceptance_after = rates.acceptance;
   for (std::size_t d = 0; d < n; ++d) {
     rates.acceptance[0][d] = by_target.at(drafters[d]);
-    rates.acceptance_after[0][d] =
-        rates.acceptance[0][d];  // its first guesses are its first wherever its turn comes
     for (std::size_t r = 0; r < d; ++r)
-      rates.acceptance[r + 1][d] = rates.acceptance_after[r + 1][d] =
-          by_drafter.at({drafters[r], drafters[d]});
+      rates.acceptance[r + 1][d] = by_drafter.at({drafters[r], drafters[d]});
     rates.draft_costs.push_back(draft_costs.at(drafters[d]));
   }
+  rates.acceptance_after = rates.acceptance;  // a drafter's first guesses are its first wherever its turn comes
   rates.target_cost = target_cost;
   return rates;
 }

@@ -15,6 +15,8 @@
 
 namespace specula_examples {
 
+inline constexpr std::int32_t kMostTunedNodes = 128;  // of a proposal, root included
+
 /// Pipelines whose runs tell how often the guesses of each of `drafters` (best first) stay: under the target,
 /// and under each drafter before it.
 std::vector<std::string> probe_names(const std::vector<std::string>& drafters);
@@ -26,6 +28,7 @@ struct Measured {
   std::map<std::string, specula::CostCurve> draft_costs;  // of a call by its nodes; any unit
   specula::CostCurve target_cost{{1.0}};                  // in the same
 
+  /// Of a cascade of these.
   specula::CascadeRates rates(const std::vector<std::string>& drafters) const;
 };
 

@@ -60,3 +60,11 @@ go_on() {  # name, minutes
 }
 go_on base "${answer_minutes[0]}"
 go_on small "${answer_minutes[1]}"
+
+# What Max-Gram guesses where nothing matches. specula-bigram comes with the other examples.
+bigram=$repository/build/release/examples/bigram/specula-bigram
+if [[ -x $bigram ]]; then
+  "$bigram" --tokens "$work/answers" --output "$models/bigram/bigram.json"
+else
+  echo "pack.sh: $models/bigram is not made anew: $bigram is not built" >&2
+fi

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <span>
 #include <stdexcept>
@@ -148,15 +147,19 @@ class TokenTree {
   /// A reviewer judges `node` of a chain, `row` being its own logits after the node's parent. True if the
   /// node stays; else it and everything behind it make place for one token of the reviewer's. Either way the
   /// law that is recorded then is the one that the token now has, whatever the coins were: with lenience 1
-  /// the reviewer's own, else q_eff of detail::lenient_row. So what judges the node next, another reviewer or
-  /// the target, is exact at any lenience.
+  /// the reviewer's own, else q_eff of detail::lenient_row (where that is the draft's own law nothing is
+  /// asked and nothing changes). So what judges the node next, another reviewer or the target, is exact at
+  /// any lenience.
   ///
   /// At temperature 0 it stays if it is the reviewer's first largest logit, or if its confidence is at most
   /// lenience times the reviewer's probability of it; what replaces it is that largest logit. Copied nodes
-  /// are judged with lenience 1 (as in the paper). Coins: one `review_accept`, and a `review_residual` where
-  /// it does not stay; none at temperature 0. Cost: a read of the row and of the one that the node was drawn
-  /// from, and two more of both with lenience above 1. Source: Cascade Speculative Drafting, Algorithm 1.
-  /// Throws as store(), and std::invalid_argument if the tree is no chain or lenience is below 1.
+  /// are judged with lenience 1 (as in the paper), and so are chosen ones above temperature 0.
+  ///
+  /// Coins: at most one `review_accept`, and a `review_residual` where it does not stay; none at temperature
+  /// 0. Cost: a read of the row and of the one that the node was drawn from, and two more of both with
+  /// lenience above 1. Source: Cascade Speculative Drafting, Algorithm 1. Throws as store(), and
+  /// std::invalid_argument if the tree is no chain, holds what was drawn with shared noise, or lenience is
+  /// below 1.
   template <class Chance>
   bool review(NodeId node, std::span<const float> row, const SamplingParams& params, double lenience,
               Chance& chance) {
@@ -167,6 +170,8 @@ class TokenTree {
     if (!(lenience >= 1))
       throw std::invalid_argument("TokenTree::review: lenience is " + std::to_string(lenience) +
                                   ", must be at least 1");
+    if (shared_ > 0)
+      throw std::invalid_argument("TokenTree::review: the proposal was drawn with the target's own noise");
     const NodeId parent = node - 1;
     const bool forgives = lenience > 1 && nodes_[index(node)].kind != Kind::copied;
     if (params.greedy()) return review_greedy(node, row, forgives ? lenience : 1.0);
@@ -193,6 +198,7 @@ class TokenTree {
     Node& reviewed = nodes_[index(node)];
     count(reviewed.kind, -1), count(Kind::drawn, 1);
     reviewed.kind = Kind::drawn;
+    reviewed.scale = 1;
     reviewed.law = law;
     reviewed.confidence = static_cast<float>(law(token));
     return stays;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <numeric>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "../concepts.hpp"
@@ -62,8 +63,11 @@ struct ReviewDesk {
   std::vector<NodeId> line;     // -1, 0, 1, ...: the parents of a chain
   std::vector<Reviews> counts;  // (reviewers)
 
+  bool ready(std::size_t reviewers, std::int32_t nodes) const {
+    return counts.size() >= reviewers && line.size() >= static_cast<std::size_t>(nodes);
+  }
   void reserve(std::int32_t reviewers, std::int32_t max_nodes) {
-    counts.resize(static_cast<std::size_t>(reviewers));
+    counts.assign(static_cast<std::size_t>(reviewers), {});
     line.resize(static_cast<std::size_t>(max_nodes));
     std::iota(line.begin(), line.end(), kNoParent);
   }
@@ -96,8 +100,18 @@ void review(D& reviewer, const Round& round, NodeId base, double lenience, Token
 
 /// Drafters that a cascade of `members` can use; see draft/stack.hpp.
 template <class D, std::size_t members>
-concept StackOf = Drafter<D> && requires {
-  requires D::kMembers == members;
-};
+concept StackOf = Drafter<D> && requires { requires D::kMembers == members; };
+
+/// The same where all but the last have rows to review with.
+template <class D, std::size_t members, std::size_t i = 0>
+constexpr bool reviews_below() {
+  if constexpr (i + 1 >= members)
+    return true;
+  else
+    return DenseDrafter<std::remove_reference_t<decltype(std::declval<D&>().template get<i>())>> &&
+           reviews_below<D, members, i + 1>();
+}
+template <class D, std::size_t members>
+concept ReviewingStackOf = StackOf<D, members> && reviews_below<D, members>();
 
 }  // namespace specula::detail

@@ -15,7 +15,8 @@ namespace specula {
 
 /// Drafters from the best to the cheapest, resolved at compile time: head() is the first, tail() the stack of
 /// the others. Cascades ask the members one by one; a shape that knows of one drafter only is served by the
-/// head. sync() and truncate() go to all of them.
+/// head. /// sync() and truncate() go to all of them. Members must not share a model: it holds one text. Drafting ends where the
+/// text outgrows the least of their capacities.
 ///
 ///   specula::Stack{specula::ModelDrafter{base}, specula::ModelDrafter{small}, specula::MaxGram{vocab}}
 template <Drafter Head, Drafter... Tail>
@@ -60,6 +61,7 @@ class Stack {
   }
   /// Of the i-th member, and of all together; empty for members that have none.
   Usage usage(std::size_t i) const {
+    if (i >= kMembers) throw std::invalid_argument("Stack::usage: no member " + std::to_string(i));
     if (i > 0) return tail_.usage(i - 1);
     if constexpr (requires { head_.usage(); }) return head_.usage();
     return {};

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
+#include <string>
 
 #include "../concepts.hpp"
 #include "../detail/candidates.hpp"
@@ -40,10 +42,20 @@ struct Cascade {
   detail::ReviewDesk work = {};
 
   std::int32_t max_nodes() const { return detail::node_count(1 + most(0)); }
-  void reserve() { work.reserve(static_cast<std::int32_t>(drafters) - 1, max_nodes()); }
+  /// Throws std::invalid_argument if a limit is negative, or not 0 below the diagonal.
+  void reserve() {
+    for (std::size_t row = 0; row < drafters; ++row)
+      for (std::size_t i = 0; i < drafters; ++i)
+        if (limits[row][i] < 0 || (i < row && limits[row][i] != 0))
+          throw std::invalid_argument("Cascade: limits[" + std::to_string(row) + "][" + std::to_string(i) +
+                                      "] is " + std::to_string(limits[row][i]) + ", must be " +
+                                      (i < row ? "0: it is below the diagonal" : ">= 0"));
+    work.reserve(static_cast<std::int32_t>(drafters) - 1, max_nodes());
+  }
 
-  template <detail::StackOf<drafters> D, ChanceSource C>
+  template <detail::ReviewingStackOf<drafters> D, ChanceSource C>
   void propose(D& stack, const Round& round, TokenTree& tree, C& chance) {
+    if (!work.ready(drafters - 1, max_nodes())) reserve();
     fill<0, 0>(stack, round, tree, chance, tree.size(), 0);
   }
 

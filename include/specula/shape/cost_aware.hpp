@@ -23,6 +23,8 @@ namespace specula {
 /// time is an input: with learned costs the same seed gives the same text only under rules that give it for
 /// any shape (sample-and-match, shared noise, greedy). With both curves given, nothing depends on the clock.
 ///
+/// For a cascade it is a rough bound: all calls of a stack count as alike.
+///
 /// Cost: a few dozen additions a round. Needs usage() of verifier and drafter (TreeVerifier and ModelDrafter
 /// have it) where a curve is to be learned.
 template <class S>
@@ -94,6 +96,12 @@ class CostAware {
   }
 
   const S& shape() const { return shape_; }
+  /// What a cascade's reviewers did.
+  auto reviewed() const
+    requires requires(const S& s) { s.reviewed(); }
+  {
+    return shape_.reviewed();
+  }
   const CostCurve& target_costs() const { return target_; }
   const CostCurve& draft_costs() const { return draft_; }
   const GuessRecord& guesses() const { return guesses_; }

@@ -18,9 +18,8 @@ namespace specula {
 /// its law is recorded, the target's review is exact at any lenience. Guesses that were copied (Max-Gram) are
 /// reviewed with lenience 1.
 ///
-/// Coins: one `draft` a guess and one or two a review, when sampled. Cost: reviews * (drafters - 1) reviews,
-/// reviews
-/// * length guesses at most. Source: Cascade Speculative Drafting (Chen et al. 2024), section 3.1.
+/// Coins: one `draft` a guess and at most two a judged guess, when sampled. Cost, at most: `reviews` calls of each
+/// reviewer, `reviews * length` guesses. Source: Cascade Speculative Drafting (Chen et al. 2024), section 3.1.
 template <std::size_t drafters = 2, Draw mode = Draw::greedy>
 struct Vertical {
   static_assert(drafters >= 2, "a review needs a reviewer and a drafter");
@@ -37,8 +36,9 @@ struct Vertical {
   }
   void reserve() { work.reserve(static_cast<std::int32_t>(drafters) - 1, max_nodes()); }
 
-  template <detail::StackOf<drafters> D, ChanceSource C>
+  template <detail::ReviewingStackOf<drafters> D, ChanceSource C>
   void propose(D& stack, const Round& round, TokenTree& tree, C& chance) {
+    if (!work.ready(drafters - 1, max_nodes())) reserve();
     Round inner = round;
     inner.worth = nullptr;  // it speaks of guesses that the target will see
     for (std::int32_t r = 0; r < reviews && tree.room() > 0; ++r) {

@@ -47,7 +47,8 @@ struct CascadeRates {
   std::vector<CostCurve> draft_costs;
   CostCurve target_cost = CostCurve({1.0});
   /// (n, n) `acceptance` for a drafter whose turn comes after another's in a proposal; depth counts from
-  /// where its turn began, so that its first guesses are its first wherever that is. Empty: as `acceptance`,
+  /// where its turn began, so that its first guesses are its first wherever that is (a mean, where proposals of one length began
+  /// it at different lengths). Empty: as `acceptance`,
   /// from the root.
   std::vector<std::vector<AcceptanceCurve>> acceptance_after = {};
 };
