@@ -1,4 +1,4 @@
-// expect: DenseDrafter
+// expect: ReviewingStackOf
 #include <specula/specula.hpp>
 
 #include "toy_model.hpp"

@@ -160,7 +160,7 @@ TEST_CASE("the figures of a run whose counts and times are known") {
   CHECK(f.speedup == doctest::Approx(10 / 5.6));
   CHECK(f.identical_to_autoregressive == 3);
   CHECK(f.mean_proposed == doctest::Approx(4.0));
-  CHECK(f.mat_per_verified_node == doctest::Approx(3.0 / 5));  // three tokens for five nodes a round
+  CHECK(f.mat_per_verified_node == doctest::Approx(10.0 / 20));  // five nodes a round, ten tokens emitted
   CHECK(f.draft_milliseconds_per_round == doctest::Approx(4.0));
 }
 
@@ -186,7 +186,7 @@ TEST_CASE("the report has every field, in order, and the settings after them") {
   for (const char* head : {"  nodes  ", "  MAT/node  ", "  draft ms  "})
     CHECK(table.find(head) != std::string::npos);
   CHECK(table.find("  4.0  ") != std::string::npos);
-  CHECK(table.find("  0.60  ") != std::string::npos);
+  CHECK(table.find("  0.50  ") != std::string::npos);
   CHECK(table.find("  4.000  ") != std::string::npos);
   CHECK(table.find("1/1") != std::string::npos);
 }
