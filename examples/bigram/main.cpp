@@ -31,6 +31,7 @@ struct Options {
 
 /// The prompts of a file of JSON Lines; any other file is one document.
 void read_text(const fs::path& file, const Tokenizer& tokenizer, std::vector<Document>& documents) {
+  if (fs::is_directory(file)) throw UsageError("--text " + file.string() + " is a folder, must be a file");
   std::vector<std::string> texts;
   if (file.extension() == ".jsonl") {
     for (const Prompt& prompt : load_prompts(file)) texts.push_back(prompt.put(Style::automatic));

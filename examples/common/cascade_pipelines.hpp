@@ -30,7 +30,7 @@ specula::MaxGram max_gram(ModelSource<M>& models, std::int32_t vocab, const Gram
 
 inline GramChoice take_gram(PipelineSpec& spec) {
   GramChoice choice;
-  choice.options.min_match = static_cast<std::int32_t>(spec.option("min", choice.options.min_match, 1, 64));
+  choice.options.min_match = spec.count("min", choice.options.min_match, 1, 64);
   choice.options.past_end = spec.choice("past-end", "yes", {"yes", "no"}) == "yes";
   choice.bigram = spec.choice("bigram", choice.bigram, {"table", "text", "both", "none"});
   return choice;
@@ -76,7 +76,7 @@ Recipe<M> prepare_prompt_lookup(PipelineSpec& spec) {
   GramChoice choice{.options = {}, .bigram = "none"};
   choice.options.min_match = 1;
   choice.options.past_end = false;
-  choice.options.max_match = static_cast<std::int32_t>(spec.option("ngram", 3, 1, 64));
+  choice.options.max_match = spec.count("ngram", 3, 1, 64);
   return gram_recipe<M>(shape, choice, take_rule(spec, shape.law));
 }
 

@@ -55,8 +55,8 @@ Recipe<M> prepare_chain(PipelineSpec& spec) {
 inline specula::Cape take_cape(PipelineSpec& spec, std::int32_t length, std::int32_t budget, int fixed) {
   specula::Cape shape;
   shape.length = spec.size("length", length, 1, 64);
-  shape.budget = static_cast<std::int32_t>(spec.option("budget", budget, 1, 1024));
-  const int each = static_cast<int>(spec.option("fixed", fixed, 0, 63));
+  shape.budget = spec.count("budget", budget, 1, 1024);
+  const int each = spec.count("fixed", fixed, 0, 63);
   if (each > 0) shape.extras = specula::CapeExtras::fixed(each);
   return shape;
 }

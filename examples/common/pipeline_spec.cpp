@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <sstream>
 
@@ -87,6 +88,13 @@ double PipelineSpec::option(const std::string& key, double absent, double low, d
   if (!(value >= low && value <= high))
     fail(key + " is " + text + ", must be " + number_text(low) + " to " + number_text(high));
   return value;
+}
+
+std::int32_t PipelineSpec::count(const std::string& key, std::int32_t absent, std::int32_t low,
+                                 std::int32_t high) {
+  const double value = option(key, absent, low, high);
+  if (value != std::floor(value)) fail(key + " is " + number_text(value) + ", must be a whole number");
+  return static_cast<std::int32_t>(value);
 }
 
 std::string PipelineSpec::choice(const std::string& key, const std::string& absent,

@@ -31,6 +31,8 @@ class PipelineSpec {
   std::int32_t size(const char* what, std::int32_t absent, std::int32_t low, std::int32_t high);
   /// The value of an option, or `absent`. Throws UsageError outside [low, high] or if it is no number.
   double option(const std::string& key, double absent, double low, double high);
+  /// The same of a whole number.
+  std::int32_t count(const std::string& key, std::int32_t absent, std::int32_t low, std::int32_t high);
   /// The value of an option whose values are words, or `absent`. Throws UsageError if it is not among
   /// `allowed`.
   std::string choice(const std::string& key, const std::string& absent,

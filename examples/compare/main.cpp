@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <fstream>
 #include <iostream>
+#include <map>
+#include <set>
 
 #include "comparison.hpp"
 #include "figures.hpp"
@@ -150,18 +152,63 @@ PlainCosts plain_costs(std::span<const Outcome> outcomes) {
   return costs;
 }
 
-/// A given curve of a model's passes, through what a call over one node takes where it decodes plainly.
-specula::CostCurve cost_curve(std::vector<double> seconds, double plain) {
+constexpr std::int32_t kCurveNodes = 33;  // beyond it costs go on in a straight line
+constexpr int kVisits = 16;               // far apart: another program may be busy for a while
+
+/// Seconds of a model's passes, so scaled that over one node they take `plain`.
+std::vector<double> scaled(std::vector<double> seconds, double plain) {
   const double scale = plain / seconds.front();
   for (double& s : seconds) s *= scale;
-  // Beyond, a curve goes on with its last step: make that the mean one, not one that a block of nodes begins with.
-  const std::size_t last = seconds.size() - 1, half = last / 2;
-  seconds.push_back(seconds[last] +
-                    std::max(0.0, seconds[last] - seconds[half]) / static_cast<double>(std::max<std::size_t>(1, last - half)));
-  return specula::CostCurve(std::move(seconds));
+  return seconds;
 }
 
-constexpr std::int32_t kCurveNodes = 33;   // beyond it costs go on in a straight line
+/// A given curve of passes over 1, 2, ... nodes.
+specula::CostCurve cost_curve(std::vector<double> costs) {
+  // A curve goes on with its last step: make that the mean one, not one that a block of nodes begins with.
+  const std::size_t last = costs.size() - 1, half = last / 2;
+  costs.push_back(costs[last] + std::max(0.0, costs[last] - costs[half]) /
+                                    static_cast<double>(std::max<std::size_t>(1, last - half)));
+  return specula::CostCurve(std::move(costs));
+}
+
+/// What calls cost: passes of each model one after the other, so scaled that over one node they take what
+/// they do in plain decoding. `by_turns`: and what a round takes longer because its models take turns, added
+/// to the target's curve for each set of drafts.
+void measure_passes(ModelPack& models, double target_plain, const PlainCosts& drafts_plain, bool by_turns,
+                    specula::Tokens prompt, Measured& measured) {
+  std::vector<std::string> drafts;
+  for (const auto& [name, cost] : drafts_plain) drafts.push_back(name);
+  std::vector<double> target(kCurveNodes, 0.0);
+  std::map<std::string, std::vector<double>> draft_sums;
+  std::map<std::set<std::string>, double> turns;
+  const auto add = [&](std::vector<double>& sum, Model& model) {
+    const auto seconds = pass_seconds(model, prompt, kCurveNodes);
+    sum.resize(seconds.size());
+    for (std::size_t n = 0; n < seconds.size(); ++n) sum[n] += seconds[n];
+  };
+  for (int visit = 0; visit < kVisits; ++visit) {
+    add(target, models.target());
+    for (const auto& name : drafts) add(draft_sums[name], models.draft(name));
+    if (!by_turns) continue;
+    for (const auto& set : subsets(drafts)) {
+      if (set.empty()) continue;
+      std::vector<Model*> together{&models.target()};
+      for (const auto& name : set) together.push_back(&models.draft(name));
+      turns[{set.begin(), set.end()}] += turn_seconds(together, prompt);
+    }
+  }
+  for (const auto& [name, sum] : draft_sums)
+    measured.draft_costs.emplace(name, cost_curve(scaled(sum, drafts_plain.at(name))));
+  const double scale = target_plain / target.front();
+  target = scaled(target, target_plain);
+  measured.target_costs.at({}) = cost_curve(target);
+  for (const auto& [set, sum] : turns) {
+    auto costs = target;
+    for (std::size_t n = 1; n < costs.size(); ++n)  // over one node the target is alone: no draft has run
+      costs[n] += std::max(0.0, sum * scale);
+    measured.target_costs.emplace(set, cost_curve(costs));
+  }
+}
 
 std::vector<TunedPipeline> tuned_pipelines(const Options& options, ModelPack& models, Runner& runner,
                                            std::span<const std::vector<Token>> prompts) {
@@ -176,17 +223,11 @@ std::vector<TunedPipeline> tuned_pipelines(const Options& options, ModelPack& mo
   const auto seconds = [](const specula::Usage& usage) {
     return usage.calls ? usage.seconds / static_cast<double>(usage.calls) : 0.0;
   };
-  measured.target_cost = cost_curve(pass_seconds(models.target(), prompts.front(), kCurveNodes),
-                                    seconds(outcomes[0].pooled.target));
   const PlainCosts plain = plain_costs(outcomes);
+  measure_passes(models, seconds(outcomes[0].pooled.target), plain, options.tune == "time", prompts.front(),
+                 measured);
   for (const auto& drafter : drafters) {
-    const auto found = plain.find(drafter);
-    if (found != plain.end()) {
-      measured.draft_costs.emplace(
-          drafter,
-          cost_curve(pass_seconds(models.draft(drafter), prompts.front(), kCurveNodes), found->second));
-      continue;
-    }
+    if (plain.contains(drafter)) continue;
     const auto own = std::find_if(outcomes.begin(), outcomes.end(), [&](const Outcome& o) {
       return o.drafts.size() == 1 && o.drafts.front().model == drafter;
     });
@@ -216,8 +257,11 @@ int run(int argc, char** argv) {
     for (const auto& drafter : drafters) all.append(":").append(drafter);
     if (drafters.size() > 1) prepare_pipeline<Model>(all);  // complains before the work
     for (const auto& name : probe_names(drafters)) recipes.push_back(prepare_pipeline<Model>(name));
-    recipes.push_back(
-        {.drafts = {}, .drafters = {}, .max_nodes = kMostTunedNodes, .draft_nodes = kMostTunedNodes, .build = {}});
+    recipes.push_back({.drafts = {},
+                       .drafters = {},
+                       .max_nodes = kMostTunedNodes,
+                       .draft_nodes = kMostTunedNodes,
+                       .build = {}});
   }
   folders.check();
   for (const auto& recipe : recipes)

@@ -11,7 +11,7 @@ namespace specula_examples {
 namespace {
 
 constexpr std::int32_t kProbeLength = 16, kReviewedLength = 10, kLongest = 30;
-constexpr std::int64_t kFew = 20;         // guesses of a depth that tell too little of it
+constexpr std::int64_t kFew = 20;  // guesses of a depth that tell too little of it
 
 bool is_gram(const std::string& drafter) { return drafter == kMaxGram; }
 
@@ -20,6 +20,10 @@ std::string chain_name(const std::string& drafter, std::int32_t length) {
 }
 std::string review_name(const std::string& reviewer, const std::string& drafter) {
   return "vertical:" + reviewer + ":" + drafter + ":1:" + std::to_string(kReviewedLength);
+}
+
+std::size_t place_of(const std::string& drafter, const std::vector<std::string>& stack) {
+  return static_cast<std::size_t>(std::find(stack.begin(), stack.end(), drafter) - stack.begin());
 }
 
 template <class Counts>
@@ -41,26 +45,52 @@ TunedPipeline tuned_chain(const std::string& drafter, const Measured& measured,
                           specula::TunerObjective objective) {
   const auto best =
       specula::best_chain_length(measured.by_target.at(drafter), measured.draft_costs.at(drafter), kLongest,
-                                 measured.target_cost, objective);
+                                 measured.target_cost({drafter}), objective);
   const std::int32_t length = std::max(1, best.length);
   const specula::CascadeRates rates = measured.rates({drafter});
   return {chain_name(drafter, length), specula::forecast_chain(rates, length), {drafter}};
 }
 
-TunedPipeline tuned_cascade(const std::vector<std::string>& drafters, const Measured& measured,
-                            specula::TunerObjective objective, std::int32_t least_first) {
+/// The best cascade of `stack` in which only `active` run.
+TunedPipeline tuned_cascade(const std::vector<std::string>& stack, const std::vector<std::string>& active,
+                            const Measured& measured, specula::TunerObjective objective,
+                            std::int32_t least_first) {
   specula::TunerOptions options;
   options.objective = objective;
   options.last_column = {0, 1, 2, 3, 4, 6, 8, 10, 16, 24};
   options.max_nodes = kMostTunedNodes;
   options.least_first = least_first;
-  const auto best = specula::best_cascade(measured.rates(drafters), options);
-  TunedPipeline tuned{"cascade", best.forecast, drafters};
-  for (const std::string& drafter : drafters) tuned.name.append(":").append(drafter);
-  for (std::size_t row = 0; row < drafters.size(); ++row)
-    for (std::size_t i = row; i < drafters.size(); ++i)
-      tuned.name.append(row + i == 0 ? ":limits=" : "-").append(std::to_string(best.limits[row][i]));
+  std::vector<std::string> members = active;
+  if (active.back() != stack.back()) {  // only the last drafter guesses several at a time: it keeps its place
+    members.push_back(stack.back());
+    options.last_column = {0};
+  }
+  specula::CascadeRates rates = measured.rates(members);
+  rates.target_cost = measured.target_cost(active);
+  const auto best = specula::best_cascade(rates, options);
+  const specula::CascadeLimits limits = embedded(best.limits, members, stack);
+  TunedPipeline tuned{"cascade", best.forecast, stack};
+  tuned.forecast.calls.assign(stack.size(), 0.0);
+  for (std::size_t m = 0; m < members.size(); ++m)
+    tuned.forecast.calls[place_of(members[m], stack)] = best.forecast.calls[m];
+  for (const std::string& drafter : stack) tuned.name.append(":").append(drafter);
+  for (std::size_t row = 0; row < stack.size(); ++row)
+    for (std::size_t i = row; i < stack.size(); ++i)
+      tuned.name.append(row + i == 0 ? ":limits=" : "-").append(std::to_string(limits[row][i]));
   return tuned;
+}
+
+/// The same of whatever part of it is best.
+TunedPipeline tuned_stack(const std::vector<std::string>& stack, const Measured& measured,
+                          specula::TunerObjective objective, std::int32_t least_first) {
+  TunedPipeline best = tuned_cascade(stack, stack, measured, objective, least_first);
+  if (objective == specula::TunerObjective::swi) return best;
+  for (const auto& active : subsets(stack)) {
+    if (active.empty() || (least_first > 0 && active.front() != stack.front())) continue;
+    TunedPipeline other = tuned_cascade(stack, active, measured, objective, least_first);
+    if (other.forecast.speedup > best.forecast.speedup) best = std::move(other);
+  }
+  return best;
 }
 
 const Figures* figures_of(std::span<const Figures> all, const std::string& name) {
@@ -81,6 +111,13 @@ std::vector<std::string> probe_names(const std::vector<std::string>& drafters) {
   return names;
 }
 
+const specula::CostCurve& Measured::target_cost(const std::vector<std::string>& drafters) const {
+  std::set<std::string> models(drafters.begin(), drafters.end());
+  models.erase(kMaxGram);
+  const auto found = target_costs.find(models);
+  return found != target_costs.end() ? found->second : target_costs.at({});
+}
+
 specula::CascadeRates Measured::rates(const std::vector<std::string>& drafters) const {
   const std::size_t n = drafters.size();
   specula::CascadeRates rates;
@@ -91,8 +128,8 @@ specula::CascadeRates Measured::rates(const std::vector<std::string>& drafters) 
       rates.acceptance[r + 1][d] = by_drafter.at({drafters[r], drafters[d]});
     rates.draft_costs.push_back(draft_costs.at(drafters[d]));
   }
-  rates.acceptance_after = rates.acceptance;  // a drafter's first guesses are its first wherever its turn comes
-  rates.target_cost = target_cost;
+  rates.acceptance_after = rates.acceptance;  // first guesses are first ones wherever a drafter's turn comes
+  rates.target_cost = target_cost(drafters);
   return rates;
 }
 
@@ -111,14 +148,38 @@ Measured acceptance_of(const std::vector<std::string>& drafters, std::span<const
   return measured;
 }
 
+std::vector<std::vector<std::string>> subsets(const std::vector<std::string>& names) {
+  std::vector<std::vector<std::string>> all{{}};
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    auto with = all;
+    for (auto& subset : with) subset.insert(subset.begin(), *name);
+    all.insert(all.begin(), with.begin(), with.end());
+  }
+  return all;
+}
+
+specula::CascadeLimits embedded(const specula::CascadeLimits& limits, const std::vector<std::string>& members,
+                                const std::vector<std::string>& stack) {
+  specula::CascadeLimits all(stack.size(), std::vector<std::int32_t>(stack.size(), 0));
+  std::size_t row = 0;  // of what the next member's reviewer judges: the row below that reviewer's own
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    for (std::size_t i = m; i < members.size(); ++i) all[row][place_of(members[i], stack)] = limits[m][i];
+    row = place_of(members[m], stack) + 1;
+  }
+  all.back().back() = limits.back().back();  // how many it guesses at a time
+  return all;
+}
+
 std::vector<TunedPipeline> tune(const std::vector<std::string>& drafters, const Measured& measured,
                                 specula::TunerObjective objective) {
   std::vector<TunedPipeline> tuned;
   for (const std::string& drafter : drafters) tuned.push_back(tuned_chain(drafter, measured, objective));
   const auto add = [&](const std::vector<std::string>& stack) {
     for (const std::int32_t least_first : {0, 1}) {
-      const TunedPipeline best = tuned_cascade(stack, measured, objective, least_first);
-      if (tuned.back().name != best.name) tuned.push_back(best);
+      const TunedPipeline best = tuned_stack(stack, measured, objective, least_first);
+      if (std::none_of(tuned.begin(), tuned.end(),
+                       [&](const TunedPipeline& t) { return t.name == best.name; }))
+        tuned.push_back(best);
     }
   };
   if (is_gram(drafters.back()))

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -26,14 +27,26 @@ struct Measured {
   std::map<std::string, specula::AcceptanceCurve> by_target;                           // drafter
   std::map<std::pair<std::string, std::string>, specula::AcceptanceCurve> by_drafter;  // reviewer, drafter
   std::map<std::string, specula::CostCurve> draft_costs;  // of a call by its nodes; any unit
-  specula::CostCurve target_cost{{1.0}};                  // in the same
+  /// The target's in the same, by the draft models that run in its rounds: what they evict costs time. The
+  /// empty set is always there, and stands for sets that are not. Speedups are over the cost at one node.
+  std::map<std::set<std::string>, specula::CostCurve> target_costs{{{}, specula::CostCurve({1.0})}};
 
+  /// Where these run.
+  const specula::CostCurve& target_cost(const std::vector<std::string>& drafters) const;
   /// Of a cascade of these.
   specula::CascadeRates rates(const std::vector<std::string>& drafters) const;
 };
 
 /// Acceptance from the outcomes of the probes, which are found by their names.
 Measured acceptance_of(const std::vector<std::string>& drafters, std::span<const Outcome> probes);
+
+/// All of them, all but the last, ... none.
+std::vector<std::vector<std::string>> subsets(const std::vector<std::string>& names);
+
+/// Limits of a cascade of all of `stack` in which only `members`, a part of it with the same last drafter,
+/// have turns: under `limits`.
+specula::CascadeLimits embedded(const specula::CascadeLimits& limits, const std::vector<std::string>& members,
+                                const std::vector<std::string>& stack);
 
 struct TunedPipeline {
   std::string name;
@@ -42,7 +55,7 @@ struct TunedPipeline {
 };
 
 /// The best chain of each drafter, the best cascade of each model with the last drafter if that is Max-Gram,
-/// and the best cascade of all.
+/// and the best cascade of all. For time a cascade may leave drafters out.
 std::vector<TunedPipeline> tune(const std::vector<std::string>& drafters, const Measured& measured,
                                 specula::TunerObjective objective);
 

@@ -22,8 +22,12 @@ class Scripted final : public Pipeline {
       : name_(std::move(name)), per_round_(per_round), log_(&log) {
     stats_.offered.resize(4);
     stats_.accepted.resize(4);
+    tree_.reset(1, 0);
     verdict_.clear();
-    for (specula::NodeId node = 1; node < per_round; ++node) verdict_.path.push_back(node);
+    for (specula::NodeId node = 1; node < per_round; ++node) {
+      tree_.choose(node - 1, 2, 1.0f);
+      verdict_.path.push_back(node);
+    }
   }
   void start(Tokens prompt) override {
     log_->push_back(name_);
@@ -62,7 +66,7 @@ class Scripted final : public Pipeline {
   std::vector<Token> text_;
   std::size_t begin_ = 0;
   specula::Stats stats_;
-  specula::TokenTree tree_{4, 1, 0};
+  specula::TokenTree tree_{4, 6, 0};
   specula::Verdict verdict_;
 };
 

@@ -160,6 +160,8 @@ TEST_CASE("names that are wrong are explained") {
   CHECK(has(complaint("chain:4:5"), "does not know what to do with '5'"));
   CHECK(has(complaint("chain:depth=3"), "does not know what to do with 'depth=3'"));
   CHECK(has(complaint("chain:exit=x"), "exit is 'x', must be a number"));
+  CHECK(has(complaint("cape:budget=2.5"), "budget is 2.5, must be a whole number"));
+  CHECK(has(complaint("max-gram:min=0"), "min is 0, must be 1 to 64"));
   CHECK(has(complaint("chain:exit=2"), "exit is 2, must be 0 to 1"));
   CHECK(has(complaint("chain:exit=nan"), "must be 0 to 1"));
   CHECK(has(complaint("chain:=3"), "is not key=value"));

@@ -1,10 +1,14 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -60,7 +64,7 @@ Measured synthetic(double gram, CostCurve target_cost) {
                   {{"base", "max-gram"}, AcceptanceCurve(gram)},
                   {{"small", "max-gram"}, AcceptanceCurve(gram)}};
   m.draft_costs = {{"base", CostCurve({0.3})}, {"small", CostCurve({0.1})}, {"max-gram", CostCurve({0.0})}};
-  m.target_cost = std::move(target_cost);
+  m.target_costs.at({}) = std::move(target_cost);
   return m;
 }
 
@@ -266,6 +270,100 @@ TEST_CASE("predicted beside measured, each of its own pipeline") {
   CHECK(forecast_json({}, figures).empty());
 }
 
+TEST_CASE("subsets: all first, none last, each in order and once") {
+  CHECK(subsets({}) == std::vector<Names>{{}});
+  CHECK(subsets({"a", "b"}) == std::vector<Names>{{"a", "b"}, {"a"}, {"b"}, {}});
+  const auto three = subsets(kThree);
+  CHECK(three.size() == 8);
+  CHECK(three.front() == kThree);
+  CHECK(std::set<Names>(three.begin(), three.end()).size() == 8);
+}
+
+TEST_CASE("limits of a part of the drafters, among all") {
+  using specula::CascadeLimits;
+  const CascadeLimits three{{3, 2, 4}, {0, 1, 5}, {0, 0, 6}};
+  CHECK(embedded(three, kThree, kThree) == three);
+  CHECK(embedded({{2}}, {"max-gram"}, kThree) == CascadeLimits{{0, 0, 2}, {0, 0, 0}, {0, 0, 2}});
+  // What base reviews is drafted under row 1 by whoever is there; what small reviews, under row 2.
+  CHECK(embedded({{3, 4}, {0, 5}}, {"base", "max-gram"}, kThree) ==
+        CascadeLimits{{3, 0, 4}, {0, 0, 5}, {0, 0, 5}});
+  CHECK(embedded({{3, 4}, {0, 5}}, {"small", "max-gram"}, kThree) ==
+        CascadeLimits{{0, 3, 4}, {0, 0, 0}, {0, 0, 5}});
+  // It is the same cascade: the others' calls are 0, and what is reviewed and guessed does not change.
+  const Measured m = synthetic(0.3, CostCurve({1.0, 1.1}));
+  for (const Names& part : subsets(kThree)) {
+    if (part.empty() || part.back() != "max-gram") continue;
+    CascadeLimits limits;
+    for (std::size_t row = 0; row < part.size(); ++row) {
+      limits.emplace_back(part.size(), 0);
+      for (std::size_t i = row; i < part.size(); ++i)
+        limits[row][i] = static_cast<std::int32_t>(2 + row + 2 * i);
+    }
+    const auto own = specula::forecast_cascade(m.rates(part), limits);
+    const auto among = specula::forecast_cascade(m.rates(kThree), embedded(limits, part, kThree));
+    CHECK(among.tokens == doctest::Approx(own.tokens).epsilon(1e-12));
+    CHECK(among.cost == doctest::Approx(own.cost).epsilon(1e-12));
+    CHECK(among.max_nodes == own.max_nodes);
+    for (std::size_t d = 0, at = 0; d < kThree.size(); ++d) {
+      const bool there = at < part.size() && part[at] == kThree[d];
+      CHECK(among.calls[d] == (there ? doctest::Approx(own.calls[at]).epsilon(1e-12) : doctest::Approx(0.0)));
+      at += there;
+    }
+  }
+}
+
+TEST_CASE("for time, rounds cost the target what their models make of it") {
+  // Where base runs a pass costs twice; over one node nobody drafts.
+  const CostCurve alone({1.0, 1.05}), beside_base({1.0, 2.05, 2.1}), beside_small({1.0, 1.06, 1.11});
+  Measured m = synthetic(0.3, alone);
+  m.target_costs.insert(
+      {{{"base"}, beside_base}, {{"small"}, beside_small}, {{"base", "small"}, beside_base}});
+  CHECK(m.rates({"max-gram"}).target_cost(2) == 1.05);
+  CHECK(m.rates({"small", "max-gram"}).target_cost(2) == 1.06);
+  CHECK(m.rates({"base", "max-gram"}).target_cost(2) == 2.05);
+  CHECK(m.rates(kThree).target_cost(2) == 2.05);
+  CHECK(synthetic(0.3, alone).rates(kThree).target_cost(2) == 1.05);  // sets that nobody measured
+
+  const auto without = tune(kThree, synthetic(0.3, alone), TunerObjective::speedup);
+  const auto with = tune(kThree, m, TunerObjective::speedup);
+  CHECK(find(with, "chain:base").forecast.speedup < 0.75 * find(without, "chain:base").forecast.speedup);
+  CHECK(find(with, "max-gram").forecast.speedup == find(without, "max-gram").forecast.speedup);
+  // The stack of all leaves base out, and is what small and Max-Gram are by themselves.
+  CHECK(find(without, "cascade:base:small").forecast.calls[0] > 0);
+  const TunedPipeline &all = find(with, "cascade:base:small"), &two = find(with, "cascade:small:max-gram");
+  CHECK(all.forecast.calls[0] == 0);
+  CHECK(all.forecast.calls[1] == two.forecast.calls[0]);
+  CHECK(all.forecast.calls[2] == two.forecast.calls[1]);
+  CHECK(all.forecast.speedup == two.forecast.speedup);
+  CHECK(all.name.starts_with("cascade:base:small:max-gram:limits=0-"));
+  CHECK(all.drafters == kThree);
+  // Then the one in which base has to work, at what it costs.
+  const TunedPipeline& forced = with.back();
+  CHECK(forced.drafters == kThree);
+  CHECK(forced.name != all.name);
+  CHECK(forced.forecast.calls[0] > 0);
+  CHECK(forced.forecast.speedup < all.forecast.speedup);
+  Names names;
+  for (const TunedPipeline& t : with) {
+    CAPTURE(t.name);
+    CHECK(std::find(names.begin(), names.end(), t.name) == names.end());
+    names.push_back(t.name);
+    const auto recipe = prepare_pipeline<ToyModel>(t.name);
+    CHECK(recipe.max_nodes <= t.forecast.max_nodes);
+  }
+  // For calls the target costs the same beside everybody.
+  const auto calls = tune(kThree, synthetic(0.3, alone), TunerObjective::swi);
+  CHECK(find(calls, "cascade:base:small").forecast.calls[0] > 0);
+
+  // A stack may also do without its last drafter, one guess of whom costs as much as ten of the target.
+  Measured dear = synthetic(0.3, alone);
+  dear.draft_costs.at("max-gram") = CostCurve({10.0});
+  const TunedPipeline tuned = find(tune(kThree, dear, TunerObjective::speedup), "cascade:small:max-gram");
+  CHECK(tuned.name.ends_with("-0-0"));
+  CHECK(tuned.forecast.calls[0] > 0);
+  CHECK(tuned.forecast.calls[1] == 0);
+}
+
 TEST_CASE("what passes cost: a time for each number of nodes, and the model as if new") {
   ToyModel model(12, 7, 2.0f, 64);
   const std::vector<specula::Token> before{3, 4}, prompt{1, 5, 2, 8};
@@ -277,8 +375,35 @@ TEST_CASE("what passes cost: a time for each number of nodes, and the model as i
     CHECK(s < 1);
   }
   CHECK(model.size() == 0);
-  CHECK(model.appended == 2 + 3);     // the prompt's last token is run and committed: nothing waits
-  CHECK((model.calls - 1) % 6 == 0);  // which is one call
+  CHECK(model.appended == 2 + 3);  // the prompt's last token is run and committed: nothing waits
   CHECK(pass_seconds(model, prompt, 1).size() == 1);
   CHECK(model.size() == 0);
+}
+
+TEST_CASE("what runs between passes comes before each, and is not timed") {
+  ToyModel model(12, 7, 2.0f, 64);
+  const std::vector<specula::Token> prompt{1, 5, 2, 8};
+  std::int64_t times = 0, alternating = 0;
+  const auto seconds = pass_seconds(model, prompt, 4, [&] {
+    ++times;
+    alternating += model.calls == times && model.size() == 4;  // one call to begin with, then one after each
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  CHECK(times >= 4);
+  CHECK(alternating == times);
+  CHECK(model.calls == times + 1);
+  CHECK(*std::min_element(seconds.begin(), seconds.end()) < 0.9e-3);
+  CHECK(model.size() == 0);
+}
+
+TEST_CASE("models that take turns each pass as often as the others, and are as if new") {
+  ToyModel one(12, 7), two(12, 8), three(12, 9);
+  const std::vector<specula::Token> prompt{1, 5, 2, 8};
+  CHECK(std::abs(turn_seconds<ToyModel>({&one, &two, &three}, prompt)) < 1);
+  CHECK(one.calls == two.calls);
+  CHECK(one.calls == three.calls);
+  for (const ToyModel* model : {&one, &two, &three}) CHECK(model->size() == 0);
+  ToyModel alone(12, 7);
+  turn_seconds<ToyModel>({&alone}, prompt);
+  CHECK(one.calls > 1.9 * static_cast<double>(alone.calls));  // besides its own: twice for others
 }

@@ -31,14 +31,9 @@ class LawDifference {
     return weight > 0 ? weight : 0.0;
   }
   void fill(std::int32_t tile, float* weights) const {
-    std::array<float, kTile> padding, less;
-    kernels().fill(tile_at(keep_.logits, vocab_, tile, padding), Exponent(keep_), weights);
-    if (less_.is_point()) {
-      less.fill(0.0f);
-      if (less_.point / kTile == tile) less[static_cast<std::size_t>(less_.point % kTile)] = 1.0f;
-    } else {
-      kernels().fill(tile_at(less_.logits, vocab_, tile, padding), Exponent(less_), less.data());
-    }
+    std::array<float, kTile> less;
+    fill_tile(keep_, vocab_, tile, weights);
+    fill_tile(less_, vocab_, tile, less.data());
     kernels().subtract(weights, less.data(), 1.0f, 1.0f);
   }
 

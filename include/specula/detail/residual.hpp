@@ -115,11 +115,11 @@ class Residual {
     return w;
   }
   void fill(std::int32_t tile, float* weights) const {
-    std::array<float, kTile> padding, less;
-    fill_law(target_, tile, padding, weights);
+    std::array<float, kTile> less;
+    fill_tile(target_, vocab_, tile, weights);
     for (const Step& s : steps_) {
       const RowLaw& draft = tree_->row_law(s.node);
-      fill_law(draft, tile, padding, less.data());
+      fill_tile(draft, vocab_, tile, less.data());
       if (tree_->excludes_siblings(s.node))
         for (NodeId c = tree_->first_child(tree_->parent(s.node)); c != s.node; c = tree_->next_sibling(c))
           if (tree_->token(c) / kTile == tile) less[static_cast<std::size_t>(tree_->token(c) % kTile)] = 0;
@@ -147,15 +147,6 @@ class Residual {
                                     tile_at(draft.logits, vocab_, t, q_padding), q, static_cast<float>(keep),
                                     static_cast<float>(take));
     }
-  }
-  void fill_law(const RowLaw& law, std::int32_t tile, std::array<float, kTile>& padding,
-                float* weights) const {
-    if (!law.is_point()) {
-      kernels().fill(tile_at(law.logits, vocab_, tile, padding), Exponent(law), weights);
-      return;
-    }
-    std::fill_n(weights, kTile, 0.0f);
-    if (law.point / kTile == tile) weights[law.point % kTile] = 1.0f;
   }
 
   std::int32_t vocab_;

@@ -19,6 +19,17 @@
 
 namespace specula::detail {
 
+/// The probabilities of one tile of a law; a point mass is one, too.
+inline void fill_tile(const RowLaw& law, std::int32_t vocab, std::int32_t tile, float* weights) {
+  if (law.is_point()) {
+    std::fill_n(weights, kTile, 0.0f);
+    if (law.point / kTile == tile) weights[law.point % kTile] = 1.0f;
+    return;
+  }
+  std::array<float, kTile> padding;
+  kernels().fill(tile_at(law.logits, vocab, tile, padding), Exponent(law), weights);
+}
+
 /// Weights of a law over a row, tile by tile: what Chance::draw takes.
 struct LawWeights {
   RowLaw law;
@@ -29,8 +40,7 @@ struct LawWeights {
   double operator()(Token token) const { return law(token); }
   std::span<const double> tile_masses() const { return masses; }
   void fill(std::int32_t tile, float* weights) const {
-    std::array<float, kTile> padding;
-    kernels().fill(tile_at(law.logits, vocab_size, tile, padding), Exponent(law), weights);
+    fill_tile(law, vocab_size, tile, weights);
   }
 };
 

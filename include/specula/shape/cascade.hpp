@@ -11,6 +11,7 @@
 
 #include "../concepts.hpp"
 #include "../detail/candidates.hpp"
+#include "../detail/cascade_bounds.hpp"
 #include "../detail/chain_growth.hpp"
 
 namespace specula {
@@ -41,7 +42,14 @@ struct Cascade {
   double lenience = 1;
   detail::ReviewDesk work = {};
 
-  std::int32_t max_nodes() const { return detail::node_count(1 + most(0)); }
+  std::int32_t max_nodes() const {
+    auto counts = limits;
+    for (auto& row : counts)
+      for (auto& count : row) count = std::max(0, count);  // reserve() complains
+    std::array<std::int64_t, drafters> bounds;
+    detail::cascade_bounds(counts, bounds);
+    return detail::node_count(1 + bounds[0]);
+  }
   /// Throws std::invalid_argument if a limit is negative, or not 0 below the diagonal.
   void reserve() {
     for (std::size_t row = 0; row < drafters; ++row)
@@ -64,24 +72,6 @@ struct Cascade {
 
  private:
   static constexpr std::size_t kLast = drafters - 1;
-
-  /// Most tokens that a proposal under `row` can have. A short proposal may go further beyond a limit than a
-  /// long one: the least and the most that there can be before each turn.
-  std::int64_t most(std::size_t row) const {
-    const std::int64_t batch = std::max(0, limits[kLast][kLast]);
-    std::int64_t least = 0, most_so_far = 0, limit = 0;
-    for (std::size_t i = row; i < drafters; ++i) {
-      limit += limits[row][i];
-      if (least >= limit) continue;
-      if (i == kLast && least == most_so_far && batch > 0) {  // a known number of guesses
-        least = most_so_far += (limit - most_so_far + batch - 1) / batch * batch;
-      } else {
-        most_so_far = std::max(most_so_far, limit - 1 + (i == kLast ? batch : most(i + 1) + 1));
-        if (i != kLast) least = limit;
-      }
-    }
-    return most_so_far;
-  }
 
   /// The turns of the drafters from `i` on in a proposal under `row` that begins at node `start`.
   template <std::size_t row, std::size_t i, class D, class C>

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "../detail/cascade_bounds.hpp"
 #include "../shape/cost_curve.hpp"
 #include "speedup.hpp"
 
@@ -164,22 +165,8 @@ class CascadeForecaster {
   /// Most nodes of a proposal, root included. Throws std::invalid_argument if `limits` are none.
   std::int32_t max_nodes(const CascadeLimits& limits) {
     check(limits);
-    for (std::size_t row = n_; row-- > 0;) {
-      std::int32_t least = 0, most = 0, limit = 0;
-      for (std::size_t i = row; i < n_; ++i) {
-        limit += limits[row][i];
-        if (least >= limit) continue;
-        if (i == n_ - 1 && least == most) {  // a known number of guesses
-          const std::int32_t step = limits[i][i];
-          least = most += (limit - most + step - 1) / step * step;
-        } else {
-          most = std::max(most, limit - 1 + (i == n_ - 1 ? limits[i][i] : bounds_[i + 1] + 1));
-          least = limit;
-        }
-      }
-      bounds_[row] = most;
-    }
-    return 1 + bounds_[0];
+    cascade_bounds(limits, bounds_);
+    return 1 + static_cast<std::int32_t>(bounds_[0]);
   }
 
  private:
@@ -247,7 +234,7 @@ class CascadeForecaster {
 
   /// The proposal of a row: each drafter in turn, until the length is what the limits up to it ask for.
   void fill(std::size_t row, const CascadeLimits& limits) {
-    begin(bounds_[row]);
+    begin(static_cast<std::int32_t>(bounds_[row]));
     std::int32_t limit = 0;
     for (std::size_t d = row; d < n_; ++d) {
       const bool later = limit > 0;
@@ -316,7 +303,7 @@ class CascadeForecaster {
   std::size_t n_;
   double unit_ = 1;
   std::vector<Step> steps_;           // (n) by drafter
-  std::vector<std::int32_t> bounds_;  // by row: most guesses
+  std::vector<std::int64_t> bounds_;  // by row: most guesses
   std::vector<double> lengths_;       // chance of each length
   std::vector<double> since_;         // and how many of it are this turn's, in the mean
   std::vector<double> alive_;         // and that all of it is accepted so far
