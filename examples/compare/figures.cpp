@@ -48,16 +48,16 @@ void add_counts(const Outcome& outcome, const Outcome& baseline, Figures& out) {
   out.mat = ratio(out.new_tokens, out.target_calls);
 }
 
-void add_costs(const Outcome& outcome, const Outcome& baseline, const PlainCosts& costs, Figures& out) {
+void add_costs(const Outcome& outcome, const Outcome& baseline, const CostCoefficients& costs, Figures& out) {
   const double target_call = seconds_per_call(baseline.pooled.target);
   double cost = static_cast<double>(out.target_calls);  // in calls of the target
   for (std::size_t d = 0; d < outcome.drafts.size(); ++d) {
     DraftCost draft{.model = outcome.drafts[d].model};
     for (const PromptResult& p : outcome.prompts) draft.calls += p.first.drafts[d].usage.calls;
     draft.milliseconds_per_call = 1e3 * seconds_per_call(outcome.drafts[d].usage);
-    const auto plain = costs.find(draft.model);
+    const auto known = costs.find(draft.model);
     draft.cost_coefficient =
-        ratio(plain != costs.end() ? plain->second : seconds_per_call(outcome.drafts[d].usage), target_call);
+        known != costs.end() ? known->second : ratio(seconds_per_call(outcome.drafts[d].usage), target_call);
     cost += static_cast<double>(draft.calls) * draft.cost_coefficient;
     out.drafts.push_back(draft);
   }
@@ -66,7 +66,7 @@ void add_costs(const Outcome& outcome, const Outcome& baseline, const PlainCosts
 
 }  // namespace
 
-Figures figures(const Outcome& outcome, const Outcome& baseline, const PlainCosts& costs) {
+Figures figures(const Outcome& outcome, const Outcome& baseline, const CostCoefficients& costs) {
   Figures out;
   out.name = outcome.name;
   out.lossy = outcome.lossy;

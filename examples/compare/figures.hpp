@@ -19,8 +19,8 @@ struct DraftCost {
       0;  // c: time of a call over one node over that of the target, both decoding plainly
 };
 
-/// Seconds that a call of a draft over one node takes, by its name: measured where it decodes plainly.
-using PlainCosts = std::map<std::string, double>;
+/// c of drafts by their names, measured where each model decodes plainly.
+using CostCoefficients = std::map<std::string, double>;
 
 /// Only emitted tokens count: what the last round accepted beyond the limit or the stop token is left out of
 /// every figure.
@@ -50,6 +50,6 @@ struct Figures {
 
 /// `baseline` is the plain decoding of the same prompts. A draft that `costs` does not name counts with what
 /// its calls took in this very pipeline.
-Figures figures(const Outcome& outcome, const Outcome& baseline, const PlainCosts& costs = {});
+Figures figures(const Outcome& outcome, const Outcome& baseline, const CostCoefficients& costs = {});
 
 }  // namespace specula_examples

@@ -129,37 +129,50 @@ class Runner {
   Token stop_;
 };
 
-/// Plain decoding by each model that the pipelines draft with: what its calls cost.
-std::vector<std::string> plain_names(const std::vector<std::string>& names) {
+/// Plain decoding by each model that the pipelines draft with, but for those whose costs are `known`: what
+/// its calls cost.
+std::vector<std::string> plain_names(const std::vector<std::string>& names,
+                                     const CostCoefficients& known = {}) {
   std::vector<std::string> plain;
   for (const auto& name : names)
     for (const auto& draft : prepare_pipeline<Model>(name).drafts) {
       const std::string own = "autoregressive:" + draft;
-      if (std::find(names.begin(), names.end(), own) == names.end() &&
+      if (!known.contains(draft) && std::find(names.begin(), names.end(), own) == names.end() &&
           std::find(plain.begin(), plain.end(), own) == plain.end())
         plain.push_back(own);
     }
   return plain;
 }
 
-PlainCosts plain_costs(std::span<const Outcome> outcomes) {
+/// c of every draft that decoded plainly: of each prompt, then their median, since now and then something
+/// else has the machine.
+CostCoefficients cost_coefficients(std::span<const Outcome> outcomes) {
   const std::string prefix = "autoregressive:";
-  PlainCosts costs;
-  for (const Outcome& outcome : outcomes)
-    if (outcome.name.starts_with(prefix) && outcome.pooled.target.calls > 0)
-      costs[outcome.name.substr(prefix.size())] =
-          outcome.pooled.target.seconds / static_cast<double>(outcome.pooled.target.calls);
+  const auto call_seconds = [](const PromptResult& run) {
+    const specula::Usage& usage = run.first.stats.target;
+    return usage.calls > 0 ? usage.seconds / static_cast<double>(usage.calls) : 0.0;
+  };
+  const Outcome& target = outcomes.front();
+  CostCoefficients costs;
+  for (const Outcome& outcome : outcomes) {
+    if (!outcome.name.starts_with(prefix)) continue;
+    std::vector<double> ratios;
+    for (std::size_t p = 0; p < target.prompts.size(); ++p)
+      if (const double plain = call_seconds(target.prompts[p]); plain > 0)
+        ratios.push_back(call_seconds(outcome.prompts[p]) / plain);
+    if (!ratios.empty()) costs[outcome.name.substr(prefix.size())] = median(ratios);
+  }
   return costs;
 }
 
 constexpr std::int32_t kCurveNodes = 33;  // beyond it costs go on in a straight line
 constexpr int kVisits = 16;               // far apart: another program may be busy for a while
 
-/// Seconds of a model's passes, so scaled that over one node they take `plain`.
-std::vector<double> scaled(std::vector<double> seconds, double plain) {
-  const double scale = plain / seconds.front();
-  for (double& s : seconds) s *= scale;
-  return seconds;
+/// What passes take, so scaled that it is `first` over one node.
+std::vector<double> scaled(std::vector<double> costs, double first) {
+  const double scale = first / costs.front();
+  for (double& c : costs) c *= scale;
+  return costs;
 }
 
 /// A given curve of passes over 1, 2, ... nodes.
@@ -171,13 +184,13 @@ specula::CostCurve cost_curve(std::vector<double> costs) {
   return specula::CostCurve(std::move(costs));
 }
 
-/// What calls cost: passes of each model one after the other, so scaled that over one node they take what
-/// they do in plain decoding. `by_turns`: and what a round takes longer because its models take turns, added
-/// to the target's curve for each set of drafts.
-void measure_passes(ModelPack& models, double target_plain, const PlainCosts& drafts_plain, bool by_turns,
-                    specula::Tokens prompt, Measured& measured) {
+/// What calls cost in calls of the target over one node: passes of each model one after the other, so scaled
+/// that over one node they cost what they do in plain decoding. `by_turns`: and what a round takes longer
+/// because its models take turns, added to the target's curve for each set of drafts.
+void measure_passes(ModelPack& models, const CostCoefficients& plain, bool by_turns, specula::Tokens prompt,
+                    Measured& measured) {
   std::vector<std::string> drafts;
-  for (const auto& [name, cost] : drafts_plain) drafts.push_back(name);
+  for (const auto& [name, cost] : plain) drafts.push_back(name);
   std::vector<double> target(kCurveNodes, 0.0);
   std::map<std::string, std::vector<double>> draft_sums;
   std::map<std::set<std::string>, double> turns;
@@ -198,9 +211,9 @@ void measure_passes(ModelPack& models, double target_plain, const PlainCosts& dr
     }
   }
   for (const auto& [name, sum] : draft_sums)
-    measured.draft_costs.emplace(name, cost_curve(scaled(sum, drafts_plain.at(name))));
-  const double scale = target_plain / target.front();
-  target = scaled(target, target_plain);
+    measured.draft_costs.emplace(name, cost_curve(scaled(sum, plain.at(name))));
+  const double scale = 1 / target.front();
+  target = scaled(target, 1);
   measured.target_costs.at({}) = cost_curve(target);
   for (const auto& [set, sum] : turns) {
     auto costs = target;
@@ -210,8 +223,13 @@ void measure_passes(ModelPack& models, double target_plain, const PlainCosts& dr
   }
 }
 
-std::vector<TunedPipeline> tuned_pipelines(const Options& options, ModelPack& models, Runner& runner,
-                                           std::span<const std::vector<Token>> prompts) {
+struct Tuning {
+  std::vector<TunedPipeline> pipelines;
+  CostCoefficients costs;
+};
+
+Tuning tuned_pipelines(const Options& options, ModelPack& models, Runner& runner,
+                       std::span<const std::vector<Token>> prompts) {
   const auto drafters = split_list(options.drafters);
   auto names = probe_names(drafters);
   names.insert(names.begin(), "autoregressive");
@@ -223,18 +241,19 @@ std::vector<TunedPipeline> tuned_pipelines(const Options& options, ModelPack& mo
   const auto seconds = [](const specula::Usage& usage) {
     return usage.calls ? usage.seconds / static_cast<double>(usage.calls) : 0.0;
   };
-  const PlainCosts plain = plain_costs(outcomes);
-  measure_passes(models, seconds(outcomes[0].pooled.target), plain, options.tune == "time", prompts.front(),
-                 measured);
+  const CostCoefficients costs = cost_coefficients(outcomes);
+  measure_passes(models, costs, options.tune == "time", prompts.front(), measured);
   for (const auto& drafter : drafters) {
-    if (plain.contains(drafter)) continue;
+    if (costs.contains(drafter)) continue;
     const auto own = std::find_if(outcomes.begin(), outcomes.end(), [&](const Outcome& o) {
       return o.drafts.size() == 1 && o.drafts.front().model == drafter;
     });
-    measured.draft_costs.emplace(drafter, specula::CostCurve({seconds(own->drafts.front().usage)}));
+    measured.draft_costs.emplace(drafter, specula::CostCurve({seconds(own->drafts.front().usage) /
+                                                              seconds(outcomes.front().pooled.target)}));
   }
-  return tune(drafters, measured,
-              options.tune == "swi" ? specula::TunerObjective::swi : specula::TunerObjective::speedup);
+  return {tune(drafters, measured,
+               options.tune == "swi" ? specula::TunerObjective::swi : specula::TunerObjective::speedup),
+          costs};
 }
 
 int run(int argc, char** argv) {
@@ -280,15 +299,17 @@ int run(int argc, char** argv) {
   ModelPack models(folders, sizes_for(recipes, longest, options.common.max_new_tokens, options.common.threads,
                                       inputs_of(options.common.inputs)));
   Runner runner(models, options, tokenizer.end());
-  std::vector<TunedPipeline> tuned;
-  if (tunes) tuned = tuned_pipelines(options, models, runner, prompts);
+  Tuning tuning;
+  if (tunes) tuning = tuned_pipelines(options, models, runner, prompts);
+  const auto& tuned = tuning.pipelines;
   for (const auto& t : tuned)
     if (std::find(names.begin(), names.end(), t.name) == names.end()) names.push_back(t.name);
 
   const std::size_t shown = names.size();
-  for (const auto& name : plain_names(names)) names.push_back(name);
+  for (const auto& name : plain_names(names, tuning.costs)) names.push_back(name);
   const auto outcomes = runner.run(names, prompts, options.repeat);
-  const PlainCosts costs = plain_costs(outcomes);
+  CostCoefficients costs = tuning.costs;  // predicted and measured SWI with the same
+  costs.merge(cost_coefficients(outcomes));
   std::vector<Figures> all;
   for (const auto& outcome : std::span(outcomes).first(shown))
     all.push_back(figures(outcome, outcomes.front(), costs));

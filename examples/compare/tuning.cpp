@@ -43,11 +43,9 @@ const Outcome& outcome_of(std::span<const Outcome> all, const std::string& name)
 
 TunedPipeline tuned_chain(const std::string& drafter, const Measured& measured,
                           specula::TunerObjective objective) {
-  const auto best =
-      specula::best_chain_length(measured.by_target.at(drafter), measured.draft_costs.at(drafter), kLongest,
-                                 measured.target_cost({drafter}), objective);
-  const std::int32_t length = std::max(1, best.length);
   const specula::CascadeRates rates = measured.rates({drafter});
+  const auto best = specula::best_horizontal(rates, {.objective = objective, .max_length = {kLongest}});
+  const std::int32_t length = std::max(1, best.counts.front());
   return {chain_name(drafter, length), specula::forecast_chain(rates, length), {drafter}};
 }
 
@@ -129,6 +127,7 @@ specula::CascadeRates Measured::rates(const std::vector<std::string>& drafters) 
     rates.draft_costs.push_back(draft_costs.at(drafters[d]));
   }
   rates.acceptance_after = rates.acceptance;  // first guesses are first ones wherever a drafter's turn comes
+  rates.runs = true;                          // the probes' curves are of guesses in a row
   rates.target_cost = target_cost(drafters);
   return rates;
 }

@@ -249,7 +249,7 @@ TEST_CASE("what drafts cost: plain decoding if it was measured, else their calls
   CHECK(own.drafts[1].cost_coefficient == doctest::Approx(0.01));
   CHECK(own.swi == doctest::Approx(swi(0.6, 0.01)));
 
-  const Figures measured = figures(cascade, plain, {{"base", 0.003}, {"small", 1.0}});
+  const Figures measured = figures(cascade, plain, {{"base", 0.3}, {"small", 1.0}});
   CHECK(measured.drafts[0].model == "base");
   CHECK(measured.drafts[0].calls == 30);
   CHECK(measured.drafts[0].cost_coefficient == doctest::Approx(0.3));
@@ -257,5 +257,5 @@ TEST_CASE("what drafts cost: plain decoding if it was measured, else their calls
   CHECK(measured.drafts[1].cost_coefficient == doctest::Approx(0.01));
   CHECK(measured.swi == doctest::Approx(swi(0.3, 0.01)));
   CHECK(figures(cascade, plain, {{"max-gram", 0.0}}).swi == doctest::Approx(swi(0.6, 0.0)));
-  CHECK(figures(plain, plain, {{"base", 0.003}}).swi == doctest::Approx(1.0));
+  CHECK(figures(plain, plain, {{"base", 0.3}}).swi == doctest::Approx(1.0));
 }

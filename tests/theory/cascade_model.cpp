@@ -44,6 +44,7 @@ class Process {
   std::vector<double> calls;
   double cost = 0;
   std::int32_t tokens = 0, proposed = 0;
+  std::int32_t run = 0;  // guesses right in a row before the round, then after it
 
  private:
   void fill(const CascadeLimits& limits, std::size_t row) {
@@ -69,8 +70,9 @@ class Process {
   }
   std::int32_t accepted(std::size_t reviewer, std::size_t base) {
     std::size_t at = base;
+    const std::int32_t before = reviewer == 0 ? run : 0;
     while (at < text_.size() &&
-           coin_(rates_.acceptance[reviewer][text_[at]](static_cast<std::int32_t>(at - base))))
+           coin_(rates_.acceptance[reviewer][text_[at]](before + static_cast<std::int32_t>(at - base))))
       ++at;
     return static_cast<std::int32_t>(at - base);
   }
@@ -85,6 +87,10 @@ class Process {
     proposed = static_cast<std::int32_t>(text_.size());
     cost += rates_.target_cost(proposed + 1);
     tokens = accepted(0, 0) + 1;
+    if (!rates_.runs) return;
+    const bool goes_on =
+        tokens > proposed && coin_(rates_.acceptance[0][text_.empty() ? 0 : text_[0]](run + proposed));
+    run = goes_on ? run + tokens : 0;
   }
 };
 
@@ -317,6 +323,74 @@ TEST_CASE("limits of the paper's size: sampling agrees") {
     check_by_sampling(
         four, forecast_cascade(four, deep), [&](auto& process) { process.cascade(deep); }, 20000,
         200 + static_cast<std::uint64_t>(trial));
+  }
+}
+
+TEST_CASE("runs: rounds that follow one another, as depth goes on from round to round") {
+  // A guess a round. After a rejection it stays with chance a; after another right one, and a bonus that
+  // would have been right too, with chance b, as does every later one.
+  const double a = 0.5, b = 0.9;
+  CascadeRates one{
+      .acceptance = {{AcceptanceCurve({a, b})}}, .draft_costs = {CostCurve({0.1})}, .runs = true};
+  const double on = a * b / (1 - b * b);  // rounds that go on, for each that does not
+  CHECK(forecast_chain(one, 1).tokens == doctest::Approx(((1 + a) + on * (1 + b)) / (1 + on)).epsilon(1e-12));
+  CHECK(forecast_chain(one, 1).calls[0] == 1);
+  CHECK(forecast_chain(one, 0).tokens == 1);
+  // No two rounds differ where depth does not matter, or proposals never stay as a whole.
+  specula_test::Random random(14);
+  for (const CascadeRates& same :
+       {base_and_gram(), CascadeRates{.acceptance = {{0.0}}, .draft_costs = {CostCurve({0.1})}}}) {
+    CascadeRates runs = same;
+    runs.runs = true;
+    const CascadeLimits limits =
+        same.draft_costs.size() == 2 ? CascadeLimits{{2, 0}, {0, 3}} : CascadeLimits{{4}};
+    CHECK(values_of(forecast_cascade(runs, limits)) == values_of(forecast_cascade(same, limits)));
+  }
+  // Where everything stays after a start it does so for ever.
+  one.acceptance = {{AcceptanceCurve({0.3, 1.0})}};
+  CHECK(forecast_chain(one, 3).tokens == 4);
+  // The process itself, round after round.
+  for (int trial = 0; trial < 3; ++trial) {
+    INFO("trial ", trial);
+    CascadeRates rates = some_cascade(random, 2);
+    for (auto& curve : rates.acceptance[0]) curve = AcceptanceCurve({0.5, 0.65, 0.7, 0.8, 0.85, 0.9});
+    rates.acceptance[0][1] = AcceptanceCurve(some_rates(random, 4));
+    const auto agrees = [&](auto forecast, auto propose) {
+      rates.runs = true;
+      const CascadeForecast expected = forecast();
+      RandomCoin coin{specula_test::Random(300 + static_cast<std::uint64_t>(trial))};
+      constexpr int kRounds = 200000;
+      double sum = 0, square = 0;
+      std::int32_t run = 0;
+      for (int i = 0; i < kRounds; ++i) {
+        Process<RandomCoin> process(rates, coin);
+        process.run = run;
+        propose(process);
+        run = process.run;
+        sum += process.tokens, square += process.tokens * process.tokens;
+      }
+      const double mean = sum / kRounds, error = std::sqrt((square / kRounds - mean * mean) / kRounds);
+      INFO(expected.tokens, " forecast, ", mean, " seen, standard error of independent rounds ", error);
+      CHECK(std::abs(expected.tokens - mean) < 6 * error);
+      rates.runs = false;
+      const CascadeForecast apart = forecast();
+      CHECK(std::abs(apart.tokens - mean) > 20 * error);  // it matters
+      CHECK(apart.proposed == expected.proposed);
+      CHECK(apart.cost == expected.cost);
+    };
+    for (const std::int32_t length : {1, 2, 3}) {
+      const std::vector<std::int32_t> counts{length, 0};
+      agrees([&] { return forecast_horizontal(rates, counts); },
+             [&](auto& process) { process.horizontal(counts); });
+    }
+    const CascadeLimits limits{{2, 0}, {0, 2}};
+    agrees([&] { return forecast_cascade(rates, limits); }, [&](auto& process) { process.cascade(limits); });
+    agrees([&] { return forecast_vertical(rates, 1, 2); }, [&](auto& process) { process.vertical(1, 2); });
+    // Reviews inside the cascade know of no earlier round, in a second forecast either.
+    rates.runs = true;
+    detail::CascadeForecaster again(rates);
+    const auto first = values_of(again.cascade(limits));
+    CHECK(values_of(again.cascade(limits)) == first);
   }
 }
 

@@ -33,6 +33,9 @@ class AcceptanceCurve {
     return rates_[std::min(static_cast<std::size_t>(accepted), rates_.size() - 1)];
   }
 
+  /// Of different depths.
+  std::size_t size() const { return rates_.size(); }
+
  private:
   std::vector<double> rates_;
 };
@@ -48,10 +51,15 @@ struct CascadeRates {
   std::vector<CostCurve> draft_costs;
   CostCurve target_cost = CostCurve({1.0});
   /// (n, n) `acceptance` for a drafter whose turn comes after another's in a proposal; depth counts from
-  /// where its turn began, so that its first guesses are its first wherever that is (a mean, where proposals of one length began
-  /// it at different lengths). Empty: as `acceptance`,
-  /// from the root.
+  /// where its turn began, so that its first guesses are its first wherever that is (a mean, where proposals
+  /// of one length began it at different lengths). Empty: as `acceptance`, from the root.
   std::vector<std::vector<AcceptanceCurve>> acceptance_after = {};
+  /// Depth under the target does not begin anew with every round: it is how many guesses in a row were right,
+  /// or would have been. After a rejection that is none. Where all of a proposal stays and the first drafter
+  /// would have guessed the target's own token too, the next round's first guess is as likely to stay as if
+  /// the proposal had gone on. Matters where the curve rises and proposals are short: their rounds often
+  /// begin in the middle of what is easy.
+  bool runs = false;
 };
 
 /// (n, n), upper triangular: row r says how what reviewer r will judge is drafted. Drafter i >= r goes on
@@ -114,6 +122,8 @@ class CascadeForecaster {
                                   std::to_string(n_) + " for as many draft_costs");
     unit_ = rates_.target_cost(1);
     if (!(unit_ > 0)) refuse_value("CascadeRates", "target_cost(1)", unit_, "> 0");
+    for (const AcceptanceCurve& curve : rates_.acceptance[0])
+      longest_curve_ = std::max(longest_curve_, curve.size());
     steps_.resize(n_), bounds_.resize(n_), calls_.resize(n_), forecast_.calls.resize(n_);
   }
 
@@ -125,16 +135,19 @@ class CascadeForecaster {
                    "at most that of the drafters");
     std::int32_t length = 0;
     for (const std::int32_t count : counts) check_limit("forecast_horizontal", count), length += count;
-    begin(length);
-    std::int32_t at = 0;
-    for (std::size_t d = 0; d < counts.size(); ++d) {
-      if (counts[d] == 0) continue;
-      guesses(d, counts[d]);
-      if (at > 0) next_turn();
-      walk(0, d, at, at > 0);
-      at += counts[d];
-    }
-    return finish(length);
+    for (std::size_t d = 0; d < counts.size(); ++d)
+      if (counts[d] > 0) guesses(d, counts[d]);
+    const auto first =
+        std::find_if(counts.begin(), counts.end(), [](std::int32_t count) { return count > 0; });
+    return rounds(first == counts.end() ? 0 : static_cast<std::size_t>(first - counts.begin()), length, [&] {
+      std::int32_t at = 0;
+      for (std::size_t d = 0; d < counts.size(); ++d) {
+        if (counts[d] == 0) continue;
+        if (at > 0) next_turn();
+        walk(0, d, at, at > 0);
+        at += counts[d];
+      }
+    });
   }
 
   const CascadeForecast& vertical(std::int32_t reviews, std::int32_t length) {
@@ -148,18 +161,23 @@ class CascadeForecaster {
       if (most > 0) walk(d + 1, d + 1, 0);
       review(d);
     }
-    begin(reviews * most);
-    for (std::int32_t i = 0; i < reviews; ++i)  // from the longest down: what is appended is not met again
-      for (std::int32_t at = i * most; at >= 0; --at) walk(0, 0, at);
-    return finish(reviews * most);
+    return rounds(0, reviews * most, [&] {
+      for (std::int32_t i = 0; i < reviews; ++i)  // from the longest down: what is appended is not met again
+        for (std::int32_t at = i * most; at >= 0; --at) walk(0, 0, at);
+    });
   }
 
   const CascadeForecast& cascade(const CascadeLimits& limits) {
     const std::int32_t nodes = max_nodes(limits);
     if (limits[n_ - 1][n_ - 1] > 0) guesses(n_ - 1, limits[n_ - 1][n_ - 1]);
-    for (std::size_t d = n_ - 1; d-- > 0;) fill(d + 1, limits), review(d);
-    fill(0, limits);
-    return finish(nodes - 1);
+    for (std::size_t d = n_ - 1; d-- > 0;) {
+      begin(static_cast<std::int32_t>(bounds_[d + 1]));
+      fill(d + 1, limits);
+      review(d);
+    }
+    std::size_t first = 0;
+    while (first + 1 < n_ && limits[0][first] == 0) ++first;
+    return rounds(first, nodes - 1, [&] { fill(0, limits); });
   }
 
   /// Most nodes of a proposal, root included. Throws std::invalid_argument if `limits` are none.
@@ -234,7 +252,6 @@ class CascadeForecaster {
 
   /// The proposal of a row: each drafter in turn, until the length is what the limits up to it ask for.
   void fill(std::size_t row, const CascadeLimits& limits) {
-    begin(static_cast<std::int32_t>(bounds_[row]));
     std::int32_t limit = 0;
     for (std::size_t d = row; d < n_; ++d) {
       const bool later = limit > 0;
@@ -259,7 +276,8 @@ class CascadeForecaster {
     cost_ += mass * step.cost;
     const bool after = later && !rates_.acceptance_after.empty();
     const AcceptanceCurve& curve = (after ? rates_.acceptance_after : rates_.acceptance)[row][d];
-    const std::int32_t depth = after ? static_cast<std::int32_t>(since_[from] + 0.5) : at;
+    const std::int32_t depth =
+        after ? static_cast<std::int32_t>(since_[from] + 0.5) : at + (row == 0 ? run_ : 0);
     for (std::size_t s = 1; s < step.prob.size(); ++s) {
       const double rate = curve(depth + static_cast<std::int32_t>(s) - 1);
       accepted_[from + s - 1] += reach * step.at_least[s] * (1 - rate);
@@ -282,13 +300,48 @@ class CascadeForecaster {
       if (lengths_[i] > 0) cost += lengths_[i] * curve(static_cast<std::int32_t>(i) + 1);
     return cost;
   }
-  const CascadeForecast& finish(std::int32_t bound) {
-    settle();
-    forecast_.tokens = forecast_.proposed = 0;
-    for (std::size_t i = 0; i < accepted_.size(); ++i) {
-      forecast_.tokens += (static_cast<double>(i) + 1) * accepted_[i];
-      forecast_.proposed += static_cast<double>(i) * lengths_[i];
+
+  /// What rounds bring whose proposals, of up to `bound` guesses, `propose` walks and drafter `first` begins.
+  /// By how many guesses in a row were right before a round: one more than its proposal's, or none, so every
+  /// number is come to from smaller ones, and one pass over them finds how often each is met. Beyond the
+  /// curves' ends they are one.
+  template <class Propose>
+  const CascadeForecast& rounds(std::size_t first, std::int32_t bound, Propose propose) {
+    constexpr double kRare = 1e-9;  // in rounds that follow one rejection
+    const std::size_t last = rates_.runs ? longest_curve_ - 1 : 0;
+    const AcceptanceCurve& next = rates_.acceptance[0][first];
+    runs_.assign(last + 1, 0.0);
+    runs_[0] = 1;
+    double tokens = 0, weight = 0;
+    for (std::size_t run = 0; run <= last; ++run) {
+      if (runs_[run] < kRare) continue;
+      run_ = static_cast<std::int32_t>(run);
+      begin(bound);
+      propose();
+      settle();
+      double stays = 0;
+      for (std::size_t i = 0; last > 0 && i < alive_.size(); ++i) {
+        const double goes_on = alive_[i] * next(static_cast<std::int32_t>(run + i));
+        const std::size_t to = std::min(run + i + 1, last);
+        (to == run ? stays : runs_[to]) += to == run ? goes_on : runs_[run] * goes_on;
+      }
+      double often = runs_[run];
+      if (stays > 1 - kRare)
+        tokens = weight = 0, often = 1;  // for ever
+      else
+        often /= 1 - stays;
+      for (std::size_t i = 0; i < accepted_.size(); ++i)
+        tokens += often * (static_cast<double>(i) + 1) * accepted_[i];
+      weight += often;
     }
+    return finish(bound, tokens / weight);
+  }
+
+  const CascadeForecast& finish(std::int32_t bound, double tokens) {
+    forecast_.tokens = tokens;
+    forecast_.proposed = 0;
+    for (std::size_t i = 0; i < lengths_.size(); ++i)
+      forecast_.proposed += static_cast<double>(i) * lengths_[i];
     forecast_.calls = calls_;
     forecast_.cost = (cost_ + expected_cost(rates_.target_cost)) / unit_;
     double plain = 1;
@@ -302,6 +355,9 @@ class CascadeForecaster {
   CascadeRates rates_;
   std::size_t n_;
   double unit_ = 1;
+  std::size_t longest_curve_ = 1;     // of those under the target
+  std::int32_t run_ = 0;              // guesses in a row that were right before the round
+  std::vector<double> runs_;          // how often so many
   std::vector<Step> steps_;           // (n) by drafter
   std::vector<std::int64_t> bounds_;  // by row: most guesses
   std::vector<double> lengths_;       // chance of each length

@@ -183,8 +183,8 @@ inline std::vector<std::vector<std::int32_t>> tuner_ranges(const TunerOptions& o
 
 }  // namespace detail
 
-/// The best length of a chain, all lengths up to `k_max` (in [0, 1024]) tried: 0 where no guess pays. Throws
-/// std::invalid_argument. Cost: O(k_max^2).
+/// The best length of a chain (best_horizontal() finds that of rates with `runs`), all lengths up to `k_max`
+/// (in [0, 1024]) tried: 0 where no guess pays. Throws std::invalid_argument. Cost: O(k_max^2).
 inline TunedChain best_chain_length(const AcceptanceCurve& acceptance, const CostCurve& draft_cost,
                                     std::int32_t k_max, const CostCurve& target_cost = CostCurve({1.0}),
                                     TunerObjective objective = TunerObjective::speedup) {
