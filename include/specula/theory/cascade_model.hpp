@@ -1,4 +1,4 @@
-// What a cascade is expected to do when acceptances are independent: exact sums over lengths, no simulation.
+// What a cascade is expected to do: sums over lengths, and over how rounds follow one another; no simulation.
 #pragma once
 
 #include <algorithm>
