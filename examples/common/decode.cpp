@@ -48,8 +48,8 @@ Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings
     if (sink) sink(fresh, std::min(emitted, accepted));
   }
   out.stats = difference(pipeline.stats(), before);
-  // The text ended at a guess: the next one counts as rejected, since it added nothing, as the tuner has to know; those
-  // behind it not at all.
+  // The text ended at a guess: the next one counts as rejected, since it added nothing, as the tuner has to
+  // know; those behind it not at all.
   if (emitted < accepted) {
     for (std::size_t d = emitted; d < accepted; ++d) --out.stats.accepted[d];
     for (std::size_t d = emitted + 1; d < accepted; ++d) --out.stats.offered[d];

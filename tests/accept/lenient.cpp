@@ -71,8 +71,7 @@ TEST_CASE("temperature 0: the first largest logit, or q <= lenience p at tempera
           const auto x = static_cast<std::size_t>(it.dense.token[static_cast<std::size_t>(c)]);
           const bool best = static_cast<Token>(x) == want.next;
           const double q = static_cast<double>(it.tree.confidence(c));
-          if (!best && !(lenience > 1 && q <= lenience * p[x]))
-            continue;
+          if (!best && !(lenience > 1 && q <= lenience * p[x])) continue;
           forgiven += !best;
           want.path.push_back(c);
           more = true;

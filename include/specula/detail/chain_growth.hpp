@@ -100,7 +100,9 @@ void review(D& reviewer, const Round& round, NodeId base, double lenience, Token
 
 /// Drafters that a cascade of `members` can use; see draft/stack.hpp.
 template <class D, std::size_t members>
-concept StackOf = Drafter<D> && requires { requires D::kMembers == members; };
+concept StackOf = Drafter<D> && requires {
+  requires D::kMembers == members;
+};
 
 /// The same where all but the last have rows to review with.
 template <class D, std::size_t members, std::size_t i = 0>

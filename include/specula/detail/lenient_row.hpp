@@ -13,8 +13,8 @@
 
 namespace specula::detail {
 
-/// Natural logarithm of a weight, 0 giving -infinity: within 1e-6 of it plus 2e-7 relative for normal floats, about -87 or
-/// less for smaller ones. Without a branch, so that loops over it become vector instructions.
+/// Natural logarithm of a weight, 0 giving -infinity: within 1e-6 of it plus 2e-7 relative for normal floats,
+/// about -87 or less for smaller ones. Without a branch, so that loops over it become vector instructions.
 inline float log_weight(float weight) {
   const auto bits = std::bit_cast<std::uint32_t>(weight);
   const std::uint32_t shifted =

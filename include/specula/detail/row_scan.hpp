@@ -39,9 +39,7 @@ struct LawWeights {
   std::int32_t vocab() const { return vocab_size; }
   double operator()(Token token) const { return law(token); }
   std::span<const double> tile_masses() const { return masses; }
-  void fill(std::int32_t tile, float* weights) const {
-    fill_tile(law, vocab_size, tile, weights);
-  }
+  void fill(std::int32_t tile, float* weights) const { fill_tile(law, vocab_size, tile, weights); }
 };
 
 /// Mass of one tile of any weights. Under the reference arithmetic it is the sum of the weights' exact

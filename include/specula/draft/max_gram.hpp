@@ -65,7 +65,8 @@ class MaxGram {
   /// Prompt lookup decoding: matches of at most `ngram` tokens.
   static MaxGram prompt_lookup(std::int32_t vocab, std::int32_t ngram = 3) {
     if (ngram < 1)
-      throw std::invalid_argument("MaxGram::prompt_lookup: ngram is " + std::to_string(ngram) + ", must be >= 1");
+      throw std::invalid_argument("MaxGram::prompt_lookup: ngram is " + std::to_string(ngram) +
+                                  ", must be >= 1");
     return MaxGram(vocab, {.max_match = ngram});
   }
 

@@ -15,8 +15,8 @@ namespace specula {
 
 /// Drafters from the best to the cheapest, resolved at compile time: head() is the first, tail() the stack of
 /// the others. Cascades ask the members one by one; a shape that knows of one drafter only is served by the
-/// head. /// sync() and truncate() go to all of them. Members must not share a model: it holds one text. Drafting ends where the
-/// text outgrows the least of their capacities.
+/// head. sync() and truncate() go to all of them. Members must not share a model: it holds one text. Drafting
+/// ends where the text outgrows the least of their capacities.
 ///
 ///   specula::Stack{specula::ModelDrafter{base}, specula::ModelDrafter{small}, specula::MaxGram{vocab}}
 template <Drafter Head, Drafter... Tail>

@@ -97,11 +97,8 @@ class CostAware {
 
   const S& shape() const { return shape_; }
   /// What a cascade's reviewers did.
-  auto reviewed() const
-    requires requires(const S& s) { s.reviewed(); }
-  {
-    return shape_.reviewed();
-  }
+  auto reviewed() const requires requires(const S& s) { s.reviewed(); }
+  { return shape_.reviewed(); }
   const CostCurve& target_costs() const { return target_; }
   const CostCurve& draft_costs() const { return draft_; }
   const GuessRecord& guesses() const { return guesses_; }

@@ -18,8 +18,9 @@ namespace specula {
 /// its law is recorded, the target's review is exact at any lenience. Guesses that were copied (Max-Gram) are
 /// reviewed with lenience 1.
 ///
-/// Coins: one `draft` a guess and at most two a judged guess, when sampled. Cost, at most: `reviews` calls of each
-/// reviewer, `reviews * length` guesses. Source: Cascade Speculative Drafting (Chen et al. 2024), section 3.1.
+/// Coins: one `draft` a guess and at most two a judged guess, when sampled. Cost, at most: `reviews` calls of
+/// each reviewer, `reviews * length` guesses. Source: Cascade Speculative Drafting (Chen et al. 2024),
+/// section 3.1.
 template <std::size_t drafters = 2, Draw mode = Draw::greedy>
 struct Vertical {
   static_assert(drafters >= 2, "a review needs a reviewer and a drafter");
