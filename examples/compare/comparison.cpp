@@ -2,16 +2,12 @@
 
 #include <algorithm>
 
+#include "median.hpp"
+
 namespace specula_examples {
 namespace {
 
 constexpr std::int32_t kWarmUpTokens = 16;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 void pool(Outcome& outcome, const Decoded& run) {
   outcome.pooled += run.stats;

@@ -7,9 +7,6 @@ namespace {
 
 double ratio(double a, double b) { return b > 0 ? a / b : 0.0; }
 double ratio(std::int64_t a, std::int64_t b) { return ratio(static_cast<double>(a), static_cast<double>(b)); }
-double seconds_per_call(const specula::Usage& usage) {
-  return ratio(usage.seconds, static_cast<double>(usage.calls));
-}
 
 struct Speed {
   double decoding = 0, with_prefill = 0;

@@ -19,6 +19,11 @@ struct DraftCost {
       0;  // c: time of a call over one node over that of the target, both decoding plainly
 };
 
+/// 0 where there was none.
+inline double seconds_per_call(const specula::Usage& usage) {
+  return usage.calls > 0 ? usage.seconds / static_cast<double>(usage.calls) : 0.0;
+}
+
 /// c of drafts by their names, measured where each model decodes plainly.
 using CostCoefficients = std::map<std::string, double>;
 

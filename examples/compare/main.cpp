@@ -148,10 +148,7 @@ std::vector<std::string> plain_names(const std::vector<std::string>& names,
 /// else has the machine.
 CostCoefficients cost_coefficients(std::span<const Outcome> outcomes) {
   const std::string prefix = "autoregressive:";
-  const auto call_seconds = [](const PromptResult& run) {
-    const specula::Usage& usage = run.first.stats.target;
-    return usage.calls > 0 ? usage.seconds / static_cast<double>(usage.calls) : 0.0;
-  };
+  const auto call_seconds = [](const PromptResult& run) { return seconds_per_call(run.first.stats.target); };
   const Outcome& target = outcomes.front();
   CostCoefficients costs;
   for (const Outcome& outcome : outcomes) {
@@ -238,18 +235,16 @@ Tuning tuned_pipelines(const Options& options, ModelPack& models, Runner& runner
       options.tune_limit ? std::min(options.tune_limit, prompts.size()) : prompts.size();
   const auto outcomes = runner.run(names, prompts.first(count), 1);
   Measured measured = acceptance_of(drafters, outcomes);
-  const auto seconds = [](const specula::Usage& usage) {
-    return usage.calls ? usage.seconds / static_cast<double>(usage.calls) : 0.0;
-  };
-  const CostCoefficients costs = cost_coefficients(outcomes);
+  CostCoefficients costs = cost_coefficients(outcomes);
   measure_passes(models, costs, options.tune == "time", prompts.front(), measured);
   for (const auto& drafter : drafters) {
     if (costs.contains(drafter)) continue;
     const auto own = std::find_if(outcomes.begin(), outcomes.end(), [&](const Outcome& o) {
       return o.drafts.size() == 1 && o.drafts.front().model == drafter;
     });
-    measured.draft_costs.emplace(drafter, specula::CostCurve({seconds(own->drafts.front().usage) /
-                                                              seconds(outcomes.front().pooled.target)}));
+    costs[drafter] =
+        seconds_per_call(own->drafts.front().usage) / seconds_per_call(outcomes.front().pooled.target);
+    measured.draft_costs.emplace(drafter, specula::CostCurve({costs[drafter]}));
   }
   return {tune(drafters, measured,
                options.tune == "swi" ? specula::TunerObjective::swi : specula::TunerObjective::speedup),

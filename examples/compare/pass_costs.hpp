@@ -1,7 +1,6 @@
 // T(n) of a model: what a pass over n nodes costs.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +9,8 @@
 #include <vector>
 
 #include <specula/concepts.hpp>
+
+#include "median.hpp"
 
 namespace specula_examples {
 
@@ -29,12 +30,6 @@ void pass_over_one(M& model, specula::Token token) {
   const specula::NodeId none = specula::kNoParent;
   model.truncate(model.size());
   model.extend({&token, 1}, {&none, 1});
-}
-
-inline double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 /// Seconds of a pass over 1, 2, ..., `nodes` nodes of a chain behind `prompt`, which is not empty: medians of

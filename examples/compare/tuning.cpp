@@ -84,7 +84,7 @@ TunedPipeline tuned_stack(const std::vector<std::string>& stack, const Measured&
   TunedPipeline best = tuned_cascade(stack, stack, measured, objective, least_first);
   if (objective == specula::TunerObjective::swi) return best;
   for (const auto& active : subsets(stack)) {
-    if (active.empty() || (least_first > 0 && active.front() != stack.front())) continue;
+    if (active.empty() || active == stack || (least_first > 0 && active.front() != stack.front())) continue;
     TunedPipeline other = tuned_cascade(stack, active, measured, objective, least_first);
     if (other.forecast.speedup > best.forecast.speedup) best = std::move(other);
   }

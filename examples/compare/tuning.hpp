@@ -55,7 +55,7 @@ struct TunedPipeline {
 };
 
 /// The best chain of each drafter, the best cascade of each model with the last drafter if that is Max-Gram,
-/// and the best cascade of all. For time a cascade may leave drafters out.
+/// and the best cascade of all. For time the target costs what it does beside the models that run.
 std::vector<TunedPipeline> tune(const std::vector<std::string>& drafters, const Measured& measured,
                                 specula::TunerObjective objective);
 

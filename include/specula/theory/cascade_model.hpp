@@ -59,6 +59,7 @@ struct CascadeRates {
   /// would have guessed the target's own token too, the next round's first guess is as likely to stay as if
   /// the proposal had gone on. Matters where the curve rises and proposals are short: their rounds often
   /// begin in the middle of what is easy.
+  /// Makes a forecast sum over the proposal once for each depth of the longest curve, at most.
   bool runs = false;
 };
 
