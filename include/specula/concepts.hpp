@@ -14,7 +14,8 @@
 
 namespace specula {
 
-// clang-format off: the comments beside the requirements are the point of this page
+// The comments beside the requirements are the point of this page.
+// clang-format off
 
 /// Anything that answers coins; see chance.hpp. Weights are drawn from tile by tile.
 template <class C>
@@ -33,36 +34,29 @@ concept NoiseSource = ChanceSource<C> && requires(C& c, const Site& site, const 
 template <class M>
 concept LanguageModel = requires(M& m, const M& c, Tokens tokens, Nodes ids, std::int32_t n) {
   { c.vocab_size() } -> std::same_as<std::int32_t>;
-  { c.size() } -> std::same_as<std::int32_t>;      // committed tokens
-  { c.capacity() } -> std::same_as<std::int32_t>;  // committed + speculative it can hold
-  m.append(tokens);                                // commit tokens, no rows (prefill, catch-up); may be lazy
-  {
-    m.extend(tokens, ids)
-    } -> std::same_as<RowsView>;  // add nodes under parents `ids`; (n, V), until the next call
-  m.commit(ids);                  // this path (may be empty) joins, other nodes are forgotten
-  m.truncate(n);                  // forget all nodes, and committed tokens from n on
-};                                // nodes are numbered from 0 after append, commit, truncate
+  { c.size() } -> std::same_as<std::int32_t>;              // committed tokens
+  { c.capacity() } -> std::same_as<std::int32_t>;          // committed + speculative it can hold
+  m.append(tokens);                                        // commit tokens, no rows (prefill, catch-up); may be lazy
+  { m.extend(tokens, ids) } -> std::same_as<RowsView>;     // add nodes under parents `ids`; (n, V), until the next call
+  m.commit(ids);                                           // this path (may be empty) joins, other nodes are forgotten
+  m.truncate(n);                                           // forget all nodes, and committed tokens from n on
+};                                                         // nodes are numbered from 0 after append, commit, truncate
 
-/// Anything that guesses. A drafter or verifier that has usage() (a Usage) has its models' time told apart
-/// from the library's own in Stats. Optional: reserve(tokens), called once, for a text with its proposal. A
-/// stack also has kMembers and usage(i). sync() says where we are; extend() grows speculation from there.
+/// Anything that guesses. sync() says where we are; extend() grows speculation from there. Optional: reserve(tokens),
+/// called once, for a text with its proposal. A drafter or verifier that has usage() (a Usage) has its models' time told
+/// apart from the library's own in Stats; a stack also has kMembers and usage(i).
 template <class D>
 concept Drafter = requires(D& d, const D& c, Tokens context, Tokens guess, Nodes ids, std::int32_t n) {
   { c.vocab_size() } -> std::same_as<std::int32_t>;
   { c.capacity() } -> std::same_as<std::int32_t>;
-  d.truncate(n);  // a new prompt shares its first n tokens with the old one
-  d.sync(context,
-         guess);  // context extends the last one; guess = speculative tokens between context and root
-  d.extend(guess,
-           ids);  // RowsView or PointMasses; numbering restarts at sync: root = node 0, parent kNoParent
-}
-&&(
-    requires(D& d, Tokens t, Nodes p) {
-      { d.extend(t, p) } -> std::same_as<RowsView>;
-    } ||
-    requires(D & d, Tokens t, Nodes p) {
-      { d.extend(t, p) } -> std::same_as<PointMasses>;
-    });
+  d.truncate(n);           // a new prompt shares its first n tokens with the old one
+  d.sync(context, guess);  // context extends the last one; guess = speculative tokens between context and root
+  d.extend(guess, ids);    // RowsView or PointMasses; numbering restarts at sync: root = node 0, parent kNoParent
+} && (requires(D& d, Tokens t, Nodes p) {
+  { d.extend(t, p) } -> std::same_as<RowsView>;
+} || requires(D& d, Tokens t, Nodes p) {
+  { d.extend(t, p) } -> std::same_as<PointMasses>;
+});
 
 /// A drafter that fills rows: what shapes that sample or rank need.
 template <class D>
@@ -72,17 +66,17 @@ concept DenseDrafter = Drafter<D> && requires(D& d, Tokens t, Nodes p) {
 
 /// What a shape may know of the round. Draft rows become laws by `params`, the target's own.
 struct Round {
-  Tokens context;          // committed tokens: all emitted ones but the root
-  SamplingParams params;   // the verifier's
-  std::int32_t max_nodes;  // most nodes that fit, root included
-  Worth* worth = nullptr;  // if there: what a guess must promise; see shape/cost_aware.hpp
+  Tokens context;                // committed tokens: all emitted ones but the root
+  SamplingParams params;         // the verifier's
+  std::int32_t max_nodes;        // most nodes that fit, root included
+  Worth* worth = nullptr;        // if there: what a guess must promise; see shape/cost_aware.hpp
 
   /// Chance that a guess of this confidence stays, given that its parent does.
   double chance(double confidence) const { return worth ? worth->guesses().chance(confidence) : confidence; }
   /// Chances below this need not be looked at.
   double least_chance() const { return worth ? worth->least_chance(max_nodes) : 0.0; }
-  /// Whether to ask the draft for a guess behind a node that stays with probability `reach`. To be asked
-  /// before it is drawn.
+  /// Whether to ask the draft for a guess behind a node that stays with probability `reach`. To be asked before it
+  /// is drawn.
   bool drafts_on(double reach, const TokenTree& tree) const {
     return !worth || worth->drafts_on(reach, tree.size(), tree.size() + tree.room());
   }
@@ -93,12 +87,11 @@ struct Round {
   /// The same for one pass of the draft behind `width` nodes, of which in the mean `reach` stay, that makes a
   /// proposal of `nodes` larger by `more`.
   bool drafts_level(double reach, std::int32_t width, std::int32_t nodes, std::int32_t more) const {
-    return !worth || reach * worth->guesses().any_chance() >= worth->draft_cost(width) +
-                                                                  worth->verify_cost(nodes + more) -
-                                                                  worth->verify_cost(nodes);
+    return !worth || reach * worth->guesses().any_chance() >=
+                         worth->draft_cost(width) + worth->verify_cost(nodes + more) - worth->verify_cost(nodes);
   }
-  /// Whether to propose the draft's likeliest guess behind such a node. Not to be asked of a token that was
-  /// drawn: leaving it out would bias the text.
+  /// Whether to propose the draft's likeliest guess behind such a node. Not to be asked of a token that was drawn:
+  /// leaving it out would bias the text.
   bool keeps(double reach, double confidence, const TokenTree& tree) const {
     if (!worth) return true;
     worth->guesses().saw_drafted(confidence);
@@ -106,10 +99,10 @@ struct Round {
   }
 };
 
-/// Arranges guesses. A small value type with its parameters as fields. propose() begins with a sync() of the
-/// drafters that it asks: what it does not ask in a round costs nothing in it. Optional: reserve(), called
-/// once, for what it works in; learn(tree, verdict) or learn(tree, verdict, timing) after each round; reset()
-/// before each text; least_nodes(), if a proposal of four nodes cannot be made.
+/// Arranges guesses. A small value type with its parameters as fields. propose() begins with a sync() of the drafters
+/// that it asks: what it does not ask in a round costs nothing in it. Optional: reserve(), called once, for what it
+/// works in; learn(tree, verdict) or learn(tree, verdict, timing) after each round; reset() before each text;
+/// least_nodes(), if a proposal of four nodes cannot be made.
 template <class S, class D>
 concept ProposalShape = requires(S& s, const S& c, D& d, const Round& round, TokenTree& tree,
                                  PhiloxChance& chance) {
@@ -122,9 +115,7 @@ concept ProposalShape = requires(S& s, const S& c, D& d, const Round& round, Tok
 template <class R>
 concept AcceptanceRule = requires(const R& r, const TokenTree& tree, const TargetLaws& target,
                                   PhiloxChance& chance, Verdict& out) {
-  {
-    R::exact_for(DraftLaw{})
-    } -> std::same_as<bool>;  // static: for which draft laws the target's law is kept
+  { R::exact_for(DraftLaw{}) } -> std::same_as<bool>;  // static: for which draft laws the target's law is kept
   r.verify(tree, target, chance, out);
 };
 
@@ -141,8 +132,8 @@ concept Verifier = requires(V& v, const V& c, const TokenTree& tree, PhiloxChanc
   { v.verify(tree, chance) } -> std::convertible_to<const Verdict&>;
 };
 
-/// The shape draws its proposals in a way for which the verifier's rule keeps the target's law. An unsound
-/// pair does not compile; accept_lossy(rule) is the way to have one all the same.
+/// The shape draws its proposals in a way for which the verifier's rule keeps the target's law. An unsound pair does not
+/// compile; accept_lossy(rule) is the way to have one all the same.
 template <class V, class S>
 concept Lossless = V::exact_for(S::law);
 
