@@ -1,11 +1,8 @@
 #include "safetensors.hpp"
 
 #include <cstdint>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
+#include <specula/eigen/safetensors.hpp>
 #include <vector>
 
 #include "whole_file.hpp"
@@ -34,46 +31,26 @@ void write_safetensors(const torch::OrderedDict<std::string, torch::Tensor>& ten
 }
 
 void load_safetensors(const std::filesystem::path& file, torch::nn::Module& model) {
-  const auto fail = [&](const std::string& what) { throw std::runtime_error(file.string() + ": " + what); };
-  std::ifstream in(file, std::ios::binary);
-  if (!in) fail("cannot be opened for reading");
-  const std::string bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  std::uint64_t size = 0;  // of the header; little endian
-  if (bytes.size() < 8) fail("no safetensors file: shorter than 8 bytes");
-  for (std::size_t i = 0; i < 8; ++i) size |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
-  if (size > bytes.size() - 8) fail("no safetensors file: its header ends beyond the file");
-  const std::string_view data = std::string_view(bytes).substr(8 + static_cast<std::size_t>(size));
+  auto weights = specula::eigen::Safetensors::open(file);
+  const auto parameters = model.named_parameters();
+  for (const auto& tensor : weights.tensors())
+    if (!parameters.contains(tensor.name)) weights.fail(tensor.name, "is not a parameter of the model");
 
   torch::NoGradGuard no_grad;
-  try {
-    const auto header = nlohmann::json::parse(bytes.substr(8, static_cast<std::size_t>(size)));
-    auto parameters = model.named_parameters();
-    for (const auto& item : header.items()) {
-      if (item.key() != "__metadata__" && !parameters.contains(item.key()))
-        fail("tensor " + item.key() + " is not a parameter of the model");
-    }
-    for (auto& parameter : parameters) {
-      const auto& name = parameter.key();
-      if (!header.contains(name)) fail("tensor " + name + " is missing");
-      const auto& entry = header.at(name);
-      if (entry.at("dtype") != "BF16")
-        fail("tensor " + name + ": expected BF16, found " + entry.at("dtype").dump());
-      const auto shape = entry.at("shape").get<std::vector<std::int64_t>>();
-      if (parameter.value().sizes() != shape) {
-        fail("tensor " + name + " has shape " + entry.at("shape").dump() + ", the model's is " +
-             nlohmann::json(parameter.value().sizes().vec()).dump());
-      }
-      const auto offsets = entry.at("data_offsets").get<std::vector<std::size_t>>();
-      auto value = torch::empty(shape, torch::kBFloat16);
-      if (offsets.size() != 2 || offsets[1] > data.size() || offsets[0] > offsets[1] ||
-          offsets[1] - offsets[0] != static_cast<std::size_t>(value.nbytes())) {
-        fail("tensor " + name + ": its data_offsets do not fit its shape or the file");
-      }
-      std::memcpy(value.data_ptr(), data.data() + offsets[0], static_cast<std::size_t>(value.nbytes()));
-      parameter.value().copy_(value);
-    }
-  } catch (const nlohmann::json::exception& error) {
-    fail(error.what());
+  std::vector<float> values;
+  for (const auto& parameter : parameters) {
+    const auto* tensor = weights.find(parameter.key());
+    auto value = parameter.value();
+    if (!tensor) weights.fail(parameter.key(), "is missing");
+    if (tensor->dtype == specula::eigen::Dtype::other)
+      weights.fail(tensor->name, tensor->dtype_name + " is not supported");
+    if (value.sizes() != tensor->shape)
+      weights.fail(tensor->name, "shape " + specula::eigen::detail::shape_text(tensor->shape) +
+                                     ", the model's is " +
+                                     specula::eigen::detail::shape_text(value.sizes().vec()));
+    values.resize(static_cast<std::size_t>(value.numel()));
+    specula::eigen::decode(tensor->dtype, weights.read(*tensor).data(), values);
+    value.copy_(torch::from_blob(values.data(), value.sizes()));
   }
 }
 

@@ -13,7 +13,7 @@ void write_safetensors(const torch::OrderedDict<std::string, torch::Tensor>& ten
                        const std::filesystem::path& file);
 
 /// Copies such a file into the model's parameters. Throws std::runtime_error naming the file, and the tensor
-/// if it is missing, not the model's, no BF16, or of another shape.
+/// if it is missing, not the model's, of another shape, or no BF16, F16 or F32.
 void load_safetensors(const std::filesystem::path& file, torch::nn::Module& model);
 
 }  // namespace specula_train

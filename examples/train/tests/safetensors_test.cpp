@@ -46,7 +46,7 @@ TEST_CASE("a file of other tensors is refused by name") {
   st::write_safetensors(st::Llama(larger)->named_parameters(), file.path);
   CHECK_THROWS_WITH_AS(
       st::load_safetensors(file.path, *model),
-      doctest::Contains("model.layers.0.mlp.gate_proj.weight has shape [64,32], the model's is [48,32]"),
+      doctest::Contains("model.layers.0.mlp.gate_proj.weight': shape [64, 32], the model's is [48, 32]"),
       std::runtime_error);
 
   auto deeper = tiny();
@@ -58,7 +58,7 @@ TEST_CASE("a file of other tensors is refused by name") {
   auto shallower = tiny();
   shallower.layers = 1;
   st::write_safetensors(st::Llama(shallower)->named_parameters(), file.path);
-  CHECK_THROWS_WITH_AS(st::load_safetensors(file.path, *model), doctest::Contains("tensor model.layers.1."),
+  CHECK_THROWS_WITH_AS(st::load_safetensors(file.path, *model), doctest::Contains("tensor 'model.layers.1."),
                        std::runtime_error);
 }
 
