@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "median.hpp"
+
 namespace specula_examples {
 namespace {
 
@@ -62,6 +64,22 @@ void add_costs(const Outcome& outcome, const Outcome& baseline, const CostCoeffi
 }
 
 }  // namespace
+
+CostCoefficients cost_coefficients(std::span<const Outcome> outcomes) {
+  const std::string prefix = "autoregressive:";
+  const auto call_seconds = [](const PromptResult& run) { return seconds_per_call(run.first.stats.target); };
+  const Outcome& target = outcomes.front();
+  CostCoefficients costs;
+  for (const Outcome& outcome : outcomes) {
+    if (!outcome.name.starts_with(prefix)) continue;
+    std::vector<double> ratios;
+    for (std::size_t p = 0; p < target.prompts.size(); ++p)
+      if (const double plain = call_seconds(target.prompts[p]); plain > 0)
+        ratios.push_back(call_seconds(outcome.prompts[p]) / plain);
+    if (!ratios.empty()) costs[outcome.name.substr(prefix.size())] = median(ratios);
+  }
+  return costs;
+}
 
 Figures figures(const Outcome& outcome, const Outcome& baseline, const CostCoefficients& costs) {
   Figures out;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,10 @@ inline double seconds_per_call(const specula::Usage& usage) {
 
 /// c of drafts by their names, measured where each model decodes plainly.
 using CostCoefficients = std::map<std::string, double>;
+
+/// Of every `autoregressive:DRAFT` among the outcomes, of which the first is the target's plain decoding: the
+/// ratio of calls on each prompt, then their median, since now and then something else has the machine.
+CostCoefficients cost_coefficients(std::span<const Outcome> outcomes);
 
 /// Only emitted tokens count: what the last round accepted beyond the limit or the stop token is left out of
 /// every figure.

@@ -144,24 +144,6 @@ std::vector<std::string> plain_names(const std::vector<std::string>& names,
   return plain;
 }
 
-/// c of every draft that decoded plainly: of each prompt, then their median, since now and then something
-/// else has the machine.
-CostCoefficients cost_coefficients(std::span<const Outcome> outcomes) {
-  const std::string prefix = "autoregressive:";
-  const auto call_seconds = [](const PromptResult& run) { return seconds_per_call(run.first.stats.target); };
-  const Outcome& target = outcomes.front();
-  CostCoefficients costs;
-  for (const Outcome& outcome : outcomes) {
-    if (!outcome.name.starts_with(prefix)) continue;
-    std::vector<double> ratios;
-    for (std::size_t p = 0; p < target.prompts.size(); ++p)
-      if (const double plain = call_seconds(target.prompts[p]); plain > 0)
-        ratios.push_back(call_seconds(outcome.prompts[p]) / plain);
-    if (!ratios.empty()) costs[outcome.name.substr(prefix.size())] = median(ratios);
-  }
-  return costs;
-}
-
 constexpr std::int32_t kCurveNodes = 33;  // beyond it costs go on in a straight line
 constexpr int kVisits = 16;               // far apart: another program may be busy for a while
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -258,4 +259,26 @@ TEST_CASE("what drafts cost: plain decoding if it was measured, else their calls
   CHECK(measured.swi == doctest::Approx(swi(0.3, 0.01)));
   CHECK(figures(cascade, plain, {{"max-gram", 0.0}}).swi == doctest::Approx(swi(0.6, 0.0)));
   CHECK(figures(plain, plain, {{"base", 0.3}}).swi == doctest::Approx(1.0));
+}
+
+TEST_CASE("c: the median over prompts of what a call costs where the draft decodes plainly") {
+  const auto plain = [](const std::string& name, const std::vector<double>& call_seconds) {
+    Outcome out;
+    out.name = name;
+    for (const double seconds : call_seconds) {
+      out.prompts.emplace_back();
+      out.prompts.back().first.stats.target = {seconds > 0 ? 10 : 0, 10, 10 * seconds};
+    }
+    return out;
+  };
+  const std::vector<Outcome> outcomes{plain("autoregressive", {0.010, 0.020, 0.010, 0.0}),
+                                      plain("chain:base", {0.5, 0.5, 0.5, 0.5}),
+                                      plain("autoregressive:base", {0.001, 0.006, 0.09, 0.5}),
+                                      plain("autoregressive:small", {0.003, 0.002, 0.001, 0.5})};
+  const CostCoefficients costs = cost_coefficients(outcomes);
+  REQUIRE(costs.size() == 2);
+  CHECK(costs.at("base") ==
+        doctest::Approx(0.3));  // of .1, .3 and 9; the prompt without a call tells nothing
+  CHECK(costs.at("small") == doctest::Approx(0.1));
+  CHECK(cost_coefficients(std::span(outcomes).first(2)).empty());
 }

@@ -1,0 +1,89 @@
+// What a cascade is made of, on paper: how often guesses stay, what calls cost, and limits.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "../shape/cost_curve.hpp"
+#include "speedup.hpp"
+
+namespace specula {
+
+/// The chance that a guess stays, given that those before it did, by how many those are; the last entry
+/// repeats. One entry is the papers' assumption that depth does not matter.
+class AcceptanceCurve {
+ public:
+  /// Throws std::invalid_argument unless the rate is in [0, 1].
+  AcceptanceCurve(double rate = 0) : AcceptanceCurve(std::vector<double>{rate}) {}
+  /// Throws std::invalid_argument unless there is at least one rate and all are in [0, 1].
+  explicit AcceptanceCurve(std::vector<double> rates) : rates_(std::move(rates)) {
+    if (rates_.empty()) throw std::invalid_argument("AcceptanceCurve: no rates");
+    for (const double rate : rates_) detail::check_rate("AcceptanceCurve", "a rate", rate);
+  }
+
+  double operator()(std::int32_t accepted) const {
+    return rates_[std::min(static_cast<std::size_t>(accepted), rates_.size() - 1)];
+  }
+
+  /// Of different depths.
+  std::size_t size() const { return rates_.size(); }
+
+ private:
+  std::vector<double> rates_;
+};
+
+/// n drafters, largest first, and a target: how often guesses stay and what calls cost.
+struct CascadeRates {
+  /// (n, n): [r][d] for tokens of drafter d >= r under reviewer r, which is the target for r = 0 and drafter
+  /// r - 1 else. What a drafter reviewed is its own. Depth counts from the root for the target and from where
+  /// the review began for a drafter. Entries with d < r are not looked at.
+  std::vector<std::vector<AcceptanceCurve>> acceptance;
+  /// (n) a drafter's call by its nodes, and the target's, in any unit: forecasts are in target calls over one
+  /// node. A drafter guesses with calls over one node and reviews m guesses with a call over m + 1.
+  std::vector<CostCurve> draft_costs;
+  CostCurve target_cost = CostCurve({1.0});
+  /// (n, n) `acceptance` for a drafter whose turn comes after another's in a proposal; depth counts from
+  /// where its turn began, so that its first guesses are its first wherever that is (a mean, where proposals
+  /// of one length began it at different lengths). Empty: as `acceptance`, from the root.
+  std::vector<std::vector<AcceptanceCurve>> acceptance_after = {};
+  /// Depth under the target does not begin anew with every round: it is how many guesses in a row were right,
+  /// or would have been. After a rejection that is none. Where all of a proposal stays and the first drafter
+  /// would have guessed the target's own token too, the next round's first guess is as likely to stay as if
+  /// the proposal had gone on. Matters where the curve rises and proposals are short: their rounds often
+  /// begin in the middle of what is easy. Cost: a forecast then sums over the proposal once for each depth of
+  /// the longest curve, at most.
+  bool runs = false;
+};
+
+/// (n, n), upper triangular: row r says how what reviewer r will judge is drafted. Drafter i >= r goes on
+/// until the length is at least limits[r][r] + ... + limits[r][i]; the last one appends limits[n - 1][n - 1]
+/// guesses at a time. The paper's rows for a base, a small model and Max-Gram are k1, k2, 10 | 0, 1, 10 |
+/// 0, 0, 10.
+using CascadeLimits = std::vector<std::vector<std::int32_t>>;
+
+template <std::size_t n>
+CascadeLimits limits_vector(const std::array<std::array<std::int32_t, n>, n>& limits) {
+  CascadeLimits out;
+  for (const auto& row : limits) out.emplace_back(row.begin(), row.end());
+  return out;
+}
+/// As the shapes take them. Throws std::invalid_argument unless there are n rows of n.
+template <std::size_t n>
+std::array<std::array<std::int32_t, n>, n> limits_array(const CascadeLimits& limits) {
+  std::array<std::array<std::int32_t, n>, n> out{};
+  if (limits.size() != n)
+    detail::refuse_value("limits_array", "the number of rows", limits.size(), "that of the array");
+  for (std::size_t r = 0; r < n; ++r) {
+    if (limits[r].size() != n)
+      detail::refuse_value("limits_array", "the length of a row", limits[r].size(), "that of the array");
+    std::copy(limits[r].begin(), limits[r].end(), out[r].begin());
+  }
+  return out;
+}
+
+}  // namespace specula
