@@ -4,6 +4,7 @@
 #include <specula/specula.hpp>
 
 #include "exact_chance.hpp"
+#include "looking_models.hpp"
 #include "toy_model.hpp"
 
 using namespace specula;
@@ -45,6 +46,47 @@ static_assert(!LanguageModel<WideSizes>);
 static_assert(!LanguageModel<OwnsRows>);
 static_assert(!LanguageModel<SizeNotConst>);
 static_assert(!LanguageModel<int>);
+
+// Targets that can be looked into, and drafts that look.
+using specula_test::SeenModel, specula_test::ToyGlide, specula_test::ToyHead, specula_test::ToyKeyValues;
+struct WideViews : SeenModel {
+  using SeenModel::SeenModel;
+  struct View {
+    std::int64_t size() const { return 0; }
+    std::int32_t width() const { return 0; }
+    int row(std::int32_t) const { return 0; }
+  };
+  View key_values() { return {}; }
+  View features() { return {}; }
+};
+struct KeysButNoCommit : SeenModel {
+  using SeenModel::SeenModel;
+  void commit(Nodes) = delete;
+};
+struct NoRows : SeenModel {
+  using SeenModel::SeenModel;
+  ToyKeyValues features() { return {}; }
+};
+static_assert(ExposesKeyValues<SeenModel> && ExposesFeatures<SeenModel>);
+static_assert(!ExposesKeyValues<ToyModel> && !ExposesFeatures<ToyModel>);
+static_assert(!ExposesKeyValues<WideViews> && !ExposesFeatures<WideViews>);
+static_assert(!ExposesKeyValues<KeysButNoCommit> && !ExposesFeatures<KeysButNoCommit>);
+static_assert(ExposesKeyValues<NoRows> && !ExposesFeatures<NoRows>);
+static_assert(!ExposesKeyValues<const SeenModel>);
+static_assert(LooksInto<ToyGlide, ToyKeyValues> && LooksInto<ToyHead, FeaturesView<float>>);
+static_assert(!LooksInto<ToyGlide, FeaturesView<float>> && !LooksInto<ToyHead, FeaturesView<double>> &&
+              !LooksInto<ToyModel, ToyKeyValues>);
+template <class D, class T>
+concept Glides = requires(D& d, T& t) {
+  Glide{d, t};
+};
+template <class D, class T>
+concept Heads = requires(D& d, T& t) {
+  FeatureHead{d, t};
+};
+static_assert(Glides<ToyGlide, SeenModel> && !Glides<ToyGlide, ToyModel> && !Glides<ToyHead, SeenModel> &&
+              !Glides<ToyModel, SeenModel>);
+static_assert(Heads<ToyHead, SeenModel> && !Heads<ToyHead, ToyModel> && !Heads<ToyGlide, SeenModel>);
 
 // Drafters.
 struct NoSync : NoDrafter {

@@ -89,10 +89,10 @@ struct Drafters {
   std::vector<std::string> models() const { return {names.begin(), names.end() - (ends_in_gram() ? 1 : 0)}; }
 };
 
-inline Drafters take_drafters(PipelineSpec& spec) {
+inline Drafters take_drafters(PipelineSpec& spec, const char* absent = kDefaultDraft) {
   Drafters drafters;
   for (std::string name = spec.word(""); !name.empty(); name = spec.word("")) drafters.names.push_back(name);
-  if (drafters.names.empty()) drafters.names = {kDefaultDraft, kMaxGram};
+  if (drafters.names.empty()) drafters.names = {absent, kMaxGram};
   if (drafters.names.size() < 2 || drafters.names.size() > 3)
     spec.fail("a cascade has two drafters, or three of which the last is max-gram");
   for (std::size_t i = 0; i < drafters.names.size(); ++i) {
@@ -124,7 +124,7 @@ Recipe<M> cascade_recipe(PipelineSpec& spec, const Drafters& drafters, ShapeOf s
     return recipe;
   };
   const auto model = [names = drafters.names](ModelSource<M>& models, std::size_t i) {
-    return specula::ModelDrafter{models.draft(names[i])};
+    return models.drafter(names[i]);
   };
   const auto gram = [choice = drafters.gram](ModelSource<M>& models) {
     return max_gram(models, models.target().vocab_size(), choice);
@@ -139,9 +139,9 @@ Recipe<M> cascade_recipe(PipelineSpec& spec, const Drafters& drafters, ShapeOf s
   return recipe_of(shape, [=](ModelSource<M>& m) { return specula::Stack{model(m, 0), model(m, 1)}; });
 }
 
-template <class M, specula::Draw mode>
+template <class M, specula::Draw mode, const char* absent = kDefaultDraft>
 Recipe<M> prepare_horizontal(PipelineSpec& spec) {
-  return cascade_recipe<M>(spec, take_drafters(spec), [&](auto drafters) {
+  return cascade_recipe<M>(spec, take_drafters(spec, absent), [&](auto drafters) {
     specula::Horizontal<drafters, mode> shape;
     for (std::size_t i = 0; i < drafters; ++i) shape.counts[i] = spec.size("count", i == 0 ? 2 : 4, 0, 256);
     return shape;

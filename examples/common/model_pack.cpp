@@ -49,6 +49,11 @@ std::filesystem::path ModelFolders::draft_folder(const std::string& name) const 
   return folder;
 }
 
+specula::eigen::LooksAt ModelFolders::looks_at(const std::string& name) const {
+  const auto file = draft_folder(name) / "config.json";
+  return specula::eigen::read_llama_config(specula::eigen::read_json_file(file), file.string()).looks_at;
+}
+
 void ModelFolders::check() const {
   if (!is_model(target_folder()))
     throw UsageError("no target: " + target_folder().string() + " has no config.json; " + list_models(root));
@@ -73,7 +78,25 @@ ModelPack::ModelPack(ModelFolders folders, ModelSizes sizes) : folders_(std::mov
 
 Model& ModelPack::target() { return load("target", folders_.target_folder(), sizes_.threads); }
 
-Model& ModelPack::draft(const std::string& name) { return load("draft", folders_.draft_folder(name), 1); }
+Model& ModelPack::draft(const std::string& name) {
+  Model& model = load("draft", folders_.draft_folder(name), 1);
+  if (model.config().looks_at != specula::eigen::LooksAt::nothing)
+    throw UsageError("'" + name + "' looks into the target: it does nothing by itself");
+  return model;
+}
+
+AnyDrafter ModelPack::drafter(const std::string& name) {
+  Model& model = load("draft", folders_.draft_folder(name), 1);
+  switch (model.config().looks_at) {
+    case specula::eigen::LooksAt::key_values:
+      return AnyDrafter(specula::Glide{model, target()});
+    case specula::eigen::LooksAt::features:
+      return AnyDrafter(specula::FeatureHead{model, target()});
+    case specula::eigen::LooksAt::nothing:
+      break;
+  }
+  return AnyDrafter(specula::ModelDrafter{model});
+}
 
 std::optional<specula::BigramTable> ModelPack::bigram() {
   const auto file = folders_.root / "bigram" / "bigram.json";
@@ -87,11 +110,16 @@ std::optional<specula::BigramTable> ModelPack::bigram() {
 
 Model& ModelPack::load(const std::string& role, const std::filesystem::path& folder, std::int32_t threads) {
   auto& model = loaded_[{role, folder}];
-  if (!model)
-    model = std::make_unique<Model>(folder, specula::eigen::LlamaOptions{.capacity = sizes_.capacity,
-                                                                         .max_nodes = sizes_.max_nodes,
-                                                                         .threads = threads,
-                                                                         .inputs = sizes_.inputs});
+  if (!model) {
+    // A head on the target's features borrows its embedding and LM head.
+    const auto lender = role == "target" ? nullptr : target().weights();
+    model = std::make_unique<Model>(std::make_shared<const specula::eigen::LlamaWeights<float>>(
+                                        specula::eigen::load_llama_weights<float>(folder, lender)),
+                                    specula::eigen::LlamaOptions{.capacity = sizes_.capacity,
+                                                                 .max_nodes = sizes_.max_nodes,
+                                                                 .threads = threads,
+                                                                 .inputs = sizes_.inputs});
+  }
   return *model;
 }
 

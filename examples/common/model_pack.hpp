@@ -27,6 +27,8 @@ struct ModelFolders {
   std::filesystem::path target_folder() const;
   /// Throws UsageError, listing the models that there are, if it does not exist.
   std::filesystem::path draft_folder(const std::string& name) const;
+  /// What that draft needs to see of the target. Throws as above, and for a config that cannot be read.
+  specula::eigen::LooksAt looks_at(const std::string& name) const;
   /// Throws UsageError if the target's folder has no config.json.
   void check() const;
 };
@@ -53,7 +55,9 @@ class ModelPack final : public ModelSource<Model> {
  public:
   ModelPack(ModelFolders folders, ModelSizes sizes);
   Model& target() override;
+  /// Throws UsageError for a draft that looks into the target: it cannot be used by itself.
   Model& draft(const std::string& name) override;
+  AnyDrafter drafter(const std::string& name) override;
   std::optional<specula::BigramTable> bigram() override;
 
  private:

@@ -21,8 +21,7 @@ Recipe<M> recipe_for(S shape, std::string draft, std::pair<Judge, bool> rule) {
     recipe.draft_nodes = std::max(recipe.max_nodes, shape.draft_nodes());
   recipe.lossy = rule.second;
   recipe.build = [=](ModelSource<M>& models, const specula::SamplingParams& params) {
-    return assemble(models.target(), rule.first, params, specula::ModelDrafter{models.draft(draft)}, shape,
-                    {draft});
+    return assemble(models.target(), rule.first, params, models.drafter(draft), shape, {draft});
   };
   return recipe;
 }
@@ -41,9 +40,9 @@ Recipe<M> prepare_autoregressive(PipelineSpec& spec) {
   return recipe;
 }
 
-template <class M, specula::Draw mode>
+template <class M, specula::Draw mode, const char* absent = kDefaultDraft>
 Recipe<M> prepare_chain(PipelineSpec& spec) {
-  const std::string draft = spec.word(kDefaultDraft);
+  const std::string draft = spec.word(absent);
   specula::Chain<mode> shape;
   constexpr bool greedy = mode == specula::Draw::greedy;
   const std::int32_t asked = spec.size("length", 0, 1, 64);
@@ -75,21 +74,21 @@ inline specula::DynamicTree take_dynamic_tree(PipelineSpec& spec, std::int32_t t
   return shape;
 }
 
-template <class M>
+template <class M, const char* absent = kDefaultDraft>
 Recipe<M> prepare_cape(PipelineSpec& spec) {
-  const std::string draft = spec.word(kDefaultDraft);
+  const std::string draft = spec.word(absent);
   const specula::Cape shape = take_cape(spec, 4, 32, 0);
   return recipe_for<M>(shape, draft, take_rule(spec, shape.law));
 }
-template <class M>
+template <class M, const char* absent = kDefaultDraft>
 Recipe<M> prepare_beam(PipelineSpec& spec) {
-  const std::string draft = spec.word(kDefaultDraft);
+  const std::string draft = spec.word(absent);
   const specula::Beam shape = take_beam(spec);
   return recipe_for<M>(shape, draft, take_rule(spec, shape.law));
 }
-template <class M>
+template <class M, const char* absent = kDefaultDraft>
 Recipe<M> prepare_dynamic_tree(PipelineSpec& spec) {
-  const std::string draft = spec.word(kDefaultDraft);
+  const std::string draft = spec.word(absent);
   const specula::DynamicTree shape = take_dynamic_tree(spec, 10, 5, 59);
   return recipe_for<M>(shape, draft, take_rule(spec, shape.law));
 }
@@ -184,6 +183,20 @@ std::span<const RegistryEntry<M>> registry() {
       RegistryEntry<M>{"cascade", "cascade[:DRAFTER...][:limits=8-5-10-1-10-10][:lenience=L]",
                        "CS-Drafting: both, under limits (rows of an upper triangle)",
                        &prepare_cascade<M, Draw::greedy>},
+      RegistryEntry<M>{"glide", "glide[:DRAFT][:LENGTH][:exit=PROB][:rule=R|:lenient=L]",
+                       "chain of a draft that reads the target's keys and values",
+                       &prepare_chain<M, Draw::greedy, kGlide>},
+      RegistryEntry<M>{"glide+cape", "glide+cape[:DRAFT][:LENGTH][:budget=N][:fixed=K][:rule=R]",
+                       "cape of that draft", &prepare_cape<M, kGlide>},
+      RegistryEntry<M>{"glide+beam4", "glide+beam4[:DRAFT][:WIDTH][:LENGTH][:rule=R]", "beam of that draft",
+                       &prepare_beam<M, kGlide>},
+      RegistryEntry<M>{"glide+max-gram", "glide+max-gram[:DRAFTER...][:COUNT...]",
+                       "horizontal of that draft and Max-Gram", &prepare_horizontal<M, Draw::greedy, kGlide>},
+      RegistryEntry<M>{"eagle2", "eagle2[:DRAFT][:TOP_K][:EXPANSIONS][:TOTAL][:rule=R]",
+                       "dynamic-tree of a head on the target's features", &prepare_dynamic_tree<M, kEagle>},
+      RegistryEntry<M>{"hass", "hass[:DRAFT][:TOP_K][:EXPANSIONS][:TOTAL][:rule=R]",
+                       "the same of a head that was trained on what it sees when it drafts",
+                       &prepare_dynamic_tree<M, kHass>},
       RegistryEntry<M>{"sampled-cascade", "sampled-cascade[:DRAFTER...][:limits=8-5-10-1-10-10][:lenience=L]",
                        "the same with drawn tokens", &prepare_cascade<M, Draw::sampled>},
   };

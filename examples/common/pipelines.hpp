@@ -11,6 +11,7 @@
 
 #include <specula/specula.hpp>
 
+#include "any_drafter.hpp"
 #include "errors.hpp"
 #include "pipeline.hpp"
 #include "pipeline_spec.hpp"
@@ -24,6 +25,10 @@ class ModelSource {
   virtual ~ModelSource() = default;
   virtual M& target() = 0;
   virtual M& draft(const std::string& name) = 0;
+  /// The draft as it drafts for the target: one that looks into it is a Glide or a FeatureHead.
+  virtual AnyDrafter drafter(const std::string& name) {
+    return AnyDrafter(specula::ModelDrafter{draft(name)});
+  }
   /// The next token after each one, for Max-Gram where it finds nothing to copy; the target's own text
   /// teaches it where there is none.
   virtual std::optional<specula::BigramTable> bigram() { return std::nullopt; }
@@ -48,8 +53,10 @@ struct RegistryEntry {
   Recipe<M> (*prepare)(PipelineSpec&);
 };
 
-inline constexpr const char* kDefaultDraft = "small";
+inline constexpr char kDefaultDraft[] = "small";
 inline constexpr const char* kMaxGram = "max-gram";  // a drafter that is no model
+// Drafts of the pack that look into the target.
+inline constexpr char kGlide[] = "glide", kEagle[] = "eagle", kHass[] = "hass";
 // Chosen by racing a few on the shipped prompts and models: where a length is not asked for, the greedy chain
 // also ends after a guess that the draft itself doubts.
 inline constexpr std::int32_t kDefaultChainLength = 4;

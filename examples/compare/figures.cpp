@@ -1,6 +1,7 @@
 #include "figures.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "median.hpp"
 
@@ -89,6 +90,10 @@ Figures figures(const Outcome& outcome, const Outcome& baseline, const CostCoeff
   add_counts(outcome, baseline, out);
   add_costs(outcome, baseline, costs, out);
   out.acceptance_by_depth = acceptance(outcome.pooled);
+  const auto sum = [](const std::vector<std::int64_t>& counts) {
+    return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  };
+  out.acceptance = ratio(sum(outcome.pooled.accepted), sum(outcome.pooled.offered));
   const Speed own = speed(outcome);
   out.tokens_per_second = own.decoding;
   out.tokens_per_second_with_prefill = own.with_prefill;

@@ -129,15 +129,16 @@ class Runner {
   Token stop_;
 };
 
-/// Plain decoding by each model that the pipelines draft with, but for those whose costs are `known`: what
-/// its calls cost.
-std::vector<std::string> plain_names(const std::vector<std::string>& names,
+/// Plain decoding by each model that the pipelines draft with, but for those whose costs are `known` and
+/// those that do nothing without the target: what its calls cost.
+std::vector<std::string> plain_names(const ModelFolders& folders, const std::vector<std::string>& names,
                                      const CostCoefficients& known = {}) {
   std::vector<std::string> plain;
   for (const auto& name : names)
     for (const auto& draft : prepare_pipeline<Model>(name).drafts) {
       const std::string own = "autoregressive:" + draft;
-      if (!known.contains(draft) && std::find(names.begin(), names.end(), own) == names.end() &&
+      if (!known.contains(draft) && folders.looks_at(draft) == specula::eigen::LooksAt::nothing &&
+          std::find(names.begin(), names.end(), own) == names.end() &&
           std::find(plain.begin(), plain.end(), own) == plain.end())
         plain.push_back(own);
     }
@@ -207,12 +208,12 @@ struct Tuning {
   CostCoefficients costs;
 };
 
-Tuning tuned_pipelines(const Options& options, ModelPack& models, Runner& runner,
+Tuning tuned_pipelines(const Options& options, const ModelFolders& folders, ModelPack& models, Runner& runner,
                        std::span<const std::vector<Token>> prompts) {
   const auto drafters = split_list(options.drafters);
   auto names = probe_names(drafters);
   names.insert(names.begin(), "autoregressive");
-  for (const auto& name : plain_names(names)) names.push_back(name);
+  for (const auto& name : plain_names(folders, names)) names.push_back(name);
   const std::size_t count =
       options.tune_limit ? std::min(options.tune_limit, prompts.size()) : prompts.size();
   const auto outcomes = runner.run(names, prompts.first(count), 1);
@@ -277,13 +278,13 @@ int run(int argc, char** argv) {
                                       inputs_of(options.common.inputs)));
   Runner runner(models, options, tokenizer.end());
   Tuning tuning;
-  if (tunes) tuning = tuned_pipelines(options, models, runner, prompts);
+  if (tunes) tuning = tuned_pipelines(options, folders, models, runner, prompts);
   const auto& tuned = tuning.pipelines;
   for (const auto& t : tuned)
     if (std::find(names.begin(), names.end(), t.name) == names.end()) names.push_back(t.name);
 
   const std::size_t shown = names.size();
-  for (const auto& name : plain_names(names, tuning.costs)) names.push_back(name);
+  for (const auto& name : plain_names(folders, names, tuning.costs)) names.push_back(name);
   const auto outcomes = runner.run(names, prompts, options.repeat);
   CostCoefficients costs = tuning.costs;  // predicted and measured SWI with the same
   costs.merge(cost_coefficients(outcomes));

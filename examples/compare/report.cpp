@@ -23,6 +23,7 @@ nlohmann::ordered_json to_json(const Figures& f) {
           {"draft_calls", f.draft_calls},
           {"mat", f.mat},
           {"tau", f.tau},
+          {"acceptance", f.acceptance},
           {"acceptance_by_depth", depths},
           {"swi", f.swi},
           {"tokens_per_second", f.tokens_per_second},
@@ -66,14 +67,15 @@ nlohmann::ordered_json to_json(std::span<const Figures> all, const nlohmann::ord
 
 std::string to_table(std::span<const Figures> all) {
   std::vector<std::vector<std::string>> rows{{"pipeline", "speedup", "tokens/s", "with prefill", "MAT", "tau",
-                                              "nodes", "MAT/node", "draft ms", "acceptance by depth", "c",
-                                              "SWI", "own share", "same text"}};
+                                              "nodes", "MAT/node", "draft ms", "alpha", "acceptance by depth",
+                                              "c", "SWI", "own share", "same text"}};
   for (const Figures& f : all)
     rows.push_back({f.name + (f.lossy ? " (lossy)" : ""), fixed(f.speedup, 2) + "x",
                     fixed(f.tokens_per_second, 1), fixed(f.tokens_per_second_with_prefill, 1),
                     fixed(f.mat, 2), fixed(f.tau, 2), fixed(f.mean_proposed, 1),
                     fixed(f.mat_per_verified_node, 2), fixed(f.draft_milliseconds_per_round, 3),
-                    depths_text(f), costs_text(f), fixed(f.swi, 2), fixed(100 * f.overhead_share, 2) + "%",
+                    fixed(f.acceptance, 3), depths_text(f), costs_text(f), fixed(f.swi, 2),
+                    fixed(100 * f.overhead_share, 2) + "%",
                     std::to_string(f.identical_to_autoregressive) + "/" + std::to_string(f.prompts)});
   return text_table(rows);
 }

@@ -42,6 +42,28 @@ concept LanguageModel = requires(M& m, const M& c, Tokens tokens, Nodes ids, std
   m.truncate(n);                                           // forget all nodes, and committed tokens from n on
 };                                                         // nodes are numbered from 0 after append, commit, truncate
 
+/// A model whose cached keys and values others may read, as GLIDE's draft does. It calculates first what append() left
+/// waiting. A view is valid until the model is next called to change; asking for another one, where nothing waits,
+/// leaves it valid.
+template <class M>
+concept ExposesKeyValues = LanguageModel<M> && requires(M& m) {
+  { m.key_values().size() } -> std::same_as<std::int32_t>;  // tokens: m.size()
+};
+
+/// The same for its features: at each committed token the hidden state that enters the LM head. See features.hpp.
+template <class M>
+concept ExposesFeatures = LanguageModel<M> && requires(M& m, std::int32_t i) {
+  { m.features().size() } -> std::same_as<std::int32_t>;   // tokens: m.size()
+  { m.features().width() } -> std::same_as<std::int32_t>;  // numbers a token
+  m.features().row(i);                                     // (width)
+};
+
+/// A model that reads such a view of another one wherever it calculates, until it is given the next.
+template <class D, class View>
+concept LooksInto = LanguageModel<D> && requires(D& d, const View& view) {
+  d.look_into(view);
+};
+
 /// Anything that guesses. sync() says where we are; extend() grows speculation from there. Optional: reserve(tokens),
 /// called once, for a text with its proposal. A drafter or verifier that has usage() (a Usage) has its models' time told
 /// apart from the library's own in Stats; a stack also has kMembers and usage(i).

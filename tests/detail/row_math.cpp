@@ -43,6 +43,7 @@ TEST_CASE("each choice reaches its own kernels") {
     CHECK((kernels().stats == want.stats));
     CHECK((kernels().fill == want.fill));
     CHECK((kernels().subtract == want.subtract));
+    CHECK((kernels().cross == want.cross));
   }
 }
 
@@ -61,6 +62,14 @@ TEST_CASE("a row's tiles: whole ones in place, the last one padded with -infinit
       }
     }
   }
+}
+
+TEST_CASE("powers of two, whole or not, down to the least normal double") {
+  for (int d = 0; d >= -1022; --d) REQUIRE(pow2(d) == std::ldexp(1.0, d));
+  for (const double d : {-0.5, -3.25, -1000.125})
+    CHECK(pow2(d) == doctest::Approx(std::exp2(d)).epsilon(1e-15));
+  CHECK(pow2(-1023) == 0);
+  CHECK(pow2(-std::numeric_limits<double>::infinity()) == 0);
 }
 
 TEST_CASE("tiles merge in chunks of 8, in order, to the bit") {

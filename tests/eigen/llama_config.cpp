@@ -92,19 +92,56 @@ TEST_CASE("llama3 scaling keeps short waves, slows long ones, and is between in 
   CHECK(ratio(30) == doctest::Approx((1 - 0.59283) / 8 + 0.59283).epsilon(1e-4));
 }
 
+TEST_CASE("drafts that look into a target") {
+  const LlamaConfig plain = read(R"(,"model_type":"llama")");
+  CHECK(plain.looks_at == LooksAt::nothing);
+  const LlamaConfig glide = read(
+      R"(,"architectures":["SpeculaGlide"],"rope_theta":100,"target":{"num_hidden_layers":5,"num_attention_heads":6,
+      "num_key_value_heads":2,"head_dim":32,"rope_theta":50000.0,"rope_scaling":null})");
+  CHECK(glide.looks_at == LooksAt::key_values);
+  CHECK(glide.rope_theta == 100);
+  CHECK(glide.target.layers == 5);
+  CHECK(glide.target.heads == 6);
+  CHECK(glide.target.kv_heads == 2);
+  CHECK(glide.target.head_dim == 32);
+  CHECK(glide.target.rope_theta == 50000);
+  const LlamaConfig head = read(R"(,"model_type":"specula_feature_head")");
+  CHECK(head.looks_at == LooksAt::features);
+
+  const auto glide_error = [](const std::string& target) {
+    return error_of(std::string("{") + kSizes + R"(,"model_type":"specula_glide")" + target + "}");
+  };
+  CHECK(glide_error("") == "config: key 'target': missing, expected an object");
+  CHECK(glide_error(R"(,"target":3)") == "config: key 'target': missing, expected an object");
+  CHECK(glide_error(R"(,"target":{"num_attention_heads":4})") ==
+        "config: key 'target': key 'head_dim': missing, expected an integer");
+  CHECK(glide_error(R"(,"target":{"num_hidden_layers":2,"num_attention_heads":4,"head_dim":8})") ==
+        "config: key 'target': num_hidden_layers is 2, expected at least the draft's 3");
+  CHECK(
+      glide_error(
+          R"(,"target":{"num_hidden_layers":4,"num_attention_heads":4,"num_key_value_heads":3,"head_dim":8})") ==
+      "config: key 'target': num_attention_heads 4 is no multiple of num_key_value_heads 3");
+}
+
 TEST_CASE("what is not supported or makes no sense is named") {
   CHECK(error_of("[]") == "config: expected a JSON object");
-  CHECK(error_of("{}") == "config: key 'model_type': '' is not supported, expected 'llama'");
+  CHECK(error_of("{}") ==
+        "config: key 'model_type': '' is not supported, expected 'llama', 'specula_glide' or "
+        "'specula_feature_head'");
   CHECK(error_of(R"({"model_type":"llama"})") == "config: key 'vocab_size': missing, expected an integer");
   CHECK(error_of(R"({"model_type":"llama","vocab_size":"x"})") ==
         "config: key 'vocab_size': expected an integer from 0 to 2147483647");
   CHECK(error_of(R"({"model_type":"llama","vocab_size":-1})") ==
         "config: key 'vocab_size': expected an integer from 0 to 2147483647");
   CHECK(error_of(R"({"model_type":"gpt2"})") ==
-        "config: key 'model_type': 'gpt2' is not supported, expected 'llama'");
+        "config: key 'model_type': 'gpt2' is not supported, expected 'llama', 'specula_glide' or "
+        "'specula_feature_head'");
+  CHECK(error_of(R"({"architectures":["SpeculaGlide"],"model_type":"llama"})") ==
+        "config: key 'model_type': 'llama' is not supported, expected 'specula_glide'");
   CHECK(error_of(R"({"model_type":3})") == "config: key 'model_type': expected a string");
   CHECK(error_of(R"({"architectures":["GPT2LMHeadModel"]})") ==
-        "config: key 'architectures': expected \"LlamaForCausalLM\"");
+        "config: key 'architectures': expected \"LlamaForCausalLM\", \"SpeculaGlide\" or "
+        "\"SpeculaFeatureHead\"");
   CHECK(error_with(R"(,"hidden_act":"gelu")") ==
         "config: key 'hidden_act': 'gelu' is not supported, expected 'silu'");
   CHECK(error_with(R"(,"attention_bias":true)") ==

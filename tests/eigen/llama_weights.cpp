@@ -21,17 +21,23 @@ constexpr const char* kConfig =
     R"({"model_type":"llama","vocab_size":7,"hidden_size":6,"intermediate_size":5,"num_hidden_layers":2,"num_attention_heads":2,
         "num_key_value_heads":1,"head_dim":4,"tie_word_embeddings":false})";
 
-/// All tensors of the model above; values that every dtype holds exactly, different everywhere.
+/// Values that every dtype holds exactly, different everywhere.
+void add_tensor(std::vector<Tensor>& all, const std::string& dtype, const std::string& name,
+                std::vector<std::int64_t> shape) {
+  std::int64_t count = 1;
+  for (const auto extent : shape) count *= extent;
+  Tensor tensor{name, dtype, std::move(shape), {}};
+  for (std::int64_t i = 0; i < count; ++i)
+    tensor.values.push_back(
+        static_cast<float>((static_cast<std::int64_t>(all.size()) * 31 + i * 7) % 127 - 63) / 64);
+  all.push_back(tensor);
+}
+
+/// All tensors of the model above.
 std::vector<Tensor> tensors(const std::string& dtype) {
   std::vector<Tensor> all;
   const auto add = [&](const std::string& name, std::vector<std::int64_t> shape) {
-    std::int64_t count = 1;
-    for (const auto extent : shape) count *= extent;
-    Tensor tensor{name, dtype, std::move(shape), {}};
-    for (std::int64_t i = 0; i < count; ++i)
-      tensor.values.push_back(
-          static_cast<float>((static_cast<std::int64_t>(all.size()) * 31 + i * 7) % 127 - 63) / 64);
-    all.push_back(tensor);
+    add_tensor(all, dtype, name, std::move(shape));
   };
   add("model.embed_tokens.weight", {7, 6});
   add("lm_head.weight", {7, 6});
@@ -203,6 +209,60 @@ TEST_CASE("what is wrong with a directory is named") {
     write_file(directory.path / "model.safetensors", whole.substr(0, size));
     CHECK(error() != "no error");
   }
+}
+
+TEST_CASE("drafts that look into a target have tensors of their own") {
+  const TemporaryDirectory directory("looking");
+  const auto config = [&](const std::string& more) {
+    write_file(directory.path / "config.json",
+               R"({"vocab_size":7,"hidden_size":6,"intermediate_size":5,"num_hidden_layers":1,
+                   "num_attention_heads":2,"num_key_value_heads":1,"head_dim":4,"tie_word_embeddings":true,)" +
+                   more + "}");
+  };
+  std::vector<Tensor> all = tensors("BF16");
+  std::erase_if(all, [](const Tensor& t) {
+    return t.name == "lm_head.weight" || t.name.starts_with("model.layers.1.");
+  });
+  const auto save = [&] { write_file(directory.path / "model.safetensors", safetensors_bytes(all)); };
+  save();
+  config(R"("model_type":"llama")");
+  const auto plain = std::make_shared<const LlamaWeights<float>>(load_llama_weights<float>(directory.path));
+  CHECK(plain->layers[0].cross_query.rows() == 0);
+
+  config(
+      R"("model_type":"specula_glide","target":{"num_hidden_layers":2,"num_attention_heads":3,"num_key_value_heads":1,
+         "head_dim":8})");
+  CHECK_THROWS_WITH_AS(load_llama_weights<float>(directory.path),
+                       doctest::Contains("tensor 'model.layers.0.cross_attn.q_proj.weight' is missing"),
+                       std::runtime_error);
+  add_tensor(all, "BF16", "model.layers.0.cross_attn.q_proj.weight", {24, 6});
+  add_tensor(all, "BF16", "model.layers.0.cross_attn.o_proj.weight", {6, 24});
+  save();
+  const auto glide = load_llama_weights<float>(directory.path);
+  check_matrix(glide.layers[0].cross_query, 0, find(all, "model.layers.0.cross_attn.q_proj.weight"));
+  check_matrix(glide.layers[0].cross_output, 0, find(all, "model.layers.0.cross_attn.o_proj.weight"));
+  check_matrix(glide.layers[0].down, 0, find(all, "model.layers.0.mlp.down_proj.weight"));
+
+  config(R"("model_type":"specula_feature_head")");
+  std::erase_if(all, [](const Tensor& t) {
+    return t.name.find("cross_attn") != std::string::npos || t.name.find("embed") != std::string::npos ||
+           t.name.find("input_layernorm") != std::string::npos || t.name == "model.norm.weight";
+  });
+  add_tensor(all, "BF16", "model.fc.weight", {6, 12});
+  save();
+  CHECK_THROWS_WITH_AS(load_llama_weights<float>(directory.path),
+                       doctest::Contains("is loaded with its target's weights"), std::runtime_error);
+  CHECK_THROWS_WITH_AS(load_llama_weights<float>(directory.path, plain),
+                       doctest::Contains("tensor 'model.fc.bias' is missing"), std::runtime_error);
+  add_tensor(all, "BF16", "model.fc.bias", {6});
+  save();
+  const auto head = load_llama_weights<float>(directory.path, plain);
+  check_matrix(head.fusion, 0, find(all, "model.fc.weight"));
+  for (std::size_t i = 0; i < 6; ++i) CHECK(head.fusion_bias[i] == find(all, "model.fc.bias").values[i]);
+  CHECK(&head.head() == &plain->head());
+  CHECK(&head.tokens() == &plain->embedding);
+  CHECK(head.layers[0].attention_norm.empty());
+  CHECK(head.final_norm.empty());
 }
 
 TEST_CASE("random weights are the same in every type") {

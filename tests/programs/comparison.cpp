@@ -158,6 +158,7 @@ TEST_CASE("the figures of a run whose counts and times are known") {
   REQUIRE(f.acceptance_by_depth.size() == 2);
   CHECK(*f.acceptance_by_depth[0] == doctest::Approx(1.0));
   CHECK(*f.acceptance_by_depth[1] == doctest::Approx(0.75));  // the last round's second guess came too late
+  CHECK(f.acceptance == doctest::Approx(7.0 / 8));            // of four first guesses and four second ones
   REQUIRE(f.drafts.size() == 1);
   CHECK(f.drafts[0].cost_coefficient == doctest::Approx(0.25));
   CHECK(f.swi == doctest::Approx(30.0 / (12 + 24 * 0.25)));
@@ -180,19 +181,21 @@ TEST_CASE("the report has every field, in order, and the settings after them") {
   REQUIRE(json["pipelines"].size() == 2);
   std::string keys;
   for (const auto& item : json["pipelines"][1].items()) keys += item.key() + " ";
-  CHECK(keys.rfind("name prompts new_tokens target_calls draft_calls mat tau acceptance_by_depth swi "
-                   "tokens_per_second "
-                   "tokens_per_second_with_prefill speedup overhead_share identical_to_autoregressive "
-                   "lossy mean_proposed mat_per_verified_node draft_milliseconds_per_round ",
-                   0) == 0);
+  CHECK(keys.rfind(
+            "name prompts new_tokens target_calls draft_calls mat tau acceptance acceptance_by_depth swi "
+            "tokens_per_second "
+            "tokens_per_second_with_prefill speedup overhead_share identical_to_autoregressive "
+            "lossy mean_proposed mat_per_verified_node draft_milliseconds_per_round ",
+            0) == 0);
   CHECK(json["seed"] == 7);
   const std::string table = to_table(all);
   CHECK(table.find("chain") != std::string::npos);
-  for (const char* head : {"  nodes  ", "  MAT/node  ", "  draft ms  "})
+  for (const char* head : {"  nodes  ", "  MAT/node  ", "  draft ms  ", "  alpha  "})
     CHECK(table.find(head) != std::string::npos);
   CHECK(table.find("  4.0  ") != std::string::npos);
   CHECK(table.find("  0.50  ") != std::string::npos);
   CHECK(table.find("  4.000  ") != std::string::npos);
+  CHECK(table.find("  0.875  ") != std::string::npos);
   CHECK(table.find("1/1") != std::string::npos);
 }
 

@@ -58,6 +58,8 @@ const std::vector<std::string> kChosen{"max-gram",
                                        "max-gram:exit=0.5:bigram=table",
                                        "prompt-lookup",
                                        "prompt-lookup:6:ngram=1",
+                                       "glide+max-gram",
+                                       "glide+max-gram:glide:small:2:3",
                                        "horizontal",
                                        "horizontal:base:small:3:2",
                                        "horizontal:base:small:max-gram:1:2:5",
@@ -379,6 +381,15 @@ TEST_CASE("drafters that are no models, and several: nodes, models, drafters") {
   holds("cost-aware:cascade", 15, 15, {kDefaultDraft}, two);
   holds("cost-aware:cascade:base:small:max-gram", 17, 17, {"base", "small"}, three);
   holds("autoregressive:small", 1, 1, {"small"}, {});
+  // Of drafts that look into the target.
+  holds("glide", kDefaultChainLength + 1, kDefaultChainLength + 1, {"glide"}, {"glide"});
+  holds("glide:other:7", 8, 8, {"other"}, {"other"});
+  holds("glide+cape", 33, 33, {"glide"}, {"glide"});
+  holds("glide+beam4", 17, 17, {"glide"}, {"glide"});
+  holds("glide+max-gram", 7, 7, {"glide"}, {"glide", kMaxGram});
+  holds("eagle2", 60, 60, {"eagle"}, {"eagle"});
+  holds("hass", 60, 60, {"hass"}, {"hass"});
+  holds("hass:4:8:12", 13, 33, {"hass"}, {"hass"});
   for (const std::string lossy : {"max-gram:lenient=2", "prompt-lookup:rule=typical", "cascade:lenient=1.5",
                                   "sampled-vertical:rule=typical", "cost-aware:max-gram:rule=typical"}) {
     CAPTURE(lossy);

@@ -276,6 +276,68 @@ inline void check_subtract(const specula::detail::RowKernels& k) {
   CHECK(bad == 0);
 }
 
+/// cross() is the difference of the very weights of fill(), within a float's rounding; its sum within 1e-6
+/// plus what a weight's contract allows. Where p is 0, q may be 0 too; elsewhere that is -infinity.
+inline void check_cross(const specula::detail::RowKernels& k) {
+  using specula::detail::Exponent;
+  Random random(10);
+  double worst = 0, worst_sum = 0;
+  for (const double inv_t : {0.5, 1.0, 3.0})
+    for (const double middle : {0.0, -300.0, 1e4})
+      for (const double width : {0.5, 10.0, 80.0})
+        for (int round = 0; round < 4; ++round) {
+          const Tile target = random_tile(random, middle, width / inv_t, round == 1 ? 0.3 : 0);
+          Tile draft = random_tile(random, -middle, width / inv_t);
+          const Exponent e(law_over(target, inv_t, log_sum(target, inv_t) + round)),
+              f(law_over(draft, inv_t, log_sum(draft, inv_t) + 2 * round));
+          Tile p, q, out;
+          k.fill(target.data(), e, p.data());
+          for (std::size_t i = 0; i < 512; ++i)
+            if (p[i] == 0 && target[i] == -kInf && i % 2 == 0) draft[i] = -kInf;
+          k.fill(draft.data(), f, q.data());
+          const float keep = static_cast<float>(random.between(0, 3)),
+                      take = static_cast<float>(random.between(0, 3));
+          const double sum = k.cross(target.data(), e, draft.data(), f, keep, take, out.data());
+          double want = 0, allowed = 0;
+          for (std::size_t i = 0; i < 512; ++i) {
+            const double a = static_cast<double>(keep) * static_cast<double>(q[i]),
+                         b = static_cast<double>(take) * static_cast<double>(p[i]);
+            worst =
+                std::max(worst, std::abs(static_cast<double>(out[i]) - (a - b)) / (1.5e-7 * (a + b) + 1e-37));
+            const double log_p = e.inv_t * static_cast<double>(target[i]) - e.log_z;
+            if (!(log_p > -126 * std::log(2.0))) continue;
+            const double log_q = f.inv_t * static_cast<double>(draft[i]) - f.log_z;
+            want += std::exp(log_p) * log_q / std::log(2.0);
+            allowed += std::exp(log_p) * std::abs(log_q) / std::log(2.0) * (1e-6 + 2.4e-7 * std::abs(log_p));
+          }
+          worst_sum = std::max(worst_sum, std::abs(sum - want) / (allowed + 1e-6));
+          Tile in_place = draft;
+          CHECK(k.cross(target.data(), e, in_place.data(), f, keep, take, in_place.data()) == sum);
+          CHECK(in_place == out);
+        }
+  CHECK(worst <= 1);
+  CHECK(worst_sum <= 1);
+  // In every place of the tile.
+  const Tile row = random_tile(random, 0, 3);
+  const Exponent e(law_over(row, 1, log_sum(row, 1)));
+  int wrong = 0;
+  for (std::size_t i = 0; i < 512; ++i) {
+    Tile target = row, draft = row, out;
+    draft[i] = -kInf;
+    wrong += k.cross(target.data(), e, draft.data(), e, 1, 1, out.data()) !=
+             -std::numeric_limits<double>::infinity();
+    wrong += !(out[i] < 0);
+    target[i] = -kInf;
+    wrong += !std::isfinite(k.cross(target.data(), e, draft.data(), e, 1, 1, out.data()));
+    wrong += out[i] != 0;
+    target[i] = kNan;
+    wrong += !std::isnan(k.cross(target.data(), e, row.data(), e, 1, 1, out.data())) + !std::isnan(out[i]);
+    draft[i] = kNan;
+    wrong += !std::isnan(k.cross(row.data(), e, draft.data(), e, 1, 1, out.data())) + !std::isnan(out[i]);
+  }
+  CHECK(wrong == 0);
+}
+
 /// Sums are of the stored weights, in the stated order, to the bit.
 inline void check_order(const specula::detail::RowKernels& k) {
   Random random(5);
@@ -301,12 +363,16 @@ inline void check_alignment(const specula::detail::RowKernels& k) {
   Tile w;
   const specula::detail::Exponent e(law_over(tile, 1, 5));
   const double sum = k.fill(tile.data(), e, w.data());
+  Tile c;
+  const double crossed = k.cross(tile.data(), e, tile.data(), e, 1, 2, c.data());
   for (std::size_t shift = 0; shift < 16; ++shift) {
     std::copy(tile.begin(), tile.end(), in.begin() + static_cast<std::ptrdiff_t>(shift));
     CHECK(k.maximum(in.data() + shift) == k.maximum(tile.data()));
     CHECK(stats_of(k, in.data() + shift, 1).sum == stats_of(k, tile.data(), 1).sum);
     CHECK(k.fill(in.data() + shift, e, out.data() + shift) == sum);
     CHECK(std::equal(w.begin(), w.end(), out.begin() + static_cast<std::ptrdiff_t>(shift)));
+    CHECK(k.cross(in.data() + shift, e, in.data() + shift, e, 1, 2, out.data() + shift) == crossed);
+    CHECK(std::equal(c.begin(), c.end(), out.begin() + static_cast<std::ptrdiff_t>(shift)));
   }
 }
 
@@ -337,6 +403,11 @@ inline void check_same_bits(const specula::detail::RowKernels& a, const specula:
           differ += a.subtract(wa.data(), less.data(), 1.25f, 0.9f) !=
                     b.subtract(wb.data(), less.data(), 1.25f, 0.9f);
           differ += !same(wa, wb);
+          Tile other = tile;
+          std::reverse(other.begin(), other.end());
+          differ += a.cross(tile.data(), e, other.data(), e, 1.25f, 0.9f, wa.data()) !=
+                    b.cross(tile.data(), e, other.data(), e, 1.25f, 0.9f, wb.data());
+          differ += !same(wa, wb);
         }
   CHECK(differ == 0);
 }
@@ -347,6 +418,7 @@ inline void check_contract(const specula::detail::RowKernels& kernels) {
   check_tiles(kernels);
   check_special_values(kernels);
   check_subtract(kernels);
+  check_cross(kernels);
   check_alignment(kernels);
   check_above(kernels);
 }

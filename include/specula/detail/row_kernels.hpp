@@ -60,6 +60,10 @@ struct RowKernels {
   /// What fill, fill and subtract would return, without storing anything.
   double (*difference)(const float* logits, const Exponent& exponent, const float* less,
                        const Exponent& other, float keep, float take);
+  /// out = keep * q - take * p, with the weights p of `target` and q of `draft`; returns the sum of
+  /// p * log2(q), 0 where p is 0. No cuts. `out` may be a row that is read.
+  double (*cross)(const float* target, const Exponent& p, const float* draft, const Exponent& q, float keep,
+                  float take, float* out);
   /// Places of the logits above `bound`, in order; returns how many. (kTile) places.
   std::int32_t (*above)(const float* logits, float bound, std::int32_t* places);
   bool rounds_scale;  // stats() rounds inv_t / ln 2 to float
@@ -121,13 +125,26 @@ struct ReferenceKernels {
     }
     return sum;
   }
+  static double cross(const float* target, const Exponent& e, const float* draft, const Exponent& f,
+                      float keep, float take, float* out) {
+    double sum = 0;
+    for (std::int32_t i = 0; i < kTile; ++i) {
+      const double log_q = f.inv_t * static_cast<double>(draft[i]) - f.log_z;
+      const double p = std::exp(e.inv_t * static_cast<double>(target[i]) - e.log_z), q = std::exp(log_q);
+      out[i] = static_cast<float>(static_cast<double>(keep) * q - static_cast<double>(take) * p);
+      if (p != 0) sum += p * (log_q * Exponent::kLog2E);
+    }
+    return sum;
+  }
   static std::int32_t above(const float* logits, float bound, std::int32_t* places) {
     std::int32_t count = 0;
     for (std::int32_t i = 0; i < kTile; ++i)
       if (logits[i] > bound) places[count++] = i;
     return count;
   }
-  static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, above, false}; }
+  static constexpr RowKernels table() {
+    return {maximum, stats, fill, subtract, difference, cross, above, false};
+  }
 };
 
 }  // namespace specula::detail

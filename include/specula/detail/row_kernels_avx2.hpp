@@ -104,6 +104,24 @@ struct Avx2Kernels {
     return halve(sums);
   }
 
+  SPECULA_AVX2 static double cross(const float* target, const Exponent& e, const float* draft,
+                                   const Exponent& f, float keep, float take, float* out) {
+    const Law law = law_of(e), other = law_of(f);
+    const __m256 a = _mm256_set1_ps(keep), b = _mm256_set1_ps(take), zero = _mm256_setzero_ps();
+    __m256 sums[16] = {};
+    for (std::int32_t row = 0; row < kTile; row += kColumns)
+#pragma GCC unroll 16
+      for (std::int32_t j = 0; j < 16; ++j) {
+        const std::int32_t i = row + 8 * j;
+        const __m256 log_q = power(other, _mm256_loadu_ps(draft + i));
+        const __m256 p = exp2(power(law, _mm256_loadu_ps(target + i)));
+        _mm256_storeu_ps(out + i, _mm256_fmsub_ps(a, exp2(log_q), _mm256_mul_ps(b, p)));
+        const __m256 any = _mm256_cmp_ps(p, zero, _CMP_NEQ_UQ);
+        sums[j] = _mm256_add_ps(sums[j], _mm256_and_ps(any, _mm256_mul_ps(p, log_q)));
+      }
+    return halve(sums);
+  }
+
   SPECULA_AVX2 static std::int32_t above(const float* logits, float bound, std::int32_t* places) {
     const __m256 limit = _mm256_set1_ps(bound);
     std::int32_t count = 0;
@@ -118,7 +136,9 @@ struct Avx2Kernels {
     return count;
   }
 
-  static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, above, true}; }
+  static constexpr RowKernels table() {
+    return {maximum, stats, fill, subtract, difference, cross, above, true};
+  }
 
  private:
   /// The sum of a tile whose maximum is -infinity: 0, or NaN if one hides there, which maxps passes over.
@@ -141,10 +161,14 @@ struct Avx2Kernels {
     return {_mm256_set1_ps(e.shift), _mm256_set1_ps(e.scale), _mm256_set1_ps(e.offset),
             _mm256_set1_ps(e.cut)};
   }
+  /// log2 of a weight, whatever the cut.
+  SPECULA_AVX2 __attribute__((always_inline)) static __m256 power(const Law& law, __m256 l) {
+    return _mm256_fmsub_ps(_mm256_sub_ps(l, law.shift), law.scale, law.offset);
+  }
   SPECULA_AVX2 __attribute__((always_inline)) static __m256 weight(const Law& law, const float* logits) {
     const __m256 l = _mm256_loadu_ps(logits);
     const __m256 kept = _mm256_cmp_ps(l, law.cut, _CMP_NLT_UQ);
-    return _mm256_and_ps(kept, exp2(_mm256_fmsub_ps(_mm256_sub_ps(l, law.shift), law.scale, law.offset)));
+    return _mm256_and_ps(kept, exp2(power(law, l)));
   }
   SPECULA_AVX2 __attribute__((always_inline)) static __m256 less_by(__m256 keep, __m256 w, __m256 take,
                                                                     __m256 less) {

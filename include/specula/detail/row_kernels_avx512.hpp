@@ -104,6 +104,24 @@ struct Avx512Kernels {
     return halve(sums);
   }
 
+  SPECULA_AVX512 static double cross(const float* target, const Exponent& e, const float* draft,
+                                     const Exponent& f, float keep, float take, float* out) {
+    const Law law = law_of(e), other = law_of(f);
+    const __m512 a = _mm512_set1_ps(keep), b = _mm512_set1_ps(take), zero = _mm512_setzero_ps();
+    __m512 sums[8] = {};
+    for (std::int32_t row = 0; row < kTile; row += kColumns)
+#pragma GCC unroll 8
+      for (std::int32_t j = 0; j < 8; ++j) {
+        const std::int32_t i = row + 16 * j;
+        const __m512 log_q = power(other, _mm512_loadu_ps(draft + i));
+        const __m512 p = exp2(power(law, _mm512_loadu_ps(target + i)));
+        _mm512_storeu_ps(out + i, _mm512_fmsub_ps(a, exp2(log_q), _mm512_mul_ps(b, p)));
+        const __mmask16 any = _mm512_cmp_ps_mask(p, zero, _CMP_NEQ_UQ);
+        sums[j] = _mm512_add_ps(sums[j], _mm512_maskz_mul_ps(any, p, log_q));
+      }
+    return halve(sums);
+  }
+
   SPECULA_AVX512 static std::int32_t above(const float* logits, float bound, std::int32_t* places) {
     const __m512 limit = _mm512_set1_ps(bound);
     std::int32_t count = 0;
@@ -117,7 +135,9 @@ struct Avx512Kernels {
     return count;
   }
 
-  static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, above, true}; }
+  static constexpr RowKernels table() {
+    return {maximum, stats, fill, subtract, difference, cross, above, true};
+  }
 
  private:
   /// The sum of a tile whose maximum is -infinity: 0, or NaN if one hides there, which maxps passes over.
@@ -151,10 +171,13 @@ struct Avx512Kernels {
     return {_mm512_set1_ps(e.shift), _mm512_set1_ps(e.scale), _mm512_set1_ps(e.offset),
             _mm512_set1_ps(e.cut)};
   }
+  /// log2 of a weight, whatever the cut.
+  SPECULA_AVX512 __attribute__((always_inline)) static __m512 power(const Law& law, __m512 l) {
+    return _mm512_fmsub_ps(_mm512_sub_ps(l, law.shift), law.scale, law.offset);
+  }
   SPECULA_AVX512 __attribute__((always_inline)) static __m512 weight(const Law& law, const float* logits) {
     const __m512 l = _mm512_loadu_ps(logits);
-    return exp2(_mm512_fmsub_ps(_mm512_sub_ps(l, law.shift), law.scale, law.offset),
-                _mm512_cmp_ps_mask(l, law.cut, _CMP_NLT_UQ));
+    return exp2(power(law, l), _mm512_cmp_ps_mask(l, law.cut, _CMP_NLT_UQ));
   }
   SPECULA_AVX512 __attribute__((always_inline)) static __m512 less_by(__m512 keep, __m512 w, __m512 take,
                                                                       __m512 less) {

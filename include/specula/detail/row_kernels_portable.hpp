@@ -75,6 +75,20 @@ struct PortableKernels {
     return subtract(w, other, keep, take);
   }
 
+  static double cross(const float* target, const Exponent& e, const float* draft, const Exponent& f,
+                      float keep, float take, float* out) {
+    float sums[kColumns] = {};
+    for (std::int32_t row = 0; row < kTile; row += kColumns)
+      for (std::int32_t j = 0; j < kColumns; ++j) {
+        const float log_q = (draft[row + j] - f.shift) * f.scale - f.offset;
+        const float p = exp2((target[row + j] - e.shift) * e.scale - e.offset);
+        const float term = p * log_q;
+        out[row + j] = keep * exp2(log_q) - take * p;
+        sums[j] += p == 0.0f ? 0.0f : term;
+      }
+    return halve(sums);
+  }
+
   static std::int32_t above(const float* logits, float bound, std::int32_t* places) {
     constexpr std::int32_t kGroup = 16;
     std::int32_t count = 0;
@@ -86,7 +100,9 @@ struct PortableKernels {
     }
     return count;
   }
-  static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, above, true}; }
+  static constexpr RowKernels table() {
+    return {maximum, stats, fill, subtract, difference, cross, above, true};
+  }
 
  private:
   /// 2^y for y < 128; 0 below -126; NaN stays NaN.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -67,6 +69,13 @@ inline const float* tile_at(const float* row, std::int32_t vocab, std::int32_t i
   std::copy_n(row + begin, count, padding.begin());
   std::fill(padding.begin() + count, padding.end(), -std::numeric_limits<float>::infinity());
   return padding.data();
+}
+
+/// 2^d for d <= 0; whole numbers without a call.
+inline double pow2(double d) {
+  if (d < -1022) return 0;
+  const auto n = static_cast<std::int64_t>(d);
+  return static_cast<double>(n) == d ? std::bit_cast<double>((n + 1023) << 52) : std::exp2(d);
 }
 
 /// Masses of tiles, merged in one fixed order: chunks of 8 tiles in order.

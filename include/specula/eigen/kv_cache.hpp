@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "specula/detail/view_guard.hpp"
 #include "specula/eigen/detail/aligned.hpp"
 #include "specula/eigen/detail/panel.hpp"
 
@@ -15,7 +16,8 @@ namespace specula::eigen {
 ///   key   (layer, head): [slot / 16][feature][slot % 16]
 ///   value (layer, head): [feature / 16][slot][feature % 16]
 ///
-/// A slot is a place for one token. Allocated once, 2 * layers * heads * capacity * head_dim values.
+/// A slot is a place for one token; committed tokens lie in the slots of their positions. Allocated once, 2 *
+/// layers * heads * capacity * head_dim values.
 template <class Real>
 class KvCache {
  public:
@@ -30,6 +32,9 @@ class KvCache {
     values_.resize(parts * static_cast<std::size_t>(value_stride()));
   }
 
+  std::int32_t layers() const { return layers_; }
+  std::int32_t heads() const { return heads_; }
+  std::int32_t head_dim() const { return head_dim_; }
   std::int32_t slots() const { return slots_; }  // rounded up to whole panels
   std::int32_t value_panels() const { return detail::round_up(head_dim_, detail::kPanel) / detail::kPanel; }
 
@@ -91,6 +96,28 @@ class KvCache {
 
   std::int32_t layers_ = 0, heads_ = 0, head_dim_ = 0, slots_ = 0;
   detail::AlignedVector<Real> keys_, values_;
+};
+
+/// The keys and values of a model's committed tokens, for a draft that looks into them: those of the tokens
+/// at positions [0, size()), keys turned to their positions. Not owned; valid until the model's next call,
+/// after which cache() throws std::logic_error.
+template <class Real>
+class KeyValuesView {
+ public:
+  KeyValuesView() = default;
+  KeyValuesView(const KvCache<Real>& cache, std::int32_t size, specula::detail::ViewGuard guard)
+      : cache_(&cache), size_(size), guard_(guard) {}
+
+  std::int32_t size() const { return size_; }
+  const KvCache<Real>& cache() const {
+    guard_.check("the view of a target's keys and values");
+    return *cache_;
+  }
+
+ private:
+  const KvCache<Real>* cache_ = nullptr;
+  std::int32_t size_ = 0;
+  specula::detail::ViewGuard guard_;
 };
 
 }  // namespace specula::eigen

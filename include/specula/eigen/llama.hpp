@@ -27,7 +27,7 @@ struct LlamaOptions {
   std::int32_t max_nodes = 64;       // speculative tokens at a time
   std::int32_t threads = 1;          // no bit of the logits depends on it; more than idle cores is slower
   std::int32_t prefill_chunk = 128;  // tokens of a pass of append()
-  std::int32_t wide_from = 0;        // appends of so many tokens use Eigen's products, on one thread; 0: see Llama
+  std::int32_t wide_from = 0;  // appends of so many tokens use Eigen's products, on one thread; 0: see Llama
   Isa isa = best_isa();
   Inputs inputs = Inputs::full;  // bf16: rounds what bf16 weights multiply; twice as fast, 3 digits
 };
@@ -85,6 +85,8 @@ class Llama {
   void append(Tokens tokens) {
     check_tokens(tokens);
     check_room(size(), tokens.size(), "append");
+    pass_.check_view();
+    generation_.next();
     nodes_.clear();
     if (tokens.size() < static_cast<std::size_t>(options_.wide_from))
       return append_chunks(tokens, detail::Product::skinny);
@@ -108,6 +110,8 @@ class Llama {
     check_tokens(tokens);
     check_parents(tokens.size(), parents);
     check_room(size() + node_count(), tokens.size(), "extend");
+    pass_.check_view();
+    generation_.next();
     columns_.clear();
     push_pending();
     const auto first_row = static_cast<std::int32_t>(columns_.size());
@@ -138,9 +142,10 @@ class Llama {
              (parent == kNoParent ? "the context" : "node " + std::to_string(parent)) +
              ", must be a path from the context down");
     }
+    generation_.next();
     const std::int32_t context = size();
     for (std::size_t i = 0; i < path.size(); ++i)
-      pass_.cache.move(context + path[i], context + static_cast<std::int32_t>(i));
+      pass_.move(context + path[i], context + static_cast<std::int32_t>(i));
     computed_ += static_cast<std::int32_t>(path.size());
     nodes_.clear();
   }
@@ -150,10 +155,54 @@ class Llama {
   void truncate(std::int32_t n) {
     if (n < 0 || n > size())
       fail("truncate: to " + std::to_string(n) + " tokens, must be 0 to " + std::to_string(size()));
+    generation_.next();
     nodes_.clear();
     pending_.resize(static_cast<std::size_t>(std::max(0, n - computed_)));
     computed_ = std::min(computed_, n);
   }
+
+  /// What a draft that looks at keys and values is given. Calculates first what append() left waiting, so
+  /// that the view has all size() tokens. It is valid until the next call but this and features().
+  KeyValuesView<Real> key_values() {
+    calculate_pending();
+    return {pass_.cache, computed_, specula::detail::ViewGuard(generation_)};
+  }
+  /// The hidden states that enter the LM head, for a head that looks at them; otherwise as key_values().
+  FeaturesView<Real> features() {
+    calculate_pending();
+    return {pass_.features().at(0), computed_, config().hidden_size, pass_.features().stride,
+            specula::detail::ViewGuard(generation_)};
+  }
+
+  /// What the tokens from now on see of the target: a model that looks into one is given its view before
+  /// every round. A token at position i sees keys and values of the tokens before it, as far as there are
+  /// any, and takes the feature of the token before it, or its parent's own where the target has none yet.
+  /// Throws std::invalid_argument if this model does not look at that or is made for a target of another
+  /// shape.
+  void look_into(const KeyValuesView<Real>& view) {
+    const TargetShape& own = config().target;
+    if (config().looks_at != LooksAt::key_values)
+      fail("look_into: this model does not look at keys and values");
+    const auto same = [&](const char* what, std::int32_t made_for, std::int32_t given) {
+      if (made_for != given)
+        fail("look_into: made for a target with " + std::string(what) + " " + std::to_string(made_for) +
+             ", given one with " + std::to_string(given));
+    };
+    same("num_hidden_layers", own.layers, view.cache().layers());
+    same("num_key_value_heads", own.kv_heads, view.cache().heads());
+    same("head_dim", own.head_dim, view.cache().head_dim());
+    pass_.look_into(view);
+  }
+  void look_into(const FeaturesView<Real>& view) {
+    if (config().looks_at != LooksAt::features) fail("look_into: this model does not look at features");
+    if (view.width() != config().hidden_size)
+      fail("look_into: features of width " + std::to_string(view.width()) + ", the model's hidden size is " +
+           std::to_string(config().hidden_size));
+    pass_.look_into(view);
+  }
+
+  /// Read only, to be shared with other models.
+  const std::shared_ptr<const LlamaWeights<Real>>& weights() const { return pass_.weights(); }
 
   /// The logits (V) of row `index` of the last extend(), unrounded.
   std::span<const Real> logits(std::int32_t index) {
@@ -264,6 +313,11 @@ class Llama {
     push_column(token, size() + depth, path);
   }
 
+  void calculate_pending() {
+    if (!pending_.empty()) pass_.check_view();
+    flush(detail::Product::skinny);
+  }
+
   /// Calculates the appended tokens that wait.
   void flush(detail::Product product) {
     if (pending_.empty()) return;
@@ -304,6 +358,7 @@ class Llama {
 
   LlamaOptions options_;
   detail::LlamaPass<Real> pass_;
+  specula::detail::Generation generation_;
   std::int32_t computed_ = 0;   // committed tokens whose keys and values are in the cache
   std::vector<Token> pending_;  // committed tokens behind them that are not
   std::vector<Node> nodes_;

@@ -24,56 +24,97 @@ struct Llama3RopeScaling {
   double original_max_position = 8192;
 };
 
-struct LlamaConfig {
-  std::int32_t vocab_size = 0;
-  std::int32_t hidden_size = 0;
-  std::int32_t intermediate_size = 0;
-  std::int32_t layers = 0;
+/// What queries need to know of the keys that they meet.
+struct AttentionShape {
   std::int32_t heads = 0;
   std::int32_t kv_heads = 0;
-  std::int32_t head_dim = 0;      // even: rotary pairs
-  std::int32_t max_position = 0;  // what the model was trained for; 0: unknown. Not a limit of this library
-  double rms_norm_eps = 1e-6;
+  std::int32_t head_dim = 0;  // even: rotary pairs
   double rope_theta = 10000;
   Llama3RopeScaling rope_scaling;
-  bool tied_head = false;  // the LM head is the embedding
 
   std::int32_t group() const { return heads / kv_heads; }  // query heads that share a KV head
 };
 
-/// Throws std::runtime_error, "<source>: ...", for sizes that no model can have.
-inline void validate(const LlamaConfig& config, std::string_view source) {
-  const auto require = [&](bool ok, const std::string& what) {
+/// The attention of another model whose keys and values a draft reads, and how many layers have them.
+struct TargetShape : AttentionShape {
+  std::int32_t layers = 0;
+};
+
+/// What of a target a decoder reads besides the tokens.
+enum class LooksAt {
+  nothing,
+  key_values,  // a GLIDE draft: cross attention in every layer, to the target's last layers
+  features,    // a head (EAGLE, HASS): the target's hidden states, its embedding and its LM head
+};
+
+struct LlamaConfig : AttentionShape {
+  std::int32_t vocab_size = 0;
+  std::int32_t hidden_size = 0;
+  std::int32_t intermediate_size = 0;
+  std::int32_t layers = 0;
+  std::int32_t max_position = 0;  // what the model was trained for; 0: unknown. Not a limit of this library
+  double rms_norm_eps = 1e-6;
+  bool tied_head = false;  // the LM head is the embedding
+  LooksAt looks_at = LooksAt::nothing;
+  TargetShape target;  // where it looks at keys and values
+};
+
+namespace detail {
+
+/// Throws std::runtime_error, "<source>: ...", for what is not so.
+struct Requirements {
+  std::string_view source;
+
+  void operator()(bool ok, const std::string& what) const {
     if (!ok) throw std::runtime_error(std::string(source) + ": " + what);
-  };
-  const auto size = [&](const char* key, std::int32_t value) {
-    require(value >= 1 && value <= (1 << 24),
+  }
+  void size(const char* key, std::int32_t value) const {
+    (*this)(value >= 1 && value <= (1 << 24),
             std::string(key) + " is " + std::to_string(value) + ", expected 1 to 16777216");
-  };
-  size("vocab_size", config.vocab_size);
-  size("hidden_size", config.hidden_size);
-  size("intermediate_size", config.intermediate_size);
-  size("num_hidden_layers", config.layers);
-  size("num_attention_heads", config.heads);
-  size("num_key_value_heads", config.kv_heads);
-  size("head_dim", config.head_dim);
-  require(config.head_dim % 2 == 0,
-          "head_dim is " + std::to_string(config.head_dim) + ", expected an even number");
-  require(config.heads % config.kv_heads == 0, "num_attention_heads " + std::to_string(config.heads) +
-                                                   " is no multiple of num_key_value_heads " +
-                                                   std::to_string(config.kv_heads));
-  require(config.heads <= 65536, "num_attention_heads is over 65536");
-  require(static_cast<std::int64_t>(config.heads) * config.head_dim <= (1 << 24),
+  }
+};
+
+inline void validate(const AttentionShape& shape, std::string_view source) {
+  const Requirements require{source};
+  require.size("num_attention_heads", shape.heads);
+  require.size("num_key_value_heads", shape.kv_heads);
+  require.size("head_dim", shape.head_dim);
+  require(shape.head_dim % 2 == 0,
+          "head_dim is " + std::to_string(shape.head_dim) + ", expected an even number");
+  require(shape.heads % shape.kv_heads == 0, "num_attention_heads " + std::to_string(shape.heads) +
+                                                 " is no multiple of num_key_value_heads " +
+                                                 std::to_string(shape.kv_heads));
+  require(shape.heads <= 65536, "num_attention_heads is over 65536");
+  require(static_cast<std::int64_t>(shape.heads) * shape.head_dim <= (1 << 24),
           "num_attention_heads * head_dim is over 16777216");
-  require(std::isfinite(config.rms_norm_eps) && config.rms_norm_eps >= 0,
-          "rms_norm_eps is negative or not finite");
-  require(std::isfinite(config.rope_theta) && config.rope_theta > 0, "rope_theta is not a positive number");
-  const auto& scaling = config.rope_scaling;
+  require(std::isfinite(shape.rope_theta) && shape.rope_theta > 0, "rope_theta is not a positive number");
+  const auto& scaling = shape.rope_scaling;
   require(scaling.factor == 0 ||
               (scaling.factor > 0 && scaling.low_freq_factor > 0 &&
                scaling.high_freq_factor > scaling.low_freq_factor && scaling.original_max_position > 0),
           "rope_scaling of type llama3 needs factor > 0, 0 < low_freq_factor < high_freq_factor, "
           "original_max_position_embeddings > 0");
+}
+
+}  // namespace detail
+
+/// Throws std::runtime_error, "<source>: ...", for sizes that no model can have.
+inline void validate(const LlamaConfig& config, std::string_view source) {
+  const detail::Requirements require{source};
+  require.size("vocab_size", config.vocab_size);
+  require.size("hidden_size", config.hidden_size);
+  require.size("intermediate_size", config.intermediate_size);
+  require.size("num_hidden_layers", config.layers);
+  detail::validate(static_cast<const AttentionShape&>(config), source);
+  require(std::isfinite(config.rms_norm_eps) && config.rms_norm_eps >= 0,
+          "rms_norm_eps is negative or not finite");
+  if (config.looks_at == LooksAt::key_values) {
+    const std::string at = std::string(source) + ": key 'target'";
+    detail::validate(static_cast<const AttentionShape&>(config.target), at);
+    require(config.target.layers >= config.layers,
+            "key 'target': num_hidden_layers is " + std::to_string(config.target.layers) +
+                ", expected at least the draft's " + std::to_string(config.layers));
+  }
 }
 
 namespace detail {
@@ -122,7 +163,7 @@ struct ConfigReader {
   }
 };
 
-inline void read_rope(const ConfigReader& config, std::string_view key, LlamaConfig& out) {
+inline void read_rope(const ConfigReader& config, std::string_view key, AttentionShape& out) {
   const Json* json = config.find(key);
   if (!json) return;
   if (!json->object()) config.fail(key, "expected an object");
@@ -136,19 +177,59 @@ inline void read_rope(const ConfigReader& config, std::string_view key, LlamaCon
                       rope.number("original_max_position_embeddings")};
 }
 
-inline void check_architecture(const ConfigReader& config) {
-  const Json* names = config.find("architectures");
-  const auto is_llama = [](const Json& name) {
-    return name.string() && *name.string() == "LlamaForCausalLM";
+/// The attention's keys. Both a model and a draft's 'target' have them.
+inline void read_attention(const ConfigReader& config, AttentionShape& out) {
+  out.heads = config.integer("num_attention_heads");
+  out.kv_heads = config.integer("num_key_value_heads", out.heads);
+  out.rope_theta = config.number("rope_theta", 10000);
+  read_rope(config, "rope_parameters", out);  // transformers 5
+  read_rope(config, "rope_scaling", out);
+}
+
+/// A Llama decoder, or one of the two kinds of drafts that examples/train makes.
+inline LooksAt read_architecture(const ConfigReader& config) {
+  struct Architecture {
+    const char *name, *type;
+    LooksAt looks_at;
   };
-  if (names && (!names->array() || !std::any_of(names->array()->begin(), names->array()->end(), is_llama)))
-    config.fail("architectures", "expected \"LlamaForCausalLM\"");
-  if (const auto type = config.text("model_type", names ? "llama" : ""); type != "llama")
-    config.fail("model_type", "'" + type + "' is not supported, expected 'llama'");
+  static constexpr Architecture kKnown[] = {
+      {"LlamaForCausalLM", "llama", LooksAt::nothing},
+      {"SpeculaGlide", "specula_glide", LooksAt::key_values},
+      {"SpeculaFeatureHead", "specula_feature_head", LooksAt::features}};
+  const Json* names = config.find("architectures");
+  const Architecture* found = nullptr;
+  if (names && names->array())
+    for (const Architecture& known : kKnown)
+      for (const Json& name : *names->array())
+        if (name.string() && *name.string() == known.name) found = &known;
+  if (names && !found)
+    config.fail("architectures", "expected \"LlamaForCausalLM\", \"SpeculaGlide\" or \"SpeculaFeatureHead\"");
+  const auto type = config.text("model_type", found ? found->type : "");
+  if (!found)
+    for (const Architecture& known : kKnown)
+      if (type == known.type) found = &known;
+  if (!found)
+    config.fail(
+        "model_type",
+        "'" + type + "' is not supported, expected 'llama', 'specula_glide' or 'specula_feature_head'");
+  if (type != found->type)
+    config.fail("model_type", "'" + type + "' is not supported, expected '" + found->type + "'");
   if (const auto act = config.text("hidden_act", "silu"); act != "silu")
     config.fail("hidden_act", "'" + act + "' is not supported, expected 'silu'");
   for (const char* bias : {"attention_bias", "mlp_bias"})
     if (config.flag(bias)) config.fail(bias, "true is not supported, expected false");
+  return found->looks_at;
+}
+
+inline TargetShape read_target(const ConfigReader& config) {
+  const Json* json = config.find("target");
+  if (!json || !json->object()) config.fail("target", "missing, expected an object");
+  const ConfigReader target{*json, config.source + ": key 'target'"};
+  TargetShape out;
+  read_attention(target, out);
+  out.head_dim = target.integer("head_dim");
+  out.layers = target.integer("num_hidden_layers");
+  return out;
 }
 
 }  // namespace detail
@@ -159,24 +240,21 @@ inline void check_architecture(const ConfigReader& config) {
 inline LlamaConfig read_llama_config(const Json& json, std::string_view source) {
   const detail::ConfigReader config{json, std::string(source)};
   if (!json.object()) throw std::runtime_error(config.source + ": expected a JSON object");
-  detail::check_architecture(config);
   LlamaConfig out;
+  out.looks_at = detail::read_architecture(config);
   out.vocab_size = config.integer("vocab_size");
   out.hidden_size = config.integer("hidden_size");
   out.intermediate_size = config.integer("intermediate_size");
   out.layers = config.integer("num_hidden_layers");
-  out.heads = config.integer("num_attention_heads");
-  out.kv_heads = config.integer("num_key_value_heads", out.heads);
+  detail::read_attention(config, out);
   out.max_position = config.integer("max_position_embeddings", 0);
   if (!config.find("head_dim") && (out.heads < 1 || out.hidden_size % out.heads != 0))
     config.fail("hidden_size", std::to_string(out.hidden_size) + " is no multiple of num_attention_heads " +
                                    std::to_string(out.heads) + ", and there is no head_dim");
   out.head_dim = config.find("head_dim") ? config.integer("head_dim") : out.hidden_size / out.heads;
   out.rms_norm_eps = config.number("rms_norm_eps", 1e-6);
-  out.rope_theta = config.number("rope_theta", 10000);
   out.tied_head = config.flag("tie_word_embeddings");
-  detail::read_rope(config, "rope_parameters", out);  // transformers 5
-  detail::read_rope(config, "rope_scaling", out);
+  if (out.looks_at == LooksAt::key_values) out.target = detail::read_target(config);
   validate(out, source);
   return out;
 }

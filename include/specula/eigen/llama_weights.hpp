@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -30,7 +31,9 @@ struct LlamaLayer {
   PanelMatrix<Real> output;  // (hidden, heads * head_dim)
   PanelMatrix<Real> gate_up;                             // (2 intermediate, hidden): gate, then up
   PanelMatrix<Real> down;                                // (hidden, intermediate)
-  detail::AlignedVector<Real> attention_norm, mlp_norm;  // (hidden), padded with zeros
+  detail::AlignedVector<Real> attention_norm, mlp_norm;  // (hidden), padded with zeros; a head has no first
+  // Where it looks at keys and values, else empty: (target's heads * head_dim, hidden), and back.
+  PanelMatrix<Real> cross_query, cross_output;
 };
 
 /// Read only once built; several models may share it.
@@ -40,9 +43,17 @@ struct LlamaWeights {
   PanelMatrix<Real> embedding;      // (vocab, hidden)
   PanelMatrix<Real> separate_head;  // (vocab, hidden); empty if config.tied_head
   std::vector<LlamaLayer<Real>> layers;
-  detail::AlignedVector<Real> final_norm;  // (hidden), padded with zeros
+  detail::AlignedVector<Real>
+      final_norm;  // (hidden), padded with zeros; a head that looks at features has none
+  // Where it looks at features, else empty: what mixes the embedding and the feature before it.
+  PanelMatrix<Real> fusion;                         // (hidden, 2 hidden): embedding, then feature
+  detail::AlignedVector<Real> fusion_bias;          // (hidden), padded with zeros
+  std::shared_ptr<const LlamaWeights> target = {};  // then embedding and LM head are its
 
-  const PanelMatrix<Real>& head() const { return config.tied_head ? embedding : separate_head; }
+  const PanelMatrix<Real>& tokens() const { return target ? target->tokens() : embedding; }
+  const PanelMatrix<Real>& head() const {
+    return target ? target->head() : config.tied_head ? embedding : separate_head;
+  }
 };
 
 namespace detail {
@@ -69,7 +80,7 @@ LlamaWeights<Real> build_llama_weights(const LlamaConfig& config, Source& source
     }
     return result;
   };
-  const auto norm = [&](const std::string& name) {
+  const auto vector = [&](const std::string& name) {
     AlignedVector<Real> result(static_cast<std::size_t>(round_up(config.hidden_size, kPanel)));
     source.rows(name, {config.hidden_size}, [&](std::int32_t, std::span<const float> row) {
       std::copy(row.begin(), row.end(), result.begin());
@@ -78,11 +89,19 @@ LlamaWeights<Real> build_llama_weights(const LlamaConfig& config, Source& source
   };
   const std::int32_t queries = config.heads * config.head_dim, keys = config.kv_heads * config.head_dim,
                      hidden = config.hidden_size;
+  const bool is_head = config.looks_at == LooksAt::features,
+             is_glide = config.looks_at == LooksAt::key_values;
+  const std::int32_t cross = config.target.heads * config.target.head_dim;
   LlamaWeights<Real> out;
   out.config = config;
-  out.embedding = matrix({{"model.embed_tokens.weight", config.vocab_size}}, hidden);
-  if (!config.tied_head) out.separate_head = matrix({{"lm_head.weight", config.vocab_size}}, hidden);
-  out.final_norm = norm("model.norm.weight");
+  if (is_head) {
+    out.fusion = matrix({{"model.fc.weight", hidden}}, 2 * hidden);
+    out.fusion_bias = vector("model.fc.bias");
+  } else {
+    out.embedding = matrix({{"model.embed_tokens.weight", config.vocab_size}}, hidden);
+    if (!config.tied_head) out.separate_head = matrix({{"lm_head.weight", config.vocab_size}}, hidden);
+    out.final_norm = vector("model.norm.weight");
+  }
   for (std::int32_t l = 0; l < config.layers; ++l) {
     const std::string at = "model.layers." + std::to_string(l) + ".", attention = at + "self_attn.",
                       mlp = at + "mlp.";
@@ -96,10 +115,34 @@ LlamaWeights<Real> build_llama_weights(const LlamaConfig& config, Source& source
                             {mlp + "up_proj.weight", config.intermediate_size}},
                            hidden);
     layer.down = matrix({{mlp + "down_proj.weight", hidden}}, config.intermediate_size);
-    layer.attention_norm = norm(at + "input_layernorm.weight");
-    layer.mlp_norm = norm(at + "post_attention_layernorm.weight");
+    if (!is_head) layer.attention_norm = vector(at + "input_layernorm.weight");
+    layer.mlp_norm = vector(at + "post_attention_layernorm.weight");
+    if (is_glide) {
+      layer.cross_query = matrix({{at + "cross_attn.q_proj.weight", cross}}, hidden);
+      layer.cross_output = matrix({{at + "cross_attn.o_proj.weight", hidden}}, cross);
+    }
   }
   return out;
+}
+
+template <class Real>
+void check_lender(const LlamaConfig& config, const std::shared_ptr<const LlamaWeights<Real>>& target,
+                  const std::string& source) {
+  const Requirements require{source};
+  if (config.looks_at != LooksAt::features) return;
+  require(target != nullptr, "a head that looks at features is loaded with its target's weights");
+  const auto same = [&](const char* key, std::int32_t own, std::int32_t its) {
+    require(own == its,
+            std::string(key) + " is " + std::to_string(own) + ", the target's is " + std::to_string(its));
+  };
+  same("hidden_size", config.hidden_size, target->config.hidden_size);
+  same("vocab_size", config.vocab_size, target->config.vocab_size);
+}
+
+template <class Real>
+LlamaWeights<Real> lend(LlamaWeights<Real> head, std::shared_ptr<const LlamaWeights<Real>> target) {
+  if (head.config.looks_at == LooksAt::features) head.target = std::move(target);
+  return head;
 }
 
 struct FileWeights {
@@ -162,28 +205,34 @@ struct RandomWeights {
 }  // namespace detail
 
 /// Loads config.json and the safetensors of a Hugging Face directory. BF16 tensors stay bfloat16 in memory,
-/// F32 and F16 become Real. Throws std::runtime_error naming the file and the key or tensor, and what was
-/// expected. Reads every byte once; needs the weights' size in memory, and one tensor's more while it loads.
+/// F32 and F16 become Real. A head that looks at features borrows embedding and LM head from `target`, whose
+/// sizes must be its own; other models ignore it. Throws std::runtime_error naming the file and the key or
+/// tensor, and what was expected. Reads every byte once; needs the weights' size in memory, and one tensor's
+/// more while it loads.
 template <class Real>
-LlamaWeights<Real> load_llama_weights(const std::filesystem::path& directory) {
+LlamaWeights<Real> load_llama_weights(const std::filesystem::path& directory,
+                                      std::shared_ptr<const LlamaWeights<Real>> target = {}) {
   const auto config_path = directory / "config.json";
   const LlamaConfig config = read_llama_config(read_json_file(config_path), config_path.string());
+  detail::check_lender(config, target, config_path.string());
   TensorFiles files(directory);
   for (const auto& [name, file] : files.names())
-    if (name.ends_with(".bias"))
+    if (name.ends_with(".bias") && !(name == "model.fc.bias" && config.looks_at == LooksAt::features))
       throw std::runtime_error(directory.string() + ": tensor '" + name + "': biases are not supported");
   detail::FileWeights source{files};
-  return detail::build_llama_weights<Real>(config, source);
+  return detail::lend(detail::build_llama_weights<Real>(config, source), std::move(target));
 }
 
-/// Random weights, the same for every Real and WeightType. Throws std::runtime_error for a config that no
-/// model can have.
+/// Random weights, the same for every Real and WeightType; `target` as above. Throws std::runtime_error for a
+/// config that no model can have.
 template <class Real>
 LlamaWeights<Real> random_llama_weights(const LlamaConfig& config, std::uint64_t seed,
-                                        WeightType stored = WeightType::bf16) {
+                                        WeightType stored = WeightType::bf16,
+                                        std::shared_ptr<const LlamaWeights<Real>> target = {}) {
   validate(config, "LlamaConfig");
+  detail::check_lender(config, target, "LlamaConfig");
   detail::RandomWeights source{stored, seed};
-  return detail::build_llama_weights<Real>(config, source);
+  return detail::lend(detail::build_llama_weights<Real>(config, source), std::move(target));
 }
 
 }  // namespace specula::eigen

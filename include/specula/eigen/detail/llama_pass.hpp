@@ -1,5 +1,6 @@
 // One pass of a Llama decoder over a few columns: embedding, layers, LM head.
-// Equations: transformers, modeling_llama.py (LlamaForCausalLM, rotate_half, repeat_kv).
+// Equations: transformers, modeling_llama.py (LlamaForCausalLM, rotate_half, repeat_kv); the cross attention
+// of GLIDE (Du et al. 2024) and the input of EAGLE's head (Li et al. 2024), where the model has them.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -23,6 +25,7 @@
 #include "specula/eigen/kv_cache.hpp"
 #include "specula/eigen/llama_weights.hpp"
 #include "specula/eigen/thread_team.hpp"
+#include "specula/features.hpp"
 
 namespace specula::eigen::detail {
 
@@ -51,6 +54,7 @@ class LlamaPass {
         isa_(isa),
         elementwise_(isa),
         rope_(config(), capacity),
+        cross_rope_(config().target, config().looks_at == LooksAt::key_values ? capacity : 0),
         team_(std::make_unique<ThreadTeam>(threads)),
         cache(config().layers, config().kv_heads, config().head_dim, capacity) {
     const LlamaConfig& c = config();
@@ -58,38 +62,118 @@ class LlamaPass {
     normed_ = {columns, c.hidden_size};
     added_ = {columns, c.hidden_size};
     qkv_ = {columns, (c.heads + 2 * c.kv_heads) * c.head_dim};
-    query_stride_ = static_cast<std::ptrdiff_t>(columns) * c.group() * c.head_dim + kPanel;
-    queries_.resize(static_cast<std::size_t>(query_stride_ * c.kv_heads));
-    mixed_ = {columns, c.heads * c.head_dim};
+    const auto queries = [&](const AttentionShape& shape) {
+      return static_cast<std::ptrdiff_t>(columns) * (shape.kv_heads ? shape.group() : 0) * shape.head_dim +
+             kPanel;
+    };
+    query_stride_ = std::max(queries(c), queries(c.target));
+    queries_.resize(static_cast<std::size_t>(query_stride_ * std::max(c.kv_heads, c.target.kv_heads)));
+    const AttentionShape& target = c.target;  // all zeros where there is none
+    const std::int32_t widest = std::max(c.heads * c.head_dim, target.heads * target.head_dim);
+    mixed_ = {columns, widest};
     gate_up_ = {columns, 2 * c.intermediate_size};
     active_ = {columns, c.intermediate_size};
     logits_ = {rows, c.vocab_size};
+    features_ = {cache.slots(), c.hidden_size};
+    if (c.looks_at == LooksAt::key_values) {
+      cross_columns_.resize(static_cast<std::size_t>(columns));
+      seen_.resize(static_cast<std::size_t>(capacity));
+      std::iota(seen_.begin(), seen_.end(), 0);
+      turned_ = {columns, target.heads * target.head_dim};
+    }
+    if (c.looks_at == LooksAt::features) fused_ = {columns, 2 * c.hidden_size};
     for (std::int32_t t = 0; t < threads; ++t) {
-      scratch_.emplace_back(cache.slots(), round_up(c.head_dim, kPanel));
+      scratch_.emplace_back(cache.slots(), round_up(std::max(c.head_dim, target.head_dim), kPanel));
       keys_.emplace_back(static_cast<std::size_t>(c.head_dim + kPanel));
-      const std::int32_t deepest = std::max({c.hidden_size, c.intermediate_size, c.heads * c.head_dim});
+      const std::int32_t deepest = std::max({2 * c.hidden_size, c.intermediate_size, widest});
       if (wide) wide_.emplace_back(deepest);
       if (inputs == Inputs::bf16) rounded_.emplace_back(columns, deepest);
     }
   }
 
   const LlamaConfig& config() const { return weights_->config; }
+  const std::shared_ptr<const LlamaWeights<Real>>& weights() const { return weights_; }
   ColumnBuffer<Real>& logits() { return logits_; }
+  /// By slot: what entered the LM head.
+  ColumnBuffer<Real>& features() { return features_; }
+
+  /// What the passes from now on read of the target: the one that this model looks at.
+  void look_into(const KeyValuesView<Real>& view) { key_values_ = view; }
+  void look_into(const FeaturesView<Real>& view) { target_features_ = view; }
+
+  /// Copies all that is kept of the token in slot `from` to slot `to`.
+  void move(std::int32_t from, std::int32_t to) {
+    if (from == to) return;
+    cache.move(from, to);
+    std::copy_n(features_.at(from), features_.stride, features_.at(to));
+  }
+
+  /// Throws std::logic_error where the model looks into a target and no view, or a stale one, was given.
+  void check_view() const {
+    if (config().looks_at == LooksAt::key_values) key_values_.cache();
+    if (config().looks_at == LooksAt::features) target_features_.size();
+  }
 
   /// Runs `columns`, which see the slots [0, base) and their paths, and stores their keys and values. The
-  /// logits of the columns from `first_row` on are left in logits(). `end` slots are in use.
+  /// logits of the columns from `first_row` on are left in logits(). `end` slots are in use. check_view()
+  /// comes first: this must not throw. A model that looks at features runs columns one generation after the
+  /// other, since a token's feature is made when its parent is run.
   void run(std::span<const PassColumn> columns, std::int32_t base, std::int32_t end, std::int32_t first_row,
            Product product) {
-    columns_ = columns;
     product_ = product;
     const TreeAttention<Real> attention{isa_, elementwise_, cache, config().group(), config().head_dim,
                                         base, end};
-    auto body = [&](std::int32_t member) { layers(member, attention, first_row); };
-    team_->run(body);
+    const bool fuses = config().looks_at == LooksAt::features;
+    const auto all = static_cast<std::int32_t>(columns.size());
+    for (std::int32_t first = 0, last; first < all; first = last) {
+      last = fuses ? generation_end(columns, first) : all;
+      columns_ = columns.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
+      first_row_ = std::max(0, first_row - first);
+      logits_at_ = std::max(0, first - first_row);
+      if (config().looks_at == LooksAt::key_values) see_target();
+      auto body = [&](std::int32_t member) { layers(member, attention); };
+      team_->run(body);
+    }
   }
 
  private:
   std::int32_t count() const { return static_cast<std::int32_t>(columns_.size()); }
+
+  /// The slot of the token before a column's.
+  static std::int32_t parent_slot(const PassColumn& column) {
+    return column.path_size > 1 ? column.path[column.path_size - 2] : column.position - 1;
+  }
+  /// Whether the feature that it takes is the target's; the first token takes zeros.
+  bool takes_target_feature(const PassColumn& column) const {
+    return column.position <= target_features_.size();
+  }
+  std::int32_t generation_end(std::span<const PassColumn> columns, std::int32_t first) const {
+    const std::int32_t slot = columns[static_cast<std::size_t>(first)].slot;
+    std::int32_t last = first + 1;
+    for (; last < static_cast<std::int32_t>(columns.size()); ++last) {
+      const PassColumn& column = columns[static_cast<std::size_t>(last)];
+      if (!takes_target_feature(column) && parent_slot(column) >= slot) break;
+    }
+    return last;
+  }
+
+  /// How much of the target each column sees: the keys before it, which are all that there are for a guess.
+  void see_target() {
+    const std::int32_t size = key_values_.size();
+    const auto visible = [&](const PassColumn& column) { return std::min(column.position, size); };
+    cross_base_ = size;
+    cross_end_ = 0;
+    for (const PassColumn& column : columns_) {
+      cross_base_ = std::min(cross_base_, visible(column));
+      cross_end_ = std::max(cross_end_, visible(column));
+    }
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      const std::int32_t more = visible(columns_[i]) - cross_base_;
+      cross_columns_[i] = columns_[i];
+      cross_columns_[i].path = seen_.data() + cross_base_;
+      cross_columns_[i].path_size = cross_columns_[i].in_order = more;
+    }
+  }
 
   /// This member's share of `total`: [first, second).
   std::pair<std::int32_t, std::int32_t> share(std::int32_t member, std::int32_t total) const {
@@ -97,14 +181,10 @@ class LlamaPass {
     return {cut(member), cut(member + 1)};
   }
 
-  void layers(std::int32_t member, const TreeAttention<Real>& attention, std::int32_t first_row) {
+  void layers(std::int32_t member, const TreeAttention<Real>& attention) {
     const LlamaConfig& c = config();
     const auto [first, last] = share(member, count());
-    for (std::int32_t i = first; i < last; ++i) {
-      weights_->embedding.get_row(columns_[static_cast<std::size_t>(i)].token, hidden_.at(i));
-      // The padding behind it too: what a pass with NaN or infinity left there would reach every sum.
-      std::fill(hidden_.at(i) + c.hidden_size, hidden_.at(i) + hidden_.stride, Real(0));
-    }
+    embed(member, first, last);
     for (std::int32_t l = 0; l < c.layers; ++l) {
       const LlamaLayer<Real>& layer = weights_->layers[static_cast<std::size_t>(l)];
       normalize(first, last, layer.attention_norm);
@@ -113,6 +193,13 @@ class LlamaPass {
       for (std::int32_t h = head; h < last_head; ++h) attend(member, l, h, attention);
       multiply(member, layer.output, mixed_, added_, 0, count());
       add(first, last);
+      if (c.looks_at == LooksAt::key_values && cross_end_ > 0) {
+        multiply(member, layer.cross_query, hidden_, turned_, 0, count());
+        const auto [target_head, last_target_head] = share(member, c.target.kv_heads);
+        for (std::int32_t h = target_head; h < last_target_head; ++h) attend_to_target(member, l, h);
+        multiply(member, layer.cross_output, mixed_, added_, 0, count());
+        add(first, last);
+      }
       normalize(first, last, layer.mlp_norm);
       multiply(member, layer.gate_up, normed_, gate_up_, 0, count());
       for (std::int32_t i = first; i < last; ++i)
@@ -121,14 +208,44 @@ class LlamaPass {
       multiply(member, layer.down, active_, added_, 0, count());
       add(first, last);
     }
-    normalize(std::max(first, first_row), last, weights_->final_norm);
-    if (first_row < count()) multiply(member, weights_->head(), normed_, logits_, first_row, count());
+    normalize(first, last, weights_->final_norm);
+    for (std::int32_t i = first; i < last; ++i)
+      std::copy_n(normed_.at(i), normed_.stride, features_.at(columns_[static_cast<std::size_t>(i)].slot));
+    if (first_row_ < count())
+      multiply(member, weights_->head(), normed_, logits_, first_row_, count(), logits_at_);
   }
 
+  /// The columns' inputs. Padding too: what a pass with NaN or infinity left there would reach every sum.
+  void embed(std::int32_t member, std::int32_t first, std::int32_t last) {
+    const std::int32_t size = config().hidden_size;
+    const bool fuses = config().looks_at == LooksAt::features;
+    ColumnBuffer<Real>& to = fuses ? fused_ : hidden_;
+    for (std::int32_t i = first; i < last; ++i) {
+      const PassColumn& column = columns_[static_cast<std::size_t>(i)];
+      std::fill(to.at(i) + size, to.at(i) + to.stride, Real(0));
+      weights_->tokens().get_row(column.token, to.at(i));
+      if (fuses && column.position > 0)
+        std::copy_n(takes_target_feature(column) ? target_features_.row(column.position - 1).data()
+                                                 : features_.at(parent_slot(column)),
+                    size, to.at(i) + size);
+    }
+    if (!fuses) return;
+    multiply(member, weights_->fusion, fused_, hidden_, 0, count());
+    for (std::int32_t i = first; i < last; ++i)
+      for (std::ptrdiff_t k = 0; k < hidden_.stride; ++k)
+        hidden_.at(i)[k] =
+            k < size ? hidden_.at(i)[k] + weights_->fusion_bias[static_cast<std::size_t>(k)] : Real(0);
+  }
+
+  /// A model may lack a norm: then its input goes through as it is.
   void normalize(std::int32_t first, std::int32_t last, const AlignedVector<Real>& weight) {
     const auto eps = static_cast<Real>(config().rms_norm_eps);
-    for (std::int32_t i = first; i < last; ++i)
-      elementwise_.rms_norm(hidden_.at(i), weight.data(), config().hidden_size, eps, normed_.at(i));
+    for (std::int32_t i = first; i < last; ++i) {
+      if (weight.empty())
+        std::copy_n(hidden_.at(i), hidden_.stride, normed_.at(i));
+      else
+        elementwise_.rms_norm(hidden_.at(i), weight.data(), config().hidden_size, eps, normed_.at(i));
+    }
   }
 
   void add(std::int32_t first, std::int32_t last) {
@@ -138,15 +255,16 @@ class LlamaPass {
     }
   }
 
-  /// out[c - first] = matrix * in[c], this member's rows. All members wait before, for the input, and after.
+  /// out[c - first + to] = matrix * in[c], this member's rows. All members wait before, for the input, and
+  /// after.
   void multiply(std::int32_t member, const PanelMatrix<Real>& matrix, ColumnBuffer<Real>& in,
-                ColumnBuffer<Real>& out, std::int32_t first, std::int32_t last) {
+                ColumnBuffer<Real>& out, std::int32_t first, std::int32_t last, std::int32_t to = 0) {
     team_->barrier();
     constexpr std::int32_t kBlock = 4;  // panels that a register block may span
     const auto [block, last_block] = share(member, (matrix.panels() + kBlock - 1) / kBlock);
     const std::int32_t panel = block * kBlock,
                        panels = std::min(last_block * kBlock, matrix.panels()) - panel;
-    const Columns<Real> io{in.at(first), in.stride, out.at(0) + static_cast<std::ptrdiff_t>(panel) * kPanel,
+    const Columns<Real> io{in.at(first), in.stride, out.at(to) + static_cast<std::ptrdiff_t>(panel) * kPanel,
                            out.stride};
     if (panels > 0 && product_ == Product::wide)
       wide_[static_cast<std::size_t>(member)].run(matrix, panel, panels, io, last - first);
@@ -185,13 +303,44 @@ class LlamaPass {
                   scratch_[static_cast<std::size_t>(member)]);
   }
 
+  /// One KV head of the target: turns the queries in turned_ as the target turns its own, attends.
+  void attend_to_target(std::int32_t member, std::int32_t layer, std::int32_t head) {
+    const TargetShape& target = config().target;
+    const std::int32_t size = target.head_dim, group = target.group();
+    const Real scale = Real(1) / std::sqrt(static_cast<Real>(size));
+    Real* const queries = queries_.data() + head * query_stride_;
+    for (std::int32_t i = 0; i < count(); ++i) {
+      const std::int32_t position = columns_[static_cast<std::size_t>(i)].position;
+      for (std::int32_t g = 0; g < group; ++g)
+        elementwise_.rotate(turned_.at(i) + (head * group + g) * size, cross_rope_.cosine(position),
+                            cross_rope_.sine(position), size / 2, scale,
+                            queries + (i * group + g) * static_cast<std::ptrdiff_t>(size));
+    }
+    const TreeAttention<Real> attention{isa_, elementwise_, key_values_.cache(), group,
+                                        size, cross_base_,  cross_end_};
+    Real* const out = mixed_.at(0) + static_cast<std::ptrdiff_t>(head) * group * size;
+    attention.run(target.layers - config().layers + layer, head,
+                  std::span(cross_columns_).first(columns_.size()), queries, out, mixed_.stride,
+                  scratch_[static_cast<std::size_t>(member)]);
+    for (std::int32_t i = 0; i < count(); ++i)
+      if (columns_[static_cast<std::size_t>(i)].position == 0)  // there is no key before the first token
+        std::fill_n(out + i * mixed_.stride, group * size, Real(0));
+  }
+
   std::shared_ptr<const LlamaWeights<Real>> weights_;
   Isa isa_;
   Elementwise<Real> elementwise_;
-  RopeTable<Real> rope_;
+  RopeTable<Real> rope_, cross_rope_;
   std::unique_ptr<ThreadTeam> team_;
   std::span<const PassColumn> columns_;
   Product product_ = Product::skinny;
+  std::int32_t first_row_ = 0, logits_at_ = 0;  // the first column that wants logits, and where they go
+
+  KeyValuesView<Real> key_values_;
+  FeaturesView<Real> target_features_;
+  std::vector<PassColumn> cross_columns_;        // as the target's keys see them
+  std::vector<std::int32_t> seen_;               // 0, 1, 2, ...: the paths of those
+  std::int32_t cross_base_ = 0, cross_end_ = 0;  // keys that every column sees, that any does
 
   ColumnBuffer<Real> hidden_, normed_, added_;  // (columns, hidden)
   ColumnBuffer<Real> qkv_;                      // (columns, (heads + 2 kv_heads) * head_dim)
@@ -200,6 +349,9 @@ class LlamaPass {
   ColumnBuffer<Real> mixed_;                     // (columns, heads * head_dim)
   ColumnBuffer<Real> gate_up_, active_;          // (columns, 2 intermediate), (columns, intermediate)
   ColumnBuffer<Real> logits_;                    // (rows, vocab)
+  ColumnBuffer<Real> features_;                  // (slots, hidden)
+  ColumnBuffer<Real> turned_;                    // (columns, target's heads * head_dim)
+  ColumnBuffer<Real> fused_;                     // (columns, 2 hidden): embedding, feature
   std::vector<AttentionScratch<Real>> scratch_;  // one a thread, as are the next two
   std::vector<AlignedVector<Real>> keys_;        // (head_dim + 16)
   std::vector<WideProduct<Real>> wide_;

@@ -13,7 +13,7 @@
 namespace specula::eigen::detail {
 
 /// Angle of pair i at position p: p * theta^(-2i / head_dim), slowed down for long waves by "llama3" scaling.
-inline double rope_frequency(const LlamaConfig& config, std::int32_t pair) {
+inline double rope_frequency(const AttentionShape& config, std::int32_t pair) {
   const double plain = std::pow(config.rope_theta, -2.0 * pair / config.head_dim);
   const auto& scaling = config.rope_scaling;
   if (scaling.factor == 0) return plain;
@@ -29,7 +29,7 @@ template <class Real>
 class RopeTable {
  public:
   RopeTable() = default;
-  RopeTable(const LlamaConfig& config, std::int32_t positions)
+  RopeTable(const AttentionShape& config, std::int32_t positions)
       : stride_(round_up(config.head_dim / 2, kPanel)) {
     cosine_.resize(static_cast<std::size_t>(stride_) * static_cast<std::size_t>(positions));
     sine_.resize(cosine_.size());

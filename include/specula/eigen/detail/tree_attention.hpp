@@ -34,10 +34,12 @@ inline constexpr std::int32_t kQueries = 8;  // at a time: they share a pass ove
 /// What one thread needs for them.
 template <class Real>
 struct AttentionScratch {
+  std::ptrdiff_t slots;        // most that are seen, rounded up to whole panels
   AlignedVector<Real> scores;  // (8, slots)
   AlignedVector<Real> mixed;   // (8, head_dim padded)
-  AttentionScratch(std::int32_t slots, std::int32_t padded_head)
-      : scores(static_cast<std::size_t>(kQueries) * static_cast<std::size_t>(slots)),
+  AttentionScratch(std::int32_t most_slots, std::int32_t padded_head)
+      : slots(most_slots),
+        scores(static_cast<std::size_t>(kQueries) * static_cast<std::size_t>(most_slots)),
         mixed(static_cast<std::size_t>(kQueries) * static_cast<std::size_t>(padded_head)) {}
 };
 
@@ -55,7 +57,7 @@ struct TreeAttention {
   /// wherever the slots are.
   void run(std::int32_t layer, std::int32_t head, std::span<const PassColumn> columns, const Real* queries,
            Real* out, std::ptrdiff_t out_stride, AttentionScratch<Real>& scratch) const {
-    const std::ptrdiff_t ld = cache.slots(), padded = round_up(head_dim, kPanel);
+    const std::ptrdiff_t ld = scratch.slots, padded = round_up(head_dim, kPanel);
     for_column_groups(static_cast<std::int32_t>(columns.size()) * group, kQueries,
                       [&](std::int32_t first, std::int32_t count) {
                         const auto column = [&](std::int32_t query) -> const PassColumn& {

@@ -1,0 +1,42 @@
+// A draft head on the target's features: EAGLE's, and HASS's, which is trained otherwise.
+#pragma once
+
+#include <utility>
+
+#include "../concepts.hpp"
+#include "../detail/looking_drafter.hpp"
+
+namespace specula {
+
+namespace detail {
+struct FeaturesSight {
+  static constexpr const char* name = "FeatureHead";
+  template <ExposesFeatures T>
+  static auto of(T& target) {
+    return target.features();
+  }
+};
+}  // namespace detail
+
+/// Drafts with a head that predicts the target's next feature from a token and the feature before it, and
+/// from that, by the target's own LM head, the next token. In the round the features behind the root are the
+/// head's own predictions. So accepted tokens are run again in the next round, on the features that the
+/// target now has: appended, which a lazy model merges into its next pass.
+///
+///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}},
+///                           specula::FeatureHead{head, target}, specula::DynamicTree{}};
+///
+/// Both models are referenced and must outlive the drafter. What the head holds already is dropped by the
+/// first sync(). Throws std::invalid_argument if the vocabularies differ, and what the head's look_into()
+/// throws. Allocates in the constructor only. Sources: EAGLE (Li et al. 2024); HASS (Zhang et al. 2024).
+template <LanguageModel D, ExposesFeatures T>
+  requires LooksInto<D, decltype(std::declval<T&>().features())>
+class FeatureHead : public detail::LookingDrafter<D, T, detail::FeaturesSight> {
+ public:
+  FeatureHead(D& head, T& target) : detail::LookingDrafter<D, T, detail::FeaturesSight>(head, target) {}
+  FeatureHead(D&&, T&) = delete;
+  FeatureHead(D&, T&&) = delete;
+  FeatureHead(D&&, T&&) = delete;
+};
+
+}  // namespace specula

@@ -1,0 +1,286 @@
+// The loss by which a draft learns the target's law, the likeliest tokens counting most (HASS), and its
+// gradient, fused from the two rows of logits.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "../detail/row_math.hpp"
+#include "../rows.hpp"
+
+namespace specula {
+
+namespace detail {
+
+/// The k largest logits of what was offered in order of the tokens, best first, ties to the lower token.
+template <class Real>
+class LargestLogits {
+ public:
+  static constexpr std::int32_t kMost = 64;
+
+  explicit LargestLogits(std::int32_t k) : k_(static_cast<std::size_t>(k)) {}
+
+  /// What a logit must be above to be taken in.
+  Real bound() const {
+    if (count_ < k_) return -std::numeric_limits<Real>::infinity();
+    return k_ == 0 ? std::numeric_limits<Real>::infinity() : logits_[k_ - 1];
+  }
+  void offer(std::size_t token, Real logit) {
+    if (!(logit > bound())) return;
+    std::size_t at = count_ < k_ ? count_++ : k_ - 1;
+    for (; at > 0 && logits_[at - 1] < logit; --at) {
+      logits_[at] = logits_[at - 1];
+      tokens_[at] = tokens_[at - 1];
+    }
+    logits_[at] = logit;
+    tokens_[at] = token;
+  }
+  std::span<const std::size_t> tokens() const { return std::span(tokens_).first(count_); }
+
+ private:
+  std::size_t k_, count_ = 0;
+  std::array<Real, kMost> logits_;
+  std::array<std::size_t, kMost> tokens_;
+};
+
+template <class Real>
+[[noreturn]] void refuse_row(const char* whose, std::span<const Real> row) {
+  const auto bad = std::find_if(row.begin(), row.end(),
+                                [](Real l) { return !(l < std::numeric_limits<Real>::infinity()); });
+  std::string message = std::string("TopKDistillation: the ").append(whose).append("'s row of logits ");
+  if (bad != row.end())
+    message.append("holds NaN or +infinity at token ").append(std::to_string(bad - row.begin()));
+  else if (std::any_of(row.begin(), row.end(), [](Real l) { return std::isfinite(l); }))
+    message.append("is too large: it overflows");
+  else
+    message.append("is empty: none is above -infinity");
+  throw std::runtime_error(message);
+}
+[[noreturn]] inline void refuse_loss(std::size_t token, double logit) {
+  throw std::runtime_error(std::string("TopKDistillation: the loss is infinite: the draft's logit of token ")
+                               .append(std::to_string(token))
+                               .append(", which the target may choose, is ")
+                               .append(std::to_string(logit)));
+}
+
+/// log of the sum of exp(l) over a row, which is read once; its largest logits are offered to `largest`.
+inline double log_sum_exp(const char* whose, std::span<const float> row, LargestLogits<float>& largest) {
+  constexpr std::int32_t kChunk = 8;  // tiles that are still in the first cache when they are looked at again
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  const auto vocab = static_cast<std::int32_t>(row.size());
+  std::array<TileStats, kChunk> stats;
+  std::array<float, kTile> padding;
+  std::array<std::int32_t, kTile> places;
+  double unit = -kInf, sum = 0, top = -kInf;
+  for (std::int32_t first = 0; first < tile_count(vocab);) {
+    const std::int32_t whole = std::min(kChunk, vocab / kTile - first), count = std::max(1, whole);
+    const float* tile = tile_at(row.data(), vocab, first, padding);
+    kernels().stats(tile, count, 1.0, stats.data());
+    for (std::int32_t t = 0; t < count; ++t, tile += kTile) {
+      const TileStats& s = stats[static_cast<std::size_t>(t)];
+      if (s.unit == -kInf) {  // nothing but -infinity or masks such as -3.4e38 in it, or NaN behind those
+        if (std::isnan(kernels().maximum(tile))) refuse_row(whose, row);
+        continue;
+      }
+      if (!(s.sum < kInf)) refuse_row(whose, row);
+      sum = s.unit > unit ? sum * pow2(unit - s.unit) + s.sum : sum + s.sum * pow2(s.unit - unit);
+      unit = std::max(unit, s.unit);
+      top = std::max(top, static_cast<double>(s.maximum));
+      if (!(s.maximum > largest.bound())) continue;
+      const std::int32_t found = kernels().above(tile, largest.bound(), places.data());
+      for (std::int32_t i = 0; i < found; ++i) {
+        const std::int32_t place = places[static_cast<std::size_t>(i)];
+        largest.offer(static_cast<std::size_t>((first + t) * kTile + place), tile[place]);
+      }
+    }
+    first += count;
+  }
+  if (!(unit < kInf) || !(sum > 0)) refuse_row(whose, row);
+  double log2 = unit + std::log2(sum);
+  if (kernels().rounds_scale)  // where the mass is, near the top, take the rounding of the scale back
+    log2 += top * (Exponent::kLog2E - static_cast<double>(static_cast<float>(Exponent::kLog2E)));
+  return log2 / Exponent::kLog2E;
+}
+/// The same in doubles, two reads: the reference.
+inline double log_sum_exp(const char* whose, std::span<const double> row, LargestLogits<double>& largest) {
+  double top = -std::numeric_limits<double>::infinity(), sum = 0;
+  for (std::size_t x = 0; x < row.size(); ++x) {
+    if (!(row[x] < std::numeric_limits<double>::infinity())) refuse_row(whose, row);
+    top = std::max(top, row[x]);
+    largest.offer(x, row[x]);
+  }
+  if (!std::isfinite(top)) refuse_row(whose, row);
+  for (const double l : row) sum += std::exp(l - top);
+  return top + std::log(sum);
+}
+
+/// -sum p log q, and keep * q - take * p in `gradient` unless that is empty. Throws where the sum is
+/// infinite.
+inline double cross_entropy(std::span<const float> target, double target_log_z, std::span<const float> draft,
+                            double draft_log_z, double keep, double take, std::span<float> gradient) {
+  RowLaw p, q;
+  p.log_z = target_log_z;
+  q.log_z = draft_log_z;
+  const Exponent p_exponent(p), q_exponent(q);
+  const auto vocab = static_cast<std::int32_t>(target.size());
+  std::array<float, kTile> target_padding, draft_padding, out;
+  double sum = 0;
+  for (std::int32_t t = 0; t < tile_count(vocab); ++t) {
+    const double part = kernels().cross(tile_at(target.data(), vocab, t, target_padding), p_exponent,
+                                        tile_at(draft.data(), vocab, t, draft_padding), q_exponent,
+                                        static_cast<float>(keep), static_cast<float>(take), out.data());
+    const auto begin = static_cast<std::size_t>(t) * kTile, end = std::min(begin + kTile, target.size());
+    if (!(part > -std::numeric_limits<double>::infinity())) {
+      std::size_t worst = begin;
+      double least = std::numeric_limits<double>::infinity();
+      for (std::size_t x = begin; x < end; ++x)
+        if (static_cast<double>(draft[x]) < least &&
+            std::exp(static_cast<double>(target[x]) - target_log_z) > 0)
+          least = static_cast<double>(draft[worst = x]);
+      refuse_loss(worst, least);
+    }
+    sum += part;
+    if (!gradient.empty())
+      std::copy_n(out.begin(), end - begin, gradient.begin() + static_cast<std::ptrdiff_t>(begin));
+  }
+  return -sum / Exponent::kLog2E;
+}
+inline double cross_entropy(std::span<const double> target, double target_log_z,
+                            std::span<const double> draft, double draft_log_z, double keep, double take,
+                            std::span<double> gradient) {
+  double sum = 0;
+  for (std::size_t x = 0; x < target.size(); ++x) {
+    double p = std::exp(target[x] - target_log_z);
+    if (p < std::numeric_limits<double>::min()) p = 0;
+    const double log_q = draft[x] - draft_log_z;
+    if (p > 0 && !std::isfinite(log_q)) refuse_loss(x, draft[x]);
+    if (p > 0) sum += p * log_q;
+    if (!gradient.empty()) gradient[x] = keep * std::exp(log_q) - take * p;
+  }
+  return -sum;
+}
+
+}  // namespace detail
+
+/// The loss of one row of a draft's logits given the target's, with p and q their softmaxes:
+///
+///   cross_entropy = -sum over all tokens of p log q
+///   top_k         = -sum over the `k` likeliest tokens of the target, ties to the lower token, of p log q
+///   total         = cross_entropy_weight * cross_entropy + weight * top_k
+///
+/// Neither law is normalised anew over the k. Its gradient by the draft's logits is, P being the sum of p
+/// over the k: (cross_entropy_weight + weight * P) q - cross_entropy_weight * p - weight * p [x among the k].
+/// With k = 0, or weight = 0, that is plain distillation. Source: HASS (Zhang et al. 2024), section 3.1,
+/// which has k = 10, weight = 1 and, with EAGLE, a cross-entropy weight of 0.1.
+struct TopKDistillation {
+  std::int32_t k = 10;
+  double weight = 1;
+  double cross_entropy_weight = 0.1;
+
+  /// Of one row, in nats, unweighted.
+  struct Loss {
+    double cross_entropy = 0;
+    double top_k = 0;
+  };
+
+  static constexpr std::int32_t kMost = detail::LargestLogits<float>::kMost;  // that k may be
+
+  /// Throws std::invalid_argument unless k is in [0, 64] and the weights are finite and >= 0.
+  void check() const {
+    if (k < 0 || k > kMost)
+      throw std::invalid_argument(
+          std::string("TopKDistillation: k is ").append(std::to_string(k)).append(", must be in [0, 64]"));
+    check_weight("weight", weight);
+    check_weight("cross_entropy_weight", cross_entropy_weight);
+  }
+
+  double total(const Loss& loss) const {
+    return cross_entropy_weight * loss.cross_entropy + weight * loss.top_k;
+  }
+
+  /// The loss of a row: `target` and `draft` are logits, (V), and `gradient`, (V) or empty, is given `scale`
+  /// times the gradient of total() by the draft's logits. `gradient` may be `draft` itself. A k above V is V.
+  ///
+  /// A logit of the target may be -infinity: p is 0 there, and then the draft's may be so too. Elsewhere the
+  /// loss would be infinite. Throws std::runtime_error on that, on NaN or +infinity and on a row without any
+  /// finite logit (what is in `gradient` then is unspecified), std::invalid_argument as check() does and on
+  /// rows that are empty or of different widths, or a scale that is not finite.
+  ///
+  /// Numeric contract for logits up to 100: a probability below 2^-126 counts as 0; a loss is within 2e-6,
+  /// relative, plus 5e-7, and a gradient within 1e-6 * scale * (cross_entropy_weight + weight) of exact ones.
+  /// Cost: two reads of each row and a write of the gradient; no allocation.
+  Loss row(std::span<const float> target, std::span<const float> draft, std::span<float> gradient = {},
+           double scale = 1) const {
+    return fused(target, draft, gradient, scale);
+  }
+  /// The same in double precision, without vector arithmetic and with a read more; the least probability is
+  /// 2^-1022.
+  Loss row(std::span<const double> target, std::span<const double> draft, std::span<double> gradient = {},
+           double scale = 1) const {
+    return fused(target, draft, gradient, scale);
+  }
+
+ private:
+  template <class Real>
+  Loss fused(std::span<const Real> target, std::span<const Real> draft, std::span<Real> gradient,
+             double scale) const {
+    check();
+    check_rows(target.size(), draft.size(), gradient.size(), scale);
+    detail::LargestLogits<Real> likeliest(k), none(0);
+    const double target_log_z = detail::log_sum_exp("target", target, likeliest);
+    const double draft_log_z = detail::log_sum_exp("draft", draft, none);
+    const auto tokens = likeliest.tokens();
+    std::array<double, kMost> probs;
+    Loss loss;
+    double mass = 0;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const std::size_t x = tokens[i];
+      const double p = std::exp(static_cast<double>(target[x]) - target_log_z),
+                   log_q = static_cast<double>(draft[x]) - draft_log_z;
+      probs[i] = p < static_cast<double>(std::numeric_limits<Real>::min()) ? 0 : p;
+      if (probs[i] == 0) continue;
+      if (!std::isfinite(log_q)) detail::refuse_loss(x, static_cast<double>(draft[x]));
+      mass += p;
+      loss.top_k -= p * log_q;
+    }
+    loss.cross_entropy = detail::cross_entropy(target, target_log_z, draft, draft_log_z,
+                                               scale * (cross_entropy_weight + weight * mass),
+                                               scale * cross_entropy_weight, gradient);
+    if (!gradient.empty())
+      for (std::size_t i = 0; i < tokens.size(); ++i)
+        gradient[tokens[i]] -= static_cast<Real>(scale * weight * probs[i]);
+    return loss;
+  }
+
+  static void check_weight(const char* name, double value) {
+    if (!(value >= 0) || !std::isfinite(value))
+      throw std::invalid_argument(std::string("TopKDistillation: ")
+                                      .append(name)
+                                      .append(" is ")
+                                      .append(std::to_string(value))
+                                      .append(", must be finite and >= 0"));
+  }
+  static void check_rows(std::size_t target, std::size_t draft, std::size_t gradient, double scale) {
+    if (target == 0 || draft != target || (gradient != 0 && gradient != target))
+      throw std::invalid_argument(std::string("TopKDistillation: the rows are ")
+                                      .append(std::to_string(target))
+                                      .append(" (target), ")
+                                      .append(std::to_string(draft))
+                                      .append(" (draft) and ")
+                                      .append(std::to_string(gradient))
+                                      .append(" (gradient) wide, must be alike, or the gradient empty"));
+    if (!std::isfinite(scale))
+      throw std::invalid_argument(std::string("TopKDistillation: scale is ")
+                                      .append(std::to_string(scale))
+                                      .append(", must be finite"));
+  }
+};
+
+}  // namespace specula

@@ -1,0 +1,163 @@
+#include <doctest/doctest.h>
+#include <specula/draft/glide.hpp>
+
+#include <specula/specula.hpp>
+
+#include <type_traits>
+#include <vector>
+
+#include "count_allocations.hpp"  // after the library: clang's intrinsics declare posix_memalign without noexcept
+#include "looking_models.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+
+using List = std::vector<Token>;
+using Drafter = Glide<ToyGlide, SeenModel>;
+
+static_assert(DenseDrafter<Drafter>);
+static_assert(
+    std::is_same_v<decltype(Glide{std::declval<ToyGlide&>(), std::declval<SeenModel&>()}), Drafter>);
+static_assert(!std::is_constructible_v<Drafter, ToyGlide, SeenModel&> &&
+              !std::is_constructible_v<Drafter, ToyGlide&, SeenModel> &&
+              !std::is_constructible_v<Drafter, ToyGlide, SeenModel> &&
+              !std::is_constructible_v<Drafter, const ToyGlide&, SeenModel&>);
+
+constexpr std::int32_t kVocab = 5;
+const SamplingParams kGreedy{.temperature = 0};
+
+List greedily(const SeenModel& target, List text, std::size_t count) {
+  std::vector<float> row(static_cast<std::size_t>(kVocab));
+  for (; count > 0; --count) {
+    target.row(text.size() > 1 ? text[text.size() - 2] : -1, text.back(), row.data());
+    text.push_back(static_cast<Token>(std::max_element(row.begin(), row.end()) - row.begin()));
+  }
+  return text;
+}
+
+/// Text of a greedy run, then of a second one that begins like the first; what the draft saw of them, and
+/// whether guesses were worth something.
+template <class Run>
+void check_text(Run& run, const SeenModel& target, std::size_t count = 60, double mat = 1.2) {
+  List prompt;
+  for (int i = 0; i < 290; ++i) prompt.push_back(i * i % 3);
+  for (const int changed : {0, 200, 270}) {
+    if (changed) prompt[static_cast<std::size_t>(changed)] = 4;
+    List text = prompt;
+    run.generate(prompt, {.max_new_tokens = static_cast<std::int32_t>(count)}, PhiloxChance{1},
+                 [&](Tokens fresh) { text.insert(text.end(), fresh.begin(), fresh.end()); });
+    CHECK(text == greedily(target, prompt, count));
+  }
+  CHECK(run.stats().mat() > mat);
+}
+
+}  // namespace
+
+TEST_CASE("the text is the target's own, whatever the shape") {
+  for (const bool lazy : {true, false}) {
+    CAPTURE(lazy);
+    SeenModel target(kVocab, 1, 2.0f, 400);
+    ToyGlide draft(kVocab, 1, 1.0f, lazy, 400);
+    const TreeVerifier verifier{target, Sampling{}, kGreedy};
+    Speculator chain{verifier, Glide{draft, target}, Chain<>{.length = 4}};
+    check_text(chain, target);
+    Speculator cape{verifier, Glide{draft, target}, Cape{}};
+    check_text(cape, target, 60, chain.stats().mat());
+    Speculator tree{verifier, Glide{draft, target}, DynamicTree{.top_k = 3, .expansions = 3, .total = 12}};
+    check_text(tree, target);
+  }
+}
+
+TEST_CASE("in a cascade it drafts and reviews") {
+  SeenModel target(kVocab, 1, 2.0f, 400);
+  ToyGlide draft(kVocab, 1, 1.0f, true, 400);
+  ToyModel small(kVocab, 1, 1.0f, 400);
+  const TreeVerifier verifier{target, Sampling{}, kGreedy};
+  Speculator reviews{verifier, Stack{Glide{draft, target}, ModelDrafter{small}},
+                     Cascade<2>{.limits = {{{5, 3}, {0, 2}}}}};
+  check_text(reviews, target);
+  Speculator drafts{verifier, Stack{ModelDrafter{small}, Glide{draft, target}, MaxGram{kVocab}},
+                    Cascade<3>{.limits = {{{4, 3, 2}, {0, 2, 2}, {0, 0, 2}}}}};
+  check_text(drafts, target);
+}
+
+TEST_CASE("each round runs what was accepted and what it guesses, and nothing is older than the round") {
+  SeenModel target(kVocab, 1, 2.0f, 400);
+  ToyGlide draft(kVocab, 1, 1.0f, true, 400);
+  Speculator run{TreeVerifier{target, Sampling{}, kGreedy}, Glide{draft, target}, Chain<>{.length = 4}};
+  PhiloxChance chance(1);
+  run.start(List{1, 2, 3, 4});
+  std::size_t fresh = 3;  // context that the draft has not been fed
+  for (int round = 0; round < 80; ++round) {
+    const auto size = static_cast<std::int32_t>(run.text().size()) - 1;
+    draft.seen.clear();
+    const std::size_t more = run.step(chance).size();
+    REQUIRE(draft.seen.size() == fresh + 4);
+    for (std::size_t i = 0; i < draft.seen.size(); ++i) {
+      CHECK(draft.seen[i].position == size - static_cast<std::int32_t>(fresh) + static_cast<std::int32_t>(i));
+      CHECK(draft.seen[i].view_size == size);
+      CHECK(draft.seen[i].node == (i >= fresh));
+    }
+    fresh = more;
+  }
+  CHECK(run.stats().draft.calls == 4 * 80);
+  CHECK(run.stats().draft.nodes == 4 * 80);
+}
+
+TEST_CASE("a draft that holds less than the target: the text goes on without it") {
+  SeenModel target(kVocab, 1, 2.0f, 400);
+  ToyGlide draft(kVocab, 1, 1.0f, true, 320);
+  Speculator run{TreeVerifier{target, Sampling{}, kGreedy}, Glide{draft, target}, Chain<>{.length = 4}};
+  check_text(run, target, 100, 1.1);
+  ToyGlide tiny(kVocab, 1, 1.0f, true, 100);
+  Speculator other{TreeVerifier{target, Sampling{}, kGreedy}, Glide{tiny, target}, Chain<>{.length = 4}};
+  check_text(other, target, 60, 0.9);
+}
+
+TEST_CASE("a round allocates nothing") {
+  SeenModel target(kVocab, 1, 2.0f, 1200);
+  ToyGlide draft(kVocab, 1, 1.0f, true, 1200);
+  ToyModel small(kVocab, 1, 1.0f, 1200);
+  const auto check = [&](auto run) {
+    run->start(List{1, 2, 3});
+    PhiloxChance chance(7);
+    std::int64_t allocated = 0;
+    for (int round = 0; round < 100; ++round) {
+      draft.seen.clear();
+      const AllocationCount counted;
+      run->step(chance);
+      allocated += counted.count();
+    }
+    CHECK(allocated == 0);
+    CHECK(run->stats().proposed > 100);
+  };
+  const TreeVerifier verifier{target, Sampling{}};
+  Speculator cape{verifier, Glide{draft, target}, Cape{}};
+  check(&cape);
+  Speculator cascade{verifier, Stack{Glide{draft, target}, ModelDrafter{small}},
+                     Cascade<2, Draw::sampled>{.limits = {{{5, 3}, {0, 2}}}}};
+  check(&cascade);
+}
+
+TEST_CASE("a round that a model broke off can be done again") {
+  SeenModel target(kVocab, 1, 2.0f, 400), fresh(kVocab, 1, 2.0f, 400);
+  ToyGlide draft(kVocab, 1, 1.0f, true, 400);
+  Speculator run{TreeVerifier{target, Sampling{}, kGreedy}, Glide{draft, target}, Chain<>{.length = 4}};
+  PhiloxChance chance(1);
+  const List prompt = {1, 2, 3, 4};
+  run.start(prompt);
+  for (int round = 0; round < 40; ++round) {
+    if (round % 5 == 0) target.throw_look = target.looks + 1;
+    if (round % 5 == 1) draft.model.throw_call = draft.model.calls + 3;
+    if (round % 5 == 2) draft.model.throw_append = draft.model.appends + 1;
+    if (round % 5 == 3) target.throw_call = target.calls + 1;
+    if (round % 5 < 4) CHECK_THROWS_AS(run.step(chance), std::runtime_error);
+    draft.seen.clear();
+    run.step(chance);
+    CHECK(draft.seen.back().view_size == target.size() - run.verdict().accepted() - 1);
+  }
+  CHECK(List(run.text().begin(), run.text().end()) ==
+        greedily(fresh, prompt, run.text().size() - prompt.size()));
+}
