@@ -42,6 +42,10 @@ Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings
                           : std::find(fresh.begin(), fresh.end(), settings.stop);
     stopped = stop != fresh.end();
     if (stopped) fresh = fresh.first(static_cast<std::size_t>(stop - fresh.begin()) + 1);
+    const std::size_t range = (prompt.size() + out.tokens.size() - 1) / kContextStep;
+    if (range >= out.by_context.size()) out.by_context.resize(range + 1);
+    ++out.by_context[range].rounds;
+    out.by_context[range].new_tokens += static_cast<std::int64_t>(fresh.size());
     out.tokens.insert(out.tokens.end(), fresh.begin(), fresh.end());
     accepted = static_cast<std::size_t>(pipeline.verdict().accepted());
     emitted = fresh.size();

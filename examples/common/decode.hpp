@@ -16,14 +16,23 @@ struct DecodeSettings {
   std::uint32_t sequence = 0;  // which of the seed's streams of coins: the prompt's number
 };
 
+inline constexpr std::size_t kContextStep = 64;
+
+/// Rounds that began with so many tokens before the root, and what they emitted.
+struct ContextRange {
+  std::int64_t rounds = 0;
+  std::int64_t new_tokens = 0;
+};
+
 /// What one prompt gave. Tokens that the last round accepted beyond the limit or after the stop token are
 /// neither in `tokens` nor among the accepted of `stats`, only in its new_tokens.
 struct Decoded {
-  std::vector<Token> tokens;       // emitted, the stop token included
-  specula::Stats stats;            // of this prompt alone
-  std::vector<DraftUsage> drafts;  // likewise
-  double prefill_seconds = 0;      // start()
-  double decode_seconds = 0;       // all step()s, nothing else
+  std::vector<Token> tokens;             // emitted, the stop token included
+  specula::Stats stats;                  // of this prompt alone
+  std::vector<DraftUsage> drafts;        // likewise
+  std::vector<ContextRange> by_context;  // contexts of [0, 64) tokens, [64, 128), ...
+  double prefill_seconds = 0;            // start()
+  double decode_seconds = 0;             // all step()s, nothing else
 };
 
 /// `fresh` are a round's emitted tokens, the first `guesses` of them accepted guesses.

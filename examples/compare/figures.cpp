@@ -42,6 +42,11 @@ void add_counts(const Outcome& outcome, const Outcome& baseline, Figures& out) {
     out.target_calls += run.stats.target.calls;
     for (const auto& draft : run.drafts) out.draft_calls += draft.usage.calls;
     out.tau += ratio(tokens, run.stats.target.calls);
+    if (run.by_context.size() > out.by_context.size()) out.by_context.resize(run.by_context.size());
+    for (std::size_t r = 0; r < run.by_context.size(); ++r) {
+      out.by_context[r].rounds += run.by_context[r].rounds;
+      out.by_context[r].new_tokens += run.by_context[r].new_tokens;
+    }
     out.identical_to_autoregressive += run.tokens == baseline.prompts[p].first.tokens;
   }
   out.tau = ratio(out.tau, static_cast<double>(out.prompts));

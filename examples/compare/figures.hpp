@@ -44,6 +44,7 @@ struct Figures {
   double tau = 0;                // mean over prompts of each one's new tokens per target call
   std::vector<std::optional<double>>
       acceptance_by_depth;                       // of guesses under an accepted path; empty: never offered
+  std::vector<ContextRange> by_context;          // rounds and new tokens by how long the context was
   double acceptance = 0;                         // alpha: of all of those together
   double swi = 0;                                // new tokens / (target calls + sum over drafts of calls * c)
   double tokens_per_second = 0;                  // mean over prompts, start() left out

@@ -8,9 +8,16 @@ namespace specula_examples {
 namespace {
 
 nlohmann::ordered_json to_json(const Figures& f) {
-  nlohmann::ordered_json depths = nlohmann::ordered_json::array(), drafts = nlohmann::ordered_json::array();
+  nlohmann::ordered_json depths = nlohmann::ordered_json::array(), drafts = nlohmann::ordered_json::array(),
+                         contexts = nlohmann::ordered_json::array();
   for (const auto& share : f.acceptance_by_depth)
     depths.push_back(share ? nlohmann::ordered_json(*share) : nlohmann::ordered_json());
+  for (std::size_t r = 0; r < f.by_context.size(); ++r)
+    if (const auto& range = f.by_context[r]; range.rounds > 0)
+      contexts.push_back(
+          {{"from", r * kContextStep},
+           {"rounds", range.rounds},
+           {"mat", static_cast<double>(range.new_tokens) / static_cast<double>(range.rounds)}});
   for (const auto& d : f.drafts)
     drafts.push_back({{"model", d.model},
                       {"calls", d.calls},
@@ -25,6 +32,7 @@ nlohmann::ordered_json to_json(const Figures& f) {
           {"tau", f.tau},
           {"acceptance", f.acceptance},
           {"acceptance_by_depth", depths},
+          {"mat_by_context", contexts},
           {"swi", f.swi},
           {"tokens_per_second", f.tokens_per_second},
           {"tokens_per_second_with_prefill", f.tokens_per_second_with_prefill},

@@ -158,7 +158,10 @@ TEST_CASE("the figures of a run whose counts and times are known") {
   REQUIRE(f.acceptance_by_depth.size() == 2);
   CHECK(*f.acceptance_by_depth[0] == doctest::Approx(1.0));
   CHECK(*f.acceptance_by_depth[1] == doctest::Approx(0.75));  // the last round's second guess came too late
-  CHECK(f.acceptance == doctest::Approx(7.0 / 8));            // of four first guesses and four second ones
+  REQUIRE(f.by_context.size() == 1);  // short texts: all rounds begin with less than 64 tokens
+  CHECK(f.by_context[0].rounds == 12);
+  CHECK(f.by_context[0].new_tokens == 30);
+  CHECK(f.acceptance == doctest::Approx(7.0 / 8));  // of four first guesses and four second ones
   REQUIRE(f.drafts.size() == 1);
   CHECK(f.drafts[0].cost_coefficient == doctest::Approx(0.25));
   CHECK(f.swi == doctest::Approx(30.0 / (12 + 24 * 0.25)));
@@ -181,12 +184,12 @@ TEST_CASE("the report has every field, in order, and the settings after them") {
   REQUIRE(json["pipelines"].size() == 2);
   std::string keys;
   for (const auto& item : json["pipelines"][1].items()) keys += item.key() + " ";
-  CHECK(keys.rfind(
-            "name prompts new_tokens target_calls draft_calls mat tau acceptance acceptance_by_depth swi "
-            "tokens_per_second "
-            "tokens_per_second_with_prefill speedup overhead_share identical_to_autoregressive "
-            "lossy mean_proposed mat_per_verified_node draft_milliseconds_per_round ",
-            0) == 0);
+  CHECK(keys.rfind("name prompts new_tokens target_calls draft_calls mat tau acceptance acceptance_by_depth "
+                   "mat_by_context swi "
+                   "tokens_per_second "
+                   "tokens_per_second_with_prefill speedup overhead_share identical_to_autoregressive "
+                   "lossy mean_proposed mat_per_verified_node draft_milliseconds_per_round ",
+                   0) == 0);
   CHECK(json["seed"] == 7);
   const std::string table = to_table(all);
   CHECK(table.find("chain") != std::string::npos);
@@ -197,6 +200,18 @@ TEST_CASE("the report has every field, in order, and the settings after them") {
   CHECK(table.find("  4.000  ") != std::string::npos);
   CHECK(table.find("  0.875  ") != std::string::npos);
   CHECK(table.find("1/1") != std::string::npos);
+}
+
+TEST_CASE("rounds by the length of the context that they begin with") {
+  Chains chains({{2, 1}, {2, 2}, {2, 0}, {2, 2}});
+  const std::vector<Token> prompt(126, 3);  // 125 tokens before the root, then 127, 130, 131
+  const Decoded run = decode(chains, prompt, {.max_new_tokens = 8});
+  REQUIRE(run.by_context.size() == 3);
+  CHECK(run.by_context[0].rounds == 0);
+  CHECK(run.by_context[1].rounds == 2);
+  CHECK(run.by_context[1].new_tokens == 5);
+  CHECK(run.by_context[2].rounds == 2);
+  CHECK(run.by_context[2].new_tokens == 3);  // of four tokens: the limit
 }
 
 TEST_CASE("what lies beyond the text's end was neither accepted nor offered, but for the guess at the end") {

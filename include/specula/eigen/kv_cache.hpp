@@ -100,7 +100,7 @@ class KvCache {
 
 /// The keys and values of a model's committed tokens, for a draft that looks into them: those of the tokens
 /// at positions [0, size()), keys turned to their positions. Not owned; valid until the model's next call,
-/// after which cache() throws std::logic_error.
+/// after which its accessors throw std::logic_error.
 template <class Real>
 class KeyValuesView {
  public:
@@ -108,13 +108,18 @@ class KeyValuesView {
   KeyValuesView(const KvCache<Real>& cache, std::int32_t size, specula::detail::ViewGuard guard)
       : cache_(&cache), size_(size), guard_(guard) {}
 
-  std::int32_t size() const { return size_; }
+  std::int32_t size() const {
+    check();
+    return size_;
+  }
   const KvCache<Real>& cache() const {
-    guard_.check("the view of a target's keys and values");
+    check();
     return *cache_;
   }
 
  private:
+  void check() const { guard_.check("KeyValuesView"); }
+
   const KvCache<Real>* cache_ = nullptr;
   std::int32_t size_ = 0;
   specula::detail::ViewGuard guard_;
