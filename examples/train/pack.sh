@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Trains the pack of three models (target, base, small) from nothing, and copies it to a folder.
+# Trains the pack (the target, the drafts base and small, and glide, eagle and hass, which look into the target) from
+# nothing, and copies it to a folder.
 # Started again after an interruption, it goes on where it was.
 #
 #   pack.sh --gsm8k train.jsonl --python /usr/lib/python3.11 [options]
@@ -9,10 +10,11 @@
 #   --models DIR     where the finished models go                              (examples/models)
 #   --minutes T B S  training time of target, base and small                   (80 12 10)
 #   --answer-minutes B S  then, of base and small, on the target's own text    (60 20)
+#   --look-minutes G E H  of glide, eagle and hass                             (30 30 45)
 set -euo pipefail
 
 repository=$(cd "$(dirname "$0")/../.." && pwd)
-gsm8k= python= minutes=(80 12 10) answer_minutes=(60 20)
+gsm8k= python= minutes=(80 12 10) answer_minutes=(60 20) look_minutes=(30 30 45)
 build=$repository/build/train
 work=$repository/build/train-work
 models=$repository/examples/models
@@ -26,6 +28,7 @@ while (($#)); do
     --models) models=$2; shift 2 ;;
     --minutes) minutes=("$2" "$3" "$4"); shift 4 ;;
     --answer-minutes) answer_minutes=("$2" "$3"); shift 3 ;;
+    --look-minutes) look_minutes=("$2" "$3" "$4"); shift 4 ;;
     -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit ;;
     *) echo "pack.sh: unknown option $1; see --help" >&2; exit 2 ;;
   esac
@@ -60,6 +63,19 @@ go_on() {  # name, minutes
 }
 go_on base "${answer_minutes[0]}"
 go_on small "${answer_minutes[1]}"
+
+# Drafts that look into the target.
+look() {  # name, minutes, command and options
+  local name=$1 minutes=$2
+  shift 2
+  "$build/specula-train" "$@" --target "$work/target/export" --data "$work/answers" --output "$work/$name" \
+    --minutes "$minutes" --long-from 0.7 --resume 2>&1 | tee -a "$work/$name.log"
+  mkdir -p "$models/$name"
+  cp "$work/$name/export/"* "$models/$name/"
+}
+look glide "${look_minutes[0]}" glide --lr 1e-2
+look eagle "${look_minutes[1]}" head --lr 5e-3 --alignment 1 --top-k-weight 0
+look hass "${look_minutes[2]}" head --lr 5e-3
 
 # What Max-Gram guesses where nothing matches. specula-bigram comes with the other examples.
 bigram=$repository/build/release/examples/bigram/specula-bigram

@@ -137,59 +137,84 @@ struct SwigluFunction : Function<SwigluFunction> {
 
 // ---- Softmax ----
 
-struct CausalSoftmaxFunction : Function<CausalSoftmaxFunction> {
-  static Tensor forward(AutogradContext* context, const Tensor& input) {
-    const auto scores = input.contiguous();
-    const auto length = scores.size(-1), rows = scores.numel() / length;
-    auto weights = torch::empty_like(scores);
-    with_type(scores.scalar_type(), [&]<class T>(T) {
-      at::parallel_for(0, rows, kGrain, [&](std::int64_t begin, std::int64_t end) {
-        std::vector<float> buffer(static_cast<std::size_t>(length));
-        float* exponentials = buffer.data();
-        for (auto row = begin; row < end; ++row) {
-          const auto seen = row % length + 1;
-          const T* from = data<T>(scores) + row * length;
-          T* to = data<T>(weights) + row * length;
-          float maximum = -std::numeric_limits<float>::infinity();
-#pragma omp simd reduction(max : maximum)
-          for (std::int64_t i = 0; i < seen; ++i) maximum = std::max(maximum, load(from[i]));
-          float sum = 0;
-#pragma omp simd reduction(+ : sum)
-          for (std::int64_t i = 0; i < seen; ++i) {
-            exponentials[i] = fast_exp(load(from[i]) - maximum);
-            sum += exponentials[i];
-          }
-          const float scale = 1 / sum;
-          for (std::int64_t i = 0; i < seen; ++i) store(to[i], exponentials[i] * scale);
-          for (std::int64_t i = seen; i < length; ++i) store(to[i], 0);
-        }
-      });
+constexpr float kHidden = -std::numeric_limits<float>::infinity();
+
+/// A row of scores in two pieces, and what is wanted of it in the same two.
+template <class T>
+struct SplitRow {
+  std::int64_t row, columns, tail, seen;
+  T* head(const Tensor& tensor) const { return data<T>(tensor) + row * columns; }
+  T* rest(const Tensor& tensor) const { return data<T>(tensor) + row * tail; }
+};
+
+/// In whole vectors.
+constexpr std::int64_t padded(std::int64_t count) { return (count + 15) / 16 * 16; }
+
+/// Calls f(row, buffer of a row's length) for all rows of scores (..., T, columns), shared out to threads.
+template <class F>
+void for_split_rows(const Tensor& scores, const Tensor& tail, const Tensor& visible, const F& f) {
+  const auto length = scores.size(-2), columns = scores.size(-1), more = tail.size(-1);
+  with_type(scores.scalar_type(), [&]<class T>(T) {
+    at::parallel_for(0, scores.numel() / columns, kGrain, [&](std::int64_t begin, std::int64_t end) {
+      std::vector<float> buffer(static_cast<std::size_t>(padded(columns + more)));
+      for (auto row = begin; row < end; ++row)
+        f(SplitRow<T>{row, columns, more, data<std::int64_t>(visible)[row % length]}, buffer.data());
     });
-    context->save_for_backward({weights});
-    return weights;
+  });
+}
+
+struct MaskedSoftmaxFunction : Function<MaskedSoftmaxFunction> {
+  static tensor_list forward(AutogradContext* context, const Tensor& scores_in, const Tensor& tail_in,
+                             const Tensor& visible) {
+    const auto scores = scores_in.contiguous(), tail = tail_in.contiguous();
+    auto weights = torch::empty_like(scores), tail_weights = torch::empty_like(tail);
+    for_split_rows(scores, tail, visible, [&]<class T>(const SplitRow<T>& at, float* row) {
+      // All that it sees, side by side, and filled up to whole vectors.
+      const auto seen = at.seen, more = at.tail, whole = padded(seen + more);
+      const T *from = at.head(scores), *from_tail = at.rest(tail);
+      T *to = at.head(weights), *to_tail = at.rest(tail_weights);
+      for (std::int64_t i = 0; i < seen; ++i) row[i] = load(from[i]);
+      for (std::int64_t i = 0; i < more; ++i) row[seen + i] = load(from_tail[i]);
+      std::fill(row + seen + more, row + whole, kHidden);
+      float maximum = kHidden, sum = 0;
+#pragma omp simd reduction(max : maximum)
+      for (std::int64_t i = 0; i < whole; ++i) maximum = std::max(maximum, row[i]);
+      maximum = std::max(maximum, std::numeric_limits<float>::lowest());  // of a row that sees nothing
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t i = 0; i < whole; ++i) {
+        const float exponential = fast_exp(row[i] - maximum);
+        row[i] = row[i] == kHidden ? 0 : exponential;
+        sum += row[i];
+      }
+      const float scale = sum == 0 ? 0 : 1 / sum;
+      for (std::int64_t i = 0; i < seen; ++i) store(to[i], row[i] * scale);
+      for (std::int64_t i = seen; i < at.columns; ++i) store(to[i], 0);
+      for (std::int64_t i = 0; i < more; ++i) store(to_tail[i], row[seen + i] * scale);
+    });
+    context->save_for_backward({weights, tail_weights, visible});
+    return {weights, tail_weights};
   }
 
   static tensor_list backward(AutogradContext* context, tensor_list gradients) {
-    const auto weights = context->get_saved_variables()[0];
-    const auto gradient = gradients[0].contiguous();
-    const auto length = weights.size(-1), rows = weights.numel() / length;
-    auto result = torch::empty_like(weights);
-    with_type(weights.scalar_type(), [&]<class T>(T) {
-      at::parallel_for(0, rows, kGrain, [&](std::int64_t begin, std::int64_t end) {
-        for (auto row = begin; row < end; ++row) {
-          const auto seen = row % length + 1;
-          const T* weight = data<T>(weights) + row * length;
-          const T* dy = data<T>(gradient) + row * length;
-          T* dx = data<T>(result) + row * length;
-          float dot = 0;
+    const auto saved = context->get_saved_variables();
+    const auto &weights = saved[0], &tail_weights = saved[1], &visible = saved[2];
+    const auto gradient = gradients[0].contiguous(), tail_gradient = gradients[1].contiguous();
+    auto result = torch::empty_like(weights), tail_result = torch::empty_like(tail_weights);
+    for_split_rows(weights, tail_weights, visible, [&]<class T>(const SplitRow<T>& at, float*) {
+      const auto seen = at.seen, more = at.tail;
+      const T *weight = at.head(weights), *tail_weight = at.rest(tail_weights);
+      const T *dy = at.head(gradient), *tail_dy = at.rest(tail_gradient);
+      T *dx = at.head(result), *tail_dx = at.rest(tail_result);
+      float dot = 0;
 #pragma omp simd reduction(+ : dot)
-          for (std::int64_t i = 0; i < seen; ++i) dot += load(weight[i]) * load(dy[i]);
-          for (std::int64_t i = 0; i < seen; ++i) store(dx[i], load(weight[i]) * (load(dy[i]) - dot));
-          for (std::int64_t i = seen; i < length; ++i) store(dx[i], 0);
-        }
-      });
+      for (std::int64_t i = 0; i < seen; ++i) dot += load(weight[i]) * load(dy[i]);
+      for (std::int64_t i = 0; i < more; ++i) dot += load(tail_weight[i]) * load(tail_dy[i]);
+      for (std::int64_t i = 0; i < seen; ++i) store(dx[i], load(weight[i]) * (load(dy[i]) - dot));
+      for (std::int64_t i = seen; i < at.columns; ++i) store(dx[i], 0);
+      for (std::int64_t i = 0; i < more; ++i)
+        store(tail_dx[i], load(tail_weight[i]) * (load(tail_dy[i]) - dot));
     });
-    return {result};
+    return {result, tail_result, Tensor()};
   }
 };
 
@@ -203,6 +228,7 @@ struct CrossEntropyFunction : Function<CrossEntropyFunction> {
     const auto size = logits.size(-1), rows = logits.numel() / size;
     auto gradient = torch::empty_like(logits);
     auto losses = torch::empty({rows}, logits.options().dtype(torch::kFloat32));
+    const float share = 1 / static_cast<float>((expected >= 0).sum().item<std::int64_t>());
     with_type(logits.scalar_type(), [&]<class T>(T) {
       at::parallel_for(0, rows, kGrain, [&](std::int64_t begin, std::int64_t end) {
         std::vector<float> buffer(static_cast<std::size_t>(size));
@@ -211,6 +237,11 @@ struct CrossEntropyFunction : Function<CrossEntropyFunction> {
           const T* from = data<T>(logits) + row * size;
           T* to = data<T>(gradient) + row * size;
           const auto answer = data<std::int64_t>(expected)[row];
+          if (answer == -1) {
+            data<float>(losses)[row] = 0;
+            for (std::int64_t i = 0; i < size; ++i) store(to[i], 0);
+            continue;
+          }
           TORCH_CHECK_INDEX(answer >= 0 && answer < size, "token ", answer, " is outside the vocabulary of ",
                             size);
           float maximum = -std::numeric_limits<float>::infinity();
@@ -223,14 +254,14 @@ struct CrossEntropyFunction : Function<CrossEntropyFunction> {
             sum += exponentials[i];
           }
           data<float>(losses)[row] = maximum + std::log(sum) - load(from[answer]);
-          const float share = 1 / static_cast<float>(rows), scale = share / sum;
+          const float scale = share / sum;
           for (std::int64_t i = 0; i < size; ++i) store(to[i], exponentials[i] * scale);
           store(to[answer], exponentials[answer] * scale - share);
         }
       });
     });
     context->save_for_backward({gradient});
-    return losses.mean();
+    return losses.sum() * share;
   }
 
   static tensor_list backward(AutogradContext* context, tensor_list gradients) {
@@ -249,8 +280,13 @@ Tensor swiglu(const Tensor& gate_up) {
   return gate_up.is_cpu() ? SwigluFunction::apply(gate_up) : plain::swiglu(gate_up);
 }
 
-Tensor causal_softmax(const Tensor& scores) {
-  return scores.is_cpu() ? CausalSoftmaxFunction::apply(scores) : plain::causal_softmax(scores);
+AttentionWeights masked_softmax(const Tensor& scores, const Tensor& visible, const Tensor& tail) {
+  if (!scores.is_cpu()) return plain::masked_softmax(scores, visible, tail);
+  auto shape = scores.sizes().vec();
+  shape.back() = 0;
+  const auto parts =
+      MaskedSoftmaxFunction::apply(scores, tail.defined() ? tail : scores.new_empty(shape), visible);
+  return {parts[0], tail.defined() ? parts[1] : Tensor()};
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& expected) {

@@ -15,10 +15,19 @@ torch::Tensor rms_norm(const torch::Tensor& x, const torch::Tensor& weight, doub
 /// silu(gate) * up. gate_up (..., 2 n), the gates first -> (..., n).
 torch::Tensor swiglu(const torch::Tensor& gate_up);
 
-/// Softmax over the last dimension, in which query t sees keys 0 .. t. scores (..., T, T).
-torch::Tensor causal_softmax(const torch::Tensor& scores);
+/// What attention weighs values with: of the columns of a matrix of scores, and of a few beside it.
+struct AttentionWeights {
+  torch::Tensor columns, tail;
+};
 
-/// Mean of -log softmax(logits)[expected]. logits (n, V), expected (n) int64 -> a scalar.
+/// Softmax of each row over the columns that it sees: the first visible[t] of scores (..., T, columns), where
+/// t is its place in its matrix, and all of tail (..., T, few; undefined: none). visible (T) int64, on the
+/// scores' device. What is minus infinity is not seen; a row that sees nothing is all zeros.
+AttentionWeights masked_softmax(const torch::Tensor& scores, const torch::Tensor& visible,
+                                const torch::Tensor& tail = {});
+
+/// Mean of -log softmax(logits)[expected]. logits (n, V), expected (n) int64, -1: a row that does not count
+/// -> a scalar. At least one row counts.
 torch::Tensor cross_entropy(const torch::Tensor& logits, const torch::Tensor& expected);
 
 }  // namespace specula_train

@@ -1,20 +1,15 @@
 #include "llama.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <specula/eigen/llama_config.hpp>
 #include <stdexcept>
 
 #include "fused.hpp"
 
 namespace specula_train {
-namespace {
 
 using torch::Tensor;
-
-Tensor matrix(std::int64_t out, std::int64_t in, double deviation) {
-  return torch::randn({out, in}) * deviation;
-}
-
-}  // namespace
 
 void LlamaConfig::validate() const {
   const auto require = [](bool good, const std::string& message) {
@@ -51,6 +46,28 @@ LlamaConfig named_config(const std::string& name) {
   throw std::invalid_argument("model name '" + name + "': expected target, base or small");
 }
 
+LlamaConfig read_config(const std::filesystem::path& directory) {
+  const auto file = directory / "config.json";
+  const auto read = specula::eigen::read_llama_config(specula::eigen::read_json_file(file), file.string());
+  const auto require = [&](bool good, const char* message) {
+    if (!good) throw std::runtime_error(file.string() + ": " + message);
+  };
+  require(read.looks_at == specula::eigen::LooksAt::nothing, "expected a plain decoder");
+  require(read.tied_head, "expected one matrix for embedding and head (tie_word_embeddings)");
+  require(read.head_dim * read.heads == read.hidden_size, "expected heads * head_dim to be the hidden size");
+  require(read.rope_scaling.factor == 0, "expected rotary positions without scaling");
+  const LlamaConfig config{.vocab_size = read.vocab_size,
+                           .hidden = read.hidden_size,
+                           .layers = read.layers,
+                           .heads = read.heads,
+                           .kv_heads = read.kv_heads,
+                           .intermediate = read.intermediate_size,
+                           .norm_epsilon = read.rms_norm_eps,
+                           .rope_theta = read.rope_theta};
+  config.validate();
+  return config;
+}
+
 RmsNormImpl::RmsNormImpl(std::int64_t size, double epsilon)
     : weight_(register_parameter("weight", torch::ones({size}))), epsilon_(epsilon) {}
 
@@ -58,64 +75,86 @@ Tensor RmsNormImpl::forward(const Tensor& x, torch::ScalarType dtype) {
   return rms_norm(x, weight_, epsilon_, dtype);
 }
 
-DecoderLayerImpl::DecoderLayerImpl(const LlamaConfig& config) : config_(config) {
-  const auto hidden = config.hidden;
+Tensor add_matrix(torch::nn::Module& module, const std::string& name, std::int64_t out, std::int64_t in,
+                  double deviation) {
+  auto leaf = module.register_module(name, std::make_shared<torch::nn::Module>());
+  return leaf->register_parameter("weight", torch::randn({out, in}) * deviation);
+}
+
+double added_deviation(const LlamaConfig& config) {
+  return 0.02 / std::sqrt(2.0 * static_cast<double>(config.layers));
+}
+
+SelfAttentionImpl::SelfAttentionImpl(const LlamaConfig& config) : config_(config) {
   const auto kv = config.kv_heads * config.head_dim();
-  const double deviation = 0.02;
-  // What is added to the residual stream starts smaller, the more layers add to it (GPT-2).
-  const double added = deviation / std::sqrt(2.0 * static_cast<double>(config.layers));
-  const auto projection = [this](const char* group, const char* name, Tensor value) {
-    if (!named_children().contains(group)) register_module(group, std::make_shared<torch::nn::Module>());
-    auto leaf = std::make_shared<torch::nn::Module>();
-    named_children()[group]->register_module(name, leaf);
-    return leaf->register_parameter("weight", std::move(value));
-  };
-  input_norm_ = register_module("input_layernorm", RmsNorm(hidden, config.norm_epsilon));
-  post_attention_norm_ = register_module("post_attention_layernorm", RmsNorm(hidden, config.norm_epsilon));
-  q_ = projection("self_attn", "q_proj", matrix(hidden, hidden, deviation));
-  k_ = projection("self_attn", "k_proj", matrix(kv, hidden, deviation));
-  v_ = projection("self_attn", "v_proj", matrix(kv, hidden, deviation));
-  o_ = projection("self_attn", "o_proj", matrix(hidden, hidden, added));
-  gate_ = projection("mlp", "gate_proj", matrix(config.intermediate, hidden, deviation));
-  up_ = projection("mlp", "up_proj", matrix(config.intermediate, hidden, deviation));
-  down_ = projection("mlp", "down_proj", matrix(hidden, config.intermediate, added));
+  q_ = add_matrix(*this, "q_proj", config.hidden, config.hidden);
+  k_ = add_matrix(*this, "k_proj", kv, config.hidden);
+  v_ = add_matrix(*this, "v_proj", kv, config.hidden);
+  o_ = add_matrix(*this, "o_proj", config.hidden, config.hidden, added_deviation(config));
 }
 
-Tensor DecoderLayerImpl::attend(const Tensor& x, const RotaryTable& rotary) {
-  const auto batch = x.size(0), length = x.size(1);
-  const auto heads = config_.heads, kv_heads = config_.kv_heads, size = config_.head_dim();
-  const auto dtype = x.scalar_type();
-
-  const auto weight = torch::cat({q_, k_, v_}).to(dtype);  // one product for all three
-  const auto qkv = torch::linear(x, weight).view({batch, length, heads + 2 * kv_heads, size});
-  const auto [q, k, v] = rotate_and_split(qkv, heads, kv_heads, rotary);
-
-  const auto scores = torch::bmm(q, k.transpose(1, 2)).view({-1, length, length});
-  const auto weights = causal_softmax(scores).view({batch * kv_heads, -1, length});
-  const auto mixed = torch::bmm(weights, v)
-                         .view({batch, heads, length, size})
-                         .transpose(1, 2)
-                         .reshape({batch, length, heads * size});
-  return torch::linear(mixed, o_.to(dtype));
+AttentionInputs SelfAttentionImpl::inputs(const Tensor& x, const RotaryTable& rotary) {
+  const auto weight = torch::cat({q_, k_, v_}).to(x.scalar_type());  // one product for all three
+  const auto qkv = torch::linear(x, weight).view(
+      {x.size(0), x.size(1), config_.heads + 2 * config_.kv_heads, config_.head_dim()});
+  return rotate_and_split(qkv, config_.heads, config_.kv_heads, rotary);
 }
 
-Tensor DecoderLayerImpl::feed_forward(const Tensor& x) {
-  const auto dtype = x.scalar_type();
-  const auto weight = torch::cat({gate_, up_}).to(dtype);
-  return torch::linear(swiglu(torch::linear(x, weight)), down_.to(dtype));
+Tensor SelfAttentionImpl::output(const Tensor& mixed, std::int64_t batch, std::int64_t length) {
+  return torch::linear(join_heads(mixed, batch, length), o_.to(mixed.scalar_type()));
+}
+
+Tensor SelfAttentionImpl::forward(const AttentionInputs& inputs, std::int64_t batch) {
+  const auto length = inputs.keys.k.size(1);
+  return output(attend(inputs.q, inputs.keys, causal(length, inputs.q.device())), batch, length);
+}
+
+FeedForwardImpl::FeedForwardImpl(const LlamaConfig& config)
+    : gate_(add_matrix(*this, "gate_proj", config.intermediate, config.hidden)),
+      up_(add_matrix(*this, "up_proj", config.intermediate, config.hidden)),
+      down_(add_matrix(*this, "down_proj", config.hidden, config.intermediate, added_deviation(config))) {}
+
+Tensor FeedForwardImpl::forward(const Tensor& x) {
+  const auto weight = torch::cat({gate_, up_}).to(x.scalar_type());
+  return torch::linear(swiglu(torch::linear(x, weight)), down_.to(x.scalar_type()));
+}
+
+DecoderLayerImpl::DecoderLayerImpl(const LlamaConfig& config)
+    : input_norm_(register_module("input_layernorm", RmsNorm(config.hidden, config.norm_epsilon))),
+      post_attention_norm_(
+          register_module("post_attention_layernorm", RmsNorm(config.hidden, config.norm_epsilon))),
+      attention_(register_module("self_attn", SelfAttention(config))),
+      feed_forward_(register_module("mlp", FeedForward(config))) {}
+
+AttentionInputs DecoderLayerImpl::inputs(const Tensor& x, const RotaryTable& rotary,
+                                         torch::ScalarType dtype) {
+  return attention_->inputs(input_norm_->forward(x, dtype), rotary);
+}
+
+Tensor DecoderLayerImpl::forward(const Tensor& x, const AttentionInputs& inputs, torch::ScalarType dtype) {
+  // The residual stream stays float32: in bfloat16 small additions would be rounded away.
+  const auto attended = x + attention_->forward(inputs, x.size(0));
+  return attended + feed_forward_->forward(post_attention_norm_->forward(attended, dtype));
 }
 
 Tensor DecoderLayerImpl::forward(const Tensor& x, const RotaryTable& rotary, torch::ScalarType dtype) {
-  // The residual stream stays float32: in bfloat16 small additions would be rounded away.
-  const auto attended = x + attend(input_norm_->forward(x, dtype), rotary);
-  return attended + feed_forward(post_attention_norm_->forward(attended, dtype));
+  return forward(x, inputs(x, rotary, dtype), dtype);
 }
+
+namespace {
+
+void check_length(const Tensor& tokens) {
+  if (tokens.size(1) <= kMaxPositions) return;
+  throw std::invalid_argument("rows of " + std::to_string(tokens.size(1)) + " tokens: expected at most " +
+                              std::to_string(kMaxPositions));
+}
+
+}  // namespace
 
 LlamaImpl::LlamaImpl(const LlamaConfig& config) : config_(config) {
   config.validate();
   auto model = register_module("model", std::make_shared<torch::nn::Module>());
-  auto tokens = model->register_module("embed_tokens", std::make_shared<torch::nn::Module>());
-  embedding_ = tokens->register_parameter("weight", matrix(config.vocab_size, config.hidden, 0.02));
+  embedding_ = add_matrix(*model, "embed_tokens", config.vocab_size, config.hidden);
   auto list = model->register_module("layers", std::make_shared<torch::nn::Module>());
   for (std::int64_t i = 0; i < config.layers; ++i) {
     layers_.push_back(list->register_module(std::to_string(i), DecoderLayer(config)));
@@ -127,33 +166,56 @@ LlamaImpl::LlamaImpl(const LlamaConfig& config) : config_(config) {
 }
 
 Tensor LlamaImpl::features(const Tensor& tokens, torch::ScalarType dtype) {
-  if (tokens.size(1) > kMaxPositions) {
-    throw std::invalid_argument("rows of " + std::to_string(tokens.size(1)) + " tokens: expected at most " +
-                                std::to_string(kMaxPositions));
-  }
+  check_length(tokens);
   auto x = torch::embedding(embedding_, tokens);
-  for (auto& layer : layers_) x = layer->forward(x, {cosine_, sine_}, dtype);
+  for (auto& layer : layers_) x = layer->forward(x, RotaryTable{cosine_, sine_}, dtype);
   return norm_->forward(x, dtype);
+}
+
+TargetView LlamaImpl::look_inside(const Tensor& tokens, std::int64_t layers, bool features,
+                                  torch::ScalarType dtype) {
+  check_length(tokens);
+  torch::NoGradGuard no_grad;
+  TargetView view;
+  auto x = torch::embedding(embedding_, tokens);
+  const auto first_wanted = layers_.size() - static_cast<std::size_t>(layers);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const auto inputs = layers_[i]->inputs(x, {cosine_, sine_}, dtype);
+    if (i >= first_wanted) view.layers.push_back(inputs.keys);
+    if (features || i + 1 < layers_.size()) x = layers_[i]->forward(x, inputs, dtype);
+  }
+  if (features) view.features = norm_->forward(x, dtype);
+  return view;
 }
 
 Tensor LlamaImpl::head(const Tensor& features) {
   return torch::linear(features, embedding_.to(features.scalar_type()));
 }
 
+Tensor unmark(const Tensor& rows) { return torch::where(rows < 0, rows.bitwise_not(), rows); }
+
+LearnedPredictions learned_predictions(const Tensor& rows) {
+  constexpr std::int64_t kMultiple = 128;
+  const auto expected = rows.narrow(1, 1, rows.size(1) - 1).reshape({-1});
+  const auto places = (expected >= 0).nonzero().view(-1);
+  const auto count = places.size(0);
+  if (count == 0) return {places, places};
+  const auto rounded = std::min((count + kMultiple - 1) / kMultiple * kMultiple, expected.size(0));
+  return {torch::constant_pad_nd(places, {0, rounded - count}),
+          torch::constant_pad_nd(expected.index_select(0, places), {0, rounded - count}, -1)};
+}
+
+Tensor next_token_loss(const Tensor& features, const Tensor& rows,
+                       const std::function<Tensor(const Tensor&)>& head) {
+  const auto inputs = features.reshape({-1, features.size(-1)});
+  const auto learned = learned_predictions(rows);
+  if (learned.places.numel() == 0) return inputs.to(torch::kFloat32).sum() * 0;
+  return cross_entropy(head(inputs.index_select(0, learned.places)), learned.expected);
+}
+
 Tensor next_token_loss(Llama& model, const Tensor& rows, torch::ScalarType dtype) {
-  const auto context = rows.size(1) - 1;
-  const auto given = rows < 0;
-  const auto tokens = torch::where(given, rows.bitwise_not(), rows);
-  auto features = model->features(tokens.narrow(1, 0, context), dtype);
-  features = features.reshape({-1, features.size(-1)});
-  auto expected = rows.narrow(1, 1, context).reshape({-1});
-  if (given.any().item<bool>()) {
-    const auto learned = (expected >= 0).nonzero().view(-1);
-    if (learned.numel() == 0) return features.to(torch::kFloat32).sum() * 0;
-    features = features.index_select(0, learned);
-    expected = expected.index_select(0, learned);
-  }
-  return cross_entropy(model->head(features), expected);
+  const auto features = model->features(unmark(rows).narrow(1, 0, rows.size(1) - 1), dtype);
+  return next_token_loss(features, rows, [&](const Tensor& inputs) { return model->head(inputs); });
 }
 
 }  // namespace specula_train

@@ -4,9 +4,12 @@
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "attention.hpp"
 #include "rotary.hpp"
 
 namespace specula_train {
@@ -30,6 +33,17 @@ struct LlamaConfig {
 /// The sizes of the models of the pack: "target", "base" or "small".
 LlamaConfig named_config(const std::string& name);
 
+/// From the config.json of a Hugging Face directory. Throws std::runtime_error for one that Llama is not.
+LlamaConfig read_config(const std::filesystem::path& directory);
+
+/// A matrix (out, in) as the parameter `name`.weight of a module, from N(0, deviation^2).
+torch::Tensor add_matrix(torch::nn::Module& module, const std::string& name, std::int64_t out,
+                         std::int64_t in, double deviation = 0.02);
+
+/// The deviation of what is added to the residual stream: it starts smaller, the more layers add to it
+/// (GPT-2).
+double added_deviation(const LlamaConfig& config);
+
 class RmsNormImpl : public torch::nn::Module {
  public:
   RmsNormImpl(std::int64_t size, double epsilon);
@@ -42,25 +56,60 @@ class RmsNormImpl : public torch::nn::Module {
 };
 TORCH_MODULE(RmsNorm);
 
-/// One decoder layer. Matrices are float32 parameters; products run in the dtype of the caller's choice.
+/// The queries, keys, values and output of attention over a decoder's own tokens. Matrices are float32
+/// parameters; products run in the dtype of the input.
+class SelfAttentionImpl : public torch::nn::Module {
+ public:
+  explicit SelfAttentionImpl(const LlamaConfig& config);
+  /// x (B, T, hidden) -> rotated queries and keys, and values.
+  AttentionInputs inputs(const torch::Tensor& x, const RotaryTable& rotary);
+  /// What attend() mixed -> (B, T, hidden).
+  torch::Tensor output(const torch::Tensor& mixed, std::int64_t batch, std::int64_t length);
+  /// Every token sees itself and all before it.
+  torch::Tensor forward(const AttentionInputs& inputs, std::int64_t batch);
+
+ private:
+  LlamaConfig config_;
+  torch::Tensor q_, k_, v_, o_;  // (out, in)
+};
+TORCH_MODULE(SelfAttention);
+
+/// SwiGLU.
+class FeedForwardImpl : public torch::nn::Module {
+ public:
+  explicit FeedForwardImpl(const LlamaConfig& config);
+  torch::Tensor forward(const torch::Tensor& x);
+
+ private:
+  torch::Tensor gate_, up_, down_;  // (out, in)
+};
+TORCH_MODULE(FeedForward);
+
 class DecoderLayerImpl : public torch::nn::Module {
  public:
   explicit DecoderLayerImpl(const LlamaConfig& config);
   /// The residual stream x (B, T, hidden), float32, before and after the layer.
   torch::Tensor forward(const torch::Tensor& x, const RotaryTable& rotary, torch::ScalarType dtype);
 
- private:
-  torch::Tensor attend(const torch::Tensor& x, const RotaryTable& rotary);
-  torch::Tensor feed_forward(const torch::Tensor& x);
+  /// The same in two parts, for those who want to see what lies between.
+  AttentionInputs inputs(const torch::Tensor& x, const RotaryTable& rotary, torch::ScalarType dtype);
+  torch::Tensor forward(const torch::Tensor& x, const AttentionInputs& inputs, torch::ScalarType dtype);
 
-  LlamaConfig config_;
+ private:
   RmsNorm input_norm_{nullptr}, post_attention_norm_{nullptr};
-  torch::Tensor q_, k_, v_, o_, gate_, up_, down_;  // (out, in)
+  SelfAttention attention_{nullptr};
+  FeedForward feed_forward_{nullptr};
 };
 TORCH_MODULE(DecoderLayer);
 
 /// The longest row; also what exported models announce.
 constexpr std::int64_t kMaxPositions = 2048;
+
+/// What a drafter sees of its target.
+struct TargetView {
+  torch::Tensor features;         // (B, T, hidden): the normed hidden states that enter the head, or none
+  std::vector<KeyValues> layers;  // of the last layers, in order
+};
 
 /// Parameters carry Hugging Face's names (`model.layers.0.self_attn.q_proj.weight`).
 class LlamaImpl : public torch::nn::Module {
@@ -73,21 +122,45 @@ class LlamaImpl : public torch::nn::Module {
   /// Changes nothing in the module, so threads may share it. T is at most kMaxPositions.
   torch::Tensor features(const torch::Tensor& tokens, torch::ScalarType dtype);
 
+  /// Without gradients: the keys and values of the last `layers` layers, and the features, or nothing that
+  /// only they take.
+  TargetView look_inside(const torch::Tensor& tokens, std::int64_t layers, bool features,
+                         torch::ScalarType dtype);
+
   /// features (B, T, hidden) -> logits (B, T, vocab), in the features' dtype.
   torch::Tensor head(const torch::Tensor& features);
 
+  /// (vocab, hidden), also the head.
+  const torch::Tensor& embedding() const { return embedding_; }
+
  private:
   LlamaConfig config_;
-  torch::Tensor embedding_;  // (vocab, hidden), also the head
+  torch::Tensor embedding_;
   std::vector<DecoderLayer> layers_;
   RmsNorm norm_{nullptr};
   torch::Tensor cosine_, sine_;  // a RotaryTable; buffers, so that they follow the model to its device
 };
 TORCH_MODULE(Llama);
 
-/// Mean cross entropy (nats a token) of predicting rows[:, 1:] from rows[:, :-1]. rows (B, T + 1) int64.
-/// Tokens marked as given (mark_given in token_store.hpp) are read like others, but predicting them is no
-/// part of the mean.
+/// Marked tokens (mark_given in token_store.hpp) as they are.
+torch::Tensor unmark(const torch::Tensor& rows);
+
+/// The predictions of a batch that are learned: all but those of given tokens.
+struct LearnedPredictions {
+  torch::Tensor places;    // (n) int64, in (B * T); n = 0: none
+  torch::Tensor expected;  // (n) int64, the tokens there; -1: a place that only fills up n
+};
+/// rows (B, T + 1). n is rounded up, so that few sizes occur: what libraries keep for a size (code that they
+/// generated, blocks of memory) is used again instead of piling up.
+LearnedPredictions learned_predictions(const torch::Tensor& rows);
+
+/// Mean cross entropy (nats a token) of predicting rows[:, 1:] from features (B, T, hidden) of rows[:, :-1];
+/// rows (B, T + 1) int64, head: features (n, hidden) -> logits (n, vocab).
+/// Tokens marked as given are read like others, but predicting them is no part of the mean.
+torch::Tensor next_token_loss(const torch::Tensor& features, const torch::Tensor& rows,
+                              const std::function<torch::Tensor(const torch::Tensor&)>& head);
+
+/// The same, of a decoder.
 torch::Tensor next_token_loss(Llama& model, const torch::Tensor& rows, torch::ScalarType dtype);
 
 }  // namespace specula_train

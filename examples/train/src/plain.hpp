@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "fused.hpp"
 #include "rotary.hpp"
 
 namespace specula_train::plain {
@@ -12,9 +13,11 @@ namespace specula_train::plain {
 torch::Tensor rms_norm(const torch::Tensor& x, const torch::Tensor& weight, double epsilon,
                        torch::ScalarType dtype);
 torch::Tensor swiglu(const torch::Tensor& gate_up);
-torch::Tensor causal_softmax(const torch::Tensor& scores);
+AttentionWeights masked_softmax(const torch::Tensor& scores, const torch::Tensor& visible,
+                                const torch::Tensor& tail = {});
 torch::Tensor cross_entropy(const torch::Tensor& logits, const torch::Tensor& expected);
 AttentionInputs rotate_and_split(const torch::Tensor& qkv, std::int64_t heads, std::int64_t kv_heads,
                                  const RotaryTable& table);
+torch::Tensor rotate_queries(const torch::Tensor& q, const RotaryTable& table);
 
 }  // namespace specula_train::plain

@@ -20,11 +20,11 @@ using torch::autograd::tensor_list;
 
 struct HeadLayout {
   std::int64_t batch, length, heads, kv_heads, size;
-  std::int64_t group() const { return heads / kv_heads; }
 };
 
 /// Moves between qkv (B, T, heads + 2 kv_heads, D) and q, k, v in AttentionInputs' layout, and rotates on
-/// the way: forward into q, k, v; backward, with the opposite angle, into qkv.
+/// the way: forward into q, k, v; backward, with the opposite angle, into qkv. kv_heads may be 0: queries
+/// only.
 template <bool kForward, class T>
 void move_heads(const HeadLayout& layout, const RotaryTable& table, T* qkv, T* q, T* k, T* v) {
   const auto length = layout.length, heads = layout.heads, kv_heads = layout.kv_heads, size = layout.size;
@@ -72,7 +72,7 @@ struct RotateAndSplitFunction : Function<RotateAndSplitFunction> {
     const auto qkv = input.contiguous();
     const HeadLayout layout{qkv.size(0), qkv.size(1), heads, kv_heads, qkv.size(3)};
     const auto outer = layout.batch * kv_heads;
-    auto q = torch::empty({outer, layout.group() * layout.length, layout.size}, qkv.options());
+    auto q = torch::empty({layout.batch * heads, layout.length, layout.size}, qkv.options());
     auto k = torch::empty({outer, layout.length, layout.size}, qkv.options());
     auto v = torch::empty_like(k);
     with_type(qkv.scalar_type(), [&]<class T>(T) {
@@ -113,7 +113,12 @@ AttentionInputs rotate_and_split(const Tensor& qkv, std::int64_t heads, std::int
                                  const RotaryTable& table) {
   if (!qkv.is_cpu()) return plain::rotate_and_split(qkv, heads, kv_heads, table);
   const auto parts = RotateAndSplitFunction::apply(qkv, heads, kv_heads, table.cosine, table.sine);
-  return {parts[0], parts[1], parts[2]};
+  return {parts[0].view({qkv.size(0) * kv_heads, -1, qkv.size(3)}), {parts[1], parts[2]}};
+}
+
+Tensor rotate_queries(const Tensor& q, const RotaryTable& table) {
+  if (!q.is_cpu()) return plain::rotate_queries(q, table);
+  return RotateAndSplitFunction::apply(q, q.size(2), 0, table.cosine, table.sine)[0];
 }
 
 }  // namespace specula_train

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "attention.hpp"
+
 namespace specula_train {
 
 /// Cosines and sines of the rotary positions 0 .. length - 1, (length, head_dim / 2), float32. Pair i is
@@ -17,12 +19,16 @@ RotaryTable make_rotary_table(std::int64_t length, std::int64_t head_dim, double
 /// Attention's inputs, laid out for batched products: the queries of a group of heads are stacked over
 /// the keys and values that they share, instead of copying those.
 struct AttentionInputs {
-  torch::Tensor q;     // (B * kv_heads, group * T, head_dim), rotated and divided by sqrt(head_dim)
-  torch::Tensor k, v;  // (B * kv_heads, T, head_dim), k rotated
+  torch::Tensor q;  // (B * kv_heads, group * T, head_dim), rotated and divided by sqrt(head_dim)
+  KeyValues keys;
 };
 
 /// One loop on a CPU, plain.hpp elsewhere. qkv (B, T, heads + 2 * kv_heads, head_dim): queries, keys, values.
 AttentionInputs rotate_and_split(const torch::Tensor& qkv, std::int64_t heads, std::int64_t kv_heads,
                                  const RotaryTable& table);
+
+/// Queries alone, for keys of another model. q (B, T, heads, head_dim) -> (B * heads, T, head_dim), rotated
+/// and divided by sqrt(head_dim).
+torch::Tensor rotate_queries(const torch::Tensor& q, const RotaryTable& table);
 
 }  // namespace specula_train

@@ -28,7 +28,7 @@ struct LoopOptions {
   std::filesystem::path checkpoint_file;
 };
 
-/// Held-out loss of each style, nats a token.
+/// Held-out figures by name; of a decoder, the loss of each style, nats a token.
 using Losses = std::map<std::string, double>;
 
 struct Progress {

@@ -65,6 +65,22 @@ TEST_CASE("given tokens are read, not learned") {
   }
 }
 
+TEST_CASE("learned predictions are filled up to round numbers") {
+  auto rows = random_rows(3, 101);
+  const auto all = st::learned_predictions(rows);
+  CHECK(torch::equal(all.places, torch::arange(300)));
+  CHECK(torch::equal(all.expected, rows.narrow(1, 1, 100).reshape({-1})));
+  rows[0].narrow(0, 0, 91).bitwise_not_();
+  rows[2].bitwise_not_();
+  const auto some = st::learned_predictions(rows);  // 10 of the first row, 100 of the second
+  REQUIRE(some.places.size(0) == 128);
+  REQUIRE(some.expected.size(0) == 128);
+  CHECK(torch::equal(some.places.narrow(0, 0, 110), torch::arange(90, 200)));
+  CHECK(torch::equal(some.expected.narrow(0, 10, 100), rows[1].narrow(0, 1, 100)));
+  CHECK((some.expected.narrow(0, 110, 18) == -1).all().item<bool>());
+  CHECK(st::learned_predictions(rows.narrow(0, 2, 1)).places.numel() == 0);
+}
+
 TEST_CASE("a batch in parts has the gradient of the whole") {
   torch::manual_seed(1);
   st::Llama model(tiny());

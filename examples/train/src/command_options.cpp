@@ -1,0 +1,72 @@
+#include "command_options.hpp"
+
+#include <cstdio>
+
+namespace specula_train {
+
+void TrainingOptions::add_to(CLI::App& command) {
+  command.add_option("--data", data, "Folder of tokens written by `specula-train-text tokenizer`")
+      ->required();
+  command.add_option("--tokenizer", tokenizer_file, "tokenizer.model, if not the one beside the tokens");
+  command.add_option("--output", output, "Folder for checkpoint.pt and export/")->required();
+  command.add_option("--lr", loop.peak_learning_rate, "Peak learning rate")->capture_default_str();
+  command.add_option("--batch", loop.batch, "Rows a step")->capture_default_str();
+  command.add_option("--context", loop.context, "Tokens a row")->capture_default_str();
+  command.add_option("--optimizer", optimizer.kind, "muon or adamw")->capture_default_str();
+  command.add_option("--clip", optimizer.clip_norm, "Largest norm of the gradient; 0: any")
+      ->capture_default_str();
+  command.add_option("--precision", precision, "auto, f32 or bf16")->capture_default_str();
+  command.add_option("--seed", seed, "Of the weights and of the order of the data")->capture_default_str();
+}
+
+void TrainingOptions::add_budget_to(CLI::App& command) {
+  command.add_option("--steps", loop.budget.steps, "Budget in steps");
+  command.add_option("--minutes", loop.budget.minutes, "Budget in minutes of training, over all resumes");
+  command.add_option("--long-from", loop.long_rows_from, "Part of the budget after which rows are longer")
+      ->capture_default_str();
+  command.add_option("--checkpoint-minutes", loop.checkpoint_minutes, "Time between checkpoints")
+      ->capture_default_str();
+  command.add_option("--init", init,
+                     "Start from the weights of this Hugging Face directory; a checkpoint wins over it");
+  command.add_flag("--resume", loop.resume, "Go on from the checkpoint in the output folder, if any");
+}
+
+std::string TrainingOptions::recipe(const std::string& loss) const {
+  char text[320];
+  std::snprintf(
+      text, sizeof text,
+      ";\n%s, peak learning rate %g, cosine to a tenth of it;\n"
+      "%lld rows of %lld tokens a step, and half as many rows of twice the length at the end; seed %llu.%s",
+      optimizer.kind == "muon" ? "Muon (matrices) and AdamW (the rest)" : "AdamW", loop.peak_learning_rate,
+      static_cast<long long>(loop.batch), static_cast<long long>(loop.context),
+      static_cast<unsigned long long>(seed), init.empty() ? "" : " Started from trained weights.");
+  return loss + text;
+}
+
+void SizeOptions::add_to(CLI::App& command, const std::string& otherwise) {
+  command.add_option("--layers", explicit_sizes.layers, otherwise);
+  command.add_option("--hidden", explicit_sizes.hidden, otherwise);
+  add_inner_to(command, otherwise);
+}
+
+void SizeOptions::add_inner_to(CLI::App& command, const std::string& otherwise) {
+  command.add_option("--heads", explicit_sizes.heads, otherwise);
+  command.add_option("--kv-heads", explicit_sizes.kv_heads, otherwise);
+  command.add_option("--intermediate", explicit_sizes.intermediate, otherwise);
+}
+
+bool SizeOptions::any() const {
+  const auto& own = explicit_sizes;
+  return own.layers != 0 || own.hidden != 0 || own.heads != 0 || own.kv_heads != 0 || own.intermediate != 0;
+}
+
+LlamaConfig SizeOptions::apply_to(LlamaConfig config) const {
+  for (const auto member : {&LlamaConfig::layers, &LlamaConfig::hidden, &LlamaConfig::heads,
+                            &LlamaConfig::kv_heads, &LlamaConfig::intermediate}) {
+    if (explicit_sizes.*member != 0) config.*member = explicit_sizes.*member;
+  }
+  config.validate();
+  return config;
+}
+
+}  // namespace specula_train

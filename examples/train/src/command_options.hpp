@@ -1,0 +1,46 @@
+// What the commands of specula-train have in common on the command line.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "llama.hpp"
+#include "optimizer.hpp"
+#include "training_loop.hpp"
+
+namespace specula_train {
+
+/// Data, place and manner of a training.
+struct TrainingOptions {
+  std::string precision = "auto";
+  std::filesystem::path data, tokenizer_file, output, init;
+  OptimizerOptions optimizer;
+  LoopOptions loop;
+  std::uint64_t seed = 1;
+
+  void add_to(CLI::App& command);
+  /// What a command that trains, rather than exports, has besides.
+  void add_budget_to(CLI::App& command);
+
+  std::filesystem::path checkpoint_file() const { return output / "checkpoint.pt"; }
+
+  /// For the model card, after what the loss is: "Muon (matrices) ...".
+  std::string recipe(const std::string& loss) const;
+};
+
+/// Sizes that replace those of `config` where they are given.
+struct SizeOptions {
+  LlamaConfig explicit_sizes{.hidden = 0, .layers = 0, .heads = 0, .kv_heads = 0, .intermediate = 0};
+
+  /// Adds --layers and so on; their help says what they default to.
+  void add_to(CLI::App& command, const std::string& otherwise);
+  /// The same for a model whose layers and width are not free.
+  void add_inner_to(CLI::App& command, const std::string& otherwise);
+
+  bool any() const;
+  LlamaConfig apply_to(LlamaConfig config) const;
+};
+
+}  // namespace specula_train

@@ -1,0 +1,20 @@
+// What the draft's logits lose against the target's.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <specula/train/top_k_distillation.hpp>
+
+namespace specula_train {
+
+/// The total loss of each row: logits (n, V) of the draft and of the target -> (n) float32. Only the draft's
+/// have a gradient. On a CPU it is specula::TopKDistillation, which makes the gradient along with the loss.
+torch::Tensor distillation(const torch::Tensor& draft_logits, const torch::Tensor& target_logits,
+                           const specula::TopKDistillation& loss);
+
+namespace plain {
+torch::Tensor distillation(const torch::Tensor& draft_logits, const torch::Tensor& target_logits,
+                           const specula::TopKDistillation& loss);
+}  // namespace plain
+
+}  // namespace specula_train

@@ -1,0 +1,118 @@
+#include "feature_head.hpp"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <specula/train/context_alignment.hpp>
+#include <stdexcept>
+#include <string>
+
+namespace specula_train {
+namespace {
+
+using torch::Tensor;
+
+/// Column c gets what belonged to column c - 1; column 0 zeros.
+Tensor shifted(const Tensor& features) {
+  return torch::constant_pad_nd(features.narrow(1, 0, features.size(1) - 1), {0, 0, 1, 0});
+}
+
+/// The same rows get the same noise, so that a training can be repeated whatever its threads do.
+Tensor uniform_noise(const Tensor& like, const Tensor& tokens) {
+  const auto weights = torch::arange(1, tokens.numel() + 1, tokens.options());
+  const auto seed = (tokens.reshape(-1) * weights).sum().item<std::int64_t>();
+  auto generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(seed));
+  return torch::rand(like.sizes(), generator, torch::kFloat32).sub_(0.5).to(like.device());
+}
+
+}  // namespace
+
+LlamaConfig head_config(const LlamaConfig& target) {
+  auto config = target;
+  config.layers = 1;
+  return config;
+}
+
+FeatureHeadImpl::FeatureHeadImpl(const LlamaConfig& config) : config_(config) {
+  config.validate();
+  auto model = register_module("model", std::make_shared<torch::nn::Module>());
+  fc_ = add_matrix(*model, "fc", config.hidden, 2 * config.hidden);
+  fc_bias_ = model->named_children()["fc"]->register_parameter("bias", torch::zeros({config.hidden}));
+  auto list = model->register_module("layers", std::make_shared<torch::nn::Module>());
+  auto layer = list->register_module("0", std::make_shared<torch::nn::Module>());
+  post_attention_norm_ =
+      layer->register_module("post_attention_layernorm", RmsNorm(config.hidden, config.norm_epsilon));
+  attention_ = layer->register_module("self_attn", SelfAttention(config));
+  feed_forward_ = layer->register_module("mlp", FeedForward(config));
+  const auto table = make_rotary_table(kMaxPositions, config.head_dim(), config.rope_theta, torch::kCPU);
+  cosine_ = register_buffer("rotary_cosine", table.cosine);
+  sine_ = register_buffer("rotary_sine", table.sine);
+}
+
+Tensor FeatureHeadImpl::fuse(const Tensor& embedded, const Tensor& features, torch::ScalarType dtype) {
+  const auto both = torch::cat({embedded.to(dtype), shifted(features).to(dtype)}, -1);
+  return torch::linear(both, fc_.to(dtype), fc_bias_.to(dtype)).to(torch::kFloat32);
+}
+
+std::vector<Tensor> FeatureHeadImpl::predict(const Tensor& embedded, const Tensor& features,
+                                             std::int64_t forwards, torch::ScalarType dtype) {
+  const auto batch = embedded.size(0), length = embedded.size(1);
+  if (length < forwards) {
+    throw std::invalid_argument("rows of " + std::to_string(length) + " tokens: expected at least " +
+                                std::to_string(forwards) + ", one a forward");
+  }
+  const specula::ContextAlignment alignment{.forwards = static_cast<std::int32_t>(forwards)};
+  std::vector<AttentionInputs> streams;
+  std::vector<Tensor> predicted;
+  for (std::int32_t forward = 1; forward <= forwards; ++forward) {
+    const auto x = fuse(embedded, forward == 1 ? features : predicted.back().detach(), dtype);
+    streams.push_back(attention_->inputs(x.to(dtype), {cosine_, sine_}));
+    const auto visible = by_position(
+        length, embedded.device(), [&](std::int32_t row) { return alignment.target_columns(forward, row); });
+    std::vector<LaggedKey> more;
+    for (std::int32_t stream = 1; stream < forward; ++stream) {
+      const auto column = by_position(length, embedded.device(), [&](std::int32_t row) {
+        return alignment.column(forward, stream, row);
+      });
+      more.push_back({streams[static_cast<std::size_t>(stream)].keys, forward - 1 - stream, column < 0});
+    }
+    const auto mixed = attend(streams.back().q, streams.front().keys, visible, more);
+    const auto attended = x + attention_->output(mixed, batch, length);
+    predicted.push_back(attended + feed_forward_->forward(post_attention_norm_->forward(attended, dtype)));
+  }
+  return predicted;
+}
+
+Tensor head_loss(FeatureHead& head, Llama& target, const Tensor& rows, const HeadLossOptions& options,
+                 torch::ScalarType dtype) {
+  const auto length = rows.size(1) - 1;
+  const auto tokens = unmark(rows).narrow(1, 0, length);
+  const auto features = target->look_inside(tokens, 0, /*features=*/true, dtype).features;
+  const auto embedded = torch::embedding(target->embedding(), tokens);
+  auto input = features.to(torch::kFloat32);
+  if (options.noise > 0) {
+    input = input + uniform_noise(input, tokens) * (options.noise * 512 / static_cast<double>(length));
+  }
+  const auto predicted = head->predict(embedded, input, options.forwards, dtype);
+
+  const auto learned = learned_predictions(rows);
+  if (learned.places.numel() == 0) return predicted.front().sum() * 0;
+  const auto pick = [&](const Tensor& x) { return x.view({-1, x.size(-1)}).index_select(0, learned.places); };
+  const auto wanted = pick(features);
+  const auto wanted_logits = target->head(wanted).detach();
+  const auto position = torch::where(learned.expected >= 0, learned.places.remainder(length), -1);
+  const specula::ContextAlignment alignment{.forwards = static_cast<std::int32_t>(options.forwards)};
+  Tensor sum;
+  for (std::int32_t forward = 1; forward <= options.forwards; ++forward) {
+    const auto guess = pick(predicted[static_cast<std::size_t>(forward) - 1]);
+    const auto distance =
+        torch::smooth_l1_loss(guess, wanted.to(torch::kFloat32), at::Reduction::None).mean(-1);
+    const auto of_row =
+        distance + distillation(target->head(guess.to(dtype)), wanted_logits, options.distillation);
+    const auto counted = (position >= alignment.first_row(forward)).to(torch::kFloat32);
+    const auto loss = (of_row * counted).sum() / (counted.sum() + 1e-5);
+    sum = sum.defined() ? sum + loss : loss;
+  }
+  return sum;
+}
+
+}  // namespace specula_train

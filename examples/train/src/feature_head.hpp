@@ -1,0 +1,57 @@
+// A head that drafts from the target's features: EAGLE (Li et al. 2024), trained as in HASS (Zhang et al.
+// 2024).
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "distillation.hpp"
+#include "llama.hpp"
+
+namespace specula_train {
+
+/// The sizes of a head for a target: vocabulary, hidden size and norm are the target's, the rest may differ.
+/// Embedding and LM head are the target's own.
+LlamaConfig head_config(const LlamaConfig& target);
+
+/// Parameters: `model.fc.{weight,bias}` and those of a Llama's `model.layers.0`, but no input norm.
+class FeatureHeadImpl : public torch::nn::Module {
+ public:
+  explicit FeatureHeadImpl(const LlamaConfig& config);
+
+  const LlamaConfig& config() const { return config_; }
+
+  /// What the head predicts the target's features to be, one result (B, T, hidden) float32 a forward: row c
+  /// of forward j is step j of the round whose root is at c - (j - 1) (train/context_alignment.hpp), and has
+  /// seen the target's features before that root and the head's own, detached, from there on. embedded (B, T,
+  /// hidden): the target's embedding of the tokens. features (B, T, hidden): the target's. T is at least
+  /// `forwards`. Changes nothing in the module.
+  std::vector<torch::Tensor> predict(const torch::Tensor& embedded, const torch::Tensor& features,
+                                     std::int64_t forwards, torch::ScalarType dtype);
+
+ private:
+  torch::Tensor fuse(const torch::Tensor& embedded, const torch::Tensor& features, torch::ScalarType dtype);
+
+  LlamaConfig config_;
+  torch::Tensor fc_, fc_bias_;
+  SelfAttention attention_{nullptr};
+  RmsNorm post_attention_norm_{nullptr};
+  FeedForward feed_forward_{nullptr};
+  torch::Tensor cosine_, sine_;  // a RotaryTable
+};
+TORCH_MODULE(FeatureHead);
+
+struct HeadLossOptions {
+  std::int64_t forwards = 3;
+  specula::TopKDistillation distillation;
+  double noise = 0.2;  // of the input features: uniform in +-noise / 2 * 512 / T
+};
+
+/// The sum of the forwards' losses, each a mean over the tokens to be learned of the features' smooth L1
+/// distance and the distillation. rows (B, T + 1) int64. Threads may call it at once.
+torch::Tensor head_loss(FeatureHead& head, Llama& target, const torch::Tensor& rows,
+                        const HeadLossOptions& options, torch::ScalarType dtype);
+
+}  // namespace specula_train

@@ -1,0 +1,137 @@
+#include "glide.hpp"
+
+#include <algorithm>
+#include <specula/train/block_mask.hpp>
+#include <stdexcept>
+#include <string>
+
+namespace specula_train {
+
+using torch::Tensor;
+
+namespace {
+
+specula::BlockMask mask(std::int64_t block) { return {.block = static_cast<std::int32_t>(block)}; }
+
+}  // namespace
+
+Tensor visible_keys(std::int64_t length, std::int64_t block, torch::Device device) {
+  return by_position(length, device, [m = mask(block)](std::int32_t t) { return m.visible(t); });
+}
+
+Tensor draft_steps(std::int64_t length, std::int64_t block, torch::Device device) {
+  return by_position(length, device, [m = mask(block)](std::int32_t t) { return m.step(t); });
+}
+
+void GlideConfig::validate() const {
+  draft.validate();
+  target.validate();
+  if (draft.layers > target.layers) {
+    throw std::invalid_argument("a draft of " + std::to_string(draft.layers) + " layers: the target has " +
+                                std::to_string(target.layers));
+  }
+  mask(block).check();
+}
+
+CrossAttentionImpl::CrossAttentionImpl(const GlideConfig& config)
+    : heads_(config.target.heads), kv_heads_(config.target.kv_heads), head_dim_(config.target.head_dim()) {
+  const auto width = heads_ * head_dim_;
+  q_ = add_matrix(*this, "q_proj", width, config.draft.hidden);
+  o_ = add_matrix(*this, "o_proj", config.draft.hidden, width, added_deviation(config.draft));
+}
+
+Tensor CrossAttentionImpl::forward(const Tensor& x, const KeyValues& target, const Tensor& visible,
+                                   const RotaryTable& target_rotary) {
+  const auto batch = x.size(0), length = x.size(1);
+  const auto q = torch::linear(x, q_.to(x.scalar_type())).view({batch, length, heads_, head_dim_});
+  const auto rotated = rotate_queries(q, target_rotary).view({batch * kv_heads_, -1, head_dim_});
+  return torch::linear(join_heads(attend(rotated, target, visible), batch, length), o_.to(x.scalar_type()));
+}
+
+GlideLayerImpl::GlideLayerImpl(const GlideConfig& config)
+    : input_norm_(
+          register_module("input_layernorm", RmsNorm(config.draft.hidden, config.draft.norm_epsilon))),
+      post_attention_norm_(register_module("post_attention_layernorm",
+                                           RmsNorm(config.draft.hidden, config.draft.norm_epsilon))),
+      attention_(register_module("self_attn", SelfAttention(config.draft))),
+      cross_(register_module("cross_attn", CrossAttention(config))),
+      feed_forward_(register_module("mlp", FeedForward(config.draft))) {}
+
+AttentionInputs GlideLayerImpl::inputs(const Tensor& x, const RotaryTable& rotary, torch::ScalarType dtype) {
+  return attention_->inputs(input_norm_->forward(x, dtype), rotary);
+}
+
+Tensor GlideLayerImpl::forward(const Tensor& x, const Tensor& mixed, const KeyValues& target,
+                               const Tensor& visible, const RotaryTable& target_rotary,
+                               torch::ScalarType dtype) {
+  const auto attended = x + attention_->output(mixed, x.size(0), x.size(1));
+  const auto crossed = attended + cross_->forward(attended.to(dtype), target, visible, target_rotary);
+  return crossed + feed_forward_->forward(post_attention_norm_->forward(crossed, dtype));
+}
+
+GlideImpl::GlideImpl(const GlideConfig& config) : config_(config) {
+  config.validate();
+  auto model = register_module("model", std::make_shared<torch::nn::Module>());
+  embedding_ = add_matrix(*model, "embed_tokens", config.draft.vocab_size, config.draft.hidden);
+  auto list = model->register_module("layers", std::make_shared<torch::nn::Module>());
+  for (std::int64_t i = 0; i < config.draft.layers; ++i) {
+    layers_.push_back(list->register_module(std::to_string(i), GlideLayer(config)));
+  }
+  norm_ = model->register_module("norm", RmsNorm(config.draft.hidden, config.draft.norm_epsilon));
+  const auto own =
+      make_rotary_table(kMaxPositions, config.draft.head_dim(), config.draft.rope_theta, torch::kCPU);
+  const auto target =
+      make_rotary_table(kMaxPositions, config.target.head_dim(), config.target.rope_theta, torch::kCPU);
+  cosine_ = register_buffer("rotary_cosine", own.cosine);
+  sine_ = register_buffer("rotary_sine", own.sine);
+  target_cosine_ = register_buffer("target_rotary_cosine", target.cosine);
+  target_sine_ = register_buffer("target_rotary_sine", target.sine);
+}
+
+Tensor GlideImpl::features(const Tensor& tokens, const std::vector<KeyValues>& target,
+                           torch::ScalarType dtype) {
+  const auto length = tokens.size(1);
+  const auto device = tokens.device();
+  const RotaryTable rotary{cosine_, sine_}, target_rotary{target_cosine_, target_sine_};
+  const auto seen = causal(length, device), at = seen - 1;
+  const auto visible = visible_keys(length, config_.block, device);
+
+  // Two streams. `fresh`: tokens as context, who see all of the target before them. `drafted`: tokens as
+  // steps of a round, who read the fresh stream before their block and their own in it. They differ from the
+  // first cross attention on, so one layer's keys and values are the same in both.
+  auto drafted = torch::embedding(embedding_, tokens), fresh = drafted;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    auto& layer = layers_[i];
+    const auto queries = layer->inputs(drafted, rotary, dtype);
+    const auto context = i == 0 ? queries : layer->inputs(fresh, rotary, dtype);
+    Tensor mixed;
+    if (i == 0) {
+      mixed = attend(queries.q, queries.keys, seen);
+    } else {
+      std::vector<LaggedKey> own;
+      for (std::int64_t lag = 0; lag < std::min(config_.block, length); ++lag) {
+        own.push_back({queries.keys, lag, at - lag < visible});
+      }
+      mixed = attend(queries.q, context.keys, visible, own);
+    }
+    drafted = layer->forward(drafted, mixed, target[i], visible, target_rotary, dtype);
+    if (i + 1 < layers_.size()) {
+      const auto mixed_fresh = i == 0 ? mixed : attend(context.q, context.keys, seen);
+      fresh = layer->forward(fresh, mixed_fresh, target[i], at, target_rotary, dtype);
+    }
+  }
+  return norm_->forward(drafted, dtype);
+}
+
+Tensor GlideImpl::head(const Tensor& features) {
+  return torch::linear(features, embedding_.to(features.scalar_type()));
+}
+
+Tensor glide_loss(Glide& draft, Llama& target, const Tensor& rows, torch::ScalarType dtype) {
+  const auto tokens = unmark(rows).narrow(1, 0, rows.size(1) - 1);
+  const auto view = target->look_inside(tokens, draft->config().draft.layers, /*features=*/false, dtype);
+  return next_token_loss(draft->features(tokens, view.layers, dtype), rows,
+                         [&](const Tensor& inputs) { return draft->head(inputs); });
+}
+
+}  // namespace specula_train

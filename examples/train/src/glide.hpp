@@ -1,0 +1,92 @@
+// GLIDE: a small decoder whose layers also read the keys and values that the target's last layers cached
+// (Du et al. 2024, "GliDe with a CaPE", section 3).
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "llama.hpp"
+
+namespace specula_train {
+
+struct GlideConfig {
+  LlamaConfig draft;
+  LlamaConfig target;
+  std::int64_t block = 5;  // of the training mask: so many steps a round are trained for
+
+  void validate() const;
+};
+
+/// Attention of a draft's queries over a target's keys and values. It has no projections for those.
+class CrossAttentionImpl : public torch::nn::Module {
+ public:
+  explicit CrossAttentionImpl(const GlideConfig& config);
+  /// x (B, T, hidden); query t sees the first visible[t] keys.
+  torch::Tensor forward(const torch::Tensor& x, const KeyValues& target, const torch::Tensor& visible,
+                        const RotaryTable& target_rotary);
+
+ private:
+  std::int64_t heads_, kv_heads_, head_dim_;
+  torch::Tensor q_, o_;
+};
+TORCH_MODULE(CrossAttention);
+
+/// x += SelfAttention(norm(x)); x += CrossAttention(x); x += FeedForward(norm(x)).
+class GlideLayerImpl : public torch::nn::Module {
+ public:
+  explicit GlideLayerImpl(const GlideConfig& config);
+
+  AttentionInputs inputs(const torch::Tensor& x, const RotaryTable& rotary, torch::ScalarType dtype);
+  /// Adds what self attention mixed to x, and goes on from there.
+  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mixed, const KeyValues& target,
+                        const torch::Tensor& visible, const RotaryTable& target_rotary,
+                        torch::ScalarType dtype);
+
+ private:
+  RmsNorm input_norm_{nullptr}, post_attention_norm_{nullptr};
+  SelfAttention attention_{nullptr};
+  CrossAttention cross_{nullptr};
+  FeedForward feed_forward_{nullptr};
+};
+TORCH_MODULE(GlideLayer);
+
+/// Parameters carry a Llama's names, and `model.layers.0.cross_attn.{q_proj,o_proj}.weight`.
+class GlideImpl : public torch::nn::Module {
+ public:
+  explicit GlideImpl(const GlideConfig& config);
+
+  const GlideConfig& config() const { return config_; }
+
+  /// tokens (B, T) int64, and what the target made of them in its last layers, as many as the draft has ->
+  /// the normed hidden states (B, T, hidden), in `dtype`.
+  ///
+  /// Query t is a step of a round that began with its block: of the target it sees what was there then, the
+  /// keys before its block (train/block_mask.hpp). The tokens before the block are there as a round finds
+  /// them, fed again when the target had seen all before them. Changes nothing in the module.
+  torch::Tensor features(const torch::Tensor& tokens, const std::vector<KeyValues>& target,
+                         torch::ScalarType dtype);
+
+  /// features (..., hidden) -> logits (..., vocab).
+  torch::Tensor head(const torch::Tensor& features);
+
+ private:
+  GlideConfig config_;
+  torch::Tensor embedding_;  // (vocab, hidden), also the head
+  std::vector<GlideLayer> layers_;
+  RmsNorm norm_{nullptr};
+  torch::Tensor cosine_, sine_, target_cosine_, target_sine_;  // RotaryTables
+};
+TORCH_MODULE(Glide);
+
+/// Of a query at each position, (T) int64: how many of the target's keys it sees.
+torch::Tensor visible_keys(std::int64_t length, std::int64_t block, torch::Device device);
+
+/// Which draft step of a round the query at each position is, 1 to block. (T) int64.
+torch::Tensor draft_steps(std::int64_t length, std::int64_t block, torch::Device device);
+
+/// next_token_loss of the draft, whose target reads the same rows. Threads may call it at once.
+torch::Tensor glide_loss(Glide& draft, Llama& target, const torch::Tensor& rows, torch::ScalarType dtype);
+
+}  // namespace specula_train

@@ -1,0 +1,81 @@
+// `glide`: a draft that reads its target's keys and values.
+#include <memory>
+#include <string>
+
+#include "commands.hpp"
+#include "export.hpp"
+#include "frozen_target.hpp"
+#include "glide.hpp"
+#include "session.hpp"
+
+namespace specula_train {
+namespace {
+
+struct GlideOptions {
+  std::filesystem::path target;
+  std::int64_t block = 5;
+  SizeOptions sizes;
+  TrainingOptions training;
+
+  GlideConfig config(const LlamaConfig& target_config) const {
+    auto draft = named_config("small");
+    draft.vocab_size = target_config.vocab_size;
+    return {.draft = sizes.apply_to(draft), .target = target_config, .block = block};
+  }
+};
+
+/// Loss, and by draft step how often the draft's likeliest token is the target's.
+Losses evaluate(Glide& draft, Llama& target, const Session& session) {
+  Figures figures;
+  session.for_heldout([&](const std::string& style, const torch::Tensor& rows) {
+    const auto tokens = rows.narrow(1, 0, rows.size(1) - 1);
+    const auto view = target->look_inside(tokens, draft->config().draft.layers, true, session.dtype());
+    const auto features = draft->features(tokens, view.layers, session.dtype());
+    const auto loss =
+        next_token_loss(features, rows, [&](const torch::Tensor& inputs) { return draft->head(inputs); });
+    figures.add(style + " loss", loss.item<double>(), static_cast<double>(tokens.numel()));
+    const auto agrees = agreement(draft->head(features), target->head(view.features));
+    const auto block = draft->config().block;
+    const auto steps = draft_steps(tokens.size(1), block, tokens.device()).expand_as(agrees);
+    for (std::int64_t step = 1; step <= block; ++step) {
+      figures.add(style + " step " + std::to_string(step) + " agrees", agrees, steps == step);
+    }
+  });
+  return figures.means();
+}
+
+void train_glide(const GlideOptions& options) {
+  const Session session(options.training);
+  auto target = load_target(options.target, session);
+  Glide draft(options.config(target->config()));
+  session.place("glide", *draft);
+  const auto recipe = options.training.recipe(
+      "Next-token cross entropy; cross attention sees the target's keys before a token's block of " +
+      std::to_string(options.block));
+  session.train(
+      *draft,
+      {.loss = [&](const torch::Tensor& rows) { return glide_loss(draft, target, rows, session.dtype()); },
+       .evaluate = [&] { return evaluate(draft, target, session); },
+       .save =
+           [&](const Progress& progress) {
+             export_glide(draft, session.tokenizer_file(), {"glide", recipe, session.has_given(), progress},
+                          options.training.output / "export");
+           }});
+}
+
+}  // namespace
+
+void add_glide_command(CLI::App& app) {
+  auto* command =
+      app.add_subcommand("glide", "Train a GLIDE draft, which reads its target's keys and values");
+  const auto options = std::make_shared<GlideOptions>();
+  command->add_option("--target", options->target, "The target's Hugging Face directory")->required();
+  command->add_option("--block", options->block, "Draft steps to train for: tokens a block of the mask")
+      ->capture_default_str();
+  options->sizes.add_to(*command, "Instead of that of `small` (1 layer, hidden 128, heads 4 and 2, 352)");
+  options->training.add_to(*command);
+  options->training.add_budget_to(*command);
+  command->callback([options] { train_glide(*options); });
+}
+
+}  // namespace specula_train

@@ -1,0 +1,247 @@
+#include "feature_head.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <specula/train/context_alignment.hpp>
+#include <stdexcept>
+
+#include "tiny_models.hpp"
+
+using namespace specula_train_test;
+using torch::Tensor;
+
+namespace {
+
+struct Pair {
+  Pair() : target(tiny_target()), head(config()) {
+    torch::manual_seed(2);
+    enlarge(*target);
+    enlarge(*head);
+  }
+  static st::LlamaConfig config() {
+    auto config = st::head_config(tiny_target());
+    config.heads = 8;  // others than the target's
+    config.kv_heads = 4;
+    config.intermediate = 40;
+    return config;
+  }
+  Tensor embed(const Tensor& tokens) { return torch::embedding(target->embedding(), tokens); }
+  Tensor features(const Tensor& tokens) {
+    return target->look_inside(tokens, 0, true, torch::kFloat32).features;
+  }
+  std::vector<Tensor> predict(const Tensor& tokens, const Tensor& features, std::int64_t forwards) {
+    return head->predict(embed(tokens), features, forwards, torch::kFloat32);
+  }
+  st::Llama target;
+  st::FeatureHead head;
+};
+
+/// What a row sees, column by column: (stream, column) of one sequence; straight from ContextAlignment.
+std::vector<Tensor> predict_by_hand(Pair& pair, const Tensor& tokens, const Tensor& features,
+                                    std::int32_t forwards) {
+  const auto config = Pair::config();
+  const auto length = tokens.size(0), size = config.head_dim(), group = config.heads / config.kv_heads;
+  const auto weight = [p = pair.head->named_parameters()](const std::string& name) {
+    const auto* in_layer = p.find("model.layers.0." + name);
+    return in_layer ? *in_layer : p["model." + name];
+  };
+  const auto table = st::make_rotary_table(length, size, config.rope_theta, torch::kCPU);
+  const auto rotate = [&](const Tensor& x, std::int64_t at) {  // (heads, D)
+    const auto a = x.narrow(1, 0, size / 2), b = x.narrow(1, size / 2, size / 2);
+    const auto c = table.cosine[at], s = table.sine[at];
+    return torch::cat({a * c - b * s, b * c + a * s}, 1);
+  };
+  const auto embedded = pair.embed(tokens);
+  const specula::ContextAlignment alignment{.forwards = forwards};
+  std::vector<std::vector<Tensor>> inputs;  // (stream)(column): the fused input
+  std::vector<Tensor> predicted;
+  for (std::int32_t forward = 1; forward <= forwards; ++forward) {
+    const auto before = forward == 1 ? features : predicted.back();
+    inputs.emplace_back();
+    for (std::int64_t c = 0; c < length; ++c) {
+      const auto feature = c == 0 ? torch::zeros({config.hidden}) : before[c - 1];
+      inputs.back().push_back(weight("fc.weight").mv(torch::cat({embedded[c], feature})) + weight("fc.bias"));
+    }
+    std::vector<Tensor> out;
+    for (std::int32_t row = 0; row < length; ++row) {
+      const auto x = inputs.back()[static_cast<std::size_t>(row)];
+      const auto q = rotate(weight("self_attn.q_proj.weight").mv(x).view({config.heads, size}), row);
+      std::vector<Tensor> keys, values;
+      for (std::int32_t stream = 0; stream < forward; ++stream) {
+        for (std::int32_t column = 0; column < length; ++column) {
+          if (!alignment.sees(forward, row, stream, column)) continue;
+          const auto y = inputs[static_cast<std::size_t>(stream)][static_cast<std::size_t>(column)];
+          keys.push_back(rotate(weight("self_attn.k_proj.weight").mv(y).view({config.kv_heads, size}), column)
+                             .repeat_interleave(group, 0));
+          values.push_back(weight("self_attn.v_proj.weight")
+                               .mv(y)
+                               .view({config.kv_heads, size})
+                               .repeat_interleave(group, 0));
+        }
+      }
+      const auto k = torch::stack(keys), v = torch::stack(values);  // (seen, heads, D)
+      const auto weights = torch::softmax((k * q).sum(-1) / std::sqrt(static_cast<double>(size)), 0);
+      const auto mixed = (weights.unsqueeze(-1) * v).sum(0).flatten();
+      const auto attended = x + weight("self_attn.o_proj.weight").mv(mixed);
+      const auto normed = attended * torch::rsqrt(attended.square().mean() + config.norm_epsilon) *
+                          weight("post_attention_layernorm.weight");
+      const auto activated =
+          torch::silu(weight("mlp.gate_proj.weight").mv(normed)) * weight("mlp.up_proj.weight").mv(normed);
+      out.push_back(attended + weight("mlp.down_proj.weight").mv(activated));
+    }
+    predicted.push_back(torch::stack(out));
+  }
+  return predicted;
+}
+
+}  // namespace
+
+TEST_CASE("a head has what the format says, and no more") {
+  const auto parameters = st::FeatureHead(Pair::config())->named_parameters();
+  CHECK((parameters["model.fc.weight"].sizes() == torch::IntArrayRef{32, 64}));
+  CHECK((parameters["model.fc.bias"].sizes() == torch::IntArrayRef{32}));
+  for (const auto* name : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+                           "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "post_attention_layernorm"}) {
+    CAPTURE(name);
+    CHECK(parameters.contains(std::string("model.layers.0.").append(name).append(".weight")));
+  }
+  CHECK(parameters.size() == 10);
+}
+
+TEST_CASE("forwards see what ContextAlignment says") {
+  Pair pair;
+  torch::NoGradGuard no_grad;
+  const auto tokens = random_rows(2, 9);
+  const auto features = pair.features(tokens);
+  const auto predicted = pair.predict(tokens, features, 4);
+  REQUIRE(predicted.size() == 4);
+  for (std::int64_t row = 0; row < 2; ++row) {
+    const auto expected = predict_by_hand(pair, tokens[row], features[row], 4);
+    for (std::size_t forward = 0; forward < 4; ++forward) {
+      CAPTURE(forward);
+      CHECK(torch::allclose(predicted[forward][row], expected[forward], 1e-4, 1e-4));
+    }
+  }
+}
+
+TEST_CASE("one forward is a plain causal decoder layer") {
+  Pair pair;
+  const auto tokens = random_rows(2, 9);
+  const auto features = pair.features(tokens);
+  const auto all = pair.predict(tokens, features, 1)[0];
+  for (std::int64_t length = 1; length <= 9; ++length) {
+    const auto some = pair.predict(tokens.narrow(1, 0, length), features.narrow(1, 0, length), 1)[0];
+    CHECK(torch::allclose(some, all.narrow(1, 0, length), 1e-4, 1e-5));
+  }
+  CHECK(torch::equal(pair.predict(tokens, features, 3)[0], all));  // further forwards change nothing
+}
+
+TEST_CASE("step j of a round sees the target's features before its root") {
+  Pair pair;
+  const auto tokens = random_rows(2, 9);
+  const auto features = pair.features(tokens);
+  const auto before = pair.predict(tokens, features, 4);
+  for (std::int64_t at = 0; at < 9; ++at) {
+    auto changed = features.clone();
+    changed.select(1, at).mul_(-1);
+    const auto after = pair.predict(tokens, changed, 4);
+    for (std::int64_t forward = 1; forward <= 4; ++forward) {
+      CAPTURE(at);
+      CAPTURE(forward);
+      const auto i = static_cast<std::size_t>(forward) - 1;
+      CHECK(torch::equal(changed_rows(before[i], after[i]), torch::arange(9) >= at + forward));
+    }
+  }
+}
+
+TEST_CASE("the loss of a head") {
+  Pair pair;
+  const auto rows = random_rows(4, 12);
+  const st::HeadLossOptions options{
+      .forwards = 2, .distillation = {.k = 3, .weight = 0.7, .cross_entropy_weight = 0.2}, .noise = 0};
+  const auto loss = [&](const Tensor& part) {
+    return st::head_loss(pair.head, pair.target, part, options, torch::kFloat32);
+  };
+  check_parts(loss, rows, *pair.head);
+
+  auto given = rows.clone();
+  given[0].narrow(0, 0, 6).bitwise_not_();  // what row 0 learns begins in column 5
+  given.narrow(0, 2, 2).bitwise_not_();
+  const auto tokens = rows.narrow(1, 0, 11);
+  const auto features = pair.features(tokens);
+  const auto predicted = pair.predict(tokens, features, 2);
+  double expected = 0;
+  for (std::int64_t forward = 1; forward <= 2; ++forward) {
+    double sum = 0;
+    std::int64_t count = 0;
+    for (std::int64_t row = 0; row < 2; ++row) {
+      for (std::int64_t c = std::max<std::int64_t>(row == 0 ? 5 : 0, forward - 1); c < 11; ++c) {
+        const auto guess = predicted[static_cast<std::size_t>(forward) - 1][row][c];
+        const auto p = torch::softmax(pair.target->head(features[row][c]), -1);
+        const auto log_q = torch::log_softmax(pair.target->head(guess), -1);
+        const auto top = std::get<1>(p.topk(3));
+        sum += torch::smooth_l1_loss(guess, features[row][c]).item<double>() -
+               0.2 * (p * log_q).sum().item<double>() -
+               0.7 * (p.index_select(0, top) * log_q.index_select(0, top)).sum().item<double>();
+        ++count;
+      }
+    }
+    CHECK(count == (forward == 1 ? 6 + 11 : 6 + 10));
+    expected += sum / (static_cast<double>(count) + 1e-5);
+  }
+  CHECK(loss(given).item<double>() == doctest::Approx(expected).epsilon(1e-4));
+  CHECK(loss(rows.bitwise_not()).item<double>() == 0);
+}
+
+TEST_CASE("noise is the same for the same rows") {
+  Pair pair;
+  const auto rows = random_rows(4, 12);
+  const auto loss = [&](double noise, const Tensor& part) {
+    return st::head_loss(pair.head, pair.target, part, {.forwards = 1, .distillation = {}, .noise = noise},
+                         torch::kFloat32)
+        .item<double>();
+  };
+  CHECK(loss(0.2, rows) == loss(0.2, rows));
+  CHECK(loss(0.2, rows) != loss(0, rows));
+}
+
+TEST_CASE("a head in bfloat16 is nearly that in float32") {
+  Pair pair;
+  const auto rows = random_rows(8, 33);
+  const auto in = [&](torch::ScalarType dtype) {
+    return st::head_loss(pair.head, pair.target, rows, {.forwards = 3, .distillation = {}, .noise = 0}, dtype)
+        .item<double>();
+  };
+  CHECK(in(torch::kBFloat16) == doctest::Approx(in(torch::kFloat32)).epsilon(0.02));
+}
+
+TEST_CASE("forwards are back-propagated each on its own") {
+  // The gradient of the second forward's loss does not reach the first forward's output.
+  Pair pair;
+  const auto tokens = random_rows(1, 6);
+  const auto predicted = pair.predict(tokens, pair.features(tokens), 2);
+  const auto gradient = torch::autograd::grad({predicted[1].sum()}, {predicted[0]}, {}, c10::nullopt, false,
+                                              /*allow_unused=*/true);
+  CHECK_FALSE(gradient[0].defined());
+}
+
+TEST_CASE("a head goes on where it was") {
+  check_resume([] {
+    torch::manual_seed(5);
+    const st::Llama target(tiny_target());
+    const st::FeatureHead head(Pair::config());
+    return Trainee{head.ptr(), [=](const Tensor& rows) mutable {
+                     auto own_head = head;
+                     auto own_target = target;
+                     return st::head_loss(own_head, own_target, rows, {}, torch::kFloat32);
+                   }};
+  });
+}
+
+TEST_CASE("rows shorter than a round are refused") {
+  Pair pair;
+  const auto tokens = random_rows(1, 3);
+  CHECK_THROWS_WITH_AS(pair.predict(tokens, pair.features(tokens), 4), doctest::Contains("at least 4"),
+                       std::invalid_argument);
+}

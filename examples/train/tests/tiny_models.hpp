@@ -1,0 +1,77 @@
+// Small random models and rows for the tests of drafters.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <torch/torch.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "data_loader.hpp"
+#include "llama.hpp"
+#include "optimizer.hpp"
+#include "training_loop.hpp"
+
+namespace specula_train_test {
+
+namespace st = specula_train;
+
+constexpr std::int64_t kVocab = 50;
+
+inline st::LlamaConfig tiny_target() {
+  return {.vocab_size = kVocab, .hidden = 32, .layers = 3, .heads = 4, .kv_heads = 2, .intermediate = 48};
+}
+
+/// Sizes that differ from the target's wherever they may.
+inline st::LlamaConfig tiny_draft(std::int64_t layers) {
+  return {
+      .vocab_size = kVocab, .hidden = 36, .layers = layers, .heads = 6, .kv_heads = 2, .intermediate = 40};
+}
+
+/// New weights, so large that everything a token sees shows in its logits.
+inline void enlarge(torch::nn::Module& model) {
+  torch::NoGradGuard no_grad;
+  for (auto& parameter : model.parameters()) {
+    if (parameter.dim() == 2) {
+      parameter.normal_(0, 1.2 / std::sqrt(static_cast<double>(parameter.size(1))));
+    } else {
+      parameter.add_(torch::randn_like(parameter) * 0.3);
+    }
+  }
+}
+
+inline torch::Tensor random_rows(std::int64_t rows, std::int64_t length) {
+  return torch::randint(0, kVocab, {rows, length}, torch::kInt64);
+}
+
+/// Where two (B, T, ...) differ: (T) bool.
+inline torch::Tensor changed_rows(const torch::Tensor& a, const torch::Tensor& b) {
+  return (a - b).abs().transpose(0, 1).flatten(1).amax(1) > 1e-5;
+}
+
+/// A folder that is gone when the test ends.
+struct Folder {
+  explicit Folder(const char* name) : path(std::filesystem::temp_directory_path() / name) {
+    std::filesystem::remove_all(path);
+    std::filesystem::create_directories(path);
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  std::filesystem::path path;
+};
+
+/// The gradient of a batch in parts, from several threads, is that of the whole.
+void check_parts(const std::function<torch::Tensor(const torch::Tensor&)>& loss, const torch::Tensor& rows,
+                 const torch::nn::Module& model);
+
+/// Four steps end with the same weights as two, a checkpoint and two more by another model. `make`: a new
+/// model and its loss.
+struct Trainee {
+  std::shared_ptr<torch::nn::Module> model;
+  std::function<torch::Tensor(const torch::Tensor&)> loss;
+};
+void check_resume(const std::function<Trainee()>& make);
+
+}  // namespace specula_train_test
