@@ -76,8 +76,19 @@ expect 0 'vertical:base:small: 8 tokens' "$generate" --models "$models" --pipeli
   --max-new-tokens 8
 expect 2 'no model .tiny.*holds .*small' "$generate" --models "$models" --pipeline horizontal:tiny:small --prompt x
 
+# Drafts that look into the target.
+expect 0 'glide+cape .*2/2' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
+  --pipelines glide,glide+cape,glide+beam4,glide+max-gram,eagle2,hass,cost-aware:dynamic-tree:hass,vertical:glide:small
+for name in glide 'glide+beam4' 'glide+max-gram' eagle2 hass 'vertical:glide:small'; do also "^$name .*2/2"; done
+expect 0 'sampled-chain:hass:3 .*/2' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
+  --temperature 1 --pipelines hass,sampled-chain:hass:3,sampled-chain:glide:3
+also '^hass .*2/2'
+expect 2 "'glide' looks into the target: it does nothing by itself" "$generate" --models "$models" \
+  --pipeline autoregressive:glide --prompt x
+
 # Tuning: measured, predicted, run.
 tune=("$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 8)
+expect 0 'SWI predicted' "${tune[@]}" --tune swi --drafters glide,max-gram --tune-limit 1
 expect 2 'no model .tiny' "${tune[@]}" --tune swi --drafters tiny,max-gram
 expect 0 'SWI predicted' "${tune[@]}" --tune time --tune-limit 1
 for name in chain:base chain:small max-gram cascade:base:max-gram cascade:small:max-gram cascade:base:small:max-gram; do

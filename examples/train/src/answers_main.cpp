@@ -1,9 +1,10 @@
 // specula-train-answers: the target's own text, for drafts to learn from.
 //
 // A draft is asked to guess what the target writes, not what people wrote. So the target answers the training
-// questions and continues pieces of the training sources, greedily, and the drafts are trained on that
-// (sequence-level distillation). Prompts come from the training part of the corpus only; what is held out is
-// copied unchanged.
+// questions and continues pieces of the training sources, greedily or at a temperature, and the drafts are
+// trained on that (sequence-level distillation). It writes with speculation: what Max-Gram copies from the
+// text so far is judged by the target, which leaves the text as it is and makes it sooner. Prompts come from
+// the training part of the corpus only; what is held out is copied unchanged.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -77,15 +78,16 @@ struct Settings {
   std::size_t limit = 0;
   double minutes = 0;
   int variants = 0;
+  std::uint64_t seed = 0;
 };
 
 template <class Run>
 void write_answers(const Settings& settings, Run& run) {
   const Tokenizer tokenizer(fs::path(settings.tokens) / "tokenizer.model");
-  specula::PhiloxChance chance{0};
   TokenizedCorpus corpus = read_tokens(settings.tokens);
   const std::vector<Style> styles = read_corpus(settings.data);
   std::mt19937_64 random(1);
+  std::uint32_t sequence = 0;
   for (auto& tokenized : corpus.styles) {
     const auto style =
         std::find_if(styles.begin(), styles.end(), [&](const Style& s) { return s.name == tokenized.name; });
@@ -105,6 +107,7 @@ void write_answers(const Settings& settings, Run& run) {
       document.insert(document.begin(), kBegin);
       if (document.size() > static_cast<std::size_t>(kLongestPrompt)) continue;
       tokenized.given.push_back(static_cast<std::int32_t>(document.size()));
+      specula::PhiloxChance chance(settings.seed, sequence++);
       written += static_cast<std::size_t>(run.generate(
           document, {.max_new_tokens = kNewTokens, .stop = {&kEnd, 1}}, chance,
           [&](specula::Tokens fresh) { document.insert(document.end(), fresh.begin(), fresh.end()); }));
@@ -133,17 +136,23 @@ int run(int argc, char** argv) {
       ->required();
   app.add_option("--output", settings.output, "Folder for the tokens")->required();
   app.add_option("--variants", settings.variants, "Ask everything so many times more, with other numbers");
+  specula::SamplingParams params{.temperature = 0};
+  app.add_option("--temperature", params.temperature, "0: greedily")->capture_default_str();
+  app.add_option("--seed", settings.seed, "Of the text at a temperature")->capture_default_str();
   app.add_option("--limit", settings.limit, "Prompts of a style, at most; 0: all");
   app.add_option("--minutes", settings.minutes, "Time for a style, at most; 0: no limit");
   CLI11_PARSE(app, argc, argv);
 
   specula::eigen::LlamaOptions options;
-  options.capacity = kLongestPrompt + kNewTokens + 2;
+  const specula::CostAware shape(specula::Chain<>{.length = 10});
+  options.capacity = kLongestPrompt + kNewTokens + 2 * shape.max_nodes();
   options.inputs =
       specula::eigen::has_bf16_products() ? specula::eigen::Inputs::bf16 : specula::eigen::Inputs::full;
   specula::eigen::Llama<float> target(target_folder, options);
-  specula::Speculator run{specula::TreeVerifier{target, specula::Greedy{}},
-                          specula::NoDrafter{target.vocab_size()}, specula::Chain<>{.length = 0}};
+  specula::Speculator run{
+      specula::TreeVerifier{target, specula::Sampling{}, params},
+      specula::MaxGram(specula::Bigram::online(target.vocab_size()), {.min_match = 2, .past_end = true}),
+      shape};
   write_answers(settings, run);
   return 0;
 }
