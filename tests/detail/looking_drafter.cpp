@@ -192,11 +192,11 @@ TEST_CASE_TEMPLATE("accepted tokens are run again, now that the target has their
   CHECK(same(rows.row(0), {1, 2, 3, 0, 1, 3}, 5, draft));
   CHECK(!same(rows.row(0), {1, 2, 3, 0, 1, 3}, 3, draft));  // what it would say had they stayed
 
-  // A guess is fed, and run again once it is context. Its first token is the root.
+  // A guess is what was drafted or is fed, and run again once it is context. Its first token is the root.
   draft.seen.clear();
   drafter.sync(context, List{3, 2});
   drafter.extend(List{1}, std::vector<NodeId>{-1});
-  CHECK(draft.seen == std::vector<Sight>{{3, 5, 5, false}, {2, 6, 5, false}, {1, 7, 5, true}});
+  CHECK(draft.seen == std::vector<Sight>{{2, 6, 5, false}, {1, 7, 5, true}});  // 3 was drafted in this round
   target.append(List{3, 2, 1});
   draft.seen.clear();
   drafter.sync(joined(context, {3, 2, 1}), {});
@@ -206,6 +206,31 @@ TEST_CASE_TEMPLATE("accepted tokens are run again, now that the target has their
   CHECK(drafter.usage().calls == 4);
   CHECK(drafter.usage().nodes == 7);
   CHECK(drafter.usage().seconds > 0);
+}
+
+TEST_CASE("a draft whose cache is the same whatever it saw keeps what came true") {
+  struct Keeping : ToyGlide {
+    using ToyGlide::ToyGlide;
+    bool keeps_speculation() const { return keeps; }
+    bool keeps = true;
+  };
+  for (const bool keeps : {true, false}) {
+    SeenModel target(kVocab, 1);
+    Keeping draft(kVocab, 1);
+    draft.keeps = keeps;
+    Glide drafter{draft, target};
+    const List prompt = {1, 2, 3};
+    target.append(prompt);
+    drafter.sync(prompt, {});
+    drafter.extend(List{0, 1, 2, 3}, std::vector<NodeId>{-1, 0, 1, 0});
+    target.append(List{0, 1, 1});
+    draft.seen.clear();
+    drafter.sync(List{1, 2, 3, 0, 1, 1}, {});
+    drafter.extend(List{3}, std::vector<NodeId>{-1});
+    CHECK(draft.model.cache() == List{1, 2, 3, 0, 1, 1});
+    CHECK(draft.seen.size() == (keeps ? 2 : 4));  // one that nobody guessed, and the root
+    CHECK(draft.seen.back() == Sight{3, 6, 6, true});
+  }
 }
 
 TEST_CASE_TEMPLATE("turns of one round: what the guess has in common with the last one is not run again",

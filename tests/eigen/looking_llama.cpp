@@ -272,6 +272,38 @@ TEST_CASE("the bits of a draft's rows depend on tokens and view alone") {
   }
 }
 
+TEST_CASE("speculation that is kept says what it says when it is run again, and only one layer's is") {
+  for (const Pair& pair : pairs()) {
+    CAPTURE(pair.name);
+    const auto target_weights = weights_of<float>(pair.target, 5);
+    const auto draft_weights = weights_of<float>(pair.draft, 6, target_weights);
+    Llama<float> target(target_weights, {.capacity = 128});
+    Random random(3);
+    const auto text = random_tokens(random, 20, pair.target.vocab_size);
+    const auto row = [&](bool keep) {
+      Llama<float> draft(draft_weights, {.capacity = 100});
+      const std::vector<NodeId> chain{kNoParent, 0, 1};
+      target.truncate(0);
+      target.append(Tokens(text).first(16));
+      look(draft, target);
+      draft.append(Tokens(text).first(16));
+      draft.extend(Tokens(text).subspan(16, 3), chain);
+      target.append(Tokens(text).subspan(16, 3));
+      if (keep)
+        draft.commit(std::vector<NodeId>{0, 1, 2});
+      else
+        draft.truncate(16);
+      look(draft, target);
+      if (!keep) draft.append(Tokens(text).subspan(16, 3));
+      const RowsView rows = draft.extend(Tokens(text).last(1), Nodes(chain).first(1));
+      return std::vector<float>(rows.row(0).begin(), rows.row(0).end());
+    };
+    const bool one_layer = pair.draft.looks_at == LooksAt::key_values && pair.draft.layers == 1;
+    CHECK(Llama<float>(draft_weights).keeps_speculation() == one_layer);
+    CHECK((row(true) == row(false)) == one_layer);
+  }
+}
+
 TEST_CASE("a round with a draft that looks into its target allocates nothing") {
   for (const Pair& pair : pairs()) {
     CAPTURE(pair.name);

@@ -21,7 +21,8 @@ struct KeyValuesSight {
 /// Drafts with a small model whose layers attend, beside their own cache, to the keys and values that the
 /// target cached for the context. In the round the draft lags behind itself: a guess sees the target's
 /// context, not the guesses before it. So accepted tokens are run again in the next round, now that the
-/// target has theirs: appended, which a lazy model merges into its next pass.
+/// target has theirs: appended, which a lazy model merges into its next pass. (A draft of one layer that says
+/// so keeps them: its own keys and values are the same either way.)
 ///
 ///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}}, specula::Glide{draft,
 ///   target},

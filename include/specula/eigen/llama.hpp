@@ -201,6 +201,10 @@ class Llama {
     pass_.look_into(view);
   }
 
+  /// Whether what was calculated under one view is right under the next: the keys and values of a draft's
+  /// only layer do not depend on what its cross attention sees.
+  bool keeps_speculation() const { return config().looks_at == LooksAt::key_values && config().layers == 1; }
+
   /// Read only, to be shared with other models.
   const std::shared_ptr<const LlamaWeights<Real>>& weights() const { return pass_.weights(); }
 
