@@ -74,8 +74,8 @@ look() {  # name, minutes, command and options
   cp "$work/$name/export/"* "$models/$name/"
 }
 look glide "${look_minutes[0]}" glide --lr 1e-2
-look eagle "${look_minutes[1]}" head --lr 5e-3 --alignment 1 --top-k-weight 0
-look hass "${look_minutes[2]}" head --lr 5e-3
+look eagle "${look_minutes[1]}" head --name eagle --lr 5e-3 --alignment 1 --top-k-weight 0
+look hass "${look_minutes[2]}" head --name hass --lr 5e-3
 
 # What Max-Gram guesses where nothing matches. specula-bigram comes with the other examples.
 bigram=$repository/build/release/examples/bigram/specula-bigram

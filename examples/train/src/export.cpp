@@ -140,7 +140,7 @@ std::string model_card(const Kind& kind, std::int64_t parameters, const ModelCar
   }
   out << "\n## Data\n\n"
       << (card.answers
-              ? "Greedy text of the target after prompts from these; the prompts are read, not learned. "
+              ? "The target's own text after prompts from these; the prompts are read, not learned. "
                 "About half of\nthe rows each:\n\n"
               : "About half of the tokens each:\n\n")
       << "- GSM8K, the training split, without its calculator annotations\n"

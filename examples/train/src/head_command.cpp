@@ -14,6 +14,7 @@ namespace specula_train {
 namespace {
 
 struct HeadOptions {
+  std::string name = "head";
   std::filesystem::path target;
   HeadLossOptions loss;
   SizeOptions sizes;
@@ -66,7 +67,7 @@ void train_head(const HeadOptions& options) {
   const Session session(options.training);
   auto target = load_target(options.target, session);
   FeatureHead head(options.sizes.apply_to(head_config(target->config())));
-  session.place("head", *head);
+  session.place(options.name, *head);
   const auto recipe = options.training.recipe(describe(options.loss));
   session.train(*head, {.loss =
                             [&](const torch::Tensor& rows) {
@@ -76,7 +77,7 @@ void train_head(const HeadOptions& options) {
                         .save =
                             [&](const Progress& progress) {
                               export_feature_head(head, session.tokenizer_file(),
-                                                  {"head", recipe, session.has_given(), progress},
+                                                  {options.name, recipe, session.has_given(), progress},
                                                   options.training.output / "export");
                             }});
 }
@@ -90,6 +91,7 @@ void add_head_command(CLI::App& app) {
   const auto options = std::make_shared<HeadOptions>();
   auto& loss = options->loss;
   options->training.optimizer.clip_norm = 0.5;
+  command->add_option("--name", options->name, "On the model card")->capture_default_str();
   command->add_option("--target", options->target, "The target's Hugging Face directory")->required();
   command->add_option("--alignment", loss.forwards, "Forwards of context alignment: draft steps to train for")
       ->check(CLI::Range(1, 64))
