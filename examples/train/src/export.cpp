@@ -139,10 +139,9 @@ std::string model_card(const Kind& kind, std::int64_t parameters, const ModelCar
     out << "| " << style << " | " << number << " |\n";
   }
   out << "\n## Data\n\n"
-      << (card.answers
-              ? "The target's own text after prompts from these; the prompts are read, not learned. "
-                "About half of\nthe rows each:\n\n"
-              : "About half of the tokens each:\n\n")
+      << (card.answers ? "The target's own text after prompts from these; the prompts are read, not learned. "
+                         "About half of\nthe rows each:\n\n"
+                       : "About half of the tokens each:\n\n")
       << "- GSM8K, the training split, without its calculator annotations\n"
       << "  (Copyright (c) 2021 OpenAI, MIT License);\n"
       << "- the sources of Python's standard library\n"
