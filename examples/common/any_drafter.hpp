@@ -17,7 +17,7 @@ class AnyDrafter {
 
   std::int32_t vocab_size() const { return drafter_->vocab_size(); }
   std::int32_t capacity() const { return drafter_->capacity(); }
-  const specula::Usage& usage() const { return drafter_->usage(); }
+  specula::Usage usage() const { return drafter_->usage(); }
   void truncate(std::int32_t n) { drafter_->truncate(n); }
   void sync(specula::Tokens context, specula::Tokens guess) { drafter_->sync(context, guess); }
   specula::RowsView extend(specula::Tokens tokens, specula::Nodes parents) {
@@ -29,7 +29,7 @@ class AnyDrafter {
     virtual ~Base() = default;
     virtual std::int32_t vocab_size() const = 0;
     virtual std::int32_t capacity() const = 0;
-    virtual const specula::Usage& usage() const = 0;
+    virtual specula::Usage usage() const = 0;
     virtual void truncate(std::int32_t n) = 0;
     virtual void sync(specula::Tokens context, specula::Tokens guess) = 0;
     virtual specula::RowsView extend(specula::Tokens tokens, specula::Nodes parents) = 0;
@@ -39,7 +39,7 @@ class AnyDrafter {
     explicit Of(D drafter) : own(std::move(drafter)) {}
     std::int32_t vocab_size() const override { return own.vocab_size(); }
     std::int32_t capacity() const override { return own.capacity(); }
-    const specula::Usage& usage() const override { return own.usage(); }
+    specula::Usage usage() const override { return own.usage(); }
     void truncate(std::int32_t n) override { own.truncate(n); }
     void sync(specula::Tokens context, specula::Tokens guess) override { own.sync(context, guess); }
     specula::RowsView extend(specula::Tokens tokens, specula::Nodes parents) override {

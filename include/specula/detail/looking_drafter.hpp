@@ -27,13 +27,18 @@ class LookingDrafter {
       throw std::invalid_argument(std::string(Sight::name) + ": the draft's vocabulary has " +
                                   std::to_string(model.vocab_size()) + " tokens, the target's " +
                                   std::to_string(target.vocab_size()));
-    model.look_into(Sight::of(target));  // complains now, if it cannot
+    look();  // complains now, if it cannot
     draft_.truncate(0);
   }
 
   std::int32_t vocab_size() const { return draft_.vocab_size(); }
   std::int32_t capacity() const { return draft_.capacity(); }
-  const Usage& usage() const { return usage_; }
+  /// The draft's, and the time that the target took to give views.
+  Usage usage() const {
+    Usage all = draft_.usage();
+    all.seconds += looking_seconds_;
+    return all;
+  }
 
   /// Forgets speculation, and committed tokens from `n` on.
   void truncate(std::int32_t n) {
@@ -54,23 +59,20 @@ class LookingDrafter {
       throw std::logic_error(std::string(Sight::name) + "::sync: a context of " +
                              std::to_string(context.size()) + " tokens, but the target holds " +
                              std::to_string(target_->size()) + "; bring the target there first");
-    const Stopwatch watch(usage_.seconds);
     if (context.size() > static_cast<std::size_t>(known_) && !keeps_speculation()) draft_.truncate(known_);
-    model_->look_into(Sight::of(*target_));
+    look();
     draft_.sync(context, guess);
     known_ = static_cast<std::int32_t>(context.size());
   }
 
   /// Rows after new nodes; see Drafter. Cost: one pass of the draft.
-  RowsView extend(Tokens tokens, Nodes parents) {
-    const Stopwatch watch(usage_.seconds);
-    const RowsView rows = draft_.extend(tokens, parents);
-    ++usage_.calls;
-    usage_.nodes += static_cast<std::int64_t>(tokens.size());
-    return rows;
-  }
+  RowsView extend(Tokens tokens, Nodes parents) { return draft_.extend(tokens, parents); }
 
  private:
+  void look() {
+    const Stopwatch watch(looking_seconds_);
+    model_->look_into(Sight::of(*target_));
+  }
   bool keeps_speculation() const {
     if constexpr (requires(const D& d) { d.keeps_speculation(); })
       return model_->keeps_speculation();
@@ -82,7 +84,7 @@ class LookingDrafter {
   D* model_;
   T* target_;
   std::int32_t known_ = 0;  // tokens that the model was fed as context
-  Usage usage_;             // the views included
+  double looking_seconds_ = 0;
 };
 
 }  // namespace specula::detail

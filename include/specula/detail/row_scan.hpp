@@ -217,12 +217,6 @@ class RowScan {
     }
     return log2 / Exponent::kLog2E;
   }
-  /// 2^d for d <= 0; whole numbers without a call.
-  static double pow2(double d) {
-    if (d < -1022) return 0;
-    const auto n = static_cast<std::int64_t>(d);
-    return static_cast<double>(n) == d ? std::bit_cast<double>((n + 1023) << 52) : std::exp2(d);
-  }
   /// Tile masses of any law over its own row, `is_empty` tiles unread; returns their total.
   template <class IsEmpty>
   double measure(const RowLaw& law, IsEmpty is_empty) {
