@@ -28,15 +28,6 @@ static_assert(!std::is_constructible_v<Drafter, ToyGlide, SeenModel&> &&
 constexpr std::int32_t kVocab = 5;
 const SamplingParams kGreedy{.temperature = 0};
 
-List greedily(const SeenModel& target, List text, std::size_t count) {
-  std::vector<float> row(static_cast<std::size_t>(kVocab));
-  for (; count > 0; --count) {
-    target.row(text.size() > 1 ? text[text.size() - 2] : -1, text.back(), row.data());
-    text.push_back(static_cast<Token>(std::max_element(row.begin(), row.end()) - row.begin()));
-  }
-  return text;
-}
-
 /// Text of a greedy run, then of a second one that begins like the first; what the draft saw of them, and
 /// whether guesses were worth something.
 template <class Run>

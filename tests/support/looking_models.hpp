@@ -100,6 +100,16 @@ class SeenModel : public ToyModel {
   std::vector<float> keys_, memory_;
 };
 
+/// `text` and `count` more tokens, the likeliest ones.
+inline std::vector<Token> greedily(const SeenModel& target, std::vector<Token> text, std::size_t count) {
+  std::vector<float> row(static_cast<std::size_t>(target.vocab_size()));
+  for (; count > 0; --count) {
+    target.row(text.size() > 1 ? text[text.size() - 2] : -1, text.back(), row.data());
+    text.push_back(static_cast<Token>(std::max_element(row.begin(), row.end()) - row.begin()));
+  }
+  return text;
+}
+
 /// What a token's column saw when it was calculated.
 struct Sight {
   Token token;

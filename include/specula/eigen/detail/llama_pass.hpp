@@ -79,7 +79,7 @@ class LlamaPass {
       cross_columns_.resize(static_cast<std::size_t>(columns));
       seen_.resize(static_cast<std::size_t>(capacity));
       std::iota(seen_.begin(), seen_.end(), 0);
-      turned_ = {columns, target.heads * target.head_dim};
+      cross_queries_ = {columns, target.heads * target.head_dim};
     }
     if (c.looks_at == LooksAt::features) fused_ = {columns, 2 * c.hidden_size};
     for (std::int32_t t = 0; t < threads; ++t) {
@@ -194,7 +194,7 @@ class LlamaPass {
       multiply(member, layer.output, mixed_, added_, 0, count());
       add(first, last);
       if (c.looks_at == LooksAt::key_values && cross_end_ > 0) {
-        multiply(member, layer.cross_query, hidden_, turned_, 0, count());
+        multiply(member, layer.cross_query, hidden_, cross_queries_, 0, count());
         const auto [target_head, last_target_head] = share(member, c.target.kv_heads);
         for (std::int32_t h = target_head; h < last_target_head; ++h) attend_to_target(member, l, h);
         multiply(member, layer.cross_output, mixed_, added_, 0, count());
@@ -283,44 +283,47 @@ class LlamaPass {
   void attend(std::int32_t member, std::int32_t layer, std::int32_t head,
               const TreeAttention<Real>& attention) {
     const LlamaConfig& c = config();
-    const std::int32_t size = c.head_dim, half = size / 2, group = c.group();
-    const Real scale = Real(1) / std::sqrt(static_cast<Real>(size));
-    Real *const queries = queries_.data() + head * query_stride_, *const key =
-                                                                      keys_[static_cast<std::size_t>(member)]
-                                                                          .data();
+    const std::int32_t size = c.head_dim;
+    Real* const key = keys_[static_cast<std::size_t>(member)].data();
+    turn_queries(c, rope_, qkv_, head);
     for (std::int32_t i = 0; i < count(); ++i) {
       const PassColumn& column = columns_[static_cast<std::size_t>(i)];
-      const Real *cosine = rope_.cosine(column.position), *sine = rope_.sine(column.position);
       Real* const from = qkv_.at(i);
-      for (std::int32_t g = 0; g < group; ++g)
-        elementwise_.rotate(from + (head * group + g) * size, cosine, sine, half, scale,
-                            queries + (i * group + g) * static_cast<std::ptrdiff_t>(size));
-      elementwise_.rotate(from + (c.heads + head) * size, cosine, sine, half, Real(1), key);
+      elementwise_.rotate(from + (c.heads + head) * size, rope_.cosine(column.position),
+                          rope_.sine(column.position), size / 2, Real(1), key);
       cache.store(layer, head, column.slot, key, from + (c.heads + c.kv_heads + head) * size);
     }
-    attention.run(layer, head, columns_, queries,
-                  mixed_.at(0) + static_cast<std::ptrdiff_t>(head) * group * size, mixed_.stride,
+    attention.run(layer, head, columns_, queries(head),
+                  mixed_.at(0) + static_cast<std::ptrdiff_t>(head) * c.group() * size, mixed_.stride,
                   scratch_[static_cast<std::size_t>(member)]);
   }
 
-  /// One KV head of the target: turns the queries in turned_ as the target turns its own, attends.
-  void attend_to_target(std::int32_t member, std::int32_t layer, std::int32_t head) {
-    const TargetShape& target = config().target;
-    const std::int32_t size = target.head_dim, group = target.group();
+  Real* queries(std::int32_t head) { return queries_.data() + head * query_stride_; }
+
+  /// The queries of one KV head, turned to the columns' positions and scaled, to queries(head).
+  void turn_queries(const AttentionShape& shape, const RopeTable<Real>& rope, ColumnBuffer<Real>& from,
+                    std::int32_t head) {
+    const std::int32_t size = shape.head_dim, group = shape.group();
     const Real scale = Real(1) / std::sqrt(static_cast<Real>(size));
-    Real* const queries = queries_.data() + head * query_stride_;
     for (std::int32_t i = 0; i < count(); ++i) {
       const std::int32_t position = columns_[static_cast<std::size_t>(i)].position;
       for (std::int32_t g = 0; g < group; ++g)
-        elementwise_.rotate(turned_.at(i) + (head * group + g) * size, cross_rope_.cosine(position),
-                            cross_rope_.sine(position), size / 2, scale,
-                            queries + (i * group + g) * static_cast<std::ptrdiff_t>(size));
+        elementwise_.rotate(from.at(i) + (head * group + g) * size, rope.cosine(position),
+                            rope.sine(position), size / 2, scale,
+                            queries(head) + (i * group + g) * static_cast<std::ptrdiff_t>(size));
     }
+  }
+
+  /// One KV head of the target: turns the queries as the target turns its own, attends.
+  void attend_to_target(std::int32_t member, std::int32_t layer, std::int32_t head) {
+    const TargetShape& target = config().target;
+    const std::int32_t size = target.head_dim, group = target.group();
+    turn_queries(target, cross_rope_, cross_queries_, head);
     const TreeAttention<Real> attention{isa_, elementwise_, key_values_.cache(), group,
                                         size, cross_base_,  cross_end_};
     Real* const out = mixed_.at(0) + static_cast<std::ptrdiff_t>(head) * group * size;
     attention.run(target.layers - config().layers + layer, head,
-                  std::span(cross_columns_).first(columns_.size()), queries, out, mixed_.stride,
+                  std::span(cross_columns_).first(columns_.size()), queries(head), out, mixed_.stride,
                   scratch_[static_cast<std::size_t>(member)]);
     for (std::int32_t i = 0; i < count(); ++i)
       if (columns_[static_cast<std::size_t>(i)].position == 0)  // there is no key before the first token
@@ -350,7 +353,7 @@ class LlamaPass {
   ColumnBuffer<Real> gate_up_, active_;          // (columns, 2 intermediate), (columns, intermediate)
   ColumnBuffer<Real> logits_;                    // (rows, vocab)
   ColumnBuffer<Real> features_;                  // (slots, hidden)
-  ColumnBuffer<Real> turned_;                    // (columns, target's heads * head_dim)
+  ColumnBuffer<Real> cross_queries_;             // (columns, target's heads * head_dim)
   ColumnBuffer<Real> fused_;                     // (columns, 2 hidden): embedding, feature
   std::vector<AttentionScratch<Real>> scratch_;  // one a thread, as are the next two
   std::vector<AlignedVector<Real>> keys_;        // (head_dim + 16)
