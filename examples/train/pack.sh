@@ -74,7 +74,7 @@ look() {  # name, minutes, data, command and options
   mkdir -p "$models/$name"
   cp "$work/$name/export/"* "$models/$name/"
 }
-look glide "${look_minutes[0]}" answers glide --lr 1e-2
+look glide "${look_minutes[0]}" answers glide --lr 1e-2 --hidden 64 --heads 2 --kv-heads 1 --intermediate 176
 look eagle "${look_minutes[1]}" tokens head --name eagle --lr 5e-3 --alignment 1 --top-k-weight 0
 look hass "${look_minutes[2]}" tokens head --name hass --lr 5e-3
 
