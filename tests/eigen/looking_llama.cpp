@@ -74,6 +74,13 @@ std::vector<Pair> pairs() {
           {"head of two layers", odd, head_of(config_of(41, 37, 30, 2, 6, 3, 4))}};
 }
 
+/// The weights of both.
+struct PairWeights {
+  explicit PairWeights(const Pair& pair)
+      : target(weights_of<float>(pair.target, 5)), draft(weights_of<float>(pair.draft, 6, target)) {}
+  Weights<float> target, draft;
+};
+
 template <class Real>
 void look(Llama<Real>& draft, Llama<Real>& target) {
   if (draft.config().looks_at == LooksAt::key_values)
@@ -244,16 +251,15 @@ TEST_CASE("double agrees with a naive transcription of the equations, round afte
 TEST_CASE("the bits of a draft's rows depend on tokens and view alone") {
   for (const Pair& pair : pairs()) {
     CAPTURE(pair.name);
-    const auto target_weights = weights_of<float>(pair.target, 5);
-    const auto draft_weights = weights_of<float>(pair.draft, 6, target_weights);
-    Llama<float> target(target_weights, {.capacity = 128});
+    const PairWeights weights(pair);
+    Llama<float> target(weights.target, {.capacity = 128});
     Random random(2);
     const auto text = random_tokens(random, 40, pair.target.vocab_size);
     target.append(text);
     const auto guesses = random_tokens(random, 5, pair.target.vocab_size);
     const std::vector<NodeId> chain{kNoParent, 0, 1, 2, 3};
     const auto rows = [&](std::int32_t threads, std::size_t piece, bool one_by_one) {
-      Llama<float> draft(draft_weights, {.capacity = 100, .threads = threads});
+      Llama<float> draft(weights.draft, {.capacity = 100, .threads = threads});
       look(draft, target);
       for (std::size_t at = 0; at < text.size(); at += piece)
         draft.append(Tokens(text).subspan(at, std::min(piece, text.size() - at)));
@@ -275,13 +281,12 @@ TEST_CASE("the bits of a draft's rows depend on tokens and view alone") {
 TEST_CASE("speculation that is kept says what it says when it is run again, and only one layer's is") {
   for (const Pair& pair : pairs()) {
     CAPTURE(pair.name);
-    const auto target_weights = weights_of<float>(pair.target, 5);
-    const auto draft_weights = weights_of<float>(pair.draft, 6, target_weights);
-    Llama<float> target(target_weights, {.capacity = 128});
+    const PairWeights weights(pair);
+    Llama<float> target(weights.target, {.capacity = 128});
     Random random(3);
     const auto text = random_tokens(random, 20, pair.target.vocab_size);
     const auto row = [&](bool keep) {
-      Llama<float> draft(draft_weights, {.capacity = 100});
+      Llama<float> draft(weights.draft, {.capacity = 100});
       const std::vector<NodeId> chain{kNoParent, 0, 1};
       target.truncate(0);
       target.append(Tokens(text).first(16));
@@ -299,7 +304,7 @@ TEST_CASE("speculation that is kept says what it says when it is run again, and 
       return std::vector<float>(rows.row(0).begin(), rows.row(0).end());
     };
     const bool one_layer = pair.draft.looks_at == LooksAt::key_values && pair.draft.layers == 1;
-    CHECK(Llama<float>(draft_weights).keeps_speculation() == one_layer);
+    CHECK(Llama<float>(weights.draft).keeps_speculation() == one_layer);
     CHECK((row(true) == row(false)) == one_layer);
   }
 }
@@ -307,9 +312,9 @@ TEST_CASE("speculation that is kept says what it says when it is run again, and 
 TEST_CASE("a round with a draft that looks into its target allocates nothing") {
   for (const Pair& pair : pairs()) {
     CAPTURE(pair.name);
-    const auto target_weights = weights_of<float>(pair.target, 5);
-    Llama<float> target(target_weights, {.capacity = 128, .max_nodes = 16});
-    Llama<float> draft(weights_of<float>(pair.draft, 6, target_weights), {.capacity = 128, .max_nodes = 16});
+    const PairWeights weights(pair);
+    Llama<float> target(weights.target, {.capacity = 128, .max_nodes = 16});
+    Llama<float> draft(weights.draft, {.capacity = 128, .max_nodes = 16});
     const std::vector<Token> tokens{1, 2, 3, 4};
     const std::vector<NodeId> tree{kNoParent, 0, 0, 1}, path{0, 1};
     target.append(tokens);

@@ -1,7 +1,6 @@
 // What drafters that look into the target share.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -41,28 +40,25 @@ class LookingDrafter {
   }
 
   /// Forgets speculation, and committed tokens from `n` on.
-  void truncate(std::int32_t n) {
-    known_ = std::min(n, known_);
-    draft_.truncate(known_);
-  }
+  void truncate(std::int32_t n) { draft_.truncate(n); }
 
   /// Brings the draft to `context` followed by `guess`. `context` must extend the last one, and be what the
   /// target holds now. While it is the last one, what was drafted and is now the guess stays. Throws, having
   /// changed nothing, std::invalid_argument on a shorter context and std::logic_error where the target holds
   /// more or fewer tokens. Cost: the draft's pass over the new tokens and the guess, unless it is lazy.
   void sync(Tokens context, Tokens guess) {
-    if (context.size() < static_cast<std::size_t>(known_))
+    const auto known = static_cast<std::size_t>(draft_.known());
+    if (context.size() < known)
       throw std::invalid_argument(std::string(Sight::name) + "::sync: a context of " +
                                   std::to_string(context.size()) + " tokens after one of " +
-                                  std::to_string(known_) + "; truncate first");
+                                  std::to_string(known) + "; truncate first");
     if (static_cast<std::size_t>(target_->size()) != context.size())
       throw std::logic_error(std::string(Sight::name) + "::sync: a context of " +
                              std::to_string(context.size()) + " tokens, but the target holds " +
                              std::to_string(target_->size()) + "; bring the target there first");
-    if (context.size() > static_cast<std::size_t>(known_) && !keeps_speculation()) draft_.truncate(known_);
+    if (context.size() > known && !keeps_speculation()) draft_.truncate(draft_.known());
     look();
     draft_.sync(context, guess);
-    known_ = static_cast<std::int32_t>(context.size());
   }
 
   /// Rows after new nodes; see Drafter. Cost: one pass of the draft.
@@ -83,7 +79,6 @@ class LookingDrafter {
   ModelDrafter<D> draft_;
   D* model_;
   T* target_;
-  std::int32_t known_ = 0;  // tokens that the model was fed as context
   double looking_seconds_ = 0;
 };
 

@@ -31,6 +31,8 @@ class ModelDrafter {
   std::int32_t vocab_size() const { return model_->vocab_size(); }
   std::int32_t capacity() const { return model_->capacity(); }
   const Usage& usage() const { return usage_; }
+  /// Tokens of the context that the model holds.
+  std::int32_t known() const { return known_; }
 
   /// Forgets speculation, and committed tokens from `n` on.
   void truncate(std::int32_t n) {
