@@ -17,15 +17,17 @@ struct Usage {
   std::int64_t calls = 0;  // forwards that returned rows
   std::int64_t nodes = 0;  // nodes of those
   double seconds = 0;      // wall time inside the model, catch-up and commits included
+  double layers = 0;       // that those nodes went through, all added up; 0: not counted
 
   Usage& operator+=(const Usage& other) {
     calls += other.calls;
     nodes += other.nodes;
     seconds += other.seconds;
+    layers += other.layers;
     return *this;
   }
   friend Usage operator-(Usage a, const Usage& b) {
-    return {a.calls - b.calls, a.nodes - b.nodes, a.seconds - b.seconds};
+    return {a.calls - b.calls, a.nodes - b.nodes, a.seconds - b.seconds, a.layers - b.layers};
   }
 };
 

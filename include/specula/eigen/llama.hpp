@@ -29,7 +29,8 @@ struct LlamaOptions {
   std::int32_t prefill_chunk = 128;  // tokens of a pass of append()
   std::int32_t wide_from = 0;  // appends of so many tokens use Eigen's products, on one thread; 0: see Llama
   Isa isa = best_isa();
-  Inputs inputs = Inputs::full;  // bf16: rounds what bf16 weights multiply; twice as fast, 3 digits
+  Inputs inputs = Inputs::full;     // bf16: rounds what bf16 weights multiply; twice as fast, 3 digits
+  bool measure_similarity = false;  // of the tokens that append() brings; see similarity()
 };
 
 /// Real is what it calculates in: float, or double as a reference.
@@ -59,14 +60,24 @@ class Llama {
   explicit Llama(std::shared_ptr<const LlamaWeights<Real>> weights, const LlamaOptions& options = {})
       : options_(checked(options)),
         pass_(given(std::move(weights)), options_.capacity, columns(options_), options_.max_nodes,
-              options_.threads, options_.isa, options_.inputs, options_.wide_from != kNever) {
+              options_.threads, options_.isa, options_.inputs, options_.wide_from != kNever,
+              options_.measure_similarity) {
     const auto nodes = static_cast<std::size_t>(options_.max_nodes),
                chunk = static_cast<std::size_t>(options_.prefill_chunk);
     nodes_.reserve(nodes);
+    wanted_.reserve(nodes);
     pending_.reserve(chunk);
-    in_order_.resize(chunk);
+    in_order_.resize(std::max(chunk, kLazy));
     columns_.reserve(static_cast<std::size_t>(columns(options_)));
     paths_.resize(nodes * (kLazy + nodes));
+    stages_ = config().exits;
+    if (stages_.empty()) stages_.push_back(config().layers);
+    computed_.resize(stages_.size());
+    needed_.resize(nodes);
+    skipped_ = SkippedBlocks(config().layers);
+    similarity_.resize(options_.measure_similarity ? static_cast<std::size_t>(config().layers) : 0);
+    if (options_.measure_similarity && stages_.size() > 1)
+      throw std::invalid_argument("LlamaOptions::measure_similarity: not for a model with exits");
     if constexpr (!std::is_same_v<Real, float>)
       rounded_.resize(nodes * static_cast<std::size_t>(vocab_size()));
   }
@@ -74,7 +85,12 @@ class Llama {
   const LlamaConfig& config() const { return pass_.config(); }
   const LlamaOptions& options() const { return options_; }
   std::int32_t vocab_size() const { return config().vocab_size; }
-  std::int32_t size() const { return computed_ + static_cast<std::int32_t>(pending_.size()); }
+  std::int32_t layers() const { return config().layers; }
+  /// Places where a node may stop: the last is the whole model.
+  std::int32_t exits() const { return static_cast<std::int32_t>(stages_.size()); }
+  /// Layers before an exit. 0 <= exit < exits().
+  std::int32_t layers_to(std::int32_t exit) const { return stages_[static_cast<std::size_t>(exit)]; }
+  std::int32_t size() const { return computed_[0] + static_cast<std::int32_t>(pending_.size()); }
   std::int32_t capacity() const { return options_.capacity; }
   std::int32_t node_count() const { return static_cast<std::int32_t>(nodes_.size()); }
 
@@ -91,12 +107,13 @@ class Llama {
     if (tokens.size() < static_cast<std::size_t>(options_.wide_from))
       return append_chunks(tokens, detail::Product::skinny);
     flush(detail::Product::skinny);
-    const std::int32_t before = computed_;
+    const std::int32_t before = size();
     try {
       append_chunks(tokens, detail::Product::wide);
     } catch (...) {  // Eigen found no memory for a temporary
       pending_.clear();
-      computed_ = before;
+      keep(before);
+      forget_similarity();
       throw;
     }
   }
@@ -106,33 +123,83 @@ class Llama {
   /// depth. Returns the logits (n, V) of the new nodes, valid until the next call. One pass over the weights
   /// for up to 8 nodes. Throws std::invalid_argument, and changes nothing, for a bad token or parent, too
   /// many nodes, or a full context.
-  RowsView extend(Tokens tokens, Nodes parents) {
-    check_tokens(tokens);
-    check_parents(tokens.size(), parents);
-    check_room(size() + node_count(), tokens.size(), "extend");
+  RowsView extend(Tokens tokens, Nodes parents) { return extend_to(tokens, parents, exits() - 1); }
+
+  /// The same through the layers before an exit only: rows of the model that ends there, bit for bit. What
+  /// the upper layers lack, committed or not, is caught up with in the pass that first needs it.
+  RowsView extend_to(Tokens tokens, Nodes parents, std::int32_t exit) {
+    check_exit(exit);
+    check_nodes(tokens, parents);
+    if (skips() && !nodes_.empty()) fail("extend: there are nodes of extend_skipping(); truncate() first");
     pass_.check_view();
     generation_.next();
-    columns_.clear();
-    push_pending();
-    const auto first_row = static_cast<std::int32_t>(columns_.size());
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      const NodeId parent = parents[i];
-      nodes_.push_back(
-          {parent, parent == kNoParent ? 0 : nodes_[static_cast<std::size_t>(parent)].depth + 1});
-      push_node(tokens[i], node_count() - 1);
-    }
-    if (!tokens.empty()) {
-      pass_.run(columns_, computed_, size() + node_count(), first_row, detail::Product::skinny);
-      settle();
-    }
-    rows_ = static_cast<std::int32_t>(tokens.size());
+    add_nodes(tokens, parents, false);
+    wanted_.clear();
+    for (NodeId node = first_row_; node < node_count(); ++node) wanted_.push_back(node);
+    if (!tokens.empty()) deepen(exit, false);
     return rows();
+  }
+
+  /// Some rows of the last extend_to() go on to a later exit; `rows`, ascending, says which. Returns all of
+  /// its rows, those changed. Throws std::invalid_argument, and changes nothing, for a row or an exit that
+  /// there is not, or that was passed.
+  RowsView go_on(std::span<const std::int32_t> rows, std::int32_t exit) {
+    check_exit(exit);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const NodeId node = first_row_ + rows[i];
+      if (rows[i] < (i ? rows[i - 1] + 1 : 0) || rows[i] >= rows_ || node >= node_count() || skips())
+        fail("go_on: row " + std::to_string(rows[i]) + ", must be of the last extend_to(), ascending");
+      if (nodes_[static_cast<std::size_t>(node)].stages > exit)
+        fail("go_on: row " + std::to_string(rows[i]) + " is beyond exit " + std::to_string(exit));
+    }
+    generation_.next();
+    wanted_.clear();
+    for (const std::int32_t row : rows) wanted_.push_back(first_row_ + row);
+    if (!rows.empty()) deepen(exit, true);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      std::copy_n(pass_.aside().at(static_cast<std::ptrdiff_t>(i)), pass_.logits().stride,
+                  pass_.logits().at(rows[i]));
+    return this->rows();
+  }
+
+  /// extend() without some blocks: a draft of the model by itself, in its own cache. Such nodes cannot be
+  /// committed, all live ones must leave out the same, and the next append() or truncate() forgets them; no
+  /// committed slot is written. What append() left waiting is calculated first. Throws as extend() does.
+  RowsView extend_skipping(Tokens tokens, Nodes parents, const SkippedBlocks& skipped) {
+    if (skipped.layers() != layers() || skipped.mlp.size() != skipped.attention.size())
+      fail("extend_skipping: blocks of " + std::to_string(skipped.layers()) + " layers, the model has " +
+           std::to_string(layers()));
+    check_nodes(tokens, parents);
+    if (!nodes_.empty() && !(skips() && skipped == skipped_))
+      fail("extend_skipping: there are nodes that do not skip these blocks; truncate() first");
+    calculate_pending();
+    pass_.check_view();
+    generation_.next();
+    skipped_ = skipped;
+    add_nodes(tokens, parents, true);
+    columns_.clear();
+    for (NodeId node = first_row_; node < node_count(); ++node) push_node(node, 0);
+    if (!tokens.empty())
+      pass_.run(columns_, size(), size() + node_count(), 0, detail::Product::skinny, {.skipped = &skipped_});
+    return rows();
+  }
+
+  /// (layers), where options().measure_similarity: the cosine between the residual stream before and after
+  /// each attention block, in the mean over the tokens that append() brought since truncate() last took some
+  /// away. Empty where there are none. Calculates first what append() left waiting.
+  std::span<const double> similarity() {
+    calculate_pending();
+    if (measured_ == 0) return {};
+    for (std::size_t l = 0; l < similarity_.size(); ++l)
+      similarity_[l] = pass_.similarity()[l] / static_cast<double>(measured_);
+    return similarity_;
   }
 
   /// The nodes of `path`, the first below the context and each a child of the one before, join the context;
   /// all others are forgotten. Empty: all are. Moves their keys and values; calculates nothing. Throws
   /// std::invalid_argument, and changes nothing, if it is no such path.
   void commit(Nodes path) {
+    if (skips() && !path.empty()) fail("commit: nodes of extend_skipping() lack what other tokens need");
     for (std::size_t i = 0; i < path.size(); ++i) {
       const NodeId node = path[i], parent = i == 0 ? kNoParent : path[i - 1];
       if (node < 0 || node >= node_count())
@@ -144,9 +211,12 @@ class Llama {
     }
     generation_.next();
     const std::int32_t context = size();
-    for (std::size_t i = 0; i < path.size(); ++i)
+    for (std::size_t i = 0; i < path.size(); ++i) {
       pass_.move(context + path[i], context + static_cast<std::int32_t>(i));
-    computed_ += static_cast<std::int32_t>(path.size());
+      // A child went no further than its parent, and nothing behind the context further than its end.
+      for (std::int32_t stage = 0; stage < nodes_[static_cast<std::size_t>(path[i])].stages; ++stage)
+        ++computed_[static_cast<std::size_t>(stage)];
+    }
     nodes_.clear();
   }
 
@@ -157,20 +227,21 @@ class Llama {
       fail("truncate: to " + std::to_string(n) + " tokens, must be 0 to " + std::to_string(size()));
     generation_.next();
     nodes_.clear();
-    pending_.resize(static_cast<std::size_t>(std::max(0, n - computed_)));
-    computed_ = std::min(computed_, n);
+    if (n < size()) forget_similarity();
+    pending_.resize(static_cast<std::size_t>(std::max(0, n - computed_[0])));
+    keep(n);
   }
 
   /// What a draft that looks at keys and values is given. Calculates first what append() left waiting, so
   /// that the view has all size() tokens. It is valid until the next call but this and features().
   KeyValuesView<Real> key_values() {
     calculate_pending();
-    return {pass_.cache, computed_, specula::detail::ViewGuard(generation_)};
+    return {pass_.cache, size(), specula::detail::ViewGuard(generation_)};
   }
   /// The hidden states that enter the LM head, for a head that looks at them; otherwise as key_values().
   FeaturesView<Real> features() {
     calculate_pending();
-    return {pass_.features().at(0), computed_, config().hidden_size, pass_.features().stride,
+    return {pass_.features().at(0), size(), config().hidden_size, pass_.features().stride,
             specula::detail::ViewGuard(generation_)};
   }
 
@@ -221,8 +292,11 @@ class Llama {
       16;  // fewer appended tokens wait: they are nearly free in the next pass
 
   struct Node {
+    Token token;
     NodeId parent;
     std::int32_t depth;
+    std::int32_t stages;  // how many it went through
+    bool skips;           // some blocks: then no stage counts
   };
 
   [[noreturn]] static void fail(const std::string& what) { throw std::invalid_argument("Llama::" + what); }
@@ -273,6 +347,17 @@ class Llama {
            std::to_string(capacity()) + " tokens in use, " + std::to_string(wanted) + " more asked for");
   }
 
+  void check_exit(std::int32_t exit) const {
+    if (exit < 0 || exit >= exits())
+      fail("exit " + std::to_string(exit) + ", must be 0 to " + std::to_string(exits() - 1));
+  }
+
+  void check_nodes(Tokens tokens, Nodes parents) const {
+    check_tokens(tokens);
+    check_parents(tokens.size(), parents);
+    check_room(size() + node_count(), tokens.size(), "extend");
+  }
+
   void check_parents(std::size_t count, Nodes parents) const {
     if (parents.size() != count)
       fail("extend: " + std::to_string(count) + " tokens and " + std::to_string(parents.size()) + " parents");
@@ -286,35 +371,90 @@ class Llama {
              ", must be an earlier node or kNoParent");
   }
 
-  /// Adds a column that sees the computed context and then `path`, its own slot last.
-  void push_column(Token token, std::int32_t position, std::span<const std::int32_t> path) {
+  std::int32_t computed(std::int32_t stage) const { return computed_[static_cast<std::size_t>(stage)]; }
+  /// Committed tokens that have yet to go through a stage.
+  std::int32_t waiting(std::int32_t stage) const { return size() - computed(stage); }
+  detail::PassPart part(std::int32_t stage) const {
+    return {.first_layer = stage ? stages_[static_cast<std::size_t>(stage - 1)] : 0,
+            .last_layer = stages_[static_cast<std::size_t>(stage)]};
+  }
+  bool skips() const { return !nodes_.empty() && nodes_.back().skips; }
+
+  void add_nodes(Tokens tokens, Nodes parents, bool skips) {
+    first_row_ = node_count();
+    rows_ = static_cast<std::int32_t>(tokens.size());
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      nodes_.push_back({tokens[i], parents[i],
+                        parents[i] == kNoParent ? 0 : nodes_[static_cast<std::size_t>(parents[i])].depth + 1,
+                        0, skips});
+  }
+
+  /// Brings the nodes in wanted_ to an exit, with their ancestors and the committed tokens that did not get
+  /// there; logits of wanted_ alone.
+  void deepen(std::int32_t exit, bool aside) {
+    std::fill_n(needed_.begin(), node_count(), false);
+    for (const NodeId node : wanted_)
+      for (NodeId up = node; up != kNoParent && !needed_[static_cast<std::size_t>(up)];
+           up = nodes_[static_cast<std::size_t>(up)].parent)
+        needed_[static_cast<std::size_t>(up)] = true;
+    for (const NodeId node : wanted_) needed_[static_cast<std::size_t>(node)] = false;
+    for (std::int32_t stage = 0; stage <= exit; ++stage) {
+      if (waiting(stage) > static_cast<std::int32_t>(kLazy)) catch_up(stage, detail::Product::skinny);
+      columns_.clear();
+      push_waiting(stage, waiting(stage));
+      detail::PassPart part = this->part(stage);
+      part.measured = waiting(stage);
+      const auto push = [&](NodeId node) {
+        if (nodes_[static_cast<std::size_t>(node)].stages != stage) return;
+        push_node(node, stage);
+        ++nodes_[static_cast<std::size_t>(node)].stages;
+      };
+      for (NodeId node = 0; node < node_count(); ++node)
+        if (needed_[static_cast<std::size_t>(node)]) push(node);
+      const auto first_row = static_cast<std::int32_t>(columns_.size());
+      for (const NodeId node : wanted_) push(node);
+      const auto all = static_cast<std::int32_t>(columns_.size());
+      part.aside = aside;
+      pass_.run(columns_, computed(stage), size() + node_count(), stage == exit ? first_row : all,
+                detail::Product::skinny, part);
+      settle(stage);
+    }
+  }
+
+  /// Adds a column that sees `base` slots and then `path`, its own slot last.
+  void push_column(Token token, std::int32_t position, std::int32_t base,
+                   std::span<const std::int32_t> path) {
     std::int32_t in_order = 0;
     while (static_cast<std::size_t>(in_order) < path.size() &&
-           path[static_cast<std::size_t>(in_order)] == computed_ + in_order)
+           path[static_cast<std::size_t>(in_order)] == base + in_order)
       ++in_order;
     columns_.push_back(
         {token, position, path.back(), path.data(), static_cast<std::int32_t>(path.size()), in_order});
   }
 
-  /// The appended tokens that wait, in the slots behind the computed context: each path is a part of one.
-  void push_pending() {
-    for (std::size_t i = 0; i < pending_.size(); ++i) in_order_[i] = computed_ + static_cast<std::int32_t>(i);
-    for (std::size_t i = 0; i < pending_.size(); ++i)
-      push_column(pending_[i], in_order_[i], std::span(in_order_).first(i + 1));
+  /// The first `count` tokens that wait for a stage, in the slots behind the computed context: each path is a
+  /// part of one.
+  void push_waiting(std::int32_t stage, std::int32_t count) {
+    const std::int32_t base = computed(stage);
+    for (std::int32_t i = 0; i < count; ++i) in_order_[static_cast<std::size_t>(i)] = base + i;
+    for (std::int32_t i = 0; i < count; ++i)
+      push_column(stage == 0 ? pending_[static_cast<std::size_t>(i)] : kNoToken, base + i, base,
+                  std::span(in_order_).first(static_cast<std::size_t>(i) + 1));
   }
 
-  void push_node(Token token, NodeId node) {
-    const std::size_t waiting = pending_.size(),
+  /// Behind the tokens that push_waiting() has pushed for this stage.
+  void push_node(NodeId node, std::int32_t stage) {
+    const std::size_t waiting = static_cast<std::size_t>(this->waiting(stage)),
                       stride = kLazy + static_cast<std::size_t>(options_.max_nodes);
-    const std::int32_t depth = nodes_[static_cast<std::size_t>(node)].depth;
+    const Node& own = nodes_[static_cast<std::size_t>(node)];
     const auto path = std::span(paths_).subspan(static_cast<std::size_t>(node) * stride,
-                                                waiting + static_cast<std::size_t>(depth) + 1);
+                                                waiting + static_cast<std::size_t>(own.depth) + 1);
     std::copy_n(in_order_.begin(), waiting, path.begin());
     auto at = path.size();
     for (NodeId ancestor = node; ancestor != kNoParent;
          ancestor = nodes_[static_cast<std::size_t>(ancestor)].parent)
       path[--at] = size() + ancestor;
-    push_column(token, size() + depth, path);
+    push_column(own.token, size() + own.depth, computed(stage), path);
   }
 
   void calculate_pending() {
@@ -322,18 +462,39 @@ class Llama {
     flush(detail::Product::skinny);
   }
 
-  /// Calculates the appended tokens that wait.
+  /// Calculates all that committed tokens lack.
   void flush(detail::Product product) {
-    if (pending_.empty()) return;
-    columns_.clear();
-    push_pending();
-    pass_.run(columns_, computed_, size(), static_cast<std::int32_t>(columns_.size()), product);
-    settle();
+    for (std::int32_t stage = 0; stage < exits(); ++stage) catch_up(stage, product);
+  }
+  void catch_up(std::int32_t stage, detail::Product product) {
+    while (waiting(stage) > 0) {
+      const std::int32_t count = std::min(waiting(stage), options_.prefill_chunk);
+      columns_.clear();
+      push_waiting(stage, count);
+      detail::PassPart part = this->part(stage);
+      part.measured = count;
+      pass_.run(columns_, computed(stage), computed(stage) + count, count, product, part);
+      settle(stage, count);
+    }
   }
 
-  void settle() {
-    computed_ = size();
-    pending_.clear();
+  /// The tokens that wait for a stage, or the first of them, have gone through it.
+  void settle(std::int32_t stage) { settle(stage, waiting(stage)); }
+  void settle(std::int32_t stage, std::int32_t count) {
+    if (stage == 0) {
+      pending_.erase(pending_.begin(), pending_.begin() + count);
+      if (options_.measure_similarity) measured_ += count;
+    }
+    computed_[static_cast<std::size_t>(stage)] += count;
+  }
+
+  /// Committed tokens from `n` on are gone.
+  void keep(std::int32_t n) {
+    for (std::int32_t& tokens : computed_) tokens = std::min(tokens, n);
+  }
+  void forget_similarity() {
+    measured_ = 0;
+    std::fill(pass_.similarity().begin(), pass_.similarity().end(), 0.0);
   }
 
   void append_chunks(Tokens tokens, detail::Product product) {
@@ -363,12 +524,19 @@ class Llama {
   LlamaOptions options_;
   detail::LlamaPass<Real> pass_;
   specula::detail::Generation generation_;
-  std::int32_t computed_ = 0;   // committed tokens whose keys and values are in the cache
-  std::vector<Token> pending_;  // committed tokens behind them that are not
+  std::vector<std::int32_t> stages_;  // the layers before each exit
+  std::vector<std::int32_t>
+      computed_;  // (stages), committed tokens that went through it: their keys are in the cache
+  std::vector<Token> pending_;  // committed tokens behind those of the first stage
   std::vector<Node> nodes_;
-  std::int32_t rows_ = 0;  // of the last extend()
+  std::int32_t first_row_ = 0, rows_ = 0;  // of the last extend(): its first node, how many
+  SkippedBlocks skipped_;                  // what the nodes skip, if they do
+  std::vector<double> similarity_;         // (layers), what similarity() returned
+  std::int64_t measured_ = 0;              // tokens
 
   std::vector<detail::PassColumn> columns_;  // of the pass being prepared
+  std::vector<NodeId> wanted_;               // of the call: nodes whose rows it asks for
+  std::vector<std::uint8_t> needed_;         // (max_nodes), their ancestors
   std::vector<std::int32_t> in_order_;       // (prefill_chunk), the slots behind the computed context
   std::vector<std::int32_t>
       paths_;  // (max_nodes, 16 + max_nodes), slots of the waiting tokens, then the ancestors'

@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "specula/eigen/json.hpp"
 
@@ -57,6 +58,8 @@ struct LlamaConfig : AttentionShape {
   bool tied_head = false;  // the LM head is the embedding
   LooksAt looks_at = LooksAt::nothing;
   TargetShape target;  // where it looks at keys and values
+  /// Numbers of layers after which the model can stop, ascending; the last is `layers`. Empty: only there.
+  std::vector<std::int32_t> exits;
 };
 
 namespace detail {
@@ -115,6 +118,15 @@ inline void validate(const LlamaConfig& config, std::string_view source) {
             "key 'target': num_hidden_layers is " + std::to_string(config.target.layers) +
                 ", expected at least the draft's " + std::to_string(config.layers));
   }
+  if (config.exits.empty()) return;
+  require(config.looks_at == LooksAt::nothing, "key 'exits': a draft that looks into a target has none");
+  std::int32_t before = 0;
+  for (const std::int32_t exit : config.exits) {
+    require(exit > before, "key 'exits': expected ascending numbers of layers, from 1 on");
+    before = exit;
+  }
+  require(before == config.layers, "key 'exits': the last is " + std::to_string(before) +
+                                       ", expected num_hidden_layers " + std::to_string(config.layers));
 }
 
 namespace detail {
@@ -255,6 +267,15 @@ inline LlamaConfig read_llama_config(const Json& json, std::string_view source) 
   out.rms_norm_eps = config.number("rms_norm_eps", 1e-6);
   out.tied_head = config.flag("tie_word_embeddings");
   if (out.looks_at == LooksAt::key_values) out.target = detail::read_target(config);
+  if (const Json* exits = config.find("exits")) {
+    if (!exits->array()) config.fail("exits", "expected an array of numbers of layers");
+    for (const Json& exit : *exits->array()) {
+      const auto layers = exit.integer();
+      if (!layers || *layers < 1 || *layers > out.layers)
+        config.fail("exits", "expected integers from 1 to num_hidden_layers");
+      out.exits.push_back(static_cast<std::int32_t>(*layers));
+    }
+  }
   validate(out, source);
   return out;
 }

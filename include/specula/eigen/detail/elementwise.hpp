@@ -73,6 +73,18 @@ struct Blocks {
       load(a, x + i), load(b, weight + i), store(out + i, a * scale * b);
   }
 
+  [[gnu::always_inline]] static inline float similarity(const float* x, const float* added,
+                                                        std::int32_t size) {
+    Lanes xx{}, xy{}, yy{}, a, b;
+    for (std::int32_t i = 0; i < size; i += kPanel) {
+      load(a, x + i), load(b, added + i);
+      b += a;
+      xx += a * a, xy += a * b, yy += b * b;
+    }
+    const float lengths = std::sqrt(sum(xx)) * std::sqrt(sum(yy));
+    return lengths > 0 ? sum(xy) / lengths : 1.0f;
+  }
+
   [[gnu::always_inline]] static inline float softmax(float* row, std::int32_t size) {
     Lanes a, peak, total{};
     load(peak, row);
@@ -116,6 +128,9 @@ struct Blocks {
 
 #if SPECULA_EIGEN_X86
 struct BlocksAvx512 {
+  [[gnu::target("avx512f")]] static float similarity(const float* x, const float* added, std::int32_t size) {
+    return Blocks::similarity(x, added, size);
+  }
   [[gnu::target("avx512f")]] static void rms_norm(const float* x, const float* weight, std::int32_t size,
                                                   float eps, float* out) {
     Blocks::rms_norm(x, weight, size, eps, out);
@@ -133,6 +148,9 @@ struct BlocksAvx512 {
   }
 };
 struct BlocksAvx2 {
+  [[gnu::target("avx2,fma")]] static float similarity(const float* x, const float* added, std::int32_t size) {
+    return Blocks::similarity(x, added, size);
+  }
   [[gnu::target("avx2,fma")]] static void rms_norm(const float* x, const float* weight, std::int32_t size,
                                                    float eps, float* out) {
     Blocks::rms_norm(x, weight, size, eps, out);
@@ -151,6 +169,9 @@ struct BlocksAvx2 {
 };
 #endif
 struct BlocksPortable {
+  [[gnu::noinline]] static float similarity(const float* x, const float* added, std::int32_t size) {
+    return Blocks::similarity(x, added, size);
+  }
   [[gnu::noinline]] static void rms_norm(const float* x, const float* weight, std::int32_t size, float eps,
                                          float* out) {
     Blocks::rms_norm(x, weight, size, eps, out);
@@ -174,6 +195,8 @@ struct Elementwise<float> {
   /// out[i] = x[i] / sqrt(mean(x^2) + eps) * weight[i], i < size; all are padded with zeros to a multiple
   /// of 16.
   void (*rms_norm)(const float* x, const float* weight, std::int32_t size, float eps, float* out);
+  /// The cosine of x and x + added (size); 1 where one of them is zero. Padded as above.
+  float (*similarity)(const float* x, const float* added, std::int32_t size);
   /// row[i] = exp(row[i] - max), i < size, a multiple of 16 (pad with -infinity). Returns 1 / their sum.
   float (*softmax)(float* row, std::int32_t size);
   /// out[i] = silu(gate[i]) * up[i], i < size; writes, and reads, up to the next multiple of 16.
@@ -185,16 +208,17 @@ struct Elementwise<float> {
 
   explicit Elementwise(Isa isa)
       : rms_norm(BlocksPortable::rms_norm),
+        similarity(BlocksPortable::similarity),
         softmax(BlocksPortable::softmax),
         swiglu(BlocksPortable::swiglu),
         rotate(BlocksPortable::rotate) {
 #if SPECULA_EIGEN_X86
     if (isa == Isa::avx512)
       rms_norm = BlocksAvx512::rms_norm, softmax = BlocksAvx512::softmax, swiglu = BlocksAvx512::swiglu,
-      rotate = BlocksAvx512::rotate;
+      rotate = BlocksAvx512::rotate, similarity = BlocksAvx512::similarity;
     if (isa == Isa::avx2)
       rms_norm = BlocksAvx2::rms_norm, softmax = BlocksAvx2::softmax, swiglu = BlocksAvx2::swiglu,
-      rotate = BlocksAvx2::rotate;
+      rotate = BlocksAvx2::rotate, similarity = BlocksAvx2::similarity;
 #endif
     static_cast<void>(isa);
   }
@@ -209,6 +233,15 @@ struct Elementwise<double> {
     for (std::int32_t i = 0; i < size; ++i) squares += x[i] * x[i];
     const double scale = 1 / std::sqrt(squares / size + eps);
     for (std::int32_t i = 0; i < size; ++i) out[i] = x[i] * scale * weight[i];
+  }
+  static double similarity(const double* x, const double* added, std::int32_t size) {
+    double xx = 0, xy = 0, yy = 0;
+    for (std::int32_t i = 0; i < size; ++i) {
+      const double y = x[i] + added[i];
+      xx += x[i] * x[i], xy += x[i] * y, yy += y * y;
+    }
+    const double lengths = std::sqrt(xx) * std::sqrt(yy);
+    return lengths > 0 ? xy / lengths : 1;
   }
   static double softmax(double* row, std::int32_t size) {
     const double most = *std::max_element(row, row + size);

@@ -26,6 +26,7 @@
 #include "specula/eigen/llama_weights.hpp"
 #include "specula/eigen/thread_team.hpp"
 #include "specula/features.hpp"
+#include "specula/skipped_blocks.hpp"
 
 namespace specula::eigen::detail {
 
@@ -44,12 +45,21 @@ struct ColumnBuffer {
 
 enum class Product { skinny, wide };
 
+/// What of the model a pass runs.
+struct PassPart {
+  std::int32_t first_layer = 0;                     // those before it were run in an earlier pass
+  std::int32_t last_layer = 0;                      // behind the last; 0: all
+  const specula::SkippedBlocks* skipped = nullptr;  // if any
+  std::int32_t measured = 0;                        // columns, the first ones, whose similarity is noted
+  bool aside = false;                               // logits go to aside() instead
+};
+
 /// Owns all memory of a pass; run() allocates nothing on the skinny path.
 template <class Real>
 class LlamaPass {
  public:
   LlamaPass(std::shared_ptr<const LlamaWeights<Real>> weights, std::int32_t capacity, std::int32_t columns,
-            std::int32_t rows, std::int32_t threads, Isa isa, Inputs inputs, bool wide)
+            std::int32_t rows, std::int32_t threads, Isa isa, Inputs inputs, bool wide, bool measures)
       : weights_(std::move(weights)),
         isa_(isa),
         elementwise_(isa),
@@ -75,6 +85,14 @@ class LlamaPass {
     active_ = {columns, c.intermediate_size};
     logits_ = {rows, c.vocab_size};
     features_ = {cache.slots(), c.hidden_size};
+    if (c.exits.size() > 1) {
+      between_ = {cache.slots(), c.hidden_size};
+      aside_ = {rows, c.vocab_size};
+    }
+    if (measures) {
+      cosines_ = {c.layers, columns};
+      similarity_.resize(static_cast<std::size_t>(c.layers));
+    }
     if (c.looks_at == LooksAt::key_values) {
       cross_columns_.resize(static_cast<std::size_t>(columns));
       seen_.resize(static_cast<std::size_t>(capacity));
@@ -94,6 +112,7 @@ class LlamaPass {
   const LlamaConfig& config() const { return weights_->config; }
   const std::shared_ptr<const LlamaWeights<Real>>& weights() const { return weights_; }
   ColumnBuffer<Real>& logits() { return logits_; }
+  ColumnBuffer<Real>& aside() { return aside_; }
   /// By slot: what entered the LM head.
   ColumnBuffer<Real>& features() { return features_; }
 
@@ -101,11 +120,16 @@ class LlamaPass {
   void look_into(const KeyValuesView<Real>& view) { key_values_ = view; }
   void look_into(const FeaturesView<Real>& view) { target_features_ = view; }
 
+  /// (layers), summed over the columns that were measured: the cosine of what comes before an attention block
+  /// and what comes behind it.
+  std::span<double> similarity() { return similarity_; }
+
   /// Copies all that is kept of the token in slot `from` to slot `to`.
   void move(std::int32_t from, std::int32_t to) {
     if (from == to) return;
     cache.move(from, to);
     std::copy_n(features_.at(from), features_.stride, features_.at(to));
+    std::copy_n(between_.at(from), between_.stride, between_.at(to));
   }
 
   /// Throws std::logic_error where the model looks into a target and no view, or a stale one, was given.
@@ -119,8 +143,11 @@ class LlamaPass {
   /// comes first: this must not throw. A model that looks at features runs columns one generation after the
   /// other, since a token's feature is made when its parent is run.
   void run(std::span<const PassColumn> columns, std::int32_t base, std::int32_t end, std::int32_t first_row,
-           Product product) {
+           Product product, PassPart part = {}) {
     product_ = product;
+    part_ = part;
+    if (part.last_layer == 0) part_.last_layer = config().layers;
+    part_.measured = similarity_.empty() ? 0 : part.measured;
     const TreeAttention<Real> attention{isa_, elementwise_, cache, config().group(), config().head_dim,
                                         base, end};
     const bool fuses = config().looks_at == LooksAt::features;
@@ -130,9 +157,11 @@ class LlamaPass {
       columns_ = columns.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
       first_row_ = std::max(0, first_row - first);
       logits_at_ = std::max(0, first - first_row);
+      measured_ = std::clamp(part_.measured - first, 0, last - first);
       if (config().looks_at == LooksAt::key_values) see_target();
       auto body = [&](std::int32_t member) { layers(member, attention); };
       team_->run(body);
+      add_similarity();
     }
   }
 
@@ -184,15 +213,23 @@ class LlamaPass {
   void layers(std::int32_t member, const TreeAttention<Real>& attention) {
     const LlamaConfig& c = config();
     const auto [first, last] = share(member, count());
-    embed(member, first, last);
-    for (std::int32_t l = 0; l < c.layers; ++l) {
+    if (part_.first_layer == 0)
+      embed(member, first, last);
+    else
+      for (std::int32_t i = first; i < last; ++i)
+        std::copy_n(between_.at(slot(i)), hidden_.stride, hidden_.at(i));
+    for (std::int32_t l = part_.first_layer; l < part_.last_layer; ++l) {
       const LlamaLayer<Real>& layer = weights_->layers[static_cast<std::size_t>(l)];
-      normalize(first, last, layer.attention_norm);
-      multiply(member, layer.qkv, normed_, qkv_, 0, count());
-      const auto [head, last_head] = share(member, c.kv_heads);
-      for (std::int32_t h = head; h < last_head; ++h) attend(member, l, h, attention);
-      multiply(member, layer.output, mixed_, added_, 0, count());
-      add(first, last);
+      if (!skips(&SkippedBlocks::attention, l)) {
+        normalize(first, last, layer.attention_norm);
+        multiply(member, layer.qkv, normed_, qkv_, 0, count());
+        const auto [head, last_head] = share(member, c.kv_heads);
+        for (std::int32_t h = head; h < last_head; ++h) attend(member, l, h, attention);
+        multiply(member, layer.output, mixed_, added_, 0, count());
+        for (std::int32_t i = first; i < std::min(last, measured_); ++i)
+          cosines_.at(l)[i] = elementwise_.similarity(hidden_.at(i), added_.at(i), c.hidden_size);
+        add(first, last);
+      }
       if (c.looks_at == LooksAt::key_values && cross_end_ > 0) {
         multiply(member, layer.cross_query, hidden_, cross_queries_, 0, count());
         const auto [target_head, last_target_head] = share(member, c.target.kv_heads);
@@ -200,6 +237,7 @@ class LlamaPass {
         multiply(member, layer.cross_output, mixed_, added_, 0, count());
         add(first, last);
       }
+      if (skips(&SkippedBlocks::mlp, l)) continue;
       normalize(first, last, layer.mlp_norm);
       multiply(member, layer.gate_up, normed_, gate_up_, 0, count());
       for (std::int32_t i = first; i < last; ++i)
@@ -208,11 +246,26 @@ class LlamaPass {
       multiply(member, layer.down, active_, added_, 0, count());
       add(first, last);
     }
+    if (part_.last_layer < c.layers)
+      for (std::int32_t i = first; i < last; ++i)
+        std::copy_n(hidden_.at(i), hidden_.stride, between_.at(slot(i)));
     normalize(first, last, weights_->final_norm);
     for (std::int32_t i = first; i < last; ++i)
-      std::copy_n(normed_.at(i), normed_.stride, features_.at(columns_[static_cast<std::size_t>(i)].slot));
+      std::copy_n(normed_.at(i), normed_.stride, features_.at(slot(i)));
     if (first_row_ < count())
-      multiply(member, weights_->head(), normed_, logits_, first_row_, count(), logits_at_);
+      multiply(member, weights_->head(), normed_, part_.aside ? aside_ : logits_, first_row_, count(),
+               logits_at_);
+  }
+
+  std::int32_t slot(std::int32_t column) const { return columns_[static_cast<std::size_t>(column)].slot; }
+  bool skips(std::vector<std::uint8_t> SkippedBlocks::*blocks, std::int32_t layer) const {
+    return part_.skipped && (part_.skipped->*blocks)[static_cast<std::size_t>(layer)];
+  }
+  /// In the order of the columns, whatever member made them.
+  void add_similarity() {
+    for (std::int32_t l = part_.first_layer; measured_ > 0 && l < part_.last_layer; ++l)
+      for (std::int32_t i = 0; i < measured_; ++i)
+        similarity_[static_cast<std::size_t>(l)] += static_cast<double>(cosines_.at(l)[i]);
   }
 
   /// The columns' inputs. Padding too: what a pass with NaN or infinity left there would reach every sum.
@@ -337,7 +390,9 @@ class LlamaPass {
   std::unique_ptr<ThreadTeam> team_;
   std::span<const PassColumn> columns_;
   Product product_ = Product::skinny;
+  PassPart part_;
   std::int32_t first_row_ = 0, logits_at_ = 0;  // the first column that wants logits, and where they go
+  std::int32_t measured_ = 0;                   // columns
 
   KeyValuesView<Real> key_values_;
   FeaturesView<Real> target_features_;
@@ -349,10 +404,13 @@ class LlamaPass {
   ColumnBuffer<Real> qkv_;                      // (columns, (heads + 2 kv_heads) * head_dim)
   AlignedVector<Real> queries_;  // (kv_heads, columns * group, head_dim), 16 more behind each KV head
   std::ptrdiff_t query_stride_ = 0;
-  ColumnBuffer<Real> mixed_;                     // (columns, heads * head_dim)
-  ColumnBuffer<Real> gate_up_, active_;          // (columns, 2 intermediate), (columns, intermediate)
-  ColumnBuffer<Real> logits_;                    // (rows, vocab)
-  ColumnBuffer<Real> features_;                  // (slots, hidden)
+  ColumnBuffer<Real> mixed_;             // (columns, heads * head_dim)
+  ColumnBuffer<Real> gate_up_, active_;  // (columns, 2 intermediate), (columns, intermediate)
+  ColumnBuffer<Real> logits_, aside_;    // (rows, vocab)
+  ColumnBuffer<Real> features_;          // (slots, hidden)
+  ColumnBuffer<Real> between_;           // (slots, hidden): where there are exits, what goes on
+  ColumnBuffer<Real> cosines_;           // (layers, columns), where they are measured
+  std::vector<double> similarity_;
   ColumnBuffer<Real> cross_queries_;             // (columns, target's heads * head_dim)
   ColumnBuffer<Real> fused_;                     // (columns, 2 hidden): embedding, feature
   std::vector<AttentionScratch<Real>> scratch_;  // one a thread, as are the next two

@@ -1,0 +1,243 @@
+// labels: threads
+// A decoder with exits: the rows of an exit are those of the model that ends there, whatever went where
+// before.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "count_allocations.hpp"
+#include "naive_llama.hpp"
+#include "random.hpp"
+#include "specula/concepts.hpp"
+#include "specula/eigen/llama.hpp"
+
+namespace {
+
+using namespace specula;
+using namespace specula::eigen;
+using specula_test::Random;
+
+static_assert(ExitsEarly<Llama<float>> && ExitsEarly<Llama<double>>);
+
+LlamaConfig config_of(std::vector<std::int32_t> exits) {
+  LlamaConfig c;
+  c.vocab_size = 53, c.hidden_size = 37, c.intermediate_size = 45, c.layers = exits.back();
+  c.heads = 6, c.kv_heads = 2, c.head_dim = 6, c.tied_head = true;
+  c.exits = std::move(exits);
+  return c;
+}
+
+template <class Real>
+LlamaWeights<Real> weights_of(const LlamaConfig& config) {
+  return random_llama_weights<Real>(config, 7, WeightType::bf16);
+}
+
+/// The model that ends at an exit, made of the same weights.
+template <class Real>
+std::shared_ptr<const LlamaWeights<Real>> cut(LlamaWeights<Real> weights, std::int32_t exit) {
+  weights.config.layers = weights.config.exits[static_cast<std::size_t>(exit)];
+  weights.config.exits.clear();
+  weights.layers.resize(static_cast<std::size_t>(weights.config.layers));
+  return std::make_shared<const LlamaWeights<Real>>(std::move(weights));
+}
+
+std::vector<Token> random_tokens(Random& random, std::int32_t count, std::int32_t vocab) {
+  std::vector<Token> tokens;
+  for (std::int32_t i = 0; i < count; ++i) tokens.push_back(random.below(vocab));
+  return tokens;
+}
+
+constexpr std::int32_t kNodes = 12;
+
+/// A model with exits and, for each of them, the model that ends there, always asked from the beginning.
+template <class Real>
+class Twins {
+ public:
+  Twins(const LlamaConfig& config, LlamaOptions options) {
+    options.max_nodes = kNodes;
+    options.capacity = 160;
+    const LlamaWeights<Real> weights = weights_of<Real>(config);
+    model = std::make_unique<Llama<Real>>(std::make_shared<const LlamaWeights<Real>>(weights), options);
+    for (std::int32_t exit = 0; exit < model->exits(); ++exit)
+      ends_.push_back(std::make_unique<Llama<Real>>(cut(weights, exit), options));
+  }
+
+  void append(const std::vector<Token>& tokens) {
+    model->append(tokens);
+    text.insert(text.end(), tokens.begin(), tokens.end());
+    nodes.clear();
+  }
+  void extend(const std::vector<Token>& tokens, const std::vector<NodeId>& parents, std::int32_t exit) {
+    first = static_cast<NodeId>(nodes.size());
+    for (std::size_t i = 0; i < tokens.size(); ++i) nodes.push_back({tokens[i], parents[i], exit});
+    check(model->extend_to(tokens, parents, exit));
+  }
+  void go_on(const std::vector<std::int32_t>& rows, std::int32_t exit) {
+    for (const std::int32_t row : rows) node(first + row).exit = exit;
+    check(model->go_on(rows, exit));
+  }
+  void commit(NodeId last) {
+    std::vector<NodeId> path;
+    for (; last != kNoParent; last = node(last).parent) path.insert(path.begin(), last);
+    for (const NodeId n : path) text.push_back(node(n).token);
+    model->commit(path);
+    nodes.clear();
+  }
+  void truncate(std::int32_t n) {
+    model->truncate(n);
+    text.resize(static_cast<std::size_t>(n));
+    nodes.clear();
+  }
+
+  struct Node {
+    Token token;
+    NodeId parent;
+    std::int32_t exit;  // that its row is of
+  };
+  Node& node(NodeId id) { return nodes[static_cast<std::size_t>(id)]; }
+
+  std::unique_ptr<Llama<Real>> model;
+  std::vector<Token> text;
+  std::vector<Node> nodes;
+  NodeId first = 0;  // of the last extend
+
+ private:
+  void check(const RowsView& rows) {
+    REQUIRE(rows.rows == static_cast<std::int32_t>(nodes.size()) - first);
+    for (std::int32_t r = 0; r < rows.rows; ++r) {
+      std::vector<Token> path;
+      for (NodeId at = first + r; at != kNoParent; at = node(at).parent)
+        path.insert(path.begin(), node(at).token);
+      std::vector<Token> all = text;
+      all.insert(all.end(), path.begin(), path.end());
+      Llama<Real>& end = *ends_[static_cast<std::size_t>(node(first + r).exit)];
+      end.truncate(0);
+      end.append(Tokens(all).first(all.size() - 1));
+      const NodeId root = kNoParent;
+      end.extend({&all.back(), 1}, {&root, 1});
+      const auto want = end.logits(0), got = model->logits(r);
+      CAPTURE(r);
+      CHECK(std::equal(want.begin(), want.end(), got.begin(), got.end()));
+    }
+  }
+  std::vector<std::unique_ptr<Llama<Real>>> ends_;
+};
+
+template <class Real>
+void play(const LlamaConfig& config, const LlamaOptions& options, std::uint64_t seed, int rounds) {
+  Random random(seed);
+  Twins<Real> twins(config, options);
+  const auto exits = twins.model->exits();
+  twins.append(random_tokens(random, 20, config.vocab_size));
+  for (int round = 0; round < rounds; ++round) {
+    CAPTURE(round);
+    if (random.chance(0.15) && twins.text.size() < 100)
+      twins.append(random_tokens(random, random.chance(0.5) ? 3 : 18, config.vocab_size));
+    if (random.chance(0.1)) twins.truncate(random.below(static_cast<std::int32_t>(twins.text.size())));
+    for (int call = random.below(4) + 1; call > 0; --call) {
+      const auto count = static_cast<std::int32_t>(
+          std::min<std::size_t>(static_cast<std::size_t>(random.below(3) + 1), kNodes - twins.nodes.size()));
+      std::vector<NodeId> parents;
+      for (std::int32_t i = 0; i < count; ++i) {
+        const auto there = static_cast<NodeId>(twins.nodes.size()) + i;
+        parents.push_back(there == 0 || random.chance(0.1) ? kNoParent
+                          : random.chance(0.7)             ? there - 1
+                                                           : random.below(there));
+      }
+      std::int32_t exit = random.chance(0.6) ? 0 : random.below(exits);
+      twins.extend(random_tokens(random, count, config.vocab_size), parents, exit);
+      while (exit + 1 < exits && random.chance(0.4)) {
+        exit += 1 + random.below(exits - exit - 1);
+        std::vector<std::int32_t> rows;
+        for (std::int32_t r = 0; r < count; ++r)
+          if (random.chance(0.6)) rows.push_back(r);
+        twins.go_on(rows, exit);
+      }
+    }
+    if (twins.text.size() < 130)
+      twins.commit(random.below(static_cast<std::int32_t>(twins.nodes.size())));
+    else
+      twins.truncate(10);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the rows of an exit are those of the model that ends there") {
+  play<float>(config_of({1, 3, 4}), {}, 1, 60);
+  play<float>(config_of({2, 3}), {.prefill_chunk = 4}, 2, 40);
+  play<float>(config_of({1, 2, 3, 4}), {.isa = Isa::portable}, 3, 30);
+  play<float>(config_of({1, 2, 3}), {.prefill_chunk = 1}, 4, 30);
+  play<double>(config_of({1, 3}), {}, 5, 20);
+  play<float>(config_of({2}), {}, 6, 20);
+}
+
+TEST_CASE("threads change nothing") { play<float>(config_of({1, 3, 4}), {.threads = 3}, 7, 15); }
+
+TEST_CASE("tokens that left early wait, as many as there are") {
+  Random random(8);
+  Twins<float> twins(config_of({1, 3}), {.prefill_chunk = 8});
+  twins.append(random_tokens(random, 5, 53));
+  for (int i = 0; i < 50; ++i) {
+    twins.extend(random_tokens(random, 1, 53), {kNoParent}, 0);
+    twins.commit(0);
+  }
+  twins.extend(random_tokens(random, 2, 53), {kNoParent, 0}, 0);
+  twins.go_on({1}, 1);  // fifty and the one before it catch up
+  twins.commit(1);
+  twins.extend(random_tokens(random, 1, 53), {kNoParent}, 1);
+}
+
+TEST_CASE("exits are named in config.json, and a model without them has one") {
+  Llama<float> plain(cut(weights_of<float>(config_of({1, 3})), 1));
+  CHECK(plain.exits() == 1);
+  CHECK(plain.layers_to(0) == 3);
+  Llama<float> model(std::make_shared<const LlamaWeights<float>>(weights_of<float>(config_of({1, 3}))));
+  CHECK(model.exits() == 2);
+  CHECK(model.layers_to(0) == 1);
+}
+
+TEST_CASE("bad calls are refused and change nothing") {
+  Random random(9);
+  Twins<float> twins(config_of({1, 3}), {});
+  twins.append(random_tokens(random, 5, 53));
+  auto& model = *twins.model;
+  const Token token = 1;
+  const NodeId parent = kNoParent;
+  CHECK_THROWS_WITH_AS(model.extend_to({&token, 1}, {&parent, 1}, 2), "Llama::exit 2, must be 0 to 1",
+                       std::invalid_argument);
+  CHECK_THROWS_AS(model.extend_to({&token, 1}, {&parent, 1}, -1), std::invalid_argument);
+  twins.extend({4, 5}, {kNoParent, 0}, 0);
+  const std::vector<std::int32_t> beyond{2}, twice{0, 0}, backwards{1, 0}, first{0};
+  for (const auto* rows : {&beyond, &twice, &backwards})
+    CHECK_THROWS_AS(model.go_on(*rows, 1), std::invalid_argument);
+  CHECK_THROWS_AS(model.go_on(first, 2), std::invalid_argument);
+  twins.go_on({0, 1}, 1);
+  CHECK_THROWS_WITH_AS(model.go_on(first, 1), "Llama::go_on: row 0 is beyond exit 1", std::invalid_argument);
+  CHECK_THROWS_AS(model.go_on(first, 0), std::invalid_argument);
+  twins.commit(1);
+  CHECK_THROWS_AS(model.go_on(first, 1), std::invalid_argument);
+  twins.extend({4}, {kNoParent}, 1);
+}
+
+TEST_CASE("rounds allocate nothing") {
+  Random random(10);
+  Llama<float> model(std::make_shared<const LlamaWeights<float>>(weights_of<float>(config_of({1, 2, 3}))));
+  model.append(random_tokens(random, 40, 53));
+  const Token token = 1;
+  const NodeId root = kNoParent, first = 0;
+  const std::int32_t row = 0;
+  const auto round = [&](bool deep) {
+    model.extend_to({&token, 1}, {&root, 1}, 0);
+    model.extend_to({&token, 1}, {&first, 1}, 0);
+    if (deep) model.go_on({&row, 1}, 1), model.go_on({&row, 1}, 2);
+    model.commit({&first, 1});
+  };
+  const specula_test::AllocationCount allocated;
+  for (int i = 0; i < 30; ++i) round(i % 7 == 0);
+  const auto n = allocated.count();
+  CHECK(n == 0);
+}

@@ -1,0 +1,304 @@
+// labels: threads
+// A decoder without some of its blocks, in its own cache; and how alike the input and output of its attention
+// are.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "count_allocations.hpp"
+#include "naive_llama.hpp"
+#include "random.hpp"
+#include "specula/concepts.hpp"
+#include "specula/eigen/llama.hpp"
+
+namespace {
+
+using namespace specula;
+using namespace specula::eigen;
+using specula_test::Random;
+
+static_assert(SkipsLayers<Llama<float>> && MeasuresSimilarity<Llama<double>>);
+
+LlamaConfig config_of(std::int32_t layers, std::vector<std::int32_t> exits = {}) {
+  LlamaConfig c;
+  c.vocab_size = 53, c.hidden_size = 37, c.intermediate_size = 45, c.layers = layers;
+  c.heads = 6, c.kv_heads = 2, c.head_dim = 6, c.tied_head = true;
+  c.exits = std::move(exits);
+  return c;
+}
+
+template <class Real = float>
+std::shared_ptr<const LlamaWeights<Real>> weights_of(const LlamaConfig& config) {
+  return std::make_shared<const LlamaWeights<Real>>(random_llama_weights<Real>(config, 7, WeightType::bf16));
+}
+
+std::vector<Token> random_tokens(Random& random, std::int32_t count) {
+  std::vector<Token> tokens;
+  for (std::int32_t i = 0; i < count; ++i) tokens.push_back(random.below(53));
+  return tokens;
+}
+
+/// Of the tokens [0, tokens): all keys and values, as they lie.
+std::vector<float> bytes_of(const KeyValuesView<float>& view) {
+  std::vector<float> all;
+  const auto& cache = view.cache();
+  for (std::int32_t l = 0; l < cache.layers(); ++l)
+    for (std::int32_t h = 0; h < cache.heads(); ++h)
+      for (std::int32_t slot = 0; slot < view.size(); ++slot)
+        for (std::int32_t d = 0; d < cache.head_dim(); ++d) {
+          const auto keys = cache.keys(l, h);
+          const auto values = cache.values(l, h, slot);
+          all.push_back(keys.w[slot / 16 * keys.panel + d * keys.column + slot % 16]);
+          all.push_back(values.w[d / 16 * values.panel + d % 16]);
+        }
+  return all;
+}
+
+std::vector<float> logits_of(Llama<float>& model, std::int32_t row) {
+  const auto logits = model.logits(row);
+  return {logits.begin(), logits.end()};
+}
+
+}  // namespace
+
+TEST_CASE(
+    "with nothing left out it is the model; without attention and MLP of a layer, the model without it") {
+  Random random(1);
+  const auto weights = weights_of(config_of(4));
+  const std::vector<Token> text = random_tokens(random, 30), guess = random_tokens(random, 5);
+  const std::vector<NodeId> parents{kNoParent, 0, 0, 1, 3};
+  Llama<float> model(weights), plain(weights);
+  for (auto* m : {&model, &plain}) m->append(text);
+  SkippedBlocks skipped(4);
+  model.extend_skipping(guess, parents, skipped);
+  plain.extend(guess, parents);
+  for (std::int32_t r = 0; r < 5; ++r) CHECK(logits_of(model, r) == logits_of(plain, r));
+
+  // Layer 3 left out: its keys are not looked at, so a model that never had it says the same.
+  LlamaWeights<float> three = *weights;
+  three.layers.erase(three.layers.begin() + 2);
+  three.config.layers = 3;
+  // Up to there the models agree; behind it the context of the one saw layer 3 and the other's did not.
+  // Without context both are alike.
+  Llama<float> without(std::make_shared<const LlamaWeights<float>>(three));
+  skipped.attention[2] = skipped.mlp[2] = 1;
+  CHECK(skipped.count() == 2);
+  model.truncate(0);
+  model.extend_skipping(guess, parents, skipped);
+  without.extend(guess, parents);
+  for (std::int32_t r = 0; r < 5; ++r) CHECK(logits_of(model, r) == logits_of(without, r));
+}
+
+TEST_CASE("each block that is left out is the identity, against the textbook") {
+  Random random(2);
+  const LlamaConfig config = config_of(5);
+  const auto weights = weights_of<double>(config);
+  for (int trial = 0; trial < 6; ++trial) {
+    CAPTURE(trial);
+    SkippedBlocks skipped(5);
+    LlamaWeights<double> zeros = *weights;
+    for (std::size_t l = 0; l < 5; ++l) {
+      if (random.chance(0.4)) {
+        skipped.attention[l] = 1;
+        zeros.layers[l].output = PanelMatrix<double>(37, 36, WeightType::full);
+      }
+      if (random.chance(0.4)) {
+        skipped.mlp[l] = 1;
+        zeros.layers[l].down = PanelMatrix<double>(37, 45, WeightType::full);
+      }
+    }
+    // Blocks whose last matrix is zero add nothing. The context is read by the whole model, so there is none.
+    Llama<double> model(weights), textbook(std::make_shared<const LlamaWeights<double>>(zeros));
+    const std::vector<Token> guess = random_tokens(random, 6);
+    const std::vector<NodeId> parents{kNoParent, 0, 1, 1, 2, 4};
+    model.extend_skipping(guess, parents, skipped);
+    textbook.extend(guess, parents);
+    for (std::int32_t r = 0; r < 6; ++r)
+      for (std::size_t x = 0; x < 53; ++x)
+        CHECK(model.logits(r)[x] == doctest::Approx(textbook.logits(r)[x]));
+  }
+}
+
+TEST_CASE("committed slots are the same bytes before and after, and so is what follows") {
+  Random random(3);
+  const auto weights = weights_of(config_of(4));
+  Llama<float> model(weights), undisturbed(weights);
+  for (auto* m : {&model, &undisturbed}) m->append(random_tokens(random = Random(3), 45));
+  SkippedBlocks skipped(4);
+  skipped.attention[0] = skipped.attention[2] = skipped.mlp[2] = 1;
+  for (int round = 0; round < 20; ++round) {
+    const std::vector<float> before = bytes_of(model.key_values());
+    NodeId last = kNoParent;
+    for (int i = 0; i < 6; ++i, last = i - 1) {
+      const Token token = random.below(53);
+      model.extend_skipping({&token, 1}, {&last, 1}, skipped);
+    }
+    CHECK(model.node_count() == 6);
+    model.truncate(model.size());
+    CHECK(bytes_of(model.key_values()) == before);
+    const std::vector<Token> tokens = random_tokens(random, 3);
+    const std::vector<NodeId> chain{kNoParent, 0, 1}, path{0, 1};
+    for (auto* m : {&model, &undisturbed}) m->extend(tokens, chain);
+    for (std::int32_t r = 0; r < 3; ++r) CHECK(logits_of(model, r) == logits_of(undisturbed, r));
+    for (auto* m : {&model, &undisturbed}) m->commit(path);
+  }
+}
+
+TEST_CASE("what append() left waiting is calculated first") {
+  Random random(4);
+  const auto weights = weights_of(config_of(3));
+  const std::vector<Token> text = random_tokens(random, 7);
+  const Token token = 5;
+  const NodeId root = kNoParent;
+  SkippedBlocks skipped(3);
+  skipped.mlp[1] = 1;
+  Llama<float> waiting(weights), ready(weights);
+  waiting.append(text), ready.append(text);
+  ready.key_values();
+  waiting.extend_skipping({&token, 1}, {&root, 1}, skipped);
+  ready.extend_skipping({&token, 1}, {&root, 1}, skipped);
+  CHECK(logits_of(waiting, 0) == logits_of(ready, 0));
+}
+
+TEST_CASE("a model with exits calculates all that its committed tokens lack") {
+  Random random(5);
+  const auto weights = weights_of(config_of(4, {1, 4}));
+  const std::vector<Token> text = random_tokens(random, 5);
+  const Token token = 5;
+  const NodeId root = kNoParent, first = 0;
+  SkippedBlocks skipped(4);
+  skipped.attention[1] = 1;
+  Llama<float> early(weights), whole(weights);
+  whole.append(text);
+  for (const Token t : text) early.extend_to({&t, 1}, {&root, 1}, 0), early.commit({&first, 1});
+  for (auto* m : {&early, &whole}) m->extend_skipping({&token, 1}, {&root, 1}, skipped);
+  CHECK(logits_of(early, 0) == logits_of(whole, 0));
+}
+
+TEST_CASE("nodes of one kind at a time, and such nodes do not join the context") {
+  Llama<float> model(weights_of(config_of(3)));
+  const Token token = 1;
+  const NodeId root = kNoParent, first = 0;
+  SkippedBlocks one(3), other(3);
+  one.mlp[0] = 1;
+  model.extend_skipping({&token, 1}, {&root, 1}, one);
+  CHECK_THROWS_AS(model.extend_skipping({&token, 1}, {&first, 1}, other), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(model.extend({&token, 1}, {&first, 1}),
+                       "Llama::extend: there are nodes of extend_skipping(); truncate() first",
+                       std::invalid_argument);
+  CHECK_THROWS_AS(model.commit({&first, 1}), std::invalid_argument);
+  CHECK(model.node_count() == 1);
+  model.extend_skipping({&token, 1}, {&first, 1}, one);
+  model.commit({});
+  model.extend({&token, 1}, {&root, 1});
+  CHECK_THROWS_AS(model.extend_skipping({&token, 1}, {&first, 1}, one), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(model.extend_skipping({&token, 1}, {&first, 1}, SkippedBlocks(2)),
+                       "Llama::extend_skipping: blocks of 2 layers, the model has 3", std::invalid_argument);
+  model.commit({&first, 1});
+  CHECK(model.size() == 1);
+}
+
+TEST_CASE("similarity is the mean cosine around each attention block") {
+  Random random(6);
+  const std::vector<Token> text = random_tokens(random, 50);
+  const auto in_double = weights_of<double>(config_of(3));
+  Llama<double> model(in_double, {.measure_similarity = true});
+  model.append(text);
+  const auto got = model.similarity();
+  REQUIRE(got.size() == 3);
+  // The residual stream before and behind a block, from models that end there: features without a final norm.
+  for (std::int32_t l = 0; l < 3; ++l) {
+    const auto stream = [&](std::int32_t layers, bool attention) {
+      LlamaWeights<double> cut = *in_double;
+      cut.layers.resize(static_cast<std::size_t>(layers + (attention ? 1 : 0)));
+      cut.config.layers = static_cast<std::int32_t>(cut.layers.size());
+      if (attention) cut.layers.back().down = PanelMatrix<double>(37, 45, WeightType::full);
+      cut.final_norm = {};
+      Llama<double> end(std::make_shared<const LlamaWeights<double>>(cut));
+      end.append(text);
+      std::vector<std::vector<double>> rows;
+      const auto features = end.features();
+      for (std::int32_t i = 0; i < features.size(); ++i)
+        rows.emplace_back(features.row(i).begin(), features.row(i).end());
+      return rows;
+    };
+    if (l == 0) continue;  // there is no model without layers
+    const auto x = stream(l, false), y = stream(l, true);
+    double mean = 0;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      double xx = 0, xy = 0, yy = 0;
+      for (std::size_t d = 0; d < x[i].size(); ++d)
+        xx += x[i][d] * x[i][d], xy += x[i][d] * y[i][d], yy += y[i][d] * y[i][d];
+      mean += xy / std::sqrt(xx * yy) / 50;
+    }
+    CHECK(got[static_cast<std::size_t>(l)] == doctest::Approx(mean).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("similarity counts what append() brings, in whatever pieces, threads and instructions") {
+  Random random(7);
+  const std::vector<Token> text = random_tokens(random, 60), more = random_tokens(random, 9);
+  const auto weights = weights_of(config_of(3));
+  Llama<float> model(weights, {.measure_similarity = true});
+  CHECK(model.similarity().empty());
+  model.append(text);
+  const auto copy = [](std::span<const double> values) {
+    return std::vector<double>(values.begin(), values.end());
+  };
+  const std::vector<double> whole = copy(model.similarity());
+  REQUIRE(whole.size() == 3);
+  for (const double cosine : whole) CHECK(std::abs(cosine) < 1);
+
+  Llama<float> pieces(weights, {.threads = 3, .prefill_chunk = 7, .measure_similarity = true});
+  for (std::size_t i = 0; i < 60; i += 5) pieces.append(Tokens(text).subspan(i, 5));
+  CHECK(copy(pieces.similarity()) == whole);
+  // Guesses and what is committed of them do not count; nor does truncating nothing away change anything.
+  const Token token = 1;
+  const NodeId root = kNoParent, first = 0;
+  pieces.extend({&token, 1}, {&root, 1});
+  pieces.commit({&first, 1});
+  pieces.truncate(pieces.size());
+  CHECK(copy(pieces.similarity()) == whole);
+  // A new text begins anew; tokens that wait for an extend count too.
+  pieces.truncate(20);
+  CHECK(pieces.similarity().empty());
+  pieces.append(more);
+  pieces.extend({&token, 1}, {&root, 1});
+  model.truncate(20);
+  model.append(more);
+  CHECK(copy(pieces.similarity()) == copy(model.similarity()));
+
+  Llama<float> portable(weights, {.isa = Isa::portable, .measure_similarity = true});
+  portable.append(text);
+  for (std::size_t l = 0; l < 3; ++l)
+    CHECK(portable.similarity()[l] == doctest::Approx(whole[l]).epsilon(1e-4));
+  Llama<float> unmeasured(weights);
+  unmeasured.append(text);
+  CHECK(unmeasured.similarity().empty());
+  CHECK_THROWS_AS(Llama<float>(weights_of(config_of(3, {1, 3})), {.measure_similarity = true}),
+                  std::invalid_argument);
+}
+
+TEST_CASE("drafting allocates nothing") {
+  Llama<float> model(weights_of(config_of(3)), {.measure_similarity = true});
+  SkippedBlocks skipped(3);
+  skipped.mlp[1] = 1;
+  const Token token = 1;
+  const NodeId root = kNoParent, first = 0;
+  model.append(std::vector<Token>(20, 3));
+  specula_test::AllocationCount allocated;
+  for (int i = 0; i < 20; ++i) {
+    model.extend_skipping({&token, 1}, {&root, 1}, skipped);
+    model.extend_skipping({&token, 1}, {&first, 1}, skipped);
+    model.truncate(model.size());
+    model.extend({&token, 1}, {&root, 1});
+    model.commit({&first, 1});
+    model.similarity();
+  }
+  const auto n = allocated.count();
+  CHECK(n == 0);
+}
