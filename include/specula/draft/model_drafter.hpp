@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../concepts.hpp"
@@ -12,13 +13,28 @@
 
 namespace specula {
 
+namespace detail {
+/// Every node through the whole model.
+struct WholeModel {
+  template <class M>
+  RowsView operator()(M& model, Tokens tokens, Nodes parents, Usage& usage) const {
+    const RowsView rows = model.extend(tokens, parents);
+    if constexpr (requires { model.layers(); })
+      usage.layers += static_cast<double>(tokens.size()) * model.layers();
+    return rows;
+  }
+};
+}  // namespace detail
+
 /// Keeps a smaller model of the same vocabulary in step with the text. Speculation that came true stays in
 /// its cache; what it lacks is appended and, where the model is lazy, runs with the next extend. Allocates in
-/// the constructor only. The model is referenced and must outlive the drafter.
-template <LanguageModel M>
+/// the constructor only. The model is referenced and must outlive the drafter. `Forward` is how nodes are
+/// run.
+template <LanguageModel M, class Forward = detail::WholeModel>
 class ModelDrafter {
  public:
-  explicit ModelDrafter(M& model) : model_(&model), known_(model.size()) {
+  explicit ModelDrafter(M& model, Forward forward = {})
+      : model_(&model), forward_(std::move(forward)), known_(model.size()) {
     const auto room = static_cast<std::size_t>(model.capacity());
     tail_.reserve(room);
     rest_.reserve(room);
@@ -26,13 +42,14 @@ class ModelDrafter {
     tokens_.reserve(room);
     parents_.reserve(room);
   }
-  ModelDrafter(M&&) = delete;
+  ModelDrafter(M&&, Forward = {}) = delete;
 
   std::int32_t vocab_size() const { return model_->vocab_size(); }
   std::int32_t capacity() const { return model_->capacity(); }
   const Usage& usage() const { return usage_; }
   /// Tokens of the context that the model holds.
   std::int32_t known() const { return known_; }
+  const Forward& forward() const { return forward_; }
 
   /// Forgets speculation, and committed tokens from `n` on.
   void truncate(std::int32_t n) {
@@ -85,7 +102,7 @@ class ModelDrafter {
   RowsView extend(Tokens tokens, Nodes parents) {
     const detail::Stopwatch watch(usage_.seconds);
     extending_ = true;
-    const RowsView rows = model_->extend(tokens, parents);
+    const RowsView rows = forward_(*model_, tokens, parents, usage_);
     extending_ = false;
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
     parents_.insert(parents_.end(), parents.begin(), parents.end());
@@ -107,6 +124,7 @@ class ModelDrafter {
   }
 
   M* model_;
+  [[no_unique_address]] Forward forward_;
   std::int32_t known_;              // committed tokens that the model holds
   std::vector<Token> tail_, rest_;  // guesses that it holds committed after those; what it lacks
   std::vector<NodeId> path_;

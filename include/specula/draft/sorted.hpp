@@ -1,0 +1,142 @@
+// A draft with exits: easy tokens leave early.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../concepts.hpp"
+#include "../detail/row_scan.hpp"
+#include "model_drafter.hpp"
+
+namespace specula {
+
+/// What a threshold of an exit is compared with. `top`: the largest probability of the row (softmax), known
+/// before anything is drawn. `drawn`: that of the token that this exit draws, as the paper's algorithm has
+/// it. A token that left where it was likely enough does not have the law of its exit's row: its law is the
+/// mixture
+///
+///   q = 1[p1 >= t1] p1 + m1 (1[p2 >= t2] p2 + m2 (...)),   m_i the mass of exit i below its threshold
+///
+/// and that is the row which Sorted then gives: exact, but every exit that has mass below its threshold is
+/// run.
+enum class ExitBy { top, drawn };
+
+namespace detail {
+
+/// Runs nodes to the first exit whose row is sure enough.
+template <ExitsEarly M>
+class SortedForward {
+ public:
+  SortedForward(const M& model, std::vector<float> thresholds, ExitBy by)
+      : thresholds_(std::move(thresholds)), by_(by), scan_(model.vocab_size()) {
+    const auto exits = static_cast<std::size_t>(model.exits());
+    if (thresholds_.size() >= exits)
+      throw std::invalid_argument("Sorted: " + std::to_string(thresholds_.size()) +
+                                  " thresholds, must be fewer than the draft's " + std::to_string(exits) +
+                                  " exits: at the last one every token leaves");
+    for (const float threshold : thresholds_)
+      if (!(threshold >= 0)) throw std::invalid_argument("Sorted: a threshold is negative or not a number");
+    thresholds_.resize(exits - 1);  // 0: all leave
+    left_.resize(exits);
+    const auto room = static_cast<std::size_t>(model.capacity());
+    going_.reserve(room);
+  }
+
+  /// Nodes that left at each exit.
+  std::span<const std::int64_t> left() const { return left_; }
+
+  RowsView operator()(M& model, Tokens tokens, Nodes parents, Usage& usage) {
+    RowsView rows = model.extend_to(tokens, parents, 0);
+    going_.resize(tokens.size());
+    for (std::size_t i = 0; i < going_.size(); ++i) going_[i] = static_cast<std::int32_t>(i);
+    if (by_ == ExitBy::drawn) start(rows);
+    for (std::int32_t exit = 0;; ++exit) {
+      const auto here = static_cast<std::size_t>(exit);
+      const std::size_t before = going_.size();
+      usage.layers +=
+          static_cast<double>(before) * (model.layers_to(exit) - (exit ? model.layers_to(exit - 1) : 0));
+      const bool last = here == thresholds_.size();
+      std::erase_if(going_, [&](std::int32_t row) {
+        return by_ == ExitBy::drawn
+                   ? mix(rows, row, last ? 0.0f : thresholds_[here])
+                   : last || scan_.top(rows.row(row)).prob >= static_cast<double>(thresholds_[here]);
+      });
+      left_[here] += static_cast<std::int64_t>(before - going_.size());
+      if (going_.empty()) break;
+      rows = model.go_on(going_, exit + 1);
+    }
+    if (by_ == ExitBy::top) return rows;
+    for (float& prob : mixed_) prob = std::log(prob);
+    return {mixed_.data(), rows.rows, rows.vocab, rows.vocab};
+  }
+
+ private:
+  void start(const RowsView& rows) {
+    mixed_.assign(static_cast<std::size_t>(rows.rows) * static_cast<std::size_t>(rows.vocab), 0.0f);
+    weight_.assign(static_cast<std::size_t>(rows.rows), 1.0);
+  }
+
+  /// Adds what leaves here to the row's mixture. Returns whether nothing goes on.
+  bool mix(const RowsView& rows, std::int32_t row, float threshold) {
+    const auto at = static_cast<std::size_t>(row);
+    const std::span<const float> logits = rows.row(row);
+    const RowLaw law = scan_.law(logits, {});
+    double below = 0;
+    float* const to = mixed_.data() + at * static_cast<std::size_t>(rows.vocab);
+    for (std::size_t x = 0; x < logits.size(); ++x) {
+      const double prob = law(static_cast<Token>(x));
+      if (prob >= static_cast<double>(threshold))
+        to[x] += static_cast<float>(weight_[at] * prob);
+      else
+        below += prob;
+    }
+    weight_[at] *= below;
+    return below == 0;
+  }
+
+  std::vector<float> thresholds_;  // (exits - 1)
+  ExitBy by_;
+  RowScan scan_;
+  std::vector<std::int32_t> going_;  // rows that have not left
+  std::vector<std::int64_t> left_;   // (exits)
+  std::vector<float> mixed_;         // (rows, V), where the exit depends on the draw
+  std::vector<double> weight_;       // (rows) mass that has not left
+};
+
+}  // namespace detail
+
+/// Drafts with a model that was trained to stop after fewer layers (or with any that has exits): a token
+/// leaves at the first exit that is sure enough of it. One such draft serves targets of different sizes: the
+/// thresholds say how much its guesses may cost. Upper layers catch up with tokens that left early, in one
+/// batch, when a later token gets there, so that every row is that of the model which ends at its exit.
+///
+///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}},
+///                           specula::Sorted{draft, {0.5f, 0.5f}},
+///                           specula::AdaptiveChain<specula::HeuristicEnd>{}};
+///
+/// The model is referenced and must outlive the drafter. Allocates in the constructor only, by ExitBy::top.
+/// Source: Sorted Speculative Decoding (Kavehzadeh et al. 2024), algorithm 1.
+template <ExitsEarly M>
+class Sorted : public ModelDrafter<M, detail::SortedForward<M>> {
+  using Base = ModelDrafter<M, detail::SortedForward<M>>;
+
+ public:
+  /// `thresholds` (exits - 1, or fewer: the next is then 0) of the exits but the last. Above 1: nothing
+  /// leaves. Throws std::invalid_argument for more of them, or one that is negative.
+  explicit Sorted(M& model, std::vector<float> thresholds, ExitBy by = ExitBy::top)
+      : Base(model, detail::SortedForward<M>(model, std::move(thresholds), by)) {}
+  Sorted(M&&, std::vector<float>, ExitBy = ExitBy::top) = delete;
+
+  /// Nodes that left at each exit so far.
+  std::span<const std::int64_t> left() const { return this->forward().left(); }
+};
+
+}  // namespace specula

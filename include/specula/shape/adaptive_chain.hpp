@@ -1,0 +1,74 @@
+// A chain that learns from round to round where to end.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "../concepts.hpp"
+#include "../detail/chain_growth.hpp"
+#include "../verdict.hpp"
+
+namespace specula {
+
+/// Ends the chain after a guess of which the draft is less sure than a threshold that follows the rate of
+/// acceptance. Source: Draft & Verify (Zhang et al. 2024), section 3.4 and its tuned values.
+struct ThresholdEnd {
+  std::int32_t longest = 12;  // guesses
+  float threshold = 0.6f;     // now; a guess of a lower probability is the last
+  float goal = 0.9f;          // of the rate: below it the threshold rises
+  float step = 0.01f;         // by which it would move
+  float inertia = 0.9f;       // of the threshold
+  float memory = 0.5f;        // of the rate
+  float rate = 0;             // of acceptance, of late
+
+  std::int32_t length() const { return longest; }
+  float exit_below() const { return threshold; }
+  void learn(std::int32_t drafted, std::int32_t accepted) {
+    if (drafted < 1) return;
+    rate = memory * rate + (1 - memory) * static_cast<float>(accepted) / static_cast<float>(drafted);
+    const float moved = rate < goal ? threshold + step : drafted == longest ? threshold : threshold - step;
+    threshold = inertia * threshold + (1 - inertia) * moved;
+  }
+};
+
+/// Chains two longer after one that was accepted whole, one shorter after another. Source: transformers,
+/// AssistedCandidateGenerator, num_assistant_tokens_schedule "heuristic".
+struct HeuristicEnd {
+  std::int32_t longest = 20;  // guesses
+  std::int32_t now = 5;
+
+  std::int32_t length() const { return std::min(now, longest); }
+  float exit_below() const { return 0; }
+  void learn(std::int32_t drafted, std::int32_t accepted) {
+    if (drafted < 1) return;
+    now = accepted == drafted ? std::min(now + 2, longest) : std::max(now - 1, 1);
+  }
+};
+
+/// A Chain whose end is learned; what was learned stays for the next text if it is to `carry`. The
+/// probability that ends it is as in Chain::exit_below, and the guess that ended it stays in the proposal:
+/// leaving it out would bias the text. Coins and cost as Chain's.
+template <class End = ThresholdEnd, Draw mode = Draw::greedy>
+struct AdaptiveChain {
+  static constexpr DraftLaw law = law_of_chain(mode);
+
+  End end = {};
+  bool carry = true;
+  End now = end;
+
+  std::int32_t max_nodes() const { return 1 + end.longest; }
+
+  template <Drafter D, ChanceSource C>
+    requires(mode != Draw::shared || NoiseSource<C>)
+  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
+    detail::grow<mode>(drafter, round, now.length(), tree, chance, now.exit_below());
+  }
+  void learn(const TokenTree& tree, const Verdict& verdict) {
+    now.learn(tree.size() - 1, verdict.accepted());
+  }
+  void reset() {
+    if (!carry) now = end;
+  }
+};
+
+}  // namespace specula

@@ -1,0 +1,194 @@
+// The exact law of pipelines that draft with exits or with the target itself, against the target's; and the
+// bias of a draft that leaves by the token it drew, but reports the law of its exit.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "exact_law.hpp"
+#include "self_models.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+
+const SamplingParams kPlain{};
+const SamplingParams kWarm{.temperature = 0.8f, .top_k = 2};
+const SamplingParams kGreedy{.temperature = 0};
+
+std::vector<Token> prompt_for(std::int32_t vocab) { return {0, vocab - 1, 0, vocab > 1 ? 1 : 0, 0}; }
+
+template <class Rule, class Shape>
+Law sorted(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params, std::size_t horizon,
+           ExitBy by) {
+  ToyModel target(vocab, 1);
+  ToyExits draft(vocab, 2, 3);
+  Speculator run{TreeVerifier{target, rule, params}, Sorted{draft, {0.7f, 0.6f}, by}, shape};
+  return whole_law(run, target, params, prompt_for(vocab), horizon);
+}
+
+template <class Rule, class Shape>
+Law skipping(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params, std::size_t horizon) {
+  ToySkips target(vocab, 1, 9);
+  Speculator run{TreeVerifier{target, rule, params}, LayerSkip{target}, shape};
+  return whole_law(run, target, params, prompt_for(vocab), horizon);
+}
+
+template <class Rule, class Shape>
+double worst(std::int32_t vocab, Rule rule, Shape shape, std::size_t horizon,
+             const SamplingParams& params = {}) {
+  return std::max({sorted(vocab, rule, shape, params, horizon, ExitBy::top).error,
+                   sorted(vocab, rule, shape, params, horizon, ExitBy::drawn).error,
+                   skipping(vocab, rule, shape, params, horizon).error});
+}
+
+/// Says that a token is the one.
+struct Says {
+  Token token;
+  template <class Weights>
+  Token draw(const Weights&, const Site&) {
+    return token;
+  }
+};
+
+/// The paper's algorithm as it is written: draws at each exit, and leaves where the token drawn is likely
+/// enough. What it reports for the token is the law of the exit where it left.
+struct LeavesByDraw {
+  static constexpr DraftLaw law = DraftLaw::sampled;
+  std::int32_t length = 2;
+  std::vector<double> thresholds{0.45, 0.5, 0};
+  std::int32_t max_nodes() const { return 1 + length; }
+
+  template <class D, class C>
+  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
+    drafter.sync(round.context, {});
+    detail::RowScan scan(tree.vocab());
+    NodeId parent = kNoParent;
+    for (NodeId node = 0; node < length && tree.room() > 0; parent = node++) {
+      const Token root = tree.token(node);
+      for (std::int32_t exit = 0; exit < 3; ++exit) {
+        const auto row = drafter.row(exit, {&root, 1}, {&parent, 1});
+        const Site site{tree.position(node) + 1, tree.origin(), Stream::draft,
+                        static_cast<std::uint32_t>(3 * node + exit)};
+        const RowLaw here = scan.law(row, round.params);
+        const Token drawn = chance.draw(scan.weights(here), site);
+        if (here(drawn) < thresholds[static_cast<std::size_t>(exit)]) continue;
+        Says says{drawn};
+        tree.draw(node, tree.store(node, row, round.params), says);
+        break;
+      }
+    }
+  }
+};
+
+/// A drafter that gives the row of any exit.
+class AnyExit : public ModelDrafter<ToyExits> {
+ public:
+  explicit AnyExit(ToyExits& model) : ModelDrafter<ToyExits>(model), model_(&model) {}
+  std::span<const float> row(std::int32_t exit, Tokens tokens, Nodes parents) {
+    if (exit == 0) return rows_ = extend(tokens, parents), first(0);
+    return first(exit);
+  }
+
+ private:
+  std::span<const float> first(std::int32_t exit) {
+    const std::int32_t row = 0;
+    return model_->go_on({&row, 1}, exit).row(0);
+  }
+  ToyExits* model_;
+  RowsView rows_;
+};
+
+}  // namespace
+
+TEST_CASE("chains keep the target's law over several rounds") {
+  for (const SamplingParams& params : {kPlain, kWarm}) {
+    CAPTURE(params.temperature);
+    CHECK(worst(3, Rejection{}, Chain<Draw::sampled>{.length = 2}, 3, params) < 1e-12);
+    CHECK(worst(3, Block{}, Chain<Draw::sampled>{.length = 2}, 3, params) < 1e-12);
+    CHECK(worst(3, Sampling{}, Chain<>{.length = 2}, 4, params) < 1e-12);
+  }
+  CHECK(worst(2, Rejection{}, Chain<Draw::sampled>{.length = 3, .exit_below = 0.5f}, 4) < 1e-12);
+}
+
+TEST_CASE("chains that learn where to end keep it") {
+  using Threshold = AdaptiveChain<ThresholdEnd, Draw::sampled>;
+  using Heuristic = AdaptiveChain<HeuristicEnd, Draw::sampled>;
+  // What they carry from text to text is a beginning as good as any other; an enumeration replays one.
+  for (const float threshold : {0.3f, 0.6f, 0.9f}) {
+    const ThresholdEnd end{.longest = 2, .threshold = threshold, .step = 1, .inertia = 0.5f};
+    CHECK(worst(2, Rejection{}, Threshold{.end = end, .carry = false}, 4) < 1e-12);
+    CHECK(worst(2, Block{}, Threshold{.end = end, .carry = false}, 4) < 1e-12);
+    CHECK(worst(3, Sampling{}, AdaptiveChain<>{.end = end, .carry = false}, 4) < 1e-12);
+  }
+  for (const std::int32_t now : {1, 2, 3})
+    CHECK(worst(2, Rejection{}, Heuristic{.end = {.longest = 3, .now = now}, .carry = false}, 4) < 1e-12);
+}
+
+TEST_CASE("trees keep it") {
+  const Cape cape{.length = 3, .budget = 5, .extras = CapeExtras::fixed(1)};
+  const DynamicTree tree{.top_k = 2, .expansions = 2, .total = 5};
+  for (const SamplingParams& params : {kPlain, kWarm}) {
+    CHECK(worst(3, Sampling{}, cape, 4, params) < 1e-12);
+    CHECK(worst(3, Traversal{}, tree, 4, params) < 1e-12);
+  }
+  CHECK(worst(2, Traversal{}, SampledTree<DraftLaw::sampled_distinct>{.widths = {2, 1}}, 3) < 1e-12);
+  CHECK(worst(3, Rejection{}, SampledTree<DraftLaw::sampled_iid>{.widths = {2}}, 3) < 1e-12);
+}
+
+TEST_CASE("greedy decoding's text, and a vocabulary of one token") {
+  CHECK(worst(3, Greedy{}, Chain<>{.length = 3}, 6, kGreedy) < 1e-12);
+  CHECK(worst(3, Sampling{}, DynamicTree{}, 6, kGreedy) < 1e-12);
+  CHECK(worst(1, Rejection{}, Chain<Draw::sampled>{.length = 3}, 4) < 1e-12);
+}
+
+TEST_CASE("a cascade in which the target drafts for itself keeps it") {
+  ToySkips target(2, 1, 9);
+  ToyExits small(2, 5, 3);
+  Speculator run{TreeVerifier{target, Rejection{}}, Stack{LayerSkip{target}, Sorted{small, {0.6f, 0.5f}}},
+                 Cascade<2, Draw::sampled>{.limits = {{{2, 1}, {0, 1}}}, .lenience = 2}};
+  CHECK(whole_law(run, target, kPlain, prompt_for(2), 3).error < 1e-12);
+}
+
+TEST_CASE("leaving by the token drawn, and reporting the exit's law, biases the text") {
+  ToyModel target(3, 1);
+  ToyExits draft(3, 2, 3, 1.2f);
+  Speculator naive{TreeVerifier{target, Rejection{}}, AnyExit{draft}, LeavesByDraw{.length = 1}};
+  CHECK(whole_law(naive, target, kPlain, prompt_for(3), 2).error > 0.01);
+  for (const ExitBy by : {ExitBy::top, ExitBy::drawn}) {
+    Speculator ours{TreeVerifier{target, Rejection{}}, Sorted{draft, {0.45f, 0.5f}, by},
+                    Chain<Draw::sampled>{.length = 1}};
+    CHECK(whole_law(ours, target, kPlain, prompt_for(3), 2).error < 1e-12);
+    CHECK(ours.drafter().left()[2] > 0);
+    if (by == ExitBy::top) CHECK(ours.drafter().left()[0] > 0);
+  }
+}
+
+TEST_CASE("the mixture is the law of the token that leaves by its draw") {
+  ToyExits draft(4, 3, 3);
+  Sorted drafter{draft, {0.6f, 0.4f}, ExitBy::drawn};
+  const std::vector<Token> context{0, 1};
+  for (Token root = 0; root < 4; ++root) {
+    drafter.sync(context, {});
+    const NodeId none = kNoParent;
+    const auto row = drafter.extend({&root, 1}, {&none, 1}).row(0);
+    std::vector<double> want(4);
+    double going = 1;
+    for (int exit = 0; exit < 3; ++exit) {
+      std::vector<float> logits(4);
+      draft.end(exit).row(1, root, logits.data());
+      const std::vector<double> p = plain_law(logits, {});
+      const double threshold = exit == 0 ? 0.6f : exit == 1 ? 0.4f : 0.0f;
+      double below = 0;
+      for (std::size_t x = 0; x < 4; ++x)
+        if (p[x] >= threshold)
+          want[x] += going * p[x];
+        else
+          below += p[x];
+      going *= below;
+    }
+    const std::vector<double> got = plain_law({row.begin(), row.end()}, {});
+    for (std::size_t x = 0; x < 4; ++x) CHECK(got[x] == doctest::Approx(want[x]).epsilon(1e-5));
+  }
+}

@@ -1,0 +1,97 @@
+#include <doctest/doctest.h>
+#include <specula/shape/adaptive_chain.hpp>
+
+#include <specula/specula.hpp>
+
+#include <vector>
+
+#include "count_allocations.hpp"  // after the library: clang's intrinsics declare posix_memalign without noexcept
+#include "toy_model.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+static_assert(ProposalShape<AdaptiveChain<>, ModelDrafter<ToyModel>>);
+static_assert(ProposalShape<AdaptiveChain<HeuristicEnd, Draw::sampled>, ModelDrafter<ToyModel>>);
+static_assert(AdaptiveChain<>::law == DraftLaw::deterministic);
+static_assert(AdaptiveChain<ThresholdEnd, Draw::sampled>::law == DraftLaw::sampled);
+
+TEST_CASE("the threshold follows the rate of acceptance, as Draft & Verify's does") {
+  ThresholdEnd end;
+  CHECK(end.exit_below() == 0.6f);
+  CHECK(end.length() == 12);
+  end.learn(4, 4);  // rate .5 < .9: up
+  CHECK(end.rate == doctest::Approx(0.5));
+  CHECK(end.threshold == doctest::Approx(0.9 * 0.6 + 0.1 * 0.61));
+  end.learn(4, 4), end.learn(4, 4), end.learn(4, 4);  // rates .75, .875, .9375: up, up, down
+  CHECK(end.rate == doctest::Approx(0.9375));
+  CHECK(end.threshold == doctest::Approx(0.602));
+  end.learn(12, 12);  // as long as it gets: stays
+  CHECK(end.threshold == doctest::Approx(0.602));
+  end.learn(12, 0);
+  CHECK(end.rate == doctest::Approx(0.484375));
+  CHECK(end.threshold == doctest::Approx(0.603));
+  const ThresholdEnd before = end;
+  end.learn(0, 0);  // nothing was drafted: nothing is learned
+  CHECK(end.threshold == before.threshold);
+  CHECK(end.rate == before.rate);
+}
+
+TEST_CASE("the heuristic lengthens by two and shortens by one") {
+  HeuristicEnd end;
+  CHECK(end.length() == 5);
+  end.learn(5, 5);
+  CHECK(end.length() == 7);
+  end.learn(7, 3);
+  CHECK(end.length() == 6);
+  for (int i = 0; i < 20; ++i) end.learn(end.length(), 0);
+  CHECK(end.length() == 1);
+  for (int i = 0; i < 20; ++i) end.learn(end.length(), end.length());
+  CHECK(end.length() == 20);
+  end.learn(0, 0);
+  CHECK(end.length() == 20);
+}
+
+TEST_CASE("chains end where the policy says, and what was learned is carried or not") {
+  ToyModel target(5, 1, 3.0f), draft(5, 1, 3.0f);  // the same: all is accepted
+  const std::vector<Token> prompt{0, 1, 2};
+  for (const bool carry : {true, false}) {
+    CAPTURE(carry);
+    Speculator run{TreeVerifier{target, Sampling{}, {.temperature = 0}}, ModelDrafter{draft},
+                   AdaptiveChain<HeuristicEnd>{.end = {.longest = 9, .now = 3}, .carry = carry}};
+    run.start(prompt);
+    PhiloxChance chance(1);
+    for (const std::int32_t nodes : {4, 6, 8, 10, 10}) {
+      run.step(chance);
+      CHECK(run.proposal().size() == nodes);
+    }
+    run.start(std::vector<Token>{1, 1});
+    run.step(chance);
+    CHECK(run.proposal().size() == (carry ? 10 : 4));
+  }
+  // A guess below the threshold is the last one, and stays.
+  Speculator run{TreeVerifier{target, Sampling{}, {.temperature = 0}}, ModelDrafter{draft},
+                 AdaptiveChain<>{}};
+  run.start(prompt);
+  PhiloxChance chance(1);
+  for (int i = 0; i < 6; ++i) {
+    const float threshold = run.shape().now.threshold;
+    run.step(chance);
+    const TokenTree& tree = run.proposal();
+    for (NodeId n = 1; n + 1 < tree.size(); ++n) CHECK(tree.confidence(n) >= threshold);
+    if (tree.size() < 13) CHECK(tree.confidence(tree.size() - 1) < threshold);
+  }
+}
+
+TEST_CASE("rounds allocate nothing") {
+  ToyModel target(5, 1, 3.0f, 400), draft(5, 2, 3.0f, 400);
+  Speculator run{TreeVerifier{target, Rejection{}}, ModelDrafter{draft},
+                 AdaptiveChain<ThresholdEnd, Draw::sampled>{}};
+  run.start(std::vector<Token>{0, 1, 2});
+  PhiloxChance chance(1);
+  run.step(chance);
+  AllocationCount allocated;
+  for (int i = 0; i < 20; ++i) run.step(chance);
+  const auto n = allocated.count();
+  CHECK(n == 0);
+}
