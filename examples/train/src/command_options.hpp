@@ -16,6 +16,7 @@ namespace specula_train {
 struct TrainingOptions {
   std::string precision = "auto";
   std::filesystem::path data, tokenizer_file, output, init;
+  bool init_is_larger = false;  // then its other tensors are left
   OptimizerOptions optimizer;
   LoopOptions loop;
   std::uint64_t seed = 1;

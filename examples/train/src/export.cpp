@@ -67,6 +67,16 @@ std::string sizes(const LlamaConfig& config) {
   return out.str();
 }
 
+/// Where it may stop, if anywhere but at the end.
+std::string exits(const LlamaConfig& config) {
+  if (config.exits.empty()) return {};
+  std::ostringstream out;
+  out << "| exits after layers |";
+  for (const auto layers : config.exits) out << ' ' << layers;
+  out << " |\n";
+  return out.str();
+}
+
 Kind decoder_kind(const LlamaConfig& config) {
   return {
       .library = "transformers",
@@ -78,7 +88,7 @@ Kind decoder_kind(const LlamaConfig& config) {
           "writes text in the style of grade-school mathematics problems and of Python sources. Its "
           "arithmetic is\n"
           "not to be trusted.",
-      .architecture = sizes(config) + "| embedding and head | tied |\n",
+      .architecture = sizes(config) + "| embedding and head | tied |\n" + exits(config),
       .figures = "held-out loss (nats a token)"};
 }
 
@@ -168,8 +178,9 @@ void write_directory(const torch::nn::Module& module, const Json& config, const 
 void export_model(const Llama& model, const fs::path& tokenizer_file, const ModelCard& card,
                   const fs::path& directory) {
   const auto& config = model->config();
-  write_directory(*model, llama_json(config, "LlamaForCausalLM", "llama"), decoder_kind(config),
-                  tokenizer_file, card, directory);
+  auto json = llama_json(config, "LlamaForCausalLM", "llama");
+  if (!config.exits.empty()) json["exits"] = config.exits;
+  write_directory(*model, json, decoder_kind(config), tokenizer_file, card, directory);
 }
 
 void export_glide(const Glide& draft, const fs::path& tokenizer_file, const ModelCard& card,

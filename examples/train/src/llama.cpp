@@ -22,6 +22,10 @@ void LlamaConfig::validate() const {
   require(head_dim() % 2 == 0, "hidden / heads must be even, is " + std::to_string(head_dim()));
   require(heads % kv_heads == 0,
           "heads " + std::to_string(heads) + " must be a multiple of kv-heads " + std::to_string(kv_heads));
+  for (std::size_t i = 0; i < exits.size(); ++i)
+    require(exits[i] > (i ? exits[i - 1] : 0), "exits must ascend, from 1 on");
+  require(exits.empty() || exits.back() == layers,
+          "the last exit must be " + std::to_string(layers) + ", the number of layers");
 }
 
 LlamaConfig named_config(const std::string& name) {
@@ -56,14 +60,15 @@ LlamaConfig read_config(const std::filesystem::path& directory) {
   require(read.tied_head, "expected one matrix for embedding and head (tie_word_embeddings)");
   require(read.head_dim * read.heads == read.hidden_size, "expected heads * head_dim to be the hidden size");
   require(read.rope_scaling.factor == 0, "expected rotary positions without scaling");
-  const LlamaConfig config{.vocab_size = read.vocab_size,
-                           .hidden = read.hidden_size,
-                           .layers = read.layers,
-                           .heads = read.heads,
-                           .kv_heads = read.kv_heads,
-                           .intermediate = read.intermediate_size,
-                           .norm_epsilon = read.rms_norm_eps,
-                           .rope_theta = read.rope_theta};
+  LlamaConfig config{.vocab_size = read.vocab_size,
+                     .hidden = read.hidden_size,
+                     .layers = read.layers,
+                     .heads = read.heads,
+                     .kv_heads = read.kv_heads,
+                     .intermediate = read.intermediate_size,
+                     .norm_epsilon = read.rms_norm_eps,
+                     .rope_theta = read.rope_theta};
+  config.exits.assign(read.exits.begin(), read.exits.end());
   config.validate();
   return config;
 }
@@ -172,6 +177,19 @@ Tensor LlamaImpl::features(const Tensor& tokens, torch::ScalarType dtype) {
   return norm_->forward(x, dtype);
 }
 
+std::vector<Tensor> LlamaImpl::exit_features(const Tensor& tokens, torch::ScalarType dtype) {
+  if (config_.exits.empty()) return {features(tokens, dtype)};
+  check_length(tokens);
+  std::vector<Tensor> all;
+  auto x = torch::embedding(embedding_, tokens);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    x = layers_[i]->forward(x, RotaryTable{cosine_, sine_}, dtype);
+    if (static_cast<std::int64_t>(i) + 1 == config_.exits[all.size()])
+      all.push_back(norm_->forward(x, dtype));
+  }
+  return all;
+}
+
 TargetView LlamaImpl::look_inside(const Tensor& tokens, std::int64_t layers, bool features,
                                   torch::ScalarType dtype) {
   check_length(tokens);
@@ -213,9 +231,16 @@ Tensor next_token_loss(const Tensor& features, const Tensor& rows,
   return cross_entropy(head(inputs.index_select(0, learned.places)), learned.expected);
 }
 
+std::vector<Tensor> exit_losses(Llama& model, const Tensor& rows, torch::ScalarType dtype) {
+  std::vector<Tensor> losses;
+  for (const auto& features : model->exit_features(unmark(rows).narrow(1, 0, rows.size(1) - 1), dtype))
+    losses.push_back(
+        next_token_loss(features, rows, [&](const Tensor& inputs) { return model->head(inputs); }));
+  return losses;
+}
+
 Tensor next_token_loss(Llama& model, const Tensor& rows, torch::ScalarType dtype) {
-  const auto features = model->features(unmark(rows).narrow(1, 0, rows.size(1) - 1), dtype);
-  return next_token_loss(features, rows, [&](const Tensor& inputs) { return model->head(inputs); });
+  return torch::stack(exit_losses(model, rows, dtype)).mean();
 }
 
 }  // namespace specula_train

@@ -23,6 +23,9 @@ struct LlamaConfig {
   std::int64_t intermediate = 688;
   double norm_epsilon = 1e-5;
   double rope_theta = 10000.0;
+  /// Numbers of layers after which it can stop, ascending, the last is `layers`: it learns to predict at each
+  /// (sorted fine-tuning, Valipour et al. 2023). Empty: only there.
+  std::vector<std::int64_t> exits = {};
 
   std::int64_t head_dim() const { return hidden / heads; }
 
@@ -122,6 +125,9 @@ class LlamaImpl : public torch::nn::Module {
   /// Changes nothing in the module, so threads may share it. T is at most kMaxPositions.
   torch::Tensor features(const torch::Tensor& tokens, torch::ScalarType dtype);
 
+  /// The same after each exit; norm and head are one for all.
+  std::vector<torch::Tensor> exit_features(const torch::Tensor& tokens, torch::ScalarType dtype);
+
   /// Without gradients: the keys and values of the last `layers` layers, and the features, or nothing that
   /// only they take.
   TargetView look_inside(const torch::Tensor& tokens, std::int64_t layers, bool features,
@@ -160,7 +166,10 @@ LearnedPredictions learned_predictions(const torch::Tensor& rows);
 torch::Tensor next_token_loss(const torch::Tensor& features, const torch::Tensor& rows,
                               const std::function<torch::Tensor(const torch::Tensor&)>& head);
 
-/// The same, of a decoder.
+/// The same, of a decoder at each of its exits.
+std::vector<torch::Tensor> exit_losses(Llama& model, const torch::Tensor& rows, torch::ScalarType dtype);
+
+/// Their mean.
 torch::Tensor next_token_loss(Llama& model, const torch::Tensor& rows, torch::ScalarType dtype);
 
 }  // namespace specula_train

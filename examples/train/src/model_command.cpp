@@ -1,6 +1,8 @@
 // `model`: a decoder, trained on text; `export`: its directory, from a checkpoint.
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "checkpoint.hpp"
 #include "commands.hpp"
@@ -15,27 +17,57 @@ namespace fs = std::filesystem;
 struct ModelOptions {
   std::string name = "target";
   SizeOptions sizes;
+  std::vector<std::int64_t> exits;
+  fs::path cut_from;
   TrainingOptions training;
 
   void add_to(CLI::App& command) {
     command.add_option("--name", name, "target, base or small: the sizes, and the name on the model card")
         ->capture_default_str();
     sizes.add_to(command, "Instead of the named size");
+    command
+        .add_option("--exits", exits,
+                    "Numbers of layers after which it may stop, as in 1,2,3: learns to predict at each")
+        ->delimiter(',');
+    command.add_option("--cut-from", cut_from,
+                       "Make it of the first layers, up to the last exit, of this Hugging Face directory");
     training.add_to(command);
   }
 
   LlamaConfig config(std::int32_t vocab_size) const {
     auto config = sizes.any() ? sizes.explicit_sizes : named_config(name);
+    if (!cut_from.empty()) {
+      if (exits.empty() || sizes.any())
+        throw std::invalid_argument("--cut-from takes its sizes from there, and --exits for its layers");
+      config = read_config(cut_from);
+      if (exits.back() > config.layers)
+        throw std::invalid_argument(cut_from.string() + ": has " + std::to_string(config.layers) +
+                                    " layers, cannot be cut after " + std::to_string(exits.back()));
+      config.layers = exits.back();
+    }
+    config.exits = exits;
     config.vocab_size = vocab_size;
     config.validate();
     return config;
+  }
+  /// How it is trained: from the weights that it is cut from, if any.
+  TrainingOptions training_from() const {
+    auto from = training;
+    if (cut_from.empty()) return from;
+    if (!from.init.empty()) throw std::invalid_argument("--init and --cut-from: expected one of them");
+    from.init = cut_from;
+    from.init_is_larger = true;
+    return from;
   }
 };
 
 /// A decoder with its data.
 struct ModelSession {
   explicit ModelSession(const ModelOptions& model_options)
-      : options(model_options), session(options.training), model(options.config(session.vocab_size())) {
+      : options(model_options),
+        training(options.training_from()),
+        session(training),
+        model(options.config(session.vocab_size())) {
     session.place(options.name, *model);
   }
 
@@ -44,7 +76,11 @@ struct ModelSession {
   Losses evaluate() {
     Figures losses;
     session.for_heldout([&](const std::string& style, const torch::Tensor& rows) {
-      losses.add(style, loss(rows).item<double>(), static_cast<double>(rows.size(0)));
+      const auto exits = exit_losses(model, rows, session.dtype());
+      for (std::size_t e = 0; e < exits.size(); ++e) {
+        const auto name = exits.size() > 1 ? style + " exit " + std::to_string(e + 1) : style;
+        losses.add(name, exits[e].item<double>(), static_cast<double>(rows.size(0)));
+      }
     });
     return losses.means();
   }
@@ -52,11 +88,16 @@ struct ModelSession {
   void export_to(const fs::path& directory, const Progress& progress) {
     export_model(
         model, session.tokenizer_file(),
-        {options.name, options.training.recipe("Next-token cross entropy"), session.has_given(), progress},
+        {options.name,
+         training.recipe(options.exits.empty()
+                             ? "Next-token cross entropy"
+                             : "Next-token cross entropy, the mean over the exits (sorted fine-tuning)"),
+         session.has_given(), progress},
         directory);
   }
 
   const ModelOptions& options;
+  const TrainingOptions training;
   Session session;
   Llama model;
 };

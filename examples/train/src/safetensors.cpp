@@ -30,11 +30,12 @@ void write_safetensors(const torch::OrderedDict<std::string, torch::Tensor>& ten
   write_whole(file, bytes + text + data);
 }
 
-void load_safetensors(const std::filesystem::path& file, torch::nn::Module& model) {
+void load_safetensors(const std::filesystem::path& file, torch::nn::Module& model, Surplus surplus) {
   auto weights = specula::eigen::Safetensors::open(file);
   const auto parameters = model.named_parameters();
   for (const auto& tensor : weights.tensors())
-    if (!parameters.contains(tensor.name)) weights.fail(tensor.name, "is not a parameter of the model");
+    if (surplus == Surplus::refused && !parameters.contains(tensor.name))
+      weights.fail(tensor.name, "is not a parameter of the model");
 
   torch::NoGradGuard no_grad;
   std::vector<float> values;

@@ -52,7 +52,9 @@ void Session::for_heldout(
 }
 
 void Session::train(torch::nn::Module& model, const LoopCallbacks& callbacks) const {
-  if (!options_.init.empty()) load_safetensors(options_.init / "model.safetensors", model);
+  if (!options_.init.empty())
+    load_safetensors(options_.init / "model.safetensors", model,
+                     options_.init_is_larger ? Surplus::ignored : Surplus::refused);
   BatchLoader loader(corpus_.styles, options_.seed);
   Optimizer optimizer(model, options_.optimizer);
   auto loop = options_.loop;
