@@ -118,7 +118,8 @@ Model& ModelPack::load(const std::string& role, const std::filesystem::path& fol
                                     specula::eigen::LlamaOptions{.capacity = sizes_.capacity,
                                                                  .max_nodes = sizes_.max_nodes,
                                                                  .threads = threads,
-                                                                 .inputs = sizes_.inputs});
+                                                                 .inputs = sizes_.inputs,
+                                                                 .measure_similarity = role == "target"});
   }
   return *model;
 }

@@ -9,6 +9,7 @@
 #include "assemble.hpp"
 #include "cascade_pipelines.hpp"
 #include "pipelines.hpp"
+#include "self_pipelines.hpp"
 
 namespace specula_examples {
 
@@ -197,6 +198,26 @@ std::span<const RegistryEntry<M>> registry() {
       RegistryEntry<M>{"hass", "hass[:DRAFT][:TOP_K][:EXPANSIONS][:TOTAL][:rule=R]",
                        "the same of a head that was trained on what it sees when it drafts",
                        &prepare_dynamic_tree<M, kHass>},
+      RegistryEntry<M>{"adaptive-chain",
+                       "adaptive-chain[:DRAFT][:LONGEST][:exit=PROB][:end=threshold|heuristic][:carry=yes|no]"
+                       "[:draw=sampled][:rule=R]",
+                       "a chain that learns where to end: after a guess of which the draft is less sure than "
+                       "a threshold, or "
+                       "by what became of the last one",
+                       &prepare_adaptive_chain<M>},
+      RegistryEntry<M>{
+          "s2d",
+          "s2d[:DRAFT][:LENGTH][:thresholds=0.5-0.5][:leave=top|drawn][:end=fixed|threshold|heuristic][:draw="
+          "sampled][:rule=R]",
+          "a chain of a draft with exits: a token leaves at the first that is as sure as its threshold",
+          &prepare_sorted<M>},
+      RegistryEntry<M>{
+          "asd",
+          "asd[:LONGEST][:alike=0.985][:every=3][:last=2][:end=threshold|fixed|heuristic][:draw=sampled][:"
+          "rule=R]",
+          "a chain of the target itself without attention that changes little and every third layer, but the "
+          "last two; chosen for each text",
+          &prepare_layer_skip<M>},
       RegistryEntry<M>{"sampled-cascade", "sampled-cascade[:DRAFTER...][:limits=8-5-10-1-10-10][:lenience=L]",
                        "the same with drawn tokens", &prepare_cascade<M, Draw::sampled>},
   };

@@ -125,6 +125,23 @@ std::vector<std::int32_t> PipelineSpec::sizes(const std::string& key, const std:
   return out;
 }
 
+std::vector<float> PipelineSpec::numbers(const std::string& key, const std::vector<float>& absent,
+                                         std::size_t most, double low, double high) {
+  std::string text;
+  if (!take(key, text)) return absent;
+  std::vector<float> out;
+  for (const std::string& part : split(text, '-')) {
+    char* end = nullptr;
+    const double number = std::strtod(part.c_str(), &end);
+    if (part.empty() || *end != '\0' || !(number >= low && number <= high))
+      fail(key + " is '" + text + "', must be numbers from " + number_text(low) + " to " + number_text(high) +
+           " with dashes between them");
+    out.push_back(static_cast<float>(number));
+  }
+  if (out.size() > most) fail(key + " has more than " + std::to_string(most) + " numbers");
+  return out;
+}
+
 std::string PipelineSpec::keyword(const std::string& absent, const std::vector<std::string>& allowed) {
   for (auto word = words_.begin(); word != words_.end(); ++word)
     if (std::find(allowed.begin(), allowed.end(), *word) != allowed.end()) {

@@ -41,6 +41,9 @@ class PipelineSpec {
   /// than `most` of them or one is outside [low, high].
   std::vector<std::int32_t> sizes(const std::string& key, const std::vector<std::int32_t>& absent,
                                   std::size_t most, std::int32_t low, std::int32_t high);
+  /// The same of numbers with a point, as in thresholds=0.5-0.7.
+  std::vector<float> numbers(const std::string& key, const std::vector<float>& absent, std::size_t most,
+                             double low, double high);
   /// The first word that is among `allowed`, whatever stands before it, or `absent`. For words that are no
   /// model.
   std::string keyword(const std::string& absent, const std::vector<std::string>& allowed);

@@ -29,6 +29,19 @@ class ModelSource {
   virtual AnyDrafter drafter(const std::string& name) {
     return AnyDrafter(specula::ModelDrafter{draft(name)});
   }
+  /// A draft with exits, by thresholds. Throws UsageError where models have none.
+  virtual AnyDrafter sorted(const std::string& name, const std::vector<float>& thresholds,
+                            specula::ExitBy by) {
+    if constexpr (specula::ExitsEarly<M>) return AnyDrafter(specula::Sorted{draft(name), thresholds, by});
+    static_cast<void>(thresholds), static_cast<void>(by);
+    throw UsageError("'" + name + "': models of this kind have no exits");
+  }
+  /// The target without some of its blocks. Throws UsageError where it cannot leave any out.
+  virtual AnyDrafter layer_skip(const specula::SkipRules& rules) {
+    if constexpr (specula::SkipsLayers<M>) return AnyDrafter(specula::LayerSkip{target(), rules});
+    static_cast<void>(rules);
+    throw UsageError("the target cannot leave layers out");
+  }
   /// The next token after each one, for Max-Gram where it finds nothing to copy; the target's own text
   /// teaches it where there is none.
   virtual std::optional<specula::BigramTable> bigram() { return std::nullopt; }
@@ -57,6 +70,7 @@ inline constexpr char kDefaultDraft[] = "small";
 inline constexpr const char* kMaxGram = "max-gram";  // a drafter that is no model
 // Drafts of the pack that look into the target.
 inline constexpr char kGlide[] = "glide", kEagle[] = "eagle", kHass[] = "hass";
+inline constexpr char kSorted[] = "sorted";  // a draft with exits
 // Chosen by racing a few on the shipped prompts and models: where a length is not asked for, the greedy chain
 // also ends after a guess that the draft itself doubts.
 inline constexpr std::int32_t kDefaultChainLength = 4;

@@ -60,6 +60,9 @@ void add_costs(const Outcome& outcome, const Outcome& baseline, const CostCoeffi
     DraftCost draft{.model = outcome.drafts[d].model};
     for (const PromptResult& p : outcome.prompts) draft.calls += p.first.drafts[d].usage.calls;
     draft.milliseconds_per_call = 1e3 * seconds_per_call(outcome.drafts[d].usage);
+    draft.layers_per_call =
+        draft.calls > 0 ? outcome.drafts[d].usage.layers / static_cast<double>(outcome.drafts[d].usage.calls)
+                        : 0;
     const auto known = costs.find(draft.model);
     draft.cost_coefficient =
         known != costs.end() ? known->second : ratio(seconds_per_call(outcome.drafts[d].usage), target_call);

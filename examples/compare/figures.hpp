@@ -16,6 +16,7 @@ struct DraftCost {
   std::string model;
   std::int64_t calls = 0;
   double milliseconds_per_call = 0;
+  double layers_per_call = 0;  // that its nodes went through; 0: not counted
   double cost_coefficient =
       0;  // c: time of a call over one node over that of the target, both decoding plainly
 };

@@ -22,6 +22,7 @@ nlohmann::ordered_json to_json(const Figures& f) {
     drafts.push_back({{"model", d.model},
                       {"calls", d.calls},
                       {"milliseconds_per_call", d.milliseconds_per_call},
+                      {"layers_per_call", d.layers_per_call},
                       {"cost_coefficient", d.cost_coefficient}});
   return {{"name", f.name},
           {"prompts", f.prompts},

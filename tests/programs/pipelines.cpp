@@ -60,6 +60,9 @@ const std::vector<std::string> kChosen{"max-gram",
                                        "prompt-lookup:6:ngram=1",
                                        "glide+max-gram",
                                        "glide+max-gram:glide:small:2:3",
+                                       "adaptive-chain",
+                                       "adaptive-chain:base:6:end=heuristic:carry=no",
+                                       "adaptive-chain:base:exit=0.3",
                                        "horizontal",
                                        "horizontal:base:small:3:2",
                                        "horizontal:base:small:max-gram:1:2:5",
@@ -336,6 +339,15 @@ TEST_CASE("the parts of a name, one by one") {
   CHECK(spec.choice("mode", "slow", {"slow", "fast"}) == "slow");
   CHECK(spec.sizes("widths", {1}, 2, 1, 3) == std::vector<std::int32_t>{3, 2});
   CHECK(spec.sizes("widths", {1}, 2, 1, 3) == std::vector<std::int32_t>{1});
+  PipelineSpec levels("x:thresholds=0.5-0.75-2");
+  CHECK(levels.numbers("thresholds", {1.0f}, 3, 0, 2) == std::vector<float>{0.5f, 0.75f, 2.0f});
+  CHECK(levels.numbers("thresholds", {1.0f}, 3, 0, 2) == std::vector<float>{1.0f});
+  PipelineSpec steep("x:thresholds=0.5-3");
+  CHECK_THROWS_WITH_AS(
+      steep.numbers("thresholds", {}, 3, 0, 2),
+      "pipeline 'x:thresholds=0.5-3': thresholds is '0.5-3', must be numbers from 0 to 2 with dashes "
+      "between them",
+      UsageError);
   CHECK_THROWS_AS(spec.done("x"), UsageError);
   CHECK(spec.size("size", 1, 1, 9) == 7);
   CHECK(spec.option("p", 0, 0, 1) == 0.5);
@@ -390,6 +402,13 @@ TEST_CASE("drafters that are no models, and several: nodes, models, drafters") {
   holds("eagle2", 60, 60, {"eagle"}, {"eagle"});
   holds("hass", 60, 60, {"hass"}, {"hass"});
   holds("hass:4:8:12", 13, 33, {"hass"}, {"hass"});
+  // Chains that learn where to end, and drafts that are a part of a model.
+  holds("adaptive-chain", 13, 13, {kDefaultDraft}, {kDefaultDraft});
+  holds("adaptive-chain:base:7:end=heuristic", 8, 8, {"base"}, {"base"});
+  holds("s2d", kDefaultChainLength + 1, kDefaultChainLength + 1, {}, {"sorted"});
+  holds("s2d:other:6:thresholds=0.5-0.7-2:draw=sampled", 7, 7, {}, {"other"});
+  holds("asd", 13, 13, {}, {"the target"});
+  holds("asd:5:alike=2:every=0:last=0:end=fixed", 6, 6, {}, {"the target"});
   for (const std::string lossy : {"max-gram:lenient=2", "prompt-lookup:rule=typical", "cascade:lenient=1.5",
                                   "sampled-vertical:rule=typical", "cost-aware:max-gram:rule=typical"}) {
     CAPTURE(lossy);
@@ -569,4 +588,13 @@ TEST_CASE("plain decoding of a draft asks the target nothing") {
   CHECK(draft->drafts().empty());
   auto plain = prepare_pipeline<ToyModel>("autoregressive").build(toys, params);
   CHECK(decode(*plain, kPrompt, {.max_new_tokens = 30}).tokens != run.tokens);
+}
+
+TEST_CASE("models without exits, and a target that leaves nothing out, are refused by name") {
+  Toys toys;
+  const auto build = [&](const std::string& name) { prepare_pipeline<ToyModel>(name).build(toys, {}); };
+  CHECK_THROWS_WITH_AS(build("s2d:base"), "'base': models of this kind have no exits", UsageError);
+  CHECK_THROWS_WITH_AS(build("asd"), "the target cannot leave layers out", UsageError);
+  CHECK(complaint("asd:end=never").find("end is 'never', must be one of") != std::string::npos);
+  CHECK(complaint("s2d:carry=no").find("'carry=no'") != std::string::npos);  // a fixed end learns nothing
 }
