@@ -63,10 +63,14 @@ BENCHMARK(extend)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 
-/// Prefill: tokens a second through Eigen's wide products, or through the skinny ones.
+/// Prefill: tokens a second through Eigen's wide products, or through the skinny ones; and what it costs to
+/// measure how alike the input and output of each attention block are.
 void append(benchmark::State& state) {
   Llama<float> model(weights(static_cast<std::int32_t>(state.range(0))),
-                     {.capacity = 512, .max_nodes = 1, .wide_from = state.range(1) != 0 ? 16 : 1 << 30});
+                     {.capacity = 512,
+                      .max_nodes = 1,
+                      .wide_from = state.range(1) != 0 ? 16 : 1 << 30,
+                      .measure_similarity = state.range(2) != 0});
   const auto tokens = some_tokens(512);
   for (auto _ : state) {
     model.truncate(0);
@@ -75,8 +79,8 @@ void append(benchmark::State& state) {
   state.counters["tokens/s"] = benchmark::Counter(512, benchmark::Counter::kIsIterationInvariantRate);
 }
 BENCHMARK(append)
-    ->ArgNames({"hidden", "wide"})
-    ->ArgsProduct({{256, 512}, {0, 1}})
+    ->ArgNames({"hidden", "wide", "similarity"})
+    ->ArgsProduct({{256, 512}, {0, 1}, {0, 1}})
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 

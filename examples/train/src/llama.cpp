@@ -47,7 +47,14 @@ LlamaConfig named_config(const std::string& name) {
     config.intermediate = 352;
     return config;
   }
-  throw std::invalid_argument("model name '" + name + "': expected target, base or small");
+  if (name == "deep") {
+    config.layers = 16;
+    config.hidden = 160;
+    config.heads = config.kv_heads = 5;
+    config.intermediate = 432;
+    return config;
+  }
+  throw std::invalid_argument("model name '" + name + "': expected target, deep, base or small");
 }
 
 LlamaConfig read_config(const std::filesystem::path& directory) {

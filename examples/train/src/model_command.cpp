@@ -22,7 +22,10 @@ struct ModelOptions {
   TrainingOptions training;
 
   void add_to(CLI::App& command) {
-    command.add_option("--name", name, "target, base or small: the sizes, and the name on the model card")
+    command
+        .add_option(
+            "--name", name,
+            "target, deep, base or small: the sizes; and, given other sizes, any name for the model card")
         ->capture_default_str();
     sizes.add_to(command, "Instead of the named size");
     command
@@ -35,11 +38,12 @@ struct ModelOptions {
   }
 
   LlamaConfig config(std::int32_t vocab_size) const {
-    auto config = sizes.any() ? sizes.explicit_sizes : named_config(name);
+    if (!cut_from.empty() && (exits.empty() || sizes.any()))
+      throw std::invalid_argument("--cut-from takes its sizes from there, and --exits for its layers");
+    auto config = !cut_from.empty() ? read_config(cut_from)
+                  : sizes.any()     ? sizes.explicit_sizes
+                                    : named_config(name);
     if (!cut_from.empty()) {
-      if (exits.empty() || sizes.any())
-        throw std::invalid_argument("--cut-from takes its sizes from there, and --exits for its layers");
-      config = read_config(cut_from);
       if (exits.back() > config.layers)
         throw std::invalid_argument(cut_from.string() + ": has " + std::to_string(config.layers) +
                                     " layers, cannot be cut after " + std::to_string(exits.back()));
