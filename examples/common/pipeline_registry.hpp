@@ -109,9 +109,11 @@ Recipe<M> prepare_sampled_tree(PipelineSpec& spec) {
 template <class M>
 Recipe<M> prepare_cost_aware(PipelineSpec& spec) {
   const std::string kind = spec.keyword("cape", {"chain", "sampled-chain", "cape", "beam", "dynamic-tree",
-                                                 "sampled-tree", "cascade", "max-gram"});
+                                                 "sampled-tree", "cascade", "max-gram", "s2d", "asd"});
   if (kind == "cascade") return prepare_cost_aware_cascade<M>(spec);
   if (kind == "max-gram") return prepare_cost_aware_max_gram<M>(spec);
+  if (kind == "s2d") return prepare_cost_aware_sorted<M>(spec);
+  if (kind == "asd") return prepare_cost_aware_layer_skip<M>(spec);
   const std::string draft = spec.word(kDefaultDraft);
   const auto aware = [&](auto shape) {
     return recipe_for<M>(specula::CostAware(shape), draft, take_rule(spec, shape.law));
@@ -160,7 +162,7 @@ std::span<const RegistryEntry<M>> registry() {
       RegistryEntry<M>{"cost-aware", "cost-aware[:SHAPE][:DRAFT][:SIZES][:rule=R]",
                        "as large as pays by the measured cost of nodes; SHAPE, with sizes in its order: "
                        "cape, chain, sampled-chain, beam, "
-                       "dynamic-tree, sampled-tree, cascade, max-gram (as below)",
+                       "dynamic-tree, sampled-tree, cascade, max-gram, s2d, asd (as below)",
                        &prepare_cost_aware<M>},
       RegistryEntry<M>{
           "max-gram", "max-gram[:LENGTH][:exit=PROB][:min=N][:bigram=both|table|text|none][:past-end=yes|no]",
@@ -184,6 +186,8 @@ std::span<const RegistryEntry<M>> registry() {
       RegistryEntry<M>{"cascade", "cascade[:DRAFTER...][:limits=8-5-10-1-10-10][:lenience=L]",
                        "CS-Drafting: both, under limits (rows of an upper triangle)",
                        &prepare_cascade<M, Draw::greedy>},
+      RegistryEntry<M>{"sampled-cascade", "sampled-cascade[:DRAFTER...][:limits=8-5-10-1-10-10][:lenience=L]",
+                       "the same with drawn tokens", &prepare_cascade<M, Draw::sampled>},
       RegistryEntry<M>{"glide", "glide[:DRAFT][:LENGTH][:exit=PROB][:rule=R|:lenient=L]",
                        "chain of a draft that reads the target's keys and values",
                        &prepare_chain<M, Draw::greedy, kGlide>},
@@ -218,8 +222,6 @@ std::span<const RegistryEntry<M>> registry() {
           "a chain of the target itself without attention that changes little and every third layer, but the "
           "last two; chosen for each text",
           &prepare_layer_skip<M>},
-      RegistryEntry<M>{"sampled-cascade", "sampled-cascade[:DRAFTER...][:limits=8-5-10-1-10-10][:lenience=L]",
-                       "the same with drawn tokens", &prepare_cascade<M, Draw::sampled>},
   };
   return kEntries;
 }

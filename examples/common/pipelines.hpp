@@ -70,7 +70,8 @@ inline constexpr char kDefaultDraft[] = "small";
 inline constexpr const char* kMaxGram = "max-gram";  // a drafter that is no model
 // Drafts of the pack that look into the target.
 inline constexpr char kGlide[] = "glide", kEagle[] = "eagle", kHass[] = "hass";
-inline constexpr char kSorted[] = "sorted";  // a draft with exits
+inline constexpr char kSorted[] = "sorted";         // a draft with exits
+inline constexpr char kTheTarget[] = "the target";  // which drafts for itself
 // Chosen by racing a few on the shipped prompts and models: where a length is not asked for, the greedy chain
 // also ends after a guess that the draft itself doubts.
 inline constexpr std::int32_t kDefaultChainLength = 4;

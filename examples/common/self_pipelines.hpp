@@ -32,34 +32,44 @@ inline TakenEnd take_end(PipelineSpec& spec, const std::string& absent, std::int
   return end;
 }
 
-/// A chain of such an end, its guesses chosen or drawn (draw=), of whatever drafter `make` gives.
+/// A shape over the drafter that `make` gives.
+template <class M, class S, class Make>
+Recipe<M> self_recipe(PipelineSpec& spec, const std::string& drafter, S shape, Make make) {
+  const auto [judge, lossy] = take_rule(spec, shape.law);
+  Recipe<M> recipe;
+  recipe.drafters = {drafter};
+  recipe.max_nodes = recipe.draft_nodes = shape.max_nodes();
+  recipe.lossy = lossy;
+  recipe.build = [=, rule = judge](ModelSource<M>& models, const specula::SamplingParams& params) {
+    return assemble(models.target(), rule, params, make(models), shape, {drafter});
+  };
+  return recipe;
+}
+
+/// A chain of such an end, its guesses chosen or drawn (draw=), of that drafter.
 template <class M, class Make>
-Recipe<M> self_recipe(PipelineSpec& spec, const std::string& drafter, const TakenEnd& end, Make make) {
-  const bool drawn = spec.choice("draw", "greedy", {"greedy", "sampled"}) == "sampled";
-  const auto recipe_of = [&](auto shape) {
-    const auto [judge, lossy] = take_rule(spec, shape.law);
-    Recipe<M> recipe;
-    recipe.drafters = {drafter};
-    recipe.max_nodes = recipe.draft_nodes = shape.max_nodes();
-    recipe.lossy = lossy;
-    recipe.build = [=, rule = judge](ModelSource<M>& models, const specula::SamplingParams& params) {
-      return assemble(models.target(), rule, params, make(models), shape, {drafter});
-    };
-    return recipe;
-  };
-  const auto ending = [&]<specula::Draw mode>() {
-    using specula::AdaptiveChain, specula::HeuristicEnd, specula::ThresholdEnd;
+Recipe<M> self_chain(PipelineSpec& spec, const std::string& drafter, const TakenEnd& end, Make make) {
+  using specula::AdaptiveChain, specula::Draw, specula::HeuristicEnd, specula::ThresholdEnd;
+  const auto ending = [&]<Draw mode>() {
     if (end.kind == "threshold")
-      return recipe_of(AdaptiveChain<ThresholdEnd, mode>{
-          .end = {.longest = end.length, .threshold = end.exit_below}, .carry = end.carry});
+      return self_recipe<M>(
+          spec, drafter,
+          AdaptiveChain<ThresholdEnd, mode>{.end = {.longest = end.length, .threshold = end.exit_below},
+                                            .carry = end.carry},
+          make);
     if (end.kind == "heuristic")
-      return recipe_of(AdaptiveChain<HeuristicEnd, mode>{
-          .end = {.longest = end.length, .now = std::min(end.length, HeuristicEnd{}.now)},
-          .carry = end.carry});
-    return recipe_of(specula::Chain<mode>{.length = end.length, .exit_below = end.exit_below});
+      return self_recipe<M>(
+          spec, drafter,
+          AdaptiveChain<HeuristicEnd, mode>{
+              .end = {.longest = end.length, .now = std::min(end.length, HeuristicEnd{}.now)},
+              .carry = end.carry},
+          make);
+    return self_recipe<M>(spec, drafter,
+                          specula::Chain<mode>{.length = end.length, .exit_below = end.exit_below}, make);
   };
-  return drawn ? ending.template operator()<specula::Draw::sampled>()
-               : ending.template operator()<specula::Draw::greedy>();
+  return spec.choice("draw", "greedy", {"greedy", "sampled"}) == "sampled"
+             ? ending.template operator()<Draw::sampled>()
+             : ending.template operator()<Draw::greedy>();
 }
 
 template <class M>
@@ -67,31 +77,51 @@ Recipe<M> prepare_adaptive_chain(PipelineSpec& spec) {
   const std::string draft = spec.word(kDefaultDraft);
   const TakenEnd end = take_end(spec, "threshold", kDefaultChainLength);
   Recipe<M> recipe =
-      self_recipe<M>(spec, draft, end, [=](ModelSource<M>& models) { return models.drafter(draft); });
+      self_chain<M>(spec, draft, end, [=](ModelSource<M>& models) { return models.drafter(draft); });
   recipe.drafts = {draft};
   return recipe;
+}
+
+/// A draft with exits: which, and how sure a token must be to leave.
+template <class M>
+auto take_sorted(PipelineSpec& spec, const std::string& draft) {
+  const std::vector<float> thresholds = spec.numbers("thresholds", {0.5f, 0.5f}, 15, 0, 2);
+  const auto by = spec.choice("leave", "top", {"top", "drawn"}) == "drawn" ? specula::ExitBy::drawn
+                                                                           : specula::ExitBy::top;
+  return [=](ModelSource<M>& models) { return models.sorted(draft, thresholds, by); };
+}
+/// The target without some of its blocks.
+template <class M>
+auto take_layer_skip(PipelineSpec& spec) {
+  specula::SkipRules rules;
+  rules.alike = spec.option("alike", rules.alike, -1, 2);
+  rules.every = spec.count("every", rules.every, 0, 1024);
+  rules.keep_last = spec.count("last", rules.keep_last, 0, 1024);
+  return [=](ModelSource<M>& models) { return models.layer_skip(rules); };
 }
 
 template <class M>
 Recipe<M> prepare_sorted(PipelineSpec& spec) {
   const std::string draft = spec.word(kSorted);
-  const std::vector<float> thresholds = spec.numbers("thresholds", {0.5f, 0.5f}, 15, 0, 2);
-  const auto by = spec.choice("leave", "top", {"top", "drawn"}) == "drawn" ? specula::ExitBy::drawn
-                                                                           : specula::ExitBy::top;
   const TakenEnd end = take_end(spec, "fixed", kDefaultChainLength);
-  return self_recipe<M>(spec, draft, end,
-                        [=](ModelSource<M>& models) { return models.sorted(draft, thresholds, by); });
+  return self_chain<M>(spec, draft, end, take_sorted<M>(spec, draft));
 }
-
 template <class M>
 Recipe<M> prepare_layer_skip(PipelineSpec& spec) {
-  specula::SkipRules rules;
-  rules.alike = spec.option("alike", rules.alike, -1, 2);
-  rules.every = spec.count("every", rules.every, 0, 1024);
-  rules.keep_last = spec.count("last", rules.keep_last, 0, 1024);
   const TakenEnd end = take_end(spec, "threshold", kDefaultChainLength);
-  return self_recipe<M>(spec, "the target", end,
-                        [=](ModelSource<M>& models) { return models.layer_skip(rules); });
+  return self_chain<M>(spec, kTheTarget, end, take_layer_skip<M>(spec));
+}
+/// Either as long as it pays.
+template <class M>
+Recipe<M> prepare_cost_aware_sorted(PipelineSpec& spec) {
+  const std::string draft = spec.word(kSorted);
+  const specula::CostAware shape(specula::Chain<>{.length = spec.size("length", 8, 1, 64)});
+  return self_recipe<M>(spec, draft, shape, take_sorted<M>(spec, draft));
+}
+template <class M>
+Recipe<M> prepare_cost_aware_layer_skip(PipelineSpec& spec) {
+  const specula::CostAware shape(specula::Chain<>{.length = spec.size("length", 8, 1, 64)});
+  return self_recipe<M>(spec, kTheTarget, shape, take_layer_skip<M>(spec));
 }
 
 }  // namespace specula_examples

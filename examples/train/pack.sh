@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Trains the pack (the target, the drafts base and small, and glide, eagle and hass, which look into the target) from
-# nothing, and copies it to a folder.
+# Trains the pack (the target, the drafts base and small, glide, eagle and hass, which look into the target, and sorted,
+# which has exits) from nothing, and copies it to a folder. A second target, deep, of which sorted is cut, stays in
+# the work folder.
 # Started again after an interruption, it goes on where it was.
 #
 #   pack.sh --gsm8k train.jsonl --python /usr/lib/python3.11 [options]
@@ -11,10 +12,11 @@
 #   --minutes T B S  training time of target, base and small                   (80 12 10)
 #   --answer-minutes B S  then, of base and small, on the target's own text    (60 20)
 #   --look-minutes G E H  of glide, eagle and hass                             (30 30 45)
+#   --sorted-minutes D S  of deep and sorted                                   (80 25)
 set -euo pipefail
 
 repository=$(cd "$(dirname "$0")/../.." && pwd)
-gsm8k= python= minutes=(80 12 10) answer_minutes=(60 20) look_minutes=(30 30 45)
+gsm8k= python= minutes=(80 12 10) answer_minutes=(60 20) look_minutes=(30 30 45) sorted_minutes=(80 25)
 build=$repository/build/train
 work=$repository/build/train-work
 models=$repository/examples/models
@@ -29,6 +31,7 @@ while (($#)); do
     --minutes) minutes=("$2" "$3" "$4"); shift 4 ;;
     --answer-minutes) answer_minutes=("$2" "$3"); shift 3 ;;
     --look-minutes) look_minutes=("$2" "$3" "$4"); shift 4 ;;
+    --sorted-minutes) sorted_minutes=("$2" "$3"); shift 3 ;;
     -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit ;;
     *) echo "pack.sh: unknown option $1; see --help" >&2; exit 2 ;;
   esac
@@ -41,15 +44,25 @@ if [[ ! -f $work/tokens/tokens.json ]]; then
   "$build/specula-train-text" tokenizer --data "$work/corpus" --output "$work/tokens"
 fi
 
-train() {  # name, minutes, peak learning rate
-  "$build/specula-train" model --name "$1" --data "$work/tokens" --output "$work/$1" \
-    --minutes "$2" --lr "$3" --resume 2>&1 | tee -a "$work/$1.log"
+keep() {  # name
   mkdir -p "$models/$1"
   cp "$work/$1/export/"* "$models/$1/"
 }
+train() {  # name, minutes, peak learning rate, further options
+  "$build/specula-train" model --name "$1" --data "$work/tokens" --output "$work/$1" \
+    --minutes "$2" --lr "$3" --resume "${@:4}" 2>&1 | tee -a "$work/$1.log"
+}
 train target "${minutes[0]}" 6e-3
+keep target
 train base "${minutes[1]}" 1e-2
+keep base
 train small "${minutes[2]}" 1e-2
+keep small
+
+# A draft with exits: the first layers of a second target.
+train deep "${sorted_minutes[0]}" 6e-3
+train sorted "${sorted_minutes[1]}" 4e-3 --cut-from "$work/deep/export" --exits 1,2,4 --long-from 0.7
+keep sorted
 
 # The drafts go on with what the target itself writes.
 if [[ ! -f $work/answers/tokens.json ]]; then
@@ -70,8 +83,7 @@ look() {  # name, minutes, command and options
   shift 2
   "$build/specula-train" "$@" --target "$work/target/export" --data "$work/tokens" --output "$work/$name" \
     --minutes "$minutes" --long-from 0.7 --resume 2>&1 | tee -a "$work/$name.log"
-  mkdir -p "$models/$name"
-  cp "$work/$name/export/"* "$models/$name/"
+  keep "$name"
 }
 look glide "${look_minutes[0]}" glide --lr 1e-2
 look eagle "${look_minutes[1]}" head --name eagle --lr 5e-3 --alignment 1 --top-k-weight 0

@@ -90,6 +90,15 @@ TEST_CASE("thresholds that fix an exit") {
   CHECK(row({0.0f, 0.7f}) == row_of(draft.end(0), 1, 2));
   CHECK(row({2.0f}) == row_of(draft.end(1), 1, 2));
   CHECK(row({2.0f, 2.0f}) == row_of(draft.end(2), 1, 2));
+  CHECK(draft.goes == 0);  // nobody asks for rows at which nobody leaves
+  CHECK(row({1.0f, 2.0f}) == row_of(draft.end(2), 1, 2));
+  CHECK(draft.goes == 1);
+  Sorted drafter{draft, {2.0f, 0.0f}};
+  drafter.sync(context, {});
+  drafter.extend({&root, 1}, {&kRoot, 1});
+  CHECK(drafter.left()[0] == 0);
+  CHECK(drafter.left()[1] == 1);
+  CHECK(drafter.usage().layers == 3);
 }
 
 TEST_CASE("bad thresholds are refused") {
@@ -106,7 +115,7 @@ TEST_CASE("bad thresholds are refused") {
 TEST_CASE("a draft that breaks off between exits is made up for") {
   ToyModel target(5, 1);
   ToyExits draft(5, 2, 3);
-  Speculator run{TreeVerifier{target, Sampling{}, {.temperature = 0}}, Sorted{draft, {2.0f, 2.0f}},
+  Speculator run{TreeVerifier{target, Sampling{}, {.temperature = 0}}, Sorted{draft, {1.0f, 1.0f}},
                  Chain<>{.length = 3}};
   run.start(List{0, 1, 2});
   PhiloxChance chance(1);

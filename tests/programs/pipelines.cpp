@@ -408,6 +408,8 @@ TEST_CASE("drafters that are no models, and several: nodes, models, drafters") {
   holds("s2d", kDefaultChainLength + 1, kDefaultChainLength + 1, {}, {"sorted"});
   holds("s2d:other:6:thresholds=0.5-0.7-2:draw=sampled", 7, 7, {}, {"other"});
   holds("asd", 13, 13, {}, {"the target"});
+  holds("cost-aware:s2d:other:6", 7, 7, {}, {"other"});
+  holds("cost-aware:asd:alike=0.9", 9, 9, {}, {"the target"});
   holds("asd:5:alike=2:every=0:last=0:end=fixed", 6, 6, {}, {"the target"});
   for (const std::string lossy : {"max-gram:lenient=2", "prompt-lookup:rule=typical", "cascade:lenient=1.5",
                                   "sampled-vertical:rule=typical", "cost-aware:max-gram:rule=typical"}) {

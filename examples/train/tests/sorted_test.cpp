@@ -97,8 +97,8 @@ TEST_CASE("a model with exits learns as others do, in parts and resumed") {
 }
 
 TEST_CASE("bad exits are refused") {
-  for (const std::vector<std::int64_t> exits :
-       {std::vector<std::int64_t>{1, 2}, {0, 3}, {2, 1, 3}, {1, 1, 3}, {3, 4}}) {
+  const std::vector<std::vector<std::int64_t>> bad{{1, 2}, {0, 3}, {2, 1, 3}, {1, 1, 3}, {3, 4}};
+  for (const auto& exits : bad) {
     auto config = tiny_target();
     config.exits = exits;
     CHECK_THROWS_AS(st::Llama{config}, std::invalid_argument);

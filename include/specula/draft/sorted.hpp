@@ -1,15 +1,13 @@
 // A draft with exits: easy tokens leave early.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
+#include <iterator>
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "../concepts.hpp"
@@ -35,43 +33,47 @@ namespace detail {
 template <ExitsEarly M>
 class SortedForward {
  public:
-  SortedForward(const M& model, std::vector<float> thresholds, ExitBy by)
-      : thresholds_(std::move(thresholds)), by_(by), scan_(model.vocab_size()) {
-    const auto exits = static_cast<std::size_t>(model.exits());
-    if (thresholds_.size() >= exits)
-      throw std::invalid_argument("Sorted: " + std::to_string(thresholds_.size()) +
+  SortedForward(const M& model, std::span<const float> thresholds, ExitBy by)
+      : by_(by), scan_(model.vocab_size()) {
+    const std::int32_t exits = model.exits();
+    if (thresholds.size() >= static_cast<std::size_t>(exits))
+      throw std::invalid_argument("Sorted: " + std::to_string(thresholds.size()) +
                                   " thresholds, must be fewer than the draft's " + std::to_string(exits) +
                                   " exits: at the last one every token leaves");
-    for (const float threshold : thresholds_)
+    for (const float threshold : thresholds)
       if (!(threshold >= 0)) throw std::invalid_argument("Sorted: a threshold is negative or not a number");
-    thresholds_.resize(exits - 1);  // 0: all leave
-    left_.resize(exits);
-    const auto room = static_cast<std::size_t>(model.capacity());
-    going_.reserve(room);
+    for (std::int32_t exit = 0; exit < exits; ++exit) {
+      const auto e = static_cast<std::size_t>(exit);
+      const float threshold = e < thresholds.size() ? thresholds[e] : 0;
+      if (threshold > 1) continue;  // nobody leaves, so nobody asks for its row
+      stops_.push_back({exit, threshold});
+      if (threshold == 0) break;  // all leave
+    }
+    left_.resize(static_cast<std::size_t>(exits));
+    going_.reserve(static_cast<std::size_t>(model.capacity()));
   }
 
   /// Nodes that left at each exit.
   std::span<const std::int64_t> left() const { return left_; }
 
   RowsView operator()(M& model, Tokens tokens, Nodes parents, Usage& usage) {
-    RowsView rows = model.extend_to(tokens, parents, 0);
+    RowsView rows = model.extend_to(tokens, parents, stops_[0].exit);
     going_.resize(tokens.size());
     for (std::size_t i = 0; i < going_.size(); ++i) going_[i] = static_cast<std::int32_t>(i);
     if (by_ == ExitBy::drawn) start(rows);
-    for (std::int32_t exit = 0;; ++exit) {
-      const auto here = static_cast<std::size_t>(exit);
+    std::int32_t layers = 0;  // that those who go on went through
+    for (auto stop = stops_.begin();; ++stop) {
       const std::size_t before = going_.size();
-      usage.layers +=
-          static_cast<double>(before) * (model.layers_to(exit) - (exit ? model.layers_to(exit - 1) : 0));
-      const bool last = here == thresholds_.size();
+      usage.layers += static_cast<double>(before) * (model.layers_to(stop->exit) - layers);
+      layers = model.layers_to(stop->exit);
       std::erase_if(going_, [&](std::int32_t row) {
-        return by_ == ExitBy::drawn
-                   ? mix(rows, row, last ? 0.0f : thresholds_[here])
-                   : last || scan_.top(rows.row(row)).prob >= static_cast<double>(thresholds_[here]);
+        return by_ == ExitBy::drawn ? mix(rows, row, stop->threshold)
+                                    : stop->threshold == 0 || scan_.top(rows.row(row)).prob >=
+                                                                  static_cast<double>(stop->threshold);
       });
-      left_[here] += static_cast<std::int64_t>(before - going_.size());
+      left_[static_cast<std::size_t>(stop->exit)] += static_cast<std::int64_t>(before - going_.size());
       if (going_.empty()) break;
-      rows = model.go_on(going_, exit + 1);
+      rows = model.go_on(going_, std::next(stop)->exit);
     }
     if (by_ == ExitBy::top) return rows;
     for (float& prob : mixed_) prob = std::log(prob);
@@ -102,7 +104,11 @@ class SortedForward {
     return below == 0;
   }
 
-  std::vector<float> thresholds_;  // (exits - 1)
+  struct Stop {
+    std::int32_t exit;
+    float threshold;
+  };
+  std::vector<Stop> stops_;  // exits at which somebody may leave; at the last all do
   ExitBy by_;
   RowScan scan_;
   std::vector<std::int32_t> going_;  // rows that have not left
@@ -130,10 +136,11 @@ class Sorted : public ModelDrafter<M, detail::SortedForward<M>> {
 
  public:
   /// `thresholds` (exits - 1, or fewer: the next is then 0) of the exits but the last. Above 1: nothing
-  /// leaves. Throws std::invalid_argument for more of them, or one that is negative.
-  explicit Sorted(M& model, std::vector<float> thresholds, ExitBy by = ExitBy::top)
-      : Base(model, detail::SortedForward<M>(model, std::move(thresholds), by)) {}
-  Sorted(M&&, std::vector<float>, ExitBy = ExitBy::top) = delete;
+  /// leaves there, and its row is not made. Throws std::invalid_argument for more of them, or one that is
+  /// negative.
+  explicit Sorted(M& model, const std::vector<float>& thresholds, ExitBy by = ExitBy::top)
+      : Base(model, detail::SortedForward<M>(model, thresholds, by)) {}
+  Sorted(M&&, const std::vector<float>&, ExitBy = ExitBy::top) = delete;
 
   /// Nodes that left at each exit so far.
   std::span<const std::int64_t> left() const { return this->forward().left(); }
