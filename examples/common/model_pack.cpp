@@ -113,13 +113,14 @@ Model& ModelPack::load(const std::string& role, const std::filesystem::path& fol
   if (!model) {
     // A head on the target's features borrows its embedding and LM head.
     const auto lender = role == "target" ? nullptr : target().weights();
-    model = std::make_unique<Model>(std::make_shared<const specula::eigen::LlamaWeights<float>>(
-                                        specula::eigen::load_llama_weights<float>(folder, lender)),
-                                    specula::eigen::LlamaOptions{.capacity = sizes_.capacity,
-                                                                 .max_nodes = sizes_.max_nodes,
-                                                                 .threads = threads,
-                                                                 .inputs = sizes_.inputs,
-                                                                 .measure_similarity = role == "target"});
+    model = std::make_unique<Model>(
+        std::make_shared<const specula::eigen::LlamaWeights<float>>(
+            specula::eigen::load_llama_weights<float>(folder, lender)),
+        specula::eigen::LlamaOptions{.capacity = sizes_.capacity,
+                                     .max_nodes = sizes_.max_nodes,
+                                     .threads = threads,
+                                     .inputs = sizes_.inputs,
+                                     .measure_similarity = role == "target" && sizes_.measure_similarity});
   }
   return *model;
 }
@@ -132,7 +133,9 @@ ModelSizes sizes_for(std::span<const Recipe<Model>> recipes, std::size_t longest
   return {.capacity = static_cast<std::int32_t>(longest_prompt) + max_new_tokens + 2 * nodes,
           .max_nodes = nodes,
           .threads = thread_count(threads),
-          .inputs = inputs};
+          .inputs = inputs,
+          .measure_similarity =
+              std::any_of(recipes.begin(), recipes.end(), [](const auto& r) { return r.measures; })};
 }
 
 }  // namespace specula_examples

@@ -55,6 +55,7 @@ struct Recipe {
   std::int32_t max_nodes = 1;         // of its proposals, root included
   std::int32_t draft_nodes = 1;       // that a draft holds beside the context
   bool lossy = false;
+  bool measures = false;  // wants to know how much the target's blocks change
   std::function<std::unique_ptr<Pipeline>(ModelSource<M>&, const specula::SamplingParams&)> build;
 };
 

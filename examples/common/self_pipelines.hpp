@@ -109,7 +109,9 @@ Recipe<M> prepare_sorted(PipelineSpec& spec) {
 template <class M>
 Recipe<M> prepare_layer_skip(PipelineSpec& spec) {
   const TakenEnd end = take_end(spec, "threshold", kDefaultChainLength);
-  return self_chain<M>(spec, kTheTarget, end, take_layer_skip<M>(spec));
+  Recipe<M> recipe = self_chain<M>(spec, kTheTarget, end, take_layer_skip<M>(spec));
+  recipe.measures = true;
+  return recipe;
 }
 /// Either as long as it pays.
 template <class M>
@@ -121,7 +123,9 @@ Recipe<M> prepare_cost_aware_sorted(PipelineSpec& spec) {
 template <class M>
 Recipe<M> prepare_cost_aware_layer_skip(PipelineSpec& spec) {
   const specula::CostAware shape(specula::Chain<>{.length = spec.size("length", 8, 1, 64)});
-  return self_recipe<M>(spec, kTheTarget, shape, take_layer_skip<M>(spec));
+  Recipe<M> recipe = self_recipe<M>(spec, kTheTarget, shape, take_layer_skip<M>(spec));
+  recipe.measures = true;
+  return recipe;
 }
 
 }  // namespace specula_examples

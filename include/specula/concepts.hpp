@@ -66,32 +66,35 @@ concept LooksInto = LanguageModel<D> && requires(D& d, const View& view) {
   d.look_into(view);
 };
 
-/// A model that can run nodes without some of its blocks, in its own cache: a draft of itself. Such nodes cannot be
-/// committed and are forgotten like others; committed tokens stay as they are, to the bit.
+/// A model that can run nodes without some of its blocks, in its own cache: a draft of itself. Such nodes are forgotten
+/// like others; committed tokens stay as they are, to the bit. To commit them, or to add nodes that skip something else,
+/// throws and changes nothing.
 template <class M>
 concept SkipsLayers = LanguageModel<M> && requires(M& m, const M& c, Tokens tokens, Nodes ids, const SkippedBlocks& out) {
   { c.layers() } -> std::same_as<std::int32_t>;
-  { c.node_count() } -> std::same_as<std::int32_t>;                  // nodes there are
+  { c.node_count() } -> std::same_as<std::int32_t>;                  // 0 after append(), commit() and truncate()
   { m.extend_skipping(tokens, ids, out) } -> std::same_as<RowsView>;  // extend() without `out`, the same for all nodes
 };
 
-/// A model that measures, while it reads what is appended, how much each attention block changes.
+/// A model that measures, while it reads, how much each attention block changes.
 template <class M>
 concept MeasuresSimilarity = LanguageModel<M> && requires(M& m) {
   // (layers) the cosine of what goes into an attention block and what comes out (its input added), in the mean over
-  // the tokens that append() brought since truncate() last took some away; empty: nothing was measured.
+  // the context; empty: nothing was measured.
   { m.similarity() } -> std::convertible_to<std::span<const double>>;
 };
 
-/// A model that can stop after some of its layers. Layers that a token did not go through catch up when they are needed,
-/// also after it was committed: the rows of an exit are those of the model that ends there.
+/// A model that can stop after some of its layers. A token that stopped goes through the others when a token that sees it
+/// needs that, also after it was committed: the rows of an exit are those of the model that ends there.
 template <class M>
 concept ExitsEarly = LanguageModel<M> && requires(M& m, const M& c, Tokens tokens, Nodes ids, std::int32_t exit,
                                                   std::span<const std::int32_t> rows) {
   { c.exits() } -> std::same_as<std::int32_t>;                       // the last is the whole model
   { c.layers_to(exit) } -> std::same_as<std::int32_t>;               // layers before an exit
   { m.extend_to(tokens, ids, exit) } -> std::same_as<RowsView>;      // extend() up to an exit
-  { m.go_on(rows, exit) } -> std::same_as<RowsView>;                 // these rows of it, ascending, to a later exit: all
+  // All rows of the last extend_to(), of which these, ascending, go on to a later exit. They did not get there yet, nor
+  // did nodes below them.
+  { m.go_on(rows, exit) } -> std::same_as<RowsView>;
 };
 
 /// Anything that guesses. sync() says where we are; extend() grows speculation from there. Optional: reserve(tokens),

@@ -27,6 +27,22 @@ static_assert(!std::is_constructible_v<Drafter, ToySkips> &&
 const SamplingParams kGreedy{.temperature = 0};
 constexpr NodeId kRoot = kNoParent;
 
+std::vector<float> copy(std::span<const float> row) { return {row.begin(), row.end()}; }
+
+/// PhiloxChance whose coin throws once, when `left` are spent.
+struct BreaksOnce {
+  PhiloxChance chance{1};
+  int left = -1;
+  template <class Weights>
+  Token draw(const Weights& weights, const Site& site) {
+    return chance.draw(weights, site);
+  }
+  bool accept(double probability, const Site& site) {
+    if (left-- == 0) throw std::runtime_error("no coin");
+    return chance.accept(probability, site);
+  }
+};
+
 std::vector<std::uint8_t> bits(std::initializer_list<int> layers, std::size_t count) {
   std::vector<std::uint8_t> out(count);
   for (const int l : layers) out[static_cast<std::size_t>(l - 1)] = 1;
@@ -105,31 +121,57 @@ TEST_CASE("the text is the target's own, whatever the shape, and blocks are chos
   }
 }
 
-TEST_CASE("a guess that was drafted stays; one that was not is run") {
+TEST_CASE("a guess that was drafted stays; what was not runs with the next nodes") {
   ToySkips target(5, 1, 12);
-  target.append(List{0, 1, 2});
-  LayerSkip drafter{target};
   const List context{0, 1, 2};
+  target.append(context);
+  LayerSkip drafter{target};
+  const auto row_after = [&](Token token, NodeId parent = kRoot) {
+    return copy(drafter.extend({&token, 1}, {&parent, 1}).row(0));
+  };
   drafter.sync(context, {});
-  const Token first = 3, second = 4;
-  const NodeId root = 0;
-  drafter.extend({&first, 1}, {&kRoot, 1});
-  const auto row = drafter.extend({&second, 1}, {&root, 1}).row(0);
-  const std::vector<float> deep(row.begin(), row.end());
+  row_after(3);
+  const auto deep = row_after(4, 0);
   CHECK(target.skipping == 2);
-  drafter.sync(context, List{3});
-  CHECK(target.skipping == 2);  // 3 is there
-  const auto again = drafter.extend({&second, 1}, {&kRoot, 1}).row(0);
-  CHECK(std::vector<float>(again.begin(), again.end()) == deep);
-  drafter.sync(context, List{3, 1});
-  CHECK(target.skipping == 4);  // 1 was not
-  const auto other = drafter.extend({&second, 1}, {&kRoot, 1}).row(0);
-  CHECK(std::vector<float>(other.begin(), other.end()) != deep);
+  CHECK(target.node_count() == 2);
+  drafter.sync(context, List{3, 4});  // both are there
+  row_after(1);
+  CHECK(target.skipping == 3);
+  CHECK(target.node_count() == 3);
+  drafter.sync(context, List{3});  // so is this, but what lies behind it is not of the guess: all go
+  CHECK(row_after(4) == deep);
+  CHECK(target.skipping == 4);
+  CHECK(target.node_count() == 2);
+  drafter.sync(context, List{3, 1});  // 1 was not
+  CHECK(row_after(4) != deep);
+  CHECK(target.skipping == 5);
+  CHECK(target.node_count() == 3);
+  drafter.sync(context, List{3, 1, 4, 2});  // a beginning is
+  const auto far = row_after(0);
+  CHECK(target.skipping == 6);
+  CHECK(target.node_count() == 5);
+  const auto farther = row_after(2, 0);
+  // Numbers begin anew with each sync, and rows are those of a drafter that has done nothing else.
+  ToySkips other(5, 1, 12);
+  other.append(context);
+  LayerSkip fresh{other};
+  fresh.sync(context, List{3, 1, 4, 2});
+  const List tokens{0, 2};
+  const std::vector<NodeId> parents{kRoot, 0};
+  const RowsView rows = fresh.extend(tokens, parents);
+  REQUIRE(rows.rows == 2);
+  CHECK(copy(rows.row(0)) == far);
+  CHECK(copy(rows.row(1)) == farther);
+  CHECK(fresh.usage().calls == 1);
+  CHECK(fresh.usage().nodes == 2);
   // Others have used the target: its nodes are gone, and are not taken for there.
   target.truncate(3);
   drafter.sync(context, List{3});
-  const auto anew = drafter.extend({&second, 1}, {&kRoot, 1}).row(0);
-  CHECK(std::vector<float>(anew.begin(), anew.end()) == deep);
+  CHECK(row_after(4) == deep);
+  drafter.truncate(3);
+  drafter.sync(context, List{3});
+  CHECK(row_after(4) == deep);
+  CHECK(target.node_count() == 2);
 }
 
 TEST_CASE("bad calls are refused, and what broke off is made up for") {
@@ -141,17 +183,69 @@ TEST_CASE("bad calls are refused, and what broke off is made up for") {
   CHECK_THROWS_AS(drafter.sync(List{0, 1, 2, 3}, {}), std::logic_error);
   drafter.sync(context, {});
   CHECK_THROWS_AS(drafter.sync(List{0}, {}), std::invalid_argument);
-  const Token token = 3;
-  const NodeId none = 0, first = 0;
-  CHECK_THROWS_AS(drafter.extend({&token, 1}, {&none, 1}), std::invalid_argument);
-  target.throw_skipping = target.skipping + 1;
-  CHECK_THROWS_AS(drafter.extend({&token, 1}, {&kRoot, 1}), std::runtime_error);
-  drafter.sync(context, {});
-  drafter.extend({&token, 1}, {&kRoot, 1});
-  drafter.extend({&token, 1}, {&first, 1});
+  const List two{3, 4};
+  const std::vector<NodeId> second_bad{kRoot, 1}, chain{kRoot, 0};
+  CHECK_THROWS_WITH_AS(drafter.extend(two, second_bad), "LayerSkip::extend: parent 1 of 1 nodes",
+                       std::invalid_argument);
+  CHECK(target.node_count() == 0);
+  const auto want = copy(drafter.extend(two, chain).row(1));
   CHECK(target.node_count() == 2);
+  target.throw_skipping = target.skipping + 1;
+  const Token token = 1;
+  const NodeId last = 1;
+  CHECK_THROWS_AS(drafter.extend({&token, 1}, {&last, 1}), std::runtime_error);
+  CHECK(target.node_count() == 2);
+  drafter.sync(context, List{3, 4});  // which are there still
+  const auto runs = target.skipping;
+  drafter.extend({&token, 1}, {&kRoot, 1});
+  CHECK(target.skipping == runs + 1);
+  CHECK(target.node_count() == 3);
+  // A target with nodes of others, as many as the drafter's own.
+  target.truncate(3);
+  drafter.truncate(3);
+  drafter.sync(context, {});
+  target.extend(List{1}, std::vector<NodeId>{kRoot});
+  drafter.sync(context, {});
+  CHECK(copy(drafter.extend(two, chain).row(1)) == want);
   CHECK(target.size() == 3);
   CHECK_THROWS_AS(LayerSkip(target, SkipRules{.every = -1}), std::invalid_argument);
+}
+
+TEST_CASE("a rule that throws once loses nothing") {
+  for (const bool tree : {false, true}) {
+    ToySkips target(5, 1, 12, 2.0f, 400);
+    target.similar.assign(12, 0.5);
+    const auto check = [&](auto shape) {
+      Speculator run{TreeVerifier{target, Rejection{}}, LayerSkip{target}, shape};
+      run.start(List{0, 1, 2});
+      BreaksOnce chance;
+      run.step(chance);
+      chance.left = 0;
+      const List before(run.text().begin(), run.text().end());
+      CHECK_THROWS_WITH_AS(run.step(chance), "no coin", std::runtime_error);
+      CHECK(List(run.text().begin(), run.text().end()) == before);
+      for (int i = 0; i < 5; ++i) run.step(chance);
+      CHECK(run.text().size() > before.size() + 4);
+    };
+    if (tree)
+      check(DynamicTree{.top_k = 2, .expansions = 2, .total = 5});
+    else
+      check(Chain<Draw::sampled>{.length = 3});
+  }
+}
+
+TEST_CASE("as the reviewer of a cascade it needs no more nodes than the proposal") {
+  for (const std::int32_t capacity : {60, 61, 70}) {
+    ToySkips target(5, 1, 12, 2.0f, capacity);
+    ToyModel small(5, 9, 2.0f, capacity);
+    Speculator run{TreeVerifier{target, Sampling{}, kGreedy}, Stack{LayerSkip{target}, ModelDrafter{small}},
+                   Cascade<2>{.limits = {{{8, 0}, {0, 4}}}}};
+    List text{0, 1, 2};
+    run.generate(List(text), {.max_new_tokens = 200}, PhiloxChance{1},
+                 [&](Tokens fresh) { text.insert(text.end(), fresh.begin(), fresh.end()); });
+    CHECK(text.size() >= static_cast<std::size_t>(capacity));
+    CHECK(target.most_nodes <= run.shape().max_nodes());
+  }
 }
 
 TEST_CASE("rounds allocate nothing") {
@@ -164,4 +258,14 @@ TEST_CASE("rounds allocate nothing") {
   for (int i = 0; i < 20; ++i) run.step(chance);
   const auto n = allocated.count();
   CHECK(n == 0);
+}
+
+TEST_CASE("a model that runs whole counts its layers") {
+  ToySkips model(5, 1, 12);
+  ModelDrafter drafter{model};
+  drafter.sync(List{0, 1}, {});
+  const List tokens{1, 2};
+  const std::vector<NodeId> parents{kRoot, 0};
+  drafter.extend(tokens, parents);
+  CHECK(drafter.usage().layers == 24);
 }

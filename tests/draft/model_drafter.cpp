@@ -164,6 +164,13 @@ TEST_CASE("a model that throws leaves a drafter that one can go on with") {
     CHECK(model.cache() == std::vector<Token>{1, 2, 3, 0, 2});
     CHECK(model.extend(std::vector<Token>{0}, std::vector<NodeId>{-1}).rows == 1);
   }
+  SUBCASE("in an extend behind a guess, which the model holds") {
+    drafter.sync(context, std::vector<Token>{0, 2});
+    model.throw_call = model.calls + 1;
+    CHECK_THROWS_AS(drafter.extend(std::vector<Token>{1}, std::vector<NodeId>{-1}), std::runtime_error);
+    drafter.sync(context, std::vector<Token>{0, 2});
+    CHECK(model.cache() == std::vector<Token>{1, 2, 3, 0, 2});
+  }
   SUBCASE("in an append") {
     model.throw_append = model.appends + 1;
     CHECK_THROWS_AS(drafter.sync(std::vector<Token>{1, 2, 3, 0}, std::vector<Token>{1}), std::runtime_error);

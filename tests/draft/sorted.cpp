@@ -101,6 +101,17 @@ TEST_CASE("thresholds that fix an exit") {
   CHECK(drafter.usage().layers == 3);
 }
 
+TEST_CASE("at its threshold a token leaves") {
+  for (const ExitBy by : {ExitBy::top, ExitBy::drawn}) {
+    ToyExits draft(1, 1, 3);  // it is certain
+    Sorted drafter{draft, {1.0f, 1.0f}, by};
+    drafter.sync(List{0, 0}, {});
+    const Token token = 0;
+    drafter.extend({&token, 1}, {&kRoot, 1});
+    CHECK(drafter.left()[0] == 1);
+  }
+}
+
 TEST_CASE("bad thresholds are refused") {
   ToyExits draft(6, 1, 3);
   CHECK_THROWS_WITH_AS(

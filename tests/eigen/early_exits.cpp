@@ -191,7 +191,41 @@ TEST_CASE("tokens that left early wait, as many as there are") {
   twins.extend(random_tokens(random, 1, 53), {kNoParent}, 1);
 }
 
-TEST_CASE("exits are named in config.json, and a model without them has one") {
+TEST_CASE("any number of tokens waits, behind a full set of nodes") {
+  Random random(11);
+  const auto weights = weights_of<float>(config_of({1, 3}));
+  const auto model = std::make_shared<const LlamaWeights<float>>(weights);
+  const std::vector<NodeId> chain{kNoParent, 0, 1, 2, 3, 4, 5, 6};
+  const NodeId root = kNoParent, first = 0;
+  for (std::int32_t tokens = 12; tokens < 36; ++tokens) {
+    CAPTURE(tokens);
+    Llama<float> early(model, {.max_nodes = 8, .prefill_chunk = 4}), whole(cut(weights, 1));
+    const std::vector<Token> text = random_tokens(random, tokens, 53), guess = random_tokens(random, 8, 53);
+    for (const Token t : text) early.extend_to({&t, 1}, {&root, 1}, 0), early.commit({&first, 1});
+    whole.append(text);
+    early.extend_to(guess, chain, 1);
+    whole.extend(guess, chain);
+    for (std::int32_t r = 0; r < 8; ++r) {
+      const auto got = early.logits(r), want = whole.logits(r);
+      CHECK(std::equal(got.begin(), got.end(), want.begin(), want.end()));
+    }
+  }
+}
+
+TEST_CASE("going on makes views stale") {
+  Llama<float> model(std::make_shared<const LlamaWeights<float>>(weights_of<float>(config_of({1, 3}))));
+  model.append(std::vector<Token>{1, 2, 3});
+  const Token token = 1;
+  const NodeId root = kNoParent;
+  const std::int32_t row = 0;
+  model.extend_to({&token, 1}, {&root, 1}, 0);
+  const auto view = model.key_values();
+  CHECK_NOTHROW(view.cache());
+  model.go_on({&row, 1}, 1);
+  CHECK_THROWS_AS(view.cache(), std::logic_error);
+}
+
+TEST_CASE("a model without exits has one") {
   Llama<float> plain(cut(weights_of<float>(config_of({1, 3})), 1));
   CHECK(plain.exits() == 1);
   CHECK(plain.layers_to(0) == 3);

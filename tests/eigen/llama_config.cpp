@@ -5,6 +5,7 @@
 #include <cmath>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "specula/eigen/detail/rope_table.hpp"
 
@@ -121,6 +122,22 @@ TEST_CASE("drafts that look into a target") {
       glide_error(
           R"(,"target":{"num_hidden_layers":4,"num_attention_heads":4,"num_key_value_heads":3,"head_dim":8})") ==
       "config: key 'target': num_attention_heads 4 is no multiple of num_key_value_heads 3");
+}
+
+TEST_CASE("exits") {
+  CHECK(read(R"(,"model_type":"llama")").exits.empty());
+  CHECK(read(R"(,"model_type":"llama","exits":[1,3])").exits == std::vector<std::int32_t>{1, 3});
+  CHECK(error_with(R"(,"exits":3)") == "config: key 'exits': expected an array of numbers of layers");
+  for (const char* numbers : {"[0,3]", "[1,4]", "[1.5,3]", "[\"1\",3]"})
+    CHECK(error_with(std::string(R"(,"exits":)") + numbers) ==
+          "config: key 'exits': expected integers from 1 to num_hidden_layers");
+  for (const char* numbers : {"[2,1,3]", "[1,1,3]"})
+    CHECK(error_with(std::string(R"(,"exits":)") + numbers) ==
+          "config: key 'exits': expected ascending numbers of layers, from 1 on");
+  CHECK(error_with(R"(,"exits":[1,2])") ==
+        "config: key 'exits': the last is 2, expected num_hidden_layers 3");
+  CHECK(error_of(std::string("{") + kSizes + R"(,"model_type":"specula_feature_head","exits":[1,3]})") ==
+        "config: key 'exits': a draft that looks into a target has none");
 }
 
 TEST_CASE("what is not supported or makes no sense is named") {

@@ -164,19 +164,48 @@ TEST_CASE("what append() left waiting is calculated first") {
   CHECK(logits_of(waiting, 0) == logits_of(ready, 0));
 }
 
+TEST_CASE("grown in pieces, behind any number of tokens, it is one call") {
+  Random random(8);
+  const auto weights = weights_of(config_of(3));
+  SkippedBlocks none(3), some(3);
+  some.attention[1] = some.mlp[0] = 1;
+  const std::vector<Token> guess = random_tokens(random, 5);
+  const std::vector<NodeId> parents{kNoParent, 0, 0, 1, 3};
+  for (std::int32_t tokens = 0; tokens < 36; ++tokens) {
+    CAPTURE(tokens);
+    const std::vector<Token> text = random_tokens(random, tokens);
+    for (const SkippedBlocks* skipped : {&none, &some}) {
+      Llama<float> at_once(weights), in_pieces(weights), plain(weights);
+      for (auto* m : {&at_once, &in_pieces, &plain}) m->append(text);
+      at_once.extend_skipping(guess, parents, *skipped);
+      plain.extend(guess, parents);
+      for (std::size_t i = 0; i < 5; ++i) {
+        in_pieces.extend_skipping(Tokens(guess).subspan(i, 1), Nodes(parents).subspan(i, 1), *skipped);
+        const auto row = static_cast<std::int32_t>(i);
+        CHECK(logits_of(in_pieces, 0) == logits_of(at_once, row));
+        if (skipped == &none) CHECK(logits_of(in_pieces, 0) == logits_of(plain, row));
+      }
+    }
+  }
+}
+
 TEST_CASE("a model with exits calculates all that its committed tokens lack") {
   Random random(5);
   const auto weights = weights_of(config_of(4, {1, 4}));
+  LlamaWeights<float> bare = *weights;  // the same without exits
+  bare.config.exits.clear();
   const std::vector<Token> text = random_tokens(random, 5);
   const Token token = 5;
   const NodeId root = kNoParent, first = 0;
+  const std::int32_t row = 0;
   SkippedBlocks skipped(4);
   skipped.attention[1] = 1;
-  Llama<float> early(weights), whole(weights);
+  Llama<float> early(weights), whole(std::make_shared<const LlamaWeights<float>>(bare));
   whole.append(text);
   for (const Token t : text) early.extend_to({&t, 1}, {&root, 1}, 0), early.commit({&first, 1});
   for (auto* m : {&early, &whole}) m->extend_skipping({&token, 1}, {&root, 1}, skipped);
   CHECK(logits_of(early, 0) == logits_of(whole, 0));
+  CHECK_THROWS_AS(early.go_on({&row, 1}, 1), std::invalid_argument);
 }
 
 TEST_CASE("nodes of one kind at a time, and such nodes do not join the context") {
@@ -239,48 +268,56 @@ TEST_CASE("similarity is the mean cosine around each attention block") {
   }
 }
 
-TEST_CASE("similarity counts what append() brings, in whatever pieces, threads and instructions") {
+TEST_CASE("similarity is a function of the context, however it came in, and of no thread or instruction") {
   Random random(7);
-  const std::vector<Token> text = random_tokens(random, 60), more = random_tokens(random, 9);
-  const auto weights = weights_of(config_of(3));
-  Llama<float> model(weights, {.measure_similarity = true});
-  CHECK(model.similarity().empty());
-  model.append(text);
-  const auto copy = [](std::span<const double> values) {
-    return std::vector<double>(values.begin(), values.end());
-  };
-  const std::vector<double> whole = copy(model.similarity());
-  REQUIRE(whole.size() == 3);
-  for (const double cosine : whole) CHECK(std::abs(cosine) < 1);
+  const std::vector<Token> text = random_tokens(random, 60);
+  for (const std::vector<std::int32_t>& exits : {std::vector<std::int32_t>{}, {1, 3}}) {
+    const auto weights = weights_of(config_of(3, exits));
+    Llama<float> model(weights, {.measure_similarity = true});
+    CHECK(model.similarity().empty());
+    model.append(text);
+    const auto copy = [](std::span<const double> values) {
+      return std::vector<double>(values.begin(), values.end());
+    };
+    const std::vector<double> whole = copy(model.similarity());
+    REQUIRE(whole.size() == 3);
+    for (const double cosine : whole) CHECK(std::abs(cosine) < 1);
 
-  Llama<float> pieces(weights, {.threads = 3, .prefill_chunk = 7, .measure_similarity = true});
-  for (std::size_t i = 0; i < 60; i += 5) pieces.append(Tokens(text).subspan(i, 5));
-  CHECK(copy(pieces.similarity()) == whole);
-  // Guesses and what is committed of them do not count; nor does truncating nothing away change anything.
-  const Token token = 1;
-  const NodeId root = kNoParent, first = 0;
-  pieces.extend({&token, 1}, {&root, 1});
-  pieces.commit({&first, 1});
-  pieces.truncate(pieces.size());
-  CHECK(copy(pieces.similarity()) == whole);
-  // A new text begins anew; tokens that wait for an extend count too.
-  pieces.truncate(20);
-  CHECK(pieces.similarity().empty());
-  pieces.append(more);
-  pieces.extend({&token, 1}, {&root, 1});
-  model.truncate(20);
-  model.append(more);
-  CHECK(copy(pieces.similarity()) == copy(model.similarity()));
+    Llama<float> pieces(weights, {.threads = 3, .prefill_chunk = 7, .measure_similarity = true});
+    for (std::size_t i = 0; i < 50; i += 5) pieces.append(Tokens(text).subspan(i, 5));
+    // As guesses that stay, siblings between them; a draft of them without some blocks first.
+    SkippedBlocks skipped(3);
+    skipped.attention[1] = 1;
+    for (std::size_t i = 50; i < 60; i += 2) {
+      const std::vector<Token> tokens{1, text[i], 2, text[i + 1]};
+      const std::vector<NodeId> parents{kNoParent, kNoParent, 1, 1}, path{1, 3};
+      pieces.extend_skipping(tokens, parents, skipped);
+      pieces.truncate(pieces.size());
+      if (exits.empty())
+        pieces.extend(tokens, parents);
+      else
+        pieces.extend_to(tokens, parents, 0);
+      pieces.commit(path);
+    }
+    CHECK(copy(pieces.similarity()) == whole);
+    // Cut, and other tokens instead.
+    pieces.append(random_tokens(random, 5));
+    pieces.truncate(20);
+    pieces.append(Tokens(text).subspan(20));
+    CHECK(copy(pieces.similarity()) == whole);
 
-  Llama<float> portable(weights, {.isa = Isa::portable, .measure_similarity = true});
-  portable.append(text);
-  for (std::size_t l = 0; l < 3; ++l)
-    CHECK(portable.similarity()[l] == doctest::Approx(whole[l]).epsilon(1e-4));
-  Llama<float> unmeasured(weights);
-  unmeasured.append(text);
-  CHECK(unmeasured.similarity().empty());
-  CHECK_THROWS_AS(Llama<float>(weights_of(config_of(3, {1, 3})), {.measure_similarity = true}),
-                  std::invalid_argument);
+    Llama<float> portable(weights, {.isa = Isa::portable, .measure_similarity = true});
+    portable.append(text);
+    Llama<double> exact(weights_of<double>(config_of(3, exits)), {.measure_similarity = true});
+    exact.append(text);
+    for (std::size_t l = 0; l < 3; ++l) {
+      CHECK(portable.similarity()[l] == doctest::Approx(whole[l]).epsilon(1e-4));
+      CHECK(exact.similarity()[l] == doctest::Approx(whole[l]).epsilon(1e-4));
+    }
+    Llama<float> unmeasured(weights);
+    unmeasured.append(text);
+    CHECK(unmeasured.similarity().empty());
+  }
 }
 
 TEST_CASE("drafting allocates nothing") {

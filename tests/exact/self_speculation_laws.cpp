@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "exact_law.hpp"
@@ -166,29 +167,41 @@ TEST_CASE("leaving by the token drawn, and reporting the exit's law, biases the 
 }
 
 TEST_CASE("the mixture is the law of the token that leaves by its draw") {
-  ToyExits draft(4, 3, 3);
-  Sorted drafter{draft, {0.6f, 0.4f}, ExitBy::drawn};
-  const std::vector<Token> context{0, 1};
-  for (Token root = 0; root < 4; ++root) {
-    drafter.sync(context, {});
-    const NodeId none = kNoParent;
-    const auto row = drafter.extend({&root, 1}, {&none, 1}).row(0);
-    std::vector<double> want(4);
-    double going = 1;
-    for (int exit = 0; exit < 3; ++exit) {
-      std::vector<float> logits(4);
-      draft.end(exit).row(1, root, logits.data());
-      const std::vector<double> p = plain_law(logits, {});
-      const double threshold = exit == 0 ? 0.6f : exit == 1 ? 0.4f : 0.0f;
-      double below = 0;
-      for (std::size_t x = 0; x < 4; ++x)
-        if (p[x] >= threshold)
-          want[x] += going * p[x];
-        else
-          below += p[x];
-      going *= below;
+  struct Case {
+    float scale, first, second;
+  };
+  bool twice = false;  // mass was left at the first exit and at the second
+  for (const Case& c : {Case{2.0f, 0.6f, 0.4f}, {1.0f, 0.3f, 0.3f}}) {
+    ToyExits draft(4, 3, 3, c.scale);
+    Sorted drafter{draft, {c.first, c.second}, ExitBy::drawn};
+    const std::vector<Token> context{0, 1};
+    for (Token root = 0; root < 4; ++root) {
+      drafter.sync(context, {});
+      const NodeId none = kNoParent;
+      const auto row = drafter.extend({&root, 1}, {&none, 1}).row(0);
+      std::vector<double> want(4), left;
+      double going = 1, sum = 0;
+      for (int exit = 0; exit < 3; ++exit) {
+        std::vector<float> logits(4);
+        draft.end(exit).row(1, root, logits.data());
+        const std::vector<double> p = plain_law(logits, {});
+        const double threshold = exit == 0 ? c.first : exit == 1 ? c.second : 0.0f;
+        double below = 0;
+        for (std::size_t x = 0; x < 4; ++x)
+          if (p[x] >= threshold)
+            want[x] += going * p[x];
+          else
+            below += p[x];
+        going *= below;
+        left.push_back(below);
+      }
+      for (std::size_t x = 0; x < 4; ++x) {
+        CHECK(std::exp(static_cast<double>(row[x])) == doctest::Approx(want[x]).epsilon(1e-5));
+        sum += std::exp(static_cast<double>(row[x]));
+      }
+      CHECK(sum == doctest::Approx(1));
+      twice |= left[0] > 0 && left[0] < 1 && left[1] > 0 && left[1] < 1;
     }
-    const std::vector<double> got = plain_law({row.begin(), row.end()}, {});
-    for (std::size_t x = 0; x < 4; ++x) CHECK(got[x] == doctest::Approx(want[x]).epsilon(1e-5));
   }
+  CHECK(twice);
 }

@@ -37,6 +37,21 @@ TEST_CASE("the threshold follows the rate of acceptance, as Draft & Verify's doe
   CHECK(end.rate == before.rate);
 }
 
+TEST_CASE("other numbers than Draft & Verify's, and a threshold that stays a probability") {
+  ThresholdEnd slow{.memory = 0.75f};
+  slow.learn(4, 4);
+  CHECK(slow.rate == doctest::Approx(0.25));
+  ThresholdEnd easy{.goal = 0.5f};
+  easy.learn(4, 4);  // at the goal it falls
+  CHECK(easy.threshold == doctest::Approx(0.599));
+  ThresholdEnd hopeless, perfect;
+  for (int i = 0; i < 2000; ++i) hopeless.learn(4, 0), perfect.learn(4, 4);
+  CHECK(hopeless.threshold == 1.0f);
+  CHECK(perfect.threshold == 0.0f);
+  hopeless.learn(4, 4), hopeless.learn(4, 4), hopeless.learn(4, 4), hopeless.learn(4, 4);
+  CHECK(hopeless.threshold < 1.0f);
+}
+
 TEST_CASE("the heuristic lengthens by two and shortens by one") {
   HeuristicEnd end;
   CHECK(end.length() == 5);
@@ -50,6 +65,18 @@ TEST_CASE("the heuristic lengthens by two and shortens by one") {
   CHECK(end.length() == 20);
   end.learn(0, 0);
   CHECK(end.length() == 20);
+  HeuristicEnd low{.longest = 6, .now = 9};
+  CHECK(low.length() == 6);
+  low.learn(6, 0);
+  CHECK(low.length() == 5);
+  low.learn(0, 0);  // nothing was drafted
+  CHECK(low.length() == 5);
+  low.learn(3, 3);  // something else cut it short
+  CHECK(low.length() == 5);
+  low.learn(3, 2);
+  CHECK(low.length() == 4);
+  low.learn(4, 4), low.learn(6, 6);
+  CHECK(low.now == 6);
 }
 
 TEST_CASE("chains end where the policy says, and what was learned is carried or not") {
@@ -69,6 +96,14 @@ TEST_CASE("chains end where the policy says, and what was learned is carried or 
     run.step(chance);
     CHECK(run.proposal().size() == (carry ? 10 : 4));
   }
+  // What was learned is in use, not what it began with.
+  AdaptiveChain<> learned;
+  learned.now.threshold = 2;
+  Speculator short_run{TreeVerifier{target, Sampling{}, {.temperature = 0}}, ModelDrafter{draft}, learned};
+  short_run.start(prompt);
+  PhiloxChance coin(1);
+  short_run.step(coin);
+  CHECK(short_run.proposal().size() == 2);
   // A guess below the threshold is the last one, and stays.
   Speculator run{TreeVerifier{target, Sampling{}, {.temperature = 0}}, ModelDrafter{draft},
                  AdaptiveChain<>{}};

@@ -1,6 +1,7 @@
 // Toy models that draft by themselves: one with exits, one that can leave blocks out.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <stdexcept>
@@ -102,7 +103,11 @@ class ToySkips : public ToyModel {
   }
   RowsView extend_skipping(Tokens tokens, Nodes parents, const SkippedBlocks& out) {
     if (!nodes_.empty() && !(skips_ && out == out_)) throw std::invalid_argument("nodes of another kind");
+    if (static_cast<std::size_t>(size()) + nodes_.size() + tokens.size() >
+        static_cast<std::size_t>(capacity()))
+      throw std::invalid_argument("context full");
     if (++skipping == throw_skipping) throw std::runtime_error("extend_skipping failed");
+    most_nodes = std::max(most_nodes, node_count() + static_cast<std::int32_t>(tokens.size()));
     skips_ = true;
     out_ = out;
     const ToyModel& draft = drafts_[static_cast<std::size_t>(out.count())];
@@ -121,6 +126,7 @@ class ToySkips : public ToyModel {
 
   std::vector<double> similar;  // (layers)
   std::int64_t asked = 0, skipping = 0, throw_skipping = -1;
+  std::int32_t most_nodes = 0;  // of those that skip
 
  private:
   std::vector<ToyModel> drafts_;  // by blocks left out

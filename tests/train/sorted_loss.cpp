@@ -105,9 +105,16 @@ TEST_CASE("bad rows are refused") {
   auto narrow = rows;
   narrow[1].pop_back();
   CHECK_THROWS_AS(loss_of(narrow, 0), std::invalid_argument);
+  const auto untouched = rows;
+  auto gradients = rows;
+  gradients[1].pop_back();
+  CHECK_THROWS_AS(loss_of(rows, 0, &gradients), std::invalid_argument);
+  CHECK(gradients[0] == untouched[0]);  // looked at before any is written
   rows[1][3] = -std::numeric_limits<float>::infinity();
   CHECK_NOTHROW(loss_of(rows, 2));
   CHECK_THROWS_AS(loss_of(rows, 3), std::runtime_error);
   rows[1][3] = std::numeric_limits<float>::quiet_NaN();
-  CHECK_THROWS_AS(loss_of(rows, 2), std::runtime_error);
+  CHECK_THROWS_WITH_AS(loss_of(rows, 2),
+                       "sorted_loss: an exit's row of logits holds NaN or +infinity at token 3",
+                       std::runtime_error);
 }

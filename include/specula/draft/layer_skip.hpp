@@ -45,8 +45,9 @@ inline void choose_skipped(std::span<const double> similarity, const SkipRules& 
 /// Drafts with the target itself through a part of its blocks, in the target's own cache: nothing is trained,
 /// and there is no second cache to keep in step. What is left out is chosen when the first guess of a text is
 /// made, from the similarities that the target measured while it read the prompt (a target that does not
-/// measure has the other rules only). The target's committed slots are never written; nodes of a draft are
-/// forgotten before it verifies.
+/// measure has the other rules only). The target's committed slots are never written; a draft's nodes share
+/// its room for nodes, are never more than there are in the proposal, and are forgotten before it verifies.
+/// Views of the target are stale after each guess. One a target.
 ///
 ///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}}, specula::LayerSkip{target},
 ///                           specula::AdaptiveChain<>{}};
@@ -62,7 +63,7 @@ class LayerSkip {
       : target_(&target), rules_(rules), skipped_(target.layers()) {
     choose_skipped({}, rules, skipped_);
     const auto room = static_cast<std::size_t>(target.capacity());
-    tokens_.reserve(room), parents_.reserve(room), ids_.reserve(room);
+    tokens_.reserve(room), parents_.reserve(room), lacking_.reserve(room);
   }
   LayerSkip(T&&, const SkipRules& = {}) = delete;
 
@@ -79,10 +80,10 @@ class LayerSkip {
     forget_nodes();
   }
 
-  /// `context` must extend the last one and be what the target holds now; what was drafted behind the same
-  /// one and is now the guess stays. Throws, having changed nothing, std::invalid_argument on a shorter
-  /// context and std::logic_error where the target holds more or fewer tokens. Cost: O(guess * nodes); a pass
-  /// of the draft over what of the guess was not drafted.
+  /// `context` must extend the last one and be what the target holds now. Nodes stay if they are a beginning
+  /// of the guess; the rest of it runs with the next extend(). Throws, having changed nothing,
+  /// std::invalid_argument on a shorter context and std::logic_error where the target holds more or fewer
+  /// tokens. Cost: O(guess).
   void sync(Tokens context, Tokens guess) {
     if (context.size() < static_cast<std::size_t>(known_))
       throw std::invalid_argument("LayerSkip::sync: a context of " + std::to_string(context.size()) +
@@ -92,71 +93,69 @@ class LayerSkip {
                              " tokens, but the target holds " + std::to_string(target_->size()) +
                              "; bring the target there first");
     const auto known = static_cast<std::int32_t>(context.size());
+    // Others used the target: a verifier, or what threw before it could.
     if (known != known_ || target_->node_count() != size()) forget_nodes();
     known_ = known;
-    ids_.clear();
-    base_ = kNoParent;
-    std::size_t found = 0;
-    for (NodeId hit; found < guess.size() && (hit = child(base_, guess[found])) != kNoParent; ++found)
-      base_ = hit;
-    const std::size_t lacking = guess.size() - found;
-    if (lacking == 0) return;
-    const NodeId first = size();
-    for (std::size_t i = 0; i < lacking; ++i)
-      add(guess[found + i], i ? first + static_cast<NodeId>(i) - 1 : base_);
-    run(lacking);
-    base_ = size() - 1;
+    if (!begins(guess)) forget_nodes();
+    lacking_.assign(guess.begin() + size(), guess.end());
+    guessed_ = static_cast<std::int32_t>(guess.size());
   }
 
-  /// Rows after new nodes; see Drafter. Cost: a pass of the target without what is left out; for the first
-  /// guess of a text also what the target's append() left waiting.
+  /// Rows after new nodes; see Drafter. Throws, having changed nothing, std::invalid_argument for a bad
+  /// parent. Cost: a pass of the target without what is left out; for the first guess of a text also what the
+  /// target's append() left waiting.
   RowsView extend(Tokens tokens, Nodes parents) {
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      const NodeId parent = parents[i];
-      if (parent != kNoParent && (parent < 0 || static_cast<std::size_t>(parent) >= ids_.size()))
-        throw std::invalid_argument("LayerSkip::extend: parent " + std::to_string(parent) + " of " +
-                                    std::to_string(ids_.size()) + " nodes");
-      ids_.push_back(size());
-      add(tokens[i], parent == kNoParent ? base_ : ids_[static_cast<std::size_t>(parent)]);
+    const auto made = static_cast<std::size_t>(size()) + lacking_.size() - static_cast<std::size_t>(guessed_);
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      if (parents[i] != kNoParent && (parents[i] < 0 || static_cast<std::size_t>(parents[i]) >= made + i))
+        throw std::invalid_argument("LayerSkip::extend: parent " + std::to_string(parents[i]) + " of " +
+                                    std::to_string(made + i) + " nodes");
+    const detail::Stopwatch watch(usage_.seconds);
+    if (!chosen_) {
+      if constexpr (MeasuresSimilarity<T>) choose_skipped(target_->similarity(), rules_, skipped_);
+      chosen_ = true;
     }
+    if (size() == 0 && target_->node_count() > 0) target_->truncate(target_->size());
+    const std::size_t before = tokens_.size();
+    const auto add = [&](Token token, NodeId parent) {
+      tokens_.push_back(token);
+      parents_.push_back(parent);
+    };
+    // The guess is a chain, and behind it the nodes since sync() have the target's numbers less its length.
+    for (const Token token : lacking_) add(token, size() - 1);
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      add(tokens[i], (parents[i] == kNoParent ? -1 : parents[i]) + guessed_);
+    RowsView rows;
+    try {
+      rows = target_->extend_skipping(Tokens(tokens_).subspan(before), Nodes(parents_).subspan(before),
+                                      skipped_);
+    } catch (...) {
+      tokens_.resize(before), parents_.resize(before);
+      throw;
+    }
+    rows.data += static_cast<std::ptrdiff_t>(lacking_.size()) * rows.stride;
+    rows.rows = static_cast<std::int32_t>(tokens.size());
+    lacking_.clear();
     ++usage_.calls;
-    return run(tokens.size());
+    usage_.nodes += rows.rows;
+    usage_.layers += rows.rows * (skipped_.layers() - 0.5 * skipped_.count());
+    return rows;
   }
 
  private:
   std::int32_t size() const { return static_cast<std::int32_t>(tokens_.size()); }
-  NodeId child(NodeId parent, Token token) const {
-    for (std::size_t c = 0; c < tokens_.size(); ++c)
-      if (parents_[c] == parent && tokens_[c] == token) return static_cast<NodeId>(c);
-    return kNoParent;
-  }
-  void add(Token token, NodeId parent) {
-    tokens_.push_back(token);
-    parents_.push_back(parent);
+  /// Whether the nodes are a chain, and that a beginning of the guess.
+  bool begins(Tokens guess) const {
+    if (guess.size() < tokens_.size()) return false;
+    for (std::int32_t n = 0; n < size(); ++n) {
+      const auto i = static_cast<std::size_t>(n);
+      if (tokens_[i] != guess[i] || parents_[i] != n - 1) return false;
+    }
+    return true;
   }
   void forget_nodes() {
-    tokens_.clear();
-    parents_.clear();
-  }
-
-  /// The last `count` nodes, through the blocks that stay.
-  RowsView run(std::size_t count) {
-    const detail::Stopwatch watch(usage_.seconds);
-    if (!chosen_) {
-      if (target_->node_count() > 0) target_->truncate(target_->size());
-      if constexpr (MeasuresSimilarity<T>) choose_skipped(target_->similarity(), rules_, skipped_);
-      chosen_ = true;
-    }
-    try {
-      const RowsView rows =
-          target_->extend_skipping(Tokens(tokens_).last(count), Nodes(parents_).last(count), skipped_);
-      usage_.nodes += static_cast<std::int64_t>(count);
-      usage_.layers += static_cast<double>(count) * (skipped_.layers() - 0.5 * skipped_.count());
-      return rows;
-    } catch (...) {  // the next sync() finds that the target lacks them
-      tokens_.resize(tokens_.size() - count), parents_.resize(tokens_.size());
-      throw;
-    }
+    tokens_.clear(), parents_.clear(), lacking_.clear();
+    guessed_ = 0;
   }
 
   T* target_;
@@ -164,10 +163,10 @@ class LayerSkip {
   SkippedBlocks skipped_;
   bool chosen_ = false;        // skipped_ is of this text
   std::int32_t known_ = 0;     // tokens of the context
-  std::vector<Token> tokens_;  // the target's nodes
+  std::vector<Token> tokens_;  // the target's nodes: the guess, then those since the last sync
   std::vector<NodeId> parents_;
-  std::vector<NodeId> ids_;  // of the nodes since the last sync, for the target
-  NodeId base_ = kNoParent;  // the end of the guess, for the target
+  std::vector<Token> lacking_;  // the end of the guess that it has yet to run
+  std::int32_t guessed_ = 0;    // tokens of the guess
   Usage usage_;
 };
 

@@ -16,10 +16,10 @@
 
 namespace specula {
 
-/// What a threshold of an exit is compared with. `top`: the largest probability of the row (softmax), known
-/// before anything is drawn. `drawn`: that of the token that this exit draws, as the paper's algorithm has
-/// it. A token that left where it was likely enough does not have the law of its exit's row: its law is the
-/// mixture
+/// What a threshold of an exit is compared with; of the softmax of its row, whatever the verifier's
+/// temperature. `top`: the largest probability, known before anything is drawn. `drawn`: that of the token
+/// that this exit draws, as the paper's algorithm has it. A token that left where it was likely enough does
+/// not have the law of its exit's row: its law is the mixture
 ///
 ///   q = 1[p1 >= t1] p1 + m1 (1[p2 >= t2] p2 + m2 (...)),   m_i the mass of exit i below its threshold
 ///

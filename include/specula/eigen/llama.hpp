@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -30,7 +31,7 @@ struct LlamaOptions {
   std::int32_t wide_from = 0;  // appends of so many tokens use Eigen's products, on one thread; 0: see Llama
   Isa isa = best_isa();
   Inputs inputs = Inputs::full;     // bf16: rounds what bf16 weights multiply; twice as fast, 3 digits
-  bool measure_similarity = false;  // of the tokens that append() brings; see similarity()
+  bool measure_similarity = false;  // see similarity()
 };
 
 /// Real is what it calculates in: float, or double as a reference.
@@ -43,9 +44,9 @@ struct LlamaOptions {
 /// or AVX-512, where the panel product is also the faster one for a long prompt, and from 16 tokens on
 /// otherwise.
 ///
-/// All memory is allocated by the constructor: append(), extend(), commit() and truncate() allocate nothing
-/// (but for Eigen's own temporaries in a wide append). One model serves one sequence; several models may
-/// share their weights. Not for concurrent calls.
+/// All memory is allocated by the constructor: append(), extend() and its kin, commit() and truncate()
+/// allocate nothing (but for Eigen's own temporaries in a wide append). One model serves one sequence;
+/// several models may share their weights. Not for concurrent calls.
 template <class Real = float>
 class Llama {
   static_assert(std::is_same_v<Real, float> || std::is_same_v<Real, double>);
@@ -76,8 +77,6 @@ class Llama {
     needed_.resize(nodes);
     skipped_ = SkippedBlocks(config().layers);
     similarity_.resize(options_.measure_similarity ? static_cast<std::size_t>(config().layers) : 0);
-    if (options_.measure_similarity && stages_.size() > 1)
-      throw std::invalid_argument("LlamaOptions::measure_similarity: not for a model with exits");
     if constexpr (!std::is_same_v<Real, float>)
       rounded_.resize(nodes * static_cast<std::size_t>(vocab_size()));
   }
@@ -113,7 +112,6 @@ class Llama {
     } catch (...) {  // Eigen found no memory for a temporary
       pending_.clear();
       keep(before);
-      forget_similarity();
       throw;
     }
   }
@@ -126,7 +124,8 @@ class Llama {
   RowsView extend(Tokens tokens, Nodes parents) { return extend_to(tokens, parents, exits() - 1); }
 
   /// The same through the layers before an exit only: rows of the model that ends there, bit for bit. What
-  /// the upper layers lack, committed or not, is caught up with in the pass that first needs it.
+  /// the upper layers lack, committed or not, is caught up with in the pass that first needs it (more than 16
+  /// tokens in passes before it). Throws also for an exit that there is not. Cost: the layers and the head.
   RowsView extend_to(Tokens tokens, Nodes parents, std::int32_t exit) {
     check_exit(exit);
     check_nodes(tokens, parents);
@@ -142,7 +141,7 @@ class Llama {
 
   /// Some rows of the last extend_to() go on to a later exit; `rows`, ascending, says which. Returns all of
   /// its rows, those changed. Throws std::invalid_argument, and changes nothing, for a row or an exit that
-  /// there is not, or that was passed.
+  /// there is not, or that was passed, by a node below the row too. Cost: the layers between, and the head.
   RowsView go_on(std::span<const std::int32_t> rows, std::int32_t exit) {
     check_exit(exit);
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -165,6 +164,7 @@ class Llama {
   /// extend() without some blocks: a draft of the model by itself, in its own cache. Such nodes cannot be
   /// committed, all live ones must leave out the same, and the next append() or truncate() forgets them; no
   /// committed slot is written. What append() left waiting is calculated first. Throws as extend() does.
+  /// Cost: a pass without those blocks.
   RowsView extend_skipping(Tokens tokens, Nodes parents, const SkippedBlocks& skipped) {
     if (skipped.layers() != layers() || skipped.mlp.size() != skipped.attention.size())
       fail("extend_skipping: blocks of " + std::to_string(skipped.layers()) + " layers, the model has " +
@@ -185,13 +185,15 @@ class Llama {
   }
 
   /// (layers), where options().measure_similarity: the cosine between the residual stream before and after
-  /// each attention block, in the mean over the tokens that append() brought since truncate() last took some
-  /// away. Empty where there are none. Calculates first what append() left waiting.
+  /// each attention block, in the mean over the context, however it came in. Empty where there is none.
+  /// Calculates first what append() left waiting; O(layers * size()).
   std::span<const double> similarity() {
     calculate_pending();
-    if (measured_ == 0) return {};
-    for (std::size_t l = 0; l < similarity_.size(); ++l)
-      similarity_[l] = pass_.similarity()[l] / static_cast<double>(measured_);
+    if (size() == 0) return {};
+    for (std::size_t l = 0; l < similarity_.size(); ++l) {
+      const Real* const cosines = pass_.cosines(static_cast<std::int32_t>(l));
+      similarity_[l] = std::accumulate(cosines, cosines + size(), 0.0) / size();
+    }
     return similarity_;
   }
 
@@ -227,7 +229,6 @@ class Llama {
       fail("truncate: to " + std::to_string(n) + " tokens, must be 0 to " + std::to_string(size()));
     generation_.next();
     nodes_.clear();
-    if (n < size()) forget_similarity();
     pending_.resize(static_cast<std::size_t>(std::max(0, n - computed_[0])));
     keep(n);
   }
@@ -402,8 +403,6 @@ class Llama {
       if (waiting(stage) > static_cast<std::int32_t>(kLazy)) catch_up(stage, detail::Product::skinny);
       columns_.clear();
       push_waiting(stage, waiting(stage));
-      detail::PassPart part = this->part(stage);
-      part.measured = waiting(stage);
       const auto push = [&](NodeId node) {
         if (nodes_[static_cast<std::size_t>(node)].stages != stage) return;
         push_node(node, stage);
@@ -414,6 +413,7 @@ class Llama {
       const auto first_row = static_cast<std::int32_t>(columns_.size());
       for (const NodeId node : wanted_) push(node);
       const auto all = static_cast<std::int32_t>(columns_.size());
+      detail::PassPart part = this->part(stage);
       part.aside = aside;
       pass_.run(columns_, computed(stage), size() + node_count(), stage == exit ? first_row : all,
                 detail::Product::skinny, part);
@@ -471,9 +471,7 @@ class Llama {
       const std::int32_t count = std::min(waiting(stage), options_.prefill_chunk);
       columns_.clear();
       push_waiting(stage, count);
-      detail::PassPart part = this->part(stage);
-      part.measured = count;
-      pass_.run(columns_, computed(stage), computed(stage) + count, count, product, part);
+      pass_.run(columns_, computed(stage), computed(stage) + count, count, product, part(stage));
       settle(stage, count);
     }
   }
@@ -481,20 +479,13 @@ class Llama {
   /// The tokens that wait for a stage, or the first of them, have gone through it.
   void settle(std::int32_t stage) { settle(stage, waiting(stage)); }
   void settle(std::int32_t stage, std::int32_t count) {
-    if (stage == 0) {
-      pending_.erase(pending_.begin(), pending_.begin() + count);
-      if (options_.measure_similarity) measured_ += count;
-    }
+    if (stage == 0) pending_.erase(pending_.begin(), pending_.begin() + count);
     computed_[static_cast<std::size_t>(stage)] += count;
   }
 
   /// Committed tokens from `n` on are gone.
   void keep(std::int32_t n) {
     for (std::int32_t& tokens : computed_) tokens = std::min(tokens, n);
-  }
-  void forget_similarity() {
-    measured_ = 0;
-    std::fill(pass_.similarity().begin(), pass_.similarity().end(), 0.0);
   }
 
   void append_chunks(Tokens tokens, detail::Product product) {
@@ -532,7 +523,6 @@ class Llama {
   std::int32_t first_row_ = 0, rows_ = 0;  // of the last extend(): its first node, how many
   SkippedBlocks skipped_;                  // what the nodes skip, if they do
   std::vector<double> similarity_;         // (layers), what similarity() returned
-  std::int64_t measured_ = 0;              // tokens
 
   std::vector<detail::PassColumn> columns_;  // of the pass being prepared
   std::vector<NodeId> wanted_;               // of the call: nodes whose rows it asks for

@@ -11,7 +11,7 @@
 namespace specula {
 
 /// Ends the chain after a guess of which the draft is less sure than a threshold that follows the rate of
-/// acceptance. Source: Draft & Verify (Zhang et al. 2024), section 3.4 and its tuned values.
+/// acceptance, from 0 to 1. Source: Draft & Verify (Zhang et al. 2024), section 3.4 and its tuned values.
 struct ThresholdEnd {
   std::int32_t longest = 12;  // guesses
   float threshold = 0.6f;     // now; a guess of a lower probability is the last
@@ -27,11 +27,13 @@ struct ThresholdEnd {
     if (drafted < 1) return;
     rate = memory * rate + (1 - memory) * static_cast<float>(accepted) / static_cast<float>(drafted);
     const float moved = rate < goal ? threshold + step : drafted == longest ? threshold : threshold - step;
-    threshold = inertia * threshold + (1 - inertia) * moved;
+    // Without bounds it would leave where no probability is, and be as long in coming back.
+    threshold = std::clamp(inertia * threshold + (1 - inertia) * moved, 0.0f, 1.0f);
   }
 };
 
-/// Chains two longer after one that was accepted whole, one shorter after another. Source: transformers,
+/// Chains two longer after one that was accepted whole, one shorter after another; the same after one that
+/// something else cut short and that was accepted, which tells nothing. Source: transformers,
 /// AssistedCandidateGenerator, num_assistant_tokens_schedule "heuristic".
 struct HeuristicEnd {
   std::int32_t longest = 20;  // guesses
@@ -41,7 +43,10 @@ struct HeuristicEnd {
   float exit_below() const { return 0; }
   void learn(std::int32_t drafted, std::int32_t accepted) {
     if (drafted < 1) return;
-    now = accepted == drafted ? std::min(now + 2, longest) : std::max(now - 1, 1);
+    if (accepted < drafted)
+      now = std::max(length() - 1, 1);
+    else if (drafted >= length())
+      now = std::min(now + 2, longest);
   }
 };
 

@@ -23,7 +23,8 @@ namespace specula {
 /// softmax less one at the token, over the number of exits. A row of it may be the row of logits itself.
 ///
 /// Throws std::invalid_argument for no rows, rows of different widths or a token outside them, and
-/// std::runtime_error for a row that holds NaN or +infinity or has the token at -infinity. Cost: two reads of
+/// std::runtime_error for a row that holds NaN or +infinity or has the token at -infinity (gradients of the
+/// exits before it are written then). Cost: two reads of
 /// each row and a write of its gradient; no allocation. Source: Sorted Speculative Decoding (Kavehzadeh et
 /// al. 2024), equation 3.
 template <class Real>
@@ -40,13 +41,14 @@ double sorted_loss(std::span<const std::span<const Real>> logits, Token expected
   const auto token = static_cast<std::size_t>(expected);
   const double share = 1.0 / static_cast<double>(logits.size());
   double loss = 0;
-  for (std::size_t e = 0; e < logits.size(); ++e) {
-    const std::span<const Real> row = logits[e];
-    if (row.size() != vocab || (!gradients.empty() && gradients[e].size() != vocab))
+  for (std::size_t e = 0; e < logits.size(); ++e)
+    if (logits[e].size() != vocab || (!gradients.empty() && gradients[e].size() != vocab))
       throw std::invalid_argument("sorted_loss: the rows of exit " + std::to_string(e) + " are not " +
                                   std::to_string(vocab) + " wide");
+  for (std::size_t e = 0; e < logits.size(); ++e) {
+    const std::span<const Real> row = logits[e];
     detail::LargestLogits<Real> none(0);
-    const double log_z = detail::log_sum_exp("exit", row, none);
+    const double log_z = detail::log_sum_exp("sorted_loss: an exit", row, none);
     const double surprise = log_z - static_cast<double>(row[token]);
     if (!std::isfinite(surprise)) throw std::runtime_error("sorted_loss: the loss is infinite");
     loss += share * surprise;

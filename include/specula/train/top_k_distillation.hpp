@@ -54,7 +54,7 @@ template <class Real>
 [[noreturn]] void refuse_row(const char* whose, std::span<const Real> row) {
   const auto bad = std::find_if(row.begin(), row.end(),
                                 [](Real l) { return !(l < std::numeric_limits<Real>::infinity()); });
-  std::string message = std::string("TopKDistillation: the ").append(whose).append("'s row of logits ");
+  std::string message = std::string(whose).append("'s row of logits ");
   if (bad != row.end())
     message.append("holds NaN or +infinity at token ").append(std::to_string(bad - row.begin()));
   else if (std::any_of(row.begin(), row.end(), [](Real l) { return std::isfinite(l); }))
@@ -234,8 +234,8 @@ struct TopKDistillation {
     check();
     check_rows(target.size(), draft.size(), gradient.size(), scale);
     detail::LargestLogits<Real> likeliest(k), none(0);
-    const double target_log_z = detail::log_sum_exp("target", target, likeliest);
-    const double draft_log_z = detail::log_sum_exp("draft", draft, none);
+    const double target_log_z = detail::log_sum_exp("TopKDistillation: the target", target, likeliest);
+    const double draft_log_z = detail::log_sum_exp("TopKDistillation: the draft", draft, none);
     const auto tokens = likeliest.tokens();
     std::array<double, kMost> probs;
     Loss loss;

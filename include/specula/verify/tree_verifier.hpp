@@ -45,14 +45,19 @@ class TreeVerifier {
   template <ChanceSource C>
   const Verdict& verify(const TokenTree& tree, C& chance) {
     if (!workspace_) reserve(tree.capacity());
-    const RowsView rows = timed([&] {
-      target_->truncate(target_->size());  // a drafter that shares the cache may have left nodes behind
-      return target_->extend(tree.tokens(), tree.parents());
-    });
-    ++usage_.calls;
-    usage_.nodes += tree.size();
-    rule_.verify(tree, TargetLaws(rows, params_, *workspace_), chance, verdict_);
-    timed([&] { target_->commit(verdict_.path); });
+    try {
+      const RowsView rows = timed([&] {
+        target_->truncate(target_->size());  // a drafter that shares the cache may have left nodes behind
+        return target_->extend(tree.tokens(), tree.parents());
+      });
+      ++usage_.calls;
+      usage_.nodes += tree.size();
+      rule_.verify(tree, TargetLaws(rows, params_, *workspace_), chance, verdict_);
+      timed([&] { target_->commit(verdict_.path); });
+    } catch (...) {  // nor may that drafter take these nodes for its own
+      target_->truncate(target_->size());
+      throw;
+    }
     return verdict_;
   }
 

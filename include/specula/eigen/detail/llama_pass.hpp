@@ -50,7 +50,6 @@ struct PassPart {
   std::int32_t first_layer = 0;                     // those before it were run in an earlier pass
   std::int32_t last_layer = 0;                      // behind the last; 0: all
   const specula::SkippedBlocks* skipped = nullptr;  // if any
-  std::int32_t measured = 0;                        // columns, the first ones, whose similarity is noted
   bool aside = false;                               // logits go to aside() instead
 };
 
@@ -89,10 +88,8 @@ class LlamaPass {
       between_ = {cache.slots(), c.hidden_size};
       aside_ = {rows, c.vocab_size};
     }
-    if (measures) {
-      cosines_ = {c.layers, columns};
-      similarity_.resize(static_cast<std::size_t>(c.layers));
-    }
+    measures_ = measures;
+    if (measures) cosines_ = {c.layers, cache.slots()};
     if (c.looks_at == LooksAt::key_values) {
       cross_columns_.resize(static_cast<std::size_t>(columns));
       seen_.resize(static_cast<std::size_t>(capacity));
@@ -120,9 +117,8 @@ class LlamaPass {
   void look_into(const KeyValuesView<Real>& view) { key_values_ = view; }
   void look_into(const FeaturesView<Real>& view) { target_features_ = view; }
 
-  /// (layers), summed over the columns that were measured: the cosine of what comes before an attention block
-  /// and what comes behind it.
-  std::span<double> similarity() { return similarity_; }
+  /// (slots): the cosine of what comes before the attention block of a layer and what comes behind it.
+  const Real* cosines(std::int32_t layer) { return cosines_.at(layer); }
 
   /// Copies all that is kept of the token in slot `from` to slot `to`.
   void move(std::int32_t from, std::int32_t to) {
@@ -130,6 +126,7 @@ class LlamaPass {
     cache.move(from, to);
     std::copy_n(features_.at(from), features_.stride, features_.at(to));
     std::copy_n(between_.at(from), between_.stride, between_.at(to));
+    for (std::int32_t l = 0; measures_ && l < config().layers; ++l) cosines_.at(l)[to] = cosines_.at(l)[from];
   }
 
   /// Throws std::logic_error where the model looks into a target and no view, or a stale one, was given.
@@ -147,7 +144,6 @@ class LlamaPass {
     product_ = product;
     part_ = part;
     if (part.last_layer == 0) part_.last_layer = config().layers;
-    part_.measured = similarity_.empty() ? 0 : part.measured;
     const TreeAttention<Real> attention{isa_, elementwise_, cache, config().group(), config().head_dim,
                                         base, end};
     const bool fuses = config().looks_at == LooksAt::features;
@@ -157,11 +153,9 @@ class LlamaPass {
       columns_ = columns.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
       first_row_ = std::max(0, first_row - first);
       logits_at_ = std::max(0, first - first_row);
-      measured_ = std::clamp(part_.measured - first, 0, last - first);
       if (config().looks_at == LooksAt::key_values) see_target();
       auto body = [&](std::int32_t member) { layers(member, attention); };
       team_->run(body);
-      add_similarity();
     }
   }
 
@@ -226,8 +220,8 @@ class LlamaPass {
         const auto [head, last_head] = share(member, c.kv_heads);
         for (std::int32_t h = head; h < last_head; ++h) attend(member, l, h, attention);
         multiply(member, layer.output, mixed_, added_, 0, count());
-        for (std::int32_t i = first; i < std::min(last, measured_); ++i)
-          cosines_.at(l)[i] = elementwise_.similarity(hidden_.at(i), added_.at(i), c.hidden_size);
+        for (std::int32_t i = first; i < last && measures_ && !part_.skipped; ++i)
+          cosines_.at(l)[slot(i)] = elementwise_.similarity(hidden_.at(i), added_.at(i), c.hidden_size);
         add(first, last);
       }
       if (c.looks_at == LooksAt::key_values && cross_end_ > 0) {
@@ -260,12 +254,6 @@ class LlamaPass {
   std::int32_t slot(std::int32_t column) const { return columns_[static_cast<std::size_t>(column)].slot; }
   bool skips(std::vector<std::uint8_t> SkippedBlocks::*blocks, std::int32_t layer) const {
     return part_.skipped && (part_.skipped->*blocks)[static_cast<std::size_t>(layer)];
-  }
-  /// In the order of the columns, whatever member made them.
-  void add_similarity() {
-    for (std::int32_t l = part_.first_layer; measured_ > 0 && l < part_.last_layer; ++l)
-      for (std::int32_t i = 0; i < measured_; ++i)
-        similarity_[static_cast<std::size_t>(l)] += static_cast<double>(cosines_.at(l)[i]);
   }
 
   /// The columns' inputs. Padding too: what a pass with NaN or infinity left there would reach every sum.
@@ -392,7 +380,6 @@ class LlamaPass {
   Product product_ = Product::skinny;
   PassPart part_;
   std::int32_t first_row_ = 0, logits_at_ = 0;  // the first column that wants logits, and where they go
-  std::int32_t measured_ = 0;                   // columns
 
   KeyValuesView<Real> key_values_;
   FeaturesView<Real> target_features_;
@@ -409,8 +396,8 @@ class LlamaPass {
   ColumnBuffer<Real> logits_, aside_;    // (rows, vocab)
   ColumnBuffer<Real> features_;          // (slots, hidden)
   ColumnBuffer<Real> between_;           // (slots, hidden): where there are exits, what goes on
-  ColumnBuffer<Real> cosines_;           // (layers, columns), where they are measured
-  std::vector<double> similarity_;
+  bool measures_ = false;
+  ColumnBuffer<Real> cosines_;                   // (layers, slots), where they are measured
   ColumnBuffer<Real> cross_queries_;             // (columns, target's heads * head_dim)
   ColumnBuffer<Real> fused_;                     // (columns, 2 hidden): embedding, feature
   std::vector<AttentionScratch<Real>> scratch_;  // one a thread, as are the next two
