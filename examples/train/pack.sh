@@ -12,11 +12,11 @@
 #   --minutes T B S  training time of target, base and small                   (80 12 10)
 #   --answer-minutes B S  then, of base and small, on the target's own text    (60 20)
 #   --look-minutes G E H  of glide, eagle and hass                             (30 30 45)
-#   --sorted-minutes D S  of deep and sorted                                   (80 25)
+#   --sorted-minutes D S  of deep and sorted                                   (80 30)
 set -euo pipefail
 
 repository=$(cd "$(dirname "$0")/../.." && pwd)
-gsm8k= python= minutes=(80 12 10) answer_minutes=(60 20) look_minutes=(30 30 45) sorted_minutes=(80 25)
+gsm8k= python= minutes=(80 12 10) answer_minutes=(60 20) look_minutes=(30 30 45) sorted_minutes=(80 30)
 build=$repository/build/train
 work=$repository/build/train-work
 models=$repository/examples/models
