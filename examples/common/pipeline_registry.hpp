@@ -211,7 +211,7 @@ std::span<const RegistryEntry<M>> registry() {
                        &prepare_adaptive_chain<M>},
       RegistryEntry<M>{
           "s2d",
-          "s2d[:DRAFT][:LENGTH][:thresholds=0.5-0.5][:leave=top|drawn][:end=fixed|threshold|heuristic][:draw="
+          "s2d[:DRAFT][:LENGTH][:thresholds=0.5-0][:leave=top|drawn][:end=fixed|threshold|heuristic][:draw="
           "sampled][:rule=R]",
           "a chain of a draft with exits: a token leaves at the first that is as sure as its threshold",
           &prepare_sorted<M>},

@@ -85,7 +85,7 @@ Recipe<M> prepare_adaptive_chain(PipelineSpec& spec) {
 /// A draft with exits: which, and how sure a token must be to leave.
 template <class M>
 auto take_sorted(PipelineSpec& spec, const std::string& draft) {
-  const std::vector<float> thresholds = spec.numbers("thresholds", {0.5f, 0.5f}, 15, 0, 2);
+  const std::vector<float> thresholds = spec.numbers("thresholds", {0.5f, 0}, 15, 0, 2);
   const auto by = spec.choice("leave", "top", {"top", "drawn"}) == "drawn" ? specula::ExitBy::drawn
                                                                            : specula::ExitBy::top;
   return [=](ModelSource<M>& models) { return models.sorted(draft, thresholds, by); };
