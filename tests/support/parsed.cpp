@@ -1,1 +1,0 @@
-// Nothing: a precompiled header belongs to a target, and a target has a source.
