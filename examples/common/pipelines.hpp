@@ -32,7 +32,13 @@ class ModelSource {
   /// A draft with exits, by thresholds. Throws UsageError where models have none.
   virtual AnyDrafter sorted(const std::string& name, const std::vector<float>& thresholds,
                             specula::ExitBy by) {
-    if constexpr (specula::ExitsEarly<M>) return AnyDrafter(specula::Sorted{draft(name), thresholds, by});
+    if constexpr (specula::ExitsEarly<M>) {
+      M& model = draft(name);
+      if (thresholds.size() >= static_cast<std::size_t>(model.exits()))
+        throw UsageError("'" + name + "': " + std::to_string(thresholds.size()) +
+                         " thresholds, must be fewer than its exits, " + std::to_string(model.exits()));
+      return AnyDrafter(specula::Sorted{model, thresholds, by});
+    }
     static_cast<void>(thresholds), static_cast<void>(by);
     throw UsageError("'" + name + "': models of this kind have no exits");
   }

@@ -89,7 +89,7 @@ expect 0 'asd .*2/2' "$compare" --models "$models" --prompts "$prompts" --limit 
 for name in s2d:2 s2d:3:thresholds=2-0:end=heuristic adaptive-chain cost-aware:s2d cost-aware:asd; do also "^$name .*2/2"; done
 expect 0 's2d:2:leave=drawn:draw=sampled ' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
   --temperature 1 --pipelines s2d:2:leave=drawn:draw=sampled,asd:draw=sampled
-expect 2 'must be fewer than the draft' "$generate" --models "$models" --pipeline s2d:small:thresholds=0.5 --prompt x
+expect 2 'must be fewer than its exits, 1' "$generate" --models "$models" --pipeline s2d:small:thresholds=0.5 --prompt x
 expect 2 "'glide' looks into the target: it does nothing by itself" "$generate" --models "$models" \
   --pipeline autoregressive:glide --prompt x
 
