@@ -365,6 +365,7 @@ struct Mix {
   bool draws = true, distinct = true, chooses = true;
   double wide = 0.3;  // how often a child hangs below an early node rather than below a late one
   double spread = 3;
+  float (*round)(float) = nullptr;  // what logits are rounded to; null: floats
 };
 
 /// A proposal, its dense copy, and the target's rows.
@@ -397,6 +398,9 @@ inline Case random_case(Random& random, std::int32_t vocab, const specula::Sampl
     std::vector<float> p = random.row(vocab, mix.spread, 0.2, 0.1), q = p;
     for (float& l : q) l += static_cast<float>(random.between(-1, 1));
     if (random.chance(0.1)) q = p;  // a draft that is the target
+    for (std::vector<float>* row : {&p, &q})
+      if (mix.round)
+        for (float& l : *row) l = mix.round(l);
     out.row.push_back(p);
     out.laws.push_back(plain_law(p, params));
     draft.push_back(q);

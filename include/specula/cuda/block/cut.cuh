@@ -1,0 +1,221 @@
+// theta: the logit below which top-k, top-p and min-p drop a token. Found by counting, so it does not depend
+// on who counts what.
+#pragma once
+
+#include "../detail/host_device.cuh"
+#include "../group.cuh"
+#include "../thread/numbers.cuh"
+#include "../types.cuh"
+#include "../warp/tile.cuh"
+#include "tile_table.cuh"
+
+namespace specula {
+namespace cuda {
+namespace detail {
+
+/// Low bits of a float that conversion from an element leaves zero: keys need not tell them apart.
+SPECULA_HD constexpr int idle_bits(float) { return 0; }
+SPECULA_HD constexpr int idle_bits(Half) { return 13; }
+SPECULA_HD constexpr int idle_bits(BFloat16) { return 16; }
+
+constexpr int kBins = 256;
+
+/// A histogram of logits in a block's shared memory: how many there are in a bin, and their mass in units of
+/// 2^-40 of the largest one's. Integers, so the order of adding does not matter.
+struct Histogram {
+  unsigned long long mass[kBins];
+  std::uint32_t count[kBins];
+};
+
+template <class Cluster, class Element>
+class Cut {
+ public:
+  SPECULA_HD static constexpr std::size_t shared_bytes() { return 2 * sizeof(Histogram); }
+
+  /// `stats`: maximum of every tile in the last pass's entries. `top` is the row's largest logit.
+  SPECULA_HD Cut(Cluster cluster, unsigned char* shared, Row<Element> row, const TileTable<Cluster>& stats,
+                 float top, float temperature)
+      : cluster_(cluster),
+        mine_(reinterpret_cast<Histogram*>(shared)),
+        all_(mine_ + 1),
+        row_(row),
+        stats_(stats),
+        top_(top),
+        temperature_(temperature),
+        scale_(static_cast<float>(inverse_of(temperature) * kLog2E)) {}
+
+  /// Cost: two reads of what of the row can reach the threshold (three or more of float rows) for top-k and
+  /// again for top-p; min-p is free.
+  SPECULA_HD_CALL float threshold(const SamplingParams& params) {
+    float theta = -infinity();
+    double mass = -1;  // of what is kept so far; below 0: all
+    const bool by_count = params.top_k > 0 && params.top_k < row_.vocab;
+    for (int by_mass = by_count ? 0 : 1; by_mass < (params.top_p < 1.0f ? 2 : 1); ++by_mass) {
+      count_bins(Bins::coarse(top_, scale_), -infinity(), infinity());
+      const double wanted = by_mass == 0
+                                ? static_cast<double>(params.top_k)
+                                : static_cast<double>(params.top_p) * (mass < 0 ? total_mass() : mass);
+      const Found found = select(by_mass != 0, wanted);
+      theta = larger(theta, found.logit);
+      mass = found.mass;
+    }
+    if (params.min_p > 0.0f)
+      theta = larger(
+          theta, static_cast<float>(static_cast<double>(top_) + static_cast<double>(temperature_) *
+                                                                    log(static_cast<double>(params.min_p))));
+    return smaller(theta, top_);
+  }
+
+ private:
+  struct Found {
+    float logit;
+    double mass;  // of all logits at or above it
+  };
+  /// Where the histogram was left at: bins before `bin` do not suffice.
+  struct Crossing {
+    int bin;
+    double mass, count;  // before it
+  };
+
+  SPECULA_HD static double inverse_of(float t) { return 1.0 / static_cast<double>(t); }
+
+  /// Bins, the best first: of an eighth of an octave below the largest logit, all that is lighter in the last
+  /// one; or ranges of `width` keys below `high`.
+  struct Bins {
+    float top, scale;
+    std::uint32_t high, width;  // width 0: octaves
+
+    SPECULA_HD static Bins coarse(float top, float scale) { return {top, product(scale, 8.0f), 0, 0}; }
+    SPECULA_HD static Bins fine(std::uint32_t high, std::uint32_t width) { return {0, 0, high, width}; }
+    SPECULA_HD int operator()(float logit) const {
+      if (width > 0) return static_cast<int>((high - short_key(logit)) / width);
+      const float below = product(difference(top, logit), scale);
+      return below < static_cast<float>(kBins - 1) ? static_cast<int>(below) : kBins - 1;
+    }
+  };
+  SPECULA_HD static std::uint32_t short_key(float logit) { return key_of(logit) >> idle_bits(Element{}); }
+  SPECULA_HD static float logit_of(std::uint32_t key) {
+    constexpr int kIdle = idle_bits(Element{});
+    const std::uint32_t whole =
+        key << kIdle;  // keys of negative numbers are complements: their idle bits are ones
+    return of_key(whole & 0x80000000u ? whole : whole | ((1u << kIdle) - 1));
+  }
+
+  /// The largest logit x such that the logits at or above it are `wanted` many, or have that mass, the coarse
+  /// bins being counted.
+  SPECULA_HD Found select(bool by_mass, double wanted) {
+    Crossing at = crossing(by_mass, wanted, 0, 0);
+    // The bin's keys: bins fall as keys rise, so both ends are found by halving.
+    std::uint32_t high = last_key_in(at.bin), low = last_key_in(at.bin + 1) + 1;
+    while (true) {
+      const std::uint32_t span = high - low + 1, width = span / kBins + (span % kBins ? 1 : 0);
+      count_bins(Bins::fine(high, width), logit_of(low), logit_of(high));
+      at = crossing(by_mass, wanted, at.mass, at.count);
+      high -= static_cast<std::uint32_t>(at.bin) * width;
+      if (width == 1) return {logit_of(high), at.mass + static_cast<double>(all_->mass[at.bin]) * 0x1p-40};
+      low = larger(low, high - width + 1);
+    }
+  }
+
+  /// The largest key whose logit is in coarse bin `bin` or behind it; the one before the least if there is
+  /// none.
+  SPECULA_HD std::uint32_t last_key_in(int bin) const {
+    const Bins coarse = Bins::coarse(top_, scale_);
+    std::uint32_t yes = short_key(-infinity()), no = short_key(top_) + 1;
+    if (bin >= kBins) return yes;
+    while (no - yes > 1) {
+      const std::uint32_t middle = yes + (no - yes) / 2;
+      (coarse(logit_of(middle)) >= bin ? yes : no) = middle;
+    }
+    return yes;
+  }
+
+  /// Fills all_ with what of the row lies in [low, high].
+  SPECULA_HD void count_bins(Bins bins, float low, float high) {
+    const auto block = cluster_.block();
+    const auto warp = block.warp();
+    for (int b = block.rank(); b < kBins; b += block.size()) {
+      mine_->mass[b] = 0;
+      mine_->count[b] = 0;
+    }
+    block.sync();
+    const int step = cluster_.size() * block.warp_count();
+    for (int t = cluster_.rank() * block.warp_count() + block.warp_rank(); t < stats_.tiles(); t += step) {
+      if (stats_[t].a < low) continue;
+      const RawTile<Element> raw = load_tile<Order::columns>(warp.rank(), row_, t);
+      float x[kPerLane];
+      unpack<Order::columns>(warp.rank(), raw, row_, t, x);
+      SPECULA_UNROLL
+      for (int i = 0; i < kPerLane; ++i) {
+        if (!(x[i] >= low && x[i] <= high) || x[i] == -infinity()) continue;
+        const int bin = bins(x[i]);
+        const float weight = exp2_fast(product(difference(x[i], top_), scale_));
+        atomic_add(&mine_->count[bin], 1u);
+        atomic_add(&mine_->mass[bin], static_cast<unsigned long long>(static_cast<double>(weight) * 0x1p40));
+      }
+    }
+    cluster_.sync();
+    for (int b = block.rank(); b < kBins; b += block.size()) {
+      unsigned long long mass = 0;
+      std::uint32_t count = 0;
+      for (int r = 0; r < cluster_.size(); ++r) {
+        const Histogram* other = cluster_.map(mine_, r);
+        mass += other->mass[b];
+        count += other->count[b];
+      }
+      all_->mass[b] = mass;
+      all_->count[b] = count;
+    }
+    cluster_.sync();  // others may still read this block's
+  }
+
+  SPECULA_HD double total_mass() const {
+    unsigned long long mine = 0;
+    const auto warp = cluster_.block().warp();
+    for (int b = warp.rank(); b < kBins; b += warp.size()) mine += all_->mass[b];
+    return static_cast<double>(reduce(warp, mine, Sum{})) * 0x1p-40;
+  }
+
+  /// The first bin up to which there is enough, `mass` and `count` lying before the first; the last bin with
+  /// anything in it if there never is.
+  SPECULA_HD Crossing crossing(bool by_mass, double wanted, double mass, double count) const {
+    constexpr int kMine = kBins / 32;
+    const auto warp = cluster_.block().warp();
+    const int begin = warp.rank() * kMine;
+    unsigned long long my_mass = 0;
+    std::uint32_t my_count = 0;
+    for (int b = begin; b < begin + kMine; ++b) my_mass += all_->mass[b], my_count += all_->count[b];
+    const unsigned long long upto_mass = inclusive_sum(warp, my_mass);
+    const std::uint32_t upto_count = inclusive_sum(warp, my_count);
+    const auto value = [&](unsigned long long m) { return mass + static_cast<double>(m) * 0x1p-40; };
+    const auto enough = [&](unsigned long long m, std::uint32_t c) {
+      return (by_mass ? value(m) : count + static_cast<double>(c)) >= wanted;
+    };
+    const std::uint32_t has = warp.ballot(my_count > 0);
+    const std::uint32_t hit = warp.ballot(my_count > 0 && enough(upto_mass, upto_count));
+    const int lane = hit ? first_lane(hit) : last_lane(has);
+    Crossing out{0, 0, 0};
+    if (warp.rank() == lane) {
+      unsigned long long m = upto_mass - my_mass;
+      std::uint32_t c = upto_count - my_count;
+      for (int b = begin; b < begin + kMine; ++b) {
+        if (all_->count[b] == 0) continue;
+        out = {b, value(m), count + static_cast<double>(c)};
+        m += all_->mass[b];
+        c += all_->count[b];
+        if (enough(m, c)) break;
+      }
+    }
+    return {warp.shuffle(out.bin, lane), warp.shuffle(out.mass, lane), warp.shuffle(out.count, lane)};
+  }
+
+  Cluster cluster_;
+  Histogram *mine_, *all_;
+  Row<Element> row_;
+  const TileTable<Cluster>& stats_;
+  float top_, temperature_, scale_;
+};
+
+}  // namespace detail
+}  // namespace cuda
+}  // namespace specula

@@ -1,0 +1,209 @@
+// A row of logits as a law, by a whole cluster: one read of it, and no memory but the tiles' table.
+#pragma once
+
+#include "../detail/host_device.cuh"
+#include "../group.cuh"
+#include "../thread/coins.cuh"
+#include "../thread/exponent.cuh"
+#include "../types.cuh"
+#include "../warp/tile.cuh"
+#include "cut.cuh"
+#include "tile_table.cuh"
+
+namespace specula {
+namespace cuda {
+namespace detail {
+
+/// Draws the token inside `tile`: fill(order, tile, w) gives a lane's weights. Every warp does it, and all
+/// get the same; -1 if no token has weight.
+template <class Warp, class Fill>
+SPECULA_HD Token draw_inside(Warp warp, int tile, double coin, Fill fill) {
+  float w[kPerLane];
+  fill(tile, w);
+  double mine = 0;
+  SPECULA_UNROLL
+  for (int i = 0; i < kPerLane; ++i) mine += static_cast<double>(w[i]);
+  const double upto = inclusive_sum(warp, mine), wanted = coin * warp.shuffle(upto, warp.size() - 1);
+  const std::uint32_t has = warp.ballot(mine > 0), hit = warp.ballot(mine > 0 && wanted < upto);
+  if (has == 0) return kNoToken;
+  const int lane = hit ? first_lane(hit) : last_lane(has);
+  int place = 0;
+  double before = upto - mine;
+  bool found = false;
+  SPECULA_UNROLL
+  for (int i = 0; i < kPerLane; ++i) {  // the last token of weight, where rounding leaves `wanted` beyond it
+    if (w[i] > 0 && !found) {
+      place = i;
+      before += static_cast<double>(w[i]);
+      found = wanted < before;
+    }
+  }
+  return tile * kTile + kPerLane * lane + warp.shuffle(place, lane);
+}
+
+template <class Cluster>
+class RowScan {
+ public:
+  using Table = TileTable<Cluster>;
+
+  /// 8-byte aligned shared memory of each block.
+  SPECULA_HD static std::size_t shared_bytes(int vocab) {
+    return Table::shared_bytes(vocab) + 2 * sizeof(Histogram);
+  }
+  SPECULA_HD RowScan(Cluster cluster, int vocab, unsigned char* shared)
+      : table_(cluster, vocab, shared), histograms_(shared + Table::shared_bytes(vocab)) {}
+
+  /// The law of `row` under valid `params`. Cost: one read of the row; a cut reads again what reaches it.
+  template <class Element>
+  SPECULA_HD RowStats law(Row<Element> row, const SamplingParams& params) {
+    const bool greedy = params.temperature == 0.0f;
+    const double inv_t = greedy ? 1.0 : inverse(params.temperature);
+    const float scale = static_cast<float>(inv_t * kLog2E);
+    RowStats out{0, params.temperature, -infinity(), kNoToken, Status::ok};
+    const auto warp = table_.cluster().block().warp();
+    table_.pass(
+        row, [](int) { return true; }, {},
+        [&](int tile, const RawTile<Element>& raw) {
+          float x[kPerLane];
+          unpack<Order::columns>(warp.rank(), raw, row, tile, x);
+          if (greedy) return typename Table::Entry{tile_maximum(warp, x), 0.0f};
+          const TileStats s = tile_stats(warp, x, scale);
+          return typename Table::Entry{s.maximum, s.sum};
+        });
+    float top = -infinity();
+    bool nan = false;
+    for (int t = warp.rank(); t < table_.tiles(); t += warp.size()) {
+      top = max_or_nan(top, table_[t].a);
+      nan = nan || is_nan(table_[t].b);
+    }
+    for (int mask = warp.size() / 2; mask > 0; mask /= 2) top = max_or_nan(top, warp.shuffle_xor(top, mask));
+    nan = warp.ballot(nan) != 0;
+    if (is_bad_logit(top))
+      out.status = Status::not_a_number;
+    else if (top == -infinity())
+      out.status = Status::empty_row;
+    else if (!greedy && (nan || !is_finite(product(top, scale))))
+      out.status = Status::overflow;
+    if (out.status != Status::ok) return out;
+    if (greedy) {
+      out.point = first_equal(row, top);
+      masses_ = {kPoint, 0, 0, out.point};
+      return out;
+    }
+
+    float unit = -infinity();
+    for (int t = warp.rank(); t < table_.tiles(); t += warp.size())
+      unit = larger(unit, unit_of(table_[t].a, scale));
+    unit = reduce(warp, unit, Max{});
+    masses_ = {kStats, scale, unit, kNoToken};
+    const double total = table_.total(masses_);
+    double log2_z = static_cast<double>(unit) + log2(total);
+    // Where the mass is, near the top, take the rounding of the scale back.
+    log2_z += static_cast<double>(top) * (inv_t * kLog2E - static_cast<double>(scale));
+    out.log_z = log2_z / kLog2E;
+    if (cuts(params)) {
+      out.cut = Cut<Cluster, Element>(table_.cluster(), histograms_, row, table_, top, params.temperature)
+                    .threshold(params);
+      const Exponent exponent(inv_t, out.log_z, out.cut);
+      out.log_z += log(measure_from(
+          row, [&](int tile) { return table_.before(tile).a >= out.cut; },
+          [&](int, float logit) { return exponent.weight(logit); }));
+    }
+    return out;
+  }
+
+  /// Measures the tiles' masses of weight(token, logit) over a row; returns their total. Cost: one read.
+  template <class Element, class Weight>
+  SPECULA_HD double measure(Row<Element> row, Weight weight) {
+    return measure_from(
+        row, [](int) { return true; }, weight);
+  }
+  /// The same of weights that fill(order, tile, w) gives, 16 a lane.
+  template <class Fill>
+  SPECULA_HD double measure(Fill fill) {
+    const auto warp = table_.cluster().block().warp();
+    table_.pass([&](int tile) {
+      float w[kPerLane];
+      fill(tile, w);
+      return typename Table::Entry{0.0f, tile_sum(warp, w)};
+    });
+    masses_ = {kMasses, 0, 0, kNoToken};
+    return table_.total(masses_);
+  }
+  /// The tile that a coin picks by the masses that the last call measured; -1 if there are none.
+  SPECULA_HD int pick_tile(double coin) const { return table_.pick(masses_, coin); }
+
+  /// Draws from the law that law() returned last. Cost: one tile.
+  template <class Element>
+  SPECULA_HD Token draw(Row<Element> row, const RowStats& law, Words coin_words) const {
+    if (law.point != kNoToken) return law.point;
+    const int tile = pick_tile(coin(coin_words.x));
+    if (tile < 0) return kNoToken;
+    const auto warp = table_.cluster().block().warp();
+    const Exponent exponent(inverse(law.temperature), law.log_z, law.cut);
+    return draw_inside(warp, tile, coin(coin_words.y), [&](int t, float(&w)[kPerLane]) {
+      unpack<Order::run>(warp.rank(), load_tile<Order::run>(warp.rank(), row, t), row, t, w);
+      SPECULA_UNROLL
+      for (int i = 0; i < kPerLane; ++i) w[i] = exponent.weight(w[i]);
+    });
+  }
+
+  SPECULA_HD Cluster cluster() const { return table_.cluster(); }
+  SPECULA_HD const Table& table() const { return table_; }
+
+ private:
+  enum Kind { kStats, kMasses, kPoint };
+  /// An entry of the table as a mass.
+  struct Masses {
+    Kind kind;
+    float scale, unit;
+    Token point;
+    SPECULA_HD double operator()(typename Table::Entry entry) const {
+      if (kind == kMasses) return static_cast<double>(entry.b);
+      if (!(entry.b > 0)) return 0;
+      const double mass =
+          static_cast<double>(entry.b) * power_of_two(difference(unit_of(entry.a, scale), unit));
+      return mass < 0x1p-100 ? 0.0 : mass;  // its weights would all underflow: no coin may choose it
+    }
+  };
+
+  template <class Element, class Wanted, class Weight>
+  SPECULA_HD double measure_from(Row<Element> row, Wanted wanted, Weight weight) {
+    const auto warp = table_.cluster().block().warp();
+    table_.pass(row, wanted, {-infinity(), 0.0f}, [&](int tile, const RawTile<Element>& raw) {
+      float x[kPerLane];
+      unpack<Order::columns>(warp.rank(), raw, row, tile, x);
+      SPECULA_UNROLL
+      for (int i = 0; i < kPerLane; ++i)
+        x[i] = weight(tile * kTile + place_of<Order::columns>(warp.rank(), i / 4) + i % 4, x[i]);
+      return typename Table::Entry{0.0f, tile_sum(warp, x)};
+    });
+    masses_ = {kMasses, 0, 0, kNoToken};
+    return table_.total(masses_);
+  }
+
+  /// First token whose logit is `value`, which is the row's largest.
+  template <class Element>
+  SPECULA_HD Token first_equal(Row<Element> row, float value) const {
+    const auto warp = table_.cluster().block().warp();
+    int tile = table_.tiles();
+    for (int t = warp.rank(); t < table_.tiles(); t += warp.size())
+      if (table_[t].a == value) tile = smaller(tile, t);
+    tile = reduce(warp, tile, Min{});
+    float x[kPerLane];
+    unpack<Order::run>(warp.rank(), load_tile<Order::run>(warp.rank(), row, tile), row, tile, x);
+    int place = kTile;
+    SPECULA_UNROLL
+    for (int i = kPerLane - 1; i >= 0; --i)
+      if (x[i] == value) place = kPerLane * warp.rank() + i;
+    return tile * kTile + reduce(warp, place, Min{});
+  }
+
+  Table table_;
+  unsigned char* histograms_;
+  Masses masses_{kStats, 0, 0, kNoToken};
+};
+
+}  // namespace detail
+}  // namespace cuda
+}  // namespace specula

@@ -1,0 +1,384 @@
+// One sequence's proposal in the hands of a cluster: what rules walk over. All threads walk together and know
+// the same; rows are read when a law is asked for.
+#pragma once
+
+#include "../detail/host_device.cuh"
+#include "../device/trees.cuh"
+#include "../group.cuh"
+#include "../thread/coins.cuh"
+#include "../thread/exponent.cuh"
+#include "../types.cuh"
+#include "draft_laws.cuh"
+#include "row_scan.cuh"
+
+namespace specula {
+namespace cuda {
+namespace detail {
+
+template <class Element, class Draft>
+struct VerifyArgs {
+  Trees trees;
+  TargetRows<Element> target;
+  Draft draft;
+  Verdicts out;
+  int vocab, max_nodes, width;
+};
+
+/// What a walk keeps of a node.
+struct NodeNotes {
+  RowStats law;        // p after it, where it was asked for
+  double weight;       // of traversal
+  double keep, total;  // its own rejection: p was multiplied by `keep`, and `total` was left; keep 0: none
+};
+
+template <class Cluster, class Element, class Draft>
+class Walk {
+ public:
+  using Scan = RowScan<Cluster>;
+
+  SPECULA_HD static std::size_t shared_bytes(int vocab, int max_nodes) {
+    return Scan::shared_bytes(vocab) +
+           static_cast<std::size_t>(max_nodes) * (sizeof(NodeNotes) + sizeof(NodeId));
+  }
+
+  SPECULA_HD Walk(Cluster cluster, const VerifyArgs<Element, Draft>& args, int sequence,
+                  unsigned char* shared)
+      : scan_(cluster, args.vocab, shared),
+        args_(args),
+        notes_(reinterpret_cast<NodeNotes*>(shared + Scan::shared_bytes(args.vocab))),
+        children_(reinterpret_cast<NodeId*>(notes_ + args.max_nodes)),
+        sequence_(sequence),
+        begin_(args.trees.begin[sequence]),
+        size_(args.trees.begin[sequence + 1] - begin_),
+        origin_(args.trees.position[sequence]),
+        coins_{args.trees.seed[sequence], args.trees.sequence ? args.trees.sequence[sequence] : 0} {
+    if (args.target.params) params_ = args.target.params[sequence];
+    check();
+  }
+
+  SPECULA_HD bool ok() const { return status_ == Status::ok; }
+
+  // ---- the tree
+
+  SPECULA_HD Token token(NodeId node) const { return args_.trees.token[begin_ + node]; }
+  SPECULA_HD NodeId parent(NodeId node) const {
+    return args_.trees.parent ? args_.trees.parent[begin_ + node] : node - 1;
+  }
+  /// The child of `node` that comes after node `after` (`node` itself: the first), or kNoParent. Padding is
+  /// skipped.
+  SPECULA_HD NodeId next_child(NodeId node, NodeId after) const {
+    if (!args_.trees.parent)
+      return after == node && node + 1 < size_ && token(node + 1) >= 0 ? node + 1 : kNoParent;
+    const auto warp = scan_.cluster().block().warp();
+    for (NodeId first = after + 1; first < size_; first += warp.size()) {
+      const NodeId c = first + warp.rank();
+      const std::uint32_t is = warp.ballot(c < size_ && parent(c) == node && token(c) >= 0);
+      if (is) return first + first_lane(is);
+    }
+    return kNoParent;
+  }
+  SPECULA_HD int depth(NodeId node) const {
+    if (!args_.trees.parent) return node;
+    int out = 0;
+    for (NodeId n = node; n > 0; n = parent(n)) ++out;
+    return out;
+  }
+
+  // ---- coins, at the sites of specula::TokenTree. `depth` is that of the node.
+
+  SPECULA_HD bool accept(double probability, NodeId node, int depth) const {
+    return coins_.accept(probability,
+                         {origin_ + depth, origin_, Stream::accept, static_cast<std::uint32_t>(node)});
+  }
+
+  // ---- laws
+
+  /// p after `node`. Cost: one read of its row. Not ok() after a bad row.
+  SPECULA_HD RowStats law(NodeId node) { return law(node, params_); }
+  /// First of the largest logits after `node`. Cost and errors as law().
+  SPECULA_HD Token argmax(NodeId node) {
+    SamplingParams greedy;
+    greedy.temperature = 0;
+    return law(node, greedy).point;
+  }
+  SPECULA_HD double target_prob(NodeId node, const RowStats& law, Token token) const {
+    if (law.point != kNoToken) return token == law.point ? 1.0 : 0.0;
+    return prob(row(node)[token], inverse(law.temperature), law.log_z, law.cut);
+  }
+  /// q: the probability that `node`, given its earlier siblings, would have been `token`.
+  SPECULA_HD double draft_prob(NodeId node, Token token) const {
+    const std::int64_t row = draft_row(node);
+    const Token point = draft_point(node, row);
+    if (point != kNoToken) return token == point ? 1.0 : 0.0;
+    return draft_scale(node) * prob_in(args_.draft, row, token, args_.vocab);
+  }
+  /// The token after `node`, from the law that law(node) just returned.
+  SPECULA_HD Token sample(NodeId node, const RowStats& law, int depth) {
+    return emitted(scan_.draw(row(node), law, coins_.words({origin_ + depth + 1, 0, Stream::sample, 0})));
+  }
+
+  // ---- what rejections leave of p after a node: a fold over its judged children, nothing stored
+
+  /// Begins with p after `node`; the first `judged` children that are not padding were judged before, as the
+  /// notes say.
+  SPECULA_HD void start_residual(NodeId node, const RowStats& law, int judged) {
+    const Cluster cluster = scan_.cluster();
+    owner_ = node;
+    law_ = law;
+    judged_ = judged;
+    total_ = 1;
+    measured_ = false;
+    cluster.block().sync();
+    int count = 0;
+    for (NodeId c = next_child(node, node); c != kNoParent; c = next_child(node, c), ++count) {
+      if (cluster.block().rank() == 0) {
+        children_[count] = c;
+        if (count >= judged) notes_[c].keep = 0;
+      }
+    }
+    cluster.block().sync();
+    for (int i = 0; i < judged; ++i)
+      if (notes_[children_[i]].keep > 0) total_ = notes_[children_[i]].total;
+  }
+
+  /// Probability of `token` under what is left.
+  SPECULA_HD double residual_prob(Token token) const {
+    double w = target_prob(owner_, law_, token);
+    for (int i = 0; i < judged_; ++i) {
+      const NodeId c = children_[i];
+      if (!(notes_[c].keep > 0)) continue;
+      const double left = notes_[c].keep * w - (excluded(i, token) ? 0.0 : draft_prob(c, token));
+      w = left > 0 ? left : 0.0;
+    }
+    return w / total_;
+  }
+
+  /// Takes the law of the next child away, `weight` being what the law before is multiplied by. Returns the
+  /// mass that was left; where rounding leaves none the law stays as it was, and 0 is returned. Cost: a read
+  /// of the target's row and of the draft's; nothing for a chosen one.
+  SPECULA_HD double reject(double weight) {
+    const NodeId child = children_[judged_];
+    const double keep = weight / total_;
+    if (!(keep > 0)) {  // nothing is left of nothing
+      ++judged_;
+      return 0;
+    }
+    const Token point = draft_point(child, draft_row(child));
+    double total;
+    if (point != kNoToken) {  // all that is left is scaled, but for one token
+      const double there = keep * residual_prob(point) * total_;
+      total = weight - there + (there > 1 ? there - 1 : 0.0);
+      ++judged_;
+      measured_ = false;
+    } else {
+      note(child, keep, 0);
+      ++judged_;
+      total = measure();
+      if (!(total >= 0)) status_ = Status::not_a_number;  // a draft's row
+      measured_ = total > 0;
+    }
+    if (!(total > 0)) {
+      note(child, 0, 0);
+      return 0;
+    }
+    note(child, keep, total);
+    return total_ = total;
+  }
+
+  /// The token after the residual's node, from what is left. Cost: one tile, and a read of the rows if the
+  /// last rejected child was a chosen one.
+  SPECULA_HD_CALL Token sample_residual(int depth) {
+    while (!measured_) {
+      measured_ = measure() > 0;
+      int last = judged_ - 1;
+      while (last >= 0 && !(notes_[children_[last]].keep > 0)) --last;
+      if (measured_ || last < 0) break;
+      note(children_[last], 0, 0);  // rounding said that something was left
+    }
+    const Words words = coins_.words({origin_ + depth + 1, origin_, Stream::residual, 0});
+    const int tile = scan_.pick_tile(coin(words.x));
+    if (tile < 0) return emitted(kNoToken);
+    return emitted(draw_inside(scan_.cluster().block().warp(), tile, coin(words.y),
+                               [&](int t, float(&w)[kPerLane]) { residual_weights<Order::run>(t, w); }));
+  }
+
+  // ---- notes
+
+  SPECULA_HD const NodeNotes& notes(NodeId node) const { return notes_[node]; }
+  /// Changes a node's notes; every thread of the block sees them then.
+  template <class Change>
+  SPECULA_HD void change(NodeId node, Change change) {
+    const auto block = scan_.cluster().block();
+    block.sync();
+    if (block.rank() == 0) change(notes_[node]);
+    block.sync();
+  }
+
+  // ---- the verdict
+
+  /// Element i of the path, and the token after it.
+  SPECULA_HD void put(int i, NodeId node, Token next) {
+    if (i >= args_.width) {
+      status_ = Status::bad_tree;
+      return;
+    }
+    if (!writes()) return;
+    const std::int64_t at = static_cast<std::int64_t>(sequence_) * args_.width + i;
+    args_.out.path[at] = node;
+    args_.out.token[at] = next;
+  }
+  /// Ends the verdict after `count` elements; with none of them if something was not ok.
+  SPECULA_HD void finish(int count) {
+    if (!ok()) count = 0;
+    const auto block = scan_.cluster().block();
+    block.sync();  // after the puts of thread 0
+    if (scan_.cluster().rank() == 0)
+      for (int i = count + block.rank(); i < args_.width; i += block.size()) {
+        const std::int64_t at = static_cast<std::int64_t>(sequence_) * args_.width + i;
+        args_.out.path[at] = kNoParent;
+        args_.out.token[at] = kNoToken;
+      }
+    if (writes()) {
+      args_.out.count[sequence_] = count;
+      args_.out.status[sequence_] = status_;
+    }
+    scan_.cluster().sync();  // no block may leave while another reads its shared memory
+  }
+
+ private:
+  SPECULA_HD RowStats law(NodeId node, const SamplingParams& params) {
+    measured_ = false;  // the table is this row's now
+    const RowStats out = scan_.law(row(node), params);
+    if (out.status != Status::ok) status_ = out.status;
+    return out;
+  }
+  SPECULA_HD bool writes() const {
+    return scan_.cluster().rank() == 0 && scan_.cluster().block().rank() == 0;
+  }
+
+  SPECULA_HD void check() {
+    if (!valid(params_)) status_ = Status::bad_parameters;
+    const auto warp = scan_.cluster().block().warp();
+    bool bad = size_ < 1 || size_ > args_.max_nodes;
+    for (NodeId n = warp.rank(); n < size_ && !bad; n += warp.size())
+      bad = token(n) >= args_.vocab || (n > 0 ? parent(n) < 0 || parent(n) >= n : parent(n) != kNoParent);
+    if (warp.ballot(bad)) status_ = Status::bad_tree;
+  }
+
+  SPECULA_HD Row<Element> row(NodeId node) const {
+    const std::int64_t at = args_.target.row_of_node ? args_.target.row_of_node[begin_ + node]
+                                                     : static_cast<std::int64_t>(begin_) + node;
+    return {args_.target.logits + at * args_.target.stride, args_.vocab};
+  }
+  /// -1: the guess was chosen.
+  SPECULA_HD std::int64_t draft_row(NodeId node) const {
+    const std::int32_t* rows = rows_of(args_.draft);
+    return rows ? rows[begin_ + node] : static_cast<std::int64_t>(begin_) - sequence_ + node - 1;
+  }
+  SPECULA_HD Token draft_point(NodeId node, std::int64_t row) const {
+    return is_chosen(args_.draft) || row < 0 ? token(node) : point_of(args_.draft, row);
+  }
+  SPECULA_HD static constexpr bool is_chosen(const ChosenDraft&) { return true; }
+  template <class D>
+  SPECULA_HD static constexpr bool is_chosen(const D&) {
+    return false;
+  }
+  SPECULA_HD bool excludes_siblings(NodeId node) const {
+    const double* scales = scales_of(args_.draft);
+    return scales && scales[begin_ + node] > 0;
+  }
+  SPECULA_HD double draft_scale(NodeId node) const {
+    return excludes_siblings(node) ? scales_of(args_.draft)[begin_ + node] : 1.0;
+  }
+  /// Whether q of the i-th child leaves `token` out because an earlier sibling is it.
+  SPECULA_HD bool excluded(int i, Token token_asked) const {
+    if (!excludes_siblings(children_[i])) return false;
+    for (int j = 0; j < i; ++j)
+      if (token(children_[j]) == token_asked) return true;
+    return false;
+  }
+
+  SPECULA_HD Token emitted(Token token) {
+    if (token == kNoToken) status_ = Status::empty_row;
+    return token;
+  }
+  SPECULA_HD void note(NodeId node, double keep, double total) {
+    change(node, [&](NodeNotes& n) {
+      n.keep = keep;
+      n.total = total;
+    });
+  }
+
+  /// A lane's part of a tile of what is left, not normalised.
+  template <Order order>
+  SPECULA_HD void residual_weights(int tile, float (&w)[kPerLane]) const {
+    const int lane = scan_.cluster().block().warp().rank();
+    const Row<Element> p = row(owner_);
+    if (law_.point != kNoToken) {
+      SPECULA_UNROLL
+      for (int i = 0; i < kPerLane; ++i)
+        w[i] = tile * kTile + place_of<order>(lane, i / 4) + i % 4 == law_.point ? 1.0f : 0.0f;
+    } else {
+      const Exponent exponent(inverse(law_.temperature), law_.log_z, law_.cut);
+      unpack<order>(lane, load_tile<order>(lane, p, tile), p, tile, w);
+      SPECULA_UNROLL
+      for (int i = 0; i < kPerLane; ++i) w[i] = exponent.weight(w[i]);
+    }
+    float q[kPerLane];
+    std::int64_t held = -1;  // the row that q holds, nobody taken out of it
+    for (int j = 0; j < judged_; ++j) {
+      const NodeId c = children_[j];
+      const float keep = static_cast<float>(notes_[c].keep), take = static_cast<float>(draft_scale(c));
+      if (!(keep > 0)) continue;
+      const std::int64_t row = draft_row(c);
+      const Token point = draft_point(c, row);
+      if (point != kNoToken) {
+        SPECULA_UNROLL
+        for (int i = 0; i < kPerLane; ++i) {
+          const bool here = tile * kTile + place_of<order>(lane, i / 4) + i % 4 == point;
+          w[i] = positive(difference(product(keep, w[i]), here ? 1.0f : 0.0f));
+        }
+        continue;
+      }
+      if (row != held) fill_from<order>(args_.draft, lane, row, tile, args_.vocab, q);
+      held = row;
+      std::uint32_t without = 0;  // bit i: an earlier sibling is the lane's token i
+      if (excludes_siblings(c))
+        for (int s = 0; s < j; ++s) {
+          const Token out = token(children_[s]);
+          if (out / kTile != tile) continue;
+          SPECULA_UNROLL
+          for (int i = 0; i < kPerLane; ++i)
+            if (place_of<order>(lane, i / 4) + i % 4 == out % kTile) without |= 1u << i;
+        }
+      SPECULA_UNROLL
+      for (int i = 0; i < kPerLane; ++i)
+        w[i] = positive(difference(product(keep, w[i]), without >> i & 1 ? 0.0f : product(take, q[i])));
+    }
+  }
+  SPECULA_HD static float positive(float x) { return x <= 0 ? 0.0f : x; }  // NaN stays
+
+  SPECULA_HD_CALL double measure() {
+    return scan_.measure([&](int tile, float(&w)[kPerLane]) { residual_weights<Order::columns>(tile, w); });
+  }
+
+  Scan scan_;
+  const VerifyArgs<Element, Draft>& args_;
+  NodeNotes* notes_;  // (max_nodes)
+  NodeId* children_;  // (max_nodes) of owner_, in order
+  int sequence_;
+  std::int32_t begin_, size_, origin_;
+  Coins coins_;
+  SamplingParams params_{};
+  Status status_ = Status::ok;
+
+  NodeId owner_ = kNoParent;
+  RowStats law_{};
+  int judged_ = 0;
+  double total_ = 1;
+  bool measured_ = false;  // the tiles' masses are those of what is left
+};
+
+}  // namespace detail
+}  // namespace cuda
+}  // namespace specula

@@ -1,0 +1,50 @@
+// What lets one source be a kernel's body and a function that CPU tests call.
+#pragma once
+
+#include <cstdint>
+
+// SPECULA_HD_CALL is for what is large and called from several places: a call costs less than the copies would.
+#ifdef __CUDACC__
+#define SPECULA_HD __host__ __device__ __forceinline__
+#define SPECULA_HD_CALL __host__ __device__ __forceinline__
+#else
+#define SPECULA_HD inline
+#define SPECULA_HD_CALL inline
+#endif
+#ifdef __CUDA_ARCH__
+#define SPECULA_UNROLL _Pragma("unroll")
+#else
+#define SPECULA_UNROLL
+#endif
+
+namespace specula {
+namespace cuda {
+namespace detail {
+
+/// Adds to memory that other threads add to at the same time; returns what was there. Integers only: their
+/// sums do not depend on the order.
+template <class T>
+SPECULA_HD T atomic_add(T* to, T value) {
+#ifdef __CUDA_ARCH__
+  return atomicAdd(to, value);
+#else
+  return __atomic_fetch_add(to, value, __ATOMIC_ACQ_REL);
+#endif
+}
+
+template <class T>
+SPECULA_HD T smaller(T a, T b) {
+  return b < a ? b : a;
+}
+template <class T>
+SPECULA_HD T larger(T a, T b) {
+  return a < b ? b : a;
+}
+template <class T>
+SPECULA_HD T ceil_div(T a, T b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace detail
+}  // namespace cuda
+}  // namespace specula

@@ -1,0 +1,80 @@
+// How kernels over clusters are launched.
+#pragma once
+
+#ifdef __CUDACC__
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+
+#include "../group.cuh"
+
+namespace specula {
+namespace cuda {
+namespace detail {
+
+/// What plans need to know of a device.
+struct DeviceLimits {
+  int processors = 0;    // multiprocessors
+  int shared_bytes = 0;  // a block may ask for
+  int version = 0;       // 80, 90
+};
+inline cudaError_t device_limits(int device, DeviceLimits* out) {
+  int major = 0, minor = 0;
+  cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+  if (error == cudaSuccess)
+    error = cudaDeviceGetAttribute(&out->processors, cudaDevAttrMultiProcessorCount, device);
+  if (error == cudaSuccess)
+    error = cudaDeviceGetAttribute(&out->shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  out->version = 10 * major + minor;
+  return error;
+}
+
+/// Whether `kernel`, as it runs on the current device, was compiled for an architecture that has clusters.
+template <class Kernel>
+cudaError_t has_clusters(Kernel* kernel, bool* out) {
+  cudaFuncAttributes attributes{};
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
+  *out = attributes.ptxVersion >= 90;
+  return error;
+}
+
+/// Lets `kernel` use `shared_bytes` and clusters of more than 8 blocks. Outside of captures.
+template <class Kernel>
+cudaError_t prepare(Kernel* kernel, std::size_t shared_bytes, int cluster) {
+  const void* function = reinterpret_cast<const void*>(kernel);
+  cudaError_t error = cudaSuccess;
+  if (shared_bytes > 48 * 1024)
+    error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(shared_bytes));
+  if (error == cudaSuccess && cluster > 8)
+    error = cudaFuncSetAttribute(function, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+  return error;
+}
+
+/// `clusters` clusters of `cluster` blocks.
+template <class... Parameters, class... Arguments>
+cudaError_t launch(void (*kernel)(Parameters...), int clusters, int cluster, int threads,
+                   std::size_t shared_bytes, cudaStream_t stream, Arguments... arguments) {
+  if (clusters <= 0) return cudaSuccess;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(clusters) * static_cast<unsigned>(cluster));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
+  attribute.val.clusterDim.y = 1;
+  attribute.val.clusterDim.z = 1;
+  config.attrs = &attribute;
+  config.numAttrs = cluster > 1 ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
+}
+
+}  // namespace detail
+}  // namespace cuda
+}  // namespace specula
+
+#endif  // __CUDACC__

@@ -1,0 +1,29 @@
+// Block verification on the device: one path as a whole, the best that can be done with it.
+#pragma once
+
+#include "verify_traversal.cuh"
+
+namespace specula {
+namespace cuda {
+
+#ifdef __CUDACC__
+
+template <class Element, class Draft>
+cudaError_t make_block_plan(VerifyPlan* plan, const VerifyCapacity& capacity, int device) {
+  return make_traversal_plan<Element, Draft>(plan, capacity, device);
+}
+
+/// Traversal on chains, as specula::Block (Sun et al. 2024): from the end to the beginning, so rows are read
+/// a second time only where something was rejected. `trees.parent` must be null: cudaErrorInvalidValue if it
+/// is not.
+template <class Element, class Draft>
+cudaError_t verify_block(const VerifyPlan& plan, const Trees& trees, const TargetRows<Element>& target,
+                         const Draft& draft, const Verdicts& out, cudaStream_t stream) {
+  if (trees.parent) return cudaErrorInvalidValue;
+  return verify_traversal(plan, trees, target, draft, out, stream);
+}
+
+#endif  // __CUDACC__
+
+}  // namespace cuda
+}  // namespace specula

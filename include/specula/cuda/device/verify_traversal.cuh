@@ -1,0 +1,129 @@
+// Traversal verification on the device: from the leaves to the root. Block verification is its case of one
+// path.
+#pragma once
+
+#include "verify.cuh"
+
+namespace specula {
+namespace cuda {
+namespace detail {
+
+/// specula::Traversal, step by step; see there for what the steps are.
+struct TraversalRule {
+  template <class Walk>
+  SPECULA_HD static void verify(Walk& walk) {
+    NodeId owner = kNoParent;  // whose residual the walk holds
+    int depth = 0;             // of `at`
+    const auto enter = [&](NodeId node, double weight) {
+      walk.change(node, [&](NodeNotes& n) {
+        n.weight = weight;
+        n.keep = 0;
+      });
+    };
+    // What is left of p after `node` before its child `next` is judged (kNoParent: behind all).
+    const auto left_after = [&](NodeId node, NodeId next) {
+      if (owner == node) return;
+      int judged = 0;
+      for (NodeId c = walk.next_child(node, node); c != next && c != kNoParent; c = walk.next_child(node, c))
+        ++judged;
+      walk.start_residual(node, walk.notes(node).law, judged);
+      owner = node;
+    };
+    const auto reject = [&](NodeId parent, NodeId child) {
+      left_after(parent, child);
+      const double weight = walk.notes(parent).weight, kept = walk.reject(weight);
+      const double after = kept > 0 ? kept / (kept + (1 - weight)) : 0;
+      walk.change(parent, [&](NodeNotes& n) { n.weight = after; });
+    };
+    // Whether the text stays below `node`, all of whose children were tried and rejected, `last` being the
+    // last. What its weight becomes with that rejection is no more than it was, so a coin that is above
+    // already needs no row.
+    const auto stays = [&](NodeId node, NodeId last) {
+      if (node != 0 && !walk.accept(walk.notes(node).weight, node, depth)) return false;
+      if (last == kNoParent) return true;
+      reject(node, last);
+      return node == 0 || walk.accept(walk.notes(node).weight, node, depth);
+    };
+
+    NodeId at = 0, from = 0;  // the children of `at` from `from` on are not tried yet
+    NodeId last = kNoParent;  // the child of `at` that was tried and is not rejected in its books yet
+    enter(0, 1);
+    while (walk.ok()) {
+      const NodeId child = walk.next_child(at, from);
+      if (child != kNoParent) {
+        if (last != kNoParent) reject(at, last);
+        const bool first = from == at;
+        if (first) {
+          const RowStats law = walk.law(at);
+          if (!walk.ok()) break;
+          walk.change(at, [&](NodeNotes& n) { n.law = law; });
+        }
+        const Token token = walk.token(child);
+        double target_prob;
+        if (first) {
+          target_prob = walk.target_prob(at, walk.notes(at).law, token);
+        } else {
+          left_after(at, child);
+          target_prob = walk.residual_prob(token);
+        }
+        const double ratio = walk.notes(at).weight * target_prob / walk.draft_prob(child, token);
+        enter(child, ratio >= 1 ? 1.0 : ratio > 0 ? ratio : 0.0);  // 0 / 0 is 0
+        if (walk.notes(child).weight > 0) {
+          at = from = child;
+          ++depth;
+          last = kNoParent;
+        } else {
+          from = last = child;
+        }
+      } else if (stays(at, last)) {
+        break;
+      } else {
+        last = from = at;
+        at = walk.parent(at);
+        --depth;
+      }
+    }
+    if (!walk.ok()) {
+      walk.finish(0);
+      return;
+    }
+    Token next = kNoToken;
+    if (walk.next_child(at, at) == kNoParent) {
+      const RowStats law = walk.law(at);
+      if (walk.ok()) next = walk.sample(at, law, depth);
+    } else {
+      left_after(at, kNoParent);
+      next = walk.sample_residual(depth);
+    }
+    NodeId node = at;
+    for (int i = depth; i >= 0 && walk.ok(); --i) {
+      walk.put(i, node, next);
+      next = walk.token(node);
+      node = walk.parent(node);
+    }
+    walk.finish(depth + 1);
+  }
+};
+
+}  // namespace detail
+
+#ifdef __CUDACC__
+
+template <class Element, class Draft>
+cudaError_t make_traversal_plan(VerifyPlan* plan, const VerifyCapacity& capacity, int device) {
+  return detail::make_verify_plan<detail::TraversalRule, Element, Draft>(plan, capacity, device);
+}
+
+/// No path is given up before its end was tried: specula::Traversal, with the same coins (Weng et al. 2025).
+/// Cost: one read of a row for each inner node on the way to the first leaf accepted; a rejection reads its
+/// parent's row and the draft's again (chosen nodes: one logit).
+template <class Element, class Draft>
+cudaError_t verify_traversal(const VerifyPlan& plan, const Trees& trees, const TargetRows<Element>& target,
+                             const Draft& draft, const Verdicts& out, cudaStream_t stream) {
+  return detail::verify<detail::TraversalRule>(plan, trees, target, draft, out, stream);
+}
+
+#endif  // __CUDACC__
+
+}  // namespace cuda
+}  // namespace specula

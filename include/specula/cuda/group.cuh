@@ -1,0 +1,235 @@
+// Threads that work together: what kernels are written over, so that CPU tests run the same code.
+//
+// A kernel's body is a function template over a Cluster. On a GPU that is DeviceCluster; in the tests it is
+// an emulated one, of which every thread is a fiber. The concepts, by what each has beyond the one before:
+//
+//   Warp     rank() size() sync() shuffle(v, from) shuffle_xor(v, mask) shuffle_up(v, by) ballot(bool)
+//   Block    rank() size() sync() warp() warp_rank() warp_count()
+//   Cluster  rank() size() sync() block() map(pointer, rank)
+//
+// A Cluster's rank() is that of this thread's block and size() the number of its blocks; map() turns a
+// pointer into one's own shared memory into the same place of another block's. All threads of a group call
+// its functions together and in the same order. shuffle_up gives lanes below `by` their own value back.
+// Nothing here orders memory but sync().
+#pragma once
+
+#include "detail/host_device.cuh"
+
+#ifdef __CUDACC__
+#include <cooperative_groups.h>
+#endif
+
+namespace specula {
+namespace cuda {
+
+/// One thread as a Warp of size 1: what algorithms over a Group of any size run on serially.
+struct SerialGroup {
+  SPECULA_HD static constexpr int rank() { return 0; }
+  SPECULA_HD static constexpr int size() { return 1; }
+  SPECULA_HD static void sync() {}
+  template <class T>
+  SPECULA_HD static T shuffle(T value, int) {
+    return value;
+  }
+  template <class T>
+  SPECULA_HD static T shuffle_xor(T value, int) {
+    return value;
+  }
+  template <class T>
+  SPECULA_HD static T shuffle_up(T value, int) {
+    return value;
+  }
+  SPECULA_HD static std::uint32_t ballot(bool yes) { return yes; }
+};
+
+#ifdef __CUDACC__
+
+// On the host these are never called; they are host-device so that bodies which are need no second form.
+
+struct DeviceWarp {
+  SPECULA_HD static int rank() {
+#ifdef __CUDA_ARCH__
+    return static_cast<int>(threadIdx.x % 32);
+#else
+    return 0;
+#endif
+  }
+  SPECULA_HD static constexpr int size() { return 32; }
+  SPECULA_HD static void sync() {
+#ifdef __CUDA_ARCH__
+    __syncwarp();
+#endif
+  }
+  template <class T>
+  SPECULA_HD static T shuffle(T value, int from) {
+#ifdef __CUDA_ARCH__
+    return __shfl_sync(~0u, value, from);
+#else
+    return value;
+#endif
+  }
+  template <class T>
+  SPECULA_HD static T shuffle_xor(T value, int mask) {
+#ifdef __CUDA_ARCH__
+    return __shfl_xor_sync(~0u, value, mask);
+#else
+    return value;
+#endif
+  }
+  template <class T>
+  SPECULA_HD static T shuffle_up(T value, int by) {
+#ifdef __CUDA_ARCH__
+    return __shfl_up_sync(~0u, value, static_cast<unsigned>(by));
+#else
+    return value;
+#endif
+  }
+  SPECULA_HD static std::uint32_t ballot(bool yes) {
+#ifdef __CUDA_ARCH__
+    return __ballot_sync(~0u, yes);
+#else
+    return yes;
+#endif
+  }
+};
+
+/// A block of one dimension, its size a multiple of 32.
+struct DeviceBlock {
+  SPECULA_HD static int rank() {
+#ifdef __CUDA_ARCH__
+    return static_cast<int>(threadIdx.x);
+#else
+    return 0;
+#endif
+  }
+  SPECULA_HD static int size() {
+#ifdef __CUDA_ARCH__
+    return static_cast<int>(blockDim.x);
+#else
+    return 1;
+#endif
+  }
+  SPECULA_HD static void sync() {
+#ifdef __CUDA_ARCH__
+    __syncthreads();
+#endif
+  }
+  SPECULA_HD static DeviceWarp warp() { return {}; }
+  SPECULA_HD static int warp_rank() { return rank() / 32; }
+  SPECULA_HD static int warp_count() { return size() / 32; }
+};
+
+/// The cluster that a kernel was launched with; one block where the architecture has none.
+struct DeviceCluster {
+  SPECULA_HD static int rank() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    return static_cast<int>(cooperative_groups::this_cluster().block_rank());
+#else
+    return 0;
+#endif
+  }
+  SPECULA_HD static int size() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    return static_cast<int>(cooperative_groups::this_cluster().num_blocks());
+#else
+    return 1;
+#endif
+  }
+  SPECULA_HD static void sync() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    cooperative_groups::this_cluster().sync();
+#else
+    DeviceBlock::sync();
+#endif
+  }
+  SPECULA_HD static DeviceBlock block() { return {}; }
+  template <class T>
+  SPECULA_HD static T* map(T* shared, int rank) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    return cooperative_groups::this_cluster().map_shared_rank(shared, rank);
+#else
+    static_cast<void>(rank);
+    return shared;
+#endif
+  }
+};
+
+#endif  // __CUDACC__
+
+namespace detail {
+
+struct Max {
+  template <class T>
+  SPECULA_HD T operator()(T a, T b) const {
+    return a < b ? b : a;
+  }
+};
+struct Min {
+  template <class T>
+  SPECULA_HD T operator()(T a, T b) const {
+    return b < a ? b : a;
+  }
+};
+struct Sum {
+  template <class T>
+  SPECULA_HD T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+
+/// op over the warp's values, the same bits in every lane: halves are combined, and a + b is b + a.
+template <class Warp, class T, class Op>
+SPECULA_HD T reduce(Warp warp, T value, Op op) {
+  for (int mask = warp.size() / 2; mask > 0; mask /= 2) value = op(value, warp.shuffle_xor(value, mask));
+  return value;
+}
+
+/// Sum of the values of the lanes up to this one.
+template <class Warp, class T>
+SPECULA_HD T inclusive_sum(Warp warp, T value) {
+  for (int by = 1; by < warp.size(); by *= 2) {
+    const T before = warp.shuffle_up(value, by);
+    if (warp.rank() >= by) value = before + value;
+  }
+  return value;
+}
+
+/// The lowest lane whose bit is set, and the highest; -1 if there is none.
+SPECULA_HD int first_lane(std::uint32_t ballot) {
+#ifdef __CUDA_ARCH__
+  return __ffs(static_cast<int>(ballot)) - 1;
+#else
+  return ballot ? __builtin_ctz(ballot) : -1;
+#endif
+}
+SPECULA_HD int last_lane(std::uint32_t ballot) {
+#ifdef __CUDA_ARCH__
+  return 31 - __clz(static_cast<int>(ballot));
+#else
+  return ballot ? 31 - __builtin_clz(ballot) : -1;
+#endif
+}
+SPECULA_HD int count_lanes(std::uint32_t ballot) {
+#ifdef __CUDA_ARCH__
+  return __popc(ballot);
+#else
+  return __builtin_popcount(ballot);
+#endif
+}
+
+/// op over the block's values; `scratch` is shared memory for a value a warp, free again once the function
+/// returns.
+template <class Block, class T, class Op>
+SPECULA_HD T block_reduce(Block block, T value, Op op, T* scratch) {
+  value = reduce(block.warp(), value, op);
+  if (block.warp().rank() == 0) scratch[block.warp_rank()] = value;
+  block.sync();
+  value = scratch[0];
+  for (int w = 1; w < block.warp_count(); ++w) value = op(value, scratch[w]);
+  block.sync();
+  return value;
+}
+
+}  // namespace detail
+}  // namespace cuda
+}  // namespace specula

@@ -1,0 +1,72 @@
+// The words that device code and its callers share.
+#pragma once
+
+#include <cstdint>
+
+#include "detail/host_device.cuh"
+
+namespace specula {
+namespace cuda {
+
+using Token = std::int32_t;
+using NodeId = std::int32_t;
+
+constexpr Token kNoToken = -1;
+constexpr NodeId kNoParent = -1;
+
+/// Elements of rows, of the layout of __half and __nv_bfloat16 (and of any other library's types of these
+/// formats: pass a reinterpret_cast pointer).
+struct Half {
+  std::uint16_t bits;
+};
+struct BFloat16 {
+  std::uint16_t bits;
+};
+
+/// How a row of logits becomes a law, as specula::SamplingParams: the tokens with logit >= theta are kept,
+/// ties all kept, theta being the largest of top-k's threshold, top-p's on what top-k left, and row maximum +
+/// temperature * ln(min_p). The temperature is applied first.
+struct SamplingParams {
+  float temperature = 1.0f;  // 0: greedy, all mass on the first largest logit
+  std::int32_t top_k = 0;    // 0: off
+  float top_p = 1.0f;        // in (0, 1]; 1: off
+  float min_p = 0.0f;        // in [0, 1]; 0: off
+};
+
+/// What became of a row or a sequence. Anything but `ok` leaves nothing emitted for it.
+enum class Status : std::int32_t {
+  ok = 0,
+  not_a_number = 1,    // a row holds NaN or +infinity
+  empty_row = 2,       // a row has no finite logit
+  overflow = 3,        // a logit over the temperature is beyond a float
+  bad_parameters = 4,  // SamplingParams out of range
+  bad_tree =
+      5,  // a parent that is no earlier node, a token outside the vocabulary, or more nodes than the plan
+  cut_is_not_sharded = 6  // a sharded vocabulary takes temperature, not top-k, top-p or min-p
+};
+
+/// The law of a row in scalars: law(x) = 0 where logits[x] < cut, else exp(logits[x] / temperature - log_z).
+/// At temperature 0 it is the point mass on `point`.
+struct RowStats {
+  double log_z;
+  float temperature;
+  float cut;
+  Token point;  // kNoToken above temperature 0
+  Status status;
+};
+
+/// What a coin is for; the numbers are those of specula::Stream.
+enum class Stream : std::uint32_t { sample, residual, accept, draft, review_accept, review_residual, noise };
+
+namespace detail {
+
+SPECULA_HD bool valid(const SamplingParams& s) {
+  // Comparisons that NaN fails.
+  return (s.temperature == 0.0f || (s.temperature >= 1e-4f && s.temperature <= 3.4e38f)) && s.top_k >= 0 &&
+         s.top_p > 0.0f && s.top_p <= 1.0f && s.min_p >= 0.0f && s.min_p <= 1.0f;
+}
+SPECULA_HD bool cuts(const SamplingParams& s) { return s.top_k > 0 || s.top_p < 1.0f || s.min_p > 0.0f; }
+
+}  // namespace detail
+}  // namespace cuda
+}  // namespace specula

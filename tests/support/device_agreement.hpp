@@ -1,0 +1,77 @@
+// Verdicts of an emulated GPU against the CPU's, on random ragged batches.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "device_batch.hpp"
+
+namespace specula_test {
+
+/// Parameters that use every kind of cut, alone and together.
+inline std::vector<specula::SamplingParams> device_settings() {
+  return {{},
+          {.temperature = 0.7f},
+          {.temperature = 0.6f, .top_k = 5},
+          {.temperature = 1.4f, .top_p = 0.8f},
+          {.temperature = 0.9f, .min_p = 0.1f},
+          {.temperature = 1.1f, .top_k = 40, .top_p = 0.9f, .min_p = 0.02f},
+          {.temperature = 0}};
+}
+
+struct Agreement {
+  int trees = 0, differ = 0;
+  int unexplained = 0;  // differ although no coin was within 1e-5 of a boundary
+};
+
+/// `trees` random trees over `vocab` tokens in batches of mixed parameters, each batch on another cluster.
+/// dense(case, coins) is the rule written down apart from the library, for the margins.
+template <class DeviceRule, class Element, class Rule, class Dense, class DraftOf>
+Agreement compare_with_cpu(const Rule& rule, Dense dense, DraftOf draft_of, int trees, int vocab, const Mix& mix,
+                           std::uint64_t seed) {
+  Random random(seed);
+  Agreement out;
+  const auto settings = device_settings();
+  while (out.trees < trees) {
+    // A stride that leaves rows unaligned, or one that does not.
+    const std::ptrdiff_t stride = random.chance(0.5) ? (vocab + 7) / 8 * 8 : vocab + random.below(3);
+    DeviceBatch<Element> batch(vocab, stride, random.chance(0.3) ? 1 : 0);
+    std::vector<DeviceVerdict> want;
+    std::vector<double> margins;
+    const int size = std::min(trees - out.trees, 1 + random.below(64));
+    for (int i = 0; i < size; ++i) {
+      const specula::SamplingParams params =
+          settings[static_cast<std::size_t>(random.below(static_cast<std::int32_t>(settings.size())))];
+      Mix one = mix;
+      one.nodes = 1 + random.below(mix.nodes);
+      one.round = rounding(Element{});
+      const Case it = random_case(random, vocab, params, one, random.bits());
+      const std::uint64_t coins = random.bits();
+      batch.add(it, params, coins);
+      want.push_back(as_device(verdict_of(rule, it, params, coins), it.tree));
+      DenseCoins margin(coins);
+      dense(it, margin);
+      margins.push_back(margin.margin);
+    }
+    const auto args = batch.args(draft_of(batch));
+    const auto got = emulate_verify<DeviceRule>(batch, args, 1 + random.below(4), 32 << random.below(2), random.bits());
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      if (got[i] == want[i]) continue;
+      ++out.differ;
+      if (margins[i] > 1e-5) ++out.unexplained;
+    }
+    out.trees += size;
+  }
+  return out;
+}
+
+inline void require_agreement(const Agreement& a) {
+  CAPTURE(a.trees);
+  CHECK(a.unexplained == 0);
+  CHECK(a.differ * 10000 <= 5 * a.trees);
+}
+
+}  // namespace specula_test

@@ -1,0 +1,190 @@
+// Random proposals as the device arrays that verification kernels take, and what an emulated GPU makes of them.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include <specula/cuda/block/walk.cuh>
+#include <specula/cuda/device/trees.cuh>
+
+#include "dense_rules.hpp"
+#include "emulated_gpu.hpp"
+
+namespace specula_test {
+
+namespace device = specula::cuda;
+
+inline std::uint16_t bf16_bits(float x) {  // to the nearest, ties to even
+  std::uint32_t b;
+  std::memcpy(&b, &x, 4);
+  return static_cast<std::uint16_t>((b + 0x7FFFu + (b >> 16 & 1)) >> 16);
+}
+inline float bf16_rounded(float x) { return device::detail::to_float(device::BFloat16{bf16_bits(x)}); }
+inline std::uint16_t half_bits(float x) {
+  if (std::isinf(x)) return x > 0 ? 0x7C00 : 0xFC00;
+  // Found by halving: bits of positive halves are in order.
+  const auto value = [](int bits) { return device::detail::to_float(device::Half{static_cast<std::uint16_t>(bits)}); };
+  int low = 0, high = 0x7BFF;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    (value(middle) < std::abs(x) ? low : high) = value(middle) < std::abs(x) ? middle + 1 : middle;
+  }
+  if (low > 0 && std::abs(x) - value(low - 1) < value(low) - std::abs(x)) --low;
+  return static_cast<std::uint16_t>(low | (std::signbit(x) ? 0x8000 : 0));
+}
+inline float half_rounded(float x) { return device::detail::to_float(device::Half{half_bits(x)}); }
+
+inline void store(float x, float& out) { out = x; }
+inline void store(float x, device::BFloat16& out) { out.bits = bf16_bits(x); }
+inline void store(float x, device::Half& out) { out.bits = half_bits(x); }
+inline auto rounding(float) -> float (*)(float) { return nullptr; }
+inline auto rounding(device::BFloat16) -> float (*)(float) { return bf16_rounded; }
+inline auto rounding(device::Half) -> float (*)(float) { return half_rounded; }
+
+/// What a device verdict says of one sequence.
+struct DeviceVerdict {
+  std::vector<specula::Token> tokens;
+  std::vector<specula::NodeId> path;
+  device::Status status = device::Status::ok;
+
+  friend bool operator==(const DeviceVerdict&, const DeviceVerdict&) = default;
+};
+/// A verdict of the CPU in that form.
+inline DeviceVerdict as_device(const specula::Verdict& verdict, const specula::TokenTree& tree) {
+  DeviceVerdict out;
+  out.path = verdict.path;
+  for (std::size_t i = 1; i < verdict.path.size(); ++i) out.tokens.push_back(tree.token(verdict.path[i]));
+  out.tokens.push_back(verdict.next);
+  return out;
+}
+
+/// A batch of cases over one vocabulary as flat arrays. Rows are `stride` elements apart and begin `offset` elements
+/// behind an aligned address.
+template <class Element>
+struct DeviceBatch {
+  int vocab = 0, max_nodes = 1, width = 1;
+  std::ptrdiff_t stride = 0, offset = 0;
+  std::vector<std::int32_t> begin{0}, position;
+  std::vector<specula::Token> token;
+  std::vector<specula::NodeId> parent;
+  std::vector<std::uint64_t> seed;
+  std::vector<device::SamplingParams> params;
+  std::vector<Element> target, draft;
+  std::vector<device::RowStats> stats;   // (draft rows)
+  std::vector<std::int32_t> draft_row;   // (N)
+  std::vector<double> scale;             // (N)
+  std::vector<specula::Token> out_token;
+  std::vector<specula::NodeId> out_path;
+  std::vector<std::int32_t> out_count;
+  std::vector<device::Status> out_status;
+
+  explicit DeviceBatch(int vocabulary, std::ptrdiff_t row_stride = 0, std::ptrdiff_t row_offset = 0)
+      : vocab(vocabulary), stride(row_stride ? row_stride : vocabulary), offset(row_offset) {
+    target.resize(static_cast<std::size_t>(offset));
+    draft.resize(static_cast<std::size_t>(offset));
+  }
+
+  void add_row(std::vector<Element>& rows, const float* logits) {
+    const std::size_t at = rows.size();
+    rows.resize(at + static_cast<std::size_t>(stride));
+    for (std::size_t x = 0; x < static_cast<std::size_t>(stride); ++x)  // what lies between rows is never to be read
+      store(x < static_cast<std::size_t>(vocab) ? logits[x] : std::numeric_limits<float>::quiet_NaN(), rows[at + x]);
+  }
+
+  void add(const Case& it, const specula::SamplingParams& target_params, std::uint64_t coins) {
+    const specula::TokenTree& tree = it.tree;
+    std::vector<const float*> known;  // draft rows of this tree
+    const std::size_t first = stats.size();
+    for (specula::NodeId n = 0; n < tree.size(); ++n) {
+      token.push_back(tree.token(n));
+      parent.push_back(tree.parent(n));
+      add_row(target, it.row[static_cast<std::size_t>(n)].data());
+      width = std::max(width, tree.depth(n) + 1);
+      const specula::RowLaw& law = tree.row_law(n);
+      scale.push_back(n > 0 && tree.excludes_siblings(n) ? tree.draft_scale(n) : 0.0);
+      if (n == 0 || law.is_point()) {
+        draft_row.push_back(-1);
+        continue;
+      }
+      std::size_t row = 0;
+      while (row < known.size() && known[row] != law.logits) ++row;
+      if (row == known.size()) {
+        known.push_back(law.logits);
+        add_row(draft, law.logits);
+        const float t = target_params.greedy() ? 1.0f : target_params.temperature;
+        stats.push_back({law.log_z, t, law.cut, device::kNoToken, device::Status::ok});
+      }
+      draft_row.push_back(static_cast<std::int32_t>(first + row));
+    }
+    begin.push_back(static_cast<std::int32_t>(token.size()));
+    max_nodes = std::max(max_nodes, tree.size());
+    position.push_back(tree.origin());
+    seed.push_back(coins);
+    params.push_back({target_params.temperature, target_params.top_k, target_params.top_p, target_params.min_p});
+  }
+
+  int sequences() const { return static_cast<int>(position.size()); }
+  device::LogitsDraft<Element> logits_draft() const {
+    return {draft.data() + offset, stride, stats.data(), draft_row.data(), scale.data()};
+  }
+
+  template <class Draft>
+  device::detail::VerifyArgs<Element, Draft> args(const Draft& q) {
+    const auto b = position.size();
+    out_token.assign(b * static_cast<std::size_t>(width), -77);
+    out_path.assign(out_token.size(), -77);
+    out_count.assign(b, -77);
+    out_status.assign(b, static_cast<device::Status>(-77));
+    return {{begin.data(), token.data(), parent.data(), position.data(), seed.data(), nullptr},
+            {target.data() + offset, stride, nullptr, params.data()},
+            q,
+            {out_token.data(), out_path.data(), out_count.data(), out_status.data()},
+            vocab,
+            max_nodes,
+            width};
+  }
+
+  /// The outputs, every element checked: -1 behind the count.
+  std::vector<DeviceVerdict> verdicts() const {
+    std::vector<DeviceVerdict> out;
+    for (std::size_t b = 0; b < position.size(); ++b) {
+      DeviceVerdict v;
+      v.status = out_status[b];
+      if (out_count[b] < 0 || out_count[b] > width) throw std::runtime_error("a count out of range");
+      for (std::size_t i = 0; i < static_cast<std::size_t>(width); ++i) {
+        const std::size_t at = b * static_cast<std::size_t>(width) + i;
+        if (static_cast<std::int32_t>(i) < out_count[b]) {
+          v.tokens.push_back(out_token[at]);
+          v.path.push_back(out_path[at]);
+        } else if (out_token[at] != -1 || out_path[at] != -1) {
+          throw std::runtime_error("a verdict is not padded with -1");
+        }
+      }
+      out.push_back(v);
+    }
+    return out;
+  }
+};
+
+/// Runs a rule over a batch on an emulated GPU.
+template <class Rule, class Element, class Draft>
+std::vector<DeviceVerdict> emulate_verify(DeviceBatch<Element>& batch,
+                                          const device::detail::VerifyArgs<Element, Draft>& args, int blocks = 1,
+                                          int threads = 64, std::uint64_t seed = 1, Engine engine = Engine::fibers) {
+  using Walk = device::detail::Walk<EmulatedCluster, Element, Draft>;
+  emulate({.clusters = batch.sequences(),
+           .blocks = blocks,
+           .threads = threads,
+           .shared_bytes = Walk::shared_bytes(args.vocab, args.max_nodes),
+           .seed = seed,
+           .engine = engine},
+          [&](EmulatedCluster cluster, int sequence, unsigned char* shared) {
+            Walk walk(cluster, args, sequence, shared);
+            Rule::verify(walk);
+          });
+  return batch.verdicts();
+}
+
+}  // namespace specula_test

@@ -1,0 +1,197 @@
+// A GPU for tests: runs kernel bodies that are written over the groups of <specula/cuda/group.cuh>, every
+// thread of a block by itself, and fails where they use it in a way that a real one does not forgive.
+//
+//   emulate({.clusters = 3, .blocks = 2, .threads = 64, .shared_bytes = 4096},
+//           [&](EmulatedCluster cluster, int index, unsigned char* shared) { body(cluster, ..., shared); });
+//
+// Caught: lanes that are not all at the same collective, threads that wait at different barriers, shared
+// memory that nobody wrote (it begins as NaN and -1), and, since the order in which lanes run is drawn anew
+// after every barrier, results that depend on it. With Engine::threads each thread is a std::thread: the
+// thread sanitizer then sees every pair of accesses that no barrier orders.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <type_traits>
+#include <vector>
+
+namespace specula_test {
+
+enum class Engine : std::uint8_t { fibers, threads };
+
+struct Grid {
+  int clusters = 1;
+  int blocks = 1;    // of a cluster
+  int threads = 32;  // of a block
+  std::size_t shared_bytes = 0;
+  std::uint64_t seed = 1;
+  Engine engine = Engine::fibers;
+};
+
+namespace emulation {
+
+/// Runs n functions side by side and lets them wait for each other.
+class Scheduler {
+ public:
+  virtual ~Scheduler() = default;
+  /// `sizes`: how many wait at each barrier. Throws what a function throws, or std::runtime_error on a
+  /// deadlock.
+  virtual void run(int n, const std::vector<int>& sizes, const std::function<void(int)>& function) = 0;
+  /// From inside a function.
+  virtual void wait(int barrier) = 0;
+  /// Lets others run: for loops that wait for memory.
+  virtual void yield() = 0;
+};
+std::unique_ptr<Scheduler> make_scheduler(Engine engine, std::uint64_t seed);
+
+constexpr int kWarp = 32;
+constexpr std::size_t kSlot = 64;
+
+/// What the lanes of a warp give each other. Twice, so that one barrier a collective is enough.
+struct WarpSlots {
+  alignas(16) unsigned char bytes[2][kWarp][kSlot];
+  std::uint32_t kind[2][kWarp];
+};
+
+/// One running cluster.
+struct Cluster {
+  Scheduler* scheduler;
+  int blocks, threads;
+  std::vector<WarpSlots> warps;                          // (blocks * warps of a block)
+  std::vector<std::unique_ptr<unsigned char[]>> shared;  // (blocks)
+  std::size_t shared_bytes;
+
+  int warps_of_block() const { return threads / kWarp; }
+  // Barriers: the warps' first, then the blocks', then the cluster's.
+  int block_barrier(int block) const { return blocks * warps_of_block() + block; }
+  int cluster_barrier() const { return blocks * warps_of_block() + blocks; }
+};
+
+/// One thread of it.
+struct Thread {
+  Cluster* cluster;
+  int block, rank;                 // of the block in the cluster, of the thread in the block
+  mutable std::uint32_t turn = 0;  // collectives so far
+};
+
+}  // namespace emulation
+
+class EmulatedWarp {
+ public:
+  explicit EmulatedWarp(const emulation::Thread* thread) : thread_(thread) {}
+
+  int rank() const { return thread_->rank % emulation::kWarp; }
+  static constexpr int size() { return emulation::kWarp; }
+  void sync() const {
+    const int none = 0;
+    exchange(none, 1);
+  }
+  template <class T>
+  T shuffle(T value, int from) const {
+    return exchange(value, 2)[from % size()];
+  }
+  template <class T>
+  T shuffle_xor(T value, int mask) const {
+    return exchange(value, 3)[rank() ^ mask];
+  }
+  template <class T>
+  T shuffle_up(T value, int by) const {
+    return exchange(value, 4)[rank() >= by ? rank() - by : rank()];
+  }
+  std::uint32_t ballot(bool yes) const {
+    const auto all = exchange(yes, 5);
+    std::uint32_t out = 0;
+    for (int lane = 0; lane < size(); ++lane) out |= static_cast<std::uint32_t>(all[lane]) << lane;
+    return out;
+  }
+
+  /// What the lanes gave; valid until this lane's next collective but one.
+  template <class T>
+  class Given {
+   public:
+    explicit Given(const unsigned char* bytes) : bytes_(bytes) {}
+    T operator[](int lane) const {
+      T out;
+      std::memcpy(&out, bytes_ + static_cast<std::size_t>(lane) * emulation::kSlot, sizeof(T));
+      return out;
+    }
+
+   private:
+    const unsigned char* bytes_;
+  };
+  /// All lanes give a value of at most 64 bytes and see all: what every collective is made of. `kind` tells
+  /// collectives apart; those of other headers begin at 16.
+  template <class T>
+  Given<T> exchange(const T& value, std::uint32_t kind) const {
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= emulation::kSlot);
+    emulation::Cluster& cluster = *thread_->cluster;
+    const int warp = thread_->block * cluster.warps_of_block() + thread_->rank / emulation::kWarp;
+    emulation::WarpSlots& slots = cluster.warps[static_cast<std::size_t>(warp)];
+    const std::uint32_t flip = thread_->turn++ % 2;
+    const auto lane = static_cast<std::size_t>(rank());
+    std::memcpy(slots.bytes[flip][lane], &value, sizeof(T));
+    slots.kind[flip][lane] = kind << 8 | static_cast<std::uint32_t>(sizeof(T));
+    cluster.scheduler->wait(warp);
+    for (const std::uint32_t other : slots.kind[flip])
+      if (other != slots.kind[flip][lane])
+        throw std::runtime_error("lanes of a warp are at different collectives");
+    return Given<T>(slots.bytes[flip][0]);
+  }
+
+ private:
+  const emulation::Thread* thread_;
+};
+
+class EmulatedBlock {
+ public:
+  explicit EmulatedBlock(const emulation::Thread* thread) : thread_(thread) {}
+
+  int rank() const { return thread_->rank; }
+  int size() const { return thread_->cluster->threads; }
+  void sync() const { thread_->cluster->scheduler->wait(thread_->cluster->block_barrier(thread_->block)); }
+  EmulatedWarp warp() const { return EmulatedWarp(thread_); }
+  int warp_rank() const { return rank() / emulation::kWarp; }
+  int warp_count() const { return size() / emulation::kWarp; }
+  /// Lets other threads run: for loops that wait for memory.
+  void yield() const { thread_->cluster->scheduler->yield(); }
+
+ private:
+  const emulation::Thread* thread_;
+};
+
+class EmulatedCluster {
+ public:
+  explicit EmulatedCluster(const emulation::Thread* thread) : thread_(thread) {}
+
+  int rank() const { return thread_->block; }
+  int size() const { return thread_->cluster->blocks; }
+  void sync() const { thread_->cluster->scheduler->wait(thread_->cluster->cluster_barrier()); }
+  EmulatedBlock block() const { return EmulatedBlock(thread_); }
+  template <class T>
+  T* map(T* shared, int rank) const {
+    const auto& all = thread_->cluster->shared;
+    const auto offset = reinterpret_cast<unsigned char*>(shared) - base(all, thread_->block);
+    if (offset < 0 || static_cast<std::size_t>(offset) >= thread_->cluster->shared_bytes || rank < 0 ||
+        rank >= size())
+      throw std::runtime_error("map: not in this block's shared memory, or no such block");
+    return reinterpret_cast<T*>(base(all, rank) + offset);
+  }
+  unsigned char* shared() const { return base(thread_->cluster->shared, thread_->block); }
+
+ private:
+  static unsigned char* base(const std::vector<std::unique_ptr<unsigned char[]>>& all, int rank) {
+    unsigned char* p = all[static_cast<std::size_t>(rank)].get();
+    return p + (128 - reinterpret_cast<std::uintptr_t>(p) % 128) % 128;
+  }
+  const emulation::Thread* thread_;
+};
+
+/// Runs the clusters of a grid, one after the other in an order drawn from the seed; `body` is called by
+/// every thread with its cluster's index and its block's shared memory (128-byte aligned).
+void emulate(const Grid& grid, const std::function<void(EmulatedCluster, int, unsigned char*)>& body);
+
+}  // namespace specula_test
