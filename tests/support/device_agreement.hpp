@@ -30,8 +30,8 @@ struct Agreement {
 /// `trees` random trees over `vocab` tokens in batches of mixed parameters, each batch on another cluster.
 /// dense(case, coins) is the rule written down apart from the library, for the margins.
 template <class DeviceRule, class Element, class Rule, class Dense, class DraftOf>
-Agreement compare_with_cpu(const Rule& rule, Dense dense, DraftOf draft_of, int trees, int vocab, const Mix& mix,
-                           std::uint64_t seed) {
+Agreement compare_with_cpu(const Rule& rule, Dense dense, DraftOf draft_of, int trees, int vocab,
+                           const Mix& mix, std::uint64_t seed) {
   Random random(seed);
   Agreement out;
   const auto settings = device_settings();
@@ -57,7 +57,8 @@ Agreement compare_with_cpu(const Rule& rule, Dense dense, DraftOf draft_of, int 
       margins.push_back(margin.margin);
     }
     const auto args = batch.args(draft_of(batch));
-    const auto got = emulate_verify<DeviceRule>(batch, args, 1 + random.below(4), 32 << random.below(2), random.bits());
+    const auto got =
+        emulate_verify<DeviceRule>(batch, args, 1 + random.below(4), 32 << random.below(2), random.bits());
     for (std::size_t i = 0; i < want.size(); ++i) {
       if (got[i] == want[i]) continue;
       ++out.differ;

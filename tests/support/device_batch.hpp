@@ -1,4 +1,5 @@
-// Random proposals as the device arrays that verification kernels take, and what an emulated GPU makes of them.
+// Random proposals as the device arrays that verification kernels take, and what an emulated GPU makes of
+// them.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,9 @@ inline float bf16_rounded(float x) { return device::detail::to_float(device::BFl
 inline std::uint16_t half_bits(float x) {
   if (std::isinf(x)) return x > 0 ? 0x7C00 : 0xFC00;
   // Found by halving: bits of positive halves are in order.
-  const auto value = [](int bits) { return device::detail::to_float(device::Half{static_cast<std::uint16_t>(bits)}); };
+  const auto value = [](int bits) {
+    return device::detail::to_float(device::Half{static_cast<std::uint16_t>(bits)});
+  };
   int low = 0, high = 0x7BFF;
   while (low < high) {
     const int middle = (low + high) / 2;
@@ -60,8 +63,8 @@ inline DeviceVerdict as_device(const specula::Verdict& verdict, const specula::T
   return out;
 }
 
-/// A batch of cases over one vocabulary as flat arrays. Rows are `stride` elements apart and begin `offset` elements
-/// behind an aligned address.
+/// A batch of cases over one vocabulary as flat arrays. Rows are `stride` elements apart and begin `offset`
+/// elements behind an aligned address.
 template <class Element>
 struct DeviceBatch {
   int vocab = 0, max_nodes = 1, width = 1;
@@ -72,9 +75,9 @@ struct DeviceBatch {
   std::vector<std::uint64_t> seed;
   std::vector<device::SamplingParams> params;
   std::vector<Element> target, draft;
-  std::vector<device::RowStats> stats;   // (draft rows)
-  std::vector<std::int32_t> draft_row;   // (N)
-  std::vector<double> scale;             // (N)
+  std::vector<device::RowStats> stats;  // (draft rows)
+  std::vector<std::int32_t> draft_row;  // (N)
+  std::vector<double> scale;            // (N)
   std::vector<specula::Token> out_token;
   std::vector<specula::NodeId> out_path;
   std::vector<std::int32_t> out_count;
@@ -89,8 +92,10 @@ struct DeviceBatch {
   void add_row(std::vector<Element>& rows, const float* logits) {
     const std::size_t at = rows.size();
     rows.resize(at + static_cast<std::size_t>(stride));
-    for (std::size_t x = 0; x < static_cast<std::size_t>(stride); ++x)  // what lies between rows is never to be read
-      store(x < static_cast<std::size_t>(vocab) ? logits[x] : std::numeric_limits<float>::quiet_NaN(), rows[at + x]);
+    for (std::size_t x = 0; x < static_cast<std::size_t>(stride);
+         ++x)  // what lies between rows is never to be read
+      store(x < static_cast<std::size_t>(vocab) ? logits[x] : std::numeric_limits<float>::quiet_NaN(),
+            rows[at + x]);
   }
 
   void add(const Case& it, const specula::SamplingParams& target_params, std::uint64_t coins) {
@@ -122,7 +127,8 @@ struct DeviceBatch {
     max_nodes = std::max(max_nodes, tree.size());
     position.push_back(tree.origin());
     seed.push_back(coins);
-    params.push_back({target_params.temperature, target_params.top_k, target_params.top_p, target_params.min_p});
+    params.push_back(
+        {target_params.temperature, target_params.top_k, target_params.top_p, target_params.min_p});
   }
 
   int sequences() const { return static_cast<int>(position.size()); }
@@ -171,8 +177,9 @@ struct DeviceBatch {
 /// Runs a rule over a batch on an emulated GPU.
 template <class Rule, class Element, class Draft>
 std::vector<DeviceVerdict> emulate_verify(DeviceBatch<Element>& batch,
-                                          const device::detail::VerifyArgs<Element, Draft>& args, int blocks = 1,
-                                          int threads = 64, std::uint64_t seed = 1, Engine engine = Engine::fibers) {
+                                          const device::detail::VerifyArgs<Element, Draft>& args,
+                                          int blocks = 1, int threads = 64, std::uint64_t seed = 1,
+                                          Engine engine = Engine::fibers) {
   using Walk = device::detail::Walk<EmulatedCluster, Element, Draft>;
   emulate({.clusters = batch.sequences(),
            .blocks = blocks,

@@ -40,7 +40,7 @@ class Cut {
         all_(mine_ + 1),
         row_(row),
         stats_(stats),
-        top_(top),
+        top_(sum(top, 0.0f)),  // of zeros the positive one, whose key is the larger
         temperature_(temperature),
         scale_(static_cast<float>(inverse_of(temperature) * kLog2E)) {}
 
@@ -51,7 +51,7 @@ class Cut {
     double mass = -1;  // of what is kept so far; below 0: all
     const bool by_count = params.top_k > 0 && params.top_k < row_.vocab;
     for (int by_mass = by_count ? 0 : 1; by_mass < (params.top_p < 1.0f ? 2 : 1); ++by_mass) {
-      count_bins(Bins::coarse(top_, scale_), -infinity(), infinity());
+      count_bins(coarse());
       const double wanted = by_mass == 0
                                 ? static_cast<double>(params.top_k)
                                 : static_cast<double>(params.top_p) * (mass < 0 ? total_mass() : mass);
@@ -79,20 +79,22 @@ class Cut {
 
   SPECULA_HD static double inverse_of(float t) { return 1.0 / static_cast<double>(t); }
 
-  /// Bins, the best first: of an eighth of an octave below the largest logit, all that is lighter in the last
-  /// one; or ranges of `width` keys below `high`.
+  /// Bins of the logits whose keys lie in [low, high], the best first: of an eighth of an octave below the
+  /// largest logit, all that is lighter in the last one; or ranges of `width` keys. By keys, since zeros of
+  /// two signs are equal floats, and what is not in the range has no bin.
   struct Bins {
     float top, scale;
-    std::uint32_t high, width;  // width 0: octaves
+    std::uint32_t low, high, width;  // width 0: octaves
 
-    SPECULA_HD static Bins coarse(float top, float scale) { return {top, product(scale, 8.0f), 0, 0}; }
-    SPECULA_HD static Bins fine(std::uint32_t high, std::uint32_t width) { return {0, 0, high, width}; }
     SPECULA_HD int operator()(float logit) const {
       if (width > 0) return static_cast<int>((high - short_key(logit)) / width);
       const float below = product(difference(top, logit), scale);
       return below < static_cast<float>(kBins - 1) ? static_cast<int>(below) : kBins - 1;
     }
   };
+  SPECULA_HD Bins coarse() const {
+    return {top_, product(scale_, 8.0f), short_key(-infinity()) + 1, short_key(top_), 0};
+  }
   SPECULA_HD static std::uint32_t short_key(float logit) { return key_of(logit) >> idle_bits(Element{}); }
   SPECULA_HD static float logit_of(std::uint32_t key) {
     constexpr int kIdle = idle_bits(Element{});
@@ -109,7 +111,7 @@ class Cut {
     std::uint32_t high = last_key_in(at.bin), low = last_key_in(at.bin + 1) + 1;
     while (true) {
       const std::uint32_t span = high - low + 1, width = span / kBins + (span % kBins ? 1 : 0);
-      count_bins(Bins::fine(high, width), logit_of(low), logit_of(high));
+      count_bins({0, 0, low, high, width});
       at = crossing(by_mass, wanted, at.mass, at.count);
       high -= static_cast<std::uint32_t>(at.bin) * width;
       if (width == 1) return {logit_of(high), at.mass + static_cast<double>(all_->mass[at.bin]) * 0x1p-40};
@@ -120,18 +122,18 @@ class Cut {
   /// The largest key whose logit is in coarse bin `bin` or behind it; the one before the least if there is
   /// none.
   SPECULA_HD std::uint32_t last_key_in(int bin) const {
-    const Bins coarse = Bins::coarse(top_, scale_);
+    const Bins bins = coarse();
     std::uint32_t yes = short_key(-infinity()), no = short_key(top_) + 1;
     if (bin >= kBins) return yes;
     while (no - yes > 1) {
       const std::uint32_t middle = yes + (no - yes) / 2;
-      (coarse(logit_of(middle)) >= bin ? yes : no) = middle;
+      (bins(logit_of(middle)) >= bin ? yes : no) = middle;
     }
     return yes;
   }
 
   /// Fills all_ with what of the row lies in [low, high].
-  SPECULA_HD void count_bins(Bins bins, float low, float high) {
+  SPECULA_HD void count_bins(Bins bins) {
     const auto block = cluster_.block();
     const auto warp = block.warp();
     for (int b = block.rank(); b < kBins; b += block.size()) {
@@ -141,13 +143,14 @@ class Cut {
     block.sync();
     const int step = cluster_.size() * block.warp_count();
     for (int t = cluster_.rank() * block.warp_count() + block.warp_rank(); t < stats_.tiles(); t += step) {
-      if (stats_[t].a < low) continue;
+      if (short_key(stats_[t].a) < bins.low) continue;
       const RawTile<Element> raw = load_tile<Order::columns>(warp.rank(), row_, t);
       float x[kPerLane];
       unpack<Order::columns>(warp.rank(), raw, row_, t, x);
       SPECULA_UNROLL
       for (int i = 0; i < kPerLane; ++i) {
-        if (!(x[i] >= low && x[i] <= high) || x[i] == -infinity()) continue;
+        const std::uint32_t key = short_key(x[i]);
+        if (key < bins.low || key > bins.high) continue;
         const int bin = bins(x[i]);
         const float weight = exp2_fast(product(difference(x[i], top_), scale_));
         atomic_add(&mine_->count[bin], 1u);
@@ -193,7 +196,7 @@ class Cut {
     };
     const std::uint32_t has = warp.ballot(my_count > 0);
     const std::uint32_t hit = warp.ballot(my_count > 0 && enough(upto_mass, upto_count));
-    const int lane = hit ? first_lane(hit) : last_lane(has);
+    const int lane = hit ? first_lane(hit) : larger(0, last_lane(has));
     Crossing out{0, 0, 0};
     if (warp.rank() == lane) {
       unsigned long long m = upto_mass - my_mass;

@@ -87,7 +87,7 @@ class RowScan {
     if (out.status != Status::ok) return out;
     if (greedy) {
       out.point = first_equal(row, top);
-      masses_ = {kPoint, 0, 0, out.point};
+      masses_ = {kPoint, 0, 0, 0};
       return out;
     }
 
@@ -95,8 +95,9 @@ class RowScan {
     for (int t = warp.rank(); t < table_.tiles(); t += warp.size())
       unit = larger(unit, unit_of(table_[t].a, scale));
     unit = reduce(warp, unit, Max{});
-    masses_ = {kStats, scale, unit, kNoToken};
+    masses_ = {kStats, scale, unit, 1};
     const double total = table_.total(masses_);
+    masses_.share = 1 / total;
     double log2_z = static_cast<double>(unit) + log2(total);
     // Where the mass is, near the top, take the rounding of the scale back.
     log2_z += static_cast<double>(top) * (inv_t * kLog2E - static_cast<double>(scale));
@@ -105,9 +106,11 @@ class RowScan {
       out.cut = Cut<Cluster, Element>(table_.cluster(), histograms_, row, table_, top, params.temperature)
                     .threshold(params);
       const Exponent exponent(inv_t, out.log_z, out.cut);
-      out.log_z += log(measure_from(
+      const double kept = measure_from(
           row, [&](int tile) { return table_.before(tile).a >= out.cut; },
-          [&](int, float logit) { return exponent.weight(logit); }));
+          [&](int, float logit) { return exponent.weight(logit); });
+      masses_.share = 1 / kept;
+      out.log_z += log(kept);
     }
     return out;
   }
@@ -127,7 +130,22 @@ class RowScan {
       fill(tile, w);
       return typename Table::Entry{0.0f, tile_sum(warp, w)};
     });
-    masses_ = {kMasses, 0, 0, kNoToken};
+    masses_ = {kMasses, 0, 0, 1};
+    return table_.total(masses_);
+  }
+  /// The same where only the tiles that `changed` says have other weights than those measured last, or than
+  /// the law that law() returned; the masses of the others are taken over.
+  template <class Changed, class Fill>
+  SPECULA_HD double remeasure(Changed changed, Fill fill) {
+    const auto warp = table_.cluster().block().warp();
+    const Masses masses = masses_;
+    table_.pass([&](int tile) {
+      if (!changed(tile)) return typename Table::Entry{0.0f, static_cast<float>(masses(table_.before(tile)))};
+      float w[kPerLane];
+      fill(tile, w);
+      return typename Table::Entry{0.0f, tile_sum(warp, w)};
+    });
+    masses_ = {kMasses, 0, 0, 1};
     return table_.total(masses_);
   }
   /// The tile that a coin picks by the masses that the last call measured; -1 if there are none.
@@ -153,16 +171,16 @@ class RowScan {
 
  private:
   enum Kind { kStats, kMasses, kPoint };
-  /// An entry of the table as a mass.
+  /// An entry of the table as a mass. Those of a law add up to 1.
   struct Masses {
     Kind kind;
     float scale, unit;
-    Token point;
+    double share;
     SPECULA_HD double operator()(typename Table::Entry entry) const {
-      if (kind == kMasses) return static_cast<double>(entry.b);
+      if (kind == kMasses) return static_cast<double>(entry.b) * share;
       if (!(entry.b > 0)) return 0;
       const double mass =
-          static_cast<double>(entry.b) * power_of_two(difference(unit_of(entry.a, scale), unit));
+          static_cast<double>(entry.b) * power_of_two(difference(unit_of(entry.a, scale), unit)) * share;
       return mass < 0x1p-100 ? 0.0 : mass;  // its weights would all underflow: no coin may choose it
     }
   };
@@ -178,7 +196,7 @@ class RowScan {
         x[i] = weight(tile * kTile + place_of<Order::columns>(warp.rank(), i / 4) + i % 4, x[i]);
       return typename Table::Entry{0.0f, tile_sum(warp, x)};
     });
-    masses_ = {kMasses, 0, 0, kNoToken};
+    masses_ = {kMasses, 0, 0, 1};
     return table_.total(masses_);
   }
 
@@ -201,7 +219,7 @@ class RowScan {
 
   Table table_;
   unsigned char* histograms_;
-  Masses masses_{kStats, 0, 0, kNoToken};
+  Masses masses_{kStats, 0, 0, 1};
 };
 
 }  // namespace detail

@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include "../group.cuh"
+#include "../warp/tile.cuh"
 
 namespace specula {
 namespace cuda {
@@ -53,24 +54,64 @@ cudaError_t prepare(Kernel* kernel, std::size_t shared_bytes, int cluster) {
   return error;
 }
 
+/// A launch of clusters, as the driver takes it.
+struct Launch {
+  cudaLaunchConfig_t config{};
+  cudaLaunchAttribute attribute{};
+
+  Launch(int clusters, int cluster, int threads, std::size_t shared_bytes, cudaStream_t stream) {
+    config.gridDim = dim3(static_cast<unsigned>(clusters) * static_cast<unsigned>(cluster));
+    config.blockDim = dim3(static_cast<unsigned>(threads));
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
+    attribute.val.clusterDim.y = 1;
+    attribute.val.clusterDim.z = 1;
+    config.attrs = &attribute;
+    config.numAttrs = cluster > 1 ? 1 : 0;
+  }
+  Launch(const Launch&) = delete;  // config points into it
+  Launch& operator=(const Launch&) = delete;
+};
+
+/// How many blocks serve a row or a sequence where `problems` of them are launched together: enough to fill
+/// the device, and no more than there are tiles for their warps; one where there are no clusters. Prepares
+/// `kernel`. Outside of captures. cudaErrorInvalidValue where a block has less shared memory.
+template <class Kernel>
+cudaError_t plan_clusters(Kernel* kernel, int problems, int vocab, int threads, std::size_t shared_bytes,
+                          int device, int* cluster) {
+  DeviceLimits limits;
+  cudaError_t error = device_limits(device, &limits);
+  if (error != cudaSuccess) return error;
+  if (shared_bytes > static_cast<std::size_t>(limits.shared_bytes)) return cudaErrorInvalidValue;
+  bool clusters = false;
+  error = has_clusters(kernel, &clusters);
+  if (error == cudaSuccess) error = prepare(kernel, shared_bytes, clusters ? 16 : 1);
+  int resident = 1;  // blocks of a multiprocessor
+  if (error == cudaSuccess)
+    error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, threads, shared_bytes);
+  *cluster = 1;
+  const int most = ceil_div(tile_count(vocab), threads / 32);
+  while (clusters && *cluster < 16 && *cluster < most &&
+         2 * *cluster * problems <= resident * limits.processors)
+    *cluster *= 2;
+  for (; error == cudaSuccess && *cluster > 1; *cluster /= 2) {  // of 16 blocks, some devices hold none
+    int active = 0;
+    const Launch launch(1, *cluster, threads, shared_bytes, nullptr);
+    error = cudaOccupancyMaxActiveClusters(&active, kernel, &launch.config);
+    if (active > 0) break;
+  }
+  return error;
+}
+
 /// `clusters` clusters of `cluster` blocks.
 template <class... Parameters, class... Arguments>
 cudaError_t launch(void (*kernel)(Parameters...), int clusters, int cluster, int threads,
                    std::size_t shared_bytes, cudaStream_t stream, Arguments... arguments) {
   if (clusters <= 0) return cudaSuccess;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(clusters) * static_cast<unsigned>(cluster));
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = stream;
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
-  attribute.val.clusterDim.y = 1;
-  attribute.val.clusterDim.z = 1;
-  config.attrs = &attribute;
-  config.numAttrs = cluster > 1 ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
+  const Launch how(clusters, cluster, threads, shared_bytes, stream);
+  return cudaLaunchKernelEx(&how.config, kernel, static_cast<Parameters>(arguments)...);
 }
 
 }  // namespace detail

@@ -39,37 +39,21 @@ __global__ void __launch_bounds__(256, 1)
   Rule::verify(walk);
 }
 
-/// Blocks a sequence: enough to fill the device, and no more than there are tiles for its warps.
-inline int verify_cluster(int sequences, int vocab, int threads, const DeviceLimits& device) {
-  int cluster = 1;
-  const int most = ceil_div(tile_count(vocab), threads / 32);
-  while (cluster < 16 && cluster < most && 2 * cluster * sequences <= 2 * device.processors) cluster *= 2;
-  return cluster;
-}
-
 /// Outside of captures. Errors: cudaErrorInvalidValue where a capacity is below 1 or needs more shared memory
 /// than a block has, and what the driver says.
 template <class Rule, class Element, class Draft>
 cudaError_t make_verify_plan(VerifyPlan* plan, const VerifyCapacity& capacity, int device) {
   if (capacity.sequences < 1 || capacity.max_nodes < 1 || capacity.max_depth < 0 || capacity.vocab < 1)
     return cudaErrorInvalidValue;
-  DeviceLimits limits;
-  cudaError_t error = device_limits(device, &limits);
-  if (error != cudaSuccess) return error;
-  const auto kernel = verify_kernel<Rule, Element, Draft>;
-  bool clusters = false;
-  error = has_clusters(kernel, &clusters);
-  if (error != cudaSuccess) return error;
   VerifyPlan out;
   out.sequences = capacity.sequences;
   out.max_nodes = capacity.max_nodes;
   out.width = capacity.max_depth + 1;
   out.vocab = capacity.vocab;
   out.shared_bytes = Walk<DeviceCluster, Element, Draft>::shared_bytes(capacity.vocab, capacity.max_nodes);
-  if (clusters && limits.version >= 90)
-    out.cluster = verify_cluster(capacity.sequences, capacity.vocab, out.threads, limits);
-  if (out.shared_bytes > static_cast<std::size_t>(limits.shared_bytes)) return cudaErrorInvalidValue;
-  error = prepare(kernel, out.shared_bytes, out.cluster);
+  const cudaError_t error =
+      plan_clusters(verify_kernel<Rule, Element, Draft>, capacity.sequences, capacity.vocab, out.threads,
+                    out.shared_bytes, device, &out.cluster);
   if (error == cudaSuccess) *plan = out;
   return error;
 }

@@ -1,0 +1,388 @@
+#include <doctest/doctest.h>
+#include <specula/cuda/device/sample.cuh>
+
+#include <map>
+
+#include "device_agreement.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+/// Rows of floats as a device sees them, and what it draws.
+template <class Element>
+struct Draws {
+  int vocab, draws = 1;
+  std::ptrdiff_t stride, offset;
+  std::vector<Element> logits;
+  std::vector<std::vector<float>> rows;
+  std::vector<device::SamplingParams> params;
+  std::vector<std::uint64_t> seed;
+  std::vector<std::uint32_t> sequence, index;
+  std::vector<std::int32_t> position, origin;
+  std::vector<Token> token;
+  std::vector<device::RowStats> stats;
+  std::vector<float> prob;
+  std::vector<double> scale;
+
+  explicit Draws(int v, std::ptrdiff_t row_stride = 0, std::ptrdiff_t first = 0)
+      : vocab(v),
+        stride(row_stride ? row_stride : v),
+        offset(first),
+        logits(static_cast<std::size_t>(first)) {}
+
+  void add(std::vector<float> row, const SamplingParams& p, std::uint64_t coins, std::int32_t at,
+           std::int32_t root = 0, std::uint32_t slot = 0, std::uint32_t of = 0) {
+    if (const auto round = rounding(Element{}))
+      for (float& l : row) l = round(l);
+    const std::size_t begin = logits.size();
+    logits.resize(begin + static_cast<std::size_t>(stride));
+    for (std::size_t x = 0; x < static_cast<std::size_t>(stride); ++x)
+      store(x < row.size() ? row[x] : kNan, logits[begin + x]);
+    rows.push_back(row);
+    params.push_back({p.temperature, p.top_k, p.top_p, p.min_p});
+    seed.push_back(coins);
+    sequence.push_back(of);
+    position.push_back(at);
+    origin.push_back(root);
+    index.push_back(slot);
+  }
+
+  void run(device::Stream stream = device::Stream::sample, bool distinct = false, int blocks = 1,
+           int threads = 64, std::uint64_t order = 1, Engine engine = Engine::fibers) {
+    const std::size_t n = rows.size(), outputs = n * static_cast<std::size_t>(draws);
+    token.assign(outputs, -77);
+    prob.assign(outputs, -77);
+    scale.assign(outputs, -77);
+    stats.assign(n, {-77, -77, -77, -77, device::Status::bad_tree});
+    device::SampleArgs<Element> args{};
+    args.logits = logits.data() + offset;
+    args.stride = stride;
+    args.seed = seed.data();
+    args.position = position.data();
+    args.params = params.data();
+    args.sequence = sequence.data();
+    args.stream = stream;
+    args.origin = origin.data();
+    args.index = index.data();
+    args.distinct = distinct;
+    args.token = token.data();
+    args.stats = stats.data();
+    args.prob = prob.data();
+    args.scale = scale.data();
+    emulate({.clusters = static_cast<int>(n),
+             .blocks = blocks,
+             .threads = threads,
+             .shared_bytes = device::detail::RowScan<EmulatedCluster>::shared_bytes(vocab) +
+                             static_cast<std::size_t>(draws) * sizeof(Token),
+             .seed = order,
+             .engine = engine},
+            [&](EmulatedCluster cluster, int r, unsigned char* shared) {
+              device::detail::sample_row(cluster, r, shared, args, vocab, draws);
+            });
+  }
+};
+
+RowLaw law_of(const std::vector<float>& row, const SamplingParams& params, detail::RowScan& scan) {
+  return scan.law(row, params);
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("plain sampling: the CPU's coins, cuts and laws", Element, float, device::Half,
+                   device::BFloat16) {
+  Random random(7);
+  const auto settings = device_settings();
+  int rows = 0, differ = 0;
+  for (const int vocab : {1, 2, 37, 511, 512, 513, 1024, 5000, 20000}) {
+    for (int round = 0; round < 6; ++round) {
+      Draws<Element> d(vocab, vocab + random.below(9), random.below(3));
+      for (int r = 0; r < 12; ++r) {
+        const SamplingParams& p = settings[static_cast<std::size_t>(random.below(7))];
+        d.add(random.row(vocab, random.between(0.5, 9), 0.3, 0.2), p, random.bits(), random.below(5000), 0, 0,
+              static_cast<std::uint32_t>(random.below(3)));
+      }
+      d.run(device::Stream::sample, false, 1 + random.below(5), 32 * (1 + random.below(3)), random.bits());
+      detail::RowScan scan(vocab);
+      for (std::size_t r = 0; r < d.rows.size(); ++r, ++rows) {
+        const SamplingParams p{d.params[r].temperature, d.params[r].top_k, d.params[r].top_p,
+                               d.params[r].min_p};
+        const RowLaw law = law_of(d.rows[r], p, scan);
+        PhiloxChance chance(d.seed[r], d.sequence[r]);
+        const Token want = law.is_point() ? law.point : chance.draw(scan.weights(law), {d.position[r]});
+        CAPTURE(vocab);
+        REQUIRE(d.stats[r].status == device::Status::ok);
+        CHECK(d.stats[r].point == law.point);
+        if (!law.is_point()) {
+          CHECK(d.stats[r].temperature == p.temperature);
+          CHECK(d.stats[r].cut == law.cut);
+          CHECK(d.stats[r].log_z == doctest::Approx(law.log_z).epsilon(1e-6));
+        }
+        REQUIRE((d.token[r] >= 0 && d.token[r] < vocab));
+        CHECK(static_cast<double>(d.prob[r]) == doctest::Approx(law(d.token[r])).epsilon(1e-5));
+        CHECK(d.prob[r] > 0);
+        CHECK(d.scale[r] == 1);
+        differ += d.token[r] != want;
+      }
+    }
+  }
+  CHECK(rows == 9 * 6 * 12);
+  CHECK(differ == 0);
+}
+
+TEST_CASE("the cut keeps what the CPU's keeps, on flat, tied and peaked rows") {
+  Random random(8);
+  for (int round = 0; round < 60; ++round) {
+    const int vocab = 600 + random.below(9000);
+    std::vector<float> row(static_cast<std::size_t>(vocab));
+    const int form = round % 4;
+    for (float& l : row)
+      l = form == 0   ? static_cast<float>(random.between(-1e-3, 1e-3))              // flat
+          : form == 1 ? static_cast<float>(random.below(4))                          // few values
+          : form == 2 ? static_cast<float>(-12 * std::log(random.uniform() + 1e-9))  // heavy above
+                      : static_cast<float>(random.between(-90, -80));                // negative
+    SamplingParams p{.temperature = static_cast<float>(random.between(0.3, 2))};
+    if (random.chance(0.6)) p.top_k = 1 + random.below(vocab + 10);
+    if (random.chance(0.7)) p.top_p = static_cast<float>(random.between(0.01, 1));
+    if (random.chance(0.3)) p.min_p = static_cast<float>(random.between(0, 0.5));
+    Draws<float> d(vocab);
+    d.add(row, p, 1, 1);
+    d.run(device::Stream::sample, false, 1 + random.below(3), 64, random.bits());
+    detail::RowScan scan(vocab);
+    const RowLaw law = law_of(row, p, scan);
+    CAPTURE(round);
+    CAPTURE(p.top_p);
+    CAPTURE(p.top_k);
+    // A threshold by mass may fall on the neighbouring logit where the mass there is the wanted one but for
+    // rounding.
+    if (d.stats[0].cut != law.cut) {
+      double mass = 0, all = 0;
+      for (const float l : row) {
+        const double w = std::exp(static_cast<double>(l) / static_cast<double>(p.temperature) - law.log_z);
+        all += w;
+        if (l >= std::max(law.cut, d.stats[0].cut)) mass += w;
+      }
+      CHECK(p.top_p < 1);
+      CHECK(p.top_k == 0);
+      CHECK(std::abs(mass / all - static_cast<double>(p.top_p)) < 1e-5);
+    }
+  }
+}
+
+TEST_CASE("without replacement: the tokens and scales of TokenTree") {
+  Random random(9);
+  int differ = 0, drawn = 0;
+  for (int round = 0; round < 60; ++round) {
+    const int vocab = round % 3 == 0 ? 1 + random.below(6) : 300 + random.below(1500);
+    const SamplingParams p = device_settings()[static_cast<std::size_t>(random.below(7))];
+    Draws<float> d(vocab, 0, 0);
+    d.draws = 1 + random.below(8);
+    const std::uint64_t seed = random.bits();
+    const std::int32_t origin = random.below(900);
+    d.add(random.row(vocab, 4, 0.2, 0.1), p, seed, origin + 1, origin);
+    d.run(device::Stream::draft, true, 1 + random.below(3), 64, random.bits());
+    TokenTree tree(vocab, 20, 20);
+    tree.reset(0, origin);
+    PhiloxChance chance(seed);
+    const RowLaw law = tree.store(0, d.rows[0], p);
+    for (int i = 0; i < d.draws; ++i) {
+      const NodeId node = tree.draw_distinct(0, law, chance);
+      const auto at = static_cast<std::size_t>(i);
+      const Token want = node == kNoParent ? kNoToken : tree.token(node);
+      CAPTURE(round);
+      CAPTURE(i);
+      ++drawn;
+      differ += d.token[at] != want;
+      if (d.token[at] != want) break;
+      if (node == kNoParent)
+        CHECK(d.scale[at] == 0);
+      else if (!law.is_point())
+        CHECK(d.scale[at] == doctest::Approx(tree.draft_scale(node)).epsilon(1e-4));
+    }
+  }
+  CHECK(drawn > 150);
+  CHECK(differ == 0);
+}
+
+TEST_CASE("zeros of both signs are one logit") {
+  for (const float first : {0.0f, -0.0f})
+    for (const SamplingParams& p :
+         {SamplingParams{.top_p = 0.4f}, SamplingParams{.top_k = 2}, SamplingParams{.top_k = 1}}) {
+      std::vector<float> row(700, -first);
+      for (std::size_t x = 0; x < 700; x += 3) row[x] = first;
+      for (std::size_t x = 1; x < 700; x += 3) row[x] = -1;
+      Draws<device::BFloat16> d(700);
+      d.add(row, p, 1, 1);
+      d.run(device::Stream::sample, false, 2);
+      REQUIRE(d.stats[0].status == device::Status::ok);
+      CHECK(d.stats[0].cut == 0);
+      CHECK(d.stats[0].log_z == doctest::Approx(std::log(467.0)));
+    }
+}
+
+TEST_CASE("independent draws have coins of their own, and a draft's differ from the target's") {
+  Random random(10);
+  const std::vector<float> row = random.row(2000, 0.5);
+  Draws<float> d(2000);
+  d.draws = 40;
+  d.add(row, {}, 5, 11, 10, 3);
+  d.run(device::Stream::draft);
+  detail::RowScan scan(2000);
+  const RowLaw law = law_of(row, {}, scan);
+  PhiloxChance chance(5);
+  for (std::uint32_t i = 0; i < 40; ++i)
+    CHECK(d.token[i] == chance.draw(scan.weights(law), {11, 10, Stream::draft, 3 + i}));
+  CHECK(std::map<Token, int>([&] {
+          std::map<Token, int> seen;
+          for (const Token t : d.token) ++seen[t];
+          return seen;
+        }())
+            .size() > 30);
+}
+
+TEST_CASE("results do not depend on the batch, the slot, the cluster or the order of threads") {
+  Random random(11);
+  Draws<device::BFloat16> many(3000, 3001, 1);
+  for (int r = 0; r < 7; ++r)
+    many.add(random.row(3000, 3, 0.2, 0.1), device_settings()[static_cast<std::size_t>(r)], random.bits(), r);
+  many.run();
+  for (int blocks : {1, 2, 3, 16})
+    for (int threads : {32, 64, 256}) {
+      Draws<device::BFloat16> again = many;
+      again.run(device::Stream::sample, false, blocks, threads, random.bits());
+      CHECK(again.token == many.token);
+      for (std::size_t r = 0; r < 7; ++r) {
+        CHECK(again.stats[r].log_z == many.stats[r].log_z);  // to the bit
+        CHECK(again.stats[r].cut == many.stats[r].cut);
+      }
+    }
+  for (std::size_t r = 0; r < 7; ++r) {
+    Draws<device::BFloat16> single(3000, 3001, 1);
+    const device::SamplingParams& p = many.params[r];
+    single.add(many.rows[r], {p.temperature, p.top_k, p.top_p, p.min_p}, many.seed[r], many.position[r]);
+    single.run();
+    CHECK(single.token[0] == many.token[r]);
+    CHECK(single.stats[0].log_z == many.stats[r].log_z);
+  }
+}
+
+TEST_CASE("bad rows and parameters have a status and no token") {
+  Random random(12);
+  Draws<float> d(1100);
+  const std::vector<float> good = random.row(1100, 3);
+  const auto with = [&](std::size_t at, float value) {
+    std::vector<float> row = good;
+    row[at] = value;
+    return row;
+  };
+  d.add(with(700, kNan), {}, 1, 1);
+  d.add(with(1099, kInf), {}, 1, 1);
+  d.add(std::vector<float>(1100, -kInf), {}, 1, 1);
+  std::vector<float> hidden(1100, -kInf);  // NaN in a tile of nothing else
+  hidden[3] = 1, hidden[600] = kNan;
+  d.add(hidden, {.top_k = 3}, 1, 1);
+  d.add(with(5, 3e38f), {.temperature = 1e-3f}, 1, 1);
+  d.add(good, {.temperature = kNan}, 1, 1);
+  d.add(good, {.top_p = 0}, 1, 1);
+  d.add(good, {.temperature = -1}, 1, 1);
+  d.add(with(5, kNan), {.temperature = 0}, 1, 1);
+  d.add(with(9, 3e38f), {.temperature = 0}, 1, 1);       // fine without a temperature
+  d.add(with(9, -3.4e38f), {.temperature = .5f}, 1, 1);  // a mask
+  d.run(device::Stream::sample, false, 2);
+  using S = device::Status;
+  const S want[] = {
+      S::not_a_number,   S::not_a_number,   S::empty_row,    S::not_a_number, S::overflow, S::bad_parameters,
+      S::bad_parameters, S::bad_parameters, S::not_a_number, S::ok,           S::ok};
+  for (std::size_t r = 0; r < 11; ++r) {
+    CAPTURE(r);
+    CHECK(d.stats[r].status == want[r]);
+    CHECK((d.token[r] == kNoToken) == (want[r] != S::ok));
+    CHECK((d.token[r] == kNoToken || (d.token[r] >= 0 && d.token[r] < 1100)));
+    if (want[r] != S::ok) CHECK(d.prob[r] == 0);
+  }
+  CHECK(d.token[9] == 9);
+}
+
+TEST_CASE("a count on the device leaves the rows behind it alone") {
+  Random random(13);
+  Draws<float> d(100);
+  for (int r = 0; r < 4; ++r) d.add(random.row(100, 2), {}, 1, r);
+  d.run();
+  const auto all = d.token;
+  const std::int32_t count = 2;
+  std::vector<Token> token(4, -77);
+  device::SampleArgs<float> args{};
+  args.logits = d.logits.data();
+  args.stride = d.stride;
+  args.seed = d.seed.data();
+  args.position = d.position.data();
+  args.row_count = &count;
+  args.token = token.data();
+  emulate({.clusters = 4,
+           .threads = 32,
+           .shared_bytes = device::detail::RowScan<EmulatedCluster>::shared_bytes(100) + 4},
+          [&](EmulatedCluster cluster, int r, unsigned char* shared) {
+            device::detail::sample_row(cluster, r, shared, args, 100, 1);
+          });
+  CHECK(token[0] == all[0]);
+  CHECK(token[1] == all[1]);
+  CHECK(token[2] == -77);
+  CHECK(token[3] == -77);
+}
+
+TEST_CASE("rows of many sequences") {
+  Random random(14);
+  Draws<float> d(50);
+  for (int r = 0; r < 6; ++r) d.add(random.row(50, 2), {}, 1, r);
+  const std::vector<std::int32_t> of{1, 0, 1, 1, 0, 1};
+  const std::vector<std::uint64_t> seeds{42, 43};
+  const std::vector<device::SamplingParams> params{{0.5f, 0, 1, 0}, {0, 0, 1, 0}};
+  std::vector<Token> token(6, -77);
+  device::SampleArgs<float> args{};
+  args.logits = d.logits.data();
+  args.stride = d.stride;
+  args.seed = seeds.data();
+  args.position = d.position.data();
+  args.params = params.data();
+  args.sequence_of_row = of.data();
+  args.token = token.data();
+  emulate({.clusters = 6,
+           .threads = 32,
+           .shared_bytes = device::detail::RowScan<EmulatedCluster>::shared_bytes(50) + 4},
+          [&](EmulatedCluster cluster, int r, unsigned char* shared) {
+            device::detail::sample_row(cluster, r, shared, args, 50, 1);
+          });
+  detail::RowScan scan(50);
+  for (std::size_t r = 0; r < 6; ++r) {
+    const auto b = static_cast<std::size_t>(of[r]);
+    const RowLaw law = law_of(d.rows[r], {.temperature = params[b].temperature}, scan);
+    PhiloxChance chance(seeds[b]);
+    CHECK(token[r] == (law.is_point() ? law.point : chance.draw(scan.weights(law), {d.position[r]})));
+  }
+}
+
+TEST_CASE("the tokens come as often as the law says") {
+  // 6 tokens, 20,000 draws, chi-square with 5 degrees of freedom: above 25.7 with chance 1e-4. The seed is
+  // fixed.
+  const std::vector<float> row{0.3f, -1, 1.2f, 0, -kInf, 0.9f};
+  constexpr int kDraws = 20000;
+  Draws<float> d(6);
+  d.draws = kDraws;
+  d.add(row, {.temperature = 0.8f}, 99, 1);
+  d.run();
+  const auto law = plain_law(row, {.temperature = 0.8f});
+  std::map<Token, int> seen;
+  for (const Token t : d.token) ++seen[t];
+  CHECK(seen[4] == 0);
+  double chi = 0;
+  for (Token t = 0; t < 6; ++t) {
+    if (t == 4) continue;
+    const double want = kDraws * law[static_cast<std::size_t>(t)];
+    chi += (seen[t] - want) * (seen[t] - want) / want;
+  }
+  CHECK(chi < 25.7);
+}

@@ -1,0 +1,46 @@
+// labels: slow
+#include <doctest/doctest.h>
+#include <specula/cuda/device/verify_rejection.cuh>
+
+#include <specula/accept/rejection.hpp>
+
+#include "device_agreement.hpp"
+
+using namespace specula;
+using namespace specula_test;
+using Rule = device::detail::RejectionRule;
+
+namespace {
+
+const auto dense = [](const Case& it, DenseCoins& coins) { dense_rejection(it.dense, it.laws, coins); };
+const auto logits = [](const auto& batch) { return batch.logits_draft(); };
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("verdicts are the CPU's on random ragged trees", Element, float, device::Half,
+                   device::BFloat16) {
+  Agreement all;
+  for (const int vocab : {3, 40, 600}) {
+    const Agreement a =
+        compare_with_cpu<Rule, Element>(Rejection{}, dense, logits, vocab == 600 ? 400 : 1500, vocab,
+                                        {.nodes = 20}, 100 + static_cast<std::uint64_t>(vocab));
+    all.trees += a.trees, all.differ += a.differ, all.unexplained += a.unexplained;
+  }
+  CHECK(all.trees == 3400);
+  require_agreement(all);
+}
+
+TEST_CASE("more than 32 siblings, more than 64 nodes, many tiles") {
+  const Agreement wide =
+      compare_with_cpu<Rule, float>(Rejection{}, dense, logits, 40, 900, {.nodes = 80, .wide = 0.95}, 1);
+  require_agreement(wide);
+  const Agreement large =
+      compare_with_cpu<Rule, device::BFloat16>(Rejection{}, dense, logits, 12, 9000, {.nodes = 12}, 2);
+  require_agreement(large);
+}
+
+TEST_CASE("chosen proposals need no draft at all") {
+  const auto none = [](const auto&) { return device::ChosenDraft{}; };
+  require_agreement(compare_with_cpu<Rule, float>(Rejection{}, dense, none, 600, 50,
+                                                  {.nodes = 20, .draws = false, .distinct = false}, 3));
+}

@@ -1,0 +1,136 @@
+// The tensor core's instructions and asynchronous copies for emulated warps, written from the PTX manual's
+// tables and not with the library's own functions of layout.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <specula/cuda/thread/numbers.cuh>
+#include <specula/cuda/types.cuh>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "emulated_gpu.hpp"
+
+namespace specula_test {
+
+/// mma.sync.aligned.m16n8k16.row.col.f32: c += A B. Sums in float, in the order of k.
+template <class Element>
+void mma(const EmulatedWarp& warp, Element, float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+         std::uint32_t b1) {
+  struct Registers {
+    std::uint32_t a[4], b[2];
+  };
+  const auto all = warp.exchange(Registers{{a[0], a[1], a[2], a[3]}, {b0, b1}},
+                                 16);
+  const int group = warp.rank() / 4, in_group = warp.rank() % 4;
+  const auto half = [](std::uint32_t reg, int i) {
+    return specula::cuda::detail::to_float(Element{static_cast<std::uint16_t>(i == 0 ? reg : reg >> 16)});
+  };
+  float rows[2][16], columns[2][16];
+  for (int lane = 0; lane < 4; ++lane) {  // the four lanes of this group hold rows `group` and `group` + 8
+    const Registers r = all[4 * group + lane];
+    for (int i = 0; i < 2; ++i) {
+      rows[0][2 * lane + i] = half(r.a[0], i);
+      rows[1][2 * lane + i] = half(r.a[1], i);
+      rows[0][2 * lane + i + 8] = half(r.a[2], i);
+      rows[1][2 * lane + i + 8] = half(r.a[3], i);
+    }
+    for (int column = 0; column < 2; ++column) {
+      const Registers s = all[4 * (2 * in_group + column) + lane];
+      for (int i = 0; i < 2; ++i) {
+        columns[column][2 * lane + i] = half(s.b[0], i);
+        columns[column][2 * lane + i + 8] = half(s.b[1], i);
+      }
+    }
+  }
+  for (int i = 0; i < 4; ++i)
+    for (int k = 0; k < 16; ++k) c[i] += rows[i / 2][k] * columns[i % 2][k];
+}
+
+namespace emulation {
+
+inline EmulatedWarp::Given<const void*> matrix_rows(const EmulatedWarp& warp, const void* row,
+                                                    std::uint32_t kind) {
+  const auto rows = warp.exchange(row, kind);
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    std::uint32_t banks = 0;
+    for (int r = 0; r < 8; ++r) {
+      const auto at = reinterpret_cast<std::uintptr_t>(rows[8 * matrix + r]);
+      if (at % 16 != 0) throw std::runtime_error("ldmatrix: a row is not 16-byte aligned");
+      banks |= 1u << (at / 16 % 8);
+    }
+    if (banks != 0xFFu) throw std::runtime_error("ldmatrix: bank conflicts");
+  }
+  return rows;
+}
+
+inline std::uint16_t element(const void* row, int i) {
+  std::uint16_t out;
+  std::memcpy(&out, static_cast<const unsigned char*>(row) + 2 * i, sizeof out);
+  return out;
+}
+
+}  // namespace emulation
+
+/// ldmatrix.sync.aligned.m8n8.x4.shared.b16. Throws on bank conflicts, too.
+inline void load_matrices(const EmulatedWarp& warp, const void* row, std::uint32_t (&out)[4]) {
+  const auto rows = emulation::matrix_rows(warp, row, 18);
+  const int lane = warp.rank();
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    const void* from = rows[8 * matrix + lane / 4];
+    out[matrix] = emulation::element(from, 2 * (lane % 4)) |
+                  static_cast<std::uint32_t>(emulation::element(from, 2 * (lane % 4) + 1)) << 16;
+  }
+}
+/// ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16.
+inline void load_transposed(const EmulatedWarp& warp, const void* row, std::uint32_t (&out)[4]) {
+  const auto rows = emulation::matrix_rows(warp, row, 19);
+  const int lane = warp.rank();
+  for (int matrix = 0; matrix < 4; ++matrix)
+    out[matrix] = emulation::element(rows[8 * matrix + 2 * (lane % 4)], lane / 4) |
+                  static_cast<std::uint32_t>(
+                      emulation::element(rows[8 * matrix + 2 * (lane % 4) + 1], lane / 4))
+                      << 16;
+}
+
+/// A thread's cp.async copies. The destination is NaN from the copy on and gets its bytes only in wait(): a
+/// missing wait or barrier, or a stage that is filled while somebody reads it, shows.
+class EmulatedCopies {
+ public:
+  void copy(void* to_shared, const void* from, bool real) {
+    if (reinterpret_cast<std::uintptr_t>(to_shared) % 16 != 0 ||
+        reinterpret_cast<std::uintptr_t>(from) % 16 != 0)
+      throw std::runtime_error("cp.async: not 16-byte aligned");
+    std::memset(to_shared, 0xFF, 16);
+    open_.push_back({to_shared, real ? from : nullptr});
+  }
+  void commit() {
+    groups_.push_back(std::move(open_));
+    open_.clear();
+  }
+  template <int kGroups>
+  void wait() {
+    for (; groups_.size() > kGroups; groups_.pop_front())
+      for (const Copy& c : groups_.front()) {
+        if (c.from)
+          std::memcpy(c.to, c.from, 16);
+        else
+          std::memset(c.to, 0, 16);
+      }
+  }
+  /// Whether everything was waited for.
+  bool idle() const { return groups_.empty() && open_.empty(); }
+
+ private:
+  struct Copy {
+    void* to;
+    const void* from;
+  };
+  std::vector<Copy> open_;
+  std::deque<std::vector<Copy>> groups_;
+};
+
+}  // namespace specula_test
