@@ -78,6 +78,8 @@ struct DeviceBatch {
   std::vector<device::RowStats> stats;  // (draft rows)
   std::vector<std::int32_t> draft_row;  // (N)
   std::vector<double> scale;            // (N)
+  std::vector<float> probs, list_prob;  // of the other forms of a draft
+  std::vector<specula::Token> list_token;
   std::vector<specula::Token> out_token;
   std::vector<specula::NodeId> out_path;
   std::vector<std::int32_t> out_count;
@@ -134,6 +136,38 @@ struct DeviceBatch {
   int sequences() const { return static_cast<int>(position.size()); }
   device::LogitsDraft<Element> logits_draft() const {
     return {draft.data() + offset, stride, stats.data(), draft_row.data(), scale.data()};
+  }
+
+  /// The same laws as rows of probabilities, and as lists of `k` tokens (all others must have none).
+  device::ProbsDraft probs_draft() {
+    probs.clear();
+    for (std::size_t r = 0; r < stats.size(); ++r)
+      for (int x = 0; x < vocab; ++x) probs.push_back(static_cast<float>(draft_prob(r, x)));
+    return {probs.data(), vocab, draft_row.data(), scale.data()};
+  }
+  device::SparseDraft sparse_draft(int k) {
+    list_token.clear();
+    list_prob.clear();
+    for (std::size_t r = 0; r < stats.size(); ++r) {
+      int listed = 0;
+      for (int x = vocab - 1; x >= 0; --x) {  // in any order
+        if (draft_prob(r, x) == 0) continue;
+        if (++listed > k) throw std::runtime_error("more tokens with mass than the list holds");
+        list_token.push_back(x);
+        list_prob.push_back(static_cast<float>(draft_prob(r, x)));
+      }
+      list_token.resize((r + 1) * static_cast<std::size_t>(k), device::kNoToken);
+      list_prob.resize(list_token.size(), 0.5f);
+    }
+    return {list_token.data(), list_prob.data(), k, draft_row.data(), scale.data()};
+  }
+  double draft_prob(std::size_t row, int token_asked) const {
+    const device::RowStats& s = stats[row];
+    return device::detail::prob(
+        device::detail::to_float(
+            draft[static_cast<std::size_t>(offset) + row * static_cast<std::size_t>(stride) +
+                  static_cast<std::size_t>(token_asked)]),
+        device::detail::inverse(s.temperature), s.log_z, s.cut);
   }
 
   template <class Draft>

@@ -1,0 +1,417 @@
+// What verification kernels of others got wrong once, and what the formats of a batch promise; small enough
+// for the sanitizers.
+#include <doctest/doctest.h>
+#include <specula/cuda/device/verify_block.cuh>
+#include <specula/cuda/device/verify_rejection.cuh>
+#include <specula/cuda/device/verify_sample_and_match.cuh>
+#include <specula/cuda/device/verify_traversal.cuh>
+
+#include <specula/accept/block.hpp>
+#include <specula/accept/greedy.hpp>
+#include <specula/accept/rejection.hpp>
+#include <specula/accept/sample_and_match.hpp>
+#include <specula/accept/traversal.hpp>
+
+#include <map>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+#include "device_agreement.hpp"
+
+using namespace specula;
+using namespace specula_test;
+using namespace specula::cuda::detail;
+using device::Status;
+using Greedily = GreedyRule;
+
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+const auto logits = [](const auto& batch) { return batch.logits_draft(); };
+const auto none = [](const auto&) { return device::ChosenDraft{}; };
+const auto dense_rejects = [](const Case& it, DenseCoins& coins) {
+  dense_rejection(it.dense, it.laws, coins);
+};
+const auto dense_traverses = [](const Case& it, DenseCoins& coins) {
+  dense_traversal(it.dense, it.laws, coins);
+};
+const auto dense_matches = [](const Case& it, DenseCoins& coins) { dense_match(it.dense, it.laws, coins); };
+
+/// A chain of tokens under a root at position 10, with target rows and draft rows given.
+struct Chain {
+  int vocab;
+  std::vector<Token> tokens;                      // the root first
+  std::vector<std::vector<float>> target, draft;  // (N), (N - 1); no draft rows: chosen
+  SamplingParams params = {};
+  std::uint64_t seed = 1;
+};
+
+template <class Rule>
+DeviceVerdict verdict_of_chain(const Chain& chain, int blocks = 1) {
+  DeviceBatch<float> b(chain.vocab);
+  b.token = chain.tokens;
+  b.begin = {0, static_cast<std::int32_t>(chain.tokens.size())};
+  b.position = {10};
+  b.seed = {chain.seed};
+  b.params = {{chain.params.temperature, chain.params.top_k, chain.params.top_p, chain.params.min_p}};
+  b.max_nodes = b.width = static_cast<int>(chain.tokens.size());
+  for (const auto& row : chain.target) b.add_row(b.target, row.data());
+  detail::RowScan scan(chain.vocab);
+  for (const auto& row : chain.draft) {
+    b.add_row(b.draft, row.data());
+    device::RowStats s{kNan, 1, -kInf, device::kNoToken, Status::ok};
+    try {
+      const RowLaw law = scan.law(row, {});
+      s.log_z = law.log_z;
+    } catch (const std::runtime_error&) {  // a bad row: sample() would have said so
+    }
+    b.stats.push_back(s);
+  }
+  if (chain.draft.empty()) {
+    auto args = b.args(device::ChosenDraft{});
+    args.trees.parent = nullptr;
+    return emulate_verify<Rule>(b, args, blocks)[0];
+  }
+  auto args = b.args(device::LogitsDraft<float>{b.draft.data(), b.stride, b.stats.data()});
+  args.trees.parent = nullptr;
+  return emulate_verify<Rule>(b, args, blocks)[0];
+}
+
+}  // namespace
+
+TEST_CASE("every rule is the CPU's on some random trees, drafts in every form") {
+  require_agreement(
+      compare_with_cpu<RejectionRule, float>(Rejection{}, dense_rejects, logits, 150, 40, {.nodes = 16}, 1));
+  require_agreement(compare_with_cpu<TraversalRule, device::BFloat16>(Traversal{}, dense_traverses, logits,
+                                                                      150, 40, {.nodes = 16}, 2));
+  require_agreement(compare_with_cpu<SampleAndMatchRule, device::Half>(SampleAndMatch{}, dense_matches, none,
+                                                                       100, 40, {.nodes = 16}, 3));
+  require_agreement(compare_with_cpu<Greedily, device::Half>(
+      Greedy{}, [](const Case&, DenseCoins&) {}, none, 100, 40, {.nodes = 16}, 4));
+  const auto probs = [](auto& batch) { return batch.probs_draft(); };
+  require_agreement(
+      compare_with_cpu<RejectionRule, float>(Rejection{}, dense_rejects, probs, 150, 700, {.nodes = 9}, 5));
+  require_agreement(
+      compare_with_cpu<TraversalRule, float>(Traversal{}, dense_traverses, probs, 150, 30, {.nodes = 16}, 6));
+  const auto sparse = [](auto& batch) { return batch.sparse_draft(batch.vocab); };
+  require_agreement(
+      compare_with_cpu<RejectionRule, float>(Rejection{}, dense_rejects, sparse, 150, 20, {.nodes = 16}, 7));
+  require_agreement(compare_with_cpu<TraversalRule, float>(Traversal{}, dense_traverses, sparse, 150, 20,
+                                                           {.nodes = 16}, 8));
+}
+
+TEST_CASE("a chain's guesses have draft rows in order where no map is given") {
+  Random random(21);
+  DeviceBatch<float> batch(60);
+  std::vector<DeviceVerdict> want;
+  for (int i = 0; i < 30; ++i) {
+    const SamplingParams p = device_settings()[static_cast<std::size_t>(random.below(6))];
+    const Case it = random_case(
+        random, 60, p, {.nodes = 1 + random.below(6), .distinct = false, .chooses = false, .wide = 0},
+        random.bits());
+    const std::uint64_t coins = random.bits();
+    batch.add(it, p, coins);
+    want.push_back(as_device(verdict_of(Rejection{}, it, p, coins), it.tree));
+  }
+  auto draft = batch.logits_draft();
+  draft.row_of_node = nullptr;
+  draft.scale = nullptr;
+  auto args = batch.args(draft);
+  args.trees.parent = nullptr;
+  CHECK(emulate_verify<RejectionRule>(batch, args) == want);
+}
+
+TEST_CASE("target rows are found by the map") {
+  Random random(22);
+  DeviceBatch<float> batch(30);
+  std::vector<DeviceVerdict> want;
+  for (int i = 0; i < 10; ++i) {
+    const Case it = random_case(random, 30, {}, {.nodes = 8}, random.bits());
+    batch.add(it, {}, static_cast<std::uint64_t>(i));
+    want.push_back(as_device(verdict_of(Rejection{}, it, {}, static_cast<std::uint64_t>(i)), it.tree));
+  }
+  auto args = batch.args(batch.logits_draft());
+  // The rows back to front, so that row i is that of node N - 1 - i.
+  const auto n = batch.token.size(), width = static_cast<std::size_t>(batch.stride);
+  std::vector<float> turned;
+  std::vector<std::int32_t> map;
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto row = batch.target.begin() + static_cast<std::ptrdiff_t>((n - 1 - i) * width);
+    turned.insert(turned.end(), row, row + static_cast<std::ptrdiff_t>(width));
+    map.push_back(static_cast<std::int32_t>(n - 1 - i));
+  }
+  args.target.logits = turned.data();
+  args.target.row_of_node = map.data();
+  CHECK(emulate_verify<RejectionRule>(batch, args) == want);
+}
+
+TEST_CASE("p = 0 is never accepted, q = p always") {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    Chain chain{3, {0, 1}, {{0, -kInf, 1}, {0, 0, 0}}, {{0, 5, 0}}};
+    chain.seed = seed;
+    for (const DeviceVerdict& v :
+         {verdict_of_chain<RejectionRule>(chain), verdict_of_chain<TraversalRule>(chain)}) {
+      CHECK(v.status == Status::ok);
+      REQUIRE(v.tokens.size() == 1);
+      CHECK(v.tokens[0] != 1);
+    }
+    chain.target[0] = chain.draft[0];
+    for (const DeviceVerdict& v :
+         {verdict_of_chain<RejectionRule>(chain), verdict_of_chain<TraversalRule>(chain)}) {
+      CHECK(v.status == Status::ok);
+      REQUIRE(v.tokens.size() == 2);
+      CHECK(v.tokens[0] == 1);
+    }
+  }
+  CHECK_FALSE(device::Coins{1, 0}.accept(0.0, {1, 1, device::Stream::accept, 0}));
+  CHECK_FALSE(device::Coins{1, 0}.accept(std::nan(""), {1, 1, device::Stream::accept, 0}));
+  CHECK(device::Coins{1, 0}.accept(1.0, {1, 1, device::Stream::accept, 0}));
+  CHECK(coin(0xFFFFFFFFu) < 1.0);
+  CHECK(coin(0) == 0.0);
+}
+
+TEST_CASE("bad rows: a status, and nothing is emitted") {
+  const std::vector<float> good{0, 1, 2};
+  for (const int blocks : {1, 3}) {
+    for (const float bad : {kNan, kInf}) {
+      Chain chain{3, {0, 2, 1}, {{0, 0, 90}, {0, bad, 0}, good}, {}};
+      DeviceVerdict v = verdict_of_chain<RejectionRule>(chain, blocks);  // behind a guess that was accepted
+      CHECK(v.status == Status::not_a_number);
+      CHECK(v.tokens.empty());
+      CHECK(verdict_of_chain<TraversalRule>(chain, blocks).status == Status::not_a_number);
+      CHECK(verdict_of_chain<SampleAndMatchRule>(chain, blocks).status == Status::not_a_number);
+      CHECK(verdict_of_chain<Greedily>(chain, blocks).status == Status::not_a_number);
+      chain.target[1] = {-kInf, -kInf, -kInf};
+      CHECK(verdict_of_chain<RejectionRule>(chain, blocks).status == Status::empty_row);
+      CHECK(verdict_of_chain<Greedily>(chain, blocks).status == Status::empty_row);
+      chain.target[0] = {0, 90, 0};  // the guess goes, and the bad row is never read
+      v = verdict_of_chain<SampleAndMatchRule>(chain, blocks);
+      CHECK(v.status == Status::ok);
+      CHECK(v.tokens == std::vector<Token>{1});
+    }
+    const Chain draft{3, {0, 2}, {good, good}, {{0, kNan, 0}}};
+    CHECK(verdict_of_chain<RejectionRule>(draft, blocks).status == Status::not_a_number);
+    CHECK(verdict_of_chain<RejectionRule>(draft, blocks).tokens.empty());
+  }
+}
+
+TEST_CASE("an empty residual draws from p") {
+  // p is q but for rounding that a kernel might see; a token of the law comes out whatever happens.
+  Random random(23);
+  for (int i = 0; i < 100; ++i) {
+    std::vector<float> row = random.row(5, 2);
+    std::vector<float> same = row;
+    for (float& l : same) l += 3;  // the same law
+    const Chain chain{5, {0, random.below(5)}, {row, row}, {same}, {}, random.bits()};
+    for (const DeviceVerdict& v :
+         {verdict_of_chain<RejectionRule>(chain), verdict_of_chain<TraversalRule>(chain)}) {
+      CHECK(v.status == Status::ok);
+      for (const Token t : v.tokens) CHECK((t >= 0 && t < 5));
+    }
+  }
+}
+
+TEST_CASE("padding is skipped, and what is below it") {
+  Chain chain{3, {0, -1, 2}, {{0, 0, 90}, {90, 0, 0}, {0, 0, 0}}, {}};
+  CHECK(verdict_of_chain<RejectionRule>(chain).tokens == std::vector<Token>{2});
+  CHECK(verdict_of_chain<TraversalRule>(chain).tokens == std::vector<Token>{2});
+  CHECK(verdict_of_chain<SampleAndMatchRule>(chain).tokens == std::vector<Token>{2});
+  // In a tree: a padded sibling between two others changes nothing but the numbers.
+  DeviceBatch<float> b(3);
+  const std::vector<float> certain{0, 0, 90}, flat{1, 1, 1};
+  b.token = {0, 1, -1, 2, 0};
+  b.parent = {-1, 0, 0, 0, 3};
+  b.begin = {0, 5};
+  b.position = {4};
+  b.seed = {3};
+  b.params = {{}};
+  b.max_nodes = 5;
+  b.width = 3;
+  for (int n = 0; n < 5; ++n) b.add_row(b.target, n == 0 ? certain.data() : flat.data());
+  for (const auto& v : {emulate_verify<RejectionRule>(b, b.args(device::ChosenDraft{}))[0],
+                        emulate_verify<TraversalRule>(b, b.args(device::ChosenDraft{}))[0]}) {
+    CHECK(v.status == Status::ok);
+    REQUIRE(v.path.size() >= 2);
+    CHECK(v.path[1] == 3);
+    CHECK(v.tokens[0] == 2);
+  }
+}
+
+TEST_CASE("bad trees and parameters: a status for that sequence, the others are served") {
+  DeviceBatch<float> b(4);
+  const std::vector<float> row{0, 3, 1, 2};
+  const auto add = [&](const std::vector<Token>& tokens, const std::vector<NodeId>& parents,
+                       device::SamplingParams p) {
+    for (std::size_t n = 0; n < tokens.size(); ++n) {
+      b.token.push_back(tokens[n]);
+      b.parent.push_back(parents[n]);
+      b.add_row(b.target, row.data());
+    }
+    b.begin.push_back(static_cast<std::int32_t>(b.token.size()));
+    b.position.push_back(1);
+    b.seed.push_back(1);
+    b.params.push_back(p);
+  };
+  add({0, 1}, {-1, 0}, {});
+  add({0, 4}, {-1, 0}, {});                          // a token outside the vocabulary
+  add({0, 1}, {-1, 1}, {});                          // its own parent
+  add({0, 1}, {0, 0}, {});                           // a root with a parent
+  add({0, 1}, {-1, -1}, {});                         // two roots
+  add({0, 1, 1, 1, 1, 1}, {-1, 0, 1, 2, 3, 4}, {});  // too many nodes
+  add({0, 1}, {-1, 0}, {-1, 0, 1, 0});
+  add({0, 1}, {-1, 0}, {kNan, 0, 1, 0});
+  add({0, 1, 1, 1}, {-1, 0, 1, 2}, {0, 0, 1, 0});  // deeper than the width: only if the path is
+  add({0, 1}, {-1, 0}, {0, 0, 1, 0});
+  add({}, {}, {});  // not even a root
+  b.max_nodes = 5;
+  b.width = 3;
+  const auto v = emulate_verify<SampleAndMatchRule>(b, b.args(device::ChosenDraft{}), 2);
+  const Status want[] = {Status::ok,       Status::bad_tree, Status::bad_tree,       Status::bad_tree,
+                         Status::bad_tree, Status::bad_tree, Status::bad_parameters, Status::bad_parameters,
+                         Status::bad_tree, Status::ok,       Status::bad_tree};
+  for (std::size_t i = 0; i < v.size(); ++i) {
+    CAPTURE(i);
+    CHECK(v[i].status == want[i]);
+    CHECK(v[i].tokens.empty() == (want[i] != Status::ok));
+  }
+  CHECK(v[9].tokens == std::vector<Token>{1, 1});
+}
+
+TEST_CASE("two siblings with one token: the first is the one that stays") {
+  DeviceBatch<float> b(3);
+  const std::vector<float> certain{0, 0, 90};
+  b.token = {0, 2, 2, 1};
+  b.parent = {-1, 0, 0, 2};
+  b.begin = {0, 4};
+  b.position = {4};
+  b.seed = {3};
+  b.params = {{}};
+  b.max_nodes = 4;
+  b.width = 3;
+  for (int n = 0; n < 4; ++n) b.add_row(b.target, certain.data());
+  for (const auto& v : {emulate_verify<RejectionRule>(b, b.args(device::ChosenDraft{}))[0],
+                        emulate_verify<TraversalRule>(b, b.args(device::ChosenDraft{}))[0],
+                        emulate_verify<SampleAndMatchRule>(b, b.args(device::ChosenDraft{}))[0]})
+    CHECK(v.path == std::vector<NodeId>{0, 1});
+}
+
+TEST_CASE("the last token obeys the parameters, too") {
+  // All guesses stay; the token after them comes from a row of its own, of which top-k leaves one token.
+  Random random(24);
+  for (int i = 0; i < 50; ++i) {
+    const std::vector<float> flat{0.1f, 0.2f, 0.3f, 0.25f};
+    const Chain chain{4, {0, 2}, {{-90, -90, 90, -90}, flat}, {}, {.top_k = 1}, random.bits()};
+    for (const DeviceVerdict& v :
+         {verdict_of_chain<RejectionRule>(chain), verdict_of_chain<TraversalRule>(chain),
+          verdict_of_chain<SampleAndMatchRule>(chain)})
+      CHECK(v.tokens == std::vector<Token>{2, 2});
+  }
+}
+
+TEST_CASE("verdicts do not depend on slot, batch, cluster or order of threads") {
+  Random random(25);
+  std::vector<Case> cases;
+  std::vector<SamplingParams> params;
+  for (int i = 0; i < 12; ++i) {
+    params.push_back(device_settings()[static_cast<std::size_t>(random.below(7))]);
+    cases.push_back(random_case(random, 1200, params.back(), {.nodes = 10}, random.bits()));
+  }
+  const auto run = [&](const std::vector<std::size_t>& order, int blocks, int threads) {
+    DeviceBatch<float> b(1200);
+    for (const std::size_t i : order) b.add(cases[i], params[i], 1000 + i);
+    const auto v = emulate_verify<TraversalRule>(b, b.args(b.logits_draft()), blocks, threads, random.bits());
+    std::map<std::size_t, DeviceVerdict> out;
+    for (std::size_t i = 0; i < order.size(); ++i) out[order[i]] = v[i];
+    return out;
+  };
+  const auto all = run({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, 1, 32);
+  CHECK(run({11, 3, 5, 7, 1, 0, 2, 4, 6, 8, 10, 9}, 3, 64) == all);
+  CHECK(run({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, 16, 32) == all);
+  for (std::size_t i = 0; i < 12; ++i) CHECK(run({i}, 2, 96).at(i) == all.at(i));
+}
+
+TEST_CASE("a greedy draft's law is a point, and so is the target's at temperature 0") {
+  Random random(26);
+  for (int i = 0; i < 60; ++i) {
+    const std::vector<float> p = random.row(6, 2), q = random.row(6, 2);
+    const auto best = static_cast<Token>(std::max_element(q.begin(), q.end()) - q.begin());
+    DeviceBatch<float> b(6);
+    b.token = {0, best};
+    b.begin = {0, 2};
+    b.position = {4};
+    b.seed = {random.bits()};
+    b.params = {{i % 2 ? 0.0f : 0.8f, 0, 1, 0}};
+    b.max_nodes = b.width = 2;
+    b.add_row(b.target, p.data());
+    b.add_row(b.target, p.data());
+    b.add_row(b.draft, q.data());
+    b.stats.push_back({0, 0, -kInf, best, Status::ok});  // what sample() says at temperature 0
+    auto drawn = b.args(device::LogitsDraft<float>{b.draft.data(), b.stride, b.stats.data()});
+    drawn.trees.parent = nullptr;
+    const auto a = emulate_verify<RejectionRule>(b, drawn)[0];
+    auto chosen = b.args(device::ChosenDraft{});
+    chosen.trees.parent = nullptr;
+    CHECK(emulate_verify<RejectionRule>(b, chosen)[0] == a);
+    CHECK(a.status == Status::ok);
+  }
+}
+
+#if defined(__linux__) && defined(MAP_NORESERVE)
+TEST_CASE("rows lie further apart than 32 bits reach") {
+  constexpr std::size_t kStride = 1'600'000'000,
+                        kRows = 3;  // 3.2 GB each, of which next to nothing is touched
+  void* memory = mmap(nullptr, kStride * kRows * 2, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    MESSAGE("skipped: no address space for it");
+    return;
+  }
+  auto* rows = static_cast<device::BFloat16*>(memory);
+  for (std::size_t r = 0; r < kRows; ++r)
+    for (std::size_t x = 0; x < 40; ++x) store(x == r + 5 ? 20.0f : 0.0f, rows[r * kStride + x]);
+  DeviceBatch<device::BFloat16> b(40);
+  b.token = {0, 5, 6};
+  b.begin = {0, 3};
+  b.position = {4};
+  b.seed = {9};
+  b.params = {{}};
+  b.max_nodes = b.width = 3;
+  auto args = b.args(device::ChosenDraft{});
+  args.trees.parent = nullptr;
+  args.target.logits = rows;
+  args.target.stride = kStride;
+  CHECK(emulate_verify<SampleAndMatchRule>(b, args)[0].tokens == std::vector<Token>{5, 6, 7});
+  munmap(memory, kStride * kRows * 2);
+}
+#endif
+
+TEST_CASE("on the device path, too, the first token has the target's law") {
+  // Draft drawn from q, one guess; 4 tokens, 6,000 rounds; chi-square with 3 degrees of freedom: above 21.1
+  // with chance 1e-4. The coins of draft and verdict are of one seed, as in use: were noise shared, this
+  // would show.
+  const std::vector<float> p{0.2f, 1, -0.5f, 0.4f}, q{1, 0, 0.7f, -1};
+  const std::vector<double> want = plain_law(p, {});
+  for (const bool traverses : {false, true}) {
+    std::map<Token, int> seen;
+    detail::RowScan scan(4);
+    const RowLaw law = scan.law(q, {});
+    constexpr int kRounds = 6000;
+    for (int i = 0; i < kRounds; ++i) {
+      Chain chain{4, {0, 0}, {p, p}, {q}, {}, static_cast<std::uint64_t>(i)};
+      PhiloxChance chance(chain.seed);
+      chain.tokens[1] = chance.draw(scan.weights(law), {11, 10, Stream::draft, 0});
+      ++seen[(traverses ? verdict_of_chain<TraversalRule>(chain) : verdict_of_chain<RejectionRule>(chain))
+                 .tokens[0]];
+    }
+    double chi = 0;
+    for (Token t = 0; t < 4; ++t) {
+      const double expected = kRounds * want[static_cast<std::size_t>(t)];
+      chi += (seen[t] - expected) * (seen[t] - expected) / expected;
+    }
+    CHECK(chi < 21.1);
+  }
+}
