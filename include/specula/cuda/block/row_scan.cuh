@@ -14,33 +14,6 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-/// Draws the token inside `tile`: fill(order, tile, w) gives a lane's weights. Every warp does it, and all
-/// get the same; -1 if no token has weight.
-template <class Warp, class Fill>
-SPECULA_HD Token draw_inside(Warp warp, int tile, double coin, Fill fill) {
-  float w[kPerLane];
-  fill(tile, w);
-  double mine = 0;
-  SPECULA_UNROLL
-  for (int i = 0; i < kPerLane; ++i) mine += static_cast<double>(w[i]);
-  const double upto = inclusive_sum(warp, mine), wanted = coin * warp.shuffle(upto, warp.size() - 1);
-  const std::uint32_t has = warp.ballot(mine > 0), hit = warp.ballot(mine > 0 && wanted < upto);
-  if (has == 0) return kNoToken;
-  const int lane = hit ? first_lane(hit) : last_lane(has);
-  int place = 0;
-  double before = upto - mine;
-  bool found = false;
-  SPECULA_UNROLL
-  for (int i = 0; i < kPerLane; ++i) {  // the last token of weight, where rounding leaves `wanted` beyond it
-    if (w[i] > 0 && !found) {
-      place = i;
-      before += static_cast<double>(w[i]);
-      found = wanted < before;
-    }
-  }
-  return tile * kTile + kPerLane * lane + warp.shuffle(place, lane);
-}
-
 template <class Cluster>
 class RowScan {
  public:

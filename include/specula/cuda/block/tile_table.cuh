@@ -5,6 +5,7 @@
 #include "../group.cuh"
 #include "../thread/numbers.cuh"
 #include "../warp/tile.cuh"
+#include "../warp/tile_masses.cuh"
 
 namespace specula {
 namespace cuda {
@@ -73,53 +74,18 @@ class TileTable {
     cluster_.sync();
   }
 
-  /// Sum of mass(entry) over the tiles. Each lane sums consecutive chunks of 8 tiles, then the lanes are
-  /// merged.
+  /// Sum of mass(entry) over the tiles, and the tile that a coin picks by it; see warp/tile_masses.cuh.
   template <class Mass>
   SPECULA_HD double total(Mass mass) const {
-    const auto warp = cluster_.block().warp();
-    return warp.shuffle(inclusive_sum(warp, lane_mass(mass)), warp.size() - 1);
+    return total_mass(cluster_.block().warp(), tiles_, [&](int tile) { return mass((*this)[tile]); });
   }
-
-  /// The tile that `coin` in [0, 1) picks by mass; a tile without any is never picked. -1 if there is no
-  /// mass.
   template <class Mass>
   SPECULA_HD int pick(Mass mass, double coin) const {
-    const auto warp = cluster_.block().warp();
-    const double mine = lane_mass(mass), upto = inclusive_sum(warp, mine);
-    const double wanted = coin * warp.shuffle(upto, warp.size() - 1);
-    const std::uint32_t has = warp.ballot(mine > 0), hit = warp.ballot(mine > 0 && wanted < upto);
-    if (has == 0) return -1;
-    // Rounding may leave `wanted` beyond the last: then the last tile of mass is it.
-    const int lane = hit ? first_lane(hit) : last_lane(has);
-    int tile = -1;
-    if (warp.rank() == lane) {
-      double before = upto - mine;
-      const int begin = lane * per_lane(), end = smaller(tiles_, begin + per_lane());
-      for (int t = begin; t < end; ++t) {
-        const double m = mass((*this)[t]);
-        if (!(m > 0)) continue;
-        tile = t;
-        before += m;
-        if (wanted < before) break;
-      }
-    }
-    return warp.shuffle(tile, lane);
+    return pick_tile(
+        cluster_.block().warp(), tiles_, [&](int tile) { return mass((*this)[tile]); }, coin);
   }
 
  private:
-  SPECULA_HD int per_lane() const { return 8 * ceil_div(tiles_, 8 * 32); }
-  template <class Mass>
-  SPECULA_HD double lane_mass(Mass mass) const {
-    const int begin = cluster_.block().warp().rank() * per_lane(), end = smaller(tiles_, begin + per_lane());
-    double out = 0;
-    for (int chunk = begin; chunk < end; chunk += 8) {
-      double part = 0;
-      for (int t = chunk; t < smaller(end, chunk + 8); ++t) part += mass((*this)[t]);
-      out += part;
-    }
-    return out;
-  }
   SPECULA_HD void put(int tile, Entry entry) {
     const int lane = cluster_.block().warp().rank();
     if (lane < cluster_.size()) *cluster_.map(tables_ + flip_ * tiles_ + tile, lane) = entry;

@@ -10,6 +10,7 @@
 #include "../types.cuh"
 #include "draft_laws.cuh"
 #include "row_scan.cuh"
+#include "tree_walk.cuh"
 
 namespace specula {
 namespace cuda {
@@ -32,8 +33,9 @@ struct NodeNotes {
 };
 
 template <class Cluster, class Element, class Draft>
-class Walk {
+class Walk : public TreeWalk<Cluster> {
  public:
+  using Base = TreeWalk<Cluster>;
   using Scan = RowScan<Cluster>;
 
   SPECULA_HD static std::size_t shared_bytes(int vocab, int max_nodes) {
@@ -43,52 +45,13 @@ class Walk {
 
   SPECULA_HD Walk(Cluster cluster, const VerifyArgs<Element, Draft>& args, int sequence,
                   unsigned char* shared)
-      : scan_(cluster, args.vocab, shared),
+      : Base(cluster, args.trees, args.out, args.vocab, args.max_nodes, args.width, sequence),
+        scan_(cluster, args.vocab, shared),
         args_(args),
         notes_(reinterpret_cast<NodeNotes*>(shared + Scan::shared_bytes(args.vocab))),
-        children_(reinterpret_cast<NodeId*>(notes_ + args.max_nodes)),
-        sequence_(sequence),
-        begin_(args.trees.begin[sequence]),
-        size_(args.trees.begin[sequence + 1] - begin_),
-        origin_(args.trees.position[sequence]),
-        coins_{args.trees.seed[sequence], args.trees.sequence ? args.trees.sequence[sequence] : 0} {
+        children_(reinterpret_cast<NodeId*>(notes_ + args.max_nodes)) {
     if (args.target.params) params_ = args.target.params[sequence];
-    check();
-  }
-
-  SPECULA_HD bool ok() const { return status_ == Status::ok; }
-
-  // ---- the tree
-
-  SPECULA_HD Token token(NodeId node) const { return args_.trees.token[begin_ + node]; }
-  SPECULA_HD NodeId parent(NodeId node) const {
-    return args_.trees.parent ? args_.trees.parent[begin_ + node] : node - 1;
-  }
-  /// The child of `node` that comes after node `after` (`node` itself: the first), or kNoParent. Padding is
-  /// skipped.
-  SPECULA_HD NodeId next_child(NodeId node, NodeId after) const {
-    if (!args_.trees.parent)
-      return after == node && node + 1 < size_ && token(node + 1) >= 0 ? node + 1 : kNoParent;
-    const auto warp = scan_.cluster().block().warp();
-    for (NodeId first = after + 1; first < size_; first += warp.size()) {
-      const NodeId c = first + warp.rank();
-      const std::uint32_t is = warp.ballot(c < size_ && parent(c) == node && token(c) >= 0);
-      if (is) return first + first_lane(is);
-    }
-    return kNoParent;
-  }
-  SPECULA_HD int depth(NodeId node) const {
-    if (!args_.trees.parent) return node;
-    int out = 0;
-    for (NodeId n = node; n > 0; n = parent(n)) ++out;
-    return out;
-  }
-
-  // ---- coins, at the sites of specula::TokenTree. `depth` is that of the node.
-
-  SPECULA_HD bool accept(double probability, NodeId node, int depth) const {
-    return coins_.accept(probability,
-                         {origin_ + depth, origin_, Stream::accept, static_cast<std::uint32_t>(node)});
+    if (!valid(params_)) this->fail(Status::bad_parameters);
   }
 
   // ---- laws
@@ -114,7 +77,7 @@ class Walk {
   }
   /// The token after `node`, from the law that law(node) just returned.
   SPECULA_HD Token sample(NodeId node, const RowStats& law, int depth) {
-    return emitted(scan_.draw(row(node), law, coins_.words({origin_ + depth + 1, 0, Stream::sample, 0})));
+    return this->emitted(scan_.draw(row(node), law, this->sample_words(depth)));
   }
 
   // ---- what rejections leave of p after a node: a fold over its judged children, nothing stored
@@ -130,7 +93,7 @@ class Walk {
     measured_ = false;
     cluster.block().sync();
     int count = 0;
-    for (NodeId c = next_child(node, node); c != kNoParent; c = next_child(node, c), ++count) {
+    for (NodeId c = this->next_child(node, node); c != kNoParent; c = this->next_child(node, c), ++count) {
       if (cluster.block().rank() == 0) {
         children_[count] = c;
         if (count >= judged) notes_[c].keep = 0;
@@ -174,7 +137,7 @@ class Walk {
       note(child, keep, 0);
       ++judged_;
       total = measure();
-      if (!(total >= 0)) status_ = Status::not_a_number;  // a draft's row
+      if (!(total >= 0)) this->fail(Status::not_a_number);  // a draft's row
       measured_ = total > 0;
     }
     if (!(total > 0)) {
@@ -195,11 +158,12 @@ class Walk {
       if (measured_ || last < 0) break;
       note(children_[last], 0, 0);  // rounding said that something was left
     }
-    const Words words = coins_.words({origin_ + depth + 1, origin_, Stream::residual, 0});
+    const Words words = this->residual_words(depth);
     const int tile = scan_.pick_tile(coin(words.x));
-    if (tile < 0) return emitted(kNoToken);
-    return emitted(draw_inside(scan_.cluster().block().warp(), tile, coin(words.y),
-                               [&](int t, float(&w)[kPerLane]) { residual_weights<Order::run>(t, w); }));
+    if (tile < 0) return this->emitted(kNoToken);
+    return this->emitted(
+        draw_inside(scan_.cluster().block().warp(), tile, coin(words.y),
+                    [&](int t, float(&w)[kPerLane]) { residual_weights<Order::run>(t, w); }));
   }
 
   // ---- notes
@@ -214,69 +178,26 @@ class Walk {
     block.sync();
   }
 
-  // ---- the verdict
-
-  /// Element i of the path, and the token after it.
-  SPECULA_HD void put(int i, NodeId node, Token next) {
-    if (i >= args_.width) {
-      status_ = Status::bad_tree;
-      return;
-    }
-    if (!writes()) return;
-    const std::int64_t at = static_cast<std::int64_t>(sequence_) * args_.width + i;
-    args_.out.path[at] = node;
-    args_.out.token[at] = next;
-  }
-  /// Ends the verdict after `count` elements; with none of them if something was not ok.
-  SPECULA_HD void finish(int count) {
-    if (!ok()) count = 0;
-    const auto block = scan_.cluster().block();
-    block.sync();  // after the puts of thread 0
-    if (scan_.cluster().rank() == 0)
-      for (int i = count + block.rank(); i < args_.width; i += block.size()) {
-        const std::int64_t at = static_cast<std::int64_t>(sequence_) * args_.width + i;
-        args_.out.path[at] = kNoParent;
-        args_.out.token[at] = kNoToken;
-      }
-    if (writes()) {
-      args_.out.count[sequence_] = count;
-      args_.out.status[sequence_] = status_;
-    }
-    scan_.cluster().sync();  // no block may leave while another reads its shared memory
-  }
-
  private:
   SPECULA_HD RowStats law(NodeId node, const SamplingParams& params) {
     measured_ = false;  // the table is this row's now
     const RowStats out = scan_.law(row(node), params);
-    if (out.status != Status::ok) status_ = out.status;
+    this->fail(out.status);
     return out;
   }
-  SPECULA_HD bool writes() const {
-    return scan_.cluster().rank() == 0 && scan_.cluster().block().rank() == 0;
-  }
-
-  SPECULA_HD void check() {
-    if (!valid(params_)) status_ = Status::bad_parameters;
-    const auto warp = scan_.cluster().block().warp();
-    bool bad = size_ < 1 || size_ > args_.max_nodes;
-    for (NodeId n = warp.rank(); n < size_ && !bad; n += warp.size())
-      bad = token(n) >= args_.vocab || (n > 0 ? parent(n) < 0 || parent(n) >= n : parent(n) != kNoParent);
-    if (warp.ballot(bad)) status_ = Status::bad_tree;
-  }
-
   SPECULA_HD Row<Element> row(NodeId node) const {
-    const std::int64_t at = args_.target.row_of_node ? args_.target.row_of_node[begin_ + node]
-                                                     : static_cast<std::int64_t>(begin_) + node;
+    const std::int64_t at = args_.target.row_of_node ? args_.target.row_of_node[this->begin_ + node]
+                                                     : static_cast<std::int64_t>(this->begin_) + node;
     return {args_.target.logits + at * args_.target.stride, args_.vocab};
   }
   /// -1: the guess was chosen.
   SPECULA_HD std::int64_t draft_row(NodeId node) const {
     const std::int32_t* rows = rows_of(args_.draft);
-    return rows ? rows[begin_ + node] : static_cast<std::int64_t>(begin_) - sequence_ + node - 1;
+    return rows ? rows[this->begin_ + node]
+                : static_cast<std::int64_t>(this->begin_) - this->sequence_ + node - 1;
   }
   SPECULA_HD Token draft_point(NodeId node, std::int64_t row) const {
-    return is_chosen(args_.draft) || row < 0 ? token(node) : point_of(args_.draft, row);
+    return is_chosen(args_.draft) || row < 0 ? this->token(node) : point_of(args_.draft, row);
   }
   SPECULA_HD static constexpr bool is_chosen(const ChosenDraft&) { return true; }
   template <class D>
@@ -285,23 +206,19 @@ class Walk {
   }
   SPECULA_HD bool excludes_siblings(NodeId node) const {
     const double* scales = scales_of(args_.draft);
-    return scales && scales[begin_ + node] > 0;
+    return scales && scales[this->begin_ + node] > 0;
   }
   SPECULA_HD double draft_scale(NodeId node) const {
-    return excludes_siblings(node) ? scales_of(args_.draft)[begin_ + node] : 1.0;
+    return excludes_siblings(node) ? scales_of(args_.draft)[this->begin_ + node] : 1.0;
   }
   /// Whether q of the i-th child leaves `token` out because an earlier sibling is it.
   SPECULA_HD bool excluded(int i, Token token_asked) const {
     if (!excludes_siblings(children_[i])) return false;
     for (int j = 0; j < i; ++j)
-      if (token(children_[j]) == token_asked) return true;
+      if (this->token(children_[j]) == token_asked) return true;
     return false;
   }
 
-  SPECULA_HD Token emitted(Token token) {
-    if (token == kNoToken) status_ = Status::empty_row;
-    return token;
-  }
   SPECULA_HD void note(NodeId node, double keep, double total) {
     change(node, [&](NodeNotes& n) {
       n.keep = keep;
@@ -345,7 +262,7 @@ class Walk {
       std::uint32_t without = 0;  // bit i: an earlier sibling is the lane's token i
       if (excludes_siblings(c))
         for (int s = 0; s < j; ++s) {
-          const Token out = token(children_[s]);
+          const Token out = this->token(children_[s]);
           if (out / kTile != tile) continue;
           SPECULA_UNROLL
           for (int i = 0; i < kPerLane; ++i)
@@ -366,11 +283,7 @@ class Walk {
   const VerifyArgs<Element, Draft>& args_;
   NodeNotes* notes_;  // (max_nodes)
   NodeId* children_;  // (max_nodes) of owner_, in order
-  int sequence_;
-  std::int32_t begin_, size_, origin_;
-  Coins coins_;
   SamplingParams params_{};
-  Status status_ = Status::ok;
 
   NodeId owner_ = kNoParent;
   RowStats law_{};

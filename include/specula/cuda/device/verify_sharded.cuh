@@ -1,0 +1,350 @@
+// Verification where the vocabulary is split over several GPUs: partials | all-gather | decide.
+#pragma once
+
+#include "../block/tree_walk.cuh"
+#include "../detail/host_device.cuh"
+#include "../thread/exponent.cuh"
+#include "../warp/tile.cuh"
+#include "../warp/tile_masses.cuh"
+#include "launch.cuh"
+#include "trees.cuh"
+#include "verify_greedy.cuh"
+#include "verify_rejection.cuh"
+#include "verify_sample_and_match.cuh"
+
+namespace specula {
+namespace cuda {
+
+/// What a shard says of one tile of 512 tokens after one node. The candidates are the tokens that the coins
+/// of the node's next token would pick inside this tile, should the tile be picked.
+struct TilePartial {
+  float maximum, sum;  // sum of 2^(l log2(e) / T - unit), unit the integer nearest to the maximum's exponent
+  float rest;          // the same without the node's children
+  Token first;         // of the tile's largest logits
+  Token sample,
+      residual;  // by the coin of Stream::sample, and by that of Stream::residual without the children
+};
+
+/// One shard: tokens [first_token, first_token + tokens) of the vocabulary. All shards but the last hold the
+/// same number of tokens, a multiple of 512.
+template <class Element>
+struct ShardRows {
+  const Element* logits;  // (N, tokens), rows `stride` elements apart, in the order of the batch's nodes
+  std::int64_t stride;
+  int first_token, tokens;
+  const SamplingParams* params = nullptr;  // (B) temperature alone; null: 1
+};
+
+/// What all shards said, gathered: shard s's part begins at s * (N * tiles_of_shard).
+struct GatheredPartials {
+  const TilePartial* tiles;   // (S, N, tiles_of_shard)
+  const float* child_logits;  // (S, N) of the token of each node in its parent's row; -infinity where another
+                              // shard has it
+  int shards, tiles_of_shard;  // tiles_of_shard: of the largest shard
+};
+
+namespace detail {
+
+/// One tile after one node by one warp. Tiles and tokens are those of the whole vocabulary.
+template <class Warp, class Element>
+SPECULA_HD TilePartial tile_partial(Warp warp, const Trees& trees, const ShardRows<Element>& rows,
+                                    int sequence, NodeId node, int tile, float* child_logits) {
+  const std::int32_t begin = trees.begin[sequence], size = trees.begin[sequence + 1] - begin;
+  const auto parent = [&](NodeId n) { return trees.parent ? trees.parent[begin + n] : n - 1; };
+  SamplingParams params;
+  if (rows.params) params = rows.params[sequence];
+  const bool greedy = !(params.temperature > 0);
+  const float scale = static_cast<float>((greedy ? 1.0 : inverse(params.temperature)) * kLog2E);
+  const int lane = warp.rank(), local = tile - rows.first_token / kTile;
+  const Row<Element> row{rows.logits + (static_cast<std::int64_t>(begin) + node) * rows.stride, rows.tokens};
+
+  float x[kPerLane], w[kPerLane];
+  unpack<Order::columns>(lane, load_tile<Order::columns>(lane, row, local), row, local, x);
+  const TileStats stats = tile_stats(warp, x, scale);
+  TilePartial out{stats.maximum, stats.sum, 0, kNoToken, kNoToken, kNoToken};
+
+  // From here on in the order of the tokens.
+  unpack<Order::run>(lane, load_tile<Order::run>(lane, row, local), row, local, x);
+  int place = kTile;
+  SPECULA_UNROLL
+  for (int i = kPerLane - 1; i >= 0; --i)
+    if (x[i] == stats.maximum) place = kPerLane * lane + i;
+  place = reduce(warp, place, Min{});
+  if (place < kTile) out.first = tile * kTile + place;
+  const float unit = unit_of(stats.maximum, scale), rest = fused(stats.maximum, scale, -unit);
+  SPECULA_UNROLL
+  for (int i = 0; i < kPerLane; ++i)
+    w[i] = unit == -infinity() ? 0.0f : exp2_fast(fused(difference(x[i], stats.maximum), scale, rest));
+
+  int depth = 0;
+  for (NodeId n = node; n > 0 && depth < size; n = parent(n)) ++depth;
+  const std::int32_t origin = trees.position[sequence];
+  const Coins coins{trees.seed[sequence], trees.sequence ? trees.sequence[sequence] : 0};
+  const auto take = [&](int, float(&to)[kPerLane]) {
+    SPECULA_UNROLL
+    for (int i = 0; i < kPerLane; ++i) to[i] = w[i];
+  };
+  out.sample = draw_inside(warp, tile, coin(coins.words({origin + depth + 1, 0, Stream::sample, 0}).y), take);
+  for (NodeId c = node + 1; c < size; ++c) {
+    const Token token = trees.token[begin + c];
+    if (parent(c) != node || token < 0) continue;
+    const bool here = token >= rows.first_token && token - rows.first_token < rows.tokens;
+    if (!here && local == 0 && lane == 0) child_logits[begin + c] = -infinity();
+    if (token / kTile != tile) continue;
+    SPECULA_UNROLL
+    for (int i = 0; i < kPerLane; ++i)
+      if (kPerLane * lane + i == token % kTile) {
+        child_logits[begin + c] = x[i];
+        w[i] = 0;
+      }
+  }
+  double left = 0;
+  SPECULA_UNROLL
+  for (int i = 0; i < kPerLane; ++i) left += static_cast<double>(w[i]);
+  out.rest = static_cast<float>(reduce(warp, left, Sum{}));
+  out.residual =
+      draw_inside(warp, tile, coin(coins.words({origin + depth + 1, origin, Stream::residual, 0}).y), take);
+  return out;
+}
+
+/// The sequence that node i of the batch belongs to.
+SPECULA_HD int sequence_of(const Trees& trees, int sequences, std::int32_t node) {
+  int low = 0, high = sequences - 1;
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    (trees.begin[middle] <= node ? low : high) = trees.begin[middle] <= node ? middle : middle - 1;
+  }
+  return low;
+}
+
+/// The laws along a proposal from gathered partials: what rules walk over instead of Walk, for chosen
+/// guesses.
+template <class Cluster>
+class ShardedWalk : public TreeWalk<Cluster> {
+ public:
+  SPECULA_HD ShardedWalk(Cluster cluster, const Trees& trees, const SamplingParams* params,
+                         const Verdicts& out, const GatheredPartials& gathered, int vocab, int nodes,
+                         int max_nodes, int width, int sequence)
+      : TreeWalk<Cluster>(cluster, trees, out, vocab, max_nodes, width, sequence),
+        gathered_(gathered),
+        nodes_(nodes) {
+    if (params) params_ = params[sequence];
+    if (!valid(params_)) this->fail(Status::bad_parameters);
+    if (cuts(params_)) this->fail(Status::cut_is_not_sharded);
+  }
+
+  SPECULA_HD RowStats law(NodeId node) { return law(node, params_.temperature); }
+  SPECULA_HD Token argmax(NodeId node) { return law(node, 0).point; }
+  SPECULA_HD double target_prob(NodeId node, const RowStats& law, Token token) const {
+    if (law.point != kNoToken) return token == law.point ? 1.0 : 0.0;
+    float logit = -infinity();
+    for (NodeId c = this->next_child(node, node); c != kNoParent; c = this->next_child(node, c))
+      if (this->token(c) == token)
+        for (int s = 0; s < gathered_.shards; ++s)
+          logit =
+              larger(logit, gathered_.child_logits[static_cast<std::int64_t>(s) * nodes_ + this->begin_ + c]);
+    return prob(logit, inverse(law.temperature), law.log_z, law.cut);
+  }
+  SPECULA_HD double draft_prob(NodeId node, Token token) const {
+    return this->token(node) == token ? 1.0 : 0.0;
+  }
+  SPECULA_HD Token sample(NodeId node, const RowStats& law, int depth) {
+    if (law.point != kNoToken) return law.point;
+    const int tile = pick_tile(
+        warp(), tiles(), [&](int t) { return mass(node, t).all; }, coin(this->sample_words(depth).x));
+    return this->emitted(tile < 0 ? kNoToken : partial(node, tile).sample);
+  }
+
+  // What rejections leave of p: p without the tokens of the rejected children.
+  SPECULA_HD void start_residual(NodeId node, const RowStats& law, int) {
+    owner_ = node;
+    law_ = law;
+    last_ = node;
+    total_ = 1;
+  }
+  SPECULA_HD double residual_prob(Token token) const {
+    return is_rejected(token) ? 0.0 : target_prob(owner_, law_, token) / total_;
+  }
+  SPECULA_HD double reject(double) {
+    const NodeId child = this->next_child(owner_, last_);
+    const double left = total_ - residual_prob(this->token(child)) * total_;
+    last_ = child;
+    if (left > 0) total_ = left;  // where rounding leaves nothing, the law stays as it was
+    return total_;
+  }
+  SPECULA_HD Token sample_residual(int depth) {
+    if (law_.point != kNoToken) return law_.point;
+    const Words words = this->residual_words(depth);
+    int tile = pick_tile(
+        warp(), tiles(), [&](int t) { return mass(owner_, t).rest; }, coin(words.x));
+    if (tile >= 0) return this->emitted(partial(owner_, tile).residual);
+    tile = pick_tile(
+        warp(), tiles(), [&](int t) { return mass(owner_, t).all; }, coin(words.x));  // rounding left nothing
+    return this->emitted(tile < 0 ? kNoToken : partial(owner_, tile).sample);
+  }
+
+ private:
+  struct Mass {
+    double all, rest;
+  };
+  SPECULA_HD auto warp() const { return this->cluster_.block().warp(); }
+  SPECULA_HD int tiles() const { return tile_count(this->vocab_); }
+  SPECULA_HD const TilePartial& partial(NodeId node, int tile) const {
+    const std::int64_t shard = tile / gathered_.tiles_of_shard;
+    return gathered_.tiles[(shard * nodes_ + this->begin_ + node) * gathered_.tiles_of_shard +
+                           tile % gathered_.tiles_of_shard];
+  }
+  SPECULA_HD Mass mass(NodeId node, int tile) const {
+    const TilePartial& p = partial(node, tile);
+    const double share = power_of_two(difference(unit_of(p.maximum, scale_), unit_));
+    const double all = p.sum > 0 ? static_cast<double>(p.sum) * share : 0.0;
+    return {all < 0x1p-100 ? 0.0 : all,
+            all < 0x1p-100 || !(p.rest > 0) ? 0.0 : static_cast<double>(p.rest) * share};
+  }
+  SPECULA_HD bool is_rejected(Token token) const {
+    for (NodeId c = this->next_child(owner_, owner_); c != kNoParent && c <= last_ && last_ != owner_;
+         c = this->next_child(owner_, c))
+      if (this->token(c) == token) return true;
+    return false;
+  }
+
+  SPECULA_HD RowStats law(NodeId node, float temperature) {
+    const bool greedy = temperature == 0.0f;
+    const double inv_t = greedy ? 1.0 : inverse(temperature);
+    scale_ = static_cast<float>(inv_t * kLog2E);
+    float top = -infinity();
+    bool nan = false;
+    for (int t = warp().rank(); t < tiles(); t += warp().size()) {
+      top = max_or_nan(top, partial(node, t).maximum);
+      nan = nan || is_nan(partial(node, t).sum);
+    }
+    for (int mask = warp().size() / 2; mask > 0; mask /= 2)
+      top = max_or_nan(top, warp().shuffle_xor(top, mask));
+    nan = warp().ballot(nan) != 0;
+    RowStats out{0, temperature, -infinity(), kNoToken, Status::ok};
+    if (is_bad_logit(top))
+      out.status = Status::not_a_number;
+    else if (top == -infinity())
+      out.status = Status::empty_row;
+    else if (!greedy && (nan || !is_finite(product(top, scale_))))
+      out.status = Status::overflow;
+    this->fail(out.status);
+    if (out.status != Status::ok) return out;
+    if (greedy) {
+      int tile = tiles();
+      for (int t = warp().rank(); t < tiles(); t += warp().size())
+        if (partial(node, t).maximum == top) tile = smaller(tile, t);
+      out.point = partial(node, reduce(warp(), tile, Min{})).first;
+      return out;
+    }
+    unit_ = -infinity();
+    for (int t = warp().rank(); t < tiles(); t += warp().size())
+      unit_ = larger(unit_, unit_of(partial(node, t).maximum, scale_));
+    unit_ = reduce(warp(), unit_, Max{});
+    double log2_z = static_cast<double>(unit_) +
+                    log2(total_mass(warp(), tiles(), [&](int t) { return mass(node, t).all; }));
+    log2_z += static_cast<double>(top) * (inv_t * kLog2E - static_cast<double>(scale_));
+    out.log_z = log2_z / kLog2E;
+    return out;
+  }
+
+  const GatheredPartials& gathered_;
+  int nodes_;
+  SamplingParams params_{};
+  float scale_ = 0, unit_ = 0;  // of the law that was asked for last
+  NodeId owner_ = kNoParent, last_ = kNoParent;
+  RowStats law_{};
+  double total_ = 1;
+};
+
+#ifdef __CUDACC__
+
+template <class Element>
+__global__ void __launch_bounds__(256, 1)
+    partials_kernel(const __grid_constant__ Trees trees, const __grid_constant__ ShardRows<Element> rows,
+                    int sequences, int tiles_of_shard, TilePartial* tiles, float* child_logits) {
+  const DeviceWarp warp;
+  const std::int32_t node = static_cast<std::int32_t>(blockIdx.x);
+  if (node >= trees.begin[sequences]) return;
+  const int b = sequence_of(trees, sequences, node), own = tile_count(rows.tokens);
+  const int local =
+      static_cast<int>(blockIdx.y) * (static_cast<int>(blockDim.x) / 32) + static_cast<int>(threadIdx.x) / 32;
+  if (local >= own) return;
+  const TilePartial out = tile_partial(warp, trees, rows, b, node - trees.begin[b],
+                                       rows.first_token / kTile + local, child_logits);
+  if (warp.rank() == 0) tiles[static_cast<std::int64_t>(node) * tiles_of_shard + local] = out;
+}
+
+template <class Rule>
+__global__ void __launch_bounds__(32, 1)
+    decide_kernel(const __grid_constant__ Trees trees, const SamplingParams* params,
+                  const __grid_constant__ Verdicts out, const __grid_constant__ GatheredPartials gathered,
+                  int vocab, int nodes, int max_nodes, int width) {
+  ShardedWalk<DeviceCluster> walk(DeviceCluster{}, trees, params, out, gathered, vocab, nodes, max_nodes,
+                                  width, static_cast<int>(blockIdx.x));
+  Rule::verify(walk);
+}
+
+#endif  // __CUDACC__
+
+}  // namespace detail
+
+#ifdef __CUDACC__
+
+/// What this shard knows of every row of the batch: all of it, since no shard can know the path. `nodes` is
+/// the batch's capacity, N. Writes (N, tiles_of_shard) partials, 24 bytes each, and (N) logits of children;
+/// both are then gathered over the shards. One launch. Cost: one read of the shard's rows.
+template <class Element>
+cudaError_t shard_partials(const Trees& trees, const ShardRows<Element>& rows, int sequences, int nodes,
+                           int tiles_of_shard, TilePartial* tiles, float* child_logits, cudaStream_t stream) {
+  if (sequences < 1 || nodes < 1 || rows.first_token % detail::kTile != 0 || rows.tokens < 1 ||
+      detail::tile_count(rows.tokens) > tiles_of_shard)
+    return cudaErrorInvalidValue;
+  const dim3 grid(static_cast<unsigned>(nodes),
+                  static_cast<unsigned>(detail::ceil_div(detail::tile_count(rows.tokens), 8)));
+  detail::partials_kernel<<<grid, 256, 0, stream>>>(trees, rows, sequences, tiles_of_shard, tiles,
+                                                    child_logits);
+  return cudaGetLastError();
+}
+
+namespace detail {
+
+template <class Rule>
+cudaError_t decide(const VerifyCapacity& capacity, int nodes, const Trees& trees,
+                   const SamplingParams* params, const GatheredPartials& gathered, const Verdicts& out,
+                   cudaStream_t stream) {
+  if (capacity.sequences < 1 || capacity.max_nodes < 1 || capacity.vocab < 1 || nodes < 1 ||
+      gathered.shards < 1 ||
+      static_cast<std::int64_t>(gathered.shards) * gathered.tiles_of_shard < tile_count(capacity.vocab))
+    return cudaErrorInvalidValue;
+  decide_kernel<Rule><<<static_cast<unsigned>(capacity.sequences), 32, 0, stream>>>(
+      trees, params, out, gathered, capacity.vocab, nodes, capacity.max_nodes, capacity.max_depth + 1);
+  return cudaGetLastError();
+}
+
+}  // namespace detail
+
+/// The verdict from gathered partials, on every GPU alike, whatever the number of shards: as verify_greedy,
+/// verify_sample_and_match and verify_rejection of chosen guesses. Rows of `out` have max_depth + 1 elements.
+/// A cut is refused (Status::cut_is_not_sharded): its threshold would take another exchange, as drawn guesses
+/// would.
+inline cudaError_t decide_greedy(const VerifyCapacity& capacity, int nodes, const Trees& trees,
+                                 const GatheredPartials& gathered, const Verdicts& out, cudaStream_t stream) {
+  return detail::decide<detail::GreedyRule>(capacity, nodes, trees, nullptr, gathered, out, stream);
+}
+/// `params`, (B), are those that the partials were made with.
+inline cudaError_t decide_sample_and_match(const VerifyCapacity& capacity, int nodes, const Trees& trees,
+                                           const SamplingParams* params, const GatheredPartials& gathered,
+                                           const Verdicts& out, cudaStream_t stream) {
+  return detail::decide<detail::SampleAndMatchRule>(capacity, nodes, trees, params, gathered, out, stream);
+}
+inline cudaError_t decide_rejection(const VerifyCapacity& capacity, int nodes, const Trees& trees,
+                                    const SamplingParams* params, const GatheredPartials& gathered,
+                                    const Verdicts& out, cudaStream_t stream) {
+  return detail::decide<detail::RejectionRule>(capacity, nodes, trees, params, gathered, out, stream);
+}
+
+#endif  // __CUDACC__
+
+}  // namespace cuda
+}  // namespace specula

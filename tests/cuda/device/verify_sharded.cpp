@@ -1,0 +1,133 @@
+#include <doctest/doctest.h>
+#include <specula/cuda/device/verify_sharded.cuh>
+
+#include <specula/accept/greedy.hpp>
+#include <specula/accept/rejection.hpp>
+#include <specula/accept/sample_and_match.hpp>
+
+#include "device_agreement.hpp"
+
+using namespace specula;
+using namespace specula_test;
+using namespace specula::cuda::detail;
+using device::Status;
+
+namespace {
+
+/// The verdicts of a batch whose vocabulary is split over `shards`.
+template <class Rule, class Element>
+std::vector<DeviceVerdict> emulate_sharded(DeviceBatch<Element>& batch, int shards, std::uint64_t seed) {
+  const auto args = batch.args(device::ChosenDraft{});
+  const int all = tile_count(batch.vocab), nodes = static_cast<int>(batch.token.size()) + 3;  // a capacity
+  const int of_shard = ceil_div(all, shards), used = ceil_div(all, of_shard);
+  std::vector<device::TilePartial> tiles(static_cast<std::size_t>(used * nodes * of_shard));
+  std::vector<float> child_logits(static_cast<std::size_t>(used * nodes),
+                                  std::numeric_limits<float>::quiet_NaN());
+  for (int s = 0; s < used; ++s) {
+    device::ShardRows<Element> rows{};
+    rows.first_token = s * of_shard * kTile;
+    rows.tokens = std::min(batch.vocab - rows.first_token, of_shard * kTile);
+    // The shard has rows of its own.
+    std::vector<Element> mine;
+    for (std::size_t n = 0; n < batch.token.size(); ++n) {
+      const auto row = batch.target.begin() + batch.offset + static_cast<std::ptrdiff_t>(n) * batch.stride +
+                       rows.first_token;
+      mine.insert(mine.end(), row, row + rows.tokens);
+    }
+    rows.logits = mine.data();
+    rows.stride = rows.tokens;
+    rows.params = batch.params.data();
+    const int own = tile_count(rows.tokens);
+    emulate({.clusters = static_cast<int>(batch.token.size()) * own, .threads = 32, .seed = seed},
+            [&](EmulatedCluster cluster, int index, unsigned char*) {
+              const auto warp = cluster.block().warp();
+              const int node = index / own, local = index % own;
+              const int b = sequence_of(args.trees, batch.sequences(), node);
+              const device::TilePartial out =
+                  tile_partial(warp, args.trees, rows, b, node - batch.begin[static_cast<std::size_t>(b)],
+                               rows.first_token / kTile + local, child_logits.data() + s * nodes);
+              if (warp.rank() == 0)
+                tiles[static_cast<std::size_t>((s * nodes + node) * of_shard + local)] = out;
+            });
+  }
+  const device::GatheredPartials gathered{tiles.data(), child_logits.data(), used, of_shard};
+  emulate({.clusters = batch.sequences(), .threads = 32, .seed = seed},
+          [&](EmulatedCluster cluster, int b, unsigned char*) {
+            ShardedWalk<EmulatedCluster> walk(cluster, args.trees, batch.params.data(), args.out, gathered,
+                                              batch.vocab, nodes, batch.max_nodes, batch.width, b);
+            Rule::verify(walk);
+          });
+  return batch.verdicts();
+}
+
+/// Differences from the CPU's verdicts, and from each other for 1, 2, 3 and 8 shards.
+template <class DeviceRule, class Element, class Rule>
+void check(const Rule& rule, int vocab, int batches, std::uint64_t seed) {
+  Random random(seed);
+  int trees = 0, differ = 0;
+  for (int round = 0; round < batches; ++round) {
+    DeviceBatch<Element> batch(vocab);
+    std::vector<DeviceVerdict> want;
+    for (int i = 0; i < 8; ++i, ++trees) {
+      const SamplingParams p{.temperature =
+                                 random.chance(0.2) ? 0.0f : static_cast<float>(random.between(0.3, 1.5))};
+      const Case it = random_case(
+          random, vocab, p,
+          {.nodes = 1 + random.below(12), .draws = false, .distinct = false, .round = rounding(Element{})},
+          random.bits());
+      const std::uint64_t coins = random.bits();
+      batch.add(it, p, coins);
+      want.push_back(as_device(verdict_of(rule, it, p, coins), it.tree));
+    }
+    const auto one = emulate_sharded<DeviceRule>(batch, 1, random.bits());
+    for (const int shards : {2, 3, 8})
+      CHECK(emulate_sharded<DeviceRule>(batch, shards, random.bits()) == one);
+    for (std::size_t i = 0; i < want.size(); ++i) differ += one[i] != want[i];
+  }
+  CHECK(trees == batches * 8);
+  CHECK(differ == 0);
+}
+
+}  // namespace
+
+TEST_CASE("1, 2, 3 and 8 shards decide alike, and as the CPU") {
+  check<GreedyRule, device::BFloat16>(Greedy{}, 4500, 2, 1);
+  check<SampleAndMatchRule, float>(SampleAndMatch{}, 4500, 2, 2);
+  check<SampleAndMatchRule, device::Half>(SampleAndMatch{}, 30, 10, 3);
+  check<RejectionRule, device::BFloat16>(Rejection{}, 4500, 2, 4);
+  check<RejectionRule, float>(Rejection{}, 30, 20, 5);
+  check<RejectionRule, float>(Rejection{}, 3, 40, 6);
+}
+
+TEST_CASE("bad rows and cuts have a status") {
+  for (const int shards : {1, 2}) {
+    DeviceBatch<float> b(700);
+    std::vector<float> row(700, 0.5f);
+    const auto add = [&](float value, std::size_t at, device::SamplingParams p) {
+      row[at] = value;
+      b.token.insert(b.token.end(), {0, 5});
+      b.parent.insert(b.parent.end(), {-1, 0});
+      b.add_row(b.target, row.data());
+      row[at] = 0.5f;
+      b.add_row(b.target, row.data());
+      b.begin.push_back(static_cast<std::int32_t>(b.token.size()));
+      b.position.push_back(3);
+      b.seed.push_back(2);
+      b.params.push_back(p);
+    };
+    add(std::numeric_limits<float>::quiet_NaN(), 650, {});
+    add(std::numeric_limits<float>::infinity(), 5, {});
+    add(0, 0, {1, 3, 1, 0});
+    add(0, 0, {1, 0, 0.9f, 0});
+    add(0, 0, {-1, 0, 1, 0});
+    add(0, 0, {});
+    b.max_nodes = b.width = 2;
+    const auto v = emulate_sharded<SampleAndMatchRule>(b, shards, 1);
+    const Status want[] = {Status::not_a_number,       Status::not_a_number,   Status::cut_is_not_sharded,
+                           Status::cut_is_not_sharded, Status::bad_parameters, Status::ok};
+    for (std::size_t i = 0; i < 6; ++i) {
+      CHECK(v[i].status == want[i]);
+      CHECK(v[i].tokens.empty() == (want[i] != Status::ok));
+    }
+  }
+}
