@@ -144,17 +144,19 @@ class Cut {
     const int step = cluster_.size() * block.warp_count();
     for (int t = cluster_.rank() * block.warp_count() + block.warp_rank(); t < stats_.tiles(); t += step) {
       if (short_key(stats_[t].a) < bins.low) continue;
-      const RawTile<Element> raw = load_tile<Order::columns>(warp.rank(), row_, t);
-      float x[kPerLane];
-      unpack<Order::columns>(warp.rank(), raw, row_, t, x);
-      SPECULA_UNROLL
-      for (int i = 0; i < kPerLane; ++i) {
-        const std::uint32_t key = short_key(x[i]);
-        if (key < bins.low || key > bins.high) continue;
-        const int bin = bins(x[i]);
-        const float weight = exp2_fast(product(difference(x[i], top_), scale_));
-        atomic_add(&mine_->count[bin], 1u);
-        atomic_add(&mine_->mass[bin], static_cast<unsigned long long>(static_cast<double>(weight) * 0x1p40));
+      for (int k = 0; k < 4; ++k) {
+        float x[4];
+        load_four(row_, t * kTile + place_of<Order::columns>(warp.rank(), k), x);
+        SPECULA_UNROLL
+        for (int e = 0; e < 4; ++e) {
+          const std::uint32_t key = short_key(x[e]);
+          if (key < bins.low || key > bins.high) continue;
+          const int bin = bins(x[e]);
+          const float weight = exp2_fast(product(difference(x[e], top_), scale_));
+          atomic_add(&mine_->count[bin], 1u);
+          atomic_add(&mine_->mass[bin],
+                     static_cast<unsigned long long>(static_cast<double>(weight) * 0x1p40));
+        }
       }
     }
     cluster_.sync();

@@ -79,24 +79,23 @@ class RowScan {
       out.cut = Cut<Cluster, Element>(table_.cluster(), histograms_, row, table_, top, params.temperature)
                     .threshold(params);
       const Exponent exponent(inv_t, out.log_z, out.cut);
-      const double kept = measure_from(
-          row, [&](int tile) { return table_.before(tile).a >= out.cut; },
-          [&](int, float logit) { return exponent.weight(logit); });
+      const double kept = measure_from([&](int tile) { return table_.before(tile).a >= out.cut; },
+                                       [&](int first, float(&w)[4]) { weigh(row, exponent, first, w); });
       masses_.share = 1 / kept;
       out.log_z += log(kept);
     }
     return out;
   }
 
-  /// Measures the tiles' masses of weight(token, logit) over a row; returns their total. Cost: one read.
-  template <class Element, class Weight>
-  SPECULA_HD double measure(Row<Element> row, Weight weight) {
-    return measure_from(
-        row, [](int) { return true; }, weight);
-  }
-  /// The same of weights that fill(order, tile, w) gives, 16 a lane.
+  /// Measures the tiles' masses of weights that fill(first, w) gives, four tokens from `first` on; returns
+  /// their total.
   template <class Fill>
   SPECULA_HD double measure(Fill fill) {
+    return measure_from([](int) { return true; }, fill);
+  }
+  /// The same of weights that fill(tile, w) gives, 16 a lane in columns.
+  template <class Fill>
+  SPECULA_HD double measure_tiles(Fill fill) {
     const auto warp = table_.cluster().block().warp();
     table_.pass([&](int tile) {
       float w[kPerLane];
@@ -114,9 +113,7 @@ class RowScan {
     const Masses masses = masses_;
     table_.pass([&](int tile) {
       if (!changed(tile)) return typename Table::Entry{0.0f, static_cast<float>(masses(table_.before(tile)))};
-      float w[kPerLane];
-      fill(tile, w);
-      return typename Table::Entry{0.0f, tile_sum(warp, w)};
+      return typename Table::Entry{0.0f, tile_sum(warp, tile, fill)};
     });
     masses_ = {kMasses, 0, 0, 1};
     return table_.total(masses_);
@@ -132,11 +129,8 @@ class RowScan {
     if (tile < 0) return kNoToken;
     const auto warp = table_.cluster().block().warp();
     const Exponent exponent(inverse(law.temperature), law.log_z, law.cut);
-    return draw_inside(warp, tile, coin(coin_words.y), [&](int t, float(&w)[kPerLane]) {
-      unpack<Order::run>(warp.rank(), load_tile<Order::run>(warp.rank(), row, t), row, t, w);
-      SPECULA_UNROLL
-      for (int i = 0; i < kPerLane; ++i) w[i] = exponent.weight(w[i]);
-    });
+    return draw_inside(warp, tile, coin(coin_words.y),
+                       [&](int first, float(&w)[4]) { weigh(row, exponent, first, w); });
   }
 
   SPECULA_HD Cluster cluster() const { return table_.cluster(); }
@@ -158,16 +152,17 @@ class RowScan {
     }
   };
 
-  template <class Element, class Wanted, class Weight>
-  SPECULA_HD double measure_from(Row<Element> row, Wanted wanted, Weight weight) {
+  template <class Element>
+  SPECULA_HD static void weigh(Row<Element> row, const Exponent& exponent, int first, float (&w)[4]) {
+    load_four(row, first, w);
+    SPECULA_UNROLL
+    for (int e = 0; e < 4; ++e) w[e] = exponent.weight(w[e]);
+  }
+  template <class Wanted, class Fill>
+  SPECULA_HD double measure_from(Wanted wanted, Fill fill) {
     const auto warp = table_.cluster().block().warp();
-    table_.pass(row, wanted, {-infinity(), 0.0f}, [&](int tile, const RawTile<Element>& raw) {
-      float x[kPerLane];
-      unpack<Order::columns>(warp.rank(), raw, row, tile, x);
-      SPECULA_UNROLL
-      for (int i = 0; i < kPerLane; ++i)
-        x[i] = weight(tile * kTile + place_of<Order::columns>(warp.rank(), i / 4) + i % 4, x[i]);
-      return typename Table::Entry{0.0f, tile_sum(warp, x)};
+    table_.pass([&](int tile) {
+      return typename Table::Entry{0.0f, wanted(tile) ? tile_sum(warp, tile, fill) : 0.0f};
     });
     masses_ = {kMasses, 0, 0, 1};
     return table_.total(masses_);
@@ -181,13 +176,16 @@ class RowScan {
     for (int t = warp.rank(); t < table_.tiles(); t += warp.size())
       if (table_[t].a == value) tile = smaller(tile, t);
     tile = reduce(warp, tile, Min{});
-    float x[kPerLane];
-    unpack<Order::run>(warp.rank(), load_tile<Order::run>(warp.rank(), row, tile), row, tile, x);
-    int place = kTile;
-    SPECULA_UNROLL
-    for (int i = kPerLane - 1; i >= 0; --i)
-      if (x[i] == value) place = kPerLane * warp.rank() + i;
-    return tile * kTile + reduce(warp, place, Min{});
+    Token token = row.vocab;
+    for (int k = 3; k >= 0; --k) {
+      const int first = tile * kTile + place_of<Order::run>(warp.rank(), k);
+      float x[4];
+      load_four(row, first, x);
+      SPECULA_UNROLL
+      for (int e = 3; e >= 0; --e)
+        if (x[e] == value) token = first + e;
+    }
+    return reduce(warp, token, Min{});
   }
 
   Table table_;

@@ -25,8 +25,7 @@ class TreeWalk {
         sequence_(sequence),
         begin_(trees.begin[sequence]),
         size_(trees.begin[sequence + 1] - begin_),
-        origin_(trees.position[sequence]),
-        coins_{trees.seed[sequence], trees.sequence ? trees.sequence[sequence] : 0} {
+        origin_(trees.position[sequence]) {
     check(max_nodes);
   }
 
@@ -55,14 +54,14 @@ class TreeWalk {
   // ---- coins, at the sites of specula::TokenTree. `depth` is that of the node.
 
   SPECULA_HD bool accept(double probability, NodeId node, int depth) const {
-    return coins_.accept(probability,
-                         {origin_ + depth, origin_, Stream::accept, static_cast<std::uint32_t>(node)});
+    return coins().accept(probability,
+                          {origin_ + depth, origin_, Stream::accept, static_cast<std::uint32_t>(node)});
   }
   SPECULA_HD Words sample_words(int depth) const {
-    return coins_.words({origin_ + depth + 1, 0, Stream::sample, 0});
+    return coins().words({origin_ + depth + 1, 0, Stream::sample, 0});
   }
   SPECULA_HD Words residual_words(int depth) const {
-    return coins_.words({origin_ + depth + 1, origin_, Stream::residual, 0});
+    return coins().words({origin_ + depth + 1, origin_, Stream::residual, 0});
   }
 
   // ---- the verdict
@@ -111,9 +110,12 @@ class TreeWalk {
   const Verdicts& out_;
   int vocab_, width_, sequence_;
   std::int32_t begin_, size_, origin_;
-  Coins coins_;
 
  private:
+  /// Read anew each time: registers are what walks are short of.
+  SPECULA_HD Coins coins() const {
+    return {trees_.seed[sequence_], trees_.sequence ? trees_.sequence[sequence_] : 0};
+  }
   SPECULA_HD bool writes() const { return cluster_.rank() == 0 && cluster_.block().rank() == 0; }
   SPECULA_HD void check(int max_nodes) {
     const auto warp = cluster_.block().warp();

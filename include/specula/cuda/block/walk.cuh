@@ -32,6 +32,16 @@ struct NodeNotes {
   double keep, total;  // its own rejection: p was multiplied by `keep`, and `total` was left; keep 0: none
 };
 
+/// A child of the node whose residual is looked at, as the fold over the rejected ones reads it.
+struct Sibling {
+  Exponent exponent;  // of its draft's row
+  std::int64_t row;
+  NodeId node;
+  Token token, point;     // point: of its law, or kNoToken
+  float keep, take;       // left = keep * left - take * q; keep 0: not rejected
+  std::int32_t excludes;  // whether earlier siblings are taken out of q
+};
+
 template <class Cluster, class Element, class Draft>
 class Walk : public TreeWalk<Cluster> {
  public:
@@ -40,7 +50,7 @@ class Walk : public TreeWalk<Cluster> {
 
   SPECULA_HD static std::size_t shared_bytes(int vocab, int max_nodes) {
     return Scan::shared_bytes(vocab) +
-           static_cast<std::size_t>(max_nodes) * (sizeof(NodeNotes) + sizeof(NodeId));
+           static_cast<std::size_t>(max_nodes) * (sizeof(NodeNotes) + sizeof(Sibling)) + sizeof(Exponent);
   }
 
   SPECULA_HD Walk(Cluster cluster, const VerifyArgs<Element, Draft>& args, int sequence,
@@ -49,15 +59,15 @@ class Walk : public TreeWalk<Cluster> {
         scan_(cluster, args.vocab, shared),
         args_(args),
         notes_(reinterpret_cast<NodeNotes*>(shared + Scan::shared_bytes(args.vocab))),
-        children_(reinterpret_cast<NodeId*>(notes_ + args.max_nodes)) {
-    if (args.target.params) params_ = args.target.params[sequence];
-    if (!valid(params_)) this->fail(Status::bad_parameters);
+        siblings_(reinterpret_cast<Sibling*>(notes_ + args.max_nodes)),
+        target_(reinterpret_cast<Exponent*>(siblings_ + args.max_nodes)) {
+    if (!valid(params())) this->fail(Status::bad_parameters);
   }
 
   // ---- laws
 
   /// p after `node`. Cost: one read of its row. Not ok() after a bad row.
-  SPECULA_HD RowStats law(NodeId node) { return law(node, params_); }
+  SPECULA_HD RowStats law(NodeId node) { return law(node, params()); }
   /// First of the largest logits after `node`. Cost and errors as law().
   SPECULA_HD Token argmax(NodeId node) {
     SamplingParams greedy;
@@ -91,25 +101,34 @@ class Walk : public TreeWalk<Cluster> {
     judged_ = judged;
     total_ = 1;
     measured_ = false;
+    const bool writes = cluster.block().rank() == 0;
     cluster.block().sync();
+    if (writes && law.point == kNoToken) *target_ = Exponent(inverse(law.temperature), law.log_z, law.cut);
     int count = 0;
     for (NodeId c = this->next_child(node, node); c != kNoParent; c = this->next_child(node, c), ++count) {
-      if (cluster.block().rank() == 0) {
-        children_[count] = c;
-        if (count >= judged) notes_[c].keep = 0;
-      }
+      if (!writes) continue;
+      if (count >= judged) notes_[c].keep = 0;
+      Sibling& s = siblings_[count];
+      s.node = c;
+      s.token = this->token(c);
+      s.row = draft_row(c);
+      s.point = draft_point(c, s.row);
+      if (s.point == kNoToken) s.exponent = exponent_of(args_.draft, s.row);
+      s.keep = static_cast<float>(notes_[c].keep);
+      s.take = static_cast<float>(draft_scale(c));
+      s.excludes = excludes_siblings(c);
     }
     cluster.block().sync();
     for (int i = 0; i < judged; ++i)
-      if (notes_[children_[i]].keep > 0) total_ = notes_[children_[i]].total;
+      if (siblings_[i].keep > 0) total_ = notes_[siblings_[i].node].total;
   }
 
   /// Probability of `token` under what is left.
   SPECULA_HD double residual_prob(Token token) const {
     double w = target_prob(owner_, law_, token);
     for (int i = 0; i < judged_; ++i) {
-      const NodeId c = children_[i];
-      if (!(notes_[c].keep > 0)) continue;
+      const NodeId c = siblings_[i].node;
+      if (!(siblings_[i].keep > 0)) continue;
       const double left = notes_[c].keep * w - (excluded(i, token) ? 0.0 : draft_prob(c, token));
       w = left > 0 ? left : 0.0;
     }
@@ -120,13 +139,13 @@ class Walk : public TreeWalk<Cluster> {
   /// mass that was left; where rounding leaves none the law stays as it was, and 0 is returned. Cost: a read
   /// of the target's row and of the draft's; nothing for a chosen one.
   SPECULA_HD double reject(double weight) {
-    const NodeId child = children_[judged_];
     const double keep = weight / total_;
     if (!(keep > 0)) {  // nothing is left of nothing
       ++judged_;
       return 0;
     }
-    const Token point = draft_point(child, draft_row(child));
+    const int child = judged_;
+    const Token point = siblings_[child].point;
     double total;
     if (point != kNoToken) {  // all that is left is scaled, but for one token
       const double there = keep * residual_prob(point) * total_;
@@ -154,16 +173,15 @@ class Walk : public TreeWalk<Cluster> {
     while (!measured_) {
       measured_ = measure() > 0;
       int last = judged_ - 1;
-      while (last >= 0 && !(notes_[children_[last]].keep > 0)) --last;
+      while (last >= 0 && !(siblings_[last].keep > 0)) --last;
       if (measured_ || last < 0) break;
-      note(children_[last], 0, 0);  // rounding said that something was left
+      note(last, 0, 0);  // rounding said that something was left
     }
     const Words words = this->residual_words(depth);
     const int tile = scan_.pick_tile(coin(words.x));
     if (tile < 0) return this->emitted(kNoToken);
-    return this->emitted(
-        draw_inside(scan_.cluster().block().warp(), tile, coin(words.y),
-                    [&](int t, float(&w)[kPerLane]) { residual_weights<Order::run>(t, w); }));
+    return this->emitted(draw_inside(scan_.cluster().block().warp(), tile, coin(words.y),
+                                     [&](int first, float(&w)[4]) { residual_weights(first, w); }));
   }
 
   // ---- notes
@@ -179,6 +197,9 @@ class Walk : public TreeWalk<Cluster> {
   }
 
  private:
+  SPECULA_HD SamplingParams params() const {
+    return args_.target.params ? args_.target.params[this->sequence_] : SamplingParams{};
+  }
   SPECULA_HD RowStats law(NodeId node, const SamplingParams& params) {
     measured_ = false;  // the table is this row's now
     const RowStats out = scan_.law(row(node), params);
@@ -213,77 +234,63 @@ class Walk : public TreeWalk<Cluster> {
   }
   /// Whether q of the i-th child leaves `token` out because an earlier sibling is it.
   SPECULA_HD bool excluded(int i, Token token_asked) const {
-    if (!excludes_siblings(children_[i])) return false;
+    if (!siblings_[i].excludes) return false;
     for (int j = 0; j < i; ++j)
-      if (this->token(children_[j]) == token_asked) return true;
+      if (siblings_[j].token == token_asked) return true;
     return false;
   }
 
-  SPECULA_HD void note(NodeId node, double keep, double total) {
-    change(node, [&](NodeNotes& n) {
+  /// The rejection of the i-th child.
+  SPECULA_HD void note(int i, double keep, double total) {
+    change(siblings_[i].node, [&](NodeNotes& n) {
       n.keep = keep;
       n.total = total;
+      siblings_[i].keep = static_cast<float>(keep);
     });
   }
 
-  /// A lane's part of a tile of what is left, not normalised.
-  template <Order order>
-  SPECULA_HD void residual_weights(int tile, float (&w)[kPerLane]) const {
-    const int lane = scan_.cluster().block().warp().rank();
-    const Row<Element> p = row(owner_);
+  /// What is left, not normalised, of four tokens from `first` on.
+  SPECULA_HD void residual_weights(int first, float (&w)[4]) const {
     if (law_.point != kNoToken) {
       SPECULA_UNROLL
-      for (int i = 0; i < kPerLane; ++i)
-        w[i] = tile * kTile + place_of<order>(lane, i / 4) + i % 4 == law_.point ? 1.0f : 0.0f;
+      for (int e = 0; e < 4; ++e) w[e] = first + e == law_.point ? 1.0f : 0.0f;
     } else {
-      const Exponent exponent(inverse(law_.temperature), law_.log_z, law_.cut);
-      unpack<order>(lane, load_tile<order>(lane, p, tile), p, tile, w);
+      load_four(row(owner_), first, w);
       SPECULA_UNROLL
-      for (int i = 0; i < kPerLane; ++i) w[i] = exponent.weight(w[i]);
+      for (int e = 0; e < 4; ++e) w[e] = target_->weight(w[e]);
     }
-    float q[kPerLane];
+    float q[4];
     std::int64_t held = -1;  // the row that q holds, nobody taken out of it
     for (int j = 0; j < judged_; ++j) {
-      const NodeId c = children_[j];
-      const float keep = static_cast<float>(notes_[c].keep), take = static_cast<float>(draft_scale(c));
-      if (!(keep > 0)) continue;
-      const std::int64_t row = draft_row(c);
-      const Token point = draft_point(c, row);
-      if (point != kNoToken) {
-        SPECULA_UNROLL
-        for (int i = 0; i < kPerLane; ++i) {
-          const bool here = tile * kTile + place_of<order>(lane, i / 4) + i % 4 == point;
-          w[i] = positive(difference(product(keep, w[i]), here ? 1.0f : 0.0f));
+      const Sibling& s = siblings_[j];
+      if (!(s.keep > 0)) continue;
+      std::uint32_t without = 0;  // bit e: an earlier sibling is token first + e
+      if (s.point == kNoToken) {
+        if (s.row != held) fill_from(args_.draft, s.exponent, s.row, args_.vocab, first, q);
+        held = s.row;
+        for (int i = 0; i < j && s.excludes; ++i) {
+          const std::uint32_t at = static_cast<std::uint32_t>(siblings_[i].token - first);
+          if (at < 4) without |= 1u << at;
         }
-        continue;
       }
-      if (row != held) fill_from<order>(args_.draft, lane, row, tile, args_.vocab, q);
-      held = row;
-      std::uint32_t without = 0;  // bit i: an earlier sibling is the lane's token i
-      if (excludes_siblings(c))
-        for (int s = 0; s < j; ++s) {
-          const Token out = this->token(children_[s]);
-          if (out / kTile != tile) continue;
-          SPECULA_UNROLL
-          for (int i = 0; i < kPerLane; ++i)
-            if (place_of<order>(lane, i / 4) + i % 4 == out % kTile) without |= 1u << i;
-        }
       SPECULA_UNROLL
-      for (int i = 0; i < kPerLane; ++i)
-        w[i] = positive(difference(product(keep, w[i]), without >> i & 1 ? 0.0f : product(take, q[i])));
+      for (int e = 0; e < 4; ++e) {
+        const float less = s.point != kNoToken ? (first + e == s.point ? 1.0f : 0.0f) : product(s.take, q[e]);
+        w[e] = positive(difference(product(s.keep, w[e]), without >> e & 1 ? 0.0f : less));
+      }
     }
   }
   SPECULA_HD static float positive(float x) { return x <= 0 ? 0.0f : x; }  // NaN stays
 
   SPECULA_HD_CALL double measure() {
-    return scan_.measure([&](int tile, float(&w)[kPerLane]) { residual_weights<Order::columns>(tile, w); });
+    return scan_.measure([&](int first, float(&w)[4]) { residual_weights(first, w); });
   }
 
   Scan scan_;
   const VerifyArgs<Element, Draft>& args_;
-  NodeNotes* notes_;  // (max_nodes)
-  NodeId* children_;  // (max_nodes) of owner_, in order
-  SamplingParams params_{};
+  NodeNotes* notes_;   // (max_nodes)
+  Sibling* siblings_;  // (max_nodes) the children of owner_, in order
+  Exponent* target_;   // of p after owner_
 
   NodeId owner_ = kNoParent;
   RowStats law_{};

@@ -65,21 +65,13 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
   const double inv_t = point || !ok ? 1.0 : inverse(law.temperature);
   const Exponent exponent(inv_t, law.log_z, law.cut);
   int without = 0;  // draws that may not come again
-  const auto fill = [&](int tile, float(&w)[kPerLane], bool columns) {
-    if (columns)
-      unpack<Order::columns>(warp.rank(), load_tile<Order::columns>(warp.rank(), row, tile), row, tile, w);
-    else
-      unpack<Order::run>(warp.rank(), load_tile<Order::run>(warp.rank(), row, tile), row, tile, w);
+  const auto fill = [&](int first, float(&w)[4]) {
+    load_four(row, first, w);
     SPECULA_UNROLL
-    for (int i = 0; i < kPerLane; ++i) w[i] = exponent.weight(w[i]);
-    for (int d = 0; d < without; ++d) {
-      if (drawn[d] / kTile != tile) continue;
-      SPECULA_UNROLL
-      for (int i = 0; i < kPerLane; ++i) {
-        const int four =
-            columns ? place_of<Order::columns>(warp.rank(), i / 4) : place_of<Order::run>(warp.rank(), i / 4);
-        if (four + i % 4 == drawn[d] % kTile) w[i] = 0;
-      }
+    for (int e = 0; e < 4; ++e) {
+      w[e] = exponent.weight(w[e]);
+      for (int d = 0; d < without; ++d)
+        if (drawn[d] == first + e) w[e] = 0;
     }
   };
 
@@ -92,9 +84,7 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
       const Words words = coins.words({args.position[r], args.origin ? args.origin[r] : 0, args.stream,
                                        (args.index ? args.index[r] : 0) + static_cast<std::uint32_t>(d)});
       const int tile = scan.pick_tile(coin(words.x));
-      if (tile >= 0)
-        token =
-            draw_inside(warp, tile, coin(words.y), [&](int t, float(&w)[kPerLane]) { fill(t, w, false); });
+      if (tile >= 0) token = draw_inside(warp, tile, coin(words.y), fill);
     }
     if (cluster.rank() == 0 && block.rank() == 0) {
       const std::int64_t at = static_cast<std::int64_t>(r) * draws + d;
@@ -114,8 +104,7 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
     if (block.rank() == 0) drawn[d] = token;
     block.sync();
     without = d + 1;
-    total = scan.remeasure([&](int tile) { return tile == token / kTile; },
-                           [&](int tile, float(&w)[kPerLane]) { fill(tile, w, true); });
+    total = scan.remeasure([&](int tile) { return tile == token / kTile; }, fill);
   }
   if (args.stats && cluster.rank() == 0 && block.rank() == 0) args.stats[r] = law;
   cluster.sync();  // no block may leave while another reads its shared memory

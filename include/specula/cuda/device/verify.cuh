@@ -21,7 +21,7 @@ struct VerifyCapacity {
 /// How a batch is verified. `width` is the row length of Verdicts.
 struct VerifyPlan {
   int sequences = 0, max_nodes = 0, width = 0, vocab = 0;
-  int cluster = 1, threads = 256;
+  int cluster = 1, threads = 384;
   std::size_t shared_bytes = 0;
 };
 
@@ -30,7 +30,7 @@ namespace detail {
 #ifdef __CUDACC__
 
 template <class Rule, class Element, class Draft>
-__global__ void __launch_bounds__(256, 1)
+__global__ void __launch_bounds__(384, 1)
     verify_kernel(const __grid_constant__ VerifyArgs<Element, Draft> args) {
   extern __shared__ __align__(16) unsigned char shared[];
   const DeviceCluster cluster;

@@ -80,9 +80,10 @@ SPECULA_HD TilePartial tile_partial(Warp warp, const Trees& trees, const ShardRo
   for (NodeId n = node; n > 0 && depth < size; n = parent(n)) ++depth;
   const std::int32_t origin = trees.position[sequence];
   const Coins coins{trees.seed[sequence], trees.sequence ? trees.sequence[sequence] : 0};
-  const auto take = [&](int, float(&to)[kPerLane]) {
+  const auto take = [&](int first, float(&to)[4]) {
     SPECULA_UNROLL
-    for (int i = 0; i < kPerLane; ++i) to[i] = w[i];
+    for (int i = 0; i < kPerLane; ++i)
+      if (first % kPerLane == i / 4 * 4) to[i % 4] = w[i];
   };
   out.sample = draw_inside(warp, tile, coin(coins.words({origin + depth + 1, 0, Stream::sample, 0}).y), take);
   for (NodeId c = node + 1; c < size; ++c) {

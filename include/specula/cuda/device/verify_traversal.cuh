@@ -35,52 +35,46 @@ struct TraversalRule {
       const double after = kept > 0 ? kept / (kept + (1 - weight)) : 0;
       walk.change(parent, [&](NodeNotes& n) { n.weight = after; });
     };
-    // Whether the text stays below `node`, all of whose children were tried and rejected, `last` being the
-    // last. What its weight becomes with that rejection is no more than it was, so a coin that is above
-    // already needs no row.
-    const auto stays = [&](NodeId node, NodeId last) {
-      if (node != 0 && !walk.accept(walk.notes(node).weight, node, depth)) return false;
-      if (last == kNoParent) return true;
-      reject(node, last);
-      return node == 0 || walk.accept(walk.notes(node).weight, node, depth);
-    };
-
     NodeId at = 0, from = 0;  // the children of `at` from `from` on are not tried yet
     NodeId last = kNoParent;  // the child of `at` that was tried and is not rejected in its books yet
     enter(0, 1);
     while (walk.ok()) {
       const NodeId child = walk.next_child(at, from);
-      if (child != kNoParent) {
-        if (last != kNoParent) reject(at, last);
-        const bool first = from == at;
-        if (first) {
-          const RowStats law = walk.law(at);
-          if (!walk.ok()) break;
-          walk.change(at, [&](NodeNotes& n) { n.law = law; });
-        }
-        const Token token = walk.token(child);
-        double target_prob;
-        if (first) {
-          target_prob = walk.target_prob(at, walk.notes(at).law, token);
-        } else {
-          left_after(at, child);
-          target_prob = walk.residual_prob(token);
-        }
-        const double ratio = walk.notes(at).weight * target_prob / walk.draft_prob(child, token);
-        enter(child, ratio >= 1 ? 1.0 : ratio > 0 ? ratio : 0.0);  // 0 / 0 is 0
-        if (walk.notes(child).weight > 0) {
-          at = from = child;
-          ++depth;
-          last = kNoParent;
-        } else {
-          from = last = child;
-        }
-      } else if (stays(at, last)) {
-        break;
-      } else {
+      // Behind its children a node is accepted by its weight, or given up. What the weight becomes with the
+      // last rejection is no more than it was, so a coin that is above already needs no row.
+      const auto goes = [&] {
+        return child == kNoParent && at != 0 && !walk.accept(walk.notes(at).weight, at, depth);
+      };
+      bool up = goes();
+      if (!up && last != kNoParent) {
+        reject(at, last);
+        up = goes();
+      }
+      if (up) {
         last = from = at;
         at = walk.parent(at);
         --depth;
+        continue;
+      }
+      const bool first = from == at;
+      if (first) {
+        const RowStats law = walk.law(at);
+        walk.change(at, [&](NodeNotes& n) { n.law = law; });
+        if (!walk.ok()) break;
+      }
+      if (child == kNoParent) break;
+      const Token token = walk.token(child);
+      if (!first) left_after(at, child);
+      const double target_prob =
+          first ? walk.target_prob(at, walk.notes(at).law, token) : walk.residual_prob(token);
+      const double ratio = walk.notes(at).weight * target_prob / walk.draft_prob(child, token);
+      enter(child, ratio >= 1 ? 1.0 : ratio > 0 ? ratio : 0.0);  // 0 / 0 is 0
+      if (walk.notes(child).weight > 0) {
+        at = from = child;
+        ++depth;
+        last = kNoParent;
+      } else {
+        from = last = child;
       }
     }
     if (!walk.ok()) {
@@ -89,8 +83,7 @@ struct TraversalRule {
     }
     Token next = kNoToken;
     if (walk.next_child(at, at) == kNoParent) {
-      const RowStats law = walk.law(at);
-      if (walk.ok()) next = walk.sample(at, law, depth);
+      next = walk.sample(at, walk.notes(at).law, depth);
     } else {
       left_after(at, kNoParent);
       next = walk.sample_residual(depth);

@@ -41,6 +41,19 @@ struct Row {
   SPECULA_HD float operator[](int token) const { return to_float(data[token]); }
 };
 
+/// The logits of four tokens from `first` on, a multiple of 4; -infinity beyond the row.
+template <class Element>
+SPECULA_HD void load_four(Row<Element> row, int first, float (&x)[4]) {
+  if (first + 4 <= row.vocab && row.aligned()) {
+    const Four<Element> raw = *reinterpret_cast<const Four<Element>*>(row.data + first);
+    SPECULA_UNROLL
+    for (int e = 0; e < 4; ++e) x[e] = to_float(raw.v[e]);
+  } else {
+    SPECULA_UNROLL
+    for (int e = 0; e < 4; ++e) x[e] = first + e < row.vocab ? row[first + e] : -infinity();
+  }
+}
+
 /// A lane's 16 elements of a tile as they lie in memory, so that several tiles can be on their way at once.
 template <class Element>
 struct RawTile {
@@ -90,6 +103,15 @@ struct TileStats {
 
 SPECULA_HD float unit_of(float maximum, float scale) { return nearest(product(maximum, scale)); }
 
+/// A tile's sum from the sums of its columns: columns 4 lane .. 4 lane + 3 of 128 in each lane.
+template <class Warp>
+SPECULA_HD float merge_columns(Warp warp, const float (&columns)[4]) {
+  float out = sum(sum(columns[0], columns[2]), sum(columns[1], columns[3]));
+  SPECULA_UNROLL
+  for (int mask = 16; mask > 0; mask /= 2) out = sum(out, warp.shuffle_xor(out, mask));
+  return out;
+}
+
 /// The tile's sum of what the lanes hold in columns, in one order whatever the device: each column of four,
 /// then across the lanes.
 template <class Warp>
@@ -97,10 +119,21 @@ SPECULA_HD float tile_sum(Warp warp, const float (&w)[kPerLane]) {
   float a[4];
   SPECULA_UNROLL
   for (int e = 0; e < 4; ++e) a[e] = sum(sum(sum(w[e], w[4 + e]), w[8 + e]), w[12 + e]);
-  float out = sum(sum(a[0], a[2]), sum(a[1], a[3]));
+  return merge_columns(warp, a);
+}
+
+/// The same sum of weights that fill(first, w) gives for four tokens from `first` on.
+template <class Warp, class Fill>
+SPECULA_HD float tile_sum(Warp warp, int tile, Fill fill) {
+  float a[4];
   SPECULA_UNROLL
-  for (int mask = 16; mask > 0; mask /= 2) out = sum(out, warp.shuffle_xor(out, mask));
-  return out;
+  for (int k = 0; k < 4; ++k) {
+    float w[4];
+    fill(tile * kTile + place_of<Order::columns>(warp.rank(), k), w);
+    SPECULA_UNROLL
+    for (int e = 0; e < 4; ++e) a[e] = k == 0 ? w[e] : sum(a[e], w[e]);
+  }
+  return merge_columns(warp, a);
 }
 
 template <class Warp>

@@ -56,31 +56,39 @@ SPECULA_HD int pick_tile(Warp warp, int tiles, Mass mass, double coin) {
   return warp.shuffle(tile, lane);
 }
 
-/// Draws the token inside `tile`: fill(tile, w) gives a lane's weights, in Order::run. -1 if no token has
-/// weight.
+/// Draws the token inside `tile`: fill(first, w) gives the weights of four tokens from `first` on, as often
+/// as it is asked. -1 if no token has weight.
 template <class Warp, class Fill>
 SPECULA_HD std::int32_t draw_inside(Warp warp, int tile, double coin, Fill fill) {
-  float w[kPerLane];
-  fill(tile, w);
+  const int begin = tile * kTile + place_of<Order::run>(warp.rank(), 0);
+  float w[4];
   double mine = 0;
   SPECULA_UNROLL
-  for (int i = 0; i < kPerLane; ++i) mine += static_cast<double>(w[i]);
+  for (int k = 0; k < 4; ++k) {
+    fill(begin + 4 * k, w);
+    SPECULA_UNROLL
+    for (int e = 0; e < 4; ++e) mine += static_cast<double>(w[e]);
+  }
   const double upto = inclusive_sum(warp, mine), wanted = coin * warp.shuffle(upto, warp.size() - 1);
   const std::uint32_t has = warp.ballot(mine > 0), hit = warp.ballot(mine > 0 && wanted < upto);
   if (has == 0) return -1;
   const int lane = hit ? first_lane(hit) : last_lane(has);
-  int place = 0;
-  double before = upto - mine;
-  bool found = false;
-  SPECULA_UNROLL
-  for (int i = 0; i < kPerLane; ++i) {  // the last token of weight, where rounding leaves `wanted` beyond it
-    if (w[i] > 0 && !found) {
-      place = i;
-      before += static_cast<double>(w[i]);
-      found = wanted < before;
+  std::int32_t token = -1;
+  if (warp.rank() == lane) {
+    double before = upto - mine;
+    bool found = false;
+    for (int k = 0; k < 4 && !found; ++k) {
+      fill(begin + 4 * k, w);
+      SPECULA_UNROLL
+      for (int e = 0; e < 4; ++e)
+        if (w[e] > 0 && !found) {  // the last token of weight, where rounding leaves `wanted` beyond it
+          token = begin + 4 * k + e;
+          before += static_cast<double>(w[e]);
+          found = wanted < before;
+        }
     }
   }
-  return tile * kTile + kPerLane * lane + warp.shuffle(place, lane);
+  return warp.shuffle(token, lane);
 }
 
 }  // namespace detail
