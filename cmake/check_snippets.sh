@@ -1,14 +1,16 @@
 #!/bin/sh
-# check_snippets.sh PAGE OUTPUT_DIR eigen|no-eigen COMPILER [FLAG...]
+# check_snippets.sh PAGE OUTPUT_DIR eigen|no-eigen NVCC|no-nvcc INCLUDE_DIR COMPILER [FLAG...]
 #
 # Compiles every ```cpp block of a Markdown page that directly follows the line `<!-- compile -->`. A block is a whole
-# translation unit. Compiler messages name the page and its line. A marker without a block is an error.
+# translation unit; one that includes a CUDA header is compiled by nvcc. Compiler messages name the page and its line. A marker without a block is an error.
 set -eu
 
 page=$1
 output=$2
 eigen=$3
-shift 3
+nvcc=$4
+include=$5
+shift 5
 
 rm -rf "$output"
 mkdir -p "$output"
@@ -35,7 +37,15 @@ for file in "$output"/*.cpp; do
     echo "SKIP: a block needs Eigen: $file"
     continue
   fi
-  "$@" "$file"
+  if grep -q '<specula/cuda' "$file"; then
+    if [ "$nvcc" = no-nvcc ]; then
+      echo "SKIP: a block needs nvcc: $file"
+      continue
+    fi
+    "$nvcc" -x cu -std=c++17 -arch=sm_80 -I "$include" -Xcompiler -Wall,-Wextra -c "$file" -o "$file.o"
+  else
+    "$@" "$file"
+  fi
   compiled=$((compiled + 1))
 done
 echo "$compiled compiled"

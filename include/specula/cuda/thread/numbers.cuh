@@ -61,8 +61,8 @@ SPECULA_HD float to_float(Half x) {
   const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000u) << 16, rest = x.bits & 0x7FFFu;
   if (rest >= 0x7C00u) return float_of(sign | 0x7F800000u | (rest & 0x3FFu) << 13);
   if (rest >= 0x400u) return float_of(sign | ((rest << 13) + (112u << 23)));
-  const float small = static_cast<float>(rest) * 0x1p-24f;
-  return sign ? -small : small;
+  const float subnormal = static_cast<float>(rest) * 0x1p-24f;
+  return sign ? -subnormal : subnormal;
 #endif
 }
 

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# usage: check_kernels.sh NVCC INCLUDE OUT FILE.cu
+#        check_kernels.sh --table NVCC OUT...
+#
+# Compiles FILE.cu with NVCC in two ways that together cover C++17 and 20, with and without fast math, sm_80 and sm_90a,
+# and where the file says `// newest` also the newest architecture that the toolkit knows of; fails on any warning (C75xx among them: a serialised wgmma), on a
+# spilled register and on a stack frame. Leaves a line for each kernel and architecture in OUT.
+#
+# With --table: the lines of several OUTs as a Markdown table.
+set -euo pipefail
+
+if [ "$1" = --table ]; then
+  nvcc=$2
+  shift 2
+  printf '# Registers of the CUDA kernels\n\n'
+  printf 'Compiled by nvcc %s as C++20, with the elements that tests/cuda/kernels/ uses. ' \
+    "$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
+  printf 'Shared memory is what a kernel declares; most of what they use is asked for at launch.\n'
+  printf 'A spilled register or a warning fails the tests (cuda/kernels).\n\n'
+  echo '| kernel | architecture | registers | shared memory, static | spills |'
+  echo '|---|---|---|---|---|'
+  cat "$@" | sort -u
+  exit
+fi
+
+nvcc=$1 include=$2 out=$3 file=$4
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+newest=()
+if grep -q '^// newest' "$file"; then
+  arch=$("$nvcc" --list-gpu-code | sed -n 's/^sm_\([0-9]*\)$/\1/p' | sort -n | tail -n 1)
+  newest=("-gencode=arch=compute_$arch,code=sm_$arch")
+fi
+
+# compile LOG OPTION...
+compile() {
+  local log=$1
+  shift
+  if ! "$nvcc" -I "$include" -Xcompiler -Wall,-Wextra -Xptxas -v "$@" -c "$file" -o "$work/object" >"$log" 2>&1; then
+    cat "$log"
+    exit 1
+  fi
+}
+compile "$work/plain" -std=c++20 -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90a,code=sm_90a
+compile "$work/fast" -std=c++17 -use_fast_math -gencode=arch=compute_90a,code=sm_90a "${newest[@]}"
+
+bad=0
+for log in plain fast; do
+  c++filt <"$work/$log" >"$work/$log.names"
+  # What is not one of ptxas' usual lines is a warning or worse; and nothing may be spilled.
+  if grep -vE '^ptxas info    : (Compiling entry function|Function properties|Used [0-9]+ registers|Compile time|[0-9]+ bytes gmem)|^ +[0-9]+ bytes stack frame|^ptxas info    : \(C[0-9]+\) Potential Performance Loss: .*setmaxnreg' \
+    "$work/$log" | grep -E '[^[:space:]]'; then
+    echo "error: $(basename "$file") ($log): the lines above"
+    bad=1
+  fi
+  if grep -E 'spill' "$work/$log" | grep -qvE '^ +0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads'; then
+    grep -E -B 1 'spill' "$work/$log.names" | grep -vE '^--$' | grep -B 1 -vE '0 bytes stack frame, 0 bytes spill|Function' || true
+    echo "error: $(basename "$file") ($log): spills or a stack frame"
+    bad=1
+  fi
+done
+
+c++filt <"$work/plain" | awk '
+  /Compiling entry function/ {
+    name = $0; sub(/.*entry function ./, "", name); sub(/. for .sm.*/, "", name)
+    arch = $0; sub(/.* for .sm_/, "sm_", arch); sub(/[^0-9a-z_].*/, "", arch)
+    gsub(/specula::cuda::|detail::|void /, "", name); sub(/\(.*/, "", name)
+  }
+  /bytes stack frame/ { spills = ($0 ~ / 0 bytes spill stores, 0 bytes spill loads/) ? "none" : $0 }
+  /Used [0-9]+ registers/ {
+    registers = $0; sub(/.*Used /, "", registers); sub(/ registers.*/, "", registers)
+    shared = "0"; if ($0 ~ /bytes smem/) { shared = $0; sub(/ bytes smem.*/, "", shared); sub(/.* /, "", shared) }
+    printf "| `%s` | %s | %s | %s | %s |\n", name, arch, registers, shared, spills
+  }' >"$out"
+exit "$bad"

@@ -1,0 +1,9 @@
+#include <specula/cuda/device/verify_traversal.cuh>
+
+using namespace specula::cuda;
+
+cudaError_t use(VerifyPlan* plan, const VerifyCapacity& capacity, const Trees& trees, const TargetRows<BFloat16>& target,
+                const LogitsDraft<BFloat16>& draft, const Verdicts& out) {
+  const cudaError_t error = make_traversal_plan<BFloat16, LogitsDraft<BFloat16>>(plan, capacity, 0);
+  return error ? error : verify_traversal(*plan, trees, target, draft, out, nullptr);
+}
