@@ -23,8 +23,7 @@ void mma(const EmulatedWarp& warp, Element, float (&c)[4], const std::uint32_t (
   struct Registers {
     std::uint32_t a[4], b[2];
   };
-  const auto all = warp.exchange(Registers{{a[0], a[1], a[2], a[3]}, {b0, b1}},
-                                 16);
+  const auto all = warp.exchange(Registers{{a[0], a[1], a[2], a[3]}, {b0, b1}}, 16);
   const int group = warp.rank() / 4, in_group = warp.rank() % 4;
   const auto half = [](std::uint32_t reg, int i) {
     return specula::cuda::detail::to_float(Element{static_cast<std::uint16_t>(i == 0 ? reg : reg >> 16)});
@@ -52,25 +51,29 @@ void mma(const EmulatedWarp& warp, Element, float (&c)[4], const std::uint32_t (
 
 namespace emulation {
 
-inline EmulatedWarp::Given<const void*> matrix_rows(const EmulatedWarp& warp, const void* row,
-                                                    std::uint32_t kind) {
-  const auto rows = warp.exchange(row, kind);
+/// A row of a matrix as the lane that points at it finds it when it comes to the instruction: ldmatrix orders
+/// no memory.
+struct MatrixRow {
+  std::uint16_t elements[8];
+  std::uintptr_t address;
+};
+
+inline EmulatedWarp::Given<MatrixRow> matrix_rows(const EmulatedWarp& warp, const void* row,
+                                                  std::uint32_t kind) {
+  MatrixRow mine;
+  mine.address = reinterpret_cast<std::uintptr_t>(row);
+  std::memcpy(mine.elements, row, sizeof mine.elements);
+  const auto rows = warp.exchange(mine, kind);
   for (int matrix = 0; matrix < 4; ++matrix) {
     std::uint32_t banks = 0;
     for (int r = 0; r < 8; ++r) {
-      const auto at = reinterpret_cast<std::uintptr_t>(rows[8 * matrix + r]);
+      const std::uintptr_t at = rows[8 * matrix + r].address;
       if (at % 16 != 0) throw std::runtime_error("ldmatrix: a row is not 16-byte aligned");
       banks |= 1u << (at / 16 % 8);
     }
     if (banks != 0xFFu) throw std::runtime_error("ldmatrix: bank conflicts");
   }
   return rows;
-}
-
-inline std::uint16_t element(const void* row, int i) {
-  std::uint16_t out;
-  std::memcpy(&out, static_cast<const unsigned char*>(row) + 2 * i, sizeof out);
-  return out;
 }
 
 }  // namespace emulation
@@ -80,9 +83,9 @@ inline void load_matrices(const EmulatedWarp& warp, const void* row, std::uint32
   const auto rows = emulation::matrix_rows(warp, row, 18);
   const int lane = warp.rank();
   for (int matrix = 0; matrix < 4; ++matrix) {
-    const void* from = rows[8 * matrix + lane / 4];
-    out[matrix] = emulation::element(from, 2 * (lane % 4)) |
-                  static_cast<std::uint32_t>(emulation::element(from, 2 * (lane % 4) + 1)) << 16;
+    const emulation::MatrixRow from = rows[8 * matrix + lane / 4];
+    out[matrix] =
+        from.elements[2 * (lane % 4)] | static_cast<std::uint32_t>(from.elements[2 * (lane % 4) + 1]) << 16;
   }
 }
 /// ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16.
@@ -90,10 +93,8 @@ inline void load_transposed(const EmulatedWarp& warp, const void* row, std::uint
   const auto rows = emulation::matrix_rows(warp, row, 19);
   const int lane = warp.rank();
   for (int matrix = 0; matrix < 4; ++matrix)
-    out[matrix] = emulation::element(rows[8 * matrix + 2 * (lane % 4)], lane / 4) |
-                  static_cast<std::uint32_t>(
-                      emulation::element(rows[8 * matrix + 2 * (lane % 4) + 1], lane / 4))
-                      << 16;
+    out[matrix] = rows[8 * matrix + 2 * (lane % 4)].elements[lane / 4] |
+                  static_cast<std::uint32_t>(rows[8 * matrix + 2 * (lane % 4) + 1].elements[lane / 4]) << 16;
 }
 
 /// A thread's cp.async copies. The destination is NaN from the copy on and gets its bytes only in wait(): a

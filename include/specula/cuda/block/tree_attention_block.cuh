@@ -19,7 +19,7 @@ template <class Element>
 struct TreeAttentionArgs {
   const Element* q;           // (N, Hq, D) 16-byte aligned, nodes `q_stride` elements apart
   std::int64_t q_stride;      // a multiple of 8
-  PagedKv<Element> kv;        //
+  PagedKv<Element> kv;        // the cache
   const std::int32_t* begin;  // (B + 1) where a sequence's nodes begin
   const std::uint64_t* mask;  // (N, words) as specula::tree_mask: bit j of node i iff j is i or above it
   int words;                  // 0, and no mask: the queries see all of the cache, and there is no tail
@@ -61,6 +61,8 @@ struct AttentionShape {
   static constexpr int kSharedBytes = kRingBytes > kMergeBytes ? kRingBytes : kMergeBytes;
 };
 
+/// A block's work: one split of the keys, for one tile of the packed rows of a KV head of a sequence. Blocks
+/// of a cluster have neighbouring splits of the same tile. Cost: one read of its keys' K and V.
 template <class Shape, class Cluster, class Element>
 class TreeAttentionBlock {
   static constexpr int kHead = Shape::kHead, kFours = kHead / 4;
@@ -83,6 +85,8 @@ class TreeAttentionBlock {
     sequence_ = index / l_.kv_heads;
     unit_ = static_cast<std::int64_t>(index) * l_.row_tiles + row_tile_;
     per_head_ = l_.query_heads / l_.kv_heads;
+    span_ = page_span(l_.args.kv, sequence_);
+    length_ = larger(0, l_.args.kv.length[sequence_]);
     begin_ = l_.args.begin[sequence_];
     nodes_ = larger(0, l_.args.begin[sequence_ + 1] - begin_);
     const std::int64_t left =
@@ -117,11 +121,11 @@ class TreeAttentionBlock {
   }
 
   SPECULA_HD void find_keys() {
-    span_ = page_span(l_.args.kv, sequence_);
-    const int length = larger(0, l_.args.kv.length[sequence_]);
-    const std::int64_t room = static_cast<std::int64_t>(span_.count) * l_.page_size.by;
-    const std::int64_t end = static_cast<std::int64_t>(length) + (l_.args.words > 0 ? nodes_ : 0);
-    keys_.prefix = static_cast<int>(smaller<std::int64_t>(length, room));
+    constexpr std::int64_t kMostTokens = 0x7FFF0000;  // tiles' ends fit in an int, too
+    const std::int64_t room =
+        smaller<std::int64_t>(static_cast<std::int64_t>(span_.count) * l_.page_size.by, kMostTokens);
+    const std::int64_t end = static_cast<std::int64_t>(length_) + (l_.args.words > 0 ? nodes_ : 0);
+    keys_.prefix = static_cast<int>(smaller<std::int64_t>(length_, room));
     std::int32_t low = 0, high = 0;
     if (l_.args.window > 0) {
       const auto warp = cluster_.block().warp();
@@ -170,14 +174,16 @@ class TreeAttentionBlock {
               key_warp = block.warp_rank() % Shape::kKeyWarps;
     constexpr int kAhead = Shape::kStages - 1;
     Ring ring(l_.args.kv, span_, l_.page_size, head_, keys_, block.warp_rank(), warp.rank(), shared_);
-    ring.locate(tile);
+    // Looked up ahead of the copies: those do not wait for the page table.
+    std::uintptr_t located[kAhead];
+    SPECULA_UNROLL
+    for (int i = 0; i < kAhead; ++i) located[i] = ring.locate(tile + i);
+    SPECULA_UNROLL
     for (int i = 0; i < kAhead; ++i) {
-      if (tile + i < last) {
-        ring.copy(warp, copies, tile + i, i);
-        ring.locate(tile + i + 1);
-      }
+      if (tile + i < last) ring.copy(warp, copies, located[i], tile + i, i);
       copies.commit();
     }
+    std::uintptr_t next = ring.locate(tile + kAhead);
     Rows rows(warp.rank(), [&](int row) { return query(16 * row_warp + row); });
     int stage = 0;
     for (; tile < last; ++tile) {
@@ -188,8 +194,8 @@ class TreeAttentionBlock {
       else
         block.sync();
       if (tile + kAhead < last) {
-        ring.copy(warp, copies, tile + kAhead, stage == 0 ? kAhead : stage - 1);
-        ring.locate(tile + kAhead + 1);
+        ring.copy(warp, copies, next, tile + kAhead, stage == 0 ? kAhead : stage - 1);
+        next = ring.locate(tile + kAhead + 1);
       }
       copies.commit();
       const int key = tile * kTileKeys + key_warp * Shape::kKeys;
@@ -349,7 +355,7 @@ class TreeAttentionBlock {
   Cluster cluster_;
   const TreeAttentionLaunch<Element>& l_;
   unsigned char* shared_;
-  int row_tile_, group_, head_, sequence_, per_head_, begin_, nodes_, rows_;
+  int row_tile_, group_, head_, sequence_, per_head_, length_, begin_, nodes_, rows_;
   std::int64_t unit_;
   PageSpan span_{};
   KeyRange keys_{};

@@ -1,0 +1,160 @@
+#include "cases.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <specula/accept/block.hpp>
+#include <specula/accept/greedy.hpp>
+#include <specula/accept/rejection.hpp>
+#include <specula/accept/sample_and_match.hpp>
+#include <specula/accept/traversal.hpp>
+#include <specula/detail/row_scan.hpp>
+
+#include "dense_rules.hpp"
+#include "device_batch.hpp"
+
+namespace specula_bench {
+namespace {
+
+using namespace specula_test;
+using specula::SamplingParams;
+
+std::vector<SamplingParams> settings() {
+  return {{},
+          {.temperature = 0.7f},
+          {.temperature = 0.6f, .top_k = 5},
+          {.temperature = 1.4f, .top_p = 0.8f},
+          {.temperature = 0.9f, .min_p = 0.1f},
+          {.temperature = 1.1f, .top_k = 40, .top_p = 0.9f, .min_p = 0.02f},
+          {.temperature = 0}};
+}
+
+specula::Verdict judge(Rule rule, const Case& it, const SamplingParams& params, std::uint64_t coins) {
+  switch (rule) {
+    case Rule::greedy:
+      return verdict_of(specula::Greedy{}, it, params, coins);
+    case Rule::sample_and_match:
+      return verdict_of(specula::SampleAndMatch{}, it, params, coins);
+    case Rule::rejection:
+      return verdict_of(specula::Rejection{}, it, params, coins);
+    case Rule::traversal:
+      return verdict_of(specula::Traversal{}, it, params, coins);
+    case Rule::block:
+      break;
+  }
+  return verdict_of(specula::Block{}, it, params, coins);
+}
+double margin_of(Rule rule, const Case& it, std::uint64_t seed) {
+  DenseCoins coins(seed);
+  switch (rule) {
+    case Rule::greedy:
+      break;
+    case Rule::sample_and_match:
+      dense_match(it.dense, it.laws, coins);
+      break;
+    case Rule::rejection:
+      dense_rejection(it.dense, it.laws, coins);
+      break;
+    case Rule::traversal:
+      dense_traversal(it.dense, it.laws, coins);
+      break;
+    case Rule::block:
+      dense_block(it.dense, it.laws, coins);
+      break;
+  }
+  return coins.margin;
+}
+
+}  // namespace
+
+template <class Element>
+CaseBatch<Element> make_cases(Rule rule, const CaseShape& shape, std::uint64_t seed) {
+  Random random(seed);
+  const auto all = shape.only_temperature
+                       ? std::vector<SamplingParams>{{}, {.temperature = 0.7f}, {.temperature = 0}}
+                       : settings();
+  std::ptrdiff_t stride = shape.stride;
+  if (stride == 0) stride = random.chance(0.5) ? (shape.vocab + 7) / 8 * 8 : shape.vocab + random.below(3);
+  const std::ptrdiff_t offset = shape.stride == 0 && random.chance(0.3) ? 1 : 0;
+  DeviceBatch<Element> batch(shape.vocab, stride, offset);
+  CaseBatch<Element> out;
+  for (int i = 0; i < shape.trees; ++i) {
+    const SamplingParams params =
+        all[static_cast<std::size_t>(random.below(static_cast<std::int32_t>(all.size())))];
+    Mix mix{.nodes = 1 + random.below(shape.nodes), .wide = shape.wide, .round = rounding(Element{})};
+    if (rule == Rule::block) mix.chooses = false, mix.wide = 0;
+    if (shape.only_chosen) mix.draws = mix.distinct = false;
+    if (shape.only_drawn) mix.chooses = mix.distinct = false;
+    const Case it = random_case(random, shape.vocab, params, mix, random.bits());
+    const std::uint64_t coins = random.bits();
+    batch.add(it, params, coins);
+    const DeviceVerdict want = as_device(judge(rule, it, params, coins), it.tree);
+    out.want_token.push_back(want.tokens);
+    out.want_path.push_back(want.path);
+    out.margin.push_back(margin_of(rule, it, coins));
+  }
+  out.vocab = batch.vocab;
+  out.max_nodes = batch.max_nodes;
+  out.width = batch.width;
+  out.stride = batch.stride;
+  out.offset = batch.offset;
+  out.chains = rule == Rule::block;
+  out.begin = std::move(batch.begin);
+  out.position = std::move(batch.position);
+  out.token = std::move(batch.token);
+  out.parent = std::move(batch.parent);
+  out.draft_row = std::move(batch.draft_row);
+  out.seed = std::move(batch.seed);
+  out.params = std::move(batch.params);
+  out.target = std::move(batch.target);
+  out.draft = std::move(batch.draft);
+  out.stats = std::move(batch.stats);
+  out.scale = std::move(batch.scale);
+  return out;
+}
+
+template <class Element>
+SampleCases<Element> make_sample_cases(int rows, int vocab, std::uint64_t seed) {
+  Random random(seed);
+  SampleCases<Element> out;
+  out.vocab = vocab;
+  out.stride = random.chance(0.5) ? (vocab + 7) / 8 * 8 : vocab + random.below(9);
+  out.offset = random.below(3);
+  out.logits.resize(static_cast<std::size_t>(out.offset));
+  const auto all = settings();
+  specula::detail::RowScan scan(vocab);
+  for (int r = 0; r < rows; ++r) {
+    const SamplingParams params =
+        all[static_cast<std::size_t>(random.below(static_cast<std::int32_t>(all.size())))];
+    std::vector<float> row = random.row(vocab, random.between(0.5, 9), 0.3, 0.2);
+    if (const auto round = rounding(Element{}))
+      for (float& l : row) l = round(l);
+    const std::size_t at = out.logits.size();
+    out.logits.resize(at + static_cast<std::size_t>(out.stride));
+    for (std::size_t x = 0; x < static_cast<std::size_t>(out.stride); ++x)
+      store(x < row.size() ? row[x] : std::numeric_limits<float>::quiet_NaN(), out.logits[at + x]);
+    out.params.push_back({params.temperature, params.top_k, params.top_p, params.min_p});
+    out.seed.push_back(random.bits());
+    out.position.push_back(random.below(100000));
+    const specula::RowLaw law = scan.law(row, params);
+    const specula::Site site{.position = out.position.back()};
+    specula::PhiloxChance chance(out.seed.back());
+    out.want.push_back(law.is_point() ? law.point : chance.draw(scan.weights(law), site));
+    out.want_log_z.push_back(law.log_z);
+    out.want_cut.push_back(law.cut);
+    DenseCoins coins(out.seed.back());
+    if (!law.is_point()) coins.draw(plain_law(row, params), site);
+    out.margin.push_back(coins.margin);
+  }
+  return out;
+}
+
+template CaseBatch<float> make_cases(Rule, const CaseShape&, std::uint64_t);
+template CaseBatch<device::Half> make_cases(Rule, const CaseShape&, std::uint64_t);
+template CaseBatch<device::BFloat16> make_cases(Rule, const CaseShape&, std::uint64_t);
+template SampleCases<float> make_sample_cases(int, int, std::uint64_t);
+template SampleCases<device::Half> make_sample_cases(int, int, std::uint64_t);
+template SampleCases<device::BFloat16> make_sample_cases(int, int, std::uint64_t);
+
+}  // namespace specula_bench

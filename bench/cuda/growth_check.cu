@@ -1,0 +1,377 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include <specula/cuda/device/tree_links.cuh>
+
+#include "growth.cuh"
+#include "random.cuh"
+
+namespace specula_bench {
+namespace {
+
+struct Guess {
+  double reach = -1, prob = 0;
+  std::int32_t token = -1, parent = -1;
+};
+
+/// The k best tokens of a row, ties to the lower one, with their probabilities.
+std::vector<std::pair<std::int32_t, double>> best_tokens(const BFloat16* row, int vocab, int k) {
+  std::vector<std::int32_t> order;
+  double z = 0, top = -std::numeric_limits<double>::infinity();
+  for (int x = 0; x < vocab; ++x) top = std::max(top, as_double(row[x]));
+  for (int x = 0; x < vocab; ++x) {
+    z += std::exp(as_double(row[x]) - top);
+    if (as_double(row[x]) > -std::numeric_limits<double>::infinity()) order.push_back(x);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::int32_t a, std::int32_t b) { return as_double(row[a]) > as_double(row[b]); });
+  std::vector<std::pair<std::int32_t, double>> out;
+  for (int i = 0; i < k && i < static_cast<int>(order.size()); ++i) {
+    const std::int32_t x = order[static_cast<std::size_t>(i)];
+    out.emplace_back(x, std::exp(as_double(row[x]) - top) / z);
+  }
+  return out;
+}
+/// Places of the `most` likeliest of pool[from, to), the older of equals, in their order of age.
+std::vector<int> likeliest(const std::vector<Guess>& pool, int from, int to, int most) {
+  std::vector<int> out;
+  for (int i = from; i < to; ++i)
+    if (pool[static_cast<std::size_t>(i)].reach >= 0) out.push_back(i);
+  std::stable_sort(out.begin(), out.end(), [&](int a, int b) {
+    return pool[static_cast<std::size_t>(a)].reach > pool[static_cast<std::size_t>(b)].reach;
+  });
+  out.resize(std::min(out.size(), static_cast<std::size_t>(std::max(0, most))));
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+/// A tree and what follows from it.
+struct PlainTree {
+  std::vector<std::int32_t> token, parent, position, first_child, next_sibling;
+  std::vector<std::uint64_t> ancestors;
+  int size = 0;
+
+  PlainTree(const std::vector<Guess>& pool, const std::vector<int>& chosen, std::int32_t root,
+            std::int32_t origin, int width) {
+    const auto words = static_cast<std::size_t>(device::mask_words(width));
+    size = 1 + static_cast<int>(chosen.size());
+    std::vector<int> depth;
+    for (int n = 0; n < width; ++n) {
+      const bool there = n < size;
+      const Guess* guess =
+          there && n > 0 ? &pool[static_cast<std::size_t>(chosen[static_cast<std::size_t>(n - 1)])] : nullptr;
+      token.push_back(!there ? -1 : n == 0 ? root : guess->token);
+      int p = n == 0 ? -1 : 0;
+      if (guess && guess->parent >= 0)
+        p = 1 + static_cast<int>(std::find(chosen.begin(), chosen.end(), guess->parent) - chosen.begin());
+      parent.push_back(p);
+      depth.push_back(n == 0 ? 0 : !there ? 1 : depth[static_cast<std::size_t>(p)] + 1);
+      position.push_back(origin + depth.back());
+      first_child.push_back(-1);
+      next_sibling.push_back(-1);
+      for (std::size_t w = 0; w < words; ++w) {
+        std::uint64_t word = n == 0 ? 0 : ancestors[static_cast<std::size_t>(p) * words + w];
+        if (static_cast<std::size_t>(n) / 64 == w) word |= std::uint64_t{1} << (n % 64);
+        ancestors.push_back(word);
+      }
+    }
+    for (int n = size - 1; n > 0; --n) {
+      auto& first = first_child[static_cast<std::size_t>(parent[static_cast<std::size_t>(n)])];
+      next_sibling[static_cast<std::size_t>(n)] = first;
+      first = n;
+    }
+  }
+};
+
+/// What of sequence b is not as it is to be; empty if nothing.
+std::string difference(const GrownArrays::Host& got, const PlainTree& want, int b) {
+  const auto width = static_cast<int>(want.token.size());
+  const auto sequences = static_cast<int>(got.size.size());
+  const auto w = static_cast<std::size_t>(width), first = static_cast<std::size_t>(b) * w;
+  const auto words = static_cast<std::size_t>(device::mask_words(width));
+  if (got.status[static_cast<std::size_t>(b)] != 0) return "status";
+  if (got.begin[static_cast<std::size_t>(b)] != b * width ||
+      got.begin[static_cast<std::size_t>(sequences)] != sequences * width)
+    return "begin";
+  if (got.size[static_cast<std::size_t>(b)] != want.size)
+    return "size " + std::to_string(got.size[static_cast<std::size_t>(b)]) + " instead of " +
+           std::to_string(want.size);
+  const auto alike = [&](const auto& all, const auto& one, std::size_t each) {
+    return std::equal(one.begin(), one.end(), all.begin() + static_cast<std::ptrdiff_t>(first * each));
+  };
+  if (!alike(got.token, want.token, 1)) return "tokens";
+  if (!alike(got.parent, want.parent, 1)) return "parents";
+  if (!alike(got.position, want.position, 1)) return "positions";
+  if (!alike(got.first_child, want.first_child, 1)) return "first children";
+  if (!alike(got.next_sibling, want.next_sibling, 1)) return "siblings";
+  if (!alike(got.ancestors, want.ancestors, words)) return "ancestors";
+  return "";
+}
+
+PlainTree plain_dynamic_tree(const device::DynamicTreePlan& plan, const std::vector<BFloat16>& rows,
+                             int vocab, int b) {
+  const int k = plan.top_k;
+  std::vector<Guess> pool(static_cast<std::size_t>(plan.pool));
+  std::vector<int> frontier;
+  for (int level = 0; level <= plan.expansions; ++level) {
+    const int first = level == 0 ? 0 : k * (1 + (level - 1) * k), count = level == 0 ? 1 : k;
+    for (int r = 0; r < count; ++r) {
+      if (level > 0 && r >= static_cast<int>(frontier.size())) continue;
+      const std::int64_t row = level == 0 ? b
+                                          : plan.sequences * (1 + static_cast<std::int64_t>(level - 1) * k) +
+                                                static_cast<std::int64_t>(b) * k + r;
+      const int above = level == 0 ? -1 : frontier[static_cast<std::size_t>(r)];
+      const double reach = above < 0 ? 1 : pool[static_cast<std::size_t>(above)].reach;
+      const auto best = best_tokens(rows.data() + row * vocab, vocab, k);
+      for (std::size_t i = 0; i < best.size(); ++i)
+        pool[static_cast<std::size_t>(first + r * k) + i] = {reach * best[i].second, best[i].second,
+                                                             best[i].first, above};
+    }
+    frontier = likeliest(pool, first, first + count * k, k);
+  }
+  const int room = std::min(plan.width, DynamicTreeRun::limit_of(plan, b)) - 1;
+  return PlainTree(pool, likeliest(pool, 0, plan.pool, room), b % vocab, 70 + 3 * b, plan.width);
+}
+
+/// Two paths may be nearly alike, so a tree in a hundred may differ.
+struct TreeTally {
+  int trees = 0, differ = 0;
+  std::vector<std::string> list;
+  bool good() const { return trees > 0 && differ * 100 <= trees; }
+  void add(const std::string& wrong, const std::string& where) {
+    ++trees;
+    if (wrong.empty()) return;
+    ++differ;
+    if (list.size() < 20) list.push_back(where + ": " + wrong);
+  }
+};
+void write(Json& json, Report& report, const std::string& name, const TreeTally& t) {
+  if (!t.good()) report.fail();
+  json.key(name).begin_object().field("cases", t.trees).field("differ", t.differ).field("pass", t.good());
+  json.values("differing", t.list).end();
+  std::printf("| %s | %d of %d equal | %s |\n", name.c_str(), t.trees - t.differ, t.trees,
+              t.good() ? "pass" : "FAIL");
+  for (const std::string& one : t.list) std::printf("   %s\n", one.c_str());
+  std::fflush(stdout);
+}
+
+void check_dynamic_tree(const Options& options, const Device& device, const Stream& stream, Json& json,
+                        Report& report) {
+  struct Shape {
+    int sequences, top_k, expansions, total, vocab;
+  };
+  const std::vector<Shape> shapes =
+      options.tiny ? std::vector<Shape>{{2, 4, 2, 9, 600}}
+                   : std::vector<Shape>{{16, 10, 5, 59, 2000},  {8, 3, 2, 7, 50},     {5, 10, 5, 59, 32000},
+                                        {2, 10, 3, 59, 128256}, {9, 32, 1, 100, 700}, {4, 1, 6, 6, 300},
+                                        {7, 4, 3, 30, 2},       {6, 10, 0, 59, 1000}};
+  TreeTally tally, same;
+  for (const Shape& shape : shapes)
+    for (int round = 0; round < (options.tiny ? 1 : shape.vocab > 10000 ? 3 : 12); ++round) {
+      device::DynamicTreeCapacity capacity;
+      capacity.sequences = shape.sequences, capacity.top_k = shape.top_k,
+      capacity.expansions = shape.expansions;
+      capacity.total = shape.total, capacity.vocab = shape.vocab;
+      device::DynamicTreePlan plan;
+      SPECULA_CHECK(device::make_dynamic_tree_plan<BFloat16>(&plan, capacity, device.id));
+      const DynamicTreeRun run(plan, shape.vocab);
+      DeviceArray<BFloat16> rows(static_cast<std::size_t>(run.row_count()) *
+                                 static_cast<std::size_t>(shape.vocab));
+      fill_normal(rows.data(), nullptr, static_cast<std::int64_t>(rows.size()),
+                  options.seed * 1009 + static_cast<std::uint64_t>(round), 2.0f);
+      SPECULA_CHECK(run.all(rows, stream));
+      stream.wait();
+      const auto got = run.grown.download();
+      const auto host = rows.download();
+      const std::string name =
+          "vocabulary " + std::to_string(shape.vocab) + ", top " + std::to_string(shape.top_k);
+      for (int b = 0; b < shape.sequences; ++b)
+        tally.add(difference(got, plain_dynamic_tree(plan, host, shape.vocab, b), b),
+                  name + ", sequence " + std::to_string(b));
+      for (const int cluster : kClusters) {
+        if (round > 0 || (cluster > 1 && !device.has_clusters())) continue;
+        device::DynamicTreePlan other = plan;
+        other.root_cluster = other.cluster = cluster;
+        const DynamicTreeRun again(other, shape.vocab);
+        if (again.all(rows, stream) != cudaSuccess) {
+          cudaGetLastError();
+          continue;
+        }
+        stream.wait();
+        same.add(again.grown.download().same(got) ? "" : "other bits",
+                 name + ", cluster " + std::to_string(cluster));
+      }
+    }
+  write(json, report, "dynamic tree", tally);
+  write(json, report, "dynamic tree, any geometry, same bits", same);
+}
+
+void check_cape(const Options& options, const Device& device, const Stream& stream, Json& json,
+                Report& report) {
+  TreeTally tally;
+  struct Shape {
+    int sequences, length, budget, vocab;
+    float spread;
+  };
+  const std::vector<Shape> shapes =
+      options.tiny
+          ? std::vector<Shape>{{2, 2, 9, 600, 2}}
+          : std::vector<Shape>{
+                {16, 5, 32, 2000, 3}, {9, 3, 100, 40, 2}, {5, 8, 20, 32000, 5}, {3, 4, 3, 128256, 5}};
+  for (const Shape& shape : shapes)
+    for (int round = 0; round < (options.tiny ? 1 : shape.vocab > 10000 ? 3 : 12); ++round) {
+      device::CapeCapacity capacity;
+      capacity.sequences = shape.sequences, capacity.length = shape.length, capacity.budget = shape.budget,
+      capacity.vocab = shape.vocab;
+      device::CapePlan plan;
+      SPECULA_CHECK(device::make_cape_plan<BFloat16>(&plan, capacity, device.id));
+      const auto b_count = static_cast<std::size_t>(shape.sequences);
+      DeviceArray<BFloat16> rows(b_count * static_cast<std::size_t>(shape.length) *
+                                 static_cast<std::size_t>(shape.vocab));
+      fill_normal(rows.data(), nullptr, static_cast<std::int64_t>(rows.size()),
+                  options.seed * 2003 + static_cast<std::uint64_t>(round), shape.spread);
+      std::vector<std::int32_t> token, position;
+      for (int b = 0; b < shape.sequences; ++b)
+        token.push_back(b % shape.vocab), position.push_back(70 + 3 * b);
+      const DeviceArray<std::int32_t> root(token), root_position(position);
+      DeviceArray<std::int32_t> spine(b_count * static_cast<std::size_t>(shape.length)),
+          spine_position(spine.size());
+      DeviceArray<unsigned char> workspace(device::workspace_bytes(plan));
+      spine.fill_bytes(kPoison), spine_position.fill_bytes(kPoison), workspace.fill_bytes(kPoison);
+      const GrownArrays grown(shape.sequences, plan.width);
+      const device::Roots roots{root.data(), root_position.data(), nullptr};
+      for (int step = 0; step < shape.length; ++step) {
+        const device::DraftRows<BFloat16> from{
+            rows.data() + static_cast<std::int64_t>(step) * shape.sequences * shape.vocab, shape.vocab};
+        SPECULA_CHECK(device::cape_step(plan, step, roots, from,
+                                        device::CapeSpine{spine.data(), spine_position.data()},
+                                        workspace.data(), stream));
+      }
+      SPECULA_CHECK(device::cape_finish(plan, roots, grown.args(), grown.status(), workspace.data(), stream));
+      stream.wait();
+      const auto got = grown.download();
+      const auto host = rows.download();
+      const auto got_spine = spine.download();
+      for (int b = 0; b < shape.sequences; ++b) {
+        std::vector<Guess> pool(static_cast<std::size_t>(plan.pool));
+        std::string wrong;
+        for (int step = 0; step < shape.length; ++step) {
+          const auto best =
+              best_tokens(host.data() + (static_cast<std::int64_t>(step) * shape.sequences + b) * shape.vocab,
+                          shape.vocab, 1 + plan.most);
+          const double reach = step == 0 ? 1 : pool[static_cast<std::size_t>(step - 1)].reach;
+          const int extras = plan.extras(static_cast<float>(best[0].second));
+          for (int i = 0; i <= extras && i < static_cast<int>(best.size()); ++i)
+            pool[static_cast<std::size_t>(i == 0 ? step : shape.length + step * plan.most + i - 1)] = {
+                reach * best[static_cast<std::size_t>(i)].second, best[static_cast<std::size_t>(i)].second,
+                best[static_cast<std::size_t>(i)].first, step - 1};
+          if (got_spine[static_cast<std::size_t>(step * shape.sequences + b)] != best[0].first)
+            wrong = "spine";
+        }
+        const int room = plan.width - 1, length = std::min(room, shape.length);
+        std::vector<int> chosen;
+        for (int i = 0; i < length; ++i) chosen.push_back(i);
+        for (const int i : likeliest(pool, shape.length, shape.length + length * plan.most, room - length))
+          chosen.push_back(i);
+        const PlainTree want(pool, chosen, b % shape.vocab, 70 + 3 * b, plan.width);
+        if (wrong.empty()) wrong = difference(got, want, b);
+        tally.add(wrong, "vocabulary " + std::to_string(shape.vocab) + ", sequence " + std::to_string(b));
+      }
+    }
+  write(json, report, "CAPE", tally);
+}
+
+/// Links of random trees.
+void check_links(const Options& options, const Stream& stream, Json& json, Report& report) {
+  TreeTally tally;
+  Random random{options.seed};
+  for (int round = 0; round < (options.tiny ? 1 : 40); ++round) {
+    const int sequences = 1 + random.below(20), most = 1 + random.below(round % 5 ? 40 : 200);
+    const int words = device::mask_words(most);
+    std::vector<std::int32_t> begin{0}, parent, first_child, next_sibling, depth;
+    std::vector<std::uint64_t> mask;
+    for (int b = 0; b < sequences; ++b) {
+      const int n = 1 + random.below(most);
+      const auto first = static_cast<std::size_t>(begin.back());
+      for (int i = 0; i < n; ++i) {
+        const int p = i == 0 ? -1 : random.below(i);
+        parent.push_back(p), first_child.push_back(-1), next_sibling.push_back(-1);
+        depth.push_back(i == 0 ? 0 : 1 + depth[first + static_cast<std::size_t>(p)]);
+        for (int w = 0; w < words; ++w)
+          mask.push_back((i == 0
+                              ? 0
+                              : mask[(first + static_cast<std::size_t>(p)) * static_cast<std::size_t>(words) +
+                                     static_cast<std::size_t>(w)]) |
+                         (i / 64 == w ? std::uint64_t{1} << (i % 64) : 0));
+      }
+      for (int i = n - 1; i > 0; --i) {
+        auto& child =
+            first_child[first + static_cast<std::size_t>(parent[first + static_cast<std::size_t>(i)])];
+        next_sibling[first + static_cast<std::size_t>(i)] = child;
+        child = i;
+      }
+      begin.push_back(begin.back() + n);
+    }
+    const DeviceArray<std::int32_t> begins(begin), parents(parent);
+    DeviceArray<std::int32_t> c(parent.size()), s(parent.size()), d(parent.size());
+    DeviceArray<std::uint64_t> m(mask.size());
+    DeviceArray<device::Status> status(static_cast<std::size_t>(sequences));
+    c.fill_bytes(kPoison), s.fill_bytes(kPoison), d.fill_bytes(kPoison), m.fill_bytes(kPoison),
+        status.fill_bytes(kPoison);
+    SPECULA_CHECK(cudaDeviceSynchronize());
+    SPECULA_CHECK(device::tree_links(sequences, most, begins.data(), parents.data(),
+                                     {c.data(), s.data(), d.data(), m.data(), status.data()}, stream));
+    stream.wait();
+    bool ok = true;
+    for (const device::Status one : status.download()) ok = ok && one == device::Status::ok;
+    const bool right = ok && c.download() == first_child && s.download() == next_sibling &&
+                       d.download() == depth && m.download() == mask;
+    tally.add(right ? "" : "links", "round " + std::to_string(round));
+  }
+  write(json, report, "links", tally);
+}
+
+void check_graph(const Options& options, const Device& device, const Stream& stream, Json& json,
+                 Report& report) {
+  device::DynamicTreeCapacity capacity;
+  capacity.sequences = 6, capacity.vocab = 3000;
+  device::DynamicTreePlan plan;
+  SPECULA_CHECK(device::make_dynamic_tree_plan<BFloat16>(&plan, capacity, device.id));
+  DynamicTreeRun run(plan, capacity.vocab);
+  DeviceArray<BFloat16> rows(static_cast<std::size_t>(run.row_count()) * 3000);
+  const Graph graph(stream, [&](cudaStream_t s) { return run.all(rows, s); });
+  TreeTally same;
+  for (int i = 0; i < (options.tiny ? 2 : 8); ++i) {
+    fill_normal(rows.data(), nullptr, static_cast<std::int64_t>(rows.size()),
+                options.seed * 31 + static_cast<std::uint64_t>(i), 2);
+    run.grown.poison();
+    graph.launch(stream);
+    stream.wait();
+    const DynamicTreeRun fresh(plan, capacity.vocab);
+    SPECULA_CHECK(fresh.all(rows, stream));
+    stream.wait();
+    same.add(run.grown.download().same(fresh.grown.download()) ? "" : "other bits",
+             "replay " + std::to_string(i));
+  }
+  write(json, report, "dynamic tree: replays are fresh launches", same);
+}
+
+}  // namespace
+
+void check_growth(const Options& options, Report& report) {
+  const Device device;
+  const Stream stream;
+  report.part("dynamic tree", [&](Json& json) { check_dynamic_tree(options, device, stream, json, report); });
+  report.part("CAPE", [&](Json& json) { check_cape(options, device, stream, json, report); });
+  report.part("links", [&](Json& json) { check_links(options, stream, json, report); });
+}
+
+void check_growth_graphs(const Options& options, Report& report) {
+  const Device device;
+  const Stream stream;
+  report.part("dynamic tree", [&](Json& json) { check_graph(options, device, stream, json, report); });
+}
+
+}  // namespace specula_bench

@@ -1,0 +1,3 @@
+#include "kernels_attention.cuh"
+
+template struct specula_bench::AttentionKernels<specula::cuda::Half, 128>;

@@ -1,0 +1,77 @@
+// What checks count and write down.
+#pragma once
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gpu.cuh"
+
+namespace specula_bench {
+
+/// Results that differ from what they should be.
+struct Tally {
+  int cases = 0, differ = 0, unexplained = 0;
+  std::vector<std::string> list;  // the first of them
+  std::vector<double> margins;
+
+  bool good() const { return cases > 0 && unexplained == 0 && differ * 10000LL <= 5LL * cases; }
+  /// `margin`: how far the nearest coin was from a boundary; 1 where no coin may explain a difference.
+  void add(bool equal, double margin, const std::string& what) {
+    ++cases;
+    if (equal) return;
+    ++differ;
+    if (!(margin <= 1e-5)) ++unexplained;
+    if (list.size() < 40) {
+      list.push_back(what);
+      margins.push_back(margin);
+    }
+  }
+};
+
+inline void write(Json& json, Report& report, const std::string& name, const Tally& t) {
+  json.key(name).begin_object().field("cases", t.cases).field("differ", t.differ);
+  json.field("unexplained", t.unexplained).field("pass", t.good()).values("differing", t.list);
+  json.values("distance_to_boundary", t.margins).end();
+  if (!t.good()) report.fail();
+  double farthest = 0;
+  for (const double m : t.margins) farthest = std::max(farthest, m);
+  std::printf("| %s | %d of %d equal | unexplained %d | farthest %.2g | %s |\n", name.c_str(),
+              t.cases - t.differ, t.cases, t.unexplained, farthest, t.good() ? "pass" : "FAIL");
+  for (std::size_t i = 0; i < t.list.size() && i < 5; ++i) std::printf("   %s\n", t.list[i].c_str());
+  std::fflush(stdout);
+}
+
+inline int host_threads() {
+  return static_cast<int>(std::max(1u, std::min(32u, std::thread::hardware_concurrency())));
+}
+
+/// make(i) for i in [0, n), on all cores.
+template <class T, class Make>
+std::vector<T> make_all(int n, Make make) {
+  std::vector<T> out(static_cast<std::size_t>(n));
+  std::vector<std::exception_ptr> errors(out.size());
+  std::vector<std::thread> threads;
+  const int count = std::min(n, host_threads());
+  for (int t = 0; t < count; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = t; i < n; i += count) {
+        try {
+          out[static_cast<std::size_t>(i)] = make(i);
+        } catch (...) {
+          errors[static_cast<std::size_t>(i)] = std::current_exception();
+        }
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+  return out;
+}
+
+constexpr int kClusters[] = {1, 2, 4, 8, 16};
+
+}  // namespace specula_bench

@@ -1,0 +1,294 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "device_cases.cuh"
+#include "tally.cuh"
+
+namespace specula_bench {
+namespace {
+
+/// Verdicts of `batch` by a plan with another cluster and another number of threads; false if the device
+/// cannot launch that.
+template <class Element>
+bool run_with(const RuleKernels<Element>& kernels, device::VerifyPlan plan, int cluster, int threads,
+              const DeviceCases<Element>& cases, const Stream& stream, HostVerdicts* out) {
+  plan.cluster = cluster;
+  plan.threads = threads;
+  DeviceVerdicts verdicts(plan.sequences, plan.width);
+  if (kernels.run(plan, cases.trees(), cases.target(), cases.draft(), verdicts.args(), stream) !=
+      cudaSuccess) {
+    cudaGetLastError();
+    return false;
+  }
+  stream.wait();
+  *out = verdicts.download();
+  return true;
+}
+
+/// One batch: against the CPU; and with every launch geometry, and one by one, against itself.
+template <class Element>
+void check_batch(Rule rule, const CaseBatch<Element>& batch, const std::string& name, bool geometries,
+                 const Device& device, const Stream& stream, Tally& tally, Tally& same) {
+  const RuleKernels<Element> kernels = kernels_of<Element>(rule);
+  const int sequences = static_cast<int>(batch.position.size());
+  device::VerifyPlan plan;
+  SPECULA_CHECK(kernels.plan(&plan, {sequences, batch.max_nodes, batch.width - 1, batch.vocab}, device.id));
+  DeviceCases<Element> cases;
+  cases.upload(batch);
+  DeviceVerdicts verdicts(sequences, plan.width);
+  SPECULA_CHECK(kernels.run(plan, cases.trees(), cases.target(), cases.draft(), verdicts.args(), stream));
+  stream.wait();
+  const HostVerdicts got = verdicts.download();
+  for (std::size_t b = 0; b < batch.position.size(); ++b) {
+    const std::string wrong = difference(batch, got, b, plan.width);
+    tally.add(wrong.empty(), batch.margin[b], name + ", sequence " + std::to_string(b) + ": " + wrong);
+  }
+  if (!geometries) return;
+  for (const int cluster : kClusters)
+    for (const int threads : {32, 96, 256}) {
+      HostVerdicts again;
+      if ((cluster > 1 && !device.has_clusters()) ||
+          !run_with(kernels, plan, cluster, threads, cases, stream, &again))
+        continue;
+      same.add(again == got, 1,
+               name + ", cluster " + std::to_string(cluster) + ", threads " + std::to_string(threads));
+    }
+  device::VerifyPlan single;
+  SPECULA_CHECK(kernels.plan(&single, {1, batch.max_nodes, batch.width - 1, batch.vocab}, device.id));
+  DeviceVerdicts alone(sequences, plan.width);
+  for (int b = 0; b < sequences; ++b)
+    SPECULA_CHECK(kernels.run(single, cases.trees(b), cases.target(b), cases.draft(), alone.args(b), stream));
+  stream.wait();
+  same.add(alone.download() == got, 1, name + ", one by one");
+}
+
+template <class Element>
+void check_rule(Rule rule, const char* element, const Options& options, const Device& device,
+                const Stream& stream, Json& json, Report& report) {
+  const std::uint64_t base =
+      options.seed * 1000003 + static_cast<std::uint64_t>(rule) * 101 + sizeof(Element);
+  const std::string name = std::string(name_of(rule)) + " " + element;
+  Tally tally, same;
+  constexpr int kVocab[] = {3, 40, 600, 2000};
+  constexpr int kSize = 50;  // of a batch
+  const int batches = std::max(4, options.trees / kSize);
+  for (int first = 0, chunk = 2 * host_threads(); first < batches; first += chunk) {
+    const int n = std::min(chunk, batches - first);
+    const auto all = make_all<CaseBatch<Element>>(n, [&](int i) {
+      const int which = first + i;
+      CaseShape shape;
+      shape.trees = options.tiny ? 3 : kSize;
+      shape.vocab = kVocab[which % 10 < 4 ? 0 : which % 10 < 8 ? 1 : which % 10 - 6];
+      if (options.tiny) shape.vocab = which % 2 ? 40 : 9000;  // the larger one on clusters
+      if (shape.vocab >= 2000) shape.nodes = 10;
+      return make_cases<Element>(rule, shape, base * 7919 + static_cast<std::uint64_t>(which));
+    });
+    for (int i = 0; i < n; ++i)
+      check_batch(rule, all[static_cast<std::size_t>(i)], "batch " + std::to_string(first + i),
+                  (first + i) % 10 >= 8 && first + i < 40, device, stream, tally, same);
+  }
+  write(json, report, name, tally);
+  if (options.tiny) return;
+  Tally large;
+  struct Large {
+    int vocab, nodes;
+    double wide;
+  };
+  constexpr Large kLarge[] = {
+      {900, 80, 0.95}, {32000, 6, 0.3}, {128256, 6, 0.3}, {151936, 6, 0.3}, {50257, 6, 0.3}};
+  const auto all = make_all<CaseBatch<Element>>(20, [&](int i) {
+    const Large& l = kLarge[i % 5];
+    CaseShape shape;
+    shape.trees = 4;
+    shape.vocab = l.vocab;
+    shape.nodes = l.nodes;
+    shape.wide = l.wide;
+    return make_cases<Element>(rule, shape, base * 104729 + static_cast<std::uint64_t>(i));
+  });
+  for (int i = 0; i < 20; ++i)
+    check_batch(rule, all[static_cast<std::size_t>(i)], "large batch " + std::to_string(i), i < 5, device,
+                stream, large, same);
+  write(json, report, name + ", large", large);
+  write(json, report, name + ", any geometry, same bits", same);
+}
+
+/// Drafts that are not logits, on the same proposals.
+void check_drafts(const Options& options, const Device& device, const Stream& stream, Json& json,
+                  Report& report) {
+  const int batches = options.tiny ? 1 : 30;
+  Tally chosen, probs, sparse;
+  for (int i = 0; i < batches; ++i) {
+    CaseShape shape;
+    shape.vocab = 40;
+    shape.trees = options.tiny ? 3 : 50;
+    for (const bool is_chosen : {true, false}) {
+      shape.only_chosen = is_chosen;
+      shape.only_drawn = false;
+      const CaseBatch<float> batch =
+          make_cases<float>(Rule::rejection, shape, options.seed * 31 + static_cast<std::uint64_t>(i));
+      DeviceCases<float> cases;
+      cases.upload(batch);
+      const int sequences = static_cast<int>(batch.position.size());
+      const device::VerifyCapacity capacity{sequences, batch.max_nodes, batch.width - 1, batch.vocab};
+      const auto run = [&](auto draft, Tally& tally, const char* what) {
+        using Kernels = DraftKernels<decltype(draft)>;
+        device::VerifyPlan plan;
+        SPECULA_CHECK(Kernels::plan(&plan, capacity, device.id));
+        DeviceVerdicts verdicts(sequences, plan.width);
+        SPECULA_CHECK(Kernels::run(plan, cases.trees(), cases.target(), draft, verdicts.args(), stream));
+        stream.wait();
+        const HostVerdicts got = verdicts.download();
+        for (std::size_t b = 0; b < batch.position.size(); ++b) {
+          const std::string wrong = difference(batch, got, b, plan.width);
+          tally.add(wrong.empty(), batch.margin[b],
+                    std::string(what) + ", batch " + std::to_string(i) + ": " + wrong);
+        }
+      };
+      if (is_chosen) {
+        run(device::ChosenDraft{}, chosen, "chosen");
+        continue;
+      }
+      std::vector<float> prob;
+      std::vector<std::int32_t> token;
+      for (std::size_t r = 0; r < batch.stats.size(); ++r)
+        for (int x = 0; x < batch.vocab; ++x) {
+          const float l =
+              batch.draft[static_cast<std::size_t>(batch.offset) +
+                          r * static_cast<std::size_t>(batch.stride) + static_cast<std::size_t>(x)];
+          const device::RowStats& s = batch.stats[r];
+          const double p = l >= s.cut ? std::exp(static_cast<double>(l) / s.temperature - s.log_z) : 0.0;
+          prob.push_back(static_cast<float>(p));
+          token.push_back(p > 0 ? x : -1);
+        }
+      if (prob.empty()) continue;
+      const DeviceArray<float> device_prob(prob);
+      const DeviceArray<std::int32_t> device_token(token);
+      run(device::ProbsDraft{device_prob.data(), batch.vocab, cases.draft_rows(), cases.scales()}, probs,
+          "probabilities");
+      run(device::SparseDraft{device_token.data(), device_prob.data(), batch.vocab, cases.draft_rows(),
+                              cases.scales()},
+          sparse, "sparse");
+    }
+  }
+  write(json, report, "rejection, chosen guesses", chosen);
+  write(json, report, "rejection, rows of probabilities", probs);
+  write(json, report, "rejection, sparse rows", sparse);
+}
+
+/// What sample() said of rows.
+struct Drawn {
+  std::vector<std::int32_t> token;
+  std::vector<device::RowStats> stats;
+};
+template <class Element>
+Drawn draw(device::SamplePlan plan, const SampleCases<Element>& cases, const Device& device,
+           const Stream& stream, int cluster, int threads) {
+  if (plan.rows == 0)
+    SPECULA_CHECK(
+        plan_sample<Element>(&plan, static_cast<int>(cases.seed.size()), 1, cases.vocab, device.id));
+  if (cluster > 0) plan.cluster = cluster, plan.threads = threads;
+  const DeviceArray<Element> logits(cases.logits);
+  const DeviceArray<std::uint64_t> seed(cases.seed);
+  const DeviceArray<std::int32_t> position(cases.position);
+  const DeviceArray<device::SamplingParams> params(cases.params);
+  DeviceArray<std::int32_t> token(cases.seed.size());
+  DeviceArray<device::RowStats> stats(cases.seed.size());
+  token.fill_bytes(kPoison), stats.fill_bytes(kPoison);
+  SPECULA_CHECK(cudaDeviceSynchronize());
+  device::SampleArgs<Element> args{};
+  args.logits = logits.data() + cases.offset;
+  args.stride = cases.stride;
+  args.seed = seed.data();
+  args.position = position.data();
+  args.params = params.data();
+  args.token = token.data();
+  args.stats = stats.data();
+  if (run_sample(plan, args, stream) != cudaSuccess) {
+    cudaGetLastError();
+    return {};
+  }
+  stream.wait();
+  return {token.download(), stats.download()};
+}
+bool same_bits(const Drawn& a, const Drawn& b) {
+  if (a.token != b.token || a.stats.size() != b.stats.size()) return false;
+  for (std::size_t i = 0; i < a.stats.size(); ++i)
+    if (std::memcmp(&a.stats[i].log_z, &b.stats[i].log_z, sizeof(double)) != 0 ||
+        std::memcmp(&a.stats[i].cut, &b.stats[i].cut, sizeof(float)) != 0 ||
+        a.stats[i].point != b.stats[i].point || a.stats[i].status != b.stats[i].status)
+      return false;
+  return true;
+}
+
+template <class Element>
+void check_sample(const char* element, const Options& options, const Device& device, const Stream& stream,
+                  Json& json, Report& report) {
+  Tally tally, laws, same;
+  const std::vector<int> vocabs =
+      options.tiny ? std::vector<int>{1, 513}
+                   : std::vector<int>{1,    2,    37,   511,   512,   513,    1024,   5000,
+                                      5000, 1000, 3000, 20000, 32000, 128256, 151936, 50257};
+  const int rounds = options.tiny ? 1 : 12;
+  const auto all = make_all<SampleCases<Element>>(static_cast<int>(vocabs.size()) * rounds, [&](int i) {
+    const int vocab = vocabs[static_cast<std::size_t>(i) % vocabs.size()];
+    return make_sample_cases<Element>(vocab > 30000 ? 8 : 60, vocab,
+                                      options.seed * 15485863 + static_cast<std::uint64_t>(i));
+  });
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const SampleCases<Element>& cases = all[i];
+    const std::string name = "batch " + std::to_string(i) + ", vocabulary " + std::to_string(cases.vocab);
+    const Drawn got = draw<Element>({}, cases, device, stream, 0, 0);
+    if (got.token.empty()) throw std::runtime_error("sample() could not be launched");
+    for (std::size_t r = 0; r < cases.want.size(); ++r) {
+      tally.add(got.token[r] == cases.want[r], cases.margin[r],
+                name + ", row " + std::to_string(r) + ": " + std::to_string(got.token[r]) + " instead of " +
+                    std::to_string(cases.want[r]));
+      const bool point = got.stats[r].point != device::kNoToken;
+      laws.add(got.stats[r].status == device::Status::ok &&
+                   (point || (got.stats[r].cut == cases.want_cut[r] &&
+                              std::abs(got.stats[r].log_z - cases.want_log_z[r]) <=
+                                  1e-6 * std::max(1.0, std::abs(cases.want_log_z[r])))),
+               1, name + ", row " + std::to_string(r));
+    }
+    if (i >= vocabs.size()) continue;
+    for (const int cluster : kClusters)
+      for (const int threads : {32, 256}) {
+        if (cluster > 1 && !device.has_clusters()) continue;
+        const Drawn again = draw<Element>({}, cases, device, stream, cluster, threads);
+        if (!again.token.empty()) same.add(same_bits(again, got), 1, name);
+      }
+  }
+  write(json, report, std::string("sample ") + element, tally);
+  write(json, report, std::string("sample ") + element + ", cut and log Z", laws);
+  write(json, report, std::string("sample ") + element + ", any geometry, same bits", same);
+}
+
+}  // namespace
+
+void check_verification(const Options& options, Report& report) {
+  const Device device;
+  const Stream stream;
+  using device::BFloat16;
+  using device::Half;
+  for (const Rule rule : kRules)
+    report.part(name_of(rule), [&](Json& json) {
+      check_rule<BFloat16>(rule, "bf16", options, device, stream, json, report);
+      if (options.tiny && rule != Rule::rejection) return;
+      check_rule<float>(rule, "f32", options, device, stream, json, report);
+      if (options.tiny) return;
+      check_rule<Half>(rule, "f16", options, device, stream, json, report);
+    });
+  report.part("other drafts", [&](Json& json) { check_drafts(options, device, stream, json, report); });
+  report.part("sample", [&](Json& json) {
+    check_sample<BFloat16>("bf16", options, device, stream, json, report);
+    check_sample<float>("f32", options, device, stream, json, report);
+    check_sample<Half>("f16", options, device, stream, json, report);
+  });
+  report.part("chi-square", [&](Json& json) {
+    if (!options.tiny) check_laws(options, device, stream, json, report);
+  });
+  report.part("sharded", [&](Json& json) { check_sharded(options, device, stream, json, report); });
+}
+
+}  // namespace specula_bench

@@ -1,0 +1,164 @@
+// Sixteen rows of attention in the registers of a warp: online softmax over the tiles of keys that it is
+// given (FlashAttention-2, Dao 2023), products by mma.m16n8k16.
+#pragma once
+
+#include "../detail/host_device.cuh"
+#include "../group.cuh"
+#include "../thread/attention_layout.cuh"
+#include "../thread/mma_layout.cuh"
+#include "../warp/mma.cuh"
+
+namespace specula {
+namespace cuda {
+namespace detail {
+
+template <class Element, int kHead, int kKeys>
+class AttentionRows {
+ public:
+  static_assert(kHead % 16 == 0 && kKeys % 16 == 0, "whole products only");
+
+  /// `query(row)` points at the kHead elements of a row, 4-byte aligned, null: a row of zeros.
+  template <class Query>
+  SPECULA_HD AttentionRows(int lane, Query query) : maximum_{kLowest, kLowest}, sum_{0, 0} {
+    SPECULA_UNROLL
+    for (int n = 0; n < kHead / 8; ++n) SPECULA_UNROLL
+    for (int i = 0; i < 4; ++i) o_[n][i] = 0;
+    SPECULA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const Element* from = query(a_cell(lane, half).row);
+      SPECULA_UNROLL
+      for (int k = 0; k < kHead / 16; ++k) SPECULA_UNROLL
+      for (int reg = half; reg < 4; reg += 2)
+        q_[k][reg] = from ? load_pair(from + 16 * k + a_cell(lane, reg).column) : 0;
+    }
+  }
+
+  /// Takes kKeys keys in: rows `row` and on of the tiles `k` and `v`. view(half)(key) says whether this
+  /// lane's row of that half sees key 0 .. kKeys - 1; it is asked only if `masked`.
+  template <class Warp, class Sees>
+  SPECULA_HD void add(Warp warp, const unsigned char* k, const unsigned char* v, int row,
+                      const ScoreMap& score, bool masked, Sees sees) {
+    float s[kKeys / 8][4];
+    multiply_keys(warp, k, row, s);
+    if (score.cap > 0) {
+      SPECULA_UNROLL
+      for (int n = 0; n < kKeys / 8; ++n) SPECULA_UNROLL
+      for (int i = 0; i < 4; ++i) s[n][i] = score.capped(s[n][i]);
+    } else {
+      SPECULA_UNROLL
+      for (int n = 0; n < kKeys / 8; ++n) SPECULA_UNROLL
+      for (int i = 0; i < 4; ++i) s[n][i] = score.plain(s[n][i]);
+    }
+    if (masked) {
+      SPECULA_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const std::uint64_t seen = sees(half) >> c_cell(warp.rank(), 0).column;
+        SPECULA_UNROLL
+        for (int n = 0; n < kKeys / 8; ++n) SPECULA_UNROLL
+        for (int i = 2 * half; i < 2 * half + 2; ++i)
+          if ((seen >> (8 * n + i % 2) & 1) == 0) s[n][i] = -infinity();
+      }
+    }
+    raise_maximum(warp, s);
+    SPECULA_UNROLL
+    for (int n = 0; n < kKeys / 8; ++n) SPECULA_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      s[n][i] = exp2_fast(difference(s[n][i], maximum_[i / 2]));
+      sum_[i / 2] = specula::cuda::detail::sum(sum_[i / 2], s[n][i]);
+    }
+    multiply_values(warp, v, row, s);
+  }
+
+  /// Once, at the end: the lanes of a row add up what each summed.
+  template <class Warp>
+  SPECULA_HD void finish(Warp warp) {
+    SPECULA_UNROLL
+    for (int half = 0; half < 2; ++half) SPECULA_UNROLL
+    for (int mask = 1; mask < 4; mask *= 2)
+      sum_[half] = specula::cuda::detail::sum(sum_[half], warp.shuffle_xor(sum_[half], mask));
+  }
+
+  /// Of this lane's row c_cell(lane, 2 * half).row: greatest exponent and, after finish(), sum of weights.
+  SPECULA_HD float maximum(int half) const { return maximum_[half]; }
+  SPECULA_HD float sum(int half) const { return sum_[half]; }
+  /// Weighted sums of the values: columns 8 * n + c_cell(lane, i).column.
+  SPECULA_HD float output(int n, int i) const { return o_[n][i]; }
+
+ private:
+  SPECULA_HD static std::uint32_t load_pair(const Element* from) {
+#ifdef __CUDA_ARCH__
+    return *reinterpret_cast<const std::uint32_t*>(from);
+#else
+    return from[0].bits | static_cast<std::uint32_t>(from[1].bits) << 16;
+#endif
+  }
+
+  /// s = Q K^T.
+  template <class Warp>
+  SPECULA_HD void multiply_keys(Warp warp, const unsigned char* k, int row, float (&s)[kKeys / 8][4]) const {
+    const Cell at = key_cell(warp.rank());
+    SPECULA_UNROLL
+    for (int n = 0; n < kKeys / 8; n += 2) {
+      SPECULA_UNROLL
+      for (int i = 0; i < 4; ++i) s[n][i] = s[n + 1][i] = 0;
+      SPECULA_UNROLL
+      for (int c = 0; c < kHead / 16; ++c) {
+        std::uint32_t b[4];
+        load_matrices(warp, k + chunk_offset<kHead>(row + 8 * n + at.row, 2 * c + at.column), b);
+        mma(warp, Element{}, s[n], q_[c], b[0], b[1]);
+        mma(warp, Element{}, s[n + 1], q_[c], b[2], b[3]);
+      }
+    }
+  }
+
+  /// Maxima rise to those of s; what was summed is scaled to them. Seldom in a long row, so it is asked
+  /// first.
+  template <class Warp>
+  SPECULA_HD void raise_maximum(Warp warp, const float (&s)[kKeys / 8][4]) {
+    float top[2] = {maximum_[0], maximum_[1]};
+    SPECULA_UNROLL
+    for (int n = 0; n < kKeys / 8; ++n) SPECULA_UNROLL
+    for (int i = 0; i < 4; ++i) top[i / 2] = specula::cuda::detail::maximum(top[i / 2], s[n][i]);
+    SPECULA_UNROLL
+    for (int half = 0; half < 2; ++half) SPECULA_UNROLL
+    for (int mask = 1; mask < 4; mask *= 2)
+      top[half] = specula::cuda::detail::maximum(top[half], warp.shuffle_xor(top[half], mask));
+    if (warp.ballot(top[0] > maximum_[0] || top[1] > maximum_[1]) == 0) return;
+    SPECULA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const float factor = exp2_fast(difference(maximum_[half], top[half]));
+      maximum_[half] = top[half];
+      sum_[half] = product(sum_[half], factor);
+      SPECULA_UNROLL
+      for (int n = 0; n < kHead / 8; ++n) SPECULA_UNROLL
+      for (int i = 2 * half; i < 2 * half + 2; ++i) o_[n][i] = product(o_[n][i], factor);
+    }
+  }
+
+  /// O += P V. C of the first product has the layout of A of the second.
+  template <class Warp>
+  SPECULA_HD void multiply_values(Warp warp, const unsigned char* v, int row,
+                                  const float (&p)[kKeys / 8][4]) {
+    const Cell at = value_cell(warp.rank());
+    SPECULA_UNROLL
+    for (int n = 0; n < kKeys / 8; n += 2) {
+      const std::uint32_t a[4] = {pack(Element{}, p[n][0], p[n][1]), pack(Element{}, p[n][2], p[n][3]),
+                                  pack(Element{}, p[n + 1][0], p[n + 1][1]),
+                                  pack(Element{}, p[n + 1][2], p[n + 1][3])};
+      SPECULA_UNROLL
+      for (int c = 0; c < kHead / 16; ++c) {
+        std::uint32_t b[4];
+        load_transposed(warp, v + chunk_offset<kHead>(row + 8 * n + at.row, 2 * c + at.column), b);
+        mma(warp, Element{}, o_[2 * c], a, b[0], b[1]);
+        mma(warp, Element{}, o_[2 * c + 1], a, b[2], b[3]);
+      }
+    }
+  }
+
+  std::uint32_t q_[kHead / 16][4];
+  float o_[kHead / 8][4], maximum_[2], sum_[2];
+};
+
+}  // namespace detail
+}  // namespace cuda
+}  // namespace specula

@@ -1,0 +1,237 @@
+// CAPE on the device: a greedy spine, and beside each of its tokens the runners-up, more of them where the
+// draft is less sure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "../block/top_k.cuh"
+#include "../detail/host_device.cuh"
+#include "grown_trees.cuh"
+#include "launch.cuh"
+
+namespace specula {
+namespace cuda {
+
+/// How many runners-up a confidence asks for: counts[i] of them where it lies in (thresholds[i - 1],
+/// thresholds[i]], as specula::CapeExtras. The defaults are the paper's.
+struct CapeExtras {
+  float thresholds[3] = {0.3f, 0.6f, 0.8f};
+  std::int32_t counts[4] = {7, 5, 3, 1};
+
+  SPECULA_HD int operator()(float confidence) const {
+    int bin = 0;
+    while (bin < 3 && confidence > thresholds[bin]) ++bin;
+    // Chosen, not indexed: an index that is not known beforehand would put the array in memory.
+    return bin == 0 ? counts[0] : bin == 1 ? counts[1] : bin == 2 ? counts[2] : counts[3];
+  }
+  SPECULA_HD int most() const {
+    return detail::larger(detail::larger(counts[0], counts[1]), detail::larger(counts[2], counts[3]));
+  }
+};
+
+/// What the host knows of the proposals to come.
+struct CapeCapacity {
+  int sequences = 1;       // B
+  int length = 4;          // L: tokens of the spine
+  int budget = 32;         // guesses of a proposal
+  int vocab = 0;           // V
+  CapeExtras extras = {};  // at most 31
+};
+
+struct CapePlan {
+  int sequences = 0, length = 0, vocab = 0;
+  CapeExtras extras = {};
+  int most = 0;   // extras of a row
+  int pool = 0;   // guesses to choose from: L * (1 + most)
+  int width = 0;  // nodes of GrownTrees: 1 + the smaller of budget and pool
+  int cluster = 1, threads = 512;
+  std::size_t shared_bytes = 0, finish_shared_bytes = 0;
+};
+
+/// Tokens of the spines, arrays on the device; what one call of the draft takes lies together.
+struct CapeSpine {
+  Token* token;            // (L, B) -1 after a bad row
+  std::int32_t* position;  // (L, B) in the text
+};
+
+namespace detail {
+
+/// What growth keeps between its steps. A sequence's pool is its spine, (L), and then the extras of each row,
+/// (L, most).
+struct CapeWork {
+  Pool pool;
+  Status* status;  // (B)
+
+  static std::size_t bytes(const CapePlan& plan) {
+    return Pool::bytes(plan.sequences, plan.pool) + sizeof(Status) * static_cast<std::size_t>(plan.sequences);
+  }
+  static CapeWork at(void* memory, const CapePlan& plan) {
+    return {Pool::at(memory, plan.sequences, plan.pool),
+            reinterpret_cast<Status*>(static_cast<unsigned char*>(memory) +
+                                      Pool::bytes(plan.sequences, plan.pool))};
+  }
+};
+
+template <class Element>
+struct CapeArgs {
+  DraftRows<Element> rows;
+  const std::int32_t* position;  // (B) of the roots
+  CapeSpine out;
+  CapeWork work;
+  CapeExtras extras = {};
+  int sequences, length, most, vocab, step;
+};
+
+template <class Cluster>
+SPECULA_HD std::size_t cape_shared_bytes(int vocab, int most) {
+  return RowTopK<Cluster>::shared_bytes(vocab, 1 + most, 0);
+}
+
+/// One spine token of one sequence, and its extras.
+template <class Cluster, class Element>
+SPECULA_HD void cape_step(Cluster cluster, const CapeArgs<Element>& args, int sequence,
+                          unsigned char* shared) {
+  const CapeWork& work = args.work;
+  const Status before = args.step == 0 ? Status::ok : work.status[sequence];
+  RowTopK<Cluster> top(cluster, args.vocab, 1 + args.most, 0, shared);
+  cluster.sync();  // all blocks run, and know the status
+  Status status = before;
+  if (before == Status::ok)
+    status = top.find(Row<Element>{args.rows.logits + sequence * args.rows.stride, args.vocab});
+  if (cluster.rank() != 0) return;
+
+  const auto block = cluster.block();
+  const std::int64_t pool = work.pool.first(sequence), spine = pool + args.step;
+  const double reach = args.step == 0 || status != Status::ok ? 1.0 : work.pool.reach[spine - 1];
+  const bool there = status == Status::ok;
+  const int extras = there ? args.extras(static_cast<float>(top[0].prob)) : 0;
+  for (int i = block.rank(); i <= args.most; i += block.size()) {
+    const std::int64_t at =
+        i == 0 ? spine : pool + args.length + static_cast<std::int64_t>(args.step) * args.most + i - 1;
+    if (there && (i == 0 || (i <= extras && i < top.found()))) {
+      const TopToken t = top[i];
+      work.pool.put(at, t.token, args.step - 1, t.prob, reach * t.prob);
+    } else {
+      work.pool.put(at, kNoToken, args.step - 1, 0, kNoReach);
+    }
+  }
+  if (block.rank() == 0) {
+    const std::int64_t to = static_cast<std::int64_t>(args.step) * args.sequences + sequence;
+    work.status[sequence] = status;
+    args.out.token[to] = there ? top[0].token : kNoToken;
+    args.out.position[to] = args.position[sequence] + args.step + 1;
+  }
+}
+
+/// The proposals, a block each.
+template <class Block>
+SPECULA_HD void cape_finish(Block block, const Planting& args, int length, int sequence,
+                            unsigned char* shared) {
+  const int most = args.pool.size / length - 1;
+  Planter<Block> planter(block, args, sequence, length * most, shared);
+  const int room = planter.room(), spine = smaller(length, room);
+  planter.plant(spine, length, spine * most, room - spine);
+}
+
+/// All of a plan that does not depend on a device. False where a capacity is out of range.
+inline bool size_plan(CapePlan* plan, const CapeCapacity& capacity) {
+  const int most = larger(0, capacity.extras.most());
+  if (capacity.sequences < 1 || capacity.length < 1 || capacity.length > 10000 || capacity.budget < 1 ||
+      capacity.vocab < 1 || most >= kMostTop)
+    return false;
+  plan->sequences = capacity.sequences;
+  plan->length = capacity.length;
+  plan->vocab = capacity.vocab;
+  plan->extras = capacity.extras;
+  plan->most = most;
+  plan->pool = capacity.length * (1 + most);
+  plan->width = 1 + smaller(capacity.budget, plan->pool);
+  return true;
+}
+
+#ifdef __CUDACC__
+
+template <class Element>
+__global__ void __launch_bounds__(512, 1) cape_step_kernel(const __grid_constant__ CapeArgs<Element> args) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  const DeviceCluster cluster;
+  cape_step(cluster, args, static_cast<int>(blockIdx.x) / cluster.size(), shared);
+}
+
+/// A template, so that several files may include it.
+template <int threads>
+__global__ void __launch_bounds__(threads)
+    cape_finish_kernel(const __grid_constant__ Planting args, int length) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  cape_finish(DeviceBlock{}, args, length, static_cast<int>(blockIdx.x), shared);
+}
+constexpr int kCapeFinishThreads = 128;
+
+#endif  // __CUDACC__
+
+}  // namespace detail
+
+/// Bytes of device memory that a plan's growth keeps its guesses in; at an address that is a multiple of 8.
+/// What it holds before the first step does not matter.
+inline std::size_t workspace_bytes(const CapePlan& plan) { return detail::CapeWork::bytes(plan); }
+
+#ifdef __CUDACC__
+
+/// A plan for growth with these capacities. Outside of captures. Errors: cudaErrorInvalidValue where one is
+/// below 1, extras are above 31, or a block has not the shared memory to choose among them; else what the
+/// driver says.
+template <class Element>
+cudaError_t make_cape_plan(CapePlan* plan, const CapeCapacity& capacity, int device) {
+  CapePlan out;
+  if (!detail::size_plan(&out, capacity)) return cudaErrorInvalidValue;
+  const auto kernel = detail::cape_step_kernel<Element>;
+  out.shared_bytes = detail::cape_shared_bytes<DeviceCluster>(out.vocab, out.most);
+  cudaError_t error = detail::plan_clusters(kernel, out.sequences, out.vocab, out.threads, out.shared_bytes,
+                                            device, &out.cluster);
+  out.finish_shared_bytes = detail::Planter<DeviceBlock>::shared_bytes(out.length * out.most, out.width);
+  if (error == cudaSuccess)
+    error = detail::prepare_block(detail::cape_finish_kernel<detail::kCapeFinishThreads>,
+                                  out.finish_shared_bytes, device);
+  if (error == cudaSuccess) *plan = out;
+  return error;
+}
+
+/// Spine token `step`, in [0, L), of every sequence, as specula::Cape: the first largest logit of the draft's
+/// row after the one before (step 0: after the root, which begins anew), (B, V). Beside it come other tokens
+/// of the row, the best first, as many as the draft's confidence in it (softmax at temperature 1) asks for;
+/// they are leaves, so the draft is never run on them. All steps are to be run, in order, on the same
+/// workspace; the draft before each of them.
+///
+/// Cost: one launch; a read of the rows and a second one of no more than 1 + extras tiles of 512 tokens of
+/// each. Errors: cudaErrorInvalidValue for a step that is not in [0, L). Source: GLIDE with a CAPE (Du et al.
+/// 2024), section 3.2.
+template <class Element>
+cudaError_t cape_step(const CapePlan& plan, int step, const Roots& roots, const DraftRows<Element>& rows,
+                      const CapeSpine& out, void* workspace, cudaStream_t stream) {
+  if (step < 0 || step >= plan.length) return cudaErrorInvalidValue;
+  const detail::CapeArgs<Element> args{rows,        roots.position,
+                                       out,         detail::CapeWork::at(workspace, plan),
+                                       plan.extras, plan.sequences,
+                                       plan.length, plan.most,
+                                       plan.vocab,  step};
+  return detail::launch(detail::cape_step_kernel<Element>, plan.sequences, plan.cluster, plan.threads,
+                        plan.shared_bytes, stream, args);
+}
+
+/// Proposals of the spine and its extras. Where the budget, or the sequence's limit, does not hold all, the
+/// spine comes first, then the extras with the likeliest paths, ties to the older. The spine has the lowest
+/// numbers, the extras follow row by row. A sequence with a bad row proposes its root alone. `status`, (B),
+/// may be null. Cost: one launch of a block a sequence.
+inline cudaError_t cape_finish(const CapePlan& plan, const Roots& roots, const GrownTrees& out,
+                               Status* status, void* workspace, cudaStream_t stream) {
+  const detail::CapeWork work = detail::CapeWork::at(workspace, plan);
+  const detail::Planting args{roots, work.pool, out, work.status, status, plan.sequences, plan.width};
+  return detail::launch(detail::cape_finish_kernel<detail::kCapeFinishThreads>, plan.sequences, 1,
+                        detail::kCapeFinishThreads, plan.finish_shared_bytes, stream, args, plan.length);
+}
+
+#endif  // __CUDACC__
+
+}  // namespace cuda
+}  // namespace specula

@@ -1,0 +1,323 @@
+// EAGLE-2's dynamic tree on the device: grown where the draft is confident, cut to the likeliest nodes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "../block/last_block.cuh"
+#include "../block/top_k.cuh"
+#include "../detail/host_device.cuh"
+#include "grown_trees.cuh"
+#include "launch.cuh"
+
+namespace specula {
+namespace cuda {
+
+/// What the host knows of the proposals to come. The defaults are the published ones.
+struct DynamicTreeCapacity {
+  int sequences = 1;   // B
+  int top_k = 10;      // K: best tokens of a row, and nodes of a level that the draft is run on; at most 32
+  int expansions = 5;  // E: times that the draft is run on such a level
+  int total = 59;      // guesses of a proposal
+  int vocab = 0;       // V
+};
+
+struct DynamicTreePlan {
+  int sequences = 0, top_k = 0, expansions = 0, vocab = 0;
+  int pool = 0;         // guesses to choose from: K * (1 + E * K)
+  int width = 0;        // nodes of GrownTrees: 1 + the smaller of total and pool
+  int draft_words = 0;  // mask_words(1 + E * K), of DraftLevels
+  int root_cluster = 1, cluster = 1;
+  int threads = 512;
+  std::size_t shared_bytes = 0, rerank_shared_bytes = 0;
+};
+
+/// Nodes that the draft is run on behind the root, level by level, arrays on the device; what one call of the
+/// draft takes lies together. The draft's nodes are numbered: its root is 0, slot i of level l (from 0) is 1
+/// + l * K + i. Slots that no guess is left for have token -1 and stand below the root; what the draft says
+/// of them is not read.
+struct DraftLevels {
+  Token* token;              // (E, B, K)
+  NodeId* parent;            // (E, B, K) node of the draft
+  std::int32_t* position;    // (E, B, K) in the text
+  std::uint64_t* ancestors;  // (E, B, K, draft_words) bit j: it sees node j of the draft
+};
+
+namespace detail {
+
+/// What growth keeps between its steps.
+struct DynamicTreeWork {
+  Pool pool;               // candidates, a row's K best tokens together: (B, K + E K K)
+  std::int32_t* frontier;  // (E, B, K) candidate of each slot; -1: none
+  Status* row_status;      // (B, K) of the level's rows
+  std::int32_t* arrived;   // (B) rows of the level that are done; 0 between steps
+  Status* status;          // (B)
+
+  static std::size_t bytes(const DynamicTreePlan& plan) {
+    const auto slots = static_cast<std::size_t>(plan.sequences) * static_cast<std::size_t>(plan.top_k);
+    return Pool::bytes(plan.sequences, plan.pool) +
+           sizeof(std::int32_t) * (slots * static_cast<std::size_t>(plan.expansions + 1) +
+                                   2 * static_cast<std::size_t>(plan.sequences));
+  }
+  static DynamicTreeWork at(void* memory, const DynamicTreePlan& plan) {
+    const auto slots = static_cast<std::size_t>(plan.sequences) * static_cast<std::size_t>(plan.top_k);
+    DynamicTreeWork out;
+    out.pool = Pool::at(memory, plan.sequences, plan.pool);
+    out.frontier = reinterpret_cast<std::int32_t*>(static_cast<unsigned char*>(memory) +
+                                                   Pool::bytes(plan.sequences, plan.pool));
+    out.row_status =
+        reinterpret_cast<Status*>(out.frontier + slots * static_cast<std::size_t>(plan.expansions));
+    out.arrived = reinterpret_cast<std::int32_t*>(out.row_status + slots);
+    out.status = reinterpret_cast<Status*>(out.arrived + plan.sequences);
+    return out;
+  }
+};
+
+template <class Element>
+struct DynamicTreeArgs {
+  DraftRows<Element> rows;
+  const std::int32_t* position;  // (B) of the roots
+  DraftLevels out;
+  DynamicTreeWork work;
+  int sequences, top_k, expansions, vocab, draft_words, level;
+};
+
+/// One level of one sequence, in the hands of the block that finished the last of its rows.
+template <class Block, class Element>
+class DynamicTreeLevel {
+ public:
+  SPECULA_HD DynamicTreeLevel(Block block, const DynamicTreeArgs<Element>& args, int sequence)
+      : block_(block),
+        args_(args),
+        sequence_(sequence),
+        rows_(args.level == 0 ? 1 : args.top_k),
+        first_(args.level == 0 ? 0 : args.top_k * (1 + (args.level - 1) * args.top_k)) {}
+
+  /// The level's candidates begin here in the sequence's pool.
+  SPECULA_HD int first() const { return first_; }
+
+  /// Makes the K likeliest of the level's candidates, the older of equals, the next level for the draft to be
+  /// run on. `best` is (K) of shared memory.
+  SPECULA_HD void finish(Select<Block>& select, Ranked* best) {
+    const DynamicTreeWork& work = args_.work;
+    Status status = Status::ok;  // the first that is not
+    for (int r = rows_ - 1; r >= 0; --r) {
+      const Status s = work.row_status[static_cast<std::int64_t>(sequence_) * args_.top_k + r];
+      if (s != Status::ok) status = s;
+    }
+    if (block_.rank() == 0 && (status != Status::ok || args_.level == 0)) work.status[sequence_] = status;
+    if (args_.level == args_.expansions) return;
+
+    const std::int64_t pool = work.pool.first(sequence_) + first_;
+    const int count = status != Status::ok ? 0
+                                           : select.best(
+                                                 rows_ * args_.top_k,
+                                                 [&](int i) { return rank_value(work.pool.reach[pool + i]); },
+                                                 args_.top_k, best);
+    for (int i = block_.rank(); i < args_.top_k; i += block_.size()) {
+      if (i >= count) {
+        put(i, -1);
+        continue;
+      }
+      int slot = 0;  // by age
+      for (int j = 0; j < count; ++j) slot += best[j].index < best[i].index ? 1 : 0;
+      put(slot, best[i].index);
+    }
+  }
+
+ private:
+  /// Slot of the next level: the level's candidate `fresh`, or -1 for none.
+  SPECULA_HD void put(int slot, int fresh) const {
+    const int k = args_.top_k, words = args_.draft_words;
+    const std::int64_t at = (static_cast<std::int64_t>(args_.level) * args_.sequences + sequence_) * k + slot;
+    const NodeId node = 1 + args_.level * k + slot;
+    const int row = fresh < 0 ? 0 : fresh / k;
+    const bool has_parent = fresh >= 0 && args_.level > 0;  // beside the root
+    const std::int64_t pool = args_.work.pool.first(sequence_) + first_ + (fresh < 0 ? 0 : fresh);
+    args_.work.frontier[at] = fresh < 0 ? -1 : first_ + fresh;
+    args_.out.token[at] = fresh < 0 ? kNoToken : args_.work.pool.token[pool];
+    args_.out.parent[at] = has_parent ? 1 + (args_.level - 1) * k + row : 0;
+    args_.out.position[at] = args_.position[sequence_] + args_.level + 1;
+    const std::int64_t above =
+        (static_cast<std::int64_t>(args_.level - 1) * args_.sequences + sequence_) * k + row;
+    for (int w = 0; w < words; ++w) {
+      const std::uint64_t seen = has_parent ? args_.out.ancestors[above * words + w] : w == 0 ? 1u : 0u;
+      args_.out.ancestors[at * words + w] = seen | (node / 64 == w ? std::uint64_t{1} << (node % 64) : 0);
+    }
+  }
+
+  Block block_;
+  const DynamicTreeArgs<Element>& args_;
+  int sequence_, rows_, first_;
+};
+
+template <class Cluster>
+SPECULA_HD std::size_t dynamic_tree_shared_bytes(int vocab, int top_k) {
+  return kFlagBytes + RowTopK<Cluster>::shared_bytes(vocab, top_k, top_k * top_k);
+}
+
+/// Row `index` of a level, (B) at level 0, else (B, K): its K best tokens are candidates; with the last row
+/// of a sequence its level is done.
+template <class Cluster, class Element>
+SPECULA_HD void dynamic_tree_step(Cluster cluster, const DynamicTreeArgs<Element>& args, int index,
+                                  unsigned char* shared) {
+  using Block = typename RowTopK<Cluster>::Block;
+  const int k = args.top_k, rows = args.level == 0 ? 1 : k;
+  const int sequence = index / rows, row = index % rows;
+  const DynamicTreeWork& work = args.work;
+  const std::int32_t parent =
+      args.level == 0
+          ? -1
+          : work.frontier[(static_cast<std::int64_t>(args.level - 1) * args.sequences + sequence) * k + row];
+  const bool there = args.level == 0 || parent >= 0;
+  RowTopK<Cluster> top(cluster, args.vocab, k, k * k, shared + kFlagBytes);
+  cluster.sync();  // all blocks run: their shared memory may be written to
+  Status status = Status::ok;
+  if (there) status = top.find(Row<Element>{args.rows.logits + index * args.rows.stride, args.vocab});
+  if (cluster.rank() != 0) return;
+
+  const Block block = cluster.block();
+  DynamicTreeLevel<Block, Element> level(block, args, sequence);
+  const std::int64_t pool = work.pool.first(sequence);
+  const double reach = parent < 0 ? 1.0 : work.pool.reach[pool + parent];
+  for (int i = block.rank(); i < k; i += block.size()) {
+    const std::int64_t at = pool + level.first() + row * k + i;
+    if (there && i < top.found()) {
+      const TopToken t = top[i];
+      work.pool.put(at, t.token, parent, t.prob, reach * t.prob);
+    } else {
+      work.pool.put(at, kNoToken, parent, 0, kNoReach);
+    }
+  }
+  if (block.rank() == 0) {
+    work.row_status[static_cast<std::int64_t>(sequence) * k + row] = status;
+    if (args.level == 0) work.arrived[sequence] = 0;
+  }
+  if (args.level == 0)
+    block.sync();
+  else if (!is_last_to_arrive(block, work.arrived + sequence, rows, reinterpret_cast<int*>(shared)))
+    return;
+  level.finish(top.select(), top.selected());
+}
+
+/// The proposals, a block each.
+template <class Block>
+SPECULA_HD void dynamic_tree_rerank(Block block, const Planting& args, int sequence, unsigned char* shared) {
+  Planter<Block> planter(block, args, sequence, args.pool.size, shared);
+  planter.plant(0, 0, args.pool.size, planter.room());
+}
+
+/// All of a plan that does not depend on a device. False where a capacity is out of range.
+inline bool size_plan(DynamicTreePlan* plan, const DynamicTreeCapacity& capacity) {
+  const std::int64_t k = capacity.top_k, expansions = capacity.expansions;
+  if (capacity.sequences < 1 || k < 1 || k > kMostTop || expansions < 0 || expansions > 1000 ||
+      capacity.total < 1 || capacity.vocab < 1)
+    return false;
+  plan->sequences = capacity.sequences;
+  plan->top_k = capacity.top_k;
+  plan->expansions = capacity.expansions;
+  plan->vocab = capacity.vocab;
+  plan->pool = static_cast<int>(k * (1 + expansions * k));
+  plan->width = 1 + smaller(capacity.total, plan->pool);
+  plan->draft_words = mask_words(static_cast<int>(1 + expansions * k));
+  return true;
+}
+
+#ifdef __CUDACC__
+
+template <class Element>
+__global__ void __launch_bounds__(512, 1)
+    dynamic_tree_step_kernel(const __grid_constant__ DynamicTreeArgs<Element> args) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  const DeviceCluster cluster;
+  dynamic_tree_step(cluster, args, static_cast<int>(blockIdx.x) / cluster.size(), shared);
+}
+
+/// A template, so that several files may include it.
+template <int threads>
+__global__ void __launch_bounds__(threads) dynamic_tree_rerank_kernel(const __grid_constant__ Planting args) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  dynamic_tree_rerank(DeviceBlock{}, args, static_cast<int>(blockIdx.x), shared);
+}
+constexpr int kRerankThreads = 256;
+
+#endif  // __CUDACC__
+
+}  // namespace detail
+
+/// Bytes of device memory that a plan's growth keeps its pool in; at an address that is a multiple of 8. What
+/// it holds before the first step does not matter.
+inline std::size_t workspace_bytes(const DynamicTreePlan& plan) {
+  return detail::DynamicTreeWork::bytes(plan);
+}
+
+#ifdef __CUDACC__
+
+/// A plan for growth with these capacities. Outside of captures. Errors: cudaErrorInvalidValue where one is
+/// below 1 (expansions: 0), top_k is above 32, or a block has not the shared memory to choose among them
+/// (about 16 bytes for 512 tokens of the vocabulary, and 16 a guess); else what the driver says.
+template <class Element>
+cudaError_t make_dynamic_tree_plan(DynamicTreePlan* plan, const DynamicTreeCapacity& capacity, int device) {
+  DynamicTreePlan out;
+  if (!detail::size_plan(&out, capacity)) return cudaErrorInvalidValue;
+  const auto kernel = detail::dynamic_tree_step_kernel<Element>;
+  out.shared_bytes = detail::dynamic_tree_shared_bytes<DeviceCluster>(out.vocab, out.top_k);
+  cudaError_t error = detail::plan_clusters(kernel, out.sequences, out.vocab, out.threads, out.shared_bytes,
+                                            device, &out.root_cluster);
+  if (error == cudaSuccess)
+    error = detail::plan_clusters(kernel, out.sequences * out.top_k, out.vocab, out.threads, out.shared_bytes,
+                                  device, &out.cluster);
+  out.rerank_shared_bytes = detail::Planter<DeviceBlock>::shared_bytes(out.pool, out.width);
+  if (error == cudaSuccess)
+    error = detail::prepare_block(detail::dynamic_tree_rerank_kernel<detail::kRerankThreads>,
+                                  out.rerank_shared_bytes, device);
+  if (error == cudaSuccess) *plan = out;
+  return error;
+}
+
+/// One level of growth, as specula::DynamicTree. Level 0 reads the draft's rows after the roots, (B, V), and
+/// begins anew; level l in [1, E] those of level l - 1 of `out`, (B, K, V) as they lie there. The K best
+/// tokens of each row are candidates (largest logits, ties to the lower token, -infinity never); what they
+/// are worth is the product of the draft's softmax probabilities, at temperature 1, on the way to them. Of
+/// the level's candidates the K best, ties to the older, are written to level l of `out` (by age) for the
+/// draft to be run on; level E writes none. All levels are to be run, in order, on the same workspace, and
+/// the draft before each. A sequence that has a bad row grows no further.
+///
+/// Cost: one launch; a read of the rows and a second one of no more than K tiles of 512 tokens of each.
+/// Errors: cudaErrorInvalidValue for a level that is not in [0, E]. Source: EAGLE-2 (Li et al. 2024).
+template <class Element>
+cudaError_t dynamic_tree_step(const DynamicTreePlan& plan, int level, const Roots& roots,
+                              const DraftRows<Element>& rows, const DraftLevels& out, void* workspace,
+                              cudaStream_t stream) {
+  if (level < 0 || level > plan.expansions) return cudaErrorInvalidValue;
+  const detail::DynamicTreeArgs<Element> args{rows,
+                                              roots.position,
+                                              out,
+                                              detail::DynamicTreeWork::at(workspace, plan),
+                                              plan.sequences,
+                                              plan.top_k,
+                                              plan.expansions,
+                                              plan.vocab,
+                                              plan.draft_words,
+                                              level};
+  return detail::launch(
+      detail::dynamic_tree_step_kernel<Element>, plan.sequences * (level == 0 ? 1 : plan.top_k),
+      level == 0 ? plan.root_cluster : plan.cluster, plan.threads, plan.shared_bytes, stream, args);
+}
+
+/// Proposals of the `total` candidates of all levels that are likeliest to stay, ties to the older, which are
+/// a tree with the root: an ancestor is never less likely than its descendants. Nodes are numbered by age,
+/// level after level. A sequence with a bad row, or of no limit, proposes its root alone. `status`, (B), may
+/// be null. Cost: one launch of a block a sequence.
+inline cudaError_t dynamic_tree_rerank(const DynamicTreePlan& plan, const Roots& roots, const GrownTrees& out,
+                                       Status* status, void* workspace, cudaStream_t stream) {
+  const detail::DynamicTreeWork work = detail::DynamicTreeWork::at(workspace, plan);
+  const detail::Planting args{roots, work.pool, out, work.status, status, plan.sequences, plan.width};
+  return detail::launch(detail::dynamic_tree_rerank_kernel<detail::kRerankThreads>, plan.sequences, 1,
+                        detail::kRerankThreads, plan.rerank_shared_bytes, stream, args);
+}
+
+#endif  // __CUDACC__
+
+}  // namespace cuda
+}  // namespace specula

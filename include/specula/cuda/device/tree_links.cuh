@@ -1,0 +1,96 @@
+// Links and masks of trees that were built elsewhere, from the parents of their nodes.
+#pragma once
+
+#include "../block/links.cuh"
+#include "../detail/host_device.cuh"
+#include "../group.cuh"
+#include "../types.cuh"
+#include "launch.cuh"
+
+namespace specula {
+namespace cuda {
+
+/// What follows from the parents, all arrays on the device. Null ones are not wanted.
+struct TreeLinks {
+  NodeId* first_child = nullptr;       // (N) in the tree's own numbers; -1: none
+  NodeId* next_sibling = nullptr;      // (N) the next node of the same parent; -1: none
+  std::int32_t* depth = nullptr;       // (N) the root's is 0
+  std::uint64_t* ancestors = nullptr;  // (N, mask_words(max_nodes)) bit j: node j is it or an ancestor of it,
+                                       // j in the tree's own numbers, as specula::tree_mask
+  Status* status = nullptr;            // (B) ok or bad_tree
+};
+
+namespace detail {
+
+struct TreeLinksArgs {
+  const std::int32_t* begin;
+  const NodeId* parent;
+  TreeLinks out;
+  int max_nodes;
+};
+
+/// By a Group; `shared` holds max_nodes node ids and a flag.
+template <class Group>
+SPECULA_HD void tree_links(Group group, const TreeLinksArgs& args, int sequence, unsigned char* shared) {
+  auto* parent = reinterpret_cast<NodeId*>(shared);
+  std::int32_t* bad = parent + args.max_nodes;
+  const std::int64_t first = args.begin[sequence];
+  const std::int64_t nodes = args.begin[sequence + 1] - first;
+  const bool fits = nodes >= 1 && nodes <= args.max_nodes;
+  if (group.rank() == 0) *bad = fits ? 0 : 1;
+  group.sync();
+  const LinkArrays out{args.out.first_child, args.out.next_sibling, args.out.depth, args.out.ancestors,
+                       mask_words(args.max_nodes)};
+  if (fits) {
+    const int n = static_cast<int>(nodes);
+    for (NodeId i = group.rank(); i < n; i += group.size()) {
+      const NodeId p = args.parent ? args.parent[first + i] : i - 1;
+      parent[i] = p;
+      if (i == 0 ? p != kNoParent : p < 0 || p >= i) atomic_add(bad, std::int32_t{1});
+    }
+    group.sync();
+    if (*bad == 0)
+      write_links(group, out, first, n, parent);
+    else
+      write_no_links(group, out, first, 0, n);
+  }
+  if (group.rank() == 0 && args.out.status)
+    args.out.status[sequence] = *bad == 0 ? Status::ok : Status::bad_tree;
+}
+
+SPECULA_HD std::size_t tree_links_shared_bytes(int max_nodes) {
+  return sizeof(NodeId) * (static_cast<std::size_t>(max_nodes) + 1);
+}
+
+#ifdef __CUDACC__
+/// A template, so that several files may include it.
+template <int threads>
+__global__ void __launch_bounds__(threads) tree_links_kernel(const __grid_constant__ TreeLinksArgs args) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  tree_links(DeviceBlock{}, args, static_cast<int>(blockIdx.x), shared);
+}
+#endif
+
+}  // namespace detail
+
+#ifdef __CUDACC__
+
+/// Links, depths and masks of `sequences` trees; tree b has nodes [begin[b], begin[b + 1]) of `parent`, in
+/// its own numbers, (N), -1 for a root; a null `parent` says that all are chains. A tree that has a parent
+/// which is no earlier node gets no links and bad_tree; one of no nodes, or of more than `max_nodes`, gets
+/// bad_tree alone. Cost: a launch of a block a tree, which takes 4 bytes of shared memory a node; a node
+/// looks at no more than those behind it, and at its ancestors. Errors: cudaErrorInvalidValue for sizes below
+/// 0, or `max_nodes` not in [1, 12,000].
+inline cudaError_t tree_links(int sequences, int max_nodes, const std::int32_t* begin, const NodeId* parent,
+                              const TreeLinks& out, cudaStream_t stream) {
+  if (sequences < 0 || max_nodes < 1 || max_nodes > 12000) return cudaErrorInvalidValue;
+  constexpr int kThreads = 128;
+  return detail::launch(detail::tree_links_kernel<kThreads>, sequences, 1, kThreads,
+                        detail::tree_links_shared_bytes(max_nodes), stream,
+                        detail::TreeLinksArgs{begin, parent, out, max_nodes});
+}
+
+#endif  // __CUDACC__
+
+}  // namespace cuda
+}  // namespace specula

@@ -1,0 +1,45 @@
+// Copies from device to shared memory that go on while the thread computes: cp.async.
+#pragma once
+
+#include "../detail/host_device.cuh"
+
+namespace specula {
+namespace cuda {
+namespace detail {
+
+#ifdef __CUDACC__
+
+/// A thread's copies. What wait() says has landed is seen by this thread; by others after a barrier.
+struct DeviceCopies {
+  /// 16 bytes, both ends 16-byte aligned; zeros, and nothing is read, where `real` is false.
+  SPECULA_HD static void copy(void* to_shared, const void* from, bool real) {
+#ifdef __CUDA_ARCH__
+    const int bytes = real ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                     static_cast<std::uint32_t>(__cvta_generic_to_shared(to_shared))),
+                 "l"(__cvta_generic_to_global(from)), "r"(bytes)
+                 : "memory");
+#else
+    static_cast<void>(to_shared), static_cast<void>(from), static_cast<void>(real);
+#endif
+  }
+  /// What was copied since the last commit is a group, be it empty.
+  SPECULA_HD static void commit() {
+#ifdef __CUDA_ARCH__
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+  }
+  /// Waits until no more than the `kGroups` youngest groups are under way.
+  template <int kGroups>
+  SPECULA_HD static void wait() {
+#ifdef __CUDA_ARCH__
+    asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
+#endif
+  }
+};
+
+#endif  // __CUDACC__
+
+}  // namespace detail
+}  // namespace cuda
+}  // namespace specula

@@ -1,0 +1,186 @@
+// labels: threads
+#include <doctest/doctest.h>
+#include <specula/cuda/block/last_block.cuh>
+#include <specula/cuda/block/select.cuh>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "emulated_gpu.hpp"
+#include "random.hpp"
+#include "thread_sanitizer.hpp"
+
+using namespace specula_test;
+using specula::cuda::SerialGroup;
+using specula::cuda::detail::is_last_to_arrive;
+using specula::cuda::detail::rank_value;
+using specula::cuda::detail::Ranked;
+using specula::cuda::detail::Select;
+
+namespace {
+
+using Values = std::vector<std::uint64_t>;
+
+/// The indices of the k first, everything sorted.
+std::vector<int> plain(const Values& values, int k) {
+  std::vector<int> out;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i] != 0) out.push_back(static_cast<int>(i));
+  std::stable_sort(out.begin(), out.end(), [&](int a, int b) {
+    return values[static_cast<std::size_t>(a)] > values[static_cast<std::size_t>(b)];
+  });
+  if (out.size() > static_cast<std::size_t>(std::max(0, k)))
+    out.resize(static_cast<std::size_t>(std::max(0, k)));
+  return out;
+}
+
+/// Twice on the same memory, the second time with a list made by hand.
+template <class Group>
+void both(Group group, const Values& values, int k, unsigned char* shared, std::vector<int>& counts,
+          std::vector<Ranked>& found) {
+  const int n = static_cast<int>(values.size()), room = std::max(1, k);
+  Select<Group> select(group, shared);
+  auto* out = reinterpret_cast<Ranked*>(shared + Select<Group>::shared_bytes(n));
+  if (group.rank() == 0) out[std::max(0, k)] = {77, 77};  // behind what is asked for
+  for (int again = 0; again < 2; ++again) {
+    int count;
+    if (again == 0) {
+      count = select.best(
+          n, [&](int i) { return values[static_cast<std::size_t>(i)]; }, k, out);
+    } else {
+      select.clear();
+      for (int i = group.rank(); i < n; i += group.size())
+        if (values[static_cast<std::size_t>(i)] != 0) select.add({values[static_cast<std::size_t>(i)], i});
+      count = select.first(std::max(0, k), out);
+    }
+    if (group.rank() == 0) {
+      counts.push_back(count);
+      CHECK(out[std::max(0, k)].index == 77);
+      for (int i = 0; i < room; ++i) found.push_back(i < count ? out[i] : Ranked{0, -1});
+    }
+    group.sync();
+  }
+}
+
+void check(const Values& values, int k, const std::vector<int>& counts, const std::vector<Ranked>& found) {
+  const std::vector<int> expected = plain(values, k);
+  const auto room = static_cast<std::size_t>(std::max(1, k));
+  REQUIRE(counts.size() == 2);
+  for (std::size_t again = 0; again < 2; ++again) {
+    REQUIRE(counts[again] == static_cast<int>(expected.size()));
+    bool same = true;
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      same &= found[again * room + i].index == expected[i] &&
+              found[again * room + i].value == values[static_cast<std::size_t>(expected[i])];
+    CHECK(same);
+  }
+}
+
+void check_all(const Values& values, int k, std::uint64_t seed, Engine engine = Engine::fibers) {
+  CAPTURE(values.size());
+  CAPTURE(k);
+  const std::size_t bytes = Select<SerialGroup>::shared_bytes(static_cast<int>(values.size())) +
+                            sizeof(Ranked) * static_cast<std::size_t>(1 + std::max(1, k));
+  std::vector<int> counts;
+  std::vector<Ranked> found;
+  std::vector<Ranked> serial(bytes / sizeof(Ranked) + 1);
+  both(SerialGroup{}, values, k, reinterpret_cast<unsigned char*>(serial.data()), counts, found);
+  check(values, k, counts, found);
+  for (const int threads : {32, 64, 256}) {
+    if (engine == Engine::threads && threads > 64) break;
+    counts.clear();
+    found.clear();
+    emulate({.threads = threads, .shared_bytes = bytes, .seed = seed, .engine = engine},
+            [&](EmulatedCluster cluster, int, unsigned char* shared) {
+              both(cluster.block(), values, k, shared, counts, found);
+            });
+    check(values, k, counts, found);
+  }
+  counts.clear();
+  found.clear();
+  emulate({.threads = 32, .shared_bytes = bytes, .seed = seed, .engine = engine},
+          [&](EmulatedCluster cluster, int, unsigned char* shared) {
+            both(cluster.block().warp(), values, k, shared, counts, found);
+          });
+  check(values, k, counts, found);
+}
+
+Values random_values(Random& random, int n, int kinds, double nothing) {
+  Values out(static_cast<std::size_t>(n));
+  for (std::uint64_t& v : out) {
+    v = kinds == 0 ? random.bits() | 1 : 1 + static_cast<std::uint64_t>(random.below(kinds));
+    if (random.chance(nothing)) v = 0;
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("the first of many, by value and then by index: one thread, a warp and blocks find the same" *
+          doctest::skip(kThreadSanitizer)) {
+  Random random(71);
+  for (const int n : {0, 1, 2, 31, 33, 100, 127, 128, 129, 251, 300, 510})
+    for (const int k : {1, 2, 10, 59, 130}) {
+      const int kinds = random.chance(0.5) ? 0 : 1 + random.below(20);
+      check_all(random_values(random, n, kinds, random.chance(0.3) ? 0.5 : 0), k, random.bits());
+    }
+}
+
+TEST_CASE("ties all, nothing at all, sorted either way, none wanted, and the largest value there is" *
+          doctest::skip(kThreadSanitizer)) {
+  const Values alike(300, 7), none(300, 0);
+  check_all(alike, 10, 1);
+  check_all(alike, 299, 2);
+  check_all(none, 10, 3);
+  check_all(alike, 0, 4);
+  check_all(alike, -3, 5);
+  Values rising(400), falling(400);
+  for (std::size_t i = 0; i < 400; ++i) rising[i] = i, falling[i] = 400 - i;
+  check_all(rising, 32, 6);
+  check_all(falling, 32, 7);
+  Values few(300, 0);  // fewer than are wanted, in lanes of their own
+  few[17] = few[250] = std::numeric_limits<std::uint64_t>::max();
+  few[16] = 1;
+  check_all(few, 3, 8);
+  check_all(few, 4, 9);
+}
+
+TEST_CASE("threads of their own") {
+  Random random(72);
+  check_all(random_values(random, 140, 9, 0.2), 12, 1, Engine::threads);
+}
+
+TEST_CASE("values of logits and of chances are in their order; both zeros are one, what is not there is 0") {
+  const float inf = std::numeric_limits<float>::infinity();
+  const std::vector<float> logits = {-3.4e38f, -2.0f, -1.0f, -1e-42f, 0.0f, 1e-45f, 1e-42f, 1.0f, 3.4e38f};
+  for (std::size_t i = 1; i < logits.size(); ++i) CHECK(rank_value(logits[i - 1]) < rank_value(logits[i]));
+  CHECK(rank_value(-0.0f) == rank_value(0.0f));
+  CHECK(rank_value(-inf) == 0);
+  CHECK(rank_value(-3.4028235e38f) > 0);
+  const std::vector<double> chances = {0.0, 5e-324, 1e-300, 0.25, std::nextafter(0.25, 1), 1.0};
+  for (std::size_t i = 1; i < chances.size(); ++i) CHECK(rank_value(chances[i - 1]) < rank_value(chances[i]));
+  CHECK(rank_value(0.0) > 0);
+  CHECK(rank_value(-1.0) == 0);
+}
+
+TEST_CASE("of many blocks one is the last, it sees what the others wrote, and the counter is as it was") {
+  for (const Engine engine : {Engine::fibers, Engine::threads})
+    for (std::uint64_t seed = 0; seed < (engine == Engine::fibers ? 40 : 2); ++seed) {
+      std::vector<std::int32_t> arrived(2, 0), written(4 * 32, 0), sums;
+      // Two launches on one counter, of blocks that run side by side.
+      for (int launch = 1; launch <= 2; ++launch)
+        emulate({.blocks = 4, .threads = 32, .shared_bytes = 16, .seed = seed, .engine = engine},
+                [&](EmulatedCluster cluster, int, unsigned char* shared) {
+                  auto* flag = reinterpret_cast<std::int32_t*>(shared);
+                  const auto block = cluster.block();
+                  written[static_cast<std::size_t>(32 * cluster.rank() + block.rank())] = launch;
+                  if (!is_last_to_arrive(block, arrived.data() + 1, 4, flag)) return;
+                  if (block.rank() == 31) sums.push_back(std::accumulate(written.begin(), written.end(), 0));
+                });
+      CHECK(sums == std::vector<std::int32_t>{128, 256});
+      CHECK(arrived == std::vector<std::int32_t>{0, 0});
+    }
+}

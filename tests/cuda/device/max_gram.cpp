@@ -1,0 +1,397 @@
+#include <doctest/doctest.h>
+#include <specula/cuda/device/max_gram.cuh>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include <specula/draft/max_gram.hpp>
+
+#include "emulated_gpu.hpp"
+#include "random.hpp"
+
+using namespace specula_test;
+namespace device = specula::cuda;
+using specula::Token;
+
+namespace {
+
+using Text = std::vector<Token>;
+using device::MaxGramOptions;
+
+struct Guesses {
+  Text tokens;
+  std::int32_t match = 0;
+  friend bool operator==(const Guesses&, const Guesses&) = default;
+};
+
+/// As the definition reads: ever shorter suffixes are searched for from the front.
+Guesses naive(const Text& committed_and_root, const MaxGramOptions& options, const Text& bigram,
+              Token vocab) {
+  Text text = committed_and_root;
+  const auto corpus_end = text.end() - text.begin() - 1;
+  Guesses out;
+  std::ptrdiff_t from = -1;  // where the token to copy next stands
+  std::int32_t match = 0;
+  while (static_cast<std::int32_t>(out.tokens.size()) < options.guesses) {
+    const auto end = options.past_end ? std::numeric_limits<std::ptrdiff_t>::max() : corpus_end;
+    if (from < 0 || from >= end) {
+      from = -1;
+      match = 0;
+      const auto size = static_cast<std::ptrdiff_t>(text.size());
+      const std::ptrdiff_t longest =
+          options.max_match == 0 ? size : std::min<std::ptrdiff_t>(size, options.max_match);
+      for (std::ptrdiff_t n = longest; n >= options.min_match && from < 0; --n) {
+        const auto found = std::search(text.begin(), text.begin() + corpus_end, text.end() - n, text.end());
+        if (found != text.begin() + corpus_end) {
+          from = found - text.begin() + n;
+          match = static_cast<std::int32_t>(n);
+        }
+      }
+    }
+    Token token = -1;
+    if (from >= 0 && from < end) {
+      token = text[static_cast<std::size_t>(from++)];
+      if (out.tokens.empty()) out.match = match;
+    } else {
+      from = -1;
+      if (!bigram.empty() && text.back() >= 0 && text.back() < vocab)
+        token = bigram[static_cast<std::size_t>(text.back())];
+    }
+    if (token < 0 || token >= vocab) break;
+    text.push_back(token);
+    out.tokens.push_back(token);
+  }
+  if (out.tokens.empty()) out.match = 0;
+  return out;
+}
+
+/// What the library's drafter guesses for a chain.
+Text on_cpu(const Text& text, const MaxGramOptions& options, const Text& bigram, Token vocab) {
+  const specula::MaxGramOptions same{.min_match = options.min_match,
+                                     .max_match = options.max_match,
+                                     .past_end = options.past_end,
+                                     .learn = false};
+  specula::MaxGram drafter = bigram.empty()
+                                 ? specula::MaxGram(vocab, same)
+                                 : specula::MaxGram(specula::Bigram(specula::BigramTable(bigram)), same);
+  drafter.sync(specula::Tokens(text).first(text.size() - 1), {});
+  Text out;
+  Token token = text.back();
+  specula::NodeId parent = specula::kNoParent;
+  for (std::int32_t i = 0; i < options.guesses; ++i) {
+    const specula::PointMasses guess = drafter.extend({&token, 1}, {&parent, 1});
+    token = guess.tokens[0];
+    if (token == specula::kNoToken) break;
+    out.push_back(token);
+    parent = i;
+  }
+  return out;
+}
+
+/// One thread as a block.
+struct SerialBlock {
+  static int rank() { return 0; }
+  static int size() { return 1; }
+  static void sync() {}
+  static device::SerialGroup warp() { return {}; }
+  static int warp_rank() { return 0; }
+  static int warp_count() { return 1; }
+};
+
+/// A block that counts how often its warps ask all of their lanes.
+struct CountingBlock {
+  struct Warp : EmulatedWarp {
+    Warp(const EmulatedWarp& warp, std::int64_t* count) : EmulatedWarp(warp), ballots(count) {}
+    std::int64_t* ballots;
+    std::uint32_t ballot(bool yes) const {
+      *ballots += rank() == 0;
+      return EmulatedWarp::ballot(yes);
+    }
+  };
+  EmulatedBlock block;
+  std::int64_t* ballots;
+  int rank() const { return block.rank(); }
+  int size() const { return block.size(); }
+  void sync() const { block.sync(); }
+  Warp warp() const { return {block.warp(), ballots}; }
+  int warp_rank() const { return block.warp_rank(); }
+  int warp_count() const { return block.warp_count(); }
+};
+
+constexpr Token kPoison = -77;
+
+/// Texts side by side as the kernel takes them.
+struct Batch {
+  std::vector<Token> tokens;
+  std::vector<std::int32_t> length;
+  std::int64_t stride = 0;
+  std::int32_t capacity = 0;
+
+  explicit Batch(const std::vector<Text>& texts) {
+    for (const Text& text : texts)
+      capacity = std::max(capacity, static_cast<std::int32_t>(text.size())),
+      length.push_back(static_cast<std::int32_t>(text.size()));
+    stride = capacity + 3;
+    tokens.assign(texts.size() * static_cast<std::size_t>(stride), 1);  // what lies behind a text is a token
+    for (std::size_t b = 0; b < texts.size(); ++b)
+      std::copy(texts[b].begin(), texts[b].end(),
+                tokens.begin() + static_cast<std::ptrdiff_t>(b) * static_cast<std::ptrdiff_t>(stride));
+  }
+};
+
+Batch one(const Text& text) { return Batch(std::vector<Text>{text}); }
+
+struct Launch {
+  int threads = 64;
+  std::uint64_t seed = 1;
+  std::int64_t* ballots = nullptr;
+};
+
+template <class Run>
+std::vector<Guesses> run_all(const Batch& batch, const MaxGramOptions& options, const Text& bigram, Run run) {
+  const std::size_t n = batch.length.size(), k = static_cast<std::size_t>(options.guesses);
+  std::vector<Token> guess(n * k + 1, kPoison);
+  std::vector<std::int32_t> count(n + 1, kPoison), match(n + 1, kPoison);
+  run(device::MaxGramBatch{batch.tokens.data(), batch.stride, batch.length.data(),
+                           bigram.empty() ? nullptr : bigram.data(), guess.data(), count.data(),
+                           match.data()});
+  CHECK(guess.back() == kPoison);
+  CHECK(count.back() == kPoison);
+  CHECK(match.back() == kPoison);
+  std::vector<Guesses> out;
+  for (std::size_t b = 0; b < n; ++b) {
+    const auto row = guess.begin() + static_cast<std::ptrdiff_t>(b * k);
+    REQUIRE(count[b] >= 0);
+    REQUIRE(count[b] <= options.guesses);
+    out.push_back({Text(row, row + count[b]), match[b]});
+    CHECK(std::all_of(row + count[b], row + static_cast<std::ptrdiff_t>(k), [](Token t) { return t == -1; }));
+  }
+  return out;
+}
+std::vector<Guesses> emulated(const Batch& batch, const MaxGramOptions& options, const Text& bigram,
+                              Token vocab, Launch launch = {}) {
+  return run_all(batch, options, bigram, [&](const device::MaxGramBatch& arrays) {
+    emulate({.clusters = static_cast<int>(batch.length.size()),
+             .threads = launch.threads,
+             .shared_bytes = device::detail::max_gram_shared_bytes(options.guesses),
+             .seed = launch.seed},
+            [&](EmulatedCluster cluster, int index, unsigned char* shared) {
+              std::int64_t ignored = 0;
+              device::detail::max_gram(
+                  CountingBlock{cluster.block(), launch.ballots ? launch.ballots : &ignored}, arrays, options,
+                  vocab, batch.capacity, index, shared);
+            });
+  });
+}
+std::vector<Guesses> serial(const Batch& batch, const MaxGramOptions& options, const Text& bigram,
+                            Token vocab) {
+  return run_all(batch, options, bigram, [&](const device::MaxGramBatch& arrays) {
+    std::vector<std::uint64_t> shared(device::detail::max_gram_shared_bytes(options.guesses) / 8 + 1, ~0ull);
+    for (int b = 0; b < static_cast<int>(batch.length.size()); ++b)
+      device::detail::max_gram(SerialBlock{}, arrays, options, vocab, batch.capacity, b,
+                               reinterpret_cast<unsigned char*>(shared.data()));
+  });
+}
+
+/// Texts that repeat themselves in one of many ways, or not at all.
+Text random_text(Random& random, std::int32_t size, Token vocab) {
+  Text out;
+  while (static_cast<std::int32_t>(out.size()) < size) {
+    const auto there = static_cast<std::int32_t>(out.size());
+    const std::int32_t n = 1 + random.below(random.chance(0.3) ? 80 : 8);
+    if (there > 0 && random.chance(0.5)) {  // copies of what was there, themselves included
+      const std::int32_t from = random.below(there);
+      for (std::int32_t i = 0; i < n; ++i) out.push_back(out[static_cast<std::size_t>(from + i)]);
+    } else {
+      for (std::int32_t i = 0; i < n; ++i) out.push_back(random.below(vocab));
+    }
+  }
+  out.resize(static_cast<std::size_t>(size));
+  return out;
+}
+Text random_bigram(Random& random, Token vocab) {
+  Text out;
+  for (Token t = 0; t < vocab; ++t) out.push_back(random.chance(0.2) ? -1 : random.below(vocab));
+  return out;
+}
+Text repeated(const Text& what, std::int32_t size) {
+  Text out;
+  for (std::int32_t i = 0; i < size; ++i) out.push_back(what[static_cast<std::size_t>(i) % what.size()]);
+  return out;
+}
+/// A B AB BAB ABBAB ...: of all texts without a period the one that repeats itself most.
+Text fibonacci(std::int32_t size) {
+  Text one{4}, two{5};
+  while (static_cast<std::int32_t>(two.size()) < size) {
+    Text both = two;
+    both.insert(both.end(), one.begin(), one.end());
+    one = std::move(two);
+    two = std::move(both);
+  }
+  two.resize(static_cast<std::size_t>(size));
+  return two;
+}
+Text joined(std::initializer_list<Text> parts) {
+  Text out;
+  for (const Text& part : parts) out.insert(out.end(), part.begin(), part.end());
+  return out;
+}
+
+void check_all(const std::vector<Text>& texts, const MaxGramOptions& options, const Text& bigram, Token vocab,
+               Launch launch = {}) {
+  const Batch batch(texts);
+  const std::vector<Guesses> got = emulated(batch, options, bigram, vocab, launch);
+  CHECK(got == serial(batch, options, bigram, vocab));
+  for (std::size_t b = 0; b < texts.size(); ++b) {
+    CAPTURE(b);
+    CHECK(got[b] == naive(texts[b], options, bigram, vocab));
+    CHECK(got[b].tokens == on_cpu(texts[b], options, bigram, vocab));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("an example by hand") {
+  //                0  1  2  3  4  5  6  7  8
+  const Text text{5, 1, 2, 7, 8, 1, 2, 9, 1, 2};
+  // The longest suffix that occurs is 1 2, first before 7.
+  const Batch batch = one(text);
+  CHECK(emulated(batch, {.guesses = 3}, {}, 10)[0] == Guesses{{7, 8, 1}, 2});
+  CHECK(emulated(batch, {.guesses = 3, .max_match = 1}, {}, 10)[0] == Guesses{{7, 8, 1}, 1});
+  CHECK(emulated(batch, {.guesses = 3, .min_match = 3}, {}, 10)[0] == Guesses{{}, 0});
+  const Text bigram{-1, -1, 3, 4, -1, -1, -1, -1, -1, -1};
+  CHECK(emulated(batch, {.guesses = 3, .min_match = 3}, bigram, 10)[0] == Guesses{{3, 4}, 0});
+  // At the end of the committed tokens (the second 9) it is searched again, guesses included.
+  CHECK(emulated(batch, {.guesses = 9}, {}, 10)[0].tokens == naive(text, {.guesses = 9}, {}, 10).tokens);
+}
+
+TEST_CASE("random texts, as the definition and as the drafter of the library have it") {
+  Random random(1);
+  int copied = 0, guessed = 0, all = 0, deep = 0;
+  for (int round = 0; round < 60; ++round) {
+    const Token vocab = std::vector<Token>{1, 2, 3, 5, 20, 1000}[static_cast<std::size_t>(round % 6)];
+    MaxGramOptions options{.guesses = 1 + random.below(12)};
+    if (random.chance(0.3)) options.min_match = 1 + random.below(4);
+    if (random.chance(0.4)) options.max_match = options.min_match + random.below(random.chance(0.5) ? 3 : 40);
+    options.past_end = random.chance(0.4);
+    const Text bigram = random.chance(0.5) ? random_bigram(random, vocab) : Text{};
+    std::vector<Text> texts;
+    for (int b = 0; b < 8; ++b) texts.push_back(random_text(random, 1 + random.below(400), vocab));
+    check_all(texts, options, bigram, vocab, {.threads = 32 * (1 + random.below(4)), .seed = random.bits()});
+    for (const Text& text : texts) {
+      const Guesses guesses = naive(text, options, bigram, vocab);
+      copied += guesses.match > 0;
+      deep += guesses.match > 16;
+      guessed += guesses.match == 0 && !guesses.tokens.empty();
+      ++all;
+    }
+  }
+  CHECK(copied > all / 3);
+  CHECK(deep > all / 10);
+  CHECK(guessed > all / 20);
+}
+
+TEST_CASE("texts that are one long repetition, with and without exceptions") {
+  Random random(2);
+  std::vector<Text> texts;
+  for (const std::int32_t n : {1, 2, 3, 15, 16, 17, 18, 31, 33, 34, 64, 65, 129, 300}) {
+    texts.push_back(repeated({4}, n));
+    texts.push_back(repeated({4, 5}, n));
+    texts.push_back(repeated({4, 5, 5, 6, 4}, n));
+    texts.push_back(joined({repeated({4}, n), {5}, repeated({4}, n)}));
+    texts.push_back(joined({repeated({4}, n + 20), {5}, repeated({4}, n)}));
+    texts.push_back(joined({repeated({4}, n), {5}, repeated({4}, n + 20)}));
+    texts.push_back(joined({repeated({4}, n), {5}, repeated({4}, n), {5}}));
+    texts.push_back(
+        joined({repeated({1, 2, 3}, n), {9}, repeated({1, 2, 3}, n), {8}, repeated({1, 2, 3}, n)}));
+    // Equally long matches at several places, the first of which counts.
+    const Text phrase = random_text(random, n, 7);
+    texts.push_back(joined({{8}, phrase, {1, 9}, phrase, {2, 8}, phrase, {3, 9}, phrase}));
+  }
+  for (const bool past_end : {false, true})
+    for (const std::int32_t max_match : {0, 15, 16, 17, 40})
+      check_all(texts, {.guesses = 7, .max_match = max_match, .past_end = past_end}, {}, 10,
+                {.threads = 96, .seed = random.bits()});
+}
+
+TEST_CASE("guesses do not depend on the launch or on the rest of the batch") {
+  Random random(3);
+  std::vector<Text> texts;
+  for (int b = 0; b < 6; ++b) texts.push_back(random_text(random, 1 + random.below(700), 2 + b));
+  const MaxGramOptions options{.guesses = 9};
+  const Text bigram = random_bigram(random, 10);
+  const std::vector<Guesses> want = serial(Batch(texts), options, bigram, 10);
+  for (const int threads : {32, 64, 512})
+    CHECK(want == emulated(Batch(texts), options, bigram, 10, {.threads = threads, .seed = random.bits()}));
+  for (std::size_t b = 0; b < texts.size(); ++b)
+    CHECK(want[b] == emulated(one(texts[b]), options, bigram, 10)[0]);
+}
+
+TEST_CASE("no guess: nothing asked for, a text of its root alone, lengths out of range") {
+  const Text bigram{1, -1, 2, 7};
+  CHECK(emulated(one({0, 0, 0}), {.guesses = 0}, bigram, 4)[0] == Guesses{});
+  CHECK(emulated(one({0}), {.guesses = 2}, {}, 4)[0] == Guesses{});
+  CHECK(emulated(one({0}), {.guesses = 2}, bigram, 4)[0] == Guesses{{1}, 0});
+  CHECK(emulated(one({2}), {.guesses = 4}, bigram, 4)[0] == Guesses{{2, 2, 2, 2}, 0});
+  CHECK(emulated(one({3}), {.guesses = 4}, bigram, 4)[0] == Guesses{});  // 7 is no token of four
+  for (const std::int32_t length : {0, -1, 4, 1 << 30, std::numeric_limits<std::int32_t>::min()}) {
+    Batch batch = one({0, 0, 0});
+    batch.length[0] = length;
+    CHECK(emulated(batch, {.guesses = 2}, bigram, 4)[0] == Guesses{});
+  }
+}
+
+TEST_CASE("what is no token is compared but never guessed") {
+  const MaxGramOptions options{.guesses = 4};
+  CHECK(emulated(one({1, 2, -5, 3, 1}), options, {}, 4)[0] == Guesses{{2}, 1});
+  CHECK(emulated(one({1, 9, 3, 1}), options, {}, 4)[0] == Guesses{});
+  CHECK(emulated(one({-5, 2, 3, -5}), options, {}, 4)[0] == Guesses{{2, 3}, 1});
+  CHECK(emulated(one({2, 3, 9}), options, {0, 1, 2, 3}, 4)[0] == Guesses{});
+  // Beyond the first 32 copies too.
+  Text text = repeated({1}, 50);
+  text[40] = 9;
+  text.insert(text.begin(), {3, 2});
+  text.insert(text.end(), {3, 2});
+  const Guesses got = emulated(one(text), {.guesses = 100}, {}, 4)[0];
+  CHECK(got == Guesses{Text(40, 1), 2});
+}
+
+TEST_CASE("many guesses") {
+  Random random(4);
+  std::vector<Text> texts;
+  for (int b = 0; b < 4; ++b) texts.push_back(random_text(random, 150, 30));
+  for (const bool past_end : {false, true})
+    check_all(texts, {.guesses = 130, .past_end = past_end}, random_bigram(random, 30), 30);
+}
+
+TEST_CASE("long texts that repeat themselves cost a few comparisons a token") {
+  const std::int32_t n = 50000;
+  Random random(5);
+  Text noisy = repeated({4}, n);
+  for (int i = 0; i < 20; ++i) noisy[static_cast<std::size_t>(random.below(n))] = 5;
+  const std::vector<Text> texts{
+      repeated({4}, n),
+      repeated({4, 5, 6}, n),
+      repeated(random_text(random, 1000, 50), n),
+      joined({repeated({4}, n / 2), {5}, repeated({4}, n / 2)}),
+      joined({repeated({4}, n / 3), {5}, repeated({4}, n / 2)}),
+      joined({repeated({4}, n / 2), {5}, repeated({4}, n / 3)}),
+      joined({random_text(random, n / 2, 1000), repeated({4, 5}, n / 2)}),
+      noisy,
+      fibonacci(n),
+  };
+  for (const Text& text : texts) {
+    std::int64_t ballots = 0;
+    const std::int32_t size = static_cast<std::int32_t>(text.size());
+    const Guesses got =
+        emulated(one(text), {.guesses = 1, .past_end = true}, {}, 1000, {.ballots = &ballots})[0];
+    CHECK(got.tokens.size() == 1);
+    CHECK(got.tokens == on_cpu(text, {.guesses = 1, .past_end = true}, {}, 1000));
+    CAPTURE(ballots);
+
+    CHECK(ballots < size / 4);  // of the two scans n / 16, of a comparison of the whole text n / 32
+  }
+}

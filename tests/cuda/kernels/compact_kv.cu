@@ -1,0 +1,7 @@
+#include <specula/cuda/device/compact_kv.cuh>
+
+using namespace specula::cuda;
+
+cudaError_t use(const AcceptedPaths& paths, const SlotPages& pages, const SlotRows& keys, const SlotRows& values) {
+  return compact_kv(paths, pages, keys, values, nullptr);
+}

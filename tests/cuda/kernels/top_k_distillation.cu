@@ -1,0 +1,9 @@
+#include <specula/cuda/device/top_k_distillation.cuh>
+
+using namespace specula::cuda;
+
+cudaError_t use(DistillationPlan* plan, const DistillationCapacity& capacity, const TopKDistillation& loss,
+                const DistillationRows<BFloat16, BFloat16, BFloat16>& rows) {
+  const cudaError_t error = make_distillation_plan<BFloat16, BFloat16, BFloat16>(plan, capacity, loss, 0);
+  return error ? error : top_k_distillation(*plan, rows, nullptr);
+}

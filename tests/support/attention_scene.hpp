@@ -1,0 +1,356 @@
+// Batches of proposals over paged caches, with the attention that they should get, in double precision.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <specula/cuda/device/tree_attention.cuh>
+#include <string>
+#include <vector>
+
+#include "emulated_gpu.hpp"
+#include "emulated_mma.hpp"
+#include "random.hpp"
+
+namespace specula_test {
+
+enum class KvLayout : std::uint8_t { nhd, hnd, joint_nhd, joint_hnd, contiguous };  // joint: (pages, 2, ...)
+enum class KvTable : std::uint8_t { csr, rectangle };
+
+struct AttentionCase {
+  int query_heads = 4, kv_heads = 1;
+  std::vector<int> lengths = {}, nodes = {};
+  int page_size = 16;
+  KvLayout layout = KvLayout::nhd;
+  KvTable table = KvTable::csr;
+  bool two_tables = false;
+  bool cross = false;
+  int window = 0;
+  bool by_depth = false;  // positions as prefix + depth
+  bool forget = true;     // what no window reaches is gone, pages and all
+  float softcap = 0, scale = 0.1f;
+  double spread = 1;  // of q, k, v
+  std::uint64_t seed = 1;
+};
+
+/// One element of Element nearest to x: independent of the library's pack().
+inline std::uint16_t nearest_bits(specula::cuda::BFloat16, double x) {
+  std::uint32_t best = 0;
+  const auto f = static_cast<float>(x);
+  std::memcpy(&best, &f, sizeof f);
+  return static_cast<std::uint16_t>(best >> 16);  // towards zero: any value will do
+}
+inline std::uint16_t nearest_bits(specula::cuda::Half, double x) {
+  const double a = std::fabs(x);
+  const std::uint16_t sign = x < 0 ? 0x8000u : 0;
+  if (a < 0x1p-14) return static_cast<std::uint16_t>(sign | static_cast<unsigned>(a * 0x1p24));
+  const int e = std::ilogb(a);
+  return static_cast<std::uint16_t>(sign | static_cast<unsigned>(e + 15) << 10 |
+                                    static_cast<unsigned>((std::ldexp(a, -e) - 1) * 1024));
+}
+
+template <class Element, int kHead>
+struct AttentionScene {
+  AttentionCase c;
+  std::vector<Element> q, pool_k, pool_v;  // pools begin as NaN; joint layouts have all in pool_k
+  std::vector<std::int32_t> length, begin, indptr, pages_k, pages_v, position, depth;
+  std::vector<std::uint64_t> mask;
+  std::vector<std::int32_t> parent;
+  int words = 0, max_pages = 0;
+  std::int64_t q_stride = 0;
+  std::vector<double> k, v;  // of sequence b, slot, head: as the reference reads them
+  std::vector<std::int64_t> first_slot;
+  specula::cuda::TreeAttentionArgs<Element> args{};
+
+  static constexpr int kGap = 8;
+
+  explicit AttentionScene(const AttentionCase& wanted) : c(wanted) {
+    Random random(c.seed);
+    const auto sequences = c.lengths.size();
+    begin.push_back(0);
+    int most_nodes = 0, most_tokens = 1;
+    for (std::size_t b = 0; b < sequences; ++b) {
+      begin.push_back(begin.back() + c.nodes[b]);
+      most_nodes = std::max(most_nodes, c.nodes[b]);
+      most_tokens = std::max(most_tokens, tokens(b));
+    }
+    length.assign(c.lengths.begin(), c.lengths.end());
+    grow_trees(random, most_nodes);
+
+    q_stride = c.query_heads * kHead + 2 * kGap;
+    q.assign(static_cast<std::size_t>(q_stride * (begin.back() + 1)), Element{0x7FFF});
+    for (int n = 0; n < begin.back(); ++n)
+      for (int i = 0; i < c.query_heads * kHead; ++i)
+        q[static_cast<std::size_t>(n * q_stride + i)] = value(random);
+
+    if (c.layout == KvLayout::contiguous) c.page_size = most_tokens + 3;
+    lay_out(random, most_tokens);
+  }
+
+  /// Committed tokens that no window of the sequence reaches: engines free their pages.
+  int forgotten(std::size_t b) const {
+    if (c.window == 0 || c.nodes[b] == 0 || !c.forget) return 0;
+    const auto first = position.begin() + begin[b];
+    const int low = *std::min_element(first, first + c.nodes[b]);
+    return std::min(std::max(0, low - c.window + 1), c.lengths[b]);
+  }
+  int tokens(std::size_t b) const { return c.lengths[b] + (c.cross ? 0 : c.nodes[b]); }
+  static double as_double(Element e) { return static_cast<double>(specula::cuda::detail::to_float(e)); }
+
+  /// Attention of node n of sequence b, head h: the output and, last, its log-sum-exp.
+  std::vector<double> reference(std::size_t b, int n, int h) const {
+    const int group = c.query_heads / c.kv_heads, kv_head = h / group, row = begin[b] + n;
+    std::vector<double> scores(static_cast<std::size_t>(tokens(b)), -INFINITY);
+    double top = -INFINITY;
+    for (int j = 0; j < tokens(b); ++j) {
+      const int node = j - c.lengths[b];
+      if (node >= 0 && !is_above(b, node, n)) continue;
+      const std::int64_t at = node < 0 ? j : position[static_cast<std::size_t>(begin[b] + node)];
+      if (c.window > 0 && !(position[static_cast<std::size_t>(row)] - at < c.window)) continue;
+      double s = 0;
+      for (int i = 0; i < kHead; ++i)
+        s += as_double(q[static_cast<std::size_t>(row * q_stride + h * kHead + i)]) *
+             k[slot(b, j, kv_head, i)];
+      s *= static_cast<double>(c.scale);
+      if (c.softcap > 0) s = static_cast<double>(c.softcap) * std::tanh(s / static_cast<double>(c.softcap));
+      scores[static_cast<std::size_t>(j)] = s;
+      top = std::max(top, s);
+    }
+    std::vector<double> out(kHead + 1, 0.0);
+    double total = 0;
+    for (int j = 0; j < tokens(b) && top > -INFINITY; ++j) {
+      const double w = std::exp(scores[static_cast<std::size_t>(j)] - top);
+      if (w == 0) continue;
+      total += w;
+      for (int i = 0; i < kHead; ++i) out[static_cast<std::size_t>(i)] += w * v[slot(b, j, kv_head, i)];
+    }
+    for (int i = 0; i < kHead && total > 0; ++i) out[static_cast<std::size_t>(i)] /= total;
+    out[kHead] = total > 0 ? top + std::log(total) : -INFINITY;
+    return out;
+  }
+
+ private:
+  Element value(Random& random) const {
+    return {nearest_bits(Element{}, c.spread * random.between(-1.7, 1.7))};
+  }
+  std::size_t slot(std::size_t b, int j, int kv_head, int i) const {
+    return static_cast<std::size_t>(((first_slot[b] + j) * c.kv_heads + kv_head) * kHead + i);
+  }
+  bool is_above(std::size_t b, int node, int below) const {
+    for (; below >= 0; below = parent[static_cast<std::size_t>(begin[b] + below)])
+      if (below == node) return true;
+    return false;
+  }
+
+  void grow_trees(Random& random, int most_nodes) {
+    words = c.cross ? 0 : (most_nodes + 63) / 64 + random.below(2);
+    mask.assign(static_cast<std::size_t>(begin.back() * words) + 1, 0);
+    position.reserve(static_cast<std::size_t>(begin.back()) + 1);  // never null
+    depth.reserve(static_cast<std::size_t>(begin.back()) + 1);
+    for (std::size_t b = 0; b < c.lengths.size(); ++b)
+      for (int n = 0; n < c.nodes[b]; ++n) {
+        const int p = n == 0 ? -1 : random.chance(0.4) ? n - 1 : random.below(n);
+        parent.push_back(p);
+        const auto row = static_cast<std::size_t>(begin[b] + n);
+        depth.push_back(p < 0 ? 0 : depth[static_cast<std::size_t>(begin[b] + p)] + 1);
+        position.push_back(c.lengths[b] + depth.back());
+        for (int a = n; a >= 0 && words > 0; a = parent[static_cast<std::size_t>(begin[b] + a)])
+          mask[row * static_cast<std::size_t>(words) + static_cast<std::size_t>(a / 64)] |= std::uint64_t{1}
+                                                                                            << (a % 64);
+      }
+  }
+
+  void lay_out(Random& random, int most_tokens) {
+    const auto sequences = c.lengths.size();
+    const bool contiguous = c.layout == KvLayout::contiguous;
+    const bool joint = c.layout == KvLayout::joint_nhd || c.layout == KvLayout::joint_hnd;
+    const bool nhd = c.layout == KvLayout::nhd || c.layout == KvLayout::joint_nhd || contiguous;
+    max_pages = (most_tokens + c.page_size - 1) / c.page_size + 1;
+    std::vector<int> needed;
+    int all = 0;
+    for (std::size_t b = 0; b < sequences; ++b) {
+      needed.push_back((tokens(b) + c.page_size - 1) / c.page_size);
+      all += needed.back();
+    }
+    const int pages = contiguous ? static_cast<int>(sequences) : all + 3;
+    auto& args_kv = args.kv;
+    const std::int64_t token = nhd ? c.kv_heads * kHead : kHead;
+    const std::int64_t head = nhd ? kHead : static_cast<std::int64_t>(c.page_size) * kHead;
+    const std::int64_t half = static_cast<std::int64_t>(c.page_size) * c.kv_heads * kHead;
+    const std::int64_t page = joint ? 2 * half : half + 2 * kGap;
+    pool_k.assign(static_cast<std::size_t>(page * pages), Element{0x7FFF});
+    pool_v.assign(joint ? 0 : pool_k.size(), Element{0x7FFF});
+    // Pages in any order; K's and V's in different ones with two tables.
+    const auto order = [&] {
+      std::vector<std::int32_t> out;
+      for (int p = 0; p < pages; ++p) out.push_back(p);
+      for (std::size_t i = out.size(); i > 1 && !contiguous; --i)
+        std::swap(out[i - 1], out[static_cast<std::size_t>(random.below(static_cast<std::int32_t>(i)))]);
+      return out;
+    };
+    const auto order_k = order(), order_v = c.two_tables ? order() : order_k;
+    // Entries that no token needs are far outside of every pool.
+    const std::int32_t nowhere = 0x70000000;
+    indptr.assign(1, 0);
+    std::size_t next = 0;
+    for (std::size_t b = 0; b < sequences; ++b) {
+      for (int p = 0; p < (c.table == KvTable::csr ? needed[b] : max_pages); ++p) {
+        const bool there = p<needed[b], live = (p + 1) * c.page_size> forgotten(b);
+        pages_k.push_back(there && live ? order_k[contiguous ? b : next] : nowhere);
+        pages_v.push_back(there && live ? order_v[contiguous ? b : next] : nowhere);
+        next += there;
+      }
+      indptr.push_back(static_cast<std::int32_t>(pages_k.size()));
+    }
+    args_kv.k = {pool_k.data(), page, token, head, contiguous ? nullptr : pages_k.data()};
+    args_kv.v = {joint ? pool_k.data() + half : pool_v.data(), page, token, head,
+                 contiguous ? nullptr : pages_v.data()};
+    args_kv.length = length.data();
+    args_kv.page_size = c.page_size;
+    if (!contiguous && c.table == KvTable::csr) args_kv.indptr = indptr.data();
+    if (!contiguous && c.table == KvTable::rectangle) args_kv.max_pages = max_pages;
+
+    const auto put = [&](std::size_t b, int j, int h, int i, Element x, Element y) {
+      const auto entry = static_cast<std::size_t>(indptr[b] + j / c.page_size);
+      const std::int64_t at_k = contiguous ? static_cast<std::int64_t>(b) : pages_k[entry];
+      const std::int64_t at_v = contiguous ? static_cast<std::int64_t>(b) : pages_v[entry];
+      const std::int64_t rest = j % c.page_size * token + h * head + i;
+      pool_k[static_cast<std::size_t>(at_k * page + rest)] = x;
+      (joint ? pool_k : pool_v)[static_cast<std::size_t>(at_v * page + (joint ? half : 0) + rest)] = y;
+    };
+    std::int64_t slots = 0;
+    for (std::size_t b = 0; b < sequences; ++b) {
+      first_slot.push_back(slots);
+      for (int j = 0; j < tokens(b); ++j)
+        for (int h = 0; h < c.kv_heads; ++h)
+          for (int i = 0; i < kHead; ++i) {
+            const Element x = value(random), y = value(random);
+            if (j >= forgotten(b)) put(b, j, h, i, x, y);
+            k.push_back(as_double(x));
+            v.push_back(as_double(y));
+          }
+      slots += tokens(b);
+    }
+    args.q = q.data();
+    args.q_stride = q_stride;
+    args.begin = begin.data();
+    args.mask = c.cross ? nullptr : mask.data();
+    args.words = words;
+    args.scale = c.scale;
+    args.softcap = c.softcap;
+    args.window = c.window;
+    args.position = c.by_depth ? nullptr : position.data();
+    args.depth = c.by_depth ? depth.data() : nullptr;
+  }
+};
+
+/// What a run wrote.
+template <class Element>
+struct AttentionOutput {
+  std::vector<Element> out;
+  std::vector<float> lse;
+  std::int64_t stride = 0;
+  bool operator==(const AttentionOutput& other) const {
+    const auto same = [](Element a, Element b) { return a.bits == b.bits; };
+    return std::equal(out.begin(), out.end(), other.out.begin(), other.out.end(), same) &&
+           lse.size() == other.lse.size() &&
+           (lse.empty() || std::memcmp(lse.data(), other.lse.data(), 4 * lse.size()) == 0);
+  }
+};
+
+/// The launch of a plan on the emulated device; `workspace` is the caller's, zero before its first use.
+template <class Element, int kHead>
+AttentionOutput<Element> run_attention(const AttentionScene<Element, kHead>& scene,
+                                       const specula::cuda::TreeAttentionPlan& plan, std::uint64_t seed = 1,
+                                       Engine engine = Engine::fibers,
+                                       std::vector<unsigned char>* workspace = nullptr) {
+  namespace cuda = specula::cuda;
+  AttentionOutput<Element> result;
+  const auto queries = static_cast<std::size_t>(scene.begin.back());
+  result.stride = scene.c.query_heads * kHead + 8;
+  result.out.assign(queries * static_cast<std::size_t>(result.stride) + 8, Element{0x7FFE});
+  result.lse.assign(queries * static_cast<std::size_t>(scene.c.query_heads) + 1,
+                    std::numeric_limits<float>::quiet_NaN());
+  auto args = scene.args;
+  args.out = result.out.data();
+  args.out_stride = result.stride;
+  args.lse = result.lse.data();
+  const std::size_t bytes = cuda::workspace_bytes(plan);
+  std::vector<unsigned char> own;
+  if (!workspace) workspace = &own;
+  if (workspace->size() < bytes + 256) {
+    workspace->assign(bytes + 256, 0xFF);
+    if (bytes > 0)
+      std::fill_n(workspace->begin(), cuda::detail::counter_bytes(plan) + 256, static_cast<unsigned char>(0));
+  }
+  unsigned char* base = workspace->data();
+  base += (256 - reinterpret_cast<std::uintptr_t>(base) % 256) % 256;
+  if (!cuda::detail::valid_args(plan, args, bytes > 0 ? base : nullptr))
+    throw std::runtime_error("run_attention: arguments are not valid");
+  const auto launch = cuda::detail::make_launch(plan, args, bytes > 0 ? base : nullptr);
+  cuda::detail::with_shape<kHead>(plan.rows, [&](auto shape) {
+    using Shape = decltype(shape);
+    const int clusters = static_cast<int>(cuda::detail::units_of(plan) * (plan.splits / plan.cluster));
+    emulate({.clusters = clusters,
+             .blocks = plan.cluster,
+             .threads = Shape::kThreads,
+             .shared_bytes = Shape::kSharedBytes,
+             .seed = seed,
+             .engine = engine},
+            [&](EmulatedCluster cluster, int index, unsigned char* shared) {
+              EmulatedCopies copies;
+              cuda::detail::TreeAttentionBlock<Shape, EmulatedCluster, Element>(cluster, launch, index,
+                                                                                shared)
+                  .run(copies);
+              if (!copies.idle()) throw std::runtime_error("copies that nobody waited for");
+            });
+    return 0;
+  });
+  if (bytes > 0)
+    for (std::size_t i = 0; i < cuda::detail::counter_bytes(plan); ++i)
+      if (base[i] != 0) throw std::runtime_error("a counter was not reset");
+  return result;
+}
+
+/// How far a run is from the reference: relative error of all outputs together, greatest difference of the
+/// log-sum-exps, and what is wrong in kind (NaN, unwritten, written where nothing belongs).
+struct AttentionErrors {
+  double relative = 0, lse = 0;
+  int wrong = 0;
+};
+template <class Element, int kHead>
+AttentionErrors compare_attention(const AttentionScene<Element, kHead>& scene,
+                                  const AttentionOutput<Element>& got) {
+  AttentionErrors errors;
+  double difference = 0, norm = 0;
+  for (std::size_t b = 0; b < scene.c.lengths.size(); ++b)
+    for (int n = 0; n < scene.c.nodes[b]; ++n)
+      for (int h = 0; h < scene.c.query_heads; ++h) {
+        const auto want = scene.reference(b, n, h);
+        const std::int64_t query = scene.begin[b] + n;
+        for (int i = 0; i < kHead; ++i) {
+          const double x =
+              scene.as_double(got.out[static_cast<std::size_t>(query * got.stride + h * kHead + i)]);
+          const double y = want[static_cast<std::size_t>(i)];
+          if (!std::isfinite(x) || (want[kHead] == -INFINITY && x != 0)) ++errors.wrong;
+          difference += (x - y) * (x - y);
+          norm += y * y;
+        }
+        const auto lse =
+            static_cast<double>(got.lse[static_cast<std::size_t>(query * scene.c.query_heads + h)]);
+        if (want[kHead] == -INFINITY ? lse != -INFINITY : !std::isfinite(lse))
+          ++errors.wrong;
+        else if (want[kHead] > -INFINITY)
+          errors.lse = std::max(errors.lse, std::fabs(lse - want[kHead]));
+      }
+  const auto used = static_cast<std::int64_t>(scene.c.query_heads) * kHead;
+  for (std::size_t i = 0; i < got.out.size(); ++i)
+    if (static_cast<std::int64_t>(i) % got.stride >= used && got.out[i].bits != 0x7FFE) ++errors.wrong;
+  if (!std::isnan(got.lse.back())) ++errors.wrong;
+  errors.relative = norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
+  return errors;
+}
+
+}  // namespace specula_test
