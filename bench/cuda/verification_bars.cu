@@ -392,7 +392,7 @@ void sweep_verification(const Options& options, Report& report) {
       json.field("planned_cluster", work.plan().cluster).field("planned_threads", work.plan().threads);
       json.key("variants").begin_array();
       for (const int cluster : {1, 2, 4, 8, 16})
-        for (const int threads : {128, 256}) {
+        for (const int threads : {128, 256, 384}) {
           if (cluster > 1 && !device.has_clusters()) continue;
           device::VerifyPlan plan = work.plan();
           plan.cluster = cluster;

@@ -1,3 +1,4 @@
+// labels: laws
 // The exact law of every sound pair of shape and rule, against the target's.
 #include <doctest/doctest.h>
 

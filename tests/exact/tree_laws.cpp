@@ -1,3 +1,4 @@
+// labels: laws
 // The exact law of rules over trees of every kind of growth, against the target's.
 #include <doctest/doctest.h>
 

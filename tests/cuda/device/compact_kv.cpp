@@ -360,6 +360,18 @@ TEST_CASE("slots in no page stay where they are, and are written to by none" *
   wanted = memory;
   std::copy_n(memory.begin() + 8 * 64 + 16, 15, wanted.begin() + 2 * 64 + 16);
   CHECK(c.parts[0].memory == wanted);
+  // The slot behind the table's end, where another sequence's page would be read.
+  c.parts[0].memory = memory;
+  rows.base = c.parts[0].memory.data();
+  run(c, Paths{2, {0, 16}, {2}, {0}}, 32, 1);
+  CHECK(c.parts[0].memory == memory);
+  // A page before the first, whose bytes are not, pages being nearer to each other than slots.
+  rows.page_stride = 16;
+  rows.token_stride = 144;
+  run(c, Paths{2, {0, 5}, {2}, {0}}, 32, 1);
+  CHECK(c.parts[0].memory == memory);
+  run(c, Paths{6, {0, 1, 2, 3, 4, 8}, {6}, {0}}, 32, 1);
+  CHECK(c.parts[0].memory == memory);
 }
 
 TEST_CASE("rows of an engine's cache, and features of a batch in one array" *

@@ -242,8 +242,9 @@ class TreeAttentionBlock {
     }
   }
 
-  // A row's four columns are an item: who merged it in its block may be another than who merges it over
-  // blocks.
+  // Four columns of a row are an item. All items of a row fall to one block, which so has its maximum and
+  // sum.
+  static_assert(Shape::kThreads % kFours == 0, "rows are not torn");
   SPECULA_HD int items() const { return rows_ * kFours; }
 
   SPECULA_HD static Part get_part(const float* o, const float* stats) {
@@ -288,8 +289,7 @@ class TreeAttentionBlock {
       if (clusters == 1)
         write(row, column, all);
       else
-        put_part(all, saved(parts + group_, row) + column,
-                 column == 0 ? saved(parts + group_, row) + kHead : nullptr);
+        save(parts + group_, row, column, all);
     }
     cluster_.sync();  // no block leaves, or overwrites its memory, while another one reads it
     if (clusters == 1) return;
@@ -309,6 +309,16 @@ class TreeAttentionBlock {
   /// A row of a part in the workspace: its kHead columns, then maximum and sum.
   SPECULA_HD float* saved(std::int64_t part, int row) const {
     return l_.parts + (part * Shape::kRows + row) * Shape::kSavedFloats;
+  }
+
+  SPECULA_HD void save(std::int64_t part, int row, int column, const Part& from) const {
+    float* to = saved(part, row);
+#ifdef __CUDA_ARCH__  // one store of 16 bytes: assigned structs have been seen to become four
+    __stcg(reinterpret_cast<float4*>(to + column), make_float4(from.o[0], from.o[1], from.o[2], from.o[3]));
+    if (column == 0) __stcg(reinterpret_cast<float2*>(to + kHead), make_float2(from.maximum, from.sum));
+#else
+    put_part(from, to + column, column == 0 ? to + kHead : nullptr);
+#endif
   }
 
   /// Whether the blocks of this rank of all other clusters of the unit have left their parts.
@@ -341,12 +351,15 @@ class TreeAttentionBlock {
     const float inverse = none ? 0.0f : 1.0f / all.sum;
     const std::uint32_t low = pack(Element{}, product(all.o[0], inverse), product(all.o[1], inverse));
     const std::uint32_t high = pack(Element{}, product(all.o[2], inverse), product(all.o[3], inverse));
-    *reinterpret_cast<Four<Element>*>(l_.args.out + query * l_.args.out_stride +
-                                      static_cast<std::int64_t>(head) * kHead +
-                                      column) = {{{static_cast<std::uint16_t>(low)},
-                                                  {static_cast<std::uint16_t>(low >> 16)},
-                                                  {static_cast<std::uint16_t>(high)},
-                                                  {static_cast<std::uint16_t>(high >> 16)}}};
+    Element* to = l_.args.out + query * l_.args.out_stride + static_cast<std::int64_t>(head) * kHead + column;
+#ifdef __CUDA_ARCH__
+    __stcg(reinterpret_cast<uint2*>(to), make_uint2(low, high));
+#else
+    to[0].bits = static_cast<std::uint16_t>(low);
+    to[1].bits = static_cast<std::uint16_t>(low >> 16);
+    to[2].bits = static_cast<std::uint16_t>(high);
+    to[3].bits = static_cast<std::uint16_t>(high >> 16);
+#endif
     if (l_.args.lse && column == 0)
       l_.args.lse[query * l_.query_heads + head] =
           none ? -infinity() : (all.maximum + log2f(all.sum)) * static_cast<float>(1 / kLog2E);
