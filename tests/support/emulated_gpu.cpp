@@ -308,7 +308,13 @@ void emulate(const Grid& grid, const std::function<void(EmulatedCluster, int, un
     std::swap(order[i - 1], order[static_cast<std::size_t>(random.below(static_cast<std::int32_t>(i)))]);
 
   const auto scheduler = make_scheduler(grid.engine, random.bits());
-  Cluster cluster{scheduler.get(), grid.blocks, grid.threads, {}, {}, grid.shared_bytes};
+  Cluster cluster{scheduler.get(),
+                  grid.blocks,
+                  grid.threads,
+                  {},
+                  {},
+                  grid.shared_bytes,
+                  std::vector<std::atomic<bool>>(static_cast<std::size_t>(grid.blocks))};
   cluster.warps.resize(static_cast<std::size_t>(grid.blocks * cluster.warps_of_block()));
   std::vector<int> sizes(cluster.warps.size(), kWarp);
   sizes.insert(sizes.end(), static_cast<std::size_t>(grid.blocks), grid.threads);
@@ -320,10 +326,12 @@ void emulate(const Grid& grid, const std::function<void(EmulatedCluster, int, un
     threads.push_back({&cluster, t / grid.threads, t % grid.threads});
   for (const int index : order) {
     for (const auto& shared : cluster.shared) std::memset(shared.get(), 0xFF, grid.shared_bytes + 128);
-    for (Thread& t : threads) t.turn = 0;
+    for (Thread& t : threads) t.turn = 0, t.met_cluster = false;
+    for (auto& left : cluster.left) left = false;
     scheduler->run(static_cast<int>(threads.size()), sizes, [&](int t) {
       const EmulatedCluster mine(&threads[static_cast<std::size_t>(t)]);
       body(mine, index, mine.shared());
+      cluster.left[static_cast<std::size_t>(threads[static_cast<std::size_t>(t)].block)] = true;
     });
   }
 }

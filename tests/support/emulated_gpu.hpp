@@ -4,12 +4,14 @@
 //   emulate({.clusters = 3, .blocks = 2, .threads = 64, .shared_bytes = 4096},
 //           [&](EmulatedCluster cluster, int index, unsigned char* shared) { body(cluster, ..., shared); });
 //
-// Caught: lanes that are not all at the same collective, threads that wait at different barriers, shared
-// memory that nobody wrote (it begins as NaN and -1), and, since the order in which lanes run is drawn anew
-// after every barrier, results that depend on it. With Engine::threads each thread is a std::thread: the
-// thread sanitizer then sees every pair of accesses that no barrier orders.
+// Caught: lanes that are not all at the same collective, blocks that reach into others which may not have
+// begun or have left, threads that wait at different barriers, shared memory that nobody wrote (it begins as
+// NaN and -1), and, since the order in which lanes run is drawn anew after every barrier, results that depend
+// on it. With Engine::threads each thread is a std::thread: the thread sanitizer then sees every pair of
+// accesses that no barrier orders.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -64,6 +66,7 @@ struct Cluster {
   std::vector<WarpSlots> warps;                          // (blocks * warps of a block)
   std::vector<std::unique_ptr<unsigned char[]>> shared;  // (blocks)
   std::size_t shared_bytes;
+  std::vector<std::atomic<bool>> left;  // (blocks) whether a thread of it has returned
 
   int warps_of_block() const { return threads / kWarp; }
   // Barriers: the warps' first, then the blocks', then the cluster's.
@@ -74,8 +77,9 @@ struct Cluster {
 /// One thread of it.
 struct Thread {
   Cluster* cluster;
-  int block, rank;                 // of the block in the cluster, of the thread in the block
-  mutable std::uint32_t turn = 0;  // collectives so far
+  int block, rank;                   // of the block in the cluster, of the thread in the block
+  mutable std::uint32_t turn = 0;    // collectives so far
+  mutable bool met_cluster = false;  // it has passed a barrier of the cluster: all blocks have begun
 };
 
 }  // namespace emulation
@@ -169,7 +173,10 @@ class EmulatedCluster {
 
   int rank() const { return thread_->block; }
   int size() const { return thread_->cluster->blocks; }
-  void sync() const { thread_->cluster->scheduler->wait(thread_->cluster->cluster_barrier()); }
+  void sync() const {
+    thread_->cluster->scheduler->wait(thread_->cluster->cluster_barrier());
+    thread_->met_cluster = true;
+  }
   EmulatedBlock block() const { return EmulatedBlock(thread_); }
   template <class T>
   T* map(T* shared, int rank) const {
@@ -178,6 +185,12 @@ class EmulatedCluster {
     if (offset < 0 || static_cast<std::size_t>(offset) >= thread_->cluster->shared_bytes || rank < 0 ||
         rank >= size())
       throw std::runtime_error("map: not in this block's shared memory, or no such block");
+    if (rank != thread_->block && !thread_->met_cluster)
+      throw std::runtime_error(
+          "map: the other block may not have begun; a barrier of the cluster must come before");
+    if (thread_->cluster->left[static_cast<std::size_t>(rank)])
+      throw std::runtime_error(
+          "map: the other block has left; a barrier of the cluster must come before that");
     return reinterpret_cast<T*>(base(all, rank) + offset);
   }
   unsigned char* shared() const { return base(thread_->cluster->shared, thread_->block); }

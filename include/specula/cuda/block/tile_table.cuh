@@ -26,9 +26,12 @@ class TileTable {
     return 2 * sizeof(Entry) * static_cast<std::size_t>(tile_count(vocab));
   }
 
-  /// `shared`: shared_bytes(vocab) of it, 8-byte aligned, at the same place in every block.
+  /// `shared`: shared_bytes(vocab) of it, 8-byte aligned, at the same place in every block. A barrier of the
+  /// cluster.
   SPECULA_HD TileTable(Cluster cluster, int vocab, unsigned char* shared)
-      : cluster_(cluster), tiles_(tile_count(vocab)), tables_(reinterpret_cast<Entry*>(shared)) {}
+      : cluster_(cluster), tiles_(tile_count(vocab)), tables_(reinterpret_cast<Entry*>(shared)) {
+    cluster_.sync();  // nobody may write to a block that has not begun
+  }
 
   SPECULA_HD int tiles() const { return tiles_; }
   SPECULA_HD Cluster cluster() const { return cluster_; }
