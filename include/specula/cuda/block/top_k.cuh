@@ -34,7 +34,7 @@ class RowTopK {
     return select_bytes(vocab, k, more) + 2 * sizeof(Ranked) * static_cast<std::size_t>(k) +
            RowScan<Cluster>::shared_bytes(vocab);
   }
-  /// k in [1, kMostTop].
+  /// k in [1, kMostTop]. A barrier of the cluster.
   SPECULA_HD RowTopK(Cluster cluster, int vocab, int k, int more, unsigned char* shared)
       : cluster_(cluster),
         select_(cluster.block(), shared),

@@ -94,8 +94,8 @@ SPECULA_HD void cape_step(Cluster cluster, const CapeArgs<Element>& args, int se
                           unsigned char* shared) {
   const CapeWork& work = args.work;
   const Status before = args.step == 0 ? Status::ok : work.status[sequence];
-  RowTopK<Cluster> top(cluster, args.vocab, 1 + args.most, 0, shared);
-  cluster.sync();  // all blocks run, and know the status
+  RowTopK<Cluster> top(cluster, args.vocab, 1 + args.most, 0,
+                       shared);  // a barrier: all blocks know the status
   Status status = before;
   if (before == Status::ok)
     status = top.find(Row<Element>{args.rows.logits + sequence * args.rows.stride, args.vocab});

@@ -171,7 +171,6 @@ SPECULA_HD void dynamic_tree_step(Cluster cluster, const DynamicTreeArgs<Element
           : work.frontier[(static_cast<std::int64_t>(args.level - 1) * args.sequences + sequence) * k + row];
   const bool there = args.level == 0 || parent >= 0;
   RowTopK<Cluster> top(cluster, args.vocab, k, k * k, shared + kFlagBytes);
-  cluster.sync();  // all blocks run: their shared memory may be written to
   Status status = Status::ok;
   if (there) status = top.find(Row<Element>{args.rows.logits + index * args.rows.stride, args.vocab});
   if (cluster.rank() != 0) return;
