@@ -53,7 +53,8 @@ struct Batch {
     if (shape.layout == Layout::contiguous) shape.page_size = s.max_tokens + s.max_nodes;
     for (int b = 0; b < s.sequences; ++b) {
       const int nodes = s.full ? s.max_nodes : b == 1 ? 0 : 1 + random.below(s.max_nodes);
-      length.push_back(s.full ? s.max_tokens : b == 2 ? 0 : random.below(s.max_tokens + 1));
+      const int half = s.max_tokens / 2;
+      length.push_back(s.full ? s.max_tokens : b == 2 ? 0 : s.max_tokens - random.below(half + 1));
       for (int n = 0; n < nodes; ++n) {
         const int p = n == 0 ? -1 : random.below(3) ? n - 1 : random.below(n);
         parent.push_back(p);

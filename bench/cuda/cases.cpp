@@ -45,6 +45,28 @@ specula::Verdict judge(Rule rule, const Case& it, const SamplingParams& params, 
   }
   return verdict_of(specula::Block{}, it, params, coins);
 }
+/// How near the mass of any of top-p's possible cuts is to top_p.
+double cut_margin(std::vector<float> row, const SamplingParams& params) {
+  if (params.greedy() || !(params.top_p < 1)) return 1;
+  std::sort(row.rbegin(), row.rend());
+  if (params.top_k > 0 && static_cast<std::size_t>(params.top_k) < row.size()) {
+    std::size_t kept = static_cast<std::size_t>(params.top_k);
+    while (kept < row.size() && row[kept] == row[kept - 1]) ++kept;
+    row.resize(kept);
+  }
+  const auto weight = [&](float l) {
+    return std::exp((static_cast<double>(l) - static_cast<double>(row[0])) /
+                    static_cast<double>(params.temperature));
+  };
+  double all = 0, seen = 0, nearest = 1;
+  for (const float l : row) all += weight(l);
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    seen += weight(row[i]);
+    if (i + 1 == row.size() || row[i + 1] < row[i])
+      nearest = std::min(nearest, std::abs(seen / all - static_cast<double>(params.top_p)));
+  }
+  return nearest;
+}
 double margin_of(Rule rule, const Case& it, std::uint64_t seed) {
   DenseCoins coins(seed);
   switch (rule) {
@@ -145,7 +167,8 @@ SampleCases<Element> make_sample_cases(int rows, int vocab, std::uint64_t seed) 
     out.want_cut.push_back(law.cut);
     DenseCoins coins(out.seed.back());
     if (!law.is_point()) coins.draw(plain_law(row, params), site);
-    out.margin.push_back(coins.margin);
+    out.cut_margin.push_back(cut_margin(row, params));
+    out.margin.push_back(std::min(coins.margin, out.cut_margin.back()));
   }
   return out;
 }

@@ -71,6 +71,7 @@ struct SampleCases {
   std::vector<std::int32_t> position;
   std::vector<std::int32_t> want;
   std::vector<double> want_log_z, margin;
+  std::vector<double> cut_margin;  // distance of top-p's mass to where the cut would be another one
   std::vector<float> want_cut;
 };
 template <class Element>

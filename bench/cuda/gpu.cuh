@@ -61,6 +61,7 @@ class DeviceArray {
     reserve(values.size());
     if (!values.empty())
       SPECULA_CHECK(cudaMemcpy(data_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
+    SPECULA_CHECK(cudaDeviceSynchronize());  // our streams do not wait for the default one
   }
   std::vector<T> download() const {
     std::vector<T> out(size_);
@@ -69,6 +70,7 @@ class DeviceArray {
   }
   void fill_bytes(int byte) {
     if (size_) SPECULA_CHECK(cudaMemset(data_, byte, size_ * sizeof(T)));
+    SPECULA_CHECK(cudaDeviceSynchronize());
   }
 
  private:

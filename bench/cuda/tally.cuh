@@ -15,10 +15,11 @@ namespace specula_bench {
 /// Results that differ from what they should be.
 struct Tally {
   int cases = 0, differ = 0, unexplained = 0;
+  int allowed = 5;                // that may differ, in 10,000
   std::vector<std::string> list;  // the first of them
   std::vector<double> margins;
 
-  bool good() const { return cases > 0 && unexplained == 0 && differ * 10000LL <= 5LL * cases; }
+  bool good() const { return cases > 0 && unexplained == 0 && differ * 10000LL <= 1LL * allowed * cases; }
   /// `margin`: how far the nearest coin was from a boundary; 1 where no coin may explain a difference.
   void add(bool equal, double margin, const std::string& what) {
     ++cases;

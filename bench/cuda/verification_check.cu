@@ -225,6 +225,7 @@ template <class Element>
 void check_sample(const char* element, const Options& options, const Device& device, const Stream& stream,
                   Json& json, Report& report) {
   Tally tally, laws, same;
+  laws.allowed = 50;  // large vocabularies have many cuts, and some as near to top_p as rounding
   const std::vector<int> vocabs =
       options.tiny ? std::vector<int>{1, 513}
                    : std::vector<int>{1,    2,    37,   511,   512,   513,    1024,   5000,
@@ -249,7 +250,7 @@ void check_sample(const char* element, const Options& options, const Device& dev
                    (point || (got.stats[r].cut == cases.want_cut[r] &&
                               std::abs(got.stats[r].log_z - cases.want_log_z[r]) <=
                                   1e-6 * std::max(1.0, std::abs(cases.want_log_z[r])))),
-               1, name + ", row " + std::to_string(r));
+               cases.cut_margin[r], name + ", row " + std::to_string(r));
     }
     if (i >= vocabs.size()) continue;
     for (const int cluster : kClusters)

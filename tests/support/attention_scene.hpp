@@ -260,12 +260,11 @@ struct AttentionOutput {
   }
 };
 
-/// The launch of a plan on the emulated device; `workspace` is the caller's, zero before its first use.
-template <class Element, int kHead>
-AttentionOutput<Element> run_attention(const AttentionScene<Element, kHead>& scene,
-                                       const specula::cuda::TreeAttentionPlan& plan, std::uint64_t seed = 1,
-                                       Engine engine = Engine::fibers,
-                                       std::vector<unsigned char>* workspace = nullptr) {
+/// The launch of a plan by `run(launch)`; `workspace` is the caller's, zero before its first use.
+template <class Element, int kHead, class Run>
+AttentionOutput<Element> launch_attention(const AttentionScene<Element, kHead>& scene,
+                                          const specula::cuda::TreeAttentionPlan& plan,
+                                          std::vector<unsigned char>* workspace, Run run) {
   namespace cuda = specula::cuda;
   AttentionOutput<Element> result;
   const auto queries = static_cast<std::size_t>(scene.begin.back());
@@ -289,29 +288,40 @@ AttentionOutput<Element> run_attention(const AttentionScene<Element, kHead>& sce
   base += (256 - reinterpret_cast<std::uintptr_t>(base) % 256) % 256;
   if (!cuda::detail::valid_args(plan, args, bytes > 0 ? base : nullptr))
     throw std::runtime_error("run_attention: arguments are not valid");
-  const auto launch = cuda::detail::make_launch(plan, args, bytes > 0 ? base : nullptr);
-  cuda::detail::with_shape<kHead>(plan.rows, [&](auto shape) {
-    using Shape = decltype(shape);
-    const int clusters = static_cast<int>(cuda::detail::units_of(plan) * (plan.splits / plan.cluster));
-    emulate({.clusters = clusters,
-             .blocks = plan.cluster,
-             .threads = Shape::kThreads,
-             .shared_bytes = Shape::kSharedBytes,
-             .seed = seed,
-             .engine = engine},
-            [&](EmulatedCluster cluster, int index, unsigned char* shared) {
-              EmulatedCopies copies;
-              cuda::detail::TreeAttentionBlock<Shape, EmulatedCluster, Element>(cluster, launch, index,
-                                                                                shared)
-                  .run(copies);
-              if (!copies.idle()) throw std::runtime_error("copies that nobody waited for");
-            });
-    return 0;
-  });
+  run(cuda::detail::make_launch(plan, args, bytes > 0 ? base : nullptr));
   if (bytes > 0)
     for (std::size_t i = 0; i < cuda::detail::counter_bytes(plan); ++i)
       if (base[i] != 0) throw std::runtime_error("a counter was not reset");
   return result;
+}
+
+/// The same on the emulated device.
+template <class Element, int kHead>
+AttentionOutput<Element> run_attention(const AttentionScene<Element, kHead>& scene,
+                                       const specula::cuda::TreeAttentionPlan& plan, std::uint64_t seed = 1,
+                                       Engine engine = Engine::fibers,
+                                       std::vector<unsigned char>* workspace = nullptr) {
+  namespace cuda = specula::cuda;
+  return launch_attention(scene, plan, workspace, [&](const auto& launch) {
+    cuda::detail::with_shape<kHead>(plan.rows, [&](auto shape) {
+      using Shape = decltype(shape);
+      const int clusters = static_cast<int>(cuda::detail::units_of(plan) * (plan.splits / plan.cluster));
+      emulate({.clusters = clusters,
+               .blocks = plan.cluster,
+               .threads = Shape::kThreads,
+               .shared_bytes = Shape::kSharedBytes,
+               .seed = seed,
+               .engine = engine},
+              [&](EmulatedCluster cluster, int index, unsigned char* shared) {
+                EmulatedCopies copies;
+                cuda::detail::TreeAttentionBlock<Shape, EmulatedCluster, Element>(cluster, launch, index,
+                                                                                  shared)
+                    .run(copies);
+                if (!copies.idle()) throw std::runtime_error("copies that nobody waited for");
+              });
+      return 0;
+    });
+  });
 }
 
 /// How far a run is from the reference: relative error of all outputs together, greatest difference of the

@@ -320,12 +320,13 @@ void emulate(const Grid& grid, const std::function<void(EmulatedCluster, int, un
   sizes.insert(sizes.end(), static_cast<std::size_t>(grid.blocks), grid.threads);
   sizes.push_back(grid.blocks * grid.threads);
   for (int b = 0; b < grid.blocks; ++b)
-    cluster.shared.push_back(std::unique_ptr<unsigned char[]>(new unsigned char[grid.shared_bytes + 128]));
+    cluster.shared.push_back(
+        std::unique_ptr<unsigned char[]>(new unsigned char[grid.shared_bytes + kAlignment]));
   std::vector<Thread> threads;
   for (int t = 0; t < grid.blocks * grid.threads; ++t)
     threads.push_back({&cluster, t / grid.threads, t % grid.threads});
   for (const int index : order) {
-    for (const auto& shared : cluster.shared) std::memset(shared.get(), 0xFF, grid.shared_bytes + 128);
+    for (const auto& shared : cluster.shared) std::memset(shared.get(), 0xFF, grid.shared_bytes + kAlignment);
     for (Thread& t : threads) t.turn = 0, t.met_cluster = false;
     for (auto& left : cluster.left) left = false;
     scheduler->run(static_cast<int>(threads.size()), sizes, [&](int t) {

@@ -52,6 +52,7 @@ std::unique_ptr<Scheduler> make_scheduler(Engine engine, std::uint64_t seed);
 
 constexpr int kWarp = 32;
 constexpr std::size_t kSlot = 64;
+constexpr std::size_t kAlignment = 1024;  // of shared memory
 
 /// What the lanes of a warp give each other. Twice, so that one barrier a collective is enough.
 struct WarpSlots {
@@ -198,13 +199,14 @@ class EmulatedCluster {
  private:
   static unsigned char* base(const std::vector<std::unique_ptr<unsigned char[]>>& all, int rank) {
     unsigned char* p = all[static_cast<std::size_t>(rank)].get();
-    return p + (128 - reinterpret_cast<std::uintptr_t>(p) % 128) % 128;
+    return p + (emulation::kAlignment - reinterpret_cast<std::uintptr_t>(p) % emulation::kAlignment) %
+                   emulation::kAlignment;
   }
   const emulation::Thread* thread_;
 };
 
 /// Runs the clusters of a grid, one after the other in an order drawn from the seed; `body` is called by
-/// every thread with its cluster's index and its block's shared memory (128-byte aligned).
+/// every thread with its cluster's index and its block's shared memory (1,024-byte aligned).
 void emulate(const Grid& grid, const std::function<void(EmulatedCluster, int, unsigned char*)>& body);
 
 }  // namespace specula_test

@@ -10,10 +10,16 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
+/// Where the chunks of a tile lie, for ldmatrix.
+template <int kHead>
+struct RowsOfChunks {
+  SPECULA_HD static int offset(int row, int chunk) { return chunk_offset<kHead>(row, chunk); }
+};
+
 /// Each of kWarps warps copies kTileKeys / kWarps keys of a tile, K and V; a row's address is looked up by
 /// one lane, a tile ahead of the copies. Keys outside [load, end) become zeros and are not read: what lies
 /// there may be anything, NaN too, and 0 * NaN would be seen.
-template <class Element, int kHead, int kWarps, int kStages>
+template <class Element, int kHead, int kWarps, int kStages, class Place = RowsOfChunks<kHead>>
 class KvRing {
   static constexpr int kOwn = kTileKeys / kWarps, kChunks = kHead / 8, kTileBytes = kTileKeys * kHead * 2;
   static_assert(2 * kOwn <= 32 && kOwn * kChunks % 32 == 0, "a lane a row, whole warps of copies");
@@ -61,7 +67,7 @@ class KvRing {
       const std::uintptr_t from = warp.shuffle(located, row) + static_cast<std::uintptr_t>(16 * chunk);
       const int key = first_key(tile) + row % kOwn;
       const bool real = key >= load_ && key < end_;
-      copies.copy(to + (row / kOwn) * kTileBytes + chunk_offset<kHead>(warp_ * kOwn + row % kOwn, chunk),
+      copies.copy(to + (row / kOwn) * kTileBytes + Place::offset(warp_ * kOwn + row % kOwn, chunk),
                   reinterpret_cast<const void*>(from), real);
     }
   }

@@ -96,22 +96,36 @@ class TreeAttentionBlock {
 
   template <class Copies>
   SPECULA_HD void run(Copies& copies) {
-    if (rows_ <= 0) return;
+    Work work;
+    if (!find_work(&work)) return;
+    if (work.mine) {
+      attend(copies, work.tile, work.last);
+      merge_warps();
+    }
+    cluster_.sync();
+    merge_blocks(work.live, work.clusters);
+  }
+
+ protected:
+  /// Tiles [tile, last) are this block's, if one of the splits is its; `live` blocks of its cluster have
+  /// one, and `clusters` clusters of the unit.
+  struct Work {
+    bool mine;
+    int tile, last, live, clusters;
+  };
+  /// False if no block of the cluster has any.
+  SPECULA_HD bool find_work(Work* work) {
+    if (rows_ <= 0) return false;
     find_keys();
     const int first = keys_.load / kTileKeys, tiles = ceil_div(keys_.end, kTileKeys) - first;
     const Splits splits = split_tiles(tiles, l_.splits, l_.fixed_tiles, l_.least_tiles);
     const int mine = group_ * cluster_.size() + cluster_.rank();
-    if (group_ * cluster_.size() >= splits.used) return;  // all blocks of the cluster
-    if (mine < splits.used) {
-      attend(copies, first + splits.begin(mine), first + splits.end(mine, tiles));
-      merge_warps();
-    }
-    cluster_.sync();
-    merge_blocks(smaller(cluster_.size(), splits.used - group_ * cluster_.size()),
-                 ceil_div(splits.used, cluster_.size()));
+    *work = {mine < splits.used, first + splits.begin(mine), first + splits.end(mine, tiles),
+             smaller(cluster_.size(), splits.used - group_ * cluster_.size()),
+             ceil_div(splits.used, cluster_.size())};
+    return work->live > 0;
   }
 
- private:
   // ---- who sees what
 
   SPECULA_HD std::int32_t position_base() const { return l_.args.position ? 0 : keys_.prefix; }
@@ -226,8 +240,8 @@ class TreeAttentionBlock {
            (key_warp * Shape::kRows + row) * 2;
   }
 
-  template <class Warp>
-  SPECULA_HD void store_rows(Warp warp, const Rows& rows, int row_warp, int key_warp) const {
+  template <class Warp, class AnyRows>
+  SPECULA_HD void store_rows(Warp warp, const AnyRows& rows, int row_warp, int key_warp) const {
     SPECULA_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int row = 16 * row_warp + c_cell(warp.rank(), 2 * half).row;

@@ -93,10 +93,10 @@ inline int choose_cluster(int splits, bool clusters) {
   return cluster;
 }
 
-/// The plan but for what the device says of the variant: `slots` blocks run at once. False for capacities
-/// that make no sense.
+/// The plan but for what the device says of the variant: `slots` blocks run at once. `block_rows`: of the
+/// variant, where it is not chosen here. False for capacities that make no sense.
 inline bool fill_plan(TreeAttentionPlan* plan, const TreeAttentionCapacity& c, int head_size, int slots,
-                      bool clusters) {
+                      bool clusters, int block_rows = 0) {
   if (c.sequences < 1 || c.max_nodes < 1 || c.kv_heads < 1 || c.query_heads < c.kv_heads ||
       c.query_heads % c.kv_heads != 0 || c.max_tokens < 0 || c.splits < 0 || slots < 1)
     return false;
@@ -106,7 +106,7 @@ inline bool fill_plan(TreeAttentionPlan* plan, const TreeAttentionCapacity& c, i
   if (rows > 0x7FFFFFFF / 2) return false;
   plan->capacity = c;
   plan->head_size = head_size;
-  plan->rows = choose_rows(static_cast<int>(rows), c.batch_invariant);
+  plan->rows = block_rows > 0 ? block_rows : choose_rows(static_cast<int>(rows), c.batch_invariant);
   plan->row_tiles = static_cast<int>(ceil_div<std::int64_t>(rows, plan->rows));
   plan->fixed_tiles = c.batch_invariant ? kInvariantTiles : 0;
   plan->least_tiles = kLeastTiles;
