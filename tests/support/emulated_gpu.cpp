@@ -326,7 +326,10 @@ void emulate(const Grid& grid, const std::function<void(EmulatedCluster, int, un
   for (int t = 0; t < grid.blocks * grid.threads; ++t)
     threads.push_back({&cluster, t / grid.threads, t % grid.threads});
   for (const int index : order) {
-    for (const auto& shared : cluster.shared) std::memset(shared.get(), 0xFF, grid.shared_bytes + kAlignment);
+    const int poison =
+        random.chance(0.5) ? 0xFF : 0x3F;  // what nobody wrote: NaN and -1, or 0.75 and a large number
+    for (const auto& shared : cluster.shared)
+      std::memset(shared.get(), poison, grid.shared_bytes + kAlignment);
     for (Thread& t : threads) t.turn = 0, t.met_cluster = false;
     for (auto& left : cluster.left) left = false;
     scheduler->run(static_cast<int>(threads.size()), sizes, [&](int t) {

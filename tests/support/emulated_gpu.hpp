@@ -6,9 +6,9 @@
 //
 // Caught: lanes that are not all at the same collective, blocks that reach into others which may not have
 // begun or have left, threads that wait at different barriers, shared memory that nobody wrote (it begins as
-// NaN and -1), and, since the order in which lanes run is drawn anew after every barrier, results that depend
-// on it. With Engine::threads each thread is a std::thread: the thread sanitizer then sees every pair of
-// accesses that no barrier orders.
+// NaN and -1, or as other garbage), and, since the order in which lanes run is drawn anew after every
+// barrier, results that depend on it. With Engine::threads each thread is a std::thread: the thread sanitizer
+// then sees every pair of accesses that no barrier orders.
 #pragma once
 
 #include <atomic>

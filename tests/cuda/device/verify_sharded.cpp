@@ -21,8 +21,7 @@ std::vector<DeviceVerdict> emulate_sharded(DeviceBatch<Element>& batch, int shar
   const int all = tile_count(batch.vocab), nodes = static_cast<int>(batch.token.size()) + 3;  // a capacity
   const int of_shard = ceil_div(all, shards), used = ceil_div(all, of_shard);
   std::vector<device::TilePartial> tiles(static_cast<std::size_t>(used * nodes * of_shard));
-  std::vector<float> child_logits(static_cast<std::size_t>(used * nodes),
-                                  std::numeric_limits<float>::quiet_NaN());
+  std::vector<float> child_logits(static_cast<std::size_t>(used * nodes), 1e30f);
   for (int s = 0; s < used; ++s) {
     device::ShardRows<Element> rows{};
     rows.first_token = s * of_shard * kTile;
@@ -71,10 +70,14 @@ void check(const Rule& rule, int vocab, int batches, std::uint64_t seed) {
     for (int i = 0; i < 8; ++i, ++trees) {
       const SamplingParams p{.temperature =
                                  random.chance(0.2) ? 0.0f : static_cast<float>(random.between(0.3, 1.5))};
-      const Case it = random_case(
-          random, vocab, p,
-          {.nodes = 1 + random.below(12), .draws = false, .distinct = false, .round = rounding(Element{})},
-          random.bits());
+      const Case it = random_case(random, vocab, p,
+                                  {.nodes = 1 + random.below(12),
+                                   .draws = false,
+                                   .distinct = false,
+                                   .wide = 0.5,
+                                   .spread = vocab == 1100 ? 9.0 : 3.0,
+                                   .round = rounding(Element{})},
+                                  random.bits());
       const std::uint64_t coins = random.bits();
       batch.add(it, p, coins);
       want.push_back(as_device(verdict_of(rule, it, p, coins), it.tree));
@@ -95,6 +98,7 @@ TEST_CASE("1, 2, 3 and 8 shards decide alike, and as the CPU") {
   check<SampleAndMatchRule, float>(SampleAndMatch{}, 4500, 2, 2);
   check<SampleAndMatchRule, device::Half>(SampleAndMatch{}, 30, 10, 3);
   check<RejectionRule, device::BFloat16>(Rejection{}, 4500, 2, 4);
+  check<RejectionRule, float>(Rejection{}, 1100, 12, 7);
   check<RejectionRule, float>(Rejection{}, 30, 20, 5);
   check<RejectionRule, float>(Rejection{}, 3, 40, 6);
 }
@@ -129,5 +133,37 @@ TEST_CASE("bad rows and cuts have a status") {
       CHECK(v[i].status == want[i]);
       CHECK(v[i].tokens.empty() == (want[i] != Status::ok));
     }
+  }
+}
+
+TEST_CASE("more tiles than lanes, rows whose quotient overflows, masks, and a tree that is none") {
+  for (const int shards : {1, 3}) {
+    const int vocab = 34 * 512;
+    DeviceBatch<float> b(vocab);
+    const auto add = [&](std::vector<float> row, device::SamplingParams p, NodeId parent = 0) {
+      b.token.insert(b.token.end(), {0, 5});
+      b.parent.insert(b.parent.end(), {-1, parent});
+      b.add_row(b.target, row.data());
+      b.add_row(b.target, row.data());
+      b.begin.push_back(static_cast<std::int32_t>(b.token.size()));
+      b.position.push_back(3);
+      b.seed.push_back(2);
+      b.params.push_back(p);
+    };
+    std::vector<float> row(vocab);
+    row[100] = row[100 + 32 * 512] = 2;
+    add(row, {0, 0, 1, 0});
+    row[7] = 3e38f;
+    add(row, {1e-3f, 0, 1, 0});
+    row.assign(vocab, -3.4e38f);
+    row[900] = 4;
+    add(row, {0.5f, 0, 1, 0});
+    add(row, {1, 0, 1, 0}, 1'000'000'000);
+    b.max_nodes = b.width = 2;
+    const auto v = emulate_sharded<SampleAndMatchRule>(b, shards, 1);
+    CHECK(v[0].tokens == std::vector<Token>{100});
+    CHECK(v[1].status == Status::overflow);
+    CHECK(v[2].tokens == std::vector<Token>{900});
+    CHECK(v[3].status == Status::bad_tree);
   }
 }

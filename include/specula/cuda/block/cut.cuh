@@ -115,7 +115,7 @@ class Cut {
       at = crossing(by_mass, wanted, at.mass, at.count);
       high -= static_cast<std::uint32_t>(at.bin) * width;
       if (width == 1) return {logit_of(high), at.mass + static_cast<double>(all_->mass[at.bin]) * 0x1p-40};
-      low = larger(low, high - width + 1);
+      if (high - low >= width) low = high - width + 1;  // never below 0: keys of bfloat16 begin at 128
     }
   }
 

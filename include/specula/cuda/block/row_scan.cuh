@@ -34,15 +34,13 @@ class RowScan {
     const float scale = static_cast<float>(inv_t * kLog2E);
     RowStats out{0, params.temperature, -infinity(), kNoToken, Status::ok};
     const auto warp = table_.cluster().block().warp();
-    table_.pass(
-        row, [](int) { return true; }, {},
-        [&](int tile, const RawTile<Element>& raw) {
-          float x[kPerLane];
-          unpack<Order::columns>(warp.rank(), raw, row, tile, x);
-          if (greedy) return typename Table::Entry{tile_maximum(warp, x), 0.0f};
-          const TileStats s = tile_stats(warp, x, scale);
-          return typename Table::Entry{s.maximum, s.sum};
-        });
+    table_.pass(row, [&](int tile, const RawTile<Element>& raw) {
+      float x[kPerLane];
+      unpack<Order::columns>(warp.rank(), raw, row, tile, x);
+      if (greedy) return typename Table::Entry{tile_maximum(warp, x), 0.0f};
+      const TileStats s = tile_stats(warp, x, scale);
+      return typename Table::Entry{s.maximum, s.sum};
+    });
     float top = -infinity();
     bool nan = false;
     for (int t = warp.rank(); t < table_.tiles(); t += warp.size()) {
@@ -60,7 +58,6 @@ class RowScan {
     if (out.status != Status::ok) return out;
     if (greedy) {
       out.point = first_equal(row, top);
-      masses_ = {kPoint, 0, 0, 0};
       return out;
     }
 
@@ -92,18 +89,6 @@ class RowScan {
   template <class Fill>
   SPECULA_HD double measure(Fill fill) {
     return measure_from([](int) { return true; }, fill);
-  }
-  /// The same of weights that fill(tile, w) gives, 16 a lane in columns.
-  template <class Fill>
-  SPECULA_HD double measure_tiles(Fill fill) {
-    const auto warp = table_.cluster().block().warp();
-    table_.pass([&](int tile) {
-      float w[kPerLane];
-      fill(tile, w);
-      return typename Table::Entry{0.0f, tile_sum(warp, w)};
-    });
-    masses_ = {kMasses, 0, 0, 1};
-    return table_.total(masses_);
   }
   /// The same where only the tiles that `changed` says have other weights than those measured last, or than
   /// the law that law() returned; the masses of the others are taken over.
@@ -137,7 +122,7 @@ class RowScan {
   SPECULA_HD const Table& table() const { return table_; }
 
  private:
-  enum Kind { kStats, kMasses, kPoint };
+  enum Kind { kStats, kMasses };
   /// An entry of the table as a mass. Those of a law add up to 1.
   struct Masses {
     Kind kind;

@@ -39,10 +39,9 @@ class TileTable {
   SPECULA_HD Entry operator[](int tile) const { return tables_[flip_ * tiles_ + tile]; }
   SPECULA_HD Entry before(int tile) const { return tables_[(1 - flip_) * tiles_ + tile]; }
 
-  /// entry(tile, raw) for every tile of `row`, a warp each; rows are read with several tiles on their way.
-  /// `wanted` says which tiles are read at all, the others' entries are `otherwise`.
-  template <class Element, class Wanted, class Make>
-  SPECULA_HD void pass(Row<Element> row, Wanted wanted, Entry otherwise, Make entry) {
+  /// entry(tile, raw) for every tile of `row`, a warp each; two tiles of a warp are on their way at once.
+  template <class Element, class Make>
+  SPECULA_HD void pass(Row<Element> row, Make entry) {
     constexpr int kAtOnce = 2;
     const auto block = cluster_.block();
     const int lane = block.warp().rank();
@@ -51,18 +50,12 @@ class TileTable {
     flip_ = 1 - flip_;
     for (int begin = first; begin < tiles_; begin += kAtOnce * step) {
       RawTile<Element> raw[kAtOnce];
-      bool reads[kAtOnce];
       SPECULA_UNROLL
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int tile = begin + i * step;
-        reads[i] = tile < tiles_ && wanted(tile);
-        if (reads[i]) raw[i] = load_tile<Order::columns>(lane, row, tile);
-      }
+      for (int i = 0; i < kAtOnce; ++i)
+        if (begin + i * step < tiles_) raw[i] = load_tile<Order::columns>(lane, row, begin + i * step);
       SPECULA_UNROLL
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int tile = begin + i * step;
-        if (tile < tiles_) put(tile, reads[i] ? entry(tile, raw[i]) : otherwise);
-      }
+      for (int i = 0; i < kAtOnce; ++i)
+        if (begin + i * step < tiles_) put(begin + i * step, entry(begin + i * step, raw[i]));
     }
     cluster_.sync();
   }

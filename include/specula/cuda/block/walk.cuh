@@ -140,7 +140,7 @@ class Walk : public TreeWalk<Cluster> {
   /// of the target's row and of the draft's; nothing for a chosen one.
   SPECULA_HD double reject(double weight) {
     const double keep = weight / total_;
-    if (!(keep > 0)) {  // nothing is left of nothing
+    if (!(keep >= 0x1p-100)) {  // nothing is left of nothing, nor of what a float could not hold
       ++judged_;
       return 0;
     }

@@ -41,12 +41,14 @@ cudaError_t has_clusters(Kernel* kernel, bool* out) {
   return error;
 }
 
-/// Lets `kernel` use `shared_bytes` and clusters of more than 8 blocks. Outside of captures.
+/// Lets `kernel` use `shared_bytes` and clusters of more than 8 blocks, on the current device. Outside of
+/// captures.
 template <class Kernel>
 cudaError_t prepare(Kernel* kernel, std::size_t shared_bytes, int cluster) {
   const void* function = reinterpret_cast<const void*>(kernel);
-  cudaError_t error = cudaSuccess;
-  if (shared_bytes > 48 * 1024)
+  cudaFuncAttributes now{};  // another plan's of the same kernel, which must stay good
+  cudaError_t error = cudaFuncGetAttributes(&now, function);
+  if (error == cudaSuccess && shared_bytes > static_cast<std::size_t>(now.maxDynamicSharedSizeBytes))
     error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(shared_bytes));
   if (error == cudaSuccess && cluster > 8)
@@ -94,12 +96,16 @@ cudaError_t plan_clusters(Kernel* kernel, int problems, int vocab, int threads, 
   *cluster = 1;
   const int most = ceil_div(tile_count(vocab), threads / 32);
   while (clusters && *cluster < 16 && *cluster < most &&
-         2 * *cluster * problems <= resident * limits.processors)
+         2 * *cluster <= resident * limits.processors / problems)
     *cluster *= 2;
   for (; error == cudaSuccess && *cluster > 1; *cluster /= 2) {  // of 16 blocks, some devices hold none
     int active = 0;
-    const Launch launch(1, *cluster, threads, shared_bytes, nullptr);
-    error = cudaOccupancyMaxActiveClusters(&active, kernel, &launch.config);
+    const Launch how(1, *cluster, threads, shared_bytes, nullptr);
+    error = cudaOccupancyMaxActiveClusters(&active, kernel, &how.config);
+    if (error == cudaErrorInvalidClusterSize) {
+      cudaGetLastError();
+      error = cudaSuccess;
+    }
     if (active > 0) break;
   }
   return error;

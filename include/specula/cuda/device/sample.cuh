@@ -100,7 +100,6 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
       total = 0;
       continue;
     }
-    block.sync();  // others may still be drawing
     if (block.rank() == 0) drawn[d] = token;
     block.sync();
     without = d + 1;

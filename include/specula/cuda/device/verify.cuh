@@ -39,8 +39,8 @@ __global__ void __launch_bounds__(384, 1)
   Rule::verify(walk);
 }
 
-/// Outside of captures. Errors: cudaErrorInvalidValue where a capacity is below 1 or needs more shared memory
-/// than a block has, and what the driver says.
+/// Outside of captures, for `device`, which is the current one. Errors: cudaErrorInvalidValue where a
+/// capacity is below 1 or needs more shared memory than a block has, and what the driver says.
 template <class Rule, class Element, class Draft>
 cudaError_t make_verify_plan(VerifyPlan* plan, const VerifyCapacity& capacity, int device) {
   if (capacity.sequences < 1 || capacity.max_nodes < 1 || capacity.max_depth < 0 || capacity.vocab < 1)

@@ -33,7 +33,7 @@ struct GreedyRule {
 
 #ifdef __CUDACC__
 
-/// See verify_rejection's; the draft and the sampling parameters do not matter here.
+/// See verify_rejection's. Sampling parameters change nothing here, but bad ones are refused there, too.
 template <class Element>
 cudaError_t make_greedy_plan(VerifyPlan* plan, const VerifyCapacity& capacity, int device) {
   return detail::make_verify_plan<detail::GreedyRule, Element, ChosenDraft>(plan, capacity, device);

@@ -44,7 +44,7 @@ struct RejectionRule {
 
 /// A plan for batches of up to the given sizes. Outside of captures. Errors: cudaErrorInvalidValue where a
 /// capacity is below 1, or a block has not the shared memory that it needs (about 16 bytes for 512 tokens of
-/// the vocabulary and 70 a node); else what the driver says.
+/// the vocabulary and 96 a node); else what the driver says.
 template <class Element, class Draft>
 cudaError_t make_rejection_plan(VerifyPlan* plan, const VerifyCapacity& capacity, int device) {
   return detail::make_verify_plan<detail::RejectionRule, Element, Draft>(plan, capacity, device);

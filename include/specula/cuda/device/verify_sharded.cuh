@@ -77,7 +77,8 @@ SPECULA_HD TilePartial tile_partial(Warp warp, const Trees& trees, const ShardRo
     w[i] = unit == -infinity() ? 0.0f : exp2_fast(fused(difference(x[i], stats.maximum), scale, rest));
 
   int depth = 0;
-  for (NodeId n = node; n > 0 && depth < size; n = parent(n)) ++depth;
+  for (NodeId n = node; n > 0 && n < size && depth < size; n = parent(n))
+    ++depth;  // bad trees have an end, too
   const std::int32_t origin = trees.position[sequence];
   const Coins coins{trees.seed[sequence], trees.sequence ? trees.sequence[sequence] : 0};
   const auto take = [&](int first, float(&to)[4]) {
@@ -314,8 +315,8 @@ template <class Rule>
 cudaError_t decide(const VerifyCapacity& capacity, int nodes, const Trees& trees,
                    const SamplingParams* params, const GatheredPartials& gathered, const Verdicts& out,
                    cudaStream_t stream) {
-  if (capacity.sequences < 1 || capacity.max_nodes < 1 || capacity.vocab < 1 || nodes < 1 ||
-      gathered.shards < 1 ||
+  if (capacity.sequences < 1 || capacity.max_nodes < 1 || capacity.max_depth < 0 || capacity.vocab < 1 ||
+      nodes < 1 || gathered.shards < 1 ||
       static_cast<std::int64_t>(gathered.shards) * gathered.tiles_of_shard < tile_count(capacity.vocab))
     return cudaErrorInvalidValue;
   decide_kernel<Rule><<<static_cast<unsigned>(capacity.sequences), 32, 0, stream>>>(

@@ -1,0 +1,347 @@
+// The edges of the arithmetic under verification: coins and masses at their ends, odd cuts, laws with next to nothing left.
+#include <doctest/doctest.h>
+#include <specula/accept/rejection.hpp>
+#include <specula/accept/sample_and_match.hpp>
+#include <specula/accept/traversal.hpp>
+#include <specula/cuda/device/sample.cuh>
+#include <specula/cuda/device/verify_rejection.cuh>
+#include <specula/cuda/device/verify_sample_and_match.cuh>
+#include <specula/cuda/device/verify_traversal.cuh>
+#include "device_agreement.hpp"
+using namespace specula;
+using namespace specula_test;
+using namespace specula::cuda::detail;
+using device::Status;
+
+namespace {
+constexpr float kInf = std::numeric_limits<float>::infinity();
+const auto logits = [](const auto& batch) { return batch.logits_draft(); };
+const auto dense_rejects = [](const Case& it, DenseCoins& c) { dense_rejection(it.dense, it.laws, c); };
+const auto dense_traverses = [](const Case& it, DenseCoins& c) { dense_traversal(it.dense, it.laws, c); };
+
+/// f(warp) by one warp; what lane 0 returns, all lanes having to agree.
+template <class F>
+double by_warp(F f) {
+  std::vector<double> lanes(32);
+  emulate({}, [&](EmulatedCluster c, int, unsigned char*) {
+    lanes[static_cast<std::size_t>(c.block().rank())] = f(c.block().warp());
+  });
+  for (const double x : lanes) CHECK(x == lanes[0]);
+  return lanes[0];
+}
+
+struct Drawn {
+  Token token;
+  device::RowStats stats;
+  float prob;
+};
+template <class Element>
+Drawn draw_one(const std::vector<float>& row, const SamplingParams& p, std::uint64_t seed, int blocks = 1) {
+  std::vector<Element> data(row.size());
+  for (std::size_t x = 0; x < row.size(); ++x) store(row[x], data[x]);
+  const device::SamplingParams params{p.temperature, p.top_k, p.top_p, p.min_p};
+  const std::int32_t position = 3;
+  Drawn out{};
+  device::SampleArgs<Element> args{};
+  args.logits = data.data();
+  args.stride = static_cast<std::int64_t>(row.size());
+  args.seed = &seed;
+  args.position = &position;
+  args.params = &params;
+  args.token = &out.token;
+  args.stats = &out.stats;
+  args.prob = &out.prob;
+  const int vocab = static_cast<int>(row.size());
+  emulate({.clusters = 1,
+           .blocks = blocks,
+           .threads = 64,
+           .shared_bytes = RowScan<EmulatedCluster>::shared_bytes(vocab) + sizeof(Token),
+           .seed = seed},
+          [&](EmulatedCluster c, int r, unsigned char* shared) { sample_row(c, r, shared, args, vocab, 1); });
+  return out;
+}
+template <class Element>
+void check_law(const std::vector<float>& row, const SamplingParams& p, std::uint64_t seed, int blocks = 1) {
+  const Drawn got = draw_one<Element>(row, p, seed, blocks);
+  detail::RowScan scan(static_cast<std::int32_t>(row.size()));
+  const RowLaw law = scan.law(row, p);
+  REQUIRE(got.stats.status == Status::ok);
+  CHECK(got.stats.log_z == doctest::Approx(law.log_z).epsilon(1e-7));
+  CHECK(static_cast<double>(got.prob) / law(got.token) == doctest::Approx(1).epsilon(1e-5));
+  PhiloxChance chance(seed);
+  CHECK(got.token == chance.draw(scan.weights(law), {3}));
+}
+}  // namespace
+
+TEST_CASE("numbers, coins and weights by themselves") {
+  for (int n = 0; n >= -1022; n -= 7) CHECK(power_of_two(static_cast<float>(n)) == std::ldexp(1.0, n));
+  CHECK(power_of_two(-1023.0f) == 0);
+  CHECK(power_of_two(-kInf) == 0);
+  CHECK(coin(1) == 0x1p-32);
+  CHECK(coin(0xFFFFFFFFu) == 1 - 0x1p-32);
+  for (const double base : {0.0, 300.0, 20000.0})
+    for (const double t : {0.3, 1.0, 2.5})
+      for (double l = -20; l <= 0; l += 0.37) {
+        const float logit = static_cast<float>(base + l);
+        const double log_z = (base + 1.234) / t, y = static_cast<double>(logit) / t - log_z;
+        CHECK(std::abs(static_cast<double>(Exponent(1 / t, log_z, -kInf).weight(logit)) / std::exp(y) - 1) <
+              8e-7 + 4.8e-7 * std::abs(y));
+      }
+}
+
+TEST_CASE(
+    "tiles are picked by mass: ties of a coin, tiles without mass, a coin that rounding leaves behind the "
+    "last") {
+  const auto pick = [](const std::vector<double>& m, double c) {
+    return by_warp([&](auto w) {
+      return pick_tile(
+          w, static_cast<int>(m.size()), [&](int t) { return m[static_cast<std::size_t>(t)]; }, c);
+    });
+  };
+  CHECK(pick({1, 1}, 0.5) == 1);
+  CHECK(pick({1, 1}, 0.499) == 0);
+  CHECK(pick({0, 1, 0, 1, 0}, 0.0) == 1);
+  CHECK(pick({0, 1, 0, 1, 0}, 0.5) == 3);
+  CHECK(pick({0, 1, 0, 1, 0}, 1.0) == 3);
+  CHECK(pick({0, 0}, 0.3) == -1);
+  std::vector<double> many(40);
+  many[3] = many[20] = 1;
+  CHECK(pick(many, 1.0) == 20);
+  CHECK(pick(many, 0.5) == 20);
+  const auto inside = [](const std::vector<float>& weights, double c) {
+    return by_warp([&](auto w) {
+      return draw_inside(w, 0, c, [&](int first, float(&x)[4]) {
+        for (int e = 0; e < 4; ++e)
+          x[e] = first + e < static_cast<int>(weights.size()) ? weights[static_cast<std::size_t>(first + e)]
+                                                              : 0.0f;
+      });
+    });
+  };
+  CHECK(inside({0, 1, 0, 1, 0}, 0.0) == 1);
+  CHECK(inside({0, 1, 0, 1, 0}, 0.5) == 3);
+  CHECK(inside({0, 1, 0, 1, 0}, 1.0) == 3);
+  CHECK(inside({0, 0}, 0.3) == -1);
+  // More tiles than 8 for each lane: vocabularies above 131,072.
+  for (const int tiles : {1, 8, 9, 255, 256, 257, 297, 600}) {
+    CHECK(by_warp([&](auto w) { return total_mass(w, tiles, [](int) { return 1.0; }); }) == tiles);
+    CHECK(by_warp([&](auto w) {
+            return pick_tile(
+                w, tiles, [](int) { return 1.0; }, (tiles - 0.5) / tiles);
+          }) == tiles - 1);
+  }
+}
+
+TEST_CASE("vocabularies of their real size") {
+  Random random(41);
+  for (const int vocab : {50257, 128256, 151936}) {
+    check_law<float>(random.row(vocab, 5), {.temperature = 0.7f}, random.bits(), 2);
+    check_law<float>(random.row(vocab, 5), {.top_k = 50, .top_p = 0.9f}, random.bits(), 3);
+  }
+}
+
+TEST_CASE("masks of every kind under cuts that ask for more than is left") {
+  Random random(42);
+  for (int i = 0; i < 60; ++i) {
+    std::vector<float> row(1200, i % 3 == 0 ? -kInf : i % 3 == 1 ? bf16_rounded(-3.38e38f) : -3.4028234e38f);
+    const float top = static_cast<float>(random.between(5, 45));
+    for (int x = 0; x < 10; ++x) row[static_cast<std::size_t>(x * 110)] = top - static_cast<float>(x) * 0.25f;
+    for (const SamplingParams& p : {SamplingParams{.top_k = 50, .top_p = 0.95f}, SamplingParams{.top_k = 50},
+                                    SamplingParams{.top_p = 0.99999f}}) {
+      check_law<float>(row, p, random.bits(), 1 + i % 2);
+      std::vector<float> rounded = row;
+      for (float& l : rounded)
+        l = std::isinf(l) || l < -1e38f ? l < -3.39e38f && !std::isinf(l) ? bf16_rounded(-3.38e38f) : l
+                                        : bf16_rounded(l);
+      check_law<device::BFloat16>(rounded, p, random.bits(), 1 + i % 2);
+    }
+  }
+}
+
+TEST_CASE("large logits: the rounding of the scale is taken back, light tiles are never drawn from") {
+  Random random(43);
+  for (const float base : {500.0f, 20000.0f})
+    for (int i = 0; i < 20; ++i) {
+      std::vector<float> row = random.row(1500, 3);
+      for (float& l : row) l += base;
+      check_law<float>(row, {.temperature = static_cast<float>(random.between(0.4, 1.7))}, random.bits());
+    }
+}
+
+TEST_CASE("siblings without replacement whose own children were rejected; siblings of both kinds") {
+  require_agreement(compare_with_cpu<TraversalRule, float>(
+      Traversal{}, dense_traverses, logits, 500, 7,
+      {.nodes = 14, .draws = false, .chooses = false, .wide = 0.6, .spread = 1}, 51));
+  require_agreement(compare_with_cpu<TraversalRule, float>(Traversal{}, dense_traverses, logits, 500, 5,
+                                                           {.nodes = 14, .wide = 0.7, .spread = 1}, 52));
+  require_agreement(compare_with_cpu<RejectionRule, float>(Rejection{}, dense_rejects, logits, 500, 5,
+                                                           {.nodes = 14, .wide = 0.9, .spread = 1}, 53));
+}
+
+TEST_CASE("each sequence has its number in the batch's chance") {
+  Random random(54);
+  DeviceBatch<float> batch(20);
+  std::vector<DeviceVerdict> want;
+  std::vector<std::uint32_t> sequence;
+  for (int i = 0; i < 12; ++i) {
+    const Case it = random_case(random, 20, {}, {.nodes = 8}, random.bits());
+    batch.add(it, {}, 5);
+    sequence.push_back(static_cast<std::uint32_t>(i * 3));
+    VerifyWorkspace workspace(20, it.tree.size());
+    PhiloxChance chance(5, sequence.back());
+    Verdict v;
+    Traversal{}.verify(it.tree, TargetLaws(it.view(), {}, workspace), chance, v);
+    want.push_back(as_device(v, it.tree));
+  }
+  auto args = batch.args(batch.logits_draft());
+  args.trees.sequence = sequence.data();
+  CHECK(emulate_verify<TraversalRule>(batch, args) == want);
+}
+
+TEST_CASE("every node is checked, and one too many is too many") {
+  DeviceBatch<float> b(4);
+  const std::vector<float> row{0, 3, 1, 2};
+  const auto add = [&](int nodes, int bad) {
+    for (int n = 0; n < nodes; ++n) {
+      b.token.push_back(n == bad ? 4 : 0);
+      b.parent.push_back(n == 0 ? -1 : 0);
+      b.add_row(b.target, row.data());
+    }
+    b.begin.push_back(static_cast<std::int32_t>(b.token.size()));
+    b.position.push_back(1), b.seed.push_back(1), b.params.push_back({});
+  };
+  for (const int bad : {-1, 1, 31, 32, 39}) add(40, bad);
+  add(41, -1);
+  b.max_nodes = 40;
+  b.width = 3;
+  const auto v = emulate_verify<RejectionRule>(b, b.args(device::ChosenDraft{}), 1);
+  for (std::size_t i = 0; i < v.size(); ++i) CHECK(v[i].status == (i == 0 ? Status::ok : Status::bad_tree));
+}
+
+TEST_CASE("a guess of next to no probability stays out, however its own guesses fared") {
+  for (const float gap : {80.0f, 95.0f, 110.0f, 400.0f})
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+      const std::vector<float> root{gap, 0, 1}, flat{0.3f, 0.1f, 0.2f}, q{0.1f, 0.2f, 0.3f};
+      DeviceBatch<float> b(3);
+      b.token = {0, 1, 2, 0};
+      b.parent = {-1, 0, 1, 1};
+      b.begin = {0, 4};
+      b.position = {4};
+      b.seed = {seed};
+      b.params = {{}};
+      b.max_nodes = 4, b.width = 3;
+      b.add_row(b.target, root.data());
+      for (int i = 0; i < 3; ++i) b.add_row(b.target, flat.data());
+      b.add_row(b.draft, q.data());
+      detail::RowScan scan(3);
+      b.stats.push_back({scan.law(q, {}).log_z, 1, -kInf, device::kNoToken, Status::ok});
+      b.draft_row = {-1, 0, 0, 0};
+      b.scale = {0, 0, 0, 0};
+      CHECK(emulate_verify<TraversalRule>(b, b.args(b.logits_draft()))[0].tokens == std::vector<Token>{0});
+    }
+}
+
+TEST_CASE("two siblings from two rows; a chosen one behind them, over many tiles") {
+  Random random(61);
+  int differ = 0, unexplained = 0;
+  for (int i = 0; i < 300; ++i) {
+    const int vocab = i % 2 ? 5 : 1300;
+    const std::vector<float> p = random.row(vocab, 6), q1 = random.row(vocab, 6), q2 = random.row(vocab, 6);
+    DeviceBatch<float> b(vocab);
+    b.token = {0, random.below(vocab), random.below(vocab), random.below(vocab)};
+    if (i % 3 == 0) b.token[3] = static_cast<Token>(std::max_element(p.begin(), p.end()) - p.begin());
+    b.parent = {-1, 0, 0, 0};
+    b.begin = {0, 4}, b.position = {4}, b.seed = {random.bits()}, b.params = {{}};
+    b.max_nodes = 4, b.width = 2;
+    for (int n = 0; n < 4; ++n) b.add_row(b.target, p.data());
+    detail::RowScan scan(vocab);
+    for (const auto* q : {&q1, &q2}) {
+      b.add_row(b.draft, q->data());
+      b.stats.push_back({scan.law(*q, {}).log_z, 1, -kInf, device::kNoToken, Status::ok});
+    }
+    b.draft_row = {-1, 0, 1, -1};
+    b.scale = {0, 0, 0, 0};
+    DenseTree tree;
+    tree.token = b.token, tree.parent = b.parent, tree.origin = 4;
+    Dense point(static_cast<std::size_t>(vocab));
+    point[static_cast<std::size_t>(b.token[3])] = 1;
+    tree.q = {{}, plain_law(q1, {}), plain_law(q2, {}), point};
+    const std::vector<Dense> laws(4, plain_law(p, {}));
+    DenseCoins coins(b.seed[0]);
+    const Verdict want = dense_rejection(tree, laws, coins);
+    const DeviceVerdict got = emulate_verify<RejectionRule>(b, b.args(b.logits_draft()), 1 + i % 3)[0];
+    REQUIRE(got.status == Status::ok);
+    const bool same = got.path == want.path && got.tokens.back() == want.next;
+    differ += !same, unexplained += !same && coins.margin > 1e-5;
+  }
+  CHECK(unexplained == 0);
+  CHECK(differ <= 2);
+}
+
+TEST_CASE("what a walk keeps of p when a rejection leaves nothing") {
+  // p flat over 4, three children drawn from flat rows: with a weight of 0.01 nothing is left, and p stays.
+  DeviceBatch<float> b(4);
+  const std::vector<float> flat{0, 0, 0, 0}, peak{3, 0, 0, 0};
+  b.token = {0, 1, 2, 3};
+  b.parent = {-1, 0, 0, 0};
+  b.begin = {0, 4}, b.position = {4}, b.seed = {1}, b.params = {{}};
+  b.max_nodes = 4, b.width = 2;
+  for (int n = 0; n < 4; ++n) b.add_row(b.target, n == 0 ? flat.data() : peak.data());
+  detail::RowScan scan(4);
+  for (const auto* q : {&flat, &peak}) {
+    b.add_row(b.draft, q->data());
+    b.stats.push_back({scan.law(*q, {}).log_z, 1, -kInf, device::kNoToken, Status::ok});
+  }
+  b.draft_row = {-1, 0, 1, -1};
+  b.scale = {0, 0, 0, 0};
+  const auto args = b.args(b.logits_draft());
+  using W = Walk<EmulatedCluster, float, device::LogitsDraft<float>>;
+  emulate({.blocks = 2, .threads = 64, .shared_bytes = W::shared_bytes(4, 4)},
+          [&](EmulatedCluster c, int, unsigned char* shared) {
+            W walk(c, args, 0, shared);
+            const auto law = walk.law(0);
+            walk.start_residual(0, law, 0);
+            const double none = walk.reject(0.01);  // (p / 100 - p)+
+            const Token from_p = walk.sample_residual(0);
+            const double kept = walk.residual_prob(1);
+            const double nothing = walk.reject(0);  // of the second child: weight 0
+            const double still = walk.residual_prob(1);
+            const double third = walk.reject(1);  // the third, chosen: p without token 3
+            const double third_left = walk.residual_prob(3), others = walk.residual_prob(1);
+            const Token drawn = walk.sample_residual(0);
+            walk.finish(0);
+            if (c.rank() == 0 && c.block().rank() == 0) {
+              CHECK(none == 0);
+              CHECK((from_p >= 0 && from_p < 4));
+              CHECK(kept == doctest::Approx(0.25));
+              CHECK(nothing == 0);
+              CHECK(still == doctest::Approx(0.25));
+              CHECK(third == doctest::Approx(0.75));
+              CHECK(third_left == 0);
+              CHECK(others == doctest::Approx(1 / 3.0));
+              CHECK((drawn >= 0 && drawn < 3));
+            }
+          });
+}
+
+TEST_CASE("the first of the largest is the first over more tiles than lanes") {
+  for (const int second : {101, 600, 100 + 32 * 512, 100 + 33 * 512}) {
+    std::vector<float> row(34 * 512);
+    row[100] = row[static_cast<std::size_t>(second)] = 2;
+    CHECK(draw_one<float>(row, {.temperature = 0}, 1).token == 100);
+    CHECK(draw_one<device::BFloat16>(row, {.temperature = 0}, 1, 3).token == 100);
+  }
+}
+
+TEST_CASE("a coin of 0 does not pick a tile whose weights are none") {
+  std::vector<float> row(1024, -90.0f);
+  row[700] = 0;
+  emulate({.threads = 32, .shared_bytes = RowScan<EmulatedCluster>::shared_bytes(1024)},
+          [&](EmulatedCluster c, int, unsigned char* shared) {
+            RowScan<EmulatedCluster> scan(c, 1024, shared);
+            const auto law = scan.law(Row<float>{row.data(), 1024}, device::SamplingParams{});
+            CHECK(law.status == Status::ok);
+            CHECK(scan.pick_tile(0.0) == 1);
+            CHECK(scan.draw(Row<float>{row.data(), 1024}, law, Words{0, 0, 0, 0}) == 700);
+            c.sync();
+          });
+}
