@@ -1,0 +1,10 @@
+// only sm_90a
+#include <specula/cuda/device/tree_attention_wgmma.cuh>
+
+using namespace specula::cuda;
+
+cudaError_t use(TreeAttentionPlan* plan, const TreeAttentionCapacity& capacity, const TreeAttentionArgs<BFloat16>& args,
+                void* workspace) {
+  const cudaError_t error = make_tree_attention_wgmma_plan<BFloat16, 128>(plan, capacity, 0);
+  return error ? error : tree_attention_wgmma<BFloat16, 128>(*plan, args, workspace, nullptr);
+}
