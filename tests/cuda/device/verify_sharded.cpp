@@ -16,8 +16,10 @@ namespace {
 
 /// The verdicts of a batch whose vocabulary is split over `shards`.
 template <class Rule, class Element>
-std::vector<DeviceVerdict> emulate_sharded(DeviceBatch<Element>& batch, int shards, std::uint64_t seed) {
-  const auto args = batch.args(device::ChosenDraft{});
+std::vector<DeviceVerdict> emulate_sharded(DeviceBatch<Element>& batch, int shards, std::uint64_t seed,
+                                           const std::uint32_t* sequence = nullptr) {
+  auto args = batch.args(device::ChosenDraft{});
+  args.trees.sequence = sequence;
   const int all = tile_count(batch.vocab), nodes = static_cast<int>(batch.token.size()) + 3;  // a capacity
   const int of_shard = ceil_div(all, shards), used = ceil_div(all, of_shard);
   std::vector<device::TilePartial> tiles(static_cast<std::size_t>(used * nodes * of_shard));
@@ -165,5 +167,34 @@ TEST_CASE("more tiles than lanes, rows whose quotient overflows, masks, and a tr
     CHECK(v[1].status == Status::overflow);
     CHECK(v[2].tokens == std::vector<Token>{900});
     CHECK(v[3].status == Status::bad_tree);
+  }
+}
+
+TEST_CASE("each sequence has its number in the batch's chance, and large logits their sum") {
+  Random random(41);
+  for (const float shift : {0.0f, 20000.0f}) {
+    DeviceBatch<float> b(1100);
+    std::vector<std::vector<float>> rows;
+    const std::vector<std::uint32_t> sequence{0, 7, 3, 7};
+    for (std::size_t i = 0; i < 4; ++i) {
+      std::vector<float> row = random.row(1100, 2);
+      for (float& l : row) l += shift;
+      b.token.push_back(5);
+      b.parent.push_back(kNoParent);
+      b.add_row(b.target, row.data());
+      b.begin.push_back(static_cast<std::int32_t>(b.token.size()));
+      b.position.push_back(3);
+      b.seed.push_back(2);
+      b.params.push_back({0.7f, 0, 1, 0});
+      rows.push_back(row);
+    }
+    b.max_nodes = b.width = 1;
+    const auto v = emulate_sharded<SampleAndMatchRule>(b, 2, 1, sequence.data());
+    detail::RowScan scan(1100);
+    for (std::size_t i = 0; i < 4; ++i) {
+      PhiloxChance chance(2, sequence[i]);
+      const RowLaw law = scan.law(rows[i], {.temperature = 0.7f});
+      CHECK(v[i].tokens == std::vector<Token>{chance.draw(scan.weights(law), {4})});
+    }
   }
 }
