@@ -46,7 +46,7 @@ class Cut {
 
   /// Cost: two reads of what of the row can reach the threshold (three or more of float rows) for top-k and
   /// again for top-p; min-p is free.
-  SPECULA_HD_CALL float threshold(const SamplingParams& params) {
+  SPECULA_HD float threshold(const SamplingParams& params) {
     float theta = -infinity();
     double mass = -1;  // of what is kept so far; below 0: all
     const bool by_count = params.top_k > 0 && params.top_k < row_.vocab;

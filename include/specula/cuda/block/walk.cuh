@@ -37,9 +37,8 @@ struct Sibling {
   Exponent exponent;  // of its draft's row
   std::int64_t row;
   NodeId node;
-  Token token, point;     // point: of its law, or kNoToken
-  float keep, take;       // left = keep * left - take * q; keep 0: not rejected
-  std::int32_t excludes;  // whether earlier siblings are taken out of q
+  Token point;       // of its law, or kNoToken
+  float keep, take;  // left = keep * left - take * q; keep 0: not rejected
 };
 
 template <class Cluster, class Element, class Draft>
@@ -90,7 +89,10 @@ class Walk : public TreeWalk<Cluster> {
     return this->emitted(scan_.draw(row(node), law, this->sample_words(depth)));
   }
 
-  // ---- what rejections leave of p after a node: a fold over its judged children, nothing stored
+  // ---- what rejections leave of p after a node: a fold over its judged children, nothing stored. The law of
+  // a guess that was drawn without replacement is taken as its row's, scaled: what it gives to earlier
+  // siblings does not matter, since a child is rejected only where weight * p < q, and that leaves nothing of
+  // its token.
 
   /// Begins with p after `node`; the first `judged` children that are not padding were judged before, as the
   /// notes say.
@@ -110,13 +112,11 @@ class Walk : public TreeWalk<Cluster> {
       if (count >= judged) notes_[c].keep = 0;
       Sibling& s = siblings_[count];
       s.node = c;
-      s.token = this->token(c);
       s.row = draft_row(c);
       s.point = draft_point(c, s.row);
       if (s.point == kNoToken) s.exponent = exponent_of(args_.draft, s.row);
       s.keep = static_cast<float>(notes_[c].keep);
       s.take = static_cast<float>(draft_scale(c));
-      s.excludes = excludes_siblings(c);
     }
     cluster.block().sync();
     for (int i = 0; i < judged; ++i)
@@ -129,7 +129,7 @@ class Walk : public TreeWalk<Cluster> {
     for (int i = 0; i < judged_; ++i) {
       const NodeId c = siblings_[i].node;
       if (!(siblings_[i].keep > 0)) continue;
-      const double left = notes_[c].keep * w - (excluded(i, token) ? 0.0 : draft_prob(c, token));
+      const double left = notes_[c].keep * w - draft_prob(c, token);
       w = left > 0 ? left : 0.0;
     }
     return w / total_;
@@ -169,7 +169,7 @@ class Walk : public TreeWalk<Cluster> {
 
   /// The token after the residual's node, from what is left. Cost: one tile, and a read of the rows if the
   /// last rejected child was a chosen one.
-  SPECULA_HD_CALL Token sample_residual(int depth) {
+  SPECULA_HD Token sample_residual(int depth) {
     while (!measured_) {
       measured_ = measure() > 0;
       int last = judged_ - 1;
@@ -225,19 +225,10 @@ class Walk : public TreeWalk<Cluster> {
   SPECULA_HD static constexpr bool is_chosen(const D&) {
     return false;
   }
-  SPECULA_HD bool excludes_siblings(NodeId node) const {
-    const double* scales = scales_of(args_.draft);
-    return scales && scales[this->begin_ + node] > 0;
-  }
   SPECULA_HD double draft_scale(NodeId node) const {
-    return excludes_siblings(node) ? scales_of(args_.draft)[this->begin_ + node] : 1.0;
-  }
-  /// Whether q of the i-th child leaves `token` out because an earlier sibling is it.
-  SPECULA_HD bool excluded(int i, Token token_asked) const {
-    if (!siblings_[i].excludes) return false;
-    for (int j = 0; j < i; ++j)
-      if (siblings_[j].token == token_asked) return true;
-    return false;
+    const double* scales = scales_of(args_.draft);
+    const double scale = scales ? scales[this->begin_ + node] : 0.0;
+    return scale > 0 ? scale : 1.0;
   }
 
   /// The rejection of the i-th child.
@@ -260,29 +251,24 @@ class Walk : public TreeWalk<Cluster> {
       for (int e = 0; e < 4; ++e) w[e] = target_->weight(w[e]);
     }
     float q[4];
-    std::int64_t held = -1;  // the row that q holds, nobody taken out of it
+    std::int64_t held = -1;  // the row that q holds
     for (int j = 0; j < judged_; ++j) {
       const Sibling& s = siblings_[j];
       if (!(s.keep > 0)) continue;
-      std::uint32_t without = 0;  // bit e: an earlier sibling is token first + e
-      if (s.point == kNoToken) {
-        if (s.row != held) fill_from(args_.draft, s.exponent, s.row, args_.vocab, first, q);
+      if (s.point == kNoToken && s.row != held) {
+        fill_from(args_.draft, s.exponent, s.row, args_.vocab, first, q);
         held = s.row;
-        for (int i = 0; i < j && s.excludes; ++i) {
-          const std::uint32_t at = static_cast<std::uint32_t>(siblings_[i].token - first);
-          if (at < 4) without |= 1u << at;
-        }
       }
       SPECULA_UNROLL
       for (int e = 0; e < 4; ++e) {
         const float less = s.point != kNoToken ? (first + e == s.point ? 1.0f : 0.0f) : product(s.take, q[e]);
-        w[e] = positive(difference(product(s.keep, w[e]), without >> e & 1 ? 0.0f : less));
+        w[e] = positive(difference(product(s.keep, w[e]), less));
       }
     }
   }
   SPECULA_HD static float positive(float x) { return x <= 0 ? 0.0f : x; }  // NaN stays
 
-  SPECULA_HD_CALL double measure() {
+  SPECULA_HD double measure() {
     return scan_.measure([&](int first, float(&w)[4]) { residual_weights(first, w); });
   }
 

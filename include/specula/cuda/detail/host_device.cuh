@@ -3,13 +3,10 @@
 
 #include <cstdint>
 
-// SPECULA_HD_CALL is for what is large and called from several places: a call costs less than the copies would.
 #ifdef __CUDACC__
 #define SPECULA_HD __host__ __device__ __forceinline__
-#define SPECULA_HD_CALL __host__ __device__ __forceinline__
 #else
 #define SPECULA_HD inline
-#define SPECULA_HD_CALL inline
 #endif
 #ifdef __CUDA_ARCH__
 #define SPECULA_UNROLL _Pragma("unroll")
