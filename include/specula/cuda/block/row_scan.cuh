@@ -7,6 +7,7 @@
 #include "../thread/exponent.cuh"
 #include "../types.cuh"
 #include "../warp/tile.cuh"
+#include "../warp/tile_law.cuh"
 #include "cut.cuh"
 #include "tile_table.cuh"
 
@@ -29,53 +30,32 @@ class RowScan {
   /// The law of `row` under valid `params`. Cost: one read of the row; a cut reads again what reaches it.
   template <class Element>
   SPECULA_HD RowStats law(Row<Element> row, const SamplingParams& params) {
-    const bool greedy = params.temperature == 0.0f;
-    const double inv_t = greedy ? 1.0 : inverse(params.temperature);
-    const float scale = static_cast<float>(inv_t * kLog2E);
+    TileLaw tiles(params.temperature);
     RowStats out{0, params.temperature, -infinity(), kNoToken, Status::ok};
     const auto warp = table_.cluster().block().warp();
     table_.pass(row, [&](int tile, const RawTile<Element>& raw) {
       float x[kPerLane];
       unpack<Order::columns>(warp.rank(), raw, row, tile, x);
-      if (greedy) return typename Table::Entry{tile_maximum(warp, x), 0.0f};
-      const TileStats s = tile_stats(warp, x, scale);
+      if (tiles.greedy) return typename Table::Entry{tile_maximum(warp, x), 0.0f};
+      const TileStats s = tile_stats(warp, x, tiles.scale);
       return typename Table::Entry{s.maximum, s.sum};
     });
-    float top = -infinity();
-    bool nan = false;
-    for (int t = warp.rank(); t < table_.tiles(); t += warp.size()) {
-      top = max_or_nan(top, table_[t].a);
-      nan = nan || is_nan(table_[t].b);
-    }
-    for (int mask = warp.size() / 2; mask > 0; mask /= 2) top = max_or_nan(top, warp.shuffle_xor(top, mask));
-    nan = warp.ballot(nan) != 0;
-    if (is_bad_logit(top))
-      out.status = Status::not_a_number;
-    else if (top == -infinity())
-      out.status = Status::empty_row;
-    else if (!greedy && (nan || !is_finite(product(top, scale))))
-      out.status = Status::overflow;
+    const auto maximum = [&](int t) { return table_[t].a; };
+    out.status = tiles.look(warp, table_.tiles(), maximum, [&](int t) { return table_[t].b; });
     if (out.status != Status::ok) return out;
-    if (greedy) {
-      out.point = first_equal(row, top);
+    if (tiles.greedy) {
+      out.point = first_equal(row, tiles.top_tile(warp, table_.tiles(), maximum), tiles.top);
       return out;
     }
-
-    float unit = -infinity();
-    for (int t = warp.rank(); t < table_.tiles(); t += warp.size())
-      unit = larger(unit, unit_of(table_[t].a, scale));
-    unit = reduce(warp, unit, Max{});
-    masses_ = {kStats, scale, unit, 1};
+    masses_ = {kStats, tiles.scale, tiles.unit, 1};
     const double total = table_.total(masses_);
     masses_.share = 1 / total;
-    double log2_z = static_cast<double>(unit) + log2(total);
-    // Where the mass is, near the top, take the rounding of the scale back.
-    log2_z += static_cast<double>(top) * (inv_t * kLog2E - static_cast<double>(scale));
-    out.log_z = log2_z / kLog2E;
+    out.log_z = tiles.log_z(total);
     if (cuts(params)) {
-      out.cut = Cut<Cluster, Element>(table_.cluster(), histograms_, row, table_, top, params.temperature)
-                    .threshold(params);
-      const Exponent exponent(inv_t, out.log_z, out.cut);
+      out.cut =
+          Cut<Cluster, Element>(table_.cluster(), histograms_, row, table_, tiles.top, params.temperature)
+              .threshold(params);
+      const Exponent exponent(tiles.inv_t, out.log_z, out.cut);
       const double kept = measure_from([&](int tile) { return table_.before(tile).a >= out.cut; },
                                        [&](int first, float(&w)[4]) { weigh(row, exponent, first, w); });
       masses_.share = 1 / kept;
@@ -130,10 +110,8 @@ class RowScan {
     double share;
     SPECULA_HD double operator()(typename Table::Entry entry) const {
       if (kind == kMasses) return static_cast<double>(entry.b) * share;
-      if (!(entry.b > 0)) return 0;
-      const double mass =
-          static_cast<double>(entry.b) * power_of_two(difference(unit_of(entry.a, scale), unit)) * share;
-      return mass < 0x1p-100 ? 0.0 : mass;  // its weights would all underflow: no coin may choose it
+      const double mass = tile_mass(entry.a, entry.b, scale, unit) * share;
+      return mass < kLeastMass ? 0.0 : mass;
     }
   };
 
@@ -153,14 +131,10 @@ class RowScan {
     return table_.total(masses_);
   }
 
-  /// First token whose logit is `value`, which is the row's largest.
+  /// First token of the tile whose logit is `value`.
   template <class Element>
-  SPECULA_HD Token first_equal(Row<Element> row, float value) const {
+  SPECULA_HD Token first_equal(Row<Element> row, int tile, float value) const {
     const auto warp = table_.cluster().block().warp();
-    int tile = table_.tiles();
-    for (int t = warp.rank(); t < table_.tiles(); t += warp.size())
-      if (table_[t].a == value) tile = smaller(tile, t);
-    tile = reduce(warp, tile, Min{});
     Token token = row.vocab;
     for (int k = 3; k >= 0; --k) {
       const int first = tile * kTile + place_of<Order::run>(warp.rank(), k);

@@ -5,6 +5,7 @@
 #include "../detail/host_device.cuh"
 #include "../thread/exponent.cuh"
 #include "../warp/tile.cuh"
+#include "../warp/tile_law.cuh"
 #include "../warp/tile_masses.cuh"
 #include "launch.cuh"
 #include "trees.cuh"
@@ -198,10 +199,9 @@ class ShardedWalk : public TreeWalk<Cluster> {
   }
   SPECULA_HD Mass mass(NodeId node, int tile) const {
     const TilePartial& p = partial(node, tile);
-    const double share = power_of_two(difference(unit_of(p.maximum, scale_), unit_));
-    const double all = p.sum > 0 ? static_cast<double>(p.sum) * share : 0.0;
-    return {all < 0x1p-100 ? 0.0 : all,
-            all < 0x1p-100 || !(p.rest > 0) ? 0.0 : static_cast<double>(p.rest) * share};
+    const double all = tile_mass(p.maximum, p.sum, tiles_.scale, tiles_.unit);
+    if (all < kLeastMass) return {0, 0};
+    return {all, tile_mass(p.maximum, p.rest, tiles_.scale, tiles_.unit)};
   }
   SPECULA_HD bool is_rejected(Token token) const {
     for (NodeId c = this->next_child(owner_, owner_); c != kNoParent && c <= last_ && last_ != owner_;
@@ -211,49 +211,23 @@ class ShardedWalk : public TreeWalk<Cluster> {
   }
 
   SPECULA_HD RowStats law(NodeId node, float temperature) {
-    const bool greedy = temperature == 0.0f;
-    const double inv_t = greedy ? 1.0 : inverse(temperature);
-    scale_ = static_cast<float>(inv_t * kLog2E);
-    float top = -infinity();
-    bool nan = false;
-    for (int t = warp().rank(); t < tiles(); t += warp().size()) {
-      top = max_or_nan(top, partial(node, t).maximum);
-      nan = nan || is_nan(partial(node, t).sum);
-    }
-    for (int mask = warp().size() / 2; mask > 0; mask /= 2)
-      top = max_or_nan(top, warp().shuffle_xor(top, mask));
-    nan = warp().ballot(nan) != 0;
     RowStats out{0, temperature, -infinity(), kNoToken, Status::ok};
-    if (is_bad_logit(top))
-      out.status = Status::not_a_number;
-    else if (top == -infinity())
-      out.status = Status::empty_row;
-    else if (!greedy && (nan || !is_finite(product(top, scale_))))
-      out.status = Status::overflow;
+    tiles_ = TileLaw(temperature);
+    const auto maximum = [&](int t) { return partial(node, t).maximum; };
+    out.status = tiles_.look(warp(), tiles(), maximum, [&](int t) { return partial(node, t).sum; });
     this->fail(out.status);
     if (out.status != Status::ok) return out;
-    if (greedy) {
-      int tile = tiles();
-      for (int t = warp().rank(); t < tiles(); t += warp().size())
-        if (partial(node, t).maximum == top) tile = smaller(tile, t);
-      out.point = partial(node, reduce(warp(), tile, Min{})).first;
-      return out;
-    }
-    unit_ = -infinity();
-    for (int t = warp().rank(); t < tiles(); t += warp().size())
-      unit_ = larger(unit_, unit_of(partial(node, t).maximum, scale_));
-    unit_ = reduce(warp(), unit_, Max{});
-    double log2_z = static_cast<double>(unit_) +
-                    log2(total_mass(warp(), tiles(), [&](int t) { return mass(node, t).all; }));
-    log2_z += static_cast<double>(top) * (inv_t * kLog2E - static_cast<double>(scale_));
-    out.log_z = log2_z / kLog2E;
+    if (tiles_.greedy)
+      out.point = partial(node, tiles_.top_tile(warp(), tiles(), maximum)).first;
+    else
+      out.log_z = tiles_.log_z(total_mass(warp(), tiles(), [&](int t) { return mass(node, t).all; }));
     return out;
   }
 
   const GatheredPartials& gathered_;
   int nodes_;
   SamplingParams params_{};
-  float scale_ = 0, unit_ = 0;  // of the law that was asked for last
+  TileLaw tiles_{1};  // of the law that was asked for last
   NodeId owner_ = kNoParent, last_ = kNoParent;
   RowStats law_{};
   double total_ = 1;
