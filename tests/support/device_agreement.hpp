@@ -75,4 +75,20 @@ inline void require_agreement(const Agreement& a) {
   CHECK(a.differ * 10000 <= 5 * a.trees);
 }
 
+/// 3,400 trees over vocabularies of less than a tile and of more than one: with three element types some
+/// 10,000.
+template <class DeviceRule, class Element, class Rule, class Dense, class DraftOf>
+void require_agreement_on_ragged_trees(const Rule& rule, Dense dense, DraftOf draft_of, std::uint64_t seed,
+                                       const Mix& mix = {.nodes = 20}) {
+  Agreement all;
+  for (const int vocab : {3, 40, 600}) {
+    const Agreement a =
+        compare_with_cpu<DeviceRule, Element>(rule, dense, draft_of, vocab == 600 ? 400 : 1500, vocab, mix,
+                                              seed + static_cast<std::uint64_t>(vocab));
+    all.trees += a.trees, all.differ += a.differ, all.unexplained += a.unexplained;
+  }
+  CHECK(all.trees == 3400);
+  require_agreement(all);
+}
+
 }  // namespace specula_test
