@@ -28,6 +28,8 @@ struct Draws {
   std::vector<device::RowStats> stats;
   std::vector<float> prob;
   std::vector<double> scale;
+  std::vector<std::int32_t> sequence_of_row;  // empty: identity
+  std::int32_t count = -1;                    // of rows, as the device knows it; -1: all
 
   explicit Draws(int v, std::ptrdiff_t row_stride = 0, std::ptrdiff_t first = 0)
       : vocab(v),
@@ -74,6 +76,8 @@ struct Draws {
     args.stats = stats.data();
     args.prob = prob.data();
     args.scale = scale.data();
+    if (!sequence_of_row.empty()) args.sequence_of_row = sequence_of_row.data();
+    if (count >= 0) args.row_count = &count;
     emulate({.clusters = static_cast<int>(n),
              .blocks = blocks,
              .threads = threads,
@@ -313,55 +317,32 @@ TEST_CASE("a count on the device leaves the rows behind it alone") {
   for (int r = 0; r < 4; ++r) d.add(random.row(100, 2), {}, 1, r);
   d.run();
   const auto all = d.token;
-  const std::int32_t count = 2;
-  std::vector<Token> token(4, -77);
-  device::SampleArgs<float> args{};
-  args.logits = d.logits.data();
-  args.stride = d.stride;
-  args.seed = d.seed.data();
-  args.position = d.position.data();
-  args.row_count = &count;
-  args.token = token.data();
-  emulate({.clusters = 4,
-           .threads = 32,
-           .shared_bytes = device::detail::RowScan<EmulatedCluster>::shared_bytes(100) + 4},
-          [&](EmulatedCluster cluster, int r, unsigned char* shared) {
-            device::detail::sample_row(cluster, r, shared, args, 100, 1);
-          });
-  CHECK(token[0] == all[0]);
-  CHECK(token[1] == all[1]);
-  CHECK(token[2] == -77);
-  CHECK(token[3] == -77);
+  d.count = 2;
+  d.run();
+  CHECK(d.token[0] == all[0]);
+  CHECK(d.token[1] == all[1]);
+  for (std::size_t r = 2; r < 4; ++r) {
+    CHECK(d.token[r] == -77);
+    CHECK(d.prob[r] == -77);
+    CHECK(d.scale[r] == -77);
+    CHECK(d.stats[r].log_z == -77);
+  }
 }
 
 TEST_CASE("rows of many sequences") {
   Random random(14);
   Draws<float> d(50);
   for (int r = 0; r < 6; ++r) d.add(random.row(50, 2), {}, 1, r);
-  const std::vector<std::int32_t> of{1, 0, 1, 1, 0, 1};
-  const std::vector<std::uint64_t> seeds{42, 43};
-  const std::vector<device::SamplingParams> params{{0.5f, 0, 1, 0}, {0, 0, 1, 0}};
-  std::vector<Token> token(6, -77);
-  device::SampleArgs<float> args{};
-  args.logits = d.logits.data();
-  args.stride = d.stride;
-  args.seed = seeds.data();
-  args.position = d.position.data();
-  args.params = params.data();
-  args.sequence_of_row = of.data();
-  args.token = token.data();
-  emulate({.clusters = 6,
-           .threads = 32,
-           .shared_bytes = device::detail::RowScan<EmulatedCluster>::shared_bytes(50) + 4},
-          [&](EmulatedCluster cluster, int r, unsigned char* shared) {
-            device::detail::sample_row(cluster, r, shared, args, 50, 1);
-          });
+  d.sequence_of_row = {1, 0, 1, 1, 0, 1};
+  d.seed = {42, 43};
+  d.params = {{0.5f, 0, 1, 0}, {0, 0, 1, 0}};
+  d.run();
   detail::RowScan scan(50);
   for (std::size_t r = 0; r < 6; ++r) {
-    const auto b = static_cast<std::size_t>(of[r]);
-    const RowLaw law = law_of(d.rows[r], {.temperature = params[b].temperature}, scan);
-    PhiloxChance chance(seeds[b]);
-    CHECK(token[r] == (law.is_point() ? law.point : chance.draw(scan.weights(law), {d.position[r]})));
+    const auto b = static_cast<std::size_t>(d.sequence_of_row[r]);
+    const RowLaw law = law_of(d.rows[r], {.temperature = d.params[b].temperature}, scan);
+    PhiloxChance chance(d.seed[b]);
+    CHECK(d.token[r] == (law.is_point() ? law.point : chance.draw(scan.weights(law), {d.position[r]})));
   }
 }
 

@@ -41,7 +41,7 @@ const auto dense_traverses = [](const Case& it, DenseCoins& coins) {
 };
 const auto dense_matches = [](const Case& it, DenseCoins& coins) { dense_match(it.dense, it.laws, coins); };
 
-/// A chain of tokens under a root at position 10, with target rows and draft rows given.
+/// A chain of tokens under a root, with target rows and draft rows given.
 struct Chain {
   int vocab;
   std::vector<Token> tokens;                      // the root first
@@ -50,15 +50,25 @@ struct Chain {
   std::uint64_t seed = 1;
 };
 
+/// A batch of one sequence, its rows to be added.
+template <class Element = float>
+DeviceBatch<Element> one_tree(int vocab, std::vector<Token> tokens, std::vector<NodeId> parents,
+                              device::SamplingParams params = {}, std::uint64_t seed = 3) {
+  DeviceBatch<Element> b(vocab);
+  b.begin = {0, static_cast<std::int32_t>(tokens.size())};
+  b.max_nodes = b.width = static_cast<int>(tokens.size());
+  b.token = std::move(tokens);
+  b.parent = std::move(parents);
+  b.position = {10};
+  b.seed = {seed};
+  b.params = {params};
+  return b;
+}
+
 template <class Rule>
 DeviceVerdict verdict_of_chain(const Chain& chain, int blocks = 1) {
-  DeviceBatch<float> b(chain.vocab);
-  b.token = chain.tokens;
-  b.begin = {0, static_cast<std::int32_t>(chain.tokens.size())};
-  b.position = {10};
-  b.seed = {chain.seed};
-  b.params = {{chain.params.temperature, chain.params.top_k, chain.params.top_p, chain.params.min_p}};
-  b.max_nodes = b.width = static_cast<int>(chain.tokens.size());
+  const SamplingParams& p = chain.params;
+  auto b = one_tree(chain.vocab, chain.tokens, {}, {p.temperature, p.top_k, p.top_p, p.min_p}, chain.seed);
   for (const auto& row : chain.target) b.add_row(b.target, row.data());
   detail::RowScan scan(chain.vocab);
   for (const auto& row : chain.draft) {
@@ -221,16 +231,8 @@ TEST_CASE("padding is skipped, and what is below it") {
   CHECK(verdict_of_chain<TraversalRule>(chain).tokens == std::vector<Token>{2});
   CHECK(verdict_of_chain<SampleAndMatchRule>(chain).tokens == std::vector<Token>{2});
   // In a tree: a padded sibling between two others changes nothing but the numbers.
-  DeviceBatch<float> b(3);
+  auto b = one_tree(3, {0, 1, -1, 2, 0}, {-1, 0, 0, 0, 3});
   const std::vector<float> certain{0, 0, 90}, flat{1, 1, 1};
-  b.token = {0, 1, -1, 2, 0};
-  b.parent = {-1, 0, 0, 0, 3};
-  b.begin = {0, 5};
-  b.position = {4};
-  b.seed = {3};
-  b.params = {{}};
-  b.max_nodes = 5;
-  b.width = 3;
   for (int n = 0; n < 5; ++n) b.add_row(b.target, n == 0 ? certain.data() : flat.data());
   for (const auto& v : {emulate_verify<RejectionRule>(b, b.args(device::ChosenDraft{}))[0],
                         emulate_verify<TraversalRule>(b, b.args(device::ChosenDraft{}))[0]}) {
@@ -282,16 +284,8 @@ TEST_CASE("bad trees and parameters: a status for that sequence, the others are 
 }
 
 TEST_CASE("two siblings with one token: the first is the one that stays") {
-  DeviceBatch<float> b(3);
+  auto b = one_tree(3, {0, 2, 2, 1}, {-1, 0, 0, 2});
   const std::vector<float> certain{0, 0, 90};
-  b.token = {0, 2, 2, 1};
-  b.parent = {-1, 0, 0, 2};
-  b.begin = {0, 4};
-  b.position = {4};
-  b.seed = {3};
-  b.params = {{}};
-  b.max_nodes = 4;
-  b.width = 3;
   for (int n = 0; n < 4; ++n) b.add_row(b.target, certain.data());
   for (const auto& v : {emulate_verify<RejectionRule>(b, b.args(device::ChosenDraft{}))[0],
                         emulate_verify<TraversalRule>(b, b.args(device::ChosenDraft{}))[0],
@@ -339,13 +333,7 @@ TEST_CASE("a greedy draft's law is a point, and so is the target's at temperatur
   for (int i = 0; i < 60; ++i) {
     const std::vector<float> p = random.row(6, 2), q = random.row(6, 2);
     const auto best = static_cast<Token>(std::max_element(q.begin(), q.end()) - q.begin());
-    DeviceBatch<float> b(6);
-    b.token = {0, best};
-    b.begin = {0, 2};
-    b.position = {4};
-    b.seed = {random.bits()};
-    b.params = {{i % 2 ? 0.0f : 0.8f, 0, 1, 0}};
-    b.max_nodes = b.width = 2;
+    auto b = one_tree(6, {0, best}, {}, {i % 2 ? 0.0f : 0.8f, 0, 1, 0}, random.bits());
     b.add_row(b.target, p.data());
     b.add_row(b.target, p.data());
     b.add_row(b.draft, q.data());
@@ -373,13 +361,7 @@ TEST_CASE("rows lie further apart than 32 bits reach") {
   auto* rows = static_cast<device::BFloat16*>(memory);
   for (std::size_t r = 0; r < kRows; ++r)
     for (std::size_t x = 0; x < 40; ++x) store(x == r + 5 ? 20.0f : 0.0f, rows[r * kStride + x]);
-  DeviceBatch<device::BFloat16> b(40);
-  b.token = {0, 5, 6};
-  b.begin = {0, 3};
-  b.position = {4};
-  b.seed = {9};
-  b.params = {{}};
-  b.max_nodes = b.width = 3;
+  auto b = one_tree<device::BFloat16>(40, {0, 5, 6}, {});
   auto args = b.args(device::ChosenDraft{});
   args.trees.parent = nullptr;
   args.target.logits = rows;

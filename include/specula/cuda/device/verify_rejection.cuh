@@ -54,7 +54,7 @@ cudaError_t make_rejection_plan(VerifyPlan* plan, const VerifyCapacity& capacity
 /// q)+) and on to the next; when none stays, draw from what is left of p. As specula::Rejection, with the
 /// same coins: on one path token-level speculative sampling (Leviathan et al. 2023; Chen et al. 2023), over
 /// siblings SpecInfer's and Sequoia's. Cost: one read of a row for each node of the accepted path; a
-/// rejection reads the target's row again, from the cache, and the draft's. One launch; nothing is allocated.
+/// rejection reads the target's row again, which the cache should still hold, and the draft's. One launch; nothing is allocated.
 template <class Element, class Draft>
 cudaError_t verify_rejection(const VerifyPlan& plan, const Trees& trees, const TargetRows<Element>& target,
                              const Draft& draft, const Verdicts& out, cudaStream_t stream) {

@@ -29,7 +29,7 @@ struct alignas(4 * sizeof(Element)) Four {
   Element v[4];
 };
 
-/// A row in memory. Any alignment; one of four elements is faster.
+/// A row in memory. Any alignment; at one of four elements, four are read at once.
 template <class Element>
 struct Row {
   const Element* data;
