@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -15,24 +14,14 @@
 #include <utility>
 #include <vector>
 
-#include "specula/eigen/detail/isa.hpp"
 #include "specula/eigen/detail/llama_pass.hpp"
+#include "specula/eigen/detail/llama_stages.hpp"
 #include "specula/eigen/llama_config.hpp"
+#include "specula/eigen/llama_options.hpp"
 #include "specula/eigen/llama_weights.hpp"
 #include "specula/rows.hpp"
 
 namespace specula::eigen {
-
-struct LlamaOptions {
-  std::int32_t capacity = 2048;      // tokens: committed and speculative together
-  std::int32_t max_nodes = 64;       // speculative tokens at a time
-  std::int32_t threads = 1;          // no bit of the logits depends on it; more than idle cores is slower
-  std::int32_t prefill_chunk = 128;  // tokens of a pass of append()
-  std::int32_t wide_from = 0;  // appends of so many tokens use Eigen's products, on one thread; 0: see Llama
-  Isa isa = best_isa();
-  Inputs inputs = Inputs::full;     // bf16: rounds what bf16 weights multiply; twice as fast, 3 digits
-  bool measure_similarity = false;  // see similarity()
-};
 
 /// Real is what it calculates in: float, or double as a reference.
 ///
@@ -59,21 +48,13 @@ class Llama {
 
   /// From weights in memory. Throws std::invalid_argument for an option out of range, or no weights.
   explicit Llama(std::shared_ptr<const LlamaWeights<Real>> weights, const LlamaOptions& options = {})
-      : options_(checked(options)),
-        pass_(given(std::move(weights)), options_.capacity, columns(options_), options_.max_nodes,
-              options_.threads, options_.isa, options_.inputs, options_.wide_from != kNever,
-              options_.measure_similarity) {
-    const auto nodes = static_cast<std::size_t>(options_.max_nodes),
-               chunk = static_cast<std::size_t>(options_.prefill_chunk);
-    nodes_.reserve(nodes);
+      : options_(detail::checked<Real>(options)),
+        pass_(given(std::move(weights)), options_.capacity, detail::pass_columns(options_),
+              options_.max_nodes, options_.threads, options_.isa, options_.inputs,
+              options_.wide_from != detail::kNeverWide, options_.measure_similarity),
+        stages_(exits_of(config()), options_) {
+    const auto nodes = static_cast<std::size_t>(options_.max_nodes);
     wanted_.reserve(nodes);
-    pending_.reserve(chunk);
-    in_order_.resize(std::max(chunk, kLazy));
-    columns_.reserve(static_cast<std::size_t>(columns(options_)));
-    paths_.resize(nodes * (kLazy + nodes));
-    stages_ = config().exits;
-    if (stages_.empty()) stages_.push_back(config().layers);
-    computed_.resize(stages_.size());
     needed_.resize(nodes);
     skipped_ = SkippedBlocks(config().layers);
     similarity_.resize(options_.measure_similarity ? static_cast<std::size_t>(config().layers) : 0);
@@ -86,12 +67,12 @@ class Llama {
   std::int32_t vocab_size() const { return config().vocab_size; }
   std::int32_t layers() const { return config().layers; }
   /// Places where a node may stop: the last is the whole model.
-  std::int32_t exits() const { return static_cast<std::int32_t>(stages_.size()); }
+  std::int32_t exits() const { return stages_.count(); }
   /// Layers before an exit. 0 <= exit < exits().
-  std::int32_t layers_to(std::int32_t exit) const { return stages_[static_cast<std::size_t>(exit)]; }
-  std::int32_t size() const { return computed_[0] + static_cast<std::int32_t>(pending_.size()); }
+  std::int32_t layers_to(std::int32_t exit) const { return stages_.layers_to(exit); }
+  std::int32_t size() const { return stages_.size(); }
   std::int32_t capacity() const { return options_.capacity; }
-  std::int32_t node_count() const { return static_cast<std::int32_t>(nodes_.size()); }
+  std::int32_t node_count() const { return stages_.node_count(); }
 
   /// Commits `tokens` after the context and forgets all nodes. Fewer than 16 wait for the next extend(),
   /// which then reads the weights once for both; more run at once, `prefill_chunk` at a time. Throws
@@ -102,7 +83,7 @@ class Llama {
     check_room(size(), tokens.size(), "append");
     pass_.check_view();
     generation_.next();
-    nodes_.clear();
+    stages_.clear_nodes();
     if (tokens.size() < static_cast<std::size_t>(options_.wide_from))
       return append_chunks(tokens, detail::Product::skinny);
     flush(detail::Product::skinny);
@@ -110,8 +91,7 @@ class Llama {
     try {
       append_chunks(tokens, detail::Product::wide);
     } catch (...) {  // Eigen found no memory for a temporary
-      pending_.clear();
-      keep(before);
+      stages_.truncate(before);
       throw;
     }
   }
@@ -129,7 +109,7 @@ class Llama {
   RowsView extend_to(Tokens tokens, Nodes parents, std::int32_t exit) {
     check_exit(exit);
     check_nodes(tokens, parents);
-    if (skips() && !nodes_.empty()) fail("extend: there are nodes of extend_skipping(); truncate() first");
+    if (stages_.skips()) fail("extend: there are nodes of extend_skipping(); truncate() first");
     pass_.check_view();
     generation_.next();
     add_nodes(tokens, parents, false);
@@ -146,9 +126,9 @@ class Llama {
     check_exit(exit);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const NodeId node = first_row_ + rows[i];
-      if (rows[i] < (i ? rows[i - 1] + 1 : 0) || rows[i] >= rows_ || node >= node_count() || skips())
+      if (rows[i] < (i ? rows[i - 1] + 1 : 0) || rows[i] >= rows_ || node >= node_count() || stages_.skips())
         fail("go_on: row " + std::to_string(rows[i]) + ", must be of the last extend_to(), ascending");
-      if (nodes_[static_cast<std::size_t>(node)].stages > exit)
+      if (stages_.node(node).stages > exit)
         fail("go_on: row " + std::to_string(rows[i]) + " is beyond exit " + std::to_string(exit));
     }
     generation_.next();
@@ -170,17 +150,18 @@ class Llama {
       fail("extend_skipping: blocks of " + std::to_string(skipped.layers()) + " layers, the model has " +
            std::to_string(layers()));
     check_nodes(tokens, parents);
-    if (!nodes_.empty() && !(skips() && skipped == skipped_))
+    if (node_count() > 0 && !(stages_.skips() && skipped == skipped_))
       fail("extend_skipping: there are nodes that do not skip these blocks; truncate() first");
     calculate_pending();
     pass_.check_view();
     generation_.next();
     skipped_ = skipped;
     add_nodes(tokens, parents, true);
-    columns_.clear();
-    for (NodeId node = first_row_; node < node_count(); ++node) push_node(node, 0);
+    stages_.start_columns(0, 0);
+    for (NodeId node = first_row_; node < node_count(); ++node) stages_.push_node(node, 0);
     if (!tokens.empty())
-      pass_.run(columns_, size(), size() + node_count(), 0, detail::Product::skinny, {.skipped = &skipped_});
+      pass_.run(stages_.columns(), size(), size() + node_count(), 0, detail::Product::skinny,
+                {.skipped = &skipped_});
     return rows();
   }
 
@@ -201,25 +182,22 @@ class Llama {
   /// all others are forgotten. Empty: all are. Moves their keys and values; calculates nothing. Throws
   /// std::invalid_argument, and changes nothing, if it is no such path.
   void commit(Nodes path) {
-    if (skips() && !path.empty()) fail("commit: nodes of extend_skipping() lack what other tokens need");
+    if (stages_.skips() && !path.empty())
+      fail("commit: nodes of extend_skipping() lack what other tokens need");
     for (std::size_t i = 0; i < path.size(); ++i) {
       const NodeId node = path[i], parent = i == 0 ? kNoParent : path[i - 1];
       if (node < 0 || node >= node_count())
         fail("commit: node " + std::to_string(node) + ", must be 0 to " + std::to_string(node_count() - 1));
-      if (nodes_[static_cast<std::size_t>(node)].parent != parent)
+      if (stages_.node(node).parent != parent)
         fail("commit: node " + std::to_string(node) + " is no child of " +
              (parent == kNoParent ? "the context" : "node " + std::to_string(parent)) +
              ", must be a path from the context down");
     }
     generation_.next();
     const std::int32_t context = size();
-    for (std::size_t i = 0; i < path.size(); ++i) {
+    for (std::size_t i = 0; i < path.size(); ++i)
       pass_.move(context + path[i], context + static_cast<std::int32_t>(i));
-      // A child went no further than its parent, and nothing behind the context further than its end.
-      for (std::int32_t stage = 0; stage < nodes_[static_cast<std::size_t>(path[i])].stages; ++stage)
-        ++computed_[static_cast<std::size_t>(stage)];
-    }
-    nodes_.clear();
+    stages_.commit(path);
   }
 
   /// Forgets all nodes and the committed tokens from position `n` on. O(1).
@@ -228,9 +206,7 @@ class Llama {
     if (n < 0 || n > size())
       fail("truncate: to " + std::to_string(n) + " tokens, must be 0 to " + std::to_string(size()));
     generation_.next();
-    nodes_.clear();
-    pending_.resize(static_cast<std::size_t>(std::max(0, n - computed_[0])));
-    keep(n);
+    stages_.truncate(n);
   }
 
   /// What a draft that looks at keys and values is given. Calculates first what append() left waiting, so
@@ -288,46 +264,10 @@ class Llama {
   }
 
  private:
-  static constexpr std::int32_t kNever = std::numeric_limits<std::int32_t>::max();
-  static constexpr std::size_t kLazy =
-      16;  // fewer appended tokens wait: they are nearly free in the next pass
-
-  struct Node {
-    Token token;
-    NodeId parent;
-    std::int32_t depth;
-    std::int32_t stages;  // how many it went through
-    bool skips;           // some blocks: then no stage counts
-  };
-
   [[noreturn]] static void fail(const std::string& what) { throw std::invalid_argument("Llama::" + what); }
 
-  static LlamaOptions checked(const LlamaOptions& options) {
-    const auto require = [](const char* what, std::int32_t value, std::int32_t least, std::int32_t most) {
-      if (value < least || value > most)
-        throw std::invalid_argument(std::string("LlamaOptions::") + what + " is " + std::to_string(value) +
-                                    ", must be " + std::to_string(least) + " to " + std::to_string(most));
-    };
-    require("capacity", options.capacity, 1, 1 << 24);
-    require("max_nodes", options.max_nodes, 1, 1024);
-    require("threads", options.threads, 1, 256);
-    require("prefill_chunk", options.prefill_chunk, 1, 4096);
-    require("wide_from", options.wide_from, 0, kNever);
-    if (options.isa > best_isa())
-      throw std::invalid_argument("LlamaOptions::isa: this machine does not have these instructions");
-    if (options.inputs == Inputs::bf16 && !(std::is_same_v<Real, float> && has_bf16_products()))
-      throw std::invalid_argument(
-          "LlamaOptions::inputs is bf16, which takes AVX512_BF16 and a model that calculates in float");
-    LlamaOptions result = options;
-    if (result.wide_from == 0)
-      result.wide_from = std::is_same_v<Real, float> && options.isa != Isa::portable ? kNever : 16;
-    if (result.threads > 1) result.wide_from = kNever;  // Eigen may throw, and a team's members may not
-    return result;
-  }
-
-  /// Of a pass: a chunk of an append, or all nodes and the tokens that waited.
-  static std::int32_t columns(const LlamaOptions& options) {
-    return std::max(options.prefill_chunk, options.max_nodes + static_cast<std::int32_t>(kLazy));
+  static std::vector<std::int32_t> exits_of(const LlamaConfig& config) {
+    return config.exits.empty() ? std::vector{config.layers} : config.exits;
   }
 
   static std::shared_ptr<const LlamaWeights<Real>> given(std::shared_ptr<const LlamaWeights<Real>> weights) {
@@ -372,22 +312,10 @@ class Llama {
              ", must be an earlier node or kNoParent");
   }
 
-  std::int32_t computed(std::int32_t stage) const { return computed_[static_cast<std::size_t>(stage)]; }
-  /// Committed tokens that have yet to go through a stage.
-  std::int32_t waiting(std::int32_t stage) const { return size() - computed(stage); }
-  detail::PassPart part(std::int32_t stage) const {
-    return {.first_layer = stage ? stages_[static_cast<std::size_t>(stage - 1)] : 0,
-            .last_layer = stages_[static_cast<std::size_t>(stage)]};
-  }
-  bool skips() const { return !nodes_.empty() && nodes_.back().skips; }
-
   void add_nodes(Tokens tokens, Nodes parents, bool skips) {
     first_row_ = node_count();
     rows_ = static_cast<std::int32_t>(tokens.size());
-    for (std::size_t i = 0; i < tokens.size(); ++i)
-      nodes_.push_back({tokens[i], parents[i],
-                        parents[i] == kNoParent ? 0 : nodes_[static_cast<std::size_t>(parents[i])].depth + 1,
-                        0, skips});
+    stages_.add_nodes(tokens, parents, skips);
   }
 
   /// Brings the nodes in wanted_ to an exit, with their ancestors and the committed tokens that did not get
@@ -396,69 +324,33 @@ class Llama {
     std::fill_n(needed_.begin(), node_count(), false);
     for (const NodeId node : wanted_)
       for (NodeId up = node; up != kNoParent && !needed_[static_cast<std::size_t>(up)];
-           up = nodes_[static_cast<std::size_t>(up)].parent)
+           up = stages_.node(up).parent)
         needed_[static_cast<std::size_t>(up)] = true;
     for (const NodeId node : wanted_) needed_[static_cast<std::size_t>(node)] = false;
     for (std::int32_t stage = 0; stage <= exit; ++stage) {
-      if (waiting(stage) > static_cast<std::int32_t>(kLazy)) catch_up(stage, detail::Product::skinny);
-      columns_.clear();
-      push_waiting(stage, waiting(stage));
+      if (stages_.waiting(stage) > detail::kLazyTokens) catch_up(stage, detail::Product::skinny);
+      const std::int32_t waiting = stages_.waiting(stage);
+      stages_.start_columns(stage, waiting);
       const auto push = [&](NodeId node) {
-        if (nodes_[static_cast<std::size_t>(node)].stages != stage) return;
-        push_node(node, stage);
-        ++nodes_[static_cast<std::size_t>(node)].stages;
+        if (stages_.node(node).stages != stage) return;
+        stages_.push_node(node, stage);
+        stages_.pass_stage(node);
       };
       for (NodeId node = 0; node < node_count(); ++node)
         if (needed_[static_cast<std::size_t>(node)]) push(node);
-      const auto first_row = static_cast<std::int32_t>(columns_.size());
+      const auto first_row = static_cast<std::int32_t>(stages_.columns().size());
       for (const NodeId node : wanted_) push(node);
-      const auto all = static_cast<std::int32_t>(columns_.size());
-      detail::PassPart part = this->part(stage);
+      const auto all = static_cast<std::int32_t>(stages_.columns().size());
+      detail::PassPart part = stages_.part(stage);
       part.aside = aside;
-      pass_.run(columns_, computed(stage), size() + node_count(), stage == exit ? first_row : all,
-                detail::Product::skinny, part);
-      settle(stage);
+      pass_.run(stages_.columns(), stages_.computed(stage), size() + node_count(),
+                stage == exit ? first_row : all, detail::Product::skinny, part);
+      stages_.settle(stage, waiting);
     }
   }
 
-  /// Adds a column that sees `base` slots and then `path`, its own slot last.
-  void push_column(Token token, std::int32_t position, std::int32_t base,
-                   std::span<const std::int32_t> path) {
-    std::int32_t in_order = 0;
-    while (static_cast<std::size_t>(in_order) < path.size() &&
-           path[static_cast<std::size_t>(in_order)] == base + in_order)
-      ++in_order;
-    columns_.push_back(
-        {token, position, path.back(), path.data(), static_cast<std::int32_t>(path.size()), in_order});
-  }
-
-  /// The first `count` tokens that wait for a stage, in the slots behind the computed context: each path is a
-  /// part of one.
-  void push_waiting(std::int32_t stage, std::int32_t count) {
-    const std::int32_t base = computed(stage);
-    for (std::int32_t i = 0; i < count; ++i) in_order_[static_cast<std::size_t>(i)] = base + i;
-    for (std::int32_t i = 0; i < count; ++i)
-      push_column(stage == 0 ? pending_[static_cast<std::size_t>(i)] : kNoToken, base + i, base,
-                  std::span(in_order_).first(static_cast<std::size_t>(i) + 1));
-  }
-
-  /// Behind the tokens that push_waiting() has pushed for this stage.
-  void push_node(NodeId node, std::int32_t stage) {
-    const std::size_t waiting = static_cast<std::size_t>(this->waiting(stage)),
-                      stride = kLazy + static_cast<std::size_t>(options_.max_nodes);
-    const Node& own = nodes_[static_cast<std::size_t>(node)];
-    const auto path = std::span(paths_).subspan(static_cast<std::size_t>(node) * stride,
-                                                waiting + static_cast<std::size_t>(own.depth) + 1);
-    std::copy_n(in_order_.begin(), waiting, path.begin());
-    auto at = path.size();
-    for (NodeId ancestor = node; ancestor != kNoParent;
-         ancestor = nodes_[static_cast<std::size_t>(ancestor)].parent)
-      path[--at] = size() + ancestor;
-    push_column(own.token, size() + own.depth, computed(stage), path);
-  }
-
   void calculate_pending() {
-    if (!pending_.empty()) pass_.check_view();
+    if (stages_.pending() > 0) pass_.check_view();
     flush(detail::Product::skinny);
   }
 
@@ -467,36 +359,24 @@ class Llama {
     for (std::int32_t stage = 0; stage < exits(); ++stage) catch_up(stage, product);
   }
   void catch_up(std::int32_t stage, detail::Product product) {
-    while (waiting(stage) > 0) {
-      const std::int32_t count = std::min(waiting(stage), options_.prefill_chunk);
-      columns_.clear();
-      push_waiting(stage, count);
-      pass_.run(columns_, computed(stage), computed(stage) + count, count, product, part(stage));
-      settle(stage, count);
+    while (stages_.waiting(stage) > 0) {
+      const std::int32_t count = std::min(stages_.waiting(stage), options_.prefill_chunk),
+                         base = stages_.computed(stage);
+      stages_.start_columns(stage, count);
+      pass_.run(stages_.columns(), base, base + count, count, product, stages_.part(stage));
+      stages_.settle(stage, count);
     }
   }
 
-  /// The tokens that wait for a stage, or the first of them, have gone through it.
-  void settle(std::int32_t stage) { settle(stage, waiting(stage)); }
-  void settle(std::int32_t stage, std::int32_t count) {
-    if (stage == 0) pending_.erase(pending_.begin(), pending_.begin() + count);
-    computed_[static_cast<std::size_t>(stage)] += count;
-  }
-
-  /// Committed tokens from `n` on are gone.
-  void keep(std::int32_t n) {
-    for (std::int32_t& tokens : computed_) tokens = std::min(tokens, n);
-  }
-
   void append_chunks(Tokens tokens, detail::Product product) {
-    for (std::size_t done = 0; done < tokens.size();) {
-      const auto room = static_cast<std::size_t>(options_.prefill_chunk) - pending_.size(),
-                 count = std::min(room, tokens.size() - done);
-      pending_.insert(pending_.end(), tokens.begin() + static_cast<std::ptrdiff_t>(done),
-                      tokens.begin() + static_cast<std::ptrdiff_t>(done + count));
-      done += count;
-      const bool full = pending_.size() == static_cast<std::size_t>(options_.prefill_chunk);
-      if (full || product == detail::Product::wide || pending_.size() >= kLazy) flush(product);
+    while (!tokens.empty()) {
+      const auto count =
+          std::min(static_cast<std::size_t>(options_.prefill_chunk - stages_.pending()), tokens.size());
+      stages_.append(tokens.first(count));
+      tokens = tokens.subspan(count);
+      const bool full = stages_.pending() == options_.prefill_chunk;
+      if (full || product == detail::Product::wide || stages_.pending() >= detail::kLazyTokens)
+        flush(product);
     }
   }
 
@@ -515,22 +395,14 @@ class Llama {
   LlamaOptions options_;
   detail::LlamaPass<Real> pass_;
   specula::detail::Generation generation_;
-  std::vector<std::int32_t> stages_;  // the layers before each exit
-  std::vector<std::int32_t>
-      computed_;  // (stages), committed tokens that went through it: their keys are in the cache
-  std::vector<Token> pending_;  // committed tokens behind those of the first stage
-  std::vector<Node> nodes_;
+  detail::LlamaStages stages_;
   std::int32_t first_row_ = 0, rows_ = 0;  // of the last extend(): its first node, how many
   SkippedBlocks skipped_;                  // what the nodes skip, if they do
   std::vector<double> similarity_;         // (layers), what similarity() returned
 
-  std::vector<detail::PassColumn> columns_;  // of the pass being prepared
-  std::vector<NodeId> wanted_;               // of the call: nodes whose rows it asks for
-  std::vector<std::uint8_t> needed_;         // (max_nodes), their ancestors
-  std::vector<std::int32_t> in_order_;       // (prefill_chunk), the slots behind the computed context
-  std::vector<std::int32_t>
-      paths_;  // (max_nodes, 16 + max_nodes), slots of the waiting tokens, then the ancestors'
-  std::vector<float> rounded_;  // (max_nodes, V), where Real is no float
+  std::vector<NodeId> wanted_;        // of the call: nodes whose rows it asks for
+  std::vector<std::uint8_t> needed_;  // (max_nodes), their ancestors
+  std::vector<float> rounded_;        // (max_nodes, V), where Real is no float
 };
 
 using LlamaModel = Llama<float>;

@@ -1,0 +1,63 @@
+// What a Llama is made with, besides its weights.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+#include "specula/eigen/detail/isa.hpp"
+#include "specula/eigen/panel_matrix.hpp"
+
+namespace specula::eigen {
+
+struct LlamaOptions {
+  std::int32_t capacity = 2048;      // tokens: committed and speculative together
+  std::int32_t max_nodes = 64;       // speculative tokens at a time
+  std::int32_t threads = 1;          // no bit of the logits depends on it; more than idle cores is slower
+  std::int32_t prefill_chunk = 128;  // tokens of a pass of append()
+  std::int32_t wide_from = 0;  // appends of so many tokens use Eigen's products, on one thread; 0: see Llama
+  Isa isa = best_isa();
+  Inputs inputs = Inputs::full;     // bf16: rounds what bf16 weights multiply; twice as fast, 3 digits
+  bool measure_similarity = false;  // see Llama::similarity()
+};
+
+namespace detail {
+
+constexpr std::int32_t kNeverWide = std::numeric_limits<std::int32_t>::max();
+/// Fewer appended tokens wait: they are nearly free in the next pass.
+constexpr std::int32_t kLazyTokens = 16;
+
+/// The options of a Llama<Real> with `wide_from` decided. Throws std::invalid_argument for one out of range.
+template <class Real>
+LlamaOptions checked(LlamaOptions options) {
+  const auto require = [](const char* what, std::int32_t value, std::int32_t least, std::int32_t most) {
+    if (value < least || value > most)
+      throw std::invalid_argument(std::string("LlamaOptions::") + what + " is " + std::to_string(value) +
+                                  ", must be " + std::to_string(least) + " to " + std::to_string(most));
+  };
+  require("capacity", options.capacity, 1, 1 << 24);
+  require("max_nodes", options.max_nodes, 1, 1024);
+  require("threads", options.threads, 1, 256);
+  require("prefill_chunk", options.prefill_chunk, 1, 4096);
+  require("wide_from", options.wide_from, 0, kNeverWide);
+  if (options.isa > best_isa())
+    throw std::invalid_argument("LlamaOptions::isa: this machine does not have these instructions");
+  if (options.inputs == Inputs::bf16 && !(std::is_same_v<Real, float> && has_bf16_products()))
+    throw std::invalid_argument(
+        "LlamaOptions::inputs is bf16, which takes AVX512_BF16 and a model that calculates in float");
+  if (options.wide_from == 0)
+    options.wide_from = std::is_same_v<Real, float> && options.isa != Isa::portable ? kNeverWide : 16;
+  if (options.threads > 1) options.wide_from = kNeverWide;  // Eigen may throw, and a team's members may not
+  return options;
+}
+
+/// Columns of a pass: a chunk of an append, or all nodes and the tokens that waited.
+inline std::int32_t pass_columns(const LlamaOptions& options) {
+  return std::max(options.prefill_chunk, options.max_nodes + kLazyTokens);
+}
+
+}  // namespace detail
+}  // namespace specula::eigen
