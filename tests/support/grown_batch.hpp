@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include "emulated_gpu.hpp"
 #include "random.hpp"
 #include "scripted_drafter.hpp"
+#include "wide_memory.hpp"
 
 namespace specula_test {
 
@@ -26,7 +28,11 @@ struct Geometry {
   int blocks = 1, threads = 32;
   std::uint64_t seed = 1;
   Engine engine = Engine::fibers;
+  Grid grid(int clusters, std::size_t shared_bytes, int step) const {
+    return {clusters, blocks, threads, shared_bytes, seed + static_cast<std::uint64_t>(step), engine};
+  }
 };
+inline const std::vector<Geometry> kGeometries = {{1, 32, 1}, {2, 64, 2}, {1, 256, 3}};
 
 /// One sequence of a batch.
 struct Growing {
@@ -40,6 +46,19 @@ struct Growing {
     return out;
   }
 };
+
+/// Some of them with limits.
+inline std::vector<Growing> random_batch(Random& random, int sequences, int vocab, double spread,
+                                         double ties = 0, double empty = 0) {
+  std::vector<Growing> out;
+  for (int b = 0; b < sequences; ++b) {
+    Text context;
+    for (int i = random.below(5); i > 0; --i) context.push_back(random.below(vocab));
+    out.push_back({context, random.below(vocab), random_rows(vocab, random.bits(), spread, ties, empty),
+                   random.chance(0.3) ? random.below(31) : 100000});
+  }
+  return out;
+}
 
 /// Rows rounded to what an element holds.
 template <class Element>
@@ -167,6 +186,180 @@ struct RootArrays {
   device::Roots roots(bool limits) const {
     return {token.data(), position.data(), limits ? limit.data() : nullptr};
   }
+};
+
+/// What growth keeps between its steps: any bytes, NaN and -1 among them.
+struct Workspace {
+  std::vector<std::uint64_t> words;
+  template <class Plan>
+  explicit Workspace(const Plan& plan) : words(device::workspace_bytes(plan) / 8 + 2, ~std::uint64_t{0}) {}
+};
+
+// The rest is over a Growth, which is a way to grow:
+//   Capacity, Plan, Work   its types
+//   Calls                  what the draft was run on: made from a plan, comparable
+//   run<Element>(batch, plan, geometry, work, position, rows, calls)
+//                          all steps; `position` is the roots', rows(n) makes CallRows for n rows
+//   spine(plan)            of its Planting
+//   shape(capacity)        the CPU's
+//   right<Element>(growing, plan, calls, b)   whether the calls of sequence b are as they should be
+
+template <class Growth>
+struct Grown {
+  typename Growth::Calls calls;
+  GrownArrays trees;
+  friend bool operator==(const Grown&, const Grown&) = default;
+};
+
+template <class Growth>
+typename Growth::Plan plan_of(const typename Growth::Capacity& capacity) {
+  typename Growth::Plan plan;
+  REQUIRE(device::detail::size_plan(&plan, capacity));
+  return plan;
+}
+
+/// All steps and the proposals of a batch, the draft being the sequences' rows. Blocks and one thread make
+/// the same proposals.
+template <class Growth, class Element>
+Grown<Growth> grow(const std::vector<Growing>& batch, const typename Growth::Plan& plan, Geometry geometry,
+                   Workspace& memory, int pad = 0, int offset = 0, bool limits = true) {
+  Grown<Growth> out{typename Growth::Calls(plan), GrownArrays(batch.size(), plan.width)};
+  const RootArrays roots(batch);
+  const auto work = Growth::Work::at(memory.words.data(), plan);
+  const auto rows = [&](std::size_t count) { return CallRows<Element>(count, plan.vocab, pad, offset); };
+  Growth::template run<Element>(batch, plan, geometry, work, roots.position.data(), rows, out.calls);
+
+  using device::detail::Planter;
+  const int spine = Growth::spine(plan);
+  const std::size_t bytes = Planter<EmulatedBlock>::shared_bytes(plan.pool, spine, plan.width);
+  device::detail::Planting planting{roots.roots(limits),     work.pool,      out.trees.trees(), work.status,
+                                    out.trees.status.data(), plan.sequences, plan.width,        spine};
+  emulate({.clusters = plan.sequences,
+           .threads = 2 * geometry.threads,
+           .shared_bytes = bytes,
+           .seed = geometry.seed,
+           .engine = geometry.engine},
+          [&](EmulatedCluster cluster, int b, unsigned char* shared) {
+            Planter<EmulatedBlock>(cluster.block(), planting, b, shared).plant();
+          });
+  GrownArrays serial(batch.size(), plan.width);
+  planting.out = serial.trees();
+  planting.told = serial.status.data();
+  std::vector<device::detail::Ranked> shared(bytes / sizeof(device::detail::Ranked) + 1);
+  for (int b = 0; b < plan.sequences; ++b)
+    Planter<device::SerialGroup>({}, planting, b, reinterpret_cast<unsigned char*>(shared.data())).plant();
+  CHECK(serial == out.trees);
+  return out;
+}
+
+/// The CPU's proposal.
+template <class Growth, class Element>
+specula::TokenTree proposal(const Growing& g, const typename Growth::Plan& plan,
+                            const typename Growth::Capacity& capacity) {
+  specula::TokenTree tree(plan.vocab, plan.width, 0);
+  tree.reset(g.root, static_cast<std::int32_t>(g.context.size()), g.limit);
+  ScriptedDrafter drafter(plan.vocab, rounded<Element>(g.rows));
+  NoCoins none;
+  Growth::shape(capacity).propose(drafter, specula::Round{g.context, {}, g.limit}, tree, none);
+  return tree;
+}
+
+/// Proposals are the CPU's, the draft's calls right, and however it is launched, on the memory as it was
+/// left, all is the same to the last bit.
+template <class Growth, class Element>
+void check(const std::vector<Growing>& batch, typename Growth::Capacity capacity, std::uint64_t seed,
+           const std::vector<Geometry>& geometries = kGeometries) {
+  Random random(seed);
+  capacity.sequences = static_cast<int>(batch.size());
+  const auto plan = plan_of<Growth>(capacity);
+  Workspace memory(plan);
+  const auto run = [&](const Geometry& geometry) {
+    return grow<Growth, Element>(batch, plan, geometry, memory, random.below(3), random.below(8));
+  };
+  const Grown<Growth> first = run(geometries[0]);
+  for (std::size_t b = 0; b < batch.size(); ++b) {
+    CAPTURE(b);
+    CHECK(first.trees.status[b] == device::Status::ok);
+    CHECK(first.trees.holds(b, proposal<Growth, Element>(batch[b], plan, capacity)));
+    CHECK(Growth::template right<Element>(batch[b], plan, first.calls, b));
+  }
+  for (const Geometry& geometry : geometries) {
+    CAPTURE(geometry.blocks);
+    CAPTURE(geometry.threads);
+    CHECK(run(geometry) == first);
+  }
+}
+
+/// A batch is its sequences, whatever their slots.
+template <class Growth>
+void check_slots(const std::vector<Growing>& batch, typename Growth::Capacity capacity) {
+  capacity.sequences = static_cast<int>(batch.size());
+  const auto all = plan_of<Growth>(capacity);
+  capacity.sequences = 1;
+  const auto one = plan_of<Growth>(capacity);
+  Workspace memory(all);
+  const GrownArrays together = grow<Growth, float>(batch, all, {}, memory).trees;
+  for (std::size_t b = 0; b < batch.size(); ++b) {
+    Workspace own(one);
+    const GrownArrays alone = grow<Growth, float>({batch[b]}, one, {2, 32, 9}, own).trees;
+    bool same = true;
+    for (std::size_t i = 0; i < alone.width; ++i)
+      same &= together.token[b * alone.width + i] == alone.token[i] &&
+              together.confidence[b * alone.width + i] == alone.confidence[i];
+    CHECK(same);
+  }
+}
+
+/// Of three sequences the second has bad rows after the texts that `is_bad` says: it gets a status and the
+/// root alone, others go on, and the next round finds nothing of it. `right(grown)` looks at its calls.
+template <class Growth, class IsBad, class Right>
+void check_bad_rows(std::vector<Growing> batch, typename Growth::Capacity capacity, IsBad is_bad,
+                    Right right) {
+  capacity.sequences = 3;
+  const auto plan = plan_of<Growth>(capacity);
+  const auto expected = [&](std::size_t b) { return proposal<Growth, float>(batch[b], plan, capacity); };
+  const RowOf good = batch[1].rows;
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), kInf, -kInf}) {
+    CAPTURE(bad);
+    batch[1].rows = [=](const Text& text) {
+      std::vector<float> row = good(text);
+      if (is_bad(text) && bad != -kInf) row[33] = bad;
+      if (is_bad(text) && bad == -kInf) std::fill(row.begin(), row.end(), bad);
+      return row;
+    };
+    Workspace memory(plan);
+    for (const Geometry& geometry : kGeometries) {
+      const Grown<Growth> found = grow<Growth, float>(batch, plan, geometry, memory);
+      using device::Status;
+      CHECK(found.trees.status == std::vector<Status>{Status::ok,
+                                                      bad == -kInf ? Status::empty_row : Status::not_a_number,
+                                                      Status::ok});
+      CHECK(found.trees.holds(0, expected(0)));
+      CHECK(found.trees.holds(2, expected(2)));
+      specula::TokenTree alone(plan.vocab, 2, 0);
+      alone.reset(batch[1].root, static_cast<std::int32_t>(batch[1].context.size()), 2);
+      CHECK(found.trees.holds(1, alone));
+      right(found);
+    }
+    batch[1].rows = good;
+    CHECK(grow<Growth, float>(batch, plan, {}, memory).trees.holds(1, expected(1)));
+  }
+}
+
+/// Three rows of 20 logits so far apart that 32 bits do not index them; token 7 b + 1 is the best of row b.
+class WideRows {
+ public:
+  WideRows() : memory_(4 * (2 * kStride + 64)) {
+    for (std::int64_t b = 0; b < 3 && there(); ++b) data()[b * kStride + 7 * b + 1] = 5.0f;
+  }
+  bool there() const { return memory_.data() != nullptr; }
+  device::DraftRows<float> rows() const { return {data(), kStride}; }
+
+ private:
+  static constexpr std::int64_t kStride = (std::int64_t{1} << 31) - 3;
+  float* data() const { return static_cast<float*>(memory_.data()); }
+  WideMemory memory_;
 };
 
 }  // namespace specula_test

@@ -16,7 +16,9 @@
 
 using namespace specula_test;
 using specula::cuda::detail::Row;
+using specula::cuda::detail::RowScan;
 using specula::cuda::detail::RowTopK;
+using specula::cuda::detail::TopK;
 
 namespace {
 
@@ -144,6 +146,53 @@ TEST_CASE("the best in one tile, in as many tiles as are wanted, and in falling 
   check<float>(row, 32, 4);
   std::reverse(row.begin(), row.end());
   check<float>(row, 32, 5);
+}
+
+TEST_CASE("up to 64 and none, for every block by itself, a row and another one after it" *
+          doctest::skip(kThreadSanitizer)) {
+  Random random(86);
+  for (int round = 0; round < 30; ++round) {
+    const int vocab = 1 + random.below(round % 3 == 0 ? 60 : 12000);
+    const int k = round % 10 == 1 ? 0 : round % 10 == 2 ? 64 : 1 + random.below(64);
+    const double ties = random.chance(0.5) ? 0.9 : 0, empty = random.chance(0.3) ? 0.97 : 0;
+    const std::vector<float> rows[] = {random.row(vocab, random.chance(0.5) ? 2 : 30, ties, empty),
+                                       random.row(vocab, 2, 0.9, 0.97)};
+    std::vector<std::vector<int>> orders;  // everything sorted
+    for (const std::vector<float>& row : rows) {
+      std::vector<int> order;
+      for (int x = 0; x < vocab; ++x)
+        if (row[static_cast<std::size_t>(x)] > -kInf) order.push_back(x);
+      std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+        return row[static_cast<std::size_t>(a)] > row[static_cast<std::size_t>(b)];
+      });
+      order.resize(std::min(order.size(), static_cast<std::size_t>(k)));
+      orders.push_back(order);
+    }
+    using Top = TopK<EmulatedBlock>;
+    using Scan = RowScan<EmulatedCluster>;
+    const Grid grid{.blocks = 1 + random.below(3),
+                    .threads = 32 * (1 + random.below(6)),
+                    .shared_bytes = Top::shared_bytes(vocab, k) + Scan::shared_bytes(vocab),
+                    .seed = random.bits()};
+    int right = 0;
+    emulate(grid, [&](EmulatedCluster cluster, int, unsigned char* shared) {
+      Scan scan(cluster, vocab, shared + Top::shared_bytes(vocab, k));
+      Top top(cluster.block(), vocab, k, 0, shared);
+      for (std::size_t r = 0; r < 2; ++r) {
+        const std::vector<int>& order = orders[r];
+        const Row<float> row{rows[r].data(), vocab};
+        scan.law(row, {});
+        top.find(row, scan.table());
+        bool same = top.found() == static_cast<int>(order.size());
+        for (int i = 0; same && i < top.found(); ++i)
+          same = top.token(i) == order[static_cast<std::size_t>(i)] &&
+                 top.logit(i) == rows[r][static_cast<std::size_t>(order[static_cast<std::size_t>(i)])];
+        right += same;  // fibers: one at a time
+        cluster.sync();
+      }
+    });
+    CHECK(right == 2 * grid.blocks * grid.threads);
+  }
 }
 
 TEST_CASE("rows that are no law" * doctest::skip(kThreadSanitizer)) {

@@ -15,14 +15,7 @@
 #include "wide_memory.hpp"
 
 using namespace specula_test;
-using specula::cuda::AcceptedPaths;
-using specula::cuda::BFloat16;
-using specula::cuda::NodeId;
-using specula::cuda::PagedRows;
-using specula::cuda::slot_rows;
-using specula::cuda::SlotPages;
-using specula::cuda::SlotRows;
-using specula::cuda::detail::CompactArgs;
+using namespace specula::cuda;
 
 namespace {
 
@@ -199,16 +192,16 @@ std::vector<Bytes> expected(const Case& c, const Paths& paths) {
 /// Runs the kernel; returns the unit that it moved. `together`: blocks of a sequence run side by side.
 int run(Case& c, const Paths& paths, int threads, std::uint64_t seed, Engine engine = Engine::fibers,
         bool together = false) {
-  CompactArgs args{paths.args(), c.pages, {}, static_cast<int>(c.parts.size()), 0};
+  detail::CompactArgs args{paths.args(), c.pages, {}, static_cast<int>(c.parts.size()), 0};
   for (std::size_t p = 0; p < c.parts.size(); ++p) args.rows[p] = c.parts[p].rows;
-  const int unit = specula::cuda::detail::size_compaction(&args, threads);
+  const int unit = detail::size_compaction(&args, threads);
   REQUIRE(unit > 0);
   if (together) REQUIRE(args.chunks <= 16);
   const int blocks = together ? args.chunks : 1;
   emulate({.clusters = c.sequences * args.chunks / blocks,
            .blocks = blocks,
            .threads = threads,
-           .shared_bytes = specula::cuda::detail::compact_shared_bytes(paths.width),
+           .shared_bytes = detail::compact_shared_bytes(paths.width),
            .seed = seed,
            .engine = engine},
           [&](EmulatedCluster cluster, int index, unsigned char* shared) {
@@ -447,8 +440,8 @@ TEST_CASE("sizes that are refused, and the unit that addresses allow") {
     AcceptedPaths accepted = paths.args();
     accepted.width = width;
     accepted.sequences = sequences;
-    CompactArgs args{accepted, pages, {rows, rows}, 2, -1};
-    return specula::cuda::detail::size_compaction(&args, 256);
+    detail::CompactArgs args{accepted, pages, {rows, rows}, 2, -1};
+    return detail::size_compaction(&args, 256);
   };
   SlotRows good;
   good.base = reinterpret_cast<unsigned char*>(std::uintptr_t{1 << 20});

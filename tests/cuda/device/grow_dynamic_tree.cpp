@@ -5,28 +5,17 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <vector>
 
 #include "grown_batch.hpp"
 #include "thread_sanitizer.hpp"
-#include "wide_memory.hpp"
 
 using namespace specula_test;
-using device::DynamicTreeCapacity;
-using device::DynamicTreePlan;
-using device::SerialGroup;
-using device::Status;
-using device::detail::DynamicTreeArgs;
-using device::detail::DynamicTreeWork;
-using device::detail::Planter;
-using device::detail::Planting;
+using namespace specula::cuda;
 
 namespace {
-
-constexpr std::int32_t kPoison = GrownArrays::kPoison;
 
 /// What the draft is run on, poisoned at first.
 struct Levels {
@@ -35,129 +24,22 @@ struct Levels {
   std::vector<std::int32_t> position;
   std::vector<std::uint64_t> ancestors;
   explicit Levels(const DynamicTreePlan& plan)
-      : token(static_cast<std::size_t>(plan.expansions * plan.sequences * plan.top_k), kPoison),
+      : token(static_cast<std::size_t>(plan.expansions * plan.sequences * plan.top_k), GrownArrays::kPoison),
         parent(token),
         position(token),
         ancestors(token.size() * static_cast<std::size_t>(plan.draft_words), 0x5555555555555555ull) {}
-  device::DraftLevels arrays() { return {token.data(), parent.data(), position.data(), ancestors.data()}; }
+  DraftLevels arrays() { return {token.data(), parent.data(), position.data(), ancestors.data()}; }
   friend bool operator==(const Levels&, const Levels&) = default;
 };
 
-struct Grown {
-  Levels levels;
-  GrownArrays trees;
-  friend bool operator==(const Grown&, const Grown&) = default;
-};
-
-struct Memory {
-  std::vector<std::uint64_t> words;
-  explicit Memory(const DynamicTreePlan& plan)
-      : words(device::workspace_bytes(plan) / 8 + 2, ~std::uint64_t{0}) {}  // NaN, and counters of -1
-};
-
-DynamicTreePlan plan_of(const DynamicTreeCapacity& capacity) {
-  DynamicTreePlan plan;
-  REQUIRE(device::detail::size_plan(&plan, capacity));
-  return plan;
-}
-
-/// All levels and the rerank of a batch, the draft being the sequences' rows.
 template <class Element>
-Grown grow(const std::vector<Growing>& batch, const DynamicTreePlan& plan, Geometry geometry, Memory& memory,
-           int pad = 0, int offset = 0, bool limits = true) {
-  using Work = DynamicTreeWork;
-  const auto k = static_cast<std::size_t>(plan.top_k), sequences = batch.size();
-  Grown out{Levels(plan), GrownArrays(sequences, plan.width)};
-  const RootArrays roots(batch);
-  const Work work = Work::at(memory.words.data(), plan);
-  std::vector<std::vector<Text>> texts(sequences);  // of the draft's nodes
-  for (int level = 0; level <= plan.expansions; ++level) {
-    const std::size_t width = level == 0 ? 1 : k;
-    CallRows<Element> rows(sequences * width, plan.vocab, pad, offset);
-    for (std::size_t b = 0; b < sequences; ++b)
-      for (std::size_t i = 0; i < width; ++i) {
-        Text text = batch[b].text();
-        bool there = true;
-        if (level > 0) {
-          const std::size_t at = (static_cast<std::size_t>(level - 1) * sequences + b) * k + i;
-          const specula::Token token = out.levels.token[at];
-          const specula::NodeId parent = out.levels.parent[at];
-          REQUIRE(parent >= 0);
-          REQUIRE(parent < static_cast<specula::NodeId>(1 + static_cast<std::size_t>(level - 1) * k));
-          there = token != specula::kNoToken;
-          text = texts[b][static_cast<std::size_t>(parent)];
-          text.push_back(token);
-        }
-        texts[b].push_back(text);
-        if (there) rows.put(b * width + i, rounded<Element>(batch[b].rows)(text));
-      }
-    const DynamicTreeArgs<Element> args{rows.rows(),         roots.position.data(),
-                                        out.levels.arrays(), work,
-                                        plan.sequences,      plan.top_k,
-                                        plan.expansions,     plan.vocab,
-                                        plan.draft_words,    level};
-    emulate(
-        {.clusters = static_cast<int>(sequences * width),
-         .blocks = geometry.blocks,
-         .threads = geometry.threads,
-         .shared_bytes = device::detail::dynamic_tree_shared_bytes<EmulatedCluster>(plan.vocab, plan.top_k),
-         .seed = geometry.seed + static_cast<std::uint64_t>(level),
-         .engine = geometry.engine},
-        [&](EmulatedCluster cluster, int index, unsigned char* shared) {
-          dynamic_tree_step(cluster, args, index, shared);
-        });
-    for (std::size_t b = 0; b < sequences; ++b) CHECK(work.arrived[b] == 0);
-  }
-  const Planting planting{roots.roots(limits),     work.pool,      out.trees.trees(), work.status,
-                          out.trees.status.data(), plan.sequences, plan.width};
-  const std::size_t bytes = Planter<EmulatedBlock>::shared_bytes(plan.pool, plan.width);
-  emulate({.clusters = plan.sequences,
-           .threads = 2 * geometry.threads,
-           .shared_bytes = bytes,
-           .seed = geometry.seed,
-           .engine = geometry.engine},
-          [&](EmulatedCluster cluster, int b, unsigned char* shared) {
-            dynamic_tree_rerank(cluster.block(), planting, b, shared);
-          });
-  // One thread makes the same trees.
-  GrownArrays serial(sequences, plan.width);
-  Planting serially = planting;
-  serially.out = serial.trees();
-  serially.told = serial.status.data();
-  std::vector<device::detail::Ranked> shared(bytes / sizeof(device::detail::Ranked) + 1);
-  for (int b = 0; b < plan.sequences; ++b)
-    dynamic_tree_rerank(SerialGroup{}, serially, b, reinterpret_cast<unsigned char*>(shared.data()));
-  CHECK(serial == out.trees);
-  return out;
-}
-
-/// The CPU's proposal.
-template <class Element>
-specula::TokenTree proposal(const Growing& g, const DynamicTreePlan& plan, int total) {
-  specula::TokenTree tree(plan.vocab, plan.width, 0);
-  tree.reset(g.root, static_cast<std::int32_t>(g.context.size()), g.limit);
-  ScriptedDrafter drafter(plan.vocab, rounded<Element>(g.rows));
-  specula::DynamicTree shape{.top_k = plan.top_k, .expansions = plan.expansions, .total = total};
-  NoCoins none;
-  shape.propose(drafter, specula::Round{g.context, {}, g.limit}, tree, none);
-  return tree;
-}
-
-/// The best tokens of a row with the bits that the device gives their probabilities: the CPU's differ in the
-/// last ones, and so do ties of products of them.
-std::vector<specula::Top> ranked_on_device(const std::vector<float>& row) {
-  using TopK = device::detail::RowTopK<EmulatedCluster>;
-  const int vocab = static_cast<int>(row.size()), k = 32;
-  std::vector<specula::Top> out;
-  emulate({.shared_bytes = TopK::shared_bytes(vocab, k, 0)},
-          [&](EmulatedCluster cluster, int, unsigned char* shared) {
-            TopK top(cluster, vocab, k, 0, shared);
-            cluster.sync();
-            top.find(device::detail::Row<float>{row.data(), vocab});
-            if (cluster.block().rank() == 0)
-              for (int i = 0; i < top.found(); ++i) out.push_back({top[i].token, top[i].prob});
-          });
-  return out;
+void step(const DynamicTreePlan& plan, Geometry geometry, const detail::DynamicTreeArgs<Element>& args) {
+  emulate(
+      geometry.grid(plan.sequences * (args.level == 0 ? 1 : plan.top_k),
+                    detail::dynamic_tree_shared_bytes<EmulatedCluster>(plan.vocab, plan.top_k), args.level),
+      [&](EmulatedCluster cluster, int index, unsigned char* shared) {
+        dynamic_tree_step(cluster, args, index, shared);
+      });
 }
 
 using Ranker = std::vector<specula::Top> (*)(const std::vector<float>&);
@@ -212,50 +94,77 @@ bool right_levels(const Growing& g, const DynamicTreePlan& plan, const Levels& l
   return right;
 }
 
-template <class Element>
-void check(const std::vector<Growing>& batch, DynamicTreeCapacity capacity, std::uint64_t seed,
-           const std::vector<Geometry>& geometries) {
-  Random random(seed);
-  capacity.sequences = static_cast<int>(batch.size());
-  const DynamicTreePlan plan = plan_of(capacity);
-  Memory memory(plan);
-  const Grown first = grow<Element>(batch, plan, geometries[0], memory, random.below(3), random.below(8));
-  for (std::size_t b = 0; b < batch.size(); ++b) {
-    CAPTURE(b);
-    CHECK(first.trees.status[b] == Status::ok);
-    CHECK(first.trees.holds(b, proposal<Element>(batch[b], plan, capacity.total)));
-    std::vector<Guess> guesses;
-    CHECK(right_levels<Element>(batch[b], plan, first.levels, b, guesses));
-  }
-  // Again on the memory as it was left, and however it is launched: the same to the last bit.
-  for (const Geometry& geometry : geometries) {
-    CAPTURE(geometry.blocks);
-    CAPTURE(geometry.threads);
-    CHECK(grow<Element>(batch, plan, geometry, memory, random.below(3), random.below(8)) == first);
-  }
-}
+struct DynamicTree {
+  using Capacity = DynamicTreeCapacity;
+  using Plan = DynamicTreePlan;
+  using Work = detail::DynamicTreeWork;
+  using Calls = Levels;
 
-std::vector<Growing> random_batch(Random& random, int sequences, int vocab, double spread, double ties,
-                                  double empty) {
-  std::vector<Growing> out;
-  for (int b = 0; b < sequences; ++b) {
-    Text context;
-    for (int i = random.below(5); i > 0; --i) context.push_back(random.below(vocab));
-    out.push_back({context, random.below(vocab), random_rows(vocab, random.bits(), spread, ties, empty),
-                   random.chance(0.3) ? 1 + random.below(30) : 100000});
+  template <class Element, class Rows>
+  static void run(const std::vector<Growing>& batch, const Plan& plan, Geometry geometry, const Work& work,
+                  const std::int32_t* position, Rows rows_of, Calls& levels) {
+    const auto k = static_cast<std::size_t>(plan.top_k), sequences = batch.size();
+    std::vector<std::vector<Text>> texts(sequences);  // of the draft's nodes
+    for (int level = 0; level <= plan.expansions; ++level) {
+      const std::size_t width = level == 0 ? 1 : k;
+      CallRows<Element> rows = rows_of(sequences * width);
+      for (std::size_t b = 0; b < sequences; ++b)
+        for (std::size_t i = 0; i < width; ++i) {
+          Text text = batch[b].text();
+          bool there = true;
+          if (level > 0) {
+            const std::size_t at = (static_cast<std::size_t>(level - 1) * sequences + b) * k + i;
+            const specula::Token token = levels.token[at];
+            const specula::NodeId parent = levels.parent[at];
+            REQUIRE(parent >= 0);
+            REQUIRE(parent < static_cast<specula::NodeId>(1 + static_cast<std::size_t>(level - 1) * k));
+            there = token != specula::kNoToken;
+            text = texts[b][static_cast<std::size_t>(parent)];
+            text.push_back(token);
+          }
+          texts[b].push_back(text);
+          if (there) rows.put(b * width + i, rounded<Element>(batch[b].rows)(text));
+        }
+      step<Element>(plan, geometry,
+                    {rows.rows(), position, levels.arrays(), work, plan.sequences, plan.top_k,
+                     plan.expansions, plan.vocab, plan.draft_words, level});
+      for (std::size_t b = 0; b < sequences; ++b) CHECK(work.arrived[b] == 0);
+    }
   }
+  static int spine(const Plan&) { return 0; }
+  static specula::DynamicTree shape(const Capacity& capacity) {
+    return {.top_k = capacity.top_k, .expansions = capacity.expansions, .total = capacity.total};
+  }
+  template <class Element>
+  static bool right(const Growing& g, const Plan& plan, const Levels& levels, std::size_t b) {
+    std::vector<Guess> guesses;
+    return right_levels<Element>(g, plan, levels, b, guesses);
+  }
+};
+
+/// The best tokens of a row with the bits that the device gives their probabilities: the CPU's differ in the
+/// last ones, and so do ties of products of them.
+std::vector<specula::Top> ranked_on_device(const std::vector<float>& row) {
+  using TopK = detail::RowTopK<EmulatedCluster>;
+  const int vocab = static_cast<int>(row.size()), k = 32;
+  std::vector<specula::Top> out;
+  emulate({.shared_bytes = TopK::shared_bytes(vocab, k, 0)},
+          [&](EmulatedCluster cluster, int, unsigned char* shared) {
+            TopK top(cluster, vocab, k, 0, shared);
+            cluster.sync();
+            top.find(detail::Row<float>{row.data(), vocab});
+            if (cluster.block().rank() == 0)
+              for (int i = 0; i < top.found(); ++i) out.push_back({top[i].token, top[i].prob});
+          });
   return out;
 }
-
-const std::vector<Geometry> kGeometries = {{1, 32, 1}, {2, 64, 2}, {1, 256, 3}};
 
 }  // namespace
 
 TEST_CASE("ten, five, 59: the trees, and what the draft is run on, are the CPU's" *
           doctest::skip(kThreadSanitizer)) {
   Random random(101);
-  check<device::BFloat16>(random_batch(random, 2, 700, 4, 0, 0), {.vocab = 700}, 1,
-                          {{2, 64, 1}, {1, 128, 2}});
+  check<DynamicTree, BFloat16>(random_batch(random, 2, 700, 4), {.vocab = 700}, 1, {{2, 64, 1}, {1, 128, 2}});
 }
 
 TEST_CASE("any widths, depths, vocabularies and elements; ties, and rows with few tokens" *
@@ -269,8 +178,8 @@ TEST_CASE("any widths, depths, vocabularies and elements; ties, and rows with fe
       CAPTURE(k);
       const double ties = random.chance(0.5) ? 0.7 : 0, empty = random.chance(0.5) ? 0.8 : 0;
       const std::vector<Growing> batch = random_batch(random, 3, vocab, random.between(0.5, 10), ties, empty);
-      check<float>(batch, capacity, random.bits(), kGeometries);
-      check<device::Half>(batch, capacity, random.bits(), {kGeometries[1]});
+      check<DynamicTree, float>(batch, capacity, random.bits());
+      check<DynamicTree, Half>(batch, capacity, random.bits(), {kGeometries[1]});
     }
 }
 
@@ -284,15 +193,15 @@ TEST_CASE("rows of equal logits: everything ties, the older goes first" * doctes
       for (std::size_t i = 0; i < 9; ++i) row[i * 67 % row.size()] = i % 2 ? 0.0f : -0.0f;
       g.rows = [row](const Text&) { return row; };
       const DynamicTreeCapacity capacity{.top_k = k, .expansions = 3, .total = 17, .vocab = vocab};
-      check<float>({g}, capacity, 1, kGeometries);
+      check<DynamicTree, float>({g}, capacity, 1);
 
       // As many as the text says: paths of different rows tie, or nearly so.
       g.rows = flat_rows(vocab, random.bits());
-      const DynamicTreePlan plan = plan_of(capacity);
-      Memory memory(plan);
-      const Grown found = grow<float>({g}, plan, {}, memory);
+      const DynamicTreePlan plan = plan_of<DynamicTree>(capacity);
+      Workspace memory(plan);
+      const Grown<DynamicTree> found = grow<DynamicTree, float>({g}, plan, {}, memory);
       std::vector<Guess> guesses;
-      CHECK(right_levels<float>(g, plan, found.levels, 0, guesses, ranked_on_device));
+      CHECK(right_levels<float>(g, plan, found.calls, 0, guesses, ranked_on_device));
       std::vector<int> all(guesses.size());
       std::iota(all.begin(), all.end(), 0);
       const std::vector<int> best = likeliest(guesses, all, 17);
@@ -311,94 +220,56 @@ TEST_CASE("rows of equal logits: everything ties, the older goes first" * doctes
 TEST_CASE("many: 32 a row and more than 64 nodes, for the draft and in the tree" *
           doctest::skip(kThreadSanitizer)) {
   Random random(104);
-  check<float>(random_batch(random, 2, 300, 3, 0, 0),
-               {.top_k = 32, .expansions = 2, .total = 150, .vocab = 300}, 1, {{1, 64, 1}});
-  check<float>(random_batch(random, 1, 90, 3, 0, 0),
-               {.top_k = 16, .expansions = 5, .total = 10000, .vocab = 90}, 1, {{1, 64, 1}});
+  check<DynamicTree, float>(random_batch(random, 2, 300, 3),
+                            {.top_k = 32, .expansions = 2, .total = 150, .vocab = 300}, 1, {{1, 64, 1}});
+  check<DynamicTree, float>(random_batch(random, 1, 90, 3),
+                            {.top_k = 16, .expansions = 5, .total = 10000, .vocab = 90}, 1, {{1, 64, 1}});
 }
 
 TEST_CASE("limits: none, the root alone, less than the total; and no limits" *
           doctest::skip(kThreadSanitizer)) {
   Random random(105);
-  std::vector<Growing> batch = random_batch(random, 5, 50, 4, 0, 0);
+  std::vector<Growing> batch = random_batch(random, 5, 50, 4);
   const std::int32_t limits[] = {0, 1, 2, 8, -5};
   for (std::size_t b = 0; b < 5; ++b) batch[b].limit = limits[b];
-  check<float>(batch, {.top_k = 3, .expansions = 2, .total = 12, .vocab = 50}, 1, kGeometries);
+  check<DynamicTree, float>(batch, {.top_k = 3, .expansions = 2, .total = 12, .vocab = 50}, 1);
   const DynamicTreePlan plan =
-      plan_of({.sequences = 5, .top_k = 3, .expansions = 2, .total = 12, .vocab = 50});
-  Memory memory(plan);
-  const Grown found = grow<float>(batch, plan, {}, memory, 0, 0, false);
+      plan_of<DynamicTree>({.sequences = 5, .top_k = 3, .expansions = 2, .total = 12, .vocab = 50});
+  Workspace memory(plan);
+  const Grown<DynamicTree> found = grow<DynamicTree, float>(batch, plan, {}, memory, 0, 0, false);
   CHECK(found.trees.size == std::vector<std::int32_t>(5, 13));
 }
 
 TEST_CASE("a batch is its sequences, whatever their slots" * doctest::skip(kThreadSanitizer)) {
   Random random(106);
-  std::vector<Growing> batch = random_batch(random, 4, 90, 4, 0.3, 0);
-  DynamicTreeCapacity capacity{.sequences = 4, .top_k = 4, .expansions = 3, .total = 20, .vocab = 90};
-  const DynamicTreePlan all = plan_of(capacity);
-  Memory memory(all);
-  const Grown together = grow<float>(batch, all, {}, memory);
-  capacity.sequences = 1;
-  const DynamicTreePlan one = plan_of(capacity);
-  for (std::size_t b = 0; b < 4; ++b) {
-    Memory own(one);
-    const Grown alone = grow<float>({batch[b]}, one, {2, 32, 9}, own);
-    const auto first = static_cast<std::ptrdiff_t>(b * together.trees.width),
-               last = first + static_cast<std::ptrdiff_t>(together.trees.width);
-    CHECK(std::equal(together.trees.token.begin() + first, together.trees.token.begin() + last,
-                     alone.trees.token.begin(), alone.trees.token.end()));
-    CHECK(std::memcmp(together.trees.confidence.data() + first, alone.trees.confidence.data(),
-                      alone.trees.width * sizeof(float)) == 0);
-  }
+  check_slots<DynamicTree>(random_batch(random, 4, 90, 4, 0.3),
+                           {.top_k = 4, .expansions = 3, .total = 20, .vocab = 90});
 }
 
 TEST_CASE(
     "a bad row, at any level and place: a status, the root alone, and nothing more is read; others go on" *
     doctest::skip(kThreadSanitizer)) {
-  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   Random random(107);
-  for (std::size_t depth = 0; depth < 4; ++depth)
-    for (const int kind : {0, 1, 2}) {
-      std::vector<Growing> batch = random_batch(random, 3, 60, 4, 0, 0);
-      for (Growing& g : batch) g.limit = 1000;
-      const RowOf good = batch[1].rows;
-      const std::size_t length = batch[1].text().size();
-      batch[1].rows = [=](const Text& text) {
-        std::vector<float> row = good(text);
-        // Some of the rows of that level, and everything after.
-        if (text.size() > length + depth ||
-            (text.size() == length + depth && (depth == 0 || text.back() % 2))) {
-          if (kind < 2) row[33] = kind == 0 ? nan : inf;
-          if (kind == 2) std::fill(row.begin(), row.end(), -inf);
-        }
-        return row;
-      };
-      const DynamicTreeCapacity capacity{
-          .sequences = 3, .top_k = 5, .expansions = 3, .total = 12, .vocab = 60};
-      const DynamicTreePlan plan = plan_of(capacity);
-      Memory memory(plan);
-      for (const Geometry& geometry : kGeometries) {
-        const Grown found = grow<float>(batch, plan, geometry, memory);
-        CHECK(found.trees.status == std::vector<Status>{Status::ok,
-                                                        kind < 2 ? Status::not_a_number : Status::empty_row,
-                                                        Status::ok});
-        CHECK(found.trees.holds(0, proposal<float>(batch[0], plan, 12)));
-        CHECK(found.trees.holds(2, proposal<float>(batch[2], plan, 12)));
-        specula::TokenTree alone(60, 2, 0);
-        alone.reset(batch[1].root, static_cast<std::int32_t>(batch[1].context.size()), 2);
-        CHECK(found.trees.holds(1, alone));
-        for (int level = static_cast<int>(depth); level < 3; ++level)
-          for (std::size_t i = 0; i < 5; ++i)
-            CHECK(found.levels.token[(static_cast<std::size_t>(level) * 3 + 1) * 5 + i] == specula::kNoToken);
-      }
-      batch[1].rows = good;  // and a bad round leaves nothing behind
-      CHECK(grow<float>(batch, plan, {}, memory).trees.holds(1, proposal<float>(batch[1], plan, 12)));
-    }
+  for (std::size_t depth = 0; depth < 4; ++depth) {
+    std::vector<Growing> batch = random_batch(random, 3, 60, 4);
+    for (Growing& g : batch) g.limit = 1000;
+    const std::size_t length = batch[1].text().size() + depth;
+    check_bad_rows<DynamicTree>(
+        batch, {.top_k = 5, .expansions = 3, .total = 12, .vocab = 60},
+        [=](const Text& text) {  // some of the rows of that level, and everything after
+          return text.size() > length || (text.size() == length && (depth == 0 || text.back() % 2));
+        },
+        [&](const Grown<DynamicTree>& found) {
+          for (std::size_t level = depth; level < 3; ++level)
+            for (std::size_t i = 0; i < 5; ++i)
+              CHECK(found.calls.token[(level * 3 + 1) * 5 + i] == specula::kNoToken);
+        });
+  }
 }
 
 TEST_CASE("the first of two kinds of bad rows is told" * doctest::skip(kThreadSanitizer)) {
   Random random(108);
-  std::vector<Growing> batch = random_batch(random, 1, 40, 4, 0, 0);
+  std::vector<Growing> batch = random_batch(random, 1, 40, 4);
   const RowOf good = batch[0].rows;
   const std::size_t length = batch[0].text().size();
   std::vector<specula::Top> best = ranked(good(batch[0].text()));
@@ -411,55 +282,41 @@ TEST_CASE("the first of two kinds of bad rows is told" * doctest::skip(kThreadSa
     if (text.back() == best[2].token) row[0] = std::numeric_limits<float>::quiet_NaN();
     return row;
   };
-  const DynamicTreePlan plan = plan_of({.top_k = 3, .expansions = 1, .total = 5, .vocab = 40});
+  const DynamicTreePlan plan = plan_of<DynamicTree>({.top_k = 3, .expansions = 1, .total = 5, .vocab = 40});
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
-    Memory memory(plan);
-    CHECK(grow<float>(batch, plan, {1, 32, seed}, memory).trees.status[0] == Status::empty_row);
+    Workspace memory(plan);
+    CHECK(grow<DynamicTree, float>(batch, plan, {1, 32, seed}, memory).trees.status[0] == Status::empty_row);
   }
 }
 
 TEST_CASE("rows so far apart that 32 bits do not index them" * doctest::skip(kThreadSanitizer)) {
-  constexpr std::int64_t kStride = (std::int64_t{1} << 31) - 3;
-  const WideMemory memory(4 * (2 * kStride + 64));
-  if (!memory.data()) return;
-  auto* rows = static_cast<float*>(memory.data());
-  for (std::int64_t b = 0; b < 3; ++b) rows[b * kStride + 7 * b + 1] = 5.0f;
+  const WideRows wide;
+  if (!wide.there()) return;
   const DynamicTreePlan plan =
-      plan_of({.sequences = 3, .top_k = 2, .expansions = 1, .total = 5, .vocab = 20});
-  Memory work(plan);
+      plan_of<DynamicTree>({.sequences = 3, .top_k = 2, .expansions = 1, .total = 5, .vocab = 20});
+  Workspace work(plan);
   Levels levels(plan);
   const std::vector<std::int32_t> position(3);
-  const DynamicTreeArgs<float> args{{rows, kStride},
-                                    position.data(),
-                                    levels.arrays(),
-                                    DynamicTreeWork::at(work.words.data(), plan),
-                                    3,
-                                    2,
-                                    1,
-                                    20,
-                                    1,
-                                    0};
-  emulate({.clusters = 3, .shared_bytes = device::detail::dynamic_tree_shared_bytes<EmulatedCluster>(20, 2)},
-          [&](EmulatedCluster cluster, int b, unsigned char* shared) {
-            dynamic_tree_step(cluster, args, b, shared);
-          });
+  step<float>(plan, {},
+              {wide.rows(), position.data(), levels.arrays(),
+               detail::DynamicTreeWork::at(work.words.data(), plan), 3, 2, 1, 20, 1, 0});
   CHECK(levels.token == std::vector<specula::Token>{1, 0, 8, 0, 15, 0});
 }
 
 TEST_CASE("threads of their own") {
   Random random(109);
-  const std::vector<Growing> batch = random_batch(random, 1, 600, 4, 0.2, 0);
-  check<float>(batch, {.top_k = 2, .expansions = 1, .total = 5, .vocab = 600}, 1,
-               {{2, 32, 1, Engine::threads}, {1, 32, 1}});
+  const std::vector<Growing> batch = random_batch(random, 1, 600, 4, 0.2);
+  check<DynamicTree, float>(batch, {.top_k = 2, .expansions = 1, .total = 5, .vocab = 600}, 1,
+                            {{2, 32, 1, Engine::threads}, {1, 32, 1}});
 }
 
 TEST_CASE("capacities") {
   DynamicTreePlan plan;
-  CHECK(device::detail::size_plan(&plan, {.vocab = 128256}));
+  CHECK(detail::size_plan(&plan, {.vocab = 128256}));
   CHECK(plan.pool == 510);
   CHECK(plan.width == 60);
   CHECK(plan.draft_words == 1);
-  CHECK(device::detail::size_plan(&plan, {.top_k = 16, .expansions = 4, .total = 2000, .vocab = 5}));
+  CHECK(detail::size_plan(&plan, {.top_k = 16, .expansions = 4, .total = 2000, .vocab = 5}));
   CHECK(plan.width == 1 + 16 * 65);
   CHECK(plan.draft_words == 2);
   for (const DynamicTreeCapacity& bad : {DynamicTreeCapacity{.vocab = 0},
@@ -469,5 +326,16 @@ TEST_CASE("capacities") {
                                          {.expansions = -1, .vocab = 9},
                                          {.expansions = 1001, .vocab = 9},
                                          {.total = 0, .vocab = 9}})
-    CHECK_FALSE(device::detail::size_plan(&plan, bad));
+    CHECK_FALSE(detail::size_plan(&plan, bad));
+}
+
+TEST_CASE("a block takes no more shared memory than make_dynamic_tree_plan() says") {
+  for (const int vocab : {1, 512, 32000, 128256, 256000})
+    for (const int k : {1, 10, 32}) {
+      const int most = 32 * ((vocab + 511) / 512) + 16 * k * k + 9000;
+      CHECK(detail::dynamic_tree_shared_bytes<EmulatedCluster>(vocab, k) <= static_cast<std::size_t>(most));
+      const DynamicTreePlan plan = plan_of<DynamicTree>({.top_k = k, .total = 100000, .vocab = vocab});
+      CHECK(detail::Planter<EmulatedBlock>::shared_bytes(plan.pool, 0, plan.width) <=
+            static_cast<std::size_t>(40 * plan.pool + 3000));
+    }
 }

@@ -10,12 +10,7 @@
 #include "random.hpp"
 
 using namespace specula_test;
-using specula::cuda::kNoParent;
-using specula::cuda::mask_words;
-using specula::cuda::NodeId;
-using specula::cuda::SerialGroup;
-using specula::cuda::Status;
-using specula::cuda::detail::TreeLinksArgs;
+using namespace specula::cuda;
 
 namespace {
 
@@ -35,7 +30,7 @@ struct Links {
         depth(nodes, kPoison),
         ancestors(nodes * static_cast<std::size_t>(mask_words(max_nodes)), kPoisonWord),
         status(trees, static_cast<Status>(kPoison)) {}
-  TreeLinksArgs args(const std::vector<std::int32_t>& begin, const NodeId* parent, int max_nodes) {
+  detail::TreeLinksArgs args(const std::vector<std::int32_t>& begin, const NodeId* parent, int max_nodes) {
     return {begin.data(),
             parent,
             {first_child.data(), next_sibling.data(), depth.data(), ancestors.data(), status.data()},
@@ -45,8 +40,7 @@ struct Links {
 
 /// With one thread, a warp and two blocks; all the same.
 Links links(const std::vector<std::int32_t>& begin, const NodeId* parent, int max_nodes, std::uint64_t seed) {
-  const std::size_t trees = begin.size() - 1,
-                    bytes = specula::cuda::detail::tree_links_shared_bytes(max_nodes);
+  const std::size_t trees = begin.size() - 1, bytes = detail::tree_links_shared_bytes(max_nodes);
   const auto nodes = static_cast<std::size_t>(begin.back());
   Links serial(nodes, trees, max_nodes);
   std::vector<NodeId> shared(bytes / sizeof(NodeId), kPoison);
@@ -152,7 +146,7 @@ TEST_CASE("bad trees get a status and no links; what is too large, or empty, is 
 TEST_CASE("what is not wanted is not written") {
   const std::vector<std::int32_t> begin = {0, 3};
   std::vector<NodeId> depth(3, kPoison), shared(4);
-  TreeLinksArgs args{begin.data(), nullptr, {}, 3};
+  detail::TreeLinksArgs args{begin.data(), nullptr, {}, 3};
   args.out.depth = depth.data();
   tree_links(SerialGroup{}, args, 0, reinterpret_cast<unsigned char*>(shared.data()));
   CHECK(depth == std::vector<NodeId>{0, 1, 2});

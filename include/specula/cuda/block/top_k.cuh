@@ -1,5 +1,4 @@
-// The best tokens of a row and their probabilities: one read of it by a whole cluster, and a second one of
-// no more tiles than tokens are wanted.
+// The best tokens of a row, after one scan of it by a cluster.
 #pragma once
 
 #include <utility>
@@ -10,68 +9,50 @@
 #include "../warp/tile.cuh"
 #include "row_scan.cuh"
 #include "select.cuh"
+#include "tile_table.cuh"
 
 namespace specula {
 namespace cuda {
 namespace detail {
 
-constexpr int kMostTop = 32;
-
-/// A token of the best, with its softmax probability at temperature 1, which is never above 1 whatever the
-/// rounding: along a path they multiply to what never rises.
-struct TopToken {
-  Token token;
-  double prob;
-};
-
-template <class Cluster>
-class RowTopK {
+/// The k largest logits of a row that a cluster has just scanned, ties to the lower token, -infinity never.
+/// Each block finds them for itself, and all find the same. Cost: one read of no more than k tiles, and two
+/// selections: among all tiles by their maxima, and among at most k (k + 1) / 2 tokens.
+template <class Block>
+class TopK {
  public:
-  using Block = decltype(std::declval<Cluster>().block());
-
-  /// 16-byte aligned shared memory of each block to find the `k` best of rows, and to select among `more`.
-  SPECULA_HD static std::size_t shared_bytes(int vocab, int k, int more) {
-    return select_bytes(vocab, k, more) + 2 * sizeof(Ranked) * static_cast<std::size_t>(k) +
-           RowScan<Cluster>::shared_bytes(vocab);
+  /// 16-byte aligned shared memory to find the `k` best of rows, and to select among `more` afterwards.
+  SPECULA_HD static std::size_t shared_bytes(int vocab, int k, int more = 0) {
+    return select_bytes(vocab, k, more) + sizeof(Ranked) * static_cast<std::size_t>(k);
   }
-  /// k in [1, kMostTop]. A barrier of the cluster.
-  SPECULA_HD RowTopK(Cluster cluster, int vocab, int k, int more, unsigned char* shared)
-      : cluster_(cluster),
-        select_(cluster.block(), shared),
-        tiles_(reinterpret_cast<Ranked*>(shared + select_bytes(vocab, k, more))),
-        best_(tiles_ + k),
-        scan_(cluster, vocab, reinterpret_cast<unsigned char*>(best_ + k)),
+  /// k >= 0.
+  SPECULA_HD TopK(Block block, int vocab, int k, int more, unsigned char* shared)
+      : block_(block),
+        select_(block, shared),
+        best_(reinterpret_cast<Ranked*>(shared + select_bytes(vocab, k, more))),
         k_(k) {}
 
-  /// Finds them, ties to the lower token, -infinity never; for the cluster's first block only: others may
-  /// leave then. Another status than `ok` if the row is no law.
-  template <class Element>
-  SPECULA_HD Status find(Row<Element> row) {
-    const RowStats law = scan_.law(row, SamplingParams{});
-    found_ = 0;
-    log_z_ = law.log_z;
-    if (law.status != Status::ok || cluster_.rank() != 0) return law.status;
+  /// Finds them; `table` holds the tiles' maxima, and NaN is nowhere in the row. Called by the whole block.
+  template <class Element, class Cluster>
+  SPECULA_HD void find(Row<Element> row, const TileTable<Cluster>& table) {
+    if (k_ == 0) return;
     // Each of the k best tiles, by their largest logits, has a token that comes before all of any tile that
     // comes after it: so the i-th (from 0) has no more than k - i of the best tokens, and others have none.
-    const auto& table = scan_.table();
     const int tiles = select_.best(
-        table.tiles(), [&](int t) { return rank_value(table[t].a); }, k_, tiles_);
-    const std::uint64_t bound = tiles == k_ ? tiles_[k_ - 1].value : 1;
+        table.tiles(), [&](int t) { return rank_value(table[t].a); }, k_, best_);
+    const std::uint64_t bound = tiles == k_ ? best_[k_ - 1].value : 1;
     select_.clear();
-    const Block block = cluster_.block();
-    for (int i = block.warp_rank(); i < tiles; i += block.warp_count())
-      gather(row, tiles_[i].index, k_ - i, bound);
+    for (int i = block_.warp_rank(); i < tiles; i += block_.warp_count())
+      gather(row, best_[i].index, k_ - i, bound);
     found_ = select_.first(k_, best_);
-    return law.status;
-  }
-  /// How many there are.
-  SPECULA_HD int found() const { return found_; }
-  SPECULA_HD TopToken operator[](int i) const {
-    const double log = static_cast<double>(of_key(static_cast<std::uint32_t>(best_[i].value))) - log_z_;
-    return {best_[i].index, smaller(1.0, exp(log))};
   }
 
-  /// The first block's.
+  /// How many there are.
+  SPECULA_HD int found() const { return found_; }
+  /// Number i of them, the best first.
+  SPECULA_HD Token token(int i) const { return best_[i].index; }
+  SPECULA_HD float logit(int i) const { return of_key(static_cast<std::uint32_t>(best_[i].value)); }
+
   SPECULA_HD Select<Block>& select() { return select_; }
   /// (k) for what is selected; the best tokens are lost.
   SPECULA_HD Ranked* selected() { return best_; }
@@ -84,7 +65,7 @@ class RowTopK {
   /// Adds the `most` best of a tile, by a warp, if they are no less than `bound`.
   template <class Element>
   SPECULA_HD void gather(Row<Element> row, int tile, int most, std::uint64_t bound) {
-    const auto warp = cluster_.block().warp();
+    const auto warp = block_.warp();
     const int lane = warp.rank();
     float x[kPerLane];
     unpack<Order::columns>(lane, load_tile<Order::columns>(lane, row, tile), row, tile, x);
@@ -105,11 +86,55 @@ class RowTopK {
     }
   }
 
-  Cluster cluster_;
+  Block block_;
   Select<Block> select_;
-  Ranked *tiles_, *best_;  // (k)
-  RowScan<Cluster> scan_;
+  Ranked* best_;  // (k) tiles, then tokens
   int k_, found_ = 0;
+};
+
+/// A token of the best, with its softmax probability at temperature 1, which is never above 1 whatever the
+/// rounding: along a path they multiply to what never rises.
+struct TopToken {
+  Token token;
+  double prob;
+};
+
+/// A row read once by a cluster, and the best of its tokens with their probabilities, for its first block.
+template <class Cluster>
+class RowTopK {
+ public:
+  using Block = decltype(std::declval<Cluster>().block());
+
+  /// 16-byte aligned shared memory of each block; see TopK.
+  SPECULA_HD static std::size_t shared_bytes(int vocab, int k, int more) {
+    return TopK<Block>::shared_bytes(vocab, k, more) + RowScan<Cluster>::shared_bytes(vocab);
+  }
+  /// A barrier of the cluster.
+  SPECULA_HD RowTopK(Cluster cluster, int vocab, int k, int more, unsigned char* shared)
+      : top_(cluster.block(), vocab, k, more, shared),
+        scan_(cluster, vocab, shared + TopK<Block>::shared_bytes(vocab, k, more)) {}
+
+  /// Finds them, once; other blocks than the first may leave then. Another status than `ok`, and none found,
+  /// if the row is no law.
+  template <class Element>
+  SPECULA_HD Status find(Row<Element> row) {
+    const RowStats law = scan_.law(row, SamplingParams{});
+    log_z_ = law.log_z;
+    if (law.status == Status::ok && scan_.cluster().rank() == 0) top_.find(row, scan_.table());
+    return law.status;
+  }
+
+  // ---- of the first block
+
+  SPECULA_HD int found() const { return top_.found(); }
+  SPECULA_HD TopToken operator[](int i) const {
+    return {top_.token(i), smaller(1.0, exp(static_cast<double>(top_.logit(i)) - log_z_))};
+  }
+  SPECULA_HD TopK<Block>& top() { return top_; }
+
+ private:
+  TopK<Block> top_;
+  RowScan<Cluster> scan_;
   double log_z_ = 0;
 };
 

@@ -61,6 +61,7 @@ SlotRows slot_rows(const PagedRows<Element>& rows, int heads, int head_dim, int 
   out.pages = rows.pages;
   return out;
 }
+
 namespace detail {
 
 constexpr int kMostSlotRows = 2;
@@ -139,19 +140,18 @@ SPECULA_HD void compact(Block block, const CompactArgs& args, int index, unsigne
   block.sync();
 
   std::int64_t item = static_cast<std::int64_t>(chunk) * block.size() + block.rank();
+  constexpr int kUnit = static_cast<int>(sizeof(Unit));
   int part = 0;
-  while (part < args.parts && item >= units_of(args.rows[part], static_cast<int>(sizeof(Unit)))) {
-    item -= units_of(args.rows[part], static_cast<int>(sizeof(Unit)));
-    ++part;
-  }
+  for (; part < args.parts && item >= units_of(args.rows[part], kUnit); ++part)
+    item -= units_of(args.rows[part], kUnit);
   if (part >= args.parts) return;
   const SlotRows& rows = args.rows[part];
-  const std::int64_t units = rows.head_bytes / static_cast<std::int64_t>(sizeof(Unit));
+  const std::int64_t units = rows.head_bytes / kUnit;
   const std::int64_t column = item % units, head = item / units % rows.heads,
                      layer = item / units / rows.heads;
   unsigned char* data = rows.of_layer ? static_cast<unsigned char*>(rows.of_layer[layer])
                                       : rows.base + layer * rows.layer_stride;
-  data += head * rows.head_stride + column * static_cast<std::int64_t>(sizeof(Unit));
+  data += head * rows.head_stride + column * kUnit;
   from += part * width;
   to += part * width;
   // Nodes rise, so nothing is written to a slot before the thread has read it.

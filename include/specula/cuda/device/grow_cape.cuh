@@ -103,7 +103,7 @@ SPECULA_HD void cape_step(Cluster cluster, const CapeArgs<Element>& args, int se
 
   const auto block = cluster.block();
   const std::int64_t pool = work.pool.first(sequence), spine = pool + args.step;
-  const double reach = args.step == 0 || status != Status::ok ? 1.0 : work.pool.reach[spine - 1];
+  const double reach = args.step == 0 ? 1.0 : work.pool.reach[spine - 1];
   const bool there = status == Status::ok;
   const int extras = there ? args.extras(static_cast<float>(top[0].prob)) : 0;
   for (int i = block.rank(); i <= args.most; i += block.size()) {
@@ -124,21 +124,11 @@ SPECULA_HD void cape_step(Cluster cluster, const CapeArgs<Element>& args, int se
   }
 }
 
-/// The proposals, a block each.
-template <class Block>
-SPECULA_HD void cape_finish(Block block, const Planting& args, int length, int sequence,
-                            unsigned char* shared) {
-  const int most = args.pool.size / length - 1;
-  Planter<Block> planter(block, args, sequence, length * most, shared);
-  const int room = planter.room(), spine = smaller(length, room);
-  planter.plant(spine, length, spine * most, room - spine);
-}
-
 /// All of a plan that does not depend on a device. False where a capacity is out of range.
 inline bool size_plan(CapePlan* plan, const CapeCapacity& capacity) {
   const int most = larger(0, capacity.extras.most());
   if (capacity.sequences < 1 || capacity.length < 1 || capacity.length > 10000 || capacity.budget < 1 ||
-      capacity.vocab < 1 || most >= kMostTop)
+      capacity.vocab < 1 || most >= kMostOfRow)
     return false;
   plan->sequences = capacity.sequences;
   plan->length = capacity.length;
@@ -158,15 +148,6 @@ __global__ void __launch_bounds__(512, 1) cape_step_kernel(const __grid_constant
   const DeviceCluster cluster;
   cape_step(cluster, args, static_cast<int>(blockIdx.x) / cluster.size(), shared);
 }
-
-/// A template, so that several files may include it.
-template <int threads>
-__global__ void __launch_bounds__(threads)
-    cape_finish_kernel(const __grid_constant__ Planting args, int length) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  cape_finish(DeviceBlock{}, args, length, static_cast<int>(blockIdx.x), shared);
-}
-constexpr int kCapeFinishThreads = 128;
 
 #endif  // __CUDACC__
 
@@ -189,10 +170,8 @@ cudaError_t make_cape_plan(CapePlan* plan, const CapeCapacity& capacity, int dev
   out.shared_bytes = detail::cape_shared_bytes<DeviceCluster>(out.vocab, out.most);
   cudaError_t error = detail::plan_clusters(kernel, out.sequences, out.vocab, out.threads, out.shared_bytes,
                                             device, &out.cluster);
-  out.finish_shared_bytes = detail::Planter<DeviceBlock>::shared_bytes(out.length * out.most, out.width);
   if (error == cudaSuccess)
-    error = detail::prepare_block(detail::cape_finish_kernel<detail::kCapeFinishThreads>,
-                                  out.finish_shared_bytes, device);
+    error = detail::prepare_planting(out.pool, out.length, out.width, device, &out.finish_shared_bytes);
   if (error == cudaSuccess) *plan = out;
   return error;
 }
@@ -226,9 +205,8 @@ cudaError_t cape_step(const CapePlan& plan, int step, const Roots& roots, const 
 inline cudaError_t cape_finish(const CapePlan& plan, const Roots& roots, const GrownTrees& out,
                                Status* status, void* workspace, cudaStream_t stream) {
   const detail::CapeWork work = detail::CapeWork::at(workspace, plan);
-  const detail::Planting args{roots, work.pool, out, work.status, status, plan.sequences, plan.width};
-  return detail::launch(detail::cape_finish_kernel<detail::kCapeFinishThreads>, plan.sequences, 1,
-                        detail::kCapeFinishThreads, plan.finish_shared_bytes, stream, args, plan.length);
+  return detail::plant({roots, work.pool, out, work.status, status, plan.sequences, plan.width, plan.length},
+                       plan.finish_shared_bytes, stream);
 }
 
 #endif  // __CUDACC__

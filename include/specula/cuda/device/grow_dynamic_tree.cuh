@@ -196,20 +196,13 @@ SPECULA_HD void dynamic_tree_step(Cluster cluster, const DynamicTreeArgs<Element
     block.sync();
   else if (!is_last_to_arrive(block, work.arrived + sequence, rows, reinterpret_cast<int*>(shared)))
     return;
-  level.finish(top.select(), top.selected());
-}
-
-/// The proposals, a block each.
-template <class Block>
-SPECULA_HD void dynamic_tree_rerank(Block block, const Planting& args, int sequence, unsigned char* shared) {
-  Planter<Block> planter(block, args, sequence, args.pool.size, shared);
-  planter.plant(0, 0, args.pool.size, planter.room());
+  level.finish(top.top().select(), top.top().selected());
 }
 
 /// All of a plan that does not depend on a device. False where a capacity is out of range.
 inline bool size_plan(DynamicTreePlan* plan, const DynamicTreeCapacity& capacity) {
   const std::int64_t k = capacity.top_k, expansions = capacity.expansions;
-  if (capacity.sequences < 1 || k < 1 || k > kMostTop || expansions < 0 || expansions > 1000 ||
+  if (capacity.sequences < 1 || k < 1 || k > kMostOfRow || expansions < 0 || expansions > 1000 ||
       capacity.total < 1 || capacity.vocab < 1)
     return false;
   plan->sequences = capacity.sequences;
@@ -232,14 +225,6 @@ __global__ void __launch_bounds__(512, 1)
   dynamic_tree_step(cluster, args, static_cast<int>(blockIdx.x) / cluster.size(), shared);
 }
 
-/// A template, so that several files may include it.
-template <int threads>
-__global__ void __launch_bounds__(threads) dynamic_tree_rerank_kernel(const __grid_constant__ Planting args) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  dynamic_tree_rerank(DeviceBlock{}, args, static_cast<int>(blockIdx.x), shared);
-}
-constexpr int kRerankThreads = 256;
-
 #endif  // __CUDACC__
 
 }  // namespace detail
@@ -253,8 +238,9 @@ inline std::size_t workspace_bytes(const DynamicTreePlan& plan) {
 #ifdef __CUDACC__
 
 /// A plan for growth with these capacities. Outside of captures. Errors: cudaErrorInvalidValue where one is
-/// below 1 (expansions: 0), top_k is above 32, or a block has not the shared memory to choose among them
-/// (about 16 bytes for 512 tokens of the vocabulary, and 16 a guess); else what the driver says.
+/// below 1 (expansions: 0), top_k is above 32, or a block has not the shared memory that it needs (a step's
+/// at most 32 bytes for 512 tokens of the vocabulary, 16 K^2, and 9,000; the rerank's 40 bytes for each guess
+/// to choose from, and 3,000); else what the driver says.
 template <class Element>
 cudaError_t make_dynamic_tree_plan(DynamicTreePlan* plan, const DynamicTreeCapacity& capacity, int device) {
   DynamicTreePlan out;
@@ -266,10 +252,8 @@ cudaError_t make_dynamic_tree_plan(DynamicTreePlan* plan, const DynamicTreeCapac
   if (error == cudaSuccess)
     error = detail::plan_clusters(kernel, out.sequences * out.top_k, out.vocab, out.threads, out.shared_bytes,
                                   device, &out.cluster);
-  out.rerank_shared_bytes = detail::Planter<DeviceBlock>::shared_bytes(out.pool, out.width);
   if (error == cudaSuccess)
-    error = detail::prepare_block(detail::dynamic_tree_rerank_kernel<detail::kRerankThreads>,
-                                  out.rerank_shared_bytes, device);
+    error = detail::prepare_planting(out.pool, 0, out.width, device, &out.rerank_shared_bytes);
   if (error == cudaSuccess) *plan = out;
   return error;
 }
@@ -311,9 +295,8 @@ cudaError_t dynamic_tree_step(const DynamicTreePlan& plan, int level, const Root
 inline cudaError_t dynamic_tree_rerank(const DynamicTreePlan& plan, const Roots& roots, const GrownTrees& out,
                                        Status* status, void* workspace, cudaStream_t stream) {
   const detail::DynamicTreeWork work = detail::DynamicTreeWork::at(workspace, plan);
-  const detail::Planting args{roots, work.pool, out, work.status, status, plan.sequences, plan.width};
-  return detail::launch(detail::dynamic_tree_rerank_kernel<detail::kRerankThreads>, plan.sequences, 1,
-                        detail::kRerankThreads, plan.rerank_shared_bytes, stream, args);
+  return detail::plant({roots, work.pool, out, work.status, status, plan.sequences, plan.width, 0},
+                       plan.rerank_shared_bytes, stream);
 }
 
 #endif  // __CUDACC__

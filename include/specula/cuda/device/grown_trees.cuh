@@ -46,6 +46,7 @@ struct GrownTrees {
 
 namespace detail {
 
+constexpr int kMostOfRow = 32;   // best tokens of a row that may become guesses
 constexpr double kNoReach = -1;  // of what is not there
 
 /// Guesses that may enter a proposal, `size` a sequence, older ones first.
@@ -89,61 +90,65 @@ struct Planting {
   const Status* status;  // (B) anything but ok: the root alone
   Status* told;          // (B) the same, for the caller; may be null
   int sequences, width;
+  int spine;  // a sequence's first guesses, a chain, which come before all others
 };
 
+/// The proposal of one sequence: the root, as much of the spine as there is room for, and of the other
+/// guesses those that are likeliest to stay, ties to the older; all by age. Cost: a selection among the
+/// others, and n^2 steps to number and link n nodes.
 template <class Group>
 class Planter {
  public:
-  /// 16-byte aligned shared memory to choose among `n`.
-  SPECULA_HD static std::size_t shared_bytes(int n, int width) {
-    return Select<Group>::shared_bytes(n) +
+  /// 16-byte aligned shared memory for trees of `width` nodes of a pool of `guesses`.
+  SPECULA_HD static std::size_t shared_bytes(int guesses, int spine, int width) {
+    return Select<Group>::shared_bytes(guesses - spine) +
            (sizeof(Ranked) + 2 * sizeof(std::int32_t)) * static_cast<std::size_t>(width);
   }
-  SPECULA_HD Planter(Group group, const Planting& args, int sequence, int n, unsigned char* shared)
+  SPECULA_HD Planter(Group group, const Planting& args, int sequence, unsigned char* shared)
       : group_(group),
         args_(args),
         select_(group, shared),
-        best_(reinterpret_cast<Ranked*>(shared + Select<Group>::shared_bytes(n))),
+        best_(reinterpret_cast<Ranked*>(shared + Select<Group>::shared_bytes(args.pool.size - args.spine))),
         of_node_(reinterpret_cast<std::int32_t*>(best_ + args.width)),
         parent_(of_node_ + args.width),
         sequence_(sequence),
         first_(args.pool.first(sequence)) {}
 
-  /// Guesses that there is room for.
-  SPECULA_HD int room() const {
-    if (args_.status[sequence_] != Status::ok) return 0;
-    const int most = args_.width - 1;
-    return args_.roots.limit ? larger(0, smaller(most, args_.roots.limit[sequence_] - 1)) : most;
-  }
-
-  /// Writes the tree of the root, guesses [0, fixed) of the pool, and of guesses [from, from + n) the `most`
-  /// that are likeliest to stay, ties to the older: each guess after its parent, else the older ones first.
-  /// `fixed` <= `from`; fixed + most <= room().
-  SPECULA_HD void plant(int fixed, int from, int n, int most) {
+  SPECULA_HD void plant() {
     const Pool& pool = args_.pool;
-    const int count = select_.best(
-        n, [&](int i) { return rank_value(pool.reach[first_ + from + i]); }, most, best_);
-    const int nodes = 1 + fixed + smaller(count, larger(most, 0));
+    const int from = args_.spine, room = this->room(), chain = 1 + smaller(from, room);
+    const int others = select_.best(
+        pool.size - from, [&](int i) { return rank_value(pool.reach[first_ + from + i]); }, room + 1 - chain,
+        best_);
+    const int nodes = chain + others;
     // The pool holds no guess before its parent, so its order is one for a tree.
     for (int i = group_.rank(); i < nodes; i += group_.size()) {
-      if (i <= fixed) {
+      if (i < chain) {
         of_node_[i] = i - 1;
         continue;
       }
-      const std::int32_t mine = best_[i - 1 - fixed].index;
-      int node = 1 + fixed;
-      for (int j = 0; j < nodes - 1 - fixed; ++j) node += best_[j].index < mine ? 1 : 0;
+      const std::int32_t mine = best_[i - chain].index;
+      int node = chain;
+      for (int j = 0; j < others; ++j) node += best_[j].index < mine ? 1 : 0;
       of_node_[node] = from + mine;
     }
     group_.sync();
-    for (NodeId n_ = group_.rank(); n_ < nodes; n_ += group_.size())
-      parent_[n_] = n_ == 0 ? kNoParent : node_before(n_, pool.parent[first_ + of_node_[n_]]);
+    for (NodeId n = group_.rank(); n < nodes; n += group_.size())
+      parent_[n] = n == 0 ? kNoParent : node_before(n, pool.parent[first_ + of_node_[n]]);
     group_.sync();
     write(nodes);
   }
 
  private:
-  /// The node before `node` that is `guess` of the pool; the root if there is none.
+  /// Guesses that there is room for.
+  SPECULA_HD int room() const {
+    if (args_.status[sequence_] != Status::ok) return 0;
+    const int width = args_.width;
+    return (args_.roots.limit ? larger(1, smaller(width, args_.roots.limit[sequence_])) : width) - 1;
+  }
+
+  /// The node before `node` that is `guess` of the pool, -1 being the root. A parent is older than its child
+  /// and no less likely to stay, so it is there.
   SPECULA_HD NodeId node_before(NodeId node, std::int32_t guess) const {
     NodeId low = 0, high = node;  // of_node_[low] <= guess < of_node_[high]
     while (high - low > 1) {
@@ -153,7 +158,7 @@ class Planter {
       else
         high = middle;
     }
-    return of_node_[low] == guess ? low : 0;
+    return low;
   }
 
   SPECULA_HD void write(int nodes) const {
@@ -192,15 +197,32 @@ class Planter {
 };
 
 #ifdef __CUDACC__
-/// Lets `kernel` use `shared_bytes`. Outside of captures. cudaErrorInvalidValue where a block has less.
-template <class Kernel>
-cudaError_t prepare_block(Kernel* kernel, std::size_t shared_bytes, int device) {
+
+constexpr int kPlantingThreads = 256;
+
+/// The proposals, a block each. A template, so that several files may include it.
+template <int threads>
+__global__ void __launch_bounds__(threads) planting_kernel(const __grid_constant__ Planting args) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  Planter<DeviceBlock>(DeviceBlock{}, args, static_cast<int>(blockIdx.x), shared).plant();
+}
+
+/// Lets trees of `width` nodes be chosen from pools of `guesses`, for which a block takes `shared_bytes`.
+/// Outside of captures. cudaErrorInvalidValue where it has less.
+inline cudaError_t prepare_planting(int guesses, int spine, int width, int device,
+                                    std::size_t* shared_bytes) {
   DeviceLimits limits;
   const cudaError_t error = device_limits(device, &limits);
   if (error != cudaSuccess) return error;
-  if (shared_bytes > static_cast<std::size_t>(limits.shared_bytes)) return cudaErrorInvalidValue;
-  return prepare(kernel, shared_bytes, 1);
+  *shared_bytes = Planter<DeviceBlock>::shared_bytes(guesses, spine, width);
+  if (*shared_bytes > static_cast<std::size_t>(limits.shared_bytes)) return cudaErrorInvalidValue;
+  return prepare(planting_kernel<kPlantingThreads>, *shared_bytes, 1);
 }
+inline cudaError_t plant(const Planting& args, std::size_t shared_bytes, cudaStream_t stream) {
+  return launch(planting_kernel<kPlantingThreads>, args.sequences, 1, kPlantingThreads, shared_bytes, stream,
+                args);
+}
+
 #endif  // __CUDACC__
 
 }  // namespace detail

@@ -4,10 +4,11 @@
 
 #include <cmath>
 #include <cstdint>
+#include <utility>
 
-#include "../block/likeliest.cuh"
 #include "../block/row_scan.cuh"
 #include "../block/tile_table.cuh"
+#include "../block/top_k.cuh"
 #include "../detail/host_device.cuh"
 #include "../thread/exponent.cuh"
 #include "../thread/mma_layout.cuh"
@@ -78,10 +79,10 @@ class Distillation {
   using Args = DistillationArgs<Target, Draft, Gradient>;
   using Scan = RowScan<Cluster>;
   using Table = TileTable<Cluster>;
+  using Top = TopK<decltype(std::declval<Cluster>().block())>;
 
   SPECULA_HD static std::size_t shared_bytes(int vocab, int k) {
-    return Likeliest<Cluster>::shared_bytes(vocab, k) + Scan::shared_bytes(vocab) +
-           Table::shared_bytes(vocab);
+    return Top::shared_bytes(vocab, k) + Scan::shared_bytes(vocab) + Table::shared_bytes(vocab);
   }
   SPECULA_HD Distillation(Cluster cluster, const Args& args, int row, unsigned char* shared)
       : args_(args),
@@ -89,11 +90,10 @@ class Distillation {
         draft_{args.rows.draft + row * args.rows.draft_stride, args.vocab},
         gradient_(args.rows.gradient ? args.rows.gradient + row * args.rows.gradient_stride : nullptr),
         row_(row),
-        likeliest_(cluster.block(), args.vocab, args.loss.k, shared),
-        scan_(cluster, args.vocab, shared + Likeliest<Cluster>::shared_bytes(args.vocab, args.loss.k)),
+        likeliest_(cluster.block(), args.vocab, args.loss.k, 0, shared),
+        scan_(cluster, args.vocab, shared + Top::shared_bytes(args.vocab, args.loss.k)),
         parts_(cluster, args.vocab,
-               shared + Likeliest<Cluster>::shared_bytes(args.vocab, args.loss.k) +
-                   Scan::shared_bytes(args.vocab)) {}
+               shared + Top::shared_bytes(args.vocab, args.loss.k) + Scan::shared_bytes(args.vocab)) {}
 
   SPECULA_HD void run() {
     const double scale = args_.rows.scale ? static_cast<double>(args_.rows.scale[row_]) : 1.0;
@@ -198,7 +198,7 @@ class Distillation {
   Row<Draft> draft_;
   Gradient* gradient_;
   std::int64_t row_;
-  Likeliest<Cluster> likeliest_;
+  Top likeliest_;
   Scan scan_;
   Table parts_;  // of the cross entropy
 };
@@ -252,7 +252,7 @@ inline int distillation_cluster(int rows, int vocab, std::size_t row_bytes, int 
 
 /// A plan for R rows, of the given element types. Outside of captures. Errors: cudaErrorInvalidValue where a
 /// capacity is below 1, k is outside [0, 64], a weight is negative or not finite, or a block has not the
-/// shared memory that it needs (32 bytes for 512 tokens of the vocabulary, 600 for each of the k, and 9,000);
+/// shared memory that it needs (at most 48 bytes for 512 tokens of the vocabulary, 8 (k + 3)^2, and 9,000);
 /// else what the driver says.
 template <class Target, class Draft, class Gradient>
 cudaError_t make_distillation_plan(DistillationPlan* plan, const DistillationCapacity& capacity,
@@ -300,7 +300,8 @@ cudaError_t make_distillation_plan(DistillationPlan* plan, const DistillationCap
 /// Numeric contract, as the CPU's, for logits up to 100: a probability below 2^-126 counts as 0; a loss is
 /// within 2e-6, relative, plus 5e-7, a gradient within 1e-6 * scale * (cross_entropy_weight + weight) of
 /// exact ones, before it is rounded to its type. Independent of the batch and of the launch. Cost: two reads
-/// of each row, the second from the cache, and a write of the gradient; one launch of a cluster a row.
+/// of each row, and a third one of no more than k tiles of the target's; a write of the gradient; one launch
+/// of a cluster a row.
 /// Source: HASS (Zhang et al. 2024), section 3.1.
 template <class Target, class Draft, class Gradient>
 cudaError_t top_k_distillation(const DistillationPlan& plan,
