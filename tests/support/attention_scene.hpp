@@ -5,13 +5,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <specula/cuda/device/tree_attention.cuh>
-#include <string>
+#include <cstring>
+#include <specula/cuda/block/tree_attention_block.cuh>
 #include <vector>
 
-#include "emulated_gpu.hpp"
-#include "emulated_mma.hpp"
 #include "random.hpp"
 
 namespace specula_test {
@@ -31,7 +28,8 @@ struct AttentionCase {
   bool by_depth = false;  // positions as prefix + depth
   bool forget = true;     // what no window reaches is gone, pages and all
   float softcap = 0, scale = 0.1f;
-  double spread = 1;  // of q, k, v
+  double spread = 1;    // of q, k, v
+  bool scaled = false;  // keys and values have scales; where they are bytes they always have
   std::uint64_t seed = 1;
 };
 
@@ -51,10 +49,40 @@ inline std::uint16_t nearest_bits(specula::cuda::Half, double x) {
                                     static_cast<unsigned>((std::ldexp(a, -e) - 1) * 1024));
 }
 
-template <class Element, int kHead>
+/// A byte of a cache as a number, and the byte nearest to x, of at most 448: by the format's definition.
+inline double plain_value(specula::cuda::Float8E4M3 stored) {
+  const int exponent = stored.bits >> 3 & 15, mantissa = stored.bits & 7;
+  const double x = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(1 + mantissa / 8.0, exponent - 7);
+  return (stored.bits & 0x80) != 0 ? -x : x;
+}
+inline std::uint8_t nearest_bits(specula::cuda::Float8E4M3, double x) {
+  static const std::vector<double> values = [] {
+    std::vector<double> out;
+    for (std::uint8_t code = 0; code < 0x7F; ++code)
+      out.push_back(plain_value(specula::cuda::Float8E4M3{code}));
+    return out;
+  }();
+  auto above = std::lower_bound(values.begin(), values.end() - 1, std::fabs(x));
+  if (above != values.begin() && *above - std::fabs(x) > std::fabs(x) - above[-1]) --above;
+  return static_cast<std::uint8_t>((above - values.begin()) | (x < 0 ? 0x80 : 0));
+}
+template <class Element>
+double plain_value(Element e) {
+  return static_cast<double>(specula::cuda::detail::to_float(e));
+}
+
+template <class Of, int kHeadSize, class StoredAs = Of>
 struct AttentionScene {
+  using Element = Of;
+  using Stored = StoredAs;
+  static constexpr int kHead = kHeadSize;
+  static constexpr bool kBytes = sizeof(Stored) == 1;
+  static constexpr Stored kNaN{kBytes ? 0x7F : 0x7FFF};
+
   AttentionCase c;
-  std::vector<Element> q, pool_k, pool_v;  // pools begin as NaN; joint layouts have all in pool_k
+  std::vector<Element> q;
+  std::vector<Stored> pool_k, pool_v;  // begin as NaN; joint layouts have all in pool_k
+  std::vector<float> k_scale, v_scale;
   std::vector<std::int32_t> length, begin, indptr, pages_k, pages_v, position, depth;
   std::vector<std::uint64_t> mask;
   std::vector<std::int32_t> parent;
@@ -62,7 +90,7 @@ struct AttentionScene {
   std::int64_t q_stride = 0;
   std::vector<double> k, v;  // of sequence b, slot, head: as the reference reads them
   std::vector<std::int64_t> first_slot;
-  specula::cuda::TreeAttentionArgs<Element> args{};
+  specula::cuda::TreeAttentionArgs<Element, Stored> args{};
 
   static constexpr int kGap = 8;
 
@@ -83,7 +111,7 @@ struct AttentionScene {
     q.assign(static_cast<std::size_t>(q_stride * (begin.back() + 1)), Element{0x7FFF});
     for (int n = 0; n < begin.back(); ++n)
       for (int i = 0; i < c.query_heads * kHead; ++i)
-        q[static_cast<std::size_t>(n * q_stride + i)] = value(random);
+        q[static_cast<std::size_t>(n * q_stride + i)] = {nearest_bits(Element{}, number(random))};
 
     if (c.layout == KvLayout::contiguous) c.page_size = most_tokens + 3;
     lay_out(random, most_tokens);
@@ -97,7 +125,6 @@ struct AttentionScene {
     return std::min(std::max(0, low - c.window + 1), c.lengths[b]);
   }
   int tokens(std::size_t b) const { return c.lengths[b] + (c.cross ? 0 : c.nodes[b]); }
-  static double as_double(Element e) { return static_cast<double>(specula::cuda::detail::to_float(e)); }
 
   /// Attention of node n of sequence b, head h: the output and, last, its log-sum-exp.
   std::vector<double> reference(std::size_t b, int n, int h) const {
@@ -111,7 +138,7 @@ struct AttentionScene {
       if (c.window > 0 && !(position[static_cast<std::size_t>(row)] - at < c.window)) continue;
       double s = 0;
       for (int i = 0; i < kHead; ++i)
-        s += as_double(q[static_cast<std::size_t>(row * q_stride + h * kHead + i)]) *
+        s += plain_value(q[static_cast<std::size_t>(row * q_stride + h * kHead + i)]) *
              k[slot(b, j, kv_head, i)];
       s *= static_cast<double>(c.scale);
       if (c.softcap > 0) s = static_cast<double>(c.softcap) * std::tanh(s / static_cast<double>(c.softcap));
@@ -132,9 +159,7 @@ struct AttentionScene {
   }
 
  private:
-  Element value(Random& random) const {
-    return {nearest_bits(Element{}, c.spread * random.between(-1.7, 1.7))};
-  }
+  double number(Random& random) const { return c.spread * random.between(-1.7, 1.7); }
   std::size_t slot(std::size_t b, int j, int kv_head, int i) const {
     return static_cast<std::size_t>(((first_slot[b] + j) * c.kv_heads + kv_head) * kHead + i);
   }
@@ -180,8 +205,14 @@ struct AttentionScene {
     const std::int64_t head = nhd ? kHead : static_cast<std::int64_t>(c.page_size) * kHead;
     const std::int64_t half = static_cast<std::int64_t>(c.page_size) * c.kv_heads * kHead;
     const std::int64_t page = joint ? 2 * half : half + 2 * kGap;
-    pool_k.assign(static_cast<std::size_t>(page * pages), Element{0x7FFF});
-    pool_v.assign(joint ? 0 : pool_k.size(), Element{0x7FFF});
+    pool_k.assign(static_cast<std::size_t>(page * pages), kNaN);
+    pool_v.assign(joint ? 0 : pool_k.size(), kNaN);
+    for (auto* scale : {&k_scale, &v_scale})
+      for (int h = 0; h < c.kv_heads; ++h)
+        scale->push_back(!kBytes && !c.scaled
+                             ? 1
+                             : static_cast<float>(random.between(0.5, 2) * (kBytes ? 0.01 : 1.0) *
+                                                  (random.chance(0.2) ? -1 : 1)));
     // Pages in any order; K's and V's in different ones with two tables.
     const auto order = [&] {
       std::vector<std::int32_t> out;
@@ -212,7 +243,7 @@ struct AttentionScene {
     if (!contiguous && c.table == KvTable::csr) args_kv.indptr = indptr.data();
     if (!contiguous && c.table == KvTable::rectangle) args_kv.max_pages = max_pages;
 
-    const auto put = [&](std::size_t b, int j, int h, int i, Element x, Element y) {
+    const auto put = [&](std::size_t b, int j, int h, int i, Stored x, Stored y) {
       const auto entry = static_cast<std::size_t>(indptr[b] + j / c.page_size);
       const std::int64_t at_k = contiguous ? static_cast<std::int64_t>(b) : pages_k[entry];
       const std::int64_t at_v = contiguous ? static_cast<std::int64_t>(b) : pages_v[entry];
@@ -226,10 +257,13 @@ struct AttentionScene {
       for (int j = 0; j < tokens(b); ++j)
         for (int h = 0; h < c.kv_heads; ++h)
           for (int i = 0; i < kHead; ++i) {
-            const Element x = value(random), y = value(random);
+            const auto of_k = static_cast<double>(k_scale[static_cast<std::size_t>(h)]),
+                       of_v = static_cast<double>(v_scale[static_cast<std::size_t>(h)]);
+            const Stored x{nearest_bits(Stored{}, number(random) / of_k)},
+                y{nearest_bits(Stored{}, number(random) / of_v)};
             if (j >= forgotten(b)) put(b, j, h, i, x, y);
-            k.push_back(as_double(x));
-            v.push_back(as_double(y));
+            k.push_back(plain_value(x) * of_k);
+            v.push_back(plain_value(y) * of_v);
           }
       slots += tokens(b);
     }
@@ -243,6 +277,10 @@ struct AttentionScene {
     args.window = c.window;
     args.position = c.by_depth ? nullptr : position.data();
     args.depth = c.by_depth ? depth.data() : nullptr;
+    if (kBytes || c.scaled) {
+      args.k_scale = k_scale.data();
+      args.v_scale = v_scale.data();
+    }
   }
 };
 
@@ -260,79 +298,15 @@ struct AttentionOutput {
   }
 };
 
-/// The launch of a plan by `run(launch)`; `workspace` is the caller's, zero before its first use.
-template <class Element, int kHead, class Run>
-AttentionOutput<Element> launch_attention(const AttentionScene<Element, kHead>& scene,
-                                          const specula::cuda::TreeAttentionPlan& plan,
-                                          std::vector<unsigned char>* workspace, Run run) {
-  namespace cuda = specula::cuda;
-  AttentionOutput<Element> result;
-  const auto queries = static_cast<std::size_t>(scene.begin.back());
-  result.stride = scene.c.query_heads * kHead + 8;
-  result.out.assign(queries * static_cast<std::size_t>(result.stride) + 8, Element{0x7FFE});
-  result.lse.assign(queries * static_cast<std::size_t>(scene.c.query_heads) + 1,
-                    std::numeric_limits<float>::quiet_NaN());
-  auto args = scene.args;
-  args.out = result.out.data();
-  args.out_stride = result.stride;
-  args.lse = result.lse.data();
-  const std::size_t bytes = cuda::workspace_bytes(plan);
-  std::vector<unsigned char> own;
-  if (!workspace) workspace = &own;
-  if (workspace->size() < bytes + 256) {
-    workspace->assign(bytes + 256, 0xFF);
-    if (bytes > 0)
-      std::fill_n(workspace->begin(), cuda::detail::counter_bytes(plan) + 256, static_cast<unsigned char>(0));
-  }
-  unsigned char* base = workspace->data();
-  base += (256 - reinterpret_cast<std::uintptr_t>(base) % 256) % 256;
-  if (!cuda::detail::valid_args(plan, args, bytes > 0 ? base : nullptr))
-    throw std::runtime_error("run_attention: arguments are not valid");
-  run(cuda::detail::make_launch(plan, args, bytes > 0 ? base : nullptr));
-  if (bytes > 0)
-    for (std::size_t i = 0; i < cuda::detail::counter_bytes(plan); ++i)
-      if (base[i] != 0) throw std::runtime_error("a counter was not reset");
-  return result;
-}
-
-/// The same on the emulated device.
-template <class Element, int kHead>
-AttentionOutput<Element> run_attention(const AttentionScene<Element, kHead>& scene,
-                                       const specula::cuda::TreeAttentionPlan& plan, std::uint64_t seed = 1,
-                                       Engine engine = Engine::fibers,
-                                       std::vector<unsigned char>* workspace = nullptr) {
-  namespace cuda = specula::cuda;
-  return launch_attention(scene, plan, workspace, [&](const auto& launch) {
-    cuda::detail::with_shape<kHead>(plan.rows, [&](auto shape) {
-      using Shape = decltype(shape);
-      const int clusters = static_cast<int>(cuda::detail::units_of(plan) * (plan.splits / plan.cluster));
-      emulate({.clusters = clusters,
-               .blocks = plan.cluster,
-               .threads = Shape::kThreads,
-               .shared_bytes = Shape::kSharedBytes,
-               .seed = seed,
-               .engine = engine},
-              [&](EmulatedCluster cluster, int index, unsigned char* shared) {
-                EmulatedCopies copies;
-                cuda::detail::TreeAttentionBlock<Shape, EmulatedCluster, Element>(cluster, launch, index,
-                                                                                  shared)
-                    .run(copies);
-                if (!copies.idle()) throw std::runtime_error("copies that nobody waited for");
-              });
-      return 0;
-    });
-  });
-}
-
 /// How far a run is from the reference: relative error of all outputs together, greatest difference of the
 /// log-sum-exps, and what is wrong in kind (NaN, unwritten, written where nothing belongs).
 struct AttentionErrors {
   double relative = 0, lse = 0;
   int wrong = 0;
 };
-template <class Element, int kHead>
-AttentionErrors compare_attention(const AttentionScene<Element, kHead>& scene,
-                                  const AttentionOutput<Element>& got) {
+template <class Scene>
+AttentionErrors compare_attention(const Scene& scene, const AttentionOutput<typename Scene::Element>& got) {
+  constexpr int kHead = Scene::kHead;
   AttentionErrors errors;
   double difference = 0, norm = 0;
   for (std::size_t b = 0; b < scene.c.lengths.size(); ++b)
@@ -341,8 +315,7 @@ AttentionErrors compare_attention(const AttentionScene<Element, kHead>& scene,
         const auto want = scene.reference(b, n, h);
         const std::int64_t query = scene.begin[b] + n;
         for (int i = 0; i < kHead; ++i) {
-          const double x =
-              scene.as_double(got.out[static_cast<std::size_t>(query * got.stride + h * kHead + i)]);
+          const double x = plain_value(got.out[static_cast<std::size_t>(query * got.stride + h * kHead + i)]);
           const double y = want[static_cast<std::size_t>(i)];
           if (!std::isfinite(x) || (want[kHead] == -INFINITY && x != 0)) ++errors.wrong;
           difference += (x - y) * (x - y);

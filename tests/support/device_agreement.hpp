@@ -11,17 +11,6 @@
 
 namespace specula_test {
 
-/// Parameters that use every kind of cut, alone and together.
-inline std::vector<specula::SamplingParams> device_settings() {
-  return {{},
-          {.temperature = 0.7f},
-          {.temperature = 0.6f, .top_k = 5},
-          {.temperature = 1.4f, .top_p = 0.8f},
-          {.temperature = 0.9f, .min_p = 0.1f},
-          {.temperature = 1.1f, .top_k = 40, .top_p = 0.9f, .min_p = 0.02f},
-          {.temperature = 0}};
-}
-
 struct Agreement {
   int trees = 0, differ = 0;
   int unexplained = 0;  // differ although no coin was within 1e-5 of a boundary

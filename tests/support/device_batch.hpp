@@ -46,6 +46,17 @@ inline auto rounding(float) -> float (*)(float) { return nullptr; }
 inline auto rounding(device::BFloat16) -> float (*)(float) { return bf16_rounded; }
 inline auto rounding(device::Half) -> float (*)(float) { return half_rounded; }
 
+/// Parameters that use every kind of cut, alone and together.
+inline std::vector<specula::SamplingParams> device_settings() {
+  return {{},
+          {.temperature = 0.7f},
+          {.temperature = 0.6f, .top_k = 5},
+          {.temperature = 1.4f, .top_p = 0.8f},
+          {.temperature = 0.9f, .min_p = 0.1f},
+          {.temperature = 1.1f, .top_k = 40, .top_p = 0.9f, .min_p = 0.02f},
+          {.temperature = 0}};
+}
+
 /// What a device verdict says of one sequence.
 struct DeviceVerdict {
   std::vector<specula::Token> tokens;

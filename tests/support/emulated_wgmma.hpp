@@ -95,6 +95,7 @@ class HopperBlock {
   /// Of a thread. Here and not in it: a fiber that is left behind when another one fails frees nothing.
   struct State {
     std::vector<Copy> copies;
+    std::deque<std::vector<Copy>> copy_groups;
     std::vector<Product> open;
     std::deque<std::vector<Product>> groups;
     std::vector<Sums> sums;
@@ -128,6 +129,21 @@ class EmulatedHopper {
     write(to);
     copies_.push_back({static_cast<unsigned char*>(to), real ? from : nullptr});
   }
+  void commit() {
+    copy_groups_.push_back(std::move(copies_));
+    copies_.clear();
+  }
+  template <int kGroups>
+  void wait() {
+    for (; copy_groups_.size() > kGroups; copy_groups_.pop_front())
+      for (const HopperBlock::Copy& c : copy_groups_.front()) land(c);
+  }
+  void load(const void* shared, std::uint32_t (&words)[4]) { std::memcpy(words, shared, 16); }
+  void store(void* shared, const std::uint32_t (&words)[4]) {
+    std::memcpy(shared, words, 16);
+    write(shared);
+    stored_ = true;
+  }
   void arrive_after_copies(std::uint64_t* barrier) {
     HopperBlock::Batch batch{std::move(copies_), barrier};
     copies_.clear();
@@ -144,6 +160,7 @@ class EmulatedHopper {
     __atomic_store_n(barrier, kMark << 48 | n << 32 | n << 16, __ATOMIC_RELEASE);
   }
   void arrive(std::uint64_t* barrier) {
+    if (stored_) throw std::runtime_error("mbarrier: what was stored for products is not fenced");
     std::uint64_t old = load(barrier), next;
     do {
       const std::uint64_t all = old >> 32 & 0xFFFF, missing = (old >> 16 & 0xFFFF) - 1;
@@ -184,7 +201,10 @@ class EmulatedHopper {
     if (offset < 0 || offset >= 227 * 1024) throw std::runtime_error("not in shared memory");
     return static_cast<std::uint32_t>(offset);
   }
-  void fence_memory() { seen_ = all_.at_once_ ? 0 : all_.clock_; }
+  void fence_memory() {
+    seen_ = all_.at_once_ ? 0 : all_.clock_;
+    stored_ = false;
+  }
   void fence_products() { fenced_ = true; }
   void commit_products() {
     groups_.push_back(std::move(open_));
@@ -237,6 +257,8 @@ class EmulatedHopper {
     if (!copies_.empty() || !open_.empty() || !sums_.empty()) return false;
     for (const auto& group : groups_)
       if (!group.empty()) return false;
+    for (const auto& group : copy_groups_)
+      if (!group.empty()) return false;
     return all_.in_flight_[static_cast<std::size_t>(block_.rank())].empty();
   }
 
@@ -247,6 +269,7 @@ class EmulatedHopper {
         shared_(shared),
         all_(all),
         copies_(mine.copies),
+        copy_groups_(mine.copy_groups),
         open_(mine.open),
         groups_(mine.groups),
         sums_(mine.sums) {}
@@ -284,14 +307,15 @@ class EmulatedHopper {
     if (!all_.at_once_) all_.written_[shared_address(to) / 16] = ++all_.clock_;
   }
   void land(const HopperBlock::Batch& batch) {
-    for (const HopperBlock::Copy& c : batch.copies) {
-      if (c.from)
-        std::memcpy(c.to, c.from, 16);
-      else
-        std::memset(c.to, 0, 16);
-      write(c.to);
-    }
+    for (const HopperBlock::Copy& c : batch.copies) land(c);
     arrive(batch.barrier);
+  }
+  void land(const HopperBlock::Copy& c) {
+    if (c.from)
+      std::memcpy(c.to, c.from, 16);
+    else
+      std::memset(c.to, 0, 16);
+    write(c.to);
   }
   void land_some() {
     for (int i = all_.random_.below(8); i > 0; --i) {
@@ -386,11 +410,12 @@ class EmulatedHopper {
   unsigned char* shared_;
   HopperBlock& all_;
   std::vector<HopperBlock::Copy>& copies_;
+  std::deque<std::vector<HopperBlock::Copy>>& copy_groups_;
   std::vector<Product>& open_;
   std::deque<std::vector<Product>>& groups_;
   std::vector<Sums>& sums_;
   std::uint64_t products_ = 0, seen_ = 0;
-  bool fenced_ = false;
+  bool fenced_ = false, stored_ = false;
 };
 
 }  // namespace specula_test

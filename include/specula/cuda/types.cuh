@@ -22,6 +22,11 @@ struct Half {
 struct BFloat16 {
   std::uint16_t bits;
 };
+/// A byte of a cache: 4 bits of exponent, 3 of mantissa, no infinity (E4M3 of the OCP's 8-bit formats, as
+/// __nv_fp8_e4m3 and torch.float8_e4m3fn).
+struct Float8E4M3 {
+  std::uint8_t bits;
+};
 
 /// How a row of logits becomes a law, as specula::SamplingParams: the tokens with logit >= theta are kept,
 /// ties all kept, theta being the largest of top-k's threshold, top-p's on what top-k left, and row maximum +

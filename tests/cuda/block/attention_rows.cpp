@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "attention_scene.hpp"
 #include "emulated_gpu.hpp"
 #include "emulated_mma.hpp"
 #include "random.hpp"
@@ -13,9 +14,11 @@
 using namespace specula_test;
 namespace device = specula::cuda;
 using device::BFloat16;
+using device::Float8E4M3;
 using device::Half;
 using device::detail::AttentionRows;
 using device::detail::ScoreMap;
+using device::detail::StoredKv;
 
 namespace {
 
@@ -25,22 +28,22 @@ struct Matrix {
   std::vector<Element> data;
   Matrix(int rows, int of_columns, Random& random, double spread) : columns(of_columns) {
     for (int i = 0; i < rows * columns; ++i)
-      data.push_back({static_cast<std::uint16_t>(
-          device::detail::pack(Element{}, static_cast<float>(random.between(-spread, spread)), 0))});
+      data.push_back({nearest_bits(Element{}, random.between(-spread, spread))});
   }
   double at(int row, int column) const {
-    return static_cast<double>(
-        device::detail::to_float(data[static_cast<std::size_t>(row * columns + column)]));
+    return plain_value(data[static_cast<std::size_t>(row * columns + column)]);
   }
 };
 
 /// 11 rows of 16 over four batches of keys, bits of `seen` (rows, 4) where a batch is masked.
-template <class Element, int kHead, int kKeys>
+template <class Element, class Stored, int kHead, int kKeys>
 void check_rows(std::uint64_t seed, double spread) {
   Random random(seed);
+  constexpr int kBytes = sizeof(Stored), kTile = kKeys * kHead * kBytes;
   const int rows = 11, batches = 4, keys = batches * kKeys;
-  const Matrix<Element> q(rows, kHead, random, 1), v(keys, kHead, random, 2);
-  Matrix<Element> k(keys, kHead, random, spread);
+  const Matrix<Element> q(rows, kHead, random, 1);
+  const Matrix<Stored> v(keys, kHead, random, 2);
+  Matrix<Stored> k(keys, kHead, random, spread);
   std::vector<std::uint64_t> seen;
   for (int i = 0; i < 16 * batches; ++i) seen.push_back(random.chance(0.3) ? 0 : random.bits());
   const auto sees = [&](int row, int key) {
@@ -50,25 +53,27 @@ void check_rows(std::uint64_t seed, double spread) {
   };
   // A key that nobody sees may be NaN.
   for (auto& bits : seen) bits &= ~std::uint64_t{4};
-  for (int i = 0; i < kHead; ++i) k.data[static_cast<std::size_t>((kKeys + 2) * kHead + i)] = {0x7FFF};
+  for (int i = 0; i < kHead; ++i)
+    k.data[static_cast<std::size_t>((kKeys + 2) * kHead + i)] = {kBytes == 1 ? 0x7F : 0x7FFF};
 
   float o[16][kHead], top[16], sum[16];
-  constexpr int kBytes = kKeys * kHead * 2;
-  emulate({.threads = 32, .shared_bytes = 2 * kBytes}, [&](EmulatedCluster cluster, int,
-                                                           unsigned char* tiles) {
+  emulate({.threads = 32, .shared_bytes = 2 * kTile}, [&](EmulatedCluster cluster, int,
+                                                          unsigned char* tiles) {
     const auto warp = cluster.block().warp();
     const int lane = warp.rank();
-    AttentionRows<Element, kHead, kKeys> mine(
+    AttentionRows<Element, kHead, kKeys, Stored> mine(
         lane, [&](int row) { return row < rows ? q.data.data() + row * kHead : nullptr; });
     for (int batch = 0; batch < batches; ++batch) {
       warp.sync();
       for (int i = lane; i < kKeys * kHead; i += 32) {
-        const int place = device::detail::chunk_offset<kHead>(i / kHead, i % kHead / 8) + i % 8 * 2;
-        std::memcpy(tiles + place, &k.data[static_cast<std::size_t>(batch * kKeys * kHead + i)], 2);
-        std::memcpy(tiles + kBytes + place, &v.data[static_cast<std::size_t>(batch * kKeys * kHead + i)], 2);
+        const int place =
+            device::detail::chunk_offset<kHead, kBytes>(i / kHead, i % kHead * kBytes / 16) + i * kBytes % 16;
+        std::memcpy(tiles + place, &k.data[static_cast<std::size_t>(batch * kKeys * kHead + i)], kBytes);
+        std::memcpy(tiles + kTile + place, &v.data[static_cast<std::size_t>(batch * kKeys * kHead + i)],
+                    kBytes);
       }
       warp.sync();
-      mine.add(warp, tiles, tiles + kBytes, 0, ScoreMap(0.3f, 0), batch % 2 == 1, [&](int half) {
+      mine.add(warp, tiles, tiles + kTile, 0, ScoreMap(0.3f, 0), batch % 2 == 1, [&](int half) {
         const int row = device::detail::c_cell(lane, 2 * half).row;
         return seen[static_cast<std::size_t>(row * batches + batch)];
       });
@@ -76,7 +81,8 @@ void check_rows(std::uint64_t seed, double spread) {
     mine.finish(warp);
     for (int i = 0; i < 4; ++i) {
       const auto at = device::detail::c_cell(lane, i);
-      for (int n = 0; n < kHead / 8; ++n) o[at.row][8 * n + at.column] = mine.output(n, i);
+      for (int n = 0; n < kHead / 8; ++n)
+        o[at.row][StoredKv<Element, Stored>::column(8 * n + at.column)] = mine.output(n, i);
       if (at.column == 0) top[at.row] = mine.maximum(i / 2), sum[at.row] = mine.sum(i / 2);
     }
   });
@@ -115,9 +121,13 @@ void check_rows(std::uint64_t seed, double spread) {
 TEST_CASE("sixteen rows: online softmax over batches of keys, masked and not") {
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     const double spread = seed % 2 == 0 ? 0.3 : 3;  // maxima that hardly and that do rise
-    check_rows<BFloat16, 128, 16>(seed, spread);
-    check_rows<Half, 64, 16>(seed, spread);
-    check_rows<Half, 128, 32>(seed, spread);
-    check_rows<BFloat16, 64, 64>(seed, spread);
+    check_rows<BFloat16, BFloat16, 128, 16>(seed, spread);
+    check_rows<Half, Half, 64, 16>(seed, spread);
+    check_rows<Half, Half, 128, 32>(seed, spread);
+    check_rows<BFloat16, BFloat16, 64, 64>(seed, spread);
+    check_rows<BFloat16, Float8E4M3, 128, 16>(seed, spread);
+    check_rows<Half, Float8E4M3, 64, 16>(seed, spread);
+    check_rows<Half, Float8E4M3, 128, 64>(seed, spread);
+    check_rows<BFloat16, Float8E4M3, 64, 32>(seed, spread);
   }
 }

@@ -84,4 +84,10 @@ TEST_CASE("rows must be 16-byte aligned") {
   CHECK_FALSE(aligned(PagedRows<BFloat16>{data, 60, 16, 8, nullptr}));
   CHECK_FALSE(aligned(PagedRows<BFloat16>{data, 64, 20, 8, nullptr}));
   CHECK_FALSE(aligned(PagedRows<BFloat16>{data, 64, 16, 4, nullptr}));
+  const auto* bytes = reinterpret_cast<const device::Float8E4M3*>(data);
+  CHECK(aligned(PagedRows<device::Float8E4M3>{bytes, 64, 32, 16, nullptr}));
+  CHECK_FALSE(aligned(PagedRows<device::Float8E4M3>{bytes + 8, 64, 32, 16, nullptr}));
+  CHECK_FALSE(aligned(PagedRows<device::Float8E4M3>{bytes, 72, 32, 16, nullptr}));
+  CHECK_FALSE(aligned(PagedRows<device::Float8E4M3>{bytes, 64, 40, 16, nullptr}));
+  CHECK_FALSE(aligned(PagedRows<device::Float8E4M3>{bytes, 64, 32, 8, nullptr}));
 }

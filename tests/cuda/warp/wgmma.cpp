@@ -245,6 +245,20 @@ TEST_CASE("what a tensor core does not forgive") {
                auto* barrier = reinterpret_cast<std::uint64_t*>(shared + 16384);
                if (block.rank() == 0) hopper.init(barrier, 128);
                block.sync();
+               std::uint32_t words[4];  // a thread's own writing, without its fence
+               hopper.copy(shared + 16 * block.rank(), zeros, true);
+               hopper.commit();
+               hopper.wait<0>();
+               hopper.load(shared + 16 * block.rank(), words);
+               CHECK(words[3] == 0);
+               hopper.store(shared + 16 * block.rank(), words);
+               hopper.arrive(barrier);
+             }),
+             "not fenced"));
+  CHECK(says(complaint([&](EmulatedBlock block, EmulatedHopper& hopper, unsigned char* shared) {
+               auto* barrier = reinterpret_cast<std::uint64_t*>(shared + 16384);
+               if (block.rank() == 0) hopper.init(barrier, 128);
+               block.sync();
                if (block.rank() > 0) hopper.arrive(barrier);  // one too few
                hopper.wait_for(barrier, 0);
              }),

@@ -6,16 +6,20 @@
 #include "../group.cuh"
 #include "../thread/attention_layout.cuh"
 #include "../thread/mma_layout.cuh"
+#include "../thread/stored_kv.cuh"
 #include "../warp/mma.cuh"
+#include "softmax_rows.cuh"
 
 namespace specula {
 namespace cuda {
 namespace detail {
 
-template <class Element, int kHead, int kKeys>
+template <class Element, int kHead, int kKeys, class Stored = Element>
 class AttentionRows {
+  using Kv = StoredKv<Element, Stored>;
+
  public:
-  static_assert(kHead % 16 == 0 && kKeys % 16 == 0, "whole products only");
+  static_assert(kHead % (16 * Kv::kSteps) == 0 && kKeys % 16 == 0, "whole products only");
 
   /// `query(row)` points at the kHead elements of a row, 4-byte aligned, null: a row of zeros.
   template <class Query>
@@ -23,14 +27,7 @@ class AttentionRows {
     SPECULA_UNROLL
     for (int n = 0; n < kHead / 8; ++n) SPECULA_UNROLL
     for (int i = 0; i < 4; ++i) o_[n][i] = 0;
-    SPECULA_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const Element* from = query(a_cell(lane, half).row);
-      SPECULA_UNROLL
-      for (int k = 0; k < kHead / 16; ++k) SPECULA_UNROLL
-      for (int reg = half; reg < 4; reg += 2)
-        q_[k][reg] = from ? load_pair(from + 16 * k + a_cell(lane, reg).column) : 0;
-    }
+    load_queries<Kv>(lane, query, q_);
   }
 
   /// Takes kKeys keys in: rows `row` and on of the tiles `k` and `v`. view(half)(key) says whether this
@@ -49,16 +46,7 @@ class AttentionRows {
       for (int n = 0; n < kKeys / 8; ++n) SPECULA_UNROLL
       for (int i = 0; i < 4; ++i) s[n][i] = score.plain(s[n][i]);
     }
-    if (masked) {
-      SPECULA_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        const std::uint64_t seen = sees(half) >> c_cell(warp.rank(), 0).column;
-        SPECULA_UNROLL
-        for (int n = 0; n < kKeys / 8; ++n) SPECULA_UNROLL
-        for (int i = 2 * half; i < 2 * half + 2; ++i)
-          if ((seen >> (8 * n + i % 2) & 1) == 0) s[n][i] = -infinity();
-      }
-    }
+    if (masked) mask_scores(warp.rank(), sees, s);
     raise_maximum(warp, s);
     SPECULA_UNROLL
     for (int n = 0; n < kKeys / 8; ++n) SPECULA_UNROLL
@@ -72,26 +60,17 @@ class AttentionRows {
   /// Once, at the end: the lanes of a row add up what each summed.
   template <class Warp>
   SPECULA_HD void finish(Warp warp) {
-    SPECULA_UNROLL
-    for (int half = 0; half < 2; ++half) SPECULA_UNROLL
-    for (int mask = 1; mask < 4; mask *= 2)
-      sum_[half] = specula::cuda::detail::sum(sum_[half], warp.shuffle_xor(sum_[half], mask));
+    add_lanes(warp, sum_);
   }
 
   /// Of this lane's row c_cell(lane, 2 * half).row: greatest exponent and, after finish(), sum of weights.
   SPECULA_HD float maximum(int half) const { return maximum_[half]; }
   SPECULA_HD float sum(int half) const { return sum_[half]; }
-  /// Weighted sums of the values: columns 8 * n + c_cell(lane, i).column.
+  /// Weighted sums of the values: column 8 * n + c_cell(lane, i).column of the products (StoredKv).
   SPECULA_HD float output(int n, int i) const { return o_[n][i]; }
 
  private:
-  SPECULA_HD static std::uint32_t load_pair(const Element* from) {
-#ifdef __CUDA_ARCH__
-    return *reinterpret_cast<const std::uint32_t*>(from);
-#else
-    return from[0].bits | static_cast<std::uint32_t>(from[1].bits) << 16;
-#endif
-  }
+  SPECULA_HD static int offset(int row, int chunk) { return chunk_offset<kHead, sizeof(Stored)>(row, chunk); }
 
   /// s = Q K^T.
   template <class Warp>
@@ -102,11 +81,15 @@ class AttentionRows {
       SPECULA_UNROLL
       for (int i = 0; i < 4; ++i) s[n][i] = s[n + 1][i] = 0;
       SPECULA_UNROLL
-      for (int c = 0; c < kHead / 16; ++c) {
-        std::uint32_t b[4];
-        load_matrices(warp, k + chunk_offset<kHead>(row + 8 * n + at.row, 2 * c + at.column), b);
-        mma(warp, Element{}, s[n], q_[c], b[0], b[1]);
-        mma(warp, Element{}, s[n + 1], q_[c], b[2], b[3]);
+      for (int c = 0; c < kHead / (16 * Kv::kSteps); ++c) {
+        std::uint32_t b[4], f[4];
+        load_matrices(warp, k + offset(row + 8 * n + at.row, 2 * c + at.column), b);
+        SPECULA_UNROLL
+        for (int step = 0; step < Kv::kSteps; ++step) {
+          Kv::keys(b, step, f);
+          mma(warp, Element{}, s[n], q_[Kv::kSteps * c + step], f[0], f[1]);
+          mma(warp, Element{}, s[n + 1], q_[Kv::kSteps * c + step], f[2], f[3]);
+        }
       }
     }
   }
@@ -115,17 +98,12 @@ class AttentionRows {
   /// first.
   template <class Warp>
   SPECULA_HD void raise_maximum(Warp warp, const float (&s)[kKeys / 8][4]) {
-    float top[2] = {maximum_[0], maximum_[1]};
-    SPECULA_UNROLL
-    for (int n = 0; n < kKeys / 8; ++n) SPECULA_UNROLL
-    for (int i = 0; i < 4; ++i) top[i / 2] = specula::cuda::detail::maximum(top[i / 2], s[n][i]);
-    SPECULA_UNROLL
-    for (int half = 0; half < 2; ++half) SPECULA_UNROLL
-    for (int mask = 1; mask < 4; mask *= 2)
-      top[half] = specula::cuda::detail::maximum(top[half], warp.shuffle_xor(top[half], mask));
+    float top[2];
+    find_maxima(warp, s, top);
     if (warp.ballot(top[0] > maximum_[0] || top[1] > maximum_[1]) == 0) return;
     SPECULA_UNROLL
     for (int half = 0; half < 2; ++half) {
+      top[half] = specula::cuda::detail::maximum(maximum_[half], top[half]);
       const float factor = exp2_fast(difference(maximum_[half], top[half]));
       maximum_[half] = top[half];
       sum_[half] = product(sum_[half], factor);
@@ -146,11 +124,15 @@ class AttentionRows {
                                   pack(Element{}, p[n + 1][0], p[n + 1][1]),
                                   pack(Element{}, p[n + 1][2], p[n + 1][3])};
       SPECULA_UNROLL
-      for (int c = 0; c < kHead / 16; ++c) {
-        std::uint32_t b[4];
-        load_transposed(warp, v + chunk_offset<kHead>(row + 8 * n + at.row, 2 * c + at.column), b);
-        mma(warp, Element{}, o_[2 * c], a, b[0], b[1]);
-        mma(warp, Element{}, o_[2 * c + 1], a, b[2], b[3]);
+      for (int c = 0; c < kHead / (16 * Kv::kSteps); ++c) {
+        std::uint32_t b[4], f[4];
+        load_transposed(warp, v + offset(row + 8 * n + at.row, 2 * c + at.column), b);
+        SPECULA_UNROLL
+        for (int step = 0; step < Kv::kSteps; ++step) {
+          Kv::values(b, step, f);
+          mma(warp, Element{}, o_[2 * (Kv::kSteps * c + step)], a, f[0], f[1]);
+          mma(warp, Element{}, o_[2 * (Kv::kSteps * c + step) + 1], a, f[2], f[3]);
+        }
       }
     }
   }

@@ -11,24 +11,27 @@ namespace cuda {
 namespace detail {
 
 /// Where the chunks of a tile lie, for ldmatrix.
-template <int kHead>
+template <int kHead, class Stored>
 struct RowsOfChunks {
-  SPECULA_HD static int offset(int row, int chunk) { return chunk_offset<kHead>(row, chunk); }
+  static constexpr int kTileBytes = kTileKeys * kHead * sizeof(Stored);
+  SPECULA_HD static int offset(int row, int chunk) { return chunk_offset<kHead, sizeof(Stored)>(row, chunk); }
 };
 
 /// Each of kWarps warps copies kTileKeys / kWarps keys of a tile, K and V; a row's address is looked up by
 /// one lane, a tile ahead of the copies. Keys outside [load, end) become zeros and are not read: what lies
 /// there may be anything, NaN too, and 0 * NaN would be seen.
-template <class Element, int kHead, int kWarps, int kStages, class Place = RowsOfChunks<kHead>>
+template <class Stored, int kHead, int kWarps, int kStages, class Place = RowsOfChunks<kHead, Stored>>
 class KvRing {
-  static constexpr int kOwn = kTileKeys / kWarps, kChunks = kHead / 8, kTileBytes = kTileKeys * kHead * 2;
+  static constexpr int kOwn = kTileKeys / kWarps, kRowBytes = kHead * sizeof(Stored),
+                       kChunks = kRowBytes / 16, kTileBytes = Place::kTileBytes,
+                       kRows = 32 / kChunks;  // that a warp copies at once
   static_assert(2 * kOwn <= 32 && kOwn * kChunks % 32 == 0, "a lane a row, whole warps of copies");
 
  public:
   static constexpr int kStageBytes = 2 * kTileBytes;
 
   /// `shared`: kStages * kStageBytes, 128-byte aligned.
-  SPECULA_HD KvRing(const PagedKv<Element>& kv, PageSpan span, Divisor page_size, int head, KeyRange keys,
+  SPECULA_HD KvRing(const PagedKv<Stored>& kv, PageSpan span, Divisor page_size, int head, KeyRange keys,
                     int warp, int lane, unsigned char* shared)
       : kv_(kv),
         span_(span),
@@ -48,7 +51,7 @@ class KvRing {
   SPECULA_HD std::uintptr_t locate(int tile) const {
     const int key = first_key(tile) + lane_ % kOwn;
     const bool of_v = lane_ / kOwn % 2 != 0;
-    const Element* at = kv_.k.data;  // anything that may be named
+    const Stored* at = kv_.k.data;  // anything that may be named
     if (key >= load_ && key < end_)
       at = row_at(of_v ? kv_.v : kv_.k, span_, page_size_, kv_.page_count, static_cast<std::uint32_t>(key),
                   head_);
@@ -58,24 +61,31 @@ class KvRing {
   /// Starts the copies of a tile; `located` is locate(tile). All lanes of the warp together.
   template <class Warp, class Copies>
   SPECULA_HD void copy(Warp warp, Copies& copies, std::uintptr_t located, int tile, int stage) const {
-    constexpr int kRows = 32 / kChunks;  // of which the warp copies at once
-    unsigned char* to = shared_ + stage * kStageBytes;
-    const int chunk = lane_ % kChunks;
     SPECULA_UNROLL
-    for (int i = 0; i < 2 * kOwn / kRows; ++i) {
-      const int row = i * kRows + lane_ / kChunks;  // K's kOwn rows, then V's
-      const std::uintptr_t from = warp.shuffle(located, row) + static_cast<std::uintptr_t>(16 * chunk);
-      const int key = first_key(tile) + row % kOwn;
+    for (int i = 0; i < kCopies; ++i) {
+      const std::uintptr_t from = warp.shuffle(located, row(i)) + static_cast<std::uintptr_t>(16 * chunk());
+      const int key = first_key(tile) + row(i) % kOwn;
       const bool real = key >= load_ && key < end_;
-      copies.copy(to + (row / kOwn) * kTileBytes + Place::offset(warp_ * kOwn + row % kOwn, chunk),
-                  reinterpret_cast<const void*>(from), real);
+      copies.copy(shared(place(i, stage)), reinterpret_cast<const void*>(from), real);
     }
   }
+
+ protected:
+  // What a lane copies of a tile: chunk() of row(0) .. row(kCopies - 1) of its warp's kOwn rows of K, then of
+  // V, to place(i).
+  static constexpr int kCopies = 2 * kOwn / kRows;
+  SPECULA_HD int chunk() const { return lane_ % kChunks; }
+  SPECULA_HD int row(int i) const { return i * kRows + lane_ / kChunks; }
+  SPECULA_HD int place(int i, int stage) const {
+    return stage * kStageBytes + row(i) / kOwn * kTileBytes +
+           Place::offset(warp_ * kOwn + row(i) % kOwn, chunk());
+  }
+  SPECULA_HD unsigned char* shared(int place) const { return shared_ + place; }
 
  private:
   SPECULA_HD int first_key(int tile) const { return tile * kTileKeys + warp_ * kOwn; }
 
-  const PagedKv<Element>& kv_;
+  const PagedKv<Stored>& kv_;
   PageSpan span_;
   Divisor page_size_;
   int head_, load_, end_, warp_, lane_;

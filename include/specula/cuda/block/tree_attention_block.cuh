@@ -14,12 +14,13 @@ namespace specula {
 namespace cuda {
 
 /// Attention of proposals over a cache, all arrays on the device. Node i of sequence b is query begin[b] + i;
-/// its K and V lie in slot length[b] + i of the sequence already. See tree_attention().
-template <class Element>
+/// its K and V lie in slot length[b] + i of the sequence already. See tree_attention(). Stored: what the
+/// cache holds, Element or Float8E4M3.
+template <class Element, class Stored = Element>
 struct TreeAttentionArgs {
   const Element* q;           // (N, Hq, D) 16-byte aligned, nodes `q_stride` elements apart
   std::int64_t q_stride;      // a multiple of 8
-  PagedKv<Element> kv;        // the cache
+  PagedKv<Stored> kv;         // the cache
   const std::int32_t* begin;  // (B + 1) where a sequence's nodes begin
   const std::uint64_t* mask;  // (N, words) as specula::tree_mask: bit j of node i iff j is i or above it
   int words;                  // 0, and no mask: the queries see all of the cache, and there is no tail
@@ -31,14 +32,16 @@ struct TreeAttentionArgs {
   int window = 0;             // 0: off; else key k is seen iff position(q) - position(k) < window
   const std::int32_t* position = nullptr;  // (N) of nodes in their text; only with a window
   const std::int32_t* depth = nullptr;     // (N) in place of `position`: length[b] + depth
+  const float* k_scale = nullptr;          // (Hkv) what stored keys are multiplied by; null: 1
+  const float* v_scale = nullptr;          // (Hkv) and stored values
 };
 
 namespace detail {
 
 /// What else the kernel is told: the plan's part.
-template <class Element>
+template <class Element, class Stored = Element>
 struct TreeAttentionLaunch {
-  TreeAttentionArgs<Element> args;
+  TreeAttentionArgs<Element, Stored> args;
   ScoreMap score;
   Divisor page_size;
   int query_heads, kv_heads, row_tiles, splits;  // splits: a multiple of the cluster's size
@@ -47,8 +50,9 @@ struct TreeAttentionLaunch {
   float* parts;             // (units, splits / cluster, rows of a tile, D + 4) 16-byte aligned
 };
 
-/// A compiled variant: 16 * kRowWarps rows a block, each tile of keys split over kKeyWarps.
-template <int kHeadSize, int kRowWarps_, int kKeyWarps_, int kStages_>
+/// A compiled variant: 16 * kRowWarps rows a block, each tile of keys split over kKeyWarps. Elements of the
+/// cache have kStoredBytes.
+template <int kHeadSize, int kRowWarps_, int kKeyWarps_, int kStages_, int kStoredBytes = 2>
 struct AttentionShape {
   static constexpr int kHead = kHeadSize, kRowWarps = kRowWarps_, kKeyWarps = kKeyWarps_, kStages = kStages_;
   static constexpr int kWarps = kRowWarps * kKeyWarps, kThreads = 32 * kWarps, kRows = 16 * kRowWarps;
@@ -56,24 +60,24 @@ struct AttentionShape {
   static constexpr int kRowFloats = kHead + 8;         // of a part in shared memory: no bank conflicts
   static constexpr int kPartFloats = kRows * kRowFloats;
   static constexpr int kSavedFloats = kHead + 4;  // of a row of a part in the workspace
-  static constexpr int kRingBytes = kStages * kTileKeys * kHead * 4;
+  static constexpr int kRingBytes = kStages * kTileKeys * kHead * 2 * kStoredBytes;
   static constexpr int kMergeBytes = (kKeyWarps * (kPartFloats + 2 * kRows) + 2 * kRows) * 4;
   static constexpr int kSharedBytes = kRingBytes > kMergeBytes ? kRingBytes : kMergeBytes;
 };
 
 /// A block's work: one split of the keys, for one tile of the packed rows of a KV head of a sequence. Blocks
 /// of a cluster have neighbouring splits of the same tile. Cost: one read of its keys' K and V.
-template <class Shape, class Cluster, class Element>
+template <class Shape, class Cluster, class Element, class Stored = Element>
 class TreeAttentionBlock {
   static constexpr int kHead = Shape::kHead, kFours = kHead / 4;
-  using Rows = AttentionRows<Element, kHead, Shape::kKeys>;
-  using Ring = KvRing<Element, kHead, Shape::kWarps, Shape::kStages>;
+  using Rows = AttentionRows<Element, kHead, Shape::kKeys, Stored>;
+  using Ring = KvRing<Stored, kHead, Shape::kWarps, Shape::kStages>;
 
  public:
   /// `index` of the cluster in the grid; `shared`: Shape::kSharedBytes, 128-byte aligned, at the same place
   /// in every block.
-  SPECULA_HD TreeAttentionBlock(Cluster cluster, const TreeAttentionLaunch<Element>& launch, int index,
-                                unsigned char* shared)
+  SPECULA_HD TreeAttentionBlock(Cluster cluster, const TreeAttentionLaunch<Element, Stored>& launch,
+                                int index, unsigned char* shared)
       : cluster_(cluster), l_(launch), shared_(shared) {
     const int groups = l_.splits / cluster.size();
     // Tiles of the same keys follow each other: they find them in the cache.
@@ -178,6 +182,13 @@ class TreeAttentionBlock {
             l_.args.window};
   }
 
+  /// Of this KV head's keys.
+  SPECULA_HD ScoreMap score() const {
+    ScoreMap out = l_.score;
+    if (l_.args.k_scale) out.factor = product(out.factor, l_.args.k_scale[head_]);
+    return out;
+  }
+
   // ---- the tiles of this split
 
   template <class Copies>
@@ -187,6 +198,7 @@ class TreeAttentionBlock {
     const int row_warp = block.warp_rank() / Shape::kKeyWarps,
               key_warp = block.warp_rank() % Shape::kKeyWarps;
     constexpr int kAhead = Shape::kStages - 1;
+    static_assert(Shape::kStages * Ring::kStageBytes == Shape::kRingBytes, "a shape for what is stored");
     Ring ring(l_.args.kv, span_, l_.page_size, head_, keys_, block.warp_rank(), warp.rank(), shared_);
     // Looked up ahead of the copies: those do not wait for the page table.
     std::uintptr_t located[kAhead];
@@ -199,6 +211,7 @@ class TreeAttentionBlock {
     }
     std::uintptr_t next = ring.locate(tile + kAhead);
     Rows rows(warp.rank(), [&](int row) { return query(16 * row_warp + row); });
+    const ScoreMap score = this->score();
     int stage = 0;
     for (; tile < last; ++tile) {
       copies.template wait<kAhead - 1>();
@@ -215,10 +228,9 @@ class TreeAttentionBlock {
       const int key = tile * kTileKeys + key_warp * Shape::kKeys;
       if (16 * row_warp < rows_ && key < keys_.end && key + Shape::kKeys > keys_.load) {
         const bool masked = key < keys_.clear || key + Shape::kKeys > keys_.prefix;
-        rows.add(warp, ring.k(stage), ring.v(stage), key_warp * Shape::kKeys, l_.score, masked,
-                 [&](int half) {
-                   return view(16 * row_warp + c_cell(warp.rank(), 2 * half).row).sees(key, keys_);
-                 });
+        rows.add(warp, ring.k(stage), ring.v(stage), key_warp * Shape::kKeys, score, masked, [&](int half) {
+          return view(16 * row_warp + c_cell(warp.rank(), 2 * half).row).sees(key, keys_);
+        });
       }
       stage = stage + 1 == Shape::kStages ? 0 : stage + 1;
     }
@@ -248,7 +260,9 @@ class TreeAttentionBlock {
       const int column = c_cell(warp.rank(), 0).column;
       SPECULA_UNROLL
       for (int n = 0; n < kHead / 8; ++n) SPECULA_UNROLL
-      for (int i = 0; i < 2; ++i) part(key_warp, row)[8 * n + column + i] = rows.output(n, 2 * half + i);
+      for (int i = 0; i < 2; ++i)
+        part(key_warp, row)[StoredKv<Element, Stored>::column(8 * n + column + i)] =
+            rows.output(n, 2 * half + i);
       if (column == 0) {
         stats(key_warp, row)[0] = rows.maximum(half);
         stats(key_warp, row)[1] = rows.sum(half);
@@ -362,7 +376,8 @@ class TreeAttentionBlock {
     const std::int64_t query = static_cast<std::int64_t>(begin_) + at.node;
     const int head = head_ * per_head_ + at.head;
     const bool none = all.sum == 0;  // no key is seen
-    const float inverse = none ? 0.0f : 1.0f / all.sum;
+    float inverse = none ? 0.0f : 1.0f / all.sum;
+    if (!none && l_.args.v_scale) inverse = product(inverse, l_.args.v_scale[head_]);
     const std::uint32_t low = pack(Element{}, product(all.o[0], inverse), product(all.o[1], inverse));
     const std::uint32_t high = pack(Element{}, product(all.o[2], inverse), product(all.o[3], inverse));
     Element* to = l_.args.out + query * l_.args.out_stride + static_cast<std::int64_t>(head) * kHead + column;
@@ -380,7 +395,7 @@ class TreeAttentionBlock {
   }
 
   Cluster cluster_;
-  const TreeAttentionLaunch<Element>& l_;
+  const TreeAttentionLaunch<Element, Stored>& l_;
   unsigned char* shared_;
   int row_tile_, group_, head_, sequence_, per_head_, length_, begin_, nodes_, rows_;
   std::int64_t unit_;

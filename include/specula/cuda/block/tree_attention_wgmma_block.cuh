@@ -5,7 +5,7 @@
 #include "../detail/host_device.cuh"
 #include "../group.cuh"
 #include "../thread/wgmma_layout.cuh"
-#include "kv_ring.cuh"
+#include "panel_ring.cuh"
 #include "tree_attention_block.cuh"
 #include "wgmma_rows.cuh"
 
@@ -70,27 +70,23 @@ class FirstThreads {
   Hopper* hopper_;
 };
 
-/// A tile's chunks where wgmma wants them.
-struct Panels {
-  SPECULA_HD static int offset(int row, int chunk) { return panel_offset<kTileKeys>(row, chunk); }
-};
-
 /// A block's work, as TreeAttentionBlock's. Stages of the ring go around by two barriers each: the producers'
 /// copies arrive at full(), every warp that is done with a stage at empty().
-template <class Shape, class Cluster, class Hopper, class Element>
+template <class Shape, class Cluster, class Hopper, class Element, class Stored = Element>
 class WgmmaAttentionBlock
-    : TreeAttentionBlock<Shape, FirstThreads<Cluster, Hopper, Shape::kConsumers>, Element> {
-  using Base = TreeAttentionBlock<Shape, FirstThreads<Cluster, Hopper, Shape::kConsumers>, Element>;
-  using Rows = WgmmaRows<Element, Shape::kHead>;
-  using Ring = KvRing<Element, Shape::kHead, Shape::kWarps, Shape::kStages, Panels>;
+    : TreeAttentionBlock<Shape, FirstThreads<Cluster, Hopper, Shape::kConsumers>, Element, Stored> {
+  using Base = TreeAttentionBlock<Shape, FirstThreads<Cluster, Hopper, Shape::kConsumers>, Element, Stored>;
+  using Rows = WgmmaRows<Element, Shape::kHead, Stored>;
+  using Ring = PanelRing<Element, Stored, Shape::kHead, Shape::kWarps, Shape::kStages>;
   using Place = RingPlace<Shape::kStages>;
   using Work = typename Base::Work;
 
  public:
   /// `index` of the cluster in the grid; `shared`: kTileBytes + kBarrierBytes, 1,024-byte aligned, at the
   /// same place in every block.
-  SPECULA_HD WgmmaAttentionBlock(Cluster cluster, Hopper* hopper, const TreeAttentionLaunch<Element>& launch,
-                                 int index, unsigned char* shared)
+  SPECULA_HD WgmmaAttentionBlock(Cluster cluster, Hopper* hopper,
+                                 const TreeAttentionLaunch<Element, Stored>& launch, int index,
+                                 unsigned char* shared)
       : Base(FirstThreads<Cluster, Hopper, Shape::kConsumers>(cluster, hopper), launch, index, shared),
         everybody_(cluster),
         hopper_(*hopper) {}
@@ -146,11 +142,36 @@ class WgmmaAttentionBlock
   SPECULA_HD void produce(Warp warp, int warp_rank, int tile, int last) {
     const Ring ring = this->ring(warp, warp_rank);
     std::uintptr_t located = ring.locate(tile);
-    for (Place at; tile < last; ++tile, at.advance()) {
-      hopper_.wait_for(empty(at.stage), at.parity ^ 1);
-      ring.copy(warp, hopper_, located, tile, at.stage);
-      hopper_.arrive_after_copies(full(at.stage));
-      located = ring.locate(tile + 1);  // ahead of its copies: those do not wait for the page table
+    const auto copy = [&](int of, const Place& to) {
+      hopper_.wait_for(empty(to.stage), to.parity ^ 1);
+      ring.copy(warp, hopper_, located, of, to.stage);
+      located = ring.locate(of + 1);  // ahead of its copies: those do not wait for the page table
+    };
+    Place at;
+    if constexpr (sizeof(Stored) == sizeof(Element)) {
+      for (; tile < last; ++tile, at.advance()) {
+        copy(tile, at);
+        hopper_.arrive_after_copies(full(at.stage));
+      }
+    } else {
+      // Bytes of so many tiles are under way. Consumers that wait for a tile still hold the two before it: a
+      // stage more, and the copies would wait for them.
+      constexpr int kAhead = Shape::kStages - 3;
+      static_assert(kAhead > 0, "a stage for bytes");
+      Place to;
+      for (int of = tile - kAhead; of < last; ++of) {
+        if (of + kAhead < last) {
+          copy(of + kAhead, to);
+          to.advance();
+        }
+        hopper_.commit();
+        if (of < tile) continue;
+        hopper_.template wait<kAhead>();
+        ring.widen(hopper_, at.stage);
+        hopper_.fence_memory();  // products read through another proxy
+        hopper_.arrive(full(at.stage));
+        at.advance();
+      }
     }
   }
 
@@ -158,7 +179,7 @@ class WgmmaAttentionBlock
 
   template <class Warp>
   SPECULA_HD void attend(Warp warp, int warp_rank, int tile, int last) {
-    Rows rows(warp.rank(), this->l_.score, [&](int row) { return this->query(16 * warp_rank + row); });
+    Rows rows(warp.rank(), this->score(), [&](int row) { return this->query(16 * warp_rank + row); });
     if (warp_rank / 4 * 64 < this->rows_) consume(warp, warp_rank, rows, tile, last);
     rows.finish(warp);
     const auto group = this->cluster_.block();
@@ -227,10 +248,11 @@ class WgmmaAttentionBlock
 
 /// The kernel's body; the arguments are WgmmaAttentionBlock's. Nothing is known before the roles part: what
 /// lives on from there has to fit in a producer's registers.
-template <class Shape, class Element, class Cluster, class Hopper>
-SPECULA_HD void attend_with_wgmma(Cluster cluster, Hopper& hopper, const TreeAttentionLaunch<Element>& launch,
-                                  int index, unsigned char* shared) {
-  using Block = WgmmaAttentionBlock<Shape, Cluster, Hopper, Element>;
+template <class Shape, class Element, class Stored, class Cluster, class Hopper>
+SPECULA_HD void attend_with_wgmma(Cluster cluster, Hopper& hopper,
+                                  const TreeAttentionLaunch<Element, Stored>& launch, int index,
+                                  unsigned char* shared) {
+  using Block = WgmmaAttentionBlock<Shape, Cluster, Hopper, Element, Stored>;
   if (cluster.block().rank() >= Shape::kConsumers) {
     hopper.template lower_registers<Shape::kProducerRegisters>();
     Block(cluster, &hopper, launch, index, shared).copy_tiles();

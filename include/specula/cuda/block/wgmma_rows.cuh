@@ -7,6 +7,7 @@
 #include "../thread/attention_layout.cuh"
 #include "../thread/mma_layout.cuh"
 #include "../thread/wgmma_layout.cuh"
+#include "softmax_rows.cuh"
 
 namespace specula {
 namespace cuda {
@@ -16,7 +17,7 @@ namespace detail {
 /// this order, with products fenced, committed and waited for by the caller:
 ///   multiply_keys, weigh, take_weights, multiply_values.
 /// The products of multiply_values may be under way while multiply_keys and weigh deal with the next tile.
-template <class Element, int kHead>
+template <class Element, int kHead, class Stored = Element>
 class WgmmaRows {
   static constexpr int kKeys = kTileKeys;
 
@@ -34,15 +35,10 @@ class WgmmaRows {
     // it 0, for -infinity * 0 is no number.
     const bool negative = score.cap <= 0 && score.factor < 0;
     factor_ = score.cap > 0 ? 1.0f : larger(negative ? -score.factor : score.factor, 1e-30f);
+    load_queries<StoredKv<Element, Stored>>(lane, query, q_);
     SPECULA_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const Element* from = query(a_cell(lane, half).row);
-      SPECULA_UNROLL
-      for (int k = 0; k < kHead / 16; ++k) SPECULA_UNROLL
-      for (int reg = half; reg < 4; reg += 2)
-        q_[k][reg] =
-            (from ? load_pair(from + 16 * k + a_cell(lane, reg).column) : 0) ^ (negative ? 0x80008000u : 0);
-    }
+    for (int k = 0; k < kHead / 16; ++k) SPECULA_UNROLL
+    for (int reg = 0; reg < 4; ++reg) q_[k][reg] ^= negative ? 0x80008000u : 0;
   }
 
   /// Starts S = Q K^T; `keys` is key_descriptor() of the tile.
@@ -78,16 +74,7 @@ class WgmmaRows {
       for (int n = 0; n < kKeys / 8; ++n) SPECULA_UNROLL
       for (int i = 0; i < 4; ++i) s_[n][i] = score_.capped(s_[n][i]);
     }
-    if (masked) {
-      SPECULA_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        const std::uint64_t seen = sees(half) >> c_cell(warp.rank(), 0).column;
-        SPECULA_UNROLL
-        for (int n = 0; n < kKeys / 8; ++n) SPECULA_UNROLL
-        for (int i = 2 * half; i < 2 * half + 2; ++i)
-          if ((seen >> (8 * n + i % 2) & 1) == 0) s_[n][i] = -infinity();
-      }
-    }
+    if (masked) mask_scores(warp.rank(), sees, s_);
     raise_maximum(warp);
     SPECULA_UNROLL
     for (int n = 0; n < kKeys / 8; ++n) SPECULA_UNROLL
@@ -116,40 +103,23 @@ class WgmmaRows {
   /// Once, at the end: the lanes of a row add up what each summed.
   template <class Warp>
   SPECULA_HD void finish(Warp warp) {
-    SPECULA_UNROLL
-    for (int half = 0; half < 2; ++half) SPECULA_UNROLL
-    for (int mask = 1; mask < 4; mask *= 2)
-      sum_[half] = specula::cuda::detail::sum(sum_[half], warp.shuffle_xor(sum_[half], mask));
+    add_lanes(warp, sum_);
   }
 
   /// Of this lane's row c_cell(lane, 2 * half).row: greatest exponent and, after finish(), sum of weights.
   SPECULA_HD float maximum(int half) const { return maximum_[half]; }
   SPECULA_HD float sum(int half) const { return sum_[half]; }
-  /// Weighted sums of the values: columns 8 * n + c_cell(lane, i).column.
+  /// Weighted sums of the values: column 8 * n + c_cell(lane, i).column of the products (StoredKv).
   SPECULA_HD float output(int n, int i) const { return o_[n][i]; }
 
  private:
-  SPECULA_HD static std::uint32_t load_pair(const Element* from) {
-#ifdef __CUDA_ARCH__
-    return *reinterpret_cast<const std::uint32_t*>(from);
-#else
-    return from[0].bits | static_cast<std::uint32_t>(from[1].bits) << 16;
-#endif
-  }
-
   template <class Warp>
   SPECULA_HD void raise_maximum(Warp warp) {
-    float top[2] = {-infinity(), -infinity()};
+    float top[2];
+    find_maxima(warp, s_, top);
     SPECULA_UNROLL
-    for (int n = 0; n < kKeys / 8; ++n) SPECULA_UNROLL
-    for (int i = 0; i < 4; ++i) top[i / 2] = specula::cuda::detail::maximum(top[i / 2], s_[n][i]);
-    SPECULA_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      SPECULA_UNROLL
-      for (int mask = 1; mask < 4; mask *= 2)
-        top[half] = specula::cuda::detail::maximum(top[half], warp.shuffle_xor(top[half], mask));
+    for (int half = 0; half < 2; ++half)
       top[half] = specula::cuda::detail::maximum(maximum_[half], product(top[half], factor_));
-    }
     rises_ = warp.ballot(top[0] > maximum_[0] || top[1] > maximum_[1]) != 0;
     SPECULA_UNROLL
     for (int half = 0; half < 2; ++half) {

@@ -12,7 +12,7 @@ namespace cuda {
 /// The K or the V of a layer: token `slot` of a page, KV head h, begins at data + page * page_stride + slot *
 /// token_stride + h * head_stride (in elements, 64 bits: offsets never wrap). So all layouts fit: NHD (pages,
 /// page_size, Hkv, D), HND (pages, Hkv, page_size, D), K and V apart or side by side in a page. Rows of D
-/// elements are contiguous and 16-byte aligned: `data` is, and the strides are multiples of 8.
+/// elements are contiguous and 16-byte aligned: `data` is, and the strides are multiples of 16 bytes.
 template <class Element>
 struct PagedRows {
   const Element* data;
@@ -80,8 +80,9 @@ SPECULA_HD const Element* row_at(const PagedRows<Element>& rows, PageSpan span, 
 /// Whether rows are 16-byte aligned.
 template <class Element>
 bool aligned(const PagedRows<Element>& rows) {
-  return reinterpret_cast<std::uintptr_t>(rows.data) % 16 == 0 && rows.page_stride % 8 == 0 &&
-         rows.token_stride % 8 == 0 && rows.head_stride % 8 == 0;
+  constexpr std::int64_t kChunk = 16 / sizeof(Element);
+  return reinterpret_cast<std::uintptr_t>(rows.data) % 16 == 0 && rows.page_stride % kChunk == 0 &&
+         rows.token_stride % kChunk == 0 && rows.head_stride % kChunk == 0;
 }
 
 }  // namespace detail

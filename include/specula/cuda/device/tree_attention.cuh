@@ -45,19 +45,20 @@ constexpr int kLeastTiles = 4;       // of a split, where its length is free
 constexpr int kMostCluster = 8;      // what every device with clusters can do
 
 /// The variants. Those of up to 32 rows split a tile's keys in the same way, so they give the same bits.
-template <int kHead>
+/// Rings have the same size whatever is stored in them: as many bytes are under way.
+template <int kHead, int kBytes>
 struct AttentionShapes {
-  static constexpr int kStages = kHead == 128 ? 3 : 4;
-  using Rows16 = AttentionShape<kHead, 1, 4, kStages>;
-  using Rows32 = AttentionShape<kHead, 2, 4, kStages>;
-  using Rows64 = AttentionShape<kHead, 4, 2, kStages>;
-  using Rows128 = AttentionShape<kHead, 8, 1, kStages>;
+  static constexpr int kStages = (kHead == 128 ? 3 : 4) * 2 / kBytes;
+  using Rows16 = AttentionShape<kHead, 1, 4, kStages, kBytes>;
+  using Rows32 = AttentionShape<kHead, 2, 4, kStages, kBytes>;
+  using Rows64 = AttentionShape<kHead, 4, 2, kStages, kBytes>;
+  using Rows128 = AttentionShape<kHead, 8, 1, kStages, kBytes>;
 };
 
 /// Calls f(shape) with the variant of so many rows.
-template <int kHead, class F>
+template <int kHead, class Stored = BFloat16, class F>
 auto with_shape(int rows, F f) {
-  using Shapes = AttentionShapes<kHead>;
+  using Shapes = AttentionShapes<kHead, sizeof(Stored)>;
   if (rows <= 16) return f(typename Shapes::Rows16{});
   if (rows <= 32) return f(typename Shapes::Rows32{});
   if (rows <= 64) return f(typename Shapes::Rows64{});
@@ -143,10 +144,11 @@ inline std::size_t workspace_bytes(const TreeAttentionPlan& plan) {
 
 namespace detail {
 
-template <class Element>
-TreeAttentionLaunch<Element> make_launch(const TreeAttentionPlan& plan,
-                                         const TreeAttentionArgs<Element>& args, void* workspace) {
-  TreeAttentionLaunch<Element> out{};
+template <class Element, class Stored>
+TreeAttentionLaunch<Element, Stored> make_launch(const TreeAttentionPlan& plan,
+                                                 const TreeAttentionArgs<Element, Stored>& args,
+                                                 void* workspace) {
+  TreeAttentionLaunch<Element, Stored> out{};
   out.args = args;
   out.score = ScoreMap(args.scale, args.softcap);
   out.page_size = Divisor(static_cast<std::uint32_t>(args.kv.page_size));
@@ -164,8 +166,8 @@ TreeAttentionLaunch<Element> make_launch(const TreeAttentionPlan& plan,
 }
 
 /// Whether the host sees nothing wrong with the arguments.
-template <class Element>
-bool valid_args(const TreeAttentionPlan& plan, const TreeAttentionArgs<Element>& args,
+template <class Element, class Stored>
+bool valid_args(const TreeAttentionPlan& plan, const TreeAttentionArgs<Element, Stored>& args,
                 const void* workspace) {
   const auto to16 = [](const void* p) { return p && reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
   const bool arrays = to16(args.q) && args.q_stride % 8 == 0 && to16(args.out) && args.out_stride % 8 == 0 &&
@@ -183,40 +185,70 @@ bool valid_args(const TreeAttentionPlan& plan, const TreeAttentionArgs<Element>&
 #ifdef __CUDACC__
 
 /// Blocks of `kernel` that run at once, in clusters of `cluster`: fewer than without where the processors of
-/// a GPC are no multiple of it.
+/// a GPC are no multiple of it, and perhaps none.
 template <class Shape, class Kernel>
 cudaError_t places_of(Kernel* kernel, int cluster, const DeviceLimits& limits, int* places) {
+  int count = 0;
+  cudaError_t error;
   if (cluster > 1) {
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(cluster));
-    config.blockDim = dim3(Shape::kThreads);
-    config.dynamicSmemBytes = Shape::kSharedBytes;
-    cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
-    attribute.val.clusterDim.y = 1;
-    attribute.val.clusterDim.z = 1;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    int clusters = 0;
-    const cudaError_t error = cudaOccupancyMaxActiveClusters(&clusters, kernel, &config);
-    *places = larger(1, clusters) * cluster;
-    return error;
+    const Launch how(1, cluster, Shape::kThreads, Shape::kSharedBytes, nullptr);
+    error = cudaOccupancyMaxActiveClusters(&count, kernel, &how.config);
+  } else {
+    error =
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&count, kernel, Shape::kThreads, Shape::kSharedBytes);
   }
-  int blocks = 0;
-  const cudaError_t error =
-      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, Shape::kThreads, Shape::kSharedBytes);
-  *places = larger(1, blocks) * limits.processors;
+  *places = count * (cluster > 1 ? cluster : limits.processors);
   return error;
 }
 
-template <class Shape, class Element>
+/// The plan of a variant; `plan` says for how many rows. Clusters are used where `least` of the blocks that
+/// run at once without them do so with them. Outside of captures. Errors: cudaErrorInvalidValue where a
+/// capacity is out of range; else what the driver says.
+template <class Shape, class Kernel>
+cudaError_t finish_plan(TreeAttentionPlan* plan, Kernel* kernel, const DeviceLimits& limits, double least) {
+  bool clusters = false;
+  cudaError_t error = has_clusters(kernel, &clusters);
+  if (error == cudaSuccess) error = prepare(kernel, Shape::kSharedBytes, 1);
+  if (error == cudaSuccess)  // as many blocks at once as fit
+    error =
+        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                             cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  int places = 0, in_clusters = 0;
+  if (error == cudaSuccess) error = places_of<Shape>(kernel, 1, limits, &places);
+  if (error != cudaSuccess) return error;
+  if (clusters && limits.version >= 90 &&
+      places_of<Shape>(kernel, kMostCluster, limits, &in_clusters) != cudaSuccess) {
+    cudaGetLastError();  // a slice of a device may hold no such cluster
+    in_clusters = 0;
+  }
+  clusters = in_clusters > 0 && in_clusters >= least * places;
+  if (!fill_plan(plan, plan->capacity, plan->head_size, larger(1, clusters ? in_clusters : places), clusters,
+                 plan->rows))
+    return cudaErrorInvalidValue;
+  plan->threads = Shape::kThreads;
+  plan->shared_bytes = Shape::kSharedBytes;
+  return cudaSuccess;
+}
+
+/// Launches a variant, if it is the plan's.
+template <class Shape, class Kernel, class Args>
+cudaError_t launch_attention(Kernel* kernel, const TreeAttentionPlan& plan, const Args& args, void* workspace,
+                             cudaStream_t stream) {
+  if (plan.head_size != Shape::kHead || plan.rows != Shape::kRows || plan.threads != Shape::kThreads ||
+      plan.shared_bytes != Shape::kSharedBytes || !valid_args(plan, args, workspace))
+    return cudaErrorInvalidValue;
+  const int clusters = static_cast<int>(units_of(plan) * (plan.splits / plan.cluster));
+  return launch(kernel, clusters, plan.cluster, Shape::kThreads, Shape::kSharedBytes, stream,
+                make_launch(plan, args, workspace));
+}
+
+template <class Shape, class Element, class Stored = Element>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kThreads == 128 ? 2 : 1)
-    tree_attention_kernel(const __grid_constant__ TreeAttentionLaunch<Element> launch) {
+    tree_attention_kernel(const __grid_constant__ TreeAttentionLaunch<Element, Stored> launch) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
   const DeviceCluster cluster;
   DeviceCopies copies;
-  TreeAttentionBlock<Shape, DeviceCluster, Element>(
+  TreeAttentionBlock<Shape, DeviceCluster, Element, Stored>(
       cluster, launch, static_cast<int>(blockIdx.x) / cluster.size(), shared_memory)
       .run(copies);
 }
@@ -227,62 +259,49 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kThreads == 128 ? 2 : 
 
 #ifdef __CUDACC__
 
-/// A plan for batches of up to the given sizes, for elements BFloat16 or Half and heads of kHead = 64 or 128.
-/// Outside of captures. Errors: cudaErrorInvalidValue where a capacity is out of range or a block has not the
-/// shared memory that it needs (100 KB); else what the driver says.
-template <class Element, int kHead>
+/// A plan for batches of up to the given sizes, for elements BFloat16 or Half, a cache of the same or of
+/// Float8E4M3, and heads of kHead = 64 or 128. Outside of captures. Errors: cudaErrorInvalidValue where a
+/// capacity is out of range or a block has not the shared memory that it needs (100 KB); else what the driver
+/// says.
+template <class Element, int kHead, class Stored = Element>
 cudaError_t make_tree_attention_plan(TreeAttentionPlan* plan, const TreeAttentionCapacity& capacity,
                                      int device) {
   static_assert(kHead == 64 || kHead == 128, "heads of 64 or 128");
   using namespace detail;
   DeviceLimits limits;
-  const cudaError_t error = device_limits(device, &limits);
+  cudaError_t error = device_limits(device, &limits);
   if (error != cudaSuccess) return error;
   TreeAttentionPlan out;
   if (!fill_plan(&out, capacity, kHead, 1, false)) return cudaErrorInvalidValue;
-  return with_shape<kHead>(out.rows, [&](auto shape) {
+  error = with_shape<kHead, Stored>(out.rows, [&](auto shape) {
     using Shape = decltype(shape);
-    const auto kernel = tree_attention_kernel<Shape, Element>;
     if (Shape::kSharedBytes > limits.shared_bytes) return cudaErrorInvalidValue;
-    bool clusters = false;
-    cudaError_t e = has_clusters(kernel, &clusters);
-    clusters = clusters && limits.version >= 90;
-    if (e == cudaSuccess) e = prepare(kernel, Shape::kSharedBytes, 1);
-    if (e == cudaSuccess)  // as many blocks at once as fit
-      e = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                               cudaFuncAttributePreferredSharedMemoryCarveout,
-                               cudaSharedmemCarveoutMaxShared);
-    int places = 1;
-    if (e == cudaSuccess) e = places_of<Shape>(kernel, clusters ? kMostCluster : 1, limits, &places);
-    if (e != cudaSuccess) return e;
-    if (!fill_plan(&out, capacity, kHead, places, clusters)) return cudaErrorInvalidValue;
-    out.threads = Shape::kThreads;
-    out.shared_bytes = Shape::kSharedBytes;
-    *plan = out;
-    return cudaSuccess;
+    // In all variants alike, for those of 16 and of 32 rows must merge in the same order.
+    return finish_plan<Shape>(&out, tree_attention_kernel<Shape, Element, Stored>, limits, 0);
   });
+  if (error == cudaSuccess) *plan = out;
+  return error;
 }
 
 /// out = softmax(scale * Q K^T) V over what each node sees, and its log-sum-exp: all committed tokens of the
 /// sequence (with a window those near enough by position), and of the tree itself and its ancestors. With
 /// `words` 0 there is no tail, and this is cross attention over the cache, as GLIDE's. A query that sees
-/// nothing gets zeros and -infinity. Products in Element, sums in float; weights are rounded to Element.
+/// nothing gets zeros and -infinity. Products in Element, sums in float; weights are rounded to Element. What
+/// is Stored as Float8E4M3 is widened to Element without loss, and k_scale and v_scale act on scores and
+/// outputs, in float; its codes of NaN, which no cache should hold, count as 480.
 /// Nothing beyond a sequence's last slot is read, and what lies there does not matter; K and V of all of its
 /// slots must be finite. Nodes beyond the plan's are left out, slots beyond the pages are not seen. Cost: one
 /// read of K and V for every 16 to 128 packed rows (max_nodes * Hq / Hkv); one launch; nothing is allocated.
 /// Errors: cudaErrorInvalidValue for a null or misaligned array, or an option out of range; else what the
 /// driver says.
-template <class Element, int kHead>
-cudaError_t tree_attention(const TreeAttentionPlan& plan, const TreeAttentionArgs<Element>& args,
+template <class Element, int kHead, class Stored = Element>
+cudaError_t tree_attention(const TreeAttentionPlan& plan, const TreeAttentionArgs<Element, Stored>& args,
                            void* workspace, cudaStream_t stream) {
   using namespace detail;
-  if (plan.head_size != kHead || !valid_args(plan, args, workspace)) return cudaErrorInvalidValue;
-  const TreeAttentionLaunch<Element> parameters = make_launch(plan, args, workspace);
-  const int clusters = static_cast<int>(units_of(plan) * (plan.splits / plan.cluster));
-  return with_shape<kHead>(plan.rows, [&](auto shape) {
+  return with_shape<kHead, Stored>(plan.rows, [&](auto shape) {
     using Shape = decltype(shape);
-    return launch(tree_attention_kernel<Shape, Element>, clusters, plan.cluster, Shape::kThreads,
-                  static_cast<std::size_t>(Shape::kSharedBytes), stream, parameters);
+    return launch_attention<Shape>(tree_attention_kernel<Shape, Element, Stored>, plan, args, workspace,
+                                   stream);
   });
 }
 

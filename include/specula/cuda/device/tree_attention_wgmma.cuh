@@ -42,9 +42,9 @@ inline bool fill_wgmma_plan(TreeAttentionPlan* plan, const TreeAttentionCapacity
 /// What the body asks of the device.
 struct DeviceHopper : DeviceCopies, DeviceBarriers, DeviceWarpgroup {};
 
-template <class Shape, class Element>
+template <class Shape, class Element, class Stored = Element>
 __global__ void __launch_bounds__(Shape::kThreads, 1)
-    tree_attention_wgmma_kernel(const __grid_constant__ TreeAttentionLaunch<Element> launch) {
+    tree_attention_wgmma_kernel(const __grid_constant__ TreeAttentionLaunch<Element, Stored> launch) {
 #ifdef SPECULA_HAS_WGMMA
   extern __shared__ __align__(128) unsigned char wgmma_memory[];
   // Aligned here and not by a declaration, which is a wish.
@@ -66,22 +66,22 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
 /// Worth it from 17 packed rows (max_nodes * Hq / Hkv) on; right for fewer, too. Outside of captures. Errors:
 /// cudaErrorNotSupported where the running program has no code for sm_90a or the device is another one;
 /// cudaErrorInvalidValue where a capacity is out of range; else what the driver says.
-template <class Element, int kHead>
+template <class Element, int kHead, class Stored = Element>
 cudaError_t make_tree_attention_wgmma_plan(TreeAttentionPlan* plan, const TreeAttentionCapacity& capacity,
                                            int device) {
   static_assert(kHead == 64 || kHead == 128, "heads of 64 or 128");
   using namespace detail;
   DeviceLimits limits;
-  const cudaError_t error = device_limits(device, &limits);
+  cudaError_t error = device_limits(device, &limits);
   if (error != cudaSuccess) return error;
   TreeAttentionPlan out;
   if (!fill_wgmma_plan(&out, capacity, kHead, 1, false)) return cudaErrorInvalidValue;
-  return with_wgmma_shape<kHead>(out.rows, [&](auto shape) {
+  error = with_wgmma_shape<kHead>(out.rows, [&](auto shape) {
     using Shape = decltype(shape);
-    const auto kernel = tree_attention_wgmma_kernel<Shape, Element>;
+    const auto kernel = tree_attention_wgmma_kernel<Shape, Element, Stored>;
     if (limits.version != 90) return cudaErrorNotSupported;
     cudaFuncAttributes attributes{};
-    cudaError_t e = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
+    const cudaError_t e = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
     if (e == cudaErrorNoKernelImageForDevice || e == cudaErrorInvalidDeviceFunction) {
       cudaGetLastError();
       return cudaErrorNotSupported;
@@ -93,43 +93,24 @@ cudaError_t make_tree_attention_wgmma_plan(TreeAttentionPlan* plan, const TreeAt
         Shape::kConsumers * Shape::kConsumerRegisters + Shape::kProducers * Shape::kProducerRegisters;
     if (attributes.numRegs * Shape::kThreads < kNeeded || Shape::kSharedBytes > limits.shared_bytes)
       return cudaErrorNotSupported;
-    e = prepare(kernel, Shape::kSharedBytes, 1);
-    if (e == cudaSuccess)
-      e = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                               cudaFuncAttributePreferredSharedMemoryCarveout,
-                               cudaSharedmemCarveoutMaxShared);
-    int places = 1, in_clusters = 1;
-    if (e == cudaSuccess) e = places_of<Shape>(kernel, 1, limits, &places);
-    if (e != cudaSuccess) return e;
-    if (places_of<Shape>(kernel, kMostCluster, limits, &in_clusters) != cudaSuccess) {
-      cudaGetLastError();  // a slice of a device may hold no such cluster
-      in_clusters = 0;
-    }
-    const bool clusters = in_clusters >= 0.9 * places;  // else too many multiprocessors would be left out
-    if (!fill_wgmma_plan(&out, capacity, kHead, clusters ? in_clusters : places, clusters))
-      return cudaErrorInvalidValue;
-    out.threads = Shape::kThreads;
-    out.shared_bytes = Shape::kSharedBytes;
-    *plan = out;
-    return cudaSuccess;
+    return finish_plan<Shape>(&out, kernel, limits, 0.9);  // else too many multiprocessors would be left out
   });
+  if (error == cudaSuccess) *plan = out;
+  return error;
 }
 
 /// As tree_attention(), in every argument, with a plan of make_tree_attention_wgmma_plan(). Results differ
-/// from its by rounding alone. Cost: one read of K and V for every 64 or 128 packed rows; one launch.
-template <class Element, int kHead>
-cudaError_t tree_attention_wgmma(const TreeAttentionPlan& plan, const TreeAttentionArgs<Element>& args,
-                                 void* workspace, cudaStream_t stream) {
+/// from its by rounding alone. Bytes are widened by the warps that copy them, in shared memory. Cost: one
+/// read of K and V for every 64 or 128 packed rows; one launch.
+template <class Element, int kHead, class Stored = Element>
+cudaError_t tree_attention_wgmma(const TreeAttentionPlan& plan,
+                                 const TreeAttentionArgs<Element, Stored>& args, void* workspace,
+                                 cudaStream_t stream) {
   using namespace detail;
-  if (plan.head_size != kHead || !valid_args(plan, args, workspace)) return cudaErrorInvalidValue;
-  const TreeAttentionLaunch<Element> parameters = make_launch(plan, args, workspace);
-  const int clusters = static_cast<int>(units_of(plan) * (plan.splits / plan.cluster));
   return with_wgmma_shape<kHead>(plan.rows, [&](auto shape) {
     using Shape = decltype(shape);
-    // A plan of tree_attention() knows nothing of what runs here.
-    if (plan.rows != Shape::kRows || plan.shared_bytes != Shape::kSharedBytes) return cudaErrorInvalidValue;
-    return launch(tree_attention_wgmma_kernel<Shape, Element>, clusters, plan.cluster, Shape::kThreads,
-                  static_cast<std::size_t>(Shape::kSharedBytes), stream, parameters);
+    return launch_attention<Shape>(tree_attention_wgmma_kernel<Shape, Element, Stored>, plan, args, workspace,
+                                   stream);
   });
 }
 

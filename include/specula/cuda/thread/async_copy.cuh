@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../detail/host_device.cuh"
+#include "shared_address.cuh"
 
 namespace specula {
 namespace cuda {
@@ -15,8 +16,7 @@ struct DeviceCopies {
   SPECULA_HD static void copy(void* to_shared, const void* from, bool real) {
 #ifdef __CUDA_ARCH__
     const int bytes = real ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                     static_cast<std::uint32_t>(__cvta_generic_to_shared(to_shared))),
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)),
                  "l"(__cvta_generic_to_global(from)), "r"(bytes)
                  : "memory");
 #else
@@ -34,6 +34,26 @@ struct DeviceCopies {
   SPECULA_HD static void wait() {
 #ifdef __CUDA_ARCH__
     asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
+#endif
+  }
+  /// The thread's own reading and writing there: 16 bytes, 16-byte aligned.
+  SPECULA_HD static void load(const void* shared, std::uint32_t (&words)[4]) {
+#ifdef __CUDA_ARCH__
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(shared_address(shared))
+                 : "memory");
+#else
+    static_cast<void>(shared), static_cast<void>(words);
+#endif
+  }
+  SPECULA_HD static void store(void* shared, const std::uint32_t (&words)[4]) {
+#ifdef __CUDA_ARCH__
+    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(shared_address(shared)), "r"(words[0]),
+                 "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
+#else
+    static_cast<void>(shared), static_cast<void>(words);
 #endif
   }
 };

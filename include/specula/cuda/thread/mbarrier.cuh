@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../detail/host_device.cuh"
+#include "shared_address.cuh"
 
 namespace specula {
 namespace cuda {
@@ -15,7 +16,8 @@ struct DeviceBarriers {
   /// By one thread; others may use it after a barrier of the block.
   SPECULA_HD static void init(std::uint64_t* barrier, int arrivals) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address(barrier)), "r"(arrivals) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
+                 : "memory");
 #else
     static_cast<void>(barrier), static_cast<void>(arrivals);
 #endif
@@ -23,7 +25,7 @@ struct DeviceBarriers {
   /// What this thread did before is seen by who waits for the phase.
   SPECULA_HD static void arrive(std::uint64_t* barrier) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address(barrier)) : "memory");
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 #else
     static_cast<void>(barrier);
 #endif
@@ -31,7 +33,8 @@ struct DeviceBarriers {
   /// The same, without waiting, once all copies that this thread has started have landed.
   SPECULA_HD static void arrive_after_copies(std::uint64_t* barrier) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address(barrier)) : "memory");
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
+                 : "memory");
 #else
     static_cast<void>(barrier);
 #endif
@@ -49,20 +52,10 @@ struct DeviceBarriers {
           "selp.u32 %0, 1, 0, p;\n"
           "}"
           : "=r"(done)
-          : "r"(address(barrier)), "r"(parity)
+          : "r"(shared_address(barrier)), "r"(parity)
           : "memory");
 #else
     static_cast<void>(barrier), static_cast<void>(parity);
-#endif
-  }
-
- private:
-  SPECULA_HD static std::uint32_t address(const void* shared) {
-#ifdef __CUDA_ARCH__
-    return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
-#else
-    static_cast<void>(shared);
-    return 0;
 #endif
   }
 };

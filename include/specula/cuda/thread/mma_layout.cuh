@@ -26,11 +26,14 @@ SPECULA_HD Cell c_cell(int lane, int i) { return {lane / 4 + 8 * (i / 2), 2 * (l
 
 // A tile has rows (keys) of kHead elements, 16 bytes of them a chunk. Chunk c of row r lies at place c ^ r %
 // 8: the 8 rows of a matrix that ldmatrix reads then lie in different banks, and so do the chunks of a row.
+// Of rows of 64 bytes, which have 4 chunks, two make a row of that kind.
 
-/// Bytes from the tile's begin to a chunk.
-template <int kHead>
+/// Bytes from the tile's begin to a chunk; an element has kBytes.
+template <int kHead, int kBytes = 2>
 SPECULA_HD int chunk_offset(int row, int chunk) {
-  return row * (2 * kHead) + ((chunk ^ row % 8) * 16);
+  constexpr int kRow = kHead * kBytes;
+  static_assert(kRow >= 64, "8 rows in 8 different places");
+  return row * kRow + ((chunk ^ (kRow >= 128 ? row % 8 : row / 2 % 4)) * 16);
 }
 
 /// The row and chunk, of 16 rows and 2 chunks, whose address a lane gives to ldmatrix so that the four

@@ -22,6 +22,14 @@ SPECULA_HD int panel_offset(int row, int chunk) {
          (chunk % kPanelChunks ^ row % 8) * 16;
 }
 
+/// Where chunk `chunk` of e4m3 bytes of a row waits to become chunks 2 * chunk and 2 * chunk + 1: in the
+/// place of one of them; the other one's is 16 bytes away, up or down. Of the columns from 64 on it is the
+/// second one, so that the eight chunks of 128 columns are in different banks.
+template <int kRows>
+SPECULA_HD int narrow_offset(int row, int chunk) {
+  return panel_offset<kRows>(row, 2 * chunk + chunk / 4 % 2);
+}
+
 /// The descriptor of a matrix in the 128-byte swizzle (bits 62-63: 1) that begins at `address` of shared
 /// memory, all in units of 16 bytes: bits 0-13 the address, 16-29 the leading dimension's offset, 32-45 the
 /// stride dimension's. The base offset, bits 49-51, is 0: atoms are 1,024-byte aligned.

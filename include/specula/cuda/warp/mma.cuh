@@ -4,6 +4,7 @@
 
 #include "../detail/host_device.cuh"
 #include "../group.cuh"
+#include "../thread/shared_address.cuh"
 #include "../types.cuh"
 
 namespace specula {
@@ -42,7 +43,7 @@ SPECULA_HD void load_matrices(DeviceWarp, const void* row, std::uint32_t (&out)[
 #ifdef __CUDA_ARCH__
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-               : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(row)))
+               : "r"(detail::shared_address(row))
                : "memory");
 #else
   static_cast<void>(row), static_cast<void>(out);
@@ -53,7 +54,7 @@ SPECULA_HD void load_transposed(DeviceWarp, const void* row, std::uint32_t (&out
 #ifdef __CUDA_ARCH__
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-               : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(row)))
+               : "r"(detail::shared_address(row))
                : "memory");
 #else
   static_cast<void>(row), static_cast<void>(out);

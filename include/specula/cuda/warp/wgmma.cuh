@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../detail/host_device.cuh"
+#include "../thread/shared_address.cuh"
 #include "../types.cuh"
 
 namespace specula {
@@ -149,12 +150,7 @@ struct DeviceWarpgroup {
   }
   /// The address that descriptors are made of.
   SPECULA_HD static std::uint32_t shared_address(const void* shared) {
-#ifdef __CUDA_ARCH__
-    return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
-#else
-    static_cast<void>(shared);
-    return 0;
-#endif
+    return detail::shared_address(shared);
   }
 };
 

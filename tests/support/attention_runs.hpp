@@ -1,0 +1,128 @@
+// Launches of tree_attention() on the emulated device.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <specula/cuda/device/tree_attention.cuh>
+#include <stdexcept>
+#include <vector>
+
+#include "attention_scene.hpp"
+#include "emulated_gpu.hpp"
+#include "emulated_mma.hpp"
+
+namespace specula_test {
+
+/// The launch of a plan by `run(launch)`; `workspace` is the caller's, zero before its first use.
+template <class Scene, class Run>
+AttentionOutput<typename Scene::Element> launch_attention(const Scene& scene,
+                                                          const specula::cuda::TreeAttentionPlan& plan,
+                                                          std::vector<unsigned char>* workspace, Run run) {
+  using Element = typename Scene::Element;
+  namespace cuda = specula::cuda;
+  AttentionOutput<Element> result;
+  const auto queries = static_cast<std::size_t>(scene.begin.back());
+  result.stride = scene.c.query_heads * Scene::kHead + 8;
+  result.out.assign(queries * static_cast<std::size_t>(result.stride) + 8, Element{0x7FFE});
+  result.lse.assign(queries * static_cast<std::size_t>(scene.c.query_heads) + 1,
+                    std::numeric_limits<float>::quiet_NaN());
+  auto args = scene.args;
+  args.out = result.out.data();
+  args.out_stride = result.stride;
+  args.lse = result.lse.data();
+  const std::size_t bytes = cuda::workspace_bytes(plan);
+  std::vector<unsigned char> own;
+  if (!workspace) workspace = &own;
+  if (workspace->size() < bytes + 256) {
+    workspace->assign(bytes + 256, 0xFF);
+    if (bytes > 0)
+      std::fill_n(workspace->begin(), cuda::detail::counter_bytes(plan) + 256, static_cast<unsigned char>(0));
+  }
+  unsigned char* base = workspace->data();
+  base += (256 - reinterpret_cast<std::uintptr_t>(base) % 256) % 256;
+  if (!cuda::detail::valid_args(plan, args, bytes > 0 ? base : nullptr))
+    throw std::runtime_error("run_attention: arguments are not valid");
+  run(cuda::detail::make_launch(plan, args, bytes > 0 ? base : nullptr));
+  if (bytes > 0)
+    for (std::size_t i = 0; i < cuda::detail::counter_bytes(plan); ++i)
+      if (base[i] != 0) throw std::runtime_error("a counter was not reset");
+  return result;
+}
+
+/// How a scene is cut into blocks.
+struct AttentionCut {
+  int rows = 0;  // 0: as the plan wants it
+  int splits = 1, cluster = 1;
+};
+
+/// A plan of Variant that holds the scene, its splits as short as tiles are.
+template <class Variant, class Scene>
+specula::cuda::TreeAttentionPlan plan_for(const Scene& scene, AttentionCut cut = {}) {
+  specula::cuda::TreeAttentionCapacity c;
+  c.sequences = static_cast<int>(scene.c.lengths.size());
+  c.max_nodes = std::max(1, *std::max_element(scene.c.nodes.begin(), scene.c.nodes.end()));
+  c.query_heads = scene.c.query_heads;
+  c.kv_heads = scene.c.kv_heads;
+  c.max_tokens = *std::max_element(scene.c.lengths.begin(), scene.c.lengths.end());
+  specula::cuda::TreeAttentionPlan plan;
+  if (!Variant::fill(&plan, c, Scene::kHead, 1, false)) throw std::runtime_error("plan_for: capacities");
+  if (cut.rows > 0) {
+    plan.rows = cut.rows;
+    plan.row_tiles = (c.max_nodes * (c.query_heads / c.kv_heads) + cut.rows - 1) / cut.rows;
+  }
+  plan.cluster = cut.cluster;
+  plan.splits = (cut.splits + cut.cluster - 1) / cut.cluster * cut.cluster;
+  plan.least_tiles = 1;
+  return plan;
+}
+
+/// tree_attention() on the emulated device: a variant. Caches hold what AsStored makes of elements.
+template <template <class> class AsStored>
+struct MmaAttention {
+  template <class Element>
+  using Stored = AsStored<Element>;
+  static constexpr int kRows[] = {16, 32, 64, 128}, kTrials = 32;
+
+  static bool fill(specula::cuda::TreeAttentionPlan* plan, const specula::cuda::TreeAttentionCapacity& c,
+                   int head_size, int slots, bool clusters) {
+    return specula::cuda::detail::fill_plan(plan, c, head_size, slots, clusters);
+  }
+  template <class Scene>
+  static AttentionOutput<typename Scene::Element> run(const Scene& scene,
+                                                      const specula::cuda::TreeAttentionPlan& plan,
+                                                      std::uint64_t seed = 1, Engine engine = Engine::fibers,
+                                                      std::vector<unsigned char>* workspace = nullptr) {
+    namespace detail = specula::cuda::detail;
+    using Element = typename Scene::Element;
+    return launch_attention(scene, plan, workspace, [&](const auto& launch) {
+      detail::with_shape<Scene::kHead, typename Scene::Stored>(plan.rows, [&](auto shape) {
+        using Shape = decltype(shape);
+        const int clusters = static_cast<int>(detail::units_of(plan) * (plan.splits / plan.cluster));
+        emulate({.clusters = clusters,
+                 .blocks = plan.cluster,
+                 .threads = Shape::kThreads,
+                 .shared_bytes = Shape::kSharedBytes,
+                 .seed = seed,
+                 .engine = engine},
+                [&](EmulatedCluster cluster, int index, unsigned char* shared) {
+                  EmulatedCopies copies;
+                  detail::TreeAttentionBlock<Shape, EmulatedCluster, Element, typename Scene::Stored>(
+                      cluster, launch, index, shared)
+                      .run(copies);
+                  if (!copies.idle()) throw std::runtime_error("copies that nobody waited for");
+                });
+        return 0;
+      });
+    });
+  }
+};
+
+/// What a cache holds.
+template <class Element>
+using AsElements = Element;
+template <class>
+using AsBytes = specula::cuda::Float8E4M3;
+
+}  // namespace specula_test
