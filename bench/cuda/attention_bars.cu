@@ -30,6 +30,7 @@ const BarShape kBars[] = {
     {"64 nodes, B = 4, L = 32k", 64, 4, 32768, BarShape::Goal::tflops, 380},
     {"64 nodes, B = 64, L = 1k", 64, 64, 1024, BarShape::Goal::shown, 0},
 };
+constexpr double kNextTflops = 450;
 
 /// Sets of inputs of random numbers, made on the device; trees are bushes.
 class BarWork {
@@ -39,7 +40,7 @@ class BarWork {
     const std::int64_t cache = static_cast<std::int64_t>(shape.sequences) * slots_ * kBarKvHeads * kBarHead;
     const std::int64_t queries =
         static_cast<std::int64_t>(shape.sequences) * shape.nodes * kBarQueryHeads * kBarHead;
-    sets_ = device.sets_beyond_cache(4.0 * static_cast<double>(cache), 32);
+    sets_ = device.sets_beyond_cache(4.0 * static_cast<double>(cache));
     const auto n = static_cast<std::size_t>(sets_);
     k_.reserve(n * static_cast<std::size_t>(cache)), v_.reserve(n * static_cast<std::size_t>(cache));
     q_.reserve(n * static_cast<std::size_t>(queries)), out_.reserve(n * static_cast<std::size_t>(queries));
@@ -60,7 +61,6 @@ class BarWork {
         }
     }
     begin_.upload(begin), length_.upload(length), mask_.upload(mask);
-    SPECULA_CHECK(cudaDeviceSynchronize());
   }
 
   int sets() const { return sets_; }
@@ -111,109 +111,110 @@ class BarWork {
   DeviceArray<std::uint64_t> mask_;
 };
 
-using BarKernels = AttentionKernels<BFloat16, kBarHead>;
+using Kernels = AttentionKernels<BFloat16>;
+
+std::string name_of(const BarShape& shape, const Kernels& kernels) {
+  return std::string(shape.name) + ", " + kernels.name;
+}
+
+/// Products of large trees are wgmma's to make fast where there is wgmma, all else mma.sync's; what is not is
+/// shown beside.
+bool has_goal(const BarShape& shape, const Kernels& kernels, const Device& device) {
+  return (shape.goal == BarShape::Goal::tflops && device.has_wgmma()) == kernels.only_hopper;
+}
+
+Bar measure(const BarShape& shape, const Kernels& kernels, const Bars& bars) {
+  const BarWork work(shape, bars.device);
+  const device::TreeAttentionPlan plan = kernels.plan(work.capacity(), bars.device);
+  const Workspace workspace(plan);
+  Bar bar = bars.timed(0, work.bytes(), work.sets(), [&](int set, cudaStream_t s) {
+    return kernels.run(plan, work.args(set), workspace.data(), s);
+  });
+  const double us = bar.time.slower();
+  bar.flops = work.flops();
+  const bool judged = has_goal(shape, kernels, bars.device);
+  if (shape.goal == BarShape::Goal::bandwidth) {
+    if (judged) bar.kind = Bar::Kind::at_least;
+    bar.value = bar.floor / us;
+    bar.unit = "of copy";
+  }
+  if (shape.goal == BarShape::Goal::us && judged) bar.kind = Bar::Kind::at_most;
+  if (shape.goal == BarShape::Goal::tflops) {
+    if (judged) bar.kind = Bar::Kind::at_least, bar.next = kNextTflops;
+    bar.value = work.flops() / us * 1e-6;
+    bar.unit = "TFLOP/s";
+  }
+  if (judged) bar.limit = shape.limit;
+  bar.note = "rows " + std::to_string(plan.rows) + ", splits " + std::to_string(plan.splits) + ", cluster " +
+             std::to_string(plan.cluster) + ", " + std::to_string(work.sets()) + " sets";
+  return bar;
+}
+
+void sweep(const BarShape& shape, const Kernels& kernels, const Device& device, const Stream& stream,
+           Json& json) {
+  const BarWork work(shape, device);
+  const auto time = [&](const device::TreeAttentionPlan& plan) {
+    const Workspace workspace(plan);
+    const Launch launch = [&](int set, cudaStream_t s) {
+      return kernels.run(plan, work.args(set), workspace.data(), s);
+    };
+    SPECULA_CHECK(launch(0, stream));
+    stream.wait();
+    return time_in_graph(stream, work.sets(), launch, 8, 7);
+  };
+  const auto variant_name = [](const device::TreeAttentionPlan& plan) {
+    return std::to_string(plan.rows) + " rows x " + std::to_string(plan.splits) + " splits";
+  };
+  const device::TreeAttentionPlan planned = kernels.plan(work.capacity(), device);
+  Sweep sweep(json, variant_name(planned), time(planned));
+  const int packed = shape.nodes * (kBarQueryHeads / kBarKvHeads);
+  for (const int rows : kernels.rows)
+    for (const int splits : {1, 2, 4, 8, 16, 32, 64, 128}) {
+      if (rows > kernels.rows.front() && rows >= 2 * packed) continue;
+      device::TreeAttentionCapacity capacity = work.capacity();
+      capacity.splits = splits;
+      const device::TreeAttentionPlan plan = kernels.plan_of_variant(capacity, rows, device);
+      if (plan.splits != splits) continue;  // more than there are keys for
+      const double blocks = 1.0 * shape.sequences * kBarKvHeads * plan.row_tiles * splits;
+      // Neither a handful of blocks nor many times what fits.
+      if (blocks * 4 < device.properties.multiProcessorCount && splits < 8) continue;
+      if (blocks > 16.0 * device.properties.multiProcessorCount && splits > 1) continue;
+      sweep.add(variant_name(plan), time(plan));
+    }
+  sweep.finish(name_of(shape, kernels));
+}
+
+/// wgmma last: should it hang, everything else is there.
+std::vector<Kernels> all_kernels(const Device& device) {
+  std::vector<Kernels> out{mma_kernels<BFloat16, kBarHead>()};
+  const Kernels wgmma = wgmma_kernels<BFloat16, kBarHead>();
+  if (wgmma.runs_on(device)) out.push_back(wgmma);
+  return out;
+}
 
 }  // namespace
 
 void run_attention_bars(const Options& options, Report& report) {
-  const Device device;
-  const Stream stream;
-  const double bandwidth = options.once ? 1e12 : measure_copy_kernel(device, stream).first;
-  Bars bars(options, "attention", bandwidth);
-  report.json.field("copy_bytes_per_second", bandwidth);
-  std::printf("%s", table_head().c_str());
-  for (const BarShape& shape : kBars) {
-    if (!bars.wants(shape.name)) continue;
-    report.part(shape.name, [&](Json& json) {
-      const BarWork work(shape, device);
-      device::TreeAttentionPlan plan;
-      SPECULA_CHECK(BarKernels::plan(&plan, work.capacity(), device.id));
-      const Workspace workspace(plan);
-      const Twice time = bars.time(work.sets(), [&](int set, cudaStream_t s) {
-        return BarKernels::run(plan, work.args(set), workspace.data(), s);
-      });
-      Bar bar = time_bar(shape.name, 0, time, work.bytes(), bandwidth);
-      bar.flops = work.flops();
-      bar.limit = shape.limit;
-      if (shape.goal == BarShape::Goal::us) bar.kind = Bar::Kind::at_most;
-      if (shape.goal == BarShape::Goal::bandwidth) {
-        bar.kind = Bar::Kind::at_least;
-        bar.value = bar.floor / time.slower();
-        bar.unit = "of copy";
-      }
-      if (shape.goal == BarShape::Goal::tflops) {
-        bar.kind = Bar::Kind::at_least;
-        bar.value = work.flops() / time.slower() * 1e-6;
-        bar.unit = "TFLOP/s";
-      }
-      bar.note = "rows " + std::to_string(plan.rows) + ", splits " + std::to_string(plan.splits) +
-                 ", cluster " + std::to_string(plan.cluster) + ", " + std::to_string(work.sets()) + " sets";
-      json.key("bar");
-      bars.add(json, bar);
-    });
-  }
-  if (!options.only.empty()) return;
-  report.part("peers", [&](Json& json) {
-    json.key("bars").begin_array();
-    bars.add(json, missing_bar("FlashInfer's custom-mask path, 8-16 nodes", 1.2, "x", "needs the peer"));
-    bars.add(json, missing_bar("FlashInfer's custom-mask path, 64 nodes", 1.5, "x", "needs the peer"));
-    bars.add(json, missing_bar("unmasked FA3-style prefix + masked tail + merge", 1, "x", "needs the peer"));
-    json.end();
-  });
+  Bars bars(options, report, "attention");
+  bars.missing("FlashInfer's custom-mask path, 8-16 nodes", 1.2, "x");
+  bars.missing("FlashInfer's custom-mask path, 64 nodes", 1.5, "x");
+  bars.missing("unmasked FA3-style prefix + masked tail + merge", 1, "x");
+  for (const Kernels& kernels : all_kernels(bars.device))
+    for (const BarShape& shape : kBars)
+      bars.run(name_of(shape, kernels), [&] { return measure(shape, kernels, bars); });
 }
 
 /// Every variant and number of splits on every shape.
 void sweep_attention(const Options& options, Report& report) {
   const Device device;
   const Stream stream;
-  std::printf("| attention | planned rows x splits | us | best | us | |\n|---|---|---|---|---|---|\n");
-  for (const BarShape& shape : kBars) {
-    if (!options.only.empty() && options.only != shape.name) continue;
-    report.part(shape.name, [&](Json& json) {
-      const BarWork work(shape, device);
-      const auto time = [&](const device::TreeAttentionPlan& plan) {
-        const Workspace workspace(plan);
-        SPECULA_CHECK(BarKernels::run(plan, work.args(0), workspace.data(), stream));
-        stream.wait();
-        return time_in_graph(
-            stream, work.sets(),
-            [&](int set, cudaStream_t s) {
-              return BarKernels::run(plan, work.args(set), workspace.data(), s);
-            },
-            8, 7);
-      };
-      device::TreeAttentionPlan planned;
-      SPECULA_CHECK(BarKernels::plan(&planned, work.capacity(), device.id));
-      const double planned_us = time(planned);
-      json.field("planned_rows", planned.rows).field("planned_splits", planned.splits);
-      json.field("planned_cluster", planned.cluster).field("planned_us", planned_us);
-      json.key("variants").begin_array();
-      double best = 1e30;
-      std::string best_name;
-      for (const int rows : {16, 32, 64, 128})
-        for (const int splits : {1, 2, 4, 8, 16, 32, 64, 128}) {
-          const int packed = shape.nodes * (kBarQueryHeads / kBarKvHeads);
-          if (rows > 16 && rows >= 2 * packed) continue;
-          device::TreeAttentionCapacity capacity = work.capacity();
-          capacity.splits = splits;
-          device::TreeAttentionPlan plan;
-          SPECULA_CHECK(BarKernels::plan(&plan, capacity, device.id));
-          if (plan.splits != splits) continue;  // more than there are keys for
-          SPECULA_CHECK(BarKernels::force_rows(&plan, rows));
-          const double blocks = 1.0 * shape.sequences * kBarKvHeads * plan.row_tiles * splits;
-          // Neither a handful of blocks nor many times what fits.
-          if (blocks * 4 < device.properties.multiProcessorCount && splits < 8) continue;
-          if (blocks > 16.0 * device.properties.multiProcessorCount && splits > 1) continue;
-          const double us = time(plan);
-          json.begin_object().field("rows", rows).field("splits", plan.splits).field("cluster", plan.cluster);
-          json.field("us", us).end();
-          if (us < best) best = us, best_name = std::to_string(rows) + " x " + std::to_string(plan.splits);
-        }
-      json.end().field("best_us", best).field("best", best_name);
-      std::printf("| %s | %d x %d | %.2f | %s | %.2f | %.2f |\n", shape.name, planned.rows, planned.splits,
-                  planned_us, best_name.c_str(), best, planned_us / best);
-    });
-  }
+  Sweep::print_head();
+  for (const Kernels& kernels : all_kernels(device))
+    for (const BarShape& shape : kBars) {
+      const std::string name = name_of(shape, kernels);
+      if (options.wants(name))
+        report.part(name, [&](Json& json) { sweep(shape, kernels, device, stream, json); });
+    }
 }
 
 }  // namespace specula_bench

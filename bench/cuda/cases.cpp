@@ -20,16 +20,6 @@ namespace {
 using namespace specula_test;
 using specula::SamplingParams;
 
-std::vector<SamplingParams> settings() {
-  return {{},
-          {.temperature = 0.7f},
-          {.temperature = 0.6f, .top_k = 5},
-          {.temperature = 1.4f, .top_p = 0.8f},
-          {.temperature = 0.9f, .min_p = 0.1f},
-          {.temperature = 1.1f, .top_k = 40, .top_p = 0.9f, .min_p = 0.02f},
-          {.temperature = 0}};
-}
-
 specula::Verdict judge(Rule rule, const Case& it, const SamplingParams& params, std::uint64_t coins) {
   switch (rule) {
     case Rule::greedy:
@@ -95,7 +85,7 @@ CaseBatch<Element> make_cases(Rule rule, const CaseShape& shape, std::uint64_t s
   Random random(seed);
   const auto all = shape.only_temperature
                        ? std::vector<SamplingParams>{{}, {.temperature = 0.7f}, {.temperature = 0}}
-                       : settings();
+                       : device_settings();
   std::ptrdiff_t stride = shape.stride;
   if (stride == 0) stride = random.chance(0.5) ? (shape.vocab + 7) / 8 * 8 : shape.vocab + random.below(3);
   const std::ptrdiff_t offset = shape.stride == 0 && random.chance(0.3) ? 1 : 0;
@@ -144,7 +134,7 @@ SampleCases<Element> make_sample_cases(int rows, int vocab, std::uint64_t seed) 
   out.stride = random.chance(0.5) ? (vocab + 7) / 8 * 8 : vocab + random.below(9);
   out.offset = random.below(3);
   out.logits.resize(static_cast<std::size_t>(out.offset));
-  const auto all = settings();
+  const auto all = device_settings();
   specula::detail::RowScan scan(vocab);
   for (int r = 0; r < rows; ++r) {
     const SamplingParams params =

@@ -1,11 +1,11 @@
 // What the device can do at best: the ceilings that everything else is compared with.
 //
-//   ceilings all [--out FILE]
+//   ceilings ceilings [--out FILE]
 #include <cooperative_groups.h>
 
 #include <cstdio>
 
-#include "gpu.cuh"
+#include "program.cuh"
 
 namespace specula_bench {
 namespace {
@@ -41,16 +41,15 @@ __global__ void cluster_kernel(int syncs) {
 #endif
 }
 
-double per_second(double bytes, double us) { return bytes / us * 1e6; }
+Twice per_second(double bytes, Twice us) { return {bytes / us.first * 1e6, bytes / us.second * 1e6}; }
 
 void write(Json& json, const char* name, Twice value, const char* unit, double scale) {
   json.key(name).begin_object().field("first", value.first).field("second", value.second);
   json.field("spread", value.spread()).field("unit", unit).end();
   std::printf("| %s | %.4g | spread %.2f%% |\n", name, value.first / scale, 100 * value.spread());
-  std::fflush(stdout);
 }
 
-void measure(Report& report) {
+void measure(const Options&, Report& report) {
   const Device device;
   const Stream stream;
   const cudaDeviceProp& p = device.properties;
@@ -85,8 +84,7 @@ void measure(Report& report) {
           return cudaMemcpyAsync(to.data(), from.data(), large, cudaMemcpyDeviceToDevice, s);
         },
         4, 15);
-    write(json, "cudaMemcpy, TB/s read + written",
-          {per_second(2.0 * large, us.first), per_second(2.0 * large, us.second)}, "bytes/s", 1e12);
+    write(json, "cudaMemcpy, TB/s read + written", per_second(2.0 * large, us), "bytes/s", 1e12);
     DeviceArray<std::uint32_t> sink(1);
     us = time_twice(
         stream, 1,
@@ -96,8 +94,7 @@ void measure(Report& report) {
           return cudaGetLastError();
         },
         4, 15);
-    write(json, "read-only, TB/s", {per_second(1.0 * large, us.first), per_second(1.0 * large, us.second)},
-          "bytes/s", 1e12);
+    write(json, "read-only, TB/s", per_second(1.0 * large, us), "bytes/s", 1e12);
     // A quarter of the cache, read often: each half of it may hold a copy.
     const auto inside = static_cast<std::int64_t>(p.l2CacheSize / 4 / 16);
     constexpr int kPasses = 50;
@@ -110,7 +107,7 @@ void measure(Report& report) {
         },
         4, 15);
     const double read = 16.0 * static_cast<double>(inside) * kPasses;
-    write(json, "L2 read, TB/s", {per_second(read, us.first), per_second(read, us.second)}, "bytes/s", 1e12);
+    write(json, "L2 read, TB/s", per_second(read, us), "bytes/s", 1e12);
   });
   report.part("launches", [&](Json& json) {
     write(json, "empty kernel in a graph, us",
@@ -131,17 +128,17 @@ void measure(Report& report) {
               },
               500, 25),
           "us", 1);
-    if (!device.has_clusters()) return;
+    if (device.clusters().size() == 1) return;
     SPECULA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(cluster_kernel),
                                        cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
-    for (const unsigned size : {1u, 2u, 4u, 8u, 16u})
+    for (const int size : device.clusters())
       for (const int syncs : {0, 10}) {
         cudaLaunchConfig_t config{};
         cudaLaunchAttribute attribute{};
         config.gridDim = dim3(16);
         config.blockDim = dim3(256);
         attribute.id = cudaLaunchAttributeClusterDimension;
-        attribute.val.clusterDim.x = size;
+        attribute.val.clusterDim.x = static_cast<unsigned>(size);
         attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
         config.attrs = &attribute;
         config.numAttrs = 1;
@@ -149,10 +146,7 @@ void measure(Report& report) {
           config.stream = s;
           return cudaLaunchKernelEx(&config, cluster_kernel, syncs);
         };
-        if (launch(0, stream) != cudaSuccess) {
-          cudaGetLastError();
-          continue;
-        }
+        if (!launched(launch(0, stream), size)) continue;
         stream.wait();
         const std::string name =
             "16 blocks in clusters of " + std::to_string(size) + (syncs ? ", 10 barriers, us" : ", us");
@@ -165,15 +159,5 @@ void measure(Report& report) {
 }  // namespace specula_bench
 
 int main(int argc, char** argv) {
-  using namespace specula_bench;
-  try {
-    const Options options = read_options(argc, argv);
-    Report report(options);
-    measure(report);
-    report.save();
-    return report.ok() ? 0 : 1;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 2;
-  }
+  return specula_bench::run_section(argc, argv, {{"ceilings", specula_bench::measure}});
 }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cases.hpp"
-#include "gpu.cuh"
+#include "program.cuh"
 #include "verification.cuh"
 
 namespace specula_bench {
@@ -29,7 +29,6 @@ class DeviceVerdicts {
   void poison() {
     token_.fill_bytes(kPoison), path_.fill_bytes(kPoison);
     count_.fill_bytes(kPoison), status_.fill_bytes(kPoison);
-    SPECULA_CHECK(cudaDeviceSynchronize());
   }
   /// From sequence `first` on.
   device::Verdicts args(int first = 0) const {
@@ -64,7 +63,6 @@ class DeviceCases {
     draft_row_.upload(batch.draft_row), scale_.upload(batch.scale), target_.upload(batch.target);
     if (batch.draft.size() > static_cast<std::size_t>(batch.offset)) draft_.upload(batch.draft);
     if (!batch.stats.empty()) stats_.upload(batch.stats);
-    SPECULA_CHECK(cudaDeviceSynchronize());
   }
   device::Trees trees(int first = 0) const {
     return {begin_.data() + first,    token_.data(),        chains_ ? nullptr : parent_.data(),

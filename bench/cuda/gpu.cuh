@@ -1,7 +1,6 @@
 // Memory, launches in a graph and their times, for the programs that measure on a GPU.
 #pragma once
 
-#include <cuda_profiler_api.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -144,10 +143,12 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
+/// Launches the work on inputs number `set`.
+using Launch = std::function<cudaError_t(int set, cudaStream_t)>;
+
 /// Median time in us of one launch of `sets` different ones: a graph holds them in turn, at least `least`
 /// launches; replays are queued without a pause, so that no time of the host is in it.
-inline double time_in_graph(const Stream& stream, int sets,
-                            const std::function<cudaError_t(int set, cudaStream_t)>& launch, int least = 48,
+inline double time_in_graph(const Stream& stream, int sets, const Launch& launch, int least = 48,
                             int replays = 25) {
   const int rounds = (least + sets - 1) / sets, launches = rounds * sets;
   const Graph graph(stream, [&](cudaStream_t s) {
@@ -160,7 +161,7 @@ inline double time_in_graph(const Stream& stream, int sets,
   for (int i = 0; i < 3; ++i) graph.launch(stream);
   stream.wait();
   std::vector<std::unique_ptr<Event>> events;
-  for (int i = 0; i < replays + 2; ++i) events.push_back(std::make_unique<Event>());
+  for (int i = 0; i <= replays; ++i) events.push_back(std::make_unique<Event>());
   graph.launch(stream);  // keeps the device busy while the rest is queued
   for (int i = 0; i <= replays; ++i) {
     events[static_cast<std::size_t>(i)]->record(stream);
@@ -172,8 +173,7 @@ inline double time_in_graph(const Stream& stream, int sets,
     us.push_back(events[i + 1]->us_since(*events[i]) / launches);
   return median(us);
 }
-inline Twice time_twice(const Stream& stream, int sets,
-                        const std::function<cudaError_t(int set, cudaStream_t)>& launch, int least = 48,
+inline Twice time_twice(const Stream& stream, int sets, const Launch& launch, int least = 48,
                         int replays = 25) {
   for (int set = 0; set < sets; ++set) SPECULA_CHECK(launch(set, stream));  // a failure shows here
   stream.wait();
@@ -191,13 +191,28 @@ struct Device {
     SPECULA_CHECK(cudaGetDevice(&id));
     SPECULA_CHECK(cudaGetDeviceProperties(&properties, id));
   }
-  bool has_clusters() const { return properties.major >= 9; }
-  /// Different inputs that are needed so that, taken in turn, none is found in the cache.
-  int sets_beyond_cache(double bytes, int most = 256) const {
+  /// Numbers of blocks of a cluster to try.
+  std::vector<int> clusters() const {
+    return properties.major >= 9 ? std::vector<int>{1, 2, 4, 8, 16} : std::vector<int>{1};
+  }
+  bool has_wgmma() const { return properties.major == 9 && properties.minor == 0; }
+  /// Different inputs of so many bytes that are needed so that, taken in turn, none is found in the cache.
+  int sets_beyond_cache(double bytes) const {
     const double wanted = 2.2 * static_cast<double>(properties.l2CacheSize) / bytes;
-    return static_cast<int>(std::max(2.0, std::min<double>(most, std::ceil(wanted) + 1)));
+    return static_cast<int>(std::max(2.0, std::min(1000.0, std::ceil(wanted) + 1)));
   }
 };
+
+/// Whether a launch in clusters of `cluster` blocks was made. Some devices have no room for one of 16; any
+/// other error is one.
+inline bool launched(cudaError_t error, int cluster) {
+  if (error != cudaSuccess && cluster > 8) {
+    cudaGetLastError();
+    return false;
+  }
+  check(error, "launch");
+  return true;
+}
 
 // ---- random data made on the device
 
@@ -269,122 +284,5 @@ inline Twice measure_copy_kernel(const Device& device, const Stream& stream) {
   return {2.0 * static_cast<double>(bytes) / us.first * 1e6,
           2.0 * static_cast<double>(bytes) / us.second * 1e6};
 }
-
-// ---- what all programs do with their arguments
-
-struct Options {
-  std::string section, out, only;
-  std::uint64_t seed = 1;
-  bool tiny = false;  // for compute-sanitizer
-  bool once = false;  // launches without a graph, between profiler marks
-  int trees = 10000;
-};
-
-/// PROGRAM SECTION [--out FILE] [--seed N] [--trees N] [--only NAME] [--tiny] [--once]
-inline Options read_options(int argc, char** argv) {
-  Options out;
-  if (argc > 1) out.section = argv[1];
-  for (int i = 2; i < argc; ++i) {
-    const std::string name = argv[i];
-    const bool more = i + 1 < argc;
-    if (name == "--tiny")
-      out.tiny = true;
-    else if (name == "--once")
-      out.once = true;
-    else if (name == "--out" && more)
-      out.out = argv[++i];
-    else if (name == "--only" && more)
-      out.only = argv[++i];
-    else if (name == "--seed" && more)
-      out.seed = std::stoull(argv[++i]);
-    else if (name == "--trees" && more)
-      out.trees = std::stoi(argv[++i]);
-    else
-      throw std::runtime_error("unknown option: " + name);
-  }
-  return out;
-}
-
-/// Results of a section, saved after each of its parts; a part that throws is an error in them.
-class Report {
- public:
-  explicit Report(const Options& options) : options_(options) { json.begin_object(); }
-
-  /// Whether all went well.
-  bool ok() const { return failed_ == 0; }
-  void fail() { ++failed_; }
-  void save() const {
-    if (!options_.out.empty() && !json.save(options_.out))
-      std::fprintf(stderr, "cannot write %s\n", options_.out.c_str());
-  }
-  /// `part` writes fields into an object of this name. After an error that the device does not recover from
-  /// no further part is run.
-  void part(const std::string& name, const std::function<void(Json&)>& part) {
-    if (dead_) return;
-    std::printf("-- %s\n", name.c_str());
-    std::fflush(stdout);
-    Json before = json;
-    try {
-      json.key(name).begin_object();
-      part(json);
-      json.end();
-    } catch (const std::exception& error) {
-      json = std::move(before);
-      failed(name, error.what());
-    }
-    save();
-  }
-  void failed(const std::string& name, const std::string& why) {
-    std::printf("| %s | ERROR: %s |\n", name.c_str(), why.c_str());
-    fail();
-    dead_ = cudaDeviceSynchronize() != cudaSuccess;
-    json.key(name).begin_object().field("error", why).field("device_lost", dead_).end();
-    std::fflush(stdout);
-  }
-  bool dead() const { return dead_; }
-
-  Json json;
-
- private:
-  const Options& options_;
-  int failed_ = 0;
-  bool dead_ = false;
-};
-
-/// Runs bars: measures them, or with --once launches each set a single time between the profiler's marks.
-class Bars {
- public:
-  Bars(const Options& options, const char* program, double bandwidth)
-      : options_(options), program_(program), bandwidth_(bandwidth) {}
-
-  bool wants(const std::string& name) const { return options_.only.empty() || options_.only == name; }
-  double bandwidth() const { return bandwidth_; }
-  const Stream& stream() const { return stream_; }
-
-  Twice time(int sets, const std::function<cudaError_t(int set, cudaStream_t)>& launch) const {
-    if (!options_.once) return time_twice(stream_, sets, launch);
-    for (int set = 0; set < sets; ++set) SPECULA_CHECK(launch(set, stream_));  // warms up
-    stream_.wait();
-    SPECULA_CHECK(cudaProfilerStart());
-    SPECULA_CHECK(launch(0, stream_));
-    stream_.wait();
-    SPECULA_CHECK(cudaProfilerStop());
-    return {1, 1};
-  }
-  /// Prints the row, and for scripts a line `BAR ratio program name`.
-  void add(Json& json, const Bar& bar) {
-    write_bar(json, bar);
-    std::printf("%s", table_row(bar).c_str());
-    if (bar.has_limit() && bar.time.first > 0)
-      std::printf("BAR\t%.4f\t%s\t%s\n", bar.ratio(), program_, bar.name.c_str());
-    std::fflush(stdout);
-  }
-
- private:
-  const Options& options_;
-  const char* program_;
-  double bandwidth_;
-  Stream stream_;
-};
 
 }  // namespace specula_bench

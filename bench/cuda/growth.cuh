@@ -6,7 +6,7 @@
 
 #include <specula/cuda/device/grow.cuh>
 
-#include "gpu.cuh"
+#include "program.cuh"
 
 namespace specula {
 namespace cuda {
@@ -44,7 +44,6 @@ class GrownArrays {
          {&token_, &parent_, &position_, &first_child_, &next_sibling_, &begin_, &size_})
       a->fill_bytes(kPoison);
     ancestors_.fill_bytes(kPoison), confidence_.fill_bytes(kPoison), status_.fill_bytes(kPoison);
-    SPECULA_CHECK(cudaDeviceSynchronize());
   }
   device::GrownTrees args() const {
     device::GrownTrees out{};
@@ -108,7 +107,6 @@ class DynamicTreeRun {
       limit.push_back(b % 4 == 3 ? 1 + plan.width / 3 : plan.width);
     }
     root_.upload(token), root_position_.upload(position), limit_.upload(limit);
-    SPECULA_CHECK(cudaDeviceSynchronize());
   }
   device::Roots roots() const { return {root_.data(), root_position_.data(), limit_.data()}; }
   static int limit_of(const device::DynamicTreePlan& plan, int b) {
@@ -151,8 +149,6 @@ class DynamicTreeRun {
  public:
   GrownArrays grown;
 };
-
-constexpr int kClusters[] = {1, 2, 4, 8, 16};
 
 /// The sections of the program `growth`.
 void check_growth(const Options& options, Report& report);

@@ -15,7 +15,7 @@ class BarWork {
     device::DynamicTreeCapacity capacity;
     capacity.vocab = kBarVocab;
     SPECULA_CHECK(device::make_dynamic_tree_plan<BFloat16>(&plan, capacity, device.id));
-    sets = device.sets_beyond_cache(bytes(), 96);
+    sets = device.sets_beyond_cache(bytes());
     rows_.reserve(static_cast<std::size_t>(sets) * 51 * kBarVocab);
     fill_normal(rows_.data(), nullptr, static_cast<std::int64_t>(rows_.size()), 5, 2);
     for (int s = 0; s < sets; ++s) runs_.push_back(std::make_unique<DynamicTreeRun>(plan, kBarVocab));
@@ -53,54 +53,40 @@ const char* const kRerankBar = "rerank 510 -> 59";
 }  // namespace
 
 void run_growth_bars(const Options& options, Report& report) {
-  const Device device;
-  const Stream stream;
-  const double bandwidth = options.once ? 1e12 : measure_copy_kernel(device, stream).first;
-  Bars bars(options, "growth", bandwidth);
-  std::printf("%s", table_head().c_str());
-  const std::unique_ptr<BarWork> work = std::make_unique<BarWork>(device, stream);
-  if (bars.wants(kStepBar))
-    report.part(kStepBar, [&](Json& json) {
-      Bar bar = time_bar(
-          kStepBar, 12,
-          bars.time(work->sets, [&](int set, cudaStream_t s) { return work->step(work->plan, set, s); }),
-          work->bytes(), bandwidth);
-      bar.note =
-          "cluster " + std::to_string(work->plan.cluster) + ", " + std::to_string(work->sets) + " sets";
-      json.key("bar");
-      bars.add(json, bar);
-    });
-  if (bars.wants(kRerankBar))
-    report.part(kRerankBar, [&](Json& json) {
-      const Twice time = bars.time(work->sets, [&](int set, cudaStream_t s) { return work->rerank(set, s); });
-      json.key("bar");
-      bars.add(json, time_bar(kRerankBar, 6, time, 510 * 20 + 60 * 32, bandwidth));
-    });
+  Bars bars(options, report, "growth");
+  const BarWork work(bars.device, bars.stream);
+  bars.run(kStepBar, [&] {
+    Bar bar = bars.timed(12, work.bytes(), work.sets,
+                         [&](int set, cudaStream_t s) { return work.step(work.plan, set, s); });
+    bar.note = "cluster " + std::to_string(work.plan.cluster) + ", " + std::to_string(work.sets) + " sets";
+    return bar;
+  });
+  bars.run(kRerankBar, [&] {
+    return bars.timed(6, 510 * 20 + 60 * 32, work.sets,
+                      [&](int set, cudaStream_t s) { return work.rerank(set, s); });
+  });
 }
 
 void sweep_growth(const Options&, Report& report) {
   const Device device;
   const Stream stream;
+  Sweep::print_head();
   report.part(kStepBar, [&](Json& json) {
     const BarWork work(device, stream);
-    json.field("planned_cluster", work.plan.cluster).key("variants").begin_array();
-    std::printf("| dynamic-tree step | planned %d |", work.plan.cluster);
-    for (const int cluster : kClusters) {
-      if (cluster > 1 && !device.has_clusters()) continue;
+    const auto time = [&](const device::DynamicTreePlan& plan) {
+      return time_in_graph(
+          stream, work.sets, [&](int set, cudaStream_t s) { return work.step(plan, set, s); }, 24, 9);
+    };
+    const auto name = [](int cluster) { return "cluster of " + std::to_string(cluster); };
+    Sweep sweep(json, name(work.plan.cluster), time(work.plan));
+    for (const int cluster : device.clusters()) {
       device::DynamicTreePlan plan = work.plan;
       plan.cluster = cluster;
-      if (work.step(plan, 0, stream) != cudaSuccess) {
-        cudaGetLastError();
-        continue;
-      }
+      if (!launched(work.step(plan, 0, stream), cluster)) continue;
       stream.wait();
-      const double us = time_in_graph(
-          stream, work.sets, [&](int set, cudaStream_t s) { return work.step(plan, set, s); }, 24, 9);
-      json.begin_object().field("cluster", cluster).field("us", us).end();
-      std::printf(" %d: %.2f us |", cluster, us);
+      sweep.add(name(cluster), time(plan));
     }
-    json.end();
-    std::printf("\n");
+    sweep.finish(kStepBar);
   });
 }
 

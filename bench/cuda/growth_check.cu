@@ -7,6 +7,7 @@
 
 #include "growth.cuh"
 #include "random.cuh"
+#include "tally.cuh"
 
 namespace specula_bench {
 namespace {
@@ -136,25 +137,13 @@ PlainTree plain_dynamic_tree(const device::DynamicTreePlan& plan, const std::vec
 }
 
 /// Two paths may be nearly alike, so a tree in a hundred may differ.
-struct TreeTally {
-  int trees = 0, differ = 0;
-  std::vector<std::string> list;
-  bool good() const { return trees > 0 && differ * 100 <= trees; }
-  void add(const std::string& wrong, const std::string& where) {
-    ++trees;
-    if (wrong.empty()) return;
-    ++differ;
-    if (list.size() < 20) list.push_back(where + ": " + wrong);
-  }
-};
-void write(Json& json, Report& report, const std::string& name, const TreeTally& t) {
-  if (!t.good()) report.fail();
-  json.key(name).begin_object().field("cases", t.trees).field("differ", t.differ).field("pass", t.good());
-  json.values("differing", t.list).end();
-  std::printf("| %s | %d of %d equal | %s |\n", name.c_str(), t.trees - t.differ, t.trees,
-              t.good() ? "pass" : "FAIL");
-  for (const std::string& one : t.list) std::printf("   %s\n", one.c_str());
-  std::fflush(stdout);
+Tally tally_of_trees() {
+  Tally out;
+  out.allowed = 100;
+  return out;
+}
+void add(Tally& tally, const std::string& wrong, const std::string& where) {
+  tally.add(wrong.empty(), 0, where + ": " + wrong);
 }
 
 void check_dynamic_tree(const Options& options, const Device& device, const Stream& stream, Json& json,
@@ -167,7 +156,7 @@ void check_dynamic_tree(const Options& options, const Device& device, const Stre
                    : std::vector<Shape>{{16, 10, 5, 59, 2000},  {8, 3, 2, 7, 50},     {5, 10, 5, 59, 32000},
                                         {2, 10, 3, 59, 128256}, {9, 32, 1, 100, 700}, {4, 1, 6, 6, 300},
                                         {7, 4, 3, 30, 2},       {6, 10, 0, 59, 1000}};
-  TreeTally tally, same;
+  Tally tally = tally_of_trees(), same;
   for (const Shape& shape : shapes)
     for (int round = 0; round < (options.tiny ? 1 : shape.vocab > 10000 ? 3 : 12); ++round) {
       device::DynamicTreeCapacity capacity;
@@ -188,20 +177,16 @@ void check_dynamic_tree(const Options& options, const Device& device, const Stre
       const std::string name =
           "vocabulary " + std::to_string(shape.vocab) + ", top " + std::to_string(shape.top_k);
       for (int b = 0; b < shape.sequences; ++b)
-        tally.add(difference(got, plain_dynamic_tree(plan, host, shape.vocab, b), b),
-                  name + ", sequence " + std::to_string(b));
-      for (const int cluster : kClusters) {
-        if (round > 0 || (cluster > 1 && !device.has_clusters())) continue;
+        add(tally, difference(got, plain_dynamic_tree(plan, host, shape.vocab, b), b),
+            name + ", sequence " + std::to_string(b));
+      for (const int cluster : device.clusters()) {
+        if (round > 0) continue;
         device::DynamicTreePlan other = plan;
         other.root_cluster = other.cluster = cluster;
         const DynamicTreeRun again(other, shape.vocab);
-        if (again.all(rows, stream) != cudaSuccess) {
-          cudaGetLastError();
-          continue;
-        }
+        if (!launched(again.all(rows, stream), cluster)) continue;
         stream.wait();
-        same.add(again.grown.download().same(got) ? "" : "other bits",
-                 name + ", cluster " + std::to_string(cluster));
+        same.add(again.grown.download().same(got), 1, name + ", cluster " + std::to_string(cluster));
       }
     }
   write(json, report, "dynamic tree", tally);
@@ -210,7 +195,7 @@ void check_dynamic_tree(const Options& options, const Device& device, const Stre
 
 void check_cape(const Options& options, const Device& device, const Stream& stream, Json& json,
                 Report& report) {
-  TreeTally tally;
+  Tally tally = tally_of_trees();
   struct Shape {
     int sequences, length, budget, vocab;
     float spread;
@@ -277,7 +262,7 @@ void check_cape(const Options& options, const Device& device, const Stream& stre
           chosen.push_back(i);
         const PlainTree want(pool, chosen, b % shape.vocab, 70 + 3 * b, plan.width);
         if (wrong.empty()) wrong = difference(got, want, b);
-        tally.add(wrong, "vocabulary " + std::to_string(shape.vocab) + ", sequence " + std::to_string(b));
+        add(tally, wrong, "vocabulary " + std::to_string(shape.vocab) + ", sequence " + std::to_string(b));
       }
     }
   write(json, report, "CAPE", tally);
@@ -285,7 +270,7 @@ void check_cape(const Options& options, const Device& device, const Stream& stre
 
 /// Links of random trees.
 void check_links(const Options& options, const Stream& stream, Json& json, Report& report) {
-  TreeTally tally;
+  Tally tally;
   Random random{options.seed};
   for (int round = 0; round < (options.tiny ? 1 : 40); ++round) {
     const int sequences = 1 + random.below(20), most = 1 + random.below(round % 5 ? 40 : 200);
@@ -320,7 +305,6 @@ void check_links(const Options& options, const Stream& stream, Json& json, Repor
     DeviceArray<device::Status> status(static_cast<std::size_t>(sequences));
     c.fill_bytes(kPoison), s.fill_bytes(kPoison), d.fill_bytes(kPoison), m.fill_bytes(kPoison),
         status.fill_bytes(kPoison);
-    SPECULA_CHECK(cudaDeviceSynchronize());
     SPECULA_CHECK(device::tree_links(sequences, most, begins.data(), parents.data(),
                                      {c.data(), s.data(), d.data(), m.data(), status.data()}, stream));
     stream.wait();
@@ -328,7 +312,7 @@ void check_links(const Options& options, const Stream& stream, Json& json, Repor
     for (const device::Status one : status.download()) ok = ok && one == device::Status::ok;
     const bool right = ok && c.download() == first_child && s.download() == next_sibling &&
                        d.download() == depth && m.download() == mask;
-    tally.add(right ? "" : "links", "round " + std::to_string(round));
+    tally.add(right, 1, "round " + std::to_string(round));
   }
   write(json, report, "links", tally);
 }
@@ -342,7 +326,7 @@ void check_graph(const Options& options, const Device& device, const Stream& str
   DynamicTreeRun run(plan, capacity.vocab);
   DeviceArray<BFloat16> rows(static_cast<std::size_t>(run.row_count()) * 3000);
   const Graph graph(stream, [&](cudaStream_t s) { return run.all(rows, s); });
-  TreeTally same;
+  Tally same;
   for (int i = 0; i < (options.tiny ? 2 : 8); ++i) {
     fill_normal(rows.data(), nullptr, static_cast<std::int64_t>(rows.size()),
                 options.seed * 31 + static_cast<std::uint64_t>(i), 2);
@@ -352,8 +336,7 @@ void check_graph(const Options& options, const Device& device, const Stream& str
     const DynamicTreeRun fresh(plan, capacity.vocab);
     SPECULA_CHECK(fresh.all(rows, stream));
     stream.wait();
-    same.add(run.grown.download().same(fresh.grown.download()) ? "" : "other bits",
-             "replay " + std::to_string(i));
+    same.add(run.grown.download().same(fresh.grown.download()), 1, "replay " + std::to_string(i));
   }
   write(json, report, "dynamic tree: replays are fresh launches", same);
 }

@@ -11,7 +11,7 @@
 #include <specula/cuda/device/max_gram.cuh>
 #include <specula/cuda/device/top_k_distillation.cuh>
 
-#include "gpu.cuh"
+#include "program.cuh"
 #include "random.cuh"
 
 namespace specula_bench {
@@ -29,7 +29,6 @@ void write(Json& json, Report& report, const std::string& name, int cases, int w
   json.field("limit", limit).field("pass", good).end();
   std::printf("| %s | %d of %d equal | error %.2g | %s |\n", name.c_str(), cases - wrong, cases, error,
               good ? "pass" : "FAIL");
-  std::fflush(stdout);
 }
 
 // ---- compaction
@@ -75,7 +74,6 @@ void check_compaction(const Options& options, const Stream& stream, Json& json, 
     };
     device::SlotPages in_pages{page_size};
     in_pages.max_pages = pages_each;
-    SPECULA_CHECK(cudaDeviceSynchronize());
     SPECULA_CHECK(
         device::compact_kv({device_path.data(), device_count.data(), device_prefix.data(), sequences, width},
                            in_pages, rows(device_keys), rows(device_values), stream));
@@ -159,7 +157,6 @@ void check_max_gram(const Options& options, const Stream& stream, Json& json, Re
     DeviceArray<std::int32_t> guess(static_cast<std::size_t>(sequences * how.guesses)),
         count(static_cast<std::size_t>(sequences)), match(static_cast<std::size_t>(sequences));
     guess.fill_bytes(kPoison), count.fill_bytes(kPoison), match.fill_bytes(kPoison);
-    SPECULA_CHECK(cudaDeviceSynchronize());
     SPECULA_CHECK(device::max_gram(
         plan, {texts.data(), most, lengths.data(), bigrams.data(), guess.data(), count.data(), match.data()},
         stream));
@@ -188,10 +185,10 @@ void check_similarity(const Options& options, const Device& device, const Stream
     const int sequences = 1 + random.below(6), layers = 1 + random.below(3),
               hidden = round % 2 ? 4096 : 100 + random.below(500);
     std::vector<std::int32_t> begin{0};
-    for (int b = 0; b < sequences; ++b) begin.push_back(begin.back() + random.below(options.tiny ? 5 : 40));
+    for (int b = 0; b < sequences; ++b)  // all but the first may be empty
+      begin.push_back(begin.back() + (b == 0) + random.below(options.tiny ? 5 : 40));
     const auto tokens = static_cast<std::size_t>(begin.back()),
                each = tokens * static_cast<std::size_t>(hidden);
-    if (tokens == 0) continue;
     device::SimilarityPlan plan;
     SPECULA_CHECK(device::make_similarity_plan(&plan, {begin.back(), sequences, layers, hidden}, device.id));
     const DeviceArray<std::int32_t> begins(begin);
@@ -207,7 +204,6 @@ void check_similarity(const Options& options, const Device& device, const Stream
       const DeviceArray<BFloat16> before(x), after(y);
       device::SimilarityTokens where{begins.data(), hidden, hidden};
       where.first_layer = layer;
-      SPECULA_CHECK(cudaDeviceSynchronize());
       SPECULA_CHECK(
           device::measure_similarity(plan, before.data(), after.data(), where, sums.data(), stream));
       stream.wait();
@@ -227,19 +223,16 @@ void check_similarity(const Options& options, const Device& device, const Stream
     }
     DeviceArray<float> means(sums.size());
     means.fill_bytes(kPoison);
-    SPECULA_CHECK(cudaDeviceSynchronize());
     SPECULA_CHECK(device::similarity_means(plan, sums.data(), means.data(), nullptr, stream));
     stream.wait();
     const std::vector<float> got = means.download();
     for (int b = 0; b < sequences; ++b)
       for (int layer = 0; layer < layers; ++layer, ++cases) {
-        const float mean = got[static_cast<std::size_t>(b * layers + layer)];
+        const std::size_t at = static_cast<std::size_t>(b * layers + layer);
         if (begin[static_cast<std::size_t>(b)] == begin[static_cast<std::size_t>(b) + 1])
-          wrong += !std::isnan(mean);
-        else if (const double e =
-                     std::abs(as_double(mean) - want[static_cast<std::size_t>(b * layers + layer)]);
-                 !(e <= error))
-          error = e;
+          wrong += !std::isnan(got[at]);
+        else
+          error = worse(error, std::abs(as_double(got[at]) - want[at]));
       }
   }
   write(json, report, "layer_similarity", cases, wrong, error, 2e-6);
@@ -266,7 +259,6 @@ void check_distillation(const Options& options, const Device& device, const Stre
     DeviceArray<float> gradient(static_cast<std::size_t>(n)), losses(static_cast<std::size_t>(2 * rows));
     DeviceArray<device::Status> status(static_cast<std::size_t>(rows));
     gradient.fill_bytes(0xFF), losses.fill_bytes(0xFF), status.fill_bytes(kPoison);
-    SPECULA_CHECK(cudaDeviceSynchronize());
     const device::DistillationRows<BFloat16, BFloat16, float> args{
         target.data(), vocab,   draft.data(),  vocab,        gradient.data(),
         vocab,         nullptr, losses.data(), status.data()};
@@ -306,7 +298,7 @@ void check_distillation(const Options& options, const Device& device, const Stre
                !(std::abs(as_double(got_losses[at]) - entropy) <= 2e-6 * entropy + 1e-6) ||
                !(std::abs(as_double(got_losses[at + 1]) - part) <= 2e-6 * part + 1e-6);
       const double e = size > 1e-20 ? std::sqrt(difference / size) : std::sqrt(difference);
-      if (!(e <= error)) error = e;
+      error = worse(error, e);
     }
   }
   write(json, report, "top_k_distillation", cases, wrong, error, 1e-4);
@@ -316,12 +308,11 @@ void check_distillation(const Options& options, const Device& device, const Stre
 
 constexpr int kLayers = 32, kHeads = 8, kHead = 128, kMoved = 8;
 
-void compaction_bar(const Device& device, Bars& bars, Json& json, int sequences, double limit,
-                    const char* name) {
+Bar compaction_bar(const Bars& bars, int sequences, double limit) {
   const std::int64_t token = kHeads * kHead;
   const double bytes =
       2.0 * 2 * 2 * kLayers * static_cast<double>(token) * kMoved * sequences;  // read and written, K and V
-  const int sets = device.sets_beyond_cache(bytes, 96), span = 2 * kMoved + 2, slots = sets * span;
+  const int sets = bars.device.sets_beyond_cache(bytes), span = 2 * kMoved + 2, slots = sets * span;
   const std::int64_t page = slots * token, layer = sequences * page;
   DeviceArray<BFloat16> keys(static_cast<std::size_t>(kLayers * layer)), values(keys.size());
   fill_normal(keys.data(), nullptr, kLayers * layer, 1, 1);
@@ -337,19 +328,17 @@ void compaction_bar(const Device& device, Bars& bars, Json& json, int sequences,
                              kHead, kLayers, layer);
   };
   const device::SlotPages pages{slots};
-  SPECULA_CHECK(cudaDeviceSynchronize());
-  const Twice time = bars.time(sets, [&](int set, cudaStream_t stream) {
+  Bar bar = bars.timed(limit, bytes, sets, [&](int set, cudaStream_t stream) {
     return device::compact_kv(
         {paths.data(), counts.data(), prefixes.data() + static_cast<std::ptrdiff_t>(set) * sequences,
          sequences, kMoved + 1},
         pages, rows(keys), rows(values), stream);
   });
-  Bar bar = time_bar(name, limit, time, bytes, bars.bandwidth());
   bar.note = "8 KV heads of 128, bf16, " + std::to_string(sets) + " sets";
-  bars.add(json, bar);
+  return bar;
 }
 
-void max_gram_bar(Bars& bars, Json& json, int sequences, const char* name) {
+Bar max_gram_bar(const Bars& bars, int sequences) {
   constexpr int kTokens = 8192;
   Random random{3};
   std::vector<std::int32_t> tokens;
@@ -361,44 +350,31 @@ void max_gram_bar(Bars& bars, Json& json, int sequences, const char* name) {
       count(static_cast<std::size_t>(sequences)), match(static_cast<std::size_t>(sequences));
   device::MaxGramPlan plan;
   SPECULA_CHECK(device::make_max_gram_plan(&plan, {sequences, kTokens, 128256}, {}));
-  const Twice time = bars.time(1, [&](int, cudaStream_t stream) {
+  return bars.timed(0, 4.0 * sequences * kTokens, 1, [&](int, cudaStream_t stream) {
     return device::max_gram(
         plan,
         {texts.data(), kTokens, lengths.data(), bigram.data(), guess.data(), count.data(), match.data()},
         stream);
   });
-  bars.add(json, time_bar(name, 0, time, 4.0 * sequences * kTokens, bars.bandwidth()));
+}
+
+void run_checks(const Options& options, Report& report) {
+  const Device device;
+  const Stream stream;
+  report.part("compaction", [&](Json& json) { check_compaction(options, stream, json, report); });
+  report.part("max-gram", [&](Json& json) { check_max_gram(options, stream, json, report); });
+  report.part("similarity", [&](Json& json) { check_similarity(options, device, stream, json, report); });
+  report.part("distillation", [&](Json& json) { check_distillation(options, device, stream, json, report); });
 }
 
 void run_bars(const Options& options, Report& report) {
-  const Device device;
-  const Stream stream;
-  const double bandwidth = options.once ? 1e12 : measure_copy_kernel(device, stream).first;
-  Bars bars(options, "helpers", bandwidth);
-  std::printf("%s", table_head().c_str());
-  struct Compaction {
-    const char* name;
-    int sequences;
-    double limit;
-  };
-  for (const Compaction& c : {Compaction{"compaction of 8 tokens, 32 layers, B = 1", 1, 10},
-                              {"compaction of 8 tokens, 32 layers, B = 64", 64, 40}})
-    if (bars.wants(c.name))
-      report.part(c.name, [&](Json& json) {
-        json.key("bar");
-        compaction_bar(device, bars, json, c.sequences, c.limit, c.name);
-      });
-  struct Text {
-    const char* name;
-    int sequences;
-  };
-  for (const Text& t : {Text{"max_gram, 8,192 tokens, 10 guesses, B = 1", 1},
-                        {"max_gram, 8,192 tokens, 10 guesses, B = 64", 64}})
-    if (bars.wants(t.name))
-      report.part(t.name, [&](Json& json) {
-        json.key("bar");
-        max_gram_bar(bars, json, t.sequences, t.name);
-      });
+  Bars bars(options, report, "helpers");
+  for (const int sequences : {1, 64}) {
+    const std::string batch = ", B = " + std::to_string(sequences);
+    bars.run("compaction of 8 tokens, 32 layers" + batch,
+             [&] { return compaction_bar(bars, sequences, sequences == 1 ? 10 : 40); });
+    bars.run("max_gram, 8,192 tokens, 10 guesses" + batch, [&] { return max_gram_bar(bars, sequences); });
+  }
 }
 
 }  // namespace
@@ -406,27 +382,5 @@ void run_bars(const Options& options, Report& report) {
 
 int main(int argc, char** argv) {
   using namespace specula_bench;
-  try {
-    const Options options = read_options(argc, argv);
-    Report report(options);
-    report.json.field("seed", static_cast<unsigned long long>(options.seed));
-    const Device device;
-    const Stream stream;
-    if (options.section == "check") {
-      report.part("compaction", [&](Json& json) { check_compaction(options, stream, json, report); });
-      report.part("max-gram", [&](Json& json) { check_max_gram(options, stream, json, report); });
-      report.part("similarity", [&](Json& json) { check_similarity(options, device, stream, json, report); });
-      report.part("distillation",
-                  [&](Json& json) { check_distillation(options, device, stream, json, report); });
-    } else if (options.section == "bars") {
-      run_bars(options, report);
-    } else {
-      throw std::runtime_error("no such section: " + options.section);
-    }
-    report.save();
-    return report.ok() ? 0 : 1;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 2;
-  }
+  return run_section(argc, argv, {{"check", run_checks}, {"bars", run_bars}});
 }

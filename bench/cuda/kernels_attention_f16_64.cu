@@ -1,3 +1,6 @@
 #include "kernels_attention.cuh"
 
-template struct specula_bench::AttentionKernels<specula::cuda::Half, 64>;
+template specula_bench::AttentionKernels<specula::cuda::Half>
+specula_bench::mma_kernels<specula::cuda::Half, 64>();
+template specula_bench::AttentionKernels<specula::cuda::Half>
+specula_bench::wgmma_kernels<specula::cuda::Half, 64>();

@@ -24,11 +24,7 @@ RuleKernels<Element> sample_and_match_kernels() {
           }};
 }
 
-template RuleKernels<float> greedy_kernels();
-template RuleKernels<device::Half> greedy_kernels();
-template RuleKernels<device::BFloat16> greedy_kernels();
-template RuleKernels<float> sample_and_match_kernels();
-template RuleKernels<device::Half> sample_and_match_kernels();
-template RuleKernels<device::BFloat16> sample_and_match_kernels();
+SPECULA_FOR_ELEMENTS(greedy_kernels);
+SPECULA_FOR_ELEMENTS(sample_and_match_kernels);
 
 }  // namespace specula_bench

@@ -11,8 +11,6 @@ RuleKernels<Element> rejection_kernels() {
           device::verify_rejection<Element, device::LogitsDraft<Element>>};
 }
 
-template RuleKernels<float> rejection_kernels();
-template RuleKernels<device::Half> rejection_kernels();
-template RuleKernels<device::BFloat16> rejection_kernels();
+SPECULA_FOR_ELEMENTS(rejection_kernels);
 
 }  // namespace specula_bench

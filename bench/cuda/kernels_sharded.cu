@@ -21,8 +21,8 @@ cudaError_t verify_sharded(Rule rule, const device::VerifyCapacity& capacity, in
                            void* partials, float* child_logits, cudaStream_t stream) {
   auto* tiles = static_cast<device::TilePartial*>(partials);
   for (int s = 0; s < shards; ++s) {
-    const int first = s * tiles_of_shard * 512,
-              tokens = std::min(tiles_of_shard * 512, capacity.vocab - first);
+    const int first = s * tiles_of_shard * device::detail::kTile,
+              tokens = std::min(tiles_of_shard * device::detail::kTile, capacity.vocab - first);
     const device::ShardRows<Element> rows{target.logits + first, target.stride, first, tokens,
                                           rule == Rule::greedy ? nullptr : target.params};
     const std::int64_t part = static_cast<std::int64_t>(s) * nodes;

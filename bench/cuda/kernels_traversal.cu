@@ -17,11 +17,7 @@ RuleKernels<Element> block_kernels() {
           device::verify_block<Element, device::LogitsDraft<Element>>};
 }
 
-template RuleKernels<float> traversal_kernels();
-template RuleKernels<device::Half> traversal_kernels();
-template RuleKernels<device::BFloat16> traversal_kernels();
-template RuleKernels<float> block_kernels();
-template RuleKernels<device::Half> block_kernels();
-template RuleKernels<device::BFloat16> block_kernels();
+SPECULA_FOR_ELEMENTS(traversal_kernels);
+SPECULA_FOR_ELEMENTS(block_kernels);
 
 }  // namespace specula_bench

@@ -19,6 +19,9 @@ inline double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
+/// The larger of two errors; NaN if one of them is, so that it is never lost among others.
+inline double worse(double a, double b) { return std::isnan(a) || a >= b ? a : b; }
+
 /// Two measurements of the same thing: differences below their spread are noise.
 struct Twice {
   double first = 0, second = 0;
@@ -159,6 +162,7 @@ struct Bar {
   std::string name;
   Kind kind = Kind::shown;
   double limit = 0, value = 0;
+  double next = 0;  // where there is one: the limit after this one
   std::string unit = "us";
   Twice time;        // us a launch
   double bytes = 0;  // that must be moved
@@ -174,8 +178,13 @@ struct Bar {
   }
   bool has_limit() const { return kind == Kind::at_most || kind == Kind::at_least; }
   bool passes() const { return has_limit() && ratio() <= 1; }
+  bool passes_next() const {
+    return next > 0 && (kind == Kind::at_most ? value <= next : kind == Kind::at_least && value >= next);
+  }
   const char* verdict() const {
-    return kind == Kind::missing ? "not measured" : kind == Kind::shown ? "" : passes() ? "pass" : "FAIL";
+    if (kind == Kind::missing) return "not measured";
+    if (kind == Kind::shown) return "";
+    return passes_next() ? "pass, the next too" : passes() ? "pass" : "FAIL";
   }
 };
 
@@ -211,6 +220,7 @@ inline void write_bar(Json& json, const Bar& bar) {
   if (bar.has_limit()) {
     json.field("limit", bar.limit).field("bound", bar.kind == Bar::Kind::at_most ? "at most" : "at least");
     json.field("ratio", bar.ratio()).field("pass", bar.passes());
+    if (bar.next > 0) json.field("next_limit", bar.next).field("next_pass", bar.passes_next());
   }
   json.field("us_first", bar.time.first).field("us_second", bar.time.second);
   json.field("spread", bar.time.spread()).field("bytes", bar.bytes).field("flops", bar.flops);
@@ -222,11 +232,12 @@ inline std::string table_head() {
          "|---|---|---|---|---|---|---|---|---|---|\n";
 }
 inline std::string table_row(const Bar& bar) {
-  char limit[48] = "", ratio[16] = "", out[512];
+  char limit[64] = "", ratio[16] = "", next[24] = "", out[512];
   const char* than = bar.kind == Bar::Kind::at_least ? ">=" : "<=";
   if (bar.kind == Bar::Kind::missing) return "| " + bar.name + " | | | | | | | | | " + bar.note + " |\n";
   if (bar.has_limit()) {
-    std::snprintf(limit, sizeof limit, "%s %.4g %s", than, bar.limit, bar.unit.c_str());
+    if (bar.next > 0) std::snprintf(next, sizeof next, ", then %.4g", bar.next);
+    std::snprintf(limit, sizeof limit, "%s %.4g%s %s", than, bar.limit, next, bar.unit.c_str());
     std::snprintf(ratio, sizeof ratio, "%.2f", bar.ratio());
   }
   std::snprintf(out, sizeof out, "| %s | %.2f | %.1f%% | %.2f | %.2f | %.2f | %.4g %s | %s | %s | %s |\n",

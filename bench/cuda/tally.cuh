@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "gpu.cuh"
+#include "program.cuh"
 
 namespace specula_bench {
 
@@ -43,36 +43,36 @@ inline void write(Json& json, Report& report, const std::string& name, const Tal
   std::printf("| %s | %d of %d equal | unexplained %d | farthest %.2g | %s |\n", name.c_str(),
               t.cases - t.differ, t.cases, t.unexplained, farthest, t.good() ? "pass" : "FAIL");
   for (std::size_t i = 0; i < t.list.size() && i < 5; ++i) std::printf("   %s\n", t.list[i].c_str());
-  std::fflush(stdout);
 }
 
 inline int host_threads() {
   return static_cast<int>(std::max(1u, std::min(32u, std::thread::hardware_concurrency())));
 }
 
-/// make(i) for i in [0, n), on all cores.
-template <class T, class Make>
-std::vector<T> make_all(int n, Make make) {
-  std::vector<T> out(static_cast<std::size_t>(n));
-  std::vector<std::exception_ptr> errors(out.size());
-  std::vector<std::thread> threads;
+/// run(i) for i in [0, n), on all cores.
+template <class Run>
+void for_all(int n, Run run) {
   const int count = std::min(n, host_threads());
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(count));
+  std::vector<std::thread> threads;
   for (int t = 0; t < count; ++t)
     threads.emplace_back([&, t] {
-      for (int i = t; i < n; i += count) {
-        try {
-          out[static_cast<std::size_t>(i)] = make(i);
-        } catch (...) {
-          errors[static_cast<std::size_t>(i)] = std::current_exception();
-        }
+      try {
+        for (int i = t; i < n; i += count) run(i);
+      } catch (...) {
+        errors[static_cast<std::size_t>(t)] = std::current_exception();
       }
     });
   for (std::thread& t : threads) t.join();
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);
+}
+/// make(i) for i in [0, n), on all cores.
+template <class T, class Make>
+std::vector<T> make_all(int n, Make make) {
+  std::vector<T> out(static_cast<std::size_t>(n));
+  for_all(n, [&](int i) { out[static_cast<std::size_t>(i)] = make(i); });
   return out;
 }
-
-constexpr int kClusters[] = {1, 2, 4, 8, 16};
 
 }  // namespace specula_bench

@@ -19,6 +19,12 @@ struct RuleKernels {
                      const device::LogitsDraft<Element>&, const device::Verdicts&, cudaStream_t);
 };
 
+/// Instantiates `function`, RuleKernels<Element>(), for the elements of logits.
+#define SPECULA_FOR_ELEMENTS(function)           \
+  template RuleKernels<float> function();        \
+  template RuleKernels<device::Half> function(); \
+  template RuleKernels<device::BFloat16> function()
+
 template <class Element>
 RuleKernels<Element> greedy_kernels();
 template <class Element>

@@ -34,7 +34,7 @@ class BarWork {
         nodes_(shape.sequences * shape.nodes),
         guesses_(chain_ ? shape.sequences * shape.depth : 0) {
     const double row = 2.0 * kVocab;
-    sets_ = device.sets_beyond_cache(row * shape.sequences * (shape.depth + 1), 128);
+    sets_ = device.sets_beyond_cache(row * shape.sequences * (shape.depth + 1));
     const std::int64_t rows = static_cast<std::int64_t>(sets_) * nodes_;
     target_.reserve(static_cast<std::size_t>(rows) * kVocab);
     fill_normal(target_.data(), nullptr, rows * kVocab, 11, kSpread);
@@ -175,7 +175,6 @@ class BarWork {
       }
     }
     token_.upload(token);
-    SPECULA_CHECK(cudaDeviceSynchronize());
   }
 
   /// Bushes: what the target will draw goes on the path, other tokens elsewhere.
@@ -213,10 +212,9 @@ class BarWork {
     }
     token_.upload(token);
     parent_.upload(parents_);
-    SPECULA_CHECK(cudaDeviceSynchronize());
   }
 
-  /// Rows on the path once, and a row of q where there was a rejection.
+  /// What must be read at least: rows on the path once, and a row of q where there was a rejection.
   void count(const HostVerdicts& got) {
     const double row = 2.0 * kVocab;
     for (int b = 0; b < shape_.sequences; ++b) {
@@ -230,8 +228,8 @@ class BarWork {
                                  std::to_string(shape_.depth) + " guesses were");
       accepted_ += taken;
       const bool from_end = shape_.rule == Rule::block || shape_.rule == Rule::traversal;
-      if (from_end)  // all rows of p, the last only where it is reached
-        bytes_ += row * (rejected == 0 ? shape_.depth + 1 : shape_.depth + rejected);
+      if (from_end)  // all rows of p but the last, and that or, after a rejection, a row of q
+        bytes_ += row * (shape_.depth + 1);
       else
         bytes_ += row * (taken + 1 + (rejected > 0 && shape_.rule == Rule::rejection ? 1 : 0));
     }
@@ -274,27 +272,34 @@ const Named kBars[] = {
     {"B = 64, 4 drafts, greedy", {Rule::greedy, 64, 5, 4, .7, 1}, 0},
 };
 
-void sample_bar(const Device& device, Bars& bars, Json& json, int rows, float top_p, const char* name) {
-  const double bytes = 2.0 * kVocab * rows;
-  const int sets = device.sets_beyond_cache(bytes);
-  DeviceArray<BFloat16> logits(static_cast<std::size_t>(sets) * static_cast<std::size_t>(rows) * kVocab);
+struct SampleShape {
+  const char* name;
+  int rows;
+  float top_p;
+};
+const SampleShape kSampleBars[] = {
+    {"sample, 1 row", 1, 1}, {"sample, 64 rows", 64, 1}, {"sample, 64 rows, top-p .95", 64, .95f}};
+
+Bar sample_bar(const SampleShape& shape, const Bars& bars) {
+  const double bytes = 2.0 * kVocab * shape.rows;
+  const int sets = bars.device.sets_beyond_cache(bytes);
+  const auto n = static_cast<std::size_t>(shape.rows);
+  DeviceArray<BFloat16> logits(static_cast<std::size_t>(sets) * n * kVocab);
   fill_normal(logits.data(), nullptr, static_cast<std::int64_t>(logits.size()), 21, kSpread);
-  const auto n = static_cast<std::size_t>(rows);
   device::SamplingParams params;
-  params.top_p = top_p;
+  params.top_p = shape.top_p;
   const DeviceArray<device::SamplingParams> all(std::vector<device::SamplingParams>(n, params));
   const DeviceArray<std::uint64_t> seed(std::vector<std::uint64_t>(n, 7));
   std::vector<std::int32_t> position;
-  for (int r = 0; r < rows; ++r) position.push_back(r);
+  for (int r = 0; r < shape.rows; ++r) position.push_back(r);
   const DeviceArray<std::int32_t> positions(position);
   DeviceArray<std::int32_t> token(n);
   DeviceArray<device::RowStats> stats(n);
   device::SamplePlan plan;
-  SPECULA_CHECK(plan_sample<BFloat16>(&plan, rows, 1, kVocab, device.id));
-  SPECULA_CHECK(cudaDeviceSynchronize());
-  const Twice time = bars.time(sets, [&](int set, cudaStream_t stream) {
+  SPECULA_CHECK(plan_sample<BFloat16>(&plan, shape.rows, 1, kVocab, bars.device.id));
+  return bars.timed(0, bytes, sets, [&](int set, cudaStream_t stream) {
     device::SampleArgs<BFloat16> args{};
-    args.logits = logits.data() + static_cast<std::int64_t>(set) * rows * kVocab;
+    args.logits = logits.data() + static_cast<std::int64_t>(set) * shape.rows * kVocab;
     args.stride = kVocab;
     args.seed = seed.data();
     args.position = positions.data();
@@ -303,74 +308,45 @@ void sample_bar(const Device& device, Bars& bars, Json& json, int rows, float to
     args.stats = stats.data();
     return run_sample(plan, args, stream);
   });
-  bars.add(json, time_bar(name, 0, time, bytes, bars.bandwidth()));
+}
+
+std::string variant_name(const device::VerifyPlan& plan) {
+  return "clusters of " + std::to_string(plan.cluster) + " x " + std::to_string(plan.threads);
+}
+
+Bar measure(const WorkShape& shape, double limit, const Bars& bars) {
+  const BarWork work(shape, bars.device, bars.stream);
+  Bar bar = bars.timed(limit, work.bytes(), work.sets(),
+                       [&](int set, cudaStream_t s) { return work.launch(work.plan(), set, s); });
+  bar.note = std::to_string(work.accepted()) + " guesses accepted a sequence, " + variant_name(work.plan()) +
+             ", " + std::to_string(work.sets()) + " sets";
+  return bar;
 }
 
 }  // namespace
 
 void run_verification_bars(const Options& options, Report& report) {
-  const Device device;
-  const Stream stream;
-  const double bandwidth = options.once ? 1e12 : measure_copy_kernel(device, stream).first;
-  Bars bars(options, "verification", bandwidth);
-  report.json.field("copy_bytes_per_second", bandwidth);
-  std::printf("%s", table_head().c_str());
+  Bars bars(options, report, "verification");
+  bars.missing("softmax + FlashInfer's chain kernel on the same work", 3, "x slower than ours");
   std::map<std::string, double> us;
-  const auto measure = [&](const Named& bar, double limit) {
-    if (!bars.wants(bar.name)) return;
-    report.part(bar.name, [&](Json& json) {
-      const BarWork work(bar.shape, device, stream);
-      const Twice time =
-          bars.time(work.sets(), [&](int set, cudaStream_t s) { return work.launch(work.plan(), set, s); });
-      Bar out = time_bar(bar.name, limit, time, work.bytes(), bandwidth);
-      out.note = std::to_string(work.accepted()) + " guesses accepted a sequence, cluster " +
-                 std::to_string(work.plan().cluster) + ", " + std::to_string(work.sets()) + " sets";
-      us[bar.name] = time.slower();
-      json.key("bar");
-      bars.add(json, out);
+  for (const Named& bar : kBars)
+    bars.run(bar.name, [&] {
+      const Bar out = measure(bar.shape, bar.limit, bars);
+      us[bar.name] = out.time.slower();
+      return out;
     });
-  };
-  for (const Named& bar : kBars) measure(bar, bar.limit);
-  for (const int sequences : {1, 64}) {
-    const char* plain = sequences == 1 ? kBars[0].name : kBars[2].name;
-    const char* name =
-        sequences == 1 ? "top-p .95: B = 1, 4 drafts, rejection" : "top-p .95: B = 64, 4 drafts, rejection";
-    if (!bars.wants(name)) continue;
-    report.part(name, [&](Json& json) {
-      const BarWork work({Rule::rejection, sequences, 5, 4, 1, .95f}, device, stream);
-      const Twice time =
-          bars.time(work.sets(), [&](int set, cudaStream_t s) { return work.launch(work.plan(), set, s); });
-      Bar out = time_bar(name, 0, time, work.bytes(), bandwidth);
-      const auto there = us.find(plain);
-      if (there != us.end()) {
-        out.kind = Bar::Kind::at_most;
-        out.value = time.slower() / there->second;
-        out.unit = "x plain";
-        out.limit = 2;
-      }
-      json.key("bar");
-      bars.add(json, out);
+  for (const int sequences : {1, 64})
+    bars.run("top-p .95: B = " + std::to_string(sequences) + ", 4 drafts, rejection", [&] {
+      Bar out = measure({Rule::rejection, sequences, 5, 4, 1, .95f}, 0, bars);
+      const auto plain = us.find(sequences == 1 ? kBars[0].name : kBars[2].name);
+      if (plain == us.end()) return out;
+      out.kind = Bar::Kind::at_most;
+      out.value = out.time.slower() / plain->second;
+      out.unit = "x plain";
+      out.limit = 2;
+      return out;
     });
-  }
-  for (const auto& [rows, top_p, name] : {std::tuple<int, float, const char*>{1, 1.0f, "sample, 1 row"},
-                                          {64, 1.0f, "sample, 64 rows"},
-                                          {64, .95f, "sample, 64 rows, top-p .95"}}) {
-    const int r = rows;
-    const float p = top_p;
-    const char* n = name;
-    if (!bars.wants(n)) continue;
-    report.part(n, [&](Json& json) {
-      json.key("bar").begin_array();
-      sample_bar(device, bars, json, r, p, n);
-      json.end();
-    });
-  }
-  if (options.only.empty())
-    report.part("FlashInfer", [&](Json& json) {
-      json.key("bar");
-      bars.add(json, missing_bar("softmax + FlashInfer's chain kernel on the same work", 3,
-                                 "x slower than ours", "needs the peer"));
-    });
+  for (const SampleShape& shape : kSampleBars) bars.run(shape.name, [&] { return sample_bar(shape, bars); });
 }
 
 /// Every launch geometry on every shape: what plans choose, and what is fastest.
@@ -382,38 +358,26 @@ void sweep_verification(const Options& options, Report& report) {
   shapes.push_back({"B = 16, 4 drafts, rejection, alpha .7", {Rule::rejection, 16, 5, 4, .7, 1}, 0});
   shapes.push_back({"B = 256, 4 drafts, rejection, alpha .7", {Rule::rejection, 256, 5, 4, .7, 1}, 0});
   shapes.push_back({"top-p .95: B = 64, 4 drafts, rejection", {Rule::rejection, 64, 5, 4, 1, .95f}, 0});
-  std::printf("| shape | planned | us | best | us | |\n|---|---|---|---|---|---|\n");
+  Sweep::print_head();
   for (const Named& shape : shapes) {
-    if (!options.only.empty() && options.only != shape.name) continue;
+    if (!options.wants(shape.name)) continue;
     report.part(shape.name, [&](Json& json) {
       const BarWork work(shape.shape, device, stream);
-      double best = 1e30, planned = 0;
-      std::string best_name;
-      json.field("planned_cluster", work.plan().cluster).field("planned_threads", work.plan().threads);
-      json.key("variants").begin_array();
-      for (const int cluster : {1, 2, 4, 8, 16})
+      const auto time = [&](const device::VerifyPlan& plan) {
+        return time_in_graph(
+            stream, work.sets(), [&](int set, cudaStream_t s) { return work.launch(plan, set, s); }, 24, 9);
+      };
+      Sweep sweep(json, variant_name(work.plan()), time(work.plan()));
+      for (const int cluster : device.clusters())
         for (const int threads : {128, 256, 384}) {
-          if (cluster > 1 && !device.has_clusters()) continue;
           device::VerifyPlan plan = work.plan();
           plan.cluster = cluster;
           plan.threads = threads;
-          if (work.launch(plan, 0, stream) != cudaSuccess) {  // such a cluster does not fit
-            cudaGetLastError();
-            continue;
-          }
+          if (!launched(work.launch(plan, 0, stream), cluster)) continue;
           stream.wait();
-          const double us = time_in_graph(
-              stream, work.sets(), [&](int set, cudaStream_t s) { return work.launch(plan, set, s); }, 24, 9);
-          json.begin_object().field("cluster", cluster).field("threads", threads).field("us", us).end();
-          if (cluster == work.plan().cluster && threads == work.plan().threads) planned = us;
-          if (us < best) {
-            best = us;
-            best_name = std::to_string(cluster) + " x " + std::to_string(threads);
-          }
+          sweep.add(variant_name(plan), time(plan));
         }
-      json.end().field("best_us", best).field("best", best_name).field("planned_us", planned);
-      std::printf("| %s | %d x %d | %.2f | %s | %.2f | %.2f |\n", shape.name, work.plan().cluster,
-                  work.plan().threads, planned, best_name.c_str(), best, planned / best);
+      sweep.finish(shape.name);
     });
   }
 }

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "device_cases.cuh"
+#include "random.cuh"
 
 namespace specula_bench {
 namespace {
@@ -34,139 +35,136 @@ void write_chi_square(Json& json, Report& report, const std::string& name, const
               cells - 1, z, good ? "pass" : "FAIL");
 }
 
+using device::BFloat16;
+
+constexpr int kVocab = 600, kDepth = 3, kSequences = 4096, kRounds = 24;
+
+/// Target rows of a chain, and draft rows; the same for all sequences.
+struct Rows {
+  DeviceArray<BFloat16> target{(kDepth + 1) * kVocab}, draft{kDepth * kVocab};
+  std::vector<double> law;  // of the first target row
+
+  explicit Rows(std::uint64_t seed) {
+    fill_normal(target.data(), nullptr, (kDepth + 1) * kVocab, seed + 1, 1.5f);
+    fill_normal(draft.data(), target.data(), kDepth * kVocab, seed + 2, 0.8f);
+    double z = 0;
+    const std::vector<BFloat16> all = target.download();
+    for (std::size_t x = 0; x < kVocab; ++x) law.push_back(std::exp(as_double(all[x]))), z += law.back();
+    for (double& p : law) p /= z;
+  }
+};
+
+/// Counts of what was drawn.
+class Seen {
+ public:
+  void add(std::int32_t token) {
+    if (token < 0 || token >= kVocab) throw std::runtime_error("no token: " + std::to_string(token));
+    count_[static_cast<std::size_t>(token)] += 1;
+  }
+  const std::vector<double>& count() const { return count_; }
+
+ private:
+  std::vector<double> count_ = std::vector<double>(kVocab, 0.0);
+};
+
+/// Plain sampling, many draws of one row.
+Seen sample_often(const Rows& rows, std::uint64_t seed, const Device& device, const Stream& stream) {
+  constexpr int kDraws = 64;
+  device::SamplePlan plan;
+  SPECULA_CHECK(plan_sample<BFloat16>(&plan, kSequences, kDraws, kVocab, device.id));
+  std::vector<std::uint64_t> seed_of;
+  std::vector<std::int32_t> position;
+  for (int b = 0; b < kSequences; ++b)
+    seed_of.push_back(seed * 77 + static_cast<std::uint64_t>(b)), position.push_back(b);
+  const DeviceArray<std::uint64_t> seeds(seed_of);
+  const DeviceArray<std::int32_t> positions(position);
+  DeviceArray<std::int32_t> token(static_cast<std::size_t>(kSequences) * kDraws);
+  token.fill_bytes(kPoison);
+  device::SampleArgs<BFloat16> args{};
+  args.logits = rows.target.data();
+  args.stride = 0;  // one row for all
+  args.seed = seeds.data();
+  args.position = positions.data();
+  args.token = token.data();
+  SPECULA_CHECK(run_sample(plan, args, stream));
+  stream.wait();
+  Seen seen;
+  for (const std::int32_t t : token.download()) seen.add(t);
+  return seen;
+}
+
+/// A whole round: guesses drawn on the device, then verified; the first token must follow p.
+void play_round(const RuleKernels<BFloat16>& kernels, const Rows& rows, std::uint64_t seed,
+                const Device& device, const Stream& stream, Seen& seen) {
+  device::SamplePlan sample_plan;
+  SPECULA_CHECK(plan_sample<BFloat16>(&sample_plan, kSequences, 1, kVocab, device.id));
+  device::VerifyPlan plan;
+  SPECULA_CHECK(kernels.plan(&plan, {kSequences, kDepth + 1, kDepth, kVocab}, device.id));
+  std::vector<std::uint64_t> seed_of;
+  std::vector<std::int32_t> origin, begin, row_of_node, draft_row_of_node;
+  for (int b = 0; b < kSequences; ++b) {
+    seed_of.push_back(seed + static_cast<std::uint64_t>(b));
+    origin.push_back(100 + b);
+    begin.push_back(b * (kDepth + 1));
+    for (int i = 0; i <= kDepth; ++i) row_of_node.push_back(i), draft_row_of_node.push_back(i - 1);
+  }
+  begin.push_back(kSequences * (kDepth + 1));
+  const DeviceArray<std::uint64_t> seeds(seed_of);
+  const DeviceArray<std::int32_t> origins(origin), begins(begin), rows_of(row_of_node),
+      draft_rows_of(draft_row_of_node);
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(kSequences) * (kDepth + 1), 0);
+  std::vector<device::RowStats> draft_stats;
+  DeviceArray<std::int32_t> token(kSequences);
+  DeviceArray<device::RowStats> stats(kSequences);
+  for (int i = 0; i < kDepth; ++i) {
+    std::vector<std::int32_t> position;
+    for (const std::int32_t o : origin) position.push_back(o + i + 1);
+    const DeviceArray<std::int32_t> positions(position);
+    token.fill_bytes(kPoison);
+    device::SampleArgs<BFloat16> args{};
+    args.logits = rows.draft.data() + i * kVocab;
+    args.stride = 0;
+    args.seed = seeds.data();
+    args.position = positions.data();
+    args.origin = origins.data();
+    args.stream = device::Stream::draft;
+    args.token = token.data();
+    args.stats = stats.data();
+    SPECULA_CHECK(run_sample(sample_plan, args, stream));
+    stream.wait();
+    const auto drawn = token.download();
+    draft_stats.push_back(stats.download()[0]);
+    for (std::size_t b = 0; b < kSequences; ++b)
+      tokens[b * (kDepth + 1) + static_cast<std::size_t>(i) + 1] = drawn[b];
+  }
+  const DeviceArray<std::int32_t> all_tokens(tokens);
+  const DeviceArray<device::RowStats> all_stats(draft_stats);
+  DeviceVerdicts verdicts(kSequences, plan.width);
+  const device::Trees trees{begins.data(), all_tokens.data(), nullptr, origins.data(), seeds.data(), nullptr};
+  SPECULA_CHECK(kernels.run(plan, trees, {rows.target.data(), kVocab, rows_of.data(), nullptr},
+                            {rows.draft.data(), kVocab, all_stats.data(), draft_rows_of.data(), nullptr},
+                            verdicts.args(), stream));
+  stream.wait();
+  const HostVerdicts got = verdicts.download();
+  for (std::size_t b = 0; b < kSequences; ++b) {
+    if (got.status[b] != 0) throw std::runtime_error("status " + std::to_string(got.status[b]));
+    seen.add(got.token[b * static_cast<std::size_t>(plan.width)]);
+  }
+}
+
 }  // namespace
 
 void check_laws(const Options& options, const Device& device, const Stream& stream, Json& json,
                 Report& report) {
-  using device::BFloat16;
-  constexpr int kVocab = 600, kSequences = 4096, kDepth = 3;
-  const int rounds = options.tiny ? 1 : 24;
-  const int sequences = options.tiny ? 8 : kSequences;
-  // Target rows of a chain, and draft rows; the same for all sequences.
-  DeviceArray<BFloat16> target((kDepth + 1) * kVocab), draft(kDepth * kVocab);
-  fill_normal(target.data(), nullptr, (kDepth + 1) * kVocab, options.seed + 1, 1.5f);
-  fill_normal(draft.data(), target.data(), kDepth * kVocab, options.seed + 2, 0.8f);
-  const auto as_float = [](BFloat16 b) {
-    const std::uint32_t bits = static_cast<std::uint32_t>(b.bits) << 16;
-    float out;
-    std::memcpy(&out, &bits, 4);
-    return static_cast<double>(out);
-  };
-  std::vector<double> law;
-  double z = 0;
-  const std::vector<BFloat16> rows = target.download();
-  for (int x = 0; x < kVocab; ++x)
-    law.push_back(std::exp(as_float(rows[static_cast<std::size_t>(x)]))), z += law.back();
-  for (double& p : law) p /= z;
-
-  {  // plain sampling, many draws of one row
-    constexpr int kDraws = 64;
-    device::SamplePlan plan;
-    SPECULA_CHECK(plan_sample<BFloat16>(&plan, sequences, kDraws, kVocab, device.id));
-    std::vector<std::uint64_t> seed;
-    std::vector<std::int32_t> position;
-    for (int b = 0; b < sequences; ++b)
-      seed.push_back(options.seed * 77 + static_cast<std::uint64_t>(b)), position.push_back(b);
-    const DeviceArray<std::uint64_t> seeds(seed);
-    const DeviceArray<std::int32_t> positions(position);
-    DeviceArray<std::int32_t> token(static_cast<std::size_t>(sequences) * kDraws);
-    token.fill_bytes(kPoison);
-    SPECULA_CHECK(cudaDeviceSynchronize());
-    device::SampleArgs<BFloat16> args{};
-    args.logits = target.data();
-    args.stride = 0;  // one row for all
-    args.seed = seeds.data();
-    args.position = positions.data();
-    args.token = token.data();
-    SPECULA_CHECK(run_sample(plan, args, stream));
-    stream.wait();
-    std::vector<double> seen(kVocab, 0.0);
-    for (const std::int32_t t : token.download()) {
-      if (t < 0 || t >= kVocab) throw std::runtime_error("a token out of range: " + std::to_string(t));
-      seen[static_cast<std::size_t>(t)] += 1;
-    }
-    write_chi_square(json, report, "sample", seen, law);
-  }
-  // Whole rounds: guesses drawn on the device, then verified; the first token must follow p.
+  const Rows rows(options.seed);
+  write_chi_square(json, report, "sample", sample_often(rows, options.seed, device, stream).count(),
+                   rows.law);
   for (const Rule rule : {Rule::rejection, Rule::traversal, Rule::block}) {
-    const RuleKernels<BFloat16> kernels = kernels_of<BFloat16>(rule);
-    std::vector<double> seen(kVocab, 0.0);
-    device::SamplePlan sample_plan;
-    SPECULA_CHECK(plan_sample<BFloat16>(&sample_plan, sequences * kDepth, 1, kVocab, device.id));
-    device::VerifyPlan plan;
-    SPECULA_CHECK(kernels.plan(&plan, {sequences, kDepth + 1, kDepth, kVocab}, device.id));
-    const std::size_t guesses = static_cast<std::size_t>(sequences) * kDepth;
-    // Draft row i of a sequence is row i for all: rows are found by sampling kDepth times with stride 0.
-    DeviceArray<std::int32_t> token(guesses);
-    DeviceArray<device::RowStats> stats(guesses);
-    for (int round = 0; round < rounds; ++round) {
-      std::vector<std::uint64_t> seed;
-      std::vector<std::int32_t> origin, begin, row_of_node, draft_row_of_node, tokens,
-          of_sequence(static_cast<std::size_t>(sequences));
-      for (int b = 0; b < sequences; ++b) {
-        of_sequence[static_cast<std::size_t>(b)] = b;
-        seed.push_back(options.seed * 99991 + static_cast<std::uint64_t>(round) * 65537 +
-                       static_cast<std::uint64_t>(b));
-        origin.push_back(100 + b);
-        begin.push_back(b * (kDepth + 1));
-        for (int i = 0; i <= kDepth; ++i) {
-          row_of_node.push_back(i);
-          draft_row_of_node.push_back(i - 1);
-        }
-      }
-      begin.push_back(sequences * (kDepth + 1));
-      const DeviceArray<std::uint64_t> seeds(seed);
-      const DeviceArray<std::int32_t> origins(origin), begins(begin), rows_of(row_of_node),
-          draft_rows_of(draft_row_of_node), sequences_of(of_sequence);
-      std::vector<std::int32_t> guess(guesses);
-      std::vector<device::RowStats> draft_stats;
-      for (int i = 0; i < kDepth; ++i) {
-        std::vector<std::int32_t> position;
-        for (const std::int32_t o : origin) position.push_back(o + i + 1);
-        const DeviceArray<std::int32_t> positions(position);
-        token.fill_bytes(kPoison);
-        SPECULA_CHECK(cudaDeviceSynchronize());
-        device::SamplePlan one = sample_plan;
-        one.rows = sequences;
-        device::SampleArgs<BFloat16> args{};
-        args.logits = draft.data() + i * kVocab;
-        args.stride = 0;
-        args.seed = seeds.data();
-        args.position = positions.data();
-        args.origin = origins.data();
-        args.stream = device::Stream::draft;
-        args.sequence_of_row = sequences_of.data();
-        args.token = token.data();
-        args.stats = stats.data();
-        SPECULA_CHECK(run_sample(one, args, stream));
-        stream.wait();
-        const auto t = token.download();
-        draft_stats.push_back(stats.download()[0]);
-        for (std::size_t b = 0; b < static_cast<std::size_t>(sequences); ++b)
-          guess[b * kDepth + static_cast<std::size_t>(i)] = t[b];
-      }
-      for (std::size_t b = 0; b < static_cast<std::size_t>(sequences); ++b) {
-        tokens.push_back(0);
-        for (std::size_t i = 0; i < kDepth; ++i) tokens.push_back(guess[b * kDepth + i]);
-      }
-      const DeviceArray<std::int32_t> all_tokens(tokens);
-      const DeviceArray<device::RowStats> all_stats(draft_stats);
-      DeviceVerdicts verdicts(sequences, plan.width);
-      const device::Trees trees{begins.data(),  all_tokens.data(), nullptr,
-                                origins.data(), seeds.data(),      nullptr};
-      SPECULA_CHECK(kernels.run(plan, trees, {target.data(), kVocab, rows_of.data(), nullptr},
-                                {draft.data(), kVocab, all_stats.data(), draft_rows_of.data(), nullptr},
-                                verdicts.args(), stream));
-      stream.wait();
-      const HostVerdicts got = verdicts.download();
-      for (std::size_t b = 0; b < static_cast<std::size_t>(sequences); ++b) {
-        const std::int32_t first = got.token[b * static_cast<std::size_t>(plan.width)];
-        if (got.status[b] != 0 || first < 0 || first >= kVocab)
-          throw std::runtime_error("a verdict without a token");
-        seen[static_cast<std::size_t>(first)] += 1;
-      }
-    }
-    write_chi_square(json, report, name_of(rule), seen, law);
+    Seen seen;
+    for (int round = 0; round < kRounds; ++round)
+      play_round(kernels_of<BFloat16>(rule), rows,
+                 options.seed * 99991 + static_cast<std::uint64_t>(round) * 65537, device, stream, seen);
+    write_chi_square(json, report, name_of(rule), seen.count(), rows.law);
   }
 }
 

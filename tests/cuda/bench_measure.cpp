@@ -21,6 +21,15 @@ TEST_CASE("the median is the middle, and one slow replay does not show") {
   CHECK(std::isnan(median({})));
 }
 
+TEST_CASE("the worse of two errors: NaN is never lost") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  CHECK(worse(1, 2) == 2);
+  CHECK(worse(2, 1) == 2);
+  CHECK(std::isnan(worse(nan, 1)));
+  CHECK(std::isnan(worse(1, nan)));
+  CHECK(std::isnan(worse(worse(0, nan), 3)));
+}
+
 TEST_CASE("two measurements: the slower one counts, and how far apart they are") {
   CHECK(Twice{10, 11}.slower() == 11);
   CHECK(Twice{11, 10}.slower() == 11);
@@ -110,6 +119,20 @@ TEST_CASE("bars pass at their limit and fail beyond it") {
   CHECK(!share.passes());
   CHECK(share.ratio() > 1);
 
+  share.next = 0.9;
+  share.value = 0.85;
+  CHECK(share.passes());
+  CHECK(!share.passes_next());
+  share.value = 0.9;
+  CHECK(share.passes_next());
+  CHECK(std::string(share.verdict()) == "pass, the next too");
+  Bar faster = slow;
+  faster.next = 10;
+  CHECK(!faster.passes_next());
+  faster.value = 10;
+  CHECK(faster.passes_next());
+  CHECK(!fast.passes_next());
+
   const Bar shown = time_bar("x", 0, {11, 12}, 1, 1);
   CHECK(!shown.has_limit());
   CHECK(!shown.passes());
@@ -129,6 +152,14 @@ TEST_CASE("a bar in the table and as JSON") {
   bar.unit = "TFLOP/s";
   CHECK(table_row(bar) ==
         "| work | 26.00 | 4.0% | 82.00 | 20.00 | 1.30 | 400 TFLOP/s | >= 380 TFLOP/s | 0.95 | pass |\n");
+  bar.next = 450;
+  CHECK(table_row(bar) ==
+        "| work | 26.00 | 4.0% | 82.00 | 20.00 | 1.30 | 400 TFLOP/s | >= 380, then 450 TFLOP/s | 0.95 | pass "
+        "|\n");
+  Json with_next;
+  write_bar(with_next, bar);
+  CHECK(with_next.text().find("\"next_limit\": 450") != std::string::npos);
+  CHECK(with_next.text().find("\"next_pass\": false") != std::string::npos);
   CHECK(table_row(time_bar("work", 0, {25, 26}, 82e6, 4.1e12)) ==
         "| work | 26.00 | 4.0% | 82.00 | 20.00 | 1.30 | 26 us |  |  |  |\n");
   CHECK(table_row(missing_bar("work", 3, "x", "needs the peer")) ==
