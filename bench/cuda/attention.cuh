@@ -13,14 +13,14 @@ namespace specula_bench {
 
 namespace device = specula::cuda;
 
-/// One implementation of tree attention.
-template <class Element>
+/// One implementation of tree attention, for caches of Stored.
+template <class Element, class Stored = Element>
 struct AttentionKernels {
   const char* name;
   bool only_hopper;
   std::vector<int> rows;  // packed rows of a block: its variants
   cudaError_t (*make_plan)(device::TreeAttentionPlan*, const device::TreeAttentionCapacity&, int device);
-  cudaError_t (*run)(const device::TreeAttentionPlan&, const device::TreeAttentionArgs<Element>&,
+  cudaError_t (*run)(const device::TreeAttentionPlan&, const device::TreeAttentionArgs<Element, Stored>&,
                      void* workspace, cudaStream_t);
 
   device::TreeAttentionPlan plan(const device::TreeAttentionCapacity& capacity, const Device& device) const {
@@ -51,10 +51,10 @@ struct AttentionKernels {
   }
 };
 /// tree_attention() and tree_attention_wgmma().
-template <class Element, int kHead>
-AttentionKernels<Element> mma_kernels();
-template <class Element, int kHead>
-AttentionKernels<Element> wgmma_kernels();
+template <class Element, int kHead, class Stored = Element>
+AttentionKernels<Element, Stored> mma_kernels();
+template <class Element, int kHead, class Stored = Element>
+AttentionKernels<Element, Stored> wgmma_kernels();
 
 /// Memory for partial results, its counters zero.
 class Workspace {

@@ -27,14 +27,16 @@ struct Shape {
   bool full = false;  // all sequences are as long, and all trees as large, as they can be
 };
 
-template <class Element, int kHead>
+template <class Element, int kHead, class Stored = Element>
 struct Batch {
   Shape shape;
   int words, table_pages = 0;
   std::int64_t page_stride, token_stride, head_stride, value_offset = 0;
   std::vector<std::int32_t> begin{0}, length, depth, pages, indptr{0}, parent;
   std::vector<std::uint64_t> mask;
-  std::vector<Element> q, k, v;
+  std::vector<Element> q;
+  std::vector<Stored> k, v;
+  std::vector<float> k_scale, v_scale;  // (Hkv) of a cache of bytes
 
   int slot_page(int sequence, int slot) const {
     const int of = slot / shape.page_size;
@@ -101,20 +103,24 @@ struct Batch {
     head_stride = by_head ? static_cast<std::int64_t>(shape.page_size) * kHead : kHead;
     page_stride = page;
     if (shape.layout == Layout::side_by_side) page_stride = 2 * page, value_offset = page;
-    Element nan;
-    nan.bits = 0x7FFF;
+    Stored nan;
+    nan.bits = static_cast<decltype(nan.bits)>(0x7FFF >> 8 * (2 - sizeof(Stored)));
+    for (int h = 0; h < s.kv_heads && sizeof(Stored) == 1; ++h) {
+      k_scale.push_back(0.5f + 0.1f * static_cast<float>(random.below(10)));
+      v_scale.push_back(0.5f + 0.1f * static_cast<float>(random.below(10)));
+    }
     const auto size = static_cast<std::size_t>(std::max(1, pool) * page_stride);
     k.assign(size, nan);
     if (shape.layout != Layout::side_by_side) v.assign(size, nan);
-    std::vector<Element>& values = shape.layout == Layout::side_by_side ? k : v;
+    std::vector<Stored>& values = shape.layout == Layout::side_by_side ? k : v;
     for (int b = 0; b < s.sequences; ++b) {
       const auto at = static_cast<std::size_t>(b);
       for (int slot = 0; slot < length[at] + begin[at + 1] - begin[at]; ++slot)
         for (int h = 0; h < s.kv_heads; ++h)
           for (int d = 0; d < kHead; ++d) {
             const std::size_t place = row_at(b, slot, h) + static_cast<std::size_t>(d);
-            k[place] = rounded(random.normal(), Element{});
-            values[place + static_cast<std::size_t>(value_offset)] = rounded(random.normal(), Element{});
+            k[place] = rounded(random.normal(), Stored{});
+            values[place + static_cast<std::size_t>(value_offset)] = rounded(random.normal(), Stored{});
           }
     }
     for (int i = 0; i < begin.back() * s.query_heads * kHead; ++i)
@@ -122,14 +128,20 @@ struct Batch {
   }
 
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(kHead)); }
-  static double at(const std::vector<Element>& from, std::size_t place) { return as_double(from[place]); }
+  template <class T>
+  static double at(const std::vector<T>& from, std::size_t place) {
+    return as_double(from[place]);
+  }
+  static double of_head(const std::vector<float>& scales, int head) {
+    return scales.empty() ? 1.0 : static_cast<double>(scales[static_cast<std::size_t>(head)]);
+  }
 
   /// In doubles, straight from the definition: out (N, Hq, D), lse (N, Hq).
   void reference(std::vector<double>& out, std::vector<double>& lse) const {
     const int nodes = begin.back(), rows = nodes * shape.query_heads;
     out.assign(static_cast<std::size_t>(rows) * kHead, 0.0);
     lse.assign(static_cast<std::size_t>(rows), -std::numeric_limits<double>::infinity());
-    const std::vector<Element>& values = shape.layout == Layout::side_by_side ? k : v;
+    const std::vector<Stored>& values = shape.layout == Layout::side_by_side ? k : v;
     const auto row = [&](int r) {
       const int query = r / shape.query_heads, head = r % shape.query_heads;
       const int kv_head = head / (shape.query_heads / shape.kv_heads);
@@ -145,7 +157,7 @@ struct Batch {
         double score = 0;
         const std::size_t qa = static_cast<std::size_t>(r) * kHead, ka = row_at(b, slot, kv_head);
         for (std::size_t d = 0; d < kHead; ++d) score += at(q, qa + d) * at(k, ka + d);
-        score *= static_cast<double>(scale());
+        score *= static_cast<double>(scale()) * of_head(k_scale, kv_head);
         if (shape.softcap > 0) {
           const auto cap = static_cast<double>(shape.softcap);
           score = cap * std::tanh(score / cap);
@@ -164,7 +176,8 @@ struct Batch {
         const double weight = std::exp(s.first - top) / total;
         const std::size_t va = row_at(b, s.second, kv_head) + static_cast<std::size_t>(value_offset);
         for (std::size_t d = 0; d < kHead; ++d)
-          out[static_cast<std::size_t>(r) * kHead + d] += weight * at(values, va + d);
+          out[static_cast<std::size_t>(r) * kHead + d] +=
+              weight * of_head(v_scale, kv_head) * at(values, va + d);
       }
       lse[static_cast<std::size_t>(r)] = top + std::log(total);
     };
@@ -173,17 +186,18 @@ struct Batch {
 };
 
 /// A batch on the device, its outputs poisoned.
-template <class Element, int kHead>
+template <class Element, int kHead, class Stored = Element>
 class DeviceBatch {
  public:
-  explicit DeviceBatch(const Batch<Element, kHead>& batch) { upload(batch); }
-  void upload(const Batch<Element, kHead>& batch) {
+  explicit DeviceBatch(const Batch<Element, kHead, Stored>& batch) { upload(batch); }
+  void upload(const Batch<Element, kHead, Stored>& batch) {
     shape_ = batch.shape, words_ = batch.words, table_pages_ = batch.table_pages;
     page_stride_ = batch.page_stride, token_stride_ = batch.token_stride, head_stride_ = batch.head_stride;
     value_offset_ = batch.value_offset, scale_ = batch.scale();
     begin_.upload(batch.begin), length_.upload(batch.length), depth_.upload(batch.depth);
     pages_.upload(batch.pages), indptr_.upload(batch.indptr), mask_.upload(batch.mask);
     q_.upload(batch.q), k_.upload(batch.k), v_.upload(batch.v);
+    k_scale_.upload(batch.k_scale), v_scale_.upload(batch.v_scale);
     const auto rows = static_cast<std::size_t>(batch.begin.back() * batch.shape.query_heads);
     out_.reserve(rows * kHead), lse_.reserve(rows);
     poison();
@@ -203,15 +217,15 @@ class DeviceBatch {
     return out;
   }
   /// From sequence `first` on.
-  device::TreeAttentionArgs<Element> args(int first = 0) const {
+  device::TreeAttentionArgs<Element, Stored> args(int first = 0) const {
     const bool side = shape_.layout == Layout::side_by_side;
     const std::int32_t* pages = shape_.layout == Layout::contiguous ? nullptr : pages_.data();
     const std::int64_t page = shape_.layout == Layout::contiguous ? first * page_stride_ : 0;
     const std::ptrdiff_t row =
         shape_.layout == Layout::pages_by_head ? static_cast<std::ptrdiff_t>(first) * table_pages_ : 0;
-    const Element* keys = k_.data() + page;
-    const Element* values = (side ? k_.data() + value_offset_ : v_.data()) + page;
-    device::TreeAttentionArgs<Element> out{};
+    const Stored* keys = k_.data() + page;
+    const Stored* values = (side ? k_.data() + value_offset_ : v_.data()) + page;
+    device::TreeAttentionArgs<Element, Stored> out{};
     out.q = q_.data();
     out.q_stride = shape_.query_heads * kHead;
     out.kv.k = {keys, page_stride_, token_stride_, head_stride_, pages ? pages + row : nullptr};
@@ -230,6 +244,7 @@ class DeviceBatch {
     out.softcap = shape_.softcap;
     out.window = shape_.window;
     out.depth = shape_.window ? depth_.data() : nullptr;
+    if (sizeof(Stored) == 1) out.k_scale = k_scale_.data(), out.v_scale = v_scale_.data();
     return out;
   }
   std::vector<Element> out() const { return out_.download(); }
@@ -242,8 +257,9 @@ class DeviceBatch {
   float scale_ = 1;
   DeviceArray<std::int32_t> begin_, length_, depth_, pages_, indptr_;
   DeviceArray<std::uint64_t> mask_;
-  DeviceArray<Element> q_, k_, v_, out_;
-  DeviceArray<float> lse_;
+  DeviceArray<Element> q_, out_;
+  DeviceArray<Stored> k_, v_;
+  DeviceArray<float> k_scale_, v_scale_, lse_;
 };
 
 }  // namespace specula_bench

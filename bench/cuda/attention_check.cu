@@ -9,6 +9,7 @@ namespace specula_bench {
 namespace {
 
 using device::BFloat16;
+using device::Float8E4M3;
 using device::Half;
 
 template <class Element>
@@ -40,14 +41,14 @@ Errors errors_of(const std::vector<Element>& out, const std::vector<float>& lse,
   return e;
 }
 
-template <class Element, int kHead>
-void check_shape(const AttentionKernels<Element>& kernels, const Shape& shape, const std::string& name,
-                 double limit, std::uint64_t seed, const Device& device, const Stream& stream, Json& json,
-                 Report& report) {
-  const Batch<Element, kHead> batch(shape, seed);
+template <int kHead, class Element, class Stored>
+void check_shape(const AttentionKernels<Element, Stored>& kernels, const Shape& shape,
+                 const std::string& name, double limit, std::uint64_t seed, const Device& device,
+                 const Stream& stream, Json& json, Report& report) {
+  const Batch<Element, kHead, Stored> batch(shape, seed);
   std::vector<double> want, want_lse;
   batch.reference(want, want_lse);
-  DeviceBatch<Element, kHead> on_device(batch);
+  DeviceBatch<Element, kHead, Stored> on_device(batch);
   const auto run = [&](const device::TreeAttentionPlan& plan, const Workspace& workspace) {
     on_device.poison();
     SPECULA_CHECK(kernels.run(plan, on_device.args(), workspace.data(), stream));
@@ -103,8 +104,8 @@ void check_shape(const AttentionKernels<Element>& kernels, const Shape& shape, c
               good ? "pass" : "FAIL");
 }
 
-template <class Element, int kHead>
-void check_all(const AttentionKernels<Element>& kernels, const char* element, double limit,
+template <int kHead, class Element, class Stored>
+void check_all(const AttentionKernels<Element, Stored>& kernels, const char* element, double limit,
                const Options& options, const Device& device, const Stream& stream, Report& report) {
   struct Named {
     const char* name;
@@ -139,12 +140,12 @@ void check_all(const AttentionKernels<Element>& kernels, const char* element, do
     add("7 sequences of one node", [](Shape& s) { s.max_nodes = 1, s.sequences = 7, s.max_tokens = 2000; });
     add("no tokens at all", [](Shape& s) { s.max_tokens = 0; });
   }
-  const std::string heads =
-      std::string(element) + ", heads of " + std::to_string(kHead) + ", " + kernels.name;
+  const std::string heads = std::string(element) + (sizeof(Stored) == 1 ? ", cache of e4m3" : "") +
+                            ", heads of " + std::to_string(kHead) + ", " + kernels.name;
   report.part(heads, [&](Json& json) {
     for (std::size_t i = 0; i < shapes.size(); ++i)
-      check_shape<Element, kHead>(kernels, shapes[i].shape, heads + ": " + shapes[i].name, limit,
-                                  options.seed * 4049 + i, device, stream, json, report);
+      check_shape<kHead>(kernels, shapes[i].shape, heads + ": " + shapes[i].name, limit,
+                         options.seed * 4049 + i, device, stream, json, report);
   });
 }
 
@@ -185,19 +186,22 @@ void check_graph(const AttentionKernels<BFloat16>& kernels, const Options& optio
 void check_attention(const Options& options, Report& report) {
   const Device device;
   const Stream stream;
-  const auto check = [&](const auto& bf16_128, const auto& f16_64, const auto& bf16_64, const auto& f16_128) {
+  const auto check = [&](const auto& bf16_128, const auto& bf16_128_e4m3, const auto& f16_64,
+                         const auto& f16_64_e4m3, const auto& bf16_64, const auto& f16_128) {
     if (!options.wants(bf16_128.name) || !bf16_128.runs_on(device)) return;
-    check_all<BFloat16, 128>(bf16_128, "bf16", 6e-3, options, device, stream, report);
-    check_all<Half, 64>(f16_64, "f16", 1.5e-3, options, device, stream, report);
+    check_all<128>(bf16_128, "bf16", 6e-3, options, device, stream, report);
+    check_all<64>(f16_64, "f16", 1.5e-3, options, device, stream, report);
+    check_all<128>(bf16_128_e4m3, "bf16", 6e-3, options, device, stream, report);
+    check_all<64>(f16_64_e4m3, "f16", 1.5e-3, options, device, stream, report);
     if (options.tiny) return;
-    check_all<BFloat16, 64>(bf16_64, "bf16", 6e-3, options, device, stream, report);
-    check_all<Half, 128>(f16_128, "f16", 1.5e-3, options, device, stream, report);
+    check_all<64>(bf16_64, "bf16", 6e-3, options, device, stream, report);
+    check_all<128>(f16_128, "f16", 1.5e-3, options, device, stream, report);
   };
-  check(mma_kernels<BFloat16, 128>(), mma_kernels<Half, 64>(), mma_kernels<BFloat16, 64>(),
-        mma_kernels<Half, 128>());
+  check(mma_kernels<BFloat16, 128>(), mma_kernels<BFloat16, 128, Float8E4M3>(), mma_kernels<Half, 64>(),
+        mma_kernels<Half, 64, Float8E4M3>(), mma_kernels<BFloat16, 64>(), mma_kernels<Half, 128>());
   // Last: should it hang, everything else is there.
-  check(wgmma_kernels<BFloat16, 128>(), wgmma_kernels<Half, 64>(), wgmma_kernels<BFloat16, 64>(),
-        wgmma_kernels<Half, 128>());
+  check(wgmma_kernels<BFloat16, 128>(), wgmma_kernels<BFloat16, 128, Float8E4M3>(), wgmma_kernels<Half, 64>(),
+        wgmma_kernels<Half, 64, Float8E4M3>(), wgmma_kernels<BFloat16, 64>(), wgmma_kernels<Half, 128>());
 }
 
 void check_attention_graphs(const Options& options, Report& report) {

@@ -7,21 +7,21 @@
 
 namespace specula_bench {
 
-template <class Element, int kHead>
-AttentionKernels<Element> mma_kernels() {
+template <class Element, int kHead, class Stored>
+AttentionKernels<Element, Stored> mma_kernels() {
   return {"mma.sync",
           false,
           {16, 32, 64, 128},
-          device::make_tree_attention_plan<Element, kHead>,
-          device::tree_attention<Element, kHead>};
+          device::make_tree_attention_plan<Element, kHead, Stored>,
+          device::tree_attention<Element, kHead, Stored>};
 }
-template <class Element, int kHead>
-AttentionKernels<Element> wgmma_kernels() {
+template <class Element, int kHead, class Stored>
+AttentionKernels<Element, Stored> wgmma_kernels() {
   return {"wgmma",
           true,
           {64, 128},
-          device::make_tree_attention_wgmma_plan<Element, kHead>,
-          device::tree_attention_wgmma<Element, kHead>};
+          device::make_tree_attention_wgmma_plan<Element, kHead, Stored>,
+          device::tree_attention_wgmma<Element, kHead, Stored>};
 }
 
 }  // namespace specula_bench

@@ -1,6 +1,7 @@
 // Random numbers of the host, the same on every machine, and elements as numbers.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -32,6 +33,11 @@ template <class Element>
 double as_double(Element x) {
   return static_cast<double>(specula::cuda::detail::to_float(x));
 }
+inline double as_double(specula::cuda::Float8E4M3 x) {
+  const int exponent = x.bits >> 3 & 15, mantissa = x.bits & 7;
+  const double size = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+  return x.bits & 0x80 ? -size : size;
+}
 
 inline float rounded(float x, float) { return x; }
 inline specula::cuda::BFloat16 rounded(float x, specula::cuda::BFloat16) {  // to the nearest, ties to even
@@ -49,6 +55,17 @@ inline specula::cuda::Half rounded(float x, specula::cuda::Half) {
   const float fraction = std::frexp(y, &exponent);  // in [.5, 1)
   const int mantissa = static_cast<int>(fraction * 2048) - 1024;
   return {static_cast<std::uint16_t>((x < 0 ? 0x8000 : 0) | (exponent + 14) << 10 | mantissa)};
+}
+
+/// |x| < 448, to the nearest.
+inline specula::cuda::Float8E4M3 rounded(float x, specula::cuda::Float8E4M3) {
+  int exponent;
+  std::frexp(x, &exponent);  // |x| in [.5, 1) times 2^exponent
+  exponent = std::max(exponent - 1, -6);
+  int mantissa = static_cast<int>(std::nearbyint(std::ldexp(std::abs(x), 3 - exponent)));
+  if (mantissa == 16) mantissa = 8, ++exponent;
+  const int size = mantissa < 8 ? mantissa : (exponent + 7) << 3 | (mantissa - 8);
+  return {static_cast<std::uint8_t>((x < 0 ? 0x80 : 0) | size)};
 }
 
 }  // namespace specula_bench
