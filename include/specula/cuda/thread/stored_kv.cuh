@@ -15,25 +15,25 @@ namespace detail {
 /// are moved to where the element has them, and the difference of the exponents' biases is a factor, for
 /// subnormals, too. The two codes of NaN come out as 480 and -480.
 SPECULA_HD std::uint32_t widen(BFloat16, std::uint32_t bytes) {
-  const std::uint32_t small = (bytes & 0x7F007F00u) >> 4 | (bytes & 0x80008000u);  // times 2^-120
+  const std::uint32_t moved = (bytes & 0x7F007F00u) >> 4 | (bytes & 0x80008000u);  // times 2^-120
 #ifdef __CUDA_ARCH__
   std::uint32_t out;  // sm_80 has no product alone; -0 is what changes no sum
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(small), "r"(0x7B807B80u), "r"(0x80008000u));
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(moved), "r"(0x7B807B80u), "r"(0x80008000u));
   return out;
 #else
-  return pack(BFloat16{}, to_float(BFloat16{static_cast<std::uint16_t>(small)}) * 0x1p120f,
-              to_float(BFloat16{static_cast<std::uint16_t>(small >> 16)}) * 0x1p120f);
+  return pack(BFloat16{}, to_float(BFloat16{static_cast<std::uint16_t>(moved)}) * 0x1p120f,
+              to_float(BFloat16{static_cast<std::uint16_t>(moved >> 16)}) * 0x1p120f);
 #endif
 }
 SPECULA_HD std::uint32_t widen(Half, std::uint32_t bytes) {
-  const std::uint32_t small = (bytes & 0x7F007F00u) >> 1 | (bytes & 0x80008000u);  // times 2^-8
+  const std::uint32_t moved = (bytes & 0x7F007F00u) >> 1 | (bytes & 0x80008000u);  // times 2^-8
 #ifdef __CUDA_ARCH__
   std::uint32_t out;
-  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(small), "r"(0x5C005C00u));
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(moved), "r"(0x5C005C00u));
   return out;
 #else
-  return pack(Half{}, to_float(Half{static_cast<std::uint16_t>(small)}) * 0x1p8f,
-              to_float(Half{static_cast<std::uint16_t>(small >> 16)}) * 0x1p8f);
+  return pack(Half{}, to_float(Half{static_cast<std::uint16_t>(moved)}) * 0x1p8f,
+              to_float(Half{static_cast<std::uint16_t>(moved >> 16)}) * 0x1p8f);
 #endif
 }
 
