@@ -42,7 +42,7 @@ for file in "$output"/*.cpp; do
       echo "SKIP: a block needs nvcc: $file"
       continue
     fi
-    "$nvcc" -x cu -std=c++17 -arch=sm_80 -I "$include" -Xcompiler -Wall,-Wextra -c "$file" -o "$file.o"
+    "$nvcc" -x cu -std=c++17 -arch=sm_90a -I "$include" -fdevice-syntax-only -ptx "$file" -o "$file.ptx"
   else
     "$@" "$file"
   fi

@@ -1,4 +1,4 @@
-// labels: laws
+// labels: long
 // The exact law of every sound pair of shape and rule, against the target's.
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// labels: laws
+// labels: long
 // The exact law of rules over trees of every kind of growth, against the target's.
 #include <doctest/doctest.h>
 

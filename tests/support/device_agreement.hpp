@@ -72,7 +72,7 @@ void require_agreement_on_ragged_trees(const Rule& rule, Dense dense, DraftOf dr
   Agreement all;
   for (const int vocab : {3, 40, 600}) {
     const Agreement a =
-        compare_with_cpu<DeviceRule, Element>(rule, dense, draft_of, vocab == 600 ? 400 : 1500, vocab, mix,
+        compare_with_cpu<DeviceRule, Element>(rule, dense, draft_of, vocab == 600 ? 200 : 1600, vocab, mix,
                                               seed + static_cast<std::uint64_t>(vocab));
     all.trees += a.trees, all.differ += a.differ, all.unexplained += a.unexplained;
   }

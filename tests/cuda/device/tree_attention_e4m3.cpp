@@ -1,3 +1,4 @@
+// labels: long
 // tree_attention() over a cache of e4m3 bytes.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/tree_attention.cuh>
