@@ -123,12 +123,3 @@ TEST_CASE(
   CHECK(worst < 0.03f * largest);
   CHECK(worst > 0);  // or nothing was rounded
 }
-
-TEST_CASE("rounded inputs take float and the instructions") {
-  LlamaOptions options;
-  options.inputs = Inputs::bf16;
-  const auto weights =
-      std::make_shared<const LlamaWeights<double>>(random_llama_weights<double>(small_config(), 5));
-  CHECK_THROWS_WITH_AS((Llama<double>(weights, options)), doctest::Contains("LlamaOptions::inputs is bf16"),
-                       std::invalid_argument);
-}

@@ -1,0 +1,84 @@
+#include <doctest/doctest.h>
+#include <specula/eigen/detail/llama_stages.hpp>
+
+#include <vector>
+
+using namespace specula;
+using eigen::detail::LlamaStages;
+using eigen::detail::PassColumn;
+
+namespace {
+
+std::vector<std::int32_t> path_of(const PassColumn& column) {
+  return {column.path, column.path + column.path_size};
+}
+
+}  // namespace
+
+TEST_CASE("a chunk that waits: each token sees those before it, in order") {
+  LlamaStages stages({2, 5}, {.max_nodes = 4, .prefill_chunk = 8});
+  CHECK(stages.part(1).first_layer == 2);
+  CHECK(stages.part(1).last_layer == 5);
+  stages.append(std::vector<Token>{7, 8, 9});
+  CHECK(stages.size() == 3);
+  stages.start_columns(0, 3);
+  REQUIRE(stages.columns().size() == 3);
+  CHECK(stages.columns()[2].token == 9);
+  CHECK(stages.columns()[2].position == 2);
+  CHECK(stages.columns()[2].slot == 2);
+  CHECK(stages.columns()[2].in_order == 3);
+  CHECK(path_of(stages.columns()[1]) == std::vector<std::int32_t>{0, 1});
+  stages.settle(0, 3);
+  CHECK(stages.pending() == 0);
+  CHECK(stages.waiting(0) == 0);
+  CHECK(stages.waiting(1) == 3);  // for the second stage they are no tokens any more
+  stages.start_columns(1, 2);
+  CHECK(stages.columns()[1].token == kNoToken);
+  stages.settle(1, 2);
+  CHECK(stages.waiting(1) == 1);
+}
+
+TEST_CASE("nodes see what waits and their ancestors; a path that is committed keeps how far it went") {
+  LlamaStages stages({1, 2}, {.max_nodes = 8, .prefill_chunk = 8});
+  stages.append(std::vector<Token>{7, 8});
+  stages.start_columns(0, 2);
+  stages.settle(0, 2);
+  stages.append(std::vector<Token>{9});
+  stages.add_nodes(std::vector<Token>{1, 2, 3}, std::vector<NodeId>{kNoParent, 0, 0}, false);
+  CHECK(stages.node(2).depth == 1);
+  stages.start_columns(0, 1);
+  for (NodeId node = 0; node < 3; ++node) {
+    stages.push_node(node, 0);
+    stages.pass_stage(node);
+  }
+  REQUIRE(stages.columns().size() == 4);
+  // Slots: two computed, one that waits, nodes behind the context of three.
+  CHECK(path_of(stages.columns()[2]) == std::vector<std::int32_t>{2, 3, 4});
+  CHECK(path_of(stages.columns()[3]) == std::vector<std::int32_t>{2, 3, 5});
+  CHECK(stages.columns()[2].in_order == 3);
+  CHECK(stages.columns()[3].in_order == 2);  // slot 5 is not the next
+  CHECK(stages.columns()[3].position == 4);
+  stages.settle(0, 1);
+  stages.commit(std::vector<NodeId>{0, 2});
+  CHECK(stages.size() == 5);
+  CHECK(stages.computed(0) == 5);
+  CHECK(stages.computed(1) == 0);
+  CHECK(stages.node_count() == 0);
+}
+
+TEST_CASE("what is cut off is forgotten by all stages, and what waits with it") {
+  LlamaStages stages({1, 2}, {.max_nodes = 2, .prefill_chunk = 8});
+  stages.append(std::vector<Token>{1, 2, 3, 4});
+  stages.settle(0, 3);
+  stages.settle(1, 2);
+  stages.add_nodes(std::vector<Token>{5}, std::vector<NodeId>{kNoParent}, true);
+  CHECK(stages.skips());
+  stages.truncate(3);
+  CHECK_FALSE(stages.skips());
+  CHECK(stages.pending() == 0);
+  CHECK(stages.size() == 3);
+  CHECK(stages.waiting(1) == 1);
+  stages.truncate(1);
+  CHECK(stages.computed(0) == 1);
+  CHECK(stages.computed(1) == 1);
+}

@@ -1,0 +1,51 @@
+#include <doctest/doctest.h>
+#include <specula/eigen/llama_options.hpp>
+
+#include <stdexcept>
+
+using namespace specula::eigen;
+using detail::checked;
+
+TEST_CASE("an option out of range is named, with its value and its range") {
+  const auto make = [](LlamaOptions options) { checked<float>(options); };
+  CHECK_THROWS_WITH_AS(make({.capacity = 0}), "LlamaOptions::capacity is 0, must be 1 to 16777216",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(make({.max_nodes = 0}), "LlamaOptions::max_nodes is 0, must be 1 to 1024",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(make({.max_nodes = 1025}), "LlamaOptions::max_nodes is 1025, must be 1 to 1024",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(make({.threads = 0}), "LlamaOptions::threads is 0, must be 1 to 256",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(make({.prefill_chunk = 0}), "LlamaOptions::prefill_chunk is 0, must be 1 to 4096",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(make({.wide_from = -1}), "LlamaOptions::wide_from is -1, must be 0 to 2147483647",
+                       std::invalid_argument);
+  CHECK_NOTHROW(make({.capacity = 1 << 24, .max_nodes = 1024, .threads = 256, .prefill_chunk = 4096}));
+}
+
+TEST_CASE("instructions that the machine lacks are refused, and rounded inputs in double") {
+  if (best_isa() != Isa::avx512) {
+    CHECK_THROWS_WITH_AS(checked<float>({.isa = Isa::avx512}), doctest::Contains("LlamaOptions::isa"),
+                         std::invalid_argument);
+  }
+  CHECK_THROWS_WITH_AS(checked<double>({.inputs = Inputs::bf16}),
+                       doctest::Contains("LlamaOptions::inputs is bf16"), std::invalid_argument);
+  if (!has_bf16_products()) {
+    CHECK_THROWS_AS(checked<float>({.inputs = Inputs::bf16}), std::invalid_argument);
+  } else {
+    CHECK(checked<float>({.inputs = Inputs::bf16}).inputs == Inputs::bf16);
+  }
+}
+
+TEST_CASE("wide products: from 16 tokens on where panels are slower, never with a team, else as asked for") {
+  CHECK(checked<float>({.isa = Isa::portable}).wide_from == 16);
+  CHECK(checked<double>({}).wide_from == 16);
+  if (best_isa() != Isa::portable) CHECK(checked<float>({}).wide_from == detail::kNeverWide);
+  CHECK(checked<float>({.wide_from = 7}).wide_from == 7);
+  CHECK(checked<float>({.threads = 2, .wide_from = 7}).wide_from == detail::kNeverWide);
+}
+
+TEST_CASE("a pass has room for a chunk, or for all nodes and the tokens that wait") {
+  CHECK(detail::pass_columns({.max_nodes = 64, .prefill_chunk = 128}) == 128);
+  CHECK(detail::pass_columns({.max_nodes = 120, .prefill_chunk = 128}) == 120 + detail::kLazyTokens);
+}
