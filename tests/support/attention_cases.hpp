@@ -345,3 +345,18 @@ TEST_CASE_TEMPLATE_DEFINE("bad input neither crashes nor writes elsewhere", Vari
 }
 
 }  // namespace specula_test
+
+/// All cases above, for a variant.
+#define ATTENTION_CASES(Variant)                            \
+  TEST_CASE_TEMPLATE_INVOKE(attention_random, Variant);     \
+  TEST_CASE_TEMPLATE_INVOKE(attention_edges, Variant);      \
+  TEST_CASE_TEMPLATE_INVOKE(attention_wide, Variant);       \
+  TEST_CASE_TEMPLATE_INVOKE(attention_cross, Variant);      \
+  TEST_CASE_TEMPLATE_INVOKE(attention_of_nothing, Variant); \
+  TEST_CASE_TEMPLATE_INVOKE(attention_scales, Variant);     \
+  TEST_CASE_TEMPLATE_INVOKE(attention_positions, Variant);  \
+  TEST_CASE_TEMPLATE_INVOKE(attention_maxima, Variant);     \
+  TEST_CASE_TEMPLATE_INVOKE(attention_order, Variant);      \
+  TEST_CASE_TEMPLATE_INVOKE(attention_invariance, Variant); \
+  TEST_CASE_TEMPLATE_INVOKE(attention_capacities, Variant); \
+  TEST_CASE_TEMPLATE_INVOKE(attention_bad_input, Variant)

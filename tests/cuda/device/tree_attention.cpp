@@ -14,18 +14,7 @@ using device::TreeAttentionCapacity;
 using device::TreeAttentionPlan;
 using Variant = MmaAttention<AsElements>;
 
-TEST_CASE_TEMPLATE_INVOKE(attention_random, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_edges, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_wide, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_cross, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_of_nothing, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_scales, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_positions, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_maxima, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_order, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_invariance, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_capacities, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_bad_input, Variant);
+ATTENTION_CASES(Variant);
 
 TEST_CASE("every group of query heads, rows of a node in two tiles") {
   for (const int group : {1, 2, 3, 4, 5, 6, 7, 8})

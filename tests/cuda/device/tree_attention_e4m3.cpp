@@ -8,15 +8,4 @@
 using namespace specula_test;
 using Variant = MmaAttention<AsBytes>;
 
-TEST_CASE_TEMPLATE_INVOKE(attention_random, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_edges, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_wide, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_cross, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_of_nothing, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_scales, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_positions, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_maxima, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_order, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_invariance, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_capacities, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_bad_input, Variant);
+ATTENTION_CASES(Variant);

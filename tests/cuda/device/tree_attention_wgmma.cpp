@@ -17,18 +17,7 @@ using device::TreeAttentionCapacity;
 using device::TreeAttentionPlan;
 using Variant = WgmmaAttention<AsElements>;
 
-TEST_CASE_TEMPLATE_INVOKE(attention_random, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_edges, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_wide, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_cross, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_of_nothing, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_scales, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_positions, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_maxima, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_order, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_invariance, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_capacities, Variant);
-TEST_CASE_TEMPLATE_INVOKE(attention_bad_input, Variant);
+ATTENTION_CASES(Variant);
 
 TEST_CASE("from 17 to 300 packed rows, all groups of query heads") {
   for (const auto& [nodes, group] : std::vector<std::pair<int, int>>{
