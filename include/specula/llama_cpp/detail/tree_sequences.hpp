@@ -1,0 +1,213 @@
+// Which of libllama's sequences carry which cells, so that every node of a tree sees its ancestors and
+// nothing else.
+#pragma once
+
+#include <llama.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "specula/rows.hpp"
+
+namespace specula::llama_cpp::detail {
+
+/// Sequences that a context with a unified cache knows (LLAMA_MAX_SEQ, which is not public).
+inline constexpr std::int32_t kMostLeaves = 256;
+
+/// A query of libllama sees the cells that carry its first sequence and do not lie behind it. So a tree has a
+/// sequence a leaf, and a node carries those of the leaves below it. Sequence 0 carries the whole context and
+/// goes on into the first branch: a chain needs no other. A sequence that is not needed any more keeps what
+/// it has of the context, since copying a long prefix costs far more than the few tokens that were added
+/// meanwhile. Nothing is ever copied to a sequence that has it: libllama would count it twice.
+///
+/// Allocates in the constructor only. Copies and removals cost a look at every cell of the cache each.
+class TreeSequences {
+ public:
+  /// `waiting`: most committed tokens that may be part of a plan.
+  TreeSequences(llama_memory_t memory, std::int32_t max_nodes, std::int32_t max_leaves, std::int32_t waiting)
+      : memory_(memory), max_leaves_(max_leaves) {
+    const auto nodes = static_cast<std::size_t>(max_nodes), first = static_cast<std::size_t>(waiting);
+    const auto leaves = static_cast<std::size_t>(max_leaves);
+    nodes_.reserve(nodes);
+    positions_.reserve(first + nodes);
+    begins_.reserve(first + nodes + 1);
+    ids_.reserve((first + nodes) * leaves);
+  }
+
+  /// Tokens of the context that lie in the cache.
+  std::int32_t cached() const { return now_.end[0] - tip_depth(0); }
+  std::int32_t node_count() const { return static_cast<std::int32_t>(nodes_.size()); }
+  NodeId parent(NodeId node) const { return at(node).parent; }
+
+  /// Prepares a batch: `waiting` tokens of the context that are not in the cache, then a node under each of
+  /// `parents`, which name earlier nodes, of this call too, or kNoParent. Tokens may wait only where there
+  /// are no nodes. Throws std::invalid_argument, and changes nothing, where the tree gets too many leaves.
+  /// settle() or take_back() must follow.
+  void plan(std::int32_t waiting, Nodes parents) {
+    before_ = now_;
+    nodes_before_ = node_count();
+    waiting_ = waiting;
+    context_ = cached();
+    for (const NodeId parent : parents) add(parent);
+    for (std::int32_t s = before_.leaves; s < now_.leaves; ++s) fetch(s);
+    list();
+  }
+
+  /// Of the batch: entries, the position of each, and the sequences that it carries, ascending.
+  std::int32_t entries() const { return static_cast<std::int32_t>(positions_.size()); }
+  std::int32_t position(std::int32_t entry) const { return positions_[static_cast<std::size_t>(entry)]; }
+  std::span<llama_seq_id> ids(std::int32_t entry) {
+    const auto i = static_cast<std::size_t>(entry);
+    return std::span(ids_).subspan(begins_[i], begins_[i + 1] - begins_[i]);
+  }
+
+  /// The batch was decoded.
+  void settle() {
+    for (std::int32_t s = 0; s < now_.leaves; ++s)
+      if (touched(s)) end(s) = context_ + waiting_ + tip_depth(s);
+    waiting_ = 0;
+  }
+
+  /// It was not: whatever of it got into the cache leaves it.
+  void take_back() {
+    for (std::int32_t s = 0; s < now_.leaves; ++s)
+      if (touched(s)) remove(s, before_.end[index(s)]);
+    now_ = before_;
+    nodes_.resize(static_cast<std::size_t>(nodes_before_));
+    waiting_ = 0;
+  }
+
+  /// A path from the context down joins it, all other nodes leave the cache. Empty: all do.
+  void commit(Nodes path) {
+    const std::int32_t context = cached(), longer = context + static_cast<std::int32_t>(path.size());
+    const std::int32_t winner = path.empty() ? 0 : at(path.back()).sequence;
+    for (std::int32_t s = 0; s < now_.leaves; ++s) cut(s, context + shared(s, path));
+    if (now_.end[0] < longer) copy(winner, 0, longer);
+    nodes_.clear();
+    now_.leaves = 1;
+    now_.tip[0] = kNoParent;
+  }
+
+  /// All nodes leave the cache, and what lies at `n` and behind it.
+  void truncate(std::int32_t n) {
+    commit({});
+    for (std::int32_t s = 0; s < kMostLeaves; ++s) cut(s, n);
+  }
+
+ private:
+  struct Node {
+    NodeId parent;
+    std::int32_t depth;
+    std::int32_t sequence;  // one that carries it
+  };
+  /// Sequences [0, leaves) belong to the tree; `tip` is the last node of each, kNoParent for the context.
+  struct State {
+    std::int32_t leaves = 1;
+    std::array<NodeId, kMostLeaves> tip;
+    std::array<std::int32_t, kMostLeaves> end;  // it carries the positions below this one
+    State() { tip.fill(kNoParent), end.fill(0); }
+  };
+
+  static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
+  const Node& at(NodeId node) const { return nodes_[index(node)]; }
+  NodeId& tip(std::int32_t s) { return now_.tip[index(s)]; }
+  std::int32_t& end(std::int32_t s) { return now_.end[index(s)]; }
+
+  std::int32_t tip_depth(std::int32_t s) const {
+    const NodeId node = now_.tip[index(s)];
+    return node == kNoParent ? 0 : at(node).depth + 1;
+  }
+  /// Whether the batch adds to sequence `s`.
+  bool touched(std::int32_t s) const {
+    return now_.tip[index(s)] >= nodes_before_ || (s == 0 && waiting_ > 0);
+  }
+
+  void add(NodeId parent) {
+    std::int32_t s = parent == kNoParent ? 0 : at(parent).sequence;
+    if (tip(s) != parent) s = branch();
+    tip(s) = node_count();
+    nodes_.push_back({parent, parent == kNoParent ? 0 : at(parent).depth + 1, s});
+  }
+  std::int32_t branch() {
+    if (now_.leaves == max_leaves_) {
+      now_ = before_;
+      nodes_.resize(index(nodes_before_));
+      waiting_ = 0;
+      throw std::invalid_argument("Model::extend: a tree of more than " + std::to_string(max_leaves_) +
+                                  " leaves, see Options::max_leaves");
+    }
+    return now_.leaves++;
+  }
+
+  /// Gives a new leaf's sequence what lies in the cache of its path.
+  void fetch(std::int32_t s) {
+    NodeId known = tip(s);
+    while (known >= nodes_before_) known = at(known).parent;
+    if (end(s) < context_) copy(0, s, context_);
+    if (known != kNoParent) copy(at(known).sequence, s, context_ + at(known).depth + 1);
+  }
+
+  /// Positions and sequences of the batch: those of a node are its descendants' that no node of the batch
+  /// follows.
+  void list() {
+    const std::int32_t count = waiting_ + node_count() - nodes_before_;
+    positions_.clear();
+    for (std::int32_t i = 0; i < waiting_; ++i) positions_.push_back(context_ + i);
+    for (NodeId n = nodes_before_; n < node_count(); ++n)
+      positions_.push_back(context_ + waiting_ + at(n).depth);
+    // Count, add up, and fill from the back, so that begins_ ends where each list begins.
+    begins_.assign(index(count) + 1, 0);
+    const auto visit = [&](auto each) {
+      for (std::int32_t s = now_.leaves - 1; s >= 0; --s) {
+        if (!touched(s)) continue;
+        for (NodeId n = tip(s); n >= nodes_before_; n = at(n).parent) each(waiting_ + n - nodes_before_, s);
+        for (std::int32_t i = 0; i < waiting_; ++i) each(i, s);
+      }
+    };
+    visit([&](std::int32_t entry, std::int32_t) { ++begins_[index(entry)]; });
+    std::size_t sum = 0;
+    for (std::size_t& begin : begins_) begin = sum += begin;
+    ids_.resize(sum);
+    visit([&](std::int32_t entry, std::int32_t s) { ids_[--begins_[index(entry)]] = s; });
+  }
+
+  /// How many nodes of `path` sequence `s` carries.
+  std::int32_t shared(std::int32_t s, Nodes path) const {
+    NodeId node = now_.tip[index(s)];
+    while (node != kNoParent && (index(at(node).depth) >= path.size() || path[index(at(node).depth)] != node))
+      node = at(node).parent;
+    return node == kNoParent ? 0 : at(node).depth + 1;
+  }
+
+  /// Sequence `to`, which carries less, gets what `from` has below `until`.
+  void copy(std::int32_t from, std::int32_t to, std::int32_t until) {
+    llama_memory_seq_cp(memory_, from, to, end(to), until);
+    end(to) = until;
+  }
+  void cut(std::int32_t s, std::int32_t until) {
+    if (end(s) <= until) return;
+    remove(s, until);
+    end(s) = until;
+  }
+  void remove(std::int32_t s, std::int32_t from) {
+    if (!llama_memory_seq_rm(memory_, s, from, -1))
+      throw std::runtime_error("llama_memory_seq_rm: the cache cannot drop positions from " +
+                               std::to_string(from) + " on");
+  }
+
+  llama_memory_t memory_;
+  std::int32_t max_leaves_;
+  State now_, before_;  // before the plan
+  std::int32_t nodes_before_ = 0, waiting_ = 0, context_ = 0;
+  std::vector<Node> nodes_;
+  std::vector<llama_pos> positions_;  // (entries)
+  std::vector<std::size_t> begins_;   // (entries + 1), into ids_
+  std::vector<llama_seq_id> ids_;
+};
+
+}  // namespace specula::llama_cpp::detail

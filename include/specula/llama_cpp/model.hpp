@@ -1,0 +1,347 @@
+// A model inside llama.cpp: a specula::LanguageModel over libllama, for every GGUF file and device that it
+// runs.
+#pragma once
+
+#include <llama.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "specula/detail/view_guard.hpp"
+#include "specula/features.hpp"
+#include "specula/llama_cpp/detail/tree_sequences.hpp"
+#include "specula/rows.hpp"
+
+namespace specula::llama_cpp {
+
+struct Options {
+  std::int32_t capacity =
+      0;  // tokens and nodes that the cache holds; 0: as many as the model was trained for
+  std::int32_t max_nodes = 64;   // alive at once
+  std::int32_t max_leaves = 64;  // of a tree; at most 256
+  std::int32_t threads = 0;      // 0: libllama's default
+  std::int32_t vocab_size = 0;   // tokens that rows show, the first ones; 0: all. See shared_vocabulary()
+  bool features = false;         // keep hidden states; every token then goes through the LM head
+  /// Anything else that libllama can be told: called before the context is made. What the adapter relies on
+  /// is set after it.
+  std::function<void(llama_context_params&)> adjust = {};
+};
+
+/// Reads a GGUF file. Throws std::runtime_error naming the file where libllama cannot; it writes the reason
+/// to its own log (llama_log_set).
+inline std::shared_ptr<llama_model> load(const std::filesystem::path& file,
+                                         llama_model_params params = llama_model_default_params()) {
+  std::shared_ptr<llama_model> model(llama_model_load_from_file(file.string().c_str(), params),
+                                     [](llama_model* m) {
+                                       if (m) llama_model_free(m);
+                                     });
+  if (!model)
+    throw std::runtime_error(file.string() + ": libllama cannot load this as a model (its log says why)");
+  return model;
+}
+
+/// A context of its own over a model of libllama, with one text in it; several of them may share the weights.
+/// Rows are libllama's own, not copied. libllama sums in another order for other numbers of tokens, so a row
+/// may differ by rounding from that of a pass over its token alone, with quantised weights by more.
+///
+/// Its own memory is allocated by the constructor alone. Not for concurrent calls.
+class Model {
+ public:
+  /// So many appended tokens may wait for the next pass, which then reads the weights once for both.
+  static constexpr std::int32_t kLazyTokens = 16;
+
+  /// Throws std::invalid_argument for an option out of range, and for a model that cannot be driven so: one
+  /// that is no decoder of text, or whose cache cannot drop tokens (recurrent and hybrid ones);
+  /// std::runtime_error if libllama makes no context.
+  explicit Model(std::shared_ptr<llama_model> weights, const Options& options = {})
+      : weights_(checked(std::move(weights), options)),
+        capacity_(options.capacity ? options.capacity : llama_model_n_ctx_train(weights_.get())),
+        max_nodes_(options.max_nodes),
+        chunk_(std::max(options.features ? 0 : kPrefillChunk, kLazyTokens + max_nodes_)),
+        row_size_(llama_vocab_n_tokens(llama_model_get_vocab(weights_.get()))),
+        vocab_(options.vocab_size ? options.vocab_size : row_size_),
+        width_(options.features ? llama_model_n_embd_out(weights_.get()) : 0),
+        context_(make_context(options)),
+        sequences_(llama_get_memory(context_.get()), max_nodes_, options.max_leaves, chunk_) {
+    const auto entries = static_cast<std::size_t>(chunk_);
+    positions_.resize(entries);
+    id_counts_.resize(entries);
+    ids_.resize(entries);
+    outputs_.resize(entries);
+    tokens_.reserve(entries);
+    waiting_.reserve(static_cast<std::size_t>(capacity_));
+    features_.resize(static_cast<std::size_t>(width_) * static_cast<std::size_t>(capacity_));
+  }
+
+  std::int32_t vocab_size() const { return vocab_; }
+  std::int32_t size() const { return sequences_.cached() + count(waiting_); }
+  std::int32_t capacity() const { return capacity_; }
+  std::int32_t node_count() const { return sequences_.node_count(); }
+
+  /// Commits `tokens` and forgets all nodes. Up to kLazyTokens wait for the next extend(), more run at once.
+  /// Throws std::invalid_argument for a token out of range or a full context, and changes nothing;
+  /// std::runtime_error if libllama fails: the context is then what it was, without nodes.
+  void append(Tokens tokens) {
+    check_tokens(tokens);
+    check_room("append", size(), tokens.size());
+    generation_.next();
+    sequences_.commit({});
+    const std::size_t before = waiting_.size();
+    waiting_.insert(waiting_.end(), tokens.begin(), tokens.end());
+    if (count(waiting_) <= kLazyTokens) return;
+    try {
+      run_waiting();
+    } catch (...) {
+      waiting_.resize(before);
+      throw;
+    }
+  }
+
+  /// Adds a node for each token under `parents`: earlier nodes, of this call too, or kNoParent for the end of
+  /// the context. Returns the logits (n, V) after each, valid until the next call. One llama_decode(). Throws
+  /// std::invalid_argument for a bad token or parent, too many nodes or leaves, or a full context;
+  /// std::runtime_error if libllama fails. Either way nothing has changed.
+  RowsView extend(Tokens tokens, Nodes parents) {
+    check_tokens(tokens);
+    check_parents(tokens.size(), parents);
+    check_room("extend", size() + node_count(), tokens.size());
+    generation_.next();
+    if (tokens.empty()) return {nullptr, 0, vocab_, row_size_};
+    const std::int32_t first = width_ > 0 ? count(waiting_) : 0;  // of the rows that come back
+    run(waiting_, tokens, parents);
+    waiting_.clear();
+    return {llama_get_logits(context_.get()) + static_cast<std::ptrdiff_t>(first) * row_size_, count(tokens),
+            vocab_, row_size_};
+  }
+
+  /// The nodes of `path`, the first below the context and each a child of the one before, join the context;
+  /// all others are forgotten. Empty: all are. Calculates nothing. Throws std::invalid_argument, and changes
+  /// nothing, if it is no such path.
+  void commit(Nodes path) {
+    for (std::size_t i = 0; i < path.size(); ++i)
+      if (path[i] < 0 || path[i] >= node_count() ||
+          sequences_.parent(path[i]) != (i ? path[i - 1] : kNoParent))
+        fail("commit: node " + std::to_string(path[i]) + " at place " + std::to_string(i) +
+             ", must be a path of nodes from the context down");
+    generation_.next();
+    float* to = feature(size());
+    for (const NodeId node : path) {
+      std::copy_n(feature(size() + node), width_, to);
+      to += width_;
+    }
+    sequences_.commit(path);
+  }
+
+  /// Forgets all nodes, and the committed tokens from `n` on. Throws std::invalid_argument, and changes
+  /// nothing, unless 0 <= n <= size().
+  void truncate(std::int32_t n) {
+    if (n < 0 || n > size())
+      fail("truncate: to " + std::to_string(n) + " tokens, must be 0 to " + std::to_string(size()));
+    generation_.next();
+    const std::int32_t cached = sequences_.cached();
+    waiting_.resize(static_cast<std::size_t>(std::max(0, n - cached)));
+    sequences_.truncate(std::min(n, cached));
+  }
+
+  /// What enters the LM head at each committed token, if Options::features says so. Calculates first what
+  /// append() left waiting, and forgets all nodes then. Valid until the next call but this. Throws
+  /// std::logic_error if no features are kept, std::runtime_error if libllama fails.
+  FeaturesView<float> features() {
+    if (width_ == 0) throw std::logic_error("llama_cpp::Model::features: Options::features is off");
+    if (!waiting_.empty()) {
+      generation_.next();
+      run_waiting();
+    }
+    return {features_.data(), size(), width_, width_, specula::detail::ViewGuard(generation_)};
+  }
+
+  /// To attach thread pools, to read libllama's counters, ... Its cache is the adapter's.
+  llama_context* context() const { return context_.get(); }
+  const std::shared_ptr<llama_model>& weights() const { return weights_; }
+
+ private:
+  static constexpr std::int32_t kPrefillChunk = 512;
+
+  [[noreturn]] static void fail(const std::string& what) {
+    throw std::invalid_argument("llama_cpp::Model::" + what);
+  }
+  template <class Sized>
+  static std::int32_t count(const Sized& sized) {
+    return static_cast<std::int32_t>(sized.size());
+  }
+
+  static std::shared_ptr<llama_model> checked(std::shared_ptr<llama_model> weights, const Options& options) {
+    const auto refuse = [](const char* why) { fail(std::string("a model that ") + why); };
+    const auto in_range = [](const char* what, std::int32_t value, std::int32_t low, std::int32_t high) {
+      if (value < low || value > high)
+        fail(std::string(what) + " is " + std::to_string(value) + ", must be " + std::to_string(low) +
+             " to " + std::to_string(high));
+    };
+    const llama_model* const model = weights.get();
+    if (!model) refuse("is not there");
+    if (llama_model_is_recurrent(model) || llama_model_is_hybrid(model))
+      refuse("is recurrent: its state cannot go back to an earlier token");
+    if (llama_model_has_encoder(model) || !llama_model_has_decoder(model) || llama_model_is_diffusion(model))
+      refuse("is no decoder that writes token by token");
+    in_range("capacity", options.capacity, 0, 1 << 30);
+    in_range("max_nodes", options.max_nodes, 1, 1 << 16);
+    in_range("max_leaves", options.max_leaves, 1, detail::kMostLeaves);
+    in_range("threads", options.threads, 0, 1 << 12);
+    in_range("vocab_size", options.vocab_size, 0, llama_vocab_n_tokens(llama_model_get_vocab(model)));
+    return weights;
+  }
+
+  struct FreeContext {
+    void operator()(llama_context* context) const { llama_free(context); }
+  };
+  using Context = std::unique_ptr<llama_context, FreeContext>;
+
+  Context make_context(const Options& options) const {
+    llama_context_params params = llama_context_default_params();
+    params.n_ubatch = static_cast<std::uint32_t>(std::min(chunk_, kPrefillChunk));
+    if (options.threads > 0) params.n_threads = params.n_threads_batch = options.threads;
+    // On a CPU it goes row by row where a round has a few, and takes several times as long.
+    if (!llama_supports_gpu_offload()) params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    if (options.adjust) options.adjust(params);
+    params.n_ctx = static_cast<std::uint32_t>(capacity_);
+    params.n_batch = static_cast<std::uint32_t>(chunk_);
+    params.n_seq_max = 1;
+    params.kv_unified = true;  // all sequences share one cache: 256 of them, whatever n_seq_max is
+    params.swa_full = true;    // a window's cache drops what a rejection needs again
+    params.embeddings = options.features;
+    limit_outputs(params, options.features ? chunk_ : max_nodes_);
+    Context context(llama_init_from_model(weights_.get(), params));
+    if (!context)
+      throw std::runtime_error("llama_init_from_model: libllama cannot make a context (its log says why)");
+    if (!llama_get_memory(context.get())) fail("a model without a cache");
+    if (static_cast<std::int32_t>(llama_n_ctx(context.get())) < capacity_ ||
+        static_cast<std::int32_t>(llama_n_batch(context.get())) < chunk_)
+      throw std::runtime_error("llama_init_from_model: a smaller context than asked for");
+    if (options.features && llama_pooling_type(context.get()) != LLAMA_POOLING_TYPE_NONE)
+      fail("features of a model that pools them");
+    return context;
+  }
+  /// Less memory for the largest pass. Older versions of libllama do not have it.
+  template <class Params>
+  static void limit_outputs(Params& params, std::int32_t rows) {
+    if constexpr (requires { params.n_outputs_max; }) params.n_outputs_max = static_cast<std::uint32_t>(rows);
+  }
+
+  void check_tokens(Tokens tokens) const {
+    for (const Token token : tokens)
+      if (token < 0 || token >= vocab_)
+        fail("extend or append: token " + std::to_string(token) + ", must be 0 to " +
+             std::to_string(vocab_ - 1));
+  }
+  void check_room(const char* call, std::int32_t used, std::size_t wanted) const {
+    if (wanted > static_cast<std::size_t>(capacity_ - used))
+      fail(std::string(call) + ": the context is full: " + std::to_string(used) + " of capacity " +
+           std::to_string(capacity_) + " tokens in use, " + std::to_string(wanted) + " more asked for");
+  }
+  void check_parents(std::size_t tokens, Nodes parents) const {
+    if (parents.size() != tokens)
+      fail("extend: " + std::to_string(tokens) + " tokens and " + std::to_string(parents.size()) +
+           " parents");
+    if (tokens > static_cast<std::size_t>(max_nodes_ - node_count()))
+      fail("extend: " + std::to_string(node_count()) + " nodes and " + std::to_string(tokens) +
+           " more, but max_nodes is " + std::to_string(max_nodes_));
+    for (std::int32_t i = 0; i < count(parents); ++i)
+      if (const NodeId parent = parents[static_cast<std::size_t>(i)], node = node_count() + i;
+          parent != kNoParent && (parent < 0 || parent >= node))
+        fail("extend: parent " + std::to_string(parent) + " of node " + std::to_string(node) +
+             ", must be an earlier node or kNoParent");
+  }
+
+  /// Where the feature of the token at `position` is kept; of a node: of size() plus its number.
+  float* feature(std::int32_t position) {
+    return features_.data() + static_cast<std::ptrdiff_t>(position) * width_;
+  }
+
+  /// The waiting tokens, in as many passes as it takes. If one fails they all wait, as before.
+  void run_waiting() {
+    const std::int32_t before = sequences_.cached();
+    try {
+      for (Tokens rest = waiting_; !rest.empty();) {
+        const Tokens now = rest.first(std::min(rest.size(), static_cast<std::size_t>(chunk_)));
+        run(now, {}, {});
+        rest = rest.subspan(now.size());
+      }
+    } catch (...) {
+      sequences_.truncate(before);
+      throw;
+    }
+    waiting_.clear();
+  }
+
+  /// One pass over tokens of the context and nodes behind them.
+  void run(Tokens waiting, Tokens nodes, Nodes parents) {
+    const std::int32_t slot = sequences_.cached() + sequences_.node_count();
+    sequences_.plan(count(waiting), parents);
+    tokens_.assign(waiting.begin(), waiting.end());
+    tokens_.insert(tokens_.end(), nodes.begin(), nodes.end());
+    for (std::int32_t entry = 0; entry < sequences_.entries(); ++entry) {
+      const auto i = static_cast<std::size_t>(entry);
+      const auto ids = sequences_.ids(entry);
+      positions_[i] = sequences_.position(entry);
+      id_counts_[i] = count(ids);
+      ids_[i] = ids.data();
+      outputs_[i] = width_ > 0 || entry >= count(waiting);
+    }
+    const int code = llama_decode(context_.get(), {.n_tokens = sequences_.entries(),
+                                                   .token = tokens_.data(),
+                                                   .embd = nullptr,
+                                                   .pos = positions_.data(),
+                                                   .n_seq_id = id_counts_.data(),
+                                                   .seq_id = ids_.data(),
+                                                   .logits = outputs_.data()});
+    const float* const features = code == 0 && width_ > 0 ? llama_get_embeddings(context_.get()) : nullptr;
+    if (code != 0 || (width_ > 0 && !features)) {
+      sequences_.take_back();
+      throw std::runtime_error("llama_decode of " + std::to_string(count(tokens_)) + " tokens behind " +
+                               std::to_string(slot) + ": " + meaning(code));
+    }
+    sequences_.settle();
+    if (features) std::copy_n(features, static_cast<std::ptrdiff_t>(count(tokens_)) * width_, feature(slot));
+  }
+
+  static std::string meaning(int code) {
+    const std::string returned = " (it returned " + std::to_string(code) + ")";
+    switch (code) {
+      case 0:
+        return "no features came back";
+      case 1:
+        return "no room in the cache" + returned;
+      case 2:
+        return "aborted" + returned;
+      case -1:
+        return "it does not accept the batch" + returned;
+      default:
+        return "it failed" + returned;
+    }
+  }
+
+  std::shared_ptr<llama_model> weights_;
+  std::int32_t capacity_, max_nodes_, chunk_, row_size_, vocab_, width_;  // width_ 0: no features
+  Context context_;
+  detail::TreeSequences sequences_;
+  specula::detail::Generation generation_;
+  std::vector<Token> waiting_;   // the last tokens of the context, not in the cache yet
+  std::vector<float> features_;  // (capacity, width)
+
+  // The batch, (chunk) each.
+  std::vector<llama_token> tokens_;
+  std::vector<llama_pos> positions_;
+  std::vector<std::int32_t> id_counts_;
+  std::vector<llama_seq_id*> ids_;
+  std::vector<std::int8_t> outputs_;
+};
+
+}  // namespace specula::llama_cpp
