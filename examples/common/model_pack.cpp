@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "bigram_file.hpp"
+#include "options.hpp"
 #include "pipeline_registry.hpp"
 
 namespace specula_examples {
@@ -69,11 +69,6 @@ specula::eigen::Inputs inputs_of(const std::string& word) {
   return Inputs::bf16;
 }
 
-std::int32_t thread_count(std::int32_t asked) {
-  if (asked > 0) return asked;
-  return static_cast<std::int32_t>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u));
-}
-
 ModelPack::ModelPack(ModelFolders folders, ModelSizes sizes) : folders_(std::move(folders)), sizes_(sizes) {}
 
 Model& ModelPack::target() { return load("target", folders_.target_folder(), sizes_.threads); }
@@ -127,11 +122,9 @@ Model& ModelPack::load(const std::string& role, const std::filesystem::path& fol
 
 ModelSizes sizes_for(std::span<const Recipe<Model>> recipes, std::size_t longest_prompt,
                      std::int32_t max_new_tokens, std::int32_t threads, specula::eigen::Inputs inputs) {
-  std::int32_t nodes = 1;
-  for (const auto& recipe : recipes) nodes = std::max({nodes, recipe.max_nodes, recipe.draft_nodes});
-  // The last round may begin before the limit's last token and accept everything.
-  return {.capacity = static_cast<std::int32_t>(longest_prompt) + max_new_tokens + 2 * nodes,
-          .max_nodes = nodes,
+  const Room room = room_for(recipes, longest_prompt, max_new_tokens);
+  return {.capacity = room.capacity,
+          .max_nodes = room.max_nodes,
           .threads = thread_count(threads),
           .inputs = inputs,
           .measure_similarity =

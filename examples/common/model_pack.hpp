@@ -48,9 +48,6 @@ struct ModelSizes {
 /// bf16 where the machine cannot.
 specula::eigen::Inputs inputs_of(const std::string& word);
 
-/// `asked`, or where that is 0 as many as the machine has, 16 at most.
-std::int32_t thread_count(std::int32_t asked);
-
 /// Loads a model when it is first asked for; every pipeline gets the same object.
 class ModelPack final : public ModelSource<Model> {
  public:

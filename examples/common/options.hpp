@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <thread>
 
 #include <CLI/CLI.hpp>
 #include <specula/sampling_params.hpp>
@@ -12,20 +13,20 @@
 
 namespace specula_examples {
 
-struct CommonOptions {
-  std::string models, target, draft;
+struct DecodingOptions {
   std::int32_t max_new_tokens = 128;
   std::int32_t threads = 1;
-  std::string inputs = "auto";
   std::uint64_t seed = 0;
   specula::SamplingParams sampling{.temperature = 0.0f};
 };
 
-inline void add_common_options(CLI::App& app, CommonOptions& options) {
-  app.add_option("--models", options.models,
-                 "Folder of models (default: $SPECULA_MODELS, else those that come with the sources)");
-  app.add_option("--target", options.target, "Folder of the target (default: MODELS/target)");
-  app.add_option("--draft", options.draft, "Folder of a model that takes the place of the default draft");
+/// Of programs that run the models of the pack.
+struct CommonOptions : DecodingOptions {
+  std::string models, target, draft;
+  std::string inputs = "auto";
+};
+
+inline void add_decoding_options(CLI::App& app, DecodingOptions& options) {
   app.add_option("--max-new-tokens", options.max_new_tokens, "Tokens after the prompt, at most")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
@@ -44,14 +45,28 @@ inline void add_common_options(CLI::App& app, CommonOptions& options) {
                  "Threads of the target; 0: as many as the machine has, 16 at most")
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
+}
+
+inline void add_common_options(CLI::App& app, CommonOptions& options) {
+  app.add_option("--models", options.models,
+                 "Folder of models (default: $SPECULA_MODELS, else those that come with the sources)");
+  app.add_option("--target", options.target, "Folder of the target (default: MODELS/target)");
+  app.add_option("--draft", options.draft, "Folder of a model that takes the place of the default draft");
+  add_decoding_options(app, options);
   app.add_option("--inputs", options.inputs,
                  "What products take: full (float), bf16 (rounded, as GPUs do), or auto: bf16 where the "
                  "machine has it")
       ->capture_default_str();
 }
 
+/// `asked`, or where that is 0 as many as the machine has, 16 at most.
+inline std::int32_t thread_count(std::int32_t asked) {
+  if (asked > 0) return asked;
+  return static_cast<std::int32_t>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u));
+}
+
 /// Throws UsageError where an option is out of range.
-inline void check_common_options(const CommonOptions& options) {
+inline void check_options(const DecodingOptions& options) {
   try {
     specula::validate(options.sampling);
   } catch (const std::invalid_argument& error) {

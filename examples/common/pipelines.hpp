@@ -1,6 +1,7 @@
 // The pipelines that the programs know, by name.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -64,6 +65,20 @@ struct Recipe {
   bool measures = false;  // wants to know how much the target's blocks change
   std::function<std::unique_ptr<Pipeline>(ModelSource<M>&, const specula::SamplingParams&)> build;
 };
+
+/// What a model must hold.
+struct Room {
+  std::int32_t capacity = 0;   // tokens and nodes
+  std::int32_t max_nodes = 1;  // the largest proposal
+};
+/// For prompts of at most `longest_prompt` tokens.
+template <class M>
+Room room_for(std::span<const Recipe<M>> recipes, std::size_t longest_prompt, std::int32_t max_new_tokens) {
+  std::int32_t nodes = 1;
+  for (const auto& recipe : recipes) nodes = std::max({nodes, recipe.max_nodes, recipe.draft_nodes});
+  // The last round may begin before the limit's last token and accept everything.
+  return {static_cast<std::int32_t>(longest_prompt) + max_new_tokens + 2 * nodes, nodes};
+}
 
 template <class M>
 struct RegistryEntry {

@@ -109,4 +109,16 @@ std::vector<Prompt> load_prompts(const std::filesystem::path& file) {
   return parse_prompts(text, file.string());
 }
 
+std::vector<std::string> put_prompts(const std::vector<std::string>& files, std::size_t limit, Style style) {
+  std::vector<std::string> texts;
+  for (const auto& file : files) {
+    std::size_t taken = 0;
+    for (const Prompt& prompt : load_prompts(file)) {
+      if (limit && taken++ == limit) break;
+      texts.push_back(prompt.put(style));
+    }
+  }
+  return texts;
+}
+
 }  // namespace specula_examples

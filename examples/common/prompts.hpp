@@ -35,4 +35,7 @@ std::vector<Prompt> load_prompts(const std::filesystem::path& file);
 /// The same for text in memory; `source` is what errors call it.
 std::vector<Prompt> parse_prompts(std::string_view text, const std::string& source);
 
+/// The prompts of several files, at most `limit` of each (0: all), as the model gets them.
+std::vector<std::string> put_prompts(const std::vector<std::string>& files, std::size_t limit, Style style);
+
 }  // namespace specula_examples

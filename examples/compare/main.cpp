@@ -66,17 +66,11 @@ std::vector<std::string> pipeline_names(const Options& options) {
 }
 
 std::vector<std::vector<Token>> load_all(const Options& options, const Tokenizer& tokenizer) {
-  const Style style = parse_style(options.style);
   auto files = options.prompt_files;
   if (files.empty()) files.emplace_back(SPECULA_EXAMPLE_PROMPTS);
   std::vector<std::vector<Token>> prompts;
-  for (const auto& file : files) {
-    std::size_t taken = 0;
-    for (const Prompt& prompt : load_prompts(file)) {
-      if (options.limit && taken++ == options.limit) break;
-      prompts.push_back(tokenizer.encode(prompt.put(style)));
-    }
-  }
+  for (const auto& text : put_prompts(files, options.limit, parse_style(options.style)))
+    prompts.push_back(tokenizer.encode(text));
   return prompts;
 }
 
@@ -240,7 +234,7 @@ int run(int argc, char** argv) {
   Options options;
   add_options(app, options);
   if (parse_command_line(app, argc, argv)) return 0;
-  check_common_options(options.common);
+  check_options(options.common);
 
   const ModelFolders folders{models_root(options.common.models), options.common.target, options.common.draft};
   const bool tunes = !options.tune.empty();

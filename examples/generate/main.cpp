@@ -110,7 +110,7 @@ int run(int argc, char** argv) {
   add_options(app, options);
   if (parse_command_line(app, argc, argv)) return 0;
   options.has_prompt = app.count("--prompt") > 0;
-  check_common_options(options.common);
+  check_options(options.common);
   const Style style = parse_style(options.style);
   const Paint paint(wants_color(options.color, STDOUT_FILENO));
 

@@ -65,12 +65,12 @@ class Model {
       : weights_(checked(std::move(weights), options)),
         capacity_(options.capacity ? options.capacity : llama_model_n_ctx_train(weights_.get())),
         max_nodes_(options.max_nodes),
-        chunk_(std::max(options.features ? 0 : kPrefillChunk, kLazyTokens + max_nodes_)),
+        chunk_(std::min(capacity_, std::max(options.features ? 0 : kPrefillChunk, kLazyTokens + max_nodes_))),
         row_size_(llama_vocab_n_tokens(llama_model_get_vocab(weights_.get()))),
         vocab_(options.vocab_size ? options.vocab_size : row_size_),
         width_(options.features ? llama_model_n_embd_out(weights_.get()) : 0),
         context_(make_context(options)),
-        sequences_(llama_get_memory(context_.get()), max_nodes_, options.max_leaves, chunk_) {
+        sequences_(llama_get_memory(context_.get()), max_nodes_, leaves(options), chunk_) {
     const auto entries = static_cast<std::size_t>(chunk_);
     positions_.resize(entries);
     id_counts_.resize(entries);
@@ -199,6 +199,10 @@ class Model {
     return weights;
   }
 
+  static std::int32_t leaves(const Options& options) {
+    return std::min(options.max_leaves, options.max_nodes);
+  }
+
   struct FreeContext {
     void operator()(llama_context* context) const { llama_free(context); }
   };
@@ -213,11 +217,11 @@ class Model {
     if (options.adjust) options.adjust(params);
     params.n_ctx = static_cast<std::uint32_t>(capacity_);
     params.n_batch = static_cast<std::uint32_t>(chunk_);
-    params.n_seq_max = 1;
-    params.kv_unified = true;  // all sequences share one cache: 256 of them, whatever n_seq_max is
+    params.n_seq_max = static_cast<std::uint32_t>(leaves(options));
+    params.kv_unified = true;  // all sequences share one cache
     params.swa_full = true;    // a window's cache drops what a rejection needs again
     params.embeddings = options.features;
-    limit_outputs(params, options.features ? chunk_ : max_nodes_);
+    limit_outputs(params, std::max(options.features ? chunk_ : max_nodes_, leaves(options)));
     Context context(llama_init_from_model(weights_.get(), params));
     if (!context)
       throw std::runtime_error("llama_init_from_model: libllama cannot make a context (its log says why)");
@@ -329,7 +333,9 @@ class Model {
   }
 
   std::shared_ptr<llama_model> weights_;
-  std::int32_t capacity_, max_nodes_, chunk_, row_size_, vocab_, width_;  // width_ 0: no features
+  std::int32_t capacity_, max_nodes_;
+  std::int32_t chunk_;                     // most tokens of a pass
+  std::int32_t row_size_, vocab_, width_;  // width_ 0: no features
   Context context_;
   detail::TreeSequences sequences_;
   specula::detail::Generation generation_;

@@ -1,0 +1,31 @@
+// specula-gguf: a Hugging Face directory as a GGUF file.
+#include <iostream>
+
+#include "gguf_writer.hpp"
+#include "options.hpp"
+
+namespace {
+
+using namespace specula_examples;
+
+int run(int argc, char** argv) {
+  CLI::App app{
+      "Writes a Llama model from a Hugging Face directory, such as those under examples/models, as a GGUF "
+      "file.",
+      "specula-gguf"};
+  std::string directory, file, type = "bf16";
+  app.add_option("directory", directory, "With config.json, model.safetensors and tokenizer.model")
+      ->required();
+  app.add_option("file", file, "The GGUF file to write")->required();
+  app.add_option("--type", type, "How matrices are stored: f32, f16 or bf16")->capture_default_str();
+  if (parse_command_line(app, argc, argv)) return 0;
+  write_gguf(directory, file, parse_gguf_type(type));
+  std::cout << file << ": " << std::filesystem::file_size(file) << " bytes\n";
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program("specula-gguf", [&] { return run(argc, argv); });
+}

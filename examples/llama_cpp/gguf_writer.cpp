@@ -1,0 +1,244 @@
+#include "gguf_writer.hpp"
+
+#include <ggml.h>
+#include <gguf.h>
+#include <sentencepiece_processor.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <numbers>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <specula/eigen/llama_config.hpp>
+#include <specula/eigen/safetensors.hpp>
+#include <specula/eigen/tensor_files.hpp>
+
+#include "errors.hpp"
+
+namespace specula_examples {
+namespace {
+
+using specula::eigen::LlamaConfig;
+
+struct Free {
+  void operator()(gguf_context* file) const { gguf_free(file); }
+  void operator()(ggml_context* tensors) const { ggml_free(tensors); }
+};
+
+ggml_type ggml_type_of(GgufType type) {
+  switch (type) {
+    case GgufType::f16:
+      return GGML_TYPE_F16;
+    case GgufType::bf16:
+      return GGML_TYPE_BF16;
+    case GgufType::f32:
+      break;
+  }
+  return GGML_TYPE_F32;
+}
+
+/// The file as it grows: keys, and tensors whose numbers it holds.
+class Writer {
+ public:
+  Writer(const std::filesystem::path& directory, std::size_t tensors, std::size_t numbers)
+      : files_(directory),
+        file_(gguf_init_empty()),
+        tensors_(ggml_init(
+            {.mem_size = numbers * sizeof(float) + tensors * (ggml_tensor_overhead() + GGML_MEM_ALIGN),
+             .mem_buffer = nullptr,
+             .no_alloc = false})) {
+    if (!file_ || !tensors_) throw std::bad_alloc();
+  }
+
+  gguf_context* file() { return file_.get(); }
+
+  void vector(const std::string& name, std::span<const float> values) {
+    ggml_tensor* const tensor =
+        ggml_new_tensor_1d(tensors_.get(), GGML_TYPE_F32, static_cast<std::int64_t>(values.size()));
+    std::copy(values.begin(), values.end(), static_cast<float*>(tensor->data));
+    add(name, tensor);
+  }
+  void vector(const std::string& name, const std::string& from, std::int64_t size) {
+    vector(name, numbers(from, {size}));
+  }
+  /// Rows of `heads` heads, if there are any, change their order.
+  void matrix(const std::string& name, const std::string& from, std::int64_t rows, std::int64_t cols,
+              ggml_type type, std::int32_t heads = 0) {
+    const auto values = numbers(from, {rows, cols});
+    ggml_tensor* const tensor = ggml_new_tensor_2d(tensors_.get(), type, cols, rows);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const float* const row = values.data() + (heads ? source_row(r, rows / heads) : r) * cols;
+      auto* const to = static_cast<char*>(tensor->data) + static_cast<std::size_t>(r) * tensor->nb[1];
+      if (type == GGML_TYPE_F32)
+        std::copy_n(row, cols, reinterpret_cast<float*>(to));
+      else if (type == GGML_TYPE_F16)
+        ggml_fp32_to_fp16_row(row, reinterpret_cast<ggml_fp16_t*>(to), cols);
+      else
+        ggml_fp32_to_bf16_row_ref(row, reinterpret_cast<ggml_bf16_t*>(to), cols);
+    }
+    add(name, tensor);
+  }
+
+ private:
+  /// Hugging Face turns the first half of a head with the second, llama.cpp each number with the one after
+  /// it.
+  static std::int64_t source_row(std::int64_t row, std::int64_t head_dim) {
+    const std::int64_t head = row / head_dim, i = row % head_dim;
+    return head * head_dim + i % 2 * (head_dim / 2) + i / 2;
+  }
+
+  std::vector<float> numbers(const std::string& name, std::initializer_list<std::int64_t> shape) {
+    const auto& info = files_.require(name, std::span(shape.begin(), shape.size()));
+    const auto bytes = files_.read(info);
+    std::vector<float> values(bytes.size() / static_cast<std::size_t>(specula::eigen::size_of(info.dtype)));
+    specula::eigen::decode(info.dtype, bytes.data(), values);
+    return values;
+  }
+  void add(const std::string& name, ggml_tensor* tensor) {
+    ggml_set_name(tensor, name.c_str());
+    gguf_add_tensor(file_.get(), tensor);
+  }
+
+  specula::eigen::TensorFiles files_;
+  std::unique_ptr<gguf_context, Free> file_;
+  std::unique_ptr<ggml_context, Free> tensors_;
+};
+
+void write_sizes(gguf_context* file, const LlamaConfig& config, GgufType type) {
+  const auto set = [&](const char* key, std::int32_t value) {
+    gguf_set_val_u32(file, (std::string("llama.") + key).c_str(), static_cast<std::uint32_t>(value));
+  };
+  gguf_set_val_str(file, "general.architecture", "llama");
+  constexpr std::uint32_t kFileTypes[] = {0, 1, 32};  // llama_ftype: all f32, mostly f16, mostly bf16
+  gguf_set_val_u32(file, "general.file_type", kFileTypes[static_cast<int>(type)]);
+  set("vocab_size", config.vocab_size);
+  set("context_length", config.max_position > 0 ? config.max_position : 2048);
+  set("embedding_length", config.hidden_size);
+  set("block_count", config.layers);
+  set("feed_forward_length", config.intermediate_size);
+  set("attention.head_count", config.heads);
+  set("attention.head_count_kv", config.kv_heads);
+  set("attention.key_length", config.head_dim);
+  set("attention.value_length", config.head_dim);
+  set("rope.dimension_count", config.head_dim);
+  gguf_set_val_f32(file, "llama.rope.freq_base", static_cast<float>(config.rope_theta));
+  gguf_set_val_f32(file, "llama.attention.layer_norm_rms_epsilon", static_cast<float>(config.rms_norm_eps));
+}
+
+/// What llama.cpp divides the frequencies by: the "llama3" scaling (transformers, modeling_rope_utils.py).
+std::vector<float> rope_factors(const LlamaConfig& config) {
+  const auto& scaling = config.rope_scaling;
+  std::vector<float> out;
+  for (std::int32_t i = 0; i < config.head_dim / 2; ++i) {
+    const double frequency = std::pow(config.rope_theta, -2.0 * i / config.head_dim),
+                 turns = scaling.original_max_position * frequency / (2 * std::numbers::pi);
+    const double kept = std::clamp(
+        (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor), 0.0, 1.0);
+    out.push_back(static_cast<float>(1 / ((1 - kept) / scaling.factor + kept)));
+  }
+  return out;
+}
+
+/// Kinds of tokens, as llama.cpp numbers them.
+enum Kind : std::int32_t { normal = 1, unknown = 2, control = 3, unused = 5, byte = 6 };
+
+void write_vocabulary(gguf_context* file, const std::filesystem::path& model, std::int32_t size) {
+  sentencepiece::SentencePieceProcessor tokens;
+  if (!std::ifstream(model)) throw std::runtime_error(model.string() + ": cannot be opened for reading");
+  if (const auto status = tokens.Load(model.string()); !status.ok())
+    throw std::runtime_error(model.string() + ": " + status.ToString());
+  if (tokens.GetPieceSize() > size)
+    throw std::runtime_error(model.string() + ": " + std::to_string(tokens.GetPieceSize()) +
+                             " tokens, the model has " + std::to_string(size));
+  std::vector<std::string> pieces;
+  std::vector<float> scores;
+  std::vector<std::int32_t> kinds;
+  for (int id = 0; id < size; ++id) {
+    const bool padding = id >= tokens.GetPieceSize();
+    pieces.push_back(padding ? "[PAD" + std::to_string(id) + "]" : tokens.IdToPiece(id));
+    scores.push_back(padding ? 0.0f : tokens.GetScore(id));
+    kinds.push_back(padding || tokens.IsUnused(id) ? unused
+                    : tokens.IsUnknown(id)         ? unknown
+                    : tokens.IsControl(id)         ? control
+                    : tokens.IsByte(id)            ? byte
+                                                   : normal);
+  }
+  std::vector<const char*> texts;
+  for (const auto& piece : pieces) texts.push_back(piece.c_str());
+  gguf_set_val_str(file, "tokenizer.ggml.model", "llama");
+  gguf_set_arr_str(file, "tokenizer.ggml.tokens", texts.data(), texts.size());
+  gguf_set_arr_data(file, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, scores.data(), scores.size());
+  gguf_set_arr_data(file, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, kinds.data(), kinds.size());
+  const auto special = [&](const char* key, int id) {
+    if (id >= 0) gguf_set_val_u32(file, key, static_cast<std::uint32_t>(id));
+  };
+  special("tokenizer.ggml.bos_token_id", tokens.bos_id());
+  special("tokenizer.ggml.eos_token_id", tokens.eos_id());
+  special("tokenizer.ggml.unknown_token_id", tokens.unk_id());
+  gguf_set_val_bool(file, "tokenizer.ggml.add_bos_token", tokens.bos_id() >= 0);
+  gguf_set_val_bool(file, "tokenizer.ggml.add_eos_token", false);
+  // Whether a text begins as if a space stood before it: SentencePiece does not tell, but does it.
+  std::vector<std::string> first;
+  const bool prefixes =
+      tokens.Encode("a", &first).ok() && !first.empty() && first[0].starts_with("\xe2\x96\x81");
+  gguf_set_val_bool(file, "tokenizer.ggml.add_space_prefix", prefixes);
+}
+
+}  // namespace
+
+GgufType parse_gguf_type(std::string_view name) {
+  if (name == "f32") return GgufType::f32;
+  if (name == "f16") return GgufType::f16;
+  if (name == "bf16") return GgufType::bf16;
+  throw UsageError("type '" + std::string(name) + "', must be f32, f16 or bf16");
+}
+
+void write_gguf(const std::filesystem::path& directory, const std::filesystem::path& file, GgufType type) {
+  const auto config_file = directory / "config.json";
+  const LlamaConfig config =
+      specula::eigen::read_llama_config(specula::eigen::read_json_file(config_file), config_file.string());
+  if (config.looks_at != specula::eigen::LooksAt::nothing)
+    throw std::runtime_error(config_file.string() +
+                             ": a draft that looks into its target is no model of llama.cpp");
+
+  const std::int64_t hidden = config.hidden_size, wide = config.intermediate_size,
+                     queries = std::int64_t{config.heads} * config.head_dim,
+                     keys = std::int64_t{config.kv_heads} * config.head_dim;
+  const auto layers = static_cast<std::size_t>(config.layers);
+  const std::int64_t per_layer = hidden * (2 * queries + 2 * keys + 3 * wide + 2);
+  Writer out(directory, 9 * layers + 4,
+             static_cast<std::size_t>(per_layer * config.layers + hidden * (2 * config.vocab_size + 1) +
+                                      config.head_dim));
+  write_sizes(out.file(), config, type);
+  gguf_set_val_str(out.file(), "general.name", directory.filename().string().c_str());
+  write_vocabulary(out.file(), directory / "tokenizer.model", config.vocab_size);
+
+  const ggml_type stored = ggml_type_of(type);
+  out.matrix("token_embd.weight", "model.embed_tokens.weight", config.vocab_size, hidden, stored);
+  out.vector("output_norm.weight", "model.norm.weight", hidden);
+  if (!config.tied_head) out.matrix("output.weight", "lm_head.weight", config.vocab_size, hidden, stored);
+  if (config.rope_scaling.factor > 0) out.vector("rope_freqs.weight", rope_factors(config));
+  for (std::int32_t layer = 0; layer < config.layers; ++layer) {
+    const std::string from = "model.layers." + std::to_string(layer) + ".",
+                      to = "blk." + std::to_string(layer) + ".";
+    out.vector(to + "attn_norm.weight", from + "input_layernorm.weight", hidden);
+    out.matrix(to + "attn_q.weight", from + "self_attn.q_proj.weight", queries, hidden, stored, config.heads);
+    out.matrix(to + "attn_k.weight", from + "self_attn.k_proj.weight", keys, hidden, stored, config.kv_heads);
+    out.matrix(to + "attn_v.weight", from + "self_attn.v_proj.weight", keys, hidden, stored);
+    out.matrix(to + "attn_output.weight", from + "self_attn.o_proj.weight", hidden, queries, stored);
+    out.vector(to + "ffn_norm.weight", from + "post_attention_layernorm.weight", hidden);
+    out.matrix(to + "ffn_gate.weight", from + "mlp.gate_proj.weight", wide, hidden, stored);
+    out.matrix(to + "ffn_up.weight", from + "mlp.up_proj.weight", wide, hidden, stored);
+    out.matrix(to + "ffn_down.weight", from + "mlp.down_proj.weight", hidden, wide, stored);
+  }
+  if (!gguf_write_to_file(out.file(), file.string().c_str(), false))
+    throw std::runtime_error(file.string() + ": cannot be written");
+}
+
+}  // namespace specula_examples

@@ -1,0 +1,115 @@
+#include "llama_models.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include <specula/llama_cpp/vocabulary.hpp>
+
+#include "bigram_file.hpp"
+#include "pipeline_registry.hpp"
+
+namespace specula_examples {
+
+template std::span<const RegistryEntry<LlamaCppModel>> registry<LlamaCppModel>();
+
+GgufTokenizer::GgufTokenizer(std::shared_ptr<llama_model> model)
+    : model_(std::move(model)), vocab_(llama_model_get_vocab(model_.get())) {}
+
+specula::Token GgufTokenizer::end() const {
+  const llama_token end = llama_vocab_eos(vocab_);
+  return end == LLAMA_TOKEN_NULL ? specula::kNoToken : end;
+}
+
+std::vector<specula::Token> GgufTokenizer::encode(std::string_view text) const {
+  std::vector<specula::Token> tokens(text.size() + 8);
+  const auto tokenize = [&] {
+    return llama_tokenize(vocab_, text.data(), static_cast<std::int32_t>(text.size()), tokens.data(),
+                          static_cast<std::int32_t>(tokens.size()), true, false);
+  };
+  std::int32_t count = tokenize();
+  if (count < 0) {
+    tokens.resize(static_cast<std::size_t>(-count));
+    count = tokenize();
+  }
+  if (count <= 0) throw std::runtime_error("the prompt has no tokens");
+  tokens.resize(static_cast<std::size_t>(count));
+  return tokens;
+}
+
+std::string GgufTokenizer::bytes(specula::Token token) const {
+  std::string text(64, '\0');
+  const auto write = [&] {
+    return llama_token_to_piece(vocab_, token, text.data(), static_cast<std::int32_t>(text.size()), 0, false);
+  };
+  std::int32_t size = write();
+  if (size < 0) {
+    text.resize(static_cast<std::size_t>(-size));
+    size = write();
+  }
+  text.resize(static_cast<std::size_t>(std::max(0, size)));
+  return text;
+}
+
+const std::filesystem::path& GgufFiles::draft(const std::string& name) const {
+  const auto found = drafts.find(name);
+  if (found != drafts.end()) return found->second;
+  std::string known;
+  for (const auto& [draft, file] : drafts) known.append(known.empty() ? "; drafts are " : ", ").append(draft);
+  throw UsageError("no draft '" + name + "': give --draft " + name + "=FILE" + known);
+}
+
+GgufModels::GgufModels(GgufFiles files) : files_(std::move(files)), target_file_(load(files_.target)) {
+  vocab_size_ = llama_vocab_n_tokens(llama_model_get_vocab(target_file_.get()));
+}
+
+std::shared_ptr<llama_model> GgufModels::load(const std::filesystem::path& file) const {
+  llama_model_params params = llama_model_default_params();
+  params.n_gpu_layers = files_.gpu_layers;
+  return specula::llama_cpp::load(file, params);
+}
+
+void GgufModels::prepare(const std::vector<std::string>& drafts, Room room, GgufThreads threads) {
+  room_ = room;
+  threads_ = threads;
+  for (const auto& name : drafts) {
+    auto& file = draft_files_[name];
+    if (file) continue;
+    file = load(files_.draft(name));
+    try {
+      vocab_size_ = std::min(vocab_size_, specula::llama_cpp::shared_vocabulary(*target_file_, *file));
+    } catch (const std::runtime_error& error) {
+      throw std::runtime_error(files_.draft(name).string() + ": " + error.what());
+    }
+  }
+}
+
+LlamaCppModel& GgufModels::target() { return context("", target_file_, threads_.target); }
+
+LlamaCppModel& GgufModels::draft(const std::string& name) {
+  return context(name, draft_files_.at(name), threads_.draft);
+}
+
+std::optional<specula::BigramTable> GgufModels::bigram() {
+  if (files_.bigram.empty()) return std::nullopt;
+  auto table = load_bigram(files_.bigram);
+  if (table.vocab_size() != vocab_size_)
+    throw std::runtime_error(files_.bigram.string() + ": a table of " + std::to_string(table.vocab_size()) +
+                             " tokens, the models have " + std::to_string(vocab_size_));
+  return table;
+}
+
+LlamaCppModel& GgufModels::context(const std::string& name, const std::shared_ptr<llama_model>& weights,
+                                   std::int32_t threads) {
+  auto& model = contexts_[name];
+  if (!model)
+    model = std::make_unique<LlamaCppModel>(
+        weights, specula::llama_cpp::Options{.capacity = room_.capacity,
+                                             .max_nodes = room_.max_nodes,
+                                             .max_leaves = std::min(room_.max_nodes, std::int32_t{256}),
+                                             .threads = threads,
+                                             .vocab_size = vocab_size_});
+  return *model;
+}
+
+}  // namespace specula_examples

@@ -1,0 +1,83 @@
+// Models in GGUF files, for the pipelines that the programs know.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <specula/llama_cpp/model.hpp>
+
+#include "pipelines.hpp"
+
+namespace specula_examples {
+
+using LlamaCppModel = specula::llama_cpp::Model;
+
+/// Text to tokens and back, by what a GGUF file knows of its tokens.
+class GgufTokenizer {
+ public:
+  explicit GgufTokenizer(std::shared_ptr<llama_model> model);
+
+  specula::Token end() const;  // ends a text; kNoToken if the model has none
+
+  /// The tokens of `text`, with those in front that the model wants there. Throws std::runtime_error if there
+  /// are none.
+  std::vector<specula::Token> encode(std::string_view text) const;
+  /// The bytes that a token adds to a text that goes on; of a control token none. They need not be whole
+  /// characters.
+  std::string bytes(specula::Token token) const;
+
+ private:
+  std::shared_ptr<llama_model> model_;
+  const llama_vocab* vocab_;
+};
+
+struct GgufFiles {
+  std::filesystem::path target;
+  std::map<std::string, std::filesystem::path> drafts;  // by the names that pipelines use
+  std::filesystem::path bigram;                         // empty: none
+  std::int32_t gpu_layers = -1;                         // of each model on a device, if there is one; -1: all
+
+  /// Throws UsageError, listing the drafts that there are, if there is none of this name.
+  const std::filesystem::path& draft(const std::string& name) const;
+};
+
+struct GgufThreads {
+  std::int32_t target = 1, draft = 1;
+};
+
+/// Loads a model when it is first asked for; every pipeline gets the same object.
+class GgufModels final : public ModelSource<LlamaCppModel> {
+ public:
+  /// Loads the target's file. Throws std::runtime_error where that fails.
+  explicit GgufModels(GgufFiles files);
+
+  const std::shared_ptr<llama_model>& target_file() const { return target_file_; }
+  /// To be called before the first pipeline is built: `drafts` are those that pipelines name. Loads their
+  /// files. Throws std::runtime_error if one does not have the target's vocabulary.
+  void prepare(const std::vector<std::string>& drafts, Room room, GgufThreads threads);
+
+  LlamaCppModel& target() override;
+  LlamaCppModel& draft(const std::string& name) override;
+  std::optional<specula::BigramTable> bigram() override;
+
+ private:
+  std::shared_ptr<llama_model> load(const std::filesystem::path& file) const;
+  LlamaCppModel& context(const std::string& name, const std::shared_ptr<llama_model>& weights,
+                         std::int32_t threads);
+
+  GgufFiles files_;
+  std::shared_ptr<llama_model> target_file_;
+  std::map<std::string, std::shared_ptr<llama_model>> draft_files_;
+  std::map<std::string, std::unique_ptr<LlamaCppModel>> contexts_;  // the target's name is empty
+  Room room_;
+  GgufThreads threads_;
+  std::int32_t vocab_size_ = 0;  // that all of them share
+};
+
+}  // namespace specula_examples

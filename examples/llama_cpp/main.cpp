@@ -1,0 +1,241 @@
+// specula-llama: any pipeline on any models in GGUF files, inside llama.cpp.
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <span>
+
+#include "comparison.hpp"
+#include "figures.hpp"
+#include "llama_models.hpp"
+#include "options.hpp"
+#include "progress_bar.hpp"
+#include "prompts.hpp"
+#include "report.hpp"
+#include "text_table.hpp"
+#include "utf8_gate.hpp"
+
+namespace {
+
+using namespace specula_examples;
+
+struct Options {
+  DecodingOptions decoding;
+  std::string model, bigram, pipeline, compare, prompt, style = "auto", json;
+  std::vector<std::string> drafts, prompt_files;
+  std::size_t limit = 0;
+  std::int32_t repeat = 1, draft_threads = 0, gpu_layers = -1;
+  bool verbose = false;
+};
+
+void add_options(CLI::App& app, Options& options) {
+  app.add_option("-m,--model", options.model, "The target, a GGUF file")->required();
+  app.add_option("--draft", options.drafts,
+                 "NAME=FILE: a draft by the name that pipelines call it; the default one is `small`. May be "
+                 "given several "
+                 "times");
+  app.add_option("--bigram", options.bigram, "Table of specula-bigram, for max-gram");
+  auto* pipeline =
+      app.add_option("--pipeline", options.pipeline,
+                     "See below (default: cost-aware:chain with a draft, else cost-aware:max-gram)");
+  app.add_option(
+         "--compare", options.compare,
+         "Pipelines side by side instead, names separated by commas; autoregressive is always among them")
+      ->excludes(pipeline);
+  auto* prompt = app.add_option("--prompt", options.prompt, "The prompt (default: the standard input)");
+  app.add_option("--prompts", options.prompt_files, "File of prompts (may be given several times)")
+      ->excludes(prompt);
+  app.add_option("--limit", options.limit, "Prompts of each file, at most; 0: all")->capture_default_str();
+  app.add_option("--style", options.style, "How prompts of files are put: auto, question, code or raw")
+      ->capture_default_str();
+  app.add_option("--repeat", options.repeat,
+                 "With --compare: runs of each prompt; the times are their medians")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option("--json", options.json, "With --compare: write the figures to this file");
+  add_decoding_options(app, options.decoding);
+  app.add_option("--draft-threads", options.draft_threads,
+                 "Threads of the drafts; 0: as many as the target's")
+      ->check(CLI::Range(0, 256))
+      ->capture_default_str();
+  app.add_option("--gpu-layers", options.gpu_layers, "Layers on a device, if llama.cpp has one; -1: all")
+      ->check(CLI::Range(-1, 1 << 20))
+      ->capture_default_str();
+  app.add_flag("--verbose", options.verbose, "Show what llama.cpp logs, not its errors only");
+  app.footer("Pipelines:\n" + describe_pipelines<LlamaCppModel>() +
+             "\nThose that look into the target, leave its layers out or exit early need models that GGUF "
+             "files do not "
+             "hold.");
+}
+
+void log_errors(ggml_log_level level, const char* text, void*) {
+  if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
+}
+
+GgufFiles files_of(const Options& options) {
+  GgufFiles files{options.model, {}, options.bigram, options.gpu_layers};
+  for (const std::string& draft : options.drafts) {
+    const auto equals = draft.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == draft.size())
+      throw UsageError("--draft " + draft + ": must be NAME=FILE");
+    if (!files.drafts.emplace(draft.substr(0, equals), draft.substr(equals + 1)).second)
+      throw UsageError("--draft " + draft + ": there are two of this name");
+  }
+  return files;
+}
+
+std::vector<std::string> pipeline_names(const Options& options) {
+  if (options.compare.empty()) {
+    if (!options.json.empty()) throw UsageError("--json goes with --compare");
+    if (!options.pipeline.empty()) return {options.pipeline};
+    return {options.drafts.empty() ? "cost-aware:max-gram" : "cost-aware:chain"};
+  }
+  auto names = split_list(options.compare);
+  std::erase(names, "autoregressive");
+  names.insert(names.begin(), "autoregressive");
+  return names;
+}
+
+std::vector<std::string> read_prompts(const Options& options, bool given) {
+  if (!options.prompt_files.empty())
+    return put_prompts(options.prompt_files, options.limit, parse_style(options.style));
+  if (given) return {options.prompt};
+  return {std::string(std::istreambuf_iterator<char>(std::cin), {})};
+}
+
+/// One pipeline: the texts, and a line of figures at the end.
+void generate(Pipeline& pipeline, std::span<const std::string> texts,
+              std::span<const std::vector<Token>> prompts, const CompareSettings& settings,
+              const GgufTokenizer& tokenizer) {
+  specula::Stats all;
+  for (std::size_t p = 0; p < prompts.size(); ++p) {
+    Utf8Gate gate;
+    std::cout << texts[p];
+    const Decoded run = decode(pipeline, prompts[p],
+                               {.max_new_tokens = settings.max_new_tokens,
+                                .stop = settings.stop,
+                                .seed = settings.seed,
+                                .sequence = static_cast<std::uint32_t>(p)},
+                               [&](Tokens fresh, std::size_t) {
+                                 for (const Token token : fresh)
+                                   std::cout << gate.push(tokenizer.bytes(token));
+                                 std::cout << std::flush;
+                               });
+    std::cout << gate.flush() << (p + 1 < prompts.size() ? "\n\n" : "\n");
+    all += run.stats;
+  }
+  const auto rate = [](double count, double seconds) { return fixed(count / std::max(1e-9, seconds), 1); };
+  const auto count = static_cast<double>(all.new_tokens);
+  std::cerr << all.new_tokens << " tokens, " << rate(count, all.round_seconds) << " tokens/s ("
+            << rate(count, all.round_seconds + all.prefill_seconds) << " with the prompts), "
+            << fixed(count / static_cast<double>(std::max<std::int64_t>(1, all.rounds)), 2)
+            << " a call of the target\n";
+}
+
+nlohmann::ordered_json settings_json(const Options& options, std::size_t prompts, GgufThreads threads) {
+  const auto leaf = [](const std::string& file) { return std::filesystem::path(file).filename().string(); };
+  nlohmann::ordered_json files = nlohmann::ordered_json::array(), drafts = nlohmann::ordered_json::object();
+  for (const auto& file : options.prompt_files) files.push_back(leaf(file));
+  for (const auto& [name, file] : files_of(options).drafts) drafts[name] = leaf(file.string());
+  const DecodingOptions& d = options.decoding;
+  return {{"engine", std::string("llama.cpp ") + llama_version()},
+          {"prompt_files", files},
+          {"prompts", prompts},
+          {"style", options.style},
+          {"max_new_tokens", d.max_new_tokens},
+          {"temperature", d.sampling.temperature},
+          {"top_k", d.sampling.top_k},
+          {"top_p", d.sampling.top_p},
+          {"min_p", d.sampling.min_p},
+          {"seed", d.seed},
+          {"threads", threads.target},
+          {"draft_threads", threads.draft},
+          {"repeat", options.repeat},
+          {"target", leaf(options.model)},
+          {"drafts", drafts}};
+}
+
+/// Plain decoding by each draft that the pipelines name: what its calls cost.
+std::vector<std::string> plain_names(const std::vector<std::string>& names,
+                                     const std::vector<std::string>& drafts) {
+  std::vector<std::string> plain;
+  for (const auto& draft : drafts)
+    if (std::find(names.begin(), names.end(), "autoregressive:" + draft) == names.end())
+      plain.push_back("autoregressive:" + draft);
+  return plain;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Speculative decoding of GGUF models inside llama.cpp.", "specula-llama"};
+  Options options;
+  add_options(app, options);
+  if (parse_command_line(app, argc, argv)) return 0;
+  check_options(options.decoding);
+  if (!options.verbose) llama_log_set(log_errors, nullptr);
+  const bool compares = !options.compare.empty();
+
+  auto names = pipeline_names(options);
+  std::vector<std::string> drafts;
+  std::vector<Recipe<LlamaCppModel>> recipes;
+  const GgufFiles files = files_of(options);
+  for (const auto& name : names) {
+    recipes.push_back(prepare_pipeline<LlamaCppModel>(name));
+    for (const auto& draft : recipes.back().drafts) {
+      files.draft(draft);  // complains before the work
+      if (std::find(drafts.begin(), drafts.end(), draft) == drafts.end()) drafts.push_back(draft);
+    }
+  }
+  const std::size_t shown = names.size();
+  if (compares)
+    for (const auto& name : plain_names(names, drafts)) {
+      names.push_back(name);
+      recipes.push_back(prepare_pipeline<LlamaCppModel>(name));
+    }
+  std::ofstream json;
+  if (!options.json.empty()) {
+    json.open(options.json);
+    if (!json) throw std::runtime_error(options.json + ": cannot be opened for writing");
+  }
+
+  GgufModels models(files);
+  const GgufTokenizer tokenizer(models.target_file());
+  const auto texts = read_prompts(options, app.count("--prompt") > 0);
+  std::vector<std::vector<Token>> prompts;
+  std::size_t longest = 0;
+  for (const auto& text : texts) {
+    prompts.push_back(tokenizer.encode(text));
+    longest = std::max(longest, prompts.back().size());
+  }
+  const std::int32_t threads = thread_count(options.decoding.threads);
+  const GgufThreads used{threads, options.draft_threads ? options.draft_threads : threads};
+  models.prepare(drafts, room_for<LlamaCppModel>(recipes, longest, options.decoding.max_new_tokens), used);
+
+  const CompareSettings settings{options.decoding.max_new_tokens, tokenizer.end(), options.decoding.seed,
+                                 options.repeat};
+  std::vector<std::unique_ptr<Pipeline>> pipelines;
+  for (const auto& recipe : recipes) pipelines.push_back(recipe.build(models, options.decoding.sampling));
+  if (!compares) {
+    generate(*pipelines.front(), texts, prompts, settings, tokenizer);
+    return 0;
+  }
+  std::vector<Contender> contenders;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    contenders.push_back({names[i], pipelines[i].get(), recipes[i].lossy});
+  const auto outcomes = compare(contenders, prompts, settings, ProgressBar());
+  const CostCoefficients costs = cost_coefficients(outcomes);
+  std::vector<Figures> all;
+  for (const auto& outcome : std::span(outcomes).first(shown))
+    all.push_back(figures(outcome, outcomes.front(), costs));
+  std::cout << to_table(all);
+  if (json.is_open() && !(json << to_json(all, settings_json(options, prompts.size(), used)).dump(2) << '\n'
+                               << std::flush))
+    throw std::runtime_error(options.json + ": cannot be written");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program("specula-llama", [&] { return run(argc, argv); });
+}
