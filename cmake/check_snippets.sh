@@ -1,5 +1,5 @@
 #!/bin/sh
-# check_snippets.sh PAGE OUTPUT_DIR eigen|no-eigen NVCC|no-nvcc INCLUDE_DIR COMPILER [FLAG...]
+# check_snippets.sh PAGE OUTPUT_DIR eigen|no-eigen llama_cpp|no-llama_cpp NVCC|no-nvcc INCLUDE_DIR COMPILER [FLAG...]
 #
 # Compiles every ```cpp block of a Markdown page that directly follows the line `<!-- compile -->`. A block is a whole
 # translation unit; one that includes a CUDA header is compiled by nvcc. Compiler messages name the page and its line. A marker without a block is an error.
@@ -8,9 +8,10 @@ set -eu
 page=$1
 output=$2
 eigen=$3
-nvcc=$4
-include=$5
-shift 5
+llama_cpp=$4
+nvcc=$5
+include=$6
+shift 6
 
 rm -rf "$output"
 mkdir -p "$output"
@@ -35,6 +36,10 @@ for file in "$output"/*.cpp; do
   [ -e "$file" ] || break
   if [ "$eigen" = no-eigen ] && grep -q '<specula/eigen' "$file"; then
     echo "SKIP: a block needs Eigen: $file"
+    continue
+  fi
+  if [ "$llama_cpp" = no-llama_cpp ] && grep -q '<specula/llama_cpp' "$file"; then
+    echo "SKIP: a block needs libllama: $file"
     continue
   fi
   if grep -q '<specula/cuda' "$file"; then

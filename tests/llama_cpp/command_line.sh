@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# usage: command_line.sh LLAMA GGUF EXAMPLES_FOLDER
+# Exit codes and messages of specula-llama and specula-gguf, and what they do with the model pack.
+set -uo pipefail
+llama=$1 gguf=$2 examples=$3
+. "$(dirname "${BASH_SOURCE[0]}")/../support/expect.sh"
+
+expect 0 '--type' "$gguf" --help
+expect 2 'directory is required' "$gguf"
+expect 2 "type 'q4_0', must be f32, f16 or bf16" "$gguf" x y --type q4_0
+expect 1 'no/such/config.json: cannot be opened' "$gguf" no/such "$scratch/x.gguf"
+expect 0 'sampled-chain\[' "$llama" --help
+expect 2 '--model is required' "$llama"
+expect 2 'known are autoregressive' "$llama" -m x --pipeline nonsense
+expect 2 'pipeline excludes --compare' "$llama" -m x --pipeline chain --compare chain
+expect 2 "no draft 'small': give --draft small=FILE" "$llama" -m x --pipeline chain
+expect 2 "no draft 'small': give --draft small=FILE; drafts are a, b" "$llama" -m x --draft b=y --draft a=x --compare chain
+expect 2 'must be NAME=FILE' "$llama" -m x --draft y
+expect 2 'there are two of this name' "$llama" -m x --draft a=y --draft a=z
+expect 2 '--json goes with --compare' "$llama" -m x --json y
+expect 2 'temperature' "$llama" -m x --temperature -1
+expect 1 'no/such.gguf: libllama cannot load this' "$llama" -m no/such.gguf --prompt x
+
+models=$examples/models
+if [ ! -e "$models/target/model.safetensors" ] || [ ! -e "$models/small/model.safetensors" ]; then
+  echo 'SKIP: no model pack'
+  [ "$failed" -eq 0 ] && exit 77
+  exit 1
+fi
+for model in target small; do expect 0 'bytes' "$gguf" "$models/$model" "$scratch/$model.gguf"; done
+run=("$llama" -m "$scratch/target.gguf" --draft "small=$scratch/small.gguf")
+question=$'Question: What is 3 + 4?\nAnswer:'
+expect 0 'Question: What is 3 + 4?' "${run[@]}" --prompt "$question" --max-new-tokens 24
+also '^24 tokens, .* tokens/s (.* with the prompts), .* a call of the target$'
+# Another pipeline, another number of threads: the same text.
+text() { "${run[@]}" --prompt "$question" --max-new-tokens 24 "$@" 2>"$scratch/err"; }
+plain=$(text --pipeline autoregressive)
+for pipeline in chain:3 max-gram cost-aware:chain; do
+  if [ "$(text --pipeline "$pipeline")" != "$plain" ]; then
+    echo "FAILED: $pipeline writes another text than plain decoding"
+    failed=1
+  fi
+done
+expect 2 'cannot leave layers out' "${run[@]}" --prompt x --pipeline asd
+expect 2 'have no exits' "${run[@]}" --prompt x --pipeline s2d:small
+expect 2 "no draft 'glide'" "${run[@]}" --prompt x --pipeline glide
+expect 1 'a table of 3 tokens, the models have 2048' "${run[@]}" --prompt x --pipeline max-gram --bigram <(echo '{"vocab_size": 3, "next": [2, -1, 0]}')
+expect 0 '^pipeline .*speedup' "${run[@]}" --prompts "$examples/prompts/default.jsonl" --limit 2 --max-new-tokens 16 \
+  --compare chain:2,sampled-tree:small,max-gram --bigram "$models/bigram/bigram.json" --json "$scratch/out.json"
+also '^sampled-tree:small .* 2/2$'
+expect 0 '"identical_to_autoregressive": 2' cat "$scratch/out.json"
+also '"engine": "llama.cpp '
+also '"small": "small.gguf"'
+expect 1 'nowhere/x.json: cannot be opened for writing' "${run[@]}" --prompt x --compare chain --json "$scratch/nowhere/x.json"
+exit "$failed"

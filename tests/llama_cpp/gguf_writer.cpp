@@ -1,0 +1,206 @@
+// Hugging Face directories written as GGUF: the model is the same one, and so are its tokens.
+#include "gguf_writer.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <specula/eigen/llama.hpp>
+
+#include "errors.hpp"
+#include "pack.hpp"
+#include "prompts.hpp"
+#include "random.hpp"
+#include "tokenizer.hpp"
+
+using namespace specula;
+using namespace specula_test;
+using specula_examples::GgufType;
+using specula_examples::write_gguf;
+
+namespace {
+
+const std::filesystem::path kModels = SPECULA_MODELS_DIR;
+
+/// A small model with everything that the pack's do not have: a head of its own, scaled angles, heads whose
+/// width is not the hidden size over their number, tokens that the tokenizer does not know.
+constexpr int kVocab = 2052, kHidden = 48, kWide = 64, kHeads = 4, kKvHeads = 2, kHeadDim = 16;
+
+void write_directory(const std::filesystem::path& folder, const std::string& dtype) {
+  Random random(3);
+  std::vector<Tensor> tensors;
+  const auto add = [&](const std::string& name, std::int64_t rows, std::int64_t cols) {
+    Tensor tensor{
+        name, dtype, cols ? std::vector<std::int64_t>{rows, cols} : std::vector<std::int64_t>{rows}, {}};
+    for (std::int64_t i = 0; i < rows * std::max<std::int64_t>(1, cols); ++i)
+      tensor.values.push_back(
+          static_cast<float>(cols ? random.between(-0.3, 0.3) : random.between(0.5, 1.5)));
+    tensors.push_back(tensor);
+  };
+  add("model.embed_tokens.weight", kVocab, kHidden);
+  add("lm_head.weight", kVocab, kHidden);
+  add("model.norm.weight", kHidden, 0);
+  for (int l = 0; l < 2; ++l) {
+    const std::string at = "model.layers." + std::to_string(l) + ".";
+    add(at + "self_attn.q_proj.weight", kHeads * kHeadDim, kHidden);
+    add(at + "self_attn.k_proj.weight", kKvHeads * kHeadDim, kHidden);
+    add(at + "self_attn.v_proj.weight", kKvHeads * kHeadDim, kHidden);
+    add(at + "self_attn.o_proj.weight", kHidden, kHeads * kHeadDim);
+    add(at + "mlp.gate_proj.weight", kWide, kHidden);
+    add(at + "mlp.up_proj.weight", kWide, kHidden);
+    add(at + "mlp.down_proj.weight", kHidden, kWide);
+    add(at + "input_layernorm.weight", kHidden, 0);
+    add(at + "post_attention_layernorm.weight", kHidden, 0);
+  }
+  write_file(folder / "model.safetensors", safetensors_bytes(tensors));
+  write_file(
+      folder / "config.json",
+      R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 2052, "hidden_size": 48,
+                 "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+                 "head_dim": 16, "rms_norm_eps": 1e-4, "rope_theta": 5000.0, "tie_word_embeddings": false,
+                 "max_position_embeddings": 512,
+                 "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                  "original_max_position_embeddings": 64}})");
+  std::filesystem::copy_file(kModels / "target" / "tokenizer.model", folder / "tokenizer.model");
+}
+
+/// Largest difference of logits between the GGUF file and our own decoder over the directory.
+double difference(const std::filesystem::path& folder, GgufType type) {
+  const auto file = folder / "model.gguf";
+  write_gguf(folder, file, type);
+  llama_cpp::Model model(llama_cpp::load(file), exact_options(200));
+  eigen::Llama<float> own(folder, {.capacity = 200, .inputs = eigen::Inputs::full});
+  Random random(4);
+  std::vector<Token> tokens;
+  std::vector<NodeId> parents;
+  for (int i = 0; i < 64; ++i) tokens.push_back(random.below(kVocab)), parents.push_back(i - 1);
+  for (int i = 0; i < 100; ++i) {
+    const Token token = random.below(kVocab);
+    model.append({&token, 1}), own.append({&token, 1});
+  }
+  const RowsView rows = model.extend(tokens, parents), want = own.extend(tokens, parents);
+  double most = 0;
+  for (std::int32_t r = 0; r < rows.rows; ++r)
+    for (std::size_t i = 0; i < rows.row(r).size(); ++i)
+      most = std::max(most, static_cast<double>(std::abs(rows.row(r)[i] - want.row(r)[i])));
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("a model with everything that a Llama may have") {
+  llama_log_set(only_errors, nullptr);
+  const TemporaryDirectory exact("gguf_f32"), rounded("gguf_bf16");
+  write_directory(exact.path, "F32");
+  CHECK(difference(exact.path, GgufType::f32) < 1e-4);
+  // Numbers that are rounded when they are written are other numbers, but not by much.
+  CHECK(difference(exact.path, GgufType::f16) < 0.05);
+  CHECK(difference(exact.path, GgufType::bf16) < 0.3);
+  CHECK(difference(exact.path, GgufType::bf16) > 1e-4);
+  // Those that are bfloat16 already stay what they are (activations are rounded by libllama then).
+  write_directory(rounded.path, "BF16");
+  CHECK(difference(rounded.path, GgufType::f32) < 1e-4);
+  const auto weights = std::filesystem::file_size(rounded.path / "model.safetensors");
+  write_gguf(rounded.path, rounded.path / "model.gguf", GgufType::bf16);
+  CHECK(static_cast<double>(std::filesystem::file_size(rounded.path / "model.gguf")) <
+        1.3 * static_cast<double>(weights));
+}
+
+TEST_CASE("what a file says of itself") {
+  llama_log_set(only_errors, nullptr);
+  const TemporaryDirectory folder("gguf_metadata");
+  write_directory(folder.path, "F32");
+  write_gguf(folder.path, folder.path / "model.gguf", GgufType::f16);
+  const auto model = llama_cpp::load(folder.path / "model.gguf");
+  CHECK(llama_model_n_ctx_train(model.get()) == 512);
+  CHECK(llama_model_n_embd(model.get()) == kHidden);
+  CHECK(llama_model_n_layer(model.get()) == 2);
+  CHECK(llama_model_n_head(model.get()) == kHeads);
+  CHECK(llama_model_n_head_kv(model.get()) == kKvHeads);
+  CHECK(llama_model_ftype(model.get()) == LLAMA_FTYPE_MOSTLY_F16);
+  const llama_vocab* const vocab = llama_model_get_vocab(model.get());
+  CHECK(llama_vocab_n_tokens(vocab) == kVocab);
+  CHECK(std::string(llama_vocab_get_text(vocab, 2050)) == "[PAD2050]");
+  CHECK(llama_vocab_get_attr(vocab, 2050) == LLAMA_TOKEN_ATTR_UNUSED);
+  CHECK(llama_vocab_get_attr(vocab, 0) == LLAMA_TOKEN_ATTR_UNKNOWN);
+  CHECK(llama_vocab_bos(vocab) == 1);
+  CHECK(llama_vocab_eos(vocab) == 2);
+  CHECK(llama_vocab_get_add_bos(vocab));
+  CHECK(!llama_vocab_get_add_eos(vocab));
+}
+
+TEST_CASE("libllama splits texts as SentencePiece does, and puts them together again") {
+  const auto model = pack_model("target");
+  const llama_vocab* const vocab = llama_model_get_vocab(model.get());
+  const specula_examples::Tokenizer tokenizer(kModels / "target" / "tokenizer.model");
+  REQUIRE(llama_vocab_n_tokens(vocab) == tokenizer.vocab_size());
+  CHECK(llama_vocab_eos(vocab) == tokenizer.end());
+  int texts = 0;
+  for (const auto& prompt : specula_examples::load_prompts(kModels / ".." / "prompts" / "default.jsonl")) {
+    const std::string text = prompt.put(specula_examples::Style::automatic);
+    std::vector<Token> tokens(text.size() + 8);
+    const std::int32_t count =
+        llama_tokenize(vocab, text.data(), static_cast<std::int32_t>(text.size()), tokens.data(),
+                       static_cast<std::int32_t>(tokens.size()), true, false);
+    REQUIRE(count > 0);
+    tokens.resize(static_cast<std::size_t>(count));
+    CHECK(tokens == tokenizer.encode(text));
+    ++texts;
+  }
+  CHECK(texts >= 8);
+  for (Token token = 0; token < tokenizer.vocab_size(); ++token) {
+    char piece[64];
+    const std::int32_t size = llama_token_to_piece(vocab, token, piece, sizeof piece, 0, false);
+    REQUIRE(size >= 0);
+    if (token != 0) CHECK(std::string(piece, static_cast<std::size_t>(size)) == tokenizer.bytes(token));
+  }
+}
+
+TEST_CASE("what cannot be written is named") {
+  const TemporaryDirectory folder("gguf_errors");
+  const auto file = folder.path / "model.gguf";
+  const std::string glide = (kModels / "glide" / "config.json").string();
+  CHECK_THROWS_WITH_AS(write_gguf(kModels / "glide", file, GgufType::f32),
+                       (glide + ": a draft that looks into its target is no model of llama.cpp").c_str(),
+                       std::runtime_error);
+  CHECK_THROWS_WITH_AS(write_gguf(folder.path, file, GgufType::f32),
+                       ((folder.path / "config.json").string() + ": cannot be opened").c_str(),
+                       std::runtime_error);
+  write_directory(folder.path, "F32");
+  std::filesystem::remove(folder.path / "tokenizer.model");
+  const std::string tokenizer = (folder.path / "tokenizer.model").string();
+  CHECK_THROWS_WITH_AS(write_gguf(folder.path, file, GgufType::f32),
+                       (tokenizer + ": cannot be opened for reading").c_str(), std::runtime_error);
+  write_file(tokenizer, "not one");
+  CHECK_THROWS_AS(write_gguf(folder.path, file, GgufType::f32), std::runtime_error);
+  CHECK(!std::filesystem::exists(file));
+  CHECK_THROWS_WITH_AS(write_gguf(kModels / "small", folder.path / "no" / "x.gguf", GgufType::f32),
+                       ((folder.path / "no" / "x.gguf").string() + ": cannot be written").c_str(),
+                       std::runtime_error);
+
+  CHECK(specula_examples::parse_gguf_type("f16") == GgufType::f16);
+  CHECK(specula_examples::parse_gguf_type("bf16") == GgufType::bf16);
+  CHECK(specula_examples::parse_gguf_type("f32") == GgufType::f32);
+  CHECK_THROWS_WITH_AS(specula_examples::parse_gguf_type("q4_0"), "type 'q4_0', must be f32, f16 or bf16",
+                       specula_examples::UsageError);
+}
+
+TEST_CASE("a tokenizer with more tokens than the model is refused") {
+  const TemporaryDirectory folder("gguf_tokens");
+  for (const char* name : {"tokenizer.model", "model.safetensors"})
+    std::filesystem::copy_file(kModels / "small" / name, folder.path / name);
+  std::ifstream original(kModels / "small" / "config.json");
+  std::string config{std::istreambuf_iterator<char>(original), {}};
+  const auto at = config.find("\"vocab_size\": 2048");
+  REQUIRE(at != std::string::npos);
+  config.replace(at, 18, "\"vocab_size\": 2000");
+  write_file(folder.path / "config.json", config);
+  CHECK_THROWS_WITH_AS(
+      write_gguf(folder.path, folder.path / "model.gguf", GgufType::f32),
+      ((folder.path / "tokenizer.model").string() + ": 2048 tokens, the model has 2000").c_str(),
+      std::runtime_error);
+}

@@ -1,0 +1,372 @@
+// A model inside llama.cpp: rows, trees, commits and failures, against our own decoder and against fresh
+// contexts.
+#include <specula/llama_cpp/model.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <specula/eigen/llama.hpp>
+#include <specula/specula.hpp>
+
+#include "pack.hpp"
+#include "random.hpp"
+#include "random_trees.hpp"
+
+using namespace specula;
+using namespace specula_test;
+using llama_cpp::Model;
+using llama_cpp::Options;
+
+static_assert(LanguageModel<Model>);
+static_assert(ExposesFeatures<Model>);
+static_assert(!ExposesKeyValues<Model>);
+
+namespace {
+
+using List = std::vector<Token>;
+
+// Logits of the pack's models are some units wide; two implementations in floats differ by some 1e-5 of that.
+constexpr double kTolerance = 2e-3;
+
+List random_tokens(Random& random, std::int32_t count, std::int32_t vocab) {
+  List tokens;
+  for (std::int32_t i = 0; i < count; ++i) tokens.push_back(3 + random.below(vocab - 3));
+  return tokens;
+}
+
+double difference(std::span<const float> a, std::span<const float> b) {
+  REQUIRE(a.size() == b.size());
+  double most = 0;
+  bool finite = true;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    finite = finite && std::isfinite(a[i]);
+    most = std::max(most, static_cast<double>(std::abs(a[i] - b[i])));
+  }
+  REQUIRE(finite);
+  return most;
+}
+
+double difference(const RowsView& a, const RowsView& b) {
+  REQUIRE(a.rows == b.rows);
+  double most = 0;
+  for (std::int32_t r = 0; r < a.rows; ++r) most = std::max(most, difference(a.row(r), b.row(r)));
+  return most;
+}
+
+eigen::Llama<float> eigen_model(const std::string& name, std::int32_t capacity) {
+  return eigen::Llama<float>(std::filesystem::path(SPECULA_MODELS_DIR) / name,
+                             {.capacity = capacity, .inputs = eigen::Inputs::full});
+}
+
+/// The logits after `path`, in a context that knows nothing else.
+std::vector<float> fresh_row(Model& other, const List& context, const List& path) {
+  other.truncate(0);
+  other.append(context);
+  const NodeId none = kNoParent;
+  if (path.size() > 1) other.append(Tokens(path).first(path.size() - 1));
+  const auto row = other.extend(Tokens(path).last(1), {&none, 1}).row(0);
+  return {row.begin(), row.end()};
+}
+
+/// The likeliest next tokens one by one.
+List greedy(Model& model, const List& prompt, std::int32_t count) {
+  model.truncate(0);
+  model.append(Tokens(prompt).first(prompt.size() - 1));
+  List text = prompt;
+  const NodeId none = kNoParent, root = 0;
+  for (std::int32_t i = 0; i < count; ++i) {
+    const auto row = model.extend(Tokens(text).last(1), {&none, 1}).row(0);
+    text.push_back(static_cast<Token>(std::max_element(row.begin(), row.end()) - row.begin()));
+    model.commit({&root, 1});
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("logits are our own decoder's, for every model of the pack that has a GGUF form") {
+  Random random(1);
+  for (const char* name : {"target", "base", "small", "sorted"}) {
+    CAPTURE(name);
+    Model model(pack_model(name), exact_options(256));
+    auto own = eigen_model(name, 256);
+    REQUIRE(model.vocab_size() == own.vocab_size());
+    CHECK(model.capacity() == 256);
+    const List context = random_tokens(random, 70, own.vocab_size());
+    const RandomTree tree = random_tree(random, 24, own.vocab_size(), TreeProfile::any);
+    model.append(context), own.append(context);
+    const double most =
+        difference(model.extend(tree.tokens, tree.parents), own.extend(tree.tokens, tree.parents));
+    CHECK(most < kTolerance);
+    CHECK(most > 0);  // they are two implementations
+  }
+}
+
+TEST_CASE(
+    "200 random rounds: every row is that of its path alone, whatever was committed and forgotten before") {
+  Random random(2);
+  constexpr std::int32_t kCapacity = 300;
+  const auto weights = pack_model("small");
+  Model model(weights, exact_options(kCapacity)), other(weights, exact_options(kCapacity));
+  auto own = eigen_model("small", kCapacity);
+  const std::int32_t vocab = own.vocab_size();
+  List text;
+  for (int round = 0; round < 200; ++round) {
+    CAPTURE(round);
+    if (text.size() > 180) {
+      text.resize(static_cast<std::size_t>(random.below(100)));
+      model.truncate(static_cast<std::int32_t>(text.size()));
+      own.truncate(static_cast<std::int32_t>(text.size()));
+    }
+    if (round % 3 == 0) {  // some wait, some run at once
+      const List more = random_tokens(random, random.below(round % 2 ? 6 : 40), vocab);
+      model.append(more), own.append(more);
+      text.insert(text.end(), more.begin(), more.end());
+    }
+    RandomTree tree = random_tree(random, vocab, 40);
+    for (NodeId node = 0; node < tree.size(); ++node) {  // grown in up to three calls
+      const std::int32_t count = std::min(tree.size() - node, 1 + random.below(tree.size()));
+      const auto at = static_cast<std::size_t>(node), n = static_cast<std::size_t>(count);
+      const double most =
+          difference(model.extend(Tokens(tree.tokens).subspan(at, n), Nodes(tree.parents).subspan(at, n)),
+                     own.extend(Tokens(tree.tokens).subspan(at, n), Nodes(tree.parents).subspan(at, n)));
+      CHECK(most < kTolerance);
+      node += count - 1;
+    }
+    CHECK(model.node_count() == tree.size());
+    const auto path = tree.path_to(random.below(tree.size()));
+    if (round % 8 == 0) {  // the same against a context that never saw a tree
+      const std::vector<float> want = fresh_row(other, text, tree.tokens_of(path));
+      own.truncate(own.size()), model.truncate(model.size());
+      const RandomTree branch = tree.branch(path.back());
+      const RowsView rows = model.extend(branch.tokens, branch.parents);
+      CHECK(difference(rows.row(rows.rows - 1), want) < kTolerance);
+      own.extend(branch.tokens, branch.parents);
+      tree = branch;
+    }
+    auto keep = tree.path_to(random.below(tree.size()));
+    if (random.chance(0.1)) keep.clear();
+    model.commit(keep), own.commit(keep);
+    for (const Token token : tree.tokens_of(keep)) text.push_back(token);
+    REQUIRE(model.size() == static_cast<std::int32_t>(text.size()));
+    CHECK(model.node_count() == 0);
+  }
+}
+
+TEST_CASE("a cache filled to its last slot, and what does not fit") {
+  Random random(3);
+  for (const std::int32_t capacity : {40, 256}) {
+    Model model(pack_model("small"), exact_options(capacity, 16));
+    auto own = eigen_model("small", capacity);
+    const List context = random_tokens(random, capacity - 9, own.vocab_size());
+    model.append(context), own.append(context);
+    const RandomTree tree = random_tree(random, 9, own.vocab_size(), TreeProfile::bush);
+    CHECK(difference(model.extend(tree.tokens, tree.parents), own.extend(tree.tokens, tree.parents)) <
+          kTolerance);
+    const Token token = 5;
+    const NodeId none = kNoParent;
+    const std::string full = "the context is full: " + std::to_string(capacity) + " of capacity " +
+                             std::to_string(capacity) + " tokens in use, 1 more asked for";
+    CHECK_THROWS_WITH_AS(model.extend({&token, 1}, {&none, 1}), ("llama_cpp::Model::extend: " + full).c_str(),
+                         std::invalid_argument);
+    // A path of it stays; then tokens of the context may take its place.
+    const auto path = tree.path_to(8);
+    model.commit(path), own.commit(path);
+    const List more = random_tokens(random, capacity - model.size(), own.vocab_size());
+    model.append(more), own.append(more);
+    CHECK_THROWS_WITH_AS(model.append({&token, 1}), ("llama_cpp::Model::append: " + full).c_str(),
+                         std::invalid_argument);
+    model.truncate(capacity - 1), own.truncate(capacity - 1);
+    CHECK(difference(model.extend({&token, 1}, {&none, 1}), own.extend({&token, 1}, {&none, 1})) <
+          kTolerance);
+  }
+}
+
+TEST_CASE("bad input is named and changes nothing") {
+  Random random(4);
+  Options options = exact_options(200, 12);
+  options.max_leaves = 3;
+  Model model(pack_model("small"), options);
+  auto own = eigen_model("small", 200);
+  const std::int32_t vocab = own.vocab_size();
+  const List context = random_tokens(random, 30, vocab), tokens = random_tokens(random, 3, vocab);
+  const std::vector<NodeId> parents{kNoParent, 0, 0};
+  model.append(context), own.append(context);
+  model.extend(tokens, parents), own.extend(tokens, parents);
+
+  const auto throws = [&](auto call, const char* message) {
+    CHECK_THROWS_WITH_AS(call(), message, std::invalid_argument);
+  };
+  const List two{5, 6}, outside{vocab}, below{-1};
+  const std::vector<NodeId> none{kNoParent}, third{3}, ahead{4, 0}, wrong{1, 2}, later{7};
+  throws([&] { model.extend(outside, none); },
+         ("llama_cpp::Model::extend or append: token " + std::to_string(vocab) + ", must be 0 to " +
+          std::to_string(vocab - 1))
+             .c_str());
+  throws([&] { model.append(below); },
+         ("llama_cpp::Model::extend or append: token -1, must be 0 to " + std::to_string(vocab - 1)).c_str());
+  throws([&] { model.extend(two, none); }, "llama_cpp::Model::extend: 2 tokens and 1 parents");
+  throws([&] { model.extend(two, ahead); },
+         "llama_cpp::Model::extend: parent 4 of node 3, must be an earlier node or kNoParent");
+  throws([&] { model.commit(wrong); },
+         "llama_cpp::Model::commit: node 1 at place 0, must be a path of nodes from the context down");
+  throws([&] { model.commit(later); },
+         "llama_cpp::Model::commit: node 7 at place 0, must be a path of nodes from the context down");
+  throws([&] { model.truncate(31); }, "llama_cpp::Model::truncate: to 31 tokens, must be 0 to 30");
+  throws([&] { model.truncate(-1); }, "llama_cpp::Model::truncate: to -1 tokens, must be 0 to 30");
+  const List ten = random_tokens(random, 10, vocab), four = random_tokens(random, 4, vocab);
+  const std::vector<NodeId> star(10, 0), branches{0, 0, kNoParent, kNoParent};
+  throws([&] { model.extend(ten, star); },
+         "llama_cpp::Model::extend: 3 nodes and 10 more, but max_nodes is 12");
+  throws([&] { model.extend(four, branches); },
+         "Model::extend: a tree of more than 3 leaves, see Options::max_leaves");
+  CHECK_THROWS_WITH_AS(model.features(), "llama_cpp::Model::features: Options::features is off",
+                       std::logic_error);
+
+  // The tree goes on where it was.
+  const Token token = 9;
+  const NodeId node = 2, root = 0;
+  CHECK(difference(model.extend({&token, 1}, {&node, 1}), own.extend({&token, 1}, {&node, 1})) < kTolerance);
+  CHECK(difference(model.extend({&token, 1}, {&root, 1}), own.extend({&token, 1}, {&root, 1})) < kTolerance);
+  CHECK(model.extend({}, {}).rows == 0);
+}
+
+TEST_CASE("a pass that fails takes nothing with it") {
+  struct Abort {
+    bool on = false;
+    int passes = 0;  // nodes of the graph that may still be calculated
+  } abort;
+  Random random(5);
+  Options options = exact_options(1800);
+  options.adjust = [&](llama_context_params& params) {
+    params.type_k = params.type_v = GGML_TYPE_F32;
+    params.n_ubatch = 16;  // so that a part of a batch is in the cache when it fails
+    params.abort_callback = [](void* data) {
+      auto& state = *static_cast<Abort*>(data);
+      return state.on && --state.passes < 0;
+    };
+    params.abort_callback_data = &abort;
+  };
+  Model model(pack_model("small"), options);
+  auto own = eigen_model("small", 1800);
+  const std::int32_t vocab = own.vocab_size();
+  List text = random_tokens(random, 30, vocab);
+  model.append(text), own.append(text);
+  int failed = 0, passed = 0;
+  llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);  // what fails here is meant to
+  for (int round = 0; round < 120; ++round) {
+    CAPTURE(round);
+    const List more = random_tokens(random, round % 4 == 0 ? 1 + random.below(60) : random.below(9), vocab);
+    abort = {true, random.below(150)};
+    try {
+      model.append(more);
+      own.append(more);
+    } catch (const std::runtime_error& error) {
+      CHECK(std::string(error.what()).find("aborted (it returned 2)") != std::string::npos);
+      ++failed;
+    }
+    abort.on = false;
+    REQUIRE(model.size() == own.size());
+    const RandomTree tree = random_tree(random, vocab, 40);
+    const auto half = static_cast<std::size_t>(random.below(tree.size()));  // in two calls
+    const Tokens tokens[] = {Tokens(tree.tokens).first(half), Tokens(tree.tokens).subspan(half)};
+    const Nodes parents[] = {Nodes(tree.parents).first(half), Nodes(tree.parents).subspan(half)};
+    for (int part = 0; part < 2; ++part) {
+      abort = {true, random.below(150)};
+      try {
+        model.extend(tokens[part], parents[part]);
+        abort.on = false;
+        model.truncate(model.size());  // it came through: once more, for what it is compared to
+        for (int again = 0; again < part; ++again) model.extend(tokens[again], parents[again]);
+        ++passed;
+      } catch (const std::runtime_error&) {
+        ++failed;
+      }
+      abort.on = false;
+      CHECK(difference(model.extend(tokens[part], parents[part]), own.extend(tokens[part], parents[part])) <
+            kTolerance);
+    }
+    const auto path = tree.path_to(random.below(tree.size()));
+    model.commit(path), own.commit(path);
+    if (model.size() > 1500) model.truncate(20), own.truncate(20);
+  }
+  CHECK(failed > 40);
+  CHECK(passed > 40);
+}
+
+TEST_CASE("features are what enters the LM head, of committed tokens alone") {
+  Random random(6);
+  Options options = exact_options(200);
+  options.features = true;
+  Model model(pack_model("base"), options);
+  auto own = eigen_model("base", 200);
+  const std::int32_t vocab = own.vocab_size();
+  const auto agree = [&] {
+    const auto ours = model.features();
+    const auto want = own.features();
+    REQUIRE(ours.size() == want.size());
+    REQUIRE(ours.width() == want.width());
+    for (std::int32_t i = 0; i < ours.size(); ++i)
+      if (!(difference(ours.row(i), want.row(i)) < kTolerance)) return false;
+    return true;
+  };
+  CHECK(model.features().size() == 0);
+  for (int round = 0; round < 30; ++round) {
+    CAPTURE(round);
+    if (model.size() > 120) model.truncate(40), own.truncate(40);
+    const List more = random_tokens(random, 1 + random.below(round % 2 ? 5 : 40), vocab);
+    model.append(more), own.append(more);
+    if (round % 3 == 0) CHECK(agree());  // what waits is calculated
+    const RandomTree tree = random_tree(random, vocab, 24);
+    CHECK(difference(model.extend(tree.tokens, tree.parents), own.extend(tree.tokens, tree.parents)) <
+          kTolerance);
+    const auto path = tree.path_to(random.below(tree.size()));
+    model.commit(path), own.commit(path);
+    CHECK(agree());
+  }
+  const auto view = model.features();
+  CHECK(model.features().row(3).data() == view.row(3).data());  // asking again leaves it valid
+  model.truncate(5);
+  CHECK_THROWS_AS(view.row(3), std::logic_error);
+}
+
+TEST_CASE("a vocabulary can be cut, and rows keep their stride") {
+  Options options = exact_options(64);
+  options.vocab_size = 1000;
+  Model cut(pack_model("small"), options), whole(pack_model("small"), exact_options(64));
+  const List tokens{1, 5, 999}, outside{1000};
+  const std::vector<NodeId> chain{kNoParent, 0, 1};
+  const RowsView rows = cut.extend(tokens, chain), all = whole.extend(tokens, chain);
+  CHECK(rows.vocab == 1000);
+  CHECK(rows.stride == all.vocab);
+  for (std::int32_t r = 0; r < 3; ++r) CHECK(difference(rows.row(r), all.row(r).first(1000)) == 0);
+  CHECK_THROWS_AS(cut.append(outside), std::invalid_argument);
+}
+
+TEST_CASE("speculation writes what plain decoding writes") {
+  Model target(pack_model("target"), exact_options(400)), draft(pack_model("small"), exact_options(400));
+  Model plain(pack_model("target"), exact_options(400));
+  Random random(7);
+  const List prompt = random_tokens(random, 24, target.vocab_size());
+  const List want = greedy(plain, prompt, 100);
+  const auto check = [&](auto shape) {
+    Speculator run{TreeVerifier{target, Greedy{}, SamplingParams{.temperature = 0}}, ModelDrafter{draft},
+                   shape};
+    PhiloxChance chance(1);
+    List text = prompt;
+    run.start(prompt);
+    while (text.size() < want.size())
+      for (const Token token : run.step(chance)) text.push_back(token);
+    text.resize(want.size());
+    CHECK(text == want);
+    CHECK(run.stats().rounds < 100);
+    run.forget();
+  };
+  check(Chain<>{.length = 4});
+  check(Beam{.width = 3, .length = 3});
+}
