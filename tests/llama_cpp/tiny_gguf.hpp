@@ -40,10 +40,12 @@ inline TinyVocabulary tiny_vocabulary(const std::vector<std::string>& words) {
 }
 
 inline void write_tiny_gguf(const std::filesystem::path& file, const std::string& architecture,
-                            const TinyVocabulary& vocabulary) {
+                            const TinyVocabulary& vocabulary, const std::string& tokenizer = "llama") {
   const std::unique_ptr<gguf_context, decltype(&gguf_free)> out(gguf_init_empty(), &gguf_free);
   gguf_set_val_str(out.get(), "general.architecture", architecture.c_str());
-  gguf_set_val_str(out.get(), "tokenizer.ggml.model", "llama");
+  gguf_set_val_str(out.get(), "tokenizer.ggml.model", tokenizer.c_str());
+  gguf_set_val_u32(out.get(), (architecture + ".vocab_size").c_str(),
+                   static_cast<std::uint32_t>(vocabulary.size()));
   std::vector<const char*> texts;
   std::vector<float> scores;
   std::vector<std::int32_t> kinds;
@@ -64,8 +66,9 @@ inline void write_tiny_gguf(const std::filesystem::path& file, const std::string
 /// Such a file, loaded as far as it goes.
 inline std::shared_ptr<llama_model> tiny_model(const std::filesystem::path& file,
                                                const std::string& architecture,
-                                               const TinyVocabulary& vocabulary) {
-  write_tiny_gguf(file, architecture, vocabulary);
+                                               const TinyVocabulary& vocabulary,
+                                               const std::string& tokenizer = "llama") {
+  write_tiny_gguf(file, architecture, vocabulary, tokenizer);
   llama_model_params params = llama_model_default_params();
   params.vocab_only = true;
   return specula::llama_cpp::load(file, params);

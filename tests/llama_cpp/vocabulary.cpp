@@ -108,3 +108,14 @@ TEST_CASE("longer by a token that is used, on either side: it is named, and that
     }
   }
 }
+
+TEST_CASE("a file without texts of tokens: the model is named, and nothing aborts") {
+  Models model;
+  const auto plain = model(kWords);
+  const auto none = tiny_model(model.directory.path / "none.gguf", "llama", kWords, "none");
+  REQUIRE(llama_vocab_n_tokens(llama_model_get_vocab(none.get())) == 7);
+  CHECK_THROWS_WITH_AS(shared_vocabulary(*none, *plain), "the target's file has no vocabulary to compare",
+                       std::runtime_error);
+  CHECK_THROWS_WITH_AS(shared_vocabulary(*plain, *none), "the draft's file has no vocabulary to compare",
+                       std::runtime_error);
+}

@@ -23,8 +23,7 @@
 namespace specula::llama_cpp {
 
 struct Options {
-  std::int32_t capacity =
-      0;  // tokens and nodes that the cache holds; 0: as many as the model was trained for
+  std::int32_t capacity = 0;     // tokens and nodes that the cache holds; 0: what the model was trained for
   std::int32_t max_nodes = 64;   // alive at once
   std::int32_t max_leaves = 64;  // of a tree; at most 256
   std::int32_t threads = 0;      // 0: libllama's default
@@ -152,8 +151,8 @@ class Model {
   }
 
   /// What enters the LM head at each committed token, if Options::features says so. Calculates first what
-  /// append() left waiting, and forgets all nodes then. Valid until the next call but this. Throws
-  /// std::logic_error if no features are kept, std::runtime_error if libllama fails.
+  /// append() left waiting. Valid until the next call but this. Throws std::logic_error if no features are
+  /// kept, std::runtime_error if libllama fails.
   FeaturesView<float> features() {
     if (width_ == 0) throw std::logic_error("llama_cpp::Model::features: Options::features is off");
     if (!waiting_.empty()) {

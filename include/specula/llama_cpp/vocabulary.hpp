@@ -15,7 +15,8 @@ namespace specula::llama_cpp {
 
 /// How many tokens two vocabularies have in common, for Options::vocab_size of both models: all of them, or
 /// where one is longer by nothing but padding (unused tokens, as those of one family's sizes may be) the
-/// shorter one's number. Throws std::runtime_error naming the first token that differs. O(V).
+/// shorter one's number. Throws std::runtime_error naming the first token that differs, or the model whose
+/// file has no vocabulary. O(V).
 inline std::int32_t shared_vocabulary(const llama_model& target, const llama_model& draft) {
   const llama_vocab* const p = llama_model_get_vocab(&target);
   const llama_vocab* const q = llama_model_get_vocab(&draft);
@@ -29,6 +30,10 @@ inline std::int32_t shared_vocabulary(const llama_model& target, const llama_mod
     return std::string_view(known ? known : "");
   };
   const auto quoted = [](std::string_view word) { return "'" + std::string(word) + "'"; };
+  for (const llama_vocab* vocab : {p, q})  // libllama aborts when it is asked for their texts
+    if (llama_vocab_type(vocab) == LLAMA_VOCAB_TYPE_NONE)
+      throw std::runtime_error(std::string("the ") + (vocab == p ? "target" : "draft") +
+                               "'s file has no vocabulary to compare");
 
   const std::int32_t sizes[] = {llama_vocab_n_tokens(p), llama_vocab_n_tokens(q)};
   const std::int32_t shared = std::min(sizes[0], sizes[1]);

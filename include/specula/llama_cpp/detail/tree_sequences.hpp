@@ -70,7 +70,6 @@ class TreeSequences {
   void settle() {
     for (std::int32_t s = 0; s < now_.leaves; ++s)
       if (touched(s)) end(s) = context_ + waiting_ + tip_depth(s);
-    waiting_ = 0;
   }
 
   /// It was not: whatever of it got into the cache leaves it.
@@ -79,7 +78,6 @@ class TreeSequences {
       if (touched(s)) remove(s, before_.end[index(s)]);
     now_ = before_;
     nodes_.resize(static_cast<std::size_t>(nodes_before_));
-    waiting_ = 0;
   }
 
   /// A path from the context down joins it, all other nodes leave the cache. Empty: all do.
@@ -137,7 +135,6 @@ class TreeSequences {
     if (now_.leaves == max_leaves_) {
       now_ = before_;
       nodes_.resize(index(nodes_before_));
-      waiting_ = 0;
       throw std::invalid_argument("Model::extend: a tree of more than " + std::to_string(max_leaves_) +
                                   " leaves, see Options::max_leaves");
     }
@@ -164,7 +161,6 @@ class TreeSequences {
     begins_.assign(index(count) + 1, 0);
     const auto visit = [&](auto each) {
       for (std::int32_t s = now_.leaves - 1; s >= 0; --s) {
-        if (!touched(s)) continue;
         for (NodeId n = tip(s); n >= nodes_before_; n = at(n).parent) each(waiting_ + n - nodes_before_, s);
         for (std::int32_t i = 0; i < waiting_; ++i) each(i, s);
       }
