@@ -370,3 +370,36 @@ TEST_CASE("speculation writes what plain decoding writes") {
   check(Chain<>{.length = 4});
   check(Beam{.width = 3, .length = 3});
 }
+
+TEST_CASE("a head of our own drafts from libllama's features as from our decoder's") {
+  const std::filesystem::path models = SPECULA_MODELS_DIR;
+  Options options = exact_options(400);
+  options.features = true;
+  Model target(pack_model("target"), options), plain(pack_model("target"), exact_options(400));
+  const auto weights =
+      std::make_shared<const eigen::LlamaWeights<float>>(eigen::load_llama_weights<float>(models / "target"));
+  const eigen::LlamaOptions own_options{.capacity = 400, .inputs = eigen::Inputs::full};
+  eigen::Llama<float> own(weights, own_options);
+  eigen::Llama<float> head(std::make_shared<const eigen::LlamaWeights<float>>(
+                               eigen::load_llama_weights<float>(models / "hass", weights)),
+                           own_options);
+  Random random(8);
+  const List prompt = random_tokens(random, 24, target.vocab_size());
+  const List want = greedy(plain, prompt, 100);
+  const auto rounds = [&](auto& model) {
+    Speculator run{TreeVerifier{model, Greedy{}, SamplingParams{.temperature = 0}}, FeatureHead{head, model},
+                   Chain<>{.length = 4}};
+    PhiloxChance chance(1);
+    List text = prompt;
+    run.start(prompt);
+    while (text.size() < want.size())
+      for (const Token token : run.step(chance)) text.push_back(token);
+    text.resize(want.size());
+    CHECK(text == want);
+    run.forget();
+    return run.stats().rounds;
+  };
+  const auto here = rounds(target), there = rounds(own);
+  CHECK(std::abs(here - there) <= 2);
+  CHECK(here < 60);
+}
