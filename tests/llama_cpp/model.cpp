@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <specula/eigen/llama.hpp>
@@ -25,6 +28,7 @@ using llama_cpp::Options;
 static_assert(LanguageModel<Model>);
 static_assert(ExposesFeatures<Model>);
 static_assert(!ExposesKeyValues<Model>);
+static_assert(!std::is_move_constructible_v<Model>);
 
 namespace {
 
@@ -85,6 +89,20 @@ List greedy(Model& model, const List& prompt, std::int32_t count) {
     model.commit({&root, 1});
   }
   return text;
+}
+
+/// What a pipeline writes after `prompt`, as many tokens in all as `want` has; the rounds that it took.
+template <class Run>
+std::int64_t rounds_for(Run& run, const List& prompt, const List& want) {
+  PhiloxChance chance(1);
+  List text = prompt;
+  run.start(prompt);
+  while (text.size() < want.size())
+    for (const Token token : run.step(chance)) text.push_back(token);
+  text.resize(want.size());
+  CHECK(text == want);
+  run.forget();
+  return run.stats().rounds;
 }
 
 }  // namespace
@@ -172,14 +190,14 @@ TEST_CASE("a cache filled to its last slot, and what does not fit") {
     const NodeId none = kNoParent;
     const std::string full = "the context is full: " + std::to_string(capacity) + " of capacity " +
                              std::to_string(capacity) + " tokens in use, 1 more asked for";
-    CHECK_THROWS_WITH_AS(model.extend({&token, 1}, {&none, 1}), ("llama_cpp::Model::extend: " + full).c_str(),
+    CHECK_THROWS_WITH_AS(model.extend({&token, 1}, {&none, 1}), ("llama_cpp::Model: extend: " + full).c_str(),
                          std::invalid_argument);
     // A path of it stays; then tokens of the context may take its place.
     const auto path = tree.path_to(8);
     model.commit(path), own.commit(path);
     const List more = random_tokens(random, capacity - model.size(), own.vocab_size());
     model.append(more), own.append(more);
-    CHECK_THROWS_WITH_AS(model.append({&token, 1}), ("llama_cpp::Model::append: " + full).c_str(),
+    CHECK_THROWS_WITH_AS(model.append({&token, 1}), ("llama_cpp::Model: append: " + full).c_str(),
                          std::invalid_argument);
     model.truncate(capacity - 1), own.truncate(capacity - 1);
     CHECK(difference(model.extend({&token, 1}, {&none, 1}), own.extend({&token, 1}, {&none, 1})) <
@@ -205,27 +223,27 @@ TEST_CASE("bad input is named and changes nothing") {
   const List two{5, 6}, outside{vocab}, below{-1};
   const std::vector<NodeId> none{kNoParent}, third{3}, ahead{4, 0}, wrong{1, 2}, later{7};
   throws([&] { model.extend(outside, none); },
-         ("llama_cpp::Model::extend or append: token " + std::to_string(vocab) + ", must be 0 to " +
+         ("llama_cpp::Model: extend or append: token " + std::to_string(vocab) + ", must be 0 to " +
           std::to_string(vocab - 1))
              .c_str());
   throws([&] { model.append(below); },
-         ("llama_cpp::Model::extend or append: token -1, must be 0 to " + std::to_string(vocab - 1)).c_str());
-  throws([&] { model.extend(two, none); }, "llama_cpp::Model::extend: 2 tokens and 1 parents");
+         ("llama_cpp::Model: extend or append: token -1, must be 0 to " + std::to_string(vocab - 1)).c_str());
+  throws([&] { model.extend(two, none); }, "llama_cpp::Model: extend: 2 tokens and 1 parents");
   throws([&] { model.extend(two, ahead); },
-         "llama_cpp::Model::extend: parent 4 of node 3, must be an earlier node or kNoParent");
+         "llama_cpp::Model: extend: parent 4 of node 3, must be an earlier node or kNoParent");
   throws([&] { model.commit(wrong); },
-         "llama_cpp::Model::commit: node 1 at place 0, must be a path of nodes from the context down");
+         "llama_cpp::Model: commit: node 1 at place 0, must be a path of nodes from the context down");
   throws([&] { model.commit(later); },
-         "llama_cpp::Model::commit: node 7 at place 0, must be a path of nodes from the context down");
-  throws([&] { model.truncate(31); }, "llama_cpp::Model::truncate: to 31 tokens, must be 0 to 30");
-  throws([&] { model.truncate(-1); }, "llama_cpp::Model::truncate: to -1 tokens, must be 0 to 30");
+         "llama_cpp::Model: commit: node 7 at place 0, must be a path of nodes from the context down");
+  throws([&] { model.truncate(31); }, "llama_cpp::Model: truncate: to 31 tokens, must be 0 to 30");
+  throws([&] { model.truncate(-1); }, "llama_cpp::Model: truncate: to -1 tokens, must be 0 to 30");
   const List ten = random_tokens(random, 10, vocab), four = random_tokens(random, 4, vocab);
   const std::vector<NodeId> star(10, 0), branches{0, 0, kNoParent, kNoParent};
   throws([&] { model.extend(ten, star); },
-         "llama_cpp::Model::extend: 3 nodes and 10 more, but max_nodes is 12");
+         "llama_cpp::Model: extend: 3 nodes and 10 more, but max_nodes is 12");
   throws([&] { model.extend(four, branches); },
-         "Model::extend: a tree of more than 3 leaves, see Options::max_leaves");
-  CHECK_THROWS_WITH_AS(model.features(), "llama_cpp::Model::features: Options::features is off",
+         "llama_cpp::Model: extend: a tree of more than 3 leaves, see Options::max_leaves");
+  CHECK_THROWS_WITH_AS(model.features(), "llama_cpp::Model: features: Options::features is off",
                        std::logic_error);
 
   // The tree goes on where it was.
@@ -237,66 +255,145 @@ TEST_CASE("bad input is named and changes nothing") {
 }
 
 TEST_CASE("a pass that fails takes nothing with it") {
-  struct Abort {
-    bool on = false;
-    int passes = 0;  // nodes of the graph that may still be calculated
-  } abort;
-  Random random(5);
-  Options options = exact_options(1800);
-  options.adjust = [&](llama_context_params& params) {
-    params.type_k = params.type_v = GGML_TYPE_F32;
-    params.n_ubatch = 16;  // so that a part of a batch is in the cache when it fails
-    params.abort_callback = [](void* data) {
-      auto& state = *static_cast<Abort*>(data);
-      return state.on && --state.passes < 0;
-    };
-    params.abort_callback_data = &abort;
-  };
-  Model model(pack_model("small"), options);
-  auto own = eigen_model("small", 1800);
-  const std::int32_t vocab = own.vocab_size();
-  List text = random_tokens(random, 30, vocab);
-  model.append(text), own.append(text);
-  int failed = 0, passed = 0;
+  struct Failure {
+    bool on = false, throws = false;  // an exception, or libllama's own way to stop
+    int left = 0;                     // steps of the calculation before it
+    bool now() { return on && --left < 0; }
+  } failure;
   llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);  // what fails here is meant to
-  for (int round = 0; round < 120; ++round) {
-    CAPTURE(round);
-    const List more = random_tokens(random, round % 4 == 0 ? 1 + random.below(60) : random.below(9), vocab);
-    abort = {true, random.below(150)};
-    try {
-      model.append(more);
-      own.append(more);
-    } catch (const std::runtime_error& error) {
-      CHECK(std::string(error.what()).find("aborted (it returned 2)") != std::string::npos);
-      ++failed;
-    }
-    abort.on = false;
-    REQUIRE(model.size() == own.size());
-    const RandomTree tree = random_tree(random, vocab, 40);
-    const auto half = static_cast<std::size_t>(random.below(tree.size()));  // in two calls
-    const Tokens tokens[] = {Tokens(tree.tokens).first(half), Tokens(tree.tokens).subspan(half)};
-    const Nodes parents[] = {Nodes(tree.parents).first(half), Nodes(tree.parents).subspan(half)};
-    for (int part = 0; part < 2; ++part) {
-      abort = {true, random.below(150)};
+  for (const bool features : {false, true}) {
+    CAPTURE(features);
+    Random random(5);
+    Options options = exact_options(2000);
+    options.features = features;
+    options.adjust = [&](llama_context_params& params) {
+      params.type_k = params.type_v = GGML_TYPE_F32;
+      params.n_ubatch = 16;  // so that a part of a batch is in the cache when it fails
+      params.abort_callback = [](void* data) {
+        auto& state = *static_cast<Failure*>(data);
+        return !state.throws && state.now();
+      };
+      params.cb_eval = [](ggml_tensor*, bool asks, void* data) {
+        auto& state = *static_cast<Failure*>(data);
+        if (asks && state.throws && state.now()) throw std::bad_alloc();
+        return false;
+      };
+      params.abort_callback_data = params.cb_eval_user_data = &failure;
+    };
+    Model model(pack_model("small"), options);
+    auto own = eigen_model("small", 2000);
+    const std::int32_t vocab = own.vocab_size();
+    int failed = 0, passed = 0;
+    /// Whether the call came through; if not, sizes are what they were.
+    const auto tried = [&](int steps, auto call) {
+      const std::int32_t size = model.size(), nodes = model.node_count();
+      failure = {true, random.chance(0.5), random.below(steps)};
+      std::string what;
       try {
-        model.extend(tokens[part], parents[part]);
-        abort.on = false;
-        model.truncate(model.size());  // it came through: once more, for what it is compared to
-        for (int again = 0; again < part; ++again) model.extend(tokens[again], parents[again]);
-        ++passed;
-      } catch (const std::runtime_error&) {
-        ++failed;
+        call();
+      } catch (const std::bad_alloc&) {
+        what = "thrown";
+      } catch (const std::runtime_error& error) {
+        what = error.what();
       }
-      abort.on = false;
-      CHECK(difference(model.extend(tokens[part], parents[part]), own.extend(tokens[part], parents[part])) <
-            kTolerance);
+      failure.on = false;
+      (what.empty() ? passed : failed) += 1;
+      if (what.empty()) return true;
+      REQUIRE((what == "thrown" || what.find("aborted (it returned 2)") != std::string::npos));
+      REQUIRE(model.size() == size);
+      REQUIRE(model.node_count() == nodes);
+      return false;
+    };
+    for (int round = 0; round < 100; ++round) {
+      CAPTURE(round);
+      const bool is_long = round % 20 == 0;  // in several passes
+      const List more = random_tokens(random, is_long ? 700 : random.below(round % 4 == 0 ? 60 : 9), vocab);
+      model.truncate(model.size());  // a failed append forgets the nodes
+      if (tried(is_long ? 3000 : 150, [&] { model.append(more); })) own.append(more);
+      REQUIRE(model.size() == own.size());
+      const RandomTree tree = random_tree(random, vocab, 40);
+      const auto half = static_cast<std::size_t>(random.below(tree.size()));  // in two calls
+      const Tokens tokens[] = {Tokens(tree.tokens).first(half), Tokens(tree.tokens).subspan(half)};
+      const Nodes parents[] = {Nodes(tree.parents).first(half), Nodes(tree.parents).subspan(half)};
+      own.truncate(own.size());
+      for (int part = 0; part < 2; ++part) {
+        if (tried(150, [&] { model.extend(tokens[part], parents[part]); })) {
+          model.truncate(model.size());  // once more, for what it is compared to
+          for (int again = 0; again < part; ++again) model.extend(tokens[again], parents[again]);
+        }
+        CHECK(difference(model.extend(tokens[part], parents[part]), own.extend(tokens[part], parents[part])) <
+              kTolerance);
+      }
+      const auto path = tree.path_to(random.below(tree.size()));
+      model.commit(path), own.commit(path);
+      if (features && round % 5 == 0) {
+        const auto ours = model.features();
+        const auto want = own.features();
+        REQUIRE(ours.size() == want.size());
+        double most = 0;
+        for (std::int32_t i = 0; i < ours.size(); ++i)
+          most = std::max(most, difference(ours.row(i), want.row(i)));
+        CHECK(most < kTolerance);
+      }
+      if (model.size() > 1100) model.truncate(20), own.truncate(20);
     }
-    const auto path = tree.path_to(random.below(tree.size()));
-    model.commit(path), own.commit(path);
-    if (model.size() > 1500) model.truncate(20), own.truncate(20);
+    CHECK(failed > 40);
+    CHECK(passed > 40);
   }
-  CHECK(failed > 40);
-  CHECK(passed > 40);
+}
+
+TEST_CASE("a long prompt goes through in several passes") {
+  Random random(9);
+  for (const bool features : {false, true}) {
+    Options options = exact_options(1400);
+    options.features = features;
+    Model model(pack_model("small"), options);
+    auto own = eigen_model("small", 1400);
+    const List prompt = random_tokens(random, 1250, own.vocab_size());
+    const Token token = 7;
+    const NodeId none = kNoParent;
+    model.append(prompt), own.append(prompt);
+    CHECK(model.size() == 1250);
+    CHECK(difference(model.extend({&token, 1}, {&none, 1}), own.extend({&token, 1}, {&none, 1})) <
+          kTolerance);
+    if (features)
+      for (const std::int32_t i : {0, 79, 80, 81, 511, 512, 1249})
+        CHECK(difference(model.features().row(i), own.features().row(i)) < kTolerance);
+  }
+}
+
+TEST_CASE("options of any size make a context, and what the adapter relies on cannot be adjusted away") {
+  const auto weights = pack_model("small");
+  const List tokens{1, 5, 9, 12};
+  const std::vector<NodeId> tree{kNoParent, 0, 0, 1};
+  auto own = eigen_model("small", 64);
+  const RowsView want = own.extend(tokens, tree);
+  const auto rows_are_right = [&](const Options& options, double tolerance = kTolerance) {
+    Model model(weights, options);
+    CHECK(difference(model.extend(tokens, tree), want) < tolerance);
+    return model.capacity();
+  };
+  Options options = exact_options(4, 700);
+  options.max_leaves = 256;
+  rows_are_right(options);
+  options.max_nodes = 4, options.max_leaves = 2;
+  rows_are_right(options);
+  options.capacity = 0;
+  CHECK(rows_are_right(options) == llama_model_n_ctx_train(weights.get()));
+  options = exact_options(64);
+  options.adjust = [](llama_context_params& params) {
+    params.type_k = params.type_v = GGML_TYPE_F32;
+    params.n_ctx = 1, params.n_batch = 1, params.n_ubatch = 2, params.n_seq_max = 1;
+    params.n_outputs_max = 1;
+    params.kv_unified = params.swa_full = false;
+    params.embeddings = true;
+    params.attention_type = LLAMA_ATTENTION_TYPE_NON_CAUSAL;
+    params.pooling_type = LLAMA_POOLING_TYPE_MEAN;
+  };
+  rows_are_right(options);
+  // A quantised cache, which needs flash attention.
+  options.adjust = [](llama_context_params& params) { params.type_k = params.type_v = GGML_TYPE_Q8_0; };
+  rows_are_right(options, 0.5);
 }
 
 TEST_CASE("features are what enters the LM head, of committed tokens alone") {
@@ -357,15 +454,7 @@ TEST_CASE("speculation writes what plain decoding writes") {
   const auto check = [&](auto shape) {
     Speculator run{TreeVerifier{target, Greedy{}, SamplingParams{.temperature = 0}}, ModelDrafter{draft},
                    shape};
-    PhiloxChance chance(1);
-    List text = prompt;
-    run.start(prompt);
-    while (text.size() < want.size())
-      for (const Token token : run.step(chance)) text.push_back(token);
-    text.resize(want.size());
-    CHECK(text == want);
-    CHECK(run.stats().rounds < 100);
-    run.forget();
+    CHECK(rounds_for(run, prompt, want) < 100);
   };
   check(Chain<>{.length = 4});
   check(Beam{.width = 3, .length = 3});
@@ -389,15 +478,7 @@ TEST_CASE("a head of our own drafts from libllama's features as from our decoder
   const auto rounds = [&](auto& model) {
     Speculator run{TreeVerifier{model, Greedy{}, SamplingParams{.temperature = 0}}, FeatureHead{head, model},
                    Chain<>{.length = 4}};
-    PhiloxChance chance(1);
-    List text = prompt;
-    run.start(prompt);
-    while (text.size() < want.size())
-      for (const Token token : run.step(chance)) text.push_back(token);
-    text.resize(want.size());
-    CHECK(text == want);
-    run.forget();
-    return run.stats().rounds;
+    return rounds_for(run, prompt, want);
   };
   const auto here = rounds(target), there = rounds(own);
   CHECK(std::abs(here - there) <= 2);

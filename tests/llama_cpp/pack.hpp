@@ -20,7 +20,8 @@ inline void only_errors(ggml_log_level level, const char* text, void*) {
 /// Written when a test program first asks for one, in floats; removed at its end.
 inline std::shared_ptr<llama_model> pack_model(const std::string& name) {
   static const TemporaryDirectory folder("gguf");
-  llama_log_set(only_errors, nullptr);
+  static const bool once = (llama_log_set(only_errors, nullptr), true);
+  static_cast<void>(once);
   const auto file = folder.path / (name + ".gguf");
   if (!std::filesystem::exists(file))
     specula_examples::write_gguf(std::filesystem::path(SPECULA_MODELS_DIR) / name, file,

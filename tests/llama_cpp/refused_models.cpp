@@ -23,7 +23,7 @@ namespace {
 
 const TinyVocabulary kWords = tiny_vocabulary({"one", "two", "three"});  // 7 tokens
 
-const std::string kNoCache = "llama_cpp::Model::a model without a cache";
+const std::string kNoCache = "llama_cpp::Model: a model without a cache";
 
 /// What the constructor says against a model of metadata alone.
 std::string refusal(const std::string& architecture) {
@@ -40,16 +40,16 @@ std::string refusal(const std::string& architecture) {
 
 TEST_CASE("models that cannot be driven as a decoder that goes back: an error that says why") {
   quiet();
-  CHECK_THROWS_WITH_AS(Model(nullptr), "llama_cpp::Model::a model that is not there", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(Model(nullptr), "llama_cpp::Model: a model that is not there", std::invalid_argument);
   // The last three are hybrid: some of their layers are recurrent.
   for (const char* architecture : {"mamba", "mamba2", "rwkv6", "jamba", "qwen3next", "lfm2"}) {
     CAPTURE(architecture);
     CHECK(refusal(architecture) ==
-          "llama_cpp::Model::a model that is recurrent: its state cannot go back to an earlier token");
+          "llama_cpp::Model: a model that is recurrent: its state cannot go back to an earlier token");
   }
   for (const char* architecture : {"t5", "t5encoder", "dream", "llada"}) {
     CAPTURE(architecture);
-    CHECK(refusal(architecture) == "llama_cpp::Model::a model that is no decoder that writes token by token");
+    CHECK(refusal(architecture) == "llama_cpp::Model: a model that is no decoder that writes token by token");
   }
   // libllama counts models of embeddings as decoders; their context has no cache, as that of a vocabulary
   // alone.
@@ -70,7 +70,7 @@ TEST_CASE("options out of range: an error that names the option and the range") 
     Options options{.capacity = 32};
     options.*option = value;
     const std::string message =
-        std::string("llama_cpp::Model::") + name + " is " + std::to_string(value) + ", must be " + range;
+        std::string("llama_cpp::Model: ") + name + " is " + std::to_string(value) + ", must be " + range;
     CHECK_THROWS_WITH_AS(Model(weights, options), message.c_str(), std::invalid_argument);
   };
   for (const std::int32_t value : {-1, (1 << 30) + 1, low, high})

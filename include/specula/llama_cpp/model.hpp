@@ -1,5 +1,4 @@
-// A model inside llama.cpp: a specula::LanguageModel over libllama, for every GGUF file and device that it
-// runs.
+// A model inside llama.cpp: a specula::LanguageModel over libllama, for decoders with a key-value cache.
 #pragma once
 
 #include <llama.h>
@@ -23,14 +22,16 @@
 namespace specula::llama_cpp {
 
 struct Options {
-  std::int32_t capacity = 0;     // tokens and nodes that the cache holds; 0: what the model was trained for
+  std::int32_t capacity = 0;     // tokens and nodes that the cache holds; 0: all that the model was trained
+                                 // for, which may be more than the memory
   std::int32_t max_nodes = 64;   // alive at once
   std::int32_t max_leaves = 64;  // of a tree; at most 256
   std::int32_t threads = 0;      // 0: libllama's default
   std::int32_t vocab_size = 0;   // tokens that rows show, the first ones; 0: all. See shared_vocabulary()
   bool features = false;         // keep hidden states; every token then goes through the LM head
   /// Anything else that libllama can be told: called before the context is made. What the adapter relies on
-  /// is set after it.
+  /// is set after it: sizes, one cache for all sequences, whole windows, causal attention, no pooling, no
+  /// samplers.
   std::function<void(llama_context_params&)> adjust = {};
 };
 
@@ -62,7 +63,7 @@ class Model {
   /// std::runtime_error if libllama makes no context.
   explicit Model(std::shared_ptr<llama_model> weights, const Options& options = {})
       : weights_(checked(std::move(weights), options)),
-        capacity_(options.capacity ? options.capacity : llama_model_n_ctx_train(weights_.get())),
+        capacity_(capacity(*weights_, options)),
         max_nodes_(options.max_nodes),
         chunk_(std::min(capacity_, std::max(options.features ? 0 : kPrefillChunk, kLazyTokens + max_nodes_))),
         row_size_(llama_vocab_n_tokens(llama_model_get_vocab(weights_.get()))),
@@ -79,6 +80,9 @@ class Model {
     waiting_.reserve(static_cast<std::size_t>(capacity_));
     features_.resize(static_cast<std::size_t>(width_) * static_cast<std::size_t>(capacity_));
   }
+
+  Model(const Model&) = delete;  // its views and sequences know where it is
+  Model& operator=(const Model&) = delete;
 
   std::int32_t vocab_size() const { return vocab_; }
   std::int32_t size() const { return sequences_.cached() + count(waiting_); }
@@ -107,7 +111,7 @@ class Model {
   /// Adds a node for each token under `parents`: earlier nodes, of this call too, or kNoParent for the end of
   /// the context. Returns the logits (n, V) after each, valid until the next call. One llama_decode(). Throws
   /// std::invalid_argument for a bad token or parent, too many nodes or leaves, or a full context;
-  /// std::runtime_error if libllama fails. Either way nothing has changed.
+  /// std::runtime_error (or what libllama throws) if libllama fails. Either way nothing has changed.
   RowsView extend(Tokens tokens, Nodes parents) {
     check_tokens(tokens);
     check_parents(tokens.size(), parents);
@@ -133,7 +137,7 @@ class Model {
     generation_.next();
     float* to = feature(size());
     for (const NodeId node : path) {
-      std::copy_n(feature(size() + node), width_, to);
+      if (const float* const from = feature(size() + node); from != to) std::copy_n(from, width_, to);
       to += width_;
     }
     sequences_.commit(path);
@@ -154,7 +158,7 @@ class Model {
   /// append() left waiting. Valid until the next call but this. Throws std::logic_error if no features are
   /// kept, std::runtime_error if libllama fails.
   FeaturesView<float> features() {
-    if (width_ == 0) throw std::logic_error("llama_cpp::Model::features: Options::features is off");
+    if (width_ == 0) throw std::logic_error("llama_cpp::Model: features: Options::features is off");
     if (!waiting_.empty()) {
       generation_.next();
       run_waiting();
@@ -170,7 +174,7 @@ class Model {
   static constexpr std::int32_t kPrefillChunk = 512;
 
   [[noreturn]] static void fail(const std::string& what) {
-    throw std::invalid_argument("llama_cpp::Model::" + what);
+    throw std::invalid_argument("llama_cpp::Model: " + what);
   }
   template <class Sized>
   static std::int32_t count(const Sized& sized) {
@@ -191,13 +195,21 @@ class Model {
     if (llama_model_has_encoder(model) || !llama_model_has_decoder(model) || llama_model_is_diffusion(model))
       refuse("is no decoder that writes token by token");
     in_range("capacity", options.capacity, 0, 1 << 30);
-    in_range("max_nodes", options.max_nodes, 1, 1 << 16);
-    in_range("max_leaves", options.max_leaves, 1, detail::kMostLeaves);
+    // libllama takes cells that a window has left where it comes upon them before it finds an empty one:
+    // behind fewer rejected nodes than a window is wide none has left it.
+    const std::int32_t window = llama_model_n_swa(model);
+    in_range("max_nodes", options.max_nodes, 1, window > 0 ? window : 1 << 16);
+    in_range("max_leaves", options.max_leaves, 1, detail::kMostSequences);
     in_range("threads", options.threads, 0, 1 << 12);
     in_range("vocab_size", options.vocab_size, 0, llama_vocab_n_tokens(llama_model_get_vocab(model)));
     return weights;
   }
 
+  static std::int32_t capacity(const llama_model& model, const Options& options) {
+    const std::int32_t all = options.capacity ? options.capacity : llama_model_n_ctx_train(&model);
+    if (all < 1) fail("capacity is 0, and the file does not say what the model was trained for");
+    return all;
+  }
   static std::int32_t leaves(const Options& options) {
     return std::min(options.max_leaves, options.max_nodes);
   }
@@ -211,16 +223,24 @@ class Model {
     llama_context_params params = llama_context_default_params();
     params.n_ubatch = static_cast<std::uint32_t>(std::min(chunk_, kPrefillChunk));
     if (options.threads > 0) params.n_threads = params.n_threads_batch = options.threads;
-    // On a CPU it goes row by row where a round has a few, and takes several times as long.
-    if (!llama_supports_gpu_offload()) params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     if (options.adjust) options.adjust(params);
+    // On a CPU flash attention goes row by row where a round has a few, and takes several times as long.
+    if (params.flash_attn_type == LLAMA_FLASH_ATTN_TYPE_AUTO && !llama_supports_gpu_offload() &&
+        !ggml_is_quantized(params.type_v))  // which needs it
+      params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     params.n_ctx = static_cast<std::uint32_t>(capacity_);
     params.n_batch = static_cast<std::uint32_t>(chunk_);
     params.n_seq_max = static_cast<std::uint32_t>(leaves(options));
     params.kv_unified = true;  // all sequences share one cache
     params.swa_full = true;    // a window's cache drops what a rejection needs again
+    params.attention_type = LLAMA_ATTENTION_TYPE_CAUSAL;
+    params.pooling_type = LLAMA_POOLING_TYPE_NONE;
+    params.samplers = nullptr;  // with any, libllama gives no logits
+    params.n_samplers = 0;
     params.embeddings = options.features;
-    limit_outputs(params, std::max(options.features ? chunk_ : max_nodes_, leaves(options)));
+    // Less memory for the largest pass than where every token has a row.
+    params.n_outputs_max =
+        std::max(static_cast<std::uint32_t>(options.features ? chunk_ : max_nodes_), params.n_seq_max);
     Context context(llama_init_from_model(weights_.get(), params));
     if (!context)
       throw std::runtime_error("llama_init_from_model: libllama cannot make a context (its log says why)");
@@ -228,16 +248,8 @@ class Model {
     if (static_cast<std::int32_t>(llama_n_ctx(context.get())) < capacity_ ||
         static_cast<std::int32_t>(llama_n_batch(context.get())) < chunk_)
       throw std::runtime_error("llama_init_from_model: a smaller context than asked for");
-    if (options.features && llama_pooling_type(context.get()) != LLAMA_POOLING_TYPE_NONE)
-      fail("features of a model that pools them");
     return context;
   }
-  /// Less memory for the largest pass. Older versions of libllama do not have it.
-  template <class Params>
-  static void limit_outputs(Params& params, std::int32_t rows) {
-    if constexpr (requires { params.n_outputs_max; }) params.n_outputs_max = static_cast<std::uint32_t>(rows);
-  }
-
   void check_tokens(Tokens tokens) const {
     for (const Token token : tokens)
       if (token < 0 || token >= vocab_)
@@ -282,10 +294,12 @@ class Model {
       throw;
     }
     waiting_.clear();
+    llama_synchronize(context_.get());  // on a GPU: or the next pass would seem to take the time of this one
   }
 
   /// One pass over tokens of the context and nodes behind them.
   void run(Tokens waiting, Tokens nodes, Nodes parents) {
+    sequences_.check();
     const std::int32_t slot = sequences_.cached() + sequences_.node_count();
     sequences_.plan(count(waiting), parents);
     tokens_.assign(waiting.begin(), waiting.end());
@@ -298,14 +312,21 @@ class Model {
       ids_[i] = ids.data();
       outputs_[i] = width_ > 0 || entry >= count(waiting);
     }
-    const int code = llama_decode(context_.get(), {.n_tokens = sequences_.entries(),
-                                                   .token = tokens_.data(),
-                                                   .embd = nullptr,
-                                                   .pos = positions_.data(),
-                                                   .n_seq_id = id_counts_.data(),
-                                                   .seq_id = ids_.data(),
-                                                   .logits = outputs_.data()});
-    const float* const features = code == 0 && width_ > 0 ? llama_get_embeddings(context_.get()) : nullptr;
+    int code = 0;
+    const float* features = nullptr;
+    try {
+      code = llama_decode(context_.get(), {.n_tokens = sequences_.entries(),
+                                           .token = tokens_.data(),
+                                           .embd = nullptr,
+                                           .pos = positions_.data(),
+                                           .n_seq_id = id_counts_.data(),
+                                           .seq_id = ids_.data(),
+                                           .logits = outputs_.data()});
+      if (code == 0 && width_ > 0) features = llama_get_embeddings(context_.get());
+    } catch (...) {  // libllama is C++ inside, and runs out of memory there
+      sequences_.take_back();
+      throw;
+    }
     if (code != 0 || (width_ > 0 && !features)) {
       sequences_.take_back();
       throw std::runtime_error("llama_decode of " + std::to_string(count(tokens_)) + " tokens behind " +

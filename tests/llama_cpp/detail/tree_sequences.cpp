@@ -201,6 +201,7 @@ struct Scene {
     REQUIRE(sequences.cached() == length(context));
     REQUIRE(sequences.node_count() == length(nodes));
     for (NodeId n = 0; n < tree.size(); ++n) REQUIRE(sequences.parent(n) == tree.parent(n));
+    sequences.check();
   }
 };
 
@@ -226,6 +227,14 @@ bool llama_memory_seq_rm(llama_memory_t memory, llama_seq_id id, llama_pos first
     if (cell.within(first, end)) cell.ids.reset(at(id));
   std::erase_if(cache.cells, [](const Cell& cell) { return cell.ids.none(); });
   return true;
+}
+
+llama_pos llama_memory_seq_pos_min(llama_memory_t memory, llama_seq_id id) {
+  const auto [least, most] = FakeCache::of(memory).range(at(id));
+  return most < 0 ? -1 : least;
+}
+llama_pos llama_memory_seq_pos_max(llama_memory_t memory, llama_seq_id id) {
+  return FakeCache::of(memory).range(at(id)).second;
 }
 
 TEST_CASE("a chain is sequence 0 alone: nothing is copied, and one removal drops what was rejected") {
@@ -262,9 +271,9 @@ TEST_CASE("random trees in several passes, some of which fail; commits of any pa
 }
 
 TEST_CASE("256 leaves: every sequence that there is") {
-  Scene scene(600, kMostLeaves);
-  List parents = star(kMostLeaves);
-  for (NodeId n = 0; n < kMostLeaves; ++n) parents.push_back(n);
+  Scene scene(600, kMostSequences);
+  List parents = star(kMostSequences);
+  for (NodeId n = 0; n < kMostSequences; ++n) parents.push_back(n);
   scene.extend(300, parents);
   CHECK(scene.sequences.ids(scene.sequences.entries() - 1)[0] == 255);
   scene.commit(List{255, 511});
@@ -309,7 +318,7 @@ TEST_CASE("too many leaves: an error that names the limit, and nothing has chang
   const auto refused = [&](std::int32_t waiting, const List& parents) {
     const std::vector<Cell> before = scene.cache.cells;
     CHECK_THROWS_WITH_AS(scene.sequences.plan(waiting, parents),
-                         "Model::extend: a tree of more than 4 leaves, see Options::max_leaves",
+                         "llama_cpp::Model: extend: a tree of more than 4 leaves, see Options::max_leaves",
                          std::invalid_argument);
     CHECK((scene.cache.cells == before));
     scene.check();
@@ -337,6 +346,23 @@ TEST_CASE("a cache that cannot drop positions: an error") {
   CHECK_THROWS_WITH_AS(scene.sequences.take_back(), message, std::runtime_error);
   scene.sequences.settle();
   CHECK_THROWS_WITH_AS(scene.sequences.commit({}), message, std::runtime_error);
+}
+
+TEST_CASE("tokens that somebody else took out of the cache: an error") {
+  Scene scene;
+  scene.sequences.check();
+  scene.extend(5, star(2));
+  std::vector<Cell>& cells = scene.cache.cells;
+  for (const llama_pos lost : {0, 5}) {  // the first one, as a window does, or the last
+    const std::vector<Cell> all = cells;
+    std::erase_if(cells, [&](const Cell& cell) { return cell.position == lost; });
+    const std::string held = lost == 0 ? "1 to 5" : "0 to 4";
+    CHECK_THROWS_WITH_AS(scene.sequences.check(),
+                         ("libllama's cache holds positions " + held + " of the context, not 0 to 5").c_str(),
+                         std::runtime_error);
+    cells = all;
+    scene.sequences.check();
+  }
 }
 
 TEST_CASE("only the constructor allocates") {

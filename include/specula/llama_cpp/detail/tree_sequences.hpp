@@ -16,8 +16,8 @@
 
 namespace specula::llama_cpp::detail {
 
-/// Sequences that a context with a unified cache knows (LLAMA_MAX_SEQ, which is not public).
-inline constexpr std::int32_t kMostLeaves = 256;
+/// Sequences that a context may know (LLAMA_MAX_SEQ, which is not public).
+inline constexpr std::int32_t kMostSequences = 256;
 
 /// A query of libllama sees the cells that carry its first sequence and do not lie behind it. So a tree has a
 /// sequence a leaf, and a node carries those of the leaves below it. Sequence 0 carries the whole context and
@@ -43,6 +43,16 @@ class TreeSequences {
   std::int32_t cached() const { return now_.end[0] - tip_depth(0); }
   std::int32_t node_count() const { return static_cast<std::int32_t>(nodes_.size()); }
   NodeId parent(NodeId node) const { return at(node).parent; }
+
+  /// Throws std::runtime_error if the cache does not hold what it ought to: somebody else has changed it, or
+  /// libllama has taken cells of a window that nobody looks through any more. O(1).
+  void check() const {
+    const std::int32_t first = llama_memory_seq_pos_min(memory_, 0),
+                       last = llama_memory_seq_pos_max(memory_, 0), end = now_.end[0];
+    if (first != (end > 0 ? 0 : -1) || last != end - 1)
+      throw std::runtime_error("libllama's cache holds positions " + std::to_string(first) + " to " +
+                               std::to_string(last) + " of the context, not 0 to " + std::to_string(end - 1));
+  }
 
   /// Prepares a batch: `waiting` tokens of the context that are not in the cache, then a node under each of
   /// `parents`, which name earlier nodes, of this call too, or kNoParent. Tokens may wait only where there
@@ -94,7 +104,7 @@ class TreeSequences {
   /// All nodes leave the cache, and what lies at `n` and behind it.
   void truncate(std::int32_t n) {
     commit({});
-    for (std::int32_t s = 0; s < kMostLeaves; ++s) cut(s, n);
+    for (std::int32_t s = 0; s < kMostSequences; ++s) cut(s, n);
   }
 
  private:
@@ -106,8 +116,8 @@ class TreeSequences {
   /// Sequences [0, leaves) belong to the tree; `tip` is the last node of each, kNoParent for the context.
   struct State {
     std::int32_t leaves = 1;
-    std::array<NodeId, kMostLeaves> tip;
-    std::array<std::int32_t, kMostLeaves> end;  // it carries the positions below this one
+    std::array<NodeId, kMostSequences> tip;
+    std::array<std::int32_t, kMostSequences> end;  // it carries the positions below this one
     State() { tip.fill(kNoParent), end.fill(0); }
   };
 
@@ -135,8 +145,8 @@ class TreeSequences {
     if (now_.leaves == max_leaves_) {
       now_ = before_;
       nodes_.resize(index(nodes_before_));
-      throw std::invalid_argument("Model::extend: a tree of more than " + std::to_string(max_leaves_) +
-                                  " leaves, see Options::max_leaves");
+      throw std::invalid_argument("llama_cpp::Model: extend: a tree of more than " +
+                                  std::to_string(max_leaves_) + " leaves, see Options::max_leaves");
     }
     return now_.leaves++;
   }

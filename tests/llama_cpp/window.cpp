@@ -1,0 +1,139 @@
+// A model whose layers look through a window: what it has left behind is there again after a truncation.
+#include <doctest/doctest.h>
+#include <ggml.h>
+#include <gguf.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <specula/llama_cpp/model.hpp>
+
+#include "../eigen/safetensors_writer.hpp"
+#include "random.hpp"
+#include "random_trees.hpp"
+#include "tiny_gguf.hpp"
+
+using namespace specula;
+using namespace specula_test;
+using llama_cpp::Model;
+
+namespace {
+
+constexpr std::int32_t kWindow = 16, kWidth = 64, kVocab = 64;
+
+/// Cohere2 with random weights: three layers of four look through the window.
+std::shared_ptr<llama_model> random_model() {
+  const TemporaryDirectory folder("llama_cpp_window");
+  const std::unique_ptr<gguf_context, decltype(&gguf_free)> file(gguf_init_empty(), &gguf_free);
+  const std::unique_ptr<ggml_context, decltype(&ggml_free)> tensors(
+      ggml_init({.mem_size = 8u << 20, .mem_buffer = nullptr, .no_alloc = false}), &ggml_free);
+  gguf_set_val_str(file.get(), "general.architecture", "cohere2");
+  gguf_set_val_str(file.get(), "tokenizer.ggml.model", "none");
+  const auto set = [&](const std::string& key, std::uint32_t value) {
+    gguf_set_val_u32(file.get(), ("cohere2." + key).c_str(), value);
+  };
+  set("vocab_size", kVocab), set("context_length", 1024), set("embedding_length", kWidth);
+  set("block_count", 4), set("feed_forward_length", kWidth);
+  set("attention.head_count", 2), set("attention.head_count_kv", 2), set("attention.sliding_window", kWindow);
+  gguf_set_val_f32(file.get(), "cohere2.attention.layer_norm_epsilon", 1e-5f);
+  gguf_set_val_f32(file.get(), "cohere2.logit_scale", 1);
+  Random random(1);
+  const auto add = [&](const std::string& name, bool is_matrix) {
+    ggml_tensor* const tensor = is_matrix ? ggml_new_tensor_2d(tensors.get(), GGML_TYPE_F32, kWidth, kWidth)
+                                          : ggml_new_tensor_1d(tensors.get(), GGML_TYPE_F32, kWidth);
+    float* const numbers = static_cast<float*>(tensor->data);
+    for (std::int64_t i = 0; i < ggml_nelements(tensor); ++i)
+      numbers[i] = is_matrix ? static_cast<float>(random.between(-0.5, 0.5)) : 1.0f;
+    ggml_set_name(tensor, name.c_str());
+    gguf_add_tensor(file.get(), tensor);
+  };
+  add("token_embd.weight", true), add("output_norm.weight", false);
+  for (int layer = 0; layer < 4; ++layer) {
+    const std::string at = "blk." + std::to_string(layer) + ".";
+    add(at + "attn_norm.weight", false);
+    for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"})
+      add(at + name + ".weight", true);
+  }
+  gguf_write_to_file(file.get(), (folder.path / "model.gguf").string().c_str(), false);
+  return llama_cpp::load(folder.path / "model.gguf");
+}
+
+llama_cpp::Options options(std::int32_t capacity) {
+  return {
+      .capacity = capacity, .max_nodes = kWindow, .threads = 1, .adjust = [](llama_context_params& params) {
+        params.type_k = params.type_v = GGML_TYPE_F32;
+      }};
+}
+
+double difference(std::span<const float> a, std::span<const float> b) {
+  double most = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    most = std::max(most, static_cast<double>(std::abs(a[i] - b[i])));
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("random rounds and truncations: rows are those of a context that never saw a tree") {
+  quiet();
+  const auto weights = random_model();
+  REQUIRE(llama_model_n_swa(weights.get()) == kWindow);
+  Model model(weights, options(200)), fresh(weights, options(200));
+  Random random(2);
+  std::vector<Token> text;
+  const auto tokens_of = [&](std::int32_t count) {
+    std::vector<Token> tokens;
+    for (std::int32_t i = 0; i < count; ++i) tokens.push_back(random.below(kVocab));
+    return tokens;
+  };
+  for (int round = 0; round < 400; ++round) {
+    CAPTURE(round);
+    if (text.size() > 150 || random.chance(0.1)) {
+      text.resize(static_cast<std::size_t>(random.below(static_cast<std::int32_t>(text.size()) + 1)));
+      model.truncate(static_cast<std::int32_t>(text.size()));
+    }
+    if (text.size() < 120 && random.chance(0.2)) {
+      const auto more = tokens_of(random.below(40));
+      model.append(more);
+      text.insert(text.end(), more.begin(), more.end());
+    }
+    const RandomTree tree = random_tree(random, kVocab, kWindow);
+    const RowsView rows = model.extend(tree.tokens, tree.parents);
+    const auto path = tree.path_to(random.chance(0.5) ? tree.size() - 1 : random.below(tree.size()));
+    const auto row = rows.row(path.back());
+    if (round % 4 == 0) {
+      std::vector<Token> all = text;
+      for (const Token token : tree.tokens_of(path)) all.push_back(token);
+      fresh.truncate(0);
+      fresh.append(Tokens(all).first(all.size() - 1));
+      const NodeId none = kNoParent;
+      const double most = difference(row, fresh.extend(Tokens(all).last(1), {&none, 1}).row(0));
+      CHECK(most < 1e-3);
+    }
+    model.commit(path);
+    for (const Token token : tree.tokens_of(path)) text.push_back(token);
+  }
+}
+
+TEST_CASE("a tree of more nodes than the window is wide is refused") {
+  quiet();
+  llama_cpp::Options more = options(200);
+  more.max_nodes = kWindow + 1;
+  CHECK_THROWS_WITH_AS(Model(random_model(), more), "llama_cpp::Model: max_nodes is 17, must be 1 to 16",
+                       std::invalid_argument);
+}
+
+TEST_CASE("tokens that somebody else took out of the cache are missed") {
+  quiet();
+  Model model(random_model(), options(64));
+  const std::vector<Token> text(30, 5);
+  const NodeId none = kNoParent;
+  model.append(text);
+  REQUIRE(llama_memory_seq_rm(llama_get_memory(model.context()), 0, 0, 4));
+  CHECK_THROWS_WITH_AS(model.extend(Tokens(text).first(1), {&none, 1}),
+                       "libllama's cache holds positions 4 to 29 of the context, not 0 to 29",
+                       std::runtime_error);
+}
