@@ -5,6 +5,14 @@ find_package(nlohmann_json 3.7 QUIET)
 find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_processor.h)
 find_library(SENTENCEPIECE_LIBRARY sentencepiece)
 
+# A program of every pipeline takes long to compile: it is built where it is tested.
+function(specula_add_program name)
+  add_executable(${name} ${ARGN})
+  if(SPECULA_BUILD_TESTS AND NOT SPECULA_TEST_LONG)
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
+endfunction()
+
 set(specula_examples_ready OFF)
 if(CLI11_FOUND AND nlohmann_json_FOUND AND SENTENCEPIECE_INCLUDE_DIR AND SENTENCEPIECE_LIBRARY AND TARGET specula::eigen)
   set(specula_examples_ready ON)

@@ -37,9 +37,8 @@ Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings
   for (bool stopped = false; !stopped && out.tokens.size() < limit && pipeline.room() >= 1;) {
     Tokens fresh = pipeline.step(chance);
     fresh = fresh.first(std::min(fresh.size(), limit - out.tokens.size()));
-    const auto stop = settings.stop == specula::kNoToken
-                          ? fresh.end()
-                          : std::find(fresh.begin(), fresh.end(), settings.stop);
+    const auto stop =
+        std::find_first_of(fresh.begin(), fresh.end(), settings.stop.begin(), settings.stop.end());
     stopped = stop != fresh.end();
     if (stopped) fresh = fresh.first(static_cast<std::size_t>(stop - fresh.begin()) + 1);
     const std::size_t range = (prompt.size() + out.tokens.size() - 1) / kContextStep;

@@ -11,7 +11,7 @@ namespace specula_examples {
 
 struct DecodeSettings {
   std::int32_t max_new_tokens = 128;
-  Token stop = specula::kNoToken;
+  std::vector<Token> stop = {};  // any of these ends the text
   std::uint64_t seed = 0;
   std::uint32_t sequence = 0;  // which of the seed's streams of coins: the prompt's number
 };

@@ -20,7 +20,7 @@ struct Contender {
 
 struct CompareSettings {
   std::int32_t max_new_tokens = 128;
-  Token stop = specula::kNoToken;
+  std::vector<Token> stop = {};  // any of these ends a text
   std::uint64_t seed = 0;
   std::int32_t repeat = 1;
 };

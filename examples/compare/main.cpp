@@ -113,8 +113,8 @@ class Runner {
       pipelines.push_back(recipe.build(models_, options_.common.sampling));
       contenders.push_back({name, pipelines.back().get(), recipe.lossy});
     }
-    return compare(contenders, prompts, {options_.common.max_new_tokens, stop_, options_.common.seed, repeat},
-                   ProgressBar());
+    return compare(contenders, prompts,
+                   {options_.common.max_new_tokens, {stop_}, options_.common.seed, repeat}, ProgressBar());
   }
 
  private:

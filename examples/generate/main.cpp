@@ -140,8 +140,9 @@ int run(int argc, char** argv) {
     });
     guessing.watch = [&](std::size_t prompt) { trace->add(*pipeline, prompt); };
   }
-  const DecodeSettings settings{
-      .max_new_tokens = options.common.max_new_tokens, .stop = tokenizer.end(), .seed = options.common.seed};
+  const DecodeSettings settings{.max_new_tokens = options.common.max_new_tokens,
+                                .stop = {tokenizer.end()},
+                                .seed = options.common.seed};
   if (!options.race) {
     generate(guessing, prompts, settings, tokenizer, paint);
   } else {

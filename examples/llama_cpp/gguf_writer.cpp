@@ -169,6 +169,13 @@ void write_vocabulary(gguf_context* file, const std::filesystem::path& model, st
                     : tokens.IsByte(id)            ? byte
                                                    : normal);
   }
+  // Scores of BPE are ranks, those of unigram models logarithms; SentencePiece does not tell which it is.
+  const auto fraction =
+      std::find_if(scores.begin(), scores.end(), [](float x) { return x != std::floor(x); });
+  if (fraction != scores.end())
+    throw std::runtime_error(model.string() + ": the score of token " +
+                             std::to_string(fraction - scores.begin()) +
+                             " is no rank; only BPE vocabularies can be written");
   std::vector<const char*> texts;
   for (const auto& piece : pieces) texts.push_back(piece.c_str());
   gguf_set_val_str(file, "tokenizer.ggml.model", "llama");
@@ -216,7 +223,7 @@ void write_gguf(const std::filesystem::path& directory, const std::filesystem::p
              static_cast<std::size_t>(per_layer * config.layers + hidden * (2 * config.vocab_size + 1) +
                                       config.head_dim));
   write_sizes(out.file(), config, type);
-  gguf_set_val_str(out.file(), "general.name", directory.filename().string().c_str());
+  gguf_set_val_str(out.file(), "general.name", (directory / "").parent_path().filename().string().c_str());
   write_vocabulary(out.file(), directory / "tokenizer.model", config.vocab_size);
 
   const ggml_type stored = ggml_type_of(type);

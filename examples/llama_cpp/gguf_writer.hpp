@@ -15,8 +15,9 @@ GgufType parse_gguf_type(std::string_view name);
 /// Writes the Llama model in `directory` (config.json, model.safetensors or shards, and tokenizer.model) to
 /// `file`, through libllama's own GGUF functions. Rows of queries and keys are put into llama.cpp's order,
 /// where the two numbers that a rotary angle turns stand side by side. Throws std::runtime_error naming the
-/// file that cannot be read or written, or what of the model a GGUF file of a Llama has no place for. Needs
-/// the weights in memory once.
+/// file that cannot be read or written, what of the model a GGUF file of a Llama has no place for, or a
+/// vocabulary that does not merge pieces by rank (SentencePiece's unigram ones, which llama.cpp would split
+/// otherwise). Needs the weights in memory once.
 void write_gguf(const std::filesystem::path& directory, const std::filesystem::path& file, GgufType type);
 
 }  // namespace specula_examples

@@ -14,18 +14,23 @@ namespace specula_examples {
 template std::span<const RegistryEntry<LlamaCppModel>> registry<LlamaCppModel>();
 
 GgufTokenizer::GgufTokenizer(std::shared_ptr<llama_model> model)
-    : model_(std::move(model)), vocab_(llama_model_get_vocab(model_.get())) {}
-
-specula::Token GgufTokenizer::end() const {
-  const llama_token end = llama_vocab_eos(vocab_);
-  return end == LLAMA_TOKEN_NULL ? specula::kNoToken : end;
+    : model_(std::move(model)), vocab_(llama_model_get_vocab(model_.get())) {
+  if (llama_vocab_type(vocab_) == LLAMA_VOCAB_TYPE_NONE)
+    throw std::runtime_error("the target's file has no vocabulary");
 }
 
-std::vector<specula::Token> GgufTokenizer::encode(std::string_view text) const {
+std::vector<specula::Token> GgufTokenizer::ends() const {
+  std::vector<specula::Token> ends;
+  for (specula::Token token = 0; token < llama_vocab_n_tokens(vocab_); ++token)
+    if (llama_vocab_is_eog(vocab_, token)) ends.push_back(token);
+  return ends;
+}
+
+std::vector<specula::Token> GgufTokenizer::encode(std::string_view text, bool special) const {
   std::vector<specula::Token> tokens(text.size() + 8);
   const auto tokenize = [&] {
     return llama_tokenize(vocab_, text.data(), static_cast<std::int32_t>(text.size()), tokens.data(),
-                          static_cast<std::int32_t>(tokens.size()), true, false);
+                          static_cast<std::int32_t>(tokens.size()), true, special);
   };
   std::int32_t count = tokenize();
   if (count < 0) {

@@ -21,13 +21,15 @@ using LlamaCppModel = specula::llama_cpp::Model;
 /// Text to tokens and back, by what a GGUF file knows of its tokens.
 class GgufTokenizer {
  public:
+  /// Throws std::runtime_error if the file has no vocabulary.
   explicit GgufTokenizer(std::shared_ptr<llama_model> model);
 
-  specula::Token end() const;  // ends a text; kNoToken if the model has none
+  std::vector<specula::Token> ends() const;  // each ends a text, or an answer
 
-  /// The tokens of `text`, with those in front that the model wants there. Throws std::runtime_error if there
+  /// The tokens of `text`, with those in front that the model wants there; `special`: what it calls control
+  /// tokens, such as <|im_start|>, are these. Throws std::runtime_error if there
   /// are none.
-  std::vector<specula::Token> encode(std::string_view text) const;
+  std::vector<specula::Token> encode(std::string_view text, bool special = false) const;
   /// The bytes that a token adds to a text that goes on; of a control token none. They need not be whole
   /// characters.
   std::string bytes(specula::Token token) const;

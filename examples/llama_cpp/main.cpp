@@ -5,6 +5,7 @@
 #include <iostream>
 #include <iterator>
 #include <span>
+#include <utility>
 
 #include "comparison.hpp"
 #include "figures.hpp"
@@ -26,19 +27,18 @@ struct Options {
   std::vector<std::string> drafts, prompt_files;
   std::size_t limit = 0;
   std::int32_t repeat = 1, draft_threads = 0, gpu_layers = -1;
-  bool verbose = false;
+  bool special = false, verbose = false;
 };
 
 void add_options(CLI::App& app, Options& options) {
   app.add_option("-m,--model", options.model, "The target, a GGUF file")->required();
   app.add_option("--draft", options.drafts,
-                 "NAME=FILE: a draft by the name that pipelines call it; the default one is `small`. May be "
-                 "given several "
-                 "times");
+                 "[NAME=]FILE: a draft by the name that pipelines call it, `small` if there is none. May be "
+                 "given several times");
   app.add_option("--bigram", options.bigram, "Table of specula-bigram, for max-gram");
   auto* pipeline =
       app.add_option("--pipeline", options.pipeline,
-                     "See below (default: cost-aware:chain with a draft, else cost-aware:max-gram)");
+                     "See below (default: cost-aware:chain with the first draft, else cost-aware:max-gram)");
   app.add_option(
          "--compare", options.compare,
          "Pipelines side by side instead, names separated by commas; autoregressive is always among them")
@@ -49,6 +49,8 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--limit", options.limit, "Prompts of each file, at most; 0: all")->capture_default_str();
   app.add_option("--style", options.style, "How prompts of files are put: auto, question, code or raw")
       ->capture_default_str();
+  app.add_flag("--special", options.special,
+               "Read what the model calls control tokens, such as <|im_start|>, as these");
   app.add_option("--repeat", options.repeat,
                  "With --compare: runs of each prompt; the times are their medians")
       ->check(CLI::Range(1, 1000))
@@ -64,23 +66,29 @@ void add_options(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_flag("--verbose", options.verbose, "Show what llama.cpp logs, not its errors only");
   app.footer("Pipelines:\n" + describe_pipelines<LlamaCppModel>() +
-             "\nThose that look into the target, leave its layers out or exit early need models that GGUF "
-             "files do not "
-             "hold.");
+             "\nWhat looks into the target, leaves its layers out or exits early needs models that no GGUF "
+             "file holds.");
 }
 
 void log_errors(ggml_log_level level, const char* text, void*) {
   if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
 }
 
+/// Of a --draft.
+std::pair<std::string, std::string> named(const std::string& draft) {
+  const auto equals = draft.find('=');
+  if (equals == std::string::npos) return {kDefaultDraft, draft};
+  if (equals == 0 || equals + 1 == draft.size())
+    throw UsageError("--draft " + draft + ": must be NAME=FILE, or a file");
+  return {draft.substr(0, equals), draft.substr(equals + 1)};
+}
+
 GgufFiles files_of(const Options& options) {
   GgufFiles files{options.model, {}, options.bigram, options.gpu_layers};
   for (const std::string& draft : options.drafts) {
-    const auto equals = draft.find('=');
-    if (equals == std::string::npos || equals == 0 || equals + 1 == draft.size())
-      throw UsageError("--draft " + draft + ": must be NAME=FILE");
-    if (!files.drafts.emplace(draft.substr(0, equals), draft.substr(equals + 1)).second)
-      throw UsageError("--draft " + draft + ": there are two of this name");
+    const auto [name, file] = named(draft);
+    if (!files.drafts.emplace(name, file).second)
+      throw UsageError("--draft " + draft + ": there are two of the name " + name);
   }
   return files;
 }
@@ -89,7 +97,8 @@ std::vector<std::string> pipeline_names(const Options& options) {
   if (options.compare.empty()) {
     if (!options.json.empty()) throw UsageError("--json goes with --compare");
     if (!options.pipeline.empty()) return {options.pipeline};
-    return {options.drafts.empty() ? "cost-aware:max-gram" : "cost-aware:chain"};
+    if (options.drafts.empty()) return {"cost-aware:max-gram"};
+    return {"cost-aware:chain:" + named(options.drafts.front()).first};
   }
   auto names = split_list(options.compare);
   std::erase(names, "autoregressive");
@@ -107,8 +116,9 @@ std::vector<std::string> read_prompts(const Options& options, bool given) {
 /// One pipeline: the texts, and a line of figures at the end.
 void generate(Pipeline& pipeline, std::span<const std::string> texts,
               std::span<const std::vector<Token>> prompts, const CompareSettings& settings,
-              const GgufTokenizer& tokenizer) {
+              const GgufTokenizer& tokenizer, std::int32_t threads) {
   specula::Stats all;
+  std::size_t emitted = 0;
   for (std::size_t p = 0; p < prompts.size(); ++p) {
     Utf8Gate gate;
     std::cout << texts[p];
@@ -124,13 +134,14 @@ void generate(Pipeline& pipeline, std::span<const std::string> texts,
                                });
     std::cout << gate.flush() << (p + 1 < prompts.size() ? "\n\n" : "\n");
     all += run.stats;
+    emitted += run.tokens.size();
   }
   const auto rate = [](double count, double seconds) { return fixed(count / std::max(1e-9, seconds), 1); };
-  const auto count = static_cast<double>(all.new_tokens);
-  std::cerr << all.new_tokens << " tokens, " << rate(count, all.round_seconds) << " tokens/s ("
+  const auto count = static_cast<double>(emitted);
+  std::cerr << emitted << " tokens, " << rate(count, all.round_seconds) << " tokens/s ("
             << rate(count, all.round_seconds + all.prefill_seconds) << " with the prompts), "
             << fixed(count / static_cast<double>(std::max<std::int64_t>(1, all.rounds)), 2)
-            << " a call of the target\n";
+            << " a call of the target, " << threads << (threads == 1 ? " thread\n" : " threads\n");
 }
 
 nlohmann::ordered_json settings_json(const Options& options, std::size_t prompts, GgufThreads threads) {
@@ -140,6 +151,8 @@ nlohmann::ordered_json settings_json(const Options& options, std::size_t prompts
   for (const auto& [name, file] : files_of(options).drafts) drafts[name] = leaf(file.string());
   const DecodingOptions& d = options.decoding;
   return {{"engine", std::string("llama.cpp ") + llama_version()},
+          {"gpu_layers", options.gpu_layers},
+          {"bigram", leaf(options.bigram)},
           {"prompt_files", files},
           {"prompts", prompts},
           {"style", options.style},
@@ -173,6 +186,7 @@ int run(int argc, char** argv) {
   if (parse_command_line(app, argc, argv)) return 0;
   check_options(options.decoding);
   if (!options.verbose) llama_log_set(log_errors, nullptr);
+  ggml_backend_load_all();  // where backends are libraries of their own
   const bool compares = !options.compare.empty();
 
   auto names = pipeline_names(options);
@@ -181,6 +195,9 @@ int run(int argc, char** argv) {
   const GgufFiles files = files_of(options);
   for (const auto& name : names) {
     recipes.push_back(prepare_pipeline<LlamaCppModel>(name));
+    constexpr std::int32_t kMostNodes = 257;  // below a root, each guess may need a sequence of its own
+    if (std::max(recipes.back().max_nodes, recipes.back().draft_nodes) > kMostNodes)
+      throw UsageError("pipeline '" + name + "': llama.cpp has sequences for trees of 256 guesses");
     for (const auto& draft : recipes.back().drafts) {
       files.draft(draft);  // complains before the work
       if (std::find(drafts.begin(), drafts.end(), draft) == drafts.end()) drafts.push_back(draft);
@@ -204,19 +221,19 @@ int run(int argc, char** argv) {
   std::vector<std::vector<Token>> prompts;
   std::size_t longest = 0;
   for (const auto& text : texts) {
-    prompts.push_back(tokenizer.encode(text));
+    prompts.push_back(tokenizer.encode(text, options.special));
     longest = std::max(longest, prompts.back().size());
   }
   const std::int32_t threads = thread_count(options.decoding.threads);
   const GgufThreads used{threads, options.draft_threads ? options.draft_threads : threads};
   models.prepare(drafts, room_for<LlamaCppModel>(recipes, longest, options.decoding.max_new_tokens), used);
 
-  const CompareSettings settings{options.decoding.max_new_tokens, tokenizer.end(), options.decoding.seed,
+  const CompareSettings settings{options.decoding.max_new_tokens, tokenizer.ends(), options.decoding.seed,
                                  options.repeat};
   std::vector<std::unique_ptr<Pipeline>> pipelines;
   for (const auto& recipe : recipes) pipelines.push_back(recipe.build(models, options.decoding.sampling));
   if (!compares) {
-    generate(*pipelines.front(), texts, prompts, settings, tokenizer);
+    generate(*pipelines.front(), texts, prompts, settings, tokenizer, threads);
     return 0;
   }
   std::vector<Contender> contenders;

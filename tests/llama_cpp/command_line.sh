@@ -15,8 +15,8 @@ expect 2 'known are autoregressive' "$llama" -m x --pipeline nonsense
 expect 2 'pipeline excludes --compare' "$llama" -m x --pipeline chain --compare chain
 expect 2 "no draft 'small': give --draft small=FILE" "$llama" -m x --pipeline chain
 expect 2 "no draft 'small': give --draft small=FILE; drafts are a, b" "$llama" -m x --draft b=y --draft a=x --compare chain
-expect 2 'must be NAME=FILE' "$llama" -m x --draft y
-expect 2 'there are two of this name' "$llama" -m x --draft a=y --draft a=z
+expect 2 'must be NAME=FILE, or a file' "$llama" -m x --draft y=
+expect 2 'there are two of the name a' "$llama" -m x --draft a=y --draft a=z
 expect 2 '--json goes with --compare' "$llama" -m x --json y
 expect 2 'temperature' "$llama" -m x --temperature -1
 expect 1 'no/such.gguf: libllama cannot load this' "$llama" -m no/such.gguf --prompt x
@@ -28,19 +28,25 @@ if [ ! -e "$models/target/model.safetensors" ] || [ ! -e "$models/small/model.sa
   exit 1
 fi
 for model in target small; do expect 0 'bytes' "$gguf" "$models/$model" "$scratch/$model.gguf"; done
-run=("$llama" -m "$scratch/target.gguf" --draft "small=$scratch/small.gguf")
+run=("$llama" -m "$scratch/target.gguf" --draft "$scratch/small.gguf")
 question=$'Question: What is 3 + 4?\nAnswer:'
 expect 0 'Question: What is 3 + 4?' "${run[@]}" --prompt "$question" --max-new-tokens 24
-also '^24 tokens, .* tokens/s (.* with the prompts), .* a call of the target$'
+also '^24 tokens, .* tokens/s (.* with the prompts), .* a call of the target, 1 thread$'
+expect 0 'a call of the target, 2 threads' "$llama" -m "$scratch/target.gguf" --draft "other=$scratch/small.gguf" \
+  --prompt "$question" --max-new-tokens 4 --threads 2 --draft-threads 1
 # Another pipeline, another number of threads: the same text.
 text() { "${run[@]}" --prompt "$question" --max-new-tokens 24 "$@" 2>"$scratch/err"; }
 plain=$(text --pipeline autoregressive)
-for pipeline in chain:3 max-gram cost-aware:chain; do
-  if [ "$(text --pipeline "$pipeline")" != "$plain" ]; then
-    echo "FAILED: $pipeline writes another text than plain decoding"
+for options in 'chain:3' 'max-gram --threads 2' 'cost-aware:chain --threads 2 --draft-threads 1'; do
+  # shellcheck disable=SC2086  # options are words
+  if [ "$(text --pipeline $options)" != "$plain" ]; then
+    echo "FAILED: $options writes another text than plain decoding"
     failed=1
   fi
 done
+# Control tokens are tokens where that is asked for: the text ends before it begins.
+expect 0 '^1 tokens' "${run[@]}" --prompt 'One.</s>' --special --pipeline autoregressive --max-new-tokens 1
+expect 2 "llama.cpp has sequences for trees of 256 guesses" "${run[@]}" --prompt x --pipeline dynamic-tree:10:5:300
 expect 2 'cannot leave layers out' "${run[@]}" --prompt x --pipeline asd
 expect 2 'have no exits' "${run[@]}" --prompt x --pipeline s2d:small
 expect 2 "no draft 'glide'" "${run[@]}" --prompt x --pipeline glide

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -203,4 +204,26 @@ TEST_CASE("a tokenizer with more tokens than the model is refused") {
       write_gguf(folder.path, folder.path / "model.gguf", GgufType::f32),
       ((folder.path / "tokenizer.model").string() + ": 2048 tokens, the model has 2000").c_str(),
       std::runtime_error);
+}
+
+TEST_CASE("a vocabulary whose scores are no ranks is refused") {
+  const TemporaryDirectory folder("gguf_unigram");
+  for (const char* name : {"config.json", "model.safetensors"})
+    std::filesystem::copy_file(kModels / "small" / name, folder.path / name);
+  std::ifstream original(kModels / "small" / "tokenizer.model", std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(original), {}};
+  const auto field = [](float score) {  // of a piece, as protocol buffers write it
+    std::string out(5, '\x15');
+    std::memcpy(out.data() + 1, &score, sizeof score);
+    return out;
+  };
+  const auto at = bytes.find(field(-1781));  // the last piece's
+  REQUIRE(at != std::string::npos);
+  bytes.replace(at, 5, field(-7.25f));
+  write_file(folder.path / "tokenizer.model", bytes);
+  CHECK_THROWS_WITH_AS(write_gguf(folder.path, folder.path / "model.gguf", GgufType::f32),
+                       ((folder.path / "tokenizer.model").string() +
+                        ": the score of token 2047 is no rank; only BPE vocabularies can be written")
+                           .c_str(),
+                       std::runtime_error);
 }

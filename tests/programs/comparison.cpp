@@ -128,7 +128,7 @@ TEST_CASE("the figures of a run whose counts and times are known") {
   const std::vector<std::vector<Token>> prompts{{1, 2}, {1, 3}, {1, 4}};
   std::size_t calls = 0;
   const auto outcomes =
-      compare(contenders, prompts, {.max_new_tokens = 10, .stop = 99, .seed = 1, .repeat = 2},
+      compare(contenders, prompts, {.max_new_tokens = 10, .stop = {99}, .seed = 1, .repeat = 2},
               [&](std::size_t done, std::size_t total) {
                 CHECK(done == ++calls);
                 CHECK(total == 12);
@@ -221,7 +221,7 @@ TEST_CASE("what lies beyond the text's end was neither accepted nor offered, but
     CAPTURE(limit);
     CAPTURE(stop);
     for (int again = 0; again < 2; ++again) {
-      const auto run = decode(chains, std::vector<Token>{1}, {.max_new_tokens = limit, .stop = stop});
+      const auto run = decode(chains, std::vector<Token>{1}, {.max_new_tokens = limit, .stop = {stop}});
       CHECK(run.stats.offered == offered);
       CHECK(run.stats.accepted == accepted);
     }

@@ -1,3 +1,5 @@
+// labels: long
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -324,7 +326,7 @@ TEST_CASE("what goes beyond the limit or the stop token is not emitted") {
   CHECK(cut.stats.accepted == std::vector<std::int64_t>{1, 1, 1, 0, 0, 0});
   CHECK(cut.stats.offered == std::vector<std::int64_t>{1, 1, 1, 1, 0, 0});
   const Token stop = full.tokens[1];
-  const auto stopped = decode(*chain, prompt, {.max_new_tokens = 30, .stop = stop});
+  const auto stopped = decode(*chain, prompt, {.max_new_tokens = 30, .stop = {specula::kNoToken, stop}});
   CHECK(stopped.tokens.back() == stop);
   CHECK(stopped.tokens.size() <= 2);
 }

@@ -85,7 +85,9 @@ void check(std::vector<float> logits, int k, std::uint64_t seed, int offset = 0)
     bool same = true, near = true, falls = true;
     for (std::size_t i = 0; i < count; ++i) {
       same &= found.tokens[i] == top[i].token;
-      near &= std::abs(found.probs[i] - top[i].prob) <= 1e-6 * top[i].prob;
+      // Of larger logits the log-normaliser is out of its contract's range (detail/row_kernels.hpp).
+      near &= std::abs(logits[static_cast<std::size_t>(top[i].token)]) > 1e4f ||
+              std::abs(found.probs[i] - top[i].prob) <= 1e-6 * top[i].prob;
       falls &= found.probs[i] <= 1 && (i == 0 || found.probs[i] <= found.probs[i - 1]);
     }
     CHECK(same);
