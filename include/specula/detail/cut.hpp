@@ -20,9 +20,13 @@ class Cut {
  public:
   explicit Cut(std::int32_t vocab) : vocab_(vocab) {}
 
-  /// The largest of the three thresholds. `law` is the row's law without a cut, `top` its largest logit,
-  /// `tiles` its tiles' statistics. Cost: the tiles that reach a lower bound of the threshold are read once
-  /// more, and what reaches it is ordered. A flat row with top_p is read ten times.
+  /// Whether threshold() wants the law's normaliser: for a nucleus of the whole row alone.
+  bool needs_sum(const SamplingParams& params) const { return params.top_p < 1.0f && !cuts_top_k(params); }
+
+  /// The largest of the three thresholds. `law` is the row's law without a cut (normalised where
+  /// needs_sum()), `top` its largest logit, `tiles` its tiles' statistics, of which it reads the maxima.
+  /// Cost: the tiles that reach a lower bound of the threshold are read once more, and what reaches it is
+  /// ordered. A flat row with top_p is read ten times.
   float threshold(const RowLaw& law, const SamplingParams& params, float top,
                   std::span<const TileStats> tiles) {
     if (values_.empty()) {
@@ -32,11 +36,13 @@ class Cut {
     float theta = -std::numeric_limits<float>::infinity();
     double mass = 1;
     bool gathered = false;
-    if (params.top_k > 0 && params.top_k < vocab_) {
+    if (cuts_top_k(params)) {
       gather(law.logits, tiles, top_k_bound(params.top_k, tiles));
-      const auto kth = values_.begin() + (params.top_k - 1);
-      std::nth_element(values_.begin(), kth, values_.begin() + count_, descending);
-      theta = *kth;
+      if (count_ >= params.top_k) {  // else all that there is above -infinity stays
+        const auto kth = values_.begin() + (params.top_k - 1);
+        std::nth_element(values_.begin(), kth, values_.begin() + count_, descending);
+        theta = *kth;
+      }
       if (params.top_p < 1.0f) {  // what top-k left, ties included
         count_ =
             std::partition(values_.begin(), values_.begin() + count_, [&](float l) { return l >= theta; }) -
@@ -58,6 +64,7 @@ class Cut {
   }
 
  private:
+  bool cuts_top_k(const SamplingParams& params) const { return params.top_k > 0 && params.top_k < vocab_; }
   static bool descending(float a, float b) { return a > b; }
   static double weight(const RowLaw& law, float logit) {
     return std::exp(law.inv_t * static_cast<double>(logit) - law.log_z);
@@ -71,16 +78,21 @@ class Cut {
     return maxima_[static_cast<std::size_t>(k - 1)];
   }
 
-  /// Leaves the logits of [bound, below) in values_[0, count_).
+  /// Leaves the logits of [bound, below) above -infinity in values_[0, count_).
   void gather(const float* row, std::span<const TileStats> tiles, float bound,
               float below = std::numeric_limits<float>::infinity()) {
+    const float under = std::nextafter(bound, -std::numeric_limits<float>::infinity());
+    std::array<float, kTile> padding;
+    std::array<std::int32_t, kTile> places;
     count_ = 0;
     for (std::int32_t t = 0; t < tile_count(vocab_); ++t) {
       if (tiles[static_cast<std::size_t>(t)].maximum < bound) continue;
-      const std::int32_t end = std::min(vocab_, (t + 1) * kTile);
-      for (std::int32_t x = t * kTile; x < end; ++x) {  // without a branch: where the bound falls is noise
-        values_[static_cast<std::size_t>(count_)] = row[x];
-        count_ += (row[x] >= bound) & (row[x] < below);
+      const float* const tile = tile_at(row, vocab_, t, padding);
+      const std::int32_t found = kernels().above(tile, under, places.data());
+      for (std::int32_t i = 0; i < found; ++i) {  // without a branch: where the bound falls is noise
+        const float logit = tile[places[static_cast<std::size_t>(i)]];
+        values_[static_cast<std::size_t>(count_)] = logit;
+        count_ += logit < below;
       }
     }
   }

@@ -75,8 +75,11 @@ class RowScan {
     RowLaw law;
     law.logits = row.data();
     law.inv_t = 1.0 / static_cast<double>(params.temperature);
-    const float top = scan(row, law.inv_t);
-    law.log_z = log_sum(top, law.inv_t);
+    const bool needs_sum = !params.cuts() || cut_.needs_sum(params);
+    const float top = needs_sum ? scan(row, law.inv_t) : maxima(row, law.inv_t);
+    // For a cut that does not ask for the sum any number near it will do, since what is left is added up
+    // below.
+    law.log_z = needs_sum ? log_sum(top, law.inv_t) : law.inv_t * static_cast<double>(top);
     if (params.cuts()) {
       law.cut = cut_.threshold(law, params, top, stats_);
       const double kept = measure(law, [&](std::size_t t) { return stats_[t].maximum < law.cut; });
@@ -187,8 +190,22 @@ class RowScan {
       top = tile.maximum > top ? tile.maximum : top;
       nan |= std::isnan(tile.sum);
     }
-    if (nan || !std::isfinite(top) || !std::isfinite(top * static_cast<float>(inv_t * Exponent::kLog2E)))
-      throw_bad(row);
+    check_top(row, top, inv_t, nan);
+    return top;
+  }
+  /// The tiles' maxima alone, a third of the arithmetic; returns the largest.
+  float maxima(std::span<const float> row, double inv_t) {
+    check_width(row);
+    std::array<float, kTile> padding;
+    float top = -std::numeric_limits<float>::infinity();
+    bool nan = false;
+    for (std::size_t t = 0; t < stats_.size(); ++t) {
+      const float m = kernels().maximum(tile_at(row.data(), vocab_, static_cast<std::int32_t>(t), padding));
+      stats_[t].maximum = m;
+      top = m > top ? m : top;
+      nan |= std::isnan(m);
+    }
+    check_top(row, top, inv_t, nan);
     return top;
   }
   /// A tile whose largest logit over the temperature is below what a float holds (-3.4e38 as a mask, say)
@@ -234,6 +251,10 @@ class RowScan {
   }
   Token first(std::span<const float> row, std::int32_t tile, float value) const {
     return static_cast<Token>(std::find(row.begin() + tile * kTile, row.end(), value) - row.begin());
+  }
+  static void check_top(std::span<const float> row, float top, double inv_t, bool nan) {
+    if (nan || !std::isfinite(top) || !std::isfinite(top * static_cast<float>(inv_t * Exponent::kLog2E)))
+      throw_bad(row);
   }
   void check_width(std::span<const float> row) const {
     if (row.size() != static_cast<std::size_t>(vocab_))
