@@ -57,3 +57,13 @@ TEST_CASE("styles by name") {
   CHECK(Prompt{"def f():", Style::raw}.put(parse_style("code")) == "def f():\n");
   CHECK_THROWS_AS(parse_style("poem"), UsageError);
 }
+
+TEST_CASE("several files, so many prompts of each, as the model gets them") {
+  const std::string file = SPECULA_MODELS_DIR "/../prompts/default.jsonl";
+  const auto all = load_prompts(file);
+  const auto some = put_prompts({file, file}, 3, Style::automatic);
+  REQUIRE(some.size() == 6);
+  for (std::size_t i = 0; i < some.size(); ++i) CHECK(some[i] == all[i % 3].put(Style::automatic));
+  CHECK(put_prompts({file}, 0, Style::raw).size() == all.size());
+  CHECK(put_prompts({file}, 0, Style::raw)[0] == all[0].text);
+}

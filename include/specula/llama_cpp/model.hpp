@@ -250,6 +250,7 @@ class Model {
       throw std::runtime_error("llama_init_from_model: a smaller context than asked for");
     return context;
   }
+
   void check_tokens(Tokens tokens) const {
     for (const Token token : tokens)
       if (token < 0 || token >= vocab_)
