@@ -176,6 +176,26 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("append() and truncate() forget nodes, whether tokens wait or run at once") {
+  Random random(10);
+  Model model(pack_model("small"), exact_options(300));
+  auto own = eigen_model("small", 300);
+  for (const std::int32_t count : {0, 1, 16, 17, 40}) {
+    CAPTURE(count);
+    const RandomTree tree = random_tree(random, 12, own.vocab_size(), TreeProfile::bush);
+    model.extend(tree.tokens, tree.parents);
+    CHECK(model.node_count() == 12);
+    const List more = random_tokens(random, count, own.vocab_size());
+    model.append(more), own.append(more);
+    CHECK(model.node_count() == 0);
+    CHECK(model.size() == own.size());
+    CHECK(difference(model.extend(tree.tokens, tree.parents), own.extend(tree.tokens, tree.parents)) <
+          kTolerance);
+    model.truncate(model.size()), own.truncate(own.size());
+    CHECK(model.node_count() == 0);
+  }
+}
+
 TEST_CASE("a cache filled to its last slot, and what does not fit") {
   Random random(3);
   for (const std::int32_t capacity : {40, 256}) {
@@ -235,6 +255,9 @@ TEST_CASE("bad input is named and changes nothing") {
          "llama_cpp::Model: commit: node 1 at place 0, must be a path of nodes from the context down");
   throws([&] { model.commit(later); },
          "llama_cpp::Model: commit: node 7 at place 0, must be a path of nodes from the context down");
+  const std::vector<NodeId> behind{3};
+  throws([&] { model.commit(behind); },
+         "llama_cpp::Model: commit: node 3 at place 0, must be a path of nodes from the context down");
   throws([&] { model.truncate(31); }, "llama_cpp::Model: truncate: to 31 tokens, must be 0 to 30");
   throws([&] { model.truncate(-1); }, "llama_cpp::Model: truncate: to -1 tokens, must be 0 to 30");
   const List ten = random_tokens(random, 10, vocab), four = random_tokens(random, 4, vocab);
@@ -425,6 +448,15 @@ TEST_CASE("features are what enters the LM head, of committed tokens alone") {
     const auto path = tree.path_to(random.below(tree.size()));
     model.commit(path), own.commit(path);
     CHECK(agree());
+  }
+  for (const int call : {0, 1, 2}) {  // every call that changes the model ends a view
+    const auto old = model.features();
+    const Token token = 5;
+    const NodeId none = kNoParent;
+    if (call == 0) model.append({&token, 1});
+    if (call == 1) model.extend({&token, 1}, {&none, 1});
+    if (call == 2) model.commit({});
+    CHECK_THROWS_AS(old.size(), std::logic_error);
   }
   const auto view = model.features();
   CHECK(model.features().row(3).data() == view.row(3).data());  // asking again leaves it valid

@@ -149,9 +149,8 @@ class Model {
     if (n < 0 || n > size())
       fail("truncate: to " + std::to_string(n) + " tokens, must be 0 to " + std::to_string(size()));
     generation_.next();
-    const std::int32_t cached = sequences_.cached();
-    waiting_.resize(static_cast<std::size_t>(std::max(0, n - cached)));
-    sequences_.truncate(std::min(n, cached));
+    waiting_.resize(static_cast<std::size_t>(std::max(0, n - sequences_.cached())));
+    sequences_.truncate(n);
   }
 
   /// What enters the LM head at each committed token, if Options::features says so. Calculates first what
