@@ -251,6 +251,9 @@ TEST_CASE("bad input is named and changes nothing") {
   throws([&] { model.extend(two, none); }, "llama_cpp::Model: extend: 2 tokens and 1 parents");
   throws([&] { model.extend(two, ahead); },
          "llama_cpp::Model: extend: parent 4 of node 3, must be an earlier node or kNoParent");
+  const std::vector<NodeId> itself{3, 0};
+  throws([&] { model.extend(two, itself); },
+         "llama_cpp::Model: extend: parent 3 of node 3, must be an earlier node or kNoParent");
   throws([&] { model.commit(wrong); },
          "llama_cpp::Model: commit: node 1 at place 0, must be a path of nodes from the context down");
   throws([&] { model.commit(later); },
@@ -412,6 +415,25 @@ TEST_CASE("options of any size make a context, and what the adapter relies on ca
     params.embeddings = true;
     params.attention_type = LLAMA_ATTENTION_TYPE_NON_CAUSAL;
     params.pooling_type = LLAMA_POOLING_TYPE_MEAN;
+  };
+  rows_are_right(options);
+  options.features = true;  // pooled ones would be of sequences, not of tokens
+  Model with_features(weights, options);
+  with_features.append(tokens);
+  own.truncate(0), own.append(tokens);
+  for (const std::int32_t i : {0, 3})
+    CHECK(difference(with_features.features().row(i), own.features().row(i)) < kTolerance);
+  own.truncate(0), own.extend(tokens, tree);  // what `want` shows
+  // Samplers of libllama's, which would take the place of logits.
+  const std::unique_ptr<llama_sampler, decltype(&llama_sampler_free)> chain(
+      llama_sampler_chain_init(llama_sampler_chain_default_params()), &llama_sampler_free);
+  llama_sampler_chain_add(chain.get(), llama_sampler_init_greedy());
+  llama_sampler_seq_config sampler{0, chain.get()};
+  options = exact_options(64);
+  options.adjust = [&](llama_context_params& params) {
+    params.type_k = params.type_v = GGML_TYPE_F32;
+    params.samplers = &sampler;
+    params.n_samplers = 1;
   };
   rows_are_right(options);
   // A quantised cache, which needs flash attention.

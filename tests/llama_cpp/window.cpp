@@ -65,6 +65,7 @@ llama_cpp::Options options(std::int32_t capacity) {
   return {
       .capacity = capacity, .max_nodes = kWindow, .threads = 1, .adjust = [](llama_context_params& params) {
         params.type_k = params.type_v = GGML_TYPE_F32;
+        params.swa_full = false;  // which the adapter does not let be
       }};
 }
 

@@ -158,10 +158,7 @@ class Model {
   /// kept, std::runtime_error if libllama fails.
   FeaturesView<float> features() {
     if (width_ == 0) throw std::logic_error("llama_cpp::Model: features: Options::features is off");
-    if (!waiting_.empty()) {
-      generation_.next();
-      run_waiting();
-    }
+    if (!waiting_.empty()) run_waiting();
     return {features_.data(), size(), width_, width_, specula::detail::ViewGuard(generation_)};
   }
 
