@@ -75,6 +75,10 @@ TEST_CASE("options out of range: an error that names the option and the range") 
   };
   for (const std::int32_t value : {-1, (1 << 30) + 1, low, high})
     refused("capacity", &Options::capacity, value, "0 to 1073741824");
+  CHECK_THROWS_WITH_AS(
+      Model(weights, {}),
+      "llama_cpp::Model: capacity is 0, and the file does not say what the model was trained for",
+      std::invalid_argument);
   for (const std::int32_t value : {0, -1, 65537, low, high})
     refused("max_nodes", &Options::max_nodes, value, "1 to 65536");
   for (const std::int32_t value : {0, -1, 257, low, high})
