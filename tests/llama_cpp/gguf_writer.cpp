@@ -94,7 +94,7 @@ double difference(const std::filesystem::path& folder, GgufType type) {
 }  // namespace
 
 TEST_CASE("a model with everything that a Llama may have") {
-  llama_log_set(only_errors, nullptr);
+  quiet();
   const TemporaryDirectory exact("gguf_f32"), rounded("gguf_bf16");
   write_directory(exact.path, "F32");
   CHECK(difference(exact.path, GgufType::f32) < 1e-4);
@@ -112,7 +112,7 @@ TEST_CASE("a model with everything that a Llama may have") {
 }
 
 TEST_CASE("what a file says of itself") {
-  llama_log_set(only_errors, nullptr);
+  quiet();
   const TemporaryDirectory folder("gguf_metadata");
   write_directory(folder.path, "F32");
   write_gguf(folder.path, folder.path / "model.gguf", GgufType::f16);

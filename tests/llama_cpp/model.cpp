@@ -32,6 +32,8 @@ static_assert(!std::is_move_constructible_v<Model>);
 
 namespace {
 
+using specula_test::difference;  // of rows; here also of all rows of a pass
+
 using List = std::vector<Token>;
 
 // Logits of the pack's models are some units wide; two implementations in floats differ by some 1e-5 of that.
@@ -41,18 +43,6 @@ List random_tokens(Random& random, std::int32_t count, std::int32_t vocab) {
   List tokens;
   for (std::int32_t i = 0; i < count; ++i) tokens.push_back(3 + random.below(vocab - 3));
   return tokens;
-}
-
-double difference(std::span<const float> a, std::span<const float> b) {
-  REQUIRE(a.size() == b.size());
-  double most = 0;
-  bool finite = true;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    finite = finite && std::isfinite(a[i]);
-    most = std::max(most, static_cast<double>(std::abs(a[i] - b[i])));
-  }
-  REQUIRE(finite);
-  return most;
 }
 
 double difference(const RowsView& a, const RowsView& b) {
@@ -286,7 +276,6 @@ TEST_CASE("a pass that fails takes nothing with it") {
     int left = 0;                     // steps of the calculation before it
     bool now() { return on && --left < 0; }
   } failure;
-  llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);  // what fails here is meant to
   for (const bool features : {false, true}) {
     CAPTURE(features);
     Random random(5);

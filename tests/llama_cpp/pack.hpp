@@ -1,27 +1,40 @@
 // The pack's models as GGUF files, for tests on a real trained pair.
 #pragma once
 
-#include <cstdio>
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 
 #include <specula/llama_cpp/model.hpp>
 
 #include "../eigen/safetensors_writer.hpp"
 #include "gguf_writer.hpp"
+#include "tiny_gguf.hpp"
 
 namespace specula_test {
 
-inline void only_errors(ggml_log_level level, const char* text, void*) {
-  if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
+/// The largest difference of two rows. All numbers must be finite.
+inline double difference(std::span<const float> a, std::span<const float> b) {
+  REQUIRE(a.size() == b.size());
+  double most = 0;
+  bool finite = true;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    finite = finite && std::isfinite(a[i]);
+    most = std::max(most, static_cast<double>(std::abs(a[i] - b[i])));
+  }
+  REQUIRE(finite);
+  return most;
 }
 
 /// Written when a test program first asks for one, in floats; removed at its end.
 inline std::shared_ptr<llama_model> pack_model(const std::string& name) {
   static const TemporaryDirectory folder("gguf");
-  static const bool once = (llama_log_set(only_errors, nullptr), true);
-  static_cast<void>(once);
+  quiet();
   const auto file = folder.path / (name + ".gguf");
   if (!std::filesystem::exists(file))
     specula_examples::write_gguf(std::filesystem::path(SPECULA_MODELS_DIR) / name, file,

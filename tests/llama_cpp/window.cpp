@@ -11,10 +11,9 @@
 
 #include <specula/llama_cpp/model.hpp>
 
-#include "../eigen/safetensors_writer.hpp"
+#include "pack.hpp"
 #include "random.hpp"
 #include "random_trees.hpp"
-#include "tiny_gguf.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -62,18 +61,12 @@ std::shared_ptr<llama_model> random_model() {
 }
 
 llama_cpp::Options options(std::int32_t capacity) {
-  return {
-      .capacity = capacity, .max_nodes = kWindow, .threads = 1, .adjust = [](llama_context_params& params) {
-        params.type_k = params.type_v = GGML_TYPE_F32;
-        params.swa_full = false;  // which the adapter does not let be
-      }};
-}
-
-double difference(std::span<const float> a, std::span<const float> b) {
-  double most = 0;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    most = std::max(most, static_cast<double>(std::abs(a[i] - b[i])));
-  return most;
+  llama_cpp::Options out = exact_options(capacity, kWindow);
+  out.adjust = [exact = out.adjust](llama_context_params& params) {
+    exact(params);
+    params.swa_full = false;  // which the adapter does not let be
+  };
+  return out;
 }
 
 }  // namespace

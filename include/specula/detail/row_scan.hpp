@@ -193,7 +193,7 @@ class RowScan {
     check_top(row, top, inv_t, nan);
     return top;
   }
-  /// The tiles' maxima alone, a third of the arithmetic; returns the largest.
+  /// The tiles' maxima alone, without an exponential; returns the largest.
   float maxima(std::span<const float> row, double inv_t) {
     check_width(row);
     std::array<float, kTile> padding;
