@@ -171,7 +171,7 @@ template <class R>
 concept AcceptanceRule = requires(const R& r, const TokenTree& tree, const TargetLaws& target,
                                   PhiloxChance& chance, Verdict& out) {
   { R::exact_for(DraftLaw{}) } -> std::same_as<bool>;  // static: for which draft laws the target's law is kept
-  r.verify(tree, target, chance, out);
+  (r.verify)(tree, target, chance, out);
 };
 
 /// The target and its rule.
@@ -184,7 +184,7 @@ concept Verifier = requires(V& v, const V& c, const TokenTree& tree, PhiloxChanc
   { c.params() } -> std::convertible_to<const SamplingParams&>;
   v.append(tokens);
   v.truncate(n);
-  { v.verify(tree, chance) } -> std::convertible_to<const Verdict&>;
+  { (v.verify)(tree, chance) } -> std::convertible_to<const Verdict&>;
 };
 
 /// The shape draws its proposals in a way for which the verifier's rule keeps the target's law. An unsound pair does not

@@ -25,12 +25,12 @@ class FeaturesView {
 
   /// Committed tokens.
   std::int32_t size() const {
-    guard_.check("FeaturesView");
+    (guard_.check)("FeaturesView");
     return size_;
   }
   /// Numbers a token: the model's hidden size.
   std::int32_t width() const {
-    guard_.check("FeaturesView");
+    (guard_.check)("FeaturesView");
     return width_;
   }
   /// Whether there is no row, or no model; throws on a stale view only.
@@ -38,7 +38,7 @@ class FeaturesView {
 
   /// (width), the feature of token `i`. Throws std::invalid_argument unless 0 <= i < size().
   std::span<const Real> row(std::int32_t i) const {
-    guard_.check("FeaturesView");
+    (guard_.check)("FeaturesView");
     if (i < 0 || i >= size_)
       throw std::invalid_argument("FeaturesView::row: row " + std::to_string(i) + ", must be in [0, " +
                                   std::to_string(size_) + ")");

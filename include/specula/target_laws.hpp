@@ -56,7 +56,7 @@ class TargetLaws {
   }
 
   /// Throws std::invalid_argument unless there is a row for each node of `tree`, over the same vocabulary.
-  void check(const TokenTree& tree) const {
+  void(check)(const TokenTree& tree) const {
     if (rows_.rows < tree.size() || rows_.vocab != tree.vocab())
       throw std::invalid_argument("the target gave " + std::to_string(rows_.rows) + " rows of " +
                                   std::to_string(rows_.vocab) + " logits for a proposal of " +

@@ -17,10 +17,10 @@ struct Block {
   static constexpr bool exact_for(DraftLaw law) { return law == DraftLaw::sampled; }
 
   template <class Chance>
-  void verify(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
+  void(verify)(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
     if (!tree.is_chain())
       throw std::invalid_argument("Block: the proposal is no chain; Traversal takes trees");
-    Traversal{}.verify(tree, target, chance, out);
+    (Traversal{}.verify)(tree, target, chance, out);
   }
 };
 

@@ -28,8 +28,8 @@ class Lenient {
   static constexpr bool exact_for(DraftLaw) { return false; }
 
   template <class Chance>
-  void verify(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
-    target.check(tree);
+  void(verify)(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
+    (target.check)(tree);
     out.clear();
     const bool greedy = target.params().greedy();
     for (NodeId at = 0; at != kNoParent;) {

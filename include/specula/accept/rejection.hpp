@@ -18,8 +18,8 @@ struct Rejection {
   static constexpr bool exact_for(DraftLaw law) { return law != DraftLaw::shared; }
 
   template <class Chance>
-  void verify(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
-    target.check(tree);
+  void(verify)(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
+    (target.check)(tree);
     out.clear();
     for (NodeId at = 0; at != kNoParent;) {
       const NodeId from = at;

@@ -15,8 +15,8 @@ struct SampleAndMatch {
   static constexpr bool exact_for(DraftLaw) { return true; }
 
   template <class Chance>
-  void verify(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
-    target.check(tree);
+  void(verify)(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
+    (target.check)(tree);
     detail::follow(tree, out,
                    [&](NodeId at) { return target.sample(target[at], tree.sample_site(at), chance); });
   }

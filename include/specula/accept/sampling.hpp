@@ -18,11 +18,11 @@ struct Sampling {
   static constexpr bool exact_for(DraftLaw law) { return law != DraftLaw::shared; }
 
   template <class Chance>
-  void verify(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
+  void(verify)(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
     if (tree.law() == DraftLaw::deterministic)
-      SampleAndMatch{}.verify(tree, target, chance, out);
+      (SampleAndMatch{}.verify)(tree, target, chance, out);
     else
-      Traversal{}.verify(tree, target, chance, out);
+      (Traversal{}.verify)(tree, target, chance, out);
   }
 };
 

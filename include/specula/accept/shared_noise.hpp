@@ -29,8 +29,8 @@ struct SharedNoise {
   static constexpr bool exact_for(DraftLaw) { return true; }
 
   template <NoiseSource Chance>
-  void verify(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
-    target.check(tree);
+  void(verify)(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
+    (target.check)(tree);
     detail::follow(tree, out, [&](NodeId at) {
       const RowLaw law = target[at];
       return law.is_point() ? law.point : chance.draw_by_noise(target.weights(law), tree.noise_site(at));

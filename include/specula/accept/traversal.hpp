@@ -27,8 +27,8 @@ struct Traversal {
   static constexpr bool exact_for(DraftLaw law) { return law != DraftLaw::shared; }
 
   template <class Chance>
-  void verify(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
-    target.check(tree);
+  void(verify)(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
+    (target.check)(tree);
     out.clear();
     const std::span<detail::NodeNotes> notes = target.notes(tree);
     const auto note = [&](NodeId node) -> detail::NodeNotes& {

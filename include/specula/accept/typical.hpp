@@ -60,8 +60,8 @@ class Typical {
   static constexpr bool exact_for(DraftLaw) { return false; }
 
   template <class Chance>
-  void verify(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
-    target.check(tree);
+  void(verify)(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
+    (target.check)(tree);
     out.clear();
     const std::span<detail::NodeNotes> notes = target.notes(tree);
     const auto note = [&](NodeId node) -> detail::NodeNotes& {

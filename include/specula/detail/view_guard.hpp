@@ -42,7 +42,7 @@ class ViewGuard {
 
   bool empty() const noexcept { return model_ == nullptr; }
   /// Throws std::logic_error if the model was called since, or there is none; `what` names the view.
-  void check(const char* what) const {
+  void(check)(const char* what) const {
     if (!model_) throw std::logic_error(std::string(what) + " is empty: no model gave it");
     if (model_->now() != seen_)
       throw std::logic_error(std::string(what) + " is stale: the model was called since");

@@ -109,16 +109,16 @@ class KeyValuesView {
       : cache_(&cache), size_(size), guard_(guard) {}
 
   std::int32_t size() const {
-    check();
+    check_guard();
     return size_;
   }
   const KvCache<Real>& cache() const {
-    check();
+    check_guard();
     return *cache_;
   }
 
  private:
-  void check() const { guard_.check("KeyValuesView"); }
+  void check_guard() const { (guard_.check)("KeyValuesView"); }
 
   const KvCache<Real>* cache_ = nullptr;
   std::int32_t size_ = 0;

@@ -78,55 +78,55 @@ struct Requirements {
 };
 
 inline void validate(const AttentionShape& shape, std::string_view source) {
-  const Requirements require{source};
-  require.size("num_attention_heads", shape.heads);
-  require.size("num_key_value_heads", shape.kv_heads);
-  require.size("head_dim", shape.head_dim);
-  require(shape.head_dim % 2 == 0,
-          "head_dim is " + std::to_string(shape.head_dim) + ", expected an even number");
-  require(shape.heads % shape.kv_heads == 0, "num_attention_heads " + std::to_string(shape.heads) +
-                                                 " is no multiple of num_key_value_heads " +
-                                                 std::to_string(shape.kv_heads));
-  require(shape.heads <= 65536, "num_attention_heads is over 65536");
-  require(static_cast<std::int64_t>(shape.heads) * shape.head_dim <= (1 << 24),
-          "num_attention_heads * head_dim is over 16777216");
-  require(std::isfinite(shape.rope_theta) && shape.rope_theta > 0, "rope_theta is not a positive number");
+  const Requirements expect{source};
+  expect.size("num_attention_heads", shape.heads);
+  expect.size("num_key_value_heads", shape.kv_heads);
+  expect.size("head_dim", shape.head_dim);
+  expect(shape.head_dim % 2 == 0,
+         "head_dim is " + std::to_string(shape.head_dim) + ", expected an even number");
+  expect(shape.heads % shape.kv_heads == 0, "num_attention_heads " + std::to_string(shape.heads) +
+                                                " is no multiple of num_key_value_heads " +
+                                                std::to_string(shape.kv_heads));
+  expect(shape.heads <= 65536, "num_attention_heads is over 65536");
+  expect(static_cast<std::int64_t>(shape.heads) * shape.head_dim <= (1 << 24),
+         "num_attention_heads * head_dim is over 16777216");
+  expect(std::isfinite(shape.rope_theta) && shape.rope_theta > 0, "rope_theta is not a positive number");
   const auto& scaling = shape.rope_scaling;
-  require(scaling.factor == 0 ||
-              (scaling.factor > 0 && scaling.low_freq_factor > 0 &&
-               scaling.high_freq_factor > scaling.low_freq_factor && scaling.original_max_position > 0),
-          "rope_scaling of type llama3 needs factor > 0, 0 < low_freq_factor < high_freq_factor, "
-          "original_max_position_embeddings > 0");
+  expect(scaling.factor == 0 ||
+             (scaling.factor > 0 && scaling.low_freq_factor > 0 &&
+              scaling.high_freq_factor > scaling.low_freq_factor && scaling.original_max_position > 0),
+         "rope_scaling of type llama3 needs factor > 0, 0 < low_freq_factor < high_freq_factor, "
+         "original_max_position_embeddings > 0");
 }
 
 }  // namespace detail
 
 /// Throws std::runtime_error, "<source>: ...", for sizes that no model can have.
 inline void validate(const LlamaConfig& config, std::string_view source) {
-  const detail::Requirements require{source};
-  require.size("vocab_size", config.vocab_size);
-  require.size("hidden_size", config.hidden_size);
-  require.size("intermediate_size", config.intermediate_size);
-  require.size("num_hidden_layers", config.layers);
+  const detail::Requirements expect{source};
+  expect.size("vocab_size", config.vocab_size);
+  expect.size("hidden_size", config.hidden_size);
+  expect.size("intermediate_size", config.intermediate_size);
+  expect.size("num_hidden_layers", config.layers);
   detail::validate(static_cast<const AttentionShape&>(config), source);
-  require(std::isfinite(config.rms_norm_eps) && config.rms_norm_eps >= 0,
-          "rms_norm_eps is negative or not finite");
+  expect(std::isfinite(config.rms_norm_eps) && config.rms_norm_eps >= 0,
+         "rms_norm_eps is negative or not finite");
   if (config.looks_at == LooksAt::key_values) {
     const std::string at = std::string(source) + ": key 'target'";
     detail::validate(static_cast<const AttentionShape&>(config.target), at);
-    require(config.target.layers >= config.layers,
-            "key 'target': num_hidden_layers is " + std::to_string(config.target.layers) +
-                ", expected at least the draft's " + std::to_string(config.layers));
+    expect(config.target.layers >= config.layers,
+           "key 'target': num_hidden_layers is " + std::to_string(config.target.layers) +
+               ", expected at least the draft's " + std::to_string(config.layers));
   }
   if (config.exits.empty()) return;
-  require(config.looks_at == LooksAt::nothing, "key 'exits': a draft that looks into a target has none");
+  expect(config.looks_at == LooksAt::nothing, "key 'exits': a draft that looks into a target has none");
   std::int32_t before = 0;
   for (const std::int32_t exit : config.exits) {
-    require(exit > before, "key 'exits': expected ascending numbers of layers, from 1 on");
+    expect(exit > before, "key 'exits': expected ascending numbers of layers, from 1 on");
     before = exit;
   }
-  require(before == config.layers, "key 'exits': the last is " + std::to_string(before) +
-                                       ", expected num_hidden_layers " + std::to_string(config.layers));
+  expect(before == config.layers, "key 'exits': the last is " + std::to_string(before) +
+                                      ", expected num_hidden_layers " + std::to_string(config.layers));
 }
 
 namespace detail {

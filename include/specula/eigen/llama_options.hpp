@@ -33,16 +33,16 @@ constexpr std::int32_t kLazyTokens = 16;
 /// The options of a Llama<Real> with `wide_from` decided. Throws std::invalid_argument for one out of range.
 template <class Real>
 LlamaOptions checked(LlamaOptions options) {
-  const auto require = [](const char* what, std::int32_t value, std::int32_t least, std::int32_t most) {
+  const auto expect = [](const char* what, std::int32_t value, std::int32_t least, std::int32_t most) {
     if (value < least || value > most)
       throw std::invalid_argument(std::string("LlamaOptions::") + what + " is " + std::to_string(value) +
                                   ", must be " + std::to_string(least) + " to " + std::to_string(most));
   };
-  require("capacity", options.capacity, 1, 1 << 24);
-  require("max_nodes", options.max_nodes, 1, 1024);
-  require("threads", options.threads, 1, 256);
-  require("prefill_chunk", options.prefill_chunk, 1, 4096);
-  require("wide_from", options.wide_from, 0, kNeverWide);
+  expect("capacity", options.capacity, 1, 1 << 24);
+  expect("max_nodes", options.max_nodes, 1, 1024);
+  expect("threads", options.threads, 1, 256);
+  expect("prefill_chunk", options.prefill_chunk, 1, 4096);
+  expect("wide_from", options.wide_from, 0, kNeverWide);
   if (options.isa > best_isa())
     throw std::invalid_argument("LlamaOptions::isa: this machine does not have these instructions");
   if (options.inputs == Inputs::bf16 && !(std::is_same_v<Real, float> && has_bf16_products()))

@@ -128,12 +128,12 @@ LlamaWeights<Real> build_llama_weights(const LlamaConfig& config, Source& source
 template <class Real>
 void check_lender(const LlamaConfig& config, const std::shared_ptr<const LlamaWeights<Real>>& target,
                   const std::string& source) {
-  const Requirements require{source};
+  const Requirements expect{source};
   if (config.looks_at != LooksAt::features) return;
-  require(target != nullptr, "a head that looks at features is loaded with its target's weights");
+  expect(target != nullptr, "a head that looks at features is loaded with its target's weights");
   const auto same = [&](const char* key, std::int32_t own, std::int32_t its) {
-    require(own == its,
-            std::string(key) + " is " + std::to_string(own) + ", the target's is " + std::to_string(its));
+    expect(own == its,
+           std::string(key) + " is " + std::to_string(own) + ", the target's is " + std::to_string(its));
   };
   same("hidden_size", config.hidden_size, target->config.hidden_size);
   same("vocab_size", config.vocab_size, target->config.vocab_size);
@@ -152,14 +152,14 @@ struct FileWeights {
   WeightType type(std::span<const TensorName> parts, std::int32_t cols) const {
     const auto is_bf16 = [&](const TensorName& part) {
       const std::int64_t shape[] = {part.rows, cols};
-      return files.require(part.name, shape).dtype == Dtype::bf16;
+      return (files.require)(part.name, shape).dtype == Dtype::bf16;
     };
     return std::all_of(parts.begin(), parts.end(), is_bf16) ? WeightType::bf16 : WeightType::full;
   }
 
   template <class Take>
   void rows(const std::string& name, std::initializer_list<std::int64_t> shape, Take take) const {
-    const TensorInfo& tensor = files.require(name, std::span(shape.begin(), shape.size()));
+    const TensorInfo& tensor = (files.require)(name, std::span(shape.begin(), shape.size()));
     const auto bytes = files.read(tensor);
     const auto cols = static_cast<std::size_t>(shape.end()[-1]),
                stride = cols * static_cast<std::size_t>(size_of(tensor.dtype));

@@ -40,7 +40,7 @@ class TensorFiles {
 
   /// The tensor and its file. Throws std::runtime_error if there is none of this name, its shape is another,
   /// or its type is not F32, F16 or BF16.
-  const TensorInfo& require(std::string_view name, std::span<const std::int64_t> shape) const {
+  const TensorInfo&(require)(std::string_view name, std::span<const std::int64_t> shape) const {
     const auto at = where_.find(name);
     if (at == where_.end())
       throw std::runtime_error(source_ + ": tensor '" + std::string(name) + "' is missing");

@@ -296,7 +296,7 @@ class Model {
 
   /// One pass over tokens of the context and nodes behind them.
   void run(Tokens waiting, Tokens nodes, Nodes parents) {
-    sequences_.check();
+    (sequences_.check)();
     const std::int32_t slot = sequences_.cached() + sequences_.node_count();
     sequences_.plan(count(waiting), parents);
     tokens_.assign(waiting.begin(), waiting.end());

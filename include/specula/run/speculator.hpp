@@ -68,7 +68,7 @@ class Speculator {
   /// outside the vocabulary or a prompt that the target cannot hold.
   void start(Tokens prompt) {
     if (text_.empty()) forget();  // a start() that a model broke off may have left tokens in the caches
-    check(prompt);
+    check_prompt(prompt);
     const detail::Stopwatch watch(stats_.prefill_seconds);
     const std::vector<Token> next(prompt.begin(), prompt.end());  // the prompt may be a part of text()
     const auto context = static_cast<std::int32_t>(next.size()) - 1;
@@ -191,7 +191,7 @@ class Speculator {
       shape_.propose(drafter_, Round{context, verifier_.params(), fits}, tree_, chance);
     if (tree_.size() > 1 && !covers(S::law, tree_.law()))
       throw std::logic_error("Speculator: the shape drew its proposal in another way than its law declares");
-    verdict_ = &verifier_.verify(tree_, chance);
+    verdict_ = &(verifier_.verify)(tree_, chance);
     added_ = static_cast<std::int32_t>(verdict_->path.size());
     for (std::size_t i = 1; i < verdict_->path.size(); ++i) text_.push_back(tree_.token(verdict_->path[i]));
     text_.push_back(verdict_->next);
@@ -212,7 +212,7 @@ class Speculator {
     if (tree_.first_child(verdict_->path.back()) != kNoParent) ++stats_.offered[depth];
   }
 
-  void check(Tokens prompt) const {
+  void check_prompt(Tokens prompt) const {
     if (prompt.empty())
       throw std::invalid_argument("Speculator::start: the prompt is empty; it needs at least one token");
     for (std::size_t i = 0; i < prompt.size(); ++i)

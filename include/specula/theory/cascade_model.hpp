@@ -111,7 +111,7 @@ class CascadeForecaster {
 
   /// Most nodes of a proposal, root included. Throws std::invalid_argument if `limits` are none.
   std::int32_t max_nodes(const CascadeLimits& limits) {
-    check(limits);
+    check_limits(limits);
     cascade_bounds(limits, bounds_);
     return 1 + static_cast<std::int32_t>(bounds_[0]);
   }
@@ -127,7 +127,7 @@ class CascadeForecaster {
   static void check_limit(const char* function, std::int32_t value) {
     if (value < 0 || value > kMaxLimit) refuse_value(function, "a limit", value, "in [0, 1024]");
   }
-  void check(const CascadeLimits& limits) const {
+  void check_limits(const CascadeLimits& limits) const {
     bool square = limits.size() == n_;
     for (const auto& row : limits) square = square && row.size() == n_;
     if (!square)

@@ -22,7 +22,7 @@ namespace specula {
 struct BlockMask {
   std::int32_t block = 5;  // tokens
 
-  void check() const {
+  void(check)() const {
     if (block < 1)
       throw std::invalid_argument(
           std::string("BlockMask: block is ").append(std::to_string(block)).append(", must be >= 1"));
@@ -30,7 +30,7 @@ struct BlockMask {
 
   /// How many of the target's keys the query at position `query` sees: those at [0, visible).
   std::int32_t visible(std::int32_t query) const {
-    check();
+    (check)();
     if (query < 0)
       throw std::invalid_argument(
           std::string("BlockMask: the query is ").append(std::to_string(query)).append(", must be >= 0"));

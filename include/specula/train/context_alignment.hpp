@@ -32,7 +32,7 @@ namespace specula {
 struct ContextAlignment {
   std::int32_t forwards = 3;
 
-  void check() const { check_range("forwards", forwards, 1, kMost); }
+  void(check)() const { check_range("forwards", forwards, 1, kMost); }
 
   /// The first row of `forward` that takes part in the loss.
   std::int32_t first_row(std::int32_t forward) const {
@@ -57,7 +57,7 @@ struct ContextAlignment {
 
   /// Whether a row sees a column: the attention mask.
   bool sees(std::int32_t forward, std::int32_t row, std::int32_t stream, std::int32_t column) const {
-    check();
+    (check)();
     check_range("stream", stream, 0, forwards - 1);
     check_range("column", column, 0, kMost);
     return stream == 0 ? column < target_columns(forward, row) : column == this->column(forward, stream, row);
@@ -67,7 +67,7 @@ struct ContextAlignment {
   static constexpr std::int32_t kMost = 1 << 30;
 
   void check_forward(std::int32_t forward) const {
-    check();
+    (check)();
     check_range("forward", forward, 1, forwards);
   }
   static void check_range(const char* name, std::int32_t value, std::int32_t least, std::int32_t most) {

@@ -193,7 +193,7 @@ struct TopKDistillation {
   static constexpr std::int32_t kMost = detail::LargestLogits<float>::kMost;  // that k may be
 
   /// Throws std::invalid_argument unless k is in [0, 64] and the weights are finite and >= 0.
-  void check() const {
+  void(check)() const {
     if (k < 0 || k > kMost)
       throw std::invalid_argument(
           std::string("TopKDistillation: k is ").append(std::to_string(k)).append(", must be in [0, 64]"));
@@ -231,7 +231,7 @@ struct TopKDistillation {
   template <class Real>
   Loss fused(std::span<const Real> target, std::span<const Real> draft, std::span<Real> gradient,
              double scale) const {
-    check();
+    (check)();
     check_rows(target.size(), draft.size(), gradient.size(), scale);
     detail::LargestLogits<Real> likeliest(k), none(0);
     const double target_log_z = detail::log_sum_exp("TopKDistillation: the target", target, likeliest);

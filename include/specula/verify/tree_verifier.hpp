@@ -43,7 +43,7 @@ class TreeVerifier {
   /// One forward over the tree, the rule's verdict, and its path committed. If anything throws, the committed
   /// context is what it was. Cost: one pass of the target, then the rule's.
   template <ChanceSource C>
-  const Verdict& verify(const TokenTree& tree, C& chance) {
+  const Verdict&(verify)(const TokenTree& tree, C& chance) {
     if (!workspace_) reserve(tree.capacity());
     try {
       const RowsView rows = timed([&] {
@@ -52,7 +52,7 @@ class TreeVerifier {
       });
       ++usage_.calls;
       usage_.nodes += tree.size();
-      rule_.verify(tree, TargetLaws(rows, params_, *workspace_), chance, verdict_);
+      (rule_.verify)(tree, TargetLaws(rows, params_, *workspace_), chance, verdict_);
       timed([&] { target_->commit(verdict_.path); });
     } catch (...) {  // nor may that drafter take these nodes for its own
       target_->truncate(target_->size());

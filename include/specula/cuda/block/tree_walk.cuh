@@ -26,7 +26,7 @@ class TreeWalk {
         begin_(trees.begin[sequence]),
         size_(trees.begin[sequence + 1] - begin_),
         origin_(trees.position[sequence]) {
-    check(max_nodes);
+    check_size(max_nodes);
   }
 
   SPECULA_HD bool ok() const { return status_ == Status::ok; }
@@ -117,7 +117,7 @@ class TreeWalk {
     return {trees_.seed[sequence_], trees_.sequence ? trees_.sequence[sequence_] : 0};
   }
   SPECULA_HD bool writes() const { return cluster_.rank() == 0 && cluster_.block().rank() == 0; }
-  SPECULA_HD void check(int max_nodes) {
+  SPECULA_HD void check_size(int max_nodes) {
     const auto warp = cluster_.block().warp();
     bool bad = size_ < 1 || size_ > max_nodes;
     for (NodeId n = warp.rank(); n < size_ && !bad; n += warp.size())

@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(384, 1)
   const DeviceCluster cluster;
   Walk<DeviceCluster, Element, Draft> walk(cluster, args, static_cast<int>(blockIdx.x) / cluster.size(),
                                            shared);
-  Rule::verify(walk);
+  (Rule::verify)(walk);
 }
 
 /// Outside of captures, for `device`, which is the current one. Errors: cudaErrorInvalidValue where a
@@ -59,7 +59,7 @@ cudaError_t make_verify_plan(VerifyPlan* plan, const VerifyCapacity& capacity, i
 }
 
 template <class Rule, class Element, class Draft>
-cudaError_t verify(const VerifyPlan& plan, const Trees& trees, const TargetRows<Element>& target,
+cudaError_t (verify)(const VerifyPlan& plan, const Trees& trees, const TargetRows<Element>& target,
                    const Draft& draft, const Verdicts& out, cudaStream_t stream) {
   const VerifyArgs<Element, Draft> args{trees, target, draft, out, plan.vocab, plan.max_nodes, plan.width};
   return launch(verify_kernel<Rule, Element, Draft>, plan.sequences, plan.cluster, plan.threads,

@@ -24,7 +24,7 @@ SPECULA_HD void follow(Walk& walk, TokenAfter token_after) {
 
 struct GreedyRule {
   template <class Walk>
-  SPECULA_HD static void verify(Walk& walk) {
+  SPECULA_HD static void (verify)(Walk& walk) {
     follow(walk, [&](NodeId at, int) { return walk.argmax(at); });
   }
 };

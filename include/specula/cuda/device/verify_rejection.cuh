@@ -9,7 +9,7 @@ namespace detail {
 
 struct RejectionRule {
   template <class Walk>
-  SPECULA_HD static void verify(Walk& walk) {
+  SPECULA_HD static void (verify)(Walk& walk) {
     int depth = 0;
     for (NodeId at = 0; at != kNoParent && walk.ok(); ++depth) {
       const NodeId from = at;

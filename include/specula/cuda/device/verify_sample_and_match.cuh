@@ -9,7 +9,7 @@ namespace detail {
 
 struct SampleAndMatchRule {
   template <class Walk>
-  SPECULA_HD static void verify(Walk& walk) {
+  SPECULA_HD static void (verify)(Walk& walk) {
     follow(walk, [&](NodeId at, int depth) {
       const RowStats law = walk.law(at);
       return walk.ok() ? walk.sample(at, law, depth) : kNoToken;

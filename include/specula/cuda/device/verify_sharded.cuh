@@ -258,7 +258,7 @@ __global__ void __launch_bounds__(32, 1)
                   int vocab, int nodes, int max_nodes, int width) {
   ShardedWalk<DeviceCluster> walk(DeviceCluster{}, trees, params, out, gathered, vocab, nodes, max_nodes,
                                   width, static_cast<int>(blockIdx.x));
-  Rule::verify(walk);
+  (Rule::verify)(walk);
 }
 
 #endif  // __CUDACC__

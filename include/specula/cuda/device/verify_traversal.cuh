@@ -11,7 +11,7 @@ namespace detail {
 /// specula::Traversal, step by step; see there for what the steps are.
 struct TraversalRule {
   template <class Walk>
-  SPECULA_HD static void verify(Walk& walk) {
+  SPECULA_HD static void (verify)(Walk& walk) {
     NodeId owner = kNoParent;  // whose residual the walk holds
     int depth = 0;             // of `at`
     const auto enter = [&](NodeId node, double weight) {

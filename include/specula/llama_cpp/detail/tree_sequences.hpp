@@ -46,7 +46,7 @@ class TreeSequences {
 
   /// Throws std::runtime_error if the cache does not hold what it ought to: somebody else has changed it, or
   /// libllama has taken cells of a window that nobody looks through any more. O(1).
-  void check() const {
+  void(check)() const {
     const std::int32_t first = llama_memory_seq_pos_min(memory_, 0),
                        last = llama_memory_seq_pos_max(memory_, 0), end = now_.end[0];
     if (first != (end > 0 ? 0 : -1) || last != end - 1)
