@@ -56,6 +56,7 @@ class ModelPack final : public ModelSource<Model> {
   /// Throws UsageError for a draft that looks into the target: it cannot be used by itself.
   Model& draft(const std::string& name) override;
   AnyDrafter drafter(const std::string& name) override;
+  /// None for a target from elsewhere whose vocabulary is not the table's.
   std::optional<specula::BigramTable> bigram() override;
 
  private:
