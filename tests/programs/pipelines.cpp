@@ -570,7 +570,7 @@ TEST_CASE("Max-Gram copies, and takes the table of the models where nothing matc
   CHECK(first_guesses(bare, "max-gram:7:min=3:bigram=none", cycle).empty());
   CHECK(first_guesses(bare, "prompt-lookup:2", cycle) == Guesses{3, 1});
   CHECK(first_guesses(toys, "prompt-lookup", kPrompt).empty());
-  CHECK(toys.tables_asked + bare.tables_asked == 0);
+  CHECK(toys.tables_asked == 0);
   // The table alone, the text alone, both, none.
   CHECK(first_guesses(toys, "max-gram:5:bigram=table", kPrompt) == Guesses{9, 10, 11});
   CHECK(first_guesses(toys, "max-gram:2:bigram=table", kPrompt) == Guesses{9, 10});
