@@ -115,6 +115,7 @@ Model& ModelPack::load(const std::string& role, const std::filesystem::path& fol
         specula::eigen::LlamaOptions{.capacity = sizes_.capacity,
                                      .max_nodes = sizes_.max_nodes,
                                      .threads = threads,
+                                     .vocab_size = sizes_.vocab_size,
                                      .inputs = sizes_.inputs,
                                      .measure_similarity = role == "target" && sizes_.measure_similarity});
   }
