@@ -2,9 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -12,6 +10,7 @@
 
 #include "../train/src/token_store.hpp"
 #include "bigram_file.hpp"
+#include "files.hpp"
 #include "options.hpp"
 #include "prompts.hpp"
 #include "text_table.hpp"
@@ -36,9 +35,7 @@ void read_text(const fs::path& file, const Tokenizer& tokenizer, std::vector<Doc
   if (file.extension() == ".jsonl") {
     for (const Prompt& prompt : load_prompts(file)) texts.push_back(prompt.put(Style::automatic));
   } else {
-    std::ifstream in(file, std::ios::binary);
-    texts.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
-    if (!in.is_open() || in.bad()) throw std::runtime_error(file.string() + ": cannot be opened for reading");
+    texts.push_back(read_file(file));
   }
   for (const std::string& text : texts) {
     documents.push_back(tokenizer.encode(text));
@@ -87,11 +84,15 @@ int run(int argc, char** argv) {
       "Folders of tokens as specula-train-text and specula-train-answers write them; of answers, only what "
       "the target wrote counts");
   app.add_option("--tokenizer", options.tokenizer,
-                 "SentencePiece model for --text (default: the model pack's)");
+                 "Tokenizer for --text: tokenizer.model, tokenizer.json or a folder with one (default: the "
+                 "model pack's)");
   app.add_option("--output", options.output, "File to write, say bigram.json")->required();
   if (parse_command_line(app, argc, argv)) return 0;
   if (options.texts.empty() && options.tokens.empty())
     throw UsageError("nothing to count: give --text or --tokens");
+
+  for (const std::string& text : options.texts) check_distinct("--output", options.output, "--text", text);
+  check_distinct("--output", options.output, "--tokenizer", options.tokenizer);
 
   std::int32_t vocab = 0;
   const std::vector<Document> documents = read_all(options, vocab);

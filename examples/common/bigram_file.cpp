@@ -1,12 +1,12 @@
 #include "bigram_file.hpp"
 
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
 #include <vector>
+
+#include "files.hpp"
 
 namespace specula_examples {
 namespace {
@@ -46,21 +46,16 @@ specula::BigramTable parse_bigram(std::string_view text, const std::string& sour
 }
 
 specula::BigramTable load_bigram(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  const std::string text(std::istreambuf_iterator<char>(in), {});
-  if (!in.is_open() || in.bad()) throw std::runtime_error(file.string() + ": cannot be opened for reading");
-  return parse_bigram(text, file.string());
+  return parse_bigram(read_file(file), file.string());
 }
 
 void save_bigram(const specula::BigramTable& table, const std::filesystem::path& file) {
   if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
-  std::ofstream out(file, std::ios::binary);
-  out << "{\"vocab_size\":" << table.vocab_size() << ",\"next\":[";
+  std::string text = "{\"vocab_size\":" + std::to_string(table.vocab_size()) + ",\"next\":[";
   const char* comma = "";
-  for (const specula::Token token : table.next()) out << std::exchange(comma, ",") << token;
-  out << "]}\n";
-  out.flush();
-  if (!out) throw std::runtime_error(file.string() + ": cannot be written");
+  for (const specula::Token token : table.next())
+    text.append(std::exchange(comma, ",")).append(std::to_string(token));
+  write_file(file, text + "]}\n");
 }
 
 }  // namespace specula_examples

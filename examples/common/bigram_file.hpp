@@ -15,7 +15,8 @@ specula::BigramTable load_bigram(const std::filesystem::path& file);
 /// The same for text in memory; `source` is what errors call it.
 specula::BigramTable parse_bigram(std::string_view text, const std::string& source);
 
-/// Throws std::runtime_error naming the file if it cannot be written. Makes its folder.
+/// Throws std::runtime_error naming the file if it cannot be written; an old one is then what it was. Makes
+/// its folder.
 void save_bigram(const specula::BigramTable& table, const std::filesystem::path& file);
 
 }  // namespace specula_examples

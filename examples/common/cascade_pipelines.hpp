@@ -23,9 +23,15 @@ template <class M>
 specula::MaxGram max_gram(ModelSource<M>& models, std::int32_t vocab, const GramChoice& choice) {
   using specula::Bigram, specula::MaxGram;
   if (choice.bigram == "none") return MaxGram(vocab, choice.options);
+  if (choice.bigram == "text") return MaxGram(Bigram::online(vocab), choice.options);
   const auto table = models.bigram();
-  if (choice.bigram == "text" || !table) return MaxGram(Bigram::online(vocab), choice.options);
-  return MaxGram(choice.bigram == "both" ? Bigram::online(*table) : Bigram(*table), choice.options);
+  if (choice.bigram == "both")
+    return MaxGram(table ? Bigram::online(*table) : Bigram::online(vocab), choice.options);
+  if (!table)
+    throw UsageError(
+        "bigram=table: there is no table of bigrams for this target; write one with specula-bigram, or take "
+        "bigram=text or bigram=none, which need none");
+  return MaxGram(Bigram(*table), choice.options);
 }
 
 inline GramChoice take_gram(PipelineSpec& spec) {

@@ -22,6 +22,19 @@ specula::Stats difference(specula::Stats after, const specula::Stats& before) {
   return after;
 }
 
+/// Prompts are fed to the models in pieces: a longer one keeps what is there of a shorter one (see
+/// Speculator::start()), so reading it bit by bit computes nothing twice.
+void start(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings) {
+  constexpr std::size_t kStep = 1024;  // whole pieces
+  if (settings.prefill)
+    for (std::size_t done = kStep; done + 1 < prompt.size(); done += kStep) {
+      pipeline.start(prompt.first(done + 1));
+      settings.prefill(done, prompt.size());
+    }
+  pipeline.start(prompt);
+  if (settings.prefill) settings.prefill(prompt.size(), prompt.size());
+}
+
 }  // namespace
 
 Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings, const RoundSink& sink) {
@@ -32,15 +45,23 @@ Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings
   const auto limit = static_cast<std::size_t>(std::max(0, settings.max_new_tokens));
   out.tokens.reserve(limit);
   pipeline.forget();
-  pipeline.start(prompt);
+  start(pipeline, prompt, settings);
   std::size_t accepted = 0, emitted = 0;  // of the last round
-  for (bool stopped = false; !stopped && out.tokens.size() < limit && pipeline.room() >= 1;) {
+  for (bool stopped = false; !stopped && out.tokens.size() < limit;) {
+    if (pipeline.room() < 1) {
+      out.ending = Ending::context_full;
+      break;
+    }
     Tokens fresh = pipeline.step(chance);
     fresh = fresh.first(std::min(fresh.size(), limit - out.tokens.size()));
-    const auto stop =
-        std::find_first_of(fresh.begin(), fresh.end(), settings.stop.begin(), settings.stop.end());
-    stopped = stop != fresh.end();
-    if (stopped) fresh = fresh.first(static_cast<std::size_t>(stop - fresh.begin()) + 1);
+    for (std::size_t i = 0; i < fresh.size() && !stopped; ++i) {
+      const bool token =
+          std::find(settings.stop.begin(), settings.stop.end(), fresh[i]) != settings.stop.end();
+      stopped = (settings.ends && settings.ends(fresh[i])) || token;
+      if (!stopped) continue;
+      out.ending = token ? Ending::stop_token : Ending::stop_string;
+      fresh = fresh.first(i + 1);
+    }
     const std::size_t range = (prompt.size() + out.tokens.size() - 1) / kContextStep;
     if (range >= out.by_context.size()) out.by_context.resize(range + 1);
     ++out.by_context[range].rounds;

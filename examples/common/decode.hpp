@@ -12,6 +12,11 @@ namespace specula_examples {
 struct DecodeSettings {
   std::int32_t max_new_tokens = 128;
   std::vector<Token> stop = {};  // any of these ends the text
+  /// Called with each token that would be emitted, in order; true: the text ends with it.
+  std::function<bool(Token)> ends = {};
+  /// Called now and then while the prompt is read, and once when it is: done == total. The prompt is then
+  /// read in several parts.
+  std::function<void(std::size_t done, std::size_t total)> prefill = {};
   std::uint64_t seed = 0;
   std::uint32_t sequence = 0;  // which of the seed's streams of coins: the prompt's number
 };
@@ -24,7 +29,9 @@ struct ContextRange {
   std::int64_t new_tokens = 0;
 };
 
-/// What one prompt gave. Tokens that the last round accepted beyond the limit or after the stop token are
+enum class Ending { limit, stop_token, stop_string, context_full };
+
+/// What one prompt gave. Tokens that the last round accepted beyond the limit or after the text's end are
 /// neither in `tokens` nor among the accepted of `stats`, only in its new_tokens.
 struct Decoded {
   std::vector<Token> tokens;             // emitted, the stop token included
@@ -33,13 +40,14 @@ struct Decoded {
   std::vector<ContextRange> by_context;  // contexts of [0, 64) tokens, [64, 128), ...
   double prefill_seconds = 0;            // start()
   double decode_seconds = 0;             // all step()s, nothing else
+  Ending ending = Ending::limit;         // stop_string: what `ends` said
 };
 
 /// `fresh` are a round's emitted tokens, the first `guesses` of them accepted guesses.
 using RoundSink = std::function<void(Tokens fresh, std::size_t guesses)>;
 
 /// Forgets what other pipelines did to the models, then start() and step() until a limit is met or the cache
-/// is full. The time inside `sink` is not counted.
+/// is full. The time inside `sink` and `ends` is not counted.
 Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings, const RoundSink& sink = {});
 
 }  // namespace specula_examples

@@ -14,11 +14,21 @@ class UsageError : public std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-/// Runs a program's body and turns what it throws into a line on stderr and an exit code.
+/// Writes out what waits for the standard output. Throws std::runtime_error if that was ever impossible, say
+/// on a full disk: output that is lost is no success.
+inline void flush_output() {
+  std::cout.flush();
+  if (!std::cout) throw std::runtime_error("the standard output cannot be written");
+}
+
+/// Runs a program's body and turns what it throws, and output that cannot be written, into a line on stderr
+/// and an exit code.
 template <class Body>
 int run_program(const char* name, Body body) {
   try {
-    return body();
+    const int code = body();
+    flush_output();
+    return code;
   } catch (const UsageError& error) {
     std::cerr << name << ": " << error.what() << "\nTry " << name << " --help\n";
     return 2;

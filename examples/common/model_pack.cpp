@@ -97,10 +97,11 @@ std::optional<specula::BigramTable> ModelPack::bigram() {
   const auto file = folders_.root / "bigram" / "bigram.json";
   if (!std::filesystem::exists(file)) return std::nullopt;
   auto table = load_bigram(file);
-  if (table.vocab_size() != target().vocab_size())
-    throw std::runtime_error(file.string() + ": a table of " + std::to_string(table.vocab_size()) +
-                             " tokens, the target has " + std::to_string(target().vocab_size()));
-  return table;
+  if (table.vocab_size() == target().vocab_size()) return table;
+  if (!folders_.target.empty()) return std::nullopt;  // the table is of the folder's own target
+  throw std::runtime_error(file.string() + ": a table of " + std::to_string(table.vocab_size()) +
+                           " tokens, the target has " + std::to_string(target().vocab_size()) +
+                           "; bigram=text and bigram=none read no table");
 }
 
 Model& ModelPack::load(const std::string& role, const std::filesystem::path& folder, std::int32_t threads) {
@@ -114,6 +115,7 @@ Model& ModelPack::load(const std::string& role, const std::filesystem::path& fol
         specula::eigen::LlamaOptions{.capacity = sizes_.capacity,
                                      .max_nodes = sizes_.max_nodes,
                                      .threads = threads,
+                                     .vocab_size = sizes_.vocab_size,
                                      .inputs = sizes_.inputs,
                                      .measure_similarity = role == "target" && sizes_.measure_similarity});
   }

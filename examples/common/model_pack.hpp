@@ -42,6 +42,7 @@ struct ModelSizes {
   std::int32_t threads = 1;    // of the target; drafts are too small to be worth a second one
   specula::eigen::Inputs inputs = specula::eigen::Inputs::full;
   bool measure_similarity = false;  // by the target
+  std::int32_t vocab_size = 0;      // tokens that rows show; 0: all
 };
 
 /// "full", "bf16", or "auto": bf16 where the machine multiplies it. Throws UsageError on another word, or on
@@ -56,6 +57,7 @@ class ModelPack final : public ModelSource<Model> {
   /// Throws UsageError for a draft that looks into the target: it cannot be used by itself.
   Model& draft(const std::string& name) override;
   AnyDrafter drafter(const std::string& name) override;
+  /// None for a target from elsewhere whose vocabulary is not the table's.
   std::optional<specula::BigramTable> bigram() override;
 
  private:

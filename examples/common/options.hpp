@@ -2,14 +2,21 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
+#include <cstddef>
 #include <cstdint>
+#include <iostream>
 #include <string>
+#include <system_error>
 #include <thread>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <specula/sampling_params.hpp>
+#include <specula/version.hpp>
 
 #include "errors.hpp"
+#include "nearest.hpp"
 
 namespace specula_examples {
 
@@ -18,13 +25,27 @@ struct DecodingOptions {
   std::int32_t threads = 1;
   std::uint64_t seed = 0;
   specula::SamplingParams sampling{.temperature = 0.0f};
+  bool beyond_context = false;
 };
 
 /// Of programs that run the models of the pack.
 struct CommonOptions : DecodingOptions {
   std::string models, target, draft;
   std::string inputs = "auto";
+  bool cut_vocabulary = false;
 };
+
+/// For options that count: CLI11 alone takes -1 and 2^64 for numbers.
+inline CLI::Validator whole_number() {
+  return CLI::Validator(
+      [](std::string& text) {
+        std::uint64_t value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (!text.empty() && error == std::errc() && end == text.data() + text.size()) return std::string();
+        return "'" + text + "' must be a whole number from 0 to 18446744073709551615";
+      },
+      "");
+}
 
 inline void add_decoding_options(CLI::App& app, DecodingOptions& options) {
   app.add_option("--max-new-tokens", options.max_new_tokens, "Tokens after the prompt, at most")
@@ -40,11 +61,26 @@ inline void add_decoding_options(CLI::App& app, DecodingOptions& options) {
                  "Keep tokens of at least this share of the likeliest one's probability")
       ->capture_default_str();
   app.add_option("--seed", options.seed, "Of all coins: on one machine, the same seed gives the same text")
+      ->check(whole_number())
       ->capture_default_str();
   app.add_option("--threads", options.threads,
                  "Threads of the target; 0: as many as the machine has, 16 at most")
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
+  app.add_flag("--beyond-context", options.beyond_context,
+               "Go on where prompt and new tokens are more positions than the target was trained for");
+}
+
+/// Of programs that print text.
+inline void add_stop_option(CLI::App& app, std::vector<std::string>& stops) {
+  app.add_option("--stop", stops,
+                 "End the text before this string, wherever tokens begin and end in it (may be given several "
+                 "times)")
+      ->allow_extra_args(false);
+}
+
+inline void add_limit_option(CLI::App& app, std::size_t& limit, const char* what) {
+  app.add_option("--limit", limit, what)->check(whole_number())->capture_default_str();
 }
 
 inline void add_common_options(CLI::App& app, CommonOptions& options) {
@@ -57,6 +93,14 @@ inline void add_common_options(CLI::App& app, CommonOptions& options) {
                  "What products take: full (float), bf16 (rounded, as GPUs do), or auto: bf16 where the "
                  "machine has it")
       ->capture_default_str();
+  app.add_flag("--cut-vocabulary", options.cut_vocabulary,
+               "Where the models' vocabularies differ in size, say by padding, take the tokens that all of "
+               "them have");
+}
+
+inline std::string version_text() {
+  return std::to_string(SPECULA_VERSION_MAJOR) + "." + std::to_string(SPECULA_VERSION_MINOR) + "." +
+         std::to_string(SPECULA_VERSION_PATCH);
 }
 
 /// `asked`, or where that is 0 as many as the machine has, 16 at most.
@@ -65,8 +109,12 @@ inline std::int32_t thread_count(std::int32_t asked) {
   return static_cast<std::int32_t>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u));
 }
 
-/// Throws UsageError where an option is out of range.
+/// Throws UsageError where an option is out of range. Tells the user of more threads than cores.
 inline void check_options(const DecodingOptions& options) {
+  const auto cores = static_cast<std::int32_t>(std::thread::hardware_concurrency());
+  if (cores > 0 && options.threads > cores)
+    std::cerr << "note: --threads " << options.threads << " on " << cores << (cores == 1 ? " core" : " cores")
+              << ": more threads than cores are slower\n";
   try {
     specula::validate(options.sampling);
   } catch (const std::invalid_argument& error) {
@@ -74,15 +122,44 @@ inline void check_options(const DecodingOptions& options) {
   }
 }
 
-/// Parses; returns true if the program has nothing more to do (--help). Throws UsageError on a wrong command
-/// line.
+/// Throws UsageError for an empty stop string.
+inline void check_stops(const std::vector<std::string>& stops) {
+  for (const std::string& stop : stops)
+    if (stop.empty()) throw UsageError("--stop is empty: every text would end before it begins");
+}
+
+/// Throws UsageError for an empty prompt, whether it was given or read.
+inline void check_prompt(const std::string& prompt) {
+  if (prompt.empty()) throw UsageError("no prompt: give --prompt, --prompts or one on the standard input");
+}
+
+/// What to tell the user of an option that there is not.
+inline std::string suggestion(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  for (const std::string& word : app.remaining())
+    if (word.starts_with("--")) {
+      std::string text;
+      for (const auto& name : nearest(word.substr(0, word.find('=')), names, 3))
+        text.append(text.empty() ? "; the nearest are " : ", ").append(name);
+      return text;
+    }
+  return {};
+}
+
+/// Parses; returns true if the program has nothing more to do (--help, --version). Throws UsageError on a
+/// wrong command line.
 inline bool parse_command_line(CLI::App& app, int argc, char** argv) {
+  app.set_version_flag("--version", app.get_name() + " " + version_text(), "Print the version and end");
   try {
     app.parse(argc, argv);
     return false;
   } catch (const CLI::Success& done) {
     app.exit(done);
     return true;
+  } catch (const CLI::ExtrasError& error) {
+    throw UsageError(error.what() + suggestion(app));
   } catch (const CLI::ParseError& error) {
     throw UsageError(error.what());
   }

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <sstream>
+#include <utility>
 
 #include "errors.hpp"
+#include "nearest.hpp"
 
 namespace specula_examples {
 namespace {
@@ -71,6 +73,7 @@ std::int32_t PipelineSpec::size(const char* what, std::int32_t absent, std::int3
 }
 
 bool PipelineSpec::take(const std::string& key, std::string& value) {
+  known_.push_back(key);
   const auto found =
       std::find_if(options_.begin(), options_.end(), [&](const auto& o) { return o.first == key; });
   if (found == options_.end()) return false;
@@ -158,7 +161,20 @@ void PipelineSpec::done(const std::string& usage) const {
   };
   if (!words_.empty()) unknown(words_.front());
   if (!sizes_.empty()) unknown(std::to_string(sizes_.front()));
-  if (!options_.empty()) unknown(options_.front().first + "=" + options_.front().second);
+  if (options_.empty()) return;
+  const auto& [key, value] = options_.front();
+  const auto near = nearest(key, known_, 1);
+  if (!near.empty() && near.front() != key && edit_distance(key, near.front()) <= 2)
+    fail("has no option '" + key + "', is " + near.front() + "=" + value + " meant? It is written " + usage);
+  unknown(key + "=" + value);
+}
+
+std::string unknown_pipeline(const std::string& text, const std::string& name,
+                             const std::vector<std::string>& names) {
+  std::string message = "unknown pipeline '" + text + "'";
+  const char* before = "; the nearest are ";
+  for (const std::string& near : nearest(name, names, 3)) message += std::exchange(before, ", ") + near;
+  return message + " (--help describes all " + std::to_string(names.size()) + ")";
 }
 
 std::vector<std::string> split_list(std::string_view text) {

@@ -56,10 +56,15 @@ class PipelineSpec {
   bool take(const std::string& key, std::string& value);
 
   std::string text_, name_;
+  std::vector<std::string> known_;  // options that were asked for
   std::vector<std::string> words_;
   std::vector<std::int32_t> sizes_;
   std::vector<std::pair<std::string, std::string>> options_;
 };
+
+/// The message for a pipeline, written `text`, of whose name none of `names` is.
+std::string unknown_pipeline(const std::string& text, const std::string& name,
+                             const std::vector<std::string>& names);
 
 /// Splits at commas: "autoregressive,chain:small:4". Throws UsageError on an empty part.
 std::vector<std::string> split_list(std::string_view text);

@@ -124,9 +124,9 @@ Recipe<M> prepare_pipeline(const std::string& name) {
       spec.done(entry.usage);
       return recipe;
     }
-  std::string known;
-  for (const auto& entry : registry<M>()) known += std::string(known.empty() ? "" : ", ") + entry.usage;
-  throw UsageError("unknown pipeline '" + name + "'; known are " + known);
+  std::vector<std::string> names;
+  for (const auto& entry : registry<M>()) names.emplace_back(entry.name);
+  throw UsageError(unknown_pipeline(name, spec.name(), names));
 }
 
 }  // namespace specula_examples

@@ -1,12 +1,11 @@
 #include "prompts.hpp"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "errors.hpp"
+#include "files.hpp"
 
 namespace specula_examples {
 namespace {
@@ -103,10 +102,7 @@ std::vector<Prompt> parse_prompts(std::string_view text, const std::string& sour
 }
 
 std::vector<Prompt> load_prompts(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(in), {});
-  if (!in.is_open() || in.bad()) throw std::runtime_error(file.string() + ": cannot be opened for reading");
-  return parse_prompts(text, file.string());
+  return parse_prompts(read_file(file), file.string());
 }
 
 std::vector<std::string> put_prompts(const std::vector<std::string>& files, std::size_t limit, Style style) {

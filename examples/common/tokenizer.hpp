@@ -1,4 +1,4 @@
-// Text to tokens and back, by SentencePiece.
+// Text to tokens and back.
 #pragma once
 
 #include <filesystem>
@@ -9,22 +9,18 @@
 
 #include <specula/rows.hpp>
 
-#include "utf8_gate.hpp"
-
-namespace sentencepiece {
-class SentencePieceProcessor;
-}
+#include "tokenizer_codec.hpp"
 
 namespace specula_examples {
 
 class Tokenizer {
  public:
-  /// Throws std::runtime_error naming the file if it is missing or no SentencePiece model.
-  explicit Tokenizer(const std::filesystem::path& model_file);
-  ~Tokenizer();
+  /// From tokenizer.model (SentencePiece) of a model's folder, or where there is none its tokenizer.json; or
+  /// from such a file. Throws std::runtime_error naming the file if there is none or it cannot be read.
+  explicit Tokenizer(const std::filesystem::path& folder_or_file);
 
-  std::int32_t vocab_size() const;
-  specula::Token end() const;  // ends a text: </s>
+  std::int32_t vocab_size() const { return codec_->vocab_size(); }
+  specula::Token end() const { return codec_->end(); }  // ends a text: </s>
 
   /// <s> and the tokens of `text`.
   std::vector<specula::Token> encode(std::string_view text) const;
@@ -37,19 +33,7 @@ class Tokenizer {
   std::string decode(specula::Tokens tokens) const;
 
  private:
-  std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
-};
-
-/// Prints tokens as they come: whole characters only.
-class TextStream {
- public:
-  explicit TextStream(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
-  std::string put(specula::Token token) { return gate_.push(tokenizer_->bytes(token)); }
-  std::string flush() { return gate_.flush(); }
-
- private:
-  const Tokenizer* tokenizer_;
-  Utf8Gate gate_;
+  std::unique_ptr<TokenizerCodec> codec_;
 };
 
 }  // namespace specula_examples

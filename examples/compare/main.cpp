@@ -1,12 +1,13 @@
 // specula-compare: pipelines side by side on the same prompts.
 #include <algorithm>
-#include <fstream>
 #include <iostream>
 #include <map>
 #include <set>
 
 #include "comparison.hpp"
 #include "figures.hpp"
+#include "json_file.hpp"
+#include "model_configs.hpp"
 #include "model_pack.hpp"
 #include "options.hpp"
 #include "pass_costs.hpp"
@@ -37,7 +38,7 @@ void add_options(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_option("--prompts", options.prompt_files,
                  "File of prompts (may be given several times; default: those that come with the sources)");
-  app.add_option("--limit", options.limit, "Prompts of each file, at most; 0: all")->capture_default_str();
+  add_limit_option(app, options.limit, "Prompts of each file, at most; 0: all");
   app.add_option("--style", options.style, "How prompts are put: auto, question, code or raw")
       ->capture_default_str();
   app.add_option("--repeat", options.repeat, "Runs of each prompt; the times are their medians")
@@ -52,6 +53,7 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--drafters", options.drafters, "Of the tuned pipelines: models, best first, and max-gram")
       ->capture_default_str();
   app.add_option("--tune-limit", options.tune_limit, "Prompts to measure on, at most; 0: all")
+      ->check(whole_number())
       ->capture_default_str();
   app.add_option("--json", options.json, "Write the figures to this file");
   add_common_options(app, options.common);
@@ -82,20 +84,14 @@ nlohmann::ordered_json settings_json(const Options& options, std::size_t prompts
   for (const auto& file : options.prompt_files) files.push_back(leaf(file, ""));
   if (files.empty()) files.push_back(leaf(SPECULA_EXAMPLE_PROMPTS, ""));
   const CommonOptions& c = options.common;
-  return {{"prompt_files", files},
-          {"prompts", prompts},
-          {"style", options.style},
-          {"max_new_tokens", c.max_new_tokens},
-          {"temperature", c.sampling.temperature},
-          {"top_k", c.sampling.top_k},
-          {"top_p", c.sampling.top_p},
-          {"min_p", c.sampling.min_p},
-          {"seed", c.seed},
-          {"threads", thread_count(c.threads)},
-          {"inputs", inputs_of(c.inputs) == specula::eigen::Inputs::bf16 ? "bf16" : "full"},
-          {"repeat", options.repeat},
-          {"target", leaf(c.target, "target")},
-          {"default_draft", leaf(c.draft, kDefaultDraft)}};
+  nlohmann::ordered_json out{{"prompt_files", files}, {"prompts", prompts}, {"style", options.style}};
+  add_decoding_json(out, c);
+  out["threads"] = thread_count(c.threads);
+  out["inputs"] = inputs_of(c.inputs) == specula::eigen::Inputs::bf16 ? "bf16" : "full";
+  out["repeat"] = options.repeat;
+  out["target"] = leaf(c.target, "target");
+  out["default_draft"] = leaf(c.draft, kDefaultDraft);
+  return out;
 }
 
 /// Pipelines that are built when they are run, over models that are loaded once.
@@ -255,21 +251,17 @@ int run(int argc, char** argv) {
                        .build = {}});
   }
   folders.check();
-  for (const auto& recipe : recipes)
-    for (const auto& draft : recipe.drafts) folders.draft_folder(draft);
+  std::vector<std::string> drafts;
+  for (const auto& recipe : recipes) drafts.insert(drafts.end(), recipe.drafts.begin(), recipe.drafts.end());
+  const ModelConfigs configs(folders, drafts);
 
-  const Tokenizer tokenizer(folders.target_folder() / "tokenizer.model");
+  const Tokenizer tokenizer(folders.target_folder());
   const auto prompts = load_all(options, tokenizer);
-  std::size_t longest = 0;
-  for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
-
-  std::ofstream json;
   if (!options.json.empty()) {
-    json.open(options.json);  // before the work, so that a wrong path does not cost it
-    if (!json) throw std::runtime_error(options.json + ": cannot be opened for writing");
+    for (const auto& file : options.prompt_files) check_distinct("--json", options.json, "--prompts", file);
+    check_writable(options.json);  // before the work, so that a wrong path does not cost it
   }
-  ModelPack models(folders, sizes_for(recipes, longest, options.common.max_new_tokens, options.common.threads,
-                                      inputs_of(options.common.inputs)));
+  ModelPack models(folders, checked_sizes(configs, recipes, prompts, tokenizer.vocab_size(), options.common));
   Runner runner(models, options, tokenizer.end());
   Tuning tuning;
   if (tunes) tuning = tuned_pipelines(options, folders, models, runner, prompts);
@@ -288,12 +280,12 @@ int run(int argc, char** argv) {
   std::cout << to_table(all);
   auto settings = settings_json(options, prompts.size());
   if (tunes) {
-    std::cout << '\n' << forecast_table(tuned, all);
+    std::cout << '\n' << forecast_table(tuned, all) << '\n' << recommendation(tuned, all) << '\n';
     settings["tuned_for"] = options.tune;
     settings["forecasts"] = forecast_json(tuned, all);
   }
-  if (json.is_open() && !(json << to_json(all, settings).dump(2) << '\n' << std::flush))
-    throw std::runtime_error(options.json + ": cannot be written");
+  flush_output();
+  if (!options.json.empty()) write_json(options.json, to_json(all, settings));
   return 0;
 }
 

@@ -75,17 +75,17 @@ nlohmann::ordered_json to_json(std::span<const Figures> all, const nlohmann::ord
 }
 
 std::string to_table(std::span<const Figures> all) {
-  std::vector<std::vector<std::string>> rows{{"pipeline", "speedup", "tokens/s", "with prefill", "MAT", "tau",
-                                              "nodes", "MAT/node", "draft ms", "alpha", "acceptance by depth",
-                                              "c", "SWI", "own share", "same text"}};
+  std::vector<std::vector<std::string>> rows{{"pipeline", "speedup", "tokens/s", "MAT", "tau", "alpha", "SWI",
+                                              "same text", "with prefill", "nodes", "MAT/node", "draft ms",
+                                              "c", "own share", "acceptance by depth"}};
   for (const Figures& f : all)
     rows.push_back({f.name + (f.lossy ? " (lossy)" : ""), fixed(f.speedup, 2) + "x",
-                    fixed(f.tokens_per_second, 1), fixed(f.tokens_per_second_with_prefill, 1),
-                    fixed(f.mat, 2), fixed(f.tau, 2), fixed(f.mean_proposed, 1),
+                    fixed(f.tokens_per_second, 1), fixed(f.mat, 2), fixed(f.tau, 2), fixed(f.acceptance, 3),
+                    fixed(f.swi, 2),
+                    std::to_string(f.identical_to_autoregressive) + "/" + std::to_string(f.prompts),
+                    fixed(f.tokens_per_second_with_prefill, 1), fixed(f.mean_proposed, 1),
                     fixed(f.mat_per_verified_node, 2), fixed(f.draft_milliseconds_per_round, 3),
-                    fixed(f.acceptance, 3), depths_text(f), costs_text(f), fixed(f.swi, 2),
-                    fixed(100 * f.overhead_share, 2) + "%",
-                    std::to_string(f.identical_to_autoregressive) + "/" + std::to_string(f.prompts)});
+                    costs_text(f), fixed(100 * f.overhead_share, 2) + "%", depths_text(f)});
   return text_table(rows);
 }
 

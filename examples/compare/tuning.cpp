@@ -198,6 +198,17 @@ std::string forecast_table(std::span<const TunedPipeline> tuned, std::span<const
   return text_table(rows);
 }
 
+std::string recommendation(std::span<const TunedPipeline> tuned, std::span<const Figures> all) {
+  const Figures* best = nullptr;
+  for (const TunedPipeline& t : tuned)
+    if (const Figures* f = figures_of(all, t.name); f && (!best || f->speedup > best->speedup)) best = f;
+  if (!best) return "no tuned pipeline was run";
+  const std::string gain = fixed(best->speedup, 2) + "x plain decoding, measured";
+  if (best->speedup <= 1)
+    return "recommended: autoregressive; the best tuned one, " + best->name + ", has " + gain;
+  return "recommended: " + best->name + " (" + gain + ")";
+}
+
 nlohmann::ordered_json forecast_json(std::span<const TunedPipeline> tuned, std::span<const Figures> all) {
   nlohmann::ordered_json out = nlohmann::ordered_json::array();
   for (const TunedPipeline& t : tuned)

@@ -61,6 +61,8 @@ std::vector<TunedPipeline> tune(const std::vector<std::string>& drafters, const 
 
 /// Predicted beside measured, for those of `figures` that were tuned.
 std::string forecast_table(std::span<const TunedPipeline> tuned, std::span<const Figures> figures);
+/// Which of the tuned pipelines was the fastest of those in `figures`, in a line.
+std::string recommendation(std::span<const TunedPipeline> tuned, std::span<const Figures> figures);
 nlohmann::ordered_json forecast_json(std::span<const TunedPipeline> tuned, std::span<const Figures> figures);
 
 }  // namespace specula_examples

@@ -5,9 +5,13 @@
 #include <iostream>
 #include <iterator>
 #include <optional>
+#include <utility>
 
+#include "json_file.hpp"
+#include "model_configs.hpp"
 #include "model_pack.hpp"
 #include "options.hpp"
+#include "progress_bar.hpp"
 #include "prompts.hpp"
 #include "race.hpp"
 #include "terminal.hpp"
@@ -22,7 +26,8 @@ using namespace specula_examples;
 struct Options {
   CommonOptions common;
   std::string pipeline = "cost-aware:chain";
-  std::string prompt, prompts, style = "auto", color = "auto", trace;
+  std::string prompt, prompts, style = "auto", color = "auto", trace, json;
+  std::vector<std::string> stops;
   std::size_t limit = 0;
   bool race = false, has_prompt = false;
 };
@@ -33,7 +38,8 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--prompts", options.prompts,
                  "File of prompts: JSON Lines (prompt, question or turns), or plain text")
       ->excludes(prompt);
-  app.add_option("--limit", options.limit, "Prompts of the file, at most; 0: all")->capture_default_str();
+  add_limit_option(app, options.limit, "Prompts of the file, at most; 0: all");
+  add_stop_option(app, options.stops);
   app.add_option("--style", options.style, "How prompts are put: auto, question, code or raw")
       ->capture_default_str();
   app.add_flag("--race", options.race,
@@ -42,7 +48,10 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option(
       "--trace", options.trace,
       "Folder for a picture of each round: the proposal, the path that was accepted and the next token, as "
-      "Graphviz text and, if `dot` is installed, as .svg; with --race, of the pipeline's rounds");
+      "Graphviz text and, if `dot` is installed, as .svg; with --race, of the pipeline's rounds. Rounds of "
+      "an "
+      "earlier run in it are replaced");
+  app.add_option("--json", options.json, "Write the texts, why they ended and their figures to this file");
   app.add_option("--color", options.color, "Accepted guesses in green: auto, always or never")
       ->capture_default_str();
   add_common_options(app, options.common);
@@ -70,29 +79,60 @@ std::vector<Prompt> read_prompts(const Options& options) {
   } else {
     if (isatty(STDIN_FILENO)) std::cerr << "The prompt, ended by Ctrl-D:\n";
     prompts = {{std::string(std::istreambuf_iterator<char>(std::cin), {}), Style::raw}};
-    if (prompts[0].text.empty())
-      throw UsageError("no prompt: give --prompt, --prompts or one on the standard input");
   }
+  if (options.prompts.empty() && !options.race) check_prompt(prompts[0].text);
   if (options.limit && prompts.size() > options.limit) prompts.resize(options.limit);
   return prompts;
 }
 
-void generate(const Racer& racer, std::span<const RacePrompt> prompts, const DecodeSettings& settings,
-              const Tokenizer& tokenizer, const Paint& paint) {
+const char* name_of(Ending ending) {
+  switch (ending) {
+    case Ending::limit:
+      return "limit";
+    case Ending::stop_token:
+      return "stop token";
+    case Ending::stop_string:
+      return "stop string";
+    case Ending::context_full:
+      break;
+  }
+  return "context full";
+}
+
+nlohmann::ordered_json to_json(const std::string& prompt, const std::string& text, const Decoded& run) {
+  const auto tokens = static_cast<double>(run.tokens.size());
+  return {{"prompt", prompt},
+          {"text", text},
+          {"ended", name_of(run.ending)},
+          {"new_tokens", run.tokens.size()},
+          {"target_calls", run.stats.target.calls},
+          {"mat", tokens / static_cast<double>(std::max<std::int64_t>(1, run.stats.target.calls))},
+          {"prefill_seconds", run.prefill_seconds},
+          {"decode_seconds", run.decode_seconds}};
+}
+
+/// Returns an entry a prompt, for --json.
+nlohmann::ordered_json generate(const Racer& racer, std::span<const RacePrompt> prompts,
+                                const DecodeSettings& settings, const std::vector<std::string>& stops,
+                                const Tokenizer& tokenizer, const Paint& paint) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (std::size_t p = 0; p < prompts.size(); ++p) {
     if (prompts.size() > 1)
       std::cout << (p ? "\n" : "") << paint.bold(std::string("=== prompt ").append(std::to_string(p + 1)))
                 << '\n';
-    std::cout << paint.dim(prompts[p].text) << std::flush;
     DecodeSettings own = settings;
     own.sequence = static_cast<std::uint32_t>(p);
-    TokenPrinter printer(tokenizer, paint, std::cout);
-    const Decoded run =
-        decode(*racer.pipeline, prompts[p].tokens, own, [&](Tokens fresh, std::size_t guesses) {
-          printer(fresh, guesses);
-          if (racer.watch) racer.watch(p);
-        });
-    printer.finish();
+    if (!settings.prefill) {
+      std::cout << paint.dim(prompts[p].text) << std::flush;
+    } else {  // the bar takes a line of its own, so the prompt comes after it
+      own.prefill = [&](std::size_t done, std::size_t total) {
+        settings.prefill(done, total);
+        if (done == total) std::cout << paint.dim(prompts[p].text) << std::flush;
+      };
+    }
+    TokenPrinter printer(tokenizer, stops, paint, std::cout);
+    const Decoded run = decode_printed(racer, prompts[p], p, own, printer);
+    all.push_back(to_json(prompts[p].text, printer.text(), run));
     const auto tokens = static_cast<double>(run.tokens.size());
     std::cerr << paint.dim(racer.name + ": " + std::to_string(run.tokens.size()) + " tokens, " +
                            std::to_string(run.stats.target.calls) + " calls of the target, " +
@@ -102,6 +142,22 @@ void generate(const Racer& racer, std::span<const RacePrompt> prompts, const Dec
                            " with the prompt)")
               << '\n';
   }
+  return all;
+}
+
+nlohmann::ordered_json with_settings(const Options& options, nlohmann::ordered_json prompts) {
+  nlohmann::ordered_json out{{"pipeline", options.pipeline}, {"prompts", std::move(prompts)}};
+  add_decoding_json(out, options.common);
+  out["stop"] = options.stops;
+  return out;
+}
+
+/// A bar for prompts that are read in several parts.
+void show_prefill(std::size_t done, std::size_t total) {
+  static std::optional<ProgressBar> bar;
+  if (!bar && done < total) bar.emplace();
+  if (bar) (*bar)(done, total);
+  if (done == total) bar.reset();
 }
 
 int run(int argc, char** argv) {
@@ -111,6 +167,9 @@ int run(int argc, char** argv) {
   if (parse_command_line(app, argc, argv)) return 0;
   options.has_prompt = app.count("--prompt") > 0;
   check_options(options.common);
+  check_stops(options.stops);
+  if (options.race && !options.json.empty())
+    throw UsageError("--json does not go with --race; specula-compare writes figures of several pipelines");
   const Style style = parse_style(options.style);
   const Paint paint(wants_color(options.color, STDOUT_FILENO));
 
@@ -118,19 +177,23 @@ int run(int argc, char** argv) {
   if (options.race) recipes.push_back(prepare_pipeline<Model>("autoregressive"));
   const ModelFolders folders{models_root(options.common.models), options.common.target, options.common.draft};
   folders.check();
-  for (const auto& draft : recipes[0].drafts) folders.draft_folder(draft);
+  const ModelConfigs configs(folders, recipes[0].drafts);
 
-  const Tokenizer tokenizer(folders.target_folder() / "tokenizer.model");
-  std::vector<RacePrompt> prompts;
-  std::size_t longest = 0;
+  const Tokenizer tokenizer(folders.target_folder());
+  std::vector<std::string> texts;
+  std::vector<std::vector<Token>> tokens;
   for (const Prompt& prompt : read_prompts(options)) {
-    const std::string text = prompt.put(style);
-    prompts.push_back({text, tokenizer.encode(text)});
-    longest = std::max(longest, prompts.back().tokens.size());
+    texts.push_back(prompt.put(style));
+    tokens.push_back(tokenizer.encode(texts.back()));
   }
-
-  ModelPack models(folders, sizes_for(recipes, longest, options.common.max_new_tokens, options.common.threads,
-                                      inputs_of(options.common.inputs)));
+  if (!options.json.empty()) {
+    check_distinct("--json", options.json, "--prompts", options.prompts);
+    check_writable(options.json);  // before the work, so that a wrong path does not cost it
+  }
+  ModelPack models(folders, checked_sizes(configs, recipes, tokens, tokenizer.vocab_size(), options.common));
+  std::vector<RacePrompt> prompts;
+  for (std::size_t p = 0; p < texts.size(); ++p)
+    prompts.push_back({std::move(texts[p]), std::move(tokens[p])});
   const auto pipeline = recipes[0].build(models, options.common.sampling);
   Racer guessing{options.pipeline, pipeline.get(), recipes[0].lossy, options.common.sampling.temperature > 0};
   std::optional<Trace> trace;
@@ -140,14 +203,17 @@ int run(int argc, char** argv) {
     });
     guessing.watch = [&](std::size_t prompt) { trace->add(*pipeline, prompt); };
   }
-  const DecodeSettings settings{.max_new_tokens = options.common.max_new_tokens,
-                                .stop = {tokenizer.end()},
-                                .seed = options.common.seed};
+  DecodeSettings settings{.max_new_tokens = options.common.max_new_tokens,
+                          .stop = {tokenizer.end()},
+                          .seed = options.common.seed};
+  if (isatty(STDERR_FILENO)) settings.prefill = show_prefill;
   if (!options.race) {
-    generate(guessing, prompts, settings, tokenizer, paint);
+    auto json = generate(guessing, prompts, settings, options.stops, tokenizer, paint);
+    if (!options.json.empty()) write_json(options.json, with_settings(options, std::move(json)));
   } else {
     const auto plain = recipes[1].build(models, options.common.sampling);
-    race({"autoregressive", plain.get()}, guessing, prompts, settings, tokenizer, paint, std::cout);
+    race({"autoregressive", plain.get()}, guessing, prompts, settings, options.stops, tokenizer, paint,
+         std::cout);
   }
   if (trace) std::cerr << trace->draw() << '\n';
   return 0;

@@ -1,6 +1,8 @@
 #include "race.hpp"
 
 #include <algorithm>
+#include <stdexcept>
+#include <utility>
 
 #include "text_table.hpp"
 
@@ -41,14 +43,11 @@ std::string heading(std::size_t prompt, std::size_t of) {
 }
 
 Decoded show(const Racer& racer, const RacePrompt& prompt, std::size_t number, const DecodeSettings& settings,
-             const Tokenizer& tokenizer, const Paint& paint, std::ostream& out) {
+             const std::vector<std::string>& stops, const Tokenizer& tokenizer, const Paint& paint,
+             std::ostream& out) {
   out << paint.bold("--- " + racer.name) << '\n' << std::flush;
-  TokenPrinter printer(tokenizer, paint, out);
-  Decoded run = decode(*racer.pipeline, prompt.tokens, settings, [&](Tokens fresh, std::size_t guesses) {
-    printer(fresh, guesses);
-    if (racer.watch) racer.watch(number);
-  });
-  printer.finish();
+  TokenPrinter printer(tokenizer, stops, paint, out);
+  Decoded run = decode_printed(racer, prompt, number, settings, printer);
   out << paint.dim(std::to_string(run.tokens.size()) + " tokens, " + std::to_string(run.stats.target.calls) +
                    " calls of the target, " + fixed(Tally::rate(run), 1) + " tokens/s")
       << "\n\n";
@@ -57,26 +56,47 @@ Decoded show(const Racer& racer, const RacePrompt& prompt, std::size_t number, c
 
 }  // namespace
 
-void TokenPrinter::operator()(Tokens fresh, std::size_t guesses) {
-  for (std::size_t i = 0; i < fresh.size(); ++i) {
-    const std::string text = fresh[i] == tokenizer_->end() ? stream_.flush() : stream_.put(fresh[i]);
-    if (text.empty()) continue;
-    *out_ << (i < guesses ? paint_.green(text) : text);
-    line_open_ = text.back() != '\n';
-  }
-  out_->flush();
+bool TokenPrinter::take(Token token) {
+  taken_.push_back(stream_.put(token));
+  return stream_.stopped();
+}
+
+void TokenPrinter::put(const std::string& text, bool green) {
+  if (text.empty()) return;
+  *out_ << (green ? paint_.green(text) : text);
+  text_ += text;
+  line_open_ = text.back() != '\n';
+}
+
+void TokenPrinter::print(std::size_t guesses) {
+  for (std::size_t i = 0; i < taken_.size(); ++i) put(taken_[i], i < guesses);
+  taken_.clear();
+  if (!out_->flush()) throw std::runtime_error("the text cannot be written");
 }
 
 void TokenPrinter::finish() {
-  const std::string rest = stream_.flush();
-  *out_ << rest << (line_open_ || !rest.empty() ? "\n" : "") << std::flush;
-  line_open_ = false;
+  put(stream_.flush(), false);
+  if (std::exchange(line_open_, false)) *out_ << '\n';
+  out_->flush();
+}
+
+Decoded decode_printed(const Racer& racer, const RacePrompt& prompt, std::size_t number,
+                       DecodeSettings settings, TokenPrinter& printer) {
+  settings.ends = [&](Token token) { return printer.take(token); };
+  Decoded run = decode(*racer.pipeline, prompt.tokens, settings, [&](Tokens, std::size_t guesses) {
+    printer.print(guesses);
+    if (racer.watch) racer.watch(number);
+  });
+  printer.finish();
+  return run;
 }
 
 void race(const Racer& plain, const Racer& guessing, std::span<const RacePrompt> prompts,
-          const DecodeSettings& settings, const Tokenizer& tokenizer, const Paint& paint, std::ostream& out) {
+          const DecodeSettings& settings, const std::vector<std::string>& stops, const Tokenizer& tokenizer,
+          const Paint& paint, std::ostream& out) {
   DecodeSettings warm_up = settings;
   warm_up.max_new_tokens = std::min(16, settings.max_new_tokens);
+  warm_up.prefill = {};
   for (const Racer* racer : {&plain, &guessing}) decode(*racer->pipeline, prompts.front().tokens, warm_up);
 
   Tally one, two;
@@ -86,8 +106,8 @@ void race(const Racer& plain, const Racer& guessing, std::span<const RacePrompt>
     if (!prompts[p].text.ends_with('\n')) out << '\n';
     DecodeSettings own = settings;
     own.sequence = static_cast<std::uint32_t>(p);
-    const Decoded a = show(plain, prompts[p], p, own, tokenizer, paint, out),
-                  b = show(guessing, prompts[p], p, own, tokenizer, paint, out);
+    const Decoded a = show(plain, prompts[p], p, own, stops, tokenizer, paint, out),
+                  b = show(guessing, prompts[p], p, own, stops, tokenizer, paint, out);
     one.add(a), two.add(b);
     same += a.tokens == b.tokens;
   }

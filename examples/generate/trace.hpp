@@ -12,23 +12,29 @@
 namespace specula_examples {
 
 /// Writes round-0001.dot, round-0002.dot, ... into a folder; with several prompts prompt-01-round-0001.dot,
-/// ...
+/// ... Until draw() they lie in a folder of their own in it, so that a run that is broken off leaves an older
+/// one's rounds alone.
 class Trace {
  public:
   using TextOf = std::function<std::string(Token)>;  // the bytes of a token
 
-  /// Creates `folder`. Throws std::runtime_error if it cannot.
+  /// Creates `folder`. Throws std::runtime_error if it cannot, or cannot write there.
   Trace(const std::filesystem::path& folder, std::size_t prompts, TextOf text_of);
+  ~Trace();
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
 
   /// To be called after each round, with the prompt's number from 0.
   void add(const Pipeline& pipeline, std::size_t prompt);
 
-  /// Draws an .svg beside each .dot, if `dot` is on the PATH; returns what to tell the user. Apart from
-  /// add(), so that it does not run between rounds whose time is taken.
-  std::string draw() const;
+  /// Puts the rounds into the folder in the place of all that an older run left there, and draws an .svg
+  /// beside each .dot, if `dot` is on the PATH; returns what to tell the user. Apart from add(), so that it
+  /// does not run between rounds whose time is taken. To be called once. Throws std::runtime_error naming a
+  /// file that cannot be put there.
+  std::string draw();
 
  private:
-  std::filesystem::path folder_;
+  std::filesystem::path folder_, unfinished_;
   std::size_t prompts_, prompt_ = 0, round_ = 0;
   TextOf text_of_;
   std::vector<std::filesystem::path> files_;

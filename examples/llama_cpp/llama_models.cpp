@@ -100,7 +100,8 @@ std::optional<specula::BigramTable> GgufModels::bigram() {
   auto table = load_bigram(files_.bigram);
   if (table.vocab_size() != vocab_size_)
     throw std::runtime_error(files_.bigram.string() + ": a table of " + std::to_string(table.vocab_size()) +
-                             " tokens, the models have " + std::to_string(vocab_size_));
+                             " tokens, the models have " + std::to_string(vocab_size_) +
+                             "; bigram=text and bigram=none read no table");
   return table;
 }
 

@@ -1,21 +1,22 @@
 // specula-llama: any pipeline on any models in GGUF files, inside llama.cpp.
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <span>
 #include <utility>
 
 #include "comparison.hpp"
+#include "context.hpp"
 #include "figures.hpp"
+#include "json_file.hpp"
 #include "llama_models.hpp"
 #include "options.hpp"
 #include "progress_bar.hpp"
 #include "prompts.hpp"
 #include "report.hpp"
+#include "text_stream.hpp"
 #include "text_table.hpp"
-#include "utf8_gate.hpp"
 
 namespace {
 
@@ -24,7 +25,7 @@ using namespace specula_examples;
 struct Options {
   DecodingOptions decoding;
   std::string model, bigram, pipeline, compare, prompt, style = "auto", json;
-  std::vector<std::string> drafts, prompt_files;
+  std::vector<std::string> drafts, prompt_files, stops;
   std::size_t limit = 0;
   std::int32_t repeat = 1, draft_threads = 0, gpu_layers = -1;
   bool special = false, verbose = false;
@@ -46,7 +47,7 @@ void add_options(CLI::App& app, Options& options) {
   auto* prompt = app.add_option("--prompt", options.prompt, "The prompt (default: the standard input)");
   app.add_option("--prompts", options.prompt_files, "File of prompts (may be given several times)")
       ->excludes(prompt);
-  app.add_option("--limit", options.limit, "Prompts of each file, at most; 0: all")->capture_default_str();
+  add_limit_option(app, options.limit, "Prompts of each file, at most; 0: all");
   app.add_option("--style", options.style, "How prompts of files are put: auto, question, code or raw")
       ->capture_default_str();
   app.add_flag("--special", options.special,
@@ -55,6 +56,7 @@ void add_options(CLI::App& app, Options& options) {
                  "With --compare: runs of each prompt; the times are their medians")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  add_stop_option(app, options.stops);
   app.add_option("--json", options.json, "With --compare: write the figures to this file");
   add_decoding_options(app, options.decoding);
   app.add_option("--draft-threads", options.draft_threads,
@@ -109,30 +111,36 @@ std::vector<std::string> pipeline_names(const Options& options) {
 std::vector<std::string> read_prompts(const Options& options, bool given) {
   if (!options.prompt_files.empty())
     return put_prompts(options.prompt_files, options.limit, parse_style(options.style));
-  if (given) return {options.prompt};
-  return {std::string(std::istreambuf_iterator<char>(std::cin), {})};
+  const std::string text = given ? options.prompt : std::string(std::istreambuf_iterator<char>(std::cin), {});
+  check_prompt(text);
+  return {text};
 }
 
 /// One pipeline: the texts, and a line of figures at the end.
 void generate(Pipeline& pipeline, std::span<const std::string> texts,
               std::span<const std::vector<Token>> prompts, const CompareSettings& settings,
-              const GgufTokenizer& tokenizer, std::int32_t threads) {
+              const std::vector<std::string>& stops, const GgufTokenizer& tokenizer, std::int32_t threads) {
   specula::Stats all;
   std::size_t emitted = 0;
   for (std::size_t p = 0; p < prompts.size(); ++p) {
-    Utf8Gate gate;
+    TextStream stream([&](Token token) { return tokenizer.bytes(token); }, stops);
+    std::string ready;
     std::cout << texts[p];
     const Decoded run = decode(pipeline, prompts[p],
                                {.max_new_tokens = settings.max_new_tokens,
                                 .stop = settings.stop,
+                                .ends =
+                                    [&](Token token) {
+                                      ready += stream.put(token);
+                                      return stream.stopped();
+                                    },
                                 .seed = settings.seed,
                                 .sequence = static_cast<std::uint32_t>(p)},
-                               [&](Tokens fresh, std::size_t) {
-                                 for (const Token token : fresh)
-                                   std::cout << gate.push(tokenizer.bytes(token));
-                                 std::cout << std::flush;
+                               [&](Tokens, std::size_t) {
+                                 std::cout << std::exchange(ready, {});
+                                 flush_output();
                                });
-    std::cout << gate.flush() << (p + 1 < prompts.size() ? "\n\n" : "\n");
+    std::cout << stream.flush() << (p + 1 < prompts.size() ? "\n\n" : "\n");
     all += run.stats;
     emitted += run.tokens.size();
   }
@@ -149,24 +157,21 @@ nlohmann::ordered_json settings_json(const Options& options, std::size_t prompts
   nlohmann::ordered_json files = nlohmann::ordered_json::array(), drafts = nlohmann::ordered_json::object();
   for (const auto& file : options.prompt_files) files.push_back(leaf(file));
   for (const auto& [name, file] : files_of(options).drafts) drafts[name] = leaf(file.string());
-  const DecodingOptions& d = options.decoding;
-  return {{"engine", std::string("llama.cpp ") + llama_version()},
-          {"gpu_layers", options.gpu_layers},
-          {"bigram", leaf(options.bigram)},
-          {"prompt_files", files},
-          {"prompts", prompts},
-          {"style", options.style},
-          {"max_new_tokens", d.max_new_tokens},
-          {"temperature", d.sampling.temperature},
-          {"top_k", d.sampling.top_k},
-          {"top_p", d.sampling.top_p},
-          {"min_p", d.sampling.min_p},
-          {"seed", d.seed},
-          {"threads", threads.target},
-          {"draft_threads", threads.draft},
-          {"repeat", options.repeat},
-          {"target", leaf(options.model)},
-          {"drafts", drafts}};
+  nlohmann::ordered_json out{
+      {"engine", std::string("llama.cpp ") + llama_version()},
+      {"gpu_layers", options.gpu_layers},
+      {"bigram", leaf(options.bigram)},
+      {"prompt_files", files},
+      {"prompts", prompts},
+      {"style", options.style},
+  };
+  add_decoding_json(out, options.decoding);
+  out["threads"] = threads.target;
+  out["draft_threads"] = threads.draft;
+  out["repeat"] = options.repeat;
+  out["target"] = leaf(options.model);
+  out["drafts"] = drafts;
+  return out;
 }
 
 /// Plain decoding by each draft that the pipelines name: what its calls cost.
@@ -185,6 +190,7 @@ int run(int argc, char** argv) {
   add_options(app, options);
   if (parse_command_line(app, argc, argv)) return 0;
   check_options(options.decoding);
+  check_stops(options.stops);
   if (!options.verbose) llama_log_set(log_errors, nullptr);
   ggml_backend_load_all();  // where backends are libraries of their own
   const bool compares = !options.compare.empty();
@@ -209,10 +215,9 @@ int run(int argc, char** argv) {
       names.push_back(name);
       recipes.push_back(prepare_pipeline<LlamaCppModel>(name));
     }
-  std::ofstream json;
   if (!options.json.empty()) {
-    json.open(options.json);
-    if (!json) throw std::runtime_error(options.json + ": cannot be opened for writing");
+    for (const auto& file : options.prompt_files) check_distinct("--json", options.json, "--prompts", file);
+    check_writable(options.json);
   }
 
   GgufModels models(files);
@@ -224,16 +229,19 @@ int run(int argc, char** argv) {
     prompts.push_back(tokenizer.encode(text, options.special));
     longest = std::max(longest, prompts.back().size());
   }
+  check_context(prompts, options.decoding.max_new_tokens, llama_model_n_ctx_train(models.target_file().get()),
+                "the target " + options.model, options.decoding.beyond_context);
   const std::int32_t threads = thread_count(options.decoding.threads);
   const GgufThreads used{threads, options.draft_threads ? options.draft_threads : threads};
-  models.prepare(drafts, room_for<LlamaCppModel>(recipes, longest, options.decoding.max_new_tokens), used);
+  const Room room = room_for<LlamaCppModel>(recipes, longest, options.decoding.max_new_tokens);
+  models.prepare(drafts, room, used);
 
   const CompareSettings settings{options.decoding.max_new_tokens, tokenizer.ends(), options.decoding.seed,
                                  options.repeat};
   std::vector<std::unique_ptr<Pipeline>> pipelines;
   for (const auto& recipe : recipes) pipelines.push_back(recipe.build(models, options.decoding.sampling));
   if (!compares) {
-    generate(*pipelines.front(), texts, prompts, settings, tokenizer, threads);
+    generate(*pipelines.front(), texts, prompts, settings, options.stops, tokenizer, threads);
     return 0;
   }
   std::vector<Contender> contenders;
@@ -245,9 +253,9 @@ int run(int argc, char** argv) {
   for (const auto& outcome : std::span(outcomes).first(shown))
     all.push_back(figures(outcome, outcomes.front(), costs));
   std::cout << to_table(all);
-  if (json.is_open() && !(json << to_json(all, settings_json(options, prompts.size(), used)).dump(2) << '\n'
-                               << std::flush))
-    throw std::runtime_error(options.json + ": cannot be written");
+  flush_output();
+  if (!options.json.empty())
+    write_json(options.json, to_json(all, settings_json(options, prompts.size(), used)));
   return 0;
 }
 

@@ -363,6 +363,28 @@ TEST_CASE("a caller's mistakes are named, and change nothing") {
                        doctest::Contains("LlamaOptions::capacity is 0"), std::invalid_argument);
 }
 
+TEST_CASE_TEMPLATE("a padded vocabulary is cut to the tokens that a draft has", Real, float, double) {
+  const auto weights = weights_of<Real>(shapes()[0].config);  // 96 tokens
+  Llama<Real> whole(weights), cut(weights, {.vocab_size = 53});
+  CHECK(whole.vocab_size() == 96);
+  CHECK(cut.vocab_size() == 53);
+  const std::vector<Token> tokens = {3, 52, 7};
+  const std::vector<NodeId> parents = {kNoParent, 0, 0};
+  const RowsView all = whole.extend(tokens, parents), some = cut.extend(tokens, parents);
+  REQUIRE(some.rows == 3);
+  REQUIRE(some.vocab == 53);
+  for (std::int32_t r = 0; r < 3; ++r) {
+    CHECK(std::equal(some.row(r).begin(), some.row(r).end(), all.row(r).begin()));
+    CHECK(row(cut, r) == Row<Real>(whole.logits(r).begin(), whole.logits(r).begin() + 53));
+  }
+  CHECK_THROWS_WITH_AS(cut.append(std::vector<Token>{53}),
+                       "Llama::extend or append: token 53, must be 0 to 52", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(Llama<Real>(weights, {.vocab_size = 97}),
+                       "LlamaOptions::vocab_size is 97, must be 0 to 96", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(Llama<Real>(weights, {.vocab_size = -1}),
+                       "LlamaOptions::vocab_size is -1, must be 0 to 96", std::invalid_argument);
+}
+
 TEST_CASE("a model can be moved") {
   const auto weights = weights_of<float>(shapes()[0].config);
   const std::vector<Token> tokens{1, 2, 3};

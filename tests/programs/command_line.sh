@@ -94,7 +94,16 @@ expect 0 '^40 documents' "$bigram" --text "$prompts" --tokenizer "$models/target
 table=("$generate" --models "$pack" --pipeline max-gram:bigram=table --prompt 'def add(a, b):' --max-new-tokens 8)
 expect 0 'max-gram:bigram=table: 8 tokens' "${table[@]}"
 printf '{"vocab_size":2,"next":[1,-1]}' >"$pack/bigram/bigram.json"
-expect 1 'bigram.json: a table of 2 tokens, the target has 2048' "${table[@]}"
+expect 1 'bigram.json: a table of 2 tokens, the target has 2048; bigram=text' "${table[@]}"
+table[4]=max-gram
+expect 1 'bigram.json: a table of 2 tokens, the target has 2048; bigram=text' "${table[@]}"
+table[4]=max-gram:bigram=text
+expect 0 'max-gram:bigram=text: 8 tokens' "${table[@]}"
+expect 0 'max-gram:bigram=both: 8 tokens' "$generate" --models "$pack" --target "$models/target" \
+  --pipeline max-gram:bigram=both --prompt 'def add(a, b):' --max-new-tokens 8
+expect 2 'there is no table of bigrams for this target; write one with specula-bigram' "$generate" --models "$pack" \
+  --target "$models/target" --pipeline max-gram:bigram=table --prompt x
+table[4]=max-gram:bigram=table
 printf '{"vocab_size":2,' >"$pack/bigram/bigram.json"
 expect 1 'bigram.json: ' "${table[@]}"
 expect 2 'is a folder, must be a file' "$bigram" --text "$scratch" --output "$scratch/bigram.json"

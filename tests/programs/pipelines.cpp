@@ -25,7 +25,11 @@ class Toys final : public ModelSource<ToyModel> {
   ToyModel& draft(const std::string& name) override {
     return drafts_.try_emplace(name, 12, name == "base" ? 7u : 9u, 1.0f, 256).first->second;
   }
-  std::optional<specula::BigramTable> bigram() override { return table_; }
+  std::optional<specula::BigramTable> bigram() override {
+    ++tables_asked;
+    return table_;
+  }
+  int tables_asked = 0;
 
  private:
   std::optional<specula::BigramTable> table_;
@@ -57,7 +61,7 @@ std::vector<Token> first_guesses(Toys& toys, const std::string& name, const std:
 /// Every pipeline of several drafters, and those that draft without a model.
 const std::vector<std::string> kChosen{"max-gram",
                                        "max-gram:3:min=1:bigram=none:past-end=no",
-                                       "max-gram:exit=0.5:bigram=table",
+                                       "max-gram:exit=0.5:bigram=both",
                                        "prompt-lookup",
                                        "prompt-lookup:6:ngram=1",
                                        "glide+max-gram",
@@ -566,17 +570,26 @@ TEST_CASE("Max-Gram copies, and takes the table of the models where nothing matc
   CHECK(first_guesses(bare, "max-gram:7:min=3:bigram=none", cycle).empty());
   CHECK(first_guesses(bare, "prompt-lookup:2", cycle) == Guesses{3, 1});
   CHECK(first_guesses(toys, "prompt-lookup", kPrompt).empty());
-  // The table alone, the text alone, both, none; without a table the text's pairs take its place.
+  CHECK(toys.tables_asked == 0);
+  // The table alone, the text alone, both, none.
   CHECK(first_guesses(toys, "max-gram:5:bigram=table", kPrompt) == Guesses{9, 10, 11});
   CHECK(first_guesses(toys, "max-gram:2:bigram=table", kPrompt) == Guesses{9, 10});
   CHECK(first_guesses(toys, "max-gram:2:bigram=table", pair) == Guesses{9, 10});
+  const int asked = std::exchange(toys.tables_asked, 0);
+  CHECK(asked == 3);
   CHECK(first_guesses(toys, "max-gram:2:bigram=text", pair).front() == 3);
+  CHECK(toys.tables_asked == 0);
   CHECK(first_guesses(toys, "max-gram:2:bigram=both", pair).front() == 3);
   CHECK(first_guesses(toys, "max-gram:2", kPrompt) == Guesses{9, 10});
   CHECK(first_guesses(toys, "max-gram:bigram=text", kPrompt).empty());
   CHECK(first_guesses(toys, "max-gram:bigram=none", kPrompt).empty());
-  CHECK(first_guesses(bare, "max-gram:bigram=table", kPrompt).empty());
-  CHECK(first_guesses(bare, "max-gram:bigram=table", pair).front() == 3);
+  // Without a table, `both` learns from the text alone and `table` is an error.
+  CHECK(first_guesses(bare, "max-gram:bigram=both", pair).front() == 3);
+  for (const char* name : {"max-gram:bigram=table", "horizontal:base:max-gram:bigram=table"})
+    CHECK_THROWS_WITH_AS(first_guesses(bare, name, pair),
+                         "bigram=table: there is no table of bigrams for this target; write one with "
+                         "specula-bigram, or take bigram=text or bigram=none, which need none",
+                         UsageError);
   CHECK(first_guesses(toys, "horizontal:base:max-gram:0:2", kPrompt) == Guesses{9, 10});
   CHECK(first_guesses(bare, "horizontal:base:max-gram:0:2", kPrompt).empty());
 }

@@ -53,6 +53,8 @@ class Llama {
               options_.max_nodes, options_.threads, options_.isa, options_.inputs,
               options_.wide_from != detail::kNeverWide, options_.measure_similarity),
         stages_(exits_of(config()), options_) {
+    detail::require_option("vocab_size", options_.vocab_size, 0, config().vocab_size);
+    if (options_.vocab_size == 0) options_.vocab_size = config().vocab_size;
     const auto nodes = static_cast<std::size_t>(options_.max_nodes);
     wanted_.reserve(nodes);
     needed_.resize(nodes);
@@ -64,7 +66,8 @@ class Llama {
 
   const LlamaConfig& config() const { return pass_.config(); }
   const LlamaOptions& options() const { return options_; }
-  std::int32_t vocab_size() const { return config().vocab_size; }
+  /// Tokens of a row: options().vocab_size, or all that the weights have.
+  std::int32_t vocab_size() const { return options_.vocab_size; }
   std::int32_t layers() const { return config().layers; }
   /// Places where a node may stop: the last is the whole model.
   std::int32_t exits() const { return stages_.count(); }

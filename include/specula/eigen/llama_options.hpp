@@ -18,7 +18,8 @@ struct LlamaOptions {
   std::int32_t max_nodes = 64;       // speculative tokens at a time
   std::int32_t threads = 1;          // no bit of the logits depends on it; more than idle cores is slower
   std::int32_t prefill_chunk = 128;  // tokens of a pass of append()
-  std::int32_t wide_from = 0;  // appends of so many tokens use Eigen's products, on one thread; 0: see Llama
+  std::int32_t wide_from = 0;   // appends of so many tokens use Eigen's products, on one thread; 0: see Llama
+  std::int32_t vocab_size = 0;  // tokens that rows show, the first ones; 0: all. For a padded vocabulary
   Isa isa = best_isa();
   Inputs inputs = Inputs::full;     // bf16: rounds what bf16 weights multiply; twice as fast, 3 digits
   bool measure_similarity = false;  // see Llama::similarity()
@@ -30,19 +31,21 @@ constexpr std::int32_t kNeverWide = std::numeric_limits<std::int32_t>::max();
 /// Fewer appended tokens wait: they are nearly free in the next pass.
 constexpr std::int32_t kLazyTokens = 16;
 
+/// Throws std::invalid_argument, naming the option, unless least <= value <= most.
+inline void require_option(const char* what, std::int32_t value, std::int32_t least, std::int32_t most) {
+  if (value < least || value > most)
+    throw std::invalid_argument(std::string("LlamaOptions::") + what + " is " + std::to_string(value) +
+                                ", must be " + std::to_string(least) + " to " + std::to_string(most));
+}
+
 /// The options of a Llama<Real> with `wide_from` decided. Throws std::invalid_argument for one out of range.
 template <class Real>
 LlamaOptions checked(LlamaOptions options) {
-  const auto expect = [](const char* what, std::int32_t value, std::int32_t least, std::int32_t most) {
-    if (value < least || value > most)
-      throw std::invalid_argument(std::string("LlamaOptions::") + what + " is " + std::to_string(value) +
-                                  ", must be " + std::to_string(least) + " to " + std::to_string(most));
-  };
-  expect("capacity", options.capacity, 1, 1 << 24);
-  expect("max_nodes", options.max_nodes, 1, 1024);
-  expect("threads", options.threads, 1, 256);
-  expect("prefill_chunk", options.prefill_chunk, 1, 4096);
-  expect("wide_from", options.wide_from, 0, kNeverWide);
+  require_option("capacity", options.capacity, 1, 1 << 24);
+  require_option("max_nodes", options.max_nodes, 1, 1024);
+  require_option("threads", options.threads, 1, 256);
+  require_option("prefill_chunk", options.prefill_chunk, 1, 4096);
+  require_option("wide_from", options.wide_from, 0, kNeverWide);
   if (options.isa > best_isa())
     throw std::invalid_argument("LlamaOptions::isa: this machine does not have these instructions");
   if (options.inputs == Inputs::bf16 && !(std::is_same_v<Real, float> && has_bf16_products()))

@@ -1,0 +1,91 @@
+#include "files.hpp"
+
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <system_error>
+
+#include "errors.hpp"
+
+namespace specula_examples {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::runtime_error failure(const fs::path& file, const char* what) {
+  return std::runtime_error(file.string() + ": " + what);
+}
+
+/// Whether there is something that a rename must not replace.
+bool is_special(const fs::path& file) {
+  std::error_code absent;
+  const auto kind = fs::status(file, absent).type();
+  return kind != fs::file_type::regular && kind != fs::file_type::not_found && kind != fs::file_type::none;
+}
+
+/// Where to write: beside the file itself, not beside a link to it.
+fs::path beside(const fs::path& file) {
+  return file.parent_path() / (file.filename().string() + ".unfinished-" + std::to_string(getpid()));
+}
+
+/// `text` in `file`, or what failed.
+const char* put(const fs::path& file, std::string_view text) {
+  std::ofstream out(file, std::ios::binary);
+  if (!out) return "cannot be opened for writing";
+  return out << text << std::flush ? nullptr : "cannot be written";
+}
+
+fs::path without_links(const fs::path& file) {
+  std::error_code failed;
+  const fs::path real = fs::weakly_canonical(file, failed);
+  return failed ? file : real;
+}
+
+void write_beside(const fs::path& file, std::string_view text, bool keep) {
+  const fs::path real = without_links(file), unfinished = beside(real);
+  std::error_code failed;
+  const char* problem = put(unfinished, text);
+  if (!problem && keep) {
+    const auto old = fs::status(real, failed);
+    if (!failed && fs::exists(old)) fs::permissions(unfinished, old.permissions(), failed);
+    fs::rename(unfinished, real, failed);
+    if (failed) problem = "cannot be written";
+  }
+  std::error_code ignored;
+  if (problem || !keep) fs::remove(unfinished, ignored);
+  if (problem) throw failure(file, problem);
+}
+
+}  // namespace
+
+std::string read_file(const fs::path& file) {
+  std::error_code ignored;
+  if (fs::is_directory(file, ignored)) throw failure(file, "is a folder, must be a file");
+  std::ifstream in(file, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  if (!in.is_open() || in.bad()) throw failure(file, "cannot be opened for reading");
+  return text;
+}
+
+void write_file(const fs::path& file, std::string_view text) {
+  if (!is_special(file)) return write_beside(file, text, true);
+  if (const char* problem = put(file, text)) throw failure(file, problem);
+}
+
+void check_writable(const fs::path& file) {
+  std::error_code ignored;
+  if (fs::is_directory(file, ignored)) throw failure(file, "is a folder, must be a file");
+  if (!is_special(file)) write_beside(file, "", false);
+}
+
+void check_distinct(const char* option, const fs::path& output, const char* input_option,
+                    const fs::path& input) {
+  std::error_code absent;
+  if (fs::equivalent(output, input, absent) && !absent)
+    throw UsageError(std::string(option) + " " + output.string() + " is the file of " + input_option +
+                     ": it would be overwritten");
+}
+
+}  // namespace specula_examples

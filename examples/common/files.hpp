@@ -1,0 +1,26 @@
+// Whole files: read with the file named in errors, written under another name and renamed.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace specula_examples {
+
+/// Throws std::runtime_error naming the file if it is a folder or cannot be read.
+std::string read_file(const std::filesystem::path& file);
+
+/// Writes `text` to a new file in the same folder and renames it, so that a reader finds the old contents or
+/// the new ones, whatever interrupts the program. What is no regular file (a pipe, /dev/stdout) is written
+/// directly. Throws std::runtime_error naming the file; the old one is then what it was.
+void write_file(const std::filesystem::path& file, std::string_view text);
+
+/// To be called before long work: throws std::runtime_error as write_file() would. Changes nothing.
+void check_writable(const std::filesystem::path& file);
+
+/// Throws UsageError if `output` is the same file as `input`. `option` and `input_option` are how the command
+/// line calls them.
+void check_distinct(const char* option, const std::filesystem::path& output, const char* input_option,
+                    const std::filesystem::path& input);
+
+}  // namespace specula_examples

@@ -1,0 +1,29 @@
+// JSON that the programs write.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "files.hpp"
+#include "options.hpp"
+
+namespace specula_examples {
+
+/// As write_file(). What is no UTF-8, such as the name of a file may be, becomes U+FFFD.
+inline void write_json(const std::filesystem::path& file, const nlohmann::ordered_json& json) {
+  write_file(file, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+/// Adds what the options say of the texts.
+inline void add_decoding_json(nlohmann::ordered_json& out, const DecodingOptions& options) {
+  out["max_new_tokens"] = options.max_new_tokens;
+  out["temperature"] = options.sampling.temperature;
+  out["top_k"] = options.sampling.top_k;
+  out["top_p"] = options.sampling.top_p;
+  out["min_p"] = options.sampling.min_p;
+  out["seed"] = options.seed;
+}
+
+}  // namespace specula_examples

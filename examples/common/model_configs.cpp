@@ -1,0 +1,85 @@
+#include "model_configs.hpp"
+
+#include <algorithm>
+#include <iostream>
+
+#include "context.hpp"
+#include "memory.hpp"
+
+namespace specula_examples {
+namespace {
+
+specula::eigen::LlamaConfig read(const std::filesystem::path& folder) {
+  const auto file = folder / "config.json";
+  return specula::eigen::read_llama_config(specula::eigen::read_json_file(file), file.string());
+}
+
+std::string tokens(std::int32_t count) { return std::to_string(count) + " tokens"; }
+
+}  // namespace
+
+ModelConfigs::ModelConfigs(const ModelFolders& folders, std::span<const std::string> drafts)
+    : target_(read(folders.target_folder())), target_name_(folders.target_folder().string()) {
+  for (const std::string& name : drafts)
+    if (std::none_of(drafts_.begin(), drafts_.end(), [&](const auto& d) { return d.first == name; }))
+      drafts_.emplace_back(name, read(folders.draft_folder(name)));
+}
+
+std::int32_t ModelConfigs::vocabulary(bool cut, std::int32_t tokenizer_tokens) const {
+  std::int32_t shared = target_.vocab_size;
+  for (const auto& [name, config] : drafts_) {
+    if (config.vocab_size == target_.vocab_size) continue;
+    if (!cut)
+      throw UsageError("the vocabulary of the target " + target_name_ + " has " + tokens(target_.vocab_size) +
+                       ", that of the draft '" + name + "' " + std::to_string(config.vocab_size) +
+                       ": --cut-vocabulary takes those that all have, where the rest is padding; --draft "
+                       "takes another draft");
+    shared = std::min(shared, config.vocab_size);
+  }
+  if (const std::int32_t needed = std::min(tokenizer_tokens, target_.vocab_size); shared < needed)
+    throw UsageError("--cut-vocabulary would leave " + tokens(shared) + ", the tokenizer of " + target_name_ +
+                     " has " + std::to_string(tokenizer_tokens) + ": what is left out is no padding");
+  return shared;
+}
+
+void ModelConfigs::check_context(std::span<const std::vector<specula::Token>> prompts,
+                                 std::int32_t max_new_tokens, bool beyond) const {
+  specula_examples::check_context(prompts, max_new_tokens, target_.max_position, "the target " + target_name_,
+                                  beyond);
+  std::size_t longest = 0;
+  for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
+  const auto positions = static_cast<std::int64_t>(longest) + max_new_tokens;
+  for (const auto& [name, config] : drafts_)
+    if (config.max_position > 0 && positions > config.max_position)
+      std::cerr << "note: the draft '" << name << "' was trained for " << config.max_position
+                << " positions, its guesses beyond them are worse\n";
+}
+
+void ModelConfigs::check_memory(std::int32_t capacity) const {
+  std::uint64_t bytes = kv_cache_bytes(target_, capacity);
+  for (const auto& [name, config] : drafts_) bytes += kv_cache_bytes(config, capacity);
+  specula_examples::check_memory("a KV cache of " + tokens(capacity) + " (prompt, new ones and guesses)",
+                                 bytes);
+}
+
+ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const Recipe<Model>> recipes,
+                         std::span<const std::vector<specula::Token>> prompts, std::int32_t tokens,
+                         const CommonOptions& options) {
+  std::size_t longest = 0;
+  for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
+  configs.check_context(prompts, options.max_new_tokens, options.beyond_context);
+  ModelSizes sizes =
+      sizes_for(recipes, longest, options.max_new_tokens, options.threads, inputs_of(options.inputs));
+  sizes.vocab_size = configs.vocabulary(options.cut_vocabulary, tokens);
+  configs.check_memory(sizes.capacity);
+  return sizes;
+}
+
+std::uint64_t kv_cache_bytes(const specula::eigen::LlamaConfig& config, std::int32_t capacity) {
+  const auto values = std::uint64_t{2} * static_cast<std::uint64_t>(config.layers) *
+                      static_cast<std::uint64_t>(config.kv_heads) *
+                      static_cast<std::uint64_t>(config.head_dim);
+  return values * static_cast<std::uint64_t>(capacity) * sizeof(float);
+}
+
+}  // namespace specula_examples

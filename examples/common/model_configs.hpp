@@ -1,0 +1,51 @@
+// What can be refused for what the models' config.json files say, before any weights are read.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <specula/eigen/llama_config.hpp>
+
+#include "model_pack.hpp"
+#include "options.hpp"
+
+namespace specula_examples {
+
+class ModelConfigs {
+ public:
+  /// Of the target and the drafts of these names, of which one may stand several times. Throws UsageError for
+  /// a model that does not exist, std::runtime_error naming the file for a config that cannot be read.
+  ModelConfigs(const ModelFolders& folders, std::span<const std::string> drafts);
+
+  /// How many tokens the models have: all the same, or, with `cut`, those that each of them has. Throws
+  /// UsageError if they differ without `cut`, or if that would leave out some of the `tokens` that the
+  /// tokenizer knows.
+  std::int32_t vocabulary(bool cut, std::int32_t tokens) const;
+
+  /// Throws UsageError where prompt and new tokens are more positions than the target was trained for, unless
+  /// `beyond`. Of a draft the user is told: its guesses get worse, not the text.
+  void check_context(std::span<const std::vector<specula::Token>> prompts, std::int32_t max_new_tokens,
+                     bool beyond) const;
+
+  /// Throws std::runtime_error with the figures if caches of `capacity` tokens do not fit into memory.
+  void check_memory(std::int32_t capacity) const;
+
+ private:
+  specula::eigen::LlamaConfig target_;
+  std::string target_name_;
+  std::vector<std::pair<std::string, specula::eigen::LlamaConfig>> drafts_;
+};
+
+/// sizes_for() of prompts that the models can take. Throws as the checks of `configs`. `tokens` are those
+/// that the tokenizer knows.
+ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const Recipe<Model>> recipes,
+                         std::span<const std::vector<specula::Token>> prompts, std::int32_t tokens,
+                         const CommonOptions& options);
+
+/// Of the keys and values of a Llama in float.
+std::uint64_t kv_cache_bytes(const specula::eigen::LlamaConfig& config, std::int32_t capacity);
+
+}  // namespace specula_examples

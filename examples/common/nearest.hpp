@@ -1,0 +1,46 @@
+// Levenshtein distance, to answer a misspelt name with those that were meant.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace specula_examples {
+
+/// Insertions, deletions and replacements of a byte that make `a` of `b`. O(a * b) time.
+inline std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);  // from the first i bytes of a to the first j of b
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = std::exchange(row[j], std::min({replaced, row[j] + 1, row[j - 1] + 1}));
+    }
+  }
+  return row[b.size()];
+}
+
+/// At most `most` of `names`, those nearest to `word` first; of equal distance in their own order. Names that
+/// begin with the word, or contain it, come before the others.
+inline std::vector<std::string> nearest(std::string_view word, const std::vector<std::string>& names,
+                                        std::size_t most) {
+  word = word.substr(0, 64);  // longer words are near to nothing
+  std::vector<std::pair<std::size_t, std::string>> ranked;
+  for (const std::string& name : names) {
+    const bool part = word.size() > 2 && name.find(word) != std::string::npos;
+    ranked.emplace_back(part ? 0 : edit_distance(word, name), name);
+  }
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  ranked.resize(std::min(ranked.size(), most));
+  std::vector<std::string> out;
+  for (auto& [distance, name] : ranked) out.push_back(std::move(name));
+  return out;
+}
+
+}  // namespace specula_examples
