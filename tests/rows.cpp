@@ -28,7 +28,13 @@ TEST_CASE("a law from logits") {
   CHECK(law(0) == doctest::Approx(std::exp(2.0 - 5.0)).epsilon(1e-15));  // at the cut: kept
   CHECK(law(1) == doctest::Approx(std::exp(4.0 - 5.0)).epsilon(1e-15));
   CHECK(law(2) == 0.0);
+  CHECK(law.log_prob(0.5f) == doctest::Approx(1.0 - 5.0).epsilon(1e-15));  // whatever the cut
   CHECK(!law.is_point());
+  const std::vector<float> large = {1e30f, 1e30f, 0};
+  law = {.logits = large.data(), .log_z = std::log(2.0), .shift = 1e30f};
+  CHECK(law(0) == doctest::Approx(0.5).epsilon(1e-15));
+  CHECK(law(1) == law(0));
+  CHECK(law(2) == 0.0);
 }
 
 TEST_CASE("a point mass needs no row") {

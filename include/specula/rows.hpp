@@ -46,15 +46,17 @@ struct Top {
 
 /// A probability distribution over the next token: scalars over a row of raw logits, or a point mass.
 ///
-///   law(x) = 0 where logits[x] < cut, else exp(inv_t * logits[x] - log_z)
+///   law(x) = 0 where logits[x] < cut, else exp(inv_t * (logits[x] - shift) - log_z)
 ///
-/// It covers temperature, top-k, top-p and min-p; a row of log-probabilities is inv_t 1, log_z 0; an n-gram
-/// is `point`. The scalars are doubles: a float log_z of a row of large logits is wrong by 1e-6, which a
-/// residual would amplify.
+/// It covers temperature, top-k, top-p and min-p; a row of log-probabilities is inv_t 1, shift 0, log_z 0; an
+/// n-gram is `point`. Elsewhere `shift` is the row's largest logit, so that log_z is in [0, log V]: a log_z of
+/// the raw logits would lose the digits that tell tokens apart (1e18 + log 2 is 1e18). log_z is a double: a
+/// float is wrong by 1e-6, which a residual would amplify.
 struct RowLaw {
   const float* logits = nullptr;  // (V)
   double inv_t = 1;
   double log_z = 0;
+  float shift = 0;
   float cut = -std::numeric_limits<float>::infinity();
   Token point = kNoToken;
 
@@ -70,7 +72,11 @@ struct RowLaw {
   double operator()(Token token) const {
     if (is_point()) return token == point ? 1.0 : 0.0;
     const float logit = logits[token];
-    return logit < cut ? 0.0 : std::exp(inv_t * static_cast<double>(logit) - log_z);
+    return logit < cut ? 0.0 : std::exp(log_prob(logit));
+  }
+  /// Natural logarithm of the probability of a token with this logit, whatever the cut. Not for a point mass.
+  double log_prob(float logit) const {
+    return inv_t * (static_cast<double>(logit) - static_cast<double>(shift)) - log_z;
   }
 };
 

@@ -82,8 +82,9 @@ Law whole_law(Pipeline& run, const ToyModel& target, const specula::SamplingPara
 /// The same from one-round enumerations, one for each distinct text: the cost does not multiply over rounds.
 template <class Pipeline>
 Law composed_law(Pipeline& run, const ToyModel& target, const specula::SamplingParams& params,
-                 const std::vector<Token>& prompt, std::size_t horizon) {
-  const ReferenceArithmetic exact;
+                 const std::vector<Token>& prompt, std::size_t horizon,
+                 specula::detail::Isa isa = specula::detail::Isa::reference) {
+  const Arithmetic arithmetic(isa);
   std::vector<TextLaw> at(horizon + 1);
   at[0][prompt] = 1;
   Law out;

@@ -44,35 +44,55 @@ inline double exact_sum(const float* w) {
   return sum;
 }
 
+/// Middles of tiles: ordinary logits, a mask on every token, and offsets up to the ends of a float.
+inline constexpr double kMiddles[] = {0.0, 30.0, -300.0, 1e4, -1e9, -1e10, 3e12, 1e20, -3.3895e38, 3.4e38};
+
+/// Of logits around `middle`: `width` over inv_t, or ten floats where these are further apart.
+inline double spread_of(double middle, double width, double inv_t) {
+  return width == 0 ? 0 : std::max(width / inv_t, std::abs(middle) * 0x1p-20);
+}
+
+/// log_z is relative to the tile's largest logit.
 inline specula::RowLaw law_over(const Tile& tile, double inv_t, double log_z, float cut = -kInf) {
   specula::RowLaw law;
   law.logits = tile.data();
   law.inv_t = inv_t;
   law.log_z = log_z;
+  law.shift = *std::max_element(tile.begin(), tile.end());
   law.cut = cut;
   return law;
 }
 
-/// log of sum exp(inv_t * l), in double.
-inline double log_sum(const Tile& tile, double inv_t) {
-  double top = -std::numeric_limits<double>::infinity(), sum = 0;
-  for (const float l : tile) top = std::max(top, inv_t * static_cast<double>(l));
-  for (const float l : tile) sum += std::exp(inv_t * static_cast<double>(l) - top);
-  return top + std::log(sum);
+/// l less the tile's largest logit, in double.
+inline double below_largest(const specula::RowLaw& law, float l) {
+  return static_cast<double>(l) - static_cast<double>(law.shift);
 }
 
-/// A weight is within 4e-7 relative of exp(inv_t * l - log_z) plus 2.4e-7 of its exponent (0 below 2^-126),
-/// and the sum within 1e-6 of the sum of the weights. Returns the worst error in units of what is allowed.
+/// log of sum exp(inv_t * (l - largest)), in double.
+inline double log_sum(const Tile& tile, double inv_t) {
+  const specula::RowLaw law = law_over(tile, inv_t, 0);
+  double sum = 0;
+  for (const float l : tile) sum += std::exp(inv_t * below_largest(law, l));
+  return std::log(sum);
+}
+
+/// The reference kernels have no least exponent, and round neither scales nor units.
+inline bool is_fast(const specula::detail::RowKernels& k) {
+  return k.stats != specula::detail::ReferenceKernels::stats;
+}
+
+/// A weight is within 4e-7 relative of exp(inv_t * (l - shift) - log_z) plus 2.4e-7 of its exponent (0 below
+/// 2^-126), and the sum within 1e-6 of the sum of the weights. Returns the worst error in units of what is
+/// allowed.
 inline double worst_weight_error(const specula::detail::RowKernels& k, const Tile& tile,
                                  const specula::RowLaw& law) {
   Tile w;
   const double sum = k.fill(tile.data(), specula::detail::Exponent(law), w.data());
   double worst = 0;
   for (std::size_t i = 0; i < 512; ++i) {
-    const double exponent = law.inv_t * static_cast<double>(tile[i]) - law.log_z;
+    const double exponent = law.inv_t * below_largest(law, tile[i]) - law.log_z;
     const double got = static_cast<double>(w[i]);
-    const bool tiny =
-        exponent < -126.001 * std::log(2.0) && k.rounds_scale;  // the reference has no such limit
+    const bool tiny = exponent < -126.001 * std::log(2.0) && is_fast(k);
     if (tile[i] < law.cut || tiny) {
       if (w[i] != 0) worst = std::numeric_limits<double>::infinity();
       continue;
@@ -88,9 +108,9 @@ inline void check_weights(const specula::detail::RowKernels& k) {
   Random random(1);
   double worst = 0;
   for (const double inv_t : {0.1, 0.5, 1.0, 1.25, 3.0, 100.0, 1e4})
-    for (const double middle : {0.0, 5.0, -300.0, 1e4})
+    for (const double middle : kMiddles)
       for (const double width : {0.5, 10.0, 80.0, 120.0}) {
-        const Tile tile = random_tile(random, middle, width / inv_t, 0.05);
+        const Tile tile = random_tile(random, middle, spread_of(middle, width, inv_t), 0.05);
         const double log_z = log_sum(tile, inv_t);
         worst = std::max(worst, worst_weight_error(k, tile, law_over(tile, inv_t, log_z)));
         worst = std::max(
@@ -112,26 +132,32 @@ inline specula::detail::TileStats stats_of(const specula::detail::RowKernels& k,
 /// What stats() multiplies logits by.
 inline double scale_of(const specula::detail::RowKernels& k, double inv_t) {
   const double scale = inv_t / std::log(2.0);
-  return k.rounds_scale ? static_cast<double>(static_cast<float>(scale)) : scale;
+  return is_fast(k) ? static_cast<double>(static_cast<float>(scale)) : scale;
 }
 
-/// 2^(scale * l - unit) summed, within 1e-6 plus what the exponents allow. The unit is near scale * maximum,
-/// and a whole number where the scale is rounded.
+/// 2^(scale * (l - maximum) + rest) summed, within 1e-6 plus what the exponents allow. unit + rest is scale *
+/// maximum, and the unit a whole number in the fast kernels.
 inline void check_stats(const specula::detail::RowKernels& k) {
   Random random(2);
   double worst = 0;
   for (const double inv_t : {0.1, 1.0, 3.0, 100.0, 1e4})
-    for (const double middle : {0.0, 30.0, -300.0, 1e4})
+    for (const double middle : kMiddles)
       for (const double width : {0.0, 0.5, 10.0, 80.0, 1e6}) {
-        const Tile tile = random_tile(random, middle, width / inv_t, 0.05);
+        const Tile tile = random_tile(random, middle, spread_of(middle, width, inv_t), 0.05);
         const specula::detail::TileStats stats = stats_of(k, tile.data(), inv_t);
         const double scale = scale_of(k, inv_t), top = static_cast<double>(stats.maximum);
         CHECK(stats.maximum == *std::max_element(tile.begin(), tile.end()));
-        if (k.rounds_scale) CHECK(stats.unit == std::round(stats.unit));
-        CHECK(std::abs(scale * top - stats.unit) <= 0.5 + 2.4e-7 * std::abs(stats.unit));
+        const double rest = static_cast<double>(stats.rest);
+        CHECK(std::abs(rest) <= 0.5);
+        if (is_fast(k)) {
+          CHECK(stats.unit == std::round(stats.unit));
+          CHECK(std::abs(scale * top - stats.unit - rest) <= 3e-8);
+        } else {
+          CHECK(stats.unit == doctest::Approx(scale * top).epsilon(1e-15));
+        }
         double want = 0, allowed = 0;
         for (const float l : tile) {
-          const double w = std::exp2(scale * static_cast<double>(l) - stats.unit);
+          const double w = std::exp2(scale * (static_cast<double>(l) - top) + rest);
           want += w;
           if (l > -kInf) allowed += w * (4e-7 + 2.4e-7 * scale * (top - static_cast<double>(l)));
         }
@@ -147,7 +173,7 @@ inline void check_stats(const specula::detail::RowKernels& k) {
   CHECK(stats_of(k, empty.data(), 1.0).sum == 0);
   CHECK(stats_of(k, empty.data(), 1.0).maximum == -kInf);
   Tile w;
-  CHECK(k.fill(empty.data(), specula::detail::Exponent(law_over(empty, 1, 0)), w.data()) == 0);
+  CHECK(k.fill(empty.data(), specula::detail::Exponent(specula::RowLaw{}), w.data()) == 0);
   CHECK(std::count(w.begin(), w.end(), 0.0f) == 512);
 }
 
@@ -243,7 +269,7 @@ inline void check_special_values(const specula::detail::RowKernels& k) {
     // A NaN that reaches the weights makes their sum NaN, never 0.
     tile[i] = kNan;
     missed += !std::isnan(stats_of(k, tile.data(), 1.0).sum);
-    missed += !std::isnan(k.fill(tile.data(), specula::detail::Exponent(law_over(tile, 1, 0)), w.data()));
+    missed += !std::isnan(k.fill(tile.data(), specula::detail::Exponent(specula::RowLaw{}), w.data()));
   }
   CHECK(missed == 0);
   CHECK(wrong == 0);
@@ -283,11 +309,11 @@ inline void check_cross(const specula::detail::RowKernels& k) {
   Random random(10);
   double worst = 0, worst_sum = 0;
   for (const double inv_t : {0.5, 1.0, 3.0})
-    for (const double middle : {0.0, -300.0, 1e4})
+    for (const double middle : {0.0, -300.0, 1e4, -1e10, 3.4e38})
       for (const double width : {0.5, 10.0, 80.0})
         for (int round = 0; round < 4; ++round) {
-          const Tile target = random_tile(random, middle, width / inv_t, round == 1 ? 0.3 : 0);
-          Tile draft = random_tile(random, -middle, width / inv_t);
+          const Tile target = random_tile(random, middle, spread_of(middle, width, inv_t), round == 1 ? 0.3 : 0);
+          Tile draft = random_tile(random, -middle, spread_of(middle, width, inv_t));
           const Exponent e(law_over(target, inv_t, log_sum(target, inv_t) + round)),
               f(law_over(draft, inv_t, log_sum(draft, inv_t) + 2 * round));
           Tile p, q, out;
@@ -304,9 +330,9 @@ inline void check_cross(const specula::detail::RowKernels& k) {
                          b = static_cast<double>(take) * static_cast<double>(p[i]);
             worst =
                 std::max(worst, std::abs(static_cast<double>(out[i]) - (a - b)) / (1.5e-7 * (a + b) + 1e-37));
-            const double log_p = e.inv_t * static_cast<double>(target[i]) - e.log_z;
+            const double log_p = inv_t * below_largest(e.law, target[i]) - e.law.log_z;
             if (!(log_p > -126 * std::log(2.0))) continue;
-            const double log_q = f.inv_t * static_cast<double>(draft[i]) - f.log_z;
+            const double log_q = inv_t * below_largest(f.law, draft[i]) - f.law.log_z;
             want += std::exp(log_p) * log_q / std::log(2.0);
             allowed += std::exp(log_p) * std::abs(log_q) / std::log(2.0) * (1e-6 + 2.4e-7 * std::abs(log_p));
           }
@@ -386,16 +412,18 @@ inline void check_same_bits(const specula::detail::RowKernels& a, const specula:
     });
   };
   for (const double inv_t : {0.3, 1.0, 7.0, 1e4})
-    for (const double middle : {0.0, 30.0, 1e4})
+    for (const double middle : kMiddles)
       for (const double width : {1.0, 20.0, 130.0})
         for (int round = 0; round < 5; ++round) {
-          const Tile tile = random_tile(random, middle, width / inv_t, 0.1);
+          Tile tile = random_tile(random, middle, spread_of(middle, width, inv_t), 0.1);
+          if (round == 3) std::fill(tile.begin() + 100, tile.begin() + 300, -1e10f);  // a mask
           const double log_z = log_sum(tile, inv_t) + round;
           const specula::detail::Exponent e(law_over(tile, inv_t, log_z, round == 4 ? tile[3] : -kInf));
           Tile wa, wb;
           differ += a.maximum(tile.data()) != b.maximum(tile.data());
           differ += stats_of(a, tile.data(), inv_t).sum != stats_of(b, tile.data(), inv_t).sum;
           differ += stats_of(a, tile.data(), inv_t).unit != stats_of(b, tile.data(), inv_t).unit;
+          differ += stats_of(a, tile.data(), inv_t).rest != stats_of(b, tile.data(), inv_t).rest;
           differ += a.fill(tile.data(), e, wa.data()) != b.fill(tile.data(), e, wb.data());
           differ += !same(wa, wb);
           Tile less = wa;

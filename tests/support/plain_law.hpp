@@ -10,11 +10,11 @@
 
 namespace specula_test {
 
-/// Rows are computed with `isa` as long as it lives.
+/// Rows are computed with `isa`, one of every_isa(), as long as it lives.
 class Arithmetic {
  public:
-  explicit Arithmetic(specula::detail::Isa isa) { specula::detail::use_isa(isa); }
-  ~Arithmetic() { specula::detail::use_isa(before_); }
+  explicit Arithmetic(specula::detail::Isa isa) { specula::detail::isa_choice().store(isa); }
+  ~Arithmetic() { specula::detail::isa_choice().store(before_); }
   Arithmetic(const Arithmetic&) = delete;
   Arithmetic& operator=(const Arithmetic&) = delete;
 
@@ -28,12 +28,16 @@ class ReferenceArithmetic : Arithmetic {
   ReferenceArithmetic() : Arithmetic(specula::detail::Isa::reference) {}
 };
 
-/// Every instruction set that this machine has.
+/// Every instruction set that this machine has, and AVX-512 where the test emulates it.
 inline std::vector<specula::detail::Isa> every_isa() {
   using specula::detail::Isa;
   std::vector<Isa> out;
   for (const Isa isa : {Isa::reference, Isa::portable, Isa::avx2, Isa::avx512})
     if (specula::detail::supported(isa)) out.push_back(isa);
+#ifdef SPECULA_EMULATED_AVX512
+  if (specula::detail::supported(Isa::avx2) && !specula::detail::supported(Isa::avx512))
+    out.push_back(Isa::avx512);
+#endif
   return out;
 }
 
@@ -49,8 +53,8 @@ inline std::vector<double> plain_law(const std::vector<float>& row, const specul
   std::vector<float> sorted = row;
   std::sort(sorted.rbegin(), sorted.rend());
   const auto weight = [&](float l) {
-    return std::exp((static_cast<double>(l) - static_cast<double>(top)) /
-                    static_cast<double>(params.temperature));
+    return static_cast<double>(std::exp((static_cast<long double>(l) - static_cast<long double>(top)) /
+                                        static_cast<long double>(params.temperature)));
   };
   double theta = params.top_k > 0 && static_cast<std::size_t>(params.top_k) < v
                      ? static_cast<double>(sorted[static_cast<std::size_t>(params.top_k) - 1])

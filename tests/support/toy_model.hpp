@@ -81,7 +81,7 @@ class ToyModel {
                         static_cast<std::uint64_t>(last + 1) * 7919ull +
                         static_cast<std::uint64_t>(x) * 104729ull;
       h ^= h >> 31, h *= 0xBF58476D1CE4E5B9ull, h ^= h >> 27, h *= 0x94D049BB133111EBull, h ^= h >> 31;
-      out[x] = scale_ * (static_cast<float>(h >> 40) / 8388608.0f - 1.0f);
+      out[x] = offset + scale_ * (static_cast<float>(h >> 40) / 8388608.0f - 1.0f);
     }
   }
   const std::vector<Token>& cache() const { return cache_; }
@@ -90,6 +90,7 @@ class ToyModel {
   std::int64_t poison_call = -1;                      // the extend, counted from 1, whose last logit is NaN
   std::int64_t throw_call =
       -1;  // the extend, counted from 1, that throws when its nodes are already in the cache
+  float offset = 0;                // added to every logit
   std::int64_t throw_append = -1;  // the append, counted from 1, that throws and appends nothing
 
  private:

@@ -390,7 +390,7 @@ TEST_CASE("rows that are no logits are refused, wherever the bad value is") {
   }
   std::vector<float> huge{1, 3e38f};
   CHECK_THROWS_WITH_AS(TopKDistillation{}.row(huge, huge),
-                       "TopKDistillation: the target's row of logits is too large: it overflows",
+                       "TopKDistillation: the target's row of logits is too large: its largest logit is beyond 1e38",
                        std::runtime_error);
 }
 

@@ -19,7 +19,7 @@ namespace detail {
 /// -sum p log p of a law with these weights, in nats. Cost: one read of the tiles that have mass.
 inline double entropy(const LawWeights& weights) {
   const RowLaw& law = weights.law;
-  const double shift = law.log_z / law.inv_t;  // log p = inv_t * (l - shift)
+  const double top = static_cast<double>(law.shift), more = law.log_z / law.inv_t;
   std::array<float, kTile> w, padding;
   std::array<double, 16> sums{};  // apart, so that additions do not wait for each other
   for (std::int32_t t = 0; t < tile_count(weights.vocab()); ++t) {
@@ -29,7 +29,7 @@ inline double entropy(const LawWeights& weights) {
     for (std::size_t i = 0; i < w.size(); i += sums.size())
       for (std::size_t j = 0; j < sums.size(); ++j) {
         const double p = static_cast<double>(w[i + j]);
-        sums[j] += p > 0 ? p * (static_cast<double>(logits[i + j]) - shift) : 0.0;
+        sums[j] += p > 0 ? p * (static_cast<double>(logits[i + j]) - top - more) : 0.0;
       }
   }
   double sum = 0;

@@ -24,11 +24,11 @@ class Cut {
   bool needs_sum(const SamplingParams& params) const { return params.top_p < 1.0f && !cuts_top_k(params); }
 
   /// The largest of the three thresholds. `law` is the row's law without a cut (normalised where
-  /// needs_sum()), `top` its largest logit, `tiles` its tiles' statistics, of which it reads the maxima.
+  /// needs_sum()), `law.shift` the largest logit, `tiles` its tiles' statistics, of which it reads the maxima.
   /// Cost: the tiles that reach a lower bound of the threshold are read once more, and what reaches it is
   /// ordered. A flat row with top_p is read ten times.
-  float threshold(const RowLaw& law, const SamplingParams& params, float top,
-                  std::span<const TileStats> tiles) {
+  float threshold(const RowLaw& law, const SamplingParams& params, std::span<const TileStats> tiles) {
+    const float top = law.shift;
     if (values_.empty()) {
       values_.resize(static_cast<std::size_t>(vocab_) + 1);
       maxima_.resize(static_cast<std::size_t>(tile_count(vocab_)));
@@ -54,7 +54,7 @@ class Cut {
       }
     }
     if (params.top_p < 1.0f)
-      theta = std::max(theta, nucleus(law, static_cast<double>(params.top_p), mass, gathered, top, tiles));
+      theta = std::max(theta, nucleus(law, static_cast<double>(params.top_p), mass, gathered, tiles));
     if (params.min_p > 0.0f) {
       const double gap =
           static_cast<double>(params.temperature) * std::log(static_cast<double>(params.min_p));
@@ -66,9 +66,7 @@ class Cut {
  private:
   bool cuts_top_k(const SamplingParams& params) const { return params.top_k > 0 && params.top_k < vocab_; }
   static bool descending(float a, float b) { return a > b; }
-  static double weight(const RowLaw& law, float logit) {
-    return std::exp(law.inv_t * static_cast<double>(logit) - law.log_z);
-  }
+  static double weight(const RowLaw& law, float logit) { return std::exp(law.log_prob(logit)); }
 
   /// k tiles hold a logit of at least the k-th largest tile maximum, so the k-th largest logit is no smaller.
   float top_k_bound(std::int32_t k, std::span<const TileStats> tiles) {
@@ -111,20 +109,20 @@ class Cut {
 
   /// Least logit of the smallest set of largest logits that holds at least top_p of `mass`. `gathered`:
   /// values_ holds just the logits that may be in it, sorted; else they are looked for in the row.
-  float nucleus(const RowLaw& law, double top_p, double mass, bool gathered, float top,
+  float nucleus(const RowLaw& law, double top_p, double mass, bool gathered,
                 std::span<const TileStats> tiles) {
     const double wanted = top_p * mass;
     double seen = 0;
     if (!gathered) {
       // V tokens lighter than (1 - top_p) / V weigh less than 1 - top_p together: the nucleus lies above
       // them. One part in a thousand of margin pays for the rounding of log_z.
-      float low = static_cast<float>(
-          (std::log(0.999 * (1.0 - top_p) / static_cast<double>(vocab_)) + law.log_z) / law.inv_t);
+      const double least = std::log(0.999 * (1.0 - top_p) / static_cast<double>(vocab_));
+      float low = static_cast<float>(static_cast<double>(law.shift) + (least + law.log_z) / law.inv_t);
       float high = std::numeric_limits<float>::infinity();
       gather(law.logits, tiles, low);
       if (count_ > kMany) {  // a flat row: halve the range with vector arithmetic before sorting what is left
         for (int halving = 0; halving < 10; ++halving) {
-          const float middle = low + (std::min(high, top) - low) / 2;
+          const float middle = low + (std::min(high, law.shift) - low) / 2;
           const double above = mass_above(law, middle, tiles);
           if (above >= wanted) {
             low = middle;

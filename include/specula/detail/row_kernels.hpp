@@ -2,8 +2,8 @@
 //
 // No other file of the library exponentiates rows. A tile is 512 tokens; a caller pads the last one with
 // -infinity. Numeric contract of every kernel but the reference: a weight is within 4e-7 relative of
-// exp(inv_t * l - log_z) plus 2.4e-7 of its exponent |inv_t * l - log_z| (0 below 2^-126), and a tile's sum
-// within 1e-6 of the sum of its weights. Sums have one order: 128 columns of 4, each column in order, then
+// exp(inv_t * (l - shift) - log_z) plus 2.4e-7 of its exponent (0 below 2^-126), and a tile's sum within 1e-6
+// of the sum of its weights. Sums have one order: 128 columns of 4, each column in order, then
 // halved 64, 32, ..., 1.
 #pragma once
 
@@ -23,30 +23,45 @@ namespace specula::detail {
 inline constexpr std::int32_t kTile = 512;
 inline constexpr std::int32_t kColumns = 128;
 
-/// A tile's maximum, and the sum of 2^(scale * l - unit) with scale = inv_t / ln 2. The fast kernels round
-/// scale to float and take the integer nearest to scale * maximum as the unit, so tiles merge by exact powers
-/// of two. The sum of a tile that holds NaN or +infinity is NaN; that of a tile of -infinity is 0.
+inline constexpr double kLog2E = 1.4426950408889634074;
+
+/// Whether a row is beyond what is promised: its largest logit over the temperature beyond 1e38. The margin
+/// is for 1e38 * T in floats.
+inline bool too_large(float largest, double inv_t) {
+  return std::abs(static_cast<double>(largest)) * inv_t > 1e38 * (1 + 1e-6);
+}
+
+/// A tile's maximum, and the sum of 2^(scale * (l - maximum) + rest) with scale = inv_t / ln 2. unit + rest is
+/// scale * maximum, so a sum is in units of 2^unit. The fast kernels round scale to float and take the
+/// integer nearest to scale * maximum as the unit, so tiles merge by exact powers of two; the product of two
+/// floats is exact in a double, and no exponent is above 1/2, however large the logits. The sum of a tile that
+/// holds NaN or +infinity is NaN; that of a tile of -infinity is 0.
 struct TileStats {
-  float maximum;
+  float maximum, rest;
   double unit;
   double sum;
 };
+/// Of the fast kernels, before the sum.
+inline TileStats tile_unit(float maximum, float scale) {
+  const double product = static_cast<double>(maximum) * static_cast<double>(scale);
+  const double unit = std::nearbyint(product);
+  return {maximum, static_cast<float>(product - unit), unit, 0};
+}
 
-/// weight(l) = 0 below the cut, else 2^((l - shift) * scale - offset). `shift` is near the logits, so the
-/// difference of two large floats stays exact; the doubles are for the reference kernels.
+/// weight(l) = 0 below the cut, else 2^((l - shift) * scale - offset). `shift` is the float nearest to where
+/// the weight is 1: floats near it are subtracted without rounding, and |offset| is at most the law's |log_z|.
+/// The reference kernels take `law`.
 struct Exponent {
   float shift, scale, offset, cut;
-  double inv_t, log_z;
+  RowLaw law;
 
-  explicit Exponent(const RowLaw& law)
-      : shift(static_cast<float>(law.log_z / law.inv_t)),
-        scale(static_cast<float>(law.inv_t * kLog2E)),
-        offset(static_cast<float>((law.log_z - static_cast<double>(shift) * law.inv_t) * kLog2E)),
-        cut(law.cut),
-        inv_t(law.inv_t),
-        log_z(law.log_z) {}
-
-  static constexpr double kLog2E = 1.4426950408889634074;
+  explicit Exponent(const RowLaw& of)
+      : shift(static_cast<float>(static_cast<double>(of.shift) + of.log_z / of.inv_t)),
+        scale(static_cast<float>(of.inv_t * kLog2E)),
+        offset(static_cast<float>(
+            (of.log_z - (static_cast<double>(shift) - static_cast<double>(of.shift)) * of.inv_t) * kLog2E)),
+        cut(of.cut),
+        law(of) {}
 };
 
 /// One instruction set's kernels. Every pointer is to kTile floats (stats: tiles * kTile), of any alignment.
@@ -66,7 +81,6 @@ struct RowKernels {
                   float take, float* out);
   /// Places of the logits above `bound`, in order; returns how many. (kTile) places.
   std::int32_t (*above)(const float* logits, float bound, std::int32_t* places);
-  bool rounds_scale;  // stats() rounds inv_t / ln 2 to float
 };
 
 // 2^f on [-1/2, 1/2], relative error 1.6e-7 (least maximum error, found by Lawson's iteration).
@@ -87,7 +101,7 @@ struct ReferenceKernels {
   static void stats(const float* logits, std::int32_t tiles, double inv_t, TileStats* out) {
     for (std::int32_t t = 0; t < tiles; ++t, logits += kTile) {
       const float top = maximum(logits);
-      out[t] = {top, static_cast<double>(top) * inv_t * Exponent::kLog2E, 0.0};
+      out[t] = {top, 0.0f, static_cast<double>(top) * inv_t * kLog2E, 0.0};
       if (top == -std::numeric_limits<float>::infinity()) continue;
       for (std::int32_t i = 0; i < kTile; ++i)
         out[t].sum += std::exp(inv_t * (static_cast<double>(logits[i]) - static_cast<double>(top)));
@@ -96,7 +110,7 @@ struct ReferenceKernels {
   static double fill(const float* logits, const Exponent& e, float* weights) {
     double sum = 0;
     for (std::int32_t i = 0; i < kTile; ++i) {
-      const double w = logits[i] < e.cut ? 0.0 : std::exp(e.inv_t * static_cast<double>(logits[i]) - e.log_z);
+      const double w = weight(logits[i], e);
       weights[i] = static_cast<float>(w);
       sum += w;
     }
@@ -114,9 +128,6 @@ struct ReferenceKernels {
   }
   static double difference(const float* logits, const Exponent& e, const float* less, const Exponent& f,
                            float keep, float take) {
-    const auto weight = [](float l, const Exponent& of) {
-      return l < of.cut ? 0.0 : std::exp(of.inv_t * static_cast<double>(l) - of.log_z);
-    };
     double sum = 0;
     for (std::int32_t i = 0; i < kTile; ++i) {
       const double w =
@@ -129,10 +140,10 @@ struct ReferenceKernels {
                       float keep, float take, float* out) {
     double sum = 0;
     for (std::int32_t i = 0; i < kTile; ++i) {
-      const double log_q = f.inv_t * static_cast<double>(draft[i]) - f.log_z;
-      const double p = std::exp(e.inv_t * static_cast<double>(target[i]) - e.log_z), q = std::exp(log_q);
+      const double log_q = f.law.log_prob(draft[i]), p = std::exp(e.law.log_prob(target[i])),
+                   q = std::exp(log_q);
       out[i] = static_cast<float>(static_cast<double>(keep) * q - static_cast<double>(take) * p);
-      if (p != 0) sum += p * (log_q * Exponent::kLog2E);
+      if (p != 0) sum += p * (log_q * kLog2E);
     }
     return sum;
   }
@@ -143,8 +154,11 @@ struct ReferenceKernels {
     return count;
   }
   static constexpr RowKernels table() {
-    return {maximum, stats, fill, subtract, difference, cross, above, false};
+    return {maximum, stats, fill, subtract, difference, cross, above};
   }
+
+ private:
+  static double weight(float l, const Exponent& of) { return l < of.cut ? 0.0 : std::exp(of.law.log_prob(l)); }
 };
 
 }  // namespace specula::detail

@@ -36,29 +36,27 @@ struct Avx2Kernels {
   }
 
   SPECULA_AVX2 static void stats(const float* logits, std::int32_t tiles, double inv_t, TileStats* out) {
-    const float factor = static_cast<float>(inv_t * Exponent::kLog2E);
+    const float factor = static_cast<float>(inv_t * kLog2E);
     const __m256 scale = _mm256_set1_ps(factor);
     float top = maximum(logits);
     for (std::int32_t t = 0; t < tiles; ++t, logits += kTile) {
       const float* next =
           t + 1 < tiles ? logits + kTile : logits;  // whose maximum is found on the way: its loads overlap
-      const float unit = round(top * factor);       // with this tile's arithmetic
-      const __m256 shift = _mm256_set1_ps(unit);
+      out[t] = tile_unit(top, factor);              // with this tile's arithmetic
+      const Law law{_mm256_set1_ps(top), scale, _mm256_set1_ps(-out[t].rest), _mm256_setzero_ps()};
       __m256 sums[16], best = _mm256_set1_ps(-std::numeric_limits<float>::infinity());
       for (std::int32_t j = 0; j < 16; ++j) {
         const std::int32_t column = 8 * j;
-        __m256 sum = exp2(_mm256_fmsub_ps(_mm256_loadu_ps(logits + column), scale, shift));
-        sum = _mm256_add_ps(sum, exp2(_mm256_fmsub_ps(_mm256_loadu_ps(logits + column + 128), scale, shift)));
-        sum = _mm256_add_ps(sum, exp2(_mm256_fmsub_ps(_mm256_loadu_ps(logits + column + 256), scale, shift)));
-        sums[j] =
-            _mm256_add_ps(sum, exp2(_mm256_fmsub_ps(_mm256_loadu_ps(logits + column + 384), scale, shift)));
+        __m256 sum = exp2(power(law, _mm256_loadu_ps(logits + column)));
+        sum = _mm256_add_ps(sum, exp2(power(law, _mm256_loadu_ps(logits + column + 128))));
+        sum = _mm256_add_ps(sum, exp2(power(law, _mm256_loadu_ps(logits + column + 256))));
+        sums[j] = _mm256_add_ps(sum, exp2(power(law, _mm256_loadu_ps(logits + column + 384))));
         const float* ahead = next + 4 * column;  // in order: the hardware's prefetching wants it so
         const __m256 a = _mm256_max_ps(_mm256_loadu_ps(ahead), _mm256_loadu_ps(ahead + 8));
         const __m256 b = _mm256_max_ps(_mm256_loadu_ps(ahead + 16), _mm256_loadu_ps(ahead + 24));
         best = _mm256_max_ps(best, _mm256_max_ps(a, b));
       }
-      out[t] = {top, static_cast<double>(unit),
-                top == -std::numeric_limits<float>::infinity() ? empty(logits) : halve(sums)};
+      out[t].sum = top == -std::numeric_limits<float>::infinity() ? empty(logits) : halve(sums);
       top = reduce_max(best);
     }
   }
@@ -137,17 +135,13 @@ struct Avx2Kernels {
   }
 
   static constexpr RowKernels table() {
-    return {maximum, stats, fill, subtract, difference, cross, above, true};
+    return {maximum, stats, fill, subtract, difference, cross, above};
   }
 
  private:
   /// The sum of a tile whose maximum is -infinity: 0, or NaN if one hides there, which maxps passes over.
   SPECULA_AVX2 static double empty(const float* logits) {
     return std::isnan(maximum(logits)) ? std::numeric_limits<double>::quiet_NaN() : 0.0;
-  }
-  SPECULA_AVX2 __attribute__((always_inline)) static float round(float x) {
-    return _mm_cvtss_f32(
-        _mm_round_ss(_mm_setzero_ps(), _mm_set_ss(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
   SPECULA_AVX2 __attribute__((always_inline)) static float reduce_max(__m256 a) {
     const __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -185,9 +179,8 @@ struct Avx2Kernels {
     p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kExp2[1]));
     p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kExp2[0]));
     const __m256i shifted = _mm256_slli_epi32(_mm256_cvtps_epi32(r), 23);
-    const __m256 scaled = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), shifted));
-    // NaN + anything in the exponent field may leave NaN: take y itself there.
-    return _mm256_and_ps(kept, _mm256_blendv_ps(scaled, y, _mm256_cmp_ps(y, y, _CMP_UNORD_Q)));
+    // NaN converts to 0x80000000, which is shifted out: p, a NaN too, stays as it is.
+    return _mm256_and_ps(kept, _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), shifted)));
   }
   SPECULA_AVX2 __attribute__((always_inline)) static double halve(const __m256* s) {
     __m256 b[8];

@@ -11,7 +11,9 @@
 
 #include "row_kernels.hpp"
 
+#ifndef SPECULA_AVX512  // tests emulate the instructions
 #define SPECULA_AVX512 __attribute__((target("avx512f")))
+#endif
 
 namespace specula::detail {
 
@@ -36,29 +38,27 @@ struct Avx512Kernels {
   }
 
   SPECULA_AVX512 static void stats(const float* logits, std::int32_t tiles, double inv_t, TileStats* out) {
-    const float factor = static_cast<float>(inv_t * Exponent::kLog2E);
+    const float factor = static_cast<float>(inv_t * kLog2E);
     const __m512 scale = _mm512_set1_ps(factor);
     float top = maximum(logits);
     for (std::int32_t t = 0; t < tiles; ++t, logits += kTile) {
       const float* next =
           t + 1 < tiles ? logits + kTile : logits;  // whose maximum is found on the way: its loads overlap
-      const float unit = round(top * factor);       // with this tile's arithmetic
-      const __m512 shift = _mm512_set1_ps(unit);
+      out[t] = tile_unit(top, factor);              // with this tile's arithmetic
+      const Law law{_mm512_set1_ps(top), scale, _mm512_set1_ps(-out[t].rest), _mm512_setzero_ps()};
       __m512 sums[8], best = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
       for (std::int32_t j = 0; j < 8; ++j) {
         const std::int32_t column = 16 * j;
-        __m512 sum = exp2(_mm512_fmsub_ps(_mm512_loadu_ps(logits + column), scale, shift));
-        sum = _mm512_add_ps(sum, exp2(_mm512_fmsub_ps(_mm512_loadu_ps(logits + column + 128), scale, shift)));
-        sum = _mm512_add_ps(sum, exp2(_mm512_fmsub_ps(_mm512_loadu_ps(logits + column + 256), scale, shift)));
-        sums[j] =
-            _mm512_add_ps(sum, exp2(_mm512_fmsub_ps(_mm512_loadu_ps(logits + column + 384), scale, shift)));
+        __m512 sum = exp2(power(law, _mm512_loadu_ps(logits + column)));
+        sum = _mm512_add_ps(sum, exp2(power(law, _mm512_loadu_ps(logits + column + 128))));
+        sum = _mm512_add_ps(sum, exp2(power(law, _mm512_loadu_ps(logits + column + 256))));
+        sums[j] = _mm512_add_ps(sum, exp2(power(law, _mm512_loadu_ps(logits + column + 384))));
         const float* ahead = next + 4 * column;  // in order: the hardware's prefetching wants it so
         const __m512 a = max(_mm512_loadu_ps(ahead), _mm512_loadu_ps(ahead + 16));
         const __m512 b = max(_mm512_loadu_ps(ahead + 32), _mm512_loadu_ps(ahead + 48));
         best = max(best, max(a, b));
       }
-      out[t] = {top, static_cast<double>(unit),
-                top == -std::numeric_limits<float>::infinity() ? empty(logits) : halve(sums)};
+      out[t].sum = top == -std::numeric_limits<float>::infinity() ? empty(logits) : halve(sums);
       top = reduce_max(best);
     }
   }
@@ -136,17 +136,13 @@ struct Avx512Kernels {
   }
 
   static constexpr RowKernels table() {
-    return {maximum, stats, fill, subtract, difference, cross, above, true};
+    return {maximum, stats, fill, subtract, difference, cross, above};
   }
 
  private:
   /// The sum of a tile whose maximum is -infinity: 0, or NaN if one hides there, which maxps passes over.
   SPECULA_AVX512 static double empty(const float* logits) {
     return std::isnan(maximum(logits)) ? std::numeric_limits<double>::quiet_NaN() : 0.0;
-  }
-  SPECULA_AVX512 __attribute__((always_inline)) static float round(float x) {
-    return _mm_cvtss_f32(
-        _mm_round_ss(_mm_setzero_ps(), _mm_set_ss(x), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
   // The maskz forms with a full mask are the plain instructions; the plain intrinsics draw g++ 12's false
   // warning of uninitialised use (GCC bug 105593).

@@ -31,14 +31,12 @@ struct PortableKernels {
   }
 
   static void stats(const float* logits, std::int32_t tiles, double inv_t, TileStats* out) {
-    const float scale = static_cast<float>(inv_t * Exponent::kLog2E);
+    const float scale = static_cast<float>(inv_t * kLog2E);
     for (std::int32_t t = 0; t < tiles; ++t, logits += kTile) {
-      const float top = maximum(logits), unit = std::nearbyint(top * scale);
-      out[t] = {top, static_cast<double>(unit), 0.0};
+      const float top = maximum(logits);
+      out[t] = tile_unit(top, scale);
       if (top == -std::numeric_limits<float>::infinity()) continue;
-      // Without a fused product, logit * scale of large logits would round away what the difference is about.
-      const float rest = static_cast<float>(static_cast<double>(top) * static_cast<double>(scale) -
-                                            static_cast<double>(unit));
+      const float rest = out[t].rest;
       float sums[kColumns] = {};
       for (std::int32_t row = 0; row < kTile; row += kColumns)
         for (std::int32_t j = 0; j < kColumns; ++j) sums[j] += exp2((logits[row + j] - top) * scale + rest);
@@ -101,7 +99,7 @@ struct PortableKernels {
     return count;
   }
   static constexpr RowKernels table() {
-    return {maximum, stats, fill, subtract, difference, cross, above, true};
+    return {maximum, stats, fill, subtract, difference, cross, above};
   }
 
  private:

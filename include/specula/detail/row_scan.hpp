@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <limits>
 #include <span>
 #include <stdexcept>
@@ -76,12 +77,11 @@ class RowScan {
     law.logits = row.data();
     law.inv_t = 1.0 / static_cast<double>(params.temperature);
     const bool needs_sum = !params.cuts() || cut_.needs_sum(params);
-    const float top = needs_sum ? scan(row, law.inv_t) : maxima(row, law.inv_t);
-    // For a cut that does not ask for the sum any number near it will do, since what is left is added up
-    // below.
-    law.log_z = needs_sum ? log_sum(top, law.inv_t) : law.inv_t * static_cast<double>(top);
+    law.shift = needs_sum ? scan(row, law.inv_t) : maxima(row, law.inv_t);
+    // A cut that does not ask for the sum needs no log_z: what is left is added up below.
+    if (needs_sum) law.log_z = log_sum();
     if (params.cuts()) {
-      law.cut = cut_.threshold(law, params, top, stats_);
+      law.cut = cut_.threshold(law, params, stats_);
       const double kept = measure(law, [&](std::size_t t) { return stats_[t].maximum < law.cut; });
       law.log_z += std::log(kept);
       normalise(kept);
@@ -129,7 +129,7 @@ class RowScan {
     const float best = scan(row, 1.0);
     std::int32_t tile = 0;
     while (stats_[static_cast<std::size_t>(tile)].maximum != best) ++tile;
-    return {first(row, tile, best), prob(static_cast<double>(best) - log_sum(best, 1.0))};
+    return {first(row, tile, best), prob(-log_sum())};
   }
 
   /// The out.size() largest logits, best first, ties to the lower token; returns how many there are above
@@ -138,14 +138,14 @@ class RowScan {
     if (out.empty()) return 0;
     seen_ = {};
     const float best = scan(row, 1.0);
-    const double log_z = log_sum(best, 1.0);
+    const double log_z = log_sum();
     std::size_t found = 0;
     for (const float gap :
          {4.0f, 10.0f, std::numeric_limits<float>::infinity()}) {  // few reach so near to the best
       found = collect(row, best - gap, out);
       if (found == out.size()) break;
     }
-    for (Top& top : out.first(found)) top.prob = prob(top.prob - log_z);
+    for (Top& top : out.first(found)) top.prob = prob(top.prob - static_cast<double>(best) - log_z);
     return static_cast<std::int32_t>(found);
   }
 
@@ -184,9 +184,7 @@ class RowScan {
     }
     float top = -std::numeric_limits<float>::infinity();
     bool nan = false;
-    for (std::size_t t = 0; t < stats_.size(); ++t) {
-      TileStats& tile = stats_[t];
-      if (tile.unit == -std::numeric_limits<double>::infinity()) settle_lightest(row, t);
+    for (const TileStats& tile : stats_) {
       top = tile.maximum > top ? tile.maximum : top;
       nan |= std::isnan(tile.sum);
     }
@@ -208,30 +206,19 @@ class RowScan {
     check_top(row, top, inv_t, nan);
     return top;
   }
-  /// A tile whose largest logit over the temperature is below what a float holds (-3.4e38 as a mask, say)
-  /// weighs nothing.
-  void settle_lightest(std::span<const float> row, std::size_t tile) {
-    std::array<float, kTile> padding;
-    const float top =
-        kernels().maximum(tile_at(row.data(), vocab_, static_cast<std::int32_t>(tile), padding));
-    stats_[tile].sum = std::isnan(top) ? std::numeric_limits<double>::quiet_NaN() : 0.0;
-  }
-  /// log of the sum of exp(inv_t * l); leaves the tiles' shares of it in masses_.
-  double log_sum(float top, double inv_t) {
-    double unit = -std::numeric_limits<double>::infinity();
-    for (const TileStats& tile : stats_) unit = std::max(unit, tile.unit);
+  /// log of the sum of exp(inv_t * (l - top)), top being the largest logit of the row that scan() saw last;
+  /// leaves the tiles' shares of it in masses_.
+  double log_sum() {
+    const TileStats& first = *std::max_element(
+        stats_.begin(), stats_.end(),
+        [](const TileStats& a, const TileStats& b) { return a.maximum < b.maximum; });
     for (std::size_t t = 0; t < stats_.size(); ++t) {
-      const double mass = stats_[t].sum > 0 ? stats_[t].sum * pow2(stats_[t].unit - unit) : 0.0;
+      const double mass = stats_[t].sum > 0 ? stats_[t].sum * pow2(stats_[t].unit - first.unit) : 0.0;
       masses_[t] = mass < 0x1p-100 ? 0.0 : mass;  // its weights would all underflow: no coin may choose it
     }
     const double sum = merge_tiles(masses_);
     normalise(sum);
-    double log2 = unit + std::log2(sum);
-    if (kernels().rounds_scale) {  // where the mass is, near the top, take the rounding of the scale back
-      const double scale = inv_t * Exponent::kLog2E;
-      log2 += static_cast<double>(top) * (scale - static_cast<double>(static_cast<float>(scale)));
-    }
-    return log2 / Exponent::kLog2E;
+    return (std::log2(sum) - static_cast<double>(first.rest)) / kLog2E;
   }
   /// Tile masses of any law over its own row, `is_empty` tiles unread; returns their total.
   template <class IsEmpty>
@@ -253,8 +240,15 @@ class RowScan {
     return static_cast<Token>(std::find(row.begin() + tile * kTile, row.end(), value) - row.begin());
   }
   static void check_top(std::span<const float> row, float top, double inv_t, bool nan) {
-    if (nan || !std::isfinite(top) || !std::isfinite(top * static_cast<float>(inv_t * Exponent::kLog2E)))
-      throw_bad(row);
+    if (nan || !std::isfinite(top)) throw_bad(row);
+    if (too_large(top, inv_t)) {
+      std::array<char, 200> message;
+      std::snprintf(message.data(), message.size(),
+                    "a row of logits is too large for its temperature: its largest logit is %g, must be "
+                    "within 1e38 times the temperature, which is %g",
+                    static_cast<double>(top), 1 / inv_t);
+      throw std::runtime_error(message.data());
+    }
   }
   void check_width(std::span<const float> row) const {
     if (row.size() != static_cast<std::size_t>(vocab_))
@@ -264,9 +258,6 @@ class RowScan {
   [[noreturn]] static void throw_bad(std::span<const float> row) {
     const auto bad = std::find_if(row.begin(), row.end(),
                                   [](float l) { return !(l < std::numeric_limits<float>::infinity()); });
-    if (bad == row.end() && std::any_of(row.begin(), row.end(), [](float l) { return std::isfinite(l); }))
-      throw std::runtime_error(
-          "a row of logits is too large for its temperature: their quotient overflows a float");
     if (bad == row.end()) throw std::runtime_error("a row of logits is empty: none is above -infinity");
     throw std::runtime_error("a row of logits holds NaN or +infinity at token " +
                              std::to_string(bad - row.begin()));

@@ -48,8 +48,8 @@ double sorted_loss(std::span<const std::span<const Real>> logits, Token expected
   for (std::size_t e = 0; e < logits.size(); ++e) {
     const std::span<const Real> row = logits[e];
     detail::LargestLogits<Real> none(0);
-    const double log_z = detail::log_sum_exp("sorted_loss: an exit", row, none);
-    const double surprise = log_z - static_cast<double>(row[token]);
+    const auto log_p = detail::log_softmax("sorted_loss: an exit", row, none);
+    const double surprise = -log_p(row[token]);
     if (!std::isfinite(surprise)) throw std::runtime_error("sorted_loss: the loss is infinite");
     loss += share * surprise;
     if (gradients.empty()) continue;
@@ -58,7 +58,7 @@ double sorted_loss(std::span<const std::span<const Real>> logits, Token expected
     if constexpr (std::is_same_v<Real, float>) {
       RowLaw law;
       law.logits = row.data();
-      law.log_z = log_z;
+      law.shift = log_p.largest, law.log_z = log_p.log_z;
       std::array<float, detail::kTile> probs;
       for (std::size_t begin = 0; begin < vocab; begin += detail::kTile) {
         detail::fill_tile(law, static_cast<std::int32_t>(vocab),
@@ -67,7 +67,7 @@ double sorted_loss(std::span<const std::span<const Real>> logits, Token expected
         for (std::size_t x = begin; x < end; ++x) out[x] = static_cast<float>(weight) * probs[x - begin];
       }
     } else {
-      for (std::size_t x = 0; x < vocab; ++x) out[x] = weight * std::exp(row[x] - log_z);
+      for (std::size_t x = 0; x < vocab; ++x) out[x] = weight * std::exp(log_p(row[x]));
     }
     out[token] -= static_cast<Real>(weight);
   }

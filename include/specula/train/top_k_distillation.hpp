@@ -58,7 +58,7 @@ template <class Real>
   if (bad != row.end())
     message.append("holds NaN or +infinity at token ").append(std::to_string(bad - row.begin()));
   else if (std::any_of(row.begin(), row.end(), [](Real l) { return std::isfinite(l); }))
-    message.append("is too large: it overflows");
+    message.append("is too large: its largest logit is beyond 1e38");
   else
     message.append("is empty: none is above -infinity");
   throw std::runtime_error(message);
@@ -70,29 +70,39 @@ template <class Real>
                                .append(std::to_string(logit)));
 }
 
-/// log of the sum of exp(l) over a row, which is read once; its largest logits are offered to `largest`.
-inline double log_sum_exp(const char* whose, std::span<const float> row, LargestLogits<float>& largest) {
+/// log p of a row's softmax. Relative to its largest logit, so that log_z is in [0, log V].
+template <class Real>
+struct LogSoftmax {
+  Real largest;
+  double log_z;
+
+  double operator()(Real logit) const {
+    return static_cast<double>(logit) - static_cast<double>(largest) - log_z;
+  }
+};
+
+/// Of a row, which is read once; its largest logits are offered to `largest`.
+inline LogSoftmax<float> log_softmax(const char* whose, std::span<const float> row,
+                                     LargestLogits<float>& largest) {
   constexpr std::int32_t kChunk = 8;  // tiles that are still in the first cache when they are looked at again
   constexpr double kInf = std::numeric_limits<double>::infinity();
   const auto vocab = static_cast<std::int32_t>(row.size());
   std::array<TileStats, kChunk> stats;
   std::array<float, kTile> padding;
   std::array<std::int32_t, kTile> places;
-  double unit = -kInf, sum = 0, top = -kInf;
+  double unit = -kInf, sum = 0;
+  float top = -std::numeric_limits<float>::infinity(), rest = 0;
   for (std::int32_t first = 0; first < tile_count(vocab);) {
     const std::int32_t whole = std::min(kChunk, vocab / kTile - first), count = std::max(1, whole);
     const float* tile = tile_at(row.data(), vocab, first, padding);
     kernels().stats(tile, count, 1.0, stats.data());
     for (std::int32_t t = 0; t < count; ++t, tile += kTile) {
       const TileStats& s = stats[static_cast<std::size_t>(t)];
-      if (s.unit == -kInf) {  // nothing but -infinity or masks such as -3.4e38 in it, or NaN behind those
-        if (std::isnan(kernels().maximum(tile))) refuse_row(whose, row);
-        continue;
-      }
       if (!(s.sum < kInf)) refuse_row(whose, row);
+      if (s.unit == -kInf) continue;  // nothing but -infinity
       sum = s.unit > unit ? sum * pow2(unit - s.unit) + s.sum : sum + s.sum * pow2(s.unit - unit);
       unit = std::max(unit, s.unit);
-      top = std::max(top, static_cast<double>(s.maximum));
+      if (s.maximum > top) top = s.maximum, rest = s.rest;
       if (!(s.maximum > largest.bound())) continue;
       const std::int32_t found = kernels().above(tile, largest.bound(), places.data());
       for (std::int32_t i = 0; i < found; ++i) {
@@ -102,14 +112,12 @@ inline double log_sum_exp(const char* whose, std::span<const float> row, Largest
     }
     first += count;
   }
-  if (!(unit < kInf) || !(sum > 0)) refuse_row(whose, row);
-  double log2 = unit + std::log2(sum);
-  if (kernels().rounds_scale)  // where the mass is, near the top, take the rounding of the scale back
-    log2 += top * (Exponent::kLog2E - static_cast<double>(static_cast<float>(Exponent::kLog2E)));
-  return log2 / Exponent::kLog2E;
+  if (!std::isfinite(top) || too_large(top, 1.0)) refuse_row(whose, row);
+  return {top, (std::log2(sum) - static_cast<double>(rest)) / kLog2E};
 }
 /// The same in doubles, two reads: the reference.
-inline double log_sum_exp(const char* whose, std::span<const double> row, LargestLogits<double>& largest) {
+inline LogSoftmax<double> log_softmax(const char* whose, std::span<const double> row,
+                                      LargestLogits<double>& largest) {
   double top = -std::numeric_limits<double>::infinity(), sum = 0;
   for (std::size_t x = 0; x < row.size(); ++x) {
     if (!(row[x] < std::numeric_limits<double>::infinity())) refuse_row(whose, row);
@@ -118,16 +126,17 @@ inline double log_sum_exp(const char* whose, std::span<const double> row, Larges
   }
   if (!std::isfinite(top)) refuse_row(whose, row);
   for (const double l : row) sum += std::exp(l - top);
-  return top + std::log(sum);
+  return {top, std::log(sum)};
 }
 
 /// -sum p log q, and keep * q - take * p in `gradient` unless that is empty. Throws where the sum is
 /// infinite.
-inline double cross_entropy(std::span<const float> target, double target_log_z, std::span<const float> draft,
-                            double draft_log_z, double keep, double take, std::span<float> gradient) {
+inline double cross_entropy(std::span<const float> target, const LogSoftmax<float>& log_p,
+                            std::span<const float> draft, const LogSoftmax<float>& log_q, double keep,
+                            double take, std::span<float> gradient) {
   RowLaw p, q;
-  p.log_z = target_log_z;
-  q.log_z = draft_log_z;
+  p.shift = log_p.largest, p.log_z = log_p.log_z;
+  q.shift = log_q.largest, q.log_z = log_q.log_z;
   const Exponent p_exponent(p), q_exponent(q);
   const auto vocab = static_cast<std::int32_t>(target.size());
   std::array<float, kTile> target_padding, draft_padding, out;
@@ -141,8 +150,7 @@ inline double cross_entropy(std::span<const float> target, double target_log_z, 
       std::size_t worst = begin;
       double least = std::numeric_limits<double>::infinity();
       for (std::size_t x = begin; x < end; ++x)
-        if (static_cast<double>(draft[x]) < least &&
-            std::exp(static_cast<double>(target[x]) - target_log_z) > 0)
+        if (static_cast<double>(draft[x]) < least && std::exp(log_p(target[x])) > 0)
           least = static_cast<double>(draft[worst = x]);
       refuse_loss(worst, least);
     }
@@ -150,16 +158,16 @@ inline double cross_entropy(std::span<const float> target, double target_log_z, 
     if (!gradient.empty())
       std::copy_n(out.begin(), end - begin, gradient.begin() + static_cast<std::ptrdiff_t>(begin));
   }
-  return -sum / Exponent::kLog2E;
+  return -sum / kLog2E;
 }
-inline double cross_entropy(std::span<const double> target, double target_log_z,
-                            std::span<const double> draft, double draft_log_z, double keep, double take,
-                            std::span<double> gradient) {
+inline double cross_entropy(std::span<const double> target, const LogSoftmax<double>& target_log,
+                            std::span<const double> draft, const LogSoftmax<double>& draft_log, double keep,
+                            double take, std::span<double> gradient) {
   double sum = 0;
   for (std::size_t x = 0; x < target.size(); ++x) {
-    double p = std::exp(target[x] - target_log_z);
+    double p = std::exp(target_log(target[x]));
     if (p < std::numeric_limits<double>::min()) p = 0;
-    const double log_q = draft[x] - draft_log_z;
+    const double log_q = draft_log(draft[x]);
     if (p > 0 && !std::isfinite(log_q)) refuse_loss(x, draft[x]);
     if (p > 0) sum += p * log_q;
     if (!gradient.empty()) gradient[x] = keep * std::exp(log_q) - take * p;
@@ -234,23 +242,22 @@ struct TopKDistillation {
     (check)();
     check_rows(target.size(), draft.size(), gradient.size(), scale);
     detail::LargestLogits<Real> likeliest(k), none(0);
-    const double target_log_z = detail::log_sum_exp("TopKDistillation: the target", target, likeliest);
-    const double draft_log_z = detail::log_sum_exp("TopKDistillation: the draft", draft, none);
+    const auto target_log = detail::log_softmax("TopKDistillation: the target", target, likeliest);
+    const auto draft_log = detail::log_softmax("TopKDistillation: the draft", draft, none);
     const auto tokens = likeliest.tokens();
     std::array<double, kMost> probs;
     Loss loss;
     double mass = 0;
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       const std::size_t x = tokens[i];
-      const double p = std::exp(static_cast<double>(target[x]) - target_log_z),
-                   log_q = static_cast<double>(draft[x]) - draft_log_z;
+      const double p = std::exp(target_log(target[x])), log_q = draft_log(draft[x]);
       probs[i] = p < static_cast<double>(std::numeric_limits<Real>::min()) ? 0 : p;
       if (probs[i] == 0) continue;
       if (!std::isfinite(log_q)) detail::refuse_loss(x, static_cast<double>(draft[x]));
       mass += p;
       loss.top_k -= p * log_q;
     }
-    loss.cross_entropy = detail::cross_entropy(target, target_log_z, draft, draft_log_z,
+    loss.cross_entropy = detail::cross_entropy(target, target_log, draft, draft_log,
                                                scale * (cross_entropy_weight + weight * mass),
                                                scale * cross_entropy_weight, gradient);
     if (!gradient.empty())

@@ -1,0 +1,119 @@
+// The AVX-512 instructions of detail/row_kernels_avx512.hpp, as two AVX2 registers each: so that its kernels
+// are tested on processors without AVX-512. A test includes this before any header of the library; then
+// Isa::avx512 is emulated in all that it runs. (SIMDe would do, but its fused products round twice where the
+// compiler's baseline has no FMA.)
+#pragma once
+
+#ifdef SPECULA_HAS_AVX_KERNELS
+#error "include emulated_avx512.hpp before the library's headers"
+#endif
+
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#define SPECULA_EMULATED_AVX512 1
+#define SPECULA_AVX512 __attribute__((target("avx2,fma")))
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+namespace specula_test::emulated {
+
+#define SPECULA_EMULATES SPECULA_AVX512 __attribute__((always_inline)) inline
+
+using Mask = std::uint16_t;
+struct Floats {
+  __m256 low, high;
+};
+struct Doubles {
+  Floats floats;
+};
+
+SPECULA_EMULATES Floats set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+SPECULA_EMULATES Floats load(const float* at) { return {_mm256_loadu_ps(at), _mm256_loadu_ps(at + 8)}; }
+SPECULA_EMULATES void store(float* at, Floats a) {
+  _mm256_storeu_ps(at, a.low), _mm256_storeu_ps(at + 8, a.high);
+}
+SPECULA_EMULATES Floats add(Floats a, Floats b) {
+  return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
+}
+SPECULA_EMULATES Floats sub(Floats a, Floats b) {
+  return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)};
+}
+SPECULA_EMULATES Floats mul(Floats a, Floats b) {
+  return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
+}
+SPECULA_EMULATES Floats fmadd(Floats a, Floats b, Floats c) {
+  return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+}
+SPECULA_EMULATES Floats fmsub(Floats a, Floats b, Floats c) {
+  return {_mm256_fmsub_ps(a.low, b.low, c.low), _mm256_fmsub_ps(a.high, b.high, c.high)};
+}
+template <int how>
+SPECULA_EMULATES Mask compare(Floats a, Floats b) {
+  return static_cast<Mask>(_mm256_movemask_ps(_mm256_cmp_ps(a.low, b.low, how)) |
+                           _mm256_movemask_ps(_mm256_cmp_ps(a.high, b.high, how)) << 8);
+}
+/// 0 where `kept` has no bit.
+SPECULA_EMULATES Floats keep(Mask kept, Floats a) {
+  alignas(32) std::int32_t bits[16];
+  for (int i = 0; i < 16; ++i) bits[i] = kept >> i & 1 ? -1 : 0;
+  const auto part = [&](int i)
+                        SPECULA_AVX512 { return _mm256_load_ps(reinterpret_cast<const float*>(bits + i)); };
+  return {_mm256_and_ps(a.low, part(0)), _mm256_and_ps(a.high, part(8))};
+}
+SPECULA_EMULATES Floats max(Mask kept, Floats a, Floats b) {
+  return keep(kept, {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)});
+}
+template <int how>
+SPECULA_EMULATES Floats round(Mask kept, Floats a) {
+  return keep(kept, {_mm256_round_ps(a.low, how), _mm256_round_ps(a.high, how)});
+}
+/// a * 2^floor(b), rounded once.
+SPECULA_EMULATES Floats scale(Mask kept, Floats a, Floats b) {
+  float x[16], e[16];
+  store(x, a), store(e, b);
+  for (int i = 0; i < 16; ++i)
+    x[i] = std::isnan(e[i])
+               ? e[i]
+               : std::ldexp(x[i], static_cast<int>(std::floor(std::clamp(e[i], -1000.0f, 1000.0f))));
+  return keep(kept, load(x));
+}
+template <int half>
+SPECULA_EMULATES __m256d extract(Mask, Doubles a) {
+  return _mm256_castps_pd(half == 0 ? a.floats.low : a.floats.high);
+}
+
+#undef SPECULA_EMULATES
+
+}  // namespace specula_test::emulated
+
+#undef _mm512_cmp_ps_mask
+#undef _mm512_mask_cmp_ps_mask
+#undef _mm512_maskz_roundscale_ps
+#undef _mm512_maskz_extractf64x4_pd
+#define __m512 ::specula_test::emulated::Floats
+#define _mm512_set1_ps ::specula_test::emulated::set1
+#define _mm512_setzero_ps() ::specula_test::emulated::set1(0)
+#define _mm512_loadu_ps ::specula_test::emulated::load
+#define _mm512_storeu_ps ::specula_test::emulated::store
+#define _mm512_add_ps ::specula_test::emulated::add
+#define _mm512_sub_ps ::specula_test::emulated::sub
+#define _mm512_mul_ps ::specula_test::emulated::mul
+#define _mm512_maskz_mul_ps(kept, a, b) \
+  ::specula_test::emulated::keep(kept, ::specula_test::emulated::mul(a, b))
+#define _mm512_fmadd_ps ::specula_test::emulated::fmadd
+#define _mm512_fmsub_ps ::specula_test::emulated::fmsub
+#define _mm512_maskz_max_ps ::specula_test::emulated::max
+#define _mm512_maskz_roundscale_ps(kept, a, how) ::specula_test::emulated::round<how>(kept, a)
+#define _mm512_maskz_scalef_ps ::specula_test::emulated::scale
+#define _mm512_cmp_ps_mask(a, b, how) ::specula_test::emulated::compare<how>(a, b)
+#define _mm512_mask_cmp_ps_mask(wanted, a, b, how) \
+  static_cast<__mmask16>(wanted & ::specula_test::emulated::compare<how>(a, b))
+#define _mm512_castps_pd(a) (::specula_test::emulated::Doubles{a})
+#define _mm512_maskz_extractf64x4_pd(kept, a, half) ::specula_test::emulated::extract<half>(kept, a)
+
+#endif
