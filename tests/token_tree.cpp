@@ -293,10 +293,11 @@ TEST_CASE("top_k: the best tokens of a row, and errors that name the node") {
 }
 
 TEST_CASE("errors") {
-  CHECK_THROWS_WITH_AS(TokenTree(0, 4, 0), "TokenTree: a vocabulary of 0 tokens, must be at least 1", Error);
-  CHECK_THROWS_AS(TokenTree(4, 0, 0), Error);
+  CHECK_THROWS_WITH_AS(TokenTree(0, 4, 0), "TokenTree: the vocabulary is 0, must be in [1, 2147483647]",
+                       Error);
+  CHECK_THROWS_WITH_AS(TokenTree(4, 0, 0), "TokenTree: max_nodes is 0, must be in [1, 16777215]", Error);
   CHECK_THROWS_AS(TokenTree(4, 1 << 24, 0), Error);
-  CHECK_THROWS_AS(TokenTree(4, 2, 3), Error);
+  CHECK_THROWS_WITH_AS(TokenTree(4, 2, 3), "TokenTree: stored_rows is 3, must be in [0, 2]", Error);
   CHECK_THROWS_AS(TokenTree(4, 2, -1), Error);
   TokenTree tree(4, 8, 1);
   tree.reset(0, 0);
@@ -309,8 +310,10 @@ TEST_CASE("errors") {
   CHECK_THROWS_AS(tree.choose(0, kNoToken, 1), Error);
   CHECK_THROWS_AS(tree.draw(3, q, chance), Error);
   CHECK_THROWS_AS(tree.draw_distinct(3, q, chance), Error);
-  CHECK_THROWS_WITH_AS(tree.store(0, wide, {}), "TokenTree: a row has 5 logits, the vocabulary 4 tokens",
-                       Error);
+  CHECK_THROWS_WITH_AS(tree.store(0, wide, {}),
+                       "TokenTree: the row after node 0 has 5 logits, the vocabulary 4 tokens", Error);
+  CHECK_THROWS_WITH_AS(tree.top(0, wide),
+                       "the draft's row after node 0: a row has 5 logits, the vocabulary 4 tokens", Error);
   CHECK_THROWS_AS(tree.store(2, row, {}), Error);
   tree.choose(0, 1, 1);
   CHECK_THROWS_WITH_AS(tree.store(1, row, {}), "TokenTree: node 1 has no row, 1 are kept", Error);
@@ -318,6 +321,181 @@ TEST_CASE("errors") {
   CHECK_THROWS_AS(tree.store(0, bad, {}), std::runtime_error);
   CHECK_THROWS_AS(tree.top(0, bad), std::runtime_error);
   CHECK(tree.size() == 2);
+}
+
+TEST_CASE("reset: where a proposal may begin, and where it may not") {
+  TokenTree tree(4, 8, 1);
+  PhiloxChance chance(1);
+  const std::vector<float> row = {0, 1, 2, 3};
+  const char* first = "TokenTree: node 0 of 0; reset() comes first";
+  CHECK(tree.room() == 0);
+  CHECK_THROWS_WITH_AS(tree.choose(0, 1, 1), first, Error);
+  CHECK_THROWS_WITH_AS(tree.store(0, row, {}), first, Error);
+  CHECK_THROWS_WITH_AS(tree.root(), first, Error);
+  CHECK_THROWS_WITH_AS(tree.review(0, row, {}, 1, chance), first, Error);
+  tree.reset(3, 7);
+  CHECK(tree.root() == 3);
+  tree.choose(0, 1, 1);
+  constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max();
+  CHECK_THROWS_WITH_AS(tree.reset(4, 0), "TokenTree: the root 4 is outside the vocabulary of 4", Error);
+  CHECK_THROWS_AS(tree.reset(kNoToken, 0), Error);
+  CHECK_THROWS_WITH_AS(tree.reset(0, -1), "TokenTree::reset: position is -1, must be in [0, 2147483639]",
+                       Error);
+  CHECK_THROWS_AS(tree.reset(0, most - 7, 1), Error);
+  CHECK(tree.size() == 2);  // nothing has changed
+  {
+    const TokenTree::ResetLock lock(tree);
+    CHECK_THROWS_WITH_AS(tree.reset(0, 0),
+                         "TokenTree::reset: a shape is at work, and what it has drawn may not be dropped",
+                         std::logic_error);
+    CHECK(tree.choose(1, 1, 1) == 2);
+  }
+  tree.reset(0, most - 8);
+  CHECK(tree.size() == 1);
+  static_assert(!std::is_move_assignable_v<TokenTree> && !std::is_copy_constructible_v<TokenTree>);
+}
+
+TEST_CASE("a tree that was moved from is empty, and does not begin again") {
+  TokenTree tree(4, 4, 4);
+  const std::vector<float> row = {0, 1, 2, 3};
+  PhiloxChance chance(1);
+  tree.reset(0, 0);
+  tree.draw(0, tree.store(0, row, {}), chance);
+  TokenTree other = std::move(tree);
+  CHECK(other.size() == 2);
+  CHECK(other.draft_prob(1, 3) == doctest::Approx(plain_law(row, {})[3]));
+  CHECK(tree.size() == 0);  // NOLINT(bugprone-use-after-move): that is what is tested
+  CHECK_THROWS_WITH_AS(tree.reset(0, 0), "TokenTree: it was moved from", std::logic_error);
+  CHECK_THROWS_AS(tree.store(0, row, {}), Error);
+  CHECK_THROWS_AS(tree.choose(0, 1, 1), Error);
+}
+
+TEST_CASE(
+    "a row that a token was drawn from is not replaced, and a law whose row was replaced draws nothing") {
+  TokenTree tree(4, 8, 3);
+  PhiloxChance chance(1);
+  const std::vector<float> row = {0, 1, 2, 3}, other = {3, 2, 1, 0}, bad = {0, NAN, 0, 0};
+  tree.reset(0, 0);
+  const RowLaw before = tree.store(0, row, {});
+  const RowLaw law = tree.store(0, other, {});  // nothing was drawn yet
+  const char* stale = "TokenTree: a law for node 0 is over a row that store() has replaced";
+  CHECK_THROWS_WITH_AS(tree.draw(0, before, chance), stale, Error);
+  CHECK_THROWS_WITH_AS(tree.draw_distinct(0, before, chance), stale, Error);
+  CHECK_THROWS_WITH_AS(tree.draw_shared(0, before, chance), stale, Error);
+  CHECK_THROWS_WITH_AS(tree.record(0, 1, before), stale, Error);
+  CHECK(tree.draw(0, law, chance) == 1);
+  const char* used = "TokenTree: the row of node 0 cannot be replaced: node 1 was drawn from it";
+  CHECK_THROWS_WITH_AS(tree.store(0, row, {}), used, Error);
+  CHECK(tree.row_law(1) == law);
+  CHECK(tree.draft_prob(1, 0) == doctest::Approx(plain_law(other, {})[0]));
+  tree.draw(0, tree.store(1, row, {}), chance);  // a slot of its own
+  CHECK(tree.draft_prob(2, 3) == doctest::Approx(plain_law(row, {})[3]));
+  CHECK_THROWS_WITH_AS(tree.store(1, row, {}),
+                       "TokenTree: the row of node 1 cannot be replaced: node 2 was drawn from it", Error);
+  CHECK_THROWS_AS(tree.store(2, bad, {}), std::runtime_error);
+  CHECK_THROWS_AS(tree.draw(2, RowLaw{.logits = law.logits + 8}, chance), Error);  // no law was made of it
+
+  tree.reset(0, 0);  // a chain whose second token was drawn from the first one's row
+  const RowLaw both = tree.store(0, row, {});
+  tree.draw(0, both, chance), tree.draw(1, both, chance);
+  CHECK_THROWS_WITH_AS(tree.review(1, other, {}, 1, chance),
+                       "TokenTree: the row of node 0 cannot be replaced: node 2 was drawn from it", Error);
+}
+
+TEST_CASE("laws that are not of the tree's making: they have a row, and add up to 1") {
+  TokenTree tree(4, 8, 1);
+  PhiloxChance chance(1);
+  tree.reset(0, 0);
+  const std::vector<float> logits = {0, 1, 2, 3}, nothing(4, -std::numeric_limits<float>::infinity());
+  CHECK_THROWS_WITH_AS(tree.draw(0, RowLaw{}, chance), "TokenTree: a law for node 0 has no row", Error);
+  for (int again = 0; again < 2; ++again) {
+    CHECK_THROWS_AS(tree.draw(0, RowLaw{.logits = logits.data()}, chance), Error);
+    CHECK_THROWS_AS(tree.draw(0, RowLaw{.logits = nothing.data()}, chance), Error);
+    CHECK_THROWS_AS(tree.draw_distinct(0, RowLaw{.logits = logits.data()}, chance), Error);
+    CHECK_THROWS_AS(tree.draw_shared(0, RowLaw{.logits = logits.data()}, chance), Error);
+    try {
+      tree.record(0, 1, RowLaw{.logits = logits.data()});
+      FAIL("recorded");
+    } catch (const Error& e) {
+      CHECK(std::string(e.what()).find("TokenTree: the law after node 0 adds up to 31.19") == 0);
+    }
+  }
+  const std::vector<float> bad = {0, NAN, 0, 0}, wide(5);
+  CHECK_THROWS_WITH_AS(tree.law_after(0, bad, {}),
+                       "the draft's row after node 0: a row of logits holds NaN or +infinity at token 1",
+                       std::runtime_error);
+  CHECK_THROWS_WITH_AS(tree.law_after(0, wide, {}),
+                       "the draft's row after node 0: a row has 5 logits, the vocabulary 4 tokens", Error);
+  CHECK_THROWS_WITH_AS(tree.law_after(1, logits, {}), "TokenTree: node 1 of 1", Error);
+  for (const SamplingParams& wrong : {SamplingParams{.temperature = -1}, SamplingParams{.top_k = -1},
+                                      SamplingParams{.top_p = 0}, SamplingParams{.min_p = NAN}}) {
+    CHECK_THROWS_AS(tree.law_after(0, logits, wrong), Error);
+    CHECK_THROWS_AS(tree.store(0, logits, wrong), Error);
+  }
+  CHECK_THROWS_WITH_AS(tree.store(0, logits, {.top_p = 0}), "SamplingParams::top_p is 0, must be in (0, 1]",
+                       Error);
+  CHECK(tree.size() == 1);
+}
+
+TEST_CASE("record: what an engine drew itself is what draw() would have recorded") {
+  for (const auto isa : every_isa()) {
+    const Arithmetic arithmetic(isa);
+    TokenTree tree(4, 8, 1);
+    const std::vector<float> row = {0, 1, 2, 3};
+    const Dense q = plain_law(row, {.temperature = 0.5f});
+    tree.reset(0, 0);
+    const RowLaw law = tree.law_after(0, row, {.temperature = 0.5f});  // copies nothing
+    CHECK(law.logits == row.data());
+    CHECK(tree.record(0, 3, law) == 1);
+    CHECK(tree.law() == DraftLaw::sampled);
+    CHECK(tree.row_law(1) == law);
+    CHECK(tree.confidence(1) == doctest::Approx(q[3]));
+    CHECK(tree.record(0, 3, law) == 2);  // with replacement
+    CHECK(tree.law() == DraftLaw::sampled_iid);
+    CHECK(tree.record_distinct(0, 1, law) == 3);
+    CHECK(tree.law() == DraftLaw::mixed);
+    CHECK(largest_difference(tree, 2, q) < 1e-6);
+    CHECK(tree.draft_prob(3, 1) == doctest::Approx(q[1] / (1 - q[3])));
+
+    std::vector<float> logs(4);
+    for (std::size_t x = 0; x < 4; ++x) logs[x] = static_cast<float>(std::log(q[x]));
+    tree.reset(0, 0);  // a row of log-probabilities is a law as it is
+    CHECK(tree.record_distinct(0, 3, RowLaw{.logits = logs.data()}) == 1);
+    CHECK(tree.law() == DraftLaw::sampled);
+    CHECK(tree.record_distinct(0, 0, RowLaw{.logits = logs.data()}) == 2);
+    CHECK(tree.law() == DraftLaw::sampled_distinct);
+    CHECK(tree.draft_prob(2, 2) == doctest::Approx(q[2] / (1 - q[3])));
+    CHECK(tree.draft_prob(2, 3) == 0);
+    CHECK(tree.excludes_siblings(2));
+    CHECK(tree.record(1, 3, tree.law_after(1, row, {.temperature = 0})) == 3);  // a point mass
+  }
+}
+
+TEST_CASE("record: errors name the node or the token, and add nothing") {
+  TokenTree tree(4, 4, 1);
+  constexpr float no = -std::numeric_limits<float>::infinity();
+  const std::vector<float> row = {0, 1, no, 3};
+  tree.reset(0, 0);
+  const RowLaw law = tree.store(0, row, {});
+  for (const auto record : {&TokenTree::record, &TokenTree::record_distinct}) {
+    CHECK_THROWS_WITH_AS((tree.*record)(1, 0, law), "TokenTree: node 1 of 1", Error);
+    CHECK_THROWS_WITH_AS((tree.*record)(0, 4, law), "TokenTree: token 4 is outside the vocabulary of 4",
+                         Error);
+    CHECK_THROWS_AS((tree.*record)(0, kNoToken, law), Error);
+    CHECK_THROWS_WITH_AS(
+        (tree.*record)(0, 2, law),
+        "TokenTree::record: token 2 after node 0 has probability 0 under its law, which must be above 0",
+        Error);
+    CHECK_THROWS_AS((tree.*record)(0, 2, RowLaw::at(1)), Error);
+    CHECK_THROWS_WITH_AS((tree.*record)(0, 1, RowLaw{}), "TokenTree: a law for node 0 has no row", Error);
+  }
+  CHECK(tree.size() == 1);
+  CHECK(tree.record_distinct(0, 1, law) == 1);
+  CHECK_THROWS_WITH_AS(tree.record_distinct(0, 1, law),
+                       "TokenTree::record_distinct: token 1 is a child of node 0 already", Error);
+  CHECK(tree.record(1, 2, RowLaw::at(2)) == 2);  // a point mass, as draw() has it
+  CHECK(tree.record(0, 0, law) == 3);
+  CHECK_THROWS_WITH_AS(tree.record(0, 1, law), "TokenTree: full, 4 nodes", Error);
 }
 
 TEST_CASE("store copies the row; top is what a greedy shape chooses") {
@@ -680,7 +858,10 @@ TEST_CASE("errors of a review change nothing") {
   CHECK_THROWS_AS(tree.review(4, row, {}, 1, chance), Error);
   CHECK_THROWS_AS(tree.review(-1, row, {}, 1, chance), Error);
   CHECK_THROWS_WITH_AS(tree.review(1, row, {}, 0.5, chance),
-                       "TokenTree::review: lenience is 0.500000, must be at least 1", Error);
+                       "TokenTree::review: lenience is 0.5, must be in [1, 1e+30]", Error);
+  CHECK_THROWS_AS(tree.review(1, row, {}, std::numeric_limits<double>::infinity(), chance), Error);
+  CHECK_THROWS_WITH_AS(tree.review(1, row, {.min_p = 2}, 1, chance),
+                       "SamplingParams::min_p is 2, must be in [0, 1]", Error);
   CHECK_THROWS_AS(tree.review(1, row, {}, std::nan(""), chance), Error);
   CHECK_THROWS_AS(tree.review(1, wide, {}, 1, chance), Error);
   CHECK_THROWS_AS(tree.review(1, wide, {.temperature = 0}, 1, chance), Error);
@@ -701,6 +882,15 @@ TEST_CASE("errors of a review change nothing") {
   tree.choose(0, 1, 1), tree.choose(0, 2, 1);
   CHECK_THROWS_AS(tree.review(2, row, {.temperature = 0}, 1, chance), Error);
   CHECK_THROWS_AS(tree.review(1, row, {.temperature = 0}, 1, chance), Error);
+  tree.reset(0, 0);
+  tree.draw_shared(0, tree.store(0, row, {}), chance);
+  CHECK_THROWS_WITH_AS(tree.review(1, row, {}, 1, chance),
+                       "TokenTree::review: the proposal was drawn with the target's own noise", Error);
+  tree.reset(0, 0);
+  tree.draw(0, tree.store(0, row, {}), chance);
+  CHECK_THROWS_WITH_AS(tree.review(1, row, {.temperature = 0}, 1, chance),
+                       "TokenTree::review: node 1 was drawn, a review at temperature 0 is of chosen ones",
+                       Error);
 }
 
 TEST_CASE("a full tree can be reviewed") {

@@ -157,7 +157,9 @@ struct Round {
 /// Arranges guesses. A small value type with its parameters as fields. propose() begins with a sync() of the drafters
 /// that it asks: what it does not ask in a round costs nothing in it. Optional: reserve(), called once, for what it
 /// works in; learn(tree, verdict) or learn(tree, verdict, timing) after each round; reset() before each text;
-/// least_nodes(), if a proposal of four nodes cannot be made.
+/// least_nodes(), if a proposal of four nodes cannot be made; validate() const, which throws if a field is out of range,
+/// called once before anything else. Rows are to be asked for by ask() of shape/ask.hpp, which looks whether they are all
+/// there.
 template <class S, class D>
 concept ProposalShape = requires(S& s, const S& c, D& d, const Round& round, TokenTree& tree,
                                  PhiloxChance& chance) {

@@ -1,14 +1,17 @@
 // The target's laws after each node of a proposal, computed from its logits when a rule asks for them.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
+#include <cstdlib>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "detail/alive.hpp"
+#include "detail/fields.hpp"
 #include "detail/residual.hpp"
 #include "detail/row_scan.hpp"
 #include "rows.hpp"
@@ -34,11 +37,20 @@ struct NodeNotes {
 /// allocated when a top-k or top-p cut is asked for the first time.
 class VerifyWorkspace {
  public:
+  /// Throws std::invalid_argument unless vocab >= 1 and max_nodes, which counts the root, is in [1, 2^24).
   VerifyWorkspace(std::int32_t vocab, std::int32_t max_nodes)
-      : scan_(vocab), residual_(vocab, max_nodes), notes_(static_cast<std::size_t>(std::max(1, max_nodes))) {}
+      : scan_(checked(vocab, max_nodes)),
+        residual_(vocab, max_nodes),
+        notes_(static_cast<std::size_t>(max_nodes)) {}
 
  private:
   friend class TargetLaws;
+  static std::int32_t checked(std::int32_t vocab, std::int32_t max_nodes) {
+    detail::expect_in("VerifyWorkspace: the vocabulary", vocab, 1, std::numeric_limits<std::int32_t>::max());
+    detail::expect_in("VerifyWorkspace: max_nodes", max_nodes, 1, detail::kMostNodes);
+    return vocab;
+  }
+  detail::Alive alive_;
   detail::RowScan scan_;
   detail::Residual residual_;
   std::vector<detail::NodeNotes> notes_;
@@ -48,27 +60,61 @@ class VerifyWorkspace {
 /// that no law is asked of are never read.
 class TargetLaws {
  public:
+  /// Throws std::invalid_argument if `params` are out of range or the workspace is for another vocabulary,
+  /// and std::logic_error if the workspace was moved from.
   TargetLaws(RowsView rows, const SamplingParams& params, VerifyWorkspace& workspace)
       : rows_(rows), params_(params), work_(&workspace) {
+    validate(params);
+    workspace.alive_.expect("VerifyWorkspace");
     if (rows.vocab != workspace.scan_.vocab())
       throw std::invalid_argument("TargetLaws: rows of " + std::to_string(rows.vocab) +
                                   " logits, a workspace for " + std::to_string(workspace.scan_.vocab()));
   }
 
-  /// Throws std::invalid_argument unless there is a row for each node of `tree`, over the same vocabulary.
+  /// Throws std::invalid_argument unless there is a row for each node of `tree`, over the same vocabulary,
+  /// and room for them in the workspace. Every rule calls this, or check_for(), first.
   void(check)(const TokenTree& tree) const {
+    if (tree.size() < 1)
+      throw std::invalid_argument("the proposal has no root: TokenTree::reset() comes first");
     if (rows_.rows < tree.size() || rows_.vocab != tree.vocab())
       throw std::invalid_argument("the target gave " + std::to_string(rows_.rows) + " rows of " +
                                   std::to_string(rows_.vocab) + " logits for a proposal of " +
                                   std::to_string(tree.size()) + " nodes over " +
                                   std::to_string(tree.vocab()) + " tokens");
+    if (rows_.rows > 1 && std::abs(rows_.stride) < rows_.vocab)
+      throw std::invalid_argument("the target's rows of " + std::to_string(rows_.vocab) + " logits are " +
+                                  std::to_string(rows_.stride) + " floats apart: they overlap");
+    const auto nodes = static_cast<std::size_t>(tree.size());
+    if (nodes > work_->notes_.size())
+      throw std::invalid_argument("TargetLaws: a proposal of " + std::to_string(nodes) +
+                                  " nodes, a workspace for " + std::to_string(work_->notes_.size()));
+  }
+  /// The same for a rule, named for the message, that looks at the draft's laws. Throws
+  /// std::invalid_argument also if `tree` was drawn with the noise that the target's own tokens are drawn
+  /// with, which such a rule must not see, unless it is used within accept_lossy().
+  void check_for(const char* rule, const TokenTree& tree) const {
+    check(tree);
+    if (!lossy_ && tree.law() == DraftLaw::shared)
+      throw std::invalid_argument(std::string(rule) +
+                                  ": the proposal was drawn with the target's own noise; only rules that do "
+                                  "not look at the draft's laws may judge it, as SharedNoise");
+  }
+  /// The same rows for a rule whose user knows that the text will not be the target's.
+  TargetLaws for_lossy() const {
+    TargetLaws all = *this;
+    all.lossy_ = true;
+    return all;
   }
 
   /// p after `node`. Cost: one read of its row. Throws std::runtime_error naming the node if the row is NaN
   /// or empty.
-  RowLaw operator[](NodeId node) const { return law(node, params_); }
-  /// The same under other parameters than the target's own.
+  RowLaw operator[](NodeId node) const {
+    return named(node, [&] { return work_->scan_.law(rows_.row(node), params_); });
+  }
+  /// The same under other parameters than the target's own. Throws std::invalid_argument if they are out of
+  /// range.
   RowLaw law(NodeId node, const SamplingParams& params) const {
+    validate(params);
     return named(node, [&] { return work_->scan_.law(rows_.row(node), params); });
   }
   /// First of the largest logits after `node`. Cost and errors as above.
@@ -91,14 +137,9 @@ class TargetLaws {
     return work_->residual_;
   }
 
-  /// A note for each node of `tree`, (N), as the last verdict left it. Throws std::invalid_argument if the
-  /// workspace was made for less nodes.
+  /// A note for each node of `tree`, which passed check(), (N), as the last verdict left it.
   std::span<detail::NodeNotes> notes(const TokenTree& tree) const {
-    const auto nodes = static_cast<std::size_t>(tree.size());
-    if (nodes > work_->notes_.size())
-      throw std::invalid_argument("TargetLaws: a proposal of " + std::to_string(nodes) +
-                                  " nodes, a workspace for " + std::to_string(work_->notes_.size()));
-    return std::span(work_->notes_).first(nodes);
+    return std::span(work_->notes_).first(static_cast<std::size_t>(tree.size()));
   }
 
   const SamplingParams& params() const { return params_; }
@@ -116,6 +157,7 @@ class TargetLaws {
   RowsView rows_;
   SamplingParams params_;
   VerifyWorkspace* work_;
+  bool lossy_ = false;
 };
 
 }  // namespace specula

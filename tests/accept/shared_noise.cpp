@@ -2,6 +2,7 @@
 #include <specula/accept/shared_noise.hpp>
 
 #include <specula/accept/block.hpp>
+#include <specula/accept/lenient.hpp>
 
 #include <cmath>
 #include <map>
@@ -53,12 +54,6 @@ Run run_of(ToyModel& target, Rule rule, const SamplingParams& params, D drafter,
   const Tokens text = run.text().first(kPrompt.size() + tokens);
   return {{text.begin(), text.end()}, run.stats().mat()};
 }
-
-/// A rule that says it is exact for everything.
-template <class Rule>
-struct Forced : Rule {
-  static constexpr bool exact_for(DraftLaw) { return true; }
-};
 
 /// Two guesses; none in the round after one that rejected the first while the second was token 0.
 struct Quitter {
@@ -171,11 +166,11 @@ TEST_CASE(
 TEST_CASE("rules that look at q are biased by noise that comes back: n 20,000") {
   // Block decides from the leaf, so the second guess has a part in where the round ends; its noise then comes
   // back.
-  CHECK(deviation(Forced<Block>{}, SharedChain{.length = 3}, 1, 20000) > 8);
-  CHECK(deviation(Forced<Block>{}, SharedChain{.length = 3}, 3, 20000) > 8);
+  CHECK(deviation(accept_lossy(Block{}), SharedChain{.length = 3}, 1, 20000) > 8);
+  CHECK(deviation(accept_lossy(Block{}), SharedChain{.length = 3}, 3, 20000) > 8);
   // Rejection decides from the root; but a guess that it never looked at may change what is proposed next.
-  CHECK(deviation(Forced<Rejection>{}, Quitter{}, 1, 20000) > 6);
-  CHECK(deviation(Forced<Rejection>{}, Quitter{}, 3, 20000) > 6);
+  CHECK(deviation(accept_lossy(Rejection{}), Quitter{}, 1, 20000) > 6);
+  CHECK(deviation(accept_lossy(Rejection{}), Quitter{}, 3, 20000) > 6);
   static_assert(!Rejection::exact_for(DraftLaw::shared) && !Block::exact_for(DraftLaw::shared) &&
                 !Traversal::exact_for(DraftLaw::shared) && !Lenient::exact_for(DraftLaw::shared));
   static_assert(SharedNoise::exact_for(DraftLaw::shared) && SharedNoise::exact_for(DraftLaw::mixed));

@@ -23,8 +23,17 @@ Law law_of(std::int32_t vocab, Rule rule, Shape shape, std::size_t horizon, Coin
   return whole_law(run, target, kPlain, kPrompt, horizon, key);
 }
 
-/// A chain that leaves out a drawn token of low confidence: grown, looked at, and grown again without it by
-/// the same coins.
+/// What `shape` would propose in the place of `tree`, which does not let itself be grown twice: by the same
+/// coins.
+template <class S, class D, class C>
+TokenTree grown(S shape, D& drafter, const Round& round, const TokenTree& tree, C& chance) {
+  TokenTree seen(tree.vocab(), tree.capacity(), tree.capacity());
+  seen.reset(tree.token(0), tree.origin(), round.max_nodes);
+  shape.propose(drafter, round, seen, chance);
+  return seen;
+}
+
+/// A chain that leaves out a drawn token of low confidence: grown, looked at, and grown again without it.
 struct Dropping {
   static constexpr DraftLaw law = DraftLaw::sampled;
   std::int32_t length = 2;
@@ -32,11 +41,11 @@ struct Dropping {
   std::int32_t max_nodes() const { return 1 + length; }
   template <class D, class C>
   void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
-    Chain<Draw::sampled>{.length = length, .exit_below = below}.propose(drafter, round, tree, chance);
-    const std::int32_t last = tree.size() - 1;
-    if (tree.confidence(last) >= below) return;
-    tree.reset(tree.token(0), tree.origin(), round.max_nodes);
-    Chain<Draw::sampled>{.length = last - 1}.propose(drafter, round, tree, chance);
+    const Chain<Draw::sampled> whole{.length = length, .exit_below = below};
+    TokenTree seen = grown(whole, drafter, round, tree, chance);
+    const std::int32_t last = seen.size() - 1;
+    const bool keeps = seen.confidence(last) >= below;
+    Chain<Draw::sampled>{.length = keeps ? last : last - 1}.propose(drafter, round, tree, chance);
   }
 };
 
@@ -100,15 +109,14 @@ struct Thrifty {
   std::int32_t max_nodes() const { return 1 + length; }
   template <class D, class C>
   void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
-    Chain<Draw::sampled>{.length = length}.propose(drafter, round, tree, chance);
+    const TokenTree seen = grown(Chain<Draw::sampled>{.length = length}, drafter, round, tree, chance);
     std::int32_t keep = 0;
     double reach = 1;
-    while (keep + 1 < tree.size()) {
-      const double with_it = reach * static_cast<double>(tree.confidence(keep + 1));
+    while (keep + 1 < seen.size()) {
+      const double with_it = reach * static_cast<double>(seen.confidence(keep + 1));
       if ((looks_at_the_guess ? with_it : reach) < cost) break;
       reach = with_it, ++keep;
     }
-    tree.reset(tree.token(0), tree.origin(), round.max_nodes);
     Chain<Draw::sampled>{.length = keep}.propose(drafter, round, tree, chance);
   }
 };

@@ -12,12 +12,13 @@ namespace specula {
 /// q)+), after the end from p. No rule for one path accepts more, and a path's length may depend on what was
 /// drawn (Sun et al. 2024). It is Traversal on a chain, from the end to the beginning, so rows are read a
 /// second time only where something was rejected. Cost and coins: see there. Throws std::invalid_argument on
-/// a proposal that is no chain.
+/// a proposal that is no chain, or shares the target's noise.
 struct Block {
   static constexpr bool exact_for(DraftLaw law) { return law == DraftLaw::sampled; }
 
   template <class Chance>
   void(verify)(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
+    target.check_for("Block", tree);
     if (!tree.is_chain())
       throw std::invalid_argument("Block: the proposal is no chain; Traversal takes trees");
     (Traversal{}.verify)(tree, target, chance, out);

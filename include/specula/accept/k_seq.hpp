@@ -29,7 +29,7 @@ struct KSeq {
   template <class Chance>
   void(verify)(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
     (target.check)(tree);
-    check_law(tree.law());
+    expect_independent(tree.law());
     out.clear();
     for (NodeId at = 0; at != kNoParent;) {
       const NodeId from = at, first = tree.first_child(from);
@@ -66,7 +66,7 @@ struct KSeq {
   }
 
  private:
-  static void check_law(DraftLaw law) {
+  static void expect_independent(DraftLaw law) {
     if (law != DraftLaw::deterministic && law != DraftLaw::sampled && law != DraftLaw::sampled_iid)
       throw std::invalid_argument(
           "KSeq: siblings must be drawn independently from one law, or be chosen; Rejection and Traversal "

@@ -1,10 +1,9 @@
 // Rejection that forgives: more guesses stay, and the text is no longer the target's.
 #pragma once
 
-#include <stdexcept>
-#include <string>
 #include <utility>
 
+#include "../detail/fields.hpp"
 #include "../target_laws.hpp"
 #include "../token_tree.hpp"
 #include "../verdict.hpp"
@@ -18,18 +17,16 @@ namespace specula {
 /// and coins as Rejection's.
 class Lenient {
  public:
-  /// Throws std::invalid_argument unless lenience >= 1 (and finite).
+  /// Throws std::invalid_argument unless lenience is in [1, 1e30].
   explicit Lenient(double lenience) : lenience_(lenience) {
-    if (!(lenience >= 1.0 && lenience < 1e30))
-      throw std::invalid_argument("Lenient: lenience is " + std::to_string(lenience) +
-                                  ", must be finite and at least 1");
+    detail::expect_in("Lenient: lenience", lenience, 1.0, detail::kMostLenience);
   }
   double lenience() const { return lenience_; }
   static constexpr bool exact_for(DraftLaw) { return false; }
 
   template <class Chance>
   void(verify)(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
-    (target.check)(tree);
+    target.check_for("Lenient", tree);
     out.clear();
     const bool greedy = target.params().greedy();
     for (NodeId at = 0; at != kNoParent;) {
@@ -75,6 +72,11 @@ template <class Rule>
 struct AcceptLossy : Rule {
   static constexpr bool exact_for(DraftLaw) { return true; }
   static constexpr bool lossy = true;
+
+  template <class Chance>
+  void(verify)(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
+    Rule::verify(tree, target.for_lossy(), chance, out);
+  }
 };
 
 /// Lets an unsound pair of shape and rule compile. The name says what it costs.

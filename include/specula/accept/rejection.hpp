@@ -19,7 +19,7 @@ struct Rejection {
 
   template <class Chance>
   void(verify)(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
-    (target.check)(tree);
+    target.check_for("Rejection", tree);
     out.clear();
     for (NodeId at = 0; at != kNoParent;) {
       const NodeId from = at;

@@ -12,13 +12,14 @@ namespace specula {
 ///
 /// That is sound because a proposal is deterministic exactly if no coin was asked for it. A rule must not be
 /// chosen by what was *drawn*: two exact rules of which the tokens choose one are not exact
-/// (tests/exact/known_failures.cpp). Nor by whether noise was shared, which is why those proposals are not for this
-/// rule but for SharedNoise.
+/// (tests/exact/known_failures.cpp). Nor by whether noise was shared, which is why those proposals are not
+/// for this rule but for SharedNoise.
 struct Sampling {
   static constexpr bool exact_for(DraftLaw law) { return law != DraftLaw::shared; }
 
   template <class Chance>
   void(verify)(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
+    target.check_for("Sampling", tree);
     if (tree.law() == DraftLaw::deterministic)
       (SampleAndMatch{}.verify)(tree, target, chance, out);
     else

@@ -28,7 +28,7 @@ struct Traversal {
 
   template <class Chance>
   void(verify)(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
-    (target.check)(tree);
+    target.check_for("Traversal", tree);
     out.clear();
     const std::span<detail::NodeNotes> notes = target.notes(tree);
     const auto note = [&](NodeId node) -> detail::NodeNotes& {

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "../detail/fields.hpp"
 #include "../target_laws.hpp"
 #include "../token_tree.hpp"
 #include "../verdict.hpp"
@@ -50,9 +51,9 @@ class Typical {
   /// Throws std::invalid_argument unless epsilon is in [0, 1) and delta finite and >= 0.
   explicit Typical(double epsilon = 0.09, double delta = 0.3) : epsilon_(epsilon), delta_(delta) {
     if (!(epsilon >= 0 && epsilon < 1))
-      throw std::invalid_argument("Typical: epsilon is " + std::to_string(epsilon) + ", must be in [0, 1)");
+      throw std::invalid_argument("Typical: epsilon is " + detail::number(epsilon) + ", must be in [0, 1)");
     if (!(delta >= 0 && delta < 1e30))
-      throw std::invalid_argument("Typical: delta is " + std::to_string(delta) +
+      throw std::invalid_argument("Typical: delta is " + detail::number(delta) +
                                   ", must be finite and at least 0");
   }
   double epsilon() const { return epsilon_; }

@@ -9,13 +9,10 @@
 #include <vector>
 
 #include "../concepts.hpp"
+#include "../shape/ask.hpp"
+#include "fields.hpp"
 
 namespace specula::detail {
-
-/// A number of nodes that does not overflow; trees refuse what it is cut to.
-inline std::int32_t node_count(std::int64_t nodes) {
-  return static_cast<std::int32_t>(std::clamp<std::int64_t>(nodes, 0, 1 << 24));
-}
 
 struct Candidate {
   Token token;
@@ -135,14 +132,14 @@ void expand(D& drafter, const Round& round, TokenTree& tree, Candidates& work, s
   work.tokens.clear();
   work.parents.clear();
   if (at_root) {
-    work.tokens.push_back(tree.token(0));
+    work.tokens.push_back(tree.root());
     work.parents.push_back(kNoParent);
   }
   for (const std::int32_t f : work.frontier) {
     work.tokens.push_back(work[f].token);
     work.parents.push_back(work[f].parent == kNoParent ? 0 : work[work[f].parent].drafted);
   }
-  const RowsView rows = drafter.extend(work.tokens, work.parents);
+  const RowsView rows = ask(drafter, tree, work.tokens, work.parents);
   work.listed.clear();
   for (std::int32_t i = 0; i < rows.rows; ++i) {
     const std::int32_t parent = at_root ? kNoParent : work.frontier[static_cast<std::size_t>(i)];

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "../concepts.hpp"
+#include "../shape/ask.hpp"
 #include "../shape/draw.hpp"
 #include "../stats.hpp"
 
@@ -37,9 +38,9 @@ std::int32_t grow(D& drafter, const Round& round, std::int32_t count, TokenTree&
     const NodeId at = base + made;
     if (!(chooses ? round.drafts_to_choose(reach, tree) : round.drafts_on(reach, tree))) return made;
     const Token token = tree.token(at);
-    const auto rows = drafter.extend({&token, 1}, {&parent, 1});
+    const auto rows = ask(drafter, tree, {&token, 1}, {&parent, 1});
     if constexpr (std::is_same_v<std::remove_const_t<decltype(rows)>, PointMasses>) {
-      if (rows.tokens.empty() || rows.tokens[0] == kNoToken) return made;
+      if (rows.tokens[0] == kNoToken) return made;
       const float confidence = rows.confidence(0);
       if (chooses && !round.keeps(reach, static_cast<double>(confidence), tree)) return made;
       tree.copy(at, rows.tokens[0], confidence);
@@ -81,7 +82,8 @@ void review(D& reviewer, const Round& round, NodeId base, double lenience, Token
   const auto from = static_cast<std::size_t>(base), nodes = static_cast<std::size_t>(tree.size() - base);
   const SamplingParams params = mode == Draw::greedy ? SamplingParams{.temperature = 0} : round.params;
   reviewer.sync(round.context, tree.tokens().first(from));
-  const RowsView rows = reviewer.extend(tree.tokens().subspan(from, nodes), Nodes(desk.line).first(nodes));
+  const RowsView rows =
+      ask(reviewer, tree, tree.tokens().subspan(from, nodes), Nodes(desk.line).first(nodes));
   ++counts.calls;
   for (NodeId node = base + 1; node < base + static_cast<NodeId>(nodes); ++node) {
     const bool stays = tree.review(node, rows.row(node - 1 - base), params, lenience, chance);

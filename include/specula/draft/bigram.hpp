@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "../detail/alive.hpp"
 #include "../detail/pair_map.hpp"
 #include "../rows.hpp"
 #include "../stats.hpp"
@@ -161,6 +162,7 @@ class Bigram {
 
   /// Forgets committed tokens from `n` on. O(room) where it learns from the text.
   void truncate(std::int32_t n) {
+    alive_.expect("Bigram");
     nodes_ = 0;
     judges_ = false;
     const auto keep = static_cast<std::size_t>(std::max(0, n));
@@ -176,6 +178,7 @@ class Bigram {
   /// See Drafter. O(new tokens + guess). Throws std::invalid_argument, having changed nothing, on a context
   /// shorter than the last one, or a new token outside the vocabulary.
   void sync(Tokens context, Tokens guess) {
+    alive_.expect("Bigram");
     const detail::Stopwatch watch(usage_.seconds);
     const Tokens fresh = detail::fresh_tokens("Bigram::sync", context, guess, text_.size(), vocab_);
     nodes_ = 0;
@@ -186,6 +189,7 @@ class Bigram {
   /// See Drafter. Throws std::invalid_argument, having changed nothing, on a token outside the vocabulary or
   /// a parent that is not there.
   PointMasses extend(Tokens tokens, Nodes parents) {
+    alive_.expect("Bigram");
     const detail::Stopwatch watch(usage_.seconds);
     detail::check_nodes("Bigram::extend", tokens, parents, nodes_, vocab_);
     nodes_ += tokens.size();
@@ -247,6 +251,7 @@ class Bigram {
   std::vector<Token> guesses_;
   std::vector<float> confidences_;
   detail::HitRate seen_rate_{.prior = kPrior}, table_rate_{.prior = kPrior};
+  detail::Alive alive_;
   Usage usage_;
 };
 

@@ -2,14 +2,18 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "../concepts.hpp"
+#include "../detail/alive.hpp"
+#include "../detail/fields.hpp"
 #include "../skipped_blocks.hpp"
 #include "../stats.hpp"
 
@@ -28,8 +32,11 @@ struct SkipRules {
 /// Draft on the Fly (2024), algorithm 1 (ADMG).
 inline void choose_skipped(std::span<const double> similarity, const SkipRules& rules, SkippedBlocks& out) {
   const std::int32_t layers = out.layers();
-  if (rules.every < 0 || rules.keep_last < 0)
-    throw std::invalid_argument("SkipRules: every and keep_last must not be negative");
+  constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max();
+  detail::expect_in("SkipRules::every", rules.every, 0, most);
+  detail::expect_in("SkipRules::keep_last", rules.keep_last, 0, most);
+  if (std::isnan(rules.alike))
+    throw std::invalid_argument("SkipRules::alike is nan, must be a cosine, or above 1 for none");
   if (!similarity.empty() && similarity.size() != out.attention.size())
     throw std::invalid_argument("choose_skipped: " + std::to_string(similarity.size()) +
                                 " similarities, the model has " + std::to_string(layers) + " layers");
@@ -75,6 +82,7 @@ class LayerSkip {
 
   /// Forgets speculation; the text changes from position `n` on. The target is the verifier's to truncate.
   void truncate(std::int32_t n) {
+    alive_.expect("LayerSkip");
     known_ = std::min(n, known_);
     chosen_ = false;
     forget_nodes();
@@ -85,6 +93,7 @@ class LayerSkip {
   /// std::invalid_argument on a shorter context and std::logic_error where the target holds more or fewer
   /// tokens. Cost: O(guess).
   void sync(Tokens context, Tokens guess) {
+    alive_.expect("LayerSkip");
     if (context.size() < static_cast<std::size_t>(known_))
       throw std::invalid_argument("LayerSkip::sync: a context of " + std::to_string(context.size()) +
                                   " tokens after one of " + std::to_string(known_) + "; truncate first");
@@ -105,6 +114,7 @@ class LayerSkip {
   /// parent. Cost: a pass of the target without what is left out; for the first guess of a text also what the
   /// target's append() left waiting.
   RowsView extend(Tokens tokens, Nodes parents) {
+    alive_.expect("LayerSkip");
     const auto made = static_cast<std::size_t>(size()) + lacking_.size() - static_cast<std::size_t>(guessed_);
     for (std::size_t i = 0; i < tokens.size(); ++i)
       if (parents[i] != kNoParent && (parents[i] < 0 || static_cast<std::size_t>(parents[i]) >= made + i))
@@ -133,6 +143,9 @@ class LayerSkip {
       tokens_.resize(before), parents_.resize(before);
       throw;
     }
+    if (rows.rows < 0 || static_cast<std::size_t>(rows.rows) != lacking_.size() + tokens.size())
+      throw std::invalid_argument("LayerSkip::extend: the target gave " + std::to_string(rows.rows) +
+                                  " rows for " + std::to_string(lacking_.size() + tokens.size()) + " nodes");
     rows.data += static_cast<std::ptrdiff_t>(lacking_.size()) * rows.stride;
     rows.rows = static_cast<std::int32_t>(tokens.size());
     lacking_.clear();
@@ -167,6 +180,7 @@ class LayerSkip {
   std::vector<NodeId> parents_;
   std::vector<Token> lacking_;  // the end of the guess that it has yet to run
   std::int32_t guessed_ = 0;    // tokens of the guess
+  detail::Alive alive_;
   Usage usage_;
 };
 

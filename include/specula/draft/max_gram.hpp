@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "../detail/alive.hpp"
 #include "../detail/suffix_automaton.hpp"
 #include "../rows.hpp"
 #include "../stats.hpp"
@@ -87,6 +88,7 @@ class MaxGram {
 
   /// Forgets speculation, and committed tokens from `n` on. O(room), unless there are none.
   void truncate(std::int32_t n) {
+    alive_.expect("MaxGram");
     nodes_.clear();
     tip_ = {};
     guess_.clear();
@@ -103,6 +105,7 @@ class MaxGram {
   /// having changed nothing, on a context shorter than the last one, or a new token or guess outside the
   /// vocabulary.
   void sync(Tokens context, Tokens guess) {
+    alive_.expect("MaxGram");
     const detail::Stopwatch watch(usage_.seconds);
     const Tokens fresh = detail::fresh_tokens("MaxGram::sync", context, guess, corpus_.text().size(), vocab_);
     nodes_.clear();
@@ -116,6 +119,7 @@ class MaxGram {
   /// See Drafter. Throws std::invalid_argument, having changed nothing, on a token outside the vocabulary or
   /// a parent that is not there.
   PointMasses extend(Tokens tokens, Nodes parents) {
+    alive_.expect("MaxGram");
     const detail::Stopwatch watch(usage_.seconds);
     detail::check_nodes("MaxGram::extend", tokens, parents, nodes_.size(), vocab_);
     judges_ = true;
@@ -232,6 +236,7 @@ class MaxGram {
   std::array<detail::HitRate, kKinds> record_;
   Guess expected_;       // for the next committed token
   bool judges_ = false;  // the prompt is over
+  detail::Alive alive_;
   Usage usage_;
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "../concepts.hpp"
+#include "../detail/alive.hpp"
 #include "../stats.hpp"
 
 namespace specula {
@@ -17,7 +18,7 @@ namespace detail {
 /// Every node through the whole model.
 struct WholeModel {
   template <class M>
-  RowsView operator()(M& model, Tokens tokens, Nodes parents, Usage& usage) const {
+  RowsView operator()(M& model, Tokens tokens, Nodes parents, NodeId, Usage& usage) const {
     const RowsView rows = model.extend(tokens, parents);
     if constexpr (requires { model.layers(); })
       usage.layers += static_cast<double>(tokens.size()) * model.layers();
@@ -29,7 +30,8 @@ struct WholeModel {
 /// Keeps a smaller model of the same vocabulary in step with the text. Speculation that came true stays in
 /// its cache; what it lacks is appended and, where the model is lazy, runs with the next extend. Allocates in
 /// the constructor only. The model is referenced and must outlive the drafter. `Forward` is how nodes are
-/// run.
+/// run; it is told the number of the first, counted since sync(). After it was moved from, a call throws
+/// std::logic_error.
 template <LanguageModel M, class Forward = detail::WholeModel>
 class ModelDrafter {
  public:
@@ -53,6 +55,7 @@ class ModelDrafter {
 
   /// Forgets speculation, and committed tokens from `n` on.
   void truncate(std::int32_t n) {
+    alive_.expect("ModelDrafter");
     known_ = std::min(n, known_);
     model_->truncate(known_);
     tail_.clear();
@@ -62,6 +65,7 @@ class ModelDrafter {
   /// Brings the model to `context` followed by `guess`. `context` must extend the last one. Cost: O(new
   /// tokens + guess + nodes); the model's pass over the new tokens, unless it is lazy.
   void sync(Tokens context, Tokens guess) {
+    alive_.expect("ModelDrafter");
     if (context.size() < static_cast<std::size_t>(known_))
       throw std::invalid_argument("ModelDrafter::sync: a context of " + std::to_string(context.size()) +
                                   " tokens after one of " + std::to_string(known_) + "; truncate first");
@@ -100,9 +104,10 @@ class ModelDrafter {
 
   /// Rows after new nodes; see Drafter. Cost: one pass of the model.
   RowsView extend(Tokens tokens, Nodes parents) {
+    alive_.expect("ModelDrafter");
     const detail::Stopwatch watch(usage_.seconds);
     extending_ = true;
-    const RowsView rows = forward_(*model_, tokens, parents, usage_);
+    const RowsView rows = forward_(*model_, tokens, parents, static_cast<NodeId>(tokens_.size()), usage_);
     extending_ = false;
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
     parents_.insert(parents_.end(), parents.begin(), parents.end());
@@ -131,6 +136,7 @@ class ModelDrafter {
   std::vector<Token> tokens_;  // its nodes since the last sync
   std::vector<NodeId> parents_;
   bool extending_ = false;
+  detail::Alive alive_;
   Usage usage_;
 };
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "../detail/fields.hpp"
 #include "../rows.hpp"
 
 namespace specula {
@@ -13,7 +14,10 @@ namespace specula {
 /// a pipeline is compared with, on the same code and the same coins.
 class NoDrafter {
  public:
-  explicit NoDrafter(std::int32_t vocab) : vocab_(vocab) {}
+  /// Throws std::invalid_argument unless vocab >= 1.
+  explicit NoDrafter(std::int32_t vocab) : vocab_(vocab) {
+    detail::expect_in("NoDrafter: the vocabulary", vocab, 1, std::numeric_limits<std::int32_t>::max());
+  }
   std::int32_t vocab_size() const { return vocab_; }
   std::int32_t capacity() const { return std::numeric_limits<std::int32_t>::max(); }
   void truncate(std::int32_t) {}

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "../concepts.hpp"
+#include "../detail/fields.hpp"
 #include "../detail/row_scan.hpp"
 #include "model_drafter.hpp"
 
@@ -40,8 +41,10 @@ class SortedForward {
       throw std::invalid_argument("Sorted: " + std::to_string(thresholds.size()) +
                                   " thresholds, must be fewer than the draft's " + std::to_string(exits) +
                                   " exits: at the last one every token leaves");
-    for (const float threshold : thresholds)
-      if (!(threshold >= 0)) throw std::invalid_argument("Sorted: a threshold is negative or not a number");
+    for (std::size_t i = 0; i < thresholds.size(); ++i)
+      if (!(thresholds[i] >= 0))
+        throw std::invalid_argument("Sorted: threshold " + number(i) + " is " + number(thresholds[i]) +
+                                    ", must be at least 0");
     for (std::int32_t exit = 0; exit < exits; ++exit) {
       const auto e = static_cast<std::size_t>(exit);
       const float threshold = e < thresholds.size() ? thresholds[e] : 0;
@@ -56,8 +59,8 @@ class SortedForward {
   /// Nodes that left at each exit.
   std::span<const std::int64_t> left() const { return left_; }
 
-  RowsView operator()(M& model, Tokens tokens, Nodes parents, Usage& usage) {
-    RowsView rows = model.extend_to(tokens, parents, stops_[0].exit);
+  RowsView operator()(M& model, Tokens tokens, Nodes parents, NodeId first, Usage& usage) {
+    RowsView rows = all(model.extend_to(tokens, parents, stops_[0].exit), tokens.size(), stops_[0].exit);
     going_.resize(tokens.size());
     for (std::size_t i = 0; i < going_.size(); ++i) going_[i] = static_cast<std::int32_t>(i);
     if (by_ == ExitBy::drawn) start(rows);
@@ -67,13 +70,19 @@ class SortedForward {
       usage.layers += static_cast<double>(before) * (model.layers_to(stop->exit) - layers);
       layers = model.layers_to(stop->exit);
       std::erase_if(going_, [&](std::int32_t row) {
-        return by_ == ExitBy::drawn ? mix(rows, row, stop->threshold)
-                                    : stop->threshold == 0 || scan_.top(rows.row(row)).prob >=
-                                                                  static_cast<double>(stop->threshold);
+        try {
+          return by_ == ExitBy::drawn ? mix(rows, row, stop->threshold)
+                                      : stop->threshold == 0 || scan_.top(rows.row(row)).prob >=
+                                                                    static_cast<double>(stop->threshold);
+        } catch (const std::runtime_error& e) {
+          throw std::runtime_error("the draft's row after node " + number(first + row) + ", at exit " +
+                                   number(stop->exit) + ": " + e.what());
+        }
       });
       left_[static_cast<std::size_t>(stop->exit)] += static_cast<std::int64_t>(before - going_.size());
       if (going_.empty()) break;
-      rows = model.go_on(going_, std::next(stop)->exit);
+      const std::int32_t next = std::next(stop)->exit;
+      rows = all(model.go_on(going_, next), tokens.size(), next);
     }
     if (by_ == ExitBy::top) return rows;
     for (float& prob : mixed_) prob = std::log(prob);
@@ -81,6 +90,14 @@ class SortedForward {
   }
 
  private:
+  /// `rows`, if there is one for each node.
+  RowsView all(const RowsView& rows, std::size_t nodes, std::int32_t exit) const {
+    if (rows.rows < 0 || static_cast<std::size_t>(rows.rows) != nodes || rows.vocab != scan_.vocab())
+      throw std::invalid_argument("Sorted: the draft gave " + number(rows.rows) + " rows of " +
+                                  number(rows.vocab) + " logits at exit " + number(exit) + " for " +
+                                  number(nodes) + " nodes over " + number(scan_.vocab()) + " tokens");
+    return rows;
+  }
   void start(const RowsView& rows) {
     mixed_.assign(static_cast<std::size_t>(rows.rows) * static_cast<std::size_t>(rows.vocab), 0.0f);
     weight_.assign(static_cast<std::size_t>(rows.rows), 1.0);

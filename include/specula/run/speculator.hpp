@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "../concepts.hpp"
+#include "../detail/fields.hpp"
 #include "../stats.hpp"
 
 namespace specula {
@@ -42,11 +43,12 @@ class Speculator {
   /// common beginning are cut alike.
   static constexpr std::int32_t kPrefillChunk = 128;
 
-  /// Empties the models. Throws std::invalid_argument if target and drafter have different vocabularies.
+  /// Empties the models. Throws std::invalid_argument if target and drafter have different vocabularies, or
+  /// a field of the shape is out of range (if it has a validate()).
   Speculator(V verifier, D drafter, S shape)
       : verifier_(std::move(verifier)),
         drafter_(std::move(drafter)),
-        shape_(std::move(shape)),
+        shape_(detail::validated(std::move(shape))),
         tree_(checked_vocab(verifier_, drafter_), shape_.max_nodes(),
               S::law == DraftLaw::deterministic ? 0 : shape_.max_nodes()) {
     if constexpr (requires { verifier_.reserve(1); }) verifier_.reserve(shape_.max_nodes());
@@ -187,8 +189,10 @@ class Speculator {
         std::min({shape_.max_nodes(), verifier_.room(), std::max(1, drafter_.capacity() - size)});
     verdict_ = nullptr;
     tree_.reset(text_.back(), size, fits);
-    if (drafter_.capacity() > size && fits > 1)
+    if (drafter_.capacity() > size && fits > 1) {
+      const TokenTree::ResetLock lock(tree_);
       shape_.propose(drafter_, Round{context, verifier_.params(), fits}, tree_, chance);
+    }
     if (tree_.size() > 1 && !covers(S::law, tree_.law()))
       throw std::logic_error("Speculator: the shape drew its proposal in another way than its law declares");
     verdict_ = &(verifier_.verify)(tree_, chance);

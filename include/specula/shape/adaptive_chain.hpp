@@ -6,6 +6,7 @@
 
 #include "../concepts.hpp"
 #include "../detail/chain_growth.hpp"
+#include "../detail/fields.hpp"
 #include "../verdict.hpp"
 
 namespace specula {
@@ -23,6 +24,15 @@ struct ThresholdEnd {
 
   std::int32_t length() const { return longest; }
   float exit_below() const { return threshold; }
+  void validate() const {
+    detail::expect_in("ThresholdEnd::longest", longest, 0, detail::kMostGuesses);
+    detail::expect_in("ThresholdEnd::threshold", threshold, 0.0f, 1.0f);
+    detail::expect_in("ThresholdEnd::goal", goal, 0.0f, 1.0f);
+    detail::expect_in("ThresholdEnd::step", step, 0.0f, 1.0f);
+    detail::expect_in("ThresholdEnd::inertia", inertia, 0.0f, 1.0f);
+    detail::expect_in("ThresholdEnd::memory", memory, 0.0f, 1.0f);
+    detail::expect_in("ThresholdEnd::rate", rate, 0.0f, 1.0f);
+  }
   void learn(std::int32_t drafted, std::int32_t accepted) {
     if (drafted < 1) return;
     rate = memory * rate + (1 - memory) * static_cast<float>(accepted) / static_cast<float>(drafted);
@@ -41,6 +51,10 @@ struct HeuristicEnd {
 
   std::int32_t length() const { return std::min(now, longest); }
   float exit_below() const { return 0; }
+  void validate() const {
+    detail::expect_in("HeuristicEnd::longest", longest, 0, detail::kMostGuesses);
+    detail::expect_in("HeuristicEnd::now", now, 1, detail::kMostGuesses);  // from 0 it would never rise
+  }
   void learn(std::int32_t drafted, std::int32_t accepted) {
     if (drafted < 1) return;
     if (accepted < drafted)
@@ -61,7 +75,12 @@ struct AdaptiveChain {
   bool carry = true;
   End now = end;
 
-  std::int32_t max_nodes() const { return 1 + end.longest; }
+  std::int32_t max_nodes() const { return detail::node_count(std::int64_t{1} + end.longest); }
+  /// Throws std::invalid_argument naming the field of the end that is out of range.
+  void validate() const {
+    detail::expect_valid(end);
+    detail::expect_valid(now);
+  }
 
   template <Drafter D, ChanceSource C>
     requires(mode != Draw::shared || NoiseSource<C>)

@@ -6,6 +6,7 @@
 
 #include "../concepts.hpp"
 #include "../detail/candidates.hpp"
+#include "../detail/fields.hpp"
 
 namespace specula {
 
@@ -21,6 +22,12 @@ struct Beam {
   detail::Candidates work = {};
 
   std::int32_t max_nodes() const { return detail::node_count(1 + std::int64_t{width} * length); }
+  /// Throws std::invalid_argument if a field is negative, or both come to more nodes than there can be.
+  void validate() const {
+    detail::expect_in("Beam::width", width, 0, detail::kMostGuesses);
+    detail::expect_in("Beam::length", length, 0, detail::kMostGuesses);
+    detail::expect_nodes("Beam", *this);
+  }
   /// Nodes that the drafter runs.
   std::int32_t draft_nodes() const {
     return length > 0 ? detail::node_count(1 + std::int64_t{width} * (length - 1)) : 0;

@@ -9,6 +9,7 @@
 
 #include "../concepts.hpp"
 #include "../detail/candidates.hpp"
+#include "../detail/fields.hpp"
 
 namespace specula {
 
@@ -25,6 +26,10 @@ struct CapeExtras {
     std::size_t bin = 0;
     while (bin < thresholds.size() && confidence > thresholds[bin]) ++bin;
     return counts[bin];
+  }
+  void validate() const {
+    detail::expect_all_in("CapeExtras::thresholds", thresholds, 0.0f, 1.0f);
+    detail::expect_all_in("CapeExtras::counts", counts, 0, detail::kMostGuesses);
   }
   constexpr std::int32_t most() const { return *std::max_element(counts.begin(), counts.end()); }
 };
@@ -44,9 +49,17 @@ struct Cape {
   detail::Candidates work = {};
 
   std::int32_t max_nodes() const {
-    return 1 + std::min(budget, detail::node_count(std::int64_t{length} * (1 + extras.most())));
+    return 1 + std::min(budget, detail::node_count(length * (1 + std::int64_t{extras.most()})));
   }
-  void reserve() { work.reserve(length * extras.most(), 1 + extras.most(), 1); }
+  /// Throws std::invalid_argument if a number is negative or too large, or a threshold not in [0, 1].
+  void validate() const {
+    detail::expect_in("Cape::length", length, 0, detail::kMostGuesses);
+    detail::expect_in("Cape::budget", budget, 0, detail::kMostGuesses);
+    extras.validate();
+  }
+  void reserve() {
+    work.reserve(detail::node_count(std::int64_t{length} * extras.most()), 1 + extras.most(), 1);
+  }
 
   template <DenseDrafter D, ChanceSource C>
   void propose(D& drafter, const Round& round, TokenTree& tree, C&) {
@@ -60,10 +73,10 @@ struct Cape {
          parent = i++) {
       const Token token = tree.token(spine);
       const auto top =
-          work.top_k(tree, spine, drafter.extend({&token, 1}, {&parent, 1}).row(0), 1 + extras.most());
+          work.top_k(tree, spine, ask(drafter, tree, {&token, 1}, {&parent, 1}).row(0), 1 + extras.most());
       const double confidence = top[0].prob;
       if (!round.keeps(reach, confidence, tree)) break;  // then its runners-up would not pay either
-      const auto others = static_cast<std::size_t>(std::max(0, extras(static_cast<float>(confidence))));
+      const auto others = static_cast<std::size_t>(extras(static_cast<float>(confidence)));
       for (const Top& other : top.subspan(1, std::min(others, top.size() - 1))) {
         const double chance = reach * round.chance(other.prob);
         if (chance < least) continue;

@@ -13,6 +13,7 @@
 #include "../detail/candidates.hpp"
 #include "../detail/cascade_bounds.hpp"
 #include "../detail/chain_growth.hpp"
+#include "../detail/fields.hpp"
 
 namespace specula {
 
@@ -43,21 +44,25 @@ struct Cascade {
   detail::ReviewDesk work = {};
 
   std::int32_t max_nodes() const {
-    auto counts = limits;
-    for (auto& row : counts)
-      for (auto& count : row) count = std::max(0, count);  // reserve() complains
     std::array<std::int64_t, drafters> bounds;
-    detail::cascade_bounds(counts, bounds);
+    detail::cascade_bounds(limits, bounds);
     return detail::node_count(1 + bounds[0]);
   }
-  /// Throws std::invalid_argument if a limit is negative, or not 0 below the diagonal.
-  void reserve() {
+  /// Throws std::invalid_argument if a limit is negative or too large, or not 0 below the diagonal, or
+  /// lenience not in [1, 1e30].
+  void validate() const {
     for (std::size_t row = 0; row < drafters; ++row)
       for (std::size_t i = 0; i < drafters; ++i)
-        if (limits[row][i] < 0 || (i < row && limits[row][i] != 0))
-          throw std::invalid_argument("Cascade: limits[" + std::to_string(row) + "][" + std::to_string(i) +
-                                      "] is " + std::to_string(limits[row][i]) + ", must be " +
-                                      (i < row ? "0: it is below the diagonal" : ">= 0"));
+        if (limits[row][i] < 0 || limits[row][i] > detail::kMostGuesses || (i < row && limits[row][i] != 0))
+          throw std::invalid_argument("Cascade::limits[" + detail::number(row) + "][" + detail::number(i) +
+                                      "] is " + detail::number(limits[row][i]) + ", must be " +
+                                      (i < row ? "0: it is below the diagonal"
+                                               : "in [0, " + detail::number(detail::kMostGuesses) + "]"));
+    detail::expect_in("Cascade::lenience", lenience, 1.0, detail::kMostLenience);
+    detail::expect_nodes("Cascade", *this);
+  }
+  void reserve() {
+    validate();
     work.reserve(static_cast<std::int32_t>(drafters) - 1, max_nodes());
   }
 

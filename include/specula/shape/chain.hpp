@@ -5,6 +5,7 @@
 
 #include "../concepts.hpp"
 #include "../detail/chain_growth.hpp"
+#include "../detail/fields.hpp"
 
 namespace specula {
 
@@ -22,7 +23,12 @@ struct Chain {
   /// on what was drawn.
   float exit_below = 0.0f;
 
-  std::int32_t max_nodes() const { return 1 + length; }
+  std::int32_t max_nodes() const { return detail::node_count(std::int64_t{1} + length); }
+  /// Throws std::invalid_argument unless length is in [0, 2^24 - 2] and exit_below in [0, 1].
+  void validate() const {
+    detail::expect_in("Chain::length", length, 0, detail::kMostGuesses);
+    detail::expect_in("Chain::exit_below", exit_below, 0.0f, 1.0f);
+  }
 
   template <Drafter D, ChanceSource C>
     requires(mode != Draw::shared || NoiseSource<C>)

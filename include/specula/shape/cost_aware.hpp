@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "../concepts.hpp"
+#include "../detail/fields.hpp"
 #include "../stats.hpp"
 #include "cost_curve.hpp"
 
@@ -44,6 +45,8 @@ class CostAware {
   }
 
   std::int32_t max_nodes() const { return shape_.max_nodes(); }
+  /// Throws what the shape's own validate() throws.
+  void validate() const { detail::expect_valid(shape_); }
   /// Nodes that the drafter runs.
   std::int32_t draft_nodes() const {
     if constexpr (requires { shape_.draft_nodes(); })

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "../detail/fields.hpp"
+
 namespace specula {
 
 /// Seconds (or any other unit) by nodes. A learned curve is a straight line through the running means of the
@@ -24,10 +26,10 @@ class CostCurve {
   /// std::invalid_argument unless there is at least one value and all are finite and not negative.
   explicit CostCurve(std::vector<double> seconds) : given_(std::move(seconds)) {
     if (given_.empty()) throw std::invalid_argument("CostCurve: no values");
-    for (const double s : given_)
-      if (!(s >= 0) || !std::isfinite(s))
-        throw std::invalid_argument("CostCurve: a value is " + std::to_string(s) +
-                                    ", must be finite and >= 0");
+    for (std::size_t i = 0; i < given_.size(); ++i)
+      if (!(given_[i] >= 0) || !std::isfinite(given_[i]))
+        throw std::invalid_argument("CostCurve: value " + detail::number(i) + " is " +
+                                    detail::number(given_[i]) + ", must be finite and >= 0");
   }
 
   bool given() const { return !given_.empty(); }
@@ -42,7 +44,7 @@ class CostCurve {
   /// A pass over `nodes` took `seconds`. Does nothing for a given curve. Cost: O(known()).
   void learn(std::int32_t nodes, double seconds) {
     if (given() || nodes < 1 || !(seconds >= 0) || !std::isfinite(seconds)) return;
-    reserve(nodes);
+    reserve(std::max(nodes, known_));  // which a curve that was moved from lacks
     Mean& mean = seen_[static_cast<std::size_t>(nodes - 1)];
     const double expected = (*this)(nodes);
     if (passes_ >= kTrusted && expected > 0) {

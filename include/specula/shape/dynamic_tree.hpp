@@ -6,6 +6,7 @@
 
 #include "../concepts.hpp"
 #include "../detail/candidates.hpp"
+#include "../detail/fields.hpp"
 
 namespace specula {
 
@@ -24,6 +25,12 @@ struct DynamicTree {
   detail::Candidates work = {};
 
   std::int32_t max_nodes() const { return 1 + std::min(total, pool()); }
+  /// Throws std::invalid_argument if a field is negative or too large.
+  void validate() const {
+    detail::expect_in("DynamicTree::top_k", top_k, 0, detail::kMostGuesses);
+    detail::expect_in("DynamicTree::expansions", expansions, 0, detail::kMostGuesses);
+    detail::expect_in("DynamicTree::total", total, 0, detail::kMostGuesses);
+  }
   /// Nodes that the drafter runs.
   std::int32_t draft_nodes() const { return detail::node_count(1 + std::int64_t{expansions} * top_k); }
   void reserve() { work.reserve(pool(), top_k, top_k); }

@@ -8,6 +8,7 @@
 #include "../concepts.hpp"
 #include "../detail/candidates.hpp"
 #include "../detail/chain_growth.hpp"
+#include "../detail/fields.hpp"
 
 namespace specula {
 
@@ -26,6 +27,12 @@ struct Horizontal {
     std::int64_t nodes = 1;
     for (const std::int32_t count : counts) nodes += count;
     return detail::node_count(nodes);
+  }
+
+  /// Throws std::invalid_argument if a count is negative, or all come to more nodes than there can be.
+  void validate() const {
+    detail::expect_all_in("Horizontal::counts", counts, 0, detail::kMostGuesses);
+    detail::expect_nodes("Horizontal", *this);
   }
 
   template <detail::StackOf<drafters> D, ChanceSource C>

@@ -7,6 +7,8 @@
 #include <cstdint>
 
 #include "../concepts.hpp"
+#include "../detail/fields.hpp"
+#include "ask.hpp"
 
 namespace specula {
 
@@ -28,7 +30,12 @@ struct SampledTree {
     std::int64_t total = 1, level = 1;
     for (const std::int32_t width : widths)
       total += level = std::min<std::int64_t>(level * std::max(0, width), 1 << 24);
-    return static_cast<std::int32_t>(std::min<std::int64_t>(total, 1 << 24));
+    return detail::node_count(total);
+  }
+  /// Throws std::invalid_argument if a width is negative, or all come to more nodes than there can be.
+  void validate() const {
+    detail::expect_all_in("SampledTree::widths", widths, 0, detail::kMostGuesses);
+    detail::expect_nodes("SampledTree", *this);
   }
   /// Of a proposal that holds any guess.
   std::int32_t least_nodes() const { return 1 + std::max(0, widths[0]); }
@@ -42,7 +49,7 @@ struct SampledTree {
       if (begin == end || tree.room() < widths[depth] || !pays(round, tree, begin, widths[depth])) return;
       const auto first = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(end - begin);
       const RowsView rows =
-          drafter.extend(tree.tokens().subspan(first, count), tree.parents().subspan(first, count));
+          ask(drafter, tree, tree.tokens().subspan(first, count), tree.parents().subspan(first, count));
       for (NodeId node = begin; node < end && tree.room() >= widths[depth]; ++node) {
         const RowLaw law_after = tree.store(node, rows.row(node - begin), round.params);
         for (std::int32_t child = 0; child < widths[depth]; ++child) {

@@ -8,6 +8,7 @@
 #include "../concepts.hpp"
 #include "../detail/candidates.hpp"
 #include "../detail/chain_growth.hpp"
+#include "../detail/fields.hpp"
 
 namespace specula {
 
@@ -34,6 +35,14 @@ struct Vertical {
 
   std::int32_t max_nodes() const {
     return detail::node_count(1 + std::int64_t{reviews} * (length + static_cast<std::int64_t>(drafters) - 1));
+  }
+  /// Throws std::invalid_argument if a number is negative, all come to more nodes than there can be, or
+  /// lenience is not in [1, 1e30].
+  void validate() const {
+    detail::expect_in("Vertical::reviews", reviews, 0, detail::kMostGuesses);
+    detail::expect_in("Vertical::length", length, 0, detail::kMostGuesses);
+    detail::expect_in("Vertical::lenience", lenience, 1.0, detail::kMostLenience);
+    detail::expect_nodes("Vertical", *this);
   }
   void reserve() { work.reserve(static_cast<std::int32_t>(drafters) - 1, max_nodes()); }
 
