@@ -93,7 +93,7 @@ class TargetLaws {
   /// std::invalid_argument also if `tree` was drawn with the noise that the target's own tokens are drawn
   /// with, which such a rule must not see, unless it is used within accept_lossy().
   void check_for(const char* rule, const TokenTree& tree) const {
-    check(tree);
+    (check)(tree);
     if (!lossy_ && tree.law() == DraftLaw::shared)
       throw std::invalid_argument(std::string(rule) +
                                   ": the proposal was drawn with the target's own noise; only rules that do "

@@ -591,3 +591,210 @@ TEST_CASE("cascades: prompts that share a beginning, for every member") {
   CHECK(second.cache().empty());
   CHECK(text_of(run, prompt, 340, 9) == want);
 }
+
+namespace {
+
+/// A ToyModel that does not count its changes.
+struct Uncounted : private ToyModel {
+  using ToyModel::append, ToyModel::cache, ToyModel::capacity, ToyModel::commit, ToyModel::extend,
+      ToyModel::row, ToyModel::size, ToyModel::ToyModel, ToyModel::truncate, ToyModel::vocab_size,
+      ToyModel::appended;
+};
+static_assert(CountsChanges<ToyModel>);
+static_assert(LanguageModel<Uncounted> && !CountsChanges<Uncounted>);
+
+/// A SampleAndMatch text of 40 tokens that something disturbs before its `at`-th round: the round throws what
+/// contains `cause` and nothing changes, the text goes on from text(), and it is plain sampling's.
+template <class Target, class Draft>
+void disturbed(Target& target, Draft& draft, const ToyModel& twin, const char* cause, auto disturb) {
+  Speculator run{TreeVerifier{target, SampleAndMatch{}}, ModelDrafter{draft}, GreedyChain{.length = 3}};
+  PhiloxChance chance(5);
+  run.start(kPrompt);
+  for (int round = 0; round < 4; ++round) run.step(chance);
+  const List text = list(run.text());
+  disturb(run);
+  const Stats before = run.stats();
+  for (int again = 0; again < 2; ++again)
+    CHECK_THROWS_WITH_AS(run.step(chance), doctest::Contains(cause), std::logic_error);
+  CHECK(list(run.text()) == text);
+  CHECK(run.stats().rounds == before.rounds);
+  run.start(run.text());
+  while (run.text().size() < 40) run.step(chance);
+  CHECK(list(run.text().first(40)) == plainly(twin, kPrompt, 40, 5));
+}
+
+constexpr const char* kUsed = "was called since the last round: by another Speculator over the same model";
+
+}  // namespace
+
+TEST_CASE("one model as target and draft is an error of the constructor, in a stack too") {
+  ToyModel target(5, 1), draft(5, 2);
+  const char* const same =
+      "Speculator: the same model is target and draft; a model holds one text, so the "
+      "drafter needs one of its own (LayerSkip drafts in the target's cache)";
+  CHECK_THROWS_WITH_AS(pipeline(target, target, Block{}, SampledChain{.length = 2}), same,
+                       std::invalid_argument);
+  const auto stacked = [&](ToyModel& first, ToyModel& second) {
+    Speculator run{TreeVerifier{target, Block{}},
+                   Stack{ModelDrafter{first}, ModelDrafter{second}, MaxGram(5)},
+                   Horizontal<3, Draw::sampled>{.counts = {1, 1, 1}}};
+  };
+  CHECK_THROWS_WITH_AS(stacked(draft, target), same, std::invalid_argument);
+  CHECK_THROWS_WITH_AS(stacked(target, draft), same, std::invalid_argument);
+  CHECK_THROWS_WITH_AS(stacked(draft, draft), "Stack: two drafters have the same model, which holds one text",
+                       std::invalid_argument);
+}
+
+TEST_CASE("a target that something else used in the middle of a text: an error, and the text goes on") {
+  ToyModel target(5, 1, 2.0f, 200), draft(5, 2, 2.0f, 200);
+  Uncounted plain(5, 1, 2.0f, 200), plain_draft(5, 2, 2.0f, 200);
+  const auto both = [&](auto disturb) {
+    disturbed(target, draft, target, kUsed, [&](auto& run) { disturb(run, target); });
+    disturbed(plain, plain_draft, target, kUsed, [&](auto& run) { disturb(run, plain); });
+  };
+  both([](auto&, auto& model) { model.truncate(1); });
+  both([](auto& run, auto&) { run.verifier().truncate(1); });
+  both([](auto&, auto& model) { model.append(List{1}); });
+  both([](auto&, auto& model) {  // a second pipeline is built, and is not even used
+    ToyModel other(5, 3);
+    Speculator second{TreeVerifier{model, Sampling{}}, ModelDrafter{other}, GreedyChain{}};
+  });
+  both([](auto&, auto& model) {  // or is
+    Speculator second{TreeVerifier{model, Sampling{}}, NoDrafter{5}, GreedyChain{}};
+    second.generate(List{3, 3}, {.max_new_tokens = 4}, PhiloxChance{1}, [](Tokens) {});
+  });
+  // Of as many tokens: only a count of changes tells.
+  disturbed(target, draft, target, kUsed, [&](auto& run) {
+    const auto held = static_cast<std::size_t>(target.size());
+    Speculator second{TreeVerifier{target, Sampling{}}, NoDrafter{5}, GreedyChain{}};
+    second.start(List(held + 1, 0));
+    REQUIRE(run.verifier().size() + 1 == static_cast<std::int32_t>(run.text().size()));
+  });
+}
+
+TEST_CASE("a draft that something else used in the middle of a text: an error, and the text goes on") {
+  ToyModel target(5, 1, 2.0f, 200), draft(5, 2, 2.0f, 200);
+  Uncounted plain(5, 1, 2.0f, 200), plain_draft(5, 2, 2.0f, 200);
+  const char* const used = "a verifier, another drafter or another pipeline works in the same model";
+  const auto both = [&](auto disturb) {
+    disturbed(target, draft, target, used, [&](auto&) { disturb(draft); });
+    disturbed(plain, plain_draft, target, used, [&](auto&) { disturb(plain_draft); });
+  };
+  both([](auto& model) { model.truncate(1); });
+  both([](auto& model) { model.append(List{1}); });
+  both([](auto& model) {
+    ToyModel other(5, 3);
+    Speculator second{TreeVerifier{other, Sampling{}}, ModelDrafter{model}, GreedyChain{}};
+  });
+  disturbed(target, draft, target, used, [&](auto&) {  // of as many tokens
+    const List others(static_cast<std::size_t>(draft.size()), 0);
+    draft.truncate(0);
+    draft.append(others);
+  });
+}
+
+TEST_CASE(
+    "pipelines that take turns over one target and one draft: each prompt is read anew, and no text "
+    "changes") {
+  const auto turns = [](auto& target, auto& draft, const ToyModel& twin, std::int64_t kept) {
+    Speculator a{TreeVerifier{target, SampleAndMatch{}}, ModelDrafter{draft}, GreedyChain{.length = 3}};
+    Speculator b{TreeVerifier{target, Sampling{}, SamplingParams{.temperature = 0.7f}}, ModelDrafter{draft},
+                 GreedyChain{.length = 2}};
+    List one(300, 1), two(300, 2);  // prompts of one length, so that the caches are
+    one[0] = two[0] = 0;
+    for (const std::uint64_t seed : {1u, 2u}) {
+      CHECK(text_of(a, one, 320, seed) == plainly(twin, one, 320, seed));
+      CHECK(text_of(b, two, 320, seed) == plainly(twin, two, 320, seed, {.temperature = 0.7f}));
+    }
+    CHECK(text_of(a, one, 320, 3) == plainly(twin, one, 320, 3));
+    const std::int64_t appended = target.appended;
+    CHECK(text_of(a, one, 320, 4) == plainly(twin, one, 320, 4));
+    CHECK(target.appended - appended == 299 - kept);
+  };
+  ToyModel target(5, 1, 2.0f, 400), draft(5, 2, 2.0f, 400);
+  turns(target, draft, target, 256);
+  Uncounted plain(5, 1, 2.0f, 400), plain_draft(5, 2, 2.0f, 400);
+  turns(plain, plain_draft, target, 0);  // nobody can tell that nobody else used it
+}
+
+TEST_CASE("a prompt that fits is not refused because another pipeline left a longer text in the target") {
+  ToyModel target(5, 1, 2.0f, 60);
+  Speculator a{TreeVerifier{target, Sampling{}}, NoDrafter{5}, GreedyChain{}};
+  Speculator b{TreeVerifier{target, Sampling{}}, NoDrafter{5}, GreedyChain{}};
+  a.start(List(5, 1));
+  b.start(List(55, 2));
+  a.start(List(50, 3));
+  CHECK(a.text().size() == 50);
+}
+
+namespace {
+/// Its commit throws when its work is done, and its usage() when it is asked so often.
+struct Late : ToyModel {
+  using ToyModel::ToyModel;
+  int commits = 0;
+  void commit(Nodes path) {
+    ToyModel::commit(path);
+    if (++commits % 3 == 0) throw std::runtime_error("after the commit");
+  }
+};
+struct Unsure : NoDrafter {
+  explicit Unsure(const int& left) : NoDrafter(5), calls(&left) {}
+  const int* calls;
+  mutable int asked = 0;
+  Usage usage() const {
+    if (++asked > *calls) throw std::runtime_error("usage failed");
+    return {};
+  }
+};
+}  // namespace
+
+TEST_CASE(
+    "a commit() that throws after it has committed: the round is undone, and the text is plain sampling's") {
+  Late target(5, 1);
+  ToyModel draft(5, 2);
+  Speculator run{TreeVerifier{target, SampleAndMatch{}}, ModelDrafter{draft}, GreedyChain{.length = 3}};
+  PhiloxChance chance(5);
+  run.start(kPrompt);
+  int thrown = 0;
+  while (run.text().size() < 40) {
+    const List text = list(run.text());
+    try {
+      run.step(chance);
+    } catch (const std::runtime_error& e) {
+      CHECK(std::string(e.what()) == "after the commit");
+      CHECK(list(run.text()) == text);
+      ++thrown;
+    }
+    REQUIRE(target.cache() == list(run.text().first(run.text().size() - 1)));
+  }
+  CHECK(thrown > 3);
+  CHECK(list(run.text().first(40)) == plainly(target, kPrompt, 40, 5));
+}
+
+TEST_CASE("a usage() that throws: before the round nothing changed, after it the tokens are there") {
+  ToyModel target(5, 1);
+  int calls = 1000;
+  Speculator run{TreeVerifier{target, Sampling{}}, Unsure{calls},
+                 CostAware(GreedyChain{.length = 2}, CostCurve({1, 1.1, 1.2}), CostCurve({0.1}))};
+  PhiloxChance chance(5);
+  run.start(kPrompt);
+  run.step(chance);
+  const int in_a_round = run.drafter().asked;
+  REQUIRE(in_a_round > 2);
+  int failed = 0;
+  for (int after = 0; after < in_a_round; ++after) {
+    const std::size_t before = run.text().size();
+    calls = run.drafter().asked + after;
+    std::size_t fresh = 0;
+    try {
+      fresh = run.step(chance).size();
+    } catch (const std::runtime_error& e) {
+      CHECK(std::string(e.what()) == "usage failed");
+      ++failed;
+    }
+    CHECK(run.text().size() == before + fresh);
+    CHECK(target.size() + 1 == static_cast<std::int32_t>(run.text().size()));
+  }
+  CHECK(failed == 2);  // those asked before the round
+  CHECK(list(run.text()) == plainly(target, kPrompt, run.text().size(), 5));
+}

@@ -75,7 +75,7 @@ struct AcceptLossy : Rule {
 
   template <class Chance>
   void(verify)(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
-    Rule::verify(tree, target.for_lossy(), chance, out);
+    (Rule::verify)(tree, target.for_lossy(), chance, out);
   }
 };
 

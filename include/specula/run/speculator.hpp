@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -24,7 +25,8 @@ struct Limits {
 };
 
 /// A pipeline: a verifier (the target and its rule), a drafter, a shape. Policies are values, models are
-/// referenced by them. After the constructor a round allocates nothing.
+/// referenced by them. After the constructor a round allocates nothing. During a text nothing else may call
+/// its models to change them; step() notices where something did.
 ///
 ///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}, {.temperature = 0.8f}},
 ///                           specula::ModelDrafter{draft}, specula::Chain<>{.length = 4}};
@@ -44,7 +46,7 @@ class Speculator {
   static constexpr std::int32_t kPrefillChunk = 128;
 
   /// Empties the models. Throws std::invalid_argument if target and drafter have different vocabularies, or
-  /// a field of the shape is out of range (if it has a validate()).
+  /// are the same model, or a field of the shape is out of range (if it has a validate()).
   Speculator(V verifier, D drafter, S shape)
       : verifier_(std::move(verifier)),
         drafter_(std::move(drafter)),
@@ -66,16 +68,19 @@ class Speculator {
   Speculator& operator=(const Speculator&) = delete;
 
   /// Makes `prompt` the text: target first, then the drafter that may look into it. What it shares with the
-  /// last text is kept. Throws std::invalid_argument, before anything changes, on an empty prompt, a token
-  /// outside the vocabulary or a prompt that the target cannot hold.
+  /// last text is kept, in multiples of kPrefillChunk, if the target counts its changes (CountsChanges) and
+  /// nothing else has used it since. Throws std::invalid_argument, before anything changes, on an empty
+  /// prompt, a token outside the vocabulary or a prompt that the target cannot hold.
   void start(Tokens prompt) {
     if (text_.empty()) forget();  // a start() that a model broke off may have left tokens in the caches
     check_prompt(prompt);
+    const bool keeps = kCountsChanges && is_as_left();
+    const Departure departure(*this);
     const detail::Stopwatch watch(stats_.prefill_seconds);
     const std::vector<Token> next(prompt.begin(), prompt.end());  // the prompt may be a part of text()
     const auto context = static_cast<std::int32_t>(next.size()) - 1;
     std::int32_t keep = 0;
-    while (keep < context && keep + 1 < static_cast<std::int32_t>(text_.size()) &&
+    while (keeps && keep < context && keep + 1 < static_cast<std::int32_t>(text_.size()) &&
            text_[at(keep)] == next[at(keep)])
       ++keep;
     keep = keep / kPrefillChunk * kPrefillChunk;
@@ -91,22 +96,27 @@ class Speculator {
     if constexpr (requires { shape_.reset(); }) shape_.reset();
   }
 
-  /// Drops what start() could keep: to be called when somebody else has used the models since the last round.
+  /// Drops the text, and what start() could keep.
   void forget() {
+    const Departure departure(*this);
     text_.clear();
     verifier_.truncate(0);
     drafter_.truncate(0);
   }
 
   /// One round. Returns the tokens that it added to text(): at least one. Throws std::length_error when the
-  /// target's cache is full; if a model throws, text() and the committed context are what they were.
+  /// target's cache is full; if a model throws, text() and the committed context are what they were. Throws
+  /// std::logic_error if something else used the target or a draft since the last round, as far as a size or
+  /// a generation shows that: text() is still there, start(text()) goes on with it.
   template <ChanceSource C>
   Tokens step(C& chance) {
     if (text_.empty()) throw std::invalid_argument("Speculator::step: start() comes first");
+    if (!is_as_left()) throw_used();
     if (room() < 1)
       throw std::length_error("Speculator::step: the target's context is full, " +
                               std::to_string(text_.size() - 1) + " tokens");
     {
+      const Departure departure(*this);
       const Meter meter(*this);
       const detail::Stopwatch watch(stats_.round_seconds);
       round(chance);
@@ -153,32 +163,69 @@ class Speculator {
   const S& shape() const { return shape_; }
 
  private:
+  static constexpr bool kCountsChanges = requires(const V& v) { v.generation(); };
   static constexpr std::size_t kDrafters = [] {
     if constexpr (requires { D::kMembers; }) return D::kMembers;
     return std::size_t{1};
   }();
 
-  /// Books what the models take during its life, also when a round throws.
+  /// Books what the models take during its life, also when a round throws. What usage() itself throws then is
+  /// dropped, and the round not booked: its tokens are committed, or another exception is under way.
   class Meter {
    public:
     explicit Meter(Speculator& run) : run_(run), target_(usage(run.verifier_)), drafters_(run.drafters()) {}
     ~Meter() {
-      run_.stats_.target += usage(run_.verifier_) - target_;
-      const std::array<Usage, kDrafters> now = run_.drafters();
-      for (std::size_t i = 0; i < kDrafters; ++i) {
-        const Usage spent = now[i] - drafters_[i];
-        run_.stats_.drafters[i] += spent;
-        run_.stats_.draft += spent;
+      try {
+        book(usage(run_.verifier_), run_.drafters());
+      } catch (...) {
       }
     }
     Meter(const Meter&) = delete;
     Meter& operator=(const Meter&) = delete;
 
    private:
+    void book(const Usage& target, const std::array<Usage, kDrafters>& drafters) {
+      run_.stats_.target += target - target_;
+      for (std::size_t i = 0; i < kDrafters; ++i) {
+        const Usage spent = drafters[i] - drafters_[i];
+        run_.stats_.drafters[i] += spent;
+        run_.stats_.draft += spent;
+      }
+    }
     Speculator& run_;
     Usage target_;
     std::array<Usage, kDrafters> drafters_;
   };
+
+  /// Remembers, when it goes, how the calls of this Speculator left the target.
+  class Departure {
+   public:
+    explicit Departure(Speculator& run) : run_(run) {}
+    ~Departure() {
+      if constexpr (kCountsChanges) run_.generation_ = run_.verifier_.generation();
+    }
+    Departure(const Departure&) = delete;
+    Departure& operator=(const Departure&) = delete;
+
+   private:
+    Speculator& run_;
+  };
+
+  bool is_as_left() const {
+    if constexpr (requires { verifier_.size(); })
+      if (static_cast<std::size_t>(verifier_.size()) + 1 != text_.size()) return false;
+    if constexpr (kCountsChanges) return verifier_.generation() == generation_;
+    return true;
+  }
+  [[noreturn]] void throw_used() const {
+    std::string what = "Speculator::step: the target ";
+    if constexpr (requires { verifier_.size(); })
+      what += "holds " + std::to_string(verifier_.size()) + " tokens, this text has " +
+              std::to_string(text_.size() - 1) + " before its last one; it ";
+    throw std::logic_error(what +
+                           "was called since the last round: by another Speculator over the same model or "
+                           "by hand, or a commit() that threw left it so. start() begins anew");
+  }
 
   template <class C>
   void round(C& chance) {
@@ -203,8 +250,15 @@ class Speculator {
     if constexpr (requires { shape_.learn(tree_, *verdict_); })
       shape_.learn(tree_, *verdict_);
     else if constexpr (requires { shape_.learn(tree_, *verdict_, before); })
-      shape_.learn(tree_, *verdict_,
-                   Timing{usage(verifier_) - before.target, usage(drafter_) - before.draft});
+      if (const auto spent = since(before)) shape_.learn(tree_, *verdict_, *spent);
+  }
+  /// None where usage() throws: the round's tokens are committed by now.
+  std::optional<Timing> since(const Timing& before) const {
+    try {
+      return Timing{usage(verifier_) - before.target, usage(drafter_) - before.draft};
+    } catch (...) {
+      return std::nullopt;
+    }
   }
 
   void record() {
@@ -224,7 +278,8 @@ class Speculator {
         throw std::invalid_argument("Speculator::start: prompt token " + std::to_string(i) + " is " +
                                     std::to_string(prompt[i]) + ", the vocabulary has " +
                                     std::to_string(tree_.vocab()) + " tokens");
-    const std::size_t held = text_.empty() ? 0 : text_.size() - 1;
+    std::size_t held = text_.empty() ? 0 : text_.size() - 1;
+    if constexpr (requires { verifier_.size(); }) held = static_cast<std::size_t>(verifier_.size());
     const std::size_t capacity = held + static_cast<std::size_t>(std::max(0, verifier_.room()));
     if (prompt.size() > capacity)
       throw std::invalid_argument("Speculator::start: the prompt has " + std::to_string(prompt.size()) +
@@ -235,6 +290,12 @@ class Speculator {
       throw std::invalid_argument("Speculator: the target's vocabulary has " +
                                   std::to_string(verifier.vocab_size()) + " tokens, the drafter's " +
                                   std::to_string(drafter.vocab_size()));
+    if constexpr (requires { drafter.works_in(&verifier.target()); })
+      if (drafter.works_in(&verifier.target()))
+        throw std::invalid_argument(
+            "Speculator: the same model is target and draft; a model holds one text, so the drafter needs "
+            "one "
+            "of its own (LayerSkip drafts in the target's cache)");
     return verifier.vocab_size();
   }
   template <class Policy>
@@ -261,6 +322,7 @@ class Speculator {
   std::vector<Token> text_;
   const Verdict* verdict_ = nullptr;
   std::int32_t added_ = 0;
+  std::uint64_t generation_ = 0;  // the target's when the last call ended
   Stats stats_;
 };
 

@@ -1,8 +1,11 @@
 // The target judges a proposal in one masked forward over its tree.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
+#include <string>
 
 #include "../concepts.hpp"
 #include "../stats.hpp"
@@ -23,6 +26,11 @@ class TreeVerifier {
   static constexpr bool exact_for(DraftLaw law) { return R::exact_for(law); }
   std::int32_t vocab_size() const { return target_->vocab_size(); }
   std::int32_t room() const { return target_->capacity() - target_->size(); }
+  const M& target() const { return *target_; }
+  /// Committed tokens of the target.
+  std::int32_t size() const { return target_->size(); }
+  /// Calls that changed the target, whoever made them.
+  std::uint64_t generation() const requires CountsChanges<M> { return target_->generation(); }
   const SamplingParams& params() const { return params_; }
   /// For the rounds from now on. Throws std::invalid_argument, and changes nothing, if out of range.
   void set_params(const SamplingParams& params) {
@@ -41,9 +49,16 @@ class TreeVerifier {
   void truncate(std::int32_t n) { target_->truncate(n); }
 
   /// One forward over the tree, the rule's verdict, and its path committed. If anything throws, the committed
-  /// context is what it was. Cost: one pass of the target, then the rule's.
+  /// context is what it was. Throws std::logic_error, having changed nothing, unless the target holds the
+  /// tree.origin() tokens that the proposal follows. Cost: one pass of the target, then the rule's.
   template <ChanceSource C>
   const Verdict&(verify)(const TokenTree& tree, C& chance) {
+    const std::int32_t context = target_->size();
+    if (context != tree.origin())
+      throw std::logic_error("TreeVerifier::verify: the proposal follows " + std::to_string(tree.origin()) +
+                             " tokens, but the target holds " + std::to_string(context) +
+                             ": the drafter or another pipeline works in the same model, or it was "
+                             "truncated by hand");
     if (!workspace_) reserve(tree.capacity());
     try {
       const RowsView rows = timed([&] {
@@ -54,8 +69,8 @@ class TreeVerifier {
       usage_.nodes += tree.size();
       (rule_.verify)(tree, TargetLaws(rows, params_, *workspace_), chance, verdict_);
       timed([&] { target_->commit(verdict_.path); });
-    } catch (...) {  // nor may that drafter take these nodes for its own
-      target_->truncate(target_->size());
+    } catch (...) {  // nor may that drafter take these nodes for its own; commit() may have done its work
+      target_->truncate(std::min(context, target_->size()));
       throw;
     }
     return verdict_;
