@@ -1,3 +1,4 @@
+// labels: numeric
 #include <doctest/doctest.h>
 #include <specula/chance.hpp>
 

@@ -1,3 +1,4 @@
+// labels: light
 #include <doctest/doctest.h>
 #include <specula/detail/pair_map.hpp>
 

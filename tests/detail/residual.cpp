@@ -1,3 +1,4 @@
+// labels: vectorised
 #include <doctest/doctest.h>
 #include <specula/detail/residual.hpp>
 

@@ -1,3 +1,4 @@
+// labels: vectorised
 #include <doctest/doctest.h>
 #include <specula/detail/row_math.hpp>
 

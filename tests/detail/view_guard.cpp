@@ -1,3 +1,4 @@
+// labels: light
 #include <doctest/doctest.h>
 #include <specula/detail/view_guard.hpp>
 

@@ -1,4 +1,4 @@
-// labels: threads
+// labels: threads vectorised
 // The decoder as a language model: trees, paths, commits and appends against each other and against a naive
 // transcription.
 #include "specula/eigen/llama.hpp"

@@ -1,3 +1,4 @@
+// labels: vectorised
 // Rows go in and come out again, in both ways of storing them.
 #include "specula/eigen/panel_matrix.hpp"
 

@@ -1,4 +1,4 @@
-// labels: slow
+// labels: slow optimised
 // Mistakes that cascades invite: each must be seen as a bias, or the tests of their laws prove nothing.
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// labels: long
+// labels: long optimised
 // The exact law of cascades: horizontal, vertical and both, at any lenience, over rows and over point masses.
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// labels: long
+// labels: long optimised
 // The exact law of pipelines that draft with exits or with the target itself, against the target's; and the
 // bias of a draft that leaves by the token it drew, but reports the law of its exit.
 #include <doctest/doctest.h>

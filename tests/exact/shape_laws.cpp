@@ -1,4 +1,4 @@
-// labels: long
+// labels: long optimised
 // The exact law of every sound pair of shape and rule, against the target's.
 #include <doctest/doctest.h>
 

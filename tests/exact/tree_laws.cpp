@@ -1,4 +1,4 @@
-// labels: long
+// labels: long optimised
 // The exact law of rules over trees of every kind of growth, against the target's.
 #include <doctest/doctest.h>
 

@@ -1,3 +1,4 @@
+// labels: optimised
 // Properties of thousands of random trees: masks, what a token tree says of itself, and what every rule's
 // verdict is.
 #include "random_trees.hpp"

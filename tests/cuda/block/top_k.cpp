@@ -1,4 +1,4 @@
-// labels: threads
+// labels: threads optimised
 #include <doctest/doctest.h>
 #include <specula/cuda/block/top_k.cuh>
 #include <specula/detail/row_scan.hpp>

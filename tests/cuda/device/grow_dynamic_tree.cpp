@@ -1,4 +1,4 @@
-// labels: threads
+// labels: threads optimised
 #include <doctest/doctest.h>
 #include <specula/cuda/device/grow_dynamic_tree.cuh>
 #include <specula/shape/dynamic_tree.hpp>

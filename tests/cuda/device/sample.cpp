@@ -1,3 +1,4 @@
+// labels: optimised
 #include <doctest/doctest.h>
 #include <specula/cuda/device/sample.cuh>
 

@@ -1,4 +1,4 @@
-// labels: threads
+// labels: threads optimised
 #include <doctest/doctest.h>
 #include <specula/cuda/device/top_k_distillation.cuh>
 

@@ -1,3 +1,4 @@
+// labels: optimised
 #include <doctest/doctest.h>
 #include <specula/cuda/device/tree_links.cuh>
 #include <specula/verify/tree_mask.hpp>

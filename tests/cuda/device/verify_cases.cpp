@@ -1,3 +1,4 @@
+// labels: optimised
 // What verification kernels of others got wrong once, and what the formats of a batch promise; small enough
 // for the sanitizers.
 #include <doctest/doctest.h>

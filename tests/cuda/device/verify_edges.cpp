@@ -1,3 +1,4 @@
+// labels: optimised
 // The edges of the arithmetic under verification: coins and masses at their ends, odd cuts, laws with next to nothing left.
 #include <doctest/doctest.h>
 #include <specula/accept/rejection.hpp>

@@ -1,3 +1,4 @@
+// labels: vectorised
 // The functions between the products: against double, and lane by lane.
 #include "specula/eigen/detail/elementwise.hpp"
 
