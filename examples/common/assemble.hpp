@@ -12,10 +12,10 @@
 
 namespace specula_examples {
 
-template <class M, class D, class S>
-std::unique_ptr<Pipeline> assemble(M& target, Judge judge, const specula::SamplingParams& params, D drafter,
-                                   S shape, std::vector<std::string> drafters) {
-  using V = specula::TreeVerifier<M, Judge>;
+template <class D, class S>
+std::unique_ptr<Pipeline> assemble(AnyModel& target, Judge judge, const specula::SamplingParams& params,
+                                   D drafter, S shape, std::vector<std::string> drafters) {
+  using V = specula::TreeVerifier<AnyModel, Judge>;
   return std::make_unique<PipelineOf<V, D, S>>(V{target, judge, params}, std::move(drafter), std::move(shape),
                                                std::move(drafters));
 }

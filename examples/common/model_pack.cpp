@@ -7,11 +7,8 @@
 
 #include "bigram_file.hpp"
 #include "options.hpp"
-#include "pipeline_registry.hpp"
 
 namespace specula_examples {
-
-template std::span<const RegistryEntry<Model>> registry<Model>();
 
 namespace {
 
@@ -71,22 +68,22 @@ specula::eigen::Inputs inputs_of(const std::string& word) {
 
 ModelPack::ModelPack(ModelFolders folders, ModelSizes sizes) : folders_(std::move(folders)), sizes_(sizes) {}
 
-Model& ModelPack::target() { return load("target", folders_.target_folder(), sizes_.threads); }
+AnyModel& ModelPack::target() { return load_target().any; }
 
-Model& ModelPack::draft(const std::string& name) {
-  Model& model = load("draft", folders_.draft_folder(name), 1);
-  if (model.config().looks_at != specula::eigen::LooksAt::nothing)
+AnyModel& ModelPack::draft(const std::string& name) {
+  Loaded& draft = load_draft(name);
+  if (draft.model.config().looks_at != specula::eigen::LooksAt::nothing)
     throw UsageError("'" + name + "' looks into the target: it does nothing by itself");
-  return model;
+  return draft.any;
 }
 
 AnyDrafter ModelPack::drafter(const std::string& name) {
-  Model& model = load("draft", folders_.draft_folder(name), 1);
+  Model& model = load_draft(name).model;
   switch (model.config().looks_at) {
     case specula::eigen::LooksAt::key_values:
-      return AnyDrafter(specula::Glide{model, target()});
+      return AnyDrafter(specula::Glide{model, load_target().model});
     case specula::eigen::LooksAt::features:
-      return AnyDrafter(specula::FeatureHead{model, target()});
+      return AnyDrafter(specula::FeatureHead{model, load_target().model});
     case specula::eigen::LooksAt::nothing:
       break;
   }
@@ -104,12 +101,21 @@ std::optional<specula::BigramTable> ModelPack::bigram() {
                            "; bigram=text and bigram=none read no table");
 }
 
-Model& ModelPack::load(const std::string& role, const std::filesystem::path& folder, std::int32_t threads) {
+ModelPack::Loaded& ModelPack::load_target() {
+  return load("target", folders_.target_folder(), sizes_.threads);
+}
+
+ModelPack::Loaded& ModelPack::load_draft(const std::string& name) {
+  return load("draft", folders_.draft_folder(name), 1);
+}
+
+ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesystem::path& folder,
+                                   std::int32_t threads) {
   auto& model = loaded_[{role, folder}];
   if (!model) {
     // A head on the target's features borrows its embedding and LM head.
-    const auto lender = role == "target" ? nullptr : target().weights();
-    model = std::make_unique<Model>(
+    const auto lender = role == "target" ? nullptr : load_target().model.weights();
+    model = std::make_unique<Loaded>(
         std::make_shared<const specula::eigen::LlamaWeights<float>>(
             specula::eigen::load_llama_weights<float>(folder, lender)),
         specula::eigen::LlamaOptions{.capacity = sizes_.capacity,
@@ -122,8 +128,8 @@ Model& ModelPack::load(const std::string& role, const std::filesystem::path& fol
   return *model;
 }
 
-ModelSizes sizes_for(std::span<const Recipe<Model>> recipes, std::size_t longest_prompt,
-                     std::int32_t max_new_tokens, std::int32_t threads, specula::eigen::Inputs inputs) {
+ModelSizes sizes_for(std::span<const Recipe> recipes, std::size_t longest_prompt, std::int32_t max_new_tokens,
+                     std::int32_t threads, specula::eigen::Inputs inputs) {
   const Room room = room_for(recipes, longest_prompt, max_new_tokens);
   return {.capacity = room.capacity,
           .max_nodes = room.max_nodes,

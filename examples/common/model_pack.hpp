@@ -50,27 +50,30 @@ struct ModelSizes {
 specula::eigen::Inputs inputs_of(const std::string& word);
 
 /// Loads a model when it is first asked for; every pipeline gets the same object.
-class ModelPack final : public ModelSource<Model> {
+class ModelPack final : public ModelSource {
  public:
   ModelPack(ModelFolders folders, ModelSizes sizes);
-  Model& target() override;
+  AnyModel& target() override;
   /// Throws UsageError for a draft that looks into the target: it cannot be used by itself.
-  Model& draft(const std::string& name) override;
+  AnyModel& draft(const std::string& name) override;
   AnyDrafter drafter(const std::string& name) override;
   /// None for a target from elsewhere whose vocabulary is not the table's.
   std::optional<specula::BigramTable> bigram() override;
 
  private:
-  Model& load(const std::string& role, const std::filesystem::path& folder, std::int32_t threads);
+  using Loaded = HeldModel<Model>;
+  Loaded& load_target();
+  Loaded& load_draft(const std::string& name);
+  Loaded& load(const std::string& role, const std::filesystem::path& folder, std::int32_t threads);
 
   ModelFolders folders_;
   ModelSizes sizes_;
   // One object cannot be target and draft at once: its cache holds one text.
-  std::map<std::pair<std::string, std::filesystem::path>, std::unique_ptr<Model>> loaded_;
+  std::map<std::pair<std::string, std::filesystem::path>, std::unique_ptr<Loaded>> loaded_;
 };
 
 /// What these pipelines need for prompts of at most `longest_prompt` tokens; `threads` as for thread_count().
-ModelSizes sizes_for(std::span<const Recipe<Model>> recipes, std::size_t longest_prompt,
+ModelSizes sizes_for(std::span<const Recipe> recipes, std::size_t longest_prompt,
                      std::int32_t max_new_tokens, std::int32_t threads, specula::eigen::Inputs inputs);
 
 }  // namespace specula_examples

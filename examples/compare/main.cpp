@@ -57,7 +57,7 @@ void add_options(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_option("--json", options.json, "Write the figures to this file");
   add_common_options(app, options.common);
-  app.footer("Pipelines:\n" + describe_pipelines<Model>());
+  app.footer("Pipelines:\n" + describe_pipelines());
 }
 
 std::vector<std::string> pipeline_names(const Options& options) {
@@ -105,7 +105,7 @@ class Runner {
     std::vector<std::unique_ptr<Pipeline>> pipelines;
     std::vector<Contender> contenders;
     for (const auto& name : names) {
-      const auto recipe = prepare_pipeline<Model>(name);
+      const auto recipe = prepare_pipeline(name);
       pipelines.push_back(recipe.build(models_, options_.common.sampling));
       contenders.push_back({name, pipelines.back().get(), recipe.lossy});
     }
@@ -125,7 +125,7 @@ std::vector<std::string> plain_names(const ModelFolders& folders, const std::vec
                                      const CostCoefficients& known = {}) {
   std::vector<std::string> plain;
   for (const auto& name : names)
-    for (const auto& draft : prepare_pipeline<Model>(name).drafts) {
+    for (const auto& draft : prepare_pipeline(name).drafts) {
       const std::string own = "autoregressive:" + draft;
       if (!known.contains(draft) && folders.looks_at(draft) == specula::eigen::LooksAt::nothing &&
           std::find(names.begin(), names.end(), own) == names.end() &&
@@ -164,7 +164,7 @@ void measure_passes(ModelPack& models, const CostCoefficients& plain, bool by_tu
   std::vector<double> target(kCurveNodes, 0.0);
   std::map<std::string, std::vector<double>> draft_sums;
   std::map<std::set<std::string>, double> turns;
-  const auto add = [&](std::vector<double>& sum, Model& model) {
+  const auto add = [&](std::vector<double>& sum, AnyModel& model) {
     const auto seconds = pass_seconds(model, prompt, kCurveNodes);
     sum.resize(seconds.size());
     for (std::size_t n = 0; n < seconds.size(); ++n) sum[n] += seconds[n];
@@ -175,7 +175,7 @@ void measure_passes(ModelPack& models, const CostCoefficients& plain, bool by_tu
     if (!by_turns) continue;
     for (const auto& set : subsets(drafts)) {
       if (set.empty()) continue;
-      std::vector<Model*> together{&models.target()};
+      std::vector<AnyModel*> together{&models.target()};
       for (const auto& name : set) together.push_back(&models.draft(name));
       turns[{set.begin(), set.end()}] += turn_seconds(together, prompt);
     }
@@ -236,14 +236,14 @@ int run(int argc, char** argv) {
   const bool tunes = !options.tune.empty();
   auto names = tunes && app.count("--pipelines") == 0 ? std::vector<std::string>{"autoregressive"}
                                                       : pipeline_names(options);
-  std::vector<Recipe<Model>> recipes;
-  for (const auto& name : names) recipes.push_back(prepare_pipeline<Model>(name));
+  std::vector<Recipe> recipes;
+  for (const auto& name : names) recipes.push_back(prepare_pipeline(name));
   if (tunes) {
     const auto drafters = split_list(options.drafters);
     std::string all = "cascade";
     for (const auto& drafter : drafters) all.append(":").append(drafter);
-    if (drafters.size() > 1) prepare_pipeline<Model>(all);  // complains before the work
-    for (const auto& name : probe_names(drafters)) recipes.push_back(prepare_pipeline<Model>(name));
+    if (drafters.size() > 1) prepare_pipeline(all);  // complains before the work
+    for (const auto& name : probe_names(drafters)) recipes.push_back(prepare_pipeline(name));
     recipes.push_back({.drafts = {},
                        .drafters = {},
                        .max_nodes = kMostTunedNodes,

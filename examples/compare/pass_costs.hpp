@@ -1,86 +1,24 @@
 // T(n) of a model: what a pass over n nodes costs.
 #pragma once
 
-#include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <numeric>
 #include <vector>
 
-#include <specula/concepts.hpp>
-
-#include "median.hpp"
+#include "any_model.hpp"
 
 namespace specula_examples {
-
-/// Puts `prompt`, which is not empty, into a model, for passes behind it.
-template <specula::LanguageModel M>
-void prefill(M& model, specula::Tokens prompt) {
-  const specula::NodeId none = specula::kNoParent, root = 0;
-  model.truncate(0);
-  model.append(prompt.first(prompt.size() - 1));
-  model.extend(prompt.last(1), {&none, 1});
-  model.commit({&root, 1});  // an append may be lazy: what it left would be part of every pass
-}
-
-/// A pass over one node behind what the model holds.
-template <specula::LanguageModel M>
-void pass_over_one(M& model, specula::Token token) {
-  const specula::NodeId none = specula::kNoParent;
-  model.truncate(model.size());
-  model.extend({&token, 1}, {&none, 1});
-}
 
 /// Seconds of a pass over 1, 2, ..., `nodes` nodes of a chain behind `prompt`, which is not empty: medians of
 /// passes over as many nodes, one after the other, as they come in rounds. `between` runs before each of
 /// them, untimed: what other models do there takes the caches from this one. Leaves the model empty.
-template <specula::LanguageModel M>
 std::vector<double> pass_seconds(
-    M& model, specula::Tokens prompt, std::int32_t nodes, const std::function<void()>& between = [] {}) {
-  using Clock = std::chrono::steady_clock;
-  constexpr std::size_t kFirst = 10, kWarmUp = 1, kPasses = 5;  // caches fill slowly: not in a single pass
-  const std::vector<specula::Token> tokens(static_cast<std::size_t>(nodes), prompt.back());
-  std::vector<specula::NodeId> parents;
-  for (specula::NodeId n = 0; n < nodes; ++n) parents.push_back(n - 1);
-  prefill(model, prompt);
-  std::vector<double> medians, seconds(kPasses);
-  for (std::size_t n = 1; n <= tokens.size(); ++n) {
-    const std::size_t warm_up = n == 1 ? kFirst : kWarmUp;
-    for (std::size_t pass = 0; pass < warm_up + kPasses; ++pass) {
-      model.truncate(model.size());
-      between();
-      const auto begin = Clock::now();
-      model.extend(specula::Tokens(tokens).first(n), specula::Nodes(parents).first(n));
-      const std::chrono::duration<double> spent = Clock::now() - begin;
-      if (pass >= warm_up) seconds[pass - warm_up] = spent.count();
-    }
-    medians.push_back(median(seconds));
-  }
-  model.truncate(0);
-  return medians;
-}
+    AnyModel& model, specula::Tokens prompt, std::int32_t nodes,
+    const std::function<void()>& between = [] {});
 
 /// Seconds that a round of these models, a pass of each, takes longer than such passes where each model is
 /// alone: they evict one another from the caches. A mean over passes of a few nodes, behind `prompt`, which
 /// is not empty; below 0 is noise. Leaves the models empty.
-template <specula::LanguageModel M>
-double turn_seconds(const std::vector<M*>& models, specula::Tokens prompt) {
-  constexpr std::int32_t kNodes = 3;
-  const auto sum = [](const std::vector<double>& seconds) {
-    return std::accumulate(seconds.begin(), seconds.end(), 0.0);
-  };
-  double longer = 0;
-  for (M* model : models) {
-    for (M* other : models) prefill(*other, prompt);
-    const auto turns = [&] {
-      for (M* other : models)
-        if (other != model) pass_over_one(*other, prompt.back());
-    };
-    longer += sum(pass_seconds(*model, prompt, kNodes, turns)) - sum(pass_seconds(*model, prompt, kNodes));
-  }
-  for (M* model : models) model->truncate(0);
-  return longer / kNodes;
-}
+double turn_seconds(const std::vector<AnyModel*>& models, specula::Tokens prompt);
 
 }  // namespace specula_examples

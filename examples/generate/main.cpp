@@ -56,7 +56,7 @@ void add_options(CLI::App& app, Options& options) {
       ->capture_default_str();
   add_common_options(app, options.common);
   app.footer("Without --prompt and --prompts, the prompt is read from the standard input.\n\nPipelines:\n" +
-             describe_pipelines<Model>());
+             describe_pipelines());
 }
 
 /// Two prompts of each style.
@@ -173,8 +173,8 @@ int run(int argc, char** argv) {
   const Style style = parse_style(options.style);
   const Paint paint(wants_color(options.color, STDOUT_FILENO));
 
-  std::vector<Recipe<Model>> recipes{prepare_pipeline<Model>(options.pipeline)};
-  if (options.race) recipes.push_back(prepare_pipeline<Model>("autoregressive"));
+  std::vector<Recipe> recipes{prepare_pipeline(options.pipeline)};
+  if (options.race) recipes.push_back(prepare_pipeline("autoregressive"));
   const ModelFolders folders{models_root(options.common.models), options.common.target, options.common.draft};
   folders.check();
   const ModelConfigs configs(folders, recipes[0].drafts);

@@ -7,11 +7,8 @@
 #include <specula/llama_cpp/vocabulary.hpp>
 
 #include "bigram_file.hpp"
-#include "pipeline_registry.hpp"
 
 namespace specula_examples {
-
-template std::span<const RegistryEntry<LlamaCppModel>> registry<LlamaCppModel>();
 
 GgufTokenizer::GgufTokenizer(std::shared_ptr<llama_model> model)
     : model_(std::move(model)), vocab_(llama_model_get_vocab(model_.get())) {
@@ -89,9 +86,9 @@ void GgufModels::prepare(const std::vector<std::string>& drafts, Room room, Gguf
   }
 }
 
-LlamaCppModel& GgufModels::target() { return context("", target_file_, threads_.target); }
+AnyModel& GgufModels::target() { return context("", target_file_, threads_.target); }
 
-LlamaCppModel& GgufModels::draft(const std::string& name) {
+AnyModel& GgufModels::draft(const std::string& name) {
   return context(name, draft_files_.at(name), threads_.draft);
 }
 
@@ -105,17 +102,17 @@ std::optional<specula::BigramTable> GgufModels::bigram() {
   return table;
 }
 
-LlamaCppModel& GgufModels::context(const std::string& name, const std::shared_ptr<llama_model>& weights,
-                                   std::int32_t threads) {
+AnyModel& GgufModels::context(const std::string& name, const std::shared_ptr<llama_model>& weights,
+                              std::int32_t threads) {
   auto& model = contexts_[name];
   if (!model)
-    model = std::make_unique<LlamaCppModel>(
+    model = std::make_unique<HeldModel<LlamaCppModel>>(
         weights, specula::llama_cpp::Options{.capacity = room_.capacity,
                                              .max_nodes = room_.max_nodes,
                                              .max_leaves = std::min(room_.max_nodes, std::int32_t{256}),
                                              .threads = threads,
                                              .vocab_size = vocab_size_});
-  return *model;
+  return model->any;
 }
 
 }  // namespace specula_examples

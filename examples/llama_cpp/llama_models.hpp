@@ -54,7 +54,7 @@ struct GgufThreads {
 };
 
 /// Loads a model when it is first asked for; every pipeline gets the same object.
-class GgufModels final : public ModelSource<LlamaCppModel> {
+class GgufModels final : public ModelSource {
  public:
   /// Loads the target's file. Throws std::runtime_error where that fails.
   explicit GgufModels(GgufFiles files);
@@ -64,19 +64,19 @@ class GgufModels final : public ModelSource<LlamaCppModel> {
   /// files. Throws std::runtime_error if one does not have the target's vocabulary.
   void prepare(const std::vector<std::string>& drafts, Room room, GgufThreads threads);
 
-  LlamaCppModel& target() override;
-  LlamaCppModel& draft(const std::string& name) override;
+  AnyModel& target() override;
+  AnyModel& draft(const std::string& name) override;
   std::optional<specula::BigramTable> bigram() override;
 
  private:
   std::shared_ptr<llama_model> load(const std::filesystem::path& file) const;
-  LlamaCppModel& context(const std::string& name, const std::shared_ptr<llama_model>& weights,
-                         std::int32_t threads);
+  AnyModel& context(const std::string& name, const std::shared_ptr<llama_model>& weights,
+                    std::int32_t threads);
 
   GgufFiles files_;
   std::shared_ptr<llama_model> target_file_;
   std::map<std::string, std::shared_ptr<llama_model>> draft_files_;
-  std::map<std::string, std::unique_ptr<LlamaCppModel>> contexts_;  // the target's name is empty
+  std::map<std::string, std::unique_ptr<HeldModel<LlamaCppModel>>> contexts_;  // the target's name is empty
   Room room_;
   GgufThreads threads_;
   std::int32_t vocab_size_ = 0;  // that all of them share

@@ -67,7 +67,7 @@ void add_options(CLI::App& app, Options& options) {
       ->check(CLI::Range(-1, 1 << 20))
       ->capture_default_str();
   app.add_flag("--verbose", options.verbose, "Show what llama.cpp logs, not its errors only");
-  app.footer("Pipelines:\n" + describe_pipelines<LlamaCppModel>() +
+  app.footer("Pipelines:\n" + describe_pipelines() +
              "\nWhat looks into the target, leaves its layers out or exits early needs models that no GGUF "
              "file holds.");
 }
@@ -197,10 +197,10 @@ int run(int argc, char** argv) {
 
   auto names = pipeline_names(options);
   std::vector<std::string> drafts;
-  std::vector<Recipe<LlamaCppModel>> recipes;
+  std::vector<Recipe> recipes;
   const GgufFiles files = files_of(options);
   for (const auto& name : names) {
-    recipes.push_back(prepare_pipeline<LlamaCppModel>(name));
+    recipes.push_back(prepare_pipeline(name));
     constexpr std::int32_t kMostNodes = 257;  // below a root, each guess may need a sequence of its own
     if (std::max(recipes.back().max_nodes, recipes.back().draft_nodes) > kMostNodes)
       throw UsageError("pipeline '" + name + "': llama.cpp has sequences for trees of 256 guesses");
@@ -213,7 +213,7 @@ int run(int argc, char** argv) {
   if (compares)
     for (const auto& name : plain_names(names, drafts)) {
       names.push_back(name);
-      recipes.push_back(prepare_pipeline<LlamaCppModel>(name));
+      recipes.push_back(prepare_pipeline(name));
     }
   if (!options.json.empty()) {
     for (const auto& file : options.prompt_files) check_distinct("--json", options.json, "--prompts", file);
@@ -233,7 +233,7 @@ int run(int argc, char** argv) {
                 "the target " + options.model, options.decoding.beyond_context);
   const std::int32_t threads = thread_count(options.decoding.threads);
   const GgufThreads used{threads, options.draft_threads ? options.draft_threads : threads};
-  const Room room = room_for<LlamaCppModel>(recipes, longest, options.decoding.max_new_tokens);
+  const Room room = room_for(recipes, longest, options.decoding.max_new_tokens);
   models.prepare(drafts, room, used);
 
   const CompareSettings settings{options.decoding.max_new_tokens, tokenizer.ends(), options.decoding.seed,

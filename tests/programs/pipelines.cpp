@@ -1,8 +1,7 @@
-// labels: long
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -10,7 +9,8 @@
 #include <vector>
 
 #include "decode.hpp"
-#include "pipeline_registry.hpp"
+#include "pipelines.hpp"
+#include "self_models.hpp"
 #include "toy_model.hpp"
 
 using namespace specula_examples;
@@ -18,28 +18,34 @@ using specula_test::ToyModel;
 
 namespace {
 
-class Toys final : public ModelSource<ToyModel> {
+class Toys final : public ModelSource {
  public:
   explicit Toys(std::optional<specula::BigramTable> table = std::nullopt) : table_(std::move(table)) {}
-  ToyModel& target() override { return target_; }
-  ToyModel& draft(const std::string& name) override {
-    return drafts_.try_emplace(name, 12, name == "base" ? 7u : 9u, 1.0f, 256).first->second;
-  }
+  AnyModel& target() override { return target_.any; }
+  AnyModel& draft(const std::string& name) override { return held(name).any; }
   std::optional<specula::BigramTable> bigram() override {
     ++tables_asked;
     return table_;
   }
   int tables_asked = 0;
 
+  std::int64_t target_calls() const { return target_.model.calls; }
+  std::int64_t draft_calls(const std::string& name) { return held(name).model.calls; }
+
  private:
+  HeldModel<ToyModel>& held(const std::string& name) {
+    return drafts_.try_emplace(name, 12, name == "base" ? 7u : 9u, 1.0f, 256).first->second;
+  }
+
   std::optional<specula::BigramTable> table_;
-  ToyModel target_{12, 7, 2.0f, 256};  // the draft `base` agrees with it about the likeliest token
-  std::map<std::string, ToyModel> drafts_;
+  HeldModel<ToyModel> target_{12, 7u, 2.0f,
+                              256};  // the draft `base` agrees with it about the likeliest token
+  std::map<std::string, HeldModel<ToyModel>> drafts_;
 };
 
 std::string complaint(const std::string& name) {
   try {
-    prepare_pipeline<ToyModel>(name);
+    prepare_pipeline(name);
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -50,7 +56,7 @@ const std::vector<Token> kPrompt{1, 5, 2, 8};
 
 /// The guesses of the first round after `prompt`.
 std::vector<Token> first_guesses(Toys& toys, const std::string& name, const std::vector<Token>& prompt) {
-  const auto pipeline = prepare_pipeline<ToyModel>(name).build(toys, {.temperature = 0.0f});
+  const auto pipeline = prepare_pipeline(name).build(toys, {.temperature = 0.0f});
   specula::PhiloxChance chance(1);
   pipeline->start(prompt);
   pipeline->step(chance);
@@ -95,14 +101,14 @@ const std::vector<std::string> kClocked{"cost-aware:max-gram", "cost-aware:max-g
                                         "cost-aware:cascade:base:small:max-gram:limits=8-5-10-1-10-10"};
 
 /// The pipelines write what `plain` writes, word for word.
-void check_same_text(Toys& toys, const std::string& plain, const std::vector<std::string>& names,
+void check_same_text(ModelSource& toys, const std::string& plain, const std::vector<std::string>& names,
                      float temperature) {
   const specula::SamplingParams params{.temperature = temperature};
-  auto reference = prepare_pipeline<ToyModel>(plain).build(toys, params);
+  auto reference = prepare_pipeline(plain).build(toys, params);
   for (const std::string& name : names) {
     CAPTURE(name);
     CAPTURE(temperature);
-    auto pipeline = prepare_pipeline<ToyModel>(name).build(toys, params);
+    auto pipeline = prepare_pipeline(name).build(toys, params);
     for (std::uint32_t sequence = 0; sequence < 3; ++sequence) {
       const DecodeSettings settings{.max_new_tokens = 60, .seed = 5, .sequence = sequence};
       const std::vector<Token> prompt{1, 5, static_cast<Token>(sequence), 8};
@@ -115,23 +121,23 @@ void check_same_text(Toys& toys, const std::string& plain, const std::vector<std
 }  // namespace
 
 TEST_CASE("names and their parts") {
-  const auto full = prepare_pipeline<ToyModel>("chain:base:6:exit=0.3:lenient=3");
+  const auto full = prepare_pipeline("chain:base:6:exit=0.3:lenient=3");
   CHECK(full.drafts == std::vector<std::string>{"base"});
   CHECK(full.max_nodes == 7);
   CHECK(full.lossy);
-  const auto plain = prepare_pipeline<ToyModel>("chain");
+  const auto plain = prepare_pipeline("chain");
   CHECK(plain.drafts == std::vector<std::string>{kDefaultDraft});
   CHECK(plain.max_nodes == kDefaultChainLength + 1);
   CHECK_FALSE(plain.lossy);
-  CHECK(prepare_pipeline<ToyModel>("chain:3").max_nodes == 4);
-  CHECK(prepare_pipeline<ToyModel>("sampled-chain:3:base").max_nodes == 4);
-  CHECK(prepare_pipeline<ToyModel>("autoregressive").max_nodes == 1);
+  CHECK(prepare_pipeline("chain:3").max_nodes == 4);
+  CHECK(prepare_pipeline("sampled-chain:3:base").max_nodes == 4);
+  CHECK(prepare_pipeline("autoregressive").max_nodes == 1);
 }
 
 TEST_CASE("trees: nodes of the proposals, and of what their drafts hold") {
   const auto nodes = [](const std::string& name, std::int32_t proposed, std::int32_t drafted) {
     CAPTURE(name);
-    const auto recipe = prepare_pipeline<ToyModel>(name);
+    const auto recipe = prepare_pipeline(name);
     CHECK(recipe.max_nodes == proposed);
     CHECK(recipe.draft_nodes == drafted);
     CHECK_FALSE(recipe.lossy);
@@ -156,8 +162,8 @@ TEST_CASE("trees: nodes of the proposals, and of what their drafts hold") {
   nodes("cost-aware:chain:5", 6, 6);
   nodes("cost-aware:dynamic-tree:base:3:6:10", 11, 19);
   nodes("cost-aware:base:beam:2:3", 7, 7);
-  CHECK(prepare_pipeline<ToyModel>("cost-aware:base").drafts == std::vector<std::string>{"base"});
-  CHECK(prepare_pipeline<ToyModel>("cost-aware:beam").drafts == std::vector<std::string>{kDefaultDraft});
+  CHECK(prepare_pipeline("cost-aware:base").drafts == std::vector<std::string>{"base"});
+  CHECK(prepare_pipeline("cost-aware:beam").drafts == std::vector<std::string>{kDefaultDraft});
 }
 
 TEST_CASE("rules by name, and what they make of a pipeline") {
@@ -167,12 +173,12 @@ TEST_CASE("rules by name, and what they make of a pipeline") {
         "shared-chain:rule=match", "sampled-tree:rule=traversal", "sampled-tree:rule=token",
         "iid-tree:rule=k-seq", "cost-aware:sampled-chain:rule=token"}) {
     CAPTURE(exact);
-    CHECK_FALSE(prepare_pipeline<ToyModel>(exact).lossy);
+    CHECK_FALSE(prepare_pipeline(exact).lossy);
   }
   for (const std::string lossy : {"chain:lenient=2", "cape:lenient=1.5", "sampled-tree:lenient=3",
                                   "beam:rule=typical", "shared-chain:rule=typical"}) {
     CAPTURE(lossy);
-    CHECK(prepare_pipeline<ToyModel>(lossy).lossy);
+    CHECK(prepare_pipeline(lossy).lossy);
   }
 }
 
@@ -245,9 +251,9 @@ TEST_CASE("pipelines take turns on the same models, and the exact ones write the
   const std::vector<Token> prompt{1, 5, 2, 8};
   for (const float temperature : {0.0f, 0.9f}) {
     const specula::SamplingParams params{.temperature = temperature};
-    auto plain = prepare_pipeline<ToyModel>("autoregressive").build(toys, params);
-    auto good = prepare_pipeline<ToyModel>("chain:base:5").build(toys, params);
-    auto bad = prepare_pipeline<ToyModel>("chain:small:3:exit=0.2").build(toys, params);
+    auto plain = prepare_pipeline("autoregressive").build(toys, params);
+    auto good = prepare_pipeline("chain:base:5").build(toys, params);
+    auto bad = prepare_pipeline("chain:small:3:exit=0.2").build(toys, params);
     for (std::uint32_t sequence = 0; sequence < 4; ++sequence) {
       const DecodeSettings settings{.max_new_tokens = 50, .seed = 3, .sequence = sequence};
       const auto expected = decode(*plain, prompt, settings).tokens;
@@ -303,7 +309,7 @@ TEST_CASE("sampled proposals at a temperature: other coins, and guesses that sta
   for (const std::string name : {"sampled-chain:base", "sampled-tree:base", "iid-tree:base:rule=k-seq",
                                  "iid-tree:base:rule=token", "sampled-tree:base:rule=token"}) {
     CAPTURE(name);
-    auto pipeline = prepare_pipeline<ToyModel>(name).build(toys, params);
+    auto pipeline = prepare_pipeline(name).build(toys, params);
     const auto run = decode(*pipeline, std::vector<Token>{1, 5, 2, 8}, {.max_new_tokens = 100, .seed = 1});
     CHECK(run.tokens.size() == 100);
     CHECK(run.stats.mat() > 1.05);
@@ -313,7 +319,7 @@ TEST_CASE("sampled proposals at a temperature: other coins, and guesses that sta
 TEST_CASE("what goes beyond the limit or the stop token is not emitted") {
   Toys toys;
   const std::vector<Token> prompt{1, 5, 2, 8};
-  auto chain = prepare_pipeline<ToyModel>("chain:base:5").build(toys, {.temperature = 0.0f});
+  auto chain = prepare_pipeline("chain:base:5").build(toys, {.temperature = 0.0f});
   const auto full = decode(*chain, prompt, {.max_new_tokens = 30});
   std::vector<Token> streamed;
   std::size_t guesses = 0;
@@ -368,7 +374,7 @@ TEST_CASE("drafters that are no models, and several: nodes, models, drafters") {
   const auto holds = [](const std::string& name, std::int32_t proposed, std::int32_t drafted,
                         const std::vector<std::string>& models, const std::vector<std::string>& drafters) {
     CAPTURE(name);
-    const auto recipe = prepare_pipeline<ToyModel>(name);
+    const auto recipe = prepare_pipeline(name);
     CHECK(recipe.max_nodes == proposed);
     CHECK(recipe.draft_nodes == drafted);
     CHECK(recipe.drafts == models);
@@ -420,7 +426,7 @@ TEST_CASE("drafters that are no models, and several: nodes, models, drafters") {
   for (const std::string lossy : {"max-gram:lenient=2", "prompt-lookup:rule=typical", "cascade:lenient=1.5",
                                   "sampled-vertical:rule=typical", "cost-aware:max-gram:rule=typical"}) {
     CAPTURE(lossy);
-    CHECK(prepare_pipeline<ToyModel>(lossy).lossy);
+    CHECK(prepare_pipeline(lossy).lossy);
   }
 }
 
@@ -492,7 +498,7 @@ TEST_CASE("several drafters at a temperature: one seed, one text, and guesses th
   Toys toys;
   for (const std::string& name : kDrawn) {
     CAPTURE(name);
-    auto pipeline = prepare_pipeline<ToyModel>(name).build(toys, {.temperature = 0.9f});
+    auto pipeline = prepare_pipeline(name).build(toys, {.temperature = 0.9f});
     const DecodeSettings settings{.max_new_tokens = 100, .seed = 2};
     const auto run = decode(*pipeline, kPrompt, settings);
     CHECK(run.tokens.size() == 100);
@@ -507,7 +513,7 @@ TEST_CASE("what each drafter cost, by name") {
   for (const auto& names : {kChosen, kDrawn, kClocked})
     for (const std::string& name : names) {
       CAPTURE(name);
-      const auto recipe = prepare_pipeline<ToyModel>(name);
+      const auto recipe = prepare_pipeline(name);
       auto pipeline = recipe.build(toys, {.temperature = 0.9f});
       REQUIRE(pipeline->drafts().size() == recipe.drafters.size());  // before it ran, too
       const auto first = decode(*pipeline, kPrompt, {.max_new_tokens = 30, .seed = 1});
@@ -531,7 +537,7 @@ TEST_CASE("what each drafter cost, by name") {
 TEST_CASE("what reviewers did: the calls of a drafter that only reviews") {
   Toys toys;
   const auto reviews = [&](const std::string& name) {
-    auto pipeline = prepare_pipeline<ToyModel>(name).build(toys, {.temperature = 0.0f});
+    auto pipeline = prepare_pipeline(name).build(toys, {.temperature = 0.0f});
     decode(*pipeline, kPrompt, {.max_new_tokens = 60});
     const auto all = pipeline->reviews();
     for (std::size_t r = 0; r < all.size(); ++r) {
@@ -555,7 +561,7 @@ TEST_CASE("what reviewers did: the calls of a drafter that only reviews") {
   CHECK(reviews("cascade:base:small:max-gram:limits=3-0-2-2-0-4:bigram=text").size() == 2);
   for (const std::string none : {"autoregressive", "chain", "max-gram", "horizontal"}) {
     CAPTURE(none);
-    CHECK(prepare_pipeline<ToyModel>(none).build(toys, {})->reviews().empty());
+    CHECK(prepare_pipeline(none).build(toys, {})->reviews().empty());
   }
 }
 
@@ -597,21 +603,71 @@ TEST_CASE("Max-Gram copies, and takes the table of the models where nothing matc
 TEST_CASE("plain decoding of a draft asks the target nothing") {
   Toys toys;
   const specula::SamplingParams params{.temperature = 0.0f};
-  auto draft = prepare_pipeline<ToyModel>("autoregressive:small").build(toys, params);
+  auto draft = prepare_pipeline("autoregressive:small").build(toys, params);
   const auto run = decode(*draft, kPrompt, {.max_new_tokens = 30});
-  CHECK(toys.target().calls == 0);
-  CHECK(toys.draft("small").calls == 30);
+  CHECK(toys.target_calls() == 0);
+  CHECK(toys.draft_calls("small") == 30);
   CHECK(run.stats.target.calls == 30);
   CHECK(draft->drafts().empty());
-  auto plain = prepare_pipeline<ToyModel>("autoregressive").build(toys, params);
+  auto plain = prepare_pipeline("autoregressive").build(toys, params);
   CHECK(decode(*plain, kPrompt, {.max_new_tokens = 30}).tokens != run.tokens);
 }
 
 TEST_CASE("models without exits, and a target that leaves nothing out, are refused by name") {
   Toys toys;
-  const auto build = [&](const std::string& name) { prepare_pipeline<ToyModel>(name).build(toys, {}); };
+  const auto build = [&](const std::string& name) { prepare_pipeline(name).build(toys, {}); };
   CHECK_THROWS_WITH_AS(build("s2d:base"), "'base': models of this kind have no exits", UsageError);
   CHECK_THROWS_WITH_AS(build("asd"), "the target cannot leave layers out", UsageError);
   CHECK(complaint("asd:end=never").find("end is 'never', must be one of") != std::string::npos);
   CHECK(complaint("s2d:carry=no").find("'carry=no'") != std::string::npos);  // a fixed end learns nothing
+}
+
+TEST_CASE("a model of any kind: what it can do beyond the concept, and its changes counted") {
+  specula_test::ToyExits exits(12, 7, 2);
+  specula_test::ToySkips skips(12, 7, 4);
+  AnyModel any_exits(exits), any_skips(skips);
+  CHECK(any_exits.exits() == exits.exits());
+  CHECK_FALSE(any_exits.skips_layers());
+  CHECK(any_skips.exits() == 0);
+  CHECK(any_skips.skips_layers());
+  CHECK(any_exits.sorted({0.5f}, specula::ExitBy::top).vocab_size() == 12);
+  CHECK(any_skips.layer_skip({}).vocab_size() == 12);
+  CHECK_THROWS_WITH_AS(any_skips.sorted({0.5f}, specula::ExitBy::top),
+                       "AnyModel::sorted: a model of this kind has no exits", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(any_exits.layer_skip({}),
+                       "AnyModel::layer_skip: a model of this kind leaves no layers out",
+                       std::invalid_argument);
+  const specula::NodeId none = specula::kNoParent, root = 0;
+  const Token token = 3;
+  for (const auto& change : std::vector<std::function<void()>>{[&] {
+                                                                 any_skips.append({&token, 1});
+                                                               },
+                                                               [&] {
+                                                                 any_skips.extend({&token, 1}, {&none, 1});
+                                                               },
+                                                               [&] {
+                                                                 any_skips.commit({&root, 1});
+                                                               },
+                                                               [&] { any_skips.truncate(0); }}) {
+    const auto before = any_skips.generation();
+    change();
+    CHECK(any_skips.generation() != before);
+  }
+}
+
+TEST_CASE("drafts that are a part of a model write the target's text") {
+  class Selves final : public ModelSource {
+   public:
+    AnyModel& target() override { return target_.any; }
+    AnyModel& draft(const std::string&) override { return exits_.any; }
+
+   private:
+    HeldModel<specula_test::ToySkips> target_{12, 7u, 4, 2.0f, 256};
+    HeldModel<specula_test::ToyExits> exits_{12, 7u, 3, 2.0f, 256};
+  } selves;
+  for (const float temperature : {0.0f, 0.9f})
+    check_same_text(selves, "autoregressive", {"s2d", "s2d:sorted:3:leave=drawn", "asd", "cost-aware:asd"},
+                    temperature);
+  CHECK_THROWS_WITH_AS(prepare_pipeline("s2d:thresholds=0.5-0.5-0.5").build(selves, {}),
+                       "'sorted': 3 thresholds, must be fewer than its exits, 3", UsageError);
 }

@@ -1,6 +1,4 @@
 // Pipelines of several drafters, and of drafters that are no models.
-#pragma once
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -10,8 +8,10 @@
 #include <vector>
 
 #include "assemble.hpp"
+#include "pipeline_families.hpp"
 
 namespace specula_examples {
+namespace {
 
 /// How Max-Gram is asked for. The paper's is min=1:bigram=table:past-end=no.
 struct GramChoice {
@@ -19,8 +19,7 @@ struct GramChoice {
   std::string bigram = "both";  // where nothing matches: table, text, both or none
 };
 
-template <class M>
-specula::MaxGram max_gram(ModelSource<M>& models, std::int32_t vocab, const GramChoice& choice) {
+specula::MaxGram max_gram(ModelSource& models, std::int32_t vocab, const GramChoice& choice) {
   using specula::Bigram, specula::MaxGram;
   if (choice.bigram == "none") return MaxGram(vocab, choice.options);
   if (choice.bigram == "text") return MaxGram(Bigram::online(vocab), choice.options);
@@ -34,7 +33,7 @@ specula::MaxGram max_gram(ModelSource<M>& models, std::int32_t vocab, const Gram
   return MaxGram(Bigram(*table), choice.options);
 }
 
-inline GramChoice take_gram(PipelineSpec& spec) {
+GramChoice take_gram(PipelineSpec& spec) {
   GramChoice choice;
   choice.options.min_match = spec.count("min", choice.options.min_match, 1, 64);
   choice.options.past_end = spec.choice("past-end", "yes", {"yes", "no"}) == "yes";
@@ -43,47 +42,25 @@ inline GramChoice take_gram(PipelineSpec& spec) {
 }
 
 /// A pipeline of Max-Gram alone.
-template <class M, class S>
-Recipe<M> gram_recipe(S shape, const GramChoice& choice, std::pair<Judge, bool> rule) {
-  Recipe<M> recipe;
+template <class S>
+Recipe gram_recipe(S shape, const GramChoice& choice, std::pair<Judge, bool> rule) {
+  Recipe recipe;
   recipe.drafters = {kMaxGram};
   recipe.max_nodes = shape.max_nodes();
   recipe.lossy = rule.second;
-  recipe.build = [=](ModelSource<M>& models, const specula::SamplingParams& params) {
-    M& target = models.target();
+  recipe.build = [=](ModelSource& models, const specula::SamplingParams& params) {
+    AnyModel& target = models.target();
     return assemble(target, rule.first, params, max_gram(models, target.vocab_size(), choice), shape,
                     {kMaxGram});
   };
   return recipe;
 }
 
-inline specula::Chain<> take_gram_chain(PipelineSpec& spec) {
+specula::Chain<> take_gram_chain(PipelineSpec& spec) {
   specula::Chain<> shape;
   shape.length = spec.size("length", 10, 1, 256);
   shape.exit_below = static_cast<float>(spec.option("exit", 0, 0, 1));
   return shape;
-}
-
-template <class M>
-Recipe<M> prepare_max_gram(PipelineSpec& spec) {
-  const specula::Chain<> shape = take_gram_chain(spec);
-  const GramChoice choice = take_gram(spec);
-  return gram_recipe<M>(shape, choice, take_rule(spec, shape.law));
-}
-template <class M>
-Recipe<M> prepare_cost_aware_max_gram(PipelineSpec& spec) {
-  const specula::Chain<> shape = take_gram_chain(spec);
-  const GramChoice choice = take_gram(spec);
-  return gram_recipe<M>(specula::CostAware(shape), choice, take_rule(spec, shape.law));
-}
-template <class M>
-Recipe<M> prepare_prompt_lookup(PipelineSpec& spec) {
-  const specula::Chain<> shape = take_gram_chain(spec);
-  GramChoice choice{.options = {}, .bigram = "none"};
-  choice.options.min_match = 1;
-  choice.options.past_end = false;
-  choice.options.max_match = spec.count("ngram", 3, 1, 64);
-  return gram_recipe<M>(shape, choice, take_rule(spec, shape.law));
 }
 
 /// Drafters of a cascade, best first: models, and Max-Gram as the last if there is one.
@@ -95,7 +72,7 @@ struct Drafters {
   std::vector<std::string> models() const { return {names.begin(), names.end() - (ends_in_gram() ? 1 : 0)}; }
 };
 
-inline Drafters take_drafters(PipelineSpec& spec, const char* absent = kDefaultDraft) {
+Drafters take_drafters(PipelineSpec& spec, const char* absent = kDefaultDraft) {
   Drafters drafters;
   for (std::string name = spec.word(""); !name.empty(); name = spec.word("")) drafters.names.push_back(name);
   if (drafters.names.empty()) drafters.names = {absent, kMaxGram};
@@ -114,49 +91,49 @@ inline Drafters take_drafters(PipelineSpec& spec, const char* absent = kDefaultD
 }
 
 /// `shape_of` gives the shape for a number of drafters, as an integral constant.
-template <class M, class ShapeOf>
-Recipe<M> cascade_recipe(PipelineSpec& spec, const Drafters& drafters, ShapeOf shape_of) {
+template <class ShapeOf>
+Recipe cascade_recipe(PipelineSpec& spec, const Drafters& drafters, ShapeOf shape_of) {
   const auto recipe_of = [&](auto shape, auto stack_of) {
     const auto rule = take_rule(spec, shape.law);
-    Recipe<M> recipe;
+    Recipe recipe;
     recipe.drafts = drafters.models();
     recipe.drafters = drafters.names;
     recipe.max_nodes = recipe.draft_nodes = shape.max_nodes();
     if (recipe.max_nodes > 1025) spec.fail("a proposal of more than 1024 guesses");
     recipe.lossy = rule.second;
-    recipe.build = [=](ModelSource<M>& models, const specula::SamplingParams& params) {
+    recipe.build = [=](ModelSource& models, const specula::SamplingParams& params) {
       return assemble(models.target(), rule.first, params, stack_of(models), shape, drafters.names);
     };
     return recipe;
   };
-  const auto model = [names = drafters.names](ModelSource<M>& models, std::size_t i) {
+  const auto model = [names = drafters.names](ModelSource& models, std::size_t i) {
     return models.drafter(names[i]);
   };
-  const auto gram = [choice = drafters.gram](ModelSource<M>& models) {
+  const auto gram = [choice = drafters.gram](ModelSource& models) {
     return max_gram(models, models.target().vocab_size(), choice);
   };
   if (drafters.names.size() == 3)
-    return recipe_of(shape_of(std::integral_constant<std::size_t, 3>{}), [=](ModelSource<M>& m) {
+    return recipe_of(shape_of(std::integral_constant<std::size_t, 3>{}), [=](ModelSource& m) {
       return specula::Stack{model(m, 0), model(m, 1), gram(m)};
     });
   const auto shape = shape_of(std::integral_constant<std::size_t, 2>{});
   if (drafters.ends_in_gram())
-    return recipe_of(shape, [=](ModelSource<M>& m) { return specula::Stack{model(m, 0), gram(m)}; });
-  return recipe_of(shape, [=](ModelSource<M>& m) { return specula::Stack{model(m, 0), model(m, 1)}; });
+    return recipe_of(shape, [=](ModelSource& m) { return specula::Stack{model(m, 0), gram(m)}; });
+  return recipe_of(shape, [=](ModelSource& m) { return specula::Stack{model(m, 0), model(m, 1)}; });
 }
 
-template <class M, specula::Draw mode, const char* absent = kDefaultDraft>
-Recipe<M> prepare_horizontal(PipelineSpec& spec) {
-  return cascade_recipe<M>(spec, take_drafters(spec, absent), [&](auto drafters) {
+template <specula::Draw mode>
+Recipe horizontal(PipelineSpec& spec, const char* absent) {
+  return cascade_recipe(spec, take_drafters(spec, absent), [&](auto drafters) {
     specula::Horizontal<drafters, mode> shape;
     for (std::size_t i = 0; i < drafters; ++i) shape.counts[i] = spec.size("count", i == 0 ? 2 : 4, 0, 256);
     return shape;
   });
 }
 
-template <class M, specula::Draw mode>
-Recipe<M> prepare_vertical(PipelineSpec& spec) {
-  return cascade_recipe<M>(spec, take_drafters(spec), [&](auto drafters) {
+template <specula::Draw mode>
+Recipe vertical(PipelineSpec& spec) {
+  return cascade_recipe(spec, take_drafters(spec), [&](auto drafters) {
     specula::Vertical<drafters, mode> shape;
     shape.reviews = spec.size("reviews", 2, 1, 64);
     shape.length = spec.size("length", drafters == 2 ? 4 : 3, 1, 64);
@@ -181,14 +158,47 @@ specula::Cascade<drafters, mode> take_cascade(PipelineSpec& spec) {
   return shape;
 }
 
-template <class M, specula::Draw mode>
-Recipe<M> prepare_cascade(PipelineSpec& spec) {
-  return cascade_recipe<M>(spec, take_drafters(spec),
-                           [&](auto drafters) { return take_cascade<drafters, mode>(spec); });
+template <specula::Draw mode>
+Recipe cascade(PipelineSpec& spec) {
+  return cascade_recipe(spec, take_drafters(spec),
+                        [&](auto drafters) { return take_cascade<drafters, mode>(spec); });
 }
-template <class M>
-Recipe<M> prepare_cost_aware_cascade(PipelineSpec& spec) {
-  return cascade_recipe<M>(spec, take_drafters(spec), [&](auto drafters) {
+
+}  // namespace
+
+Recipe prepare_max_gram(PipelineSpec& spec) {
+  const specula::Chain<> shape = take_gram_chain(spec);
+  const GramChoice choice = take_gram(spec);
+  return gram_recipe(shape, choice, take_rule(spec, shape.law));
+}
+Recipe prepare_cost_aware_max_gram(PipelineSpec& spec) {
+  const specula::Chain<> shape = take_gram_chain(spec);
+  const GramChoice choice = take_gram(spec);
+  return gram_recipe(specula::CostAware(shape), choice, take_rule(spec, shape.law));
+}
+Recipe prepare_prompt_lookup(PipelineSpec& spec) {
+  const specula::Chain<> shape = take_gram_chain(spec);
+  GramChoice choice{.options = {}, .bigram = "none"};
+  choice.options.min_match = 1;
+  choice.options.past_end = false;
+  choice.options.max_match = spec.count("ngram", 3, 1, 64);
+  return gram_recipe(shape, choice, take_rule(spec, shape.law));
+}
+
+Recipe prepare_horizontal(PipelineSpec& spec, specula::Draw mode, const char* absent) {
+  return mode == specula::Draw::sampled ? horizontal<specula::Draw::sampled>(spec, absent)
+                                        : horizontal<specula::Draw::greedy>(spec, absent);
+}
+Recipe prepare_vertical(PipelineSpec& spec, specula::Draw mode) {
+  return mode == specula::Draw::sampled ? vertical<specula::Draw::sampled>(spec)
+                                        : vertical<specula::Draw::greedy>(spec);
+}
+Recipe prepare_cascade(PipelineSpec& spec, specula::Draw mode) {
+  return mode == specula::Draw::sampled ? cascade<specula::Draw::sampled>(spec)
+                                        : cascade<specula::Draw::greedy>(spec);
+}
+Recipe prepare_cost_aware_cascade(PipelineSpec& spec) {
+  return cascade_recipe(spec, take_drafters(spec), [&](auto drafters) {
     return specula::CostAware(take_cascade<drafters, specula::Draw::greedy>(spec));
   });
 }

@@ -1,15 +1,14 @@
 // Pipelines of drafts that are a part of a model: with exits, or the target without some of its blocks; and
 // chains that learn where to end.
-#pragma once
-
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "assemble.hpp"
-#include "pipelines.hpp"
+#include "pipeline_families.hpp"
 
 namespace specula_examples {
+namespace {
 
 /// How long a chain of guesses gets.
 struct TakenEnd {
@@ -18,7 +17,7 @@ struct TakenEnd {
   float exit_below = 0;
   bool carry = true;
 };
-inline TakenEnd take_end(PipelineSpec& spec, const std::string& absent, std::int32_t fixed_length) {
+TakenEnd take_end(PipelineSpec& spec, const std::string& absent, std::int32_t fixed_length) {
   TakenEnd end;
   end.kind = spec.choice("end", absent, {"fixed", "threshold", "heuristic"});
   const std::int32_t otherwise = end.kind == "fixed"       ? fixed_length
@@ -33,97 +32,89 @@ inline TakenEnd take_end(PipelineSpec& spec, const std::string& absent, std::int
 }
 
 /// A shape over the drafter that `make` gives.
-template <class M, class S, class Make>
-Recipe<M> self_recipe(PipelineSpec& spec, const std::string& drafter, S shape, Make make) {
+template <class S, class Make>
+Recipe self_recipe(PipelineSpec& spec, const std::string& drafter, S shape, Make make) {
   const auto [judge, lossy] = take_rule(spec, shape.law);
-  Recipe<M> recipe;
+  Recipe recipe;
   recipe.drafters = {drafter};
   recipe.max_nodes = recipe.draft_nodes = shape.max_nodes();
   recipe.lossy = lossy;
-  recipe.build = [=, rule = judge](ModelSource<M>& models, const specula::SamplingParams& params) {
+  recipe.build = [=, rule = judge](ModelSource& models, const specula::SamplingParams& params) {
     return assemble(models.target(), rule, params, make(models), shape, {drafter});
   };
   return recipe;
 }
 
 /// A chain of such an end, its guesses chosen or drawn (draw=), of that drafter.
-template <class M, class Make>
-Recipe<M> self_chain(PipelineSpec& spec, const std::string& drafter, const TakenEnd& end, Make make) {
+template <class Make>
+Recipe self_chain(PipelineSpec& spec, const std::string& drafter, const TakenEnd& end, Make make) {
   using specula::AdaptiveChain, specula::Draw, specula::HeuristicEnd, specula::ThresholdEnd;
   const auto ending = [&]<Draw mode>() {
     if (end.kind == "threshold")
-      return self_recipe<M>(
-          spec, drafter,
-          AdaptiveChain<ThresholdEnd, mode>{.end = {.longest = end.length, .threshold = end.exit_below},
-                                            .carry = end.carry},
-          make);
+      return self_recipe(spec, drafter,
+                         AdaptiveChain<ThresholdEnd, mode>{
+                             .end = {.longest = end.length, .threshold = end.exit_below}, .carry = end.carry},
+                         make);
     if (end.kind == "heuristic")
-      return self_recipe<M>(
-          spec, drafter,
-          AdaptiveChain<HeuristicEnd, mode>{
-              .end = {.longest = end.length, .now = std::min(end.length, HeuristicEnd{}.now)},
-              .carry = end.carry},
-          make);
-    return self_recipe<M>(spec, drafter,
-                          specula::Chain<mode>{.length = end.length, .exit_below = end.exit_below}, make);
+      return self_recipe(spec, drafter,
+                         AdaptiveChain<HeuristicEnd, mode>{
+                             .end = {.longest = end.length, .now = std::min(end.length, HeuristicEnd{}.now)},
+                             .carry = end.carry},
+                         make);
+    return self_recipe(spec, drafter,
+                       specula::Chain<mode>{.length = end.length, .exit_below = end.exit_below}, make);
   };
   return spec.choice("draw", "greedy", {"greedy", "sampled"}) == "sampled"
              ? ending.template operator()<Draw::sampled>()
              : ending.template operator()<Draw::greedy>();
 }
 
-template <class M>
-Recipe<M> prepare_adaptive_chain(PipelineSpec& spec) {
-  const std::string draft = spec.word(kDefaultDraft);
-  const TakenEnd end = take_end(spec, "threshold", kDefaultChainLength);
-  Recipe<M> recipe =
-      self_chain<M>(spec, draft, end, [=](ModelSource<M>& models) { return models.drafter(draft); });
-  recipe.drafts = {draft};
-  return recipe;
-}
-
 /// A draft with exits: which, and how sure a token must be to leave.
-template <class M>
 auto take_sorted(PipelineSpec& spec, const std::string& draft) {
   const std::vector<float> thresholds = spec.numbers("thresholds", {0.5f, 0}, 15, 0, 2);
   const auto by = spec.choice("leave", "top", {"top", "drawn"}) == "drawn" ? specula::ExitBy::drawn
                                                                            : specula::ExitBy::top;
-  return [=](ModelSource<M>& models) { return models.sorted(draft, thresholds, by); };
+  return [=](ModelSource& models) { return models.sorted(draft, thresholds, by); };
 }
 /// The target without some of its blocks.
-template <class M>
 auto take_layer_skip(PipelineSpec& spec) {
   specula::SkipRules rules;
   rules.alike = spec.option("alike", rules.alike, -1, 2);
   rules.every = spec.count("every", rules.every, 0, 1024);
   rules.keep_last = spec.count("last", rules.keep_last, 0, 1024);
-  return [=](ModelSource<M>& models) { return models.layer_skip(rules); };
+  return [=](ModelSource& models) { return models.layer_skip(rules); };
 }
 
-template <class M>
-Recipe<M> prepare_sorted(PipelineSpec& spec) {
+}  // namespace
+
+Recipe prepare_adaptive_chain(PipelineSpec& spec) {
+  const std::string draft = spec.word(kDefaultDraft);
+  const TakenEnd end = take_end(spec, "threshold", kDefaultChainLength);
+  Recipe recipe = self_chain(spec, draft, end, [=](ModelSource& models) { return models.drafter(draft); });
+  recipe.drafts = {draft};
+  return recipe;
+}
+
+Recipe prepare_sorted(PipelineSpec& spec) {
   const std::string draft = spec.word(kSorted);
   const TakenEnd end = take_end(spec, "fixed", kDefaultChainLength);
-  return self_chain<M>(spec, draft, end, take_sorted<M>(spec, draft));
+  return self_chain(spec, draft, end, take_sorted(spec, draft));
 }
-template <class M>
-Recipe<M> prepare_layer_skip(PipelineSpec& spec) {
+Recipe prepare_layer_skip(PipelineSpec& spec) {
   const TakenEnd end = take_end(spec, "threshold", kDefaultChainLength);
-  Recipe<M> recipe = self_chain<M>(spec, kTheTarget, end, take_layer_skip<M>(spec));
+  Recipe recipe = self_chain(spec, kTheTarget, end, take_layer_skip(spec));
   recipe.measures = true;
   return recipe;
 }
 /// Either as long as it pays.
-template <class M>
-Recipe<M> prepare_cost_aware_sorted(PipelineSpec& spec) {
+Recipe prepare_cost_aware_sorted(PipelineSpec& spec) {
   const std::string draft = spec.word(kSorted);
   const specula::CostAware shape(specula::Chain<>{.length = spec.size("length", 8, 1, 64)});
-  return self_recipe<M>(spec, draft, shape, take_sorted<M>(spec, draft));
+  return self_recipe(spec, draft, shape, take_sorted(spec, draft));
 }
-template <class M>
-Recipe<M> prepare_cost_aware_layer_skip(PipelineSpec& spec) {
+Recipe prepare_cost_aware_layer_skip(PipelineSpec& spec) {
   const specula::CostAware shape(specula::Chain<>{.length = spec.size("length", 8, 1, 64)});
-  Recipe<M> recipe = self_recipe<M>(spec, kTheTarget, shape, take_layer_skip<M>(spec));
+  Recipe recipe = self_recipe(spec, kTheTarget, shape, take_layer_skip(spec));
   recipe.measures = true;
   return recipe;
 }

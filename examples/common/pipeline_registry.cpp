@@ -1,0 +1,225 @@
+// The pipelines by name. A new one is an entry in registry() and the function it names.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "assemble.hpp"
+#include "pipeline_families.hpp"
+
+namespace specula_examples {
+namespace {
+
+template <class S>
+Recipe recipe_for(S shape, std::string draft, std::pair<Judge, bool> rule) {
+  Recipe recipe;
+  recipe.drafts = recipe.drafters = {draft};
+  recipe.max_nodes = recipe.draft_nodes = shape.max_nodes();
+  if constexpr (requires { shape.draft_nodes(); })
+    recipe.draft_nodes = std::max(recipe.max_nodes, shape.draft_nodes());
+  recipe.lossy = rule.second;
+  recipe.build = [=](ModelSource& models, const specula::SamplingParams& params) {
+    return assemble(models.target(), rule.first, params, models.drafter(draft), shape, {draft});
+  };
+  return recipe;
+}
+
+Recipe prepare_autoregressive(PipelineSpec& spec) {
+  const std::string model = spec.word(""), rule = spec.choice("rule", "sampling", {"sampling", "noise"});
+  Recipe recipe;
+  if (!model.empty()) recipe.drafts = {model};
+  recipe.lossy = !model.empty();  // it is not the target's text
+  recipe.build = [=](ModelSource& models, const specula::SamplingParams& params) {
+    AnyModel& decodes = model.empty() ? models.target() : models.draft(model);
+    return assemble(decodes, Judge(rule == "noise" ? Judge::Rule::noise : Judge::Rule::sampling), params,
+                    specula::NoDrafter{decodes.vocab_size()}, specula::Chain<>{.length = 0}, {});
+  };
+  return recipe;
+}
+
+template <specula::Draw mode, const char* absent = kDefaultDraft>
+Recipe prepare_chain(PipelineSpec& spec) {
+  const std::string draft = spec.word(absent);
+  specula::Chain<mode> shape;
+  constexpr bool greedy = mode == specula::Draw::greedy;
+  const std::int32_t asked = spec.size("length", 0, 1, 64);
+  shape.length = asked ? asked : greedy ? kDefaultChainLength : kDefaultSampledChainLength;
+  shape.exit_below = static_cast<float>(spec.option("exit", greedy && !asked ? kDefaultExit : 0, 0, 1));
+  return recipe_for(shape, draft, take_rule(spec, shape.law));
+}
+
+specula::Cape take_cape(PipelineSpec& spec, std::int32_t length, std::int32_t budget, int fixed) {
+  specula::Cape shape;
+  shape.length = spec.size("length", length, 1, 64);
+  shape.budget = spec.count("budget", budget, 1, 1024);
+  const int each = spec.count("fixed", fixed, 0, 63);
+  if (each > 0) shape.extras = specula::CapeExtras::fixed(each);
+  return shape;
+}
+specula::Beam take_beam(PipelineSpec& spec) {
+  specula::Beam shape;
+  shape.width = spec.size("width", 4, 1, 64);
+  shape.length = spec.size("length", 4, 1, 64);
+  return shape;
+}
+specula::DynamicTree take_dynamic_tree(PipelineSpec& spec, std::int32_t top_k, std::int32_t expansions,
+                                       std::int32_t total) {
+  specula::DynamicTree shape;
+  shape.top_k = spec.size("top-k", top_k, 1, 64);
+  shape.expansions = spec.size("expansions", expansions, 0, 63);
+  shape.total = spec.size("total", total, 1, 1024);
+  return shape;
+}
+
+template <const char* absent = kDefaultDraft>
+Recipe prepare_cape(PipelineSpec& spec) {
+  const std::string draft = spec.word(absent);
+  const specula::Cape shape = take_cape(spec, 4, 32, 0);
+  return recipe_for(shape, draft, take_rule(spec, shape.law));
+}
+template <const char* absent = kDefaultDraft>
+Recipe prepare_beam(PipelineSpec& spec) {
+  const std::string draft = spec.word(absent);
+  const specula::Beam shape = take_beam(spec);
+  return recipe_for(shape, draft, take_rule(spec, shape.law));
+}
+template <const char* absent = kDefaultDraft>
+Recipe prepare_dynamic_tree(PipelineSpec& spec) {
+  const std::string draft = spec.word(absent);
+  const specula::DynamicTree shape = take_dynamic_tree(spec, 10, 5, 59);
+  return recipe_for(shape, draft, take_rule(spec, shape.law));
+}
+template <specula::DraftLaw how>
+Recipe prepare_sampled_tree(PipelineSpec& spec) {
+  const std::string draft = spec.word(kDefaultDraft);
+  specula::SampledTree<how> shape;
+  const auto widths = spec.sizes("widths", {4, 2, 1}, shape.widths.size(), 1, 64);
+  shape.widths = {};
+  std::copy(widths.begin(), widths.end(), shape.widths.begin());
+  std::int64_t nodes = 1, level = 1;
+  for (const std::int32_t width : widths) nodes += level = std::min<std::int64_t>(level * width, 1 << 20);
+  if (nodes > 1025) spec.fail("a tree of more than 1024 guesses");
+  return recipe_for(shape, draft, take_rule(spec, shape.law));
+}
+
+Recipe prepare_cost_aware(PipelineSpec& spec) {
+  const std::string kind = spec.keyword("cape", {"chain", "sampled-chain", "cape", "beam", "dynamic-tree",
+                                                 "sampled-tree", "cascade", "max-gram", "s2d", "asd"});
+  if (kind == "cascade") return prepare_cost_aware_cascade(spec);
+  if (kind == "max-gram") return prepare_cost_aware_max_gram(spec);
+  if (kind == "s2d") return prepare_cost_aware_sorted(spec);
+  if (kind == "asd") return prepare_cost_aware_layer_skip(spec);
+  const std::string draft = spec.word(kDefaultDraft);
+  const auto aware = [&](auto shape) {
+    return recipe_for(specula::CostAware(shape), draft, take_rule(spec, shape.law));
+  };
+  if (kind == "chain") return aware(specula::Chain<>{.length = spec.size("length", 8, 1, 64)});
+  if (kind == "sampled-chain")
+    return aware(specula::Chain<specula::Draw::sampled>{.length = spec.size("length", 8, 1, 64)});
+  if (kind == "beam") return aware(take_beam(spec));
+  if (kind == "dynamic-tree") return aware(take_dynamic_tree(spec, 4, 5, 59));
+  if (kind == "sampled-tree") return aware(specula::SampledTree<specula::DraftLaw::sampled_distinct>{});
+  return aware(take_cape(spec, 8, 63, 7));
+}
+
+}  // namespace
+
+std::span<const RegistryEntry> registry() {
+  using specula::DraftLaw, specula::Draw;
+  static constexpr std::array kEntries{
+      RegistryEntry{"autoregressive", "autoregressive[:MODEL][:rule=noise]",
+                    "plain decoding, the baseline; of MODEL: what a draft would write and take by itself",
+                    &prepare_autoregressive},
+      RegistryEntry{"chain", "chain[:DRAFT][:LENGTH][:exit=PROB][:rule=R|:lenient=L]",
+                    "the draft's likeliest tokens one after the other", &prepare_chain<Draw::greedy>},
+      RegistryEntry{
+          "sampled-chain", "sampled-chain[:DRAFT][:LENGTH][:exit=PROB][:rule=R|:lenient=L]",
+          "tokens drawn from the draft; rules: sampling (block verification), token, match, typical",
+          &prepare_chain<Draw::sampled>},
+      RegistryEntry{"shared-chain", "shared-chain[:DRAFT][:LENGTH][:exit=PROB]",
+                    "tokens drawn from the draft with the target's own noise: one seed, one text",
+                    &prepare_chain<Draw::shared>},
+      RegistryEntry{"cape", "cape[:DRAFT][:LENGTH][:budget=N][:fixed=K][:rule=R]",
+                    "a greedy spine with runners-up where the draft is unsure; fixed=K: as many everywhere",
+                    &prepare_cape},
+      RegistryEntry{"beam", "beam[:DRAFT][:WIDTH][:LENGTH][:rule=R]", "the best paths of a beam search",
+                    &prepare_beam},
+      RegistryEntry{"dynamic-tree", "dynamic-tree[:DRAFT][:TOP_K][:EXPANSIONS][:TOTAL][:rule=R]",
+                    "EAGLE-2's tree: the TOTAL likeliest of what TOP_K best tokens a node grow to",
+                    &prepare_dynamic_tree},
+      RegistryEntry{"sampled-tree", "sampled-tree[:DRAFT][:widths=4-2-1][:rule=R]",
+                    "children drawn without replacement; rules: sampling (traversal), token, match, typical",
+                    &prepare_sampled_tree<DraftLaw::sampled_distinct>},
+      RegistryEntry{"iid-tree", "iid-tree[:DRAFT][:widths=4-2-1][:rule=R]",
+                    "children drawn independently; rules also: k-seq",
+                    &prepare_sampled_tree<DraftLaw::sampled_iid>},
+      RegistryEntry{"cost-aware", "cost-aware[:SHAPE][:DRAFT][:SIZES][:rule=R]",
+                    "as large as pays by the measured cost of nodes; SHAPE, with sizes in its order: "
+                    "cape, chain, sampled-chain, beam, "
+                    "dynamic-tree, sampled-tree, cascade, max-gram, s2d, asd (as below)",
+                    &prepare_cost_aware},
+      RegistryEntry{
+          "max-gram", "max-gram[:LENGTH][:exit=PROB][:min=N][:bigram=both|table|text|none][:past-end=yes|no]",
+          "copied from the text itself, after its longest suffix that occurred before", &prepare_max_gram},
+      RegistryEntry{"prompt-lookup", "prompt-lookup[:LENGTH][:ngram=N]",
+                    "the same with suffixes of N tokens at most, and no bigrams", &prepare_prompt_lookup},
+      RegistryEntry{
+          "horizontal", "horizontal[:DRAFTER...][:COUNT...]",
+          "a chain, its first COUNT guesses from the first DRAFTER, the next from the second, ...; the "
+          "last may be max-gram",
+          [](PipelineSpec& spec) { return prepare_horizontal(spec, Draw::greedy); }},
+      RegistryEntry{"sampled-horizontal", "sampled-horizontal[:DRAFTER...][:COUNT...]",
+                    "the same with drawn tokens",
+                    [](PipelineSpec& spec) { return prepare_horizontal(spec, Draw::sampled); }},
+      RegistryEntry{
+          "vertical", "vertical[:DRAFTER...][:REVIEWS][:LENGTH][:lenience=L]",
+          "the first DRAFTER reviews, REVIEWS times, what the others propose, LENGTH tokens at a time",
+          [](PipelineSpec& spec) { return prepare_vertical(spec, Draw::greedy); }},
+      RegistryEntry{"sampled-vertical", "sampled-vertical[:DRAFTER...][:REVIEWS][:LENGTH][:lenience=L]",
+                    "the same with drawn tokens",
+                    [](PipelineSpec& spec) { return prepare_vertical(spec, Draw::sampled); }},
+      RegistryEntry{"cascade", "cascade[:DRAFTER...][:limits=8-5-10-1-10-10][:lenience=L]",
+                    "CS-Drafting: both, under limits (rows of an upper triangle)",
+                    [](PipelineSpec& spec) { return prepare_cascade(spec, Draw::greedy); }},
+      RegistryEntry{"sampled-cascade", "sampled-cascade[:DRAFTER...][:limits=8-5-10-1-10-10][:lenience=L]",
+                    "the same with drawn tokens",
+                    [](PipelineSpec& spec) { return prepare_cascade(spec, Draw::sampled); }},
+      RegistryEntry{"glide", "glide[:DRAFT][:LENGTH][:exit=PROB][:rule=R|:lenient=L]",
+                    "chain of a draft that reads the target's keys and values",
+                    &prepare_chain<Draw::greedy, kGlide>},
+      RegistryEntry{"glide+cape", "glide+cape[:DRAFT][:LENGTH][:budget=N][:fixed=K][:rule=R]",
+                    "cape of that draft", &prepare_cape<kGlide>},
+      RegistryEntry{"glide+beam4", "glide+beam4[:DRAFT][:WIDTH][:LENGTH][:rule=R]", "beam of that draft",
+                    &prepare_beam<kGlide>},
+      RegistryEntry{"glide+max-gram", "glide+max-gram[:DRAFTER...][:COUNT...]",
+                    "horizontal of that draft and Max-Gram",
+                    [](PipelineSpec& spec) { return prepare_horizontal(spec, Draw::greedy, kGlide); }},
+      RegistryEntry{"eagle2", "eagle2[:DRAFT][:TOP_K][:EXPANSIONS][:TOTAL][:rule=R]",
+                    "dynamic-tree of a head on the target's features", &prepare_dynamic_tree<kEagle>},
+      RegistryEntry{"hass", "hass[:DRAFT][:TOP_K][:EXPANSIONS][:TOTAL][:rule=R]",
+                    "the same of a head that was trained on what it sees when it drafts",
+                    &prepare_dynamic_tree<kHass>},
+      RegistryEntry{"adaptive-chain",
+                    "adaptive-chain[:DRAFT][:LONGEST][:exit=PROB][:end=threshold|heuristic][:carry=yes|no]"
+                    "[:draw=sampled][:rule=R]",
+                    "a chain that learns where to end: after a guess of which the draft is less sure than "
+                    "a threshold, or "
+                    "by what became of the last one",
+                    &prepare_adaptive_chain},
+      RegistryEntry{
+          "s2d",
+          "s2d[:DRAFT][:LENGTH][:thresholds=0.5-0][:leave=top|drawn][:end=fixed|threshold|heuristic][:draw="
+          "sampled][:rule=R]",
+          "a chain of a draft with exits: a token leaves at the first that is as sure as its threshold",
+          &prepare_sorted},
+      RegistryEntry{
+          "asd",
+          "asd[:LONGEST][:alike=0.985][:every=3][:last=2][:end=threshold|fixed|heuristic][:draw=sampled][:"
+          "rule=R]",
+          "a chain of the target itself without attention that changes little and every third layer, but the "
+          "last two; chosen for each text",
+          &prepare_layer_skip},
+  };
+  return kEntries;
+}
+
+}  // namespace specula_examples
