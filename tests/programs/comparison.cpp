@@ -200,6 +200,8 @@ TEST_CASE("the report has every field, in order, and the settings after them") {
   CHECK(table.find("  4.000  ") != std::string::npos);
   CHECK(table.find("  0.875  ") != std::string::npos);
   CHECK(table.find("1/1") != std::string::npos);
+  for (std::size_t at = 0; at < table.size(); at = table.find('\n', at) + 1)
+    CHECK(table.find('\n', at) - at <= 100);
 }
 
 TEST_CASE("rounds by the length of the context that they begin with") {
@@ -242,6 +244,56 @@ TEST_CASE("what lies beyond the text's end was neither accepted nor offered, but
   counts(100, 19, {2, 2, 2, 2, 1, 0}, {2, 2, 2, 1, 1, 0});
   // The limit and the stop token in one round: what comes first counts.
   counts(3, 11, {1, 1, 1, 0, 0, 0}, {1, 1, 0, 0, 0, 0});
+}
+
+TEST_CASE("why a text ends, and what ends it besides limits and stop tokens") {
+  const std::vector<Token> prompt{1};
+  std::vector<Token> asked;
+  const auto text = [&](const DecodeSettings& settings, Ending ending) {
+    Chains chains({{3, 3}, {3, 1}, {2, 2}});  // 10 to 13, 14 and 15, 16 to 18
+    const Decoded run = decode(chains, prompt, settings);
+    CHECK(run.ending == ending);
+    return run;
+  };
+  const auto ends_at = [&](Token last) {
+    return [&asked, last](Token token) {
+      asked.push_back(token);
+      return token == last;
+    };
+  };
+  CHECK(text({.max_new_tokens = 5}, Ending::limit).tokens.size() == 5);
+  CHECK(text({}, Ending::context_full).tokens.size() == 9);
+  CHECK(text({.stop = {12}}, Ending::stop_token).tokens.back() == 12);
+  const Decoded run = text({.stop = {17}, .ends = ends_at(12)}, Ending::stop_string);
+  CHECK(run.tokens == std::vector<Token>{10, 11, 12});
+  CHECK(asked == run.tokens);  // of no token after the end, and each once
+  CHECK(run.stats.accepted == text({.stop = {12}}, Ending::stop_token).stats.accepted);
+  CHECK(text({.stop = {12}, .ends = ends_at(12)}, Ending::stop_token).tokens.size() == 3);
+  asked.clear();
+  CHECK(text({.max_new_tokens = 6, .ends = ends_at(17)}, Ending::limit).tokens.size() == 6);
+  CHECK(asked.size() == 6);
+}
+
+TEST_CASE("a long prompt is read in parts only where they are to be shown") {
+  std::vector<std::string> log;
+  Scripted pipeline("p", 1, log);
+  const std::vector<Token> prompt(2050, 3);
+  decode(pipeline, prompt, {.max_new_tokens = 1});
+  CHECK(log.size() == 1);
+  std::vector<std::size_t> shown;
+  const auto note = [&](std::size_t done, std::size_t total) {
+    CHECK(total == 2050);
+    shown.push_back(done);
+  };
+  const Decoded run = decode(pipeline, prompt, {.max_new_tokens = 1, .prefill = note});
+  CHECK(shown == std::vector<std::size_t>{1024, 2048, 2050});
+  CHECK(log.size() == 4);
+  CHECK(run.prefill_seconds == doctest::Approx(0.3));
+  CHECK(pipeline.text().size() == 2051);
+  shown.clear();
+  decode(pipeline, Tokens(prompt).first(1025),
+         {.max_new_tokens = 1, .prefill = [&](auto done, auto) { shown.push_back(done); }});
+  CHECK(shown == std::vector<std::size_t>{1025});
 }
 
 TEST_CASE("what drafts cost: plain decoding if it was measured, else their calls in the pipeline itself") {

@@ -27,6 +27,7 @@ TEST_CASE("JSON Lines that are wrong are named by file and line") {
   CHECK_THROWS_AS(parse_prompts("{\"prompt\": ", "p.jsonl"), std::runtime_error);
   CHECK_THROWS_AS(parse_prompts("{\"turns\": []}", "p.jsonl"), std::runtime_error);
   CHECK_THROWS_WITH_AS(parse_prompts(" \n\n", "p.txt"), "p.txt: holds no prompt", std::runtime_error);
+  CHECK_THROWS_WITH_AS(load_prompts("/"), "/: is a folder, must be a file", std::runtime_error);
   CHECK_THROWS_WITH_AS(load_prompts("no/such/file"), "no/such/file: cannot be opened for reading",
                        std::runtime_error);
 }

@@ -1,13 +1,100 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
+#include "files.hpp"
 #include "skip.hpp"
+#include "text_stream.hpp"
 #include "tokenizer.hpp"
 
 using namespace specula_examples;
+using nlohmann::json;
+using specula::Token;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kSpace = "\xe2\x96\x81";
+
+/// A folder with a tokenizer.json of a few pieces.
+class JsonFolder {
+ public:
+  JsonFolder() : path(fs::temp_directory_path() / "specula_tokenizer_json_test") {
+    fs::remove_all(path);
+    fs::create_directories(path);
+    const std::string s = kSpace;
+    json vocab, added;
+    int id = 0;
+    for (const std::string& piece :
+         std::vector<std::string>{"<unk>", "<s>", "</s>", s, "a", "b", "c", "<0xC3>", "<0xA9>", "ab", "bc",
+                                  "abc", s + "a", s + s, "ca", s + "ab"})
+      vocab[piece] = id++;
+    for (const char* content : {"<unk>", "<s>", "</s>"})
+      added.push_back({{"id", vocab[content]}, {"content", content}, {"special", true}});
+    file = {{"added_tokens", added},
+            {"normalizer",
+             {{"type", "Sequence"},
+              {"normalizers",
+               json::array({{{"type", "Prepend"}, {"prepend", s}},
+                            {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", s}}})}}},
+            {"pre_tokenizer", nullptr},
+            {"model",
+             {{"type", "BPE"},
+              {"unk_token", "<unk>"},
+              {"fuse_unk", true},
+              {"byte_fallback", true},
+              {"ignore_merges", false},
+              {"vocab", vocab},
+              {"merges", json::array({"b c", "a b", "a bc", "c a", s + " " + s, s + " a", s + " ab"})}}}};
+  }
+  ~JsonFolder() { fs::remove_all(path); }
+
+  Tokenizer read() const {
+    write_file(path / "tokenizer.json", file.dump());
+    return Tokenizer(path);
+  }
+  std::string complaint() const {
+    try {
+      read();
+    } catch (const std::runtime_error& error) {
+      const std::string text = error.what(), prefix = (path / "tokenizer.json").string() + ": ";
+      return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
+    }
+    return "nothing";
+  }
+  void metaspace(const char* scheme, bool split) {
+    file["normalizer"] = nullptr;
+    file["pre_tokenizer"] = {
+        {"type", "Metaspace"}, {"replacement", kSpace}, {"prepend_scheme", scheme}, {"split", split}};
+  }
+
+  fs::path path;
+  json file;
+};
+
+using Ids = std::vector<std::vector<Token>>;
+
+/// Of fixed texts, without <s>.
+Ids encoded(const Tokenizer& tokenizer) {
+  Ids all;
+  for (const char* text : {"abc ab",
+                           "  a\xc3\xa9"
+                           "b",
+                           "\xe6\x97\xa5\xe6\x9c\xac"
+                           "ab  c",
+                           "abcabcab", "", " abca"}) {
+    auto ids = tokenizer.encode(text);
+    CHECK(ids.front() == 1);
+    all.emplace_back(ids.begin() + 1, ids.end());
+  }
+  return all;
+}
+
+}  // namespace
 
 TEST_CASE("text comes back as it went in, streamed in whole characters") {
   const std::filesystem::path file = SPECULA_MODELS_DIR "/target/tokenizer.model";
@@ -20,7 +107,7 @@ TEST_CASE("text comes back as it went in, streamed in whole characters") {
     const auto tokens = tokenizer.encode(text);
     CHECK(tokens.front() == 1);
     CHECK(tokenizer.decode(tokens) == text);
-    TextStream stream(tokenizer);
+    TextStream stream([&](specula::Token token) { return tokenizer.bytes(token); });
     std::string streamed;
     for (const specula::Token token : tokens) {
       const std::string part = stream.put(token);
@@ -38,4 +125,118 @@ TEST_CASE("a file that is no tokenizer is named") {
   CHECK_THROWS_WITH_AS(Tokenizer("no/such/tokenizer.model"),
                        "no/such/tokenizer.model: cannot be opened for reading", std::runtime_error);
   CHECK_THROWS_AS(Tokenizer(SPECULA_MODELS_DIR "/../prompts/default.jsonl"), std::runtime_error);
+}
+
+TEST_CASE("a folder or a file; what is missing is named") {
+  const fs::path file = SPECULA_MODELS_DIR "/target/tokenizer.model";
+  if (!fs::exists(file)) return specula_test::skip("no model pack");
+  CHECK(Tokenizer(file.parent_path()).encode("def f") == Tokenizer(file).encode("def f"));
+  const JsonFolder folder;
+  CHECK_THROWS_WITH_AS(Tokenizer(folder.path),
+                       (folder.path.string() + ": has neither tokenizer.model nor tokenizer.json").c_str(),
+                       std::runtime_error);
+}
+
+// The expected tokens are what Hugging Face's `tokenizers` 0.23.3 gives for the same files and texts.
+TEST_CASE("tokenizer.json: byte-pair encoding, pairs by their rank") {
+  JsonFolder folder;
+  const Tokenizer tokenizer = folder.read();
+  CHECK(encoded(tokenizer) ==
+        Ids{{3, 11, 15}, {13, 12, 7, 8, 5}, {3, 0, 9, 13, 6}, {3, 11, 11, 9}, {}, {13, 11, 4}});
+  CHECK(tokenizer.vocab_size() == 16);
+  CHECK(tokenizer.end() == 2);
+  const auto ids = tokenizer.encode("a\xc3\xa9  b");
+  CHECK(tokenizer.decode(ids) == " a\xc3\xa9  b");
+  CHECK(tokenizer.bytes(0) == "\xef\xbf\xbd");
+  CHECK(tokenizer.bytes(1).empty());
+  CHECK(tokenizer.bytes(7) == "\xc3");
+  CHECK(tokenizer.bytes(16).empty());
+
+  folder.file["model"]["fuse_unk"] = folder.file["model"]["byte_fallback"] = false;
+  json pairs = json::array();
+  for (const std::string merge : folder.file["model"]["merges"])
+    pairs.push_back({merge.substr(0, merge.find(' ')), merge.substr(merge.find(' ') + 1)});
+  folder.file["model"]["merges"] = pairs;
+  CHECK(encoded(folder.read()) ==
+        Ids{{3, 11, 15}, {13, 12, 0, 5}, {3, 0, 0, 9, 13, 6}, {3, 11, 11, 9}, {}, {13, 11, 4}});
+}
+
+TEST_CASE("tokenizer.json: spaces by Metaspace") {
+  JsonFolder folder;
+  folder.file["model"]["fuse_unk"] = false;
+  folder.metaspace("first", false);
+  CHECK(encoded(folder.read()) ==
+        Ids{{3, 11, 15}, {13, 4, 7, 8, 5}, {3, 0, 0, 9, 13, 6}, {3, 11, 11, 9}, {}, {3, 11, 4}});
+  folder.metaspace("always", true);
+  CHECK(encoded(folder.read()) ==
+        Ids{{3, 11, 15}, {3, 12, 7, 8, 5}, {3, 0, 0, 9, 3, 3, 6}, {3, 11, 11, 9}, {}, {3, 11, 4}});
+  folder.metaspace("never", false);
+  CHECK(encoded(folder.read()) ==
+        Ids{{11, 15}, {13, 4, 7, 8, 5}, {0, 0, 9, 13, 6}, {11, 11, 9}, {}, {3, 11, 4}});
+}
+
+TEST_CASE("tokenizer.json: the beginning and the end by the files beside it") {
+  const JsonFolder folder;
+  write_file(folder.path / "special_tokens_map.json", R"({"bos_token": "a", "eos_token": {"content": "b"}})");
+  CHECK(folder.read().end() == 5);
+  CHECK(folder.read().encode("c").front() == 4);
+  write_file(folder.path / "tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": null})");
+  CHECK(folder.read().end() == 5);
+  CHECK(folder.read().encode("c").front() == 1);
+  write_file(folder.path / "tokenizer_config.json", R"({"eos_token": "<|end|>"})");
+  CHECK(folder.complaint() == "token '<|end|>' is not in the vocabulary");
+}
+
+TEST_CASE("tokenizer.json: kinds that are not read are named, with the way out") {
+  const auto complaint = [](auto change) {
+    JsonFolder folder;
+    change(folder.file);
+    return folder.complaint();
+  };
+  CHECK(complaint([](json& f) {
+          f["pre_tokenizer"] = {{"type", "ByteLevel"}};
+        }) ==
+        "a pre_tokenizer ByteLevel is not read, only byte-pair encoding as Llama 1 and 2 have it; put the "
+        "SentencePiece model beside it as tokenizer.model, or run the model as a GGUF file in specula-llama");
+  CHECK(
+      complaint([](json& f) { f["model"]["type"] = "Unigram"; }).starts_with("a model Unigram is not read"));
+  CHECK(complaint([](json& f) {
+          f["normalizer"] = {{"type", "NFKC"}};
+        }).starts_with("a normalizer NFKC is not read"));
+  CHECK(complaint([](json& f) {
+          f["normalizer"] = nullptr;
+        }).starts_with("a tokenizer that leaves spaces as they are is not read"));
+  CHECK(complaint([](json& f) {
+          f["model"]["ignore_merges"] = true;
+        }).starts_with("ignore_merges is not read"));
+  CHECK(complaint([](json& f) {
+          f["model"]["end_of_word_suffix"] = "</w>";
+        }).starts_with("end_of_word_suffix is not read"));
+  CHECK(complaint([](json& f) { f["model"]["merges"] = {"ab"}; }) == "merge 'ab' has no space");
+  CHECK(complaint([](json& f) { f["model"]["merges"] = {"a q"}; }) == "token 'q' is not in the vocabulary");
+  CHECK(complaint([](json& f) { f["model"]["vocab"]["a"] = -1; }) ==
+        "token 'a': its number is -1, must be 0 to 16777216");
+  CHECK(complaint([](json& f) { f.erase("model"); }).find("model") != std::string::npos);
+}
+
+TEST_CASE("tokenizer.json of a model from elsewhere: the same tokens as Hugging Face's library") {
+  const fs::path folder = SPECULA_SHARED_DIR "/models/tinystories-656k";
+  if (!fs::exists(folder)) return specula_test::skip("no tinystories-656k");
+  const Tokenizer tokenizer(folder);
+  CHECK(tokenizer.vocab_size() == 2048);
+  CHECK(tokenizer.end() == 2);
+  const auto check = [&](const std::string& text, const std::vector<Token>& expected) {
+    CAPTURE(text);
+    CHECK(tokenizer.encode(text) == expected);
+  };
+  check("Once upon a time there was a little girl named Lily.",
+        {1, 80, 147, 201, 282, 81, 286, 598, 629, 10});
+  check("  two leading, na\xc3\xafve", {1, 80, 80, 80, 1209, 656, 56, 1670, 557, 0, 1032});
+  check("", {1});
+  check(" ", {1, 80, 80});
+  check("Tom said, \"Hello!\"\n\nThe end.\t", {1, 80, 388, 204, 1288, 67, 572, 1767, 183, 10, 0});
+  check("a  b   c    d e ", {1, 104, 80, 1927, 80, 80, 55, 80, 80, 80, 80, 82, 81});
+  check("aaaa aaaaaaa banana bananas mississippi the the andand thth",
+        {1,   85,  53, 53, 53,   85, 53,  53,  53,  53, 53,  134, 54,   116, 116, 134, 54,
+         116, 116, 53, 89, 1549, 71, 360, 601, 151, 61, 108, 93,  1059, 135, 83,  83});
 }

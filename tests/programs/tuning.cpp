@@ -266,6 +266,12 @@ TEST_CASE("predicted beside measured, each of its own pipeline") {
   CHECK(line("chain:base:3").starts_with("chain:base:3 3.25 3.50 1.50 1.20 25.0% 1.25x 1.75x"));
   CHECK(line("cascade").starts_with(cascade.name + " 4.50 4.25 2.50 2.00 25.0% 2.25x 1.50x"));
   CHECK(table.find("chain:small:9") == std::string::npos);
+  CHECK(recommendation(tuned, figures) == "recommended: chain:base:3 (1.75x plain decoding, measured)");
+  std::vector<Figures> slow = figures;
+  slow[2].speedup = 0.5;
+  CHECK(recommendation({&tuned[0], 1}, slow) ==
+        "recommended: autoregressive; the best tuned one, chain:base:3, has 0.50x plain decoding, measured");
+  CHECK(recommendation({}, figures) == "no tuned pipeline was run");
   CHECK(table.find("9.99") == std::string::npos);
   CHECK(forecast_json({}, figures).empty());
 }
