@@ -32,7 +32,7 @@ struct ContextRange {
 enum class Ending { limit, stop_token, stop_string, context_full };
 
 /// What one prompt gave. Tokens that the last round accepted beyond the limit or after the text's end are
-/// neither in `tokens` nor among the accepted of `stats`, only in its new_tokens.
+/// neither in `tokens` nor in `stats`.
 struct Decoded {
   std::vector<Token> tokens;             // emitted, the stop token included
   specula::Stats stats;                  // of this prompt alone

@@ -15,14 +15,11 @@
 #include "../concepts.hpp"
 #include "../detail/fields.hpp"
 #include "../stats.hpp"
+#include "../verify/logprobs.hpp"
+#include "count_emitted.hpp"
+#include "limits.hpp"
 
 namespace specula {
-
-/// When generation ends, besides a full cache.
-struct Limits {
-  std::int32_t max_new_tokens = 256;
-  Tokens stop = {};  // any of these is emitted, and nothing after it
-};
 
 /// A pipeline: a verifier (the target and its rule), a drafter, a shape. Policies are values, models are
 /// referenced by them. After the constructor a round allocates nothing. During a text nothing else may call
@@ -124,32 +121,61 @@ class Speculator {
     return Tokens(text_).last(static_cast<std::size_t>(added_));
   }
 
-  /// start(), then rounds until a limit is met or the cache is full; each round's tokens go to sink(Tokens).
-  /// Returns how many tokens were emitted. text() may hold a few more than were emitted: those that the last
-  /// round accepted beyond the limit.
+  /// start(), then rounds until a limit is met, the cache is full or the sink returns false; each round's
+  /// tokens go to sink(Tokens). Returns how many tokens were emitted, and why no more. text() may hold a few
+  /// more than were emitted: those that the last round accepted beyond the limit; stats() do not count them.
+  /// Throws std::invalid_argument, before anything changes, for limits out of range. What the sink throws
+  /// goes through: text() then holds the tokens that it was given, and step() and start() go on.
   template <class C, class Sink>
-  std::int32_t generate(Tokens prompt, const Limits& limits, C&& chance, Sink sink) {
+  Generated generate(Tokens prompt, const Limits& limits, C&& chance, Sink sink) {
     static_assert(ChanceSource<std::remove_reference_t<C>>);
+    static_assert(TokenSink<Sink>,
+                  "a sink is called with specula::Tokens and returns nothing, or a bool: false cancels");
+    validate(limits, tree_.vocab());
     start(prompt);
     std::int32_t emitted = 0;
-    for (bool stopped = false; !stopped && emitted < limits.max_new_tokens && room() >= 1;) {
+    while (emitted < limits.max_new_tokens) {
+      if (room() < 1) return {emitted, FinishReason::context_full};
       Tokens fresh = step(chance);
       fresh = fresh.first(std::min(fresh.size(), at(limits.max_new_tokens - emitted)));
       const auto stop =
           std::find_first_of(fresh.begin(), fresh.end(), limits.stop.begin(), limits.stop.end());
-      stopped = stop != fresh.end();
+      const bool stopped = stop != fresh.end();
       if (stopped) fresh = fresh.first(static_cast<std::size_t>(stop - fresh.begin()) + 1);
-      emitted += static_cast<std::int32_t>(fresh.size());
-      sink(fresh);
+      count_emitted(static_cast<std::int32_t>(fresh.size()));
+      emitted += emitted_;
+      bool goes_on = true;
+      if constexpr (std::is_void_v<std::invoke_result_t<Sink&, Tokens>>)
+        sink(fresh);
+      else
+        goes_on = sink(fresh);
+      if (stopped) return {emitted, FinishReason::stop_token};
+      if (!goes_on && emitted < limits.max_new_tokens) return {emitted, FinishReason::cancelled};
     }
-    return emitted;
+    return {emitted, FinishReason::limit};
+  }
+
+  /// Of the tokens that the last step() returned only the first `n` were emitted, since the text ends there:
+  /// takes the others out of stats() and logprobs(). generate() calls it. Throws std::logic_error before the
+  /// first round, std::invalid_argument unless 0 <= n <= tokens of that round that still count.
+  void count_emitted(std::int32_t n) {
+    specula::count_emitted(stats_, tree_, verdict(), n, emitted_);
+    emitted_ = n;
   }
 
   /// Prompt and everything generated; the last token is the next round's root.
   Tokens text() const { return text_; }
   /// Nodes that the target can still hold.
   std::int32_t room() const { return verifier_.room(); }
+  /// Sums over all rounds, since the constructor or reset_stats(). Those of one request are the difference of
+  /// two copies.
   const Stats& stats() const { return stats_; }
+  /// To be called between texts: what count_emitted() takes out later must be in it.
+  void reset_stats() { stats_.clear(); }
+  /// Of the emitted tokens of the last round, in their order, where verifier().report_logprobs() asked for
+  /// them; also inside generate()'s sink. Empty after a round that threw. Valid until the next round.
+  Logprobs logprobs() const requires requires(const V& v) { v.logprobs(); }
+  { return verdict_ ? verifier_.logprobs().first(at(emitted_)) : Logprobs(); }
   /// The last round's proposal and verdict, for those who look into it.
   const TokenTree& proposal() const { return tree_; }
   /// Throws std::logic_error before the first round, and after one that threw.
@@ -264,6 +290,7 @@ class Speculator {
   void record() {
     ++stats_.rounds;
     stats_.new_tokens += added_;
+    emitted_ = added_;
     stats_.proposed += tree_.size() - 1;
     const auto depth = static_cast<std::size_t>(verdict_->accepted());
     for (std::size_t d = 0; d < depth; ++d) ++stats_.offered[d], ++stats_.accepted[d];
@@ -321,7 +348,9 @@ class Speculator {
   TokenTree tree_;
   std::vector<Token> text_;
   const Verdict* verdict_ = nullptr;
-  std::int32_t added_ = 0;
+  std::int32_t added_ = 0;        // tokens of the last round
+  std::int32_t emitted_ = 0;      // those of them that count
+  bool booked_ = false;           // in stats_
   std::uint64_t generation_ = 0;  // the target's when the last call ended
   Stats stats_;
 };

@@ -9,6 +9,7 @@
 
 #include "../concepts.hpp"
 #include "../stats.hpp"
+#include "logprobs.hpp"
 
 namespace specula {
 
@@ -44,7 +45,20 @@ class TreeVerifier {
   void reserve(std::int32_t max_nodes) {
     workspace_.emplace(vocab_size(), max_nodes);
     verdict_.path.reserve(static_cast<std::size_t>(max_nodes) + 1);
+    if (logprobs_) logprobs_->reserve(verdict_.path.capacity());
   }
+
+  /// From now on each verify() leaves the log-probabilities of its tokens. Off at first, and then without
+  /// cost. Throws std::invalid_argument unless 0 <= options.top <= V. Cost: one read of a row per emitted
+  /// token, two with likeliest ones.
+  void report_logprobs(const LogprobOptions& options) {
+    logprobs_.emplace(options, vocab_size());
+    logprobs_->reserve(verdict_.path.capacity());
+  }
+  void report_no_logprobs() { logprobs_.reset(); }
+  /// Of the last verdict: of path[1..] and next. Empty if none were asked for, or verify() threw. Valid until
+  /// the next call.
+  Logprobs logprobs() const { return logprobs_ ? logprobs_->view() : Logprobs(); }
   void append(Tokens tokens) { target_->append(tokens); }
   void truncate(std::int32_t n) { target_->truncate(n); }
 
@@ -60,6 +74,7 @@ class TreeVerifier {
                              ": the drafter or another pipeline works in the same model, or it was "
                              "truncated by hand");
     if (!workspace_) reserve(tree.capacity());
+    if (logprobs_) logprobs_->clear();
     try {
       const RowsView rows = timed([&] {
         target_->truncate(target_->size());  // a drafter that shares the cache may have left nodes behind
@@ -67,9 +82,12 @@ class TreeVerifier {
       });
       ++usage_.calls;
       usage_.nodes += tree.size();
-      (rule_.verify)(tree, TargetLaws(rows, params_, *workspace_), chance, verdict_);
+      const TargetLaws laws(rows, params_, *workspace_);
+      (rule_.verify)(tree, laws, chance, verdict_);
+      if (logprobs_) logprobs_->record(laws, rows, tree, verdict_);
       timed([&] { target_->commit(verdict_.path); });
     } catch (...) {  // nor may that drafter take these nodes for its own; commit() may have done its work
+      if (logprobs_) logprobs_->clear();
       target_->truncate(std::min(context, target_->size()));
       throw;
     }
@@ -88,6 +106,7 @@ class TreeVerifier {
   SamplingParams params_;
   std::optional<VerifyWorkspace> workspace_;
   Verdict verdict_;
+  std::optional<detail::LogprobRecorder> logprobs_;  // if asked for
   Usage usage_;
 };
 
