@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "detail/compiler_options.hpp"
+
 namespace specula {
 
 /// The transform of a row. The cut is one law: the tokens with logit >= theta are kept, ties all kept, where

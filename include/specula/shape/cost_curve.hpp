@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "../detail/compiler_options.hpp"
+
 namespace specula {
 
 /// Seconds (or any other unit) by nodes. A learned curve is a straight line through the running means of the
