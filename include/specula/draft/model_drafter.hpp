@@ -30,8 +30,13 @@ struct WholeModel {
 /// its cache; what it lacks is appended and, where the model is lazy, runs with the next extend. Allocates in
 /// the constructor only. The model is referenced and must outlive the drafter. `Forward` is how nodes are
 /// run.
-template <LanguageModel M, class Forward = detail::WholeModel>
+template <class M, class Forward = detail::WholeModel>
 class ModelDrafter {
+  static_assert(
+      LanguageModel<M>,
+      "ModelDrafter: the draft is no LanguageModel: a member is missing or has another type; it is named "
+      "below, and specula/concepts.hpp lists them all");
+
  public:
   explicit ModelDrafter(M& model, Forward forward = {})
       : model_(&model), forward_(std::move(forward)), known_(model.size()) {

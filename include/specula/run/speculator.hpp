@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "../concepts.hpp"
+#include "../detail/explain.hpp"
 #include "../stats.hpp"
 
 namespace specula {
@@ -29,10 +30,18 @@ struct Limits {
 ///                           specula::ModelDrafter{draft}, specula::Chain<>{.length = 4}};
 ///   specula::PhiloxChance chance{seed};
 ///   run.generate(prompt, {.max_new_tokens = 256}, chance, [&](specula::Tokens fresh) { ... });
-template <Verifier V, Drafter D, class S>
-  requires ProposalShape<S, D>
+template <class V, class D, class S>
 class Speculator {
-  static_assert(Lossless<V, S>,
+  static_assert(
+      Verifier<V>,
+      "Speculator: its first part is no Verifier: a member is missing or has another type; it is named "
+      "below, and specula/concepts.hpp lists them all");
+  static_assert(
+      Drafter<D>,
+      "Speculator: its second part is no Drafter: a member is missing or has another type; it is named "
+      "below, and specula/concepts.hpp lists them all");
+  static_assert(detail::explain_shape<S, D>());
+  static_assert(!Verifier<V> || !ProposalShape<S, D> || Lossless<V, S>,
                 "Lossless<Verifier, Shape> does not hold: this rule does not keep the target's law for "
                 "proposals drawn as this "
                 "shape draws them. Write accept_lossy(rule) if a text of another law is what you want.");
@@ -98,8 +107,9 @@ class Speculator {
 
   /// One round. Returns the tokens that it added to text(): at least one. Throws std::length_error when the
   /// target's cache is full; if a model throws, text() and the committed context are what they were.
-  template <ChanceSource C>
+  template <class C>
   Tokens step(C& chance) {
+    static_assert(detail::explain_chance<C, S::law == DraftLaw::shared>());
     if (text_.empty()) throw std::invalid_argument("Speculator::step: start() comes first");
     if (room() < 1)
       throw std::length_error("Speculator::step: the target's context is full, " +
@@ -117,7 +127,7 @@ class Speculator {
   /// round accepted beyond the limit.
   template <class C, class Sink>
   std::int32_t generate(Tokens prompt, const Limits& limits, C&& chance, Sink sink) {
-    static_assert(ChanceSource<std::remove_reference_t<C>>);
+    static_assert(detail::explain_chance<std::remove_reference_t<C>, S::law == DraftLaw::shared>());
     start(prompt);
     std::int32_t emitted = 0;
     for (bool stopped = false; !stopped && emitted < limits.max_new_tokens && room() >= 1;) {
