@@ -1,12 +1,21 @@
 # cmake -DSOURCE=<file> -DCOMMAND=<compiler;flags> -DMUST_FAIL=<ON|OFF> -P CompileFail.cmake
 #
-# ON: the file, with SPECULA_MUST_FAIL defined, must not compile, and the compiler must say what the file's first
-# line, `// expect: <regex>`, expects. OFF: its passing twin must compile.
-file(STRINGS ${SOURCE} first LIMIT_COUNT 1)
-if(NOT first MATCHES "^// expect: (.+)$")
+# ON: the file, with SPECULA_MUST_FAIL defined, must not compile, and the compiler must say what the file's leading lines
+# `// expect: <regex>` expect, one for each mistake in it. OFF: its passing twin must compile. A line `// flags: <flags>`
+# adds compiler flags to the mistake.
+file(STRINGS ${SOURCE} lines REGEX "^// (expect|flags): ")
+set(expected "")
+foreach(line IN LISTS lines)
+  if(line MATCHES "^// expect: (.+)$")
+    list(APPEND expected "${CMAKE_MATCH_1}")
+  elseif(MUST_FAIL AND line MATCHES "^// flags: (.+)$")
+    separate_arguments(flags UNIX_COMMAND "${CMAKE_MATCH_1}")
+    list(APPEND COMMAND ${flags})
+  endif()
+endforeach()
+if(NOT expected)
   message(FATAL_ERROR "${SOURCE}: the first line must be `// expect: <regex>`")
 endif()
-set(expected "${CMAKE_MATCH_1}")
 
 if(MUST_FAIL)
   list(APPEND COMMAND -DSPECULA_MUST_FAIL)
@@ -20,6 +29,10 @@ if(NOT MUST_FAIL)
   endif()
 elseif(status EQUAL 0)
   message(FATAL_ERROR "compiles, but must not")
-elseif(NOT output MATCHES "${expected}")
-  message(FATAL_ERROR "does not compile, as it should, but the compiler does not say `${expected}`:\n${output}")
+else()
+  foreach(regex IN LISTS expected)
+    if(NOT output MATCHES "${regex}")
+      message(FATAL_ERROR "does not compile, as it should, but the compiler does not say `${regex}`:\n${output}")
+    endif()
+  endforeach()
 endif()

@@ -7,6 +7,8 @@
 #include <limits>
 #include <span>
 
+#include "detail/compiler_options.hpp"
+
 namespace specula {
 
 using Token = std::int32_t;

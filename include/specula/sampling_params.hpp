@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "detail/compiler_options.hpp"
 #include "detail/fields.hpp"
 
 namespace specula {

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "detail/compiler_options.hpp"
+
 namespace specula {
 
 /// For each layer, whether its attention and whether its MLP is left out; a block that is left out is the

@@ -1,7 +1,5 @@
-// expect: ffast-math
-#ifdef SPECULA_MUST_FAIL
-#define __FAST_MATH__ 1
-#endif
-#include <specula/specula.hpp>
+// expect: -ffast-math, -Ofast, -fassociative-math
+// flags: -ffast-math
+#include <specula/rows.hpp>
 
 int main() {}

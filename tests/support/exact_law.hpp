@@ -30,9 +30,11 @@ struct Law {
 
 using TextLaw = std::map<std::vector<Token>, double>;
 
-/// Largest difference between `law` and the target's law of the next `horizon` tokens.
-inline double distance(const TextLaw& law, const ToyModel& target, const specula::SamplingParams& params,
-                       const std::vector<Token>& prompt, std::size_t horizon) {
+/// Largest difference between `law` and the target's law of the next `horizon` tokens, which
+/// law_after(target, text, params) says.
+template <class Target>
+double distance(const TextLaw& law, const Target& target, const specula::SamplingParams& params,
+                const std::vector<Token>& prompt, std::size_t horizon) {
   TextLaw want{{prompt, 1.0}};
   for (std::size_t i = 0; i < horizon; ++i) {
     TextLaw longer;
@@ -56,10 +58,10 @@ inline double distance(const TextLaw& law, const ToyModel& target, const specula
 
 /// Whole pipelines over several rounds: one enumeration of everything, so that coins and state across rounds
 /// count.
-template <class Pipeline>
-Law whole_law(Pipeline& run, const ToyModel& target, const specula::SamplingParams& params,
+template <class Pipeline, class Target>
+Law whole_law(Pipeline& run, const Target& target, const specula::SamplingParams& params,
               const std::vector<Token>& prompt, std::size_t horizon, CoinKey key = CoinKey::site) {
-  const ReferenceArithmetic exact;
+  const Arithmetic exact(specula::detail::Isa::reference);
   ExactChance chance(key);
   TextLaw law;
   Law out;
@@ -80,8 +82,8 @@ Law whole_law(Pipeline& run, const ToyModel& target, const specula::SamplingPara
 }
 
 /// The same from one-round enumerations, one for each distinct text: the cost does not multiply over rounds.
-template <class Pipeline>
-Law composed_law(Pipeline& run, const ToyModel& target, const specula::SamplingParams& params,
+template <class Pipeline, class Target>
+Law composed_law(Pipeline& run, const Target& target, const specula::SamplingParams& params,
                  const std::vector<Token>& prompt, std::size_t horizon,
                  specula::detail::Isa isa = specula::detail::Isa::reference) {
   const Arithmetic arithmetic(isa);

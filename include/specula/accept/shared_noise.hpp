@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../concepts.hpp"
+#include "../detail/explain.hpp"
 #include "../detail/follow.hpp"
 #include "../target_laws.hpp"
 #include "../token_tree.hpp"
@@ -28,8 +29,9 @@ namespace specula {
 struct SharedNoise {
   static constexpr bool exact_for(DraftLaw) { return true; }
 
-  template <NoiseSource Chance>
+  template <class Chance>
   void(verify)(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
+    static_assert(detail::explain_chance<Chance, true>());
     (target.check)(tree);
     detail::follow(tree, out, [&](NodeId at) {
       const RowLaw law = target[at];

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "compiler_options.hpp"
+
 namespace specula::detail {
 
 /// Writes for each row of an upper triangular table of limits (none negative) the most tokens that a proposal

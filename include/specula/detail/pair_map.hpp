@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "compiler_options.hpp"
+
 namespace specula::detail {
 
 /// Keys (a, b), a >= 0. Open addressing with linear probing: a look-up is one access to memory in the mean.

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 
+#include "compiler_options.hpp"
+
 namespace specula::detail {
 
 inline constexpr std::uint32_t kPhiloxMultiplier[2] = {0xD2511F53u, 0xCD9E8D57u};

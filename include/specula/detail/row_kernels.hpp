@@ -7,16 +7,12 @@
 // halved 64, 32, ..., 1.
 #pragma once
 
-#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
-#error \
-    "specula: -ffast-math (or -ffinite-math-only) reorders the sums and drops the checks for NaN that laws rest on"
-#endif
-
 #include <cmath>
 #include <cstdint>
 #include <limits>
 
 #include "../rows.hpp"
+#include "compiler_options.hpp"
 
 namespace specula::detail {
 

@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "compiler_options.hpp"
+
 namespace specula::detail {
 
 /// Counts the calls that change a model: a member of it. It belongs to one object: a copy has no views yet,

@@ -32,8 +32,13 @@ struct WholeModel {
 /// the constructor only. The model is referenced, must outlive the drafter and be called by nothing else
 /// during a text: neither by a verifier nor by another drafter. `Forward` is how nodes are run; it is told the
 /// number of the first, counted since sync(). After it was moved from, a call throws std::logic_error.
-template <LanguageModel M, class Forward = detail::WholeModel>
+template <class M, class Forward = detail::WholeModel>
 class ModelDrafter {
+  static_assert(
+      LanguageModel<M>,
+      "ModelDrafter: the draft is no LanguageModel: a member is missing or has another type; it is named "
+      "below, and specula/concepts.hpp lists them all");
+
  public:
   explicit ModelDrafter(M& model, Forward forward = {})
       : model_(&model), forward_(std::move(forward)), known_(model.size()) {

@@ -19,8 +19,13 @@ namespace specula {
 /// ends where the text outgrows the least of their capacities.
 ///
 ///   specula::Stack{specula::ModelDrafter{base}, specula::ModelDrafter{small}, specula::MaxGram{vocab}}
-template <Drafter Head, Drafter... Tail>
+template <class Head, class... Tail>
 class Stack {
+  static_assert(
+      Drafter<Head>,
+      "Stack: one of its members is no Drafter: a member function is missing or has another type; it is "
+      "named below, and specula/concepts.hpp lists them all");
+
  public:
   static constexpr std::size_t kMembers = 1 + sizeof...(Tail);
 
@@ -86,8 +91,13 @@ class Stack {
 };
 
 /// The end of the list.
-template <Drafter Head>
+template <class Head>
 class Stack<Head> {
+  static_assert(
+      Drafter<Head>,
+      "Stack: one of its members is no Drafter: a member function is missing or has another type; it is "
+      "named below, and specula/concepts.hpp lists them all");
+
  public:
   static constexpr std::size_t kMembers = 1;
 
@@ -121,7 +131,7 @@ class Stack<Head> {
   Head head_;
 };
 
-template <Drafter... D>
+template <class... D>
 Stack(D...) -> Stack<D...>;
 
 }  // namespace specula

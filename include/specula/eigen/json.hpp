@@ -14,6 +14,8 @@
 #include <variant>
 #include <vector>
 
+#include "../detail/compiler_options.hpp"
+
 namespace specula::eigen {
 
 /// A value of RFC 8259. Objects are sorted by key; a key that occurs twice is an error, because readers

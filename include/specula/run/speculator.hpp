@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "../concepts.hpp"
+#include "../detail/explain.hpp"
 #include "../detail/fields.hpp"
 #include "../stats.hpp"
 #include "../verify/logprobs.hpp"
@@ -29,10 +30,18 @@ namespace specula {
 ///                           specula::ModelDrafter{draft}, specula::Chain<>{.length = 4}};
 ///   specula::PhiloxChance chance{seed};
 ///   run.generate(prompt, {.max_new_tokens = 256}, chance, [&](specula::Tokens fresh) { ... });
-template <Verifier V, Drafter D, class S>
-  requires ProposalShape<S, D>
+template <class V, class D, class S>
 class Speculator {
-  static_assert(Lossless<V, S>,
+  static_assert(
+      Verifier<V>,
+      "Speculator: its first part is no Verifier: a member is missing or has another type; it is named "
+      "below, and specula/concepts.hpp lists them all");
+  static_assert(
+      Drafter<D>,
+      "Speculator: its second part is no Drafter: a member is missing or has another type; it is named "
+      "below, and specula/concepts.hpp lists them all");
+  static_assert(detail::explain_shape<S, D>());
+  static_assert(!Verifier<V> || !ProposalShape<S, D> || Lossless<V, S>,
                 "Lossless<Verifier, Shape> does not hold: this rule does not keep the target's law for "
                 "proposals drawn as this "
                 "shape draws them. Write accept_lossy(rule) if a text of another law is what you want.");
@@ -105,8 +114,9 @@ class Speculator {
   /// target's cache is full; if a model throws, text() and the committed context are what they were. Throws
   /// std::logic_error if something else used the target or a draft since the last round, as far as a size or
   /// a generation shows that: text() is still there, start(text()) goes on with it.
-  template <ChanceSource C>
+  template <class C>
   Tokens step(C& chance) {
+    static_assert(detail::explain_chance<C, S::law == DraftLaw::shared>());
     if (text_.empty()) throw std::invalid_argument("Speculator::step: start() comes first");
     if (!is_as_left()) throw_used();
     if (room() < 1)
@@ -128,7 +138,7 @@ class Speculator {
   /// goes through: text() then holds the tokens that it was given, and step() and start() go on.
   template <class C, class Sink>
   Generated generate(Tokens prompt, const Limits& limits, C&& chance, Sink sink) {
-    static_assert(ChanceSource<std::remove_reference_t<C>>);
+    static_assert(detail::explain_chance<std::remove_reference_t<C>, S::law == DraftLaw::shared>());
     static_assert(TokenSink<Sink>,
                   "a sink is called with specula::Tokens and returns nothing, or a bool: false cancels");
     validate(limits, tree_.vocab());

@@ -60,6 +60,7 @@ class CostAware {
   }
 
   template <Drafter D, ChanceSource C>
+    requires ProposalShape<S, D>
   void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) {
     // Where nothing pays, nothing is learned of what would: after 16 empty rounds a small proposal is made
     // all the same; the wait doubles, up to 128 rounds, while that does not change the answer.

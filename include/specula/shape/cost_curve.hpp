@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "../detail/compiler_options.hpp"
 #include "../detail/fields.hpp"
 
 namespace specula {

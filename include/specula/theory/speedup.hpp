@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "../detail/compiler_options.hpp"
+
 namespace specula {
 
 namespace detail {

@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "../detail/compiler_options.hpp"
+
 namespace specula {
 
 /// Training sequences are cut into blocks of `block` tokens, and a query's cross attention sees the target's

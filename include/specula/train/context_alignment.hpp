@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "../detail/compiler_options.hpp"
+
 namespace specula {
 
 /// A feature head drafts from its own features: step 2 of a round has seen step 1's, step 3 both, and only

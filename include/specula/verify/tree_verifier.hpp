@@ -14,8 +14,17 @@
 namespace specula {
 
 /// The target, the rule and how rows become laws. The model is referenced and must outlive the verifier.
-template <LanguageModel M, AcceptanceRule R>
+template <class M, class R>
 class TreeVerifier {
+  static_assert(
+      LanguageModel<M>,
+      "TreeVerifier: the target is no LanguageModel: a member is missing or has another type; it is named "
+      "below, and specula/concepts.hpp lists them all");
+  static_assert(
+      AcceptanceRule<R>,
+      "TreeVerifier: the rule is no AcceptanceRule: a member is missing or has another type; it is named "
+      "below, and specula/concepts.hpp lists them all");
+
  public:
   /// Throws std::invalid_argument if `params` are out of range.
   TreeVerifier(M& target, R rule, SamplingParams params = {})
@@ -65,7 +74,7 @@ class TreeVerifier {
   /// One forward over the tree, the rule's verdict, and its path committed. If anything throws, the committed
   /// context is what it was. Throws std::logic_error, having changed nothing, unless the target holds the
   /// tree.origin() tokens that the proposal follows. Cost: one pass of the target, then the rule's.
-  template <ChanceSource C>
+  template <class C>
   const Verdict&(verify)(const TokenTree& tree, C& chance) {
     const std::int32_t context = target_->size();
     if (context != tree.origin())

@@ -5,6 +5,8 @@
 #include <new>
 #include <vector>
 
+#include "../../detail/compiler_options.hpp"
+
 namespace specula::eigen::detail {
 
 inline constexpr std::size_t kCacheLine = 64;

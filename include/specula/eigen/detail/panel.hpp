@@ -14,6 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "../../detail/compiler_options.hpp"
+
 namespace specula::eigen::detail {
 
 inline constexpr std::int32_t kPanel = 16;  // rows of a panel

@@ -1,0 +1,16 @@
+// What specula's headers need of the compiler's options: C++20, and floating-point arithmetic as it is
+// written.
+#pragma once
+
+#if (defined(_MSVC_LANG) ? _MSVC_LANG : __cplusplus) < 202002L
+#error "specula needs C++20: compile with -std=c++20 (MSVC: /std:c++20)"
+#include "specula needs C++20"  // no such file: it stops g++ and clang, which go on after an #error
+#endif
+
+// clang 14 defines no macro under -fassociative-math or -funsafe-math-optimizations alone: there the headers
+// cannot tell.
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || \
+    (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error \
+    "specula: -ffast-math, -Ofast, -fassociative-math, -funsafe-math-optimizations and -ffinite-math-only reorder the sums or drop the checks for NaN that laws rest on"
+#endif

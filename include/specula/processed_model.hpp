@@ -1,0 +1,130 @@
+// A logit processor around a model: penalties, biases, grammar masks.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "concepts.hpp"
+
+namespace specula {
+
+/// The LanguageModel whose rows are those of `M`, rewritten by `process(path, row)`:
+///
+///   path  Tokens            every token before the row: the context, the node's ancestors, the node itself
+///   row   std::span<float>  (V) the logits after it, to be changed in place
+///
+/// A node of a tree sees its own path, so the text's law is that of plain decoding with the same processor.
+/// That holds if `process` is a function of its arguments: no counters, no memory of earlier calls. A masked
+/// token gets -infinity; one token at least must keep a finite logit. Give the draft the same processor, and
+/// its guesses keep to the mask too.
+///
+/// The model is referenced and must outlive this object; only this object may change it. Cost of extend(): a
+/// copy of each row, and O(context + depth) for each path that `process` reads. Memory: max_nodes rows; more
+/// nodes in one call than that allocate, once.
+template <class M, class F>
+class Processed {
+  static_assert(
+      LanguageModel<M>,
+      "Processed: the model is no LanguageModel: a member is missing or has another type; it is named "
+      "below, and specula/concepts.hpp lists them all");
+  static_assert(
+      requires(F & process, Tokens path, std::span<float> row) { process(path, row); },
+      "Processed: the processor is to be called as process(Tokens path, std::span<float> row)");
+
+ public:
+  /// Empties the model. Throws std::invalid_argument unless max_nodes >= 1.
+  Processed(M& model, F process, std::int32_t max_nodes = 64) : model_(&model), process_(std::move(process)) {
+    if (max_nodes < 1)
+      throw std::invalid_argument("Processed: max_nodes is " + std::to_string(max_nodes) +
+                                  ", must be at least 1");
+    model.truncate(0);
+    const auto room = static_cast<std::size_t>(model.capacity());
+    text_.reserve(2 * room);  // the context, and a path
+    nodes_.reserve(room);
+    rows_.resize(static_cast<std::size_t>(max_nodes) * static_cast<std::size_t>(model.vocab_size()));
+  }
+  Processed(M&&, F, std::int32_t = 64) = delete;
+
+  std::int32_t vocab_size() const { return model_->vocab_size(); }
+  std::int32_t size() const { return model_->size(); }
+  std::int32_t capacity() const { return model_->capacity(); }
+  std::uint64_t generation() const requires requires(const M& m) { m.generation(); }
+  { return model_->generation(); }
+  std::int32_t layers() const requires requires(const M& m) { m.layers(); }
+  { return model_->layers(); }
+
+  void append(Tokens tokens) {
+    model_->append(tokens);
+    nodes_.clear();
+    text_.insert(text_.end(), tokens.begin(), tokens.end());
+  }
+
+  /// Throws what the model throws, and std::runtime_error with the node where the processor throws; its
+  /// number counts from the last append(), commit() or truncate(). The nodes are there then, as after a call
+  /// that succeeds.
+  RowsView extend(Tokens tokens, Nodes parents) {
+    const RowsView raw = model_->extend(tokens, parents);
+    const auto vocab = static_cast<std::size_t>(raw.vocab);
+    const auto first = static_cast<NodeId>(nodes_.size());
+    for (std::size_t i = 0; i < tokens.size(); ++i) nodes_.push_back({tokens[i], parents[i]});
+    rows_.resize(std::max(rows_.size(), static_cast<std::size_t>(raw.rows) * vocab));
+    for (std::int32_t i = 0; i < raw.rows; ++i) {
+      const std::span<float> row(rows_.data() + static_cast<std::size_t>(i) * vocab, vocab);
+      const std::span<const float> from = raw.row(i);
+      std::copy(from.begin(), from.end(), row.begin());
+      process(first + i, row);
+    }
+    return {rows_.data(), raw.rows, raw.vocab, raw.vocab};
+  }
+
+  void commit(Nodes path) {
+    model_->commit(path);
+    for (const NodeId node : path) text_.push_back(nodes_[static_cast<std::size_t>(node)].token);
+    nodes_.clear();
+  }
+  void truncate(std::int32_t n) {
+    model_->truncate(n);
+    nodes_.clear();
+    text_.resize(std::min(text_.size(), static_cast<std::size_t>(n)));
+  }
+
+ private:
+  struct Node {
+    Token token;
+    NodeId parent;
+  };
+
+  /// Writes the node's path behind the context, its own token last, and takes it away again.
+  void process(NodeId node, std::span<float> row) {
+    const std::size_t context = text_.size();
+    for (NodeId n = node; n != kNoParent; n = nodes_[static_cast<std::size_t>(n)].parent)
+      text_.push_back(nodes_[static_cast<std::size_t>(n)].token);
+    std::reverse(text_.begin() + static_cast<std::ptrdiff_t>(context), text_.end());
+    try {
+      process_(Tokens(text_), row);
+    } catch (const std::exception& e) {
+      text_.resize(context);
+      throw std::runtime_error("Processed: the processor threw at node " + std::to_string(node) + ": " +
+                               e.what());
+    } catch (...) {
+      text_.resize(context);
+      throw;
+    }
+    text_.resize(context);
+  }
+
+  M* model_;
+  F process_;
+  std::vector<Token> text_;  // the committed tokens
+  std::vector<Node> nodes_;
+  std::vector<float> rows_;  // (nodes of the last extend(), V)
+};
+
+}  // namespace specula

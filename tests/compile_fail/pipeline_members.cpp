@@ -1,0 +1,73 @@
+// expect: error: static.assert[^!]*TreeVerifier: the rule is no AcceptanceRule
+// expect: Speculator: its second part is no Drafter
+// expect: this is no ProposalShape for this drafter
+// expect: Stack: one of its members is no Drafter
+// expect: Speculator: its first part is no Verifier
+// expect: exact_for\([^;]*\)[^a-z;]* (is|would be) invalid
+// expect: verify[^a-z]*\(tree, target, chance, out\)[^a-z]* (is|would be) invalid
+// expect: d\.sync\(context, guess\)[^a-z]* (is|would be) invalid
+// expect: d\.truncate\(n\)[^a-z]* (is|would be) invalid
+// expect: S::law[^a-z]* (is|would be) invalid
+// expect: c\.max_nodes\(\)[^a-z]* (is|would be) invalid
+// expect: c\.room\(\)[^a-z]* (is|would be) invalid
+#include <specula/accept/greedy.hpp>
+#include <specula/draft/no_drafter.hpp>
+#include <specula/draft/stack.hpp>
+#include <specula/run/speculator.hpp>
+#include <specula/shape/chain.hpp>
+#include <specula/verify/tree_verifier.hpp>
+
+#include "toy_model.hpp"
+
+using namespace specula;
+using Model = specula_test::ToyModel;
+
+// Each lacks one member.
+struct SaysForWhat : Greedy {
+#ifdef SPECULA_MUST_FAIL
+  static constexpr bool exact_for() { return true; }
+#endif
+};
+struct Decides : Greedy {
+#ifdef SPECULA_MUST_FAIL
+  void verify(const TokenTree&) const {}
+#endif
+};
+struct Syncs : NoDrafter {
+#ifdef SPECULA_MUST_FAIL
+  void sync(Tokens) {}
+#endif
+};
+struct Truncates : NoDrafter {
+#ifdef SPECULA_MUST_FAIL
+  void truncate() {}
+#endif
+};
+struct HasALaw {
+#ifndef SPECULA_MUST_FAIL
+  static constexpr DraftLaw law = DraftLaw::deterministic;
+#endif
+  std::int32_t max_nodes() const { return 1; }
+  template <class D, class C>
+  void propose(D&, const Round&, TokenTree&, C&) {}
+};
+struct KnowsItsSize : Chain<> {
+#ifdef SPECULA_MUST_FAIL
+  void max_nodes(int) const {}
+#endif
+};
+struct HasRoom : TreeVerifier<Model, Greedy> {
+#ifdef SPECULA_MUST_FAIL
+  std::int32_t room(int) const;
+#endif
+};
+
+void rules(Model& m) { TreeVerifier{m, SaysForWhat{}}, TreeVerifier{m, Decides{}}; }
+void pipelines(TreeVerifier<Model, Greedy> v, Syncs syncs, Truncates truncates, HasRoom has_room,
+               NoDrafter d) {
+  Speculator{v, syncs, Chain<>{}};
+  Stack{d, truncates};
+  Speculator{v, d, HasALaw{}};
+  Speculator{v, d, KnowsItsSize{}};
+  Speculator{has_room, d, Chain<>{}};
+}

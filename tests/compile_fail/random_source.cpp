@@ -1,0 +1,33 @@
+// expect: error: static.assert[^!]*this is no random source: pass specula::PhiloxChance
+// expect: shared noise needs a random source with `Token draw_by_noise
+#include <specula/accept/shared_noise.hpp>
+#include <specula/draft/no_drafter.hpp>
+#include <specula/run/speculator.hpp>
+#include <specula/shape/chain.hpp>
+#include <specula/verify/tree_verifier.hpp>
+
+#include <random>
+
+#include "toy_model.hpp"
+
+using namespace specula;
+
+/// A random source without noise.
+struct Coins {
+  bool accept(double, const Site&) { return true; }
+  template <class Weights>
+  Token draw(const Weights&, const Site&) {
+    return 0;
+  }
+};
+
+#ifdef SPECULA_MUST_FAIL
+using Source = std::mt19937;
+using Noise = Coins;
+#else
+using Source = PhiloxChance;
+using Noise = PhiloxChance;
+#endif
+
+using Pipeline = Speculator<TreeVerifier<specula_test::ToyModel, SharedNoise>, NoDrafter, Chain<>>;
+void rounds(Pipeline& run, Source& source, Noise& noise) { run.step(source), run.step(noise); }

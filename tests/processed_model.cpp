@@ -1,0 +1,152 @@
+#include <doctest/doctest.h>
+#include <specula/processed_model.hpp>
+
+#include <limits>
+#include <string>
+
+#include "exact_law.hpp"
+
+#include "count_allocations.hpp"  // after the library: clang's intrinsics declare posix_memalign without noexcept
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+using List = std::vector<Token>;
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
+
+/// A penalty for tokens that were there before, and a grammar: no token follows itself.
+struct Rules {
+  void operator()(Tokens path, std::span<float> row) const {
+    for (const Token token : path) row[static_cast<std::size_t>(token)] -= 0.4f;
+    row[static_cast<std::size_t>(path.back())] = kMasked;
+  }
+};
+
+/// What the text's law has to be: the model's own row after the whole text, processed.
+struct Oracle {
+  const ToyModel& model;
+};
+std::vector<double> law_after(const Oracle& oracle, const List& text, const SamplingParams& params) {
+  std::vector<float> row(static_cast<std::size_t>(oracle.model.vocab_size()));
+  oracle.model.row(text.size() > 1 ? text[text.size() - 2] : -1, text.back(), row.data());
+  Rules{}(text, row);
+  return plain_law(row, params);
+}
+
+template <class Rule, class Shape>
+void check_law(Rule rule, Shape shape, bool draft_too) {
+  ToyModel inner(3, 4), small(3, 5);
+  Processed target{inner, Rules{}}, processed_draft{small, Rules{}};
+  const SamplingParams params{.temperature = 0.9f};
+  const List prompt = {0, 2, 1};
+  const auto law = [&](auto drafter) {
+    Speculator run{TreeVerifier{target, rule, params}, std::move(drafter), shape};
+    return composed_law(run, Oracle{inner}, params, prompt, 3).error;
+  };
+  CHECK((draft_too ? law(ModelDrafter{processed_draft}) : law(ModelDrafter{small})) < 1e-12);
+  Speculator raw{TreeVerifier{inner, rule, params}, ModelDrafter{small}, shape};
+  CHECK(composed_law(raw, Oracle{inner}, params, prompt, 3).error > 0.01);  // the processor is seen
+}
+
+template <class M>
+concept CountsChanges = requires(const M& m) {
+  m.generation();
+};
+struct Counted : ToyModel {
+  using ToyModel::ToyModel;
+  std::uint64_t generation() const { return 77; }
+};
+
+}  // namespace
+
+TEST_CASE("the text's law is that of the processed model") {
+  check_law(Sampling{}, Cape{.length = 2, .budget = 6, .extras = CapeExtras::fixed(1)}, false);
+  check_law(Sampling{}, Chain<Draw::sampled>{.length = 2}, false);
+  check_law(Rejection{}, SampledTree<DraftLaw::sampled_distinct>{.widths = {2, 1}}, true);
+}
+
+TEST_CASE("one seed gives the text of plain decoding with the same processor") {
+  constexpr std::int32_t kVocab = 12;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    ToyModel inner(kVocab, seed), small(kVocab, seed, 1.5f);
+    Processed target{inner, Rules{}}, draft{small, Rules{}};
+    const List prompt = {1, 2};
+    const auto text = [&](auto drafter, auto shape) {
+      List out;
+      Speculator run{TreeVerifier{target, Sampling{}, {.temperature = 0.8f}}, std::move(drafter), shape};
+      run.generate(prompt, {.max_new_tokens = 30}, PhiloxChance{seed},
+                   [&](Tokens fresh) { out.insert(out.end(), fresh.begin(), fresh.end()); });
+      return std::pair(out, run.stats().accepted[0]);
+    };
+    const auto [plain, none] = text(NoDrafter{kVocab}, Chain<>{});
+    const auto [tree, accepted] = text(ModelDrafter{draft}, Cape{});
+    CHECK(plain == tree);
+    CHECK(accepted > 0);
+    for (std::size_t i = 1; i < plain.size(); ++i) CHECK(plain[i] != plain[i - 1]);
+  }
+}
+
+TEST_CASE("a node sees its own path, and rows of the model are left as they are") {
+  ToyModel inner(6, 1);
+  std::vector<List> paths;
+  Processed model{inner, [&](Tokens path, std::span<float> row) {
+                    paths.emplace_back(path.begin(), path.end());
+                    row[0] = static_cast<float>(path.size());
+                  }};
+  model.append(List{5, 4});
+  const RowsView rows = model.extend(List{3, 2, 1}, std::vector<NodeId>{-1, 0, 0});
+  model.extend(List{0}, std::vector<NodeId>{2});
+  CHECK(paths == std::vector<List>{{5, 4, 3}, {5, 4, 3, 2}, {5, 4, 3, 1}, {5, 4, 3, 1, 0}});
+  CHECK(rows.rows == 3);
+  model.commit(std::vector<NodeId>{0, 2});
+  paths.clear();
+  CHECK(model.extend(List{2}, std::vector<NodeId>{-1}).row(0)[0] == 5.0f);
+  CHECK(paths == std::vector<List>{{5, 4, 3, 1, 2}});
+  model.truncate(1);
+  CHECK(model.extend(List{2}, std::vector<NodeId>{-1}).row(0)[0] == 2.0f);
+  CHECK(inner.cache() == List{5});
+}
+
+TEST_CASE("what the processor throws names the node, and the next round goes on") {
+  ToyModel inner(6, 1);
+  bool broken = false;
+  Processed model{inner, [&](Tokens path, std::span<float>) {
+                    if (broken && path.size() == 3) throw std::invalid_argument("no rule for this token");
+                  }};
+  model.append(List{5});
+  model.extend(List{4}, std::vector<NodeId>{-1});
+  broken = true;
+  CHECK_THROWS_WITH_AS(model.extend(List{3, 2}, std::vector<NodeId>{-1, 0}),
+                       "Processed: the processor threw at node 2: no rule for this token",
+                       std::runtime_error);
+  broken = false;
+  model.extend(List{1}, std::vector<NodeId>{2});  // numbered as in the model
+  model.commit(std::vector<NodeId>{0, 2, 3});
+  CHECK(inner.cache() == List{5, 4, 2, 1});
+
+  Speculator run{TreeVerifier{model, Sampling{}}, NoDrafter{6}, Chain<>{}};
+  PhiloxChance chance(1);
+  run.start(List{1, 2, 3});
+  broken = true;
+  CHECK_THROWS_WITH(run.step(chance), "Processed: the processor threw at node 0: no rule for this token");
+  broken = false;
+  CHECK(run.step(chance).size() == 1);
+}
+
+TEST_CASE("rounds allocate nothing; what the model says of itself is handed on; sizes are checked") {
+  Counted inner(50, 1, 2.0f, 400);
+  ToyModel small(50, 2, 2.0f, 400);
+  Processed target{inner, Rules{}};
+  static_assert(LanguageModel<decltype(target)>);
+  CHECK(target.generation() == 77);
+  static_assert(CountsChanges<Processed<Counted, Rules>> && !CountsChanges<Processed<ToyModel, Rules>>);
+  Speculator run{TreeVerifier{target, Sampling{}}, ModelDrafter{small}, Cape{.length = 4, .budget = 20}};
+  run.start(List{1, 2});
+  PhiloxChance chance(1);
+  const AllocationCount counted;
+  for (int round = 0; round < 30; ++round) run.step(chance);
+  CHECK(counted.count() == 0);
+  CHECK_THROWS_WITH_AS((Processed{inner, Rules{}, 0}), "Processed: max_nodes is 0, must be at least 1",
+                       std::invalid_argument);
+}
