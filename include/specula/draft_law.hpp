@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "detail/compiler_options.hpp"
+
 namespace specula {
 
 /// How the children of a proposal's nodes were drawn. A rule keeps the target's law only for the laws it

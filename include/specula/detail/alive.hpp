@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "compiler_options.hpp"
+
 namespace specula::detail {
 
 /// A member that knows whether its object was moved from.

@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "compiler_options.hpp"
+
 namespace specula::detail {
 
 /// Most nodes of a proposal, root included: one less than 2^24.
