@@ -51,9 +51,9 @@ struct Top {
 ///   law(x) = 0 where logits[x] < cut, else exp(inv_t * (logits[x] - shift) - log_z)
 ///
 /// It covers temperature, top-k, top-p and min-p; a row of log-probabilities is inv_t 1, shift 0, log_z 0; an
-/// n-gram is `point`. Elsewhere `shift` is the row's largest logit, so that log_z is in [0, log V]: a log_z of
-/// the raw logits would lose the digits that tell tokens apart (1e18 + log 2 is 1e18). log_z is a double: a
-/// float is wrong by 1e-6, which a residual would amplify.
+/// n-gram is `point`. Elsewhere `shift` is the row's largest logit, so that log_z is in [0, log V]: a log_z
+/// of the raw logits would lose the digits that tell tokens apart (1e18 + log 2 is 1e18). log_z is a double:
+/// a float is wrong by 1e-6, which a residual would amplify.
 struct RowLaw {
   const float* logits = nullptr;  // (V)
   double inv_t = 1;

@@ -125,7 +125,7 @@ TEST_CASE("every token at one mask, and offsets up to 1e38 times the temperature
   std::size_t rows = 0;
   for (const float temperature : kTemperatures) {
     std::vector<float> offsets(std::begin(kMasks), std::end(kMasks));
-    for (int power = 20; power < 50; power += 2) offsets.push_back(-std::ldexp(1.1f, power));
+    for (int power = 20; power < 50; power += 3) offsets.push_back(-std::ldexp(1.1f, power));
     for (const float large : {1e25f, 1e36f, 1e38f}) offsets.push_back(-large * temperature);
     for (const float offset : offsets)
       for (const float top : {offset, -offset}) {
@@ -146,7 +146,7 @@ TEST_CASE("every token at one mask, and offsets up to 1e38 times the temperature
         }
       }
   }
-  CHECK(rows > 1000);
+  CHECK(rows > 900);
 }
 
 TEST_CASE("confidences of large rows, and the likeliest of their tokens") {

@@ -103,3 +103,25 @@ TEST_CASE("lenience is seen: its text is not the target's") {
   CHECK(law_of(3, accept_lossy(Lenient{3.0}), GreedyChain{.length = 2}, SamplingParams{.temperature = 0}, 3)
             .error > 0.5);
 }
+
+TEST_CASE("rows of a large offset keep the target's law, on every instruction set") {
+  struct Offset {
+    float offset, scale, temperature;
+  };
+  // The logits' distances are those of floats: 1 at 1e7, 64 at 1e9. Beyond, what is not equal is far apart.
+  for (const Offset at :
+       {Offset{1e7f, 2, 1}, Offset{-1e9f, 150, 100}, Offset{1e25f, 3e18f, 1}, Offset{-1e38f, 1e31f, 1}})
+    for (const specula::detail::Isa isa : every_isa()) {
+      CAPTURE(at.offset);
+      CAPTURE(static_cast<int>(isa));
+      ToyModel target(3, 1, at.scale), draft(3, 2, at.scale);
+      target.offset = draft.offset = at.offset;
+      const SamplingParams params{.temperature = at.temperature};
+      const double allowed = isa == specula::detail::Isa::reference ? 1e-12 : 1e-6;
+      Speculator rejection{TreeVerifier{target, Rejection{}, params}, ModelDrafter{draft},
+                           SampledChain{.length = 2}};
+      CHECK(composed_law(rejection, target, params, prompt_for(3), 2, isa).error < allowed);
+      Speculator block{TreeVerifier{target, Block{}, params}, ModelDrafter{draft}, SampledChain{.length = 2}};
+      CHECK(composed_law(block, target, params, prompt_for(3), 2, isa).error < allowed);
+    }
+}

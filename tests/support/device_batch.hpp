@@ -132,7 +132,7 @@ struct DeviceBatch {
         known.push_back(law.logits);
         add_row(draft, law.logits);
         const float t = target_params.greedy() ? 1.0f : target_params.temperature;
-        stats.push_back({law.log_z, t, law.cut, device::kNoToken, device::Status::ok});
+        stats.push_back({law.log_z, law.shift, t, law.cut, device::kNoToken, device::Status::ok});
       }
       draft_row.push_back(static_cast<std::int32_t>(first + row));
     }
@@ -173,12 +173,11 @@ struct DeviceBatch {
     return {list_token.data(), list_prob.data(), k, draft_row.data(), scale.data()};
   }
   double draft_prob(std::size_t row, int token_asked) const {
-    const device::RowStats& s = stats[row];
     return device::detail::prob(
         device::detail::to_float(
             draft[static_cast<std::size_t>(offset) + row * static_cast<std::size_t>(stride) +
                   static_cast<std::size_t>(token_asked)]),
-        device::detail::inverse(s.temperature), s.log_z, s.cut);
+        stats[row]);
   }
 
   template <class Draft>

@@ -14,15 +14,11 @@
 
 #include <immintrin.h>
 
-#include <algorithm>
-#include <array>
-#include <bit>
-#include <cmath>
 #include <cstdint>
 
 namespace specula_test::emulated {
 
-#define SPECULA_EMULATES SPECULA_AVX512 __attribute__((always_inline)) inline
+#define SPECULA_EMULATES SPECULA_AVX512 inline
 
 using Mask = std::uint16_t;
 struct Floats {
@@ -58,12 +54,13 @@ SPECULA_EMULATES Mask compare(Floats a, Floats b) {
                            _mm256_movemask_ps(_mm256_cmp_ps(a.high, b.high, how)) << 8);
 }
 /// 0 where `kept` has no bit.
+SPECULA_EMULATES __m256 keep_half(int kept, __m256 a) {
+  const __m256i bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  const __m256i set = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(kept), bits), bits);
+  return _mm256_and_ps(_mm256_castsi256_ps(set), a);
+}
 SPECULA_EMULATES Floats keep(Mask kept, Floats a) {
-  alignas(32) std::int32_t bits[16];
-  for (int i = 0; i < 16; ++i) bits[i] = kept >> i & 1 ? -1 : 0;
-  const auto part = [&](int i)
-                        SPECULA_AVX512 { return _mm256_load_ps(reinterpret_cast<const float*>(bits + i)); };
-  return {_mm256_and_ps(a.low, part(0)), _mm256_and_ps(a.high, part(8))};
+  return {keep_half(kept, a.low), keep_half(kept >> 8, a.high)};
 }
 SPECULA_EMULATES Floats max(Mask kept, Floats a, Floats b) {
   return keep(kept, {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)});
@@ -72,15 +69,19 @@ template <int how>
 SPECULA_EMULATES Floats round(Mask kept, Floats a) {
   return keep(kept, {_mm256_round_ps(a.low, how), _mm256_round_ps(a.high, how)});
 }
-/// a * 2^floor(b), rounded once.
+/// a * 2^floor(b), rounded once: the first factor leaves a normal. NaN where a is, as b then is.
+SPECULA_EMULATES __m256 scale_half(__m256 a, __m256 b) {
+  const __m256 bounded =
+      _mm256_min_ps(_mm256_max_ps(_mm256_floor_ps(b), _mm256_set1_ps(-240)), _mm256_set1_ps(240));
+  const __m256i e = _mm256_cvtps_epi32(bounded), first = _mm256_srai_epi32(e, 1),
+                one = _mm256_set1_epi32(127);
+  const __m256i second = _mm256_sub_epi32(e, first);
+  const __m256 part =
+      _mm256_mul_ps(a, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(first, one), 23)));
+  return _mm256_mul_ps(part, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(second, one), 23)));
+}
 SPECULA_EMULATES Floats scale(Mask kept, Floats a, Floats b) {
-  float x[16], e[16];
-  store(x, a), store(e, b);
-  for (int i = 0; i < 16; ++i)
-    x[i] = std::isnan(e[i])
-               ? e[i]
-               : std::ldexp(x[i], static_cast<int>(std::floor(std::clamp(e[i], -1000.0f, 1000.0f))));
-  return keep(kept, load(x));
+  return keep(kept, {scale_half(a.low, b.low), scale_half(a.high, b.high)});
 }
 template <int half>
 SPECULA_EMULATES __m256d extract(Mask, Doubles a) {

@@ -312,7 +312,8 @@ inline void check_cross(const specula::detail::RowKernels& k) {
     for (const double middle : {0.0, -300.0, 1e4, -1e10, 3.4e38})
       for (const double width : {0.5, 10.0, 80.0})
         for (int round = 0; round < 4; ++round) {
-          const Tile target = random_tile(random, middle, spread_of(middle, width, inv_t), round == 1 ? 0.3 : 0);
+          const Tile target =
+              random_tile(random, middle, spread_of(middle, width, inv_t), round == 1 ? 0.3 : 0);
           Tile draft = random_tile(random, -middle, spread_of(middle, width, inv_t));
           const Exponent e(law_over(target, inv_t, log_sum(target, inv_t) + round)),
               f(law_over(draft, inv_t, log_sum(draft, inv_t) + 2 * round));

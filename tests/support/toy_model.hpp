@@ -95,8 +95,8 @@ class ToyModel {
   std::int64_t calls = 0, appends = 0, appended = 0;  // extends, appends, tokens of those
   std::int64_t poison_call = -1;                      // the extend, counted from 1, whose last logit is NaN
   std::int64_t throw_call =
-      -1;  // the extend, counted from 1, that throws when its nodes are already in the cache
-  float offset = 0;                // added to every logit
+      -1;            // the extend, counted from 1, that throws when its nodes are already in the cache
+  float offset = 0;  // added to every logit
   std::int64_t throw_append = -1;  // the append, counted from 1, that throws and appends nothing
 
  protected:

@@ -43,7 +43,7 @@ enum class Status : std::int32_t {
   ok = 0,
   not_a_number = 1,    // a row holds NaN or +infinity
   empty_row = 2,       // a row has no finite logit
-  overflow = 3,        // a logit over the temperature is beyond a float
+  overflow = 3,        // the largest logit is beyond 1e38 times the temperature
   bad_parameters = 4,  // SamplingParams out of range
   bad_tree =
       5,  // a parent that is no earlier node, a token outside the vocabulary, or more nodes than the plan
@@ -51,10 +51,12 @@ enum class Status : std::int32_t {
   infinite_loss = 7        // the draft rules out a token that the target may choose
 };
 
-/// The law of a row in scalars: law(x) = 0 where logits[x] < cut, else exp(logits[x] / temperature - log_z).
-/// At temperature 0 it is the point mass on `point`.
+/// The law of a row in scalars: law(x) = 0 where logits[x] < cut, else exp((logits[x] - shift) / temperature
+/// - log_z). `shift` is the row's largest logit, so log_z is in [0, log V], whatever the logits' size. At
+/// temperature 0 it is the point mass on `point`.
 struct RowStats {
   double log_z;
+  float shift;
   float temperature;
   float cut;
   Token point;  // kNoToken above temperature 0

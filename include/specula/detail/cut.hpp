@@ -24,9 +24,9 @@ class Cut {
   bool needs_sum(const SamplingParams& params) const { return params.top_p < 1.0f && !cuts_top_k(params); }
 
   /// The largest of the three thresholds. `law` is the row's law without a cut (normalised where
-  /// needs_sum()), `law.shift` the largest logit, `tiles` its tiles' statistics, of which it reads the maxima.
-  /// Cost: the tiles that reach a lower bound of the threshold are read once more, and what reaches it is
-  /// ordered. A flat row with top_p is read ten times.
+  /// needs_sum()), `law.shift` the largest logit, `tiles` its tiles' statistics, of which it reads the
+  /// maxima. Cost: the tiles that reach a lower bound of the threshold are read once more, and what reaches
+  /// it is ordered. A flat row with top_p is read ten times.
   float threshold(const RowLaw& law, const SamplingParams& params, std::span<const TileStats> tiles) {
     const float top = law.shift;
     if (values_.empty()) {

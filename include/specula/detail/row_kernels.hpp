@@ -27,11 +27,11 @@ inline bool too_large(float largest, double inv_t) {
   return std::abs(static_cast<double>(largest)) * inv_t > 1e38 * (1 + 1e-6);
 }
 
-/// A tile's maximum, and the sum of 2^(scale * (l - maximum) + rest) with scale = inv_t / ln 2. unit + rest is
-/// scale * maximum, so a sum is in units of 2^unit. The fast kernels round scale to float and take the
+/// A tile's maximum, and the sum of 2^(scale * (l - maximum) + rest) with scale = inv_t / ln 2. unit + rest
+/// is scale * maximum, so a sum is in units of 2^unit. The fast kernels round scale to float and take the
 /// integer nearest to scale * maximum as the unit, so tiles merge by exact powers of two; the product of two
-/// floats is exact in a double, and no exponent is above 1/2, however large the logits. The sum of a tile that
-/// holds NaN or +infinity is NaN; that of a tile of -infinity is 0.
+/// floats is exact in a double, and no exponent is above 1/2, however large the logits. The sum of a tile
+/// that holds NaN or +infinity is NaN; that of a tile of -infinity is 0.
 struct TileStats {
   float maximum, rest;
   double unit;
@@ -45,8 +45,8 @@ inline TileStats tile_unit(float maximum, float scale) {
 }
 
 /// weight(l) = 0 below the cut, else 2^((l - shift) * scale - offset). `shift` is the float nearest to where
-/// the weight is 1: floats near it are subtracted without rounding, and |offset| is at most the law's |log_z|.
-/// The reference kernels take `law`.
+/// the weight is 1: floats near it are subtracted without rounding, and |offset| is at most the law's
+/// |log_z|. The reference kernels take `law`.
 struct Exponent {
   float shift, scale, offset, cut;
   RowLaw law;
@@ -149,12 +149,12 @@ struct ReferenceKernels {
       if (logits[i] > bound) places[count++] = i;
     return count;
   }
-  static constexpr RowKernels table() {
-    return {maximum, stats, fill, subtract, difference, cross, above};
-  }
+  static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, cross, above}; }
 
  private:
-  static double weight(float l, const Exponent& of) { return l < of.cut ? 0.0 : std::exp(of.law.log_prob(l)); }
+  static double weight(float l, const Exponent& of) {
+    return l < of.cut ? 0.0 : std::exp(of.law.log_prob(l));
+  }
 };
 
 }  // namespace specula::detail

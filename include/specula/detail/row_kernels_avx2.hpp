@@ -134,9 +134,7 @@ struct Avx2Kernels {
     return count;
   }
 
-  static constexpr RowKernels table() {
-    return {maximum, stats, fill, subtract, difference, cross, above};
-  }
+  static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, cross, above}; }
 
  private:
   /// The sum of a tile whose maximum is -infinity: 0, or NaN if one hides there, which maxps passes over.

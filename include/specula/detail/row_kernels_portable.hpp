@@ -98,9 +98,7 @@ struct PortableKernels {
     }
     return count;
   }
-  static constexpr RowKernels table() {
-    return {maximum, stats, fill, subtract, difference, cross, above};
-  }
+  static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, cross, above}; }
 
  private:
   /// 2^y for y < 128; 0 below -126; NaN stays NaN.

@@ -209,9 +209,9 @@ class RowScan {
   /// log of the sum of exp(inv_t * (l - top)), top being the largest logit of the row that scan() saw last;
   /// leaves the tiles' shares of it in masses_.
   double log_sum() {
-    const TileStats& first = *std::max_element(
-        stats_.begin(), stats_.end(),
-        [](const TileStats& a, const TileStats& b) { return a.maximum < b.maximum; });
+    const TileStats& first =
+        *std::max_element(stats_.begin(), stats_.end(),
+                          [](const TileStats& a, const TileStats& b) { return a.maximum < b.maximum; });
     for (std::size_t t = 0; t < stats_.size(); ++t) {
       const double mass = stats_[t].sum > 0 ? stats_[t].sum * pow2(stats_[t].unit - first.unit) : 0.0;
       masses_[t] = mass < 0x1p-100 ? 0.0 : mass;  // its weights would all underflow: no coin may choose it

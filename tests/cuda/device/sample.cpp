@@ -5,6 +5,7 @@
 #include <map>
 
 #include "device_agreement.hpp"
+#include "plain_law.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -61,7 +62,7 @@ struct Draws {
     token.assign(outputs, -77);
     prob.assign(outputs, -77);
     scale.assign(outputs, -77);
-    stats.assign(n, {-77, -77, -77, -77, device::Status::bad_tree});
+    stats.assign(n, {-77, -77, -77, -77, -77, device::Status::bad_tree});
     device::SampleArgs<Element> args{};
     args.logits = logits.data() + offset;
     args.stride = stride;
@@ -125,6 +126,7 @@ TEST_CASE_TEMPLATE("plain sampling: the CPU's coins, cuts and laws", Element, fl
         if (!law.is_point()) {
           CHECK(d.stats[r].temperature == p.temperature);
           CHECK(d.stats[r].cut == law.cut);
+          CHECK(d.stats[r].shift == law.shift);
           CHECK(d.stats[r].log_z == doctest::Approx(law.log_z).epsilon(1e-6));
         }
         REQUIRE((d.token[r] >= 0 && d.token[r] < vocab));
@@ -167,7 +169,7 @@ TEST_CASE("the cut keeps what the CPU's keeps, on flat, tied and peaked rows") {
     if (d.stats[0].cut != law.cut) {
       double mass = 0, all = 0;
       for (const float l : row) {
-        const double w = std::exp(static_cast<double>(l) / static_cast<double>(p.temperature) - law.log_z);
+        const double w = std::exp(law.log_prob(l));
         all += w;
         if (l >= std::max(law.cut, d.stats[0].cut)) mass += w;
       }
@@ -275,6 +277,42 @@ TEST_CASE("results do not depend on the batch, the slot, the cluster or the orde
   }
 }
 
+TEST_CASE("large finite masks, and offsets up to 1e38 times the temperature: the CPU's laws and coins") {
+  Random random(21);
+  Draws<float> d(1100);
+  for (const float temperature : {0.01f, 1.0f, 100.0f})
+    for (const float large : {1e4f, 1e9f, 1e10f, 1e12f, 1e20f, 1e30f, 1e36f, 1e38f, 3.3895e38f}) {
+      std::vector<float> row = random.row(1100, 5);
+      for (float& l : row) l *= temperature;
+      std::fill(row.begin() + 512, row.begin() + 1024, -large);
+      d.add(row, {.temperature = temperature}, random.bits(), 1);
+      if (large > 1e38f * temperature) continue;
+      for (const float top : {large, -large}) {
+        std::vector<float> ties(1100, -kInf);  // in two tiles, and what is next to them
+        ties[3] = ties[600] = top;
+        ties[4] = ties[700] = std::nextafter(top, -kInf);
+        d.add(ties, {.temperature = temperature, .top_k = random.below(2)}, random.bits(), 1);
+      }
+    }
+  d.run(device::Stream::sample, false, 2);
+  detail::RowScan scan(1100);
+  for (std::size_t r = 0; r < d.rows.size(); ++r) {
+    CAPTURE(r);
+    const SamplingParams p{.temperature = d.params[r].temperature, .top_k = d.params[r].top_k};
+    const std::vector<double> want = plain_law(d.rows[r], p);
+    REQUIRE(d.stats[r].status == device::Status::ok);
+    PhiloxChance chance(d.seed[r]);
+    CHECK(d.token[r] == chance.draw(scan.weights(law_of(d.rows[r], p, scan)), {1}));
+    REQUIRE(d.token[r] != kNoToken);
+    CHECK(static_cast<double>(d.prob[r]) ==
+          doctest::Approx(want[static_cast<std::size_t>(d.token[r])]).epsilon(1e-6));
+    double worst = 0;
+    for (std::size_t x = 0; x < 1100; ++x)
+      worst = std::max(worst, std::abs(device::detail::prob(d.rows[r][x], d.stats[r]) - want[x]));
+    CHECK(worst < 1e-6);
+  }
+}
+
 TEST_CASE("bad rows and parameters have a status and no token") {
   Random random(12);
   Draws<float> d(1100);
@@ -297,12 +335,13 @@ TEST_CASE("bad rows and parameters have a status and no token") {
   d.add(with(5, kNan), {.temperature = 0}, 1, 1);
   d.add(with(9, 3e38f), {.temperature = 0}, 1, 1);       // fine without a temperature
   d.add(with(9, -3.4e38f), {.temperature = .5f}, 1, 1);  // a mask
+  d.add(with(9, 1.01e38f), {}, 1, 1);                    // beyond 1e38 times the temperature
   d.run(device::Stream::sample, false, 2);
   using S = device::Status;
   const S want[] = {
       S::not_a_number,   S::not_a_number,   S::empty_row,    S::not_a_number, S::overflow, S::bad_parameters,
-      S::bad_parameters, S::bad_parameters, S::not_a_number, S::ok,           S::ok};
-  for (std::size_t r = 0; r < 11; ++r) {
+      S::bad_parameters, S::bad_parameters, S::not_a_number, S::ok,           S::ok,       S::overflow};
+  for (std::size_t r = 0; r < 12; ++r) {
     CAPTURE(r);
     CHECK(d.stats[r].status == want[r]);
     CHECK((d.token[r] == kNoToken) == (want[r] != S::ok));

@@ -74,10 +74,10 @@ DeviceVerdict verdict_of_chain(const Chain& chain, int blocks = 1) {
   detail::RowScan scan(chain.vocab);
   for (const auto& row : chain.draft) {
     b.add_row(b.draft, row.data());
-    device::RowStats s{kNan, 1, -kInf, device::kNoToken, Status::ok};
+    device::RowStats s{kNan, 0, 1, -kInf, device::kNoToken, Status::ok};
     try {
       const RowLaw law = scan.law(row, {});
-      s.log_z = law.log_z;
+      s.log_z = law.log_z, s.shift = law.shift;
     } catch (const std::runtime_error&) {  // a bad row: sample() would have said so
     }
     b.stats.push_back(s);
@@ -338,7 +338,7 @@ TEST_CASE("a greedy draft's law is a point, and so is the target's at temperatur
     b.add_row(b.target, p.data());
     b.add_row(b.target, p.data());
     b.add_row(b.draft, q.data());
-    b.stats.push_back({0, 0, -kInf, best, Status::ok});  // what sample() says at temperature 0
+    b.stats.push_back({0, 0, 0, -kInf, best, Status::ok});  // what sample() says at temperature 0
     auto drawn = b.args(device::LogitsDraft<float>{b.draft.data(), b.stride, b.stats.data()});
     drawn.trees.parent = nullptr;
     const auto a = emulate_verify<RejectionRule>(b, drawn)[0];

@@ -1,5 +1,6 @@
 // labels: optimised
-// The edges of the arithmetic under verification: coins and masses at their ends, odd cuts, laws with next to nothing left.
+// The edges of the arithmetic under verification: coins and masses at their ends, odd cuts, laws with next to
+// nothing left.
 #include <doctest/doctest.h>
 #include <specula/accept/rejection.hpp>
 #include <specula/accept/sample_and_match.hpp>
@@ -67,6 +68,7 @@ void check_law(const std::vector<float>& row, const SamplingParams& p, std::uint
   detail::RowScan scan(static_cast<std::int32_t>(row.size()));
   const RowLaw law = scan.law(row, p);
   REQUIRE(got.stats.status == Status::ok);
+  CHECK(got.stats.shift == law.shift);
   CHECK(got.stats.log_z == doctest::Approx(law.log_z).epsilon(1e-7));
   CHECK(static_cast<double>(got.prob) / law(got.token) == doctest::Approx(1).epsilon(1e-5));
   PhiloxChance chance(seed);
@@ -75,8 +77,8 @@ void check_law(const std::vector<float>& row, const SamplingParams& p, std::uint
 }  // namespace
 
 TEST_CASE("numbers, coins and weights by themselves") {
-  for (int n = 0; n >= -1022; n -= 7) CHECK(power_of_two(static_cast<float>(n)) == std::ldexp(1.0, n));
-  CHECK(power_of_two(-1023.0f) == 0);
+  for (int n = 0; n >= -1022; n -= 7) CHECK(power_of_two(n) == std::ldexp(1.0, n));
+  CHECK(power_of_two(-1023) == 0);
   CHECK(power_of_two(-kInf) == 0);
   CHECK(coin(1) == 0x1p-32);
   CHECK(coin(0xFFFFFFFFu) == 1 - 0x1p-32);
@@ -84,9 +86,16 @@ TEST_CASE("numbers, coins and weights by themselves") {
     for (const double t : {0.3, 1.0, 2.5})
       for (double l = -20; l <= 0; l += 0.37) {
         const float logit = static_cast<float>(base + l);
-        const double log_z = (base + 1.234) / t, y = static_cast<double>(logit) / t - log_z;
-        CHECK(std::abs(static_cast<double>(Exponent(1 / t, log_z, -kInf).weight(logit)) / std::exp(y) - 1) <
-              8e-7 + 4.8e-7 * std::abs(y));
+        const auto temperature = static_cast<float>(t), shift = static_cast<float>(base);
+        const double inv_t = inverse(temperature);
+        for (const device::RowStats& law :  // log_z relative to the base, and to 0
+             {device::RowStats{1.234 * inv_t, shift, temperature, -kInf, device::kNoToken, Status::ok},
+              device::RowStats{(base + 1.234) * inv_t, 0, temperature, -kInf, device::kNoToken,
+                               Status::ok}}) {
+          const double y = (static_cast<double>(logit) - base - 1.234) * inv_t;
+          CHECK(std::abs(static_cast<double>(Exponent(law).weight(logit)) / std::exp(y) - 1) <
+                8e-7 + 4.8e-7 * std::abs(y));
+        }
       }
 }
 
@@ -234,7 +243,8 @@ TEST_CASE("a guess of next to no probability stays out, however its own guesses 
       for (int i = 0; i < 3; ++i) b.add_row(b.target, flat.data());
       b.add_row(b.draft, q.data());
       detail::RowScan scan(3);
-      b.stats.push_back({scan.law(q, {}).log_z, 1, -kInf, device::kNoToken, Status::ok});
+      b.stats.push_back(
+          {scan.law(q, {}).log_z, scan.law(q, {}).shift, 1, -kInf, device::kNoToken, Status::ok});
       b.draft_row = {-1, 0, 0, 0};
       b.scale = {0, 0, 0, 0};
       CHECK(emulate_verify<TraversalRule>(b, b.args(b.logits_draft()))[0].tokens == std::vector<Token>{0});
@@ -257,7 +267,8 @@ TEST_CASE("two siblings from two rows; a chosen one behind them, over many tiles
     detail::RowScan scan(vocab);
     for (const auto* q : {&q1, &q2}) {
       b.add_row(b.draft, q->data());
-      b.stats.push_back({scan.law(*q, {}).log_z, 1, -kInf, device::kNoToken, Status::ok});
+      b.stats.push_back(
+          {scan.law(*q, {}).log_z, scan.law(*q, {}).shift, 1, -kInf, device::kNoToken, Status::ok});
     }
     b.draft_row = {-1, 0, 1, -1};
     b.scale = {0, 0, 0, 0};
@@ -290,7 +301,8 @@ TEST_CASE("what a walk keeps of p when a rejection leaves nothing") {
   detail::RowScan scan(4);
   for (const auto* q : {&flat, &peak}) {
     b.add_row(b.draft, q->data());
-    b.stats.push_back({scan.law(*q, {}).log_z, 1, -kInf, device::kNoToken, Status::ok});
+    b.stats.push_back(
+        {scan.law(*q, {}).log_z, scan.law(*q, {}).shift, 1, -kInf, device::kNoToken, Status::ok});
   }
   b.draft_row = {-1, 0, 1, -1};
   b.scale = {0, 0, 0, 0};

@@ -29,8 +29,7 @@ SPECULA_HD Token point_of(const LogitsDraft<Element>& draft, std::int64_t row) {
 }
 template <class Element>
 SPECULA_HD double prob_in(const LogitsDraft<Element>& draft, std::int64_t row, Token token, int) {
-  const RowStats s = draft.stats[row];
-  return prob(to_float(draft.logits[row * draft.stride + token]), inverse(s.temperature), s.log_z, s.cut);
+  return prob(to_float(draft.logits[row * draft.stride + token]), draft.stats[row]);
 }
 template <class Element>
 SPECULA_HD void fill_from(const LogitsDraft<Element>& draft, const Exponent& exponent, std::int64_t row,
@@ -76,8 +75,7 @@ SPECULA_HD Exponent exponent_of(const Draft&, std::int64_t) {
 }
 template <class Element>
 SPECULA_HD Exponent exponent_of(const LogitsDraft<Element>& draft, std::int64_t row) {
-  const RowStats s = draft.stats[row];
-  return {inverse(s.temperature), s.log_z, s.cut};
+  return Exponent(draft.stats[row]);
 }
 
 SPECULA_HD const std::int32_t* rows_of(const ChosenDraft&) { return nullptr; }

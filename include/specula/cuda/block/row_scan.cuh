@@ -31,7 +31,7 @@ class RowScan {
   template <class Element>
   SPECULA_HD RowStats law(Row<Element> row, const SamplingParams& params) {
     TileLaw tiles(params.temperature);
-    RowStats out{0, params.temperature, -infinity(), kNoToken, Status::ok};
+    RowStats out{0, 0, params.temperature, -infinity(), kNoToken, Status::ok};
     const auto warp = table_.cluster().block().warp();
     table_.pass(row, [&](int tile, const RawTile<Element>& raw) {
       float x[kPerLane];
@@ -50,12 +50,13 @@ class RowScan {
     masses_ = {kStats, tiles.scale, tiles.unit, 1};
     const double total = table_.total(masses_);
     masses_.share = 1 / total;
+    out.shift = tiles.top;
     out.log_z = tiles.log_z(total);
     if (cuts(params)) {
       out.cut =
           Cut<Cluster, Element>(table_.cluster(), histograms_, row, table_, tiles.top, params.temperature)
               .threshold(params);
-      const Exponent exponent(tiles.inv_t, out.log_z, out.cut);
+      const Exponent exponent(out);
       const double kept = measure_from([&](int tile) { return table_.before(tile).a >= out.cut; },
                                        [&](int first, float(&w)[4]) { weigh(row, exponent, first, w); });
       masses_.share = 1 / kept;
@@ -93,7 +94,7 @@ class RowScan {
     const int tile = pick_tile(coin(coin_words.x));
     if (tile < 0) return kNoToken;
     const auto warp = table_.cluster().block().warp();
-    const Exponent exponent(inverse(law.temperature), law.log_z, law.cut);
+    const Exponent exponent(law);
     return draw_inside(warp, tile, coin(coin_words.y),
                        [&](int first, float(&w)[4]) { weigh(row, exponent, first, w); });
   }
@@ -106,8 +107,8 @@ class RowScan {
   /// An entry of the table as a mass. Those of a law add up to 1.
   struct Masses {
     Kind kind;
-    float scale, unit;
-    double share;
+    float scale;
+    double unit, share;
     SPECULA_HD double operator()(typename Table::Entry entry) const {
       if (kind == kMasses) return static_cast<double>(entry.b) * share;
       const double mass = tile_mass(entry.a, entry.b, scale, unit) * share;

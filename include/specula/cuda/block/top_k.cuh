@@ -119,7 +119,7 @@ class RowTopK {
   template <class Element>
   SPECULA_HD Status find(Row<Element> row) {
     const RowStats law = scan_.law(row, SamplingParams{});
-    log_z_ = law.log_z;
+    law_ = law;
     if (law.status == Status::ok && scan_.cluster().rank() == 0) top_.find(row, scan_.table());
     return law.status;
   }
@@ -128,14 +128,14 @@ class RowTopK {
 
   SPECULA_HD int found() const { return top_.found(); }
   SPECULA_HD TopToken operator[](int i) const {
-    return {top_.token(i), smaller(1.0, exp(static_cast<double>(top_.logit(i)) - log_z_))};
+    return {top_.token(i), smaller(1.0, prob(top_.logit(i), law_))};
   }
   SPECULA_HD TopK<Block>& top() { return top_; }
 
  private:
   TopK<Block> top_;
   RowScan<Cluster> scan_;
-  double log_z_ = 0;
+  RowStats law_{};
 };
 
 }  // namespace detail

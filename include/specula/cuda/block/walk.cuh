@@ -75,7 +75,7 @@ class Walk : public TreeWalk<Cluster> {
   }
   SPECULA_HD double target_prob(NodeId node, const RowStats& law, Token token) const {
     if (law.point != kNoToken) return token == law.point ? 1.0 : 0.0;
-    return prob(row(node)[token], inverse(law.temperature), law.log_z, law.cut);
+    return prob(row(node)[token], law);
   }
   /// q: the probability that `node`, given its earlier siblings, would have been `token`.
   SPECULA_HD double draft_prob(NodeId node, Token token) const {
@@ -105,7 +105,7 @@ class Walk : public TreeWalk<Cluster> {
     measured_ = false;
     const bool writes = cluster.block().rank() == 0;
     cluster.block().sync();
-    if (writes && law.point == kNoToken) *target_ = Exponent(inverse(law.temperature), law.log_z, law.cut);
+    if (writes && law.point == kNoToken) *target_ = Exponent(law);
     int count = 0;
     for (NodeId c = this->next_child(node, node); c != kNoParent; c = this->next_child(node, c), ++count) {
       if (!writes) continue;

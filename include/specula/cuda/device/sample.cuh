@@ -58,12 +58,11 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
   const Row<Element> row{args.logits + r * args.stride, vocab};
   RowScan<Cluster> scan(cluster, vocab, shared);
   Token* const drawn = reinterpret_cast<Token*>(shared + RowScan<Cluster>::shared_bytes(vocab));
-  RowStats law{0, params.temperature, 0, kNoToken, Status::bad_parameters};
+  RowStats law{0, 0, params.temperature, 0, kNoToken, Status::bad_parameters};
   if (valid(params)) law = scan.law(row, params);
 
   const bool ok = law.status == Status::ok, point = law.point != kNoToken;
-  const double inv_t = point || !ok ? 1.0 : inverse(law.temperature);
-  const Exponent exponent(inv_t, law.log_z, law.cut);
+  const Exponent exponent = point || !ok ? Exponent() : Exponent(law);
   int without = 0;  // draws that may not come again
   const auto fill = [&](int first, float(&w)[4]) {
     load_four(row, first, w);
@@ -90,9 +89,7 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
       const std::int64_t at = static_cast<std::int64_t>(r) * draws + d;
       args.token[at] = token;
       if (args.prob)
-        args.prob[at] = token == kNoToken ? 0.0f
-                        : point           ? 1.0f
-                                          : static_cast<float>(prob(row[token], inv_t, law.log_z, law.cut));
+        args.prob[at] = token == kNoToken ? 0.0f : point ? 1.0f : static_cast<float>(prob(row[token], law));
       if (args.scale) args.scale[at] = token == kNoToken ? 0.0 : 1.0 / total;
     }
     if (!args.distinct || point || d + 1 == draws) continue;

@@ -131,16 +131,16 @@ class Distillation {
   }
   SPECULA_HD Term term(int i, float draft, const RowStats& p, const RowStats& q) const {
     if (i >= likeliest_.found()) return {0, 0};
-    const double prob = exp(static_cast<double>(likeliest_.logit(i)) - p.log_z);
+    const double prob = exp(log_prob(likeliest_.logit(i), p));
     if (prob < 0x1p-126) return {0, 0};
-    return {prob, -prob * (static_cast<double>(draft) - q.log_z)};
+    return {prob, -prob * log_prob(draft, q)};
   }
 
   /// Writes keep * q - take * p, and less `weight` * p for the likeliest, as the gradient; returns the sum of
   /// p * log2(q), which is -infinity or NaN where the loss is infinite.
   SPECULA_HD double differentiate(const RowStats& p, const RowStats& q, double keep, double take,
                                   double weight) {
-    const Exponent target(1.0, p.log_z, p.cut), draft(1.0, q.log_z, q.cut);
+    const Exponent target(p), draft(q);
     const auto a = static_cast<float>(keep), b = static_cast<float>(take), c = static_cast<float>(weight);
     // The last of the likeliest: others are below, or behind it.
     const int last = likeliest_.found() - 1;

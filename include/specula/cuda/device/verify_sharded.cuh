@@ -72,10 +72,11 @@ SPECULA_HD TilePartial tile_partial(Warp warp, const Trees& trees, const ShardRo
     if (x[i] == stats.maximum) place = kPerLane * lane + i;
   place = reduce(warp, place, Min{});
   if (place < kTile) out.first = tile * kTile + place;
-  const float unit = unit_of(stats.maximum, scale), rest = fused(stats.maximum, scale, -unit);
+  const float rest = rest_of(stats.maximum, scale);
   SPECULA_UNROLL
   for (int i = 0; i < kPerLane; ++i)
-    w[i] = unit == -infinity() ? 0.0f : exp2_fast(fused(difference(x[i], stats.maximum), scale, rest));
+    w[i] =
+        stats.maximum == -infinity() ? 0.0f : exp2_fast(fused(difference(x[i], stats.maximum), scale, rest));
 
   int depth = 0;
   for (NodeId n = node; n > 0 && n < size && depth < size; n = parent(n))
@@ -146,7 +147,7 @@ class ShardedWalk : public TreeWalk<Cluster> {
         for (int s = 0; s < gathered_.shards; ++s)
           logit =
               larger(logit, gathered_.child_logits[static_cast<std::int64_t>(s) * nodes_ + this->begin_ + c]);
-    return prob(logit, inverse(law.temperature), law.log_z, law.cut);
+    return prob(logit, law);
   }
   SPECULA_HD double draft_prob(NodeId node, Token token) const {
     return this->token(node) == token ? 1.0 : 0.0;
@@ -211,16 +212,18 @@ class ShardedWalk : public TreeWalk<Cluster> {
   }
 
   SPECULA_HD RowStats law(NodeId node, float temperature) {
-    RowStats out{0, temperature, -infinity(), kNoToken, Status::ok};
+    RowStats out{0, 0, temperature, -infinity(), kNoToken, Status::ok};
     tiles_ = TileLaw(temperature);
     const auto maximum = [&](int t) { return partial(node, t).maximum; };
     out.status = tiles_.look(warp(), tiles(), maximum, [&](int t) { return partial(node, t).sum; });
     this->fail(out.status);
     if (out.status != Status::ok) return out;
-    if (tiles_.greedy)
+    if (tiles_.greedy) {
       out.point = partial(node, tiles_.top_tile(warp(), tiles(), maximum)).first;
-    else
-      out.log_z = tiles_.log_z(total_mass(warp(), tiles(), [&](int t) { return mass(node, t).all; }));
+      return out;
+    }
+    out.shift = tiles_.top;
+    out.log_z = tiles_.log_z(total_mass(warp(), tiles(), [&](int t) { return mass(node, t).all; }));
     return out;
   }
 

@@ -124,11 +124,17 @@ SPECULA_HD float nearest(float x) {
   return std::nearbyint(x);
 #endif
 }
+SPECULA_HD double nearest(double x) {
+#ifdef __CUDA_ARCH__
+  return rint(x);
+#else
+  return std::nearbyint(x);
+#endif
+}
 
 /// 2^n for a whole number n <= 0; 0 below -1022.
-SPECULA_HD double power_of_two(float n) {
-  return n < -1022.0f ? 0.0
-                      : double_of(static_cast<std::uint64_t>(static_cast<std::int64_t>(n) + 1023) << 52);
+SPECULA_HD double power_of_two(double n) {
+  return n < -1022 ? 0.0 : double_of(static_cast<std::uint64_t>(static_cast<std::int64_t>(n) + 1023) << 52);
 }
 
 /// Larger keys for larger floats: what radix selection counts. Not for NaN.

@@ -94,14 +94,21 @@ SPECULA_HD void unpack(int lane, const RawTile<Element>& raw, Row<Element> row, 
   }
 }
 
-/// Largest value and the sum of 2^(scale * l - unit), unit = nearest(scale * maximum): tiles merge by exact
-/// powers of two. The sum of a tile with NaN or +infinity is NaN; that of one so low that its unit is beyond
-/// a float is 0.
+/// Largest value and the sum of 2^(scale * (l - maximum) + rest), with unit + rest = scale * maximum and the
+/// unit the nearest integer: tiles merge by exact powers of two. The product of two floats is exact in a
+/// double, so no exponent is above 1/2, however large the logits. The sum of a tile with NaN or +infinity is
+/// NaN; that of a tile of -infinity is 0.
 struct TileStats {
   float maximum, sum;
 };
 
-SPECULA_HD float unit_of(float maximum, float scale) { return nearest(product(maximum, scale)); }
+SPECULA_HD double unit_of(float maximum, float scale) {
+  return nearest(static_cast<double>(maximum) * static_cast<double>(scale));
+}
+SPECULA_HD float rest_of(float maximum, float scale) {
+  return static_cast<float>(static_cast<double>(maximum) * static_cast<double>(scale) -
+                            unit_of(maximum, scale));
+}
 
 /// A tile's sum from the sums of its columns: columns 4 lane .. 4 lane + 3 of 128 in each lane.
 template <class Warp>
@@ -148,9 +155,9 @@ SPECULA_HD float tile_maximum(Warp warp, const float (&x)[kPerLane]) {
 
 template <class Warp>
 SPECULA_HD TileStats tile_stats(Warp warp, const float (&x)[kPerLane], float scale) {
-  const float top = tile_maximum(warp, x), unit = unit_of(top, scale);
-  if (unit == -infinity()) return {top, 0.0f};
-  const float rest = fused(top, scale, -unit);
+  const float top = tile_maximum(warp, x);
+  if (top == -infinity()) return {top, 0.0f};
+  const float rest = rest_of(top, scale);
   float w[kPerLane];
   SPECULA_UNROLL
   for (int i = 0; i < kPerLane; ++i) w[i] = exp2_fast(fused(difference(x[i], top), scale, rest));

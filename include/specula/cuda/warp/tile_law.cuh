@@ -15,17 +15,18 @@ namespace detail {
 /// the same. `maximum(tile)` and `sum(tile)` are those of TileStats, with this `scale`; sums do not matter
 /// where the temperature is 0.
 struct TileLaw {
-  double inv_t;     // 1 where the temperature is 0
-  float scale;      // logits as exponents of 2
-  bool greedy;      // the temperature is 0
-  float top, unit;  // largest logit, and largest unit of a tile
+  double inv_t;  // 1 where the temperature is 0
+  float scale;   // logits as exponents of 2
+  bool greedy;   // the temperature is 0
+  float top;     // largest logit
+  double unit;   // of its tile
 
   SPECULA_HD explicit TileLaw(float temperature)
       : inv_t(temperature == 0.0f ? 1.0 : inverse(temperature)),
         scale(static_cast<float>(inv_t * kLog2E)),
         greedy(temperature == 0.0f),
         top(-infinity()),
-        unit(-infinity()) {}
+        unit(0) {}
 
   /// Finds `top` and, of a good row, `unit`.
   template <class Warp, class Maximum, class Sum>
@@ -40,9 +41,10 @@ struct TileLaw {
     if (is_bad_logit(top)) return Status::not_a_number;
     if (top == -infinity()) return Status::empty_row;
     if (greedy) return Status::ok;
-    if (nan || !is_finite(product(top, scale))) return Status::overflow;
-    for (int t = warp.rank(); t < tiles; t += warp.size()) unit = larger(unit, unit_of(maximum(t), scale));
-    unit = reduce(warp, unit, Max{});
+    const double most = 1e38 * (1 + 1e-6);  // the margin is for 1e38 * temperature in floats
+    if (nan || static_cast<double>(top) * inv_t > most || static_cast<double>(top) * inv_t < -most)
+      return Status::overflow;
+    unit = unit_of(top, scale);
     return Status::ok;
   }
 
@@ -55,18 +57,17 @@ struct TileLaw {
     return reduce(warp, tile, Min{});
   }
 
-  /// Log of the row's normaliser, where `total` are the masses in units of 2^unit.
+  /// Log of the row's normaliser relative to the largest logit, where `total` are the masses in units of
+  /// 2^unit.
   SPECULA_HD double log_z(double total) const {
-    const double log2_z = static_cast<double>(unit) + log2(total);
-    // Where the mass is, near the top, take the rounding of the scale back.
-    return (log2_z + static_cast<double>(top) * (inv_t * kLog2E - static_cast<double>(scale))) / kLog2E;
+    return (log2(total) - static_cast<double>(rest_of(top, scale))) / kLog2E;
   }
 };
 
 /// A tile's mass in units of 2^unit.
-SPECULA_HD double tile_mass(float maximum, float sum, float scale, float unit) {
+SPECULA_HD double tile_mass(float maximum, float sum, float scale, double unit) {
   if (!(sum > 0)) return 0;
-  return static_cast<double>(sum) * power_of_two(difference(unit_of(maximum, scale), unit));
+  return static_cast<double>(sum) * power_of_two(unit_of(maximum, scale) - unit);
 }
 /// Below this all weights of a tile would underflow: no coin may choose it.
 constexpr double kLeastMass = 0x1p-100;
