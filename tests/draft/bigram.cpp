@@ -50,6 +50,8 @@ TEST_CASE("a table") {
   CHECK_THROWS_WITH_AS(BigramTable({}), "BigramTable: the vocabulary is empty", std::invalid_argument);
   CHECK_THROWS_WITH_AS(BigramTable({0, 2}), "BigramTable: after token 1 comes 2, the vocabulary has 2 tokens",
                        std::invalid_argument);
+  CHECK(BigramTable({1, 0})(2) == kNoToken);
+  CHECK(BigramTable({1, 0})(-1) == kNoToken);
   CHECK_THROWS_WITH_AS(BigramTable({-2}), "BigramTable: after token 0 comes -2, the vocabulary has 1 tokens",
                        std::invalid_argument);
 }
