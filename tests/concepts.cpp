@@ -3,6 +3,11 @@
 
 #include <specula/specula.hpp>
 
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
 #include "exact_chance.hpp"
 #include "looking_models.hpp"
 #include "toy_model.hpp"
@@ -170,3 +175,132 @@ static_assert(lossless<ForSampled, Chain<Draw::sampled>> && !lossless<ForSampled
 }  // namespace
 
 TEST_CASE("the concepts say yes and no where they should") { CHECK(true); }  // by compiling
+
+TEST_CASE("fields of shapes out of range: name, value and range") {
+  constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max();
+  const std::string guesses = ", must be in [0, 16777214]", unit = ", must be in [0, 1]",
+                    lenience = ", must be in [1, 1e+30]", nodes = ", must be in [1, 16777215]";
+  const auto refuses = [](const auto& shape, const std::string& message) {
+    CHECK_THROWS_WITH_AS(shape.validate(), message.c_str(), std::invalid_argument);
+  };
+  refuses(Chain<>{.length = -3}, "Chain::length is -3" + guesses);
+  refuses(Chain<>{.length = most}, "Chain::length is 2147483647" + guesses);
+  refuses(Chain<>{.exit_below = NAN}, "Chain::exit_below is nan" + unit);
+  refuses(CostAware(Chain<>{.length = -3}), "Chain::length is -3" + guesses);
+  refuses(AdaptiveChain<>{.end = {.longest = -1}}, "ThresholdEnd::longest is -1" + guesses);
+  refuses(AdaptiveChain<>{.end = {.threshold = NAN}}, "ThresholdEnd::threshold is nan" + unit);
+  refuses(AdaptiveChain<>{.end = {.goal = 2}}, "ThresholdEnd::goal is 2" + unit);
+  refuses(AdaptiveChain<>{.end = {.step = -1}}, "ThresholdEnd::step is -1" + unit);
+  refuses(AdaptiveChain<>{.end = {.inertia = NAN}}, "ThresholdEnd::inertia is nan" + unit);
+  refuses(AdaptiveChain<>{.end = {.memory = NAN}}, "ThresholdEnd::memory is nan" + unit);
+  refuses(AdaptiveChain<>{.end = {.rate = NAN}}, "ThresholdEnd::rate is nan" + unit);
+  refuses(AdaptiveChain<HeuristicEnd>{.end = {.longest = most}},
+          "HeuristicEnd::longest is 2147483647" + guesses);
+  refuses(AdaptiveChain<HeuristicEnd>{.end = {.now = -5}},
+          "HeuristicEnd::now is -5, must be in [1, 16777214]");
+  refuses(Cape{.length = -3}, "Cape::length is -3" + guesses);
+  refuses(Cape{.budget = -1}, "Cape::budget is -1" + guesses);
+  refuses(Cape{.extras = CapeExtras::fixed(-1)}, "CapeExtras::counts[0] is -1" + guesses);
+  refuses(Cape{.extras = {.thresholds = {0.1f, NAN, 1}}}, "CapeExtras::thresholds[1] is nan" + unit);
+  refuses(Beam{.width = -2, .length = -2}, "Beam::width is -2" + guesses);
+  refuses(Beam{.length = -2}, "Beam::length is -2" + guesses);
+  refuses(Beam{.width = 1 << 20, .length = 1 << 20}, "Beam: max_nodes() is 16777216" + nodes);
+  refuses(DynamicTree{.top_k = -3, .expansions = 2}, "DynamicTree::top_k is -3" + guesses);
+  refuses(DynamicTree{.expansions = -1}, "DynamicTree::expansions is -1" + guesses);
+  refuses(DynamicTree{.total = most}, "DynamicTree::total is 2147483647" + guesses);
+  using Tree = SampledTree<DraftLaw::sampled_iid>;
+  refuses(Tree{.widths = {2, -1, 3}}, "SampledTree::widths[1] is -1" + guesses);
+  refuses(Tree{.widths = {1 << 12, 1 << 12}}, "SampledTree: max_nodes() is 16777216" + nodes);
+  refuses(Horizontal<2>{.counts = {-1, 3}}, "Horizontal::counts[0] is -1" + guesses);
+  refuses(Horizontal<2>{.counts = {1 << 23, 1 << 23}}, "Horizontal: max_nodes() is 16777216" + nodes);
+  refuses(Vertical<2>{.reviews = -2, .length = -3}, "Vertical::reviews is -2" + guesses);
+  refuses(Vertical<2>{.length = -3}, "Vertical::length is -3" + guesses);
+  refuses(Vertical<2>{.lenience = .5}, "Vertical::lenience is 0.5" + lenience);
+  refuses(Vertical<2>{.lenience = NAN}, "Vertical::lenience is nan" + lenience);
+  refuses(Vertical<2>{.reviews = 1 << 20, .length = 1 << 20}, "Vertical: max_nodes() is 16777216" + nodes);
+  refuses(Cascade<2>{.limits = {{{-1, 1}, {0, 1}}}}, "Cascade::limits[0][0] is -1" + guesses);
+  refuses(Cascade<2>{.limits = {{{1, 1}, {1, 1}}}},
+          "Cascade::limits[1][0] is 1, must be 0: it is below the diagonal");
+  refuses(Cascade<2>{.lenience = INFINITY}, "Cascade::lenience is inf" + lenience);
+  refuses(Cascade<2>{.limits = {{{1 << 23, 1 << 23}, {0, 1 << 23}}}},
+          "Cascade: max_nodes() is 16777216" + nodes);
+  Chain<>{}.validate(), AdaptiveChain<>{}.validate(), AdaptiveChain<HeuristicEnd>{}.validate();
+  Cape{}.validate(), Beam{}.validate(), DynamicTree{}.validate(), Tree{}.validate();
+  Horizontal<2>{}.validate(), Vertical<2>{}.validate(), Cascade<2>{}.validate();
+
+  ToyModel target(3, 1), draft(3, 2);  // found by the pipeline, before anything else
+  CHECK_THROWS_WITH_AS(
+      (Speculator{TreeVerifier{target, Sampling{}}, ModelDrafter{draft}, Chain<>{.length = -3}}),
+      ("Chain::length is -3" + guesses).c_str(), std::invalid_argument);
+}
+
+namespace {
+/// A drafter that gives `missing` fewer rows than it was asked for, or rows `wider` than it says.
+struct Liar {
+  std::int32_t missing = 1, wider = 0;
+  std::vector<float> logits = std::vector<float>(64);
+  std::int32_t vocab_size() const { return 3; }
+  std::int32_t capacity() const { return 100; }
+  void truncate(std::int32_t) {}
+  void sync(Tokens, Tokens) {}
+  RowsView extend(Tokens tokens, Nodes) {
+    return {logits.data(), static_cast<std::int32_t>(tokens.size()) - missing, 3 + wider, 3 + wider};
+  }
+};
+/// The same without rows.
+struct PointLiar : Liar {
+  std::vector<Token> said = {1, 1};
+  std::vector<float> sure = {1, 1};
+  std::size_t tokens = 0, confidences = 0;
+  PointMasses extend(Tokens, Nodes) {
+    return {Tokens(said).first(tokens), std::span<const float>(sure).first(confidences)};
+  }
+};
+}  // namespace
+
+TEST_CASE(
+    "a drafter that gives too few rows, or other ones, is an error with the numbers, under every shape") {
+  TokenTree tree(3, 40, 40);
+  const std::vector<Token> context = {0};
+  const Round round{context, {}, 40};
+  PhiloxChance chance(1);
+  const auto propose = [&](auto shape, auto drafter) {
+    if constexpr (requires { shape.reserve(); }) shape.reserve();
+    tree.reset(0, 1);
+    shape.propose(drafter, round, tree, chance);
+  };
+  const auto refuses = [&](auto shape, auto make) {
+    const auto message = [](std::int32_t rows, std::int32_t vocab) {
+      return "the draft gave " + std::to_string(rows) + " rows of " + std::to_string(vocab) +
+             " logits for 1 nodes over 3 tokens";
+    };
+    CHECK_THROWS_WITH_AS(propose(shape, make(Liar{})), message(0, 3).c_str(), std::invalid_argument);
+    CHECK_THROWS_WITH_AS(propose(shape, make(Liar{.missing = -1})), message(2, 3).c_str(),
+                         std::invalid_argument);
+    CHECK_THROWS_WITH_AS(propose(shape, make(Liar{.missing = 0, .wider = 1})), message(1, 4).c_str(),
+                         std::invalid_argument);
+  };
+  const auto alone = [](Liar liar) { return liar; };
+  const auto stack = [](Liar liar) { return Stack{liar, NoDrafter{3}}; };
+  refuses(Chain<>{}, alone);
+  refuses(Cape{}, alone);
+  refuses(Beam{}, alone);
+  refuses(DynamicTree{}, alone);
+  refuses(SampledTree<DraftLaw::sampled_distinct>{}, alone);
+  refuses(Vertical<2>{}, stack);
+  refuses(Horizontal<2>{.counts = {1, 1}}, stack);
+
+  const auto points = [&](std::size_t tokens, std::size_t confidences) {
+    PointLiar liar;
+    liar.tokens = tokens, liar.confidences = confidences;
+    propose(Chain<>{.length = 1}, liar);
+  };
+  points(1, 0), points(1, 1);
+  CHECK_THROWS_WITH_AS(points(0, 0), "the draft gave 0 tokens and 0 confidences for 1 nodes",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(points(1, 2), "the draft gave 1 tokens and 2 confidences for 1 nodes",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(expect_rows(RowsView{.rows = 2, .vocab = 3}, 2, tree),
+                       "the draft's rows of 3 logits are 0 floats apart: they overlap",
+                       std::invalid_argument);
+}

@@ -374,7 +374,7 @@ TEST_CASE(
     "a row that a token was drawn from is not replaced, and a law whose row was replaced draws nothing") {
   TokenTree tree(4, 8, 3);
   PhiloxChance chance(1);
-  const std::vector<float> row = {0, 1, 2, 3}, other = {3, 2, 1, 0}, bad = {0, NAN, 0, 0};
+  const std::vector<float> row = {0, 1, 2, 3}, other = {3, 2, 1, 0.5f}, bad = {0, NAN, 0, 0};
   tree.reset(0, 0);
   const RowLaw before = tree.store(0, row, {});
   const RowLaw law = tree.store(0, other, {});  // nothing was drawn yet

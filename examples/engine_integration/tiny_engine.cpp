@@ -119,6 +119,8 @@ class Speculation {
 
  private:
   /// Draws `width` different children of `node` from the draft's row; the tree records how they were drawn.
+  /// (An engine whose own sampler has drawn them says tree_.record_distinct(node, token, law) instead; see
+  /// docs/adapter.md.)
   void propose(specula::NodeId node, specula::PhiloxChance& chance, int width) {
     const specula::RowLaw law = tree_.store(node, {weights_.bigram[tree_.token(node)], kVocab}, params_);
     for (int i = 0; i < width; ++i) tree_.draw_distinct(node, law, chance);

@@ -50,7 +50,10 @@ TEST_CASE("a table") {
   CHECK_THROWS_WITH_AS(BigramTable({}), "BigramTable: the vocabulary is empty", std::invalid_argument);
   CHECK_THROWS_WITH_AS(BigramTable({0, 2}), "BigramTable: after token 1 comes 2, the vocabulary has 2 tokens",
                        std::invalid_argument);
-  CHECK_THROWS_AS(BigramTable({-2}), std::invalid_argument);
+  CHECK(BigramTable({1, 0})(2) == kNoToken);
+  CHECK(BigramTable({1, 0})(-1) == kNoToken);
+  CHECK_THROWS_WITH_AS(BigramTable({-2}), "BigramTable: after token 0 comes -2, the vocabulary has 1 tokens",
+                       std::invalid_argument);
 }
 
 TEST_CASE("a counter: the most frequent next token, ties to the lower one, none across documents") {
@@ -67,7 +70,8 @@ TEST_CASE("a counter: the most frequent next token, ties to the lower one, none 
                        "BigramCounter::add: token 3 is 5, the vocabulary has 5 tokens",
                        std::invalid_argument);
   CHECK(counter.table()(4) == kNoToken);  // nothing of that document was counted
-  CHECK_THROWS_AS(BigramCounter(0), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(BigramCounter(0), "BigramCounter: the vocabulary has 0 tokens, must be >= 1",
+                       std::invalid_argument);
 }
 
 TEST_CASE("from a table: what stands before the token does not matter") {
@@ -152,7 +156,8 @@ TEST_CASE("errors name what is wrong, and change nothing") {
   CHECK_THROWS_WITH_AS(drafter.extend(Text{7}, std::vector<NodeId>{kNoParent}),
                        "Bigram::extend: token 0 is 7, the vocabulary has 3 tokens", std::invalid_argument);
   CHECK_THROWS_AS(drafter.extend(Text{0}, std::vector<NodeId>{-2}), std::invalid_argument);
-  CHECK_THROWS_AS(Bigram::online(0), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(Bigram::online(0), "Bigram::online: the vocabulary has 0 tokens, must be >= 1",
+                       std::invalid_argument);
 }
 
 TEST_CASE("a round allocates nothing") {

@@ -4,7 +4,9 @@
 #include <specula/specula.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "count_allocations.hpp"  // after the library: clang's intrinsics declare posix_memalign without noexcept
@@ -81,9 +83,15 @@ TEST_CASE("algorithm 1, and each rule switched off") {
   CHECK(out.count() == 0);
   choose_skipped(similarity, {.alike = 0.99}, out);  // at least
   CHECK(out.attention == bits({1, 3, 4, 6, 9}, 12));
-  CHECK_THROWS_AS(choose_skipped(alike({}, 11), {}, out), std::invalid_argument);
-  CHECK_THROWS_AS(choose_skipped(similarity, {.every = -1}, out), std::invalid_argument);
-  CHECK_THROWS_AS(choose_skipped(similarity, {.keep_last = -1}, out), std::invalid_argument);
+  using Error = std::invalid_argument;
+  CHECK_THROWS_WITH_AS(choose_skipped(alike({}, 11), {}, out),
+                       "choose_skipped: 11 similarities, the model has 12 layers", Error);
+  CHECK_THROWS_WITH_AS(choose_skipped(similarity, {.every = -1}, out),
+                       "SkipRules::every is -1, must be in [0, 2147483647]", Error);
+  CHECK_THROWS_WITH_AS(choose_skipped(similarity, {.keep_last = -1}, out),
+                       "SkipRules::keep_last is -1, must be in [0, 2147483647]", Error);
+  CHECK_THROWS_WITH_AS(choose_skipped(similarity, {.alike = NAN}, out),
+                       "SkipRules::alike is nan, must be a cosine, or above 1 for none", Error);
 }
 
 TEST_CASE("the text is the target's own, whatever the shape, and blocks are chosen once a text") {
@@ -179,10 +187,15 @@ TEST_CASE("bad calls are refused, and what broke off is made up for") {
   target.append(List{0, 1, 2});
   LayerSkip drafter{target};
   const List context{0, 1, 2};
-  CHECK_THROWS_AS(drafter.sync(List{0, 1}, {}), std::logic_error);
+  CHECK_THROWS_WITH_AS(drafter.sync(List{0, 1}, {}),
+                       "LayerSkip::sync: a context of 2 tokens, but the target holds 3; bring the target "
+                       "there first",
+                       std::logic_error);
   CHECK_THROWS_AS(drafter.sync(List{0, 1, 2, 3}, {}), std::logic_error);
   drafter.sync(context, {});
-  CHECK_THROWS_AS(drafter.sync(List{0}, {}), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(drafter.sync(List{0}, {}),
+                       "LayerSkip::sync: a context of 1 tokens after one of 3; truncate first",
+                       std::invalid_argument);
   const List two{3, 4};
   const std::vector<NodeId> second_bad{kRoot, 1}, chain{kRoot, 0};
   CHECK_THROWS_WITH_AS(drafter.extend(two, second_bad), "LayerSkip::extend: parent 1 of 1 nodes",
@@ -209,6 +222,23 @@ TEST_CASE("bad calls are refused, and what broke off is made up for") {
   CHECK(copy(drafter.extend(two, chain).row(1)) == want);
   CHECK(target.size() == 3);
   CHECK_THROWS_AS(LayerSkip(target, SkipRules{.every = -1}), std::invalid_argument);
+  const LayerSkip other = std::move(drafter);
+  CHECK_THROWS_WITH_AS(drafter.truncate(0),  // NOLINT(bugprone-use-after-move): that is what is tested
+                       "LayerSkip: it was moved from", std::logic_error);
+
+  struct Short : ToySkips {  // one row too few
+    using ToySkips::ToySkips;
+    RowsView extend_skipping(Tokens tokens, Nodes parents, const SkippedBlocks& out) {
+      RowsView rows = ToySkips::extend_skipping(tokens, parents, out);
+      --rows.rows;
+      return rows;
+    }
+  } few(5, 1, 12);
+  few.append(context);
+  LayerSkip over{few};
+  over.sync(context, {});
+  CHECK_THROWS_WITH_AS(over.extend(two, chain), "LayerSkip::extend: the target gave 1 rows for 2 nodes",
+                       std::invalid_argument);
 }
 
 TEST_CASE("a rule that throws once loses nothing") {

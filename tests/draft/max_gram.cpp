@@ -358,13 +358,15 @@ TEST_CASE(
 }
 
 TEST_CASE("errors name what is wrong, and change nothing") {
-  CHECK_THROWS_AS(MaxGram(0), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(MaxGram(0), "MaxGram: the vocabulary has 0 tokens, must be >= 1",
+                       std::invalid_argument);
   CHECK_THROWS_WITH_AS(MaxGram(3, {.min_match = 0}), "MaxGramOptions::min_match is 0, must be >= 1",
                        std::invalid_argument);
   CHECK_THROWS_WITH_AS(MaxGram(3, {.min_match = 3, .max_match = 2}),
                        "MaxGramOptions::max_match is 2, must be 0 or >= min_match", std::invalid_argument);
   CHECK_THROWS_AS(MaxGram(3, {.max_match = -1}), std::invalid_argument);
-  CHECK_THROWS_AS(MaxGram::prompt_lookup(3, -1), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(MaxGram::prompt_lookup(3, -1), "MaxGram::prompt_lookup: ngram is -1, must be >= 1",
+                       std::invalid_argument);
   MaxGram drafter(3);
   drafter.sync(Text{0, 1, 2}, {});
   CHECK_THROWS_WITH_AS(drafter.sync(Text{0, 1}, {}),
@@ -462,4 +464,21 @@ TEST_CASE("in a pipeline the text is the target's, and a text that repeats itsel
     CHECK(run.stats().mat() > (temperature == 0.0f ? 3 : 1.2));
     CHECK(run.stats().draft.calls > 0);
   }
+}
+
+TEST_CASE("n-gram drafters that were moved from say so") {
+  const auto refuses = [](auto drafter, const char* message) {
+    drafter.sync(Text{0, 1, 0}, {});
+    auto other = std::move(drafter);
+    CHECK(other.extend(Text{1}, std::vector<NodeId>{kNoParent}).tokens[0] == 0);
+    // NOLINTBEGIN(bugprone-use-after-move): that is what is tested
+    CHECK_THROWS_WITH_AS(drafter.sync(Text{0}, {}), message, std::logic_error);
+    CHECK_THROWS_WITH_AS(drafter.truncate(0), message, std::logic_error);
+    CHECK_THROWS_WITH_AS(drafter.extend(Text{0}, std::vector<NodeId>{kNoParent}), message, std::logic_error);
+    // NOLINTEND(bugprone-use-after-move)
+    drafter = std::move(other);  // and serve again with another's state
+    drafter.sync(Text{0, 1, 0}, {});
+  };
+  refuses(MaxGram(3), "MaxGram: it was moved from");
+  refuses(Bigram::online(3), "Bigram: it was moved from");
 }

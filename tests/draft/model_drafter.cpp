@@ -178,3 +178,19 @@ TEST_CASE("a model that throws leaves a drafter that one can go on with") {
     CHECK(model.cache() == std::vector<Token>{1, 2, 3, 0, 1});
   }
 }
+
+TEST_CASE("a drafter that was moved from says so, and leaves its model alone") {
+  ToyModel model(3, 1);
+  ModelDrafter drafter(model);
+  drafter.sync(std::vector<Token>{0, 1}, {});
+  ModelDrafter other = std::move(drafter);
+  // NOLINTBEGIN(bugprone-use-after-move): that is what is tested
+  const char* message = "ModelDrafter: it was moved from";
+  CHECK_THROWS_WITH_AS(drafter.sync(std::vector<Token>{0}, {}), message, std::logic_error);
+  CHECK_THROWS_WITH_AS(drafter.truncate(0), message, std::logic_error);
+  CHECK_THROWS_WITH_AS(drafter.extend(std::vector<Token>{0}, std::vector<NodeId>{kNoParent}), message,
+                       std::logic_error);
+  // NOLINTEND(bugprone-use-after-move)
+  CHECK(model.size() == 2);
+  other.sync(std::vector<Token>{0, 1, 2}, {});
+}

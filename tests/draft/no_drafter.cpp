@@ -18,6 +18,8 @@ TEST_CASE("it has nothing to say") {
   const PointMasses said = none.extend({&token, 1}, {&parent, 1});
   CHECK(said.tokens.size() == 1);
   CHECK(said.tokens[0] == kNoToken);
+  CHECK_THROWS_WITH_AS(NoDrafter(0), "NoDrafter: the vocabulary is 0, must be in [1, 2147483647]",
+                       std::invalid_argument);
 }
 
 TEST_CASE("with it a pipeline is plain decoding: one call, one node, one token a round") {

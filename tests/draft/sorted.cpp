@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -119,8 +120,50 @@ TEST_CASE("bad thresholds are refused") {
       "Sorted: 3 thresholds, must be fewer than the draft's 3 exits: at the last one every token "
       "leaves",
       std::invalid_argument);
-  CHECK_THROWS_AS(Sorted(draft, {-0.1f}), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(Sorted(draft, {0.5f, -0.1f}), "Sorted: threshold 1 is -0.1, must be at least 0",
+                       std::invalid_argument);
   CHECK_THROWS_AS(Sorted(draft, {std::numeric_limits<float>::quiet_NaN()}), std::invalid_argument);
+}
+
+namespace {
+/// Its last extend_to() or go_on() has a NaN in its last row, or one row too few.
+struct Spoilt : ToyExits {
+  using ToyExits::ToyExits;
+  std::int32_t at_exit = 0, missing = 0;
+  std::vector<float> copy = {};
+  RowsView extend_to(Tokens tokens, Nodes parents, std::int32_t exit) {
+    return spoil(ToyExits::extend_to(tokens, parents, exit), exit);
+  }
+  RowsView go_on(std::span<const std::int32_t> rows, std::int32_t exit) {
+    return spoil(ToyExits::go_on(rows, exit), exit);
+  }
+  RowsView spoil(RowsView rows, std::int32_t exit) {
+    if (exit != at_exit) return rows;
+    copy.assign(rows.data, rows.data + rows.rows * rows.vocab);
+    if (missing == 0) copy.back() = std::numeric_limits<float>::quiet_NaN();
+    return {copy.data(), rows.rows - missing, rows.vocab, rows.vocab};
+  }
+};
+}  // namespace
+
+TEST_CASE("a bad row of an exit: the error names the node and the exit") {
+  for (const ExitBy by : {ExitBy::top, ExitBy::drawn})
+    for (const std::int32_t exit : {0, 1}) {
+      Spoilt draft(6, 1, 3);
+      draft.at_exit = exit;
+      Sorted drafter{draft, {1.0f, 1.0f}, by};
+      drafter.sync(List{0, 1}, {});
+      const std::string message = "the draft's row after node 1, at exit " + std::to_string(exit) +
+                                  ": a row of logits holds NaN or +infinity at token 5";
+      CHECK_THROWS_WITH_AS(drafter.extend(List{2, 3}, std::vector<NodeId>{kNoParent, 0}), message.c_str(),
+                           std::runtime_error);
+      draft.missing = 1;
+      drafter.sync(List{0, 1}, {});
+      const std::string few = "Sorted: the draft gave 1 rows of 6 logits at exit " + std::to_string(exit) +
+                              " for 2 nodes over 6 tokens";
+      CHECK_THROWS_WITH_AS(drafter.extend(List{2, 3}, std::vector<NodeId>{kNoParent, 0}), few.c_str(),
+                           std::invalid_argument);
+    }
 }
 
 TEST_CASE("a draft that breaks off between exits is made up for") {

@@ -98,4 +98,6 @@ TEST_CASE("vocabularies that differ are refused, wherever they stand") {
                        std::invalid_argument);
   CHECK_THROWS_AS((Stack{Listener{}, Listener{}, Listener{.vocab = 4}}), std::invalid_argument);
   CHECK_THROWS_AS((Stack{Listener{.vocab = 4}, Listener{}, Listener{}}), std::invalid_argument);
+  CHECK_THROWS_WITH_AS((Stack{Listener{}, Listener{}}.usage(2)), "Stack::usage: no member 2, there are 2",
+                       std::invalid_argument);
 }

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -214,6 +216,133 @@ struct PlainTraversal {
   }
 };
 
+/// A child of the root by each of two drafters, whose rows are kept in two slots, or the second in the place
+/// of the first.
+struct TwoDrafts {
+  static constexpr DraftLaw law = DraftLaw::mixed;
+  bool own_slot = true;
+  std::int32_t max_nodes() const { return 3; }
+  template <class D, class C>
+  void propose(D& stack, const Round& round, TokenTree& tree, C& chance) const {
+    stack.sync(round.context, {});
+    const Token root = tree.token(0);
+    const NodeId none = kNoParent;
+    const auto row_of = [&](auto& drafter) { return drafter.extend({&root, 1}, {&none, 1}).row(0); };
+    tree.draw(0, tree.store(0, row_of(stack.head()), round.params), chance);
+    if (tree.room() < 1) return;
+    tree.draw(0, tree.store(own_slot ? 1 : 0, row_of(stack.tail()), round.params), chance);
+  }
+};
+
+/// A chain that begins anew where its token is not likely enough.
+struct DropByReset {
+  static constexpr DraftLaw law = DraftLaw::sampled;
+  std::int32_t max_nodes() const { return 2; }
+  template <class D, class C>
+  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
+    Chain<Draw::sampled>{.length = 1}.propose(drafter, round, tree, chance);
+    if (tree.confidence(1) < 2) tree.reset(tree.token(0), tree.origin());
+  }
+};
+
+/// A proposal that an engine makes: `parents` of its nodes, the root's first. Its tokens are drawn from the
+/// draft's rows of log-probabilities, all of them by the engine.
+struct EngineProposal {
+  std::vector<NodeId> parents;
+  bool distinct = false;        // siblings are drawn without replacement
+  std::uint64_t drawn = 2;      // the draft that draws
+  std::uint64_t recorded = 0;   // the draft whose rows are recorded; 0: the same
+  bool as_independent = false;  // recorded so, whatever is true
+};
+
+/// Rows of log-probabilities (V) after texts, in the engine's own memory, where they stay.
+const std::vector<float>& engine_row(std::uint64_t model, const std::vector<Token>& text) {
+  static std::map<std::pair<std::uint64_t, std::vector<Token>>, std::vector<float>> rows;
+  std::vector<float>& row = rows[{model, text}];
+  if (row.empty()) {
+    row.resize(3);
+    ToyModel(3, model).row(text.size() > 1 ? text[text.size() - 2] : -1, text.back(), row.data());
+    const std::vector<double> p = plain_law(row, {});
+    for (std::size_t x = 0; x < 3; ++x) row[x] = static_cast<float>(std::log(p[x]));
+  }
+  return row;
+}
+
+/// The largest error of the law of two tokens of text. Every proposal is enumerated by the engine, with its
+/// probability; every verdict on it by ExactChance.
+template <class Rule>
+double engine_error(const EngineProposal& form, Rule rule) {
+  const auto nodes = static_cast<std::int32_t>(form.parents.size());
+  TokenTree tree(3, nodes, 0);  // no row is copied
+  VerifyWorkspace workspace(3, nodes);
+  Verdict verdict;
+  std::map<std::vector<Token>, double> law;
+  const auto text_at = [&](const std::vector<Token>& tokens, NodeId node) {
+    std::vector<Token> text;
+    for (; node != kNoParent; node = form.parents[static_cast<std::size_t>(node)])
+      text.insert(text.begin(), tokens[static_cast<std::size_t>(node)]);
+    return text;
+  };
+  const auto judge = [&](const std::vector<Token>& tokens, double weight) {
+    std::vector<float> rows;
+    for (NodeId n = 0; n < nodes; ++n) {
+      const std::vector<float>& row = engine_row(1, text_at(tokens, n));
+      rows.insert(rows.end(), row.begin(), row.end());
+    }
+    ExactChance chance;
+    do {
+      chance.begin();
+      tree.reset(0, 0);
+      for (NodeId n = 1; n < nodes; ++n) {
+        const NodeId parent = form.parents[static_cast<std::size_t>(n)];
+        const RowLaw q{
+            .logits = engine_row(form.recorded ? form.recorded : form.drawn, text_at(tokens, parent)).data()};
+        const Token token = tokens[static_cast<std::size_t>(n)];
+        form.distinct && !form.as_independent ? tree.record_distinct(parent, token, q)
+                                              : tree.record(parent, token, q);
+      }
+      rule.verify(tree, TargetLaws({rows.data(), nodes, 3, 3}, {}, workspace), chance, verdict);
+      std::vector<Token> text = {0};
+      for (std::size_t i = 1; i < verdict.path.size(); ++i) text.push_back(tree.token(verdict.path[i]));
+      text.push_back(verdict.next);
+      for (Token x = 0; x < 3; ++x) {  // what is missing is drawn from the target in the next round
+        if (text.size() > 2) {
+          law[{text[1], text[2]}] += weight * chance.weight();
+          break;
+        }
+        law[{text[1], x}] += weight * chance.weight() *
+                             std::exp(static_cast<double>(engine_row(1, text)[static_cast<std::size_t>(x)]));
+      }
+    } while (chance.next());
+  };
+  const auto draw = [&](auto self, std::vector<Token> tokens, double weight) -> void {
+    const auto n = tokens.size();
+    if (n == form.parents.size()) return judge(tokens, weight);
+    const std::vector<float>& q = engine_row(form.drawn, text_at(tokens, form.parents[n]));
+    std::vector<double> left(3);
+    for (std::size_t x = 0; x < 3; ++x) left[x] = std::exp(static_cast<double>(q[x]));
+    for (std::size_t c = 1; c < n; ++c)
+      if (form.distinct && form.parents[c] == form.parents[n]) left[static_cast<std::size_t>(tokens[c])] = 0;
+    const double sum = left[0] + left[1] + left[2];
+    for (Token x = 0; x < 3; ++x) {
+      const double p = left[static_cast<std::size_t>(x)] / sum;
+      if (!(p > 0)) continue;
+      tokens.push_back(x);
+      self(self, tokens, weight * p);
+      tokens.pop_back();
+    }
+  };
+  draw(draw, {0}, 1);
+  double error = 0;
+  for (Token x = 0; x < 3; ++x)
+    for (Token y = 0; y < 3; ++y) {
+      const double want = std::exp(static_cast<double>(engine_row(1, {0})[static_cast<std::size_t>(x)])) *
+                          std::exp(static_cast<double>(engine_row(1, {0, x})[static_cast<std::size_t>(y)]));
+      error = std::max(error, std::abs(law[{x, y}] - want));
+    }
+  return error;
+}
+
 }  // namespace
 
 TEST_CASE("leaving out what was drawn biases the text; stopping after it does not") {
@@ -282,6 +411,67 @@ TEST_CASE("leaving out a drawn guess because it does not pay biases the text; no
     CHECK(law_of(3, Rejection{}, before, 2, CoinKey::site, seed).error < 1e-12);
     CHECK(law_of(3, Traversal{}, before, 2, CoinKey::site, seed).error < 1e-12);
   }
+}
+
+TEST_CASE(
+    "two drafts at one node: exact if each keeps its own row, refused if one is to take the other's place") {
+  const auto error = [](auto rule, bool own_slot) {
+    ToyModel target(3, 1), first(3, 2), second(3, 3);
+    Speculator run{TreeVerifier{target, rule}, Stack{ModelDrafter{first}, ModelDrafter{second}},
+                   TwoDrafts{own_slot}};
+    return whole_law(run, target, kPlain, kPrompt, 2).error;
+  };
+  CHECK(error(Rejection{}, true) < 1e-12);
+  CHECK(error(Traversal{}, true) < 1e-12);
+  CHECK_THROWS_WITH_AS(error(Rejection{}, false),
+                       "TokenTree: the row of node 0 cannot be replaced: node 1 was drawn from it",
+                       std::invalid_argument);
+}
+
+TEST_CASE("a shape cannot begin its proposal anew, and the text stays") {
+  ToyModel target(3, 1), draft(3, 2);
+  Speculator run{TreeVerifier{target, Sampling{}}, ModelDrafter{draft}, DropByReset{}};
+  PhiloxChance chance(1);
+  run.start(kPrompt);
+  CHECK_THROWS_WITH_AS(run.step(chance),
+                       "TokenTree::reset: a shape is at work, and what it has drawn may not be dropped",
+                       std::logic_error);
+  CHECK(std::vector<Token>(run.text().begin(), run.text().end()) == kPrompt);
+}
+
+TEST_CASE(
+    "tokens that an engine drew itself: exact by the law that they were drawn from, biased by another") {
+  const ReferenceArithmetic reference;
+  const EngineProposal chain{.parents = {kNoParent, 0, 1}}, siblings{.parents = {kNoParent, 0, 0, 1}},
+      distinct{.parents = {kNoParent, 0, 0, 1}, .distinct = true};
+  const auto worst = [](EngineProposal form, auto rule) {
+    double error = 0;
+    for (const std::uint64_t draft : {2, 3, 5}) {
+      form.drawn = draft;
+      error = std::max(error, engine_error(form, rule));
+    }
+    return error;
+  };
+  // Rows of log-probabilities are floats: their sums are 1 within their rounding.
+  CHECK(worst(chain, Block{}) < 1e-6);
+  CHECK(worst(chain, Rejection{}) < 1e-6);
+  CHECK(worst(siblings, Traversal{}) < 1e-6);
+  CHECK(worst(siblings, Rejection{}) < 1e-6);
+  CHECK(worst(siblings, KSeq{}) < 1e-6);
+  CHECK(worst(distinct, Traversal{}) < 1e-6);
+  CHECK(worst(distinct, Rejection{}) < 1e-6);
+
+  EngineProposal wrong = chain;
+  wrong.recorded = 7;
+  CHECK(worst(wrong, Block{}) > 1e-2);
+  CHECK(worst(wrong, Rejection{}) > 1e-2);
+  CHECK(worst(wrong, SampleAndMatch{}) < 1e-6);  // which never looks at it
+  wrong = siblings, wrong.recorded = 7;
+  CHECK(worst(wrong, Traversal{}) > 1e-2);
+  CHECK(worst(wrong, KSeq{}) > 1e-2);
+  wrong = distinct, wrong.as_independent = true;  // drawn without replacement, recorded as drawn with it
+  CHECK(worst(wrong, Traversal{}) > 1e-2);
+  CHECK(worst(wrong, Rejection{}) > 1e-2);
 }
 
 TEST_CASE("two exact rules of which the tokens choose one are not exact; each alone is, on the same shapes") {

@@ -33,10 +33,19 @@ TEST_CASE("a given curve is itself, and goes on with its last slope") {
 
 TEST_CASE("values that are no costs are refused, and say so") {
   CHECK_THROWS_WITH_AS(CostCurve(std::vector<double>{}), "CostCurve: no values", std::invalid_argument);
-  CHECK_THROWS_WITH_AS(CostCurve({1.0, -0.5}), "CostCurve: a value is -0.500000, must be finite and >= 0",
+  CHECK_THROWS_WITH_AS(CostCurve({1.0, -0.5}), "CostCurve: value 1 is -0.5, must be finite and >= 0",
                        std::invalid_argument);
   CHECK_THROWS_AS(CostCurve({std::numeric_limits<double>::quiet_NaN()}), std::invalid_argument);
   CHECK_THROWS_AS(CostCurve({std::numeric_limits<double>::infinity()}), std::invalid_argument);
+}
+
+TEST_CASE("a curve that was moved from can learn") {
+  CostCurve curve;
+  for (int i = 0; i < 9; ++i) curve.learn(5, 1.0);
+  const CostCurve other = std::move(curve);
+  CHECK(other.known() == 5);
+  curve.learn(2, 1.0);  // NOLINT(bugprone-use-after-move): that is what is tested
+  CHECK(std::isfinite(curve(5)));
 }
 
 TEST_CASE("nothing seen costs nothing; one size seen costs the same at all sizes") {

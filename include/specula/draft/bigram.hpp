@@ -85,8 +85,12 @@ class BigramTable {
   }
   std::int32_t vocab_size() const { return static_cast<std::int32_t>(next_.size()); }
   Tokens next() const { return next_; }  // (V)
-  /// The token after `token`, which must be in the vocabulary.
-  Token operator()(Token token) const { return next_[static_cast<std::size_t>(token)]; }
+  /// The token after `token`; kNoToken also where `token` is outside the vocabulary, which is empty in a table
+  /// that was moved from.
+  Token operator()(Token token) const {
+    const auto i = static_cast<std::size_t>(token);
+    return i < next_.size() ? next_[i] : kNoToken;
+  }
 
  private:
   std::vector<Token> next_;

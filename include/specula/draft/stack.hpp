@@ -75,7 +75,9 @@ class Stack {
   }
   /// Of the i-th member, and of all together; empty for members that have none.
   Usage usage(std::size_t i) const {
-    if (i >= kMembers) throw std::invalid_argument("Stack::usage: no member " + std::to_string(i));
+    if (i >= kMembers)
+      throw std::invalid_argument("Stack::usage: no member " + std::to_string(i) + ", there are " +
+                                  std::to_string(kMembers));
     if (i > 0) return tail_.usage(i - 1);
     if constexpr (requires { head_.usage(); }) return head_.usage();
     return {};
