@@ -11,6 +11,7 @@
 #include "count_allocations.hpp"
 #include "naive_llama.hpp"
 #include "random.hpp"
+#include "thread_sanitizer.hpp"
 #include "specula/concepts.hpp"
 #include "specula/eigen/llama.hpp"
 
@@ -166,7 +167,7 @@ void play(const LlamaConfig& config, const LlamaOptions& options, std::uint64_t 
 
 }  // namespace
 
-TEST_CASE("the rows of an exit are those of the model that ends there") {
+UNTHREADED_TEST_CASE("the rows of an exit are those of the model that ends there") {
   play<float>(config_of({1, 3, 4}), {}, 1, 60);
   play<float>(config_of({2, 3}), {.prefill_chunk = 4}, 2, 40);
   play<float>(config_of({1, 2, 3, 4}), {.isa = Isa::portable}, 3, 30);
@@ -177,7 +178,7 @@ TEST_CASE("the rows of an exit are those of the model that ends there") {
 
 TEST_CASE("threads change nothing") { play<float>(config_of({1, 3, 4}), {.threads = 3}, 7, 15); }
 
-TEST_CASE("tokens that left early wait, as many as there are") {
+UNTHREADED_TEST_CASE("tokens that left early wait, as many as there are") {
   Random random(8);
   Twins<float> twins(config_of({1, 3}), {.prefill_chunk = 8});
   twins.append(random_tokens(random, 5, 53));
@@ -191,7 +192,7 @@ TEST_CASE("tokens that left early wait, as many as there are") {
   twins.extend(random_tokens(random, 1, 53), {kNoParent}, 1);
 }
 
-TEST_CASE("any number of tokens waits, behind a full set of nodes") {
+UNTHREADED_TEST_CASE("any number of tokens waits, behind a full set of nodes") {
   Random random(11);
   const auto weights = weights_of<float>(config_of({1, 3}));
   const auto model = std::make_shared<const LlamaWeights<float>>(weights);
@@ -212,7 +213,7 @@ TEST_CASE("any number of tokens waits, behind a full set of nodes") {
   }
 }
 
-TEST_CASE("going on makes views stale") {
+UNTHREADED_TEST_CASE("going on makes views stale") {
   Llama<float> model(std::make_shared<const LlamaWeights<float>>(weights_of<float>(config_of({1, 3}))));
   model.append(std::vector<Token>{1, 2, 3});
   const Token token = 1;
@@ -225,7 +226,7 @@ TEST_CASE("going on makes views stale") {
   CHECK_THROWS_AS(view.cache(), std::logic_error);
 }
 
-TEST_CASE("a model without exits has one") {
+UNTHREADED_TEST_CASE("a model without exits has one") {
   Llama<float> plain(cut(weights_of<float>(config_of({1, 3})), 1));
   CHECK(plain.exits() == 1);
   CHECK(plain.layers_to(0) == 3);
@@ -234,7 +235,7 @@ TEST_CASE("a model without exits has one") {
   CHECK(model.layers_to(0) == 1);
 }
 
-TEST_CASE("bad calls are refused and change nothing") {
+UNTHREADED_TEST_CASE("bad calls are refused and change nothing") {
   Random random(9);
   Twins<float> twins(config_of({1, 3}), {});
   twins.append(random_tokens(random, 5, 53));
@@ -257,7 +258,7 @@ TEST_CASE("bad calls are refused and change nothing") {
   twins.extend({4}, {kNoParent}, 1);
 }
 
-TEST_CASE("rounds allocate nothing") {
+UNTHREADED_TEST_CASE("rounds allocate nothing") {
   Random random(10);
   Llama<float> model(std::make_shared<const LlamaWeights<float>>(weights_of<float>(config_of({1, 2, 3}))));
   model.append(random_tokens(random, 40, 53));

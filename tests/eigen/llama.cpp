@@ -15,6 +15,7 @@
 
 #include "naive_llama.hpp"
 #include "random.hpp"
+#include "thread_sanitizer.hpp"
 #include "specula/concepts.hpp"
 
 namespace {
@@ -112,7 +113,7 @@ std::vector<Token> concat(std::vector<Token> a, const std::vector<Token>& b) {
   return a;
 }
 
-TEST_CASE("double agrees with a naive transcription of the equations") {
+UNTHREADED_TEST_CASE("double agrees with a naive transcription of the equations") {
   for (const auto& shape : shapes()) {
     CAPTURE(shape.name);
     Random random(1);
@@ -131,7 +132,7 @@ TEST_CASE("double agrees with a naive transcription of the equations") {
   }
 }
 
-TEST_CASE("float agrees with double, for every instruction set and both ways to store weights") {
+UNTHREADED_TEST_CASE("float agrees with double, for every instruction set and both ways to store weights") {
   for (const auto& shape : shapes()) {
     CAPTURE(shape.name);
     Random random(2);
@@ -243,7 +244,7 @@ TEST_CASE_TEMPLATE("rounds of extend, commit, truncate and append leave what a f
   }
 }
 
-TEST_CASE("prefill has the bits of tokens that come one by one, unless it is wide") {
+UNTHREADED_TEST_CASE("prefill has the bits of tokens that come one by one, unless it is wide") {
   const auto shape = shapes()[0];
   Random random(6);
   const auto tokens = random_tokens(random, 100, shape.config.vocab_size);
@@ -285,7 +286,7 @@ TEST_CASE("the bits do not depend on the number of threads") {
   }
 }
 
-TEST_CASE("an empty extend, and a context that is filled to the last token") {
+UNTHREADED_TEST_CASE("an empty extend, and a context that is filled to the last token") {
   Llama<float> model(weights_of<float>(shapes()[0].config), {.capacity = 20, .max_nodes = 4});
   CHECK(model.extend({}, {}).rows == 0);
   CHECK(model.capacity() == 20);
@@ -303,7 +304,7 @@ TEST_CASE("an empty extend, and a context that is filled to the last token") {
   model.extend(tokens, parents);
 }
 
-TEST_CASE("a caller's mistakes are named, and change nothing") {
+UNTHREADED_TEST_CASE("a caller's mistakes are named, and change nothing") {
   const auto weights = weights_of<float>(shapes()[0].config);
   Llama<float> model(weights, {.capacity = 30, .max_nodes = 6});
   const std::vector<Token> context{1, 2, 3}, tokens{4, 5, 6, 7};
@@ -398,7 +399,7 @@ TEST_CASE("a model can be moved") {
 
 }  // namespace
 
-TEST_CASE("a pass with infinities leaves nothing behind for the next, whatever the padding") {
+UNTHREADED_TEST_CASE("a pass with infinities leaves nothing behind for the next, whatever the padding") {
   LlamaConfig config;
   config.vocab_size = 10, config.hidden_size = 24, config.intermediate_size = 20, config.layers = 2;
   config.heads = 2, config.kv_heads = 1, config.head_dim = 6;

@@ -1,4 +1,4 @@
-// labels: long
+// labels: long vectorised
 // A trained checkpoint, if there is one: float against double and the naive transcription, trees against
 // paths.
 #include <doctest/doctest.h>

@@ -14,6 +14,7 @@
 #include "count_allocations.hpp"
 #include "naive_llama.hpp"
 #include "random.hpp"
+#include "thread_sanitizer.hpp"
 #include "specula/concepts.hpp"
 #include "specula/eigen/llama.hpp"
 
@@ -101,7 +102,8 @@ double distance(std::span<const double> row, const specula_test::Vector& expecte
   return most;
 }
 
-TEST_CASE("a target exposes features, keys and values of its committed tokens, whatever way they came in") {
+UNTHREADED_TEST_CASE(
+    "a target exposes features, keys and values of its committed tokens, whatever way they came in") {
   const auto weights = weights_of<double>(config_of(53, 32, 40, 3, 4, 2, 8), 3);
   Llama<double> model(weights, {.capacity = 64, .max_nodes = 8});
   Random random(1);
@@ -143,7 +145,7 @@ TEST_CASE("a target exposes features, keys and values of its committed tokens, w
   CHECK_NOTHROW(features.row(0));  // the one did not end the other
 }
 
-TEST_CASE("a view ends with the target's next call") {
+UNTHREADED_TEST_CASE("a view ends with the target's next call") {
   Llama<float> target(weights_of<float>(config_of(53, 32, 40, 3, 4, 2, 8), 3), {.capacity = 64});
   const std::vector<Token> one{5};
   const std::vector<NodeId> root{kNoParent};
@@ -176,7 +178,7 @@ TEST_CASE("a view ends with the target's next call") {
   CHECK_NOTHROW(draft.extend(one, root));
 }
 
-TEST_CASE("drafts are told when they look at the wrong thing") {
+UNTHREADED_TEST_CASE("drafts are told when they look at the wrong thing") {
   const auto all = pairs();
   Llama<float> target(weights_of<float>(all[0].target, 3), {.capacity = 64});
   Llama<float> other(weights_of<float>(all[2].target, 3), {.capacity = 64});
@@ -278,7 +280,8 @@ TEST_CASE("the bits of a draft's rows depend on tokens and view alone") {
   }
 }
 
-TEST_CASE("speculation that is kept says what it says when it is run again, and only one layer's is") {
+UNTHREADED_TEST_CASE(
+    "speculation that is kept says what it says when it is run again, and only one layer's is") {
   for (const Pair& pair : pairs()) {
     CAPTURE(pair.name);
     const PairWeights weights(pair);
@@ -309,7 +312,7 @@ TEST_CASE("speculation that is kept says what it says when it is run again, and 
   }
 }
 
-TEST_CASE("a round with a draft that looks into its target allocates nothing") {
+UNTHREADED_TEST_CASE("a round with a draft that looks into its target allocates nothing") {
   for (const Pair& pair : pairs()) {
     CAPTURE(pair.name);
     const PairWeights weights(pair);

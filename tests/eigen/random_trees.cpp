@@ -1,4 +1,4 @@
-// labels: optimised
+// labels: optimised long
 // Random trees on a tiny decoder: a tree is its paths, a commit is a prefill, and the cache has an end.
 #include "random_trees.hpp"
 

@@ -12,6 +12,7 @@
 #include "count_allocations.hpp"
 #include "naive_llama.hpp"
 #include "random.hpp"
+#include "thread_sanitizer.hpp"
 #include "specula/concepts.hpp"
 #include "specula/eigen/llama.hpp"
 
@@ -65,7 +66,7 @@ std::vector<float> logits_of(Llama<float>& model, std::int32_t row) {
 
 }  // namespace
 
-TEST_CASE(
+UNTHREADED_TEST_CASE(
     "with nothing left out it is the model; without attention and MLP of a layer, the model without it") {
   Random random(1);
   const auto weights = weights_of(config_of(4));
@@ -93,7 +94,7 @@ TEST_CASE(
   for (std::int32_t r = 0; r < 5; ++r) CHECK(logits_of(model, r) == logits_of(without, r));
 }
 
-TEST_CASE("each block that is left out is the identity, against the textbook") {
+UNTHREADED_TEST_CASE("each block that is left out is the identity, against the textbook") {
   Random random(2);
   const LlamaConfig config = config_of(5);
   const auto weights = weights_of<double>(config);
@@ -123,7 +124,7 @@ TEST_CASE("each block that is left out is the identity, against the textbook") {
   }
 }
 
-TEST_CASE("committed slots are the same bytes before and after, and so is what follows") {
+UNTHREADED_TEST_CASE("committed slots are the same bytes before and after, and so is what follows") {
   Random random(3);
   const auto weights = weights_of(config_of(4));
   Llama<float> model(weights), undisturbed(weights);
@@ -148,7 +149,7 @@ TEST_CASE("committed slots are the same bytes before and after, and so is what f
   }
 }
 
-TEST_CASE("what append() left waiting is calculated first") {
+UNTHREADED_TEST_CASE("what append() left waiting is calculated first") {
   Random random(4);
   const auto weights = weights_of(config_of(3));
   const std::vector<Token> text = random_tokens(random, 7);
@@ -164,7 +165,7 @@ TEST_CASE("what append() left waiting is calculated first") {
   CHECK(logits_of(waiting, 0) == logits_of(ready, 0));
 }
 
-TEST_CASE("grown in pieces, behind any number of tokens, it is one call") {
+UNTHREADED_TEST_CASE("grown in pieces, behind any number of tokens, it is one call") {
   Random random(8);
   const auto weights = weights_of(config_of(3));
   SkippedBlocks none(3), some(3);
@@ -189,7 +190,7 @@ TEST_CASE("grown in pieces, behind any number of tokens, it is one call") {
   }
 }
 
-TEST_CASE("a model with exits calculates all that its committed tokens lack") {
+UNTHREADED_TEST_CASE("a model with exits calculates all that its committed tokens lack") {
   Random random(5);
   const auto weights = weights_of(config_of(4, {1, 4}));
   LlamaWeights<float> bare = *weights;  // the same without exits
@@ -208,7 +209,7 @@ TEST_CASE("a model with exits calculates all that its committed tokens lack") {
   CHECK_THROWS_AS(early.go_on({&row, 1}, 1), std::invalid_argument);
 }
 
-TEST_CASE("nodes of one kind at a time, and such nodes do not join the context") {
+UNTHREADED_TEST_CASE("nodes of one kind at a time, and such nodes do not join the context") {
   Llama<float> model(weights_of(config_of(3)));
   const Token token = 1;
   const NodeId root = kNoParent, first = 0;
@@ -231,7 +232,7 @@ TEST_CASE("nodes of one kind at a time, and such nodes do not join the context")
   CHECK(model.size() == 1);
 }
 
-TEST_CASE("similarity is the mean cosine around each attention block") {
+UNTHREADED_TEST_CASE("similarity is the mean cosine around each attention block") {
   Random random(6);
   const std::vector<Token> text = random_tokens(random, 50);
   const auto in_double = weights_of<double>(config_of(3));
@@ -320,7 +321,7 @@ TEST_CASE("similarity is a function of the context, however it came in, and of n
   }
 }
 
-TEST_CASE("drafting allocates nothing") {
+UNTHREADED_TEST_CASE("drafting allocates nothing") {
   Llama<float> model(weights_of(config_of(3)), {.measure_similarity = true});
   SkippedBlocks skipped(3);
   skipped.mlp[1] = 1;

@@ -1,3 +1,4 @@
+// labels: optimised
 // A model inside llama.cpp: rows, trees, commits and failures, against our own decoder and against fresh
 // contexts.
 #include <specula/llama_cpp/model.hpp>

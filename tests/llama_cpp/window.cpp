@@ -1,3 +1,4 @@
+// labels: optimised
 // A model whose layers look through a window: what it has left behind is there again after a truncation.
 #include <doctest/doctest.h>
 #include <ggml.h>

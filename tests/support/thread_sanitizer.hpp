@@ -1,19 +1,23 @@
-// Whether the thread sanitizer watches: it loses count where fibers switch stacks, so of tests that run many
-// of them only what runs on real threads is left then.
+// Cases that the thread sanitizer leaves out: what runs on one thread has nothing for it to see, and where
+// fibers switch stacks it loses count.
 #pragma once
 
-namespace specula_test {
+#include <doctest/doctest.h>
 
 #if defined(__SANITIZE_THREAD__)
-inline constexpr bool kThreadSanitizer = true;
+#define SPECULA_THREAD_SANITIZER 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-inline constexpr bool kThreadSanitizer = true;
-#else
-inline constexpr bool kThreadSanitizer = false;
+#define SPECULA_THREAD_SANITIZER 1
 #endif
-#else
-inline constexpr bool kThreadSanitizer = false;
 #endif
 
-}  // namespace specula_test
+/// A case of one thread, in a file labelled `threads`. Under the thread sanitizer its body becomes a template
+/// that nobody instantiates: it is parsed, and no code is made of it, which is most of what such a file costs.
+#ifdef SPECULA_THREAD_SANITIZER
+#define UNTHREADED_TEST_CASE(name) \
+  template <class>                 \
+  [[maybe_unused]] static void DOCTEST_ANONYMOUS(specula_untested_)()
+#else
+#define UNTHREADED_TEST_CASE(name) TEST_CASE(name)
+#endif

@@ -1,4 +1,3 @@
-// labels: optimised
 #include <doctest/doctest.h>
 #include <specula/cuda/block/panel_ring.cuh>
 

@@ -1,4 +1,4 @@
-// labels: threads optimised
+// labels: threads
 #include <doctest/doctest.h>
 #include <specula/cuda/block/last_block.cuh>
 #include <specula/cuda/block/select.cuh>
@@ -119,8 +119,8 @@ Values random_values(Random& random, int n, int kinds, double nothing) {
 
 }  // namespace
 
-TEST_CASE("the first of many, by value and then by index: one thread, a warp and blocks find the same" *
-          doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE(
+    "the first of many, by value and then by index: one thread, a warp and blocks find the same") {
   Random random(71);
   for (const int n : {0, 1, 2, 31, 33, 100, 127, 128, 129, 251, 300, 510})
     for (const int k : {1, 2, 10, 59, 130}) {
@@ -129,8 +129,8 @@ TEST_CASE("the first of many, by value and then by index: one thread, a warp and
     }
 }
 
-TEST_CASE("ties all, nothing at all, sorted either way, none wanted, and the largest value there is" *
-          doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE(
+    "ties all, nothing at all, sorted either way, none wanted, and the largest value there is") {
   const Values alike(300, 7), none(300, 0);
   check_all(alike, 10, 1);
   check_all(alike, 299, 2);
@@ -153,7 +153,8 @@ TEST_CASE("threads of their own") {
   check_all(random_values(random, 140, 9, 0.2), 12, 1, Engine::threads);
 }
 
-TEST_CASE("values of logits and of chances are in their order; both zeros are one, what is not there is 0") {
+UNTHREADED_TEST_CASE(
+    "values of logits and of chances are in their order; both zeros are one, what is not there is 0") {
   const float inf = std::numeric_limits<float>::infinity();
   const std::vector<float> logits = {-3.4e38f, -2.0f, -1.0f, -1e-42f, 0.0f, 1e-45f, 1e-42f, 1.0f, 3.4e38f};
   for (std::size_t i = 1; i < logits.size(); ++i) CHECK(rank_value(logits[i - 1]) < rank_value(logits[i]));

@@ -102,8 +102,7 @@ void check(std::vector<float> logits, int k, std::uint64_t seed, int offset = 0)
 
 }  // namespace
 
-TEST_CASE("the best of a row, as on the CPU, for any row, element, alignment and geometry" *
-          doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE("the best of a row, as on the CPU, for any row, element, alignment and geometry") {
   Random random(81);
   for (const int vocab : {1, 2, 40, 511, 512, 513, 1500, 4100, 6000})
     for (const int k : {1, 7, 10, 32}) {
@@ -116,8 +115,7 @@ TEST_CASE("the best of a row, as on the CPU, for any row, element, alignment and
     }
 }
 
-TEST_CASE("rows of few values: ties go to the lower token, within a tile and across tiles" *
-          doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE("rows of few values: ties go to the lower token, within a tile and across tiles") {
   Random random(82);
   for (int i = 0; i < 12; ++i) {
     std::vector<float> row(3000, i % 3 == 0 ? 1.0f : -kInf);
@@ -134,8 +132,8 @@ TEST_CASE("rows of few values: ties go to the lower token, within a tile and acr
   check<float>(one, 10, 1);
 }
 
-TEST_CASE("the best in one tile, in as many tiles as are wanted, and in falling order of the tiles" *
-          doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE(
+    "the best in one tile, in as many tiles as are wanted, and in falling order of the tiles") {
   Random random(83);
   std::vector<float> row = random.row(40 * 512, 1);
   for (int i = 0; i < 12; ++i)
@@ -150,8 +148,7 @@ TEST_CASE("the best in one tile, in as many tiles as are wanted, and in falling 
   check<float>(row, 32, 5);
 }
 
-TEST_CASE("up to 64 and none, for every block by itself, a row and another one after it" *
-          doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE("up to 64 and none, for every block by itself, a row and another one after it") {
   Random random(86);
   for (int round = 0; round < 30; ++round) {
     const int vocab = 1 + random.below(round % 3 == 0 ? 60 : 12000);
@@ -197,7 +194,7 @@ TEST_CASE("up to 64 and none, for every block by itself, a row and another one a
   }
 }
 
-TEST_CASE("rows that are no law" * doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE("rows that are no law") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   Random random(84);
   for (const Geometry& geometry : kGeometries) {

@@ -1,4 +1,4 @@
-// labels: threads optimised
+// labels: threads
 #include <doctest/doctest.h>
 #include <specula/cuda/device/compact_kv.cuh>
 
@@ -225,8 +225,8 @@ void restore(Case& c, const std::vector<Bytes>& before) {
 
 }  // namespace
 
-TEST_CASE("any layout, pages, layers and alignment: what moves is right, and every other byte is as it was" *
-          doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE(
+    "any layout, pages, layers and alignment: what moves is right, and every other byte is as it was") {
   Random random(121);
   int seen[17] = {};
   for (int round = 0; round < 60; ++round) {
@@ -269,8 +269,7 @@ TEST_CASE("blocks side by side, and threads of their own") {
   }
 }
 
-TEST_CASE("every source becomes another one's place: nothing is overwritten before it was read" *
-          doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE("every source becomes another one's place: nothing is overwritten before it was read") {
   for (const int width : {2, 8, 9, 17, 40}) {
     Random random(123);
     Case c = random_case(random, 1, 64, 16, false);
@@ -285,8 +284,8 @@ TEST_CASE("every source becomes another one's place: nothing is overwritten befo
   }
 }
 
-TEST_CASE("nothing moves: identities, empty verdicts, paths that do not rise, and what nothing is kept for" *
-          doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE(
+    "nothing moves: identities, empty verdicts, paths that do not rise, and what nothing is kept for") {
   Random random(124);
   Case c = random_case(random, 1, 32, 16, false);
   const std::vector<Bytes> before = memories(c);
@@ -311,8 +310,7 @@ TEST_CASE("nothing moves: identities, empty verdicts, paths that do not rise, an
   CHECK(memories(c) == after);
 }
 
-TEST_CASE("slots in no page stay where they are, and are written to by none" *
-          doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE("slots in no page stay where they are, and are written to by none") {
   // Pages of 4 slots; 16 bytes a slot. Page numbers that are no pages, and a table that ends.
   Bytes memory(1024);
   Random random(125);
@@ -367,8 +365,7 @@ TEST_CASE("slots in no page stay where they are, and are written to by none" *
   CHECK(c.parts[0].memory == memory);
 }
 
-TEST_CASE("rows of an engine's cache, and features of a batch in one array" *
-          doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE("rows of an engine's cache, and features of a batch in one array") {
   // bf16, two layers, three heads of 8, HND pages of 4 slots.
   std::vector<BFloat16> cache(2 * 5 * 3 * 4 * 8 + 8);
   for (std::size_t i = 0; i < cache.size(); ++i) cache[i].bits = static_cast<std::uint16_t>(i);
@@ -412,7 +409,7 @@ TEST_CASE("rows of an engine's cache, and features of a batch in one array" *
   CHECK(features == moved);
 }
 
-TEST_CASE("slots and layers so far apart that 32 bits do not index them" * doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE("slots and layers so far apart that 32 bits do not index them") {
   constexpr std::int64_t kFar = (std::int64_t{1} << 31) + 16;
   const WideMemory memory(static_cast<std::size_t>(5 * kFar));
   if (!memory.data()) return;
@@ -434,7 +431,7 @@ TEST_CASE("slots and layers so far apart that 32 bits do not index them" * docte
   for (int l = 0; l < 2; ++l) CHECK(data[l * rows.layer_stride + 2 * kFar + 3] == 7 + l);
 }
 
-TEST_CASE("sizes that are refused, and the unit that addresses allow") {
+UNTHREADED_TEST_CASE("sizes that are refused, and the unit that addresses allow") {
   const Paths paths{4, {0, 5, 6, 7}, {4}, {4}};
   const auto sized = [&](SlotRows rows, SlotPages pages, int width = 4, int sequences = 1) {
     AcceptedPaths accepted = paths.args();

@@ -84,8 +84,7 @@ struct Cape {
 
 }  // namespace
 
-TEST_CASE("the paper's: four long, 7 5 3 1 extras, 32 guesses; the trees are the CPU's" *
-          doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE("the paper's: four long, 7 5 3 1 extras, 32 guesses; the trees are the CPU's") {
   Random random(111);
   for (const double spread : {0.5, 3.0, 8.0, 15.0}) {  // of every confidence
     check<Cape, BFloat16>(random_batch(random, 3, 700, spread), {.vocab = 700}, 1);
@@ -93,8 +92,8 @@ TEST_CASE("the paper's: four long, 7 5 3 1 extras, 32 guesses; the trees are the
   }
 }
 
-TEST_CASE("any lengths, budgets, extras, vocabularies and elements; ties, and rows with few tokens" *
-          doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE(
+    "any lengths, budgets, extras, vocabularies and elements; ties, and rows with few tokens") {
   Random random(112);
   for (const int vocab : {1, 2, 7, 60, 513, 1100})
     for (int i = 0; i < 4; ++i) {
@@ -113,10 +112,9 @@ TEST_CASE("any lengths, budgets, extras, vocabularies and elements; ties, and ro
     }
 }
 
-TEST_CASE(
+UNTHREADED_TEST_CASE(
     "extras tie along the spine and within a row: the older go first; none of them, or the budget is the "
-    "spine's" *
-    doctest::skip(kThreadSanitizer)) {
+    "spine's") {
   std::vector<float> row(1300, -std::numeric_limits<float>::infinity());
   for (std::size_t i = 0; i < 12; ++i) row[i * 107] = i % 2 ? 0.0f : -0.0f;
   const Growing g{{3}, 4, [row](const Text&) { return row; }, 100000};
@@ -128,8 +126,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("limits: none, the root alone, within the spine, within the extras; and no limits" *
-          doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE("limits: none, the root alone, within the spine, within the extras; and no limits") {
   Random random(113);
   std::vector<Growing> batch = random_batch(random, 6, 50, 4);
   const std::int32_t limits[] = {0, 1, 2, 5, 8, -5};
@@ -141,8 +138,8 @@ TEST_CASE("limits: none, the root alone, within the spine, within the extras; an
   for (std::size_t b = 0; b < 6; ++b) CHECK(found.trees.size[b] > 8);
 }
 
-TEST_CASE("a bad row at any step: a status, the root alone, and nothing more is read; others go on" *
-          doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE(
+    "a bad row at any step: a status, the root alone, and nothing more is read; others go on") {
   Random random(114);
   for (std::size_t bad_step = 0; bad_step < 4; ++bad_step) {
     const std::vector<Growing> batch = random_batch(random, 3, 60, 4);
@@ -156,12 +153,12 @@ TEST_CASE("a bad row at any step: a status, the root alone, and nothing more is 
   }
 }
 
-TEST_CASE("a batch is its sequences, whatever their slots" * doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE("a batch is its sequences, whatever their slots") {
   Random random(115);
   check_slots<Cape>(random_batch(random, 4, 90, 4, 0.3), {.vocab = 90});
 }
 
-TEST_CASE("rows so far apart that 32 bits do not index them" * doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE("rows so far apart that 32 bits do not index them") {
   const WideRows wide;
   if (!wide.there()) return;
   const CapePlan plan = plan_of<Cape>({.sequences = 3, .length = 1, .vocab = 20});
@@ -180,7 +177,7 @@ TEST_CASE("threads of their own") {
                      {{2, 32, 1, Engine::threads}, {1, 32, 1}});
 }
 
-TEST_CASE("how many extras a confidence asks for, and capacities") {
+UNTHREADED_TEST_CASE("how many extras a confidence asks for, and capacities") {
   const CapeExtras extras;
   const specula::CapeExtras on_cpu;
   for (const float at : {0.0f, 0.3f, 0.6f, 0.8f, 1.0f})

@@ -161,14 +161,12 @@ std::vector<specula::Top> ranked_on_device(const std::vector<float>& row) {
 
 }  // namespace
 
-TEST_CASE("ten, five, 59: the trees, and what the draft is run on, are the CPU's" *
-          doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE("ten, five, 59: the trees, and what the draft is run on, are the CPU's") {
   Random random(101);
   check<DynamicTree, BFloat16>(random_batch(random, 2, 700, 4), {.vocab = 700}, 1, {{2, 64, 1}, {1, 128, 2}});
 }
 
-TEST_CASE("any widths, depths, vocabularies and elements; ties, and rows with few tokens" *
-          doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE("any widths, depths, vocabularies and elements; ties, and rows with few tokens") {
   Random random(102);
   for (const int vocab : {1, 2, 7, 60, 513, 1100})
     for (const int k : {1, 2, 5}) {
@@ -183,7 +181,7 @@ TEST_CASE("any widths, depths, vocabularies and elements; ties, and rows with fe
     }
 }
 
-TEST_CASE("rows of equal logits: everything ties, the older goes first" * doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE("rows of equal logits: everything ties, the older goes first") {
   Random random(103);
   for (const int vocab : {9, 609, 1209})
     for (const int k : {2, 4}) {
@@ -217,8 +215,7 @@ TEST_CASE("rows of equal logits: everything ties, the older goes first" * doctes
     }
 }
 
-TEST_CASE("many: 32 a row and more than 64 nodes, for the draft and in the tree" *
-          doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE("many: 32 a row and more than 64 nodes, for the draft and in the tree") {
   Random random(104);
   check<DynamicTree, float>(random_batch(random, 2, 300, 3),
                             {.top_k = 32, .expansions = 2, .total = 150, .vocab = 300}, 1, {{1, 64, 1}});
@@ -226,8 +223,7 @@ TEST_CASE("many: 32 a row and more than 64 nodes, for the draft and in the tree"
                             {.top_k = 16, .expansions = 5, .total = 10000, .vocab = 90}, 1, {{1, 64, 1}});
 }
 
-TEST_CASE("limits: none, the root alone, less than the total; and no limits" *
-          doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE("limits: none, the root alone, less than the total; and no limits") {
   Random random(105);
   std::vector<Growing> batch = random_batch(random, 5, 50, 4);
   const std::int32_t limits[] = {0, 1, 2, 8, -5};
@@ -240,15 +236,14 @@ TEST_CASE("limits: none, the root alone, less than the total; and no limits" *
   CHECK(found.trees.size == std::vector<std::int32_t>(5, 13));
 }
 
-TEST_CASE("a batch is its sequences, whatever their slots" * doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE("a batch is its sequences, whatever their slots") {
   Random random(106);
   check_slots<DynamicTree>(random_batch(random, 4, 90, 4, 0.3),
                            {.top_k = 4, .expansions = 3, .total = 20, .vocab = 90});
 }
 
-TEST_CASE(
-    "a bad row, at any level and place: a status, the root alone, and nothing more is read; others go on" *
-    doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE(
+    "a bad row, at any level and place: a status, the root alone, and nothing more is read; others go on") {
   Random random(107);
   for (std::size_t depth = 0; depth < 4; ++depth) {
     std::vector<Growing> batch = random_batch(random, 3, 60, 4);
@@ -267,7 +262,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("the first of two kinds of bad rows is told" * doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE("the first of two kinds of bad rows is told") {
   Random random(108);
   std::vector<Growing> batch = random_batch(random, 1, 40, 4);
   const RowOf good = batch[0].rows;
@@ -289,7 +284,7 @@ TEST_CASE("the first of two kinds of bad rows is told" * doctest::skip(kThreadSa
   }
 }
 
-TEST_CASE("rows so far apart that 32 bits do not index them" * doctest::skip(kThreadSanitizer)) {
+UNTHREADED_TEST_CASE("rows so far apart that 32 bits do not index them") {
   const WideRows wide;
   if (!wide.there()) return;
   const DynamicTreePlan plan =
@@ -310,7 +305,7 @@ TEST_CASE("threads of their own") {
                             {{2, 32, 1, Engine::threads}, {1, 32, 1}});
 }
 
-TEST_CASE("capacities") {
+UNTHREADED_TEST_CASE("capacities") {
   DynamicTreePlan plan;
   CHECK(detail::size_plan(&plan, {.vocab = 128256}));
   CHECK(plan.pool == 510);
@@ -329,7 +324,7 @@ TEST_CASE("capacities") {
     CHECK_FALSE(detail::size_plan(&plan, bad));
 }
 
-TEST_CASE("a block takes no more shared memory than make_dynamic_tree_plan() says") {
+UNTHREADED_TEST_CASE("a block takes no more shared memory than make_dynamic_tree_plan() says") {
   for (const int vocab : {1, 512, 32000, 128256, 256000})
     for (const int k : {1, 10, 32}) {
       const int most = 32 * ((vocab + 511) / 512) + 16 * k * k + 9000;

@@ -1,4 +1,4 @@
-// labels: threads optimised
+// labels: threads
 #include <doctest/doctest.h>
 #include <specula/cuda/device/layer_similarity.cuh>
 
@@ -13,6 +13,7 @@
 #include "device_batch.hpp"
 #include "emulated_gpu.hpp"
 #include "random.hpp"
+#include "thread_sanitizer.hpp"
 
 using namespace specula_test;
 using namespace specula::cuda;
@@ -152,19 +153,19 @@ void compare_with_plain(std::uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("the means are those of the definition") {
+UNTHREADED_TEST_CASE("the means are those of the definition") {
   SUBCASE("float") { compare_with_plain<float>(1); }
   SUBCASE("bfloat16") { compare_with_plain<BFloat16>(2); }
   SUBCASE("half") { compare_with_plain<Half>(3); }
 }
 
-TEST_CASE("wide streams keep the contract") {
+UNTHREADED_TEST_CASE("wide streams keep the contract") {
   Random random(4);
   Streams<float> streams(random, {2}, 16384, 1, 0, 0);
   CHECK(std::abs(static_cast<double>(mean_of(measure(streams)[0])) - streams.mean(0, 0)) < 1e-6);
 }
 
-TEST_CASE("a known angle, and vectors that are zero") {
+UNTHREADED_TEST_CASE("a known angle, and vectors that are zero") {
   const float x[] = {3, 0, 0, 0, 0}, y[] = {3, 4, 0, 0, 0}, zero[] = {0, 0, 0, 0, 0},
               back[] = {-1, 0, 0, 0, 0};
   const SerialGroup one;
@@ -176,7 +177,7 @@ TEST_CASE("a known angle, and vectors that are zero") {
   CHECK(token_cosine(one, zero, zero, 5) == 1);
 }
 
-TEST_CASE("the same bits whatever the launch, the place in memory and the rest of the batch") {
+UNTHREADED_TEST_CASE("the same bits whatever the launch, the place in memory and the rest of the batch") {
   Random random(5);
   Streams<BFloat16> streams(random, {5, 1, 9, 0, 4}, 290, 3, 6, 0);
   const Sums want = measure(streams);
@@ -197,7 +198,7 @@ TEST_CASE("the same bits whatever the launch, the place in memory and the rest o
   }
 }
 
-TEST_CASE("chunks of a prompt, layer by layer, add up to the same bits") {
+UNTHREADED_TEST_CASE("chunks of a prompt, layer by layer, add up to the same bits") {
   Random random(6);
   const int layers = 3, hidden = 70;
   Streams<float> whole(random, {13, 4, 8}, hidden, layers, 2, 0);
@@ -226,7 +227,7 @@ TEST_CASE("chunks of a prompt, layer by layer, add up to the same bits") {
   CHECK(equal(want, got));
 }
 
-TEST_CASE("numbers that are none show up in their own mean alone") {
+UNTHREADED_TEST_CASE("numbers that are none show up in their own mean alone") {
   for (const float bad : {kNan, kInf, -kInf, 3e38f})
     for (const int where : {1, 2, 3}) {  // before the block, behind it, both
       Random random(7);
@@ -242,7 +243,7 @@ TEST_CASE("numbers that are none show up in their own mean alone") {
     }
 }
 
-TEST_CASE("any offsets are survived, and rows beyond the capacity are not read") {
+UNTHREADED_TEST_CASE("any offsets are survived, and rows beyond the capacity are not read") {
   Random random(8);
   Streams<float> streams(random, {4, 4}, 40, 1, 0, 0);
   const auto with = [&](std::vector<std::int32_t> begin, int capacity) {
@@ -263,7 +264,7 @@ TEST_CASE("any offsets are survived, and rows beyond the capacity are not read")
   with({-2147483647, 3, 8}, 8);
 }
 
-TEST_CASE("means are written for all, and sums of those that ended begin anew") {
+UNTHREADED_TEST_CASE("means are written for all, and sums of those that ended begin anew") {
   Random random(9);
   Streams<float> streams(random, {2, 3, 4}, 24, 2, 0, 0);
   Sums sums = measure(streams);
@@ -282,7 +283,7 @@ TEST_CASE("means are written for all, and sums of those that ended begin anew") 
   }
 }
 
-TEST_CASE("a residual add of one's own: by threads of a block, and by a warp") {
+UNTHREADED_TEST_CASE("a residual add of one's own: by threads of a block, and by a warp") {
   Random random(10);
   const int hidden = 500;
   std::vector<float> x(hidden), added(hidden), y(hidden);

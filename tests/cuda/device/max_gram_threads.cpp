@@ -1,4 +1,4 @@
-// labels: threads optimised
+// labels: threads
 #include <doctest/doctest.h>
 #include <specula/cuda/device/max_gram.cuh>
 

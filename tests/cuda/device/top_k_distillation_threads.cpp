@@ -1,4 +1,4 @@
-// labels: threads optimised
+// labels: threads
 #include <doctest/doctest.h>
 #include <specula/cuda/device/top_k_distillation.cuh>
 

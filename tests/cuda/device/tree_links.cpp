@@ -1,4 +1,3 @@
-// labels: optimised
 #include <doctest/doctest.h>
 #include <specula/cuda/device/tree_links.cuh>
 #include <specula/verify/tree_mask.hpp>

@@ -1,4 +1,4 @@
-// labels: threads optimised
+// labels: threads
 // Every thread of a block is a thread here, so that the thread sanitizer sees accesses that no barrier
 // orders.
 #include <doctest/doctest.h>

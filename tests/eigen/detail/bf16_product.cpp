@@ -13,6 +13,7 @@
 
 #include "random.hpp"
 #include "skip.hpp"
+#include "thread_sanitizer.hpp"
 #include "specula/eigen/llama.hpp"
 
 namespace {
@@ -41,7 +42,7 @@ LlamaConfig small_config() {
 
 }  // namespace
 
-TEST_CASE("every number of inputs gives the sums of the rounded inputs, each with the same bits") {
+UNTHREADED_TEST_CASE("every number of inputs gives the sums of the rounded inputs, each with the same bits") {
   if (lacks_bf16()) return;
   specula_test::Random random(3);
   for (const std::int32_t cols : {1, 2, 31, 64, 255, 344}) {
