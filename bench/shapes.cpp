@@ -1,5 +1,6 @@
-// What a shape itself costs: a round of proposing over rows that are there already, so that nothing but the
-// shape's own work is timed. Counters: rows that it was given, nodes that it proposed.
+// What a shape itself costs: a round of proposing (and of learning, where it learns) over rows that are there
+// already, so that nothing but the shape's own work is timed. Counters: rows that it was given, nodes that it
+// proposed.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -16,7 +17,8 @@ using namespace specula;
 /// Gives windows of a pool of logits, peaked as language models' are, without computing anything.
 class ReadyRows {
  public:
-  explicit ReadyRows(std::int32_t vocab) : vocab_(vocab) {
+  /// Counts in `rows`.
+  ReadyRows(std::int32_t vocab, std::int64_t& rows) : vocab_(vocab), rows_(&rows) {
     std::mt19937_64 random(3);
     std::exponential_distribution<float> exponential(0.6f);
     const auto v = static_cast<std::size_t>(vocab);
@@ -33,27 +35,36 @@ class ReadyRows {
   void sync(Tokens, Tokens) {}
   RowsView extend(Tokens tokens, Nodes) {
     at_ = (at_ + 1) % kRows;
-    rows += static_cast<std::int64_t>(tokens.size());
+    *rows_ += static_cast<std::int64_t>(tokens.size());
     return {pool_.data() + at_ * static_cast<std::size_t>(vocab_), static_cast<std::int32_t>(tokens.size()),
             vocab_, vocab_};
   }
-  std::int64_t rows = 0;
 
  private:
   static constexpr std::size_t kRows = 32;
   std::int32_t vocab_;
+  std::int64_t* rows_;
   std::size_t at_ = 0;
   std::vector<float> pool_;
 };
 
-template <class S>
-void propose(benchmark::State& state, S shape) {
-  const auto vocab = static_cast<std::int32_t>(state.range(0));
-  ReadyRows drafter(vocab);
-  TokenTree tree(vocab, shape.max_nodes(), S::law == DraftLaw::deterministic ? 0 : shape.max_nodes());
+/// The first half of the first path stays: something to learn from.
+void accept_half(const TokenTree& tree, Verdict& verdict) {
+  verdict.clear();
+  verdict.next = 0;
+  for (NodeId n = tree.first_child(0); n != kNoParent && 2 * verdict.accepted() < tree.depth(tree.size() - 1);
+       n = tree.first_child(n))
+    verdict.path.push_back(n);
+}
+
+template <class S, Drafter D>
+void run(benchmark::State& state, S& shape, D& drafter, const std::int64_t& rows) {
+  TokenTree tree(drafter.vocab_size(), shape.max_nodes(),
+                 S::law == DraftLaw::deterministic ? 0 : shape.max_nodes());
   if constexpr (requires { shape.reserve(); }) shape.reserve();
   PhiloxChance chance(1);
   const std::vector<Token> context{1, 2, 3};
+  Verdict verdict;
   std::int32_t position = 3;
   std::int64_t nodes = 0;
   for (auto _ : state) {
@@ -61,10 +72,36 @@ void propose(benchmark::State& state, S shape) {
     shape.propose(drafter, Round{context, {}, shape.max_nodes()}, tree, chance);
     nodes += tree.size() - 1;
     benchmark::DoNotOptimize(tree.tokens().data());
+    if constexpr (requires { shape.learn(tree, verdict); }) {
+      accept_half(tree, verdict);
+      shape.learn(tree, verdict);
+    } else if constexpr (requires { shape.learn(tree, verdict, Timing{}); }) {
+      accept_half(tree, verdict);
+      const std::int32_t guesses = tree.size() - 1;
+      shape.learn(
+          tree, verdict,
+          {.target = {.calls = 1, .nodes = guesses + 1}, .draft = {.calls = guesses, .nodes = guesses}});
+    }
   }
   const auto rounds = static_cast<double>(state.iterations());
-  state.counters["rows"] = static_cast<double>(drafter.rows) / rounds;
+  state.counters["rows"] = static_cast<double>(rows) / rounds;
   state.counters["nodes"] = static_cast<double>(nodes) / rounds;
+}
+
+template <class S>
+void propose(benchmark::State& state, S shape) {
+  std::int64_t rows = 0;
+  ReadyRows drafter(static_cast<std::int32_t>(state.range(0)), rows);
+  run(state, shape, drafter, rows);
+}
+
+/// Two drafters, the first of which may review.
+template <class S>
+void propose_stack(benchmark::State& state, S shape) {
+  const auto vocab = static_cast<std::int32_t>(state.range(0));
+  std::int64_t rows = 0;
+  Stack stack{ReadyRows(vocab, rows), ReadyRows(vocab, rows)};
+  run(state, shape, stack, rows);
 }
 
 void vocabularies(benchmark::internal::Benchmark* b) {
@@ -80,5 +117,23 @@ BENCHMARK_CAPTURE(propose, cape_4, Cape{})->Apply(vocabularies);
 BENCHMARK_CAPTURE(propose, beam_4_4, Beam{})->Apply(vocabularies);
 BENCHMARK_CAPTURE(propose, dynamic_tree_10_5_59, DynamicTree{})->Apply(vocabularies);
 BENCHMARK_CAPTURE(propose, sampled_tree_4_2_1, Distinct{})->Apply(vocabularies);
+
+// A node costs the target 2% of a pass, the draft a tenth: given, so that every run proposes the same.
+template <class S>
+CostAware<S> aware(S shape) {
+  return CostAware<S>(shape, CostCurve({1, 1.02}), CostCurve({0.1}));
+}
+BENCHMARK_CAPTURE(propose, cost_aware_chain_8, aware(Chain<>{.length = 8}))->Apply(vocabularies);
+BENCHMARK_CAPTURE(propose, cost_aware_cape_8, aware(Cape{.length = 8, .budget = 63}))->Apply(vocabularies);
+BENCHMARK_CAPTURE(propose, adaptive_chain_threshold, AdaptiveChain<ThresholdEnd>{})->Apply(vocabularies);
+BENCHMARK_CAPTURE(propose, adaptive_chain_heuristic, AdaptiveChain<HeuristicEnd>{})->Apply(vocabularies);
+BENCHMARK_CAPTURE(propose_stack, horizontal_2_4, Horizontal<2>{.counts = {2, 4}})->Apply(vocabularies);
+BENCHMARK_CAPTURE(propose_stack, vertical_2_4, Vertical<2>{.reviews = 2, .length = 4})->Apply(vocabularies);
+BENCHMARK_CAPTURE(propose_stack, sampled_vertical_2_4, Vertical<2, Draw::sampled>{.reviews = 2, .length = 4})
+    ->Apply(vocabularies);
+BENCHMARK_CAPTURE(propose_stack, cascade_4_2_0_4, Cascade<2>{.limits = {{{4, 2}, {0, 4}}}})
+    ->Apply(vocabularies);
+BENCHMARK_CAPTURE(propose_stack, cost_aware_cascade_4_2_0_4, aware(Cascade<2>{.limits = {{{4, 2}, {0, 4}}}}))
+    ->Apply(vocabularies);
 
 }  // namespace

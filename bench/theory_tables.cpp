@@ -1,8 +1,9 @@
-// The tables that papers print beside what theory/ computes. Ends with 1 if a value is off; takes no options.
+// The tables that papers print beside what theory/ computes. Ends with 1 if a value is off.
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <string_view>
 #include <vector>
 
 #include <specula/theory/cascade_model.hpp>
@@ -97,7 +98,16 @@ void single_values() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc > 1) {
+    const std::string_view option = argv[1];
+    const bool helps = option == "--help" || option == "-h";
+    std::fprintf(
+        helps ? stdout : stderr,
+        "usage: bench_theory_tables\n\nPrints the tables of the papers beside what <specula/theory/...> "
+        "computes, and ends with 1 if a value is off. Takes no options.\n");
+    return helps ? 0 : 2;
+  }
   glide();
   cascades();
   single_values();

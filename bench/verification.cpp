@@ -1,16 +1,18 @@
 // Verification of a chain from cold rows of logits, against a streaming read of the rows that it needs, and
-// against the obvious implementation: softmax both rows, then loop.
+// against the obvious implementation: softmax both rows, then loop; and of chains and trees by every rule.
 //
 // Each iteration times the three on different cold rows, in turn, so that the machine's drift hits all alike.
 // Counters: `rows` that a verification needs (target rows on the path, and the draft's row after a
 // rejection), the medians of the time for each such row, and their ratios `over_stream` and
-// `naive_over_this`.
+// `naive_over_this`. With SPECULA_BENCH_QUICK in the environment rows may lie in a cache: a look whether it
+// runs.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <random>
 #include <vector>
@@ -21,6 +23,8 @@ namespace {
 
 using namespace specula;
 using Clock = std::chrono::steady_clock;
+
+const SamplingParams kPlain{};
 
 /// Reads rows as fast as the machine can: eight independent sums of 64-bit words, which compilers vectorise.
 std::uint64_t stream(const float* data, std::size_t floats) {
@@ -47,22 +51,34 @@ struct Case {
   std::int32_t target_rows = 0, draft_rows = 0, needed = 0;  // that verification cannot do without
 };
 
-Case make_case(std::int32_t vocab, std::int32_t nodes, bool all_accepted, std::uint64_t seed,
-               const SamplingParams& params, PhiloxChance& chance) {
+void fill_rows(std::vector<float>& rows, std::int32_t vocab, std::int32_t nodes, std::uint64_t seed) {
   const auto v = static_cast<std::size_t>(vocab);
-  Case c;
-  c.target.resize(v * static_cast<std::size_t>(nodes));
+  rows.resize(v * static_cast<std::size_t>(nodes));
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal(0.0f, 2.0f);
   std::vector<float> pool(
       4 * v);  // rows are windows of a pool with a few tokens lifted: drawing 300 MB of normals takes minutes
   for (float& l : pool) l = normal(random);
   for (std::int32_t r = 0; r < nodes; ++r) {
-    float* row = c.target.data() + static_cast<std::size_t>(r) * v;
+    float* row = rows.data() + static_cast<std::size_t>(r) * v;
     const std::size_t shift = random() % (3 * v);
     std::copy_n(pool.data() + shift, v, row);
     for (int k = 0; k < 8; ++k) row[random() % v] += 8.0f;
   }
+}
+
+/// How many cases of so many bytes are far beyond any cache.
+std::size_t case_count(std::size_t bytes) {
+  static const bool quick = std::getenv("SPECULA_BENCH_QUICK") != nullptr;
+  if (quick) return 1;
+  return std::clamp<std::size_t>((std::size_t{320} << 20) / bytes, 6, 4096);
+}
+
+Case make_case(std::int32_t vocab, std::int32_t nodes, bool all_accepted, std::uint64_t seed,
+               const SamplingParams& params, PhiloxChance& chance) {
+  const auto v = static_cast<std::size_t>(vocab);
+  Case c;
+  fill_rows(c.target, vocab, nodes, seed);
   c.draft.assign(c.target.begin(), c.target.end() - static_cast<std::ptrdiff_t>(v));
   if (!all_accepted)
     for (float& l : c.draft) l *= 0.9f;
@@ -140,8 +156,7 @@ void verification(benchmark::State& state, Rule rule, const SamplingParams& para
              nodes = static_cast<std::int32_t>(state.range(1));
   const auto v = static_cast<std::size_t>(vocab);
   const std::size_t bytes = 2 * v * static_cast<std::size_t>(nodes) * sizeof(float);
-  const std::size_t count =
-      std::clamp<std::size_t>((std::size_t{320} << 20) / bytes, 6, 4096);  // far beyond any cache
+  const std::size_t count = case_count(bytes);
   PhiloxChance chance{7};
   std::vector<Case> cases;
   for (std::size_t i = 0; i < count; ++i)
@@ -208,7 +223,87 @@ void verification(benchmark::State& state, Rule rule, const SamplingParams& para
   if (with_naive) state.counters["naive_over_this"] = median(obvious) / median(own);
 }
 
-/// The same on another instruction set than this processor's widest.
+/// A draft whose row after node n is the target's after n, flattened: more of its guesses stay than fall.
+class NearDraft {
+ public:
+  NearDraft(const std::vector<float>& target, std::int32_t vocab) : draft_(target), vocab_(vocab) {
+    for (float& l : draft_) l *= 0.9f;
+  }
+  std::int32_t vocab_size() const { return vocab_; }
+  std::int32_t capacity() const { return 1 << 20; }
+  void truncate(std::int32_t) {}
+  void sync(Tokens, Tokens) { nodes_ = 0; }
+  RowsView extend(Tokens tokens, Nodes) {
+    const std::size_t from = nodes_ * static_cast<std::size_t>(vocab_);
+    nodes_ += tokens.size();
+    return {draft_.data() + from, static_cast<std::int32_t>(tokens.size()), vocab_, vocab_};
+  }
+
+ private:
+  std::vector<float> draft_;  // (nodes, V)
+  std::int32_t vocab_;
+  std::size_t nodes_ = 0;
+};
+
+/// Makes one child of most nodes the target's likeliest token: chosen guesses, too, are to stay now and then.
+void favour_guesses(Case& c, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto v = static_cast<std::size_t>(c.tree->vocab());
+  for (NodeId n = 0; n < c.tree->size(); ++n) {
+    if (random() % 4 == 0) continue;
+    float* row = c.target.data() + static_cast<std::size_t>(n) * v;
+    c.tree->children(n, [&](NodeId child) {
+      row[c.tree->token(child)] = *std::max_element(row, row + v) + 3.0f;
+      return random() % 2 == 0;
+    });
+  }
+}
+
+/// Any rule on proposals of any shape. Counters: `rows` are the target's on the accepted path, which every
+/// rule reads, and `guesses` those of the proposal.
+template <class Rule, class Shape>
+void rule(benchmark::State& state, Rule by, Shape shape) {
+  const auto vocab = static_cast<std::int32_t>(state.range(0)), nodes = shape.max_nodes();
+  const auto v = static_cast<std::size_t>(vocab);
+  const std::size_t count = case_count(2 * v * static_cast<std::size_t>(nodes) * sizeof(float));
+  PhiloxChance chance{7};
+  const std::vector<Token> context{1, 2, 3};
+  if constexpr (requires { shape.reserve(); }) shape.reserve();
+  std::vector<Case> cases(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    Case& c = cases[i];
+    fill_rows(c.target, vocab, nodes, i);
+    NearDraft draft(c.target, vocab);
+    c.tree = std::make_unique<TokenTree>(vocab, nodes, nodes);
+    c.tree->reset(0, static_cast<std::int32_t>(100 + i));
+    shape.propose(draft, Round{context, kPlain, nodes}, *c.tree, chance);
+    if (Shape::law == DraftLaw::deterministic) favour_guesses(c, i);
+  }
+  VerifyWorkspace workspace(vocab, nodes);
+  Verdict verdict;
+  verdict.path.reserve(static_cast<std::size_t>(nodes) + 1);
+  std::vector<double> own;  // of an iteration, a row on the path
+  double rows = 0, guesses = 0;
+  std::size_t at = 0;
+  for (auto _ : state) {
+    const Case& c = cases[at++ % count];
+    const auto begin = Clock::now();
+    by.verify(*c.tree, TargetLaws({c.target.data(), c.tree->size(), vocab, vocab}, kPlain, workspace), chance,
+              verdict);
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    benchmark::DoNotOptimize(verdict.next);
+    own.push_back(seconds / static_cast<double>(verdict.path.size()));
+    rows += static_cast<double>(verdict.path.size());
+    guesses += c.tree->size() - 1;
+    state.SetIterationTime(seconds);
+  }
+  const auto n = static_cast<double>(state.iterations());
+  state.counters["rows"] = rows / n;
+  state.counters["guesses"] = guesses / n;
+  state.counters["row_us"] = 1e6 * median(own);
+}
+
+/// verification() on another instruction set than this processor's widest.
 void on_avx2(benchmark::State& state, const SamplingParams& params, bool all_accepted) {
   if (!detail::supported(detail::Isa::avx2)) return state.SkipWithError("this processor has no AVX2");
   const detail::Isa before = detail::isa();
@@ -226,7 +321,6 @@ void wide(benchmark::internal::Benchmark* b) {
   b->UseManualTime()->Unit(benchmark::kMicrosecond)->Args({128256, 9});
 }
 
-const SamplingParams kPlain{};
 const SamplingParams kCut{.temperature = 0.8f, .top_k = 50, .top_p = 0.95f};
 const SamplingParams kNucleus{.temperature = 0.8f, .top_p = 0.95f};
 
@@ -240,5 +334,35 @@ BENCHMARK_CAPTURE(on_avx2, rejection_accepted, kPlain, true)->Apply(wide);
 BENCHMARK_CAPTURE(on_avx2, rejection_mixed, kPlain, false)->Apply(wide);
 BENCHMARK_CAPTURE(verification, rejection_top_k_top_p, Rejection{}, kCut, true, false)->Apply(wide);
 BENCHMARK_CAPTURE(verification, rejection_top_p, Rejection{}, kNucleus, true, false)->Apply(wide);
+
+void vocabularies(benchmark::internal::Benchmark* b) {
+  b->ArgName("vocab")->UseManualTime()->Unit(benchmark::kMicrosecond)->Arg(32000)->Arg(128256);
+}
+
+const Chain<Draw::sampled> kChain{.length = 8};
+const Chain<> kGreedyChain{.length = 8};
+const Chain<Draw::shared> kSharedChain{.length = 8};
+const SampledTree<DraftLaw::sampled_distinct> kTree{};  // widths 4-2-1
+const SampledTree<DraftLaw::sampled_iid> kIidTree{};
+const DynamicTree kChosenTree{.top_k = 4, .expansions = 3, .total = 20};
+
+BENCHMARK_CAPTURE(rule, chain_rejection, Rejection{}, kChain)->Apply(vocabularies);
+BENCHMARK_CAPTURE(rule, chain_block, Block{}, kChain)->Apply(vocabularies);
+BENCHMARK_CAPTURE(rule, chain_traversal, Traversal{}, kChain)->Apply(vocabularies);
+BENCHMARK_CAPTURE(rule, chain_typical, Typical{}, kChain)->Apply(vocabularies);
+BENCHMARK_CAPTURE(rule, chain_lenient, Lenient(2), kChain)->Apply(vocabularies);
+BENCHMARK_CAPTURE(rule, shared_chain_shared_noise, SharedNoise{}, kSharedChain)->Apply(vocabularies);
+BENCHMARK_CAPTURE(rule, greedy_chain_greedy, Greedy{}, kGreedyChain)->Apply(vocabularies);
+BENCHMARK_CAPTURE(rule, greedy_chain_sample_and_match, SampleAndMatch{}, kGreedyChain)->Apply(vocabularies);
+BENCHMARK_CAPTURE(rule, tree_rejection, Rejection{}, kTree)->Apply(vocabularies);
+BENCHMARK_CAPTURE(rule, tree_traversal, Traversal{}, kTree)->Apply(vocabularies);
+BENCHMARK_CAPTURE(rule, tree_typical, Typical{}, kTree)->Apply(vocabularies);
+BENCHMARK_CAPTURE(rule, tree_lenient, Lenient(2), kTree)->Apply(vocabularies);
+BENCHMARK_CAPTURE(rule, iid_tree_k_seq, KSeq{}, kIidTree)->Apply(vocabularies);
+BENCHMARK_CAPTURE(rule, iid_tree_rejection, Rejection{}, kIidTree)->Apply(vocabularies);
+BENCHMARK_CAPTURE(rule, iid_tree_traversal, Traversal{}, kIidTree)->Apply(vocabularies);
+BENCHMARK_CAPTURE(rule, chosen_tree_greedy, Greedy{}, kChosenTree)->Apply(vocabularies);
+BENCHMARK_CAPTURE(rule, chosen_tree_sample_and_match, SampleAndMatch{}, kChosenTree)->Apply(vocabularies);
+BENCHMARK_CAPTURE(rule, chosen_tree_shared_noise, SharedNoise{}, kChosenTree)->Apply(vocabularies);
 
 }  // namespace
