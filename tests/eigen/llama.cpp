@@ -26,6 +26,7 @@ using specula_test::Random;
 
 static_assert(LanguageModel<Llama<float>>);
 static_assert(LanguageModel<Llama<double>>);
+static_assert(CountsChanges<Llama<float>>);
 
 struct Shape {
   const char* name;
