@@ -67,6 +67,11 @@ expect 0 'autoregressive: [1-9]* tokens' "${generate_one[@]}" --max-new-tokens 2
   --json "$scratch/old.json"
 expect 0 '"text": "\\n    ",' cat "$scratch/old.json"
 expect 0 '"ended": "stop string"' cat "$scratch/old.json"
+# Vocabularies of different sizes: refused by their configs, and not cut below what the tokenizer needs.
+mkdir "$scratch/narrow" && sed 's/"vocab_size": 2048/"vocab_size": 2000/' "$models/small/config.json" >"$scratch/narrow/config.json"
+narrow=("$generate" --models "$models" --pipeline chain --draft "$scratch/narrow" --prompt x)
+expect 2 "target .* has 2048 tokens, that of the draft 'small' 2000: --cut-vocabulary takes" "${narrow[@]}"
+expect 2 'would leave 2000 tokens, the tokenizer of .*/target has 2048' "${narrow[@]}" --cut-vocabulary
 if [ -e /dev/full ]; then
   expect 1 'the text cannot be written' sh -c '"$@" >/dev/full' sh "${generate_one[@]}" --max-new-tokens 4
 fi
