@@ -157,7 +157,9 @@ expect 0 'digraph proposal' cat "$scratch/trace/race/prompt-02-round-0001.dot"
 if command -v dot >/dev/null; then
   expect 0 '</svg>' cat "$scratch/trace/race/prompt-02-round-0001.svg"
 fi
-expect 0 'chain:3 .*4/4' "$compare" --models "$models" --pipelines chain:3,sampled-chain --prompts "$prompts" --prompts "$prompts" --limit 2 \
+oddly_named=$scratch/$(printf 'p\377.jsonl')  # no UTF-8
+cp "$prompts" "$oddly_named"
+expect 0 'chain:3 .*4/4' "$compare" --models "$models" --pipelines chain:3,sampled-chain --prompts "$prompts" --prompts "$oddly_named" --limit 2 \
   --max-new-tokens 12 --temperature 0.7 --seed 5 --json "$scratch/figures.json"
 for key in identical_to_autoregressive tokens_per_second_with_prefill acceptance_by_depth mat_per_verified_node; do
   expect 0 "\"$key\"" cat "$scratch/figures.json"
