@@ -176,7 +176,8 @@ class PairEncoding final : public TokenizerCodec {
         left = text.substr(0, space), right = text.substr(space + 1);
       }
       const std::size_t rank = merges_.size();
-      merges_.emplace(pair(known(left), known(right)), Merge{rank, known(left + right)});
+      const Token first = known(left), second = known(right);
+      merges_.emplace(pair(first, second), Merge{rank, known(left + right)});
     }
   }
 

@@ -7,8 +7,19 @@ generate=$1 compare=$2 examples=$3 bigram=$4
 
 expect 0 'sampled-chain\[' "$generate" --help
 expect 0 '--repeat' "$compare" --help
-expect 2 'known are autoregressive' "$generate" --pipeline nonsense --prompt x
-expect 2 'known are autoregressive' "$compare" --pipelines chain,nonsense
+for program in "$generate" "$compare" "$bigram"; do expect 0 '^specula-[a-z]* [0-9]*\.[0-9]*\.[0-9]*$' "$program" --version; done
+expect 2 "unknown pipeline 'chian:3'; the nearest are chain, cape, beam (--help" "$generate" --pipeline chian:3 --prompt x
+expect 2 "unknown pipeline 'nonsense'; the nearest are" "$compare" --pipelines chain,nonsense
+expect 2 'not expected: .*--promt; the nearest are --prompt' "$generate" --promt x
+expect 2 "seed: '-1' must be a whole number from 0" "$generate" --seed -1 --prompt x
+expect 2 "seed: '18446744073709551616' must be" "$generate" --seed 18446744073709551616 --prompt x
+expect 2 "limit: '-1' must be" "$compare" --limit -1
+expect 2 'stop is empty' "$generate" --stop '' --prompt x
+expect 2 'json does not go with --race' "$generate" --race --json "$scratch/race.json" --threads 256
+also '^note: --threads 256 on [0-9]* core'
+if [ -e /dev/full ]; then
+  expect 1 'the standard output cannot be written' sh -c '"$1" --help >/dev/full' sh "$generate"
+fi
 expect 2 'length is 0' "$generate" --pipeline chain:0 --prompt x
 expect 2 'rule is .block., must be one of' "$compare" --pipelines cape:rule=block
 expect 2 'temperature' "$generate" --temperature -1 --prompt x
@@ -39,8 +50,33 @@ fi
 prompts=$examples/prompts/default.jsonl
 expect 2 'no model .tiny.*holds .*small' "$generate" --models "$models" --pipeline chain:tiny --prompt x
 expect 2 'no prompt' "$generate" --models "$models"
+expect 2 'no prompt' "$generate" --models "$models" --prompt ''
+# Results take the place of old ones in one step, or not at all.
+printf 'old' >"$scratch/old.json"
+printf 'one\n' >"$scratch/prompts.txt"
+expect 2 'prompts.txt is the file of --prompts' "$compare" --models "$models" --prompts "$scratch/prompts.txt" \
+  --json "$scratch/prompts.txt"
+expect 0 '^one$' cat "$scratch/prompts.txt"
+generate_one=("$generate" --models "$models" --pipeline autoregressive --prompt 'def add(a, b):')
+expect 2 'has 8 tokens; with --max-new-tokens 2041 that is 2049 positions, and the target .* was trained for 2048' \
+  "${generate_one[@]}" --max-new-tokens 2041 --json "$scratch/old.json"
+expect 1 'a KV cache of 100.* tokens .* needs .* GiB of memory, there are' sh -c 'ulimit -v 2000000 && "$@"' sh \
+  "${generate_one[@]}" --max-new-tokens 1000000 --beyond-context --json "$scratch/old.json"
+expect 0 '^old$' cat "$scratch/old.json"
+expect 0 'autoregressive: [1-9]* tokens' "${generate_one[@]}" --max-new-tokens 24 --stop 'never' --stop '"""' \
+  --json "$scratch/old.json"
+expect 0 '"text": "\\n    ",' cat "$scratch/old.json"
+expect 0 '"ended": "stop string"' cat "$scratch/old.json"
+# Vocabularies of different sizes: refused by their configs, and not cut below what the tokenizer needs.
+mkdir "$scratch/narrow" && sed 's/"vocab_size": 2048/"vocab_size": 2000/' "$models/small/config.json" >"$scratch/narrow/config.json"
+narrow=("$generate" --models "$models" --pipeline chain --draft "$scratch/narrow" --prompt x)
+expect 2 "target .* has 2048 tokens, that of the draft 'small' 2000: --cut-vocabulary takes" "${narrow[@]}"
+expect 2 'would leave 2000 tokens, the tokenizer of .*/target has 2048' "${narrow[@]}" --cut-vocabulary
+if [ -e /dev/full ]; then
+  expect 1 'the text cannot be written' sh -c '"$@" >/dev/full' sh "${generate_one[@]}" --max-new-tokens 4
+fi
 expect 1 'no/such/prompts' "$compare" --models "$models" --prompts no/such/prompts
-expect 1 'no/such/folder/x.json' "$compare" --models "$models" --json no/such/folder/x.json
+expect 1 'no/such/folder/x.json: cannot be opened for writing' "$compare" --models "$models" --json no/such/folder/x.json
 expect 0 'chain:2: 8 tokens' "$generate" --models "$models" --pipeline chain:2 --prompt 'def add(a, b):' --max-new-tokens 8
 expect 0 'speculation: .*same text' "$generate" --models "$models" --race --prompts "$prompts" --limit 2 --max-new-tokens 12
 expect 0 'speculation: .*same text' "$generate" --models "$models" --race --prompts "$prompts" --limit 2 --max-new-tokens 12 --temperature 0.8
@@ -81,6 +117,7 @@ for name in chain:base chain:small max-gram cascade:base:max-gram cascade:small:
 done
 expect 0 'SWI predicted' "${tune[@]}" --tune swi --drafters small,max-gram --pipelines chain:3 --json "$scratch/tuned.json"
 also '^chain:3 .*2/2'
+also '^recommended: '
 expect 0 '"tuned_for": "swi"' cat "$scratch/tuned.json"
 expect 0 '"draft_calls_per_round"' cat "$scratch/tuned.json"
 
@@ -106,6 +143,7 @@ expect 2 'there is no table of bigrams for this target; write one with specula-b
 table[4]=max-gram:bigram=table
 printf '{"vocab_size":2,' >"$pack/bigram/bigram.json"
 expect 1 'bigram.json: ' "${table[@]}"
+expect 2 'text.txt is the file of --text' "$bigram" --text "$scratch/text.txt" --output "$scratch/text.txt"
 expect 2 'is a folder, must be a file' "$bigram" --text "$scratch" --output "$scratch/bigram.json"
 expect 1 'no/such/text: cannot be opened' "$bigram" --text no/such/text --output "$scratch/bigram.json"
 expect 1 'default.jsonl' "$bigram" --text "$scratch/text.txt" --output "$prompts/bigram.json"
@@ -119,7 +157,9 @@ expect 0 'digraph proposal' cat "$scratch/trace/race/prompt-02-round-0001.dot"
 if command -v dot >/dev/null; then
   expect 0 '</svg>' cat "$scratch/trace/race/prompt-02-round-0001.svg"
 fi
-expect 0 'chain:3 .*4/4' "$compare" --models "$models" --pipelines chain:3,sampled-chain --prompts "$prompts" --prompts "$prompts" --limit 2 \
+oddly_named=$scratch/$(printf 'p\377.jsonl')  # no UTF-8
+cp "$prompts" "$oddly_named"
+expect 0 'chain:3 .*4/4' "$compare" --models "$models" --pipelines chain:3,sampled-chain --prompts "$prompts" --prompts "$oddly_named" --limit 2 \
   --max-new-tokens 12 --temperature 0.7 --seed 5 --json "$scratch/figures.json"
 for key in identical_to_autoregressive tokens_per_second_with_prefill acceptance_by_depth mat_per_verified_node; do
   expect 0 "\"$key\"" cat "$scratch/figures.json"

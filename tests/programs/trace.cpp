@@ -105,6 +105,11 @@ std::map<std::string, std::string> decode_traced(Trace& trace, std::size_t promp
   return expected;
 }
 
+void draw_without_dot(Trace& trace) {
+  const SearchPath path("/nonexistent");
+  trace.draw();
+}
+
 /// A `dot` that notes its arguments in `log` and ends with `code`.
 void install_fake_dot(const fs::path& folder, const fs::path& log, int code) {
   fs::create_directories(folder);
@@ -124,6 +129,7 @@ TEST_CASE("one file a round, each with that round's proposal and verdict") {
   const auto expected = decode_traced(trace, 1);
   REQUIRE(expected.size() >= 2);
   CHECK(expected.begin()->first == "round-0001.dot");
+  draw_without_dot(trace);
   CHECK(names(folder).size() == expected.size());
   for (const auto& file : expected) {
     CAPTURE(file.first);
@@ -140,11 +146,37 @@ TEST_CASE("several prompts are told apart, and each counts its own rounds") {
   for (const char* name :
        {"prompt-01-round-0001.dot", "prompt-02-round-0001.dot", "prompt-03-round-0001.dot"})
     CHECK(expected.count(name) == 1);
+  draw_without_dot(trace);
   CHECK(names(scratch.path()).size() == expected.size());
   for (const auto& file : expected) {
     CAPTURE(file.first);
     CHECK(contents(scratch.path() / file.first) == file.second);
   }
+}
+
+TEST_CASE("rounds of an older run are replaced, once the new run has ended") {
+  const Scratch scratch;
+  const std::vector<std::string> old{"prompt-07-round-0003.svg", "round-0001.dot", "round-9999.dot"};
+  const auto put = [&](const std::string& name) { std::ofstream(scratch.path() / name) << "old"; };
+  for (const std::string& name : old) put(name);
+  put("notes-round-0001.dot");  // of somebody else
+  const auto listed = [&](std::vector<std::string> expected) {
+    expected.push_back("notes-round-0001.dot");
+    std::sort(expected.begin(), expected.end());
+    CHECK(names(scratch.path()) == expected);
+  };
+  {
+    Trace broken(scratch.path(), 1, word);
+    decode_traced(broken, 1);
+    for (const std::string& name : old) CHECK(contents(scratch.path() / name) == "old");
+  }
+  listed(old);
+  Trace trace(scratch.path(), 1, word);
+  std::vector<std::string> fresh;
+  for (const auto& file : decode_traced(trace, 1)) fresh.push_back(file.first);
+  draw_without_dot(trace);
+  listed(fresh);
+  CHECK(contents(scratch.path() / "round-0001.dot") != "old");
 }
 
 TEST_CASE("a folder that cannot be made is named") {

@@ -263,8 +263,10 @@ TEST_CASE("predicted beside measured, each of its own pipeline") {
     return tight;
   };
   CHECK(line("tuned pipeline").starts_with("tuned pipeline MAT predicted measured SWI predicted measured"));
-  CHECK(line("chain:base:3").starts_with("chain:base:3 3.25 3.50 1.50 1.20 25.0% 1.25x 1.75x"));
-  CHECK(line("cascade").starts_with(cascade.name + " 4.50 4.25 2.50 2.00 25.0% 2.25x 1.50x"));
+  CHECK(line("chain:base:3").starts_with("chain:base:3 3.25 3.50 1.50 1.20 25.0%"));
+  CHECK(table.find("             1.25x     1.75x\n") != std::string::npos);  // in the second part
+  CHECK(line("cascade").starts_with(cascade.name + " 4.50 4.25 2.50 2.00 25.0%"));
+  CHECK(table.find("             2.25x     1.50x\n") != std::string::npos);
   CHECK(table.find("chain:small:9") == std::string::npos);
   CHECK(recommendation(tuned, figures) == "recommended: chain:base:3 (1.75x plain decoding, measured)");
   std::vector<Figures> slow = figures;
