@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
+#include <string_view>
 #include <vector>
 
 #include <specula/theory/cascade_model.hpp>
@@ -99,22 +99,18 @@ void single_values() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    if (std::strncmp(argv[i], "--benchmark_", 12) == 0) continue;  // scripts/bench gives them to all
-    const bool help = std::strcmp(argv[i], "--help") == 0;
+  if (argc > 1) {
+    const std::string_view option = argv[1];
+    const bool helps = option == "--help" || option == "-h";
     std::fprintf(
-        help ? stdout : stderr,
-        "usage: bench_theory_tables\n\nPrints the tables of papers beside what specula/theory computes, "
-        "and ends with 1 if a value is off.\nTakes no options.\n");
-    return help ? 0 : 2;
+        helps ? stdout : stderr,
+        "usage: bench_theory_tables\n\nPrints the tables of the papers beside what <specula/theory/...> "
+        "computes, and ends with 1 if a value is off. Takes no options.\n");
+    return helps ? 0 : 2;
   }
   glide();
   cascades();
   single_values();
   if (wrong > 0) std::printf("\n%d wrong\n", wrong);
-  if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
-    std::fprintf(stderr, "bench_theory_tables: the standard output cannot be written\n");
-    return 1;
-  }
   return wrong > 0 ? 1 : 0;
 }

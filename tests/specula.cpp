@@ -17,3 +17,43 @@ TEST_CASE("one header brings a pipeline") {
   CHECK(done.reason == specula::FinishReason::limit);
   CHECK(text.size() == 20);
 }
+
+namespace {
+
+using namespace specula;
+
+/// Texts of 16 tokens, of 40 seeds, that are those of plain decoding under `Plain` with the same seed. The
+/// proposals are deterministic.
+template <class Rule, class Plain, class Shape>
+int same_texts(Shape shape, float temperature) {
+  constexpr std::int32_t kVocab = 6;
+  int same = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    specula_test::ToyModel target(kVocab, seed), draft(kVocab, seed, 1.0f);
+    const auto text = [&](auto rule, auto drafter, auto arrange) {
+      Speculator run{TreeVerifier{target, rule, {.temperature = temperature}}, std::move(drafter), arrange};
+      run.generate(std::vector<Token>{1, 2}, {.max_new_tokens = 16}, PhiloxChance{seed}, [](Tokens) {});
+      return std::vector<Token>(run.text().begin(), run.text().begin() + 18);
+    };
+    same += text(Plain{}, NoDrafter{kVocab}, Chain<>{}) == text(Rule{}, ModelDrafter{draft}, shape);
+  }
+  return same;
+}
+
+}  // namespace
+
+TEST_CASE("one seed, one text: deterministic proposals under a rule that does not look at q") {
+  for (const float temperature : {0.0f, 0.9f}) {
+    CHECK(same_texts<SampleAndMatch, SampleAndMatch>(Chain<>{}, temperature) == 40);
+    CHECK(same_texts<Sampling, SampleAndMatch>(Cape{}, temperature) == 40);
+    CHECK(same_texts<SharedNoise, SharedNoise>(Cape{}, temperature) == 40);
+    CHECK(same_texts<Greedy, Greedy>(Cape{}, temperature) == 40);
+  }
+}
+
+TEST_CASE("one seed, another text of the same law: Rejection and Traversal, above temperature 0") {
+  CHECK(same_texts<Rejection, SampleAndMatch>(Chain<>{}, 0.9f) < 20);
+  CHECK(same_texts<Traversal, SampleAndMatch>(Cape{}, 0.9f) < 20);
+  CHECK(same_texts<Rejection, SampleAndMatch>(Chain<>{}, 0.0f) == 40);
+  CHECK(same_texts<Traversal, SampleAndMatch>(Cape{}, 0.0f) == 40);
+}

@@ -268,10 +268,15 @@ TEST_CASE("a verdict of another proposal is refused") {
   CHECK_THROWS_WITH_AS(drawn({0, 2, 3}),
                        "to_dot: the verdict is of another proposal; its node 3 does not follow node 2",
                        std::invalid_argument);
-  CHECK_THROWS_AS(drawn({}), std::invalid_argument);
-  CHECK_THROWS_AS(drawn({1}), std::invalid_argument);
-  CHECK_THROWS_AS(drawn({0, 4}), std::invalid_argument);
-  CHECK_THROWS_AS(drawn({0, -1}), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(drawn({}),
+                       doctest::Contains("to_dot: the verdict's path is empty, must hold the root"),
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(drawn({1}), doctest::Contains("its node 1 does not follow node -1"),
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(drawn({0, 4}), doctest::Contains("its node 4 does not follow node 0"),
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(drawn({0, -1}), doctest::Contains("its node -1 does not follow node 0"),
+                       std::invalid_argument);
 }
 
 TEST_CASE("dot reads it") {

@@ -422,19 +422,26 @@ TEST_CASE("what is no cascade is refused, and says why") {
   CHECK_THROWS_WITH_AS(forecast_cascade(good, {{1, 2}, {0, 0}}),
                        "forecast_cascade: the last limit is 0, must be >= 1 where its column is used",
                        std::invalid_argument);
-  CHECK_THROWS_AS(forecast_cascade(good, {{1, 2}, {0, 1025}}), std::invalid_argument);
-  CHECK_THROWS_AS(forecast_horizontal(good, std::array<std::int32_t, 3>{1, 1, 1}), std::invalid_argument);
-  CHECK_THROWS_AS(forecast_horizontal(good, std::array<std::int32_t, 2>{1, -1}), std::invalid_argument);
-  CHECK_THROWS_AS(forecast_vertical(good, -1, 1), std::invalid_argument);
-  CHECK_THROWS_AS(forecast_chain(good, -1), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(forecast_cascade(good, {{1, 2}, {0, 1025}}),
+                       doctest::Contains("forecast_cascade: a limit is 1025"), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(forecast_horizontal(good, std::array<std::int32_t, 3>{1, 1, 1}),
+                       doctest::Contains("forecast_horizontal: the number of counts is 3"),
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(forecast_horizontal(good, std::array<std::int32_t, 2>{1, -1}),
+                       doctest::Contains("forecast_horizontal: a limit is -1"), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(forecast_vertical(good, -1, 1), doctest::Contains("forecast_vertical: a limit is -1"),
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(forecast_chain(good, -1), doctest::Contains("a limit is -1"), std::invalid_argument);
 
   CascadeRates bad = good;
   bad.draft_costs.pop_back();
   CHECK_THROWS_WITH_AS(forecast_chain(bad, 1),
                        "CascadeRates: acceptance must be 1 rows of 1 for as many draft_costs",
                        std::invalid_argument);
-  CHECK_THROWS_AS(forecast_vertical({.acceptance = {{0.5}}, .draft_costs = {CostCurve({0.1})}}, 1, 1),
-                  std::invalid_argument);
+  CHECK_THROWS_WITH_AS(
+      forecast_vertical({.acceptance = {{0.5}}, .draft_costs = {CostCurve({0.1})}}, 1, 1),
+      doctest::Contains("forecast_vertical: the number of drafters is 1, must be at least 2"),
+      std::invalid_argument);
   bad = good;
   bad.target_cost = CostCurve({0.0});
   CHECK_THROWS_WITH_AS(forecast_chain(bad, 1), "CascadeRates: target_cost(1) is 0.000000, must be > 0",

@@ -19,13 +19,18 @@ TEST_CASE("an acceptance curve repeats its last rate; rates that are none are re
                        std::invalid_argument);
   CHECK_THROWS_WITH_AS(AcceptanceCurve(std::vector<double>{}), "AcceptanceCurve: no rates",
                        std::invalid_argument);
-  CHECK_THROWS_AS(AcceptanceCurve(std::vector<double>{0.5, std::nan("")}), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(AcceptanceCurve(std::vector<double>{0.5, std::nan("")}),
+                       doctest::Contains("AcceptanceCurve: a rate is nan"), std::invalid_argument);
 }
 
 TEST_CASE("limits as the shapes have them") {
   const std::array<std::array<std::int32_t, 3>, 3> limits = {{{8, 5, 10}, {0, 1, 10}, {0, 0, 10}}};
   CHECK(limits_vector(limits) == CascadeLimits{{8, 5, 10}, {0, 1, 10}, {0, 0, 10}});
   CHECK(limits_array<3>(limits_vector(limits)) == limits);
-  CHECK_THROWS_AS(limits_array<2>(limits_vector(limits)), std::invalid_argument);
-  CHECK_THROWS_AS(limits_array<2>({{1, 2}, {3}}), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(limits_array<2>(limits_vector(limits)),
+                       doctest::Contains("limits_array: the number of rows is 3, must be that of the array"),
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(limits_array<2>({{1, 2}, {3}}),
+                       doctest::Contains("limits_array: the length of a row is 1, must be that of the array"),
+                       std::invalid_argument);
 }

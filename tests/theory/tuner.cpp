@@ -224,14 +224,28 @@ TEST_CASE("options that are none are refused, and say so") {
                        "TunerOptions: max_length is -1, must be in [0, 1024]", std::invalid_argument);
   options = {};
   options.last_column = {2000};
-  CHECK_THROWS_AS(best_cascade(rates, options), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(
+      best_cascade(rates, options),
+      doctest::Contains("TunerOptions: a value of last_column is 2000, must be in [0, 1024]"),
+      std::invalid_argument);
+  options = {};
+  options.least_first = 5000;  // no first limit is as large
+  CHECK_THROWS_WITH_AS(
+      best_cascade(rates, options),
+      doctest::Contains("TunerOptions: least_first is 5000, must be at most the largest first limit"),
+      std::invalid_argument);
   options = {};
   options.max_nodes = 0;
-  CHECK_THROWS_AS(best_horizontal(rates, options), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(best_horizontal(rates, options),
+                       doctest::Contains("TunerOptions: max_nodes is 0, must be >= 1"),
+                       std::invalid_argument);
   options.max_nodes = 8;  // ten guesses of the last drafter do not fit
   CHECK_THROWS_WITH_AS(best_cascade(rates, options),
                        "best_cascade: max_nodes is 8, must be enough for some candidate",
                        std::invalid_argument);
-  CHECK_THROWS_AS(best_vertical(some_cascade(random, 1), {}), std::invalid_argument);
-  CHECK_THROWS_AS(best_chain_length(0.5, CostCurve({0.1}), -1), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(best_vertical(some_cascade(random, 1), {}),
+                       doctest::Contains("the number of drafters is 1, must be at least 2"),
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(best_chain_length(0.5, CostCurve({0.1}), -1), doctest::Contains("is -1, must be"),
+                       std::invalid_argument);
 }

@@ -97,24 +97,34 @@ TEST_CASE("in float it is the gradient in double, in place too") {
 TEST_CASE("bad rows are refused") {
   Random random(4);
   auto rows = random_rows<float>(random, 2, 7);
-  CHECK_THROWS_AS(loss_of(Rows<float>{}, 0), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(loss_of(Rows<float>{}, 0), doctest::Contains("sorted_loss: no exits"),
+                       std::invalid_argument);
   CHECK_THROWS_WITH_AS(loss_of(rows, 7), "sorted_loss: token 7, the rows are 7 wide", std::invalid_argument);
-  CHECK_THROWS_AS(loss_of(rows, -1), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(loss_of(rows, -1), doctest::Contains("sorted_loss: token -1"), std::invalid_argument);
   auto one = Rows<float>{rows[0]};
-  CHECK_THROWS_AS(loss_of(rows, 0, &one), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(loss_of(rows, 0, &one),
+                       doctest::Contains("sorted_loss: 2 rows of logits, 1 of gradients"),
+                       std::invalid_argument);
   auto narrow = rows;
   narrow[1].pop_back();
-  CHECK_THROWS_AS(loss_of(narrow, 0), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(loss_of(narrow, 0),
+                       doctest::Contains("sorted_loss: the rows of exit 1 are not 7 wide"),
+                       std::invalid_argument);
   const auto untouched = rows;
   auto gradients = rows;
   gradients[1].pop_back();
-  CHECK_THROWS_AS(loss_of(rows, 0, &gradients), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(loss_of(rows, 0, &gradients),
+                       doctest::Contains("sorted_loss: the rows of exit 1 are not 7 wide"),
+                       std::invalid_argument);
   CHECK(gradients[0] == untouched[0]);  // looked at before any is written
   rows[1][3] = -std::numeric_limits<float>::infinity();
   CHECK_NOTHROW(loss_of(rows, 2));
-  CHECK_THROWS_AS(loss_of(rows, 3), std::runtime_error);
+  CHECK_THROWS_WITH_AS(
+      loss_of(rows, 3),
+      doctest::Contains("sorted_loss: the loss is infinite: exit 1's logit of token 3 is -inf"),
+      std::runtime_error);
   rows[1][3] = std::numeric_limits<float>::quiet_NaN();
   CHECK_THROWS_WITH_AS(loss_of(rows, 2),
-                       "sorted_loss: an exit's row of logits holds NaN or +infinity at token 3",
+                       "sorted_loss: an exit's row of logits holds NaN or +infinity at token 3 (exit 1)",
                        std::runtime_error);
 }

@@ -374,11 +374,15 @@ TEST_CASE("rows that are no logits are refused, wherever the bad value is") {
     CHECK_THROWS_WITH_AS(loss.row(empty, good),
                          "TopKDistillation: the target's row of logits is empty: none is above -infinity",
                          std::runtime_error);
-    CHECK_THROWS_AS(loss.row(good, empty), std::runtime_error);
+    CHECK_THROWS_WITH_AS(loss.row(good, empty),
+                         doctest::Contains("TopKDistillation: the draft's row of logits is empty"),
+                         std::runtime_error);
     Row gradient(v + 1);
-    CHECK_THROWS_AS(loss.row(good, Row(v + 1)), std::invalid_argument);
+    CHECK_THROWS_WITH_AS(loss.row(good, Row(v + 1)), doctest::Contains("TopKDistillation: the rows are "),
+                         std::invalid_argument);
     CHECK_THROWS_AS(loss.row(Row(v + 1), good), std::invalid_argument);
-    CHECK_THROWS_AS(loss.row(good, good, gradient), std::invalid_argument);
+    CHECK_THROWS_WITH_AS(loss.row(good, good, gradient), doctest::Contains("(gradient) wide, must be alike"),
+                         std::invalid_argument);
     CHECK_THROWS_AS(loss.row(Row{}, Row{}), std::invalid_argument);
   };
   for (const std::size_t v : {1u, 3u, 512u, 5000u}) {
@@ -399,16 +403,22 @@ TEST_CASE("parameters out of range are refused") {
   std::vector<float> gradient(3);
   CHECK_THROWS_WITH_AS((TopKDistillation{.k = 65}.row(row, row)),
                        "TopKDistillation: k is 65, must be in [0, 64]", std::invalid_argument);
-  CHECK_THROWS_AS(TopKDistillation{.k = -1}.row(row, row), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(TopKDistillation{.k = -1}.row(row, row),
+                       doctest::Contains("TopKDistillation: k is -1, must be in [0, 64]"),
+                       std::invalid_argument);
   for (const double bad : {-0.5, kNan, kInf}) {
-    CHECK_THROWS_AS(TopKDistillation{.weight = bad}.row(row, row), std::invalid_argument);
-    CHECK_THROWS_AS(TopKDistillation{.cross_entropy_weight = bad}.row(row, row), std::invalid_argument);
+    CHECK_THROWS_WITH_AS(TopKDistillation{.weight = bad}.row(row, row),
+                         doctest::Contains("TopKDistillation: weight is "), std::invalid_argument);
+    CHECK_THROWS_WITH_AS(TopKDistillation{.cross_entropy_weight = bad}.row(row, row),
+                         doctest::Contains("TopKDistillation: cross_entropy_weight is "),
+                         std::invalid_argument);
   }
   CHECK_THROWS_WITH_AS(TopKDistillation{.weight = -1}.check(),
                        "TopKDistillation: weight is -1.000000, must be finite and >= 0",
                        std::invalid_argument);
   CHECK_THROWS_AS(TopKDistillation{}.row(row, row, gradient, kNan), std::invalid_argument);
-  CHECK_THROWS_AS(TopKDistillation{}.row(row, row, gradient, kInf), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(TopKDistillation{}.row(row, row, gradient, kInf),
+                       doctest::Contains("TopKDistillation: scale is inf"), std::invalid_argument);
   CHECK_NOTHROW(TopKDistillation{}.row(row, row, gradient, -1));
   CHECK_NOTHROW((TopKDistillation{.k = 64, .weight = 0, .cross_entropy_weight = 0}.check()));
 }

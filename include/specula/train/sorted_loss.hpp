@@ -18,6 +18,18 @@
 
 namespace specula {
 
+namespace detail {
+/// log_softmax() of an exit's row, whose errors say which exit.
+template <class Real>
+auto log_softmax_of_exit(std::size_t exit, std::span<const Real> row, LargestLogits<Real>& largest) {
+  try {
+    return log_softmax("sorted_loss: an exit", row, largest);
+  } catch (const std::runtime_error& e) {
+    throw std::runtime_error(std::string(e.what()) + " (exit " + std::to_string(exit) + ")");
+  }
+}
+}  // namespace detail
+
 /// The mean over the exits of a model of the cross entropy of the token that came, in nats. `logits` has a
 /// row (V) of each exit; `gradients`, as many rows or none, is given `scale` times the gradient by them,
 /// softmax less one at the token, over the number of exits. A row of it may be the row of logits itself.
@@ -48,9 +60,11 @@ double sorted_loss(std::span<const std::span<const Real>> logits, Token expected
   for (std::size_t e = 0; e < logits.size(); ++e) {
     const std::span<const Real> row = logits[e];
     detail::LargestLogits<Real> none(0);
-    const auto log_p = detail::log_softmax("sorted_loss: an exit", row, none);
+    const auto log_p = detail::log_softmax_of_exit(e, row, none);
     const double surprise = -log_p(row[token]);
-    if (!std::isfinite(surprise)) throw std::runtime_error("sorted_loss: the loss is infinite");
+    if (!std::isfinite(surprise))
+      throw std::runtime_error("sorted_loss: the loss is infinite: exit " + std::to_string(e) +
+                               "'s logit of token " + std::to_string(expected) + " is -inf");
     loss += share * surprise;
     if (gradients.empty()) continue;
     const std::span<Real> out = gradients[e];
