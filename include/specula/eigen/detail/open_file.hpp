@@ -7,6 +7,8 @@
 #include <string>
 #include <system_error>
 
+#include "../../detail/compiler_options.hpp"
+
 namespace specula::eigen::detail {
 
 /// Throws std::runtime_error naming `path` if it is a folder or cannot be opened.
