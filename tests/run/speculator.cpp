@@ -824,6 +824,35 @@ TEST_CASE("one model as target and draft is an error of the constructor, in a st
                        std::invalid_argument);
 }
 
+namespace {
+/// The same model under another address, as a wrapper of it is.
+struct Alias {
+  ToyModel* model;
+  std::int32_t vocab_size() const { return model->vocab_size(); }
+  std::int32_t size() const { return model->size(); }
+  std::int32_t capacity() const { return model->capacity(); }
+  void append(Tokens tokens) { model->append(tokens); }
+  RowsView extend(Tokens tokens, Nodes parents) { return model->extend(tokens, parents); }
+  void commit(Nodes path) { model->commit(path); }
+  void truncate(std::int32_t n) { model->truncate(n); }
+};
+}  // namespace
+
+TEST_CASE("one model under two addresses as target and draft is found by its size, before a token is wrong") {
+  ToyModel target(5, 1);
+  Alias alias{&target};
+  Speculator run{TreeVerifier{target, SampleAndMatch{}}, ModelDrafter{alias}, GreedyChain{.length = 2}};
+  const char* const used = "a verifier, another drafter or another pipeline works in the same model";
+  CHECK_THROWS_WITH_AS(run.start(kPrompt), doctest::Contains(used), std::logic_error);
+  PhiloxChance chance(5);
+  run.start(List{2});  // nothing to prefill
+  run.step(chance);
+  const List text = list(run.text());
+  CHECK_THROWS_WITH_AS(run.step(chance), doctest::Contains(used), std::logic_error);
+  CHECK(list(run.text()) == text);
+  CHECK(text == plainly(target, {2}, text.size(), 5));
+}
+
 TEST_CASE("a target that something else used in the middle of a text: an error, and the text goes on") {
   ToyModel target(5, 1, 2.0f, 200), draft(5, 2, 2.0f, 200);
   Uncounted plain(5, 1, 2.0f, 200), plain_draft(5, 2, 2.0f, 200);
