@@ -66,7 +66,7 @@ inline double log_prob(const RowLaw& law, Token token) {
   const double none = -std::numeric_limits<double>::infinity();
   if (law.is_point()) return token == law.point ? 0.0 : none;
   const float logit = law.logits[token];
-  return logit < law.cut ? none : std::min(0.0, law.inv_t * static_cast<double>(logit) - law.log_z);
+  return logit < law.cut ? none : std::min(0.0, law.log_prob(logit));
 }
 
 /// Calculates and keeps the log-probabilities of a round. Allocates in the constructor and in reserve() only.
