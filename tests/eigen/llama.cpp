@@ -15,8 +15,8 @@
 
 #include "naive_llama.hpp"
 #include "random.hpp"
-#include "thread_sanitizer.hpp"
 #include "specula/concepts.hpp"
+#include "thread_sanitizer.hpp"
 
 namespace {
 

@@ -14,9 +14,9 @@
 #include "count_allocations.hpp"
 #include "naive_llama.hpp"
 #include "random.hpp"
-#include "thread_sanitizer.hpp"
 #include "specula/concepts.hpp"
 #include "specula/eigen/llama.hpp"
+#include "thread_sanitizer.hpp"
 
 namespace {
 

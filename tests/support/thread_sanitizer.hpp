@@ -13,7 +13,8 @@
 #endif
 
 /// A case of one thread, in a file labelled `threads`. Under the thread sanitizer its body becomes a template
-/// that nobody instantiates: it is parsed, and no code is made of it, which is most of what such a file costs.
+/// that nobody instantiates: it is parsed, and no code is made of it, which is most of what such a file
+/// costs.
 #ifdef SPECULA_THREAD_SANITIZER
 #define UNTHREADED_TEST_CASE(name) \
   template <class>                 \
