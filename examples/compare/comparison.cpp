@@ -48,9 +48,7 @@ std::vector<Outcome> compare(std::span<const Contender> contenders,
     for (std::size_t c = 0; c < contenders.size(); ++c) prefill[c].clear(), decoding[c].clear();
     for (std::size_t r = 0; r < repeat; ++r) {
       for (std::size_t turn = 0; turn < contenders.size(); ++turn) {
-        // Each is first in turn, and every other rotation goes backwards: nobody always follows the same one.
-        const std::size_t at = (p + r) / contenders.size() % 2 ? contenders.size() - 1 - turn : turn;
-        const std::size_t c = (p + r + at) % contenders.size();
+        const std::size_t c = specula::detail::in_turn(p + r, turn, contenders.size());
         DecodeSettings run_settings = base;
         run_settings.sequence = static_cast<std::uint32_t>(p);
         Decoded run = decode(*contenders[c].pipeline, prompts[p], run_settings);

@@ -29,7 +29,7 @@ inline std::int32_t shared_vocabulary(const llama_model& target, const llama_mod
     const char* const known = llama_vocab_get_text(vocab, token);
     return std::string_view(known ? known : "");
   };
-  const auto quoted = [](std::string_view word) { return "'" + std::string(word) + "'"; };
+  const auto quoted = [](std::string_view word) { return std::string("'").append(word).append("'"); };
   for (const llama_vocab* vocab : {p, q})  // libllama aborts when it is asked for their texts
     if (llama_vocab_type(vocab) == LLAMA_VOCAB_TYPE_NONE)
       throw std::runtime_error(std::string("the ") + (vocab == p ? "target" : "draft") +

@@ -1,0 +1,236 @@
+// A benchmark of policies: every pipeline decodes the same prompts by turns, in one run.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "speculator.hpp"
+
+namespace specula {
+
+struct BenchmarkOptions {
+  std::int32_t max_new_tokens = 128;  // a prompt
+  std::vector<Token> stop = {};       // any of these ends a text
+  std::int32_t repeat = 3;            // runs of each prompt: its time is their median
+  std::uint64_t seed = 0;             // prompt i uses stream i of this seed's coins, in every pipeline
+};
+
+/// A mean and where it lies with a confidence of 95%.
+struct Interval {
+  double value = 0, low = 0, high = 0;
+};
+
+/// What one pipeline did. Times are those of the rounds, the prefill left out.
+struct PolicyFigures {
+  std::string name;
+  double mat = 0;                     // mean accepted tokens: emitted ones a round, pooled over prompts
+  double acceptance = 0;              // share of the guesses under an accepted path that stayed
+  double microseconds_per_token = 0;  // pooled over prompts
+  /// Of that: what was spent outside the models, on shape, rule and sampling. Whatever has no usage() counts
+  /// here.
+  double own_microseconds_per_token = 0;
+  Interval speedup;  // the first pipeline's time a token over this one's: geometric mean over prompts
+  std::int64_t same_texts = 0;  // prompts whose text is, token for token, the first pipeline's
+};
+
+namespace detail {
+
+/// Which of `count` has turn `turn` of rotation `rotation`. Each is first in turn, and every other set of
+/// rotations goes backwards: nobody always follows the same one.
+constexpr std::size_t in_turn(std::size_t rotation, std::size_t turn, std::size_t count) {
+  return (rotation + (rotation / count % 2 ? count - 1 - turn : turn)) % count;
+}
+
+/// Of an even number the mean of the middle two; 0 of none.
+inline double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+/// The 97.5% point of Student's t with that many degrees of freedom, at least 1.
+inline double student_t(std::size_t freedom) {
+  constexpr std::array<double, 10> kFew{12.706, 4.303, 3.182, 2.776, 2.571,
+                                        2.447,  2.365, 2.306, 2.262, 2.228};
+  if (freedom <= kFew.size()) return kFew[freedom - 1];
+  constexpr double z = 1.959964;  // and two terms of its expansion
+  const auto f = static_cast<double>(freedom);
+  return z + (z * z * z + z) / (4 * f) + (5 * std::pow(z, 5) + 16 * z * z * z + 3 * z) / (96 * f * f);
+}
+
+/// Of at least two values.
+inline Interval mean_interval(std::span<const double> values) {
+  const auto n = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
+  double squares = 0;
+  for (const double v : values) squares += (v - mean) * (v - mean);
+  const double half = student_t(values.size() - 1) * std::sqrt(squares / (n - 1) / n);
+  return {mean, mean - half, mean + half};
+}
+
+}  // namespace detail
+
+/// Measures one's own rule, shape or drafter against those of the library: pipelines that differ in what is
+/// to be compared, and in nothing else. They take turns prompt by prompt, so that what the machine does hits
+/// all alike, and may share models: each begins every text anew.
+///
+///   PolicyBenchmark benchmark(prompts, {.max_new_tokens = 128});
+///   benchmark.add("ours", ours);
+///   benchmark.add("mine", mine);
+///   std::cout << to_text(benchmark.run());
+///
+/// The interval of the speedup is over prompts: it says what to expect of other prompts like these, and many
+/// prompts make it narrow, not many repetitions.
+class PolicyBenchmark {
+ public:
+  /// Throws std::invalid_argument for fewer than two prompts (one has no interval), an empty one, or an
+  /// option out of range.
+  explicit PolicyBenchmark(std::vector<std::vector<Token>> prompts, BenchmarkOptions options = {})
+      : prompts_(std::move(prompts)), options_(std::move(options)) {
+    at_least("prompts.size()", static_cast<std::int64_t>(prompts_.size()), 2);
+    for (std::size_t p = 0; p < prompts_.size(); ++p)
+      if (prompts_[p].empty())
+        throw std::invalid_argument("PolicyBenchmark: prompt " + std::to_string(p) + " is empty");
+    at_least("max_new_tokens", options_.max_new_tokens, 1);
+    at_least("repeat", options_.repeat, 1);
+  }
+
+  /// The pipeline is referenced. The first is what others are compared with.
+  template <class V, class D, class S>
+  void add(std::string name, Speculator<V, D, S>& pipeline) {
+    policies_.push_back({std::move(name), [this, &pipeline](std::size_t prompt, std::int32_t limit) {
+                           return decode(pipeline, prompt, limit);
+                         }});
+  }
+
+  /// One entry a pipeline, in the order of add(). Throws what a pipeline throws, and std::logic_error if
+  /// there is none. Cost: repeat x prompts texts of each pipeline, and 16 tokens of each to warm up.
+  std::vector<PolicyFigures> run() {
+    if (policies_.empty()) throw std::logic_error("PolicyBenchmark::run: add() comes first");
+    const std::size_t count = policies_.size(), repeat = static_cast<std::size_t>(options_.repeat);
+    for (Policy& policy : policies_) policy.decode(0, std::min(options_.max_new_tokens, 16));
+    std::vector<std::vector<Run>> runs(count);  // (policies, prompts x repeat)
+    for (std::size_t p = 0; p < prompts_.size(); ++p)
+      for (std::size_t r = 0; r < repeat; ++r)
+        for (std::size_t turn = 0; turn < count; ++turn) {
+          const std::size_t c = detail::in_turn(p + r, turn, count);
+          runs[c].push_back(policies_[c].decode(p, options_.max_new_tokens));
+        }
+    std::vector<PolicyFigures> all;
+    for (std::size_t c = 0; c < count; ++c) all.push_back(figures(policies_[c].name, runs[c], runs[0]));
+    return all;
+  }
+
+ private:
+  struct Run {
+    std::vector<Token> text;  // emitted
+    double seconds = 0, own = 0;
+    std::int64_t rounds = 0, offered = 0, accepted = 0;
+  };
+  struct Policy {
+    std::string name;
+    std::function<Run(std::size_t prompt, std::int32_t limit)> decode;
+  };
+
+  template <class Pipeline>
+  Run decode(Pipeline& pipeline, std::size_t prompt, std::int32_t limit) const {
+    const auto sum = [](const std::vector<std::int64_t>& counts) {
+      return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+    };
+    pipeline.forget();  // another pipeline has used its models
+    pipeline.start(prompts_[prompt]);
+    const Stats before = pipeline.stats();
+    PhiloxChance chance(options_.seed, static_cast<std::uint32_t>(prompt));
+    Run run;
+    const auto most = static_cast<std::size_t>(limit);
+    for (bool stopped = false; !stopped && run.text.size() < most && pipeline.room() >= 1;)
+      for (const Token token : pipeline.step(chance)) {
+        run.text.push_back(token);
+        stopped = std::find(options_.stop.begin(), options_.stop.end(), token) != options_.stop.end();
+        if (stopped || run.text.size() == most) break;
+      }
+    const Stats& after = pipeline.stats();
+    run.seconds = after.round_seconds - before.round_seconds;
+    run.own = run.seconds - (after.target.seconds - before.target.seconds) -
+              (after.draft.seconds - before.draft.seconds);
+    run.rounds = after.rounds - before.rounds;
+    run.offered = sum(after.offered) - sum(before.offered);
+    run.accepted = sum(after.accepted) - sum(before.accepted);
+    return run;
+  }
+
+  PolicyFigures figures(const std::string& name, const std::vector<Run>& runs,
+                        const std::vector<Run>& first) const {
+    const std::size_t repeat = static_cast<std::size_t>(options_.repeat);
+    const auto seconds_of = [&](const std::vector<Run>& all, std::size_t p, double Run::*what) {
+      std::vector<double> times;
+      for (std::size_t r = 0; r < repeat; ++r) times.push_back(all[p * repeat + r].*what);
+      return detail::median(times);
+    };
+    const auto token_time = [&](const std::vector<Run>& all, std::size_t p) {
+      return seconds_of(all, p, &Run::seconds) /
+             static_cast<double>(std::max<std::size_t>(1, all[p * repeat].text.size()));
+    };
+    PolicyFigures out;
+    out.name = name;
+    double tokens = 0, rounds = 0, seconds = 0, own = 0, offered = 0, accepted = 0;
+    std::vector<double> gains;  // logarithms
+    for (std::size_t p = 0; p < prompts_.size(); ++p) {
+      const Run& run = runs[p * repeat];  // the coins are the same in all of them
+      tokens += static_cast<double>(run.text.size());
+      seconds += seconds_of(runs, p, &Run::seconds);
+      own += seconds_of(runs, p, &Run::own);
+      rounds += static_cast<double>(run.rounds);
+      offered += static_cast<double>(run.offered), accepted += static_cast<double>(run.accepted);
+      out.same_texts += run.text == first[p * repeat].text;
+      gains.push_back(std::log(token_time(first, p) / token_time(runs, p)));
+    }
+    out.mat = rounds > 0 ? tokens / rounds : 0;
+    out.acceptance = offered > 0 ? accepted / offered : 0;
+    out.microseconds_per_token = tokens > 0 ? 1e6 * seconds / tokens : 0;
+    out.own_microseconds_per_token = tokens > 0 ? 1e6 * own / tokens : 0;
+    const Interval gain = detail::mean_interval(gains);
+    out.speedup = {std::exp(gain.value), std::exp(gain.low), std::exp(gain.high)};
+    return out;
+  }
+  static void at_least(const char* name, std::int64_t value, std::int64_t least) {
+    if (value < least)
+      throw std::invalid_argument("PolicyBenchmark: " + std::string(name) + " is " + std::to_string(value) +
+                                  ", must be at least " + std::to_string(least));
+  }
+
+  std::vector<std::vector<Token>> prompts_;
+  BenchmarkOptions options_;
+  std::vector<Policy> policies_;
+};
+
+/// A line a pipeline under a line of headings.
+inline std::string to_text(std::span<const PolicyFigures> all) {
+  std::size_t width = 6;
+  for (const PolicyFigures& f : all) width = std::max(width, f.name.size());
+  const auto padded = [&](std::string name) { return name.append(width - name.size(), ' '); };
+  std::string text =
+      padded("policy") + "     MAT   alpha  us/token   own us  speedup (95%)        same text\n";
+  for (const PolicyFigures& f : all) {
+    std::array<char, 128> line{};
+    std::snprintf(line.data(), line.size(), "  %6.2f  %6.3f  %8.1f %8.2f  %5.3f (%.3f-%.3f)  %9lld\n", f.mat,
+                  f.acceptance, f.microseconds_per_token, f.own_microseconds_per_token, f.speedup.value,
+                  f.speedup.low, f.speedup.high, static_cast<long long>(f.same_texts));
+    text += padded(f.name) + line.data();
+  }
+  return text;
+}
+
+}  // namespace specula
