@@ -43,21 +43,16 @@ struct Avx2Kernels {
       const float* next =
           t + 1 < tiles ? logits + kTile : logits;  // whose maximum is found on the way: its loads overlap
       out[t] = tile_unit(top, factor);              // with this tile's arithmetic
-      const Law law{_mm256_set1_ps(top), scale, _mm256_set1_ps(-out[t].rest), _mm256_setzero_ps()};
-      __m256 sums[16], best = _mm256_set1_ps(-std::numeric_limits<float>::infinity());
-      for (std::int32_t j = 0; j < 16; ++j) {
-        const std::int32_t column = 8 * j;
-        __m256 sum = exp2(power(law, _mm256_loadu_ps(logits + column)));
-        sum = _mm256_add_ps(sum, exp2(power(law, _mm256_loadu_ps(logits + column + 128))));
-        sum = _mm256_add_ps(sum, exp2(power(law, _mm256_loadu_ps(logits + column + 256))));
-        sums[j] = _mm256_add_ps(sum, exp2(power(law, _mm256_loadu_ps(logits + column + 384))));
-        const float* ahead = next + 4 * column;  // in order: the hardware's prefetching wants it so
-        const __m256 a = _mm256_max_ps(_mm256_loadu_ps(ahead), _mm256_loadu_ps(ahead + 8));
-        const __m256 b = _mm256_max_ps(_mm256_loadu_ps(ahead + 16), _mm256_loadu_ps(ahead + 24));
-        best = _mm256_max_ps(best, _mm256_max_ps(a, b));
-      }
+      // Where the unit is exact in a float, the fused product is too, and the subtraction is saved.
+      const bool large = std::abs(out[t].unit) >= 0x1p22;
+      const Law law{_mm256_set1_ps(large ? top : 0), scale,
+                    _mm256_set1_ps(large ? -out[t].rest : static_cast<float>(out[t].unit)),
+                    _mm256_setzero_ps()};
+      __m256 sums[16];
+      const float ahead =
+          large ? columns<true>(law, logits, next, sums) : columns<false>(law, logits, next, sums);
       out[t].sum = top == -std::numeric_limits<float>::infinity() ? empty(logits) : halve(sums);
-      top = reduce_max(best);
+      top = ahead;
     }
   }
 
@@ -156,6 +151,30 @@ struct Avx2Kernels {
   /// log2 of a weight, whatever the cut.
   SPECULA_AVX2 __attribute__((always_inline)) static __m256 power(const Law& law, __m256 l) {
     return _mm256_fmsub_ps(_mm256_sub_ps(l, law.shift), law.scale, law.offset);
+  }
+  /// Sums of a tile's columns; returns the maximum of `next`.
+  template <bool large>
+  SPECULA_AVX2 __attribute__((always_inline)) static float columns(const Law& law, const float* logits,
+                                                                   const float* next, __m256* sums) {
+    __m256 best = _mm256_set1_ps(-std::numeric_limits<float>::infinity());
+    for (std::int32_t j = 0; j < 16; ++j) {
+      const std::int32_t column = 8 * j;
+      __m256 sum = exp2(above_unit<large>(law, logits + column));
+      sum = _mm256_add_ps(sum, exp2(above_unit<large>(law, logits + column + 128)));
+      sum = _mm256_add_ps(sum, exp2(above_unit<large>(law, logits + column + 256)));
+      sums[j] = _mm256_add_ps(sum, exp2(above_unit<large>(law, logits + column + 384)));
+      const float* ahead = next + 4 * column;  // in order: the hardware's prefetching wants it so
+      const __m256 a = _mm256_max_ps(_mm256_loadu_ps(ahead), _mm256_loadu_ps(ahead + 8));
+      const __m256 b = _mm256_max_ps(_mm256_loadu_ps(ahead + 16), _mm256_loadu_ps(ahead + 24));
+      best = _mm256_max_ps(best, _mm256_max_ps(a, b));
+    }
+    return reduce_max(best);
+  }
+  /// Exponents of logits less the tile's unit.
+  template <bool large>
+  SPECULA_AVX2 __attribute__((always_inline)) static __m256 above_unit(const Law& law, const float* logits) {
+    const __m256 l = _mm256_loadu_ps(logits);
+    return large ? power(law, l) : _mm256_fmsub_ps(l, law.scale, law.offset);
   }
   SPECULA_AVX2 __attribute__((always_inline)) static __m256 weight(const Law& law, const float* logits) {
     const __m256 l = _mm256_loadu_ps(logits);

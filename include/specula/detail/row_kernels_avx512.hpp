@@ -45,21 +45,16 @@ struct Avx512Kernels {
       const float* next =
           t + 1 < tiles ? logits + kTile : logits;  // whose maximum is found on the way: its loads overlap
       out[t] = tile_unit(top, factor);              // with this tile's arithmetic
-      const Law law{_mm512_set1_ps(top), scale, _mm512_set1_ps(-out[t].rest), _mm512_setzero_ps()};
-      __m512 sums[8], best = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
-      for (std::int32_t j = 0; j < 8; ++j) {
-        const std::int32_t column = 16 * j;
-        __m512 sum = exp2(power(law, _mm512_loadu_ps(logits + column)));
-        sum = _mm512_add_ps(sum, exp2(power(law, _mm512_loadu_ps(logits + column + 128))));
-        sum = _mm512_add_ps(sum, exp2(power(law, _mm512_loadu_ps(logits + column + 256))));
-        sums[j] = _mm512_add_ps(sum, exp2(power(law, _mm512_loadu_ps(logits + column + 384))));
-        const float* ahead = next + 4 * column;  // in order: the hardware's prefetching wants it so
-        const __m512 a = max(_mm512_loadu_ps(ahead), _mm512_loadu_ps(ahead + 16));
-        const __m512 b = max(_mm512_loadu_ps(ahead + 32), _mm512_loadu_ps(ahead + 48));
-        best = max(best, max(a, b));
-      }
+      // Where the unit is exact in a float, the fused product is too, and the subtraction is saved.
+      const bool large = std::abs(out[t].unit) >= 0x1p22;
+      const Law law{_mm512_set1_ps(large ? top : 0), scale,
+                    _mm512_set1_ps(large ? -out[t].rest : static_cast<float>(out[t].unit)),
+                    _mm512_setzero_ps()};
+      __m512 sums[8];
+      const float ahead =
+          large ? columns<true>(law, logits, next, sums) : columns<false>(law, logits, next, sums);
       out[t].sum = top == -std::numeric_limits<float>::infinity() ? empty(logits) : halve(sums);
-      top = reduce_max(best);
+      top = ahead;
     }
   }
 
@@ -168,6 +163,31 @@ struct Avx512Kernels {
   /// log2 of a weight, whatever the cut.
   SPECULA_AVX512 __attribute__((always_inline)) static __m512 power(const Law& law, __m512 l) {
     return _mm512_fmsub_ps(_mm512_sub_ps(l, law.shift), law.scale, law.offset);
+  }
+  /// Sums of a tile's columns; returns the maximum of `next`.
+  template <bool large>
+  SPECULA_AVX512 __attribute__((always_inline)) static float columns(const Law& law, const float* logits,
+                                                                     const float* next, __m512* sums) {
+    __m512 best = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
+    for (std::int32_t j = 0; j < 8; ++j) {
+      const std::int32_t column = 16 * j;
+      __m512 sum = exp2(above_unit<large>(law, logits + column));
+      sum = _mm512_add_ps(sum, exp2(above_unit<large>(law, logits + column + 128)));
+      sum = _mm512_add_ps(sum, exp2(above_unit<large>(law, logits + column + 256)));
+      sums[j] = _mm512_add_ps(sum, exp2(above_unit<large>(law, logits + column + 384)));
+      const float* ahead = next + 4 * column;  // in order: the hardware's prefetching wants it so
+      const __m512 a = max(_mm512_loadu_ps(ahead), _mm512_loadu_ps(ahead + 16));
+      const __m512 b = max(_mm512_loadu_ps(ahead + 32), _mm512_loadu_ps(ahead + 48));
+      best = max(best, max(a, b));
+    }
+    return reduce_max(best);
+  }
+  /// Exponents of logits less the tile's unit.
+  template <bool large>
+  SPECULA_AVX512 __attribute__((always_inline)) static __m512 above_unit(const Law& law,
+                                                                         const float* logits) {
+    const __m512 l = _mm512_loadu_ps(logits);
+    return large ? power(law, l) : _mm512_fmsub_ps(l, law.scale, law.offset);
   }
   SPECULA_AVX512 __attribute__((always_inline)) static __m512 weight(const Law& law, const float* logits) {
     const __m512 l = _mm512_loadu_ps(logits);
