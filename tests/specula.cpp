@@ -10,9 +10,10 @@ TEST_CASE("one header brings a pipeline") {
       specula::ModelDrafter{draft}, specula::Chain<specula::Draw::sampled>{.length = 3}};
   std::vector<specula::Token> text;
   const std::vector<specula::Token> prompt = {1, 2, 3};
-  const std::int32_t n =
+  const specula::Generated done =
       run.generate(prompt, {.max_new_tokens = 20}, specula::PhiloxChance{7},
                    [&](specula::Tokens fresh) { text.insert(text.end(), fresh.begin(), fresh.end()); });
-  CHECK(n == 20);
+  CHECK(done.tokens == 20);
+  CHECK(done.reason == specula::FinishReason::limit);
   CHECK(text.size() == 20);
 }

@@ -59,6 +59,39 @@ TEST_CASE("usage is counted by difference") {
   CHECK(d.seconds == 0.25);
 }
 
+TEST_CASE("what a request took is the difference of two sums, and clear() keeps the sizes") {
+  Stats before, request;
+  before.rounds = 3, before.new_tokens = 7, before.proposed = 5, before.offered = {3}, before.accepted = {2};
+  before.target = {3, 8, 1, 4}, before.draft = {6, 6, 0.5, 2}, before.drafters = {{6, 6, 0.5, 2}};
+  before.prefill_seconds = 1, before.round_seconds = 4;
+  request.rounds = 2, request.new_tokens = 6, request.proposed = 4, request.offered = {2, 1};
+  request.accepted = {1, 1}, request.target = {2, 6, 0.5, 3}, request.draft = {4, 4, 0.25, 1};
+  request.drafters = {{1, 1, 0.125, 0}, {3, 3, 0.125, 1}};
+  request.prefill_seconds = 2, request.round_seconds = 8;
+  Stats after = before;
+  after += request;
+  const Stats got = after - before;
+  CHECK(got.rounds == 2);
+  CHECK(got.new_tokens == 6);
+  CHECK(got.proposed == 4);
+  CHECK(got.offered == request.offered);
+  CHECK(got.accepted == request.accepted);
+  CHECK(got.target.layers == 3);
+  CHECK(got.draft.seconds == 0.25);
+  REQUIRE(got.drafters.size() == 2);
+  CHECK(got.drafters[0].calls == 1);
+  CHECK(got.drafters[1].nodes == 3);
+  CHECK(got.prefill_seconds == 2);
+  CHECK(got.round_seconds == 8);
+  after.clear();
+  CHECK(after.rounds == 0);
+  CHECK(after.offered == std::vector<std::int64_t>(2));
+  CHECK(after.drafters.size() == 2);
+  CHECK(after.drafters[1].calls == 0);
+  CHECK(after.target.seconds == 0);
+  CHECK(after.round_seconds == 0);
+}
+
 TEST_CASE("a stopwatch adds the time of its scope") {
   double seconds = 1;
   { const detail::Stopwatch watch(seconds); }

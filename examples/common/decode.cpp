@@ -5,23 +5,6 @@
 namespace specula_examples {
 namespace {
 
-specula::Stats difference(specula::Stats after, const specula::Stats& before) {
-  after.rounds -= before.rounds;
-  after.new_tokens -= before.new_tokens;
-  after.proposed -= before.proposed;
-  for (std::size_t d = 0; d < before.offered.size(); ++d) {
-    after.offered[d] -= before.offered[d];
-    after.accepted[d] -= before.accepted[d];
-  }
-  after.target = after.target - before.target;
-  after.draft = after.draft - before.draft;
-  for (std::size_t i = 0; i < before.drafters.size(); ++i)
-    after.drafters[i] = after.drafters[i] - before.drafters[i];
-  after.prefill_seconds -= before.prefill_seconds;
-  after.round_seconds -= before.round_seconds;
-  return after;
-}
-
 /// Prompts are fed to the models in pieces: a longer one keeps what is there of a shorter one (see
 /// Speculator::start()), so reading it bit by bit computes nothing twice.
 void start(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings) {
@@ -46,10 +29,10 @@ Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings
   out.tokens.reserve(limit);
   pipeline.forget();
   start(pipeline, prompt, settings);
-  std::size_t accepted = 0, emitted = 0;  // of the last round
+  std::size_t emitted = 0;  // of the last round
   for (bool stopped = false; !stopped && out.tokens.size() < limit;) {
     if (pipeline.room() < 1) {
-      out.ending = Ending::context_full;
+      out.ending = specula::FinishReason::context_full;
       break;
     }
     Tokens fresh = pipeline.step(chance);
@@ -59,7 +42,7 @@ Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings
           std::find(settings.stop.begin(), settings.stop.end(), fresh[i]) != settings.stop.end();
       stopped = (settings.ends && settings.ends(fresh[i])) || token;
       if (!stopped) continue;
-      out.ending = token ? Ending::stop_token : Ending::stop_string;
+      out.ending = token ? specula::FinishReason::stop_token : specula::FinishReason::cancelled;
       fresh = fresh.first(i + 1);
     }
     const std::size_t range = (prompt.size() + out.tokens.size() - 1) / kContextStep;
@@ -67,20 +50,13 @@ Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings
     ++out.by_context[range].rounds;
     out.by_context[range].new_tokens += static_cast<std::int64_t>(fresh.size());
     out.tokens.insert(out.tokens.end(), fresh.begin(), fresh.end());
-    accepted = static_cast<std::size_t>(pipeline.verdict().accepted());
     emitted = fresh.size();
-    if (sink) sink(fresh, std::min(emitted, accepted));
+    if (sink) sink(fresh, std::min(emitted, static_cast<std::size_t>(pipeline.verdict().accepted())));
   }
-  out.stats = difference(pipeline.stats(), before);
-  // The text ended at a guess: the next one counts as rejected, since it added nothing, as the tuner has to
-  // know; those behind it not at all.
-  if (emitted < accepted) {
-    for (std::size_t d = emitted; d < accepted; ++d) --out.stats.accepted[d];
-    for (std::size_t d = emitted + 1; d < accepted; ++d) --out.stats.offered[d];
-    const auto& path = pipeline.verdict().path;
-    if (!path.empty() && pipeline.proposal().first_child(path.back()) != specula::kNoParent)
-      --out.stats.offered[accepted];
-  }
+  out.stats = pipeline.stats() - before;
+  if (emitted > 0)
+    specula::count_emitted(out.stats, pipeline.proposal(), pipeline.verdict(),
+                           static_cast<std::int32_t>(emitted));
   out.drafts = pipeline.drafts();
   for (std::size_t d = 0; d < out.drafts.size(); ++d)
     out.drafts[d].usage = out.drafts[d].usage - drafts_before[d].usage;

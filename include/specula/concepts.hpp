@@ -44,6 +44,13 @@ concept LanguageModel = requires(M& m, const M& c, Tokens tokens, Nodes ids, std
   m.truncate(n);                                           // forget all nodes, and committed tokens from n on
 };                                                         // nodes are numbered from 0 after append, commit, truncate
 
+/// A model that counts the calls that change it: append(), extend() and its kin, commit(), truncate(). A Speculator and a
+/// ModelDrafter compare that with what they left, and so notice where their model was used by something else.
+template <class M>
+concept CountsChanges = LanguageModel<M> && requires(const M& c) {
+  { c.generation() } -> std::same_as<std::uint64_t>;
+};
+
 /// A model whose cached keys and values others may read, as GLIDE's draft does. It calculates first what append() left
 /// waiting. A view is valid until the model is next called to change; asking for another one, where nothing waits,
 /// leaves it valid.
@@ -174,7 +181,8 @@ concept AcceptanceRule = requires(const R& r, const TokenTree& tree, const Targe
   r.verify(tree, target, chance, out);
 };
 
-/// The target and its rule.
+/// The target and its rule. Optional: size(), the committed tokens, and generation(), as of CountsChanges: by these a
+/// Speculator notices that the target was used by something else. reserve(nodes), called once; usage(), a Usage.
 template <class V>
 concept Verifier = requires(V& v, const V& c, const TokenTree& tree, PhiloxChance& chance, Tokens tokens,
                             std::int32_t n) {

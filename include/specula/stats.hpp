@@ -26,9 +26,14 @@ struct Usage {
     layers += other.layers;
     return *this;
   }
-  friend Usage operator-(Usage a, const Usage& b) {
-    return {a.calls - b.calls, a.nodes - b.nodes, a.seconds - b.seconds, a.layers - b.layers};
+  Usage& operator-=(const Usage& other) {
+    calls -= other.calls;
+    nodes -= other.nodes;
+    seconds -= other.seconds;
+    layers -= other.layers;
+    return *this;
   }
+  friend Usage operator-(Usage a, const Usage& b) { return a -= b; }
 };
 
 namespace detail {
@@ -71,7 +76,7 @@ struct Timing {
   Usage target, draft;
 };
 
-/// Sums over rounds; add two to pool them.
+/// Sums over rounds: add two to pool them; subtract an earlier copy to have what a request took.
 struct Stats {
   std::int64_t rounds = 0;
   std::int64_t new_tokens = 0;         // accepted guesses and the token after them, over all rounds
@@ -101,19 +106,34 @@ struct Stats {
   }
 
   Stats& operator+=(const Stats& other) {
-    rounds += other.rounds;
-    new_tokens += other.new_tokens;
-    proposed += other.proposed;
-    if (offered.size() < other.offered.size())
-      offered.resize(other.offered.size()), accepted.resize(other.offered.size());
-    for (std::size_t d = 0; d < other.offered.size(); ++d)
-      offered[d] += other.offered[d], accepted[d] += other.accepted[d];
-    target += other.target;
-    draft += other.draft;
-    drafters.resize(std::max(drafters.size(), other.drafters.size()));
-    for (std::size_t i = 0; i < other.drafters.size(); ++i) drafters[i] += other.drafters[i];
-    prefill_seconds += other.prefill_seconds;
-    round_seconds += other.round_seconds;
+    return combine(other, [](auto& sum, const auto& value) { sum += value; });
+  }
+  Stats& operator-=(const Stats& other) {
+    return combine(other, [](auto& sum, const auto& value) { sum -= value; });
+  }
+  /// All zero; the vectors keep their sizes.
+  void clear() {
+    combine(*this, [](auto& sum, const auto&) { sum = {}; });
+  }
+  friend Stats operator-(Stats after, const Stats& before) { return after -= before; }
+
+ private:
+  template <class F>
+  Stats& combine(const Stats& other, F f) {
+    const auto all = [&](auto& sums, const auto& values) {
+      sums.resize(std::max(sums.size(), values.size()));
+      for (std::size_t i = 0; i < values.size(); ++i) f(sums[i], values[i]);
+    };
+    f(rounds, other.rounds);
+    f(new_tokens, other.new_tokens);
+    f(proposed, other.proposed);
+    all(offered, other.offered);
+    all(accepted, other.accepted);
+    f(target, other.target);
+    f(draft, other.draft);
+    all(drafters, other.drafters);
+    f(prefill_seconds, other.prefill_seconds);
+    f(round_seconds, other.round_seconds);
     return *this;
   }
 };

@@ -367,3 +367,22 @@ TEST_CASE_TEMPLATE("models that do not fit together are refused when the drafter
   draft.throw_look = 1;  // as a draft does whose sizes are not those of the target
   CHECK_THROWS_WITH_AS(Kind::make(draft, target), "look_into failed", std::runtime_error);
 }
+
+TEST_CASE_TEMPLATE("a draft model that something else used is an error, and truncate(0) begins anew", Kind,
+                   GlideKind, HeadKind) {
+  SeenModel target(kVocab, 1);
+  typename Kind::Draft draft(kVocab, 1);
+  auto drafter = Kind::make(draft, target);
+  target.append(List{1, 2, 3});
+  drafter.sync(target.cache(), {});
+  draft.truncate(1);
+  target.append(List{0});
+  CHECK_THROWS_WITH_AS(drafter.sync(target.cache(), {}),
+                       doctest::Contains("the draft model holds 1 tokens, this drafter left 3"),
+                       std::logic_error);
+  drafter.truncate(0);
+  drafter.sync(target.cache(), {});
+  CHECK(draft.size() == 4);
+  CHECK(drafter.works_in(&draft));
+  CHECK(!drafter.works_in(&target));
+}

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "count_allocations.hpp"
@@ -222,7 +224,7 @@ TEST_CASE("going on makes views stale") {
   const auto view = model.key_values();
   CHECK_NOTHROW(view.cache());
   model.go_on({&row, 1}, 1);
-  CHECK_THROWS_AS(view.cache(), std::logic_error);
+  CHECK_THROWS_WITH_AS(view.cache(), "KeyValuesView is stale: the model was called since", std::logic_error);
 }
 
 TEST_CASE("a model without exits has one") {
@@ -243,17 +245,23 @@ TEST_CASE("bad calls are refused and change nothing") {
   const NodeId parent = kNoParent;
   CHECK_THROWS_WITH_AS(model.extend_to({&token, 1}, {&parent, 1}, 2), "Llama::exit 2, must be 0 to 1",
                        std::invalid_argument);
-  CHECK_THROWS_AS(model.extend_to({&token, 1}, {&parent, 1}, -1), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(model.extend_to({&token, 1}, {&parent, 1}, -1), "Llama::exit -1, must be 0 to 1",
+                       std::invalid_argument);
   twins.extend({4, 5}, {kNoParent, 0}, 0);
   const std::vector<std::int32_t> beyond{2}, twice{0, 0}, backwards{1, 0}, first{0};
-  for (const auto* rows : {&beyond, &twice, &backwards})
-    CHECK_THROWS_AS(model.go_on(*rows, 1), std::invalid_argument);
-  CHECK_THROWS_AS(model.go_on(first, 2), std::invalid_argument);
+  for (const auto& [rows, bad] : {std::pair(&beyond, 2), std::pair(&twice, 0), std::pair(&backwards, 0)})
+    CHECK_THROWS_WITH_AS(
+        model.go_on(*rows, 1),
+        ("Llama::go_on: row " + std::to_string(bad) + ", must be of the last extend_to(), ascending").c_str(),
+        std::invalid_argument);
+  CHECK_THROWS_WITH_AS(model.go_on(first, 2), "Llama::exit 2, must be 0 to 1", std::invalid_argument);
   twins.go_on({0, 1}, 1);
   CHECK_THROWS_WITH_AS(model.go_on(first, 1), "Llama::go_on: row 0 is beyond exit 1", std::invalid_argument);
-  CHECK_THROWS_AS(model.go_on(first, 0), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(model.go_on(first, 0), "Llama::go_on: row 0 is beyond exit 0", std::invalid_argument);
   twins.commit(1);
-  CHECK_THROWS_AS(model.go_on(first, 1), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(model.go_on(first, 1),
+                       "Llama::go_on: row 0, must be of the last extend_to(), ascending",
+                       std::invalid_argument);
   twins.extend({4}, {kNoParent}, 1);
 }
 

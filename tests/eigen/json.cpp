@@ -94,6 +94,17 @@ TEST_CASE("what is not JSON is named with its offset") {
   CHECK(error_of("// no\n1") == "text: offset 0: expected a value");
 }
 
+TEST_CASE("a summary for messages is short, whatever the value") {
+  for (const char* same : {"null", "true", "false", "-3", "\"x\"", "[\"x\"]", "[7]"})
+    CHECK(parse(same).summary() == same);
+  CHECK(parse("0.5").summary() == "0.500000");
+  CHECK(parse("[1,2]").summary() == "an array of 2");
+  CHECK(parse("[[1]]").summary() == "an array of 1");
+  CHECK(parse("[]").summary() == "an array of 0");
+  CHECK(parse("{\"a\":[1]}").summary() == "an object of 1 keys");
+  CHECK(parse('"' + std::string(1000, 'x') + '"').summary() == '"' + std::string(40, 'x') + "...\"");
+}
+
 TEST_CASE("depth is limited") {
   const auto nested = [](int depth) {
     return std::string(static_cast<std::size_t>(depth), '[') +

@@ -25,6 +25,7 @@ using specula_test::Random;
 
 static_assert(LanguageModel<Llama<float>>);
 static_assert(LanguageModel<Llama<double>>);
+static_assert(CountsChanges<Llama<float>>);
 
 struct Shape {
   const char* name;

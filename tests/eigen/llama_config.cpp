@@ -127,10 +127,13 @@ TEST_CASE("drafts that look into a target") {
 TEST_CASE("exits") {
   CHECK(read(R"(,"model_type":"llama")").exits.empty());
   CHECK(read(R"(,"model_type":"llama","exits":[1,3])").exits == std::vector<std::int32_t>{1, 3});
-  CHECK(error_with(R"(,"exits":3)") == "config: key 'exits': expected an array of numbers of layers");
-  for (const char* numbers : {"[0,3]", "[1,4]", "[1.5,3]", "[\"1\",3]"})
-    CHECK(error_with(std::string(R"(,"exits":)") + numbers) ==
-          "config: key 'exits': expected integers from 1 to num_hidden_layers");
+  CHECK(error_with(R"(,"exits":3)") ==
+        "config: key 'exits': expected an array of numbers of layers, found 3");
+  const std::string integers = "config: key 'exits': expected integers from 1 to num_hidden_layers, found ";
+  CHECK(error_with(R"(,"exits":[0,3])") == integers + "0");
+  CHECK(error_with(R"(,"exits":[1,4])") == integers + "4");
+  CHECK(error_with(R"(,"exits":[1.5,3])") == integers + "1.500000");
+  CHECK(error_with(R"(,"exits":["1",3])") == integers + "\"1\"");
   for (const char* numbers : {"[2,1,3]", "[1,1,3]"})
     CHECK(error_with(std::string(R"(,"exits":)") + numbers) ==
           "config: key 'exits': expected ascending numbers of layers, from 1 on");
@@ -147,36 +150,64 @@ TEST_CASE("what is not supported or makes no sense is named") {
         "'specula_feature_head'");
   CHECK(error_of(R"({"model_type":"llama"})") == "config: key 'vocab_size': missing, expected an integer");
   CHECK(error_of(R"({"model_type":"llama","vocab_size":"x"})") ==
-        "config: key 'vocab_size': expected an integer from 0 to 2147483647");
+        "config: key 'vocab_size': expected an integer from 0 to 2147483647, found \"x\"");
   CHECK(error_of(R"({"model_type":"llama","vocab_size":-1})") ==
-        "config: key 'vocab_size': expected an integer from 0 to 2147483647");
+        "config: key 'vocab_size': expected an integer from 0 to 2147483647, found -1");
   CHECK(error_of(R"({"model_type":"gpt2"})") ==
         "config: key 'model_type': 'gpt2' is not supported, expected 'llama', 'specula_glide' or "
         "'specula_feature_head'");
   CHECK(error_of(R"({"architectures":["SpeculaGlide"],"model_type":"llama"})") ==
         "config: key 'model_type': 'llama' is not supported, expected 'specula_glide'");
-  CHECK(error_of(R"({"model_type":3})") == "config: key 'model_type': expected a string");
+  CHECK(error_of(R"({"model_type":3})") == "config: key 'model_type': expected a string, found 3");
   CHECK(error_of(R"({"architectures":["GPT2LMHeadModel"]})") ==
         "config: key 'architectures': expected \"LlamaForCausalLM\", \"SpeculaGlide\" or "
-        "\"SpeculaFeatureHead\"");
+        "\"SpeculaFeatureHead\", found [\"GPT2LMHeadModel\"]");
   CHECK(error_with(R"(,"hidden_act":"gelu")") ==
         "config: key 'hidden_act': 'gelu' is not supported, expected 'silu'");
   CHECK(error_with(R"(,"attention_bias":true)") ==
         "config: key 'attention_bias': true is not supported, expected false");
   CHECK(error_with(R"(,"mlp_bias":true)") == "config: key 'mlp_bias': true is not supported, expected false");
-  CHECK(error_with(R"(,"mlp_bias":0)") == "config: key 'mlp_bias': expected true or false");
-  CHECK(error_with(R"(,"rms_norm_eps":"small")") == "config: key 'rms_norm_eps': expected a number");
-  CHECK(error_with(R"(,"rope_theta":0)") == "config: rope_theta is not a positive number");
+  CHECK(error_with(R"(,"mlp_bias":0)") == "config: key 'mlp_bias': expected true or false, found 0");
+  CHECK(error_with(R"(,"quantization_config":{"bits":4})") ==
+        "config: key 'quantization_config': is not supported, expected null, found an object of 1 keys");
+  CHECK(error_with(R"(,"sliding_window":4096)") ==
+        "config: key 'sliding_window': is not supported, expected null, found 4096");
+  CHECK(error_with(R"(,"partial_rotary_factor":0.5)") ==
+        "config: key 'partial_rotary_factor': is not supported, expected 1, found 0.500000");
+  CHECK(error_with(R"(,"quantization_config":null,"sliding_window":null,"partial_rotary_factor":1.0)") ==
+        "no error");
+  CHECK(error_with(R"(,"rms_norm_eps":-1)") ==
+        "config: rms_norm_eps is -1.000000, expected a finite number from 0 on");
+  CHECK(error_with(R"(,"rms_norm_eps":"small")") ==
+        "config: key 'rms_norm_eps': expected a number, found \"small\"");
+  CHECK(error_with(R"(,"rope_theta":0)") == "config: rope_theta is 0.000000, expected a positive number");
   CHECK(error_with(R"(,"num_key_value_heads":3)") ==
         "config: num_attention_heads 8 is no multiple of num_key_value_heads 3");
   CHECK(error_with(R"(,"num_key_value_heads":0)") ==
         "config: num_key_value_heads is 0, expected 1 to 16777216");
+  CHECK(
+      error_of(
+          R"({"model_type":"llama","vocab_size":9,"hidden_size":0,"intermediate_size":9,"num_hidden_layers":1,"num_attention_heads":1,"head_dim":2})") ==
+      "config: hidden_size is 0, expected 1 to 16777216");
+  CHECK(
+      error_of(
+          R"({"model_type":"llama","vocab_size":9,"hidden_size":9,"intermediate_size":9,"num_hidden_layers":1,"num_attention_heads":65537,"num_key_value_heads":1,"head_dim":2})") ==
+      "config: num_attention_heads is 65537, expected at most 65536");
+  CHECK(
+      error_of(
+          R"({"model_type":"llama","vocab_size":9,"hidden_size":9,"intermediate_size":9,"num_hidden_layers":1,"num_attention_heads":65536,"head_dim":512})") ==
+      "config: num_attention_heads * head_dim is over 16777216");
+  CHECK(
+      error_with(
+          R"(,"rope_scaling":{"rope_type":"llama3","factor":2.0,"low_freq_factor":4.0,"high_freq_factor":1.0,"original_max_position_embeddings":8})") ==
+      "config: rope_scaling of type llama3 needs factor > 0, 0 < low_freq_factor < high_freq_factor, "
+      "original_max_position_embeddings > 0");
   CHECK(error_with(R"(,"head_dim":7)") == "config: head_dim is 7, expected an even number");
   CHECK(error_with(R"(,"rope_scaling":{"type":"linear","factor":2.0})") ==
         "config: key 'rope_scaling': rope_type 'linear' is not supported, expected 'default' or 'llama3'");
   CHECK(error_with(R"(,"rope_scaling":{"rope_type":"llama3","factor":2.0})") ==
         "config: key 'rope_scaling': key 'low_freq_factor': missing, expected a number");
-  CHECK(error_with(R"(,"rope_scaling":7)") == "config: key 'rope_scaling': expected an object");
+  CHECK(error_with(R"(,"rope_scaling":7)") == "config: key 'rope_scaling': expected an object, found 7");
   CHECK(
       error_of(
           R"({"model_type":"llama","vocab_size":9,"hidden_size":10,"intermediate_size":9,"num_hidden_layers":1,"num_attention_heads":3})") ==

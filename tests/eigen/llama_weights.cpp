@@ -176,6 +176,12 @@ TEST_CASE("what is wrong with a directory is named") {
     return error();
   };
   CHECK(error() == "/config.json: cannot be opened");
+  std::filesystem::create_directory(directory.path / "config.json");
+  CHECK(error() == "/config.json: is a folder, expected a file");
+  std::filesystem::remove(directory.path / "config.json");
+  write_file(directory.path / "config.json", "");
+  std::filesystem::resize_file(directory.path / "config.json", 100'000'001);
+  CHECK(error() == "/config.json: over 100000000 bytes of JSON");
   write_file(directory.path / "config.json", "{");
   CHECK(error() == "/config.json: offset 1: expected a key in double quotes");
   write_file(directory.path / "config.json", kConfig);
@@ -203,6 +209,17 @@ TEST_CASE("what is wrong with a directory is named") {
   all = tensors("F32");
   all.push_back({"model.layers.0.self_attn.q_proj.bias", "F32", {8}, std::vector<float>(8)});
   CHECK(error_with(all) == ": tensor 'model.layers.0.self_attn.q_proj.bias': biases are not supported");
+
+  for (const char* unread :
+       {"model.layers.0.self_attn.q_norm.weight", "model.layers.2.input_layernorm.weight"}) {
+    all = tensors("F32");
+    all.push_back({unread, "F32", {6}, std::vector<float>(6)});
+    CHECK(error_with(all) ==
+          std::string(": tensor '") + unread + "' is no part of a model of 2 layers of this architecture");
+  }
+  all = tensors("F32");  // old checkpoints have these
+  all.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {1}, {1}});
+  CHECK(error_with(all) == "no error");
 
   const std::string whole = safetensors_bytes(tensors("F32"));
   for (std::size_t size = 0; size < whole.size(); size += 1 + whole.size() / 97) {

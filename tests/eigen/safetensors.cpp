@@ -123,6 +123,12 @@ TEST_CASE("bad files are named, with offset or tensor, and what was expected") {
       error_of_header(
           R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"a":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})") ==
       "file (header): offset 108: key \"a\" occurs twice in the object that ends here");
+  CHECK(error_of_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})") ==
+        "file: 16 bytes after the header, its tensors end after 8");
+  CHECK(error_of_header("{}") == "file: 16 bytes after the header, its tensors end after 0");
+  const TemporaryDirectory folder("folder");
+  CHECK_THROWS_WITH_AS(Safetensors::open(folder.path),
+                       (folder.path.string() + ": is a folder, expected a file").c_str(), std::runtime_error);
   CHECK_THROWS_WITH_AS(Safetensors::open("no/such/file"), "no/such/file: cannot be opened",
                        std::runtime_error);
 }
@@ -133,7 +139,8 @@ TEST_CASE("a file that shrinks after its header was read") {
   write_file(directory.path / "x", bytes);
   Safetensors file = Safetensors::open(directory.path / "x");
   std::filesystem::resize_file(directory.path / "x", bytes.size() - 8);
-  CHECK_THROWS_AS(file.read(*file.find("a")), std::runtime_error);
+  CHECK_THROWS_WITH_AS(file.read(*file.find("a")), doctest::Contains("expected 16 bytes, got 8"),
+                       std::runtime_error);
 }
 
 }  // namespace

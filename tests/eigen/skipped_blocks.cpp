@@ -205,7 +205,8 @@ TEST_CASE("a model with exits calculates all that its committed tokens lack") {
   for (const Token t : text) early.extend_to({&t, 1}, {&root, 1}, 0), early.commit({&first, 1});
   for (auto* m : {&early, &whole}) m->extend_skipping({&token, 1}, {&root, 1}, skipped);
   CHECK(logits_of(early, 0) == logits_of(whole, 0));
-  CHECK_THROWS_AS(early.go_on({&row, 1}, 1), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(early.go_on({&row, 1}, 1), doctest::Contains("Llama::go_on: row 0, must be of"),
+                       std::invalid_argument);
 }
 
 TEST_CASE("nodes of one kind at a time, and such nodes do not join the context") {
@@ -215,16 +216,24 @@ TEST_CASE("nodes of one kind at a time, and such nodes do not join the context")
   SkippedBlocks one(3), other(3);
   one.mlp[0] = 1;
   model.extend_skipping({&token, 1}, {&root, 1}, one);
-  CHECK_THROWS_AS(model.extend_skipping({&token, 1}, {&first, 1}, other), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(
+      model.extend_skipping({&token, 1}, {&first, 1}, other),
+      "Llama::extend_skipping: there are nodes that do not skip these blocks; truncate() first",
+      std::invalid_argument);
   CHECK_THROWS_WITH_AS(model.extend({&token, 1}, {&first, 1}),
                        "Llama::extend: there are nodes of extend_skipping(); truncate() first",
                        std::invalid_argument);
-  CHECK_THROWS_AS(model.commit({&first, 1}), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(model.commit({&first, 1}),
+                       "Llama::commit: nodes of extend_skipping() lack what other tokens need",
+                       std::invalid_argument);
   CHECK(model.node_count() == 1);
   model.extend_skipping({&token, 1}, {&first, 1}, one);
   model.commit({});
   model.extend({&token, 1}, {&root, 1});
-  CHECK_THROWS_AS(model.extend_skipping({&token, 1}, {&first, 1}, one), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(
+      model.extend_skipping({&token, 1}, {&first, 1}, one),
+      "Llama::extend_skipping: there are nodes that do not skip these blocks; truncate() first",
+      std::invalid_argument);
   CHECK_THROWS_WITH_AS(model.extend_skipping({&token, 1}, {&first, 1}, SkippedBlocks(2)),
                        "Llama::extend_skipping: blocks of 2 layers, the model has 3", std::invalid_argument);
   model.commit({&first, 1});

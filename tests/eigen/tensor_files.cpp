@@ -5,6 +5,9 @@
 
 #include <filesystem>
 #include <stdexcept>
+#include <string>
+
+#include "safetensors_writer.hpp"
 
 TEST_CASE("a folder without tensors is named") {
   const auto folder = std::filesystem::temp_directory_path() / "specula_no_tensors";
@@ -12,4 +15,27 @@ TEST_CASE("a folder without tensors is named") {
   CHECK_THROWS_WITH_AS(specula::eigen::TensorFiles{folder}, doctest::Contains("specula_no_tensors"),
                        std::runtime_error);
   std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("what is wrong with an index is named") {
+  const specula_test::TemporaryDirectory folder("index");
+  const auto error_of = [&](const char* index) {
+    specula_test::write_file(folder.path / "model.safetensors.index.json", index);
+    try {
+      const specula::eigen::TensorFiles files(folder.path);
+    } catch (const std::runtime_error& error) {
+      return std::string(error.what()).substr(folder.path.string().size() + 1);
+    }
+    return std::string("no error");
+  };
+  const std::string index = "model.safetensors.index.json: ";
+  CHECK(error_of("{}") == index + "key 'weight_map': expected an object");
+  CHECK(error_of(R"({"weight_map":[]})") == index + "key 'weight_map': expected an object");
+  for (const char* name : {"3", "\"\"", "\"../x\""})
+    CHECK(error_of(("{\"weight_map\":{\"a\":" + std::string(name) + "}}").c_str()) ==
+          index + "tensor 'a': expected the name of a file in the same directory");
+  specula_test::write_file(folder.path / "x", specula_test::safetensors_bytes("{}", ""));
+  CHECK(error_of(R"({"weight_map":{"a":"x"}})") ==
+        "x: tensor 'a': missing, though model.safetensors.index.json places it here");
+  CHECK(error_of(R"({"weight_map":{"a":"y"}})") == "y: cannot be opened");
 }

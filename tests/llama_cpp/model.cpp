@@ -26,6 +26,7 @@ using llama_cpp::Model;
 using llama_cpp::Options;
 
 static_assert(LanguageModel<Model>);
+static_assert(CountsChanges<Model>);
 static_assert(ExposesFeatures<Model>);
 static_assert(!ExposesKeyValues<Model>);
 static_assert(!std::is_move_constructible_v<Model>);
@@ -462,12 +463,14 @@ TEST_CASE("features are what enters the LM head, of committed tokens alone") {
   }
   for (const int call : {0, 1, 2}) {  // every call that changes the model ends a view
     const auto old = model.features();
+    const std::uint64_t before = model.generation();
     const Token token = 5;
     const NodeId none = kNoParent;
     if (call == 0) model.append({&token, 1});
     if (call == 1) model.extend({&token, 1}, {&none, 1});
     if (call == 2) model.commit({});
-    CHECK_THROWS_AS(old.size(), std::logic_error);
+    CHECK(model.generation() > before);
+    CHECK_THROWS_WITH_AS(old.size(), "FeaturesView is stale: the model was called since", std::logic_error);
   }
   const auto view = model.features();
   CHECK(model.features().row(3).data() == view.row(3).data());  // asking again leaves it valid
@@ -485,7 +488,9 @@ TEST_CASE("a vocabulary can be cut, and rows keep their stride") {
   CHECK(rows.vocab == 1000);
   CHECK(rows.stride == all.vocab);
   for (std::int32_t r = 0; r < 3; ++r) CHECK(difference(rows.row(r), all.row(r).first(1000)) == 0);
-  CHECK_THROWS_AS(cut.append(outside), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(cut.append(outside),
+                       "llama_cpp::Model: extend or append: token 1000, must be 0 to 999",
+                       std::invalid_argument);
 }
 
 TEST_CASE("speculation writes what plain decoding writes") {

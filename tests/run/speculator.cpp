@@ -4,8 +4,11 @@
 #include <specula/specula.hpp>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "count_allocations.hpp"  // after the library: clang's intrinsics declare posix_memalign without noexcept
+#include "plain_law.hpp"
 #include "toy_model.hpp"
 #include "tree_shapes.hpp"
 
@@ -140,8 +143,9 @@ TEST_CASE("limits, the stop token, and what the sink sees") {
   const List want = plainly(target, kPrompt, 60, 5);
   for (const std::int32_t n : {0, 1, 2, 7, 20}) {
     List seen;
-    CHECK(run.generate(kPrompt, {.max_new_tokens = n}, PhiloxChance{5},
-                       [&](Tokens fresh) { seen.insert(seen.end(), fresh.begin(), fresh.end()); }) == n);
+    CHECK(run.generate(kPrompt, {.max_new_tokens = n}, PhiloxChance{5}, [&](Tokens fresh) {
+      seen.insert(seen.end(), fresh.begin(), fresh.end());
+    }) == Generated{n, FinishReason::limit});
     CHECK(seen == List(want.begin() + 3, want.begin() + 3 + n));
     run.forget();
   }
@@ -150,12 +154,65 @@ TEST_CASE("limits, the stop token, and what the sink sees") {
     const auto at = std::find(want.begin() + 3, want.end(), stop);
     REQUIRE(at != want.end());
     PhiloxChance chance{5};
-    const std::int32_t n =
+    const Generated done =
         run.generate(kPrompt, {.max_new_tokens = 50, .stop = {&stop, 1}}, chance,
                      [&](Tokens fresh) { seen.insert(seen.end(), fresh.begin(), fresh.end()); });
     CHECK(seen == List(want.begin() + 3, at + 1));  // the stop token is the last
-    CHECK(n == static_cast<std::int32_t>(seen.size()));
+    CHECK(done == Generated{static_cast<std::int32_t>(seen.size()), FinishReason::stop_token});
   }
+}
+
+TEST_CASE(
+    "a sink that returns false cancels, one that throws goes through, and the text goes on after both") {
+  ToyModel target(5, 1, 2.0f, 200), draft(5, 2, 2.0f, 200);
+  auto run = pipeline(target, draft, SampleAndMatch{}, GreedyChain{.length = 4});
+  const List want = plainly(target, kPrompt, 60, 5);
+  const auto rest = [&] {  // the tokens that the sink was given are those of text()
+    PhiloxChance chance{5};
+    while (run.text().size() < 60) run.step(chance);
+    CHECK(list(run.text().first(60)) == want);
+  };
+  List seen;
+  int calls = 0;
+  const Generated done = run.generate(kPrompt, {.max_new_tokens = 50}, PhiloxChance{5}, [&](Tokens fresh) {
+    seen.insert(seen.end(), fresh.begin(), fresh.end());
+    return ++calls < 3;
+  });
+  CHECK(calls == 3);
+  CHECK(done == Generated{static_cast<std::int32_t>(seen.size()), FinishReason::cancelled});
+  CHECK(list(run.text().subspan(3)) == seen);
+  rest();
+  calls = 0;
+  CHECK_THROWS_WITH(run.generate(kPrompt, {.max_new_tokens = 50}, PhiloxChance{5},
+                                 [&](Tokens) {
+                                   if (++calls == 3) throw std::runtime_error("the sink failed");
+                                 }),
+                    "the sink failed");
+  CHECK(list(run.text().subspan(3)) == seen);
+  rest();
+  // What ended the text anyway comes first.
+  const auto no = [](Tokens) { return false; };
+  CHECK(run.generate(kPrompt, {.max_new_tokens = 1}, PhiloxChance{5}, no) ==
+        Generated{1, FinishReason::limit});
+  CHECK(run.generate(kPrompt, {.max_new_tokens = 50, .stop = {&want[3], 1}}, PhiloxChance{5}, no) ==
+        Generated{1, FinishReason::stop_token});
+}
+
+TEST_CASE("limits out of range are named, and nothing changes") {
+  ToyModel target(5, 1), draft(5, 2);
+  auto run = pipeline(target, draft, Sampling{}, GreedyChain{.length = 4});
+  run.start(kPrompt);
+  const auto generate = [&](const Limits& limits) {
+    run.generate(List{4}, limits, PhiloxChance{5}, [](Tokens) {});
+  };
+  const List stop{0, 5}, negative{-1};
+  CHECK_THROWS_WITH_AS(generate({.max_new_tokens = -5}), "Limits::max_new_tokens is -5, must not be negative",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(generate({.stop = stop}), "Limits::stop[1] is 5, must be a token from 0 to 4",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(generate({.stop = negative}), "Limits::stop[0] is -1, must be a token from 0 to 4",
+                       std::invalid_argument);
+  CHECK(list(run.text()) == kPrompt);
 }
 
 TEST_CASE("a full cache: every token that fits, the last proposals shorter") {
@@ -164,9 +221,11 @@ TEST_CASE("a full cache: every token that fits, the last proposals shorter") {
     auto run = pipeline(target, draft, SampleAndMatch{}, GreedyChain{.length = 4});
     const List want = plainly(target, kPrompt, static_cast<std::size_t>(capacity) + 1, 5);
     List seen;
-    run.generate(kPrompt, {}, PhiloxChance{5},
-                 [&](Tokens fresh) { seen.insert(seen.end(), fresh.begin(), fresh.end()); });
+    const Generated done = run.generate(kPrompt, {}, PhiloxChance{5}, [&](Tokens fresh) {
+      seen.insert(seen.end(), fresh.begin(), fresh.end());
+    });
     CHECK(seen == List(want.begin() + 3, want.end()));  // the last token needs no place
+    CHECK(done == Generated{static_cast<std::int32_t>(seen.size()), FinishReason::context_full});
     CHECK(target.size() == capacity);
     CHECK(run.room() == 0);
     PhiloxChance chance(5);
@@ -369,10 +428,129 @@ TEST_CASE("counts") {
   CHECK(s.prefill_seconds > 0);
 }
 
+TEST_CASE("counts of a request, and of a text that ends before its last round does") {
+  ToyModel target(5, 1), draft(5, 1);  // the draft is the target: a round gives five tokens
+  auto run = pipeline(target, draft, Greedy{}, GreedyChain{.length = 4}, {.temperature = 0});
+  const auto counts = [&](std::int32_t tokens) {
+    const Stats before = run.stats();
+    run.generate(kPrompt, {.max_new_tokens = tokens}, PhiloxChance{1}, [](Tokens) {});
+    return run.stats() - before;
+  };
+  using Depths = std::vector<std::int64_t>;
+  for (int again = 0; again < 2; ++again) {
+    for (std::int32_t n = 1; n <= 5; ++n) {  // what is past the end is not counted
+      const Stats s = counts(n);
+      CHECK(s.rounds == 1);
+      CHECK(s.new_tokens == n);
+      CHECK(s.accepted == Depths{n > 0, n > 1, n > 2, n > 3, 0});
+      CHECK(s.offered == Depths{1, n > 0, n > 1, n > 2, 0});
+      CHECK(s.target.calls == 1);
+      CHECK(s.drafters[0].calls == 4);
+    }
+    const Stats two = counts(7);
+    CHECK(two.new_tokens == 7);
+    CHECK(two.accepted == Depths{2, 2, 1, 1, 0});
+    CHECK(two.offered == Depths{2, 2, 2, 1, 0});
+    run.reset_stats();
+    CHECK(run.stats().rounds == 0);
+    CHECK(run.stats().round_seconds == 0);
+    CHECK(run.stats().offered == Depths(5));
+    REQUIRE(run.stats().drafters.size() == 1);
+    CHECK(run.stats().drafters[0].nodes == 0);
+  }
+  // By hand, and in two steps.
+  PhiloxChance chance(1);
+  CHECK_THROWS_AS(pipeline(target, draft, Greedy{}, GreedyChain{}).count_emitted(0), std::logic_error);
+  run.start(kPrompt);
+  run.step(chance);
+  CHECK_THROWS_WITH_AS(run.count_emitted(6), "count_emitted: 6 of 5 tokens, must be 0 to 5",
+                       std::invalid_argument);
+  CHECK_THROWS_AS(run.count_emitted(-1), std::invalid_argument);
+  run.count_emitted(4);
+  CHECK(run.stats().accepted == Depths{1, 1, 1, 1, 0});
+  run.count_emitted(1);
+  CHECK(run.stats().accepted == Depths{1, 0, 0, 0, 0});
+  CHECK(run.stats().offered == Depths{1, 1, 0, 0, 0});
+  CHECK(run.stats().new_tokens == 1);
+  CHECK_THROWS_AS(run.count_emitted(2), std::invalid_argument);
+}
+
+TEST_CASE(
+    "log-probabilities: of every emitted token and the likeliest, in trees, for every rule and every cut") {
+  const auto logits = [](const ToyModel& target, Tokens before) {
+    std::vector<float> row(static_cast<std::size_t>(target.vocab_size()));
+    target.row(before.size() > 1 ? before[before.size() - 2] : -1, before.back(), row.data());
+    return row;
+  };
+  // ln p of a row, apart from the library: in long double, -infinity outside the cut.
+  const auto logs = [](const std::vector<float>& row, const SamplingParams& params) {
+    const std::vector<double> kept = plain_law(row, params);
+    const auto top = static_cast<long double>(*std::max_element(row.begin(), row.end()));
+    const long double t = params.greedy() ? 1 : static_cast<long double>(params.temperature);
+    long double sum = 0;
+    std::vector<double> out;
+    for (std::size_t x = 0; x < row.size(); ++x)
+      if (kept[x] > 0) sum += std::exp((static_cast<long double>(row[x]) - top) / t);
+    for (std::size_t x = 0; x < row.size(); ++x)
+      out.push_back(kept[x] > 0
+                        ? static_cast<double>((static_cast<long double>(row[x]) - top) / t - std::log(sum))
+                        : -std::numeric_limits<double>::infinity());
+    return out;
+  };
+  const auto near = [](double a, double b) { return a == b || std::abs(a - b) < 2e-6; };
+  std::size_t excluded = 0, cut = 0;
+  const auto check = [&](auto rule, auto shape, const SamplingParams& params, bool processed) {
+    ToyModel target(6, 1, 4.0f, 100), draft(6, 2, 4.0f, 100);
+    auto run = pipeline(target, draft, rule, shape, params);
+    run.verifier().report_logprobs({.top = 3, .processed = processed});
+    CHECK(run.logprobs().size() == 0);
+    List text = kPrompt;
+    for (const std::int32_t tokens : {41, 42, 43}) {
+      text = kPrompt;
+      run.generate(kPrompt, {.max_new_tokens = tokens}, PhiloxChance{7}, [&](Tokens fresh) {
+        const Logprobs got = run.logprobs();
+        REQUIRE(got.size() == fresh.size());
+        cut += fresh.size() < run.verdict().path.size();
+        for (std::size_t i = 0; i < fresh.size(); ++i) {
+          const std::vector<float> row = logits(target, text);
+          const std::vector<double> want = logs(row, processed ? params : SamplingParams{});
+          CHECK(got[i].token == fresh[i]);
+          CHECK(near(got[i].logprob, want[static_cast<std::size_t>(fresh[i])]));
+          List order{0, 1, 2, 3, 4, 5};
+          const auto logit = [&](Token x) { return row[static_cast<std::size_t>(x)]; };
+          std::stable_sort(order.begin(), order.end(), [&](Token a, Token b) { return logit(a) > logit(b); });
+          REQUIRE(got.top(i).size() == 3);
+          for (std::size_t k = 0; k < 3; ++k) {
+            CHECK(got.top(i)[k].token == order[k]);
+            CHECK(near(got.top(i)[k].logprob, want[static_cast<std::size_t>(order[k])]));
+            excluded += std::isinf(got.top(i)[k].logprob);
+          }
+          text.push_back(fresh[i]);
+        }
+      });
+      CHECK(run.logprobs().size() > 0);
+    }
+    if (decltype(shape)::law == DraftLaw::deterministic && !params.greedy())
+      CHECK(text ==
+            plainly(target, kPrompt, text.size(), 7, params));  // that they are asked for changes nothing
+  };
+  const SamplingParams warm{.temperature = 0.7f, .top_p = 0.8f}, hot{.temperature = 2.5f, .top_k = 2};
+  for (const bool processed : {false, true}) {
+    check(Sampling{}, DistinctTriple{.depth = 2}, warm, processed);
+    check(Sampling{}, IidPair{.depth = 3}, hot, processed);
+    check(Sampling{}, SampledChain{.length = 4}, {}, processed);
+    check(Sampling{}, GreedyChain{.length = 4}, warm, processed);
+    check(Greedy{}, GreedyChain{.length = 4}, {.temperature = 0}, processed);
+  }
+  CHECK(excluded > 100);
+  CHECK(cut > 5);
+}
+
 TEST_CASE("a round in steady state allocates nothing") {
-  const auto count = [](auto rule, auto shape, const SamplingParams& params) {
+  const auto count = [](auto rule, auto shape, const SamplingParams& params, bool logprobs = false) {
     ToyModel target(900, 1, 4.0f, 200), draft(900, 2, 4.0f, 200);
     auto run = pipeline(target, draft, rule, shape, params);
+    if (logprobs) run.verifier().report_logprobs({.top = 5, .processed = true});
     PhiloxChance chance(1);
     run.start(kPrompt);
     run.step(chance);  // a first cut makes its workspace
@@ -386,6 +564,7 @@ TEST_CASE("a round in steady state allocates nothing") {
   CHECK(count(Sampling{}, SampledChain{.length = 4},
               {.temperature = 0.7f, .top_k = 40, .top_p = 0.9f, .min_p = 0.01f}) == 0);
   CHECK(count(SampleAndMatch{}, SampledChain{.length = 4}, {.top_p = 0.5f}) == 0);
+  CHECK(count(Sampling{}, SampledChain{.length = 4}, {.top_p = 0.5f}, true) == 0);
 }
 
 namespace {
@@ -590,4 +769,211 @@ TEST_CASE("cascades: prompts that share a beginning, for every member") {
   CHECK(first.cache().empty());
   CHECK(second.cache().empty());
   CHECK(text_of(run, prompt, 340, 9) == want);
+}
+
+namespace {
+
+/// A ToyModel that does not count its changes.
+struct Uncounted : private ToyModel {
+  using ToyModel::append, ToyModel::cache, ToyModel::capacity, ToyModel::commit, ToyModel::extend,
+      ToyModel::row, ToyModel::size, ToyModel::ToyModel, ToyModel::truncate, ToyModel::vocab_size,
+      ToyModel::appended;
+};
+static_assert(CountsChanges<ToyModel>);
+static_assert(LanguageModel<Uncounted> && !CountsChanges<Uncounted>);
+
+/// A SampleAndMatch text of 40 tokens that something disturbs before its `at`-th round: the round throws what
+/// contains `cause` and nothing changes, the text goes on from text(), and it is plain sampling's.
+template <class Target, class Draft>
+void disturbed(Target& target, Draft& draft, const ToyModel& twin, const char* cause, auto disturb) {
+  Speculator run{TreeVerifier{target, SampleAndMatch{}}, ModelDrafter{draft}, GreedyChain{.length = 3}};
+  PhiloxChance chance(5);
+  run.start(kPrompt);
+  for (int round = 0; round < 4; ++round) run.step(chance);
+  const List text = list(run.text());
+  disturb(run);
+  const Stats before = run.stats();
+  for (int again = 0; again < 2; ++again)
+    CHECK_THROWS_WITH_AS(run.step(chance), doctest::Contains(cause), std::logic_error);
+  CHECK(list(run.text()) == text);
+  CHECK(run.stats().rounds == before.rounds);
+  run.start(run.text());
+  while (run.text().size() < 40) run.step(chance);
+  CHECK(list(run.text().first(40)) == plainly(twin, kPrompt, 40, 5));
+}
+
+constexpr const char* kUsed = "was called since the last round: by another Speculator over the same model";
+
+}  // namespace
+
+TEST_CASE("one model as target and draft is an error of the constructor, in a stack too") {
+  ToyModel target(5, 1), draft(5, 2);
+  const char* const same =
+      "Speculator: the same model is target and draft; a model holds one text, so the "
+      "drafter needs one of its own (LayerSkip drafts in the target's cache)";
+  CHECK_THROWS_WITH_AS(pipeline(target, target, Block{}, SampledChain{.length = 2}), same,
+                       std::invalid_argument);
+  const auto stacked = [&](ToyModel& first, ToyModel& second) {
+    Speculator run{TreeVerifier{target, Block{}},
+                   Stack{ModelDrafter{first}, ModelDrafter{second}, MaxGram(5)},
+                   Horizontal<3, Draw::sampled>{.counts = {1, 1, 1}}};
+  };
+  CHECK_THROWS_WITH_AS(stacked(draft, target), same, std::invalid_argument);
+  CHECK_THROWS_WITH_AS(stacked(target, draft), same, std::invalid_argument);
+  CHECK_THROWS_WITH_AS(stacked(draft, draft), "Stack: two drafters have the same model, which holds one text",
+                       std::invalid_argument);
+}
+
+TEST_CASE("a target that something else used in the middle of a text: an error, and the text goes on") {
+  ToyModel target(5, 1, 2.0f, 200), draft(5, 2, 2.0f, 200);
+  Uncounted plain(5, 1, 2.0f, 200), plain_draft(5, 2, 2.0f, 200);
+  const auto both = [&](auto disturb) {
+    disturbed(target, draft, target, kUsed, [&](auto& run) { disturb(run, target); });
+    disturbed(plain, plain_draft, target, kUsed, [&](auto& run) { disturb(run, plain); });
+  };
+  both([](auto&, auto& model) { model.truncate(1); });
+  both([](auto& run, auto&) { run.verifier().truncate(1); });
+  both([](auto&, auto& model) { model.append(List{1}); });
+  both([](auto&, auto& model) {  // a second pipeline is built, and is not even used
+    ToyModel other(5, 3);
+    Speculator second{TreeVerifier{model, Sampling{}}, ModelDrafter{other}, GreedyChain{}};
+  });
+  both([](auto&, auto& model) {  // or is
+    Speculator second{TreeVerifier{model, Sampling{}}, NoDrafter{5}, GreedyChain{}};
+    second.generate(List{3, 3}, {.max_new_tokens = 4}, PhiloxChance{1}, [](Tokens) {});
+  });
+  // Of as many tokens: only a count of changes tells.
+  disturbed(target, draft, target, kUsed, [&](auto& run) {
+    const auto held = static_cast<std::size_t>(target.size());
+    Speculator second{TreeVerifier{target, Sampling{}}, NoDrafter{5}, GreedyChain{}};
+    second.start(List(held + 1, 0));
+    REQUIRE(run.verifier().size() + 1 == static_cast<std::int32_t>(run.text().size()));
+  });
+}
+
+TEST_CASE("a draft that something else used in the middle of a text: an error, and the text goes on") {
+  ToyModel target(5, 1, 2.0f, 200), draft(5, 2, 2.0f, 200);
+  Uncounted plain(5, 1, 2.0f, 200), plain_draft(5, 2, 2.0f, 200);
+  const char* const used = "a verifier, another drafter or another pipeline works in the same model";
+  const auto both = [&](auto disturb) {
+    disturbed(target, draft, target, used, [&](auto&) { disturb(draft); });
+    disturbed(plain, plain_draft, target, used, [&](auto&) { disturb(plain_draft); });
+  };
+  both([](auto& model) { model.truncate(1); });
+  both([](auto& model) { model.append(List{1}); });
+  both([](auto& model) {
+    ToyModel other(5, 3);
+    Speculator second{TreeVerifier{other, Sampling{}}, ModelDrafter{model}, GreedyChain{}};
+  });
+  disturbed(target, draft, target, used, [&](auto&) {  // of as many tokens
+    const List others(static_cast<std::size_t>(draft.size()), 0);
+    draft.truncate(0);
+    draft.append(others);
+  });
+}
+
+TEST_CASE(
+    "pipelines that take turns over one target and one draft: each prompt is read anew, and no text "
+    "changes") {
+  const auto turns = [](auto& target, auto& draft, const ToyModel& twin, std::int64_t kept) {
+    Speculator a{TreeVerifier{target, SampleAndMatch{}}, ModelDrafter{draft}, GreedyChain{.length = 3}};
+    Speculator b{TreeVerifier{target, Sampling{}, SamplingParams{.temperature = 0.7f}}, ModelDrafter{draft},
+                 GreedyChain{.length = 2}};
+    List one(300, 1), two(300, 2);  // prompts of one length, so that the caches are
+    one[0] = two[0] = 0;
+    for (const std::uint64_t seed : {1u, 2u}) {
+      CHECK(text_of(a, one, 320, seed) == plainly(twin, one, 320, seed));
+      CHECK(text_of(b, two, 320, seed) == plainly(twin, two, 320, seed, {.temperature = 0.7f}));
+    }
+    CHECK(text_of(a, one, 320, 3) == plainly(twin, one, 320, 3));
+    const std::int64_t appended = target.appended;
+    CHECK(text_of(a, one, 320, 4) == plainly(twin, one, 320, 4));
+    CHECK(target.appended - appended == 299 - kept);
+  };
+  ToyModel target(5, 1, 2.0f, 400), draft(5, 2, 2.0f, 400);
+  turns(target, draft, target, 256);
+  Uncounted plain(5, 1, 2.0f, 400), plain_draft(5, 2, 2.0f, 400);
+  turns(plain, plain_draft, target, 0);  // nobody can tell that nobody else used it
+}
+
+TEST_CASE("a prompt that fits is not refused because another pipeline left a longer text in the target") {
+  ToyModel target(5, 1, 2.0f, 60);
+  Speculator a{TreeVerifier{target, Sampling{}}, NoDrafter{5}, GreedyChain{}};
+  Speculator b{TreeVerifier{target, Sampling{}}, NoDrafter{5}, GreedyChain{}};
+  a.start(List(5, 1));
+  b.start(List(55, 2));
+  a.start(List(50, 3));
+  CHECK(a.text().size() == 50);
+}
+
+namespace {
+/// Its commit throws when its work is done, and its usage() when it is asked so often.
+struct Late : ToyModel {
+  using ToyModel::ToyModel;
+  int commits = 0;
+  void commit(Nodes path) {
+    ToyModel::commit(path);
+    if (++commits % 3 == 0) throw std::runtime_error("after the commit");
+  }
+};
+struct Unsure : NoDrafter {
+  explicit Unsure(const int& left) : NoDrafter(5), calls(&left) {}
+  const int* calls;
+  mutable int asked = 0;
+  Usage usage() const {
+    if (++asked > *calls) throw std::runtime_error("usage failed");
+    return {};
+  }
+};
+}  // namespace
+
+TEST_CASE(
+    "a commit() that throws after it has committed: the round is undone, and the text is plain sampling's") {
+  Late target(5, 1);
+  ToyModel draft(5, 2);
+  Speculator run{TreeVerifier{target, SampleAndMatch{}}, ModelDrafter{draft}, GreedyChain{.length = 3}};
+  PhiloxChance chance(5);
+  run.start(kPrompt);
+  int thrown = 0;
+  while (run.text().size() < 40) {
+    const List text = list(run.text());
+    try {
+      run.step(chance);
+    } catch (const std::runtime_error& e) {
+      CHECK(std::string(e.what()) == "after the commit");
+      CHECK(list(run.text()) == text);
+      ++thrown;
+    }
+    REQUIRE(target.cache() == list(run.text().first(run.text().size() - 1)));
+  }
+  CHECK(thrown > 3);
+  CHECK(list(run.text().first(40)) == plainly(target, kPrompt, 40, 5));
+}
+
+TEST_CASE("a usage() that throws: before the round nothing changed, after it the tokens are there") {
+  ToyModel target(5, 1);
+  int calls = 1000;
+  Speculator run{TreeVerifier{target, Sampling{}}, Unsure{calls},
+                 CostAware(GreedyChain{.length = 2}, CostCurve({1, 1.1, 1.2}), CostCurve({0.1}))};
+  PhiloxChance chance(5);
+  run.start(kPrompt);
+  run.step(chance);
+  const int in_a_round = run.drafter().asked;
+  REQUIRE(in_a_round > 2);
+  int failed = 0;
+  for (int after = 0; after < in_a_round; ++after) {
+    const std::size_t before = run.text().size();
+    calls = run.drafter().asked + after;
+    std::size_t fresh = 0;
+    try {
+      fresh = run.step(chance).size();
+    } catch (const std::runtime_error& e) {
+      CHECK(std::string(e.what()) == "usage failed");
+      ++failed;
+    }
+    CHECK(run.text().size() == before + fresh);
+    CHECK(target.size() + 1 == static_cast<std::int32_t>(run.text().size()));
+  }
+  CHECK(failed == 2);  // those asked before the round
+  CHECK(list(run.text()) == plainly(target, kPrompt, run.text().size(), 5));
 }

@@ -56,20 +56,7 @@ class SeenModel : public ToyModel {
     memory_.reserve(kWidth * static_cast<std::size_t>(capacity));
     keys_.reserve(static_cast<std::size_t>(capacity));
   }
-  void append(Tokens tokens) {
-    generation_.next();
-    ToyModel::append(tokens);
-  }
-  RowsView extend(Tokens tokens, Nodes parents) {
-    generation_.next();
-    return ToyModel::extend(tokens, parents);
-  }
-  void commit(Nodes path) {
-    generation_.next();
-    ToyModel::commit(path);
-  }
   void truncate(std::int32_t n) {
-    generation_.next();
     ToyModel::truncate(n);
     keys_.resize(std::min(keys_.size(), static_cast<std::size_t>(n)));
   }
@@ -96,7 +83,6 @@ class SeenModel : public ToyModel {
     for (std::size_t i = keys_.size(); i < cache().size(); ++i)
       keys_.push_back(memory(i ? keys_[i - 1] : 0.0f, cache()[i]));
   }
-  specula::detail::Generation generation_;
   std::vector<float> keys_, memory_;
 };
 
@@ -141,6 +127,7 @@ class ToyLooker {
   std::int32_t vocab_size() const { return model.vocab_size(); }
   std::int32_t size() const { return model.size(); }
   std::int32_t capacity() const { return model.capacity(); }
+  std::uint64_t generation() const { return model.generation(); }
 
   void look_into(const View& view) {
     if (++looks == throw_look) throw std::runtime_error("look_into failed");

@@ -49,6 +49,7 @@ class ToyExits : public ToyModel {
     return view();
   }
   RowsView go_on(std::span<const std::int32_t> rows, std::int32_t exit) {
+    generation_.next();
     ++goes;
     if (throw_go == goes) throw std::runtime_error("go_on failed");
     for (const std::int32_t row : rows) fill(static_cast<std::size_t>(row), exit);
@@ -106,6 +107,7 @@ class ToySkips : public ToyModel {
     if (static_cast<std::size_t>(size()) + nodes_.size() + tokens.size() >
         static_cast<std::size_t>(capacity()))
       throw std::invalid_argument("context full");
+    generation_.next();
     if (++skipping == throw_skipping) throw std::runtime_error("extend_skipping failed");
     most_nodes = std::max(most_nodes, node_count() + static_cast<std::int32_t>(tokens.size()));
     skips_ = true;

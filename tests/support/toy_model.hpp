@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <specula/concepts.hpp>
+#include <specula/detail/view_guard.hpp>
 
 namespace specula_test {
 
@@ -30,8 +31,10 @@ class ToyModel {
   std::int32_t vocab_size() const { return vocab_; }
   std::int32_t size() const { return static_cast<std::int32_t>(cache_.size()); }
   std::int32_t capacity() const { return capacity_; }
+  std::uint64_t generation() const { return generation_.now(); }
 
   void append(Tokens tokens) {
+    generation_.next();
     if (++appends == throw_append) throw std::runtime_error("append failed");
     require(cache_.size() + tokens.size() <= static_cast<std::size_t>(capacity_), "context full");
     appended += static_cast<std::int64_t>(tokens.size());
@@ -39,6 +42,7 @@ class ToyModel {
     cache_.insert(cache_.end(), tokens.begin(), tokens.end());
   }
   RowsView extend(Tokens tokens, Nodes parents) {
+    generation_.next();
     ++calls;
     require(tokens.size() == parents.size(), "one parent a token");
     require(cache_.size() + nodes_.size() + tokens.size() <= static_cast<std::size_t>(capacity_),
@@ -58,6 +62,7 @@ class ToyModel {
     return {rows_.data(), static_cast<std::int32_t>(tokens.size()), vocab_, vocab_};
   }
   void commit(Nodes path) {
+    generation_.next();
     NodeId parent = kNoParent;
     for (const NodeId n : path) {
       require(n >= 0 && n < static_cast<NodeId>(nodes_.size()) &&
@@ -69,6 +74,7 @@ class ToyModel {
     nodes_.clear();
   }
   void truncate(std::int32_t n) {
+    generation_.next();
     require(n >= 0 && n <= size(), "truncate beyond the size");
     nodes_.clear();
     cache_.resize(static_cast<std::size_t>(n));
@@ -91,6 +97,9 @@ class ToyModel {
   std::int64_t throw_call =
       -1;  // the extend, counted from 1, that throws when its nodes are already in the cache
   std::int64_t throw_append = -1;  // the append, counted from 1, that throws and appends nothing
+
+ protected:
+  specula::detail::Generation generation_;
 
  private:
   struct Node {

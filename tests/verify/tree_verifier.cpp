@@ -5,6 +5,8 @@
 #include <specula/accept/rejection.hpp>
 #include <specula/accept/sample_and_match.hpp>
 
+#include <limits>
+
 #include "toy_model.hpp"
 
 using namespace specula;
@@ -20,6 +22,17 @@ struct Throws {
   void verify(const TokenTree&, const TargetLaws& target, C&, Verdict&) const {
     target[0];
     throw std::runtime_error("the rule failed");
+  }
+};
+
+/// Accepts the first child, reading nothing.
+struct Blind {
+  static constexpr bool exact_for(DraftLaw) { return true; }
+  template <class C>
+  void verify(const TokenTree&, const TargetLaws&, C&, Verdict& out) const {
+    out.clear();
+    out.path.push_back(1);
+    out.next = 4;
   }
 };
 }  // namespace
@@ -111,6 +124,82 @@ TEST_CASE("whatever throws, the committed context is what it was") {
   CHECK(target.cache() == List{1, 2});
   verifier.verify(tree, chance);
   CHECK(target.cache() == List{1, 2, 3});
+}
+
+TEST_CASE("a proposal that does not follow what the target holds is refused, and nothing changes") {
+  ToyModel target(5, 3);
+  TreeVerifier verifier{target, Greedy{}};
+  verifier.append(List{1, 2});
+  TokenTree tree(5, 2, 0);
+  tree.reset(3, 3);
+  PhiloxChance chance(1);
+  CHECK_THROWS_WITH_AS(
+      verifier.verify(tree, chance),
+      "TreeVerifier::verify: the proposal follows 3 tokens, but the target holds 2: the drafter "
+      "or another pipeline works in the same model, or it was truncated by hand",
+      std::logic_error);
+  CHECK(target.cache() == List{1, 2});
+  CHECK(target.calls == 0);
+  CHECK(verifier.size() == 2);
+  CHECK(verifier.generation() == target.generation());
+}
+
+TEST_CASE("log-probabilities read no row until they are asked for, and then name the node of a bad one") {
+  ToyModel target(5, 3);
+  TreeVerifier verifier{target, Blind{}};
+  TokenTree tree(5, 2, 0);
+  const auto verify = [&](bool poisoned) {
+    verifier.truncate(0);
+    if (poisoned) target.poison_call = target.calls + 1;
+    tree.reset(3, 0);
+    tree.choose(0, 1, 1);
+    PhiloxChance chance(1);
+    verifier.verify(tree, chance);
+  };
+  verify(true);  // the last row holds NaN
+  CHECK(verifier.logprobs().size() == 0);
+  verifier.report_logprobs({.top = 5});
+  CHECK_THROWS_WITH_AS(verify(true),
+                       "the target's row after node 1: a row of logits holds NaN or +infinity at token 4",
+                       std::runtime_error);
+  CHECK(verifier.logprobs().size() == 0);
+  CHECK(target.cache().empty());
+  verify(false);
+  REQUIRE(verifier.logprobs().size() == 2);
+  CHECK(verifier.logprobs()[0].token == 1);
+  CHECK(verifier.logprobs()[1].token == 4);
+  CHECK(verifier.logprobs().top(1).size() == 5);
+  CHECK(verifier.logprobs().first(1).size() == 1);
+  verifier.report_no_logprobs();
+  verify(true);
+  CHECK(verifier.logprobs().size() == 0);
+  CHECK_THROWS_WITH_AS(verifier.report_logprobs({.top = -1}), "LogprobOptions::top is -1, must be 0 to 5",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(verifier.report_logprobs({.top = 6}), "LogprobOptions::top is 6, must be 0 to 5",
+                       std::invalid_argument);
+}
+
+TEST_CASE("log-probabilities of a masked row: fewer likeliest tokens, and far ones do not underflow") {
+  struct Masked : ToyModel {
+    using ToyModel::ToyModel;
+    std::vector<float> own;
+    RowsView extend(Tokens tokens, Nodes parents) {
+      const RowsView rows = ToyModel::extend(tokens, parents);
+      own = {0, -2000, -std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
+      return {own.data(), rows.rows, 4, 4};
+    }
+  };
+  Masked target(4, 1);
+  TreeVerifier verifier{target, Greedy{}};
+  verifier.report_logprobs({.top = 3});
+  TokenTree tree(4, 1, 0);
+  tree.reset(3, 0);
+  PhiloxChance chance(1);
+  verifier.verify(tree, chance);
+  REQUIRE(verifier.logprobs().top(0).size() == 2);
+  CHECK(verifier.logprobs()[0].logprob == doctest::Approx(0));
+  CHECK(verifier.logprobs().top(0)[1].token == 1);
+  CHECK(verifier.logprobs().top(0)[1].logprob == doctest::Approx(-2000));
 }
 
 TEST_CASE("parameters out of range are refused") {

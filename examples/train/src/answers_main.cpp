@@ -108,9 +108,10 @@ void write_answers(const Settings& settings, Run& run) {
       if (document.size() > static_cast<std::size_t>(kLongestPrompt)) continue;
       tokenized.given.push_back(static_cast<std::int32_t>(document.size()));
       specula::PhiloxChance chance(settings.seed, sequence++);
-      written += static_cast<std::size_t>(run.generate(
+      const specula::Generated generated = run.generate(
           document, {.max_new_tokens = kNewTokens, .stop = {&kEnd, 1}}, chance,
-          [&](specula::Tokens fresh) { document.insert(document.end(), fresh.begin(), fresh.end()); }));
+          [&](specula::Tokens fresh) { document.insert(document.end(), fresh.begin(), fresh.end()); });
+      written += static_cast<std::size_t>(generated.tokens);
       if (document.back() != kEnd) document.push_back(kEnd);
       tokenized.train.push_back(std::move(document));
       if (i % 100 == 99)

@@ -26,12 +26,16 @@ class LookingDrafter {
       throw std::invalid_argument(std::string(Sight::name) + ": the draft's vocabulary has " +
                                   std::to_string(model.vocab_size()) + " tokens, the target's " +
                                   std::to_string(target.vocab_size()));
+    if (works_in(&target))
+      throw std::invalid_argument(std::string(Sight::name) + ": the same model is target and draft");
     look();  // complains now, if it cannot
     draft_.truncate(0);
   }
 
   std::int32_t vocab_size() const { return draft_.vocab_size(); }
   std::int32_t capacity() const { return draft_.capacity(); }
+  /// Whether the text of this drafter is in the cache of `model`.
+  bool works_in(const void* model) const { return draft_.works_in(model); }
   /// The draft's, and the time that the target took to give views.
   Usage usage() const {
     Usage all = draft_.usage();
@@ -56,6 +60,7 @@ class LookingDrafter {
       throw std::logic_error(std::string(Sight::name) + "::sync: a context of " +
                              std::to_string(context.size()) + " tokens, but the target holds " +
                              std::to_string(target_->size()) + "; bring the target there first");
+    draft_.check();
     if (context.size() > known && !keeps_speculation()) draft_.truncate(draft_.known());
     look();
     draft_.sync(context, guess);

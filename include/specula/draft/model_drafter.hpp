@@ -28,8 +28,8 @@ struct WholeModel {
 
 /// Keeps a smaller model of the same vocabulary in step with the text. Speculation that came true stays in
 /// its cache; what it lacks is appended and, where the model is lazy, runs with the next extend. Allocates in
-/// the constructor only. The model is referenced and must outlive the drafter. `Forward` is how nodes are
-/// run.
+/// the constructor only. The model is referenced, must outlive the drafter and be called by nothing else
+/// during a text: neither by a verifier nor by another drafter. `Forward` is how nodes are run.
 template <LanguageModel M, class Forward = detail::WholeModel>
 class ModelDrafter {
  public:
@@ -41,6 +41,7 @@ class ModelDrafter {
     path_.reserve(room);
     tokens_.reserve(room);
     parents_.reserve(room);
+    leave();
   }
   ModelDrafter(M&&, Forward = {}) = delete;
 
@@ -50,29 +51,49 @@ class ModelDrafter {
   /// Tokens of the context that the model holds.
   std::int32_t known() const { return known_; }
   const Forward& forward() const { return forward_; }
+  const M& model() const { return *model_; }
+  /// Whether the text of this drafter is in the cache of `model`.
+  bool works_in(const void* model) const { return model == model_; }
 
-  /// Forgets speculation, and committed tokens from `n` on.
+  /// Forgets speculation, and committed tokens from `n` on; all of them where the model was used by something
+  /// else, or could have been: where it does not count changes and `n` is below what it knows.
   void truncate(std::int32_t n) {
+    if (!is_as_left() || (!CountsChanges<M> && n < known_)) n = 0;
     known_ = std::min(n, known_);
     model_->truncate(known_);
     tail_.clear();
     forget_nodes();
+    leave();
   }
 
-  /// Brings the model to `context` followed by `guess`. `context` must extend the last one. Cost: O(new
-  /// tokens + guess + nodes); the model's pass over the new tokens, unless it is lazy.
+  /// Throws std::logic_error if the model was used by something else since this drafter's last call, as far
+  /// as its size, or its generation, shows that. sync() begins with it.
+  void check() const {
+    if (!is_as_left())
+      throw std::logic_error("ModelDrafter::sync: the draft model holds " + std::to_string(model_->size()) +
+                             " tokens, this drafter left " + std::to_string(left()) +
+                             (model_->size() == left() ? ", and it was called since" : "") +
+                             ": a verifier, another drafter or another pipeline works in the same model; "
+                             "truncate(0) or Speculator::start() begins anew");
+  }
+
+  /// Brings the model to `context` followed by `guess`. `context` must extend the last one. Throws, having
+  /// changed nothing, std::invalid_argument on a shorter one and what check() throws. Cost: O(new tokens +
+  /// guess + nodes); the model's pass over the new tokens, unless it is lazy.
   void sync(Tokens context, Tokens guess) {
     if (context.size() < static_cast<std::size_t>(known_))
       throw std::invalid_argument("ModelDrafter::sync: a context of " + std::to_string(context.size()) +
                                   " tokens after one of " + std::to_string(known_) + "; truncate first");
+    check();
     const detail::Stopwatch watch(usage_.seconds);
     const Tokens fresh = context.subspan(static_cast<std::size_t>(known_));
     const std::size_t total = fresh.size() + guess.size();
     const auto at = [&](std::size_t i) { return i < fresh.size() ? fresh[i] : guess[i - fresh.size()]; };
-    if (extending_) {  // the last extend threw, and may have left nodes that are not in tokens_
-      model_->truncate(known_ + static_cast<std::int32_t>(tail_.size()));
+    if (unfinished_) {  // the last call threw, and may have left nodes that are not in tokens_, or tokens
+      model_->truncate(left());
       forget_nodes();
     }
+    unfinished_ = true;
     std::size_t kept = 0;  // of the tokens after known_, those that the model holds already
     while (kept < tail_.size() && kept < total && tail_[kept] == at(kept)) ++kept;
     if (kept < tail_.size()) {
@@ -96,14 +117,15 @@ class ModelDrafter {
     if (!rest_.empty()) model_->append(rest_);
     known_ = static_cast<std::int32_t>(context.size());
     tail_.assign(guess.begin(), guess.end());
+    leave();
   }
 
   /// Rows after new nodes; see Drafter. Cost: one pass of the model.
   RowsView extend(Tokens tokens, Nodes parents) {
     const detail::Stopwatch watch(usage_.seconds);
-    extending_ = true;
+    unfinished_ = true;
     const RowsView rows = forward_(*model_, tokens, parents, usage_);
-    extending_ = false;
+    leave();
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
     parents_.insert(parents_.end(), parents.begin(), parents.end());
     ++usage_.calls;
@@ -120,7 +142,18 @@ class ModelDrafter {
   void forget_nodes() {
     tokens_.clear();
     parents_.clear();
-    extending_ = false;
+  }
+  /// Committed tokens that the model holds when a call has ended, or threw.
+  std::int32_t left() const { return known_ + static_cast<std::int32_t>(tail_.size()); }
+  void leave() {
+    unfinished_ = false;
+    if constexpr (CountsChanges<M>) generation_ = model_->generation();
+  }
+  bool is_as_left() const {
+    if (unfinished_) return model_->size() >= left();
+    if constexpr (CountsChanges<M>)
+      if (model_->generation() != generation_) return false;
+    return model_->size() == left();
   }
 
   M* model_;
@@ -130,7 +163,8 @@ class ModelDrafter {
   std::vector<NodeId> path_;
   std::vector<Token> tokens_;  // its nodes since the last sync
   std::vector<NodeId> parents_;
-  bool extending_ = false;
+  bool unfinished_ = false;       // the last call threw
+  std::uint64_t generation_ = 0;  // the model's when the last call ended
   Usage usage_;
 };
 

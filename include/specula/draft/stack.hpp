@@ -24,11 +24,14 @@ class Stack {
  public:
   static constexpr std::size_t kMembers = 1 + sizeof...(Tail);
 
-  /// Throws std::invalid_argument if the members' vocabularies differ.
+  /// Throws std::invalid_argument if the members' vocabularies differ, or two of them have the same model.
   explicit Stack(Head head, Tail... tail) : head_(std::move(head)), tail_(std::move(tail)...) {
     if (head_.vocab_size() != tail_.vocab_size())
       throw std::invalid_argument("Stack: a drafter's vocabulary has " + std::to_string(head_.vocab_size()) +
                                   " tokens, that of the next one " + std::to_string(tail_.vocab_size()));
+    if constexpr (requires { head_.model(); })
+      if (tail_.works_in(&head_.model()))
+        throw std::invalid_argument("Stack: two drafters have the same model, which holds one text");
   }
 
   Head& head() { return head_; }
@@ -44,6 +47,12 @@ class Stack {
 
   std::int32_t vocab_size() const { return head_.vocab_size(); }
   std::int32_t capacity() const { return std::min(head_.capacity(), tail_.capacity()); }
+  /// Whether the text of a member is in the cache of `model`.
+  bool works_in(const void* model) const {
+    if constexpr (requires { head_.works_in(model); })
+      if (head_.works_in(model)) return true;
+    return tail_.works_in(model);
+  }
   void truncate(std::int32_t n) {
     head_.truncate(n);
     tail_.truncate(n);
@@ -93,6 +102,10 @@ class Stack<Head> {
 
   std::int32_t vocab_size() const { return head_.vocab_size(); }
   std::int32_t capacity() const { return head_.capacity(); }
+  bool works_in(const void* model) const {
+    if constexpr (requires { head_.works_in(model); }) return head_.works_in(model);
+    return false;
+  }
   void truncate(std::int32_t n) { head_.truncate(n); }
   void sync(Tokens context, Tokens guess) { head_.sync(context, guess); }
   auto extend(Tokens tokens, Nodes parents) { return head_.extend(tokens, parents); }

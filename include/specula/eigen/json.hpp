@@ -42,6 +42,17 @@ class Json {
     const auto* number = std::get_if<Number>(&value_);
     return number ? number->integer : std::nullopt;
   }
+  /// For messages: what this is, at most about 80 characters of it.
+  std::string summary() const {
+    if (is_null()) return "null";
+    if (boolean()) return *boolean() ? "true" : "false";
+    if (integer()) return std::to_string(*integer());
+    if (number()) return std::to_string(*number());
+    if (string()) return '"' + string()->substr(0, 40) + (string()->size() > 40 ? "...\"" : "\"");
+    if (object()) return "an object of " + std::to_string(object()->size()) + " keys";
+    const bool one = array()->size() == 1 && !array()->front().array();
+    return one ? '[' + array()->front().summary() + ']' : "an array of " + std::to_string(array()->size());
+  }
   /// The member `key` of an object; null where there is none, or where this is no object. O(log n).
   const Json* find(std::string_view key) const {
     const auto* members = object();

@@ -76,6 +76,8 @@ class Llama {
   std::int32_t size() const { return stages_.size(); }
   std::int32_t capacity() const { return options_.capacity; }
   std::int32_t node_count() const { return stages_.node_count(); }
+  /// Calls that changed this model; see CountsChanges. Views are of one generation.
+  std::uint64_t generation() const { return generation_.now(); }
 
   /// Commits `tokens` after the context and forgets all nodes. Fewer than 16 wait for the next extend(),
   /// which then reads the weights once for both; more run at once, `prefill_chunk` at a time. Throws

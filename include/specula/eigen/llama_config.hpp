@@ -6,13 +6,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <ios>
 #include <limits>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "specula/eigen/detail/open_file.hpp"
 #include "specula/eigen/json.hpp"
 
 namespace specula::eigen {
@@ -87,10 +88,12 @@ inline void validate(const AttentionShape& shape, std::string_view source) {
   require(shape.heads % shape.kv_heads == 0, "num_attention_heads " + std::to_string(shape.heads) +
                                                  " is no multiple of num_key_value_heads " +
                                                  std::to_string(shape.kv_heads));
-  require(shape.heads <= 65536, "num_attention_heads is over 65536");
+  require(shape.heads <= 65536,
+          "num_attention_heads is " + std::to_string(shape.heads) + ", expected at most 65536");
   require(static_cast<std::int64_t>(shape.heads) * shape.head_dim <= (1 << 24),
           "num_attention_heads * head_dim is over 16777216");
-  require(std::isfinite(shape.rope_theta) && shape.rope_theta > 0, "rope_theta is not a positive number");
+  require(std::isfinite(shape.rope_theta) && shape.rope_theta > 0,
+          "rope_theta is " + std::to_string(shape.rope_theta) + ", expected a positive number");
   const auto& scaling = shape.rope_scaling;
   require(scaling.factor == 0 ||
               (scaling.factor > 0 && scaling.low_freq_factor > 0 &&
@@ -110,7 +113,7 @@ inline void validate(const LlamaConfig& config, std::string_view source) {
   require.size("num_hidden_layers", config.layers);
   detail::validate(static_cast<const AttentionShape&>(config), source);
   require(std::isfinite(config.rms_norm_eps) && config.rms_norm_eps >= 0,
-          "rms_norm_eps is negative or not finite");
+          "rms_norm_eps is " + std::to_string(config.rms_norm_eps) + ", expected a finite number from 0 on");
   if (config.looks_at == LooksAt::key_values) {
     const std::string at = std::string(source) + ": key 'target'";
     detail::validate(static_cast<const AttentionShape&>(config.target), at);
@@ -140,6 +143,9 @@ struct ConfigReader {
   [[noreturn]] void fail(std::string_view key, const std::string& what) const {
     throw std::runtime_error(source + ": key '" + std::string(key) + "': " + what);
   }
+  [[noreturn]] void fail(std::string_view key, const std::string& what, const Json* found) const {
+    fail(key, what + ", found " + found->summary());
+  }
   const Json* find(std::string_view key) const {
     const Json* value = json.find(key);
     return value && !value->is_null() ? value : nullptr;
@@ -149,7 +155,7 @@ struct ConfigReader {
     if (!value) fail(key, "missing, expected an integer");
     const auto number = value->integer();
     if (!number || *number < 0 || *number > std::numeric_limits<std::int32_t>::max())
-      fail(key, "expected an integer from 0 to 2147483647");
+      fail(key, "expected an integer from 0 to 2147483647", value);
     return static_cast<std::int32_t>(*number);
   }
   std::int32_t integer(std::string_view key, std::int32_t absent) const {
@@ -159,18 +165,18 @@ struct ConfigReader {
     const Json* value = find(key);
     if (!value) fail(key, "missing, expected a number");
     const auto number = value->number();
-    if (!number) fail(key, "expected a number");
+    if (!number) fail(key, "expected a number", value);
     return *number;
   }
   double number(std::string_view key, double absent) const { return find(key) ? number(key) : absent; }
   bool flag(std::string_view key) const {
     const Json* value = find(key);
-    if (value && !value->boolean()) fail(key, "expected true or false");
+    if (value && !value->boolean()) fail(key, "expected true or false", value);
     return value && *value->boolean();
   }
   std::string text(std::string_view key, std::string_view absent) const {
     const Json* value = find(key);
-    if (value && !value->string()) fail(key, "expected a string");
+    if (value && !value->string()) fail(key, "expected a string", value);
     return value ? *value->string() : std::string(absent);
   }
 };
@@ -178,7 +184,7 @@ struct ConfigReader {
 inline void read_rope(const ConfigReader& config, std::string_view key, AttentionShape& out) {
   const Json* json = config.find(key);
   if (!json) return;
-  if (!json->object()) config.fail(key, "expected an object");
+  if (!json->object()) config.fail(key, "expected an object", json);
   const ConfigReader rope{*json, config.source + ": key '" + std::string(key) + "'"};
   out.rope_theta = rope.number("rope_theta", out.rope_theta);
   const std::string type = rope.text("rope_type", rope.text("type", "default"));
@@ -215,7 +221,8 @@ inline LooksAt read_architecture(const ConfigReader& config) {
       for (const Json& name : *names->array())
         if (name.string() && *name.string() == known.name) found = &known;
   if (names && !found)
-    config.fail("architectures", "expected \"LlamaForCausalLM\", \"SpeculaGlide\" or \"SpeculaFeatureHead\"");
+    config.fail("architectures", "expected \"LlamaForCausalLM\", \"SpeculaGlide\" or \"SpeculaFeatureHead\"",
+                names);
   const auto type = config.text("model_type", found ? found->type : "");
   if (!found)
     for (const Architecture& known : kKnown)
@@ -230,6 +237,11 @@ inline LooksAt read_architecture(const ConfigReader& config) {
     config.fail("hidden_act", "'" + act + "' is not supported, expected 'silu'");
   for (const char* bias : {"attention_bias", "mlp_bias"})
     if (config.flag(bias)) config.fail(bias, "true is not supported, expected false");
+  for (const char* other : {"quantization_config", "sliding_window"})  // without these it is another model
+    if (const Json* value = config.find(other)) config.fail(other, "is not supported, expected null", value);
+  if (config.number("partial_rotary_factor", 1) != 1)
+    config.fail("partial_rotary_factor", "is not supported, expected 1",
+                config.find("partial_rotary_factor"));
   return found->looks_at;
 }
 
@@ -268,11 +280,11 @@ inline LlamaConfig read_llama_config(const Json& json, std::string_view source) 
   out.tied_head = config.flag("tie_word_embeddings");
   if (out.looks_at == LooksAt::key_values) out.target = detail::read_target(config);
   if (const Json* exits = config.find("exits")) {
-    if (!exits->array()) config.fail("exits", "expected an array of numbers of layers");
+    if (!exits->array()) config.fail("exits", "expected an array of numbers of layers", exits);
     for (const Json& exit : *exits->array()) {
       const auto layers = exit.integer();
       if (!layers || *layers < 1 || *layers > out.layers)
-        config.fail("exits", "expected integers from 1 to num_hidden_layers");
+        config.fail("exits", "expected integers from 1 to num_hidden_layers", &exit);
       out.exits.push_back(static_cast<std::int32_t>(*layers));
     }
   }
@@ -280,11 +292,20 @@ inline LlamaConfig read_llama_config(const Json& json, std::string_view source) 
   return out;
 }
 
-/// Reads a whole JSON file. Throws std::runtime_error if it cannot be opened or is no JSON.
+/// Reads a whole JSON file. Throws std::runtime_error, naming it, if it cannot be opened, is a folder, longer
+/// than 100 MB or no JSON.
 inline Json read_json_file(const std::filesystem::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw std::runtime_error(path.string() + ": cannot be opened");
-  const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  constexpr std::size_t kMost = 100'000'000, kBlock = 1 << 16;
+  std::ifstream stream = detail::open_file(path);
+  std::string text;
+  for (std::streamsize got = 1; got > 0;) {
+    const std::size_t before = text.size();
+    text.resize(before + kBlock);
+    got = stream.read(text.data() + before, kBlock).gcount();
+    text.resize(before + static_cast<std::size_t>(got));
+    if (text.size() > kMost)
+      throw std::runtime_error(path.string() + ": over " + std::to_string(kMost) + " bytes of JSON");
+  }
   return Json::parse(text, path.string());
 }
 

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <initializer_list>
 #include <memory>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -147,6 +148,7 @@ LlamaWeights<Real> lend(LlamaWeights<Real> head, std::shared_ptr<const LlamaWeig
 
 struct FileWeights {
   TensorFiles& files;
+  std::set<std::string, std::less<>> read = {};  // names
 
   /// bfloat16 stays so where all parts have it.
   WeightType type(std::span<const TensorName> parts, std::int32_t cols) const {
@@ -158,8 +160,9 @@ struct FileWeights {
   }
 
   template <class Take>
-  void rows(const std::string& name, std::initializer_list<std::int64_t> shape, Take take) const {
+  void rows(const std::string& name, std::initializer_list<std::int64_t> shape, Take take) {
     const TensorInfo& tensor = files.require(name, std::span(shape.begin(), shape.size()));
+    read.insert(name);
     const auto bytes = files.read(tensor);
     const auto cols = static_cast<std::size_t>(shape.end()[-1]),
                stride = cols * static_cast<std::size_t>(size_of(tensor.dtype));
@@ -220,7 +223,12 @@ LlamaWeights<Real> load_llama_weights(const std::filesystem::path& directory,
     if (name.ends_with(".bias") && !(name == "model.fc.bias" && config.looks_at == LooksAt::features))
       throw std::runtime_error(directory.string() + ": tensor '" + name + "': biases are not supported");
   detail::FileWeights source{files};
-  return detail::lend(detail::build_llama_weights<Real>(config, source), std::move(target));
+  auto weights = detail::build_llama_weights<Real>(config, source);
+  for (const auto& [name, file] : files.names())  // of another architecture, or of more layers
+    if (name.starts_with("model.layers.") && !name.ends_with(".inv_freq") && !source.read.contains(name))
+      throw std::runtime_error(directory.string() + ": tensor '" + name + "' is no part of a model of " +
+                               std::to_string(config.layers) + " layers of this architecture");
+  return detail::lend(std::move(weights), std::move(target));
 }
 
 /// Random weights, the same for every Real and WeightType; `target` as above. Throws std::runtime_error for a

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "specula/eigen/detail/open_file.hpp"
 #include "specula/eigen/json.hpp"
 
 namespace specula::eigen {
@@ -76,9 +77,7 @@ class Safetensors {
 
   /// Throws std::runtime_error, naming the file, the offset or the tensor, and what was expected.
   static Safetensors open(const std::filesystem::path& path) {
-    auto stream = std::make_unique<std::ifstream>(path, std::ios::binary);
-    if (!*stream) throw std::runtime_error(path.string() + ": cannot be opened");
-    return Safetensors(std::move(stream), path.string());
+    return Safetensors(std::make_unique<std::ifstream>(detail::open_file(path)), path.string());
   }
 
   /// From any seekable binary stream; `source` names it in messages.
@@ -194,6 +193,10 @@ class Safetensors {
       if (order[i]->begin < order[i - 1]->end)
         fail(order[i]->name, "its bytes at data offset " + std::to_string(order[i]->begin) +
                                  " overlap tensor '" + order[i - 1]->name + "'");
+    const std::uint64_t used = order.empty() ? 0 : order.back()->end;
+    if (used < data_size_)
+      throw std::runtime_error(source_ + ": " + std::to_string(data_size_) +
+                               " bytes after the header, its tensors end after " + std::to_string(used));
   }
 
   std::unique_ptr<std::istream> stream_;

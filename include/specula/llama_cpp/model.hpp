@@ -88,6 +88,8 @@ class Model {
   std::int32_t size() const { return sequences_.cached() + count(waiting_); }
   std::int32_t capacity() const { return capacity_; }
   std::int32_t node_count() const { return sequences_.node_count(); }
+  /// Calls that changed this model; see CountsChanges. Views are of one generation.
+  std::uint64_t generation() const { return generation_.now(); }
 
   /// Commits `tokens` and forgets all nodes. Up to kLazyTokens wait for the next extend(), more run at once.
   /// Throws std::invalid_argument for a token out of range or a full context, and changes nothing;

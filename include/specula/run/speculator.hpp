@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -13,17 +14,15 @@
 
 #include "../concepts.hpp"
 #include "../stats.hpp"
+#include "../verify/logprobs.hpp"
+#include "count_emitted.hpp"
+#include "limits.hpp"
 
 namespace specula {
 
-/// When generation ends, besides a full cache.
-struct Limits {
-  std::int32_t max_new_tokens = 256;
-  Tokens stop = {};  // any of these is emitted, and nothing after it
-};
-
 /// A pipeline: a verifier (the target and its rule), a drafter, a shape. Policies are values, models are
-/// referenced by them. After the constructor a round allocates nothing.
+/// referenced by them. After the constructor a round allocates nothing. During a text nothing else may call
+/// its models to change them; step() notices where something did.
 ///
 ///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}, {.temperature = 0.8f}},
 ///                           specula::ModelDrafter{draft}, specula::Chain<>{.length = 4}};
@@ -42,7 +41,8 @@ class Speculator {
   /// common beginning are cut alike.
   static constexpr std::int32_t kPrefillChunk = 128;
 
-  /// Empties the models. Throws std::invalid_argument if target and drafter have different vocabularies.
+  /// Empties the models. Throws std::invalid_argument if target and drafter have different vocabularies, or
+  /// are the same model.
   Speculator(V verifier, D drafter, S shape)
       : verifier_(std::move(verifier)),
         drafter_(std::move(drafter)),
@@ -64,16 +64,19 @@ class Speculator {
   Speculator& operator=(const Speculator&) = delete;
 
   /// Makes `prompt` the text: target first, then the drafter that may look into it. What it shares with the
-  /// last text is kept. Throws std::invalid_argument, before anything changes, on an empty prompt, a token
-  /// outside the vocabulary or a prompt that the target cannot hold.
+  /// last text is kept, in multiples of kPrefillChunk, if the target counts its changes (CountsChanges) and
+  /// nothing else has used it since. Throws std::invalid_argument, before anything changes, on an empty
+  /// prompt, a token outside the vocabulary or a prompt that the target cannot hold.
   void start(Tokens prompt) {
     if (text_.empty()) forget();  // a start() that a model broke off may have left tokens in the caches
     check(prompt);
+    const bool keeps = kCountsChanges && is_as_left();
+    const Departure departure(*this);
     const detail::Stopwatch watch(stats_.prefill_seconds);
     const std::vector<Token> next(prompt.begin(), prompt.end());  // the prompt may be a part of text()
     const auto context = static_cast<std::int32_t>(next.size()) - 1;
     std::int32_t keep = 0;
-    while (keep < context && keep + 1 < static_cast<std::int32_t>(text_.size()) &&
+    while (keeps && keep < context && keep + 1 < static_cast<std::int32_t>(text_.size()) &&
            text_[at(keep)] == next[at(keep)])
       ++keep;
     keep = keep / kPrefillChunk * kPrefillChunk;
@@ -89,22 +92,27 @@ class Speculator {
     if constexpr (requires { shape_.reset(); }) shape_.reset();
   }
 
-  /// Drops what start() could keep: to be called when somebody else has used the models since the last round.
+  /// Drops the text, and what start() could keep.
   void forget() {
+    const Departure departure(*this);
     text_.clear();
     verifier_.truncate(0);
     drafter_.truncate(0);
   }
 
   /// One round. Returns the tokens that it added to text(): at least one. Throws std::length_error when the
-  /// target's cache is full; if a model throws, text() and the committed context are what they were.
+  /// target's cache is full; if a model throws, text() and the committed context are what they were. Throws
+  /// std::logic_error if something else used the target or a draft since the last round, as far as a size or
+  /// a generation shows that: text() is still there, start(text()) goes on with it.
   template <ChanceSource C>
   Tokens step(C& chance) {
     if (text_.empty()) throw std::invalid_argument("Speculator::step: start() comes first");
+    if (!is_as_left()) throw_used();
     if (room() < 1)
       throw std::length_error("Speculator::step: the target's context is full, " +
                               std::to_string(text_.size() - 1) + " tokens");
     {
+      const Departure departure(*this);
       const Meter meter(*this);
       const detail::Stopwatch watch(stats_.round_seconds);
       round(chance);
@@ -112,32 +120,61 @@ class Speculator {
     return Tokens(text_).last(static_cast<std::size_t>(added_));
   }
 
-  /// start(), then rounds until a limit is met or the cache is full; each round's tokens go to sink(Tokens).
-  /// Returns how many tokens were emitted. text() may hold a few more than were emitted: those that the last
-  /// round accepted beyond the limit.
+  /// start(), then rounds until a limit is met, the cache is full or the sink returns false; each round's
+  /// tokens go to sink(Tokens). Returns how many tokens were emitted, and why no more. text() may hold a few
+  /// more than were emitted: those that the last round accepted beyond the limit; stats() do not count them.
+  /// Throws std::invalid_argument, before anything changes, for limits out of range. What the sink throws
+  /// goes through: text() then holds the tokens that it was given, and step() and start() go on.
   template <class C, class Sink>
-  std::int32_t generate(Tokens prompt, const Limits& limits, C&& chance, Sink sink) {
+  Generated generate(Tokens prompt, const Limits& limits, C&& chance, Sink sink) {
     static_assert(ChanceSource<std::remove_reference_t<C>>);
+    static_assert(TokenSink<Sink>,
+                  "a sink is called with specula::Tokens and returns nothing, or a bool: false cancels");
+    validate(limits, tree_.vocab());
     start(prompt);
     std::int32_t emitted = 0;
-    for (bool stopped = false; !stopped && emitted < limits.max_new_tokens && room() >= 1;) {
+    while (emitted < limits.max_new_tokens) {
+      if (room() < 1) return {emitted, FinishReason::context_full};
       Tokens fresh = step(chance);
       fresh = fresh.first(std::min(fresh.size(), at(limits.max_new_tokens - emitted)));
       const auto stop =
           std::find_first_of(fresh.begin(), fresh.end(), limits.stop.begin(), limits.stop.end());
-      stopped = stop != fresh.end();
+      const bool stopped = stop != fresh.end();
       if (stopped) fresh = fresh.first(static_cast<std::size_t>(stop - fresh.begin()) + 1);
-      emitted += static_cast<std::int32_t>(fresh.size());
-      sink(fresh);
+      count_emitted(static_cast<std::int32_t>(fresh.size()));
+      emitted += emitted_;
+      bool goes_on = true;
+      if constexpr (std::is_void_v<std::invoke_result_t<Sink&, Tokens>>)
+        sink(fresh);
+      else
+        goes_on = sink(fresh);
+      if (stopped) return {emitted, FinishReason::stop_token};
+      if (!goes_on && emitted < limits.max_new_tokens) return {emitted, FinishReason::cancelled};
     }
-    return emitted;
+    return {emitted, FinishReason::limit};
+  }
+
+  /// Of the tokens that the last step() returned only the first `n` were emitted, since the text ends there:
+  /// takes the others out of stats() and logprobs(). generate() calls it. Throws std::logic_error before the
+  /// first round, std::invalid_argument unless 0 <= n <= tokens of that round that still count.
+  void count_emitted(std::int32_t n) {
+    specula::count_emitted(stats_, tree_, verdict(), n, emitted_);
+    emitted_ = n;
   }
 
   /// Prompt and everything generated; the last token is the next round's root.
   Tokens text() const { return text_; }
   /// Nodes that the target can still hold.
   std::int32_t room() const { return verifier_.room(); }
+  /// Sums over all rounds, since the constructor or reset_stats(). Those of one request are the difference of
+  /// two copies.
   const Stats& stats() const { return stats_; }
+  /// To be called between texts: what count_emitted() takes out later must be in it.
+  void reset_stats() { stats_.clear(); }
+  /// Of the emitted tokens of the last round, in their order, where verifier().report_logprobs() asked for
+  /// them; also inside generate()'s sink. Empty after a round that threw. Valid until the next round.
+  Logprobs logprobs() const requires requires(const V& v) { v.logprobs(); }
+  { return verdict_ ? verifier_.logprobs().first(at(emitted_)) : Logprobs(); }
   /// The last round's proposal and verdict, for those who look into it.
   const TokenTree& proposal() const { return tree_; }
   /// Throws std::logic_error before the first round, and after one that threw.
@@ -151,32 +188,69 @@ class Speculator {
   const S& shape() const { return shape_; }
 
  private:
+  static constexpr bool kCountsChanges = requires(const V& v) { v.generation(); };
   static constexpr std::size_t kDrafters = [] {
     if constexpr (requires { D::kMembers; }) return D::kMembers;
     return std::size_t{1};
   }();
 
-  /// Books what the models take during its life, also when a round throws.
+  /// Books what the models take during its life, also when a round throws. What usage() itself throws then is
+  /// dropped, and the round not booked: its tokens are committed, or another exception is under way.
   class Meter {
    public:
     explicit Meter(Speculator& run) : run_(run), target_(usage(run.verifier_)), drafters_(run.drafters()) {}
     ~Meter() {
-      run_.stats_.target += usage(run_.verifier_) - target_;
-      const std::array<Usage, kDrafters> now = run_.drafters();
-      for (std::size_t i = 0; i < kDrafters; ++i) {
-        const Usage spent = now[i] - drafters_[i];
-        run_.stats_.drafters[i] += spent;
-        run_.stats_.draft += spent;
+      try {
+        book(usage(run_.verifier_), run_.drafters());
+      } catch (...) {
       }
     }
     Meter(const Meter&) = delete;
     Meter& operator=(const Meter&) = delete;
 
    private:
+    void book(const Usage& target, const std::array<Usage, kDrafters>& drafters) {
+      run_.stats_.target += target - target_;
+      for (std::size_t i = 0; i < kDrafters; ++i) {
+        const Usage spent = drafters[i] - drafters_[i];
+        run_.stats_.drafters[i] += spent;
+        run_.stats_.draft += spent;
+      }
+    }
     Speculator& run_;
     Usage target_;
     std::array<Usage, kDrafters> drafters_;
   };
+
+  /// Remembers, when it goes, how the calls of this Speculator left the target.
+  class Departure {
+   public:
+    explicit Departure(Speculator& run) : run_(run) {}
+    ~Departure() {
+      if constexpr (kCountsChanges) run_.generation_ = run_.verifier_.generation();
+    }
+    Departure(const Departure&) = delete;
+    Departure& operator=(const Departure&) = delete;
+
+   private:
+    Speculator& run_;
+  };
+
+  bool is_as_left() const {
+    if constexpr (requires { verifier_.size(); })
+      if (static_cast<std::size_t>(verifier_.size()) + 1 != text_.size()) return false;
+    if constexpr (kCountsChanges) return verifier_.generation() == generation_;
+    return true;
+  }
+  [[noreturn]] void throw_used() const {
+    std::string what = "Speculator::step: the target ";
+    if constexpr (requires { verifier_.size(); })
+      what += "holds " + std::to_string(verifier_.size()) + " tokens, this text has " +
+              std::to_string(text_.size() - 1) + " before its last one; it ";
+    throw std::logic_error(what +
+                           "was called since the last round: by another Speculator over the same model or "
+                           "by hand, or a commit() that threw left it so. start() begins anew");
+  }
 
   template <class C>
   void round(C& chance) {
@@ -199,13 +273,21 @@ class Speculator {
     if constexpr (requires { shape_.learn(tree_, *verdict_); })
       shape_.learn(tree_, *verdict_);
     else if constexpr (requires { shape_.learn(tree_, *verdict_, before); })
-      shape_.learn(tree_, *verdict_,
-                   Timing{usage(verifier_) - before.target, usage(drafter_) - before.draft});
+      if (const auto spent = since(before)) shape_.learn(tree_, *verdict_, *spent);
+  }
+  /// None where usage() throws: the round's tokens are committed by now.
+  std::optional<Timing> since(const Timing& before) const {
+    try {
+      return Timing{usage(verifier_) - before.target, usage(drafter_) - before.draft};
+    } catch (...) {
+      return std::nullopt;
+    }
   }
 
   void record() {
     ++stats_.rounds;
     stats_.new_tokens += added_;
+    emitted_ = added_;
     stats_.proposed += tree_.size() - 1;
     const auto depth = static_cast<std::size_t>(verdict_->accepted());
     for (std::size_t d = 0; d < depth; ++d) ++stats_.offered[d], ++stats_.accepted[d];
@@ -220,7 +302,8 @@ class Speculator {
         throw std::invalid_argument("Speculator::start: prompt token " + std::to_string(i) + " is " +
                                     std::to_string(prompt[i]) + ", the vocabulary has " +
                                     std::to_string(tree_.vocab()) + " tokens");
-    const std::size_t held = text_.empty() ? 0 : text_.size() - 1;
+    std::size_t held = text_.empty() ? 0 : text_.size() - 1;
+    if constexpr (requires { verifier_.size(); }) held = static_cast<std::size_t>(verifier_.size());
     const std::size_t capacity = held + static_cast<std::size_t>(std::max(0, verifier_.room()));
     if (prompt.size() > capacity)
       throw std::invalid_argument("Speculator::start: the prompt has " + std::to_string(prompt.size()) +
@@ -231,6 +314,12 @@ class Speculator {
       throw std::invalid_argument("Speculator: the target's vocabulary has " +
                                   std::to_string(verifier.vocab_size()) + " tokens, the drafter's " +
                                   std::to_string(drafter.vocab_size()));
+    if constexpr (requires { drafter.works_in(&verifier.target()); })
+      if (drafter.works_in(&verifier.target()))
+        throw std::invalid_argument(
+            "Speculator: the same model is target and draft; a model holds one text, so the drafter needs "
+            "one "
+            "of its own (LayerSkip drafts in the target's cache)");
     return verifier.vocab_size();
   }
   template <class Policy>
@@ -256,7 +345,10 @@ class Speculator {
   TokenTree tree_;
   std::vector<Token> text_;
   const Verdict* verdict_ = nullptr;
-  std::int32_t added_ = 0;
+  std::int32_t added_ = 0;        // tokens of the last round
+  std::int32_t emitted_ = 0;      // those of them that count
+  bool booked_ = false;           // in stats_
+  std::uint64_t generation_ = 0;  // the target's when the last call ended
   Stats stats_;
 };
 

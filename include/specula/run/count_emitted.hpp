@@ -1,0 +1,42 @@
+// Statistics of a round of which not all tokens were emitted.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "../stats.hpp"
+#include "../token_tree.hpp"
+#include "../verdict.hpp"
+
+namespace specula {
+
+/// Of the `counted` tokens of a round (its accepted ones and the one after them, where nothing was taken back
+/// yet) only the first `emitted` were emitted, since the text ends there. Takes the others out of `stats`:
+/// they are neither new tokens nor accepted; the first of them counts as a draft token that was rejected,
+/// since it added nothing. Throws std::invalid_argument unless 0 <= emitted <= counted <= accepted + 1.
+inline void count_emitted(Stats& stats, const TokenTree& proposal, const Verdict& verdict,
+                          std::int32_t emitted, std::int32_t counted) {
+  const std::int32_t accepted = verdict.accepted();
+  if (emitted < 0 || emitted > counted || counted > accepted + 1)
+    throw std::invalid_argument("count_emitted: " + std::to_string(emitted) + " of " +
+                                std::to_string(counted) + " tokens, must be 0 to " +
+                                std::to_string(std::min(counted, accepted + 1)));
+  const bool goes_on = proposal.first_child(verdict.path.back()) != kNoParent;
+  const auto offered = [&](std::int32_t tokens) {
+    return tokens < accepted ? tokens + 1 : accepted + (goes_on ? 1 : 0);
+  };
+  for (std::int32_t d = offered(emitted); d < offered(counted); ++d)
+    --stats.offered[static_cast<std::size_t>(d)];
+  for (std::int32_t d = emitted; d < std::min(counted, accepted); ++d)
+    --stats.accepted[static_cast<std::size_t>(d)];
+  stats.new_tokens -= counted - emitted;
+}
+inline void count_emitted(Stats& stats, const TokenTree& proposal, const Verdict& verdict,
+                          std::int32_t emitted) {
+  count_emitted(stats, proposal, verdict, emitted, verdict.accepted() + 1);
+}
+
+}  // namespace specula

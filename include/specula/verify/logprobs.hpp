@@ -1,0 +1,111 @@
+// Log-probabilities of emitted tokens and of the likeliest ones, from the rows that verification has read.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "../detail/row_scan.hpp"
+#include "../rows.hpp"
+#include "../sampling_params.hpp"
+#include "../target_laws.hpp"
+#include "../token_tree.hpp"
+#include "../verdict.hpp"
+
+namespace specula {
+
+/// What is reported per emitted token.
+struct LogprobOptions {
+  std::int32_t top = 0;    // that many of the likeliest tokens beside the emitted one; 0 to V
+  bool processed = false;  // under the verifier's parameters; else under the raw row's softmax: temperature
+                           // 1, nothing cut
+};
+
+/// A token and the natural logarithm of its probability; -infinity where the law excludes it.
+struct TokenLogprob {
+  Token token = kNoToken;
+  double logprob = -std::numeric_limits<double>::infinity();
+};
+
+/// Of a round's tokens, in the order of step(). Not owned; valid until the next round.
+class Logprobs {
+ public:
+  Logprobs() = default;
+  /// `entries` (tokens, 1 + top): the emitted token, then the likeliest.
+  Logprobs(std::span<const TokenLogprob> entries, std::size_t top) : entries_(entries), width_(1 + top) {}
+
+  std::size_t size() const { return entries_.size() / width_; }
+  /// The i-th token.
+  const TokenLogprob& operator[](std::size_t i) const { return entries_[i * width_]; }
+  /// The likeliest tokens at its place, best first, ties to the lower token. Fewer than asked for where fewer
+  /// logits are above -infinity.
+  std::span<const TokenLogprob> top(std::size_t i) const {
+    const auto all = entries_.subspan(i * width_ + 1, width_ - 1);
+    const auto end = std::find_if(all.begin(), all.end(), [](const auto& t) { return t.token == kNoToken; });
+    return all.first(static_cast<std::size_t>(end - all.begin()));
+  }
+  /// Of the first `tokens`, or of all if there are fewer.
+  Logprobs first(std::size_t tokens) const {
+    return {entries_.first(std::min(tokens, size()) * width_), width_ - 1};
+  }
+
+ private:
+  std::span<const TokenLogprob> entries_;
+  std::size_t width_ = 1;
+};
+
+namespace detail {
+
+/// ln of law(token), also where law(token) underflows.
+inline double log_prob(const RowLaw& law, Token token) {
+  const double none = -std::numeric_limits<double>::infinity();
+  if (law.is_point()) return token == law.point ? 0.0 : none;
+  const float logit = law.logits[token];
+  return logit < law.cut ? none : std::min(0.0, law.inv_t * static_cast<double>(logit) - law.log_z);
+}
+
+/// Calculates and keeps the log-probabilities of a round. Allocates in the constructor and in reserve() only.
+class LogprobRecorder {
+ public:
+  /// Throws std::invalid_argument unless 0 <= options.top <= vocab.
+  LogprobRecorder(const LogprobOptions& options, std::int32_t vocab) : options_(options), scan_(vocab) {
+    if (options.top < 0 || options.top > vocab)
+      throw std::invalid_argument("LogprobOptions::top is " + std::to_string(options.top) +
+                                  ", must be 0 to " + std::to_string(vocab));
+    likeliest_.resize(static_cast<std::size_t>(options.top));
+  }
+
+  void reserve(std::size_t tokens) { entries_.reserve(tokens * (1 + likeliest_.size())); }
+  void clear() { entries_.clear(); }
+  Logprobs view() const { return {entries_, likeliest_.size()}; }
+
+  /// `rows` are what `laws` was made of. Cost: one read of a row per token of the verdict, two with
+  /// likeliest ones.
+  void record(const TargetLaws& laws, const RowsView& rows, const TokenTree& tree, const Verdict& verdict) {
+    clear();
+    const SamplingParams params = options_.processed ? laws.params() : SamplingParams{};
+    for (std::size_t i = 0; i < verdict.path.size(); ++i) {
+      const NodeId node = verdict.path[i];
+      const RowLaw law = laws.law(node, params);
+      const auto add = [&](Token token) { entries_.push_back({token, log_prob(law, token)}); };
+      add(i + 1 < verdict.path.size() ? tree.token(verdict.path[i + 1]) : verdict.next);
+      const auto found = static_cast<std::size_t>(scan_.top_k(rows.row(node), likeliest_));
+      for (const Top& top : std::span(likeliest_).first(found)) add(top.token);
+      entries_.resize(entries_.size() + likeliest_.size() - found);
+    }
+  }
+
+ private:
+  LogprobOptions options_;
+  RowScan scan_;
+  std::vector<Top> likeliest_;         // (top)
+  std::vector<TokenLogprob> entries_;  // (tokens, 1 + top)
+};
+
+}  // namespace detail
+}  // namespace specula
