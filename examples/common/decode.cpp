@@ -32,7 +32,7 @@ Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings
   std::size_t emitted = 0;  // of the last round
   for (bool stopped = false; !stopped && out.tokens.size() < limit;) {
     if (pipeline.room() < 1) {
-      out.ending = Ending::context_full;
+      out.ending = specula::FinishReason::context_full;
       break;
     }
     Tokens fresh = pipeline.step(chance);
@@ -42,7 +42,7 @@ Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings
           std::find(settings.stop.begin(), settings.stop.end(), fresh[i]) != settings.stop.end();
       stopped = (settings.ends && settings.ends(fresh[i])) || token;
       if (!stopped) continue;
-      out.ending = token ? Ending::stop_token : Ending::stop_string;
+      out.ending = token ? specula::FinishReason::stop_token : specula::FinishReason::cancelled;
       fresh = fresh.first(i + 1);
     }
     const std::size_t range = (prompt.size() + out.tokens.size() - 1) / kContextStep;

@@ -29,18 +29,16 @@ struct ContextRange {
   std::int64_t new_tokens = 0;
 };
 
-enum class Ending { limit, stop_token, stop_string, context_full };
-
 /// What one prompt gave. Tokens that the last round accepted beyond the limit or after the text's end are
 /// neither in `tokens` nor in `stats`.
 struct Decoded {
-  std::vector<Token> tokens;             // emitted, the stop token included
-  specula::Stats stats;                  // of this prompt alone
-  std::vector<DraftUsage> drafts;        // likewise
-  std::vector<ContextRange> by_context;  // contexts of [0, 64) tokens, [64, 128), ...
-  double prefill_seconds = 0;            // start()
-  double decode_seconds = 0;             // all step()s, nothing else
-  Ending ending = Ending::limit;         // stop_string: what `ends` said
+  std::vector<Token> tokens;                                    // emitted, the stop token included
+  specula::Stats stats;                                         // of this prompt alone
+  std::vector<DraftUsage> drafts;                               // likewise
+  std::vector<ContextRange> by_context;                         // contexts of [0, 64) tokens, [64, 128), ...
+  double prefill_seconds = 0;                                   // start()
+  double decode_seconds = 0;                                    // all step()s, nothing else
+  specula::FinishReason ending = specula::FinishReason::limit;  // cancelled: by `ends`
 };
 
 /// `fresh` are a round's emitted tokens, the first `guesses` of them accepted guesses.

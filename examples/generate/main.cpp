@@ -85,15 +85,16 @@ std::vector<Prompt> read_prompts(const Options& options) {
   return prompts;
 }
 
-const char* name_of(Ending ending) {
+const char* name_of(specula::FinishReason ending) {
+  using specula::FinishReason;
   switch (ending) {
-    case Ending::limit:
+    case FinishReason::limit:
       return "limit";
-    case Ending::stop_token:
+    case FinishReason::stop_token:
       return "stop token";
-    case Ending::stop_string:
+    case FinishReason::cancelled:
       return "stop string";
-    case Ending::context_full:
+    case FinishReason::context_full:
       break;
   }
   return "context full";

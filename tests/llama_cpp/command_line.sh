@@ -11,7 +11,7 @@ expect 2 "type 'q4_0', must be f32, f16 or bf16" "$gguf" x y --type q4_0
 expect 1 'no/such/config.json: cannot be opened' "$gguf" no/such "$scratch/x.gguf"
 expect 0 'sampled-chain\[' "$llama" --help
 expect 2 '--model is required' "$llama"
-expect 2 'known are autoregressive' "$llama" -m x --pipeline nonsense
+expect 2 "unknown pipeline 'nonsense'; the nearest are" "$llama" -m x --pipeline nonsense
 expect 2 'pipeline excludes --compare' "$llama" -m x --pipeline chain --compare chain
 expect 2 "no draft 'small': give --draft small=FILE" "$llama" -m x --pipeline chain
 expect 2 "no draft 'small': give --draft small=FILE; drafts are a, b" "$llama" -m x --draft b=y --draft a=x --compare chain

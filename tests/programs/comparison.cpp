@@ -12,6 +12,7 @@
 #include "report.hpp"
 
 using namespace specula_examples;
+using specula::FinishReason;
 
 namespace {
 
@@ -249,7 +250,7 @@ TEST_CASE("what lies beyond the text's end was neither accepted nor offered, but
 TEST_CASE("why a text ends, and what ends it besides limits and stop tokens") {
   const std::vector<Token> prompt{1};
   std::vector<Token> asked;
-  const auto text = [&](const DecodeSettings& settings, Ending ending) {
+  const auto text = [&](const DecodeSettings& settings, FinishReason ending) {
     Chains chains({{3, 3}, {3, 1}, {2, 2}});  // 10 to 13, 14 and 15, 16 to 18
     const Decoded run = decode(chains, prompt, settings);
     CHECK(run.ending == ending);
@@ -261,16 +262,16 @@ TEST_CASE("why a text ends, and what ends it besides limits and stop tokens") {
       return token == last;
     };
   };
-  CHECK(text({.max_new_tokens = 5}, Ending::limit).tokens.size() == 5);
-  CHECK(text({}, Ending::context_full).tokens.size() == 9);
-  CHECK(text({.stop = {12}}, Ending::stop_token).tokens.back() == 12);
-  const Decoded run = text({.stop = {17}, .ends = ends_at(12)}, Ending::stop_string);
+  CHECK(text({.max_new_tokens = 5}, FinishReason::limit).tokens.size() == 5);
+  CHECK(text({}, FinishReason::context_full).tokens.size() == 9);
+  CHECK(text({.stop = {12}}, FinishReason::stop_token).tokens.back() == 12);
+  const Decoded run = text({.stop = {17}, .ends = ends_at(12)}, FinishReason::cancelled);
   CHECK(run.tokens == std::vector<Token>{10, 11, 12});
   CHECK(asked == run.tokens);  // of no token after the end, and each once
-  CHECK(run.stats.accepted == text({.stop = {12}}, Ending::stop_token).stats.accepted);
-  CHECK(text({.stop = {12}, .ends = ends_at(12)}, Ending::stop_token).tokens.size() == 3);
+  CHECK(run.stats.accepted == text({.stop = {12}}, FinishReason::stop_token).stats.accepted);
+  CHECK(text({.stop = {12}, .ends = ends_at(12)}, FinishReason::stop_token).tokens.size() == 3);
   asked.clear();
-  CHECK(text({.max_new_tokens = 6, .ends = ends_at(17)}, Ending::limit).tokens.size() == 6);
+  CHECK(text({.max_new_tokens = 6, .ends = ends_at(17)}, FinishReason::limit).tokens.size() == 6);
   CHECK(asked.size() == 6);
 }
 
