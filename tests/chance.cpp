@@ -1,6 +1,7 @@
 // labels: numeric
-#include <doctest/doctest.h>
 #include <specula/chance.hpp>
+
+#include <doctest/doctest.h>
 
 #include <cmath>
 #include <limits>

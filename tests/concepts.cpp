@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/concepts.hpp>
+
+#include <doctest/doctest.h>
 
 #include <specula/specula.hpp>
 

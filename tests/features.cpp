@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/features.hpp>
+
+#include <doctest/doctest.h>
 
 #include <cstdint>
 #include <stdexcept>

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/processed_model.hpp>
+
+#include <doctest/doctest.h>
 
 #include <limits>
 #include <string>

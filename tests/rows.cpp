@@ -1,6 +1,7 @@
 // labels: numeric
-#include <doctest/doctest.h>
 #include <specula/rows.hpp>
+
+#include <doctest/doctest.h>
 
 #include <vector>
 

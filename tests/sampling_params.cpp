@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/sampling_params.hpp>
+
+#include <doctest/doctest.h>
 
 #include <limits>
 

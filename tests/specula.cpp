@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/specula.hpp>
+
+#include <doctest/doctest.h>
 
 #include "toy_model.hpp"
 

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/stats.hpp>
+
+#include <doctest/doctest.h>
 
 using namespace specula;
 

@@ -1,6 +1,7 @@
 // labels: numeric
-#include <doctest/doctest.h>
 #include <specula/target_laws.hpp>
+
+#include <doctest/doctest.h>
 
 #include <specula/accept/block.hpp>
 #include <specula/accept/greedy.hpp>

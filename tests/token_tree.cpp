@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/token_tree.hpp>
+
+#include <doctest/doctest.h>
 
 #include <array>
 #include <cmath>

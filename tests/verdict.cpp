@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/verdict.hpp>
+
+#include <doctest/doctest.h>
 
 TEST_CASE("a cleared verdict holds the root, and accepted() leaves it out") {
   specula::Verdict v;

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/version.hpp>
+
+#include <doctest/doctest.h>
 
 #include <string>
 

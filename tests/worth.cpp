@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/worth.hpp>
+
+#include <doctest/doctest.h>
 
 #include <array>
 #include <vector>

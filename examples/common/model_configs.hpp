@@ -41,7 +41,7 @@ class ModelConfigs {
 
 /// sizes_for() of prompts that the models can take. Throws as the checks of `configs`. `tokens` are those
 /// that the tokenizer knows.
-ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const Recipe<Model>> recipes,
+ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const Recipe> recipes,
                          std::span<const std::vector<specula::Token>> prompts, std::int32_t tokens,
                          const CommonOptions& options);
 

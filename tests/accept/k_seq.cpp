@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/accept/k_seq.hpp>
+
+#include <doctest/doctest.h>
 #include <specula/accept/rejection.hpp>
 
 #include "exact_law.hpp"

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/accept/lenient.hpp>
+
+#include <doctest/doctest.h>
 
 #include <specula/accept/rejection.hpp>
 

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/accept/rejection.hpp>
+
+#include <doctest/doctest.h>
 
 #include <string>
 

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/accept/sample_and_match.hpp>
+
+#include <doctest/doctest.h>
 
 #include "dense_rules.hpp"
 

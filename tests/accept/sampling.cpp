@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/accept/sampling.hpp>
+
+#include <doctest/doctest.h>
 
 #include "dense_rules.hpp"
 

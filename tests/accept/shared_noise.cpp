@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/accept/shared_noise.hpp>
+
+#include <doctest/doctest.h>
 
 #include <specula/accept/block.hpp>
 #include <specula/accept/lenient.hpp>

@@ -1,7 +1,8 @@
+#include <specula/accept/traversal.hpp>
+
 #include <doctest/doctest.h>
 #include <specula/accept/block.hpp>
 #include <specula/accept/sample_and_match.hpp>
-#include <specula/accept/traversal.hpp>
 
 #include <map>
 #include <utility>

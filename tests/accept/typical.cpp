@@ -1,6 +1,7 @@
+#include <specula/accept/typical.hpp>
+
 #include <doctest/doctest.h>
 #include <specula/accept/lenient.hpp>
-#include <specula/accept/typical.hpp>
 
 #include "fixed_coins.hpp"
 

@@ -1,6 +1,7 @@
 // labels: light
-#include <doctest/doctest.h>
 #include <specula/detail/candidates.hpp>
+
+#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <vector>

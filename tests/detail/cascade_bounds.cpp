@@ -1,3 +1,5 @@
+#include <specula/detail/cascade_bounds.hpp>
+
 #include "specula/detail/cascade_bounds.hpp"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,7 @@
 // labels: light
-#include <doctest/doctest.h>
 #include <specula/detail/chain_growth.hpp>
+
+#include <doctest/doctest.h>
 
 #include <specula/draft/stack.hpp>
 

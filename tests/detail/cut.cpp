@@ -1,6 +1,7 @@
 // labels: vectorised
-#include <doctest/doctest.h>
 #include <specula/detail/cut.hpp>
+
+#include <doctest/doctest.h>
 #include <specula/detail/row_scan.hpp>
 
 #include "plain_law.hpp"

@@ -1,6 +1,7 @@
 // labels: light
-#include <doctest/doctest.h>
 #include <specula/detail/follow.hpp>
+
+#include <doctest/doctest.h>
 
 #include <vector>
 

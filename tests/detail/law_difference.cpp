@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/detail/law_difference.hpp>
+
+#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/detail/lenient_row.hpp>
+
+#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,7 @@
 // labels: light
-#include <doctest/doctest.h>
 #include <specula/detail/looking_drafter.hpp>
+
+#include <doctest/doctest.h>
 
 #include <specula/draft/feature_head.hpp>
 #include <specula/draft/glide.hpp>

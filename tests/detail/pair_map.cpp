@@ -1,6 +1,7 @@
 // labels: light
-#include <doctest/doctest.h>
 #include <specula/detail/pair_map.hpp>
+
+#include <doctest/doctest.h>
 
 #include <map>
 #include <utility>

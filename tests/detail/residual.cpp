@@ -1,6 +1,7 @@
 // labels: vectorised
-#include <doctest/doctest.h>
 #include <specula/detail/residual.hpp>
+
+#include <doctest/doctest.h>
 
 #include "dense_rules.hpp"
 

@@ -1,4 +1,6 @@
 // labels: vectorised
+#include <specula/detail/row_kernels_avx2.hpp>
+
 #include <doctest/doctest.h>
 #include <specula/detail/row_math.hpp>
 

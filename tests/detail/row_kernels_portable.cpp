@@ -1,6 +1,7 @@
 // labels: vectorised
-#include <doctest/doctest.h>
 #include <specula/detail/row_kernels_portable.hpp>
+
+#include <doctest/doctest.h>
 
 #include "kernel_contract.hpp"
 

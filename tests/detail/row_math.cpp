@@ -1,6 +1,7 @@
 // labels: vectorised
-#include <doctest/doctest.h>
 #include <specula/detail/row_math.hpp>
+
+#include <doctest/doctest.h>
 
 #include <cmath>
 #include <numeric>

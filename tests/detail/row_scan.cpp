@@ -1,6 +1,7 @@
 // labels: vectorised
-#include <doctest/doctest.h>
 #include <specula/detail/row_scan.hpp>
+
+#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,7 @@
 // labels: light
-#include <doctest/doctest.h>
 #include <specula/detail/view_guard.hpp>
+
+#include <doctest/doctest.h>
 
 #include <stdexcept>
 #include <type_traits>

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/draft/feature_head.hpp>
+
+#include <doctest/doctest.h>
 
 #include <specula/specula.hpp>
 

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/draft/layer_skip.hpp>
+
+#include <doctest/doctest.h>
 
 #include <specula/specula.hpp>
 

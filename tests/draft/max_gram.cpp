@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/draft/max_gram.hpp>
+
+#include <doctest/doctest.h>
 
 #include <specula/specula.hpp>
 

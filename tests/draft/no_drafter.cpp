@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/draft/no_drafter.hpp>
+
+#include <doctest/doctest.h>
 
 #include <specula/specula.hpp>
 

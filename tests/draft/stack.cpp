@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/draft/stack.hpp>
+
+#include <doctest/doctest.h>
 
 #include <specula/draft/max_gram.hpp>
 #include <specula/draft/model_drafter.hpp>

@@ -1,3 +1,5 @@
+#include <specula/eigen/json.hpp>
+
 #include "specula/eigen/json.hpp"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,6 @@
 // Slots of the cache: stored, moved, and read as the panel product reads them.
+#include <specula/eigen/kv_cache.hpp>
+
 #include "specula/eigen/kv_cache.hpp"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,8 @@
 // labels: threads vectorised
 // The decoder as a language model: trees, paths, commits and appends against each other and against a naive
 // transcription.
+#include <specula/eigen/llama.hpp>
+
 #include "specula/eigen/llama.hpp"
 
 #include <doctest/doctest.h>

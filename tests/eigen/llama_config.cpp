@@ -1,3 +1,5 @@
+#include <specula/eigen/llama_config.hpp>
+
 #include "specula/eigen/llama_config.hpp"
 
 #include <doctest/doctest.h>

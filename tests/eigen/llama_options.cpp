@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/eigen/llama_options.hpp>
+
+#include <doctest/doctest.h>
 
 #include <stdexcept>
 

@@ -1,4 +1,6 @@
 // Loading a Hugging Face directory: what comes back, and every error by name.
+#include <specula/eigen/llama_weights.hpp>
+
 #include "specula/eigen/llama_weights.hpp"
 
 #include <doctest/doctest.h>

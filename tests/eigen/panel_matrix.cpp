@@ -1,5 +1,7 @@
 // labels: vectorised
 // Rows go in and come out again, in both ways of storing them.
+#include <specula/eigen/panel_matrix.hpp>
+
 #include "specula/eigen/panel_matrix.hpp"
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+#include <specula/eigen/safetensors.hpp>
+
 #include "specula/eigen/safetensors.hpp"
 
 #include <doctest/doctest.h>

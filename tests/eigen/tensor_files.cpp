@@ -1,4 +1,6 @@
 // The files of a checkpoint: what is missing is named. Shards and their index are tested with the weights.
+#include <specula/eigen/tensor_files.hpp>
+
 #include "specula/eigen/tensor_files.hpp"
 
 #include <doctest/doctest.h>

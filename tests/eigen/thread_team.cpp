@@ -1,4 +1,6 @@
 // labels: threads
+#include <specula/eigen/thread_team.hpp>
+
 #include "specula/eigen/thread_team.hpp"
 
 #include <doctest/doctest.h>

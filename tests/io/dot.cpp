@@ -1,3 +1,5 @@
+#include <specula/io/dot.hpp>
+
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -12,8 +14,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <specula/io/dot.hpp>
 
 #include "random.hpp"
 #include "skip.hpp"

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/run/speculator.hpp>
+
+#include <doctest/doctest.h>
 
 #include <specula/specula.hpp>
 

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/shape/adaptive_chain.hpp>
+
+#include <doctest/doctest.h>
 
 #include <specula/specula.hpp>
 

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/shape/beam.hpp>
+
+#include <doctest/doctest.h>
 
 #include <specula/shape/chain.hpp>
 

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/shape/cape.hpp>
+
+#include <doctest/doctest.h>
 
 #include <specula/verify/tree_mask.hpp>
 

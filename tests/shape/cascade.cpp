@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/shape/cascade.hpp>
+
+#include <doctest/doctest.h>
 
 #include <specula/draft/stack.hpp>
 #include <specula/theory/cascade_model.hpp>

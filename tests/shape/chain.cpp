@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/shape/chain.hpp>
+
+#include <doctest/doctest.h>
 
 #include <specula/draft/model_drafter.hpp>
 

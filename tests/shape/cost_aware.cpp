@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/shape/cost_aware.hpp>
+
+#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <memory>

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/shape/cost_curve.hpp>
+
+#include <doctest/doctest.h>
 
 #include <cmath>
 #include <limits>

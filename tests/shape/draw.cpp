@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/shape/draw.hpp>
+
+#include <doctest/doctest.h>
 
 using namespace specula;
 

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/shape/dynamic_tree.hpp>
+
+#include <doctest/doctest.h>
 
 #include <numeric>
 #include <vector>

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/shape/horizontal.hpp>
+
+#include <doctest/doctest.h>
 
 #include <specula/draft/stack.hpp>
 

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/shape/sampled_tree.hpp>
+
+#include <doctest/doctest.h>
 
 #include <cmath>
 #include <map>

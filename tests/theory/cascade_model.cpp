@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/theory/cascade_model.hpp>
+
+#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/theory/cascade_rates.hpp>
+
+#include <doctest/doctest.h>
 
 #include <array>
 #include <cmath>

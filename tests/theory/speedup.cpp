@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/theory/speedup.hpp>
+
+#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <array>

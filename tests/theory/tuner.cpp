@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/theory/tuner.hpp>
+
+#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <array>

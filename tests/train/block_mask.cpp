@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/train/block_mask.hpp>
+
+#include <doctest/doctest.h>
 
 #include <array>
 #include <cstdint>

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/train/context_alignment.hpp>
+
+#include <doctest/doctest.h>
 
 #include <cstdint>
 #include <set>

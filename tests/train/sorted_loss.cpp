@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/train/sorted_loss.hpp>
+
+#include <doctest/doctest.h>
 
 #include <cmath>
 #include <limits>

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/train/top_k_distillation.hpp>
+
+#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>

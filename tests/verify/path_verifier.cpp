@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/verify/path_verifier.hpp>
+
+#include <doctest/doctest.h>
 
 #include "exact_law.hpp"
 

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/verify/tree_mask.hpp>
+
+#include <doctest/doctest.h>
 
 #include <vector>
 

@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/verify/tree_verifier.hpp>
+
+#include <doctest/doctest.h>
 
 #include <specula/accept/greedy.hpp>
 #include <specula/accept/rejection.hpp>

@@ -1,6 +1,8 @@
 // labels: threads vectorised
 // Products of inputs rounded to bfloat16: against sums in double of the rounded inputs, and their bits
 // against themselves.
+#include <specula/eigen/detail/bf16_product.hpp>
+
 #include "specula/eigen/detail/bf16_product.hpp"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,7 @@
 // labels: vectorised
 // The functions between the products: against double, and lane by lane.
+#include <specula/eigen/detail/elementwise.hpp>
+
 #include "specula/eigen/detail/elementwise.hpp"
 
 #include <doctest/doctest.h>

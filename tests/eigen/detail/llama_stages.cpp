@@ -1,5 +1,6 @@
-#include <doctest/doctest.h>
 #include <specula/eigen/detail/llama_stages.hpp>
+
+#include <doctest/doctest.h>
 
 #include <vector>
 

@@ -1,6 +1,8 @@
 // labels: vectorised
 // The panel product against sums in double, and its bits against themselves: any number of inputs, any block
 // of rows.
+#include <specula/eigen/detail/panel_product.hpp>
+
 #include "specula/eigen/detail/panel_product.hpp"
 
 #include <doctest/doctest.h>
