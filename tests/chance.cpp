@@ -1,4 +1,4 @@
-// labels: numeric
+// labels: numeric optimised
 #include <specula/chance.hpp>
 
 #include <doctest/doctest.h>
