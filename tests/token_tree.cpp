@@ -1,3 +1,4 @@
+// labels: optimised
 #include <specula/token_tree.hpp>
 
 #include <doctest/doctest.h>

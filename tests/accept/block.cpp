@@ -1,3 +1,4 @@
+// labels: optimised
 #include <specula/accept/block.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// labels: optimised
 #include <specula/accept/greedy.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// labels: optimised
 #include <specula/accept/k_seq.hpp>
 
 #include <doctest/doctest.h>

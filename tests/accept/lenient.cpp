@@ -1,3 +1,4 @@
+// labels: optimised
 #include <specula/accept/lenient.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// labels: optimised
 #include <specula/accept/rejection.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// labels: optimised
 #include <specula/accept/shared_noise.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// labels: optimised
 #include <specula/accept/traversal.hpp>
 
 #include <doctest/doctest.h>

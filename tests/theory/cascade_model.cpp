@@ -1,3 +1,4 @@
+// labels: optimised
 #include <specula/theory/cascade_model.hpp>
 
 #include <doctest/doctest.h>
