@@ -92,6 +92,10 @@ AnyModel& GgufModels::draft(const std::string& name) {
   return context(name, draft_files_.at(name), threads_.draft);
 }
 
+AnyDrafter GgufModels::sorted(const std::string& name, const std::vector<float>&, specula::ExitBy) {
+  throw UsageError("'" + name + "': models inside llama.cpp have no exits");
+}
+
 std::optional<specula::BigramTable> GgufModels::bigram() {
   if (files_.bigram.empty()) return std::nullopt;
   auto table = load_bigram(files_.bigram);

@@ -53,7 +53,7 @@ expect 2 "no draft 'glide'" "${run[@]}" --prompt x --pipeline glide
 expect 1 'a table of 3 tokens, the models have 2048' "${run[@]}" --prompt x --pipeline max-gram --bigram <(echo '{"vocab_size": 3, "next": [2, -1, 0]}')
 expect 0 '^pipeline .*speedup' "${run[@]}" --prompts "$examples/prompts/default.jsonl" --limit 2 --max-new-tokens 16 \
   --compare chain:2,sampled-tree:small,max-gram --bigram "$models/bigram/bigram.json" --json "$scratch/out.json"
-also '^sampled-tree:small .* 2/2$'
+also '^sampled-tree:small .* 2/2 '
 expect 0 '"identical_to_autoregressive": 2' cat "$scratch/out.json"
 also '"engine": "llama.cpp '
 also '"small": "small.gguf"'

@@ -460,7 +460,7 @@ TEST_CASE("drafters and limits that do not go together are explained") {
   explained("cascade:4", "does not know what to do with '4'");
   explained("cascade:lenience=0.5", "lenience is 0.5, must be 1 to 1000");
   explained("vertical:lenience=1001", "lenience is 1001, must be 1 to 1000");
-  explained("horizontal:lenience=2", "does not know what to do with 'lenience=2'");
+  explained("horizontal:lenience=2", "has no option 'lenience', is lenient=2 meant?");
   explained("horizontal:257", "count is 257, must be 0 to 256");
   explained("horizontal:1:2:3", "does not know what to do with '3'");
   explained("vertical:0", "reviews is 0, must be 1 to 64");
@@ -471,10 +471,10 @@ TEST_CASE("drafters and limits that do not go together are explained") {
   explained("max-gram:base", "does not know what to do with 'base'");
   explained("max-gram:min=65", "min is 65, must be 1 to 64");
   explained("max-gram:past-end=maybe", "past-end is 'maybe', must be one of yes, no");
-  explained("max-gram:ngram=2", "does not know what to do with 'ngram=2'");
+  explained("max-gram:ngram=2", "has no option 'ngram'");
   explained("max-gram:rule=block", "rule is 'block'");
   explained("prompt-lookup:ngram=0", "ngram is 0, must be 1 to 64");
-  explained("prompt-lookup:bigram=none", "does not know what to do with 'bigram=none'");
+  explained("prompt-lookup:bigram=none", "has no option 'bigram'");
   explained("prompt-lookup:min=2", "does not know what to do with 'min=2'");
   explained("cost-aware:max-gram:base", "does not know what to do with 'base'");
   explained("cost-aware:base:max-gram", "does not know what to do with 'base'");

@@ -60,7 +60,7 @@ struct RawTile {
   Four<Element> fours[4];
 };
 
-/// The lane's part of a tile; what lies beyond the row is left undefined.
+/// The lane's part of a tile; zeros beyond the row.
 template <Order order, class Element>
 SPECULA_HD RawTile<Element> load_tile(int lane, Row<Element> row, int tile) {
   RawTile<Element> out;
@@ -75,7 +75,8 @@ SPECULA_HD RawTile<Element> load_tile(int lane, Row<Element> row, int tile) {
     for (int k = 0; k < 4; ++k) SPECULA_UNROLL
     for (int e = 0; e < 4; ++e) {
       const int place = place_of<order>(lane, k) + e;
-      out.fours[k].v[e] = at[smaller(place, left - 1)];
+      // No other lane's element, which may be written in place meanwhile.
+      out.fours[k].v[e] = place < left ? at[place] : Element{};
     }
   }
   return out;
