@@ -99,7 +99,7 @@ TEST_CASE("chains end where the policy says, and what was learned is carried or 
   }
   // What was learned is in use, not what it began with.
   AdaptiveChain<> learned;
-  learned.now.threshold = 2;
+  learned.now.threshold = 1;
   Speculator short_run{TreeVerifier{target, Sampling{}, {.temperature = 0}}, ModelDrafter{draft}, learned};
   short_run.start(prompt);
   PhiloxChance coin(1);
