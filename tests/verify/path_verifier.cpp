@@ -89,6 +89,12 @@ TEST_CASE("one pass a leaf; the path that was run last is committed, another app
   }
 }
 
+TEST_CASE("one model as target and draft is an error of the constructor") {
+  ToyModel model(3, 1);
+  CHECK_THROWS_WITH_AS((Speculator{PathVerifier{model, Sampling{}}, ModelDrafter{model}, Chain<>{}}),
+                       doctest::Contains("the same model is target and draft"), std::invalid_argument);
+}
+
 TEST_CASE("errors leave the committed context, and name what is wrong") {
   NoTrees target(5, 3);
   PathVerifier verifier{target, Greedy{}};

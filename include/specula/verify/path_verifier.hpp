@@ -45,10 +45,10 @@ class PathVerifier {
   static constexpr bool exact_for(DraftLaw law) { return R::exact_for(law); }
   std::int32_t vocab_size() const { return target_->vocab_size(); }
   std::int32_t room() const { return target_->capacity() - target_->size(); }
+  const M& target() const { return *target_; }
   /// Committed tokens of the target, and where it counts them the calls that changed it.
   std::int32_t size() const { return target_->size(); }
-  std::uint64_t generation() const requires requires(const M& m) { m.generation(); }
-  { return target_->generation(); }
+  std::uint64_t generation() const requires CountsChanges<M> { return target_->generation(); }
   const SamplingParams& params() const { return params_; }
   /// Passes, and the nodes in them: one that several paths share counts for each.
   const Usage& usage() const { return usage_; }
