@@ -24,6 +24,14 @@ AnyDrafter ModelSource::layer_skip(const specula::SkipRules& rules) {
 
 std::optional<specula::BigramTable> ModelSource::bigram() { return std::nullopt; }
 
+std::vector<std::string> draft_names(std::span<const Recipe> recipes) {
+  std::vector<std::string> names;
+  for (const auto& recipe : recipes)
+    for (const auto* some : {&recipe.drafts, &recipe.exits})
+      names.insert(names.end(), some->begin(), some->end());
+  return names;
+}
+
 Room room_for(std::span<const Recipe> recipes, std::size_t longest_prompt, std::int32_t max_new_tokens) {
   std::int32_t nodes = 1;
   for (const auto& recipe : recipes) nodes = std::max({nodes, recipe.max_nodes, recipe.draft_nodes});

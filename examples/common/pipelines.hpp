@@ -39,7 +39,8 @@ class ModelSource {
 
 /// A pipeline before its models are loaded: the name is understood, its values are in range.
 struct Recipe {
-  std::vector<std::string> drafts;    // models that it needs besides the target
+  std::vector<std::string> drafts;    // models that it needs besides the target, as whole models
+  std::vector<std::string> exits;     // models that it needs as drafts with exits
   std::vector<std::string> drafters;  // its drafters, best first: models, or kMaxGram, ...
   std::int32_t max_nodes = 1;         // of its proposals, root included
   std::int32_t draft_nodes = 1;       // that a draft holds beside the context
@@ -47,6 +48,10 @@ struct Recipe {
   bool measures = false;  // wants to know how much the target's blocks change
   std::function<std::unique_ptr<Pipeline>(ModelSource&, const specula::SamplingParams&)> build;
 };
+
+/// The names of all models that the recipes need besides the target, drafts with exits included. A name may
+/// stand several times.
+std::vector<std::string> draft_names(std::span<const Recipe> recipes);
 
 /// What a model must hold.
 struct Room {

@@ -98,7 +98,9 @@ Recipe prepare_adaptive_chain(PipelineSpec& spec) {
 Recipe prepare_sorted(PipelineSpec& spec) {
   const std::string draft = spec.word(kSorted);
   const TakenEnd end = take_end(spec, "fixed", kDefaultChainLength);
-  return self_chain(spec, draft, end, take_sorted(spec, draft));
+  Recipe recipe = self_chain(spec, draft, end, take_sorted(spec, draft));
+  recipe.exits = {draft};
+  return recipe;
 }
 Recipe prepare_layer_skip(PipelineSpec& spec) {
   const TakenEnd end = take_end(spec, "threshold", kDefaultChainLength);
@@ -110,7 +112,9 @@ Recipe prepare_layer_skip(PipelineSpec& spec) {
 Recipe prepare_cost_aware_sorted(PipelineSpec& spec) {
   const std::string draft = spec.word(kSorted);
   const specula::CostAware shape(specula::Chain<>{.length = spec.size("length", 8, 1, 64)});
-  return self_recipe(spec, draft, shape, take_sorted(spec, draft));
+  Recipe recipe = self_recipe(spec, draft, shape, take_sorted(spec, draft));
+  recipe.exits = {draft};
+  return recipe;
 }
 Recipe prepare_cost_aware_layer_skip(PipelineSpec& spec) {
   const specula::CostAware shape(specula::Chain<>{.length = spec.size("length", 8, 1, 64)});

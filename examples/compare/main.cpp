@@ -44,11 +44,11 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--repeat", options.repeat, "Runs of each prompt; the times are their medians")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_option("--tune", options.tune,
-                 "Measure how often guesses stay and what calls cost, find the chain lengths and the limits "
-                 "of cascades "
-                 "that theory likes best, and run those too: for `swi` (every call of a model costs the "
-                 "same) or `time`")
+  app.add_option(
+         "--tune", options.tune,
+         "Measure the acceptance rate and what calls cost, find the chain lengths and the limits of "
+         "cascades that theory likes best, and run those too: for `swi` (every call of a model costs the "
+         "same) or `time`")
       ->check(CLI::IsMember({"swi", "time"}));
   app.add_option("--drafters", options.drafters, "Of the tuned pipelines: models, best first, and max-gram")
       ->capture_default_str();
@@ -245,15 +245,14 @@ int run(int argc, char** argv) {
     if (drafters.size() > 1) prepare_pipeline(all);  // complains before the work
     for (const auto& name : probe_names(drafters)) recipes.push_back(prepare_pipeline(name));
     recipes.push_back({.drafts = {},
+                       .exits = {},
                        .drafters = {},
                        .max_nodes = kMostTunedNodes,
                        .draft_nodes = kMostTunedNodes,
                        .build = {}});
   }
   folders.check();
-  std::vector<std::string> drafts;
-  for (const auto& recipe : recipes) drafts.insert(drafts.end(), recipe.drafts.begin(), recipe.drafts.end());
-  const ModelConfigs configs(folders, drafts);
+  const ModelConfigs configs(folders, draft_names(recipes));
 
   const Tokenizer tokenizer(folders.target_folder());
   const auto prompts = load_all(options, tokenizer);

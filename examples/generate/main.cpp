@@ -178,7 +178,7 @@ int run(int argc, char** argv) {
   if (options.race) recipes.push_back(prepare_pipeline("autoregressive"));
   const ModelFolders folders{models_root(options.common.models), options.common.target, options.common.draft};
   folders.check();
-  const ModelConfigs configs(folders, recipes[0].drafts);
+  const ModelConfigs configs(folders, draft_names(recipes));
 
   const Tokenizer tokenizer(folders.target_folder());
   std::vector<std::string> texts;
