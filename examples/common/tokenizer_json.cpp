@@ -117,6 +117,7 @@ class PairEncoding final : public TokenizerCodec {
   }
 
   std::string bytes(Token token) const override {
+    if (token == begin_ || token == end_) return {};  // some files do not call these special
     if (control_[index(token)] && token != unknown_) return {};
     if (token == unknown_) return "\xef\xbf\xbd";
     const std::string& piece = pieces_[index(token)];
