@@ -102,6 +102,7 @@ std::vector<std::string> pipeline_names(const Options& options) {
     if (options.drafts.empty()) return {"cost-aware:max-gram"};
     return {"cost-aware:chain:" + named(options.drafts.front()).first};
   }
+  if (!options.stops.empty()) throw UsageError("--stop does not go with --compare, which counts whole texts");
   auto names = split_list(options.compare);
   std::erase(names, "autoregressive");
   names.insert(names.begin(), "autoregressive");
