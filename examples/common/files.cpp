@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <stdexcept>
 #include <system_error>
@@ -14,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::runtime_error failure(const fs::path& file, const char* what) {
+std::runtime_error failure(const fs::path& file, const std::string& what) {
   return std::runtime_error(file.string() + ": " + what);
 }
 
@@ -23,6 +24,13 @@ bool is_special(const fs::path& file) {
   std::error_code absent;
   const auto kind = fs::status(file, absent).type();
   return kind != fs::file_type::regular && kind != fs::file_type::not_found && kind != fs::file_type::none;
+}
+
+/// Whether the standard output goes to that file. A rename would take the file away from what was printed,
+/// and what is printed later.
+bool is_output(const fs::path& file) {
+  std::error_code failed;
+  return fs::equivalent(file, "/dev/stdout", failed) && !failed;
 }
 
 /// Where to write: beside the file itself, not beside a link to it.
@@ -51,7 +59,11 @@ void write_beside(const fs::path& file, std::string_view text, bool keep) {
     const auto old = fs::status(real, failed);
     if (!failed && fs::exists(old)) fs::permissions(unfinished, old.permissions(), failed);
     fs::rename(unfinished, real, failed);
-    if (failed) problem = "cannot be written";
+    if (failed) {  // a file that is a mount point, or another user's in a sticky folder
+      if (put(real, text))
+        throw failure(file, "cannot be written; the contents are in " + unfinished.string());
+      keep = false;
+    }
   }
   std::error_code ignored;
   if (problem || !keep) fs::remove(unfinished, ignored);
@@ -70,6 +82,10 @@ std::string read_file(const fs::path& file) {
 }
 
 void write_file(const fs::path& file, std::string_view text) {
+  if (is_output(file)) {
+    if (!(std::cout << text << std::flush)) throw failure(file, "cannot be written");
+    return;
+  }
   if (!is_special(file)) return write_beside(file, text, true);
   if (const char* problem = put(file, text)) throw failure(file, problem);
 }
@@ -77,7 +93,7 @@ void write_file(const fs::path& file, std::string_view text) {
 void check_writable(const fs::path& file) {
   std::error_code ignored;
   if (fs::is_directory(file, ignored)) throw failure(file, "is a folder, must be a file");
-  if (!is_special(file)) write_beside(file, "", false);
+  if (!is_special(file) && !is_output(file)) write_beside(file, "", false);
 }
 
 void check_distinct(const char* option, const fs::path& output, const char* input_option,

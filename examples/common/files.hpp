@@ -11,8 +11,10 @@ namespace specula_examples {
 std::string read_file(const std::filesystem::path& file);
 
 /// Writes `text` to a new file in the same folder and renames it, so that a reader finds the old contents or
-/// the new ones, whatever interrupts the program. What is no regular file (a pipe, /dev/stdout) is written
-/// directly. Throws std::runtime_error naming the file; the old one is then what it was.
+/// the new ones, whatever interrupts the program. What is no regular file (a pipe), and a file that cannot be
+/// replaced (a mount point), is written directly; the file that the standard output goes to is written
+/// through std::cout. Throws std::runtime_error naming the file; the old one is then what it was, unless it
+/// was written directly.
 void write_file(const std::filesystem::path& file, std::string_view text);
 
 /// To be called before long work: throws std::runtime_error as write_file() would. Changes nothing.
