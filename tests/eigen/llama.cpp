@@ -31,7 +31,7 @@ static_assert(LanguageModel<Llama<double>>);
 static_assert(CountsChanges<Llama<float>>);
 
 struct Shape {
-  const char* name;
+  std::string name;
   LlamaConfig config;
 };
 

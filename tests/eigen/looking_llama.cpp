@@ -57,7 +57,7 @@ Weights<Real> weights_of(const LlamaConfig& config, std::uint64_t seed, Weights<
 }
 
 struct Pair {
-  const char* name;
+  std::string name;
   LlamaConfig target, draft;
 };
 

@@ -101,7 +101,7 @@ std::int64_t rounds_for(Run& run, const List& prompt, const List& want) {
 
 TEST_CASE("logits are our own decoder's, for every model of the pack that has a GGUF form") {
   Random random(1);
-  for (const char* name : {"target", "base", "small", "sorted"}) {
+  for (const std::string name : {"target", "base", "small", "sorted"}) {
     CAPTURE(name);
     Model model(pack_model(name), exact_options(256));
     auto own = eigen_model(name, 256);

@@ -42,18 +42,18 @@ TEST_CASE("models that cannot be driven as a decoder that goes back: an error th
   quiet();
   CHECK_THROWS_WITH_AS(Model(nullptr), "llama_cpp::Model: a model that is not there", std::invalid_argument);
   // The last three are hybrid: some of their layers are recurrent.
-  for (const char* architecture : {"mamba", "mamba2", "rwkv6", "jamba", "qwen3next", "lfm2"}) {
+  for (const std::string architecture : {"mamba", "mamba2", "rwkv6", "jamba", "qwen3next", "lfm2"}) {
     CAPTURE(architecture);
     CHECK(refusal(architecture) ==
           "llama_cpp::Model: a model that is recurrent: its state cannot go back to an earlier token");
   }
-  for (const char* architecture : {"t5", "t5encoder", "dream", "llada"}) {
+  for (const std::string architecture : {"t5", "t5encoder", "dream", "llada"}) {
     CAPTURE(architecture);
     CHECK(refusal(architecture) == "llama_cpp::Model: a model that is no decoder that writes token by token");
   }
   // libllama counts models of embeddings as decoders; their context has no cache, as that of a vocabulary
   // alone.
-  for (const char* architecture : {"bert", "llama"}) {
+  for (const std::string architecture : {"bert", "llama"}) {
     CAPTURE(architecture);
     CHECK(refusal(architecture) == kNoCache);
   }

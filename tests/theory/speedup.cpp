@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "published_tables.hpp"
@@ -146,7 +147,7 @@ TEST_CASE("Cascade Speculative Drafting's table 1") {
     std::vector<double> costs(static_cast<std::size_t>(row.base_count), specula_test::kBaseCost);
     alphas.insert(alphas.end(), static_cast<std::size_t>(row.small_count), data.little);
     costs.insert(costs.end(), static_cast<std::size_t>(row.small_count), specula_test::kSmallCost);
-    INFO(data.name, " ", row.base_count, " ", row.small_count);
+    INFO(std::string(data.name), " ", row.base_count, " ", row.small_count);
     CHECK(std::round(100 * horizontal_ewif(alphas, costs)) == std::round(100 * row.printed));
   }
 }

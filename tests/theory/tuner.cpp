@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "published_tables.hpp"
@@ -62,7 +63,7 @@ TEST_CASE("Cascade Speculative Drafting's table 1: lengths, and a better one tha
   const CostCurve base({specula_test::kBaseCost}), little({specula_test::kSmallCost});
   for (const auto& row : kCascadeTable) {
     const auto& data = kCascadeDatasets[static_cast<std::size_t>(row.dataset)];
-    INFO(data.name, " ", row.base_count, " ", row.small_count);
+    INFO(std::string(data.name), " ", row.base_count, " ", row.small_count);
     if (row.base_count == 0 || row.small_count == 0) {
       const auto chain = row.base_count == 0 ? best_chain_length(data.little, little, 30)
                                              : best_chain_length(data.base, base, 30);
