@@ -18,6 +18,8 @@ expect 2 "no draft 'small': give --draft small=FILE; drafts are a, b" "$llama" -
 expect 2 'must be NAME=FILE, or a file' "$llama" -m x --draft y=
 expect 2 'there are two of the name a' "$llama" -m x --draft a=y --draft a=z
 expect 2 '--json goes with --compare' "$llama" -m x --json y
+expect 2 'stop does not go with --compare' "$llama" -m x --compare max-gram --stop end
+expect 2 'stop is empty' "$llama" -m x --stop ''
 expect 2 'temperature' "$llama" -m x --temperature -1
 expect 1 'no/such.gguf: libllama cannot load this' "$llama" -m no/such.gguf --prompt x
 
@@ -44,6 +46,13 @@ for options in 'chain:3' 'max-gram --threads 2' 'cost-aware:chain --threads 2 --
     failed=1
   fi
 done
+# The text ends before a stop string, which begins and ends inside tokens or not.
+written=${plain#"$question"}
+stop=${written:10:3}
+if [ "$(text --pipeline chain:3 --stop "$stop")" != "$(printf '%s' "$question${written%%"$stop"*}")" ]; then
+  echo 'FAILED: --stop ends the text elsewhere'
+  failed=1
+fi
 # Control tokens are tokens where that is asked for: the text ends before it begins.
 expect 0 '^1 tokens' "${run[@]}" --prompt 'One.</s>' --special --pipeline autoregressive --max-new-tokens 1
 expect 2 "llama.cpp has sequences for trees of 256 guesses" "${run[@]}" --prompt x --pipeline dynamic-tree:10:5:300

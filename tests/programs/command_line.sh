@@ -50,6 +50,7 @@ fi
 prompts=$examples/prompts/default.jsonl
 expect 2 'no model .tiny.*holds .*small' "$generate" --models "$models" --pipeline chain:tiny --prompt x
 expect 2 'no prompt' "$generate" --models "$models"
+expect 2 "inputs is 'half', must be full, bf16 or auto" "$compare" --models "$models" --inputs half --pipelines autoregressive
 expect 2 'no prompt' "$generate" --models "$models" --prompt ''
 # Results take the place of old ones in one step, or not at all.
 printf 'old' >"$scratch/old.json"
@@ -72,6 +73,59 @@ mkdir "$scratch/narrow" && sed 's/"vocab_size": 2048/"vocab_size": 2000/' "$mode
 narrow=("$generate" --models "$models" --pipeline chain --draft "$scratch/narrow" --prompt x)
 expect 2 "target .* has 2048 tokens, that of the draft 'small' 2000: --cut-vocabulary takes" "${narrow[@]}"
 expect 2 'would leave 2000 tokens, the tokenizer of .*/target has 2048' "${narrow[@]}" --cut-vocabulary
+# A draft with exits is checked as well.
+mkdir "$scratch/exits" "$scratch/exits/sorted" && ln -s "$models/target" "$scratch/exits/target"
+sed 's/"vocab_size": 2048/"vocab_size": 2000/' "$models/sorted/config.json" >"$scratch/exits/sorted/config.json"
+for pipeline in s2d cost-aware:s2d; do
+  expect 2 "that of the draft 'sorted' 2000: --cut-vocabulary takes" "$generate" --models "$scratch/exits" --pipeline "$pipeline" --prompt x
+  expect 2 "that of the draft 'sorted' 2000: --cut-vocabulary takes" "$compare" --models "$scratch/exits" --pipelines "$pipeline"
+done
+# A draft whose vocabulary is padded.
+if command -v python3 >/dev/null; then
+  mkdir "$scratch/padded"
+  sed 's/"vocab_size": 2048/"vocab_size": 2056/' "$models/small/config.json" >"$scratch/padded/config.json"
+  python3 - "$models/small/model.safetensors" "$scratch/padded/model.safetensors" <<'END'
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+header, values, out, end = json.loads(data[8:8 + size]), data[8 + size:], {}, 0
+parts = []
+for name, tensor in header.items():
+    if name == "__metadata__":
+        continue
+    begin, stop = tensor["data_offsets"]
+    part = values[begin:stop]
+    if tensor["shape"][0] == 2048:
+        part += bytes(len(part) // 2048 * 8)
+        tensor["shape"][0] = 2056
+    out[name] = {**tensor, "data_offsets": [end, end + len(part)]}
+    end += len(part)
+    parts.append(part)
+text = json.dumps(out).encode()
+open(sys.argv[2], "wb").write(struct.pack("<Q", len(text)) + text + b"".join(parts))
+END
+  padded=("$compare" --models "$models" --draft "$scratch/padded" --prompts "$prompts" --limit 1 --max-new-tokens 8 --pipelines chain:2)
+  expect 2 "target .* has 2048 tokens, that of the draft 'small' 2056: --cut-vocabulary takes" "${padded[@]}"
+  expect 0 '^chain:2 .*1/1' "${padded[@]}" --cut-vocabulary
+fi
+# Results on the standard output, also where that is a file.
+if [ -e /dev/stdout ]; then
+  "$compare" --models "$models" --prompts "$prompts" --limit 1 --max-new-tokens 4 --pipelines chain:2 --json /dev/stdout \
+    >"$scratch/both.txt" 2>/dev/null
+  expect 0 '^chain:2 .*1/1' cat "$scratch/both.txt"
+  also '"identical_to_autoregressive": 1'
+fi
+# A file that cannot be replaced, as it is a mount point, is written where it is.
+if unshare -rm true 2>/dev/null; then
+  printf 'old' >"$scratch/mounted.json"
+  # shellcheck disable=SC2016  # $1 is the inner shell's
+  expect 0 'autoregressive: 4 tokens' unshare -rm sh -c 'mount --bind "$1" "$1" && shift && "$@"' sh "$scratch/mounted.json" \
+    "${generate_one[@]}" --max-new-tokens 4 --json "$scratch/mounted.json"
+  expect 0 '"new_tokens": 4' cat "$scratch/mounted.json"
+  for left in "$scratch"/*unfinished*; do
+    [ ! -e "$left" ] || { echo "FAILED: $left is left over"; failed=1; }
+  done
+fi
 if [ -e /dev/full ]; then
   expect 1 'the text cannot be written' sh -c '"$@" >/dev/full' sh "${generate_one[@]}" --max-new-tokens 4
 fi
@@ -148,6 +202,7 @@ expect 2 'is a folder, must be a file' "$bigram" --text "$scratch" --output "$sc
 expect 1 'no/such/text: cannot be opened' "$bigram" --text no/such/text --output "$scratch/bigram.json"
 expect 1 'default.jsonl' "$bigram" --text "$scratch/text.txt" --output "$prompts/bigram.json"
 expect 1 'cannot be created' "$generate" --models "$models" --prompt x --trace "$prompts"
+if [ -e /proc/self ]; then expect 1 'trace /proc: cannot be written to' "$generate" --models "$models" --prompt x --trace /proc; fi
 expect 0 'dot only: .dot. is not on the PATH' env PATH=/nonexistent "$generate" --models "$models" --pipeline cape:2 --prompt x \
   --max-new-tokens 4 --trace "$scratch/trace/one"
 expect 0 '^  n0 -> n1' cat "$scratch/trace/one/round-0001.dot"

@@ -422,6 +422,9 @@ TEST_CASE("drafters that are no models, and several: nodes, models, drafters") {
   holds("cost-aware:s2d:other:6", 7, 7, {}, {"other"});
   holds("cost-aware:asd:alike=0.9", 9, 9, {}, {"the target"});
   holds("asd:5:alike=2:every=0:last=0:end=fixed", 6, 6, {}, {"the target"});
+  const std::vector<Recipe> exits{prepare_pipeline("s2d"), prepare_pipeline("cost-aware:s2d:other"),
+                                  prepare_pipeline("chain:base")};
+  CHECK(draft_names(exits) == std::vector<std::string>{kSorted, "other", "base"});
   for (const std::string lossy : {"max-gram:lenient=2", "prompt-lookup:rule=typical", "cascade:lenient=1.5",
                                   "sampled-vertical:rule=typical", "cost-aware:max-gram:rule=typical"}) {
     CAPTURE(lossy);

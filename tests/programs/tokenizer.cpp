@@ -187,6 +187,16 @@ TEST_CASE("tokenizer.json: the beginning and the end by the files beside it") {
   CHECK(folder.complaint() == "token '<|end|>' is not in the vocabulary");
 }
 
+TEST_CASE(
+    "tokenizer.json: the beginning and the end are no text, also if the file does not call them special") {
+  JsonFolder folder;
+  for (json& added : folder.file["added_tokens"]) added["special"] = false;
+  const Tokenizer tokenizer = folder.read();
+  CHECK(tokenizer.bytes(1).empty());
+  CHECK(tokenizer.bytes(2).empty());
+  CHECK(tokenizer.decode(std::vector<Token>{1, 4, 5, 2}) == "ab");
+}
+
 TEST_CASE("tokenizer.json: kinds that are not read are named, with the way out") {
   const auto complaint = [](auto change) {
     JsonFolder folder;
