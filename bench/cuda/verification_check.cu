@@ -153,7 +153,8 @@ void check_drafts(const Options& options, const Device& device, const Stream& st
               batch.draft[static_cast<std::size_t>(batch.offset) +
                           r * static_cast<std::size_t>(batch.stride) + static_cast<std::size_t>(x)];
           const device::RowStats& s = batch.stats[r];
-          const double p = l >= s.cut ? std::exp((static_cast<double>(l) - s.shift) / s.temperature - s.log_z) : 0.0;
+          const double p =
+              l >= s.cut ? std::exp((static_cast<double>(l) - s.shift) / s.temperature - s.log_z) : 0.0;
           prob.push_back(static_cast<float>(p));
           token.push_back(p > 0 ? x : -1);
         }
