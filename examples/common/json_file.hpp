@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "decoding_options.hpp"
 #include "files.hpp"
-#include "options.hpp"
 
 namespace specula_examples {
 

@@ -9,8 +9,8 @@
 
 #include <specula/eigen/llama_config.hpp>
 
+#include "decoding_options.hpp"
 #include "model_pack.hpp"
-#include "options.hpp"
 
 namespace specula_examples {
 

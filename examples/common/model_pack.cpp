@@ -5,8 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include <specula/eigen/llama.hpp>
+
 #include "bigram_file.hpp"
-#include "options.hpp"
+#include "decoding_options.hpp"
 
 namespace specula_examples {
 
@@ -66,7 +68,13 @@ specula::eigen::Inputs inputs_of(const std::string& word) {
   return Inputs::bf16;
 }
 
+struct ModelPack::Loaded : HeldModel<specula::eigen::Llama<float>> {
+  using HeldModel::HeldModel;
+};
+
 ModelPack::ModelPack(ModelFolders folders, ModelSizes sizes) : folders_(std::move(folders)), sizes_(sizes) {}
+
+ModelPack::~ModelPack() = default;
 
 AnyModel& ModelPack::target() { return load_target().any; }
 
@@ -78,7 +86,7 @@ AnyModel& ModelPack::draft(const std::string& name) {
 }
 
 AnyDrafter ModelPack::drafter(const std::string& name) {
-  Model& model = load_draft(name).model;
+  auto& model = load_draft(name).model;
   switch (model.config().looks_at) {
     case specula::eigen::LooksAt::key_values:
       return AnyDrafter(specula::Glide{model, load_target().model});

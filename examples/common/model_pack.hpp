@@ -10,13 +10,12 @@
 #include <string>
 #include <utility>
 
-#include <specula/eigen/llama.hpp>
+#include <specula/eigen/inputs.hpp>
+#include <specula/eigen/llama_config.hpp>
 
 #include "pipelines.hpp"
 
 namespace specula_examples {
-
-using Model = specula::eigen::Llama<float>;
 
 /// Where models lie. `root`/target is the target and `root`/NAME the draft NAME, unless they are overridden.
 struct ModelFolders {
@@ -53,6 +52,7 @@ specula::eigen::Inputs inputs_of(const std::string& word);
 class ModelPack final : public ModelSource {
  public:
   ModelPack(ModelFolders folders, ModelSizes sizes);
+  ~ModelPack() override;
   AnyModel& target() override;
   /// Throws UsageError for a draft that looks into the target: it cannot be used by itself.
   AnyModel& draft(const std::string& name) override;
@@ -61,7 +61,7 @@ class ModelPack final : public ModelSource {
   std::optional<specula::BigramTable> bigram() override;
 
  private:
-  using Loaded = HeldModel<Model>;
+  struct Loaded;  // only model_pack.cpp compiles the models
   Loaded& load_target();
   Loaded& load_draft(const std::string& name);
   Loaded& load(const std::string& role, const std::filesystem::path& folder, std::int32_t threads);

@@ -1,39 +1,21 @@
-// Command-line options that the programs share.
+// Options that the programs share, on the command line.
 #pragma once
 
-#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <iostream>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <specula/sampling_params.hpp>
 #include <specula/version.hpp>
 
+#include "decoding_options.hpp"
 #include "errors.hpp"
 #include "nearest.hpp"
 
 namespace specula_examples {
-
-struct DecodingOptions {
-  std::int32_t max_new_tokens = 128;
-  std::int32_t threads = 1;
-  std::uint64_t seed = 0;
-  specula::SamplingParams sampling{.temperature = 0.0f};
-  bool beyond_context = false;
-};
-
-/// Of programs that run the models of the pack.
-struct CommonOptions : DecodingOptions {
-  std::string models, target, draft;
-  std::string inputs = "auto";
-  bool cut_vocabulary = false;
-};
 
 /// For options that count: CLI11 alone takes -1 and 2^64 for numbers.
 inline CLI::Validator whole_number() {
@@ -101,36 +83,6 @@ inline void add_common_options(CLI::App& app, CommonOptions& options) {
 inline std::string version_text() {
   return std::to_string(SPECULA_VERSION_MAJOR) + "." + std::to_string(SPECULA_VERSION_MINOR) + "." +
          std::to_string(SPECULA_VERSION_PATCH);
-}
-
-/// `asked`, or where that is 0 as many as the machine has, 16 at most.
-inline std::int32_t thread_count(std::int32_t asked) {
-  if (asked > 0) return asked;
-  return static_cast<std::int32_t>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u));
-}
-
-/// Throws UsageError where an option is out of range. Tells the user of more threads than cores.
-inline void check_options(const DecodingOptions& options) {
-  const auto cores = static_cast<std::int32_t>(std::thread::hardware_concurrency());
-  if (cores > 0 && options.threads > cores)
-    std::cerr << "note: --threads " << options.threads << " on " << cores << (cores == 1 ? " core" : " cores")
-              << ": more threads than cores are slower\n";
-  try {
-    specula::validate(options.sampling);
-  } catch (const std::invalid_argument& error) {
-    throw UsageError(error.what());
-  }
-}
-
-/// Throws UsageError for an empty stop string.
-inline void check_stops(const std::vector<std::string>& stops) {
-  for (const std::string& stop : stops)
-    if (stop.empty()) throw UsageError("--stop is empty: every text would end before it begins");
-}
-
-/// Throws UsageError for an empty prompt, whether it was given or read.
-inline void check_prompt(const std::string& prompt) {
-  if (prompt.empty()) throw UsageError("no prompt: give --prompt, --prompts or one on the standard input");
 }
 
 /// What to tell the user of an option that there is not.

@@ -1,9 +1,8 @@
-// labels: threads vectorised
+// labels: threads
 // The decoder as a language model: trees, paths, commits and appends against each other and against a naive
 // transcription.
 #include <specula/eigen/llama.hpp>
 
-#include "specula/eigen/llama.hpp"
 
 #include <doctest/doctest.h>
 
@@ -15,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "compiled_llama.hpp"
 #include "naive_llama.hpp"
 #include "random.hpp"
 #include "specula/concepts.hpp"

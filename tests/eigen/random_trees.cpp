@@ -1,4 +1,4 @@
-// labels: optimised long
+// labels: long
 // Random trees on a tiny decoder: a tree is its paths, a commit is a prefill, and the cache has an end.
 #include "random_trees.hpp"
 
@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include <specula/eigen/llama.hpp>
 #include <specula/specula.hpp>
 
+#include "compiled_llama.hpp"
 #include "random.hpp"
 #include "tree_shapes.hpp"
 

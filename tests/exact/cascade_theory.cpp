@@ -1,4 +1,4 @@
-// labels: optimised
+// labels: long optimised
 // The theory of cascades against the shapes themselves: models whose guesses stay with prescribed chances,
 // and counts of what rounds gave and took. Fixed seeds; every comparison is in standard errors of its own
 // rounds, and would see a rate that is .02 off.

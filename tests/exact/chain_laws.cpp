@@ -1,4 +1,4 @@
-// labels: optimised
+// labels: long optimised
 // The exact law of every rule over chains, several rounds, against the target's.
 #include <doctest/doctest.h>
 

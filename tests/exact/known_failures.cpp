@@ -1,4 +1,4 @@
-// labels: optimised
+// labels: long optimised
 // Mistakes that shipped somewhere: each must be seen as a bias, or these tests prove nothing.
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-// labels: optimised
+// labels: long optimised
 // The exact law of pipelines whose draft looks into the target, against the target's: what the draft says
 // changes with how the text came about, the text's law does not.
 #include <doctest/doctest.h>

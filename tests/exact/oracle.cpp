@@ -1,4 +1,4 @@
-// labels: optimised
+// labels: long optimised
 // How much a rule accepts, against the most that any exact rule could.
 #include <doctest/doctest.h>
 #include <specula/accept/block.hpp>

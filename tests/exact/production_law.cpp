@@ -1,4 +1,4 @@
-// labels: optimised
+// labels: long optimised
 // The law on the path that users run: float kernels, Philox coins, a vocabulary of two tiles. Chi-square at
 // fixed seeds; n and alpha are stated with each test.
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// labels: long
+
 // Hugging Face directories written as GGUF: the model is the same one, and so are its tokens.
 #include "gguf_writer.hpp"
 
@@ -10,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include <specula/eigen/llama.hpp>
 
+#include "compiled_llama.hpp"
 #include "errors.hpp"
 #include "pack.hpp"
 #include "prompts.hpp"

@@ -1,4 +1,4 @@
-// labels: optimised
+// labels: long optimised
 // A model inside llama.cpp: rows, trees, commits and failures, against our own decoder and against fresh
 // contexts.
 #include <specula/llama_cpp/model.hpp>
@@ -14,9 +14,9 @@
 #include <type_traits>
 #include <vector>
 
-#include <specula/eigen/llama.hpp>
 #include <specula/specula.hpp>
 
+#include "compiled_llama.hpp"
 #include "pack.hpp"
 #include "random.hpp"
 #include "random_trees.hpp"

@@ -1,3 +1,5 @@
+// labels: long
+
 #include <doctest/doctest.h>
 
 #include <algorithm>

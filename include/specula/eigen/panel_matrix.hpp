@@ -9,16 +9,9 @@
 
 #include "specula/eigen/detail/aligned.hpp"
 #include "specula/eigen/detail/panel.hpp"
+#include "specula/eigen/inputs.hpp"
 
 namespace specula::eigen {
-
-/// How the weights lie in memory: bfloat16 (half the bytes, and exact for a file that has BF16), or as wide
-/// as the model calculates.
-enum class WeightType { bf16, full };
-
-/// What a product takes its inputs as. bf16 rounds them to bfloat16, as GPUs run such models: two weights an
-/// instruction, on machines that have it (has_bf16_products()).
-enum class Inputs { full, bf16 };
 
 /// (rows, cols), filled row by row once, then read only. Real is what the model calculates in: float or
 /// double.

@@ -1,4 +1,4 @@
-// labels: slow optimised
+// labels: optimised
 #include <doctest/doctest.h>
 #include <specula/cuda/device/verify_greedy.cuh>
 #include <specula/cuda/device/verify_sample_and_match.cuh>

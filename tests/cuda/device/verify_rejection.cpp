@@ -1,4 +1,4 @@
-// labels: slow optimised
+// labels: optimised
 #include <doctest/doctest.h>
 #include <specula/cuda/device/verify_rejection.cuh>
 

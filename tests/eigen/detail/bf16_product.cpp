@@ -13,10 +13,10 @@
 #include <limits>
 #include <vector>
 
+#include "compiled_llama.hpp"
 #include "random.hpp"
 #include "skip.hpp"
 #include "thread_sanitizer.hpp"
-#include "specula/eigen/llama.hpp"
 
 namespace {
 
