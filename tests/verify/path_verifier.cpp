@@ -125,6 +125,28 @@ TEST_CASE("errors leave the committed context, and name what is wrong") {
                        std::invalid_argument);
 }
 
+TEST_CASE("a proposal larger than the workspace, and a verifier that was moved from, are errors") {
+  NoTrees target(5, 3);
+  PathVerifier verifier{target, Greedy{}};
+  PhiloxChance chance(1);
+  const auto verify = [&](std::int32_t nodes) {
+    TokenTree tree(5, nodes, 0);
+    tree.reset(3, target.size());
+    while (tree.size() < nodes) tree.choose(tree.size() - 1, 4, 1);
+    verifier.verify(tree, chance);
+  };
+  verify(8);
+  target.truncate(0);
+  CHECK_THROWS_WITH_AS(verify(40), "PathVerifier: a proposal of 40 nodes, a workspace for 8",
+                       std::invalid_argument);
+  CHECK(target.cache().empty());
+  verifier.reserve(40);
+  verify(40);
+  target.truncate(0);
+  const PathVerifier moved = std::move(verifier);
+  CHECK_THROWS_WITH_AS(verify(1), "PathVerifier: it was moved from", std::logic_error);
+}
+
 TEST_CASE("rounds allocate nothing") {
   NoTrees target(50, 1, 2.0f, 400);
   ToyModel small(50, 2, 2.0f, 400);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../concepts.hpp"
+#include "../detail/alive.hpp"
 #include "../stats.hpp"
 
 namespace specula {
@@ -65,11 +66,16 @@ class PathVerifier {
   void truncate(std::int32_t n) { target_->truncate(n); }
 
   /// The passes, the rule's verdict, and its path committed. Throws std::logic_error if the target does not
-  /// hold the proposal's context, std::runtime_error if a row is missing. If anything throws, the committed
-  /// context is what it was.
+  /// hold the proposal's context, std::runtime_error if a row is missing, std::invalid_argument for more nodes
+  /// than were reserved. If anything throws, the committed context is what it was.
   template <class C>
   const Verdict&(verify)(const TokenTree& tree, C& chance) {
+    alive_.expect("PathVerifier");
     if (!workspace_) reserve(tree.capacity());
+    const auto vocab = static_cast<std::size_t>(vocab_size());
+    if (static_cast<std::size_t>(tree.size()) * vocab > rows_.size())  // rows are copied before the rule looks
+      throw std::invalid_argument("PathVerifier: a proposal of " + std::to_string(tree.size()) +
+                                  " nodes, a workspace for " + std::to_string(rows_.size() / vocab));
     const std::int32_t before = target_->size();
     if (before != tree.origin())
       throw std::logic_error("PathVerifier: the target holds " + std::to_string(before) +
@@ -147,6 +153,7 @@ class PathVerifier {
   std::vector<NodeId> parents_;
   std::vector<char> known_;  // (N) whether the row is there
   Verdict verdict_;
+  detail::Alive alive_;
   Usage usage_;
 };
 
