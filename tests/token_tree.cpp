@@ -473,6 +473,27 @@ TEST_CASE("record: what an engine drew itself is what draw() would have recorded
   }
 }
 
+TEST_CASE("record_distinct: where siblings left no mass nothing is added, as draw_distinct() has it") {
+  for (const auto isa : every_isa()) {
+    const Arithmetic arithmetic(isa);
+    TokenTree tree(3, 4, 1);
+    const std::vector<float> row = {10, 0, -1};
+    tree.reset(0, 0);
+    const RowLaw law = tree.law_after(0, row, {.temperature = 0.1f});
+    REQUIRE(law(1) > 0);  // 3.7e-44, which no float sum holds
+    CHECK(tree.record_distinct(0, 0, law) == 1);
+    PhiloxChance chance(1);
+    const NodeId drawn = tree.draw_distinct(0, law, chance);
+    if (drawn == kNoParent) {
+      CHECK(tree.record_distinct(0, 1, law) == kNoParent);
+      CHECK(tree.record_distinct(0, 2, law) == kNoParent);
+      CHECK(tree.size() == 2);
+    } else {  // the reference arithmetic adds up in double
+      CHECK(std::isfinite(tree.draft_scale(drawn)));
+    }
+  }
+}
+
 TEST_CASE("record: errors name the node or the token, and add nothing") {
   TokenTree tree(4, 4, 1);
   constexpr float no = -std::numeric_limits<float>::infinity();

@@ -154,7 +154,9 @@ class TokenTree : public detail::ProposalNodes {
     return add(parent, token, law, Kind::drawn);
   }
   /// The same for children drawn without replacement: each from `law` given that it is none of the children
-  /// that `parent` had before it. Throws also if the token is one of those.
+  /// that `parent` had before it. Throws also if the token is one of those. Returns kNoParent and adds nothing,
+  /// whatever the token, when they have left no mass, as draw_distinct() does: masses are sums of floats, so a
+  /// sampler that works in double may still have a token there.
   NodeId record_distinct(NodeId parent, Token token, const RowLaw& law) {
     expect_recordable(parent, token, law);
     if (has_child(parent, token))
@@ -162,6 +164,7 @@ class TokenTree : public detail::ProposalNodes {
                                   " is a child of node " + std::to_string(parent) + " already");
     if (law.is_point()) return choose(parent, token, 1.0f);
     const detail::DistinctWeights weights(*this, parent, weights_of(parent, law), distinct_masses_);
+    if (!(weights.total() > 0)) return kNoParent;
     return add(parent, token, law, Kind::distinct, 1.0 / weights.total());
   }
 
