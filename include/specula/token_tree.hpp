@@ -72,6 +72,7 @@ class TokenTree : public detail::ProposalNodes {
                       std::numeric_limits<std::int32_t>::max() - capacity());
     serial_ = 0;
     scan_.forget();  // rows are about to be overwritten
+    rows_.forget(0, size());
     begin(root, position, limit);
   }
   void reset(Token root, std::int32_t position) { reset(root, position, capacity()); }
@@ -105,8 +106,9 @@ class TokenTree : public detail::ProposalNodes {
 
   /// Adds a child of `parent` drawn from `law`, which must stay valid with its row until the next reset.
   /// Children drawn twice from one law are independent of each other (with replacement). Throws
-  /// std::invalid_argument naming the parent if a store() has replaced the row of the law, or if a law that
-  /// store() did not make does not add up to 1 (seen when its row is first read).
+  /// std::invalid_argument naming the parent if a store() has replaced the row of the law, if the node of that
+  /// row is gone (reset(), review()), or if a law that store() did not make does not add up to 1 (seen when its
+  /// row is first read).
   template <class Chance>
   NodeId draw(NodeId parent, const RowLaw& law, Chance& chance) {
     expect_room(parent);
@@ -148,7 +150,7 @@ class TokenTree : public detail::ProposalNodes {
   /// Cost: reads the row once, unless store(), law_after() or a sibling did just before. Throws as draw(),
   /// and std::invalid_argument if the token is outside the vocabulary or `law` gives it no mass.
   NodeId record(NodeId parent, Token token, const RowLaw& law) {
-    expect_recordable(parent, token, law);
+    expect_recordable("TokenTree::record", parent, token, law);
     if (law.is_point()) return choose(parent, token, 1.0f);
     weights_of(parent, law);
     return add(parent, token, law, Kind::drawn);
@@ -158,7 +160,7 @@ class TokenTree : public detail::ProposalNodes {
   /// whatever the token, when they have left no mass, as draw_distinct() does: masses are sums of floats, so a
   /// sampler that works in double may still have a token there.
   NodeId record_distinct(NodeId parent, Token token, const RowLaw& law) {
-    expect_recordable(parent, token, law);
+    expect_recordable("TokenTree::record_distinct", parent, token, law);
     if (has_child(parent, token))
       throw std::invalid_argument("TokenTree::record_distinct: token " + std::to_string(token) +
                                   " is a child of node " + std::to_string(parent) + " already");
@@ -230,7 +232,7 @@ class TokenTree : public detail::ProposalNodes {
     law.logits = slot.data();
     rows_.made(parent, law);
     scan_.forget();
-    if (!stays) cut(node), push(token, parent, {.kind = Kind::drawn}), count(Kind::drawn, 1);
+    if (!stays) drop(node), push(token, parent, {.kind = Kind::drawn}), count(Kind::drawn, 1);
     Node& reviewed = node_at(node);
     count(reviewed.kind, -1), count(Kind::drawn, 1);
     reviewed.kind = Kind::drawn;
@@ -241,14 +243,16 @@ class TokenTree : public detail::ProposalNodes {
   }
 
   /// First of the largest logits of the draft's row after `node`, with its softmax probability: what a greedy
-  /// shape chooses. Throws as store().
+  /// shape chooses. Throws as store(), and std::logic_error where the tree was moved from.
   Top top(NodeId node, std::span<const float> row) {
+    alive_.expect("TokenTree");
     return named(node, [&] { return scan_.top(row); });
   }
   /// The out.size() largest logits of the draft's row after `node`, best first, ties to the lower token, with
   /// their softmax probabilities. Returns how many there are: those at -infinity are left out. Cost: one read
-  /// of the row. Throws as store().
+  /// of the row. Throws as top().
   std::int32_t top_k(NodeId node, std::span<const float> row, std::span<Top> out) {
+    alive_.expect("TokenTree");
     return named(node, [&] { return scan_.top_k(row, out); });
   }
 
@@ -267,19 +271,20 @@ class TokenTree : public detail::ProposalNodes {
       throw std::invalid_argument("the draft's row after node " + std::to_string(node) + ": " + e.what());
     }
   }
-  /// Of the tokens, only `but` may have been drawn from the row in `slot`, which is that of `node`.
+  /// Of the tokens, only `but` may have been drawn from the row in `slot`, which is that of `node`. They all
+  /// come after it: a row is stored where its node is there, and forgotten with it.
   void expect_unused(std::span<float> slot, NodeId node, NodeId but) const {
-    for (NodeId n = 1; n < size(); ++n)
+    for (NodeId n = node + 1; n < size(); ++n)
       if (n != but && row_law(n).logits == slot.data())
         throw std::invalid_argument("TokenTree: the row of node " + std::to_string(node) +
                                     " cannot be replaced: node " + std::to_string(n) + " was drawn from it");
   }
-  void expect_recordable(NodeId parent, Token token, const RowLaw& law) const {
+  void expect_recordable(const char* who, NodeId parent, Token token, const RowLaw& law) const {
     expect_room(parent);
     expect_token("token", token);
     if (!law.is_point() && !law.logits) return;  // weights_of() complains
     if (!(law(token) > 0))
-      throw std::invalid_argument("TokenTree::record: token " + std::to_string(token) + " after node " +
+      throw std::invalid_argument(std::string(who) + ": token " + std::to_string(token) + " after node " +
                                   std::to_string(parent) + " has probability " + detail::number(law(token)) +
                                   " under its law, which must be above 0");
   }
@@ -288,7 +293,8 @@ class TokenTree : public detail::ProposalNodes {
   detail::LawWeights weights_of(NodeId parent, const RowLaw& law) {
     if (!law.logits || !rows_.is_current(law))
       throw std::invalid_argument("TokenTree: a law for node " + std::to_string(parent) +
-                                  (law.logits ? " is over a row that store() has replaced" : " has no row"));
+                                  (law.logits ? " is over a row that store() has replaced, or its node is gone"
+                                              : " has no row"));
     const bool known = !scan_.masses(law).empty();
     const detail::LawWeights weights = scan_.weights(law);
     if (known) return weights;
@@ -312,6 +318,11 @@ class TokenTree : public detail::ProposalNodes {
     count(kind, 1);
     return push(token, parent, {.law = RowLaw::at(token), .confidence = confidence, .kind = kind});
   }
+  /// Removes `node` of a chain and all behind it, with the laws of their rows.
+  void drop(NodeId node) {
+    rows_.forget(node, size());
+    cut(node);
+  }
   bool review_greedy(NodeId node, std::span<const float> row, double lenience) {
     Node& judged = node_at(node);
     if (judged.kind != Kind::chosen && judged.kind != Kind::copied)
@@ -328,7 +339,7 @@ class TokenTree : public detail::ProposalNodes {
       judged.kind = Kind::chosen;
       judged.confidence = static_cast<float>(prob);
     } else {
-      cut(node);
+      drop(node);
       choose(node - 1, best.token, static_cast<float>(best.prob));
     }
     return stays;
