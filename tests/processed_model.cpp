@@ -126,6 +126,33 @@ TEST_CASE("what the processor throws names the node, and the next round goes on"
   CHECK(run.step(chance).size() == 1);
 }
 
+TEST_CASE("rows that are too many, too few or overlap are not copied") {
+  struct Spoilt : ToyModel {
+    using ToyModel::ToyModel;
+    std::int32_t more = 0;
+    std::ptrdiff_t stride = 6;
+    RowsView extend(Tokens tokens, Nodes parents) {
+      const RowsView rows = ToyModel::extend(tokens, parents);
+      return {rows.data, rows.rows + more, rows.vocab, stride};
+    }
+  } inner(6, 1);
+  Processed model{inner, Rules{}};
+  const std::vector<NodeId> chain{-1, 0};
+  for (const std::int32_t more : {-3, -1, 1}) {
+    inner.more = more;
+    CHECK_THROWS_WITH_AS(
+        model.extend(List{1, 2}, chain),
+        ("Processed: the model gave " + std::to_string(2 + more) + " rows of 6 logits for 2 nodes over 6 tokens")
+            .c_str(),
+        std::invalid_argument);
+    model.truncate(0);
+  }
+  inner.more = 0, inner.stride = 0;
+  CHECK_THROWS_WITH_AS(model.extend(List{1, 2}, chain),
+                       "Processed: the model's rows of 6 logits are 0 floats apart: they overlap",
+                       std::invalid_argument);
+}
+
 TEST_CASE("rounds allocate nothing; what the model says of itself is handed on; sizes are checked") {
   ToyModel inner(50, 1, 2.0f, 400);
   ToyModel small(50, 2, 2.0f, 400);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "concepts.hpp"
+#include "detail/expect_rows.hpp"
 
 namespace specula {
 
@@ -66,14 +67,15 @@ class Processed {
     text_.insert(text_.end(), tokens.begin(), tokens.end());
   }
 
-  /// Throws what the model throws, and std::runtime_error with the node where the processor throws; its
-  /// number counts from the last append(), commit() or truncate(). The nodes are there then, as after a call
-  /// that succeeds.
+  /// Throws what the model throws, std::invalid_argument if it does not give a row for each token, and
+  /// std::runtime_error with the node where the processor throws; its number counts from the last append(),
+  /// commit() or truncate(). In these two cases the nodes are there, as after a call that succeeds.
   RowsView extend(Tokens tokens, Nodes parents) {
     const RowsView raw = model_->extend(tokens, parents);
     const auto vocab = static_cast<std::size_t>(raw.vocab);
     const auto first = static_cast<NodeId>(nodes_.size());
     for (std::size_t i = 0; i < tokens.size(); ++i) nodes_.push_back({tokens[i], parents[i]});
+    detail::expect_rows("Processed: the model", raw, tokens.size(), vocab_size());
     rows_.resize(std::max(rows_.size(), static_cast<std::size_t>(raw.rows) * vocab));
     for (std::int32_t i = 0; i < raw.rows; ++i) {
       const std::span<float> row(rows_.data() + static_cast<std::size_t>(i) * vocab, vocab);

@@ -238,7 +238,8 @@ TEST_CASE("bad calls are refused, and what broke off is made up for") {
   few.append(context);
   LayerSkip over{few};
   over.sync(context, {});
-  CHECK_THROWS_WITH_AS(over.extend(two, chain), "LayerSkip::extend: the target gave 1 rows for 2 nodes",
+  CHECK_THROWS_WITH_AS(over.extend(two, chain),
+                       "LayerSkip::extend: the target gave 1 rows of 5 logits for 2 nodes over 5 tokens",
                        std::invalid_argument);
 }
 

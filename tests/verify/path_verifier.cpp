@@ -22,6 +22,7 @@ struct NoTrees : ToyModel {
     last += static_cast<NodeId>(parents.size());
     RowsView rows = ToyModel::extend(tokens, parents);
     if (lose_a_row) --rows.rows;
+    if (overlap) rows.stride = 0;
     return rows;
   }
   void append(Tokens tokens) { last = kNoParent, ToyModel::append(tokens); }
@@ -29,6 +30,7 @@ struct NoTrees : ToyModel {
   void truncate(std::int32_t n) { last = kNoParent, ToyModel::truncate(n); }
   NodeId last = kNoParent;
   bool lose_a_row = false;
+  bool overlap = false;
 };
 static_assert(Verifier<PathVerifier<NoTrees, Sampling>>);
 
@@ -110,8 +112,12 @@ TEST_CASE("errors leave the committed context, and name what is wrong") {
   target.lose_a_row = true;
   CHECK_THROWS_WITH_AS(verifier.verify(tree, chance),
                        "PathVerifier: the target gave 1 rows of 5 logits for a path of 2 nodes over 5 tokens",
-                       std::runtime_error);
-  target.lose_a_row = false;
+                       std::invalid_argument);
+  target.lose_a_row = false, target.overlap = true;
+  CHECK_THROWS_WITH_AS(verifier.verify(tree, chance),
+                       "PathVerifier: the target's rows of 5 logits are 0 floats apart: they overlap",
+                       std::invalid_argument);
+  target.overlap = false;
   TokenTree root(5, 1, 0);
   root.reset(3, 2);
   target.poison_call = target.calls + 1;

@@ -13,6 +13,7 @@
 
 #include "../concepts.hpp"
 #include "../detail/alive.hpp"
+#include "../detail/expect_rows.hpp"
 #include "../detail/fields.hpp"
 #include "../skipped_blocks.hpp"
 #include "../stats.hpp"
@@ -143,9 +144,7 @@ class LayerSkip {
       tokens_.resize(before), parents_.resize(before);
       throw;
     }
-    if (rows.rows < 0 || static_cast<std::size_t>(rows.rows) != lacking_.size() + tokens.size())
-      throw std::invalid_argument("LayerSkip::extend: the target gave " + std::to_string(rows.rows) +
-                                  " rows for " + std::to_string(lacking_.size() + tokens.size()) + " nodes");
+    detail::expect_rows("LayerSkip::extend: the target", rows, lacking_.size() + tokens.size(), vocab_size());
     rows.data += static_cast<std::ptrdiff_t>(lacking_.size()) * rows.stride;
     rows.rows = static_cast<std::int32_t>(tokens.size());
     lacking_.clear();

@@ -11,6 +11,7 @@
 
 #include "../concepts.hpp"
 #include "../detail/alive.hpp"
+#include "../detail/expect_rows.hpp"
 #include "../stats.hpp"
 
 namespace specula {
@@ -66,8 +67,8 @@ class PathVerifier {
   void truncate(std::int32_t n) { target_->truncate(n); }
 
   /// The passes, the rule's verdict, and its path committed. Throws std::logic_error if the target does not
-  /// hold the proposal's context, std::runtime_error if a row is missing, std::invalid_argument for more nodes
-  /// than were reserved. If anything throws, the committed context is what it was.
+  /// hold the proposal's context, std::invalid_argument for more nodes than were reserved, or if the target
+  /// does not give a row for each. If anything throws, the committed context is what it was.
   template <class C>
   const Verdict&(verify)(const TokenTree& tree, C& chance) {
     alive_.expect("PathVerifier");
@@ -110,11 +111,7 @@ class PathVerifier {
     });
     ++usage_.calls;
     usage_.nodes += static_cast<std::int64_t>(line_.size());
-    if (rows.rows != static_cast<std::int32_t>(line_.size()) || rows.vocab != vocab_size())
-      throw std::runtime_error("PathVerifier: the target gave " + std::to_string(rows.rows) + " rows of " +
-                               std::to_string(rows.vocab) + " logits for a path of " +
-                               std::to_string(line_.size()) + " nodes over " + std::to_string(vocab_size()) +
-                               " tokens");
+    detail::expect_rows("PathVerifier: the target", rows, line_.size(), vocab_size(), "for a path of");
     for (std::size_t i = 0; i < line_.size(); ++i) {
       const auto node = static_cast<std::size_t>(line_[i]);
       if (known_[node]) continue;
