@@ -35,7 +35,8 @@ struct Interval {
 struct PolicyFigures {
   std::string name;
   double mat = 0;                     // mean accepted tokens: emitted ones a round, pooled over prompts
-  double acceptance = 0;              // share of the guesses under an accepted path that stayed
+  double acceptance = 0;              // share of the guesses under an accepted path that stayed; those beyond
+                                      // the text's end did not
   double microseconds_per_token = 0;  // pooled over prompts
   /// Of that: what was spent outside the models, on shape, rule and sampling. Whatever has no usage() counts
   /// here.
@@ -107,6 +108,9 @@ class PolicyBenchmark {
     at_least("repeat", options_.repeat, 1);
   }
 
+  PolicyBenchmark(const PolicyBenchmark&) = delete;  // what add() keeps refers to this object
+  PolicyBenchmark& operator=(const PolicyBenchmark&) = delete;
+
   /// The pipeline is referenced. The first is what others are compared with.
   template <class V, class D, class S>
   void add(std::string name, Speculator<V, D, S>& pipeline) {
@@ -150,24 +154,17 @@ class PolicyBenchmark {
       return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
     };
     pipeline.forget();  // another pipeline has used its models
-    pipeline.start(prompts_[prompt]);
     const Stats before = pipeline.stats();
-    PhiloxChance chance(options_.seed, static_cast<std::uint32_t>(prompt));
     Run run;
-    const auto most = static_cast<std::size_t>(limit);
-    for (bool stopped = false; !stopped && run.text.size() < most && pipeline.room() >= 1;)
-      for (const Token token : pipeline.step(chance)) {
-        run.text.push_back(token);
-        stopped = std::find(options_.stop.begin(), options_.stop.end(), token) != options_.stop.end();
-        if (stopped || run.text.size() == most) break;
-      }
-    const Stats& after = pipeline.stats();
-    run.seconds = after.round_seconds - before.round_seconds;
-    run.own = run.seconds - (after.target.seconds - before.target.seconds) -
-              (after.draft.seconds - before.draft.seconds);
-    run.rounds = after.rounds - before.rounds;
-    run.offered = sum(after.offered) - sum(before.offered);
-    run.accepted = sum(after.accepted) - sum(before.accepted);
+    pipeline.generate(prompts_[prompt], {.max_new_tokens = limit, .stop = options_.stop},
+                      PhiloxChance(options_.seed, static_cast<std::uint32_t>(prompt)),
+                      [&](Tokens fresh) { run.text.insert(run.text.end(), fresh.begin(), fresh.end()); });
+    const Stats spent = pipeline.stats() - before;
+    run.seconds = spent.round_seconds;
+    run.own = spent.round_seconds - spent.target.seconds - spent.draft.seconds;
+    run.rounds = spent.rounds;
+    run.offered = sum(spent.offered);
+    run.accepted = sum(spent.accepted);
     return run;
   }
 
