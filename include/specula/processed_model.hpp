@@ -61,16 +61,21 @@ class Processed {
   std::int32_t layers() const requires requires(const M& m) { m.layers(); }
   { return model_->layers(); }
 
+  /// Throws what the model throws, and as extend().
   void append(Tokens tokens) {
+    expect_in_step();
     model_->append(tokens);
     nodes_.clear();
     text_.insert(text_.end(), tokens.begin(), tokens.end());
   }
 
-  /// Throws what the model throws, std::invalid_argument if it does not give a row for each token, and
+  /// Throws std::logic_error, having changed nothing, where the model holds another number of tokens than this
+  /// object knows: what the processor reads would be another text. (truncate() to what both hold puts that
+  /// right.) Throws what the model throws, std::invalid_argument if it does not give a row for each token, and
   /// std::runtime_error with the node where the processor throws; its number counts from the last append(),
-  /// commit() or truncate(). In these two cases the nodes are there, as after a call that succeeds.
+  /// commit() or truncate(). In the last two cases the nodes are there, as after a call that succeeds.
   RowsView extend(Tokens tokens, Nodes parents) {
+    expect_in_step();
     const RowsView raw = model_->extend(tokens, parents);
     const auto vocab = static_cast<std::size_t>(raw.vocab);
     const auto first = static_cast<NodeId>(nodes_.size());
@@ -86,7 +91,13 @@ class Processed {
     return {rows_.data(), raw.rows, raw.vocab, raw.vocab};
   }
 
+  /// Throws what the model throws, and as extend(); std::invalid_argument for a node that is not there.
   void commit(Nodes path) {
+    expect_in_step();
+    for (const NodeId node : path)
+      if (node < 0 || static_cast<std::size_t>(node) >= nodes_.size())
+        throw std::invalid_argument("Processed::commit: node " + std::to_string(node) + " of " +
+                                    std::to_string(nodes_.size()));
     model_->commit(path);
     for (const NodeId node : path) text_.push_back(nodes_[static_cast<std::size_t>(node)].token);
     nodes_.clear();
@@ -103,6 +114,13 @@ class Processed {
     NodeId parent;
   };
 
+  void expect_in_step() const {
+    if (static_cast<std::size_t>(model_->size()) != text_.size())
+      throw std::logic_error("Processed: the model holds " + std::to_string(model_->size()) +
+                             " tokens, this wrapper knows " + std::to_string(text_.size()) +
+                             ": something else used the model, the wrapper was copied or moved from, or a "
+                             "call of the model threw midway; truncate(0) begins anew");
+  }
   /// Writes the node's path behind the context, its own token last, and takes it away again.
   void process(NodeId node, std::span<float> row) {
     const std::size_t context = text_.size();
