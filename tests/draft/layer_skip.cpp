@@ -201,6 +201,8 @@ TEST_CASE("bad calls are refused, and what broke off is made up for") {
   const std::vector<NodeId> second_bad{kRoot, 1}, chain{kRoot, 0};
   CHECK_THROWS_WITH_AS(drafter.extend(two, second_bad), "LayerSkip::extend: parent 1 of 1 nodes",
                        std::invalid_argument);
+  CHECK_THROWS_WITH_AS(drafter.extend(two, {&kRoot, 1}), "LayerSkip::extend: 1 parents for 2 tokens",
+                       std::invalid_argument);
   CHECK(target.node_count() == 0);
   const auto want = copy(drafter.extend(two, chain).row(1));
   CHECK(target.node_count() == 2);

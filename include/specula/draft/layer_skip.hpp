@@ -112,10 +112,14 @@ class LayerSkip {
   }
 
   /// Rows after new nodes; see Drafter. Throws, having changed nothing, std::invalid_argument for a bad
-  /// parent. Cost: a pass of the target without what is left out; for the first guess of a text also what the
+  /// parent, or another number of them than of tokens; also if the target does not give a row for each node.
+  /// Cost: a pass of the target without what is left out; for the first guess of a text also what the
   /// target's append() left waiting.
   RowsView extend(Tokens tokens, Nodes parents) {
     alive_.expect("LayerSkip");
+    if (parents.size() != tokens.size())
+      throw std::invalid_argument("LayerSkip::extend: " + std::to_string(parents.size()) + " parents for " +
+                                  std::to_string(tokens.size()) + " tokens");
     const auto made = static_cast<std::size_t>(size()) + lacking_.size() - static_cast<std::size_t>(guessed_);
     for (std::size_t i = 0; i < tokens.size(); ++i)
       if (parents[i] != kNoParent && (parents[i] < 0 || static_cast<std::size_t>(parents[i]) >= made + i))

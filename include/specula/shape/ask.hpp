@@ -26,10 +26,13 @@ inline void expect_rows(const PointMasses& points, std::size_t nodes, const Toke
 }
 
 /// drafter.extend(tokens, parents), for a proposal that grows in `tree`: what a shape calls, since rows are
-/// not looked at when they are read. Throws std::invalid_argument, with the numbers, unless there is a row
-/// (or a token) for each node. Cost: the drafter's, and a few comparisons.
+/// not looked at when they are read. Throws std::invalid_argument, with the numbers, unless there is a parent
+/// for each token, and then a row (or a token) for each node. Cost: the drafter's, and a few comparisons.
 template <class D>
 auto ask(D& drafter, const TokenTree& tree, Tokens tokens, Nodes parents) {
+  if (parents.size() != tokens.size())
+    throw std::invalid_argument("ask: " + detail::number(parents.size()) + " parents for " +
+                                detail::number(tokens.size()) + " tokens");
   const auto said = drafter.extend(tokens, parents);
   expect_rows(said, tokens.size(), tree);
   return said;
