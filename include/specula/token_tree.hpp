@@ -28,7 +28,8 @@ namespace specula {
 
 /// Tokens in topological order, node 0 the root. Nodes enter through draw(), draw_distinct(), draw_shared(),
 /// choose() and copy(), so what is recorded is what was drawn, or through record(), whose caller answers for
-/// that; nothing drawn is ever removed but by a review(). Allocates in the constructor only.
+/// that; nothing drawn is ever removed but by a review(). Allocates in the constructor, and 4 V bytes at the
+/// first top-k or top-p cut.
 class TokenTree : public detail::ProposalNodes {
  public:
   /// `max_nodes` counts the root. `stored_rows`: how many nodes may keep a draft row (V floats each) that

@@ -52,7 +52,7 @@ class TargetVerifier {
 
   /// From now on each verify() leaves the log-probabilities of its tokens. Off at first, and then without
   /// cost. Throws std::invalid_argument, and changes nothing, unless 0 <= options.top <= V. Cost: one read of
-  /// a row per emitted token, two with likeliest ones.
+  /// a row per emitted token, two with likeliest ones, and up to V * top to order those.
   void report_logprobs(const LogprobOptions& options) {
     LogprobRecorder recorder(options, vocab_size());
     recorder.reserve(verdict_.path.capacity());

@@ -180,7 +180,7 @@ class Bigram {
   }
 
   /// See Drafter. O(new tokens + guess). Throws std::invalid_argument, having changed nothing, on a context
-  /// shorter than the last one, or a new token outside the vocabulary.
+  /// shorter than the last one, or a new token or guess outside the vocabulary.
   void sync(Tokens context, Tokens guess) {
     alive_.expect("Bigram");
     const detail::Stopwatch watch(usage_.seconds);

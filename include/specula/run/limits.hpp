@@ -34,7 +34,7 @@ enum class FinishReason : std::uint8_t {
   limit,         // Limits::max_new_tokens
   stop_token,    // one of Limits::stop was emitted
   context_full,  // the target's cache
-  cancelled      // the sink returned false, and none of the others held
+  cancelled      // the sink returned false before the limit or a stop token; the cache may be full, too
 };
 
 struct Generated {
