@@ -203,6 +203,6 @@ TEST_CASE("rounds allocate nothing; what the model says of itself is handed on; 
   const AllocationCount counted;
   for (int round = 0; round < 30; ++round) run.step(chance);
   CHECK(counted.count() == 0);
-  CHECK_THROWS_WITH_AS((Processed{inner, Rules{}, 0}), "Processed: max_nodes is 0, must be at least 1",
+  CHECK_THROWS_WITH_AS((Processed{inner, Rules{}, 0}), "Processed: max_nodes is 0, must be in [1, 16777215]",
                        std::invalid_argument);
 }

@@ -13,6 +13,7 @@
 
 #include "concepts.hpp"
 #include "detail/expect_rows.hpp"
+#include "detail/fields.hpp"
 
 namespace specula {
 
@@ -40,11 +41,9 @@ class Processed {
       "Processed: the processor is to be called as process(Tokens path, std::span<float> row)");
 
  public:
-  /// Empties the model. Throws std::invalid_argument unless max_nodes >= 1.
+  /// Empties the model. Throws std::invalid_argument unless max_nodes is in [1, 2^24).
   Processed(M& model, F process, std::int32_t max_nodes = 64) : model_(&model), process_(std::move(process)) {
-    if (max_nodes < 1)
-      throw std::invalid_argument("Processed: max_nodes is " + std::to_string(max_nodes) +
-                                  ", must be at least 1");
+    detail::expect_in("Processed: max_nodes", max_nodes, 1, detail::kMostNodes);
     model.truncate(0);
     const auto room = static_cast<std::size_t>(model.capacity());
     text_.reserve(2 * room);  // the context, and a path

@@ -134,8 +134,8 @@ TEST_CASE("what cannot be measured is refused by name, value and range") {
   CHECK(complaint({{1}}, {}) == "PolicyBenchmark: prompts.size() is 1, must be at least 2");
   CHECK(complaint({{1}, {}}, {}) == "PolicyBenchmark: prompt 1 is empty");
   CHECK(complaint(kPrompts, {.max_new_tokens = 0}) ==
-        "PolicyBenchmark: max_new_tokens is 0, must be at least 1");
-  CHECK(complaint(kPrompts, {.repeat = -2}) == "PolicyBenchmark: repeat is -2, must be at least 1");
+        "PolicyBenchmark: max_new_tokens is 0, must be in [1, 2147483647]");
+  CHECK(complaint(kPrompts, {.repeat = -2}) == "PolicyBenchmark: repeat is -2, must be in [1, 2147483647]");
   PolicyBenchmark none(kPrompts);
   CHECK_THROWS_WITH_AS(none.run(), "PolicyBenchmark::run: add() comes first", std::logic_error);
 }

@@ -207,11 +207,11 @@ TEST_CASE("limits out of range are named, and nothing changes") {
     run.generate(List{4}, limits, PhiloxChance{5}, [](Tokens) {});
   };
   const List stop{0, 5}, negative{-1};
-  CHECK_THROWS_WITH_AS(generate({.max_new_tokens = -5}), "Limits::max_new_tokens is -5, must not be negative",
+  CHECK_THROWS_WITH_AS(generate({.max_new_tokens = -5}), "Limits::max_new_tokens is -5, must be in [0, 2147483647]",
                        std::invalid_argument);
-  CHECK_THROWS_WITH_AS(generate({.stop = stop}), "Limits::stop[1] is 5, must be a token from 0 to 4",
+  CHECK_THROWS_WITH_AS(generate({.stop = stop}), "Limits::stop[1] is 5, must be in [0, 4]",
                        std::invalid_argument);
-  CHECK_THROWS_WITH_AS(generate({.stop = negative}), "Limits::stop[0] is -1, must be a token from 0 to 4",
+  CHECK_THROWS_WITH_AS(generate({.stop = negative}), "Limits::stop[0] is -1, must be in [0, 4]",
                        std::invalid_argument);
   CHECK(list(run.text()) == kPrompt);
 }

@@ -264,9 +264,9 @@ TEST_CASE("log-probabilities read no row until they are asked for, and then name
   verifier.report_no_logprobs();
   verify(true);
   CHECK(verifier.logprobs().size() == 0);
-  CHECK_THROWS_WITH_AS(verifier.report_logprobs({.top = -1}), "LogprobOptions::top is -1, must be 0 to 5",
+  CHECK_THROWS_WITH_AS(verifier.report_logprobs({.top = -1}), "LogprobOptions::top is -1, must be in [0, 5]",
                        std::invalid_argument);
-  CHECK_THROWS_WITH_AS(verifier.report_logprobs({.top = 6}), "LogprobOptions::top is 6, must be 0 to 5",
+  CHECK_THROWS_WITH_AS(verifier.report_logprobs({.top = 6}), "LogprobOptions::top is 6, must be in [0, 5]",
                        std::invalid_argument);
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <stdexcept>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "../detail/fields.hpp"
 #include "speculator.hpp"
 
 namespace specula {
@@ -100,12 +102,15 @@ class PolicyBenchmark {
   /// option out of range.
   explicit PolicyBenchmark(std::vector<std::vector<Token>> prompts, BenchmarkOptions options = {})
       : prompts_(std::move(prompts)), options_(std::move(options)) {
-    at_least("prompts.size()", static_cast<std::int64_t>(prompts_.size()), 2);
+    if (prompts_.size() < 2)
+      throw std::invalid_argument("PolicyBenchmark: prompts.size() is " + std::to_string(prompts_.size()) +
+                                  ", must be at least 2");
     for (std::size_t p = 0; p < prompts_.size(); ++p)
       if (prompts_[p].empty())
         throw std::invalid_argument("PolicyBenchmark: prompt " + std::to_string(p) + " is empty");
-    at_least("max_new_tokens", options_.max_new_tokens, 1);
-    at_least("repeat", options_.repeat, 1);
+    constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max();
+    detail::expect_in("PolicyBenchmark: max_new_tokens", options_.max_new_tokens, 1, most);
+    detail::expect_in("PolicyBenchmark: repeat", options_.repeat, 1, most);
   }
 
   PolicyBenchmark(const PolicyBenchmark&) = delete;  // what add() keeps refers to this object
@@ -201,11 +206,6 @@ class PolicyBenchmark {
     const Interval gain = detail::mean_interval(gains);
     out.speedup = {std::exp(gain.value), std::exp(gain.low), std::exp(gain.high)};
     return out;
-  }
-  static void at_least(const char* name, std::int64_t value, std::int64_t least) {
-    if (value < least)
-      throw std::invalid_argument("PolicyBenchmark: " + std::string(name) + " is " + std::to_string(value) +
-                                  ", must be at least " + std::to_string(least));
   }
 
   std::vector<std::vector<Token>> prompts_;
