@@ -138,9 +138,10 @@ TEST_CASE("a wrapper that is out of step with its model is an error, until both 
   Processed model{inner, Rules{}};
   const std::vector<NodeId> root{-1}, first{0};
   const auto refuses = [&](auto& wrapper, const std::string& sizes) {
-    const std::string what = "Processed: the model holds " + sizes +
-                             ": something else used the model, the wrapper was copied or moved from, or a call "
-                             "of the model threw midway; truncate(0) begins anew";
+    const std::string what =
+        "Processed: the model holds " + sizes +
+        ": something else used the model, the wrapper was copied or moved from, or a call "
+        "of the model threw midway; truncate(0) begins anew";
     CHECK_THROWS_WITH_AS(wrapper.extend(List{1}, root), what.c_str(), std::logic_error);
     CHECK_THROWS_WITH_AS(wrapper.append(List{1}), what.c_str(), std::logic_error);
     CHECK_THROWS_WITH_AS(wrapper.commit({}), what.c_str(), std::logic_error);
@@ -177,11 +178,11 @@ TEST_CASE("rows that are too many, too few or overlap are not copied") {
   const std::vector<NodeId> chain{-1, 0};
   for (const std::int32_t more : {-3, -1, 1}) {
     inner.more = more;
-    CHECK_THROWS_WITH_AS(
-        model.extend(List{1, 2}, chain),
-        ("Processed: the model gave " + std::to_string(2 + more) + " rows of 6 logits for 2 nodes over 6 tokens")
-            .c_str(),
-        std::invalid_argument);
+    CHECK_THROWS_WITH_AS(model.extend(List{1, 2}, chain),
+                         ("Processed: the model gave " + std::to_string(2 + more) +
+                          " rows of 6 logits for 2 nodes over 6 tokens")
+                             .c_str(),
+                         std::invalid_argument);
     model.truncate(0);
   }
   inner.more = 0, inner.stride = 0;

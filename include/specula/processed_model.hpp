@@ -68,11 +68,12 @@ class Processed {
     text_.insert(text_.end(), tokens.begin(), tokens.end());
   }
 
-  /// Throws std::logic_error, having changed nothing, where the model holds another number of tokens than this
-  /// object knows: what the processor reads would be another text. (truncate() to what both hold puts that
-  /// right.) Throws what the model throws, std::invalid_argument if it does not give a row for each token, and
-  /// std::runtime_error with the node where the processor throws; its number counts from the last append(),
-  /// commit() or truncate(). In the last two cases the nodes are there, as after a call that succeeds.
+  /// Throws std::logic_error, having changed nothing, where the model holds another number of tokens than
+  /// this object knows: what the processor reads would be another text. (truncate() to what both hold puts
+  /// that right.) Throws what the model throws, std::invalid_argument if it does not give a row for each
+  /// token, and std::runtime_error with the node where the processor throws; its number counts from the last
+  /// append(), commit() or truncate(). In the last two cases the nodes are there, as after a call that
+  /// succeeds.
   RowsView extend(Tokens tokens, Nodes parents) {
     expect_in_step();
     const RowsView raw = model_->extend(tokens, parents);

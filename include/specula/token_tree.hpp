@@ -107,9 +107,9 @@ class TokenTree : public detail::ProposalNodes {
 
   /// Adds a child of `parent` drawn from `law`, which must stay valid with its row until the next reset.
   /// Children drawn twice from one law are independent of each other (with replacement). Throws
-  /// std::invalid_argument naming the parent if a store() has replaced the row of the law, if the node of that
-  /// row is gone (reset(), review()), or if a law that store() did not make does not add up to 1 (seen when its
-  /// row is first read).
+  /// std::invalid_argument naming the parent if a store() has replaced the row of the law, if the node of
+  /// that row is gone (reset(), review()), or if a law that store() did not make does not add up to 1 (seen
+  /// when its row is first read).
   template <class Chance>
   NodeId draw(NodeId parent, const RowLaw& law, Chance& chance) {
     expect_room(parent);
@@ -157,9 +157,9 @@ class TokenTree : public detail::ProposalNodes {
     return add(parent, token, law, Kind::drawn);
   }
   /// The same for children drawn without replacement: each from `law` given that it is none of the children
-  /// that `parent` had before it. Throws also if the token is one of those. Returns kNoParent and adds nothing,
-  /// whatever the token, when they have left no mass, as draw_distinct() does: masses are sums of floats, so a
-  /// sampler that works in double may still have a token there.
+  /// that `parent` had before it. Throws also if the token is one of those. Returns kNoParent and adds
+  /// nothing, whatever the token, when they have left no mass, as draw_distinct() does: masses are sums of
+  /// floats, so a sampler that works in double may still have a token there.
   NodeId record_distinct(NodeId parent, Token token, const RowLaw& law) {
     expect_recordable("TokenTree::record_distinct", parent, token, law);
     if (has_child(parent, token))
@@ -293,9 +293,9 @@ class TokenTree : public detail::ProposalNodes {
   /// looked at when its row is read.
   detail::LawWeights weights_of(NodeId parent, const RowLaw& law) {
     if (!law.logits || !rows_.is_current(law))
-      throw std::invalid_argument("TokenTree: a law for node " + std::to_string(parent) +
-                                  (law.logits ? " is over a row that store() has replaced, or its node is gone"
-                                              : " has no row"));
+      throw std::invalid_argument(
+          "TokenTree: a law for node " + std::to_string(parent) +
+          (law.logits ? " is over a row that store() has replaced, or its node is gone" : " has no row"));
     const bool known = !scan_.masses(law).empty();
     const detail::LawWeights weights = scan_.weights(law);
     if (known) return weights;

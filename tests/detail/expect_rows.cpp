@@ -23,6 +23,7 @@ TEST_CASE("one row a node, over the vocabulary, none over another") {
   for (const std::ptrdiff_t stride : {0, 3, -3})
     CHECK_THROWS_WITH_AS(
         expect_rows("the draft", {.rows = 2, .vocab = 4, .stride = stride}, 2, 4),
-        ("the draft's rows of 4 logits are " + std::to_string(stride) + " floats apart: they overlap").c_str(),
+        ("the draft's rows of 4 logits are " + std::to_string(stride) + " floats apart: they overlap")
+            .c_str(),
         Error);
 }

@@ -39,7 +39,8 @@ std::string complaint(std::vector<std::vector<Token>> prompts, BenchmarkOptions 
 
 }  // namespace
 
-static_assert(!std::is_copy_constructible_v<PolicyBenchmark> && !std::is_move_constructible_v<PolicyBenchmark>);
+static_assert(!std::is_copy_constructible_v<PolicyBenchmark> &&
+              !std::is_move_constructible_v<PolicyBenchmark>);
 
 TEST_CASE("policies on the same work: tokens, guesses and texts") {
   ToyModel target(8, 1), twin(8, 1), other(8, 2);
@@ -59,7 +60,7 @@ TEST_CASE("policies on the same work: tokens, guesses and texts") {
   CHECK(all[0].speedup.low == 1);
   CHECK(all[0].speedup.high == 1);
   CHECK(all[0].same_texts == 3);
-  CHECK(all[1].mat == doctest::Approx(10.0 / 3));  // rounds of 4, 4 and 2 of 4 tokens
+  CHECK(all[1].mat == doctest::Approx(10.0 / 3));        // rounds of 4, 4 and 2 of 4 tokens
   CHECK(all[1].acceptance == doctest::Approx(8.0 / 9));  // the text ends at a guess of the last round
   CHECK(all[1].same_texts == 3);
   CHECK(all[1].microseconds_per_token > all[1].own_microseconds_per_token);

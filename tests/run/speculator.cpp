@@ -207,8 +207,8 @@ TEST_CASE("limits out of range are named, and nothing changes") {
     run.generate(List{4}, limits, PhiloxChance{5}, [](Tokens) {});
   };
   const List stop{0, 5}, negative{-1};
-  CHECK_THROWS_WITH_AS(generate({.max_new_tokens = -5}), "Limits::max_new_tokens is -5, must be in [0, 2147483647]",
-                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(generate({.max_new_tokens = -5}),
+                       "Limits::max_new_tokens is -5, must be in [0, 2147483647]", std::invalid_argument);
   CHECK_THROWS_WITH_AS(generate({.stop = stop}), "Limits::stop[1] is 5, must be in [0, 4]",
                        std::invalid_argument);
   CHECK_THROWS_WITH_AS(generate({.stop = negative}), "Limits::stop[0] is -1, must be in [0, 4]",
@@ -1064,7 +1064,8 @@ struct Unteachable : GreedyChain {
 };
 }  // namespace
 
-TEST_CASE("a generation() that throws after the round: its tokens are there, and the next round asks for start()") {
+TEST_CASE(
+    "a generation() that throws after the round: its tokens are there, and the next round asks for start()") {
   Forgetful target(5, 1);
   Speculator run{TreeVerifier{target, SampleAndMatch{}}, NoDrafter{5}, GreedyChain{}};
   PhiloxChance chance(5);

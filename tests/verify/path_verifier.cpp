@@ -125,8 +125,10 @@ TEST_CASE("errors leave the committed context, and name what is wrong") {
                        doctest::Contains("the target's row after node 0: "), std::runtime_error);
   CHECK(target.cache() == List{1, 2});
   CHECK(verifier.verify(tree, chance).path.size() >= 1);
-  CHECK_THROWS_WITH_AS(verifier.verify(tree, chance), doctest::Contains("PathVerifier::verify: the proposal follows 2 tokens, but the target"),
-                       std::logic_error);
+  CHECK_THROWS_WITH_AS(
+      verifier.verify(tree, chance),
+      doctest::Contains("PathVerifier::verify: the proposal follows 2 tokens, but the target"),
+      std::logic_error);
   CHECK_THROWS_WITH_AS((PathVerifier{target, Greedy{}, {.top_p = 2}}), doctest::Contains("top_p"),
                        std::invalid_argument);
 }

@@ -156,7 +156,8 @@ TEST_CASE("a proposal that does not follow what the target holds is refused, and
   CHECK(verifier.generation() == target.generation());
 }
 
-TEST_CASE("a verdict that is no path of the proposal and a token after it: an error, and nothing is committed") {
+TEST_CASE(
+    "a verdict that is no path of the proposal and a token after it: an error, and nothing is committed") {
   ToyModel target(5, 3);
   TokenTree tree(5, 4, 0);
   PhiloxChance chance(1);

@@ -13,10 +13,10 @@
 
 namespace specula::detail {
 
-/// Throws std::invalid_argument unless `rows` are one for each of `nodes` nodes, over `vocab` tokens, and none
-/// overlaps another. For the message: `whose` they are ("the draft"), and what stands before the number of
-/// nodes, text or a function that returns it. Rows are not looked at when they are read, so whoever reads or
-/// copies those of a model calls this first.
+/// Throws std::invalid_argument unless `rows` are one for each of `nodes` nodes, over `vocab` tokens, and
+/// none overlaps another. For the message: `whose` they are ("the draft"), and what stands before the number
+/// of nodes, text or a function that returns it. Rows are not looked at when they are read, so whoever reads
+/// or copies those of a model calls this first.
 template <class What = const char*>
 void expect_rows(const char* whose, const RowsView& rows, std::size_t nodes, std::int32_t vocab,
                  const What& what = "for") {

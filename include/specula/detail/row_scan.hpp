@@ -57,9 +57,10 @@ double tile_mass(const Weights& weights, std::int32_t tile) {
                             0.0f);  // takes nothing away: the sum in its fixed order
 }
 
-/// Workspace of one row's scan. Allocates in the constructor, and 4 V bytes at the first cut. Remembers the tile masses of the last law
-/// it saw. Its functions throw std::runtime_error on a row that holds NaN or +infinity, no finite logit at
-/// all, or logits beyond 1e38 times the temperature, and std::invalid_argument on a row of another width.
+/// Workspace of one row's scan. Allocates in the constructor, and 4 V bytes at the first cut. Remembers the
+/// tile masses of the last law it saw. Its functions throw std::runtime_error on a row that holds NaN or
+/// +infinity, no finite logit at all, or logits beyond 1e38 times the temperature, and std::invalid_argument
+/// on a row of another width.
 class RowScan {
  public:
   explicit RowScan(std::int32_t vocab)
@@ -244,9 +245,9 @@ class RowScan {
   static void check_top(std::span<const float> row, float top, double inv_t, bool nan) {
     if (nan || !std::isfinite(top)) throw_bad(row);
     if (too_large(top, inv_t))
-      throw std::runtime_error(
-          "a row of logits is too large for its temperature: its largest logit is " + number(top) +
-          ", must be within 1e38 times the temperature, which is " + number(static_cast<float>(1 / inv_t)));
+      throw std::runtime_error("a row of logits is too large for its temperature: its largest logit is " +
+                               number(top) + ", must be within 1e38 times the temperature, which is " +
+                               number(static_cast<float>(1 / inv_t)));
   }
   void check_width(std::span<const float> row) const {
     if (row.size() != static_cast<std::size_t>(vocab_))

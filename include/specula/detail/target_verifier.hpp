@@ -67,8 +67,8 @@ class TargetVerifier {
 
   /// The target's rows, the rule's verdict, and its path committed. If anything throws, the committed context
   /// is what it was. Throws std::logic_error, having changed nothing, unless the target holds the
-  /// tree.origin() tokens that the proposal follows, and where this object was moved from; also if the verdict
-  /// is no path of the proposal from its root, with a token of the vocabulary after it. Throws
+  /// tree.origin() tokens that the proposal follows, and where this object was moved from; also if the
+  /// verdict is no path of the proposal from its root, with a token of the vocabulary after it. Throws
   /// std::invalid_argument for more nodes than were reserved, or if the target does not give a row for each.
   /// Cost: what the target takes, then the rule.
   template <class C>
@@ -112,11 +112,10 @@ class TargetVerifier {
     NodeId parent = kNoParent;
     for (const NodeId node : verdict_.path) {
       if (node <= parent || node >= tree.size() || tree.parent(node) != parent)
-        throw std::logic_error(std::string(Pass::kName) + "::verify: the rule's path has node " +
-                               std::to_string(node) +
-                               (parent == kNoParent ? ", must begin with the root, node 0"
-                                                    : " after node " + std::to_string(parent) +
-                                                          ", which has no such child"));
+        throw std::logic_error(
+            std::string(Pass::kName) + "::verify: the rule's path has node " + std::to_string(node) +
+            (parent == kNoParent ? ", must begin with the root, node 0"
+                                 : " after node " + std::to_string(parent) + ", which has no such child"));
       parent = node;
     }
     if (parent == kNoParent)

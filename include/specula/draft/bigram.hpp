@@ -85,8 +85,8 @@ class BigramTable {
   }
   std::int32_t vocab_size() const { return static_cast<std::int32_t>(next_.size()); }
   Tokens next() const { return next_; }  // (V)
-  /// The token after `token`; kNoToken also where `token` is outside the vocabulary, which is empty in a table
-  /// that was moved from.
+  /// The token after `token`; kNoToken also where `token` is outside the vocabulary, which is empty in a
+  /// table that was moved from.
   Token operator()(Token token) const {
     const auto i = static_cast<std::size_t>(token);
     return i < next_.size() ? next_[i] : kNoToken;

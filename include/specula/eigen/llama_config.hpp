@@ -114,7 +114,8 @@ inline void validate(const LlamaConfig& config, std::string_view source) {
   expect.size("num_hidden_layers", config.layers);
   detail::validate(static_cast<const AttentionShape&>(config), source);
   expect(std::isfinite(config.rms_norm_eps) && config.rms_norm_eps >= 0,
-         "rms_norm_eps is " + specula::detail::number(config.rms_norm_eps) + ", expected a finite number from 0 on");
+         "rms_norm_eps is " + specula::detail::number(config.rms_norm_eps) +
+             ", expected a finite number from 0 on");
   if (config.looks_at == LooksAt::key_values) {
     const std::string at = std::string(source) + ": key 'target'";
     detail::validate(static_cast<const AttentionShape&>(config.target), at);

@@ -65,8 +65,8 @@ class Speculator {
     forget();
     const std::int64_t most = std::int64_t{verifier_.room()} + shape_.max_nodes();  // tokens, but the last
     if constexpr (requires { drafter_.reserve(1); })
-      drafter_.reserve(static_cast<std::int32_t>(
-          std::min<std::int64_t>(most, std::numeric_limits<std::int32_t>::max())));
+      drafter_.reserve(
+          static_cast<std::int32_t>(std::min<std::int64_t>(most, std::numeric_limits<std::int32_t>::max())));
     text_.reserve(static_cast<std::size_t>(most) + 1);
     stats_.offered.resize(static_cast<std::size_t>(shape_.max_nodes()));
     stats_.accepted.resize(stats_.offered.size());

@@ -95,10 +95,10 @@ class PathPasses {
 /// copied, and the rule decides as it does in a TreeVerifier: the same verdicts, token for token, if the
 /// model's rows are the same alone and in a batch.
 ///
-/// Cost: one pass for each leaf, over its whole path: a chain costs one pass, as in a TreeVerifier. In usage()
-/// a node that several paths share counts for each. The accepted path is committed if it was run last (a
-/// chain's always was), else appended, which a lazy model merges into its next pass. Memory: a row for each
-/// node. The model is referenced and must outlive the verifier. What it does is said at
+/// Cost: one pass for each leaf, over its whole path: a chain costs one pass, as in a TreeVerifier. In
+/// usage() a node that several paths share counts for each. The accepted path is committed if it was run last
+/// (a chain's always was), else appended, which a lazy model merges into its next pass. Memory: a row for
+/// each node. The model is referenced and must outlive the verifier. What it does is said at
 /// detail::TargetVerifier.
 template <class M, class R>
 class PathVerifier : public detail::TargetVerifier<M, R, detail::PathPasses> {
