@@ -301,6 +301,8 @@ TEST_CASE(
                        std::invalid_argument);
   CHECK_THROWS_WITH_AS(points(1, 2), "the draft gave 1 tokens and 2 confidences for 1 nodes",
                        std::invalid_argument);
+  PointLiar liar;
+  CHECK_THROWS_WITH_AS(ask(liar, tree, context, {}), "ask: 0 parents for 1 tokens", std::invalid_argument);
   CHECK_THROWS_WITH_AS(expect_rows(RowsView{.rows = 2, .vocab = 3}, 2, tree),
                        "the draft's rows of 3 logits are 0 floats apart: they overlap",
                        std::invalid_argument);

@@ -126,6 +126,71 @@ TEST_CASE("what the processor throws names the node, and the next round goes on"
   CHECK(run.step(chance).size() == 1);
 }
 
+TEST_CASE("a wrapper that is out of step with its model is an error, until both are truncated") {
+  struct Midway : ToyModel {
+    using ToyModel::ToyModel;
+    bool fails = false;
+    void append(Tokens tokens) {
+      ToyModel::append(tokens.first(fails ? 1 : tokens.size()));
+      if (fails) throw std::runtime_error("append failed midway");
+    }
+  } inner(6, 1);
+  Processed model{inner, Rules{}};
+  const std::vector<NodeId> root{-1}, first{0};
+  const auto refuses = [&](auto& wrapper, const std::string& sizes) {
+    const std::string what =
+        "Processed: the model holds " + sizes +
+        ": something else used the model, the wrapper was copied or moved from, or a call "
+        "of the model threw midway; truncate(0) begins anew";
+    CHECK_THROWS_WITH_AS(wrapper.extend(List{1}, root), what.c_str(), std::logic_error);
+    CHECK_THROWS_WITH_AS(wrapper.append(List{1}), what.c_str(), std::logic_error);
+    CHECK_THROWS_WITH_AS(wrapper.commit({}), what.c_str(), std::logic_error);
+  };
+  model.append(List{1, 2});
+  inner.fails = true;
+  CHECK_THROWS_AS(model.append(List{3, 4}), std::runtime_error);
+  inner.fails = false;
+  refuses(model, "3 tokens, this wrapper knows 2");
+  model.truncate(2);
+  CHECK_THROWS_WITH_AS(model.commit(first), "Processed::commit: node 0 of 0", std::invalid_argument);
+  model.extend(List{4}, root);
+  CHECK_THROWS_WITH_AS(model.commit(std::vector<NodeId>{-1}), "Processed::commit: node -1 of 1",
+                       std::invalid_argument);
+  auto other = model;
+  model.commit(first);
+  refuses(other, "3 tokens, this wrapper knows 2");
+  auto moved = std::move(model);
+  refuses(model, "3 tokens, this wrapper knows 0");  // NOLINT(bugprone-use-after-move): the test
+  moved.extend(List{3}, root);
+}
+
+TEST_CASE("rows that are too many, too few or overlap are not copied") {
+  struct Spoilt : ToyModel {
+    using ToyModel::ToyModel;
+    std::int32_t more = 0;
+    std::ptrdiff_t stride = 6;
+    RowsView extend(Tokens tokens, Nodes parents) {
+      const RowsView rows = ToyModel::extend(tokens, parents);
+      return {rows.data, rows.rows + more, rows.vocab, stride};
+    }
+  } inner(6, 1);
+  Processed model{inner, Rules{}};
+  const std::vector<NodeId> chain{-1, 0};
+  for (const std::int32_t more : {-3, -1, 1}) {
+    inner.more = more;
+    CHECK_THROWS_WITH_AS(model.extend(List{1, 2}, chain),
+                         ("Processed: the model gave " + std::to_string(2 + more) +
+                          " rows of 6 logits for 2 nodes over 6 tokens")
+                             .c_str(),
+                         std::invalid_argument);
+    model.truncate(0);
+  }
+  inner.more = 0, inner.stride = 0;
+  CHECK_THROWS_WITH_AS(model.extend(List{1, 2}, chain),
+                       "Processed: the model's rows of 6 logits are 0 floats apart: they overlap",
+                       std::invalid_argument);
+}
+
 TEST_CASE("rounds allocate nothing; what the model says of itself is handed on; sizes are checked") {
   ToyModel inner(50, 1, 2.0f, 400);
   ToyModel small(50, 2, 2.0f, 400);
@@ -139,6 +204,6 @@ TEST_CASE("rounds allocate nothing; what the model says of itself is handed on; 
   const AllocationCount counted;
   for (int round = 0; round < 30; ++round) run.step(chance);
   CHECK(counted.count() == 0);
-  CHECK_THROWS_WITH_AS((Processed{inner, Rules{}, 0}), "Processed: max_nodes is 0, must be at least 1",
+  CHECK_THROWS_WITH_AS((Processed{inner, Rules{}, 0}), "Processed: max_nodes is 0, must be in [1, 16777215]",
                        std::invalid_argument);
 }

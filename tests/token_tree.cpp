@@ -368,6 +368,9 @@ TEST_CASE("a tree that was moved from is empty, and does not begin again") {
   CHECK(other.draft_prob(1, 3) == doctest::Approx(plain_law(row, {})[3]));
   CHECK(tree.size() == 0);  // NOLINT(bugprone-use-after-move): that is what is tested
   CHECK_THROWS_WITH_AS(tree.reset(0, 0), "TokenTree: it was moved from", std::logic_error);
+  CHECK_THROWS_WITH_AS(tree.top(0, row), "TokenTree: it was moved from", std::logic_error);
+  std::vector<Top> best(1);
+  CHECK_THROWS_WITH_AS(tree.top_k(0, row, best), "TokenTree: it was moved from", std::logic_error);
   CHECK_THROWS_AS(tree.store(0, row, {}), Error);
   CHECK_THROWS_AS(tree.choose(0, 1, 1), Error);
 }
@@ -380,7 +383,8 @@ TEST_CASE(
   tree.reset(0, 0);
   const RowLaw before = tree.store(0, row, {});
   const RowLaw law = tree.store(0, other, {});  // nothing was drawn yet
-  const char* stale = "TokenTree: a law for node 0 is over a row that store() has replaced";
+  const char* stale =
+      "TokenTree: a law for node 0 is over a row that store() has replaced, or its node is gone";
   CHECK_THROWS_WITH_AS(tree.draw(0, before, chance), stale, Error);
   CHECK_THROWS_WITH_AS(tree.draw_distinct(0, before, chance), stale, Error);
   CHECK_THROWS_WITH_AS(tree.draw_shared(0, before, chance), stale, Error);
@@ -402,6 +406,24 @@ TEST_CASE(
   tree.draw(0, both, chance), tree.draw(1, both, chance);
   CHECK_THROWS_WITH_AS(tree.review(1, other, {}, 1, chance),
                        "TokenTree: the row of node 0 cannot be replaced: node 2 was drawn from it", Error);
+}
+
+TEST_CASE("what a review or reset() removed has no row to draw from") {
+  TokenTree tree(4, 8, 8);
+  PhiloxChance chance(1);
+  constexpr float no = -std::numeric_limits<float>::infinity();
+  const std::vector<float> row = {0, 1, 2, 3}, other = {no, no, no, 0}, zero = {0, no, no, no};
+  tree.reset(0, 0);
+  tree.draw(0, tree.store(0, zero, {}), chance);
+  const RowLaw removed = tree.store(1, row, {});
+  CHECK_FALSE(tree.review(1, other, {}, 1, chance));
+  const char* stale =
+      "TokenTree: a law for node 0 is over a row that store() has replaced, or its node is gone";
+  CHECK_THROWS_WITH_AS(tree.draw(0, removed, chance), stale, Error);
+  const RowLaw last = tree.store(1, row, {});
+  tree.draw(0, last, chance);
+  tree.reset(0, 0);
+  CHECK_THROWS_WITH_AS(tree.draw(0, last, chance), stale, Error);
 }
 
 TEST_CASE("laws that are not of the tree's making: they have a row, and add up to 1") {
@@ -473,6 +495,27 @@ TEST_CASE("record: what an engine drew itself is what draw() would have recorded
   }
 }
 
+TEST_CASE("record_distinct: where siblings left no mass nothing is added, as draw_distinct() has it") {
+  for (const auto isa : every_isa()) {
+    const Arithmetic arithmetic(isa);
+    TokenTree tree(3, 4, 1);
+    const std::vector<float> row = {10, 0, -1};
+    tree.reset(0, 0);
+    const RowLaw law = tree.law_after(0, row, {.temperature = 0.1f});
+    REQUIRE(law(1) > 0);  // 3.7e-44, which no float sum holds
+    CHECK(tree.record_distinct(0, 0, law) == 1);
+    PhiloxChance chance(1);
+    const NodeId drawn = tree.draw_distinct(0, law, chance);
+    if (drawn == kNoParent) {
+      CHECK(tree.record_distinct(0, 1, law) == kNoParent);
+      CHECK(tree.record_distinct(0, 2, law) == kNoParent);
+      CHECK(tree.size() == 2);
+    } else {  // the reference arithmetic adds up in double
+      CHECK(std::isfinite(tree.draft_scale(drawn)));
+    }
+  }
+}
+
 TEST_CASE("record: errors name the node or the token, and add nothing") {
   TokenTree tree(4, 4, 1);
   constexpr float no = -std::numeric_limits<float>::infinity();
@@ -486,7 +529,9 @@ TEST_CASE("record: errors name the node or the token, and add nothing") {
     CHECK_THROWS_AS((tree.*record)(0, kNoToken, law), Error);
     CHECK_THROWS_WITH_AS(
         (tree.*record)(0, 2, law),
-        "TokenTree::record: token 2 after node 0 has probability 0 under its law, which must be above 0",
+        (std::string("TokenTree::record") + (record == &TokenTree::record ? "" : "_distinct") +
+         ": token 2 after node 0 has probability 0 under its law, which must be above 0")
+            .c_str(),
         Error);
     CHECK_THROWS_AS((tree.*record)(0, 2, RowLaw::at(1)), Error);
     CHECK_THROWS_WITH_AS((tree.*record)(0, 1, RowLaw{}), "TokenTree: a law for node 0 has no row", Error);

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "concepts.hpp"
+#include "detail/expect_rows.hpp"
+#include "detail/fields.hpp"
 
 namespace specula {
 
@@ -39,11 +41,9 @@ class Processed {
       "Processed: the processor is to be called as process(Tokens path, std::span<float> row)");
 
  public:
-  /// Empties the model. Throws std::invalid_argument unless max_nodes >= 1.
+  /// Empties the model. Throws std::invalid_argument unless max_nodes is in [1, 2^24).
   Processed(M& model, F process, std::int32_t max_nodes = 64) : model_(&model), process_(std::move(process)) {
-    if (max_nodes < 1)
-      throw std::invalid_argument("Processed: max_nodes is " + std::to_string(max_nodes) +
-                                  ", must be at least 1");
+    detail::expect_in("Processed: max_nodes", max_nodes, 1, detail::kMostNodes);
     model.truncate(0);
     const auto room = static_cast<std::size_t>(model.capacity());
     text_.reserve(2 * room);  // the context, and a path
@@ -60,20 +60,27 @@ class Processed {
   std::int32_t layers() const requires requires(const M& m) { m.layers(); }
   { return model_->layers(); }
 
+  /// Throws what the model throws, and as extend().
   void append(Tokens tokens) {
+    expect_in_step();
     model_->append(tokens);
     nodes_.clear();
     text_.insert(text_.end(), tokens.begin(), tokens.end());
   }
 
-  /// Throws what the model throws, and std::runtime_error with the node where the processor throws; its
-  /// number counts from the last append(), commit() or truncate(). The nodes are there then, as after a call
-  /// that succeeds.
+  /// Throws std::logic_error, having changed nothing, where the model holds another number of tokens than
+  /// this object knows: what the processor reads would be another text. (truncate() to what both hold puts
+  /// that right.) Throws what the model throws, std::invalid_argument if it does not give a row for each
+  /// token, and std::runtime_error with the node where the processor throws; its number counts from the last
+  /// append(), commit() or truncate(). In the last two cases the nodes are there, as after a call that
+  /// succeeds.
   RowsView extend(Tokens tokens, Nodes parents) {
+    expect_in_step();
     const RowsView raw = model_->extend(tokens, parents);
     const auto vocab = static_cast<std::size_t>(raw.vocab);
     const auto first = static_cast<NodeId>(nodes_.size());
     for (std::size_t i = 0; i < tokens.size(); ++i) nodes_.push_back({tokens[i], parents[i]});
+    detail::expect_rows("Processed: the model", raw, tokens.size(), vocab_size());
     rows_.resize(std::max(rows_.size(), static_cast<std::size_t>(raw.rows) * vocab));
     for (std::int32_t i = 0; i < raw.rows; ++i) {
       const std::span<float> row(rows_.data() + static_cast<std::size_t>(i) * vocab, vocab);
@@ -84,7 +91,13 @@ class Processed {
     return {rows_.data(), raw.rows, raw.vocab, raw.vocab};
   }
 
+  /// Throws what the model throws, and as extend(); std::invalid_argument for a node that is not there.
   void commit(Nodes path) {
+    expect_in_step();
+    for (const NodeId node : path)
+      if (node < 0 || static_cast<std::size_t>(node) >= nodes_.size())
+        throw std::invalid_argument("Processed::commit: node " + std::to_string(node) + " of " +
+                                    std::to_string(nodes_.size()));
     model_->commit(path);
     for (const NodeId node : path) text_.push_back(nodes_[static_cast<std::size_t>(node)].token);
     nodes_.clear();
@@ -101,6 +114,13 @@ class Processed {
     NodeId parent;
   };
 
+  void expect_in_step() const {
+    if (static_cast<std::size_t>(model_->size()) != text_.size())
+      throw std::logic_error("Processed: the model holds " + std::to_string(model_->size()) +
+                             " tokens, this wrapper knows " + std::to_string(text_.size()) +
+                             ": something else used the model, the wrapper was copied or moved from, or a "
+                             "call of the model threw midway; truncate(0) begins anew");
+  }
   /// Writes the node's path behind the context, its own token last, and takes it away again.
   void process(NodeId node, std::span<float> row) {
     const std::size_t context = text_.size();

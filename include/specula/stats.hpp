@@ -79,7 +79,8 @@ struct Timing {
 /// Sums over rounds: add two to pool them; subtract an earlier copy to have what a request took.
 struct Stats {
   std::int64_t rounds = 0;
-  std::int64_t new_tokens = 0;         // accepted guesses and the token after them, over all rounds
+  std::int64_t new_tokens = 0;         // emitted: accepted guesses and the token after them, less what
+                                       // count_emitted() took out
   std::int64_t proposed = 0;           // nodes proposed, roots not counted
   std::vector<std::int64_t> offered;   // (depth) rounds whose path could go on to depth d + 1
   std::vector<std::int64_t> accepted;  // (depth) and did

@@ -1,8 +1,8 @@
 // The target's laws after each node of a proposal, computed from its logits when a rule asks for them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <span>
 #include <stdexcept>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "detail/alive.hpp"
+#include "detail/expect_rows.hpp"
 #include "detail/fields.hpp"
 #include "detail/residual.hpp"
 #include "detail/row_scan.hpp"
@@ -76,15 +77,10 @@ class TargetLaws {
   void(check)(const TokenTree& tree) const {
     if (tree.size() < 1)
       throw std::invalid_argument("the proposal has no root: TokenTree::reset() comes first");
-    if (rows_.rows < tree.size() || rows_.vocab != tree.vocab())
-      throw std::invalid_argument("the target gave " + std::to_string(rows_.rows) + " rows of " +
-                                  std::to_string(rows_.vocab) + " logits for a proposal of " +
-                                  std::to_string(tree.size()) + " nodes over " +
-                                  std::to_string(tree.vocab()) + " tokens");
-    if (rows_.rows > 1 && std::abs(rows_.stride) < rows_.vocab)
-      throw std::invalid_argument("the target's rows of " + std::to_string(rows_.vocab) + " logits are " +
-                                  std::to_string(rows_.stride) + " floats apart: they overlap");
     const auto nodes = static_cast<std::size_t>(tree.size());
+    RowsView rows = rows_;
+    rows.rows = std::min(rows.rows, tree.size());  // those behind are never read
+    detail::expect_rows("the target", rows, nodes, tree.vocab(), "for a proposal of");
     if (nodes > work_->notes_.size())
       throw std::invalid_argument("TargetLaws: a proposal of " + std::to_string(nodes) +
                                   " nodes, a workspace for " + std::to_string(work_->notes_.size()));

@@ -28,7 +28,8 @@ namespace specula {
 
 /// Tokens in topological order, node 0 the root. Nodes enter through draw(), draw_distinct(), draw_shared(),
 /// choose() and copy(), so what is recorded is what was drawn, or through record(), whose caller answers for
-/// that; nothing drawn is ever removed but by a review(). Allocates in the constructor only.
+/// that; nothing drawn is ever removed but by a review(). Allocates in the constructor, and 4 V bytes at the
+/// first top-k or top-p cut.
 class TokenTree : public detail::ProposalNodes {
  public:
   /// `max_nodes` counts the root. `stored_rows`: how many nodes may keep a draft row (V floats each) that
@@ -72,6 +73,7 @@ class TokenTree : public detail::ProposalNodes {
                       std::numeric_limits<std::int32_t>::max() - capacity());
     serial_ = 0;
     scan_.forget();  // rows are about to be overwritten
+    rows_.forget(0, size());
     begin(root, position, limit);
   }
   void reset(Token root, std::int32_t position) { reset(root, position, capacity()); }
@@ -105,8 +107,9 @@ class TokenTree : public detail::ProposalNodes {
 
   /// Adds a child of `parent` drawn from `law`, which must stay valid with its row until the next reset.
   /// Children drawn twice from one law are independent of each other (with replacement). Throws
-  /// std::invalid_argument naming the parent if a store() has replaced the row of the law, or if a law that
-  /// store() did not make does not add up to 1 (seen when its row is first read).
+  /// std::invalid_argument naming the parent if a store() has replaced the row of the law, if the node of
+  /// that row is gone (reset(), review()), or if a law that store() did not make does not add up to 1 (seen
+  /// when its row is first read).
   template <class Chance>
   NodeId draw(NodeId parent, const RowLaw& law, Chance& chance) {
     expect_room(parent);
@@ -148,20 +151,23 @@ class TokenTree : public detail::ProposalNodes {
   /// Cost: reads the row once, unless store(), law_after() or a sibling did just before. Throws as draw(),
   /// and std::invalid_argument if the token is outside the vocabulary or `law` gives it no mass.
   NodeId record(NodeId parent, Token token, const RowLaw& law) {
-    expect_recordable(parent, token, law);
+    expect_recordable("TokenTree::record", parent, token, law);
     if (law.is_point()) return choose(parent, token, 1.0f);
     weights_of(parent, law);
     return add(parent, token, law, Kind::drawn);
   }
   /// The same for children drawn without replacement: each from `law` given that it is none of the children
-  /// that `parent` had before it. Throws also if the token is one of those.
+  /// that `parent` had before it. Throws also if the token is one of those. Returns kNoParent and adds
+  /// nothing, whatever the token, when they have left no mass, as draw_distinct() does: masses are sums of
+  /// floats, so a sampler that works in double may still have a token there.
   NodeId record_distinct(NodeId parent, Token token, const RowLaw& law) {
-    expect_recordable(parent, token, law);
+    expect_recordable("TokenTree::record_distinct", parent, token, law);
     if (has_child(parent, token))
       throw std::invalid_argument("TokenTree::record_distinct: token " + std::to_string(token) +
                                   " is a child of node " + std::to_string(parent) + " already");
     if (law.is_point()) return choose(parent, token, 1.0f);
     const detail::DistinctWeights weights(*this, parent, weights_of(parent, law), distinct_masses_);
+    if (!(weights.total() > 0)) return kNoParent;
     return add(parent, token, law, Kind::distinct, 1.0 / weights.total());
   }
 
@@ -227,7 +233,7 @@ class TokenTree : public detail::ProposalNodes {
     law.logits = slot.data();
     rows_.made(parent, law);
     scan_.forget();
-    if (!stays) cut(node), push(token, parent, {.kind = Kind::drawn}), count(Kind::drawn, 1);
+    if (!stays) drop(node), push(token, parent, {.kind = Kind::drawn}), count(Kind::drawn, 1);
     Node& reviewed = node_at(node);
     count(reviewed.kind, -1), count(Kind::drawn, 1);
     reviewed.kind = Kind::drawn;
@@ -238,14 +244,16 @@ class TokenTree : public detail::ProposalNodes {
   }
 
   /// First of the largest logits of the draft's row after `node`, with its softmax probability: what a greedy
-  /// shape chooses. Throws as store().
+  /// shape chooses. Throws as store(), and std::logic_error where the tree was moved from.
   Top top(NodeId node, std::span<const float> row) {
+    alive_.expect("TokenTree");
     return named(node, [&] { return scan_.top(row); });
   }
   /// The out.size() largest logits of the draft's row after `node`, best first, ties to the lower token, with
   /// their softmax probabilities. Returns how many there are: those at -infinity are left out. Cost: one read
-  /// of the row. Throws as store().
+  /// of the row. Throws as top().
   std::int32_t top_k(NodeId node, std::span<const float> row, std::span<Top> out) {
+    alive_.expect("TokenTree");
     return named(node, [&] { return scan_.top_k(row, out); });
   }
 
@@ -264,19 +272,20 @@ class TokenTree : public detail::ProposalNodes {
       throw std::invalid_argument("the draft's row after node " + std::to_string(node) + ": " + e.what());
     }
   }
-  /// Of the tokens, only `but` may have been drawn from the row in `slot`, which is that of `node`.
+  /// Of the tokens, only `but` may have been drawn from the row in `slot`, which is that of `node`. They all
+  /// come after it: a row is stored where its node is there, and forgotten with it.
   void expect_unused(std::span<float> slot, NodeId node, NodeId but) const {
-    for (NodeId n = 1; n < size(); ++n)
+    for (NodeId n = node + 1; n < size(); ++n)
       if (n != but && row_law(n).logits == slot.data())
         throw std::invalid_argument("TokenTree: the row of node " + std::to_string(node) +
                                     " cannot be replaced: node " + std::to_string(n) + " was drawn from it");
   }
-  void expect_recordable(NodeId parent, Token token, const RowLaw& law) const {
+  void expect_recordable(const char* who, NodeId parent, Token token, const RowLaw& law) const {
     expect_room(parent);
     expect_token("token", token);
     if (!law.is_point() && !law.logits) return;  // weights_of() complains
     if (!(law(token) > 0))
-      throw std::invalid_argument("TokenTree::record: token " + std::to_string(token) + " after node " +
+      throw std::invalid_argument(std::string(who) + ": token " + std::to_string(token) + " after node " +
                                   std::to_string(parent) + " has probability " + detail::number(law(token)) +
                                   " under its law, which must be above 0");
   }
@@ -284,8 +293,9 @@ class TokenTree : public detail::ProposalNodes {
   /// looked at when its row is read.
   detail::LawWeights weights_of(NodeId parent, const RowLaw& law) {
     if (!law.logits || !rows_.is_current(law))
-      throw std::invalid_argument("TokenTree: a law for node " + std::to_string(parent) +
-                                  (law.logits ? " is over a row that store() has replaced" : " has no row"));
+      throw std::invalid_argument(
+          "TokenTree: a law for node " + std::to_string(parent) +
+          (law.logits ? " is over a row that store() has replaced, or its node is gone" : " has no row"));
     const bool known = !scan_.masses(law).empty();
     const detail::LawWeights weights = scan_.weights(law);
     if (known) return weights;
@@ -309,6 +319,11 @@ class TokenTree : public detail::ProposalNodes {
     count(kind, 1);
     return push(token, parent, {.law = RowLaw::at(token), .confidence = confidence, .kind = kind});
   }
+  /// Removes `node` of a chain and all behind it, with the laws of their rows.
+  void drop(NodeId node) {
+    rows_.forget(node, size());
+    cut(node);
+  }
   bool review_greedy(NodeId node, std::span<const float> row, double lenience) {
     Node& judged = node_at(node);
     if (judged.kind != Kind::chosen && judged.kind != Kind::copied)
@@ -325,7 +340,7 @@ class TokenTree : public detail::ProposalNodes {
       judged.kind = Kind::chosen;
       judged.confidence = static_cast<float>(prob);
     } else {
-      cut(node);
+      drop(node);
       choose(node - 1, best.token, static_cast<float>(best.prob));
     }
     return stays;

@@ -2,6 +2,7 @@
 // expect: explain_shape[^;,]*Cape
 // expect: explain_shape[^;,]*CostAware<specula::Beam>
 // expect: this shape needs a Stack of exactly as many drafters
+// expect: this is no ProposalShape for this drafter
 #include <specula/accept/sampling.hpp>
 #include <specula/draft/max_gram.hpp>
 #include <specula/draft/model_drafter.hpp>
@@ -25,8 +26,20 @@ constexpr std::size_t kDrafters = 2;
 using Drafter1 = ModelDrafter<Model>;
 #endif
 
+// Takes drafters with rows, but for a reason of its own not this one.
+struct Picky {
+  static constexpr DraftLaw law = DraftLaw::deterministic;
+  std::int32_t max_nodes() const { return 1; }
+  template <class D, class C>
+#ifdef SPECULA_MUST_FAIL
+    requires(!requires(const D& d) { d.forward(); })
+#endif
+  void propose(D&, const Round&, TokenTree&, C&) {}
+};
+
 void pipelines(TreeVerifier<Model, Sampling> v, Drafter1 d, ModelDrafter<Model> m, MaxGram grams) {
   Speculator{v, d, Cape{}};
   Speculator{v, d, CostAware(Beam{})};
   Speculator{v, Stack{m, grams}, Cascade<kDrafters>{}};
+  Speculator{v, m, Picky{}};
 }

@@ -4,6 +4,9 @@
 #include <doctest/doctest.h>
 #include <specula/detail/row_scan.hpp>
 
+#include <new>
+
+#include "count_allocations.hpp"  // after the library: clang's intrinsics declare posix_memalign without noexcept
 #include "plain_law.hpp"
 #include "random.hpp"
 
@@ -144,4 +147,21 @@ TEST_CASE("top-p next to 1 and flat rows") {
     const RowLaw all = scan.law(row, {.top_p = 0.99999994f});  // no token is as light as 6e-8
     CHECK(all.cut <= *std::min_element(row.begin(), row.end()));
   }
+}
+
+TEST_CASE("a first cut that finds no memory: no law is mixed up with another, and the next one is made") {
+  Random random(1);
+  const std::vector<float> first = random.row(2000, 5), second = random.row(2000, 5);
+  for (const SamplingParams& params : {SamplingParams{.top_k = 3}, SamplingParams{.top_p = 0.5f}})
+    for (const int after : {0, 1}) {
+      RowScan scan(2000), fresh(2000);
+      const RowLaw law = scan.law(first, {});
+      {
+        const FailingAllocation fails(after);
+        CHECK_THROWS_AS(scan.law(second, params), std::bad_alloc);
+      }
+      const std::span<const double> masses = scan.weights(law).masses, want = fresh.weights(law).masses;
+      CHECK(std::equal(masses.begin(), masses.end(), want.begin()));
+      CHECK(scan.law(second, params) == fresh.law(second, params));
+    }
 }

@@ -182,11 +182,9 @@ TEST_CASE("beyond 1e38 times the temperature: an error that names the node, the 
     for (const float top : {1.01e38f, -1.01e38f, FLT_MAX, -FLT_MAX})
       for (const SamplingParams& params : {SamplingParams{}, SamplingParams{.top_k = 3}}) {
         const std::vector<float> row(kVocab, top);
-        std::array<char, 40> largest;
-        std::snprintf(largest.data(), largest.size(), "%g", static_cast<double>(top));
         const std::string what =
             std::string("a row of logits is too large for its temperature: its largest logit is ") +
-            largest.data() + ", must be within 1e38 times the temperature, which is 1";
+            number(top) + ", must be within 1e38 times the temperature, which is 1";
         TokenTree tree(kVocab, 4, 4);
         tree.reset(0, 0);
         tree.choose(0, 1, 1);
@@ -203,7 +201,10 @@ TEST_CASE("beyond 1e38 times the temperature: an error that names the node, the 
     // At another temperature the bound is another.
     RowScan scan(2);
     CHECK_NOTHROW(scan.law(std::vector<float>{FLT_MAX, 0}, {.temperature = 4}));
-    CHECK_THROWS_AS(scan.law(std::vector<float>{1.01e36f, 0}, {.temperature = 0.01f}), std::runtime_error);
+    CHECK_THROWS_WITH_AS(scan.law(std::vector<float>{1.01e36f, 0}, {.temperature = 0.01f}),
+                         "a row of logits is too large for its temperature: its largest logit is 1.01e+36, "
+                         "must be within 1e38 times the temperature, which is 0.01",
+                         std::runtime_error);
   }
 }
 

@@ -153,3 +153,13 @@ TEST_CASE("a round that a model broke off can be done again") {
   CHECK(List(run.text().begin(), run.text().end()) ==
         greedily(fresh, prompt, run.text().size() - prompt.size()));
 }
+
+TEST_CASE("a stack of two drafters over one draft model is refused, in either order") {
+  SeenModel target(kVocab, 1);
+  ToyGlide draft(kVocab, 1, 1.0f, true);
+  const char* same = "Stack: two drafters have the same model, which holds one text";
+  CHECK_THROWS_WITH_AS((Stack{Glide{draft, target}, ModelDrafter{draft}}), same, std::invalid_argument);
+  CHECK_THROWS_WITH_AS((Stack{ModelDrafter{draft}, Glide{draft, target}}), same, std::invalid_argument);
+  CHECK_THROWS_WITH_AS((Stack{Glide{draft, target}, Glide{draft, target}}), same, std::invalid_argument);
+  CHECK(&Glide{draft, target}.model() == &draft);
+}

@@ -201,6 +201,8 @@ TEST_CASE("bad calls are refused, and what broke off is made up for") {
   const std::vector<NodeId> second_bad{kRoot, 1}, chain{kRoot, 0};
   CHECK_THROWS_WITH_AS(drafter.extend(two, second_bad), "LayerSkip::extend: parent 1 of 1 nodes",
                        std::invalid_argument);
+  CHECK_THROWS_WITH_AS(drafter.extend(two, {&kRoot, 1}), "LayerSkip::extend: 1 parents for 2 tokens",
+                       std::invalid_argument);
   CHECK(target.node_count() == 0);
   const auto want = copy(drafter.extend(two, chain).row(1));
   CHECK(target.node_count() == 2);
@@ -238,7 +240,8 @@ TEST_CASE("bad calls are refused, and what broke off is made up for") {
   few.append(context);
   LayerSkip over{few};
   over.sync(context, {});
-  CHECK_THROWS_WITH_AS(over.extend(two, chain), "LayerSkip::extend: the target gave 1 rows for 2 nodes",
+  CHECK_THROWS_WITH_AS(over.extend(two, chain),
+                       "LayerSkip::extend: the target gave 1 rows of 5 logits for 2 nodes over 5 tokens",
                        std::invalid_argument);
 }
 

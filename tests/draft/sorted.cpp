@@ -127,10 +127,11 @@ TEST_CASE("bad thresholds are refused") {
 }
 
 namespace {
-/// Its last extend_to() or go_on() has a NaN in its last row, or one row too few.
+/// Its last extend_to() or go_on() has a NaN in its last row, or one row too few, or rows that overlap.
 struct Spoilt : ToyExits {
   using ToyExits::ToyExits;
   std::int32_t at_exit = 0, missing = 0;
+  std::ptrdiff_t stride = 6;
   std::vector<float> copy = {};
   RowsView extend_to(Tokens tokens, Nodes parents, std::int32_t exit) {
     return spoil(ToyExits::extend_to(tokens, parents, exit), exit);
@@ -142,7 +143,7 @@ struct Spoilt : ToyExits {
     if (exit != at_exit) return rows;
     copy.assign(rows.data, rows.data + rows.rows * rows.vocab);
     if (missing == 0) copy.back() = std::numeric_limits<float>::quiet_NaN();
-    return {copy.data(), rows.rows - missing, rows.vocab, rows.vocab};
+    return {copy.data(), rows.rows - missing, rows.vocab, stride};
   }
 };
 }  // namespace
@@ -163,6 +164,11 @@ TEST_CASE("a bad row of an exit: the error names the node and the exit") {
       const std::string few = "Sorted: the draft gave 1 rows of 6 logits at exit " + std::to_string(exit) +
                               " for 2 nodes over 6 tokens";
       CHECK_THROWS_WITH_AS(drafter.extend(List{2, 3}, std::vector<NodeId>{kNoParent, 0}), few.c_str(),
+                           std::invalid_argument);
+      draft.missing = 0, draft.stride = 0;
+      drafter.sync(List{0, 1}, {});
+      CHECK_THROWS_WITH_AS(drafter.extend(List{2, 3}, std::vector<NodeId>{kNoParent, 0}),
+                           "Sorted: the draft's rows of 6 logits are 0 floats apart: they overlap",
                            std::invalid_argument);
     }
 }

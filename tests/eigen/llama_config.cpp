@@ -134,7 +134,7 @@ TEST_CASE("exits") {
   const std::string integers = "config: key 'exits': expected integers from 1 to num_hidden_layers, found ";
   CHECK(error_with(R"(,"exits":[0,3])") == integers + "0");
   CHECK(error_with(R"(,"exits":[1,4])") == integers + "4");
-  CHECK(error_with(R"(,"exits":[1.5,3])") == integers + "1.500000");
+  CHECK(error_with(R"(,"exits":[1.5,3])") == integers + "1.5");
   CHECK(error_with(R"(,"exits":["1",3])") == integers + "\"1\"");
   for (const char* numbers : {"[2,1,3]", "[1,1,3]"})
     CHECK(error_with(std::string(R"(,"exits":)") + numbers) ==
@@ -175,14 +175,14 @@ TEST_CASE("what is not supported or makes no sense is named") {
   CHECK(error_with(R"(,"sliding_window":4096)") ==
         "config: key 'sliding_window': is not supported, expected null, found 4096");
   CHECK(error_with(R"(,"partial_rotary_factor":0.5)") ==
-        "config: key 'partial_rotary_factor': is not supported, expected 1, found 0.500000");
+        "config: key 'partial_rotary_factor': is not supported, expected 1, found 0.5");
   CHECK(error_with(R"(,"quantization_config":null,"sliding_window":null,"partial_rotary_factor":1.0)") ==
         "no error");
-  CHECK(error_with(R"(,"rms_norm_eps":-1)") ==
-        "config: rms_norm_eps is -1.000000, expected a finite number from 0 on");
+  CHECK(error_with(R"(,"rms_norm_eps":-1e-9)") ==
+        "config: rms_norm_eps is -1e-09, expected a finite number from 0 on");
   CHECK(error_with(R"(,"rms_norm_eps":"small")") ==
         "config: key 'rms_norm_eps': expected a number, found \"small\"");
-  CHECK(error_with(R"(,"rope_theta":0)") == "config: rope_theta is 0.000000, expected a positive number");
+  CHECK(error_with(R"(,"rope_theta":0)") == "config: rope_theta is 0, expected a positive number");
   CHECK(error_with(R"(,"num_key_value_heads":3)") ==
         "config: num_attention_heads 8 is no multiple of num_key_value_heads 3");
   CHECK(error_with(R"(,"num_key_value_heads":0)") ==

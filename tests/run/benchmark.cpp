@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 #include <thread>
+#include <type_traits>
 
 #include "toy_model.hpp"
 
@@ -38,6 +39,9 @@ std::string complaint(std::vector<std::vector<Token>> prompts, BenchmarkOptions 
 
 }  // namespace
 
+static_assert(!std::is_copy_constructible_v<PolicyBenchmark> &&
+              !std::is_move_constructible_v<PolicyBenchmark>);
+
 TEST_CASE("policies on the same work: tokens, guesses and texts") {
   ToyModel target(8, 1), twin(8, 1), other(8, 2);
   const SamplingParams greedy{.temperature = 0.0f};
@@ -56,14 +60,14 @@ TEST_CASE("policies on the same work: tokens, guesses and texts") {
   CHECK(all[0].speedup.low == 1);
   CHECK(all[0].speedup.high == 1);
   CHECK(all[0].same_texts == 3);
-  CHECK(all[1].mat == doctest::Approx(10.0 / 3));  // rounds of 4, 4 and 2 of 4 tokens
-  CHECK(all[1].acceptance == 1);
+  CHECK(all[1].mat == doctest::Approx(10.0 / 3));        // rounds of 4, 4 and 2 of 4 tokens
+  CHECK(all[1].acceptance == doctest::Approx(8.0 / 9));  // the text ends at a guess of the last round
   CHECK(all[1].same_texts == 3);
   CHECK(all[1].microseconds_per_token > all[1].own_microseconds_per_token);
   CHECK(all[2].same_texts < 3);
   const std::string text = to_text(all);
   CHECK(text.find("\nelsewhere") != std::string::npos);
-  CHECK(text.find("    3.33   1.000 ") != std::string::npos);
+  CHECK(text.find("    3.33   0.889 ") != std::string::npos);
 }
 
 TEST_CASE("a slow rule shows in the time a token, in the pipeline's own, and in the speedup's interval") {
@@ -90,6 +94,9 @@ TEST_CASE("a stop token ends a text") {
   all_tokens.add("plain", plain);
   all_tokens.run();
   CHECK(plain.stats().rounds == 1 + 3);  // one to warm up
+  PolicyBenchmark no_token(kPrompts, {.stop = {8}});
+  no_token.add("plain", plain);
+  CHECK_THROWS_WITH_AS(no_token.run(), doctest::Contains("Limits::stop[0] is 8"), std::invalid_argument);
 }
 
 TEST_CASE("an interval of a mean is Student's; a median") {
@@ -128,8 +135,8 @@ TEST_CASE("what cannot be measured is refused by name, value and range") {
   CHECK(complaint({{1}}, {}) == "PolicyBenchmark: prompts.size() is 1, must be at least 2");
   CHECK(complaint({{1}, {}}, {}) == "PolicyBenchmark: prompt 1 is empty");
   CHECK(complaint(kPrompts, {.max_new_tokens = 0}) ==
-        "PolicyBenchmark: max_new_tokens is 0, must be at least 1");
-  CHECK(complaint(kPrompts, {.repeat = -2}) == "PolicyBenchmark: repeat is -2, must be at least 1");
+        "PolicyBenchmark: max_new_tokens is 0, must be in [1, 2147483647]");
+  CHECK(complaint(kPrompts, {.repeat = -2}) == "PolicyBenchmark: repeat is -2, must be in [1, 2147483647]");
   PolicyBenchmark none(kPrompts);
   CHECK_THROWS_WITH_AS(none.run(), "PolicyBenchmark::run: add() comes first", std::logic_error);
 }

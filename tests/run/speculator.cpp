@@ -207,11 +207,11 @@ TEST_CASE("limits out of range are named, and nothing changes") {
     run.generate(List{4}, limits, PhiloxChance{5}, [](Tokens) {});
   };
   const List stop{0, 5}, negative{-1};
-  CHECK_THROWS_WITH_AS(generate({.max_new_tokens = -5}), "Limits::max_new_tokens is -5, must not be negative",
+  CHECK_THROWS_WITH_AS(generate({.max_new_tokens = -5}),
+                       "Limits::max_new_tokens is -5, must be in [0, 2147483647]", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(generate({.stop = stop}), "Limits::stop[1] is 5, must be in [0, 4]",
                        std::invalid_argument);
-  CHECK_THROWS_WITH_AS(generate({.stop = stop}), "Limits::stop[1] is 5, must be a token from 0 to 4",
-                       std::invalid_argument);
-  CHECK_THROWS_WITH_AS(generate({.stop = negative}), "Limits::stop[0] is -1, must be a token from 0 to 4",
+  CHECK_THROWS_WITH_AS(generate({.stop = negative}), "Limits::stop[0] is -1, must be in [0, 4]",
                        std::invalid_argument);
   CHECK(list(run.text()) == kPrompt);
 }
@@ -340,6 +340,38 @@ TEST_CASE("errors of start leave everything as it was") {
   CHECK_THROWS_WITH_AS(pipeline(target, wide, Sampling{}, SampledChain{}),
                        "Speculator: the target's vocabulary has 5 tokens, the drafter's 6", Error);
   CHECK_THROWS_AS(pipeline(target, draft, Sampling{}, SampledChain{.length = -1}), Error);
+}
+
+namespace {
+/// A verifier that does not say how much it holds.
+struct Sizeless {
+  TreeVerifier<ToyModel, Sampling> inner;
+  static constexpr bool exact_for(DraftLaw law) { return Sampling::exact_for(law); }
+  std::int32_t vocab_size() const { return inner.vocab_size(); }
+  std::int32_t room() const { return inner.room(); }
+  const SamplingParams& params() const { return inner.params(); }
+  void append(Tokens tokens) { inner.append(tokens); }
+  void truncate(std::int32_t n) { inner.truncate(n); }
+  template <class C>
+  const Verdict& verify(const TokenTree& tree, C& chance) {
+    return inner.verify(tree, chance);
+  }
+};
+}  // namespace
+
+TEST_CASE("errors of start where there is no text: the target of another pipeline is left alone") {
+  ToyModel target(5, 1, 2.0f, 10);
+  Speculator run{TreeVerifier{target, Sampling{}}, NoDrafter{5}, GreedyChain{}};
+  target.append(List{1, 2, 3, 4});  // another's
+  CHECK_THROWS_AS(run.start({}), std::invalid_argument);
+  CHECK_THROWS_AS(run.start(List(11, 0)), std::invalid_argument);
+  CHECK(target.size() == 4);
+  run.start(List(10, 0));
+  // Without a size only an empty target tells how long a prompt may be.
+  Speculator sizeless{Sizeless{TreeVerifier{target, Sampling{}}}, NoDrafter{5}, GreedyChain{}};
+  target.append(List{1, 2, 3, 4});
+  sizeless.start(List(10, 0));
+  CHECK(sizeless.room() == 1);
 }
 
 TEST_CASE("a model that fails in the middle: the text is what it was, and one can go on") {
@@ -474,6 +506,13 @@ TEST_CASE("counts of a request, and of a text that ends before its last round do
   CHECK(run.stats().offered == Depths{1, 1, 0, 0, 0});
   CHECK(run.stats().new_tokens == 1);
   CHECK_THROWS_AS(run.count_emitted(2), std::invalid_argument);
+  // Statistics that are not of the round.
+  Stats others;
+  CHECK_THROWS_WITH_AS(count_emitted(others, run.proposal(), run.verdict(), 1),
+                       "count_emitted: the statistics have 0 depths, the round offered 4",
+                       std::invalid_argument);
+  CHECK(others.new_tokens == 0);
+  count_emitted(others, run.proposal(), Verdict(), 0);  // no round, nothing to take out
 }
 
 TEST_CASE(
@@ -1006,4 +1045,49 @@ TEST_CASE("a usage() that throws: before the round nothing changed, after it the
   }
   CHECK(failed == 2);  // those asked before the round
   CHECK(list(run.text()) == plainly(target, kPrompt, run.text().size(), 5));
+}
+
+namespace {
+/// Its generation() throws when it is asked so often.
+struct Forgetful : ToyModel {
+  using ToyModel::ToyModel;
+  mutable int asked = 0;
+  int fails_at = -1;
+  std::uint64_t generation() const {
+    if (++asked == fails_at) throw std::runtime_error("generation failed");
+    return ToyModel::generation();
+  }
+};
+/// Its learn() throws.
+struct Unteachable : GreedyChain {
+  void learn(const TokenTree&, const Verdict&) const { throw std::runtime_error("learn failed"); }
+};
+}  // namespace
+
+TEST_CASE(
+    "a generation() that throws after the round: its tokens are there, and the next round asks for start()") {
+  Forgetful target(5, 1);
+  Speculator run{TreeVerifier{target, SampleAndMatch{}}, NoDrafter{5}, GreedyChain{}};
+  PhiloxChance chance(5);
+  run.start(kPrompt);
+  target.fails_at = target.asked + 2;  // first before the round
+  CHECK(run.step(chance).size() == 1);
+  CHECK_THROWS_WITH_AS(run.step(chance), doctest::Contains(kUsed), std::logic_error);
+  run.start(run.text());
+  while (run.text().size() < 20) run.step(chance);
+  CHECK(list(run.text()) == plainly(target, kPrompt, 20, 5));
+}
+
+TEST_CASE("a learn() that throws: text() has the round's tokens, and goes on") {
+  ToyModel target(5, 1);
+  Speculator run{TreeVerifier{target, SampleAndMatch{}}, NoDrafter{5}, Unteachable{}};
+  PhiloxChance chance(5);
+  run.start(kPrompt);
+  while (run.text().size() < 20) {
+    const std::size_t before = run.text().size();
+    CHECK_THROWS_WITH(run.step(chance), "learn failed");
+    CHECK(run.text().size() == before + 1);
+    CHECK(run.stats().rounds == static_cast<std::int64_t>(run.text().size() - kPrompt.size()));
+  }
+  CHECK(list(run.text()) == plainly(target, kPrompt, 20, 5));
 }

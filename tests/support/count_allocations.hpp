@@ -47,6 +47,17 @@ class AllocationCount {
   std::int64_t start_ = allocations.load(std::memory_order_relaxed);
 };
 
+inline std::atomic<std::int64_t> until_failure{0};
+
+/// As long as it lives, one allocation by new fails: that which comes after `after` others.
+class FailingAllocation {
+ public:
+  explicit FailingAllocation(std::int64_t after) { until_failure = after + 1; }
+  ~FailingAllocation() { until_failure = 0; }
+  FailingAllocation(const FailingAllocation&) = delete;
+  FailingAllocation& operator=(const FailingAllocation&) = delete;
+};
+
 }  // namespace specula_test
 
 #if SPECULA_TEST_COUNTS_MALLOC
@@ -94,6 +105,7 @@ inline void* allocate(std::size_t size, std::size_t alignment) noexcept {
 }
 
 inline void* allocate_or_throw(std::size_t size, std::size_t alignment) {
+  if (until_failure.load(std::memory_order_relaxed) > 0 && --until_failure == 0) throw std::bad_alloc();
   if (void* p = allocate(size, alignment)) return p;
   throw std::bad_alloc();
 }

@@ -22,6 +22,7 @@ struct NoTrees : ToyModel {
     last += static_cast<NodeId>(parents.size());
     RowsView rows = ToyModel::extend(tokens, parents);
     if (lose_a_row) --rows.rows;
+    if (overlap) rows.stride = 0;
     return rows;
   }
   void append(Tokens tokens) { last = kNoParent, ToyModel::append(tokens); }
@@ -29,6 +30,7 @@ struct NoTrees : ToyModel {
   void truncate(std::int32_t n) { last = kNoParent, ToyModel::truncate(n); }
   NodeId last = kNoParent;
   bool lose_a_row = false;
+  bool overlap = false;
 };
 static_assert(Verifier<PathVerifier<NoTrees, Sampling>>);
 
@@ -110,8 +112,12 @@ TEST_CASE("errors leave the committed context, and name what is wrong") {
   target.lose_a_row = true;
   CHECK_THROWS_WITH_AS(verifier.verify(tree, chance),
                        "PathVerifier: the target gave 1 rows of 5 logits for a path of 2 nodes over 5 tokens",
-                       std::runtime_error);
-  target.lose_a_row = false;
+                       std::invalid_argument);
+  target.lose_a_row = false, target.overlap = true;
+  CHECK_THROWS_WITH_AS(verifier.verify(tree, chance),
+                       "PathVerifier: the target's rows of 5 logits are 0 floats apart: they overlap",
+                       std::invalid_argument);
+  target.overlap = false;
   TokenTree root(5, 1, 0);
   root.reset(3, 2);
   target.poison_call = target.calls + 1;
@@ -119,10 +125,34 @@ TEST_CASE("errors leave the committed context, and name what is wrong") {
                        doctest::Contains("the target's row after node 0: "), std::runtime_error);
   CHECK(target.cache() == List{1, 2});
   CHECK(verifier.verify(tree, chance).path.size() >= 1);
-  CHECK_THROWS_WITH_AS(verifier.verify(tree, chance), doctest::Contains("PathVerifier: the target holds"),
-                       std::logic_error);
+  CHECK_THROWS_WITH_AS(
+      verifier.verify(tree, chance),
+      doctest::Contains("PathVerifier::verify: the proposal follows 2 tokens, but the target"),
+      std::logic_error);
   CHECK_THROWS_WITH_AS((PathVerifier{target, Greedy{}, {.top_p = 2}}), doctest::Contains("top_p"),
                        std::invalid_argument);
+}
+
+TEST_CASE("a proposal larger than the workspace, and a verifier that was moved from, are errors") {
+  NoTrees target(5, 3);
+  PathVerifier verifier{target, Greedy{}};
+  PhiloxChance chance(1);
+  const auto verify = [&](std::int32_t nodes) {
+    TokenTree tree(5, nodes, 0);
+    tree.reset(3, target.size());
+    while (tree.size() < nodes) tree.choose(tree.size() - 1, 4, 1);
+    verifier.verify(tree, chance);
+  };
+  verify(8);
+  target.truncate(0);
+  CHECK_THROWS_WITH_AS(verify(40), "PathVerifier: a proposal of 40 nodes, a workspace for 8",
+                       std::invalid_argument);
+  CHECK(target.cache().empty());
+  verifier.reserve(40);
+  verify(40);
+  target.truncate(0);
+  const PathVerifier moved = std::move(verifier);
+  CHECK_THROWS_WITH_AS(verify(1), "PathVerifier: it was moved from", std::logic_error);
 }
 
 TEST_CASE("rounds allocate nothing") {

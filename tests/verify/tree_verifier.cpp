@@ -5,6 +5,7 @@
 #include <specula/accept/greedy.hpp>
 #include <specula/accept/rejection.hpp>
 #include <specula/accept/sample_and_match.hpp>
+#include <specula/verify/path_verifier.hpp>
 
 #include <limits>
 
@@ -34,6 +35,16 @@ struct Blind {
     out.clear();
     out.path.push_back(1);
     out.next = 4;
+  }
+};
+
+/// Says what it is told to.
+struct Says {
+  const Verdict* words = nullptr;
+  static constexpr bool exact_for(DraftLaw) { return true; }
+  template <class C>
+  void verify(const TokenTree&, const TargetLaws&, C&, Verdict& out) const {
+    out = *words;
   }
 };
 }  // namespace
@@ -145,6 +156,86 @@ TEST_CASE("a proposal that does not follow what the target holds is refused, and
   CHECK(verifier.generation() == target.generation());
 }
 
+TEST_CASE(
+    "a verdict that is no path of the proposal and a token after it: an error, and nothing is committed") {
+  ToyModel target(5, 3);
+  TokenTree tree(5, 4, 0);
+  PhiloxChance chance(1);
+  Verdict words;
+  const auto check = [&](auto verifier, const std::string& name) {
+    verifier.report_logprobs({.top = 1});
+    const auto refuses = [&](std::vector<NodeId> path, Token next, const std::string& what) {
+      words.path = std::move(path), words.next = next;
+      tree.reset(3, 0);
+      tree.choose(0, 1, 1), tree.choose(0, 2, 1), tree.choose(1, 2, 1);
+      CHECK_THROWS_WITH_AS(verifier.verify(tree, chance), (name + "::verify: the rule's " + what).c_str(),
+                           std::logic_error);
+      CHECK(target.cache().empty());
+      CHECK(verifier.logprobs().size() == 0);
+    };
+    refuses({}, 1, "path is empty, must begin with the root, node 0");
+    refuses({1}, 1, "path has node 1, must begin with the root, node 0");
+    refuses({-1}, 1, "path has node -1, must begin with the root, node 0");
+    refuses({0, 0}, 1, "path has node 0 after node 0, which has no such child");
+    refuses({0, 3}, 1, "path has node 3 after node 0, which has no such child");
+    refuses({0, 4}, 1, "path has node 4 after node 0, which has no such child");
+    refuses({0, -1}, 1, "path has node -1 after node 0, which has no such child");
+    refuses({0, 1}, 5, "next token is 5, the vocabulary has 5 tokens");
+    refuses({0, 1}, kNoToken, "next token is -1, the vocabulary has 5 tokens");
+    words.path = {0, 1, 3}, words.next = 4;
+    verifier.verify(tree, chance);
+    CHECK(target.cache() == List{3, 1, 2});
+    CHECK(verifier.logprobs().size() == 3);
+    target.truncate(0);
+  };
+  check(TreeVerifier{target, Says{&words}}, "TreeVerifier");
+  check(PathVerifier{target, Says{&words}}, "PathVerifier");
+}
+
+TEST_CASE("log-probabilities are gone once verify() threw, and a wrong request leaves the last one") {
+  ToyModel target(5, 3);
+  TreeVerifier verifier{target, Greedy{}};
+  verifier.report_logprobs({.top = 2});
+  TokenTree tree(5, 2, 0);
+  PhiloxChance chance(1);
+  tree.reset(3, 0);
+  verifier.verify(tree, chance);
+  CHECK_THROWS_AS(verifier.report_logprobs({.top = -1}), std::invalid_argument);
+  REQUIRE(verifier.logprobs().size() == 1);
+  CHECK(verifier.logprobs().top(0).size() == 2);
+  CHECK_THROWS_AS(verifier.verify(tree, chance), std::logic_error);  // which does not follow the context
+  CHECK(verifier.logprobs().size() == 0);
+  const TreeVerifier moved = std::move(verifier);
+  CHECK_THROWS_WITH_AS(verifier.verify(tree, chance),  // NOLINT(bugprone-use-after-move): the test
+                       "TreeVerifier: it was moved from", std::logic_error);
+}
+
+TEST_CASE("a PathVerifier has what a TreeVerifier has: parameters of the next round, log-probabilities") {
+  ToyModel target(5, 3), twin(5, 3);
+  TreeVerifier tree_verifier{target, Greedy{}};
+  PathVerifier path_verifier{twin, Greedy{}};
+  TokenTree tree(5, 3, 0);
+  PhiloxChance chance(1);
+  const auto logprobs = [&](auto& verifier) {
+    CHECK_THROWS_AS(verifier.set_params({.top_p = 0}), std::invalid_argument);
+    CHECK(verifier.params().top_p == 1);
+    verifier.set_params({.temperature = 0.5f});
+    verifier.report_logprobs({.top = 2, .processed = true});
+    tree.reset(3, 0);
+    tree.choose(0, 1, 1), tree.choose(0, 2, 1);
+    verifier.verify(tree, chance);
+    std::vector<double> all;
+    for (std::size_t i = 0; i < verifier.logprobs().size(); ++i) {
+      all.push_back(verifier.logprobs()[i].logprob);
+      for (const TokenLogprob& likely : verifier.logprobs().top(i)) all.push_back(likely.logprob);
+    }
+    return all;
+  };
+  const auto all = logprobs(tree_verifier);
+  CHECK(all.size() >= 3);
+  CHECK(logprobs(path_verifier) == all);
+}
+
 TEST_CASE("log-probabilities read no row until they are asked for, and then name the node of a bad one") {
   ToyModel target(5, 3);
   TreeVerifier verifier{target, Blind{}};
@@ -174,9 +265,9 @@ TEST_CASE("log-probabilities read no row until they are asked for, and then name
   verifier.report_no_logprobs();
   verify(true);
   CHECK(verifier.logprobs().size() == 0);
-  CHECK_THROWS_WITH_AS(verifier.report_logprobs({.top = -1}), "LogprobOptions::top is -1, must be 0 to 5",
+  CHECK_THROWS_WITH_AS(verifier.report_logprobs({.top = -1}), "LogprobOptions::top is -1, must be in [0, 5]",
                        std::invalid_argument);
-  CHECK_THROWS_WITH_AS(verifier.report_logprobs({.top = 6}), "LogprobOptions::top is 6, must be 0 to 5",
+  CHECK_THROWS_WITH_AS(verifier.report_logprobs({.top = 6}), "LogprobOptions::top is 6, must be in [0, 5]",
                        std::invalid_argument);
 }
 

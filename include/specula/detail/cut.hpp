@@ -30,8 +30,8 @@ class Cut {
   float threshold(const RowLaw& law, const SamplingParams& params, std::span<const TileStats> tiles) {
     const float top = law.shift;
     if (values_.empty()) {
-      values_.resize(static_cast<std::size_t>(vocab_) + 1);
       maxima_.resize(static_cast<std::size_t>(tile_count(vocab_)));
+      values_.resize(static_cast<std::size_t>(vocab_) + 1);  // last: it says that both are there
     }
     float theta = -std::numeric_limits<float>::infinity();
     double mass = 1;

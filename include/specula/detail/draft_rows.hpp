@@ -1,6 +1,7 @@
 // The draft's rows that a proposal's tokens were drawn from.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -38,6 +39,13 @@ class DraftRows {
 
   /// `law` is what the row in the slot of `node` now stands for; {}: the row is being replaced.
   void made(NodeId node, const RowLaw& law) { laws_[static_cast<std::size_t>(node)] = law; }
+
+  /// Nothing may be drawn any more from the rows of the nodes from `first` up to `end`.
+  void forget(NodeId first, NodeId end) {
+    for (auto node = static_cast<std::size_t>(first);
+         node < std::min(laws_.size(), static_cast<std::size_t>(end)); ++node)
+      laws_[node] = {};
+  }
 
   /// False if `law` is over a row kept here, and not the law that was last made of it.
   bool is_current(const RowLaw& law) const {

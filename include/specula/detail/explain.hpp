@@ -39,13 +39,15 @@ constexpr std::size_t members_for() {
 template <class S, class D>
 constexpr bool explain_shape() {
   if constexpr (Drafter<D> && !ProposalShape<S, D>) {
-    if constexpr (ProposalShape<S, AnyDenseDrafter>)
+    constexpr bool takes_rows = ProposalShape<S, AnyDenseDrafter>;
+    constexpr std::size_t members = takes_rows ? 0 : members_for<S>();
+    if constexpr (takes_rows && !DenseDrafter<D>)
       static_assert(DenseDrafter<D>,
                     "this shape needs a drafter with rows (a DenseDrafter, such as ModelDrafter); this one's "
                     "extend() returns PointMasses, as n-grams do");
-    else if constexpr (members_for<S>() > 0)
+    else if constexpr (members > 0 && !ReviewingStackOf<D, members>)
       static_assert(
-          ReviewingStackOf<D, members_for<S>()>,
+          ReviewingStackOf<D, members>,
           "this shape needs a Stack of exactly as many drafters as its first template parameter says, "
           "and rows (a DenseDrafter) of each one that reviews");
     else

@@ -34,6 +34,7 @@ class LookingDrafter {
 
   std::int32_t vocab_size() const { return draft_.vocab_size(); }
   std::int32_t capacity() const { return draft_.capacity(); }
+  const D& model() const { return *model_; }
   /// Whether the text of this drafter is in the cache of `model`.
   bool works_in(const void* model) const { return draft_.works_in(model); }
   /// The draft's, and the time that the target took to give views.

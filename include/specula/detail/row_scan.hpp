@@ -5,7 +5,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <limits>
 #include <span>
 #include <stdexcept>
@@ -15,6 +14,7 @@
 #include "../rows.hpp"
 #include "../sampling_params.hpp"
 #include "cut.hpp"
+#include "fields.hpp"
 #include "row_math.hpp"
 
 namespace specula::detail {
@@ -57,9 +57,10 @@ double tile_mass(const Weights& weights, std::int32_t tile) {
                             0.0f);  // takes nothing away: the sum in its fixed order
 }
 
-/// Workspace of one row's scan. Allocates in the constructor only. Remembers the tile masses of the last law
-/// it saw. Its functions throw std::runtime_error on a row that holds NaN or +infinity, no finite logit at
-/// all, or logits beyond 1e38 times the temperature, and std::invalid_argument on a row of another width.
+/// Workspace of one row's scan. Allocates in the constructor, and 4 V bytes at the first cut. Remembers the
+/// tile masses of the last law it saw. Its functions throw std::runtime_error on a row that holds NaN or
+/// +infinity, no finite logit at all, or logits beyond 1e38 times the temperature, and std::invalid_argument
+/// on a row of another width.
 class RowScan {
  public:
   explicit RowScan(std::int32_t vocab)
@@ -73,6 +74,7 @@ class RowScan {
   /// The law of `row` under `params`. Cost: one read of the row; a cut reads again the tiles that reach it.
   RowLaw law(std::span<const float> row, const SamplingParams& params) {
     if (params.greedy()) return RowLaw::at(argmax(row));
+    seen_ = {};  // the first cut allocates, and may throw when masses_ are already of this row
     RowLaw law;
     law.logits = row.data();
     law.inv_t = 1.0 / static_cast<double>(params.temperature);
@@ -133,7 +135,8 @@ class RowScan {
   }
 
   /// The out.size() largest logits, best first, ties to the lower token; returns how many there are above
-  /// -infinity. Cost: one read of the row, and again the tiles that reach the least of them.
+  /// -infinity. Cost: one read of the row, and again the tiles that reach the least of them; each logit that
+  /// is among them when it is read is put in its place, which is O(V * out.size()) for a row that rises.
   std::int32_t top_k(std::span<const float> row, std::span<Top> out) {
     if (out.empty()) return 0;
     seen_ = {};
@@ -241,14 +244,10 @@ class RowScan {
   }
   static void check_top(std::span<const float> row, float top, double inv_t, bool nan) {
     if (nan || !std::isfinite(top)) throw_bad(row);
-    if (too_large(top, inv_t)) {
-      std::array<char, 200> message;
-      std::snprintf(message.data(), message.size(),
-                    "a row of logits is too large for its temperature: its largest logit is %g, must be "
-                    "within 1e38 times the temperature, which is %g",
-                    static_cast<double>(top), 1 / inv_t);
-      throw std::runtime_error(message.data());
-    }
+    if (too_large(top, inv_t))
+      throw std::runtime_error("a row of logits is too large for its temperature: its largest logit is " +
+                               number(top) + ", must be within 1e38 times the temperature, which is " +
+                               number(static_cast<float>(1 / inv_t)));
   }
   void check_width(std::span<const float> row) const {
     if (row.size() != static_cast<std::size_t>(vocab_))

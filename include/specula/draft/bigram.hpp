@@ -85,8 +85,8 @@ class BigramTable {
   }
   std::int32_t vocab_size() const { return static_cast<std::int32_t>(next_.size()); }
   Tokens next() const { return next_; }  // (V)
-  /// The token after `token`; kNoToken also where `token` is outside the vocabulary, which is empty in a table
-  /// that was moved from.
+  /// The token after `token`; kNoToken also where `token` is outside the vocabulary, which is empty in a
+  /// table that was moved from.
   Token operator()(Token token) const {
     const auto i = static_cast<std::size_t>(token);
     return i < next_.size() ? next_[i] : kNoToken;
@@ -180,7 +180,7 @@ class Bigram {
   }
 
   /// See Drafter. O(new tokens + guess). Throws std::invalid_argument, having changed nothing, on a context
-  /// shorter than the last one, or a new token outside the vocabulary.
+  /// shorter than the last one, or a new token or guess outside the vocabulary.
   void sync(Tokens context, Tokens guess) {
     alive_.expect("Bigram");
     const detail::Stopwatch watch(usage_.seconds);

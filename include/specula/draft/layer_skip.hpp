@@ -13,6 +13,7 @@
 
 #include "../concepts.hpp"
 #include "../detail/alive.hpp"
+#include "../detail/expect_rows.hpp"
 #include "../detail/fields.hpp"
 #include "../skipped_blocks.hpp"
 #include "../stats.hpp"
@@ -111,10 +112,14 @@ class LayerSkip {
   }
 
   /// Rows after new nodes; see Drafter. Throws, having changed nothing, std::invalid_argument for a bad
-  /// parent. Cost: a pass of the target without what is left out; for the first guess of a text also what the
+  /// parent, or another number of them than of tokens; also if the target does not give a row for each node.
+  /// Cost: a pass of the target without what is left out; for the first guess of a text also what the
   /// target's append() left waiting.
   RowsView extend(Tokens tokens, Nodes parents) {
     alive_.expect("LayerSkip");
+    if (parents.size() != tokens.size())
+      throw std::invalid_argument("LayerSkip::extend: " + std::to_string(parents.size()) + " parents for " +
+                                  std::to_string(tokens.size()) + " tokens");
     const auto made = static_cast<std::size_t>(size()) + lacking_.size() - static_cast<std::size_t>(guessed_);
     for (std::size_t i = 0; i < tokens.size(); ++i)
       if (parents[i] != kNoParent && (parents[i] < 0 || static_cast<std::size_t>(parents[i]) >= made + i))
@@ -143,9 +148,7 @@ class LayerSkip {
       tokens_.resize(before), parents_.resize(before);
       throw;
     }
-    if (rows.rows < 0 || static_cast<std::size_t>(rows.rows) != lacking_.size() + tokens.size())
-      throw std::invalid_argument("LayerSkip::extend: the target gave " + std::to_string(rows.rows) +
-                                  " rows for " + std::to_string(lacking_.size() + tokens.size()) + " nodes");
+    detail::expect_rows("LayerSkip::extend: the target", rows, lacking_.size() + tokens.size(), vocab_size());
     rows.data += static_cast<std::ptrdiff_t>(lacking_.size()) * rows.stride;
     rows.rows = static_cast<std::int32_t>(tokens.size());
     lacking_.clear();

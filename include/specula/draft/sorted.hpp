@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "../concepts.hpp"
+#include "../detail/expect_rows.hpp"
 #include "../detail/fields.hpp"
 #include "../detail/row_scan.hpp"
 #include "model_drafter.hpp"
@@ -92,10 +93,8 @@ class SortedForward {
  private:
   /// `rows`, if there is one for each node.
   RowsView all(const RowsView& rows, std::size_t nodes, std::int32_t exit) const {
-    if (rows.rows < 0 || static_cast<std::size_t>(rows.rows) != nodes || rows.vocab != scan_.vocab())
-      throw std::invalid_argument("Sorted: the draft gave " + number(rows.rows) + " rows of " +
-                                  number(rows.vocab) + " logits at exit " + number(exit) + " for " +
-                                  number(nodes) + " nodes over " + number(scan_.vocab()) + " tokens");
+    expect_rows("Sorted: the draft", rows, nodes, scan_.vocab(),
+                [&] { return "at exit " + number(exit) + " for"; });
     return rows;
   }
   void start(const RowsView& rows) {

@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-#include "../detail/compiler_options.hpp"
+#include "../detail/fields.hpp"
 
 namespace specula::eigen {
 
@@ -49,7 +49,7 @@ class Json {
     if (is_null()) return "null";
     if (boolean()) return *boolean() ? "true" : "false";
     if (integer()) return std::to_string(*integer());
-    if (number()) return std::to_string(*number());
+    if (number()) return specula::detail::number(*number());
     if (string()) return '"' + string()->substr(0, 40) + (string()->size() > 40 ? "...\"" : "\"");
     if (object()) return "an object of " + std::to_string(object()->size()) + " keys";
     const bool one = array()->size() == 1 && !array()->front().array();

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "specula/detail/fields.hpp"
 #include "specula/eigen/detail/open_file.hpp"
 #include "specula/eigen/json.hpp"
 
@@ -93,7 +94,7 @@ inline void validate(const AttentionShape& shape, std::string_view source) {
   expect(static_cast<std::int64_t>(shape.heads) * shape.head_dim <= (1 << 24),
          "num_attention_heads * head_dim is over 16777216");
   expect(std::isfinite(shape.rope_theta) && shape.rope_theta > 0,
-         "rope_theta is " + std::to_string(shape.rope_theta) + ", expected a positive number");
+         "rope_theta is " + specula::detail::number(shape.rope_theta) + ", expected a positive number");
   const auto& scaling = shape.rope_scaling;
   expect(scaling.factor == 0 ||
              (scaling.factor > 0 && scaling.low_freq_factor > 0 &&
@@ -113,7 +114,8 @@ inline void validate(const LlamaConfig& config, std::string_view source) {
   expect.size("num_hidden_layers", config.layers);
   detail::validate(static_cast<const AttentionShape&>(config), source);
   expect(std::isfinite(config.rms_norm_eps) && config.rms_norm_eps >= 0,
-         "rms_norm_eps is " + std::to_string(config.rms_norm_eps) + ", expected a finite number from 0 on");
+         "rms_norm_eps is " + specula::detail::number(config.rms_norm_eps) +
+             ", expected a finite number from 0 on");
   if (config.looks_at == LooksAt::key_values) {
     const std::string at = std::string(source) + ": key 'target'";
     detail::validate(static_cast<const AttentionShape&>(config.target), at);

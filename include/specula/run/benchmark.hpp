@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <stdexcept>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "../detail/fields.hpp"
 #include "speculator.hpp"
 
 namespace specula {
@@ -35,7 +37,8 @@ struct Interval {
 struct PolicyFigures {
   std::string name;
   double mat = 0;                     // mean accepted tokens: emitted ones a round, pooled over prompts
-  double acceptance = 0;              // share of the guesses under an accepted path that stayed
+  double acceptance = 0;              // share of the guesses under an accepted path that stayed; those beyond
+                                      // the text's end did not
   double microseconds_per_token = 0;  // pooled over prompts
   /// Of that: what was spent outside the models, on shape, rule and sampling. Whatever has no usage() counts
   /// here.
@@ -99,13 +102,19 @@ class PolicyBenchmark {
   /// option out of range.
   explicit PolicyBenchmark(std::vector<std::vector<Token>> prompts, BenchmarkOptions options = {})
       : prompts_(std::move(prompts)), options_(std::move(options)) {
-    at_least("prompts.size()", static_cast<std::int64_t>(prompts_.size()), 2);
+    if (prompts_.size() < 2)
+      throw std::invalid_argument("PolicyBenchmark: prompts.size() is " + std::to_string(prompts_.size()) +
+                                  ", must be at least 2");
     for (std::size_t p = 0; p < prompts_.size(); ++p)
       if (prompts_[p].empty())
         throw std::invalid_argument("PolicyBenchmark: prompt " + std::to_string(p) + " is empty");
-    at_least("max_new_tokens", options_.max_new_tokens, 1);
-    at_least("repeat", options_.repeat, 1);
+    constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max();
+    detail::expect_in("PolicyBenchmark: max_new_tokens", options_.max_new_tokens, 1, most);
+    detail::expect_in("PolicyBenchmark: repeat", options_.repeat, 1, most);
   }
+
+  PolicyBenchmark(const PolicyBenchmark&) = delete;  // what add() keeps refers to this object
+  PolicyBenchmark& operator=(const PolicyBenchmark&) = delete;
 
   /// The pipeline is referenced. The first is what others are compared with.
   template <class V, class D, class S>
@@ -150,24 +159,17 @@ class PolicyBenchmark {
       return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
     };
     pipeline.forget();  // another pipeline has used its models
-    pipeline.start(prompts_[prompt]);
     const Stats before = pipeline.stats();
-    PhiloxChance chance(options_.seed, static_cast<std::uint32_t>(prompt));
     Run run;
-    const auto most = static_cast<std::size_t>(limit);
-    for (bool stopped = false; !stopped && run.text.size() < most && pipeline.room() >= 1;)
-      for (const Token token : pipeline.step(chance)) {
-        run.text.push_back(token);
-        stopped = std::find(options_.stop.begin(), options_.stop.end(), token) != options_.stop.end();
-        if (stopped || run.text.size() == most) break;
-      }
-    const Stats& after = pipeline.stats();
-    run.seconds = after.round_seconds - before.round_seconds;
-    run.own = run.seconds - (after.target.seconds - before.target.seconds) -
-              (after.draft.seconds - before.draft.seconds);
-    run.rounds = after.rounds - before.rounds;
-    run.offered = sum(after.offered) - sum(before.offered);
-    run.accepted = sum(after.accepted) - sum(before.accepted);
+    pipeline.generate(prompts_[prompt], {.max_new_tokens = limit, .stop = options_.stop},
+                      PhiloxChance(options_.seed, static_cast<std::uint32_t>(prompt)),
+                      [&](Tokens fresh) { run.text.insert(run.text.end(), fresh.begin(), fresh.end()); });
+    const Stats spent = pipeline.stats() - before;
+    run.seconds = spent.round_seconds;
+    run.own = spent.round_seconds - spent.target.seconds - spent.draft.seconds;
+    run.rounds = spent.rounds;
+    run.offered = sum(spent.offered);
+    run.accepted = sum(spent.accepted);
     return run;
   }
 
@@ -204,11 +206,6 @@ class PolicyBenchmark {
     const Interval gain = detail::mean_interval(gains);
     out.speedup = {std::exp(gain.value), std::exp(gain.low), std::exp(gain.high)};
     return out;
-  }
-  static void at_least(const char* name, std::int64_t value, std::int64_t least) {
-    if (value < least)
-      throw std::invalid_argument("PolicyBenchmark: " + std::string(name) + " is " + std::to_string(value) +
-                                  ", must be at least " + std::to_string(least));
   }
 
   std::vector<std::vector<Token>> prompts_;

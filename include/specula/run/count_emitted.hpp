@@ -16,7 +16,8 @@ namespace specula {
 /// Of the `counted` tokens of a round (its accepted ones and the one after them, where nothing was taken back
 /// yet) only the first `emitted` were emitted, since the text ends there. Takes the others out of `stats`:
 /// they are neither new tokens nor accepted; the first of them counts as a draft token that was rejected,
-/// since it added nothing. Throws std::invalid_argument unless 0 <= emitted <= counted <= accepted + 1.
+/// since it added nothing. Throws std::invalid_argument, having changed nothing, unless 0 <= emitted <=
+/// counted <= accepted + 1, or if `stats` has not the depths that this round went to: they are not its.
 inline void count_emitted(Stats& stats, const TokenTree& proposal, const Verdict& verdict,
                           std::int32_t emitted, std::int32_t counted) {
   const std::int32_t accepted = verdict.accepted();
@@ -24,10 +25,15 @@ inline void count_emitted(Stats& stats, const TokenTree& proposal, const Verdict
     throw std::invalid_argument("count_emitted: " + std::to_string(emitted) + " of " +
                                 std::to_string(counted) + " tokens, must be 0 to " +
                                 std::to_string(std::min(counted, accepted + 1)));
+  if (emitted == counted) return;
   const bool goes_on = proposal.first_child(verdict.path.back()) != kNoParent;
   const auto offered = [&](std::int32_t tokens) {
     return tokens < accepted ? tokens + 1 : accepted + (goes_on ? 1 : 0);
   };
+  const std::size_t depths = std::min(stats.offered.size(), stats.accepted.size());
+  if (depths < static_cast<std::size_t>(offered(counted)))
+    throw std::invalid_argument("count_emitted: the statistics have " + std::to_string(depths) +
+                                " depths, the round offered " + std::to_string(offered(counted)));
   for (std::int32_t d = offered(emitted); d < offered(counted); ++d)
     --stats.offered[static_cast<std::size_t>(d)];
   for (std::int32_t d = emitted; d < std::min(counted, accepted); ++d)

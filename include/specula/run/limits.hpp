@@ -4,10 +4,11 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
+#include <limits>
 #include <string>
 #include <type_traits>
 
+#include "../detail/fields.hpp"
 #include "../rows.hpp"
 
 namespace specula {
@@ -20,21 +21,19 @@ struct Limits {
 
 /// Throws std::invalid_argument naming the field, its value and the allowed range.
 inline void validate(const Limits& limits, std::int32_t vocab_size) {
-  if (limits.max_new_tokens < 0)
-    throw std::invalid_argument("Limits::max_new_tokens is " + std::to_string(limits.max_new_tokens) +
-                                ", must not be negative");
+  detail::expect_in("Limits::max_new_tokens", limits.max_new_tokens, 0,
+                    std::numeric_limits<std::int32_t>::max());
   for (std::size_t i = 0; i < limits.stop.size(); ++i)
     if (limits.stop[i] < 0 || limits.stop[i] >= vocab_size)
-      throw std::invalid_argument("Limits::stop[" + std::to_string(i) + "] is " +
-                                  std::to_string(limits.stop[i]) + ", must be a token from 0 to " +
-                                  std::to_string(vocab_size - 1));
+      detail::expect_in(("Limits::stop[" + detail::number(i) + ']').c_str(), limits.stop[i], 0,
+                        vocab_size - 1);
 }
 
 enum class FinishReason : std::uint8_t {
   limit,         // Limits::max_new_tokens
   stop_token,    // one of Limits::stop was emitted
   context_full,  // the target's cache
-  cancelled      // the sink returned false, and none of the others held
+  cancelled      // the sink returned false before the limit or a stop token; the cache may be full, too
 };
 
 struct Generated {

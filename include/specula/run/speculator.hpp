@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -62,9 +63,11 @@ class Speculator {
     if constexpr (requires { verifier_.reserve(1); }) verifier_.reserve(shape_.max_nodes());
     if constexpr (requires { shape_.reserve(); }) shape_.reserve();
     forget();
-    if constexpr (requires { drafter_.reserve(1); }) drafter_.reserve(verifier_.room() + shape_.max_nodes());
-    text_.reserve(static_cast<std::size_t>(verifier_.room()) + static_cast<std::size_t>(shape_.max_nodes()) +
-                  1);
+    const std::int64_t most = std::int64_t{verifier_.room()} + shape_.max_nodes();  // tokens, but the last
+    if constexpr (requires { drafter_.reserve(1); })
+      drafter_.reserve(
+          static_cast<std::int32_t>(std::min<std::int64_t>(most, std::numeric_limits<std::int32_t>::max())));
+    text_.reserve(static_cast<std::size_t>(most) + 1);
     stats_.offered.resize(static_cast<std::size_t>(shape_.max_nodes()));
     stats_.accepted.resize(stats_.offered.size());
     stats_.drafters.resize(kDrafters);
@@ -76,9 +79,13 @@ class Speculator {
   /// Makes `prompt` the text: target first, then the drafter that may look into it. What it shares with the
   /// last text is kept, in multiples of kPrefillChunk, if the target counts its changes (CountsChanges) and
   /// nothing else has used it since. Throws std::invalid_argument, before anything changes, on an empty
-  /// prompt, a token outside the vocabulary or a prompt that the target cannot hold.
+  /// prompt, a token outside the vocabulary or a prompt that the target cannot hold. (Where there is no text
+  /// and the verifier has no size(), the caches are empty then.)
   void start(Tokens prompt) {
-    if (text_.empty()) forget();  // a start() that a model broke off may have left tokens in the caches
+    // What a start() that a model broke off may have left in the caches takes room, as far as check_prompt()
+    // can see where the verifier does not say how much it holds.
+    if constexpr (!requires { verifier_.size(); })
+      if (text_.empty()) forget();
     check_prompt(prompt);
     const bool keeps = kCountsChanges && is_as_left();
     const Departure departure(*this);
@@ -111,7 +118,8 @@ class Speculator {
   }
 
   /// One round. Returns the tokens that it added to text(): at least one. Throws std::length_error when the
-  /// target's cache is full; if a model throws, text() and the committed context are what they were. Throws
+  /// target's cache is full; if a model or the rule throws, text() and the committed context are what they
+  /// were. (A shape's learn() comes last: where it throws, text() has the round's tokens.) Throws
   /// std::logic_error if something else used the target or a draft since the last round, as far as a size or
   /// a generation shows that: text() is still there, start(text()) goes on with it.
   template <class C>
@@ -135,7 +143,8 @@ class Speculator {
   /// tokens go to sink(Tokens). Returns how many tokens were emitted, and why no more. text() may hold a few
   /// more than were emitted: those that the last round accepted beyond the limit; stats() do not count them.
   /// Throws std::invalid_argument, before anything changes, for limits out of range. What the sink throws
-  /// goes through: text() then holds the tokens that it was given, and step() and start() go on.
+  /// goes through: text() then holds the tokens that it was given, and those few more if that round was the
+  /// last, and step() and start() go on.
   template <class C, class Sink>
   Generated generate(Tokens prompt, const Limits& limits, C&& chance, Sink sink) {
     static_assert(detail::explain_chance<std::remove_reference_t<C>, S::law == DraftLaw::shared>());
@@ -233,12 +242,18 @@ class Speculator {
     std::array<Usage, kDrafters> drafters_;
   };
 
-  /// Remembers, when it goes, how the calls of this Speculator left the target.
+  /// Remembers, when it goes, how the calls of this Speculator left the target. Where generation() throws it
+  /// does not know, and the next step() takes it for changed.
   class Departure {
    public:
     explicit Departure(Speculator& run) : run_(run) {}
     ~Departure() {
-      if constexpr (kCountsChanges) run_.generation_ = run_.verifier_.generation();
+      if constexpr (kCountsChanges) {
+        try {
+          run_.generation_ = run_.verifier_.generation();
+        } catch (...) {
+        }
+      }
     }
     Departure(const Departure&) = delete;
     Departure& operator=(const Departure&) = delete;
@@ -360,7 +375,6 @@ class Speculator {
   const Verdict* verdict_ = nullptr;
   std::int32_t added_ = 0;        // tokens of the last round
   std::int32_t emitted_ = 0;      // those of them that count
-  bool booked_ = false;           // in stats_
   std::uint64_t generation_ = 0;  // the target's when the last call ended
   Stats stats_;
 };

@@ -6,10 +6,9 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <stdexcept>
-#include <string>
 #include <vector>
 
+#include "../detail/fields.hpp"
 #include "../detail/row_scan.hpp"
 #include "../rows.hpp"
 #include "../sampling_params.hpp"
@@ -21,7 +20,8 @@ namespace specula {
 
 /// What is reported per emitted token.
 struct LogprobOptions {
-  std::int32_t top = 0;    // that many of the likeliest tokens beside the emitted one; 0 to V
+  std::int32_t top = 0;    // that many of the likeliest tokens beside the emitted one; 0 to V. Meant to be
+                           // few: a row may cost up to V * top
   bool processed = false;  // under the verifier's parameters; else under the raw row's softmax: temperature
                            // 1, nothing cut
 };
@@ -74,9 +74,7 @@ class LogprobRecorder {
  public:
   /// Throws std::invalid_argument unless 0 <= options.top <= vocab.
   LogprobRecorder(const LogprobOptions& options, std::int32_t vocab) : options_(options), scan_(vocab) {
-    if (options.top < 0 || options.top > vocab)
-      throw std::invalid_argument("LogprobOptions::top is " + std::to_string(options.top) +
-                                  ", must be 0 to " + std::to_string(vocab));
+    expect_in("LogprobOptions::top", options.top, 0, vocab);
     likeliest_.resize(static_cast<std::size_t>(options.top));
   }
 
@@ -85,7 +83,7 @@ class LogprobRecorder {
   Logprobs view() const { return {entries_, likeliest_.size()}; }
 
   /// `rows` are what `laws` was made of. Cost: one read of a row per token of the verdict, two with
-  /// likeliest ones.
+  /// likeliest ones, and up to V * top to order those.
   void record(const TargetLaws& laws, const RowsView& rows, const TokenTree& tree, const Verdict& verdict) {
     clear();
     const SamplingParams params = options_.processed ? laws.params() : SamplingParams{};
