@@ -73,7 +73,7 @@ class ModelPack final : public ModelSource {
 };
 
 /// What these pipelines need for prompts of at most `longest_prompt` tokens; `threads` as for thread_count().
-ModelSizes sizes_for(std::span<const Recipe> recipes, std::size_t longest_prompt,
-                     std::int32_t max_new_tokens, std::int32_t threads, specula::eigen::Inputs inputs);
+ModelSizes sizes_for(std::span<const Recipe> recipes, std::size_t longest_prompt, std::int32_t max_new_tokens,
+                     std::int32_t threads, specula::eigen::Inputs inputs);
 
 }  // namespace specula_examples

@@ -1,3 +1,5 @@
+// labels: optimised
+
 #include <specula/accept/typical.hpp>
 
 #include <doctest/doctest.h>
@@ -175,8 +177,7 @@ TEST_CASE("coins: one for the token, from p") {
 }
 
 TEST_CASE("errors, and what it is exact for") {
-  CHECK_THROWS_WITH_AS(Typical{1.5}, "Typical: epsilon is 1.5, must be in [0, 1)",
-                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(Typical{1.5}, "Typical: epsilon is 1.5, must be in [0, 1)", std::invalid_argument);
   CHECK_THROWS_WITH_AS((Typical{0.1, -1}), "Typical: delta is -1, must be finite and at least 0",
                        std::invalid_argument);
   CHECK_THROWS_AS(Typical{-0.1}, std::invalid_argument);

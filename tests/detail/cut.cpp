@@ -1,4 +1,4 @@
-// labels: vectorised
+// labels: vectorised optimised
 #include <specula/detail/cut.hpp>
 
 #include <doctest/doctest.h>

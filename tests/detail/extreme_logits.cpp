@@ -1,3 +1,4 @@
+// labels: optimised
 // Masks of large finite logits, and offsets up to 1e38 times the temperature, on every instruction set: the
 // law of the row, what may be drawn, and errors beyond.
 #include "emulated_avx512.hpp"

@@ -1,4 +1,4 @@
-// labels: vectorised
+// labels: vectorised optimised
 #include <specula/detail/residual.hpp>
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// labels: vectorised
+// labels: vectorised optimised
 #include <specula/detail/row_scan.hpp>
 
 #include <doctest/doctest.h>

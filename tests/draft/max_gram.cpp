@@ -1,3 +1,5 @@
+// labels: optimised
+
 #include <specula/draft/max_gram.hpp>
 
 #include <doctest/doctest.h>

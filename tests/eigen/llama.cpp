@@ -3,7 +3,6 @@
 // transcription.
 #include <specula/eigen/llama.hpp>
 
-
 #include <doctest/doctest.h>
 
 #include <algorithm>

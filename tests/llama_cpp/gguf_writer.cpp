@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-
 #include "compiled_llama.hpp"
 #include "errors.hpp"
 #include "pack.hpp"

@@ -1,3 +1,5 @@
+// labels: optimised
+
 #include <specula/shape/cost_aware.hpp>
 
 #include <doctest/doctest.h>

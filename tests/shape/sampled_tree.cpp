@@ -1,3 +1,5 @@
+// labels: optimised
+
 #include <specula/shape/sampled_tree.hpp>
 
 #include <doctest/doctest.h>

@@ -80,8 +80,8 @@ void require_agreement_on_ragged_trees(const Rule& rule, Dense dense, DraftOf dr
   const int share = thorough() ? 1 : 10;
   for (const int vocab : {3, 40, 600}) {
     const Agreement a =
-        compare_with_cpu<DeviceRule, Element>(rule, dense, draft_of, (vocab == 600 ? 200 : 1600) / share, vocab, mix,
-                                              seed + static_cast<std::uint64_t>(vocab));
+        compare_with_cpu<DeviceRule, Element>(rule, dense, draft_of, (vocab == 600 ? 200 : 1600) / share,
+                                              vocab, mix, seed + static_cast<std::uint64_t>(vocab));
     all.trees += a.trees, all.differ += a.differ, all.unexplained += a.unexplained;
   }
   CHECK(all.trees == 3400 / share);

@@ -1,5 +1,5 @@
-// What a model's products take: types of weights and of inputs. Apart, for programs that choose them but do not
-// compile the model.
+// What a model's products take: types of weights and of inputs. Apart, for programs that choose them but do
+// not compile the model.
 #pragma once
 
 #include "../detail/compiler_options.hpp"
