@@ -1,3 +1,5 @@
+// labels: cuda-only
+
 #include <doctest/doctest.h>
 #include <specula/cuda/block/panel_ring.cuh>
 

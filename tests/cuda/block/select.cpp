@@ -1,4 +1,4 @@
-// labels: threads
+// labels: threads cuda-only
 #include <doctest/doctest.h>
 #include <specula/cuda/block/last_block.cuh>
 #include <specula/cuda/block/select.cuh>

@@ -1,4 +1,4 @@
-// labels: threads
+// labels: threads cuda-only
 #include <doctest/doctest.h>
 #include <specula/cuda/block/tree_attention_block.cuh>
 

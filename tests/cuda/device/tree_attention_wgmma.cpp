@@ -1,4 +1,4 @@
-// labels: optimised
+// labels: optimised cuda-only
 #include <doctest/doctest.h>
 #include <specula/cuda/device/tree_attention_wgmma.cuh>
 

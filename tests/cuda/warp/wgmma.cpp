@@ -1,4 +1,4 @@
-// labels: optimised
+// labels: optimised cuda-only
 // Products of a warpgroup: what the emulated tensor core does with the library's layouts, and that it catches
 // what a real one does not forgive.
 #include <doctest/doctest.h>
