@@ -1,4 +1,4 @@
-# cmake -DSOURCE=<file> -DCOMMAND=<compiler;flags> -DMUST_FAIL=<ON|OFF> -P CompileFail.cmake
+# cmake -DSOURCE=<file> -DCOMMAND=<compiler;flags> -DPARSED=<header, precompiled> -DMUST_FAIL=<ON|OFF> -P CompileFail.cmake
 #
 # ON: the file, with SPECULA_MUST_FAIL defined, must not compile, and the compiler must say what the file's leading lines
 # `// expect: <regex>` expect, one for each mistake in it. OFF: its passing twin must compile. A line `// flags: <flags>`
@@ -11,6 +11,7 @@ foreach(line IN LISTS lines)
   elseif(MUST_FAIL AND line MATCHES "^// flags: (.+)$")
     separate_arguments(flags UNIX_COMMAND "${CMAKE_MATCH_1}")
     list(APPEND COMMAND ${flags})
+    set(PARSED "")  # it was precompiled with others
   endif()
 endforeach()
 if(NOT expected)
@@ -19,6 +20,9 @@ endif()
 
 if(MUST_FAIL)
   list(APPEND COMMAND -DSPECULA_MUST_FAIL)
+endif()
+if(PARSED)
+  list(APPEND COMMAND -include ${PARSED})
 endif()
 execute_process(COMMAND ${COMMAND} -fsyntax-only ${SOURCE}
                 RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
