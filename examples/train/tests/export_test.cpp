@@ -84,8 +84,8 @@ TEST_CASE("a GLIDE draft's directory") {
   check_weights(place.directory, *draft, *other);
   const auto card = text(place.directory / "MODEL_CARD.md");
   for (const std::string part : {"the recipe", "7 steps", "gsm8k step 2 agrees | 0.2500", "not finished",
-                           "4 query heads of 8 in each layer, over the target's last 2 layers",
-                           "own text after prompts from these"}) {
+                                 "4 query heads of 8 in each layer, over the target's last 2 layers",
+                                 "own text after prompts from these"}) {
     CAPTURE(part);
     CHECK(card.find(part) != std::string::npos);
   }
