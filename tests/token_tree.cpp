@@ -558,17 +558,6 @@ TEST_CASE("store copies the row; top is what a greedy shape chooses") {
   CHECK(top.prob == doctest::Approx(std::exp(2) / (1 + 2 * std::exp(2) + std::exp(1))).epsilon(1e-6));
 }
 
-TEST_CASE("what a declared law covers") {
-  using enum DraftLaw;
-  static_assert(covers(sampled, sampled) && covers(sampled, deterministic) && covers(sampled_iid, sampled));
-  static_assert(covers(mixed, sampled_distinct) && covers(sampled_distinct, deterministic));
-  static_assert(covers(shared, shared) && covers(shared, deterministic) && !covers(shared, sampled) &&
-                !covers(sampled, shared) && !covers(sampled_iid, shared) && !covers(mixed, shared) &&
-                !covers(deterministic, shared));
-  static_assert(!covers(deterministic, sampled) && !covers(sampled, sampled_iid) &&
-                !covers(sampled_iid, mixed));
-}
-
 TEST_CASE("draw_shared: by the noise of the position, whatever the round; its law is shared") {
   TokenTree tree(4, 6, 3);
   PhiloxChance chance(1);
