@@ -330,7 +330,7 @@ void emulate(const Grid& grid, const std::function<void(EmulatedCluster, int, un
         random.chance(0.5) ? 0xFF : 0x3F;  // what nobody wrote: NaN and -1, or 0.75 and a large number
     for (const auto& shared : cluster.shared)
       std::memset(shared.get(), poison, grid.shared_bytes + kAlignment);
-    for (Thread& t : threads) t.turn = 0, t.met_cluster = false;
+    for (Thread& t : threads) t.turn = 0, t.met_cluster = t.arrived = false;
     for (auto& left : cluster.left) left = false;
     scheduler->run(static_cast<int>(threads.size()), sizes, [&](int t) {
       const EmulatedCluster mine(&threads[static_cast<std::size_t>(t)]);

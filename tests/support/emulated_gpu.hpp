@@ -11,6 +11,7 @@
 // then sees every pair of accesses that no barrier orders.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -81,6 +82,7 @@ struct Thread {
   int block, rank;                   // of the block in the cluster, of the thread in the block
   mutable std::uint32_t turn = 0;    // collectives so far
   mutable bool met_cluster = false;  // it has passed a barrier of the cluster: all blocks have begun
+  mutable bool arrived = false;      // at the cluster's barrier, for which it has yet to wait
 };
 
 }  // namespace emulation
@@ -111,6 +113,13 @@ class EmulatedWarp {
     const auto all = exchange(yes, 5);
     std::uint32_t out = 0;
     for (int lane = 0; lane < size(); ++lane) out |= static_cast<std::uint32_t>(all[lane]) << lane;
+    return out;
+  }
+
+  std::uint32_t largest(std::uint32_t value) const {
+    const auto all = exchange(value, 6);
+    std::uint32_t out = 0;
+    for (int lane = 0; lane < size(); ++lane) out = std::max(out, all[lane]);
     return out;
   }
 
@@ -175,6 +184,16 @@ class EmulatedCluster {
   int rank() const { return thread_->block; }
   int size() const { return thread_->cluster->blocks; }
   void sync() const {
+    arrive();
+    wait();
+  }
+  void arrive() const {
+    if (thread_->arrived) throw std::runtime_error("a thread arrives twice at the cluster's barrier");
+    thread_->arrived = true;
+  }
+  void wait() const {
+    if (!thread_->arrived) throw std::runtime_error("a thread waits for the cluster and has not arrived");
+    thread_->arrived = false;
     thread_->cluster->scheduler->wait(thread_->cluster->cluster_barrier());
     thread_->met_cluster = true;
   }

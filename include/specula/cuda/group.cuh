@@ -4,13 +4,15 @@
 // an emulated one, of which every thread is a fiber. The concepts, by what each has beyond the one before:
 //
 //   Warp     rank() size() sync() shuffle(v, from) shuffle_xor(v, mask) shuffle_up(v, by) ballot(bool)
+//            largest(unsigned)
 //   Block    rank() size() sync() warp() warp_rank() warp_count()
-//   Cluster  rank() size() sync() block() map(pointer, rank)
+//   Cluster  rank() size() sync() arrive() wait() block() map(pointer, rank)
 //
 // A Cluster's rank() is that of this thread's block and size() the number of its blocks; map() turns a
 // pointer into one's own shared memory into the same place of another block's. All threads of a group call
-// its functions together and in the same order. shuffle_up gives lanes below `by` their own value back.
-// Nothing here orders memory but sync().
+// its functions together and in the same order; a block's warps may call sync() from different places.
+// shuffle_up gives lanes below `by` their own value back. arrive() and wait() are the halves of sync().
+// Nothing here orders memory but sync(), or both of its halves.
 #pragma once
 
 #include "detail/host_device.cuh"
@@ -40,6 +42,7 @@ struct SerialGroup {
     return value;
   }
   SPECULA_HD static std::uint32_t ballot(bool yes) { return yes; }
+  SPECULA_HD static std::uint32_t largest(std::uint32_t value) { return value; }
 };
 
 #ifdef __CUDACC__
@@ -91,6 +94,14 @@ struct DeviceWarp {
     return yes;
 #endif
   }
+  /// The largest of all lanes' values, in one instruction.
+  SPECULA_HD static std::uint32_t largest(std::uint32_t value) {
+#ifdef __CUDA_ARCH__
+    return __reduce_max_sync(~0u, value);
+#else
+    return value;
+#endif
+  }
 };
 
 /// A block of one dimension, its size a multiple of 32.
@@ -109,9 +120,10 @@ struct DeviceBlock {
     return 1;
 #endif
   }
+  /// Not __syncthreads(), which all threads would have to call at one place and in whole warps.
   SPECULA_HD static void sync() {
 #ifdef __CUDA_ARCH__
-    __syncthreads();
+    cooperative_groups::this_thread_block().sync();
 #endif
   }
   SPECULA_HD static DeviceWarp warp() { return {}; }
@@ -138,6 +150,18 @@ struct DeviceCluster {
   SPECULA_HD static void sync() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     cooperative_groups::this_cluster().sync();
+#else
+    DeviceBlock::sync();
+#endif
+  }
+  SPECULA_HD static void arrive() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+#endif
+  }
+  SPECULA_HD static void wait() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 #else
     DeviceBlock::sync();
 #endif

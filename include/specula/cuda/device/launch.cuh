@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <mutex>
 
 #include "../group.cuh"
 #include "../warp/tile.cuh"
@@ -32,6 +33,13 @@ inline cudaError_t device_limits(int device, DeviceLimits* out) {
   return error;
 }
 
+/// cudaErrorInvalidDevice unless `device` is the current one: kernels are prepared for that.
+inline cudaError_t check_current(int device) {
+  int current = -1;
+  const cudaError_t error = cudaGetDevice(&current);
+  return error != cudaSuccess ? error : current == device ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
 /// Whether `kernel`, as it runs on the current device, was compiled for an architecture that has clusters.
 template <class Kernel>
 cudaError_t has_clusters(Kernel* kernel, bool* out) {
@@ -42,9 +50,11 @@ cudaError_t has_clusters(Kernel* kernel, bool* out) {
 }
 
 /// Lets `kernel` use `shared_bytes` and clusters of more than 8 blocks, on the current device. Outside of
-/// captures.
+/// captures; by any number of threads at once.
 template <class Kernel>
 cudaError_t prepare(Kernel* kernel, std::size_t shared_bytes, int cluster) {
+  static std::mutex one_at_a_time;  // what is read below must still be so when it is raised
+  const std::lock_guard<std::mutex> lock(one_at_a_time);
   const void* function = reinterpret_cast<const void*>(kernel);
   cudaFuncAttributes now{};  // another plan's of the same kernel, which must stay good
   cudaError_t error = cudaFuncGetAttributes(&now, function);
@@ -84,7 +94,8 @@ template <class Kernel>
 cudaError_t plan_clusters(Kernel* kernel, int problems, int vocab, int threads, std::size_t shared_bytes,
                           int device, int* cluster) {
   DeviceLimits limits;
-  cudaError_t error = device_limits(device, &limits);
+  cudaError_t error = check_current(device);
+  if (error == cudaSuccess) error = device_limits(device, &limits);
   if (error != cudaSuccess) return error;
   if (shared_bytes > static_cast<std::size_t>(limits.shared_bytes)) return cudaErrorInvalidValue;
   bool clusters = false;
