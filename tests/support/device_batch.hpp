@@ -191,9 +191,9 @@ struct DeviceBatch {
             {target.data() + offset, stride, nullptr, params.data()},
             q,
             {out_token.data(), out_path.data(), out_count.data(), out_status.data()},
-            vocab,
             max_nodes,
-            width};
+            width,
+            {vocab, 1, 8192}};
   }
 
   /// The outputs, every element checked: -1 behind the count.
@@ -218,22 +218,24 @@ struct DeviceBatch {
   }
 };
 
-/// Runs a rule over a batch on an emulated GPU.
+/// Runs a rule over a batch on an emulated GPU. Chains are read `rows` rows at a time, through rings of one size
+/// or the other; 0: whatever the seed says.
 template <class Rule, class Element, class Draft>
 std::vector<DeviceVerdict> emulate_verify(DeviceBatch<Element>& batch,
-                                          const device::detail::VerifyArgs<Element, Draft>& args,
-                                          int blocks = 1, int threads = 64, std::uint64_t seed = 1,
-                                          Engine engine = Engine::fibers) {
-  using Walk = device::detail::Walk<EmulatedCluster, Element, Draft>;
+                                          device::detail::VerifyArgs<Element, Draft> args, int blocks = 1,
+                                          int threads = 64, std::uint64_t seed = 1,
+                                          Engine engine = Engine::fibers, int rows = 0) {
+  using Walk = device::detail::Walk<Rule, EmulatedCluster, Element, Draft>;
+  args.scan.rows = rows > 0 ? rows : 1 + static_cast<int>(seed % 5);
+  args.scan.ring_bytes = seed % 3 == 0 ? 4096 : 8192;
   emulate({.clusters = batch.sequences(),
            .blocks = blocks,
            .threads = threads,
-           .shared_bytes = Walk::shared_bytes(args.vocab, args.max_nodes),
+           .shared_bytes = Walk::shared_bytes(args.scan, args.max_nodes, threads / 32),
            .seed = seed,
            .engine = engine},
           [&](EmulatedCluster cluster, int sequence, unsigned char* shared) {
-            Walk walk(cluster, args, sequence, shared);
-            Rule::verify(walk);
+            Walk(cluster, args, sequence, shared).run();
           });
   return batch.verdicts();
 }

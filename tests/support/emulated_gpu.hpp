@@ -22,6 +22,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "emulated_copies.hpp"
+
 namespace specula_test {
 
 enum class Engine : std::uint8_t { fibers, threads };
@@ -179,6 +181,8 @@ class EmulatedBlock {
 
 class EmulatedCluster {
  public:
+  using Copies = EmulatedCopies;
+
   explicit EmulatedCluster(const emulation::Thread* thread) : thread_(thread) {}
 
   int rank() const { return thread_->block; }

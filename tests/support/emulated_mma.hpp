@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "emulated_copies.hpp"
 #include "emulated_gpu.hpp"
 
 namespace specula_test {
@@ -96,42 +97,5 @@ inline void load_transposed(const EmulatedWarp& warp, const void* row, std::uint
     out[matrix] = rows[8 * matrix + 2 * (lane % 4)].elements[lane / 4] |
                   static_cast<std::uint32_t>(rows[8 * matrix + 2 * (lane % 4) + 1].elements[lane / 4]) << 16;
 }
-
-/// A thread's cp.async copies. The destination is NaN from the copy on and gets its bytes only in wait(): a
-/// missing wait or barrier, or a stage that is filled while somebody reads it, shows.
-class EmulatedCopies {
- public:
-  void copy(void* to_shared, const void* from, bool real) {
-    if (reinterpret_cast<std::uintptr_t>(to_shared) % 16 != 0 ||
-        reinterpret_cast<std::uintptr_t>(from) % 16 != 0)
-      throw std::runtime_error("cp.async: not 16-byte aligned");
-    std::memset(to_shared, 0xFF, 16);
-    open_.push_back({to_shared, real ? from : nullptr});
-  }
-  void commit() {
-    groups_.push_back(std::move(open_));
-    open_.clear();
-  }
-  template <int kGroups>
-  void wait() {
-    for (; groups_.size() > kGroups; groups_.pop_front())
-      for (const Copy& c : groups_.front()) {
-        if (c.from)
-          std::memcpy(c.to, c.from, 16);
-        else
-          std::memset(c.to, 0, 16);
-      }
-  }
-  /// Whether everything was waited for.
-  bool idle() const { return groups_.empty() && open_.empty(); }
-
- private:
-  struct Copy {
-    void* to;
-    const void* from;
-  };
-  std::vector<Copy> open_;
-  std::deque<std::vector<Copy>> groups_;
-};
 
 }  // namespace specula_test

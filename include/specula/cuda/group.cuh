@@ -8,7 +8,7 @@
 //   Block    rank() size() sync() warp() warp_rank() warp_count()
 //   Cluster  rank() size() sync() arrive() wait() block() map(pointer, rank)
 //
-// A Cluster's rank() is that of this thread's block and size() the number of its blocks; map() turns a
+// and Cluster::Copies, a thread's asynchronous copies. A Cluster's rank() is that of this thread's block and size() the number of its blocks; map() turns a
 // pointer into one's own shared memory into the same place of another block's. All threads of a group call
 // its functions together and in the same order; a block's warps may call sync() from different places.
 // shuffle_up gives lanes below `by` their own value back. arrive() and wait() are the halves of sync().
@@ -16,6 +16,7 @@
 #pragma once
 
 #include "detail/host_device.cuh"
+#include "thread/async_copy.cuh"
 
 #ifdef __CUDACC__
 #include <cooperative_groups.h>
@@ -133,6 +134,7 @@ struct DeviceBlock {
 
 /// The cluster that a kernel was launched with; one block where the architecture has none.
 struct DeviceCluster {
+  using Copies = detail::DeviceCopies;
   SPECULA_HD static int rank() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     return static_cast<int>(cooperative_groups::this_cluster().block_rank());

@@ -48,7 +48,8 @@ enum class Status : std::int32_t {
   bad_tree =
       5,  // a parent that is no earlier node, a token outside the vocabulary, or more nodes than the plan
   cut_is_not_sharded = 6,  // a sharded vocabulary takes temperature, not top-k, top-p or min-p
-  infinite_loss = 7        // the draft rules out a token that the target may choose
+  infinite_loss = 7,       // the draft rules out a token that the target may choose
+  bad_draft_row = 8        // a guess's row of the draft is beyond those that there are
 };
 
 /// The law of a row in scalars: law(x) = 0 where logits[x] < cut, else exp((logits[x] - shift) / temperature

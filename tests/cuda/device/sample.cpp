@@ -80,15 +80,15 @@ struct Draws {
     args.scale = scale.data();
     if (!sequence_of_row.empty()) args.sequence_of_row = sequence_of_row.data();
     if (count >= 0) args.row_count = &count;
+    const device::detail::ScanSize size{vocab, 1, order % 2 ? 8192 : 4096};
     emulate({.clusters = static_cast<int>(n),
              .blocks = blocks,
              .threads = threads,
-             .shared_bytes = device::detail::RowScan<EmulatedCluster>::shared_bytes(vocab) +
-                             static_cast<std::size_t>(draws) * sizeof(Token),
+             .shared_bytes = device::detail::sample_bytes<EmulatedCluster>(size, threads / 32, draws),
              .seed = order,
              .engine = engine},
             [&](EmulatedCluster cluster, int r, unsigned char* shared) {
-              device::detail::sample_row(cluster, r, shared, args, vocab, draws);
+              device::detail::sample_row(cluster, r, shared, args, size, draws);
             });
   }
 };

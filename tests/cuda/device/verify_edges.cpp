@@ -57,9 +57,9 @@ Drawn draw_one(const std::vector<float>& row, const SamplingParams& p, std::uint
   emulate({.clusters = 1,
            .blocks = blocks,
            .threads = 64,
-           .shared_bytes = RowScan<EmulatedCluster>::shared_bytes(vocab) + sizeof(Token),
+           .shared_bytes = sample_bytes<EmulatedCluster>({vocab, 1, 8192}, 2, 1),
            .seed = seed},
-          [&](EmulatedCluster c, int r, unsigned char* shared) { sample_row(c, r, shared, args, vocab, 1); });
+          [&](EmulatedCluster c, int r, unsigned char* shared) { sample_row(c, r, shared, args, {vocab, 1, 8192}, 1); });
   return out;
 }
 template <class Element>

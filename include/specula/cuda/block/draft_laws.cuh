@@ -12,6 +12,32 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
+/// Whether a form has rows of one weight a token, which can be streamed: row_in(draft, row, vocab) then, and
+/// weight_in(draft, exponent, x) is what an element of it weighs.
+template <class Draft>
+SPECULA_HD constexpr bool has_rows(const Draft*) {
+  return false;
+}
+template <class Element>
+SPECULA_HD constexpr bool has_rows(const LogitsDraft<Element>*) {
+  return true;
+}
+SPECULA_HD constexpr bool has_rows(const ProbsDraft*) { return true; }
+
+template <class Element>
+SPECULA_HD Row<Element> row_in(const LogitsDraft<Element>& draft, std::int64_t row, int vocab) {
+  return {draft.logits + row * draft.stride, vocab};
+}
+SPECULA_HD Row<float> row_in(const ProbsDraft& draft, std::int64_t row, int vocab) {
+  return {draft.probs + row * draft.stride, vocab};
+}
+template <class Element>
+SPECULA_HD float weight_in(const LogitsDraft<Element>&, const Exponent& exponent, float x) {
+  return exponent.weight(x);
+}
+/// -infinity stands beyond the row.
+SPECULA_HD float weight_in(const ProbsDraft&, const Exponent&, float x) { return max_or_nan(x, 0.0f); }
+
 // For each form: point_of(row) is the token of a row that is a point mass, else kNoToken; prob(row, token)
 // its probability in double precision; fill_from(draft, row, vocab, first, q) those of four tokens from
 // `first` on.
@@ -78,6 +104,16 @@ SPECULA_HD Exponent exponent_of(const LogitsDraft<Element>& draft, std::int64_t 
   return Exponent(draft.stats[row]);
 }
 
+SPECULA_HD constexpr bool is_chosen(const ChosenDraft&) { return true; }
+template <class Draft>
+SPECULA_HD constexpr bool is_chosen(const Draft&) {
+  return false;
+}
+SPECULA_HD std::int64_t row_count(const ChosenDraft&) { return 0; }
+template <class Draft>
+SPECULA_HD std::int64_t row_count(const Draft& draft) {
+  return draft.rows;
+}
 SPECULA_HD const std::int32_t* rows_of(const ChosenDraft&) { return nullptr; }
 SPECULA_HD const double* scales_of(const ChosenDraft&) { return nullptr; }
 template <class Draft>

@@ -1,4 +1,5 @@
-// A row of logits as a law, by a whole cluster: one read of it, and no memory but the tiles' table.
+// Rows of logits as laws, by a whole cluster: one read of each, several in one pass, and no memory but the
+// tiles' table.
 #pragma once
 
 #include "../detail/host_device.cuh"
@@ -9,148 +10,271 @@
 #include "../warp/tile.cuh"
 #include "../warp/tile_law.cuh"
 #include "cut.cuh"
+#include "key_cut.cuh"
 #include "tile_table.cuh"
 
 namespace specula {
 namespace cuda {
 namespace detail {
 
+/// What a pass said of a row. Its status is the law's.
+struct RowFacts {
+  RowStats law;
+  RowMasses masses;          // of its tiles, at a temperature above 0
+  std::int32_t cut_is_done;  // 0 or 1
+};
+
+/// Functions that say "all threads" are called by those of the cluster together, the others by a warp of any
+/// block, by themselves.
 template <class Cluster>
 class RowScan {
  public:
   using Table = TileTable<Cluster>;
+  using Entry = typename Table::Entry;
 
-  /// 8-byte aligned shared memory of each block.
-  SPECULA_HD static std::size_t shared_bytes(int vocab) {
-    return Table::shared_bytes(vocab) + 2 * sizeof(Histogram);
+  /// 16-byte aligned shared memory of each block of `warps` warps.
+  SPECULA_HD static std::size_t shared_bytes(const ScanSize& size, int warps) {
+    return Table::shared_bytes(size, warps) +
+           round_up(sizeof(RowFacts) * static_cast<std::size_t>(size.rows), std::size_t{16});
   }
-  SPECULA_HD RowScan(Cluster cluster, int vocab, unsigned char* shared)
-      : table_(cluster, vocab, shared), histograms_(shared + Table::shared_bytes(vocab)) {}
+  SPECULA_HD RowScan(Cluster cluster, const ScanSize& size, unsigned char* shared)
+      : table_(cluster, size, shared),
+        size_(size),
+        facts_(reinterpret_cast<RowFacts*>(
+            shared + Table::shared_bytes(size, cluster.block().warp_count()))) {}
+  /// All threads, where no row was read.
+  SPECULA_HD void leave() { table_.leave(); }
 
-  /// The law of `row` under valid `params`. Cost: one read of the row; a cut reads again what reaches it.
+  /// All threads. Reads rows row_of(0) to row_of(rows - 1) under valid `params` but for their cut; the facts of
+  /// row r are known to warp r (modulo the warps of the block), which calls then(r), and behind another barrier
+  /// to all. Where `has_aside`, the last warp of each block calls aside() and reads nothing. Cost: one read of
+  /// the rows.
+  template <class Element, class RowOf, class Aside, class Then>
+  SPECULA_HD void read(int rows, RowOf row_of, const SamplingParams& params, bool has_aside, Aside aside,
+                       Then then) {
+    const auto block = table_.cluster().block();
+    const auto warp = block.warp();
+    const bool greedy = params.temperature == 0.0f;
+    const float scale = scale_of(params.temperature);
+    table_.template read<Element>(
+        rows, row_of, [](int, int) { return true; },
+        [&](int, int, const RawTile<Element>& raw) {
+          if (greedy) {
+            const TileTop top = tile_top(warp, raw);
+            return Entry{top.maximum, float_of(static_cast<std::uint32_t>(top.place))};
+          }
+          const TileStats s = tile_stats(warp, raw, scale);
+          return Entry{s.maximum, s.sum};
+        },
+        has_aside, aside);
+    for (int r = block.warp_rank(); r < rows; r += block.warp_count()) {
+      merge(r, params.temperature);
+      then(r);
+    }
+  }
+  SPECULA_HD const RowFacts& facts(int r) const { return facts_[r]; }
+
+  /// All threads, when all know the facts: the cut of the rows that were read, as part of their laws; those
+  /// that are not ok are left alone. Known to warp 0, and behind another barrier to all. Returns whether it
+  /// ended with keep(). Cost: one read of the tiles that matter for 16-bit rows, else further ones for each
+  /// row.
+  template <class Element, class RowOf>
+  SPECULA_HD bool cut(int rows, RowOf row_of, const SamplingParams& params) {
+    const auto block = table_.cluster().block();
+    const auto ok = [&](int r) { return facts_[r].law.status == Status::ok; };
+    static_assert(2 * sizeof(Histogram) <= Table::kScratchBytes, "Cut works in the rings");
+    if constexpr (sizeof(Element) == 2) {
+      using ByKey = KeyCut<Cluster, Element>;
+      static_assert(ByKey::row_bytes() <= Table::kScratchBytes, "so does KeyCut");
+      ByKey(table_.cluster(), table_.scratch(), Table::scratch_bytes(size_, block.warp_count()))
+          .find(
+              rows, row_of, table_.row(0), params, ok, [&](int r) { return facts_[r].law.shift; },
+              [&](int r) { return facts_[r].law.log_z; },
+              [&](int r, const typename ByKey::Found& found) {
+                block.warp().sync();
+                if (block.warp().rank() != 0 || !found.inside) return;
+                facts_[r].cut_is_done = 1;
+                facts_[r].law.cut = found.cut;
+                facts_[r].law.log_z = log(found.kept);
+              });
+      block.sync();
+    }
+    bool all = true;
+    for (int r = 0; r < rows; ++r) {
+      if (!ok(r) || facts_[r].cut_is_done != 0) continue;
+      all = false;
+      const float cut = Cut<Cluster, Element>(table_.cluster(), table_.scratch(), row_of(r), table_.row(r),
+                                              facts_[r].law.shift, params.temperature)
+                            .threshold(params);
+      if (block.rank() == 0) facts_[r].law.cut = cut;
+    }
+    if (all) return false;
+    block.sync();
+    keep<Element>(0, rows, row_of);
+    if (block.warp_rank() == 0)
+      for (int r = 0; r < rows; ++r) {
+        if (!ok(r) || facts_[r].cut_is_done != 0) continue;
+        const double kept = measured_total(r);
+        scale_masses(r, 1 / kept);
+        if (block.rank() == 0) facts_[r].law.log_z += log(kept);
+        block.warp().sync();
+      }
+    return true;
+  }
+
+  /// All threads, behind a barrier: measures what a cut leaves of the tiles of rows `from` to from + rows - 1
+  /// of the pass that was the last, for draw_measured(): their entries begin with row 0's. Cost: a read of the
+  /// tiles that the cut does not drop whole.
+  template <class Element, class RowOf>
+  SPECULA_HD void keep(int from, int rows, RowOf row_of) {
+    const auto warp = table_.cluster().block().warp();
+    const Entry* const stats = table_.row(from);
+    const int tiles = table_.tiles();
+    table_.template read<Element>(
+        rows, row_of,
+        [&](int r, int tile) {
+          return facts_[from + r].law.status == Status::ok &&
+                 stats[r * tiles + tile].a >= facts_[from + r].law.cut;
+        },
+        [&](int r, int, const RawTile<Element>& raw) {
+          const Exponent exponent(facts_[from + r].law);
+          return Entry{0.0f, tile_sum_of(warp, [&](int i) { return exponent.weight(raw[i]); })};
+        },
+        false, [] {});
+  }
+
+  /// All threads: the law of one row under valid `params`, whose tiles' maxima are table().row(0)'s, or those
+  /// of before() if there is a cut. Cost: one read of the row; a cut reads again what reaches it.
   template <class Element>
   SPECULA_HD RowStats law(Row<Element> row, const SamplingParams& params) {
-    TileLaw tiles(params.temperature);
-    RowStats out{0, 0, params.temperature, -infinity(), kNoToken, Status::ok};
-    const auto warp = table_.cluster().block().warp();
-    table_.pass(row, [&](int tile, const RawTile<Element>& raw) {
-      float x[kPerLane];
-      unpack<Order::columns>(warp.rank(), raw, row, tile, x);
-      if (tiles.greedy) return typename Table::Entry{tile_maximum(warp, x), 0.0f};
-      const TileStats s = tile_stats(warp, x, tiles.scale);
-      return typename Table::Entry{s.maximum, s.sum};
-    });
-    const auto maximum = [&](int t) { return table_[t].a; };
-    out.status = tiles.look(warp, table_.tiles(), maximum, [&](int t) { return table_[t].b; });
-    if (out.status != Status::ok) return out;
-    if (tiles.greedy) {
-      out.point = first_equal(row, tiles.top_tile(warp, table_.tiles(), maximum), tiles.top);
-      return out;
+    const auto row_of = [&](int) { return row; };
+    read<Element>(1, row_of, params, false, [] {}, [](int) {});
+    const auto block = table_.cluster().block();
+    block.sync();
+    if (cuts(params) && params.temperature != 0.0f) {
+      cut<Element>(1, row_of, params);
+      block.sync();
     }
-    masses_ = {kStats, tiles.scale, tiles.unit, 1};
-    const double total = table_.total(masses_);
-    masses_.share = 1 / total;
-    out.shift = tiles.top;
-    out.log_z = tiles.log_z(total);
-    if (cuts(params)) {
-      out.cut =
-          Cut<Cluster, Element>(table_.cluster(), histograms_, row, table_, tiles.top, params.temperature)
-              .threshold(params);
-      const Exponent exponent(out);
-      const double kept = measure_from([&](int tile) { return table_.before(tile).a >= out.cut; },
-                                       [&](int first, float(&w)[4]) { weigh(row, exponent, first, w); });
-      masses_.share = 1 / kept;
-      out.log_z += log(kept);
-    }
-    return out;
+    return facts_[0].law;
   }
 
-  /// Measures the tiles' masses of weights that fill(first, w) gives, four tokens from `first` on; returns
-  /// their total.
+  /// All threads: measures the tiles' masses of weight(a, b) of two rows' logits or probabilities.
+  template <class One, class Two, class Weight>
+  SPECULA_HD void measure_two(Row<One> one, Row<Two> two, Weight weight) {
+    const auto warp = table_.cluster().block().warp();
+    table_.read_two(one, two, [&](int, const RawTile<One>& a, const RawTile<Two>& b) {
+      return Entry{0.0f, tile_sum_of(warp, [&](int i) { return weight(a[i], b[i]); })};
+    });
+  }
+  /// All threads: the same of weights that fill(first, w) gives, four tokens from `first` on.
   template <class Fill>
-  SPECULA_HD double measure(Fill fill) {
-    return measure_from([](int) { return true; }, fill);
-  }
-  /// The same where only the tiles that `changed` says have other weights than those measured last, or than
-  /// the law that law() returned; the masses of the others are taken over.
-  template <class Changed, class Fill>
-  SPECULA_HD double remeasure(Changed changed, Fill fill) {
+  SPECULA_HD void measure(Fill fill) {
     const auto warp = table_.cluster().block().warp();
-    const Masses masses = masses_;
-    table_.pass([&](int tile) {
-      if (!changed(tile)) return typename Table::Entry{0.0f, static_cast<float>(masses(table_.before(tile)))};
-      return typename Table::Entry{0.0f, tile_sum(warp, tile, fill)};
-    });
-    masses_ = {kMasses, 0, 0, 1};
-    return table_.total(masses_);
+    table_.pass([&](int tile) { return Entry{0.0f, tile_sum(warp, tile, fill)}; });
   }
-  /// The tile that a coin picks by the masses that the last call measured; -1 if there are none.
-  SPECULA_HD int pick_tile(double coin) const { return table_.pick(masses_, coin); }
 
-  /// Draws from the law that law() returned last. Cost: one tile.
-  template <class Element>
-  SPECULA_HD Token draw(Row<Element> row, const RowStats& law, Words coin_words) const {
-    if (law.point != kNoToken) return law.point;
-    const int tile = pick_tile(coin(coin_words.x));
-    if (tile < 0) return kNoToken;
+  /// Sum of the masses that were measured last; NaN if one of them is.
+  SPECULA_HD double measured_total(int r = 0) const {
     const auto warp = table_.cluster().block().warp();
-    const Exponent exponent(law);
+    const Entry* const entries = table_.row(r);
+    const auto mass = [&](int t) { return entries[t].b; };
+    const FloatMasses all(warp, table_.tiles(), mass);
+    if (all.nan) return static_cast<double>(float_of(0x7FC00000u));
+    return all.value(total_mass(warp, table_.tiles(), [&](int t) { return all.whole(mass(t)); }));
+  }
+  /// Draws by them: fill(first, w) gives the weights. kNoToken if there are none. Cost: one tile.
+  template <class Fill>
+  SPECULA_HD Token draw_measured(Words coin_words, Fill fill, int r = 0) const {
+    const auto warp = table_.cluster().block().warp();
+    const Entry* const entries = table_.row(r);
+    const auto mass = [&](int t) { return entries[t].b; };
+    const FloatMasses all(warp, table_.tiles(), mass);
+    const int tile = pick_tile(warp, table_.tiles(), [&](int t) { return all.whole(mass(t)); }, coin_words.x);
+    return tile < 0 ? kNoToken : draw_inside(warp, tile, coin(coin_words.y), fill);
+  }
+
+  /// Draws from the law, without a cut, of row r of the pass that was the last. Cost: one tile.
+  template <class Element>
+  SPECULA_HD Token draw(int r, Row<Element> row, Words coin_words) const {
+    const RowFacts& facts = facts_[r];
+    if (facts.law.point != kNoToken) return facts.law.point;
+    const auto warp = table_.cluster().block().warp();
+    const Entry* const entries = table_.row(r);
+    const int tile = pick_tile(
+        warp, table_.tiles(), [&](int t) { return facts.masses(entries[t].a, entries[t].b); }, coin_words.x);
+    if (tile < 0) return kNoToken;
+    const Exponent exponent(facts.law);
     return draw_inside(warp, tile, coin(coin_words.y),
                        [&](int first, float(&w)[4]) { weigh(row, exponent, first, w); });
   }
+  /// A warp, for its block alone: turns the statistics of row r of the pass that was the last into masses that
+  /// draw_measured() draws by and put_mass() changes. They add up to 1.
+  SPECULA_HD void measure_law(int r = 0) const {
+    const auto warp = table_.cluster().block().warp();
+    Entry* const entries = table_.row(r);
+    const RowMasses& masses = facts_[r].masses;
+    const double total = masses.value(total_mass(
+        warp, table_.tiles(), [&](int t) { return masses(entries[t].a, entries[t].b); }));
+    for (int t = warp.rank(); t < table_.tiles(); t += warp.size())
+      entries[t].b = masses.as_float(entries[t].a, entries[t].b);
+    scale_masses(r, 1 / total);
+  }
+  /// A warp, for its block alone: measures one tile again, of weights that fill gives.
+  template <class Fill>
+  SPECULA_HD void measure_tile(int tile, Fill fill, int r = 0) const {
+    const auto warp = table_.cluster().block().warp();
+    const float mass = tile_sum(warp, tile, fill);
+    if (warp.rank() == 0) table_.row(r)[tile].b = mass;
+    warp.sync();
+  }
 
-  SPECULA_HD Cluster cluster() const { return table_.cluster(); }
-  SPECULA_HD const Table& table() const { return table_; }
-
- private:
-  enum Kind { kStats, kMasses };
-  /// An entry of the table as a mass. Those of a law add up to 1.
-  struct Masses {
-    Kind kind;
-    float scale;
-    double unit, share;
-    SPECULA_HD double operator()(typename Table::Entry entry) const {
-      if (kind == kMasses) return static_cast<double>(entry.b) * share;
-      const double mass = tile_mass(entry.a, entry.b, scale, unit) * share;
-      return mass < kLeastMass ? 0.0 : mass;
-    }
-  };
-
+  /// The weights of four tokens under a law.
   template <class Element>
   SPECULA_HD static void weigh(Row<Element> row, const Exponent& exponent, int first, float (&w)[4]) {
     load_four(row, first, w);
     SPECULA_UNROLL
     for (int e = 0; e < 4; ++e) w[e] = exponent.weight(w[e]);
   }
-  template <class Wanted, class Fill>
-  SPECULA_HD double measure_from(Wanted wanted, Fill fill) {
+
+  SPECULA_HD Cluster cluster() const { return table_.cluster(); }
+  SPECULA_HD Table& table() { return table_; }
+  SPECULA_HD const Table& table() const { return table_; }
+
+ private:
+  SPECULA_HD void scale_masses(int r, double by) const {
     const auto warp = table_.cluster().block().warp();
-    table_.pass([&](int tile) {
-      return typename Table::Entry{0.0f, wanted(tile) ? tile_sum(warp, tile, fill) : 0.0f};
-    });
-    masses_ = {kMasses, 0, 0, 1};
-    return table_.total(masses_);
+    Entry* const entries = table_.row(r);
+    for (int t = warp.rank(); t < table_.tiles(); t += warp.size())
+      entries[t].b = static_cast<float>(static_cast<double>(entries[t].b) * by);
+    warp.sync();
   }
 
-  /// First token of the tile whose logit is `value`.
-  template <class Element>
-  SPECULA_HD Token first_equal(Row<Element> row, int tile, float value) const {
+  /// By a warp: what the tiles of row r say of it.
+  SPECULA_HD void merge(int r, float temperature) {
     const auto warp = table_.cluster().block().warp();
-    Token token = row.vocab;
-    for (int k = 3; k >= 0; --k) {
-      const int first = tile * kTile + place_of<Order::run>(warp.rank(), k);
-      float x[4];
-      load_four(row, first, x);
-      SPECULA_UNROLL
-      for (int e = 3; e >= 0; --e)
-        if (x[e] == value) token = first + e;
+    const Entry* const entries = table_.row(r);
+    const auto maximum = [&](int t) { return entries[t].a; };
+    const TileLaw tiles(warp, table_.tiles(), temperature, maximum, [&](int t) { return entries[t].b; });
+    RowFacts out;
+    out.cut_is_done = 0;
+    out.law = {0, 0, temperature, -infinity(), kNoToken, tiles.status};
+    out.masses = tiles.masses;
+    if (tiles.status == Status::ok) {
+      if (temperature == 0.0f) {
+        const int tile = tiles.top_tile(warp, table_.tiles(), maximum);
+        out.law.point = tile * kTile + static_cast<Token>(bits_of(entries[tile].b));
+      } else {
+        out.law.shift = tiles.top;
+        out.law.log_z = tiles.log_z();
+      }
     }
-    return reduce(warp, token, Min{});
+    if (warp.rank() == 0) facts_[r] = out;
+    warp.sync();
   }
 
   Table table_;
-  unsigned char* histograms_;
-  Masses masses_{kStats, 0, 0, 1};
+  ScanSize size_;
+  RowFacts* facts_;  // (rows)
 };
 
 }  // namespace detail

@@ -23,7 +23,8 @@ class TopK {
  public:
   /// 16-byte aligned shared memory to find the `k` best of rows, and to select among `more` afterwards.
   SPECULA_HD static std::size_t shared_bytes(int vocab, int k, int more = 0) {
-    return select_bytes(vocab, k, more) + sizeof(Ranked) * static_cast<std::size_t>(k);
+    return round_up(select_bytes(vocab, k, more) + sizeof(Ranked) * static_cast<std::size_t>(k),
+                    std::size_t{16});
   }
   /// k >= 0.
   SPECULA_HD TopK(Block block, int vocab, int k, int more, unsigned char* shared)
@@ -68,12 +69,12 @@ class TopK {
     const auto warp = block_.warp();
     const int lane = warp.rank();
     float x[kPerLane];
-    unpack<Order::columns>(lane, load_tile<Order::columns>(lane, row, tile), row, tile, x);
+    unpack(load_tile<Order::columns>(lane, row, tile), x);
     for (int n = 0; n < most; ++n) {
       std::uint64_t top = 0;  // value, then the lower place
       SPECULA_UNROLL
       for (int i = 0; i < kPerLane; ++i) {
-        const auto place = static_cast<std::uint64_t>(place_of<Order::columns>(lane, i / 4) + i % 4);
+        const auto place = static_cast<std::uint64_t>(place_of<Order::columns, Element>(lane, i));
         top = larger(top, rank_value(x[i]) << 16 | (0xFFFF - place));
       }
       top = reduce(warp, top, Max{});
@@ -81,7 +82,7 @@ class TopK {
       const int place = 0xFFFF - static_cast<int>(top & 0xFFFF);
       SPECULA_UNROLL
       for (int i = 0; i < kPerLane; ++i)
-        if (place_of<Order::columns>(lane, i / 4) + i % 4 == place) x[i] = -infinity();
+        if (place_of<Order::columns, Element>(lane, i) == place) x[i] = -infinity();
       if (lane == 0) select_.add({top >> 16, tile * kTile + place});
     }
   }
@@ -107,12 +108,12 @@ class RowTopK {
 
   /// 16-byte aligned shared memory of each block; see TopK.
   SPECULA_HD static std::size_t shared_bytes(int vocab, int k, int more) {
-    return TopK<Block>::shared_bytes(vocab, k, more) + RowScan<Cluster>::shared_bytes(vocab);
+    return TopK<Block>::shared_bytes(vocab, k, more) + RowScan<Cluster>::shared_bytes(scan_size(vocab), 16);
   }
-  /// A barrier of the cluster.
+  /// In blocks of up to 16 warps.
   SPECULA_HD RowTopK(Cluster cluster, int vocab, int k, int more, unsigned char* shared)
       : top_(cluster.block(), vocab, k, more, shared),
-        scan_(cluster, vocab, shared + TopK<Block>::shared_bytes(vocab, k, more)) {}
+        scan_(cluster, scan_size(vocab), shared + TopK<Block>::shared_bytes(vocab, k, more)) {}
 
   /// Finds them, once; other blocks than the first may leave then. Another status than `ok`, and none found,
   /// if the row is no law.
@@ -133,6 +134,8 @@ class RowTopK {
   SPECULA_HD TopK<Block>& top() { return top_; }
 
  private:
+  SPECULA_HD static ScanSize scan_size(int vocab) { return {vocab, 1, 4096}; }
+
   TopK<Block> top_;
   RowScan<Cluster> scan_;
   RowStats law_{};

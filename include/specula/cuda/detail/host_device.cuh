@@ -10,8 +10,11 @@
 #endif
 #ifdef __CUDA_ARCH__
 #define SPECULA_UNROLL _Pragma("unroll")
+#define SPECULA_UNROLL_BY(n) SPECULA_DO_PRAGMA(unroll n)
+#define SPECULA_DO_PRAGMA(x) _Pragma(#x)
 #else
 #define SPECULA_UNROLL
+#define SPECULA_UNROLL_BY(n)
 #endif
 
 namespace specula {
@@ -40,6 +43,10 @@ SPECULA_HD T larger(T a, T b) {
 template <class T>
 SPECULA_HD T ceil_div(T a, T b) {
   return (a + b - 1) / b;
+}
+template <class T>
+SPECULA_HD T round_up(T a, T to) {
+  return ceil_div(a, to) * to;
 }
 
 }  // namespace detail

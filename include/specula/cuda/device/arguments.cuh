@@ -1,12 +1,36 @@
 // What a host can see of a caller's pointers before it launches anything.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+#endif
+
 namespace specula {
 namespace cuda {
+
+/// What a launch leaves in device memory for its last blocks. It belongs to one launch at a time, but any plans
+/// may take turns with it, since the counters are in an array of their own: two at once mix their results.
+struct Workspace {
+  void* parts = nullptr;              // 16-byte aligned; what is there does not matter
+  std::size_t part_bytes = 0;         // part_bytes() of the plan or more
+  std::uint32_t* counters = nullptr;  // zeros at first (zero_counters()); every launch leaves zeros behind
+  std::size_t counter_bytes = 0;      // counter_bytes() of the plan or more
+};
+
 namespace detail {
+
+/// Whether a workspace has so much room.
+inline bool is_room(const Workspace& w, std::size_t part_bytes, std::size_t counter_bytes) {
+  const auto holds = [](const void* p, std::size_t has, std::size_t wanted, std::size_t alignment) {
+    return wanted == 0 || (p && has >= wanted && reinterpret_cast<std::uintptr_t>(p) % alignment == 0);
+  };
+  return holds(w.parts, w.part_bytes, part_bytes, 16) &&
+         holds(w.counters, w.counter_bytes, counter_bytes, alignof(std::uint32_t));
+}
 
 inline bool any_null(std::initializer_list<const void*> pointers) {
   for (const void* p : pointers)
@@ -20,6 +44,18 @@ bool any_misaligned(const T*... arrays) {
   return ((reinterpret_cast<std::uintptr_t>(arrays) % alignof(T) != 0) || ...);
 }
 
+/// Whether rows of `length` elements fit a stride; 0 stands for rows without gaps.
+inline bool is_stride(std::int64_t stride, std::int64_t length) { return stride == 0 || stride >= length; }
+
 }  // namespace detail
+
+#ifdef __CUDACC__
+/// Makes a workspace's counters zeros, in the order of `stream`: once, before the first launch that uses it.
+inline cudaError_t zero_counters(const Workspace& workspace, cudaStream_t stream) {
+  if (workspace.counter_bytes == 0) return cudaSuccess;
+  return cudaMemsetAsync(workspace.counters, 0, workspace.counter_bytes, stream);
+}
+#endif
+
 }  // namespace cuda
 }  // namespace specula

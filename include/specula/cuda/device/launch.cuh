@@ -87,6 +87,24 @@ struct Launch {
   Launch& operator=(const Launch&) = delete;
 };
 
+/// The largest cluster of up to *cluster blocks, a power of two, that the current device holds: of 16, some hold
+/// none.
+template <class Kernel>
+cudaError_t fit_cluster(Kernel* kernel, int threads, std::size_t shared_bytes, int* cluster) {
+  cudaError_t error = cudaSuccess;
+  for (; error == cudaSuccess && *cluster > 1; *cluster /= 2) {
+    int active = 0;
+    const Launch how(1, *cluster, threads, shared_bytes, nullptr);
+    error = cudaOccupancyMaxActiveClusters(&active, kernel, &how.config);
+    if (error == cudaErrorInvalidClusterSize) {
+      cudaGetLastError();
+      error = cudaSuccess;
+    }
+    if (active > 0) break;
+  }
+  return error;
+}
+
 /// How many blocks serve a row or a sequence where `problems` of them are launched together: enough to fill
 /// the device, and no more than there are tiles for their warps; one where there are no clusters. Prepares
 /// `kernel`. Outside of captures. cudaErrorInvalidValue where a block has less shared memory.
@@ -109,16 +127,7 @@ cudaError_t plan_clusters(Kernel* kernel, int problems, int vocab, int threads, 
   while (clusters && *cluster < 16 && *cluster < most &&
          2 * *cluster <= resident * limits.processors / problems)
     *cluster *= 2;
-  for (; error == cudaSuccess && *cluster > 1; *cluster /= 2) {  // of 16 blocks, some devices hold none
-    int active = 0;
-    const Launch how(1, *cluster, threads, shared_bytes, nullptr);
-    error = cudaOccupancyMaxActiveClusters(&active, kernel, &how.config);
-    if (error == cudaErrorInvalidClusterSize) {
-      cudaGetLastError();
-      error = cudaSuccess;
-    }
-    if (active > 0) break;
-  }
+  if (error == cudaSuccess) error = fit_cluster(kernel, threads, shared_bytes, cluster);
   return error;
 }
 

@@ -6,13 +6,15 @@
 #include "../detail/host_device.cuh"
 #include "../thread/coins.cuh"
 #include "../types.cuh"
+#include "arguments.cuh"
 #include "launch.cuh"
+#include "scan_plan.cuh"
 
 namespace specula {
 namespace cuda {
 
 /// What to draw. All arrays are on the device; B sequences, R rows. The coin of draw d of row r is that of
-/// the site (position[r], origin[r], stream, index[r] + d).
+/// the site (position[r], origin[r], stream, index[r] + d). No output may overlap an input.
 template <class Element>
 struct SampleArgs {
   const Element* logits;                          // (R, V), rows `stride` elements apart
@@ -33,45 +35,67 @@ struct SampleArgs {
   float* prob = nullptr;      // (R, draws) the law's probability of the token
   double* scale =
       nullptr;  // (R, draws) what the law is multiplied by: 1 over the mass that earlier draws left
+
+  // From one row's outputs to the next one's, in elements, so that tokens go into trees and the rest where
+  // verification looks for it; 0: they lie without gaps.
+  std::int64_t token_stride = 0, stats_stride = 0, prob_stride = 0, scale_stride = 0;
 };
 
-/// Capacities: rows at most, draws of each, vocabulary.
+/// How rows of `Element` are sampled: how many at most, draws of each.
+template <class Element>
 struct SamplePlan {
-  int rows = 0, draws = 1, vocab = 0;
-  int cluster = 1, threads = 256;
-  std::size_t shared_bytes = 0;
+  int rows = 0, draws = 1;
+  detail::ScanPlan scan;
 };
 
 namespace detail {
 
-/// One row by one cluster.
+/// Shared memory of each block of `warps` warps.
+template <class Cluster>
+SPECULA_HD std::size_t sample_bytes(const ScanSize& size, int warps, int draws) {
+  return RowScan<Cluster>::shared_bytes(size, warps) + static_cast<std::size_t>(draws) * sizeof(Token);
+}
+
+/// One row by one cluster: all of it reads, one warp draws.
 template <class Cluster, class Element>
 SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const SampleArgs<Element>& args,
-                           int vocab, int draws) {
+                           const ScanSize& size, int draws) {
   if (args.row_count && r >= *args.row_count) return;
   const auto block = cluster.block();
   const auto warp = block.warp();
   const int b = args.sequence_of_row ? args.sequence_of_row[r] : r;
   SamplingParams params;
   if (args.params) params = args.params[b];
-  const Coins coins{args.seed[b], args.sequence ? args.sequence[b] : 0};
-  const Row<Element> row{args.logits + r * args.stride, vocab};
-  RowScan<Cluster> scan(cluster, vocab, shared);
-  Token* const drawn = reinterpret_cast<Token*>(shared + RowScan<Cluster>::shared_bytes(vocab));
+  const Row<Element> row{args.logits + r * args.stride, size.vocab};
+  RowScan<Cluster> scan(cluster, size, shared);
+  Token* const drawn =
+      reinterpret_cast<Token*>(shared + RowScan<Cluster>::shared_bytes(size, block.warp_count()));
   RowStats law{0, 0, params.temperature, 0, kNoToken, Status::bad_parameters};
-  if (valid(params)) law = scan.law(row, params);
+  const bool is_cut = cuts(params) && params.temperature != 0.0f;
+  if (valid(params)) {
+    const auto row_of = [&](int) { return row; };
+    scan.template read<Element>(1, row_of, params, false, [] {}, [](int) {});
+    if (is_cut) {
+      block.sync();
+      const bool kept = scan.template cut<Element>(1, row_of, params);
+      block.sync();
+      if (!kept) scan.template keep<Element>(0, 1, row_of);
+    }
+  } else {
+    scan.leave();
+  }
+  if (cluster.rank() != 0 || block.warp_rank() != 0) return;
+  if (valid(params)) law = scan.facts(0).law;
 
   const bool ok = law.status == Status::ok, point = law.point != kNoToken;
   const Exponent exponent = point || !ok ? Exponent() : Exponent(law);
+  const Coins coins{args.seed[b], args.sequence ? args.sequence[b] : 0};
   int without = 0;  // draws that may not come again
   const auto fill = [&](int first, float(&w)[4]) {
-    load_four(row, first, w);
-    SPECULA_UNROLL
-    for (int e = 0; e < 4; ++e) {
-      w[e] = exponent.weight(w[e]);
-      for (int d = 0; d < without; ++d)
-        if (drawn[d] == first + e) w[e] = 0;
-    }
+    RowScan<Cluster>::weigh(row, exponent, first, w);
+    for (int d = 0; d < without; ++d) SPECULA_UNROLL
+    for (int e = 0; e < 4; ++e)
+      if (drawn[d] == first + e) w[e] = 0;
   };
 
   double total = 1;  // mass that is not taken out
@@ -82,57 +106,69 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
     } else if (ok && total > 0) {
       const Words words = coins.words({args.position[r], args.origin ? args.origin[r] : 0, args.stream,
                                        (args.index ? args.index[r] : 0) + static_cast<std::uint32_t>(d)});
-      const int tile = scan.pick_tile(coin(words.x));
-      if (tile >= 0) token = draw_inside(warp, tile, coin(words.y), fill);
+      token = is_cut || without > 0 ? scan.draw_measured(words, fill) : scan.draw(0, row, words);
     }
-    if (cluster.rank() == 0 && block.rank() == 0) {
-      const std::int64_t at = static_cast<std::int64_t>(r) * draws + d;
-      args.token[at] = token;
+    const auto at = [&](std::int64_t stride) { return r * (stride ? stride : std::int64_t{draws}) + d; };
+    if (warp.rank() == 0) {
+      args.token[at(args.token_stride)] = token;
       if (args.prob)
-        args.prob[at] = token == kNoToken ? 0.0f : point ? 1.0f : static_cast<float>(prob(row[token], law));
-      if (args.scale) args.scale[at] = token == kNoToken ? 0.0 : 1.0 / total;
+        args.prob[at(args.prob_stride)] =
+            token == kNoToken ? 0.0f : point ? 1.0f : static_cast<float>(prob(row[token], law));
+      if (args.scale) args.scale[at(args.scale_stride)] = token == kNoToken ? 0.0 : 1.0 / total;
     }
     if (!args.distinct || point || d + 1 == draws) continue;
     if (token == kNoToken) {
       total = 0;
       continue;
     }
-    if (block.rank() == 0) drawn[d] = token;
-    block.sync();
+    if (!is_cut && without == 0) scan.measure_law();
+    if (warp.rank() == 0) drawn[d] = token;
+    warp.sync();
     without = d + 1;
-    total = scan.remeasure([&](int tile) { return tile == token / kTile; }, fill);
+    scan.measure_tile(token / kTile, fill);
+    total = scan.measured_total();
   }
-  if (args.stats && cluster.rank() == 0 && block.rank() == 0) args.stats[r] = law;
-  cluster.sync();  // no block may leave while another reads its shared memory
+  if (args.stats && warp.rank() == 0)
+    args.stats[r * (args.stats_stride ? args.stats_stride : std::int64_t{1})] = law;
 }
 
 #ifdef __CUDACC__
 template <class Element>
-__global__ void __launch_bounds__(256, 1)
-    sample_kernel(const __grid_constant__ SampleArgs<Element> args, int vocab, int draws) {
+__global__ void __launch_bounds__(512, 1)
+    sample_kernel(const __grid_constant__ SampleArgs<Element> args, const ScanSize size, int draws) {
   extern __shared__ __align__(16) unsigned char shared[];
   const DeviceCluster cluster;
-  sample_row(cluster, static_cast<int>(blockIdx.x) / cluster.size(), shared, args, vocab, draws);
+  sample_row(cluster, static_cast<int>(blockIdx.x) / cluster.size(), shared, args, size, draws);
 }
 #endif
+
+/// Whether a host can launch with them.
+template <class Element>
+bool valid_args(const SampleArgs<Element>& a, const SamplePlan<Element>& plan) {
+  return !any_null({a.logits, a.seed, a.position, a.token}) &&
+         !any_misaligned(a.logits, a.seed, a.position, a.params, a.sequence_of_row, a.sequence, a.origin, a.index,
+                         a.row_count, a.token, a.stats, a.prob, a.scale) &&
+         is_stride(a.token_stride, plan.draws) && is_stride(a.prob_stride, plan.draws) &&
+         is_stride(a.scale_stride, plan.draws) && a.stats_stride >= 0;
+}
 
 }  // namespace detail
 
 #ifdef __CUDACC__
 
-/// Outside of captures. Errors: cudaErrorInvalidValue where a capacity is below 1, or the vocabulary needs
-/// more shared memory than a block has; else what the driver says.
+/// Outside of captures, for `device`, which is the current one. Errors: cudaErrorInvalidValue where a
+/// capacity is below 1, or the vocabulary needs more shared memory than a block has; cudaErrorInvalidDevice
+/// where another device is the current one; else what the driver says.
 template <class Element>
-cudaError_t make_sample_plan(SamplePlan* plan, int rows, int draws, int vocab, int device) {
+cudaError_t make_sample_plan(SamplePlan<Element>* plan, int rows, int draws, int vocab, int device) {
   if (rows < 1 || draws < 1 || vocab < 1) return cudaErrorInvalidValue;
-  SamplePlan out;
+  SamplePlan<Element> out;
   out.rows = rows;
   out.draws = draws;
-  out.vocab = vocab;
-  out.shared_bytes =
-      detail::RowScan<DeviceCluster>::shared_bytes(vocab) + static_cast<std::size_t>(draws) * sizeof(Token);
-  const cudaError_t error = detail::plan_clusters(detail::sample_kernel<Element>, rows, vocab, out.threads,
-                                                  out.shared_bytes, device, &out.cluster);
+  const cudaError_t error = detail::make_scan_plan(
+      detail::sample_kernel<Element>, detail::ScanTask{rows, vocab, sizeof(Element), 1, 1}, device,
+      [&](const detail::ScanSize& size, int warps) { return detail::sample_bytes<DeviceCluster>(size, warps, draws); },
+      &out.scan);
   if (error == cudaSuccess) *plan = out;
   return error;
 }
@@ -140,11 +176,13 @@ cudaError_t make_sample_plan(SamplePlan* plan, int rows, int draws, int vocab, i
 /// Draws plan.draws tokens of each row, with the coins and the cut of the CPU's specula::PhiloxChance and
 /// SamplingParams: the same seed gives the same text, whatever the batch, the slot and the device. One
 /// launch. Cost: one read of each row, and a tile a draw; a cut reads again what of the row reaches it.
-/// Errors: what the launch says.
+/// Errors: cudaErrorInvalidValue for null or misaligned arrays and for strides below a row's draws; else what
+/// the launch says.
 template <class Element>
-cudaError_t sample(const SamplePlan& plan, const SampleArgs<Element>& args, cudaStream_t stream) {
-  return detail::launch(detail::sample_kernel<Element>, plan.rows, plan.cluster, plan.threads,
-                        plan.shared_bytes, stream, args, plan.vocab, plan.draws);
+cudaError_t sample(const SamplePlan<Element>& plan, const SampleArgs<Element>& args, cudaStream_t stream) {
+  if (!detail::valid_args(args, plan)) return cudaErrorInvalidValue;
+  return detail::launch(detail::sample_kernel<Element>, plan.rows, plan.scan.cluster, plan.scan.threads,
+                        plan.scan.shared_bytes, stream, args, plan.scan.size, plan.draws);
 }
 
 #endif  // __CUDACC__

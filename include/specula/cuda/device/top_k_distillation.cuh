@@ -82,7 +82,7 @@ class Distillation {
   using Top = TopK<decltype(std::declval<Cluster>().block())>;
 
   SPECULA_HD static std::size_t shared_bytes(int vocab, int k) {
-    return Top::shared_bytes(vocab, k) + Scan::shared_bytes(vocab) + Table::shared_bytes(vocab);
+    return Top::shared_bytes(vocab, k) + Scan::shared_bytes({vocab, 1, 4096}, 8);
   }
   SPECULA_HD Distillation(Cluster cluster, const Args& args, int row, unsigned char* shared)
       : args_(args),
@@ -91,9 +91,7 @@ class Distillation {
         gradient_(args.rows.gradient ? args.rows.gradient + row * args.rows.gradient_stride : nullptr),
         row_(row),
         likeliest_(cluster.block(), args.vocab, args.loss.k, 0, shared),
-        scan_(cluster, args.vocab, shared + Top::shared_bytes(args.vocab, args.loss.k)),
-        parts_(cluster, args.vocab,
-               shared + Top::shared_bytes(args.vocab, args.loss.k) + Scan::shared_bytes(args.vocab)) {}
+        scan_(cluster, {args.vocab, 1, 4096}, shared + Top::shared_bytes(args.vocab, args.loss.k)) {}
 
   SPECULA_HD void run() {
     const double scale = args_.rows.scale ? static_cast<double>(args_.rows.scale[row_]) : 1.0;
@@ -148,19 +146,18 @@ class Distillation {
     const Token latest = last >= 0 ? likeliest_.token(last) : 0;
     const auto warp = scan_.cluster().block().warp();
     const int lane = warp.rank();
-    parts_.pass([&](int tile) {
-      const RawTile<Target> target_raw = load_tile<Order::columns>(lane, target_, tile);
-      const RawTile<Draft> draft_raw = load_tile<Order::columns>(lane, draft_, tile);
+    Table& parts = scan_.table();
+    parts.pass([&](int tile) {
+      const RawTile<Target> target_raw = load_tile<Order::fours>(lane, target_, tile);
+      const RawTile<Draft> draft_raw = load_tile<Order::fours>(lane, draft_, tile);
       float columns[4];
       SPECULA_UNROLL
       for (int k = 0; k < 4; ++k) {
-        const int first = tile * kTile + place_of<Order::columns>(lane, k);
+        const int first = tile * kTile + place_of<Order::fours, float>(lane, 4 * k);
         float gradient[4];
         SPECULA_UNROLL
         for (int e = 0; e < 4; ++e) {
-          const bool inside = first + e < args_.vocab;
-          const float x = inside ? to_float(target_raw.fours[k].v[e]) : -infinity();
-          const float y = inside ? to_float(draft_raw.fours[k].v[e]) : -infinity();
+          const float x = target_raw[4 * k + e], y = draft_raw[4 * k + e];
           const float prob = target.weight(x);
           const float log_q = fused(difference(y, draft.shift), draft.scale, -draft.offset);
           const float part = prob > 0 ? product(prob, log_q) : 0.0f;
@@ -170,9 +167,9 @@ class Distillation {
         }
         if (gradient_) store_four(gradient_, args_.vocab, first, gradient);
       }
-      return typename Table::Entry{0.0f, merge_columns(warp, columns)};
+      return typename Table::Entry{0.0f, sum_of_lanes(warp, sum_of_four(columns))};
     });
-    return total_mass(warp, parts_.tiles(), [&](int t) { return static_cast<double>(parts_[t].b); });
+    return ordered_sum(warp, parts.tiles(), [&](int t) { return static_cast<double>(parts[t].b); });
   }
 
   SPECULA_HD void refuse(Status status) {
@@ -200,7 +197,6 @@ class Distillation {
   std::int64_t row_;
   Top likeliest_;
   Scan scan_;
-  Table parts_;  // of the cross entropy
 };
 
 #ifdef __CUDACC__

@@ -9,6 +9,9 @@
 namespace specula {
 namespace cuda {
 
+// Arrays that a launch reads may not change while it runs, nor overlap what it writes: its blocks decide from
+// reads of their own and then wait for each other, so they could wait for ever.
+
 /// Proposals of B sequences, all arrays on the device. Nodes of a tree are numbered from 0, its root, in an
 /// order in which parents come before their children; siblings are tried in the order of their numbers.
 struct Trees {
@@ -40,7 +43,8 @@ struct TargetRows {
 // ---- q: what the guesses were drawn from. Draft rows are found by `row_of_node`, (N), where -1 stands for a
 // guess that was chosen (a point mass); null: guess i of the whole batch, roots not counted, has row i.
 // `scale`, (N): for a guess that was drawn without replacement 1 over the mass that its earlier siblings left
-// of the row, for others 0; null: 0.
+// of the row, for others 0; null: 0. `rows`, R: a guess whose row is beyond is Status::bad_draft_row; 0: not
+// checked.
 
 /// Every guess was chosen, as by any greedy drafter, whatever its confidence.
 struct ChosenDraft {};
@@ -53,6 +57,7 @@ struct LogitsDraft {
   const RowStats* stats;  // (R)
   const std::int32_t* row_of_node = nullptr;
   const double* scale = nullptr;
+  std::int64_t rows = 0;
 };
 
 /// Rows of probabilities.
@@ -61,6 +66,7 @@ struct ProbsDraft {
   std::int64_t stride;
   const std::int32_t* row_of_node = nullptr;
   const double* scale = nullptr;
+  std::int64_t rows = 0;
 };
 
 /// Few tokens with their probabilities, all others having none.
@@ -70,6 +76,7 @@ struct SparseDraft {
   int k;
   const std::int32_t* row_of_node = nullptr;
   const double* scale = nullptr;
+  std::int64_t rows = 0;
 };
 
 }  // namespace cuda

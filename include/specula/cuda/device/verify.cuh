@@ -3,7 +3,9 @@
 
 #include "../block/walk.cuh"
 #include "../detail/host_device.cuh"
+#include "arguments.cuh"
 #include "launch.cuh"
+#include "scan_plan.cuh"
 #include "trees.cuh"
 
 namespace specula {
@@ -18,52 +20,94 @@ struct VerifyCapacity {
   int vocab = 0;       // V
 };
 
-/// How a batch is verified. `width` is the row length of Verdicts.
+/// How a batch is verified by one rule, with rows of `Element` and guesses of a kind of `Draft`: no other rule
+/// takes it.
+template <class Rule, class Element, class Draft>
 struct VerifyPlan {
-  int sequences = 0, max_nodes = 0, width = 0, vocab = 0;
-  int cluster = 1, threads = 384;
-  std::size_t shared_bytes = 0;
+  int sequences = 0, max_nodes = 0;
+  int width = 0;  // row length of Verdicts
+  detail::ScanPlan scan;
 };
 
 namespace detail {
 
+inline bool valid_capacity(const VerifyCapacity& c) {
+  return c.sequences >= 1 && c.max_nodes >= 1 && c.max_depth >= 0 && c.vocab >= 1;
+}
+inline bool valid_trees(const Trees& t) {
+  return !any_null({t.begin, t.token, t.position, t.seed}) &&
+         !any_misaligned(t.begin, t.token, t.parent, t.position, t.seed, t.sequence);
+}
+inline bool valid_verdicts(const Verdicts& v) {
+  return !any_null({v.token, v.path, v.count, v.status}) && !any_misaligned(v.token, v.path, v.count, v.status);
+}
+template <class Element>
+bool valid_rows(const TargetRows<Element>& rows) {
+  return rows.logits && !any_misaligned(rows.logits, rows.row_of_node, rows.params);
+}
+inline bool valid_draft(const ChosenDraft&) { return true; }
+template <class Element>
+bool valid_draft(const LogitsDraft<Element>& d) {
+  return d.logits && d.stats && d.rows >= 0 && !any_misaligned(d.logits, d.stats, d.row_of_node, d.scale);
+}
+inline bool valid_draft(const ProbsDraft& d) {
+  return d.probs && d.rows >= 0 && !any_misaligned(d.probs, d.row_of_node, d.scale);
+}
+inline bool valid_draft(const SparseDraft& d) {
+  return d.token && d.prob && d.k >= 1 && d.rows >= 0 &&
+         !any_misaligned(d.token, d.prob, d.row_of_node, d.scale);
+}
+
+/// Rows of a chain that a rule gains by reading together, whatever it decides: one that stops at the first
+/// guess that is not the largest logit mostly stops at once; one that judges from the end wants all.
+constexpr int least_rows(bool greedy, bool judges_from_the_end) {
+  return greedy ? 1 : judges_from_the_end ? kMostRows : 2;
+}
+
 #ifdef __CUDACC__
 
 template <class Rule, class Element, class Draft>
-__global__ void __launch_bounds__(384, 1)
+__global__ void __launch_bounds__(512, 1)
     verify_kernel(const __grid_constant__ VerifyArgs<Element, Draft> args) {
   extern __shared__ __align__(16) unsigned char shared[];
   const DeviceCluster cluster;
-  Walk<DeviceCluster, Element, Draft> walk(cluster, args, static_cast<int>(blockIdx.x) / cluster.size(),
-                                           shared);
-  (Rule::verify)(walk);
+  Walk<Rule, DeviceCluster, Element, Draft>(cluster, args, static_cast<int>(blockIdx.x) / cluster.size(),
+                                            shared)
+      .run();
 }
 
 /// Outside of captures, for `device`, which is the current one. Errors: cudaErrorInvalidValue where a
-/// capacity is below 1 or needs more shared memory than a block has, and what the driver says.
+/// capacity is below 1 or needs more shared memory than a block has; cudaErrorInvalidDevice where another
+/// device is the current one; else what the driver says.
 template <class Rule, class Element, class Draft>
-cudaError_t make_verify_plan(VerifyPlan* plan, const VerifyCapacity& capacity, int device) {
-  if (capacity.sequences < 1 || capacity.max_nodes < 1 || capacity.max_depth < 0 || capacity.vocab < 1)
-    return cudaErrorInvalidValue;
-  VerifyPlan out;
+cudaError_t make_verify_plan(VerifyPlan<Rule, Element, Draft>* plan, const VerifyCapacity& capacity,
+                             int device) {
+  if (!valid_capacity(capacity)) return cudaErrorInvalidValue;
+  VerifyPlan<Rule, Element, Draft> out;
   out.sequences = capacity.sequences;
   out.max_nodes = capacity.max_nodes;
   out.width = capacity.max_depth + 1;
-  out.vocab = capacity.vocab;
-  out.shared_bytes = Walk<DeviceCluster, Element, Draft>::shared_bytes(capacity.vocab, capacity.max_nodes);
-  const cudaError_t error =
-      plan_clusters(verify_kernel<Rule, Element, Draft>, capacity.sequences, capacity.vocab, out.threads,
-                    out.shared_bytes, device, &out.cluster);
+  const ScanTask task{capacity.sequences, capacity.vocab, sizeof(Element),
+                      smaller(capacity.max_nodes, out.width), Rule::kLeastRows};
+  const cudaError_t error = make_scan_plan(
+      verify_kernel<Rule, Element, Draft>, task, device,
+      [&](const ScanSize& size, int warps) {
+        return Walk<Rule, DeviceCluster, Element, Draft>::shared_bytes(size, capacity.max_nodes, warps);
+      },
+      &out.scan);
   if (error == cudaSuccess) *plan = out;
   return error;
 }
 
 template <class Rule, class Element, class Draft>
-cudaError_t (verify)(const VerifyPlan& plan, const Trees& trees, const TargetRows<Element>& target,
-                   const Draft& draft, const Verdicts& out, cudaStream_t stream) {
-  const VerifyArgs<Element, Draft> args{trees, target, draft, out, plan.vocab, plan.max_nodes, plan.width};
-  return launch(verify_kernel<Rule, Element, Draft>, plan.sequences, plan.cluster, plan.threads,
-                plan.shared_bytes, stream, args);
+cudaError_t (verify)(const VerifyPlan<Rule, Element, Draft>& plan, const Trees& trees,
+                   const TargetRows<Element>& target, const Draft& draft, const Verdicts& out,
+                   cudaStream_t stream) {
+  if (!valid_trees(trees) || !valid_rows(target) || !valid_draft(draft) || !valid_verdicts(out))
+    return cudaErrorInvalidValue;
+  const VerifyArgs<Element, Draft> args{trees, target, draft, out, plan.max_nodes, plan.width, plan.scan.size};
+  return launch(verify_kernel<Rule, Element, Draft>, plan.sequences, plan.scan.cluster, plan.scan.threads,
+                plan.scan.shared_bytes, stream, args);
 }
 
 #endif  // __CUDACC__

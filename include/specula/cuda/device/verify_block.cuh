@@ -6,19 +6,23 @@
 namespace specula {
 namespace cuda {
 
+template <class Element, class Draft>
+using BlockPlan = TraversalPlan<Element, Draft>;
+
 #ifdef __CUDACC__
 
 template <class Element, class Draft>
-cudaError_t make_block_plan(VerifyPlan* plan, const VerifyCapacity& capacity, int device) {
-  return make_traversal_plan<Element, Draft>(plan, capacity, device);
+cudaError_t make_block_plan(BlockPlan<Element, Draft>* plan, const VerifyCapacity& capacity, int device) {
+  return make_traversal_plan(plan, capacity, device);
 }
 
 /// Traversal on chains, as specula::Block (Sun et al. 2024): from the end to the beginning, so rows are read
 /// a second time only where something was rejected. `trees.parent` must be null: cudaErrorInvalidValue if it
 /// is not.
 template <class Element, class Draft>
-cudaError_t verify_block(const VerifyPlan& plan, const Trees& trees, const TargetRows<Element>& target,
-                         const Draft& draft, const Verdicts& out, cudaStream_t stream) {
+cudaError_t verify_block(const BlockPlan<Element, Draft>& plan, const Trees& trees,
+                         const TargetRows<Element>& target, const Draft& draft, const Verdicts& out,
+                         cudaStream_t stream) {
   if (trees.parent) return cudaErrorInvalidValue;
   return verify_traversal(plan, trees, target, draft, out, stream);
 }

@@ -1,7 +1,7 @@
 // Greedy verification on the device: a guess stays iff it is the target's first largest logit.
 #pragma once
 
-#include "verify.cuh"
+#include "verify_nodes.cuh"
 
 namespace specula {
 namespace cuda {
@@ -15,36 +15,42 @@ SPECULA_HD void follow(Walk& walk, TokenAfter token_after) {
     const Token next = token_after(at, depth);
     if (!walk.ok()) break;
     walk.put(depth, at, next);
-    NodeId child = walk.next_child(at, at);
-    while (child != kNoParent && walk.token(child) != next) child = walk.next_child(at, child);
-    at = child;
+    at = walk.child_with(at, next);
   }
   walk.finish(depth);
 }
 
 struct GreedyRule {
+  static constexpr bool kDraws = false, kJudges = false;
+  static constexpr int kLeastRows = least_rows(true, false);
+
   template <class Walk>
   SPECULA_HD static void (verify)(Walk& walk) {
-    follow(walk, [&](NodeId at, int) { return walk.argmax(at); });
+    follow(walk, [&](NodeId at, int depth) { return walk.argmax(at, depth); });
   }
 };
 
 }  // namespace detail
 
+template <class Element>
+using GreedyPlan = FollowPlan<detail::GreedyRule, Element>;
+
 #ifdef __CUDACC__
 
 /// See verify_rejection's. Sampling parameters change nothing here, but bad ones are refused there, too.
 template <class Element>
-cudaError_t make_greedy_plan(VerifyPlan* plan, const VerifyCapacity& capacity, int device) {
-  return detail::make_verify_plan<detail::GreedyRule, Element, ChosenDraft>(plan, capacity, device);
+cudaError_t make_greedy_plan(GreedyPlan<Element>* plan, const VerifyCapacity& capacity, int device) {
+  return detail::make_follow_plan(plan, capacity, device);
 }
 
 /// The text of greedy decoding, whatever the target's parameters say and however the proposals were drawn, as
-/// specula::Greedy. Coins: none. Cost: one read of a row for each node of the accepted path.
+/// specula::Greedy. Coins: none. Cost: one read of a row for each node of the accepted path; of all nodes where
+/// the plan says so, whose workspace is then needed. Errors: cudaErrorInvalidValue for null or misaligned
+/// arrays, and for a workspace that is too small; else what the launch says.
 template <class Element>
-cudaError_t verify_greedy(const VerifyPlan& plan, const Trees& trees, const TargetRows<Element>& target,
-                          const Verdicts& out, cudaStream_t stream) {
-  return detail::verify<detail::GreedyRule>(plan, trees, target, ChosenDraft{}, out, stream);
+cudaError_t verify_greedy(const GreedyPlan<Element>& plan, const Trees& trees, const TargetRows<Element>& target,
+                          const Verdicts& out, const Workspace& workspace, cudaStream_t stream) {
+  return detail::verify_following(plan, trees, target, out, workspace, stream);
 }
 
 #endif  // __CUDACC__

@@ -60,23 +60,20 @@ SPECULA_HD TilePartial tile_partial(Warp warp, const Trees& trees, const ShardRo
   const Row<Element> row{rows.logits + (static_cast<std::int64_t>(begin) + node) * rows.stride, rows.tokens};
 
   float x[kPerLane], w[kPerLane];
-  unpack<Order::columns>(lane, load_tile<Order::columns>(lane, row, local), row, local, x);
-  const TileStats stats = tile_stats(warp, x, scale);
+  const TileStats stats = tile_stats(warp, load_tile<Order::columns>(lane, row, local), scale);
   TilePartial out{stats.maximum, stats.sum, 0, kNoToken, kNoToken, kNoToken};
 
   // From here on in the order of the tokens.
-  unpack<Order::run>(lane, load_tile<Order::run>(lane, row, local), row, local, x);
+  unpack(load_tile<Order::run>(lane, row, local), x);
   int place = kTile;
   SPECULA_UNROLL
   for (int i = kPerLane - 1; i >= 0; --i)
     if (x[i] == stats.maximum) place = kPerLane * lane + i;
   place = reduce(warp, place, Min{});
   if (place < kTile) out.first = tile * kTile + place;
-  const float rest = rest_of(stats.maximum, scale);
+  const TileWeights weight(stats.maximum, scale);
   SPECULA_UNROLL
-  for (int i = 0; i < kPerLane; ++i)
-    w[i] =
-        stats.maximum == -infinity() ? 0.0f : exp2_fast(fused(difference(x[i], stats.maximum), scale, rest));
+  for (int i = 0; i < kPerLane; ++i) w[i] = stats.maximum == -infinity() ? 0.0f : weight(x[i]);
 
   int depth = 0;
   for (NodeId n = node; n > 0 && n < size && depth < size; n = parent(n))
@@ -132,30 +129,33 @@ class ShardedWalk : public TreeWalk<Cluster> {
       : TreeWalk<Cluster>(cluster, trees, out, vocab, max_nodes, width, sequence),
         gathered_(gathered),
         nodes_(nodes) {
+    if (this->ok() && (this->begin_ + this->size_ > nodes || !this->is_tree())) this->fail(Status::bad_tree);
     if (params) params_ = params[sequence];
     if (!valid(params_)) this->fail(Status::bad_parameters);
     if (cuts(params_)) this->fail(Status::cut_is_not_sharded);
   }
 
-  SPECULA_HD RowStats law(NodeId node) { return law(node, params_.temperature); }
-  SPECULA_HD Token argmax(NodeId node) { return law(node, 0).point; }
-  SPECULA_HD double target_prob(NodeId node, const RowStats& law, Token token) const {
-    if (law.point != kNoToken) return token == law.point ? 1.0 : 0.0;
+  SPECULA_HD RowStats law(NodeId node, int) { return law_at(node, params_.temperature); }
+  SPECULA_HD Token argmax(NodeId node, int) { return law_at(node, 0).point; }
+  SPECULA_HD Token drawn(NodeId node, int depth) {
+    const RowStats p = law(node, depth);
+    return this->ok() ? sample(node, p, depth) : kNoToken;
+  }
+  SPECULA_HD NodeId accept_chain() const { return 0; }
+  SPECULA_HD double target_prob(const RowStats& law, NodeId child) const {
+    if (law.point != kNoToken) return this->token(child) == law.point ? 1.0 : 0.0;
     float logit = -infinity();
-    for (NodeId c = this->next_child(node, node); c != kNoParent; c = this->next_child(node, c))
-      if (this->token(c) == token)
-        for (int s = 0; s < gathered_.shards; ++s)
-          logit =
-              larger(logit, gathered_.child_logits[static_cast<std::int64_t>(s) * nodes_ + this->begin_ + c]);
+    for (int s = 0; s < gathered_.shards; ++s)
+      logit =
+          larger(logit, gathered_.child_logits[static_cast<std::int64_t>(s) * nodes_ + this->begin_ + child]);
     return prob(logit, law);
   }
-  SPECULA_HD double draft_prob(NodeId node, Token token) const {
-    return this->token(node) == token ? 1.0 : 0.0;
-  }
+  SPECULA_HD double draft_prob(NodeId) const { return 1; }
   SPECULA_HD Token sample(NodeId node, const RowStats& law, int depth) {
     if (law.point != kNoToken) return law.point;
     const int tile = pick_tile(
-        warp(), tiles(), [&](int t) { return mass(node, t).all; }, coin(this->sample_words(depth).x));
+        warp(), tiles(), [&](int t) { return masses_(partial(node, t).maximum, partial(node, t).sum); },
+        this->sample_words(depth).x);
     return this->emitted(tile < 0 ? kNoToken : partial(node, tile).sample);
   }
 
@@ -166,12 +166,12 @@ class ShardedWalk : public TreeWalk<Cluster> {
     last_ = node;
     total_ = 1;
   }
-  SPECULA_HD double residual_prob(Token token) const {
-    return is_rejected(token) ? 0.0 : target_prob(owner_, law_, token) / total_;
+  SPECULA_HD double residual_prob(NodeId child) const {
+    return is_rejected(this->token(child)) ? 0.0 : target_prob(law_, child) / total_;
   }
   SPECULA_HD double reject(double) {
     const NodeId child = this->next_child(owner_, last_);
-    const double left = total_ - residual_prob(this->token(child)) * total_;
+    const double left = total_ - residual_prob(child) * total_;
     last_ = child;
     if (left > 0) total_ = left;  // where rounding leaves nothing, the law stays as it was
     return total_;
@@ -179,30 +179,23 @@ class ShardedWalk : public TreeWalk<Cluster> {
   SPECULA_HD Token sample_residual(int depth) {
     if (law_.point != kNoToken) return law_.point;
     const Words words = this->residual_words(depth);
-    int tile = pick_tile(
-        warp(), tiles(), [&](int t) { return mass(owner_, t).rest; }, coin(words.x));
+    const auto rest = [&](int t) { return masses_.as_float(partial(owner_, t).maximum, partial(owner_, t).rest); };
+    const FloatMasses left(warp(), tiles(), rest);
+    const int tile = pick_tile(warp(), tiles(), [&](int t) { return left.whole(rest(t)); }, words.x);
     if (tile >= 0) return this->emitted(partial(owner_, tile).residual);
-    tile = pick_tile(
-        warp(), tiles(), [&](int t) { return mass(owner_, t).all; }, coin(words.x));  // rounding left nothing
-    return this->emitted(tile < 0 ? kNoToken : partial(owner_, tile).sample);
+    const int any = pick_tile(  // rounding left nothing
+        warp(), tiles(), [&](int t) { return masses_(partial(owner_, t).maximum, partial(owner_, t).sum); },
+        words.x);
+    return this->emitted(any < 0 ? kNoToken : partial(owner_, any).sample);
   }
 
  private:
-  struct Mass {
-    double all, rest;
-  };
   SPECULA_HD auto warp() const { return this->cluster_.block().warp(); }
   SPECULA_HD int tiles() const { return tile_count(this->vocab_); }
   SPECULA_HD const TilePartial& partial(NodeId node, int tile) const {
     const std::int64_t shard = tile / gathered_.tiles_of_shard;
     return gathered_.tiles[(shard * nodes_ + this->begin_ + node) * gathered_.tiles_of_shard +
                            tile % gathered_.tiles_of_shard];
-  }
-  SPECULA_HD Mass mass(NodeId node, int tile) const {
-    const TilePartial& p = partial(node, tile);
-    const double all = tile_mass(p.maximum, p.sum, tiles_.scale, tiles_.unit);
-    if (all < kLeastMass) return {0, 0};
-    return {all, tile_mass(p.maximum, p.rest, tiles_.scale, tiles_.unit)};
   }
   SPECULA_HD bool is_rejected(Token token) const {
     for (NodeId c = this->next_child(owner_, owner_); c != kNoParent && c <= last_ && last_ != owner_;
@@ -211,26 +204,28 @@ class ShardedWalk : public TreeWalk<Cluster> {
     return false;
   }
 
-  SPECULA_HD RowStats law(NodeId node, float temperature) {
+  SPECULA_HD RowStats law_at(NodeId node, float temperature) {
     RowStats out{0, 0, temperature, -infinity(), kNoToken, Status::ok};
-    tiles_ = TileLaw(temperature);
+    if (!this->ok()) return out;
     const auto maximum = [&](int t) { return partial(node, t).maximum; };
-    out.status = tiles_.look(warp(), tiles(), maximum, [&](int t) { return partial(node, t).sum; });
+    const TileLaw tiles_of(warp(), tiles(), temperature, maximum, [&](int t) { return partial(node, t).sum; });
+    masses_ = tiles_of.masses;
+    out.status = tiles_of.status;
     this->fail(out.status);
     if (out.status != Status::ok) return out;
-    if (tiles_.greedy) {
-      out.point = partial(node, tiles_.top_tile(warp(), tiles(), maximum)).first;
-      return out;
+    if (temperature == 0.0f) {
+      out.point = partial(node, tiles_of.top_tile(warp(), tiles(), maximum)).first;
+    } else {
+      out.shift = tiles_of.top;
+      out.log_z = tiles_of.log_z();
     }
-    out.shift = tiles_.top;
-    out.log_z = tiles_.log_z(total_mass(warp(), tiles(), [&](int t) { return mass(node, t).all; }));
     return out;
   }
 
   const GatheredPartials& gathered_;
   int nodes_;
   SamplingParams params_{};
-  TileLaw tiles_{1};  // of the law that was asked for last
+  RowMasses masses_;  // of the law that was asked for last
   NodeId owner_ = kNoParent, last_ = kNoParent;
   RowStats law_{};
   double total_ = 1;

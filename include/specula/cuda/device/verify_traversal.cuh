@@ -10,6 +10,9 @@ namespace detail {
 
 /// specula::Traversal, step by step; see there for what the steps are.
 struct TraversalRule {
+  static constexpr bool kDraws = false, kJudges = true;
+  static constexpr int kLeastRows = least_rows(false, true);
+
   template <class Walk>
   SPECULA_HD static void (verify)(Walk& walk) {
     NodeId owner = kNoParent;  // whose residual the walk holds
@@ -37,6 +40,7 @@ struct TraversalRule {
     };
     NodeId at = 0, from = 0;  // the children of `at` from `from` on are not tried yet
     NodeId last = kNoParent;  // the child of `at` that was tried and is not rejected in its books yet
+    walk.law(0, 0);  // before it is needed: with it the proposal is looked at
     enter(0, 1);
     while (walk.ok()) {
       const NodeId child = walk.next_child(at, from);
@@ -58,16 +62,15 @@ struct TraversalRule {
       }
       const bool first = from == at;
       if (first) {
-        const RowStats law = walk.law(at);
+        const RowStats law = walk.law(at, depth);
         walk.change(at, [&](NodeNotes& n) { n.law = law; });
         if (!walk.ok()) break;
       }
       if (child == kNoParent) break;
-      const Token token = walk.token(child);
       if (!first) left_after(at, child);
       const double target_prob =
-          first ? walk.target_prob(at, walk.notes(at).law, token) : walk.residual_prob(token);
-      const double ratio = walk.notes(at).weight * target_prob / walk.draft_prob(child, token);
+          first ? walk.target_prob(walk.notes(at).law, child) : walk.residual_prob(child);
+      const double ratio = walk.notes(at).weight * target_prob / walk.draft_prob(child);
       enter(child, ratio >= 1 ? 1.0 : ratio > 0 ? ratio : 0.0);  // 0 / 0 is 0
       if (walk.notes(child).weight > 0) {
         at = from = child;
@@ -100,20 +103,27 @@ struct TraversalRule {
 
 }  // namespace detail
 
+template <class Element, class Draft>
+using TraversalPlan = VerifyPlan<detail::TraversalRule, Element, Draft>;
+
 #ifdef __CUDACC__
 
+/// See verify_rejection's.
 template <class Element, class Draft>
-cudaError_t make_traversal_plan(VerifyPlan* plan, const VerifyCapacity& capacity, int device) {
-  return detail::make_verify_plan<detail::TraversalRule, Element, Draft>(plan, capacity, device);
+cudaError_t make_traversal_plan(TraversalPlan<Element, Draft>* plan, const VerifyCapacity& capacity,
+                                int device) {
+  return detail::make_verify_plan(plan, capacity, device);
 }
 
 /// No path is given up before its end was tried: specula::Traversal, with the same coins (Weng et al. 2025).
-/// Cost: one read of a row for each inner node on the way to the first leaf accepted; a rejection reads its
-/// parent's row and the draft's again (chosen nodes: one logit).
+/// Cost: one read of a row for each inner node on the way to the first leaf accepted, of a chain of all; a
+/// rejection reads its parent's row and the draft's again (chosen nodes: one logit). Errors as
+/// verify_rejection().
 template <class Element, class Draft>
-cudaError_t verify_traversal(const VerifyPlan& plan, const Trees& trees, const TargetRows<Element>& target,
-                             const Draft& draft, const Verdicts& out, cudaStream_t stream) {
-  return detail::verify<detail::TraversalRule>(plan, trees, target, draft, out, stream);
+cudaError_t verify_traversal(const TraversalPlan<Element, Draft>& plan, const Trees& trees,
+                             const TargetRows<Element>& target, const Draft& draft, const Verdicts& out,
+                             cudaStream_t stream) {
+  return detail::verify(plan, trees, target, draft, out, stream);
 }
 
 #endif  // __CUDACC__

@@ -77,6 +77,44 @@ SPECULA_HD float max_or_nan(float a, float b) {
 #endif
 }
 
+/// The bits of -infinity.
+SPECULA_HD constexpr std::uint32_t minus_infinity_word(float) { return 0xFF800000u; }
+SPECULA_HD constexpr std::uint32_t minus_infinity_word(Half) { return 0xFC00u; }
+SPECULA_HD constexpr std::uint32_t minus_infinity_word(BFloat16) { return 0xFF80u; }
+
+/// max_or_nan of a word's elements, each with its fellow.
+SPECULA_HD std::uint32_t max_of_words(float, std::uint32_t a, std::uint32_t b) {
+  return bits_of(max_or_nan(float_of(a), float_of(b)));
+}
+template <class Short>
+SPECULA_HD std::uint32_t larger_halves(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t out = 0;
+  for (int shift = 0; shift <= 16; shift += 16) {
+    const Short x{static_cast<std::uint16_t>(a >> shift)}, y{static_cast<std::uint16_t>(b >> shift)};
+    const bool first = is_nan(to_float(x)) || to_float(x) > to_float(y);
+    out |= static_cast<std::uint32_t>(first ? x.bits : y.bits) << shift;
+  }
+  return out;
+}
+SPECULA_HD std::uint32_t max_of_words(Half, std::uint32_t a, std::uint32_t b) {
+#ifdef __CUDA_ARCH__
+  std::uint32_t out;
+  asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+  return out;
+#else
+  return larger_halves<Half>(a, b);
+#endif
+}
+SPECULA_HD std::uint32_t max_of_words(BFloat16, std::uint32_t a, std::uint32_t b) {
+#ifdef __CUDA_ARCH__
+  std::uint32_t out;
+  asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+  return out;
+#else
+  return larger_halves<BFloat16>(a, b);
+#endif
+}
+
 /// 2^x within two units in the last place; 0 for results below 2^-126, and for -infinity; NaN stays NaN.
 SPECULA_HD float exp2_fast(float x) {
 #ifdef __CUDA_ARCH__
@@ -135,6 +173,19 @@ SPECULA_HD double nearest(double x) {
 /// 2^n for a whole number n <= 0; 0 below -1022.
 SPECULA_HD double power_of_two(double n) {
   return n < -1022 ? 0.0 : double_of(static_cast<std::uint64_t>(static_cast<std::int64_t>(n) + 1023) << 52);
+}
+
+/// 2^n as a float, for whole n in [-126, 127].
+SPECULA_HD float two_to(int n) { return float_of(static_cast<std::uint32_t>(n + 127) << 23); }
+/// The whole number n for which a positive, normal x lies in [2^n, 2^(n + 1)).
+SPECULA_HD int exponent_of_two(float x) { return static_cast<int>(bits_of(x) >> 23) - 127; }
+/// x >= 0 to the nearest whole number, below 2^63.
+SPECULA_HD std::uint64_t nearest_whole(float x) {
+#ifdef __CUDA_ARCH__
+  return __float2ull_rn(x);
+#else
+  return static_cast<std::uint64_t>(std::nearbyint(x));
+#endif
 }
 
 /// Larger keys for larger floats: what radix selection counts. Not for NaN.

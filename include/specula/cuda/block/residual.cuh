@@ -1,0 +1,127 @@
+// What is left of a target's law when the laws of rejected siblings were taken away, one after the other.
+#pragma once
+
+#include "../detail/host_device.cuh"
+#include "../device/trees.cuh"
+#include "../thread/exponent.cuh"
+#include "../types.cuh"
+#include "../warp/tile.cuh"
+#include "draft_laws.cuh"
+
+namespace specula {
+namespace cuda {
+namespace detail {
+
+/// What is known of a guess before anything of its sequence is decided.
+struct Guess {
+  double draft_prob;  // q of its own token, given its earlier siblings
+  std::int64_t row;   // of its law, -1: it was chosen
+  Exponent exponent;  // of that row
+  float logit;        // the target's, of its own token
+  Token point;        // of its law, or kNoToken
+};
+
+/// A child of the node whose residual is looked at: left = keep * left - take * q. keep 0: not rejected.
+struct Sibling {
+  NodeId node;
+  float keep, take;
+};
+
+/// Whose residual it is.
+struct alignas(16) Residual {
+  Exponent target;  // of p after it
+  NodeId node;
+  Token point;  // of p, or kNoToken
+  int judged;   // how many of the siblings were
+};
+
+/// The fold itself, over p = `row` and the siblings that were judged.
+template <class Element, class Draft>
+class ResidualFold {
+ public:
+  SPECULA_HD ResidualFold(Row<Element> row, const Draft& draft, const Residual& of, const Sibling* siblings,
+                          const Guess* guesses)
+      : row_(row), draft_(draft), of_(of), siblings_(siblings), guesses_(guesses) {}
+
+  /// What is left, not normalised, of four tokens from `first` on.
+  SPECULA_HD void weights(int first, float (&w)[4]) const {
+    if (of_.point != kNoToken) {
+      SPECULA_UNROLL
+      for (int e = 0; e < 4; ++e) w[e] = first + e == of_.point ? 1.0f : 0.0f;
+    } else {
+      load_four(row_, first, w);
+      SPECULA_UNROLL
+      for (int e = 0; e < 4; ++e) w[e] = of_.target.weight(w[e]);
+    }
+    float q[4];
+    std::int64_t held = -1;  // the row that q holds
+    for (int j = 0; j < of_.judged; ++j) {
+      const Sibling& s = siblings_[j];
+      const Guess& guess = guesses_[s.node];
+      if (!(s.keep > 0)) continue;
+      if (guess.point == kNoToken && guess.row != held) {
+        fill_from(draft_, guess.exponent, guess.row, row_.vocab, first, q);
+        held = guess.row;
+      }
+      SPECULA_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        const float less = guess.point != kNoToken ? (first + e == guess.point ? 1.0f : 0.0f)
+                                                   : product(s.take, q[e]);
+        w[e] = left(s.keep, w[e], less);
+      }
+    }
+  }
+
+  /// All threads of the cluster: measures what is left of each tile. Where p and one row of the draft say it
+  /// all, as after most rejections, both are streamed.
+  template <class Scan>
+  SPECULA_HD void measure(Scan& scan) const {
+    int rejected = 0, last = -1;
+    bool streams = has_rows(&draft_) && of_.point == kNoToken;
+    for (int j = 0; j < of_.judged; ++j) {
+      if (!(siblings_[j].keep > 0)) continue;
+      const Guess& guess = guesses_[siblings_[j].node];
+      streams = streams && guess.point == kNoToken &&
+                (last < 0 || guess.row == guesses_[siblings_[last].node].row);
+      last = j;
+      ++rejected;
+    }
+    if constexpr (has_rows(static_cast<Draft*>(nullptr)))
+      if (streams && rejected > 0) {
+        const Exponent target = of_.target, draft = guesses_[siblings_[last].node].exponent;
+        const auto row = row_in(draft_, guesses_[siblings_[last].node].row, row_.vocab);
+        const float keep = siblings_[last].keep, take = siblings_[last].take;
+        if (rejected == 1) {
+          scan.measure_two(row_, row, [=, this](float p, float q) {
+            return left(keep, target.weight(p), product(take, weight_in(draft_, draft, q)));
+          });
+        } else {
+          scan.measure_two(row_, row, [=, this](float p, float q) {
+            float w = target.weight(p);
+            const float less = weight_in(draft_, draft, q);
+            for (int j = 0; j < of_.judged; ++j)
+              if (siblings_[j].keep > 0) w = left(siblings_[j].keep, w, product(siblings_[j].take, less));
+            return w;
+          });
+        }
+        return;
+      }
+    scan.measure([&](int first, float(&w)[4]) { weights(first, w); });
+  }
+
+ private:
+  /// NaN stays.
+  SPECULA_HD static float left(float keep, float w, float less) {
+    return max_or_nan(difference(product(keep, w), less), 0.0f);
+  }
+
+  Row<Element> row_;
+  const Draft& draft_;
+  const Residual& of_;
+  const Sibling* siblings_;
+  const Guess* guesses_;
+};
+
+}  // namespace detail
+}  // namespace cuda
+}  // namespace specula

@@ -1,0 +1,216 @@
+// Rules that ask only what the target says after each node, for small batches of trees: all nodes are asked at
+// once, and the last to answer follows the tree.
+#pragma once
+
+#include "../block/last_block.cuh"
+#include "verify.cuh"
+
+namespace specula {
+namespace cuda {
+namespace detail {
+
+/// What the target says after a node.
+struct NodeChoice {
+  Token token;
+  Status status;
+};
+
+template <class Element>
+struct NodesArgs {
+  VerifyArgs<Element, ChosenDraft> verify;
+  NodeChoice* choices;    // (B, max_nodes)
+  std::int32_t* arrived;  // (B) zeros, and zeros again afterwards
+};
+
+/// A walk over choices that were made.
+template <class Cluster>
+class ChosenWalk : public TreeWalk<Cluster> {
+ public:
+  template <class Element>
+  SPECULA_HD ChosenWalk(Cluster cluster, const NodesArgs<Element>& args, int sequence)
+      : TreeWalk<Cluster>(cluster, args.verify.trees, args.verify.out, args.verify.scan.vocab,
+                          args.verify.max_nodes, args.verify.width, sequence),
+        choices_(args.choices + static_cast<std::int64_t>(sequence) * args.verify.max_nodes) {}
+
+  /// The proposal where it is near, now that it was looked at.
+  SPECULA_HD void begin(const Token* tokens, const NodeId* parents) {
+    if (!this->ok()) return;
+    this->tokens_ = tokens;
+    if (this->parents_) this->parents_ = parents;
+    if (!this->is_tree()) this->fail(Status::bad_tree);
+  }
+  SPECULA_HD void refuse(Status status) { this->fail(status); }
+  SPECULA_HD int size() const { return this->size_; }
+  SPECULA_HD std::int32_t first_node() const { return this->begin_; }
+
+  SPECULA_HD Token drawn(NodeId node, int) {
+    const NodeChoice choice = choices_[node];
+    this->fail(choice.status);
+    return this->ok() ? this->emitted(choice.token) : kNoToken;
+  }
+  SPECULA_HD Token argmax(NodeId node, int depth) { return drawn(node, depth); }
+
+ private:
+  const NodeChoice* choices_;
+};
+
+template <class Cluster>
+SPECULA_HD std::size_t nodes_bytes(const ScanSize& size, int max_nodes, int warps) {
+  return RowScan<Cluster>::shared_bytes(size, warps) + kFlagBytes +
+         static_cast<std::size_t>(max_nodes) * (sizeof(Token) + sizeof(NodeId));
+}
+
+/// Node index % max_nodes of sequence index / max_nodes, by one cluster.
+template <class Rule, class Cluster, class Element>
+SPECULA_HD void verify_node(Cluster cluster, const NodesArgs<Element>& args, int index,
+                            unsigned char* shared) {
+  const auto& verify = args.verify;
+  const auto block = cluster.block();
+  const auto warp = block.warp();
+  const int sequence = index / verify.max_nodes;
+  const NodeId node = index % verify.max_nodes;
+  ChosenWalk<Cluster> walk(cluster, args, sequence);
+  SamplingParams params;
+  if (verify.target.params) params = verify.target.params[sequence];
+  if (!valid(params)) walk.refuse(Status::bad_parameters);
+  if (!Rule::kDraws) params = {0.0f, 0, 1.0f, 0.0f};
+
+  using Scan = RowScan<Cluster>;
+  Scan scan(cluster, verify.scan, shared);
+  unsigned char* const behind = shared + Scan::shared_bytes(verify.scan, block.warp_count());
+  std::int32_t* const flag = reinterpret_cast<std::int32_t*>(behind);
+  Token* const tokens = reinterpret_cast<Token*>(behind + kFlagBytes);
+  NodeId* const parents = tokens + verify.max_nodes;
+  const auto look = [&] {
+    if (walk.ok())
+      for (NodeId n = warp.rank(); n < walk.size(); n += warp.size()) {
+        tokens[n] = walk.token(n);
+        parents[n] = walk.parent(n);
+      }
+  };
+
+  NodeChoice choice{kNoToken, Status::ok};
+  if (walk.ok() && node < walk.size() && (node == 0 || walk.token(node) >= 0)) {
+    const std::int64_t at = verify.target.row_of_node ? verify.target.row_of_node[walk.first_node() + node]
+                                                      : static_cast<std::int64_t>(walk.first_node()) + node;
+    const Row<Element> row{verify.target.logits + at * verify.target.stride, verify.scan.vocab};
+    const auto row_of = [&](int) { return row; };
+    scan.template read<Element>(1, row_of, params, true, look, [](int) {});
+    const bool is_cut = params.temperature != 0.0f && cuts(params);
+    if (is_cut) {
+      block.sync();
+      const bool kept = scan.template cut<Element>(1, row_of, params);
+      block.sync();
+      if (!kept) scan.template keep<Element>(0, 1, row_of);
+    }
+    if (cluster.rank() == 0 && block.warp_rank() == 0) {
+      const RowStats& law = scan.facts(0).law;
+      int depth = 0;
+      for (NodeId n = node; n > 0 && depth < node; n = parents[n]) ++depth;  // bad trees have an end, too
+      choice = {law.point, law.status};
+      if (law.status == Status::ok && law.point == kNoToken) {
+        const Words words = walk.sample_words(depth);
+        const Exponent exponent(law);
+        choice.token = is_cut ? scan.draw_measured(words, [&](int first, float(&w)[4]) {
+          Scan::weigh(row, exponent, first, w);
+        }) : scan.draw(0, row, words);
+      }
+    }
+  } else {
+    scan.leave();
+    if (block.warp_rank() == 0) look();
+  }
+  if (cluster.rank() != 0) return;
+  if (block.rank() == 0) args.choices[index] = choice;
+  if (!is_last_to_arrive(block, args.arrived + sequence, verify.max_nodes, flag) || block.warp_rank() != 0)
+    return;
+  walk.begin(tokens, parents);
+  (Rule::verify)(walk);
+}
+
+#ifdef __CUDACC__
+
+template <class Rule, class Element>
+__global__ void __launch_bounds__(512, 1) verify_nodes_kernel(const __grid_constant__ NodesArgs<Element> args) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  const DeviceCluster cluster;
+  verify_node<Rule>(cluster, args, static_cast<int>(blockIdx.x) / cluster.size(), shared);
+}
+
+#endif  // __CUDACC__
+
+/// Whether to ask all nodes at once: rows off the path cost their bytes, a step along the path its latency, in
+/// which a multiprocessor would read some 120 tiles of 1 KB.
+inline bool asks_all_nodes(const VerifyCapacity& c, std::size_t element_bytes, int processors) {
+  const std::int64_t off_the_path = smaller(c.max_nodes, 1 << 20) - (c.max_depth + 1);
+  const std::int64_t bytes = off_the_path * c.sequences * c.vocab * static_cast<std::int64_t>(element_bytes);
+  return c.max_depth > 0 && bytes < std::int64_t{c.max_depth + 1} * 120 * 1024 * processors;
+}
+
+}  // namespace detail
+
+/// The plan of a rule that may ask all nodes at once, of trees that are no chains: then it wants a workspace.
+template <class Rule, class Element>
+struct FollowPlan {
+  VerifyPlan<Rule, Element, ChosenDraft> walk;
+  bool all_nodes = false;
+  detail::ScanPlan nodes;
+};
+
+/// Bytes of a workspace's parts and counters; 0 where none is needed.
+template <class Rule, class Element>
+std::size_t part_bytes(const FollowPlan<Rule, Element>& plan) {
+  return plan.all_nodes ? sizeof(detail::NodeChoice) * static_cast<std::size_t>(plan.walk.sequences) *
+                              static_cast<std::size_t>(plan.walk.max_nodes)
+                        : 0;
+}
+template <class Rule, class Element>
+std::size_t counter_bytes(const FollowPlan<Rule, Element>& plan) {
+  return plan.all_nodes ? sizeof(std::uint32_t) * static_cast<std::size_t>(plan.walk.sequences) : 0;
+}
+
+namespace detail {
+
+#ifdef __CUDACC__
+
+template <class Rule, class Element>
+cudaError_t make_follow_plan(FollowPlan<Rule, Element>* plan, const VerifyCapacity& capacity, int device) {
+  FollowPlan<Rule, Element> out;
+  cudaError_t error = make_verify_plan(&out.walk, capacity, device);
+  DeviceLimits limits;
+  if (error == cudaSuccess) error = device_limits(device, &limits);
+  if (error != cudaSuccess) return error;
+  out.all_nodes = asks_all_nodes(capacity, sizeof(Element), limits.processors);
+  if (out.all_nodes)
+    error = make_scan_plan(
+        verify_nodes_kernel<Rule, Element>,
+        ScanTask{capacity.sequences * capacity.max_nodes, capacity.vocab, sizeof(Element), 1, 1}, device,
+        [&](const ScanSize& size, int warps) {
+          return nodes_bytes<DeviceCluster>(size, capacity.max_nodes, warps);
+        },
+        &out.nodes);
+  if (error == cudaSuccess) *plan = out;
+  return error;
+}
+
+template <class Rule, class Element>
+cudaError_t verify_following(const FollowPlan<Rule, Element>& plan, const Trees& trees,
+                             const TargetRows<Element>& target, const Verdicts& out, const Workspace& workspace,
+                             cudaStream_t stream) {
+  if (!plan.all_nodes || !trees.parent)
+    return (verify)(plan.walk, trees, target, ChosenDraft{}, out, stream);
+  if (!valid_trees(trees) || !valid_rows(target) || !valid_verdicts(out) ||
+      !is_room(workspace, part_bytes(plan), counter_bytes(plan)))
+    return cudaErrorInvalidValue;
+  const NodesArgs<Element> args{{trees, target, {}, out, plan.walk.max_nodes, plan.walk.width, plan.nodes.size},
+                                static_cast<NodeChoice*>(workspace.parts),
+                                reinterpret_cast<std::int32_t*>(workspace.counters)};
+  return launch(verify_nodes_kernel<Rule, Element>, plan.walk.sequences * plan.walk.max_nodes,
+                plan.nodes.cluster, plan.nodes.threads, plan.nodes.shared_bytes, stream, args);
+}
+
+#endif  // __CUDACC__
+
+}  // namespace detail
+}  // namespace cuda
+}  // namespace specula
