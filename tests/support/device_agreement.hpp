@@ -48,7 +48,7 @@ Agreement compare_with_cpu(const Rule& rule, Dense dense, DraftOf draft_of, int 
     }
     const auto args = batch.args(draft_of(batch));
     const auto got =
-        emulate_verify<DeviceRule>(batch, args, 1 + random.below(4), 32 << random.below(2), random.bits());
+        emulate_verify<DeviceRule>(batch, args, 1 + random.below(4), 64 + 32 * random.below(3), random.bits());
     for (std::size_t i = 0; i < want.size(); ++i) {
       if (got[i] == want[i]) continue;
       ++out.differ;

@@ -319,6 +319,7 @@ void emulate(const Grid& grid, const std::function<void(EmulatedCluster, int, un
   std::vector<int> sizes(cluster.warps.size(), kWarp);
   sizes.insert(sizes.end(), static_cast<std::size_t>(grid.blocks), grid.threads);
   sizes.push_back(grid.blocks * grid.threads);
+  sizes.insert(sizes.end(), static_cast<std::size_t>(grid.blocks), grid.threads - kWarp);
   for (int b = 0; b < grid.blocks; ++b)
     cluster.shared.push_back(
         std::unique_ptr<unsigned char[]>(new unsigned char[grid.shared_bytes + kAlignment]));

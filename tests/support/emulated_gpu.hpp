@@ -73,9 +73,10 @@ struct Cluster {
   std::vector<std::atomic<bool>> left;  // (blocks) whether a thread of it has returned
 
   int warps_of_block() const { return threads / kWarp; }
-  // Barriers: the warps' first, then the blocks', then the cluster's.
+  // Barriers: the warps' first, then the blocks', then the cluster's, then those of blocks without a warp.
   int block_barrier(int block) const { return blocks * warps_of_block() + block; }
   int cluster_barrier() const { return blocks * warps_of_block() + blocks; }
+  int others_barrier(int block) const { return cluster_barrier() + 1 + block; }
 };
 
 /// One thread of it.
@@ -169,6 +170,10 @@ class EmulatedBlock {
   int rank() const { return thread_->rank; }
   int size() const { return thread_->cluster->threads; }
   void sync() const { thread_->cluster->scheduler->wait(thread_->cluster->block_barrier(thread_->block)); }
+  void sync_others() const {
+    if (warp_rank() == 0) throw std::runtime_error("the first warp is at a barrier of the others");
+    thread_->cluster->scheduler->wait(thread_->cluster->others_barrier(thread_->block));
+  }
   EmulatedWarp warp() const { return EmulatedWarp(thread_); }
   int warp_rank() const { return rank() / emulation::kWarp; }
   int warp_count() const { return size() / emulation::kWarp; }

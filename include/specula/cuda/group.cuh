@@ -5,15 +5,18 @@
 //
 //   Warp     rank() size() sync() shuffle(v, from) shuffle_xor(v, mask) shuffle_up(v, by) ballot(bool)
 //            largest(unsigned)
-//   Block    rank() size() sync() warp() warp_rank() warp_count()
+//   Block    rank() size() sync() sync_others() warp() warp_rank() warp_count()
 //   Cluster  rank() size() sync() arrive() wait() block() map(pointer, rank)
 //
 // and Cluster::Copies, a thread's asynchronous copies. A Cluster's rank() is that of this thread's block and size() the number of its blocks; map() turns a
 // pointer into one's own shared memory into the same place of another block's. All threads of a group call
-// its functions together and in the same order; a block's warps may call sync() from different places.
+// its functions together and in the same order; a block's warps may call sync() from different places, and
+// sync_others() is a barrier of all warps but the first.
 // shuffle_up gives lanes below `by` their own value back. arrive() and wait() are the halves of sync().
 // Nothing here orders memory but sync(), or both of its halves.
 #pragma once
+
+#include <utility>
 
 #include "detail/host_device.cuh"
 #include "thread/async_copy.cuh"
@@ -127,6 +130,11 @@ struct DeviceBlock {
     cooperative_groups::this_thread_block().sync();
 #endif
   }
+  SPECULA_HD static void sync_others() {
+#ifdef __CUDA_ARCH__
+    asm volatile("barrier.sync 1, %0;" ::"r"(blockDim.x - 32) : "memory");
+#endif
+  }
   SPECULA_HD static DeviceWarp warp() { return {}; }
   SPECULA_HD static int warp_rank() { return rank() / 32; }
   SPECULA_HD static int warp_count() { return size() / 32; }
@@ -181,6 +189,50 @@ struct DeviceCluster {
 };
 
 #endif  // __CUDACC__
+
+/// A cluster without the first warp of each block, as a Cluster: what works while those warps decide. They
+/// take part in its barriers, but for those of a block; so that they know in how many, these are counted, in a
+/// word of each block's shared memory.
+template <class Cluster>
+class OtherWarps {
+ public:
+  using Copies = typename Cluster::Copies;
+
+  class Block {
+   public:
+    using Warp = decltype(std::declval<Cluster>().block().warp());
+
+    SPECULA_HD explicit Block(Cluster cluster) : cluster_(cluster) {}
+    SPECULA_HD int rank() const { return cluster_.block().rank() - Warp::size(); }
+    SPECULA_HD int size() const { return cluster_.block().size() - Warp::size(); }
+    SPECULA_HD void sync() const { cluster_.block().sync_others(); }
+    SPECULA_HD Warp warp() const { return cluster_.block().warp(); }
+    SPECULA_HD int warp_rank() const { return cluster_.block().warp_rank() - 1; }
+    SPECULA_HD int warp_count() const { return cluster_.block().warp_count() - 1; }
+
+   private:
+    Cluster cluster_;
+  };
+
+  SPECULA_HD OtherWarps(Cluster cluster, int* barriers) : cluster_(cluster), barriers_(barriers) {}
+  SPECULA_HD int rank() const { return cluster_.rank(); }
+  SPECULA_HD int size() const { return cluster_.size(); }
+  SPECULA_HD void sync() const {
+    if (block().rank() == 0) ++*barriers_;
+    cluster_.sync();
+  }
+  SPECULA_HD void arrive() const { cluster_.arrive(); }
+  SPECULA_HD void wait() const { cluster_.wait(); }
+  SPECULA_HD Block block() const { return Block(cluster_); }
+  template <class T>
+  SPECULA_HD T* map(T* shared, int rank) const {
+    return cluster_.map(shared, rank);
+  }
+
+ private:
+  Cluster cluster_;
+  int* barriers_;
+};
 
 namespace detail {
 

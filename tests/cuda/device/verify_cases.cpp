@@ -323,9 +323,9 @@ TEST_CASE("verdicts do not depend on slot, batch, cluster or order of threads") 
     for (std::size_t i = 0; i < order.size(); ++i) out[order[i]] = v[i];
     return out;
   };
-  const auto all = run({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, 1, 32);
+  const auto all = run({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, 1, 64);
   CHECK(run({11, 3, 5, 7, 1, 0, 2, 4, 6, 8, 10, 9}, 3, 64) == all);
-  CHECK(run({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, 16, 32) == all);
+  CHECK(run({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, 16, 64) == all);
   for (std::size_t i = 0; i < 12; ++i) CHECK(run({i}, 2, 96).at(i) == all.at(i));
 }
 

@@ -26,7 +26,7 @@ template <class F>
 double by_warp(F f) {
   std::vector<double> lanes(32);
   emulate({}, [&](EmulatedCluster c, int, unsigned char*) {
-    lanes[static_cast<std::size_t>(c.block().rank())] = f(c.block().warp());
+    lanes[static_cast<std::size_t>(c.block().rank())] = static_cast<double>(f(c.block().warp()));
   });
   for (const double x : lanes) CHECK(x == lanes[0]);
   return lanes[0];
@@ -99,25 +99,31 @@ TEST_CASE("numbers, coins and weights by themselves") {
       }
 }
 
-TEST_CASE(
-    "tiles are picked by mass: ties of a coin, tiles without mass, a coin that rounding leaves behind the "
-    "last") {
-  const auto pick = [](const std::vector<double>& m, double c) {
+TEST_CASE("tiles are picked by mass: ties of a coin, tiles without mass, coins at both ends") {
+  using Masses = std::vector<std::uint64_t>;
+  const auto pick = [](const Masses& m, double c) {
     return by_warp([&](auto w) {
       return pick_tile(
-          w, static_cast<int>(m.size()), [&](int t) { return m[static_cast<std::size_t>(t)]; }, c);
+          w, static_cast<int>(m.size()), [&](int t) { return m[static_cast<std::size_t>(t)]; },
+          static_cast<std::uint32_t>(c * 0x1p32));
     });
   };
+  constexpr double kLast = 1 - 0x1p-32;
   CHECK(pick({1, 1}, 0.5) == 1);
   CHECK(pick({1, 1}, 0.499) == 0);
   CHECK(pick({0, 1, 0, 1, 0}, 0.0) == 1);
   CHECK(pick({0, 1, 0, 1, 0}, 0.5) == 3);
-  CHECK(pick({0, 1, 0, 1, 0}, 1.0) == 3);
+  CHECK(pick({0, 1, 0, 1, 0}, kLast) == 3);
   CHECK(pick({0, 0}, 0.3) == -1);
-  std::vector<double> many(40);
+  Masses many(40);
   many[3] = many[20] = 1;
-  CHECK(pick(many, 1.0) == 20);
+  CHECK(pick(many, kLast) == 20);
   CHECK(pick(many, 0.5) == 20);
+  // Masses of 63 bits: no product overflows.
+  const std::uint64_t half = std::uint64_t{1} << 61;
+  CHECK(pick({half, half, half}, 0.3333) == 0);
+  CHECK(pick({half, half, half}, 0.3334) == 1);
+  CHECK(pick({half, half, half}, kLast) == 2);
   const auto inside = [](const std::vector<float>& weights, double c) {
     return by_warp([&](auto w) {
       return draw_inside(w, 0, c, [&](int first, float(&x)[4]) {
@@ -131,14 +137,54 @@ TEST_CASE(
   CHECK(inside({0, 1, 0, 1, 0}, 0.5) == 3);
   CHECK(inside({0, 1, 0, 1, 0}, 1.0) == 3);
   CHECK(inside({0, 0}, 0.3) == -1);
+  for (const int at : {0, 15, 16, 31, 100, 511}) {  // every lane, first and last of its tokens
+    std::vector<float> one(512);
+    one[static_cast<std::size_t>(at)] = 1e-30f;
+    CHECK(inside(one, 0.999) == at);
+  }
   // More tiles than 8 for each lane: vocabularies above 131,072.
   for (const int tiles : {1, 8, 9, 255, 256, 257, 297, 600}) {
-    CHECK(by_warp([&](auto w) { return total_mass(w, tiles, [](int) { return 1.0; }); }) == tiles);
+    const auto one = [](int) { return std::uint64_t{1}; };
+    CHECK(by_warp([&](auto w) { return static_cast<double>(total_mass(w, tiles, one)); }) == tiles);
     CHECK(by_warp([&](auto w) {
-            return pick_tile(
-                w, tiles, [](int) { return 1.0; }, (tiles - 0.5) / tiles);
+            return pick_tile(w, tiles, one, static_cast<std::uint32_t>((tiles - 0.5) / tiles * 0x1p32));
           }) == tiles - 1);
   }
+}
+
+TEST_CASE("masses as whole numbers: how fine they are, and that they fit") {
+  for (const int tiles : {1, 2, 3, 251, 256, 297, 2048}) {
+    CAPTURE(tiles);
+    const int bits = mass_bits(tiles);
+    CHECK(std::ldexp(1.0, 62 - bits) >= tiles);
+    CHECK(std::ldexp(1.0, 61 - bits) < tiles);
+    // A row's: all of its tiles as heavy as can be, 512 tokens of 2^(3/4).
+    const RowMasses row(20.0f, 1.0f, tiles);
+    CHECK(static_cast<double>(row(20.0f, 860.0f)) * tiles < 0x1p63);
+    CHECK(row.value(row(20.0f, 860.0f)) == 860.0);
+    // 2^-38 of the row is still something in vocabularies of today.
+    if (tiles <= 297) CHECK(row.value(row(20.0f - 38, 1.0f)) == doctest::Approx(0x1p-38).epsilon(0.01));
+    CHECK(row(-1e30f, 1.0f) == 0);
+    CHECK(row(-kInf, 0.0f) == 0);
+    // Of residuals and what draws left: relative to the heaviest, so what is left of next to nothing is exact.
+    for (const float heaviest : {1.0f, 1e-3f, 0x1p-40f, 0x1p-58f}) {
+      const auto mass = [&](int t) { return t == tiles - 1 ? heaviest : heaviest * 0x1p-30f; };
+      CHECK(by_warp([&](auto w) {
+              const FloatMasses all(w, tiles, mass);
+              CHECK_FALSE((all.none || all.nan));
+              return all.value(total_mass(w, tiles, [&](int t) { return all.whole(mass(t)); }));
+            }) == doctest::Approx(static_cast<double>(heaviest) * (1 + (tiles - 1) * 0x1p-30)).epsilon(1e-12));
+    }
+  }
+  const auto state = [](float mass) {
+    return by_warp([&](auto w) {
+      const FloatMasses all(w, 40, [&](int t) { return t == 33 ? mass : 0.0f; });
+      return all.nan ? 2.0 : all.none ? 1.0 : 0.0;
+    });
+  };
+  CHECK(state(0) == 1);
+  CHECK(state(0x1p-126f) == 0);
+  CHECK(state(std::numeric_limits<float>::quiet_NaN()) == 2);
 }
 
 TEST_CASE("vocabularies of their real size") {
@@ -289,6 +335,32 @@ TEST_CASE("two siblings from two rows; a chosen one behind them, over many tiles
   CHECK(differ <= 2);
 }
 
+namespace {
+/// What a walk says, asked as no rule asks it.
+struct Seen {
+  double none = -1, kept = -1, nothing = -1, still = -1, third = -1, third_left = -1, others = -1;
+  Token from_p = -1, drawn = -1;
+} seen_by_probe;
+struct Probe {
+  static constexpr bool kDraws = false, kJudges = true;
+  template <class Walk>
+  static void verify(Walk& walk) {
+    Seen seen;
+    walk.start_residual(0, walk.law(0, 0), 0);
+    seen.none = walk.reject(0.01);  // (p / 100 - p)+
+    seen.from_p = walk.sample_residual(0);
+    seen.kept = walk.residual_prob(1);
+    seen.nothing = walk.reject(0);  // of the second child: weight 0
+    seen.still = walk.residual_prob(1);
+    seen.third = walk.reject(1);  // the third, chosen: p without token 3
+    seen.third_left = walk.residual_prob(3), seen.others = walk.residual_prob(1);
+    seen.drawn = walk.sample_residual(0);
+    walk.finish(0);
+    seen_by_probe = seen;
+  }
+};
+}  // namespace
+
 TEST_CASE("what a walk keeps of p when a rejection leaves nothing") {
   // p flat over 4, three children drawn from flat rows: with a weight of 0.01 nothing is left, and p stays.
   DeviceBatch<float> b(4);
@@ -306,34 +378,18 @@ TEST_CASE("what a walk keeps of p when a rejection leaves nothing") {
   }
   b.draft_row = {-1, 0, 1, -1};
   b.scale = {0, 0, 0, 0};
-  const auto args = b.args(b.logits_draft());
-  using W = Walk<EmulatedCluster, float, device::LogitsDraft<float>>;
-  emulate({.blocks = 2, .threads = 64, .shared_bytes = W::shared_bytes(4, 4)},
-          [&](EmulatedCluster c, int, unsigned char* shared) {
-            W walk(c, args, 0, shared);
-            const auto law = walk.law(0);
-            walk.start_residual(0, law, 0);
-            const double none = walk.reject(0.01);  // (p / 100 - p)+
-            const Token from_p = walk.sample_residual(0);
-            const double kept = walk.residual_prob(1);
-            const double nothing = walk.reject(0);  // of the second child: weight 0
-            const double still = walk.residual_prob(1);
-            const double third = walk.reject(1);  // the third, chosen: p without token 3
-            const double third_left = walk.residual_prob(3), others = walk.residual_prob(1);
-            const Token drawn = walk.sample_residual(0);
-            walk.finish(0);
-            if (c.rank() == 0 && c.block().rank() == 0) {
-              CHECK(none == 0);
-              CHECK((from_p >= 0 && from_p < 4));
-              CHECK(kept == doctest::Approx(0.25));
-              CHECK(nothing == 0);
-              CHECK(still == doctest::Approx(0.25));
-              CHECK(third == doctest::Approx(0.75));
-              CHECK(third_left == 0);
-              CHECK(others == doctest::Approx(1 / 3.0));
-              CHECK((drawn >= 0 && drawn < 3));
-            }
-          });
+  seen_by_probe = {};
+  emulate_verify<Probe>(b, b.args(b.logits_draft()), 2);
+  const Seen& seen = seen_by_probe;
+  CHECK(seen.none == 0);
+  CHECK((seen.from_p >= 0 && seen.from_p < 4));
+  CHECK(seen.kept == doctest::Approx(0.25));
+  CHECK(seen.nothing == 0);
+  CHECK(seen.still == doctest::Approx(0.25));
+  CHECK(seen.third == doctest::Approx(0.75));
+  CHECK(seen.third_left == 0);
+  CHECK(seen.others == doctest::Approx(1 / 3.0));
+  CHECK((seen.drawn >= 0 && seen.drawn < 3));
 }
 
 TEST_CASE("the first of the largest is the first over more tiles than lanes") {
@@ -348,13 +404,13 @@ TEST_CASE("the first of the largest is the first over more tiles than lanes") {
 TEST_CASE("a coin of 0 does not pick a tile whose weights are none") {
   std::vector<float> row(1024, -90.0f);
   row[700] = 0;
-  emulate({.threads = 32, .shared_bytes = RowScan<EmulatedCluster>::shared_bytes(1024)},
+  const ScanSize size{1024, 1, 4096};
+  emulate({.threads = 32, .shared_bytes = RowScan<EmulatedCluster>::shared_bytes(size, 1)},
           [&](EmulatedCluster c, int, unsigned char* shared) {
-            RowScan<EmulatedCluster> scan(c, 1024, shared);
-            const auto law = scan.law(Row<float>{row.data(), 1024}, device::SamplingParams{});
+            RowScan<EmulatedCluster> scan(c, size, shared);
+            const Row<float> all{row.data(), 1024};
+            const auto law = scan.law(all, device::SamplingParams{});
             CHECK(law.status == Status::ok);
-            CHECK(scan.pick_tile(0.0) == 1);
-            CHECK(scan.draw(Row<float>{row.data(), 1024}, law, Words{0, 0, 0, 0}) == 700);
-            c.sync();
+            CHECK(scan.draw(0, all, Words{0, 0, 0, 0}) == 700);
           });
 }

@@ -25,7 +25,7 @@ TEST_CASE("a cluster of threads decides as the CPU does") {
     rejection.push_back(as_device(verdict_of(Rejection{}, it, p, 77), it.tree));
     traversal.push_back(as_device(verdict_of(Traversal{}, it, p, 77), it.tree));
   }
-  CHECK(emulate_verify<device::detail::RejectionRule>(batch, batch.args(batch.logits_draft()), 2, 32, 1,
+  CHECK(emulate_verify<device::detail::RejectionRule>(batch, batch.args(batch.logits_draft()), 2, 64, 1,
                                                       Engine::threads) == rejection);
   CHECK(emulate_verify<device::detail::TraversalRule>(batch, batch.args(batch.logits_draft()), 1, 64, 1,
                                                       Engine::threads) == traversal);

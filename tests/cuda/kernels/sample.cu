@@ -3,7 +3,7 @@
 
 using namespace specula::cuda;
 
-cudaError_t use(SamplePlan* plan, const SampleArgs<BFloat16>& args) {
-  const cudaError_t error = make_sample_plan<BFloat16>(plan, 1, 1, 1, 0);
+cudaError_t use(SamplePlan<BFloat16>* plan, const SampleArgs<BFloat16>& args) {
+  const cudaError_t error = make_sample_plan(plan, 1, 1, 1, 0);
   return error ? error : sample(*plan, args, nullptr);
 }

@@ -4,12 +4,18 @@
 
 using namespace specula::cuda;
 
-cudaError_t use(VerifyPlan* plan, const VerifyCapacity& capacity, const Trees& trees, const TargetRows<BFloat16>& target,
-                const Verdicts& out) {
-  cudaError_t error = make_greedy_plan<BFloat16>(plan, capacity, 0);
-  if (!error) error = verify_greedy(*plan, trees, target, out, nullptr);
-  if (!error) error = make_sample_and_match_plan<BFloat16>(plan, capacity, 0);
-  if (!error) error = verify_sample_and_match(*plan, trees, target, out, nullptr);
-  if (!error) error = make_rejection_plan<BFloat16, ChosenDraft>(plan, capacity, 0);
-  return error ? error : verify_rejection(*plan, trees, target, ChosenDraft{}, out, nullptr);
+struct Plans {
+  GreedyPlan<BFloat16> greedy;
+  SampleAndMatchPlan<BFloat16> match;
+  RejectionPlan<BFloat16, ChosenDraft> rejection;
+};
+
+cudaError_t use(Plans* plans, const VerifyCapacity& capacity, const Trees& trees, const TargetRows<BFloat16>& target,
+                const Verdicts& out, const Workspace& workspace) {
+  cudaError_t error = make_greedy_plan(&plans->greedy, capacity, 0);
+  if (!error) error = verify_greedy(plans->greedy, trees, target, out, workspace, nullptr);
+  if (!error) error = make_sample_and_match_plan(&plans->match, capacity, 0);
+  if (!error) error = verify_sample_and_match(plans->match, trees, target, out, workspace, nullptr);
+  if (!error) error = make_rejection_plan(&plans->rejection, capacity, 0);
+  return error ? error : verify_rejection(plans->rejection, trees, target, ChosenDraft{}, out, nullptr);
 }

@@ -91,16 +91,19 @@ class ResidualFold {
         const Exponent target = of_.target, draft = guesses_[siblings_[last].node].exponent;
         const auto row = row_in(draft_, guesses_[siblings_[last].node].row, row_.vocab);
         const float keep = siblings_[last].keep, take = siblings_[last].take;
+        const ResidualFold& self = *this;
         if (rejected == 1) {
-          scan.measure_two(row_, row, [=, this](float p, float q) {
-            return left(keep, target.weight(p), product(take, weight_in(draft_, draft, q)));
+          scan.measure_two(row_, row, [&self, target, draft, keep, take](float p, float q) {
+            return left(keep, target.weight(p), product(take, weight_in(self.draft_, draft, q)));
           });
         } else {
-          scan.measure_two(row_, row, [=, this](float p, float q) {
+          scan.measure_two(row_, row, [&self, target, draft](float p, float q) {
             float w = target.weight(p);
-            const float less = weight_in(draft_, draft, q);
-            for (int j = 0; j < of_.judged; ++j)
-              if (siblings_[j].keep > 0) w = left(siblings_[j].keep, w, product(siblings_[j].take, less));
+            const float less = weight_in(self.draft_, draft, q);
+            for (int j = 0; j < self.of_.judged; ++j) {
+              const Sibling& s = self.siblings_[j];
+              if (s.keep > 0) w = left(s.keep, w, product(s.take, less));
+            }
             return w;
           });
         }

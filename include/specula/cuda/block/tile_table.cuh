@@ -59,6 +59,9 @@ class TileTable {
   }
 
   SPECULA_HD int tiles() const { return tiles_; }
+  /// Which of the two sets the last pass filled: for threads that took no part.
+  SPECULA_HD int set() const { return set_; }
+  SPECULA_HD void follow(int set) { set_ = set; }
   SPECULA_HD Cluster cluster() const { return cluster_; }
   /// Row r's entries of the last pass, and of the one before.
   SPECULA_HD Entry* row(int r) const { return tables_ + (set_ * rows_ + r) * tiles_; }

@@ -35,37 +35,38 @@ struct NodeNotes {
       total;  // of its rejection: p was multiplied by `keep`, and `total` was left; keep 0: none
 };
 
-/// The walk of `Rule` over one sequence. In each block the first warp walks, by itself; rows are read by all
-/// threads of the cluster, when it calls for them. Rule::kDraws: a token is drawn after every row that is
-/// read; Rule::kJudges: p and q of guesses matter.
+/// The walk of `Rule` over one sequence. In each block the first warp walks and reads no rows; the others, of
+/// the whole cluster, read them when it calls. Rule::kDraws: a token is drawn after every row that is read;
+/// Rule::kJudges: p and q of guesses matter.
 template <class Rule, class Cluster, class Element, class Draft>
 class Walk : public TreeWalk<Cluster> {
  public:
   using Base = TreeWalk<Cluster>;
   using Args = VerifyArgs<Element, Draft>;
-  using Scan = RowScan<Cluster>;
+  using Others = OtherWarps<Cluster>;
+  using Scan = RowScan<Others>;
 
-  /// 16-byte aligned shared memory of each block of `warps` warps.
+  /// 16-byte aligned shared memory of each block of `warps` warps, at least two.
   SPECULA_HD static std::size_t shared_bytes(const ScanSize& size, int max_nodes, int warps) {
     const auto nodes = static_cast<std::size_t>(max_nodes);
-    return Scan::shared_bytes(size, warps) + sizeof(Post) + sizeof(Residual) +
+    return Scan::shared_bytes(size, warps - 1) + sizeof(Post) + sizeof(Residual) +
            (Rule::kJudges ? nodes * (sizeof(Guess) + sizeof(NodeNotes) + sizeof(Sibling)) : 0) +
            nodes * (sizeof(Token) + sizeof(NodeId)) +
-           static_cast<std::size_t>(size.rows) * sizeof(Token) + sizeof(Status);
+           static_cast<std::size_t>(size.rows) * sizeof(Token);
   }
 
   SPECULA_HD Walk(Cluster cluster, const Args& args, int sequence, unsigned char* shared)
       : Base(cluster, args.trees, args.out, args.scan.vocab, args.max_nodes, args.width, sequence),
-        scan_(cluster, args.scan, shared),
+        post_(reinterpret_cast<Post*>(shared)),
+        scan_(Others(cluster, &post_->barriers), args.scan, shared + sizeof(Post)),
         args_(args),
         params_(args.target.params ? args.target.params[sequence] : SamplingParams{}) {
     if (!valid(params_)) this->fail(Status::bad_parameters);
-    unsigned char* at = shared + Scan::shared_bytes(args.scan, cluster.block().warp_count());
+    unsigned char* at = shared + sizeof(Post) + Scan::shared_bytes(args.scan, cluster.block().warp_count() - 1);
     const auto take = [&](auto*& to, int count) {  // those of the strictest alignment first
       to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(at);
       at += sizeof(*to) * static_cast<unsigned>(count);
     };
-    take(post_, 1);
     take(residual_, 1);
     if (Rule::kJudges) {
       take(guesses_, args.max_nodes);
@@ -75,7 +76,6 @@ class Walk : public TreeWalk<Cluster> {
     take(near_tokens_, args.max_nodes);
     take(near_parents_, args.max_nodes);
     take(drawn_, args.scan.rows);
-    take(tree_, 1);
   }
 
   /// All threads: the whole of it.
@@ -83,12 +83,16 @@ class Walk : public TreeWalk<Cluster> {
     const auto block = this->cluster_.block();
     if (block.warp_rank() == 0) {
       (Rule::verify)(*this);
-      call({Work::none, 0, 0, 0});
+      if (block.rank() == 0) post_->work = Work::none;
+      block.sync();
+      scan_.leave();
     } else {
-      do block.sync();
-      while (perform(*post_));
+      for (block.sync(); post_->work != Work::none; block.sync()) {
+        perform(*post_);
+        block.sync();
+      }
+      scan_.leave();
     }
-    scan_.leave();
   }
 
   // ---- laws. All that follows is called by the warp that walks.
@@ -119,8 +123,7 @@ class Walk : public TreeWalk<Cluster> {
     const Words words = this->sample_words(depth);
     if (!cuts(params_)) return this->emitted(scan_.draw(r, row(node), words));
     if (holds_ == Holds::kept) return this->emitted(draw_kept(r, r, row(node), words));
-    call({Work::kept, node, 1, 0});
-    holds_ = Holds::other;
+    call(Work::kept, node, 1, 0, [] {});
     return this->emitted(draw_kept(0, r, row(node), words));
   }
 
@@ -254,69 +257,84 @@ class Walk : public TreeWalk<Cluster> {
 
  private:
   enum class Work : std::int32_t { none, laws, maxima, kept, residual };
-  /// What all threads are to do: with rows of `rows` nodes from `first` on, at `depth`.
+  /// What the tiles' table is of: the rows that were read last, what their cuts keep of them, or other things.
+  enum class Holds : std::int32_t { statistics, kept, other };
+  /// What the others are to do: with rows of `rows` nodes from `first` on, at `depth`; and what they did.
   struct alignas(16) Post {
     Work work;
     NodeId first;
     int rows, depth;
+    Holds holds;
+    int set;           // of the table
+    int barriers;      // of the cluster, so far
+    int last_barrier;  // 0: not known yet
   };
-  /// What the tiles' table is of: the rows that were read last, what their cuts keep of them, or other things.
-  enum class Holds : std::uint8_t { statistics, kept, other };
 
-  /// By the warp that walks: has all threads perform something.
-  SPECULA_HD void call(const Post& post) {
+  /// By the warp that walks: has the others perform something, and does meanwhile() at the same time.
+  template <class Meanwhile>
+  SPECULA_HD void call(Work work, NodeId first, int rows, int depth, Meanwhile meanwhile) {
     const auto block = this->cluster_.block();
-    if (block.rank() == 0) *post_ = post;
+    if (block.rank() == 0) *post_ = {work, first, rows, depth, Holds::other, 0, 0, 0};
     block.sync();
-    perform(post);
+    meanwhile();
+    scan_.leave();
+    int barriers = 0;
+    do {
+      this->cluster_.sync();
+      ++barriers;
+    } while (post_->last_barrier != barriers);
+    block.sync();
+    scan_.table().follow(post_->set);
+    holds_ = post_->holds;
+    block.warp().sync();  // before the next call is written over this one
   }
-  /// By all threads of the cluster; false when there is nothing left to do.
-  SPECULA_HD bool perform(const Post post) {
+
+  /// By the others.
+  SPECULA_HD void perform(const Post post) {
+    const auto block = scan_.cluster().block();
     const auto row_of = [&](int r) { return row_ahead(post.first, r); };
-    if (post.work == Work::none) return false;
-    if (post.work == Work::laws || post.work == Work::maxima) read_rows(post, row_of);
+    SamplingParams params = params_;
+    if (post.work == Work::maxima) params.temperature = 0;
+    const bool reads = post.work == Work::laws || post.work == Work::maxima;
+    const bool cut = reads && params.temperature != 0.0f && cuts(params);
+    const auto end = [&](int barrier) {  // tells the warp that walks how long to wait
+      if (block.rank() == 0) post_->last_barrier = barrier;
+    };
+    Holds holds = Holds::other;
+    if (!cut) end(1);
+    if (reads) {
+      const auto draw = [&](int r) {
+        if (!Rule::kDraws || scan_.facts(r).law.status != Status::ok) return;
+        const Words words = this->sample_words(post.depth + r);
+        const Token token = cut ? draw_kept(r, r, row_of(r), words) : scan_.draw(r, row_of(r), words);
+        if (block.warp().rank() == 0) drawn_[r] = token;
+      };
+      scan_.template read<Element>(post.rows, row_of, params, false, [] {}, [&](int r) {
+        if (!cut) draw(r);
+      });
+      holds = Holds::statistics;
+      if (cut) {
+        block.sync();
+        bool kept = scan_.template cut<Element>(post.rows, row_of, params);
+        block.sync();
+        if (Rule::kDraws) {
+          if (!kept) scan_.template keep<Element>(0, post.rows, row_of);
+          kept = true;
+          for (int r = block.warp_rank(); r < post.rows; r += block.warp_count()) draw(r);
+        }
+        if (kept) holds = Holds::kept;
+        end(post_->barriers + 1);
+        scan_.cluster().sync();
+      }
+    }
     if (Rule::kJudges && post.work == Work::kept)
       scan_.template keep<Element>(post.first - first_, 1, row_of);
     if (Rule::kJudges && post.work == Work::residual) fold().measure(scan_);
-    return true;
-  }
-
-  template <class RowOf>
-  SPECULA_HD void read_rows(const Post& post, RowOf row_of) {
-    const auto block = this->cluster_.block();
-    SamplingParams params = params_;
-    if (post.work == Work::maxima) params.temperature = 0;
-    const bool cut = params.temperature != 0.0f && cuts(params);
-    const auto draw = [&](int r) {
-      if (!Rule::kDraws || scan_.facts(r).law.status != Status::ok) return;
-      const Words words = this->sample_words(post.depth + r);
-      const Token token = cut ? draw_kept(r, r, row_of(r), words) : scan_.draw(r, row_of(r), words);
-      if (block.warp().rank() == 0) drawn_[r] = token;
-      block.warp().sync();
-    };
-    scan_.template read<Element>(
-        post.rows, row_of, params, !looked_, [&] { look(); },
-        [&](int r) {
-          if (!cut) draw(r);
-        });
-    looked_ = true;
-    first_ = post.first;
-    this->tokens_ = near_tokens_;
-    if (this->parents_) this->parents_ = near_parents_;
-    if (cut) {
-      block.sync();
-      bool kept = scan_.template cut<Element>(post.rows, row_of, params);
-      block.sync();
-      if (Rule::kDraws) {
-        if (!kept) scan_.template keep<Element>(0, post.rows, row_of);
-        kept = true;
-        for (int r = block.warp_rank(); r < post.rows; r += block.warp_count()) draw(r);
-      }
-      holds_ = kept ? Holds::kept : Holds::statistics;
-    } else {
-      holds_ = Holds::statistics;
+    if (reads) first_ = post.first;
+    if (block.rank() == 0) {
+      post_->holds = holds;
+      post_->set = scan_.table().set();
     }
-    if (post.rows > 1) block.sync();  // what other warps know is known to the first
   }
 
   /// By the warp that walks: lets the row of `node` be among those that were read last.
@@ -324,9 +342,9 @@ class Walk : public TreeWalk<Cluster> {
     if (!this->ok() || (node >= first_ && node < first_ + have_)) return;
     first_ = node;
     have_ = this->is_chain() ? smaller(args_.scan.rows, this->size_ - node) : 1;
-    const bool first_time = !looked_;
-    call({work, node, have_, depth});
-    if (first_time) this->fail(*tree_);
+    call(work, node, have_, depth, [&] {
+      if (!looked_) look();
+    });
   }
   SPECULA_HD RowStats law_read(NodeId node) {
     if (!this->ok()) return {};
@@ -335,23 +353,30 @@ class Walk : public TreeWalk<Cluster> {
     return out;
   }
 
-  /// By one warp of each block, while others read the first rows: is the proposal a tree, and what is known of
-  /// its guesses before anything is decided. Cost: a chain of four reads for each guess.
+  /// While the others read the first rows: is the proposal a tree, and what is known of its guesses before
+  /// anything is decided. Cost: a chain of four reads for each guess.
   SPECULA_HD void look() {
     const auto warp = this->cluster_.block().warp();
-    Status status = this->is_tree() ? Status::ok : Status::bad_tree;
+    looked_ = true;
+    if (!this->is_tree()) {
+      this->fail(Status::bad_tree);
+      return;
+    }
     const std::int64_t rows = row_count(args_.draft);
-    if (Rule::kJudges && rows > 0 && status == Status::ok) {
+    if (Rule::kJudges && rows > 0) {
       bool beyond = false;
       for (NodeId n = 1 + warp.rank(); n < this->size_; n += warp.size())
         beyond = beyond || (this->token(n) >= 0 && draft_row(n) >= rows);
-      if (warp.ballot(beyond)) status = Status::bad_draft_row;
+      if (warp.ballot(beyond)) {
+        this->fail(Status::bad_draft_row);
+        return;
+      }
     }
     for (NodeId n = warp.rank(); n < this->size_; n += warp.size()) {
       const Token token = this->token(n);
       near_tokens_[n] = token;
       near_parents_[n] = this->parent(n);
-      if (!Rule::kJudges || n == 0 || token < 0 || status != Status::ok) continue;
+      if (!Rule::kJudges || n == 0 || token < 0) continue;
       Guess guess;
       guess.row = draft_row(n);
       guess.logit = row(this->parent(n))[token];
@@ -362,7 +387,9 @@ class Walk : public TreeWalk<Cluster> {
                              : draft_scale(n) * prob_in(args_.draft, guess.row, token, args_.scan.vocab);
       guesses_[n] = guess;
     }
-    if (warp.rank() == 0) *tree_ = status;
+    warp.sync();
+    this->tokens_ = near_tokens_;
+    if (this->parents_) this->parents_ = near_parents_;
   }
 
   SPECULA_HD Row<Element> row(NodeId node) const {
@@ -404,8 +431,7 @@ class Walk : public TreeWalk<Cluster> {
     const auto block = this->cluster_.block();
     block.warp().sync();
     if (block.rank() == 0) residual_->judged = judged_;
-    call({Work::residual, 0, 0, 0});
-    holds_ = Holds::other;
+    call(Work::residual, 0, 0, 0, [] {});
     return scan_.measured_total();
   }
   /// p of any token after the residual's node.
@@ -437,10 +463,10 @@ class Walk : public TreeWalk<Cluster> {
     });
   }
 
+  Post* post_;
   Scan scan_;
   const Args& args_;
   SamplingParams params_;
-  Post* post_;
   Residual* residual_;
   Guess* guesses_ = nullptr;      // (max_nodes) of nodes that are neither root nor padding
   NodeNotes* notes_ = nullptr;    // (max_nodes)
@@ -448,7 +474,6 @@ class Walk : public TreeWalk<Cluster> {
   Token* near_tokens_;            // (max_nodes)
   NodeId* near_parents_;          // (max_nodes)
   Token* drawn_;                  // (rows) the tokens after the rows that were read last
-  Status* tree_;                  // whether the proposal is one
 
   bool looked_ = false;  // at the proposal
   NodeId first_ = 0;  // rows of nodes [first_, first_ + have_) were read last
