@@ -342,7 +342,7 @@ struct Seen {
   Token from_p = -1, drawn = -1;
 } seen_by_probe;
 struct Probe {
-  static constexpr bool kDraws = false, kJudges = true;
+  static constexpr bool kLaws = true, kDraws = false, kJudges = true;
   template <class Walk>
   static void verify(Walk& walk) {
     Seen seen;

@@ -35,9 +35,7 @@ class KeyCut {
   SPECULA_HD KeyCut(Cluster cluster, unsigned char* shared, std::size_t bytes)
       : cluster_(cluster),
         at_once_(static_cast<int>(bytes / row_bytes())),
-        counts_(reinterpret_cast<std::uint32_t*>(shared)),
-        merged_(counts_ + at_once_ * kWindow),
-        keys_(reinterpret_cast<int*>(merged_ + at_once_ * kWindow)) {}
+        shared_(reinterpret_cast<std::uint32_t*>(shared)) {}
 
   /// All threads of the cluster. `stats`: the tiles' maxima of rows that follow each other; top(r) is row r's
   /// largest logit and log_z(r) the log of its mass relative to that, both of no meaning for rows that are not
@@ -50,12 +48,12 @@ class KeyCut {
     for (int first = 0; first < rows; first += at_once_) {
       const int n = smaller(at_once_, rows - first);
       for (int r = block.warp_rank(); r < n; r += block.warp_count()) {
-        const int keys = good(first + r) ? keys_that_matter(params, top(first + r), log_z(first + r),
+        const int matter = good(first + r) ? keys_that_matter(params, top(first + r), log_z(first + r),
                                                             row_of(first + r).vocab)
                                          : 0;
-        if (block.warp().rank() == 0) keys_[r] = keys;
+        if (block.warp().rank() == 0) keys()[r] = matter;
       }
-      for (int i = block.rank(); i < n * kWindow; i += block.size()) counts_[i] = 0;
+      for (int i = block.rank(); i < n * kWindow; i += block.size()) counts()[i] = 0;
       block.sync();
       count(n, [&](int r) { return row_of(first + r); }, stats + first * tile_count(row_of(0).vocab),
             [&](int r) { return top(first + r); });
@@ -69,6 +67,11 @@ class KeyCut {
   }
 
  private:
+  /// (at_once, kWindow) of this block, and of all; and how many keys of a row are counted, (at_once).
+  SPECULA_HD std::uint32_t* counts() const { return shared_; }
+  SPECULA_HD std::uint32_t* merged() const { return shared_ + at_once_ * kWindow; }
+  SPECULA_HD int* keys() const { return reinterpret_cast<int*>(shared_ + 2 * at_once_ * kWindow); }
+
   SPECULA_HD static bool by_count(const SamplingParams& params, int vocab) {
     return params.top_k > 0 && params.top_k < vocab;
   }
@@ -96,15 +99,15 @@ class KeyCut {
     const int step = cluster_.size() * block.warp_count();
     for (int i = cluster_.rank() * block.warp_count() + block.warp_rank(); i < all; i += step) {
       const int r = i / tiles;
-      const auto keys = static_cast<std::uint32_t>(keys_[r]);
+      const auto matter = static_cast<std::uint32_t>(keys()[r]);
       const std::uint32_t high = short_key<Element>(top(r));
-      if (keys == 0 || high - short_key<Element>(stats[i].a) >= keys) continue;
+      if (matter == 0 || high - short_key<Element>(stats[i].a) >= matter) continue;
       const RawTile<Element> raw = load_tile<Order::columns>(warp.rank(), row_of(r), i - r * tiles);
-      std::uint32_t* const counts = counts_ + r * kWindow;
+      std::uint32_t* const mine = counts() + r * kWindow;
       SPECULA_UNROLL
       for (int e = 0; e < kPerLane; ++e) {
         const std::uint32_t below = high - short_key<Element>(raw[e]);
-        if (below < keys) atomic_add(counts + below, 1u);
+        if (below < matter) atomic_add(mine + below, 1u);
       }
     }
   }
@@ -113,12 +116,12 @@ class KeyCut {
   SPECULA_HD void merge(int rows) {
     const auto block = cluster_.block();
     for (int r = 0; r < rows; ++r) {
-      const int part = ceil_div(keys_[r], cluster_.size()), begin = cluster_.rank() * part,
-                end = smaller(keys_[r], begin + part);
+      const int part = ceil_div(keys()[r], cluster_.size()), begin = cluster_.rank() * part,
+                end = smaller(keys()[r], begin + part);
       for (int k = begin + block.rank(); k < end; k += block.size()) {
         std::uint32_t sum_of = 0;
-        for (int b = 0; b < cluster_.size(); ++b) sum_of += cluster_.map(counts_, b)[r * kWindow + k];
-        for (int b = 0; b < cluster_.size(); ++b) cluster_.map(merged_, b)[r * kWindow + k] = sum_of;
+        for (int b = 0; b < cluster_.size(); ++b) sum_of += cluster_.map(counts(), b)[r * kWindow + k];
+        for (int b = 0; b < cluster_.size(); ++b) cluster_.map(merged(), b)[r * kWindow + k] = sum_of;
       }
     }
   }
@@ -126,7 +129,7 @@ class KeyCut {
   /// By a warp, from the counts of the whole cluster.
   SPECULA_HD Found search(int r, const SamplingParams& params, float top, double log_z, int vocab) const {
     const auto warp = cluster_.block().warp();
-    const std::uint32_t* const counts = merged_ + r * kWindow;
+    const std::uint32_t* const counts = merged() + r * kWindow;
     const std::uint32_t high = short_key<Element>(top);
     const float scale = static_cast<float>(kLog2E / static_cast<double>(params.temperature));
     const auto logit = [&](int k) { return logit_of<Element>(high - static_cast<std::uint32_t>(k)); };
@@ -134,8 +137,8 @@ class KeyCut {
       return counts[k] == 0 ? 0 : counts[k] * mass_in_bin(difference(logit(k), top), scale);
     };
     // Consecutive keys a lane; an odd number of them, so that no two lanes meet in a bank.
-    const int mine = ceil_div(keys_[r], warp.size()) | 1, begin = warp.rank() * mine,
-              end = smaller(keys_[r], begin + mine);
+    const int mine = ceil_div(keys()[r], warp.size()) | 1, begin = warp.rank() * mine,
+              end = smaller(keys()[r], begin + mine);
     std::uint64_t my_mass = 0;
     std::uint32_t my_count = 0;
     for (int k = begin; k < end; ++k) my_mass += mass_at(k), my_count += counts[k];
@@ -178,11 +181,11 @@ class KeyCut {
       const Crossing at =
           crossing([&](std::uint64_t m, std::uint32_t) { return static_cast<double>(m) >= wanted; });
       // Where the keys that were counted end at min-p's, what top-p would keep beyond them does not matter.
-      out.inside = at.key >= 0 || (params.min_p > 0.0f && keys_[r] < kWindow);
+      out.inside = at.key >= 0 || (params.min_p > 0.0f && keys()[r] < kWindow);
       if (at.key >= 0) out.cut = larger(out.cut, logit(at.key));
     }
     out.cut = smaller(out.cut, top);
-    if (high - short_key<Element>(out.cut) >= static_cast<std::uint32_t>(keys_[r])) out.inside = false;
+    if (high - short_key<Element>(out.cut) >= static_cast<std::uint32_t>(keys()[r])) out.inside = false;
     std::uint64_t kept = 0;
     for (int k = begin; k < end; ++k)
       if (logit(k) >= out.cut) kept += mass_at(k);
@@ -192,8 +195,7 @@ class KeyCut {
 
   Cluster cluster_;
   int at_once_;  // rows
-  std::uint32_t *counts_, *merged_;  // (at_once, kWindow)
-  int* keys_;                        // (at_once) that are counted
+  std::uint32_t* shared_;
 };
 
 }  // namespace detail

@@ -29,10 +29,11 @@ struct Sibling {
 
 /// Whose residual it is.
 struct alignas(16) Residual {
-  Exponent target;  // of p after it
+  RowStats law;     // p after it
+  Exponent target;  // of that
+  double total;     // mass of what is left
   NodeId node;
-  Token point;  // of p, or kNoToken
-  int judged;   // how many of the siblings were
+  int judged;  // how many of the siblings were
 };
 
 /// The fold itself, over p = `row` and the siblings that were judged.
@@ -45,9 +46,9 @@ class ResidualFold {
 
   /// What is left, not normalised, of four tokens from `first` on.
   SPECULA_HD void weights(int first, float (&w)[4]) const {
-    if (of_.point != kNoToken) {
+    if (of_.law.point != kNoToken) {
       SPECULA_UNROLL
-      for (int e = 0; e < 4; ++e) w[e] = first + e == of_.point ? 1.0f : 0.0f;
+      for (int e = 0; e < 4; ++e) w[e] = first + e == of_.law.point ? 1.0f : 0.0f;
     } else {
       load_four(row_, first, w);
       SPECULA_UNROLL
@@ -77,7 +78,7 @@ class ResidualFold {
   template <class Scan>
   SPECULA_HD void measure(Scan& scan) const {
     int rejected = 0, last = -1;
-    bool streams = has_rows(&draft_) && of_.point == kNoToken;
+    bool streams = has_rows(&draft_) && of_.law.point == kNoToken;
     for (int j = 0; j < of_.judged; ++j) {
       if (!(siblings_[j].keep > 0)) continue;
       const Guess& guess = guesses_[siblings_[j].node];

@@ -273,7 +273,7 @@ class RowScan {
   }
 
   Table table_;
-  ScanSize size_;
+  const ScanSize& size_;
   RowFacts* facts_;  // (rows)
 };
 

@@ -46,9 +46,7 @@ class TileTable {
   /// leave() where there is none.
   SPECULA_HD TileTable(Cluster cluster, const ScanSize& size, unsigned char* shared)
       : cluster_(cluster),
-        tiles_(tile_count(size.vocab)),
-        rows_(size.rows),
-        ring_bytes_(size.ring_bytes),
+        size_(size),
         ring_(shared + cluster.block().warp_rank() * size.ring_bytes),
         tables_(reinterpret_cast<Entry*>(shared + scratch_bytes(size, cluster.block().warp_count()))) {
     cluster_.arrive();
@@ -58,25 +56,25 @@ class TileTable {
     begun_ = true;
   }
 
-  SPECULA_HD int tiles() const { return tiles_; }
+  SPECULA_HD int tiles() const { return tile_count(size_.vocab); }
   /// Which of the two sets the last pass filled: for threads that took no part.
   SPECULA_HD int set() const { return set_; }
   SPECULA_HD void follow(int set) { set_ = set; }
   SPECULA_HD Cluster cluster() const { return cluster_; }
   /// Row r's entries of the last pass, and of the one before.
-  SPECULA_HD Entry* row(int r) const { return tables_ + (set_ * rows_ + r) * tiles_; }
-  SPECULA_HD Entry* before(int r) const { return tables_ + ((1 - set_) * rows_ + r) * tiles_; }
+  SPECULA_HD Entry* row(int r) const { return tables_ + (set_ * size_.rows + r) * tiles(); }
+  SPECULA_HD Entry* before(int r) const { return tables_ + ((1 - set_) * size_.rows + r) * tiles(); }
   /// Of the last pass's first row.
   SPECULA_HD Entry operator[](int tile) const { return row(0)[tile]; }
   /// The warps' rings, scratch_bytes() of memory for use between passes.
-  SPECULA_HD unsigned char* scratch() const { return ring_ - cluster_.block().warp_rank() * ring_bytes_; }
+  SPECULA_HD unsigned char* scratch() const { return ring_ - cluster_.block().warp_rank() * size_.ring_bytes; }
 
   /// entry(r, tile, raw) for the tiles of rows row_of(0) to row_of(rows - 1) that wanted(r, tile) says; zeros
   /// for the others. Where `has_aside`, the last warp of each block calls aside() instead, once the others
   /// have begun.
   template <class Element, class RowOf, class Wanted, class Make, class Aside>
   SPECULA_HD void read(int rows, RowOf row_of, Wanted wanted, Make entry, bool has_aside, Aside aside) {
-    const int stages = ring_bytes_ / kBytes<Element>;
+    const int stages = size_.ring_bytes / kBytes<Element>;
     const auto block = cluster_.block();
     const bool alone = block.warp_count() == 1;
     const int readers = block.warp_count() - (has_aside && !alone ? 1 : 0);
@@ -105,7 +103,7 @@ class TileTable {
   template <class One, class Two, class Make>
   SPECULA_HD void read_two(Row<One> one, Row<Two> two, Make entry) {
     constexpr int kBoth = kBytes<One> + kBytes<Two>;
-    const int stages = larger(ring_bytes_ / kBoth, 1);
+    const int stages = larger(size_.ring_bytes / kBoth, 1);
     const auto block = cluster_.block();
     set_ = 1 - set_;
     typename Cluster::Copies copies;
@@ -151,7 +149,7 @@ class TileTable {
     int row, tile;
     int rows_a_step, tiles_a_step, tiles;
 
-    SPECULA_HD Place(const TileTable& table, int readers) : tiles(table.tiles_) {
+    SPECULA_HD Place(const TileTable& table, int readers) : tiles(table.tiles()) {
       const auto block = table.cluster_.block();
       const int first = table.cluster_.rank() * readers + block.warp_rank(),
                 step = table.cluster_.size() * readers;
@@ -220,7 +218,8 @@ class TileTable {
   }
 
   Cluster cluster_;
-  int tiles_, rows_, ring_bytes_, set_ = 0;
+  const ScanSize& size_;
+  int set_ = 0;
   bool begun_ = false;
   unsigned char* ring_;  // this warp's
   Entry* tables_;        // (2, rows, tiles)

@@ -36,7 +36,7 @@ struct NodeNotes {
 };
 
 /// The walk of `Rule` over one sequence. In each block the first warp walks and reads no rows; the others, of
-/// the whole cluster, read them when it calls. Rule::kDraws: a token is drawn after every row that is read;
+/// the whole cluster, read them when it calls. Rule::kLaws: it asks for laws, not for maxima; Rule::kDraws: a token is drawn after every row that is read;
 /// Rule::kJudges: p and q of guesses matter.
 template <class Rule, class Cluster, class Element, class Draft>
 class Walk : public TreeWalk<Cluster> {
@@ -48,34 +48,19 @@ class Walk : public TreeWalk<Cluster> {
 
   /// 16-byte aligned shared memory of each block of `warps` warps, at least two.
   SPECULA_HD static std::size_t shared_bytes(const ScanSize& size, int max_nodes, int warps) {
-    const auto nodes = static_cast<std::size_t>(max_nodes);
-    return Scan::shared_bytes(size, warps - 1) + sizeof(Post) + sizeof(Residual) +
-           (Rule::kJudges ? nodes * (sizeof(Guess) + sizeof(NodeNotes) + sizeof(Sibling)) : 0) +
-           nodes * (sizeof(Token) + sizeof(NodeId)) +
-           static_cast<std::size_t>(size.rows) * sizeof(Token);
+    return scan_at(size, max_nodes) + Scan::shared_bytes(size, warps - 1);
   }
 
   SPECULA_HD Walk(Cluster cluster, const Args& args, int sequence, unsigned char* shared)
       : Base(cluster, args.trees, args.out, args.scan.vocab, args.max_nodes, args.width, sequence),
-        post_(reinterpret_cast<Post*>(shared)),
-        scan_(Others(cluster, &post_->barriers), args.scan, shared + sizeof(Post)),
+        shared_(shared),
         args_(args),
-        params_(args.target.params ? args.target.params[sequence] : SamplingParams{}) {
-    if (!valid(params_)) this->fail(Status::bad_parameters);
-    unsigned char* at = shared + sizeof(Post) + Scan::shared_bytes(args.scan, cluster.block().warp_count() - 1);
-    const auto take = [&](auto*& to, int count) {  // those of the strictest alignment first
-      to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(at);
-      at += sizeof(*to) * static_cast<unsigned>(count);
-    };
-    take(residual_, 1);
-    if (Rule::kJudges) {
-      take(guesses_, args.max_nodes);
-      take(notes_, args.max_nodes);
-      take(siblings_, args.max_nodes);
-    }
-    take(near_tokens_, args.max_nodes);
-    take(near_parents_, args.max_nodes);
-    take(drawn_, args.scan.rows);
+        scan_(Others(cluster, &post().barriers), args.scan,
+              shared + scan_at(args.scan, args.max_nodes)) {
+    const SamplingParams params = args.target.params ? args.target.params[sequence] : SamplingParams{};
+    if (!valid(params)) this->fail(Status::bad_parameters);
+    if (cluster.block().rank() == 0) shared_part().params = params;
+    cluster.block().warp().sync();  // the others see it behind the first call
   }
 
   /// All threads: the whole of it.
@@ -83,12 +68,12 @@ class Walk : public TreeWalk<Cluster> {
     const auto block = this->cluster_.block();
     if (block.warp_rank() == 0) {
       (Rule::verify)(*this);
-      if (block.rank() == 0) post_->work = Work::none;
+      if (block.rank() == 0) post().work = Work::none;
       block.sync();
       scan_.leave();
     } else {
-      for (block.sync(); post_->work != Work::none; block.sync()) {
-        perform(*post_);
+      for (block.sync(); post().work != Work::none; block.sync()) {
+        perform();
         block.sync();
       }
       scan_.leave();
@@ -97,31 +82,31 @@ class Walk : public TreeWalk<Cluster> {
 
   // ---- laws. All that follows is called by the warp that walks.
 
-  /// p after `node`, which is at `depth`. Cost: one read of its row, and of a chain's next ones with it. Not
-  /// ok() after a bad row.
-  SPECULA_HD RowStats law(NodeId node, int depth) {
-    read(node, depth, Work::laws);
+  /// p after `node`, which is at `depth`; good until another row is read. Cost: one read of its row, and of a
+  /// chain's next ones with it. Not ok() after a bad row.
+  SPECULA_HD const RowStats& law(NodeId node, int depth) {
+    read(node, depth);
     return law_read(node);
   }
   /// First of the largest logits after `node`. Cost and errors as law().
   SPECULA_HD Token argmax(NodeId node, int depth) {
-    read(node, depth, Work::maxima);
+    read(node, depth);
     return law_read(node).point;
   }
   /// The token after `node`, drawn with the row. Cost and errors as law().
   SPECULA_HD Token drawn(NodeId node, int depth) {
-    const RowStats p = law(node, depth);
+    const RowStats& p = law(node, depth);
     if (!this->ok()) return kNoToken;
-    return p.point != kNoToken ? p.point : this->emitted(drawn_[node - first_]);
+    return p.point != kNoToken ? p.point : this->emitted(all_drawn()[node - first_]);
   }
   /// The token after `node`, which was read last, from its law.
   SPECULA_HD Token sample(NodeId node, const RowStats& law, int depth) {
     if (law.point != kNoToken) return law.point;
     if (holds_ == Holds::other) have_ = 0;
-    read(node, depth, Work::laws);
+    read(node, depth);
     const int r = node - first_;
     const Words words = this->sample_words(depth);
-    if (!cuts(params_)) return this->emitted(scan_.draw(r, row(node), words));
+    if (!cuts(params())) return this->emitted(scan_.draw(r, row(node), words));
     if (holds_ == Holds::kept) return this->emitted(draw_kept(r, r, row(node), words));
     call(Work::kept, node, 1, 0, [] {});
     return this->emitted(draw_kept(0, r, row(node), words));
@@ -131,9 +116,9 @@ class Walk : public TreeWalk<Cluster> {
   SPECULA_HD double target_prob(const RowStats& law, NodeId child) const {
     const Token token = this->token(child);
     if (law.point != kNoToken) return token == law.point ? 1.0 : 0.0;
-    return prob(guesses_[child].logit, law);
+    return prob(guesses()[child].logit, law);
   }
-  SPECULA_HD double draft_prob(NodeId child) const { return guesses_[child].draft_prob; }
+  SPECULA_HD double draft_prob(NodeId child) const { return guesses()[child].draft_prob; }
 
   /// Of a chain: accepts guesses as long as min(1, p / q) says so, and puts them into the verdict; many at
   /// once, a lane each. Returns the node after which none was.
@@ -141,7 +126,7 @@ class Walk : public TreeWalk<Cluster> {
     const auto warp = this->cluster_.block().warp();
     NodeId at = 0;
     while (this->is_chain() && this->ok()) {
-      read(at, at, Work::laws);
+      read(at, at);
       if (!this->ok()) break;
       bool accepted = false;
       if (warp.rank() < have_ && at + warp.rank() + 1 < this->size_) {
@@ -168,47 +153,46 @@ class Walk : public TreeWalk<Cluster> {
   /// notes say.
   SPECULA_HD void start_residual(NodeId node, const RowStats& law, int judged) {
     const auto warp = this->cluster_.block().warp();
-    law_ = law;
-    owner_ = node;
     judged_ = judged;
-    total_ = 1;
     measured_ = false;
+    double total = 1;
     warp.sync();
     int count = 0;
     for (NodeId c = this->next_child(node, node); c != kNoParent; c = this->next_child(node, c), ++count) {
-      if (count < judged && notes_[c].keep > 0) total_ = notes_[c].total;
+      if (count < judged && all_notes()[c].keep > 0) total = all_notes()[c].total;
       if (warp.rank() != 0) continue;
-      if (count >= judged) notes_[c].keep = 0;
-      siblings_[count] = {c, static_cast<float>(notes_[c].keep), static_cast<float>(draft_scale(c))};
+      if (count >= judged) all_notes()[c].keep = 0;
+      siblings()[count] = {c, static_cast<float>(all_notes()[c].keep), static_cast<float>(draft_scale(c))};
     }
     if (warp.rank() == 0) {
-      residual_->node = node;
-      residual_->point = law.point;
-      if (law.point == kNoToken) residual_->target = Exponent(law);
+      residual().node = node;
+      residual().total = total;
+      residual().law = law;
+      if (law.point == kNoToken) residual().target = Exponent(law);
     }
     warp.sync();
   }
 
   /// Probability of the token of `child` under what is left.
   SPECULA_HD double residual_prob(NodeId child) const {
-    return left_of(this->token(child), target_prob(law_, child)) / total_;
+    return left_of(this->token(child), target_prob(residual().law, child)) / residual().total;
   }
 
   /// Takes the law of the next child away, `weight` being what the law before is multiplied by. Returns the
   /// mass that was left; where rounding leaves none the law stays as it was, and 0 is returned. Cost: a read
   /// of the target's row and of the draft's; nothing for a chosen one.
   SPECULA_HD double reject(double weight) {
-    const double keep = weight / total_;
+    const double keep = weight / residual().total;
     if (!(keep >= 0x1p-100)) {  // nothing is left of nothing, nor of what a float could not hold
       ++judged_;
       return 0;
     }
     const int child = judged_;
-    const Guess& guess = guesses_[siblings_[child].node];
+    const Guess& guess = guesses()[siblings()[child].node];
     double total;
     if (guess.point != kNoToken) {  // all that is left is scaled, but for one token
-      const double p = guess.point == this->token(siblings_[child].node)
-                           ? target_prob(law_, siblings_[child].node)
+      const double p = guess.point == this->token(siblings()[child].node)
+                           ? target_prob(residual().law, siblings()[child].node)
                            : prob_of(guess.point);
       const double there = keep * left_of(guess.point, p);
       total = weight - there + (there > 1 ? there - 1 : 0.0);
@@ -226,7 +210,7 @@ class Walk : public TreeWalk<Cluster> {
       return 0;
     }
     note(child, keep, total);
-    return total_ = total;
+    return total;
   }
 
   /// The token after the residual's node, from what is left. Cost: one tile, and a read of the rows if the
@@ -235,7 +219,7 @@ class Walk : public TreeWalk<Cluster> {
     while (!measured_) {
       measured_ = measure() > 0;
       int last = judged_ - 1;
-      while (last >= 0 && !(siblings_[last].keep > 0)) --last;
+      while (last >= 0 && !(siblings()[last].keep > 0)) --last;
       if (measured_ || last < 0) break;
       note(last, 0, 0);  // rounding said that something was left
     }
@@ -246,17 +230,17 @@ class Walk : public TreeWalk<Cluster> {
 
   // ---- notes
 
-  SPECULA_HD const NodeNotes& notes(NodeId node) const { return notes_[node]; }
+  SPECULA_HD const NodeNotes& notes(NodeId node) const { return all_notes()[node]; }
   template <class Change>
   SPECULA_HD void change(NodeId node, Change change) {
     const auto warp = this->cluster_.block().warp();
     warp.sync();
-    if (warp.rank() == 0) change(notes_[node]);
+    if (warp.rank() == 0) change(all_notes()[node]);
     warp.sync();
   }
 
  private:
-  enum class Work : std::int32_t { none, laws, maxima, kept, residual };
+  enum class Work : std::int32_t { none, rows, kept, residual };
   /// What the tiles' table is of: the rows that were read last, what their cuts keep of them, or other things.
   enum class Holds : std::int32_t { statistics, kept, other };
   /// What the others are to do: with rows of `rows` nodes from `first` on, at `depth`; and what they did.
@@ -274,7 +258,7 @@ class Walk : public TreeWalk<Cluster> {
   template <class Meanwhile>
   SPECULA_HD void call(Work work, NodeId first, int rows, int depth, Meanwhile meanwhile) {
     const auto block = this->cluster_.block();
-    if (block.rank() == 0) *post_ = {work, first, rows, depth, Holds::other, 0, 0, 0};
+    if (block.rank() == 0) post() = {work, first, rows, depth, Holds::other, 0, 0, 0};
     block.sync();
     meanwhile();
     scan_.leave();
@@ -282,74 +266,74 @@ class Walk : public TreeWalk<Cluster> {
     do {
       this->cluster_.sync();
       ++barriers;
-    } while (post_->last_barrier != barriers);
+    } while (post().last_barrier != barriers);
     block.sync();
-    scan_.table().follow(post_->set);
-    holds_ = post_->holds;
+    scan_.table().follow(post().set);
+    holds_ = post().holds;
     block.warp().sync();  // before the next call is written over this one
   }
 
   /// By the others.
-  SPECULA_HD void perform(const Post post) {
+  SPECULA_HD void perform() {
+    const Post& todo = post();
     const auto block = scan_.cluster().block();
-    const auto row_of = [&](int r) { return row_ahead(post.first, r); };
-    SamplingParams params = params_;
-    if (post.work == Work::maxima) params.temperature = 0;
-    const bool reads = post.work == Work::laws || post.work == Work::maxima;
-    const bool cut = reads && params.temperature != 0.0f && cuts(params);
+    const auto row_of = [&](int r) { return row_ahead(todo.first, r); };
+    const SamplingParams greedy{0.0f, 0, 1.0f, 0.0f};
+    const SamplingParams& params = Rule::kLaws ? this->params() : greedy;
+    const bool reads = todo.work == Work::rows;
+    const bool cut = Rule::kLaws && reads && params.temperature != 0.0f && cuts(params);
     const auto end = [&](int barrier) {  // tells the warp that walks how long to wait
-      if (block.rank() == 0) post_->last_barrier = barrier;
+      if (block.rank() == 0) post().last_barrier = barrier;
     };
     Holds holds = Holds::other;
     if (!cut) end(1);
     if (reads) {
       const auto draw = [&](int r) {
         if (!Rule::kDraws || scan_.facts(r).law.status != Status::ok) return;
-        const Words words = this->sample_words(post.depth + r);
+        const Words words = this->sample_words(todo.depth + r);
         const Token token = cut ? draw_kept(r, r, row_of(r), words) : scan_.draw(r, row_of(r), words);
-        if (block.warp().rank() == 0) drawn_[r] = token;
+        if (block.warp().rank() == 0) all_drawn()[r] = token;
       };
-      scan_.template read<Element>(post.rows, row_of, params, false, [] {}, [&](int r) {
+      scan_.template read<Element>(todo.rows, row_of, params, false, [] {}, [&](int r) {
         if (!cut) draw(r);
       });
       holds = Holds::statistics;
-      if (cut) {
+      if (Rule::kLaws && cut) {
         block.sync();
-        bool kept = scan_.template cut<Element>(post.rows, row_of, params);
+        bool kept = scan_.template cut<Element>(todo.rows, row_of, params);
         block.sync();
         if (Rule::kDraws) {
-          if (!kept) scan_.template keep<Element>(0, post.rows, row_of);
+          if (!kept) scan_.template keep<Element>(0, todo.rows, row_of);
           kept = true;
-          for (int r = block.warp_rank(); r < post.rows; r += block.warp_count()) draw(r);
+          for (int r = block.warp_rank(); r < todo.rows; r += block.warp_count()) draw(r);
         }
         if (kept) holds = Holds::kept;
-        end(post_->barriers + 1);
+        end(post().barriers + 1);
         scan_.cluster().sync();
       }
     }
-    if (Rule::kJudges && post.work == Work::kept)
-      scan_.template keep<Element>(post.first - first_, 1, row_of);
-    if (Rule::kJudges && post.work == Work::residual) fold().measure(scan_);
-    if (reads) first_ = post.first;
+    if (Rule::kJudges && todo.work == Work::kept)
+      scan_.template keep<Element>(todo.first - first_, 1, row_of);
+    if (Rule::kJudges && todo.work == Work::residual) fold().measure(scan_);
+    if (reads) first_ = todo.first;
     if (block.rank() == 0) {
-      post_->holds = holds;
-      post_->set = scan_.table().set();
+      post().holds = holds;
+      post().set = scan_.table().set();
     }
   }
 
   /// By the warp that walks: lets the row of `node` be among those that were read last.
-  SPECULA_HD void read(NodeId node, int depth, Work work) {
+  SPECULA_HD void read(NodeId node, int depth) {
     if (!this->ok() || (node >= first_ && node < first_ + have_)) return;
     first_ = node;
     have_ = this->is_chain() ? smaller(args_.scan.rows, this->size_ - node) : 1;
-    call(work, node, have_, depth, [&] {
+    call(Work::rows, node, have_, depth, [&] {
       if (!looked_) look();
     });
   }
-  SPECULA_HD RowStats law_read(NodeId node) {
-    if (!this->ok()) return {};
-    const RowStats out = scan_.facts(node - first_).law;
-    this->fail(out.status);
+  SPECULA_HD const RowStats& law_read(NodeId node) {
+    const RowStats& out = scan_.facts(this->ok() ? node - first_ : 0).law;
+    if (this->ok()) this->fail(out.status);
     return out;
   }
 
@@ -374,8 +358,8 @@ class Walk : public TreeWalk<Cluster> {
     }
     for (NodeId n = warp.rank(); n < this->size_; n += warp.size()) {
       const Token token = this->token(n);
-      near_tokens_[n] = token;
-      near_parents_[n] = this->parent(n);
+      near_tokens()[n] = token;
+      near_parents()[n] = this->parent(n);
       if (!Rule::kJudges || n == 0 || token < 0) continue;
       Guess guess;
       guess.row = draft_row(n);
@@ -385,11 +369,11 @@ class Walk : public TreeWalk<Cluster> {
       guess.draft_prob = guess.point != kNoToken
                              ? (token == guess.point ? 1.0 : 0.0)
                              : draft_scale(n) * prob_in(args_.draft, guess.row, token, args_.scan.vocab);
-      guesses_[n] = guess;
+      guesses()[n] = guess;
     }
     warp.sync();
-    this->tokens_ = near_tokens_;
-    if (this->parents_) this->parents_ = near_parents_;
+    this->tokens_ = near_tokens();
+    if (this->parents_) this->parents_ = near_parents();
   }
 
   SPECULA_HD Row<Element> row(NodeId node) const {
@@ -424,56 +408,103 @@ class Walk : public TreeWalk<Cluster> {
   // ---- the residual
 
   SPECULA_HD auto fold() const {
-    return ResidualFold<Element, Draft>(row(residual_->node), args_.draft, *residual_, siblings_, guesses_);
+    return ResidualFold<Element, Draft>(row(residual().node), args_.draft, residual(), siblings(), guesses());
   }
   /// By the warp that walks: measures what is left; the mass.
   SPECULA_HD double measure() {
     const auto block = this->cluster_.block();
     block.warp().sync();
-    if (block.rank() == 0) residual_->judged = judged_;
+    if (block.rank() == 0) residual().judged = judged_;
     call(Work::residual, 0, 0, 0, [] {});
     return scan_.measured_total();
   }
   /// p of any token after the residual's node.
   SPECULA_HD double prob_of(Token token) const {
-    if (law_.point != kNoToken) return token == law_.point ? 1.0 : 0.0;
-    return prob(row(owner_)[token], law_);
+    const RowStats& law = residual().law;
+    if (law.point != kNoToken) return token == law.point ? 1.0 : 0.0;
+    return prob(row(residual().node)[token], law);
   }
   /// What is left, not normalised, of a token whose probability was `p`.
   SPECULA_HD double left_of(Token token, double p) const {
     double w = p;
     for (int i = 0; i < judged_; ++i) {
-      const NodeId c = siblings_[i].node;
-      if (!(siblings_[i].keep > 0)) continue;
-      const Guess& guess = guesses_[c];
+      const NodeId c = siblings()[i].node;
+      if (!(siblings()[i].keep > 0)) continue;
+      const Guess& guess = guesses()[c];
       const double q = guess.point != kNoToken
                            ? (token == guess.point ? 1.0 : 0.0)
                            : draft_scale(c) * prob_in(args_.draft, guess.row, token, args_.scan.vocab);
-      const double left = notes_[c].keep * w - q;
+      const double left = all_notes()[c].keep * w - q;
       w = left > 0 ? left : 0.0;
     }
     return w;
   }
   /// The rejection of the i-th child.
   SPECULA_HD void note(int i, double keep, double total) {
-    change(siblings_[i].node, [&](NodeNotes& n) {
+    change(siblings()[i].node, [&](NodeNotes& n) {
       n.keep = keep;
       n.total = total;
-      siblings_[i].keep = static_cast<float>(keep);
+      siblings()[i].keep = static_cast<float>(keep);
+      if (total > 0) residual().total = total;
     });
   }
 
-  Post* post_;
-  Scan scan_;
+  // ---- shared memory. Addresses are found anew each time: registers are what walks are short of.
+
+  struct alignas(16) SharedPart {
+    Post post;
+    Residual residual;
+    SamplingParams params;
+  };
+  static constexpr std::size_t kGuessesAt = sizeof(SharedPart);
+  /// Behind arrays of max_nodes, those of the strictest alignment first.
+  SPECULA_HD static std::size_t notes_at(int max_nodes) {
+    return kGuessesAt + static_cast<std::size_t>(Rule::kJudges ? max_nodes : 0) * sizeof(Guess);
+  }
+  SPECULA_HD static std::size_t siblings_at(int max_nodes) {
+    return notes_at(max_nodes) + static_cast<std::size_t>(Rule::kJudges ? max_nodes : 0) * sizeof(NodeNotes);
+  }
+  SPECULA_HD static std::size_t tokens_at(int max_nodes) {
+    return siblings_at(max_nodes) + static_cast<std::size_t>(Rule::kJudges ? max_nodes : 0) * sizeof(Sibling);
+  }
+  SPECULA_HD static std::size_t parents_at(int max_nodes) {
+    return tokens_at(max_nodes) + static_cast<std::size_t>(max_nodes) * sizeof(Token);
+  }
+  SPECULA_HD static std::size_t drawn_at(int max_nodes) {
+    return parents_at(max_nodes) + static_cast<std::size_t>(max_nodes) * sizeof(NodeId);
+  }
+  SPECULA_HD static std::size_t scan_at(const ScanSize& size, int max_nodes) {
+    return round_up(drawn_at(max_nodes) + static_cast<std::size_t>(size.rows) * sizeof(Token), std::size_t{16});
+  }
+  SPECULA_HD SharedPart& shared_part() const { return *reinterpret_cast<SharedPart*>(shared_); }
+  SPECULA_HD Post& post() const { return shared_part().post; }
+  SPECULA_HD Residual& residual() const { return shared_part().residual; }
+  SPECULA_HD const SamplingParams& params() const { return shared_part().params; }
+  /// (max_nodes) Of nodes that are neither root nor padding.
+  SPECULA_HD Guess* guesses() const { return reinterpret_cast<Guess*>(shared_ + kGuessesAt); }
+  /// (max_nodes)
+  SPECULA_HD NodeNotes* all_notes() const {
+    return reinterpret_cast<NodeNotes*>(shared_ + notes_at(args_.max_nodes));
+  }
+  /// (max_nodes) The children of the residual's node, in order.
+  SPECULA_HD Sibling* siblings() const {
+    return reinterpret_cast<Sibling*>(shared_ + siblings_at(args_.max_nodes));
+  }
+  /// (max_nodes) The proposal.
+  SPECULA_HD Token* near_tokens() const {
+    return reinterpret_cast<Token*>(shared_ + tokens_at(args_.max_nodes));
+  }
+  SPECULA_HD NodeId* near_parents() const {
+    return reinterpret_cast<NodeId*>(shared_ + parents_at(args_.max_nodes));
+  }
+  /// (rows) The tokens after the rows that were read last.
+  SPECULA_HD Token* all_drawn() const {
+    return reinterpret_cast<Token*>(shared_ + drawn_at(args_.max_nodes));
+  }
+
+  unsigned char* shared_;
   const Args& args_;
-  SamplingParams params_;
-  Residual* residual_;
-  Guess* guesses_ = nullptr;      // (max_nodes) of nodes that are neither root nor padding
-  NodeNotes* notes_ = nullptr;    // (max_nodes)
-  Sibling* siblings_ = nullptr;   // (max_nodes) the children of the residual's node, in order
-  Token* near_tokens_;            // (max_nodes)
-  NodeId* near_parents_;          // (max_nodes)
-  Token* drawn_;                  // (rows) the tokens after the rows that were read last
+  Scan scan_;
 
   bool looked_ = false;  // at the proposal
   NodeId first_ = 0;  // rows of nodes [first_, first_ + have_) were read last
@@ -481,10 +512,7 @@ class Walk : public TreeWalk<Cluster> {
   Holds holds_ = Holds::other;
 
   // Of the residual, known to the warp that walks.
-  NodeId owner_ = kNoParent;
-  RowStats law_{};
   int judged_ = 0;
-  double total_ = 1;
   bool measured_ = false;  // the tiles' masses are those of what is left
 };
 

@@ -21,7 +21,7 @@ SPECULA_HD void follow(Walk& walk, TokenAfter token_after) {
 }
 
 struct GreedyRule {
-  static constexpr bool kDraws = false, kJudges = false;
+  static constexpr bool kLaws = false, kDraws = false, kJudges = false;
   static constexpr int kLeastRows = least_rows(true, false);
 
   template <class Walk>

@@ -8,7 +8,7 @@ namespace cuda {
 namespace detail {
 
 struct RejectionRule {
-  static constexpr bool kDraws = false, kJudges = true;
+  static constexpr bool kLaws = true, kDraws = false, kJudges = true;
   static constexpr int kLeastRows = least_rows(false, false);
 
   template <class Walk>
@@ -17,7 +17,7 @@ struct RejectionRule {
     int depth = at;
     for (; at != kNoParent && walk.ok(); ++depth) {
       const NodeId from = at;
-      const RowStats law = walk.law(from, depth);
+      const RowStats& law = walk.law(from, depth);
       if (!walk.ok()) break;
       bool rejected = false;
       at = kNoParent;

@@ -8,7 +8,7 @@ namespace cuda {
 namespace detail {
 
 struct SampleAndMatchRule {
-  static constexpr bool kDraws = true, kJudges = false;
+  static constexpr bool kLaws = true, kDraws = true, kJudges = false;
   static constexpr int kLeastRows = least_rows(false, false);
 
   template <class Walk>

@@ -135,7 +135,7 @@ class ShardedWalk : public TreeWalk<Cluster> {
     if (cuts(params_)) this->fail(Status::cut_is_not_sharded);
   }
 
-  SPECULA_HD RowStats law(NodeId node, int) { return law_at(node, params_.temperature); }
+  SPECULA_HD const RowStats& law(NodeId node, int) { return now_ = law_at(node, params_.temperature); }
   SPECULA_HD Token argmax(NodeId node, int) { return law_at(node, 0).point; }
   SPECULA_HD Token drawn(NodeId node, int depth) {
     const RowStats p = law(node, depth);
@@ -227,7 +227,7 @@ class ShardedWalk : public TreeWalk<Cluster> {
   SamplingParams params_{};
   RowMasses masses_;  // of the law that was asked for last
   NodeId owner_ = kNoParent, last_ = kNoParent;
-  RowStats law_{};
+  RowStats now_{}, law_{};  // asked for last, and the residual's
   double total_ = 1;
 };
 

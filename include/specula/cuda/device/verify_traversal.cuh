@@ -10,7 +10,7 @@ namespace detail {
 
 /// specula::Traversal, step by step; see there for what the steps are.
 struct TraversalRule {
-  static constexpr bool kDraws = false, kJudges = true;
+  static constexpr bool kLaws = true, kDraws = false, kJudges = true;
   static constexpr int kLeastRows = least_rows(false, true);
 
   template <class Walk>
@@ -62,7 +62,7 @@ struct TraversalRule {
       }
       const bool first = from == at;
       if (first) {
-        const RowStats law = walk.law(at, depth);
+        const RowStats& law = walk.law(at, depth);
         walk.change(at, [&](NodeNotes& n) { n.law = law; });
         if (!walk.ok()) break;
       }
