@@ -304,6 +304,47 @@ void check_distillation(const Options& options, const Device& device, const Stre
   write(json, report, "top_k_distillation", cases, wrong, error, 1e-4);
 }
 
+// ---- mistakes of the caller's
+
+void check_refusals(const Device& device, const Stream& stream, Json& json, Report& report) {
+  int cases = 0, wrong = 0;
+  const auto expect = [&](cudaError_t want, cudaError_t got) { ++cases, wrong += got != want; };
+  const auto refused = [&](cudaError_t got) { expect(cudaErrorInvalidValue, got); };
+  const int other = device.id + 1;  // not the current one, whether there is one or not
+  DeviceArray<std::int32_t> array(64);
+  DeviceArray<BFloat16> rows(64);
+  DeviceArray<float> floats(64);
+
+  device::SimilarityPlan similarity;
+  expect(cudaErrorInvalidDevice, device::make_similarity_plan(&similarity, {4, 1, 1, 8}, other));
+  SPECULA_CHECK(device::make_similarity_plan(&similarity, {4, 1, 1, 8}, device.id));
+  const device::SimilarityTokens where{array.data(), 8, 8};
+  refused(device::measure_similarity<BFloat16>(similarity, rows.data(), nullptr, where, nullptr, stream));
+  refused(device::similarity_means(similarity, nullptr, floats.data(), nullptr, stream));
+
+  device::DistillationPlan distillation;
+  const auto make = [&](int id) {
+    return device::make_distillation_plan<BFloat16, BFloat16, float>(&distillation, {2, 16}, {}, id);
+  };
+  expect(cudaErrorInvalidDevice, make(other));
+  SPECULA_CHECK(make(device.id));
+  DeviceArray<device::Status> status(2);
+  device::DistillationRows<BFloat16, BFloat16, float> of{rows.data(), 16,      rows.data(),  16, nullptr, 0,
+                                                         nullptr,     nullptr, status.data()};
+  refused(device::top_k_distillation(distillation, of, stream));
+  of.loss = floats.data();
+  distillation.threads = 100;
+  refused(device::top_k_distillation(distillation, of, stream));
+
+  device::MaxGramPlan max_gram;
+  SPECULA_CHECK(device::make_max_gram_plan(&max_gram, {2, 16, 100}, {}));
+  std::int32_t* const a = array.data();
+  refused(device::max_gram(max_gram, {a, 15, a, nullptr, a, a, a}, stream));
+  refused(device::compact_slots({a, a, a, 1, 1}, {4}, nullptr, 1, stream));
+  expect(cudaSuccess, cudaGetLastError());  // nothing was launched, nothing lingers
+  write(json, report, "errors that the host sees", cases, wrong, 0, 0);
+}
+
 // ---- bars
 
 constexpr int kLayers = 32, kHeads = 8, kHead = 128, kMoved = 8;
@@ -365,6 +406,7 @@ void run_checks(const Options& options, Report& report) {
   report.part("max-gram", [&](Json& json) { check_max_gram(options, stream, json, report); });
   report.part("similarity", [&](Json& json) { check_similarity(options, device, stream, json, report); });
   report.part("distillation", [&](Json& json) { check_distillation(options, device, stream, json, report); });
+  report.part("refusals", [&](Json& json) { check_refusals(device, stream, json, report); });
 }
 
 void run_bars(const Options& options, Report& report) {
