@@ -399,6 +399,51 @@ Bar max_gram_bar(const Bars& bars, int sequences) {
   });
 }
 
+Bar similarity_bar(const Bars& bars) {
+  constexpr int kTokens = 2048, kHidden = 4096;
+  const double bytes = 2.0 * 2 * kTokens * kHidden;
+  const int sets = bars.device.sets_beyond_cache(bytes);
+  const std::int64_t each = std::int64_t{kTokens} * kHidden;
+  DeviceArray<BFloat16> before(static_cast<std::size_t>(sets * each)), after(before.size());
+  fill_normal(before.data(), nullptr, sets * each, 1, 1);
+  fill_normal(after.data(), before.data(), sets * each, 2, 0.3f);
+  const DeviceArray<std::int32_t> begin(std::vector<std::int32_t>{0, kTokens / 2, kTokens});
+  DeviceArray<device::SimilaritySum> sums(2);
+  sums.fill_bytes(0);
+  device::SimilarityPlan plan;
+  SPECULA_CHECK(device::make_similarity_plan(&plan, {kTokens, 2, 1, kHidden}, bars.device.id));
+  return bars.timed(0, bytes, sets, [&](int set, cudaStream_t stream) {
+    return device::measure_similarity(plan, before.data() + set * each, after.data() + set * each,
+                                      {begin.data(), kHidden, kHidden}, sums.data(), stream);
+  });
+}
+
+Bar distillation_bar(const Bars& bars, int rows) {
+  constexpr int kVocab = 128256;
+  const double bytes = 3.0 * 2 * kVocab * rows;  // both rows read once, a gradient written
+  const int sets = bars.device.sets_beyond_cache(bytes);
+  const std::int64_t each = std::int64_t{kVocab} * rows;
+  DeviceArray<BFloat16> target(static_cast<std::size_t>(sets * each)), draft(target.size()),
+      gradient(target.size());
+  fill_normal(target.data(), nullptr, sets * each, 1, 2);
+  fill_normal(draft.data(), target.data(), sets * each, 2, 1);
+  DeviceArray<float> loss(2 * static_cast<std::size_t>(rows));
+  DeviceArray<device::Status> status(static_cast<std::size_t>(rows));
+  device::DistillationPlan plan;
+  SPECULA_CHECK((device::make_distillation_plan<BFloat16, BFloat16, BFloat16>(&plan, {rows, kVocab}, {},
+                                                                              bars.device.id)));
+  Bar bar = bars.timed(0, bytes, sets, [&](int set, cudaStream_t stream) {
+    const std::int64_t at = set * each;
+    return device::top_k_distillation<BFloat16, BFloat16, BFloat16>(
+        plan,
+        {target.data() + at, kVocab, draft.data() + at, kVocab, gradient.data() + at, kVocab, nullptr,
+         loss.data(), status.data()},
+        stream);
+  });
+  bar.note = "clusters of " + std::to_string(plan.cluster);
+  return bar;
+}
+
 void run_checks(const Options& options, Report& report) {
   const Device device;
   const Stream stream;
@@ -417,6 +462,10 @@ void run_bars(const Options& options, Report& report) {
              [&] { return compaction_bar(bars, sequences, sequences == 1 ? 10 : 40); });
     bars.run("max_gram, 8,192 tokens, 10 guesses" + batch, [&] { return max_gram_bar(bars, sequences); });
   }
+  bars.run("layer_similarity, 2,048 tokens of 4,096, one layer", [&] { return similarity_bar(bars); });
+  for (const int rows : {1, 64})
+    bars.run("top_k_distillation, V = 128,256, rows: " + std::to_string(rows),
+             [&] { return distillation_bar(bars, rows); });
 }
 
 }  // namespace

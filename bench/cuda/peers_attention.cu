@@ -1,6 +1,5 @@
-// What FlashInfer's attention with a custom mask takes for the shapes of our bars; its headers are the user's
-// (scripts/gpu
-// --peers DIR).
+// What FlashInfer's attention with a custom mask takes for the shapes of our bars; its headers are the
+// user's, as in peers.cu.
 //
 //   peers_attention peers [--out FILE] [--only NAME]
 #include <cmath>
