@@ -59,8 +59,10 @@ class Report {
     json.begin_object().field("seed", static_cast<unsigned long long>(options.seed));
   }
 
-  /// Whether all went well, and a part that was asked for by its name was there.
-  bool ok() const { return failed_ == 0 && (part_.empty() || found_); }
+  /// Whether all went well.
+  bool ok() const { return failed_ == 0; }
+  /// Whether the part that was asked for, if one was, is there.
+  bool found() const { return part_.empty() || found_; }
   void fail() { ++failed_; }
   void save() {
     if (out_.empty() || json.save(out_)) return;
@@ -125,7 +127,8 @@ inline int run_section(int argc, char** argv, std::initializer_list<Section> sec
         report.failed("section", error.what());
       }
       report.save();
-      return report.ok() ? 0 : 1;
+      if (!report.found()) std::fprintf(stderr, "no such part: %s\n", options.part.c_str());
+      return report.ok() && report.found() ? 0 : 1;
     }
     throw std::runtime_error("no such section: " + options.section);
   } catch (const std::exception& error) {

@@ -20,9 +20,10 @@ sanitizer_calls() {
     if [ "$tool" != racecheck ]; then printf '%s verification 60\n' "$tool"; fi
     printf '%s growth 40\n%s helpers 40\n%s attention 40 --only mma.sync\n' "$tool" "$tool" "$tool"
   done
-  for part in greedy sample-and-match rejection traversal block other-drafts sample sharded; do
+  for part in greedy sample-and-match rejection traversal block other-drafts sharded; do
     printf 'racecheck verification 60 --part %s\n' "$part"
   done
+  printf 'racecheck verification 150 --part sample\n'  # three types of elements
   printf '%s attention 40 --only wgmma\n' synccheck racecheck memcheck initcheck
 }
 
@@ -38,10 +39,11 @@ sanitize() {
       failed+=("$tool of $name (no time left)")
       continue
     fi
-    local tool_options=(--tool "$tool" --error-exitcode 9 --print-limit 100)
+    local tool_options=(--tool "$tool" --error-exitcode 9)
     case "$tool" in
-      memcheck) tool_options+=(--report-api-errors no) ;;  # the program looks at those, as at a cluster that does not fit
-      synccheck) tool_options+=(--print-limit 1000000 --show-backtrace no) ;;  # which threads: all of them
+      synccheck) tool_options+=(--print-limit 1000000 --show-backtrace no) ;;  # all threads that it names
+      memcheck) tool_options+=(--print-limit 100 --report-api-errors no) ;;  # the program looks at what an API refuses
+      *) tool_options+=(--print-limit 100) ;;
     esac
     # shellcheck disable=SC2086  # options are words
     limited "$seconds" compute-sanitizer "${tool_options[@]}" \

@@ -89,6 +89,7 @@ for part in $(sed -n 's/^ *report\.part("\([a-z -]*\)".*/\1/p' "$root/bench/cuda
   expect 1 "$(grep -c -- "--tool racecheck .* --part $part\$" "$work/calls")" "racecheck of $part"
 done
 expect 4 "$(grep -c -- '--only wgmma$' "$work/calls")" 'calls of wgmma'
+expect 0 "$(grep -c -- '--print-limit .*--print-limit' "$work/calls")" 'calls with an option twice'
 expect 0 "$(grep synccheck "$work/calls" | grep -vc -- '--print-limit 1000000')" 'calls of synccheck with a limit'
 if command -v python3 >/dev/null; then
   python3 -c 'import json, sys; print(len(json.load(open(sys.argv[1]))["sanitize"]))' "$out/sanitize.json" >"$work/items" ||
