@@ -1,5 +1,5 @@
-// What FlashInfer's attention with a custom mask takes for the shapes of our bars; its headers are the
-// user's, as in peers.cu.
+// What FlashInfer's attention takes for the shapes of our bars: with a custom mask over prefix and tree, and
+// without one over the prefix, with one over the tree, merged. Its headers are the user's, as in peers.cu.
 //
 //   peers_attention peers [--out FILE] [--only NAME]
 #include <cmath>
@@ -7,6 +7,7 @@
 
 #include <cuda_bf16.h>
 
+#include <flashinfer/attention/cascade.cuh>
 #include <flashinfer/attention/default_prefill_params.cuh>
 #include <flashinfer/attention/prefill.cuh>
 #include <flashinfer/attention/scheduler.cuh>
@@ -22,6 +23,7 @@ using specula::cuda::BFloat16;
 using Theirs = __nv_bfloat16;
 
 constexpr int kHead = 128, kQueryHeads = 32, kKvHeads = 8, kPage = 16;
+constexpr float kScale = 0.08838835f;  // 1 / sqrt(128)
 
 struct Shape {
   const char* name;
@@ -36,41 +38,43 @@ constexpr Shape kShapes[] = {
     {"64 nodes, B = 4, L = 32k", 64, 4, 32768}, {"64 nodes, B = 64, L = 1k", 64, 64, 1024},
 };
 
-/// Bushes (node i below (i - 1) / 2) over caches of random numbers in pages of 16 that lie in order.
-class CustomMask {
- public:
-  CustomMask(const Shape& shape, const Device& device, const Stream& stream)
-      : shape_(shape), slots_(shape.tokens + shape.nodes), pages_((slots_ + kPage - 1) / kPage) {
-    const auto b = static_cast<std::size_t>(shape.sequences);
-    cache_ = b * static_cast<std::size_t>(pages_) * kPage * kKvHeads * kHead;
-    queries_ = b * static_cast<std::size_t>(shape.nodes) * kQueryHeads * kHead;
-    sets_ = device.sets_beyond_cache(4.0 * static_cast<double>(cache_));
-    const auto n = static_cast<std::size_t>(sets_);
-    k_.reserve(n * cache_), v_.reserve(n * cache_), q_.reserve(n * queries_), out_.reserve(n * queries_);
-    fill_normal(k_.data(), nullptr, static_cast<std::int64_t>(k_.size()), 1, 1);
-    fill_normal(v_.data(), nullptr, static_cast<std::int64_t>(v_.size()), 2, 1);
-    fill_normal(q_.data(), nullptr, static_cast<std::int64_t>(q_.size()), 3, 1);
-    out_.fill_bytes(0xFF);
+/// Node i of a tree is a child of (i - 1) / 2.
+bool sees(int node, int other) {
+  while (node > other) node = (node - 1) / 2;
+  return node == other;
+}
 
-    std::vector<std::int32_t> begin{0}, first_page{0}, page, last, mask_begin{0};
+Theirs* theirs(const DeviceArray<BFloat16>& of, std::size_t at) {
+  return reinterpret_cast<Theirs*>(of.data() + at);
+}
+
+/// A launch of their kernel over slots `first` to `last` of every sequence, whose pages lie in order; `first`
+/// is a multiple of a page.
+template <flashinfer::MaskMode kMode>
+class Pass {
+ public:
+  Pass(const Shape& shape, int pages, int first, int last, const Stream& stream) : shape_(shape) {
+    const int slots = last - first, own = (slots + kPage - 1) / kPage;
+    std::vector<std::int32_t> begin{0}, first_page{0}, page, of_last, mask_begin{0};
     std::vector<unsigned char> mask;
     for (int s = 0; s < shape.sequences; ++s) {
       begin.push_back(begin.back() + shape.nodes);
-      first_page.push_back(first_page.back() + pages_);
-      for (int i = 0; i < pages_; ++i) page.push_back(s * pages_ + i);
-      last.push_back(slots_ - (pages_ - 1) * kPage);
+      first_page.push_back(first_page.back() + own);
+      for (int i = 0; i < own; ++i) page.push_back(s * pages + first / kPage + i);
+      of_last.push_back(slots - (own - 1) * kPage);
+      if (kMode != flashinfer::MaskMode::kCustom) continue;
       const std::size_t base = mask.size();
-      mask.resize(base + (static_cast<std::size_t>(shape.nodes) * static_cast<std::size_t>(slots_) + 7) / 8);
+      mask.resize(base + (static_cast<std::size_t>(shape.nodes) * static_cast<std::size_t>(slots) + 7) / 8);
       for (int i = 0; i < shape.nodes; ++i)
-        for (int slot = 0; slot < slots_; ++slot)
+        for (int slot = first; slot < last; ++slot)
           if (slot < shape.tokens || sees(i, slot - shape.tokens)) {
-            const std::size_t bit = static_cast<std::size_t>(i) * static_cast<std::size_t>(slots_) +
-                                    static_cast<std::size_t>(slot);
+            const auto bit = static_cast<std::size_t>(i) * static_cast<std::size_t>(slots) +
+                             static_cast<std::size_t>(slot - first);
             mask[base + bit / 8] = static_cast<unsigned char>(mask[base + bit / 8] | 1 << bit % 8);
           }
       mask_begin.push_back(static_cast<std::int32_t>(mask.size()));
     }
-    begin_.upload(begin), first_page_.upload(first_page), page_.upload(page), last_.upload(last);
+    begin_.upload(begin), first_page_.upload(first_page), page_.upload(page), last_.upload(of_last);
     mask_.upload(mask), mask_begin_.upload(mask_begin);
 
     floats_.reserve(std::size_t{256} << 20), integers_.reserve(std::size_t{16} << 20);
@@ -87,27 +91,25 @@ class CustomMask {
     SPECULA_CHECK(planned);
   }
 
-  int sets() const { return sets_; }
-  cudaError_t launch(int set, cudaStream_t stream) const {
-    const auto at = static_cast<std::size_t>(set);
-    flashinfer::paged_kv_t<Theirs, std::int32_t> kv(
-        kKvHeads, kPage, kHead, static_cast<std::uint32_t>(shape_.sequences), flashinfer::QKVLayout::kNHD,
-        theirs(k_, at * cache_), theirs(v_, at * cache_), page_.data(), first_page_.data(), last_.data());
-    Params params(theirs(q_, at * queries_), kv, mask_.data(), begin_.data(), mask_begin_.data(), nullptr,
-                  theirs(out_, at * queries_), nullptr, nullptr, kQueryHeads, kQueryHeads * kHead, kHead, -1,
-                  0.0f, kScale, 1.0f, 1e4f);
-    params.request_indices = integers<std::int32_t>(plan_.request_indices_offset);
-    params.qo_tile_indices = integers<std::int32_t>(plan_.qo_tile_indices_offset);
-    params.kv_tile_indices = integers<std::int32_t>(plan_.kv_tile_indices_offset);
-    params.o_indptr = integers<std::int32_t>(plan_.o_indptr_offset);
-    params.kv_chunk_size_ptr = integers<std::int32_t>(plan_.kv_chunk_size_ptr_offset);
+  /// `lse`, (N, Hq), may be null.
+  cudaError_t launch(Theirs* q, Theirs* k, Theirs* v, Theirs* out, float* lse, cudaStream_t stream) const {
+    const flashinfer::paged_kv_t<Theirs, std::int32_t> kv(
+        kKvHeads, kPage, kHead, static_cast<std::uint32_t>(shape_.sequences), flashinfer::QKVLayout::kNHD, k,
+        v, page_.data(), first_page_.data(), last_.data());
+    Params params(q, kv, mask_.data(), begin_.data(), mask_begin_.data(), nullptr, out, lse, nullptr,
+                  kQueryHeads, kQueryHeads * kHead, kHead, -1, 0.0f, kScale, 1.0f, 1e4f);
+    params.request_indices = integers(plan_.request_indices_offset);
+    params.qo_tile_indices = integers(plan_.qo_tile_indices_offset);
+    params.kv_tile_indices = integers(plan_.kv_tile_indices_offset);
+    params.o_indptr = integers(plan_.o_indptr_offset);
+    params.kv_chunk_size_ptr = integers(plan_.kv_chunk_size_ptr_offset);
     params.padded_batch_size = static_cast<std::uint32_t>(plan_.padded_batch_size);
     params.max_total_num_rows = static_cast<std::uint32_t>(plan_.total_num_rows);
     params.partition_kv = plan_.split_kv;
     Theirs* parts = nullptr;
     float* sums = nullptr;
     if (plan_.split_kv) {
-      params.merge_indptr = integers<std::int32_t>(plan_.merge_indptr_offset);
+      params.merge_indptr = integers(plan_.merge_indptr_offset);
       parts = reinterpret_cast<Theirs*>(floats_.data() + plan_.v_offset);
       sums = reinterpret_cast<float*>(floats_.data() + plan_.s_offset);
     }
@@ -117,8 +119,69 @@ class CustomMask {
     return cudaErrorNotSupported;
   }
 
-  /// ||out - reference|| / ||reference|| of a head of the last node of the last sequence.
-  double error(const Stream& stream) const {
+ private:
+  using Params = flashinfer::BatchPrefillPagedParams<Theirs, Theirs, Theirs, std::int32_t>;
+
+  std::int32_t* integers(std::int64_t offset) const {
+    return reinterpret_cast<std::int32_t*>(integers_.data() + offset);
+  }
+  template <std::uint32_t kRows>
+  static cudaError_t run(const Params& params, Theirs* parts, float* sums, cudaStream_t stream) {
+    using Variant = flashinfer::DefaultAttention<kMode == flashinfer::MaskMode::kCustom, false, false, false>;
+    return flashinfer::BatchPrefillWithPagedKVCacheDispatched</*SAME_KV_STRIDES*/ true, kRows, kHead, kHead,
+                                                              flashinfer::PosEncodingMode::kNone, false,
+                                                              kMode, Variant, Params>(
+        params, parts, sums, /*enable_pdl*/ false, stream);
+  }
+
+  Shape shape_;
+  DeviceArray<std::int32_t> begin_, first_page_, page_, last_, mask_begin_;
+  DeviceArray<unsigned char> mask_, floats_, integers_;
+  flashinfer::PrefillPlanInfo plan_;
+};
+
+/// Trees over caches of random numbers.
+class TreeWork {
+ public:
+  TreeWork(const Shape& shape, const Device& device, const Stream& stream)
+      : shape_(shape),
+        slots_(shape.tokens + shape.nodes),
+        pages_((slots_ + kPage - 1) / kPage),
+        masked_(shape, pages_, 0, slots_, stream),
+        prefix_(shape, pages_, 0, shape.tokens, stream),
+        tail_(shape, pages_, shape.tokens, slots_, stream) {
+    const auto b = static_cast<std::size_t>(shape.sequences);
+    const auto rows = b * static_cast<std::size_t>(shape.nodes) * kQueryHeads;
+    cache_ = b * static_cast<std::size_t>(pages_) * kPage * kKvHeads * kHead;
+    queries_ = rows * kHead;
+    sets_ = device.sets_beyond_cache(4.0 * static_cast<double>(cache_));
+    const auto n = static_cast<std::size_t>(sets_);
+    k_.reserve(n * cache_), v_.reserve(n * cache_), q_.reserve(n * queries_), out_.reserve(n * queries_);
+    tail_out_.reserve(queries_), lse_.reserve(rows), tail_lse_.reserve(rows);
+    fill_normal(k_.data(), nullptr, static_cast<std::int64_t>(k_.size()), 1, 1);
+    fill_normal(v_.data(), nullptr, static_cast<std::int64_t>(v_.size()), 2, 1);
+    fill_normal(q_.data(), nullptr, static_cast<std::int64_t>(q_.size()), 3, 1);
+  }
+
+  int sets() const { return sets_; }
+  cudaError_t run_masked(int set, cudaStream_t stream) const {
+    return masked_.launch(q(set), k(set), v(set), out(set), nullptr, stream);
+  }
+  cudaError_t run_merged(int set, cudaStream_t stream) const {
+    Theirs* const tail = theirs(tail_out_, 0);
+    cudaError_t error = prefix_.launch(q(set), k(set), v(set), out(set), lse_.data(), stream);
+    if (error == cudaSuccess) error = tail_.launch(q(set), k(set), v(set), tail, tail_lse_.data(), stream);
+    if (error == cudaSuccess)
+      error = flashinfer::MergeStateInPlace(out(set), lse_.data(), tail, tail_lse_.data(),
+                                            static_cast<std::uint32_t>(shape_.sequences * shape_.nodes),
+                                            kQueryHeads, kHead, nullptr, stream);
+    return error;
+  }
+
+  /// ||out - reference|| / ||reference|| of a head of the last node of the last sequence, behind `launch` of
+  /// set 0.
+  double error(const Launch& launch, const Stream& stream) const {
+    out_poison();
     SPECULA_CHECK(launch(0, stream));
     stream.wait();
     const int head = 5, kv_head = head / (kQueryHeads / kKvHeads), node = shape_.nodes - 1;
@@ -151,55 +214,48 @@ class CustomMask {
   }
 
  private:
-  using Params = flashinfer::BatchPrefillPagedParams<Theirs, Theirs, Theirs, std::int32_t>;
-  static constexpr float kScale = 0.08838835f;  // 1 / sqrt(128)
-
-  static bool sees(int node, int other) {
-    while (node > other) node = (node - 1) / 2;
-    return node == other;
-  }
-  static Theirs* theirs(const DeviceArray<BFloat16>& of, std::size_t at) {
-    return reinterpret_cast<Theirs*>(of.data() + at);
-  }
-  template <class T>
-  T* integers(std::int64_t offset) const {
-    return reinterpret_cast<T*>(integers_.data() + offset);
+  Theirs* q(int set) const { return theirs(q_, static_cast<std::size_t>(set) * queries_); }
+  Theirs* k(int set) const { return theirs(k_, static_cast<std::size_t>(set) * cache_); }
+  Theirs* v(int set) const { return theirs(v_, static_cast<std::size_t>(set) * cache_); }
+  Theirs* out(int set) const { return theirs(out_, static_cast<std::size_t>(set) * queries_); }
+  void out_poison() const {
+    SPECULA_CHECK(cudaMemset(out_.data(), 0xFF, out_.bytes()));
+    SPECULA_CHECK(cudaDeviceSynchronize());
   }
   static std::vector<BFloat16> part(const DeviceArray<BFloat16>& of, std::size_t at, std::size_t count) {
     std::vector<BFloat16> out(count);
     SPECULA_CHECK(cudaMemcpy(out.data(), of.data() + at, count * sizeof(BFloat16), cudaMemcpyDeviceToHost));
     return out;
   }
-  template <std::uint32_t kRows>
-  static cudaError_t run(const Params& params, Theirs* parts, float* sums, cudaStream_t stream) {
-    using Variant = flashinfer::DefaultAttention</*custom mask*/ true, false, false, false>;
-    return flashinfer::BatchPrefillWithPagedKVCacheDispatched</*SAME_KV_STRIDES*/ true, kRows, kHead, kHead,
-                                                              flashinfer::PosEncodingMode::kNone, false,
-                                                              flashinfer::MaskMode::kCustom, Variant, Params>(
-        params, parts, sums, /*enable_pdl*/ false, stream);
-  }
 
   Shape shape_;
   int slots_, pages_, sets_ = 0;
+  Pass<flashinfer::MaskMode::kCustom> masked_;
+  Pass<flashinfer::MaskMode::kNone> prefix_;
+  Pass<flashinfer::MaskMode::kCustom> tail_;
   std::size_t cache_ = 0, queries_ = 0;  // elements of a set
-  DeviceArray<BFloat16> k_, v_, q_, out_;
-  DeviceArray<std::int32_t> begin_, first_page_, page_, last_, mask_begin_;
-  DeviceArray<unsigned char> mask_, floats_, integers_;
-  flashinfer::PrefillPlanInfo plan_;
+  DeviceArray<BFloat16> k_, v_, q_, out_, tail_out_;
+  DeviceArray<float> lse_, tail_lse_;
 };
 
 void run_peers(const Options& options, Report& report) {
   Bars bars(options, report, "peers");
   for (const Shape& shape : kShapes)
-    bars.run(std::string("FlashInfer, custom mask: ") + shape.name, [&] {
-      const CustomMask work(shape, bars.device, bars.stream);
-      const double error = work.error(bars.stream);
-      if (!(error < 0.02)) throw std::runtime_error("it computes something else: " + std::to_string(error));
-      Bar bar = bars.timed(0, 0, work.sets(),
-                           [&](int set, cudaStream_t stream) { return work.launch(set, stream); });
-      bar.note = "error " + std::to_string(error);
-      return bar;
-    });
+    for (const bool merged : {false, true})
+      bars.run(std::string("FlashInfer, ") + (merged ? "prefix + masked tail + merge: " : "custom mask: ") +
+                   shape.name,
+               [&] {
+                 const TreeWork work(shape, bars.device, bars.stream);
+                 const Launch launch = [&](int set, cudaStream_t stream) {
+                   return merged ? work.run_merged(set, stream) : work.run_masked(set, stream);
+                 };
+                 const double error = work.error(launch, bars.stream);
+                 if (!(error < 0.02))
+                   throw std::runtime_error("it computes something else: error " + std::to_string(error));
+                 Bar bar = bars.timed(0, 0, work.sets(), launch);
+                 bar.note = "error " + std::to_string(error);
+                 return bar;
+               });
 }
 
 }  // namespace
