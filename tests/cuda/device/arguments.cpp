@@ -1,4 +1,3 @@
-// labels: light
 #include <doctest/doctest.h>
 #include <specula/cuda/device/arguments.cuh>
 
