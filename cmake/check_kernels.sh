@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# usage: check_kernels.sh NVCC INCLUDE OUT FILE.cu
+# usage: check_kernels.sh NVCC INCLUDE OUT FILE.cu [--other-architectures]
 #        check_kernels.sh --table NVCC OUT...
 #
 # Compiles FILE.cu with NVCC in two ways that together cover C++17 and 20, with and without fast math, sm_80 (but where
-# the file says `// only sm_90a`) and sm_90a, and where it says `// newest` also the newest architecture that the
-# toolkit knows of; fails on any warning (C75xx among them: a serialised wgmma), on a
-# spilled register and on a stack frame. Leaves a line for each kernel and architecture in OUT.
+# the file says `// only sm_90a`) and sm_90a; fails on any warning (C75xx among them: a serialised wgmma), on a spilled
+# register and on a stack frame. With --other-architectures the build in C++17 has those that the toolkit knows of
+# sm_89, sm_100 and sm_120 as well, assembled from the PTX for 8.0 and 9.0: no source asks for more than that. Leaves a
+# line for each kernel on sm_80 and sm_90a in OUT.
 #
 # With --table: the lines of several OUTs as a Markdown table.
 set -euo pipefail
@@ -14,7 +15,7 @@ if [ "$1" = --table ]; then
   nvcc=$2
   shift 2
   printf '# Registers of the CUDA kernels\n\n'
-  printf 'Compiled by nvcc %s as C++20, with the elements that tests/cuda/kernels/ uses. ' \
+  printf 'Compiled by nvcc %s as C++17, with the elements that tests/cuda/kernels/ uses. ' \
     "$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
   printf 'Shared memory is what a kernel declares; most of what they use is asked for at launch.\n'
   printf 'A spilled register or a warning fails the tests (cuda/kernels).\n\n'
@@ -27,14 +28,15 @@ fi
 nvcc=$1 include=$2 out=$3 file=$4
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-newest=()
-if grep -q '^// newest' "$file"; then
-  arch=$("$nvcc" --list-gpu-code | sed -n 's/^sm_\([0-9]*\)$/\1/p' | sort -n | tail -n 1)
-  newest=("-gencode=arch=compute_$arch,code=sm_$arch")
+gencodes=(-gencode=arch=compute_90a,code=sm_90a)
+if ! grep -q '^// only sm_90a' "$file"; then
+  gencodes+=(-gencode=arch=compute_80,code=sm_80)
 fi
-oldest=(-gencode=arch=compute_80,code=sm_80)
-if grep -q '^// only sm_90a' "$file"; then
-  oldest=()
+if [ "${5-}" = --other-architectures ]; then
+  known=$("$nvcc" --list-gpu-code)
+  for pair in 80:89 90:100 90:120; do
+    if [[ $known = *sm_${pair#*:}* ]]; then gencodes+=("-gencode=arch=compute_${pair%:*},code=sm_${pair#*:}"); fi
+  done
 fi
 
 # compile LOG OPTION...
@@ -46,8 +48,8 @@ compile() {
     exit 1
   fi
 }
-compile "$work/plain" -std=c++20 "${oldest[@]}" -gencode=arch=compute_90a,code=sm_90a
-compile "$work/fast" -std=c++17 -use_fast_math -gencode=arch=compute_90a,code=sm_90a "${newest[@]}"
+compile "$work/plain" -std=c++17 "${gencodes[@]}"
+compile "$work/fast" -std=c++20 -use_fast_math -gencode=arch=compute_90a,code=sm_90a
 
 bad=0
 for log in plain fast; do
@@ -75,6 +77,7 @@ c++filt <"$work/plain" | awk '
   /Used [0-9]+ registers/ {
     registers = $0; sub(/.*Used /, "", registers); sub(/ registers.*/, "", registers)
     shared = "0"; if ($0 ~ /bytes smem/) { shared = $0; sub(/ bytes smem.*/, "", shared); sub(/.* /, "", shared) }
-    printf "| `%s` | %s | %s | %s | %s |\n", name, arch, registers, shared, spills
+    if (arch == "sm_80" || arch == "sm_90a")
+      printf "| `%s` | %s | %s | %s | %s |\n", name, arch, registers, shared, spills
   }' >"$out"
 exit "$bad"

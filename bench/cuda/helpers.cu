@@ -304,6 +304,47 @@ void check_distillation(const Options& options, const Device& device, const Stre
   write(json, report, "top_k_distillation", cases, wrong, error, 1e-4);
 }
 
+// ---- mistakes of the caller's
+
+void check_refusals(const Device& device, const Stream& stream, Json& json, Report& report) {
+  int cases = 0, wrong = 0;
+  const auto expect = [&](cudaError_t want, cudaError_t got) { ++cases, wrong += got != want; };
+  const auto refused = [&](cudaError_t got) { expect(cudaErrorInvalidValue, got); };
+  const int other = device.id + 1;  // not the current one, whether there is one or not
+  DeviceArray<std::int32_t> array(64);
+  DeviceArray<BFloat16> rows(64);
+  DeviceArray<float> floats(64);
+
+  device::SimilarityPlan similarity;
+  expect(cudaErrorInvalidDevice, device::make_similarity_plan(&similarity, {4, 1, 1, 8}, other));
+  SPECULA_CHECK(device::make_similarity_plan(&similarity, {4, 1, 1, 8}, device.id));
+  const device::SimilarityTokens where{array.data(), 8, 8};
+  refused(device::measure_similarity<BFloat16>(similarity, rows.data(), nullptr, where, nullptr, stream));
+  refused(device::similarity_means(similarity, nullptr, floats.data(), nullptr, stream));
+
+  device::DistillationPlan distillation;
+  const auto make = [&](int id) {
+    return device::make_distillation_plan<BFloat16, BFloat16, float>(&distillation, {2, 16}, {}, id);
+  };
+  expect(cudaErrorInvalidDevice, make(other));
+  SPECULA_CHECK(make(device.id));
+  DeviceArray<device::Status> status(2);
+  device::DistillationRows<BFloat16, BFloat16, float> of{rows.data(), 16,      rows.data(),  16, nullptr, 0,
+                                                         nullptr,     nullptr, status.data()};
+  refused(device::top_k_distillation(distillation, of, stream));
+  of.loss = floats.data();
+  distillation.threads = 100;
+  refused(device::top_k_distillation(distillation, of, stream));
+
+  device::MaxGramPlan max_gram;
+  SPECULA_CHECK(device::make_max_gram_plan(&max_gram, {2, 16, 100}, {}));
+  std::int32_t* const a = array.data();
+  refused(device::max_gram(max_gram, {a, 15, a, nullptr, a, a, a}, stream));
+  refused(device::compact_slots({a, a, a, 1, 1}, {4}, nullptr, 1, stream));
+  expect(cudaSuccess, cudaGetLastError());  // nothing was launched, nothing lingers
+  write(json, report, "errors that the host sees", cases, wrong, 0, 0);
+}
+
 // ---- bars
 
 constexpr int kLayers = 32, kHeads = 8, kHead = 128, kMoved = 8;
@@ -358,6 +399,51 @@ Bar max_gram_bar(const Bars& bars, int sequences) {
   });
 }
 
+Bar similarity_bar(const Bars& bars) {
+  constexpr int kTokens = 2048, kHidden = 4096;
+  const double bytes = 2.0 * 2 * kTokens * kHidden;
+  const int sets = bars.device.sets_beyond_cache(bytes);
+  const std::int64_t each = std::int64_t{kTokens} * kHidden;
+  DeviceArray<BFloat16> before(static_cast<std::size_t>(sets * each)), after(before.size());
+  fill_normal(before.data(), nullptr, sets * each, 1, 1);
+  fill_normal(after.data(), before.data(), sets * each, 2, 0.3f);
+  const DeviceArray<std::int32_t> begin(std::vector<std::int32_t>{0, kTokens / 2, kTokens});
+  DeviceArray<device::SimilaritySum> sums(2);
+  sums.fill_bytes(0);
+  device::SimilarityPlan plan;
+  SPECULA_CHECK(device::make_similarity_plan(&plan, {kTokens, 2, 1, kHidden}, bars.device.id));
+  return bars.timed(0, bytes, sets, [&](int set, cudaStream_t stream) {
+    return device::measure_similarity(plan, before.data() + set * each, after.data() + set * each,
+                                      {begin.data(), kHidden, kHidden}, sums.data(), stream);
+  });
+}
+
+Bar distillation_bar(const Bars& bars, int rows) {
+  constexpr int kVocab = 128256;
+  const double bytes = 3.0 * 2 * kVocab * rows;  // both rows read once, a gradient written
+  const int sets = bars.device.sets_beyond_cache(bytes);
+  const std::int64_t each = std::int64_t{kVocab} * rows;
+  DeviceArray<BFloat16> target(static_cast<std::size_t>(sets * each)), draft(target.size()),
+      gradient(target.size());
+  fill_normal(target.data(), nullptr, sets * each, 1, 2);
+  fill_normal(draft.data(), target.data(), sets * each, 2, 1);
+  DeviceArray<float> loss(2 * static_cast<std::size_t>(rows));
+  DeviceArray<device::Status> status(static_cast<std::size_t>(rows));
+  device::DistillationPlan plan;
+  SPECULA_CHECK((device::make_distillation_plan<BFloat16, BFloat16, BFloat16>(&plan, {rows, kVocab}, {},
+                                                                              bars.device.id)));
+  Bar bar = bars.timed(0, bytes, sets, [&](int set, cudaStream_t stream) {
+    const std::int64_t at = set * each;
+    return device::top_k_distillation<BFloat16, BFloat16, BFloat16>(
+        plan,
+        {target.data() + at, kVocab, draft.data() + at, kVocab, gradient.data() + at, kVocab, nullptr,
+         loss.data(), status.data()},
+        stream);
+  });
+  bar.note = "clusters of " + std::to_string(plan.cluster);
+  return bar;
+}
+
 void run_checks(const Options& options, Report& report) {
   const Device device;
   const Stream stream;
@@ -365,6 +451,7 @@ void run_checks(const Options& options, Report& report) {
   report.part("max-gram", [&](Json& json) { check_max_gram(options, stream, json, report); });
   report.part("similarity", [&](Json& json) { check_similarity(options, device, stream, json, report); });
   report.part("distillation", [&](Json& json) { check_distillation(options, device, stream, json, report); });
+  report.part("refusals", [&](Json& json) { check_refusals(device, stream, json, report); });
 }
 
 void run_bars(const Options& options, Report& report) {
@@ -375,6 +462,10 @@ void run_bars(const Options& options, Report& report) {
              [&] { return compaction_bar(bars, sequences, sequences == 1 ? 10 : 40); });
     bars.run("max_gram, 8,192 tokens, 10 guesses" + batch, [&] { return max_gram_bar(bars, sequences); });
   }
+  bars.run("layer_similarity, 2,048 tokens of 4,096, one layer", [&] { return similarity_bar(bars); });
+  for (const int rows : {1, 64})
+    bars.run("top_k_distillation, V = 128,256, rows: " + std::to_string(rows),
+             [&] { return distillation_bar(bars, rows); });
 }
 
 }  // namespace

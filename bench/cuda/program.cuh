@@ -4,6 +4,7 @@
 
 #include <cuda_profiler_api.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <initializer_list>
 #include <limits>
@@ -15,6 +16,7 @@ namespace specula_bench {
 struct Options {
   std::string section, out;
   std::string only;  // bar, shape or kernel
+  std::string part;  // of a section; its blanks may be hyphens
   std::uint64_t seed = 1;
   bool tiny = false;  // for compute-sanitizer
   bool once = false;  // launches without a graph, between profiler marks
@@ -23,7 +25,7 @@ struct Options {
   bool wants(const std::string& name) const { return only.empty() || only == name; }
 };
 
-/// PROGRAM SECTION [--out FILE] [--seed N] [--trees N] [--only NAME] [--tiny] [--once]
+/// PROGRAM SECTION [--out FILE] [--seed N] [--trees N] [--only NAME] [--part NAME] [--tiny] [--once]
 inline Options read_options(int argc, char** argv) {
   Options out;
   if (argc > 1) out.section = argv[1];
@@ -38,6 +40,8 @@ inline Options read_options(int argc, char** argv) {
       out.out = argv[++i];
     else if (name == "--only" && more)
       out.only = argv[++i];
+    else if (name == "--part" && more)
+      out.part = argv[++i];
     else if (name == "--seed" && more)
       out.seed = std::stoull(argv[++i]);
     else if (name == "--trees" && more)
@@ -51,22 +55,25 @@ inline Options read_options(int argc, char** argv) {
 /// Results of a section, saved after each of its parts; a part that throws is an error in them.
 class Report {
  public:
-  explicit Report(const Options& options) : out_(options.out) {
+  explicit Report(const Options& options) : out_(options.out), part_(options.part) {
     json.begin_object().field("seed", static_cast<unsigned long long>(options.seed));
   }
 
   /// Whether all went well.
   bool ok() const { return failed_ == 0; }
+  /// Whether the part that was asked for, if one was, is there.
+  bool found() const { return part_.empty() || found_; }
   void fail() { ++failed_; }
   void save() {
     if (out_.empty() || json.save(out_)) return;
     std::fprintf(stderr, "cannot write %s\n", out_.c_str());
     fail();
   }
-  /// `part` writes fields into an object of this name. After an error that the device does not recover from
-  /// no further part is run.
+  /// `part` writes fields into an object of this name, if it is wanted. After an error that the device does
+  /// not recover from no further part is run.
   void part(const std::string& name, const std::function<void(Json&)>& part) {
-    if (dead_) return;
+    if (dead_ || !wanted(name)) return;
+    found_ = true;
     std::printf("-- %s\n", name.c_str());
     Json before = json;
     try {
@@ -89,9 +96,15 @@ class Report {
   Json json;
 
  private:
-  std::string out_;
+  bool wanted(std::string name) const {
+    if (part_.empty() || name == part_) return true;
+    std::replace(name.begin(), name.end(), ' ', '-');
+    return name == part_;
+  }
+
+  std::string out_, part_;
   int failed_ = 0;
-  bool dead_ = false;
+  bool dead_ = false, found_ = false;
 };
 
 /// A section of a program.
@@ -114,7 +127,8 @@ inline int run_section(int argc, char** argv, std::initializer_list<Section> sec
         report.failed("section", error.what());
       }
       report.save();
-      return report.ok() ? 0 : 1;
+      if (!report.found()) std::fprintf(stderr, "no such part: %s\n", options.part.c_str());
+      return report.ok() && report.found() ? 0 : 1;
     }
     throw std::runtime_error("no such section: " + options.section);
   } catch (const std::exception& error) {

@@ -442,7 +442,8 @@ UNTHREADED_TEST_CASE("sizes that are refused, and the unit that addresses allow"
   };
   SlotRows good;
   good.base = reinterpret_cast<unsigned char*>(std::uintptr_t{1 << 20});
-  good.page_stride = 1024, good.token_stride = 64, good.head_stride = 64, good.head_bytes = 64;
+  good.page_stride = 1024, good.token_stride = 80, good.head_stride = 80, good.head_bytes = 64;
+  good.layer_stride = 4096;
   CHECK(sized(good, {4}) == 16);
   CHECK(sized(good, {0}) == 0);
   CHECK(sized(good, {4}, 1500) == 16);
@@ -473,4 +474,70 @@ UNTHREADED_TEST_CASE("sizes that are refused, and the unit that addresses allow"
     bad.*field = -1;
     CHECK(sized(bad, {4}) == 0);
   }
+}
+
+UNTHREADED_TEST_CASE("arrays that are missing, misaligned or overlap") {
+  const Paths owner{4, {0, 5, 6, 7}, {4}, {4}};
+  const AcceptedPaths paths = owner.args();
+  std::vector<std::int64_t> memory(64);
+  std::vector<std::int32_t> table(8);
+  void* layers[] = {memory.data(), memory.data()};
+  SlotRows good;
+  good.base = reinterpret_cast<unsigned char*>(memory.data());
+  good.layers = 2, good.heads = 2;
+  good.layer_stride = 128, good.page_stride = 64, good.token_stride = 32, good.head_stride = 16;
+  good.head_bytes = 16;
+  good.pages = table.data();
+  const SlotPages pages{2, nullptr, 1};
+  const auto sized = [](const AcceptedPaths& of, const SlotPages& where, const SlotRows* rows, int parts) {
+    detail::CompactArgs args{of, where, {}, 0, 0};
+    return detail::size_compaction(&args, rows, parts, 256) > 0;
+  };
+  const auto fits = [&](const SlotRows& rows) { return sized(paths, pages, &rows, 1); };
+  CHECK(fits(good));
+  CHECK(!sized(paths, pages, nullptr, 1));
+  CHECK(sized(paths, pages, nullptr, 0));
+  CHECK(!sized(paths, pages, &good, -1));
+  CHECK(!sized(paths, pages, &good, 3));
+
+  SlotRows rows = good;
+  rows.base = nullptr;
+  CHECK(!fits(rows));
+  rows.layers = 0;  // nothing to move
+  CHECK(fits(rows));
+  rows = good;
+  rows.of_layer = layers;
+  CHECK(fits(rows));
+  rows.of_layer = reinterpret_cast<void* const*>(reinterpret_cast<unsigned char*>(layers) + 4);
+  CHECK(!fits(rows));
+  rows = good;
+  rows.pages = reinterpret_cast<const std::int32_t*>(reinterpret_cast<unsigned char*>(table.data()) + 2);
+  CHECK(!fits(rows));
+  for (std::int64_t SlotRows::*stride :
+       {&SlotRows::layer_stride, &SlotRows::token_stride, &SlotRows::head_stride}) {
+    rows = good;
+    rows.*stride = 8;
+    CHECK(!fits(rows));
+  }
+  rows.of_layer = layers, rows.layers = rows.heads = 1, rows.layer_stride = rows.head_stride = 0;
+  CHECK(fits(rows));  // strides that are not used
+
+  for (int missing = 0; missing < 3; ++missing) {
+    AcceptedPaths bad = paths;
+    if (missing == 0) bad.path = nullptr;
+    if (missing == 1) bad.count = nullptr;
+    if (missing == 2) bad.prefix = nullptr;
+    CHECK(!sized(bad, pages, &good, 1));
+    bad.sequences = 0;
+    CHECK(sized(bad, pages, &good, 1));
+  }
+  AcceptedPaths bad = paths;
+  bad.path = reinterpret_cast<const NodeId*>(reinterpret_cast<const unsigned char*>(paths.path) + 1);
+  CHECK(!sized(bad, pages, &good, 1));
+  SlotPages csr = pages;
+  csr.indptr = reinterpret_cast<const std::int32_t*>(reinterpret_cast<unsigned char*>(table.data()) + 1);
+  CHECK(!sized(paths, csr, &good, 1));
+  csr = pages;
+  csr.max_pages = -1;
+  CHECK(!sized(paths, csr, &good, 1));
 }

@@ -325,3 +325,50 @@ TEST_CASE("threads that run at once") {
   Streams<Half> streams(random, {7, 2, 5}, 50, 2, 0, 0);
   CHECK(equal(measure(streams), measure(streams, {.blocks = 2, .threads = 64, .engine = Engine::threads})));
 }
+
+UNTHREADED_TEST_CASE("plans and arrays that are refused") {
+  CHECK(detail::is_similarity(SimilarityCapacity{1, 1, 1, 1}));
+  for (int SimilarityCapacity::*field : {&SimilarityCapacity::tokens, &SimilarityCapacity::sequences,
+                                         &SimilarityCapacity::layers, &SimilarityCapacity::hidden}) {
+    SimilarityCapacity bad{1, 1, 1, 1};
+    bad.*field = 0;
+    CHECK(!detail::is_similarity(bad));
+  }
+  const SimilarityPlan plan{{10, 2, 3, 64}, 4, 256};
+  std::vector<std::int64_t> memory(8);
+  const auto* x = reinterpret_cast<const Half*>(memory.data());
+  const auto* begin = reinterpret_cast<const std::int32_t*>(memory.data());
+  auto* sums = reinterpret_cast<SimilaritySum*>(memory.data());
+  const auto odd = [](auto* array) {
+    return reinterpret_cast<decltype(array)>(reinterpret_cast<std::uintptr_t>(array) + 1);
+  };
+  const SimilarityTokens tokens{begin, 64, 64, 1, 2};
+  const auto fits = [&](const SimilarityPlan& with, const Half* before, const Half* after,
+                        const SimilarityTokens& of, const SimilaritySum* to) {
+    return detail::is_similarity(with, before, after, of, to);
+  };
+  CHECK(fits(plan, x, x, tokens, sums));
+  CHECK(!fits(plan, nullptr, x, tokens, sums));
+  CHECK(!fits(plan, x, nullptr, tokens, sums));
+  CHECK(!fits(plan, x, x, tokens, nullptr));
+  CHECK(!fits(plan, odd(x), x, tokens, sums));
+  CHECK(!fits(plan, x, odd(x), tokens, sums));
+  CHECK(!fits(plan, x, x, tokens, odd(sums)));
+  CHECK(!fits(plan, x, x, {nullptr, 64, 64, 1, 2}, sums));
+  CHECK(!fits(plan, x, x, {odd(begin), 64, 64, 1, 2}, sums));
+  CHECK(!fits(plan, x, x, {begin, 63, 64, 1, 2}, sums));
+  CHECK(!fits(plan, x, x, {begin, 64, 63, 1, 2}, sums));
+  CHECK(!fits(plan, x, x, {begin, 64, 64, 2, 2}, sums));
+  CHECK(!fits(plan, x, x, {begin, 64, 64, -1, 2}, sums));
+  CHECK(!fits(plan, x, x, {begin, 64, 64, 1, -1}, sums));
+  CHECK(!fits(SimilarityPlan{}, x, x, tokens, sums));
+  SimilarityPlan odd_block = plan;
+  odd_block.threads = 250;
+  CHECK(!fits(odd_block, x, x, tokens, sums));
+  const float* const means = reinterpret_cast<const float*>(memory.data());
+  CHECK(detail::is_similarity(plan, sums, means, nullptr));
+  CHECK(!detail::is_similarity(plan, nullptr, means, nullptr));
+  CHECK(!detail::is_similarity(plan, sums, nullptr, nullptr));
+  CHECK(!detail::is_similarity(plan, sums, odd(means), nullptr));
+  CHECK(!detail::is_similarity(plan, sums, means, odd(begin)));
+}

@@ -396,3 +396,48 @@ TEST_CASE("long texts that repeat themselves cost a few comparisons a token") {
     CHECK(ballots < size / 4);  // of the two scans n / 16, of a comparison of the whole text n / 32
   }
 }
+
+TEST_CASE("plans and arrays that are refused") {
+  const device::MaxGramCapacity capacity{2, 100, 1000};
+  const device::MaxGramOptions options;
+  CHECK(device::detail::is_max_gram(capacity, options));
+  for (int device::MaxGramCapacity::*field :
+       {&device::MaxGramCapacity::sequences, &device::MaxGramCapacity::tokens,
+        &device::MaxGramCapacity::vocab}) {
+    device::MaxGramCapacity bad = capacity;
+    bad.*field = 0;
+    CHECK(!device::detail::is_max_gram(bad, options));
+  }
+  CHECK(!device::detail::is_max_gram({2, (1 << 30) + 1, 1000}, options));
+  CHECK(!device::detail::is_max_gram(capacity, {-1}));
+  CHECK(!device::detail::is_max_gram(capacity, {4097}));
+  CHECK(!device::detail::is_max_gram(capacity, {10, 0}));
+  CHECK(!device::detail::is_max_gram(capacity, {10, 3, 2}));
+
+  std::vector<std::int32_t> array(8);
+  std::int32_t *const good = array.data(), *const odd = reinterpret_cast<std::int32_t*>(
+                                               reinterpret_cast<char*>(good) + 1);
+  device::MaxGramPlan plan{capacity, options, 512, device::detail::max_gram_shared_bytes(options.guesses)};
+  const device::MaxGramBatch batch{good, 100, good, nullptr, good, good, good};
+  CHECK(device::detail::is_max_gram(plan, batch));
+  const auto refused = [&](auto change) {
+    device::MaxGramBatch bad = batch;
+    change(bad);
+    return !device::detail::is_max_gram(plan, bad);
+  };
+  CHECK(refused([](auto& b) { b.stride = 99; }));
+  for (std::int32_t* wrong : {static_cast<std::int32_t*>(nullptr), odd}) {
+    CHECK(refused([&](auto& b) { b.tokens = wrong; }));
+    CHECK(refused([&](auto& b) { b.length = wrong; }));
+    CHECK(refused([&](auto& b) { b.guess = wrong; }));
+    CHECK(refused([&](auto& b) { b.count = wrong; }));
+    CHECK(refused([&](auto& b) { b.match = wrong; }));
+  }
+  CHECK(refused([&](auto& b) { b.bigram = odd; }));
+  plan.threads = 100;
+  CHECK(!device::detail::is_max_gram(plan, batch));
+  CHECK(!device::detail::is_max_gram(device::MaxGramPlan{}, batch));
+  plan = {{1, 100, 1000}, {0}, 512, device::detail::max_gram_shared_bytes(0)};
+  CHECK(
+      device::detail::is_max_gram(plan, {good, 0, good, nullptr, nullptr, good, good}));  // one row, no guess
+}

@@ -379,3 +379,50 @@ TEST_CASE("a block takes no more shared memory than make_distillation_plan() say
             static_cast<std::size_t>(most));
     }
 }
+
+TEST_CASE("plans and arrays that are refused") {
+  CHECK(detail::is_distillation(DistillationCapacity{1, 1}, {0, 0, 0}));
+  CHECK(!detail::is_distillation(DistillationCapacity{0, 1}, {}));
+  CHECK(!detail::is_distillation(DistillationCapacity{1, 0}, {}));
+  for (const TopKDistillation& bad : {TopKDistillation{-1},
+                                      {65},
+                                      {10, -1.0},
+                                      {10, 1, -0.5},
+                                      {10, 1e39},
+                                      {10, static_cast<double>(kNan)},
+                                      {10, 1, static_cast<double>(kInf)}})
+    CHECK(!detail::is_distillation(DistillationCapacity{1, 1}, bad));
+
+  Rows<BFloat16, float, Half> owner(3, 40, {});
+  owner.scale.assign(3, 1.0f);
+  const auto good = owner.args().rows;
+  DistillationPlan plan{{3, 40}, {}, 4, 256, 4096};
+  CHECK(detail::is_distillation(plan, good));
+  const auto refused = [&](auto change) {
+    auto bad = good;
+    change(bad);
+    return !detail::is_distillation(plan, bad);
+  };
+  const auto odd = [](auto* array) {
+    return reinterpret_cast<decltype(array)>(reinterpret_cast<std::uintptr_t>(array) + 1);
+  };
+  CHECK(refused([](auto& r) { r.target = nullptr; }));
+  CHECK(refused([](auto& r) { r.draft = nullptr; }));
+  CHECK(refused([](auto& r) { r.loss = nullptr; }));
+  CHECK(refused([](auto& r) { r.status = nullptr; }));
+  CHECK(!refused([](auto& r) { r.gradient = nullptr, r.gradient_stride = 0; }));
+  CHECK(!refused([](auto& r) { r.scale = nullptr; }));
+  CHECK(refused([&](auto& r) { r.target = odd(r.target); }));
+  CHECK(refused([&](auto& r) { r.draft = odd(r.draft); }));
+  CHECK(refused([&](auto& r) { r.gradient = odd(r.gradient); }));
+  CHECK(refused([&](auto& r) { r.scale = odd(r.scale); }));
+  CHECK(refused([&](auto& r) { r.loss = odd(r.loss); }));
+  CHECK(refused([](auto& r) { r.target_stride = 39; }));
+  CHECK(refused([](auto& r) { r.draft_stride = 39; }));
+  CHECK(refused([](auto& r) { r.gradient_stride = 39; }));
+  plan.cluster = 3;
+  CHECK(!detail::is_distillation(plan, good));
+  plan.cluster = 4, plan.threads = 255;
+  CHECK(!detail::is_distillation(plan, good));
+  CHECK(!detail::is_distillation(DistillationPlan{}, good));
+}

@@ -1,4 +1,3 @@
-// newest
 #include <specula/cuda/device/sample.cuh>
 
 using namespace specula::cuda;

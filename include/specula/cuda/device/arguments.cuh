@@ -1,4 +1,4 @@
-// What a host can see of a caller's pointers before it launches anything.
+// What a host can see of a caller's pointers and plans before it launches anything.
 #pragma once
 
 #include <cstddef>
@@ -46,6 +46,17 @@ bool any_misaligned(const T*... arrays) {
 
 /// Whether rows of `length` elements fit a stride; 0 stands for rows without gaps.
 inline bool is_stride(std::int64_t stride, std::int64_t length) { return stride == 0 || stride >= length; }
+
+/// Whether rows of `length` elements, `stride` apart, do not overlap. One row may have any stride.
+inline bool are_apart(std::int64_t rows, std::int64_t stride, std::int64_t length) {
+  return rows <= 1 || stride >= length || -stride >= length;
+}
+
+/// Whether a kernel can be launched so: in clusters that Hopper has, of blocks of whole warps.
+inline bool is_geometry(int cluster, int threads) {
+  return cluster >= 1 && cluster <= 16 && (cluster & (cluster - 1)) == 0 && threads >= 32 &&
+         threads <= 1024 && threads % 32 == 0;
+}
 
 }  // namespace detail
 

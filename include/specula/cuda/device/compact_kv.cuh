@@ -7,6 +7,7 @@
 #include "../detail/host_device.cuh"
 #include "../group.cuh"
 #include "../types.cuh"
+#include "arguments.cuh"
 #include "launch.cuh"
 #include "paged_kv.cuh"
 
@@ -168,17 +169,33 @@ SPECULA_HD void compact(Block block, const CompactArgs& args, int index, unsigne
   }
 }
 
+/// Whether there are arrays where they are needed, aligned, and slots do not overlap.
+inline bool has_slots(const SlotRows& rows, const SlotPages& pages) {
+  if (rows.layers < 0 || rows.heads < 0 || rows.head_bytes < 0) return false;
+  if (units_of(rows, 1) == 0) return true;
+  if (rows.of_layer ? rows.alignment < 1 || any_misaligned(rows.of_layer) : !rows.base) return false;
+  if (rows.pages && any_misaligned(rows.pages)) return false;
+  // Pages may lie within each other, as features of several sequences in one array do.
+  return are_apart(rows.heads, rows.head_stride, rows.head_bytes) &&
+         are_apart(pages.page_size, rows.token_stride, rows.head_bytes) &&
+         (rows.of_layer || are_apart(rows.layers, rows.layer_stride, rows.head_bytes));
+}
+inline bool has_paths(const AcceptedPaths& paths) {
+  if (paths.sequences <= 0 || paths.width <= 0) return paths.sequences >= 0 && paths.width >= 0;
+  return !any_null({paths.path, paths.count, paths.prefix}) &&
+         !any_misaligned(paths.path, paths.count, paths.prefix);
+}
+
 /// What of `args` does not depend on a device, and the unit that is moved; 0 where something is out of range.
 inline int size_compaction(CompactArgs* args, int threads) {
-  if (args->paths.sequences < 0 || args->paths.width < 0 || args->pages.page_size < 1 || args->parts < 0 ||
-      args->parts > kMostSlotRows || compact_shared_bytes(args->paths.width) > 48 * 1024)
+  if (!has_paths(args->paths) || args->pages.page_size < 1 || args->pages.max_pages < 0 ||
+      any_misaligned(args->pages.indptr) || args->parts < 0 || args->parts > kMostSlotRows ||
+      compact_shared_bytes(args->paths.width) > 48 * 1024)
     return 0;
   int unit = 16;
   for (int p = 0; p < args->parts; ++p) {
-    const SlotRows& rows = args->rows[p];
-    if (rows.layers < 0 || rows.heads < 0 || rows.head_bytes < 0 || (rows.of_layer && rows.alignment < 1))
-      return 0;
-    while (!divides(unit, rows)) unit = unit == 16 ? 4 : 1;
+    if (!has_slots(args->rows[p], args->pages)) return 0;
+    while (!divides(unit, args->rows[p])) unit = unit == 16 ? 4 : 1;
   }
   std::int64_t items = 0;
   for (int p = 0; p < args->parts; ++p) items += units_of(args->rows[p], unit);
@@ -186,6 +203,13 @@ inline int size_compaction(CompactArgs* args, int threads) {
   if (chunks * args->paths.sequences > 0x7FFFFFFF) return 0;
   args->chunks = static_cast<int>(chunks);
   return unit;
+}
+/// The same of `parts` rows, which are copied.
+inline int size_compaction(CompactArgs* args, const SlotRows* rows, int parts, int threads) {
+  if (parts < 0 || parts > kMostSlotRows || (parts > 0 && !rows)) return 0;
+  args->parts = parts;
+  for (int p = 0; p < parts; ++p) args->rows[p] = rows[p];
+  return size_compaction(args, threads);
 }
 
 #ifdef __CUDACC__
@@ -205,14 +229,13 @@ __global__ void __launch_bounds__(256) compact_kernel(const __grid_constant__ Co
 /// nothing moves, and nothing moves from or to a slot that is in no page. Cost: one launch; a read and a
 /// write of each slot that moves, none where the path is the beginning of the proposal. The more that
 /// strides, bytes and addresses are multiples of 16 (or else of 4), the fewer accesses. Errors:
-/// cudaErrorInvalidValue for negative sizes and for a width above 1,500.
+/// cudaErrorInvalidValue for negative sizes, for a width above 1,500, for arrays that are null or misaligned,
+/// and for heads, slots or layers that overlap.
 inline cudaError_t compact_slots(const AcceptedPaths& paths, const SlotPages& pages, const SlotRows* rows,
                                  int parts, cudaStream_t stream) {
-  if (parts < 0 || parts > detail::kMostSlotRows) return cudaErrorInvalidValue;
-  detail::CompactArgs args{paths, pages, {}, parts, 0};
-  for (int p = 0; p < parts; ++p) args.rows[p] = rows[p];
+  detail::CompactArgs args{paths, pages, {}, 0, 0};
   constexpr int kThreads = 256;
-  const int unit = detail::size_compaction(&args, kThreads);
+  const int unit = detail::size_compaction(&args, rows, parts, kThreads);
   if (unit == 0) return cudaErrorInvalidValue;
   const auto kernel = unit == 16  ? detail::compact_kernel<detail::Bytes16>
                       : unit == 4 ? detail::compact_kernel<std::uint32_t>

@@ -10,6 +10,7 @@
 
 #include "../group.cuh"
 #include "../warp/tile.cuh"
+#include "arguments.cuh"
 
 namespace specula {
 namespace cuda {
@@ -49,10 +50,10 @@ cudaError_t has_clusters(Kernel* kernel, bool* out) {
   return error;
 }
 
-/// Lets `kernel` use `shared_bytes` and clusters of more than 8 blocks, on the current device. Outside of
-/// captures; by any number of threads at once.
+/// Lets `kernel` use `shared_bytes` and clusters of up to `*cluster` blocks, on the current device; 8 where
+/// the device refuses more. Outside of captures; by any number of threads at once.
 template <class Kernel>
-cudaError_t prepare(Kernel* kernel, std::size_t shared_bytes, int cluster) {
+cudaError_t prepare(Kernel* kernel, std::size_t shared_bytes, int* cluster) {
   static std::mutex one_at_a_time;  // what is read below must still be so when it is raised
   const std::lock_guard<std::mutex> lock(one_at_a_time);
   const void* function = reinterpret_cast<const void*>(kernel);
@@ -61,9 +62,17 @@ cudaError_t prepare(Kernel* kernel, std::size_t shared_bytes, int cluster) {
   if (error == cudaSuccess && shared_bytes > static_cast<std::size_t>(now.maxDynamicSharedSizeBytes))
     error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(shared_bytes));
-  if (error == cudaSuccess && cluster > 8)
-    error = cudaFuncSetAttribute(function, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+  if (error == cudaSuccess && *cluster > 8 &&
+      cudaFuncSetAttribute(function, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) != cudaSuccess) {
+    cudaGetLastError();
+    *cluster = 8;
+  }
   return error;
+}
+/// The same for a cluster of at most 8 blocks.
+template <class Kernel>
+cudaError_t prepare(Kernel* kernel, std::size_t shared_bytes, int cluster) {
+  return prepare(kernel, shared_bytes, &cluster);
 }
 
 /// A launch of clusters, as the driver takes it.
@@ -87,8 +96,7 @@ struct Launch {
   Launch& operator=(const Launch&) = delete;
 };
 
-/// The largest cluster of up to *cluster blocks, a power of two, that the current device holds: of 16, some hold
-/// none.
+/// Halves `*cluster` until the current device, or the slice of it that is ours, can hold such a cluster.
 template <class Kernel>
 cudaError_t fit_cluster(Kernel* kernel, int threads, std::size_t shared_bytes, int* cluster) {
   cudaError_t error = cudaSuccess;
@@ -118,23 +126,24 @@ cudaError_t plan_clusters(Kernel* kernel, int problems, int vocab, int threads, 
   if (shared_bytes > static_cast<std::size_t>(limits.shared_bytes)) return cudaErrorInvalidValue;
   bool clusters = false;
   error = has_clusters(kernel, &clusters);
-  if (error == cudaSuccess) error = prepare(kernel, shared_bytes, clusters ? 16 : 1);
+  int allowed = clusters ? 16 : 1;
+  if (error == cudaSuccess) error = prepare(kernel, shared_bytes, &allowed);
   int resident = 1;  // blocks of a multiprocessor
   if (error == cudaSuccess)
     error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, threads, shared_bytes);
   *cluster = 1;
   const int most = ceil_div(tile_count(vocab), threads / 32);
-  while (clusters && *cluster < 16 && *cluster < most &&
-         2 * *cluster <= resident * limits.processors / problems)
+  while (*cluster < allowed && *cluster < most && 2 * *cluster <= resident * limits.processors / problems)
     *cluster *= 2;
-  if (error == cudaSuccess) error = fit_cluster(kernel, threads, shared_bytes, cluster);
-  return error;
+  return error == cudaSuccess ? fit_cluster(kernel, threads, shared_bytes, cluster) : error;
 }
 
-/// `clusters` clusters of `cluster` blocks.
+/// `clusters` clusters of `cluster` blocks. cudaErrorInvalidValue where a plan holds a geometry that cannot
+/// be.
 template <class... Parameters, class... Arguments>
 cudaError_t launch(void (*kernel)(Parameters...), int clusters, int cluster, int threads,
                    std::size_t shared_bytes, cudaStream_t stream, Arguments... arguments) {
+  if (!is_geometry(cluster, threads)) return cudaErrorInvalidValue;
   if (clusters <= 0) return cudaSuccess;
   const Launch how(clusters, cluster, threads, shared_bytes, stream);
   return cudaLaunchKernelEx(&how.config, kernel, static_cast<Parameters>(arguments)...);

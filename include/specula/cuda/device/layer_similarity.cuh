@@ -9,6 +9,7 @@
 #include "../group.cuh"
 #include "../thread/numbers.cuh"
 #include "../types.cuh"
+#include "arguments.cuh"
 #include "launch.cuh"
 
 namespace specula {
@@ -261,6 +262,25 @@ SPECULA_HD void similarity_mean(std::int64_t i, int layers, SimilaritySum* sums,
   if (ended && ended[i / layers] != 0) sums[i] = {0, 0};
 }
 
+inline bool is_similarity(const SimilarityCapacity& capacity) {
+  return capacity.tokens >= 1 && capacity.sequences >= 1 && capacity.layers >= 1 && capacity.hidden >= 1;
+}
+/// Whether `plan` was made, and a call has its arrays, rows that do not overlap, and layers of the plan's.
+template <class Stream>
+bool is_similarity(const SimilarityPlan& plan, const Stream* before, const Stream* after,
+                   const SimilarityTokens& tokens, const SimilaritySum* sums) {
+  const SimilarityCapacity& size = plan.capacity;
+  return is_similarity(size) && plan.blocks >= 1 && is_geometry(1, plan.threads) && tokens.first_layer >= 0 &&
+         tokens.layers >= 0 && tokens.first_layer <= size.layers - tokens.layers &&
+         are_apart(size.tokens, tokens.before_stride, size.hidden) &&
+         are_apart(size.tokens, tokens.after_stride, size.hidden) &&
+         !any_null({before, after, tokens.begin, sums}) && !any_misaligned(before, after, tokens.begin, sums);
+}
+inline bool is_similarity(const SimilarityPlan& plan, const SimilaritySum* sums, const float* out,
+                          const std::int32_t* ended) {
+  return is_similarity(plan.capacity) && !any_null({sums, out}) && !any_misaligned(sums, out, ended);
+}
+
 #ifdef __CUDACC__
 
 template <class Streams>
@@ -278,9 +298,7 @@ __global__ void __launch_bounds__(256)
 template <class Streams>
 cudaError_t measure_similarity(const SimilarityPlan& plan, const Streams& streams,
                                const SimilarityTokens& tokens, SimilaritySum* sums, cudaStream_t stream) {
-  if (tokens.first_layer < 0 || tokens.layers < 0 ||
-      tokens.first_layer > plan.capacity.layers - tokens.layers)
-    return cudaErrorInvalidValue;
+  if (!is_similarity(plan, streams.before, streams.after, tokens, sums)) return cudaErrorInvalidValue;
   if (tokens.layers == 0) return cudaSuccess;
   const SimilarityArgs<Streams> args{streams, tokens, sums, plan.capacity};
   return launch(similarity_kernel<Streams>, plan.blocks, 1, plan.threads, 0, stream, args);
@@ -292,13 +310,14 @@ cudaError_t measure_similarity(const SimilarityPlan& plan, const Streams& stream
 
 #ifdef __CUDACC__
 
-/// Outside of captures. Errors: cudaErrorInvalidValue where a capacity is below 1, else what the driver says.
+/// Outside of captures. Errors: cudaErrorInvalidValue where a capacity is below 1, cudaErrorInvalidDevice
+/// where `device` is not the current one, else what the driver says.
 inline cudaError_t make_similarity_plan(SimilarityPlan* plan, const SimilarityCapacity& capacity,
                                         int device) {
-  if (capacity.tokens < 1 || capacity.sequences < 1 || capacity.layers < 1 || capacity.hidden < 1)
-    return cudaErrorInvalidValue;
+  if (!detail::is_similarity(capacity)) return cudaErrorInvalidValue;
   detail::DeviceLimits limits;
-  const cudaError_t error = detail::device_limits(device, &limits);
+  cudaError_t error = detail::check_current(device);
+  if (error == cudaSuccess) error = detail::device_limits(device, &limits);
   if (error != cudaSuccess) return error;
   plan->capacity = capacity;
   const std::int64_t warps =
@@ -312,7 +331,8 @@ inline cudaError_t make_similarity_plan(SimilarityPlan* plan, const SimilarityCa
 /// residual stream `before` a block and `after` it, (T, hidden) each. The sums of a prompt must be zero
 /// before its first token; a prompt that is read in chunks has one call for each. What
 /// specula::MeasuresSimilarity is on a CPU. Cost: one read of both streams, one launch. Errors:
-/// cudaErrorInvalidValue where layers are not among the plan's; else what the launch says. Source: the
+/// cudaErrorInvalidValue where layers are not among the plan's, an array is null or misaligned, or rows
+/// overlap; else what the launch says. Source: the
 /// skipping rules of Metel et al. 2024 (Draft on the Fly).
 template <class Element>
 cudaError_t measure_similarity(const SimilarityPlan& plan, const Element* before, const Element* after,
@@ -333,9 +353,11 @@ cudaError_t measure_similarity_of_layers(const SimilarityPlan& plan, const Eleme
 
 /// The means: out (B, L), each within 1e-6 of exact arithmetic; NaN where there was no token, or one whose
 /// cosine is no number. Sums of sequences b with ended[b] != 0 become zero: ready for the next prompt in that
-/// place. `ended`, (B) on the device, may be null: all stay.
+/// place. `ended`, (B) on the device, may be null: all stay. Errors: cudaErrorInvalidValue where another
+/// array is null, or one is misaligned; else what the launch says.
 inline cudaError_t similarity_means(const SimilarityPlan& plan, SimilaritySum* sums, float* out,
                                     const std::int32_t* ended, cudaStream_t stream) {
+  if (!detail::is_similarity(plan, sums, out, ended)) return cudaErrorInvalidValue;
   const std::int64_t all = static_cast<std::int64_t>(plan.capacity.sequences) * plan.capacity.layers;
   return detail::launch(detail::similarity_mean_kernel<SimilaritySum>,
                         static_cast<int>(detail::ceil_div<std::int64_t>(all, 256)), 1, 256, 0, stream, all,

@@ -6,6 +6,7 @@
 #include "../detail/host_device.cuh"
 #include "../group.cuh"
 #include "../types.cuh"
+#include "arguments.cuh"
 #include "launch.cuh"
 
 namespace specula {
@@ -302,6 +303,26 @@ struct MaxGramPlan {
   std::size_t shared_bytes = 0;
 };
 
+namespace detail {
+
+/// Whether such texts can be: what make_max_gram_plan() says.
+inline bool is_max_gram(const MaxGramCapacity& capacity, const MaxGramOptions& options) {
+  return capacity.sequences >= 1 && capacity.tokens >= 1 && capacity.tokens <= 1 << 30 &&
+         capacity.vocab >= 1 && options.guesses >= 0 && options.guesses <= 4096 && options.min_match >= 1 &&
+         (options.max_match == 0 || options.max_match >= options.min_match);
+}
+/// Whether `plan` was made, and the batch has its arrays.
+inline bool is_max_gram(const MaxGramPlan& plan, const MaxGramBatch& batch) {
+  return is_max_gram(plan.capacity, plan.options) &&
+         plan.shared_bytes == max_gram_shared_bytes(plan.options.guesses) && is_geometry(1, plan.threads) &&
+         are_apart(plan.capacity.sequences, batch.stride, plan.capacity.tokens) &&
+         !any_null({batch.tokens, batch.length, batch.count, batch.match}) &&
+         (batch.guess || plan.options.guesses == 0) &&
+         !any_misaligned(batch.tokens, batch.length, batch.bigram, batch.guess, batch.count, batch.match);
+}
+
+}  // namespace detail
+
 #ifdef __CUDACC__
 
 namespace detail {
@@ -325,10 +346,7 @@ __global__ void __launch_bounds__(512, 1) max_gram_kernel(const __grid_constant_
 /// else what the driver says.
 inline cudaError_t make_max_gram_plan(MaxGramPlan* plan, const MaxGramCapacity& capacity,
                                       const MaxGramOptions& options) {
-  if (capacity.sequences < 1 || capacity.tokens < 1 || capacity.tokens > 1 << 30 || capacity.vocab < 1 ||
-      options.guesses < 0 || options.guesses > 4096 || options.min_match < 1 ||
-      (options.max_match != 0 && options.max_match < options.min_match))
-    return cudaErrorInvalidValue;
+  if (!detail::is_max_gram(capacity, options)) return cudaErrorInvalidValue;
   plan->capacity = capacity;
   plan->options = options;
   plan->shared_bytes = detail::max_gram_shared_bytes(options.guesses);
@@ -340,9 +358,11 @@ inline cudaError_t make_max_gram_plan(MaxGramPlan* plan, const MaxGramCapacity& 
 /// earliest occurrence is copied up to the end of the committed tokens, and then it is looked for again;
 /// where there is none, a bigram's token stands in. Exact, and independent of the batch. A token outside the
 /// vocabulary is compared as any other and never guessed. One launch, a block a text; for the cost of a
-/// search see detail::SuffixSearch. Sources: Chen et al. 2024 (Cascade Speculative Drafting), section 3.3;
-/// Saxena 2023 (prompt lookup decoding): max_match = 3 or so.
+/// search see detail::SuffixSearch. Errors: cudaErrorInvalidValue where an array is null (`bigram` may be) or
+/// misaligned, or rows overlap; else what the launch says. Sources: Chen et al. 2024 (Cascade Speculative
+/// Drafting), section 3.3; Saxena 2023 (prompt lookup decoding): max_match = 3 or so.
 inline cudaError_t max_gram(const MaxGramPlan& plan, const MaxGramBatch& batch, cudaStream_t stream) {
+  if (!detail::is_max_gram(plan, batch)) return cudaErrorInvalidValue;
   const detail::MaxGramArgs args{batch, plan.options, plan.capacity.vocab, plan.capacity.tokens};
   return detail::launch(detail::max_gram_kernel<detail::MaxGramArgs>, plan.capacity.sequences, 1,
                         plan.threads, plan.shared_bytes, stream, args);

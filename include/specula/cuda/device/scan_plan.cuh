@@ -94,7 +94,7 @@ cudaError_t make_scan_plan(Kernel* kernel, const ScanTask& task, int device, Byt
                         static_cast<std::size_t>(processor_bytes), clusters};
   ScanPlan plan;
   if (!plan_scan(task, what, bytes, &plan)) return cudaErrorInvalidValue;
-  error = prepare(kernel, plan.shared_bytes, clusters ? 16 : 1);
+  error = prepare(kernel, plan.shared_bytes, &plan.cluster);
   if (error == cudaSuccess) error = fit_cluster(kernel, plan.threads, plan.shared_bytes, &plan.cluster);
   if (error == cudaSuccess) *out = plan;
   return error;

@@ -15,6 +15,7 @@
 #include "../types.cuh"
 #include "../warp/tile.cuh"
 #include "../warp/tile_masses.cuh"
+#include "arguments.cuh"
 #include "launch.cuh"
 
 namespace specula {
@@ -227,6 +228,27 @@ struct DistillationPlan {
   std::size_t shared_bytes = 0;
 };
 
+namespace detail {
+
+inline bool is_distillation(const DistillationCapacity& capacity, const TopKDistillation& loss) {
+  const auto is_weight = [](double x) { return x >= 0 && x <= 3.4e38; };  // NaN is none
+  return capacity.rows >= 1 && capacity.vocab >= 1 && loss.k >= 0 && loss.k <= 64 && is_weight(loss.weight) &&
+         is_weight(loss.cross_entropy_weight);
+}
+/// Whether `plan` was made, and the rows have their arrays and do not overlap.
+template <class Target, class Draft, class Gradient>
+bool is_distillation(const DistillationPlan& plan, const DistillationRows<Target, Draft, Gradient>& rows) {
+  const int count = plan.capacity.rows, vocab = plan.capacity.vocab;
+  return is_distillation(plan.capacity, plan.loss) && plan.shared_bytes > 0 &&
+         is_geometry(plan.cluster, plan.threads) && are_apart(count, rows.target_stride, vocab) &&
+         are_apart(count, rows.draft_stride, vocab) &&
+         (!rows.gradient || are_apart(count, rows.gradient_stride, vocab)) &&
+         !any_null({rows.target, rows.draft, rows.loss, rows.status}) &&
+         !any_misaligned(rows.target, rows.draft, rows.gradient, rows.scale, rows.loss, rows.status);
+}
+
+}  // namespace detail
+
 #ifdef __CUDACC__
 
 namespace detail {
@@ -249,16 +271,14 @@ inline int distillation_cluster(int rows, int vocab, std::size_t row_bytes, int 
 /// A plan for R rows, of the given element types. Outside of captures. Errors: cudaErrorInvalidValue where a
 /// capacity is below 1, k is outside [0, 64], a weight is negative or not finite, or a block has not the
 /// shared memory that it needs (at most 48 bytes for 512 tokens of the vocabulary, 8 (k + 3)^2, and 9,000);
-/// else what the driver says.
+/// cudaErrorInvalidDevice where `device` is not the current one; else what the driver says.
 template <class Target, class Draft, class Gradient>
 cudaError_t make_distillation_plan(DistillationPlan* plan, const DistillationCapacity& capacity,
                                    const TopKDistillation& loss, int device) {
-  const auto is_weight = [](double x) { return x >= 0 && x <= 3.4e38; };  // NaN is none
-  if (capacity.rows < 1 || capacity.vocab < 1 || loss.k < 0 || loss.k > 64 || !is_weight(loss.weight) ||
-      !is_weight(loss.cross_entropy_weight))
-    return cudaErrorInvalidValue;
+  if (!detail::is_distillation(capacity, loss)) return cudaErrorInvalidValue;
   detail::DeviceLimits limits;
-  cudaError_t error = detail::device_limits(device, &limits);
+  cudaError_t error = detail::check_current(device);
+  if (error == cudaSuccess) error = detail::device_limits(device, &limits);
   if (error != cudaSuccess) return error;
   int cache = 0;
   error = cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, device);
@@ -279,6 +299,7 @@ cudaError_t make_distillation_plan(DistillationPlan* plan, const DistillationCap
         limits);
   if (out.shared_bytes > static_cast<std::size_t>(limits.shared_bytes)) return cudaErrorInvalidValue;
   error = detail::prepare(kernel, out.shared_bytes, out.cluster);
+  if (error == cudaSuccess) error = detail::fit_cluster(kernel, out.threads, out.shared_bytes, &out.cluster);
   if (error == cudaSuccess) *plan = out;
   return error;
 }
@@ -297,11 +318,12 @@ cudaError_t make_distillation_plan(DistillationPlan* plan, const DistillationCap
 /// within 2e-6, relative, plus 5e-7, a gradient within 1e-6 * scale * (cross_entropy_weight + weight) of
 /// exact ones, before it is rounded to its type. Independent of the batch and of the launch. Cost: two reads
 /// of each row, and a third one of no more than k tiles of the target's; a write of the gradient; one launch
-/// of a cluster a row.
-/// Source: HASS (Zhang et al. 2024), section 3.1.
+/// of a cluster a row. Errors: cudaErrorInvalidValue where an array is null (`gradient` and `scale` may be)
+/// or misaligned, or rows overlap; else what the launch says. Source: HASS (Zhang et al. 2024), section 3.1.
 template <class Target, class Draft, class Gradient>
 cudaError_t top_k_distillation(const DistillationPlan& plan,
                                const DistillationRows<Target, Draft, Gradient>& rows, cudaStream_t stream) {
+  if (!detail::is_distillation(plan, rows)) return cudaErrorInvalidValue;
   const detail::DistillationArgs<Target, Draft, Gradient> args{rows, plan.loss, plan.capacity.vocab};
   return detail::launch(detail::distillation_kernel<Target, Draft, Gradient>, plan.capacity.rows,
                         plan.cluster, plan.threads, plan.shared_bytes, stream, args);
