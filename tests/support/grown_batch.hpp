@@ -245,9 +245,11 @@ Grown<Growth> grow(const std::vector<Growing>& batch, const typename Growth::Pla
   GrownArrays serial(batch.size(), plan.width);
   planting.out = serial.trees();
   planting.told = serial.status.data();
-  std::vector<device::detail::Ranked> shared(bytes / sizeof(device::detail::Ranked) + 1);
+  using Serial = Planter<device::SerialGroup>;
+  std::vector<device::detail::TwoNumbers> shared(
+      Serial::shared_bytes(plan.pool, spine, plan.width) / sizeof(device::detail::TwoNumbers) + 1);
   for (int b = 0; b < plan.sequences; ++b)
-    Planter<device::SerialGroup>({}, planting, b, reinterpret_cast<unsigned char*>(shared.data())).plant();
+    Serial({}, planting, b, reinterpret_cast<unsigned char*>(shared.data())).plant();
   CHECK(serial == out.trees);
   return out;
 }

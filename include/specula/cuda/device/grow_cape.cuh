@@ -94,6 +94,8 @@ SPECULA_HD void cape_step(Cluster cluster, const CapeArgs<Element>& args, int se
                           unsigned char* shared) {
   const CapeWork& work = args.work;
   const Status before = args.step == 0 ? Status::ok : work.status[sequence];
+  const std::int64_t pool = work.pool.first(sequence), spine = pool + args.step;
+  const double reach = args.step == 0 ? 1.0 : work.pool.reach[spine - 1];  // long before it is needed
   RowTopK<Cluster> top(cluster, args.vocab, 1 + args.most, 0,
                        shared);  // a barrier: all blocks know the status
   Status status = before;
@@ -102,8 +104,6 @@ SPECULA_HD void cape_step(Cluster cluster, const CapeArgs<Element>& args, int se
   if (cluster.rank() != 0) return;
 
   const auto block = cluster.block();
-  const std::int64_t pool = work.pool.first(sequence), spine = pool + args.step;
-  const double reach = args.step == 0 ? 1.0 : work.pool.reach[spine - 1];
   const bool there = status == Status::ok;
   const int extras = there ? args.extras(static_cast<float>(top[0].prob)) : 0;
   for (int i = block.rank(); i <= args.most; i += block.size()) {

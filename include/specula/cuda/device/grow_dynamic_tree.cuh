@@ -97,52 +97,53 @@ class DynamicTreeLevel {
   SPECULA_HD int first() const { return first_; }
 
   /// Makes the K likeliest of the level's candidates, the older of equals, the next level for the draft to be
-  /// run on. `best` is (K) of shared memory.
-  SPECULA_HD void finish(Select<Block>& select, Ranked* best) {
+  /// run on. `chosen` is (K) of shared memory.
+  SPECULA_HD void finish(Select<Block>& select, std::int32_t* chosen) {
     const DynamicTreeWork& work = args_.work;
-    Status status = Status::ok;  // the first that is not
-    for (int r = rows_ - 1; r >= 0; --r) {
-      const Status s = work.row_status[static_cast<std::int64_t>(sequence_) * args_.top_k + r];
-      if (s != Status::ok) status = s;
-    }
-    if (block_.rank() == 0 && (status != Status::ok || args_.level == 0)) work.status[sequence_] = status;
-    if (args_.level == args_.expansions) return;
-
-    const std::int64_t pool = work.pool.first(sequence_) + first_;
-    const int count = status != Status::ok ? 0
-                                           : select.best(
-                                                 rows_ * args_.top_k,
-                                                 [&](int i) { return rank_value(work.pool.reach[pool + i]); },
-                                                 args_.top_k, best);
-    for (int i = block_.rank(); i < args_.top_k; i += block_.size()) {
-      if (i >= count) {
-        put(i, -1);
-        continue;
-      }
-      int slot = 0;  // by age
-      for (int j = 0; j < count; ++j) slot += best[j].index < best[i].index ? 1 : 0;
-      put(slot, best[i].index);
-    }
+    const auto warp = block_.warp();
+    const bool row = warp.rank() < rows_;  // a lane a row: K is at most 32
+    const Status mine =
+        row ? work.row_status[static_cast<std::int64_t>(sequence_) * args_.top_k + warp.rank()] : Status::ok;
+    const bool last = args_.level == args_.expansions;
+    if (!last)
+      select.read(rows_ * args_.top_k, [&](int i) {
+        return rank_value(work.pool.reach[work.pool.first(sequence_) + first_ + i]);
+      });
+    const std::uint32_t bad = warp.ballot(mine != Status::ok);
+    const auto status = static_cast<Status>(
+        bad ? warp.shuffle(static_cast<std::int32_t>(mine), first_lane(bad)) : std::int32_t{0});
+    if (block_.rank() == 0 && (bad || args_.level == 0)) work.status[sequence_] = status;
+    if (last) return;
+    const int count = select.choose(bad ? 0 : args_.top_k, [&](int i, int slot) { chosen[slot] = i; });
+    write(chosen, count);
   }
 
  private:
-  /// Slot of the next level: the level's candidate `fresh`, or -1 for none.
-  SPECULA_HD void put(int slot, int fresh) const {
+  /// The slots of the next level: candidates chosen[0, count) of this one, by age, and none. All that a
+  /// thread reads it reads first.
+  SPECULA_HD void write(const std::int32_t* chosen, int count) const {
     const int k = args_.top_k, words = args_.draft_words;
-    const std::int64_t at = (static_cast<std::int64_t>(args_.level) * args_.sequences + sequence_) * k + slot;
-    const NodeId node = 1 + args_.level * k + slot;
-    const int row = fresh < 0 ? 0 : fresh / k;
-    const bool has_parent = fresh >= 0 && args_.level > 0;  // beside the root
-    const std::int64_t pool = args_.work.pool.first(sequence_) + first_ + (fresh < 0 ? 0 : fresh);
-    args_.work.frontier[at] = fresh < 0 ? -1 : first_ + fresh;
-    args_.out.token[at] = fresh < 0 ? kNoToken : args_.work.pool.token[pool];
-    args_.out.parent[at] = has_parent ? 1 + (args_.level - 1) * k + row : 0;
-    args_.out.position[at] = args_.position[sequence_] + args_.level + 1;
-    const std::int64_t above =
-        (static_cast<std::int64_t>(args_.level - 1) * args_.sequences + sequence_) * k + row;
-    for (int w = 0; w < words; ++w) {
-      const std::uint64_t seen = has_parent ? args_.out.ancestors[above * words + w] : w == 0 ? 1u : 0u;
-      args_.out.ancestors[at * words + w] = seen | (node / 64 == w ? std::uint64_t{1} << (node % 64) : 0);
+    const std::int64_t slots = (static_cast<std::int64_t>(args_.level) * args_.sequences + sequence_) * k;
+    const std::int64_t above = slots - static_cast<std::int64_t>(args_.sequences) * k;  // the level before
+    const std::int64_t pool = args_.work.pool.first(sequence_) + first_;
+    const std::int32_t position = args_.position[sequence_] + args_.level + 1;
+    for (int i = block_.rank(); i < k * words; i += block_.size()) {
+      const int slot = i / words, w = i % words;
+      const NodeId node = 1 + args_.level * k + slot;
+      const bool there = slot < count, has_parent = there && args_.level > 0;  // beside the root
+      const std::int32_t fresh = there ? chosen[slot] : 0;
+      const int row = fresh / k;
+      const std::uint64_t seen = has_parent ? args_.out.ancestors[(above + row) * words + w]
+                                 : w == 0   ? 1u
+                                            : 0u;
+      const Token token = there && w == 0 ? args_.work.pool.token[pool + fresh] : kNoToken;
+      args_.out.ancestors[(slots + slot) * words + w] =
+          seen | (node / 64 == w ? std::uint64_t{1} << (node % 64) : 0);
+      if (w > 0) continue;
+      args_.work.frontier[slots + slot] = there ? first_ + fresh : -1;
+      args_.out.token[slots + slot] = token;
+      args_.out.parent[slots + slot] = has_parent ? 1 + (args_.level - 1) * k + row : 0;
+      args_.out.position[slots + slot] = position;
     }
   }
 
@@ -170,6 +171,8 @@ SPECULA_HD void dynamic_tree_step(Cluster cluster, const DynamicTreeArgs<Element
           ? -1
           : work.frontier[(static_cast<std::int64_t>(args.level - 1) * args.sequences + sequence) * k + row];
   const bool there = args.level == 0 || parent >= 0;
+  const std::int64_t pool = work.pool.first(sequence);
+  const double reach = parent < 0 ? 1.0 : work.pool.reach[pool + parent];  // long before it is needed
   RowTopK<Cluster> top(cluster, args.vocab, k, k * k, shared + kFlagBytes);
   Status status = Status::ok;
   if (there) status = top.find(Row<Element>{args.rows.logits + index * args.rows.stride, args.vocab});
@@ -177,8 +180,6 @@ SPECULA_HD void dynamic_tree_step(Cluster cluster, const DynamicTreeArgs<Element
 
   const Block block = cluster.block();
   DynamicTreeLevel<Block, Element> level(block, args, sequence);
-  const std::int64_t pool = work.pool.first(sequence);
-  const double reach = parent < 0 ? 1.0 : work.pool.reach[pool + parent];
   for (int i = block.rank(); i < k; i += block.size()) {
     const std::int64_t at = pool + level.first() + row * k + i;
     if (there && i < top.found()) {
@@ -239,7 +240,7 @@ inline std::size_t workspace_bytes(const DynamicTreePlan& plan) {
 
 /// A plan for growth with these capacities. Outside of captures. Errors: cudaErrorInvalidValue where one is
 /// below 1 (expansions: 0), top_k is above 32, or a block has not the shared memory that it needs (a step's
-/// at most 32 bytes for 512 tokens of the vocabulary, 16 K^2, and 9,000; the rerank's 40 bytes for each guess
+/// at most 32 bytes for 512 tokens of the vocabulary, 18 K^2, and 9,000; the rerank's 40 bytes for each guess
 /// to choose from, and 3,000); else what the driver says.
 template <class Element>
 cudaError_t make_dynamic_tree_plan(DynamicTreePlan* plan, const DynamicTreeCapacity& capacity, int device) {

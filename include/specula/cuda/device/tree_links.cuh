@@ -29,37 +29,34 @@ struct TreeLinksArgs {
   int max_nodes;
 };
 
-/// By a Group; `shared` holds max_nodes node ids and a flag.
+/// By a Group; `shared` holds a flag behind the parents of max_nodes nodes.
 template <class Group>
 SPECULA_HD void tree_links(Group group, const TreeLinksArgs& args, int sequence, unsigned char* shared) {
   auto* parent = reinterpret_cast<NodeId*>(shared);
-  std::int32_t* bad = parent + args.max_nodes;
+  std::int32_t* bad = parent + parent_places(args.max_nodes);
   const std::int64_t first = args.begin[sequence];
   const std::int64_t nodes = args.begin[sequence + 1] - first;
   const bool fits = nodes >= 1 && nodes <= args.max_nodes;
   if (group.rank() == 0) *bad = fits ? 0 : 1;
   group.sync();
-  const LinkArrays out{args.out.first_child, args.out.next_sibling, args.out.depth, args.out.ancestors,
-                       mask_words(args.max_nodes)};
   if (fits) {
     const int n = static_cast<int>(nodes);
-    for (NodeId i = group.rank(); i < n; i += group.size()) {
-      const NodeId p = args.parent ? args.parent[first + i] : i - 1;
+    for (NodeId i = group.rank(); i < parent_places(n); i += group.size()) {
+      const NodeId p = i >= n ? kNoNode : args.parent ? args.parent[first + i] : i - 1;
       parent[i] = p;
-      if (i == 0 ? p != kNoParent : p < 0 || p >= i) atomic_add(bad, std::int32_t{1});
+      if (i < n && (i == 0 ? p != kNoParent : p < 0 || p >= i)) atomic_add(bad, std::int32_t{1});
     }
     group.sync();
-    if (*bad == 0)
-      write_links(group, out, first, n, parent);
-    else
-      write_no_links(group, out, first, 0, n);
+    const LinkArrays out{args.out.first_child, args.out.next_sibling, args.out.depth, args.out.ancestors,
+                         mask_words(args.max_nodes)};
+    write_links(group, out, first, *bad == 0 ? n : 0, n, parent);
   }
   if (group.rank() == 0 && args.out.status)
     args.out.status[sequence] = *bad == 0 ? Status::ok : Status::bad_tree;
 }
 
 SPECULA_HD std::size_t tree_links_shared_bytes(int max_nodes) {
-  return sizeof(NodeId) * (static_cast<std::size_t>(max_nodes) + 1);
+  return sizeof(NodeId) * static_cast<std::size_t>(parent_places(max_nodes) + 1);
 }
 
 #ifdef __CUDACC__
