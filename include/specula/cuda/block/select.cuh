@@ -43,39 +43,33 @@ struct alignas(16) TwoNumbers {
   std::uint64_t a, b;
 };
 
-/// How many of list[0, n) come before number `mine` at place i, being larger, or as large and earlier; of
-/// `parts` threads, a power of two, that share the counting, what thread `part` of them finds. `list` is
-/// 16-byte aligned and takes up an even number of places.
-SPECULA_HD int count_before(const std::uint64_t* list, int n, int i, std::uint64_t mine, int part,
-                            int parts) {
-  constexpr int kTwos = 4;  // that a thread reads at once; those of its fellows lie between them
-  const auto* twos = reinterpret_cast<const TwoNumbers*>(list);
-  const int span = 2 * kTwos * parts;
+/// How many of list[0, n) come before number i of it: are larger or, if there may be equal ones, as large and
+/// earlier; of `share` threads that share the counting, what thread `part` of them finds. `list` is 16-byte
+/// aligned, and 0 from n to the next multiple of 8 * share.
+template <int share, bool equals>
+SPECULA_HD int count_before(const std::uint64_t* list, int n, int i, int part) {
+  constexpr int kTwos = 4;  // that a thread reads at once; those of the others lie between them
+  constexpr int kSpan = 2 * kTwos * share;
+  const std::uint64_t mine = list[i];
+  const TwoNumbers* mine_of_all = reinterpret_cast<const TwoNumbers*>(list) + part;
   int out = 0;
-  for (int begin = 0; begin < n; begin += span) {
+  for (int begin = 0; begin < n; begin += kSpan) {
     TwoNumbers x[kTwos];
-    if (begin + span <= n) {
-      SPECULA_UNROLL
-      for (int m = 0; m < kTwos; ++m) x[m] = twos[begin / 2 + m * parts + part];
-    } else {
-      SPECULA_UNROLL
-      for (int m = 0; m < kTwos; ++m) {
-        const int at = begin + 2 * (m * parts + part);
-        x[m] = at < n ? twos[at / 2] : TwoNumbers{0, 0};
-        if (at + 1 >= n) x[m].b = 0;
-      }
-    }
+    SPECULA_UNROLL
+    for (int m = 0; m < kTwos; ++m) x[m] = mine_of_all[begin / 2 + m * share];
     // Equal ones count as well where the whole span is earlier.
-    const std::uint64_t bar = begin + span <= i ? mine - 1 : mine;
+    const std::uint64_t bar = equals && begin + kSpan <= i ? mine - 1 : mine;
     SPECULA_UNROLL
     for (int m = 0; m < kTwos; ++m) out += (x[m].a > bar ? 1 : 0) + (x[m].b > bar ? 1 : 0);
   }
-  // In the span that i lies in, they are looked at one by one.
-  SPECULA_UNROLL
-  for (int m = 0; m < kTwos; ++m) {
-    const int at = (i & ~(span - 1)) + 2 * (m * parts + part);
-    const TwoNumbers x = at < i ? twos[at / 2] : TwoNumbers{0, 0};
-    out += ((x.a == mine) & (at < i) ? 1 : 0) + ((x.b == mine) & (at + 1 < i) ? 1 : 0);
+  if (equals) {  // in the span that i lies in, one by one
+    const int begin = i / kSpan * kSpan, left = i - begin - 2 * part;
+    SPECULA_UNROLL
+    for (int m = 0; m < kTwos; ++m) {
+      const TwoNumbers x = mine_of_all[begin / 2 + m * share];
+      out += ((x.a == mine) & (2 * m * share < left) ? 1 : 0) +
+             ((x.b == mine) & (2 * m * share + 1 < left) ? 1 : 0);
+    }
   }
   return out;
 }
@@ -94,32 +88,30 @@ SPECULA_HD Group warp_of(Group group, long) {
 ///
 ///   select.read(n, value), then best(k, out) or choose(k, put)
 ///
-/// or of different ones that single threads add: add(number), then first(k, out). The list of those is empty
-/// at first and after best(). 0 stands for nothing.
+/// or of those that single threads add after best(): add(number), then first(k, out). 0 stands for nothing.
 template <class Group>
 class Select {
  public:
   /// 16-byte aligned shared memory to choose among `n` <= 65,536 numbers that are read, and among `added`.
   SPECULA_HD static std::size_t shared_bytes(int n, int added = 0) {
     return sizeof(Head) +
-           sizeof(std::uint64_t) * static_cast<std::size_t>(kLanes + whole(n) + room(n, added)) +
+           sizeof(std::uint64_t) * static_cast<std::size_t>(kLanes + 2 * whole(n) + whole(added)) +
            sizeof(std::uint16_t) * static_cast<std::size_t>(whole(n)) +
            sizeof(std::uint32_t) * static_cast<std::size_t>(mask_count(n));
   }
-  /// A barrier of the group must come before the first add().
   SPECULA_HD Select(Group group, int n, int added, unsigned char* shared)
       : group_(group),
         head_(reinterpret_cast<Head*>(shared)),
         tops_(reinterpret_cast<std::uint64_t*>(head_ + 1)),
         values_(tops_ + kLanes),
         list_(values_ + whole(n)),
-        index_(reinterpret_cast<std::uint16_t*>(list_ + room(n, added))),
-        masks_(reinterpret_cast<std::uint32_t*>(index_ + whole(n))) {
-    if (group_.rank() == 0) head_->added = 0;
-  }
+        added_(list_ + whole(n)),
+        index_(reinterpret_cast<std::uint16_t*>(added_ + whole(added))),
+        masks_(reinterpret_cast<std::uint32_t*>(index_ + whole(n))),
+        room_(whole(added)) {}
 
   /// Takes value(0) to value(n - 1), each asked for once, four at a time. No barrier: what is read from
-  /// memory may still be on its way while the group does something else.
+  /// memory may be on its way while the group does something else.
   template <class Value>
   SPECULA_HD void read(int n, Value value) {
     constexpr int kAtOnce = 4;
@@ -128,47 +120,47 @@ class Select {
     if (rank == 0) head_->bound = 1;
     if (rank >= lanes) return;
     std::uint64_t top = 0;
-    for (int begin = rank; begin < n; begin += kAtOnce * lanes) {
+    for (int begin = rank; begin < whole(n); begin += kAtOnce * lanes) {
       std::uint64_t x[kAtOnce];
       SPECULA_UNROLL
       for (int m = 0; m < kAtOnce; ++m) x[m] = begin + m * lanes < n ? value(begin + m * lanes) : 0;
       SPECULA_UNROLL
       for (int m = 0; m < kAtOnce; ++m) {
-        if (begin + m * lanes < n) values_[begin + m * lanes] = x[m];
+        if (begin + m * lanes < whole(n)) values_[begin + m * lanes] = x[m];
         top = larger(top, x[m]);
       }
     }
     tops_[rank] = top;
   }
 
-  /// The k first, in order, in `out`, (k), which is shared memory; returns how many there are. All threads
-  /// see them. Cost: three barriers, five where there are more than 128 numbers.
+  /// The k first of different numbers, in order, in `out`, (k), which is shared memory; returns how many
+  /// there are. All threads see them. Two barriers, five where there are more than 128 numbers.
   SPECULA_HD int best(int k, std::uint64_t* out) {
-    if (k <= 0) return 0;
-    const Numbers from = gather(k);
     if (group_.rank() == 0) head_->added = 0;
-    return compact(
-        from.count, parts_of(from.count),
-        [&](int i, int parts) {
-          const int before = rank_of(from.list, from.count, i, parts);
+    if (k <= 0) return 0;
+    const Numbers from = gather<false>(k);
+    for (int i = group_.rank(); i < room_; i += group_.size()) added_[i] = 0;
+    return compact<kShare>(
+        from.count,
+        [&](int i, int part) {
+          const int before = rank_of<false>(from.list, from.count, i, part);
           const bool chosen = i < from.count && before < k && from.list[i] > 0;
-          if (chosen) out[before] = from.list[i];
+          if (chosen && part == 0) out[before] = from.list[i];
           return chosen;
         },
         [](int, int) {});
   }
 
   /// put(i, place) for the k first, ties to the lower i, each by one thread: `place` of them, from 0 on, have
-  /// lower i. Returns how many there are; what put() wrote is seen by all. Cost: one barrier more than
-  /// best().
+  /// lower i. Returns how many there are; what put() wrote is seen by all. One barrier more than best().
   template <class Put>
   SPECULA_HD int choose(int k, Put put) {
     if (k <= 0) return 0;
-    const Numbers from = gather(k);
-    const int out = compact(
-        from.count, parts_of(from.count),
-        [&](int i, int parts) {
-          const int before = rank_of(from.list, from.count, i, parts);
+    const Numbers from = gather<true>(k);
+    const int out = compact<kShare>(
+        from.count,
+        [&](int i, int part) {
+          const int before = rank_of<true>(from.list, from.count, i, part);
           return i < from.count && before < k && from.list[i] > 0;
         },
         [&](int i, int place) { put(from.index ? from.index[i] : i, place); });
@@ -177,21 +169,23 @@ class Select {
   }
 
   /// By any one thread; no more than there is memory for, none twice.
-  SPECULA_HD void add(std::uint64_t number) { list_[atomic_add(&head_->added, std::int32_t{1})] = number; }
+  SPECULA_HD void add(std::uint64_t number) { added_[atomic_add(&head_->added, std::int32_t{1})] = number; }
   /// As best(), of what was added. Two barriers.
   SPECULA_HD int first(int k, std::uint64_t* out) {
     group_.sync();
-    const int n = head_->added, parts = parts_of(n);
-    each(n, parts, [&](int i, int, int) {
-      const int before = rank_of(list_, n, i, parts);
-      if (i < n && before < k) out[before] = list_[i];
+    const int n = head_->added;
+    each<kShare>(n, [&](int i, int part, int) {
+      const int before = rank_of<false>(added_, n, i, part);
+      if (i < n && before < k && part == 0) out[before] = added_[i];
     });
     group_.sync();
     return smaller(n, k);
   }
 
  private:
-  static constexpr int kLanes = 128;  // beyond so many numbers a bound is found first
+  using Warp = decltype(warp_of(*static_cast<Group*>(nullptr), 0));
+  static constexpr int kLanes = 128;                        // beyond so many numbers a bound is found first
+  static constexpr int kShare = Warp::size() == 1 ? 1 : 4;  // neighbouring threads that count for one number
   struct alignas(16) Head {
     std::uint64_t bound;
     std::int32_t added;
@@ -201,75 +195,75 @@ class Select {
     const std::uint16_t* index;  // null: as they were read
     int count;
   };
-  using Warp = decltype(warp_of(*static_cast<Group*>(nullptr), 0));
 
-  // In all multiples of 16 bytes.
-  SPECULA_HD static int whole(int n) { return ceil_div(n, 8) * 8; }
-  SPECULA_HD static int room(int n, int added) { return whole(larger(n, added)); }
-  SPECULA_HD static int mask_count(int n) { return larger(whole(ceil_div(n, Warp::size())), 32); }
+  /// Places of a list of n numbers with the zeros behind it.
+  SPECULA_HD static int whole(int n) { return ceil_div(n, 32) * 32; }
+  /// A mask is of the numbers of a warp: 32 of those that are read, 8 of those that are ranked.
+  SPECULA_HD static int mask_count(int n) { return whole(n) * kShare / Warp::size(); }
   SPECULA_HD int lanes() const { return smaller(group_.size(), kLanes); }
   SPECULA_HD Warp warp() const { return warp_of(group_, 0); }
-  /// Neighbouring threads, a power of two, that share the counting for one of n numbers.
-  SPECULA_HD int parts_of(int n) const {
-    int out = 1;
-    while (out < 4 && 2 * out * larger(n, 1) <= group_.size()) out *= 2;
+
+  /// step(i, part, chunk) by all lanes of a warp, for i in [0, n) and somewhat beyond, by `share` lanes each.
+  template <int share, class Step>
+  SPECULA_HD void each(int n, Step step) const {
+    constexpr auto kSize = static_cast<unsigned>(Warp::size());
+    constexpr int kPer = Warp::size() / share;
+    const auto rank = static_cast<unsigned>(group_.rank()), size = static_cast<unsigned>(group_.size());
+    const auto lane = static_cast<int>(rank % kSize);
+    for (int chunk = static_cast<int>(rank / kSize); chunk * kPer < n;
+         chunk += static_cast<int>(size / kSize))
+      step(chunk * kPer + lane / share, lane % share, chunk);
+  }
+
+  /// How many of the n numbers come before number i < whole(n), known to all lanes that share the counting.
+  template <bool equals>
+  SPECULA_HD int rank_of(const std::uint64_t* list, int n, int i, int part) const {
+    int out = count_before<kShare, equals>(list, n, i, part);
+    SPECULA_UNROLL
+    for (int mask = 1; mask < kShare; mask *= 2) out += warp().shuffle_xor(out, mask);
     return out;
   }
 
-  /// step(i, chunk, lane) by all lanes of a warp, for i in [0, n) and somewhat beyond, `parts` lanes each.
-  template <class Step>
-  SPECULA_HD void each(int n, int parts, Step step) const {
-    const int size = warp().size(), lane = group_.rank() % size, per = size / parts;
-    for (int chunk = group_.rank() / size; chunk * per < n; chunk += group_.size() / size)
-      step(chunk * per + lane / parts, chunk, lane);
-  }
-
-  /// How many of the n numbers come before number i, known to the `parts` lanes that ask.
-  SPECULA_HD int rank_of(const std::uint64_t* list, int n, int i, int parts) const {
-    int out = 0;
-    if (i < n) out = count_before(list, n, i, list[i], group_.rank() % parts, parts);
-    for (int mask = 1; mask < parts; mask *= 2) out += warp().shuffle_xor(out, mask);
-    return out;
-  }
-
-  /// put(i, place) for every i in [0, n) for which flag(i, parts), asked of all its lanes, is true; `place`
-  /// of them are lower. Returns how many there are. One barrier, before put() is called.
-  template <class Flag, class Put>
-  SPECULA_HD int compact(int n, int parts, Flag flag, Put put) {
-    each(n, parts, [&](int i, int chunk, int lane) {
-      const std::uint32_t mask = warp().ballot(flag(i, parts) && lane % parts == 0);
-      if (lane == 0) masks_[chunk] = mask;
+  /// put(i, place) for every i in [0, n) for which flag(i, part), asked of all its lanes, is true; `place` of
+  /// them are lower. Returns how many there are. One barrier, before put() is called.
+  template <int share, class Flag, class Put>
+  SPECULA_HD int compact(int n, Flag flag, Put put) {
+    each<share>(n, [&](int i, int part, int chunk) {
+      const bool set = flag(i, part);
+      const std::uint32_t mask = warp().ballot(set && part == 0);
+      if (group_.rank() % Warp::size() == 0) masks_[chunk] = mask;
     });
     group_.sync();
-    int base = 0, next = 0;  // of the chunks before `next` the flags
-    each(n, parts, [&](int i, int chunk, int lane) {
+    int base = 0, next = 0;  // how many there are before chunk `next`
+    each<share>(n, [&](int i, int, int chunk) {
       for (; next < chunk; ++next) base += count_lanes(masks_[next]);
-      const std::uint32_t mask = masks_[chunk];
-      if (mask >> lane & 1) put(i, base + count_lanes(mask & ((1u << lane) - 1)));
+      const std::uint32_t mask = masks_[chunk], lane = 1u << (group_.rank() % Warp::size());
+      if (mask & lane) put(i, base + count_lanes(mask & (lane - 1)));
     });
-    for (; next * (warp().size() / parts) < n; ++next) base += count_lanes(masks_[next]);
+    for (; next * (Warp::size() / share) < n; ++next) base += count_lanes(masks_[next]);
     return base;
   }
 
-  /// What of the numbers can be one of the k first, in their order. Its last barrier is not the last word:
-  /// another one must come before `values_` and `tops_` are written again.
+  /// Those of the numbers, in their order, that can be one of the k first.
+  template <bool equals>
   SPECULA_HD Numbers gather(int k) {
     const int lanes = this->lanes();
     group_.sync();
-    if (n_ <= lanes || k > lanes) return {values_, nullptr, n_};
+    if (n_ <= lanes || k > lanes || lanes < 32) return {values_, nullptr, n_};
     // Of the largest that each lane saw, k are no less than the k-th, so nothing below that one is wanted.
-    const int parts = parts_of(lanes);
-    each(lanes, parts, [&](int i, int, int) {
-      if (rank_of(tops_, lanes, i, parts) == k - 1 && i < lanes && tops_[i] > 0) head_->bound = tops_[i];
+    each<kShare>(lanes, [&](int i, int part, int) {
+      if (rank_of<equals>(tops_, lanes, i, part) == k - 1 && part == 0 && tops_[i] > 0)
+        head_->bound = tops_[i];
     });
     group_.sync();
     const std::uint64_t bound = head_->bound;
-    const int count = compact(
-        n_, 1, [&](int i, int) { return i < n_ && values_[i] >= bound; },
+    const int count = compact<1>(
+        n_, [&](int i, int) { return values_[i] >= bound; },
         [&](int i, int place) {
           list_[place] = values_[i];
           index_[place] = static_cast<std::uint16_t>(i);
         });
+    for (int i = count + group_.rank(); i < whole(count); i += group_.size()) list_[i] = 0;
     group_.sync();
     return {list_, index_, count};
   }
@@ -277,11 +271,12 @@ class Select {
   Group group_;
   Head* head_;
   std::uint64_t* tops_;    // (kLanes) the largest that each lane has read
-  std::uint64_t* values_;  // (n) as they were read
-  std::uint64_t* list_;    // (room(n, added)) those that may be wanted, in order; or those that were added
-  std::uint16_t* index_;   // (n) of those in `list_`
-  std::uint32_t* masks_;   // of each chunk, who is chosen
-  int n_ = 0;
+  std::uint64_t* values_;  // (whole(n)) as they were read
+  std::uint64_t* list_;    // (whole(n)) those that may be wanted, in their order
+  std::uint64_t* added_;   // (whole(added))
+  std::uint16_t* index_;   // (whole(n)) of those in `list_`
+  std::uint32_t* masks_;   // (mask_count(n)) who is chosen
+  int room_, n_ = 0;
 };
 
 }  // namespace detail

@@ -240,7 +240,7 @@ inline std::size_t workspace_bytes(const DynamicTreePlan& plan) {
 
 /// A plan for growth with these capacities. Outside of captures. Errors: cudaErrorInvalidValue where one is
 /// below 1 (expansions: 0), top_k is above 32, or a block has not the shared memory that it needs (a step's
-/// at most 32 bytes for 512 tokens of the vocabulary, 18 K^2, and 9,000; the rerank's 40 bytes for each guess
+/// at most 32 bytes for 512 tokens of the vocabulary, 22 K^2, and 9,000; the rerank's 40 bytes for each guess
 /// to choose from, and 3,000); else what the driver says.
 template <class Element>
 cudaError_t make_dynamic_tree_plan(DynamicTreePlan* plan, const DynamicTreeCapacity& capacity, int device) {
