@@ -33,6 +33,7 @@ SPECULA_HD Family family_of(NodeId node, int nodes, const NodeId* parent) {
   constexpr int kAtOnce = 8;
   const NodeId above = parent[node];
   Family out{kNoParent, kNoParent};
+  SPECULA_NO_UNROLL
   for (int begin = parent_places(nodes) - kAtOnce; begin + kAtOnce > node + 1; begin -= kAtOnce) {
     const auto* at = reinterpret_cast<const FourNodes*>(parent + begin);
     const FourNodes x[2] = {at[0], at[1]};
@@ -52,6 +53,7 @@ struct Lineage {
 };
 SPECULA_HD Lineage lineage_of(NodeId node, int word, const NodeId* parent) {
   Lineage out{-1, 0};
+  SPECULA_NO_UNROLL
   for (NodeId n = node; n >= 0; n = parent[n]) {
     ++out.depth;
     out.word |= n / 64 == word ? std::uint64_t{1} << (n % 64) : 0;
@@ -83,12 +85,14 @@ template <class Group>
 SPECULA_HD void write_links(Group group, const LinkArrays& out, std::int64_t first, int nodes, int width,
                             const NodeId* parent) {
   if (out.first_child || out.next_sibling)
+    SPECULA_NO_UNROLL
     for (NodeId n = group.rank(); n < width; n += group.size()) {
       const Family family = n < nodes ? family_of(n, nodes, parent) : Family{kNoParent, kNoParent};
       if (out.first_child) out.first_child[first + n] = family.first_child;
       if (out.next_sibling) out.next_sibling[first + n] = family.next_sibling;
     }
   const int words = out.ancestors ? out.words : out.depth ? 1 : 0;
+  SPECULA_NO_UNROLL
   for (int i = rank_from_quarter(group, 1); i < width * words; i += group.size()) {
     const NodeId n = i / words;
     const int w = i % words;

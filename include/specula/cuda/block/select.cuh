@@ -53,6 +53,7 @@ SPECULA_HD int count_before(const std::uint64_t* list, int n, int i, int part) {
   const std::uint64_t mine = list[i];
   const TwoNumbers* mine_of_all = reinterpret_cast<const TwoNumbers*>(list) + part;
   int out = 0;
+  SPECULA_NO_UNROLL
   for (int begin = 0; begin < n; begin += kSpan) {
     TwoNumbers x[kTwos];
     SPECULA_UNROLL
@@ -120,6 +121,7 @@ class Select {
     if (rank == 0) head_->bound = 1;
     if (rank >= lanes) return;
     std::uint64_t top = 0;
+    SPECULA_NO_UNROLL
     for (int begin = rank; begin < whole(n); begin += kAtOnce * lanes) {
       std::uint64_t x[kAtOnce];
       SPECULA_UNROLL
@@ -139,6 +141,7 @@ class Select {
     if (group_.rank() == 0) head_->added = 0;
     if (k <= 0) return 0;
     const Numbers from = gather<false>(k);
+    SPECULA_NO_UNROLL
     for (int i = group_.rank(); i < room_; i += group_.size()) added_[i] = 0;
     return compact<kShare>(
         from.count,
@@ -210,6 +213,7 @@ class Select {
     constexpr int kPer = Warp::size() / share;
     const auto rank = static_cast<unsigned>(group_.rank()), size = static_cast<unsigned>(group_.size());
     const auto lane = static_cast<int>(rank % kSize);
+    SPECULA_NO_UNROLL
     for (int chunk = static_cast<int>(rank / kSize); chunk * kPer < n;
          chunk += static_cast<int>(size / kSize))
       step(chunk * kPer + lane / share, lane % share, chunk);
@@ -263,6 +267,7 @@ class Select {
           list_[place] = values_[i];
           index_[place] = static_cast<std::uint16_t>(i);
         });
+    SPECULA_NO_UNROLL
     for (int i = count + group_.rank(); i < whole(count); i += group_.size()) list_[i] = 0;
     group_.sync();
     return {list_, index_, count};

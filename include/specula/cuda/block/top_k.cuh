@@ -41,6 +41,7 @@ class TopK {
     select_.read(table.tiles(), [&](int t) { return ranked(rank_value(table[t].a), t); });
     const int tiles = select_.best(k_, best_);
     const std::uint32_t bound = tiles == k_ ? value_of(best_[k_ - 1]) : 1;
+    SPECULA_NO_UNROLL
     for (int i = block_.warp_rank(); i < tiles; i += block_.warp_count())
       gather(row, index_of(best_[i]), k_ - i, bound);
     found_ = select_.first(k_, best_);
@@ -73,6 +74,7 @@ class TopK {
     std::uint32_t value[kPerLane];
     SPECULA_UNROLL
     for (int i = 0; i < kPerLane; ++i) value[i] = rank_value(x[i]);
+    SPECULA_NO_UNROLL
     for (int n = 0; n < most; ++n) {
       std::uint32_t mine = value[0];
       SPECULA_UNROLL

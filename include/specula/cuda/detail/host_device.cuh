@@ -8,10 +8,13 @@
 #else
 #define SPECULA_HD inline
 #endif
+// Before a loop: unroll all of it, or none where it seldom goes round.
 #ifdef __CUDA_ARCH__
 #define SPECULA_UNROLL _Pragma("unroll")
+#define SPECULA_NO_UNROLL _Pragma("unroll 1")
 #else
 #define SPECULA_UNROLL
+#define SPECULA_NO_UNROLL
 #endif
 
 namespace specula {

@@ -127,6 +127,7 @@ class DynamicTreeLevel {
     const std::int64_t above = slots - static_cast<std::int64_t>(args_.sequences) * k;  // the level before
     const std::int64_t pool = args_.work.pool.first(sequence_) + first_;
     const std::int32_t position = args_.position[sequence_] + args_.level + 1;
+    SPECULA_NO_UNROLL
     for (int i = block_.rank(); i < k * words; i += block_.size()) {
       const int slot = i / words, w = i % words;
       const NodeId node = 1 + args_.level * k + slot;
@@ -180,6 +181,7 @@ SPECULA_HD void dynamic_tree_step(Cluster cluster, const DynamicTreeArgs<Element
 
   const Block block = cluster.block();
   DynamicTreeLevel<Block, Element> level(block, args, sequence);
+  SPECULA_NO_UNROLL
   for (int i = block.rank(); i < k; i += block.size()) {
     const std::int64_t at = pool + level.first() + row * k + i;
     if (there && i < top.found()) {

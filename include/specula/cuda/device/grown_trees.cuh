@@ -146,6 +146,7 @@ class Planter {
     const Pool& pool = args_.pool;
     const std::int64_t to = static_cast<std::int64_t>(sequence_) * args_.width;
     const std::int32_t position = args_.roots.position[sequence_];
+    SPECULA_NO_UNROLL
     for (NodeId n = group_.rank(); n < parent_places(args_.width); n += group_.size()) {
       const bool guess = n > 0 && n < nodes;
       const std::int32_t above = guess ? pool.parent[first_ + guess_of(n, chain)] : kNoParent;
@@ -153,6 +154,7 @@ class Planter {
       parent_[n] = parent;
       if (n < args_.width) out.parent[to + n] = n < nodes ? parent : 0;
     }
+    SPECULA_NO_UNROLL
     for (NodeId n = rank_from_quarter(group_, 2); n < args_.width; n += group_.size()) {
       const bool guess = n > 0 && n < nodes;
       const std::int64_t from = first_ + (guess ? guess_of(n, chain) : 0);
