@@ -84,13 +84,13 @@ SPECULA_HD int rank_from_quarter(Group group, int quarter) {
 template <class Group>
 SPECULA_HD void write_links(Group group, const LinkArrays& out, std::int64_t first, int nodes, int width,
                             const NodeId* parent) {
-  if (out.first_child || out.next_sibling)
-    SPECULA_NO_UNROLL
-    for (NodeId n = group.rank(); n < width; n += group.size()) {
-      const Family family = n < nodes ? family_of(n, nodes, parent) : Family{kNoParent, kNoParent};
-      if (out.first_child) out.first_child[first + n] = family.first_child;
-      if (out.next_sibling) out.next_sibling[first + n] = family.next_sibling;
-    }
+  const int linked = out.first_child || out.next_sibling ? width : 0;
+  SPECULA_NO_UNROLL
+  for (NodeId n = group.rank(); n < linked; n += group.size()) {
+    const Family family = n < nodes ? family_of(n, nodes, parent) : Family{kNoParent, kNoParent};
+    if (out.first_child) out.first_child[first + n] = family.first_child;
+    if (out.next_sibling) out.next_sibling[first + n] = family.next_sibling;
+  }
   const int words = out.ancestors ? out.words : out.depth ? 1 : 0;
   SPECULA_NO_UNROLL
   for (int i = rank_from_quarter(group, 1); i < width * words; i += group.size()) {
