@@ -43,6 +43,17 @@ struct alignas(16) TwoNumbers {
   std::uint64_t a, b;
 };
 
+/// -1 if a > b, else 0. As a number: a predicate would be counted by two instructions, one after the other.
+SPECULA_HD int minus_one_if_above(std::uint64_t a, std::uint64_t b) {
+#ifdef __CUDA_ARCH__
+  int out;
+  asm("set.gt.s32.u64 %0, %1, %2;" : "=r"(out) : "l"(a), "l"(b));
+  return out;
+#else
+  return a > b ? -1 : 0;
+#endif
+}
+
 /// How many of list[0, n) come before number i of it: are larger or, if there may be equal ones, as large and
 /// earlier; of `share` threads that share the counting, what thread `part` of them finds. `list` is 16-byte
 /// aligned, and 0 from n to the next multiple of 8 * share.
@@ -61,7 +72,7 @@ SPECULA_HD int count_before(const std::uint64_t* list, int n, int i, int part) {
     // Equal ones count as well where the whole span is earlier.
     const std::uint64_t bar = equals && begin + kSpan <= i ? mine - 1 : mine;
     SPECULA_UNROLL
-    for (int m = 0; m < kTwos; ++m) out += (x[m].a > bar ? 1 : 0) + (x[m].b > bar ? 1 : 0);
+    for (int m = 0; m < kTwos; ++m) out -= minus_one_if_above(x[m].a, bar) + minus_one_if_above(x[m].b, bar);
   }
   if (equals) {  // in the span that i lies in, one by one
     const int begin = i / kSpan * kSpan, left = i - begin - 2 * part;
