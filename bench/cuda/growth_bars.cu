@@ -14,7 +14,7 @@ class BarWork {
   BarWork(const Device& device, const Stream& stream) {
     device::DynamicTreeCapacity capacity;
     capacity.vocab = kBarVocab;
-    SPECULA_CHECK(device::make_dynamic_tree_plan<BFloat16>(&plan, capacity, device.id));
+    SPECULA_CHECK(device::make_dynamic_tree_plan(&plan, capacity, device.id));
     sets = device.sets_beyond_cache(bytes());
     rows_.reserve(static_cast<std::size_t>(sets) * 51 * kBarVocab);
     fill_normal(rows_.data(), nullptr, static_cast<std::int64_t>(rows_.size()), 5, 2);
@@ -28,14 +28,14 @@ class BarWork {
   }
   double bytes() const { return 2.0 * 10 * kBarVocab; }
   /// Level 1: ten rows, and the ten best of a hundred.
-  cudaError_t step(const device::DynamicTreePlan& with, int set, cudaStream_t stream) const {
+  cudaError_t step(const DynamicTreePlan& with, int set, cudaStream_t stream) const {
     return runs_[static_cast<std::size_t>(set)]->step(with, 1, rows_of(set, 1), stream);
   }
   cudaError_t rerank(int set, cudaStream_t stream) const {
     return runs_[static_cast<std::size_t>(set)]->rerank(stream);
   }
 
-  device::DynamicTreePlan plan;
+  DynamicTreePlan plan;
   int sets = 1;
 
  private:
@@ -73,14 +73,14 @@ void sweep_growth(const Options&, Report& report) {
   Sweep::print_head();
   report.part(kStepBar, [&](Json& json) {
     const BarWork work(device, stream);
-    const auto time = [&](const device::DynamicTreePlan& plan) {
+    const auto time = [&](const DynamicTreePlan& plan) {
       return time_in_graph(
           stream, work.sets, [&](int set, cudaStream_t s) { return work.step(plan, set, s); }, 24, 9);
     };
     const auto name = [](int cluster) { return "cluster of " + std::to_string(cluster); };
     Sweep sweep(json, name(work.plan.cluster), time(work.plan));
     for (const int cluster : device.clusters()) {
-      device::DynamicTreePlan plan = work.plan;
+      DynamicTreePlan plan = work.plan;
       plan.cluster = cluster;
       if (!launched(work.step(plan, 0, stream), cluster)) continue;
       stream.wait();

@@ -111,8 +111,8 @@ std::string difference(const GrownArrays::Host& got, const PlainTree& want, int 
   return "";
 }
 
-PlainTree plain_dynamic_tree(const device::DynamicTreePlan& plan, const std::vector<BFloat16>& rows,
-                             int vocab, int b) {
+PlainTree plain_dynamic_tree(const DynamicTreePlan& plan, const std::vector<BFloat16>& rows, int vocab,
+                             int b) {
   const int k = plan.top_k;
   std::vector<Guess> pool(static_cast<std::size_t>(plan.pool));
   std::vector<int> frontier;
@@ -163,8 +163,8 @@ void check_dynamic_tree(const Options& options, const Device& device, const Stre
       capacity.sequences = shape.sequences, capacity.top_k = shape.top_k,
       capacity.expansions = shape.expansions;
       capacity.total = shape.total, capacity.vocab = shape.vocab;
-      device::DynamicTreePlan plan;
-      SPECULA_CHECK(device::make_dynamic_tree_plan<BFloat16>(&plan, capacity, device.id));
+      DynamicTreePlan plan;
+      SPECULA_CHECK(device::make_dynamic_tree_plan(&plan, capacity, device.id));
       const DynamicTreeRun run(plan, shape.vocab);
       DeviceArray<BFloat16> rows(static_cast<std::size_t>(run.row_count()) *
                                  static_cast<std::size_t>(shape.vocab));
@@ -181,7 +181,7 @@ void check_dynamic_tree(const Options& options, const Device& device, const Stre
             name + ", sequence " + std::to_string(b));
       for (const int cluster : device.clusters()) {
         if (round > 0) continue;
-        device::DynamicTreePlan other = plan;
+        DynamicTreePlan other = plan;
         other.root_cluster = other.cluster = cluster;
         const DynamicTreeRun again(other, shape.vocab);
         if (!launched(again.all(rows, stream), cluster)) continue;
@@ -210,8 +210,8 @@ void check_cape(const Options& options, const Device& device, const Stream& stre
       device::CapeCapacity capacity;
       capacity.sequences = shape.sequences, capacity.length = shape.length, capacity.budget = shape.budget,
       capacity.vocab = shape.vocab;
-      device::CapePlan plan;
-      SPECULA_CHECK(device::make_cape_plan<BFloat16>(&plan, capacity, device.id));
+      CapePlan plan;
+      SPECULA_CHECK(device::make_cape_plan(&plan, capacity, device.id));
       const auto b_count = static_cast<std::size_t>(shape.sequences);
       DeviceArray<BFloat16> rows(b_count * static_cast<std::size_t>(shape.length) *
                                  static_cast<std::size_t>(shape.vocab));
@@ -232,9 +232,10 @@ void check_cape(const Options& options, const Device& device, const Stream& stre
             rows.data() + static_cast<std::int64_t>(step) * shape.sequences * shape.vocab, shape.vocab};
         SPECULA_CHECK(device::cape_step(plan, step, roots, from,
                                         device::CapeSpine{spine.data(), spine_position.data()},
-                                        workspace.data(), stream));
+                                        workspace.data(), workspace.size(), stream));
       }
-      SPECULA_CHECK(device::cape_finish(plan, roots, grown.args(), grown.status(), workspace.data(), stream));
+      SPECULA_CHECK(device::cape_finish(plan, roots, grown.args(), grown.status(), workspace.data(),
+                                        workspace.size(), stream));
       stream.wait();
       const auto got = grown.download();
       const auto host = rows.download();
@@ -321,8 +322,8 @@ void check_graph(const Options& options, const Device& device, const Stream& str
                  Report& report) {
   device::DynamicTreeCapacity capacity;
   capacity.sequences = 6, capacity.vocab = 3000;
-  device::DynamicTreePlan plan;
-  SPECULA_CHECK(device::make_dynamic_tree_plan<BFloat16>(&plan, capacity, device.id));
+  DynamicTreePlan plan;
+  SPECULA_CHECK(device::make_dynamic_tree_plan(&plan, capacity, device.id));
   DynamicTreeRun run(plan, capacity.vocab);
   DeviceArray<BFloat16> rows(static_cast<std::size_t>(run.row_count()) * 3000);
   const Graph graph(stream, [&](cudaStream_t s) { return run.all(rows, s); });

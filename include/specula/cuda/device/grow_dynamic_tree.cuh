@@ -22,7 +22,8 @@ struct DynamicTreeCapacity {
   int vocab = 0;       // V
 };
 
-struct DynamicTreePlan {
+/// How growth is launched, and how large what it makes is.
+struct DynamicTreeSizes {
   int sequences = 0, top_k = 0, expansions = 0, vocab = 0;
   int pool = 0;         // guesses to choose from: K * (1 + E * K)
   int width = 0;        // nodes of GrownTrees: 1 + the smaller of total and pool
@@ -31,6 +32,10 @@ struct DynamicTreePlan {
   int threads = 512;
   std::size_t shared_bytes = 0, rerank_shared_bytes = 0;
 };
+
+/// The same, made for rows of Element. See make_dynamic_tree_plan().
+template <class Element>
+struct DynamicTreePlan : DynamicTreeSizes {};
 
 /// Nodes that the draft is run on behind the root, level by level, arrays on the device; what one call of the
 /// draft takes lies together. The draft's nodes are numbered: its root is 0, slot i of level l (from 0) is 1
@@ -53,13 +58,13 @@ struct DynamicTreeWork {
   std::int32_t* arrived;   // (B) rows of the level that are done; 0 between steps
   Status* status;          // (B)
 
-  static std::size_t bytes(const DynamicTreePlan& plan) {
+  static std::size_t bytes(const DynamicTreeSizes& plan) {
     const auto slots = static_cast<std::size_t>(plan.sequences) * static_cast<std::size_t>(plan.top_k);
     return Pool::bytes(plan.sequences, plan.pool) +
            sizeof(std::int32_t) * (slots * static_cast<std::size_t>(plan.expansions + 1) +
                                    2 * static_cast<std::size_t>(plan.sequences));
   }
-  static DynamicTreeWork at(void* memory, const DynamicTreePlan& plan) {
+  static DynamicTreeWork at(void* memory, const DynamicTreeSizes& plan) {
     const auto slots = static_cast<std::size_t>(plan.sequences) * static_cast<std::size_t>(plan.top_k);
     DynamicTreeWork out;
     out.pool = Pool::at(memory, plan.sequences, plan.pool);
@@ -203,7 +208,7 @@ SPECULA_HD void dynamic_tree_step(Cluster cluster, const DynamicTreeArgs<Element
 }
 
 /// All of a plan that does not depend on a device. False where a capacity is out of range.
-inline bool size_plan(DynamicTreePlan* plan, const DynamicTreeCapacity& capacity) {
+inline bool size_plan(DynamicTreeSizes* plan, const DynamicTreeCapacity& capacity) {
   const std::int64_t k = capacity.top_k, expansions = capacity.expansions;
   if (capacity.sequences < 1 || k < 1 || k > kMostOfRow || expansions < 0 || expansions > 1000 ||
       capacity.total < 1 || capacity.vocab < 1)
@@ -216,6 +221,24 @@ inline bool size_plan(DynamicTreePlan* plan, const DynamicTreeCapacity& capacity
   plan->width = 1 + smaller(capacity.total, plan->pool);
   plan->draft_words = mask_words(static_cast<int>(1 + expansions * k));
   return true;
+}
+
+/// Whether the host sees nothing wrong with a step's arguments.
+template <class Element>
+bool valid_step(const DynamicTreePlan<Element>& plan, int level, const Roots& roots,
+                const DraftRows<Element>& rows, const DraftLevels& out, const void* workspace,
+                std::size_t workspace_size) {
+  const bool writes = level < plan.expansions;
+  return plan.sequences >= 1 && level >= 0 && level <= plan.expansions && valid_rows(rows, plan.vocab) &&
+         roots.position && !any_misaligned(roots.position) &&
+         (!writes || !any_null({out.token, out.parent, out.position, out.ancestors})) &&
+         !any_misaligned(out.token, out.parent, out.position, out.ancestors) &&
+         valid_workspace(workspace, workspace_size, DynamicTreeWork::bytes(plan));
+}
+inline bool valid_rerank(const DynamicTreeSizes& plan, const Roots& roots, const GrownTrees& out,
+                         const Status* status, const void* workspace, std::size_t workspace_size) {
+  return plan.sequences >= 1 && valid_trees(roots, out, status) &&
+         valid_workspace(workspace, workspace_size, DynamicTreeWork::bytes(plan));
 }
 
 #ifdef __CUDACC__
@@ -234,19 +257,21 @@ __global__ void __launch_bounds__(512, 1)
 
 /// Bytes of device memory that a plan's growth keeps its pool in; at an address that is a multiple of 8. What
 /// it holds before the first step does not matter.
-inline std::size_t workspace_bytes(const DynamicTreePlan& plan) {
+inline std::size_t workspace_bytes(const DynamicTreeSizes& plan) {
   return detail::DynamicTreeWork::bytes(plan);
 }
 
 #ifdef __CUDACC__
 
-/// A plan for growth with these capacities. Outside of captures. Errors: cudaErrorInvalidValue where one is
-/// below 1 (expansions: 0), top_k is above 32, or a block has not the shared memory that it needs (a step's
+/// A plan for growth with these capacities on the current device. Outside of captures. Errors:
+/// cudaErrorInvalidDevice if that is not `device`; cudaErrorInvalidValue where a capacity is below 1
+/// (expansions: 0), top_k is above 32, or a block has not the shared memory that it needs (a step's
 /// at most 32 bytes for 512 tokens of the vocabulary, 22 K^2, and 9,000; the rerank's 40 bytes for each guess
 /// to choose from, and 3,000); else what the driver says.
 template <class Element>
-cudaError_t make_dynamic_tree_plan(DynamicTreePlan* plan, const DynamicTreeCapacity& capacity, int device) {
-  DynamicTreePlan out;
+cudaError_t make_dynamic_tree_plan(DynamicTreePlan<Element>* plan, const DynamicTreeCapacity& capacity,
+                                   int device) {
+  DynamicTreePlan<Element> out;
   if (!detail::size_plan(&out, capacity)) return cudaErrorInvalidValue;
   const auto kernel = detail::dynamic_tree_step_kernel<Element>;
   out.shared_bytes = detail::dynamic_tree_shared_bytes<DeviceCluster>(out.vocab, out.top_k);
@@ -267,15 +292,18 @@ cudaError_t make_dynamic_tree_plan(DynamicTreePlan* plan, const DynamicTreeCapac
 /// are worth is the product of the draft's softmax probabilities, at temperature 1, on the way to them. Of
 /// the level's candidates the K best, ties to the older, are written to level l of `out` (by age) for the
 /// draft to be run on; level E writes none. All levels are to be run, in order, on the same workspace, and
-/// the draft before each. A sequence that has a bad row grows no further.
+/// the draft before each. A sequence that has a bad row grows no further. No output may overlap an input.
 ///
 /// Cost: one launch; a read of the rows and a second one of no more than K tiles of 512 tokens of each.
-/// Errors: cudaErrorInvalidValue for a level that is not in [0, E]. Source: EAGLE-2 (Li et al. 2024).
+/// Errors: cudaErrorInvalidValue for a level that is not in [0, E], a stride that is neither 0 nor at least
+/// V, an array that is null (those of `out` may be at level E) or misaligned, and a workspace that is null,
+/// misaligned or smaller than workspace_bytes(plan). Source: EAGLE-2 (Li et al. 2024).
 template <class Element>
-cudaError_t dynamic_tree_step(const DynamicTreePlan& plan, int level, const Roots& roots,
+cudaError_t dynamic_tree_step(const DynamicTreePlan<Element>& plan, int level, const Roots& roots,
                               const DraftRows<Element>& rows, const DraftLevels& out, void* workspace,
-                              cudaStream_t stream) {
-  if (level < 0 || level > plan.expansions) return cudaErrorInvalidValue;
+                              std::size_t workspace_size, cudaStream_t stream) {
+  if (!detail::valid_step(plan, level, roots, rows, out, workspace, workspace_size))
+    return cudaErrorInvalidValue;
   const detail::DynamicTreeArgs<Element> args{rows,
                                               roots.position,
                                               out,
@@ -294,9 +322,13 @@ cudaError_t dynamic_tree_step(const DynamicTreePlan& plan, int level, const Root
 /// Proposals of the `total` candidates of all levels that are likeliest to stay, ties to the older, which are
 /// a tree with the root: an ancestor is never less likely than its descendants. Nodes are numbered by age,
 /// level after level. A sequence with a bad row, or of no limit, proposes its root alone. `status`, (B), may
-/// be null. Cost: one launch of a block a sequence.
-inline cudaError_t dynamic_tree_rerank(const DynamicTreePlan& plan, const Roots& roots, const GrownTrees& out,
-                                       Status* status, void* workspace, cudaStream_t stream) {
+/// be null. No output may overlap an input. Cost: one launch of a block a sequence. Errors:
+/// cudaErrorInvalidValue for arrays and workspaces as dynamic_tree_step().
+inline cudaError_t dynamic_tree_rerank(const DynamicTreeSizes& plan, const Roots& roots,
+                                       const GrownTrees& out, Status* status, void* workspace,
+                                       std::size_t workspace_size, cudaStream_t stream) {
+  if (!detail::valid_rerank(plan, roots, out, status, workspace, workspace_size))
+    return cudaErrorInvalidValue;
   const detail::DynamicTreeWork work = detail::DynamicTreeWork::at(workspace, plan);
   return detail::plant({roots, work.pool, out, work.status, status, plan.sequences, plan.width, 0},
                        plan.rerank_shared_bytes, stream);

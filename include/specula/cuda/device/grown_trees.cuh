@@ -8,6 +8,7 @@
 #include "../block/select.cuh"
 #include "../detail/host_device.cuh"
 #include "../types.cuh"
+#include "arguments.cuh"
 #include "launch.cuh"
 #include "trees.cuh"
 
@@ -81,6 +82,23 @@ struct Pool {
     confidence[at] = static_cast<float>(prob);
   }
 };
+
+// What the host can see of a caller's mistakes. Rows may all be one, with a stride of 0.
+
+template <class Element>
+bool valid_rows(const DraftRows<Element>& rows, int vocab) {
+  return rows.logits && !any_misaligned(rows.logits) && (rows.stride == 0 || rows.stride >= vocab);
+}
+/// Memory of a pool and of what follows it.
+inline bool valid_workspace(const void* workspace, std::size_t size, std::size_t needed) {
+  return workspace && reinterpret_cast<std::uintptr_t>(workspace) % alignof(double) == 0 && size >= needed;
+}
+inline bool valid_trees(const Roots& roots, const GrownTrees& out, const Status* status) {
+  return !any_null({roots.token, roots.position, out.token, out.parent}) &&
+         !any_misaligned(roots.token, roots.position, roots.limit, out.token, out.parent, out.begin, out.size,
+                         out.position, out.confidence, out.ancestors, out.first_child, out.next_sibling,
+                         status);
+}
 
 /// How the proposals of a batch are chosen from a pool.
 struct Planting {
@@ -201,7 +219,8 @@ __global__ void __launch_bounds__(threads) planting_kernel(const __grid_constant
 inline cudaError_t prepare_planting(int guesses, int spine, int width, int device,
                                     std::size_t* shared_bytes) {
   DeviceLimits limits;
-  const cudaError_t error = device_limits(device, &limits);
+  cudaError_t error = check_current(device);
+  if (error == cudaSuccess) error = device_limits(device, &limits);
   if (error != cudaSuccess) return error;
   *shared_bytes = Planter<DeviceBlock>::shared_bytes(guesses, spine, width);
   if (*shared_bytes > static_cast<std::size_t>(limits.shared_bytes)) return cudaErrorInvalidValue;

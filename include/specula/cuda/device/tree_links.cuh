@@ -5,6 +5,7 @@
 #include "../detail/host_device.cuh"
 #include "../group.cuh"
 #include "../types.cuh"
+#include "arguments.cuh"
 #include "launch.cuh"
 
 namespace specula {
@@ -59,6 +60,14 @@ SPECULA_HD std::size_t tree_links_shared_bytes(int max_nodes) {
   return sizeof(NodeId) * static_cast<std::size_t>(parent_places(max_nodes) + 1);
 }
 
+/// Whether the host sees nothing wrong with the arguments.
+inline bool valid_links(int sequences, int max_nodes, const std::int32_t* begin, const NodeId* parent,
+                        const TreeLinks& out) {
+  return sequences >= 0 && max_nodes >= 1 && max_nodes <= 12000 && (begin || sequences == 0) &&
+         !any_misaligned(begin, parent, out.first_child, out.next_sibling, out.depth, out.ancestors,
+                         out.status);
+}
+
 #ifdef __CUDACC__
 /// A template, so that several files may include it.
 template <int threads>
@@ -75,12 +84,12 @@ __global__ void __launch_bounds__(threads) tree_links_kernel(const __grid_consta
 /// Links, depths and masks of `sequences` trees; tree b has nodes [begin[b], begin[b + 1]) of `parent`, in
 /// its own numbers, (N), -1 for a root; a null `parent` says that all are chains. A tree that has a parent
 /// which is no earlier node gets no links and bad_tree; one of no nodes, or of more than `max_nodes`, gets
-/// bad_tree alone. Cost: a launch of a block a tree, which takes 4 bytes of shared memory a node; a node
-/// looks at no more than those behind it, and at its ancestors. Errors: cudaErrorInvalidValue for sizes below
-/// 0, or `max_nodes` not in [1, 12,000].
+/// bad_tree alone. No output may overlap an input. Cost: a launch of a block a tree, which takes 4 bytes of
+/// shared memory a node; a node looks at those behind it, and at its ancestors. Errors: cudaErrorInvalidValue
+/// for sizes below 0, `max_nodes` not in [1, 12,000], no `begin`, or a misaligned array.
 inline cudaError_t tree_links(int sequences, int max_nodes, const std::int32_t* begin, const NodeId* parent,
                               const TreeLinks& out, cudaStream_t stream) {
-  if (sequences < 0 || max_nodes < 1 || max_nodes > 12000) return cudaErrorInvalidValue;
+  if (!detail::valid_links(sequences, max_nodes, begin, parent, out)) return cudaErrorInvalidValue;
   constexpr int kThreads = 128;
   return detail::launch(detail::tree_links_kernel<kThreads>, sequences, 1, kThreads,
                         detail::tree_links_shared_bytes(max_nodes), stream,
