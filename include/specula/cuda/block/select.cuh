@@ -100,7 +100,7 @@ SPECULA_HD Group warp_of(Group group, long) {
 ///
 ///   select.read(n, value), then best(k, out) or choose(k, put)
 ///
-/// or of those that single threads add after best(): add(number), then first(k, out). 0 stands for nothing.
+/// or of those that single threads add after that: add(number), then first(k, out). 0 stands for nothing.
 template <class Group>
 class Select {
  public:
@@ -120,16 +120,18 @@ class Select {
         added_(list_ + whole(n)),
         index_(reinterpret_cast<std::uint16_t*>(added_ + whole(added))),
         masks_(reinterpret_cast<std::uint32_t*>(index_ + whole(n))),
-        room_(whole(added)) {}
+        zeros_(whole(n) + whole(added)) {}
 
-  /// Takes value(0) to value(n - 1), each asked for once, four at a time. No barrier: what is read from
-  /// memory may be on its way while the group does something else.
+  /// Takes value(0) to value(n - 1), each asked for once, four at a time, and empties the list of what was
+  /// added. No barrier: what is read from memory may be on its way while the group does something else.
   template <class Value>
   SPECULA_HD void read(int n, Value value) {
     constexpr int kAtOnce = 4;
     const int lanes = this->lanes(), rank = group_.rank();
     n_ = n;
-    if (rank == 0) head_->bound = 1;
+    if (rank == 0) *head_ = {1, 0, 0};
+    SPECULA_NO_UNROLL
+    for (int i = rank; i < zeros_; i += group_.size()) list_[i] = 0;
     if (rank >= lanes) return;
     std::uint64_t top = 0;
     SPECULA_NO_UNROLL
@@ -147,37 +149,44 @@ class Select {
   }
 
   /// The k first of different numbers, in order, in `out`, (k), which is shared memory; returns how many
-  /// there are. All threads see them. Two barriers, five where there are more than 128 numbers.
+  /// there are. All threads see them. Three barriers, four where there are more than 128 numbers.
   SPECULA_HD int best(int k, std::uint64_t* out) {
-    if (group_.rank() == 0) head_->added = 0;
     if (k <= 0) return 0;
-    const Numbers from = gather<false>(k);
+    find_bound<false>(k);
+    const std::uint64_t bound = head_->bound;
     SPECULA_NO_UNROLL
-    for (int i = group_.rank(); i < room_; i += group_.size()) added_[i] = 0;
-    return compact<kShare>(
-        from.count,
-        [&](int i, int part) {
-          const int before = rank_of<false>(from.list, from.count, i, part);
-          const bool chosen = i < from.count && before < k && from.list[i] > 0;
-          if (chosen && part == 0) out[before] = from.list[i];
-          return chosen;
-        },
-        [](int, int) {});
+    for (int i = group_.rank(); i < n_; i += group_.size())
+      if (values_[i] >= bound) list_[atomic_add(&head_->listed, std::int32_t{1})] = values_[i];
+    return first_of(list_, &head_->listed, k, out);
   }
 
   /// put(i, place) for the k first, ties to the lower i, each by one thread: `place` of them, from 0 on, have
-  /// lower i. Returns how many there are; what put() wrote is seen by all. One barrier more than best().
+  /// lower i. Returns how many there are; what put() wrote is seen by all. Three barriers, six where there
+  /// are more than 128 numbers.
   template <class Put>
   SPECULA_HD int choose(int k, Put put) {
     if (k <= 0) return 0;
-    const Numbers from = gather<true>(k);
+    const std::uint64_t* list = values_;
+    const bool all = !find_bound<true>(k);
+    int count = n_;
+    if (!all) {
+      const std::uint64_t bound = head_->bound;
+      count = compact<1>(
+          n_, [&](int i, int) { return values_[i] >= bound; },
+          [&](int i, int place) {
+            list_[place] = values_[i];
+            index_[place] = static_cast<std::uint16_t>(i);
+          });
+      group_.sync();
+      list = list_;
+    }
     const int out = compact<kShare>(
-        from.count,
+        count,
         [&](int i, int part) {
-          const int before = rank_of<true>(from.list, from.count, i, part);
-          return i < from.count && before < k && from.list[i] > 0;
+          const int before = rank_of<true>(list, count, i, part);
+          return i < count && before < k && list[i] > 0;
         },
-        [&](int i, int place) { put(from.index ? from.index[i] : i, place); });
+        [&](int i, int place) { put(all ? i : index_[i], place); });
     group_.sync();
     return out;
   }
@@ -185,16 +194,7 @@ class Select {
   /// By any one thread; no more than there is memory for, none twice.
   SPECULA_HD void add(std::uint64_t number) { added_[atomic_add(&head_->added, std::int32_t{1})] = number; }
   /// As best(), of what was added. Two barriers.
-  SPECULA_HD int first(int k, std::uint64_t* out) {
-    group_.sync();
-    const int n = head_->added;
-    each<kShare>(n, [&](int i, int part, int) {
-      const int before = rank_of<false>(added_, n, i, part);
-      if (i < n && before < k && part == 0) out[before] = added_[i];
-    });
-    group_.sync();
-    return smaller(n, k);
-  }
+  SPECULA_HD int first(int k, std::uint64_t* out) { return first_of(added_, &head_->added, k, out); }
 
  private:
   using Warp = decltype(warp_of(*static_cast<Group*>(nullptr), 0));
@@ -202,12 +202,7 @@ class Select {
   static constexpr int kShare = Warp::size() == 1 ? 1 : 4;  // neighbouring threads that count for one number
   struct alignas(16) Head {
     std::uint64_t bound;
-    std::int32_t added;
-  };
-  struct Numbers {
-    const std::uint64_t* list;
-    const std::uint16_t* index;  // null: as they were read
-    int count;
+    std::int32_t listed, added;  // numbers in `list_` that best() put there, and in `added_`
   };
 
   /// Places of a list of n numbers with the zeros behind it.
@@ -259,40 +254,43 @@ class Select {
     return base;
   }
 
-  /// Those of the numbers, in their order, that can be one of the k first.
+  /// Begins with a barrier. Where there are many numbers it then finds one that none of the k first is below,
+  /// ends with another barrier, and is true; else that number is 1.
   template <bool equals>
-  SPECULA_HD Numbers gather(int k) {
+  SPECULA_HD bool find_bound(int k) {
     const int lanes = this->lanes();
     group_.sync();
-    if (n_ <= lanes || k > lanes || lanes < 32) return {values_, nullptr, n_};
+    if (n_ <= lanes || k > lanes || lanes < 32) return false;
     // Of the largest that each lane saw, k are no less than the k-th, so nothing below that one is wanted.
     each<kShare>(lanes, [&](int i, int part, int) {
       if (rank_of<equals>(tops_, lanes, i, part) == k - 1 && part == 0 && tops_[i] > 0)
         head_->bound = tops_[i];
     });
     group_.sync();
-    const std::uint64_t bound = head_->bound;
-    const int count = compact<1>(
-        n_, [&](int i, int) { return values_[i] >= bound; },
-        [&](int i, int place) {
-          list_[place] = values_[i];
-          index_[place] = static_cast<std::uint16_t>(i);
-        });
-    SPECULA_NO_UNROLL
-    for (int i = count + group_.rank(); i < whole(count); i += group_.size()) list_[i] = 0;
+    return true;
+  }
+
+  /// The k first of list[0, *count), different numbers, between two barriers.
+  SPECULA_HD int first_of(const std::uint64_t* list, const std::int32_t* count, int k, std::uint64_t* out) {
     group_.sync();
-    return {list_, index_, count};
+    const int n = *count;
+    each<kShare>(n, [&](int i, int part, int) {
+      const int before = rank_of<false>(list, n, i, part);
+      if (i < n && before < k && part == 0) out[before] = list[i];
+    });
+    group_.sync();
+    return smaller(n, k);
   }
 
   Group group_;
   Head* head_;
   std::uint64_t* tops_;    // (kLanes) the largest that each lane has read
   std::uint64_t* values_;  // (whole(n)) as they were read
-  std::uint64_t* list_;    // (whole(n)) those that may be wanted, in their order
+  std::uint64_t* list_;    // (whole(n)) those that may be wanted
   std::uint64_t* added_;   // (whole(added))
   std::uint16_t* index_;   // (whole(n)) of those in `list_`
   std::uint32_t* masks_;   // (mask_count(n)) who is chosen
-  int room_, n_ = 0;
+  int zeros_, n_ = 0;
 };
 
 }  // namespace detail
