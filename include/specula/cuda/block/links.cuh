@@ -41,7 +41,7 @@ SPECULA_HD Family family_of(NodeId node, int nodes, const NodeId* parent) {
     for (int e = kAtOnce - 1; e >= 0; --e) {
       const NodeId p = x[e / 4].v[e % 4], n = begin + e;
       out.first_child = p == node ? n : out.first_child;
-      out.next_sibling = (p == above) & (n > node) ? n : out.next_sibling;
+      out.next_sibling = ((p == above) & (n > node)) ? n : out.next_sibling;
     }
   }
   return out;

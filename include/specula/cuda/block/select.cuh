@@ -79,8 +79,8 @@ SPECULA_HD int count_before(const std::uint64_t* list, int n, int i, int part) {
     SPECULA_UNROLL
     for (int m = 0; m < kTwos; ++m) {
       const TwoNumbers x = mine_of_all[begin / 2 + m * share];
-      out += ((x.a == mine) & (2 * m * share < left) ? 1 : 0) +
-             ((x.b == mine) & (2 * m * share + 1 < left) ? 1 : 0);
+      out += (((x.a == mine) & (2 * m * share < left)) ? 1 : 0) +
+             (((x.b == mine) & (2 * m * share + 1 < left)) ? 1 : 0);
     }
   }
   return out;
