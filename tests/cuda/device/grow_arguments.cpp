@@ -120,7 +120,7 @@ TEST_CASE("arrays that are null or misaligned") {
   CHECK(refused([](Arguments& a) { a.roots.token = behind(a.roots.token, 1); }) == kEnds);
   CHECK(refused([](Arguments& a) { a.roots.limit = behind(a.roots.limit, 1); }) == kEnds);
   CHECK(refused([](Arguments& a) { a.status = behind(a.status, 2); }) == kEnds);
-  for (const std::size_t bytes : {0, 2, 4}) {
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{2}, std::size_t{4}}) {
     // At 4 bytes only what has 8 is misaligned.
     const auto wrong = [bytes](auto*& at) { at = bytes == 0 ? nullptr : behind(at, bytes); };
     const Refused ends = bytes == 4 ? kNone : kEnds, tree = bytes == 4 ? kNone : kTreeStep,
