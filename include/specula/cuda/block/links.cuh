@@ -5,6 +5,7 @@
 
 #include "../detail/host_device.cuh"
 #include "../types.cuh"
+#include "shares.cuh"
 
 namespace specula {
 namespace cuda {
@@ -23,22 +24,26 @@ SPECULA_HD constexpr int parent_places(int nodes) { return (nodes + 7) / 8 * 8; 
 // earlier nodes, and behind them comes kNoNode.
 
 struct Family {
-  NodeId first_child, next_sibling;  // kNoParent: none
+  NodeId first_child, next_sibling;  // kNone: none
+  static constexpr NodeId kNone = 0x7FFFFFFF;
 };
 struct alignas(16) FourNodes {
   NodeId v[4];
 };
-/// One pass over the later nodes from behind, eight at a time and without a branch on what they are.
-SPECULA_HD Family family_of(NodeId node, int nodes, const NodeId* parent) {
-  constexpr int kAtOnce = 8;
+/// Of `share` lanes that look at eights of the later nodes in turn, what lane `part` finds: from behind, and
+/// without a branch on what they are. The lowest of what the lanes find are the node's.
+template <int share>
+SPECULA_HD Family family_of(NodeId node, int nodes, const NodeId* parent, int part) {
+  constexpr int kEight = 8;
   const NodeId above = parent[node];
-  Family out{kNoParent, kNoParent};
+  Family out{Family::kNone, Family::kNone};
   SPECULA_NO_UNROLL
-  for (int begin = parent_places(nodes) - kAtOnce; begin + kAtOnce > node + 1; begin -= kAtOnce) {
+  for (int begin = parent_places(nodes) - kEight * (1 + part); begin + kEight > node + 1;
+       begin -= kEight * share) {
     const auto* at = reinterpret_cast<const FourNodes*>(parent + begin);
     const FourNodes x[2] = {at[0], at[1]};
     SPECULA_UNROLL
-    for (int e = kAtOnce - 1; e >= 0; --e) {
+    for (int e = kEight - 1; e >= 0; --e) {
       const NodeId p = x[e / 4].v[e % 4], n = begin + e;
       out.first_child = p == node ? n : out.first_child;
       out.next_sibling = ((p == above) & (n > node)) ? n : out.next_sibling;
@@ -84,16 +89,24 @@ SPECULA_HD int rank_from_quarter(Group group, int quarter) {
 template <class Group>
 SPECULA_HD void write_links(Group group, const LinkArrays& out, std::int64_t first, int nodes, int width,
                             const NodeId* parent) {
-  const int linked = out.first_child || out.next_sibling ? width : 0;
-  SPECULA_NO_UNROLL
-  for (NodeId n = group.rank(); n < linked; n += group.size()) {
-    const Family family = n < nodes ? family_of(n, nodes, parent) : Family{kNoParent, kNoParent};
-    if (out.first_child) out.first_child[first + n] = family.first_child;
-    if (out.next_sibling) out.next_sibling[first + n] = family.next_sibling;
-  }
+  constexpr int kShare = share_of<Group>();
+  each_task<kShare>(group, out.first_child || out.next_sibling ? width : 0, [&](NodeId n, int part, int) {
+    Family family{Family::kNone, Family::kNone};
+    if (n < nodes) family = family_of<kShare>(n, nodes, parent, part);
+    SPECULA_UNROLL
+    for (int mask = 1; mask < kShare; mask *= 2) {
+      const auto warp = warp_of(group, 0);
+      family.first_child = smaller(family.first_child, warp.shuffle_xor(family.first_child, mask));
+      family.next_sibling = smaller(family.next_sibling, warp.shuffle_xor(family.next_sibling, mask));
+    }
+    if (n >= width || part != 0) return;
+    const auto told = [](NodeId node) { return node == Family::kNone ? kNoParent : node; };
+    if (out.first_child) out.first_child[first + n] = told(family.first_child);
+    if (out.next_sibling) out.next_sibling[first + n] = told(family.next_sibling);
+  });
   const int words = out.ancestors ? out.words : out.depth ? 1 : 0;
   SPECULA_NO_UNROLL
-  for (int i = rank_from_quarter(group, 1); i < width * words; i += group.size()) {
+  for (int i = rank_from_quarter(group, 2); i < width * words; i += group.size()) {
     const NodeId n = i / words;
     const int w = i % words;
     Lineage line{n == 0 ? 0 : 1, (n / 64 == w ? std::uint64_t{1} << (n % 64) : 0) | (w == 0 ? 1u : 0u)};

@@ -8,6 +8,7 @@
 #include "../detail/host_device.cuh"
 #include "../group.cuh"
 #include "../thread/numbers.cuh"
+#include "shares.cuh"
 
 namespace specula {
 namespace cuda {
@@ -84,16 +85,6 @@ SPECULA_HD int count_before(const std::uint64_t* list, int n, int i, int part) {
     }
   }
   return out;
-}
-
-/// The warp of a Group that has several, or the Group itself.
-template <class Group>
-SPECULA_HD auto warp_of(Group group, int) -> decltype(group.warp()) {
-  return group.warp();
-}
-template <class Group>
-SPECULA_HD Group warp_of(Group group, long) {
-  return group;
 }
 
 /// Selection by a Group (a block, a warp or one thread) in shared memory, either of numbers that are read,
@@ -197,9 +188,9 @@ class Select {
   SPECULA_HD int first(int k, std::uint64_t* out) { return first_of(added_, &head_->added, k, out); }
 
  private:
-  using Warp = decltype(warp_of(*static_cast<Group*>(nullptr), 0));
-  static constexpr int kLanes = 128;                        // beyond so many numbers a bound is found first
-  static constexpr int kShare = Warp::size() == 1 ? 1 : 4;  // neighbouring threads that count for one number
+  using Warp = WarpOf<Group>;
+  static constexpr int kLanes = 128;  // beyond so many numbers a bound is found first
+  static constexpr int kShare = share_of<Group>();
   struct alignas(16) Head {
     std::uint64_t bound;
     std::int32_t listed, added;  // numbers in `list_` that best() put there, and in `added_`
@@ -211,19 +202,6 @@ class Select {
   SPECULA_HD static int mask_count(int n) { return whole(n) * kShare / Warp::size(); }
   SPECULA_HD int lanes() const { return smaller(group_.size(), kLanes); }
   SPECULA_HD Warp warp() const { return warp_of(group_, 0); }
-
-  /// step(i, part, chunk) by all lanes of a warp, for i in [0, n) and somewhat beyond, by `share` lanes each.
-  template <int share, class Step>
-  SPECULA_HD void each(int n, Step step) const {
-    constexpr auto kSize = static_cast<unsigned>(Warp::size());
-    constexpr int kPer = Warp::size() / share;
-    const auto rank = static_cast<unsigned>(group_.rank()), size = static_cast<unsigned>(group_.size());
-    const auto lane = static_cast<int>(rank % kSize);
-    SPECULA_NO_UNROLL
-    for (int chunk = static_cast<int>(rank / kSize); chunk * kPer < n;
-         chunk += static_cast<int>(size / kSize))
-      step(chunk * kPer + lane / share, lane % share, chunk);
-  }
 
   /// How many of the n numbers come before number i < whole(n), known to all lanes that share the counting.
   template <bool equals>
@@ -238,14 +216,14 @@ class Select {
   /// them are lower. Returns how many there are. One barrier, before put() is called.
   template <int share, class Flag, class Put>
   SPECULA_HD int compact(int n, Flag flag, Put put) {
-    each<share>(n, [&](int i, int part, int chunk) {
+    each_task<share>(group_, n, [&](int i, int part, int chunk) {
       const bool set = flag(i, part);
       const std::uint32_t mask = warp().ballot(set && part == 0);
       if (group_.rank() % Warp::size() == 0) masks_[chunk] = mask;
     });
     group_.sync();
     int base = 0, next = 0;  // how many there are before chunk `next`
-    each<share>(n, [&](int i, int, int chunk) {
+    each_task<share>(group_, n, [&](int i, int, int chunk) {
       for (; next < chunk; ++next) base += count_lanes(masks_[next]);
       const std::uint32_t mask = masks_[chunk], lane = 1u << (group_.rank() % Warp::size());
       if (mask & lane) put(i, base + count_lanes(mask & (lane - 1)));
@@ -262,7 +240,7 @@ class Select {
     group_.sync();
     if (n_ <= lanes || k > lanes || lanes < 32) return false;
     // Of the largest that each lane saw, k are no less than the k-th, so nothing below that one is wanted.
-    each<kShare>(lanes, [&](int i, int part, int) {
+    each_task<kShare>(group_, lanes, [&](int i, int part, int) {
       if (rank_of<equals>(tops_, lanes, i, part) == k - 1 && part == 0 && tops_[i] > 0)
         head_->bound = tops_[i];
     });
@@ -274,7 +252,7 @@ class Select {
   SPECULA_HD int first_of(const std::uint64_t* list, const std::int32_t* count, int k, std::uint64_t* out) {
     group_.sync();
     const int n = *count;
-    each<kShare>(n, [&](int i, int part, int) {
+    each_task<kShare>(group_, n, [&](int i, int part, int) {
       const int before = rank_of<false>(list, n, i, part);
       if (i < n && before < k && part == 0) out[before] = list[i];
     });

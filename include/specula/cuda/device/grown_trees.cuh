@@ -205,7 +205,7 @@ class Planter {
 
 #ifdef __CUDACC__
 
-constexpr int kPlantingThreads = 256;
+constexpr int kPlantingThreads = 512;
 
 /// The proposals, a block each. A template, so that several files may include it.
 template <int threads>
