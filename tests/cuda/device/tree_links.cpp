@@ -137,6 +137,7 @@ TEST_CASE("bad trees get a status and no links; what is too large, or empty, is 
           std::vector<NodeId>{1, -1, -1, -1, -1, -1, kPoison, kPoison, kPoison, kPoison, kPoison});
     CHECK(found.next_sibling[1] == 2);
     CHECK(found.next_sibling[4] == -1);
+    CHECK(found.depth[3] == 0);
     CHECK(found.depth[4] == 1);
     CHECK(std::vector<std::uint64_t>(found.ancestors.begin() + 3, found.ancestors.begin() + 7) ==
           std::vector<std::uint64_t>{1, 3, 5, kPoisonWord});
