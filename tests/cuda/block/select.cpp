@@ -154,7 +154,7 @@ Values random_values(Random& random, int n, int kinds, double nothing) {
 UNTHREADED_TEST_CASE(
     "the first of many, by value and then by index: one thread, a warp and blocks find the same") {
   Random random(71);
-  for (const int n : {0, 1, 2, 31, 33, 100, 127, 128, 129, 251, 300, 510})
+  for (const int n : {0, 1, 2, 31, 33, 100, 127, 128, 129, 251, 300, 510, 1500})
     for (const int k : {1, 2, 10, 59, 130}) {
       const int kinds = random.chance(0.5) ? 0 : 1 + random.below(20);
       check_all(random_values(random, n, kinds, random.chance(0.3) ? 0.5 : 0), k, random.bits());
