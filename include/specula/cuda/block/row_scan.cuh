@@ -37,11 +37,13 @@ class RowScan {
     return Table::shared_bytes(size, warps) +
            round_up(sizeof(RowFacts) * static_cast<std::size_t>(size.rows), std::size_t{16});
   }
+  /// `size` must live as long.
   SPECULA_HD RowScan(Cluster cluster, const ScanSize& size, unsigned char* shared)
       : table_(cluster, size, shared),
         size_(size),
         facts_(reinterpret_cast<RowFacts*>(
             shared + Table::shared_bytes(size, cluster.block().warp_count()))) {}
+  RowScan(Cluster, const ScanSize&&, unsigned char*) = delete;
   /// All threads, where no row was read.
   SPECULA_HD void leave() { table_.leave(); }
 

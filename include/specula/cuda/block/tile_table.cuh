@@ -42,8 +42,8 @@ class TileTable {
                     std::size_t{16});
   }
 
-  /// At the same place in every block. The other blocks may not have begun: the first pass waits for them, or
-  /// leave() where there is none.
+  /// `size` must live as long. `shared`: at the same place in every block. The other blocks may not have begun:
+  /// the first pass waits for them, or leave() where there is none.
   SPECULA_HD TileTable(Cluster cluster, const ScanSize& size, unsigned char* shared)
       : cluster_(cluster),
         size_(size),
@@ -51,6 +51,7 @@ class TileTable {
         tables_(reinterpret_cast<Entry*>(shared + scratch_bytes(size, cluster.block().warp_count()))) {
     cluster_.arrive();
   }
+  TileTable(Cluster, const ScanSize&&, unsigned char*) = delete;
   SPECULA_HD void leave() {
     if (!begun_) cluster_.wait();
     begun_ = true;
