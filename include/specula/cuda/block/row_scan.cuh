@@ -26,10 +26,10 @@ struct RowFacts {
 
 /// Functions that say "all threads" are called by those of the cluster together, the others by a warp of any
 /// block, by themselves.
-template <class Cluster>
+template <class Cluster, class Size = ScanSize>
 class RowScan {
  public:
-  using Table = TileTable<Cluster>;
+  using Table = TileTable<Cluster, Size>;
   using Entry = typename Table::Entry;
 
   /// 16-byte aligned shared memory of each block of `warps` warps.
@@ -37,13 +37,11 @@ class RowScan {
     return Table::shared_bytes(size, warps) +
            round_up(sizeof(RowFacts) * static_cast<std::size_t>(size.rows), std::size_t{16});
   }
-  /// `size` must live as long.
   SPECULA_HD RowScan(Cluster cluster, const ScanSize& size, unsigned char* shared)
       : table_(cluster, size, shared),
         size_(size),
         facts_(reinterpret_cast<RowFacts*>(
             shared + Table::shared_bytes(size, cluster.block().warp_count()))) {}
-  RowScan(Cluster, const ScanSize&&, unsigned char*) = delete;
   /// All threads, where no row was read.
   SPECULA_HD void leave() { table_.leave(); }
 
@@ -275,7 +273,7 @@ class RowScan {
   }
 
   Table table_;
-  const ScanSize& size_;
+  Size size_;
   RowFacts* facts_;  // (rows)
 };
 

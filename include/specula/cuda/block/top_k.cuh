@@ -33,8 +33,8 @@ class TopK {
         k_(k) {}
 
   /// Finds them; `table` holds the tiles' maxima, and NaN is nowhere in the row. Called by the whole block.
-  template <class Element, class Cluster>
-  SPECULA_HD void find(Row<Element> row, const TileTable<Cluster>& table) {
+  template <class Element, class Table>
+  SPECULA_HD void find(Row<Element> row, const Table& table) {
     if (k_ == 0) return;
     // Each of the k best tiles, by their largest logits, has a token that comes before all of any tile that
     // comes after it: so the i-th (from 0) has no more than k - i of the best tokens, and others have none.
@@ -118,8 +118,7 @@ class RowTopK {
   /// In blocks of up to 16 warps.
   SPECULA_HD RowTopK(Cluster cluster, int vocab, int k, int more, unsigned char* shared)
       : top_(cluster.block(), vocab, k, more, shared),
-        size_(scan_size(vocab)),
-        scan_(cluster, size_, shared + TopK<Block>::shared_bytes(vocab, k, more)) {}
+        scan_(cluster, scan_size(vocab), shared + TopK<Block>::shared_bytes(vocab, k, more)) {}
 
   /// Finds them, once; other blocks than the first may leave then. Another status than `ok`, and none found,
   /// if the row is no law.
@@ -146,7 +145,6 @@ class RowTopK {
   SPECULA_HD static ScanSize scan_size(int vocab) { return {vocab, 1, 4096}; }
 
   TopK<Block> top_;
-  ScanSize size_;
   RowScan<Cluster> scan_;
   RowStats law_{};
 };

@@ -92,8 +92,7 @@ class Distillation {
         gradient_(args.rows.gradient ? args.rows.gradient + row * args.rows.gradient_stride : nullptr),
         row_(row),
         likeliest_(cluster.block(), args.vocab, args.loss.k, 0, shared),
-        size_{args.vocab, 1, 4096},
-        scan_(cluster, size_, shared + Top::shared_bytes(args.vocab, args.loss.k)) {}
+        scan_(cluster, {args.vocab, 1, 4096}, shared + Top::shared_bytes(args.vocab, args.loss.k)) {}
 
   SPECULA_HD void run() {
     const double scale = args_.rows.scale ? static_cast<double>(args_.rows.scale[row_]) : 1.0;
@@ -198,7 +197,6 @@ class Distillation {
   Gradient* gradient_;
   std::int64_t row_;
   Top likeliest_;
-  ScanSize size_;
   Scan scan_;
 };
 
