@@ -111,7 +111,7 @@ class BarWork {
   DeviceArray<std::uint64_t> mask_;
 };
 
-using Kernels = AttentionKernels<BFloat16>;
+using Kernels = AttentionKernels<BFloat16, kBarHead>;
 
 std::string name_of(const BarShape& shape, const Kernels& kernels) {
   return std::string(shape.name) + ", " + kernels.name;
@@ -125,10 +125,11 @@ bool has_goal(const BarShape& shape, const Kernels& kernels, const Device& devic
 
 Bar measure(const BarShape& shape, const Kernels& kernels, const Bars& bars) {
   const BarWork work(shape, bars.device);
-  const device::TreeAttentionPlan plan = kernels.plan(work.capacity(), bars.device);
-  const Workspace workspace(plan);
+  const Kernels::Plan plan = kernels.plan(work.capacity(), bars.device);
+  Workspace memory;
+  const device::TreeAttentionWorkspace workspace = memory.of(plan);
   Bar bar = bars.timed(0, work.bytes(), work.sets(), [&](int set, cudaStream_t s) {
-    return kernels.run(plan, work.args(set), workspace.data(), s);
+    return kernels.run(plan, work.args(set), workspace, s);
   });
   const double us = bar.time.slower();
   bar.flops = work.flops();
@@ -153,19 +154,20 @@ Bar measure(const BarShape& shape, const Kernels& kernels, const Bars& bars) {
 void sweep(const BarShape& shape, const Kernels& kernels, const Device& device, const Stream& stream,
            Json& json) {
   const BarWork work(shape, device);
-  const auto time = [&](const device::TreeAttentionPlan& plan) {
-    const Workspace workspace(plan);
+  Workspace memory;
+  const auto time = [&](const Kernels::Plan& plan) {
+    const device::TreeAttentionWorkspace workspace = memory.of(plan);
     const Launch launch = [&](int set, cudaStream_t s) {
-      return kernels.run(plan, work.args(set), workspace.data(), s);
+      return kernels.run(plan, work.args(set), workspace, s);
     };
     SPECULA_CHECK(launch(0, stream));
     stream.wait();
     return time_in_graph(stream, work.sets(), launch, 8, 7);
   };
-  const auto variant_name = [](const device::TreeAttentionPlan& plan) {
+  const auto variant_name = [](const Kernels::Plan& plan) {
     return std::to_string(plan.rows) + " rows x " + std::to_string(plan.splits) + " splits";
   };
-  const device::TreeAttentionPlan planned = kernels.plan(work.capacity(), device);
+  const Kernels::Plan planned = kernels.plan(work.capacity(), device);
   Sweep sweep(json, variant_name(planned), time(planned));
   const int packed = shape.nodes * (kBarQueryHeads / kBarKvHeads);
   for (const int rows : kernels.rows)
@@ -173,7 +175,7 @@ void sweep(const BarShape& shape, const Kernels& kernels, const Device& device, 
       if (rows > kernels.rows.front() && rows >= 2 * packed) continue;
       device::TreeAttentionCapacity capacity = work.capacity();
       capacity.splits = splits;
-      const device::TreeAttentionPlan plan = kernels.plan_of_variant(capacity, rows, device);
+      const Kernels::Plan plan = kernels.plan_of_variant(capacity, rows, device);
       if (plan.splits != splits) continue;  // more than there are keys for
       const double blocks = 1.0 * shape.sequences * kBarKvHeads * plan.row_tiles * splits;
       // Neither a handful of blocks nor many times what fits.

@@ -15,7 +15,7 @@ namespace device = specula::cuda;
 using device::BFloat16;
 using device::Half;
 using device::TreeAttentionCapacity;
-using device::TreeAttentionPlan;
+using device::TreeAttentionGeometry;
 using Variant = WgmmaAttention<AsElements>;
 
 ATTENTION_CASES(Variant);
@@ -50,7 +50,7 @@ TEST_CASE("long contexts go around the ring of stages") {
 TEST_CASE("the same function as tree_attention()") {
   for (std::uint64_t seed = 201; seed <= 206; ++seed) {
     const AttentionScene<Half, 128> scene(random_attention(seed));
-    TreeAttentionPlan plan;
+    TreeAttentionGeometry plan;
     TreeAttentionCapacity capacity = plan_for<Variant>(scene).capacity;
     REQUIRE(device::detail::fill_plan(&plan, capacity, 128, 132, true));
     const auto one = MmaAttention<AsElements>::run(scene, plan),
@@ -71,7 +71,7 @@ TEST_CASE("plans: the variant and the splits; what blocks take of a multiprocess
   TreeAttentionCapacity c{
       .sequences = 1, .max_nodes = 64, .query_heads = 32, .kv_heads = 8, .max_tokens = 32768};
   const auto plan_of = [&](int slots, bool clusters) {
-    TreeAttentionPlan plan;
+    TreeAttentionGeometry plan;
     REQUIRE(fill_wgmma_plan(&plan, c, 128, slots, clusters));
     CHECK(plan.splits % plan.cluster == 0);
     return plan;
@@ -94,7 +94,7 @@ TEST_CASE("plans: the variant and the splits; what blocks take of a multiprocess
   CHECK(plan_of(132, true).rows == 128);
   c.batch_invariant = true;
   CHECK(plan_of(132, true).fixed_tiles == kInvariantTiles);
-  TreeAttentionPlan plan;
+  TreeAttentionGeometry plan;
   c.kv_heads = 0;
   CHECK_FALSE(fill_wgmma_plan(&plan, c, 128, 132, true));
   c.kv_heads = 8;

@@ -34,6 +34,9 @@ struct TreeAttentionArgs {
   const std::int32_t* depth = nullptr;     // (N) in place of `position`: length[b] + depth
   const float* k_scale = nullptr;          // (Hkv) what stored keys are multiplied by; null: 1
   const float* v_scale = nullptr;          // (Hkv) and stored values
+  /// (B) if wanted: ok, or bad_tree where the tree has fewer nodes than none or more than the plan's, or
+  /// slots are outside of the sequence's pages. What is left out then is not written, or not seen.
+  Status* status = nullptr;
 };
 
 namespace detail {
@@ -44,8 +47,8 @@ struct TreeAttentionLaunch {
   TreeAttentionArgs<Element, Stored> args;
   ScoreMap score;
   Divisor page_size;
-  int query_heads, kv_heads, row_tiles, splits;  // splits: a multiple of the cluster's size
-  int fixed_tiles, least_tiles;                  // as split_tiles()
+  int max_nodes, query_heads, kv_heads, row_tiles, splits;  // splits: a multiple of the cluster's size
+  int fixed_tiles, least_tiles;                             // as split_tiles()
   std::uint32_t* counters;  // (units * cluster) 0 between launches; a unit is a tile of rows of a KV head
   float* parts;             // (units, splits / cluster, rows of a tile, D + 4) 16-byte aligned
 };
@@ -54,6 +57,7 @@ struct TreeAttentionLaunch {
 /// cache have kStoredBytes.
 template <int kHeadSize, int kRowWarps_, int kKeyWarps_, int kStages_, int kStoredBytes = 2>
 struct AttentionShape {
+  static constexpr bool kHasRoles = false;
   static constexpr int kHead = kHeadSize, kRowWarps = kRowWarps_, kKeyWarps = kKeyWarps_, kStages = kStages_;
   static constexpr int kWarps = kRowWarps * kKeyWarps, kThreads = 32 * kWarps, kRows = 16 * kRowWarps;
   static constexpr int kKeys = kTileKeys / kKeyWarps;  // of a tile, for a warp
@@ -101,6 +105,7 @@ class TreeAttentionBlock {
   template <class Copies>
   SPECULA_HD void run(Copies& copies) {
     Work work;
+    report();
     if (!find_work(&work)) return;
     if (work.mine) {
       attend(copies, work.tile, work.last);
@@ -128,6 +133,19 @@ class TreeAttentionBlock {
              smaller(cluster_.size(), splits.used - group_ * cluster_.size()),
              ceil_div(splits.used, cluster_.size())};
     return work->live > 0;
+  }
+
+  /// The sequence's status, by one thread of its first block.
+  SPECULA_HD void report() const {
+    if (!l_.args.status || row_tile_ != 0 || head_ != 0 || group_ != 0 || cluster_.rank() != 0 ||
+        cluster_.block().rank() != 0)
+      return;
+    const std::int64_t tokens = l_.args.kv.length[sequence_];
+    const std::int64_t nodes = static_cast<std::int64_t>(l_.args.begin[sequence_ + 1]) - begin_;
+    const std::int64_t slots = tokens + (l_.args.words > 0 ? nodes : 0);
+    const bool good = tokens >= 0 && nodes >= 0 && nodes <= l_.max_nodes &&
+                      slots <= static_cast<std::int64_t>(span_.count) * l_.page_size.by;
+    l_.args.status[sequence_] = good ? Status::ok : Status::bad_tree;
   }
 
   // ---- who sees what

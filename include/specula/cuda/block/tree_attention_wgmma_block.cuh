@@ -19,6 +19,7 @@ template <int kHeadSize, int kGroups_, int kStages_>
 struct WgmmaShape {
   static_assert(kStages_ >= 3,
                 "keys of a tile and values of the one before are read while another one lands");
+  static constexpr bool kHasRoles = true;
   static constexpr int kHead = kHeadSize, kGroups = kGroups_, kStages = kStages_;
   static constexpr int kRows = 64 * kGroups, kRowWarps = 4 * kGroups, kKeyWarps = 1, kKeys = kTileKeys;
   static constexpr int kConsumers = 128 * kGroups, kProducers = 128, kThreads = kConsumers + kProducers;
@@ -70,8 +71,28 @@ class FirstThreads {
   Hopper* hopper_;
 };
 
-/// A block's work, as TreeAttentionBlock's. Stages of the ring go around by two barriers each: the producers'
+/// Stages of the ring go around by two barriers each, behind the tiles in shared memory: the producers'
 /// copies arrive at full(), every warp that is done with a stage at empty().
+template <class Shape>
+struct StageBarriers {
+  static_assert(Shape::kGroups <= 2, "arrivals of groups without rows are whole");
+  SPECULA_HD static std::uint64_t* full(unsigned char* shared, int stage) {
+    return reinterpret_cast<std::uint64_t*>(shared + Shape::kTileBytes) + stage;
+  }
+  SPECULA_HD static std::uint64_t* empty(unsigned char* shared, int stage) {
+    return full(shared, Shape::kStages + stage);
+  }
+  /// By one thread; a barrier of the block follows.
+  template <class Hopper>
+  SPECULA_HD static void init(Hopper& hopper, unsigned char* shared) {
+    for (int i = 0; i < Shape::kStages; ++i) {
+      hopper.init(full(shared, i), Shape::kProducers);
+      hopper.init(empty(shared, i), 4 * Shape::kGroups);
+    }
+  }
+};
+
+/// A block's work, as TreeAttentionBlock's.
 template <class Shape, class Cluster, class Hopper, class Element, class Stored = Element>
 class WgmmaAttentionBlock
     : TreeAttentionBlock<Shape, FirstThreads<Cluster, Hopper, Shape::kConsumers>, Element, Stored> {
@@ -96,7 +117,6 @@ class WgmmaAttentionBlock
     Work work;
     if (!this->find_work(&work)) return;
     const auto block = everybody_.block();
-    block.sync();  // the barriers are there
     if (work.mine) produce(block.warp(), block.warp_rank() - Shape::kRowWarps, work.tile, work.last);
     // As often as the consumers.
     everybody_.sync();
@@ -105,17 +125,10 @@ class WgmmaAttentionBlock
 
   /// What a consumer does.
   SPECULA_HD void attend_rows() {
+    this->report();
     Work work;
     if (!this->find_work(&work)) return;
     const auto block = everybody_.block();
-    if (block.rank() == 0) {
-      const int readers = 4 * ceil_div(this->rows_, 64);  // warps of groups that have rows
-      for (int i = 0; i < Shape::kStages; ++i) {
-        hopper_.init(full(i), Shape::kProducers);
-        hopper_.init(empty(i), readers);
-      }
-    }
-    block.sync();
     if (work.mine) {
       attend(block.warp(), block.warp_rank(), work.tile, work.last);
       this->merge_warps();
@@ -125,10 +138,11 @@ class WgmmaAttentionBlock
   }
 
  private:
-  SPECULA_HD std::uint64_t* full(int stage) const {
-    return reinterpret_cast<std::uint64_t*>(this->shared_ + Shape::kTileBytes) + stage;
-  }
-  SPECULA_HD std::uint64_t* empty(int stage) const { return full(Shape::kStages + stage); }
+  using Barriers = StageBarriers<Shape>;
+  SPECULA_HD std::uint64_t* full(int stage) const { return Barriers::full(this->shared_, stage); }
+  SPECULA_HD std::uint64_t* empty(int stage) const { return Barriers::empty(this->shared_, stage); }
+  /// How often a warp that multiplies arrives at empty(): for those of groups without rows, too.
+  SPECULA_HD int arrivals() const { return Shape::kGroups / ceil_div(this->rows_, 64); }
 
   template <class Warp>
   SPECULA_HD Ring ring(Warp warp, int warp_rank) const {
@@ -193,6 +207,7 @@ class WgmmaAttentionBlock
   SPECULA_HD void consume(Warp warp, int warp_rank, Rows& rows, int tile, int last) {
     if (tile >= last) return;
     const Ring ring = this->ring(warp, warp_rank);
+    const int arrivals = this->arrivals();
     const auto weigh = [&] {
       const int key = tile * kTileKeys;
       rows.weigh(warp, key < this->keys_.clear || key + kTileKeys > this->keys_.prefix, [&](int half) {
@@ -223,7 +238,7 @@ class WgmmaAttentionBlock
       hopper_.template wait_products<0>();
       rows.settle_outputs(hopper_);
       // Products have read when they are waited for: what is written there next needs no fence.
-      if (warp.rank() == 0) hopper_.arrive(empty(before));
+      if (warp.rank() < arrivals) hopper_.arrive(empty(before));
       rows.take_weights();
     }
     hopper_.fence_products();
@@ -253,6 +268,8 @@ SPECULA_HD void attend_with_wgmma(Cluster cluster, Hopper& hopper,
                                   const TreeAttentionLaunch<Element, Stored>& launch, int index,
                                   unsigned char* shared) {
   using Block = WgmmaAttentionBlock<Shape, Cluster, Hopper, Element, Stored>;
+  if (cluster.block().rank() == 0) StageBarriers<Shape>::init(hopper, shared);
+  cluster.block().sync();  // all threads at one place: the roles have barriers of their own
   if (cluster.block().rank() >= Shape::kConsumers) {
     hopper.template lower_registers<Shape::kProducerRegisters>();
     Block(cluster, &hopper, launch, index, shared).copy_tiles();
