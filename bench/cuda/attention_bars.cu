@@ -165,24 +165,31 @@ void sweep(const BarShape& shape, const Kernels& kernels, const Device& device, 
     return time_in_graph(stream, work.sets(), launch, 8, 7);
   };
   const auto variant_name = [](const Kernels::Plan& plan) {
-    return std::to_string(plan.rows) + " rows x " + std::to_string(plan.splits) + " splits";
+    return std::to_string(plan.rows) + " rows x " + std::to_string(plan.splits) + " splits in clusters of " +
+           std::to_string(plan.cluster);
   };
   const Kernels::Plan planned = kernels.plan(work.capacity(), device);
   Sweep sweep(json, variant_name(planned), time(planned));
   const int packed = shape.nodes * (kBarQueryHeads / kBarKvHeads);
-  for (const int rows : kernels.rows)
+  for (const int rows : kernels.rows) {
+    if (rows > kernels.rows.front() && rows >= 2 * packed) continue;
+    Kernels::Plan plan = kernels.plan_of_variant(work.capacity(), rows, device);
+    const double units = 1.0 * shape.sequences * kBarKvHeads * plan.row_tiles;
+    const int processors = device.properties.multiProcessorCount;
     for (const int splits : {1, 2, 4, 8, 16, 32, 64, 128}) {
-      if (rows > kernels.rows.front() && rows >= 2 * packed) continue;
-      device::TreeAttentionCapacity capacity = work.capacity();
-      capacity.splits = splits;
-      const Kernels::Plan plan = kernels.plan_of_variant(capacity, rows, device);
-      if (plan.splits != splits) continue;  // more than there are keys for
-      const double blocks = 1.0 * shape.sequences * kBarKvHeads * plan.row_tiles * splits;
+      const double blocks = units * splits;
+      if (256 * splits > shape.tokens && splits > 1) continue;  // more than there are keys for
       // Neither a handful of blocks nor many times what fits.
-      if (blocks * 4 < device.properties.multiProcessorCount && splits < 8) continue;
-      if (blocks > 16.0 * device.properties.multiProcessorCount && splits > 1) continue;
-      sweep.add(variant_name(plan), time(plan));
+      if (blocks * 4 < processors && splits < 8) continue;
+      if (blocks > 6.0 * processors && splits > 1) continue;
+      for (int cluster = 1; cluster <= std::min(8, splits); cluster *= 2) {
+        if (cluster > 1 && device.properties.major < 9) continue;
+        plan.splits = splits;
+        plan.cluster = cluster;
+        sweep.add(variant_name(plan), time(plan));
+      }
     }
+  }
   sweep.finish(name_of(shape, kernels));
 }
 

@@ -248,11 +248,12 @@ TEST_CASE_TEMPLATE_DEFINE("batch-invariant: bits depend on the sequence alone", 
   const Scene batch(wanted);
   // The real thing but for splits of 2 tiles in place of 32.
   const auto plan_of = [](specula::cuda::TreeAttentionCapacity c, bool clusters, int slots) {
+    const int in_clusters = clusters ? slots : 0;
     c.query_heads = 2;
     c.kv_heads = 1;
     c.batch_invariant = true;
     specula::cuda::TreeAttentionGeometry plan;
-    REQUIRE(Variant::fill(&plan, c, 64, slots, clusters));
+    REQUIRE(Variant::fill(&plan, c, 64, {{slots, in_clusters, in_clusters, in_clusters}}));
     CHECK(plan.fixed_tiles == 32);
     plan.fixed_tiles = 2;
     plan.splits = ((c.max_tokens + c.max_nodes + 63) / 64 + 2) / 2;
@@ -286,16 +287,16 @@ TEST_CASE_TEMPLATE_DEFINE("capacities larger and smaller than what comes", Varia
   specula::cuda::TreeAttentionCapacity c{
       .sequences = 2, .max_nodes = 100, .query_heads = 2, .kv_heads = 1, .max_tokens = 5000, .splits = 5};
   specula::cuda::TreeAttentionGeometry plan;
-  REQUIRE(Variant::fill(&plan, c, 64, 100, true));
+  REQUIRE(Variant::fill(&plan, c, 64, {{100, 100, 96, 96}}));
   CHECK(compare_attention(scene, Variant::run(scene, plan)).relative < 5e-3);
   c.max_tokens = 64;  // more tokens than promised: right, but not split
   for (const bool invariant : {false, true}) {
     c.batch_invariant = invariant;
-    REQUIRE(Variant::fill(&plan, c, 64, 100, true));
+    REQUIRE(Variant::fill(&plan, c, 64, {{100, 100, 96, 96}}));
     CHECK(compare_attention(scene, Variant::run(scene, plan)).relative < 5e-3);
   }
   c.max_nodes = 8;  // rows of further nodes are left alone
-  REQUIRE(Variant::fill(&plan, c, 64, 100, true));
+  REQUIRE(Variant::fill(&plan, c, 64, {{100, 100, 96, 96}}));
   const auto got = Variant::run(scene, plan);
   const std::int64_t first = scene.begin[1];
   for (int n = 0; n < 80; ++n)

@@ -81,7 +81,7 @@ specula::cuda::TreeAttentionGeometry plan_for(const Scene& scene, AttentionCut c
   c.kv_heads = scene.c.kv_heads;
   c.max_tokens = *std::max_element(scene.c.lengths.begin(), scene.c.lengths.end());
   specula::cuda::TreeAttentionGeometry plan;
-  if (!Variant::fill(&plan, c, Scene::kHead, 1, false)) throw std::runtime_error("plan_for: capacities");
+  if (!Variant::fill(&plan, c, Scene::kHead, {})) throw std::runtime_error("plan_for: capacities");
   if (cut.rows > 0) {
     plan.rows = cut.rows;
     plan.row_tiles = (c.max_nodes * (c.query_heads / c.kv_heads) + cut.rows - 1) / cut.rows;
@@ -100,8 +100,8 @@ struct MmaAttention {
   static constexpr int kRows[] = {16, 32, 64, 128}, kTrials = 32;
 
   static bool fill(specula::cuda::TreeAttentionGeometry* plan, const specula::cuda::TreeAttentionCapacity& c,
-                   int head_size, int slots, bool clusters) {
-    return specula::cuda::detail::fill_plan(plan, c, head_size, slots, clusters);
+                   int head_size, const specula::cuda::detail::AttentionPlaces& places) {
+    return specula::cuda::detail::fill_plan(plan, c, head_size, places);
   }
   template <class Scene>
   static AttentionOutput<typename Scene::Element> run(const Scene& scene,

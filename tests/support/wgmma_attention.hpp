@@ -20,8 +20,8 @@ struct WgmmaAttention {
   static constexpr int kRows[] = {64, 128}, kTrials = 16;
 
   static bool fill(specula::cuda::TreeAttentionGeometry* plan, const specula::cuda::TreeAttentionCapacity& c,
-                   int head_size, int slots, bool clusters) {
-    return specula::cuda::detail::fill_wgmma_plan(plan, c, head_size, slots, clusters);
+                   int head_size, const specula::cuda::detail::AttentionPlaces& places) {
+    return specula::cuda::detail::fill_wgmma_plan(plan, c, head_size, places);
   }
   template <class Scene>
   static AttentionOutput<typename Scene::Element> run(const Scene& scene,

@@ -17,8 +17,7 @@ TEST_CASE_TEMPLATE("threads that run at once: no access but those that barriers 
   for (const int rows : {16, 64}) {
     TreeAttentionGeometry plan;
     REQUIRE(device::detail::fill_plan(
-        &plan, {.sequences = 1, .max_nodes = 2, .query_heads = 2, .kv_heads = 1, .max_tokens = 300}, 64, 1,
-        false));
+        &plan, {.sequences = 1, .max_nodes = 2, .query_heads = 2, .kv_heads = 1, .max_tokens = 300}, 64, {}));
     plan.rows = rows;
     plan.cluster = rows == 16 ? 2 : 1;
     plan.splits = rows == 16 ? 4 : 1;

@@ -66,12 +66,11 @@ cudaError_t make_tree_attention_mma_plan(TreeAttentionPlan<Element, kHead, Store
   if (error != cudaSuccess) return error;
   TreeAttentionPlan<Element, kHead, Stored> out;
   out.device = device;
-  if (!fill_plan(&out, capacity, kHead, 1, false)) return cudaErrorInvalidValue;
+  if (!fill_plan(&out, capacity, kHead, AttentionPlaces{})) return cudaErrorInvalidValue;
   error = with_shape<kHead, Stored>(out.rows, [&](auto shape) {
     using Shape = decltype(shape);
     if (Shape::kSharedBytes > limits.shared_bytes) return cudaErrorInvalidValue;
-    // In all variants alike, for those of 16 and of 32 rows must merge in the same order.
-    return finish_plan<Shape>(&out, tree_attention_kernel<Shape, Element, Stored>, limits, 0);
+    return finish_plan<Shape>(&out, tree_attention_kernel<Shape, Element, Stored>, limits);
   });
   if (error == cudaSuccess) *plan = out;
   return error;

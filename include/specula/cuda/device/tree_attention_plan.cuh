@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "../block/tree_attention_block.cuh"
 #include "../detail/host_device.cuh"
@@ -57,40 +58,70 @@ inline int choose_rows(int rows, bool batch_invariant) {
   return rows <= 64 ? 64 : 128;
 }
 
-/// Whether wgmma is the better one where a device has it. It multiplies 64 rows at once, so up to 32 it is
-/// mma.sync that wins: most of the device is then one read of K and V away from its memory's speed.
+/// Whether wgmma is the better one where a device has it. It multiplies 64 rows at once: up to 32 most of
+/// that is wasted. On an H100 the best of mma.sync took 63 to 74 us and that of wgmma 67 to 70 for 134 MB and
+/// 32 rows, but 75 to 87 and 69 to 74 for 64 rows.
 inline bool wants_wgmma(const TreeAttentionCapacity& c) {
   return c.kv_heads > 0 && static_cast<std::int64_t>(c.max_nodes) * (c.query_heads / c.kv_heads) > 32;
 }
 
-/// The fewest splits that keep the device nearly as busy as the best number does: `units` blocks a split, of
-/// which `slots` run at once. Splits beyond one are multiples of the cluster that is made of them.
-inline int choose_splits(std::int64_t units, int slots, int most, bool clusters) {
-  double best = 0;
-  const auto used = [&](int splits) {
-    const std::int64_t blocks = units * splits, waves = ceil_div<std::int64_t>(blocks, slots);
-    return static_cast<double>(blocks) / static_cast<double>(waves * slots);
-  };
-  const auto next = [&](int s) { return !clusters ? s + 1 : s < kMostCluster ? 2 * s : s + kMostCluster; };
-  for (int s = 1; s <= most; s = next(s)) best = used(s) > best ? used(s) : best;
-  for (int s = 1; s <= most; s = next(s))
-    if (used(s) >= 0.85 * best) return s;
-  return 1;
+/// Blocks of a variant that a device runs at once, in clusters of 1, 2, 4 and 8; 0 where there are none.
+struct AttentionPlaces {
+  int of[4] = {1, 0, 0, 0};
+};
+
+/// A number of splits, and the size of the clusters that they are in: a power of two that divides it.
+struct SplitCut {
+  int splits, cluster;
+};
+
+/// What a launch takes, in the time that a block takes for a tile of keys: its waves of blocks, each of which
+/// costs its tiles and, to begin and to end, about 16 more; then parts are merged, if they are in several
+/// clusters. A wave that is not full costs as much as a full one, and clusters leave multiprocessors out: a
+/// cluster is in one group of them. `units`: tiles of rows of all KV heads and sequences.
+/// It gives the order of all pairs that were measured on an H100 (tests/cuda/device/tree_attention_plan.cpp).
+/// (What merging costs was not: two tiles, and so many rows of parts read in a tile's time, are guesses.)
+inline double cut_cost(SplitCut cut, std::int64_t units, int tiles, int rows, const AttentionPlaces& places) {
+  constexpr double kOfWave = 16, kOfMerge = 2, kRowsOfTile = 128;
+  int log = 0;
+  while (1 << log < cut.cluster) ++log;
+  if (places.of[log] < 1) return std::numeric_limits<double>::infinity();
+  const auto waves = static_cast<double>(ceil_div<std::int64_t>(units * cut.splits, places.of[log]));
+  const int clusters = cut.splits / cut.cluster;
+  const double merge = clusters > 1 ? kOfMerge + clusters * rows / (kRowsOfTile * cut.cluster) : 0;
+  return waves * (ceil_div(tiles, cut.splits) + kOfWave) + merge;
 }
 
-/// Blocks of a cluster for so many splits.
+/// The cut of `least` to `most` splits that costs least; of equal ones that with the largest clusters, then
+/// the fewest splits.
+inline SplitCut choose_cut(std::int64_t units, int tiles, int rows, int least, int most,
+                           const AttentionPlaces& places) {
+  SplitCut best{least, 1};
+  double lowest = std::numeric_limits<double>::infinity();
+  for (int cluster = kMostCluster; cluster >= 1; cluster /= 2)
+    for (int s = ceil_div(least, cluster) * cluster; s <= most; s += cluster) {
+      const double cost = cut_cost({s, cluster}, units, tiles, rows, places);
+      if (cost < lowest) {
+        lowest = cost;
+        best = {s, cluster};
+      }
+    }
+  return best;
+}
+
+/// Blocks of a cluster for so many splits of a fixed length, whatever the batch is.
 inline int choose_cluster(int splits, bool clusters) {
   int cluster = 1;
   while (clusters && cluster < kMostCluster && cluster < splits) cluster *= 2;
   return cluster;
 }
 
-/// The plan but for what the device says of the variant: `slots` blocks run at once. `block_rows`: of the
-/// variant, where it is not chosen here. False for capacities that make no sense.
-inline bool fill_plan(TreeAttentionGeometry* plan, const TreeAttentionCapacity& c, int head_size, int slots,
-                      bool clusters, int block_rows = 0) {
+/// The plan but for what the device says of the variant. `block_rows`: of the variant, where it is not chosen
+/// here. False for capacities that make no sense.
+inline bool fill_plan(TreeAttentionGeometry* plan, const TreeAttentionCapacity& c, int head_size,
+                      const AttentionPlaces& places, int block_rows = 0) {
   if (c.sequences < 1 || c.max_nodes < 1 || c.kv_heads < 1 || c.query_heads < c.kv_heads ||
-      c.query_heads % c.kv_heads != 0 || c.max_tokens < 0 || c.splits < 0 || slots < 1)
+      c.query_heads % c.kv_heads != 0 || c.max_tokens < 0 || c.splits < 0 || places.of[0] < 1)
     return false;
   const std::int64_t rows = static_cast<std::int64_t>(c.max_nodes) * (c.query_heads / c.kv_heads);
   const std::int64_t keys = static_cast<std::int64_t>(c.max_tokens) + c.max_nodes;
@@ -105,12 +136,16 @@ inline bool fill_plan(TreeAttentionGeometry* plan, const TreeAttentionCapacity& 
   // A window may begin inside a tile: one more.
   const int most = c.batch_invariant ? ceil_div(tiles + 1, kInvariantTiles) : larger(1, tiles / kLeastTiles);
   const std::int64_t units = static_cast<std::int64_t>(c.sequences) * c.kv_heads * plan->row_tiles;
-  if (c.batch_invariant)
-    plan->splits = most;
-  else
-    plan->splits = c.splits > 0 ? smaller(c.splits, most) : choose_splits(units, slots, most, clusters);
-  plan->cluster = choose_cluster(plan->splits, clusters);
-  plan->splits = ceil_div(plan->splits, plan->cluster) * plan->cluster;
+  if (c.batch_invariant) {
+    plan->cluster = choose_cluster(most, places.of[3] > 0);
+    plan->splits = ceil_div(most, plan->cluster) * plan->cluster;
+  } else {
+    const int wanted = smaller(c.splits, most);
+    const SplitCut cut =
+        choose_cut(units, tiles, plan->rows, larger(1, wanted), wanted > 0 ? wanted : most, places);
+    plan->splits = cut.splits;
+    plan->cluster = cut.cluster;
+  }
   return units * plan->splits <= 0x7FFFFFFF;
 }
 
@@ -236,12 +271,10 @@ cudaError_t places_of(Kernel* kernel, int cluster, const DeviceLimits& limits, i
   return error;
 }
 
-/// The plan of a variant; `plan` says for how many rows. Clusters are used where `least` of the blocks that
-/// run at once without them do so with them. Outside of captures. Errors: cudaErrorInvalidValue where a
-/// capacity is out of range; else what the driver says.
+/// The plan of a variant; `plan` says for how many rows. Outside of captures. Errors: cudaErrorInvalidValue
+/// where a capacity is out of range; else what the driver says.
 template <class Shape, class Kernel>
-cudaError_t finish_plan(TreeAttentionGeometry* plan, Kernel* kernel, const DeviceLimits& limits,
-                        double least) {
+cudaError_t finish_plan(TreeAttentionGeometry* plan, Kernel* kernel, const DeviceLimits& limits) {
   bool clusters = false;
   cudaError_t error = has_clusters(kernel, &clusters);
   if (error == cudaSuccess) error = prepare(kernel, Shape::kSharedBytes, 1);
@@ -249,18 +282,15 @@ cudaError_t finish_plan(TreeAttentionGeometry* plan, Kernel* kernel, const Devic
     error =
         cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                              cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
-  int places = 0, in_clusters = 0;
-  if (error == cudaSuccess) error = places_of<Shape>(kernel, 1, limits, &places);
+  AttentionPlaces places;
+  if (error == cudaSuccess) error = places_of<Shape>(kernel, 1, limits, &places.of[0]);
   if (error != cudaSuccess) return error;
-  if (clusters && limits.version >= 90 &&
-      places_of<Shape>(kernel, kMostCluster, limits, &in_clusters) != cudaSuccess) {
-    cudaGetLastError();  // a slice of a device may hold no such cluster
-    in_clusters = 0;
-  }
-  clusters = in_clusters > 0 && in_clusters >= least * places;
-  if (!fill_plan(plan, plan->capacity, plan->head_size, larger(1, clusters ? in_clusters : places), clusters,
-                 plan->rows))
-    return cudaErrorInvalidValue;
+  for (int log = 1; clusters && limits.version >= 90 && log < 4; ++log)
+    if (places_of<Shape>(kernel, 1 << log, limits, &places.of[log]) != cudaSuccess) {
+      cudaGetLastError();  // a slice of a device may hold no such cluster
+      places.of[log] = 0;
+    }
+  if (!fill_plan(plan, plan->capacity, plan->head_size, places, plan->rows)) return cudaErrorInvalidValue;
   plan->wgmma = Shape::kHasRoles;
   plan->threads = Shape::kThreads;
   plan->shared_bytes = Shape::kSharedBytes;

@@ -31,10 +31,10 @@ auto with_wgmma_shape(int rows, F f) {
 
 /// As fill_plan(), for the variants above.
 inline bool fill_wgmma_plan(TreeAttentionGeometry* plan, const TreeAttentionCapacity& c, int head_size,
-                            int slots, bool clusters) {
+                            const AttentionPlaces& places) {
   if (c.max_nodes < 1 || c.kv_heads < 1 || c.query_heads < 1) return false;
   const std::int64_t rows = static_cast<std::int64_t>(c.max_nodes) * (c.query_heads / c.kv_heads);
-  return fill_plan(plan, c, head_size, slots, clusters, rows <= 64 ? 64 : 128);
+  return fill_plan(plan, c, head_size, places, rows <= 64 ? 64 : 128);
 }
 
 #ifdef __CUDACC__
@@ -77,7 +77,7 @@ cudaError_t make_tree_attention_wgmma_plan(TreeAttentionPlan<Element, kHead, Sto
   if (error != cudaSuccess) return error;
   TreeAttentionPlan<Element, kHead, Stored> out;
   out.device = device;
-  if (!fill_wgmma_plan(&out, capacity, kHead, 1, false)) return cudaErrorInvalidValue;
+  if (!fill_wgmma_plan(&out, capacity, kHead, AttentionPlaces{})) return cudaErrorInvalidValue;
   error = with_wgmma_shape<kHead>(out.rows, [&](auto shape) {
     using Shape = decltype(shape);
     const auto kernel = tree_attention_wgmma_kernel<Shape, Element, Stored>;
@@ -95,7 +95,7 @@ cudaError_t make_tree_attention_wgmma_plan(TreeAttentionPlan<Element, kHead, Sto
         Shape::kConsumers * Shape::kConsumerRegisters + Shape::kProducers * Shape::kProducerRegisters;
     if (attributes.numRegs * Shape::kThreads < kNeeded || Shape::kSharedBytes > limits.shared_bytes)
       return cudaErrorNotSupported;
-    return finish_plan<Shape>(&out, kernel, limits, 0.9);  // else too many multiprocessors would be left out
+    return finish_plan<Shape>(&out, kernel, limits);
   });
   if (error == cudaSuccess) *plan = out;
   return error;
