@@ -2,6 +2,8 @@
 // together.
 #pragma once
 
+#include <type_traits>
+
 #include "../detail/host_device.cuh"
 #include "../device/paged_kv.cuh"
 #include "../group.cuh"
@@ -46,11 +48,13 @@ template <class Element, class Stored = Element>
 struct TreeAttentionLaunch {
   TreeAttentionArgs<Element, Stored> args;
   ScoreMap score;
-  Divisor page_size;
-  int max_nodes, query_heads, kv_heads, row_tiles, splits;  // splits: a multiple of the cluster's size
-  int fixed_tiles, least_tiles;                             // as split_tiles()
-  std::uint32_t* counters;  // (units * cluster) 0 between launches; a unit is a tile of rows of a KV head
-  float* parts;             // (units, splits / cluster, rows of a tile, D + 4) 16-byte aligned
+  Divisor page_size, row_tiles, kv_heads;
+  Divisor per_head;                    // query heads of a KV head
+  Divisor groups;                      // clusters of a unit, a tile of rows of a KV head
+  int max_nodes, query_heads, splits;  // splits: a multiple of the cluster's size
+  int fixed_tiles, least_tiles;        // as split_tiles()
+  std::uint32_t* counters;             // (units * cluster) 0 between launches
+  float* parts;                        // (units, splits / cluster, rows of a tile, D + 4) 16-byte aligned
 };
 
 /// A compiled variant: 16 * kRowWarps rows a block, each tile of keys split over kKeyWarps. Elements of the
@@ -66,7 +70,13 @@ struct AttentionShape {
   static constexpr int kSavedFloats = kHead + 4;  // of a row of a part in the workspace
   static constexpr int kRingBytes = kStages * kTileKeys * kHead * 2 * kStoredBytes;
   static constexpr int kMergeBytes = (kKeyWarps * (kPartFloats + 2 * kRows) + 2 * kRows) * 4;
-  static constexpr int kSharedBytes = kRingBytes > kMergeBytes ? kRingBytes : kMergeBytes;
+  static constexpr int kTileBytes = kRingBytes > kMergeBytes ? kRingBytes : kMergeBytes;
+  /// Up to 32 rows two blocks share a multiprocessor, so that one computes while the other one waits. (Not on
+  /// sm_86, 89 and 120, whose shared memory holds one.) For 128 registers a thread to suffice, queries of
+  /// wide heads are in shared memory then, behind the tiles.
+  static constexpr int kBlocks = kRows <= 32 ? 2 : 1;
+  static constexpr bool kSharedQueries = kHead == 128 && kBlocks * kThreads > 256;
+  static constexpr int kSharedBytes = kTileBytes + (kSharedQueries ? kRows * kHead * 2 : 0);
 };
 
 /// A block's work: one split of the keys, for one tile of the packed rows of a KV head of a sequence. Blocks
@@ -74,7 +84,8 @@ struct AttentionShape {
 template <class Shape, class Cluster, class Element, class Stored = Element>
 class TreeAttentionBlock {
   static constexpr int kHead = Shape::kHead, kFours = kHead / 4;
-  using Rows = AttentionRows<Element, kHead, Shape::kKeys, Stored>;
+  using Queries = std::conditional_t<Shape::kSharedQueries, SharedQueries<kHead>, HeldQueries<kHead>>;
+  using Rows = AttentionRows<Element, kHead, Shape::kKeys, Stored, Queries>;
   using Ring = KvRing<Stored, kHead, Shape::kWarps, Shape::kStages>;
 
  public:
@@ -83,22 +94,18 @@ class TreeAttentionBlock {
   SPECULA_HD TreeAttentionBlock(Cluster cluster, const TreeAttentionLaunch<Element, Stored>& launch,
                                 int index, unsigned char* shared)
       : cluster_(cluster), l_(launch), shared_(shared) {
-    const int groups = l_.splits / cluster.size();
     // Tiles of the same keys follow each other: they find them in the cache.
-    row_tile_ = index % l_.row_tiles;
-    index /= l_.row_tiles;
-    group_ = index % groups;
-    index /= groups;
-    head_ = index % l_.kv_heads;
-    sequence_ = index / l_.kv_heads;
-    unit_ = static_cast<std::int64_t>(index) * l_.row_tiles + row_tile_;
-    per_head_ = l_.query_heads / l_.kv_heads;
+    row_tile_ = index;
+    group_ = l_.row_tiles.divide(&row_tile_);
+    head_ = l_.groups.divide(&group_);
+    unit_ = head_ * static_cast<int>(l_.row_tiles.by) + row_tile_;
+    sequence_ = l_.kv_heads.divide(&head_);
     span_ = page_span(l_.args.kv, sequence_);
     length_ = larger(0, l_.args.kv.length[sequence_]);
     begin_ = l_.args.begin[sequence_];
     nodes_ = larger(0, l_.args.begin[sequence_ + 1] - begin_);
     const std::int64_t left =
-        static_cast<std::int64_t>(nodes_) * per_head_ - static_cast<std::int64_t>(row_tile_) * Shape::kRows;
+        static_cast<std::int64_t>(nodes_) * per_head() - static_cast<std::int64_t>(row_tile_) * Shape::kRows;
     rows_ = static_cast<int>(smaller<std::int64_t>(larger<std::int64_t>(left, 0), Shape::kRows));
   }
 
@@ -112,15 +119,14 @@ class TreeAttentionBlock {
       merge_warps();
     }
     cluster_.sync();
-    merge_blocks(work.live, work.clusters);
+    merge_blocks(work.splits);
   }
 
  protected:
-  /// Tiles [tile, last) are this block's, if one of the splits is its; `live` blocks of its cluster have
-  /// one, and `clusters` clusters of the unit.
+  /// Tiles [tile, last) are this block's, if one of the splits is its; `splits` of the unit have any.
   struct Work {
     bool mine;
-    int tile, last, live, clusters;
+    int tile, last, splits;
   };
   /// False if no block of the cluster has any.
   SPECULA_HD bool find_work(Work* work) {
@@ -129,10 +135,8 @@ class TreeAttentionBlock {
     const int first = keys_.load / kTileKeys, tiles = ceil_div(keys_.end, kTileKeys) - first;
     const Splits splits = split_tiles(tiles, l_.splits, l_.fixed_tiles, l_.least_tiles);
     const int mine = group_ * cluster_.size() + cluster_.rank();
-    *work = {mine < splits.used, first + splits.begin(mine), first + splits.end(mine, tiles),
-             smaller(cluster_.size(), splits.used - group_ * cluster_.size()),
-             ceil_div(splits.used, cluster_.size())};
-    return work->live > 0;
+    *work = {mine < splits.used, first + splits.begin(mine), first + splits.end(mine, tiles), splits.used};
+    return splits.used > group_ * cluster_.size();
   }
 
   /// The sequence's status, by one thread of its first block.
@@ -179,13 +183,16 @@ class TreeAttentionBlock {
                       high);
   }
 
-  SPECULA_HD PackedRow packed(int row) const { return packed_row(row_tile_ * Shape::kRows + row, per_head_); }
+  SPECULA_HD int per_head() const { return static_cast<int>(l_.per_head.by); }
+  SPECULA_HD PackedRow packed(int row) const {
+    return packed_row(row_tile_ * Shape::kRows + row, l_.per_head);
+  }
 
   SPECULA_HD const Element* query(int row) const {
     if (row >= rows_) return nullptr;
     const PackedRow at = packed(row);
     return l_.args.q + static_cast<std::int64_t>(begin_ + at.node) * l_.args.q_stride +
-           static_cast<std::int64_t>(head_ * per_head_ + at.head) * kHead;
+           static_cast<std::int64_t>(head_ * per_head() + at.head) * kHead;
   }
 
   SPECULA_HD RowView view(int row) const {
@@ -219,7 +226,7 @@ class TreeAttentionBlock {
     static_assert(Shape::kStages * Ring::kStageBytes == Shape::kRingBytes, "a shape for what is stored");
     Ring ring(l_.args.kv, span_, l_.page_size, head_, keys_, block.warp_rank(), warp.rank(), shared_);
     // Looked up ahead of the copies: those do not wait for the page table.
-    std::uintptr_t located[kAhead];
+    typename Ring::Located located[kAhead];
     SPECULA_UNROLL
     for (int i = 0; i < kAhead; ++i) located[i] = ring.locate(tile + i);
     SPECULA_UNROLL
@@ -227,11 +234,12 @@ class TreeAttentionBlock {
       if (tile + i < last) ring.copy(warp, copies, located[i], tile + i, i);
       copies.commit();
     }
-    std::uintptr_t next = ring.locate(tile + kAhead);
-    Rows rows(warp.rank(), [&](int row) { return query(16 * row_warp + row); });
+    typename Ring::Located next = ring.locate(tile + kAhead);
+    const Queries queries = load_queries(warp, row_warp, key_warp);
+    Rows rows;
     const ScoreMap score = this->score();
     int stage = 0;
-    for (; tile < last; ++tile) {
+    const auto step = [&](auto masked) {
       copies.template wait<kAhead - 1>();
       // What landed is seen by all who read it, and all are done with the stage that is filled next.
       if (Shape::kRowWarps == 1)
@@ -244,19 +252,42 @@ class TreeAttentionBlock {
       }
       copies.commit();
       const int key = tile * kTileKeys + key_warp * Shape::kKeys;
-      if (16 * row_warp < rows_ && key < keys_.end && key + Shape::kKeys > keys_.load) {
-        const bool masked = key < keys_.clear || key + Shape::kKeys > keys_.prefix;
-        rows.add(warp, ring.k(stage), ring.v(stage), key_warp * Shape::kKeys, score, masked, [&](int half) {
-          return view(16 * row_warp + c_cell(warp.rank(), 2 * half).row).sees(key, keys_);
-        });
-      }
+      if (16 * row_warp < rows_ && (!masked.value || (key < keys_.end && key + Shape::kKeys > keys_.load)))
+        rows.template add<masked.value>(
+            warp, queries, ring.k(stage), ring.v(stage), key_warp * Shape::kKeys, score, [&](int half) {
+              return view(16 * row_warp + c_cell(warp.rank(), 2 * half).row).sees(key, keys_);
+            });
       stage = stage + 1 == Shape::kStages ? 0 : stage + 1;
-    }
+    };
+    // Most tiles are seen by all rows: a loop of their own, without a mask.
+    const PlainTiles plain = plain_tiles(keys_);
+    while (tile < last)
+      if (tile < plain.begin || tile >= plain.end) {
+        step(std::true_type{});
+        ++tile;
+      } else {
+        for (; tile < smaller(plain.end, last); ++tile) step(std::false_type{});
+      }
     copies.template wait<0>();
     rows.finish(warp);
     block.sync();  // the ring is done with: its memory holds the parts now
     store_rows(warp, rows, row_warp, key_warp);
     block.sync();
+  }
+
+  /// Of this warp's rows; where they are shared, each of the warps that do so loads some of them.
+  template <class Warp>
+  SPECULA_HD Queries load_queries(Warp warp, int row_warp, int key_warp) {
+    const auto query = [&](int row) { return this->query(16 * row_warp + row); };
+    Queries out;
+    if constexpr (Shape::kSharedQueries) {
+      out = Queries(warp.rank(), shared_ + Shape::kTileBytes + row_warp * Queries::kBytes);
+      out.template load<StoredKv<Element, Stored>, Shape::kKeyWarps>(warp.rank(), query, key_warp);
+      cluster_.block().sync();
+    } else {
+      out.template load<StoredKv<Element, Stored>>(warp.rank(), query);
+    }
+    return out;
   }
 
   // ---- shared memory, once the ring is done with: the warps' parts, their maxima and sums, and the same of
@@ -317,13 +348,15 @@ class TreeAttentionBlock {
     }
   }
 
-  /// The parts of the `live` blocks of this cluster; with more clusters than one, of all of them by whoever
-  /// comes last. Every block has its items, so the last ones are as many as a cluster has.
-  SPECULA_HD void merge_blocks(int live, int clusters) {
+  /// The parts of the blocks of this cluster that have any; with more clusters than one, of all of them by
+  /// whoever comes last. Every block has its items, so the last ones are as many as a cluster has.
+  SPECULA_HD void merge_blocks(int splits) {
+    const int live = smaller(cluster_.size(), splits - group_ * cluster_.size());
+    const int clusters = ceil_div(splits, cluster_.size());
     const auto block = cluster_.block();
     const int step = block.size() * cluster_.size();
     const int first = cluster_.rank() * block.size() + block.rank();
-    const std::int64_t parts = unit_ * (l_.splits / cluster_.size());
+    const std::int64_t parts = static_cast<std::int64_t>(unit_) * l_.groups.by;
     for (int i = first; i < items(); i += step) {
       const int row = i / kFours, column = i % kFours * 4;
       const Part all = merge_parts(
@@ -372,7 +405,8 @@ class TreeAttentionBlock {
     const auto block = cluster_.block();
     auto* flag = reinterpret_cast<std::uint32_t*>(shared_);
     if (block.rank() == 0) {
-      std::uint32_t* counter = l_.counters + unit_ * cluster_.size() + cluster_.rank();
+      std::uint32_t* counter =
+          l_.counters + static_cast<std::int64_t>(unit_) * cluster_.size() + cluster_.rank();
       memory_fence();
       const bool last = atomic_add(counter, 1u) + 1 == static_cast<std::uint32_t>(clusters);
       memory_fence();
@@ -392,7 +426,7 @@ class TreeAttentionBlock {
   SPECULA_HD void write(int row, int column, const Part& all) const {
     const PackedRow at = packed(row);
     const std::int64_t query = static_cast<std::int64_t>(begin_) + at.node;
-    const int head = head_ * per_head_ + at.head;
+    const int head = head_ * per_head() + at.head;
     const bool none = all.sum == 0;  // no key is seen
     float inverse = none ? 0.0f : 1.0f / all.sum;
     if (!none && l_.args.v_scale) inverse = product(inverse, l_.args.v_scale[head_]);
@@ -415,8 +449,7 @@ class TreeAttentionBlock {
   Cluster cluster_;
   const TreeAttentionLaunch<Element, Stored>& l_;
   unsigned char* shared_;
-  int row_tile_, group_, head_, sequence_, per_head_, length_, begin_, nodes_, rows_;
-  std::int64_t unit_;
+  int row_tile_, group_, head_, sequence_, length_, begin_, nodes_, rows_, unit_;
   PageSpan span_{};
   KeyRange keys_{};
 };

@@ -134,7 +134,7 @@ class WgmmaAttentionBlock
       this->merge_warps();
     }
     everybody_.sync();
-    this->merge_blocks(work.live, work.clusters);  // with one barrier of the cluster
+    this->merge_blocks(work.splits);  // with one barrier of the cluster
   }
 
  private:

@@ -35,7 +35,7 @@ auto with_shape(int rows, F f) {
 #ifdef __CUDACC__
 
 template <class Shape, class Element, class Stored = Element>
-__global__ void __launch_bounds__(Shape::kThreads, Shape::kThreads == 128 ? 2 : 1)
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     tree_attention_kernel(const __grid_constant__ TreeAttentionLaunch<Element, Stored> launch) {
   extern __shared__ __align__(128) unsigned char shared_memory[];
   const DeviceCluster cluster;

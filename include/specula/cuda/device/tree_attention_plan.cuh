@@ -192,8 +192,11 @@ TreeAttentionLaunch<Element, Stored> make_launch(const TreeAttentionGeometry& pl
   out.page_size = Divisor(static_cast<std::uint32_t>(args.kv.page_size));
   out.max_nodes = plan.capacity.max_nodes;
   out.query_heads = plan.capacity.query_heads;
-  out.kv_heads = plan.capacity.kv_heads;
-  out.row_tiles = plan.row_tiles;
+  const auto by = [](int n) { return Divisor(static_cast<std::uint32_t>(n)); };
+  out.kv_heads = by(plan.capacity.kv_heads);
+  out.per_head = by(plan.capacity.query_heads / plan.capacity.kv_heads);
+  out.row_tiles = by(plan.row_tiles);
+  out.groups = by(plan.splits / plan.cluster);
   out.splits = plan.splits;
   out.fixed_tiles = plan.fixed_tiles;
   out.least_tiles = plan.least_tiles;
