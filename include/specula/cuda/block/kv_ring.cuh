@@ -15,6 +15,12 @@ template <int kHead, class Stored>
 struct RowsOfChunks {
   static constexpr int kTileBytes = kTileKeys * kHead * sizeof(Stored);
   SPECULA_HD static int offset(int row, int chunk) { return chunk_offset<kHead, sizeof(Stored)>(row, chunk); }
+  /// The place of the same chunk `rows` rows below `place`, where that addition of rows carries nothing in
+  /// their three lowest bits.
+  SPECULA_HD static int below(int place, int rows) {
+    constexpr int kRow = kHead * sizeof(Stored);
+    return (place ^ ((kRow >= 128 ? rows % 8 : rows / 2 % 4) * 16)) + rows * kRow;
+  }
 };
 
 /// Each of kWarps warps copies kTileKeys / kWarps keys of a tile, K and V; a row's address is looked up by
@@ -26,6 +32,8 @@ class KvRing {
                        kChunks = kRowBytes / 16, kTileBytes = Place::kTileBytes,
                        kRows = 32 / kChunks;  // that a warp copies at once
   static_assert(2 * kOwn <= 32 && kOwn * kChunks % 32 == 0, "a lane a row, whole warps of copies");
+  static_assert(kOwn % 8 == 0 && (kRows == 2 || kRows == 4 || kRows == 8),
+                "rows that Place::below() can add");
 
  public:
   static constexpr int kStageBytes = 2 * kTileBytes;
@@ -112,9 +120,10 @@ class KvRing {
       std::uintptr_t from = warp.shuffle(located, of_v * kOwn) +
                             static_cast<std::uintptr_t>(row(0)) * stride +
                             static_cast<std::uintptr_t>(16 * chunk());
+      const int to = place(of_v * (kCopies / 2), stage);
       SPECULA_UNROLL
-      for (int i = of_v * kCopies / 2; i < (of_v + 1) * kCopies / 2; ++i, from += kRows * stride)
-        copies.copy(shared(place(i, stage)), reinterpret_cast<const void*>(from), true);
+      for (int i = 0; i < kCopies / 2; ++i, from += kRows * stride)
+        copies.copy(shared(Place::below(to, i * kRows)), reinterpret_cast<const void*>(from), true);
     }
   }
 

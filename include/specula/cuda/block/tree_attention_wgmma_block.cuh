@@ -1,12 +1,14 @@
-// Attention of a tile of rows over the keys of one split, as block/tree_attention_block.cuh, by warpgroups
-// with roles of their own: one copies tiles of keys into a ring, the others multiply.
+// Attention of a tile of rows over the keys of one split by wgmma: warpgroups
+// have roles of their own, one copies tiles of keys into a ring, the others multiply.
 #pragma once
+
+#include <type_traits>
 
 #include "../detail/host_device.cuh"
 #include "../group.cuh"
 #include "../thread/wgmma_layout.cuh"
 #include "panel_ring.cuh"
-#include "tree_attention_block.cuh"
+#include "tree_attention_split.cuh"
 #include "wgmma_rows.cuh"
 
 namespace specula {
@@ -25,7 +27,7 @@ struct WgmmaShape {
   static constexpr int kConsumers = 128 * kGroups, kProducers = 128, kThreads = kConsumers + kProducers;
   static constexpr int kWarps = kProducers / 32;  // that copy
   // Of a thread, once it knows its role: together no more than the block is launched with.
-  static constexpr int kConsumerRegisters = 224, kProducerRegisters = 56;
+  static constexpr int kConsumerRegisters = 216, kProducerRegisters = 72;
   // As AttentionShape's.
   static constexpr int kRowFloats = kHead + 8, kPartFloats = kRows * kRowFloats, kSavedFloats = kHead + 4;
   static constexpr int kRingBytes = kStages * kTileKeys * kHead * 4;
@@ -92,11 +94,11 @@ struct StageBarriers {
   }
 };
 
-/// A block's work, as TreeAttentionBlock's.
+/// A block's work.
 template <class Shape, class Cluster, class Hopper, class Element, class Stored = Element>
 class WgmmaAttentionBlock
-    : TreeAttentionBlock<Shape, FirstThreads<Cluster, Hopper, Shape::kConsumers>, Element, Stored> {
-  using Base = TreeAttentionBlock<Shape, FirstThreads<Cluster, Hopper, Shape::kConsumers>, Element, Stored>;
+    : TreeAttentionSplit<Shape, FirstThreads<Cluster, Hopper, Shape::kConsumers>, Element, Stored> {
+  using Base = TreeAttentionSplit<Shape, FirstThreads<Cluster, Hopper, Shape::kConsumers>, Element, Stored>;
   using Rows = WgmmaRows<Element, Shape::kHead, Stored>;
   using Ring = PanelRing<Element, Stored, Shape::kHead, Shape::kWarps, Shape::kStages>;
   using Place = RingPlace<Shape::kStages>;
@@ -155,7 +157,7 @@ class WgmmaAttentionBlock
   template <class Warp>
   SPECULA_HD void produce(Warp warp, int warp_rank, int tile, int last) {
     const Ring ring = this->ring(warp, warp_rank);
-    std::uintptr_t located = ring.locate(tile);
+    auto located = ring.locate(tile);
     const auto copy = [&](int of, const Place& to) {
       hopper_.wait_for(empty(to.stage), to.parity ^ 1);
       ring.copy(warp, hopper_, located, of, to.stage);
@@ -208,10 +210,12 @@ class WgmmaAttentionBlock
     if (tile >= last) return;
     const Ring ring = this->ring(warp, warp_rank);
     const int arrivals = this->arrivals();
-    const auto weigh = [&] {
-      const int key = tile * kTileKeys;
-      rows.weigh(warp, key < this->keys_.clear || key + kTileKeys > this->keys_.prefix, [&](int half) {
-        return this->view(16 * warp_rank + c_cell(warp.rank(), 2 * half).row).sees(key, this->keys_);
+    const PlainTiles plain = plain_tiles(this->keys_);
+    const auto is_plain = [&] { return tile >= plain.begin && tile < plain.end; };
+    const auto weigh = [&](bool masked) {
+      rows.weigh(warp, masked, [&](int half) {
+        return this->view(16 * warp_rank + c_cell(warp.rank(), 2 * half).row)
+            .sees(tile * kTileKeys, this->keys_);
       });
     };
     Place at;
@@ -219,10 +223,10 @@ class WgmmaAttentionBlock
     multiply_keys(ring, rows, 0);
     hopper_.template wait_products<0>();
     rows.settle_scores(hopper_);
-    weigh();
+    weigh(!is_plain());
     rows.take_weights();
     if (tile + 1 < last) hopper_.wait_for(full(1), 0);
-    for (++tile; tile < last; ++tile) {
+    const auto step = [&](auto masked) {
       const int before = at.stage;
       at.advance();
       multiply_keys(ring, rows, at.stage);
@@ -230,7 +234,7 @@ class WgmmaAttentionBlock
       hopper_.commit_products();
       hopper_.template wait_products<1>();
       rows.settle_scores(hopper_);
-      weigh();
+      weigh(masked.value);
       rows.settle_scores(hopper_);  // before what follows: compilers would wait first, and then do all of it
       Place next = at;
       next.advance();
@@ -240,7 +244,16 @@ class WgmmaAttentionBlock
       // Products have read when they are waited for: what is written there next needs no fence.
       if (warp.rank() < arrivals) hopper_.arrive(empty(before));
       rows.take_weights();
-    }
+    };
+    // Most tiles are seen by all rows: a loop of their own, without a mask.
+    ++tile;
+    while (tile < last)
+      if (is_plain()) {
+        for (; tile < smaller(plain.end, last); ++tile) step(std::false_type{});
+      } else {
+        step(std::true_type{});
+        ++tile;
+      }
     hopper_.fence_products();
     rows.multiply_values(hopper_, value_descriptor<kTileKeys>(hopper_.shared_address(ring.v(at.stage))));
     hopper_.commit_products();
