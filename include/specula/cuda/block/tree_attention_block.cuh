@@ -57,8 +57,9 @@ class TreeAttentionBlock : TreeAttentionSplit<Shape, Cluster, Element, Stored> {
     if (!this->find_work(&work)) return;
     if (work.mine) {
       attend(copies, work.tile, work.last);
-      this->merge_warps();
+      this->merge_warps(work.splits == 1);
     }
+    if (work.splits == 1) return;
     cluster_.sync();
     this->merge_blocks(work.splits);
   }

@@ -222,15 +222,19 @@ class TreeAttentionSplit {
     }
   }
 
-  /// The block's part in place of the first key warp's, its maxima and sums behind all others.
-  SPECULA_HD void merge_warps() const {
+  /// The block's part in place of the first key warp's, its maxima and sums behind all others; or the output,
+  /// if it is the only part.
+  SPECULA_HD void merge_warps(bool alone) const {
     const auto block = cluster_.block();
     for (int i = block.rank(); i < items(); i += block.size()) {
       const int row = i / kFours, column = i % kFours * 4;
       const Part all = merge_parts(
           Shape::kKeyWarps, [&](int w) { return stats(w, row)[0]; },
           [&](int w) { return get_part(part(w, row) + column, stats(w, row)); });
-      put_part(all, part(0, row) + column, column == 0 ? stats(Shape::kKeyWarps, row) : nullptr);
+      if (alone)
+        write(row, column, all);
+      else
+        put_part(all, part(0, row) + column, column == 0 ? stats(Shape::kKeyWarps, row) : nullptr);
     }
   }
 
@@ -309,27 +313,48 @@ class TreeAttentionSplit {
 #endif
   }
 
-  SPECULA_HD void write(int row, int column, const Part& all) const {
+  /// Where a row's output goes, and what its sums are multiplied by.
+  struct Target {
+    Element* out;  // kHead columns
+    float inverse;
+  };
+  /// Writes the log-sum-exp, too, if `lse`.
+  SPECULA_HD Target finish_row(int row, float maximum, float sum, bool lse) const {
     const PackedRow at = packed(row);
     const std::int64_t query = static_cast<std::int64_t>(begin_) + at.node;
     const int head = head_ * per_head() + at.head;
-    const bool none = all.sum == 0;  // no key is seen
-    float inverse = none ? 0.0f : 1.0f / all.sum;
+    const bool none = sum == 0;  // no key is seen
+    float inverse = none ? 0.0f : 1.0f / sum;
     if (!none && l_.args.v_scale) inverse = product(inverse, l_.args.v_scale[head_]);
-    const std::uint32_t low = pack(Element{}, product(all.o[0], inverse), product(all.o[1], inverse));
-    const std::uint32_t high = pack(Element{}, product(all.o[2], inverse), product(all.o[3], inverse));
-    Element* to = l_.args.out + query * l_.args.out_stride + static_cast<std::int64_t>(head) * kHead + column;
-#ifdef __CUDA_ARCH__
-    __stcg(reinterpret_cast<uint2*>(to), make_uint2(low, high));
-#else
-    to[0].bits = static_cast<std::uint16_t>(low);
-    to[1].bits = static_cast<std::uint16_t>(low >> 16);
-    to[2].bits = static_cast<std::uint16_t>(high);
-    to[3].bits = static_cast<std::uint16_t>(high >> 16);
-#endif
-    if (l_.args.lse && column == 0)
+    if (l_.args.lse && lse)
       l_.args.lse[query * l_.query_heads + head] =
-          none ? -infinity() : (all.maximum + log2f(all.sum)) * static_cast<float>(1 / kLog2E);
+          none ? -infinity() : (maximum + log2f(sum)) * static_cast<float>(1 / kLog2E);
+    return {l_.args.out + query * l_.args.out_stride + static_cast<std::int64_t>(head) * kHead, inverse};
+  }
+
+  SPECULA_HD void write(int row, int column, const Part& all) const {
+    const Target to = finish_row(row, all.maximum, all.sum, column == 0);
+    store_four(to.out + column, pack(Element{}, product(all.o[0], to.inverse), product(all.o[1], to.inverse)),
+               pack(Element{}, product(all.o[2], to.inverse), product(all.o[3], to.inverse)));
+  }
+
+  /// Rows whose only part is in a warp's registers.
+  template <class Warp, class AnyRows>
+  SPECULA_HD void write_rows(Warp warp, const AnyRows& rows, int row_warp) const {
+    const int column = c_cell(warp.rank(), 0).column;
+    SPECULA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int row = 16 * row_warp + c_cell(warp.rank(), 2 * half).row;
+      if (row >= rows_) continue;
+      const Target to = finish_row(row, rows.maximum(half), rows.sum(half), column == 0);
+      SPECULA_UNROLL
+      for (int n = 0; n < kHead / 8; n += 2) {
+        float x[4];
+        SPECULA_UNROLL
+        for (int i = 0; i < 4; ++i) x[i] = product(rows.output(n + i / 2, 2 * half + i % 2), to.inverse);
+        StoredKv<Element, Stored>::store(to.out + 8 * n, column, x);
+      }
+    }
   }
 
   Cluster cluster_;

@@ -120,6 +120,7 @@ class WgmmaAttentionBlock
     if (!this->find_work(&work)) return;
     const auto block = everybody_.block();
     if (work.mine) produce(block.warp(), block.warp_rank() - Shape::kRowWarps, work.tile, work.last);
+    if (work.splits == 1) return;
     // As often as the consumers.
     everybody_.sync();
     everybody_.sync();
@@ -132,9 +133,10 @@ class WgmmaAttentionBlock
     if (!this->find_work(&work)) return;
     const auto block = everybody_.block();
     if (work.mine) {
-      attend(block.warp(), block.warp_rank(), work.tile, work.last);
-      this->merge_warps();
+      attend(block.warp(), block.warp_rank(), work.tile, work.last, work.splits == 1);
+      if (work.splits > 1) this->merge_warps(false);
     }
+    if (work.splits == 1) return;
     everybody_.sync();
     this->merge_blocks(work.splits);  // with one barrier of the cluster
   }
@@ -156,6 +158,7 @@ class WgmmaAttentionBlock
 
   template <class Warp>
   SPECULA_HD void produce(Warp warp, int warp_rank, int tile, int last) {
+    if (tile >= last) return;
     const Ring ring = this->ring(warp, warp_rank);
     auto located = ring.locate(tile);
     const auto copy = [&](int of, const Place& to) {
@@ -165,10 +168,12 @@ class WgmmaAttentionBlock
     };
     Place at;
     if constexpr (sizeof(Stored) == sizeof(Element)) {
-      for (; tile < last; ++tile, at.advance()) {
+      for (;; at.advance()) {
         copy(tile, at);
         hopper_.arrive_after_copies(full(at.stage));
+        if (++tile == last) break;
       }
+      hopper_.wait_for(full(at.stage), at.parity);  // no thread leaves before its copies have landed
     } else {
       // Bytes of so many tiles are under way. Consumers that wait for a tile still hold the two before it: a
       // stage more, and the copies would wait for them.
@@ -194,10 +199,14 @@ class WgmmaAttentionBlock
   // ---- the consumers
 
   template <class Warp>
-  SPECULA_HD void attend(Warp warp, int warp_rank, int tile, int last) {
+  SPECULA_HD void attend(Warp warp, int warp_rank, int tile, int last, bool alone) {
     Rows rows(warp.rank(), this->score(), [&](int row) { return this->query(16 * warp_rank + row); });
     if (warp_rank / 4 * 64 < this->rows_) consume(warp, warp_rank, rows, tile, last);
     rows.finish(warp);
+    if (alone) {
+      this->write_rows(warp, rows, warp_rank);
+      return;
+    }
     const auto group = this->cluster_.block();
     group.sync();  // the ring is done with: its memory holds the parts now
     this->store_rows(warp, rows, warp_rank, 0);
