@@ -187,6 +187,10 @@ class TreeAttentionSplit {
            (key_warp * Shape::kRows + row) * 2;
   }
 
+  /// Of the block: where one warp has all keys of a row, its own are.
+  static constexpr bool kManyWarps = Shape::kKeyWarps > 1;
+  SPECULA_HD float* block_stats(int row) const { return stats(kManyWarps ? Shape::kKeyWarps : 0, row); }
+
   template <class Warp, class AnyRows>
   SPECULA_HD void store_rows(Warp warp, const AnyRows& rows, int row_warp, int key_warp) const {
     SPECULA_UNROLL
@@ -225,6 +229,7 @@ class TreeAttentionSplit {
   /// The block's part in place of the first key warp's, its maxima and sums behind all others; or the output,
   /// if it is the only part.
   SPECULA_HD void merge_warps(bool alone) const {
+    if (!kManyWarps && !alone) return;
     const auto block = cluster_.block();
     for (int i = block.rank(); i < items(); i += block.size()) {
       const int row = i / kFours, column = i % kFours * 4;
@@ -234,7 +239,7 @@ class TreeAttentionSplit {
       if (alone)
         write(row, column, all);
       else
-        put_part(all, part(0, row) + column, column == 0 ? stats(Shape::kKeyWarps, row) : nullptr);
+        put_part(all, part(0, row) + column, column == 0 ? block_stats(row) : nullptr);
     }
   }
 
@@ -250,10 +255,9 @@ class TreeAttentionSplit {
     for (int i = first; i < items(); i += step) {
       const int row = i / kFours, column = i % kFours * 4;
       const Part all = merge_parts(
-          live, [&](int b) { return cluster_.map(stats(Shape::kKeyWarps, row), b)[0]; },
+          live, [&](int b) { return cluster_.map(block_stats(row), b)[0]; },
           [&](int b) {
-            return get_part(cluster_.map(part(0, row), b) + column,
-                            cluster_.map(stats(Shape::kKeyWarps, row), b));
+            return get_part(cluster_.map(part(0, row), b) + column, cluster_.map(block_stats(row), b));
           });
       if (clusters == 1)
         write(row, column, all);

@@ -134,7 +134,6 @@ class WgmmaAttentionBlock
     const auto block = everybody_.block();
     if (work.mine) {
       attend(block.warp(), block.warp_rank(), work.tile, work.last, work.splits == 1);
-      if (work.splits > 1) this->merge_warps(false);
     }
     if (work.splits == 1) return;
     everybody_.sync();
@@ -207,10 +206,8 @@ class WgmmaAttentionBlock
       this->write_rows(warp, rows, warp_rank);
       return;
     }
-    const auto group = this->cluster_.block();
-    group.sync();  // the ring is done with: its memory holds the parts now
-    this->store_rows(warp, rows, warp_rank, 0);
-    group.sync();
+    this->cluster_.block().sync();               // the ring is done with: its memory holds the parts now
+    this->store_rows(warp, rows, warp_rank, 0);  // a barrier of the cluster follows
   }
 
   /// The values of a tile are multiplied while the softmax of the next one is computed.

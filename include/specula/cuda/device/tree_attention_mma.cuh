@@ -32,6 +32,14 @@ auto with_shape(int rows, F f) {
   return f(typename Shapes::Rows128{});
 }
 
+/// Rows of a variant that fits in the shared memory of a block: on sm_86, 89 and 120 that of 32 rows of wide
+/// heads does not. That of 16 gives the same bits, with a second read of K and V out of the second cache.
+template <int kHead, class Stored>
+int rows_that_fit(int rows, int shared_bytes) {
+  using Shapes = AttentionShapes<kHead, sizeof(Stored)>;
+  return rows == 32 && Shapes::Rows32::kSharedBytes > shared_bytes ? 16 : rows;
+}
+
 #ifdef __CUDACC__
 
 template <class Shape, class Element, class Stored = Element>
@@ -67,6 +75,7 @@ cudaError_t make_tree_attention_mma_plan(TreeAttentionPlan<Element, kHead, Store
   TreeAttentionPlan<Element, kHead, Stored> out;
   out.device = device;
   if (!fill_plan(&out, capacity, kHead, AttentionPlaces{})) return cudaErrorInvalidValue;
+  out.rows = rows_that_fit<kHead, Stored>(out.rows, limits.shared_bytes);
   error = with_shape<kHead, Stored>(out.rows, [&](auto shape) {
     using Shape = decltype(shape);
     if (Shape::kSharedBytes > limits.shared_bytes) return cudaErrorInvalidValue;
