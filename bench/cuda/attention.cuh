@@ -30,7 +30,12 @@ struct AttentionKernels {
     SPECULA_CHECK(make_plan(&out, capacity, device.id));
     return out;
   }
-  /// A plan for the variant of `variant_rows`, whichever of them would be chosen.
+  /// Whether the device has room for the variant of `variant_rows`.
+  bool has_variant(device::TreeAttentionCapacity capacity, int variant_rows, const Device& device) const {
+    capacity.max_nodes = variant_rows / (capacity.query_heads / capacity.kv_heads);
+    return plan(capacity, device).rows == variant_rows;
+  }
+  /// A plan for a variant that there is room for, whichever of them would be chosen.
   Plan plan_of_variant(const device::TreeAttentionCapacity& capacity, int variant_rows,
                        const Device& device) const {
     Plan out = plan(capacity, device);

@@ -192,6 +192,7 @@ void sweep(const BarShape& shape, const Kernels& kernels, const Device& device, 
   const int packed = shape.nodes * (kBarQueryHeads / kBarKvHeads);
   for (const int rows : kernels.rows) {
     if (rows > kernels.rows.front() && rows >= 2 * packed) continue;
+    if (!kernels.has_variant(work.capacity(), rows, device)) continue;
     Kernels::Plan plan = kernels.plan_of_variant(work.capacity(), rows, device);
     const double units = 1.0 * shape.sequences * kBarKvHeads * plan.row_tiles;
     const int processors = device.properties.multiProcessorCount;

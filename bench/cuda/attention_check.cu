@@ -85,7 +85,7 @@ void check_shape(const AttentionKernels<Element, kHead, Stored>& kernels, const 
   int variants = 0;
   for (const int rows : kernels.rows)
     for (const int splits : {1, 3, 16}) {
-      if (shape.batch_invariant) continue;
+      if (shape.batch_invariant || !kernels.has_variant(on_device.capacity(), rows, device)) continue;
       device::TreeAttentionCapacity capacity = on_device.capacity();
       capacity.splits = splits;
       const Plan variant = kernels.plan_of_variant(capacity, rows, device);
