@@ -80,7 +80,7 @@ void check_shape(const AttentionKernels<Element, kHead, Stored>& kernels, const 
     stream.wait();
     alone = same();
   }
-  // Other variants and splits of the same batch.
+  // Other variants, splits and clusters of the same batch.
   Errors other;
   int variants = 0;
   for (const int rows : kernels.rows)
@@ -88,11 +88,15 @@ void check_shape(const AttentionKernels<Element, kHead, Stored>& kernels, const 
       if (shape.batch_invariant || !kernels.has_variant(on_device.capacity(), rows, device)) continue;
       device::TreeAttentionCapacity capacity = on_device.capacity();
       capacity.splits = splits;
-      const Plan variant = kernels.plan_of_variant(capacity, rows, device);
-      run(variant);
-      const Errors now = errors_of(on_device.out(), on_device.lse(), want, want_lse);
-      other = {worse(other.out, now.out), worse(other.lse, now.lse)};
-      ++variants;
+      Plan variant = kernels.plan_of_variant(capacity, rows, device);
+      for (const int cluster : {1, 2, 4, 8}) {
+        if (variant.splits % cluster != 0 || (cluster > 1 && device.properties.major < 9)) continue;
+        variant.cluster = cluster;
+        run(variant);
+        const Errors now = errors_of(on_device.out(), on_device.lse(), want, want_lse);
+        other = {worse(other.out, now.out), worse(other.lse, now.lse)};
+        ++variants;
+      }
     }
   const bool good = e.good(limit) && other.good(limit) && again && alone;
   if (!good) report.fail();
