@@ -321,3 +321,12 @@ TEST_CASE("workspaces: what a plan needs, and no less") {
   CHECK(device::counter_bytes(plan) == 0);
   CHECK(valid([](auto& it) { it = {}; }));
 }
+
+TEST_CASE("wgmma is for more than 32 packed rows") {
+  using device::detail::wants_wgmma;
+  CHECK_FALSE(wants_wgmma({.max_nodes = 8, .query_heads = 32, .kv_heads = 8}));
+  CHECK(wants_wgmma({.max_nodes = 9, .query_heads = 32, .kv_heads = 8}));
+  CHECK(wants_wgmma({.max_nodes = 33, .query_heads = 8, .kv_heads = 8}));
+  CHECK(wants_wgmma({.max_nodes = 0x7FFFFFFF, .query_heads = 16, .kv_heads = 2}));  // the plan refuses it
+  CHECK_FALSE(wants_wgmma({.max_nodes = 64, .query_heads = 8, .kv_heads = 0}));
+}
