@@ -23,7 +23,7 @@ struct AttentionKernels {
   std::vector<int> rows;  // packed rows of a block: its variants
   cudaError_t (*make_plan)(Plan*, const device::TreeAttentionCapacity&, int device);
   cudaError_t (*run)(const Plan&, const device::TreeAttentionArgs<Element, Stored>&,
-                     const device::TreeAttentionWorkspace&, cudaStream_t);
+                     const device::Workspace&, cudaStream_t);
 
   Plan plan(const device::TreeAttentionCapacity& capacity, const Device& device) const {
     Plan out;
@@ -67,7 +67,7 @@ AttentionKernels<Element, kHead, Stored> wgmma_kernels();
 /// other: it grows with them.
 class Workspace {
  public:
-  device::TreeAttentionWorkspace of(const device::TreeAttentionGeometry& plan) {
+  device::Workspace of(const device::TreeAttentionGeometry& plan) {
     if (device::part_bytes(plan) > part_bytes_) {
       part_bytes_ = device::part_bytes(plan);
       parts_.reserve(part_bytes_);

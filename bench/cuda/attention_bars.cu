@@ -151,7 +151,7 @@ Bar measure(const BarShape& shape, const KernelsOf<Stored>& kernels, const Bars&
   const BarWork<Stored> work(shape, bars.device);
   const auto plan = kernels.plan(work.capacity(), bars.device);
   Workspace memory;
-  const device::TreeAttentionWorkspace workspace = memory.of(plan);
+  const device::Workspace workspace = memory.of(plan);
   Bar bar = bars.timed(0, work.bytes(), work.sets(), [&](int set, cudaStream_t s) {
     return kernels.run(plan, work.args(set), workspace, s);
   });
@@ -175,7 +175,7 @@ void sweep(const BarShape& shape, const Kernels& kernels, const Device& device, 
   const BarWork<BFloat16> work(shape, device);
   Workspace memory;
   const auto time = [&](const Kernels::Plan& plan) {
-    const device::TreeAttentionWorkspace workspace = memory.of(plan);
+    const device::Workspace workspace = memory.of(plan);
     const Launch launch = [&](int set, cudaStream_t s) {
       return kernels.run(plan, work.args(set), workspace, s);
     };

@@ -74,7 +74,7 @@ void check_shape(const AttentionKernels<Element, kHead, Stored>& kernels, const 
     device::TreeAttentionCapacity one = on_device.capacity();
     one.sequences = 1;
     const Plan single = kernels.plan(one, device);
-    const device::TreeAttentionWorkspace workspace = memory.of(single);
+    const device::Workspace workspace = memory.of(single);
     for (int b = 0; b < shape.sequences; ++b)
       SPECULA_CHECK(kernels.run(single, on_device.args(b), workspace, stream));
     stream.wait();
@@ -165,7 +165,7 @@ void check_graph(const AttentionKernels<BFloat16, 128>& kernels, const Options& 
   DeviceBatch<BFloat16, 128> on_device(Batch<BFloat16, 128>(full, 1));  // all that is ever needed
   const auto plan = kernels.plan(on_device.capacity(), device);
   Workspace memory, fresh_memory;
-  const device::TreeAttentionWorkspace workspace = memory.of(plan);
+  const device::Workspace workspace = memory.of(plan);
   const auto args = on_device.args();
   const Graph graph(stream, [&](cudaStream_t s) { return kernels.run(plan, args, workspace, s); });
   bool same = true;

@@ -25,7 +25,7 @@ struct AttentionMemory {
   std::vector<std::uint32_t> counters;
 
   /// With room for a plan.
-  specula::cuda::TreeAttentionWorkspace workspace(const specula::cuda::TreeAttentionGeometry& plan) {
+  specula::cuda::Workspace workspace(const specula::cuda::TreeAttentionGeometry& plan) {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     parts.resize(std::max(parts.size(), specula::cuda::part_bytes(plan) / sizeof(Four)),
                  Four{nan, nan, nan, nan});
@@ -56,7 +56,7 @@ AttentionOutput<typename Scene::Element> launch_attention(const Scene& scene,
   args.status = result.status.data();
   AttentionMemory own;
   if (!memory) memory = &own;
-  const cuda::TreeAttentionWorkspace workspace = memory->workspace(plan);
+  const cuda::Workspace workspace = memory->workspace(plan);
   if (!cuda::detail::valid_args(plan, args, workspace))
     throw std::runtime_error("run_attention: arguments are not valid");
   run(cuda::detail::make_launch(plan, args, workspace));

@@ -233,7 +233,7 @@ TEST_CASE("arguments that the host can see to be wrong") {
       {.query_heads = 2, .kv_heads = 2, .lengths = {300}, .nodes = {3}, .window = 9, .seed = 1});
   TreeAttentionGeometry plan = plan_for<MmaAttention<AsElements>>(scene, {16, 4, 1});
   AttentionMemory memory;
-  const device::TreeAttentionWorkspace workspace = memory.workspace(plan);
+  const device::Workspace workspace = memory.workspace(plan);
   std::vector<Four> out(100);
   auto args = scene.args;
   args.out = reinterpret_cast<BFloat16*>(out.data());
@@ -299,12 +299,12 @@ TEST_CASE("workspaces: what a plan needs, and no less") {
   CHECK(device::part_bytes(plan) == 3u * 2 * 3 * 16 * 132 * 4);
   CHECK(device::counter_bytes(plan) == 3u * 2 * 4 * 4);
   AttentionMemory memory;
-  const device::TreeAttentionWorkspace good = memory.workspace(plan);
+  const device::Workspace good = memory.workspace(plan);
   CHECK(good.part_bytes == device::part_bytes(plan));
   const auto valid = [&](auto change) {
     auto it = good;
     change(it);
-    return device::detail::valid_workspace(plan, it);
+    return device::detail::is_room(it, part_bytes(plan), counter_bytes(plan));
   };
   CHECK(valid([](auto&) {}));
   CHECK_FALSE(valid([](auto& it) { it.parts = nullptr; }));

@@ -25,7 +25,7 @@ cudaError_t make_tree_attention_plan(TreeAttentionPlan<Element, kHead, Stored>* 
 template <class Element, int kHead, class Stored>
 cudaError_t tree_attention(const TreeAttentionPlan<Element, kHead, Stored>& plan,
                            const TreeAttentionArgs<Element, Stored>& args,
-                           const TreeAttentionWorkspace& workspace, cudaStream_t stream) {
+                           const Workspace& workspace, cudaStream_t stream) {
   return plan.wgmma ? tree_attention_wgmma(plan, args, workspace, stream)
                     : tree_attention_mma(plan, args, workspace, stream);
 }

@@ -157,15 +157,6 @@ inline bool has_parts(const TreeAttentionGeometry& plan) { return plan.splits > 
 
 }  // namespace detail
 
-/// Device memory that launches work in. Plans of one stream may share all of it: give each the arrays of the
-/// largest. Launches that may run at the same time need arrays of their own.
-struct TreeAttentionWorkspace {
-  void* parts = nullptr;              // 16-byte aligned; what is there does not matter
-  std::size_t part_bytes = 0;         // part_bytes() of the plan or more
-  std::uint32_t* counters = nullptr;  // zeros at first (zero_counters()); every launch leaves zeros behind
-  std::size_t counter_bytes = 0;      // counter_bytes() of the plan or more
-};
-
 /// Bytes of partial results that a launch leaves in device memory; 0 if the splits of a row meet in a
 /// cluster.
 inline std::size_t part_bytes(const TreeAttentionGeometry& plan) {
@@ -185,7 +176,7 @@ namespace detail {
 template <class Element, class Stored>
 TreeAttentionLaunch<Element, Stored> make_launch(const TreeAttentionGeometry& plan,
                                                  const TreeAttentionArgs<Element, Stored>& args,
-                                                 const TreeAttentionWorkspace& workspace) {
+                                                 const Workspace& workspace) {
   TreeAttentionLaunch<Element, Stored> out{};
   out.args = args;
   out.score = ScoreMap(args.scale, args.softcap);
@@ -212,14 +203,6 @@ bool is_of_shape(const TreeAttentionGeometry& plan) {
          plan.threads == Shape::kThreads && plan.shared_bytes == Shape::kSharedBytes;
 }
 
-/// Whether the workspace has what the plan needs.
-inline bool valid_workspace(const TreeAttentionGeometry& plan, const TreeAttentionWorkspace& it) {
-  if (!has_parts(plan)) return true;
-  return it.parts && reinterpret_cast<std::uintptr_t>(it.parts) % 16 == 0 &&
-         it.part_bytes >= part_bytes(plan) && it.counters && !any_misaligned(it.counters) &&
-         it.counter_bytes >= counter_bytes(plan);
-}
-
 /// Whether rows of a cache lie apart: of those indices that take more than one value, the strides are a row
 /// or more.
 template <class Stored>
@@ -233,7 +216,7 @@ bool rows_apart(const PagedRows<Stored>& rows, const PagedKv<Stored>& kv, const 
 /// Whether the host sees nothing wrong with the arguments.
 template <class Element, class Stored>
 bool valid_args(const TreeAttentionGeometry& plan, const TreeAttentionArgs<Element, Stored>& args,
-                const TreeAttentionWorkspace& workspace) {
+                const Workspace& workspace) {
   const auto to16 = [](const void* p) { return p && reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
   const auto strided = [&](std::int64_t stride) {
     return stride % 8 == 0 && stride >= static_cast<std::int64_t>(plan.capacity.query_heads) * plan.head_size;
@@ -252,7 +235,7 @@ bool valid_args(const TreeAttentionGeometry& plan, const TreeAttentionArgs<Eleme
       (args.words > 0 && args.mask && 64 * static_cast<std::int64_t>(args.words) >= plan.capacity.max_nodes);
   const bool views =
       args.window >= 0 && (args.window == 0 || args.position || args.depth) && args.softcap >= 0;
-  return arrays && words && paged && mask && views && valid_workspace(plan, workspace);
+  return arrays && words && paged && mask && views && is_room(workspace, part_bytes(plan), counter_bytes(plan));
 }
 
 #ifdef __CUDACC__
@@ -305,7 +288,7 @@ template <class Shape, class Element, class Stored>
 cudaError_t launch_attention(void (*kernel)(TreeAttentionLaunch<Element, Stored>),
                              const TreeAttentionGeometry& plan,
                              const TreeAttentionArgs<Element, Stored>& args,
-                             const TreeAttentionWorkspace& workspace, cudaStream_t stream) {
+                             const Workspace& workspace, cudaStream_t stream) {
   if (!is_of_shape<Shape>(plan) || !valid_args(plan, args, workspace)) return cudaErrorInvalidValue;
   const cudaError_t error = check_current(plan.device);
   if (error != cudaSuccess) return error;
@@ -319,16 +302,6 @@ cudaError_t launch_attention(void (*kernel)(TreeAttentionLaunch<Element, Stored>
 #endif  // __CUDACC__
 
 }  // namespace detail
-
-#ifdef __CUDACC__
-
-/// Zeros the counters, in the stream. Once, before the first launch; and after a launch that was aborted.
-inline cudaError_t zero_counters(const TreeAttentionWorkspace& workspace, cudaStream_t stream) {
-  if (workspace.counter_bytes == 0) return cudaSuccess;
-  return cudaMemsetAsync(workspace.counters, 0, workspace.counter_bytes, stream);
-}
-
-#endif  // __CUDACC__
 
 }  // namespace cuda
 }  // namespace specula
