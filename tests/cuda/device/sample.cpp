@@ -351,6 +351,51 @@ TEST_CASE("bad rows and parameters have a status and no token") {
   CHECK(d.token[9] == 9);
 }
 
+TEST_CASE("strides: draws go into trees, and their laws to where verification reads them") {
+  // Guess i of three sequences, into trees of a root and two guesses.
+  Random random(14);
+  Draws<device::Half> plain(700);
+  for (int r = 0; r < 3; ++r) plain.add(random.row(700, 3), {}, random.bits(), r);
+  plain.run();
+  std::vector<Token> trees(9, -5);
+  std::vector<device::RowStats> stats(6, device::RowStats{-5, 0, 0, 0, 0, device::Status::ok});
+  std::vector<float> prob(12, -5);
+  std::vector<double> scale(9, -5);
+  device::SampleArgs<device::Half> args{};
+  args.logits = plain.logits.data();
+  args.stride = plain.stride;
+  args.seed = plain.seed.data();
+  args.position = plain.position.data();
+  args.sequence = plain.sequence.data();
+  args.token = trees.data() + 1, args.token_stride = 3;
+  args.stats = stats.data() + 1, args.stats_stride = 2;
+  args.prob = prob.data(), args.prob_stride = 4;
+  args.scale = scale.data() + 2, args.scale_stride = 3;
+  const device::detail::ScanSize size{700, 1, 8192};
+  emulate({.clusters = 3, .threads = 64, .shared_bytes = device::detail::sample_bytes<EmulatedCluster>(size, 2, 1)},
+          [&](EmulatedCluster cluster, int r, unsigned char* shared) {
+            device::detail::sample_row(cluster, r, shared, args, size, 1);
+          });
+  for (std::size_t r = 0; r < 3; ++r) {
+    CHECK(trees[3 * r] == -5);
+    CHECK(trees[3 * r + 1] == plain.token[r]);
+    CHECK(trees[3 * r + 2] == -5);
+    CHECK(stats[2 * r].log_z == -5);
+    CHECK(stats[2 * r + 1].log_z == plain.stats[r].log_z);
+    CHECK(prob[4 * r] == plain.prob[r]);
+    CHECK(prob[4 * r + 1] == -5);
+    CHECK(scale[3 * r + 1] == -5);
+    CHECK(scale[3 * r + 2] == 1);
+  }
+  device::SamplePlan<device::Half> plan;
+  plan.draws = 2;
+  CHECK(device::detail::valid_args(args, plan));
+  args.token_stride = 1;
+  CHECK_FALSE(device::detail::valid_args(args, plan));  // below a row's draws
+  args.token_stride = 0, args.seed = nullptr;
+  CHECK_FALSE(device::detail::valid_args(args, plan));
+}
+
 TEST_CASE("a count on the device leaves the rows behind it alone") {
   Random random(13);
   Draws<float> d(100);

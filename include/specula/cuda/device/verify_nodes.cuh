@@ -106,7 +106,10 @@ SPECULA_HD void verify_node(Cluster cluster, const NodesArgs<Element>& args, int
     if (cluster.rank() == 0 && block.warp_rank() == 0) {
       const RowStats& law = scan.facts(0).law;
       int depth = 0;
-      for (NodeId n = node; n > 0 && depth < node; n = parents[n]) ++depth;  // bad trees have an end, too
+      for (NodeId n = node, above = 0; n > 0; n = above, ++depth) {
+        above = walk.is_chain() ? n - 1 : parents[n];
+        if (above < 0 || above >= n) break;  // no tree, as will be seen
+      }
       choice = {law.point, law.status};
       if (law.status == Status::ok && law.point == kNoToken) {
         const Words words = walk.sample_words(depth);

@@ -1,0 +1,169 @@
+// labels: optimised
+// Chains without an array of parents: several rows are read in one pass, guesses judged a lane each, and the
+// plan's choices may not show in any verdict.
+#include <doctest/doctest.h>
+#include <specula/cuda/device/verify_block.cuh>
+#include <specula/cuda/device/verify_greedy.cuh>
+#include <specula/cuda/device/verify_rejection.cuh>
+#include <specula/cuda/device/verify_sample_and_match.cuh>
+
+#include <specula/accept/block.hpp>
+#include <specula/accept/greedy.hpp>
+#include <specula/accept/rejection.hpp>
+#include <specula/accept/sample_and_match.hpp>
+
+#include "device_agreement.hpp"
+
+using namespace specula;
+using namespace specula_test;
+using namespace specula::cuda::detail;
+
+namespace {
+
+constexpr Mix kChain{.nodes = 10, .distinct = false, .wide = 0};
+
+/// Chains of a batch with what the CPU says of them; drafts in any form.
+template <class Element>
+struct Chains {
+  DeviceBatch<Element> batch;
+  std::vector<DeviceVerdict> want;
+  std::vector<double> margins;
+
+  template <class Rule, class Dense>
+  Chains(const Rule& rule, Dense dense, Random& random, int vocab, int count, Mix mix)
+      : batch(vocab, vocab + random.below(9), random.below(2)) {
+    const auto settings = device_settings();
+    for (int i = 0; i < count; ++i) {
+      const SamplingParams p = settings[static_cast<std::size_t>(random.below(7))];
+      mix.nodes = 1 + random.below(12);
+      mix.round = rounding(Element{});
+      const Case it = random_case(random, vocab, p, mix, random.bits());
+      const std::uint64_t coins = random.bits();
+      batch.add(it, p, coins);
+      want.push_back(as_device(verdict_of(rule, it, p, coins), it.tree));
+      DenseCoins margin(coins);
+      dense(it, margin);
+      margins.push_back(margin.margin);
+    }
+  }
+
+  /// Verdicts with `rows` rows a pass; differing ones must have had a coin on a boundary.
+  template <class DeviceRule, class Draft>
+  std::vector<DeviceVerdict> run(const Draft& draft, int rows, int blocks, int threads, std::uint64_t seed) {
+    auto args = batch.args(draft);
+    args.trees.parent = nullptr;
+    const auto got = emulate_verify<DeviceRule>(batch, args, blocks, threads, seed, Engine::fibers, rows);
+    int differ = 0;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      if (got[i] == want[i]) continue;
+      ++differ;
+      CHECK(margins[i] < 1e-5);
+    }
+    CHECK(differ <= 1);
+    return got;
+  }
+  /// The same whatever the plan.
+  template <class DeviceRule, class Draft>
+  void check(const Draft& draft, Random& random) {
+    const auto first = run<DeviceRule>(draft, 1, 1, 64, random.bits());
+    for (const int rows : {3, 8})
+      CHECK(run<DeviceRule>(draft, rows, 1 + random.below(4), 64 + 32 * random.below(4), random.bits()) == first);
+  }
+};
+
+const auto rejects = [](const Case& it, DenseCoins& coins) { dense_rejection(it.dense, it.laws, coins); };
+const auto traverses = [](const Case& it, DenseCoins& coins) { dense_traversal(it.dense, it.laws, coins); };
+const auto matches = [](const Case& it, DenseCoins& coins) { dense_match(it.dense, it.laws, coins); };
+const auto nothing = [](const Case&, DenseCoins&) {};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("chains: the CPU's verdicts, however many rows a pass reads", Element, float, device::Half,
+                   device::BFloat16) {
+  Random random(401);
+  for (const int vocab : {3, 40, 700}) {
+    const int count = vocab == 700 ? 6 : 25;
+    Chains<Element> rejection(Rejection{}, rejects, random, vocab, count, kChain);
+    rejection.template check<RejectionRule>(rejection.batch.logits_draft(), random);
+    Chains<Element> block(Block{}, traverses, random, vocab, count, kChain);
+    block.template check<TraversalRule>(block.batch.logits_draft(), random);
+    Chains<Element> match(SampleAndMatch{}, matches, random, vocab, count, kChain);
+    match.template check<SampleAndMatchRule>(device::ChosenDraft{}, random);
+    Chains<Element> greedy(Greedy{}, nothing, random, vocab, count, kChain);
+    greedy.template check<GreedyRule>(device::ChosenDraft{}, random);
+  }
+}
+
+TEST_CASE("chains of chosen guesses, of rows of probabilities, and of lists") {
+  Random random(402);
+  Mix chosen = kChain;
+  chosen.draws = false;
+  Chains<float> points(Rejection{}, rejects, random, 30, 30, chosen);
+  points.check<RejectionRule>(device::ChosenDraft{}, random);
+  Chains<float> dense(Rejection{}, rejects, random, 600, 12, kChain);
+  dense.check<RejectionRule>(dense.batch.probs_draft(), random);
+  Chains<device::BFloat16> mixed(Block{}, traverses, random, 600, 12, kChain);  // rows of two element sizes
+  mixed.check<TraversalRule>(mixed.batch.probs_draft(), random);
+  Chains<float> lists(Rejection{}, rejects, random, 20, 30, kChain);
+  lists.check<RejectionRule>(lists.batch.sparse_draft(20), random);
+}
+
+TEST_CASE("rows that are read ahead may be bad, if no guess leads there") {
+  // Guess 1 never stays: what comes after it is NaN.
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  DeviceBatch<float> b(4);
+  b.begin = {0, 4}, b.position = {4}, b.seed = {1}, b.params = {{}};
+  b.token = {0, 1, 1, 1};
+  b.max_nodes = b.width = 4;
+  const std::vector<float> first{9, -90, 9, 9}, bad(4, nan);
+  for (int n = 0; n < 4; ++n) b.add_row(b.target, n == 0 ? first.data() : bad.data());
+  for (const int rows : {1, 4}) {
+    auto args = b.args(device::ChosenDraft{});
+    args.trees.parent = nullptr;
+    for (const DeviceVerdict& v :
+         {emulate_verify<RejectionRule>(b, args, 2, 64, 3, Engine::fibers, rows)[0],
+          emulate_verify<SampleAndMatchRule>(b, args, 1, 96, 4, Engine::fibers, rows)[0]}) {
+      CHECK(v.status == device::Status::ok);
+      CHECK(v.path == std::vector<NodeId>{0});
+    }
+  }
+}
+
+TEST_CASE("padding has no row in a map: none is read ahead through it") {
+  DeviceBatch<float> b(4);
+  b.begin = {0, 4}, b.position = {4}, b.seed = {1}, b.params = {{}};
+  b.token = {0, 2, -1, -1};
+  b.max_nodes = b.width = 4;
+  const std::vector<float> certain{0, 0, 90, 0};
+  b.add_row(b.target, certain.data());
+  b.add_row(b.target, certain.data());
+  const std::int32_t map[] = {1, 0, 1 << 30, -(1 << 30)};
+  auto args = b.args(device::ChosenDraft{});
+  args.trees.parent = nullptr;
+  args.target.row_of_node = map;
+  for (const int rows : {1, 4})
+    for (const DeviceVerdict& v :
+         {emulate_verify<RejectionRule>(b, args, 2, 64, 3, Engine::fibers, rows)[0],
+          emulate_verify<TraversalRule>(b, args, 1, 64, 5, Engine::fibers, rows)[0],
+          emulate_verify<SampleAndMatchRule>(b, args, 1, 96, 4, Engine::fibers, rows)[0]}) {
+      CHECK(v.status == device::Status::ok);
+      CHECK(v.tokens == std::vector<Token>{2, 2});
+    }
+}
+
+TEST_CASE("a guess whose draft row is beyond those that there are: a status for its sequence") {
+  Random random(403);
+  DeviceBatch<float> b(30);
+  for (int i = 0; i < 3; ++i) b.add(random_case(random, 30, {}, {.nodes = 6, .chooses = false}, random.bits()), {}, 7);
+  auto draft = b.logits_draft();
+  draft.rows = static_cast<std::int64_t>(b.stats.size());
+  const auto good = emulate_verify<RejectionRule>(b, b.args(draft));
+  for (const DeviceVerdict& v : good) CHECK(v.status == device::Status::ok);
+  b.draft_row[static_cast<std::size_t>(b.begin[1] + 1)] = static_cast<std::int32_t>(draft.rows);
+  draft.row_of_node = b.draft_row.data();
+  const auto got = emulate_verify<RejectionRule>(b, b.args(draft));
+  CHECK(got[0] == good[0]);
+  CHECK(got[1].status == device::Status::bad_draft_row);
+  CHECK(got[1].tokens.empty());
+  CHECK(got[2] == good[2]);
+}
