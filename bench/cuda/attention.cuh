@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include <specula/cuda/device/tree_attention.cuh>
+#include <specula/cuda/device/tree_attention_plan.cuh>
 
 #include "program.cuh"
 
@@ -14,28 +14,35 @@ namespace specula_bench {
 namespace device = specula::cuda;
 
 /// One implementation of tree attention, for caches of Stored.
-template <class Element, class Stored = Element>
+template <class Element, int kHead, class Stored = Element>
 struct AttentionKernels {
+  using Plan = device::TreeAttentionPlan<Element, kHead, Stored>;
+
   const char* name;
   bool only_hopper;
   std::vector<int> rows;  // packed rows of a block: its variants
-  cudaError_t (*make_plan)(device::TreeAttentionPlan*, const device::TreeAttentionCapacity&, int device);
-  cudaError_t (*run)(const device::TreeAttentionPlan&, const device::TreeAttentionArgs<Element, Stored>&,
-                     void* workspace, cudaStream_t);
+  cudaError_t (*make_plan)(Plan*, const device::TreeAttentionCapacity&, int device);
+  cudaError_t (*run)(const Plan&, const device::TreeAttentionArgs<Element, Stored>&,
+                     const device::Workspace&, cudaStream_t);
 
-  device::TreeAttentionPlan plan(const device::TreeAttentionCapacity& capacity, const Device& device) const {
-    device::TreeAttentionPlan out;
+  Plan plan(const device::TreeAttentionCapacity& capacity, const Device& device) const {
+    Plan out;
     SPECULA_CHECK(make_plan(&out, capacity, device.id));
     return out;
   }
-  /// A plan for the variant of `variant_rows`, whichever of them would be chosen.
-  device::TreeAttentionPlan plan_of_variant(const device::TreeAttentionCapacity& capacity, int variant_rows,
-                                            const Device& device) const {
-    device::TreeAttentionPlan out = plan(capacity, device);
+  /// Whether the device has room for the variant of `variant_rows`.
+  bool has_variant(device::TreeAttentionCapacity capacity, int variant_rows, const Device& device) const {
+    capacity.max_nodes = variant_rows / (capacity.query_heads / capacity.kv_heads);
+    return plan(capacity, device).rows == variant_rows;
+  }
+  /// A plan for a variant that there is room for, whichever of them would be chosen.
+  Plan plan_of_variant(const device::TreeAttentionCapacity& capacity, int variant_rows,
+                       const Device& device) const {
+    Plan out = plan(capacity, device);
     device::TreeAttentionCapacity full = capacity;  // with trees that just fill the variant
     const int group = capacity.query_heads / capacity.kv_heads;
     full.max_nodes = variant_rows / group;
-    const device::TreeAttentionPlan variant = plan(full, device);
+    const Plan variant = plan(full, device);
     if (variant.rows != variant_rows) throw std::runtime_error("a plan did not choose the variant asked for");
     out.rows = variant.rows;
     out.row_tiles = (capacity.max_nodes * group + out.rows - 1) / out.rows;
@@ -50,23 +57,34 @@ struct AttentionKernels {
     return false;
   }
 };
-/// tree_attention() and tree_attention_wgmma().
+/// tree_attention_mma() and tree_attention_wgmma().
 template <class Element, int kHead, class Stored = Element>
-AttentionKernels<Element, Stored> mma_kernels();
+AttentionKernels<Element, kHead, Stored> mma_kernels();
 template <class Element, int kHead, class Stored = Element>
-AttentionKernels<Element, Stored> wgmma_kernels();
+AttentionKernels<Element, kHead, Stored> wgmma_kernels();
 
-/// Memory for partial results, its counters zero.
+/// Memory for partial results, which begin as NaN, and counters, which begin as zeros. Of plans one after the
+/// other: it grows with them.
 class Workspace {
  public:
-  explicit Workspace(const device::TreeAttentionPlan& plan)
-      : bytes_(std::max<std::size_t>(256, device::workspace_bytes(plan))) {
-    bytes_.fill_bytes(0);
+  device::Workspace of(const device::TreeAttentionGeometry& plan) {
+    if (device::part_bytes(plan) > part_bytes_) {
+      part_bytes_ = device::part_bytes(plan);
+      parts_.reserve(part_bytes_);
+      parts_.fill_bytes(0xFF);
+    }
+    if (device::counter_bytes(plan) > counter_bytes_) {
+      counter_bytes_ = device::counter_bytes(plan);
+      counters_.reserve(counter_bytes_ / sizeof(std::uint32_t));
+      counters_.fill_bytes(0);
+    }
+    return {parts_.data(), part_bytes_, counters_.data(), counter_bytes_};
   }
-  void* data() const { return bytes_.data(); }
 
  private:
-  DeviceArray<unsigned char> bytes_;
+  DeviceArray<unsigned char> parts_;
+  DeviceArray<std::uint32_t> counters_;
+  std::size_t part_bytes_ = 0, counter_bytes_ = 0;
 };
 
 /// The sections of the program `attention`.

@@ -42,28 +42,29 @@ Errors errors_of(const std::vector<Element>& out, const std::vector<float>& lse,
 }
 
 template <int kHead, class Element, class Stored>
-void check_shape(const AttentionKernels<Element, Stored>& kernels, const Shape& shape,
+void check_shape(const AttentionKernels<Element, kHead, Stored>& kernels, const Shape& shape,
                  const std::string& name, double limit, std::uint64_t seed, const Device& device,
                  const Stream& stream, Json& json, Report& report) {
   const Batch<Element, kHead, Stored> batch(shape, seed);
   std::vector<double> want, want_lse;
   batch.reference(want, want_lse);
   DeviceBatch<Element, kHead, Stored> on_device(batch);
-  const auto run = [&](const device::TreeAttentionPlan& plan, const Workspace& workspace) {
+  using Plan = typename AttentionKernels<Element, kHead, Stored>::Plan;
+  Workspace memory;  // of all plans below, one after the other
+  const auto run = [&](const Plan& plan) {
     on_device.poison();
-    SPECULA_CHECK(kernels.run(plan, on_device.args(), workspace.data(), stream));
+    SPECULA_CHECK(kernels.run(plan, on_device.args(), memory.of(plan), stream));
     stream.wait();
   };
-  const device::TreeAttentionPlan plan = kernels.plan(on_device.capacity(), device);
-  const Workspace workspace(plan);
-  run(plan, workspace);
+  const Plan plan = kernels.plan(on_device.capacity(), device);
+  run(plan);
   const std::vector<Element> out = on_device.out();
   const std::vector<float> lse = on_device.lse();
   const auto same = [&] { return same_bits(on_device.out(), out) && same_bits(on_device.lse(), lse); };
   const Errors e = errors_of(out, lse, want, want_lse);
   bool again = true;  // the counters are as they were
   for (int i = 0; i < 3; ++i) {
-    run(plan, workspace);
+    run(plan);
     again = again && same();
   }
   // In batch-invariant mode a sequence alone has the same bits.
@@ -72,26 +73,30 @@ void check_shape(const AttentionKernels<Element, Stored>& kernels, const Shape& 
     on_device.poison();
     device::TreeAttentionCapacity one = on_device.capacity();
     one.sequences = 1;
-    const device::TreeAttentionPlan single = kernels.plan(one, device);
-    const Workspace single_workspace(single);
+    const Plan single = kernels.plan(one, device);
+    const device::Workspace workspace = memory.of(single);
     for (int b = 0; b < shape.sequences; ++b)
-      SPECULA_CHECK(kernels.run(single, on_device.args(b), single_workspace.data(), stream));
+      SPECULA_CHECK(kernels.run(single, on_device.args(b), workspace, stream));
     stream.wait();
     alone = same();
   }
-  // Other variants and splits of the same batch.
+  // Other variants, splits and clusters of the same batch.
   Errors other;
   int variants = 0;
   for (const int rows : kernels.rows)
     for (const int splits : {1, 3, 16}) {
-      if (shape.batch_invariant) continue;
+      if (shape.batch_invariant || !kernels.has_variant(on_device.capacity(), rows, device)) continue;
       device::TreeAttentionCapacity capacity = on_device.capacity();
       capacity.splits = splits;
-      const device::TreeAttentionPlan variant = kernels.plan_of_variant(capacity, rows, device);
-      run(variant, Workspace(variant));
-      const Errors now = errors_of(on_device.out(), on_device.lse(), want, want_lse);
-      other = {worse(other.out, now.out), worse(other.lse, now.lse)};
-      ++variants;
+      Plan variant = kernels.plan_of_variant(capacity, rows, device);
+      for (const int cluster : {1, 2, 4, 8}) {
+        if (variant.splits % cluster != 0 || (cluster > 1 && device.properties.major < 9)) continue;
+        variant.cluster = cluster;
+        run(variant);
+        const Errors now = errors_of(on_device.out(), on_device.lse(), want, want_lse);
+        other = {worse(other.out, now.out), worse(other.lse, now.lse)};
+        ++variants;
+      }
     }
   const bool good = e.good(limit) && other.good(limit) && again && alone;
   if (!good) report.fail();
@@ -105,7 +110,7 @@ void check_shape(const AttentionKernels<Element, Stored>& kernels, const Shape& 
 }
 
 template <int kHead, class Element, class Stored>
-void check_all(const AttentionKernels<Element, Stored>& kernels, const char* element, double limit,
+void check_all(const AttentionKernels<Element, kHead, Stored>& kernels, const char* element, double limit,
                const Options& options, const Device& device, const Stream& stream, Report& report) {
   struct Named {
     const char* name;
@@ -150,7 +155,7 @@ void check_all(const AttentionKernels<Element, Stored>& kernels, const char* ele
 }
 
 /// A captured launch whose batch is changed: against a fresh one.
-void check_graph(const AttentionKernels<BFloat16>& kernels, const Options& options, const Device& device,
+void check_graph(const AttentionKernels<BFloat16, 128>& kernels, const Options& options, const Device& device,
                  const Stream& stream, Json& json, Report& report) {
   Shape shape;
   shape.max_tokens = 3000;
@@ -158,10 +163,11 @@ void check_graph(const AttentionKernels<BFloat16>& kernels, const Options& optio
   Shape full = shape;
   full.full = true;
   DeviceBatch<BFloat16, 128> on_device(Batch<BFloat16, 128>(full, 1));  // all that is ever needed
-  const device::TreeAttentionPlan plan = kernels.plan(on_device.capacity(), device);
-  const Workspace workspace(plan);
+  const auto plan = kernels.plan(on_device.capacity(), device);
+  Workspace memory, fresh_memory;
+  const device::Workspace workspace = memory.of(plan);
   const auto args = on_device.args();
-  const Graph graph(stream, [&](cudaStream_t s) { return kernels.run(plan, args, workspace.data(), s); });
+  const Graph graph(stream, [&](cudaStream_t s) { return kernels.run(plan, args, workspace, s); });
   bool same = true;
   const int rounds = options.tiny ? 2 : 10;
   for (int i = 0; i < rounds; ++i) {
@@ -170,8 +176,7 @@ void check_graph(const AttentionKernels<BFloat16>& kernels, const Options& optio
     graph.launch(stream);
     stream.wait();
     DeviceBatch<BFloat16, 128> fresh(batch);
-    const Workspace fresh_workspace(plan);
-    SPECULA_CHECK(kernels.run(plan, fresh.args(), fresh_workspace.data(), stream));
+    SPECULA_CHECK(kernels.run(plan, fresh.args(), fresh_memory.of(plan), stream));
     stream.wait();
     same = same && same_bits(on_device.out(), fresh.out()) && same_bits(on_device.lse(), fresh.lse());
   }

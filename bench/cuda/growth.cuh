@@ -10,14 +10,15 @@
 
 namespace specula {
 namespace cuda {
-extern template cudaError_t make_dynamic_tree_plan<BFloat16>(DynamicTreePlan*, const DynamicTreeCapacity&,
-                                                             int);
-extern template cudaError_t dynamic_tree_step(const DynamicTreePlan&, int, const Roots&,
+extern template cudaError_t make_dynamic_tree_plan(DynamicTreePlan<BFloat16>*, const DynamicTreeCapacity&,
+                                                   int);
+extern template cudaError_t dynamic_tree_step(const DynamicTreePlan<BFloat16>&, int, const Roots&,
                                               const DraftRows<BFloat16>&, const DraftLevels&, void*,
-                                              cudaStream_t);
-extern template cudaError_t make_cape_plan<BFloat16>(CapePlan*, const CapeCapacity&, int);
-extern template cudaError_t cape_step(const CapePlan&, int, const Roots&, const DraftRows<BFloat16>&,
-                                      const CapeSpine&, void*, cudaStream_t);
+                                              std::size_t, cudaStream_t);
+extern template cudaError_t make_cape_plan(CapePlan<BFloat16>*, const CapeCapacity&, int);
+extern template cudaError_t cape_step(const CapePlan<BFloat16>&, int, const Roots&,
+                                      const DraftRows<BFloat16>&, const CapeSpine&, void*, std::size_t,
+                                      cudaStream_t);
 }  // namespace cuda
 }  // namespace specula
 
@@ -25,6 +26,8 @@ namespace specula_bench {
 
 namespace device = specula::cuda;
 using device::BFloat16;
+using DynamicTreePlan = device::DynamicTreePlan<BFloat16>;
+using CapePlan = device::CapePlan<BFloat16>;
 
 class GrownArrays {
  public:
@@ -90,7 +93,7 @@ class GrownArrays {
 /// Roots, rows of all levels, and what growth writes on its way.
 class DynamicTreeRun {
  public:
-  DynamicTreeRun(const device::DynamicTreePlan& plan, int vocab)
+  DynamicTreeRun(const DynamicTreePlan& plan, int vocab)
       : plan_(plan), vocab_(vocab), grown(plan.sequences, plan.width) {
     const auto slots = static_cast<std::size_t>(plan.sequences) *
                        static_cast<std::size_t>(plan.top_k * std::max(1, plan.expansions));
@@ -109,19 +112,18 @@ class DynamicTreeRun {
     root_.upload(token), root_position_.upload(position), limit_.upload(limit);
   }
   device::Roots roots() const { return {root_.data(), root_position_.data(), limit_.data()}; }
-  static int limit_of(const device::DynamicTreePlan& plan, int b) {
+  static int limit_of(const DynamicTreePlan& plan, int b) {
     return b % 4 == 3 ? 1 + plan.width / 3 : plan.width;
   }
   /// (levels) rows: of level 0 (B), of others (B, K).
-  cudaError_t step(const device::DynamicTreePlan& plan, int level, const BFloat16* rows,
-                   cudaStream_t stream) const {
+  cudaError_t step(const DynamicTreePlan& plan, int level, const BFloat16* rows, cudaStream_t stream) const {
     const device::DraftLevels levels{token_.data(), parent_.data(), position_.data(), ancestors_.data()};
     return device::dynamic_tree_step(plan, level, roots(), device::DraftRows<BFloat16>{rows, vocab_}, levels,
-                                     workspace_.data(), stream);
+                                     workspace_.data(), workspace_.size(), stream);
   }
   cudaError_t rerank(cudaStream_t stream) const {
     return device::dynamic_tree_rerank(plan_, roots(), grown.args(), grown.status(), workspace_.data(),
-                                       stream);
+                                       workspace_.size(), stream);
   }
   const BFloat16* rows_of(const DeviceArray<BFloat16>& rows, int level) const {
     const std::int64_t first =
@@ -140,7 +142,7 @@ class DynamicTreeRun {
   }
 
  private:
-  device::DynamicTreePlan plan_;
+  DynamicTreePlan plan_;
   int vocab_;
   DeviceArray<std::int32_t> root_, root_position_, limit_, token_, parent_, position_;
   DeviceArray<std::uint64_t> ancestors_;

@@ -3,9 +3,11 @@
 #include <cstdio>
 #include <limits>
 
+#include <specula/cuda/block/block_scan.cuh>
 #include <specula/cuda/device/tree_links.cuh>
 
 #include "growth.cuh"
+#include "growth_cub.cuh"
 #include "random.cuh"
 #include "tally.cuh"
 
@@ -111,8 +113,8 @@ std::string difference(const GrownArrays::Host& got, const PlainTree& want, int 
   return "";
 }
 
-PlainTree plain_dynamic_tree(const device::DynamicTreePlan& plan, const std::vector<BFloat16>& rows,
-                             int vocab, int b) {
+PlainTree plain_dynamic_tree(const DynamicTreePlan& plan, const std::vector<BFloat16>& rows, int vocab,
+                             int b) {
   const int k = plan.top_k;
   std::vector<Guess> pool(static_cast<std::size_t>(plan.pool));
   std::vector<int> frontier;
@@ -163,8 +165,8 @@ void check_dynamic_tree(const Options& options, const Device& device, const Stre
       capacity.sequences = shape.sequences, capacity.top_k = shape.top_k,
       capacity.expansions = shape.expansions;
       capacity.total = shape.total, capacity.vocab = shape.vocab;
-      device::DynamicTreePlan plan;
-      SPECULA_CHECK(device::make_dynamic_tree_plan<BFloat16>(&plan, capacity, device.id));
+      DynamicTreePlan plan;
+      SPECULA_CHECK(device::make_dynamic_tree_plan(&plan, capacity, device.id));
       const DynamicTreeRun run(plan, shape.vocab);
       DeviceArray<BFloat16> rows(static_cast<std::size_t>(run.row_count()) *
                                  static_cast<std::size_t>(shape.vocab));
@@ -181,7 +183,7 @@ void check_dynamic_tree(const Options& options, const Device& device, const Stre
             name + ", sequence " + std::to_string(b));
       for (const int cluster : device.clusters()) {
         if (round > 0) continue;
-        device::DynamicTreePlan other = plan;
+        DynamicTreePlan other = plan;
         other.root_cluster = other.cluster = cluster;
         const DynamicTreeRun again(other, shape.vocab);
         if (!launched(again.all(rows, stream), cluster)) continue;
@@ -210,8 +212,8 @@ void check_cape(const Options& options, const Device& device, const Stream& stre
       device::CapeCapacity capacity;
       capacity.sequences = shape.sequences, capacity.length = shape.length, capacity.budget = shape.budget,
       capacity.vocab = shape.vocab;
-      device::CapePlan plan;
-      SPECULA_CHECK(device::make_cape_plan<BFloat16>(&plan, capacity, device.id));
+      CapePlan plan;
+      SPECULA_CHECK(device::make_cape_plan(&plan, capacity, device.id));
       const auto b_count = static_cast<std::size_t>(shape.sequences);
       DeviceArray<BFloat16> rows(b_count * static_cast<std::size_t>(shape.length) *
                                  static_cast<std::size_t>(shape.vocab));
@@ -232,9 +234,10 @@ void check_cape(const Options& options, const Device& device, const Stream& stre
             rows.data() + static_cast<std::int64_t>(step) * shape.sequences * shape.vocab, shape.vocab};
         SPECULA_CHECK(device::cape_step(plan, step, roots, from,
                                         device::CapeSpine{spine.data(), spine_position.data()},
-                                        workspace.data(), stream));
+                                        workspace.data(), workspace.size(), stream));
       }
-      SPECULA_CHECK(device::cape_finish(plan, roots, grown.args(), grown.status(), workspace.data(), stream));
+      SPECULA_CHECK(device::cape_finish(plan, roots, grown.args(), grown.status(), workspace.data(),
+                                        workspace.size(), stream));
       stream.wait();
       const auto got = grown.download();
       const auto host = rows.download();
@@ -317,12 +320,108 @@ void check_links(const Options& options, const Stream& stream, Json& json, Repor
   write(json, report, "links", tally);
 }
 
+/// A tree of no expansions is the best tokens of the root's row, in order: CUB's, which knows nothing of us.
+void check_best_tokens(const Options& options, const Device& device, const Stream& stream, Json& json,
+                       Report& report) {
+  Tally tally;
+  tally.allowed = 0;
+  struct Shape {
+    int sequences, top_k, vocab;
+  };
+  const std::vector<Shape> shapes =
+      options.tiny
+          ? std::vector<Shape>{{2, 4, 600}}
+          : std::vector<Shape>{{9, 10, 2000}, {5, 32, 50}, {6, 32, 32000}, {3, 10, 128256}, {2, 32, 128256}};
+  for (const Shape& shape : shapes)
+    for (int round = 0; round < (options.tiny ? 1 : 4); ++round) {
+      device::DynamicTreeCapacity capacity;
+      capacity.sequences = shape.sequences, capacity.top_k = capacity.total = shape.top_k,
+      capacity.expansions = 0, capacity.vocab = shape.vocab;
+      DynamicTreePlan plan;
+      SPECULA_CHECK(device::make_dynamic_tree_plan(&plan, capacity, device.id));
+      const DynamicTreeRun run(plan, shape.vocab);
+      DeviceArray<BFloat16> rows(static_cast<std::size_t>(shape.sequences) *
+                                 static_cast<std::size_t>(shape.vocab));
+      // The narrower, the more of the 16-bit logits are equal.
+      fill_normal(rows.data(), nullptr, static_cast<std::int64_t>(rows.size()),
+                  options.seed * 4001 + static_cast<std::uint64_t>(round), round % 2 == 0 ? 2.0f : 0.01f);
+      SortedRows sorted(shape.sequences, shape.vocab);
+      SPECULA_CHECK(sorted.sort(rows.data(), stream));
+      SPECULA_CHECK(run.all(rows, stream));
+      stream.wait();
+      const auto got = run.grown.download();
+      const auto want = sorted.tokens();
+      for (int b = 0; b < shape.sequences; ++b) {
+        const int size = got.size[static_cast<std::size_t>(b)];
+        const auto first = got.token.begin() + static_cast<std::ptrdiff_t>(b) * plan.width + 1;
+        tally.add(size == DynamicTreeRun::limit_of(plan, b) &&
+                      std::equal(first, first + size - 1,
+                                 want.begin() + static_cast<std::ptrdiff_t>(b) * shape.vocab),
+                  1, "vocabulary " + std::to_string(shape.vocab) + ", sequence " + std::to_string(b));
+      }
+    }
+  write(json, report, "best tokens are those of " + cub_version(), tally);
+}
+
+/// Sums of what each thread holds, and of all, which come last.
+template <class T, int threads, int items>
+__global__ void __launch_bounds__(threads) scan_kernel(const T* numbers, T* exclusive, T* inclusive) {
+  using Scan = device::detail::BlockScan<device::DeviceBlock, T, threads>;
+  __shared__ alignas(16) unsigned char shared[Scan::shared_bytes()];
+  const device::DeviceBlock block;
+  const Scan scan(block, shared);
+  T mine[items];
+  for (int i = 0; i < items; ++i) mine[i] = numbers[block.rank() * items + i];
+  T all = scan.exclusive_sum(mine);
+  for (int i = 0; i < items; ++i) exclusive[block.rank() * items + i] = mine[i];
+  if (block.rank() == threads - 1) exclusive[threads * items] = all;
+  block.sync();
+  for (int i = 0; i < items; ++i) mine[i] = numbers[block.rank() * items + i];
+  all = scan.inclusive_sum(mine);
+  for (int i = 0; i < items; ++i) inclusive[block.rank() * items + i] = mine[i];
+  if (block.rank() == 0) inclusive[threads * items] = all;
+}
+template <class T, int threads, int items>
+void check_scan(Random& random, const Stream& stream, Tally& tally) {
+  std::vector<T> numbers, exclusive, inclusive;
+  T sum = 0;
+  for (int i = 0; i < threads * items; ++i) {
+    numbers.push_back(static_cast<T>(random.below(1 << 30)) * static_cast<T>(0x9E3779B97F4A7C15ull));
+    exclusive.push_back(sum);
+    inclusive.push_back(sum = static_cast<T>(sum + numbers.back()));
+  }
+  exclusive.push_back(sum), inclusive.push_back(sum);
+  const DeviceArray<T> from(numbers);
+  DeviceArray<T> before(exclusive.size()), through(inclusive.size());
+  before.fill_bytes(kPoison), through.fill_bytes(kPoison);
+  scan_kernel<T, threads, items><<<1, threads, 0, stream>>>(from.data(), before.data(), through.data());
+  SPECULA_CHECK(cudaGetLastError());
+  stream.wait();
+  tally.add(before.download() == exclusive && through.download() == inclusive, 1,
+            std::to_string(threads) + " threads of " + std::to_string(items) + " numbers of " +
+                std::to_string(sizeof(T)) + " bytes");
+}
+/// What the tests take for the sums of a block is what CUB sums up on a device.
+void check_scans(const Options& options, const Stream& stream, Json& json, Report& report) {
+  Tally tally;
+  tally.allowed = 0;
+  Random random{options.seed};
+  for (int round = 0; round < (options.tiny ? 1 : 8); ++round) {
+    check_scan<std::uint64_t, 256, 16>(random, stream, tally);
+    check_scan<std::uint64_t, 384, 11>(random, stream, tally);
+    check_scan<std::uint64_t, 512, 8>(random, stream, tally);
+    check_scan<std::uint32_t, 32, 3>(random, stream, tally);
+    check_scan<std::uint32_t, 256, 1>(random, stream, tally);
+  }
+  write(json, report, "sums of a block", tally);
+}
+
 void check_graph(const Options& options, const Device& device, const Stream& stream, Json& json,
                  Report& report) {
   device::DynamicTreeCapacity capacity;
   capacity.sequences = 6, capacity.vocab = 3000;
-  device::DynamicTreePlan plan;
-  SPECULA_CHECK(device::make_dynamic_tree_plan<BFloat16>(&plan, capacity, device.id));
+  DynamicTreePlan plan;
+  SPECULA_CHECK(device::make_dynamic_tree_plan(&plan, capacity, device.id));
   DynamicTreeRun run(plan, capacity.vocab);
   DeviceArray<BFloat16> rows(static_cast<std::size_t>(run.row_count()) * 3000);
   const Graph graph(stream, [&](cudaStream_t s) { return run.all(rows, s); });
@@ -349,6 +448,8 @@ void check_growth(const Options& options, Report& report) {
   report.part("dynamic tree", [&](Json& json) { check_dynamic_tree(options, device, stream, json, report); });
   report.part("CAPE", [&](Json& json) { check_cape(options, device, stream, json, report); });
   report.part("links", [&](Json& json) { check_links(options, stream, json, report); });
+  report.part("best tokens", [&](Json& json) { check_best_tokens(options, device, stream, json, report); });
+  report.part("block scan", [&](Json& json) { check_scans(options, stream, json, report); });
 }
 
 void check_growth_graphs(const Options& options, Report& report) {

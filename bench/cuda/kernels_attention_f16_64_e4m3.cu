@@ -2,7 +2,7 @@
 
 namespace sc = specula::cuda;
 
-template specula_bench::AttentionKernels<sc::Half, sc::Float8E4M3>
+template specula_bench::AttentionKernels<sc::Half, 64, sc::Float8E4M3>
 specula_bench::mma_kernels<sc::Half, 64, sc::Float8E4M3>();
-template specula_bench::AttentionKernels<sc::Half, sc::Float8E4M3>
+template specula_bench::AttentionKernels<sc::Half, 64, sc::Float8E4M3>
 specula_bench::wgmma_kernels<sc::Half, 64, sc::Float8E4M3>();

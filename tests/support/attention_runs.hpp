@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <specula/cuda/device/tree_attention.cuh>
+#include <specula/cuda/device/tree_attention_mma.cuh>
 #include <stdexcept>
 #include <vector>
 
@@ -15,11 +15,31 @@
 
 namespace specula_test {
 
-/// The launch of a plan by `run(launch)`; `workspace` is the caller's, zero before its first use.
+struct alignas(16) Four {
+  float v[4];
+};
+
+/// Device memory that launches of several plans share, one after the other.
+struct AttentionMemory {
+  std::vector<Four> parts;  // garbage
+  std::vector<std::uint32_t> counters;
+
+  /// With room for a plan.
+  specula::cuda::Workspace workspace(const specula::cuda::TreeAttentionGeometry& plan) {
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    parts.resize(std::max(parts.size(), specula::cuda::part_bytes(plan) / sizeof(Four)),
+                 Four{nan, nan, nan, nan});
+    counters.resize(std::max(counters.size(), specula::cuda::counter_bytes(plan) / sizeof(std::uint32_t)), 0);
+    return {parts.data(), parts.size() * sizeof(Four), counters.data(),
+            counters.size() * sizeof(std::uint32_t)};
+  }
+};
+
+/// The launch of a plan by `run(launch)`; `memory` is the caller's.
 template <class Scene, class Run>
 AttentionOutput<typename Scene::Element> launch_attention(const Scene& scene,
-                                                          const specula::cuda::TreeAttentionPlan& plan,
-                                                          std::vector<unsigned char>* workspace, Run run) {
+                                                          const specula::cuda::TreeAttentionGeometry& plan,
+                                                          AttentionMemory* memory, Run run) {
   using Element = typename Scene::Element;
   namespace cuda = specula::cuda;
   AttentionOutput<Element> result;
@@ -32,22 +52,16 @@ AttentionOutput<typename Scene::Element> launch_attention(const Scene& scene,
   args.out = result.out.data();
   args.out_stride = result.stride;
   args.lse = result.lse.data();
-  const std::size_t bytes = cuda::workspace_bytes(plan);
-  std::vector<unsigned char> own;
-  if (!workspace) workspace = &own;
-  if (workspace->size() < bytes + 256) {
-    workspace->assign(bytes + 256, 0xFF);
-    if (bytes > 0)
-      std::fill_n(workspace->begin(), cuda::detail::counter_bytes(plan) + 256, static_cast<unsigned char>(0));
-  }
-  unsigned char* base = workspace->data();
-  base += (256 - reinterpret_cast<std::uintptr_t>(base) % 256) % 256;
-  if (!cuda::detail::valid_args(plan, args, bytes > 0 ? base : nullptr))
+  result.status.assign(static_cast<std::size_t>(plan.capacity.sequences), cuda::Status::infinite_loss);
+  args.status = result.status.data();
+  AttentionMemory own;
+  if (!memory) memory = &own;
+  const cuda::Workspace workspace = memory->workspace(plan);
+  if (!cuda::detail::valid_args(plan, args, workspace))
     throw std::runtime_error("run_attention: arguments are not valid");
-  run(cuda::detail::make_launch(plan, args, bytes > 0 ? base : nullptr));
-  if (bytes > 0)
-    for (std::size_t i = 0; i < cuda::detail::counter_bytes(plan); ++i)
-      if (base[i] != 0) throw std::runtime_error("a counter was not reset");
+  run(cuda::detail::make_launch(plan, args, workspace));
+  for (const std::uint32_t counter : memory->counters)
+    if (counter != 0) throw std::runtime_error("a counter was not reset");
   return result;
 }
 
@@ -59,15 +73,15 @@ struct AttentionCut {
 
 /// A plan of Variant that holds the scene, its splits as short as tiles are.
 template <class Variant, class Scene>
-specula::cuda::TreeAttentionPlan plan_for(const Scene& scene, AttentionCut cut = {}) {
+specula::cuda::TreeAttentionGeometry plan_for(const Scene& scene, AttentionCut cut = {}) {
   specula::cuda::TreeAttentionCapacity c;
   c.sequences = static_cast<int>(scene.c.lengths.size());
   c.max_nodes = std::max(1, *std::max_element(scene.c.nodes.begin(), scene.c.nodes.end()));
   c.query_heads = scene.c.query_heads;
   c.kv_heads = scene.c.kv_heads;
   c.max_tokens = *std::max_element(scene.c.lengths.begin(), scene.c.lengths.end());
-  specula::cuda::TreeAttentionPlan plan;
-  if (!Variant::fill(&plan, c, Scene::kHead, 1, false)) throw std::runtime_error("plan_for: capacities");
+  specula::cuda::TreeAttentionGeometry plan;
+  if (!Variant::fill(&plan, c, Scene::kHead, {})) throw std::runtime_error("plan_for: capacities");
   if (cut.rows > 0) {
     plan.rows = cut.rows;
     plan.row_tiles = (c.max_nodes * (c.query_heads / c.kv_heads) + cut.rows - 1) / cut.rows;
@@ -85,18 +99,18 @@ struct MmaAttention {
   using Stored = AsStored<Element>;
   static constexpr int kRows[] = {16, 32, 64, 128}, kTrials = 32;
 
-  static bool fill(specula::cuda::TreeAttentionPlan* plan, const specula::cuda::TreeAttentionCapacity& c,
-                   int head_size, int slots, bool clusters) {
-    return specula::cuda::detail::fill_plan(plan, c, head_size, slots, clusters);
+  static bool fill(specula::cuda::TreeAttentionGeometry* plan, const specula::cuda::TreeAttentionCapacity& c,
+                   int head_size, const specula::cuda::detail::AttentionPlaces& places) {
+    return specula::cuda::detail::fill_plan(plan, c, head_size, places);
   }
   template <class Scene>
   static AttentionOutput<typename Scene::Element> run(const Scene& scene,
-                                                      const specula::cuda::TreeAttentionPlan& plan,
+                                                      const specula::cuda::TreeAttentionGeometry& plan,
                                                       std::uint64_t seed = 1, Engine engine = Engine::fibers,
-                                                      std::vector<unsigned char>* workspace = nullptr) {
+                                                      AttentionMemory* memory = nullptr) {
     namespace detail = specula::cuda::detail;
     using Element = typename Scene::Element;
-    return launch_attention(scene, plan, workspace, [&](const auto& launch) {
+    return launch_attention(scene, plan, memory, [&](const auto& launch) {
       detail::with_shape<Scene::kHead, typename Scene::Stored>(plan.rows, [&](auto shape) {
         using Shape = decltype(shape);
         const int clusters = static_cast<int>(detail::units_of(plan) * (plan.splits / plan.cluster));

@@ -289,6 +289,7 @@ template <class Element>
 struct AttentionOutput {
   std::vector<Element> out;
   std::vector<float> lse;
+  std::vector<specula::cuda::Status> status;
   std::int64_t stride = 0;
   bool operator==(const AttentionOutput& other) const {
     const auto same = [](Element a, Element b) { return a.bits == b.bits; };
@@ -309,6 +310,8 @@ AttentionErrors compare_attention(const Scene& scene, const AttentionOutput<type
   constexpr int kHead = Scene::kHead;
   AttentionErrors errors;
   double difference = 0, norm = 0;
+  for (const specula::cuda::Status status : got.status)
+    if (status != specula::cuda::Status::ok) ++errors.wrong;
   for (std::size_t b = 0; b < scene.c.lengths.size(); ++b)
     for (int n = 0; n < scene.c.nodes[b]; ++n)
       for (int h = 0; h < scene.c.query_heads; ++h) {

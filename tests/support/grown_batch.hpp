@@ -189,10 +189,10 @@ struct RootArrays {
 };
 
 /// What growth keeps between its steps: any bytes, NaN and -1 among them.
-struct Workspace {
+struct GrowthMemory {
   std::vector<std::uint64_t> words;
   template <class Plan>
-  explicit Workspace(const Plan& plan) : words(device::workspace_bytes(plan) / 8 + 2, ~std::uint64_t{0}) {}
+  explicit GrowthMemory(const Plan& plan) : words(device::workspace_bytes(plan) / 8 + 2, ~std::uint64_t{0}) {}
 };
 
 // The rest is over a Growth, which is a way to grow:
@@ -222,7 +222,7 @@ typename Growth::Plan plan_of(const typename Growth::Capacity& capacity) {
 /// the same proposals.
 template <class Growth, class Element>
 Grown<Growth> grow(const std::vector<Growing>& batch, const typename Growth::Plan& plan, Geometry geometry,
-                   Workspace& memory, int pad = 0, int offset = 0, bool limits = true) {
+                   GrowthMemory& memory, int pad = 0, int offset = 0, bool limits = true) {
   Grown<Growth> out{typename Growth::Calls(plan), GrownArrays(batch.size(), plan.width)};
   const RootArrays roots(batch);
   const auto work = Growth::Work::at(memory.words.data(), plan);
@@ -245,9 +245,11 @@ Grown<Growth> grow(const std::vector<Growing>& batch, const typename Growth::Pla
   GrownArrays serial(batch.size(), plan.width);
   planting.out = serial.trees();
   planting.told = serial.status.data();
-  std::vector<device::detail::Ranked> shared(bytes / sizeof(device::detail::Ranked) + 1);
+  using Serial = Planter<device::SerialGroup>;
+  std::vector<device::detail::TwoNumbers> shared(
+      Serial::shared_bytes(plan.pool, spine, plan.width) / sizeof(device::detail::TwoNumbers) + 1);
   for (int b = 0; b < plan.sequences; ++b)
-    Planter<device::SerialGroup>({}, planting, b, reinterpret_cast<unsigned char*>(shared.data())).plant();
+    Serial({}, planting, b, reinterpret_cast<unsigned char*>(shared.data())).plant();
   CHECK(serial == out.trees);
   return out;
 }
@@ -272,7 +274,7 @@ void check(const std::vector<Growing>& batch, typename Growth::Capacity capacity
   Random random(seed);
   capacity.sequences = static_cast<int>(batch.size());
   const auto plan = plan_of<Growth>(capacity);
-  Workspace memory(plan);
+  GrowthMemory memory(plan);
   const auto run = [&](const Geometry& geometry) {
     return grow<Growth, Element>(batch, plan, geometry, memory, random.below(3), random.below(8));
   };
@@ -297,10 +299,10 @@ void check_slots(const std::vector<Growing>& batch, typename Growth::Capacity ca
   const auto all = plan_of<Growth>(capacity);
   capacity.sequences = 1;
   const auto one = plan_of<Growth>(capacity);
-  Workspace memory(all);
+  GrowthMemory memory(all);
   const GrownArrays together = grow<Growth, float>(batch, all, {}, memory).trees;
   for (std::size_t b = 0; b < batch.size(); ++b) {
-    Workspace own(one);
+    GrowthMemory own(one);
     const GrownArrays alone = grow<Growth, float>({batch[b]}, one, {2, 32, 9}, own).trees;
     bool same = true;
     for (std::size_t i = 0; i < alone.width; ++i)
@@ -328,7 +330,7 @@ void check_bad_rows(std::vector<Growing> batch, typename Growth::Capacity capaci
       if (is_bad(text) && bad == -kInf) std::fill(row.begin(), row.end(), bad);
       return row;
     };
-    Workspace memory(plan);
+    GrowthMemory memory(plan);
     for (const Geometry& geometry : kGeometries) {
       const Grown<Growth> found = grow<Growth, float>(batch, plan, geometry, memory);
       using device::Status;

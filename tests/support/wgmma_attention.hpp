@@ -19,17 +19,17 @@ struct WgmmaAttention {
   using Stored = AsStored<Element>;
   static constexpr int kRows[] = {64, 128}, kTrials = 16;
 
-  static bool fill(specula::cuda::TreeAttentionPlan* plan, const specula::cuda::TreeAttentionCapacity& c,
-                   int head_size, int slots, bool clusters) {
-    return specula::cuda::detail::fill_wgmma_plan(plan, c, head_size, slots, clusters);
+  static bool fill(specula::cuda::TreeAttentionGeometry* plan, const specula::cuda::TreeAttentionCapacity& c,
+                   int head_size, const specula::cuda::detail::AttentionPlaces& places) {
+    return specula::cuda::detail::fill_wgmma_plan(plan, c, head_size, places);
   }
   template <class Scene>
   static AttentionOutput<typename Scene::Element> run(const Scene& scene,
-                                                      const specula::cuda::TreeAttentionPlan& plan,
+                                                      const specula::cuda::TreeAttentionGeometry& plan,
                                                       std::uint64_t seed = 1, Engine engine = Engine::fibers,
-                                                      std::vector<unsigned char>* workspace = nullptr) {
+                                                      AttentionMemory* memory = nullptr) {
     namespace detail = specula::cuda::detail;
-    return launch_attention(scene, plan, workspace, [&](const auto& launch) {
+    return launch_attention(scene, plan, memory, [&](const auto& launch) {
       detail::with_wgmma_shape<Scene::kHead>(plan.rows, [&](auto shape) {
         using Shape = decltype(shape);
         const int clusters = static_cast<int>(detail::units_of(plan) * (plan.splits / plan.cluster));

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "attention_scene.hpp"
@@ -19,7 +20,9 @@ using device::BFloat16;
 using device::Float8E4M3;
 using device::Half;
 using device::detail::AttentionRows;
+using device::detail::HeldQueries;
 using device::detail::ScoreMap;
+using device::detail::SharedQueries;
 using device::detail::StoredKv;
 
 namespace {
@@ -38,7 +41,7 @@ struct Matrix {
 };
 
 /// 11 rows of 16 over four batches of keys, bits of `seen` (rows, 4) where a batch is masked.
-template <class Element, class Stored, int kHead, int kKeys>
+template <class Element, class Stored, int kHead, int kKeys, class Queries = HeldQueries<kHead>>
 void check_rows(std::uint64_t seed, double spread) {
   Random random(seed);
   constexpr int kBytes = sizeof(Stored), kTile = kKeys * kHead * kBytes;
@@ -59,35 +62,49 @@ void check_rows(std::uint64_t seed, double spread) {
     k.data[static_cast<std::size_t>((kKeys + 2) * kHead + i)] = {kBytes == 1 ? 0x7F : 0x7FFF};
 
   float o[16][kHead], top[16], sum[16];
-  emulate({.threads = 32, .shared_bytes = 2 * kTile}, [&](EmulatedCluster cluster, int,
-                                                          unsigned char* tiles) {
-    const auto warp = cluster.block().warp();
-    const int lane = warp.rank();
-    AttentionRows<Element, kHead, kKeys, Stored> mine(
-        lane, [&](int row) { return row < rows ? q.data.data() + row * kHead : nullptr; });
-    for (int batch = 0; batch < batches; ++batch) {
-      warp.sync();
-      for (int i = lane; i < kKeys * kHead; i += 32) {
-        const int place =
-            device::detail::chunk_offset<kHead, kBytes>(i / kHead, i % kHead * kBytes / 16) + i * kBytes % 16;
-        std::memcpy(tiles + place, &k.data[static_cast<std::size_t>(batch * kKeys * kHead + i)], kBytes);
-        std::memcpy(tiles + kTile + place, &v.data[static_cast<std::size_t>(batch * kKeys * kHead + i)],
-                    kBytes);
-      }
-      warp.sync();
-      mine.add(warp, tiles, tiles + kTile, 0, ScoreMap(0.3f, 0), batch % 2 == 1, [&](int half) {
-        const int row = device::detail::c_cell(lane, 2 * half).row;
-        return seen[static_cast<std::size_t>(row * batches + batch)];
-      });
-    }
-    mine.finish(warp);
-    for (int i = 0; i < 4; ++i) {
-      const auto at = device::detail::c_cell(lane, i);
-      for (int n = 0; n < kHead / 8; ++n)
-        o[at.row][StoredKv<Element, Stored>::column(8 * n + at.column)] = mine.output(n, i);
-      if (at.column == 0) top[at.row] = mine.maximum(i / 2), sum[at.row] = mine.sum(i / 2);
-    }
-  });
+  emulate({.threads = 32, .shared_bytes = 2 * kTile + SharedQueries<kHead>::kBytes},
+          [&](EmulatedCluster cluster, int, unsigned char* tiles) {
+            const auto warp = cluster.block().warp();
+            const int lane = warp.rank();
+            Queries queries;
+            const auto query = [&](int row) { return row < rows ? q.data.data() + row * kHead : nullptr; };
+            if constexpr (std::is_same_v<Queries, HeldQueries<kHead>>) {
+              queries.template load<StoredKv<Element, Stored>>(lane, query);
+            } else {
+              queries = Queries(lane, tiles + 2 * kTile);
+              for (const int part : {1, 0})
+                queries.template load<StoredKv<Element, Stored>, 2>(lane, query, part);
+            }
+            AttentionRows<Element, kHead, kKeys, Stored, Queries> mine;
+            for (int batch = 0; batch < batches; ++batch) {
+              warp.sync();
+              for (int i = lane; i < kKeys * kHead; i += 32) {
+                const int place =
+                    device::detail::chunk_offset<kHead, kBytes>(i / kHead, i % kHead * kBytes / 16) +
+                    i * kBytes % 16;
+                std::memcpy(tiles + place, &k.data[static_cast<std::size_t>(batch * kKeys * kHead + i)],
+                            kBytes);
+                std::memcpy(tiles + kTile + place,
+                            &v.data[static_cast<std::size_t>(batch * kKeys * kHead + i)], kBytes);
+              }
+              warp.sync();
+              const auto sees_now = [&](int half) {
+                const int row = device::detail::c_cell(lane, 2 * half).row;
+                return seen[static_cast<std::size_t>(row * batches + batch)];
+              };
+              if (batch % 2 == 1)
+                mine.template add<true>(warp, queries, tiles, tiles + kTile, 0, ScoreMap(0.3f, 0), sees_now);
+              else
+                mine.template add<false>(warp, queries, tiles, tiles + kTile, 0, ScoreMap(0.3f, 0), sees_now);
+            }
+            mine.finish(warp);
+            for (int i = 0; i < 4; ++i) {
+              const auto at = device::detail::c_cell(lane, i);
+              for (int n = 0; n < kHead / 8; ++n)
+                o[at.row][StoredKv<Element, Stored>::column(8 * n + at.column)] = mine.output(n, i);
+              if (at.column == 0) top[at.row] = mine.maximum(i / 2), sum[at.row] = mine.sum(i / 2);
+            }
+          });
 
   double difference = 0, norm = 0;
   for (int row = 0; row < rows; ++row) {
@@ -125,6 +142,8 @@ TEST_CASE("sixteen rows: online softmax over batches of keys, masked and not") {
     const double spread = seed % 2 == 0 ? 0.3 : 3;  // maxima that hardly and that do rise
     check_rows<BFloat16, BFloat16, 128, 16>(seed, spread);
     check_rows<Half, Half, 64, 16>(seed, spread);
+    check_rows<BFloat16, BFloat16, 128, 16, SharedQueries<128>>(seed, spread);
+    check_rows<BFloat16, Float8E4M3, 128, 16, SharedQueries<128>>(seed, spread);
     check_rows<Half, Half, 128, 32>(seed, spread);
     check_rows<BFloat16, BFloat16, 64, 64>(seed, spread);
     check_rows<BFloat16, Float8E4M3, 128, 16>(seed, spread);

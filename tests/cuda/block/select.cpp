@@ -15,10 +15,13 @@
 
 using namespace specula_test;
 using specula::cuda::SerialGroup;
+using specula::cuda::detail::index_of;
 using specula::cuda::detail::is_last_to_arrive;
 using specula::cuda::detail::rank_value;
-using specula::cuda::detail::Ranked;
+using specula::cuda::detail::ranked;
 using specula::cuda::detail::Select;
+using specula::cuda::detail::TwoNumbers;
+using specula::cuda::detail::value_of;
 
 namespace {
 
@@ -37,75 +40,104 @@ std::vector<int> plain(const Values& values, int k) {
   return out;
 }
 
-/// Twice on the same memory, the second time with a list made by hand.
+/// What a group found in one memory, one way after the other.
+struct Found {
+  std::vector<int> counts;
+  std::vector<std::int32_t> chosen;        // indices in order
+  std::vector<std::uint64_t> best, first;  // in order
+};
+
+/// Different numbers in the order of `values`: larger for larger values, then for lower indices.
+Values distinct(const Values& values) {
+  Values out(values.size(), 0);
+  const std::vector<int> order = plain(values, static_cast<int>(values.size()));
+  for (std::size_t i = 0; i < order.size(); ++i)
+    out[static_cast<std::size_t>(order[i])] = std::numeric_limits<std::uint64_t>::max() - i;
+  return out;
+}
+
 template <class Group>
-void both(Group group, const Values& values, int k, unsigned char* shared, std::vector<int>& counts,
-          std::vector<Ranked>& found) {
-  const int n = static_cast<int>(values.size()), room = std::max(1, k);
-  Select<Group> select(group, shared);
-  auto* out = reinterpret_cast<Ranked*>(shared + Select<Group>::shared_bytes(n));
-  if (group.rank() == 0) out[std::max(0, k)] = {77, 77};  // behind what is asked for
+void all_ways(Group group, const Values& values, const Values& numbers, int k, unsigned char* shared,
+              Found& found) {
+  const int n = static_cast<int>(values.size()), room = std::max(0, k);
+  const auto end = static_cast<std::size_t>(room);
+  Select<Group> select(group, n, n, shared);
+  auto* out = reinterpret_cast<std::uint64_t*>(shared + Select<Group>::shared_bytes(n, n));
+  auto* indices = reinterpret_cast<std::int32_t*>(out + room + 1);
+  if (group.rank() == 0) out[end] = 77, indices[end] = 77;  // behind what is asked for
   for (int again = 0; again < 2; ++again) {
-    int count;
-    if (again == 0) {
-      count = select.best(
-          n, [&](int i) { return values[static_cast<std::size_t>(i)]; }, k, out);
-    } else {
-      select.clear();
-      for (int i = group.rank(); i < n; i += group.size())
-        if (values[static_cast<std::size_t>(i)] != 0) select.add({values[static_cast<std::size_t>(i)], i});
-      count = select.first(std::max(0, k), out);
-    }
+    select.read(n, [&](int i) { return values[static_cast<std::size_t>(i)]; });
+    const int chosen = select.choose(k, [&](int i, int place) { indices[place] = i; });
+    select.read(n, [&](int i) { return numbers[static_cast<std::size_t>(i)]; });
+    const int best = select.best(k, out);
     if (group.rank() == 0) {
-      counts.push_back(count);
-      CHECK(out[std::max(0, k)].index == 77);
-      for (int i = 0; i < room; ++i) found.push_back(i < count ? out[i] : Ranked{0, -1});
+      found.counts.insert(found.counts.end(), {chosen, best});
+      found.chosen.assign(indices, indices + chosen);
+      found.best.assign(out, out + best);
+    }
+    group.sync();
+    for (int i = group.rank(); i < n; i += group.size())
+      if (numbers[static_cast<std::size_t>(i)] != 0 && k > 0)
+        select.add(numbers[static_cast<std::size_t>(i)]);
+    const int first = select.first(room, out);
+    if (group.rank() == 0) {
+      found.counts.push_back(first);
+      found.first.assign(out, out + first);
+      CHECK(out[end] == 77);
+      CHECK(indices[end] == 77);
     }
     group.sync();
   }
 }
 
-void check(const Values& values, int k, const std::vector<int>& counts, const std::vector<Ranked>& found) {
+void check(const Values& values, const Values& numbers, int k, const Found& found) {
   const std::vector<int> expected = plain(values, k);
-  const auto room = static_cast<std::size_t>(std::max(1, k));
-  REQUIRE(counts.size() == 2);
-  for (std::size_t again = 0; again < 2; ++again) {
-    REQUIRE(counts[again] == static_cast<int>(expected.size()));
-    bool same = true;
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      same &= found[again * room + i].index == expected[i] &&
-              found[again * room + i].value == values[static_cast<std::size_t>(expected[i])];
-    CHECK(same);
-  }
+  CHECK(found.counts == std::vector<int>(6, static_cast<int>(expected.size())));
+  std::vector<std::int32_t> indices(expected.begin(), expected.end());
+  std::vector<std::uint64_t> best;
+  for (const int i : expected) best.push_back(numbers[static_cast<std::size_t>(i)]);
+  std::sort(indices.begin(), indices.end());
+  CHECK(found.chosen == indices);
+  CHECK(found.best == best);
+  CHECK(found.first == best);
 }
 
 void check_all(const Values& values, int k, std::uint64_t seed, Engine engine = Engine::fibers) {
   CAPTURE(values.size());
   CAPTURE(k);
-  const std::size_t bytes = Select<SerialGroup>::shared_bytes(static_cast<int>(values.size())) +
-                            sizeof(Ranked) * static_cast<std::size_t>(1 + std::max(1, k));
-  std::vector<int> counts;
-  std::vector<Ranked> found;
-  std::vector<Ranked> serial(bytes / sizeof(Ranked) + 1);
-  both(SerialGroup{}, values, k, reinterpret_cast<unsigned char*>(serial.data()), counts, found);
-  check(values, k, counts, found);
-  for (const int threads : {32, 64, 256}) {
-    if (engine == Engine::threads && threads > 64) break;
-    counts.clear();
-    found.clear();
-    emulate({.threads = threads, .shared_bytes = bytes, .seed = seed, .engine = engine},
-            [&](EmulatedCluster cluster, int, unsigned char* shared) {
-              both(cluster.block(), values, k, shared, counts, found);
-            });
-    check(values, k, counts, found);
+  const Values numbers = distinct(values);
+  const std::size_t room = static_cast<std::size_t>(std::max(0, k)) + 1;
+  const auto bytes = [&](std::size_t select) {
+    return select + room * (sizeof(std::uint64_t) + sizeof(std::int32_t));
+  };
+  const int n = static_cast<int>(values.size());
+  {
+    Found found;
+    std::vector<TwoNumbers> serial(bytes(Select<SerialGroup>::shared_bytes(n, n)) / sizeof(TwoNumbers) + 1);
+    all_ways(SerialGroup{}, values, numbers, k, reinterpret_cast<unsigned char*>(serial.data()), found);
+    check(values, numbers, k, found);
   }
-  counts.clear();
-  found.clear();
-  emulate({.threads = 32, .shared_bytes = bytes, .seed = seed, .engine = engine},
+  for (const int threads : {32, 64, 256, 512}) {
+    if (engine == Engine::threads && threads > 64) break;
+    Found found;
+    emulate({.threads = threads,
+             .shared_bytes = bytes(Select<EmulatedBlock>::shared_bytes(n, n)),
+             .seed = seed,
+             .engine = engine},
+            [&](EmulatedCluster cluster, int, unsigned char* shared) {
+              all_ways(cluster.block(), values, numbers, k, shared, found);
+            });
+    check(values, numbers, k, found);
+  }
+  Found found;
+  emulate({.threads = 32,
+           .shared_bytes = bytes(Select<EmulatedWarp>::shared_bytes(n, n)),
+           .seed = seed,
+           .engine = engine},
           [&](EmulatedCluster cluster, int, unsigned char* shared) {
-            both(cluster.block().warp(), values, k, shared, counts, found);
+            all_ways(cluster.block().warp(), values, numbers, k, shared, found);
           });
-  check(values, k, counts, found);
+  check(values, numbers, k, found);
 }
 
 Values random_values(Random& random, int n, int kinds, double nothing) {
@@ -122,7 +154,7 @@ Values random_values(Random& random, int n, int kinds, double nothing) {
 UNTHREADED_TEST_CASE(
     "the first of many, by value and then by index: one thread, a warp and blocks find the same") {
   Random random(71);
-  for (const int n : {0, 1, 2, 31, 33, 100, 127, 128, 129, 251, 300, 510})
+  for (const int n : {0, 1, 2, 31, 33, 100, 127, 128, 129, 251, 300, 510, 1500})
     for (const int k : {1, 2, 10, 59, 130}) {
       const int kinds = random.chance(0.5) ? 0 : 1 + random.below(20);
       check_all(random_values(random, n, kinds, random.chance(0.3) ? 0.5 : 0), k, random.bits());
@@ -165,6 +197,12 @@ UNTHREADED_TEST_CASE(
   for (std::size_t i = 1; i < chances.size(); ++i) CHECK(rank_value(chances[i - 1]) < rank_value(chances[i]));
   CHECK(rank_value(0.0) > 0);
   CHECK(rank_value(-1.0) == 0);
+  CHECK(ranked(0, 3) == 0);
+  CHECK(ranked(2, 9) > ranked(1, 0));
+  CHECK(ranked(2, 0) > ranked(2, 1));
+  CHECK(ranked(1, 0x7FFFFFFF) > 0);
+  CHECK(value_of(ranked(0xFFFFFFFFu, 12345)) == 0xFFFFFFFFu);
+  CHECK(index_of(ranked(7, 12345)) == 12345);
 }
 
 TEST_CASE("of many blocks one is the last, it sees what the others wrote, and the counter is as it was") {

@@ -17,6 +17,7 @@
 using namespace specula_test;
 using specula::cuda::detail::Row;
 using specula::cuda::detail::RowScan;
+using specula::cuda::detail::ScanSize;
 using specula::cuda::detail::RowTopK;
 using specula::cuda::detail::TopK;
 
@@ -51,7 +52,6 @@ Found find(const std::vector<float>& logits, int k, Geometry geometry, std::uint
            .engine = engine},
           [&](EmulatedCluster cluster, int, unsigned char* shared) {
             RowTopK<EmulatedCluster> top(cluster, vocab, k, 0, shared);
-            cluster.sync();
             const device::Status status = top.find(Row<Element>{row.data() + offset, vocab});
             if (cluster.rank() != 0) return;
             if (cluster.block().rank() == cluster.block().size() - 1) {
@@ -169,13 +169,15 @@ UNTHREADED_TEST_CASE("up to 64 and none, for every block by itself, a row and an
     }
     using Top = TopK<EmulatedBlock>;
     using Scan = RowScan<EmulatedCluster>;
+    const int warps = 1 + random.below(6);
+    const ScanSize size{vocab, 1, 4096};
     const Grid grid{.blocks = 1 + random.below(3),
-                    .threads = 32 * (1 + random.below(6)),
-                    .shared_bytes = Top::shared_bytes(vocab, k) + Scan::shared_bytes(vocab),
+                    .threads = 32 * warps,
+                    .shared_bytes = Top::shared_bytes(vocab, k) + Scan::shared_bytes(size, warps),
                     .seed = random.bits()};
     int right = 0;
     emulate(grid, [&](EmulatedCluster cluster, int, unsigned char* shared) {
-      Scan scan(cluster, vocab, shared + Top::shared_bytes(vocab, k));
+      Scan scan(cluster, size, shared + Top::shared_bytes(vocab, k));
       Top top(cluster.block(), vocab, k, 0, shared);
       for (std::size_t r = 0; r < 2; ++r) {
         const std::vector<int>& order = orders[r];

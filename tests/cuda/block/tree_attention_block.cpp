@@ -7,7 +7,7 @@
 using namespace specula_test;
 namespace device = specula::cuda;
 using device::BFloat16;
-using device::TreeAttentionPlan;
+using device::TreeAttentionGeometry;
 
 TEST_CASE_TEMPLATE("threads that run at once: no access but those that barriers order", Variant,
                    MmaAttention<AsElements>, MmaAttention<AsBytes>) {
@@ -15,10 +15,9 @@ TEST_CASE_TEMPLATE("threads that run at once: no access but those that barriers 
   const AttentionScene<BFloat16, 64, typename Variant::template Stored<BFloat16>> scene(
       {.query_heads = 2, .lengths = {300}, .nodes = {2}, .page_size = 16, .seed = 3});
   for (const int rows : {16, 64}) {
-    TreeAttentionPlan plan;
+    TreeAttentionGeometry plan;
     REQUIRE(device::detail::fill_plan(
-        &plan, {.sequences = 1, .max_nodes = 2, .query_heads = 2, .kv_heads = 1, .max_tokens = 300}, 64, 1,
-        false));
+        &plan, {.sequences = 1, .max_nodes = 2, .query_heads = 2, .kv_heads = 1, .max_tokens = 300}, 64, {}));
     plan.rows = rows;
     plan.cluster = rows == 16 ? 2 : 1;
     plan.splits = rows == 16 ? 4 : 1;

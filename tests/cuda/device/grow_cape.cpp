@@ -20,7 +20,7 @@ namespace {
 struct Spine {
   std::vector<specula::Token> token;
   std::vector<std::int32_t> position;
-  explicit Spine(const CapePlan& plan)
+  explicit Spine(const CapeSizes& plan)
       : token(static_cast<std::size_t>(plan.length * plan.sequences), GrownArrays::kPoison),
         position(token) {}
   CapeSpine arrays() { return {token.data(), position.data()}; }
@@ -28,7 +28,7 @@ struct Spine {
 };
 
 template <class Element>
-void step(const CapePlan& plan, Geometry geometry, const detail::CapeArgs<Element>& args) {
+void step(const CapeSizes& plan, Geometry geometry, const detail::CapeArgs<Element>& args) {
   emulate(
       geometry.grid(plan.sequences, detail::cape_shared_bytes<EmulatedCluster>(plan.vocab, plan.most),
                     args.step),
@@ -37,7 +37,7 @@ void step(const CapePlan& plan, Geometry geometry, const detail::CapeArgs<Elemen
 
 struct Cape {
   using Capacity = CapeCapacity;
-  using Plan = CapePlan;
+  using Plan = CapeSizes;
   using Work = detail::CapeWork;
   using Calls = Spine;
 
@@ -132,8 +132,8 @@ UNTHREADED_TEST_CASE("limits: none, the root alone, within the spine, within the
   const std::int32_t limits[] = {0, 1, 2, 5, 8, -5};
   for (std::size_t b = 0; b < 6; ++b) batch[b].limit = limits[b];
   check<Cape, float>(batch, {.vocab = 50}, 1);
-  const CapePlan plan = plan_of<Cape>({.sequences = 6, .vocab = 50});
-  Workspace memory(plan);
+  const CapeSizes plan = plan_of<Cape>({.sequences = 6, .vocab = 50});
+  GrowthMemory memory(plan);
   const Grown<Cape> found = grow<Cape, float>(batch, plan, {}, memory, 0, 0, false);
   for (std::size_t b = 0; b < 6; ++b) CHECK(found.trees.size[b] > 8);
 }
@@ -161,8 +161,8 @@ UNTHREADED_TEST_CASE("a batch is its sequences, whatever their slots") {
 UNTHREADED_TEST_CASE("rows so far apart that 32 bits do not index them") {
   const WideRows wide;
   if (!wide.there()) return;
-  const CapePlan plan = plan_of<Cape>({.sequences = 3, .length = 1, .vocab = 20});
-  Workspace work(plan);
+  const CapeSizes plan = plan_of<Cape>({.sequences = 3, .length = 1, .vocab = 20});
+  GrowthMemory work(plan);
   Spine spine(plan);
   const std::vector<std::int32_t> position(3);
   step<float>(plan, {},
@@ -184,7 +184,7 @@ UNTHREADED_TEST_CASE("how many extras a confidence asks for, and capacities") {
     for (const float c : {std::nextafter(at, -1.0f), at, std::nextafter(at, 2.0f)})
       CHECK(extras(c) == on_cpu(c));
   CHECK(extras.most() == 7);
-  CapePlan plan;
+  CapeSizes plan;
   CHECK(detail::size_plan(&plan, {.vocab = 128256}));
   CHECK(plan.pool == 32);
   CHECK(plan.width == 33);

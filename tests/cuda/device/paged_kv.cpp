@@ -35,6 +35,9 @@ TEST_CASE("division by any page size") {
       CHECK((n > 0x7FFFFFFFu || by.quotient(n) == n / d));
   }
   CHECK(Divisor().quotient(77) == 77);
+  int n = 45;
+  CHECK(Divisor(7).divide(&n) == 6);
+  CHECK(n == 3);
 }
 
 TEST_CASE("rows of pages: tables, layouts, and offsets beyond 32 bits") {

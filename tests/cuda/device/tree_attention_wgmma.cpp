@@ -15,7 +15,7 @@ namespace device = specula::cuda;
 using device::BFloat16;
 using device::Half;
 using device::TreeAttentionCapacity;
-using device::TreeAttentionPlan;
+using device::TreeAttentionGeometry;
 using Variant = WgmmaAttention<AsElements>;
 
 ATTENTION_CASES(Variant);
@@ -50,9 +50,9 @@ TEST_CASE("long contexts go around the ring of stages") {
 TEST_CASE("the same function as tree_attention()") {
   for (std::uint64_t seed = 201; seed <= 206; ++seed) {
     const AttentionScene<Half, 128> scene(random_attention(seed));
-    TreeAttentionPlan plan;
+    TreeAttentionGeometry plan;
     TreeAttentionCapacity capacity = plan_for<Variant>(scene).capacity;
-    REQUIRE(device::detail::fill_plan(&plan, capacity, 128, 132, true));
+    REQUIRE(device::detail::fill_plan(&plan, capacity, 128, {{132, 132, 124, 120}}));
     const auto one = MmaAttention<AsElements>::run(scene, plan),
                other = Variant::run(scene, plan_for<Variant>(scene));
     double difference = 0, norm = 0;
@@ -70,41 +70,42 @@ TEST_CASE("plans: the variant and the splits; what blocks take of a multiprocess
   using namespace device::detail;
   TreeAttentionCapacity c{
       .sequences = 1, .max_nodes = 64, .query_heads = 32, .kv_heads = 8, .max_tokens = 32768};
-  const auto plan_of = [&](int slots, bool clusters) {
-    TreeAttentionPlan plan;
-    REQUIRE(fill_wgmma_plan(&plan, c, 128, slots, clusters));
+  const AttentionPlaces places{{132, 132, 124, 120}};
+  const auto plan_of_now = [&] {
+    TreeAttentionGeometry plan;
+    REQUIRE(fill_wgmma_plan(&plan, c, 128, places));
     CHECK(plan.splits % plan.cluster == 0);
     return plan;
   };
-  CHECK(plan_of(132, true).rows == 128);
-  CHECK(plan_of(132, true).row_tiles == 2);
-  CHECK(plan_of(132, true).splits == 8);  // 16 units in 132 places
-  CHECK(plan_of(132, true).cluster == 8);
+  CHECK(plan_of_now().rows == 128);
+  CHECK(plan_of_now().row_tiles == 2);
+  CHECK(plan_of_now().splits == 8);   // 16 units in 132 places
+  CHECK(plan_of_now().cluster == 2);  // all of which fit
   c.max_nodes = 16;
-  CHECK(plan_of(132, true).rows == 64);
-  CHECK(plan_of(132, true).row_tiles == 1);
+  CHECK(plan_of_now().rows == 64);
+  CHECK(plan_of_now().row_tiles == 1);
   c.max_nodes = 17;
-  CHECK(plan_of(132, true).rows == 128);
+  CHECK(plan_of_now().rows == 128);
   c.max_nodes = 1;
-  CHECK(plan_of(132, true).rows == 64);
+  CHECK(plan_of_now().rows == 64);
   c.query_heads = 8;
   c.max_nodes = 64;
-  CHECK(plan_of(132, true).rows == 64);
+  CHECK(plan_of_now().rows == 64);
   c.max_nodes = 65;
-  CHECK(plan_of(132, true).rows == 128);
+  CHECK(plan_of_now().rows == 128);
   c.batch_invariant = true;
-  CHECK(plan_of(132, true).fixed_tiles == kInvariantTiles);
-  TreeAttentionPlan plan;
+  CHECK(plan_of_now().fixed_tiles == kInvariantTiles);
+  TreeAttentionGeometry plan;
   c.kv_heads = 0;
-  CHECK_FALSE(fill_wgmma_plan(&plan, c, 128, 132, true));
+  CHECK_FALSE(fill_wgmma_plan(&plan, c, 128, places));
   c.kv_heads = 8;
   c.max_nodes = 0;
-  CHECK_FALSE(fill_wgmma_plan(&plan, c, 128, 132, true));
+  CHECK_FALSE(fill_wgmma_plan(&plan, c, 128, places));
   c.max_nodes = 4;
   c.query_heads = 12;
-  CHECK_FALSE(fill_wgmma_plan(&plan, c, 128, 132, true));
+  CHECK_FALSE(fill_wgmma_plan(&plan, c, 128, places));
   c.query_heads = 4;
-  CHECK_FALSE(fill_wgmma_plan(&plan, c, 128, 132, true));
+  CHECK_FALSE(fill_wgmma_plan(&plan, c, 128, places));
 
   const auto fits = [](auto shape) {
     using Shape = decltype(shape);

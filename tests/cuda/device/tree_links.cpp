@@ -43,7 +43,7 @@ Links links(const std::vector<std::int32_t>& begin, const NodeId* parent, int ma
   const std::size_t trees = begin.size() - 1, bytes = detail::tree_links_shared_bytes(max_nodes);
   const auto nodes = static_cast<std::size_t>(begin.back());
   Links serial(nodes, trees, max_nodes);
-  std::vector<NodeId> shared(bytes / sizeof(NodeId), kPoison);
+  std::vector<detail::FourNodes> shared(bytes / sizeof(detail::FourNodes) + 1);
   for (std::size_t b = 0; b < trees; ++b)
     tree_links(SerialGroup{}, serial.args(begin, parent, max_nodes), static_cast<int>(b),
                reinterpret_cast<unsigned char*>(shared.data()));
@@ -137,6 +137,7 @@ TEST_CASE("bad trees get a status and no links; what is too large, or empty, is 
           std::vector<NodeId>{1, -1, -1, -1, -1, -1, kPoison, kPoison, kPoison, kPoison, kPoison});
     CHECK(found.next_sibling[1] == 2);
     CHECK(found.next_sibling[4] == -1);
+    CHECK(found.depth[3] == 0);
     CHECK(found.depth[4] == 1);
     CHECK(std::vector<std::uint64_t>(found.ancestors.begin() + 3, found.ancestors.begin() + 7) ==
           std::vector<std::uint64_t>{1, 3, 5, kPoisonWord});
@@ -145,7 +146,8 @@ TEST_CASE("bad trees get a status and no links; what is too large, or empty, is 
 
 TEST_CASE("what is not wanted is not written") {
   const std::vector<std::int32_t> begin = {0, 3};
-  std::vector<NodeId> depth(3, kPoison), shared(4);
+  std::vector<NodeId> depth(3, kPoison);
+  std::vector<detail::FourNodes> shared(detail::tree_links_shared_bytes(3) / sizeof(detail::FourNodes) + 1);
   detail::TreeLinksArgs args{begin.data(), nullptr, {}, 3};
   args.out.depth = depth.data();
   tree_links(SerialGroup{}, args, 0, reinterpret_cast<unsigned char*>(shared.data()));

@@ -3,8 +3,8 @@
 
 using namespace specula::cuda;
 
-cudaError_t use(TreeAttentionPlan* plan, const TreeAttentionCapacity& capacity, const TreeAttentionArgs<BFloat16>& args,
-                void* workspace) {
-  const cudaError_t error = make_tree_attention_wgmma_plan<BFloat16, 128>(plan, capacity, 0);
-  return error ? error : tree_attention_wgmma<BFloat16, 128>(*plan, args, workspace, nullptr);
+cudaError_t use(TreeAttentionPlan<BFloat16, 128>* plan, const TreeAttentionCapacity& capacity,
+                const TreeAttentionArgs<BFloat16>& args, const Workspace& workspace) {
+  const cudaError_t error = make_tree_attention_wgmma_plan(plan, capacity, 0);
+  return error ? error : tree_attention_wgmma(*plan, args, workspace, nullptr);
 }

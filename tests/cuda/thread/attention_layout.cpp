@@ -16,7 +16,7 @@ using namespace specula::cuda::detail;
 TEST_CASE("packed rows: all heads of a node, then the next node") {
   for (const int group : {1, 2, 3, 4, 7, 8})
     for (int row = 0; row < 200; ++row) {
-      const PackedRow at = packed_row(row, group);
+      const PackedRow at = packed_row(row, Divisor(static_cast<std::uint32_t>(group)));
       CHECK(at.node * group + at.head == row);
       CHECK(at.head >= 0);
       CHECK(at.head < group);

@@ -138,3 +138,15 @@ TEST_CASE_TEMPLATE("fragments: bytes of a tile become B of Q K^T and of P V, wit
     CHECK(banks.size() == 8);
   }
 }
+
+TEST_CASE_TEMPLATE("columns of the products go back to where they belong", Stored, BFloat16, Float8E4M3) {
+  using Kv = device::detail::StoredKv<BFloat16, Stored>;
+  BFloat16 sixteen[16] = {};
+  for (int c = 0; c < 8; c += 2) {
+    const float x[4] = {static_cast<float>(c), static_cast<float>(c + 1), static_cast<float>(8 + c),
+                        static_cast<float>(9 + c)};
+    Kv::store(sixteen, c, x);
+  }
+  for (int n = 0; n < 16; ++n)
+    CHECK(device::detail::to_float(sixteen[Kv::column(n)]) == static_cast<float>(n));
+}

@@ -14,29 +14,79 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-template <class Element, int kHead, int kKeys, class Stored = Element>
+/// The rows' fragments of A, in registers.
+template <int kHead>
+struct HeldQueries {
+  std::uint32_t q[kHead / 16][4];
+
+  /// As load_queries().
+  template <class Kv, class Query>
+  SPECULA_HD void load(int lane, Query query) {
+    load_queries<Kv>(lane, query, q);
+  }
+  SPECULA_HD void get(int step, std::uint32_t (&a)[4]) const {
+    SPECULA_UNROLL
+    for (int i = 0; i < 4; ++i) a[i] = q[step][i];
+  }
+};
+
+/// The same in shared memory, for warps that have the same rows.
+template <int kHead>
+struct SharedQueries {
+  struct alignas(16) Fragment {  // a lane's
+    std::uint32_t a[4];
+  };
+  static constexpr int kBytes = 16 * kHead * 2;
+  unsigned char* at;
+
+  SharedQueries() = default;
+  /// `shared`: kBytes, 16-byte aligned.
+  SPECULA_HD SharedQueries(int lane, unsigned char* shared) : at(shared + 16 * lane) {}
+
+  /// Warp `part` of kParts loads its part of them; a barrier follows.
+  template <class Kv, int kParts, class Query>
+  SPECULA_HD void load(int lane, Query query, int part) {
+    constexpr int kSteps = kHead / 16 / kParts;
+    static_assert(kSteps > 0, "each has a part");
+    std::uint32_t q[kSteps][4];
+    load_queries<Kv>(
+        lane,
+        [&](int row) {
+          const auto* from = query(row);
+          return from ? from + 16 * kSteps * part : from;
+        },
+        q);
+    SPECULA_UNROLL
+    for (int k = 0; k < kSteps; ++k)
+      *reinterpret_cast<Fragment*>(at + (kSteps * part + k) * 512) = {{q[k][0], q[k][1], q[k][2], q[k][3]}};
+  }
+  SPECULA_HD void get(int step, std::uint32_t (&a)[4]) const {
+    const Fragment mine = *reinterpret_cast<const Fragment*>(at + step * 512);
+    SPECULA_UNROLL
+    for (int i = 0; i < 4; ++i) a[i] = mine.a[i];
+  }
+};
+
+template <class Element, int kHead, int kKeys, class Stored = Element, class Queries = HeldQueries<kHead>>
 class AttentionRows {
   using Kv = StoredKv<Element, Stored>;
 
  public:
   static_assert(kHead % (16 * Kv::kSteps) == 0 && kKeys % 16 == 0, "whole products only");
 
-  /// `query(row)` points at the kHead elements of a row, 4-byte aligned, null: a row of zeros.
-  template <class Query>
-  SPECULA_HD AttentionRows(int lane, Query query) : maximum_{kLowest, kLowest}, sum_{0, 0} {
+  SPECULA_HD AttentionRows() : maximum_{kLowest, kLowest}, sum_{0, 0} {
     SPECULA_UNROLL
     for (int n = 0; n < kHead / 8; ++n) SPECULA_UNROLL
     for (int i = 0; i < 4; ++i) o_[n][i] = 0;
-    load_queries<Kv>(lane, query, q_);
   }
 
-  /// Takes kKeys keys in: rows `row` and on of the tiles `k` and `v`. view(half)(key) says whether this
-  /// lane's row of that half sees key 0 .. kKeys - 1; it is asked only if `masked`.
-  template <class Warp, class Sees>
-  SPECULA_HD void add(Warp warp, const unsigned char* k, const unsigned char* v, int row,
-                      const ScoreMap& score, bool masked, Sees sees) {
+  /// Takes kKeys keys in: rows `row` and on of the tiles `k` and `v`. Bit i of sees(half) says whether this
+  /// lane's row of that half sees key i; it is asked only if kMasked.
+  template <bool kMasked, class Warp, class Sees>
+  SPECULA_HD void add(Warp warp, const Queries& queries, const unsigned char* k, const unsigned char* v,
+                      int row, const ScoreMap& score, Sees sees) {
     float s[kKeys / 8][4];
-    multiply_keys(warp, k, row, s);
+    multiply_keys(warp, queries, k, row, s);
     if (score.cap > 0) {
       SPECULA_UNROLL
       for (int n = 0; n < kKeys / 8; ++n) SPECULA_UNROLL
@@ -46,7 +96,7 @@ class AttentionRows {
       for (int n = 0; n < kKeys / 8; ++n) SPECULA_UNROLL
       for (int i = 0; i < 4; ++i) s[n][i] = score.plain(s[n][i]);
     }
-    if (masked) mask_scores(warp.rank(), sees, s);
+    if (kMasked) mask_scores(warp.rank(), sees, s);
     raise_maximum(warp, s);
     SPECULA_UNROLL
     for (int n = 0; n < kKeys / 8; ++n) SPECULA_UNROLL
@@ -74,21 +124,26 @@ class AttentionRows {
 
   /// s = Q K^T.
   template <class Warp>
-  SPECULA_HD void multiply_keys(Warp warp, const unsigned char* k, int row, float (&s)[kKeys / 8][4]) const {
+  SPECULA_HD void multiply_keys(Warp warp, const Queries& queries, const unsigned char* k, int row,
+                                float (&s)[kKeys / 8][4]) const {
     const Cell at = key_cell(warp.rank());
     SPECULA_UNROLL
-    for (int n = 0; n < kKeys / 8; n += 2) {
+    for (int n = 0; n < kKeys / 8; ++n) SPECULA_UNROLL
+    for (int i = 0; i < 4; ++i) s[n][i] = 0;
+    SPECULA_UNROLL
+    for (int c = 0; c < kHead / (16 * Kv::kSteps); ++c) {
+      std::uint32_t q[Kv::kSteps][4];
       SPECULA_UNROLL
-      for (int i = 0; i < 4; ++i) s[n][i] = s[n + 1][i] = 0;
+      for (int step = 0; step < Kv::kSteps; ++step) queries.get(Kv::kSteps * c + step, q[step]);
       SPECULA_UNROLL
-      for (int c = 0; c < kHead / (16 * Kv::kSteps); ++c) {
+      for (int n = 0; n < kKeys / 8; n += 2) {
         std::uint32_t b[4], f[4];
         load_matrices(warp, k + offset(row + 8 * n + at.row, 2 * c + at.column), b);
         SPECULA_UNROLL
         for (int step = 0; step < Kv::kSteps; ++step) {
           Kv::keys(b, step, f);
-          mma(warp, Element{}, s[n], q_[Kv::kSteps * c + step], f[0], f[1]);
-          mma(warp, Element{}, s[n + 1], q_[Kv::kSteps * c + step], f[2], f[3]);
+          mma(warp, Element{}, s[n], q[step], f[0], f[1]);
+          mma(warp, Element{}, s[n + 1], q[step], f[2], f[3]);
         }
       }
     }
@@ -137,7 +192,6 @@ class AttentionRows {
     }
   }
 
-  std::uint32_t q_[kHead / 16][4];
   float o_[kHead / 8][4], maximum_[2], sum_[2];
 };
 

@@ -70,7 +70,7 @@ SPECULA_HD float min_p_logit(const SamplingParams& params, float top) {
 template <class Cluster, class Element>
 class Cut {
  public:
-  using Entry = typename TileTable<Cluster>::Entry;
+  using Entry = TileEntry;
   SPECULA_HD static constexpr std::size_t shared_bytes() { return 2 * sizeof(Histogram); }
 
   /// `stats`: maximum of every tile. `top` is the row's largest logit. `shared` is shared_bytes() at the same

@@ -19,7 +19,7 @@ namespace detail {
 template <class Cluster, class Element>
 class KeyCut {
  public:
-  using Entry = typename TileTable<Cluster>::Entry;
+  using Entry = TileEntry;
   static constexpr int kWindow = 2048;  // keys; an octave of bfloat16 has 128, one of half 1,024
 
   struct Found {

@@ -16,11 +16,14 @@ template <int kHead>
 struct Panels {
   static constexpr int kTileBytes = kTileKeys * kHead * 2;
   SPECULA_HD static int offset(int row, int chunk) { return panel_offset<kTileKeys>(row, chunk); }
+  /// As RowsOfChunks'.
+  SPECULA_HD static int below(int place, int rows) {
+    return (place ^ (rows % 8 * 16)) + rows * kPanelRowBytes;
+  }
 };
 /// Where those of bytes wait to be widened.
 template <int kHead>
-struct NarrowPanels {
-  static constexpr int kTileBytes = kTileKeys * kHead * 2;
+struct NarrowPanels : Panels<kHead> {
   SPECULA_HD static int offset(int row, int chunk) { return narrow_offset<kTileKeys>(row, chunk); }
 };
 

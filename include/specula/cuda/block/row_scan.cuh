@@ -26,10 +26,10 @@ struct RowFacts {
 
 /// Functions that say "all threads" are called by those of the cluster together, the others by a warp of any
 /// block, by themselves.
-template <class Cluster>
+template <class Cluster, class Size = ScanSize>
 class RowScan {
  public:
-  using Table = TileTable<Cluster>;
+  using Table = TileTable<Cluster, Size>;
   using Entry = typename Table::Entry;
 
   /// 16-byte aligned shared memory of each block of `warps` warps.
@@ -273,7 +273,7 @@ class RowScan {
   }
 
   Table table_;
-  const ScanSize& size_;
+  Size size_;
   RowFacts* facts_;  // (rows)
 };
 

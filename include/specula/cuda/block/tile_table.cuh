@@ -17,18 +17,20 @@ struct ScanSize {
   int vocab = 0, rows = 1, ring_bytes = 8192;
 };
 
+struct alignas(8) TileEntry {
+  float a, b;
+};
+
 /// Two floats a tile in every block's shared memory, for some rows, and that twice: a fast block may fill the
 /// next pass's while a slow one still reads the last's, so a pass needs one barrier of the cluster.
 ///
 /// Tiles come through a ring of the warp's own in shared memory: a ring of registers would be waited for as a
 /// whole, there being too few scoreboards to wait for one load. Each lane copies what it will look at, so no
-/// lane waits for another.
-template <class Cluster>
+/// lane waits for another. `Size` is ScanSize, or a reference to one that lives as long and takes no registers.
+template <class Cluster, class Size = ScanSize>
 class TileTable {
  public:
-  struct alignas(8) Entry {
-    float a, b;
-  };
+  using Entry = TileEntry;
 
   /// What the rings hold at least, together.
   static constexpr std::size_t kScratchBytes = 16640;
@@ -218,7 +220,7 @@ class TileTable {
   }
 
   Cluster cluster_;
-  const ScanSize& size_;
+  Size size_;
   int set_ = 0;
   bool begun_ = false;
   unsigned char* ring_;  // this warp's

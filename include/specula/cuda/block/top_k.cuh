@@ -23,73 +23,78 @@ class TopK {
  public:
   /// 16-byte aligned shared memory to find the `k` best of rows, and to select among `more` afterwards.
   SPECULA_HD static std::size_t shared_bytes(int vocab, int k, int more = 0) {
-    return round_up(select_bytes(vocab, k, more) + sizeof(Ranked) * static_cast<std::size_t>(k),
-                    std::size_t{16});
+    return select_bytes(vocab, k, more) + sizeof(std::uint64_t) * static_cast<std::size_t>(k + k % 2);
   }
   /// k >= 0.
   SPECULA_HD TopK(Block block, int vocab, int k, int more, unsigned char* shared)
       : block_(block),
-        select_(block, shared),
-        best_(reinterpret_cast<Ranked*>(shared + select_bytes(vocab, k, more))),
+        select_(block, larger(more, tile_count(vocab)), candidates(k), shared),
+        best_(reinterpret_cast<std::uint64_t*>(shared + select_bytes(vocab, k, more))),
         k_(k) {}
 
   /// Finds them; `table` holds the tiles' maxima, and NaN is nowhere in the row. Called by the whole block.
-  template <class Element, class Cluster>
-  SPECULA_HD void find(Row<Element> row, const TileTable<Cluster>& table) {
+  template <class Element, class Table>
+  SPECULA_HD void find(Row<Element> row, const Table& table) {
     if (k_ == 0) return;
     // Each of the k best tiles, by their largest logits, has a token that comes before all of any tile that
     // comes after it: so the i-th (from 0) has no more than k - i of the best tokens, and others have none.
-    const int tiles = select_.best(
-        table.tiles(), [&](int t) { return rank_value(table[t].a); }, k_, best_);
-    const std::uint64_t bound = tiles == k_ ? best_[k_ - 1].value : 1;
-    select_.clear();
+    select_.read(table.tiles(), [&](int t) { return ranked(rank_value(table[t].a), t); });
+    const int tiles = select_.best(k_, best_);
+    const std::uint32_t bound = tiles == k_ ? value_of(best_[k_ - 1]) : 1;
+    SPECULA_NO_UNROLL
     for (int i = block_.warp_rank(); i < tiles; i += block_.warp_count())
-      gather(row, best_[i].index, k_ - i, bound);
+      gather(row, index_of(best_[i]), k_ - i, bound);
     found_ = select_.first(k_, best_);
   }
 
   /// How many there are.
   SPECULA_HD int found() const { return found_; }
   /// Number i of them, the best first.
-  SPECULA_HD Token token(int i) const { return best_[i].index; }
-  SPECULA_HD float logit(int i) const { return of_key(static_cast<std::uint32_t>(best_[i].value)); }
+  SPECULA_HD Token token(int i) const { return index_of(best_[i]); }
+  SPECULA_HD float logit(int i) const { return of_key(value_of(best_[i])); }
 
   SPECULA_HD Select<Block>& select() { return select_; }
-  /// (k) for what is selected; the best tokens are lost.
-  SPECULA_HD Ranked* selected() { return best_; }
+  /// (k) of shared memory for what is selected; the best tokens are lost.
+  SPECULA_HD std::int32_t* selected() { return reinterpret_cast<std::int32_t*>(best_); }
 
  private:
+  SPECULA_HD static int candidates(int k) { return k * (k + 1) / 2; }
   SPECULA_HD static std::size_t select_bytes(int vocab, int k, int more) {
-    return Select<Block>::shared_bytes(larger(more, larger(tile_count(vocab), k * (k + 1) / 2)));
+    return Select<Block>::shared_bytes(larger(more, tile_count(vocab)), candidates(k));
   }
 
   /// Adds the `most` best of a tile, by a warp, if they are no less than `bound`.
   template <class Element>
-  SPECULA_HD void gather(Row<Element> row, int tile, int most, std::uint64_t bound) {
+  SPECULA_HD void gather(Row<Element> row, int tile, int most, std::uint32_t bound) {
     const auto warp = block_.warp();
     const int lane = warp.rank();
+    const auto place = [lane](int i) { return place_of<Order::columns, Element>(lane, i); };
     float x[kPerLane];
     unpack(load_tile<Order::columns>(lane, row, tile), x);
+    std::uint32_t value[kPerLane];
+    SPECULA_UNROLL
+    for (int i = 0; i < kPerLane; ++i) value[i] = rank_value(x[i]);
+    SPECULA_NO_UNROLL
     for (int n = 0; n < most; ++n) {
-      std::uint64_t top = 0;  // value, then the lower place
+      std::uint32_t mine = value[0];
       SPECULA_UNROLL
-      for (int i = 0; i < kPerLane; ++i) {
-        const auto place = static_cast<std::uint64_t>(place_of<Order::columns, Element>(lane, i));
-        top = larger(top, rank_value(x[i]) << 16 | (0xFFFF - place));
-      }
-      top = reduce(warp, top, Max{});
-      if (top >> 16 < bound) break;
-      const int place = 0xFFFF - static_cast<int>(top & 0xFFFF);
+      for (int i = 1; i < kPerLane; ++i) mine = larger(mine, value[i]);
+      const std::uint32_t top = warp.largest(mine);
+      if (top < bound) break;
+      std::uint32_t first = 0;  // kTile less the lowest place of it
       SPECULA_UNROLL
-      for (int i = 0; i < kPerLane; ++i)
-        if (place_of<Order::columns, Element>(lane, i) == place) x[i] = -infinity();
-      if (lane == 0) select_.add({top >> 16, tile * kTile + place});
+      for (int i = kPerLane - 1; i >= 0; --i)
+        first = value[i] == top ? static_cast<std::uint32_t>(kTile - place(i)) : first;
+      const int at = kTile - static_cast<int>(warp.largest(first));
+      SPECULA_UNROLL
+      for (int i = 0; i < kPerLane; ++i) value[i] = place(i) == at ? 0 : value[i];
+      if (lane == 0) select_.add(ranked(top, tile * kTile + at));
     }
   }
 
   Block block_;
   Select<Block> select_;
-  Ranked* best_;  // (k) tiles, then tokens
+  std::uint64_t* best_;  // (k) tiles, then tokens
   int k_, found_ = 0;
 };
 
@@ -124,6 +129,9 @@ class RowTopK {
     if (law.status == Status::ok && scan_.cluster().rank() == 0) top_.find(row, scan_.table());
     return law.status;
   }
+
+  /// Instead of find().
+  SPECULA_HD void leave() { scan_.leave(); }
 
   // ---- of the first block
 

@@ -1,59 +1,25 @@
-// Attention of a tile of rows over the keys of one split, by a cluster of splits that put their parts
-// together.
+// Attention of a tile of rows over the keys of one split by mma.sync: every warp copies, multiplies and
+// merges.
 #pragma once
 
+#include <type_traits>
+
 #include "../detail/host_device.cuh"
-#include "../device/paged_kv.cuh"
 #include "../group.cuh"
 #include "../thread/attention_layout.cuh"
-#include "../warp/tile.cuh"
 #include "attention_rows.cuh"
 #include "kv_ring.cuh"
+#include "tree_attention_split.cuh"
 
 namespace specula {
 namespace cuda {
-
-/// Attention of proposals over a cache, all arrays on the device. Node i of sequence b is query begin[b] + i;
-/// its K and V lie in slot length[b] + i of the sequence already. See tree_attention(). Stored: what the
-/// cache holds, Element or Float8E4M3.
-template <class Element, class Stored = Element>
-struct TreeAttentionArgs {
-  const Element* q;           // (N, Hq, D) 16-byte aligned, nodes `q_stride` elements apart
-  std::int64_t q_stride;      // a multiple of 8
-  PagedKv<Stored> kv;         // the cache
-  const std::int32_t* begin;  // (B + 1) where a sequence's nodes begin
-  const std::uint64_t* mask;  // (N, words) as specula::tree_mask: bit j of node i iff j is i or above it
-  int words;                  // 0, and no mask: the queries see all of the cache, and there is no tail
-  Element* out;               // (N, Hq, D) 16-byte aligned, nodes `out_stride` elements apart
-  std::int64_t out_stride;    // a multiple of 8
-  float* lse = nullptr;       // (N, Hq) log-sum-exp of the scaled products, if wanted
-  float scale = 1.0f;         // of the products of q and k
-  float softcap = 0.0f;       // 0: off; else products become softcap * tanh(scale * product / softcap)
-  int window = 0;             // 0: off; else key k is seen iff position(q) - position(k) < window
-  const std::int32_t* position = nullptr;  // (N) of nodes in their text; only with a window
-  const std::int32_t* depth = nullptr;     // (N) in place of `position`: length[b] + depth
-  const float* k_scale = nullptr;          // (Hkv) what stored keys are multiplied by; null: 1
-  const float* v_scale = nullptr;          // (Hkv) and stored values
-};
-
 namespace detail {
-
-/// What else the kernel is told: the plan's part.
-template <class Element, class Stored = Element>
-struct TreeAttentionLaunch {
-  TreeAttentionArgs<Element, Stored> args;
-  ScoreMap score;
-  Divisor page_size;
-  int query_heads, kv_heads, row_tiles, splits;  // splits: a multiple of the cluster's size
-  int fixed_tiles, least_tiles;                  // as split_tiles()
-  std::uint32_t* counters;  // (units * cluster) 0 between launches; a unit is a tile of rows of a KV head
-  float* parts;             // (units, splits / cluster, rows of a tile, D + 4) 16-byte aligned
-};
 
 /// A compiled variant: 16 * kRowWarps rows a block, each tile of keys split over kKeyWarps. Elements of the
 /// cache have kStoredBytes.
 template <int kHeadSize, int kRowWarps_, int kKeyWarps_, int kStages_, int kStoredBytes = 2>
 struct AttentionShape {
+  static constexpr bool kHasRoles = false;
   static constexpr int kHead = kHeadSize, kRowWarps = kRowWarps_, kKeyWarps = kKeyWarps_, kStages = kStages_;
   static constexpr int kWarps = kRowWarps * kKeyWarps, kThreads = 32 * kWarps, kRows = 16 * kRowWarps;
   static constexpr int kKeys = kTileKeys / kKeyWarps;  // of a tile, for a warp
@@ -62,135 +28,43 @@ struct AttentionShape {
   static constexpr int kSavedFloats = kHead + 4;  // of a row of a part in the workspace
   static constexpr int kRingBytes = kStages * kTileKeys * kHead * 2 * kStoredBytes;
   static constexpr int kMergeBytes = (kKeyWarps * (kPartFloats + 2 * kRows) + 2 * kRows) * 4;
-  static constexpr int kSharedBytes = kRingBytes > kMergeBytes ? kRingBytes : kMergeBytes;
+  static constexpr int kTileBytes = kRingBytes > kMergeBytes ? kRingBytes : kMergeBytes;
+  /// Up to 32 rows two blocks share a multiprocessor, so that one computes while the other one waits. (Not on
+  /// sm_86, 89 and 120, whose shared memory holds one.) For 128 registers a thread to suffice, queries of
+  /// wide heads are in shared memory then, behind the tiles.
+  static constexpr int kBlocks = kRows <= 32 ? 2 : 1;
+  static constexpr bool kSharedQueries = kHead == 128 && kBlocks * kThreads > 256;
+  static constexpr int kSharedBytes = kTileBytes + (kSharedQueries ? kRows * kHead * 2 : 0);
 };
 
-/// A block's work: one split of the keys, for one tile of the packed rows of a KV head of a sequence. Blocks
-/// of a cluster have neighbouring splits of the same tile. Cost: one read of its keys' K and V.
+/// A block's work. Cost: one read of its keys' K and V.
 template <class Shape, class Cluster, class Element, class Stored = Element>
-class TreeAttentionBlock {
-  static constexpr int kHead = Shape::kHead, kFours = kHead / 4;
-  using Rows = AttentionRows<Element, kHead, Shape::kKeys, Stored>;
-  using Ring = KvRing<Stored, kHead, Shape::kWarps, Shape::kStages>;
+class TreeAttentionBlock : TreeAttentionSplit<Shape, Cluster, Element, Stored> {
+  using Base = TreeAttentionSplit<Shape, Cluster, Element, Stored>;
+  using Queries =
+      std::conditional_t<Shape::kSharedQueries, SharedQueries<Shape::kHead>, HeldQueries<Shape::kHead>>;
+  using Rows = AttentionRows<Element, Shape::kHead, Shape::kKeys, Stored, Queries>;
+  using Ring = KvRing<Stored, Shape::kHead, Shape::kWarps, Shape::kStages>;
+  using Base::cluster_, Base::keys_, Base::l_, Base::rows_, Base::shared_;
 
  public:
-  /// `index` of the cluster in the grid; `shared`: Shape::kSharedBytes, 128-byte aligned, at the same place
-  /// in every block.
-  SPECULA_HD TreeAttentionBlock(Cluster cluster, const TreeAttentionLaunch<Element, Stored>& launch,
-                                int index, unsigned char* shared)
-      : cluster_(cluster), l_(launch), shared_(shared) {
-    const int groups = l_.splits / cluster.size();
-    // Tiles of the same keys follow each other: they find them in the cache.
-    row_tile_ = index % l_.row_tiles;
-    index /= l_.row_tiles;
-    group_ = index % groups;
-    index /= groups;
-    head_ = index % l_.kv_heads;
-    sequence_ = index / l_.kv_heads;
-    unit_ = static_cast<std::int64_t>(index) * l_.row_tiles + row_tile_;
-    per_head_ = l_.query_heads / l_.kv_heads;
-    span_ = page_span(l_.args.kv, sequence_);
-    length_ = larger(0, l_.args.kv.length[sequence_]);
-    begin_ = l_.args.begin[sequence_];
-    nodes_ = larger(0, l_.args.begin[sequence_ + 1] - begin_);
-    const std::int64_t left =
-        static_cast<std::int64_t>(nodes_) * per_head_ - static_cast<std::int64_t>(row_tile_) * Shape::kRows;
-    rows_ = static_cast<int>(smaller<std::int64_t>(larger<std::int64_t>(left, 0), Shape::kRows));
-  }
+  using Base::Base;
 
   template <class Copies>
   SPECULA_HD void run(Copies& copies) {
-    Work work;
-    if (!find_work(&work)) return;
+    typename Base::Work work;
+    this->report();
+    if (!this->find_work(&work)) return;
     if (work.mine) {
       attend(copies, work.tile, work.last);
-      merge_warps();
+      this->merge_warps(work.splits == 1);
     }
+    if (work.splits == 1) return;
     cluster_.sync();
-    merge_blocks(work.live, work.clusters);
+    this->merge_blocks(work.splits);
   }
 
- protected:
-  /// Tiles [tile, last) are this block's, if one of the splits is its; `live` blocks of its cluster have
-  /// one, and `clusters` clusters of the unit.
-  struct Work {
-    bool mine;
-    int tile, last, live, clusters;
-  };
-  /// False if no block of the cluster has any.
-  SPECULA_HD bool find_work(Work* work) {
-    if (rows_ <= 0) return false;
-    find_keys();
-    const int first = keys_.load / kTileKeys, tiles = ceil_div(keys_.end, kTileKeys) - first;
-    const Splits splits = split_tiles(tiles, l_.splits, l_.fixed_tiles, l_.least_tiles);
-    const int mine = group_ * cluster_.size() + cluster_.rank();
-    *work = {mine < splits.used, first + splits.begin(mine), first + splits.end(mine, tiles),
-             smaller(cluster_.size(), splits.used - group_ * cluster_.size()),
-             ceil_div(splits.used, cluster_.size())};
-    return work->live > 0;
-  }
-
-  // ---- who sees what
-
-  SPECULA_HD std::int32_t position_base() const { return l_.args.position ? 0 : keys_.prefix; }
-  SPECULA_HD const std::int32_t* positions() const {
-    const std::int32_t* all = l_.args.position ? l_.args.position : l_.args.depth;
-    return all ? all + begin_ : nullptr;
-  }
-
-  SPECULA_HD void find_keys() {
-    constexpr std::int64_t kMostTokens = 0x7FFF0000;  // tiles' ends fit in an int, too
-    const std::int64_t room =
-        smaller<std::int64_t>(static_cast<std::int64_t>(span_.count) * l_.page_size.by, kMostTokens);
-    const std::int64_t end = static_cast<std::int64_t>(length_) + (l_.args.words > 0 ? nodes_ : 0);
-    keys_.prefix = static_cast<int>(smaller<std::int64_t>(length_, room));
-    std::int32_t low = 0, high = 0;
-    if (l_.args.window > 0) {
-      const auto warp = cluster_.block().warp();
-      low = 0x7FFFFFFF;
-      high = -low;
-      for (int node = warp.rank(); node < nodes_; node += warp.size()) {
-        const std::int32_t at = position_base() + positions()[node];
-        low = smaller(low, at);
-        high = larger(high, at);
-      }
-      low = reduce(warp, low, Min{});
-      high = reduce(warp, high, Max{});
-    }
-    keys_ = key_range(keys_.prefix, static_cast<int>(smaller<std::int64_t>(end, room)), l_.args.window, low,
-                      high);
-  }
-
-  SPECULA_HD PackedRow packed(int row) const { return packed_row(row_tile_ * Shape::kRows + row, per_head_); }
-
-  SPECULA_HD const Element* query(int row) const {
-    if (row >= rows_) return nullptr;
-    const PackedRow at = packed(row);
-    return l_.args.q + static_cast<std::int64_t>(begin_ + at.node) * l_.args.q_stride +
-           static_cast<std::int64_t>(head_ * per_head_ + at.head) * kHead;
-  }
-
-  SPECULA_HD RowView view(int row) const {
-    const int node = row < rows_ ? packed(row).node : 0;
-    const std::int64_t query = static_cast<std::int64_t>(begin_) + node;
-    const bool windowed = l_.args.window > 0;
-    return {l_.args.words > 0 ? l_.args.mask + query * l_.args.words : nullptr,
-            positions(),
-            l_.args.words,
-            windowed ? position_base() + positions()[node] : 0,
-            position_base(),
-            l_.args.window};
-  }
-
-  /// Of this KV head's keys.
-  SPECULA_HD ScoreMap score() const {
-    ScoreMap out = l_.score;
-    if (l_.args.k_scale) out.factor = product(out.factor, l_.args.k_scale[head_]);
-    return out;
-  }
-
-  // ---- the tiles of this split
-
+ private:
   template <class Copies>
   SPECULA_HD void attend(Copies& copies, int tile, int last) {
     const auto block = cluster_.block();
@@ -199,9 +73,10 @@ class TreeAttentionBlock {
               key_warp = block.warp_rank() % Shape::kKeyWarps;
     constexpr int kAhead = Shape::kStages - 1;
     static_assert(Shape::kStages * Ring::kStageBytes == Shape::kRingBytes, "a shape for what is stored");
-    Ring ring(l_.args.kv, span_, l_.page_size, head_, keys_, block.warp_rank(), warp.rank(), shared_);
+    Ring ring(l_.args.kv, this->span_, l_.page_size, this->head_, keys_, block.warp_rank(), warp.rank(),
+              shared_);
     // Looked up ahead of the copies: those do not wait for the page table.
-    std::uintptr_t located[kAhead];
+    typename Ring::Located located[kAhead];
     SPECULA_UNROLL
     for (int i = 0; i < kAhead; ++i) located[i] = ring.locate(tile + i);
     SPECULA_UNROLL
@@ -209,11 +84,12 @@ class TreeAttentionBlock {
       if (tile + i < last) ring.copy(warp, copies, located[i], tile + i, i);
       copies.commit();
     }
-    std::uintptr_t next = ring.locate(tile + kAhead);
-    Rows rows(warp.rank(), [&](int row) { return query(16 * row_warp + row); });
+    typename Ring::Located next = ring.locate(tile + kAhead);
+    const Queries queries = load_queries(warp, row_warp, key_warp);
+    Rows rows;
     const ScoreMap score = this->score();
     int stage = 0;
-    for (; tile < last; ++tile) {
+    const auto step = [&](auto masked) {
       copies.template wait<kAhead - 1>();
       // What landed is seen by all who read it, and all are done with the stage that is filled next.
       if (Shape::kRowWarps == 1)
@@ -226,181 +102,43 @@ class TreeAttentionBlock {
       }
       copies.commit();
       const int key = tile * kTileKeys + key_warp * Shape::kKeys;
-      if (16 * row_warp < rows_ && key < keys_.end && key + Shape::kKeys > keys_.load) {
-        const bool masked = key < keys_.clear || key + Shape::kKeys > keys_.prefix;
-        rows.add(warp, ring.k(stage), ring.v(stage), key_warp * Shape::kKeys, score, masked, [&](int half) {
-          return view(16 * row_warp + c_cell(warp.rank(), 2 * half).row).sees(key, keys_);
-        });
-      }
+      if (16 * row_warp < rows_ && (!masked.value || (key < keys_.end && key + Shape::kKeys > keys_.load)))
+        rows.template add<masked.value>(
+            warp, queries, ring.k(stage), ring.v(stage), key_warp * Shape::kKeys, score, [&](int half) {
+              return this->view(16 * row_warp + c_cell(warp.rank(), 2 * half).row).sees(key, keys_);
+            });
       stage = stage + 1 == Shape::kStages ? 0 : stage + 1;
-    }
+    };
+    // Most tiles are seen by all rows: a loop of their own, without a mask.
+    const PlainTiles plain = plain_tiles(keys_);
+    while (tile < last)
+      if (tile < plain.begin || tile >= plain.end) {
+        step(std::true_type{});
+        ++tile;
+      } else {
+        for (; tile < smaller(plain.end, last); ++tile) step(std::false_type{});
+      }
     copies.template wait<0>();
     rows.finish(warp);
     block.sync();  // the ring is done with: its memory holds the parts now
-    store_rows(warp, rows, row_warp, key_warp);
+    this->store_rows(warp, rows, row_warp, key_warp);
     block.sync();
   }
 
-  // ---- shared memory, once the ring is done with: the warps' parts, their maxima and sums, and the same of
-  // the block
-
-  SPECULA_HD float* part(int key_warp, int row) const {
-    return reinterpret_cast<float*>(shared_) + key_warp * Shape::kPartFloats + row * Shape::kRowFloats;
-  }
-  SPECULA_HD float* stats(int key_warp, int row) const {
-    return reinterpret_cast<float*>(shared_) + Shape::kKeyWarps * Shape::kPartFloats +
-           (key_warp * Shape::kRows + row) * 2;
-  }
-
-  template <class Warp, class AnyRows>
-  SPECULA_HD void store_rows(Warp warp, const AnyRows& rows, int row_warp, int key_warp) const {
-    SPECULA_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const int row = 16 * row_warp + c_cell(warp.rank(), 2 * half).row;
-      const int column = c_cell(warp.rank(), 0).column;
-      SPECULA_UNROLL
-      for (int n = 0; n < kHead / 8; ++n) SPECULA_UNROLL
-      for (int i = 0; i < 2; ++i)
-        part(key_warp, row)[StoredKv<Element, Stored>::column(8 * n + column + i)] =
-            rows.output(n, 2 * half + i);
-      if (column == 0) {
-        stats(key_warp, row)[0] = rows.maximum(half);
-        stats(key_warp, row)[1] = rows.sum(half);
-      }
+  /// Of this warp's rows; where they are shared, each of the warps that do so loads some of them.
+  template <class Warp>
+  SPECULA_HD Queries load_queries(Warp warp, int row_warp, int key_warp) {
+    const auto query = [&](int row) { return this->query(16 * row_warp + row); };
+    Queries out;
+    if constexpr (Shape::kSharedQueries) {
+      out = Queries(warp.rank(), shared_ + Shape::kTileBytes + row_warp * Queries::kBytes);
+      out.template load<StoredKv<Element, Stored>, Shape::kKeyWarps>(warp.rank(), query, key_warp);
+      cluster_.block().sync();
+    } else {
+      out.template load<StoredKv<Element, Stored>>(warp.rank(), query);
     }
+    return out;
   }
-
-  // Four columns of a row are an item. All items of a row fall to one block, which so has its maximum and
-  // sum.
-  static_assert(Shape::kThreads % kFours == 0, "rows are not torn");
-  SPECULA_HD int items() const { return rows_ * kFours; }
-
-  SPECULA_HD static Part get_part(const float* o, const float* stats) {
-    const Four<float> four = *reinterpret_cast<const Four<float>*>(o);
-    return {stats[0], stats[1], {four.v[0], four.v[1], four.v[2], four.v[3]}};
-  }
-  SPECULA_HD static void put_part(const Part& from, float* o, float* stats) {
-    *reinterpret_cast<Four<float>*>(o) = {{from.o[0], from.o[1], from.o[2], from.o[3]}};
-    if (stats) {
-      stats[0] = from.maximum;
-      stats[1] = from.sum;
-    }
-  }
-
-  /// The block's part in place of the first key warp's, its maxima and sums behind all others.
-  SPECULA_HD void merge_warps() const {
-    const auto block = cluster_.block();
-    for (int i = block.rank(); i < items(); i += block.size()) {
-      const int row = i / kFours, column = i % kFours * 4;
-      const Part all = merge_parts(
-          Shape::kKeyWarps, [&](int w) { return stats(w, row)[0]; },
-          [&](int w) { return get_part(part(w, row) + column, stats(w, row)); });
-      put_part(all, part(0, row) + column, column == 0 ? stats(Shape::kKeyWarps, row) : nullptr);
-    }
-  }
-
-  /// The parts of the `live` blocks of this cluster; with more clusters than one, of all of them by whoever
-  /// comes last. Every block has its items, so the last ones are as many as a cluster has.
-  SPECULA_HD void merge_blocks(int live, int clusters) {
-    const auto block = cluster_.block();
-    const int step = block.size() * cluster_.size();
-    const int first = cluster_.rank() * block.size() + block.rank();
-    const std::int64_t parts = unit_ * (l_.splits / cluster_.size());
-    for (int i = first; i < items(); i += step) {
-      const int row = i / kFours, column = i % kFours * 4;
-      const Part all = merge_parts(
-          live, [&](int b) { return cluster_.map(stats(Shape::kKeyWarps, row), b)[0]; },
-          [&](int b) {
-            return get_part(cluster_.map(part(0, row), b) + column,
-                            cluster_.map(stats(Shape::kKeyWarps, row), b));
-          });
-      if (clusters == 1)
-        write(row, column, all);
-      else
-        save(parts + group_, row, column, all);
-    }
-    cluster_.sync();  // no block leaves, or overwrites its memory, while another one reads it
-    if (clusters == 1) return;
-    if (!last_to_come(clusters)) return;
-    for (int i = first; i < items(); i += step) {
-      const int row = i / kFours, column = i % kFours * 4;
-      write(row, column,
-            merge_parts(
-                clusters, [&](int c) { return saved(parts + c, row)[kHead]; },
-                [&](int c) {
-                  const float* from = saved(parts + c, row);
-                  return get_part(from + column, from + kHead);
-                }));
-    }
-  }
-
-  /// A row of a part in the workspace: its kHead columns, then maximum and sum.
-  SPECULA_HD float* saved(std::int64_t part, int row) const {
-    return l_.parts + (part * Shape::kRows + row) * Shape::kSavedFloats;
-  }
-
-  SPECULA_HD void save(std::int64_t part, int row, int column, const Part& from) const {
-    float* to = saved(part, row);
-#ifdef __CUDA_ARCH__  // one store of 16 bytes: assigned structs have been seen to become four
-    __stcg(reinterpret_cast<float4*>(to + column), make_float4(from.o[0], from.o[1], from.o[2], from.o[3]));
-    if (column == 0) __stcg(reinterpret_cast<float2*>(to + kHead), make_float2(from.maximum, from.sum));
-#else
-    put_part(from, to + column, column == 0 ? to + kHead : nullptr);
-#endif
-  }
-
-  /// Whether the blocks of this rank of all other clusters of the unit have left their parts.
-  SPECULA_HD bool last_to_come(int clusters) const {
-    const auto block = cluster_.block();
-    auto* flag = reinterpret_cast<std::uint32_t*>(shared_);
-    if (block.rank() == 0) {
-      std::uint32_t* counter = l_.counters + unit_ * cluster_.size() + cluster_.rank();
-      memory_fence();
-      const bool last = atomic_add(counter, 1u) + 1 == static_cast<std::uint32_t>(clusters);
-      memory_fence();
-      if (last) *counter = 0;  // as the next launch wants it
-      *flag = last;
-    }
-    block.sync();
-    return *flag != 0;
-  }
-  /// Orders this thread's accesses, and those that a barrier put before them, for the whole device.
-  SPECULA_HD static void memory_fence() {
-#ifdef __CUDA_ARCH__
-    __threadfence();
-#endif
-  }
-
-  SPECULA_HD void write(int row, int column, const Part& all) const {
-    const PackedRow at = packed(row);
-    const std::int64_t query = static_cast<std::int64_t>(begin_) + at.node;
-    const int head = head_ * per_head_ + at.head;
-    const bool none = all.sum == 0;  // no key is seen
-    float inverse = none ? 0.0f : 1.0f / all.sum;
-    if (!none && l_.args.v_scale) inverse = product(inverse, l_.args.v_scale[head_]);
-    const std::uint32_t low = pack(Element{}, product(all.o[0], inverse), product(all.o[1], inverse));
-    const std::uint32_t high = pack(Element{}, product(all.o[2], inverse), product(all.o[3], inverse));
-    Element* to = l_.args.out + query * l_.args.out_stride + static_cast<std::int64_t>(head) * kHead + column;
-#ifdef __CUDA_ARCH__
-    __stcg(reinterpret_cast<uint2*>(to), make_uint2(low, high));
-#else
-    to[0].bits = static_cast<std::uint16_t>(low);
-    to[1].bits = static_cast<std::uint16_t>(low >> 16);
-    to[2].bits = static_cast<std::uint16_t>(high);
-    to[3].bits = static_cast<std::uint16_t>(high >> 16);
-#endif
-    if (l_.args.lse && column == 0)
-      l_.args.lse[query * l_.query_heads + head] =
-          none ? -infinity() : (all.maximum + log2f(all.sum)) * static_cast<float>(1 / kLog2E);
-  }
-
-  Cluster cluster_;
-  const TreeAttentionLaunch<Element, Stored>& l_;
-  unsigned char* shared_;
-  int row_tile_, group_, head_, sequence_, per_head_, length_, begin_, nodes_, rows_;
-  std::int64_t unit_;
-  PageSpan span_{};
-  KeyRange keys_{};
 };
 
 }  // namespace detail

@@ -1,12 +1,14 @@
-// Attention of a tile of rows over the keys of one split, as block/tree_attention_block.cuh, by warpgroups
-// with roles of their own: one copies tiles of keys into a ring, the others multiply.
+// Attention of a tile of rows over the keys of one split by wgmma: warpgroups
+// have roles of their own, one copies tiles of keys into a ring, the others multiply.
 #pragma once
+
+#include <type_traits>
 
 #include "../detail/host_device.cuh"
 #include "../group.cuh"
 #include "../thread/wgmma_layout.cuh"
 #include "panel_ring.cuh"
-#include "tree_attention_block.cuh"
+#include "tree_attention_split.cuh"
 #include "wgmma_rows.cuh"
 
 namespace specula {
@@ -19,12 +21,13 @@ template <int kHeadSize, int kGroups_, int kStages_>
 struct WgmmaShape {
   static_assert(kStages_ >= 3,
                 "keys of a tile and values of the one before are read while another one lands");
+  static constexpr bool kHasRoles = true;
   static constexpr int kHead = kHeadSize, kGroups = kGroups_, kStages = kStages_;
   static constexpr int kRows = 64 * kGroups, kRowWarps = 4 * kGroups, kKeyWarps = 1, kKeys = kTileKeys;
   static constexpr int kConsumers = 128 * kGroups, kProducers = 128, kThreads = kConsumers + kProducers;
   static constexpr int kWarps = kProducers / 32;  // that copy
   // Of a thread, once it knows its role: together no more than the block is launched with.
-  static constexpr int kConsumerRegisters = 224, kProducerRegisters = 56;
+  static constexpr int kConsumerRegisters = 216, kProducerRegisters = 72;
   // As AttentionShape's.
   static constexpr int kRowFloats = kHead + 8, kPartFloats = kRows * kRowFloats, kSavedFloats = kHead + 4;
   static constexpr int kRingBytes = kStages * kTileKeys * kHead * 4;
@@ -70,12 +73,32 @@ class FirstThreads {
   Hopper* hopper_;
 };
 
-/// A block's work, as TreeAttentionBlock's. Stages of the ring go around by two barriers each: the producers'
+/// Stages of the ring go around by two barriers each, behind the tiles in shared memory: the producers'
 /// copies arrive at full(), every warp that is done with a stage at empty().
+template <class Shape>
+struct StageBarriers {
+  static_assert(Shape::kGroups <= 2, "arrivals of groups without rows are whole");
+  SPECULA_HD static std::uint64_t* full(unsigned char* shared, int stage) {
+    return reinterpret_cast<std::uint64_t*>(shared + Shape::kTileBytes) + stage;
+  }
+  SPECULA_HD static std::uint64_t* empty(unsigned char* shared, int stage) {
+    return full(shared, Shape::kStages + stage);
+  }
+  /// By one thread; a barrier of the block follows.
+  template <class Hopper>
+  SPECULA_HD static void init(Hopper& hopper, unsigned char* shared) {
+    for (int i = 0; i < Shape::kStages; ++i) {
+      hopper.init(full(shared, i), Shape::kProducers);
+      hopper.init(empty(shared, i), 4 * Shape::kGroups);
+    }
+  }
+};
+
+/// A block's work.
 template <class Shape, class Cluster, class Hopper, class Element, class Stored = Element>
 class WgmmaAttentionBlock
-    : TreeAttentionBlock<Shape, FirstThreads<Cluster, Hopper, Shape::kConsumers>, Element, Stored> {
-  using Base = TreeAttentionBlock<Shape, FirstThreads<Cluster, Hopper, Shape::kConsumers>, Element, Stored>;
+    : TreeAttentionSplit<Shape, FirstThreads<Cluster, Hopper, Shape::kConsumers>, Element, Stored> {
+  using Base = TreeAttentionSplit<Shape, FirstThreads<Cluster, Hopper, Shape::kConsumers>, Element, Stored>;
   using Rows = WgmmaRows<Element, Shape::kHead, Stored>;
   using Ring = PanelRing<Element, Stored, Shape::kHead, Shape::kWarps, Shape::kStages>;
   using Place = RingPlace<Shape::kStages>;
@@ -96,8 +119,8 @@ class WgmmaAttentionBlock
     Work work;
     if (!this->find_work(&work)) return;
     const auto block = everybody_.block();
-    block.sync();  // the barriers are there
     if (work.mine) produce(block.warp(), block.warp_rank() - Shape::kRowWarps, work.tile, work.last);
+    if (work.splits == 1) return;
     // As often as the consumers.
     everybody_.sync();
     everybody_.sync();
@@ -105,30 +128,24 @@ class WgmmaAttentionBlock
 
   /// What a consumer does.
   SPECULA_HD void attend_rows() {
+    this->report();
     Work work;
     if (!this->find_work(&work)) return;
     const auto block = everybody_.block();
-    if (block.rank() == 0) {
-      const int readers = 4 * ceil_div(this->rows_, 64);  // warps of groups that have rows
-      for (int i = 0; i < Shape::kStages; ++i) {
-        hopper_.init(full(i), Shape::kProducers);
-        hopper_.init(empty(i), readers);
-      }
-    }
-    block.sync();
     if (work.mine) {
-      attend(block.warp(), block.warp_rank(), work.tile, work.last);
-      this->merge_warps();
+      attend(block.warp(), block.warp_rank(), work.tile, work.last, work.splits == 1);
     }
+    if (work.splits == 1) return;
     everybody_.sync();
-    this->merge_blocks(work.live, work.clusters);  // with one barrier of the cluster
+    this->merge_blocks(work.splits);  // with one barrier of the cluster
   }
 
  private:
-  SPECULA_HD std::uint64_t* full(int stage) const {
-    return reinterpret_cast<std::uint64_t*>(this->shared_ + Shape::kTileBytes) + stage;
-  }
-  SPECULA_HD std::uint64_t* empty(int stage) const { return full(Shape::kStages + stage); }
+  using Barriers = StageBarriers<Shape>;
+  SPECULA_HD std::uint64_t* full(int stage) const { return Barriers::full(this->shared_, stage); }
+  SPECULA_HD std::uint64_t* empty(int stage) const { return Barriers::empty(this->shared_, stage); }
+  /// How often a warp that multiplies arrives at empty(): for those of groups without rows, too.
+  SPECULA_HD int arrivals() const { return Shape::kGroups / ceil_div(this->rows_, 64); }
 
   template <class Warp>
   SPECULA_HD Ring ring(Warp warp, int warp_rank) const {
@@ -140,8 +157,9 @@ class WgmmaAttentionBlock
 
   template <class Warp>
   SPECULA_HD void produce(Warp warp, int warp_rank, int tile, int last) {
+    if (tile >= last) return;
     const Ring ring = this->ring(warp, warp_rank);
-    std::uintptr_t located = ring.locate(tile);
+    auto located = ring.locate(tile);
     const auto copy = [&](int of, const Place& to) {
       hopper_.wait_for(empty(to.stage), to.parity ^ 1);
       ring.copy(warp, hopper_, located, of, to.stage);
@@ -149,10 +167,12 @@ class WgmmaAttentionBlock
     };
     Place at;
     if constexpr (sizeof(Stored) == sizeof(Element)) {
-      for (; tile < last; ++tile, at.advance()) {
+      for (;; at.advance()) {
         copy(tile, at);
         hopper_.arrive_after_copies(full(at.stage));
+        if (++tile == last) break;
       }
+      hopper_.wait_for(full(at.stage), at.parity);  // no thread leaves before its copies have landed
     } else {
       // Bytes of so many tiles are under way. Consumers that wait for a tile still hold the two before it: a
       // stage more, and the copies would wait for them.
@@ -178,14 +198,16 @@ class WgmmaAttentionBlock
   // ---- the consumers
 
   template <class Warp>
-  SPECULA_HD void attend(Warp warp, int warp_rank, int tile, int last) {
+  SPECULA_HD void attend(Warp warp, int warp_rank, int tile, int last, bool alone) {
     Rows rows(warp.rank(), this->score(), [&](int row) { return this->query(16 * warp_rank + row); });
     if (warp_rank / 4 * 64 < this->rows_) consume(warp, warp_rank, rows, tile, last);
     rows.finish(warp);
-    const auto group = this->cluster_.block();
-    group.sync();  // the ring is done with: its memory holds the parts now
-    this->store_rows(warp, rows, warp_rank, 0);
-    group.sync();
+    if (alone) {
+      this->write_rows(warp, rows, warp_rank);
+      return;
+    }
+    this->cluster_.block().sync();               // the ring is done with: its memory holds the parts now
+    this->store_rows(warp, rows, warp_rank, 0);  // a barrier of the cluster follows
   }
 
   /// The values of a tile are multiplied while the softmax of the next one is computed.
@@ -193,10 +215,13 @@ class WgmmaAttentionBlock
   SPECULA_HD void consume(Warp warp, int warp_rank, Rows& rows, int tile, int last) {
     if (tile >= last) return;
     const Ring ring = this->ring(warp, warp_rank);
-    const auto weigh = [&] {
-      const int key = tile * kTileKeys;
-      rows.weigh(warp, key < this->keys_.clear || key + kTileKeys > this->keys_.prefix, [&](int half) {
-        return this->view(16 * warp_rank + c_cell(warp.rank(), 2 * half).row).sees(key, this->keys_);
+    const int arrivals = this->arrivals();
+    const PlainTiles plain = plain_tiles(this->keys_);
+    const auto is_plain = [&] { return tile >= plain.begin && tile < plain.end; };
+    const auto weigh = [&](bool masked) {
+      rows.weigh(warp, masked, [&](int half) {
+        return this->view(16 * warp_rank + c_cell(warp.rank(), 2 * half).row)
+            .sees(tile * kTileKeys, this->keys_);
       });
     };
     Place at;
@@ -204,10 +229,10 @@ class WgmmaAttentionBlock
     multiply_keys(ring, rows, 0);
     hopper_.template wait_products<0>();
     rows.settle_scores(hopper_);
-    weigh();
+    weigh(!is_plain());
     rows.take_weights();
     if (tile + 1 < last) hopper_.wait_for(full(1), 0);
-    for (++tile; tile < last; ++tile) {
+    const auto step = [&](auto masked) {
       const int before = at.stage;
       at.advance();
       multiply_keys(ring, rows, at.stage);
@@ -215,7 +240,7 @@ class WgmmaAttentionBlock
       hopper_.commit_products();
       hopper_.template wait_products<1>();
       rows.settle_scores(hopper_);
-      weigh();
+      weigh(masked.value);
       rows.settle_scores(hopper_);  // before what follows: compilers would wait first, and then do all of it
       Place next = at;
       next.advance();
@@ -223,9 +248,18 @@ class WgmmaAttentionBlock
       hopper_.template wait_products<0>();
       rows.settle_outputs(hopper_);
       // Products have read when they are waited for: what is written there next needs no fence.
-      if (warp.rank() == 0) hopper_.arrive(empty(before));
+      if (warp.rank() < arrivals) hopper_.arrive(empty(before));
       rows.take_weights();
-    }
+    };
+    // Most tiles are seen by all rows: a loop of their own, without a mask.
+    ++tile;
+    while (tile < last)
+      if (is_plain()) {
+        for (; tile < smaller(plain.end, last); ++tile) step(std::false_type{});
+      } else {
+        step(std::true_type{});
+        ++tile;
+      }
     hopper_.fence_products();
     rows.multiply_values(hopper_, value_descriptor<kTileKeys>(hopper_.shared_address(ring.v(at.stage))));
     hopper_.commit_products();
@@ -253,6 +287,8 @@ SPECULA_HD void attend_with_wgmma(Cluster cluster, Hopper& hopper,
                                   const TreeAttentionLaunch<Element, Stored>& launch, int index,
                                   unsigned char* shared) {
   using Block = WgmmaAttentionBlock<Shape, Cluster, Hopper, Element, Stored>;
+  if (cluster.block().rank() == 0) StageBarriers<Shape>::init(hopper, shared);
+  cluster.block().sync();  // all threads at one place: the roles have barriers of their own
   if (cluster.block().rank() >= Shape::kConsumers) {
     hopper.template lower_registers<Shape::kProducerRegisters>();
     Block(cluster, &hopper, launch, index, shared).copy_tiles();

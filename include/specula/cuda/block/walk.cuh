@@ -44,7 +44,7 @@ class Walk : public TreeWalk<Cluster> {
   using Base = TreeWalk<Cluster>;
   using Args = VerifyArgs<Element, Draft>;
   using Others = OtherWarps<Cluster>;
-  using Scan = RowScan<Others>;
+  using Scan = RowScan<Others, const ScanSize&>;
 
   /// 16-byte aligned shared memory of each block of `warps` warps, at least two.
   SPECULA_HD static std::size_t shared_bytes(const ScanSize& size, int max_nodes, int warps) {

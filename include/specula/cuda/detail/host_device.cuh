@@ -8,13 +8,13 @@
 #else
 #define SPECULA_HD inline
 #endif
+// Before a loop: unroll all of it, or none where it seldom goes round.
 #ifdef __CUDA_ARCH__
 #define SPECULA_UNROLL _Pragma("unroll")
-#define SPECULA_UNROLL_BY(n) SPECULA_DO_PRAGMA(unroll n)
-#define SPECULA_DO_PRAGMA(x) _Pragma(#x)
+#define SPECULA_NO_UNROLL _Pragma("unroll 1")
 #else
 #define SPECULA_UNROLL
-#define SPECULA_UNROLL_BY(n)
+#define SPECULA_NO_UNROLL
 #endif
 
 namespace specula {

@@ -12,8 +12,8 @@
 namespace specula {
 namespace cuda {
 
-/// What a launch leaves in device memory for its last blocks. It belongs to one launch at a time, but any plans
-/// may take turns with it, since the counters are in an array of their own: two at once mix their results.
+/// Device memory that launches work in. Plans of one stream may share all of it: give each the arrays of the
+/// largest. Launches that may run at the same time need arrays of their own, else they mix their results.
 struct Workspace {
   void* parts = nullptr;              // 16-byte aligned; what is there does not matter
   std::size_t part_bytes = 0;         // part_bytes() of the plan or more
@@ -61,7 +61,7 @@ inline bool is_geometry(int cluster, int threads) {
 }  // namespace detail
 
 #ifdef __CUDACC__
-/// Makes a workspace's counters zeros, in the order of `stream`: once, before the first launch that uses it.
+/// Zeros the counters, in the stream. Once, before the first launch; and after a launch that was aborted.
 inline cudaError_t zero_counters(const Workspace& workspace, cudaStream_t stream) {
   if (workspace.counter_bytes == 0) return cudaSuccess;
   return cudaMemsetAsync(workspace.counters, 0, workspace.counter_bytes, stream);

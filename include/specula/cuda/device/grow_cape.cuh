@@ -39,7 +39,8 @@ struct CapeCapacity {
   CapeExtras extras = {};  // at most 31
 };
 
-struct CapePlan {
+/// How growth is launched, and how large what it makes is.
+struct CapeSizes {
   int sequences = 0, length = 0, vocab = 0;
   CapeExtras extras = {};
   int most = 0;   // extras of a row
@@ -48,6 +49,10 @@ struct CapePlan {
   int cluster = 1, threads = 512;
   std::size_t shared_bytes = 0, finish_shared_bytes = 0;
 };
+
+/// The same, made for rows of Element. See make_cape_plan().
+template <class Element>
+struct CapePlan : CapeSizes {};
 
 /// Tokens of the spines, arrays on the device; what one call of the draft takes lies together.
 struct CapeSpine {
@@ -63,10 +68,10 @@ struct CapeWork {
   Pool pool;
   Status* status;  // (B)
 
-  static std::size_t bytes(const CapePlan& plan) {
+  static std::size_t bytes(const CapeSizes& plan) {
     return Pool::bytes(plan.sequences, plan.pool) + sizeof(Status) * static_cast<std::size_t>(plan.sequences);
   }
-  static CapeWork at(void* memory, const CapePlan& plan) {
+  static CapeWork at(void* memory, const CapeSizes& plan) {
     return {Pool::at(memory, plan.sequences, plan.pool),
             reinterpret_cast<Status*>(static_cast<unsigned char*>(memory) +
                                       Pool::bytes(plan.sequences, plan.pool))};
@@ -94,16 +99,17 @@ SPECULA_HD void cape_step(Cluster cluster, const CapeArgs<Element>& args, int se
                           unsigned char* shared) {
   const CapeWork& work = args.work;
   const Status before = args.step == 0 ? Status::ok : work.status[sequence];
-  RowTopK<Cluster> top(cluster, args.vocab, 1 + args.most, 0,
-                       shared);  // a barrier: all blocks know the status
+  const std::int64_t pool = work.pool.first(sequence), spine = pool + args.step;
+  const double reach = args.step == 0 ? 1.0 : work.pool.reach[spine - 1];  // long before it is needed
+  RowTopK<Cluster> top(cluster, args.vocab, 1 + args.most, 0, shared);
   Status status = before;
   if (before == Status::ok)
     status = top.find(Row<Element>{args.rows.logits + sequence * args.rows.stride, args.vocab});
+  else
+    top.leave();  // a barrier, as find() is: all blocks know the status before one changes it
   if (cluster.rank() != 0) return;
 
   const auto block = cluster.block();
-  const std::int64_t pool = work.pool.first(sequence), spine = pool + args.step;
-  const double reach = args.step == 0 ? 1.0 : work.pool.reach[spine - 1];
   const bool there = status == Status::ok;
   const int extras = there ? args.extras(static_cast<float>(top[0].prob)) : 0;
   for (int i = block.rank(); i <= args.most; i += block.size()) {
@@ -125,7 +131,7 @@ SPECULA_HD void cape_step(Cluster cluster, const CapeArgs<Element>& args, int se
 }
 
 /// All of a plan that does not depend on a device. False where a capacity is out of range.
-inline bool size_plan(CapePlan* plan, const CapeCapacity& capacity) {
+inline bool size_plan(CapeSizes* plan, const CapeCapacity& capacity) {
   const int most = larger(0, capacity.extras.most());
   if (capacity.sequences < 1 || capacity.length < 1 || capacity.length > 10000 || capacity.budget < 1 ||
       capacity.vocab < 1 || most >= kMostOfRow)
@@ -138,6 +144,21 @@ inline bool size_plan(CapePlan* plan, const CapeCapacity& capacity) {
   plan->pool = capacity.length * (1 + most);
   plan->width = 1 + smaller(capacity.budget, plan->pool);
   return true;
+}
+
+/// Whether the host sees nothing wrong with a step's arguments.
+template <class Element>
+bool valid_step(const CapePlan<Element>& plan, int step, const Roots& roots, const DraftRows<Element>& rows,
+                const CapeSpine& out, const void* workspace, std::size_t workspace_size) {
+  return plan.sequences >= 1 && step >= 0 && step < plan.length && valid_rows(rows, plan.vocab) &&
+         !any_null({roots.position, out.token, out.position}) &&
+         !any_misaligned(roots.position, out.token, out.position) &&
+         valid_workspace(workspace, workspace_size, CapeWork::bytes(plan));
+}
+inline bool valid_finish(const CapeSizes& plan, const Roots& roots, const GrownTrees& out,
+                         const Status* status, const void* workspace, std::size_t workspace_size) {
+  return plan.sequences >= 1 && valid_trees(roots, out, status) &&
+         valid_workspace(workspace, workspace_size, CapeWork::bytes(plan));
 }
 
 #ifdef __CUDACC__
@@ -155,16 +176,17 @@ __global__ void __launch_bounds__(512, 1) cape_step_kernel(const __grid_constant
 
 /// Bytes of device memory that a plan's growth keeps its guesses in; at an address that is a multiple of 8.
 /// What it holds before the first step does not matter.
-inline std::size_t workspace_bytes(const CapePlan& plan) { return detail::CapeWork::bytes(plan); }
+inline std::size_t workspace_bytes(const CapeSizes& plan) { return detail::CapeWork::bytes(plan); }
 
 #ifdef __CUDACC__
 
-/// A plan for growth with these capacities. Outside of captures. Errors: cudaErrorInvalidValue where one is
-/// below 1, extras are above 31, or a block has not the shared memory to choose among them; else what the
+/// A plan for growth with these capacities on the current device. Outside of captures. Errors:
+/// cudaErrorInvalidDevice if that is not `device`; cudaErrorInvalidValue where a capacity is below 1, extras
+/// are above 31, or a block has not the shared memory to choose among them; else what the
 /// driver says.
 template <class Element>
-cudaError_t make_cape_plan(CapePlan* plan, const CapeCapacity& capacity, int device) {
-  CapePlan out;
+cudaError_t make_cape_plan(CapePlan<Element>* plan, const CapeCapacity& capacity, int device) {
+  CapePlan<Element> out;
   if (!detail::size_plan(&out, capacity)) return cudaErrorInvalidValue;
   const auto kernel = detail::cape_step_kernel<Element>;
   out.shared_bytes = detail::cape_shared_bytes<DeviceCluster>(out.vocab, out.most);
@@ -180,15 +202,18 @@ cudaError_t make_cape_plan(CapePlan* plan, const CapeCapacity& capacity, int dev
 /// row after the one before (step 0: after the root, which begins anew), (B, V). Beside it come other tokens
 /// of the row, the best first, as many as the draft's confidence in it (softmax at temperature 1) asks for;
 /// they are leaves, so the draft is never run on them. All steps are to be run, in order, on the same
-/// workspace; the draft before each of them.
+/// workspace; the draft before each of them. No output may overlap an input.
 ///
 /// Cost: one launch; a read of the rows and a second one of no more than 1 + extras tiles of 512 tokens of
-/// each. Errors: cudaErrorInvalidValue for a step that is not in [0, L). Source: GLIDE with a CAPE (Du et al.
-/// 2024), section 3.2.
+/// each. Errors: cudaErrorInvalidValue for a step that is not in [0, L), a stride that is neither 0 nor at
+/// least V, an array that is null or misaligned, and a workspace that is null, misaligned or smaller than
+/// workspace_bytes(plan). Source: GLIDE with a CAPE (Du et al. 2024), section 3.2.
 template <class Element>
-cudaError_t cape_step(const CapePlan& plan, int step, const Roots& roots, const DraftRows<Element>& rows,
-                      const CapeSpine& out, void* workspace, cudaStream_t stream) {
-  if (step < 0 || step >= plan.length) return cudaErrorInvalidValue;
+cudaError_t cape_step(const CapePlan<Element>& plan, int step, const Roots& roots,
+                      const DraftRows<Element>& rows, const CapeSpine& out, void* workspace,
+                      std::size_t workspace_size, cudaStream_t stream) {
+  if (!detail::valid_step(plan, step, roots, rows, out, workspace, workspace_size))
+    return cudaErrorInvalidValue;
   const detail::CapeArgs<Element> args{rows,        roots.position,
                                        out,         detail::CapeWork::at(workspace, plan),
                                        plan.extras, plan.sequences,
@@ -201,9 +226,13 @@ cudaError_t cape_step(const CapePlan& plan, int step, const Roots& roots, const 
 /// Proposals of the spine and its extras. Where the budget, or the sequence's limit, does not hold all, the
 /// spine comes first, then the extras with the likeliest paths, ties to the older. The spine has the lowest
 /// numbers, the extras follow row by row. A sequence with a bad row proposes its root alone. `status`, (B),
-/// may be null. Cost: one launch of a block a sequence.
-inline cudaError_t cape_finish(const CapePlan& plan, const Roots& roots, const GrownTrees& out,
-                               Status* status, void* workspace, cudaStream_t stream) {
+/// may be null. No output may overlap an input. Cost: one launch of a block a sequence. Errors:
+/// cudaErrorInvalidValue for arrays and workspaces as cape_step().
+inline cudaError_t cape_finish(const CapeSizes& plan, const Roots& roots, const GrownTrees& out,
+                               Status* status, void* workspace, std::size_t workspace_size,
+                               cudaStream_t stream) {
+  if (!detail::valid_finish(plan, roots, out, status, workspace, workspace_size))
+    return cudaErrorInvalidValue;
   const detail::CapeWork work = detail::CapeWork::at(workspace, plan);
   return detail::plant({roots, work.pool, out, work.status, status, plan.sequences, plan.width, plan.length},
                        plan.finish_shared_bytes, stream);

@@ -22,7 +22,8 @@ struct DynamicTreeCapacity {
   int vocab = 0;       // V
 };
 
-struct DynamicTreePlan {
+/// How growth is launched, and how large what it makes is.
+struct DynamicTreeSizes {
   int sequences = 0, top_k = 0, expansions = 0, vocab = 0;
   int pool = 0;         // guesses to choose from: K * (1 + E * K)
   int width = 0;        // nodes of GrownTrees: 1 + the smaller of total and pool
@@ -31,6 +32,10 @@ struct DynamicTreePlan {
   int threads = 512;
   std::size_t shared_bytes = 0, rerank_shared_bytes = 0;
 };
+
+/// The same, made for rows of Element. See make_dynamic_tree_plan().
+template <class Element>
+struct DynamicTreePlan : DynamicTreeSizes {};
 
 /// Nodes that the draft is run on behind the root, level by level, arrays on the device; what one call of the
 /// draft takes lies together. The draft's nodes are numbered: its root is 0, slot i of level l (from 0) is 1
@@ -53,13 +58,13 @@ struct DynamicTreeWork {
   std::int32_t* arrived;   // (B) rows of the level that are done; 0 between steps
   Status* status;          // (B)
 
-  static std::size_t bytes(const DynamicTreePlan& plan) {
+  static std::size_t bytes(const DynamicTreeSizes& plan) {
     const auto slots = static_cast<std::size_t>(plan.sequences) * static_cast<std::size_t>(plan.top_k);
     return Pool::bytes(plan.sequences, plan.pool) +
            sizeof(std::int32_t) * (slots * static_cast<std::size_t>(plan.expansions + 1) +
                                    2 * static_cast<std::size_t>(plan.sequences));
   }
-  static DynamicTreeWork at(void* memory, const DynamicTreePlan& plan) {
+  static DynamicTreeWork at(void* memory, const DynamicTreeSizes& plan) {
     const auto slots = static_cast<std::size_t>(plan.sequences) * static_cast<std::size_t>(plan.top_k);
     DynamicTreeWork out;
     out.pool = Pool::at(memory, plan.sequences, plan.pool);
@@ -97,52 +102,54 @@ class DynamicTreeLevel {
   SPECULA_HD int first() const { return first_; }
 
   /// Makes the K likeliest of the level's candidates, the older of equals, the next level for the draft to be
-  /// run on. `best` is (K) of shared memory.
-  SPECULA_HD void finish(Select<Block>& select, Ranked* best) {
+  /// run on. `chosen` is (K) of shared memory.
+  SPECULA_HD void finish(Select<Block>& select, std::int32_t* chosen) {
     const DynamicTreeWork& work = args_.work;
-    Status status = Status::ok;  // the first that is not
-    for (int r = rows_ - 1; r >= 0; --r) {
-      const Status s = work.row_status[static_cast<std::int64_t>(sequence_) * args_.top_k + r];
-      if (s != Status::ok) status = s;
-    }
-    if (block_.rank() == 0 && (status != Status::ok || args_.level == 0)) work.status[sequence_] = status;
-    if (args_.level == args_.expansions) return;
-
-    const std::int64_t pool = work.pool.first(sequence_) + first_;
-    const int count = status != Status::ok ? 0
-                                           : select.best(
-                                                 rows_ * args_.top_k,
-                                                 [&](int i) { return rank_value(work.pool.reach[pool + i]); },
-                                                 args_.top_k, best);
-    for (int i = block_.rank(); i < args_.top_k; i += block_.size()) {
-      if (i >= count) {
-        put(i, -1);
-        continue;
-      }
-      int slot = 0;  // by age
-      for (int j = 0; j < count; ++j) slot += best[j].index < best[i].index ? 1 : 0;
-      put(slot, best[i].index);
-    }
+    const auto warp = block_.warp();
+    const bool row = warp.rank() < rows_;  // a lane a row: K is at most 32
+    const Status mine =
+        row ? work.row_status[static_cast<std::int64_t>(sequence_) * args_.top_k + warp.rank()] : Status::ok;
+    const bool last = args_.level == args_.expansions;
+    if (!last)
+      select.read(rows_ * args_.top_k, [&](int i) {
+        return rank_value(work.pool.reach[work.pool.first(sequence_) + first_ + i]);
+      });
+    const std::uint32_t bad = warp.ballot(mine != Status::ok);
+    const auto status = static_cast<Status>(
+        bad ? warp.shuffle(static_cast<std::int32_t>(mine), first_lane(bad)) : std::int32_t{0});
+    if (block_.rank() == 0 && (bad || args_.level == 0)) work.status[sequence_] = status;
+    if (last) return;
+    const int count = select.choose(bad ? 0 : args_.top_k, [&](int i, int slot) { chosen[slot] = i; });
+    write(chosen, count);
   }
 
  private:
-  /// Slot of the next level: the level's candidate `fresh`, or -1 for none.
-  SPECULA_HD void put(int slot, int fresh) const {
+  /// The slots of the next level: candidates chosen[0, count) of this one, by age, and none. All that a
+  /// thread reads it reads first.
+  SPECULA_HD void write(const std::int32_t* chosen, int count) const {
     const int k = args_.top_k, words = args_.draft_words;
-    const std::int64_t at = (static_cast<std::int64_t>(args_.level) * args_.sequences + sequence_) * k + slot;
-    const NodeId node = 1 + args_.level * k + slot;
-    const int row = fresh < 0 ? 0 : fresh / k;
-    const bool has_parent = fresh >= 0 && args_.level > 0;  // beside the root
-    const std::int64_t pool = args_.work.pool.first(sequence_) + first_ + (fresh < 0 ? 0 : fresh);
-    args_.work.frontier[at] = fresh < 0 ? -1 : first_ + fresh;
-    args_.out.token[at] = fresh < 0 ? kNoToken : args_.work.pool.token[pool];
-    args_.out.parent[at] = has_parent ? 1 + (args_.level - 1) * k + row : 0;
-    args_.out.position[at] = args_.position[sequence_] + args_.level + 1;
-    const std::int64_t above =
-        (static_cast<std::int64_t>(args_.level - 1) * args_.sequences + sequence_) * k + row;
-    for (int w = 0; w < words; ++w) {
-      const std::uint64_t seen = has_parent ? args_.out.ancestors[above * words + w] : w == 0 ? 1u : 0u;
-      args_.out.ancestors[at * words + w] = seen | (node / 64 == w ? std::uint64_t{1} << (node % 64) : 0);
+    const std::int64_t slots = (static_cast<std::int64_t>(args_.level) * args_.sequences + sequence_) * k;
+    const std::int64_t above = slots - static_cast<std::int64_t>(args_.sequences) * k;  // the level before
+    const std::int64_t pool = args_.work.pool.first(sequence_) + first_;
+    const std::int32_t position = args_.position[sequence_] + args_.level + 1;
+    SPECULA_NO_UNROLL
+    for (int i = block_.rank(); i < k * words; i += block_.size()) {
+      const int slot = i / words, w = i % words;
+      const NodeId node = 1 + args_.level * k + slot;
+      const bool there = slot < count, has_parent = there && args_.level > 0;  // beside the root
+      const std::int32_t fresh = there ? chosen[slot] : 0;
+      const int row = fresh / k;
+      const std::uint64_t seen = has_parent ? args_.out.ancestors[(above + row) * words + w]
+                                 : w == 0   ? 1u
+                                            : 0u;
+      const Token token = there && w == 0 ? args_.work.pool.token[pool + fresh] : kNoToken;
+      args_.out.ancestors[(slots + slot) * words + w] =
+          seen | (node / 64 == w ? std::uint64_t{1} << (node % 64) : 0);
+      if (w > 0) continue;
+      args_.work.frontier[slots + slot] = there ? first_ + fresh : -1;
+      args_.out.token[slots + slot] = token;
+      args_.out.parent[slots + slot] = has_parent ? 1 + (args_.level - 1) * k + row : 0;
+      args_.out.position[slots + slot] = position;
     }
   }
 
@@ -170,15 +177,19 @@ SPECULA_HD void dynamic_tree_step(Cluster cluster, const DynamicTreeArgs<Element
           ? -1
           : work.frontier[(static_cast<std::int64_t>(args.level - 1) * args.sequences + sequence) * k + row];
   const bool there = args.level == 0 || parent >= 0;
+  const std::int64_t pool = work.pool.first(sequence);
+  const double reach = parent < 0 ? 1.0 : work.pool.reach[pool + parent];  // long before it is needed
   RowTopK<Cluster> top(cluster, args.vocab, k, k * k, shared + kFlagBytes);
   Status status = Status::ok;
-  if (there) status = top.find(Row<Element>{args.rows.logits + index * args.rows.stride, args.vocab});
+  if (there)
+    status = top.find(Row<Element>{args.rows.logits + index * args.rows.stride, args.vocab});
+  else
+    top.leave();
   if (cluster.rank() != 0) return;
 
   const Block block = cluster.block();
   DynamicTreeLevel<Block, Element> level(block, args, sequence);
-  const std::int64_t pool = work.pool.first(sequence);
-  const double reach = parent < 0 ? 1.0 : work.pool.reach[pool + parent];
+  SPECULA_NO_UNROLL
   for (int i = block.rank(); i < k; i += block.size()) {
     const std::int64_t at = pool + level.first() + row * k + i;
     if (there && i < top.found()) {
@@ -200,7 +211,7 @@ SPECULA_HD void dynamic_tree_step(Cluster cluster, const DynamicTreeArgs<Element
 }
 
 /// All of a plan that does not depend on a device. False where a capacity is out of range.
-inline bool size_plan(DynamicTreePlan* plan, const DynamicTreeCapacity& capacity) {
+inline bool size_plan(DynamicTreeSizes* plan, const DynamicTreeCapacity& capacity) {
   const std::int64_t k = capacity.top_k, expansions = capacity.expansions;
   if (capacity.sequences < 1 || k < 1 || k > kMostOfRow || expansions < 0 || expansions > 1000 ||
       capacity.total < 1 || capacity.vocab < 1)
@@ -213,6 +224,24 @@ inline bool size_plan(DynamicTreePlan* plan, const DynamicTreeCapacity& capacity
   plan->width = 1 + smaller(capacity.total, plan->pool);
   plan->draft_words = mask_words(static_cast<int>(1 + expansions * k));
   return true;
+}
+
+/// Whether the host sees nothing wrong with a step's arguments.
+template <class Element>
+bool valid_step(const DynamicTreePlan<Element>& plan, int level, const Roots& roots,
+                const DraftRows<Element>& rows, const DraftLevels& out, const void* workspace,
+                std::size_t workspace_size) {
+  const bool writes = level < plan.expansions;
+  return plan.sequences >= 1 && level >= 0 && level <= plan.expansions && valid_rows(rows, plan.vocab) &&
+         roots.position && !any_misaligned(roots.position) &&
+         (!writes || !any_null({out.token, out.parent, out.position, out.ancestors})) &&
+         !any_misaligned(out.token, out.parent, out.position, out.ancestors) &&
+         valid_workspace(workspace, workspace_size, DynamicTreeWork::bytes(plan));
+}
+inline bool valid_rerank(const DynamicTreeSizes& plan, const Roots& roots, const GrownTrees& out,
+                         const Status* status, const void* workspace, std::size_t workspace_size) {
+  return plan.sequences >= 1 && valid_trees(roots, out, status) &&
+         valid_workspace(workspace, workspace_size, DynamicTreeWork::bytes(plan));
 }
 
 #ifdef __CUDACC__
@@ -231,19 +260,21 @@ __global__ void __launch_bounds__(512, 1)
 
 /// Bytes of device memory that a plan's growth keeps its pool in; at an address that is a multiple of 8. What
 /// it holds before the first step does not matter.
-inline std::size_t workspace_bytes(const DynamicTreePlan& plan) {
+inline std::size_t workspace_bytes(const DynamicTreeSizes& plan) {
   return detail::DynamicTreeWork::bytes(plan);
 }
 
 #ifdef __CUDACC__
 
-/// A plan for growth with these capacities. Outside of captures. Errors: cudaErrorInvalidValue where one is
-/// below 1 (expansions: 0), top_k is above 32, or a block has not the shared memory that it needs (a step's
-/// at most 32 bytes for 512 tokens of the vocabulary, 16 K^2, and 9,000; the rerank's 40 bytes for each guess
+/// A plan for growth with these capacities on the current device. Outside of captures. Errors:
+/// cudaErrorInvalidDevice if that is not `device`; cudaErrorInvalidValue where a capacity is below 1
+/// (expansions: 0), top_k is above 32, or a block has not the shared memory that it needs (a step's
+/// at most 32 bytes for 512 tokens of the vocabulary, 22 K^2, and 75,000; the rerank's 40 bytes for each guess
 /// to choose from, and 3,000); else what the driver says.
 template <class Element>
-cudaError_t make_dynamic_tree_plan(DynamicTreePlan* plan, const DynamicTreeCapacity& capacity, int device) {
-  DynamicTreePlan out;
+cudaError_t make_dynamic_tree_plan(DynamicTreePlan<Element>* plan, const DynamicTreeCapacity& capacity,
+                                   int device) {
+  DynamicTreePlan<Element> out;
   if (!detail::size_plan(&out, capacity)) return cudaErrorInvalidValue;
   const auto kernel = detail::dynamic_tree_step_kernel<Element>;
   out.shared_bytes = detail::dynamic_tree_shared_bytes<DeviceCluster>(out.vocab, out.top_k);
@@ -264,15 +295,18 @@ cudaError_t make_dynamic_tree_plan(DynamicTreePlan* plan, const DynamicTreeCapac
 /// are worth is the product of the draft's softmax probabilities, at temperature 1, on the way to them. Of
 /// the level's candidates the K best, ties to the older, are written to level l of `out` (by age) for the
 /// draft to be run on; level E writes none. All levels are to be run, in order, on the same workspace, and
-/// the draft before each. A sequence that has a bad row grows no further.
+/// the draft before each. A sequence that has a bad row grows no further. No output may overlap an input.
 ///
 /// Cost: one launch; a read of the rows and a second one of no more than K tiles of 512 tokens of each.
-/// Errors: cudaErrorInvalidValue for a level that is not in [0, E]. Source: EAGLE-2 (Li et al. 2024).
+/// Errors: cudaErrorInvalidValue for a level that is not in [0, E], a stride that is neither 0 nor at least
+/// V, an array that is null (those of `out` may be at level E) or misaligned, and a workspace that is null,
+/// misaligned or smaller than workspace_bytes(plan). Source: EAGLE-2 (Li et al. 2024).
 template <class Element>
-cudaError_t dynamic_tree_step(const DynamicTreePlan& plan, int level, const Roots& roots,
+cudaError_t dynamic_tree_step(const DynamicTreePlan<Element>& plan, int level, const Roots& roots,
                               const DraftRows<Element>& rows, const DraftLevels& out, void* workspace,
-                              cudaStream_t stream) {
-  if (level < 0 || level > plan.expansions) return cudaErrorInvalidValue;
+                              std::size_t workspace_size, cudaStream_t stream) {
+  if (!detail::valid_step(plan, level, roots, rows, out, workspace, workspace_size))
+    return cudaErrorInvalidValue;
   const detail::DynamicTreeArgs<Element> args{rows,
                                               roots.position,
                                               out,
@@ -291,9 +325,13 @@ cudaError_t dynamic_tree_step(const DynamicTreePlan& plan, int level, const Root
 /// Proposals of the `total` candidates of all levels that are likeliest to stay, ties to the older, which are
 /// a tree with the root: an ancestor is never less likely than its descendants. Nodes are numbered by age,
 /// level after level. A sequence with a bad row, or of no limit, proposes its root alone. `status`, (B), may
-/// be null. Cost: one launch of a block a sequence.
-inline cudaError_t dynamic_tree_rerank(const DynamicTreePlan& plan, const Roots& roots, const GrownTrees& out,
-                                       Status* status, void* workspace, cudaStream_t stream) {
+/// be null. No output may overlap an input. Cost: one launch of a block a sequence. Errors:
+/// cudaErrorInvalidValue for arrays and workspaces as dynamic_tree_step().
+inline cudaError_t dynamic_tree_rerank(const DynamicTreeSizes& plan, const Roots& roots,
+                                       const GrownTrees& out, Status* status, void* workspace,
+                                       std::size_t workspace_size, cudaStream_t stream) {
+  if (!detail::valid_rerank(plan, roots, out, status, workspace, workspace_size))
+    return cudaErrorInvalidValue;
   const detail::DynamicTreeWork work = detail::DynamicTreeWork::at(workspace, plan);
   return detail::plant({roots, work.pool, out, work.status, status, plan.sequences, plan.width, 0},
                        plan.rerank_shared_bytes, stream);

@@ -8,6 +8,7 @@
 #include "../block/select.cuh"
 #include "../detail/host_device.cuh"
 #include "../types.cuh"
+#include "arguments.cuh"
 #include "launch.cuh"
 #include "trees.cuh"
 
@@ -82,6 +83,23 @@ struct Pool {
   }
 };
 
+// What the host can see of a caller's mistakes. Rows may all be one, with a stride of 0.
+
+template <class Element>
+bool valid_rows(const DraftRows<Element>& rows, int vocab) {
+  return rows.logits && !any_misaligned(rows.logits) && (rows.stride == 0 || rows.stride >= vocab);
+}
+/// Memory of a pool and of what follows it.
+inline bool valid_workspace(const void* workspace, std::size_t size, std::size_t needed) {
+  return workspace && reinterpret_cast<std::uintptr_t>(workspace) % alignof(double) == 0 && size >= needed;
+}
+inline bool valid_trees(const Roots& roots, const GrownTrees& out, const Status* status) {
+  return !any_null({roots.token, roots.position, out.token, out.parent}) &&
+         !any_misaligned(roots.token, roots.position, roots.limit, out.token, out.parent, out.begin, out.size,
+                         out.position, out.confidence, out.ancestors, out.first_child, out.next_sibling,
+                         status);
+}
+
 /// How the proposals of a batch are chosen from a pool.
 struct Planting {
   Roots roots;
@@ -95,91 +113,80 @@ struct Planting {
 
 /// The proposal of one sequence: the root, as much of the spine as there is room for, and of the other
 /// guesses those that are likeliest to stay, ties to the older; all by age. Cost: a selection among the
-/// others, and n^2 steps to number and link n nodes.
+/// others, a pass over the later nodes for each node, and a walk to its root.
 template <class Group>
 class Planter {
  public:
   /// 16-byte aligned shared memory for trees of `width` nodes of a pool of `guesses`.
   SPECULA_HD static std::size_t shared_bytes(int guesses, int spine, int width) {
     return Select<Group>::shared_bytes(guesses - spine) +
-           (sizeof(Ranked) + 2 * sizeof(std::int32_t)) * static_cast<std::size_t>(width);
+           sizeof(std::int32_t) * static_cast<std::size_t>(2 * parent_places(width) + guesses - spine);
   }
   SPECULA_HD Planter(Group group, const Planting& args, int sequence, unsigned char* shared)
       : group_(group),
         args_(args),
-        select_(group, shared),
-        best_(reinterpret_cast<Ranked*>(shared + Select<Group>::shared_bytes(args.pool.size - args.spine))),
-        of_node_(reinterpret_cast<std::int32_t*>(best_ + args.width)),
-        parent_(of_node_ + args.width),
+        select_(group, args.pool.size - args.spine, 0, shared),
+        parent_(reinterpret_cast<NodeId*>(shared + Select<Group>::shared_bytes(args.pool.size - args.spine))),
+        chosen_(parent_ + parent_places(args.width)),
+        node_of_(chosen_ + parent_places(args.width)),
         sequence_(sequence),
         first_(args.pool.first(sequence)) {}
 
   SPECULA_HD void plant() {
     const Pool& pool = args_.pool;
-    const int from = args_.spine, room = this->room(), chain = 1 + smaller(from, room);
-    const int others = select_.best(
-        pool.size - from, [&](int i) { return rank_value(pool.reach[first_ + from + i]); }, room + 1 - chain,
-        best_);
-    const int nodes = chain + others;
-    // The pool holds no guess before its parent, so its order is one for a tree.
-    for (int i = group_.rank(); i < nodes; i += group_.size()) {
-      if (i < chain) {
-        of_node_[i] = i - 1;
-        continue;
-      }
-      const std::int32_t mine = best_[i - chain].index;
-      int node = chain;
-      for (int j = 0; j < others; ++j) node += best_[j].index < mine ? 1 : 0;
-      of_node_[node] = from + mine;
-    }
-    group_.sync();
-    for (NodeId n = group_.rank(); n < nodes; n += group_.size())
-      parent_[n] = n == 0 ? kNoParent : node_before(n, pool.parent[first_ + of_node_[n]]);
-    group_.sync();
-    write(nodes);
+    const int from = args_.spine;
+    const Status status = args_.status[sequence_];
+    const std::int32_t limit = args_.roots.limit ? args_.roots.limit[sequence_] : args_.width;
+    select_.read(pool.size - from, [&](int i) { return rank_value(pool.reach[first_ + from + i]); });
+    // Guesses that there is room for: of a bad sequence none.
+    const int room = status == Status::ok ? larger(1, smaller(args_.width, limit)) - 1 : 0;
+    const int chain = 1 + smaller(from, room);
+    const int others = select_.choose(room + 1 - chain, [&](int i, int place) {
+      chosen_[place] = i;
+      node_of_[i] = chain + place;
+    });
+    write(chain, chain + others, status);
   }
 
  private:
-  /// Guesses that there is room for.
-  SPECULA_HD int room() const {
-    if (args_.status[sequence_] != Status::ok) return 0;
-    const int width = args_.width;
-    return (args_.roots.limit ? larger(1, smaller(width, args_.roots.limit[sequence_])) : width) - 1;
+  /// The pool's number of a node that is there and not the root.
+  SPECULA_HD std::int32_t guess_of(NodeId node, int chain) const {
+    return node < chain ? node - 1 : args_.spine + chosen_[node - chain];
+  }
+  /// The node of a guess that has a child, which is there: it is older and no less likely to stay.
+  SPECULA_HD NodeId node_of(std::int32_t guess) const {
+    return guess < args_.spine ? guess + 1 : node_of_[guess - args_.spine];
   }
 
-  /// The node before `node` that is `guess` of the pool, -1 being the root. A parent is older than its child
-  /// and no less likely to stay, so it is there.
-  SPECULA_HD NodeId node_before(NodeId node, std::int32_t guess) const {
-    NodeId low = 0, high = node;  // of_node_[low] <= guess < of_node_[high]
-    while (high - low > 1) {
-      const NodeId middle = (low + high) / 2;
-      if (of_node_[middle] <= guess)
-        low = middle;
-      else
-        high = middle;
-    }
-    return low;
-  }
-
-  SPECULA_HD void write(int nodes) const {
+  /// The pool holds no guess before its parent, so its order is one for a tree.
+  SPECULA_HD void write(int chain, int nodes, Status status) const {
     const GrownTrees& out = args_.out;
+    const Pool& pool = args_.pool;
     const std::int64_t to = static_cast<std::int64_t>(sequence_) * args_.width;
     const std::int32_t position = args_.roots.position[sequence_];
-    for (NodeId n = group_.rank(); n < args_.width; n += group_.size()) {
-      const bool there = n < nodes;
-      const std::int64_t guess = first_ + (there && n > 0 ? of_node_[n] : 0);
-      out.token[to + n] = !there ? kNoToken : n == 0 ? args_.roots.token[sequence_] : args_.pool.token[guess];
-      out.parent[to + n] = there ? parent_[n] : 0;
-      if (out.position) out.position[to + n] = position + (there ? depth_of(n, parent_) : 1);
-      if (out.confidence)
-        out.confidence[to + n] = !there ? 0.0f : n == 0 ? 1.0f : args_.pool.confidence[guess];
+    SPECULA_NO_UNROLL
+    for (NodeId n = group_.rank(); n < parent_places(args_.width); n += group_.size()) {
+      const bool guess = n > 0 && n < nodes;
+      const std::int32_t above = guess ? pool.parent[first_ + guess_of(n, chain)] : kNoParent;
+      const NodeId parent = n >= nodes ? kNoNode : above < 0 ? n == 0 ? kNoParent : 0 : node_of(above);
+      parent_[n] = parent;
+      if (n < args_.width) out.parent[to + n] = n < nodes ? parent : 0;
     }
-    const LinkArrays links{out.first_child, out.next_sibling, nullptr, out.ancestors,
-                           mask_words(args_.width)};
-    write_links(group_, links, to, nodes, parent_);
-    write_no_links(group_, links, to, nodes, args_.width);
+    SPECULA_NO_UNROLL
+    for (NodeId n = rank_from_quarter(group_, 2); n < args_.width; n += group_.size()) {
+      const bool guess = n > 0 && n < nodes;
+      const std::int64_t from = first_ + (guess ? guess_of(n, chain) : 0);
+      const Token token = guess ? pool.token[from] : n == 0 ? args_.roots.token[sequence_] : kNoToken;
+      const float confidence = guess ? pool.confidence[from] : n == 0 ? 1.0f : 0.0f;
+      out.token[to + n] = token;
+      if (out.confidence) out.confidence[to + n] = confidence;
+    }
+    group_.sync();
+    const LinkArrays links{out.first_child, out.next_sibling,        out.position,
+                           out.ancestors,   mask_words(args_.width), position};
+    write_links(group_, links, to, nodes, args_.width, parent_);
     if (group_.rank() != 0) return;
-    if (args_.told) args_.told[sequence_] = args_.status[sequence_];
+    if (args_.told) args_.told[sequence_] = status;
     if (out.size) out.size[sequence_] = nodes;
     if (out.begin) out.begin[sequence_] = static_cast<std::int32_t>(to);
     if (out.begin && sequence_ == args_.sequences - 1)
@@ -189,16 +196,16 @@ class Planter {
   Group group_;
   const Planting& args_;
   Select<Group> select_;
-  Ranked* best_;           // (width)
-  std::int32_t* of_node_;  // (width) guess of the pool, -1 for the root
-  NodeId* parent_;         // (width)
+  NodeId* parent_;        // (parent_places(width))
+  std::int32_t* chosen_;  // (width) of the guesses behind the spine, by age
+  NodeId* node_of_;       // (guesses behind the spine) of those that are chosen
   int sequence_;
   std::int64_t first_;
 };
 
 #ifdef __CUDACC__
 
-constexpr int kPlantingThreads = 256;
+constexpr int kPlantingThreads = 512;
 
 /// The proposals, a block each. A template, so that several files may include it.
 template <int threads>
@@ -212,7 +219,8 @@ __global__ void __launch_bounds__(threads) planting_kernel(const __grid_constant
 inline cudaError_t prepare_planting(int guesses, int spine, int width, int device,
                                     std::size_t* shared_bytes) {
   DeviceLimits limits;
-  const cudaError_t error = device_limits(device, &limits);
+  cudaError_t error = check_current(device);
+  if (error == cudaSuccess) error = device_limits(device, &limits);
   if (error != cudaSuccess) return error;
   *shared_bytes = Planter<DeviceBlock>::shared_bytes(guesses, spine, width);
   if (*shared_bytes > static_cast<std::size_t>(limits.shared_bytes)) return cudaErrorInvalidValue;

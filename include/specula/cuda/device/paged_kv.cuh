@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "../detail/host_device.cuh"
+#include "../thread/divisor.cuh"
 #include "../types.cuh"
 
 namespace specula {
@@ -35,23 +36,6 @@ struct PagedKv {
 };
 
 namespace detail {
-
-/// Division of 0 .. 2^31 - 1 by a number from 1: a product and a shift (Granlund and Montgomery 1994).
-struct Divisor {
-  std::uint32_t by = 1, multiplier = 0x80000000u;
-  int shift = 31;
-
-  Divisor() = default;
-  explicit Divisor(std::uint32_t d) : by(d) {
-    int log = 0;
-    while ((std::uint64_t{1} << log) < d) ++log;
-    shift = 31 + log;
-    multiplier = static_cast<std::uint32_t>(((std::uint64_t{1} << shift) + d - 1) / d);
-  }
-  SPECULA_HD std::uint32_t quotient(std::uint32_t n) const {
-    return static_cast<std::uint32_t>(static_cast<std::uint64_t>(n) * multiplier >> shift);
-  }
-};
 
 /// The pages of one sequence, in the tables.
 struct PageSpan {

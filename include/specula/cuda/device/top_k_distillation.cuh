@@ -270,7 +270,7 @@ inline int distillation_cluster(int rows, int vocab, std::size_t row_bytes, int 
 
 /// A plan for R rows, of the given element types. Outside of captures. Errors: cudaErrorInvalidValue where a
 /// capacity is below 1, k is outside [0, 64], a weight is negative or not finite, or a block has not the
-/// shared memory that it needs (at most 48 bytes for 512 tokens of the vocabulary, 8 (k + 3)^2, and 9,000);
+/// shared memory that it needs (at most 48 bytes for 512 tokens of the vocabulary, 8 (k + 3)^2, and 42,000);
 /// cudaErrorInvalidDevice where `device` is not the current one; else what the driver says.
 template <class Target, class Draft, class Gradient>
 cudaError_t make_distillation_plan(DistillationPlan* plan, const DistillationCapacity& capacity,

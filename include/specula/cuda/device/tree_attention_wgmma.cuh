@@ -1,4 +1,4 @@
-// tree_attention() for trees of more than 16 packed rows on Hopper: the same function, with wgmma.
+// tree_attention() by wgmma: trees of many packed rows, on Hopper.
 #pragma once
 
 #include "../block/tree_attention_wgmma_block.cuh"
@@ -7,7 +7,7 @@
 #include "../thread/mbarrier.cuh"
 #include "../warp/wgmma.cuh"
 #include "launch.cuh"
-#include "tree_attention.cuh"
+#include "tree_attention_plan.cuh"
 
 namespace specula {
 namespace cuda {
@@ -30,11 +30,11 @@ auto with_wgmma_shape(int rows, F f) {
 }
 
 /// As fill_plan(), for the variants above.
-inline bool fill_wgmma_plan(TreeAttentionPlan* plan, const TreeAttentionCapacity& c, int head_size, int slots,
-                            bool clusters) {
+inline bool fill_wgmma_plan(TreeAttentionGeometry* plan, const TreeAttentionCapacity& c, int head_size,
+                            const AttentionPlaces& places) {
   if (c.max_nodes < 1 || c.kv_heads < 1 || c.query_heads < 1) return false;
   const std::int64_t rows = static_cast<std::int64_t>(c.max_nodes) * (c.query_heads / c.kv_heads);
-  return fill_plan(plan, c, head_size, slots, clusters, rows <= 64 ? 64 : 128);
+  return fill_plan(plan, c, head_size, places, rows <= 64 ? 64 : 128);
 }
 
 #ifdef __CUDACC__
@@ -62,20 +62,22 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
 
 #ifdef __CUDACC__
 
-/// A plan for tree_attention_wgmma(), as make_tree_attention_plan(): workspace_bytes() says what it needs.
-/// Worth it from 17 packed rows (max_nodes * Hq / Hkv) on; right for fewer, too. Outside of captures. Errors:
+/// A plan for tree_attention_wgmma(), as make_tree_attention_mma_plan(). Right for any number of rows;
+/// wants_wgmma() says from which on it is worth it. Outside of captures. Errors:
 /// cudaErrorNotSupported where the running program has no code for sm_90a or the device is another one;
 /// cudaErrorInvalidValue where a capacity is out of range; else what the driver says.
 template <class Element, int kHead, class Stored = Element>
-cudaError_t make_tree_attention_wgmma_plan(TreeAttentionPlan* plan, const TreeAttentionCapacity& capacity,
-                                           int device) {
+cudaError_t make_tree_attention_wgmma_plan(TreeAttentionPlan<Element, kHead, Stored>* plan,
+                                           const TreeAttentionCapacity& capacity, int device) {
   static_assert(kHead == 64 || kHead == 128, "heads of 64 or 128");
   using namespace detail;
   DeviceLimits limits;
-  cudaError_t error = device_limits(device, &limits);
+  cudaError_t error = check_current(device);
+  if (error == cudaSuccess) error = device_limits(device, &limits);
   if (error != cudaSuccess) return error;
-  TreeAttentionPlan out;
-  if (!fill_wgmma_plan(&out, capacity, kHead, 1, false)) return cudaErrorInvalidValue;
+  TreeAttentionPlan<Element, kHead, Stored> out;
+  out.device = device;
+  if (!fill_wgmma_plan(&out, capacity, kHead, AttentionPlaces{})) return cudaErrorInvalidValue;
   error = with_wgmma_shape<kHead>(out.rows, [&](auto shape) {
     using Shape = decltype(shape);
     const auto kernel = tree_attention_wgmma_kernel<Shape, Element, Stored>;
@@ -93,19 +95,19 @@ cudaError_t make_tree_attention_wgmma_plan(TreeAttentionPlan* plan, const TreeAt
         Shape::kConsumers * Shape::kConsumerRegisters + Shape::kProducers * Shape::kProducerRegisters;
     if (attributes.numRegs * Shape::kThreads < kNeeded || Shape::kSharedBytes > limits.shared_bytes)
       return cudaErrorNotSupported;
-    return finish_plan<Shape>(&out, kernel, limits, 0.9);  // else too many multiprocessors would be left out
+    return finish_plan<Shape>(&out, kernel, limits);
   });
   if (error == cudaSuccess) *plan = out;
   return error;
 }
 
-/// As tree_attention(), in every argument, with a plan of make_tree_attention_wgmma_plan(). Results differ
-/// from its by rounding alone. Bytes are widened by the warps that copy them, in shared memory. Cost: one
-/// read of K and V for every 64 or 128 packed rows; one launch.
+/// As tree_attention_mma(), in every argument, with a plan of make_tree_attention_wgmma_plan(). Results
+/// differ from its by rounding alone. Bytes are widened by the warps that copy them, in shared memory. Cost:
+/// one read of K and V for every 64 or 128 packed rows; one launch.
 template <class Element, int kHead, class Stored = Element>
-cudaError_t tree_attention_wgmma(const TreeAttentionPlan& plan,
-                                 const TreeAttentionArgs<Element, Stored>& args, void* workspace,
-                                 cudaStream_t stream) {
+cudaError_t tree_attention_wgmma(const TreeAttentionPlan<Element, kHead, Stored>& plan,
+                                 const TreeAttentionArgs<Element, Stored>& args,
+                                 const Workspace& workspace, cudaStream_t stream) {
   using namespace detail;
   return with_wgmma_shape<kHead>(plan.rows, [&](auto shape) {
     using Shape = decltype(shape);

@@ -5,6 +5,7 @@
 #include "../detail/host_device.cuh"
 #include "../group.cuh"
 #include "../types.cuh"
+#include "arguments.cuh"
 #include "launch.cuh"
 
 namespace specula {
@@ -29,37 +30,42 @@ struct TreeLinksArgs {
   int max_nodes;
 };
 
-/// By a Group; `shared` holds max_nodes node ids and a flag.
+/// By a Group; `shared` holds a flag behind the parents of max_nodes nodes.
 template <class Group>
 SPECULA_HD void tree_links(Group group, const TreeLinksArgs& args, int sequence, unsigned char* shared) {
   auto* parent = reinterpret_cast<NodeId*>(shared);
-  std::int32_t* bad = parent + args.max_nodes;
+  std::int32_t* bad = parent + parent_places(args.max_nodes);
   const std::int64_t first = args.begin[sequence];
   const std::int64_t nodes = args.begin[sequence + 1] - first;
   const bool fits = nodes >= 1 && nodes <= args.max_nodes;
   if (group.rank() == 0) *bad = fits ? 0 : 1;
   group.sync();
-  const LinkArrays out{args.out.first_child, args.out.next_sibling, args.out.depth, args.out.ancestors,
-                       mask_words(args.max_nodes)};
   if (fits) {
     const int n = static_cast<int>(nodes);
-    for (NodeId i = group.rank(); i < n; i += group.size()) {
-      const NodeId p = args.parent ? args.parent[first + i] : i - 1;
+    for (NodeId i = group.rank(); i < parent_places(n); i += group.size()) {
+      const NodeId p = i >= n ? kNoNode : args.parent ? args.parent[first + i] : i - 1;
       parent[i] = p;
-      if (i == 0 ? p != kNoParent : p < 0 || p >= i) atomic_add(bad, std::int32_t{1});
+      if (i < n && (i == 0 ? p != kNoParent : p < 0 || p >= i)) atomic_add(bad, std::int32_t{1});
     }
     group.sync();
-    if (*bad == 0)
-      write_links(group, out, first, n, parent);
-    else
-      write_no_links(group, out, first, 0, n);
+    const LinkArrays out{args.out.first_child, args.out.next_sibling, args.out.depth, args.out.ancestors,
+                         mask_words(args.max_nodes)};
+    write_links(group, out, first, *bad == 0 ? n : 0, n, parent);
   }
   if (group.rank() == 0 && args.out.status)
     args.out.status[sequence] = *bad == 0 ? Status::ok : Status::bad_tree;
 }
 
 SPECULA_HD std::size_t tree_links_shared_bytes(int max_nodes) {
-  return sizeof(NodeId) * (static_cast<std::size_t>(max_nodes) + 1);
+  return sizeof(NodeId) * static_cast<std::size_t>(parent_places(max_nodes) + 1);
+}
+
+/// Whether the host sees nothing wrong with the arguments.
+inline bool valid_links(int sequences, int max_nodes, const std::int32_t* begin, const NodeId* parent,
+                        const TreeLinks& out) {
+  return sequences >= 0 && max_nodes >= 1 && max_nodes <= 12000 && (begin || sequences == 0) &&
+         !any_misaligned(begin, parent, out.first_child, out.next_sibling, out.depth, out.ancestors,
+                         out.status);
 }
 
 #ifdef __CUDACC__
@@ -78,12 +84,12 @@ __global__ void __launch_bounds__(threads) tree_links_kernel(const __grid_consta
 /// Links, depths and masks of `sequences` trees; tree b has nodes [begin[b], begin[b + 1]) of `parent`, in
 /// its own numbers, (N), -1 for a root; a null `parent` says that all are chains. A tree that has a parent
 /// which is no earlier node gets no links and bad_tree; one of no nodes, or of more than `max_nodes`, gets
-/// bad_tree alone. Cost: a launch of a block a tree, which takes 4 bytes of shared memory a node; a node
-/// looks at no more than those behind it, and at its ancestors. Errors: cudaErrorInvalidValue for sizes below
-/// 0, or `max_nodes` not in [1, 12,000].
+/// bad_tree alone. No output may overlap an input. Cost: a launch of a block a tree, which takes 4 bytes of
+/// shared memory a node; a node looks at those behind it, and at its ancestors. Errors: cudaErrorInvalidValue
+/// for sizes below 0, `max_nodes` not in [1, 12,000], no `begin`, or a misaligned array.
 inline cudaError_t tree_links(int sequences, int max_nodes, const std::int32_t* begin, const NodeId* parent,
                               const TreeLinks& out, cudaStream_t stream) {
-  if (sequences < 0 || max_nodes < 1 || max_nodes > 12000) return cudaErrorInvalidValue;
+  if (!detail::valid_links(sequences, max_nodes, begin, parent, out)) return cudaErrorInvalidValue;
   constexpr int kThreads = 128;
   return detail::launch(detail::tree_links_kernel<kThreads>, sequences, 1, kThreads,
                         detail::tree_links_shared_bytes(max_nodes), stream,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../detail/host_device.cuh"
+#include "divisor.cuh"
 #include "numbers.cuh"
 
 namespace specula {
@@ -15,7 +16,10 @@ constexpr int kTileKeys = 64;  // keys that a block reads at once
 struct PackedRow {
   int node, head;
 };
-SPECULA_HD PackedRow packed_row(int row, int group) { return {row / group, row % group}; }
+SPECULA_HD PackedRow packed_row(int row, const Divisor& group) {
+  const int node = group.divide(&row);
+  return {node, row};
+}
 
 /// The keys of a sequence: slots [0, prefix) are committed, [prefix, end) are its tree's. None below `load`
 /// is seen by anybody, and all of [clear, prefix) are seen by everybody. Both follow from the window.
@@ -33,6 +37,14 @@ SPECULA_HD KeyRange key_range(int prefix, int end, int window, int low, int high
     out.clear = static_cast<int>(smaller<std::int64_t>(larger<std::int64_t>(clear, 0), prefix));
   }
   return out;
+}
+
+/// Tiles [begin, end) of kTileKeys keys, all of which everybody sees: no row needs to look at a mask.
+struct PlainTiles {
+  int begin, end;
+};
+SPECULA_HD PlainTiles plain_tiles(const KeyRange& keys) {
+  return {ceil_div(larger(keys.clear, keys.load), kTileKeys), keys.prefix / kTileKeys};
 }
 
 /// Bits [0, n) of a word, none or all where n is beyond it.

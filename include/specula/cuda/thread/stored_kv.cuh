@@ -37,6 +37,26 @@ SPECULA_HD std::uint32_t widen(Half, std::uint32_t bytes) {
 #endif
 }
 
+/// Two and four neighbouring elements, aligned to as many; past the first cache, as nobody reads them here.
+template <class Element>
+SPECULA_HD void store_two(Element* to, std::uint32_t two) {
+#ifdef __CUDA_ARCH__
+  __stcg(reinterpret_cast<unsigned int*>(to), two);
+#else
+  to[0].bits = static_cast<std::uint16_t>(two);
+  to[1].bits = static_cast<std::uint16_t>(two >> 16);
+#endif
+}
+template <class Element>
+SPECULA_HD void store_four(Element* to, std::uint32_t low, std::uint32_t high) {
+#ifdef __CUDA_ARCH__
+  __stcg(reinterpret_cast<uint2*>(to), make_uint2(low, high));
+#else
+  store_two(to, low);
+  store_two(to + 2, high);
+#endif
+}
+
 /// How fragments of B are made of what ldmatrix brings. A pass of it, two chunks of sixteen keys, is kSteps
 /// products deep (keys) or wide (values), 16 columns each. `f`: registers 0 and 1 are B of one product, 2 and
 /// 3 of the other: keys 0..7 and 8..15 for K, columns 0..7 and 8..15 of the step for V.
@@ -56,6 +76,11 @@ struct StoredKv<Element, Element> {
 #else
     return row[n].bits | static_cast<std::uint32_t>(row[n + 1].bits) << 16;
 #endif
+  }
+  /// Columns c, c + 1, 8 + c and 9 + c of sixteen of the products, c even and below 8, to where they belong.
+  SPECULA_HD static void store(Element* sixteen, int c, const float (&x)[4]) {
+    store_two(sixteen + c, pack(Element{}, x[0], x[1]));
+    store_two(sixteen + 8 + c, pack(Element{}, x[2], x[3]));
   }
   /// `step` of `b`, as load_matrices() of key_cell() gives it.
   SPECULA_HD static void keys(const std::uint32_t (&b)[4], int, std::uint32_t (&f)[4]) {
@@ -80,6 +105,9 @@ struct StoredKv<Element, Float8E4M3> {
   SPECULA_HD static int column(int n) { return n - n % 16 + 2 * (n % 8) + n / 8 % 2; }
   SPECULA_HD static std::uint32_t load_pair(const Element* row, int n) {
     return row[column(n)].bits | static_cast<std::uint32_t>(row[column(n + 1)].bits) << 16;
+  }
+  SPECULA_HD static void store(Element* sixteen, int c, const float (&x)[4]) {
+    store_four(sixteen + 2 * c, pack(Element{}, x[0], x[2]), pack(Element{}, x[1], x[3]));
   }
   SPECULA_HD static void keys(const std::uint32_t (&b)[4], int step, std::uint32_t (&f)[4]) {
     SPECULA_UNROLL

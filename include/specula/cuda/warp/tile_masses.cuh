@@ -23,7 +23,6 @@ SPECULA_HD int mass_bits(int tiles) { return 61 - last_lane(static_cast<std::uin
 template <class Warp, class Mass>
 SPECULA_HD std::uint64_t total_mass(Warp warp, int tiles, Mass mass) {
   std::uint64_t mine = 0;
-  SPECULA_UNROLL_BY(8)
   for (int t = warp.rank(); t < tiles; t += warp.size()) mine += mass(t);
   return reduce(warp, mine, Sum{});
 }
@@ -37,7 +36,7 @@ SPECULA_HD double ordered_sum(Warp warp, int tiles, Value value) {
 }
 
 /// floor(word * total / 2^32).
-SPECULA_HD std::uint64_t share_of(std::uint32_t word, std::uint64_t total) {
+SPECULA_HD std::uint64_t mass_of_word(std::uint32_t word, std::uint64_t total) {
   return word * (total >> 32) + (word * (total & 0xFFFFFFFFu) >> 32);
 }
 
@@ -53,7 +52,7 @@ SPECULA_HD int pick_tile(Warp warp, int tiles, Mass mass, std::uint32_t word) {
   }
   const std::uint64_t upto = inclusive_sum(warp, mine), total = warp.shuffle(upto, warp.size() - 1);
   if (total == 0) return -1;
-  const std::uint64_t wanted = share_of(word, total);  // below total
+  const std::uint64_t wanted = mass_of_word(word, total);  // below total
   const int lane = first_lane(warp.ballot(wanted < upto));
   std::uint64_t before = warp.shuffle(upto - mine, lane);
   for (int first = lane * per;; first += warp.size()) {  // a lane a tile

@@ -141,11 +141,11 @@ struct DeviceWarpgroup {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 #endif
   }
-  /// A barrier of the block's first kThreads threads.
+  /// A barrier of the block's first kThreads threads, which need not be at one place (not .aligned).
   template <int kThreads>
   SPECULA_HD static void sync_first() {
 #ifdef SPECULA_HAS_WGMMA
-    asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
+    asm volatile("barrier.sync 1, %0;" ::"n"(kThreads) : "memory");
 #endif
   }
   /// The address that descriptors are made of.

@@ -1,7 +1,7 @@
 // labels: long optimised cuda-only
 // tree_attention() over a cache of e4m3 bytes.
 #include <doctest/doctest.h>
-#include <specula/cuda/device/tree_attention.cuh>
+#include <specula/cuda/device/tree_attention_mma.cuh>
 
 #include "attention_cases.hpp"
 

@@ -1,0 +1,117 @@
+// tree_attention() by mma.sync: any device from sm_80 on, and best up to 32 packed rows.
+#pragma once
+
+#include "../block/tree_attention_block.cuh"
+#include "../detail/host_device.cuh"
+#include "../thread/async_copy.cuh"
+#include "launch.cuh"
+#include "tree_attention_plan.cuh"
+
+namespace specula {
+namespace cuda {
+namespace detail {
+
+/// The variants. Those of up to 32 rows split a tile's keys in the same way, so they give the same bits.
+/// Rings have the same size whatever is stored in them: as many bytes are under way.
+template <int kHead, int kBytes>
+struct AttentionShapes {
+  static constexpr int kStages = (kHead == 128 ? 3 : 4) * 2 / kBytes;
+  using Rows16 = AttentionShape<kHead, 1, 4, kStages, kBytes>;
+  using Rows32 = AttentionShape<kHead, 2, 4, kStages, kBytes>;
+  using Rows64 = AttentionShape<kHead, 4, 2, kStages, kBytes>;
+  using Rows128 = AttentionShape<kHead, 8, 1, kStages, kBytes>;
+};
+
+/// Calls f(shape) with the variant of so many rows.
+template <int kHead, class Stored = BFloat16, class F>
+auto with_shape(int rows, F f) {
+  using Shapes = AttentionShapes<kHead, sizeof(Stored)>;
+  if (rows <= 16) return f(typename Shapes::Rows16{});
+  if (rows <= 32) return f(typename Shapes::Rows32{});
+  if (rows <= 64) return f(typename Shapes::Rows64{});
+  return f(typename Shapes::Rows128{});
+}
+
+/// Rows of a variant that fits in the shared memory of a block: on sm_86, 89 and 120 that of 32 rows of wide
+/// heads does not. That of 16 gives the same bits, with a second read of K and V out of the second cache.
+template <int kHead, class Stored>
+int rows_that_fit(int rows, int shared_bytes) {
+  using Shapes = AttentionShapes<kHead, sizeof(Stored)>;
+  return rows == 32 && Shapes::Rows32::kSharedBytes > shared_bytes ? 16 : rows;
+}
+
+#ifdef __CUDACC__
+
+template <class Shape, class Element, class Stored = Element>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
+    tree_attention_kernel(const __grid_constant__ TreeAttentionLaunch<Element, Stored> launch) {
+  extern __shared__ __align__(128) unsigned char shared_memory[];
+  const DeviceCluster cluster;
+  DeviceCopies copies;
+  TreeAttentionBlock<Shape, DeviceCluster, Element, Stored>(
+      cluster, launch, static_cast<int>(blockIdx.x) / cluster.size(), shared_memory)
+      .run(copies);
+}
+
+#endif  // __CUDACC__
+
+}  // namespace detail
+
+#ifdef __CUDACC__
+
+/// A plan for batches of up to the given sizes, for elements BFloat16 or Half, a cache of the same or of
+/// Float8E4M3, and heads of kHead = 64 or 128. Outside of captures. Errors: cudaErrorInvalidValue where a
+/// capacity is out of range or a block has not the shared memory that it needs (100 KB); else what the driver
+/// says.
+template <class Element, int kHead, class Stored = Element>
+cudaError_t make_tree_attention_mma_plan(TreeAttentionPlan<Element, kHead, Stored>* plan,
+                                         const TreeAttentionCapacity& capacity, int device) {
+  static_assert(kHead == 64 || kHead == 128, "heads of 64 or 128");
+  using namespace detail;
+  DeviceLimits limits;
+  cudaError_t error = check_current(device);
+  if (error == cudaSuccess) error = device_limits(device, &limits);
+  if (error != cudaSuccess) return error;
+  TreeAttentionPlan<Element, kHead, Stored> out;
+  out.device = device;
+  if (!fill_plan(&out, capacity, kHead, AttentionPlaces{})) return cudaErrorInvalidValue;
+  out.rows = rows_that_fit<kHead, Stored>(out.rows, limits.shared_bytes);
+  error = with_shape<kHead, Stored>(out.rows, [&](auto shape) {
+    using Shape = decltype(shape);
+    if (Shape::kSharedBytes > limits.shared_bytes) return cudaErrorInvalidValue;
+    return finish_plan<Shape>(&out, tree_attention_kernel<Shape, Element, Stored>, limits);
+  });
+  if (error == cudaSuccess) *plan = out;
+  return error;
+}
+
+/// out = softmax(scale * Q K^T) V over what each node sees, and its log-sum-exp: all committed tokens of the
+/// sequence (with a window those near enough by position), and of the tree itself and its ancestors. With
+/// `words` 0 there is no tail, and this is cross attention over the cache, as GLIDE's. A query that sees
+/// nothing gets zeros and -infinity. Products in Element, sums in float; weights are rounded to Element. What
+/// is Stored as Float8E4M3 is widened to Element without loss, and k_scale and v_scale act on scores and
+/// outputs, in float; its codes of NaN, which no cache should hold, count as 480.
+/// Nothing beyond a sequence's last slot is read, and what lies there does not matter; K and V of all of its
+/// slots must be finite. Nodes beyond the plan's are left out, slots beyond the pages are not seen. Cost: one
+/// read of K and V for every 16 to 128 packed rows (max_nodes * Hq / Hkv); one launch; nothing is allocated.
+/// No output or workspace may overlap an input, and no input may change during the launch: threads that read
+/// different values wait for each other for ever. Errors: cudaErrorInvalidValue for a null or misaligned
+/// array, a stride below a row, `words` for fewer nodes than the plan's, a workspace that is too small, or an
+/// option out of range; cudaErrorInvalidDevice where the plan's device is not the current one; else what the
+/// driver says.
+template <class Element, int kHead, class Stored = Element>
+cudaError_t tree_attention_mma(const TreeAttentionPlan<Element, kHead, Stored>& plan,
+                               const TreeAttentionArgs<Element, Stored>& args,
+                               const Workspace& workspace, cudaStream_t stream) {
+  using namespace detail;
+  return with_shape<kHead, Stored>(plan.rows, [&](auto shape) {
+    using Shape = decltype(shape);
+    return launch_attention<Shape>(tree_attention_kernel<Shape, Element, Stored>, plan, args, workspace,
+                                   stream);
+  });
+}
+
+#endif  // __CUDACC__
+
+}  // namespace cuda
+}  // namespace specula
