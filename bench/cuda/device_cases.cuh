@@ -47,6 +47,24 @@ class DeviceVerdicts {
   DeviceArray<device::Status> status_;
 };
 
+/// What a plan's launches leave for their last blocks.
+class DeviceWorkspace {
+ public:
+  DeviceWorkspace(const RulePlan& plan, const Stream& stream)
+      : parts_(plan.part_bytes), counters_(plan.counter_bytes / sizeof(std::uint32_t)) {
+    parts_.fill_bytes(kPoison), counters_.fill_bytes(kPoison);
+    SPECULA_CHECK(device::zero_counters(args(), stream));
+    stream.wait();
+  }
+  device::Workspace args() const {
+    return {parts_.data(), parts_.bytes(), counters_.data(), counters_.bytes()};
+  }
+
+ private:
+  DeviceArray<unsigned char> parts_;
+  DeviceArray<std::uint32_t> counters_;
+};
+
 /// A CaseBatch on the device. upload() keeps the addresses where reserve() made room before.
 template <class Element>
 class DeviceCases {
@@ -61,8 +79,11 @@ class DeviceCases {
     begin_.upload(batch.begin), position_.upload(batch.position), seed_.upload(batch.seed);
     params_.upload(batch.params), token_.upload(batch.token), parent_.upload(batch.parent);
     draft_row_.upload(batch.draft_row), scale_.upload(batch.scale), target_.upload(batch.target);
+    draft_.reserve(1),
+        stats_.reserve(1);  // where all guesses were chosen: no row is looked at, but null is refused
     if (batch.draft.size() > static_cast<std::size_t>(batch.offset)) draft_.upload(batch.draft);
     if (!batch.stats.empty()) stats_.upload(batch.stats);
+    draft_rows_ = static_cast<std::int64_t>(batch.stats.size());
   }
   device::Trees trees(int first = 0) const {
     return {begin_.data() + first,    token_.data(),        chains_ ? nullptr : parent_.data(),
@@ -72,13 +93,15 @@ class DeviceCases {
     return {target_.data() + offset_, stride_, nullptr, params_.data() + first};
   }
   device::LogitsDraft<Element> draft() const {
-    return {draft_.data() + offset_, stride_, stats_.data(), draft_row_.data(), scale_.data()};
+    return {draft_.data() + offset_, stride_, stats_.data(), draft_row_.data(), scale_.data(), draft_rows_};
   }
+  bool chains() const { return chains_; }
   const std::int32_t* draft_rows() const { return draft_row_.data(); }
   const double* scales() const { return scale_.data(); }
 
  private:
   std::ptrdiff_t stride_ = 0, offset_ = 0;
+  std::int64_t draft_rows_ = 0;
   bool chains_ = false;
   DeviceArray<std::int32_t> begin_, position_, token_, parent_, draft_row_;
   DeviceArray<std::uint64_t> seed_;
@@ -103,6 +126,19 @@ RuleKernels<Element> kernels_of(Rule rule) {
       break;
   }
   return block_kernels<Element>();
+}
+
+/// For tables.
+inline std::string name_of(const Geometry& geometry) {
+  return "clusters of " + std::to_string(geometry.cluster) + " x " + std::to_string(geometry.threads) + ", " +
+         std::to_string(geometry.size.rows) + (geometry.size.rows == 1 ? " row" : " rows") + ", rings of " +
+         std::to_string(geometry.size.ring_bytes);
+}
+/// `planned` otherwise spread.
+inline Geometry spread(Geometry planned, int cluster, int threads, int rows, int ring_bytes) {
+  planned.cluster = cluster, planned.threads = threads;
+  planned.size.rows = rows, planned.size.ring_bytes = ring_bytes;
+  return planned;
 }
 
 /// What is wrong with a sequence's verdict; empty if it is the CPU's.

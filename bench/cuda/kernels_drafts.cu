@@ -1,20 +1,23 @@
 // Rejection with drafts of other forms.
 #include <specula/cuda/device/verify_rejection.cuh>
 
-#include "verification.cuh"
+#include "rule_plans.cuh"
 
 namespace specula_bench {
 
 template <class Draft>
-cudaError_t DraftKernels<Draft>::plan(device::VerifyPlan* plan, const device::VerifyCapacity& capacity,
-                                      int device) {
-  return device::make_rejection_plan<float, Draft>(plan, capacity, device);
+cudaError_t DraftKernels<Draft>::plan(RulePlan* plan, const device::VerifyCapacity& capacity, int device) {
+  device::RejectionPlan<float, Draft> made;
+  const cudaError_t error = device::make_rejection_plan(&made, capacity, device);
+  if (error == cudaSuccess) *plan = without_type(made);
+  return error;
 }
 template <class Draft>
-cudaError_t DraftKernels<Draft>::run(const device::VerifyPlan& plan, const device::Trees& trees,
+cudaError_t DraftKernels<Draft>::run(const RulePlan& plan, const device::Trees& trees,
                                      const device::TargetRows<float>& target, const Draft& draft,
                                      const device::Verdicts& out, cudaStream_t stream) {
-  return device::verify_rejection(plan, trees, target, draft, out, stream);
+  return device::verify_rejection(walk_of<device::detail::RejectionRule, float, Draft>(plan), trees, target,
+                                  draft, out, stream);
 }
 
 template struct DraftKernels<device::ChosenDraft>;

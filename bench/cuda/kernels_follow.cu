@@ -2,26 +2,20 @@
 #include <specula/cuda/device/verify_greedy.cuh>
 #include <specula/cuda/device/verify_sample_and_match.cuh>
 
-#include "verification.cuh"
+#include "rule_plans.cuh"
 
 namespace specula_bench {
 
 template <class Element>
 RuleKernels<Element> greedy_kernels() {
-  return {device::make_greedy_plan<Element>,
-          [](const device::VerifyPlan& plan, const device::Trees& trees,
-             const device::TargetRows<Element>& target, const device::LogitsDraft<Element>&,
-             const device::Verdicts& out,
-             cudaStream_t stream) { return device::verify_greedy(plan, trees, target, out, stream); }};
+  return following_kernels<device::detail::GreedyRule, Element, device::make_greedy_plan<Element>,
+                           device::verify_greedy<Element>>();
 }
 template <class Element>
 RuleKernels<Element> sample_and_match_kernels() {
-  return {device::make_sample_and_match_plan<Element>,
-          [](const device::VerifyPlan& plan, const device::Trees& trees,
-             const device::TargetRows<Element>& target, const device::LogitsDraft<Element>&,
-             const device::Verdicts& out, cudaStream_t stream) {
-            return device::verify_sample_and_match(plan, trees, target, out, stream);
-          }};
+  return following_kernels<device::detail::SampleAndMatchRule, Element,
+                           device::make_sample_and_match_plan<Element>,
+                           device::verify_sample_and_match<Element>>();
 }
 
 SPECULA_FOR_ELEMENTS(greedy_kernels);

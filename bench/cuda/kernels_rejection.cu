@@ -1,14 +1,15 @@
 // Rejection with drafts of logits.
 #include <specula/cuda/device/verify_rejection.cuh>
 
-#include "verification.cuh"
+#include "rule_plans.cuh"
 
 namespace specula_bench {
 
 template <class Element>
 RuleKernels<Element> rejection_kernels() {
-  return {device::make_rejection_plan<Element, device::LogitsDraft<Element>>,
-          device::verify_rejection<Element, device::LogitsDraft<Element>>};
+  using Draft = device::LogitsDraft<Element>;
+  return judging_kernels<device::detail::RejectionRule, Element, device::make_rejection_plan<Element, Draft>,
+                         device::verify_rejection<Element, Draft>>();
 }
 
 SPECULA_FOR_ELEMENTS(rejection_kernels);

@@ -1,25 +1,35 @@
 // Sampling.
-#include "verification.cuh"
+#include "rule_plans.cuh"
 
 namespace specula_bench {
 
 template <class Element>
-cudaError_t plan_sample(device::SamplePlan* plan, int rows, int draws, int vocab, int device) {
-  return device::make_sample_plan<Element>(plan, rows, draws, vocab, device);
+cudaError_t plan_sample(device::SamplePlan<Element>* plan, int rows, int draws, int vocab, int device) {
+  return device::make_sample_plan(plan, rows, draws, vocab, device);
 }
 template <class Element>
-cudaError_t run_sample(const device::SamplePlan& plan, const device::SampleArgs<Element>& args,
+cudaError_t run_sample(const device::SamplePlan<Element>& plan, const device::SampleArgs<Element>& args,
                        cudaStream_t stream) {
   return device::sample(plan, args, stream);
 }
+template <class Element>
+cudaError_t reshape_sample(device::SamplePlan<Element>* plan, const Geometry& wanted, bool* fits) {
+  return reshape(
+      device::detail::sample_kernel<Element>,
+      [&](const device::detail::ScanSize& size, int warps) {
+        return device::detail::sample_bytes<device::DeviceCluster>(size, warps, plan->draws);
+      },
+      wanted, &plan->scan, fits);
+}
 
-template cudaError_t plan_sample<float>(device::SamplePlan*, int, int, int, int);
-template cudaError_t plan_sample<device::Half>(device::SamplePlan*, int, int, int, int);
-template cudaError_t plan_sample<device::BFloat16>(device::SamplePlan*, int, int, int, int);
-template cudaError_t run_sample(const device::SamplePlan&, const device::SampleArgs<float>&, cudaStream_t);
-template cudaError_t run_sample(const device::SamplePlan&, const device::SampleArgs<device::Half>&,
-                                cudaStream_t);
-template cudaError_t run_sample(const device::SamplePlan&, const device::SampleArgs<device::BFloat16>&,
-                                cudaStream_t);
+#define SPECULA_SAMPLE(Element)                                                                           \
+  template cudaError_t plan_sample(device::SamplePlan<Element>*, int, int, int, int);                     \
+  template cudaError_t run_sample(const device::SamplePlan<Element>&, const device::SampleArgs<Element>&, \
+                                  cudaStream_t);                                                          \
+  template cudaError_t reshape_sample(device::SamplePlan<Element>*, const Geometry&, bool*)
+
+SPECULA_SAMPLE(float);
+SPECULA_SAMPLE(device::Half);
+SPECULA_SAMPLE(device::BFloat16);
 
 }  // namespace specula_bench

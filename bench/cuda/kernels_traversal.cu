@@ -2,19 +2,21 @@
 #include <specula/cuda/device/verify_block.cuh>
 #include <specula/cuda/device/verify_traversal.cuh>
 
-#include "verification.cuh"
+#include "rule_plans.cuh"
 
 namespace specula_bench {
 
 template <class Element>
 RuleKernels<Element> traversal_kernels() {
-  return {device::make_traversal_plan<Element, device::LogitsDraft<Element>>,
-          device::verify_traversal<Element, device::LogitsDraft<Element>>};
+  using Draft = device::LogitsDraft<Element>;
+  return judging_kernels<device::detail::TraversalRule, Element, device::make_traversal_plan<Element, Draft>,
+                         device::verify_traversal<Element, Draft>>();
 }
 template <class Element>
 RuleKernels<Element> block_kernels() {
-  return {device::make_block_plan<Element, device::LogitsDraft<Element>>,
-          device::verify_block<Element, device::LogitsDraft<Element>>};
+  using Draft = device::LogitsDraft<Element>;
+  return judging_kernels<device::detail::TraversalRule, Element, device::make_block_plan<Element, Draft>,
+                         device::verify_block<Element, Draft>>();
 }
 
 SPECULA_FOR_ELEMENTS(traversal_kernels);

@@ -12,11 +12,31 @@ namespace specula_bench {
 
 namespace device = specula::cuda;
 
+/// How a launch is spread over a device.
+using Geometry = device::detail::ScanPlan;
+
+/// The plan that users get of a rule, with its type gone.
+struct RulePlan {
+  int sequences = 0, max_nodes = 0, width = 0;
+  Geometry walk;
+  bool all_nodes = false;  // of trees that are no chains, in one launch of the geometry `nodes`
+  Geometry nodes;
+  std::size_t part_bytes = 0, counter_bytes = 0;  // of the workspace
+
+  /// That of the launch for such proposals.
+  const Geometry& geometry(bool chains) const { return all_nodes && !chains ? nodes : walk; }
+  Geometry& geometry(bool chains) { return all_nodes && !chains ? nodes : walk; }
+};
+
 template <class Element>
 struct RuleKernels {
-  cudaError_t (*plan)(device::VerifyPlan*, const device::VerifyCapacity&, int device);
-  cudaError_t (*run)(const device::VerifyPlan&, const device::Trees&, const device::TargetRows<Element>&,
-                     const device::LogitsDraft<Element>&, const device::Verdicts&, cudaStream_t);
+  cudaError_t (*plan)(RulePlan*, const device::VerifyCapacity&, int device);
+  cudaError_t (*run)(const RulePlan&, const device::Trees&, const device::TargetRows<Element>&,
+                     const device::LogitsDraft<Element>&, const device::Verdicts&, const device::Workspace&,
+                     cudaStream_t);
+  /// Gives plan->geometry(chains) a cluster, threads, rows and rings other than planned; *fits is false, and
+  /// the plan as it was, where the current device has no room for them.
+  cudaError_t (*reshape)(RulePlan* plan, bool chains, const Geometry&, bool* fits);
 };
 
 /// Instantiates `function`, RuleKernels<Element>(), for the elements of logits.
@@ -37,15 +57,18 @@ template <class Element>
 RuleKernels<Element> block_kernels();
 
 template <class Element>
-cudaError_t plan_sample(device::SamplePlan*, int rows, int draws, int vocab, int device);
+cudaError_t plan_sample(device::SamplePlan<Element>*, int rows, int draws, int vocab, int device);
 template <class Element>
-cudaError_t run_sample(const device::SamplePlan&, const device::SampleArgs<Element>&, cudaStream_t);
+cudaError_t run_sample(const device::SamplePlan<Element>&, const device::SampleArgs<Element>&, cudaStream_t);
+/// As RuleKernels::reshape.
+template <class Element>
+cudaError_t reshape_sample(device::SamplePlan<Element>*, const Geometry&, bool* fits);
 
 /// Rejection with the other forms of a draft, rows of floats.
 template <class Draft>
 struct DraftKernels {
-  static cudaError_t plan(device::VerifyPlan*, const device::VerifyCapacity&, int device);
-  static cudaError_t run(const device::VerifyPlan&, const device::Trees&, const device::TargetRows<float>&,
+  static cudaError_t plan(RulePlan*, const device::VerifyCapacity&, int device);
+  static cudaError_t run(const RulePlan&, const device::Trees&, const device::TargetRows<float>&,
                          const Draft&, const device::Verdicts&, cudaStream_t);
 };
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <memory>
 
 #include "device_cases.cuh"
 
@@ -39,6 +40,7 @@ class BarWork {
     target_.reserve(static_cast<std::size_t>(rows) * kVocab);
     fill_normal(target_.data(), nullptr, rows * kVocab, 11, kSpread);
     SPECULA_CHECK(kernels_.plan(&plan_, {shape.sequences, shape.nodes, shape.depth, kVocab}, device.id));
+    workspace_ = std::make_unique<DeviceWorkspace>(plan_, stream);
     host_arrays();
     if (chain_)
       draw_guesses(device, stream);
@@ -52,11 +54,13 @@ class BarWork {
   }
 
   int sets() const { return sets_; }
-  const device::VerifyPlan& plan() const { return plan_; }
+  bool chain() const { return chain_; }
+  const RuleKernels<BFloat16>& kernels() const { return kernels_; }
+  const RulePlan& plan() const { return plan_; }
   double bytes() const { return bytes_ / sets_; }                           // a set, from the verdicts
   double accepted() const { return accepted_ / sets_ / shape_.sequences; }  // guesses a sequence
 
-  cudaError_t launch(const device::VerifyPlan& plan, int set, cudaStream_t stream) const {
+  cudaError_t launch(const RulePlan& plan, int set, cudaStream_t stream) const {
     const std::ptrdiff_t b = static_cast<std::ptrdiff_t>(set) * shape_.sequences;
     const std::int64_t first = static_cast<std::int64_t>(set) * nodes_;
     const device::Trees trees{
@@ -65,7 +69,7 @@ class BarWork {
     const std::int64_t guess = static_cast<std::int64_t>(set) * guesses_;
     return kernels_.run(plan, trees, {target_.data() + first * kVocab, kVocab, nullptr, params_.data()},
                         {draft_.data() + guess * kVocab, kVocab, stats_.data() + guess, nullptr, nullptr},
-                        out_[static_cast<std::size_t>(set)].args(), stream);
+                        out_[static_cast<std::size_t>(set)].args(), workspace_->args(), stream);
   }
 
  private:
@@ -142,8 +146,8 @@ class BarWork {
       }
     const DeviceArray<std::int32_t> sequences(sequence), positions(position), origins(origin);
     DeviceArray<std::int32_t> drawn(static_cast<std::size_t>(guesses_));
-    device::SamplePlan plan;
-    SPECULA_CHECK(plan_sample<BFloat16>(&plan, guesses_, 1, kVocab, device.id));
+    device::SamplePlan<BFloat16> plan;
+    SPECULA_CHECK(plan_sample(&plan, guesses_, 1, kVocab, device.id));
     std::vector<std::int32_t> token;
     for (int s = 0; s < sets_; ++s) {
       for (int b = 0; b < shape_.sequences; ++b) {
@@ -179,8 +183,8 @@ class BarWork {
 
   /// Bushes: what the target will draw goes on the path, other tokens elsewhere.
   void plant_samples(const Device& device, const Stream& stream) {
-    device::SamplePlan plan;
-    SPECULA_CHECK(plan_sample<BFloat16>(&plan, nodes_, 1, kVocab, device.id));
+    device::SamplePlan<BFloat16> plan;
+    SPECULA_CHECK(plan_sample(&plan, nodes_, 1, kVocab, device.id));
     DeviceArray<std::int32_t> drawn(static_cast<std::size_t>(nodes_));
     std::vector<std::int32_t> token(static_cast<std::size_t>(sets_) * static_cast<std::size_t>(nodes_));
     for (std::size_t i = 0; i < token.size(); ++i)
@@ -241,7 +245,8 @@ class BarWork {
   RuleKernels<BFloat16> kernels_;
   bool chain_;
   int nodes_, guesses_, sets_ = 1;  // nodes and guesses of a set
-  device::VerifyPlan plan_;
+  RulePlan plan_;
+  std::unique_ptr<DeviceWorkspace> workspace_;
   DeviceArray<BFloat16> target_, draft_;
   DeviceArray<std::int32_t> begin_, position_, token_, parent_;
   DeviceArray<std::uint64_t> seed_;
@@ -276,9 +281,10 @@ struct SampleShape {
   const char* name;
   int rows;
   float top_p;
+  double limit;  // us
 };
 const SampleShape kSampleBars[] = {
-    {"sample, 1 row", 1, 1}, {"sample, 64 rows", 64, 1}, {"sample, 64 rows, top-p .95", 64, .95f}};
+    {"sample, 1 row", 1, 1, 8}, {"sample, 64 rows", 64, 1, 14}, {"sample, 64 rows, top-p .95", 64, .95f, 50}};
 
 Bar sample_bar(const SampleShape& shape, const Bars& bars) {
   const double bytes = 2.0 * kVocab * shape.rows;
@@ -295,9 +301,9 @@ Bar sample_bar(const SampleShape& shape, const Bars& bars) {
   const DeviceArray<std::int32_t> positions(position);
   DeviceArray<std::int32_t> token(n);
   DeviceArray<device::RowStats> stats(n);
-  device::SamplePlan plan;
-  SPECULA_CHECK(plan_sample<BFloat16>(&plan, shape.rows, 1, kVocab, bars.device.id));
-  return bars.timed(0, bytes, sets, [&](int set, cudaStream_t stream) {
+  device::SamplePlan<BFloat16> plan;
+  SPECULA_CHECK(plan_sample(&plan, shape.rows, 1, kVocab, bars.device.id));
+  Bar bar = bars.timed(shape.limit, bytes, sets, [&](int set, cudaStream_t stream) {
     device::SampleArgs<BFloat16> args{};
     args.logits = logits.data() + static_cast<std::int64_t>(set) * shape.rows * kVocab;
     args.stride = kVocab;
@@ -308,18 +314,20 @@ Bar sample_bar(const SampleShape& shape, const Bars& bars) {
     args.stats = stats.data();
     return run_sample(plan, args, stream);
   });
+  bar.note = name_of(plan.scan) + ", " + std::to_string(sets) + " sets";
+  return bar;
 }
 
-std::string variant_name(const device::VerifyPlan& plan) {
-  return "clusters of " + std::to_string(plan.cluster) + " x " + std::to_string(plan.threads);
+std::string variant_name(const RulePlan& plan, bool chain) {
+  return (plan.all_nodes && !chain ? "all nodes, " : "") + name_of(plan.geometry(chain));
 }
 
 Bar measure(const WorkShape& shape, double limit, const Bars& bars) {
   const BarWork work(shape, bars.device, bars.stream);
   Bar bar = bars.timed(limit, work.bytes(), work.sets(),
                        [&](int set, cudaStream_t s) { return work.launch(work.plan(), set, s); });
-  bar.note = std::to_string(work.accepted()) + " guesses accepted a sequence, " + variant_name(work.plan()) +
-             ", " + std::to_string(work.sets()) + " sets";
+  bar.note = std::to_string(work.accepted()) + " guesses accepted a sequence, " +
+             variant_name(work.plan(), work.chain()) + ", " + std::to_string(work.sets()) + " sets";
   return bar;
 }
 
@@ -349,7 +357,9 @@ void run_verification_bars(const Options& options, Report& report) {
   for (const SampleShape& shape : kSampleBars) bars.run(shape.name, [&] { return sample_bar(shape, bars); });
 }
 
-/// Every launch geometry on every shape: what plans choose, and what is fastest.
+/// What plans choose on every shape, and what is fastest: every cluster and number of threads with the rows
+/// and rings of the plan, and every number of rows and rings with the rest of it; walking where all nodes are
+/// asked.
 void sweep_verification(const Options& options, Report& report) {
   const Device device;
   const Stream stream;
@@ -363,20 +373,33 @@ void sweep_verification(const Options& options, Report& report) {
     if (!options.wants(shape.name)) continue;
     report.part(shape.name, [&](Json& json) {
       const BarWork work(shape.shape, device, stream);
-      const auto time = [&](const device::VerifyPlan& plan) {
+      const auto time = [&](const RulePlan& plan) {
         return time_in_graph(
             stream, work.sets(), [&](int set, cudaStream_t s) { return work.launch(plan, set, s); }, 24, 9);
       };
-      Sweep sweep(json, variant_name(work.plan()), time(work.plan()));
-      for (const int cluster : device.clusters())
-        for (const int threads : {128, 256, 384}) {
-          device::VerifyPlan plan = work.plan();
-          plan.cluster = cluster;
-          plan.threads = threads;
-          if (!launched(work.launch(plan, 0, stream), cluster)) continue;
-          stream.wait();
-          sweep.add(variant_name(plan), time(plan));
-        }
+      const bool chain = work.chain();
+      Sweep sweep(json, variant_name(work.plan(), chain), time(work.plan()));
+      const auto try_all = [&](const RulePlan& planned) {
+        const Geometry& at = planned.geometry(chain);
+        const auto try_one = [&](const Geometry& wanted) {
+          RulePlan plan = planned;
+          bool fits = false;
+          SPECULA_CHECK(work.kernels().reshape(&plan, chain, wanted, &fits));
+          if (fits) sweep.add(variant_name(plan, chain), time(plan));
+        };
+        for (const int cluster : device.clusters())
+          for (const int threads : {128, 256, 384, 512})
+            try_one(spread(at, cluster, threads, at.size.rows, at.size.ring_bytes));
+        for (int rows = 1; rows <= (chain ? shape.shape.nodes : 1); ++rows)
+          for (const int ring : {4096, 8192}) try_one(spread(at, at.cluster, at.threads, rows, ring));
+      };
+      try_all(work.plan());
+      if (work.plan().all_nodes && !chain) {
+        RulePlan walks = work.plan();
+        walks.all_nodes = false;
+        sweep.add(variant_name(walks, chain), time(walks));
+        try_all(walks);
+      }
       sweep.finish(shape.name);
     });
   }

@@ -8,53 +8,85 @@
 namespace specula_bench {
 namespace {
 
-/// Verdicts of `cases` by a plan with another cluster and another number of threads; false if the device has
-/// no room for such a cluster.
+/// Runs a batch by plans of one capacity.
 template <class Element>
-bool run_with(const RuleKernels<Element>& kernels, device::VerifyPlan plan, int cluster, int threads,
-              const DeviceCases<Element>& cases, const Stream& stream, HostVerdicts* out) {
-  plan.cluster = cluster;
-  plan.threads = threads;
-  DeviceVerdicts verdicts(plan.sequences, plan.width);
-  if (!launched(kernels.run(plan, cases.trees(), cases.target(), cases.draft(), verdicts.args(), stream),
-                cluster))
-    return false;
-  stream.wait();
-  *out = verdicts.download();
-  return true;
-}
+class BatchRun {
+ public:
+  BatchRun(const RuleKernels<Element>& kernels, const CaseBatch<Element>& batch, const RulePlan& plan,
+           const Stream& stream)
+      : kernels_(kernels), stream_(stream), workspace_(plan, stream), verdicts_(plan.sequences, plan.width) {
+    cases_.upload(batch);
+  }
+  const DeviceCases<Element>& cases() const { return cases_; }
 
-/// One batch: against the CPU; and with every launch geometry, and one by one, against itself.
+  HostVerdicts operator()(const RulePlan& plan) {
+    verdicts_.poison();
+    SPECULA_CHECK(kernels_.run(plan, cases_.trees(), cases_.target(), cases_.draft(), verdicts_.args(),
+                               workspace_.args(), stream_));
+    stream_.wait();
+    return verdicts_.download();
+  }
+
+ private:
+  const RuleKernels<Element>& kernels_;
+  const Stream& stream_;
+  DeviceWorkspace workspace_;
+  DeviceVerdicts verdicts_;
+  DeviceCases<Element> cases_;
+};
+
+/// Threads of blocks, of which a walk needs two warps; and bytes of rings.
+constexpr int kThreads[] = {32, 64, 96, 256, 512};
+constexpr int kRings[] = {4096, 8192};
+
+/// One batch: against the CPU, and where all nodes may be asked at once walking, too; with every launch
+/// geometry, and one by one, against itself.
 template <class Element>
 void check_batch(Rule rule, const CaseBatch<Element>& batch, const std::string& name, bool geometries,
                  const Device& device, const Stream& stream, Tally& tally, Tally& same) {
   const RuleKernels<Element> kernels = kernels_of<Element>(rule);
   const int sequences = static_cast<int>(batch.position.size());
-  device::VerifyPlan plan;
+  RulePlan plan;
   SPECULA_CHECK(kernels.plan(&plan, {sequences, batch.max_nodes, batch.width - 1, batch.vocab}, device.id));
-  DeviceCases<Element> cases;
-  cases.upload(batch);
-  DeviceVerdicts verdicts(sequences, plan.width);
-  SPECULA_CHECK(kernels.run(plan, cases.trees(), cases.target(), cases.draft(), verdicts.args(), stream));
-  stream.wait();
-  const HostVerdicts got = verdicts.download();
-  for (std::size_t b = 0; b < batch.position.size(); ++b) {
-    const std::string wrong = difference(batch, got, b, plan.width);
-    tally.add(wrong.empty(), batch.margin[b], name + ", sequence " + std::to_string(b) + ": " + wrong);
+  BatchRun<Element> run(kernels, batch, plan, stream);
+  const auto compare = [&](const HostVerdicts& got, const std::string& how) {
+    for (std::size_t b = 0; b < batch.position.size(); ++b) {
+      const std::string wrong = difference(batch, got, b, plan.width);
+      tally.add(wrong.empty(), batch.margin[b],
+                name + how + ", sequence " + std::to_string(b) + ": " + wrong);
+    }
+  };
+  const HostVerdicts got = run(plan);
+  compare(got, "");
+  std::vector<RulePlan> ways{plan};
+  if (plan.all_nodes && !batch.chains) {
+    ways.push_back(plan);
+    ways.back().all_nodes = false;
+    compare(run(ways.back()), ", walking");
   }
   if (!geometries) return;
-  for (const int cluster : device.clusters())
-    for (const int threads : {32, 96, 256}) {
-      HostVerdicts again;
-      if (!run_with(kernels, plan, cluster, threads, cases, stream, &again)) continue;
-      same.add(again == got, 1,
-               name + ", cluster " + std::to_string(cluster) + ", threads " + std::to_string(threads));
-    }
-  device::VerifyPlan single;
+  for (RulePlan& way : ways) {
+    const bool walks = !way.all_nodes || batch.chains;
+    const Geometry planned = way.geometry(batch.chains);
+    for (const int cluster : device.clusters())
+      for (const int threads : kThreads)
+        for (const int rows : {1, 2, 5})
+          for (const int ring : kRings) {
+            if (walks ? threads < 64 : rows > 1) continue;
+            const Geometry wanted = spread(planned, cluster, threads, rows, ring);
+            bool fits = false;
+            SPECULA_CHECK(kernels.reshape(&way, batch.chains, wanted, &fits));
+            if (fits) same.add(run(way) == got, 1, name + (walks ? ", walking, " : ", ") + name_of(wanted));
+          }
+  }
+  RulePlan single;
   SPECULA_CHECK(kernels.plan(&single, {1, batch.max_nodes, batch.width - 1, batch.vocab}, device.id));
+  const DeviceWorkspace workspace(single, stream);
+  const DeviceCases<Element>& cases = run.cases();
   DeviceVerdicts alone(sequences, plan.width);
   for (int b = 0; b < sequences; ++b)
-    SPECULA_CHECK(kernels.run(single, cases.trees(b), cases.target(b), cases.draft(), alone.args(b), stream));
+    SPECULA_CHECK(kernels.run(single, cases.trees(b), cases.target(b), cases.draft(), alone.args(b),
+                              workspace.args(), stream));
   stream.wait();
   same.add(alone.download() == got, 1, name + ", one by one");
 }
@@ -129,7 +161,7 @@ void check_drafts(const Options& options, const Device& device, const Stream& st
       const device::VerifyCapacity capacity{sequences, batch.max_nodes, batch.width - 1, batch.vocab};
       const auto run = [&](auto draft, Tally& tally, const char* what) {
         using Kernels = DraftKernels<decltype(draft)>;
-        device::VerifyPlan plan;
+        RulePlan plan;
         SPECULA_CHECK(Kernels::plan(&plan, capacity, device.id));
         DeviceVerdicts verdicts(sequences, plan.width);
         SPECULA_CHECK(Kernels::run(plan, cases.trees(), cases.target(), draft, verdicts.args(), stream));
@@ -161,10 +193,11 @@ void check_drafts(const Options& options, const Device& device, const Stream& st
       if (prob.empty()) continue;
       const DeviceArray<float> device_prob(prob);
       const DeviceArray<std::int32_t> device_token(token);
-      run(device::ProbsDraft{device_prob.data(), batch.vocab, cases.draft_rows(), cases.scales()}, probs,
-          "probabilities");
+      run(device::ProbsDraft{device_prob.data(), batch.vocab, cases.draft_rows(), cases.scales(),
+                             cases.draft().rows},
+          probs, "probabilities");
       run(device::SparseDraft{device_token.data(), device_prob.data(), batch.vocab, cases.draft_rows(),
-                              cases.scales()},
+                              cases.scales(), cases.draft().rows},
           sparse, "sparse");
     }
   }
@@ -178,14 +211,8 @@ struct Drawn {
   std::vector<std::int32_t> token;
   std::vector<device::RowStats> stats;
 };
-/// With the plan's geometry, or, where `cluster` is above 0, with this one; empty if the device has no room
-/// for such a cluster.
 template <class Element>
-Drawn draw(const SampleCases<Element>& cases, const Device& device, const Stream& stream, int cluster = 0,
-           int threads = 0) {
-  device::SamplePlan plan;
-  SPECULA_CHECK(plan_sample<Element>(&plan, static_cast<int>(cases.seed.size()), 1, cases.vocab, device.id));
-  if (cluster > 0) plan.cluster = cluster, plan.threads = threads;
+Drawn draw(const device::SamplePlan<Element>& plan, const SampleCases<Element>& cases, const Stream& stream) {
   const DeviceArray<Element> logits(cases.logits);
   const DeviceArray<std::uint64_t> seed(cases.seed);
   const DeviceArray<std::int32_t> position(cases.position);
@@ -201,7 +228,7 @@ Drawn draw(const SampleCases<Element>& cases, const Device& device, const Stream
   args.params = params.data();
   args.token = token.data();
   args.stats = stats.data();
-  if (!launched(run_sample(plan, args, stream), plan.cluster)) return {};
+  SPECULA_CHECK(run_sample(plan, args, stream));
   stream.wait();
   return {token.download(), stats.download()};
 }
@@ -233,8 +260,9 @@ void check_sample(const char* element, const Options& options, const Device& dev
   for (std::size_t i = 0; i < all.size(); ++i) {
     const SampleCases<Element>& cases = all[i];
     const std::string name = "batch " + std::to_string(i) + ", vocabulary " + std::to_string(cases.vocab);
-    const Drawn got = draw(cases, device, stream);
-    if (got.token.empty()) throw std::runtime_error("sample() could not be launched");
+    device::SamplePlan<Element> plan;
+    SPECULA_CHECK(plan_sample(&plan, static_cast<int>(cases.seed.size()), 1, cases.vocab, device.id));
+    const Drawn got = draw(plan, cases, stream);
     for (std::size_t r = 0; r < cases.want.size(); ++r) {
       tally.add(got.token[r] == cases.want[r], cases.margin[r],
                 name + ", row " + std::to_string(r) + ": " + std::to_string(got.token[r]) + " instead of " +
@@ -248,10 +276,13 @@ void check_sample(const char* element, const Options& options, const Device& dev
     }
     if (i >= vocabs.size()) continue;
     for (const int cluster : device.clusters())
-      for (const int threads : {32, 256}) {
-        const Drawn again = draw(cases, device, stream, cluster, threads);
-        if (!again.token.empty()) same.add(same_bits(again, got), 1, name);
-      }
+      for (const int threads : kThreads)
+        for (const int ring : kRings) {
+          const Geometry wanted = spread(plan.scan, cluster, threads, 1, ring);
+          bool fits = false;
+          SPECULA_CHECK(reshape_sample(&plan, wanted, &fits));
+          if (fits) same.add(same_bits(draw(plan, cases, stream), got), 1, name + ", " + name_of(wanted));
+        }
   }
   write(json, report, std::string("sample ") + element, tally);
   write(json, report, std::string("sample ") + element + ", cut and log Z", laws);

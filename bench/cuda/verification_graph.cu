@@ -26,12 +26,13 @@ void check_graph(Rule rule, const char* element, const Options& options, const D
   DeviceCases<Element> cases;
   cases.reserve(static_cast<std::size_t>(shape.trees), nodes, nodes * 601 + 8, nodes * 601 + 8);
   cases.upload(all[0]);
-  device::VerifyPlan plan;
+  RulePlan plan;
   SPECULA_CHECK(kernels.plan(&plan, {shape.trees, shape.nodes, shape.nodes - 1, shape.vocab}, device.id));
+  const DeviceWorkspace workspace(plan, stream);
   DeviceVerdicts verdicts(shape.trees, plan.width);
   // Sampling of the root's rows in the same graph, with the trees' seeds and positions.
-  device::SamplePlan sample_plan;
-  SPECULA_CHECK(plan_sample<Element>(&sample_plan, shape.trees, 1, shape.vocab, device.id));
+  device::SamplePlan<Element> sample_plan;
+  SPECULA_CHECK(plan_sample(&sample_plan, shape.trees, 1, shape.vocab, device.id));
   DeviceArray<std::int32_t> token(static_cast<std::size_t>(shape.trees));
   const auto sample_args = [&](const DeviceCases<Element>& c, const DeviceArray<std::int32_t>& to) {
     device::SampleArgs<Element> args{};
@@ -43,9 +44,11 @@ void check_graph(Rule rule, const char* element, const Options& options, const D
     args.token = to.data();
     return args;
   };
+  device::LogitsDraft<Element> draft = cases.draft();
+  draft.rows = static_cast<std::int64_t>(nodes);  // those of the batches to come
   const Graph graph(stream, [&](cudaStream_t s) {
     const cudaError_t error =
-        kernels.run(plan, cases.trees(), cases.target(), cases.draft(), verdicts.args(), s);
+        kernels.run(plan, cases.trees(), cases.target(), draft, verdicts.args(), workspace.args(), s);
     return error != cudaSuccess ? error : run_sample(sample_plan, sample_args(cases, token), s);
   });
   Tally same, right;
@@ -64,8 +67,8 @@ void check_graph(Rule rule, const char* element, const Options& options, const D
     DeviceVerdicts fresh_verdicts(shape.trees, plan.width);
     DeviceArray<std::int32_t> fresh_token(token.size());
     fresh_token.fill_bytes(kPoison + 1);
-    SPECULA_CHECK(
-        kernels.run(plan, fresh.trees(), fresh.target(), fresh.draft(), fresh_verdicts.args(), stream));
+    SPECULA_CHECK(kernels.run(plan, fresh.trees(), fresh.target(), fresh.draft(), fresh_verdicts.args(),
+                              workspace.args(), stream));
     SPECULA_CHECK(run_sample(sample_plan, sample_args(fresh, fresh_token), stream));
     stream.wait();
     same.add(replayed == fresh_verdicts.download() && replayed_token == fresh_token.download(), 1,

@@ -70,8 +70,8 @@ class Seen {
 /// Plain sampling, many draws of one row.
 Seen sample_often(const Rows& rows, std::uint64_t seed, const Device& device, const Stream& stream) {
   constexpr int kDraws = 64;
-  device::SamplePlan plan;
-  SPECULA_CHECK(plan_sample<BFloat16>(&plan, kSequences, kDraws, kVocab, device.id));
+  device::SamplePlan<BFloat16> plan;
+  SPECULA_CHECK(plan_sample(&plan, kSequences, kDraws, kVocab, device.id));
   std::vector<std::uint64_t> seed_of;
   std::vector<std::int32_t> position;
   for (int b = 0; b < kSequences; ++b)
@@ -96,9 +96,9 @@ Seen sample_often(const Rows& rows, std::uint64_t seed, const Device& device, co
 /// A whole round: guesses drawn on the device, then verified; the first token must follow p.
 void play_round(const RuleKernels<BFloat16>& kernels, const Rows& rows, std::uint64_t seed,
                 const Device& device, const Stream& stream, Seen& seen) {
-  device::SamplePlan sample_plan;
-  SPECULA_CHECK(plan_sample<BFloat16>(&sample_plan, kSequences, 1, kVocab, device.id));
-  device::VerifyPlan plan;
+  device::SamplePlan<BFloat16> sample_plan;
+  SPECULA_CHECK(plan_sample(&sample_plan, kSequences, 1, kVocab, device.id));
+  RulePlan plan;
   SPECULA_CHECK(kernels.plan(&plan, {kSequences, kDepth + 1, kDepth, kVocab}, device.id));
   std::vector<std::uint64_t> seed_of;
   std::vector<std::int32_t> origin, begin, row_of_node, draft_row_of_node;
@@ -112,15 +112,16 @@ void play_round(const RuleKernels<BFloat16>& kernels, const Rows& rows, std::uin
   const DeviceArray<std::uint64_t> seeds(seed_of);
   const DeviceArray<std::int32_t> origins(origin), begins(begin), rows_of(row_of_node),
       draft_rows_of(draft_row_of_node);
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(kSequences) * (kDepth + 1), 0);
-  std::vector<device::RowStats> draft_stats;
-  DeviceArray<std::int32_t> token(kSequences);
-  DeviceArray<device::RowStats> stats(kSequences);
+  // Draws go into the trees, behind roots of 0. All sequences have the same laws: those of the first serve
+  // all.
+  const DeviceArray<std::int32_t> tokens(
+      std::vector<std::int32_t>(static_cast<std::size_t>(kSequences) * (kDepth + 1), 0));
+  DeviceArray<device::RowStats> stats(static_cast<std::size_t>(kSequences) * kDepth);
+  stats.fill_bytes(kPoison);
   for (int i = 0; i < kDepth; ++i) {
     std::vector<std::int32_t> position;
     for (const std::int32_t o : origin) position.push_back(o + i + 1);
     const DeviceArray<std::int32_t> positions(position);
-    token.fill_bytes(kPoison);
     device::SampleArgs<BFloat16> args{};
     args.logits = rows.draft.data() + i * kVocab;
     args.stride = 0;
@@ -128,22 +129,19 @@ void play_round(const RuleKernels<BFloat16>& kernels, const Rows& rows, std::uin
     args.position = positions.data();
     args.origin = origins.data();
     args.stream = device::Stream::draft;
-    args.token = token.data();
-    args.stats = stats.data();
+    args.token = tokens.data() + i + 1;
+    args.token_stride = kDepth + 1;
+    args.stats = stats.data() + i;
+    args.stats_stride = kDepth;
     SPECULA_CHECK(run_sample(sample_plan, args, stream));
     stream.wait();
-    const auto drawn = token.download();
-    draft_stats.push_back(stats.download()[0]);
-    for (std::size_t b = 0; b < kSequences; ++b)
-      tokens[b * (kDepth + 1) + static_cast<std::size_t>(i) + 1] = drawn[b];
   }
-  const DeviceArray<std::int32_t> all_tokens(tokens);
-  const DeviceArray<device::RowStats> all_stats(draft_stats);
+  const DeviceWorkspace workspace(plan, stream);
   DeviceVerdicts verdicts(kSequences, plan.width);
-  const device::Trees trees{begins.data(), all_tokens.data(), nullptr, origins.data(), seeds.data(), nullptr};
+  const device::Trees trees{begins.data(), tokens.data(), nullptr, origins.data(), seeds.data(), nullptr};
   SPECULA_CHECK(kernels.run(plan, trees, {rows.target.data(), kVocab, rows_of.data(), nullptr},
-                            {rows.draft.data(), kVocab, all_stats.data(), draft_rows_of.data(), nullptr},
-                            verdicts.args(), stream));
+                            {rows.draft.data(), kVocab, stats.data(), draft_rows_of.data(), nullptr, kDepth},
+                            verdicts.args(), workspace.args(), stream));
   stream.wait();
   const HostVerdicts got = verdicts.download();
   for (std::size_t b = 0; b < kSequences; ++b) {
