@@ -129,6 +129,27 @@ TEST_CASE("rows that are read ahead may be bad, if no guess leads there") {
   }
 }
 
+TEST_CASE("a bad row on the path is the sequence's status, however likely its guess looks") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  DeviceBatch<float> b(4);
+  b.begin = {0, 4}, b.position = {4}, b.seed = {1}, b.params = {{}};
+  b.token = {0, 1, 2, 1};
+  b.max_nodes = b.width = 4;
+  const std::vector<float> sure{0, 90, 0, 0}, bad{nan, 0, 50, 0};
+  for (int n = 0; n < 4; ++n) b.add_row(b.target, n == 1 ? bad.data() : sure.data());
+  for (const int rows : {1, 2, 4}) {
+    auto args = b.args(device::ChosenDraft{});
+    args.trees.parent = nullptr;
+    for (const DeviceVerdict& v :
+         {emulate_verify<RejectionRule>(b, args, 2, 64, 3, Engine::fibers, rows)[0],
+          emulate_verify<TraversalRule>(b, args, 1, 96, 4, Engine::fibers, rows)[0],
+          emulate_verify<SampleAndMatchRule>(b, args, 1, 96, 4, Engine::fibers, rows)[0]}) {
+      CHECK(v.status == device::Status::not_a_number);
+      CHECK(v.tokens.empty());
+    }
+  }
+}
+
 TEST_CASE("padding has no row in a map: none is read ahead through it") {
   DeviceBatch<float> b(4);
   b.begin = {0, 4}, b.position = {4}, b.seed = {1}, b.params = {{}};

@@ -339,7 +339,7 @@ namespace {
 /// What a walk says, asked as no rule asks it.
 struct Seen {
   double none = -1, kept = -1, nothing = -1, still = -1, third = -1, third_left = -1, others = -1;
-  Token from_p = -1, drawn = -1;
+  Token from_p = -1, drawn = -1, from_law = -1;
 } seen_by_probe;
 struct Probe {
   static constexpr bool kLaws = true, kDraws = false, kJudges = true;
@@ -355,6 +355,8 @@ struct Probe {
     seen.third = walk.reject(1);  // the third, chosen: p without token 3
     seen.third_left = walk.residual_prob(3), seen.others = walk.residual_prob(1);
     seen.drawn = walk.sample_residual(0);
+    const device::RowStats law = walk.law(0, 0);
+    seen.from_law = walk.sample(0, law, 0);  // of p itself, though the tiles were measured for other things
     walk.finish(0);
     seen_by_probe = seen;
   }
@@ -390,6 +392,9 @@ TEST_CASE("what a walk keeps of p when a rejection leaves nothing") {
   CHECK(seen.third_left == 0);
   CHECK(seen.others == doctest::Approx(1 / 3.0));
   CHECK((seen.drawn >= 0 && seen.drawn < 3));
+  PhiloxChance chance(1);
+  detail::RowScan cpu(4);
+  CHECK(seen.from_law == chance.draw(cpu.weights(cpu.law(flat, {})), {5}));
 }
 
 TEST_CASE("the first of the largest is the first over more tiles than lanes") {
