@@ -397,6 +397,27 @@ TEST_CASE("what a walk keeps of p when a rejection leaves nothing") {
   CHECK(seen.from_law == chance.draw(cpu.weights(cpu.law(flat, {})), {5}));
 }
 
+TEST_CASE("a law is drawn from as it is, though its tiles were measured for a residual since") {
+  Random random(62);
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    DeviceBatch<float> b(1600);
+    const std::vector<float> p = random.row(1600, 2), q = random.row(1600, 5);
+    b.token = {0, 1, 2, 3};
+    b.parent = {-1, 0, 0, 0};
+    b.begin = {0, 4}, b.position = {4}, b.seed = {seed}, b.params = {{}};
+    b.max_nodes = 4, b.width = 2;
+    for (int n = 0; n < 4; ++n) b.add_row(b.target, p.data());
+    detail::RowScan scan(1600);
+    b.add_row(b.draft, q.data());
+    b.stats.push_back({scan.law(q, {}).log_z, scan.law(q, {}).shift, 1, -kInf, device::kNoToken, Status::ok});
+    b.draft_row = {-1, 0, 0, -1};
+    b.scale = {0, 0, 0, 0};
+    emulate_verify<Probe>(b, b.args(b.logits_draft()), 2);
+    PhiloxChance chance(seed);
+    CHECK(seen_by_probe.from_law == chance.draw(scan.weights(scan.law(p, {})), {5}));
+  }
+}
+
 TEST_CASE("the first of the largest is the first over more tiles than lanes") {
   for (const int second : {101, 600, 100 + 32 * 512, 100 + 33 * 512}) {
     std::vector<float> row(34 * 512);
