@@ -22,8 +22,8 @@ struct AttentionKernels {
   bool only_hopper;
   std::vector<int> rows;  // packed rows of a block: its variants
   cudaError_t (*make_plan)(Plan*, const device::TreeAttentionCapacity&, int device);
-  cudaError_t (*run)(const Plan&, const device::TreeAttentionArgs<Element, Stored>&,
-                     const device::Workspace&, cudaStream_t);
+  cudaError_t (*run)(const Plan&, const device::TreeAttentionArgs<Element, Stored>&, const device::Workspace&,
+                     cudaStream_t);
 
   Plan plan(const device::TreeAttentionCapacity& capacity, const Device& device) const {
     Plan out;

@@ -28,8 +28,8 @@ int main() {
   if (make_sample_plan(&draws, kSequences, /*draws*/ 1, kVocab, /*device*/ 0) != cudaSuccess) return 1;
   if (make_rejection_plan(&rejections, capacity, /*device*/ 0) != cudaSuccess) return 1;
 
-  // Guess i of each sequence, into its tree; what law it is from goes to where verification looks for it: guess
-  // i of the whole batch has row i of the draft. A draft model would run before each of these launches.
+  // Guess i of each sequence, into its tree; what law it is from goes to where verification looks for it:
+  // guess i of the whole batch has row i of the draft. A draft model would run before each of these launches.
   RowStats* const stats = zeros<RowStats>(kSequences * kGuesses);
   for (int i = 0; i < kGuesses; ++i) {
     SampleArgs<BFloat16> args{};

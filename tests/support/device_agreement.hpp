@@ -47,8 +47,8 @@ Agreement compare_with_cpu(const Rule& rule, Dense dense, DraftOf draft_of, int 
       margins.push_back(margin.margin);
     }
     const auto args = batch.args(draft_of(batch));
-    const auto got =
-        emulate_verify<DeviceRule>(batch, args, 1 + random.below(4), 64 + 32 * random.below(3), random.bits());
+    const auto got = emulate_verify<DeviceRule>(batch, args, 1 + random.below(4), 64 + 32 * random.below(3),
+                                                random.bits());
     for (std::size_t i = 0; i < want.size(); ++i) {
       if (got[i] == want[i]) continue;
       ++out.differ;

@@ -218,8 +218,8 @@ struct DeviceBatch {
   }
 };
 
-/// Runs a rule over a batch on an emulated GPU. Chains are read `rows` rows at a time, through rings of one size
-/// or the other; 0: whatever the seed says.
+/// Runs a rule over a batch on an emulated GPU. Chains are read `rows` rows at a time, through rings of one
+/// size or the other; 0: whatever the seed says.
 template <class Rule, class Element, class Draft>
 std::vector<DeviceVerdict> emulate_verify(DeviceBatch<Element>& batch,
                                           device::detail::VerifyArgs<Element, Draft> args, int blocks = 1,

@@ -8,10 +8,10 @@
 //   Block    rank() size() sync() sync_others() warp() warp_rank() warp_count()
 //   Cluster  rank() size() sync() arrive() wait() block() map(pointer, rank)
 //
-// and Cluster::Copies, a thread's asynchronous copies. A Cluster's rank() is that of this thread's block and size() the number of its blocks; map() turns a
-// pointer into one's own shared memory into the same place of another block's. All threads of a group call
-// its functions together and in the same order; a block's warps may call sync() from different places, and
-// sync_others() is a barrier of all warps but the first.
+// and Cluster::Copies, a thread's asynchronous copies. A Cluster's rank() is that of this thread's block and
+// size() the number of its blocks; map() turns a pointer into one's own shared memory into the same place of
+// another block's. All threads of a group call its functions together and in the same order; a block's warps
+// may call sync() from different places, and sync_others() is a barrier of all warps but the first.
 // shuffle_up gives lanes below `by` their own value back. arrive() and wait() are the halves of sync().
 // Nothing here orders memory but sync(), or both of its halves.
 #pragma once
@@ -191,8 +191,8 @@ struct DeviceCluster {
 #endif  // __CUDACC__
 
 /// A cluster without the first warp of each block, as a Cluster: what works while those warps decide. They
-/// take part in its barriers, but for those of a block; so that they know in how many, these are counted, in a
-/// word of each block's shared memory.
+/// take part in its barriers, but for those of a block; so that they know in how many, these are counted, in
+/// a word of each block's shared memory.
 template <class Cluster>
 class OtherWarps {
  public:

@@ -38,8 +38,11 @@ Cuts cut_of(const std::vector<std::vector<float>>& rows, const SamplingParams& p
            .seed = seed},
           [&](EmulatedCluster cluster, int, unsigned char* shared) {
             RowScan<EmulatedCluster> scan(cluster, size, shared);
-            const auto row_of = [&](int r) { return Row<Element>{data[static_cast<std::size_t>(r)].data(), vocab}; };
-            scan.template read<Element>(count, row_of, params, false, [] {}, [](int) {});
+            const auto row_of = [&](int r) {
+              return Row<Element>{data[static_cast<std::size_t>(r)].data(), vocab};
+            };
+            scan.template read<Element>(
+                count, row_of, params, false, [] {}, [](int) {});
             cluster.block().sync();
             scan.template cut<Element>(count, row_of, params);
             cluster.block().sync();
@@ -78,10 +81,13 @@ int check(std::vector<std::vector<float>> rows, const SamplingParams& p, Random&
   return first.counted;
 }
 
-const SamplingParams kSettings[] = {
-    {.top_p = 0.95f},           {.temperature = 0.7f, .top_p = 0.5f},          {.top_k = 40},
-    {.top_k = 50, .top_p = 0.9f}, {.temperature = 1.3f, .top_k = 5, .min_p = 0.01f}, {.min_p = 0.05f},
-    {.top_p = 0.99f, .min_p = 0.2f}};
+const SamplingParams kSettings[] = {{.top_p = 0.95f},
+                                    {.temperature = 0.7f, .top_p = 0.5f},
+                                    {.top_k = 40},
+                                    {.top_k = 50, .top_p = 0.9f},
+                                    {.temperature = 1.3f, .top_k = 5, .min_p = 0.01f},
+                                    {.min_p = 0.05f},
+                                    {.top_p = 0.99f, .min_p = 0.2f}};
 
 }  // namespace
 
@@ -109,9 +115,9 @@ TEST_CASE("thresholds far below the largest key, at zeros, among negative logits
     for (const int form : {0, 1, 2, 3}) {
       std::vector<float> row(900);
       for (float& x : row)
-        x = form == 0   ? static_cast<float>(random.between(-0.01, 0.01))      // keys of all sizes
-            : form == 1 ? static_cast<float>(random.below(3) - 1) * 0.0f       // zeros of both signs
-            : form == 2 ? static_cast<float>(random.between(-3e4, -2e4))       // large
+        x = form == 0   ? static_cast<float>(random.between(-0.01, 0.01))  // keys of all sizes
+            : form == 1 ? static_cast<float>(random.below(3) - 1) * 0.0f   // zeros of both signs
+            : form == 2 ? static_cast<float>(random.between(-3e4, -2e4))   // large
                         : static_cast<float>(random.between(-1, 1));
       std::vector<float> other = random.row(900, 4);
       counted += check<device::BFloat16>({row, other}, p, random);

@@ -17,8 +17,8 @@
 using namespace specula_test;
 using specula::cuda::detail::Row;
 using specula::cuda::detail::RowScan;
-using specula::cuda::detail::ScanSize;
 using specula::cuda::detail::RowTopK;
+using specula::cuda::detail::ScanSize;
 using specula::cuda::detail::TopK;
 
 namespace {

@@ -372,7 +372,9 @@ TEST_CASE("strides: draws go into trees, and their laws to where verification re
   args.prob = prob.data(), args.prob_stride = 4;
   args.scale = scale.data() + 2, args.scale_stride = 3;
   const device::detail::ScanSize size{700, 1, 8192};
-  emulate({.clusters = 3, .threads = 64, .shared_bytes = device::detail::sample_bytes<EmulatedCluster>(size, 2, 1)},
+  emulate({.clusters = 3,
+           .threads = 64,
+           .shared_bytes = device::detail::sample_bytes<EmulatedCluster>(size, 2, 1)},
           [&](EmulatedCluster cluster, int r, unsigned char* shared) {
             device::detail::sample_row(cluster, r, shared, args, size, 1);
           });

@@ -21,7 +21,8 @@ ScanPlan plan(const ScanTask& task, const ScanDevice& device) {
   REQUIRE(plan_scan(
       task, device,
       [](const ScanSize& size, int warps) {
-        return Walk<RejectionRule, EmulatedCluster, BFloat16, LogitsDraft<BFloat16>>::shared_bytes(size, 64, warps);
+        return Walk<RejectionRule, EmulatedCluster, BFloat16, LogitsDraft<BFloat16>>::shared_bytes(size, 64,
+                                                                                                   warps);
       },
       &out));
   CHECK(out.shared_bytes <= device.block_bytes);
@@ -109,7 +110,8 @@ TEST_CASE("arguments that a host refuses") {
   CHECK_FALSE(valid_capacity({1, 4, -1, 10}));
   CHECK(valid_capacity({1, 4, 0, 10}));
 
-  const Workspace room{at(static_cast<void*>(nullptr), 32), 100, at(static_cast<std::uint32_t*>(nullptr), 8), 8};
+  const Workspace room{at(static_cast<void*>(nullptr), 32), 100, at(static_cast<std::uint32_t*>(nullptr), 8),
+                       8};
   CHECK(is_room({}, 0, 0));
   CHECK(is_room(room, 100, 8));
   CHECK_FALSE(is_room(room, 101, 8));

@@ -67,7 +67,8 @@ struct Chains {
   void check(const Draft& draft, Random& random) {
     const auto first = run<DeviceRule>(draft, 1, 1, 64, random.bits());
     for (const int rows : {3, 8})
-      CHECK(run<DeviceRule>(draft, rows, 1 + random.below(4), 64 + 32 * random.below(4), random.bits()) == first);
+      CHECK(run<DeviceRule>(draft, rows, 1 + random.below(4), 64 + 32 * random.below(4), random.bits()) ==
+            first);
   }
 };
 
@@ -175,7 +176,8 @@ TEST_CASE("padding has no row in a map: none is read ahead through it") {
 TEST_CASE("a guess whose draft row is beyond those that there are: a status for its sequence") {
   Random random(403);
   DeviceBatch<float> b(30);
-  for (int i = 0; i < 3; ++i) b.add(random_case(random, 30, {}, {.nodes = 6, .chooses = false}, random.bits()), {}, 7);
+  for (int i = 0; i < 3; ++i)
+    b.add(random_case(random, 30, {}, {.nodes = 6, .chooses = false}, random.bits()), {}, 7);
   auto draft = b.logits_draft();
   draft.rows = static_cast<std::int64_t>(b.stats.size());
   const auto good = emulate_verify<RejectionRule>(b, b.args(draft));

@@ -59,7 +59,9 @@ Drawn draw_one(const std::vector<float>& row, const SamplingParams& p, std::uint
            .threads = 64,
            .shared_bytes = sample_bytes<EmulatedCluster>({vocab, 1, 8192}, 2, 1),
            .seed = seed},
-          [&](EmulatedCluster c, int r, unsigned char* shared) { sample_row(c, r, shared, args, {vocab, 1, 8192}, 1); });
+          [&](EmulatedCluster c, int r, unsigned char* shared) {
+            sample_row(c, r, shared, args, {vocab, 1, 8192}, 1);
+          });
   return out;
 }
 template <class Element>
@@ -166,14 +168,16 @@ TEST_CASE("masses as whole numbers: how fine they are, and that they fit") {
     if (tiles <= 297) CHECK(row.value(row(20.0f - 38, 1.0f)) == doctest::Approx(0x1p-38).epsilon(0.01));
     CHECK(row(-1e30f, 1.0f) == 0);
     CHECK(row(-kInf, 0.0f) == 0);
-    // Of residuals and what draws left: relative to the heaviest, so what is left of next to nothing is exact.
+    // Of residuals and what draws left: relative to the heaviest, so what is left of next to nothing is
+    // exact.
     for (const float heaviest : {1.0f, 1e-3f, 0x1p-40f, 0x1p-58f}) {
       const auto mass = [&](int t) { return t == tiles - 1 ? heaviest : heaviest * 0x1p-30f; };
       CHECK(by_warp([&](auto w) {
               const FloatMasses all(w, tiles, mass);
               CHECK_FALSE((all.none || all.nan));
               return all.value(total_mass(w, tiles, [&](int t) { return all.whole(mass(t)); }));
-            }) == doctest::Approx(static_cast<double>(heaviest) * (1 + (tiles - 1) * 0x1p-30)).epsilon(1e-12));
+            }) ==
+            doctest::Approx(static_cast<double>(heaviest) * (1 + (tiles - 1) * 0x1p-30)).epsilon(1e-12));
     }
   }
   const auto state = [](float mass) {

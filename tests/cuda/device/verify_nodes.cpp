@@ -1,6 +1,6 @@
 // labels: optimised
-// Trees whose nodes are all asked at once: the verdicts are those of walking, and the workspace is ready for the
-// next launch.
+// Trees whose nodes are all asked at once: the verdicts are those of walking, and the workspace is ready for
+// the next launch.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/verify_greedy.cuh>
 #include <specula/cuda/device/verify_nodes.cuh>
@@ -24,8 +24,9 @@ struct Kept {
 };
 
 template <class Rule, class Element>
-std::vector<DeviceVerdict> all_nodes(DeviceBatch<Element>& batch, const VerifyArgs<Element, device::ChosenDraft>& verify,
-                                     Kept& kept, int blocks, int threads, std::uint64_t seed,
+std::vector<DeviceVerdict> all_nodes(DeviceBatch<Element>& batch,
+                                     const VerifyArgs<Element, device::ChosenDraft>& verify, Kept& kept,
+                                     int blocks, int threads, std::uint64_t seed,
                                      Engine engine = Engine::fibers) {
   NodesArgs<Element> args{verify, kept.choices.data(), kept.arrived.data()};
   args.verify.scan.rows = 1;
@@ -64,8 +65,8 @@ void check(int vocab, int trees, std::uint64_t seed) {
     const auto args = batch.args(device::ChosenDraft{});
     const auto walked = emulate_verify<Rule>(batch, args, 2, 64, random.bits());
     batch.args(device::ChosenDraft{});  // poisons the outputs
-    CHECK(all_nodes<Rule>(batch, args, kept, 1 + random.below(3), 32 * (1 + random.below(3)), random.bits()) ==
-          walked);
+    CHECK(all_nodes<Rule>(batch, args, kept, 1 + random.below(3), 32 * (1 + random.below(3)),
+                          random.bits()) == walked);
   }
 }
 

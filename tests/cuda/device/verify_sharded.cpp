@@ -199,3 +199,39 @@ TEST_CASE("each sequence has its number in the batch's chance, and large logits 
     }
   }
 }
+
+TEST_CASE("shards that a host refuses") {
+  float logit = 0;
+  device::TilePartial partial{};
+  CHECK(device::detail::valid_shard(device::ShardRows<float>{&logit, 512, 0, 512}, 2));
+  CHECK_FALSE(device::detail::valid_shard(device::ShardRows<float>{&logit, 511, 0, 512}, 2));
+  CHECK_FALSE(device::detail::valid_shard(device::ShardRows<float>{nullptr, 512, 0, 512}, 2));
+  CHECK(device::detail::valid_gathered({&partial, &logit, 2, 3}, 6 * 512));
+  CHECK_FALSE(device::detail::valid_gathered({&partial, &logit, 2, 3}, 6 * 512 + 1));
+  CHECK_FALSE(device::detail::valid_gathered({&partial, nullptr, 2, 3}, 512));
+  CHECK_FALSE(device::detail::valid_gathered({&partial, &logit, 0, 3}, 1));
+}
+
+TEST_CASE("a sequence whose nodes go beyond those that were gathered: a status, and nothing is read there") {
+  DeviceBatch<float> b(3);
+  const std::vector<float> row{0, 9, 0};
+  b.token = {0, 1, 0, 1}, b.parent = {-1, 0, -1, 0};
+  b.begin = {0, 2, 4}, b.position = {1, 1}, b.seed = {1, 2}, b.params = {{}, {}};
+  b.max_nodes = b.width = 2;
+  for (int n = 0; n < 4; ++n) b.add_row(b.target, row.data());
+  const auto args = b.args(device::ChosenDraft{});
+  const device::TilePartial one{9, 1, 1, 1, 1, 1};
+  const std::vector<device::TilePartial> tiles(3, one);  // of three nodes
+  const std::vector<float> child_logits(3, 9.0f);
+  const device::GatheredPartials gathered{tiles.data(), child_logits.data(), 1, 1};
+  emulate({.clusters = 2, .threads = 32}, [&](EmulatedCluster cluster, int sequence, unsigned char*) {
+    ShardedWalk<EmulatedCluster> walk(cluster, args.trees, b.params.data(), args.out, gathered, 3, 3, 2, 2,
+                                      sequence);
+    GreedyRule::verify(walk);
+  });
+  const auto v = b.verdicts();
+  CHECK(v[0].status == Status::ok);
+  CHECK(v[0].tokens == std::vector<Token>{1, 1});
+  CHECK(v[1].status == Status::bad_tree);
+  CHECK(v[1].tokens.empty());
+}

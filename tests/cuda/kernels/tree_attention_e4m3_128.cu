@@ -3,8 +3,7 @@
 using namespace specula::cuda;
 
 cudaError_t use(TreeAttentionPlan<BFloat16, 128, Float8E4M3>* plan, const TreeAttentionCapacity& capacity,
-                const TreeAttentionArgs<BFloat16, Float8E4M3>& args,
-                const Workspace& workspace) {
+                const TreeAttentionArgs<BFloat16, Float8E4M3>& args, const Workspace& workspace) {
   const cudaError_t error = make_tree_attention_mma_plan(plan, capacity, 0);
   return error ? error : tree_attention_mma(*plan, args, workspace, nullptr);
 }

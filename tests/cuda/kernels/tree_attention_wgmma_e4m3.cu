@@ -11,7 +11,6 @@ cudaError_t use(TreeAttentionPlan<Element, kHead, Float8E4M3>* plan, const TreeA
 }
 template cudaError_t use<BFloat16, 128>(TreeAttentionPlan<BFloat16, 128, Float8E4M3>*,
                                         const TreeAttentionCapacity&,
-                                        const TreeAttentionArgs<BFloat16, Float8E4M3>&,
-                                        const Workspace&);
+                                        const TreeAttentionArgs<BFloat16, Float8E4M3>&, const Workspace&);
 template cudaError_t use<Half, 64>(TreeAttentionPlan<Half, 64, Float8E4M3>*, const TreeAttentionCapacity&,
                                    const TreeAttentionArgs<Half, Float8E4M3>&, const Workspace&);

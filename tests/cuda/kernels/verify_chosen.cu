@@ -10,8 +10,8 @@ struct Plans {
   RejectionPlan<BFloat16, ChosenDraft> rejection;
 };
 
-cudaError_t use(Plans* plans, const VerifyCapacity& capacity, const Trees& trees, const TargetRows<BFloat16>& target,
-                const Verdicts& out, const Workspace& workspace) {
+cudaError_t use(Plans* plans, const VerifyCapacity& capacity, const Trees& trees,
+                const TargetRows<BFloat16>& target, const Verdicts& out, const Workspace& workspace) {
   cudaError_t error = make_greedy_plan(&plans->greedy, capacity, 0);
   if (!error) error = verify_greedy(plans->greedy, trees, target, out, workspace, nullptr);
   if (!error) error = make_sample_and_match_plan(&plans->match, capacity, 0);

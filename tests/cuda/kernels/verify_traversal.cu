@@ -2,8 +2,9 @@
 
 using namespace specula::cuda;
 
-cudaError_t use(TraversalPlan<BFloat16, LogitsDraft<BFloat16>>* plan, const VerifyCapacity& capacity, const Trees& trees,
-                const TargetRows<BFloat16>& target, const LogitsDraft<BFloat16>& draft, const Verdicts& out) {
+cudaError_t use(TraversalPlan<BFloat16, LogitsDraft<BFloat16>>* plan, const VerifyCapacity& capacity,
+                const Trees& trees, const TargetRows<BFloat16>& target, const LogitsDraft<BFloat16>& draft,
+                const Verdicts& out) {
   const cudaError_t error = make_traversal_plan(plan, capacity, 0);
   return error ? error : verify_traversal(*plan, trees, target, draft, out, nullptr);
 }

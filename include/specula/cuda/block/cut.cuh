@@ -26,7 +26,9 @@ struct Histogram {
   std::uint32_t low[kBins], high[kBins];  // of the mass: words, which the hardware adds without a loop
   std::uint32_t count[kBins];
 
-  SPECULA_HD std::uint64_t mass(int bin) const { return static_cast<std::uint64_t>(high[bin]) << 32 | low[bin]; }
+  SPECULA_HD std::uint64_t mass(int bin) const {
+    return static_cast<std::uint64_t>(high[bin]) << 32 | low[bin];
+  }
   SPECULA_HD void set(int bin, std::uint64_t mass, std::uint32_t how_many) {
     low[bin] = static_cast<std::uint32_t>(mass);
     high[bin] = static_cast<std::uint32_t>(mass >> 32);
@@ -63,8 +65,8 @@ SPECULA_HD float logit_of(std::uint32_t key) {
 /// min-p's threshold; -infinity where it is off.
 SPECULA_HD float min_p_logit(const SamplingParams& params, float top) {
   if (!(params.min_p > 0.0f)) return -infinity();
-  return static_cast<float>(static_cast<double>(top) + static_cast<double>(params.temperature) *
-                                                           log(static_cast<double>(params.min_p)));
+  return static_cast<float>(static_cast<double>(top) +
+                            static_cast<double>(params.temperature) * log(static_cast<double>(params.min_p)));
 }
 
 template <class Cluster, class Element>
@@ -144,7 +146,8 @@ class Cut {
       count_bins({0, 0, low, high, width});
       at = crossing(by_mass, wanted, at.mass, at.count);
       high -= static_cast<std::uint32_t>(at.bin) * width;
-      if (width == 1) return {logit_of<Element>(high), at.mass + static_cast<double>(all_->mass(at.bin)) * 0x1p-40};
+      if (width == 1)
+        return {logit_of<Element>(high), at.mass + static_cast<double>(all_->mass(at.bin)) * 0x1p-40};
       if (high - low >= width) low = high - width + 1;  // never below 0: keys of bfloat16 begin at 128
     }
   }
@@ -171,7 +174,8 @@ class Cut {
     }
     block.sync();
     const int step = cluster_.size() * block.warp_count();
-    for (int t = cluster_.rank() * block.warp_count() + block.warp_rank(); t < tile_count(row_.vocab); t += step) {
+    for (int t = cluster_.rank() * block.warp_count() + block.warp_rank(); t < tile_count(row_.vocab);
+         t += step) {
       if (short_key<Element>(stats_[t].a) < bins.low) continue;
       const RawTile<Element> raw = load_tile<Order::columns>(warp.rank(), row_, t);
       SPECULA_UNROLL

@@ -38,9 +38,9 @@ class KeyCut {
         shared_(reinterpret_cast<std::uint32_t*>(shared)) {}
 
   /// All threads of the cluster. `stats`: the tiles' maxima of rows that follow each other; top(r) is row r's
-  /// largest logit and log_z(r) the log of its mass relative to that, both of no meaning for rows that are not
-  /// good(r). found(r, Found) is called by one warp of each block. Cost: one read of the tiles that matter, two
-  /// barriers of the cluster for as many rows as the shared memory holds.
+  /// largest logit and log_z(r) the log of its mass relative to that, both of no meaning for rows that are
+  /// not good(r). found(r, Found) is called by one warp of each block. Cost: one read of the tiles that
+  /// matter, two barriers of the cluster for as many rows as the shared memory holds.
   template <class RowOf, class Good, class Top, class LogZ, class Take>
   SPECULA_HD void find(int rows, RowOf row_of, const Entry* stats, const SamplingParams& params, Good good,
                        Top top, LogZ log_z, Take found) {
@@ -49,14 +49,15 @@ class KeyCut {
       const int n = smaller(at_once_, rows - first);
       for (int r = block.warp_rank(); r < n; r += block.warp_count()) {
         const int matter = good(first + r) ? keys_that_matter(params, top(first + r), log_z(first + r),
-                                                            row_of(first + r).vocab)
-                                         : 0;
+                                                              row_of(first + r).vocab)
+                                           : 0;
         if (block.warp().rank() == 0) keys()[r] = matter;
       }
       for (int i = block.rank(); i < n * kWindow; i += block.size()) counts()[i] = 0;
       block.sync();
-      count(n, [&](int r) { return row_of(first + r); }, stats + first * tile_count(row_of(0).vocab),
-            [&](int r) { return top(first + r); });
+      count(
+          n, [&](int r) { return row_of(first + r); }, stats + first * tile_count(row_of(0).vocab),
+          [&](int r) { return top(first + r); });
       cluster_.sync();
       merge(n);
       cluster_.sync();
@@ -76,15 +77,15 @@ class KeyCut {
     return params.top_k > 0 && params.top_k < vocab;
   }
 
-  /// How many keys from the largest on can be at or above the threshold: min-p's is known, and tokens so light
-  /// that all of a vocabulary weighs no more than 1 - top-p are not needed.
+  /// How many keys from the largest on can be at or above the threshold: min-p's is known, and tokens so
+  /// light that all of a vocabulary weighs no more than 1 - top-p are not needed.
   SPECULA_HD static int keys_that_matter(const SamplingParams& params, float top, double log_z, int vocab) {
     float least = min_p_logit(params, top);
     if (!by_count(params, vocab) && params.top_p < 1.0f) {
       const double share = (1.0 - static_cast<double>(params.top_p)) * 0.999;
-      least = larger(least, static_cast<float>(static_cast<double>(top) +
-                                               static_cast<double>(params.temperature) *
-                                                   (log(share / vocab) + log_z)));
+      least = larger(
+          least, static_cast<float>(static_cast<double>(top) +
+                                    static_cast<double>(params.temperature) * (log(share / vocab) + log_z)));
     }
     const std::uint32_t high = short_key<Element>(top), none = short_key<Element>(-infinity()),
                         low = larger(short_key<Element>(smaller(least, top)), none + 1);

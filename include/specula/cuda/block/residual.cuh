@@ -66,8 +66,8 @@ class ResidualFold {
       }
       SPECULA_UNROLL
       for (int e = 0; e < 4; ++e) {
-        const float less = guess.point != kNoToken ? (first + e == guess.point ? 1.0f : 0.0f)
-                                                   : product(s.take, q[e]);
+        const float less =
+            guess.point != kNoToken ? (first + e == guess.point ? 1.0f : 0.0f) : product(s.take, q[e]);
         w[e] = left(s.keep, w[e], less);
       }
     }
@@ -82,8 +82,8 @@ class ResidualFold {
     for (int j = 0; j < of_.judged; ++j) {
       if (!(siblings_[j].keep > 0)) continue;
       const Guess& guess = guesses_[siblings_[j].node];
-      streams = streams && guess.point == kNoToken &&
-                (last < 0 || guess.row == guesses_[siblings_[last].node].row);
+      streams =
+          streams && guess.point == kNoToken && (last < 0 || guess.row == guesses_[siblings_[last].node].row);
       last = j;
       ++rejected;
     }

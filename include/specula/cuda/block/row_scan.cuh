@@ -40,15 +40,15 @@ class RowScan {
   SPECULA_HD RowScan(Cluster cluster, const ScanSize& size, unsigned char* shared)
       : table_(cluster, size, shared),
         size_(size),
-        facts_(reinterpret_cast<RowFacts*>(
-            shared + Table::shared_bytes(size, cluster.block().warp_count()))) {}
+        facts_(
+            reinterpret_cast<RowFacts*>(shared + Table::shared_bytes(size, cluster.block().warp_count()))) {}
   /// All threads, where no row was read.
   SPECULA_HD void leave() { table_.leave(); }
 
-  /// All threads. Reads rows row_of(0) to row_of(rows - 1) under valid `params` but for their cut; the facts of
-  /// row r are known to warp r (modulo the warps of the block), which calls then(r), and behind another barrier
-  /// to all. Where `has_aside`, the last warp of each block calls aside() and reads nothing. Cost: one read of
-  /// the rows.
+  /// All threads. Reads rows row_of(0) to row_of(rows - 1) under valid `params` but for their cut; the facts
+  /// of row r are known to warp r (modulo the warps of the block), which calls then(r), and behind another
+  /// barrier to all. Where `has_aside`, the last warp of each block calls aside() and reads nothing. Cost:
+  /// one read of the rows.
   template <class Element, class RowOf, class Aside, class Then>
   SPECULA_HD void read(int rows, RowOf row_of, const SamplingParams& params, bool has_aside, Aside aside,
                        Then then) {
@@ -123,8 +123,8 @@ class RowScan {
   }
 
   /// All threads, behind a barrier: measures what a cut leaves of the tiles of rows `from` to from + rows - 1
-  /// of the pass that was the last, for draw_measured(): their entries begin with row 0's. Cost: a read of the
-  /// tiles that the cut does not drop whole.
+  /// of the pass that was the last, for draw_measured(): their entries begin with row 0's. Cost: a read of
+  /// the tiles that the cut does not drop whole.
   template <class Element, class RowOf>
   SPECULA_HD void keep(int from, int rows, RowOf row_of) {
     const auto warp = table_.cluster().block().warp();
@@ -148,7 +148,8 @@ class RowScan {
   template <class Element>
   SPECULA_HD RowStats law(Row<Element> row, const SamplingParams& params) {
     const auto row_of = [&](int) { return row; };
-    read<Element>(1, row_of, params, false, [] {}, [](int) {});
+    read<Element>(
+        1, row_of, params, false, [] {}, [](int) {});
     const auto block = table_.cluster().block();
     block.sync();
     if (cuts(params) && params.temperature != 0.0f) {
@@ -189,7 +190,8 @@ class RowScan {
     const Entry* const entries = table_.row(r);
     const auto mass = [&](int t) { return entries[t].b; };
     const FloatMasses all(warp, table_.tiles(), mass);
-    const int tile = pick_tile(warp, table_.tiles(), [&](int t) { return all.whole(mass(t)); }, coin_words.x);
+    const int tile = pick_tile(
+        warp, table_.tiles(), [&](int t) { return all.whole(mass(t)); }, coin_words.x);
     return tile < 0 ? kNoToken : draw_inside(warp, tile, coin(coin_words.y), fill);
   }
 
@@ -207,14 +209,14 @@ class RowScan {
     return draw_inside(warp, tile, coin(coin_words.y),
                        [&](int first, float(&w)[4]) { weigh(row, exponent, first, w); });
   }
-  /// A warp, for its block alone: turns the statistics of row r of the pass that was the last into masses that
-  /// draw_measured() draws by and put_mass() changes. They add up to 1.
+  /// A warp, for its block alone: turns the statistics of row r of the pass that was the last into masses
+  /// that draw_measured() draws by and put_mass() changes. They add up to 1.
   SPECULA_HD void measure_law(int r = 0) const {
     const auto warp = table_.cluster().block().warp();
     Entry* const entries = table_.row(r);
     const RowMasses& masses = facts_[r].masses;
-    const double total = masses.value(total_mass(
-        warp, table_.tiles(), [&](int t) { return masses(entries[t].a, entries[t].b); }));
+    const double total = masses.value(
+        total_mass(warp, table_.tiles(), [&](int t) { return masses(entries[t].a, entries[t].b); }));
     for (int t = warp.rank(); t < table_.tiles(); t += warp.size())
       entries[t].b = masses.as_float(entries[t].a, entries[t].b);
     scale_masses(r, 1 / total);

@@ -26,7 +26,8 @@ struct alignas(8) TileEntry {
 ///
 /// Tiles come through a ring of the warp's own in shared memory: a ring of registers would be waited for as a
 /// whole, there being too few scoreboards to wait for one load. Each lane copies what it will look at, so no
-/// lane waits for another. `Size` is ScanSize, or a reference to one that lives as long and takes no registers.
+/// lane waits for another. `Size` is ScanSize, or a reference to one that lives as long and takes no
+/// registers.
 template <class Cluster, class Size = ScanSize>
 class TileTable {
  public:
@@ -69,7 +70,9 @@ class TileTable {
   /// Of the last pass's first row.
   SPECULA_HD Entry operator[](int tile) const { return row(0)[tile]; }
   /// The warps' rings, scratch_bytes() of memory for use between passes.
-  SPECULA_HD unsigned char* scratch() const { return ring_ - cluster_.block().warp_rank() * size_.ring_bytes; }
+  SPECULA_HD unsigned char* scratch() const {
+    return ring_ - cluster_.block().warp_rank() * size_.ring_bytes;
+  }
 
   /// entry(r, tile, raw) for the tiles of rows row_of(0) to row_of(rows - 1) that wanted(r, tile) says; zeros
   /// for the others. Where `has_aside`, the last warp of each block calls aside() instead, once the others
@@ -85,8 +88,7 @@ class TileTable {
     if (block.warp_rank() < readers) {
       typename Cluster::Copies copies;
       Place next(*this, readers), at = next;
-      for (int i = 0; i < stages; ++i, next.go_on())
-        fetch<Element>(copies, i, next, rows, row_of, wanted);
+      for (int i = 0; i < stages; ++i, next.go_on()) fetch<Element>(copies, i, next, rows, row_of, wanted);
       leave();
       for (int i = 0; at.row < rows; i = i + 1 == stages ? 0 : i + 1, at.go_on(), next.go_on()) {
         wait_for_stage(copies, stages);
@@ -141,7 +143,7 @@ class TileTable {
 
  private:
   template <class Element>
-  static constexpr int kBytes = kTile * static_cast<int>(sizeof(Element));
+  static constexpr int kBytes = kTile* static_cast<int>(sizeof(Element));
   struct alignas(16) Chunk {
     std::uint32_t words[4];
   };

@@ -42,11 +42,13 @@ class TreeWalk {
   /// The child of `node` that comes after node `after` (`node` itself: the first), or kNoParent. Padding is
   /// skipped.
   SPECULA_HD NodeId next_child(NodeId node, NodeId after) const {
-    return next(after, [&](NodeId c) { return parent(c) == node && token(c) >= 0; }, node);
+    return next(
+        after, [&](NodeId c) { return parent(c) == node && token(c) >= 0; }, node);
   }
   /// The first child of `node` that is `wanted`, or kNoParent.
   SPECULA_HD NodeId child_with(NodeId node, Token wanted) const {
-    return next(node, [&](NodeId c) { return parent(c) == node && token(c) == wanted; }, node);
+    return next(
+        node, [&](NodeId c) { return parent(c) == node && token(c) == wanted; }, node);
   }
 
   // ---- coins, at the sites of specula::TokenTree. `depth` is that of the node.
@@ -66,7 +68,8 @@ class TreeWalk {
 
   /// Element i of the path, and the token after it.
   SPECULA_HD void put(int i, NodeId node, Token next) {
-    put_some(i, 1, [&](int) { return node; }, [&](int) { return next; });
+    put_some(
+        i, 1, [&](int) { return node; }, [&](int) { return next; });
   }
   /// Elements i to i + count - 1.
   template <class Node, class Next>
@@ -123,8 +126,8 @@ class TreeWalk {
   const Verdicts& out_;
   int vocab_, width_, sequence_;
   std::int32_t begin_, size_, origin_;
-  const Token* tokens_;     // (size_) those of the batch, or a copy that is nearer
-  const NodeId* parents_;   // the same; null: a chain
+  const Token* tokens_;    // (size_) those of the batch, or a copy that is nearer
+  const NodeId* parents_;  // the same; null: a chain
 
  private:
   /// The first node behind `after` that is(node); of a chain only the one behind `parent` can be a child.

@@ -36,8 +36,8 @@ struct NodeNotes {
 };
 
 /// The walk of `Rule` over one sequence. In each block the first warp walks and reads no rows; the others, of
-/// the whole cluster, read them when it calls. Rule::kLaws: it asks for laws, not for maxima; Rule::kDraws: a token is drawn after every row that is read;
-/// Rule::kJudges: p and q of guesses matter.
+/// the whole cluster, read them when it calls. Rule::kLaws: it asks for laws, not for maxima; Rule::kDraws: a
+/// token is drawn after every row that is read; Rule::kJudges: p and q of guesses matter.
 template <class Rule, class Cluster, class Element, class Draft>
 class Walk : public TreeWalk<Cluster> {
  public:
@@ -55,8 +55,7 @@ class Walk : public TreeWalk<Cluster> {
       : Base(cluster, args.trees, args.out, args.scan.vocab, args.max_nodes, args.width, sequence),
         shared_(shared),
         args_(args),
-        scan_(Others(cluster, &post().barriers), args.scan,
-              shared + scan_at(args.scan, args.max_nodes)) {
+        scan_(Others(cluster, &post().barriers), args.scan, shared + scan_at(args.scan, args.max_nodes)) {
     const SamplingParams params = args.target.params ? args.target.params[sequence] : SamplingParams{};
     if (!valid(params)) this->fail(Status::bad_parameters);
     if (cluster.block().rank() == 0) shared_part().params = params;
@@ -137,7 +136,8 @@ class Walk : public TreeWalk<Cluster> {
       }
       const std::uint32_t stops = ~warp.ballot(accepted);
       const int more = stops == 0 ? have_ : smaller(first_lane(stops), have_);
-      this->put_some(at, more, [&](int k) { return at + k; }, [&](int k) { return this->token(at + k + 1); });
+      this->put_some(
+          at, more, [&](int k) { return at + k; }, [&](int k) { return this->token(at + k + 1); });
       at += more;
       if (more < have_) break;
     }
@@ -241,7 +241,8 @@ class Walk : public TreeWalk<Cluster> {
 
  private:
   enum class Work : std::int32_t { none, rows, kept, residual };
-  /// What the tiles' table is of: the rows that were read last, what their cuts keep of them, or other things.
+  /// What the tiles' table is of: the rows that were read last, what their cuts keep of them, or other
+  /// things.
   enum class Holds : std::int32_t { statistics, kept, other };
   /// What the others are to do: with rows of `rows` nodes from `first` on, at `depth`; and what they did.
   struct alignas(16) Post {
@@ -294,9 +295,11 @@ class Walk : public TreeWalk<Cluster> {
         const Token token = cut ? draw_kept(r, r, row_of(r), words) : scan_.draw(r, row_of(r), words);
         if (block.warp().rank() == 0) all_drawn()[r] = token;
       };
-      scan_.template read<Element>(todo.rows, row_of, params, false, [] {}, [&](int r) {
-        if (!cut) draw(r);
-      });
+      scan_.template read<Element>(
+          todo.rows, row_of, params, false, [] {},
+          [&](int r) {
+            if (!cut) draw(r);
+          });
       holds = Holds::statistics;
       if (Rule::kLaws && cut) {
         block.sync();
@@ -397,8 +400,8 @@ class Walk : public TreeWalk<Cluster> {
     return scale > 0 ? scale : 1.0;
   }
 
-  /// By a warp: draws from `row`, whose facts are those of row r, and of which a cut keeps what the entries of
-  /// row `kept` say.
+  /// By a warp: draws from `row`, whose facts are those of row r, and of which a cut keeps what the entries
+  /// of row `kept` say.
   SPECULA_HD Token draw_kept(int kept, int r, Row<Element> row, Words words) const {
     const Exponent exponent(scan_.facts(r).law);
     return scan_.draw_measured(
@@ -474,7 +477,8 @@ class Walk : public TreeWalk<Cluster> {
     return parents_at(max_nodes) + static_cast<std::size_t>(max_nodes) * sizeof(NodeId);
   }
   SPECULA_HD static std::size_t scan_at(const ScanSize& size, int max_nodes) {
-    return round_up(drawn_at(max_nodes) + static_cast<std::size_t>(size.rows) * sizeof(Token), std::size_t{16});
+    return round_up(drawn_at(max_nodes) + static_cast<std::size_t>(size.rows) * sizeof(Token),
+                    std::size_t{16});
   }
   SPECULA_HD SharedPart& shared_part() const { return *reinterpret_cast<SharedPart*>(shared_); }
   SPECULA_HD Post& post() const { return shared_part().post; }
@@ -507,7 +511,7 @@ class Walk : public TreeWalk<Cluster> {
   Scan scan_;
 
   bool looked_ = false;  // at the proposal
-  NodeId first_ = 0;  // rows of nodes [first_, first_ + have_) were read last
+  NodeId first_ = 0;     // rows of nodes [first_, first_ + have_) were read last
   int have_ = 0;
   Holds holds_ = Holds::other;
 

@@ -74,7 +74,8 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
   const bool is_cut = cuts(params) && params.temperature != 0.0f;
   if (valid(params)) {
     const auto row_of = [&](int) { return row; };
-    scan.template read<Element>(1, row_of, params, false, [] {}, [](int) {});
+    scan.template read<Element>(
+        1, row_of, params, false, [] {}, [](int) {});
     if (is_cut) {
       block.sync();
       const bool kept = scan.template cut<Element>(1, row_of, params);
@@ -112,8 +113,9 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
     if (warp.rank() == 0) {
       args.token[at(args.token_stride)] = token;
       if (args.prob)
-        args.prob[at(args.prob_stride)] =
-            token == kNoToken ? 0.0f : point ? 1.0f : static_cast<float>(prob(row[token], law));
+        args.prob[at(args.prob_stride)] = token == kNoToken ? 0.0f
+                                          : point           ? 1.0f
+                                                            : static_cast<float>(prob(row[token], law));
       if (args.scale) args.scale[at(args.scale_stride)] = token == kNoToken ? 0.0 : 1.0 / total;
     }
     if (!args.distinct || point || d + 1 == draws) continue;
@@ -146,8 +148,8 @@ __global__ void __launch_bounds__(512, 1)
 template <class Element>
 bool valid_args(const SampleArgs<Element>& a, const SamplePlan<Element>& plan) {
   return !any_null({a.logits, a.seed, a.position, a.token}) &&
-         !any_misaligned(a.logits, a.seed, a.position, a.params, a.sequence_of_row, a.sequence, a.origin, a.index,
-                         a.row_count, a.token, a.stats, a.prob, a.scale) &&
+         !any_misaligned(a.logits, a.seed, a.position, a.params, a.sequence_of_row, a.sequence, a.origin,
+                         a.index, a.row_count, a.token, a.stats, a.prob, a.scale) &&
          is_stride(a.token_stride, plan.draws) && is_stride(a.prob_stride, plan.draws) &&
          is_stride(a.scale_stride, plan.draws) && a.stats_stride >= 0;
 }
@@ -167,7 +169,9 @@ cudaError_t make_sample_plan(SamplePlan<Element>* plan, int rows, int draws, int
   out.draws = draws;
   const cudaError_t error = detail::make_scan_plan(
       detail::sample_kernel<Element>, detail::ScanTask{rows, vocab, sizeof(Element), 1, 1}, device,
-      [&](const detail::ScanSize& size, int warps) { return detail::sample_bytes<DeviceCluster>(size, warps, draws); },
+      [&](const detail::ScanSize& size, int warps) {
+        return detail::sample_bytes<DeviceCluster>(size, warps, draws);
+      },
       &out.scan);
   if (error == cudaSuccess) *plan = out;
   return error;

@@ -37,16 +37,16 @@ constexpr int kMostRows = 8;  // in one pass
 /// Rows that are read ahead cost their bytes where they are not wanted, a pass costs its latency: about 5 us,
 /// in which an H100 reads 15 MB (112 KB a multiprocessor). So many bytes are worth reading ahead.
 inline int rows_in_a_pass(const ScanTask& task, int processors) {
-  const std::int64_t row = static_cast<std::int64_t>(task.problems) * task.vocab *
-                           static_cast<std::int64_t>(task.element_bytes);
+  const std::int64_t row =
+      static_cast<std::int64_t>(task.problems) * task.vocab * static_cast<std::int64_t>(task.element_bytes);
   const std::int64_t ahead = static_cast<std::int64_t>(processors) * (112 << 10) / row;
   const auto rows = static_cast<int>(smaller<std::int64_t>(1 + ahead, kMostRows));
   return smaller(larger(rows, task.least_rows), smaller(task.most_rows, kMostRows));
 }
 
-/// Few problems: blocks of 512 threads, one a multiprocessor, as many as a cluster may have. Many: two blocks of
-/// 256 a multiprocessor, of different problems, so that one reads while the other decides. `bytes(size, warps)`
-/// is the shared memory of a block. False where it does not fit.
+/// Few problems: blocks of 512 threads, one a multiprocessor, as many as a cluster may have. Many: two blocks
+/// of 256 a multiprocessor, of different problems, so that one reads while the other decides. `bytes(size,
+/// warps)` is the shared memory of a block. False where it does not fit.
 template <class Bytes>
 bool plan_scan(const ScanTask& task, const ScanDevice& device, Bytes bytes, ScanPlan* out) {
   constexpr std::size_t kReserved = 1024;  // of a multiprocessor, for each block
@@ -54,7 +54,8 @@ bool plan_scan(const ScanTask& task, const ScanDevice& device, Bytes bytes, Scan
   ScanPlan plan;
   for (int threads = few ? 512 : 256; threads >= 128; threads /= 2)
     for (const int ring : {8192, 4096})
-      for (int rows = rows_in_a_pass(task, device.processors); rows >= 1; rows = rows > 2 ? rows / 2 : rows - 1) {
+      for (int rows = rows_in_a_pass(task, device.processors); rows >= 1;
+           rows = rows > 2 ? rows / 2 : rows - 1) {
         plan.size.vocab = task.vocab;
         plan.size.rows = rows;
         plan.size.ring_bytes = ring;
@@ -64,7 +65,8 @@ bool plan_scan(const ScanTask& task, const ScanDevice& device, Bytes bytes, Scan
         const auto fit = static_cast<int>(device.processor_bytes / (plan.shared_bytes + kReserved));
         const int resident = larger(1, smaller(fit, 512 / threads));
         if (resident < 512 / threads && ring > 4096) continue;  // two smaller ones are better than one
-        const int blocks = resident * device.processors, most = ceil_div(tile_count(task.vocab), threads / 32);
+        const int blocks = resident * device.processors,
+                  most = ceil_div(tile_count(task.vocab), threads / 32);
         while (device.clusters && plan.cluster < 16 && plan.cluster < most &&
                2 * plan.cluster * static_cast<std::int64_t>(task.problems) <= blocks)
           plan.cluster *= 2;

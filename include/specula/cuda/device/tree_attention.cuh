@@ -24,8 +24,8 @@ cudaError_t make_tree_attention_plan(TreeAttentionPlan<Element, kHead, Stored>* 
 /// rounding.
 template <class Element, int kHead, class Stored>
 cudaError_t tree_attention(const TreeAttentionPlan<Element, kHead, Stored>& plan,
-                           const TreeAttentionArgs<Element, Stored>& args,
-                           const Workspace& workspace, cudaStream_t stream) {
+                           const TreeAttentionArgs<Element, Stored>& args, const Workspace& workspace,
+                           cudaStream_t stream) {
   return plan.wgmma ? tree_attention_wgmma(plan, args, workspace, stream)
                     : tree_attention_mma(plan, args, workspace, stream);
 }

@@ -101,8 +101,8 @@ cudaError_t make_tree_attention_mma_plan(TreeAttentionPlan<Element, kHead, Store
 /// driver says.
 template <class Element, int kHead, class Stored = Element>
 cudaError_t tree_attention_mma(const TreeAttentionPlan<Element, kHead, Stored>& plan,
-                               const TreeAttentionArgs<Element, Stored>& args,
-                               const Workspace& workspace, cudaStream_t stream) {
+                               const TreeAttentionArgs<Element, Stored>& args, const Workspace& workspace,
+                               cudaStream_t stream) {
   using namespace detail;
   return with_shape<kHead, Stored>(plan.rows, [&](auto shape) {
     using Shape = decltype(shape);

@@ -235,7 +235,8 @@ bool valid_args(const TreeAttentionGeometry& plan, const TreeAttentionArgs<Eleme
       (args.words > 0 && args.mask && 64 * static_cast<std::int64_t>(args.words) >= plan.capacity.max_nodes);
   const bool views =
       args.window >= 0 && (args.window == 0 || args.position || args.depth) && args.softcap >= 0;
-  return arrays && words && paged && mask && views && is_room(workspace, part_bytes(plan), counter_bytes(plan));
+  return arrays && words && paged && mask && views &&
+         is_room(workspace, part_bytes(plan), counter_bytes(plan));
 }
 
 #ifdef __CUDACC__
@@ -287,8 +288,8 @@ cudaError_t finish_plan(TreeAttentionGeometry* plan, Kernel* kernel, const Devic
 template <class Shape, class Element, class Stored>
 cudaError_t launch_attention(void (*kernel)(TreeAttentionLaunch<Element, Stored>),
                              const TreeAttentionGeometry& plan,
-                             const TreeAttentionArgs<Element, Stored>& args,
-                             const Workspace& workspace, cudaStream_t stream) {
+                             const TreeAttentionArgs<Element, Stored>& args, const Workspace& workspace,
+                             cudaStream_t stream) {
   if (!is_of_shape<Shape>(plan) || !valid_args(plan, args, workspace)) return cudaErrorInvalidValue;
   const cudaError_t error = check_current(plan.device);
   if (error != cudaSuccess) return error;

@@ -106,8 +106,8 @@ cudaError_t make_tree_attention_wgmma_plan(TreeAttentionPlan<Element, kHead, Sto
 /// one read of K and V for every 64 or 128 packed rows; one launch.
 template <class Element, int kHead, class Stored = Element>
 cudaError_t tree_attention_wgmma(const TreeAttentionPlan<Element, kHead, Stored>& plan,
-                                 const TreeAttentionArgs<Element, Stored>& args,
-                                 const Workspace& workspace, cudaStream_t stream) {
+                                 const TreeAttentionArgs<Element, Stored>& args, const Workspace& workspace,
+                                 cudaStream_t stream) {
   using namespace detail;
   return with_wgmma_shape<kHead>(plan.rows, [&](auto shape) {
     using Shape = decltype(shape);

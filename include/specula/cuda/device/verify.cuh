@@ -20,8 +20,8 @@ struct VerifyCapacity {
   int vocab = 0;       // V
 };
 
-/// How a batch is verified by one rule, with rows of `Element` and guesses of a kind of `Draft`: no other rule
-/// takes it.
+/// How a batch is verified by one rule, with rows of `Element` and guesses of a kind of `Draft`: no other
+/// rule takes it.
 template <class Rule, class Element, class Draft>
 struct VerifyPlan {
   int sequences = 0, max_nodes = 0;
@@ -39,7 +39,8 @@ inline bool valid_trees(const Trees& t) {
          !any_misaligned(t.begin, t.token, t.parent, t.position, t.seed, t.sequence);
 }
 inline bool valid_verdicts(const Verdicts& v) {
-  return !any_null({v.token, v.path, v.count, v.status}) && !any_misaligned(v.token, v.path, v.count, v.status);
+  return !any_null({v.token, v.path, v.count, v.status}) &&
+         !any_misaligned(v.token, v.path, v.count, v.status);
 }
 template <class Element>
 bool valid_rows(const TargetRows<Element>& rows) {
@@ -100,12 +101,13 @@ cudaError_t make_verify_plan(VerifyPlan<Rule, Element, Draft>* plan, const Verif
 }
 
 template <class Rule, class Element, class Draft>
-cudaError_t (verify)(const VerifyPlan<Rule, Element, Draft>& plan, const Trees& trees,
-                   const TargetRows<Element>& target, const Draft& draft, const Verdicts& out,
-                   cudaStream_t stream) {
+cudaError_t(verify)(const VerifyPlan<Rule, Element, Draft>& plan, const Trees& trees,
+                    const TargetRows<Element>& target, const Draft& draft, const Verdicts& out,
+                    cudaStream_t stream) {
   if (!valid_trees(trees) || !valid_rows(target) || !valid_draft(draft) || !valid_verdicts(out))
     return cudaErrorInvalidValue;
-  const VerifyArgs<Element, Draft> args{trees, target, draft, out, plan.max_nodes, plan.width, plan.scan.size};
+  const VerifyArgs<Element, Draft> args{trees,          target,     draft,         out,
+                                        plan.max_nodes, plan.width, plan.scan.size};
   return launch(verify_kernel<Rule, Element, Draft>, plan.sequences, plan.scan.cluster, plan.scan.threads,
                 plan.scan.shared_bytes, stream, args);
 }

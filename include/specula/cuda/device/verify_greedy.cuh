@@ -25,7 +25,7 @@ struct GreedyRule {
   static constexpr int kLeastRows = least_rows(true, false);
 
   template <class Walk>
-  SPECULA_HD static void (verify)(Walk& walk) {
+  SPECULA_HD static void(verify)(Walk& walk) {
     follow(walk, [&](NodeId at, int depth) { return walk.argmax(at, depth); });
   }
 };
@@ -44,12 +44,13 @@ cudaError_t make_greedy_plan(GreedyPlan<Element>* plan, const VerifyCapacity& ca
 }
 
 /// The text of greedy decoding, whatever the target's parameters say and however the proposals were drawn, as
-/// specula::Greedy. Coins: none. Cost: one read of a row for each node of the accepted path; of all nodes where
-/// the plan says so, whose workspace is then needed. Errors: cudaErrorInvalidValue for null or misaligned
-/// arrays, and for a workspace that is too small; else what the launch says.
+/// specula::Greedy. Coins: none. Cost: one read of a row for each node of the accepted path; of all nodes
+/// where the plan says so, whose workspace is then needed. Errors: cudaErrorInvalidValue for null or
+/// misaligned arrays, and for a workspace that is too small; else what the launch says.
 template <class Element>
-cudaError_t verify_greedy(const GreedyPlan<Element>& plan, const Trees& trees, const TargetRows<Element>& target,
-                          const Verdicts& out, const Workspace& workspace, cudaStream_t stream) {
+cudaError_t verify_greedy(const GreedyPlan<Element>& plan, const Trees& trees,
+                          const TargetRows<Element>& target, const Verdicts& out, const Workspace& workspace,
+                          cudaStream_t stream) {
   return detail::verify_following(plan, trees, target, out, workspace, stream);
 }
 

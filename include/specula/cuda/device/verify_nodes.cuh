@@ -1,5 +1,5 @@
-// Rules that ask only what the target says after each node, for small batches of trees: all nodes are asked at
-// once, and the last to answer follows the tree.
+// Rules that ask only what the target says after each node, for small batches of trees: all nodes are asked
+// at once, and the last to answer follows the tree.
 #pragma once
 
 #include "../block/last_block.cuh"
@@ -114,9 +114,10 @@ SPECULA_HD void verify_node(Cluster cluster, const NodesArgs<Element>& args, int
       if (law.status == Status::ok && law.point == kNoToken) {
         const Words words = walk.sample_words(depth);
         const Exponent exponent(law);
-        choice.token = is_cut ? scan.draw_measured(words, [&](int first, float(&w)[4]) {
-          Scan::weigh(row, exponent, first, w);
-        }) : scan.draw(0, row, words);
+        choice.token =
+            is_cut ? scan.draw_measured(
+                         words, [&](int first, float(&w)[4]) { Scan::weigh(row, exponent, first, w); })
+                   : scan.draw(0, row, words);
       }
     }
   } else {
@@ -134,7 +135,8 @@ SPECULA_HD void verify_node(Cluster cluster, const NodesArgs<Element>& args, int
 #ifdef __CUDACC__
 
 template <class Rule, class Element>
-__global__ void __launch_bounds__(512, 1) verify_nodes_kernel(const __grid_constant__ NodesArgs<Element> args) {
+__global__ void __launch_bounds__(512, 1)
+    verify_nodes_kernel(const __grid_constant__ NodesArgs<Element> args) {
   extern __shared__ __align__(16) unsigned char shared[];
   const DeviceCluster cluster;
   verify_node<Rule>(cluster, args, static_cast<int>(blockIdx.x) / cluster.size(), shared);
@@ -142,8 +144,8 @@ __global__ void __launch_bounds__(512, 1) verify_nodes_kernel(const __grid_const
 
 #endif  // __CUDACC__
 
-/// Whether to ask all nodes at once: rows off the path cost their bytes, a step along the path its latency, in
-/// which a multiprocessor would read some 120 tiles of 1 KB.
+/// Whether to ask all nodes at once: rows off the path cost their bytes, a step along the path its latency,
+/// in which a multiprocessor would read some 120 tiles of 1 KB.
 inline bool asks_all_nodes(const VerifyCapacity& c, std::size_t element_bytes, int processors) {
   const std::int64_t off_the_path = smaller(c.max_nodes, 1 << 20) - (c.max_depth + 1);
   const std::int64_t bytes = off_the_path * c.sequences * c.vocab * static_cast<std::int64_t>(element_bytes);
@@ -198,16 +200,16 @@ cudaError_t make_follow_plan(FollowPlan<Rule, Element>* plan, const VerifyCapaci
 
 template <class Rule, class Element>
 cudaError_t verify_following(const FollowPlan<Rule, Element>& plan, const Trees& trees,
-                             const TargetRows<Element>& target, const Verdicts& out, const Workspace& workspace,
-                             cudaStream_t stream) {
-  if (!plan.all_nodes || !trees.parent)
-    return (verify)(plan.walk, trees, target, ChosenDraft{}, out, stream);
+                             const TargetRows<Element>& target, const Verdicts& out,
+                             const Workspace& workspace, cudaStream_t stream) {
+  if (!plan.all_nodes || !trees.parent) return (verify)(plan.walk, trees, target, ChosenDraft{}, out, stream);
   if (!valid_trees(trees) || !valid_rows(target) || !valid_verdicts(out) ||
       !is_room(workspace, part_bytes(plan), counter_bytes(plan)))
     return cudaErrorInvalidValue;
-  const NodesArgs<Element> args{{trees, target, {}, out, plan.walk.max_nodes, plan.walk.width, plan.nodes.size},
-                                static_cast<NodeChoice*>(workspace.parts),
-                                reinterpret_cast<std::int32_t*>(workspace.counters)};
+  const NodesArgs<Element> args{
+      {trees, target, {}, out, plan.walk.max_nodes, plan.walk.width, plan.nodes.size},
+      static_cast<NodeChoice*>(workspace.parts),
+      reinterpret_cast<std::int32_t*>(workspace.counters)};
   return launch(verify_nodes_kernel<Rule, Element>, plan.walk.sequences * plan.walk.max_nodes,
                 plan.nodes.cluster, plan.nodes.threads, plan.nodes.shared_bytes, stream, args);
 }

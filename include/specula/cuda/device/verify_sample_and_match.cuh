@@ -12,7 +12,7 @@ struct SampleAndMatchRule {
   static constexpr int kLeastRows = least_rows(false, false);
 
   template <class Walk>
-  SPECULA_HD static void (verify)(Walk& walk) {
+  SPECULA_HD static void(verify)(Walk& walk) {
     follow(walk, [&](NodeId at, int depth) { return walk.drawn(at, depth); });
   }
 };

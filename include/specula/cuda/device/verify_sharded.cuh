@@ -7,6 +7,7 @@
 #include "../warp/tile.cuh"
 #include "../warp/tile_law.cuh"
 #include "../warp/tile_masses.cuh"
+#include "arguments.cuh"
 #include "launch.cuh"
 #include "trees.cuh"
 #include "verify_greedy.cuh"
@@ -179,9 +180,12 @@ class ShardedWalk : public TreeWalk<Cluster> {
   SPECULA_HD Token sample_residual(int depth) {
     if (law_.point != kNoToken) return law_.point;
     const Words words = this->residual_words(depth);
-    const auto rest = [&](int t) { return masses_.as_float(partial(owner_, t).maximum, partial(owner_, t).rest); };
+    const auto rest = [&](int t) {
+      return masses_.as_float(partial(owner_, t).maximum, partial(owner_, t).rest);
+    };
     const FloatMasses left(warp(), tiles(), rest);
-    const int tile = pick_tile(warp(), tiles(), [&](int t) { return left.whole(rest(t)); }, words.x);
+    const int tile = pick_tile(
+        warp(), tiles(), [&](int t) { return left.whole(rest(t)); }, words.x);
     if (tile >= 0) return this->emitted(partial(owner_, tile).residual);
     const int any = pick_tile(  // rounding left nothing
         warp(), tiles(), [&](int t) { return masses_(partial(owner_, t).maximum, partial(owner_, t).sum); },
@@ -208,7 +212,8 @@ class ShardedWalk : public TreeWalk<Cluster> {
     RowStats out{0, 0, temperature, -infinity(), kNoToken, Status::ok};
     if (!this->ok()) return out;
     const auto maximum = [&](int t) { return partial(node, t).maximum; };
-    const TileLaw tiles_of(warp(), tiles(), temperature, maximum, [&](int t) { return partial(node, t).sum; });
+    const TileLaw tiles_of(warp(), tiles(), temperature, maximum,
+                           [&](int t) { return partial(node, t).sum; });
     masses_ = tiles_of.masses;
     out.status = tiles_of.status;
     this->fail(out.status);
@@ -231,18 +236,29 @@ class ShardedWalk : public TreeWalk<Cluster> {
   double total_ = 1;
 };
 
+template <class Element>
+bool valid_shard(const ShardRows<Element>& rows, int nodes) {
+  return rows.logits && !any_misaligned(rows.logits, rows.params) &&
+         are_apart(nodes, rows.stride, rows.tokens);
+}
+inline bool valid_gathered(const GatheredPartials& g, int vocab) {
+  return !any_null({g.tiles, g.child_logits}) && !any_misaligned(g.tiles, g.child_logits) && g.shards >= 1 &&
+         static_cast<std::int64_t>(g.shards) * g.tiles_of_shard >= tile_count(vocab);
+}
+
 #ifdef __CUDACC__
 
 template <class Element>
 __global__ void __launch_bounds__(256, 1)
     partials_kernel(const __grid_constant__ Trees trees, const __grid_constant__ ShardRows<Element> rows,
-                    int sequences, int tiles_of_shard, TilePartial* tiles, float* child_logits) {
+                    int sequences, int tiles_of_shard, int blocks_a_node, TilePartial* tiles,
+                    float* child_logits) {
   const DeviceWarp warp;
-  const std::int32_t node = static_cast<std::int32_t>(blockIdx.x);
+  const std::int32_t node = static_cast<std::int32_t>(blockIdx.x) / blocks_a_node;
   if (node >= trees.begin[sequences]) return;
   const int b = sequence_of(trees, sequences, node), own = tile_count(rows.tokens);
-  const int local =
-      static_cast<int>(blockIdx.y) * (static_cast<int>(blockDim.x) / 32) + static_cast<int>(threadIdx.x) / 32;
+  const int local = static_cast<int>(blockIdx.x) % blocks_a_node * (static_cast<int>(blockDim.x) / 32) +
+                    static_cast<int>(threadIdx.x) / 32;
   if (local >= own) return;
   const TilePartial out = tile_partial(warp, trees, rows, b, node - trees.begin[b],
                                        rows.first_token / kTile + local, child_logits);
@@ -271,14 +287,14 @@ __global__ void __launch_bounds__(32, 1)
 template <class Element>
 cudaError_t shard_partials(const Trees& trees, const ShardRows<Element>& rows, int sequences, int nodes,
                            int tiles_of_shard, TilePartial* tiles, float* child_logits, cudaStream_t stream) {
+  const int tiles_here = detail::tile_count(rows.tokens), blocks_a_node = detail::ceil_div(tiles_here, 8);
   if (sequences < 1 || nodes < 1 || rows.first_token % detail::kTile != 0 || rows.tokens < 1 ||
-      detail::tile_count(rows.tokens) > tiles_of_shard)
+      tiles_here > tiles_of_shard || nodes > (std::int64_t{1} << 31) / blocks_a_node - 1 ||
+      !detail::valid_trees(trees) || !detail::valid_shard(rows, nodes) ||
+      detail::any_null({tiles, child_logits}) || detail::any_misaligned(tiles, child_logits))
     return cudaErrorInvalidValue;
-  const dim3 grid(static_cast<unsigned>(nodes),
-                  static_cast<unsigned>(detail::ceil_div(detail::tile_count(rows.tokens), 8)));
-  detail::partials_kernel<<<grid, 256, 0, stream>>>(trees, rows, sequences, tiles_of_shard, tiles,
-                                                    child_logits);
-  return cudaGetLastError();
+  return detail::launch(detail::partials_kernel<Element>, nodes * blocks_a_node, 1, 256, 0, stream, trees,
+                        rows, sequences, tiles_of_shard, blocks_a_node, tiles, child_logits);
 }
 
 namespace detail {
@@ -287,13 +303,11 @@ template <class Rule>
 cudaError_t decide(const VerifyCapacity& capacity, int nodes, const Trees& trees,
                    const SamplingParams* params, const GatheredPartials& gathered, const Verdicts& out,
                    cudaStream_t stream) {
-  if (capacity.sequences < 1 || capacity.max_nodes < 1 || capacity.max_depth < 0 || capacity.vocab < 1 ||
-      nodes < 1 || gathered.shards < 1 ||
-      static_cast<std::int64_t>(gathered.shards) * gathered.tiles_of_shard < tile_count(capacity.vocab))
+  if (!valid_capacity(capacity) || nodes < 1 || !valid_trees(trees) || !valid_verdicts(out) ||
+      any_misaligned(params) || !valid_gathered(gathered, capacity.vocab))
     return cudaErrorInvalidValue;
-  decide_kernel<Rule><<<static_cast<unsigned>(capacity.sequences), 32, 0, stream>>>(
-      trees, params, out, gathered, capacity.vocab, nodes, capacity.max_nodes, capacity.max_depth + 1);
-  return cudaGetLastError();
+  return launch(decide_kernel<Rule>, capacity.sequences, 1, 32, 0, stream, trees, params, out, gathered,
+                capacity.vocab, nodes, capacity.max_nodes, capacity.max_depth + 1);
 }
 
 }  // namespace detail

@@ -14,7 +14,7 @@ struct TraversalRule {
   static constexpr int kLeastRows = least_rows(false, true);
 
   template <class Walk>
-  SPECULA_HD static void (verify)(Walk& walk) {
+  SPECULA_HD static void(verify)(Walk& walk) {
     NodeId owner = kNoParent;  // whose residual the walk holds
     int depth = 0;             // of `at`
     const auto enter = [&](NodeId node, double weight) {
@@ -40,7 +40,7 @@ struct TraversalRule {
     };
     NodeId at = 0, from = 0;  // the children of `at` from `from` on are not tried yet
     NodeId last = kNoParent;  // the child of `at` that was tried and is not rejected in its books yet
-    walk.law(0, 0);  // before it is needed: with it the proposal is looked at
+    walk.law(0, 0);           // before it is needed: with it the proposal is looked at
     enter(0, 1);
     while (walk.ok()) {
       const NodeId child = walk.next_child(at, from);

@@ -247,7 +247,8 @@ SPECULA_HD TileTop tile_top(Warp warp, const RawTile<Element>& raw) {
   std::uint32_t after = 0;  // places from the end, so that the largest is the first
   SPECULA_UNROLL
   for (int i = kPerLane - 1; i >= 0; --i)
-    if (raw[i] == top) after = static_cast<std::uint32_t>(kTile - place_of<Order::columns, Element>(warp.rank(), i));
+    if (raw[i] == top)
+      after = static_cast<std::uint32_t>(kTile - place_of<Order::columns, Element>(warp.rank(), i));
   return {top, kTile - static_cast<int>(warp.largest(after))};
 }
 

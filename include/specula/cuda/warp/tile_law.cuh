@@ -13,7 +13,9 @@ namespace cuda {
 namespace detail {
 
 /// The scale that turns logits into exponents of 2; that of temperature 1 where it is 0.
-SPECULA_HD double inverse_or_one(float temperature) { return temperature == 0.0f ? 1.0 : inverse(temperature); }
+SPECULA_HD double inverse_or_one(float temperature) {
+  return temperature == 0.0f ? 1.0 : inverse(temperature);
+}
 SPECULA_HD float scale_of(float temperature) {
   return static_cast<float>(inverse_or_one(temperature) * kLog2E);
 }

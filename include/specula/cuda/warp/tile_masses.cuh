@@ -72,7 +72,8 @@ struct FloatMasses {
   template <class Warp, class Mass>
   SPECULA_HD FloatMasses(Warp warp, int tiles, Mass mass) : exponent(0), none(false), nan(false) {
     std::uint32_t most = 0;  // as bits, of which NaN has more than any number
-    for (int t = warp.rank(); t < tiles; t += warp.size()) most = larger(most, bits_of(mass(t)) & 0x7FFFFFFFu);
+    for (int t = warp.rank(); t < tiles; t += warp.size())
+      most = larger(most, bits_of(mass(t)) & 0x7FFFFFFFu);
     most = warp.largest(most);
     nan = is_nan(float_of(most));
     none = float_of(most) < 0x1p-126f;
