@@ -39,7 +39,7 @@ cudaError_t reshape(Kernel* kernel, Bytes bytes, const Geometry& wanted, Geometr
   if (error != cudaSuccess || out.shared_bytes > static_cast<std::size_t>(limits.shared_bytes)) return error;
   error = device::detail::prepare(kernel, out.shared_bytes, &out.cluster);
   if (error == cudaSuccess)
-    error = device::detail::fit_cluster(kernel, out.threads, out.shared_bytes, &out.cluster);
+    error = device::detail::fit_cluster(kernel, 1, out.threads, out.shared_bytes, &out.cluster);
   if (error != cudaSuccess || out.cluster != wanted.cluster) return error;
   *plan = out;
   *fits = true;

@@ -19,7 +19,7 @@ constexpr ScanDevice kHopper{132, 227 << 10, 228 << 10, true}, kAmpere{108, 163 
 ScanPlan plan(const ScanTask& task, const ScanDevice& device) {
   ScanPlan out;
   REQUIRE(plan_scan(
-      task, device,
+      task, device, are_few(task, device),
       [](const ScanSize& size, int warps) {
         return Walk<RejectionRule, EmulatedCluster, BFloat16, LogitsDraft<BFloat16>>::shared_bytes(size, 64,
                                                                                                    warps);
@@ -64,7 +64,7 @@ TEST_CASE("devices without clusters, and with little shared memory") {
   }
   ScanPlan none;
   CHECK_FALSE(plan_scan(
-      {1, kVocab, 2, 5, 2}, kHopper, [](const ScanSize&, int) { return std::size_t{1} << 20; }, &none));
+      {1, kVocab, 2, 5, 2}, kHopper, true, [](const ScanSize&, int) { return std::size_t{1} << 20; }, &none));
 }
 
 TEST_CASE("rows ahead: 112 KB a multiprocessor, and no more than there are") {

@@ -151,10 +151,10 @@ TEST_CASE("a bad row on the path is the sequence's status, however likely its gu
   }
 }
 
-TEST_CASE("padding has no row in a map: none is read ahead through it") {
+TEST_CASE("padding has no row in a map, nor has what is below it: none is read ahead through them") {
   DeviceBatch<float> b(4);
   b.begin = {0, 4}, b.position = {4}, b.seed = {1}, b.params = {{}};
-  b.token = {0, 2, -1, -1};
+  b.token = {0, 2, -1, 1};
   b.max_nodes = b.width = 4;
   const std::vector<float> certain{0, 0, 90, 0};
   b.add_row(b.target, certain.data());
@@ -170,6 +170,27 @@ TEST_CASE("padding has no row in a map: none is read ahead through it") {
           emulate_verify<SampleAndMatchRule>(b, args, 1, 96, 4, Engine::fibers, rows)[0]}) {
       CHECK(v.status == device::Status::ok);
       CHECK(v.tokens == std::vector<Token>{2, 2});
+    }
+  // Nor has it a row of the draft; in a tree as in a chain.
+  const device::RowStats law{std::log(std::exp(90.0) + 3) - 90,
+                             90,
+                             1,
+                             -std::numeric_limits<float>::infinity(),
+                             device::kNoToken,
+                             device::Status::ok};
+  const std::int32_t draft_map[] = {-1, 0, 1 << 30, 1 << 30};
+  const std::vector<NodeId> parents{-1, 0, 1, 2};
+  for (const NodeId* parent : {static_cast<const NodeId*>(nullptr), parents.data()})
+    for (const std::int64_t count : {0, 1}) {
+      auto drawn = b.args(device::LogitsDraft<float>{certain.data(), 4, &law, draft_map, nullptr, count});
+      drawn.trees.parent = parent;
+      drawn.target.row_of_node = map;
+      for (const DeviceVerdict& v :
+           {emulate_verify<RejectionRule>(b, drawn, 2, 64, 3, Engine::fibers, 4)[0],
+            emulate_verify<TraversalRule>(b, drawn, 1, 64, 5, Engine::fibers, 4)[0]}) {
+        CHECK(v.status == device::Status::ok);
+        CHECK(v.tokens == std::vector<Token>{2, 2});
+      }
     }
 }
 

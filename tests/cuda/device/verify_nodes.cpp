@@ -97,14 +97,14 @@ TEST_CASE("a row that is bad off the path does no harm; on it, it is the sequenc
         Status::not_a_number);
 }
 
-TEST_CASE("padding has no row in a map") {
+TEST_CASE("padding has no row in a map, nor has what is below it") {
   DeviceBatch<float> b(4);
-  b.begin = {0, 3}, b.position = {4}, b.seed = {1}, b.params = {{}};
-  b.token = {0, -1, 2}, b.parent = {-1, 0, 0};
-  b.max_nodes = 3, b.width = 3;
+  b.begin = {0, 4}, b.position = {4}, b.seed = {1}, b.params = {{}};
+  b.token = {0, -1, 2, 1}, b.parent = {-1, 0, 0, 1};
+  b.max_nodes = 4, b.width = 3;
   const std::vector<float> two{0, 0, 90, 0};
   b.add_row(b.target, two.data()), b.add_row(b.target, two.data());
-  const std::int32_t map[] = {1, 1 << 30, 0};
+  const std::int32_t map[] = {1, 1 << 30, 0, -(1 << 30)};
   auto args = b.args(device::ChosenDraft{});
   args.target.row_of_node = map;
   Kept kept;

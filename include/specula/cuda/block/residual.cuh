@@ -15,6 +15,7 @@ namespace detail {
 /// What is known of a guess before anything of its sequence is decided.
 struct Guess {
   double draft_prob;  // q of its own token, given its earlier siblings
+  double scale;       // of its law, 1 where it was not drawn without replacement
   std::int64_t row;   // of its law, -1: it was chosen
   Exponent exponent;  // of that row
   float logit;        // the target's, of its own token

@@ -130,6 +130,8 @@ class RowScan {
     const auto warp = table_.cluster().block().warp();
     const Entry* const stats = table_.row(from);
     const int tiles = table_.tiles();
+    Exponent exponent;  // of row `of`
+    int of = -1;
     table_.template read<Element>(
         rows, row_of,
         [&](int r, int tile) {
@@ -137,7 +139,7 @@ class RowScan {
                  stats[r * tiles + tile].a >= facts_[from + r].law.cut;
         },
         [&](int r, int, const RawTile<Element>& raw) {
-          const Exponent exponent(facts_[from + r].law);
+          if (r != of) exponent = Exponent(facts_[from + r].law), of = r;
           return Entry{0.0f, tile_sum_of(warp, [&](int i) { return exponent.weight(raw[i]); })};
         },
         false, [] {});

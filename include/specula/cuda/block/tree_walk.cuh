@@ -39,6 +39,14 @@ class TreeWalk {
   SPECULA_HD bool is_chain() const { return !parents_; }
   SPECULA_HD Token token(NodeId node) const { return tokens_[node]; }
   SPECULA_HD NodeId parent(NodeId node) const { return parents_ ? parents_[node] : node - 1; }
+  /// Whether a node and all above it are no padding; false in what is no tree.
+  SPECULA_HD bool is_there(NodeId node) const {
+    for (NodeId above = 0; node > 0; node = above) {
+      above = parent(node);
+      if (token(node) < 0 || above < 0 || above >= node) return false;
+    }
+    return true;
+  }
   /// The child of `node` that comes after node `after` (`node` itself: the first), or kNoParent. Padding is
   /// skipped.
   SPECULA_HD NodeId next_child(NodeId node, NodeId after) const {

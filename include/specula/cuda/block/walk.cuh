@@ -162,7 +162,8 @@ class Walk : public TreeWalk<Cluster> {
       if (count < judged && all_notes()[c].keep > 0) total = all_notes()[c].total;
       if (warp.rank() != 0) continue;
       if (count >= judged) all_notes()[c].keep = 0;
-      siblings()[count] = {c, static_cast<float>(all_notes()[c].keep), static_cast<float>(draft_scale(c))};
+      siblings()[count] = {c, static_cast<float>(all_notes()[c].keep),
+                           static_cast<float>(guesses()[c].scale)};
     }
     if (warp.rank() == 0) {
       residual().node = node;
@@ -217,7 +218,10 @@ class Walk : public TreeWalk<Cluster> {
   /// last rejected child was a chosen one.
   SPECULA_HD Token sample_residual(int depth) {
     while (!measured_) {
-      measured_ = measure() > 0;
+      const double left = measure();
+      if (!(left >= 0)) this->fail(Status::not_a_number);  // a draft's row
+      if (!this->ok()) return kNoToken;
+      measured_ = left > 0;
       int last = judged_ - 1;
       while (last >= 0 && !(siblings()[last].keep > 0)) --last;
       if (measured_ || last < 0) break;
@@ -250,24 +254,26 @@ class Walk : public TreeWalk<Cluster> {
     NodeId first;
     int rows, depth;
     Holds holds;
-    int set;           // of the table
-    int barriers;      // of the cluster, so far
-    int last_barrier;  // 0: not known yet
+    int set;              // of the table
+    int barriers;         // of the cluster, so far
+    int last_barrier[2];  // its number, in the place that is even or odd as it is: while one is read, who is
+                          // a barrier ahead may write the other
   };
 
   /// By the warp that walks: has the others perform something, and does meanwhile() at the same time.
   template <class Meanwhile>
   SPECULA_HD void call(Work work, NodeId first, int rows, int depth, Meanwhile meanwhile) {
     const auto block = this->cluster_.block();
-    if (block.rank() == 0) post() = {work, first, rows, depth, Holds::other, 0, 0, 0};
+    if (block.rank() == 0) post() = {work, first, rows, depth, Holds::other, 0, 0, {0, 0}};
     block.sync();
+    measured_ = false;
     meanwhile();
     scan_.leave();
     int barriers = 0;
     do {
       this->cluster_.sync();
       ++barriers;
-    } while (post().last_barrier != barriers);
+    } while (post().last_barrier[barriers % 2] != barriers);
     block.sync();
     scan_.table().follow(post().set);
     holds_ = post().holds;
@@ -278,13 +284,18 @@ class Walk : public TreeWalk<Cluster> {
   SPECULA_HD void perform() {
     const Post& todo = post();
     const auto block = scan_.cluster().block();
-    const auto row_of = [&](int r) { return row_ahead(todo.first, r); };
+    const NodeId first = todo.first;
+    int there = todo.rows;  // what is padding has no row in a map, and what is below it
+    if (args_.target.row_of_node)
+      for (int r = todo.rows - 1; r > 0; --r)
+        if (this->token(first + r) < 0) there = r;
+    const auto row_of = [&](int r) { return row(first + (r < there ? r : 0)); };
     const SamplingParams greedy{0.0f, 0, 1.0f, 0.0f};
     const SamplingParams& params = Rule::kLaws ? this->params() : greedy;
     const bool reads = todo.work == Work::rows;
     const bool cut = Rule::kLaws && reads && params.temperature != 0.0f && cuts(params);
     const auto end = [&](int barrier) {  // tells the warp that walks how long to wait
-      if (block.rank() == 0) post().last_barrier = barrier;
+      if (block.rank() == 0) post().last_barrier[barrier % 2] = barrier;
     };
     Holds holds = Holds::other;
     if (!cut) end(1);
@@ -315,10 +326,9 @@ class Walk : public TreeWalk<Cluster> {
         scan_.cluster().sync();
       }
     }
-    if (Rule::kJudges && todo.work == Work::kept)
-      scan_.template keep<Element>(todo.first - first_, 1, row_of);
+    if (Rule::kJudges && todo.work == Work::kept) scan_.template keep<Element>(first - first_, 1, row_of);
     if (Rule::kJudges && todo.work == Work::residual) fold().measure(scan_);
-    if (reads) first_ = todo.first;
+    if (reads) first_ = first;
     if (block.rank() == 0) {
       post().holds = holds;
       post().set = scan_.table().set();
@@ -349,44 +359,42 @@ class Walk : public TreeWalk<Cluster> {
       this->fail(Status::bad_tree);
       return;
     }
-    const std::int64_t rows = row_count(args_.draft);
-    if (Rule::kJudges && rows > 0) {
-      bool beyond = false;
-      for (NodeId n = 1 + warp.rank(); n < this->size_; n += warp.size())
-        beyond = beyond || (this->token(n) >= 0 && draft_row(n) >= rows);
-      if (warp.ballot(beyond)) {
-        this->fail(Status::bad_draft_row);
-        return;
-      }
-    }
     for (NodeId n = warp.rank(); n < this->size_; n += warp.size()) {
-      const Token token = this->token(n);
-      near_tokens()[n] = token;
+      near_tokens()[n] = this->token(n);
       near_parents()[n] = this->parent(n);
-      if (!Rule::kJudges || n == 0 || token < 0) continue;
-      Guess guess;
-      guess.row = draft_row(n);
-      guess.logit = row(this->parent(n))[token];
-      guess.point = is_chosen(args_.draft) || guess.row < 0 ? token : point_of(args_.draft, guess.row);
-      guess.exponent = guess.point == kNoToken ? exponent_of(args_.draft, guess.row) : Exponent();
-      guess.draft_prob = guess.point != kNoToken
-                             ? (token == guess.point ? 1.0 : 0.0)
-                             : draft_scale(n) * prob_in(args_.draft, guess.row, token, args_.scan.vocab);
-      guesses()[n] = guess;
     }
     warp.sync();
     this->tokens_ = near_tokens();
     if (this->parents_) this->parents_ = near_parents();
+    if (!Rule::kJudges) return;
+    const std::int64_t rows = row_count(args_.draft);
+    bool beyond = false;
+    for (NodeId n = 1 + warp.rank(); n < this->size_; n += warp.size()) {
+      if (!this->is_there(n)) continue;  // its place in maps may hold anything
+      const Token token = this->token(n);
+      Guess guess;
+      guess.row = draft_row(n);
+      guess.logit = row(this->parent(n))[token];
+      guess.scale = draft_scale(n);
+      if (rows > 0 && guess.row >= rows) {
+        beyond = true;
+        continue;
+      }
+      guess.point = is_chosen(args_.draft) || guess.row < 0 ? token : point_of(args_.draft, guess.row);
+      guess.draft_prob = guess.point != kNoToken
+                             ? (token == guess.point ? 1.0 : 0.0)
+                             : guess.scale * prob_in(args_.draft, guess.row, token, args_.scan.vocab);
+      guess.exponent = guess.point == kNoToken ? exponent_of(args_.draft, guess.row) : Exponent();
+      guesses()[n] = guess;
+    }
+    if (warp.ballot(beyond)) this->fail(Status::bad_draft_row);
+    warp.sync();
   }
 
   SPECULA_HD Row<Element> row(NodeId node) const {
     const std::int64_t at = args_.target.row_of_node ? args_.target.row_of_node[this->begin_ + node]
                                                      : static_cast<std::int64_t>(this->begin_) + node;
     return {args_.target.logits + at * args_.target.stride, args_.scan.vocab};
-  }
-  /// The row of first + r, but where that is padding, which has no row in a map.
-  SPECULA_HD Row<Element> row_ahead(NodeId first, int r) const {
-    return row(r > 0 && args_.target.row_of_node && this->token(first + r) < 0 ? first : first + r);
   }
   /// -1: the guess was chosen.
   SPECULA_HD std::int64_t draft_row(NodeId node) const {
@@ -436,7 +444,7 @@ class Walk : public TreeWalk<Cluster> {
       const Guess& guess = guesses()[c];
       const double q = guess.point != kNoToken
                            ? (token == guess.point ? 1.0 : 0.0)
-                           : draft_scale(c) * prob_in(args_.draft, guess.row, token, args_.scan.vocab);
+                           : guess.scale * prob_in(args_.draft, guess.row, token, args_.scan.vocab);
       const double left = all_notes()[c].keep * w - q;
       w = left > 0 ? left : 0.0;
     }

@@ -96,19 +96,26 @@ struct Launch {
   Launch& operator=(const Launch&) = delete;
 };
 
-/// Halves `*cluster` until the current device, or the slice of it that is ours, can hold such a cluster.
+/// How many clusters of this size the current device, or the slice of it that is ours, holds at the same
+/// time.
 template <class Kernel>
-cudaError_t fit_cluster(Kernel* kernel, int threads, std::size_t shared_bytes, int* cluster) {
+cudaError_t active_clusters(Kernel* kernel, int cluster, int threads, std::size_t shared_bytes, int* out) {
+  *out = 0;
+  const Launch how(1, cluster, threads, shared_bytes, nullptr);
+  const cudaError_t error = cudaOccupancyMaxActiveClusters(out, kernel, &how.config);
+  if (error != cudaErrorInvalidClusterSize) return error;
+  cudaGetLastError();
+  return cudaSuccess;
+}
+/// Halves `*cluster` until `problems` of them run at the same time: the last one alone would take a second
+/// wave.
+template <class Kernel>
+cudaError_t fit_cluster(Kernel* kernel, int problems, int threads, std::size_t shared_bytes, int* cluster) {
   cudaError_t error = cudaSuccess;
   for (; error == cudaSuccess && *cluster > 1; *cluster /= 2) {
     int active = 0;
-    const Launch how(1, *cluster, threads, shared_bytes, nullptr);
-    error = cudaOccupancyMaxActiveClusters(&active, kernel, &how.config);
-    if (error == cudaErrorInvalidClusterSize) {
-      cudaGetLastError();
-      error = cudaSuccess;
-    }
-    if (active > 0) break;
+    error = active_clusters(kernel, *cluster, threads, shared_bytes, &active);
+    if (active >= problems) break;
   }
   return error;
 }
@@ -135,7 +142,7 @@ cudaError_t plan_clusters(Kernel* kernel, int problems, int vocab, int threads, 
   const int most = ceil_div(tile_count(vocab), threads / 32);
   while (*cluster < allowed && *cluster < most && 2 * *cluster <= resident * limits.processors / problems)
     *cluster *= 2;
-  return error == cudaSuccess ? fit_cluster(kernel, threads, shared_bytes, cluster) : error;
+  return error == cudaSuccess ? fit_cluster(kernel, problems, threads, shared_bytes, cluster) : error;
 }
 
 /// `clusters` clusters of `cluster` blocks. cudaErrorInvalidValue where a plan holds a geometry that cannot

@@ -67,6 +67,10 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
   SamplingParams params;
   if (args.params) params = args.params[b];
   const Row<Element> row{args.logits + r * args.stride, size.vocab};
+  // Before anything waits, though it is needed last.
+  const Coins coins{args.seed[b], args.sequence ? args.sequence[b] : 0};
+  const Site site{args.position[r], args.origin ? args.origin[r] : 0, args.stream,
+                  args.index ? args.index[r] : 0};
   RowScan<Cluster> scan(cluster, size, shared);
   Token* const drawn =
       reinterpret_cast<Token*>(shared + RowScan<Cluster>::shared_bytes(size, block.warp_count()));
@@ -90,7 +94,6 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
 
   const bool ok = law.status == Status::ok, point = law.point != kNoToken;
   const Exponent exponent = point || !ok ? Exponent() : Exponent(law);
-  const Coins coins{args.seed[b], args.sequence ? args.sequence[b] : 0};
   int without = 0;  // draws that may not come again
   const auto fill = [&](int first, float(&w)[4]) {
     RowScan<Cluster>::weigh(row, exponent, first, w);
@@ -105,8 +108,8 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
     if (ok && point) {
       token = args.distinct && d > 0 ? kNoToken : law.point;
     } else if (ok && total > 0) {
-      const Words words = coins.words({args.position[r], args.origin ? args.origin[r] : 0, args.stream,
-                                       (args.index ? args.index[r] : 0) + static_cast<std::uint32_t>(d)});
+      const Words words =
+          coins.words({site.position, site.origin, site.stream, site.index + static_cast<std::uint32_t>(d)});
       token = is_cut || without > 0 ? scan.draw_measured(words, fill) : scan.draw(0, row, words);
     }
     const auto at = [&](std::int64_t stride) { return r * (stride ? stride : std::int64_t{draws}) + d; };

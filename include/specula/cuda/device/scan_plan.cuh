@@ -44,13 +44,16 @@ inline int rows_in_a_pass(const ScanTask& task, int processors) {
   return smaller(larger(rows, task.least_rows), smaller(task.most_rows, kMostRows));
 }
 
+inline bool are_few(const ScanTask& task, const ScanDevice& device) {
+  return task.problems <= device.processors / 8;
+}
+
 /// Few problems: blocks of 512 threads, one a multiprocessor, as many as a cluster may have. Many: two blocks
 /// of 256 a multiprocessor, of different problems, so that one reads while the other decides. `bytes(size,
 /// warps)` is the shared memory of a block. False where it does not fit.
 template <class Bytes>
-bool plan_scan(const ScanTask& task, const ScanDevice& device, Bytes bytes, ScanPlan* out) {
+bool plan_scan(const ScanTask& task, const ScanDevice& device, bool few, Bytes bytes, ScanPlan* out) {
   constexpr std::size_t kReserved = 1024;  // of a multiprocessor, for each block
-  const bool few = task.problems <= device.processors / 8;
   ScanPlan plan;
   for (int threads = few ? 512 : 256; threads >= 128; threads /= 2)
     for (const int ring : {8192, 4096})
@@ -64,7 +67,8 @@ bool plan_scan(const ScanTask& task, const ScanDevice& device, Bytes bytes, Scan
         if (plan.shared_bytes > device.block_bytes) continue;
         const auto fit = static_cast<int>(device.processor_bytes / (plan.shared_bytes + kReserved));
         const int resident = larger(1, smaller(fit, 512 / threads));
-        if (resident < 512 / threads && ring > 4096) continue;  // two smaller ones are better than one
+        // Two smaller ones are better than one.
+        if (resident < 512 / threads && (ring > 4096 || rows > larger(1, task.least_rows))) continue;
         const int blocks = resident * device.processors,
                   most = ceil_div(tile_count(task.vocab), threads / 32);
         while (device.clusters && plan.cluster < 16 && plan.cluster < most &&
@@ -95,9 +99,18 @@ cudaError_t make_scan_plan(Kernel* kernel, const ScanTask& task, int device, Byt
   const ScanDevice what{limits.processors, static_cast<std::size_t>(limits.shared_bytes),
                         static_cast<std::size_t>(processor_bytes), clusters};
   ScanPlan plan;
-  if (!plan_scan(task, what, bytes, &plan)) return cudaErrorInvalidValue;
-  error = prepare(kernel, plan.shared_bytes, &plan.cluster);
-  if (error == cudaSuccess) error = fit_cluster(kernel, plan.threads, plan.shared_bytes, &plan.cluster);
+  for (bool few = are_few(task, what);; few = false) {
+    if (!plan_scan(task, what, few, bytes, &plan)) return cudaErrorInvalidValue;
+    error = prepare(kernel, plan.shared_bytes, &plan.cluster);
+    int active = 0;
+    if (error == cudaSuccess)
+      error = active_clusters(kernel, plan.cluster, plan.threads, plan.shared_bytes, &active);
+    // Of the largest clusters some devices hold one less than multiprocessors suggest: two halves fit
+    // instead.
+    if (error != cudaSuccess || !few || plan.cluster == 1 || active >= task.problems) break;
+  }
+  if (error == cudaSuccess)
+    error = fit_cluster(kernel, task.problems, plan.threads, plan.shared_bytes, &plan.cluster);
   if (error == cudaSuccess) *out = plan;
   return error;
 }

@@ -299,7 +299,8 @@ cudaError_t make_distillation_plan(DistillationPlan* plan, const DistillationCap
         limits);
   if (out.shared_bytes > static_cast<std::size_t>(limits.shared_bytes)) return cudaErrorInvalidValue;
   error = detail::prepare(kernel, out.shared_bytes, out.cluster);
-  if (error == cudaSuccess) error = detail::fit_cluster(kernel, out.threads, out.shared_bytes, &out.cluster);
+  if (error == cudaSuccess)
+    error = detail::fit_cluster(kernel, 1, out.threads, out.shared_bytes, &out.cluster);
   if (error == cudaSuccess) *plan = out;
   return error;
 }

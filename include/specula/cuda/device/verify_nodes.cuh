@@ -30,10 +30,11 @@ class ChosenWalk : public TreeWalk<Cluster> {
   SPECULA_HD ChosenWalk(Cluster cluster, const NodesArgs<Element>& args, int sequence)
       : TreeWalk<Cluster>(cluster, args.verify.trees, args.verify.out, args.verify.scan.vocab,
                           args.verify.max_nodes, args.verify.width, sequence),
-        choices_(args.choices + static_cast<std::int64_t>(sequence) * args.verify.max_nodes) {}
+        choices_(nullptr) {}
 
-  /// The proposal where it is near, now that it was looked at.
-  SPECULA_HD void begin(const Token* tokens, const NodeId* parents) {
+  /// The proposal and the choices where they are near.
+  SPECULA_HD void begin(const Token* tokens, const NodeId* parents, const NodeChoice* choices) {
+    choices_ = choices;
     if (!this->ok()) return;
     this->tokens_ = tokens;
     if (this->parents_) this->parents_ = parents;
@@ -57,7 +58,7 @@ class ChosenWalk : public TreeWalk<Cluster> {
 template <class Cluster>
 SPECULA_HD std::size_t nodes_bytes(const ScanSize& size, int max_nodes, int warps) {
   return RowScan<Cluster>::shared_bytes(size, warps) + kFlagBytes +
-         static_cast<std::size_t>(max_nodes) * (sizeof(Token) + sizeof(NodeId));
+         static_cast<std::size_t>(max_nodes) * (sizeof(NodeChoice) + sizeof(Token) + sizeof(NodeId));
 }
 
 /// Node index % max_nodes of sequence index / max_nodes, by one cluster.
@@ -79,7 +80,8 @@ SPECULA_HD void verify_node(Cluster cluster, const NodesArgs<Element>& args, int
   Scan scan(cluster, verify.scan, shared);
   unsigned char* const behind = shared + Scan::shared_bytes(verify.scan, block.warp_count());
   std::int32_t* const flag = reinterpret_cast<std::int32_t*>(behind);
-  Token* const tokens = reinterpret_cast<Token*>(behind + kFlagBytes);
+  NodeChoice* const choices = reinterpret_cast<NodeChoice*>(behind + kFlagBytes);
+  Token* const tokens = reinterpret_cast<Token*>(choices + verify.max_nodes);
   NodeId* const parents = tokens + verify.max_nodes;
   const auto look = [&] {
     if (walk.ok())
@@ -90,7 +92,8 @@ SPECULA_HD void verify_node(Cluster cluster, const NodesArgs<Element>& args, int
   };
 
   NodeChoice choice{kNoToken, Status::ok};
-  if (walk.ok() && node < walk.size() && (node == 0 || walk.token(node) >= 0)) {
+  if (walk.ok() && node < walk.size() &&
+      (verify.target.row_of_node ? walk.is_there(node) : node == 0 || walk.token(node) >= 0)) {
     const std::int64_t at = verify.target.row_of_node ? verify.target.row_of_node[walk.first_node() + node]
                                                       : static_cast<std::int64_t>(walk.first_node()) + node;
     const Row<Element> row{verify.target.logits + at * verify.target.stride, verify.scan.vocab};
@@ -126,9 +129,12 @@ SPECULA_HD void verify_node(Cluster cluster, const NodesArgs<Element>& args, int
   }
   if (cluster.rank() != 0) return;
   if (block.rank() == 0) args.choices[index] = choice;
-  if (!is_last_to_arrive(block, args.arrived + sequence, verify.max_nodes, flag) || block.warp_rank() != 0)
-    return;
-  walk.begin(tokens, parents);
+  if (!is_last_to_arrive(block, args.arrived + sequence, verify.max_nodes, flag)) return;
+  const NodeChoice* const said = args.choices + static_cast<std::int64_t>(sequence) * verify.max_nodes;
+  for (NodeId n = block.rank(); n < verify.max_nodes; n += block.size()) choices[n] = said[n];
+  block.sync();
+  if (block.warp_rank() != 0) return;
+  walk.begin(tokens, parents, choices);
   (Rule::verify)(walk);
 }
 
