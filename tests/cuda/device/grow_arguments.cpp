@@ -1,3 +1,4 @@
+// labels: cuda-only
 #include <doctest/doctest.h>
 #include <specula/cuda/device/grow.cuh>
 

@@ -1,3 +1,4 @@
+// labels: cuda-only
 // What plans of scans choose, from what the host knows.
 #include <doctest/doctest.h>
 #include <specula/cuda/block/row_scan.cuh>

@@ -1,4 +1,4 @@
-// labels: optimised
+// labels: optimised cuda-only
 // Trees whose nodes are all asked at once: the verdicts are those of walking, and the workspace is ready for
 // the next launch.
 #include <doctest/doctest.h>
