@@ -69,7 +69,7 @@ template <class Element, class Draft>
 cudaError_t verify_rejection(const RejectionPlan<Element, Draft>& plan, const Trees& trees,
                              const TargetRows<Element>& target, const Draft& draft, const Verdicts& out,
                              cudaStream_t stream) {
-  return detail::verify(plan, trees, target, draft, out, stream);
+  return (detail::verify)(plan, trees, target, draft, out, stream);
 }
 
 #endif  // __CUDACC__

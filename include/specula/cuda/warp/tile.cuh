@@ -135,12 +135,12 @@ SPECULA_HD void unpack(const RawTile<Element>& raw, float (&x)[kPerLane]) {
 /// maximum, so that tiles merge by exact powers of two.
 constexpr float kPlain = 0x1p22f;  // below it floats find that integer well enough
 SPECULA_HD bool is_plain(float maximum, float scale) {
-  const float near = product(maximum, scale);
-  return near < kPlain && near > -kPlain;
+  const float scaled = product(maximum, scale);
+  return scaled < kPlain && scaled > -kPlain;
 }
 SPECULA_HD double unit_of(float maximum, float scale) {
-  const float near = product(maximum, scale);
-  if (near < kPlain && near > -kPlain) return static_cast<double>(nearest(near));
+  const float scaled = product(maximum, scale);
+  if (scaled < kPlain && scaled > -kPlain) return static_cast<double>(nearest(scaled));
   return nearest(static_cast<double>(maximum) * static_cast<double>(scale));
 }
 /// scale * maximum - unit, within [-3/4, 3/4]: the product of two floats is exact in a double.

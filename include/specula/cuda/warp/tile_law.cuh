@@ -33,9 +33,9 @@ struct RowMasses {
 
   /// How many octaves a tile's unit is below the row's; more than anything weighs where that is a lot.
   SPECULA_HD int below(float maximum) const {
-    const float near = product(maximum, scale);
+    const float scaled = product(maximum, scale);
     if (unit < static_cast<double>(kPlain) / 2 && unit > static_cast<double>(kPlain) / -2)
-      return static_cast<int>(static_cast<float>(unit) - nearest(larger(near, -kPlain)));
+      return static_cast<int>(static_cast<float>(unit) - nearest(larger(scaled, -kPlain)));
     const double octaves = unit - unit_of(maximum, scale);
     return octaves < 1000 ? static_cast<int>(octaves) : 1000;
   }
