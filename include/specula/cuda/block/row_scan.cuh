@@ -145,8 +145,8 @@ class RowScan {
         false, [] {});
   }
 
-  /// All threads: the law of one row under valid `params`, whose tiles' maxima are table().row(0)'s, or those
-  /// of before() if there is a cut. Cost: one read of the row; a cut reads again what reaches it.
+  /// All threads: the law of one row under valid `params`; without a cut, its tiles' maxima are
+  /// table().row(0)'s. Cost: one read of the row; a cut reads again what reaches it.
   template <class Element>
   SPECULA_HD RowStats law(Row<Element> row, const SamplingParams& params) {
     const auto row_of = [&](int) { return row; };

@@ -64,9 +64,8 @@ class TileTable {
   SPECULA_HD int set() const { return set_; }
   SPECULA_HD void follow(int set) { set_ = set; }
   SPECULA_HD Cluster cluster() const { return cluster_; }
-  /// Row r's entries of the last pass, and of the one before.
+  /// Row r's entries of the last pass.
   SPECULA_HD Entry* row(int r) const { return tables_ + (set_ * size_.rows + r) * tiles(); }
-  SPECULA_HD Entry* before(int r) const { return tables_ + ((1 - set_) * size_.rows + r) * tiles(); }
   /// Of the last pass's first row.
   SPECULA_HD Entry operator[](int tile) const { return row(0)[tile]; }
   /// The warps' rings, scratch_bytes() of memory for use between passes.
