@@ -93,7 +93,8 @@ void run_growth_bars(const Options& options, Report& report) {
   bars.run(kStepBar, [&] {
     Bar bar = bars.timed(12, work.bytes(), work.sets,
                          [&](int set, cudaStream_t s) { return work.step(work.plan, set, s); });
-    bar.note = "cluster " + std::to_string(work.plan.cluster) + ", " + std::to_string(work.sets) + " sets";
+    bar.note =
+        "cluster " + std::to_string(work.plan.scan.cluster) + ", " + std::to_string(work.sets) + " sets";
     return bar;
   });
   bars.run(kRerankBar, [&] {
@@ -130,10 +131,10 @@ void sweep_growth(const Options&, Report& report) {
           stream, work.sets, [&](int set, cudaStream_t s) { return work.step(plan, set, s); }, 24, 9);
     };
     const auto name = [](int cluster) { return "cluster of " + std::to_string(cluster); };
-    Sweep sweep(json, name(work.plan.cluster), time(work.plan));
+    Sweep sweep(json, name(work.plan.scan.cluster), time(work.plan));
     for (const int cluster : device.clusters()) {
       DynamicTreePlan plan = work.plan;
-      plan.cluster = cluster;
+      plan.scan.cluster = cluster;
       if (!launched(work.step(plan, 0, stream), cluster)) continue;
       stream.wait();
       sweep.add(name(cluster), time(plan));

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <limits>
 
-#include <specula/cuda/block/block_scan.cuh>
 #include <specula/cuda/device/tree_links.cuh>
 
 #include "growth.cuh"
@@ -184,7 +183,7 @@ void check_dynamic_tree(const Options& options, const Device& device, const Stre
       for (const int cluster : device.clusters()) {
         if (round > 0) continue;
         DynamicTreePlan other = plan;
-        other.root_cluster = other.cluster = cluster;
+        other.root_scan.cluster = other.scan.cluster = cluster;
         const DynamicTreeRun again(other, shape.vocab);
         if (!launched(again.all(rows, stream), cluster)) continue;
         stream.wait();
@@ -363,59 +362,6 @@ void check_best_tokens(const Options& options, const Device& device, const Strea
   write(json, report, "best tokens are those of " + cub_version(), tally);
 }
 
-/// Sums of what each thread holds, and of all, which come last.
-template <class T, int threads, int items>
-__global__ void __launch_bounds__(threads) scan_kernel(const T* numbers, T* exclusive, T* inclusive) {
-  using Scan = device::detail::BlockScan<device::DeviceBlock, T, threads>;
-  __shared__ alignas(16) unsigned char shared[Scan::shared_bytes()];
-  const device::DeviceBlock block;
-  const Scan scan(block, shared);
-  T mine[items];
-  for (int i = 0; i < items; ++i) mine[i] = numbers[block.rank() * items + i];
-  T all = scan.exclusive_sum(mine);
-  for (int i = 0; i < items; ++i) exclusive[block.rank() * items + i] = mine[i];
-  if (block.rank() == threads - 1) exclusive[threads * items] = all;
-  block.sync();
-  for (int i = 0; i < items; ++i) mine[i] = numbers[block.rank() * items + i];
-  all = scan.inclusive_sum(mine);
-  for (int i = 0; i < items; ++i) inclusive[block.rank() * items + i] = mine[i];
-  if (block.rank() == 0) inclusive[threads * items] = all;
-}
-template <class T, int threads, int items>
-void check_scan(Random& random, const Stream& stream, Tally& tally) {
-  std::vector<T> numbers, exclusive, inclusive;
-  T sum = 0;
-  for (int i = 0; i < threads * items; ++i) {
-    numbers.push_back(static_cast<T>(random.below(1 << 30)) * static_cast<T>(0x9E3779B97F4A7C15ull));
-    exclusive.push_back(sum);
-    inclusive.push_back(sum = static_cast<T>(sum + numbers.back()));
-  }
-  exclusive.push_back(sum), inclusive.push_back(sum);
-  const DeviceArray<T> from(numbers);
-  DeviceArray<T> before(exclusive.size()), through(inclusive.size());
-  before.fill_bytes(kPoison), through.fill_bytes(kPoison);
-  scan_kernel<T, threads, items><<<1, threads, 0, stream>>>(from.data(), before.data(), through.data());
-  SPECULA_CHECK(cudaGetLastError());
-  stream.wait();
-  tally.add(before.download() == exclusive && through.download() == inclusive, 1,
-            std::to_string(threads) + " threads of " + std::to_string(items) + " numbers of " +
-                std::to_string(sizeof(T)) + " bytes");
-}
-/// What the tests take for the sums of a block is what CUB sums up on a device.
-void check_scans(const Options& options, const Stream& stream, Json& json, Report& report) {
-  Tally tally;
-  tally.allowed = 0;
-  Random random{options.seed};
-  for (int round = 0; round < (options.tiny ? 1 : 8); ++round) {
-    check_scan<std::uint64_t, 256, 16>(random, stream, tally);
-    check_scan<std::uint64_t, 384, 11>(random, stream, tally);
-    check_scan<std::uint64_t, 512, 8>(random, stream, tally);
-    check_scan<std::uint32_t, 32, 3>(random, stream, tally);
-    check_scan<std::uint32_t, 256, 1>(random, stream, tally);
-  }
-  write(json, report, "sums of a block", tally);
-}
-
 void check_graph(const Options& options, const Device& device, const Stream& stream, Json& json,
                  Report& report) {
   device::DynamicTreeCapacity capacity;
@@ -449,7 +395,6 @@ void check_growth(const Options& options, Report& report) {
   report.part("CAPE", [&](Json& json) { check_cape(options, device, stream, json, report); });
   report.part("links", [&](Json& json) { check_links(options, stream, json, report); });
   report.part("best tokens", [&](Json& json) { check_best_tokens(options, device, stream, json, report); });
-  report.part("block scan", [&](Json& json) { check_scans(options, stream, json, report); });
 }
 
 void check_growth_graphs(const Options& options, Report& report) {

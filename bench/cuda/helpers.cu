@@ -249,9 +249,8 @@ void check_distillation(const Options& options, const Device& device, const Stre
     const int vocab = kVocabs[round % 6], rows = vocab > 10000 ? 3 : 8;
     device::TopKDistillation loss;
     loss.k = round % 4 == 3 ? 64 : 10;
-    device::DistillationPlan plan;
-    SPECULA_CHECK(
-        (device::make_distillation_plan<BFloat16, BFloat16, float>(&plan, {rows, vocab}, loss, device.id)));
+    device::DistillationPlan<BFloat16, BFloat16, float> plan;
+    SPECULA_CHECK((device::make_distillation_plan(&plan, {rows, vocab}, loss, device.id)));
     const std::int64_t n = static_cast<std::int64_t>(rows) * vocab;
     DeviceArray<BFloat16> target(static_cast<std::size_t>(n)), draft(static_cast<std::size_t>(n));
     fill_normal(target.data(), nullptr, n, options.seed * 17 + static_cast<std::uint64_t>(round), 2.5f);
@@ -322,10 +321,8 @@ void check_refusals(const Device& device, const Stream& stream, Json& json, Repo
   refused(device::measure_similarity<BFloat16>(similarity, rows.data(), nullptr, where, nullptr, stream));
   refused(device::similarity_means(similarity, nullptr, floats.data(), nullptr, stream));
 
-  device::DistillationPlan distillation;
-  const auto make = [&](int id) {
-    return device::make_distillation_plan<BFloat16, BFloat16, float>(&distillation, {2, 16}, {}, id);
-  };
+  device::DistillationPlan<BFloat16, BFloat16, float> distillation;
+  const auto make = [&](int id) { return device::make_distillation_plan(&distillation, {2, 16}, {}, id); };
   expect(cudaErrorInvalidDevice, make(other));
   SPECULA_CHECK(make(device.id));
   DeviceArray<device::Status> status(2);
@@ -429,9 +426,8 @@ Bar distillation_bar(const Bars& bars, int rows) {
   fill_normal(draft.data(), target.data(), sets * each, 2, 1);
   DeviceArray<float> loss(2 * static_cast<std::size_t>(rows));
   DeviceArray<device::Status> status(static_cast<std::size_t>(rows));
-  device::DistillationPlan plan;
-  SPECULA_CHECK((device::make_distillation_plan<BFloat16, BFloat16, BFloat16>(&plan, {rows, kVocab}, {},
-                                                                              bars.device.id)));
+  device::DistillationPlan<BFloat16, BFloat16, BFloat16> plan;
+  SPECULA_CHECK((device::make_distillation_plan(&plan, {rows, kVocab}, {}, bars.device.id)));
   Bar bar = bars.timed(0, bytes, sets, [&](int set, cudaStream_t stream) {
     const std::int64_t at = set * each;
     return device::top_k_distillation<BFloat16, BFloat16, BFloat16>(
@@ -459,7 +455,7 @@ void run_bars(const Options& options, Report& report) {
   for (const int sequences : {1, 64}) {
     const std::string batch = ", B = " + std::to_string(sequences);
     bars.run("compaction of 8 tokens, 32 layers" + batch,
-             [&] { return compaction_bar(bars, sequences, sequences == 1 ? 10 : 40); });
+             [&] { return compaction_bar(bars, sequences, sequences == 1 ? 10 : 50); });
     bars.run("max_gram, 8,192 tokens, 10 guesses" + batch, [&] { return max_gram_bar(bars, sequences); });
   }
   bars.run("layer_similarity, 2,048 tokens of 4,096, one layer", [&] { return similarity_bar(bars); });

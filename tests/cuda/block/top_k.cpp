@@ -44,14 +44,15 @@ Found find(const std::vector<float>& logits, int k, Geometry geometry, std::uint
   std::vector<Element> row(logits.size() + static_cast<std::size_t>(offset) + 8);
   for (Element& e : row) store(std::numeric_limits<float>::max(), e);  // what must not be read
   for (std::size_t i = 0; i < logits.size(); ++i) store(logits[i], row[i + static_cast<std::size_t>(offset)]);
+  const ScanSize size{vocab, 1, 4096};
   Found out;
   emulate({.blocks = geometry.blocks,
            .threads = geometry.threads,
-           .shared_bytes = RowTopK<EmulatedCluster>::shared_bytes(vocab, k, 0),
+           .shared_bytes = RowTopK<EmulatedCluster>::shared_bytes(size, geometry.threads / 32, k, 0),
            .seed = seed,
            .engine = engine},
           [&](EmulatedCluster cluster, int, unsigned char* shared) {
-            RowTopK<EmulatedCluster> top(cluster, vocab, k, 0, shared);
+            RowTopK<EmulatedCluster> top(cluster, size, k, 0, shared);
             const device::Status status = top.find(Row<Element>{row.data() + offset, vocab});
             if (cluster.rank() != 0) return;
             if (cluster.block().rank() == cluster.block().size() - 1) {

@@ -30,7 +30,8 @@ struct Spine {
 template <class Element>
 void step(const CapeSizes& plan, Geometry geometry, const detail::CapeArgs<Element>& args) {
   emulate(
-      geometry.grid(plan.sequences, detail::cape_shared_bytes<EmulatedCluster>(plan.vocab, plan.most),
+      geometry.grid(plan.sequences,
+                    detail::cape_shared_bytes<EmulatedCluster>(args.scan, geometry.threads / 32, plan.most),
                     args.step),
       [&](EmulatedCluster cluster, int b, unsigned char* shared) { cape_step(cluster, args, b, shared); });
 }
@@ -59,8 +60,16 @@ struct Cape {
         if (there) rows.put(b, rounded<Element>(batch[b].rows)(texts[b]));
       }
       step<Element>(plan, geometry,
-                    {rows.rows(), position, spine.arrays(), work, plan.extras, plan.sequences, plan.length,
-                     plan.most, plan.vocab, s});
+                    {rows.rows(),
+                     position,
+                     spine.arrays(),
+                     work,
+                     plan.extras,
+                     {plan.vocab, 1, 4096},
+                     plan.sequences,
+                     plan.length,
+                     plan.most,
+                     s});
     }
   }
   static int spine(const Plan& plan) { return plan.length; }
@@ -166,8 +175,16 @@ UNTHREADED_TEST_CASE("rows so far apart that 32 bits do not index them") {
   Spine spine(plan);
   const std::vector<std::int32_t> position(3);
   step<float>(plan, {},
-              {wide.rows(), position.data(), spine.arrays(), detail::CapeWork::at(work.words.data(), plan),
-               plan.extras, 3, 1, plan.most, 20, 0});
+              {wide.rows(),
+               position.data(),
+               spine.arrays(),
+               detail::CapeWork::at(work.words.data(), plan),
+               plan.extras,
+               {20, 1, 4096},
+               3,
+               1,
+               plan.most,
+               0});
   CHECK(spine.token == std::vector<specula::Token>{1, 8, 15});
 }
 

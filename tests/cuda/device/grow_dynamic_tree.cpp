@@ -34,12 +34,13 @@ struct Levels {
 
 template <class Element>
 void step(const DynamicTreeSizes& plan, Geometry geometry, const detail::DynamicTreeArgs<Element>& args) {
-  emulate(
-      geometry.grid(plan.sequences * (args.level == 0 ? 1 : plan.top_k),
-                    detail::dynamic_tree_shared_bytes<EmulatedCluster>(plan.vocab, plan.top_k), args.level),
-      [&](EmulatedCluster cluster, int index, unsigned char* shared) {
-        dynamic_tree_step(cluster, args, index, shared);
-      });
+  emulate(geometry.grid(plan.sequences * (args.level == 0 ? 1 : plan.top_k),
+                        detail::dynamic_tree_shared_bytes<EmulatedCluster>(args.scan, geometry.threads / 32,
+                                                                           plan.top_k),
+                        args.level),
+          [&](EmulatedCluster cluster, int index, unsigned char* shared) {
+            dynamic_tree_step(cluster, args, index, shared);
+          });
 }
 
 using Ranker = std::vector<specula::Top> (*)(const std::vector<float>&);
@@ -126,8 +127,16 @@ struct DynamicTree {
           if (there) rows.put(b * width + i, rounded<Element>(batch[b].rows)(text));
         }
       step<Element>(plan, geometry,
-                    {rows.rows(), position, levels.arrays(), work, plan.sequences, plan.top_k,
-                     plan.expansions, plan.vocab, plan.draft_words, level});
+                    {rows.rows(),
+                     position,
+                     levels.arrays(),
+                     work,
+                     {plan.vocab, 1, 8192},
+                     plan.sequences,
+                     plan.top_k,
+                     plan.expansions,
+                     plan.draft_words,
+                     level});
       for (std::size_t b = 0; b < sequences; ++b) CHECK(work.arrived[b] == 0);
     }
   }
@@ -147,10 +156,11 @@ struct DynamicTree {
 std::vector<specula::Top> ranked_on_device(const std::vector<float>& row) {
   using TopK = detail::RowTopK<EmulatedCluster>;
   const int vocab = static_cast<int>(row.size()), k = 32;
+  const detail::ScanSize size{vocab, 1, 4096};
   std::vector<specula::Top> out;
-  emulate({.shared_bytes = TopK::shared_bytes(vocab, k, 0)},
+  emulate({.shared_bytes = TopK::shared_bytes(size, 1, k, 0)},
           [&](EmulatedCluster cluster, int, unsigned char* shared) {
-            TopK top(cluster, vocab, k, 0, shared);
+            TopK top(cluster, size, k, 0, shared);
             top.find(detail::Row<float>{row.data(), vocab});
             if (cluster.block().rank() == 0)
               for (int i = 0; i < top.found(); ++i) out.push_back({top[i].token, top[i].prob});
@@ -292,8 +302,16 @@ UNTHREADED_TEST_CASE("rows so far apart that 32 bits do not index them") {
   Levels levels(plan);
   const std::vector<std::int32_t> position(3);
   step<float>(plan, {},
-              {wide.rows(), position.data(), levels.arrays(),
-               detail::DynamicTreeWork::at(work.words.data(), plan), 3, 2, 1, 20, 1, 0});
+              {wide.rows(),
+               position.data(),
+               levels.arrays(),
+               detail::DynamicTreeWork::at(work.words.data(), plan),
+               {20, 1, 4096},
+               3,
+               2,
+               1,
+               1,
+               0});
   CHECK(levels.token == std::vector<specula::Token>{1, 0, 8, 0, 15, 0});
 }
 
@@ -326,8 +344,10 @@ UNTHREADED_TEST_CASE("capacities") {
 UNTHREADED_TEST_CASE("a block takes no more shared memory than make_dynamic_tree_plan() says") {
   for (const int vocab : {1, 512, 32000, 128256, 256000})
     for (const int k : {1, 10, 32}) {
-      const int most = 32 * ((vocab + 511) / 512) + 22 * k * k + 75000;
-      CHECK(detail::dynamic_tree_shared_bytes<EmulatedCluster>(vocab, k) <= static_cast<std::size_t>(most));
+      const int most = 32 * ((vocab + 511) / 512) + 22 * k * k + 27000;
+      const detail::ScanSize least{vocab, 1, 4096};
+      CHECK(detail::dynamic_tree_shared_bytes<EmulatedCluster>(least, 4, k) <=
+            static_cast<std::size_t>(most));
       const DynamicTreeSizes plan = plan_of<DynamicTree>({.top_k = k, .total = 100000, .vocab = vocab});
       CHECK(detail::Planter<EmulatedBlock>::shared_bytes(plan.pool, 0, plan.width) <=
             static_cast<std::size_t>(40 * plan.pool + 3000));

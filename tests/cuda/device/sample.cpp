@@ -398,10 +398,12 @@ TEST_CASE("strides: draws go into trees, and their laws to where verification re
     CHECK(scale[3 * r + 2] == 1);
   }
   device::SamplePlan<device::Half> plan;
-  plan.draws = 2;
+  plan.rows = 3, plan.draws = 2;
   CHECK(device::detail::valid_args(args, plan));
   args.token_stride = 1;
   CHECK_FALSE(device::detail::valid_args(args, plan));  // below a row's draws
+  args.token_stride = -2;
+  CHECK(device::detail::valid_args(args, plan));  // rows from the last to the first
   args.token_stride = 0, args.seed = nullptr;
   CHECK_FALSE(device::detail::valid_args(args, plan));
 }

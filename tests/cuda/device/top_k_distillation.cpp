@@ -396,7 +396,8 @@ TEST_CASE("plans and arrays that are refused") {
   Rows<BFloat16, float, Half> owner(3, 40, {});
   owner.scale.assign(3, 1.0f);
   const auto good = owner.args().rows;
-  DistillationPlan plan{{3, 40}, {}, 4, 256, 4096};
+  using Plan = DistillationPlan<BFloat16, float, Half>;
+  Plan plan{{3, 40}, {}, 4, 256, 4096};
   CHECK(detail::is_distillation(plan, good));
   const auto refused = [&](auto change) {
     auto bad = good;
@@ -424,5 +425,5 @@ TEST_CASE("plans and arrays that are refused") {
   CHECK(!detail::is_distillation(plan, good));
   plan.cluster = 4, plan.threads = 255;
   CHECK(!detail::is_distillation(plan, good));
-  CHECK(!detail::is_distillation(DistillationPlan{}, good));
+  CHECK(!detail::is_distillation(Plan{}, good));
 }

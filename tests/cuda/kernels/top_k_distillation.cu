@@ -2,8 +2,8 @@
 
 using namespace specula::cuda;
 
-cudaError_t use(DistillationPlan* plan, const DistillationCapacity& capacity, const TopKDistillation& loss,
-                const DistillationRows<BFloat16, BFloat16, BFloat16>& rows) {
-  const cudaError_t error = make_distillation_plan<BFloat16, BFloat16, BFloat16>(plan, capacity, loss, 0);
+cudaError_t use(DistillationPlan<BFloat16, BFloat16, BFloat16>* plan, const DistillationCapacity& capacity,
+                const TopKDistillation& loss, const DistillationRows<BFloat16, BFloat16, BFloat16>& rows) {
+  const cudaError_t error = make_distillation_plan(plan, capacity, loss, 0);
   return error ? error : top_k_distillation(*plan, rows, nullptr);
 }

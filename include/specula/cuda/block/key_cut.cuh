@@ -95,21 +95,38 @@ class KeyCut {
   template <class RowOf, class Top>
   SPECULA_HD void count(int rows, RowOf row_of, const Entry* stats, Top top) {
     const auto block = cluster_.block();
-    const auto warp = block.warp();
+    const int lane = block.warp().rank();
     const int tiles = tile_count(row_of(0).vocab), all = rows * tiles;
     const int step = cluster_.size() * block.warp_count();
-    for (int i = cluster_.rank() * block.warp_count() + block.warp_rank(); i < all; i += step) {
-      const int r = i / tiles;
-      const auto matter = static_cast<std::uint32_t>(keys()[r]);
-      const std::uint32_t high = short_key<Element>(top(r));
-      if (matter == 0 || high - short_key<Element>(stats[i].a) >= matter) continue;
-      const RawTile<Element> raw = load_tile<Order::columns>(warp.rank(), row_of(r), i - r * tiles);
+    const auto keys_of = [&](int r) { return static_cast<std::uint32_t>(keys()[r]); };
+    const auto next = [&](int i) {  // the first from there on that matters
+      while (i < all &&
+             short_key<Element>(top(i / tiles)) - short_key<Element>(stats[i].a) >= keys_of(i / tiles))
+        i += step;
+      return i;
+    };
+    bool wide = true;
+    SPECULA_NO_UNROLL
+    for (int r = 0; r < rows; ++r) wide = wide && is_wide(row_of(r));
+    int at = next(cluster_.rank() * block.warp_count() + block.warp_rank());
+    if (at >= all) return;
+    RawTile<Element> raw = load_tile<Order::columns>(lane, row_of(at / tiles), at % tiles);
+    while (true) {
+      const int then = next(at + step);
+      RawTile<Element> ahead = raw;
+      // On its way while this one is counted.
+      if (wide && then < all) ahead = load_wide(lane, row_of(then / tiles), then % tiles);
+      const int r = at / tiles;
+      const std::uint32_t matter = keys_of(r), high = short_key<Element>(top(r));
       std::uint32_t* const mine = counts() + r * kWindow;
       SPECULA_UNROLL
       for (int e = 0; e < kPerLane; ++e) {
         const std::uint32_t below = high - short_key<Element>(raw[e]);
         if (below < matter) atomic_add(mine + below, 1u);
       }
+      if (then >= all) return;
+      if (!wide) ahead = load_tile<Order::columns>(lane, row_of(then / tiles), then % tiles);
+      raw = ahead, at = then;
     }
   }
 

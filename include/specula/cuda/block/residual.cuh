@@ -57,6 +57,7 @@ class ResidualFold {
     }
     float q[4];
     std::int64_t held = -1;  // the row that q holds
+    SPECULA_NO_UNROLL
     for (int j = 0; j < of_.judged; ++j) {
       const Sibling& s = siblings_[j];
       const Guess& guess = guesses_[s.node];
@@ -102,6 +103,7 @@ class ResidualFold {
           scan.measure_two(row_, row, [&self, target, draft](float p, float q) {
             float w = target.weight(p);
             const float less = weight_in(self.draft_, draft, q);
+            SPECULA_NO_UNROLL
             for (int j = 0; j < self.of_.judged; ++j) {
               const Sibling& s = self.siblings_[j];
               if (s.keep > 0) w = left(s.keep, w, product(s.take, less));

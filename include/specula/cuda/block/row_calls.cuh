@@ -106,8 +106,11 @@ class RowCalls : public TreeWalk<Cluster> {
     const SamplingParams& params = Rule::kLaws ? memory_.params() : greedy;
     const bool reads = todo.work == Work::rows;
     const bool cut = Rule::kLaws && reads && params.temperature != 0.0f && cuts(params);
-    const auto end = [&](int barrier) {  // tells the warp that walks how long to wait
-      if (block.rank() == 0) memory_.post().last_barrier[barrier % 2] = barrier;
+    const auto end = [&](int more) {  // tells the warp that walks how long to wait
+      if (block.rank() != 0) return;
+      Post& post = memory_.post();
+      const int barrier = post.barriers + more;
+      post.last_barrier[barrier % 2] = barrier;
     };
     Holds holds = todo.work == Work::residual ? Holds::residual : Holds::other;
     if (!cut) end(1);
@@ -134,7 +137,7 @@ class RowCalls : public TreeWalk<Cluster> {
           for (int r = block.warp_rank(); r < todo.rows; r += block.warp_count()) draw(r);
         }
         if (kept) holds = Holds::kept;
-        end(memory_.post().barriers + 1);
+        end(1);
         scan_.cluster().sync();
       }
     }

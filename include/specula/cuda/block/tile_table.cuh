@@ -143,9 +143,6 @@ class TileTable {
  private:
   template <class Element>
   static constexpr int kBytes = kTile* static_cast<int>(sizeof(Element));
-  struct alignas(16) Chunk {
-    std::uint32_t words[4];
-  };
 
   /// A warp's way through the tiles of rows that follow each other.
   struct Place {
@@ -175,11 +172,20 @@ class TileTable {
       const Element* const from = row.data + static_cast<std::int64_t>(tile) * kTile + lane * kWide<Element>;
       SPECULA_UNROLL
       for (int c = 0; c < kChunks; ++c) copies.copy(to + 512 * c, from + 32 * kWide<Element> * c, true);
+    } else if (is_wide(row)) {
+      SPECULA_UNROLL
+      for (int c = 0; c < kChunks; ++c) {
+        const int at_token = tile * kTile + place_of<Order::columns, Element>(lane, c * kWide<Element>);
+        if (at_token < row.vocab)
+          copies.copy(to + 512 * c, row.data + at_token, true);
+        else
+          *reinterpret_cast<Wide*>(to + 512 * c) = nothing_wide<Element>();
+      }
     } else {
       const RawTile<Element> raw = load_tile<Order::columns>(lane, row, tile);
       SPECULA_UNROLL
       for (int c = 0; c < kChunks; ++c)
-        *reinterpret_cast<Chunk*>(to + 512 * c) = {
+        *reinterpret_cast<Wide*>(to + 512 * c) = {
             {raw.words[4 * c], raw.words[4 * c + 1], raw.words[4 * c + 2], raw.words[4 * c + 3]}};
     }
   }
@@ -189,7 +195,7 @@ class TileTable {
     RawTile<Element> out;
     SPECULA_UNROLL
     for (int c = 0; c < kBytes<Element> / 512; ++c) {
-      const Chunk chunk = *reinterpret_cast<const Chunk*>(from + 512 * c);
+      const Wide chunk = *reinterpret_cast<const Wide*>(from + 512 * c);
       SPECULA_UNROLL
       for (int w = 0; w < 4; ++w) out.words[4 * c + w] = chunk.words[w];
     }

@@ -111,14 +111,14 @@ class RowTopK {
  public:
   using Block = decltype(std::declval<Cluster>().block());
 
-  /// 16-byte aligned shared memory of each block; see TopK.
-  SPECULA_HD static std::size_t shared_bytes(int vocab, int k, int more) {
-    return TopK<Block>::shared_bytes(vocab, k, more) + RowScan<Cluster>::shared_bytes(scan_size(vocab), 16);
+  /// 16-byte aligned shared memory of each block of `warps` warps; see TopK.
+  SPECULA_HD static std::size_t shared_bytes(const ScanSize& size, int warps, int k, int more) {
+    return TopK<Block>::shared_bytes(size.vocab, k, more) + RowScan<Cluster>::shared_bytes(size, warps);
   }
-  /// In blocks of up to 16 warps.
-  SPECULA_HD RowTopK(Cluster cluster, int vocab, int k, int more, unsigned char* shared)
-      : top_(cluster.block(), vocab, k, more, shared),
-        scan_(cluster, scan_size(vocab), shared + TopK<Block>::shared_bytes(vocab, k, more)) {}
+  /// `size`: of one row.
+  SPECULA_HD RowTopK(Cluster cluster, const ScanSize& size, int k, int more, unsigned char* shared)
+      : top_(cluster.block(), size.vocab, k, more, shared),
+        scan_(cluster, size, shared + TopK<Block>::shared_bytes(size.vocab, k, more)) {}
 
   /// Finds them, once; other blocks than the first may leave then. Another status than `ok`, and none found,
   /// if the row is no law.
@@ -142,8 +142,6 @@ class RowTopK {
   SPECULA_HD TopK<Block>& top() { return top_; }
 
  private:
-  SPECULA_HD static ScanSize scan_size(int vocab) { return {vocab, 1, 4096}; }
-
   TopK<Block> top_;
   RowScan<Cluster> scan_;
   RowStats law_{};

@@ -44,9 +44,6 @@ bool any_misaligned(const T*... arrays) {
   return ((reinterpret_cast<std::uintptr_t>(arrays) % alignof(T) != 0) || ...);
 }
 
-/// Whether rows of `length` elements fit a stride; 0 stands for rows without gaps.
-inline bool is_stride(std::int64_t stride, std::int64_t length) { return stride == 0 || stride >= length; }
-
 /// Whether rows of `length` elements, `stride` apart, do not overlap. One row may have any stride.
 inline bool are_apart(std::int64_t rows, std::int64_t stride, std::int64_t length) {
   return rows <= 1 || stride >= length || -stride >= length;

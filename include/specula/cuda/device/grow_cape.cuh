@@ -9,6 +9,7 @@
 #include "../detail/host_device.cuh"
 #include "grown_trees.cuh"
 #include "launch.cuh"
+#include "scan_plan.cuh"
 
 namespace specula {
 namespace cuda {
@@ -46,8 +47,8 @@ struct CapeSizes {
   int most = 0;   // extras of a row
   int pool = 0;   // guesses to choose from: L * (1 + most)
   int width = 0;  // nodes of GrownTrees: 1 + the smaller of budget and pool
-  int cluster = 1, threads = 512;
-  std::size_t shared_bytes = 0, finish_shared_bytes = 0;
+  detail::ScanPlan scan;
+  std::size_t finish_shared_bytes = 0;
 };
 
 /// The same, made for rows of Element. See make_cape_plan().
@@ -85,12 +86,13 @@ struct CapeArgs {
   CapeSpine out;
   CapeWork work;
   CapeExtras extras = {};
-  int sequences, length, most, vocab, step;
+  ScanSize scan;
+  int sequences, length, most, step;
 };
 
 template <class Cluster>
-SPECULA_HD std::size_t cape_shared_bytes(int vocab, int most) {
-  return RowTopK<Cluster>::shared_bytes(vocab, 1 + most, 0);
+SPECULA_HD std::size_t cape_shared_bytes(const ScanSize& size, int warps, int most) {
+  return RowTopK<Cluster>::shared_bytes(size, warps, 1 + most, 0);
 }
 
 /// One spine token of one sequence, and its extras.
@@ -101,10 +103,10 @@ SPECULA_HD void cape_step(Cluster cluster, const CapeArgs<Element>& args, int se
   const Status before = args.step == 0 ? Status::ok : work.status[sequence];
   const std::int64_t pool = work.pool.first(sequence), spine = pool + args.step;
   const double reach = args.step == 0 ? 1.0 : work.pool.reach[spine - 1];  // long before it is needed
-  RowTopK<Cluster> top(cluster, args.vocab, 1 + args.most, 0, shared);
+  RowTopK<Cluster> top(cluster, args.scan, 1 + args.most, 0, shared);
   Status status = before;
   if (before == Status::ok)
-    status = top.find(Row<Element>{args.rows.logits + sequence * args.rows.stride, args.vocab});
+    status = top.find(Row<Element>{args.rows.logits + sequence * args.rows.stride, args.scan.vocab});
   else
     top.leave();  // a barrier, as find() is: all blocks know the status before one changes it
   if (cluster.rank() != 0) return;
@@ -188,10 +190,13 @@ template <class Element>
 cudaError_t make_cape_plan(CapePlan<Element>* plan, const CapeCapacity& capacity, int device) {
   CapePlan<Element> out;
   if (!detail::size_plan(&out, capacity)) return cudaErrorInvalidValue;
-  const auto kernel = detail::cape_step_kernel<Element>;
-  out.shared_bytes = detail::cape_shared_bytes<DeviceCluster>(out.vocab, out.most);
-  cudaError_t error = detail::plan_clusters(kernel, out.sequences, out.vocab, out.threads, out.shared_bytes,
-                                            device, &out.cluster);
+  cudaError_t error = detail::make_scan_plan(
+      detail::cape_step_kernel<Element>, detail::ScanTask{out.sequences, out.vocab, sizeof(Element), 1, 1},
+      device,
+      [&](const detail::ScanSize& size, int warps) {
+        return detail::cape_shared_bytes<DeviceCluster>(size, warps, out.most);
+      },
+      &out.scan);
   if (error == cudaSuccess)
     error = detail::prepare_planting(out.pool, out.length, out.width, device, &out.finish_shared_bytes);
   if (error == cudaSuccess) *plan = out;
@@ -214,13 +219,18 @@ cudaError_t cape_step(const CapePlan<Element>& plan, int step, const Roots& root
                       std::size_t workspace_size, cudaStream_t stream) {
   if (!detail::valid_step(plan, step, roots, rows, out, workspace, workspace_size))
     return cudaErrorInvalidValue;
-  const detail::CapeArgs<Element> args{rows,        roots.position,
-                                       out,         detail::CapeWork::at(workspace, plan),
-                                       plan.extras, plan.sequences,
-                                       plan.length, plan.most,
-                                       plan.vocab,  step};
-  return detail::launch(detail::cape_step_kernel<Element>, plan.sequences, plan.cluster, plan.threads,
-                        plan.shared_bytes, stream, args);
+  const detail::CapeArgs<Element> args{rows,
+                                       roots.position,
+                                       out,
+                                       detail::CapeWork::at(workspace, plan),
+                                       plan.extras,
+                                       plan.scan.size,
+                                       plan.sequences,
+                                       plan.length,
+                                       plan.most,
+                                       step};
+  return detail::launch(detail::cape_step_kernel<Element>, plan.sequences, plan.scan.cluster,
+                        plan.scan.threads, plan.scan.shared_bytes, stream, args);
 }
 
 /// Proposals of the spine and its extras. Where the budget, or the sequence's limit, does not hold all, the

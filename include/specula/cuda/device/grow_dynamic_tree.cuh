@@ -9,6 +9,7 @@
 #include "../detail/host_device.cuh"
 #include "grown_trees.cuh"
 #include "launch.cuh"
+#include "scan_plan.cuh"
 
 namespace specula {
 namespace cuda {
@@ -25,12 +26,11 @@ struct DynamicTreeCapacity {
 /// How growth is launched, and how large what it makes is.
 struct DynamicTreeSizes {
   int sequences = 0, top_k = 0, expansions = 0, vocab = 0;
-  int pool = 0;         // guesses to choose from: K * (1 + E * K)
-  int width = 0;        // nodes of GrownTrees: 1 + the smaller of total and pool
-  int draft_words = 0;  // mask_words(1 + E * K), of DraftLevels
-  int root_cluster = 1, cluster = 1;
-  int threads = 512;
-  std::size_t shared_bytes = 0, rerank_shared_bytes = 0;
+  int pool = 0;                      // guesses to choose from: K * (1 + E * K)
+  int width = 0;                     // nodes of GrownTrees: 1 + the smaller of total and pool
+  int draft_words = 0;               // mask_words(1 + E * K), of DraftLevels
+  detail::ScanPlan root_scan, scan;  // of the rows after the roots, and of those after a level
+  std::size_t rerank_shared_bytes = 0;
 };
 
 /// The same, made for rows of Element. See make_dynamic_tree_plan().
@@ -84,7 +84,8 @@ struct DynamicTreeArgs {
   const std::int32_t* position;  // (B) of the roots
   DraftLevels out;
   DynamicTreeWork work;
-  int sequences, top_k, expansions, vocab, draft_words, level;
+  ScanSize scan;
+  int sequences, top_k, expansions, draft_words, level;
 };
 
 /// One level of one sequence, in the hands of the block that finished the last of its rows.
@@ -159,8 +160,8 @@ class DynamicTreeLevel {
 };
 
 template <class Cluster>
-SPECULA_HD std::size_t dynamic_tree_shared_bytes(int vocab, int top_k) {
-  return kFlagBytes + RowTopK<Cluster>::shared_bytes(vocab, top_k, top_k * top_k);
+SPECULA_HD std::size_t dynamic_tree_shared_bytes(const ScanSize& size, int warps, int top_k) {
+  return kFlagBytes + RowTopK<Cluster>::shared_bytes(size, warps, top_k, top_k * top_k);
 }
 
 /// Row `index` of a level, (B) at level 0, else (B, K): its K best tokens are candidates; with the last row
@@ -179,10 +180,10 @@ SPECULA_HD void dynamic_tree_step(Cluster cluster, const DynamicTreeArgs<Element
   const bool there = args.level == 0 || parent >= 0;
   const std::int64_t pool = work.pool.first(sequence);
   const double reach = parent < 0 ? 1.0 : work.pool.reach[pool + parent];  // long before it is needed
-  RowTopK<Cluster> top(cluster, args.vocab, k, k * k, shared + kFlagBytes);
+  RowTopK<Cluster> top(cluster, args.scan, k, k * k, shared + kFlagBytes);
   Status status = Status::ok;
   if (there)
-    status = top.find(Row<Element>{args.rows.logits + index * args.rows.stride, args.vocab});
+    status = top.find(Row<Element>{args.rows.logits + index * args.rows.stride, args.scan.vocab});
   else
     top.leave();
   if (cluster.rank() != 0) return;
@@ -269,20 +270,24 @@ inline std::size_t workspace_bytes(const DynamicTreeSizes& plan) {
 /// A plan for growth with these capacities on the current device. Outside of captures. Errors:
 /// cudaErrorInvalidDevice if that is not `device`; cudaErrorInvalidValue where a capacity is below 1
 /// (expansions: 0), top_k is above 32, or a block has not the shared memory that it needs (a step's
-/// at most 32 bytes for 512 tokens of the vocabulary, 22 K^2, and 75,000; the rerank's 40 bytes for each
+/// at most 32 bytes for 512 tokens of the vocabulary, 22 K^2, and 27,000; the rerank's 40 bytes for each
 /// guess to choose from, and 3,000); else what the driver says.
 template <class Element>
 cudaError_t make_dynamic_tree_plan(DynamicTreePlan<Element>* plan, const DynamicTreeCapacity& capacity,
                                    int device) {
   DynamicTreePlan<Element> out;
   if (!detail::size_plan(&out, capacity)) return cudaErrorInvalidValue;
-  const auto kernel = detail::dynamic_tree_step_kernel<Element>;
-  out.shared_bytes = detail::dynamic_tree_shared_bytes<DeviceCluster>(out.vocab, out.top_k);
-  cudaError_t error = detail::plan_clusters(kernel, out.sequences, out.vocab, out.threads, out.shared_bytes,
-                                            device, &out.root_cluster);
-  if (error == cudaSuccess)
-    error = detail::plan_clusters(kernel, out.sequences * out.top_k, out.vocab, out.threads, out.shared_bytes,
-                                  device, &out.cluster);
+  const auto plan_rows = [&](int rows, detail::ScanPlan* scan) {
+    return detail::make_scan_plan(
+        detail::dynamic_tree_step_kernel<Element>, detail::ScanTask{rows, out.vocab, sizeof(Element), 1, 1},
+        device,
+        [&](const detail::ScanSize& size, int warps) {
+          return detail::dynamic_tree_shared_bytes<DeviceCluster>(size, warps, out.top_k);
+        },
+        scan);
+  };
+  cudaError_t error = plan_rows(out.sequences, &out.root_scan);
+  if (error == cudaSuccess) error = plan_rows(out.sequences * out.top_k, &out.scan);
   if (error == cudaSuccess)
     error = detail::prepare_planting(out.pool, 0, out.width, device, &out.rerank_shared_bytes);
   if (error == cudaSuccess) *plan = out;
@@ -307,19 +312,20 @@ cudaError_t dynamic_tree_step(const DynamicTreePlan<Element>& plan, int level, c
                               std::size_t workspace_size, cudaStream_t stream) {
   if (!detail::valid_step(plan, level, roots, rows, out, workspace, workspace_size))
     return cudaErrorInvalidValue;
+  const detail::ScanPlan& scan = level == 0 ? plan.root_scan : plan.scan;
   const detail::DynamicTreeArgs<Element> args{rows,
                                               roots.position,
                                               out,
                                               detail::DynamicTreeWork::at(workspace, plan),
+                                              scan.size,
                                               plan.sequences,
                                               plan.top_k,
                                               plan.expansions,
-                                              plan.vocab,
                                               plan.draft_words,
                                               level};
-  return detail::launch(
-      detail::dynamic_tree_step_kernel<Element>, plan.sequences * (level == 0 ? 1 : plan.top_k),
-      level == 0 ? plan.root_cluster : plan.cluster, plan.threads, plan.shared_bytes, stream, args);
+  return detail::launch(detail::dynamic_tree_step_kernel<Element>,
+                        plan.sequences * (level == 0 ? 1 : plan.top_k), scan.cluster, scan.threads,
+                        scan.shared_bytes, stream, args);
 }
 
 /// Proposals of the `total` candidates of all levels that are likeliest to stay, ties to the older, which are

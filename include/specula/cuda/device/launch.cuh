@@ -120,31 +120,6 @@ cudaError_t fit_cluster(Kernel* kernel, int problems, int threads, std::size_t s
   return error;
 }
 
-/// How many blocks serve a row or a sequence where `problems` of them are launched together: enough to fill
-/// the device, and no more than there are tiles for their warps; one where there are no clusters. Prepares
-/// `kernel`. Outside of captures. cudaErrorInvalidValue where a block has less shared memory.
-template <class Kernel>
-cudaError_t plan_clusters(Kernel* kernel, int problems, int vocab, int threads, std::size_t shared_bytes,
-                          int device, int* cluster) {
-  DeviceLimits limits;
-  cudaError_t error = check_current(device);
-  if (error == cudaSuccess) error = device_limits(device, &limits);
-  if (error != cudaSuccess) return error;
-  if (shared_bytes > static_cast<std::size_t>(limits.shared_bytes)) return cudaErrorInvalidValue;
-  bool clusters = false;
-  error = has_clusters(kernel, &clusters);
-  int allowed = clusters ? 16 : 1;
-  if (error == cudaSuccess) error = prepare(kernel, shared_bytes, &allowed);
-  int resident = 1;  // blocks of a multiprocessor
-  if (error == cudaSuccess)
-    error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, threads, shared_bytes);
-  *cluster = 1;
-  const int most = ceil_div(tile_count(vocab), threads / 32);
-  while (*cluster < allowed && *cluster < most && 2 * *cluster <= resident * limits.processors / problems)
-    *cluster *= 2;
-  return error == cudaSuccess ? fit_cluster(kernel, problems, threads, shared_bytes, cluster) : error;
-}
-
 /// `clusters` clusters of `cluster` blocks. cudaErrorInvalidValue where a plan holds a geometry that cannot
 /// be.
 template <class... Parameters, class... Arguments>

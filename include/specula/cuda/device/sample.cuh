@@ -67,10 +67,13 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
   SamplingParams params;
   if (args.params) params = args.params[b];
   const Row<Element> row{args.logits + r * args.stride, size.vocab};
-  // Before anything waits, though it is needed last.
-  const Coins coins{args.seed[b], args.sequence ? args.sequence[b] : 0};
-  const Site site{args.position[r], args.origin ? args.origin[r] : 0, args.stream,
-                  args.index ? args.index[r] : 0};
+  Coins coins{};
+  Site site{};
+  const auto read_site = [&] {
+    coins = {args.seed[b], args.sequence ? args.sequence[b] : 0};
+    site = {args.position[r], args.origin ? args.origin[r] : 0, args.stream, args.index ? args.index[r] : 0};
+  };
+  read_site();  // before anything waits, though it is needed last
   RowScan<Cluster> scan(cluster, size, shared);
   Token* const drawn =
       reinterpret_cast<Token*>(shared + RowScan<Cluster>::shared_bytes(size, block.warp_count()));
@@ -83,6 +86,7 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
     if (is_cut) {
       block.sync();
       const bool kept = scan.template cut<Element>(1, row_of, params);
+      read_site();  // again: a cut has no registers left to keep it
       block.sync();
       if (!kept) scan.template keep<Element>(0, 1, row_of);
     }
@@ -97,9 +101,12 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
   int without = 0;  // draws that may not come again
   const auto fill = [&](int first, float(&w)[4]) {
     RowScan<Cluster>::weigh(row, exponent, first, w);
-    for (int d = 0; d < without; ++d) SPECULA_UNROLL
-    for (int e = 0; e < 4; ++e)
-      if (drawn[d] == first + e) w[e] = 0;
+    SPECULA_NO_UNROLL
+    for (int d = 0; d < without; ++d) {
+      SPECULA_UNROLL
+      for (int e = 0; e < 4; ++e)
+        if (drawn[d] == first + e) w[e] = 0;
+    }
   };
 
   double total = 1;  // mass that is not taken out
@@ -150,11 +157,14 @@ __global__ void __launch_bounds__(512, 1)
 /// Whether a host can launch with them.
 template <class Element>
 bool valid_args(const SampleArgs<Element>& a, const SamplePlan<Element>& plan) {
+  const auto fits = [&](std::int64_t stride, int length) {
+    return stride == 0 || are_apart(plan.rows, stride, length);
+  };
   return !any_null({a.logits, a.seed, a.position, a.token}) &&
          !any_misaligned(a.logits, a.seed, a.position, a.params, a.sequence_of_row, a.sequence, a.origin,
                          a.index, a.row_count, a.token, a.stats, a.prob, a.scale) &&
-         is_stride(a.token_stride, plan.draws) && is_stride(a.prob_stride, plan.draws) &&
-         is_stride(a.scale_stride, plan.draws) && a.stats_stride >= 0;
+         fits(a.token_stride, plan.draws) && fits(a.prob_stride, plan.draws) &&
+         fits(a.scale_stride, plan.draws) && fits(a.stats_stride, 1);
 }
 
 }  // namespace detail

@@ -221,6 +221,8 @@ struct DistillationCapacity {
   int rows = 0;   // R: exactly so many each time
   int vocab = 0;  // V
 };
+/// How rows of these elements are launched.
+template <class Target, class Draft, class Gradient>
 struct DistillationPlan {
   DistillationCapacity capacity;
   TopKDistillation loss;
@@ -237,7 +239,8 @@ inline bool is_distillation(const DistillationCapacity& capacity, const TopKDist
 }
 /// Whether `plan` was made, and the rows have their arrays and do not overlap.
 template <class Target, class Draft, class Gradient>
-bool is_distillation(const DistillationPlan& plan, const DistillationRows<Target, Draft, Gradient>& rows) {
+bool is_distillation(const DistillationPlan<Target, Draft, Gradient>& plan,
+                     const DistillationRows<Target, Draft, Gradient>& rows) {
   const int count = plan.capacity.rows, vocab = plan.capacity.vocab;
   return is_distillation(plan.capacity, plan.loss) && plan.shared_bytes > 0 &&
          is_geometry(plan.cluster, plan.threads) && are_apart(count, rows.target_stride, vocab) &&
@@ -268,13 +271,14 @@ inline int distillation_cluster(int rows, int vocab, std::size_t row_bytes, int 
 
 }  // namespace detail
 
-/// A plan for R rows, of the given element types. Outside of captures. Errors: cudaErrorInvalidValue where a
+/// A plan for R rows. Outside of captures. Errors: cudaErrorInvalidValue where a
 /// capacity is below 1, k is outside [0, 64], a weight is negative or not finite, or a block has not the
 /// shared memory that it needs (at most 48 bytes for 512 tokens of the vocabulary, 8 (k + 3)^2, and 42,000);
 /// cudaErrorInvalidDevice where `device` is not the current one; else what the driver says.
 template <class Target, class Draft, class Gradient>
-cudaError_t make_distillation_plan(DistillationPlan* plan, const DistillationCapacity& capacity,
-                                   const TopKDistillation& loss, int device) {
+cudaError_t make_distillation_plan(DistillationPlan<Target, Draft, Gradient>* plan,
+                                   const DistillationCapacity& capacity, const TopKDistillation& loss,
+                                   int device) {
   if (!detail::is_distillation(capacity, loss)) return cudaErrorInvalidValue;
   detail::DeviceLimits limits;
   cudaError_t error = detail::check_current(device);
@@ -287,7 +291,7 @@ cudaError_t make_distillation_plan(DistillationPlan* plan, const DistillationCap
   bool clusters = false;
   error = detail::has_clusters(kernel, &clusters);
   if (error != cudaSuccess) return error;
-  DistillationPlan out;
+  DistillationPlan<Target, Draft, Gradient> out;
   out.capacity = capacity;
   out.loss = loss;
   out.shared_bytes =
@@ -322,7 +326,7 @@ cudaError_t make_distillation_plan(DistillationPlan* plan, const DistillationCap
 /// of a cluster a row. Errors: cudaErrorInvalidValue where an array is null (`gradient` and `scale` may be)
 /// or misaligned, or rows overlap; else what the launch says. Source: HASS (Zhang et al. 2024), section 3.1.
 template <class Target, class Draft, class Gradient>
-cudaError_t top_k_distillation(const DistillationPlan& plan,
+cudaError_t top_k_distillation(const DistillationPlan<Target, Draft, Gradient>& plan,
                                const DistillationRows<Target, Draft, Gradient>& rows, cudaStream_t stream) {
   if (!detail::is_distillation(plan, rows)) return cudaErrorInvalidValue;
   const detail::DistillationArgs<Target, Draft, Gradient> args{rows, plan.loss, plan.capacity.vocab};

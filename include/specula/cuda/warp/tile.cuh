@@ -122,6 +122,38 @@ SPECULA_HD RawTile<Element> load_tile(int lane, Row<Element> row, int tile) {
   return out;
 }
 
+/// 16 bytes of a row.
+struct alignas(16) Wide {
+  std::uint32_t words[4];
+};
+/// Whether a row is read 16 bytes at a time to its end.
+template <class Element>
+SPECULA_HD bool is_wide(Row<Element> row) {
+  return row.vocab % kWide<Element> == 0 && row.aligned(16);
+}
+template <class Element>
+SPECULA_HD constexpr Wide nothing_wide() {
+  const std::uint32_t one = minus_infinity_word(Element{}),
+                      word = RawTile<Element>::kInWord == 2 ? one << 16 | one : one;
+  return {{word, word, word, word}};
+}
+
+/// The lane's part, by columns, of a tile of such a row; -infinity beyond it. Without a branch, so that
+/// several may be on their way at once.
+template <class Element>
+SPECULA_HD RawTile<Element> load_wide(int lane, Row<Element> row, int tile) {
+  RawTile<Element> out;
+  SPECULA_UNROLL
+  for (int c = 0; c < RawTile<Element>::kWords / 4; ++c) {
+    const int at = tile * kTile + place_of<Order::columns, Element>(lane, c * kWide<Element>);
+    Wide chunk = nothing_wide<Element>();
+    if (at < row.vocab) chunk = *reinterpret_cast<const Wide*>(row.data + at);
+    SPECULA_UNROLL
+    for (int w = 0; w < 4; ++w) out.words[4 * c + w] = chunk.words[w];
+  }
+  return out;
+}
+
 /// As floats.
 template <class Element>
 SPECULA_HD void unpack(const RawTile<Element>& raw, float (&x)[kPerLane]) {
