@@ -1,17 +1,15 @@
 #!/bin/sh
-# check_snippets.sh PAGE OUTPUT_DIR eigen|no-eigen llama_cpp|no-llama_cpp NVCC|no-nvcc INCLUDE_DIR COMPILER [FLAG...]
+# check_snippets.sh PAGE OUTPUT_DIR eigen|no-eigen llama_cpp|no-llama_cpp COMPILER [FLAG...]
 #
 # Compiles every ```cpp block of a Markdown page that directly follows the line `<!-- compile -->`. A block is a whole
-# translation unit; one that includes a CUDA header is compiled by nvcc. Compiler messages name the page and its line. A marker without a block is an error.
+# translation unit. Compiler messages name the page and its line. A marker without a block is an error.
 set -eu
 
 page=$1
 output=$2
 eigen=$3
 llama_cpp=$4
-nvcc=$5
-include=$6
-shift 6
+shift 4
 
 rm -rf "$output"
 mkdir -p "$output"
@@ -42,15 +40,7 @@ for file in "$output"/*.cpp; do
     echo "SKIP: a block needs libllama: $file"
     continue
   fi
-  if grep -q '<specula/cuda' "$file"; then
-    if [ "$nvcc" = no-nvcc ]; then
-      echo "SKIP: a block needs nvcc: $file"
-      continue
-    fi
-    "$nvcc" -x cu -std=c++17 -arch=sm_90a -I "$include" -fdevice-syntax-only -ptx "$file" -o "$file.ptx"
-  else
-    "$@" "$file"
-  fi
+  "$@" "$file"
   compiled=$((compiled + 1))
 done
 echo "$compiled compiled"

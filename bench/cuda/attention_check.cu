@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "attention_batch.cuh"
+#include "tally.cuh"
 
 namespace specula_bench {
 namespace {
@@ -186,6 +187,26 @@ void check_graph(const AttentionKernels<BFloat16, 128>& kernels, const Options& 
               same ? "pass" : "FAIL");
 }
 
+/// What the host refuses.
+void check_refusals(const Device& device, const Stream& stream, Json& json, Report& report) {
+  Tally tally;
+  tally.allowed = 0;
+  const auto expect = [&](cudaError_t want, cudaError_t got, const std::string& what) {
+    tally.add(got == want, 1, what + ": " + cudaGetErrorName(got));
+  };
+  const auto kernels = mma_kernels<BFloat16, 128>();
+  device::TreeAttentionCapacity capacity;
+  capacity.max_nodes = 8, capacity.query_heads = 8, capacity.kv_heads = 8, capacity.max_tokens = 1000;
+  device::TreeAttentionPlan<BFloat16, 128> plan;
+  expect(cudaErrorInvalidDevice, kernels.make_plan(&plan, capacity, device.id + 1),
+         "a plan for another device");
+  expect(cudaErrorInvalidValue, kernels.run(plan, {}, {}, stream), "a plan that nobody made");
+  SPECULA_CHECK(kernels.make_plan(&plan, capacity, device.id));
+  expect(cudaErrorInvalidValue, kernels.run(plan, {}, {}, stream), "null arrays");
+  expect(cudaSuccess, cudaGetLastError(), "nothing was launched, nothing lingers");
+  write(json, report, "errors that the host sees", tally);
+}
+
 }  // namespace
 
 void check_attention(const Options& options, Report& report) {
@@ -204,6 +225,8 @@ void check_attention(const Options& options, Report& report) {
   };
   check(mma_kernels<BFloat16, 128>(), mma_kernels<BFloat16, 128, Float8E4M3>(), mma_kernels<Half, 64>(),
         mma_kernels<Half, 64, Float8E4M3>(), mma_kernels<BFloat16, 64>(), mma_kernels<Half, 128>());
+  if (options.wants("refusals"))
+    report.part("refusals", [&](Json& json) { check_refusals(device, stream, json, report); });
   // Last: should it hang, everything else is there.
   check(wgmma_kernels<BFloat16, 128>(), wgmma_kernels<BFloat16, 128, Float8E4M3>(), wgmma_kernels<Half, 64>(),
         wgmma_kernels<Half, 64, Float8E4M3>(), wgmma_kernels<BFloat16, 64>(), wgmma_kernels<Half, 128>());

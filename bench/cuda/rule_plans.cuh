@@ -16,9 +16,9 @@ RulePlan without_type(const device::VerifyPlan<Rule, Element, Draft>& plan) {
   out.walk = plan.scan;
   return out;
 }
-template <class Rule, class Element, class Draft>
-device::VerifyPlan<Rule, Element, Draft> walk_of(const RulePlan& plan) {
-  device::VerifyPlan<Rule, Element, Draft> out;
+template <class Plan>
+Plan walk_of(const RulePlan& plan) {
+  Plan out;
   out.sequences = plan.sequences;
   out.max_nodes = plan.max_nodes;
   out.width = plan.width;
@@ -58,13 +58,13 @@ cudaError_t reshape_walk(RulePlan* plan, const Geometry& wanted, bool* fits) {
       wanted, &plan->walk, fits);
 }
 
-/// The functions of a rule that judges guesses: `make` and `verify` are the library's.
-template <class Rule, class Element, auto make, auto verify>
+/// The functions of a rule that judges guesses: `make` and `verify` are the library's, for a Plan.
+template <class Plan, class Rule, class Element, auto make, auto verify>
 RuleKernels<Element> judging_kernels() {
   using Draft = device::LogitsDraft<Element>;
   RuleKernels<Element> out;
   out.plan = [](RulePlan* plan, const device::VerifyCapacity& capacity, int device) {
-    device::VerifyPlan<Rule, Element, Draft> made;
+    Plan made;
     const cudaError_t error = make(&made, capacity, device);
     if (error == cudaSuccess) *plan = without_type(made);
     return error;
@@ -72,7 +72,7 @@ RuleKernels<Element> judging_kernels() {
   out.run = [](const RulePlan& plan, const device::Trees& trees, const device::TargetRows<Element>& target,
                const Draft& draft, const device::Verdicts& out_to, const device::Workspace&,
                cudaStream_t stream) {
-    return verify(walk_of<Rule, Element, Draft>(plan), trees, target, draft, out_to, stream);
+    return verify(walk_of<Plan>(plan), trees, target, draft, out_to, stream);
   };
   out.reshape = [](RulePlan* plan, bool, const Geometry& wanted, bool* fits) {
     return reshape_walk<Rule, Element, Draft>(plan, wanted, fits);
@@ -101,7 +101,7 @@ RuleKernels<Element> following_kernels() {
                const device::LogitsDraft<Element>&, const device::Verdicts& out_to,
                const device::Workspace& workspace, cudaStream_t stream) {
     Plan typed;
-    typed.walk = walk_of<Rule, Element, Draft>(plan);
+    typed.walk = walk_of<decltype(typed.walk)>(plan);
     typed.all_nodes = plan.all_nodes;
     typed.nodes = plan.nodes;
     return verify(typed, trees, target, out_to, workspace, stream);

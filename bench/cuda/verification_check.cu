@@ -289,6 +289,44 @@ void check_sample(const char* element, const Options& options, const Device& dev
   write(json, report, std::string("sample ") + element + ", any geometry, same bits", same);
 }
 
+/// What the host and the driver refuse, and that nobody's errors are mixed up.
+void check_refusals(const Device& device, const Stream& stream, Json& json, Report& report) {
+  Tally tally;
+  tally.allowed = 0;
+  const auto expect = [&](cudaError_t want, cudaError_t got, const std::string& what) {
+    tally.add(got == want, 1, what + ": " + cudaGetErrorName(got));
+  };
+  const int other = device.id + 1;  // not the current one, whether there is one or not
+  const device::VerifyCapacity capacity{1, 4, 3, 1000};
+  for (const Rule rule : kRules) {
+    const RuleKernels<float> kernels = kernels_of<float>(rule);
+    RulePlan plan;
+    expect(cudaErrorInvalidDevice, kernels.plan(&plan, capacity, other), "a plan for another device");
+    expect(cudaErrorInvalidValue, kernels.plan(&plan, {1, 4, 3, 0}, device.id), "no vocabulary");
+    expect(cudaErrorInvalidValue, kernels.run(plan, {}, {}, {}, {}, {}, stream), "a plan that nobody made");
+    SPECULA_CHECK(kernels.plan(&plan, capacity, device.id));
+    expect(cudaErrorInvalidValue, kernels.run(plan, {}, {}, {}, {}, {}, stream), "null arrays");
+  }
+  device::SamplePlan<float> plan;
+  expect(cudaErrorInvalidDevice, plan_sample(&plan, 1, 1, 1000, other), "sampling on another device");
+  expect(cudaSuccess, cudaGetLastError(), "nothing was launched, nothing lingers");
+
+  SPECULA_CHECK(plan_sample(&plan, 1, 1, 1000, device.id));
+  DeviceArray<float> logits(1000);
+  DeviceArray<std::uint64_t> seed(1);
+  DeviceArray<std::int32_t> position(1);
+  DeviceArray<device::Token> token(1);
+  logits.fill_bytes(0), seed.fill_bytes(0), position.fill_bytes(0);
+  device::SampleArgs<float> args{};
+  args.logits = logits.data(), args.seed = seed.data(), args.position = position.data();
+  args.token = token.data();
+  const cudaError_t callers = cudaSetDevice(1 << 20);  // there is none
+  expect(cudaSuccess, run_sample(plan, args, stream), "a launch after another's error");
+  expect(callers, cudaGetLastError(), "the other's error is still there");
+  stream.wait();
+  write(json, report, "errors that the host sees", tally);
+}
+
 }  // namespace
 
 void check_verification(const Options& options, Report& report) {
@@ -312,6 +350,7 @@ void check_verification(const Options& options, Report& report) {
   });
   if (!options.tiny)
     report.part("chi-square", [&](Json& json) { check_laws(options, device, stream, json, report); });
+  report.part("refusals", [&](Json& json) { check_refusals(device, stream, json, report); });
   report.part("sharded", [&](Json& json) { check_sharded(options, device, stream, json, report); });
 }
 

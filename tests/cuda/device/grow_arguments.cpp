@@ -59,6 +59,7 @@ struct Arguments {
   Arguments() {
     REQUIRE(detail::size_plan(&tree, {.sequences = 2, .vocab = 1000}));
     REQUIRE(detail::size_plan(&cape, {.sequences = 2, .vocab = 1000}));
+    tree.root_scan.shared_bytes = tree.scan.shared_bytes = cape.scan.shared_bytes = 100;
     tree_bytes = workspace_bytes(tree);
     cape_bytes = workspace_bytes(cape);
   }
@@ -102,6 +103,9 @@ TEST_CASE("workspaces that are null, misaligned or too small, and plans that nob
   CHECK(refused([](Arguments& a) { --a.tree_bytes, --a.cape_bytes; }) == kAll);
   CHECK(refused([](Arguments& a) { ++a.tree_bytes, ++a.cape_bytes; }) == kNone);
   CHECK(refused([](Arguments& a) { a.tree = {}, a.cape = {}; }) == kAll);
+  CHECK(refused([](Arguments& a) { a.tree.scan = {}, a.cape.scan = {}; }) == kSteps);
+  CHECK(refused([](Arguments& a) { a.level = 0, a.tree.root_scan = {}; }) == kTreeStep);
+  CHECK(refused([](Arguments& a) { a.tree.root_scan = {}; }) == kNone);
 }
 
 TEST_CASE("levels and steps that are not there, and rows that overlap") {

@@ -398,10 +398,17 @@ TEST_CASE("strides: draws go into trees, and their laws to where verification re
     CHECK(scale[3 * r + 2] == 1);
   }
   device::SamplePlan<device::Half> plan;
-  plan.rows = 3, plan.draws = 2;
+  plan.rows = 3, plan.draws = 2, plan.scan.shared_bytes = 100;
   CHECK(device::detail::valid_args(args, plan));
+  CHECK_FALSE(device::detail::valid_args(args, device::SamplePlan<device::Half>{}));  // nobody made it
+  for (std::int64_t* stride : {&args.prob_stride, &args.scale_stride}) {
+    const std::int64_t was = *stride;
+    *stride = 1;
+    CHECK_FALSE(device::detail::valid_args(args, plan));  // below a row's draws
+    *stride = was;
+  }
   args.token_stride = 1;
-  CHECK_FALSE(device::detail::valid_args(args, plan));  // below a row's draws
+  CHECK_FALSE(device::detail::valid_args(args, plan));
   args.token_stride = -2;
   CHECK(device::detail::valid_args(args, plan));  // rows from the last to the first
   args.token_stride = 0, args.seed = nullptr;

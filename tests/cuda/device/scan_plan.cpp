@@ -77,6 +77,23 @@ TEST_CASE("rows ahead: 112 KB a multiprocessor, and no more than there are") {
   CHECK(rows_in_a_pass({128, kVocab, 2, 1, 2}, 132) == 1);
 }
 
+TEST_CASE("plans that nobody made, or that cannot be launched") {
+  const ScanPlan good = plan({64, kVocab, 2, 5, 2}, kHopper);
+  CHECK(is_plan(good, true));
+  CHECK_FALSE(is_plan({}, false));
+  const auto changed = [&](auto change) {
+    ScanPlan out = good;
+    change(out);
+    return out;
+  };
+  CHECK_FALSE(is_plan(changed([](ScanPlan& p) { p.shared_bytes = 0; }), true));
+  CHECK_FALSE(is_plan(changed([](ScanPlan& p) { p.cluster = 3; }), true));
+  CHECK_FALSE(is_plan(changed([](ScanPlan& p) { p.threads = 48; }), false));
+  const ScanPlan a_warp = changed([](ScanPlan& p) { p.threads = 32; });
+  CHECK(is_plan(a_warp, false));
+  CHECK_FALSE(is_plan(a_warp, true));  // it walks, and nobody reads
+}
+
 TEST_CASE("arguments that a host refuses") {
   int something = 0;
   const Trees trees{&something, &something, nullptr, &something, reinterpret_cast<std::uint64_t*>(16)};

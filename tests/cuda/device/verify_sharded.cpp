@@ -206,6 +206,10 @@ TEST_CASE("shards that a host refuses") {
   CHECK(device::detail::valid_shard(device::ShardRows<float>{&logit, 512, 0, 512}, 2));
   CHECK_FALSE(device::detail::valid_shard(device::ShardRows<float>{&logit, 511, 0, 512}, 2));
   CHECK_FALSE(device::detail::valid_shard(device::ShardRows<float>{nullptr, 512, 0, 512}, 2));
+  CHECK(device::detail::valid_shard(device::ShardRows<float>{&logit, 512, 1024, 512}, 2));
+  CHECK_FALSE(device::detail::valid_shard(device::ShardRows<float>{&logit, 512, 1000, 512}, 2));
+  CHECK_FALSE(device::detail::valid_shard(device::ShardRows<float>{&logit, 512, -512, 512}, 2));
+  CHECK_FALSE(device::detail::valid_shard(device::ShardRows<float>{&logit, 512, 0, 0}, 2));
   CHECK(device::detail::valid_gathered({&partial, &logit, 2, 3}, 6 * 512));
   CHECK_FALSE(device::detail::valid_gathered({&partial, &logit, 2, 3}, 6 * 512 + 1));
   CHECK_FALSE(device::detail::valid_gathered({&partial, nullptr, 2, 3}, 512));

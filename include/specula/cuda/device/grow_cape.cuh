@@ -152,8 +152,8 @@ inline bool size_plan(CapeSizes* plan, const CapeCapacity& capacity) {
 template <class Element>
 bool valid_step(const CapePlan<Element>& plan, int step, const Roots& roots, const DraftRows<Element>& rows,
                 const CapeSpine& out, const void* workspace, std::size_t workspace_size) {
-  return plan.sequences >= 1 && step >= 0 && step < plan.length && valid_rows(rows, plan.vocab) &&
-         !any_null({roots.position, out.token, out.position}) &&
+  return plan.sequences >= 1 && is_plan(plan.scan, false) && step >= 0 && step < plan.length &&
+         valid_rows(rows, plan.vocab) && !any_null({roots.position, out.token, out.position}) &&
          !any_misaligned(roots.position, out.token, out.position) &&
          valid_workspace(workspace, workspace_size, CapeWork::bytes(plan));
 }
@@ -183,9 +183,9 @@ inline std::size_t workspace_bytes(const CapeSizes& plan) { return detail::CapeW
 #ifdef __CUDACC__
 
 /// A plan for growth with these capacities on the current device. Outside of captures. Errors:
-/// cudaErrorInvalidDevice if that is not `device`; cudaErrorInvalidValue where a capacity is below 1, extras
-/// are above 31, or a block has not the shared memory to choose among them; else what the
-/// driver says.
+/// cudaErrorInvalidDevice if that is not `device`; cudaErrorInvalidValue where a capacity is below 1, length
+/// above 10,000, extras are above 31, or a block has not the shared memory to choose among them; else what
+/// the driver says.
 template <class Element>
 cudaError_t make_cape_plan(CapePlan<Element>* plan, const CapeCapacity& capacity, int device) {
   CapePlan<Element> out;

@@ -233,8 +233,9 @@ bool valid_step(const DynamicTreePlan<Element>& plan, int level, const Roots& ro
                 const DraftRows<Element>& rows, const DraftLevels& out, const void* workspace,
                 std::size_t workspace_size) {
   const bool writes = level < plan.expansions;
-  return plan.sequences >= 1 && level >= 0 && level <= plan.expansions && valid_rows(rows, plan.vocab) &&
-         roots.position && !any_misaligned(roots.position) &&
+  return plan.sequences >= 1 && is_plan(level == 0 ? plan.root_scan : plan.scan, false) && level >= 0 &&
+         level <= plan.expansions && valid_rows(rows, plan.vocab) && roots.position &&
+         !any_misaligned(roots.position) &&
          (!writes || !any_null({out.token, out.parent, out.position, out.ancestors})) &&
          !any_misaligned(out.token, out.parent, out.position, out.ancestors) &&
          valid_workspace(workspace, workspace_size, DynamicTreeWork::bytes(plan));
@@ -269,9 +270,9 @@ inline std::size_t workspace_bytes(const DynamicTreeSizes& plan) {
 
 /// A plan for growth with these capacities on the current device. Outside of captures. Errors:
 /// cudaErrorInvalidDevice if that is not `device`; cudaErrorInvalidValue where a capacity is below 1
-/// (expansions: 0), top_k is above 32, or a block has not the shared memory that it needs (a step's
-/// at most 32 bytes for 512 tokens of the vocabulary, 22 K^2, and 27,000; the rerank's 40 bytes for each
-/// guess to choose from, and 3,000); else what the driver says.
+/// (expansions: 0), top_k is above 32 or expansions above 1,000, or a block has not the shared memory that it
+/// needs (a step's at most 32 bytes for 512 tokens of the vocabulary, 22 K^2, and 27,000; the rerank's 40
+/// bytes for each guess to choose from, and 3,000); else what the driver says.
 template <class Element>
 cudaError_t make_dynamic_tree_plan(DynamicTreePlan<Element>* plan, const DynamicTreeCapacity& capacity,
                                    int device) {
@@ -330,9 +331,9 @@ cudaError_t dynamic_tree_step(const DynamicTreePlan<Element>& plan, int level, c
 
 /// Proposals of the `total` candidates of all levels that are likeliest to stay, ties to the older, which are
 /// a tree with the root: an ancestor is never less likely than its descendants. Nodes are numbered by age,
-/// level after level. A sequence with a bad row, or of no limit, proposes its root alone. `status`, (B), may
-/// be null. No output may overlap an input. Cost: one launch of a block a sequence. Errors:
-/// cudaErrorInvalidValue for arrays and workspaces as dynamic_tree_step().
+/// level after level. A sequence with a bad row, or whose limit is below 2, proposes its root alone.
+/// `status`, (B), may be null. No output may overlap an input. Cost: one launch of a block a sequence.
+/// Errors: cudaErrorInvalidValue for arrays and workspaces as dynamic_tree_step().
 inline cudaError_t dynamic_tree_rerank(const DynamicTreeSizes& plan, const Roots& roots,
                                        const GrownTrees& out, Status* status, void* workspace,
                                        std::size_t workspace_size, cudaStream_t stream) {

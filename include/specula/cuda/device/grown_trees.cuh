@@ -26,13 +26,13 @@ struct Roots {
 template <class Element>
 struct DraftRows {
   const Element* logits;  // (R, V), rows `stride` elements apart
-  std::int64_t stride;    // 64 bits: offsets never wrap
+  std::int64_t stride;    // V or more; 0: all rows are one
 };
 
 /// The proposals of B sequences, arrays on the device. All have the same number of nodes, `width` of the
 /// plan, so begin[b] is b * width: what is there comes first, the root as node 0 and parents before their
-/// children; behind it is padding, of token -1, which stands below the root and sees it and itself. Null
-/// arrays are not wanted.
+/// children; behind it is padding, of token -1, which stands below the root and sees it and itself. Those
+/// that may be null are not written then.
 struct GrownTrees {
   Token* token;                        // (B, width)
   NodeId* parent;                      // (B, width) in the tree's own numbers, -1 for a root

@@ -36,8 +36,8 @@ struct SampleArgs {
   double* scale =
       nullptr;  // (R, draws) what the law is multiplied by: 1 over the mass that earlier draws left
 
-  // From one row's outputs to the next one's, in elements, so that tokens go into trees and the rest where
-  // verification looks for it; 0: they lie without gaps.
+  // From one row's outputs to the next one's, in elements, forwards or backwards, so that tokens go into
+  // trees and the rest where verification looks for it; 0: they lie without gaps.
   std::int64_t token_stride = 0, stats_stride = 0, prob_stride = 0, scale_stride = 0;
 };
 
@@ -160,7 +160,7 @@ bool valid_args(const SampleArgs<Element>& a, const SamplePlan<Element>& plan) {
   const auto fits = [&](std::int64_t stride, int length) {
     return stride == 0 || are_apart(plan.rows, stride, length);
   };
-  return !any_null({a.logits, a.seed, a.position, a.token}) &&
+  return plan.rows >= 1 && is_plan(plan.scan, false) && !any_null({a.logits, a.seed, a.position, a.token}) &&
          !any_misaligned(a.logits, a.seed, a.position, a.params, a.sequence_of_row, a.sequence, a.origin,
                          a.index, a.row_count, a.token, a.stats, a.prob, a.scale) &&
          fits(a.token_stride, plan.draws) && fits(a.prob_stride, plan.draws) &&
@@ -193,8 +193,8 @@ cudaError_t make_sample_plan(SamplePlan<Element>* plan, int rows, int draws, int
 /// Draws plan.draws tokens of each row, with the coins and the cut of the CPU's specula::PhiloxChance and
 /// SamplingParams: the same seed gives the same text, whatever the batch, the slot and the device. One
 /// launch. Cost: one read of each row, and a tile a draw; a cut reads again what of the row reaches it.
-/// Errors: cudaErrorInvalidValue for null or misaligned arrays and for strides below a row's draws; else what
-/// the launch says.
+/// Errors: cudaErrorInvalidValue for a plan that was not made, null or misaligned arrays, and strides with
+/// which rows of outputs overlap; else what the launch says.
 template <class Element>
 cudaError_t sample(const SamplePlan<Element>& plan, const SampleArgs<Element>& args, cudaStream_t stream) {
   if (!detail::valid_args(args, plan)) return cudaErrorInvalidValue;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "../block/tile_table.cuh"
+#include "arguments.cuh"
 #include "launch.cuh"
 
 namespace specula {
@@ -31,6 +32,12 @@ struct ScanPlan {
   int cluster = 1, threads = 512;
   std::size_t shared_bytes = 0;  // of a block
 };
+
+/// Whether a plan was made, and can be launched. Where blocks have a warp that walks, others must read.
+inline bool is_plan(const ScanPlan& plan, bool walks) {
+  return plan.shared_bytes > 0 && is_geometry(plan.cluster, plan.threads) &&
+         plan.threads >= (walks ? 64 : 32);
+}
 
 constexpr int kMostRows = 8;  // in one pass
 

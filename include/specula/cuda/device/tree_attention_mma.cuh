@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
 
 /// A plan for batches of up to the given sizes, for elements BFloat16 or Half, a cache of the same or of
 /// Float8E4M3, and heads of kHead = 64 or 128. Outside of captures. Errors: cudaErrorInvalidValue where a
-/// capacity is out of range or a block has not the shared memory that it needs (100 KB); else what the driver
-/// says.
+/// capacity is out of range or a block has not the shared memory that it needs (100 KB);
+/// cudaErrorInvalidDevice where `device` is not the current one; else what the driver says.
 template <class Element, int kHead, class Stored = Element>
 cudaError_t make_tree_attention_mma_plan(TreeAttentionPlan<Element, kHead, Stored>* plan,
                                          const TreeAttentionCapacity& capacity, int device) {

@@ -104,7 +104,8 @@ template <class Rule, class Element, class Draft>
 cudaError_t(verify)(const VerifyPlan<Rule, Element, Draft>& plan, const Trees& trees,
                     const TargetRows<Element>& target, const Draft& draft, const Verdicts& out,
                     cudaStream_t stream) {
-  if (!valid_trees(trees) || !valid_rows(target) || !valid_draft(draft) || !valid_verdicts(out))
+  if (plan.sequences < 1 || !is_plan(plan.scan, true) || !valid_trees(trees) || !valid_rows(target) ||
+      !valid_draft(draft) || !valid_verdicts(out))
     return cudaErrorInvalidValue;
   const VerifyArgs<Element, Draft> args{trees,          target,     draft,         out,
                                         plan.max_nodes, plan.width, plan.scan.size};

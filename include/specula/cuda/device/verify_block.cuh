@@ -7,7 +7,7 @@ namespace specula {
 namespace cuda {
 
 template <class Element, class Draft>
-using BlockPlan = TraversalPlan<Element, Draft>;
+struct BlockPlan : TraversalPlan<Element, Draft> {};
 
 #ifdef __CUDACC__
 

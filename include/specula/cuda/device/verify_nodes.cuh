@@ -209,8 +209,8 @@ cudaError_t verify_following(const FollowPlan<Rule, Element>& plan, const Trees&
                              const TargetRows<Element>& target, const Verdicts& out,
                              const Workspace& workspace, cudaStream_t stream) {
   if (!plan.all_nodes || !trees.parent) return (verify)(plan.walk, trees, target, ChosenDraft{}, out, stream);
-  if (!valid_trees(trees) || !valid_rows(target) || !valid_verdicts(out) ||
-      !is_room(workspace, part_bytes(plan), counter_bytes(plan)))
+  if (plan.walk.sequences < 1 || !is_plan(plan.nodes, false) || !valid_trees(trees) || !valid_rows(target) ||
+      !valid_verdicts(out) || !is_room(workspace, part_bytes(plan), counter_bytes(plan)))
     return cudaErrorInvalidValue;
   const NodesArgs<Element> args{
       {trees, target, {}, out, plan.walk.max_nodes, plan.walk.width, plan.nodes.size},

@@ -50,7 +50,7 @@ using RejectionPlan = VerifyPlan<detail::RejectionRule, Element, Draft>;
 
 /// A plan for batches of up to the given sizes. Outside of captures, for `device`, which is the current one.
 /// Errors: cudaErrorInvalidValue where a capacity is below 1, or a block has not the shared memory that it
-/// needs (up to 8 KB a warp, 16 bytes for 512 tokens of each row that is read in one pass, 116 a node);
+/// needs (up to 8 KB a warp, 16 bytes for 512 tokens of each row that is read in one pass, 124 a node);
 /// cudaErrorInvalidDevice where another device is the current one; else what the driver says.
 template <class Element, class Draft>
 cudaError_t make_rejection_plan(RejectionPlan<Element, Draft>* plan, const VerifyCapacity& capacity,
@@ -63,8 +63,8 @@ cudaError_t make_rejection_plan(RejectionPlan<Element, Draft>* plan, const Verif
 /// same coins: on one path token-level speculative sampling (Leviathan et al. 2023; Chen et al. 2023), over
 /// siblings SpecInfer's and Sequoia's. Cost: one read of a row for each node of the accepted path, of a chain
 /// of some more; a rejection reads the target's row again, which the cache should still hold, and the
-/// draft's. One launch; nothing is allocated. Errors: cudaErrorInvalidValue for null or misaligned arrays;
-/// else what the launch says.
+/// draft's. One launch; nothing is allocated. Errors: cudaErrorInvalidValue for a plan that was not made and
+/// for null or misaligned arrays; else what the launch says.
 template <class Element, class Draft>
 cudaError_t verify_rejection(const RejectionPlan<Element, Draft>& plan, const Trees& trees,
                              const TargetRows<Element>& target, const Draft& draft, const Verdicts& out,

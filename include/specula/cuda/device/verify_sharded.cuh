@@ -238,8 +238,8 @@ class ShardedWalk : public TreeWalk<Cluster> {
 
 template <class Element>
 bool valid_shard(const ShardRows<Element>& rows, int nodes) {
-  return rows.logits && !any_misaligned(rows.logits, rows.params) &&
-         are_apart(nodes, rows.stride, rows.tokens);
+  return rows.tokens >= 1 && rows.first_token >= 0 && rows.first_token % kTile == 0 && rows.logits &&
+         !any_misaligned(rows.logits, rows.params) && are_apart(nodes, rows.stride, rows.tokens);
 }
 inline bool valid_gathered(const GatheredPartials& g, int vocab) {
   return !any_null({g.tiles, g.child_logits}) && !any_misaligned(g.tiles, g.child_logits) && g.shards >= 1 &&
@@ -284,14 +284,17 @@ __global__ void __launch_bounds__(32, 1)
 
 /// What this shard knows of every row of the batch: all of it, since no shard can know the path. `nodes` is
 /// the batch's capacity, N. Writes (N, tiles_of_shard) partials, 24 bytes each, and (N) logits of children;
-/// both are then gathered over the shards. One launch. Cost: one read of the shard's rows.
+/// both are then gathered over the shards. What no node or tile of this shard fills (roots' and padding's
+/// logits, further tiles) is not written, nor read afterwards. One launch. Cost: one read of the shard's
+/// rows. Errors: cudaErrorInvalidValue where a number is below 1, first_token no multiple of 512 from 0 on,
+/// tiles_of_shard less than this shard's, an array null or misaligned, or rows overlap; else what the launch
+/// says.
 template <class Element>
 cudaError_t shard_partials(const Trees& trees, const ShardRows<Element>& rows, int sequences, int nodes,
                            int tiles_of_shard, TilePartial* tiles, float* child_logits, cudaStream_t stream) {
   const int tiles_here = detail::tile_count(rows.tokens), blocks_a_node = detail::ceil_div(tiles_here, 8);
-  if (sequences < 1 || nodes < 1 || rows.first_token % detail::kTile != 0 || rows.tokens < 1 ||
-      tiles_here > tiles_of_shard || nodes > (std::int64_t{1} << 31) / blocks_a_node - 1 ||
-      !detail::valid_trees(trees) || !detail::valid_shard(rows, nodes) ||
+  if (sequences < 1 || nodes < 1 || !detail::valid_shard(rows, nodes) || tiles_here > tiles_of_shard ||
+      nodes > (std::int64_t{1} << 31) / blocks_a_node - 1 || !detail::valid_trees(trees) ||
       detail::any_null({tiles, child_logits}) || detail::any_misaligned(tiles, child_logits))
     return cudaErrorInvalidValue;
   return detail::launch(detail::partials_kernel<Element>, nodes * blocks_a_node, 1, 256, 0, stream, trees,
@@ -316,12 +319,13 @@ cudaError_t decide(const VerifyCapacity& capacity, int nodes, const Trees& trees
 /// The verdict from gathered partials, on every GPU alike, whatever the number of shards: as verify_greedy,
 /// verify_sample_and_match and verify_rejection of chosen guesses. Rows of `out` have max_depth + 1 elements.
 /// A cut is refused (Status::cut_is_not_sharded): its threshold would take another exchange, as drawn guesses
-/// would.
+/// would. `params`, (B), are those that the partials were made with; null: temperature 1. Errors:
+/// cudaErrorInvalidValue for capacities out of range, null or misaligned arrays, and fewer tiles than the
+/// vocabulary has; else what the launch says.
 inline cudaError_t decide_greedy(const VerifyCapacity& capacity, int nodes, const Trees& trees,
                                  const GatheredPartials& gathered, const Verdicts& out, cudaStream_t stream) {
   return detail::decide<detail::GreedyRule>(capacity, nodes, trees, nullptr, gathered, out, stream);
 }
-/// `params`, (B), are those that the partials were made with.
 inline cudaError_t decide_sample_and_match(const VerifyCapacity& capacity, int nodes, const Trees& trees,
                                            const SamplingParams* params, const GatheredPartials& gathered,
                                            const Verdicts& out, cudaStream_t stream) {

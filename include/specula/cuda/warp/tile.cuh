@@ -35,8 +35,8 @@ struct alignas(4 * sizeof(Element)) Four {
   Element v[4];
 };
 
-/// A row in memory. Any alignment; at one of four elements, four are read at once, at one of 16 bytes whole
-/// tiles are copied asynchronously.
+/// A row in memory. Any alignment; at one of four elements, four are read at once, at one of 16 bytes tiles
+/// are copied asynchronously, but for a last one that ends within 16 bytes.
 template <class Element>
 struct Row {
   const Element* data;

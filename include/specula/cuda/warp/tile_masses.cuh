@@ -12,8 +12,8 @@ namespace detail {
 
 // A mass is a number of units, small enough that all of a row's fit 64 bits: of 2^-mass_bits(tiles) of the
 // heaviest tile's power of two, and of at most 2^10 times that for a row's law, which knows no more than a
-// bound of it. Rounding moves the boundary between two tiles by half a unit a tile at most: by 2^-38 of the
-// row's mass for 131,072 tokens, by 2^-32 for a million, where a coin has 32 bits and moves it by 2^-32. A
+// bound of it. Rounding moves the boundary between two tiles by half a unit a tile at most: by 2^-36 of the
+// row's mass for 131,072 tokens, by 2^-30 for a million, where a coin has 32 bits and moves it by 2^-32. A
 // tile that rounds to nothing is never picked; a coin could hardly have told.
 
 /// 62 but for the ceil(log2(tiles)) bits that the sum needs.
