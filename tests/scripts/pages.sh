@@ -26,6 +26,15 @@ notices() {
   python3 "$root/scripts/pages" >/dev/null
   python3 "$root/scripts/pages" --check
 }
+python3 - "$copy" <<'END'
+import json, pathlib, sys
+file = pathlib.Path(sys.argv[1], "docs/benchmarks/cuda_h100_sweep.json")
+sweep = json.loads(file.read_text())
+sweep["a program"] = {x.pop("name"): x for x in sweep.pop("sweep")}  # as scripts/gpu writes it
+file.write_text(json.dumps(sweep))
+END
+python3 "$root/scripts/pages" --check
+
 bars=$copy/docs/benchmarks/cuda_h100_bars.json
 grep -q '"us_first": 53.648,' "$bars"
 sed -i 's/"us_first": 53.648,/"us_first": 63.648,/' "$bars"

@@ -339,6 +339,51 @@ TEST_CASE("two siblings from two rows; a chosen one behind them, over many tiles
   CHECK(differ <= 2);
 }
 
+TEST_CASE(
+    "what a rejection leaves may be next to nothing, spread over many tiles: it is drawn from exactly") {
+  // p and q agree on what is heavy; the guess is light under both, and lighter under p. What is left of p are
+  // other light tokens, which weigh less than 2^-53 together.
+  Random random(62);
+  int rejected = 0, differ = 0;
+  std::vector<int> tiles(3);
+  for (int i = 0; i < 120; ++i) {
+    const int vocab = 1300;
+    std::vector<float> p = random.row(vocab, 2), q;
+    std::vector<Token> light;
+    for (Token x = 0; x < vocab; x += 40) light.push_back(x);
+    for (const Token x : light) p[static_cast<std::size_t>(x)] = static_cast<float>(random.between(-52, -48));
+    q = p;
+    for (const Token x : light) q[static_cast<std::size_t>(x)] -= static_cast<float>(random.between(1, 20));
+    const Token guess = 7;
+    p[guess] = -70, q[guess] = -45;
+    DeviceBatch<float> b(vocab);
+    b.token = {0, guess}, b.parent = {-1, 0};
+    b.begin = {0, 2}, b.position = {4}, b.seed = {random.bits()}, b.params = {{}};
+    b.max_nodes = 2, b.width = 2;
+    for (int n = 0; n < 2; ++n) b.add_row(b.target, p.data());
+    b.add_row(b.draft, q.data());
+    b.stats.push_back(draw_one<float>(q, {}, 1).stats);  // the device's own, as p's will be
+    b.draft_row = {-1, 0}, b.scale = {0, 0};
+    DenseTree tree;
+    tree.token = b.token, tree.parent = b.parent, tree.origin = 4;
+    tree.q = {{}, plain_law(q, {})};
+    DenseCoins coins(b.seed[0]);
+    const Verdict want = dense_rejection(tree, std::vector<Dense>(2, plain_law(p, {})), coins);
+    for (const int blocks : {1, 3}) {
+      const DeviceVerdict got = emulate_verify<RejectionRule>(b, b.args(b.logits_draft()), blocks)[0];
+      REQUIRE(got.status == Status::ok);
+      differ += got.path != want.path || got.tokens.back() != want.next;
+      if (want.path.size() != 1) continue;
+      ++rejected;
+      CHECK(got.tokens.back() % 40 == 0);
+      ++tiles[static_cast<std::size_t>(got.tokens.back() / 512)];
+    }
+  }
+  CHECK(rejected > 230);
+  CHECK(differ <= 2);
+  for (const int n : tiles) CHECK(n > 20);
+}
+
 namespace {
 /// What a walk says, asked as no rule asks it.
 struct Seen {
