@@ -72,6 +72,7 @@ struct DeviceWarp {
 #ifdef __CUDA_ARCH__
     return __shfl_sync(~0u, value, from);
 #else
+    static_cast<void>(from);
     return value;
 #endif
   }
@@ -80,6 +81,7 @@ struct DeviceWarp {
 #ifdef __CUDA_ARCH__
     return __shfl_xor_sync(~0u, value, mask);
 #else
+    static_cast<void>(mask);
     return value;
 #endif
   }
@@ -88,6 +90,7 @@ struct DeviceWarp {
 #ifdef __CUDA_ARCH__
     return __shfl_up_sync(~0u, value, static_cast<unsigned>(by));
 #else
+    static_cast<void>(by);
     return value;
 #endif
   }

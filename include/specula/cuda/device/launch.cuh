@@ -97,7 +97,7 @@ struct Launch {
 };
 
 /// How many clusters of this size the current device, or the slice of it that is ours, holds at the same
-/// time.
+/// time. Of 2 blocks or more: the driver refuses to be asked about clusters where there are none.
 template <class Kernel>
 cudaError_t active_clusters(Kernel* kernel, int cluster, int threads, std::size_t shared_bytes, int* out) {
   *out = 0;

@@ -109,12 +109,12 @@ cudaError_t make_scan_plan(Kernel* kernel, const ScanTask& task, int device, Byt
   for (bool few = are_few(task, what);; few = false) {
     if (!plan_scan(task, what, few, bytes, &plan)) return cudaErrorInvalidValue;
     error = prepare(kernel, plan.shared_bytes, &plan.cluster);
+    if (error != cudaSuccess || !few || plan.cluster == 1) break;
     int active = 0;
-    if (error == cudaSuccess)
-      error = active_clusters(kernel, plan.cluster, plan.threads, plan.shared_bytes, &active);
+    error = active_clusters(kernel, plan.cluster, plan.threads, plan.shared_bytes, &active);
     // Of the largest clusters some devices hold one less than multiprocessors suggest: two halves fit
     // instead.
-    if (error != cudaSuccess || !few || plan.cluster == 1 || active >= task.problems) break;
+    if (error != cudaSuccess || active >= task.problems) break;
   }
   if (error == cudaSuccess)
     error = fit_cluster(kernel, task.problems, plan.threads, plan.shared_bytes, &plan.cluster);

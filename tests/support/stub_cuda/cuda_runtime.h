@@ -1,0 +1,289 @@
+// A CUDA runtime for tests of the host's code: g++ and clang compile what is under __CUDACC__, and a FakeCuda
+// answers as the driver would. It has what the headers call, no more, and is strict where drivers differ.
+//
+//   FakeCuda cuda;                // one at a time
+//   cuda.refuses_16 = true;
+//   CHECK(prepare(kernel, 100'000, &cluster) == cudaSuccess);
+//   CHECK(cudaPeekAtLastError() == cudaSuccess);
+//
+// Include it before the headers: it defines __CUDACC__, and after the standard's, which look at that.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#ifdef __CUDACC__
+#error "not for a CUDA compiler"
+#endif
+
+#define __CUDACC__ 1
+#define __host__
+#define __device__
+#define __global__
+#define __shared__
+#define __grid_constant__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+
+// NOLINTBEGIN(readability-identifier-naming): CUDA's names
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidClusterSize = 912,
+  cudaErrorUnknown = 999
+};
+enum cudaDeviceAttr {
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76,
+  cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
+};
+enum cudaFuncAttribute {
+  cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+  cudaFuncAttributeNonPortableClusterSizeAllowed = 14
+};
+enum cudaLaunchAttributeID { cudaLaunchAttributeIgnore = 0, cudaLaunchAttributeClusterDimension = 4 };
+
+struct CUstream_st;
+using cudaStream_t = CUstream_st*;
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+struct cudaFuncAttributes {
+  int ptxVersion, maxDynamicSharedSizeBytes;
+};
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  struct {
+    struct {
+      unsigned x, y, z;
+    } clusterDim;
+  } val;
+};
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  std::size_t dynamicSmemBytes;
+  cudaStream_t stream;
+  cudaLaunchAttribute* attrs;
+  unsigned numAttrs;
+};
+
+// NOLINTEND(readability-identifier-naming)
+
+namespace specula_test {
+
+struct FakeLaunch {
+  const void* kernel;
+  unsigned grid, block;
+  std::size_t shared_bytes;
+  cudaStream_t stream;
+  unsigned attributes, cluster;
+};
+
+/// Two devices, of which one is the current one; and how all of its calls go. H100's numbers at first.
+class FakeCuda {
+ public:
+  static constexpr int kNoSuchCluster = -1;
+
+  int current = 0;
+  int processors = 132, block_bytes = 227 << 10, processor_bytes = 228 << 10;
+  int version = 90, ptx_version = 90;
+  bool refuses_16 = false;
+  /// The clusters of `cluster` blocks that run at the same time; kNoSuchCluster: the size itself is an error.
+  std::function<int(int cluster, int threads, std::size_t shared_bytes)> active =
+      [this](int cluster, int threads, std::size_t shared_bytes) {
+        const int fit = processor_bytes / (static_cast<int>(shared_bytes) + 1024),
+                  resident = fit < 512 / threads ? fit : 512 / threads;
+        return resident * processors / cluster;
+      };
+  /// This call is an error, from 0: `calls` counts them, but for those about the last error.
+  int failing_call = -1;
+  int calls = 0;
+  /// Between what a call reads and its return: another thread's turn.
+  std::chrono::microseconds pause{0};
+  std::vector<FakeLaunch> launches;
+
+  FakeCuda() {
+    if (now_ != nullptr) throw std::logic_error("one FakeCuda at a time");
+    now_ = this;
+    last_error() = cudaSuccess;
+  }
+  ~FakeCuda() { now_ = nullptr; }
+  FakeCuda(const FakeCuda&) = delete;
+  FakeCuda& operator=(const FakeCuda&) = delete;
+
+  static FakeCuda& now() {
+    if (now_ == nullptr) throw std::logic_error("no FakeCuda");
+    return *now_;
+  }
+  /// As CUDA keeps it: each thread has its own, which a failing call sets and no success clears.
+  static cudaError_t& last_error() {
+    static thread_local cudaError_t error = cudaSuccess;
+    return error;
+  }
+
+  struct Kernel {
+    int shared_bytes = 48 << 10;  // a launch may ask for
+    bool clusters_of_16 = false;
+  };
+  template <class Function>
+  Kernel kernel(Function* function) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return kernels_[reinterpret_cast<const void*>(function)];
+  }
+  void forget_kernels() { kernels_.clear(); }
+
+  /// A call: `act` under the lock, unless it is the one to fail.
+  template <class Act>
+  cudaError_t call(Act act) {
+    cudaError_t error = cudaSuccess;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      error = calls++ == failing_call ? cudaErrorUnknown : act();
+    }
+    if (pause.count() > 0) std::this_thread::sleep_for(pause);
+    if (error != cudaSuccess) last_error() = error;
+    return error;
+  }
+
+  cudaError_t device_attribute(int* out, cudaDeviceAttr what, int device) const {
+    if (device != 0 && device != 1) return cudaErrorInvalidDevice;
+    switch (what) {
+      case cudaDevAttrMultiProcessorCount:
+        *out = processors;
+        break;
+      case cudaDevAttrComputeCapabilityMajor:
+        *out = version / 10;
+        break;
+      case cudaDevAttrComputeCapabilityMinor:
+        *out = version % 10;
+        break;
+      case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+        *out = processor_bytes;
+        break;
+      case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+        *out = block_bytes;
+        break;
+    }
+    if (device != current) *out = 1;  // of no use for the one that is asked about
+    return cudaSuccess;
+  }
+  cudaError_t attributes(cudaFuncAttributes* out, const void* function) {
+    *out = {ptx_version, kernels_[function].shared_bytes};
+    return cudaSuccess;
+  }
+  cudaError_t set_attribute(const void* function, cudaFuncAttribute what, int value) {
+    if (what == cudaFuncAttributeMaxDynamicSharedMemorySize) {
+      if (value < 0 || value > block_bytes) return cudaErrorInvalidValue;
+      kernels_[function].shared_bytes = value;
+    } else {
+      if (refuses_16) return cudaErrorInvalidValue;
+      kernels_[function].clusters_of_16 = value != 0;
+    }
+    return cudaSuccess;
+  }
+  cudaError_t active_clusters(int* out, const void* function, const cudaLaunchConfig_t& config) {
+    if (config.numAttrs == 0) return cudaErrorInvalidValue;  // "must be specified", says the manual
+    const unsigned cluster = cluster_of(config);
+    const Kernel& kernel = kernels_[function];
+    if (cluster > 8 && !kernel.clusters_of_16) return cudaErrorInvalidClusterSize;
+    const int number =
+        active(static_cast<int>(cluster), static_cast<int>(config.blockDim.x), config.dynamicSmemBytes);
+    if (number == kNoSuchCluster) return cudaErrorInvalidClusterSize;
+    *out = config.dynamicSmemBytes > static_cast<std::size_t>(kernel.shared_bytes) ? 0 : number;
+    return cudaSuccess;
+  }
+  cudaError_t launch(const void* function, const cudaLaunchConfig_t& config) {
+    const unsigned cluster = cluster_of(config);
+    const Kernel& kernel = kernels_[function];
+    if (config.gridDim.x == 0 || config.gridDim.x % cluster != 0 || config.blockDim.x == 0 ||
+        config.blockDim.x > 1024)
+      return cudaErrorInvalidConfiguration;
+    if (config.dynamicSmemBytes > static_cast<std::size_t>(kernel.shared_bytes)) return cudaErrorInvalidValue;
+    if (cluster > 8 && !kernel.clusters_of_16) return cudaErrorInvalidClusterSize;
+    launches.push_back({function, config.gridDim.x, config.blockDim.x, config.dynamicSmemBytes, config.stream,
+                        config.numAttrs, cluster});
+    return cudaSuccess;
+  }
+
+ private:
+  static unsigned cluster_of(const cudaLaunchConfig_t& config) {
+    if (config.gridDim.y * config.gridDim.z * config.blockDim.y * config.blockDim.z != 1)
+      throw std::logic_error("not one dimension");
+    if (config.numAttrs == 0) return 1;
+    const cudaLaunchAttribute& first = config.attrs[0];
+    if (config.numAttrs != 1 || first.id != cudaLaunchAttributeClusterDimension ||
+        first.val.clusterDim.y != 1 || first.val.clusterDim.z != 1)
+      throw std::logic_error("not one cluster dimension");
+    return first.val.clusterDim.x;
+  }
+
+  inline static FakeCuda* now_ = nullptr;
+  std::mutex mutex_;
+  std::map<const void*, Kernel> kernels_;
+};
+
+}  // namespace specula_test
+
+// NOLINTBEGIN(readability-identifier-naming)
+
+inline cudaError_t cudaPeekAtLastError() { return specula_test::FakeCuda::last_error(); }
+inline cudaError_t cudaGetLastError() {
+  return std::exchange(specula_test::FakeCuda::last_error(), cudaSuccess);
+}
+inline cudaError_t cudaGetDevice(int* out) {
+  auto& cuda = specula_test::FakeCuda::now();
+  return cuda.call([&] { return *out = cuda.current, cudaSuccess; });
+}
+inline cudaError_t cudaDeviceGetAttribute(int* out, cudaDeviceAttr what, int device) {
+  auto& cuda = specula_test::FakeCuda::now();
+  return cuda.call([&] { return cuda.device_attribute(out, what, device); });
+}
+inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* function) {
+  auto& cuda = specula_test::FakeCuda::now();
+  return cuda.call([&] { return cuda.attributes(out, function); });
+}
+inline cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute what, int value) {
+  auto& cuda = specula_test::FakeCuda::now();
+  return cuda.call([&] { return cuda.set_attribute(function, what, value); });
+}
+template <class Function>
+cudaError_t cudaOccupancyMaxActiveClusters(int* out, Function* function, const cudaLaunchConfig_t* config) {
+  auto& cuda = specula_test::FakeCuda::now();
+  return cuda.call(
+      [&] { return cuda.active_clusters(out, reinterpret_cast<const void*>(function), *config); });
+}
+/// Calls the kernel once, as one thread would: which arguments arrive is all that this shows.
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+  auto& cuda = specula_test::FakeCuda::now();
+  const cudaError_t error =
+      cuda.call([&] { return cuda.launch(reinterpret_cast<const void*>(kernel), *config); });
+  if (error == cudaSuccess) kernel(std::forward<Arguments>(arguments)...);
+  return error;
+}
+inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
+  return specula_test::FakeCuda::now().call([&] {
+    if (to == nullptr) return cudaErrorInvalidValue;
+    std::memset(to, value, bytes);
+    return cudaSuccess;
+  });
+}
+
+// NOLINTEND(readability-identifier-naming)
