@@ -20,7 +20,7 @@ sanitizer_calls() {
     if [ "$tool" != racecheck ]; then printf '%s verification 60\n' "$tool"; fi
     printf '%s growth 40\n%s helpers 40\n%s attention 40 --only mma.sync\n' "$tool" "$tool" "$tool"
   done
-  for part in greedy sample-and-match rejection traversal block other-drafts sharded; do
+  for part in greedy sample-and-match rejection traversal block other-drafts sharded refusals; do
     printf 'racecheck verification 60 --part %s\n' "$part"
   done
   printf 'racecheck verification 150 --part sample\n'  # three types of elements
