@@ -189,22 +189,18 @@ void check_graph(const AttentionKernels<BFloat16, 128>& kernels, const Options& 
 
 /// What the host refuses.
 void check_refusals(const Device& device, const Stream& stream, Json& json, Report& report) {
-  Tally tally;
-  tally.allowed = 0;
-  const auto expect = [&](cudaError_t want, cudaError_t got, const std::string& what) {
-    tally.add(got == want, 1, what + ": " + cudaGetErrorName(got));
-  };
+  Refusals refusals;
   const auto kernels = mma_kernels<BFloat16, 128>();
   device::TreeAttentionCapacity capacity;
   capacity.max_nodes = 8, capacity.query_heads = 8, capacity.kv_heads = 8, capacity.max_tokens = 1000;
   device::TreeAttentionPlan<BFloat16, 128> plan;
-  expect(cudaErrorInvalidDevice, kernels.make_plan(&plan, capacity, device.id + 1),
-         "a plan for another device");
-  expect(cudaErrorInvalidValue, kernels.run(plan, {}, {}, stream), "a plan that nobody made");
+  refusals.expect(cudaErrorInvalidDevice, kernels.make_plan(&plan, capacity, device.id + 1),
+                  "a plan for another device");
+  refusals.expect(cudaErrorInvalidValue, kernels.run(plan, {}, {}, stream), "a plan that nobody made");
   SPECULA_CHECK(kernels.make_plan(&plan, capacity, device.id));
-  expect(cudaErrorInvalidValue, kernels.run(plan, {}, {}, stream), "null arrays");
-  expect(cudaSuccess, cudaGetLastError(), "nothing was launched, nothing lingers");
-  write(json, report, "errors that the host sees", tally);
+  refusals.expect(cudaErrorInvalidValue, kernels.run(plan, {}, {}, stream), "null arrays");
+  refusals.expect(cudaSuccess, cudaGetLastError(), "nothing was launched, nothing lingers");
+  write(json, report, "errors that the host sees", refusals.tally());
 }
 
 }  // namespace

@@ -364,30 +364,29 @@ void check_best_tokens(const Options& options, const Device& device, const Strea
 
 /// What the host refuses.
 void check_refusals(const Device& device, Json& json, Report& report) {
-  Tally tally;
-  tally.allowed = 0;
+  Refusals refusals;
   DynamicTreePlan tree;
   CapePlan cape;
   const int other = device.id + 1;  // not the current one, whether there is one or not
-  const auto expect = [&](cudaError_t want, cudaError_t got, const std::string& what) {
-    tally.add(got == want, 1, what + ": " + cudaGetErrorName(got));
-  };
   device::DynamicTreeCapacity tree_capacity;
   device::CapeCapacity cape_capacity;
-  expect(cudaErrorInvalidValue, device::make_dynamic_tree_plan(&tree, tree_capacity, device.id),
-         "no vocabulary");
-  expect(cudaErrorInvalidValue, device::make_cape_plan(&cape, cape_capacity, device.id), "no vocabulary");
+  refusals.expect(cudaErrorInvalidValue, device::make_dynamic_tree_plan(&tree, tree_capacity, device.id),
+                  "no vocabulary");
+  refusals.expect(cudaErrorInvalidValue, device::make_cape_plan(&cape, cape_capacity, device.id),
+                  "no vocabulary");
   tree_capacity.vocab = cape_capacity.vocab = 1000;
-  expect(cudaErrorInvalidDevice, device::make_dynamic_tree_plan(&tree, tree_capacity, other), "dynamic tree");
-  expect(cudaErrorInvalidDevice, device::make_cape_plan(&cape, cape_capacity, other), "CAPE");
-  expect(cudaErrorInvalidValue,
-         device::dynamic_tree_step(tree, 0, {}, device::DraftRows<BFloat16>{}, {}, nullptr, 0, nullptr),
-         "a plan that nobody made");
-  expect(cudaErrorInvalidValue,
-         device::cape_step(cape, 0, {}, device::DraftRows<BFloat16>{}, {}, nullptr, 0, nullptr),
-         "a plan that nobody made");
-  expect(cudaSuccess, cudaGetLastError(), "nothing was launched, nothing lingers");
-  write(json, report, "errors that the host sees", tally);
+  refusals.expect(cudaErrorInvalidDevice, device::make_dynamic_tree_plan(&tree, tree_capacity, other),
+                  "dynamic tree");
+  refusals.expect(cudaErrorInvalidDevice, device::make_cape_plan(&cape, cape_capacity, other), "CAPE");
+  refusals.expect(
+      cudaErrorInvalidValue,
+      device::dynamic_tree_step(tree, 0, {}, device::DraftRows<BFloat16>{}, {}, nullptr, 0, nullptr),
+      "a plan that nobody made");
+  refusals.expect(cudaErrorInvalidValue,
+                  device::cape_step(cape, 0, {}, device::DraftRows<BFloat16>{}, {}, nullptr, 0, nullptr),
+                  "a plan that nobody made");
+  refusals.expect(cudaSuccess, cudaGetLastError(), "nothing was launched, nothing lingers");
+  write(json, report, "errors that the host sees", refusals.tally());
 }
 
 void check_graph(const Options& options, const Device& device, const Stream& stream, Json& json,

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include <cuda_runtime.h>
+
 #include "program.cuh"
 
 namespace specula_bench {
@@ -31,6 +33,19 @@ struct Tally {
       margins.push_back(margin);
     }
   }
+};
+
+/// Errors that are answers: what calls should return and what they did.
+class Refusals {
+ public:
+  Refusals() { tally_.allowed = 0; }
+  void expect(cudaError_t want, cudaError_t got, const std::string& what) {
+    tally_.add(got == want, 1, what + ": " + cudaGetErrorName(got));
+  }
+  const Tally& tally() const { return tally_; }
+
+ private:
+  Tally tally_;
 };
 
 inline void write(Json& json, Report& report, const std::string& name, const Tally& t) {

@@ -291,25 +291,24 @@ void check_sample(const char* element, const Options& options, const Device& dev
 
 /// What the host and the driver refuse, and that nobody's errors are mixed up.
 void check_refusals(const Device& device, const Stream& stream, Json& json, Report& report) {
-  Tally tally;
-  tally.allowed = 0;
-  const auto expect = [&](cudaError_t want, cudaError_t got, const std::string& what) {
-    tally.add(got == want, 1, what + ": " + cudaGetErrorName(got));
-  };
+  Refusals refusals;
   const int other = device.id + 1;  // not the current one, whether there is one or not
   const device::VerifyCapacity capacity{1, 4, 3, 1000};
   for (const Rule rule : kRules) {
     const RuleKernels<float> kernels = kernels_of<float>(rule);
     RulePlan plan;
-    expect(cudaErrorInvalidDevice, kernels.plan(&plan, capacity, other), "a plan for another device");
-    expect(cudaErrorInvalidValue, kernels.plan(&plan, {1, 4, 3, 0}, device.id), "no vocabulary");
-    expect(cudaErrorInvalidValue, kernels.run(plan, {}, {}, {}, {}, {}, stream), "a plan that nobody made");
+    refusals.expect(cudaErrorInvalidDevice, kernels.plan(&plan, capacity, other),
+                    "a plan for another device");
+    refusals.expect(cudaErrorInvalidValue, kernels.plan(&plan, {1, 4, 3, 0}, device.id), "no vocabulary");
+    refusals.expect(cudaErrorInvalidValue, kernels.run(plan, {}, {}, {}, {}, {}, stream),
+                    "a plan that nobody made");
     SPECULA_CHECK(kernels.plan(&plan, capacity, device.id));
-    expect(cudaErrorInvalidValue, kernels.run(plan, {}, {}, {}, {}, {}, stream), "null arrays");
+    refusals.expect(cudaErrorInvalidValue, kernels.run(plan, {}, {}, {}, {}, {}, stream), "null arrays");
   }
   device::SamplePlan<float> plan;
-  expect(cudaErrorInvalidDevice, plan_sample(&plan, 1, 1, 1000, other), "sampling on another device");
-  expect(cudaSuccess, cudaGetLastError(), "nothing was launched, nothing lingers");
+  refusals.expect(cudaErrorInvalidDevice, plan_sample(&plan, 1, 1, 1000, other),
+                  "sampling on another device");
+  refusals.expect(cudaSuccess, cudaGetLastError(), "nothing was launched, nothing lingers");
 
   SPECULA_CHECK(plan_sample(&plan, 1, 1, 1000, device.id));
   DeviceArray<float> logits(1000);
@@ -321,10 +320,10 @@ void check_refusals(const Device& device, const Stream& stream, Json& json, Repo
   args.logits = logits.data(), args.seed = seed.data(), args.position = position.data();
   args.token = token.data();
   const cudaError_t callers = cudaSetDevice(1 << 20);  // there is none
-  expect(cudaSuccess, run_sample(plan, args, stream), "a launch after another's error");
-  expect(callers, cudaGetLastError(), "the other's error is still there");
+  refusals.expect(cudaSuccess, run_sample(plan, args, stream), "a launch after another's error");
+  refusals.expect(callers, cudaGetLastError(), "the other's error is still there");
   stream.wait();
-  write(json, report, "errors that the host sees", tally);
+  write(json, report, "errors that the host sees", refusals.tally());
 }
 
 }  // namespace

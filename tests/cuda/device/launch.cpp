@@ -1,6 +1,6 @@
 // labels: threads cuda-only
 // How hosts prepare and launch kernels: what they ask a driver, and what they make of its answers.
-#include <cuda_runtime.h>  // the stub
+#include <cuda_runtime.h>  // the fake one
 #include <doctest/doctest.h>
 
 #include <array>
