@@ -13,11 +13,13 @@ int run(int argc, char** argv) {
       "Writes a Llama model from a Hugging Face directory, such as those under examples/models, as a GGUF "
       "file.",
       "specula-gguf"};
-  std::string directory, file, type = "bf16";
+  std::string directory, file, type = "auto";
   app.add_option("directory", directory, "With config.json, model.safetensors and tokenizer.model")
       ->required();
   app.add_option("file", file, "The GGUF file to write")->required();
-  app.add_option("--type", type, "How matrices are stored: f32, f16 or bf16")->capture_default_str();
+  app.add_option("--type", type,
+                 "How matrices are stored: f32, f16, bf16, or auto: Q8_0 where that is exact, else bf16")
+      ->capture_default_str();
   if (parse_command_line(app, argc, argv)) return 0;
   write_gguf(directory, file, parse_gguf_type(type));
   std::cout << file << ": " << std::filesystem::file_size(file) << " bytes\n";

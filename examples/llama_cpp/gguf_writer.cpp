@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <numbers>
@@ -15,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include <specula/eigen/int8_groups.hpp>
 #include <specula/eigen/llama_config.hpp>
 #include <specula/eigen/safetensors.hpp>
 #include <specula/eigen/tensor_files.hpp>
@@ -24,6 +26,7 @@
 namespace specula_examples {
 namespace {
 
+using specula::eigen::Int8Groups;
 using specula::eigen::LlamaConfig;
 
 struct Free {
@@ -31,11 +34,13 @@ struct Free {
   void operator()(ggml_context* tensors) const { ggml_free(tensors); }
 };
 
+/// Of matrices that `automatic` does not store at 8 bits, too.
 ggml_type ggml_type_of(GgufType type) {
   switch (type) {
     case GgufType::f16:
       return GGML_TYPE_F16;
     case GgufType::bf16:
+    case GgufType::automatic:
       return GGML_TYPE_BF16;
     case GgufType::f32:
       break;
@@ -69,14 +74,19 @@ class Writer {
   }
   /// Rows of `heads` heads, if there are any, change their order.
   void matrix(const std::string& name, const std::string& from, std::int64_t rows, std::int64_t cols,
-              ggml_type type, std::int32_t heads = 0) {
+              GgufType stored, std::int32_t heads = 0) {
     const auto values = numbers(from, {rows, cols});
+    const ggml_type type =
+        stored == GgufType::automatic && fits_q8_0(values, cols) ? GGML_TYPE_Q8_0 : ggml_type_of(stored);
+    eight_bits_ += type == GGML_TYPE_Q8_0;
     ggml_tensor* const tensor = ggml_new_tensor_2d(tensors_.get(), type, cols, rows);
     for (std::int64_t r = 0; r < rows; ++r) {
       const float* const row = values.data() + (heads ? source_row(r, rows / heads) : r) * cols;
       auto* const to = static_cast<char*>(tensor->data) + static_cast<std::size_t>(r) * tensor->nb[1];
       if (type == GGML_TYPE_F32)
         std::copy_n(row, cols, reinterpret_cast<float*>(to));
+      else if (type == GGML_TYPE_Q8_0)
+        write_q8_0({row, static_cast<std::size_t>(cols)}, to);
       else if (type == GGML_TYPE_F16)
         ggml_fp32_to_fp16_row(row, reinterpret_cast<ggml_fp16_t*>(to), cols);
       else
@@ -84,8 +94,39 @@ class Writer {
     }
     add(name, tensor);
   }
+  /// Matrices that are stored at 8 bits so far.
+  std::int32_t eight_bits() const { return eight_bits_; }
 
  private:
+  static_assert(Int8Groups::kSize == 32, "a block of Q8_0");
+
+  /// Whether blocks of 8 bits hold all weights exactly.
+  static bool fits_q8_0(std::span<const float> values, std::int64_t cols) {
+    if (cols % static_cast<std::int64_t>(Int8Groups::kSize) != 0) return false;
+    const auto size = static_cast<std::size_t>(cols);
+    std::vector<std::int8_t> numbers(size), exponents(Int8Groups::count(size));
+    std::vector<float> back(size);
+    for (; !values.empty(); values = values.subspan(size)) {
+      const auto row = values.first(size);
+      if (!std::all_of(row.begin(), row.end(), [](float x) { return std::abs(x) < 0x1p20f; })) return false;
+      specula::eigen::round_to_groups(row, numbers, exponents);
+      std::copy(numbers.begin(), numbers.end(), back.begin());
+      specula::eigen::scale_groups(back, exponents);
+      if (!std::equal(row.begin(), row.end(), back.begin())) return false;
+    }
+    return true;
+  }
+  /// Blocks of a half float, the scale, and 32 whole numbers.
+  static void write_q8_0(std::span<const float> row, char* to) {
+    std::vector<std::int8_t> numbers(row.size()), exponents(Int8Groups::count(row.size()));
+    specula::eigen::round_to_groups(row, numbers, exponents);
+    for (std::size_t g = 0; g < exponents.size(); ++g) {
+      const ggml_fp16_t scale = ggml_fp32_to_fp16(std::ldexp(1.0f, exponents[g]));
+      std::memcpy(to, &scale, sizeof(scale)), to += sizeof(scale);
+      std::memcpy(to, numbers.data() + g * Int8Groups::kSize, Int8Groups::kSize), to += Int8Groups::kSize;
+    }
+  }
+
   /// Hugging Face turns the first half of a head with the second, llama.cpp each number with the one after
   /// it.
   static std::int64_t source_row(std::int64_t row, std::int64_t head_dim) {
@@ -94,10 +135,11 @@ class Writer {
   }
 
   std::vector<float> numbers(const std::string& name, std::initializer_list<std::int64_t> shape) {
-    const auto& info = files_.require(name, std::span(shape.begin(), shape.size()));
-    const auto bytes = files_.read(info);
-    std::vector<float> values(bytes.size() / static_cast<std::size_t>(specula::eigen::size_of(info.dtype)));
-    specula::eigen::decode(info.dtype, bytes.data(), values);
+    const auto& info = (files_.require)(name, std::span(shape.begin(), shape.size()));
+    std::vector<float> values;
+    files_.rows(info, [&](std::int64_t, std::span<const float> row) {
+      values.insert(values.end(), row.begin(), row.end());
+    });
     return values;
   }
   void add(const std::string& name, ggml_tensor* tensor) {
@@ -108,15 +150,14 @@ class Writer {
   specula::eigen::TensorFiles files_;
   std::unique_ptr<gguf_context, Free> file_;
   std::unique_ptr<ggml_context, Free> tensors_;
+  std::int32_t eight_bits_ = 0;
 };
 
-void write_sizes(gguf_context* file, const LlamaConfig& config, GgufType type) {
+void write_sizes(gguf_context* file, const LlamaConfig& config) {
   const auto set = [&](const char* key, std::int32_t value) {
     gguf_set_val_u32(file, (std::string("llama.") + key).c_str(), static_cast<std::uint32_t>(value));
   };
   gguf_set_val_str(file, "general.architecture", "llama");
-  constexpr std::uint32_t kFileTypes[] = {0, 1, 32};  // llama_ftype: all f32, mostly f16, mostly bf16
-  gguf_set_val_u32(file, "general.file_type", kFileTypes[static_cast<int>(type)]);
   set("vocab_size", config.vocab_size);
   set("context_length", config.max_position > 0 ? config.max_position : 2048);
   set("embedding_length", config.hidden_size);
@@ -203,7 +244,8 @@ GgufType parse_gguf_type(std::string_view name) {
   if (name == "f32") return GgufType::f32;
   if (name == "f16") return GgufType::f16;
   if (name == "bf16") return GgufType::bf16;
-  throw UsageError("type '" + std::string(name) + "', must be f32, f16 or bf16");
+  if (name == "auto") return GgufType::automatic;
+  throw UsageError("type '" + std::string(name) + "', must be f32, f16, bf16 or auto");
 }
 
 void write_gguf(const std::filesystem::path& directory, const std::filesystem::path& file, GgufType type) {
@@ -222,28 +264,32 @@ void write_gguf(const std::filesystem::path& directory, const std::filesystem::p
   Writer out(directory, 9 * layers + 4,
              static_cast<std::size_t>(per_layer * config.layers + hidden * (2 * config.vocab_size + 1) +
                                       config.head_dim));
-  write_sizes(out.file(), config, type);
+  write_sizes(out.file(), config);
   gguf_set_val_str(out.file(), "general.name", (directory / "").parent_path().filename().string().c_str());
   write_vocabulary(out.file(), directory / "tokenizer.model", config.vocab_size);
 
-  const ggml_type stored = ggml_type_of(type);
-  out.matrix("token_embd.weight", "model.embed_tokens.weight", config.vocab_size, hidden, stored);
+  out.matrix("token_embd.weight", "model.embed_tokens.weight", config.vocab_size, hidden, type);
   out.vector("output_norm.weight", "model.norm.weight", hidden);
-  if (!config.tied_head) out.matrix("output.weight", "lm_head.weight", config.vocab_size, hidden, stored);
+  if (!config.tied_head) out.matrix("output.weight", "lm_head.weight", config.vocab_size, hidden, type);
   if (config.rope_scaling.factor > 0) out.vector("rope_freqs.weight", rope_factors(config));
   for (std::int32_t layer = 0; layer < config.layers; ++layer) {
     const std::string from = "model.layers." + std::to_string(layer) + ".",
                       to = "blk." + std::to_string(layer) + ".";
     out.vector(to + "attn_norm.weight", from + "input_layernorm.weight", hidden);
-    out.matrix(to + "attn_q.weight", from + "self_attn.q_proj.weight", queries, hidden, stored, config.heads);
-    out.matrix(to + "attn_k.weight", from + "self_attn.k_proj.weight", keys, hidden, stored, config.kv_heads);
-    out.matrix(to + "attn_v.weight", from + "self_attn.v_proj.weight", keys, hidden, stored);
-    out.matrix(to + "attn_output.weight", from + "self_attn.o_proj.weight", hidden, queries, stored);
+    out.matrix(to + "attn_q.weight", from + "self_attn.q_proj.weight", queries, hidden, type, config.heads);
+    out.matrix(to + "attn_k.weight", from + "self_attn.k_proj.weight", keys, hidden, type, config.kv_heads);
+    out.matrix(to + "attn_v.weight", from + "self_attn.v_proj.weight", keys, hidden, type);
+    out.matrix(to + "attn_output.weight", from + "self_attn.o_proj.weight", hidden, queries, type);
     out.vector(to + "ffn_norm.weight", from + "post_attention_layernorm.weight", hidden);
-    out.matrix(to + "ffn_gate.weight", from + "mlp.gate_proj.weight", wide, hidden, stored);
-    out.matrix(to + "ffn_up.weight", from + "mlp.up_proj.weight", wide, hidden, stored);
-    out.matrix(to + "ffn_down.weight", from + "mlp.down_proj.weight", hidden, wide, stored);
+    out.matrix(to + "ffn_gate.weight", from + "mlp.gate_proj.weight", wide, hidden, type);
+    out.matrix(to + "ffn_up.weight", from + "mlp.up_proj.weight", wide, hidden, type);
+    out.matrix(to + "ffn_down.weight", from + "mlp.down_proj.weight", hidden, wide, type);
   }
+  constexpr std::uint32_t kFileTypes[] = {0, 1, 32, 32};  // llama_ftype: all f32, mostly f16, mostly bf16
+  constexpr std::uint32_t kMostly8Bits = 7;
+  gguf_set_val_u32(
+      out.file(), "general.file_type",
+      2 * out.eight_bits() > 7 * config.layers ? kMostly8Bits : kFileTypes[static_cast<int>(type)]);
   if (!gguf_write_to_file(out.file(), file.string().c_str(), false))
     throw std::runtime_error(file.string() + ": cannot be written");
 }

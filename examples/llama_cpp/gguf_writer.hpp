@@ -6,10 +6,11 @@
 
 namespace specula_examples {
 
-/// How matrices are stored; norms always are float.
-enum class GgufType { f32, f16, bf16 };
+/// How matrices are stored; norms always are float. `automatic`: as Q8_0 where that is exact, as it is for
+/// weights at 8 bits (specula/eigen/int8_groups.hpp) whose rows are whole blocks of 32, else as bfloat16.
+enum class GgufType { f32, f16, bf16, automatic };
 
-/// Throws UsageError unless `name` is f32, f16 or bf16.
+/// Throws UsageError unless `name` is f32, f16, bf16 or auto.
 GgufType parse_gguf_type(std::string_view name);
 
 /// Writes the Llama model in `directory` (config.json, model.safetensors or shards, and tokenizer.model) to

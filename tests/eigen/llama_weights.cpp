@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <stdexcept>
@@ -107,6 +108,60 @@ TEST_CASE_TEMPLATE("one file of each dtype", Real, float, double) {
     CHECK((weights.layers[0].down.type() == WeightType::bf16) == (dtype == "BF16"));
     CHECK(weights.config.head_dim == 4);
   }
+}
+
+TEST_CASE("matrices of 8 bits are bfloat16 in memory") {
+  // Each matrix as numbers and exponents; what they stand for is what F32 would have held.
+  auto stored = tensors("BF16"), meant = stored;
+  std::vector<Tensor> all;
+  for (std::size_t i = 0; i < stored.size(); ++i) {
+    all.push_back(stored[i]);
+    if (stored[i].shape.size() != 2) continue;
+    const auto e = static_cast<float>(static_cast<int>(i % 7) - 9);
+    for (float& value : all.back().values) value *= 64;
+    all.back().dtype = "I8";
+    all.push_back({stored[i].name + ".exponents", "I8", {stored[i].shape[0], 1}, {}});
+    all.back().values.assign(static_cast<std::size_t>(stored[i].shape[0]), e);
+    for (float& value : meant[i].values) value = std::ldexp(value * 64, static_cast<int>(e));
+  }
+  const TemporaryDirectory directory("int8");
+  write_file(directory.path / "config.json", kConfig);
+  write_file(directory.path / "model.safetensors", safetensors_bytes(all));
+  const auto weights = load_llama_weights<float>(directory.path);
+  check_weights(weights, meant);
+  CHECK(weights.layers[0].down.type() == WeightType::bf16);
+
+  const auto error_of = [&](const std::vector<Tensor>& changed) {
+    write_file(directory.path / "model.safetensors", safetensors_bytes(changed));
+    try {
+      load_llama_weights<float>(directory.path);
+    } catch (const std::runtime_error& error) {
+      const std::string what = error.what();
+      return what.substr(what.find("tensor '"));
+    }
+    return std::string("no error");
+  };
+  const auto without = [&](const std::string& name) {
+    auto some = all;
+    std::erase_if(some, [&](const Tensor& tensor) { return tensor.name == name; });
+    return some;
+  };
+  const std::string name = "model.layers.1.mlp.down_proj.weight";
+  CHECK(error_of(without(name + ".exponents")) ==
+        "tensor '" + name + "': I8 without '" + name + ".exponents' in its file");
+  CHECK(error_of(without(name)) == "tensor '" + name + "' is missing");
+  auto changed = all;
+  find(changed, name + ".exponents").shape = {3, 2};
+  CHECK(error_of(changed) == "tensor '" + name + ".exponents': I8 of shape [3, 2], expected I8 of [6, 1]");
+  changed = all;
+  find(changed, name + ".exponents").values[4] = 16;
+  CHECK(error_of(changed) == "tensor '" + name + "': row 4, group 0: exponent 16, must be in [-24, 15]");
+  changed = all;
+  find(changed, name).values[7] = -128;
+  CHECK(error_of(changed) == "tensor '" + name + "': row 1, column 2: -128, must be in [-127, 127]");
+  changed = all;
+  find(changed, "model.norm.weight").dtype = "I8";
+  CHECK(error_of(changed) == "tensor 'model.norm.weight': I8 of shape [6], expected (rows, cols)");
 }
 
 TEST_CASE("shards of mixed dtypes, listed by an index") {

@@ -62,6 +62,10 @@ inline std::uint16_t half_bits(float value) {
 inline std::string tensor_bytes(const Tensor& tensor) {
   std::string out;
   for (const float value : tensor.values) {
+    if (tensor.dtype == "I8") {
+      out.push_back(static_cast<char>(static_cast<std::int8_t>(value)));
+      continue;
+    }
     const std::uint32_t bits = tensor.dtype == "F16" ? half_bits(value) : std::bit_cast<std::uint32_t>(value);
     const int first = tensor.dtype == "BF16" ? 2 : 0, bytes = tensor.dtype == "F32" ? 4 : 2;
     for (int i = first; i < first + bytes; ++i) out.push_back(static_cast<char>(bits >> (8 * i) & 0xff));

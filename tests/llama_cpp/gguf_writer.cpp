@@ -5,12 +5,20 @@
 
 #include <doctest/doctest.h>
 
+#include <ggml.h>
+#include <gguf.h>
+
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <specula/eigen/tensor_files.hpp>
 
 #include "compiled_llama.hpp"
 #include "errors.hpp"
@@ -32,7 +40,8 @@ const std::filesystem::path kModels = SPECULA_MODELS_DIR;
 /// width is not the hidden size over their number, tokens that the tokenizer does not know.
 constexpr int kVocab = 2052, kHidden = 48, kWide = 64, kHeads = 4, kKvHeads = 2, kHeadDim = 16;
 
-void write_directory(const std::filesystem::path& folder, const std::string& dtype) {
+/// With `eight_bits`, matrices hold what 8 bits hold.
+void write_directory(const std::filesystem::path& folder, const std::string& dtype, bool eight_bits = false) {
   Random random(3);
   std::vector<Tensor> tensors;
   const auto add = [&](const std::string& name, std::int64_t rows, std::int64_t cols) {
@@ -41,6 +50,8 @@ void write_directory(const std::filesystem::path& folder, const std::string& dty
     for (std::int64_t i = 0; i < rows * std::max<std::int64_t>(1, cols); ++i)
       tensor.values.push_back(
           static_cast<float>(cols ? random.between(-0.3, 0.3) : random.between(0.5, 1.5)));
+    if (eight_bits && cols)
+      for (float& value : tensor.values) value = std::ldexp(std::nearbyint(std::ldexp(value, 8)), -8);
     tensors.push_back(tensor);
   };
   add("model.embed_tokens.weight", kVocab, kHidden);
@@ -110,6 +121,43 @@ TEST_CASE("a model with everything that a Llama may have") {
   write_gguf(rounded.path, rounded.path / "model.gguf", GgufType::bf16);
   CHECK(static_cast<double>(std::filesystem::file_size(rounded.path / "model.gguf")) <
         1.3 * static_cast<double>(weights));
+}
+
+TEST_CASE("weights at 8 bits are Q8_0 where rows are whole blocks") {
+  quiet();
+  const TemporaryDirectory folder("gguf_q8_0");
+  write_directory(folder.path, "F32", /*eight_bits=*/true);
+  // The weights are the same ones, so in floats nothing is lost. With Q8_0 libllama rounds activations to 8
+  // bits.
+  CHECK(difference(folder.path, GgufType::f32) < 1e-4);
+  CHECK(difference(folder.path, GgufType::automatic) < 0.3);
+  const auto file = folder.path / "model.gguf";
+  CHECK(llama_model_ftype(llama_cpp::load(file).get()) == LLAMA_FTYPE_MOSTLY_BF16);  // rows of 48 are most
+  ggml_context* tensors = nullptr;
+  gguf_context* const header =
+      gguf_init_from_file(file.string().c_str(), {.no_alloc = false, .ctx = &tensors});
+  REQUIRE(header);
+  eigen::TensorFiles source(folder.path);
+  const std::vector<std::pair<const char*, const char*>> names{
+      {"token_embd.weight", "model.embed_tokens.weight"},
+      {"blk.1.ffn_down.weight", "model.layers.1.mlp.down_proj.weight"},
+      {"blk.0.attn_v.weight", "model.layers.0.self_attn.v_proj.weight"}};
+  for (const auto& [name, from] : names) {
+    const ggml_tensor* const tensor = ggml_get_tensor(tensors, name);
+    REQUIRE(tensor);
+    const bool whole = tensor->ne[0] % 32 == 0;
+    CHECK(tensor->type == (whole ? GGML_TYPE_Q8_0 : GGML_TYPE_BF16));
+    std::vector<float> row(static_cast<std::size_t>(tensor->ne[0]));
+    const auto& info = source.find(from);
+    REQUIRE(info.shape == std::vector<std::int64_t>{tensor->ne[1], tensor->ne[0]});
+    source.rows(info, [&](std::int64_t r, std::span<const float> want) {
+      ggml_get_type_traits(tensor->type)
+          ->to_float(static_cast<const char*>(tensor->data) + r * static_cast<std::int64_t>(tensor->nb[1]),
+                     row.data(), tensor->ne[0]);
+      REQUIRE(std::equal(row.begin(), row.end(), want.begin(), want.end()));
+    });
+  }
+  gguf_free(header), ggml_free(tensors);
 }
 
 TEST_CASE("what a file says of itself") {
@@ -187,8 +235,8 @@ TEST_CASE("what cannot be written is named") {
   CHECK(specula_examples::parse_gguf_type("f16") == GgufType::f16);
   CHECK(specula_examples::parse_gguf_type("bf16") == GgufType::bf16);
   CHECK(specula_examples::parse_gguf_type("f32") == GgufType::f32);
-  CHECK_THROWS_WITH_AS(specula_examples::parse_gguf_type("q4_0"), "type 'q4_0', must be f32, f16 or bf16",
-                       specula_examples::UsageError);
+  CHECK_THROWS_WITH_AS(specula_examples::parse_gguf_type("q4_0"),
+                       "type 'q4_0', must be f32, f16, bf16 or auto", specula_examples::UsageError);
 }
 
 TEST_CASE("a tokenizer with more tokens than the model is refused") {

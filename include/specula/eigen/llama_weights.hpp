@@ -150,11 +150,12 @@ struct FileWeights {
   TensorFiles& files;
   std::set<std::string, std::less<>> read = {};  // names
 
-  /// bfloat16 stays so where all parts have it.
+  /// bfloat16 where it holds all parts exactly.
   WeightType type(std::span<const TensorName> parts, std::int32_t cols) const {
     const auto is_bf16 = [&](const TensorName& part) {
       const std::int64_t shape[] = {part.rows, cols};
-      return (files.require)(part.name, shape).dtype == Dtype::bf16;
+      const Dtype dtype = (files.require)(part.name, shape).dtype;
+      return dtype == Dtype::bf16 || dtype == Dtype::i8;
     };
     return std::all_of(parts.begin(), parts.end(), is_bf16) ? WeightType::bf16 : WeightType::full;
   }
@@ -163,14 +164,9 @@ struct FileWeights {
   void rows(const std::string& name, std::initializer_list<std::int64_t> shape, Take take) {
     const TensorInfo& tensor = (files.require)(name, std::span(shape.begin(), shape.size()));
     read.insert(name);
-    const auto bytes = files.read(tensor);
-    const auto cols = static_cast<std::size_t>(shape.end()[-1]),
-               stride = cols * static_cast<std::size_t>(size_of(tensor.dtype));
-    std::vector<float> row(cols);
-    for (std::size_t r = 0; r * stride < bytes.size(); ++r) {
-      decode(tensor.dtype, bytes.data() + r * stride, row);
-      take(static_cast<std::int32_t>(r), row);
-    }
+    if (tensor.dtype == Dtype::i8) read.insert(name + Int8Groups::kSuffix);
+    files.rows(tensor,
+               [&](std::int64_t r, std::span<const float> row) { take(static_cast<std::int32_t>(r), row); });
   }
 };
 
@@ -208,10 +204,10 @@ struct RandomWeights {
 }  // namespace detail
 
 /// Loads config.json and the safetensors of a Hugging Face directory. BF16 tensors stay bfloat16 in memory,
-/// F32 and F16 become Real. A head that looks at features borrows embedding and LM head from `target`, whose
-/// sizes must be its own; other models ignore it. Throws std::runtime_error naming the file and the key or
-/// tensor, and what was expected. Reads every byte once; needs the weights' size in memory, and one tensor's
-/// more while it loads.
+/// weights of 8 bits (int8_groups.hpp) become it, F32 and F16 become Real. A head that looks at features
+/// borrows embedding and LM head from `target`, whose sizes must be its own; other models ignore it. Throws
+/// std::runtime_error naming the file and the key or tensor, and what was expected. Reads every byte once;
+/// needs the weights' size in memory, and one tensor's more while it loads.
 template <class Real>
 LlamaWeights<Real> load_llama_weights(const std::filesystem::path& directory,
                                       std::shared_ptr<const LlamaWeights<Real>> target = {}) {

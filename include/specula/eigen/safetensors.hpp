@@ -24,10 +24,12 @@
 
 namespace specula::eigen {
 
-enum class Dtype { f32, f16, bf16, other };
+enum class Dtype { f32, f16, bf16, i8, other };
 
 /// Bytes of one element; 0 for a type that cannot be decoded.
-inline std::uint64_t size_of(Dtype dtype) { return dtype == Dtype::f32 ? 4 : dtype == Dtype::other ? 0 : 2; }
+inline std::uint64_t size_of(Dtype dtype) {
+  return dtype == Dtype::f32 ? 4 : dtype == Dtype::i8 ? 1 : dtype == Dtype::other ? 0 : 2;
+}
 
 struct TensorInfo {
   std::string name;
@@ -63,6 +65,9 @@ inline std::string shape_text(std::span<const std::int64_t> shape) {
 inline void decode(Dtype dtype, const std::byte* bytes, std::span<float> out) {
   if (out.empty()) return;
   if (dtype == Dtype::f32) return void(std::memcpy(out.data(), bytes, out.size() * sizeof(float)));
+  if (dtype == Dtype::i8)
+    return void(std::transform(bytes, bytes + out.size(), out.begin(),
+                               [](std::byte b) { return static_cast<float>(static_cast<std::int8_t>(b)); }));
   for (std::size_t i = 0; i < out.size(); ++i) {
     std::uint16_t bits = 0;
     std::memcpy(&bits, bytes + 2 * i, 2);
@@ -156,6 +161,7 @@ class Safetensors {
     tensor.dtype = tensor.dtype_name == "F32"    ? Dtype::f32
                    : tensor.dtype_name == "F16"  ? Dtype::f16
                    : tensor.dtype_name == "BF16" ? Dtype::bf16
+                   : tensor.dtype_name == "I8"   ? Dtype::i8
                                                  : Dtype::other;
     const auto natural = [&](const Json& value, const char* what) {
       const auto number = value.integer();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <span>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "specula/eigen/int8_groups.hpp"
 #include "specula/eigen/json.hpp"
 #include "specula/eigen/llama_config.hpp"
 #include "specula/eigen/safetensors.hpp"
@@ -35,31 +37,82 @@ class TensorFiles {
     }
   }
 
+  /// Of one file.
+  explicit TensorFiles(Safetensors file) : source_(file.source()) {
+    for (const auto& tensor : file.tensors()) where_.emplace(tensor.name, 0);
+    files_.push_back(std::move(file));
+  }
+
   bool contains(std::string_view name) const { return where_.find(name) != where_.end(); }
   const std::map<std::string, std::size_t, std::less<>>& names() const { return where_; }
 
-  /// The tensor and its file. Throws std::runtime_error if there is none of this name, its shape is another,
-  /// or its type is not F32, F16 or BF16.
+  /// The tensor of this name. Throws std::runtime_error if there is none.
+  const TensorInfo& find(std::string_view name) const { return *file_of(name).find(name); }
+
+  /// The tensor of weights. Throws std::runtime_error if there is none of this name, its shape
+  /// is another, or its type is not F32, F16, BF16, or I8 with exponents (int8_groups.hpp).
   const TensorInfo&(require)(std::string_view name, std::span<const std::int64_t> shape) const {
-    const auto at = where_.find(name);
-    if (at == where_.end())
-      throw std::runtime_error(source_ + ": tensor '" + std::string(name) + "' is missing");
-    const Safetensors& file = files_[at->second];
+    const Safetensors& file = file_of(name);
     const TensorInfo& tensor = *file.find(name);
     if (tensor.dtype == Dtype::other)
-      file.fail(name, "dtype " + tensor.dtype_name + " is not supported, expected F32, F16 or BF16");
+      file.fail(name, "dtype " + tensor.dtype_name + " is not supported, expected F32, F16, BF16 or I8");
     if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end()))
       file.fail(name,
                 "shape " + detail::shape_text(tensor.shape) + ", expected " + detail::shape_text(shape));
+    if (tensor.dtype == Dtype::i8) exponents_of(file, tensor);
     return tensor;
   }
 
-  /// The bytes of a tensor that require() gave.
-  std::vector<std::byte> read(const TensorInfo& tensor) {
-    return files_[where_.find(tensor.name)->second].read(tensor);
+  /// Calls take(r, row) with each row of a tensor that require() gave, as floats, exactly; a row is as long
+  /// as the last extent. Throws std::runtime_error for weights of 8 bits that are out of their range. Reads
+  /// each byte once.
+  template <class Take>
+  void rows(const TensorInfo& tensor, Take take) {
+    Safetensors& file = files_[where_.find(tensor.name)->second];
+    const auto bytes = file.read(tensor);
+    const auto cols = static_cast<std::size_t>(tensor.shape.empty() ? 1 : tensor.shape.back());
+    const std::size_t stride = cols * static_cast<std::size_t>(size_of(tensor.dtype));
+    std::vector<std::byte> scales;
+    if (tensor.dtype == Dtype::i8) scales = file.read(exponents_of(file, tensor));
+    std::vector<float> row(cols);
+    std::vector<std::int8_t> exponents(scales.empty() ? 0 : Int8Groups::count(cols));
+    for (std::size_t r = 0; r * stride < bytes.size(); ++r) {
+      decode(tensor.dtype, bytes.data() + r * stride, row);
+      if (tensor.dtype == Dtype::i8) {
+        std::memcpy(exponents.data(), scales.data() + r * exponents.size(), exponents.size());
+        try {
+          scale_groups(row, exponents);
+        } catch (const std::runtime_error& error) {
+          file.fail(tensor.name, "row " + std::to_string(r) + ", " + error.what());
+        }
+      }
+      take(static_cast<std::int64_t>(r), std::span<const float>(row));
+    }
   }
 
  private:
+  const Safetensors& file_of(std::string_view name) const {
+    const auto at = where_.find(name);
+    if (at == where_.end())
+      throw std::runtime_error(source_ + ": tensor '" + std::string(name) + "' is missing");
+    return files_[at->second];
+  }
+
+  static const TensorInfo& exponents_of(const Safetensors& file, const TensorInfo& tensor) {
+    if (tensor.shape.size() != 2)
+      file.fail(tensor.name, "I8 of shape " + detail::shape_text(tensor.shape) + ", expected (rows, cols)");
+    const std::string name = tensor.name + Int8Groups::kSuffix;
+    const TensorInfo* const found = file.find(name);
+    if (!found) file.fail(tensor.name, "I8 without '" + name + "' in its file");
+    const std::int64_t groups =
+        static_cast<std::int64_t>(Int8Groups::count(static_cast<std::size_t>(tensor.shape[1])));
+    const std::vector<std::int64_t> shape{tensor.shape[0], groups};
+    if (found->dtype != Dtype::i8 || found->shape != shape)
+      file.fail(name, found->dtype_name + " of shape " + detail::shape_text(found->shape) +
+                          ", expected I8 of " + detail::shape_text(shape));
+    return *found;
+  }
+
   void read_index(const std::filesystem::path& directory, const std::filesystem::path& path) {
     const Json index = read_json_file(path);
     const Json* map = index.find("weight_map");

@@ -1,0 +1,191 @@
+// specula-quantize: a model with its weights at 8 bits.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+#include <specula/eigen/int8_groups.hpp>
+#include <specula/eigen/tensor_files.hpp>
+
+#include "errors.hpp"
+#include "files.hpp"
+#include "heldout_loss.hpp"
+#include "options.hpp"
+#include "text_table.hpp"
+
+namespace {
+
+using namespace specula_examples;
+using specula::eigen::Int8Groups;
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string model, output, tokens;
+  std::size_t rows = 48, length = 256;
+};
+
+/// A safetensors file as it grows.
+class Writer {
+ public:
+  void add(const std::string& name, const char* dtype, const std::vector<std::int64_t>& shape,
+           std::string_view bytes) {
+    header_[name] = {
+        {"dtype", dtype}, {"shape", shape}, {"data_offsets", {data_.size(), data_.size() + bytes.size()}}};
+    data_ += bytes;
+  }
+  std::string bytes() const {
+    std::string text = header_.dump();
+    text.resize((text.size() + 7) / 8 * 8, ' ');  // the data starts aligned
+    std::string out;
+    for (std::size_t i = 0; i < 8; ++i) out.push_back(static_cast<char>(text.size() >> (8 * i) & 0xff));
+    return out + text + data_;
+  }
+
+ private:
+  nlohmann::ordered_json header_{{"__metadata__", {{"format", "pt"}}}};
+  std::string data_;
+};
+
+struct Rounding {
+  double squares = 0, errors = 0;  // sums over the weights of matrices
+  double relative() const { return squares > 0 ? std::sqrt(errors / squares) : 0; }
+};
+
+/// A matrix as whole numbers and exponents.
+void add_matrix(specula::eigen::TensorFiles& files, const specula::eigen::TensorInfo& tensor, Writer& out,
+                Rounding& rounding) {
+  const auto cols = static_cast<std::size_t>(tensor.shape[1]);
+  std::vector<std::int8_t> numbers(cols), exponents(Int8Groups::count(cols));
+  std::vector<float> back(cols);
+  std::string values, scales;
+  files.rows(tensor, [&](std::int64_t r, std::span<const float> row) {
+    try {
+      specula::eigen::round_to_groups(row, numbers, exponents);
+    } catch (const std::invalid_argument& error) {
+      throw std::runtime_error("tensor '" + tensor.name + "': row " + std::to_string(r) + ", " +
+                               error.what());
+    }
+    values.append(reinterpret_cast<const char*>(numbers.data()), numbers.size());
+    scales.append(reinterpret_cast<const char*>(exponents.data()), exponents.size());
+    std::copy(numbers.begin(), numbers.end(), back.begin());
+    specula::eigen::scale_groups(back, exponents);
+    for (std::size_t c = 0; c < cols; ++c) {
+      const double weight = row[c], off = weight - back[c];
+      rounding.squares += weight * weight, rounding.errors += off * off;
+    }
+  });
+  out.add(tensor.name, "I8", tensor.shape, values);
+  out.add(tensor.name + Int8Groups::kSuffix, "I8",
+          {tensor.shape[0], static_cast<std::int64_t>(exponents.size())}, scales);
+}
+
+/// All else, which is small, as bfloat16: rounded to nearest even.
+void add_vector(specula::eigen::TensorFiles& files, const specula::eigen::TensorInfo& tensor, Writer& out) {
+  std::string values;
+  files.rows(tensor, [&](std::int64_t, std::span<const float> row) {
+    for (const float weight : row) {
+      const auto bits = std::bit_cast<std::uint32_t>(weight);
+      const std::uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+      values.push_back(static_cast<char>(rounded & 0xff)),
+          values.push_back(static_cast<char>(rounded >> 8 & 0xff));
+    }
+  });
+  out.add(tensor.name, "BF16", tensor.shape, values);
+}
+
+Rounding write_weights(const fs::path& model, const fs::path& file) {
+  specula::eigen::TensorFiles files(model);
+  Writer out;
+  Rounding rounding;
+  for (const auto& [name, _] : files.names()) {
+    if (name.ends_with(Int8Groups::kSuffix) &&
+        files.contains(name.substr(0, name.size() - std::string_view(Int8Groups::kSuffix).size())))
+      continue;
+    const auto& found = files.find(name);
+    const auto& tensor = (files.require)(name, found.shape);  // of a type that can be read
+    if (tensor.shape.size() == 2)
+      add_matrix(files, tensor, out, rounding);
+    else
+      add_vector(files, tensor, out);
+  }
+  write_file(file, out.bytes());
+  return rounding;
+}
+
+/// What the card must say, in a section of its own.
+std::string card_section(const Rounding& rounding, const std::map<std::string, double>& before,
+                         const std::map<std::string, double>& after) {
+  std::string text =
+      "\n## Weights at 8 bits\n\nMatrices are stored as whole numbers from -127 to 127 in groups of 32 with "
+      "a power of "
+      "two each, and\nexpanded to bfloat16 when they are loaded: the expanded weights are the model. Their "
+      "rounding error is " +
+      fixed(100 * rounding.relative(), 2) + "%\n(root mean square, of the weights' own).\n";
+  if (before.empty()) return text;
+  text += "\n| style | held-out loss before | at 8 bits (nats a token) |\n|---|---|---|\n";
+  for (const auto& [style, loss] : before)
+    text += "| " + style + " | " + fixed(loss, 4) + " | " + fixed(after.at(style), 4) + " |\n";
+  return text;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{
+      "Stores a model's matrices at 8 bits: whole numbers in groups of 32, each with a power of two.",
+      "specula-quantize"};
+  Options options;
+  app.add_option("model", options.model, "Hugging Face folder of the Llama family")->required();
+  app.add_option("output", options.output,
+                 "Folder to write: model.safetensors, and copies of all other files")
+      ->required();
+  app.add_option("--tokens", options.tokens,
+                 "Folder of tokens as specula-train-text writes it: measures the loss on what it held out, "
+                 "before and after");
+  app.add_option("--rows", options.rows, "Rows of each style to measure it on")
+      ->check(whole_number())
+      ->capture_default_str();
+  app.add_option("--length", options.length, "Tokens of a row")
+      ->check(CLI::Range(2, 1024))
+      ->capture_default_str();
+  if (parse_command_line(app, argc, argv)) return 0;
+  if (!fs::is_directory(options.model)) throw UsageError(options.model + " is not a folder");
+  fs::create_directories(options.output);
+  if (fs::equivalent(options.model, options.output))
+    throw UsageError("the folder to write is the model's own: " + options.output);
+
+  const Rounding rounding = write_weights(options.model, fs::path(options.output) / "model.safetensors");
+  for (const auto& entry : fs::directory_iterator(options.model))
+    if (entry.is_regular_file() && !entry.path().filename().string().starts_with("model.safetensors"))
+      fs::copy_file(entry.path(), fs::path(options.output) / entry.path().filename(),
+                    fs::copy_options::overwrite_existing);
+
+  std::map<std::string, double> before, after;
+  if (!options.tokens.empty()) {
+    before = heldout_loss(options.model, options.tokens, options.rows, options.length);
+    after = heldout_loss(options.output, options.tokens, options.rows, options.length);
+  }
+  const std::string section = card_section(rounding, before, after);
+  if (const fs::path card = fs::path(options.output) / "MODEL_CARD.md"; fs::exists(card)) {
+    std::string text = read_file(card);
+    if (const auto at = text.find("\n## Weights at 8 bits"); at != text.npos) text.resize(at);
+    write_file(card, text + section);
+  }
+  std::cout << section.substr(1);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program("specula-quantize", [&] { return run(argc, argv); });
+}

@@ -1,0 +1,90 @@
+// Weights at 8 bits: whole numbers in groups of 32, and a power of two for each group.
+//
+// In a safetensors file such a matrix is two tensors of type I8:
+//   NAME            (rows, cols)               q, from -127 to 127
+//   NAME.exponents  (rows, ceil(cols / 32))    e, from -24 to 15
+// Weight (r, c) is q[r][c] * 2^e[r][c / 32]. So bfloat16 holds every weight exactly, and GGUF's Q8_0, whose
+// scale is a half float, holds every group exactly: the weights that are read are the model, whatever reads
+// them.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "specula/detail/compiler_options.hpp"
+
+namespace specula::eigen {
+
+struct Int8Groups {
+  static constexpr std::size_t kSize = 32;
+  static constexpr int kMost = 127;                               // of |q|
+  static constexpr int kLeastExponent = -24, kMostExponent = 15;  // the powers of two of a half float
+  static constexpr const char* kSuffix = ".exponents";
+
+  static constexpr std::size_t count(std::size_t cols) { return (cols + kSize - 1) / kSize; }
+};
+
+/// Scales a row of whole numbers q, as floats, by the powers of two of its groups: exact. Throws
+/// std::runtime_error naming the column or the group where q or its exponent is out of range.
+/// exponents.size() == Int8Groups::count(row.size()).
+inline void scale_groups(std::span<float> row, std::span<const std::int8_t> exponents) {
+  for (std::size_t g = 0; g < exponents.size(); ++g) {
+    if (exponents[g] < Int8Groups::kLeastExponent || exponents[g] > Int8Groups::kMostExponent)
+      throw std::runtime_error("group " + std::to_string(g) + ": exponent " + std::to_string(exponents[g]) +
+                               ", must be in [-24, 15]");
+    const float unit = std::ldexp(1.0f, exponents[g]);
+    const std::size_t end = std::min(row.size(), (g + 1) * Int8Groups::kSize);
+    for (std::size_t c = g * Int8Groups::kSize; c < end; ++c) {
+      if (row[c] < -Int8Groups::kMost)
+        throw std::runtime_error("column " + std::to_string(c) + ": -128, must be in [-127, 127]");
+      row[c] *= unit;
+    }
+  }
+}
+
+/// Rounds a row to q and exponents. Of the two powers of two between which the best scale of a group lies it
+/// takes the one with the smaller sum of squared errors; the smaller one cuts the largest weights off at 127
+/// steps. Rows that scale_groups() gave come back as they were. Throws std::invalid_argument naming the
+/// column for a weight that is not finite, or beyond 127 * 2^15. Sizes as above; numbers.size() ==
+/// row.size(). O(cols).
+inline void round_to_groups(std::span<const float> row, std::span<std::int8_t> numbers,
+                            std::span<std::int8_t> exponents) {
+  const auto rounded = [](float weight, int e) {
+    const float steps = std::nearbyint(std::ldexp(weight, -e));
+    return std::clamp(steps, -static_cast<float>(Int8Groups::kMost), static_cast<float>(Int8Groups::kMost));
+  };
+  for (std::size_t g = 0; g < exponents.size(); ++g) {
+    const std::size_t first = g * Int8Groups::kSize;
+    const auto group = row.subspan(first, std::min(Int8Groups::kSize, row.size() - first));
+    float largest = 0;
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      const float size = std::abs(group[i]);
+      if (!(size <= std::ldexp(127.0f, Int8Groups::kMostExponent)))
+        throw std::invalid_argument("column " + std::to_string(first + i) + ": " + std::to_string(group[i]) +
+                                    " does not fit 8 bits, must be within 127 * 2^15");
+      largest = std::max(largest, size);
+    }
+    const auto error = [&](int e) {
+      double sum = 0;
+      for (const float weight : group) {
+        const double off =
+            static_cast<double>(weight) - std::ldexp(static_cast<double>(rounded(weight, e)), e);
+        sum += off * off;
+      }
+      return sum;
+    };
+    int e = Int8Groups::kLeastExponent;
+    while (std::ldexp(largest, -e) > Int8Groups::kMost) ++e;
+    if (e > Int8Groups::kLeastExponent && error(e - 1) < error(e)) --e;
+    exponents[g] = static_cast<std::int8_t>(e);
+    for (std::size_t i = 0; i < group.size(); ++i)
+      numbers[first + i] = static_cast<std::int8_t>(rounded(group[i], e));
+  }
+}
+
+}  // namespace specula::eigen
