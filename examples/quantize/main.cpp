@@ -33,6 +33,7 @@ namespace fs = std::filesystem;
 struct Options {
   std::string model, output, tokens;
   std::size_t rows = 48, length = 256;
+  bool expand = false;
 };
 
 /// A safetensors file as it grows.
@@ -90,8 +91,8 @@ void add_matrix(specula::eigen::TensorFiles& files, const specula::eigen::Tensor
           {tensor.shape[0], static_cast<std::int64_t>(exponents.size())}, scales);
 }
 
-/// All else, which is small, as bfloat16: rounded to nearest even.
-void add_vector(specula::eigen::TensorFiles& files, const specula::eigen::TensorInfo& tensor, Writer& out) {
+/// As bfloat16, rounded to nearest even.
+void add_bfloat16(specula::eigen::TensorFiles& files, const specula::eigen::TensorInfo& tensor, Writer& out) {
   std::string values;
   files.rows(tensor, [&](std::int64_t, std::span<const float> row) {
     for (const float weight : row) {
@@ -104,7 +105,8 @@ void add_vector(specula::eigen::TensorFiles& files, const specula::eigen::Tensor
   out.add(tensor.name, "BF16", tensor.shape, values);
 }
 
-Rounding write_weights(const fs::path& model, const fs::path& file) {
+/// Matrices at 8 bits unless `expand`; all else, which is small, as bfloat16.
+Rounding write_weights(const fs::path& model, const fs::path& file, bool expand) {
   specula::eigen::TensorFiles files(model);
   Writer out;
   Rounding rounding;
@@ -114,10 +116,10 @@ Rounding write_weights(const fs::path& model, const fs::path& file) {
       continue;
     const auto& found = files.find(name);
     const auto& tensor = (files.require)(name, found.shape);  // of a type that can be read
-    if (tensor.shape.size() == 2)
+    if (tensor.shape.size() == 2 && !expand)
       add_matrix(files, tensor, out, rounding);
     else
-      add_vector(files, tensor, out);
+      add_bfloat16(files, tensor, out);
   }
   write_file(file, out.bytes());
   return rounding;
@@ -157,18 +159,25 @@ int run(int argc, char** argv) {
   app.add_option("--length", options.length, "Tokens of a row")
       ->check(CLI::Range(2, 1024))
       ->capture_default_str();
+  app.add_flag("--expand", options.expand,
+               "The other way: matrices as bfloat16, for programs that know nothing of groups");
   if (parse_command_line(app, argc, argv)) return 0;
+  if (options.expand && !options.tokens.empty())
+    throw UsageError("--tokens does not go with --expand, which changes no weight");
   if (!fs::is_directory(options.model)) throw UsageError(options.model + " is not a folder");
   fs::create_directories(options.output);
   if (fs::equivalent(options.model, options.output))
     throw UsageError("the folder to write is the model's own: " + options.output);
 
-  const Rounding rounding = write_weights(options.model, fs::path(options.output) / "model.safetensors");
+  const fs::path weights = fs::path(options.output) / "model.safetensors";
+  const Rounding rounding = write_weights(options.model, weights, options.expand);
   for (const auto& entry : fs::directory_iterator(options.model))
     if (entry.is_regular_file() && !entry.path().filename().string().starts_with("model.safetensors"))
       fs::copy_file(entry.path(), fs::path(options.output) / entry.path().filename(),
                     fs::copy_options::overwrite_existing);
 
+  std::cout << weights.string() << ": " << fs::file_size(weights) << " bytes\n";
+  if (options.expand) return 0;
   std::map<std::string, double> before, after;
   if (!options.tokens.empty()) {
     before = heldout_loss(options.model, options.tokens, options.rows, options.length);
@@ -180,7 +189,7 @@ int run(int argc, char** argv) {
     if (const auto at = text.find("\n## Weights at 8 bits"); at != text.npos) text.resize(at);
     write_file(card, text + section);
   }
-  std::cout << section.substr(1);
+  std::cout << section;
   return 0;
 }
 

@@ -160,6 +160,27 @@ TEST_CASE("weights at 8 bits are Q8_0 where rows are whole blocks") {
   gguf_free(header), ggml_free(tensors);
 }
 
+TEST_CASE("the pack's target is Q8_0 throughout") {
+  const TemporaryDirectory folder("gguf_pack");
+  const auto file = (folder.path / "target.gguf").string();
+  write_gguf(kModels / "target", file, GgufType::automatic);
+  ggml_context* tensors = nullptr;
+  gguf_context* const header = gguf_init_from_file(file.c_str(), {.no_alloc = true, .ctx = &tensors});
+  REQUIRE(header);
+  int matrices = 0;
+  for (auto* tensor = ggml_get_first_tensor(tensors); tensor;
+       tensor = ggml_get_next_tensor(tensors, tensor)) {
+    if (ggml_n_dims(tensor) < 2) continue;
+    CHECK(tensor->type == GGML_TYPE_Q8_0);
+    ++matrices;
+  }
+  CHECK(matrices == 1 + 16 * 7);
+  const auto key = gguf_find_key(header, "general.file_type");
+  REQUIRE(key >= 0);
+  CHECK(gguf_get_val_u32(header, key) == LLAMA_FTYPE_MOSTLY_Q8_0);
+  gguf_free(header), ggml_free(tensors);
+}
+
 TEST_CASE("what a file says of itself") {
   quiet();
   const TemporaryDirectory folder("gguf_metadata");

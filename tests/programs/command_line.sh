@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# usage: command_line.sh GENERATE COMPARE EXAMPLES_FOLDER BIGRAM
+# usage: command_line.sh GENERATE COMPARE EXAMPLES_FOLDER BIGRAM QUANTIZE
 # Exit codes and messages of the programs; with the model pack also what they print.
 set -uo pipefail
-generate=$1 compare=$2 examples=$3 bigram=$4
+generate=$1 compare=$2 examples=$3 bigram=$4 quantize=$5
 . "$(dirname "${BASH_SOURCE[0]}")/../support/expect.sh"
 
 expect 0 'sampled-chain\[' "$generate" --help
 expect 0 '--repeat' "$compare" --help
-for program in "$generate" "$compare" "$bigram"; do expect 0 '^specula-[a-z]* [0-9]*\.[0-9]*\.[0-9]*$' "$program" --version; done
+for program in "$generate" "$compare" "$bigram" "$quantize"; do expect 0 '^specula-[a-z]* [0-9]*\.[0-9]*\.[0-9]*$' "$program" --version; done
 expect 2 "unknown pipeline 'chian:3'; the nearest are chain, cape, beam (--help" "$generate" --pipeline chian:3 --prompt x
 expect 2 "unknown pipeline 'nonsense'; the nearest are" "$compare" --pipelines chain,nonsense
 expect 2 'not expected: .*--promt; the nearest are --prompt' "$generate" --promt x
@@ -41,12 +41,17 @@ expect 2 'no-such-option' "$bigram" --output "$scratch/bigram.json" --no-such-op
 expect 1 'no/such/tokenizer: cannot be opened' "$bigram" --tokenizer no/such/tokenizer --text x --output "$scratch/bigram.json"
 expect 2 'no target: .*nowhere' "$generate" --models "$scratch/nowhere" --prompt x
 
-models=$examples/models
-if [ ! -e "$models/target/model.safetensors" ] || [ ! -e "$models/small/model.safetensors" ]; then
+whole=$examples/models
+if [ ! -e "$whole/target/model.safetensors" ] || [ ! -e "$whole/medium/model.safetensors" ] || [ ! -e "$whole/small/model.safetensors" ]; then
   echo 'SKIP: no model pack'
   [ "$failed" -eq 0 ] && exit 77
   exit 1
 fi
+# The pack with its smaller target, which is quicker, for all that does not look into the larger one.
+models=$scratch/models
+mkdir "$models"
+ln -s "$whole/medium" "$models/target"
+for name in base small sorted bigram; do ln -s "$whole/$name" "$models/$name"; done
 prompts=$examples/prompts/default.jsonl
 expect 2 'no model .tiny.*holds .*small' "$generate" --models "$models" --pipeline chain:tiny --prompt x
 expect 2 'no prompt' "$generate" --models "$models"
@@ -145,10 +150,10 @@ expect 0 'vertical:base:small: 8 tokens' "$generate" --models "$models" --pipeli
 expect 2 'no model .tiny.*holds .*small' "$generate" --models "$models" --pipeline horizontal:tiny:small --prompt x
 
 # Drafts that look into the target.
-expect 0 'glide+cape .*2/2' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
+expect 0 'glide+cape .*2/2' "$compare" --models "$whole" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
   --pipelines glide,glide+cape,glide+beam4,glide+max-gram,eagle2,hass,cost-aware:dynamic-tree:hass,vertical:glide:small
 for name in glide 'glide+beam4' 'glide+max-gram' eagle2 hass 'vertical:glide:small'; do also "^$name .*2/2"; done
-expect 0 'sampled-chain:hass:3 .*/2' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
+expect 0 'sampled-chain:hass:3 .*/2' "$compare" --models "$whole" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
   --temperature 1 --pipelines hass,sampled-chain:hass:3,sampled-chain:glide:3
 also '^hass .*2/2'
 # Drafts that are a part of a model, and chains that learn where to end.
@@ -158,12 +163,12 @@ for name in s2d:2 s2d:3:thresholds=2-0:end=heuristic adaptive-chain cost-aware:s
 expect 0 's2d:2:leave=drawn:draw=sampled ' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
   --temperature 1 --pipelines s2d:2:leave=drawn:draw=sampled,asd:draw=sampled
 expect 2 'must be fewer than its exits, 1' "$generate" --models "$models" --pipeline s2d:small:thresholds=0.5 --prompt x
-expect 2 "'glide' looks into the target: it does nothing by itself" "$generate" --models "$models" \
+expect 2 "'glide' looks into the target: it does nothing by itself" "$generate" --models "$whole" \
   --pipeline autoregressive:glide --prompt x
 
 # Tuning: measured, predicted, run.
 tune=("$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 8)
-expect 0 'SWI predicted' "${tune[@]}" --tune swi --drafters glide,max-gram --tune-limit 1
+expect 0 'SWI predicted' "$compare" --models "$whole" "${tune[@]:3}" --tune swi --drafters glide,max-gram --tune-limit 1
 expect 2 'no model .tiny' "${tune[@]}" --tune swi --drafters tiny,max-gram
 expect 0 'SWI predicted' "${tune[@]}" --tune time --tune-limit 1
 for name in chain:base chain:small max-gram cascade:base:max-gram cascade:small:max-gram cascade:base:small:max-gram; do
@@ -174,6 +179,23 @@ also '^chain:3 .*2/2'
 also '^recommended: '
 expect 0 '"tuned_for": "swi"' cat "$scratch/tuned.json"
 expect 0 '"draft_calls_per_round"' cat "$scratch/tuned.json"
+
+# Weights at 8 bits: written, expanded, written again; what bfloat16 holds is the same model.
+expect 2 'is not a folder' "$quantize" "$scratch/nowhere" "$scratch/out"
+expect 2 "the folder to write is the model's own" "$quantize" "$whole/small" "$whole/small"
+expect 2 'does not go with --expand' "$quantize" "$whole/small" "$scratch/out" --expand --tokens x
+expect 0 'rounding error is 0.[0-9]*%' "$quantize" "$whole/small" "$scratch/eight"
+expect 0 '^## Weights at 8 bits' cat "$scratch/eight/MODEL_CARD.md"
+expect 0 'wide/model.safetensors: [0-9]* bytes' "$quantize" "$scratch/eight" "$scratch/wide" --expand
+expect 0 'rounding error is 0.00%' "$quantize" "$scratch/wide" "$scratch/again"
+expect 0 '^same$' sh -c 'cmp "$1" "$2" && echo same' sh "$scratch/eight/model.safetensors" "$scratch/again/model.safetensors"
+expect 0 '^same$' sh -c 'cmp "$1" "$2" && echo same' sh "$whole/small/config.json" "$scratch/again/config.json"
+for draft in eight wide; do
+  expect 0 'chain:3: 24 tokens, ' "$generate" --models "$models" --draft "$scratch/$draft" --pipeline chain:3 --prompt 'def add(a, b):' \
+    --max-new-tokens 24
+  grep -o '24 tokens, [0-9]* calls' "$scratch/out" >"$scratch/$draft.calls"
+done
+expect 0 '^same$' sh -c 'cmp "$1" "$2" && echo same' sh "$scratch/eight.calls" "$scratch/wide.calls"
 
 # A table of bigrams, written and put to use.
 printf 'one two one two' >"$scratch/text.txt"
