@@ -20,6 +20,7 @@ class Tokenizer {
   explicit Tokenizer(const std::filesystem::path& folder_or_file);
 
   std::int32_t vocab_size() const { return codec_->vocab_size(); }
+  specula::Token begin() const { return codec_->begin(); }  // begins a text: <s>
   specula::Token end() const { return codec_->end(); }  // ends a text: </s>
 
   /// <s> and the tokens of `text`.

@@ -114,8 +114,8 @@ TEST_CASE("its export is cut from a larger one's, and leaves where it learned to
   enlarge(*larger);
   st::write_safetensors(larger->named_parameters(), folder.path / "model.safetensors");
   st::Llama draft(sorted());
-  CHECK_THROWS_AS(st::load_safetensors(folder.path / "model.safetensors", *draft), std::runtime_error);
-  st::load_safetensors(folder.path / "model.safetensors", *draft, st::Surplus::ignored);
+  CHECK_THROWS_AS(st::load_weights(folder.path, *draft), std::runtime_error);
+  st::load_weights(folder.path, *draft, st::Surplus::ignored);
 
   const auto tokenizer = folder.path / "tokenizer.model";
   std::ofstream(tokenizer) << "pieces";
