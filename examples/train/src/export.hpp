@@ -16,7 +16,7 @@ namespace specula_train {
 
 /// A style of text that a model was trained on.
 struct CardStyle {
-  std::string name;
+  std::string name = {};
   double share = 0;           // of the rows
   std::size_t documents = 0;  // to train on
   std::size_t tokens = 0;     // in them
@@ -25,12 +25,12 @@ struct CardStyle {
 };
 
 struct ModelCard {
-  std::string name;      // "target"
-  std::string recipe;    // loss, optimizer, batch, context
-  std::string device;    // that the last part of it ran on
-  bool answers = false;  // trained on what a target wrote, not on people's text
-  std::vector<CardStyle> styles;
-  Progress progress;
+  std::string name = {};    // "target"
+  std::string recipe = {};  // loss, optimizer, batch, context
+  std::string device = {};  // that the last part of it ran on
+  bool answers = false;     // trained on what a target wrote, not on people's text
+  std::vector<CardStyle> styles = {};
+  Progress progress = {};
 };
 
 /// Each writes the directory. Files are replaced one by one, each as a whole. `tokenizer`: a file or a

@@ -119,7 +119,7 @@ TEST_CASE("its export is cut from a larger one's, and leaves where it learned to
 
   const auto tokenizer = folder.path / "tokenizer.model";
   std::ofstream(tokenizer) << "pieces";
-  st::export_model(draft, tokenizer, {"sorted", "by hand", false, {}}, folder.path / "export");
+  st::export_model(draft, tokenizer, {.name = "sorted", .recipe = "by hand"}, folder.path / "export");
   specula::eigen::Llama<float> model(folder.path / "export");
   REQUIRE(model.exits() == 2);
   CHECK(model.layers_to(0) == 1);
