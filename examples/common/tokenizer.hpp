@@ -20,7 +20,8 @@ class Tokenizer {
   explicit Tokenizer(const std::filesystem::path& folder_or_file);
 
   std::int32_t vocab_size() const { return codec_->vocab_size(); }
-  specula::Token end() const { return codec_->end(); }  // ends a text: </s>
+  specula::Token begin() const { return codec_->begin(); }  // begins a text: <s>
+  specula::Token end() const { return codec_->end(); }      // ends a text: </s>
 
   /// <s> and the tokens of `text`.
   std::vector<specula::Token> encode(std::string_view text) const;

@@ -108,6 +108,13 @@ TEST_CASE("drafts that look into a target") {
   CHECK(glide.target.kv_heads == 2);
   CHECK(glide.target.head_dim == 32);
   CHECK(glide.target.rope_theta == 50000);
+  CHECK(glide.target_layer(0) == 2);
+  CHECK(glide.target_layer(2) == 4);
+  const LlamaConfig chosen = read(
+      R"(,"model_type":"specula_glide","target":{"num_hidden_layers":2,"num_attention_heads":6,"head_dim":32,
+      "layers_read":[1,0,1]})");
+  CHECK(chosen.target.reads == std::vector<std::int32_t>{1, 0, 1});  // of three layers over a target of two
+  CHECK(chosen.target_layer(1) == 0);
   const LlamaConfig head = read(R"(,"model_type":"specula_feature_head")");
   CHECK(head.looks_at == LooksAt::features);
 
@@ -116,6 +123,18 @@ TEST_CASE("drafts that look into a target") {
   };
   CHECK(glide_error("") == "config: key 'target': missing, expected an object");
   CHECK(glide_error(R"(,"target":3)") == "config: key 'target': missing, expected an object");
+  const auto read_error = [&](const std::string& reads) {
+    return glide_error(
+        R"(,"target":{"num_hidden_layers":4,"num_attention_heads":4,"head_dim":8,"layers_read":)" + reads +
+        "}");
+  };
+  CHECK(read_error("3") ==
+        "config: key 'target': key 'layers_read': expected an array of numbers of layers, found 3");
+  CHECK(read_error("[0,1,-1]") ==
+        "config: key 'target': key 'layers_read': expected integers from 0 to 2147483647, found -1");
+  CHECK(read_error("[0,1]") ==
+        "config: key 'target': layers_read names 2 layers, expected one for each of the draft's 3");
+  CHECK(read_error("[0,1,4]") == "config: key 'target': layers_read has 4, expected 0 to 3");
   CHECK(glide_error(R"(,"target":{"num_attention_heads":4})") ==
         "config: key 'target': key 'head_dim': missing, expected an integer");
   CHECK(glide_error(R"(,"target":{"num_hidden_layers":2,"num_attention_heads":4,"head_dim":8})") ==

@@ -68,9 +68,19 @@ std::vector<Pair> pairs() {
   LlamaConfig odd = config_of(41, 37, 45, 2, 6, 1, 6);
   odd.rope_theta = 500;
   odd.tied_head = false;
+  LlamaConfig lowest = glide_of(config_of(53, 24, 33, 1, 3, 3, 10), plain);
+  lowest.target.reads = {0};
+  lowest.tied_head = false;
+  LlamaConfig crossed = glide_of(config_of(53, 40, 20, 2, 4, 1, 4), plain);
+  crossed.target.reads = {2, 0};
+  LlamaConfig deeper = glide_of(config_of(41, 16, 20, 3, 2, 1, 8), odd);  // than its target
+  deeper.target.reads = {1, 1, 0};
   return {{"glide, one layer", plain, glide_of(config_of(53, 24, 33, 1, 3, 3, 10), plain)},
           {"glide, two layers", plain, glide_of(config_of(53, 40, 20, 2, 4, 1, 4), plain)},
           {"glide, another target", odd, glide_of(config_of(41, 16, 20, 2, 2, 1, 8), odd)},
+          {"glide on the lowest layer, a head of its own", plain, lowest},
+          {"glide on two layers, the last first", plain, crossed},
+          {"glide of more layers than the target", odd, deeper},
           {"head", plain, head_of(config_of(53, 32, 25, 1, 2, 2, 12))},
           {"head of two layers", odd, head_of(config_of(41, 37, 30, 2, 6, 3, 4))}};
 }
@@ -186,7 +196,8 @@ UNTHREADED_TEST_CASE("drafts are told when they look at the wrong thing") {
   Llama<float> target(weights_of<float>(all[0].target, 3), {.capacity = 64});
   Llama<float> other(weights_of<float>(all[2].target, 3), {.capacity = 64});
   Llama<float> glide(weights_of<float>(all[0].draft, 4), {.capacity = 64});
-  Llama<float> head(weights_of<float>(all[3].draft, 4, target.weights()), {.capacity = 64});
+  const LlamaConfig& head_config = all[all.size() - 2].draft;
+  Llama<float> head(weights_of<float>(head_config, 4, target.weights()), {.capacity = 64});
   CHECK_THROWS_WITH_AS(target.look_into(target.key_values()), doctest::Contains("does not look at keys"),
                        std::invalid_argument);
   CHECK_THROWS_WITH_AS(glide.look_into(target.features()), doctest::Contains("does not look at features"),
@@ -195,9 +206,9 @@ UNTHREADED_TEST_CASE("drafts are told when they look at the wrong thing") {
                        doctest::Contains("num_hidden_layers 3, given one with 2"), std::invalid_argument);
   CHECK_THROWS_WITH_AS(head.look_into(other.features()), doctest::Contains("features of width 37"),
                        std::invalid_argument);
-  CHECK_THROWS_WITH_AS(weights_of<float>(all[3].draft, 4), doctest::Contains("with its target's weights"),
+  CHECK_THROWS_WITH_AS(weights_of<float>(head_config, 4), doctest::Contains("with its target's weights"),
                        std::runtime_error);
-  CHECK_THROWS_WITH_AS(weights_of<float>(all[3].draft, 4, other.weights()),
+  CHECK_THROWS_WITH_AS(weights_of<float>(head_config, 4, other.weights()),
                        doctest::Contains("hidden_size is 32, the target's is 37"), std::runtime_error);
 }
 
@@ -251,6 +262,30 @@ TEST_CASE("double agrees with a naive transcription of the equations, round afte
       }
     }
   }
+}
+
+UNTHREADED_TEST_CASE("a draft reads the layer of the target that its config names") {
+  const LlamaConfig plain = config_of(53, 32, 40, 3, 4, 2, 8);
+  Llama<double> target(weights_of<double>(plain, 5), {.capacity = 64});
+  Random random(7);
+  const auto text = random_tokens(random, 12, 53);
+  target.append(text);
+  const auto row = [&](std::vector<std::int32_t> reads) {
+    LlamaConfig config = glide_of(config_of(53, 24, 33, 1, 3, 3, 10), plain);
+    config.target.reads = std::move(reads);
+    Llama<double> draft(weights_of<double>(config, 6), {.capacity = 64});
+    look(draft, target);
+    draft.append(text);
+    const std::vector<NodeId> root{kNoParent};
+    draft.extend(Tokens(text).first(1), root);
+    const auto logits = draft.logits(0);
+    return std::vector<double>(logits.begin(), logits.end());
+  };
+  CHECK(row({}) == row({2}));
+  CHECK(row({1}) != row({2}));
+  CHECK(row({0}) != row({1}));
+  CHECK_THROWS_WITH_AS(row({3}), doctest::Contains("layers_read has 3, expected 0 to 2"), std::runtime_error);
+  CHECK_THROWS_WITH_AS(row({0, 1}), doctest::Contains("layers_read names 2 layers"), std::runtime_error);
 }
 
 TEST_CASE("the bits of a draft's rows depend on tokens and view alone") {

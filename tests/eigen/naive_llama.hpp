@@ -134,7 +134,8 @@ inline NaiveStates naive_columns(const specula::eigen::LlamaWeights<double>& wei
       add(times(layer.output, 0, hidden, attend(config, q[t], k, v, columns[t].sees)));
       if (config.looks_at == LooksAt::key_values) {
         const auto& shape = config.target;
-        const std::size_t from = as_size(shape.layers - config.layers) + l,
+        const std::size_t from = shape.reads.empty() ? as_size(shape.layers - config.layers) + l
+                                                     : as_size(shape.reads[l]),
                           width = as_size(shape.heads * shape.head_dim);
         Vector query = times(layer.cross_query, 0, width, state[t]);
         rope(shape, query, as_size(shape.heads), columns[t].position);

@@ -1,17 +1,21 @@
 // specula-train-answers: the target's own text, for drafts to learn from.
 //
 // A draft is asked to guess what the target writes, not what people wrote. So the target answers the training
-// questions and continues pieces of the training sources, greedily or at a temperature, and the drafts are
+// questions and continues pieces of the training text, greedily or at a temperature, and the drafts are
 // trained on that (sequence-level distillation). It writes with speculation: what Max-Gram copies from the
-// text so far is judged by the target, which leaves the text as it is and makes it sooner. Prompts come from
-// the training part of the corpus only; what is held out is copied unchanged.
+// text so far is judged by the target, which leaves the text's law as it is and makes it sooner. Prompts come
+// from the training part of the corpus only; what is held out is copied unchanged.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <future>
+#include <memory>
+#include <mutex>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -22,6 +26,7 @@
 #include <specula/specula.hpp>
 
 #include "corpus.hpp"
+#include "prompts.hpp"
 #include "token_store.hpp"
 #include "tokenizer.hpp"
 
@@ -30,61 +35,165 @@ namespace {
 using namespace specula_train;
 namespace fs = std::filesystem;
 
-constexpr std::int32_t kLongestPrompt = 320, kNewTokens = 160;
-
-/// What of a document is given: the question, or about 100 characters to 600 from the start of a line.
-std::vector<std::string> prompts_of(const std::string& text, std::mt19937_64& random) {
-  constexpr std::string_view kAnswer = "\nAnswer:";
-  if (const auto at = text.find(kAnswer); at != text.npos && text.starts_with("Question:"))
-    return {text.substr(0, at + kAnswer.size())};
-  std::vector<std::string> pieces;
-  for (std::size_t from = 0; from + 700 < text.size();) {
-    const auto end = text.find('\n', from + 100 + random() % 500);
-    if (end == text.npos) break;
-    pieces.push_back(text.substr(from, end + 1 - from));
-    const auto next = text.find('\n', from + 900);  // about what a prompt and its continuation take
-    if (next == text.npos) break;
-    from = next + 1;
-  }
-  return pieces;
-}
-
-/// The prompt with another digit for every digit: a question of the same kind, which need not make sense. So
-/// a draft sees more of the target's text than there are questions.
-std::string with_other_numbers(std::string prompt, std::mt19937_64& random) {
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  for (std::size_t i = 0; i < prompt.size(); ++i) {
-    if (!is_digit(prompt[i])) continue;
-    const bool leads = i == 0 || !is_digit(prompt[i - 1]);
-    prompt[i] = (leads ? "123456789" : "0123456789")[random() % (leads ? 9 : 10)];
-  }
-  return prompt;
-}
-
-/// All prompts of a style in random order: first each as it is, then `variants` rounds with other numbers.
-std::vector<std::string> make_prompts(const Style& style, int variants, std::mt19937_64& random) {
-  std::vector<std::string> once, all;
-  for (const auto& text : style.train)
-    for (auto& prompt : prompts_of(text, random)) once.push_back(std::move(prompt));
-  for (int round = 0; round <= variants; ++round) {
-    for (std::size_t i = once.size(); i > 1; --i) std::swap(once[i - 1], once[random() % i]);
-    for (const auto& prompt : once) all.push_back(round == 0 ? prompt : with_other_numbers(prompt, random));
-  }
-  return all;
-}
+using Weights = std::shared_ptr<const specula::eigen::LlamaWeights<float>>;
 
 struct Settings {
   std::string data, tokens, output;
+  std::vector<std::string> styles;  // none: all
+  PromptSizes sizes;
   std::size_t limit = 0;
   double minutes = 0;
-  int variants = 0;
+  int variants = 0, threads = 1;
   std::uint64_t seed = 0;
+  specula::SamplingParams params{.temperature = 0};
 };
 
-template <class Run>
-void write_answers(const Settings& settings, Run& run) {
-  const Tokenizer tokenizer(fs::path(settings.tokens) / "tokenizer.model");
+/// For each token, whether a line ends with it.
+std::vector<bool> ends_line(const Tokenizer& tokenizer) {
+  std::vector<bool> ends;
+  for (Token token = 0; token < tokenizer.vocab_size(); ++token)
+    ends.push_back(tokenizer.bytes(token).find('\n') != std::string::npos);
+  return ends;
+}
+
+/// All prompts of a style, each with <s>, in random order: first each as it is, then `variants` rounds of
+/// questions with other numbers and of text cut elsewhere.
+std::vector<Document> make_prompts(const Style& style, const Tokenizer& tokenizer, const Settings& settings,
+                                   std::mt19937_64& random) {
+  const auto ends = ends_line(tokenizer);
+  std::vector<Document> all;
+  for (int round = 0; round <= settings.variants; ++round) {
+    std::vector<Document> prompts;
+    for (const auto& text : style.train) {
+      if (const auto question = question_of(text)) {
+        auto prompt = tokenizer.encode(round == 0 ? *question : with_other_numbers(*question, random));
+        if (prompt.size() <= settings.sizes.longest + 1) prompts.push_back(std::move(prompt));
+        continue;
+      }
+      const auto tokens = tokenizer.encode(text);
+      std::vector<bool> starts;
+      for (std::size_t i = 1; i < tokens.size(); ++i)
+        starts.push_back(i == 1 || ends[static_cast<std::size_t>(tokens[i - 1])]);
+      for (const auto piece : cut_prompts(starts, settings.sizes, /*begins_anywhere=*/round > 0, random)) {
+        Document prompt{tokens[0]};
+        const auto first = tokens.begin() + 1;
+        prompt.insert(prompt.end(), first + static_cast<std::ptrdiff_t>(piece.begin),
+                      first + static_cast<std::ptrdiff_t>(piece.end));
+        prompts.push_back(std::move(prompt));
+      }
+    }
+    for (std::size_t i = prompts.size(); i > 1; --i) std::swap(prompts[i - 1], prompts[random() % i]);
+    for (auto& prompt : prompts) all.push_back(std::move(prompt));
+    if (settings.limit && all.size() >= settings.limit) break;
+  }
+  if (settings.limit && all.size() > settings.limit) all.resize(settings.limit);
+  return all;
+}
+
+/// What the generators of a style share: prompts that become documents, the next of them, and the clock.
+struct Work {
+  const std::string& style;
+  std::vector<Document> documents;
+  std::vector<bool> written = std::vector<bool>(documents.size());
+  std::atomic<std::size_t> next{0};
+  std::size_t tokens = 0, done = 0;
+  std::mutex guard{};  // of the two above, `written` and the standard error
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+};
+
+/// One generator: a cache and a drafter of its own over shared weights.
+void generate(const Weights& weights, const Settings& settings, Token end, std::uint32_t first_sequence,
+              Work& work) {
+  const specula::CostAware shape(specula::Chain<>{.length = 10});
+  specula::eigen::LlamaOptions options;
+  options.capacity = static_cast<std::int32_t>(settings.sizes.longest + settings.sizes.continuation) + 1 +
+                     2 * shape.max_nodes();
+  options.inputs =
+      specula::eigen::has_bf16_products() ? specula::eigen::Inputs::bf16 : specula::eigen::Inputs::full;
+  specula::eigen::Llama<float> target(weights, options);
+  specula::Speculator run{
+      specula::TreeVerifier{target, specula::Sampling{}, settings.params},
+      specula::MaxGram(specula::Bigram::online(target.vocab_size()), {.min_match = 2, .past_end = true}),
+      shape};
+  while (settings.minutes <= 0 || work.seconds() <= 60 * settings.minutes) {
+    const auto i = work.next++;
+    if (i >= work.documents.size()) break;
+    Document document = work.documents[i];
+    specula::PhiloxChance chance(settings.seed, first_sequence + static_cast<std::uint32_t>(i));
+    const specula::Generated generated = run.generate(
+        document,
+        {.max_new_tokens = static_cast<std::int32_t>(settings.sizes.continuation), .stop = {&end, 1}}, chance,
+        [&](specula::Tokens fresh) { document.insert(document.end(), fresh.begin(), fresh.end()); });
+    if (document.back() != end) document.push_back(end);
+    const std::lock_guard lock(work.guard);
+    work.documents[i] = std::move(document);
+    work.written[i] = true;
+    work.tokens += static_cast<std::size_t>(generated.tokens);
+    if (++work.done % 100 == 0) {
+      std::fprintf(stderr, "\r%s: %zu of %zu prompts, %zu new tokens, %.0f tokens/s ", work.style.c_str(),
+                   work.done, work.documents.size(), work.tokens,
+                   static_cast<double>(work.tokens) / work.seconds());
+    }
+  }
+}
+
+/// The prompts of a style and what the target makes of them.
+void answer(TokenizedStyle& style, std::vector<Document> prompts, const Weights& weights,
+            const Settings& settings, Token end, std::uint32_t first_sequence) {
+  std::vector<std::int32_t> given;
+  for (const auto& prompt : prompts) given.push_back(static_cast<std::int32_t>(prompt.size()));
+  Work work{style.name, std::move(prompts)};
+  std::vector<std::future<void>> running;
+  for (int i = 0; i < settings.threads; ++i) {
+    running.push_back(std::async(std::launch::async, generate, std::cref(weights), std::cref(settings), end,
+                                 first_sequence, std::ref(work)));
+  }
+  for (auto& generator : running) generator.wait();  // before one may throw: they share `work`
+  for (auto& generator : running) generator.get();
+  style.train.clear();
+  style.given.clear();
+  for (std::size_t i = 0; i < work.documents.size(); ++i) {
+    if (!work.written[i]) continue;
+    style.train.push_back(std::move(work.documents[i]));
+    style.given.push_back(given[i]);
+  }
+  std::fprintf(stderr, "\n%s: %zu documents, %zu new tokens\n", style.name.c_str(), style.train.size(),
+               work.tokens);
+}
+
+/// Leaves the styles that were asked for. Throws std::invalid_argument if one is unknown.
+void choose_styles(TokenizedCorpus& corpus, const std::vector<std::string>& chosen) {
+  const auto named = [](const std::string& name) {
+    return [&name](const TokenizedStyle& style) { return style.name == name; };
+  };
+  for (const auto& name : chosen) {
+    if (std::none_of(corpus.styles.begin(), corpus.styles.end(), named(name))) {
+      std::string known;
+      for (const auto& style : corpus.styles) known += (known.empty() ? "" : ", ") + style.name;
+      throw std::invalid_argument("--style " + name + ": no style of this name; there are " + known);
+    }
+  }
+  if (!chosen.empty()) {
+    std::erase_if(corpus.styles, [&](const TokenizedStyle& style) {
+      return std::find(chosen.begin(), chosen.end(), style.name) == chosen.end();
+    });
+  }
+}
+
+void write_answers(const Settings& settings, const Weights& weights) {
+  settings.sizes.check();
+  const Tokenizer tokenizer{fs::path(settings.tokens)};
   TokenizedCorpus corpus = read_tokens(settings.tokens);
+  if (weights->config.vocab_size != corpus.vocab_size) {
+    throw std::invalid_argument("the target has a vocabulary of " +
+                                std::to_string(weights->config.vocab_size) + ", the tokens of " +
+                                std::to_string(corpus.vocab_size));
+  }
+  choose_styles(corpus, settings.styles);
   const std::vector<Style> styles = read_corpus(settings.data);
   std::mt19937_64 random(1);
   std::uint32_t sequence = 0;
@@ -93,38 +202,18 @@ void write_answers(const Settings& settings, Run& run) {
         std::find_if(styles.begin(), styles.end(), [&](const Style& s) { return s.name == tokenized.name; });
     if (style == styles.end())
       throw std::runtime_error(settings.data + ": holds no style '" + tokenized.name + "'");
-    std::vector<std::string> prompts = make_prompts(*style, settings.variants, random);
-    if (settings.limit && prompts.size() > settings.limit) prompts.resize(settings.limit);
-    tokenized.train.clear();
-    std::size_t written = 0;
-    const auto begin = std::chrono::steady_clock::now();
-    const auto seconds = [&] {
-      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    };
-    for (std::size_t i = 0;
-         i < prompts.size() && !(settings.minutes > 0 && seconds() > 60 * settings.minutes); ++i) {
-      Document document = tokenizer.encode(prompts[i]);
-      document.insert(document.begin(), kBegin);
-      if (document.size() > static_cast<std::size_t>(kLongestPrompt)) continue;
-      tokenized.given.push_back(static_cast<std::int32_t>(document.size()));
-      specula::PhiloxChance chance(settings.seed, sequence++);
-      const specula::Generated generated = run.generate(
-          document, {.max_new_tokens = kNewTokens, .stop = {&kEnd, 1}}, chance,
-          [&](specula::Tokens fresh) { document.insert(document.end(), fresh.begin(), fresh.end()); });
-      written += static_cast<std::size_t>(generated.tokens);
-      if (document.back() != kEnd) document.push_back(kEnd);
-      tokenized.train.push_back(std::move(document));
-      if (i % 100 == 99)
-        std::fprintf(stderr, "\r%s: %zu of %zu prompts, %zu new tokens, %.0f tokens/s ",
-                     tokenized.name.c_str(), i + 1, prompts.size(), written,
-                     static_cast<double>(written) / seconds());
+    auto prompts = make_prompts(*style, tokenizer, settings, random);
+    if (prompts.empty()) {
+      throw std::runtime_error("style '" + tokenized.name + "': no document is long enough for a prompt of " +
+                               std::to_string(settings.sizes.shortest) +
+                               " tokens, half a document at most; lower --shortest-prompt");
     }
-    std::fprintf(stderr, "\n%s: %zu documents, %zu new tokens\n", tokenized.name.c_str(),
-                 tokenized.train.size(), written);
+    const auto count = static_cast<std::uint32_t>(prompts.size());
+    answer(tokenized, std::move(prompts), weights, settings, corpus.end, sequence);
+    sequence += count;
   }
   write_tokens(corpus, settings.output);
-  fs::copy_file(fs::path(settings.tokens) / "tokenizer.model", fs::path(settings.output) / "tokenizer.model",
-                fs::copy_options::overwrite_existing);
+  copy_tokenizer(settings.tokens, settings.output);
 }
 
 int run(int argc, char** argv) {
@@ -133,28 +222,31 @@ int run(int argc, char** argv) {
   std::string target_folder;
   app.add_option("--data", settings.data, "Folder written by `specula-train-text corpus`")->required();
   app.add_option("--tokens", settings.tokens, "Folder written by `specula-train-text tokenizer`")->required();
-  app.add_option("--target", target_folder, "Folder of the target: config.json, model.safetensors")
-      ->required();
+  app.add_option("--target", target_folder, "Folder of the target: config.json and safetensors")->required();
   app.add_option("--output", settings.output, "Folder for the tokens")->required();
-  app.add_option("--variants", settings.variants, "Ask everything so many times more, with other numbers");
-  specula::SamplingParams params{.temperature = 0};
-  app.add_option("--temperature", params.temperature, "0: greedily")->capture_default_str();
+  app.add_option("--style", settings.styles, "Only this style; may be repeated");
+  app.add_option("--shortest-prompt", settings.sizes.shortest, "Tokens of a piece of text, at least")
+      ->capture_default_str();
+  app.add_option("--longest-prompt", settings.sizes.longest,
+                 "Tokens of a piece of text, at most; longer questions are left")
+      ->capture_default_str();
+  app.add_option("--new-tokens", settings.sizes.continuation,
+                 "What the target writes after a prompt, at most")
+      ->capture_default_str();
+  app.add_option("--variants", settings.variants,
+                 "So many times more: questions with other numbers, other text cut elsewhere")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--temperature", settings.params.temperature, "0: greedily")->capture_default_str();
   app.add_option("--seed", settings.seed, "Of the text at a temperature")->capture_default_str();
   app.add_option("--limit", settings.limit, "Prompts of a style, at most; 0: all");
   app.add_option("--minutes", settings.minutes, "Time for a style, at most; 0: no limit");
+  app.add_option("--threads", settings.threads, "Prompts that are answered at once, a thread each")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
-  specula::eigen::LlamaOptions options;
-  const specula::CostAware shape(specula::Chain<>{.length = 10});
-  options.capacity = kLongestPrompt + kNewTokens + 2 * shape.max_nodes();
-  options.inputs =
-      specula::eigen::has_bf16_products() ? specula::eigen::Inputs::bf16 : specula::eigen::Inputs::full;
-  specula::eigen::Llama<float> target(target_folder, options);
-  specula::Speculator run{
-      specula::TreeVerifier{target, specula::Sampling{}, params},
-      specula::MaxGram(specula::Bigram::online(target.vocab_size()), {.min_match = 2, .past_end = true}),
-      shape};
-  write_answers(settings, run);
+  write_answers(settings, std::make_shared<const specula::eigen::LlamaWeights<float>>(
+                              specula::eigen::load_llama_weights<float>(target_folder)));
   return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "llama.hpp"
 #include "optimizer.hpp"
@@ -15,8 +16,9 @@ namespace specula_train {
 /// Data, place and manner of a training.
 struct TrainingOptions {
   std::string precision = "auto";
-  std::filesystem::path data, tokenizer_file, output, init;
-  bool init_is_larger = false;  // then its other tensors are left
+  std::filesystem::path data, tokenizer, output, init;
+  std::vector<std::string> shares;  // NAME=0.4
+  bool init_is_larger = false;      // then its other tensors are left
   OptimizerOptions optimizer;
   LoopOptions loop;
   std::uint64_t seed = 1;
@@ -34,8 +36,9 @@ struct TrainingOptions {
 /// Sizes that replace those of `config` where they are given.
 struct SizeOptions {
   LlamaConfig explicit_sizes{.hidden = 0, .layers = 0, .heads = 0, .kv_heads = 0, .intermediate = 0};
+  bool untied = false;
 
-  /// Adds --layers and so on; their help says what they default to.
+  /// Adds --layers and so on, and --untied; their help says what they default to.
   void add_to(CLI::App& command, const std::string& otherwise);
   /// The same for a model whose layers and width are not free.
   void add_inner_to(CLI::App& command, const std::string& otherwise);

@@ -1,6 +1,7 @@
 #include "data_loader.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <stdexcept>
@@ -63,7 +64,8 @@ void RowStream::start_epoch(std::size_t length) {
   // Rows of one long document must not follow each other: a batch is to be a fair sample.
   shuffle(rows_, random);
   if (rows_.empty()) {
-    throw std::runtime_error("a style holds less than one row of " + std::to_string(length) + " tokens");
+    throw std::runtime_error("a style holds less than one row of " + std::to_string(length) +
+                             " tokens; leave it out (--share NAME=0) or lower --context");
   }
   length_ = length;
 }
@@ -87,18 +89,74 @@ void RowStream::seek(std::int64_t epoch, std::int64_t position) {
   length_ = 0;
 }
 
-BatchLoader::BatchLoader(const std::vector<TokenizedStyle>& styles, std::uint64_t seed) {
+std::vector<double> parse_shares(const std::vector<TokenizedStyle>& styles,
+                                 const std::vector<std::string>& given) {
+  constexpr double kNotGiven = -1;
+  std::vector<double> shares(styles.size(), kNotGiven);
+  double sum = 0;
+  for (const auto& text : given) {
+    const auto [name, value] = parse_assignment("--share", text);
+    const auto style =
+        std::find_if(styles.begin(), styles.end(),
+                     [&, &wanted = name](const TokenizedStyle& s) { return s.name == wanted; });
+    if (style == styles.end()) {
+      std::string known;
+      for (const auto& s : styles) known += (known.empty() ? "" : ", ") + s.name;
+      throw std::invalid_argument("--share " + text + ": no style of this name; there are " + known);
+    }
+    auto& share = shares[static_cast<std::size_t>(style - styles.begin())];
+    if (share != kNotGiven) throw std::invalid_argument("--share " + text + ": given twice");
+    std::size_t used = 0;
+    try {
+      share = std::stod(value, &used);
+    } catch (const std::exception&) {
+      used = 0;
+    }
+    if (used != value.size() || !(share >= 0 && share <= 1))
+      throw std::invalid_argument("--share " + text + ": expected a number from 0 to 1");
+    sum += share;
+  }
+  const auto rest = std::count(shares.begin(), shares.end(), kNotGiven);
+  constexpr double kRounding = 1e-6;
+  if (sum > 1 + kRounding || (rest == 0 && sum < 1 - kRounding))
+    throw std::invalid_argument("--share: the shares add up to " + std::to_string(sum) + ", expected " +
+                                (rest == 0 ? "1" : "at most 1"));
+  for (auto& share : shares)
+    if (share == kNotGiven) share = std::max(0.0, 1 - sum) / static_cast<double>(rest);
+  if (rest == 0)
+    for (auto& share : shares) share /= sum;
+  return shares;
+}
+
+BatchLoader::BatchLoader(const std::vector<TokenizedStyle>& styles, std::uint64_t seed,
+                         std::vector<double> shares)
+    : shares_(shares.empty() ? parse_shares(styles, {}) : std::move(shares)), counts_(styles.size()) {
   for (const auto& style : styles) {
     names_.push_back(style.name);
     streams_.emplace_back(style.train, seed * 7919 + streams_.size());
   }
 }
 
+std::size_t BatchLoader::next_style() {
+  // The one that lags most behind its share. With equal shares that is each in turn.
+  std::size_t best = 0;
+  double most = -std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < shares_.size(); ++i) {
+    const double lag = shares_[i] * static_cast<double>(rows_ + 1) - static_cast<double>(counts_[i]);
+    if (shares_[i] > 0 && lag > most) {
+      most = lag;
+      best = i;
+    }
+  }
+  ++rows_;
+  ++counts_[best];
+  return best;
+}
+
 torch::Tensor BatchLoader::next(std::int64_t rows, std::int64_t context) {
   std::vector<Document> batch;
   for (std::int64_t i = 0; i < rows; ++i) {
-    batch.push_back(streams_[turn_].next(static_cast<std::size_t>(context) + 1));
-    turn_ = (turn_ + 1) % streams_.size();
+    batch.push_back(streams_[next_style()].next(static_cast<std::size_t>(context) + 1));
   }
   return to_tensor(batch, context + 1);
 }
@@ -110,7 +168,7 @@ torch::Tensor BatchLoader::state() const {
     *out++ = stream.epoch();
     *out++ = stream.position();
   }
-  *out = static_cast<std::int64_t>(turn_);
+  *out = rows_;
   return state;
 }
 
@@ -124,13 +182,16 @@ void BatchLoader::restore(const torch::Tensor& state) {
     stream.seek(in[0], in[1]);
     in += 2;
   }
-  turn_ = static_cast<std::size_t>(*in);
+  rows_ = 0;
+  std::fill(counts_.begin(), counts_.end(), 0);
+  while (rows_ < *in) next_style();  // the counts follow from the shares
 }
 
 std::string BatchLoader::epochs() const {
   std::string text;
   for (std::size_t i = 0; i < streams_.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + names_[i] + " " + std::to_string(streams_[i].epoch() + 1);
+    if (shares_[i] == 0) continue;
+    text += (text.empty() ? "" : ", ") + names_[i] + " " + std::to_string(streams_[i].epoch() + 1);
   }
   return text;
 }

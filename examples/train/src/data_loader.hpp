@@ -40,25 +40,38 @@ class RowStream {
   std::vector<Document> rows_;
 };
 
-/// Batches in which every style has the same share of the rows.
+/// The share of the rows that each style has, in order: what `given` ("NAME=0.4") says; the other styles
+/// share the rest equally. A share of 0 leaves a style out. Throws std::invalid_argument for an unknown name,
+/// one given twice, a share outside [0, 1], a sum above 1 or, if all are given, other than 1.
+std::vector<double> parse_shares(const std::vector<TokenizedStyle>& styles,
+                                 const std::vector<std::string>& given);
+
+/// Batches in which styles have their shares of the rows: after any number of rows, each style has had its
+/// share to within as many rows as there are styles.
 class BatchLoader {
  public:
-  BatchLoader(const std::vector<TokenizedStyle>& styles, std::uint64_t seed);
+  /// `shares` as from parse_shares(); none: equal ones.
+  BatchLoader(const std::vector<TokenizedStyle>& styles, std::uint64_t seed, std::vector<double> shares = {});
 
   /// Token ids, (rows, context + 1), int64: inputs and, shifted by one, what is to be predicted.
   torch::Tensor next(std::int64_t rows, std::int64_t context);
 
-  /// (styles + 1, 2), int64: epoch and position of each stream, then whose turn it is.
+  /// (styles + 1, 2), int64: epoch and position of each stream, then how many rows were given out.
   torch::Tensor state() const;
   void restore(const torch::Tensor& state);
 
-  /// "gsm8k 3, python 1": how often each style was gone through.
+  /// "gsm8k 3, python 1": how often each style that has a share was gone through.
   std::string epochs() const;
 
  private:
+  /// Whose row comes next.
+  std::size_t next_style();
+
   std::vector<std::string> names_;
   std::vector<RowStream> streams_;
-  std::size_t turn_ = 0;
+  std::vector<double> shares_;
+  std::vector<std::int64_t> counts_;  // rows given out
+  std::int64_t rows_ = 0;             // their sum
 };
 
 /// The first `max_rows` held-out rows of a style, (rows, context + 1), int64.

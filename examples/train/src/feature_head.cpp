@@ -43,7 +43,7 @@ FeatureHeadImpl::FeatureHeadImpl(const LlamaConfig& config) : config_(config) {
       layer->register_module("post_attention_layernorm", RmsNorm(config.hidden, config.norm_epsilon));
   attention_ = layer->register_module("self_attn", SelfAttention(config));
   feed_forward_ = layer->register_module("mlp", FeedForward(config));
-  const auto table = make_rotary_table(kMaxPositions, config.head_dim(), config.rope_theta, torch::kCPU);
+  const auto table = make_rotary_table(kMaxPositions, config.attention(), torch::kCPU);
   cosine_ = register_buffer("rotary_cosine", table.cosine);
   sine_ = register_buffer("rotary_sine", table.sine);
 }
@@ -86,7 +86,7 @@ Tensor head_loss(FeatureHead& head, Llama& target, const Tensor& rows, const Hea
                  torch::ScalarType dtype) {
   const auto length = rows.size(1) - 1;
   const auto tokens = unmark(rows).narrow(1, 0, length);
-  const auto features = target->look_inside(tokens, 0, /*features=*/true, dtype).features;
+  const auto features = target->look_inside(tokens, {}, /*features=*/true, dtype).features;
   const auto embedded = torch::embedding(target->embedding(), tokens);
   auto input = features.to(torch::kFloat32);
   if (options.noise > 0) {

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <stdexcept>
-#include <string>
 
 #include "llama.hpp"
 #include "safetensors.hpp"
@@ -11,16 +9,13 @@
 
 namespace specula_train {
 
-/// Loads a Hugging Face directory onto the session's device. Its parameters take no gradients.
+/// Loads a Hugging Face directory, sharded or not, onto the session's device. Its parameters take no
+/// gradients.
 inline Llama load_target(const std::filesystem::path& directory, const Session& session) {
   const auto config = read_config(directory);
-  if (config.vocab_size != session.vocab_size()) {
-    throw std::invalid_argument(directory.string() + ": a vocabulary of " +
-                                std::to_string(config.vocab_size) + ", the data's is " +
-                                std::to_string(session.vocab_size()));
-  }
+  session.check_vocabulary(config, directory);
   Llama target(config);
-  load_safetensors(directory / "model.safetensors", *target);
+  load_weights(directory, *target);
   session.place("target", *target);
   for (auto& parameter : target->parameters()) parameter.requires_grad_(false);
   return target;

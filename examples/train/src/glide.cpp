@@ -1,6 +1,7 @@
 #include "glide.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <specula/train/block_mask.hpp>
 #include <stdexcept>
 #include <string>
@@ -26,11 +27,29 @@ Tensor draft_steps(std::int64_t length, std::int64_t block, torch::Device device
 void GlideConfig::validate() const {
   draft.validate();
   target.validate();
-  if (draft.layers > target.layers) {
+  if (target_layers.empty() && draft.layers > target.layers) {
     throw std::invalid_argument("a draft of " + std::to_string(draft.layers) + " layers: the target has " +
                                 std::to_string(target.layers));
   }
+  if (!target_layers.empty() && static_cast<std::int64_t>(target_layers.size()) != draft.layers) {
+    throw std::invalid_argument("--target-layer names " + std::to_string(target_layers.size()) +
+                                " layers, expected one for each of the draft's " +
+                                std::to_string(draft.layers));
+  }
+  for (const auto layer : target_layers) {
+    if (layer < 0 || layer >= target.layers) {
+      throw std::invalid_argument("--target-layer " + std::to_string(layer) + ": expected 0 to " +
+                                  std::to_string(target.layers - 1));
+    }
+  }
   mask(block).check();
+}
+
+std::vector<std::int64_t> GlideConfig::layers_read() const {
+  if (!target_layers.empty()) return target_layers;
+  std::vector<std::int64_t> last(static_cast<std::size_t>(draft.layers));
+  std::iota(last.begin(), last.end(), target.layers - draft.layers);
+  return last;
 }
 
 CrossAttentionImpl::CrossAttentionImpl(const GlideConfig& config)
@@ -78,10 +97,9 @@ GlideImpl::GlideImpl(const GlideConfig& config) : config_(config) {
     layers_.push_back(list->register_module(std::to_string(i), GlideLayer(config)));
   }
   norm_ = model->register_module("norm", RmsNorm(config.draft.hidden, config.draft.norm_epsilon));
-  const auto own =
-      make_rotary_table(kMaxPositions, config.draft.head_dim(), config.draft.rope_theta, torch::kCPU);
-  const auto target =
-      make_rotary_table(kMaxPositions, config.target.head_dim(), config.target.rope_theta, torch::kCPU);
+  head_ = add_head(*this, config.draft, embedding_);
+  const auto own = make_rotary_table(kMaxPositions, config.draft.attention(), torch::kCPU);
+  const auto target = make_rotary_table(kMaxPositions, config.target.attention(), torch::kCPU);
   cosine_ = register_buffer("rotary_cosine", own.cosine);
   sine_ = register_buffer("rotary_sine", own.sine);
   target_cosine_ = register_buffer("target_rotary_cosine", target.cosine);
@@ -124,12 +142,12 @@ Tensor GlideImpl::features(const Tensor& tokens, const std::vector<KeyValues>& t
 }
 
 Tensor GlideImpl::head(const Tensor& features) {
-  return torch::linear(features, embedding_.to(features.scalar_type()));
+  return torch::linear(features, head_.to(features.scalar_type()));
 }
 
 Tensor glide_loss(Glide& draft, Llama& target, const Tensor& rows, torch::ScalarType dtype) {
   const auto tokens = unmark(rows).narrow(1, 0, rows.size(1) - 1);
-  const auto view = target->look_inside(tokens, draft->config().draft.layers, /*features=*/false, dtype);
+  const auto view = target->look_inside(tokens, draft->config().layers_read(), /*features=*/false, dtype);
   return next_token_loss(draft->features(tokens, view.layers, dtype), rows,
                          [&](const Tensor& inputs) { return draft->head(inputs); });
 }

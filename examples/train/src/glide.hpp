@@ -1,4 +1,4 @@
-// GLIDE: a small decoder whose layers also read the keys and values that the target's last layers cached
+// GLIDE: a small decoder whose layers also read the keys and values that layers of the target cached
 // (Du et al. 2024, "GliDe with a CaPE", section 3).
 #pragma once
 
@@ -15,7 +15,12 @@ struct GlideConfig {
   LlamaConfig draft;
   LlamaConfig target;
   std::int64_t block = 5;  // of the training mask: so many steps a round are trained for
+  /// For each layer of the draft, the layer of the target that it reads, from 0. Empty: the last ones.
+  std::vector<std::int64_t> target_layers = {};
 
+  /// The same, spelled out.
+  std::vector<std::int64_t> layers_read() const;
+  /// Throws std::invalid_argument for sizes, a block or layers that make no draft.
   void validate() const;
 };
 
@@ -59,8 +64,8 @@ class GlideImpl : public torch::nn::Module {
 
   const GlideConfig& config() const { return config_; }
 
-  /// tokens (B, T) int64, and what the target made of them in its last layers, as many as the draft has ->
-  /// the normed hidden states (B, T, hidden), in `dtype`.
+  /// tokens (B, T) int64, and what the target made of them in config().layers_read() -> the normed hidden
+  /// states (B, T, hidden), in `dtype`.
   ///
   /// Query t is a step of a round that began with its block: of the target it sees what was there then, the
   /// keys before its block (train/block_mask.hpp). The tokens before the block are there as a round finds
@@ -73,7 +78,7 @@ class GlideImpl : public torch::nn::Module {
 
  private:
   GlideConfig config_;
-  torch::Tensor embedding_;  // (vocab, hidden), also the head
+  torch::Tensor embedding_, head_;  // (vocab, hidden); the same where they are tied
   std::vector<GlideLayer> layers_;
   RmsNorm norm_{nullptr};
   torch::Tensor cosine_, sine_, target_cosine_, target_sine_;  // RotaryTables

@@ -1,6 +1,7 @@
 // `glide`: a draft that reads its target's keys and values.
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "commands.hpp"
 #include "export.hpp"
@@ -12,15 +13,20 @@ namespace specula_train {
 namespace {
 
 struct GlideOptions {
+  std::string name = "glide";
   std::filesystem::path target;
   std::int64_t block = 5;
+  std::vector<std::int64_t> target_layers;
   SizeOptions sizes;
   TrainingOptions training;
 
-  GlideConfig config(const LlamaConfig& target_config) const {
+  GlideConfig config(const LlamaConfig& target_config, const Session& session) const {
     auto draft = named_config("small");
-    draft.vocab_size = target_config.vocab_size;
-    return {.draft = sizes.apply_to(draft), .target = target_config, .block = block};
+    session.set_vocabulary(draft);
+    return {.draft = sizes.apply_to(draft),
+            .target = target_config,
+            .block = block,
+            .target_layers = target_layers};
   }
 };
 
@@ -29,7 +35,7 @@ Losses evaluate(Glide& draft, Llama& target, const Session& session) {
   Figures figures;
   session.for_heldout([&](const std::string& style, const torch::Tensor& rows) {
     const auto tokens = rows.narrow(1, 0, rows.size(1) - 1);
-    const auto view = target->look_inside(tokens, draft->config().draft.layers, true, session.dtype());
+    const auto view = target->look_inside(tokens, draft->config().layers_read(), true, session.dtype());
     const auto features = draft->features(tokens, view.layers, session.dtype());
     const auto loss =
         next_token_loss(features, rows, [&](const torch::Tensor& inputs) { return draft->head(inputs); });
@@ -47,18 +53,18 @@ Losses evaluate(Glide& draft, Llama& target, const Session& session) {
 void train_glide(const GlideOptions& options) {
   const Session session(options.training);
   auto target = load_target(options.target, session);
-  Glide draft(options.config(target->config()));
+  Glide draft(options.config(target->config(), session));
   session.place("glide", *draft);
-  const auto recipe = options.training.recipe(
+  const auto loss =
       "Next-token cross entropy; cross attention sees the target's keys before a token's block of " +
-      std::to_string(options.block));
+      std::to_string(options.block);
   session.train(
       *draft,
       {.loss = [&](const torch::Tensor& rows) { return glide_loss(draft, target, rows, session.dtype()); },
        .evaluate = [&] { return evaluate(draft, target, session); },
        .save =
            [&](const Progress& progress) {
-             export_glide(draft, session.tokenizer_file(), {"glide", recipe, session.has_given(), progress},
+             export_glide(draft, session.tokenizer(), session.card(options.name, loss, progress),
                           options.training.output / "export");
            }});
 }
@@ -69,9 +75,16 @@ void add_glide_command(CLI::App& app) {
   auto* command =
       app.add_subcommand("glide", "Train a GLIDE draft, which reads its target's keys and values");
   const auto options = std::make_shared<GlideOptions>();
+  command->add_option("--name", options->name, "On the model card")->capture_default_str();
   command->add_option("--target", options->target, "The target's Hugging Face directory")->required();
   command->add_option("--block", options->block, "Draft steps to train for: tokens a block of the mask")
       ->capture_default_str();
+  command
+      ->add_option(
+          "--target-layer", options->target_layers,
+          "The target's layer that each layer of the draft reads, from 0, as in 7 or 3,7; by default "
+          "the last ones")
+      ->delimiter(',');
   options->sizes.add_to(*command, "Instead of that of `small` (1 layer, hidden 128, heads 4 and 2, 352)");
   options->training.add_to(*command);
   options->training.add_budget_to(*command);

@@ -29,7 +29,7 @@ Losses evaluate(FeatureHead& head, Llama& target, const Session& session, const 
   session.for_heldout([&](const std::string& style, const torch::Tensor& rows) {
     const auto length = rows.size(1) - 1;
     const auto tokens = rows.narrow(1, 0, length);
-    const auto features = target->look_inside(tokens, 0, true, session.dtype()).features;
+    const auto features = target->look_inside(tokens, {}, true, session.dtype()).features;
     const auto predicted =
         head->predict(torch::embedding(target->embedding(), tokens), features, steps, session.dtype());
     const auto wanted = target->head(features);
@@ -66,9 +66,10 @@ void train_head(const HeadOptions& options) {
   options.loss.distillation.check();
   const Session session(options.training);
   auto target = load_target(options.target, session);
-  FeatureHead head(options.sizes.apply_to(head_config(target->config())));
+  auto config = options.sizes.apply_to(head_config(target->config()));
+  session.set_vocabulary(config);
+  FeatureHead head(config);
   session.place(options.name, *head);
-  const auto recipe = options.training.recipe(describe(options.loss));
   session.train(*head, {.loss =
                             [&](const torch::Tensor& rows) {
                               return head_loss(head, target, rows, options.loss, session.dtype());
@@ -76,9 +77,10 @@ void train_head(const HeadOptions& options) {
                         .evaluate = [&] { return evaluate(head, target, session, options.loss); },
                         .save =
                             [&](const Progress& progress) {
-                              export_feature_head(head, session.tokenizer_file(),
-                                                  {options.name, recipe, session.has_given(), progress},
-                                                  options.training.output / "export");
+                              export_feature_head(
+                                  head, session.tokenizer(),
+                                  session.card(options.name, describe(options.loss), progress),
+                                  options.training.output / "export");
                             }});
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <specula/eigen/llama_config.hpp>
 #include <stdexcept>
 
 #include "fused.hpp"
@@ -17,15 +16,27 @@ void LlamaConfig::validate() const {
   };
   require(vocab_size > 3 && layers > 0 && heads > 0 && kv_heads > 0 && intermediate > 0,
           "layers, heads, kv-heads and intermediate must be positive");
-  require(hidden > 0 && hidden % heads == 0,
-          "hidden " + std::to_string(hidden) + " must be a multiple of heads " + std::to_string(heads));
-  require(head_dim() % 2 == 0, "hidden / heads must be even, is " + std::to_string(head_dim()));
+  require(hidden > 0 && head_size >= 0 && max_positions > 0,
+          "hidden and the longest text must be positive, head-dim not negative");
+  require(head_size != 0 || hidden % heads == 0, "hidden " + std::to_string(hidden) +
+                                                     " must be a multiple of heads " + std::to_string(heads) +
+                                                     ", or head-dim be given");
+  require(head_dim() > 0 && head_dim() % 2 == 0,
+          "the size of a head must be even, is " + std::to_string(head_dim()));
   require(heads % kv_heads == 0,
           "heads " + std::to_string(heads) + " must be a multiple of kv-heads " + std::to_string(kv_heads));
   for (std::size_t i = 0; i < exits.size(); ++i)
     require(exits[i] > (i ? exits[i - 1] : 0), "exits must ascend, from 1 on");
   require(exits.empty() || exits.back() == layers,
           "the last exit must be " + std::to_string(layers) + ", the number of layers");
+}
+
+specula::eigen::AttentionShape LlamaConfig::attention() const {
+  return {.heads = static_cast<std::int32_t>(heads),
+          .kv_heads = static_cast<std::int32_t>(kv_heads),
+          .head_dim = static_cast<std::int32_t>(head_dim()),
+          .rope_theta = rope_theta,
+          .rope_scaling = rope_scaling};
 }
 
 LlamaConfig named_config(const std::string& name) {
@@ -60,13 +71,8 @@ LlamaConfig named_config(const std::string& name) {
 LlamaConfig read_config(const std::filesystem::path& directory) {
   const auto file = directory / "config.json";
   const auto read = specula::eigen::read_llama_config(specula::eigen::read_json_file(file), file.string());
-  const auto require = [&](bool good, const char* message) {
-    if (!good) throw std::runtime_error(file.string() + ": " + message);
-  };
-  require(read.looks_at == specula::eigen::LooksAt::nothing, "expected a plain decoder");
-  require(read.tied_head, "expected one matrix for embedding and head (tie_word_embeddings)");
-  require(read.head_dim * read.heads == read.hidden_size, "expected heads * head_dim to be the hidden size");
-  require(read.rope_scaling.factor == 0, "expected rotary positions without scaling");
+  if (read.looks_at != specula::eigen::LooksAt::nothing)
+    throw std::runtime_error(file.string() + ": expected a plain decoder");
   LlamaConfig config{.vocab_size = read.vocab_size,
                      .hidden = read.hidden_size,
                      .layers = read.layers,
@@ -74,7 +80,11 @@ LlamaConfig read_config(const std::filesystem::path& directory) {
                      .kv_heads = read.kv_heads,
                      .intermediate = read.intermediate_size,
                      .norm_epsilon = read.rms_norm_eps,
-                     .rope_theta = read.rope_theta};
+                     .rope_theta = read.rope_theta,
+                     .rope_scaling = read.rope_scaling,
+                     .head_size = read.head_dim * read.heads == read.hidden_size ? 0 : read.head_dim,
+                     .tied_head = read.tied_head};
+  if (read.max_position > 0) config.max_positions = read.max_position;
   config.exits.assign(read.exits.begin(), read.exits.end());
   config.validate();
   return config;
@@ -93,16 +103,20 @@ Tensor add_matrix(torch::nn::Module& module, const std::string& name, std::int64
   return leaf->register_parameter("weight", torch::randn({out, in}) * deviation);
 }
 
+Tensor add_head(torch::nn::Module& module, const LlamaConfig& config, const Tensor& embedding) {
+  return config.tied_head ? embedding : add_matrix(module, "lm_head", config.vocab_size, config.hidden);
+}
+
 double added_deviation(const LlamaConfig& config) {
   return 0.02 / std::sqrt(2.0 * static_cast<double>(config.layers));
 }
 
 SelfAttentionImpl::SelfAttentionImpl(const LlamaConfig& config) : config_(config) {
-  const auto kv = config.kv_heads * config.head_dim();
-  q_ = add_matrix(*this, "q_proj", config.hidden, config.hidden);
+  const auto queries = config.heads * config.head_dim(), kv = config.kv_heads * config.head_dim();
+  q_ = add_matrix(*this, "q_proj", queries, config.hidden);
   k_ = add_matrix(*this, "k_proj", kv, config.hidden);
   v_ = add_matrix(*this, "v_proj", kv, config.hidden);
-  o_ = add_matrix(*this, "o_proj", config.hidden, config.hidden, added_deviation(config));
+  o_ = add_matrix(*this, "o_proj", config.hidden, queries, added_deviation(config));
 }
 
 AttentionInputs SelfAttentionImpl::inputs(const Tensor& x, const RotaryTable& rotary) {
@@ -172,7 +186,8 @@ LlamaImpl::LlamaImpl(const LlamaConfig& config) : config_(config) {
     layers_.push_back(list->register_module(std::to_string(i), DecoderLayer(config)));
   }
   norm_ = model->register_module("norm", RmsNorm(config.hidden, config.norm_epsilon));
-  const auto table = make_rotary_table(kMaxPositions, config.head_dim(), config.rope_theta, torch::kCPU);
+  head_ = add_head(*this, config, embedding_);
+  const auto table = make_rotary_table(kMaxPositions, config.attention(), torch::kCPU);
   cosine_ = register_buffer("rotary_cosine", table.cosine);
   sine_ = register_buffer("rotary_sine", table.sine);
 }
@@ -197,24 +212,27 @@ std::vector<Tensor> LlamaImpl::exit_features(const Tensor& tokens, torch::Scalar
   return all;
 }
 
-TargetView LlamaImpl::look_inside(const Tensor& tokens, std::int64_t layers, bool features,
-                                  torch::ScalarType dtype) {
+TargetView LlamaImpl::look_inside(const Tensor& tokens, const std::vector<std::int64_t>& layers,
+                                  bool features, torch::ScalarType dtype) {
   check_length(tokens);
   torch::NoGradGuard no_grad;
   TargetView view;
+  view.layers.resize(layers.size());
   auto x = torch::embedding(embedding_, tokens);
-  const auto first_wanted = layers_.size() - static_cast<std::size_t>(layers);
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const auto inputs = layers_[i]->inputs(x, {cosine_, sine_}, dtype);
-    if (i >= first_wanted) view.layers.push_back(inputs.keys);
-    if (features || i + 1 < layers_.size()) x = layers_[i]->forward(x, inputs, dtype);
+  const auto last_wanted = layers.empty() ? -1 : *std::max_element(layers.begin(), layers.end());
+  for (std::int64_t i = 0; i < config_.layers && (features || i <= last_wanted); ++i) {
+    auto& layer = layers_[static_cast<std::size_t>(i)];
+    const auto inputs = layer->inputs(x, {cosine_, sine_}, dtype);
+    for (std::size_t wanted = 0; wanted < layers.size(); ++wanted)
+      if (layers[wanted] == i) view.layers[wanted] = inputs.keys;
+    if (features || i < last_wanted) x = layer->forward(x, inputs, dtype);
   }
   if (features) view.features = norm_->forward(x, dtype);
   return view;
 }
 
 Tensor LlamaImpl::head(const Tensor& features) {
-  return torch::linear(features, embedding_.to(features.scalar_type()));
+  return torch::linear(features, head_.to(features.scalar_type()));
 }
 
 Tensor unmark(const Tensor& rows) { return torch::where(rows < 0, rows.bitwise_not(), rows); }

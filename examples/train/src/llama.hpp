@@ -1,4 +1,5 @@
-// A Llama-family decoder: RMSNorm, rotary positions, grouped-query attention, SwiGLU, tied head.
+// A Llama-family decoder: RMSNorm, rotary positions, grouped-query attention, SwiGLU, tied or separate LM
+// head.
 #pragma once
 
 #include <torch/torch.h>
@@ -6,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <specula/eigen/llama_config.hpp>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,9 @@
 #include "rotary.hpp"
 
 namespace specula_train {
+
+/// The longest row; also what the config of a model with no other number announces.
+constexpr std::int64_t kMaxPositions = 2048;
 
 struct LlamaConfig {
   std::int64_t vocab_size = 2048;
@@ -23,11 +28,18 @@ struct LlamaConfig {
   std::int64_t intermediate = 688;
   double norm_epsilon = 1e-5;
   double rope_theta = 10000.0;
+  specula::eigen::Llama3RopeScaling rope_scaling = {};
+  std::int64_t head_size = 0;  // 0: hidden / heads
+  bool tied_head = true;       // the LM head is the embedding
+  std::int64_t max_positions = kMaxPositions;
+  std::int64_t begin = 1, end = 2;  // the ids of <s> and </s>, for config.json
   /// Numbers of layers after which it can stop, ascending, the last is `layers`: it learns to predict at each
   /// (sorted fine-tuning, Valipour et al. 2023). Empty: only there.
   std::vector<std::int64_t> exits = {};
 
-  std::int64_t head_dim() const { return hidden / heads; }
+  std::int64_t head_dim() const { return head_size != 0 ? head_size : hidden / heads; }
+  /// What the rotary angles depend on, and the shape of keys and values.
+  specula::eigen::AttentionShape attention() const;
 
   /// Throws std::invalid_argument for sizes that make no model.
   void validate() const;
@@ -36,12 +48,17 @@ struct LlamaConfig {
 /// The sizes of the models of the pack: "target", "base" or "small".
 LlamaConfig named_config(const std::string& name);
 
-/// From the config.json of a Hugging Face directory. Throws std::runtime_error for one that Llama is not.
+/// From the config.json of a Hugging Face directory, by the reader of specula::eigen::Llama. Throws
+/// std::runtime_error naming file and key for a model that is no Llama decoder, or has what is not supported
+/// (biases, sliding windows, rope scaling other than "llama3", quantized weights).
 LlamaConfig read_config(const std::filesystem::path& directory);
 
 /// A matrix (out, in) as the parameter `name`.weight of a module, from N(0, deviation^2).
 torch::Tensor add_matrix(torch::nn::Module& module, const std::string& name, std::int64_t out,
                          std::int64_t in, double deviation = 0.02);
+
+/// The LM head of a module with this embedding: the embedding itself, or a parameter `lm_head.weight`.
+torch::Tensor add_head(torch::nn::Module& module, const LlamaConfig& config, const torch::Tensor& embedding);
 
 /// The deviation of what is added to the residual stream: it starts smaller, the more layers add to it
 /// (GPT-2).
@@ -105,16 +122,13 @@ class DecoderLayerImpl : public torch::nn::Module {
 };
 TORCH_MODULE(DecoderLayer);
 
-/// The longest row; also what exported models announce.
-constexpr std::int64_t kMaxPositions = 2048;
-
 /// What a drafter sees of its target.
 struct TargetView {
   torch::Tensor features;         // (B, T, hidden): the normed hidden states that enter the head, or none
-  std::vector<KeyValues> layers;  // of the last layers, in order
+  std::vector<KeyValues> layers;  // of the layers that were asked for, in that order
 };
 
-/// Parameters carry Hugging Face's names (`model.layers.0.self_attn.q_proj.weight`).
+/// Parameters carry Hugging Face's names (`model.layers.0.self_attn.q_proj.weight`, `lm_head.weight`).
 class LlamaImpl : public torch::nn::Module {
  public:
   explicit LlamaImpl(const LlamaConfig& config);
@@ -128,20 +142,20 @@ class LlamaImpl : public torch::nn::Module {
   /// The same after each exit; norm and head are one for all.
   std::vector<torch::Tensor> exit_features(const torch::Tensor& tokens, torch::ScalarType dtype);
 
-  /// Without gradients: the keys and values of the last `layers` layers, and the features, or nothing that
-  /// only they take.
-  TargetView look_inside(const torch::Tensor& tokens, std::int64_t layers, bool features,
+  /// Without gradients: the keys and values of these layers (from 0), and the features, or nothing that only
+  /// they take.
+  TargetView look_inside(const torch::Tensor& tokens, const std::vector<std::int64_t>& layers, bool features,
                          torch::ScalarType dtype);
 
   /// features (B, T, hidden) -> logits (B, T, vocab), in the features' dtype.
   torch::Tensor head(const torch::Tensor& features);
 
-  /// (vocab, hidden), also the head.
+  /// (vocab, hidden).
   const torch::Tensor& embedding() const { return embedding_; }
 
  private:
   LlamaConfig config_;
-  torch::Tensor embedding_;
+  torch::Tensor embedding_, head_;  // the same where they are tied
   std::vector<DecoderLayer> layers_;
   RmsNorm norm_{nullptr};
   torch::Tensor cosine_, sine_;  // a RotaryTable; buffers, so that they follow the model to its device

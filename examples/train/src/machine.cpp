@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
@@ -77,11 +78,48 @@ std::string blas_warning() {
          "Install libopenblas0-pthread and see `update-alternatives --config libblas.so.3-x86_64-linux-gnu`";
 }
 
+std::optional<CudaDevice> find_cuda_device(int index) {
+  // The driver's interface (cuda.h), which is binary compatible from release to release.
+  using Get = int (*)(int* device, int ordinal);
+  using GetName = int (*)(char* name, int size, int device);
+  using GetAttribute = int (*)(int* value, int attribute, int device);
+  constexpr int kComputeCapabilityMajor = 75;
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
+  if (driver == nullptr) return std::nullopt;
+  const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
+  const auto get = reinterpret_cast<Get>(dlsym(driver, "cuDeviceGet"));
+  const auto get_name = reinterpret_cast<GetName>(dlsym(driver, "cuDeviceGetName"));
+  const auto get_attribute = reinterpret_cast<GetAttribute>(dlsym(driver, "cuDeviceGetAttribute"));
+  int device = 0;
+  char name[256] = {};
+  CudaDevice found;
+  if (!init || !get || !get_name || !get_attribute || init(0) != 0 || get(&device, index) != 0 ||
+      get_name(name, sizeof name, device) != 0 ||
+      get_attribute(&found.major, kComputeCapabilityMajor, device) != 0)
+    return std::nullopt;
+  found.name = name;
+  return found;
+}
+
+torch::ScalarType cuda_dtype(const CudaDevice& device) {
+  return device.major >= 8 ? torch::kBFloat16 : torch::kFloat32;
+}
+
+std::string describe_machine(torch::Device device, torch::ScalarType dtype) {
+  const std::string products = std::string(", products in ") + c10::toString(dtype);
+  if (device.is_cpu()) return "CPU, " + std::to_string(torch::get_num_threads()) + " threads" + products;
+  const auto cuda = find_cuda_device(device.has_index() ? device.index() : 0);
+  return (cuda ? cuda->name : device.str()) + products;
+}
+
 torch::ScalarType choose_dtype(const std::string& precision, torch::Device device) {
   if (precision == "f32") return torch::kFloat32;
   if (precision == "bf16") return torch::kBFloat16;
   if (precision != "auto") {
     throw std::invalid_argument("precision '" + precision + "': expected auto, f32 or bf16");
+  }
+  if (device.is_cuda()) {
+    if (const auto cuda = find_cuda_device(device.has_index() ? device.index() : 0)) return cuda_dtype(*cuda);
   }
   return time_product(torch::kBFloat16, device) < time_product(torch::kFloat32, device) ? torch::kBFloat16
                                                                                         : torch::kFloat32;

@@ -3,6 +3,7 @@
 
 #include <torch/torch.h>
 
+#include <optional>
 #include <string>
 
 namespace specula_train {
@@ -20,7 +21,24 @@ std::string blas_name();
 /// A warning if float32 products will be slow, else an empty string.
 std::string blas_warning();
 
-/// "auto" times one product each way and takes the faster; "f32" and "bf16" are taken at their word.
+/// A CUDA device, as its driver describes it.
+struct CudaDevice {
+  std::string name;
+  int major = 0;  // of the compute capability, 8 in 8.0
+};
+
+/// The device that products run on, asked of the driver's library: this needs no CUDA to compile. Empty if
+/// there is no driver.
+std::optional<CudaDevice> find_cuda_device(int index);
+
+/// bfloat16 where the device multiplies it: from compute capability 8.0 on.
+torch::ScalarType cuda_dtype(const CudaDevice& device);
+
+/// "f32" and "bf16" are taken at their word. "auto" is cuda_dtype() on a CUDA device; on a CPU it times one
+/// product each way and takes the faster. Throws std::invalid_argument for anything else.
 torch::ScalarType choose_dtype(const std::string& precision, torch::Device device);
+
+/// For people: "CPU, 2 threads, products in BFloat16" or "NVIDIA H100 80GB HBM3, products in BFloat16".
+std::string describe_machine(torch::Device device, torch::ScalarType dtype);
 
 }  // namespace specula_train

@@ -25,7 +25,8 @@ struct ModelOptions {
     command
         .add_option(
             "--name", name,
-            "target, deep, base or small: the sizes; and, given other sizes, any name for the model card")
+            "target, deep, base or small: the sizes, unless --init or sizes are given; then any name for the "
+            "model card")
         ->capture_default_str();
     sizes.add_to(command, "Instead of the named size");
     command
@@ -37,20 +38,23 @@ struct ModelOptions {
     training.add_to(command);
   }
 
-  LlamaConfig config(std::int32_t vocab_size) const {
+  /// The sizes of the model that it starts from; else those given; else the named ones.
+  LlamaConfig config(const Session& session) const {
     if (!cut_from.empty() && (exits.empty() || sizes.any()))
       throw std::invalid_argument("--cut-from takes its sizes from there, and --exits for its layers");
-    auto config = !cut_from.empty() ? read_config(cut_from)
-                  : sizes.any()     ? sizes.explicit_sizes
-                                    : named_config(name);
+    const auto& from = cut_from.empty() ? training.init : cut_from;
+    const bool reads = !from.empty() && !sizes.any();
+    auto config = reads ? read_config(from) : sizes.any() ? sizes.explicit_sizes : named_config(name);
+    if (reads) session.check_vocabulary(config, from);
     if (!cut_from.empty()) {
       if (exits.back() > config.layers)
         throw std::invalid_argument(cut_from.string() + ": has " + std::to_string(config.layers) +
                                     " layers, cannot be cut after " + std::to_string(exits.back()));
       config.layers = exits.back();
     }
-    config.exits = exits;
-    config.vocab_size = vocab_size;
+    if (!exits.empty()) config.exits = exits;
+    if (sizes.untied) config.tied_head = false;
+    session.set_vocabulary(config);
     config.validate();
     return config;
   }
@@ -71,7 +75,7 @@ struct ModelSession {
       : options(model_options),
         training(options.training_from()),
         session(training),
-        model(options.config(session.vocab_size())) {
+        model(options.config(session)) {
     session.place(options.name, *model);
   }
 
@@ -90,14 +94,10 @@ struct ModelSession {
   }
 
   void export_to(const fs::path& directory, const Progress& progress) {
-    export_model(
-        model, session.tokenizer_file(),
-        {options.name,
-         training.recipe(options.exits.empty()
-                             ? "Next-token cross entropy"
-                             : "Next-token cross entropy, the mean over the exits (sorted fine-tuning)"),
-         session.has_given(), progress},
-        directory);
+    const auto* loss = model->config().exits.size() < 2
+                           ? "Next-token cross entropy"
+                           : "Next-token cross entropy, the mean over the exits (sorted fine-tuning)";
+    export_model(model, session.tokenizer(), session.card(options.name, loss, progress), directory);
   }
 
   const ModelOptions& options;

@@ -28,7 +28,8 @@ Optimizer::Optimizer(const torch::nn::Module& model, const OptimizerOptions& opt
   }
   for (const auto& item : model.named_parameters()) {
     const bool is_matrix = item.value().dim() == 2;
-    const bool is_embedding = item.key().find("embed_tokens") != std::string::npos;
+    const bool is_embedding = item.key().find("embed_tokens") != std::string::npos ||
+                              item.key().find("lm_head") != std::string::npos;  // a row per token, too
     const bool orthogonal = options.kind == "muon" && is_matrix && !is_embedding;
     slots_.push_back({.parameter = item.value(),
                       .first = torch::zeros_like(item.value()),

@@ -19,7 +19,7 @@ struct OptimizerOptions {
 
 /// Muon (Jordan et al. 2024) takes the orthogonal factor of the momentum of each hidden matrix as its
 /// step. With the scale of Liu et al. (2025), 0.2 sqrt(larger side), a step is as large as AdamW's, so
-/// that both share one learning rate. Embeddings and norms always use AdamW.
+/// that both share one learning rate. Embeddings, LM heads and norms always use AdamW.
 class Optimizer {
  public:
   Optimizer(const torch::nn::Module& model, const OptimizerOptions& options);

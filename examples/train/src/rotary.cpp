@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <specula/eigen/detail/rope_table.hpp>
 #include <vector>
 
 #include "plain.hpp"
@@ -101,11 +102,13 @@ struct RotateAndSplitFunction : Function<RotateAndSplitFunction> {
 
 }  // namespace
 
-RotaryTable make_rotary_table(std::int64_t length, std::int64_t head_dim, double theta,
+RotaryTable make_rotary_table(std::int64_t length, const specula::eigen::AttentionShape& shape,
                               torch::Device device) {
-  const auto exponents = torch::arange(0, head_dim, 2, torch::kFloat64) / static_cast<double>(head_dim);
-  const auto frequencies = torch::pow(theta, exponents).reciprocal();
-  const auto angles = torch::outer(torch::arange(length, torch::kFloat64), frequencies);
+  std::vector<double> frequencies;
+  for (std::int32_t pair = 0; pair < shape.head_dim / 2; ++pair)
+    frequencies.push_back(specula::eigen::detail::rope_frequency(shape, pair));
+  const auto angles =
+      torch::outer(torch::arange(length, torch::kFloat64), torch::tensor(frequencies, torch::kFloat64));
   return {angles.cos().to(device, torch::kFloat32), angles.sin().to(device, torch::kFloat32)};
 }
 

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <specula/eigen/safetensors.hpp>
+#include <specula/eigen/tensor_files.hpp>
+#include <stdexcept>
 #include <vector>
 
 #include "whole_file.hpp"
@@ -30,27 +32,25 @@ void write_safetensors(const torch::OrderedDict<std::string, torch::Tensor>& ten
   write_whole(file, bytes + text + data);
 }
 
-void load_safetensors(const std::filesystem::path& file, torch::nn::Module& model, Surplus surplus) {
-  auto weights = specula::eigen::Safetensors::open(file);
+void load_weights(const std::filesystem::path& directory, torch::nn::Module& model, Surplus surplus) {
+  specula::eigen::TensorFiles files(directory);
   const auto parameters = model.named_parameters();
-  for (const auto& tensor : weights.tensors())
-    if (surplus == Surplus::refused && !parameters.contains(tensor.name))
-      weights.fail(tensor.name, "is not a parameter of the model");
+  for (const auto& [name, file] : files.names()) {
+    if (surplus == Surplus::ignored || parameters.contains(name) || name == "lm_head.weight" ||
+        name.ends_with(".inv_freq"))
+      continue;
+    throw std::runtime_error(directory.string() + ": tensor '" + name + "' is not a parameter of the model" +
+                             (name.ends_with(".bias") ? "; biases are not supported" : ""));
+  }
 
   torch::NoGradGuard no_grad;
   std::vector<float> values;
   for (const auto& parameter : parameters) {
-    const auto* tensor = weights.find(parameter.key());
     auto value = parameter.value();
-    if (!tensor) weights.fail(parameter.key(), "is missing");
-    if (tensor->dtype == specula::eigen::Dtype::other)
-      weights.fail(tensor->name, tensor->dtype_name + " is not supported");
-    if (value.sizes() != tensor->shape)
-      weights.fail(tensor->name, "shape " + specula::eigen::detail::shape_text(tensor->shape) +
-                                     ", the model's is " +
-                                     specula::eigen::detail::shape_text(value.sizes().vec()));
+    const auto shape = value.sizes().vec();
+    const auto& tensor = (files.require)(parameter.key(), shape);
     values.resize(static_cast<std::size_t>(value.numel()));
-    specula::eigen::decode(tensor->dtype, weights.read(*tensor).data(), values);
+    specula::eigen::decode(tensor.dtype, files.read(tensor).data(), values);
     value.copy_(torch::from_blob(values.data(), value.sizes()));
   }
 }

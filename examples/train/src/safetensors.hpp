@@ -1,4 +1,4 @@
-// Weights on disk: one safetensors file of BF16 tensors.
+// Weights on disk: written as one safetensors file of BF16 tensors, read from one file or from shards.
 #pragma once
 
 #include <torch/torch.h>
@@ -15,9 +15,12 @@ void write_safetensors(const torch::OrderedDict<std::string, torch::Tensor>& ten
 /// Tensors of a file that a model does not have.
 enum class Surplus { refused, ignored };
 
-/// Copies such a file into the model's parameters. Throws std::runtime_error naming the file, and the tensor
-/// if it is missing, not the model's (unless those are ignored), of another shape, or no BF16, F16 or F32.
-void load_safetensors(const std::filesystem::path& file, torch::nn::Module& model,
-                      Surplus surplus = Surplus::refused);
+/// Copies the weights of a Hugging Face directory, model.safetensors or the shards that
+/// model.safetensors.index.json lists, into the model's parameters. What a model with tied embeddings or old
+/// rotary buffers stores twice (`lm_head.weight`, `*.inv_freq`) is left. Throws std::runtime_error naming the
+/// file or the directory, and the tensor if it is missing, not the model's (unless those are ignored), of
+/// another shape, or no BF16, F16 or F32.
+void load_weights(const std::filesystem::path& directory, torch::nn::Module& model,
+                  Surplus surplus = Surplus::refused);
 
 }  // namespace specula_train

@@ -16,22 +16,62 @@ Session::Session(const TrainingOptions& options)
       device_(best_device()),
       dtype_(choose_dtype(options.precision, device_)),
       corpus_(read_tokens(options.data)),
-      tokenizer_file_(options.tokenizer_file.empty() ? options.data / "tokenizer.model"
-                                                     : options.tokenizer_file) {
-  if (!std::filesystem::exists(tokenizer_file_)) {
-    throw std::invalid_argument(tokenizer_file_.string() + ": no such file");
+      shares_(parse_shares(corpus_.styles, options.shares)),
+      tokenizer_(options.tokenizer.empty() ? options.data : options.tokenizer) {
+  if (std::filesystem::is_directory(tokenizer_) ? !std::filesystem::exists(tokenizer_ / "tokenizer.model") &&
+                                                      !std::filesystem::exists(tokenizer_ / "tokenizer.json")
+                                                : !std::filesystem::exists(tokenizer_)) {
+    throw std::invalid_argument(tokenizer_.string() + ": expected tokenizer.model or tokenizer.json");
   }
-  std::printf("device %s, %d threads, products in %s, BLAS: %s\n", device_.str().c_str(),
-              torch::get_num_threads(), c10::toString(dtype_), blas_name().c_str());
+  std::printf("%s, BLAS: %s\n", describe_machine(device_, dtype_).c_str(), blas_name().c_str());
   if (const auto warning = blas_warning(); !warning.empty()) {
     std::fprintf(stderr, "warning: %s\n", warning.c_str());
   }
-  for (auto& style : corpus_.styles) {
-    std::printf("%s: %zu tokens\n", style.name.c_str(), count_tokens(style.train));
+  for (std::size_t i = 0; i < corpus_.styles.size(); ++i) {
+    auto& style = corpus_.styles[i];
+    std::printf("%s: %zu tokens, %.1f%% of the rows\n", style.name.c_str(), count_tokens(style.train),
+                100 * shares_[i]);
+    if (heldout_rows(style, options_.loop.context, 1).size(0) == 0) {
+      std::fprintf(stderr, "warning: %s: the held-out text fills no row of %lld tokens; it has no figures\n",
+                   style.name.c_str(), static_cast<long long>(options_.loop.context + 1));
+    }
     has_given_ = has_given_ || !style.given.empty();
     mark_given(style);
   }
   torch::manual_seed(options.seed);
+}
+
+void Session::set_vocabulary(LlamaConfig& config) const {
+  config.vocab_size = corpus_.vocab_size;
+  config.begin = corpus_.begin;
+  config.end = corpus_.end;
+}
+
+void Session::check_vocabulary(const LlamaConfig& config, const std::filesystem::path& directory) const {
+  if (config.vocab_size == corpus_.vocab_size) return;
+  throw std::invalid_argument(
+      directory.string() + ": a vocabulary of " + std::to_string(config.vocab_size) + ", the data's is " +
+      std::to_string(corpus_.vocab_size) +
+      "; encode the text with the model's own tokenizer (specula-train-text tokenizer --tokenizer)");
+}
+
+ModelCard Session::card(const std::string& name, const std::string& loss, const Progress& progress) const {
+  ModelCard card{.name = name,
+                 .recipe = options_.recipe(loss),
+                 .device = describe_machine(device_, dtype_),
+                 .answers = has_given_,
+                 .styles = {},
+                 .progress = progress};
+  for (std::size_t i = 0; i < corpus_.styles.size(); ++i) {
+    const auto& style = corpus_.styles[i];
+    card.styles.push_back({.name = style.name,
+                           .share = shares_[i],
+                           .documents = style.train.size(),
+                           .tokens = count_tokens(style.train),
+                           .heldout = count_tokens(style.heldout),
+                           .info = style.info});
+  }
+  return card;
 }
 
 void Session::place(const std::string& name, torch::nn::Module& model) const {
@@ -45,7 +85,9 @@ void Session::place(const std::string& name, torch::nn::Module& model) const {
 void Session::for_heldout(
     const std::function<void(const std::string& style, const torch::Tensor& rows)>& f) const {
   for (const auto& style : corpus_.styles) {
-    for (const auto& part : heldout_rows(style, options_.loop.context, 96).split(16)) {
+    const auto rows = heldout_rows(style, options_.loop.context, 96);
+    if (rows.size(0) == 0) continue;
+    for (const auto& part : rows.split(16)) {
       f(style.name, part.to(device_));
     }
   }
@@ -53,9 +95,8 @@ void Session::for_heldout(
 
 void Session::train(torch::nn::Module& model, const LoopCallbacks& callbacks) const {
   if (!options_.init.empty())
-    load_safetensors(options_.init / "model.safetensors", model,
-                     options_.init_is_larger ? Surplus::ignored : Surplus::refused);
-  BatchLoader loader(corpus_.styles, options_.seed);
+    load_weights(options_.init, model, options_.init_is_larger ? Surplus::ignored : Surplus::refused);
+  BatchLoader loader(corpus_.styles, options_.seed, shares_);
   Optimizer optimizer(model, options_.optimizer);
   auto loop = options_.loop;
   loop.checkpoint_file = options_.checkpoint_file();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "command_options.hpp"
+#include "export.hpp"
 #include "token_store.hpp"
 #include "training_loop.hpp"
 
@@ -24,14 +25,22 @@ class Session {
   torch::Device device() const { return device_; }
   torch::ScalarType dtype() const { return dtype_; }
   std::int32_t vocab_size() const { return corpus_.vocab_size; }
-  const std::filesystem::path& tokenizer_file() const { return tokenizer_file_; }
-  /// Whether parts of the text are only read: then it is what a target wrote in answer to them.
-  bool has_given() const { return has_given_; }
+  /// File or folder.
+  const std::filesystem::path& tokenizer() const { return tokenizer_; }
+
+  /// Gives a new model the vocabulary of the data, and the ids of its <s> and </s>.
+  void set_vocabulary(LlamaConfig& config) const;
+  /// Throws std::invalid_argument if the model in `directory` has another vocabulary than the data.
+  void check_vocabulary(const LlamaConfig& config, const std::filesystem::path& directory) const;
+
+  /// What the model card says of this training, whose loss is `loss` in words.
+  ModelCard card(const std::string& name, const std::string& loss, const Progress& progress) const;
 
   /// Moves a new model to the device and says how large it is.
   void place(const std::string& name, torch::nn::Module& model) const;
 
-  /// Calls f(style, rows (16 or fewer, T + 1)) on the device for the first 96 held-out rows of each style.
+  /// Calls f(style, rows (16 or fewer, T + 1)) on the device for the first 96 held-out rows of each style. A
+  /// style whose held-out text fills no row has none.
   void for_heldout(const std::function<void(const std::string& style, const torch::Tensor& rows)>& f) const;
 
   /// Trains until the budget is used up or the process is told to end.
@@ -42,8 +51,9 @@ class Session {
   torch::Device device_;
   torch::ScalarType dtype_;
   TokenizedCorpus corpus_;
-  std::filesystem::path tokenizer_file_;
-  bool has_given_ = false;
+  std::vector<double> shares_;
+  std::filesystem::path tokenizer_;
+  bool has_given_ = false;  // parts of the text are only read: it is what a target wrote in answer to them
 };
 
 /// Means of figures, each weighted by what it is a mean of.

@@ -35,7 +35,7 @@ void write_documents(const fs::path& file, const std::vector<Document>& document
   if (!out) throw std::runtime_error(file.string() + ": cannot be written");
 }
 
-std::vector<Document> read_documents(const fs::path& file, std::int32_t vocab_size) {
+std::vector<Document> read_documents(const fs::path& file, std::int32_t vocab_size, Token end) {
   std::ifstream in(file, std::ios::binary);
   if (!in) throw std::runtime_error(file.string() + ": cannot be opened; run `specula-train-text tokenizer`");
   std::vector<Document> documents;
@@ -46,7 +46,7 @@ std::vector<Document> read_documents(const fs::path& file, std::int32_t vocab_si
                                " is outside the vocabulary of " + std::to_string(vocab_size));
     }
     document.push_back(token);
-    if (token == kEnd) {
+    if (token == end) {
       documents.push_back(std::move(document));
       document = {};
     }
@@ -100,16 +100,40 @@ std::size_t count_tokens(const std::vector<Document>& documents) {
   return count;
 }
 
+void copy_tokenizer(const fs::path& folder_or_file, const fs::path& directory) {
+  auto from = folder_or_file;
+  if (fs::is_directory(from)) {
+    from /= fs::exists(from / "tokenizer.model") ? "tokenizer.model" : "tokenizer.json";
+  }
+  if (!fs::is_regular_file(from)) throw std::runtime_error(from.string() + ": no such file");
+  fs::create_directories(directory);
+  const auto copy = [&](const fs::path& file, const char* name) {
+    if (file.lexically_normal() == (directory / name).lexically_normal()) return;
+    fs::copy_file(file, directory / name, fs::copy_options::overwrite_existing);
+    fs::permissions(directory / name, fs::perms::owner_write, fs::perm_options::add);  // to be replaced
+  };
+  if (from.filename() != "tokenizer.json") return copy(from, "tokenizer.model");
+  copy(from, "tokenizer.json");
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    if (fs::exists(from.parent_path() / name)) copy(from.parent_path() / name, name);
+  }
+}
+
 void write_tokens(const TokenizedCorpus& corpus, const fs::path& directory) {
   fs::create_directories(directory);
   nlohmann::ordered_json index{{"vocab_size", corpus.vocab_size},
+                               {"begin", corpus.begin},
+                               {"end", corpus.end},
                                {"styles", nlohmann::ordered_json::array()}};
+  StyleInfos infos;
   for (const auto& style : corpus.styles) {
     write_documents(train_file(directory, style.name), style.train);
     write_documents(heldout_file(directory, style.name), style.heldout);
     write_given(given_file(directory, style.name), style.given);
     index["styles"].push_back(style.name);
+    infos[style.name] = style.info;
   }
+  write_style_infos(infos, directory);
   std::ofstream(directory / "tokens.json") << index.dump(2) << '\n';
 }
 
@@ -118,13 +142,26 @@ TokenizedCorpus read_tokens(const fs::path& directory) {
   std::ifstream in(file);
   if (!in) throw std::runtime_error(file.string() + ": cannot be opened; run `specula-train-text tokenizer`");
   TokenizedCorpus corpus;
+  auto infos = read_style_infos(directory);
   try {
     const auto index = nlohmann::json::parse(in);
     corpus.vocab_size = index.at("vocab_size").get<std::int32_t>();
+    corpus.begin = index.value("begin", kBegin);
+    corpus.end = index.value("end", kEnd);
+    for (const Token token : {corpus.begin, corpus.end}) {
+      if (token < 0 || token >= corpus.vocab_size) {
+        throw std::runtime_error(file.string() + ": begin or end is " + std::to_string(token) +
+                                 ", outside the vocabulary of " + std::to_string(corpus.vocab_size));
+      }
+    }
     for (const auto& name : index.at("styles").get<std::vector<std::string>>()) {
+      const auto read = [&](const fs::path& tokens) {
+        return read_documents(tokens, corpus.vocab_size, corpus.end);
+      };
       corpus.styles.push_back({.name = name,
-                               .train = read_documents(train_file(directory, name), corpus.vocab_size),
-                               .heldout = read_documents(heldout_file(directory, name), corpus.vocab_size)});
+                               .train = read(train_file(directory, name)),
+                               .heldout = read(heldout_file(directory, name)),
+                               .info = infos[name]});
       corpus.styles.back().given = read_given(given_file(directory, name), corpus.styles.back().train);
     }
   } catch (const nlohmann::json::exception& error) {

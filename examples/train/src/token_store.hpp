@@ -1,10 +1,16 @@
 // Encoded documents on disk: what lies between the program that knows text and the one that knows models.
 //
-// DIR/tokens.json         {"vocab_size": 2048, "styles": ["gsm8k", "python"]}
+// DIR/tokens.json         {"vocab_size": 2048, "begin": 1, "end": 2, "styles": ["gsm8k", "python"]};
+//                         begin and end are the ids of <s> and </s>, by default 1 and 2
 // DIR/NAME.train.tokens   int32, little endian: <s> document </s> <s> document </s> ...
 // DIR/NAME.heldout.tokens the same
 // DIR/NAME.train.given    int32, one a document; may be missing: how many tokens at its beginning are a
-// prompt
+//                         prompt
+// DIR/styles.json         may be missing; see style_info.hpp
+// DIR/tokenizer.model     or tokenizer.json: copied into the directories of trained models
+//
+// So a model whose tokenizer specula-train-text does not read is trained on tokens that another program
+// wrote.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +18,14 @@
 #include <string>
 #include <vector>
 
+#include "style_info.hpp"
+
 namespace specula_train {
 
 using Token = std::int32_t;
 using Document = std::vector<Token>;  // <s> ... </s>
 
-constexpr Token kUnknown = 0, kBegin = 1, kEnd = 2;
+constexpr Token kBegin = 1, kEnd = 2;  // unless tokens.json says otherwise
 
 /// The documents of one style of text (say, `gsm8k`).
 struct TokenizedStyle {
@@ -27,10 +35,12 @@ struct TokenizedStyle {
   /// Of each document to train on, how many tokens at its beginning are given, not to be learned; empty:
   /// none.
   std::vector<std::int32_t> given = {};
+  StyleInfo info = {};
 };
 
 struct TokenizedCorpus {
   std::int32_t vocab_size = 0;
+  Token begin = kBegin, end = kEnd;
   std::vector<TokenizedStyle> styles;
 };
 
@@ -43,6 +53,11 @@ constexpr Token mark_given(Token token) { return ~token; }
 void mark_given(TokenizedStyle& style);
 
 void write_tokens(const TokenizedCorpus& corpus, const std::filesystem::path& directory);
+
+/// Copies a tokenizer: a file, or of a folder tokenizer.model or else tokenizer.json. A tokenizer.json takes
+/// tokenizer_config.json and special_tokens_map.json along, which name its <s> and </s>; any other file
+/// becomes tokenizer.model. Throws std::runtime_error if there is none.
+void copy_tokenizer(const std::filesystem::path& folder_or_file, const std::filesystem::path& directory);
 
 /// Throws std::runtime_error naming the file that is missing, cut short, or holds an id outside the
 /// vocabulary.

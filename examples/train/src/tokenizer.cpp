@@ -1,6 +1,5 @@
 #include "tokenizer.hpp"
 
-#include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
@@ -96,28 +95,9 @@ void train_tokenizer(const std::vector<Style>& styles, const TokenizerOptions& o
   if (!out) throw std::runtime_error(model_file.string() + ": cannot be written");
 }
 
-Tokenizer::Tokenizer(const std::filesystem::path& model_file)
-    : processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
-  check(processor_->Load(model_file.string()), model_file.string());
-  if (processor_->unk_id() != kUnknown || processor_->bos_id() != kBegin || processor_->eos_id() != kEnd) {
-    throw std::runtime_error(model_file.string() + ": expected <unk> = 0, <s> = 1 and </s> = 2");
-  }
-}
-
-Tokenizer::~Tokenizer() = default;
-
-std::int32_t Tokenizer::vocab_size() const { return processor_->GetPieceSize(); }
-
-std::vector<Token> Tokenizer::encode(std::string_view text) const {
-  std::vector<int> ids;
-  check(processor_->Encode({text.data(), text.size()}, &ids), "encoding");
-  return ids;
-}
-
-std::string Tokenizer::decode(const std::vector<Token>& tokens) const {
-  std::string text;
-  check(processor_->Decode(tokens, &text), "decoding");
-  return text;
+bool reproduces(const Tokenizer& tokenizer, const std::string& text) {
+  const auto back = tokenizer.decode(tokenizer.encode(text));
+  return back == text || back == " " + text;
 }
 
 TokenizedCorpus encode_corpus(const std::vector<Style>& styles, const Tokenizer& tokenizer) {
@@ -126,16 +106,18 @@ TokenizedCorpus encode_corpus(const std::vector<Style>& styles, const Tokenizer&
     documents.reserve(texts.size());
     for (const auto& text : texts) {
       auto document = tokenizer.encode(text);
-      document.insert(document.begin(), kBegin);
-      document.push_back(kEnd);
+      document.push_back(tokenizer.end());
       documents.push_back(std::move(document));
     }
     return documents;
   };
-  TokenizedCorpus corpus{.vocab_size = tokenizer.vocab_size(), .styles = {}};
+  TokenizedCorpus corpus{
+      .vocab_size = tokenizer.vocab_size(), .begin = tokenizer.begin(), .end = tokenizer.end(), .styles = {}};
   for (const auto& style : styles) {
-    corpus.styles.push_back(
-        {.name = style.name, .train = encode_all(style.train), .heldout = encode_all(style.heldout)});
+    corpus.styles.push_back({.name = style.name,
+                             .train = encode_all(style.train),
+                             .heldout = encode_all(style.heldout),
+                             .info = style.info});
   }
   return corpus;
 }

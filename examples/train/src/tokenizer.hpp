@@ -1,19 +1,15 @@
-// SentencePiece: training a small vocabulary, and encoding with it.
+// SentencePiece: training a small vocabulary; and encoding a corpus, with that or with any other tokenizer
+// that the example programs read.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "../../common/tokenizer.hpp"
 #include "corpus.hpp"
 #include "token_store.hpp"
-
-namespace sentencepiece {
-class SentencePieceProcessor;
-}
 
 namespace specula_train {
 
@@ -27,19 +23,10 @@ struct TokenizerOptions {
 void train_tokenizer(const std::vector<Style>& styles, const TokenizerOptions& options,
                      const std::filesystem::path& model_file);
 
-class Tokenizer {
- public:
-  /// Throws std::runtime_error if the file is no SentencePiece model with the three ids above.
-  explicit Tokenizer(const std::filesystem::path& model_file);
-  ~Tokenizer();
+using specula_examples::Tokenizer;
 
-  std::int32_t vocab_size() const;
-  std::vector<Token> encode(std::string_view text) const;
-  std::string decode(const std::vector<Token>& tokens) const;
-
- private:
-  std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
-};
+/// Whether a text comes back from its tokens, but for a space before it, which some tokenizers add.
+bool reproduces(const Tokenizer& tokenizer, const std::string& text);
 
 /// Every document of the corpus, between <s> and </s>.
 TokenizedCorpus encode_corpus(const std::vector<Style>& styles, const Tokenizer& tokenizer);

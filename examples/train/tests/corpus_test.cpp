@@ -70,15 +70,102 @@ TEST_CASE("every n-th document is held out, and a corpus survives the disk") {
   CHECK(styles[0].name == "s");
   CHECK(styles[0].train == style.train);
   CHECK(styles[0].heldout == style.heldout);
+  CHECK(styles[0].info.heldout_every == 2);
+
+  auto other = st::split_style("t", {"x", "y", "z"}, 50);  // too few for every 50th: the last
+  CHECK(other.heldout == std::vector<std::string>{"z"});
+  CHECK(other.info.heldout_every == 3);
+  other.info.description = "a \"text\"";
+  other.info.licence = "MIT";
+  st::write_style(other, folder.path);
+  const auto both = st::read_corpus(folder.path);
+  REQUIRE(both.size() == 2);
+  CHECK(both[0].info.licence == "");
+  CHECK(both[1].info.description == "a \"text\"");
+  CHECK(both[1].info.licence == "MIT");
+  CHECK_THROWS_WITH_AS(st::split_style("u", {"x"}), doctest::Contains("style u: 1 documents"),
+                       std::invalid_argument);
+  CHECK_THROWS_AS(st::split_style("u", {"x", "y"}, 1), std::invalid_argument);
+  folder.write("styles.json", "{\"styles\": [{}]}");
+  CHECK_THROWS_WITH_AS(st::read_corpus(folder.path), doctest::Contains("styles.json"), std::runtime_error);
+}
+
+TEST_CASE("any folder of text") {
+  const Folder folder;
+  folder.write("b.txt", "b");
+  folder.write("a/c.md", "c");
+  folder.write("d.csv", "d");
+  folder.write("blank.txt", " \n\t\n");
+  folder.write("latin.txt", "\xe9");
+  folder.write(".git/e.txt", "e");
+  folder.write("a/.f.txt", "f");
+  CHECK(st::read_text(folder.path, {}) == std::vector<std::string>{"c", "b"});
+  CHECK(st::read_text(folder.path, {.endings = {".csv", "b.txt"}}) == std::vector<std::string>{"b", "d"});
+  CHECK_THROWS_WITH_AS(st::read_text(folder.path, {.endings = {".tsv"}}),
+                       doctest::Contains("holds no text in files that end in .tsv"), std::runtime_error);
+  CHECK_THROWS_WITH_AS(st::read_text(folder.path / "nowhere", {}), doctest::Contains("nowhere: no such"),
+                       std::invalid_argument);
+}
+
+TEST_CASE("JSON Lines under any key") {
+  const Folder folder;
+  folder.write("x.jsonl", "{\"text\": \"a\", \"body\": \"b\"}\n\n{\"text\": \"c\", \"body\": \" \"}\n");
+  CHECK(st::read_text(folder.path / "x.jsonl", {}) == std::vector<std::string>{"a", "c"});
+  CHECK(st::read_text(folder.path / "x.jsonl", {.key = "body"}) == std::vector<std::string>{"b"});
+  CHECK_THROWS_WITH_AS(st::read_text(folder.path / "x.jsonl", {.key = "story"}),
+                       doctest::Contains("x.jsonl:1:"), std::runtime_error);
+}
+
+TEST_CASE("a file of many documents, or a long one") {
+  const Folder folder;
+  folder.write("marked.txt", "one\ntwo\n<|endoftext|>\nthree\n<|endoftext|>four <|endoftext|> on");
+  CHECK(st::read_text(folder.path / "marked.txt", {}) ==
+        std::vector<std::string>{"one\ntwo\n", "three\n", "four <|endoftext|> on"});
+
+  std::string text;
+  for (int i = 0; i < 3000; ++i) text += "line " + std::to_string(i) + "\n";
+  text += std::string(20000, 'x');  // one long line is not cut
+  folder.write("long.txt", text);
+  const auto pieces = st::read_text(folder.path / "long.txt", {});
+  REQUIRE(pieces.size() > 3);
+  std::string all;
+  for (const auto& piece : pieces) {
+    CHECK((piece.starts_with("line ") || piece.starts_with("x")));
+    all += piece;
+  }
+  CHECK(all == text);
+  for (std::size_t i = 0; i + 1 < pieces.size(); ++i) {
+    CHECK(pieces[i].size() >= 8000);
+    CHECK(pieces[i].back() == '\n');
+    CHECK(pieces[i].size() < 8100);
+  }
+}
+
+TEST_CASE("names and values") {
+  CHECK(st::parse_assignment("--style", "a-1=/x=y") == std::pair<std::string, std::string>{"a-1", "/x=y"});
+  for (const auto* bad : {"", "a", "=b", "a=", "a/b=c", "a b=c"}) {
+    CAPTURE(bad);
+    CHECK_THROWS_WITH_AS(st::parse_assignment("--style", bad), doctest::Contains("--style '"),
+                         std::invalid_argument);
+  }
 }
 
 TEST_CASE("tokens survive the disk, and bad files are named") {
   const Folder folder;
   const st::TokenizedCorpus corpus{
-      .vocab_size = 9, .styles = {{.name = "s", .train = {{1, 5, 2}, {1, 2}}, .heldout = {{1, 8, 2}}}}};
+      .vocab_size = 9,
+      .styles = {{.name = "s",
+                  .train = {{1, 5, 2}, {1, 2}},
+                  .heldout = {{1, 8, 2}},
+                  .info = {.description = "d", .licence = "l", .heldout_every = 3}}}};
   st::write_tokens(corpus, folder.path);
   const auto read = st::read_tokens(folder.path);
   CHECK(read.vocab_size == 9);
+  CHECK(read.begin == 1);
+  CHECK(read.end == 2);
+  CHECK(read.styles.at(0).info.description == "d");
+  CHECK(read.styles.at(0).info.licence == "l");
+  CHECK(read.styles.at(0).info.heldout_every == 3);
   REQUIRE(read.styles.size() == 1);
   CHECK(read.styles[0].train == corpus.styles[0].train);
   CHECK(read.styles[0].heldout == corpus.styles[0].heldout);
@@ -87,6 +174,25 @@ TEST_CASE("tokens survive the disk, and bad files are named") {
   CHECK_THROWS_WITH_AS(st::read_tokens(folder.path), doctest::Contains("outside the vocabulary"),
                        std::runtime_error);
   folder.write("s.train.tokens", std::string("\x01\0\0\0", 4));
+  CHECK_THROWS_WITH_AS(st::read_tokens(folder.path), doctest::Contains("no end"), std::runtime_error);
+}
+
+TEST_CASE("documents end with the tokenizer's own token") {
+  const Folder folder;
+  folder.write("tokens.json", R"({"vocab_size": 9, "begin": 7, "end": 8, "styles": ["s"]})");
+  folder.write("s.train.tokens", std::string("\x07\0\0\0\x02\0\0\0\x08\0\0\0", 12));
+  folder.write("s.heldout.tokens", "");
+  auto read = st::read_tokens(folder.path);
+  CHECK(read.begin == 7);
+  CHECK(read.end == 8);
+  CHECK(read.styles.at(0).train == std::vector<st::Document>{{7, 2, 8}});
+  CHECK(read.styles.at(0).info.description == "");
+  st::write_tokens(read, folder.path);
+  CHECK(st::read_tokens(folder.path).end == 8);
+  folder.write("tokens.json", R"({"vocab_size": 9, "end": 9, "styles": []})");
+  CHECK_THROWS_WITH_AS(st::read_tokens(folder.path), doctest::Contains("begin or end is 9"),
+                       std::runtime_error);
+  folder.write("tokens.json", R"({"vocab_size": 9, "styles": ["s"]})");  // without, they are 1 and 2
   CHECK_THROWS_WITH_AS(st::read_tokens(folder.path), doctest::Contains("no end"), std::runtime_error);
 }
 

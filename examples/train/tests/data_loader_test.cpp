@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <stdexcept>
+
 namespace st = specula_train;
 
 namespace {
@@ -53,4 +55,57 @@ TEST_CASE("another seed, another order") {
   const std::vector<st::TokenizedStyle> styles{{.name = "x", .train = documents(50, 7, 100), .heldout = {}}};
   st::BatchLoader one(styles, 1), two(styles, 2);
   CHECK_FALSE(torch::equal(one.next(4, 8), two.next(4, 8)));
+}
+
+TEST_CASE("styles have their shares of the rows, and a restored loader keeps them") {
+  const std::vector<st::TokenizedStyle> styles{{.name = "x", .train = documents(20, 30, 100), .heldout = {}},
+                                               {.name = "y", .train = documents(20, 30, 200), .heldout = {}},
+                                               {.name = "z", .train = documents(20, 30, 300), .heldout = {}}};
+  const auto shares = st::parse_shares(styles, {"z=0", "x=0.7"});
+  REQUIRE(shares.size() == 3);
+  CHECK(shares[0] == doctest::Approx(0.7));
+  CHECK(shares[1] == doctest::Approx(0.3));
+  CHECK(shares[2] == 0);
+  st::BatchLoader loader(styles, 1, shares);
+  CHECK(loader.epochs() == "x 1, y 1");
+  std::vector<int> counts(3);
+  for (int row = 1; row <= 500; ++row) {
+    const auto style = loader.next(1, 8).max().item<std::int64_t>() / 100 - 1;
+    ++counts[static_cast<std::size_t>(style)];
+    for (std::size_t i = 0; i < 3; ++i) CHECK(std::abs(counts[i] - row * shares[i]) < 3);
+  }
+  CHECK(counts == std::vector<int>{350, 150, 0});
+  loader.next(2, 8);
+
+  st::BatchLoader other(styles, 1, shares);
+  other.restore(loader.state());
+  for (int i = 0; i < 20; ++i) CHECK(torch::equal(loader.next(3, 8), other.next(3, 8)));
+}
+
+TEST_CASE("shares that make no sense are refused by name") {
+  const std::vector<st::TokenizedStyle> styles{{.name = "x", .train = {}, .heldout = {}},
+                                               {.name = "y", .train = {}, .heldout = {}}};
+  CHECK(st::parse_shares(styles, {}) == std::vector<double>{0.5, 0.5});
+  CHECK(st::parse_shares(styles, {"y=0.25", "x=0.75"}) == std::vector<double>{0.75, 0.25});
+  CHECK(st::parse_shares(styles, {"y=1"}) == std::vector<double>{0, 1});
+  const auto refuses = [&](const std::vector<std::string>& given, const char* why) {
+    CAPTURE(why);
+    CHECK_THROWS_WITH_AS(st::parse_shares(styles, given), doctest::Contains(why), std::invalid_argument);
+  };
+  refuses({"u=0.5"}, "--share u=0.5: no style of this name; there are x, y");
+  refuses({"x=0.5", "x=0.5"}, "given twice");
+  refuses({"x=-0.1"}, "expected a number from 0 to 1");
+  refuses({"x=half"}, "expected a number from 0 to 1");
+  refuses({"x=0.5.1"}, "expected a number from 0 to 1");
+  refuses({"x=nan"}, "expected a number from 0 to 1");
+  refuses({"x=0.8", "y=0.8"}, "add up to 1.6");
+  refuses({"x=0.3", "y=0.3"}, "add up to 0.6");
+  refuses({"x"}, "expected NAME=VALUE");
+}
+
+TEST_CASE("a style without a whole row is named as what it is") {
+  const std::vector<st::TokenizedStyle> styles{{.name = "x", .train = documents(1, 4, 9), .heldout = {}}};
+  st::BatchLoader loader(styles, 1);
+  CHECK_THROWS_WITH_AS(loader.next(1, 8), doctest::Contains("less than one row of 9 tokens"),
+                       std::runtime_error);
 }

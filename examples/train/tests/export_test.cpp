@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <specula/eigen/llama_config.hpp>
 #include <stdexcept>
 
@@ -29,7 +30,7 @@ std::string text(const std::filesystem::path& file) {
 /// The file's weights are the model's, rounded to bfloat16.
 void check_weights(const std::filesystem::path& directory, torch::nn::Module& written,
                    torch::nn::Module& other) {
-  st::load_safetensors(directory / "model.safetensors", other);
+  st::load_weights(directory, other);
   for (std::size_t i = 0; i < written.parameters().size(); ++i) {
     CHECK(torch::equal(other.parameters()[i],
                        written.parameters()[i].to(torch::kBFloat16).to(torch::kFloat32)));
@@ -48,8 +49,30 @@ TEST_CASE("a decoder's directory") {
   const Place place;
   st::Llama model(tiny_target()), other(tiny_target());
   st::export_model(model, place.tokenizer,
-                   {.name = "target", .recipe = "r", .progress = {.finished = true, .heldout = {}}},
+                   {.name = "target",
+                    .recipe = "r",
+                    .device = "an abacus, products in sand",
+                    .styles = {{.name = "poems",
+                                .share = 0.25,
+                                .documents = 7,
+                                .tokens = 1234,
+                                .heldout = 99,
+                                .info = {.description = "old poems", .licence = "CC0", .heldout_every = 8}},
+                               {.name = "notes", .share = 0.75, .tokens = 5}},
+                    .progress = {.steps = 3, .tokens = 48, .seconds = 90, .finished = true, .heldout = {}}},
                    place.directory);
+  const auto card = text(place.directory / "MODEL_CARD.md");
+  for (const std::string part :
+       {"3 steps, 48 tokens, 1.5 minutes on: an abacus, products in sand.",
+        "| poems | 25.0% | 7 | 1234 | 99 tokens, one document in 8 | old poems | CC0 |",
+        "| notes | 75.0% | 0 | 5 | 0 tokens | not stated | not stated |", "| embedding and head | tied |"}) {
+    CAPTURE(part);
+    CHECK(card.find(part) != std::string::npos);
+  }
+  for (const std::string part : {"GSM8K", "Python", "half", "not finished", "own text"}) {
+    CAPTURE(part);
+    CHECK(card.find(part) == std::string::npos);
+  }
   const auto config = st::read_config(place.directory);
   CHECK(config.layers == 3);
   CHECK(config.hidden == 32);
@@ -81,16 +104,72 @@ TEST_CASE("a GLIDE draft's directory") {
   CHECK(read_back.target.kv_heads == 2);
   CHECK(read_back.target.head_dim == 8);
   CHECK(read_back.target.rope_theta == 10000);
+  CHECK(read_back.target.reads == std::vector<std::int32_t>{1, 2});
   check_weights(place.directory, *draft, *other);
   const auto card = text(place.directory / "MODEL_CARD.md");
   for (const std::string part : {"the recipe", "7 steps", "gsm8k step 2 agrees | 0.2500", "not finished",
-                                 "4 query heads of 8 in each layer, over the target's last 2 layers",
-                                 "own text after prompts from these"}) {
+                                 "4 query heads of 8 in each layer, over 2 key-value heads",
+                                 "| layers of the target that it reads, from 0 | 1 2 (of 3) |",
+                                 "own text after prompts from these styles"}) {
     CAPTURE(part);
     CHECK(card.find(part) != std::string::npos);
   }
   CHECK_THROWS_WITH_AS(st::read_config(place.directory), doctest::Contains("expected a plain decoder"),
                        std::runtime_error);
+}
+
+TEST_CASE("config.json says what the model is") {
+  const Place place;
+  auto config = other_target();
+  config.begin = 7;
+  config.end = 8;
+  config.max_positions = 4096;
+  st::Llama model(config);
+  st::export_model(model, place.tokenizer, {.name = "n", .progress = {}}, place.directory);
+  const auto read_back = st::read_config(place.directory);
+  CHECK(read_back.head_dim() == 10);
+  CHECK(read_back.head_size == 10);
+  CHECK_FALSE(read_back.tied_head);
+  CHECK(read_back.rope_theta == 500);
+  CHECK(read_back.rope_scaling.factor == 4);
+  CHECK(read_back.rope_scaling.low_freq_factor == 1);
+  CHECK(read_back.rope_scaling.high_freq_factor == 3);
+  CHECK(read_back.rope_scaling.original_max_position == 12);
+  CHECK(read_back.max_positions == 4096);
+  const auto json = nlohmann::json::parse(text(place.directory / "config.json"));
+  CHECK(json["bos_token_id"] == 7);
+  CHECK(json["eos_token_id"] == 8);
+  CHECK(json["rope_scaling"]["rope_type"] == "llama3");
+  CHECK(json["tie_word_embeddings"] == false);
+
+  auto draft = tiny_draft(2);
+  draft.tied_head = false;
+  st::Glide glide(st::GlideConfig{.draft = draft, .target = config, .block = 5, .target_layers = {2, 0}});
+  st::export_glide(glide, place.tokenizer, {.name = "glide", .progress = {}}, place.directory);
+  const auto looks = read(place.directory);
+  CHECK_FALSE(looks.tied_head);
+  CHECK(looks.target.head_dim == 10);
+  CHECK(looks.target.rope_scaling.factor == 4);
+  CHECK(looks.target.reads == std::vector<std::int32_t>{2, 0});
+}
+
+TEST_CASE("a model that is not supported is refused by key") {
+  const Place place;
+  st::Llama model(tiny_target());
+  st::export_model(model, place.tokenizer, {.name = "n", .progress = {}}, place.directory);
+  const auto json = nlohmann::json::parse(text(place.directory / "config.json"));
+  const auto refuses = [&](const char* key, const nlohmann::json& value) {
+    auto other = json;
+    other[key] = value;
+    std::ofstream(place.directory / "config.json") << other;
+    CAPTURE(key);
+    CHECK_THROWS_WITH_AS(st::read_config(place.directory), doctest::Contains(key), std::runtime_error);
+  };
+  refuses("attention_bias", true);
+  refuses("sliding_window", 128);
+  refuses("quantization_config", nlohmann::json::object());
+  refuses("rope_scaling", {{"rope_type", "yarn"}, {"factor", 2}});
+  refuses("head_dim", 7);
 }
 
 TEST_CASE("a feature head's directory") {

@@ -28,7 +28,7 @@ struct Pair {
   }
   Tensor embed(const Tensor& tokens) { return torch::embedding(target->embedding(), tokens); }
   Tensor features(const Tensor& tokens) {
-    return target->look_inside(tokens, 0, true, torch::kFloat32).features;
+    return target->look_inside(tokens, {}, true, torch::kFloat32).features;
   }
   std::vector<Tensor> predict(const Tensor& tokens, const Tensor& features, std::int64_t forwards) {
     return head->predict(embed(tokens), features, forwards, torch::kFloat32);
@@ -46,7 +46,7 @@ std::vector<Tensor> predict_by_hand(Pair& pair, const Tensor& tokens, const Tens
     const auto* in_layer = p.find("model.layers.0." + name);
     return in_layer ? *in_layer : p["model." + name];
   };
-  const auto table = st::make_rotary_table(length, size, config.rope_theta, torch::kCPU);
+  const auto table = st::make_rotary_table(length, config.attention(), torch::kCPU);
   const auto rotate = [&](const Tensor& x, std::int64_t at) {  // (heads, D)
     const auto a = x.narrow(1, 0, size / 2), b = x.narrow(1, size / 2, size / 2);
     const auto c = table.cosine[at], s = table.sine[at];

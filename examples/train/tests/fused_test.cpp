@@ -67,7 +67,8 @@ TEST_CASE("fused steps agree with ATen") {
     compare({st::cross_entropy(logits, expected)}, {st::plain::cross_entropy(logits, expected)}, {logits},
             tolerance);
 
-    const auto table = st::make_rotary_table(40, 16, 1e4, torch::kCPU);
+    const auto table =
+        st::make_rotary_table(40, {.head_dim = 16, .rope_theta = 1e4, .rope_scaling = {}}, torch::kCPU);
     const auto qkv = random({3, 37, 8 + 2 * 2, 16}, dtype);
     const auto got = st::rotate_and_split(qkv, 8, 2, table);
     const auto plain = st::plain::rotate_and_split(qkv, 8, 2, table);

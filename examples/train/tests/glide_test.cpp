@@ -24,7 +24,7 @@ struct Pair {
     enlarge(*draft);
   }
   std::vector<st::KeyValues> look(const Tensor& tokens) {
-    return target->look_inside(tokens, draft->config().draft.layers, false, torch::kFloat32).layers;
+    return target->look_inside(tokens, draft->config().layers_read(), false, torch::kFloat32).layers;
   }
   st::Llama target;
   st::Glide draft;
@@ -45,22 +45,27 @@ TEST_CASE("a draft has a Llama's names and two more a layer") {
   CHECK((parameters["model.layers.1.cross_attn.o_proj.weight"].sizes() == torch::IntArrayRef{36, 32}));
 }
 
-TEST_CASE("a target shows the keys and values that its last layers use") {
+TEST_CASE("a target shows the keys and values that its layers use") {
   torch::manual_seed(1);
   st::Llama target(tiny_target());
   enlarge(*target);
   const auto tokens = random_rows(2, 7);
-  const auto view = target->look_inside(tokens, 2, true, torch::kFloat32);
+  const auto view = target->look_inside(tokens, {1, 2}, true, torch::kFloat32);
   CHECK(torch::equal(view.features, target->features(tokens, torch::kFloat32)));
   REQUIRE(view.layers.size() == 2);
   CHECK((view.layers[0].k.sizes() == torch::IntArrayRef{2 * 2, 7, 8}));
   CHECK_FALSE(view.features.requires_grad());
   CHECK_FALSE(view.layers[0].k.requires_grad());
-  const auto less = target->look_inside(tokens, 1, false, torch::kFloat32);
+  const auto less = target->look_inside(tokens, {2}, false, torch::kFloat32);
   REQUIRE(less.layers.size() == 1);
   CHECK_FALSE(less.features.defined());
   CHECK(torch::equal(less.layers[0].k, view.layers[1].k));
   CHECK(torch::equal(less.layers[0].v, view.layers[1].v));
+  const auto chosen = target->look_inside(tokens, {1, 0, 1}, false, torch::kFloat32);
+  REQUIRE(chosen.layers.size() == 3);
+  CHECK(torch::equal(chosen.layers[0].k, view.layers[0].k));
+  CHECK(torch::equal(chosen.layers[2].v, view.layers[0].v));
+  CHECK_FALSE(torch::equal(chosen.layers[1].k, view.layers[0].k));
 }
 
 TEST_CASE("a target's key is seen by the blocks after its own, and by those after it in the first") {
@@ -147,6 +152,37 @@ TEST_CASE("a draft goes on where it was") {
                      return st::glide_loss(own_draft, own_target, rows, torch::kFloat32);
                    }};
   });
+}
+
+TEST_CASE("a draft reads the last layers of its target, or those that are named") {
+  auto config = tiny(2);
+  CHECK(config.layers_read() == std::vector<std::int64_t>{1, 2});
+  config.target_layers = {2, 0};
+  CHECK_NOTHROW(st::Glide{config});
+  CHECK(config.layers_read() == std::vector<std::int64_t>{2, 0});
+  config.target_layers = {2};
+  CHECK_THROWS_WITH_AS(st::Glide{config}, doctest::Contains("--target-layer names 1 layers"),
+                       std::invalid_argument);
+  config.target_layers = {2, 3};
+  CHECK_THROWS_WITH_AS(st::Glide{config}, doctest::Contains("--target-layer 3: expected 0 to 2"),
+                       std::invalid_argument);
+}
+
+TEST_CASE("a draft may have an LM head of its own") {
+  auto config = tiny(1);
+  config.draft.tied_head = false;
+  torch::manual_seed(1);
+  st::Llama target(tiny_target());
+  st::Glide draft(config);
+  enlarge(*draft);
+  const auto parameters = draft->named_parameters();
+  CHECK(parameters.size() == 1 + 11 + 1 + 1);
+  CHECK((parameters["lm_head.weight"].sizes() == torch::IntArrayRef{kVocab, 36}));
+  const auto features = torch::randn({3, 36});
+  CHECK(
+      torch::allclose(draft->head(features), features.matmul(parameters["lm_head.weight"].t()), 1e-4, 1e-4));
+  check_parts([&](const Tensor& part) { return st::glide_loss(draft, target, part, torch::kFloat32); },
+              random_rows(4, 14), *draft);
 }
 
 TEST_CASE("impossible drafts are refused") {

@@ -107,6 +107,32 @@ TEST_CASE("Hugging Face's names") {
   CHECK(parameters.size() == 1 + 2 * 9 + 1);
 }
 
+TEST_CASE("an LM head of its own, and heads of another size") {
+  auto config = tiny();
+  config.tied_head = false;
+  config.head_size = 6;
+  torch::manual_seed(1);
+  st::Llama model(config);
+  const auto parameters = model->named_parameters();
+  CHECK(parameters.size() == 1 + 2 * 9 + 1 + 1);
+  CHECK((parameters["lm_head.weight"].sizes() == torch::IntArrayRef{50, 32}));
+  CHECK((parameters["model.layers.0.self_attn.q_proj.weight"].sizes() == torch::IntArrayRef{24, 32}));
+  CHECK((parameters["model.layers.0.self_attn.k_proj.weight"].sizes() == torch::IntArrayRef{12, 32}));
+  CHECK((parameters["model.layers.0.self_attn.o_proj.weight"].sizes() == torch::IntArrayRef{32, 24}));
+  const auto features = torch::randn({3, 32});
+  CHECK(torch::allclose(model->head(features), features.matmul(parameters["lm_head.weight"].t())));
+  const auto loss = [&](const torch::Tensor& part) {
+    return st::next_token_loss(model, part, torch::kFloat32);
+  };
+  const auto rows = random_rows(5, 17);
+  CHECK(loss(rows).item<double>() == doctest::Approx(std::log(50.0)).epsilon(0.02));
+  loss(rows).backward();
+  for (const auto& item : parameters) {
+    CAPTURE(item.key());
+    CHECK(item.value().grad().abs().max().item<double>() > 0);
+  }
+}
+
 TEST_CASE("impossible sizes are refused") {
   auto config = tiny();
   config.kv_heads = 3;

@@ -114,12 +114,12 @@ TEST_CASE("its export is cut from a larger one's, and leaves where it learned to
   enlarge(*larger);
   st::write_safetensors(larger->named_parameters(), folder.path / "model.safetensors");
   st::Llama draft(sorted());
-  CHECK_THROWS_AS(st::load_safetensors(folder.path / "model.safetensors", *draft), std::runtime_error);
-  st::load_safetensors(folder.path / "model.safetensors", *draft, st::Surplus::ignored);
+  CHECK_THROWS_AS(st::load_weights(folder.path, *draft), std::runtime_error);
+  st::load_weights(folder.path, *draft, st::Surplus::ignored);
 
   const auto tokenizer = folder.path / "tokenizer.model";
   std::ofstream(tokenizer) << "pieces";
-  st::export_model(draft, tokenizer, {"sorted", "by hand", false, {}}, folder.path / "export");
+  st::export_model(draft, tokenizer, {.name = "sorted", .recipe = "by hand"}, folder.path / "export");
   specula::eigen::Llama<float> model(folder.path / "export");
   REQUIRE(model.exits() == 2);
   CHECK(model.layers_to(0) == 1);

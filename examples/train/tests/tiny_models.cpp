@@ -1,8 +1,51 @@
 #include "tiny_models.hpp"
 
+#include <nlohmann/json.hpp>
+#include <specula/eigen/safetensors.hpp>
+#include <string>
+
 #include "gradients.hpp"
 
 namespace specula_train_test {
+
+void shard(const std::filesystem::path& directory, std::size_t count) {
+  struct Shard {
+    nlohmann::json header;
+    std::string data;
+  };
+  std::vector<Shard> shards(count);
+  nlohmann::json index;
+  {
+    auto file = specula::eigen::Safetensors::open(directory / "model.safetensors");
+    std::size_t turn = 0;
+    for (const auto& tensor : file.tensors()) {
+      const auto at = turn++ % count;
+      const auto bytes = file.read(tensor);
+      std::vector<float> values(bytes.size() / 2);
+      specula::eigen::decode(tensor.dtype, bytes.data(), values);
+      const auto dtype = at == 0 ? torch::kFloat32 : at == 1 ? torch::kFloat16 : torch::kBFloat16;
+      const auto stored = torch::tensor(values).to(dtype);
+      auto& to = shards[at];
+      const auto begin = to.data.size();
+      to.data.append(static_cast<const char*>(stored.data_ptr()), static_cast<std::size_t>(stored.nbytes()));
+      to.header[tensor.name] = {{"dtype", at == 0   ? "F32"
+                                          : at == 1 ? "F16"
+                                                    : "BF16"},
+                                {"shape", tensor.shape},
+                                {"data_offsets", {begin, to.data.size()}}};
+      index["weight_map"][tensor.name] = "shard-" + std::to_string(at) + ".safetensors";
+    }
+  }
+  std::filesystem::remove(directory / "model.safetensors");
+  for (std::size_t at = 0; at < count; ++at) {
+    const auto header = shards[at].header.dump();
+    const std::uint64_t size = header.size();
+    std::ofstream out(directory / ("shard-" + std::to_string(at) + ".safetensors"), std::ios::binary);
+    out.write(reinterpret_cast<const char*>(&size), sizeof size);
+    out << header << shards[at].data;
+  }
+  std::ofstream(directory / "model.safetensors.index.json") << index;
+}
 
 void check_parts(const std::function<torch::Tensor(const torch::Tensor&)>& loss, const torch::Tensor& rows,
                  const torch::nn::Module& model) {

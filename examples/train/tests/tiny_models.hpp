@@ -23,6 +23,18 @@ inline st::LlamaConfig tiny_target() {
   return {.vocab_size = kVocab, .hidden = 32, .layers = 3, .heads = 4, .kv_heads = 2, .intermediate = 48};
 }
 
+/// Somebody else's Llama: an LM head of its own, heads of another size than hidden / heads, scaled rotary
+/// positions. At 500 and 12 some pairs are turned as they are, some scaled, some in between.
+inline st::LlamaConfig other_target() {
+  auto config = tiny_target();
+  config.rope_theta = 500;
+  config.rope_scaling = {
+      .factor = 4, .low_freq_factor = 1, .high_freq_factor = 3, .original_max_position = 12};
+  config.head_size = 10;
+  config.tied_head = false;
+  return config;
+}
+
 /// Sizes that differ from the target's wherever they may.
 inline st::LlamaConfig tiny_draft(std::int64_t layers) {
   return {
@@ -61,6 +73,10 @@ struct Folder {
   Folder& operator=(const Folder&) = delete;
   std::filesystem::path path;
 };
+
+/// Makes of the model.safetensors of a folder `count` shards and their index, tensor by tensor in turn; the
+/// first in F32, the second in F16, the others in BF16.
+void shard(const std::filesystem::path& directory, std::size_t count);
 
 /// The gradient of a batch in parts, from several threads, is that of the whole.
 void check_parts(const std::function<torch::Tensor(const torch::Tensor&)>& loss, const torch::Tensor& rows,

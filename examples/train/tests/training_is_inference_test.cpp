@@ -28,9 +28,7 @@ constexpr std::int64_t kLength = 23;
 struct Export {
   Export() { std::ofstream(tokenizer) << "a tokenizer"; }
   /// Afterwards the module has the weights of the file: bfloat16, in float32.
-  void reload(torch::nn::Module& module) const {
-    st::load_safetensors(directory / "model.safetensors", module);
-  }
+  void reload(torch::nn::Module& module) const { st::load_weights(directory, module); }
   std::shared_ptr<const Weights> load(std::shared_ptr<const Weights> target = {}) const {
     return std::make_shared<const Weights>(
         specula::eigen::load_llama_weights<double>(directory, std::move(target)));
@@ -39,12 +37,22 @@ struct Export {
   std::filesystem::path tokenizer = folder.path / "t.model", directory = folder.path / "export";
 };
 
-std::shared_ptr<const Weights> put(st::Llama& target) {
-  const Export files;
-  st::export_model(target, files.tokenizer, {}, files.directory);
-  files.reload(*target);
-  return files.load();
-}
+/// A random target, and the same for inference; both from the same directory, as users have it. Rounded to
+/// bfloat16; in `shards` files if that is not 0.
+struct Target {
+  Target(const st::LlamaConfig& config, std::size_t shards) {
+    st::Llama made(config);
+    enlarge(*made);
+    const Export files;
+    st::export_model(made, files.tokenizer, {}, files.directory);
+    if (shards > 0) shard(files.directory, shards);
+    model = st::Llama(st::read_config(files.directory));
+    files.reload(*model);
+    weights = files.load();
+  }
+  st::Llama model{nullptr};
+  std::shared_ptr<const Weights> weights;
+};
 
 std::vector<specula::Token> list(const Tensor& tokens) {
   std::vector<specula::Token> list;
@@ -76,25 +84,78 @@ bool same(const Tensor& a, const Tensor& b) { return torch::allclose(a, b, 1e-4,
 
 }  // namespace
 
+TEST_CASE("a decoder: what was trained is what runs") {
+  for (const auto& config : {tiny_target(), other_target()}) {
+    CAPTURE(config.tied_head);
+    torch::manual_seed(6);
+    st::Llama model(config);
+    enlarge(*model);
+    st::Optimizer optimizer(*model, {});
+    for (int step = 0; step < 2; ++step) {
+      model->zero_grad();
+      st::next_token_loss(model, random_rows(4, 14), torch::kFloat32).backward();
+      optimizer.step(1e-2);
+    }
+    torch::NoGradGuard no_grad;
+    const Export files;
+    st::export_model(model, files.tokenizer, {}, files.directory);
+    files.reload(*model);
+    const auto tokens = random_rows(1, kLength);
+    const auto trained = model->head(model->features(tokens, torch::kFloat32))[0];
+    const auto text = list(tokens[0]);
+    Runner runner(files.load());
+    for (std::int64_t t = 0; t < kLength; ++t) {
+      const specula::NodeId root = specula::kNoParent;
+      runner.extend(std::span(text).subspan(static_cast<std::size_t>(t), 1), std::span(&root, 1));
+      std::vector<double> logits(runner.logits(0).begin(), runner.logits(0).end());
+      CHECK(same(torch::tensor(logits, torch::kFloat64).to(torch::kFloat32), trained[t]));
+      const specula::NodeId first = 0;
+      runner.commit(std::span(&first, 1));
+    }
+
+    // None of what differs from a plain Llama is lost on the way.
+    auto plain = config;
+    plain.rope_scaling = {};
+    st::Llama unscaled(plain);
+    files.reload(*unscaled);
+    const auto others = unscaled->head(unscaled->features(tokens, torch::kFloat32))[0];
+    CHECK(same(others, trained) == (config.rope_scaling.factor == 0));
+  }
+}
+
 TEST_CASE("GLIDE: a round from a block's first token sees what training saw") {
   torch::NoGradGuard no_grad;
-  for (const std::int64_t layers : {1, 2}) {
-    CAPTURE(layers);
-    torch::manual_seed(layers);
-    st::Llama target(tiny_target());
-    enlarge(*target);
-    const auto target_weights = put(target);
-    st::Glide draft(st::GlideConfig{.draft = tiny_draft(layers), .target = tiny_target(), .block = 5});
+  struct Case {
+    const char* name;
+    st::LlamaConfig target;
+    std::int64_t layers;
+    std::vector<std::int64_t> reads;
+    std::size_t shards;
+    bool tied;
+  };
+  for (const Case& c :
+       {Case{"one layer", tiny_target(), 1, {}, 0, true}, Case{"two layers", tiny_target(), 2, {}, 0, true},
+        Case{"another's Llama", other_target(), 1, {}, 3, true},
+        Case{"another's, its layers chosen, a head of its own", other_target(), 2, {2, 0}, 3, false},
+        Case{"the lowest layer", tiny_target(), 1, {0}, 0, true}}) {
+    CAPTURE(c.name);
+    torch::manual_seed(c.layers);
+    Target target(c.target, c.shards);
+    auto draft_config = tiny_draft(c.layers);
+    draft_config.tied_head = c.tied;
+    st::Glide draft(st::GlideConfig{
+        .draft = draft_config, .target = target.model->config(), .block = 5, .target_layers = c.reads});
     enlarge(*draft);
     const Export files;
     st::export_glide(draft, files.tokenizer, {}, files.directory);
     files.reload(*draft);
 
     const auto tokens = random_rows(1, kLength);
-    const auto view = target->look_inside(tokens, layers, false, torch::kFloat32);
+    const auto view =
+        target.model->look_inside(tokens, draft->config().layers_read(), false, torch::kFloat32);
     const auto trained = draft->head(draft->features(tokens, view.layers, torch::kFloat32))[0];
 
-    Runner target_runner(target_weights), draft_runner(files.load());
+    Runner target_runner(target.weights), draft_runner(files.load());
     const auto run = [&](std::int64_t root, std::int64_t steps) {
       return run_round(target_runner, draft_runner, list(tokens[0]), static_cast<std::size_t>(root),
                        static_cast<std::size_t>(steps), [](Runner& runner) { return runner.key_values(); });
@@ -119,39 +180,39 @@ TEST_CASE("GLIDE: a round from a block's first token sees what training saw") {
 
 TEST_CASE("a feature head: every round sees what its training's forwards saw") {
   torch::NoGradGuard no_grad;
-  torch::manual_seed(3);
-  st::Llama target(tiny_target());
-  enlarge(*target);
-  const auto target_weights = put(target);
-  auto config = st::head_config(tiny_target());
-  config.heads = 8;
-  config.kv_heads = 4;
-  config.intermediate = 40;
-  st::FeatureHead head(config);
-  enlarge(*head);
-  const Export files;
-  st::export_feature_head(head, files.tokenizer, {}, files.directory);
-  files.reload(*head);
+  for (const bool others : {false, true}) {
+    CAPTURE(others);
+    torch::manual_seed(3);
+    Target target(others ? other_target() : tiny_target(), others ? 3 : 0);
+    auto config = st::head_config(target.model->config());
+    config.heads = 8;
+    config.kv_heads = 4;
+    config.intermediate = 40;
+    st::FeatureHead head(config);
+    enlarge(*head);
+    const Export files;
+    st::export_feature_head(head, files.tokenizer, {}, files.directory);
+    files.reload(*head);
 
-  const auto tokens = random_rows(1, kLength);
-  const auto features = target->look_inside(tokens, 0, true, torch::kFloat32).features;
-  const auto predicted =
-      head->predict(torch::embedding(target->embedding(), tokens), features, 4, torch::kFloat32);
+    const auto tokens = random_rows(1, kLength);
+    const auto features = target.model->look_inside(tokens, {}, true, torch::kFloat32).features;
+    const auto predicted =
+        head->predict(torch::embedding(target.model->embedding(), tokens), features, 4, torch::kFloat32);
 
-  Runner target_runner(target_weights), head_runner(files.load(target_weights));
-  for (std::int64_t root = 0; root < kLength; ++root) {
-    CAPTURE(root);
-    const auto steps = std::min<std::int64_t>(4, kLength - root);
-    const auto logits =
-        run_round(target_runner, head_runner, list(tokens[0]), static_cast<std::size_t>(root),
-                  static_cast<std::size_t>(steps), [](Runner& runner) { return runner.features(); });
-    for (std::int64_t step = 0; step < steps; ++step) {
-      CAPTURE(step);
-      const auto trained = target->head(predicted[static_cast<std::size_t>(step)][0][root + step]);
-      CHECK(same(logits[step], trained));
-      if (step == 0) continue;  // and the steps differ
-      const auto unaligned = target->head(predicted[static_cast<std::size_t>(step) - 1][0][root + step]);
-      CHECK_FALSE(same(logits[step], unaligned));
+    Runner target_runner(target.weights), head_runner(files.load(target.weights));
+    for (std::int64_t root = 0; root < kLength; ++root) {
+      CAPTURE(root);
+      const auto steps = std::min<std::int64_t>(4, kLength - root);
+      const auto logits =
+          run_round(target_runner, head_runner, list(tokens[0]), static_cast<std::size_t>(root),
+                    static_cast<std::size_t>(steps), [](Runner& runner) { return runner.features(); });
+      for (std::int64_t step = 0; step < steps; ++step) {
+        CAPTURE(step);
+        const auto at = static_cast<std::size_t>(step);
+        CHECK(same(logits[step], target.model->head(predicted[at][0][root + step])));
+        if (step == 0) continue;  // and the steps differ
+        CHECK_FALSE(same(logits[step], target.model->head(predicted[at - 1][0][root + step])));
+      }
     }
   }
 }

@@ -41,12 +41,15 @@ struct AttentionShape {
 /// The attention of another model whose keys and values a draft reads, and how many layers have them.
 struct TargetShape : AttentionShape {
   std::int32_t layers = 0;
+  /// For each layer of the draft, the target's layer whose keys and values it reads, from 0. Empty: the last
+  /// ones in order, as in the GLIDE paper.
+  std::vector<std::int32_t> reads;
 };
 
 /// What of a target a decoder reads besides the tokens.
 enum class LooksAt {
   nothing,
-  key_values,  // a GLIDE draft: cross attention in every layer, to the target's last layers
+  key_values,  // a GLIDE draft: cross attention in every layer, to a layer of the target each
   features,    // a head (EAGLE, HASS): the target's hidden states, its embedding and its LM head
 };
 
@@ -62,6 +65,13 @@ struct LlamaConfig : AttentionShape {
   TargetShape target;  // where it looks at keys and values
   /// Numbers of layers after which the model can stop, ascending; the last is `layers`. Empty: only there.
   std::vector<std::int32_t> exits;
+
+  /// The target's layer that layer `layer` of a GLIDE draft reads: layer m of N_D reads N_T - N_D + m unless
+  /// the config says otherwise.
+  std::int32_t target_layer(std::int32_t layer) const {
+    return target.reads.empty() ? target.layers - layers + layer
+                                : target.reads[static_cast<std::size_t>(layer)];
+  }
 };
 
 namespace detail {
@@ -119,9 +129,17 @@ inline void validate(const LlamaConfig& config, std::string_view source) {
   if (config.looks_at == LooksAt::key_values) {
     const std::string at = std::string(source) + ": key 'target'";
     detail::validate(static_cast<const AttentionShape&>(config.target), at);
-    expect(config.target.layers >= config.layers,
+    const auto& reads = config.target.reads;
+    expect(!reads.empty() || config.target.layers >= config.layers,
            "key 'target': num_hidden_layers is " + std::to_string(config.target.layers) +
                ", expected at least the draft's " + std::to_string(config.layers));
+    expect(reads.empty() || reads.size() == static_cast<std::size_t>(config.layers),
+           "key 'target': layers_read names " + std::to_string(reads.size()) +
+               " layers, expected one for each of the draft's " + std::to_string(config.layers));
+    for (const std::int32_t layer : reads)
+      expect(layer >= 0 && layer < config.target.layers, "key 'target': layers_read has " +
+                                                             std::to_string(layer) + ", expected 0 to " +
+                                                             std::to_string(config.target.layers - 1));
   }
   if (config.exits.empty()) return;
   expect(config.looks_at == LooksAt::nothing, "key 'exits': a draft that looks into a target has none");
@@ -162,6 +180,20 @@ struct ConfigReader {
   }
   std::int32_t integer(std::string_view key, std::int32_t absent) const {
     return find(key) ? integer(key) : absent;
+  }
+  /// Empty if absent.
+  std::vector<std::int32_t> integers(std::string_view key) const {
+    std::vector<std::int32_t> numbers;
+    const Json* value = find(key);
+    if (!value) return numbers;
+    if (!value->array()) fail(key, "expected an array of numbers of layers", value);
+    for (const Json& item : *value->array()) {
+      const auto number = item.integer();
+      if (!number || *number < 0 || *number > std::numeric_limits<std::int32_t>::max())
+        fail(key, "expected integers from 0 to 2147483647", &item);
+      numbers.push_back(static_cast<std::int32_t>(*number));
+    }
+    return numbers;
   }
   double number(std::string_view key) const {
     const Json* value = find(key);
@@ -255,6 +287,7 @@ inline TargetShape read_target(const ConfigReader& config) {
   read_attention(target, out);
   out.head_dim = target.integer("head_dim");
   out.layers = target.integer("num_hidden_layers");
+  out.reads = target.integers("layers_read");
   return out;
 }
 

@@ -363,9 +363,8 @@ class LlamaPass {
     const TreeAttention<Real> attention{isa_, elementwise_, key_values_.cache(), group,
                                         size, cross_base_,  cross_end_};
     Real* const out = mixed_.at(0) + static_cast<std::ptrdiff_t>(head) * group * size;
-    attention.run(target.layers - config().layers + layer, head,
-                  std::span(cross_columns_).first(columns_.size()), queries(head), out, mixed_.stride,
-                  scratch_[static_cast<std::size_t>(member)]);
+    attention.run(config().target_layer(layer), head, std::span(cross_columns_).first(columns_.size()),
+                  queries(head), out, mixed_.stride, scratch_[static_cast<std::size_t>(member)]);
     for (std::int32_t i = 0; i < count(); ++i)
       if (columns_[static_cast<std::size_t>(i)].position == 0)  // there is no key before the first token
         std::fill_n(out + i * mixed_.stride, group * size, Real(0));

@@ -1,0 +1,98 @@
+#include "prompts.hpp"
+
+#include <doctest/doctest.h>
+
+#include <set>
+#include <stdexcept>
+
+namespace st = specula_train;
+
+namespace {
+
+/// A text of `size` tokens whose lines begin at every `every`-th one; 0: only the first does.
+std::vector<bool> lines(std::size_t size, std::size_t every) {
+  std::vector<bool> starts(size);
+  for (std::size_t i = 0; i < size; ++i) starts[i] = every == 0 ? i == 0 : i % every == 0;
+  return starts;
+}
+
+constexpr st::PromptSizes kSizes{.shortest = 4, .longest = 12, .continuation = 10};
+
+}  // namespace
+
+TEST_CASE("a question is asked as it is, or with other digits") {
+  CHECK(st::question_of("Question: 2+2?\nAnswer: 4\nAnswer: 5") == "Question: 2+2?\nAnswer:");
+  CHECK_FALSE(st::question_of("Question: 2+2?").has_value());
+  CHECK_FALSE(st::question_of("A text.\nAnswer: 4").has_value());
+  std::mt19937_64 random(1);
+  std::set<std::string> seen;
+  for (int i = 0; i < 50; ++i) {
+    const auto other = st::with_other_numbers("a 107 b", random);
+    CHECK(other.size() == 7);
+    CHECK(other.substr(0, 2) == "a ");
+    CHECK(other[2] != '0');
+    CHECK(other.substr(5) == " b");
+    seen.insert(other);
+  }
+  CHECK(seen.size() > 40);
+}
+
+TEST_CASE("prompts are pieces from the starts of lines, with a continuation's room between them") {
+  std::mt19937_64 random(1);
+  std::set<std::size_t> lengths;
+  for (int i = 0; i < 100; ++i) {
+    const auto pieces = st::cut_prompts(lines(200, 5), kSizes, false, random);
+    REQUIRE(pieces.size() >= 5);
+    CHECK(pieces[0].begin == 0);
+    for (std::size_t p = 0; p < pieces.size(); ++p) {
+      const auto [begin, end] = pieces[p];
+      CHECK(begin % 5 == 0);
+      CHECK(end - begin >= 4);
+      CHECK(end - begin <= 12);
+      CHECK(end - begin <= (200 - begin) / 2);
+      lengths.insert(end - begin);
+      if (p == 0) continue;
+      CHECK(begin >= pieces[p - 1].end + 10);
+      CHECK(begin < pieces[p - 1].end + 10 + 5);
+    }
+  }
+  CHECK(lengths == std::set<std::size_t>{4, 5, 6, 7, 8, 9, 10, 11, 12});
+}
+
+TEST_CASE("a text without lines is cut where the piece before it and its continuation end") {
+  std::mt19937_64 random(1);
+  const auto pieces = st::cut_prompts(lines(200, 0), kSizes, false, random);
+  REQUIRE(pieces.size() > 3);
+  for (std::size_t p = 1; p < pieces.size(); ++p) CHECK(pieces[p].begin == pieces[p - 1].end + 10);
+}
+
+TEST_CASE("a short document gives half of itself, a shorter one nothing") {
+  std::mt19937_64 random(1);
+  const auto pieces = st::cut_prompts(lines(8, 0), kSizes, false, random);
+  REQUIRE(pieces.size() == 1);
+  CHECK(pieces[0].end == 4);
+  CHECK(st::cut_prompts(lines(7, 0), kSizes, false, random).empty());
+  CHECK(st::cut_prompts({}, kSizes, false, random).empty());
+  CHECK(st::cut_prompts({}, kSizes, true, random).empty());
+}
+
+TEST_CASE("other prompts come from other places") {
+  std::mt19937_64 random(1);
+  std::set<std::size_t> begins;
+  for (int i = 0; i < 50; ++i) {
+    const auto pieces = st::cut_prompts(lines(200, 3), kSizes, true, random);
+    REQUIRE_FALSE(pieces.empty());
+    CHECK(pieces[0].begin % 3 == 0);
+    CHECK(pieces[0].begin < 12 + 3);
+    begins.insert(pieces[0].begin);
+  }
+  CHECK(begins.size() >= 4);
+}
+
+TEST_CASE("sizes that make no prompts are refused") {
+  CHECK_NOTHROW(st::PromptSizes{}.check());
+  CHECK_THROWS_AS((st::PromptSizes{.shortest = 0}.check()), std::invalid_argument);
+  CHECK_THROWS_WITH_AS((st::PromptSizes{.shortest = 9, .longest = 8}.check()),
+                       doctest::Contains("prompts of 9 to 8 tokens"), std::invalid_argument);
+  CHECK_THROWS_AS((st::PromptSizes{.continuation = 0}.check()), std::invalid_argument);
+}
