@@ -137,12 +137,16 @@ TEST_CASE("chains that learn where to end keep it") {
 TEST_CASE("trees keep it") {
   const Cape cape{.length = 3, .budget = 5, .extras = CapeExtras::fixed(1)};
   const DynamicTree tree{.top_k = 2, .expansions = 2, .total = 5};
+  const StaticTree<> fixed{.form = {{0}, {1}, {0, 0}, {0, 1}}};
   for (const SamplingParams& params : {kPlain, kWarm}) {
     CHECK(worst(3, Sampling{}, cape, 4, params) < 1e-12);
     CHECK(worst(3, Traversal{}, tree, 4, params) < 1e-12);
+    CHECK(worst(3, Sampling{}, fixed, 4, params) < 1e-12);
   }
   CHECK(worst(2, Traversal{}, SampledTree<DraftLaw::sampled_distinct>{.widths = {2, 1}}, 3) < 1e-12);
   CHECK(worst(3, Rejection{}, SampledTree<DraftLaw::sampled_iid>{.widths = {2}}, 3) < 1e-12);
+  const StaticTree<DraftLaw::sampled_distinct> drawn{.form = {{0}, {1}, {1, 0}}};
+  CHECK(worst(2, Traversal{}, drawn, 3) < 1e-12);
 }
 
 TEST_CASE("greedy decoding's text, and a vocabulary of one token") {

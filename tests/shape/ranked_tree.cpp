@@ -97,18 +97,20 @@ TEST_CASE("what is no tree is refused, and said which guess it is") {
   CHECK(complaint({{1}, {0}, {1, 0}, {0}}) == "RankedTree: guesses 1 and 3 are both {0}");
   CHECK(complaint({{0, 1}, {0}}) ==
         "RankedTree: guess 0, {0, 1}, comes before its parent or without it: {0} must stand in front of it");
-  CHECK(complaint({{0}, {1, 0, 2}, {1}}) ==
-        "RankedTree: guess 1, {1, 0, 2}, comes before its parent or without it: {1, 0} must stand in front of "
-        "it");
+  CHECK(
+      complaint({{0}, {1, 0, 2}, {1}}) ==
+      "RankedTree: guess 1, {1, 0, 2}, comes before its parent or without it: {1, 0} must stand in front of "
+      "it");
   const auto linked = [](std::vector<NodeId> parents, std::vector<std::int32_t> ranks) {
     RankedTree::from_parents(parents, ranks);
   };
   CHECK_THROWS_WITH_AS(linked({kNoParent, 1}, {0, 0}),
                        "RankedTree: the parent of guess 1 is 1, must be an earlier guess, or -1 for the root",
                        std::invalid_argument);
-  CHECK_THROWS_WITH_AS(linked({-2}, {0}),
-                       "RankedTree: the parent of guess 0 is -2, must be an earlier guess, or -1 for the root",
-                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(
+      linked({-2}, {0}),
+      "RankedTree: the parent of guess 0 is -2, must be an earlier guess, or -1 for the root",
+      std::invalid_argument);
   CHECK_THROWS_WITH_AS(linked({kNoParent}, {}), "RankedTree: 0 ranks for 1 parents", std::invalid_argument);
   CHECK_THROWS_WITH_AS(linked({kNoParent, 0, 0}, {0, 1, 1}), "RankedTree: guesses 1 and 2 are both {0, 1}",
                        std::invalid_argument);

@@ -105,9 +105,9 @@ TEST_CASE("the same tree as a naive transcription: random forms, rows with ties 
   TokenTree tree(12, 40, 0);
   int cut = 0, short_rows = 0;
   for (std::uint64_t i = 0; i < 600; ++i) {
-    const RowOf rows = i % 3 == 0 ? flat_rows(12, i)
-                                  : random_rows(12, i, random.between(0.5, 8), i % 4 == 1 ? 0.5 : 0,
-                                                i % 5 ? 0.0 : 0.7);
+    const RowOf rows =
+        i % 3 == 0 ? flat_rows(12, i)
+                   : random_rows(12, i, random.between(0.5, 8), i % 4 == 1 ? 0.5 : 0, i % 5 ? 0.0 : 0.7);
     ScriptedDrafter drafter(12, rows);
     StaticTree<> shape{.form = random_form(random, 12, true)};
     const std::int32_t limit = random.chance(0.5) ? 40 : 1 + random.below(20);
