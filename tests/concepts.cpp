@@ -203,6 +203,8 @@ TEST_CASE("fields of shapes out of range: name, value and range") {
   refuses(Cape{.budget = -1}, "Cape::budget is -1" + guesses);
   refuses(Cape{.extras = CapeExtras::fixed(-1)}, "CapeExtras::counts[0] is -1" + guesses);
   refuses(Cape{.extras = {.thresholds = {0.1f, NAN, 1}}}, "CapeExtras::thresholds[1] is nan" + unit);
+  refuses(Cape{.extras = {.thresholds = {0.5f, 0.25f, 1}}},
+          "CapeExtras::thresholds[1] is 0.25, below the one before it, 0.5");
   refuses(Beam{.width = -2, .length = -2}, "Beam::width is -2" + guesses);
   refuses(Beam{.length = -2}, "Beam::length is -2" + guesses);
   refuses(Beam{.width = 1 << 20, .length = 1 << 20}, "Beam: max_nodes() is 16777216" + nodes);

@@ -163,6 +163,20 @@ TEST_CASE("a cascade in which the target drafts for itself keeps it") {
   CHECK(whole_law(run, target, kPlain, prompt_for(2), 3).error < 1e-12);
 }
 
+TEST_CASE("the target without given blocks keeps it") {
+  const std::vector<std::int32_t> attention{1, 3}, mlp{4};
+  ToySkips target(3, 1, 4);
+  const auto error = [&](auto rule, auto shape, const SamplingParams& params) {
+    Speculator run{TreeVerifier{target, rule, params},
+                   LayerSkip{target, SkippedBlocks::given(4, attention, mlp)}, shape};
+    return whole_law(run, target, params, prompt_for(3), 3).error;
+  };
+  for (const SamplingParams& params : {kPlain, kWarm}) {
+    CHECK(error(Rejection{}, Chain<Draw::sampled>{.length = 2}, params) < 1e-12);
+    CHECK(error(Sampling{}, Chain<>{.length = 2}, params) < 1e-12);
+  }
+}
+
 TEST_CASE("leaving by the token drawn, and reporting the exit's law, biases the text") {
   ToyModel target(3, 1);
   Uncounted draft(3, 2, 3, 1.2f);
