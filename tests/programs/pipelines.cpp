@@ -764,7 +764,7 @@ TEST_CASE("a model of any kind: what it can do beyond the concept, and its chang
   CHECK(any_exits.sorted({0.5f}, specula::ExitBy::top).vocab_size() == 12);
   CHECK(any_skips.layer_skip(specula::SkipRules{}).vocab_size() == 12);
   CHECK(any_skips.layer_skip(BlockLists{.attention = {1, 4}, .mlp = {2}}).vocab_size() == 12);
-  CHECK_THROWS_AS(any_skips.layer_skip(BlockLists{.attention = {5}}), std::invalid_argument);
+  CHECK_THROWS_AS(any_skips.layer_skip(BlockLists{.attention = {5}, .mlp = {}}), std::invalid_argument);
   CHECK_THROWS_WITH_AS(any_skips.sorted({0.5f}, specula::ExitBy::top),
                        "AnyModel::sorted: a model of this kind has no exits", std::invalid_argument);
   CHECK_THROWS_WITH_AS(any_exits.layer_skip(specula::SkipRules{}),
@@ -809,6 +809,9 @@ TEST_CASE("drafts that are a part of a model write the target's text") {
         temperature);
   CHECK_THROWS_WITH_AS(prepare_pipeline("s2d:thresholds=0.5-0.5-0.5").build(selves, {}),
                        "'sorted': 3 thresholds, must be fewer than its exits, 3", UsageError);
+  CHECK(prepare_pipeline("asd").measures);
+  CHECK_FALSE(prepare_pipeline("asd:mlp=2").measures);
+  CHECK_FALSE(prepare_pipeline("cost-aware:asd:attention=2").measures);
   CHECK_THROWS_WITH_AS(prepare_pipeline("s2d:exits=2-4").build(selves, {}),
                        "'sorted' has no exit 4, its exits are 1 to 3", UsageError);
   CHECK_THROWS_WITH_AS(prepare_pipeline("asd:attention=4-5").build(selves, {}),
