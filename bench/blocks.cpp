@@ -42,9 +42,15 @@ std::vector<Token> own_text(std::uint64_t seed, std::int32_t tokens) {
   return {run.text().begin(), run.text().begin() + tokens};
 }
 
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+}
+
 /// A pass over a chain of nodes, whole, without attention, without MLPs and without either, in turns.
-/// Counters: what one block of each kind adds to the pass (averaged over the two passes that differ in
-/// nothing else, and over the layers), and what is left: embedding, final norm and LM head. Microseconds.
+/// Counters, in microseconds, of the medians: what one block of each kind adds to the pass (averaged over the
+/// two pairs of passes that differ in nothing else, and over the layers), and what is left: embedding, final
+/// norm, LM head.
 void times(benchmark::State& state) {
   using Clock = std::chrono::steady_clock;
   const auto nodes = static_cast<std::int32_t>(state.range(0)),
@@ -59,10 +65,10 @@ void times(benchmark::State& state) {
   std::array<SkippedBlocks, 4> skipped;  // bit 0: attention is left out, bit 1: MLPs are
   for (std::size_t kind = 0; kind < 4; ++kind) {
     skipped[kind] = SkippedBlocks(layers);
-    skipped[kind].attention.assign(skipped[kind].attention.size(), kind & 1);
-    skipped[kind].mlp.assign(skipped[kind].mlp.size(), kind >> 1);
+    skipped[kind].attention.assign(skipped[kind].attention.size(), kind % 2 != 0);
+    skipped[kind].mlp.assign(skipped[kind].mlp.size(), kind >= 2);
   }
-  std::array<double, 4> seconds{};
+  std::array<std::vector<double>, 4> times_of;
   std::size_t round = 0;
   for (auto _ : state) {
     ++round;
@@ -74,13 +80,14 @@ void times(benchmark::State& state) {
                                    .extend_skipping(Tokens(text).subspan(static_cast<std::size_t>(context)),
                                                     parents, skipped[kind])
                                    .data);
-      seconds[kind] += std::chrono::duration<double>(Clock::now() - begin).count();
+      times_of[kind].push_back(std::chrono::duration<double>(Clock::now() - begin).count());
     }
   }
-  const double blocks = 1e-6 * layers * static_cast<double>(state.iterations());
-  state.counters["attention_us"] = (seconds[0] - seconds[1] + seconds[2] - seconds[3]) / 2 / blocks;
-  state.counters["mlp_us"] = (seconds[0] - seconds[2] + seconds[1] - seconds[3]) / 2 / blocks;
-  state.counters["rest_us"] = layers * seconds[3] / blocks;
+  std::array<double, 4> us{};
+  for (std::size_t kind = 0; kind < 4; ++kind) us[kind] = 1e6 * median(times_of[kind]);
+  state.counters["attention_us"] = (us[0] - us[1] + us[2] - us[3]) / 2 / layers;
+  state.counters["mlp_us"] = (us[0] - us[2] + us[1] - us[3]) / 2 / layers;
+  state.counters["rest_us"] = us[3];
 }
 BENCHMARK(times)
     ->ArgNames({"nodes", "context"})
@@ -109,14 +116,12 @@ void similarity(benchmark::State& state) {
     add(attention, model.similarity());
     add(mlp, model.mlp_similarity());
   }
-  const auto count = [&](const std::string& name, std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    const std::size_t n = values.size();
-    state.counters[name + "_min"] = values.front();
-    state.counters[name + "_median"] = (values[(n - 1) / 2] + values[n / 2]) / 2;
+  const auto count = [&](const std::string& name, const std::vector<double>& values) {
+    state.counters[name + "_min"] = *std::min_element(values.begin(), values.end());
+    state.counters[name + "_median"] = median(values);
     state.counters[name + "_mean"] =
-        std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(n);
-    state.counters[name + "_max"] = values.back();
+        std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+    state.counters[name + "_max"] = *std::max_element(values.begin(), values.end());
   };
   count("attention", attention);
   count("mlp", mlp);
