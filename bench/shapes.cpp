@@ -116,6 +116,9 @@ BENCHMARK_CAPTURE(propose, shared_chain_4, Chain<Draw::shared>{.length = 4})->Ap
 BENCHMARK_CAPTURE(propose, cape_4, Cape{})->Apply(vocabularies);
 BENCHMARK_CAPTURE(propose, beam_4_4, Beam{})->Apply(vocabularies);
 BENCHMARK_CAPTURE(propose, dynamic_tree_10_5_59, DynamicTree{})->Apply(vocabularies);
+BENCHMARK_CAPTURE(propose, static_tree_eagle, StaticTree<>{})->Apply(vocabularies);
+BENCHMARK_CAPTURE(propose, drawn_static_tree_eagle, StaticTree<DraftLaw::sampled_distinct>{})
+    ->Apply(vocabularies);
 BENCHMARK_CAPTURE(propose, sampled_tree_4_2_1, Distinct{})->Apply(vocabularies);
 
 // A node costs the target 2% of a pass, the draft a tenth: given, so that every run proposes the same.

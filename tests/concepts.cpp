@@ -203,6 +203,8 @@ TEST_CASE("fields of shapes out of range: name, value and range") {
   refuses(Cape{.budget = -1}, "Cape::budget is -1" + guesses);
   refuses(Cape{.extras = CapeExtras::fixed(-1)}, "CapeExtras::counts[0] is -1" + guesses);
   refuses(Cape{.extras = {.thresholds = {0.1f, NAN, 1}}}, "CapeExtras::thresholds[1] is nan" + unit);
+  refuses(Cape{.extras = {.thresholds = {0.5f, 0.25f, 1}}},
+          "CapeExtras::thresholds[1] is 0.25, below the one before it, 0.5");
   refuses(Beam{.width = -2, .length = -2}, "Beam::width is -2" + guesses);
   refuses(Beam{.length = -2}, "Beam::length is -2" + guesses);
   refuses(Beam{.width = 1 << 20, .length = 1 << 20}, "Beam: max_nodes() is 16777216" + nodes);
@@ -212,6 +214,8 @@ TEST_CASE("fields of shapes out of range: name, value and range") {
   using Tree = SampledTree<DraftLaw::sampled_iid>;
   refuses(Tree{.widths = {2, -1, 3}}, "SampledTree::widths[1] is -1" + guesses);
   refuses(Tree{.widths = {1 << 12, 1 << 12}}, "SampledTree: max_nodes() is 16777216" + nodes);
+  refuses(StaticTree<DraftLaw::sampled_distinct>{.form = {{0}, {2}}},
+          "StaticTree: the 2 children of node 0 have ranks up to 2; draws have no gaps");
   refuses(Horizontal<2>{.counts = {-1, 3}}, "Horizontal::counts[0] is -1" + guesses);
   refuses(Horizontal<2>{.counts = {1 << 23, 1 << 23}}, "Horizontal: max_nodes() is 16777216" + nodes);
   refuses(Vertical<2>{.reviews = -2, .length = -3}, "Vertical::reviews is -2" + guesses);
@@ -227,6 +231,7 @@ TEST_CASE("fields of shapes out of range: name, value and range") {
           "Cascade: max_nodes() is 16777216" + nodes);
   Chain<>{}.validate(), AdaptiveChain<>{}.validate(), AdaptiveChain<HeuristicEnd>{}.validate();
   Cape{}.validate(), Beam{}.validate(), DynamicTree{}.validate(), Tree{}.validate();
+  StaticTree<>{}.validate(), StaticTree<DraftLaw::sampled_distinct>{}.validate();
   Horizontal<2>{}.validate(), Vertical<2>{}.validate(), Cascade<2>{}.validate();
 
   ToyModel target(3, 1), draft(3, 2);  // found by the pipeline, before anything else
@@ -288,6 +293,8 @@ TEST_CASE(
   refuses(Beam{}, alone);
   refuses(DynamicTree{}, alone);
   refuses(SampledTree<DraftLaw::sampled_distinct>{}, alone);
+  refuses(StaticTree<>{.form = {{0}, {0, 0}}}, alone);
+  refuses(StaticTree<DraftLaw::sampled_distinct>{.form = {{0}, {0, 0}}}, alone);
   refuses(Vertical<2>{}, stack);
   refuses(Horizontal<2>{.counts = {1, 1}}, stack);
 

@@ -14,6 +14,11 @@
 
 namespace specula_examples {
 
+/// Layers, counted from 1, whose attention and whose MLP a draft leaves out.
+struct BlockLists {
+  std::vector<std::int32_t> attention, mlp;
+};
+
 /// A LanguageModel behind virtual calls: what runs over it is compiled once for all models, and costs one
 /// such call a pass. The model is referenced and must outlive this. What a kind of model can do beyond the
 /// concept is given as drafters, made where the kind is still known.
@@ -48,6 +53,8 @@ class AnyModel {
   bool skips_layers() const { return model_->skips_layers(); }
   /// A LayerSkip of it. Throws what its constructor throws, and std::invalid_argument unless skips_layers().
   AnyDrafter layer_skip(const specula::SkipRules& rules) { return model_->layer_skip(rules); }
+  /// The same of blocks that are given, layers counted from 1. Throws also for layers that there are not.
+  AnyDrafter layer_skip(const BlockLists& blocks) { return model_->layer_skip(blocks); }
 
  private:
   struct Base {
@@ -65,6 +72,7 @@ class AnyModel {
     virtual AnyDrafter sorted(const std::vector<float>& thresholds, specula::ExitBy by) = 0;
     virtual bool skips_layers() const = 0;
     virtual AnyDrafter layer_skip(const specula::SkipRules& rules) = 0;
+    virtual AnyDrafter layer_skip(const BlockLists& blocks) = 0;
   };
   template <class M>
   struct Of final : Base {
@@ -95,6 +103,15 @@ class AnyModel {
     bool skips_layers() const override { return specula::SkipsLayers<M>; }
     AnyDrafter layer_skip([[maybe_unused]] const specula::SkipRules& rules) override {
       if constexpr (specula::SkipsLayers<M>) return AnyDrafter(specula::LayerSkip{it, rules});
+      skips_none();
+    }
+    AnyDrafter layer_skip([[maybe_unused]] const BlockLists& blocks) override {
+      if constexpr (specula::SkipsLayers<M>)
+        return AnyDrafter(
+            specula::LayerSkip{it, specula::SkippedBlocks::given(it.layers(), blocks.attention, blocks.mlp)});
+      skips_none();
+    }
+    [[noreturn]] static void skips_none() {
       throw std::invalid_argument("AnyModel::layer_skip: a model of this kind leaves no layers out");
     }
     M& it;

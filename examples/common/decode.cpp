@@ -20,6 +20,19 @@ void start(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings) {
 
 }  // namespace
 
+void count_confidences(const specula::TokenTree& proposal, const specula::Verdict& verdict,
+                       std::size_t emitted, ByConfidence& ranges) {
+  // Token d + 1 of a round comes from the children of node d of its path.
+  for (std::size_t d = 0; d < std::min(emitted, verdict.path.size()); ++d)
+    proposal.children(verdict.path[d], [&](specula::NodeId guess) {
+      const auto tenth = static_cast<std::size_t>(10 * std::clamp(proposal.confidence(guess), 0.0f, 1.0f));
+      ConfidenceRange& range = ranges[std::min(tenth, ranges.size() - 1)];
+      ++range.proposals;
+      range.accepted += d + 1 < verdict.path.size() && verdict.path[d + 1] == guess;
+      return true;
+    });
+}
+
 Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings, const RoundSink& sink) {
   const specula::Stats before = pipeline.stats();
   const std::vector<DraftUsage> drafts_before = pipeline.drafts();
@@ -49,6 +62,7 @@ Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings
     if (range >= out.by_context.size()) out.by_context.resize(range + 1);
     ++out.by_context[range].rounds;
     out.by_context[range].new_tokens += static_cast<std::int64_t>(fresh.size());
+    count_confidences(pipeline.proposal(), pipeline.verdict(), fresh.size(), out.by_confidence);
     out.tokens.insert(out.tokens.end(), fresh.begin(), fresh.end());
     emitted = fresh.size();
     if (sink) sink(fresh, std::min(emitted, static_cast<std::size_t>(pipeline.verdict().accepted())));

@@ -1,6 +1,8 @@
 // One prompt through one pipeline, with its figures.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -29,13 +31,27 @@ struct ContextRange {
   std::int64_t new_tokens = 0;
 };
 
+/// Guesses of one range of the draft's confidence that the target judged, and those of them that it accepted.
+struct ConfidenceRange {
+  std::int64_t proposals = 0;
+  std::int64_t accepted = 0;
+};
+/// [0, 0.1), [0.1, 0.2), ..., [0.9, 1].
+using ByConfidence = std::array<ConfidenceRange, 10>;
+
+/// Adds a round of which `emitted` tokens were emitted: the guesses in front of which all were accepted,
+/// siblings included, as far as tokens were emitted.
+void count_confidences(const specula::TokenTree& proposal, const specula::Verdict& verdict,
+                       std::size_t emitted, ByConfidence& ranges);
+
 /// What one prompt gave. Tokens that the last round accepted beyond the limit or after the text's end are
 /// neither in `tokens` nor in `stats`.
 struct Decoded {
-  std::vector<Token> tokens;                                    // emitted, the stop token included
-  specula::Stats stats;                                         // of this prompt alone
-  std::vector<DraftUsage> drafts;                               // likewise
-  std::vector<ContextRange> by_context;                         // contexts of [0, 64) tokens, [64, 128), ...
+  std::vector<Token> tokens;             // emitted, the stop token included
+  specula::Stats stats;                  // of this prompt alone
+  std::vector<DraftUsage> drafts;        // likewise
+  std::vector<ContextRange> by_context;  // contexts of [0, 64) tokens, [64, 128), ...
+  ByConfidence by_confidence = {};
   double prefill_seconds = 0;                                   // start()
   double decode_seconds = 0;                                    // all step()s, nothing else
   specula::FinishReason ending = specula::FinishReason::limit;  // cancelled: by `ends`

@@ -1,7 +1,11 @@
 // The pipelines by name. A new one is an entry in registry() and the function it names.
 #include <algorithm>
 #include <array>
+#include <span>
+#include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "assemble.hpp"
 #include "pipeline_families.hpp"
@@ -47,12 +51,35 @@ Recipe prepare_chain(PipelineSpec& spec) {
   return recipe_for(shape, draft, take_rule(spec, shape.law));
 }
 
-specula::Cape take_cape(PipelineSpec& spec, std::int32_t length, std::int32_t budget, int fixed) {
+/// Runners-up by confidence: counts= in the bins between thresholds=, or fixed= everywhere.
+specula::CapeExtras take_extras(PipelineSpec& spec, const specula::CapeExtras& absent) {
+  const auto counts = spec.sizes("counts", {}, absent.counts.size(), 0, 63);
+  const auto thresholds = spec.numbers("thresholds", {}, absent.thresholds.size(), 0, 1);
+  const std::int32_t fixed = spec.count("fixed", -1, 0, 63);
+  if (fixed >= 0) {
+    if (!counts.empty() || !thresholds.empty())
+      spec.fail("fixed is one number for every confidence: it does not go with counts or thresholds");
+    return specula::CapeExtras::fixed(fixed);
+  }
+  if (counts.empty() && thresholds.empty()) return absent;
+  specula::CapeExtras extras;
+  if (!counts.empty() && counts.size() != extras.counts.size())
+    spec.fail("counts are " + std::to_string(extras.counts.size()) +
+              " numbers, one for each bin of confidence");
+  if (!thresholds.empty() && thresholds.size() != extras.thresholds.size())
+    spec.fail("thresholds are " + std::to_string(extras.thresholds.size()) +
+              " numbers, the ends of all bins of confidence but the last");
+  if (!std::is_sorted(thresholds.begin(), thresholds.end())) spec.fail("thresholds must ascend");
+  std::copy(counts.begin(), counts.end(), extras.counts.begin());
+  std::copy(thresholds.begin(), thresholds.end(), extras.thresholds.begin());
+  return extras;
+}
+specula::Cape take_cape(PipelineSpec& spec, std::int32_t length, std::int32_t budget,
+                        const specula::CapeExtras& extras) {
   specula::Cape shape;
   shape.length = spec.size("length", length, 1, 64);
   shape.budget = spec.count("budget", budget, 1, 1024);
-  const int each = spec.count("fixed", fixed, 0, 63);
-  if (each > 0) shape.extras = specula::CapeExtras::fixed(each);
+  shape.extras = take_extras(spec, extras);
   return shape;
 }
 specula::Beam take_beam(PipelineSpec& spec) {
@@ -73,7 +100,7 @@ specula::DynamicTree take_dynamic_tree(PipelineSpec& spec, std::int32_t top_k, s
 template <const char* absent = kDefaultDraft>
 Recipe prepare_cape(PipelineSpec& spec) {
   const std::string draft = spec.word(absent);
-  const specula::Cape shape = take_cape(spec, 4, 32, 0);
+  const specula::Cape shape = take_cape(spec, 4, 32, {});
   return recipe_for(shape, draft, take_rule(spec, shape.law));
 }
 template <const char* absent = kDefaultDraft>
@@ -87,6 +114,27 @@ Recipe prepare_dynamic_tree(PipelineSpec& spec) {
   const std::string draft = spec.word(absent);
   const specula::DynamicTree shape = take_dynamic_tree(spec, 10, 5, 59);
   return recipe_for(shape, draft, take_rule(spec, shape.law));
+}
+/// recipe_of() of the static tree that is asked for.
+template <class RecipeOf>
+Recipe with_static_tree(PipelineSpec& spec, RecipeOf recipe_of) {
+  using specula::DraftLaw, specula::RankedTree, specula::StaticTree;
+  const bool drawn = spec.choice("draw", "greedy", {"greedy", "sampled"}) == "sampled";
+  const auto choices = spec.paths("choices", {}, 1024, 1023);
+  RankedTree form = RankedTree::eagle();
+  try {
+    if (!choices.empty()) form = RankedTree{std::span<const RankedTree::Choice>(choices)};
+    if (drawn) StaticTree<DraftLaw::sampled_distinct>{.form = form}.validate();
+  } catch (const std::invalid_argument& error) {
+    spec.fail(error.what());
+  }
+  if (drawn) return recipe_of(StaticTree<DraftLaw::sampled_distinct>{.form = form});
+  return recipe_of(StaticTree<>{.form = form});
+}
+Recipe prepare_static_tree(PipelineSpec& spec) {
+  const std::string draft = spec.word(kDefaultDraft);
+  return with_static_tree(spec,
+                          [&](auto shape) { return recipe_for(shape, draft, take_rule(spec, shape.law)); });
 }
 template <specula::DraftLaw how>
 Recipe prepare_sampled_tree(PipelineSpec& spec) {
@@ -102,8 +150,9 @@ Recipe prepare_sampled_tree(PipelineSpec& spec) {
 }
 
 Recipe prepare_cost_aware(PipelineSpec& spec) {
-  const std::string kind = spec.keyword("cape", {"chain", "sampled-chain", "cape", "beam", "dynamic-tree",
-                                                 "sampled-tree", "cascade", "max-gram", "s2d", "asd"});
+  const std::string kind =
+      spec.keyword("cape", {"chain", "sampled-chain", "cape", "beam", "dynamic-tree", "static-tree",
+                            "sampled-tree", "cascade", "max-gram", "s2d", "asd"});
   if (kind == "cascade") return prepare_cost_aware_cascade(spec);
   if (kind == "max-gram") return prepare_cost_aware_max_gram(spec);
   if (kind == "s2d") return prepare_cost_aware_sorted(spec);
@@ -116,9 +165,10 @@ Recipe prepare_cost_aware(PipelineSpec& spec) {
   if (kind == "sampled-chain")
     return aware(specula::Chain<specula::Draw::sampled>{.length = spec.size("length", 8, 1, 64)});
   if (kind == "beam") return aware(take_beam(spec));
+  if (kind == "static-tree") return with_static_tree(spec, aware);
   if (kind == "dynamic-tree") return aware(take_dynamic_tree(spec, 4, 5, 59));
   if (kind == "sampled-tree") return aware(specula::SampledTree<specula::DraftLaw::sampled_distinct>{});
-  return aware(take_cape(spec, 8, 63, 7));
+  return aware(take_cape(spec, 8, 63, specula::CapeExtras::fixed(7)));
 }
 
 }  // namespace
@@ -138,14 +188,22 @@ std::span<const RegistryEntry> registry() {
       RegistryEntry{"shared-chain", "shared-chain[:DRAFT][:LENGTH][:exit=PROB]",
                     "tokens drawn from the draft with the target's own noise: one seed, one text",
                     &prepare_chain<Draw::shared>},
-      RegistryEntry{"cape", "cape[:DRAFT][:LENGTH][:budget=N][:fixed=K][:rule=R]",
-                    "a greedy spine with runners-up where the draft is unsure; fixed=K: as many everywhere",
-                    &prepare_cape},
+      RegistryEntry{
+          "cape",
+          "cape[:DRAFT][:LENGTH][:budget=N][:counts=7-5-3-1][:thresholds=0.3-0.6-0.8][:fixed=K][:rule=R]",
+          "a greedy spine with runners-up where the draft is unsure: 7 where its confidence is at most 0.3, "
+          "...; fixed=K: as many everywhere",
+          &prepare_cape},
       RegistryEntry{"beam", "beam[:DRAFT][:WIDTH][:LENGTH][:rule=R]", "the best paths of a beam search",
                     &prepare_beam},
       RegistryEntry{"dynamic-tree", "dynamic-tree[:DRAFT][:TOP_K][:EXPANSIONS][:TOTAL][:rule=R]",
                     "EAGLE-2's tree: the TOTAL likeliest of what TOP_K best tokens a node grow to",
                     &prepare_dynamic_tree},
+      RegistryEntry{
+          "static-tree", "static-tree[:DRAFT][:choices=0-1-0.0-0.1][:draw=sampled][:rule=R]",
+          "a fixed tree: the draft's tokens of these ranks, 0 the likeliest, by their paths from the "
+          "root; EAGLE-1's 26 nodes if no choices are given; sampled: drawn without replacement",
+          &prepare_static_tree},
       RegistryEntry{"sampled-tree", "sampled-tree[:DRAFT][:widths=4-2-1][:rule=R]",
                     "children drawn without replacement; rules: sampling (traversal), token, match, typical",
                     &prepare_sampled_tree<DraftLaw::sampled_distinct>},
@@ -155,7 +213,7 @@ std::span<const RegistryEntry> registry() {
       RegistryEntry{"cost-aware", "cost-aware[:SHAPE][:DRAFT][:SIZES][:rule=R]",
                     "as large as pays by the measured cost of nodes; SHAPE, with sizes in its order: "
                     "cape, chain, sampled-chain, beam, "
-                    "dynamic-tree, sampled-tree, cascade, max-gram, s2d, asd (as below)",
+                    "dynamic-tree, static-tree, sampled-tree, cascade, max-gram, s2d, asd (as below)",
                     &prepare_cost_aware},
       RegistryEntry{
           "max-gram", "max-gram[:LENGTH][:exit=PROB][:min=N][:bigram=both|table|text|none][:past-end=yes|no]",
@@ -186,7 +244,9 @@ std::span<const RegistryEntry> registry() {
       RegistryEntry{"glide", "glide[:DRAFT][:LENGTH][:exit=PROB][:rule=R|:lenient=L]",
                     "chain of a draft that reads the target's keys and values",
                     &prepare_chain<Draw::greedy, kGlide>},
-      RegistryEntry{"glide+cape", "glide+cape[:DRAFT][:LENGTH][:budget=N][:fixed=K][:rule=R]",
+      RegistryEntry{"glide+cape",
+                    "glide+cape[:DRAFT][:LENGTH][:budget=N][:counts=7-5-3-1][:thresholds=0.3-0.6-0.8][:fixed="
+                    "K][:rule=R]",
                     "cape of that draft", &prepare_cape<kGlide>},
       RegistryEntry{"glide+beam4", "glide+beam4[:DRAFT][:WIDTH][:LENGTH][:rule=R]", "beam of that draft",
                     &prepare_beam<kGlide>},
@@ -205,18 +265,23 @@ std::span<const RegistryEntry> registry() {
                     "a threshold, or "
                     "by what became of the last one",
                     &prepare_adaptive_chain},
-      RegistryEntry{
-          "s2d",
-          "s2d[:DRAFT][:LENGTH][:thresholds=0.5-0][:leave=top|drawn][:end=fixed|threshold|heuristic][:draw="
-          "sampled][:rule=R]",
-          "a chain of a draft with exits: a token leaves at the first that is as sure as its threshold",
-          &prepare_sorted},
+      RegistryEntry{"s2d",
+                    "s2d[:DRAFT][:LENGTH][:thresholds=0.5-0][:exits=1-3][:leave=top|drawn][:end=fixed|"
+                    "threshold|heuristic][:draw="
+                    "sampled][:rule=R]",
+                    "a chain of a draft with exits: a token leaves at the first that is as sure as its "
+                    "threshold; exits: of "
+                    "these alone, counted from 1, each with a threshold but the last",
+                    &prepare_sorted},
       RegistryEntry{
           "asd",
-          "asd[:LONGEST][:alike=0.985][:every=3][:last=2][:end=threshold|fixed|heuristic][:draw=sampled][:"
+          "asd[:LONGEST][:alike=0.985][:every=3][:last=2][:attention=2-5][:mlp=4][:end=threshold|fixed|"
+          "heuristic][:draw=sampled][:"
           "rule=R]",
           "a chain of the target itself without attention that changes little and every third layer, but the "
-          "last two; chosen for each text",
+          "last two; chosen for each text; or without given blocks: attention and mlp of these layers, "
+          "counted from "
+          "1",
           &prepare_layer_skip},
   };
   return kEntries;

@@ -29,6 +29,13 @@ std::string number_text(double value) {
   return out.str();
 }
 
+/// Whether `text` is a whole number in [low, high], which `number` then is.
+bool read_whole(const std::string& text, std::int32_t low, std::int32_t high, std::int32_t& number) {
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+  return !text.empty() && read.ec == std::errc() && read.ptr == text.data() + text.size() && number >= low &&
+         number <= high;
+}
+
 }  // namespace
 
 PipelineSpec::PipelineSpec(std::string_view text) : text_(text) {
@@ -117,14 +124,32 @@ std::vector<std::int32_t> PipelineSpec::sizes(const std::string& key, const std:
   std::vector<std::int32_t> out;
   for (const std::string& part : split(text, '-')) {
     std::int32_t number = 0;
-    const auto read = std::from_chars(part.data(), part.data() + part.size(), number);
-    if (part.empty() || read.ec != std::errc() || read.ptr != part.data() + part.size() || number < low ||
-        number > high)
+    if (!read_whole(part, low, high, number))
       fail(key + " is '" + text + "', must be numbers from " + std::to_string(low) + " to " +
            std::to_string(high) + " with dashes between them");
     out.push_back(number);
   }
   if (out.size() > most) fail(key + " has more than " + std::to_string(most) + " numbers");
+  return out;
+}
+
+std::vector<std::vector<std::int32_t>> PipelineSpec::paths(
+    const std::string& key, const std::vector<std::vector<std::int32_t>>& absent, std::size_t most,
+    std::int32_t high) {
+  std::string text;
+  if (!take(key, text)) return absent;
+  std::vector<std::vector<std::int32_t>> out;
+  for (const std::string& path : split(text, '-')) {
+    out.emplace_back();
+    for (const std::string& part : split(path, '.')) {
+      std::int32_t number = 0;
+      if (!read_whole(part, 0, high, number))
+        fail(key + " is '" + text + "', must be paths with dashes between them, each of numbers from 0 to " +
+             std::to_string(high) + " with points between them");
+      out.back().push_back(number);
+    }
+  }
+  if (out.size() > most) fail(key + " has more than " + std::to_string(most) + " paths");
   return out;
 }
 

@@ -44,6 +44,11 @@ class PipelineSpec {
   /// The same of numbers with a point, as in thresholds=0.5-0.7.
   std::vector<float> numbers(const std::string& key, const std::vector<float>& absent, std::size_t most,
                              double low, double high);
+  /// Lists of whole numbers from 0 to `high`: points between the numbers of a list, dashes between lists, as
+  /// in choices=0-1-0.0; or `absent`. Throws UsageError as sizes() does.
+  std::vector<std::vector<std::int32_t>> paths(const std::string& key,
+                                               const std::vector<std::vector<std::int32_t>>& absent,
+                                               std::size_t most, std::int32_t high);
   /// The first word that is among `allowed`, whatever stands before it, or `absent`. For words that are no
   /// model.
   std::string keyword(const std::string& absent, const std::vector<std::string>& allowed);

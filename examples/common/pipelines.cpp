@@ -22,6 +22,15 @@ AnyDrafter ModelSource::layer_skip(const specula::SkipRules& rules) {
   return target().layer_skip(rules);
 }
 
+AnyDrafter ModelSource::layer_skip(const BlockLists& blocks) {
+  if (!target().skips_layers()) throw UsageError("the target cannot leave layers out");
+  try {
+    return target().layer_skip(blocks);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(std::string("the target: ") + error.what());
+  }
+}
+
 std::optional<specula::BigramTable> ModelSource::bigram() { return std::nullopt; }
 
 std::vector<std::string> draft_names(std::span<const Recipe> recipes) {

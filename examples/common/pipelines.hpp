@@ -32,6 +32,8 @@ class ModelSource {
                             specula::ExitBy by);
   /// The target without some of its blocks. Throws UsageError where it cannot leave any out.
   virtual AnyDrafter layer_skip(const specula::SkipRules& rules);
+  /// The same of blocks that are given. Throws UsageError also for layers that the target does not have.
+  virtual AnyDrafter layer_skip(const BlockLists& blocks);
   /// The next token after each one, for Max-Gram where it finds nothing to copy; the target's own text
   /// teaches it where there is none.
   virtual std::optional<specula::BigramTable> bigram();

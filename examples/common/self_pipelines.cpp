@@ -1,5 +1,7 @@
 // Pipelines of drafts that are a part of a model: with exits, or the target without some of its blocks; and
 // chains that learn where to end.
+#include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,15 +71,47 @@ Recipe self_chain(PipelineSpec& spec, const std::string& drafter, const TakenEnd
              : ending.template operator()<Draw::greedy>();
 }
 
+/// Thresholds of a draft's exits from the first on, and the last exit that must be there; 0: any.
+struct TakenExits {
+  std::vector<float> thresholds;
+  std::int32_t last = 0;
+};
+/// With exits=, tokens leave at these alone, and all of them at the last.
+TakenExits take_exits(PipelineSpec& spec) {
+  const auto exits = spec.sizes("exits", {}, 16, 1, 1024);
+  if (exits.empty()) return {spec.numbers("thresholds", {0.5f, 0}, 15, 0, 2)};
+  for (std::size_t i = 1; i < exits.size(); ++i)
+    if (exits[i] <= exits[i - 1]) spec.fail("exits must ascend");
+  const std::size_t early = exits.size() - 1;
+  auto given = spec.numbers("thresholds", std::vector<float>(early, 0.5f), 16, 0, 2);
+  if (given.size() == exits.size() && given.back() == 0) given.pop_back();
+  if (given.size() != early)
+    spec.fail("thresholds are " + std::to_string(given.size()) + " numbers, must be " +
+              std::to_string(early) + ": one for each of exits but the last, where all tokens leave");
+  constexpr float kNever = 2;
+  TakenExits out{std::vector<float>(static_cast<std::size_t>(exits.back() - 1), kNever), exits.back()};
+  for (std::size_t i = 0; i < early; ++i) out.thresholds[static_cast<std::size_t>(exits[i] - 1)] = given[i];
+  return out;
+}
 /// A draft with exits: which, and how sure a token must be to leave.
 auto take_sorted(PipelineSpec& spec, const std::string& draft) {
-  const std::vector<float> thresholds = spec.numbers("thresholds", {0.5f, 0}, 15, 0, 2);
+  const TakenExits exits = take_exits(spec);
   const auto by = spec.choice("leave", "top", {"top", "drawn"}) == "drawn" ? specula::ExitBy::drawn
                                                                            : specula::ExitBy::top;
-  return [=](ModelSource& models) { return models.sorted(draft, thresholds, by); };
+  return [=](ModelSource& models) {
+    if (const std::int32_t all = models.draft(draft).exits(); all > 0 && exits.last > all)
+      throw UsageError("'" + draft + "' has no exit " + std::to_string(exits.last) + ", its exits are 1 to " +
+                       std::to_string(all));
+    return models.sorted(draft, exits.thresholds, by);
+  };
 }
-/// The target without some of its blocks.
-auto take_layer_skip(PipelineSpec& spec) {
+/// The target without some of its blocks: those that are given, or chosen by rules, which `measures` then.
+std::function<AnyDrafter(ModelSource&)> take_layer_skip(PipelineSpec& spec, bool& measures) {
+  constexpr std::int32_t kMostLayers = 1024;
+  const BlockLists blocks{.attention = spec.sizes("attention", {}, kMostLayers, 1, kMostLayers),
+                          .mlp = spec.sizes("mlp", {}, kMostLayers, 1, kMostLayers)};
+  measures = blocks.attention.empty() && blocks.mlp.empty();
+  if (!measures) return [=](ModelSource& models) { return models.layer_skip(blocks); };
   specula::SkipRules rules;
   rules.alike = spec.option("alike", rules.alike, -1, 2);
   rules.every = spec.count("every", rules.every, 0, 1024);
@@ -104,8 +138,10 @@ Recipe prepare_sorted(PipelineSpec& spec) {
 }
 Recipe prepare_layer_skip(PipelineSpec& spec) {
   const TakenEnd end = take_end(spec, "threshold", kDefaultChainLength);
-  Recipe recipe = self_chain(spec, kTheTarget, end, take_layer_skip(spec));
-  recipe.measures = true;
+  bool measures = false;
+  const auto drafter = take_layer_skip(spec, measures);
+  Recipe recipe = self_chain(spec, kTheTarget, end, drafter);
+  recipe.measures = measures;
   return recipe;
 }
 /// Either as long as it pays.
@@ -118,8 +154,10 @@ Recipe prepare_cost_aware_sorted(PipelineSpec& spec) {
 }
 Recipe prepare_cost_aware_layer_skip(PipelineSpec& spec) {
   const specula::CostAware shape(specula::Chain<>{.length = spec.size("length", 8, 1, 64)});
-  Recipe recipe = self_recipe(spec, kTheTarget, shape, take_layer_skip(spec));
-  recipe.measures = true;
+  bool measures = false;
+  const auto drafter = take_layer_skip(spec, measures);
+  Recipe recipe = self_recipe(spec, kTheTarget, shape, drafter);
+  recipe.measures = measures;
   return recipe;
 }
 

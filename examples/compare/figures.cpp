@@ -47,6 +47,10 @@ void add_counts(const Outcome& outcome, const Outcome& baseline, Figures& out) {
       out.by_context[r].rounds += run.by_context[r].rounds;
       out.by_context[r].new_tokens += run.by_context[r].new_tokens;
     }
+    for (std::size_t r = 0; r < out.by_confidence.size(); ++r) {
+      out.by_confidence[r].proposals += run.by_confidence[r].proposals;
+      out.by_confidence[r].accepted += run.by_confidence[r].accepted;
+    }
     out.identical_to_autoregressive += run.tokens == baseline.prompts[p].first.tokens;
   }
   out.tau = ratio(out.tau, static_cast<double>(out.prompts));

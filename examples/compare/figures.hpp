@@ -44,11 +44,12 @@ struct Figures {
   double mat = 0;                // new tokens per target call, pooled over prompts
   double tau = 0;                // mean over prompts of each one's new tokens per target call
   std::vector<std::optional<double>>
-      acceptance_by_depth;                       // of guesses under an accepted path; empty: never offered
-  std::vector<ContextRange> by_context;          // rounds and new tokens by how long the context was
-  double acceptance = 0;                         // alpha: of all of those together
-  double swi = 0;                                // new tokens / (target calls + sum over drafts of calls * c)
-  double tokens_per_second = 0;                  // mean over prompts, start() left out
+      acceptance_by_depth;               // of guesses under an accepted path; empty: never offered
+  std::vector<ContextRange> by_context;  // rounds and new tokens by how long the context was
+  ByConfidence by_confidence = {};       // the same guesses by the draft's confidence, with their siblings
+  double acceptance = 0;                 // alpha: of all of those together
+  double swi = 0;                        // new tokens / (target calls + sum over drafts of calls * c)
+  double tokens_per_second = 0;          // mean over prompts, start() left out
   double tokens_per_second_with_prefill = 0;     // mean over prompts, start() included
   double speedup = 0;                            // ratio of tokens_per_second to the baseline's
   double overhead_share = 0;                     // of the rounds' time: what was spent outside the models

@@ -9,7 +9,8 @@ namespace {
 
 nlohmann::ordered_json to_json(const Figures& f) {
   nlohmann::ordered_json depths = nlohmann::ordered_json::array(), drafts = nlohmann::ordered_json::array(),
-                         contexts = nlohmann::ordered_json::array();
+                         contexts = nlohmann::ordered_json::array(),
+                         confidences = nlohmann::ordered_json::array();
   for (const auto& share : f.acceptance_by_depth)
     depths.push_back(share ? nlohmann::ordered_json(*share) : nlohmann::ordered_json());
   for (std::size_t r = 0; r < f.by_context.size(); ++r)
@@ -18,6 +19,11 @@ nlohmann::ordered_json to_json(const Figures& f) {
           {{"from", r * kContextStep},
            {"rounds", range.rounds},
            {"mat", static_cast<double>(range.new_tokens) / static_cast<double>(range.rounds)}});
+  for (std::size_t r = 0; r < f.by_confidence.size(); ++r)
+    if (const auto& range = f.by_confidence[r]; range.proposals > 0)
+      confidences.push_back({{"from", static_cast<double>(r) / 10},
+                             {"proposals", range.proposals},
+                             {"accepted", range.accepted}});
   for (const auto& d : f.drafts)
     drafts.push_back({{"model", d.model},
                       {"calls", d.calls},
@@ -33,6 +39,7 @@ nlohmann::ordered_json to_json(const Figures& f) {
           {"tau", f.tau},
           {"acceptance", f.acceptance},
           {"acceptance_by_depth", depths},
+          {"acceptance_by_confidence", confidences},
           {"mat_by_context", contexts},
           {"swi", f.swi},
           {"tokens_per_second", f.tokens_per_second},

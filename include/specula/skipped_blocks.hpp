@@ -3,6 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "detail/compiler_options.hpp"
@@ -16,6 +20,28 @@ struct SkippedBlocks {
 
   explicit SkippedBlocks(std::int32_t layers = 0)
       : attention(static_cast<std::size_t>(layers)), mlp(static_cast<std::size_t>(layers)) {}
+
+  /// Of a model of `layers` layers, these: layers counted from 1, in any order. Draft & Verify (Zhang et al.
+  /// 2024) searches for such a set offline. Throws std::invalid_argument for a layer that the model does not
+  /// have, or that one list names twice.
+  static SkippedBlocks given(std::int32_t layers, std::span<const std::int32_t> attention_of,
+                             std::span<const std::int32_t> mlp_of) {
+    SkippedBlocks out(layers);
+    const auto leave_out = [&](const char* what, std::span<const std::int32_t> of,
+                               std::vector<std::uint8_t>& blocks) {
+      for (const std::int32_t l : of) {
+        if (l < 1 || l > layers)
+          throw std::invalid_argument("SkippedBlocks: " + std::string(what) + " of layer " +
+                                      std::to_string(l) + ", the layers are 1 to " + std::to_string(layers));
+        if (std::exchange(blocks[static_cast<std::size_t>(l - 1)], 1) != 0)
+          throw std::invalid_argument("SkippedBlocks: " + std::string(what) + " of layer " +
+                                      std::to_string(l) + " is named twice");
+      }
+    };
+    leave_out("attention", attention_of, out.attention);
+    leave_out("MLP", mlp_of, out.mlp);
+    return out;
+  }
 
   std::int32_t layers() const { return static_cast<std::int32_t>(attention.size()); }
   void keep_all() {

@@ -53,6 +53,9 @@ TEST_CASE("the text is the target's own, whatever the shape") {
     check_text(tree, target);
     Speculator beam{verifier, FeatureHead{head, target}, Beam{}};
     check_text(beam, target);
+    Speculator fixed{verifier, FeatureHead{head, target}, StaticTree<>{}};
+    check_text(fixed, target);
+    CHECK(fixed.stats().draft.calls == 5 * fixed.stats().rounds);  // a call a level
     Speculator chain{verifier, FeatureHead{head, target}, Chain<>{}};
     check_text(chain, target);
   }

@@ -59,6 +59,9 @@ TEST_CASE("the text is the target's own, whatever the shape") {
     check_text(cape, target, 60, chain.stats().mat());
     Speculator tree{verifier, Glide{draft, target}, DynamicTree{.top_k = 3, .expansions = 3, .total = 12}};
     check_text(tree, target);
+    Speculator fixed{verifier, Glide{draft, target},
+                     StaticTree<>{.form = {{0}, {1}, {0, 0}, {0, 1}, {0, 0, 0}}}};
+    check_text(fixed, target);
   }
 }
 

@@ -95,6 +95,56 @@ TEST_CASE("algorithm 1, and each rule switched off") {
                        "SkipRules::alike is nan, must be a cosine, or above 1 for none", Error);
 }
 
+TEST_CASE("blocks that are given: every text without them, and nothing is measured") {
+  const std::vector<std::int32_t> attention{5, 2, 12}, mlp{2}, none, twice{3, 3}, zero{0}, far{4, 13};
+  const SkippedBlocks given = SkippedBlocks::given(12, attention, mlp);
+  CHECK(given.attention == bits({2, 5, 12}, 12));
+  CHECK(given.mlp == bits({2}, 12));
+  CHECK(SkippedBlocks::given(12, none, none) == SkippedBlocks(12));
+  using Error = std::invalid_argument;
+  CHECK_THROWS_WITH_AS(SkippedBlocks::given(12, far, none),
+                       "SkippedBlocks: attention of layer 13, the layers are 1 to 12", Error);
+  CHECK_THROWS_WITH_AS(SkippedBlocks::given(12, none, zero),
+                       "SkippedBlocks: MLP of layer 0, the layers are 1 to 12", Error);
+  CHECK_THROWS_WITH_AS(SkippedBlocks::given(12, none, twice), "SkippedBlocks: MLP of layer 3 is named twice",
+                       Error);
+
+  ToySkips target(5, 1, 12, 2.0f, 400);
+  CHECK_THROWS_WITH_AS((LayerSkip{target, SkippedBlocks(11)}),
+                       "LayerSkip: blocks of 11 layers, the target has 12", Error);
+  SkippedBlocks uneven(12);
+  uneven.mlp.pop_back();
+  CHECK_THROWS_AS((LayerSkip{target, uneven}), Error);
+  target.similar.assign(12, 0.99);
+  Speculator run{TreeVerifier{target, Sampling{}, kGreedy}, LayerSkip{target, given}, Chain<>{.length = 3}};
+  ToyModel plain(5, 1, 2.0f, 400);
+  for (const List& prompt : {List{0, 1, 2}, List{4, 3}}) {
+    List text = prompt, want = prompt;
+    run.generate(prompt, {.max_new_tokens = 40}, PhiloxChance{1},
+                 [&](Tokens fresh) { text.insert(text.end(), fresh.begin(), fresh.end()); });
+    std::vector<float> row(5);
+    while (want.size() < text.size()) {
+      plain.row(want[want.size() - 2], want.back(), row.data());
+      want.push_back(static_cast<Token>(std::max_element(row.begin(), row.end()) - row.begin()));
+    }
+    CHECK(text == want);
+    CHECK(run.drafter().skipped() == given);
+  }
+  CHECK(target.asked == 0);
+  const Usage& usage = run.drafter().usage();
+  CHECK(usage.layers == 10.0 * static_cast<double>(usage.nodes));  // of 24 blocks four are left out
+  // The rows are those of the target without these blocks: what rules choose is another draft.
+  ToySkips one(5, 1, 12), other(5, 1, 12);
+  const List context{0, 1, 2};
+  const auto first_row = [&](ToySkips& model, auto drafter) {
+    model.append(context);
+    drafter.sync(context, {});
+    const Token token = 3;
+    return copy(drafter.extend({&token, 1}, {&kRoot, 1}).row(0));
+  };
+  CHECK(first_row(one, LayerSkip{one, given}) != first_row(other, LayerSkip{other}));
+}
+
 TEST_CASE("the text is the target's own, whatever the shape, and blocks are chosen once a text") {
   for (const std::uint64_t seed : {1u, 2u}) {
     ToySkips target(5, seed, 12, 2.0f, 400);

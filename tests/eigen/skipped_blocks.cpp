@@ -241,14 +241,25 @@ UNTHREADED_TEST_CASE("nodes of one kind at a time, and such nodes do not join th
   CHECK(model.size() == 1);
 }
 
-UNTHREADED_TEST_CASE("similarity is the mean cosine around each attention block") {
+UNTHREADED_TEST_CASE("similarity is the mean cosine around each attention block, and around each MLP block") {
   Random random(6);
   const std::vector<Token> text = random_tokens(random, 50);
   const auto in_double = weights_of<double>(config_of(3));
-  Llama<double> model(in_double, {.measure_similarity = true});
+  Llama<double> model(in_double, {.measure_similarity = true, .measure_mlp_similarity = true});
   model.append(text);
-  const auto got = model.similarity();
+  const auto got = model.similarity(), got_mlp = model.mlp_similarity();
   REQUIRE(got.size() == 3);
+  REQUIRE(got_mlp.size() == 3);
+  const auto mean_cosine = [&](const auto& x, const auto& y) {
+    double mean = 0;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      double xx = 0, xy = 0, yy = 0;
+      for (std::size_t d = 0; d < x[i].size(); ++d)
+        xx += x[i][d] * x[i][d], xy += x[i][d] * y[i][d], yy += y[i][d] * y[i][d];
+      mean += xy / std::sqrt(xx * yy) / 50;
+    }
+    return mean;
+  };
   // The residual stream before and behind a block, from models that end there: features without a final norm.
   for (std::int32_t l = 0; l < 3; ++l) {
     const auto stream = [&](std::int32_t layers, bool attention) {
@@ -265,16 +276,11 @@ UNTHREADED_TEST_CASE("similarity is the mean cosine around each attention block"
         rows.emplace_back(features.row(i).begin(), features.row(i).end());
       return rows;
     };
+    const auto middle = stream(l, true), after = stream(l + 1, false);
+    CHECK(got_mlp[static_cast<std::size_t>(l)] == doctest::Approx(mean_cosine(middle, after)).epsilon(1e-9));
     if (l == 0) continue;  // there is no model without layers
-    const auto x = stream(l, false), y = stream(l, true);
-    double mean = 0;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      double xx = 0, xy = 0, yy = 0;
-      for (std::size_t d = 0; d < x[i].size(); ++d)
-        xx += x[i][d] * x[i][d], xy += x[i][d] * y[i][d], yy += y[i][d] * y[i][d];
-      mean += xy / std::sqrt(xx * yy) / 50;
-    }
-    CHECK(got[static_cast<std::size_t>(l)] == doctest::Approx(mean).epsilon(1e-9));
+    CHECK(got[static_cast<std::size_t>(l)] ==
+          doctest::Approx(mean_cosine(stream(l, false), middle)).epsilon(1e-9));
   }
 }
 
@@ -283,17 +289,20 @@ TEST_CASE("similarity is a function of the context, however it came in, and of n
   const std::vector<Token> text = random_tokens(random, 60);
   for (const std::vector<std::int32_t>& exits : {std::vector<std::int32_t>{}, {1, 3}}) {
     const auto weights = weights_of(config_of(3, exits));
-    Llama<float> model(weights, {.measure_similarity = true});
+    Llama<float> model(weights, {.measure_similarity = true, .measure_mlp_similarity = true});
     CHECK(model.similarity().empty());
     model.append(text);
     const auto copy = [](std::span<const double> values) {
       return std::vector<double>(values.begin(), values.end());
     };
-    const std::vector<double> whole = copy(model.similarity());
+    const std::vector<double> whole = copy(model.similarity()), mlp = copy(model.mlp_similarity());
     REQUIRE(whole.size() == 3);
+    REQUIRE(mlp.size() == 3);
     for (const double cosine : whole) CHECK(std::abs(cosine) < 1);
 
-    Llama<float> pieces(weights, {.threads = 3, .prefill_chunk = 7, .measure_similarity = true});
+    Llama<float> pieces(
+        weights,
+        {.threads = 3, .prefill_chunk = 7, .measure_similarity = true, .measure_mlp_similarity = true});
     for (std::size_t i = 0; i < 50; i += 5) pieces.append(Tokens(text).subspan(i, 5));
     // As guesses that stay, siblings between them; a draft of them without some blocks first.
     SkippedBlocks skipped(3);
@@ -310,6 +319,7 @@ TEST_CASE("similarity is a function of the context, however it came in, and of n
       pieces.commit(path);
     }
     CHECK(copy(pieces.similarity()) == whole);
+    CHECK(copy(pieces.mlp_similarity()) == mlp);
     // Cut, and other tokens instead.
     pieces.append(random_tokens(random, 5));
     pieces.truncate(20);
@@ -327,6 +337,7 @@ TEST_CASE("similarity is a function of the context, however it came in, and of n
     Llama<float> unmeasured(weights);
     unmeasured.append(text);
     CHECK(unmeasured.similarity().empty());
+    CHECK(unmeasured.mlp_similarity().empty());
   }
 }
 

@@ -79,12 +79,14 @@ TEST_CASE("chains keep the target's law over several rounds") {
 TEST_CASE("trees of likely guesses keep it") {
   const Cape cape{.length = 3, .budget = 5, .extras = CapeExtras::fixed(1)};
   const DynamicTree tree{.top_k = 2, .expansions = 2, .total = 5};
+  const StaticTree<> fixed{.form = {{0}, {1}, {0, 0}, {0, 1}}};
   for (const SamplingParams& params : {kPlain, kWarm}) {
     CAPTURE(params.temperature);
     CHECK(worst(3, Sampling{}, cape, 5, params) < 1e-12);
     CHECK(worst(3, Traversal{}, cape, 4, params) < 1e-12);
     CHECK(worst(3, Sampling{}, tree, 5, params) < 1e-12);
     CHECK(worst(3, Rejection{}, tree, 4, params) < 1e-12);
+    CHECK(worst(3, Sampling{}, fixed, 4, params) < 1e-12);
   }
 }
 
@@ -93,6 +95,8 @@ TEST_CASE("trees of draws keep it") {
   CHECK(worst(2, Traversal{}, SampledTree<DraftLaw::sampled_iid>{.widths = {2, 1}}, 2) < 1e-12);
   CHECK(worst(2, Rejection{}, SampledTree<DraftLaw::sampled_distinct>{.widths = {2, 1}}, 3) < 1e-12);
   CHECK(worst(3, Sampling{}, SampledTree<DraftLaw::sampled_distinct>{.widths = {2}}, 3, kWarm) < 1e-12);
+  const StaticTree<DraftLaw::sampled_distinct> drawn{.form = {{0}, {1}, {1, 0}}};
+  CHECK(worst(2, Traversal{}, drawn, 3) < 1e-12);
 }
 
 TEST_CASE("greedy decoding's text, and a vocabulary of one token") {

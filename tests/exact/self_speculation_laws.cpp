@@ -137,12 +137,16 @@ TEST_CASE("chains that learn where to end keep it") {
 TEST_CASE("trees keep it") {
   const Cape cape{.length = 3, .budget = 5, .extras = CapeExtras::fixed(1)};
   const DynamicTree tree{.top_k = 2, .expansions = 2, .total = 5};
+  const StaticTree<> fixed{.form = {{0}, {1}, {0, 0}, {0, 1}}};
   for (const SamplingParams& params : {kPlain, kWarm}) {
     CHECK(worst(3, Sampling{}, cape, 4, params) < 1e-12);
     CHECK(worst(3, Traversal{}, tree, 4, params) < 1e-12);
+    CHECK(worst(3, Sampling{}, fixed, 4, params) < 1e-12);
   }
   CHECK(worst(2, Traversal{}, SampledTree<DraftLaw::sampled_distinct>{.widths = {2, 1}}, 3) < 1e-12);
   CHECK(worst(3, Rejection{}, SampledTree<DraftLaw::sampled_iid>{.widths = {2}}, 3) < 1e-12);
+  const StaticTree<DraftLaw::sampled_distinct> drawn{.form = {{0}, {1}, {1, 0}}};
+  CHECK(worst(2, Traversal{}, drawn, 3) < 1e-12);
 }
 
 TEST_CASE("greedy decoding's text, and a vocabulary of one token") {
@@ -157,6 +161,20 @@ TEST_CASE("a cascade in which the target drafts for itself keeps it") {
   Speculator run{TreeVerifier{target, Rejection{}}, Stack{LayerSkip{target}, Sorted{small, {0.6f, 0.5f}}},
                  Cascade<2, Draw::sampled>{.limits = {{{2, 1}, {0, 1}}}, .lenience = 2}};
   CHECK(whole_law(run, target, kPlain, prompt_for(2), 3).error < 1e-12);
+}
+
+TEST_CASE("the target without given blocks keeps it") {
+  const std::vector<std::int32_t> attention{1, 3}, mlp{4};
+  ToySkips target(3, 1, 4);
+  const auto error = [&](auto rule, auto shape, const SamplingParams& params) {
+    Speculator run{TreeVerifier{target, rule, params},
+                   LayerSkip{target, SkippedBlocks::given(4, attention, mlp)}, shape};
+    return whole_law(run, target, params, prompt_for(3), 3).error;
+  };
+  for (const SamplingParams& params : {kPlain, kWarm}) {
+    CHECK(error(Rejection{}, Chain<Draw::sampled>{.length = 2}, params) < 1e-12);
+    CHECK(error(Sampling{}, Chain<>{.length = 2}, params) < 1e-12);
+  }
 }
 
 TEST_CASE("leaving by the token drawn, and reporting the exit's law, biases the text") {

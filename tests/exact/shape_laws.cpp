@@ -23,6 +23,7 @@ using GreedyChain = Chain<Draw::greedy>;
 using SampledChain = Chain<Draw::sampled>;
 using Iid = SampledTree<DraftLaw::sampled_iid>;
 using Distinct = SampledTree<DraftLaw::sampled_distinct>;
+using Drawn = StaticTree<DraftLaw::sampled_distinct>;
 
 std::vector<Token> prompt_for(std::int32_t vocab) { return {0, vocab - 1, 0, 1, 0}; }
 
@@ -131,11 +132,27 @@ TEST_CASE("trees of draws, without replacement") {
   check(Distinct{.widths = {1, 2}}, 3, 3, 1);
 }
 
+TEST_CASE("trees of a fixed form, chosen by rank") {
+  check(StaticTree<>{.form = {{0}, {1}, {0, 0}, {0, 1}, {1, 0}, {0, 0, 0}}}, 4, 3);
+  check(StaticTree<>{.form = {{1}, {2}, {1, 0}, {1, 2}}}, 3, 4);  // the likeliest is not among them
+}
+
+TEST_CASE("trees of a fixed form, drawn without replacement") {
+  check(Drawn{.form = {{0}, {1}, {0, 0}}}, 3, 2);
+  check(Drawn{.form = {{0}, {1}, {1, 0}, {1, 1}}}, 2, 3);  // the second draw goes on, the first does not
+  check(Drawn{.form = {{0}, {0, 0}, {0, 1}, {0, 1, 0}}}, 2, 3);
+  check(Drawn{.form = {{0}, {1}, {2}}}, 4, 1);
+}
+
 TEST_CASE("no room for all children: nothing of the last level, or the first nodes' only") {
   for (const std::int32_t capacity : {8, 9, 10, 11}) {
     ToyModel target(2, 1, 2.0f, capacity), draft(2, 2);
     Speculator run{TreeVerifier{target, Traversal{}}, ModelDrafter{draft}, Distinct{.widths = {2, 2, 1}}};
     CHECK(composed_law(run, target, kPlain, prompt_for(2), 2).error < 1e-12);
+    ToyModel full(2, 1, 2.0f, capacity);
+    Speculator fixed{TreeVerifier{full, Traversal{}}, ModelDrafter{draft},
+                     Drawn{.form = {{0}, {1}, {0, 0}, {1, 0}, {1, 1}, {0, 0, 0}, {0, 0, 1}}}};
+    CHECK(composed_law(fixed, full, kPlain, prompt_for(2), 2).error < 1e-12);
   }
 }
 
@@ -154,6 +171,8 @@ TEST_CASE("cost-aware: the size depends on what was drawn before, the law does n
   sizes_of(warm(Cape{.length = 3}, 0.2, 0.02), 4, 3, 3);
   sizes_of(warm(DynamicTree{.top_k = 2, .expansions = 2, .total = 6}, 0.2, 0.02), 4, 3, 3);
   sizes_of(warm(Beam{.width = 2, .length = 3}, 0.2, 0.02), 4, 3, 2);
+  sizes_of(warm(StaticTree<>{.form = {{0}, {1}, {0, 0}, {0, 1}, {0, 0, 0}}}, 0.2, 0.02), 4, 3, 3);
+  sizes_of(warm(Drawn{.form = {{0}, {0, 0}, {0, 1}, {0, 0, 0}}}, 0.12, 0.02), 2, 2, 3);
 }
 
 TEST_CASE("whole pipelines over several rounds: coins and state count") {
@@ -170,6 +189,8 @@ TEST_CASE("whole pipelines over several rounds: coins and state count") {
   CHECK(whole(2, KSeq{}, Iid{.widths = {2, 1}}, 3) < 1e-12);
   CHECK(whole(3, Traversal{}, DynamicTree{.top_k = 2, .expansions = 1, .total = 4}, 4) < 1e-12);
   CHECK(whole(3, Sampling{}, Cape{.length = 2}, 4) < 1e-12);
+  CHECK(whole(3, Sampling{}, StaticTree<>{.form = {{0}, {1}, {0, 0}}}, 4) < 1e-12);
+  CHECK(whole(2, Traversal{}, Drawn{.form = {{0}, {1}, {1, 0}}}, 3) < 1e-12);
 
   std::set<std::int32_t> sizes;
   const auto cheap = [&](auto shape, double node) {
@@ -249,5 +270,6 @@ static_assert(GreedyChain::law == DraftLaw::deterministic && SampledChain::law =
               Chain<Draw::shared>::law == DraftLaw::shared);
 static_assert(Cape::law == DraftLaw::deterministic && Beam::law == DraftLaw::deterministic &&
               DynamicTree::law == DraftLaw::deterministic);
+static_assert(StaticTree<>::law == DraftLaw::deterministic && Drawn::law == DraftLaw::sampled_distinct);
 static_assert(Iid::law == DraftLaw::sampled_iid && Distinct::law == DraftLaw::sampled_distinct);
 static_assert(CostAware<Iid>::law == Iid::law && CostAware<Cape>::law == Cape::law);

@@ -164,6 +164,9 @@ TEST_CASE("the figures of a run whose counts and times are known") {
   REQUIRE(f.by_context.size() == 1);  // short texts: all rounds begin with less than 64 tokens
   CHECK(f.by_context[0].rounds == 12);
   CHECK(f.by_context[0].new_tokens == 30);
+  CHECK(f.by_confidence[9].proposals == 21);  // all are sure; seven a prompt were emitted
+  CHECK(f.by_confidence[9].accepted == 21);
+  CHECK(f.by_confidence[0].proposals == 0);
   CHECK(f.acceptance == doctest::Approx(7.0 / 8));  // of four first guesses and four second ones
   REQUIRE(f.drafts.size() == 1);
   CHECK(f.drafts[0].cost_coefficient == doctest::Approx(0.25));
@@ -188,11 +191,15 @@ TEST_CASE("the report has every field, in order, and the settings after them") {
   std::string keys;
   for (const auto& item : json["pipelines"][1].items()) keys += item.key() + " ";
   CHECK(keys.rfind("name prompts new_tokens target_calls draft_calls mat tau acceptance acceptance_by_depth "
-                   "mat_by_context swi "
+                   "acceptance_by_confidence mat_by_context swi "
                    "tokens_per_second "
                    "tokens_per_second_with_prefill speedup overhead_share identical_to_autoregressive "
                    "lossy mean_proposed mat_per_verified_node draft_milliseconds_per_round ",
                    0) == 0);
+  CHECK(json["pipelines"][0]["acceptance_by_confidence"].empty());
+  const auto& confidences = json["pipelines"][1]["acceptance_by_confidence"];
+  REQUIRE(confidences.size() == 1);
+  CHECK(confidences[0].dump() == R"({"from":0.9,"proposals":7,"accepted":7})");
   CHECK(json["seed"] == 7);
   const std::string table = to_table(all);
   CHECK(table.find("chain") != std::string::npos);

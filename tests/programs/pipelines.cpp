@@ -89,7 +89,12 @@ const std::vector<std::string> kChosen{"max-gram",
                                        "cascade:base:small",
                                        "cascade:base:small:limits=3-2-4:lenience=2",
                                        "cascade:base:small:max-gram",
-                                       "cascade:base:small:max-gram:limits=8-5-10-1-10-10:lenience=3"};
+                                       "cascade:base:small:max-gram:limits=8-5-10-1-10-10:lenience=1",
+                                       "cascade:base:small:max-gram:limits=8-5-10-1-10-10:lenience=2",
+                                       "cascade:base:small:max-gram:limits=8-5-10-1-10-10:lenience=3",
+                                       "cascade:base:small:max-gram:limits=8-5-10-1-10-10:lenience=5",
+                                       "cascade:base:hass:limits=8-0-4:lenience=5",
+                                       "cascade:glide:hass:max-gram:lenience=5"};
 const std::vector<std::string> kDrawn{"sampled-horizontal",
                                       "sampled-horizontal:base:small:2:3",
                                       "sampled-horizontal:base:small:max-gram",
@@ -97,6 +102,10 @@ const std::vector<std::string> kDrawn{"sampled-horizontal",
                                       "sampled-vertical:base:small:max-gram",
                                       "sampled-cascade",
                                       "sampled-cascade:base:small:rule=token",
+                                      "sampled-cascade:base:small:lenience=1",
+                                      "sampled-cascade:base:small:lenience=2",
+                                      "sampled-cascade:base:small:lenience=5",
+                                      "sampled-cascade:base:hass:max-gram:lenience=2",
                                       "sampled-cascade:base:small:max-gram:limits=8-5-10-1-10-10:lenience=3"};
 const std::vector<std::string> kClocked{"cost-aware:max-gram", "cost-aware:max-gram:20:bigram=text",
                                         "cost-aware:cascade", "cost-aware:cascade:base:small",
@@ -153,6 +162,17 @@ TEST_CASE("trees: nodes of the proposals, and of what their drafts hold") {
   nodes("cape:base:6:fixed=2:budget=100", 19, 19);
   nodes("beam", 17, 17);
   nodes("beam:base:3:5", 16, 16);
+  nodes("beam:8", 33, 33);
+  nodes("cape:small:4:counts=7-5-3-1", 33, 33);
+  nodes("cape:base:3:counts=1-0-0-2:budget=100", 10, 10);
+  nodes("cape:3:counts=0-0-0-0", 4, 4);
+  nodes("cape:3:fixed=0", 4, 4);
+  nodes("cape:2:thresholds=0.1-0.2-0.9", 17, 17);
+  nodes("glide+cape:5:counts=2-2-1-0:thresholds=0.5-0.7-0.9", 16, 16);
+  nodes("static-tree", 26, 26);
+  nodes("static-tree:hass:draw=sampled", 26, 26);
+  nodes("static-tree:base:choices=0-1-0.0-1.0-1.2", 6, 6);
+  nodes("cost-aware:static-tree:base:choices=0-0.0", 3, 3);
   nodes("dynamic-tree", 60, 60);
   nodes("dynamic-tree:4:8:12", 13, 33);  // the draft runs more than is proposed
   nodes("dynamic-tree:10:5:20", 21, 51);
@@ -208,6 +228,32 @@ TEST_CASE("names that are wrong are explained") {
   CHECK(has(complaint("cape:fixed=64"), "fixed is 64, must be 0 to 63"));
   CHECK(has(complaint("cape:budget=0"), "budget is 0, must be 1 to 1024"));
   CHECK(has(complaint("cape:widths=2"), "does not know what to do with 'widths=2'"));
+  CHECK(has(complaint("cape:counts=7-5-3"), "counts are 4 numbers, one for each bin of confidence"));
+  CHECK(has(complaint("cape:counts=7-5-3-1-1"), "counts has more than 4 numbers"));
+  CHECK(has(complaint("cape:counts=7-5-3-64"), "must be numbers from 0 to 63"));
+  CHECK(has(complaint("cape:counts=7-5--1"), "must be numbers from 0 to 63"));
+  CHECK(has(complaint("cape:counts=1-1-1-1:fixed=2"), "it does not go with counts or thresholds"));
+  CHECK(has(complaint("cape:thresholds=0.3-0.6-0.8:fixed=2"), "it does not go with counts or thresholds"));
+  CHECK(has(complaint("cape:thresholds=0.3-0.6"), "thresholds are 3 numbers, the ends of all bins"));
+  CHECK(has(complaint("cape:thresholds=0.6-0.3-0.8"), "thresholds must ascend"));
+  CHECK(has(complaint("cape:thresholds=0.3-0.6-1.5"), "must be numbers from 0 to 1"));
+  CHECK(has(complaint("static-tree:choices=0-0.1.x"),
+            "must be paths with dashes between them, each of numbers"));
+  CHECK(has(complaint("static-tree:choices=0-0..1"), "must be paths with dashes between them"));
+  CHECK(has(complaint("static-tree:choices=0--1"), "must be paths with dashes between them"));
+  CHECK(has(complaint("static-tree:choices=1024"), "numbers from 0 to 1023"));
+  CHECK(has(complaint("static-tree:choices=0.0-0"), "RankedTree: guess 0, {0, 0}, comes before its parent"));
+  CHECK(has(complaint("static-tree:choices=0-1-0"), "RankedTree: guesses 0 and 2 are both {0}"));
+  CHECK(has(complaint("static-tree:choices=0-2:draw=sampled"),
+            "StaticTree: the 2 children of node 0 have ranks"));
+  CHECK(has(complaint("static-tree:draw=iid"), "draw is 'iid', must be one of greedy, sampled"));
+  CHECK(has(complaint("static-tree:4"), "does not know what to do with '4'"));
+  CHECK(has(complaint("s2d:exits=2-1"), "exits must ascend"));
+  CHECK(has(complaint("s2d:exits=1-2:thresholds=0.5-0.5"),
+            "thresholds are 2 numbers, must be 1: one for each"));
+  CHECK(has(complaint("s2d:exits=0"), "must be numbers from 1 to 1024"));
+  CHECK(has(complaint("asd:attention=1:alike=0.9"), "does not know what to do with 'alike=0.9'"));
+  CHECK(has(complaint("asd:mlp=0"), "must be numbers from 1 to 1024"));
   CHECK(has(complaint("beam:0"), "width is 0, must be 1 to 64"));
   CHECK(has(complaint("beam:2:0"), "length is 0, must be 1 to 64"));
   CHECK(has(complaint("dynamic-tree:0"), "top-k is 0, must be 1 to 64"));
@@ -277,6 +323,11 @@ TEST_CASE("one seed, one text: deterministic proposals at any temperature, all o
                                                "beam:base:3:2",
                                                "dynamic-tree:base",
                                                "dynamic-tree:3:4:9",
+                                               "static-tree:base",
+                                               "static-tree:choices=0-3-3.1",
+                                               "cape:counts=3-2-1-0:thresholds=0.2-0.3-0.4",
+                                               "beam:8",
+                                               "cost-aware:static-tree:base",
                                                "cost-aware",
                                                "cost-aware:chain:base",
                                                "cost-aware:beam:base:2:3",
@@ -287,6 +338,8 @@ TEST_CASE("one seed, one text: deterministic proposals at any temperature, all o
                                              "sampled-chain:rule=token",
                                              "sampled-chain:rule=block",
                                              "shared-chain:base",
+                                             "static-tree:draw=sampled",
+                                             "static-tree:base:choices=0-1-0.0:draw=sampled:rule=token",
                                              "sampled-tree",
                                              "sampled-tree:base:widths=3-2-1-1:rule=token",
                                              "iid-tree",
@@ -307,8 +360,9 @@ TEST_CASE("one seed, one text: deterministic proposals at any temperature, all o
 TEST_CASE("sampled proposals at a temperature: other coins, and guesses that stay") {
   Toys toys;
   const specula::SamplingParams params{.temperature = 0.9f};
-  for (const std::string name : {"sampled-chain:base", "sampled-tree:base", "iid-tree:base:rule=k-seq",
-                                 "iid-tree:base:rule=token", "sampled-tree:base:rule=token"}) {
+  for (const std::string name :
+       {"sampled-chain:base", "sampled-tree:base", "static-tree:base:draw=sampled",
+        "iid-tree:base:rule=k-seq", "iid-tree:base:rule=token", "sampled-tree:base:rule=token"}) {
     CAPTURE(name);
     auto pipeline = prepare_pipeline(name).build(toys, params);
     const auto run = decode(*pipeline, std::vector<Token>{1, 5, 2, 8}, {.max_new_tokens = 100, .seed = 1});
@@ -342,6 +396,72 @@ TEST_CASE("what goes beyond the limit or the stop token is not emitted") {
   CHECK(stopped.tokens.size() <= 2);
 }
 
+TEST_CASE("guesses by the draft's confidence: those under an accepted path, as far as tokens were emitted") {
+  specula::TokenTree tree(12, 8, 0);
+  tree.reset(0, 0);
+  tree.choose(0, 1, 0.0f), tree.choose(0, 2, 0.95f), tree.choose(1, 3, 0.55f);  // 1, 2, 3: below 1
+  tree.choose(2, 4, 1.0f), tree.choose(2, 5, 0.5f), tree.choose(4, 6, 0.125f);  // 4, 5, and 6 below 4
+  specula::Verdict verdict;
+  verdict.clear();
+  verdict.path.push_back(2), verdict.path.push_back(4);
+  const auto counted = [&](std::size_t emitted) {
+    ByConfidence ranges{};
+    count_confidences(tree, verdict, emitted, ranges);
+    std::vector<std::int64_t> out;
+    for (std::size_t r = 0; r < ranges.size(); ++r)
+      if (ranges[r].proposals > 0)
+        for (const std::int64_t n : {static_cast<std::int64_t>(r), ranges[r].proposals, ranges[r].accepted})
+          out.push_back(n);
+    return out;
+  };
+  using Counts = std::vector<std::int64_t>;
+  CHECK(counted(0) == Counts{});
+  CHECK(counted(1) == Counts{0, 1, 0, 9, 1, 1});
+  CHECK(counted(2) == Counts{0, 1, 0, 5, 1, 0, 9, 2, 2});
+  CHECK(counted(3) == Counts{0, 1, 0, 1, 1, 0, 5, 1, 0, 9, 2, 2});
+
+  Toys toys;  // in a chain they are those that are counted by depth, whatever the limit
+  for (const char* name : {"chain:base:5", "sampled-chain:base:3", "max-gram"})
+    for (const std::int32_t limit : {3, 40}) {
+      auto pipeline = prepare_pipeline(name).build(toys, {.temperature = 0.9f});
+      const auto run = decode(*pipeline, kPrompt, {.max_new_tokens = limit});
+      ConfidenceRange sum;
+      for (const ConfidenceRange& range : run.by_confidence)
+        sum.proposals += range.proposals, sum.accepted += range.accepted;
+      std::int64_t accepted = 0, offered = 0;
+      for (const std::int64_t n : run.stats.accepted) accepted += n;
+      for (const std::int64_t n : run.stats.offered) offered += n;
+      CAPTURE(name);
+      CHECK(sum.accepted == accepted);
+      CHECK((sum.proposals == offered || sum.proposals + 1 == offered));  // a guess beyond the limit
+    }
+}
+
+TEST_CASE("bins of CAPE are closed on the right") {
+  class Flat final : public ModelSource {  // every token of the draft has probability 1/8
+   public:
+    AnyModel& target() override { return target_.any; }
+    AnyModel& draft(const std::string&) override { return flat_.any; }
+
+   private:
+    HeldModel<ToyModel> target_{8, 7u, 2.0f, 64}, flat_{8, 9u, 0.0f, 64};
+  } flat;
+  const auto guesses = [&](const std::string& name) {
+    auto pipeline = prepare_pipeline(name).build(flat, {.temperature = 0.0f});
+    pipeline->start(std::vector<Token>{1, 5, 2});
+    specula::PhiloxChance chance(1);
+    pipeline->step(chance);
+    return pipeline->proposal().size() - 1;
+  };
+  CHECK(guesses("cape:1:counts=5-3-2-1:thresholds=0.125-0.5-0.75") == 6);
+  CHECK(guesses("cape:1:counts=5-3-2-1:thresholds=0.124-0.5-0.75") == 4);
+  CHECK(guesses("cape:1:counts=5-3-2-1:thresholds=0.1-0.125-0.75") == 4);
+  CHECK(guesses("cape:1:counts=5-3-2-1:thresholds=0-0.1-0.125") == 3);
+  CHECK(guesses("cape:1:counts=5-3-2-1:thresholds=0-0.1-0.12") == 2);
+  CHECK(guesses("cape:1:counts=5-0-2-1:thresholds=0.1-0.125-0.75") == 1);
+  CHECK(guesses("cape:2:counts=5-0-2-1") == 12);
+}
+
 TEST_CASE("the parts of a name, one by one") {
   PipelineSpec spec("x:small:beam:7:mode=fast:widths=3-2:p=0.5");
   CHECK(spec.name() == "x");
@@ -361,6 +481,13 @@ TEST_CASE("the parts of a name, one by one") {
       "pipeline 'x:thresholds=0.5-3': thresholds is '0.5-3', must be numbers from 0 to 2 with dashes "
       "between them",
       UsageError);
+  PipelineSpec tree("x:choices=0-2-0.11");
+  using Paths = std::vector<std::vector<std::int32_t>>;
+  CHECK(tree.paths("choices", {}, 3, 11) == Paths{{0}, {2}, {0, 11}});
+  CHECK(tree.paths("choices", {{5}}, 3, 11) == Paths{{5}});
+  CHECK_THROWS_WITH_AS(PipelineSpec("x:choices=0-2-0.11").paths("choices", {}, 2, 11),
+                       "pipeline 'x:choices=0-2-0.11': choices has more than 2 paths", UsageError);
+  CHECK_THROWS_AS(PipelineSpec("x:choices=0-2-0.11").paths("choices", {}, 3, 10), UsageError);
   CHECK_THROWS_AS(spec.done("x"), UsageError);
   CHECK(spec.size("size", 1, 1, 9) == 7);
   CHECK(spec.option("p", 0, 0, 1) == 0.5);
@@ -635,10 +762,15 @@ TEST_CASE("a model of any kind: what it can do beyond the concept, and its chang
   CHECK(any_skips.exits() == 0);
   CHECK(any_skips.skips_layers());
   CHECK(any_exits.sorted({0.5f}, specula::ExitBy::top).vocab_size() == 12);
-  CHECK(any_skips.layer_skip({}).vocab_size() == 12);
+  CHECK(any_skips.layer_skip(specula::SkipRules{}).vocab_size() == 12);
+  CHECK(any_skips.layer_skip(BlockLists{.attention = {1, 4}, .mlp = {2}}).vocab_size() == 12);
+  CHECK_THROWS_AS(any_skips.layer_skip(BlockLists{.attention = {5}, .mlp = {}}), std::invalid_argument);
   CHECK_THROWS_WITH_AS(any_skips.sorted({0.5f}, specula::ExitBy::top),
                        "AnyModel::sorted: a model of this kind has no exits", std::invalid_argument);
-  CHECK_THROWS_WITH_AS(any_exits.layer_skip({}),
+  CHECK_THROWS_WITH_AS(any_exits.layer_skip(specula::SkipRules{}),
+                       "AnyModel::layer_skip: a model of this kind leaves no layers out",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(any_exits.layer_skip(BlockLists{}),
                        "AnyModel::layer_skip: a model of this kind leaves no layers out",
                        std::invalid_argument);
   const specula::NodeId none = specula::kNoParent, root = 0;
@@ -670,8 +802,47 @@ TEST_CASE("drafts that are a part of a model write the target's text") {
     HeldModel<specula_test::ToyExits> exits_{12, 7u, 3, 2.0f, 256};
   } selves;
   for (const float temperature : {0.0f, 0.9f})
-    check_same_text(selves, "autoregressive", {"s2d", "s2d:sorted:3:leave=drawn", "asd", "cost-aware:asd"},
-                    temperature);
+    check_same_text(
+        selves, "autoregressive",
+        {"s2d", "s2d:sorted:3:leave=drawn", "s2d:exits=1-3:thresholds=0.4", "s2d:exits=2", "asd",
+         "cost-aware:asd", "asd:attention=1-3:mlp=2", "asd:mlp=4:end=fixed", "static-tree:sorted"},
+        temperature);
   CHECK_THROWS_WITH_AS(prepare_pipeline("s2d:thresholds=0.5-0.5-0.5").build(selves, {}),
                        "'sorted': 3 thresholds, must be fewer than its exits, 3", UsageError);
+  CHECK(prepare_pipeline("asd").measures);
+  CHECK_FALSE(prepare_pipeline("asd:mlp=2").measures);
+  CHECK_FALSE(prepare_pipeline("cost-aware:asd:attention=2").measures);
+  CHECK_THROWS_WITH_AS(prepare_pipeline("s2d:exits=2-4").build(selves, {}),
+                       "'sorted' has no exit 4, its exits are 1 to 3", UsageError);
+  CHECK_THROWS_WITH_AS(prepare_pipeline("asd:attention=4-5").build(selves, {}),
+                       "the target: SkippedBlocks: attention of layer 5, the layers are 1 to 4", UsageError);
+  CHECK_THROWS_WITH_AS(prepare_pipeline("asd:mlp=2-2").build(selves, {}),
+                       "the target: SkippedBlocks: MLP of layer 2 is named twice", UsageError);
+}
+
+TEST_CASE("exits that are named are those that tokens leave at") {
+  class Exits final : public ModelSource {
+   public:
+    AnyModel& target() override { return target_.any; }
+    AnyModel& draft(const std::string&) override { return exits_.any; }
+    HeldModel<specula_test::ToyExits>& exits() { return exits_; }
+
+   private:
+    HeldModel<ToyModel> target_{12, 7u, 2.0f, 256};
+    HeldModel<specula_test::ToyExits> exits_{12, 9u, 3, 2.0f, 256};
+  } models;
+  const auto layers_per_node = [&](const std::string& name) {
+    auto pipeline = prepare_pipeline(name).build(models, {.temperature = 0.0f});
+    const auto run = decode(*pipeline, kPrompt, {.max_new_tokens = 40});
+    return run.stats.draft.layers / static_cast<double>(run.stats.draft.nodes);
+  };
+  // Exit e lies behind e + 1 layers; all leave at the last that is named.
+  CHECK(layers_per_node("s2d:exits=1") == 2);
+  CHECK(layers_per_node("s2d:exits=2") == 3);
+  CHECK(layers_per_node("s2d:exits=3") == 4);
+  CHECK(layers_per_node("s2d:exits=1-3:thresholds=2") == 4);
+  CHECK(layers_per_node("s2d:exits=1-3:thresholds=0") == 2);
+  CHECK(layers_per_node("s2d:exits=1-3:thresholds=0.4-0") ==
+        layers_per_node("s2d:thresholds=0.4-2-0:exits=1-2-3"));
+  CHECK(layers_per_node("s2d:exits=1-3:thresholds=0.4") == layers_per_node("s2d:thresholds=0.4-2"));
 }

@@ -278,6 +278,8 @@ TEST_CASE("a full cache and trees: proposals are trimmed to the room, and the te
   every_rule(Beam{});
   every_rule(Cape{});
   every_rule(DynamicTree{});
+  every_rule(StaticTree<>{});
+  every_rule(StaticTree<DraftLaw::sampled_distinct>{});
   CHECK(trimmed > 100);
 }
 

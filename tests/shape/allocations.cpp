@@ -18,6 +18,7 @@ namespace {
 
 using Iid = SampledTree<DraftLaw::sampled_iid>;
 using Distinct = SampledTree<DraftLaw::sampled_distinct>;
+using Drawn = StaticTree<DraftLaw::sampled_distinct>;
 
 /// No allocation from the first round on, and that something was proposed.
 template <class Rule, class Shape>
@@ -55,6 +56,7 @@ TEST_CASE("trees of likely guesses") {
   check(Rejection{}, Beam{}, 4);
   check(Sampling{}, DynamicTree{}, 59);
   check(Traversal{}, DynamicTree{}, 59, {.top_p = 0.9f});
+  check(Sampling{}, StaticTree<>{}, 25);
 }
 
 TEST_CASE("trees of draws") {
@@ -63,6 +65,8 @@ TEST_CASE("trees of draws") {
   check(Rejection{}, Distinct{}, 20);
   check(Traversal{}, Distinct{}, 20, {.temperature = 0.7f, .top_p = 0.9f});
   check(SampleAndMatch{}, Distinct{}, 20);
+  check(Traversal{}, Drawn{}, 25);
+  check(Rejection{}, Drawn{}, 10, {.temperature = 0.7f, .top_p = 0.9f});
 }
 
 TEST_CASE("cost-aware, with curves that are given and with learned ones") {
@@ -71,6 +75,8 @@ TEST_CASE("cost-aware, with curves that are given and with learned ones") {
   check(Sampling{}, CostAware(DynamicTree{}, target, draft), 1);
   check(Sampling{}, CostAware(Beam{}, target, draft), 1);
   check(Sampling{}, CostAware(Distinct{}, target, draft), 1);
+  check(Sampling{}, CostAware(StaticTree<>{}, target, draft), 1);
+  check(Sampling{}, CostAware(Drawn{}, target, draft), 1);
   check(Sampling{}, CostAware(Chain<Draw::sampled>{}, target, draft), 1);
   check(Sampling{}, CostAware(DynamicTree{}), 0);
   check(Sampling{}, CostAware(Cape{}), 0);

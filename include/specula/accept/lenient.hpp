@@ -13,7 +13,7 @@ namespace specula {
 /// Accepts x with probability min(1, lenience * p(x) / q(x)); what is left after a rejection is norm((p - q /
 /// lenience)+). With temperature 0: accepts x if it is the target's first largest logit, or if q(x) <=
 /// lenience * p(x), p being the softmax at temperature 1. Lenience 1 is rejection. Exact for nothing: as a
-/// final rule it compiles only within accept_lossy(). Source: Cascade Speculative Drafting, section 4.1. Cost
+/// final rule it compiles only within accept_lossy(). Source: Cascade Speculative Drafting, section 3.1. Cost
 /// and coins as Rejection's.
 class Lenient {
  public:

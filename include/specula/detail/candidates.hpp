@@ -122,12 +122,11 @@ bool expands(const D& drafter, const Round& round, Candidates& work, std::int32_
   return round.drafts_level(reach, width, level + 1, 1);  // the likeliest of its guesses is added, if any
 }
 
-/// Runs the draft behind the root, if there are no candidates yet, or the frontier; adds the `top_k` best
-/// tokens behind each as candidates, whose parents are candidates or kNoParent, and makes the `top_k`
-/// likeliest of them the frontier. `drafted` counts the drafter's nodes.
-template <class D>
-void expand(D& drafter, const Round& round, TokenTree& tree, Candidates& work, std::int32_t top_k,
-            NodeId& drafted) {
+/// Runs the draft behind the root, if there are no candidates yet, or the frontier, in one call; then, the
+/// list being empty at first, visit(parent, node, row) for each row: `parent` is a candidate or kNoParent,
+/// `node` what an error calls the row. `drafted` counts the drafter's nodes.
+template <class D, class Visit>
+void run_frontier(D& drafter, TokenTree& tree, Candidates& work, NodeId& drafted, Visit visit) {
   const bool at_root = work.size() == 0;
   work.tokens.clear();
   work.parents.clear();
@@ -143,12 +142,21 @@ void expand(D& drafter, const Round& round, TokenTree& tree, Candidates& work, s
   work.listed.clear();
   for (std::int32_t i = 0; i < rows.rows; ++i) {
     const std::int32_t parent = at_root ? kNoParent : work.frontier[static_cast<std::size_t>(i)];
-    const double reach = at_root ? 1.0 : work[parent].reach;
     if (!at_root) work[parent].drafted = drafted;
-    const NodeId node = drafted++;  // what an error calls the row
-    for (const Top& top : work.top_k(tree, node, rows.row(i), top_k))
-      work.listed.push_back(work.add(top, parent, reach * round.chance(top.prob)));
+    visit(parent, drafted++, rows.row(i));
   }
+}
+
+/// The same, adding the `top_k` best tokens behind each as candidates, and making the `top_k` likeliest of
+/// them the frontier.
+template <class D>
+void expand(D& drafter, const Round& round, TokenTree& tree, Candidates& work, std::int32_t top_k,
+            NodeId& drafted) {
+  run_frontier(drafter, tree, work, drafted, [&](std::int32_t parent, NodeId node, auto row) {
+    const double reach = parent == kNoParent ? 1.0 : work[parent].reach;
+    for (const Top& top : work.top_k(tree, node, row, top_k))
+      work.listed.push_back(work.add(top, parent, reach * round.chance(top.prob)));
+  });
   work.keep_best(top_k);
   std::sort(work.listed.begin(), work.listed.end());
   work.frontier.assign(work.listed.begin(), work.listed.end());

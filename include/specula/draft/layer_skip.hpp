@@ -9,6 +9,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../concepts.hpp"
@@ -51,18 +52,23 @@ inline void choose_skipped(std::span<const double> similarity, const SkipRules& 
 }
 
 /// Drafts with the target itself through a part of its blocks, in the target's own cache: nothing is trained,
-/// and there is no second cache to keep in step. What is left out is chosen when the first guess of a text is
-/// made, from the similarities that the target measured while it read the prompt (a target that does not
-/// measure has the other rules only). The target's committed slots are never written; a draft's nodes share
-/// its room for nodes, are never more than there are in the proposal, and are forgotten before it verifies.
-/// Views of the target are stale after each guess. One a target.
+/// and there is no second cache to keep in step. What is left out is given, or chosen by rules when the first
+/// guess of a text is made, from the similarities that the target measured while it read the prompt (a target
+/// that does not measure has the other rules only). The target's committed slots are never written; a draft's
+/// nodes share its room for nodes, are never more than there are in the proposal, and are forgotten before it
+/// verifies. Views of the target are stale after each guess. One a target.
 ///
 ///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}}, specula::LayerSkip{target},
 ///                           specula::AdaptiveChain<>{}};
 ///
+/// The paper's mean is over all S tokens of the prompt, since its first token is the target's own, from the
+/// prefill. Here it is over the S - 1 before the root: the first round drafts already, when the target has
+/// yet to run the root. To wait for the root's cosine would cost every text a round without guesses, for a
+/// mean that it can move by at most 2 / S.
+///
 /// The target is referenced and must outlive the drafter; it is also the verifier's. Allocates in the
 /// constructor only. Source: Draft on the Fly: Adaptive Self-Speculative Decoding using Cosine Similarity
-/// (2024).
+/// (2024), section 3.2.
 template <SkipsLayers T>
 class LayerSkip {
  public:
@@ -74,11 +80,21 @@ class LayerSkip {
     tokens_.reserve(room), parents_.reserve(room), lacking_.reserve(room);
   }
   LayerSkip(T&&, const SkipRules& = {}) = delete;
+  /// Leaves out these blocks in every text. Throws std::invalid_argument unless they are of a model with as
+  /// many layers.
+  LayerSkip(T& target, SkippedBlocks blocks) : LayerSkip(target) {
+    if (blocks.layers() != target.layers() || blocks.mlp.size() != blocks.attention.size())
+      throw std::invalid_argument("LayerSkip: blocks of " + std::to_string(blocks.layers()) +
+                                  " layers, the target has " + std::to_string(target.layers()));
+    skipped_ = std::move(blocks);
+    given_ = true;
+  }
+  LayerSkip(T&&, SkippedBlocks) = delete;
 
   std::int32_t vocab_size() const { return target_->vocab_size(); }
   std::int32_t capacity() const { return target_->capacity(); }
   const Usage& usage() const { return usage_; }
-  /// What it leaves out of this text, once a guess was made.
+  /// What it leaves out of this text, once a guess was made; or what was given.
   const SkippedBlocks& skipped() const { return skipped_; }
 
   /// Forgets speculation; the text changes from position `n` on. The target is the verifier's to truncate.
@@ -126,7 +142,7 @@ class LayerSkip {
         throw std::invalid_argument("LayerSkip::extend: parent " + std::to_string(parents[i]) + " of " +
                                     std::to_string(made + i) + " nodes");
     const detail::Stopwatch watch(usage_.seconds);
-    if (!chosen_) {
+    if (!chosen_ && !given_) {
       if constexpr (MeasuresSimilarity<T>) choose_skipped(target_->similarity(), rules_, skipped_);
       chosen_ = true;
     }
@@ -177,6 +193,7 @@ class LayerSkip {
   T* target_;
   SkipRules rules_;
   SkippedBlocks skipped_;
+  bool given_ = false;         // skipped_ is of every text
   bool chosen_ = false;        // skipped_ is of this text
   std::int32_t known_ = 0;     // tokens of the context
   std::vector<Token> tokens_;  // the target's nodes: the guess, then those since the last sync

@@ -51,7 +51,8 @@ class Llama {
       : options_(detail::checked<Real>(options)),
         pass_(given(std::move(weights)), options_.capacity, detail::pass_columns(options_),
               options_.max_nodes, options_.threads, options_.isa, options_.inputs,
-              options_.wide_from != detail::kNeverWide, options_.measure_similarity),
+              options_.wide_from != detail::kNeverWide, options_.measure_similarity,
+              options_.measure_mlp_similarity),
         stages_(exits_of(config()), options_) {
     detail::require_option("vocab_size", options_.vocab_size, 0, config().vocab_size);
     if (options_.vocab_size == 0) options_.vocab_size = config().vocab_size;
@@ -60,6 +61,7 @@ class Llama {
     needed_.resize(nodes);
     skipped_ = SkippedBlocks(config().layers);
     similarity_.resize(options_.measure_similarity ? static_cast<std::size_t>(config().layers) : 0);
+    mlp_similarity_.resize(options_.measure_mlp_similarity ? static_cast<std::size_t>(config().layers) : 0);
     if constexpr (!std::is_same_v<Real, float>)
       rounded_.resize(nodes * static_cast<std::size_t>(vocab_size()));
   }
@@ -174,13 +176,11 @@ class Llama {
   /// each attention block, in the mean over the context, however it came in. Empty where there is none.
   /// Calculates first what append() left waiting; O(layers * size()).
   std::span<const double> similarity() {
-    calculate_pending();
-    if (size() == 0) return {};
-    for (std::size_t l = 0; l < similarity_.size(); ++l) {
-      const Real* const cosines = pass_.cosines(static_cast<std::int32_t>(l));
-      similarity_[l] = std::accumulate(cosines, cosines + size(), 0.0) / size();
-    }
-    return similarity_;
+    return mean_cosines(similarity_, [&](std::int32_t l) { return pass_.cosines(l); });
+  }
+  /// The same around each MLP block, where options().measure_mlp_similarity.
+  std::span<const double> mlp_similarity() {
+    return mean_cosines(mlp_similarity_, [&](std::int32_t l) { return pass_.mlp_cosines(l); });
   }
 
   /// The nodes of `path`, the first below the context and each a child of the one before, join the context;
@@ -270,6 +270,18 @@ class Llama {
 
  private:
   [[noreturn]] static void fail(const std::string& what) { throw std::invalid_argument("Llama::" + what); }
+
+  /// `cosines(layer)` are by slot; their means go to `means` (layers), if it has room.
+  template <class Cosines>
+  std::span<const double> mean_cosines(std::vector<double>& means, Cosines cosines) {
+    calculate_pending();
+    if (size() == 0) return {};
+    for (std::size_t l = 0; l < means.size(); ++l) {
+      const Real* const of_layer = cosines(static_cast<std::int32_t>(l));
+      means[l] = std::accumulate(of_layer, of_layer + size(), 0.0) / size();
+    }
+    return means;
+  }
 
   static std::vector<std::int32_t> exits_of(const LlamaConfig& config) {
     return config.exits.empty() ? std::vector{config.layers} : config.exits;
@@ -401,9 +413,9 @@ class Llama {
   detail::LlamaPass<Real> pass_;
   specula::detail::Generation generation_;
   detail::LlamaStages stages_;
-  std::int32_t first_row_ = 0, rows_ = 0;  // of the last extend(): its first node, how many
-  SkippedBlocks skipped_;                  // what the nodes skip, if they do
-  std::vector<double> similarity_;         // (layers), what similarity() returned
+  std::int32_t first_row_ = 0, rows_ = 0;            // of the last extend(): its first node, how many
+  SkippedBlocks skipped_;                            // what the nodes skip, if they do
+  std::vector<double> similarity_, mlp_similarity_;  // (layers), what was returned
 
   std::vector<NodeId> wanted_;        // of the call: nodes whose rows it asks for
   std::vector<std::uint8_t> needed_;  // (max_nodes), their ancestors

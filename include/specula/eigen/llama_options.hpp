@@ -21,8 +21,9 @@ struct LlamaOptions {
   std::int32_t wide_from = 0;   // appends of so many tokens use Eigen's products, on one thread; 0: see Llama
   std::int32_t vocab_size = 0;  // tokens that rows show, the first ones; 0: all. For a padded vocabulary
   Isa isa = best_isa();
-  Inputs inputs = Inputs::full;     // bf16: rounds what bf16 weights multiply; twice as fast, 3 digits
-  bool measure_similarity = false;  // see Llama::similarity()
+  Inputs inputs = Inputs::full;         // bf16: rounds what bf16 weights multiply; twice as fast, 3 digits
+  bool measure_similarity = false;      // see Llama::similarity()
+  bool measure_mlp_similarity = false;  // see Llama::mlp_similarity(); no rule of this library asks for it
 };
 
 namespace detail {

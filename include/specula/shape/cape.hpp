@@ -6,6 +6,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
+#include <string>
 
 #include "../concepts.hpp"
 #include "../detail/candidates.hpp"
@@ -14,7 +16,7 @@
 namespace specula {
 
 /// How many runners-up a confidence asks for: counts[i] of them where it lies in (thresholds[i - 1],
-/// thresholds[i]].
+/// thresholds[i]]. Thresholds ascend.
 struct CapeExtras {
   std::array<float, 3> thresholds{0.3f, 0.6f, 0.8f};
   std::array<std::int32_t, 4> counts{7, 5, 3, 1};
@@ -29,6 +31,11 @@ struct CapeExtras {
   }
   void validate() const {
     detail::expect_all_in("CapeExtras::thresholds", thresholds, 0.0f, 1.0f);
+    for (std::size_t i = 1; i < thresholds.size(); ++i)
+      if (thresholds[i] < thresholds[i - 1])
+        throw std::invalid_argument("CapeExtras::thresholds[" + detail::number(i) + "] is " +
+                                    detail::number(thresholds[i]) + ", below the one before it, " +
+                                    detail::number(thresholds[i - 1]));
     detail::expect_all_in("CapeExtras::counts", counts, 0, detail::kMostGuesses);
   }
   constexpr std::int32_t most() const { return *std::max_element(counts.begin(), counts.end()); }
@@ -39,7 +46,7 @@ struct CapeExtras {
 /// already: the draft is never asked for an extra. Where `budget` nodes (the root not counted) do not hold
 /// all, the spine comes first, then the extras with the likeliest paths. Deterministic. Coins: none. Cost:
 /// one draft call a spine token, and two reads of its row. Source: GLIDE with a CAPE (Du et al. 2024),
-/// section 3.2.
+/// section 4.2.
 struct Cape {
   static constexpr DraftLaw law = DraftLaw::deterministic;
 

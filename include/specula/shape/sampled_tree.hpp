@@ -8,6 +8,7 @@
 
 #include "../concepts.hpp"
 #include "../detail/fields.hpp"
+#include "../detail/path_reach.hpp"
 #include "ask.hpp"
 
 namespace specula {
@@ -69,12 +70,7 @@ struct SampledTree {
   static bool pays(const Round& round, const TokenTree& tree, NodeId begin, std::int32_t width) {
     if (!round.worth) return true;
     double reach = 0;
-    for (NodeId node = begin; node < tree.size(); ++node) {
-      double path = 1;
-      for (NodeId n = node; n != 0; n = tree.parent(n))
-        path *= round.chance(static_cast<double>(tree.confidence(n)));
-      reach += path;
-    }
+    for (NodeId node = begin; node < tree.size(); ++node) reach += detail::path_reach(round, tree, node);
     const std::int32_t nodes = tree.size() - begin;
     return round.drafts_level(reach, nodes, tree.size(), std::min(tree.room(), nodes * width));
   }

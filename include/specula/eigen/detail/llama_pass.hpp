@@ -58,7 +58,8 @@ template <class Real>
 class LlamaPass {
  public:
   LlamaPass(std::shared_ptr<const LlamaWeights<Real>> weights, std::int32_t capacity, std::int32_t columns,
-            std::int32_t rows, std::int32_t threads, Isa isa, Inputs inputs, bool wide, bool measures)
+            std::int32_t rows, std::int32_t threads, Isa isa, Inputs inputs, bool wide, bool measures,
+            bool measures_mlp = false)
       : weights_(std::move(weights)),
         isa_(isa),
         elementwise_(isa),
@@ -89,7 +90,9 @@ class LlamaPass {
       aside_ = {rows, c.vocab_size};
     }
     measures_ = measures;
+    measures_mlp_ = measures_mlp;
     if (measures) cosines_ = {c.layers, cache.slots()};
+    if (measures_mlp) mlp_cosines_ = {c.layers, cache.slots()};
     if (c.looks_at == LooksAt::key_values) {
       cross_columns_.resize(static_cast<std::size_t>(columns));
       seen_.resize(static_cast<std::size_t>(capacity));
@@ -119,6 +122,8 @@ class LlamaPass {
 
   /// (slots): the cosine of what comes before the attention block of a layer and what comes behind it.
   const Real* cosines(std::int32_t layer) { return cosines_.at(layer); }
+  /// The same around the MLP block.
+  const Real* mlp_cosines(std::int32_t layer) { return mlp_cosines_.at(layer); }
 
   /// Copies all that is kept of the token in slot `from` to slot `to`.
   void move(std::int32_t from, std::int32_t to) {
@@ -127,6 +132,8 @@ class LlamaPass {
     std::copy_n(features_.at(from), features_.stride, features_.at(to));
     std::copy_n(between_.at(from), between_.stride, between_.at(to));
     for (std::int32_t l = 0; measures_ && l < config().layers; ++l) cosines_.at(l)[to] = cosines_.at(l)[from];
+    for (std::int32_t l = 0; measures_mlp_ && l < config().layers; ++l)
+      mlp_cosines_.at(l)[to] = mlp_cosines_.at(l)[from];
   }
 
   /// Throws std::logic_error where the model looks into a target and no view, or a stale one, was given.
@@ -238,6 +245,8 @@ class LlamaPass {
         elementwise_.swiglu(gate_up_.at(i), gate_up_.at(i) + c.intermediate_size, c.intermediate_size,
                             active_.at(i));
       multiply(member, layer.down, active_, added_, 0, count());
+      for (std::int32_t i = first; i < last && measures_mlp_ && !part_.skipped; ++i)
+        mlp_cosines_.at(l)[slot(i)] = elementwise_.similarity(hidden_.at(i), added_.at(i), c.hidden_size);
       add(first, last);
     }
     if (part_.last_layer < c.layers)
@@ -395,8 +404,8 @@ class LlamaPass {
   ColumnBuffer<Real> logits_, aside_;    // (rows, vocab)
   ColumnBuffer<Real> features_;          // (slots, hidden)
   ColumnBuffer<Real> between_;           // (slots, hidden): where there are exits, what goes on
-  bool measures_ = false;
-  ColumnBuffer<Real> cosines_;                   // (layers, slots), where they are measured
+  bool measures_ = false, measures_mlp_ = false;
+  ColumnBuffer<Real> cosines_, mlp_cosines_;     // (layers, slots), where they are measured
   ColumnBuffer<Real> cross_queries_;             // (columns, target's heads * head_dim)
   ColumnBuffer<Real> fused_;                     // (columns, 2 hidden): embedding, feature
   std::vector<AttentionScratch<Real>> scratch_;  // one a thread, as are the next two

@@ -1,0 +1,142 @@
+// A tree whose form is fixed in advance: EAGLE-1's and Medusa's static trees, Sequoia's drawn ones.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "../concepts.hpp"
+#include "../detail/candidates.hpp"
+#include "../detail/fields.hpp"
+#include "../detail/path_reach.hpp"
+#include "ask.hpp"
+#include "ranked_tree.hpp"
+
+namespace specula {
+
+/// The same tree of ranks in every round, whatever the draft's confidence. Only nodes that have children are
+/// run by the drafter. Two ways of taking tokens:
+///
+/// - deterministic: a node is the token of its rank in the draft's row after its parent. Where there is no
+///   room for all, the nodes with the likeliest paths are proposed. Coins: none.
+/// - sampled_distinct: the children of a node are drawn without replacement from the draft's law after it,
+///   under the target's own parameters; rank r is the (r + 1)th draw, so ranks have no gaps. A node for whose
+///   children there is no room gets none, nor do those behind it on its level. Temperature 0 leaves the
+///   likeliest child of each node. Coins: one `draft` a child.
+///
+/// A token that the draft gives no probability is left out, with all that would come after it. Throws
+/// std::invalid_argument from propose() if a rank is not below the vocabulary's size. Cost: one draft call a
+/// level, and a read of each row. Sources: EAGLE (Li et al. 2024), Medusa (Cai et al. 2024); drawn, Sequoia
+/// (Chen et al. 2024).
+template <DraftLaw how = DraftLaw::deterministic>
+struct StaticTree {
+  static_assert(how == DraftLaw::deterministic || how == DraftLaw::sampled_distinct,
+                "a static tree is chosen by rank (deterministic) or drawn without replacement "
+                "(sampled_distinct)");
+  static constexpr DraftLaw law = how;
+
+  RankedTree form = RankedTree::eagle();
+  detail::Candidates work = {};
+  std::vector<NodeId> places = {};  // chosen: (candidates) nodes of the form; drawn: (form) nodes of the tree
+  std::vector<NodeId> drafted = {};  // drawn: (form) the drafter's nodes
+
+  std::int32_t max_nodes() const { return form.size(); }
+  /// Nodes that the drafter runs.
+  std::int32_t draft_nodes() const { return form.draft_nodes(); }
+  /// Of a proposal that holds any guess.
+  std::int32_t least_nodes() const { return law == DraftLaw::deterministic ? 2 : 1 + form.children(0); }
+  /// Throws std::invalid_argument if the form is to be drawn and its ranks have gaps.
+  void validate() const {
+    if constexpr (law == DraftLaw::sampled_distinct)
+      for (NodeId n = 0; n < form.size(); ++n)
+        if (form.children(n) > 0 && form.rank(form.first_child(n) + form.children(n) - 1) >= form.children(n))
+          throw std::invalid_argument("StaticTree: the " + detail::number(form.children(n)) +
+                                      " children of node " + detail::number(n) + " have ranks up to " +
+                                      detail::number(form.rank(form.first_child(n) + form.children(n) - 1)) +
+                                      "; draws have no gaps");
+  }
+  void reserve() {
+    work.reserve(form.size(), form.most_rank() + 1, form.size());
+    places.reserve(static_cast<std::size_t>(form.size()));
+    drafted.reserve(places.capacity());
+  }
+
+  template <DenseDrafter D, ChanceSource C>
+  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) {
+    if (form.most_rank() >= tree.vocab())
+      throw std::invalid_argument("StaticTree: rank " + detail::number(form.most_rank()) +
+                                  " in a vocabulary of " + detail::number(tree.vocab()) + " tokens");
+    drafter.sync(round.context, {});
+    work.clear();
+    if constexpr (law == DraftLaw::deterministic)
+      choose(drafter, round, tree);
+    else
+      draw(drafter, round, tree, chance);
+  }
+
+ private:
+  template <class D>
+  void choose(D& drafter, const Round& round, TokenTree& tree) {
+    places.clear();
+    NodeId asked = 0;
+    for (std::int32_t level = 0; level < form.depth(); ++level) {
+      if (!detail::expands(drafter, round, work, level, asked)) break;
+      detail::run_frontier(drafter, tree, work, asked, [&](std::int32_t parent, NodeId node, auto row) {
+        const NodeId above = parent == kNoParent ? 0 : places[static_cast<std::size_t>(parent)];
+        const NodeId first = form.first_child(above), last = first + form.children(above) - 1;
+        const double reach = parent == kNoParent ? 1.0 : work[parent].reach;
+        const std::span<const Top> top = work.top_k(tree, node, row, form.rank(last) + 1);
+        for (NodeId n = first; n <= last && static_cast<std::size_t>(form.rank(n)) < top.size(); ++n) {
+          const Top& guess = top[static_cast<std::size_t>(form.rank(n))];
+          const std::int32_t added = work.add(guess, parent, reach * round.chance(guess.prob));
+          places.push_back(n);
+          if (form.children(n) > 0) work.listed.push_back(added);
+        }
+      });
+      work.frontier.assign(work.listed.begin(), work.listed.end());
+    }
+    work.list_all();
+    work.settle(tree.room(), round, tree.size());
+    detail::plant(tree, work);
+  }
+
+  template <class D, class C>
+  void draw(D& drafter, const Round& round, TokenTree& tree, C& chance) {
+    const auto at = [](NodeId node) { return static_cast<std::size_t>(node); };
+    places.assign(at(form.size()), kNoParent), drafted.assign(at(form.size()), kNoParent);
+    places[0] = 0;
+    NodeId asked = 0;
+    for (std::int32_t level = 0; level < form.depth(); ++level) {
+      work.tokens.clear(), work.parents.clear(), work.frontier.clear();
+      std::int32_t fresh = 0;
+      double reach = 0;
+      for (NodeId n = form.level(level); n < form.level(level + 1); ++n) {
+        if (form.children(n) == 0 || places[at(n)] == kNoParent) continue;
+        if (fresh + form.children(n) > tree.room()) break;
+        fresh += form.children(n);
+        reach += detail::path_reach(round, tree, places[at(n)]);
+        work.frontier.push_back(n);
+        work.tokens.push_back(tree.token(places[at(n)]));
+        work.parents.push_back(n == 0 ? kNoParent : drafted[at(form.parent(n))]);
+      }
+      if (work.frontier.empty() ||
+          !round.drafts_level(reach, static_cast<std::int32_t>(work.frontier.size()), tree.size(), fresh))
+        return;
+      const RowsView rows = ask(drafter, tree, work.tokens, work.parents);
+      for (std::int32_t i = 0; i < rows.rows; ++i) {
+        const NodeId n = work.frontier[static_cast<std::size_t>(i)], node = places[at(n)];
+        drafted[at(n)] = asked++;
+        const RowLaw law_after = tree.store(node, rows.row(i), round.params);
+        for (std::int32_t child = 0; child < form.children(n); ++child) {
+          const NodeId drawn = tree.draw_distinct(node, law_after, chance);
+          if (drawn == kNoParent) break;  // nothing else has probability
+          places[at(form.first_child(n) + child)] = drawn;
+        }
+      }
+    }
+  }
+};
+
+}  // namespace specula

@@ -1,0 +1,296 @@
+#include <specula/shape/static_tree.hpp>
+
+#include <doctest/doctest.h>
+
+#include <specula/shape/chain.hpp>
+#include <specula/shape/cost_aware.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <vector>
+
+#include "plain_law.hpp"
+#include "scripted_drafter.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+
+using Drawn = StaticTree<DraftLaw::sampled_distinct>;
+
+const Text kContext = {0, 1, 0};
+constexpr Token kRoot = 1;
+const Text kText = {0, 1, 0, kRoot};
+
+void propose(TokenTree& tree, ScriptedDrafter& drafter, StaticTree<>& shape, std::int32_t limit = 1000) {
+  NoCoins none;
+  tree.reset(kRoot, 3, limit);
+  shape.propose(drafter, Round{kContext, {}, limit}, tree, none);
+}
+void propose(TokenTree& tree, ScriptedDrafter& drafter, Drawn& shape, std::uint64_t seed,
+             const SamplingParams& params = {}, std::int32_t limit = 1000) {
+  PhiloxChance chance(seed);
+  tree.reset(kRoot, 3, limit);
+  shape.propose(drafter, Round{kContext, params, limit}, tree, chance);
+}
+
+/// The guesses from the description, node after node of the form; those that rows do not have are left out.
+std::vector<Guess> guesses_of(const RankedTree& form, const RowOf& row_of) {
+  std::vector<Guess> out;
+  std::vector<int> at(static_cast<std::size_t>(form.size()), -2);  // the guess of a node, -1: the root
+  at[0] = -1;
+  for (NodeId n = 1; n < form.size(); ++n) {
+    const int parent = at[static_cast<std::size_t>(form.parent(n))];
+    if (parent == -2) continue;
+    const std::vector<Top> row = ranked(row_of(text_of(kText, out, parent)));
+    const auto rank = static_cast<std::size_t>(form.rank(n));
+    if (rank >= row.size()) continue;
+    at[static_cast<std::size_t>(n)] = static_cast<int>(out.size());
+    const double reach = parent < 0 ? 1.0 : out[static_cast<std::size_t>(parent)].reach;
+    out.push_back({row[rank].token, parent, row[rank].prob, reach * row[rank].prob});
+  }
+  return out;
+}
+std::vector<int> best(const std::vector<Guess>& guesses, int most) {
+  std::vector<int> all(guesses.size());
+  std::iota(all.begin(), all.end(), 0);
+  return likeliest(guesses, all, most);
+}
+
+/// A form of up to 25 guesses with ranks below `vocab`; `gaps`: ranks may be left out.
+RankedTree random_form(Random& random, std::int32_t vocab, bool gaps) {
+  std::vector<NodeId> parents;
+  std::vector<std::int32_t> ranks, next{0};
+  const std::int32_t most = 1 + random.below(25);
+  for (std::int32_t i = 0; i < most; ++i) {
+    const NodeId parent = random.below(static_cast<std::int32_t>(parents.size()) + 1) - 1;
+    const std::int32_t rank = next[static_cast<std::size_t>(parent + 1)] + (gaps ? random.below(2) : 0);
+    if (rank >= vocab) continue;
+    next[static_cast<std::size_t>(parent + 1)] = rank + 1;
+    parents.push_back(parent), ranks.push_back(rank), next.push_back(0);
+  }
+  return RankedTree::from_parents(parents, ranks);
+}
+
+Text text_to(const TokenTree& tree, NodeId node) {
+  Text out;
+  for (NodeId n = node; n > 0; n = tree.parent(n)) out.insert(out.begin(), tree.token(n));
+  out.insert(out.begin(), kText.begin(), kText.end());
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("EAGLE's tree: 26 nodes, one call of the draft a level, over nodes that have children") {
+  const RowOf rows = random_rows(50, 1, 4);
+  ScriptedDrafter drafter(50, rows);
+  StaticTree<> shape;
+  CHECK(shape.max_nodes() == 26);
+  CHECK(shape.draft_nodes() == 11);
+  CHECK(shape.least_nodes() == 2);
+  TokenTree tree(50, 30, 0);
+  propose(tree, drafter, shape);
+  CHECK(tree.size() == 26);
+  CHECK(tree.law() == DraftLaw::deterministic);
+  CHECK(drafter.widths == std::vector<int>{1, 4, 4, 1, 1});
+  const std::vector<Guess> guesses = guesses_of(shape.form, rows);
+  CHECK(holds(tree, guesses, best(guesses, 25)));
+}
+
+TEST_CASE("the same tree as a naive transcription: random forms, rows with ties and gaps, room") {
+  Random random(3);
+  TokenTree tree(12, 40, 0);
+  int cut = 0, short_rows = 0;
+  for (std::uint64_t i = 0; i < 600; ++i) {
+    const RowOf rows =
+        i % 3 == 0 ? flat_rows(12, i)
+                   : random_rows(12, i, random.between(0.5, 8), i % 4 == 1 ? 0.5 : 0, i % 5 ? 0.0 : 0.7);
+    ScriptedDrafter drafter(12, rows);
+    StaticTree<> shape{.form = random_form(random, 12, true)};
+    const std::int32_t limit = random.chance(0.5) ? 40 : 1 + random.below(20);
+    propose(tree, drafter, shape, limit);
+    const std::vector<Guess> guesses = guesses_of(shape.form, rows);
+    CAPTURE(i);
+    CHECK(holds(tree, guesses, best(guesses, limit - 1)));
+    CHECK(drafter.widths.size() <= static_cast<std::size_t>(shape.form.depth()));
+    CHECK(std::accumulate(drafter.widths.begin(), drafter.widths.end(), 0) <= shape.draft_nodes());
+    cut += static_cast<std::int32_t>(guesses.size()) > limit - 1;
+    short_rows += static_cast<std::int32_t>(guesses.size()) < shape.form.size() - 1;
+  }
+  CHECK(cut > 100);
+  CHECK(short_rows > 100);
+}
+
+TEST_CASE("a tree with one branch of rank 0 is a greedy chain, drawn a sampled one") {
+  const RankedTree line{{0}, {0, 0}, {0, 0, 0}, {0, 0, 0, 0}};
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    ScriptedDrafter drafter(12, random_rows(12, i, 2));
+    TokenTree tree(12, 6, 6), chain(12, 6, 6);
+    const auto same = [&] {
+      CHECK(tree.is_chain());
+      CHECK(tree.size() == 5);
+      CHECK(std::equal(tree.tokens().begin(), tree.tokens().end(), chain.tokens().begin(),
+                       chain.tokens().end()));
+      CHECK(tree.law() == chain.law());
+      for (NodeId n = 0; n < 5; ++n) CHECK(tree.confidence(n) == chain.confidence(n));
+    };
+    StaticTree<> chosen{.form = line};
+    propose(tree, drafter, chosen);
+    NoCoins none;
+    chain.reset(kRoot, 3);
+    Chain<>{.length = 4}.propose(drafter, Round{kContext, {}, 6}, chain, none);
+    same();
+    Drawn drawn{.form = line};
+    propose(tree, drafter, drawn, i, {.temperature = 0.9f});
+    PhiloxChance chance(i);
+    chain.reset(kRoot, 3);
+    Chain<Draw::sampled>{.length = 4}.propose(drafter, Round{kContext, {.temperature = 0.9f}, 6}, chain,
+                                              chance);
+    same();
+  }
+}
+
+TEST_CASE("drawn: the form's children, without replacement, under the laws that are recorded") {
+  Random random(5);
+  const SamplingParams params{.temperature = 0.9f, .top_p = 0.97f};
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    const RowOf rows = random_rows(30, seed, 1.5);
+    ScriptedDrafter drafter(30, rows);
+    Drawn shape{.form = seed ? random_form(random, 30, false) : RankedTree::eagle()};
+    CHECK_NOTHROW(shape.validate());
+    TokenTree tree(30, 40, 40);
+    propose(tree, drafter, shape, seed, params);
+    REQUIRE(tree.size() == shape.form.size());  // rows are flat enough for all draws
+    CHECK((tree.law() == DraftLaw::sampled_distinct || tree.is_chain()));
+    CHECK(drafter.widths.size() == static_cast<std::size_t>(shape.form.depth()));
+    CHECK(std::accumulate(drafter.widths.begin(), drafter.widths.end(), 0) == shape.draft_nodes());
+    std::vector<std::int32_t> earlier(40);  // siblings
+    for (NodeId n = 1; n < tree.size(); ++n) {
+      CHECK(tree.parent(n) == shape.form.parent(n));  // drawn level by level, in the order of the form
+      std::vector<double> q = plain_law(rows(text_to(tree, tree.parent(n))), params);
+      CHECK(static_cast<double>(tree.confidence(n)) ==
+            doctest::Approx(q[static_cast<std::size_t>(tree.token(n))]).epsilon(1e-4));
+      double left = 1;
+      tree.children(tree.parent(n), [&](NodeId c) {
+        if (c == n) return false;
+        CHECK(tree.token(c) != tree.token(n));
+        left -= q[static_cast<std::size_t>(tree.token(c))];
+        q[static_cast<std::size_t>(tree.token(c))] = 0;
+        return true;
+      });
+      for (std::size_t x = 0; x < q.size(); ++x)
+        CHECK(std::abs(tree.draft_prob(n, static_cast<Token>(x)) * left - q[x]) < 1e-5);
+    }
+  }
+}
+
+TEST_CASE("drawn where room ends: all children of a node or none, and none behind it on its level") {
+  const RankedTree form = RankedTree::eagle();
+  const RowOf rows = random_rows(30, 4, 1);
+  for (std::int32_t limit = 1; limit <= 27; ++limit) {
+    ScriptedDrafter drafter(30, rows);
+    TokenTree tree(30, 40, 40);
+    Drawn shape;
+    propose(tree, drafter, shape, 9, {}, limit);
+    CAPTURE(limit);
+    CHECK(tree.size() <= limit);
+    std::int32_t want = 1;
+    std::vector<bool> there(static_cast<std::size_t>(form.size()));
+    there[0] = true;
+    for (std::int32_t level = 0, done = 0; level < form.depth() && !done; ++level)
+      for (NodeId n = form.level(level); n < form.level(level + 1); ++n) {
+        if (!there[static_cast<std::size_t>(n)] || form.children(n) == 0) continue;
+        if (want + form.children(n) > limit) {
+          done = level > 0 && n == form.level(level);  // nothing of a level: nothing below it
+          break;
+        }
+        want += form.children(n);
+        for (NodeId c = 0; c < form.children(n); ++c)
+          there[static_cast<std::size_t>(form.first_child(n) + c)] = true;
+      }
+    CHECK(tree.size() == want);
+    for (NodeId n = 0; n < tree.size(); ++n) {
+      std::int32_t children = 0;
+      tree.children(n, [&](NodeId) { return ++children > 0; });
+      CHECK((children == 0 || tree.depth(n) > 0 || children == 4));
+    }
+  }
+}
+
+TEST_CASE("drawn at temperature 0 the likeliest path is left; fewer tokens than draws, fewer children") {
+  const RowOf rows = random_rows(30, 5, 2);
+  ScriptedDrafter drafter(30, rows);
+  TokenTree tree(30, 40, 40);
+  Drawn shape;
+  propose(tree, drafter, shape, 1, {.temperature = 0});
+  CHECK(tree.size() == 6);
+  CHECK(tree.is_chain());
+  CHECK(tree.law() == DraftLaw::deterministic);
+  for (NodeId n = 1; n < 6; ++n) {
+    const std::vector<float> row = rows(text_to(tree, n - 1));
+    CHECK(tree.token(n) == std::max_element(row.begin(), row.end()) - row.begin());
+  }
+  propose(tree, drafter, shape, 1, {.top_k = 2});  // of four children two, of three two
+  std::vector<int> children(30);
+  for (NodeId n = 1; n < tree.size(); ++n) ++children[static_cast<std::size_t>(tree.parent(n))];
+  CHECK(children[0] == 2);
+  CHECK(*std::max_element(children.begin(), children.end()) == 2);
+  CHECK(tree.size() == 1 + 2 + 4 + 5 + 2 + 2);  // {2} and {3} are gone, and {0, 2}, and what was below
+}
+
+TEST_CASE("a drafter that is nearly full: fewer levels") {
+  const RowOf rows = random_rows(30, 5, 3);
+  for (std::int32_t room = 0; room <= 12; ++room) {
+    ScriptedDrafter drafter(30, rows, static_cast<std::int32_t>(kContext.size()) + room);
+    TokenTree tree(30, 60, 0);
+    StaticTree<> shape;
+    CAPTURE(room);
+    REQUIRE_NOTHROW(propose(tree, drafter, shape));
+    const int levels = room < 1 ? 0 : room < 5 ? 1 : room < 9 ? 2 : room < 10 ? 3 : room < 11 ? 4 : 5;
+    CHECK(drafter.widths.size() == static_cast<std::size_t>(levels));
+    CHECK(tree.size() == shape.form.level(levels + 1));
+  }
+}
+
+TEST_CASE("as large as pays: guesses that promise less than they cost are left out") {
+  const RowOf rows = random_rows(30, 6, 3);
+  ScriptedDrafter drafter(30, rows);
+  CostAware shape(StaticTree<>{}, CostCurve({1, 1.02}), CostCurve({0.02}));
+  shape.reserve();
+  Verdict verdict;
+  TokenTree tree(30, 30, 0);
+  NoCoins none;
+  std::int32_t smallest = 26, largest = 0;
+  for (std::int32_t round = 0; round < 40; ++round) {
+    tree.reset(kRoot, 3, 30);
+    shape.propose(drafter, Round{kContext, {}, 30}, tree, none);
+    verdict.clear();
+    if (round % 2 && tree.size() > 1) verdict.path.push_back(1);
+    shape.learn(tree, verdict, {.target = {1, tree.size(), 1.0}, .draft = {1, 1, 0.1}});
+    smallest = std::min(smallest, tree.size()), largest = std::max(largest, tree.size());
+  }
+  CHECK(smallest < 10);
+  CHECK(largest > smallest);
+}
+
+TEST_CASE("bad fields") {
+  TokenTree tree(4, 30, 30);
+  ScriptedDrafter drafter(4, random_rows(4, 1, 2));
+  StaticTree<> wide{.form = {{0}, {4}}};
+  CHECK_THROWS_WITH_AS(propose(tree, drafter, wide), "StaticTree: rank 4 in a vocabulary of 4 tokens",
+                       std::invalid_argument);
+  CHECK(drafter.widths.empty());
+  StaticTree<> fits{.form = {{0}, {3}}};
+  propose(tree, drafter, fits);
+  CHECK(tree.size() == 3);
+  Drawn gap{.form = {{0}, {1}, {1, 0}, {1, 2}}};
+  CHECK_THROWS_WITH_AS(gap.validate(),
+                       "StaticTree: the 2 children of node 2 have ranks up to 2; draws have no gaps",
+                       std::invalid_argument);
+  CHECK_NOTHROW(StaticTree<>{.form = gap.form}.validate());
+}
+
+static_assert(ProposalShape<StaticTree<>, ScriptedDrafter> && ProposalShape<Drawn, ScriptedDrafter>);
