@@ -212,7 +212,7 @@ cudaError_t make_cape_plan(CapePlan<Element>* plan, const CapeCapacity& capacity
 /// Cost: one launch; a read of the rows and a second one of no more than 1 + extras tiles of 512 tokens of
 /// each. Errors: cudaErrorInvalidValue for a step that is not in [0, L), a stride that is neither 0 nor at
 /// least V, an array that is null or misaligned, and a workspace that is null, misaligned or smaller than
-/// workspace_bytes(plan). Source: GLIDE with a CAPE (Du et al. 2024), section 4.2.
+/// workspace_bytes(plan). Source: GLIDE with a CAPE (Du et al. 2024), section 3.2.
 template <class Element>
 cudaError_t cape_step(const CapePlan<Element>& plan, int step, const Roots& roots,
                       const DraftRows<Element>& rows, const CapeSpine& out, void* workspace,
