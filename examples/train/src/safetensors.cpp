@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <specula/eigen/int8_groups.hpp>
 #include <specula/eigen/safetensors.hpp>
 #include <specula/eigen/tensor_files.hpp>
 #include <stdexcept>
@@ -37,7 +38,7 @@ void load_weights(const std::filesystem::path& directory, torch::nn::Module& mod
   const auto parameters = model.named_parameters();
   for (const auto& [name, file] : files.names()) {
     if (surplus == Surplus::ignored || parameters.contains(name) || name == "lm_head.weight" ||
-        name.ends_with(".inv_freq"))
+        name.ends_with(".inv_freq") || name.ends_with(specula::eigen::Int8Groups::kSuffix))
       continue;
     throw std::runtime_error(directory.string() + ": tensor '" + name + "' is not a parameter of the model" +
                              (name.ends_with(".bias") ? "; biases are not supported" : ""));
@@ -49,8 +50,10 @@ void load_weights(const std::filesystem::path& directory, torch::nn::Module& mod
     auto value = parameter.value();
     const auto shape = value.sizes().vec();
     const auto& tensor = (files.require)(parameter.key(), shape);
-    values.resize(static_cast<std::size_t>(value.numel()));
-    specula::eigen::decode(tensor.dtype, files.read(tensor).data(), values);
+    values.clear();
+    files.rows(tensor, [&](std::int64_t, std::span<const float> row) {
+      values.insert(values.end(), row.begin(), row.end());
+    });
     value.copy_(torch::from_blob(values.data(), value.sizes()));
   }
 }
