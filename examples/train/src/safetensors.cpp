@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <specula/eigen/int8_groups.hpp>
 #include <specula/eigen/safetensors.hpp>
 #include <specula/eigen/tensor_files.hpp>
