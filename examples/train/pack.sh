@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Trains the pack (the target, the drafts base and small, glide, eagle and hass, which look into the target, and sorted,
-# which has exits) from nothing, and copies it to a folder. A second target, deep, of which sorted is cut, stays in
+# Trains a pack (a target as small as the repository's medium, the drafts base and small, glide, eagle and hass, which look
+# into the target, and sorted, which has exits) from nothing, and copies it to a folder. A second target, deep, of which sorted is cut, stays in
 # the work folder.
 # Started again after an interruption, it goes on where it was.
 #
@@ -8,7 +8,7 @@
 #
 #   --build DIR      where specula-train and specula-train-text were built     (build/train)
 #   --work DIR       corpus, tokenizer, checkpoints and logs                   (build/train-work)
-#   --models DIR     where the finished models go                              (examples/models)
+#   --models DIR     where the finished models go                              (build/pack)
 #   --minutes T B S  training time of target, base and small                   (80 12 10)
 #   --answer-minutes B S  then, of base and small, on the target's own text    (60 20)
 #   --look-minutes G E H  of glide, eagle and hass                             (30 30 45)
@@ -19,7 +19,7 @@ repository=$(cd "$(dirname "$0")/../.." && pwd)
 gsm8k= python= minutes=(80 12 10) answer_minutes=(60 20) look_minutes=(30 30 45) sorted_minutes=(80 30)
 build=$repository/build/train
 work=$repository/build/train-work
-models=$repository/examples/models
+models=$repository/build/pack
 
 while (($#)); do
   case $1 in
