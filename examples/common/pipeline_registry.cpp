@@ -51,13 +51,8 @@ specula::Cape take_cape(PipelineSpec& spec, std::int32_t length, std::int32_t bu
   specula::Cape shape;
   shape.length = spec.size("length", length, 1, 64);
   shape.budget = spec.count("budget", budget, 1, 1024);
-  const auto counts = spec.sizes("counts", {}, shape.extras.counts.size(), 0, 63);
-  const int each = spec.count("fixed", counts.empty() ? fixed : 0, 0, 63);
-  if (each > 0 && !counts.empty()) spec.fail("fixed and counts both say how many runners-up there are");
-  if (!counts.empty() && counts.size() != shape.extras.counts.size())
-    spec.fail("counts are 4 numbers, from the least sure tokens to the surest");
+  const int each = spec.count("fixed", fixed, 0, 63);
   if (each > 0) shape.extras = specula::CapeExtras::fixed(each);
-  std::copy(counts.begin(), counts.end(), shape.extras.counts.begin());
   return shape;
 }
 specula::Beam take_beam(PipelineSpec& spec) {
@@ -143,11 +138,9 @@ std::span<const RegistryEntry> registry() {
       RegistryEntry{"shared-chain", "shared-chain[:DRAFT][:LENGTH][:exit=PROB]",
                     "tokens drawn from the draft with the target's own noise: one seed, one text",
                     &prepare_chain<Draw::shared>},
-      RegistryEntry{
-          "cape", "cape[:DRAFT][:LENGTH][:budget=N][:counts=7-5-3-1|:fixed=K][:rule=R]",
-          "a greedy spine with runners-up, as many as counts say where the draft is at most 0.3, 0.6, 0.8 "
-          "and 1 sure; fixed=K: K everywhere",
-          &prepare_cape},
+      RegistryEntry{"cape", "cape[:DRAFT][:LENGTH][:budget=N][:fixed=K][:rule=R]",
+                    "a greedy spine with runners-up where the draft is unsure; fixed=K: as many everywhere",
+                    &prepare_cape},
       RegistryEntry{"beam", "beam[:DRAFT][:WIDTH][:LENGTH][:rule=R]", "the best paths of a beam search",
                     &prepare_beam},
       RegistryEntry{"dynamic-tree", "dynamic-tree[:DRAFT][:TOP_K][:EXPANSIONS][:TOTAL][:rule=R]",
@@ -193,7 +186,7 @@ std::span<const RegistryEntry> registry() {
       RegistryEntry{"glide", "glide[:DRAFT][:LENGTH][:exit=PROB][:rule=R|:lenient=L]",
                     "chain of a draft that reads the target's keys and values",
                     &prepare_chain<Draw::greedy, kGlide>},
-      RegistryEntry{"glide+cape", "glide+cape[:DRAFT][:LENGTH][:budget=N][:counts=7-5-3-1|:fixed=K][:rule=R]",
+      RegistryEntry{"glide+cape", "glide+cape[:DRAFT][:LENGTH][:budget=N][:fixed=K][:rule=R]",
                     "cape of that draft", &prepare_cape<kGlide>},
       RegistryEntry{"glide+beam4", "glide+beam4[:DRAFT][:WIDTH][:LENGTH][:rule=R]", "beam of that draft",
                     &prepare_beam<kGlide>},
