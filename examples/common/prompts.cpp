@@ -126,9 +126,14 @@ PromptSplit split_prompts(const std::vector<std::string>& files, const SplitSize
     std::vector<Prompt> rest;  // behind `skip` and `dev`
   };
   std::vector<Group> groups;
+  std::set<std::string> missing(sizes.categories.begin(), sizes.categories.end());
   for (const auto& file : files) {
     std::map<std::string, std::size_t> places;
     for (Prompt& prompt : load_prompts(file)) {
+      missing.erase(prompt.category);
+      if (!sizes.categories.empty() && std::find(sizes.categories.begin(), sizes.categories.end(),
+                                                 prompt.category) == sizes.categories.end())
+        continue;
       const std::string name = sizes.by_category ? prompt.category : "";
       const auto [place, fresh] = places.try_emplace(name, groups.size());
       if (fresh) groups.push_back({.name = file + (name.empty() ? "" : ", category " + name), .rest = {}});
@@ -143,6 +148,7 @@ PromptSplit split_prompts(const std::vector<std::string>& files, const SplitSize
       }
     }
   }
+  if (!missing.empty()) throw UsageError("no prompt is of the category '" + *missing.begin() + "'");
   for (Group& group : groups) {
     std::size_t taken = 0;
     for (Prompt& prompt : group.rest) {

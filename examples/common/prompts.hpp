@@ -44,6 +44,7 @@ std::vector<Prompt> parse_prompts(std::string_view text, const std::string& sour
 struct SplitSizes {
   std::size_t skip = 0, dev = 0, limit = 0;
   bool by_category = false;
+  std::vector<std::string> categories = {};  // of these alone; empty: of all
 };
 
 struct PromptSplit {
@@ -51,7 +52,7 @@ struct PromptSplit {
 };
 
 /// Every file in its own order. A prompt whose text is among the development ones is not reported on,
-/// wherever else it stands. Throws UsageError naming a file, or a category of it, that has no prompts left
+/// wherever else it stands. Throws UsageError naming a category that no file has, a file, or a category of it, that has no prompts left
 /// to report on, and as load_prompts().
 PromptSplit split_prompts(const std::vector<std::string>& files, const SplitSizes& sizes);
 

@@ -19,6 +19,7 @@ struct CompareOptions {
   std::string pipelines;  // empty: kComparedPipelines, or, with searches or tuning, plain decoding alone
   std::vector<std::string> prompt_files;
   std::size_t limit = 0, skip = 0, dev = 0;
+  std::string categories;
   bool by_category = false, leave_out_long = false;
   std::string style = "auto", json;
   std::int32_t repeat = 1;

@@ -134,9 +134,9 @@ int run(int argc, char** argv) {
   const ModelConfigs configs(folders, draft_names(recipes));
 
   const Tokenizer tokenizer(folders.target_folder());
-  const PromptSplit split = split_prompts(
-      work.prompt_files,
-      {.skip = options.skip, .dev = work.dev, .limit = options.limit, .by_category = options.by_category});
+  SplitSizes parts{.skip = options.skip, .dev = work.dev, .limit = options.limit, .by_category = options.by_category};
+  if (!options.categories.empty()) parts.categories = split_list(options.categories);
+  const PromptSplit split = split_prompts(work.prompt_files, parts);
   const std::size_t most = options.leave_out_long ? configs.longest_prompt(options.common.max_new_tokens)
                                                   : std::numeric_limits<std::size_t>::max();
   const PromptSet dev(split.dev, style, tokenizer, most), test(split.test, style, tokenizer, most);
