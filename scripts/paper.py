@@ -137,7 +137,8 @@ SECTIONS = {
         "all layers": "s2d:{2..4}:thresholds=2-2",
         "S2D, 0.5 0.5 0 (the paper's)": "s2d:3:thresholds=0.5-0.5",
         "S2D, thresholds for this target": f"s2d:{{2..4}}:thresholds={THRESHOLDS}",
-    }, target=target, against=("exit 1",)) for target in ("target", "medium")],
+    }, target=target, against=("exit 1",),
+        variants={"*, exits": "s2d:*:3:thresholds=0.5-0.5", "*, all layers": "chain:*:3"} if target == "target" else {}) for target in ("target", "medium")],
     "asd": [Run(f"asd_t{str(t).replace('.', '')}", 4, asd_rows(), optional=("given blocks",), temperature=t, limit=15)
             for t in (0, 0.2, 0.6, 1)],
     "hass": [Run(f"hass_t{t}", 9, heads("chain" if t == 0 else "sampled-chain"), temperature=t, limit=20,
@@ -146,7 +147,7 @@ SECTIONS = {
                  variants={"*, 60 nodes": "hass:*:10:5:59", "*, 12 nodes": "hass:*:4:4:11"} if t == 0 else {})
              for t in (0, 1)],
 }
-VARIANTS = {"glide": ("glide-", "vanilla-"), "hass": ("hass-", "eagle-")}  # of which models of build/variants a section has rows
+VARIANTS = {"glide": ("glide-", "vanilla-"), "hass": ("hass-", "eagle-"), "s2d": ("sorted-",)}  # of which models of build/variants a section has rows
 
 
 # ---- tables
