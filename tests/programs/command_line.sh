@@ -202,13 +202,13 @@ expect 2 'and the target .* was trained for 2048' "$compare" --models "$models" 
 expect 0 '^1 prompts to report on' "$compare" --models "$models" --prompts "$scratch/long.txt" --pipelines chain:2 --dry-run --leave-out-long
 
 # The race: coloured where that is asked for, its median of several runs.
-race=("$generate" --models "$models" --race --prompts "$prompts" --limit 1 --max-new-tokens 8)
-expect 0 'speculation: .* in the median of 2 runs (.*), same text' "${race[@]}" --runs 2
+race=("$generate" --models "$models" --race --prompts "$prompts" --limit 1)
+expect 0 'speculation: .* in the median of 2 runs (.*), same text' "${race[@]}" --max-new-tokens 8 --runs 2
 also '^run 2 of 2: '
 also '^--- cost-aware:chain:hass$'
-also ' of them drafted, '
-expect 0 '.\[32mgreen.\[0m: drafted and accepted' "${race[@]}" --color always
-expect 0 '^--- cost-aware:chain$' "${race[@]}" --draft "$models/small"
+expect 0 '^24 tokens, [0-9]* of them drafted, [0-9]* calls of the target' "${race[@]}" --max-new-tokens 24 --pipeline chain:small:4
+expect 0 '.\[32mgreen.\[0m: drafted and accepted' "${race[@]}" --max-new-tokens 8 --color always
+expect 0 '^--- cost-aware:chain$' "${race[@]}" --max-new-tokens 8 --draft "$models/small"
 
 # Tuning: measured, predicted, run.
 tune=("$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 8)
