@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <limits>
 
 #include "context.hpp"
 #include "memory.hpp"
@@ -53,6 +54,11 @@ void ModelConfigs::check_context(std::span<const std::vector<specula::Token>> pr
     if (config.max_position > 0 && positions > config.max_position)
       std::cerr << "note: the draft '" << name << "' was trained for " << config.max_position
                 << " positions, its guesses beyond them are worse\n";
+}
+
+std::size_t ModelConfigs::longest_prompt(std::int32_t max_new_tokens) const {
+  if (target_.max_position <= 0) return std::numeric_limits<std::size_t>::max();
+  return static_cast<std::size_t>(std::max(0, target_.max_position - max_new_tokens));
 }
 
 void ModelConfigs::check_memory(std::int32_t capacity) const {

@@ -30,6 +30,9 @@ class ModelConfigs {
   void check_context(std::span<const std::vector<specula::Token>> prompts, std::int32_t max_new_tokens,
                      bool beyond) const;
 
+  /// Tokens of the longest prompt that check_context() takes.
+  std::size_t longest_prompt(std::int32_t max_new_tokens) const;
+
   /// Throws std::runtime_error with the figures if caches of `capacity` tokens do not fit into memory.
   void check_memory(std::int32_t capacity) const;
 

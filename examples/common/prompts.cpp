@@ -1,8 +1,11 @@
 #include "prompts.hpp"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <stdexcept>
+#include <utility>
 
 #include "errors.hpp"
 #include "files.hpp"
@@ -28,9 +31,11 @@ bool is_blank(const std::string& line) { return line.find_first_not_of(kBlank) =
 
 Prompt from_json(const nlohmann::json& object) {
   const auto text = [&](const char* key) { return object.at(key).get<std::string>(); };
-  if (object.contains("prompt")) return {text("prompt"), Style::raw};
-  if (object.contains("question")) return {text("question"), Style::question};
-  if (object.contains("turns")) return {object.at("turns").at(0).get<std::string>(), Style::question};
+  const std::string category = object.contains("category") ? text("category") : "";
+  if (object.contains("prompt")) return {text("prompt"), Style::raw, category};
+  if (object.contains("question")) return {text("question"), Style::question, category};
+  if (object.contains("turns"))
+    return {object.at("turns").at(0).get<std::string>(), Style::question, category};
   throw std::runtime_error("has none of the fields prompt, question, turns");
 }
 
@@ -70,6 +75,11 @@ std::vector<Prompt> parse_plain(const std::vector<std::string>& lines) {
   return prompts;
 }
 
+/// folder/name, without the name's ending.
+std::string category_of(const std::filesystem::path& file) {
+  return (file.parent_path().filename() / file.stem()).generic_string();
+}
+
 }  // namespace
 
 Style parse_style(std::string_view name) {
@@ -98,6 +108,8 @@ std::vector<Prompt> parse_prompts(std::string_view text, const std::string& sour
   const auto lines = split_lines(text);
   auto prompts = json ? parse_json_lines(lines, source) : parse_plain(lines);
   if (prompts.empty()) throw std::runtime_error(source + ": holds no prompt");
+  for (Prompt& prompt : prompts)
+    if (prompt.category.empty()) prompt.category = category_of(source);
   return prompts;
 }
 
@@ -105,15 +117,56 @@ std::vector<Prompt> load_prompts(const std::filesystem::path& file) {
   return parse_prompts(read_file(file), file.string());
 }
 
-std::vector<std::string> put_prompts(const std::vector<std::string>& files, std::size_t limit, Style style) {
-  std::vector<std::string> texts;
+PromptSplit split_prompts(const std::vector<std::string>& files, const SplitSizes& sizes) {
+  PromptSplit split;
+  std::set<std::string> known;  // texts to develop on
+  struct Group {
+    std::string name;
+    std::size_t seen = 0;
+    std::vector<Prompt> rest;  // behind `skip` and `dev`
+  };
+  std::vector<Group> groups;
+  std::set<std::string> missing(sizes.categories.begin(), sizes.categories.end());
   for (const auto& file : files) {
-    std::size_t taken = 0;
-    for (const Prompt& prompt : load_prompts(file)) {
-      if (limit && taken++ == limit) break;
-      texts.push_back(prompt.put(style));
+    std::map<std::string, std::size_t> places;
+    for (Prompt& prompt : load_prompts(file)) {
+      missing.erase(prompt.category);
+      if (!sizes.categories.empty() && std::find(sizes.categories.begin(), sizes.categories.end(),
+                                                 prompt.category) == sizes.categories.end())
+        continue;
+      const std::string name = sizes.by_category ? prompt.category : "";
+      const auto [place, fresh] = places.try_emplace(name, groups.size());
+      if (fresh) groups.push_back({.name = file + (name.empty() ? "" : ", category " + name), .rest = {}});
+      Group& group = groups[place->second];
+      const std::size_t number = group.seen++;
+      if (number < sizes.skip) continue;
+      if (number < sizes.skip + sizes.dev) {
+        known.insert(prompt.text);
+        split.dev.push_back(std::move(prompt));
+      } else {
+        group.rest.push_back(std::move(prompt));
+      }
     }
   }
+  if (!missing.empty()) throw UsageError("no prompt is of the category '" + *missing.begin() + "'");
+  for (Group& group : groups) {
+    std::size_t taken = 0;
+    for (Prompt& prompt : group.rest) {
+      if (sizes.limit && taken == sizes.limit) break;
+      if (known.contains(prompt.text)) continue;
+      split.test.push_back(std::move(prompt));
+      ++taken;
+    }
+    if (taken == 0)
+      throw UsageError(group.name + ": --skip " + std::to_string(sizes.skip) + " and --dev " +
+                       std::to_string(sizes.dev) + " leave no prompt to report on");
+  }
+  return split;
+}
+
+std::vector<std::string> put_prompts(const std::vector<std::string>& files, std::size_t limit, Style style) {
+  std::vector<std::string> texts;
+  for (const Prompt& prompt : split_prompts(files, {.limit = limit}).test) texts.push_back(prompt.put(style));
   return texts;
 }
 

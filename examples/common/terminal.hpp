@@ -26,6 +26,7 @@ inline bool wants_color(std::string_view when, int descriptor) {
 class Paint {
  public:
   explicit Paint(bool on) : on_(on) {}
+  bool on() const { return on_; }
   std::string green(std::string_view text) const { return wrap("32", text); }
   std::string bold(std::string_view text) const { return wrap("1", text); }
   std::string dim(std::string_view text) const { return wrap("2", text); }

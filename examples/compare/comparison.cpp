@@ -9,13 +9,15 @@ namespace {
 
 constexpr std::int32_t kWarmUpTokens = 16;
 
-void pool(Outcome& outcome, const Decoded& run) {
-  outcome.pooled += run.stats;
-  if (outcome.drafts.empty()) {
-    outcome.drafts = run.drafts;
+/// Into the sums of an Outcome or of a PromptResult.
+template <class Sums>
+void pool(Sums& sums, const specula::Stats& stats, const std::vector<DraftUsage>& drafts) {
+  sums.pooled += stats;
+  if (sums.drafts.empty()) {
+    sums.drafts = drafts;
     return;
   }
-  for (std::size_t d = 0; d < run.drafts.size(); ++d) outcome.drafts[d].usage += run.drafts[d].usage;
+  for (std::size_t d = 0; d < drafts.size(); ++d) sums.drafts[d].usage += drafts[d].usage;
 }
 
 }  // namespace
@@ -54,8 +56,11 @@ std::vector<Outcome> compare(std::span<const Contender> contenders,
         Decoded run = decode(*contenders[c].pipeline, prompts[p], run_settings);
         prefill[c].push_back(run.prefill_seconds);
         decoding[c].push_back(run.decode_seconds);
-        pool(outcomes[c], run);
-        if (r == 0) outcomes[c].prompts.push_back({.first = std::move(run)});
+        if (r == 0) outcomes[c].prompts.emplace_back();
+        PromptResult& result = outcomes[c].prompts.back();
+        pool(outcomes[c], run.stats, run.drafts);
+        pool(result, run.stats, run.drafts);
+        if (r == 0) result.first = std::move(run);
         if (progress) progress(++done, total);
       }
     }
@@ -66,6 +71,17 @@ std::vector<Outcome> compare(std::span<const Contender> contenders,
   }
   for (std::size_t c = 0; c < contenders.size(); ++c) outcomes[c].reviews = contenders[c].pipeline->reviews();
   return outcomes;
+}
+
+Outcome only(const Outcome& outcome, std::span<const std::size_t> prompts) {
+  Outcome out{
+      .name = outcome.name, .lossy = outcome.lossy, .prompts = {}, .pooled = {}, .drafts = {}, .reviews = {}};
+  for (const std::size_t p : prompts) {
+    const PromptResult& result = outcome.prompts.at(p);
+    pool(out, result.pooled, result.drafts);
+    out.prompts.push_back(result);
+  }
+  return out;
 }
 
 }  // namespace specula_examples

@@ -30,6 +30,8 @@ struct CompareSettings {
 struct PromptResult {
   Decoded first;
   double prefill_seconds = 0, decode_seconds = 0;
+  specula::Stats pooled;           // over repetitions
+  std::vector<DraftUsage> drafts;  // likewise
 };
 
 struct Outcome {
@@ -48,5 +50,8 @@ using Progress = std::function<void(std::size_t done, std::size_t total)>;
 std::vector<Outcome> compare(std::span<const Contender> contenders,
                              std::span<const std::vector<Token>> prompts, const CompareSettings& settings,
                              const Progress& progress = {});
+
+/// The same of these prompts alone; `reviews`, which are not counted by prompt, are left out.
+Outcome only(const Outcome& outcome, std::span<const std::size_t> prompts);
 
 }  // namespace specula_examples

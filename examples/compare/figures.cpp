@@ -11,19 +11,14 @@ namespace {
 double ratio(double a, double b) { return b > 0 ? a / b : 0.0; }
 double ratio(std::int64_t a, std::int64_t b) { return ratio(static_cast<double>(a), static_cast<double>(b)); }
 
-struct Speed {
-  double decoding = 0, with_prefill = 0;
-};
-
-Speed speed(const Outcome& outcome) {
-  Speed sum;
-  for (const PromptResult& p : outcome.prompts) {
-    const auto tokens = static_cast<double>(p.first.tokens.size());
-    sum.decoding += ratio(tokens, p.decode_seconds);
-    sum.with_prefill += ratio(tokens, p.decode_seconds + p.prefill_seconds);
-  }
-  const auto n = static_cast<double>(outcome.prompts.size());
-  return {ratio(sum.decoding, n), ratio(sum.with_prefill, n)};
+/// A mean over prompts of tokens per second.
+Terms speed(const Outcome& outcome, bool with_prefill) {
+  Terms terms;
+  for (const PromptResult& p : outcome.prompts)
+    terms.add(ratio(static_cast<double>(p.first.tokens.size()),
+                    p.decode_seconds + (with_prefill ? p.prefill_seconds : 0.0)),
+              1);
+  return terms;
 }
 
 std::vector<std::optional<double>> acceptance(const specula::Stats& stats) {
@@ -34,6 +29,10 @@ std::vector<std::optional<double>> acceptance(const specula::Stats& stats) {
   return out;
 }
 
+double sum(const std::vector<std::int64_t>& counts) {
+  return static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
+}
+
 void add_counts(const Outcome& outcome, const Outcome& baseline, Figures& out) {
   for (std::size_t p = 0; p < outcome.prompts.size(); ++p) {
     const Decoded& run = outcome.prompts[p].first;
@@ -41,7 +40,9 @@ void add_counts(const Outcome& outcome, const Outcome& baseline, Figures& out) {
     out.new_tokens += tokens;
     out.target_calls += run.stats.target.calls;
     for (const auto& draft : run.drafts) out.draft_calls += draft.usage.calls;
-    out.tau += ratio(tokens, run.stats.target.calls);
+    out.terms.mat.add(static_cast<double>(tokens), static_cast<double>(run.stats.target.calls));
+    out.terms.tau.add(ratio(tokens, run.stats.target.calls), 1);
+    out.terms.acceptance.add(sum(run.stats.accepted), sum(run.stats.offered));
     if (run.by_context.size() > out.by_context.size()) out.by_context.resize(run.by_context.size());
     for (std::size_t r = 0; r < run.by_context.size(); ++r) {
       out.by_context[r].rounds += run.by_context[r].rounds;
@@ -53,13 +54,26 @@ void add_counts(const Outcome& outcome, const Outcome& baseline, Figures& out) {
     }
     out.identical_to_autoregressive += run.tokens == baseline.prompts[p].first.tokens;
   }
-  out.tau = ratio(out.tau, static_cast<double>(out.prompts));
-  out.mat = ratio(out.new_tokens, out.target_calls);
+  out.mat = out.terms.mat.ratio();
+  out.tau = out.terms.tau.ratio();
+  out.acceptance = out.terms.acceptance.ratio();
+}
+
+/// Of SWI, where a call of drafter d costs `c[d]` calls of the target.
+Terms swi_terms(const Outcome& outcome, const std::vector<double>& c) {
+  Terms terms;
+  for (const PromptResult& p : outcome.prompts) {
+    auto cost = static_cast<double>(p.first.stats.target.calls);
+    for (std::size_t d = 0; d < c.size(); ++d)
+      cost += static_cast<double>(p.first.drafts[d].usage.calls) * c[d];
+    terms.add(static_cast<double>(p.first.tokens.size()), cost);
+  }
+  return terms;
 }
 
 void add_costs(const Outcome& outcome, const Outcome& baseline, const CostCoefficients& costs, Figures& out) {
   const double target_call = seconds_per_call(baseline.pooled.target);
-  double cost = static_cast<double>(out.target_calls);  // in calls of the target
+  std::vector<double> c;
   for (std::size_t d = 0; d < outcome.drafts.size(); ++d) {
     DraftCost draft{.model = outcome.drafts[d].model};
     for (const PromptResult& p : outcome.prompts) draft.calls += p.first.drafts[d].usage.calls;
@@ -70,10 +84,34 @@ void add_costs(const Outcome& outcome, const Outcome& baseline, const CostCoeffi
     const auto known = costs.find(draft.model);
     draft.cost_coefficient =
         known != costs.end() ? known->second : ratio(seconds_per_call(outcome.drafts[d].usage), target_call);
-    cost += static_cast<double>(draft.calls) * draft.cost_coefficient;
+    c.push_back(draft.cost_coefficient);
     out.drafts.push_back(draft);
   }
-  out.swi = ratio(static_cast<double>(out.new_tokens), cost);
+  out.terms.swi = swi_terms(outcome, c);
+  out.swi = out.terms.swi.ratio();
+}
+
+void add_given(const Outcome& outcome, std::span<const GivenCosts> given, Figures& out) {
+  for (const GivenCosts& set : given) {
+    GivenSwi swi{.costs = set.name, .terms = std::nullopt};
+    std::vector<double> c;
+    for (const DraftUsage& draft : outcome.drafts)
+      if (const auto cost = set.costs.find(draft.model); cost != set.costs.end()) c.push_back(cost->second);
+    if (c.size() == outcome.drafts.size()) swi.terms = swi_terms(outcome, c);
+    out.given_swi.push_back(std::move(swi));
+  }
+}
+
+FigureIntervals intervals_of(const Figures& f, const Terms& baseline_speed, const Bootstrap& bootstrap) {
+  FigureIntervals out{.mat = bootstrap.of(f.terms.mat),
+                      .tau = bootstrap.of(f.terms.tau),
+                      .acceptance = bootstrap.of(f.terms.acceptance),
+                      .swi = bootstrap.of(f.terms.swi),
+                      .speedup = bootstrap.of(f.terms.speed, baseline_speed),
+                      .given_swi = {}};
+  for (const GivenSwi& swi : f.given_swi)
+    out.given_swi.push_back(swi.terms ? std::optional(bootstrap.of(*swi.terms)) : std::nullopt);
+  return out;
 }
 
 }  // namespace
@@ -94,22 +132,21 @@ CostCoefficients cost_coefficients(std::span<const Outcome> outcomes) {
   return costs;
 }
 
-Figures figures(const Outcome& outcome, const Outcome& baseline, const CostCoefficients& costs) {
+Figures figures(const Outcome& outcome, const Outcome& baseline, const CostCoefficients& costs,
+                std::span<const GivenCosts> given, const Bootstrap* bootstrap) {
   Figures out;
   out.name = outcome.name;
   out.lossy = outcome.lossy;
   out.prompts = static_cast<std::int64_t>(outcome.prompts.size());
   add_counts(outcome, baseline, out);
   add_costs(outcome, baseline, costs, out);
+  add_given(outcome, given, out);
   out.acceptance_by_depth = acceptance(outcome.pooled);
-  const auto sum = [](const std::vector<std::int64_t>& counts) {
-    return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  };
-  out.acceptance = ratio(sum(outcome.pooled.accepted), sum(outcome.pooled.offered));
-  const Speed own = speed(outcome);
-  out.tokens_per_second = own.decoding;
-  out.tokens_per_second_with_prefill = own.with_prefill;
-  out.speedup = ratio(own.decoding, speed(baseline).decoding);
+  const Terms baseline_speed = speed(baseline, false);
+  out.terms.speed = speed(outcome, false);
+  out.tokens_per_second = out.terms.speed.ratio();
+  out.tokens_per_second_with_prefill = speed(outcome, true).ratio();
+  out.speedup = ratio(out.tokens_per_second, baseline_speed.ratio());
   out.overhead_share = outcome.pooled.overhead_share();
   out.mean_proposed = ratio(outcome.pooled.proposed, outcome.pooled.rounds);
   std::int64_t nodes = 0;
@@ -118,7 +155,15 @@ Figures figures(const Outcome& outcome, const Outcome& baseline, const CostCoeff
   out.draft_milliseconds_per_round =
       1e3 * ratio(outcome.pooled.draft.seconds, static_cast<double>(outcome.pooled.rounds));
   out.target_milliseconds_per_call = 1e3 * seconds_per_call(outcome.pooled.target);
+  if (bootstrap) out.intervals = intervals_of(out, baseline_speed, *bootstrap);
   return out;
+}
+
+Gain gain(const Figures& of, const Figures& over, const Bootstrap& bootstrap) {
+  return {.speed = bootstrap.of(of.terms.speed, over.terms.speed),
+          .mat = bootstrap.of(of.terms.mat, over.terms.mat),
+          .tau = bootstrap.of(of.terms.tau, over.terms.tau),
+          .swi = bootstrap.of(of.terms.swi, over.terms.swi)};
 }
 
 }  // namespace specula_examples

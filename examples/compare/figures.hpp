@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bootstrap.hpp"
 #include "comparison.hpp"
 
 namespace specula_examples {
@@ -33,6 +34,31 @@ using CostCoefficients = std::map<std::string, double>;
 /// ratio of calls on each prompt, then their median, since now and then something else has the machine.
 CostCoefficients cost_coefficients(std::span<const Outcome> outcomes);
 
+/// c of drafts as they are given, say those of a paper, by the name of the set.
+struct GivenCosts {
+  std::string name;
+  CostCoefficients costs;
+};
+
+/// Of SWI by given costs. None for a pipeline with a drafter of which they say nothing.
+struct GivenSwi {
+  std::string costs;  // which set
+  std::optional<Terms> terms;
+};
+
+/// What the figures that are ratios of sums are made of.
+struct FigureTerms {
+  Terms mat, tau, acceptance, swi;
+  Terms speed;  // tokens per second: a mean over prompts
+};
+
+/// 95%, over prompts; see bootstrap.hpp. c counts as known.
+struct FigureIntervals {
+  Interval mat, tau, acceptance, swi;
+  Interval speedup;  // of speed over that of the baseline, paired
+  std::vector<std::optional<Interval>> given_swi;
+};
+
 /// Only emitted tokens count: what the last round accepted beyond the limit or the stop token is left out of
 /// every figure.
 struct Figures {
@@ -52,6 +78,7 @@ struct Figures {
   double tokens_per_second = 0;          // mean over prompts, start() left out
   double tokens_per_second_with_prefill = 0;     // mean over prompts, start() included
   double speedup = 0;                            // ratio of tokens_per_second to the baseline's
+  std::vector<GivenSwi> given_swi;               // in the order of the given sets
   double overhead_share = 0;                     // of the rounds' time: what was spent outside the models
   std::int64_t identical_to_autoregressive = 0;  // prompts whose text is the baseline's
   bool lossy = false;
@@ -60,10 +87,23 @@ struct Figures {
   double draft_milliseconds_per_round = 0;  // inside the draft models
   double target_milliseconds_per_call = 0;
   std::vector<DraftCost> drafts;
+  FigureTerms terms;
+  std::optional<FigureIntervals> intervals;
 };
 
 /// `baseline` is the plain decoding of the same prompts. A draft that `costs` does not name counts with what
-/// its calls took in this very pipeline.
-Figures figures(const Outcome& outcome, const Outcome& baseline, const CostCoefficients& costs = {});
+/// its calls took in this very pipeline. Counts are those of the first repetition. Without `bootstrap` there
+/// are no intervals.
+Figures figures(const Outcome& outcome, const Outcome& baseline, const CostCoefficients& costs = {},
+                std::span<const GivenCosts> given = {}, const Bootstrap* bootstrap = nullptr);
+
+/// By how much the figures of a pipeline are those of another over the same prompts, paired.
+struct Gain {
+  Interval speed, mat, tau, swi;
+
+  /// Whether as fast, for all that these prompts tell.
+  bool within_noise() const { return speed.low <= 1 && 1 <= speed.high; }
+};
+Gain gain(const Figures& of, const Figures& over, const Bootstrap& bootstrap);
 
 }  // namespace specula_examples

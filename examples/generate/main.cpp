@@ -2,9 +2,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "json_file.hpp"
@@ -25,15 +29,20 @@ using namespace specula_examples;
 
 struct Options {
   CommonOptions common;
-  std::string pipeline = "cost-aware:chain";
+  std::string pipeline;  // empty: default_pipeline()
   std::string prompt, prompts, style = "auto", color = "auto", trace, json;
   std::vector<std::string> stops;
   std::size_t limit = 0;
   bool race = false, has_prompt = false;
+  std::int32_t runs = 1;
 };
 
 void add_options(CLI::App& app, Options& options) {
-  app.add_option("--pipeline", options.pipeline, "See below")->capture_default_str();
+  app.add_option("--pipeline", options.pipeline,
+                 std::string("See below (default: ") + kDefaultPipeline +
+                     "; with --target or --draft, or without that "
+                     "model, " +
+                     kDefaultDraftPipeline + ")");
   auto* prompt = app.add_option("--prompt", options.prompt, "The prompt");
   app.add_option("--prompts", options.prompts,
                  "File of prompts: JSON Lines (prompt, question or turns), or plain text")
@@ -45,6 +54,9 @@ void add_options(CLI::App& app, Options& options) {
   app.add_flag("--race", options.race,
                "Plain decoding first, then the pipeline, on the same prompts; without any, four of those "
                "that come with the sources");
+  app.add_option("--runs", options.runs, "Of --race: the last line has the median of so many")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   app.add_option(
       "--trace", options.trace,
       "Folder for a picture of each round: the proposal, the path that was accepted and the next token, as "
@@ -57,6 +69,13 @@ void add_options(CLI::App& app, Options& options) {
   add_common_options(app, options.common);
   app.footer("Without --prompt and --prompts, the prompt is read from the standard input.\n\nPipelines:\n" +
              describe_pipelines());
+}
+
+std::string default_pipeline(const ModelFolders& folders) {
+  std::error_code ignored;
+  const bool ours = folders.target.empty() && folders.draft.empty() &&
+                    std::filesystem::exists(folders.root / kHass / "config.json", ignored);
+  return ours ? kDefaultPipeline : kDefaultDraftPipeline;
 }
 
 /// Two prompts of each style.
@@ -171,12 +190,14 @@ int run(int argc, char** argv) {
   check_stops(options.stops);
   if (options.race && !options.json.empty())
     throw UsageError("--json does not go with --race; specula-compare writes figures of several pipelines");
+  if (options.runs > 1 && !options.race) throw UsageError("--runs goes with --race");
   const Style style = parse_style(options.style);
   const Paint paint(wants_color(options.color, STDOUT_FILENO));
 
+  const ModelFolders folders{models_root(options.common.models), options.common.target, options.common.draft};
+  if (options.pipeline.empty()) options.pipeline = default_pipeline(folders);
   std::vector<Recipe> recipes{prepare_pipeline(options.pipeline)};
   if (options.race) recipes.push_back(prepare_pipeline("autoregressive"));
-  const ModelFolders folders{models_root(options.common.models), options.common.target, options.common.draft};
   folders.check();
   const ModelConfigs configs(folders, draft_names(recipes));
 
@@ -214,7 +235,7 @@ int run(int argc, char** argv) {
   } else {
     const auto plain = recipes[1].build(models, options.common.sampling);
     race({"autoregressive", plain.get()}, guessing, prompts, settings, options.stops, tokenizer, paint,
-         std::cout);
+         options.runs, std::cout, std::cerr);
   }
   if (trace) std::cerr << trace->draw() << '\n';
   return 0;

@@ -1,8 +1,12 @@
 #include "race.hpp"
 
 #include <algorithm>
+#include <numeric>
+#include <sstream>
 #include <stdexcept>
 #include <utility>
+
+#include <specula/run/benchmark.hpp>
 
 #include "text_table.hpp"
 
@@ -42,16 +46,45 @@ std::string heading(std::size_t prompt, std::size_t of) {
   return text.append(std::to_string(prompt + 1)).append(" of ").append(std::to_string(of));
 }
 
+std::int64_t accepted(const specula::Stats& stats) {
+  return std::accumulate(stats.accepted.begin(), stats.accepted.end(), std::int64_t{0});
+}
+
 Decoded show(const Racer& racer, const RacePrompt& prompt, std::size_t number, const DecodeSettings& settings,
              const std::vector<std::string>& stops, const Tokenizer& tokenizer, const Paint& paint,
              std::ostream& out) {
   out << paint.bold("--- " + racer.name) << '\n' << std::flush;
   TokenPrinter printer(tokenizer, stops, paint, out);
   Decoded run = decode_printed(racer, prompt, number, settings, printer);
-  out << paint.dim(std::to_string(run.tokens.size()) + " tokens, " + std::to_string(run.stats.target.calls) +
-                   " calls of the target, " + fixed(Tally::rate(run), 1) + " tokens/s")
+  std::string told = std::to_string(run.tokens.size()) + " tokens";
+  if (const auto guessed = accepted(run.stats)) told += ", " + std::to_string(guessed) + " of them drafted";
+  out << paint.dim(told + ", " + std::to_string(run.stats.target.calls) + " calls of the target, " +
+                   fixed(Tally::rate(run), 1) + " tokens/s")
       << "\n\n";
   return run;
+}
+
+/// Both on every prompt, and on how many the texts are the same.
+struct Race {
+  Tally plain, guessing;
+  std::size_t same = 0;
+
+  double gain() const { return plain.rates > 0 ? guessing.rates / plain.rates : 0.0; }
+};
+
+/// `one` decodes a prompt.
+template <class One>
+Race run_race(const Racer& plain, const Racer& guessing, std::size_t prompts, const DecodeSettings& settings,
+              One one) {
+  Race race;
+  for (std::size_t p = 0; p < prompts; ++p) {
+    DecodeSettings own = settings;
+    own.sequence = static_cast<std::uint32_t>(p);
+    const Decoded a = one(plain, p, own), b = one(guessing, p, own);
+    race.plain.add(a), race.guessing.add(b);
+    race.same += a.tokens == b.tokens;
+  }
+  return race;
 }
 
 }  // namespace
@@ -69,7 +102,10 @@ void TokenPrinter::put(const std::string& text, bool green) {
 }
 
 void TokenPrinter::print(std::size_t guesses) {
-  for (std::size_t i = 0; i < taken_.size(); ++i) put(taken_[i], i < guesses);
+  std::string drafted, own;
+  for (std::size_t i = 0; i < taken_.size(); ++i) (i < guesses ? drafted : own) += taken_[i];
+  put(drafted, true);
+  put(own, false);
   taken_.clear();
   if (!out_->flush()) throw std::runtime_error("the text cannot be written");
 }
@@ -93,31 +129,44 @@ Decoded decode_printed(const Racer& racer, const RacePrompt& prompt, std::size_t
 
 void race(const Racer& plain, const Racer& guessing, std::span<const RacePrompt> prompts,
           const DecodeSettings& settings, const std::vector<std::string>& stops, const Tokenizer& tokenizer,
-          const Paint& paint, std::ostream& out) {
+          const Paint& paint, std::int32_t runs, std::ostream& out, std::ostream& notes) {
   DecodeSettings warm_up = settings;
   warm_up.max_new_tokens = std::min(16, settings.max_new_tokens);
   warm_up.prefill = {};
   for (const Racer* racer : {&plain, &guessing}) decode(*racer->pipeline, prompts.front().tokens, warm_up);
 
-  Tally one, two;
-  std::size_t same = 0;
-  for (std::size_t p = 0; p < prompts.size(); ++p) {
-    out << paint.bold(heading(p, prompts.size())) << '\n' << paint.dim(prompts[p].text);
-    if (!prompts[p].text.ends_with('\n')) out << '\n';
-    DecodeSettings own = settings;
-    own.sequence = static_cast<std::uint32_t>(p);
-    const Decoded a = show(plain, prompts[p], p, own, stops, tokenizer, paint, out),
-                  b = show(guessing, prompts[p], p, own, stops, tokenizer, paint, out);
-    one.add(a), two.add(b);
-    same += a.tokens == b.tokens;
+  if (paint.on()) out << paint.green("green") << ": drafted and accepted; the rest is the target's own\n\n";
+  const auto shown = [&](const Racer& racer, std::size_t p, const DecodeSettings& own) {
+    if (&racer == &plain) {
+      out << paint.bold(heading(p, prompts.size())) << '\n' << paint.dim(prompts[p].text);
+      if (!prompts[p].text.ends_with('\n')) out << '\n';
+    }
+    return show(racer, prompts[p], p, own, stops, tokenizer, paint, out);
+  };
+  const auto unseen = [&](const Racer& racer, std::size_t p, DecodeSettings own) {
+    std::ostringstream nowhere;
+    TokenPrinter printer(tokenizer, stops, Paint(false), nowhere);
+    own.prefill = {};
+    return decode_printed(racer, prompts[p], p, own, printer);
+  };
+  const Race first = run_race(plain, guessing, prompts.size(), settings, shown);
+  std::vector<double> gains{first.gain()};
+  std::size_t same = first.same;
+  for (std::int32_t r = 1; r < runs; ++r) {
+    const Race again = run_race(plain, guessing, prompts.size(), settings, unseen);
+    gains.push_back(again.gain());
+    same = std::min(same, again.same);
+    notes << "run " << r + 1 << " of " << runs << ": " << fixed(again.gain(), 2) << "x\n" << std::flush;
   }
 
-  const double before = one.mean_rate(prompts.size()), after = two.mean_rate(prompts.size());
+  const Tally &one = first.plain, &two = first.guessing;
+  const std::string before = fixed(one.mean_rate(prompts.size()), 1),
+                    after = fixed(two.mean_rate(prompts.size()), 1);
   const bool all_same = same == prompts.size();
-  const std::string gain = fixed(before > 0 ? after / before : 0.0, 2) + "x";
+  const std::string gain = fixed(first.gain(), 2) + "x";
   out << text_table(
       {{"", plain.name, guessing.name},
-       {"tokens/s", fixed(before, 1), fixed(after, 1)},
+       {"tokens/s", before, after},
        {"speedup", "1.00x", gain},
        {"MAT (tokens per target call)", fixed(one.mat(), 2), fixed(two.mat(), 2)},
        {"acceptance by depth", "-", acceptance_text(two.stats)},
@@ -130,10 +179,13 @@ void race(const Racer& plain, const Racer& guessing, std::span<const RacePrompt>
                               : guessing.lossy ? "other text: the pipeline is lossy"
                               : guessing.draws ? "other text, drawn from the same law"
                                                : "other text";
-  out << '\n'
-      << paint.bold("speculation: " + gain + " plain decoding (" + fixed(after, 1) + " tokens/s against " +
-                    fixed(before, 1) + "), " + verdict)
-      << '\n';
+  std::string sum = gain + " plain decoding (" + after + " tokens/s against " + before + ")";
+  if (runs > 1) {
+    const auto [low, high] = std::minmax_element(gains.begin(), gains.end());
+    sum = fixed(specula::detail::median(gains), 2) + "x plain decoding in the median of " +
+          std::to_string(runs) + " runs (" + fixed(*low, 2) + "x to " + fixed(*high, 2) + "x)";
+  }
+  out << '\n' << paint.bold("speculation: " + sum + ", " + verdict) << '\n';
 }
 
 }  // namespace specula_examples

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <ostream>
 #include <span>
@@ -65,9 +66,10 @@ Decoded decode_printed(const Racer& racer, const RacePrompt& prompt, std::size_t
                        DecodeSettings settings, TokenPrinter& printer);
 
 /// Warms both up, shows them on every prompt, then a table and one line that sums up. Times are those of the
-/// rounds alone; printing is not among them.
+/// rounds alone; printing is not among them. Of more than one run, the first is shown, the others tell their
+/// speedups on `notes`, and the last line has their median.
 void race(const Racer& plain, const Racer& guessing, std::span<const RacePrompt> prompts,
           const DecodeSettings& settings, const std::vector<std::string>& stops, const Tokenizer& tokenizer,
-          const Paint& paint, std::ostream& out);
+          const Paint& paint, std::int32_t runs, std::ostream& out, std::ostream& notes);
 
 }  // namespace specula_examples

@@ -34,6 +34,15 @@ expect 2 "^specula-compare: pipeline 'cascade:a:b:c': the last of three drafters
 expect 2 'an empty name' "$compare" --tune swi --drafters small,,max-gram
 expect 2 "two drafters are 'base'" "$generate" --pipeline vertical:base:base --prompt x
 expect 2 'limits of 3 drafters are 6 numbers' "$compare" --pipelines cascade:base:small:max-gram:limits=4-0-10
+expect 2 "'chain:{2,3': a { without its }" "$compare" --pipelines 'chain:{2,3'
+expect 2 "unknown pipeline 'chian:2'" "$compare" --search 'chian:{2,3}'
+expect 2 "length is 0" "$compare" --search 'chain:{0..2}'
+expect 2 "search-for is 'speed', must be one of time, mat, tau, swi, PW" "$compare" --search-for speed --costs PW:small=0.02
+expect 2 "'small=x' must have a number of at least 0" "$compare" --costs small=x
+expect 2 "the set 'given' names all drafters of no pipeline" "$compare" --costs smal=0.02
+expect 2 "against 'chain:9' is neither among --pipelines nor a --search" "$compare" --against chain:9
+expect 2 'dev is for --search and --tune' "$compare" --dev 3
+expect 2 'runs goes with --race' "$generate" --runs 2 --prompt x
 expect 0 '--tokens' "$bigram" --help
 expect 2 'output is required' "$bigram" --text x
 expect 2 'nothing to count' "$bigram" --output "$scratch/bigram.json"
@@ -176,11 +185,51 @@ expect 2 'must be fewer than its exits, 1' "$generate" --models "$models" --pipe
 expect 2 "'glide' looks into the target: it does nothing by itself" "$generate" --models "$whole" \
   --pipeline autoregressive:glide --prompt x
 
+# Intervals, comparisons, categories, given costs.
+expect 0 '^chain:2  *[0-9.]*x \[[0-9.]*, [0-9.]*\] .*' "$compare" --models "$models" --prompts "$prompts" --limit 3 --max-new-tokens 8 \
+  --repeat 2 --pipelines 'chain:{2,3},max-gram:2' --against chain:2 --by-category --costs PW:small=0.02,max-gram=0 --json "$scratch/intervals.json"
+also '^against chain:2 '
+also '^speedup  *prompts/default (3)'
+also 'SWI by PW'
+for text in '"intervals": {' '"swi_by_costs": {' '"categories": \[' '"resamples": 10000' '"within_noise": '; do
+  expect 0 "$text" cat "$scratch/intervals.json"
+done
+expect 0 '^autoregressive  *1.00x  ' "$compare" --models "$models" --prompts "$prompts" --limit 1 --max-new-tokens 4  # one prompt: no interval
+# Searches: on development prompts, reported on others.
+search=("$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 8)
+expect 0 '^2 prompts to report on, 3 to develop on' "${search[@]}" --dev 3 --dry-run --search 'chain:{small,base}:{2..3}' --pipelines max-gram
+also '^pipeline max-gram'
+also '^search chain:{small,base}:{2..3}: 4 candidates'
+also '^  chain:base:3'
+expect 0 '^  picked chain:small:[23] of 2: .* on 2 development prompts; next chain:small:[23] with' "${search[@]}" --dev 2 \
+  --search 'chain:small:{2,3}' --search 'cascade:base:small:limits={1,2}-0-1' --search-for mat --against 'chain:small:{2,3}' \
+  --json "$scratch/searched.json"
+also '^against chain:small:[23] '
+also '^chain:small:[23] .*2/2'
+expect 0 '"picked": "chain:small:[23]"' cat "$scratch/searched.json"
+also '"dev": 2'
+expect 2 'default.jsonl: --skip 30 and --dev 10 leave no prompt to report on' "${search[@]}" --skip 30 --search 'chain:{2,3}'
+expect 2 "no prompt is of the category 'poems'" "${search[@]}" --categories poems
+expect 2 'no model .tiny' "${search[@]}" --search 'chain:{small,tiny}' --dry-run
+head -c 9000 /dev/zero | tr '\0' 'x' >"$scratch/long.txt"
+printf '\n---\nshort\n' >>"$scratch/long.txt"
+expect 2 'and the target .* was trained for 2048' "$compare" --models "$models" --prompts "$scratch/long.txt" --pipelines chain:2 --dry-run
+expect 0 '^1 prompts to report on' "$compare" --models "$models" --prompts "$scratch/long.txt" --pipelines chain:2 --dry-run --leave-out-long
+
+# The race: coloured where that is asked for, its median of several runs.
+race=("$generate" --models "$models" --race --prompts "$prompts" --limit 1)
+expect 0 'speculation: .* in the median of 2 runs (.*), same text' "${race[@]}" --max-new-tokens 8 --runs 2
+also '^run 2 of 2: '
+also '^--- cost-aware:chain:hass$'
+expect 0 '^24 tokens, [0-9]* of them drafted, [0-9]* calls of the target' "${race[@]}" --max-new-tokens 24 --pipeline chain:small:4
+expect 0 '.\[32mgreen.\[0m: drafted and accepted' "${race[@]}" --max-new-tokens 8 --color always
+expect 0 '^--- cost-aware:chain$' "${race[@]}" --max-new-tokens 8 --draft "$models/small"
+
 # Tuning: measured, predicted, run.
 tune=("$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 8)
-expect 0 'SWI predicted' "$compare" --models "$whole" "${tune[@]:3}" --tune swi --drafters glide,max-gram --tune-limit 1
+expect 0 'SWI predicted' "$compare" --models "$whole" "${tune[@]:3}" --tune swi --drafters glide,max-gram --dev 1
 expect 2 'no model .tiny' "${tune[@]}" --tune swi --drafters tiny,max-gram
-expect 0 'SWI predicted' "${tune[@]}" --tune time --tune-limit 1
+expect 0 'SWI predicted' "${tune[@]}" --tune time --dev 1
 for name in chain:base chain:small max-gram cascade:base:max-gram cascade:small:max-gram cascade:base:small:max-gram; do
   also "^$name:[a-z0-9=-]* .*2/2"
 done

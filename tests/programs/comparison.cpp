@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -212,6 +213,117 @@ TEST_CASE("the report has every field, in order, and the settings after them") {
   CHECK(table.find("1/1") != std::string::npos);
   for (std::size_t at = 0; at < table.size(); at = table.find('\n', at) + 1)
     CHECK(table.find('\n', at) - at <= 100);
+}
+
+TEST_CASE("figures of some of the prompts are those of a run on these alone") {
+  std::vector<std::string> log;
+  Scripted plain("autoregressive", 1, log), chain("chain", 3, log);
+  const std::vector<Contender> contenders{{"autoregressive", &plain}, {"chain", &chain}};
+  const std::vector<std::vector<Token>> prompts{{1, 2}, {1, 3}, {1, 4}};
+  const CompareSettings settings{.max_new_tokens = 10, .repeat = 2};
+  const auto all = compare(contenders, prompts, settings);
+  const auto some = compare(contenders, std::span(prompts).first(2), settings);
+  const std::vector<std::size_t> which{0, 2}, every{0, 1, 2};
+  const auto part = std::vector{only(all[0], which), only(all[1], which)};
+  const std::vector<Figures> a{figures(part[0], part[0]), figures(part[1], part[0])},
+      b{figures(some[0], some[0]), figures(some[1], some[0])};
+  CHECK(to_table(a) == to_table(b));
+  CHECK(only(all[1], every).pooled.rounds == all[1].pooled.rounds);
+  CHECK(only(all[1], every).drafts[0].usage.calls == all[1].drafts[0].usage.calls);
+  CHECK_THROWS(only(all[0], std::vector<std::size_t>{3}));
+}
+
+namespace {
+
+/// Of three prompts: tokens, target calls, calls of small, seconds.
+Outcome counted(const std::string& name, const std::vector<std::array<double, 4>>& prompts) {
+  Outcome out;
+  out.name = name;
+  for (const auto& [tokens, calls, drafted, seconds] : prompts) {
+    PromptResult result;
+    result.first.tokens.assign(static_cast<std::size_t>(tokens), 1);
+    result.first.stats.target = {static_cast<std::int64_t>(calls), static_cast<std::int64_t>(calls), seconds};
+    result.first.stats.offered = {10};
+    result.first.stats.accepted = {static_cast<std::int64_t>(tokens - calls)};
+    if (drafted > 0)
+      result.first.drafts = {{"small", {static_cast<std::int64_t>(drafted), 1, 0.1 * seconds}}};
+    result.decode_seconds = seconds;
+    out.pooled += result.first.stats;
+    out.drafts = result.first.drafts;
+    out.prompts.push_back(result);
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("intervals are around the figures, and comparisons of pipelines are paired") {
+  // The second and third pipeline have prompts of very different speed; the third is 5% slower on each.
+  const auto plain = counted("autoregressive", {{20, 20, 0, 2}, {20, 20, 0, 2}, {20, 20, 0, 2}}),
+             chain = counted("chain", {{20, 18, 36, 1.9}, {20, 10, 20, 1}, {20, 5, 10, 0.5}}),
+             slower = counted("slower", {{20, 18, 36, 1.995}, {20, 10, 20, 1.05}, {20, 5, 10, 0.525}});
+  const Bootstrap bootstrap(3);
+  const std::vector<GivenCosts> given{{"paper", {{"small", 0.5}}}, {"other", {{"base", 0.5}}}};
+  const CostCoefficients costs{{"small", 0.1}};
+  std::vector<Figures> all;
+  for (const Outcome* o : {&plain, &chain, &slower})
+    all.push_back(figures(*o, plain, costs, given, &bootstrap));
+  const Figures& f = all[1];
+  REQUIRE(f.intervals);
+  const auto around = [](const Interval& interval, double value) {
+    CHECK(interval.value == doctest::Approx(value));
+    CHECK(interval.low < value);
+    CHECK(interval.high > value);
+  };
+  around(f.intervals->speedup, f.speedup);
+  CHECK(f.speedup == doctest::Approx((20 / 1.9 + 20 + 40) / 30));
+  CHECK(f.intervals->speedup.low ==
+        doctest::Approx(20 / 1.9 / 10));  // the slowest prompt three times: 1 in 27
+  CHECK(f.intervals->speedup.high == doctest::Approx(4.0));
+  around(f.intervals->mat, f.mat);
+  CHECK(f.mat == doctest::Approx(60.0 / 33));
+  around(f.intervals->tau, f.tau);
+  around(f.intervals->acceptance, f.acceptance);
+  CHECK(f.acceptance == doctest::Approx(27.0 / 30));
+  around(f.intervals->swi, f.swi);
+  CHECK(f.swi == doctest::Approx(60 / (33 + 6.6)));
+  REQUIRE(f.given_swi.size() == 2);
+  REQUIRE(f.intervals->given_swi.size() == 2);
+  CHECK(f.given_swi[0].terms->ratio() == doctest::Approx(60.0 / (33 + 33)));
+  around(*f.intervals->given_swi[0], 60.0 / 66);
+  CHECK(!f.given_swi[1].terms);  // nothing is known of small
+  CHECK(!f.intervals->given_swi[1]);
+  CHECK(all[0].given_swi[0].terms->ratio() == doctest::Approx(1.0));  // of no drafter
+
+  const Gain gained = gain(all[2], all[1], bootstrap);
+  CHECK(gained.speed.value == doctest::Approx(1 / 1.05));
+  CHECK(gained.speed.high == doctest::Approx(1 / 1.05));
+  CHECK(gained.mat.value == doctest::Approx(1.0));
+  CHECK(!gained.within_noise());
+  CHECK(Gain{.speed = {1.1, 0.99, 1.2}, .mat = {}, .tau = {}, .swi = {}}.within_noise());
+
+  const Against beside = against("chain", all, bootstrap);
+  CHECK(beside.others == std::vector<std::string>{"autoregressive", "slower"});
+  const std::string table = against_table(beside);
+  CHECK(table.find("against chain") == 0);
+  CHECK(table.find("slower          0.95x [0.95, 0.95]") != std::string::npos);
+  CHECK(table.find("0.43x [0.25, 0.95]") != std::string::npos);
+  CHECK(against_json(beside)["slower"]["speed"][0] == doctest::Approx(1 / 1.05));
+  CHECK(against_json(beside)["slower"]["within_noise"] == false);
+  CHECK_THROWS_AS(against("other", all, bootstrap), std::invalid_argument);
+
+  const auto json = to_json(all, {});
+  CHECK(json["pipelines"][1]["intervals"]["speedup"].size() == 2);
+  CHECK(json["pipelines"][1]["swi_by_costs"]["paper"]["value"] == doctest::Approx(60.0 / 66));
+  CHECK(json["pipelines"][1]["swi_by_costs"]["other"].is_null());
+  const std::string shown = to_table(all);
+  CHECK(shown.find("2.35x [1.05, 4.00]") != std::string::npos);
+  CHECK(shown.find("SWI by paper") != std::string::npos);
+
+  const std::vector<Group> groups{{"easy", all}, {"hard", all}};
+  CHECK(group_table(groups).find("easy (3)") != std::string::npos);
+  CHECK(group_json(groups)[1]["name"] == "hard");
+  CHECK(group_json(groups)[1]["pipelines"][1]["mat"] == doctest::Approx(60.0 / 33));
 }
 
 TEST_CASE("rounds by the length of the context that they begin with") {

@@ -1,12 +1,116 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <vector>
 
 #include "errors.hpp"
 #include "prompts.hpp"
+#include "skip.hpp"
 
 using namespace specula_examples;
+
+namespace {
+
+std::string joined(const std::vector<Prompt>& prompts) {
+  std::string text;
+  for (const Prompt& prompt : prompts) text.append(text.empty() ? "" : " ").append(prompt.text);
+  return text;
+}
+
+/// A file of prompts in a folder of its own, removed with it.
+struct PromptFile {
+  std::filesystem::path folder, file;
+  PromptFile(const std::string& name, const std::string& text)
+      : folder(std::filesystem::temp_directory_path() / ("specula_prompts_" + name)),
+        file(folder / (name + ".jsonl")) {
+    std::filesystem::create_directories(folder);
+    std::ofstream(file) << text;
+  }
+  ~PromptFile() { std::filesystem::remove_all(folder); }
+};
+
+/// Prompts a0, b0, a1, b1, ... of the categories a and b.
+std::string two_categories(int each) {
+  std::string text;
+  for (int i = 0; i < each; ++i)
+    for (const char* name : {"a", "b"})
+      text.append("{\"category\": \"")
+          .append(name)
+          .append("\", \"turns\": [\"")
+          .append(name)
+          .append(std::to_string(i))
+          .append("\", \"second\"]}\n");
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("categories: the field, else folder and name of the file") {
+  const auto prompts = parse_prompts(
+      "{\"question\": \"x\", \"category\": \"math\"}\n{\"prompt\": \"y\"}\n{\"turns\": [\"z\"], "
+      "\"category\": \"\"}\n",
+      "data/gsm8k/test.jsonl");
+  REQUIRE(prompts.size() == 3);
+  CHECK(prompts[0].category == "math");
+  CHECK(prompts[1].category == "gsm8k/test");
+  CHECK(prompts[2].category == "gsm8k/test");
+  CHECK(parse_prompts("one\n", "words.txt")[0].category == "words");
+  CHECK_THROWS_AS(parse_prompts("{\"prompt\": \"a\", \"category\": 3}", "p.jsonl"), std::runtime_error);
+}
+
+TEST_CASE("prompts to develop on and prompts to report on are never the same") {
+  const PromptFile file("split", two_categories(4));
+  const std::vector<std::string> files{file.file.string()};
+  const auto all = split_prompts(files, {});
+  CHECK(all.dev.empty());
+  CHECK(joined(all.test) == "a0 b0 a1 b1 a2 b2 a3 b3");
+  const auto some = split_prompts(files, {.skip = 1, .dev = 3, .limit = 2});
+  CHECK(joined(some.dev) == "b0 a1 b1");
+  CHECK(joined(some.test) == "a2 b2");
+  const auto each = split_prompts(files, {.skip = 1, .dev = 1, .limit = 1, .by_category = true});
+  CHECK(joined(each.dev) == "a1 b1");
+  CHECK(joined(each.test) == "a2 b2");
+  CHECK(joined(split_prompts(files, {.limit = 3, .by_category = true}).test) == "a0 a1 a2 b0 b1 b2");
+  CHECK(joined(split_prompts(files, {.skip = 1, .limit = 2, .categories = {"b"}}).test) == "b1 b2");
+  CHECK_THROWS_WITH_AS(split_prompts(files, {.categories = {"b", "c"}}), "no prompt is of the category 'c'", UsageError);
+}
+
+TEST_CASE("a development prompt that stands in another file, too, is not reported on") {
+  const PromptFile one("one", two_categories(2)), two("two", two_categories(3));
+  const auto split = split_prompts({one.file.string(), two.file.string()}, {.dev = 3, .limit = 2});
+  CHECK(joined(split.dev) == "a0 b0 a1 a0 b0 a1");
+  CHECK(joined(split.test) == "b1 b1 a2");
+}
+
+TEST_CASE("a split that leaves nothing to report on names the file and the category") {
+  const PromptFile file("few", two_categories(2));
+  const std::string name = file.file.string();
+  CHECK_THROWS_WITH_AS(split_prompts({name}, {.skip = 1, .dev = 3}),
+                       (name + ": --skip 1 and --dev 3 leave no prompt to report on").c_str(), UsageError);
+  CHECK_THROWS_WITH_AS(split_prompts({name}, {.dev = 2, .by_category = true}),
+                       (name + ", category a: --skip 0 and --dev 2 leave no prompt to report on").c_str(),
+                       UsageError);
+}
+
+TEST_CASE("MT-bench and Spec-Bench as they are published") {
+  const std::filesystem::path data = std::filesystem::path(SPECULA_SHARED_DIR) / "data";
+  if (!std::filesystem::exists(data)) return specula_test::skip("no data sets");
+  const auto count = [&](const char* folder, const char* category) {
+    const auto prompts = load_prompts(data / folder / "question.jsonl");
+    return std::count_if(prompts.begin(), prompts.end(), [&](const Prompt& p) {
+      return p.category == category && p.kind == Style::question;
+    });
+  };
+  CHECK(count("mt_bench", "writing") == 10);
+  CHECK(count("spec_bench", "translation") == 80);
+  CHECK(count("spec_bench", "math_reasoning") == 80);
+  CHECK(load_prompts(data / "mt_bench" / "question.jsonl")[0].text.starts_with(
+      "Compose an engaging travel blog"));
+  CHECK(load_prompts(data / "humaneval" / "HumanEval.jsonl")[0].category == "humaneval/HumanEval");
+}
 
 TEST_CASE("JSON Lines: prompt, question, the first of turns") {
   const auto prompts = parse_prompts(

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # usage: pages.sh ROOT
 #
-# The tables and programs of the CUDA pages are those of the JSON and of examples/, and scripts/pages notices where they
-# are not.
+# The tables and programs of the pages are those of the JSON and of examples/, and scripts/pages notices where they are not.
+# Tables of the papers: tests/programs/paper_tables.sh.
 set -euo pipefail
 command -v python3 >/dev/null || { echo 'SKIP: there is no python3'; exit 77; }
 root=$1
@@ -10,9 +10,7 @@ python3 "$root/scripts/pages" --check
 
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-mkdir "$copy/docs" "$copy/docs/benchmarks"
-cp "$root"/docs/cuda*.md "$copy/docs"
-cp "$root"/docs/benchmarks/cuda_*.json "$copy/docs/benchmarks"
+cp -r "$root/docs" "$root/README.md" "$copy"
 cp -r "$root/include" "$copy"
 mkdir "$copy/examples" && cp -r "$root/examples/cuda" "$copy/examples"
 export SPECULA_ROOT=$copy

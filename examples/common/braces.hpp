@@ -1,0 +1,19 @@
+// Brace expansion, as in shells: chain:{small,base}:{2..4} are six names.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace specula_examples {
+
+/// The texts that `text` stands for, in order, the last braces changing fastest. `{a,b}` is either of its
+/// alternatives, which may be empty or hold braces of their own; `{2..6}` is every whole number of the range,
+/// `{8..2}` the same downwards. Text without braces is itself. Throws UsageError naming `text` where a brace
+/// is not closed or not opened, or where it stands for more than 10,000 texts.
+std::vector<std::string> expand_braces(std::string_view text);
+
+/// Splits at the commas outside of braces and expands each part. Throws UsageError on an empty part too.
+std::vector<std::string> expand_list(std::string_view text);
+
+}  // namespace specula_examples

@@ -1,0 +1,159 @@
+#include "compare_options.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "bootstrap.hpp"
+#include "braces.hpp"
+#include "json_file.hpp"
+#include "model_pack.hpp"
+#include "options.hpp"
+#include "pipelines.hpp"
+#include "tuning.hpp"
+
+namespace specula_examples {
+namespace {
+
+/// Without the empty names, and each once.
+std::vector<std::string> with_baseline(std::vector<std::string> names) {
+  std::vector<std::string> out{"autoregressive"};
+  for (std::string& name : names)
+    if (std::find(out.begin(), out.end(), name) == out.end()) out.push_back(std::move(name));
+  return out;
+}
+
+/// The name of a folder or file, without those that it lies in.
+std::string leaf(const std::string& path, const char* absent) {
+  return path.empty() ? absent : (std::filesystem::path(path) / "").parent_path().filename().string();
+}
+
+}  // namespace
+
+void add_options(CLI::App& app, CompareOptions& options) {
+  app.add_option(
+      "--pipelines", options.pipelines,
+      std::string("Names separated by commas; braces are expanded (chain:small:{2..4}); autoregressive is "
+                  "always among them (default: ") +
+          kComparedPipelines + "; with --search or --tune none)");
+  app.add_option("--prompts", options.prompt_files,
+                 "File of prompts (may be given several times; default: those that come with the sources)");
+  app.add_option("--skip", options.skip, "Leave out so many prompts at the beginning of each file")
+      ->check(whole_number())
+      ->capture_default_str();
+  app.add_option(
+         "--dev", options.dev,
+         "The next so many prompts of each file are for searches and tuning and not reported on (default: "
+         "10 with --search or --tune, else 0)")
+      ->check(whole_number());
+  add_limit_option(app, options.limit, "Prompts of each file to report on, after these, at most; 0: all");
+  app.add_flag(
+      "--by-category", options.by_category,
+      "Also report each category of prompts (the field `category`, else the file); --skip, --dev and "
+      "--limit then count each category of each file");
+  app.add_option("--categories", options.categories,
+                 "Only prompts of these categories, separated by commas");
+  app.add_flag(
+      "--leave-out-long", options.leave_out_long,
+      "Leave out prompts that with the new tokens are more positions than the target was trained for");
+  app.add_option("--style", options.style, "How prompts are put: auto, question, code or raw")
+      ->capture_default_str();
+  app.add_option("--repeat", options.repeat, "Runs of each prompt; the times are their medians")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_option(
+         "--search", options.searches,
+         "Pipelines in braces, as in chain:small:{2..6}: the best of them on the development prompts is "
+         "reported on the others (may be given several times)")
+      ->allow_extra_args(false);
+  app.add_option("--search-for", options.search_for,
+                 "What is best: time (speedup), mat, tau, swi, or the name of a set of --costs")
+      ->capture_default_str();
+  app.add_option(
+         "--against", options.against,
+         "Compare every pipeline with this one, prompt by prompt; a --search stands for what it picks (may "
+         "be given several times)")
+      ->allow_extra_args(false);
+  app.add_option(
+         "--costs", options.cost_sets,
+         "Also give SWI with these costs of calls, over one of the target: [NAME:]DRAFTER=C,DRAFTER=C,... "
+         "(may be given several times)")
+      ->allow_extra_args(false);
+  app.add_option(
+         "--tune", options.tune,
+         "Measure the acceptance rate and what calls cost on the development prompts, find the chain lengths "
+         "and "
+         "the limits of cascades that theory likes best, and run those too: for `swi` (every call of a model "
+         "costs the same) or `time`")
+      ->check(CLI::IsMember({"swi", "time"}));
+  app.add_option("--drafters", options.drafters, "Of the tuned pipelines: models, best first, and max-gram")
+      ->capture_default_str();
+  app.add_flag(
+      "--dry-run", options.dry_run,
+      "Print which pipelines would be run on how many prompts, having checked them and the models, and end");
+  app.add_option("--json", options.json, "Write the figures to this file");
+  add_common_options(app, options.common);
+  app.footer("Pipelines:\n" + describe_pipelines());
+}
+
+CompareWork work_of(const CompareOptions& options) {
+  CompareWork work;
+  const bool tunes = !options.tune.empty(), chooses = tunes || !options.searches.empty();
+  std::vector<std::string> names;
+  if (!options.pipelines.empty()) {
+    names = expand_list(options.pipelines);
+  } else if (!chooses) {
+    names = expand_list(kComparedPipelines);
+  }
+  work.pipelines = with_baseline(std::move(names));
+  std::vector<std::vector<std::string>> drafters;
+  for (const auto& name : work.pipelines) drafters.push_back(prepare_pipeline(name).drafters);
+  for (const auto& text : options.searches) {
+    work.searches.push_back(parse_search(text));
+    for (const auto& name : work.searches.back().candidates)
+      drafters.push_back(prepare_pipeline(name).drafters);
+  }
+  for (const auto& text : options.cost_sets) work.costs.push_back(parse_costs(text));
+  check_costs(work.costs, drafters);
+  check_objective(options.search_for, work.costs);
+  for (const auto& name : options.against) {
+    const auto is_search =
+        std::find(options.searches.begin(), options.searches.end(), name) != options.searches.end();
+    if (!is_search && std::find(work.pipelines.begin(), work.pipelines.end(), name) == work.pipelines.end())
+      throw UsageError("--against '" + name + "' is neither among --pipelines nor a --search");
+  }
+  work.prompt_files = options.prompt_files;
+  if (work.prompt_files.empty()) work.prompt_files.emplace_back(SPECULA_EXAMPLE_PROMPTS);
+  work.dev = options.dev ? options.dev : chooses ? kDevPrompts : 0;
+  if (!chooses && options.dev)
+    throw UsageError("--dev is for --search and --tune; --skip leaves prompts out");
+  if (!tunes) return work;
+  work.tuned_drafters = split_list(options.drafters);
+  std::string all = "cascade";
+  for (const auto& drafter : work.tuned_drafters) all.append(":").append(drafter);
+  if (work.tuned_drafters.size() > 1) prepare_pipeline(all);  // complains before the work
+  for (const auto& name : probe_names(work.tuned_drafters)) prepare_pipeline(name);
+  return work;
+}
+
+nlohmann::ordered_json settings_json(const CompareOptions& options, const CompareWork& work,
+                                     std::size_t prompts, std::size_t left_out) {
+  nlohmann::ordered_json files = nlohmann::ordered_json::array();
+  for (const auto& file : work.prompt_files) files.push_back(leaf(file, ""));
+  const CommonOptions& c = options.common;
+  nlohmann::ordered_json out{{"prompt_files", files},  {"prompts", prompts},
+                             {"skip", options.skip},   {"dev", work.dev},
+                             {"limit", options.limit}, {"by_category", options.by_category},
+                             {"left_out", left_out},   {"style", options.style}};
+  add_decoding_json(out, c);
+  out["threads"] = thread_count(c.threads);
+  out["inputs"] = inputs_of(c.inputs) == specula::eigen::Inputs::bf16 ? "bf16" : "full";
+  out["repeat"] = options.repeat;
+  out["target"] = leaf(c.target, "target");
+  out["default_draft"] = leaf(c.draft, kDefaultDraft);
+  if (prompts > 1) out["intervals"] = {{"confidence", 0.95}, {"resamples", Bootstrap::kResamples}};
+  for (const GivenCosts& set : work.costs)
+    for (const auto& [drafter, cost] : set.costs) out["costs"][set.name][drafter] = cost;
+  return out;
+}
+
+}  // namespace specula_examples

@@ -1,0 +1,55 @@
+// The command line of specula-compare.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "decoding_options.hpp"
+#include "given_costs.hpp"
+#include "search.hpp"
+
+namespace specula_examples {
+
+struct CompareOptions {
+  CommonOptions common;
+  std::string pipelines;  // empty: kComparedPipelines, or, with searches or tuning, plain decoding alone
+  std::vector<std::string> prompt_files;
+  std::size_t limit = 0, skip = 0, dev = 0;
+  std::string categories;
+  bool by_category = false, leave_out_long = false;
+  std::string style = "auto", json;
+  std::int32_t repeat = 1;
+  std::vector<std::string> searches, against, cost_sets;
+  std::string search_for = "time";
+  std::string tune, drafters = "base,small,max-gram";
+  bool dry_run = false;
+};
+
+inline constexpr char kComparedPipelines[] = "autoregressive,chain,cost-aware:chain";
+inline constexpr std::size_t kDevPrompts =
+    10;  // of each file, where there are searches and --dev is not given
+
+void add_options(CLI::App& app, CompareOptions& options);
+
+/// What the options ask for, before any model is looked at.
+struct CompareWork {
+  std::vector<std::string> pipelines;  // to be reported; autoregressive is the first
+  std::vector<Search> searches;
+  std::vector<GivenCosts> costs;
+  std::vector<std::string> prompt_files;
+  std::size_t dev = 0;
+  std::vector<std::string> tuned_drafters;  // empty: there is no tuning
+};
+
+/// Throws UsageError for what makes no sense.
+CompareWork work_of(const CompareOptions& options);
+
+/// For the JSON file.
+nlohmann::ordered_json settings_json(const CompareOptions& options, const CompareWork& work,
+                                     std::size_t prompts, std::size_t left_out);
+
+}  // namespace specula_examples

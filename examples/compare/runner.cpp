@@ -1,0 +1,37 @@
+#include "runner.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "pipelines.hpp"
+#include "progress_bar.hpp"
+
+namespace specula_examples {
+
+std::vector<Outcome> Runner::run(const std::vector<std::string>& names,
+                                 std::span<const std::vector<Token>> prompts, std::int32_t repeat) {
+  std::vector<std::unique_ptr<Pipeline>> pipelines;
+  std::vector<Contender> contenders;
+  for (const auto& name : names) {
+    const auto recipe = prepare_pipeline(name);
+    pipelines.push_back(recipe.build(models_, options_.sampling));
+    contenders.push_back({name, pipelines.back().get(), recipe.lossy});
+  }
+  return compare(contenders, prompts, {options_.max_new_tokens, {stop_}, options_.seed, repeat},
+                 ProgressBar());
+}
+
+std::vector<std::string> with_plain(const ModelFolders& folders, std::vector<std::string> names,
+                                    const CostCoefficients& known) {
+  for (std::size_t n = 0, count = names.size(); n < count; ++n)
+    for (const auto& draft : prepare_pipeline(names[n]).drafts) {
+      std::string own = "autoregressive:" + draft;
+      if (!known.contains(draft) && folders.looks_at(draft) == specula::eigen::LooksAt::nothing &&
+          std::find(names.begin(), names.end(), own) == names.end())
+        names.push_back(std::move(own));
+    }
+  return names;
+}
+
+}  // namespace specula_examples

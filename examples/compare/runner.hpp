@@ -1,0 +1,37 @@
+// Pipelines that are built when they are run, over models that are loaded once.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comparison.hpp"
+#include "decoding_options.hpp"
+#include "figures.hpp"
+#include "model_pack.hpp"
+
+namespace specula_examples {
+
+class Runner {
+ public:
+  /// Everything given is referenced. `stop` ends texts.
+  Runner(ModelPack& models, const CommonOptions& options, Token stop)
+      : models_(models), options_(options), stop_(stop) {}
+
+  /// Shows a progress bar.
+  std::vector<Outcome> run(const std::vector<std::string>& names, std::span<const std::vector<Token>> prompts,
+                           std::int32_t repeat);
+
+ private:
+  ModelPack& models_;
+  const CommonOptions& options_;
+  Token stop_;
+};
+
+/// `names`, and after them plain decoding by each model that they draft with: what its calls cost. Left out
+/// are those whose costs are `known`, and those that do nothing without the target.
+std::vector<std::string> with_plain(const ModelFolders& folders, std::vector<std::string> names,
+                                    const CostCoefficients& known = {});
+
+}  // namespace specula_examples

@@ -1,0 +1,43 @@
+// The best of many pipelines, chosen on prompts that are not reported on.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "figures.hpp"
+
+namespace specula_examples {
+
+/// One `--search`: the pipelines that its braces stand for.
+struct Search {
+  std::string text;
+  std::vector<std::string> candidates;
+};
+
+/// Expands the braces. Throws UsageError as expand_braces() does, and for a name that is no pipeline.
+Search parse_search(const std::string& text);
+
+/// What a search looks for: the largest speedup (`time`), MAT, tau or SWI with measured costs (`mat`, `tau`,
+/// `swi`), or SWI by a set of `--costs` (its name). Throws UsageError if `objective` is none of these.
+void check_objective(const std::string& objective, std::span<const GivenCosts> given);
+
+struct Found {
+  Search search;
+  std::vector<Figures> candidates;  // on the development prompts, best first
+  double score(std::size_t candidate, const std::string& objective) const;
+  const std::string& picked() const { return candidates.front().name; }
+};
+
+/// The candidates of a search, best first; those equally good in the order of the search. `developed` has the
+/// figures of all of them. Throws UsageError where the objective has no value for one of them: a set of costs
+/// that does not name its drafters.
+Found choose(const Search& search, std::span<const Figures> developed, const std::string& objective);
+
+/// A line for each search: what was picked of how many, and what came next.
+std::string search_text(std::span<const Found> found, const std::string& objective);
+nlohmann::ordered_json search_json(std::span<const Found> found, const std::string& objective);
+
+}  // namespace specula_examples

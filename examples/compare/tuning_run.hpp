@@ -1,0 +1,23 @@
+// Tuning at work: probes are run, costs measured, limits found.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runner.hpp"
+#include "tuning.hpp"
+
+namespace specula_examples {
+
+struct Tuning {
+  std::vector<TunedPipeline> pipelines;
+  CostCoefficients costs;  // c of the drafters, measured on the way
+};
+
+/// `drafters` are best first, `prompts` (at least one) for development alone.
+Tuning measure_and_tune(const std::vector<std::string>& drafters, specula::TunerObjective objective,
+                        const ModelFolders& folders, ModelPack& models, Runner& runner,
+                        std::span<const std::vector<Token>> prompts);
+
+}  // namespace specula_examples

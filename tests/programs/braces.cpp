@@ -1,0 +1,51 @@
+#include "braces.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "errors.hpp"
+
+using namespace specula_examples;
+
+using Names = std::vector<std::string>;
+
+TEST_CASE("alternatives, ranges and products, the last braces fastest") {
+  CHECK(expand_braces("chain:hass:5") == Names{"chain:hass:5"});
+  CHECK(expand_braces("chain:{small,base}:{2,3}") ==
+        Names{"chain:small:2", "chain:small:3", "chain:base:2", "chain:base:3"});
+  CHECK(expand_braces("chain:{3..5}") == Names{"chain:3", "chain:4", "chain:5"});
+  CHECK(expand_braces("{5..4}x") == Names{"5x", "4x"});
+  CHECK(expand_braces("{-1..1}") == Names{"-1", "0", "1"});
+  CHECK(expand_braces("{2147483647..2147483647}") == Names{"2147483647"});
+  CHECK(expand_braces("s2d:thresholds={0.3,0.5}-0") == Names{"s2d:thresholds=0.3-0", "s2d:thresholds=0.5-0"});
+}
+
+TEST_CASE("alternatives that are empty, one alone, or have braces of their own") {
+  CHECK(expand_braces("chain{,:exit=0.6}") == Names{"chain", "chain:exit=0.6"});
+  CHECK(expand_braces("{a}") == Names{"a"});
+  CHECK(expand_braces("{}") == Names{""});
+  CHECK(expand_braces("{a,b{1,2}c}d") == Names{"ad", "b1cd", "b2cd"});
+  CHECK(expand_braces("{{1..2},9}") == Names{"1", "2", "9"});
+  CHECK(expand_braces("{1..}") == Names{"1.."});  // no range: text
+  CHECK(expand_braces("{1..x}") == Names{"1..x"});
+}
+
+TEST_CASE("lists are split at the commas outside of braces") {
+  CHECK(expand_list("a,b:{1,2},c") == Names{"a", "b:1", "b:2", "c"});
+  CHECK_THROWS_WITH_AS(expand_list("a,,b"), "'a,,b': an empty name between commas", UsageError);
+  CHECK_THROWS_WITH_AS(expand_list("a,{,b}"), "'a,{,b}': an empty name", UsageError);
+  CHECK_THROWS_AS(expand_list(""), UsageError);
+}
+
+TEST_CASE("braces that do not match, and names without end") {
+  CHECK_THROWS_WITH_AS(expand_braces("chain:{2,3"), "'chain:{2,3': a { without its }", UsageError);
+  CHECK_THROWS_WITH_AS(expand_braces("a}{b"), "'a}{b': a } without its {", UsageError);
+  CHECK_THROWS_WITH_AS(expand_list("a,b}"), "'a,b}': a } without its {", UsageError);
+  CHECK_THROWS_AS(expand_braces("{1..10001}"), UsageError);
+  CHECK_THROWS_AS(expand_braces("{-2147483648..2147483647}"), UsageError);
+  CHECK_THROWS_AS(expand_braces("{1..101}{1..100}"), UsageError);
+  CHECK(expand_braces("{1..100}{1..100}").size() == 10000);
+  CHECK(expand_braces("{1..10000}").size() == 10000);
+}

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# usage: paper_tables.sh COMPARE ROOT DATA
+# scripts/paper_tables runs, goes on where it was, keeps what it cannot measure; scripts/pages makes tables of what it wrote.
+set -uo pipefail
+compare=$1 root=$2 data=$3
+command -v python3 >/dev/null || { echo 'SKIP: there is no python3'; exit 77; }
+[ -d "$data" ] || { echo 'SKIP: no data sets'; exit 77; }
+[ -e "$root/examples/models/hass/config.json" ] || { echo 'SKIP: no model pack'; exit 77; }
+. "$(dirname "${BASH_SOURCE[0]}")/../support/expect.sh"
+
+tables=(python3 "$root/scripts/paper_tables" --compare "$compare" --data "$data" --variants "$scratch/none")
+expect 0 '^usage: scripts/paper_tables' "${tables[@]}" --help
+expect 1 "no section is called 'poems'" "${tables[@]}" --only poems
+expect 1 'quick measures nothing: it needs --out' "${tables[@]}" --quick
+expect 0 '^glide, about 1 minutes' "${tables[@]}" --only glide --minutes 2 --list --out "$scratch/listed"
+also "specula-compare --models MODELS .*--limit 10 "
+expect 1 'no prompts at .*nowhere' "${tables[@]}" --data "$scratch/nowhere"
+
+quick=("${tables[@]}" --quick --out "$scratch/json")
+expect 0 '^main: measured' "${quick[@]}" --only main,glide,asd
+also '^spec_bench: measured'
+also '^glide_t1: measured'
+also '^asd_t1: measured'
+expect 0 '^glide: up to date' "${quick[@]}" --only glide
+also '^glide_t1: up to date'
+expect 0 '^glide: measured' "${quick[@]}" --only glide --again
+expect 0 '"commit"' cat "$scratch/json/paper_glide.json"
+also '"models": {'
+if grep -q "$root\|$scratch" "$scratch"/json/*.json; then echo 'FAILED: a path of this machine is in a JSON'; failed=1; fi
+
+# Without the models: the JSON is kept and says so.
+mkdir "$scratch/few" && ln -s "$root/examples/models/target" "$root/examples/models/small" "$scratch/few"
+expect 0 "^glide: not measured: no model 'glide'.*; its JSON is kept" "${quick[@]}" --only glide --models "$scratch/few"
+expect 0 '"kept": "no model' cat "$scratch/json/paper_glide.json"
+expect 0 '^glide: up to date' "${quick[@]}" --only glide  # and the mark goes when they are back
+if grep '"kept"' "$scratch/json/paper_glide.json"; then echo 'FAILED: a mark is left'; failed=1; fi
+
+# The pages.
+tree=$scratch/tree
+mkdir -p "$tree/docs" "$tree/examples" && cp "$root/README.md" "$tree" && cp -r "$root"/docs/. "$tree/docs" && cp -r "$root/include" "$tree"
+cp -r "$root/examples/cuda" "$tree/examples"
+rm -f "$tree"/docs/benchmarks/paper_*.json
+export SPECULA_ROOT=$tree
+pages=(python3 "$root/scripts/pages")
+cp "$tree/docs/glide.md" "$scratch/before.md"
+"${pages[@]}" >/dev/null  # nothing was measured: what stands there stays
+cmp "$tree/docs/glide.md" "$scratch/before.md" || failed=1
+cp "$scratch"/json/paper_*.json "$tree/docs/benchmarks"
+expect 1 'pages differ' "${pages[@]}" --check
+expect 0 'wrote docs/glide.md' "${pages[@]}"
+"${pages[@]}" --check || failed=1
+expect 0 '^| vanilla draft | `chain:small:5` |' cat "$tree/docs/glide.md"
+also '(benchmarks/paper_glide.json)'
+expect 0 '(docs/benchmarks/paper_main.json)' cat "$tree/README.md"
+expect 0 '^| HASS, chain | .*x \[' cat "$tree/docs/benchmarks/README.md"
+sed -i 's/^| vanilla draft | `chain:small:5` |/& 9.99/' "$tree/docs/glide.md"
+expect 1 '9.99' "${pages[@]}" --check
+sed -i 's/paper: glide -->/paper: poems -->/' "$tree/docs/glide.md"
+expect 1 'no such table: paper: poems' "${pages[@]}" --check
+exit "$failed"
