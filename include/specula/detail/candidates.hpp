@@ -122,7 +122,7 @@ bool expands(const D& drafter, const Round& round, Candidates& work, std::int32_
   return round.drafts_level(reach, width, level + 1, 1);  // the likeliest of its guesses is added, if any
 }
 
-/// Runs the draft behind the root, if there are no candidates yet, or the frontier; adds the `top_k` best
+/// Runs the draft behind the root, which begins with its sync(), if there are no candidates yet, or the frontier; adds the `top_k` best
 /// tokens behind each as candidates, whose parents are candidates or kNoParent, and makes the `top_k`
 /// likeliest of them the frontier. `drafted` counts the drafter's nodes.
 template <class D>
@@ -132,6 +132,7 @@ void expand(D& drafter, const Round& round, TokenTree& tree, Candidates& work, s
   work.tokens.clear();
   work.parents.clear();
   if (at_root) {
+    drafter.sync(round.context, {});  // not before: who is not asked costs nothing
     work.tokens.push_back(tree.root());
     work.parents.push_back(kNoParent);
   }
