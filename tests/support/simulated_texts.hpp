@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -175,6 +176,101 @@ Run write_texts(const World& world, S shape) {
   run.spent = clock.spent;
   run.proposed /= rounds;
   return run;
+}
+
+/// A world, what it is called, and what the best fixed chain of 0 to 8 guesses needs for its texts.
+struct Trial {
+  std::string machine, draft;
+  double acceptance = 0;
+  World world;
+
+  double plain() const { return static_cast<double>(world.texts) * world.tokens; }
+  double best() const {
+    World quiet = world;
+    quiet.jitter = quiet.spikes = 0;
+    double least = plain();
+    for (std::int32_t length = 1; length <= 8; ++length)
+      least = std::min(least, write_texts(quiet, specula::Chain<>{.length = length}).spent);
+    return least;
+  }
+};
+
+/// T(n) by its first values, on with `slope`.
+inline Cost curve_of(std::vector<double> values, double slope) {
+  for (double& v : values) v /= values.front() > 0 ? values.front() : 1.0;
+  return [values = std::move(values), slope](std::int32_t n) {
+    const auto i = static_cast<std::size_t>(n);
+    return i <= values.size() ? values[i - 1] : values.back() + slope * static_cast<double>(i - values.size());
+  };
+}
+
+/// What a pass over n nodes takes: simple forms, and what was measured. `each_token` for a draft beside such a
+/// target: what a token costs it that it reads late, in its calls.
+struct Machine {
+  std::string name;
+  Cost cost;
+  double each_token = 0.25;
+};
+inline std::vector<Machine> machines() {
+  return {
+      {"n", [](std::int32_t n) { return 1.0 * n; }, 1},  // libllama on 26M parameters in F16
+      {"1 + 0.3 (n - 1)", [](std::int32_t n) { return 1 + 0.3 * (n - 1); }},
+      {"flat", [](std::int32_t n) { return 1 + 0.01 * (n - 1); }},
+      {"three times from 8", [](std::int32_t n) { return n < 8 ? 1 + 0.02 * (n - 1) : 3 + 0.02 * (n - 8); }},
+      {"twice from 2", [](std::int32_t n) { return n < 2 ? 1.0 : 2 + 0.02 * (n - 2); }},
+      // docs/benchmarks/forward.json, hidden sizes 256 and 512, 7 nodes interpolated
+      {"forward 256", curve_of({.2994, .3697, .5101, .6610, .8368, .9750, 1.176, 1.3770}, 0.67)},
+      {"forward 512", curve_of({2.2277, 2.4300, 2.7041, 2.8671, 3.1998, 3.5999, 4.1747, 4.7494}, 0.26)},
+      // docs/llama_cpp.md, the models of this repository
+      {"libllama 6M", curve_of({616, 799, 983, 1247}, 0.36), 1},
+  };
+}
+
+/// How good the draft is, and how well it knows that.
+inline std::function<Skill(std::int32_t, std::int32_t)> skill_of(const std::string& kind, double acceptance) {
+  if (kind == "honest") return [=](std::int32_t, std::int32_t) { return Skill{acceptance, acceptance}; };
+  if (kind == "overconfident") return [=](std::int32_t, std::int32_t) { return Skill{acceptance, 0.95}; };
+  if (kind == "underconfident") return [=](std::int32_t, std::int32_t) { return Skill{acceptance, 0.3}; };
+  if (kind == "discerning")  // sure of some guesses, unsure of others
+    return [=](std::int32_t text, std::int32_t place) {
+      Random random(static_cast<std::uint64_t>(text) * 1000003u + static_cast<std::uint64_t>(place) * 31u + 5u);
+      const double p = random.chance(acceptance) ? random.between(0.75, 0.98) : random.between(0.02, 0.3);
+      return Skill{p, p};
+    };
+  // The text turns every 300 tokens from prose to copying and back; a blind draft does not see it.
+  const bool blind = kind == "blind, turning";
+  return [=](std::int32_t text, std::int32_t place) {
+    const double p = (place / 300 + text) % 2 == 1 ? acceptance : 0.2;
+    return Skill{p, blind ? 0.6 : p};
+  };
+}
+
+/// Every `stride`-th of all combinations.
+inline std::vector<Trial> trials(std::size_t stride) {
+  std::vector<Trial> out;
+  std::size_t id = 0;
+  for (const Machine& machine : machines())
+    for (const double draft : {0.02, 0.1, 0.3})
+      for (const char* kind :
+           {"honest", "overconfident", "underconfident", "discerning", "turning", "blind, turning"})
+        for (const double acceptance : {0.2, 0.4, 0.6, 0.8, 0.95})
+          for (const std::int32_t tokens : {128, 2000}) {
+            const bool turns = std::string(kind).find("turning") != std::string::npos;
+            if ((turns && acceptance < 0.7) || id++ % stride != 0) continue;
+            Trial trial{machine.name, kind, acceptance, {}};
+            World& world = trial.world;
+            world.target = machine.cost;
+            world.draft = draft;
+            world.catch_up = draft * machine.each_token;
+            world.skill = skill_of(kind, acceptance);
+            world.texts = tokens == 128 ? 8 : 3;
+            world.tokens = tokens;
+            world.waiting = id % 2 ? 16 : 0;
+            world.change = id % 3 ? 0.0 : 0.05;
+            world.seed = id;
+            out.push_back(std::move(trial));
+          }
+  return out;
 }
 
 }  // namespace specula_test

@@ -72,7 +72,7 @@ class CostAware {
       tries_ = false;
       return tree.narrow(1);
     }
-    if (idle_ > 0) guesses_.keep_at_most(kFew / 2);
+    if (tries_ && idle_ > 0) guesses_.keep_at_most(kFew / 2);
     Worth worth(guesses_, target_, draft_, tries_ ? 0.0 : rate());
     Round bounded = round;
     bounded.worth = &worth;
@@ -122,7 +122,7 @@ class CostAware {
   }
 
  private:
-  static constexpr double kFade = 1 - 1.0 / 128;  // of what earlier rounds weigh, each round
+  static constexpr double kFade = 1 - 1.0 / 256;  // of what earlier rounds weigh, each round
   static constexpr double kSlow = 1 - 1.0 / 512;  // of what measurements of plain decoding weigh
   static constexpr double kFew = 8;  // guesses that tell something; half of that is kept over a pause
   static constexpr std::int32_t kPatience = 4;    // rounds without a guess before one is tried
@@ -136,7 +136,7 @@ class CostAware {
     if constexpr (requires { shape_.least_nodes(); }) return std::max(2, shape_.least_nodes());
     return 2;
   }
-  bool learns_draft() const { return called_once_ && draft_.known() == 0; }
+  bool learns_draft() const { return called_ == 1 && !draft_.given(); }
   /// Where no guess is made for long nothing is learned of what it would be worth; and the first call of a
   /// draft does not tell what its calls cost, since it also runs the prompt.
   bool wants_to_try() const {
@@ -189,19 +189,23 @@ class CostAware {
       target_.learn(nodes, timing.target.seconds);
       plain_passes_ *= kSlow;
       if (settled) ++plain_passes_, since_plain_ = 0;
+    } else if (!first && target_(1) > 0 && !target_.given()) {
+      change_.learn(timing.target.seconds / target_(1));
     }
     caught_up_ = 0;
     if (timing.draft.calls > 0) learn_draft(timing.draft);
   }
   void learn_draft(const Usage& draft) {
-    called_once_ = true;
+    const bool first = called_ == 0;
+    called_ = std::min(called_ + 1, 2);
     const double calls = static_cast<double>(draft.calls), call = draft_(width(draft));
     // What it took at most, and what it was expected to: neither a spike nor a wrong guess is charged.
     caught_up_ = std::min(catch_up(), std::max(0.0, draft.seconds - calls * call));
     if (draft_.given()) {
     } else if (first_call_ && paused_ < 4) {
       prompt_.learn((draft.seconds - (calls - 1) * call) / std::max(1.0, context_));
-      if (draft_.known() > 0 && !draft_.sure(width(draft))) draft_.learn(width(draft), draft.seconds / calls);
+      // No call takes longer than one that read something as well.
+      if (first || !draft_.sure(width(draft))) draft_.learn(width(draft), draft.seconds / calls);
     } else if (paused_ > 0 && draft_.sure(width(draft))) {
       const double prompt = first_call_ ? std::max(0.0, prompt_.value * (context_ - paused_) - call) : 0.0;
       pause_.learn(std::max(0.0, draft.seconds - calls * call - prompt) / paused_);
@@ -245,6 +249,8 @@ class CostAware {
       if (idle_ == 0 && budget_.gain() > 0) patience_ = kPatience;
       idle_ = 0;
     } else {
+      // A pass over another number of nodes than the last may cost extra: an engine plans it anew.
+      if (last_nodes_ > 1 && change_.known()) budget_.take(std::max(0.0, change_.value - 1));
       budget_.saw_plain(tokens);
       paused_ += tokens;
       if (++idle_ == 1) patience_ = std::min(2 * patience_, kMostPatience);
@@ -260,10 +266,10 @@ class CostAware {
   GuessRecord guesses_;
   LossBudget budget_;
   detail::RunningMean prompt_, pause_;  // seconds per token
+  detail::RunningMean change_;          // of a pass over one node after guesses, by one after another
   double tokens_ = 0, passes_ = 0, context_ = 0, paused_ = 0, caught_up_ = 0, plain_passes_ = 0;
-  std::int32_t idle_ = 0, patience_ = kPatience, last_nodes_ = 1, since_plain_ = 0, since_try_ = 0;
-  bool carry_ = true, first_round_ = true, first_call_ = true, asked_once_ = false, called_once_ = false,
-       tries_ = false;
+  std::int32_t idle_ = 0, patience_ = kPatience, last_nodes_ = 1, since_plain_ = 0, since_try_ = 0, called_ = 0;
+  bool carry_ = true, first_round_ = true, first_call_ = true, asked_once_ = false, tries_ = false;
 };
 
 }  // namespace specula

@@ -51,7 +51,7 @@ class CostCurve {
   /// A pass over `nodes` took `seconds`. Does nothing for a given curve. Cost: O(known()).
   void learn(std::int32_t nodes, double seconds) {
     if (given() || nodes < 1 || !(seconds >= 0) || !std::isfinite(seconds)) return;
-    reserve(std::max(nodes, known_));  // which a curve that was moved from lacks
+    reserve(std::max(nodes, seen_up_to_));  // which a curve that was moved from lacks
     detail::RunningMean& mean = seen_[static_cast<std::size_t>(nodes - 1)];
     const double sample = mean.filtered(seconds), expected = (*this)(nodes);
     if (mean.weight >= kSure && mean.value > 0) {
@@ -64,7 +64,8 @@ class CostCurve {
     }
     mean.add(sample);
     if (sample <= kLikely * expected) mean.believe();
-    known_ = std::max(known_, nodes);
+    if (mean.known() || known_ == 0) known_ = std::max(known_, nodes);
+    seen_up_to_ = std::max(seen_up_to_, nodes);
     fit();
   }
 
@@ -103,7 +104,7 @@ class CostCurve {
     double w = 0, n = 0, t = 0, nn = 0, nt = 0;
     bool lone = true;  // nothing is known yet: what was seen once has to do
     for (const detail::RunningMean& mean : seen_) lone = lone && !mean.known();
-    for (std::size_t i = 0; i < static_cast<std::size_t>(known_); ++i) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(seen_up_to_); ++i) {
       const double size = static_cast<double>(i + 1), value = seen_[i].value;
       const double weight = seen_[i].known() || lone ? seen_[i].weight : 0.0;
       w += weight, n += weight * size, t += weight * value;
@@ -118,7 +119,7 @@ class CostCurve {
   std::vector<double> given_;  // by nodes - 1
   std::vector<detail::RunningMean> seen_;  // likewise
   double intercept_ = 0, slope_ = 0, pace_ = 0;
-  std::int32_t known_ = 0;
+  std::int32_t known_ = 0, seen_up_to_ = 0;
 };
 
 }  // namespace specula

@@ -16,6 +16,8 @@ class LossBudget {
  public:
   /// A round that did not guess gave `tokens`.
   void saw_plain(double tokens) { balance_ = std::min(balance_ + kShare * tokens, std::max(balance_, kHeld)); }
+  /// Guessing cost that much beside its rounds.
+  void take(double passes) { balance_ -= passes; }
   /// A round that guessed gave `tokens` and took `passes`.
   void saw_guesses(double tokens, double passes) {
     saw_plain(tokens);
