@@ -197,7 +197,8 @@ struct Trial {
 
 /// T(n) by its first values, on with `slope`.
 inline Cost curve_of(std::vector<double> values, double slope) {
-  for (double& v : values) v /= values.front() > 0 ? values.front() : 1.0;
+  const double one = values.front();
+  for (double& v : values) v /= one;
   return [values = std::move(values), slope](std::int32_t n) {
     const auto i = static_cast<std::size_t>(n);
     return i <= values.size() ? values[i - 1] : values.back() + slope * static_cast<double>(i - values.size());

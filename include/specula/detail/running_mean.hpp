@@ -15,7 +15,7 @@ struct RunningMean {
   double last = 0, before = 0;  // as they were measured
 
   /// Whether an outlier would have been found out.
-  bool known() const { return weight >= 2; }
+  bool known() const { return weight > 1.25; }
   /// What `measured` is to be taken for. To be called once for each.
   double filtered(double measured) {
     const double second = std::exchange(last, measured), third = std::exchange(before, second);

@@ -129,6 +129,8 @@ class CostAware {
   static constexpr std::int32_t kMostPatience = 128;
   static constexpr std::int32_t kStale = 256;  // rounds after which plain decoding is measured again
   static constexpr double kFirstPasses = 2, kMostPasses = 48;
+  static constexpr double kMargin = 1.05;  // a gain below that is not looked for
+  static constexpr double kLongPause = 8;  // tokens: what a shorter one costs cannot be told from a call
   static constexpr double kEnough = 0.1;  // (3 * 10%)^2: passes vary so much
 
   /// Nodes of the smallest proposal that holds a guess.
@@ -148,7 +150,7 @@ class CostAware {
   bool some_rate_pays() const {
     const double plain = target_(1), draft = draft_(1);
     for (std::int32_t n = 2; n <= std::min(max_nodes(), 2 * target_.known()); ++n)
-      if (target_(n) + draft < n * plain) return true;
+      if (kMargin * (target_(n) + draft) < n * plain) return true;
     return false;
   }
   /// Where some acceptance rate would pay, guesses are tried; else the next larger pass of the target.
@@ -167,7 +169,7 @@ class CostAware {
   }
   /// What the draft has to read before it can guess, in seconds: per token no more than a call.
   double catch_up() const {
-    if (draft_.given()) return 0;
+    if (draft_.given()) return paused_ > 0 ? draft_(static_cast<std::int32_t>(paused_)) : 0.0;
     const double call = draft_(1);
     double seconds = (pause_.weight > 0 ? std::min(pause_.value, call) : call) * paused_;
     if (first_call_ && prompt_.weight > 0)
@@ -202,14 +204,14 @@ class CostAware {
     // What it took at most, and what it was expected to: neither a spike nor a wrong guess is charged.
     caught_up_ = std::min(catch_up(), std::max(0.0, draft.seconds - calls * call));
     if (draft_.given()) {
-    } else if (first_call_ && paused_ < 4) {
+    } else if (paused_ >= kLongPause && draft_.sure(width(draft))) {
+      const double prompt = first_call_ ? std::max(0.0, prompt_.value * (context_ - paused_) - call) : 0.0;
+      pause_.learn(std::max(0.0, draft.seconds - calls * call - prompt) / paused_);
+    } else if (first_call_) {
       prompt_.learn((draft.seconds - (calls - 1) * call) / std::max(1.0, context_));
       // No call takes longer than one that read something as well.
       if (first || !draft_.sure(width(draft))) draft_.learn(width(draft), draft.seconds / calls);
-    } else if (paused_ > 0 && draft_.sure(width(draft))) {
-      const double prompt = first_call_ ? std::max(0.0, prompt_.value * (context_ - paused_) - call) : 0.0;
-      pause_.learn(std::max(0.0, draft.seconds - calls * call - prompt) / paused_);
-    } else {
+    } else if (paused_ == 0 || !draft_.sure(width(draft))) {
       draft_.learn(width(draft), draft.seconds / calls);
     }
   }

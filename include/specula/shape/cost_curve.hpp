@@ -59,7 +59,7 @@ class CostCurve {
       const double drift = pace_ - std::clamp(pace_, -kJitter, kJitter);
       for (detail::RunningMean& other : seen_) {
         other.scale(1 + kDrift * drift);
-        other.weight *= kFade;
+        other.weight *= drift == 0 ? kFade : kDoubt;  // what was seen on another machine
       }
     }
     mean.add(sample);
@@ -97,7 +97,8 @@ class CostCurve {
 
  private:
   static constexpr double kTrusted = 1, kSure = 8, kOutlier = 1.25, kDrift = 0.1, kLikely = 1.5, kJitter = 0.06,
-                          kFade = 1 - 1.0 / 512;
+                          kFade = 1 - 1.0 / 4096,
+                          kDoubt = 0.95;
 
   /// Least squares over the means, each weighing as often as it was seen; never falling.
   void fit() {
