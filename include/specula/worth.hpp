@@ -37,6 +37,13 @@ class GuessRecord {
     groups_ *= keep, first_stayed_ *= keep, any_stayed_ *= keep;
   }
 
+  /// Nodes seen by saw_guesses() that count.
+  double groups() const { return groups_; }
+  /// The same, so that no more than `groups` of those nodes count.
+  void keep_at_most(double groups) {
+    if (groups_ > groups) fade(groups / groups_);
+  }
+
   /// Chance that a guess of this confidence stays, given that its parent does.
   double chance(double confidence) const { return chance_in(bin(confidence), confidence); }
   /// The chances of guesses that the draft may come up with next, and how often it does: visit(chance,

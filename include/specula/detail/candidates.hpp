@@ -122,15 +122,18 @@ bool expands(const D& drafter, const Round& round, Candidates& work, std::int32_
   return round.drafts_level(reach, width, level + 1, 1);  // the likeliest of its guesses is added, if any
 }
 
-/// Runs the draft behind the root, if there are no candidates yet, or the frontier, in one call; then, the
-/// list being empty at first, visit(parent, node, row) for each row: `parent` is a candidate or kNoParent,
-/// `node` what an error calls the row. `drafted` counts the drafter's nodes.
+/// Runs the draft behind the root, which begins with its sync(), if there are no candidates yet, or the
+/// frontier, in one call; then, the list being empty at first, visit(parent, node, row) for each row:
+/// `parent` is a candidate or kNoParent, `node` what an error calls the row. `drafted` counts the drafter's
+/// nodes.
 template <class D, class Visit>
-void run_frontier(D& drafter, TokenTree& tree, Candidates& work, NodeId& drafted, Visit visit) {
+void run_frontier(D& drafter, const Round& round, TokenTree& tree, Candidates& work, NodeId& drafted,
+                  Visit visit) {
   const bool at_root = work.size() == 0;
   work.tokens.clear();
   work.parents.clear();
   if (at_root) {
+    drafter.sync(round.context, {});  // not before: who is not asked costs nothing
     work.tokens.push_back(tree.root());
     work.parents.push_back(kNoParent);
   }
@@ -152,7 +155,7 @@ void run_frontier(D& drafter, TokenTree& tree, Candidates& work, NodeId& drafted
 template <class D>
 void expand(D& drafter, const Round& round, TokenTree& tree, Candidates& work, std::int32_t top_k,
             NodeId& drafted) {
-  run_frontier(drafter, tree, work, drafted, [&](std::int32_t parent, NodeId node, auto row) {
+  run_frontier(drafter, round, tree, work, drafted, [&](std::int32_t parent, NodeId node, auto row) {
     const double reach = parent == kNoParent ? 1.0 : work[parent].reach;
     for (const Top& top : work.top_k(tree, node, row, top_k))
       work.listed.push_back(work.add(top, parent, reach * round.chance(top.prob)));

@@ -31,12 +31,12 @@ std::int32_t grow(D& drafter, const Round& round, std::int32_t count, TokenTree&
   if (count < 1 || tree.room() < 1) return 0;  // without a sync: who is not asked costs nothing
   const NodeId base = tree.size() - 1;
   const bool chooses = mode == Draw::greedy || round.params.greedy();
-  drafter.sync(round.context, tree.tokens().first(static_cast<std::size_t>(base)));
   double reach = chain_reach(round, tree);
   NodeId parent = kNoParent;  // of the node to run, in the drafter's numbers: the tree's less `base`
   for (std::int32_t made = 0; made < count && tree.room() > 0; parent = made++) {
     const NodeId at = base + made;
     if (!(chooses ? round.drafts_to_choose(reach, tree) : round.drafts_on(reach, tree))) return made;
+    if (made == 0) drafter.sync(round.context, tree.tokens().first(static_cast<std::size_t>(base)));
     const Token token = tree.token(at);
     const auto rows = ask(drafter, tree, {&token, 1}, {&parent, 1});
     if constexpr (std::is_same_v<std::remove_const_t<decltype(rows)>, PointMasses>) {

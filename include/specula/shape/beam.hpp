@@ -36,7 +36,6 @@ struct Beam {
 
   template <DenseDrafter D, ChanceSource C>
   void propose(D& drafter, const Round& round, TokenTree& tree, C&) {
-    drafter.sync(round.context, {});
     work.clear();
     NodeId drafted = 0;
     for (std::int32_t level = 0; level < length; ++level) {

@@ -70,7 +70,6 @@ struct Cape {
 
   template <DenseDrafter D, ChanceSource C>
   void propose(D& drafter, const Round& round, TokenTree& tree, C&) {
-    drafter.sync(round.context, {});
     work.clear();
     const double least = round.least_chance();
     double reach = 1;  // chance that the spine stays up to its last node
@@ -78,6 +77,7 @@ struct Cape {
            parent = kNoParent;  // the last node, in the tree's numbers; the one before, in the drafter's
     for (NodeId i = 0; i < std::min(length, budget) && tree.room() > 0 && round.drafts_to_choose(reach, tree);
          parent = i++) {
+      if (i == 0) drafter.sync(round.context, {});
       const Token token = tree.token(spine);
       const auto top =
           work.top_k(tree, spine, ask(drafter, tree, {&token, 1}, {&parent, 1}).row(0), 1 + extras.most());

@@ -9,8 +9,10 @@
 
 #include "../concepts.hpp"
 #include "../detail/fields.hpp"
+#include "../detail/running_mean.hpp"
 #include "../stats.hpp"
 #include "cost_curve.hpp"
+#include "loss_budget.hpp"
 
 namespace specula {
 
@@ -62,37 +64,42 @@ class CostAware {
   template <Drafter D, ChanceSource C>
     requires ProposalShape<S, D>
   void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) {
-    // Where nothing pays, nothing is learned of what would: after 16 empty rounds a small proposal is made
-    // all the same; the wait doubles, up to 128 rounds, while that does not change the answer.
-    const bool curious = idle_ >= patience_;
-    Worth worth(guesses_, target_, draft_, curious ? 0.0 : rate());
+    context_ = static_cast<double>(round.context.size());
+    tries_ = wants_to_try();
+    const std::int32_t size = tries_ ? size_to_try() : least_size();
+    since_try_ = tries_ ? 0 : since_try_ + 1;
+    if (measures_plain() || !may_lose(size)) {
+      tries_ = false;
+      return tree.narrow(1);
+    }
+    if (tries_ && idle_ > 0) guesses_.keep_at_most(kFew / 2);
+    Worth worth(guesses_, target_, draft_, tries_ ? 0.0 : rate());
     Round bounded = round;
     bounded.worth = &worth;
     // A size not seen yet is tried when half of it was.
-    bounded.max_nodes =
-        std::min(round.max_nodes, curious ? first_size() : std::max(first_size(), 2 * target_.known()));
+    bounded.max_nodes = std::min(round.max_nodes, tries_ ? size : std::max(size, 2 * target_.known()));
     tree.narrow(bounded.max_nodes);
     shape_.propose(drafter, bounded, tree, chance);
   }
 
   void learn(const TokenTree& tree, const Verdict& verdict, const Timing& timing) {
-    learn_costs(tree.size(), timing);
+    const std::int32_t nodes = tree.size();
+    const double tokens = static_cast<double>(verdict.path.size());
+    learn_costs(nodes, timing);
     learn_guesses(tree, verdict);
-    learn_rate(tree.size(), static_cast<double>(verdict.path.size()), timing.draft);
-    if (tree.size() > 1) {
-      if (idle_ == 0) patience_ = kPatience;
-      idle_ = 0;
-    } else if (++idle_ == 1 && patience_ < kPatience << 4) {
-      patience_ *= 2;
-    }
+    learn_rate(nodes, tokens, timing.draft);
+    settle(nodes, tokens, timing.draft);
     if constexpr (requires { shape_.learn(tree, verdict); }) shape_.learn(tree, verdict);
     if constexpr (requires { shape_.learn(tree, verdict, timing); }) shape_.learn(tree, verdict, timing);
   }
 
   void reset() {
-    first_round_ = true;
+    first_round_ = first_call_ = true;
+    paused_ = 0;
+    last_nodes_ = 1;
     if (!carry_) {
       guesses_ = {};
+      budget_ = {};
       tokens_ = passes_ = 0;
       idle_ = 0, patience_ = kPatience;
     }
@@ -106,28 +113,110 @@ class CostAware {
   const CostCurve& target_costs() const { return target_; }
   const CostCurve& draft_costs() const { return draft_; }
   const GuessRecord& guesses() const { return guesses_; }
-  /// Tokens per second (or per unit of the given curves) that the rounds so far came to; 0 before the first.
-  double rate() const { return passes_ > 0 ? tokens_ / passes_ / target_(1) : 0.0; }
+  const LossBudget& budget() const { return budget_; }
+  /// Tokens per second (or per unit of the given curves) that the rounds so far came to, at least plain
+  /// decoding's; 0 before the first.
+  double rate() const {
+    const double plain = target_(1);
+    return passes_ > 0 && plain > 0 ? std::max(1.0, tokens_ / passes_) / plain : 0.0;
+  }
 
  private:
-  static constexpr double kFade = 1 - 1.0 / 512;  // of what earlier rounds weigh, each round
-  static constexpr std::int32_t kPatience = 8;    // doubled: empty rounds before a small proposal is made
+  static constexpr double kFade = 1 - 1.0 / 256;  // of what earlier rounds weigh, each round
+  static constexpr double kSlow = 1 - 1.0 / 512;  // of what measurements of plain decoding weigh
+  static constexpr double kFew = 8;  // guesses that tell something; half of that is kept over a pause
+  static constexpr std::int32_t kPatience = 4;    // rounds without a guess before one is tried
+  static constexpr std::int32_t kMostPatience = 128;
+  static constexpr std::int32_t kStale = 256;  // rounds after which plain decoding is measured again
+  static constexpr double kFirstPasses = 2, kMostPasses = 48;
+  static constexpr double kMargin = 1.05;  // a gain below that is not looked for
+  static constexpr double kLongPause = 8;  // tokens: what a shorter one costs cannot be told from a call
+  static constexpr double kEnough = 0.1;  // (3 * 10%)^2: passes vary so much
 
-  /// Nodes of a proposal that is made to learn.
-  std::int32_t first_size() const {
-    if constexpr (requires { shape_.least_nodes(); }) return std::max(4, shape_.least_nodes());
-    return 4;
+  /// Nodes of the smallest proposal that holds a guess.
+  std::int32_t least_size() const {
+    if constexpr (requires { shape_.least_nodes(); }) return std::max(2, shape_.least_nodes());
+    return 2;
   }
+  bool learns_draft() const { return called_ == 1 && !draft_.given(); }
+  /// Where no guess is made for long nothing is learned of what it would be worth; and the first call of a
+  /// draft does not tell what its calls cost, since it also runs the prompt.
+  bool wants_to_try() const {
+    if (idle_ > 0) return idle_ >= patience_;
+    return learns_draft() || looks_for_step() || (guesses_.groups() < kFew && some_rate_pays());
+  }
+  bool looks_for_step() const { return since_try_ >= kPatience && target_.step() > 0; }
+  /// Whether guesses would pay if they were all accepted.
+  bool some_rate_pays() const {
+    const double plain = target_(1), draft = draft_(1);
+    for (std::int32_t n = 2; n <= std::min(max_nodes(), 2 * target_.known()); ++n)
+      if (kMargin * (target_(n) + draft) < n * plain) return true;
+    return false;
+  }
+  /// Where some acceptance rate would pay, guesses are tried; else the next larger pass of the target.
+  std::int32_t size_to_try() const {
+    if (idle_ == 0 && looks_for_step()) return std::max(least_size(), target_.step());
+    if (target_.given() || target_.known() >= max_nodes() || some_rate_pays()) return least_size();
+    return std::max(least_size(), std::min(max_nodes(), 2 * target_.known()));
+  }
+  /// Plain decoding is what guessing is compared with: its time is measured the more often the less there
+  /// is between the two.
+  bool measures_plain() const {
+    if (target_.given() || learns_draft()) return false;
+    if (plain_passes_ < kFirstPasses || since_plain_ >= kStale) return true;
+    const double gain = budget_.gain();
+    return gain > 0 && plain_passes_ < std::min({kEnough / (gain * gain), kMostPasses, budget_.rounds()});
+  }
+  /// What the draft has to read before it can guess, in seconds: per token no more than a call.
+  double catch_up() const {
+    if (draft_.given()) return paused_ > 0 ? draft_(static_cast<std::int32_t>(paused_)) : 0.0;
+    const double call = draft_(1);
+    double seconds = (pause_.weight > 0 ? std::min(pause_.value, call) : call) * paused_;
+    if (first_call_ && prompt_.weight > 0)
+      seconds += std::max(0.0, std::min(prompt_.value, call) * (context_ - paused_) - call);
+    return seconds;
+  }
+  bool may_lose(std::int32_t nodes) const {
+    const double plain = target_(1);
+    if (!(plain > 0) || learns_draft() || (!asked_once_ && !draft_.given())) return true;
+    return budget_.allows((target_(nodes) + draft_(1) * (nodes - 1) + catch_up()) / plain - 1);
+  }
+
   /// The first round of a text is left out: it runs what the prompt left for it.
   void learn_costs(std::int32_t nodes, const Timing& timing) {
-    if (!std::exchange(first_round_, false)) {
+    const bool first = std::exchange(first_round_, false);
+    const bool settled = nodes == 1 && last_nodes_ == 1;
+    ++since_plain_;
+    if (!first && (nodes > 1 || settled)) {
       target_.learn(nodes, timing.target.seconds);
-      if (timing.draft.calls > 0)
-        draft_.learn(width(timing.draft), timing.draft.seconds / static_cast<double>(timing.draft.calls));
+      plain_passes_ *= kSlow;
+      if (settled) ++plain_passes_, since_plain_ = 0;
+    } else if (!first && target_(1) > 0 && !target_.given()) {
+      change_.learn(timing.target.seconds / target_(1));
+    }
+    caught_up_ = 0;
+    if (timing.draft.calls > 0) learn_draft(timing.draft);
+  }
+  void learn_draft(const Usage& draft) {
+    const bool first = called_ == 0;
+    called_ = std::min(called_ + 1, 2);
+    const double calls = static_cast<double>(draft.calls), call = draft_(width(draft));
+    // What it took at most, and what it was expected to: neither a spike nor a wrong guess is charged.
+    caught_up_ = std::min(catch_up(), std::max(0.0, draft.seconds - calls * call));
+    if (draft_.given()) {
+    } else if (paused_ >= kLongPause && draft_.sure(width(draft))) {
+      const double prompt = first_call_ ? std::max(0.0, prompt_.value * (context_ - paused_) - call) : 0.0;
+      pause_.learn(std::max(0.0, draft.seconds - calls * call - prompt) / paused_);
+    } else if (first_call_) {
+      prompt_.learn((draft.seconds - (calls - 1) * call) / std::max(1.0, context_));
+      // No call takes longer than one that read something as well.
+      if (first || !draft_.sure(width(draft))) draft_.learn(width(draft), draft.seconds / calls);
+    } else if (paused_ == 0 || !draft_.sure(width(draft))) {
+      draft_.learn(width(draft), draft.seconds / calls);
     }
   }
   void learn_guesses(const TokenTree& tree, const Verdict& verdict) {
-    guesses_.fade(kFade);
+    if (tree.size() > 1) guesses_.fade(kFade);
     for (std::size_t i = 0; i < verdict.path.size(); ++i) {
       const NodeId first = tree.first_child(verdict.path[i]);
       if (first == kNoParent) continue;
@@ -140,12 +229,35 @@ class CostAware {
     }
   }
   /// In passes of the target over one node, by the curves: one slow round, or a slow minute, changes nothing.
-  void learn_rate(std::int32_t nodes, double tokens, const Usage& draft) {
+  double passes(std::int32_t nodes, const Usage& draft) const {
     double seconds = target_(nodes);
     if (draft.calls > 0) seconds += static_cast<double>(draft.calls) * draft_(width(draft));
+    return seconds / target_(1);
+  }
+  void learn_rate(std::int32_t nodes, double tokens, const Usage& draft) {
     if (!(target_(1) > 0)) return;
     tokens_ = kFade * tokens_ + tokens;
-    passes_ = kFade * passes_ + seconds / target_(1);
+    passes_ = kFade * passes_ + passes(nodes, draft);
+  }
+  void settle(std::int32_t nodes, double tokens, const Usage& draft) {
+    const double plain = target_(1);
+    if (!(plain > 0)) return;
+    if (nodes > 1 || draft.calls > 0) {
+      budget_.saw_guesses(tokens, passes(nodes, draft) + caught_up_ / plain);
+      if (budget_.fell()) guesses_.keep_at_most(kFew);
+      asked_once_ = true;
+      paused_ = 0;
+      first_call_ = first_call_ && draft.calls == 0;
+      if (idle_ == 0 && budget_.gain() > 0) patience_ = kPatience;
+      idle_ = 0;
+    } else {
+      // A pass over another number of nodes than the last may cost extra: an engine plans it anew.
+      if (last_nodes_ > 1 && change_.known()) budget_.take(std::max(0.0, change_.value - 1));
+      budget_.saw_plain(tokens);
+      paused_ += tokens;
+      if (++idle_ == 1) patience_ = std::min(2 * patience_, kMostPatience);
+    }
+    last_nodes_ = nodes;
   }
   static std::int32_t width(const Usage& draft) {
     return static_cast<std::int32_t>(draft.nodes / draft.calls);
@@ -154,9 +266,12 @@ class CostAware {
   S shape_;
   CostCurve target_, draft_;
   GuessRecord guesses_;
-  double tokens_ = 0, passes_ = 0;
-  std::int32_t idle_ = 0, patience_ = kPatience;
-  bool carry_ = true, first_round_ = true;
+  LossBudget budget_;
+  detail::RunningMean prompt_, pause_;  // seconds per token
+  detail::RunningMean change_;          // of a pass over one node after guesses, by one after another
+  double tokens_ = 0, passes_ = 0, context_ = 0, paused_ = 0, caught_up_ = 0, plain_passes_ = 0;
+  std::int32_t idle_ = 0, patience_ = kPatience, last_nodes_ = 1, since_plain_ = 0, since_try_ = 0, called_ = 0;
+  bool carry_ = true, first_round_ = true, first_call_ = true, asked_once_ = false, tries_ = false;
 };
 
 }  // namespace specula

@@ -12,6 +12,7 @@
 
 #include "../detail/compiler_options.hpp"
 #include "../detail/fields.hpp"
+#include "../detail/running_mean.hpp"
 
 namespace specula {
 
@@ -36,6 +37,11 @@ class CostCurve {
   bool given() const { return !given_.empty(); }
   /// The largest size that was seen, 0 if none; without end for a given curve.
   std::int32_t known() const { return given() ? 1 << 24 : known_; }
+  /// Whether `nodes` was seen so often that a pass that was interrupted would have been noticed.
+  bool sure(std::int32_t nodes) const {
+    const auto n = static_cast<std::size_t>(std::max(1, nodes));
+    return given() || (n <= seen_.size() && seen_[n - 1].known());
+  }
   /// Allocates for sizes up to `nodes`.
   void reserve(std::int32_t nodes) {
     if (!given() && seen_.size() < static_cast<std::size_t>(nodes))
@@ -45,24 +51,34 @@ class CostCurve {
   /// A pass over `nodes` took `seconds`. Does nothing for a given curve. Cost: O(known()).
   void learn(std::int32_t nodes, double seconds) {
     if (given() || nodes < 1 || !(seconds >= 0) || !std::isfinite(seconds)) return;
-    reserve(std::max(nodes, known_));  // which a curve that was moved from lacks
-    Mean& mean = seen_[static_cast<std::size_t>(nodes - 1)];
-    const double expected = (*this)(nodes);
-    if (passes_ >= kTrusted && expected > 0) {
-      seconds = std::clamp(seconds, expected / kOutlier, kOutlier * expected);
-      for (Mean& other : seen_) {
-        other.value *= 1 + kDrift * (seconds / expected - 1);
-        other.weight *= kFade;
+    reserve(std::max(nodes, seen_up_to_));  // which a curve that was moved from lacks
+    detail::RunningMean& mean = seen_[static_cast<std::size_t>(nodes - 1)];
+    const double sample = mean.filtered(seconds), expected = (*this)(nodes);
+    if (mean.weight >= kSure && mean.value > 0) {
+      pace_ += (std::clamp(sample / mean.value, 1 / kOutlier, kOutlier) - 1 - pace_) / kSure;
+      const double drift = pace_ - std::clamp(pace_, -kJitter, kJitter);
+      for (detail::RunningMean& other : seen_) {
+        other.scale(1 + kDrift * drift);
+        other.weight *= drift == 0 ? kFade : kDoubt;  // what was seen on another machine
       }
     }
-    mean.weight = std::min(mean.weight + 1, kMemory);
-    if (mean.weight > 1 && mean.weight < kFew)
-      mean.value = std::min(mean.value, seconds);  // a pass is late more often than early
-    else
-      mean.value += (seconds - mean.value) / mean.weight;
-    known_ = std::max(known_, nodes);
-    ++passes_;
+    mean.add(sample);
+    if (sample <= kLikely * expected) mean.believe();
+    if (mean.known() || known_ == 0) known_ = std::max(known_, nodes);
+    seen_up_to_ = std::max(seen_up_to_, nodes);
     fit();
+  }
+
+  /// A size between two of which the larger takes half as long again as the smaller, or more: there is a step
+  /// somewhere between them. 0 if there is none. Cost: O(known()).
+  std::int32_t step() const {
+    std::int32_t below = 1;
+    for (std::int32_t n = 2; n <= known_ && !given(); ++n) {
+      if (!seen_[static_cast<std::size_t>(n - 1)].known()) continue;
+      if (n - below > 1 && (*this)(n) >= 1.5 * (*this)(below)) return (below + n) / 2;
+      below = n;
+    }
+    return 0;
   }
 
   /// 0 as long as nothing was seen. Cost: O(1).
@@ -75,22 +91,23 @@ class CostCurve {
     }
     const double line = intercept_ + slope_ * static_cast<double>(n);
     if (n > seen_.size()) return line;
-    const Mean& mean = seen_[n - 1];
-    return line + (mean.value - line) * mean.weight / (mean.weight + kTrusted);
+    const detail::RunningMean& mean = seen_[n - 1];
+    return mean.known() ? line + (mean.value - line) * mean.weight / (mean.weight + kTrusted) : line;
   }
 
  private:
-  static constexpr double kTrusted = 8, kOutlier = 1.25, kFew = 3.5, kMemory = 64, kDrift = 0.1,
-                          kFade = 1 - 1.0 / 512;
-  struct Mean {
-    double value = 0, weight = 0;
-  };
+  static constexpr double kTrusted = 1, kSure = 8, kOutlier = 1.25, kDrift = 0.1, kLikely = 1.5, kJitter = 0.06,
+                          kFade = 1 - 1.0 / 4096,
+                          kDoubt = 0.95;
 
   /// Least squares over the means, each weighing as often as it was seen; never falling.
   void fit() {
     double w = 0, n = 0, t = 0, nn = 0, nt = 0;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(known_); ++i) {
-      const double size = static_cast<double>(i + 1), weight = seen_[i].weight, value = seen_[i].value;
+    bool lone = true;  // nothing is known yet: what was seen once has to do
+    for (const detail::RunningMean& mean : seen_) lone = lone && !mean.known();
+    for (std::size_t i = 0; i < static_cast<std::size_t>(seen_up_to_); ++i) {
+      const double size = static_cast<double>(i + 1), value = seen_[i].value;
+      const double weight = seen_[i].known() || lone ? seen_[i].weight : 0.0;
       w += weight, n += weight * size, t += weight * value;
       nn += weight * size * size, nt += weight * size * value;
     }
@@ -101,9 +118,9 @@ class CostCurve {
   }
 
   std::vector<double> given_;  // by nodes - 1
-  std::vector<Mean> seen_;     // likewise
-  double intercept_ = 0, slope_ = 0, passes_ = 0;
-  std::int32_t known_ = 0;
+  std::vector<detail::RunningMean> seen_;  // likewise
+  double intercept_ = 0, slope_ = 0, pace_ = 0;
+  std::int32_t known_ = 0, seen_up_to_ = 0;
 };
 
 }  // namespace specula

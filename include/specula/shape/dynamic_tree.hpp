@@ -37,7 +37,6 @@ struct DynamicTree {
 
   template <DenseDrafter D, ChanceSource C>
   void propose(D& drafter, const Round& round, TokenTree& tree, C&) {
-    drafter.sync(round.context, {});
     work.clear();
     NodeId drafted = 0;
     for (std::int32_t level = 0; level <= expansions; ++level) {

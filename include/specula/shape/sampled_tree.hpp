@@ -43,11 +43,11 @@ struct SampledTree {
 
   template <DenseDrafter D, ChanceSource C>
   void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
-    drafter.sync(round.context, {});
     NodeId begin = 0;
     for (std::size_t depth = 0; depth < widths.size() && widths[depth] > 0; ++depth) {
       const NodeId end = tree.size();
       if (begin == end || tree.room() < widths[depth] || !pays(round, tree, begin, widths[depth])) return;
+      if (depth == 0) drafter.sync(round.context, {});
       const auto first = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(end - begin);
       const RowsView rows =
           ask(drafter, tree, tree.tokens().subspan(first, count), tree.parents().subspan(first, count));

@@ -68,7 +68,6 @@ struct StaticTree {
     if (form.most_rank() >= tree.vocab())
       throw std::invalid_argument("StaticTree: rank " + detail::number(form.most_rank()) +
                                   " in a vocabulary of " + detail::number(tree.vocab()) + " tokens");
-    drafter.sync(round.context, {});
     work.clear();
     if constexpr (law == DraftLaw::deterministic)
       choose(drafter, round, tree);
@@ -83,18 +82,19 @@ struct StaticTree {
     NodeId asked = 0;
     for (std::int32_t level = 0; level < form.depth(); ++level) {
       if (!detail::expands(drafter, round, work, level, asked)) break;
-      detail::run_frontier(drafter, tree, work, asked, [&](std::int32_t parent, NodeId node, auto row) {
-        const NodeId above = parent == kNoParent ? 0 : places[static_cast<std::size_t>(parent)];
-        const NodeId first = form.first_child(above), last = first + form.children(above) - 1;
-        const double reach = parent == kNoParent ? 1.0 : work[parent].reach;
-        const std::span<const Top> top = work.top_k(tree, node, row, form.rank(last) + 1);
-        for (NodeId n = first; n <= last && static_cast<std::size_t>(form.rank(n)) < top.size(); ++n) {
-          const Top& guess = top[static_cast<std::size_t>(form.rank(n))];
-          const std::int32_t added = work.add(guess, parent, reach * round.chance(guess.prob));
-          places.push_back(n);
-          if (form.children(n) > 0) work.listed.push_back(added);
-        }
-      });
+      detail::run_frontier(
+          drafter, round, tree, work, asked, [&](std::int32_t parent, NodeId node, auto row) {
+            const NodeId above = parent == kNoParent ? 0 : places[static_cast<std::size_t>(parent)];
+            const NodeId first = form.first_child(above), last = first + form.children(above) - 1;
+            const double reach = parent == kNoParent ? 1.0 : work[parent].reach;
+            const std::span<const Top> top = work.top_k(tree, node, row, form.rank(last) + 1);
+            for (NodeId n = first; n <= last && static_cast<std::size_t>(form.rank(n)) < top.size(); ++n) {
+              const Top& guess = top[static_cast<std::size_t>(form.rank(n))];
+              const std::int32_t added = work.add(guess, parent, reach * round.chance(guess.prob));
+              places.push_back(n);
+              if (form.children(n) > 0) work.listed.push_back(added);
+            }
+          });
       work.frontier.assign(work.listed.begin(), work.listed.end());
     }
     work.list_all();
@@ -124,6 +124,7 @@ struct StaticTree {
       if (work.frontier.empty() ||
           !round.drafts_level(reach, static_cast<std::int32_t>(work.frontier.size()), tree.size(), fresh))
         return;
+      if (level == 0) drafter.sync(round.context, {});  // not before: who is not asked costs nothing
       const RowsView rows = ask(drafter, tree, work.tokens, work.parents);
       for (std::int32_t i = 0; i < rows.rows; ++i) {
         const NodeId n = work.frontier[static_cast<std::size_t>(i)], node = places[at(n)];
