@@ -146,8 +146,8 @@ fi
 expect 1 'no/such/prompts' "$compare" --models "$models" --prompts no/such/prompts
 expect 1 'no/such/folder/x.json: cannot be opened for writing' "$compare" --models "$models" --json no/such/folder/x.json
 expect 0 'chain:2: 8 tokens' "$generate" --models "$models" --pipeline chain:2 --prompt 'def add(a, b):' --max-new-tokens 8
-expect 0 'speculation: .*same text' "$generate" --models "$models" --race --prompts "$prompts" --limit 2 --max-new-tokens 12
-expect 0 'speculation: .*same text' "$generate" --models "$models" --race --prompts "$prompts" --limit 2 --max-new-tokens 12 --temperature 0.8
+expect 0 'speculation: .*same text' "$generate" --models "$whole" --race --prompts "$prompts" --limit 2 --max-new-tokens 12
+expect 0 'speculation: .*same text' "$generate" --models "$whole" --race --prompts "$prompts" --limit 2 --max-new-tokens 12 --temperature 0.8
 expect 0 'dynamic-tree:3:2:12 .*2/2' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 --temperature 0.8 \
   --pipelines cape,beam:3:3,dynamic-tree:3:2:12,cost-aware,cost-aware:dynamic-tree
 expect 0 'cascade:base:small:max-gram .*2/2' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 --temperature 0.8 \
@@ -217,7 +217,7 @@ expect 2 'and the target .* was trained for 2048' "$compare" --models "$models" 
 expect 0 '^1 prompts to report on' "$compare" --models "$models" --prompts "$scratch/long.txt" --pipelines chain:2 --dry-run --leave-out-long
 
 # The race: coloured where that is asked for, its median of several runs.
-race=("$generate" --models "$models" --race --prompts "$prompts" --limit 1)
+race=("$generate" --models "$whole" --race --prompts "$prompts" --limit 1)
 expect 0 'speculation: .* in the median of 2 runs (.*), same text' "${race[@]}" --max-new-tokens 8 --runs 2
 also '^run 2 of 2: '
 also '^--- cost-aware:chain:hass$'
@@ -282,12 +282,12 @@ expect 2 'text.txt is the file of --text' "$bigram" --text "$scratch/text.txt" -
 expect 2 'is a folder, must be a file' "$bigram" --text "$scratch" --output "$scratch/bigram.json"
 expect 1 'no/such/text: cannot be opened' "$bigram" --text no/such/text --output "$scratch/bigram.json"
 expect 1 'default.jsonl' "$bigram" --text "$scratch/text.txt" --output "$prompts/bigram.json"
-expect 1 'cannot be created' "$generate" --models "$models" --prompt x --trace "$prompts"
-if [ -e /proc/self ]; then expect 1 'trace /proc: cannot be written to' "$generate" --models "$models" --prompt x --trace /proc; fi
-expect 0 'dot only: .dot. is not on the PATH' env PATH=/nonexistent "$generate" --models "$models" --pipeline cape:2 --prompt x \
+expect 1 'cannot be created' "$generate" --models "$whole" --prompt x --trace "$prompts"
+if [ -e /proc/self ]; then expect 1 'trace /proc: cannot be written to' "$generate" --models "$whole" --prompt x --trace /proc; fi
+expect 0 'dot only: .dot. is not on the PATH' env PATH=/nonexistent "$generate" --models "$whole" --pipeline cape:2 --prompt x \
   --max-new-tokens 4 --trace "$scratch/trace/one"
 expect 0 '^  n0 -> n1' cat "$scratch/trace/one/round-0001.dot"
-expect 0 'speculation: .*same text' "$generate" --models "$models" --race --prompts "$prompts" --limit 2 --max-new-tokens 4 \
+expect 0 'speculation: .*same text' "$generate" --models "$whole" --race --prompts "$prompts" --limit 2 --max-new-tokens 4 \
   --trace "$scratch/trace/race"
 expect 0 'digraph proposal' cat "$scratch/trace/race/prompt-02-round-0001.dot"
 if command -v dot >/dev/null; then

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "compiler_options.hpp"
+
 namespace specula::detail {
 
 /// Of the values seen of late, each replaced by the median of itself and the two before it: a pass that was

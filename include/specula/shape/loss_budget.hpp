@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "../detail/compiler_options.hpp"
+
 namespace specula {
 
 /// An account of what guessing gained and lost against plain decoding, in passes of the target over one node:
