@@ -42,6 +42,6 @@ TEST_CASE("gains count up to a bound, and a fall is noticed once") {
   CHECK_FALSE(budget.fell());
   budget.take(1);
   CHECK(budget.balance() < full - 3.5);
-  for (int i = 0; i < 10000; ++i) budget.saw_plain(1);
-  CHECK(budget.balance() == doctest::Approx(32).epsilon(0.001));
+  for (int i = 0; i < 100000; ++i) budget.saw_plain(1);
+  CHECK(budget.balance() == doctest::Approx(256).epsilon(0.001));
 }

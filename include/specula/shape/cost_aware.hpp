@@ -130,7 +130,8 @@ class CostAware {
   static constexpr std::int32_t kStale = 256;  // rounds after which plain decoding is measured again
   static constexpr double kFirstPasses = 2, kMostPasses = 48;
   static constexpr double kMargin = 1.05;  // a gain below that is not looked for
-  static constexpr double kLongPause = 8;  // tokens: what a shorter one costs cannot be told from a call
+  static constexpr double kLongPause = 4;  // tokens: what fewer cost cannot be told from a call's own time
+  static constexpr double kMemory = 0.75, kPrior = 0.1;  // of pauses, for each later one; tokens before the first
   static constexpr double kEnough = 0.1;  // (3 * 10%)^2: passes vary so much
 
   /// Nodes of the smallest proposal that holds a guess.
@@ -139,11 +140,17 @@ class CostAware {
     return 2;
   }
   bool learns_draft() const { return called_ == 1 && !draft_.given(); }
+  /// Nothing is known yet of what a draft takes that has missed tokens: its first pause lasts some, and ends with one call.
+  bool learns_pause() const { return called_ == 2 && late_tokens_ == 0 && !draft_.given(); }
   /// Where no guess is made for long nothing is learned of what it would be worth; and the first call of a
   /// draft does not tell what its calls cost, since it also runs the prompt.
-  bool wants_to_try() const {
-    if (idle_ > 0) return idle_ >= patience_;
-    return learns_draft() || looks_for_step() || (guesses_.groups() < kFew && some_rate_pays());
+  bool wants_to_try() {
+    if (idle_ > 0) return idle_ >= patience_ || learns_pause();
+    return learns_draft() || looks_for_step() || (guesses_.groups() < kFew && some_rate_pays() && !expects_gain());
+  }
+  /// By what was seen so far, however little.
+  bool expects_gain() {
+    return Worth(guesses_, target_, draft_, rate()).drafts_on(1.0, 1, std::min(max_nodes(), 2 * target_.known()));
   }
   bool looks_for_step() const { return since_try_ >= kPatience && target_.step() > 0; }
   /// Whether guesses would pay if they were all accepted.
@@ -156,7 +163,8 @@ class CostAware {
   /// Where some acceptance rate would pay, guesses are tried; else the next larger pass of the target.
   std::int32_t size_to_try() const {
     if (idle_ == 0 && looks_for_step()) return std::max(least_size(), target_.step());
-    if (target_.given() || target_.known() >= max_nodes() || some_rate_pays()) return least_size();
+    if (target_.given() || target_.known() >= max_nodes() || learns_pause() || some_rate_pays())
+      return least_size();
     return std::max(least_size(), std::min(max_nodes(), 2 * target_.known()));
   }
   /// Plain decoding is what guessing is compared with: its time is measured the more often the less there
@@ -164,6 +172,7 @@ class CostAware {
   bool measures_plain() const {
     if (target_.given() || learns_draft()) return false;
     if (plain_passes_ < kFirstPasses || since_plain_ >= kStale) return true;
+    if (learns_pause() && idle_ > 0 && paused_ < kLongPause) return true;
     const double gain = budget_.gain();
     return gain > 0 && plain_passes_ < std::min({kEnough / (gain * gain), kMostPasses, budget_.rounds()});
   }
@@ -171,10 +180,13 @@ class CostAware {
   double catch_up() const {
     if (draft_.given()) return paused_ > 0 ? draft_(static_cast<std::int32_t>(paused_)) : 0.0;
     const double call = draft_(1);
-    double seconds = (pause_.weight > 0 ? std::min(pause_.value, call) : call) * paused_;
-    if (first_call_ && prompt_.weight > 0)
-      seconds += std::max(0.0, std::min(prompt_.value, call) * (context_ - paused_) - call);
-    return seconds;
+    const double token = std::min(call, (kPrior * call + late_seconds_) / (kPrior + late_tokens_));
+    return token * paused_ + prompt_seconds();
+  }
+  double prompt_seconds() const {
+    const double call = draft_(1);
+    if (!first_call_ || prompt_.weight < 1) return 0;
+    return std::max(0.0, std::min(prompt_.value, call) * (context_ - paused_) - call);
   }
   bool may_lose(std::int32_t nodes) const {
     const double plain = target_(1);
@@ -187,8 +199,12 @@ class CostAware {
     const bool first = std::exchange(first_round_, false);
     const bool settled = nodes == 1 && last_nodes_ == 1;
     ++since_plain_;
+    unforeseen_ = 0;
     if (!first && (nodes > 1 || settled)) {
       target_.learn(nodes, timing.target.seconds);
+      // A size seen once is not on the curve yet; no pass takes much longer than one for each node.
+      if (!target_.sure(nodes))
+        unforeseen_ = std::max(0.0, std::min(timing.target.seconds, 1.5 * nodes * target_(1)) - target_(nodes));
       plain_passes_ *= kSlow;
       if (settled) ++plain_passes_, since_plain_ = 0;
     } else if (!first && target_(1) > 0 && !target_.given()) {
@@ -201,12 +217,13 @@ class CostAware {
     const bool first = called_ == 0;
     called_ = std::min(called_ + 1, 2);
     const double calls = static_cast<double>(draft.calls), call = draft_(width(draft));
-    // What it took at most, and what it was expected to: neither a spike nor a wrong guess is charged.
-    caught_up_ = std::min(catch_up(), std::max(0.0, draft.seconds - calls * call));
+    // Beyond its calls, but no more than a call for each token: neither a spike nor a wrong guess is charged.
+    const double extra = std::max(0.0, draft.seconds - calls * call);
+    caught_up_ = draft_.given() ? catch_up() : std::min(extra, call * paused_ + prompt_seconds());
     if (draft_.given()) {
-    } else if (paused_ >= kLongPause && draft_.sure(width(draft))) {
-      const double prompt = first_call_ ? std::max(0.0, prompt_.value * (context_ - paused_) - call) : 0.0;
-      pause_.learn(std::max(0.0, draft.seconds - calls * call - prompt) / paused_);
+    } else if (paused_ >= kLongPause * std::min(calls, 2.0) && draft_.sure(width(draft))) {
+      late_seconds_ = kMemory * late_seconds_ + std::clamp(extra - prompt_seconds(), 0.0, call * paused_);
+      late_tokens_ = kMemory * late_tokens_ + paused_;
     } else if (first_call_) {
       prompt_.learn((draft.seconds - (calls - 1) * call) / std::max(1.0, context_));
       // No call takes longer than one that read something as well.
@@ -243,7 +260,7 @@ class CostAware {
     const double plain = target_(1);
     if (!(plain > 0)) return;
     if (nodes > 1 || draft.calls > 0) {
-      budget_.saw_guesses(tokens, passes(nodes, draft) + caught_up_ / plain);
+      budget_.saw_guesses(tokens, passes(nodes, draft) + (unforeseen_ + caught_up_) / plain);
       if (budget_.fell()) guesses_.keep_at_most(kFew);
       asked_once_ = true;
       paused_ = 0;
@@ -255,7 +272,7 @@ class CostAware {
       if (last_nodes_ > 1 && change_.known()) budget_.take(std::max(0.0, change_.value - 1));
       budget_.saw_plain(tokens);
       paused_ += tokens;
-      if (++idle_ == 1) patience_ = std::min(2 * patience_, kMostPatience);
+      if (++idle_ == 1) patience_ = std::min(2 * patience_, some_rate_pays() ? kMostPatience : 8 * kMostPatience);
     }
     last_nodes_ = nodes;
   }
@@ -267,9 +284,10 @@ class CostAware {
   CostCurve target_, draft_;
   GuessRecord guesses_;
   LossBudget budget_;
-  detail::RunningMean prompt_, pause_;  // seconds per token
+  detail::RunningMean prompt_;  // seconds per token of what the first call of a text reads
   detail::RunningMean change_;          // of a pass over one node after guesses, by one after another
-  double tokens_ = 0, passes_ = 0, context_ = 0, paused_ = 0, caught_up_ = 0, plain_passes_ = 0;
+  double tokens_ = 0, passes_ = 0, context_ = 0, paused_ = 0, caught_up_ = 0, unforeseen_ = 0, plain_passes_ = 0;
+  double late_seconds_ = 0, late_tokens_ = 0;  // of tokens read after a pause
   std::int32_t idle_ = 0, patience_ = kPatience, last_nodes_ = 1, since_plain_ = 0, since_try_ = 0, called_ = 0;
   bool carry_ = true, first_round_ = true, first_call_ = true, asked_once_ = false, tries_ = false;
 };

@@ -59,7 +59,8 @@ class CostCurve {
       const double drift = pace_ - std::clamp(pace_, -kJitter, kJitter);
       for (detail::RunningMean& other : seen_) {
         other.scale(1 + kDrift * drift);
-        other.weight *= drift == 0 ? kFade : kDoubt;  // what was seen on another machine
+        // Old values count less, but where the machine has changed they are forgotten.
+        other.weight = std::abs(pace_) < kChanged ? std::max(kFade * other.weight, std::min(other.weight, kLeast)) : kDoubt * other.weight;
       }
     }
     mean.add(sample);
@@ -98,7 +99,7 @@ class CostCurve {
  private:
   static constexpr double kTrusted = 1, kSure = 8, kOutlier = 1.25, kDrift = 0.1, kLikely = 1.5, kJitter = 0.06,
                           kFade = 1 - 1.0 / 4096,
-                          kDoubt = 0.95;
+                          kDoubt = 0.95, kChanged = 0.08, kLeast = 2;
 
   /// Least squares over the means, each weighing as often as it was seen; never falling.
   void fit() {

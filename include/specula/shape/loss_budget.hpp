@@ -46,7 +46,7 @@ class LossBudget {
   double rounds() const { return rounds_; }
 
  private:
-  static constexpr double kShare = 0.01, kAtFirst = 2, kMost = 8, kHeld = 32, kFall = 2.5;
+  static constexpr double kShare = 0.01, kAtFirst = 2, kMost = 8, kHeld = 256, kFall = 2.5;
   static constexpr double kFade = 1 - 1.0 / 64;
   double balance_ = kAtFirst, highest_ = kAtFirst, rounds_ = 0, tokens_ = 0, passes_ = 0;
 };
