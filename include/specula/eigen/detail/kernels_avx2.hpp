@@ -55,8 +55,7 @@ struct Tiles {
     return _mm256_castsi256_ps(_mm256_slli_epi32(pair, 16));
   }
   [[gnu::target("avx2,fma"), gnu::always_inline]] static inline __m256 high_half(__m256i pair) {
-    return _mm256_castsi256_ps(
-        _mm256_and_si256(pair, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+    return _mm256_castsi256_ps(_mm256_and_si256(pair, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
   }
 
   /// Asks for what the next register block reads `at` where this one does, so that memory is read while

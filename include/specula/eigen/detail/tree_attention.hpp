@@ -34,12 +34,12 @@ inline constexpr std::int32_t kQueries = 12;  // at a time: they share a pass ov
 /// What one thread needs for them.
 template <class Real>
 struct AttentionScratch {
-  std::ptrdiff_t slots;        // most that are seen, rounded up to whole panels
+  std::int32_t slots;          // most that are seen, as column_stride() has it
   AlignedVector<Real> scores;  // (12, slots)
   AlignedVector<Real> mixed;   // (12, head_dim padded)
   AttentionScratch(std::int32_t most_slots, std::int32_t padded_head)
-      : slots(most_slots),
-        scores(static_cast<std::size_t>(kQueries) * static_cast<std::size_t>(most_slots)),
+      : slots(column_stride<Real>(most_slots)),
+        scores(static_cast<std::size_t>(kQueries) * static_cast<std::size_t>(slots)),
         mixed(static_cast<std::size_t>(kQueries) * static_cast<std::size_t>(padded_head)) {}
 };
 
