@@ -16,9 +16,10 @@ namespace specula::eigen::detail::avx2 {
 
 struct Tiles {
   static constexpr std::int32_t kLanes = 8;
-  /// Strips of 8 rows in a register block: 16 registers hold the sums, the weights and an input.
+  /// Strips of 8 rows in a register block: 16 registers hold the sums, the weights and an input. Eight sums
+  /// or more are under way at once wherever they fit: as many start in the time that one takes.
   static constexpr std::int32_t kColumns = 6;
-  static constexpr int strips(int columns) { return columns <= 2 ? 4 : 2; }
+  static constexpr int strips(int columns) { return columns == 1 ? 8 : columns == 2 ? 4 : 2; }
 
   template <int S, int N>
   [[gnu::target("avx2,fma"), gnu::always_inline]] static void load(__m256 (&sum)[S][N],
@@ -74,7 +75,7 @@ struct Tiles {
     load<S, N>(sum, io, accumulate);
     for (std::ptrdiff_t k = 0; k < depth; k += 2) {
       const bool both = k + 1 < depth;
-      prefetch<S>(a, k * (kPanel / 2));
+      if constexpr (N > 1) prefetch<S>(a, k * (kPanel / 2));  // one input: the hardware's own is as fast
       if constexpr (N <= 2) {  // strip by strip: 4 strips' halves and their sums would not fit 16 registers
         __m256 x[2][N];
         SPECULA_EIGEN_UNROLL for (int c = 0; c < N; ++c) {
