@@ -1,5 +1,6 @@
 // One weight matrix times 1 to 64 inputs: the panel product on each instruction set (bfloat16 weights), and
-// what one would use instead, Eigen's product with the weights as floats.
+// what one would use instead, Eigen's product with the weights as floats. Beside them the limit:
+// multiply-adds on registers alone.
 //
 // The weights of 8 layers are used in turn, as a decoder does, so that none is in the first two levels of
 // cache. Counters: bytes of weights and multiply-adds a second. Arguments: rows, cols, inputs.
@@ -10,8 +11,13 @@
 #include <cstdint>
 #include <vector>
 
+#include <specula/eigen/detail/isa.hpp>
 #include <specula/eigen/detail/panel_product.hpp>
 #include <specula/eigen/panel_matrix.hpp>
+
+#if SPECULA_EIGEN_X86
+#include <immintrin.h>
+#endif
 
 namespace {
 
@@ -33,9 +39,10 @@ void count(benchmark::State& state, std::size_t weight_bytes) {
 void panel(benchmark::State& state, Isa isa) {
   if (isa > best_isa()) return state.SkipWithError("this machine does not have these instructions");
   const auto rows = static_cast<std::int32_t>(state.range(0)),
-             cols = static_cast<std::int32_t>(state.range(1)), n = static_cast<std::int32_t>(state.range(2));
+             cols = static_cast<std::int32_t>(state.range(1)), n = static_cast<std::int32_t>(state.range(2)),
+             stride = detail::column_stride<float>(cols);
   std::vector<PanelMatrix<float>> layers;
-  std::vector<float> row(static_cast<std::size_t>(cols)), x(static_cast<std::size_t>(cols * n)), y;
+  std::vector<float> row(static_cast<std::size_t>(cols)), x(static_cast<std::size_t>(stride * n)), y;
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = number(static_cast<std::int64_t>(i));
   for (int l = 0; l < kLayers; ++l) {
     layers.emplace_back(rows, cols, WeightType::bf16);
@@ -49,7 +56,7 @@ void panel(benchmark::State& state, Isa isa) {
   for (auto _ : state) {
     const auto& w = layers[next++ % kLayers];
     detail::panel_product(isa, w.bf16_panels(0), w.panels(), cols,
-                          detail::Columns<float>{x.data(), cols, y.data(), w.padded_rows()}, n);
+                          detail::Columns<float>{x.data(), stride, y.data(), w.padded_rows()}, n);
     benchmark::ClobberMemory();
   }
   count(state, 2);
@@ -72,9 +79,44 @@ void eigen(benchmark::State& state) {
   count(state, 4);
 }
 
+#if SPECULA_EIGEN_X86
+/// 12 chains of multiply-adds: more than what starts in the time of one.
+[[gnu::target("avx2,fma")]] void multiply_add_avx2() {
+  __m256 sum[12], a = _mm256_set1_ps(1.0f), b = _mm256_set1_ps(0.5f);
+  SPECULA_EIGEN_UNROLL for (int c = 0; c < 12; ++c) sum[c] = _mm256_setzero_ps();
+  for (int i = 0; i < 1000; ++i) {
+    SPECULA_EIGEN_UNROLL for (int c = 0; c < 12; ++c) {
+      sum[c] = _mm256_fmadd_ps(a, b, sum[c]);
+      __asm__("" : "+x"(sum[c]));  // or the loop is folded
+    }
+  }
+  SPECULA_EIGEN_UNROLL for (int c = 0; c < 12; ++c) __asm__ volatile("" : : "x"(sum[c]));
+}
+[[gnu::target("avx512f")]] void multiply_add_avx512() {
+  __m512 sum[12], a = _mm512_set1_ps(1.0f), b = _mm512_set1_ps(0.5f);
+  SPECULA_EIGEN_UNROLL for (int c = 0; c < 12; ++c) sum[c] = _mm512_setzero_ps();
+  for (int i = 0; i < 1000; ++i) {
+    SPECULA_EIGEN_UNROLL for (int c = 0; c < 12; ++c) {
+      sum[c] = _mm512_fmadd_ps(a, b, sum[c]);
+      __asm__("" : "+v"(sum[c]));
+    }
+  }
+  SPECULA_EIGEN_UNROLL for (int c = 0; c < 12; ++c) __asm__ volatile("" : : "v"(sum[c]));
+}
+void limit(benchmark::State& state, Isa isa) {
+  if (isa > best_isa()) return state.SkipWithError("this machine does not have these instructions");
+  for (auto _ : state) isa == Isa::avx512 ? multiply_add_avx512() : multiply_add_avx2();
+  state.counters["macs/s"] =
+      benchmark::Counter(isa == Isa::avx512 ? 192000 : 96000, benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK_CAPTURE(limit, avx512, Isa::avx512);
+BENCHMARK_CAPTURE(limit, avx2, Isa::avx2);
+#endif
+
 void shapes(benchmark::internal::Benchmark* benchmark) {
   benchmark->ArgNames({"rows", "cols", "n"});
-  for (const auto& shape : {std::pair{1376, 256}, std::pair{256, 688}, std::pair{2048, 256}})
+  for (const auto& shape : {std::pair{1376, 256}, std::pair{256, 688}, std::pair{2048, 256},
+                            std::pair{2048, 384}, std::pair{384, 1024}})
     for (const std::int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 16, 64})
       benchmark->Args({shape.first, shape.second, n});
   benchmark->Unit(benchmark::kMicrosecond);

@@ -70,10 +70,11 @@ struct TensorName {
 ///   source.rows(name, rows, cols, take(r, row))  calls take for every row
 template <class Real, class Source>
 LlamaWeights<Real> build_llama_weights(const LlamaConfig& config, Source& source) {
+  Arena arena;
   const auto matrix = [&](std::initializer_list<TensorName> parts, std::int32_t cols) {
     std::int32_t rows = 0, first = 0;
     for (const auto& part : parts) rows += part.rows;
-    PanelMatrix<Real> result(rows, cols, source.type(parts, cols));
+    PanelMatrix<Real> result(rows, cols, source.type(parts, cols), arena);
     for (const auto& part : parts) {
       source.rows(part.name, {part.rows, cols},
                   [&](std::int32_t r, std::span<const float> row) { result.set_row(first + r, row); });

@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
-#include <vector>
 
 #include "specula/eigen/detail/aligned.hpp"
 #include "specula/eigen/detail/panel.hpp"
@@ -13,18 +13,22 @@
 
 namespace specula::eigen {
 
-/// (rows, cols), filled row by row once, then read only. Real is what the model calculates in: float or
-/// double.
+/// (rows, cols), filled row by row once, then read only: copies share the rows. Real is what the model
+/// calculates in: float or double.
 template <class Real>
 class PanelMatrix {
  public:
   PanelMatrix() = default;
-  PanelMatrix(std::int32_t rows, std::int32_t cols, WeightType type) : rows_(rows), cols_(cols), type_(type) {
-    const auto panels = static_cast<std::size_t>(this->panels());
+  PanelMatrix(std::int32_t rows, std::int32_t cols, WeightType type, detail::Arena&& arena = {})
+      : PanelMatrix(rows, cols, type, arena) {}
+  /// Takes its memory from `arena`. Matrices that are used one after the other are best made in that order:
+  /// the end of a product asks for what lies behind.
+  PanelMatrix(std::int32_t rows, std::int32_t cols, WeightType type, detail::Arena& arena)
+      : rows_(rows), cols_(cols), type_(type) {
     if (type == WeightType::bf16)
-      pairs_.resize(panels * static_cast<std::size_t>(panel_stride()));
+      pairs_ = arena.take<std::uint32_t>(size());
     else
-      values_.resize(panels * static_cast<std::size_t>(panel_stride()));
+      values_ = arena.take<Real>(size());
   }
 
   std::int32_t rows() const { return rows_; }
@@ -32,7 +36,9 @@ class PanelMatrix {
   std::int32_t panels() const { return (rows_ + detail::kPanel - 1) / detail::kPanel; }
   std::int32_t padded_rows() const { return panels() * detail::kPanel; }
   WeightType type() const { return type_; }
-  std::size_t bytes() const { return pairs_.size() * sizeof(std::uint32_t) + values_.size() * sizeof(Real); }
+  std::size_t bytes() const {
+    return size() * (type_ == WeightType::bf16 ? sizeof(std::uint32_t) : sizeof(Real));
+  }
 
   /// Sets row `row` from `cols` floats. A bf16 matrix keeps their upper halves: exact where they came from
   /// bf16.
@@ -62,16 +68,19 @@ class PanelMatrix {
 
   /// The panels from `first` on, for the panel product. Only the one of type() may be asked for.
   detail::Bf16Panels bf16_panels(std::int32_t first) const {
-    return {pairs_.data() + first * panel_stride(), panel_stride()};
+    return {pairs_.get() + first * panel_stride(), panel_stride()};
   }
   detail::RealPanels<Real> real_panels(std::int32_t first) const {
-    return {values_.data() + first * panel_stride(), panel_stride(), detail::kPanel};
+    return {values_.get() + first * panel_stride(), panel_stride(), detail::kPanel};
   }
 
  private:
   std::ptrdiff_t panel_stride() const {
     return static_cast<std::ptrdiff_t>(detail::kPanel) *
            (type_ == WeightType::bf16 ? (cols_ + 1) / 2 : cols_);
+  }
+  std::size_t size() const {  // of the storage
+    return static_cast<std::size_t>(panels()) * static_cast<std::size_t>(panel_stride());
   }
   std::size_t at(std::int32_t row, std::int32_t column) const {
     return static_cast<std::size_t>(row / detail::kPanel * panel_stride() + column * detail::kPanel +
@@ -80,8 +89,8 @@ class PanelMatrix {
 
   std::int32_t rows_ = 0, cols_ = 0;
   WeightType type_ = WeightType::full;
-  detail::AlignedVector<std::uint32_t> pairs_;  // one of the two is empty
-  detail::AlignedVector<Real> values_;
+  std::shared_ptr<std::uint32_t[]> pairs_;  // one of the two is empty
+  std::shared_ptr<Real[]> values_;
 };
 
 }  // namespace specula::eigen

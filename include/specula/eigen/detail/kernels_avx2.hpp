@@ -16,9 +16,10 @@ namespace specula::eigen::detail::avx2 {
 
 struct Tiles {
   static constexpr std::int32_t kLanes = 8;
-  /// Strips of 8 rows in a register block: 16 registers hold the sums, the weights and an input.
-  static constexpr std::int32_t kColumns = 5;
-  static constexpr int strips(int columns) { return columns <= 2 ? 4 : 2; }
+  /// Strips of 8 rows in a register block: 16 registers hold the sums, the weights and an input. Eight sums
+  /// or more are under way at once wherever they fit: as many start in the time that one takes.
+  static constexpr std::int32_t kColumns = 6;
+  static constexpr int strips(int columns) { return columns == 1 ? 8 : columns == 2 ? 4 : 2; }
 
   template <int S, int N>
   [[gnu::target("avx2,fma"), gnu::always_inline]] static void load(__m256 (&sum)[S][N],
@@ -51,15 +52,30 @@ struct Tiles {
     const std::uint32_t* at = a.w + (s / 2) * a.panel + k * (kPanel / 2) + (s % 2) * kLanes;
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
   }
+  [[gnu::target("avx2,fma"), gnu::always_inline]] static inline __m256 low_half(__m256i pair) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(pair, 16));
+  }
+  [[gnu::target("avx2,fma"), gnu::always_inline]] static inline __m256 high_half(__m256i pair) {
+    return _mm256_castsi256_ps(_mm256_and_si256(pair, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+  }
+
+  /// Asks for what the next register block reads `at` where this one does, so that memory is read while
+  /// this one calculates. Behind a matrix lies the next one.
+  template <int S, class Panels>
+  [[gnu::target("avx2,fma"), gnu::always_inline]] static inline void prefetch(const Panels& a,
+                                                                              std::ptrdiff_t at) {
+    SPECULA_EIGEN_UNROLL for (int p = S / 2; p < 2 * (S / 2); ++p)
+        _mm_prefetch(reinterpret_cast<const char*>(a.w + p * a.panel + at), _MM_HINT_T1);
+  }
 
   template <int S, int N>
   [[gnu::target("avx2,fma")]] static void run(Bf16Panels a, std::int32_t depth, Columns<float> io,
                                               bool accumulate) {
     __m256 sum[S][N];
     load<S, N>(sum, io, accumulate);
-    const __m256i high_half = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
     for (std::ptrdiff_t k = 0; k < depth; k += 2) {
       const bool both = k + 1 < depth;
+      if constexpr (N > 1) prefetch<S>(a, k * (kPanel / 2));  // one input: the hardware's own is as fast
       if constexpr (N <= 2) {  // strip by strip: 4 strips' halves and their sums would not fit 16 registers
         __m256 x[2][N];
         SPECULA_EIGEN_UNROLL for (int c = 0; c < N; ++c) {
@@ -69,22 +85,20 @@ struct Tiles {
         }
         SPECULA_EIGEN_UNROLL for (int s = 0; s < S; ++s) {
           const __m256i pair = pairs(a, k, s);
-          const __m256 low = _mm256_castsi256_ps(_mm256_slli_epi32(pair, 16)),
-                       high = _mm256_castsi256_ps(_mm256_and_si256(pair, high_half));
+          const __m256 low = low_half(pair), high = high_half(pair);
           SPECULA_EIGEN_UNROLL for (int c = 0; c < N; ++c) sum[s][c] =
               _mm256_fmadd_ps(low, x[0][c], sum[s][c]);
           SPECULA_EIGEN_UNROLL for (int c = 0; c < N; ++c) sum[s][c] =
               _mm256_fmadd_ps(high, x[1][c], sum[s][c]);
         }
-      } else {
-        __m256 low[S], high[S];
-        SPECULA_EIGEN_UNROLL for (int s = 0; s < S; ++s) {
-          const __m256i pair = pairs(a, k, s);
-          low[s] = _mm256_castsi256_ps(_mm256_slli_epi32(pair, 16));
-          high[s] = _mm256_castsi256_ps(_mm256_and_si256(pair, high_half));
-        }
-        step<S, N>(sum, low, io.x + k, io.ldx);
-        if (both) step<S, N>(sum, high, io.x + k + 1, io.ldx);
+      } else {  // the pairs are loaded again for their high halves: 12 sums leave no registers to keep them
+        __m256 w[S];
+        SPECULA_EIGEN_UNROLL for (int s = 0; s < S; ++s) w[s] = low_half(pairs(a, k, s));
+        step<S, N>(sum, w, io.x + k, io.ldx);
+        if (!both) break;
+        if constexpr (S * N > 10) __asm__ volatile("" ::: "memory");  // or g++ keeps them, and spills sums
+        SPECULA_EIGEN_UNROLL for (int s = 0; s < S; ++s) w[s] = high_half(pairs(a, k, s));
+        step<S, N>(sum, w, io.x + k + 1, io.ldx);
       }
     }
     store<S, N>(sum, io);
@@ -96,6 +110,7 @@ struct Tiles {
     __m256 sum[S][N], w[S];
     load<S, N>(sum, io, accumulate);
     for (std::ptrdiff_t k = 0; k < depth; ++k) {
+      prefetch<S>(a, k * a.column);
       SPECULA_EIGEN_UNROLL for (int s = 0; s < S; ++s) w[s] =
           _mm256_loadu_ps(a.w + (s / 2) * a.panel + k * a.column + (s % 2) * kLanes);
       step<S, N>(sum, w, io.x + k, io.ldx);

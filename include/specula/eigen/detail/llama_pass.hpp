@@ -36,7 +36,7 @@ template <class Real>
 struct ColumnBuffer {
   ColumnBuffer() = default;
   ColumnBuffer(std::int32_t columns, std::int32_t size)
-      : stride(round_up(size, kPanel)),
+      : stride(column_stride<Real>(size)),
         values(static_cast<std::size_t>(columns) * static_cast<std::size_t>(stride) + kPanel) {}
   Real* at(std::ptrdiff_t column) { return values.data() + column * stride; }
   std::ptrdiff_t stride = 0;

@@ -45,11 +45,13 @@ inline void panel_product(Panels a, std::int32_t panels, std::int32_t depth, Col
   const int wanted = Tiles::strips(std::min(columns, Tiles::kColumns));
   for (std::int32_t row = 0; row < rows;) {
     const std::int32_t left = (rows - row) / Tiles::kLanes;
-    const int strips = std::min(wanted, left >= 4 ? 4 : left >= 2 ? 2 : 1);
+    const int strips = std::min(wanted, left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1);
     const Panels block = from_row(a, row);
     for_column_groups(columns, Tiles::kColumns, [&](std::int32_t first, std::int32_t count) {
       const Columns<Real> part{io.x + first * io.ldx, io.ldx, io.y + first * io.ldy + row, io.ldy};
-      if (strips == 4)
+      if (strips == 8)
+        run_tile<Tiles, Panels, Real, 8>(count, block, depth, part, accumulate, kEach);
+      else if (strips == 4)
         run_tile<Tiles, Panels, Real, 4>(count, block, depth, part, accumulate, kEach);
       else if (strips == 2)
         run_tile<Tiles, Panels, Real, 2>(count, block, depth, part, accumulate, kEach);

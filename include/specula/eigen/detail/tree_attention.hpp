@@ -29,17 +29,17 @@ struct PassColumn {
       in_order;  // how many of the first path entries are base, base + 1, ...: they extend the context
 };
 
-inline constexpr std::int32_t kQueries = 8;  // at a time: they share a pass over keys and values
+inline constexpr std::int32_t kQueries = 12;  // at a time: they share a pass over keys and values
 
 /// What one thread needs for them.
 template <class Real>
 struct AttentionScratch {
-  std::ptrdiff_t slots;        // most that are seen, rounded up to whole panels
-  AlignedVector<Real> scores;  // (8, slots)
-  AlignedVector<Real> mixed;   // (8, head_dim padded)
+  std::int32_t slots;          // most that are seen, as column_stride() has it
+  AlignedVector<Real> scores;  // (12, slots)
+  AlignedVector<Real> mixed;   // (12, head_dim padded)
   AttentionScratch(std::int32_t most_slots, std::int32_t padded_head)
-      : slots(most_slots),
-        scores(static_cast<std::size_t>(kQueries) * static_cast<std::size_t>(most_slots)),
+      : slots(column_stride<Real>(most_slots)),
+        scores(static_cast<std::size_t>(kQueries) * static_cast<std::size_t>(slots)),
         mixed(static_cast<std::size_t>(kQueries) * static_cast<std::size_t>(padded_head)) {}
 };
 
