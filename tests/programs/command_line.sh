@@ -171,15 +171,15 @@ expect 0 'asd .*2/2' "$compare" --models "$models" --prompts "$prompts" --limit 
 for name in s2d:2 s2d:3:thresholds=2-0:end=heuristic adaptive-chain cost-aware:s2d cost-aware:asd; do also "^$name .*2/2"; done
 expect 0 's2d:2:leave=drawn:draw=sampled ' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
   --temperature 1 --pipelines s2d:2:leave=drawn:draw=sampled,asd:draw=sampled
-expect 0 'static-tree:hass .*2/2' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
+expect 0 'static-tree:hass .*2/2' "$compare" --models "$whole" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
   --json "$scratch/parts.json" --pipelines static-tree,static-tree:hass,static-tree:glide:choices=0-1-0.0,cascade:base:hass:lenience=5,\
 cascade:glide:hass:max-gram:lenience=2,asd:attention=2-4:mlp=4,s2d:exits=1-3:thresholds=0.4,cape:hass:4:counts=3-2-1-0
 for name in static-tree static-tree:glide:choices=0-1-0.0 cascade:base:hass:lenience=5 cascade:glide:hass:max-gram:lenience=2 \
   asd:attention=2-4:mlp=4 s2d:exits=1-3:thresholds=0.4 cape:hass:4:counts=3-2-1-0; do also "^$name .*2/2"; done
 expect 0 '"acceptance_by_confidence"' cat "$scratch/parts.json"
-expect 0 'sampled-cascade:base:hass:lenience=3' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
+expect 0 'sampled-cascade:base:hass:lenience=3' "$compare" --models "$whole" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
   --temperature 0.8 --pipelines sampled-cascade:base:hass:lenience=3,static-tree:hass:draw=sampled
-expect 2 'attention of layer 99, the layers are 1 to' "$generate" --models "$models" --pipeline asd:attention=2-99 --prompt x
+expect 2 'attention of layer 99, the layers are 1 to' "$generate" --models "$whole" --pipeline asd:attention=2-99 --prompt x
 expect 2 "'sorted' has no exit 9, its exits are 1 to" "$generate" --models "$models" --pipeline s2d:exits=1-9 --prompt x
 expect 2 'must be fewer than its exits, 1' "$generate" --models "$models" --pipeline s2d:small:thresholds=0.5 --prompt x
 expect 2 "'glide' looks into the target: it does nothing by itself" "$generate" --models "$whole" \
