@@ -179,7 +179,7 @@ for name in static-tree static-tree:glide:choices=0-1-0.0 cascade:base:hass:leni
 expect 0 '"acceptance_by_confidence"' cat "$scratch/parts.json"
 expect 0 'sampled-cascade:base:hass:lenience=3' "$compare" --models "$whole" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
   --temperature 0.8 --pipelines sampled-cascade:base:hass:lenience=3,static-tree:hass:draw=sampled
-expect 2 'attention of layer 99, the layers are 1 to' "$generate" --models "$models" --pipeline asd:attention=2-99 --prompt x
+expect 2 'attention of layer 99, the layers are 1 to' "$generate" --models "$whole" --pipeline asd:attention=2-99 --prompt x
 expect 2 "'sorted' has no exit 9, its exits are 1 to" "$generate" --models "$models" --pipeline s2d:exits=1-9 --prompt x
 expect 2 'must be fewer than its exits, 1' "$generate" --models "$models" --pipeline s2d:small:thresholds=0.5 --prompt x
 expect 2 "'glide' looks into the target: it does nothing by itself" "$generate" --models "$whole" \
