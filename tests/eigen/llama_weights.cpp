@@ -261,7 +261,8 @@ TEST_CASE("what is wrong with a directory is named") {
   find(all, "lm_head.weight").dtype = "I32";
   find(all, "lm_head.weight").values.resize(84);  // the writer takes two bytes each
   CHECK(error_with(all) ==
-        "/model.safetensors: tensor 'lm_head.weight': dtype I32 is not supported, expected F32, F16 or BF16");
+        "/model.safetensors: tensor 'lm_head.weight': dtype I32 is not supported, expected F32, F16, BF16 or "
+        "I8");
 
   all = tensors("F32");
   all.push_back({"model.layers.0.self_attn.q_proj.bias", "F32", {8}, std::vector<float>(8)});
