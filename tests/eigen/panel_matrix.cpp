@@ -33,3 +33,25 @@ TEST_CASE("rows are found again; bfloat16 keeps what fits it, and rows beyond th
   coarse.set_row(0, std::vector<float>{1.001f});
   CHECK(coarse.value(0, 0) == 1.0f);  // the upper half
 }
+
+TEST_CASE("matrices of an arena lie one behind the other, and outlive it") {
+  PanelMatrix<float> first, second;
+  {
+    specula::eigen::detail::Arena arena;
+    first = {17, 3, WeightType::bf16, arena};
+    second = {5, 7, WeightType::full, arena};
+  }
+  CHECK(static_cast<const void*>(first.bf16_panels(2).w) == second.real_panels(0).w);
+  first.set_row(16, std::vector<float>{1, 2, 3});
+  CHECK(first.value(16, 2) == 3.0f);
+  CHECK(second.value(4, 6) == 0.0f);
+  const PanelMatrix<float> larger_than_a_chunk(1 << 11, 1 << 11, WeightType::full);
+  CHECK(larger_than_a_chunk.value((1 << 11) - 1, (1 << 11) - 1) == 0.0f);
+}
+
+TEST_CASE("inputs are no multiple of 4096 bytes apart") {
+  using specula::eigen::detail::column_stride;
+  CHECK(column_stride<float>(383) == 384);
+  CHECK(column_stride<float>(1024) == 1040);
+  CHECK(column_stride<double>(500) == 528);
+}
