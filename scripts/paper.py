@@ -51,12 +51,12 @@ THRESHOLDS = "{0.1,0.3,0.5,0.7}-{0,0.5}"
 MS = "MS:base=0.01947,small=0.00531,max-gram=0"
 PW = "PW:base=0.04,small=0.02,max-gram=0"
 CASCADES = {
-    "best chain of small": "chain:small:{2..12}",
-    "best chain of base": "chain:base:{2..12}",
+    "best chain of small": "chain:small:{2..10}",
+    "best chain of base": "chain:base:{2..10}",
     "best Max-Gram alone": "max-gram:{2,3,4,6,8,10,14,20,27}",
-    "best cascade of base and small": "cascade:base:small:limits={2,4,6,8}-{0,2,4}-{1,2}",
-    "best cascade of base and Max-Gram": "cascade:base:max-gram:limits={1,2,4,8,12}-{0,4,10,20}-{4,10}",
-    "best cascade of all three": "cascade:base:small:max-gram:limits={2,4,8}-{1,3,5}-{4,10}-1-{2,10}-10",
+    "best cascade of base and small": "cascade:base:small:limits={2,4,8}-{0,2}-{1,2}",
+    "best cascade of base and Max-Gram": "cascade:base:max-gram:limits={2,4,8,12}-{0,10,20}-{4,10}",
+    "best cascade of all three": "cascade:base:small:max-gram:limits={4,8}-{0,5}-10-1-{2,10}-10",
 }
 LENIENCE = {f"lenience {n}": f"cascade:base:small:max-gram:limits=8-5-10-1-10-10:lenience={n}" for n in (1, 2, 3, 5)}
 
@@ -101,9 +101,9 @@ MAIN = {
 
 SECTIONS = {
     "main": [
-        Run("main", 22, MAIN, optional=("GLIDE with CAPE",), by_category=True, against=("EAGLE, chain", "draft model, chain")),
-        Run("mt_bench", 9, {}, rows_of="main", prompts=("mt_bench",), limit=5, by_category=True),
-        Run("spec_bench", 9, {}, rows_of="main", prompts=("spec_bench",), limit=8, by_category=True,
+        Run("main", 14, MAIN, optional=("GLIDE with CAPE",), by_category=True, against=("EAGLE, chain", "draft model, chain")),
+        Run("mt_bench", 6, {}, rows_of="main", prompts=("mt_bench",), limit=5, by_category=True),
+        Run("spec_bench", 12, {}, rows_of="main", prompts=("spec_bench",), limit=8, by_category=True,
             categories="translation,summarization,qa,math_reasoning,rag"),  # what is not MT-bench's
     ],
     "glide": [
@@ -125,13 +125,13 @@ SECTIONS = {
         }, optional=("CAPE, counts for this machine",), against=("chain of 4", "best chain")),
     ],
     "cascades": [
-        Run("cascades_ms", 9, {**CASCADES, **LENIENCE}, costs=(MS, PW), search_for="MS", repeat=1, limit=20,
+        Run("cascades_ms", 7, {**CASCADES, **LENIENCE}, costs=(MS, PW), search_for="MS", repeat=1, limit=20,
             against=("best Max-Gram alone", "lenience 1")),
-        Run("cascades_pw", 8, CASCADES, costs=(MS, PW), search_for="PW", repeat=1, limit=20,
+        Run("cascades_pw", 6, CASCADES, costs=(MS, PW), search_for="PW", repeat=1, limit=20,
             against=("best Max-Gram alone",)),
         Run("cascades_time", 10, CASCADES, costs=(MS, PW), limit=20, against=("best Max-Gram alone", "best chain of small")),
     ],
-    "s2d": [Run(f"s2d_{target}", 7, {
+    "s2d": [Run(f"s2d_{target}", 4, {
         "exit 1": "s2d:{2..4}:thresholds=0",
         "exit 2": "s2d:{2..4}:thresholds=2-0",
         "all layers": "s2d:{2..4}:thresholds=2-2",
