@@ -122,9 +122,9 @@ bool expands(const D& drafter, const Round& round, Candidates& work, std::int32_
   return round.drafts_level(reach, width, level + 1, 1);  // the likeliest of its guesses is added, if any
 }
 
-/// Runs the draft behind the root, which begins with its sync(), if there are no candidates yet, or the frontier; adds the `top_k` best
-/// tokens behind each as candidates, whose parents are candidates or kNoParent, and makes the `top_k`
-/// likeliest of them the frontier. `drafted` counts the drafter's nodes.
+/// Runs the draft behind the root, which begins with its sync(), if there are no candidates yet, or the
+/// frontier; adds the `top_k` best tokens behind each as candidates, whose parents are candidates or
+/// kNoParent, and makes the `top_k` likeliest of them the frontier. `drafted` counts the drafter's nodes.
 template <class D>
 void expand(D& drafter, const Round& round, TokenTree& tree, Candidates& work, std::int32_t top_k,
             NodeId& drafted) {
