@@ -133,7 +133,6 @@ Run write_texts(const World& world, S shape) {
   TokenTree tree(8, shape.max_nodes(), S::law == DraftLaw::deterministic ? 0 : shape.max_nodes());
   Verdict verdict;
   PhiloxChance chance(3);
-  Usage target;
   Run run;
   double rounds = 0;
   std::int32_t last = 1;

@@ -44,8 +44,8 @@ class CostAware {
   explicit CostAware(S shape, CostCurve target = {}, CostCurve draft = {})
       : shape_(std::move(shape)), target_(std::move(target)), draft_(std::move(draft)) {}
 
-  /// Whether what was learned of guesses and of the rate outlives a text. It does unless told otherwise; what
-  /// was learned of costs always does.
+  /// Whether what was learned of guesses and of the rate, and the account of losses, outlive a text. They do
+  /// unless told otherwise; what was learned of costs always does.
   CostAware& carry(bool on) {
     carry_ = on;
     return *this;

@@ -18,8 +18,9 @@ namespace specula {
 
 /// Seconds (or any other unit) by nodes. A learned curve is a straight line through the running means of the
 /// sizes that were seen, and at each such size the line and its own mean, mixed by how often it was seen of
-/// late: a size seen once says little (a thread may have slept), one seen often all, one not seen for long is
-/// tried again. When a machine is slow it is slow at all sizes, so a surprise moves the others too, a little.
+/// late. A single slow pass changes nothing: a thread may have slept. A size that took much longer than the
+/// line says counts from its second pass on. When a machine is slow it is slow at all sizes, so a lasting
+/// surprise moves the others too; a large one makes them count less, until they are taken from the line.
 class CostCurve {
  public:
   /// Learns.
