@@ -87,6 +87,25 @@ TEST_CASE("a thread that slept moves it little; a machine that became slower mov
   CHECK(curve(4) > 1.6 * 1.5);  // not seen since
 }
 
+TEST_CASE(
+    "a size that takes much longer than the line says counts from its second pass on; a step is found") {
+  CostCurve curve;
+  for (int i = 0; i < 20; ++i) curve.learn(1, 1), curve.learn(2, 1), curve.learn(4, 1.02);
+  CHECK(curve.step() == 0);
+  curve.learn(9, 3);
+  CHECK_FALSE(curve.sure(9));
+  CHECK(curve.known() == 4);
+  CHECK(curve(9) < 1.1);
+  curve.learn(9, 3);
+  CHECK(curve.sure(9));
+  CHECK(curve(9) > 2);
+  CHECK(curve.step() == 6);
+  curve.learn(6, 1.05);  // less than the line says: at once
+  CHECK(curve.sure(6));
+  CHECK(curve.step() == 7);
+  CHECK(CostCurve({1, 5}).step() == 0);
+}
+
 TEST_CASE("never below nothing, never falling as a line, whatever is learned") {
   specula_test::Random random(2);
   for (int round = 0; round < 200; ++round) {

@@ -31,9 +31,9 @@ struct World {
   std::function<Skill(std::int32_t text, std::int32_t place)> skill;
   std::int32_t texts = 8, tokens = 128, prompt = 100;
   std::int32_t waiting = 0;  // tokens of the prompt that the draft reads with its first call
-  double jitter = 0.1;  // standard deviation of the logarithm of a measured time
-  double spikes = 0.005;  // share of the passes that are measured at ten times their time
-  double change = 0;      // of a pass over another number of nodes than the last
+  double jitter = 0.1;       // standard deviation of the logarithm of a measured time
+  double spikes = 0.005;     // share of the passes that are measured at ten times their time
+  double change = 0;         // of a pass over another number of nodes than the last
   std::uint64_t seed = 1;
 };
 
@@ -58,7 +58,8 @@ class Clock {
   double measure(double seconds) {
     spent += seconds;
     if (world_->jitter == 0 && world_->spikes == 0) return seconds;
-    const double normal = std::sqrt(-2 * std::log(1 - random_.uniform())) * std::cos(6.2831853 * random_.uniform());
+    const double normal =
+        std::sqrt(-2 * std::log(1 - random_.uniform())) * std::cos(6.2831853 * random_.uniform());
     return seconds * std::exp(world_->jitter * normal) * (random_.chance(world_->spikes) ? 10.0 : 1.0);
   }
   double spent = 0;
@@ -95,11 +96,13 @@ class SkilledDrafter {
     ++usage_.calls, usage_.nodes += n;
     rows_.clear();
     for (std::size_t i = 0; i < tokens.size(); ++i) {
-      depths_.push_back(parents[i] == specula::kNoParent ? 0 : depths_[static_cast<std::size_t>(parents[i])] + 1);
+      depths_.push_back(parents[i] == specula::kNoParent ? 0
+                                                         : depths_[static_cast<std::size_t>(parents[i])] + 1);
       const double sure = world_->skill(text_, known_ + guess_ + 1 + depths_.back()).confidence;
       rows_.push_back(static_cast<float>(std::log(sure)));
       const double rest = std::log(1 - sure);
-      for (int rank = 1; rank < 8; ++rank) rows_.push_back(static_cast<float>(rest - 0.6931472 * std::min(rank, 6)));
+      for (int rank = 1; rank < 8; ++rank)
+        rows_.push_back(static_cast<float>(rest - 0.6931472 * std::min(rank, 6)));
     }
     return {rows_.data(), n, 8, 8};
   }
@@ -130,7 +133,6 @@ Run write_texts(const World& world, S shape) {
   TokenTree tree(8, shape.max_nodes(), S::law == DraftLaw::deterministic ? 0 : shape.max_nodes());
   Verdict verdict;
   PhiloxChance chance(3);
-  Usage target;
   Run run;
   double rounds = 0;
   std::int32_t last = 1;
@@ -145,7 +147,8 @@ Run write_texts(const World& world, S shape) {
       tree.reset(tokens.back(), context);
       {
         const TokenTree::ResetLock lock(tree);
-        shape.propose(drafter, Round{Tokens(tokens).first(tokens.size() - 1), {}, shape.max_nodes()}, tree, chance);
+        shape.propose(drafter, Round{Tokens(tokens).first(tokens.size() - 1), {}, shape.max_nodes()}, tree,
+                      chance);
       }
       const std::int32_t nodes = tree.size();
       const double took = clock.measure(world.target(nodes) + (nodes != last ? world.change : 0.0));
@@ -201,12 +204,13 @@ inline Cost curve_of(std::vector<double> values, double slope) {
   for (double& v : values) v /= one;
   return [values = std::move(values), slope](std::int32_t n) {
     const auto i = static_cast<std::size_t>(n);
-    return i <= values.size() ? values[i - 1] : values.back() + slope * static_cast<double>(i - values.size());
+    return i <= values.size() ? values[i - 1]
+                              : values.back() + slope * static_cast<double>(i - values.size());
   };
 }
 
-/// What a pass over n nodes takes: simple forms, and what was measured. `each_token` for a draft beside such a
-/// target: what a token costs it that it reads late, in its calls.
+/// What a pass over n nodes takes: simple forms, and what was measured. `each_token` for a draft beside such
+/// a target: what a token costs it that it reads late, in its calls.
 struct Machine {
   std::string name;
   Cost cost;
@@ -234,7 +238,8 @@ inline std::function<Skill(std::int32_t, std::int32_t)> skill_of(const std::stri
   if (kind == "underconfident") return [=](std::int32_t, std::int32_t) { return Skill{acceptance, 0.3}; };
   if (kind == "discerning")  // sure of some guesses, unsure of others
     return [=](std::int32_t text, std::int32_t place) {
-      Random random(static_cast<std::uint64_t>(text) * 1000003u + static_cast<std::uint64_t>(place) * 31u + 5u);
+      Random random(static_cast<std::uint64_t>(text) * 1000003u + static_cast<std::uint64_t>(place) * 31u +
+                    5u);
       const double p = random.chance(acceptance) ? random.between(0.75, 0.98) : random.between(0.02, 0.3);
       return Skill{p, p};
     };

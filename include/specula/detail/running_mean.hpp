@@ -9,7 +9,8 @@
 namespace specula::detail {
 
 /// Of the values seen of late, each replaced by the median of itself and the two before it: a pass that was
-/// interrupted is not seen. The first two count as the lesser of them.
+/// interrupted is not seen. The first two count as
+/// the lesser of them: what comes first is late the most often.
 struct RunningMean {
   static constexpr double kMemory = 64, kMost = 1.5;
 
@@ -22,7 +23,7 @@ struct RunningMean {
   double filtered(double measured) {
     const double second = std::exchange(last, measured), third = std::exchange(before, second);
     if (weight < 1) return measured;
-    if (weight < 2) return std::min(measured, second);
+    if (weight < 2) return last = before = std::min(measured, second);
     return std::max(std::min(measured, second), std::min(third, std::max(measured, second)));
   }
   void add(double sample) {

@@ -18,8 +18,9 @@ namespace specula {
 
 /// Seconds (or any other unit) by nodes. A learned curve is a straight line through the running means of the
 /// sizes that were seen, and at each such size the line and its own mean, mixed by how often it was seen of
-/// late: a size seen once says little (a thread may have slept), one seen often all, one not seen for long is
-/// tried again. When a machine is slow it is slow at all sizes, so a surprise moves the others too, a little.
+/// late. A single slow pass changes nothing: a thread may have slept. A size that took much longer than the
+/// line says counts from its second pass on. When a machine is slow it is slow at all sizes, so a lasting
+/// surprise moves the others too; a large one makes them count less, until they are taken from the line.
 class CostCurve {
  public:
   /// Learns.
@@ -60,7 +61,9 @@ class CostCurve {
       for (detail::RunningMean& other : seen_) {
         other.scale(1 + kDrift * drift);
         // Old values count less, but where the machine has changed they are forgotten.
-        other.weight = std::abs(pace_) < kChanged ? std::max(kFade * other.weight, std::min(other.weight, kLeast)) : kDoubt * other.weight;
+        other.weight = std::abs(pace_) < kChanged
+                           ? std::max(kFade * other.weight, std::min(other.weight, kLeast))
+                           : kDoubt * other.weight;
       }
     }
     mean.add(sample);
@@ -97,9 +100,8 @@ class CostCurve {
   }
 
  private:
-  static constexpr double kTrusted = 1, kSure = 8, kOutlier = 1.25, kDrift = 0.1, kLikely = 1.5, kJitter = 0.06,
-                          kFade = 1 - 1.0 / 4096,
-                          kDoubt = 0.95, kChanged = 0.08, kLeast = 2;
+  static constexpr double kTrusted = 1, kSure = 8, kOutlier = 1.25, kDrift = 0.1, kLikely = 1.5,
+                          kJitter = 0.06, kFade = 1 - 1.0 / 4096, kDoubt = 0.95, kChanged = 0.08, kLeast = 2;
 
   /// Least squares over the means, each weighing as often as it was seen; never falling.
   void fit() {
@@ -118,7 +120,7 @@ class CostCurve {
     if (intercept_ < 0) intercept_ = 0, slope_ = nt / nn;  // a pass over no node takes no less than no time
   }
 
-  std::vector<double> given_;  // by nodes - 1
+  std::vector<double> given_;              // by nodes - 1
   std::vector<detail::RunningMean> seen_;  // likewise
   double intercept_ = 0, slope_ = 0, pace_ = 0;
   std::int32_t known_ = 0, seen_up_to_ = 0;

@@ -17,7 +17,9 @@ namespace specula {
 class LossBudget {
  public:
   /// A round that did not guess gave `tokens`.
-  void saw_plain(double tokens) { balance_ = std::min(balance_ + kShare * tokens, std::max(balance_, kHeld)); }
+  void saw_plain(double tokens) {
+    balance_ = std::min(balance_ + kShare * tokens, std::max(balance_, kHeld));
+  }
   /// Guessing cost that much beside its rounds.
   void take(double passes) { balance_ -= passes; }
   /// A round that guessed gave `tokens` and took `passes`.
@@ -32,8 +34,8 @@ class LossBudget {
   /// Whether a round may lose so many passes.
   bool allows(double loss) const { return balance_ >= loss; }
   double balance() const { return balance_; }
-  /// Whether the account fell by kFall since it was fullest, or since this was true: guesses are no longer what
-  /// they were (a CUSUM test, Page 1954).
+  /// Whether the account fell by kFall since it was fullest, or since this was true: guesses are no longer
+  /// what they were (a CUSUM test, Page 1954).
   bool fell() {
     highest_ = std::max(highest_, balance_);
     const bool so = balance_ <= highest_ - kFall;
