@@ -52,8 +52,8 @@ struct PromptSplit {
 };
 
 /// Every file in its own order. A prompt whose text is among the development ones is not reported on,
-/// wherever else it stands. Throws UsageError naming a category that no file has, a file, or a category of it, that has no prompts left
-/// to report on, and as load_prompts().
+/// wherever else it stands. Throws UsageError naming a category that no file has, a file, or a category of
+/// it, that has no prompts left to report on, and as load_prompts().
 PromptSplit split_prompts(const std::vector<std::string>& files, const SplitSizes& sizes);
 
 /// The prompts of several files, at most `limit` of each (0: all), as the model gets them.
