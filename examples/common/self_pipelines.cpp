@@ -99,9 +99,10 @@ auto take_sorted(PipelineSpec& spec, const std::string& draft) {
   const auto by = spec.choice("leave", "top", {"top", "drawn"}) == "drawn" ? specula::ExitBy::drawn
                                                                            : specula::ExitBy::top;
   return [=](ModelSource& models) {
-    if (const std::int32_t all = models.draft(draft).exits(); all > 0 && exits.last > all)
-      throw UsageError("'" + draft + "' has no exit " + std::to_string(exits.last) + ", its exits are 1 to " +
-                       std::to_string(all));
+    if (exits.last > 0)
+      if (const std::int32_t all = models.draft(draft).exits(); all > 0 && exits.last > all)
+        throw UsageError("'" + draft + "' has no exit " + std::to_string(exits.last) +
+                         ", its exits are 1 to " + std::to_string(all));
     return models.sorted(draft, exits.thresholds, by);
   };
 }

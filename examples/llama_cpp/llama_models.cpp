@@ -86,14 +86,24 @@ void GgufModels::prepare(const std::vector<std::string>& drafts, Room room, Gguf
   }
 }
 
+namespace {
+
+UsageError no_exits(const std::string& name) {
+  return UsageError("'" + name + "': models inside llama.cpp have no exits");
+}
+
+}  // namespace
+
 AnyModel& GgufModels::target() { return context("", target_file_, threads_.target); }
 
 AnyModel& GgufModels::draft(const std::string& name) {
-  return context(name, draft_files_.at(name), threads_.draft);
+  const auto file = draft_files_.find(name);
+  if (file == draft_files_.end()) throw no_exits(name);  // all others were loaded at the beginning
+  return context(name, file->second, threads_.draft);
 }
 
 AnyDrafter GgufModels::sorted(const std::string& name, const std::vector<float>&, specula::ExitBy) {
-  throw UsageError("'" + name + "': models inside llama.cpp have no exits");
+  throw no_exits(name);
 }
 
 std::optional<specula::BigramTable> GgufModels::bigram() {

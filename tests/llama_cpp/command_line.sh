@@ -60,6 +60,7 @@ expect 0 '^1 tokens' "${run[@]}" --prompt 'One.</s>' --special --pipeline autore
 expect 2 "llama.cpp has sequences for trees of 256 guesses" "${run[@]}" --prompt x --pipeline dynamic-tree:10:5:300
 expect 2 'cannot leave layers out' "${run[@]}" --prompt x --pipeline asd
 expect 2 'have no exits' "${run[@]}" --prompt x --pipeline s2d:small
+expect 2 'have no exits' "${run[@]}" --prompt x --pipeline s2d:small:exits=1-2
 expect 2 "no draft 'glide'" "${run[@]}" --prompt x --pipeline glide
 expect 1 'a table of 3 tokens, the models have 2048' "${run[@]}" --prompt x --pipeline max-gram --bigram <(echo '{"vocab_size": 3, "next": [2, -1, 0]}')
 expect 0 '^pipeline .*speedup' "${run[@]}" --prompts "$examples/prompts/default.jsonl" --limit 2 --max-new-tokens 16 \
