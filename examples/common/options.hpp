@@ -61,6 +61,10 @@ inline void add_stop_option(CLI::App& app, std::vector<std::string>& stops) {
       ->allow_extra_args(false);
 }
 
+inline void add_style_option(CLI::App& app, std::string& style) {
+  app.add_option("--style", style, "How prompts are put: auto, question, code or raw")->capture_default_str();
+}
+
 inline void add_limit_option(CLI::App& app, std::size_t& limit, const char* what) {
   app.add_option("--limit", limit, what)->check(whole_number())->capture_default_str();
 }

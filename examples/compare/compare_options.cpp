@@ -50,13 +50,11 @@ void add_options(CLI::App& app, CompareOptions& options) {
       "--by-category", options.by_category,
       "Also report each category of prompts (the field `category`, else the file); --skip, --dev and "
       "--limit then count each category of each file");
-  app.add_option("--categories", options.categories,
-                 "Only prompts of these categories, separated by commas");
+  app.add_option("--categories", options.categories, "Only prompts of these categories, separated by commas");
   app.add_flag(
       "--leave-out-long", options.leave_out_long,
       "Leave out prompts that with the new tokens are more positions than the target was trained for");
-  app.add_option("--style", options.style, "How prompts are put: auto, question, code or raw")
-      ->capture_default_str();
+  add_style_option(app, options.style);
   app.add_option("--repeat", options.repeat, "Runs of each prompt; the times are their medians")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

@@ -49,8 +49,7 @@ void add_options(CLI::App& app, Options& options) {
       ->excludes(prompt);
   add_limit_option(app, options.limit, "Prompts of the file, at most; 0: all");
   add_stop_option(app, options.stops);
-  app.add_option("--style", options.style, "How prompts are put: auto, question, code or raw")
-      ->capture_default_str();
+  add_style_option(app, options.style);
   app.add_flag("--race", options.race,
                "Plain decoding first, then the pipeline, on the same prompts; without any, four of those "
                "that come with the sources");

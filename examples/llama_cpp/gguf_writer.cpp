@@ -77,7 +77,7 @@ class Writer {
               GgufType stored, std::int32_t heads = 0) {
     const auto values = numbers(from, {rows, cols});
     const ggml_type type =
-        stored == GgufType::automatic && fits_q8_0(values, cols) ? GGML_TYPE_Q8_0 : ggml_type_of(stored);
+        stored == GgufType::automatic && is_q8_0(from, cols) ? GGML_TYPE_Q8_0 : ggml_type_of(stored);
     eight_bits_ += type == GGML_TYPE_Q8_0;
     ggml_tensor* const tensor = ggml_new_tensor_2d(tensors_.get(), type, cols, rows);
     for (std::int64_t r = 0; r < rows; ++r) {
@@ -100,21 +100,10 @@ class Writer {
  private:
   static_assert(Int8Groups::kSize == 32, "a block of Q8_0");
 
-  /// Whether blocks of 8 bits hold all weights exactly.
-  static bool fits_q8_0(std::span<const float> values, std::int64_t cols) {
-    if (cols % static_cast<std::int64_t>(Int8Groups::kSize) != 0) return false;
-    const auto size = static_cast<std::size_t>(cols);
-    std::vector<std::int8_t> numbers(size), exponents(Int8Groups::count(size));
-    std::vector<float> back(size);
-    for (; !values.empty(); values = values.subspan(size)) {
-      const auto row = values.first(size);
-      if (!std::all_of(row.begin(), row.end(), [](float x) { return std::abs(x) < 0x1p20f; })) return false;
-      specula::eigen::round_to_groups(row, numbers, exponents);
-      std::copy(numbers.begin(), numbers.end(), back.begin());
-      specula::eigen::scale_groups(back, exponents);
-      if (!std::equal(row.begin(), row.end(), back.begin())) return false;
-    }
-    return true;
+  /// Whether the matrix is stored at 8 bits, in whole blocks.
+  bool is_q8_0(const std::string& name, std::int64_t cols) const {
+    return files_.find(name).dtype == specula::eigen::Dtype::i8 &&
+           cols % static_cast<std::int64_t>(Int8Groups::kSize) == 0;
   }
   /// Blocks of a half float, the scale, and 32 whole numbers.
   static void write_q8_0(std::span<const float> row, char* to) {

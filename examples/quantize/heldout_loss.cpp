@@ -1,28 +1,16 @@
 #include "heldout_loss.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <span>
 #include <stdexcept>
 #include <vector>
 
+#include <specula/detail/row_scan.hpp>
 #include <specula/eigen/llama.hpp>
 
 #include "../train/src/token_store.hpp"
 
 namespace specula_examples {
-namespace {
-
-/// -log of the probability that the row gives to the token.
-double surprise(std::span<const float> row, specula::Token token) {
-  const double most = *std::max_element(row.begin(), row.end());
-  double sum = 0;
-  for (const float logit : row) sum += std::exp(static_cast<double>(logit) - most);
-  return std::log(sum) + most - static_cast<double>(row[static_cast<std::size_t>(token)]);
-}
-
-}  // namespace
 
 std::map<std::string, double> heldout_loss(const std::filesystem::path& model,
                                            const std::filesystem::path& tokens, std::size_t rows,
@@ -33,6 +21,7 @@ std::map<std::string, double> heldout_loss(const std::filesystem::path& model,
   if (llama.vocab_size() != corpus.vocab_size)
     throw std::runtime_error(tokens.string() + ": " + std::to_string(corpus.vocab_size) + " tokens, " +
                              model.string() + " has " + std::to_string(llama.vocab_size()));
+  specula::detail::RowScan scan(llama.vocab_size());
   std::vector<specula::NodeId> parents(length);
   for (std::size_t i = 0; i < length; ++i) parents[i] = static_cast<specula::NodeId>(i) - 1;
 
@@ -45,9 +34,11 @@ std::map<std::string, double> heldout_loss(const std::filesystem::path& model,
     for (std::size_t r = 0; r < rows && (r + 1) * length <= text.size(); ++r) {
       const std::span row = std::span<const specula::Token>(text).subspan(r * length, length);
       llama.truncate(0);
-      const specula::RowsView logits = llama.extend(row, parents);
-      for (std::size_t i = 0; i + 1 < length; ++i, ++count)
-        sum += surprise(logits.row(static_cast<std::int32_t>(i)), row[i + 1]);
+      const specula::RowsView rows_of = llama.extend(row, parents);
+      for (std::size_t i = 0; i + 1 < length; ++i, ++count) {
+        const auto logits = rows_of.row(static_cast<std::int32_t>(i));
+        sum -= scan.law(logits, {}).log_prob(logits[static_cast<std::size_t>(row[i + 1])]);
+      }
     }
     if (count > 0) out[style.name] = sum / static_cast<double>(count);
   }

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 #include <specula/eigen/int8_groups.hpp>
 #include <specula/eigen/tensor_files.hpp>
 
@@ -22,6 +21,7 @@
 #include "files.hpp"
 #include "heldout_loss.hpp"
 #include "options.hpp"
+#include "safetensors_writer.hpp"
 #include "text_table.hpp"
 
 namespace {
@@ -36,36 +36,14 @@ struct Options {
   bool expand = false;
 };
 
-/// A safetensors file as it grows.
-class Writer {
- public:
-  void add(const std::string& name, const char* dtype, const std::vector<std::int64_t>& shape,
-           std::string_view bytes) {
-    header_[name] = {
-        {"dtype", dtype}, {"shape", shape}, {"data_offsets", {data_.size(), data_.size() + bytes.size()}}};
-    data_ += bytes;
-  }
-  std::string bytes() const {
-    std::string text = header_.dump();
-    text.resize((text.size() + 7) / 8 * 8, ' ');  // the data starts aligned
-    std::string out;
-    for (std::size_t i = 0; i < 8; ++i) out.push_back(static_cast<char>(text.size() >> (8 * i) & 0xff));
-    return out + text + data_;
-  }
-
- private:
-  nlohmann::ordered_json header_{{"__metadata__", {{"format", "pt"}}}};
-  std::string data_;
-};
-
 struct Rounding {
   double squares = 0, errors = 0;  // sums over the weights of matrices
   double relative() const { return squares > 0 ? std::sqrt(errors / squares) : 0; }
 };
 
 /// A matrix as whole numbers and exponents.
-void add_matrix(specula::eigen::TensorFiles& files, const specula::eigen::TensorInfo& tensor, Writer& out,
-                Rounding& rounding) {
+void add_matrix(specula::eigen::TensorFiles& files, const specula::eigen::TensorInfo& tensor,
+                SafetensorsWriter& out, Rounding& rounding) {
   const auto cols = static_cast<std::size_t>(tensor.shape[1]);
   std::vector<std::int8_t> numbers(cols), exponents(Int8Groups::count(cols));
   std::vector<float> back(cols);
@@ -92,7 +70,8 @@ void add_matrix(specula::eigen::TensorFiles& files, const specula::eigen::Tensor
 }
 
 /// As bfloat16, rounded to nearest even.
-void add_bfloat16(specula::eigen::TensorFiles& files, const specula::eigen::TensorInfo& tensor, Writer& out) {
+void add_bfloat16(specula::eigen::TensorFiles& files, const specula::eigen::TensorInfo& tensor,
+                  SafetensorsWriter& out) {
   std::string values;
   files.rows(tensor, [&](std::int64_t, std::span<const float> row) {
     for (const float weight : row) {
@@ -108,7 +87,7 @@ void add_bfloat16(specula::eigen::TensorFiles& files, const specula::eigen::Tens
 /// Matrices at 8 bits unless `expand`; all else, which is small, as bfloat16.
 Rounding write_weights(const fs::path& model, const fs::path& file, bool expand) {
   specula::eigen::TensorFiles files(model);
-  Writer out;
+  SafetensorsWriter out;
   Rounding rounding;
   for (const auto& [name, _] : files.names()) {
     if (name.ends_with(Int8Groups::kSuffix) &&
@@ -163,7 +142,7 @@ int run(int argc, char** argv) {
                "The other way: matrices as bfloat16, for programs that know nothing of groups");
   if (parse_command_line(app, argc, argv)) return 0;
   if (options.expand && !options.tokens.empty())
-    throw UsageError("--tokens does not go with --expand, which changes no weight");
+    throw UsageError("--tokens does not go with --expand, which is for weights that are at 8 bits already");
   if (!fs::is_directory(options.model)) throw UsageError(options.model + " is not a folder");
   fs::create_directories(options.output);
   if (fs::equivalent(options.model, options.output))

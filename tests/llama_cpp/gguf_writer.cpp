@@ -40,7 +40,7 @@ const std::filesystem::path kModels = SPECULA_MODELS_DIR;
 /// width is not the hidden size over their number, tokens that the tokenizer does not know.
 constexpr int kVocab = 2052, kHidden = 48, kWide = 64, kHeads = 4, kKvHeads = 2, kHeadDim = 16;
 
-/// With `eight_bits`, matrices hold what 8 bits hold.
+/// With `eight_bits`, matrices are stored at 8 bits.
 void write_directory(const std::filesystem::path& folder, const std::string& dtype, bool eight_bits = false) {
   Random random(3);
   std::vector<Tensor> tensors;
@@ -50,8 +50,15 @@ void write_directory(const std::filesystem::path& folder, const std::string& dty
     for (std::int64_t i = 0; i < rows * std::max<std::int64_t>(1, cols); ++i)
       tensor.values.push_back(
           static_cast<float>(cols ? random.between(-0.3, 0.3) : random.between(0.5, 1.5)));
-    if (eight_bits && cols)
-      for (float& value : tensor.values) value = std::ldexp(std::nearbyint(std::ldexp(value, 8)), -8);
+    if (eight_bits && cols) {
+      tensor.dtype = "I8";
+      for (float& value : tensor.values) value = std::nearbyint(std::ldexp(value, 8));
+      const std::int64_t groups = (cols + 31) / 32;
+      tensors.push_back({name + ".exponents",
+                         "I8",
+                         {rows, groups},
+                         std::vector<float>(static_cast<std::size_t>(rows * groups), -8)});
+    }
     tensors.push_back(tensor);
   };
   add("model.embed_tokens.weight", kVocab, kHidden);

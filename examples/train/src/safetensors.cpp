@@ -1,7 +1,6 @@
 #include "safetensors.hpp"
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <specula/eigen/int8_groups.hpp>
 #include <specula/eigen/safetensors.hpp>
@@ -9,29 +8,20 @@
 #include <stdexcept>
 #include <vector>
 
+#include "../../common/safetensors_writer.hpp"
 #include "whole_file.hpp"
 
 namespace specula_train {
 
 void write_safetensors(const torch::OrderedDict<std::string, torch::Tensor>& tensors,
                        const std::filesystem::path& file) {
-  nlohmann::ordered_json header{{"__metadata__", {{"format", "pt"}}}};
-  std::string data;
+  specula_examples::SafetensorsWriter out;
   for (const auto& item : tensors) {
     const auto value = item.value().detach().cpu().to(torch::kBFloat16).contiguous();
-    const auto begin = data.size();
-    data.append(static_cast<const char*>(value.data_ptr()), static_cast<std::size_t>(value.nbytes()));
-    header[item.key()] = {
-        {"dtype", "BF16"}, {"shape", value.sizes().vec()}, {"data_offsets", {begin, data.size()}}};
+    out.add(item.key(), "BF16", value.sizes().vec(),
+            {static_cast<const char*>(value.data_ptr()), static_cast<std::size_t>(value.nbytes())});
   }
-  auto text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // the data starts aligned
-
-  std::string bytes;
-  for (std::uint64_t size = text.size(), i = 0; i < 8; ++i) {
-    bytes.push_back(static_cast<char>(size >> (8 * i) & 0xff));  // little endian
-  }
-  write_whole(file, bytes + text + data);
+  write_whole(file, out.bytes());
 }
 
 void load_weights(const std::filesystem::path& directory, torch::nn::Module& model, Surplus surplus) {

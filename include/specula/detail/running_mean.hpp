@@ -9,8 +9,8 @@
 namespace specula::detail {
 
 /// Of the values seen of late, each replaced by the median of itself and the two before it: a pass that was
-/// interrupted is not seen. The first two count as
-/// the lesser of them: what comes first is late the most often.
+/// interrupted is not seen. The first two count as the lesser of them: what comes first is late the most
+/// often.
 struct RunningMean {
   static constexpr double kMemory = 64, kMost = 1.5;
 

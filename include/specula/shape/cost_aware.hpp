@@ -33,8 +33,8 @@ namespace specula {
 ///
 /// For a cascade it is a rough bound: all calls of a stack count as alike.
 ///
-/// Cost: a few dozen additions a round. Needs usage() of verifier and drafter (TreeVerifier and ModelDrafter
-/// have it) where a curve is to be learned.
+/// Cost: O(max_nodes()) additions a round. Needs usage() of verifier and drafter (TreeVerifier and
+/// ModelDrafter have it) where a curve is to be learned.
 template <class S>
 class CostAware {
  public:
