@@ -42,8 +42,9 @@ LlamaConfig glide_of(LlamaConfig draft, const LlamaConfig& target) {
   draft.target.layers = target.layers;
   return draft;
 }
-LlamaConfig head_of(LlamaConfig draft) {
+LlamaConfig head_of(LlamaConfig draft, std::vector<std::int32_t> feature_layers = {}) {
   draft.looks_at = LooksAt::features;
+  draft.feature_layers = std::move(feature_layers);
   return draft;
 }
 
@@ -81,6 +82,8 @@ std::vector<Pair> pairs() {
           {"glide on the lowest layer, a head of its own", plain, lowest},
           {"glide on two layers, the last first", plain, crossed},
           {"glide of more layers than the target", odd, deeper},
+          {"head on three layers", plain, head_of(config_of(53, 32, 25, 1, 2, 2, 12), {1, 2})},
+          {"head of two layers on two layers", odd, head_of(config_of(41, 37, 30, 2, 6, 3, 4), {1})},
           {"head", plain, head_of(config_of(53, 32, 25, 1, 2, 2, 12))},
           {"head of two layers", odd, head_of(config_of(41, 37, 30, 2, 6, 3, 4))}};
 }
@@ -115,7 +118,7 @@ double distance(std::span<const double> row, const specula_test::Vector& expecte
 UNTHREADED_TEST_CASE(
     "a target exposes features, keys and values of its committed tokens, whatever way they came in") {
   const auto weights = weights_of<double>(config_of(53, 32, 40, 3, 4, 2, 8), 3);
-  Llama<double> model(weights, {.capacity = 64, .max_nodes = 8});
+  Llama<double> model(weights, {.capacity = 64, .max_nodes = 8, .feature_layers = {1, 2}});
   Random random(1);
   std::vector<Token> text = random_tokens(random, 20, 53);
   model.append(text);
@@ -135,9 +138,12 @@ UNTHREADED_TEST_CASE(
   REQUIRE(key_values.size() == 25);
   const auto& cache = key_values.cache();
   double key_error = 0, value_error = 0;
+  REQUIRE(std::vector(features.layers().begin(), features.layers().end()) == std::vector{1, 2});
   for (std::int32_t t = 0; t < 25; ++t) {
     const auto at = static_cast<std::size_t>(t);
     CHECK(distance(features.row(t), expected.features[at]) < 1e-12);
+    for (std::size_t k = 0; k < 2; ++k)
+      CHECK(distance(features.hidden_state(t, k), expected.hidden[k][at]) < 1e-12);
     for (std::int32_t l = 0; l < 3; ++l)
       for (std::int32_t h = 0; h < 2; ++h)
         for (std::int32_t d = 0; d < 8; ++d) {
@@ -218,7 +224,10 @@ TEST_CASE("double agrees with a naive transcription of the equations, round afte
     const auto target_weights = weights_of<double>(pair.target, 5);
     const auto draft_weights = weights_of<double>(pair.draft, 6, target_weights);
     for (const std::int32_t threads : {1, 2}) {
-      Llama<double> target(target_weights, {.capacity = 128, .max_nodes = 16, .threads = threads});
+      Llama<double> target(target_weights, {.capacity = 128,
+                                            .max_nodes = 16,
+                                            .threads = threads,
+                                            .feature_layers = pair.draft.feature_layers});
       Llama<double> draft(draft_weights, {.capacity = 128, .max_nodes = 16, .threads = threads});
       Random random(9);
       std::vector<Token> text = random_tokens(random, 19, pair.target.vocab_size);
@@ -288,11 +297,52 @@ UNTHREADED_TEST_CASE("a draft reads the layer of the target that its config name
   CHECK_THROWS_WITH_AS(row({0, 1}), doctest::Contains("layers_read names 2 layers"), std::runtime_error);
 }
 
+UNTHREADED_TEST_CASE("a head finds the hidden states that it reads among those that a target shows") {
+  const LlamaConfig plain = config_of(53, 32, 40, 4, 4, 2, 8);
+  const auto target_weights = weights_of<double>(plain, 5);
+  Random random(7);
+  const auto text = random_tokens(random, 12, 53);
+  const auto row = [&](std::vector<std::int32_t> reads, std::vector<std::int32_t> shown) {
+    Llama<double> target(target_weights, {.capacity = 64, .feature_layers = std::move(shown)});
+    target.append(text);
+    const auto config = head_of(config_of(53, 32, 25, 1, 2, 2, 12), std::move(reads));
+    Llama<double> head(weights_of<double>(config, 6, target_weights), {.capacity = 64});
+    look(head, target);
+    head.append(text);
+    const std::vector<NodeId> root{kNoParent};
+    head.extend(Tokens(text).first(1), root);
+    const auto logits = head.logits(0);
+    return std::vector<double>(logits.begin(), logits.end());
+  };
+  CHECK(row({2}, {2}) == row({2}, {1, 2, 3}));
+  CHECK(row({1, 3}, {1, 3}) == row({1, 3}, {1, 2, 3}));
+  CHECK(row({2}, {2}) != row({3}, {3}));
+  CHECK(row({}, {}) == row({}, {1, 3}));
+  CHECK_THROWS_WITH_AS(row({1, 2}, {1, 3}),
+                       "Llama::look_into: the target does not show the hidden state behind layer 2: make it "
+                       "with this model's config().feature_layers in its options",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(row({1, 4}, {}),
+                       doctest::Contains("'feature_layers': expected numbers below the "
+                                         "target's num_hidden_layers 4"),
+                       std::runtime_error);
+  CHECK_THROWS_WITH_AS(row({2, 2}, {}), doctest::Contains("'feature_layers': expected ascending numbers"),
+                       std::runtime_error);
+  CHECK_THROWS_WITH_AS(row({}, {3, 1}), "LlamaOptions::feature_layers is 1, must be 4 to 3",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(row({}, {4}), "LlamaOptions::feature_layers is 4, must be 1 to 3",
+                       std::invalid_argument);
+  auto decoder = plain;
+  decoder.feature_layers = {1};
+  CHECK_THROWS_WITH_AS(weights_of<double>(decoder, 1),
+                       doctest::Contains("only a head on a target's features"), std::runtime_error);
+}
+
 TEST_CASE("the bits of a draft's rows depend on tokens and view alone") {
   for (const Pair& pair : pairs()) {
     CAPTURE(pair.name);
     const PairWeights weights(pair);
-    Llama<float> target(weights.target, {.capacity = 128});
+    Llama<float> target(weights.target, {.capacity = 128, .feature_layers = pair.draft.feature_layers});
     Random random(2);
     const auto text = random_tokens(random, 40, pair.target.vocab_size);
     target.append(text);
@@ -323,7 +373,7 @@ UNTHREADED_TEST_CASE(
   for (const Pair& pair : pairs()) {
     CAPTURE(pair.name);
     const PairWeights weights(pair);
-    Llama<float> target(weights.target, {.capacity = 128});
+    Llama<float> target(weights.target, {.capacity = 128, .feature_layers = pair.draft.feature_layers});
     Random random(3);
     const auto text = random_tokens(random, 20, pair.target.vocab_size);
     const auto row = [&](bool keep) {
@@ -354,7 +404,8 @@ UNTHREADED_TEST_CASE("a round with a draft that looks into its target allocates 
   for (const Pair& pair : pairs()) {
     CAPTURE(pair.name);
     const PairWeights weights(pair);
-    Llama<float> target(weights.target, {.capacity = 128, .max_nodes = 16});
+    Llama<float> target(weights.target,
+                        {.capacity = 128, .max_nodes = 16, .feature_layers = pair.draft.feature_layers});
     Llama<float> draft(weights.draft, {.capacity = 128, .max_nodes = 16});
     const std::vector<Token> tokens{1, 2, 3, 4};
     const std::vector<NodeId> tree{kNoParent, 0, 0, 1}, path{0, 1};

@@ -27,10 +27,10 @@ struct NaiveColumn {
   Vector feature = {};
 };
 
-/// Everything about every column: keys (turned) and values by layer and column, what enters the LM head,
-/// logits.
+/// Everything about every column: keys (turned), values and what leaves the layer by layer and column, what
+/// enters the LM head, logits.
 struct NaiveStates {
-  std::vector<std::vector<Vector>> keys, values;
+  std::vector<std::vector<Vector>> keys, values, hidden;
   std::vector<Vector> features, logits;
 };
 
@@ -152,6 +152,7 @@ inline NaiveStates naive_columns(const specula::eigen::LlamaWeights<double>& wei
     }
     out.keys.push_back(k);
     out.values.push_back(v);
+    out.hidden.push_back(state);
   }
   for (std::size_t t = 0; t < length; ++t) {
     out.features.push_back(weights.final_norm.empty() ? state[t] : norm(state[t], weights.final_norm));
@@ -161,6 +162,24 @@ inline NaiveStates naive_columns(const specula::eigen::LlamaWeights<double>& wei
                                as_size(config.vocab_size), out.features[t]));
   }
   return out;
+}
+
+/// What a head takes of the target at token t: its feature, or what a matrix makes of hidden states and it.
+inline Vector naive_feature(const specula::eigen::LlamaWeights<double>& head, const NaiveStates& target,
+                            std::size_t t) {
+  Vector read;
+  for (const std::int32_t layers : head.config.feature_layers) {
+    const Vector& state = target.hidden[static_cast<std::size_t>(layers - 1)][t];
+    read.insert(read.end(), state.begin(), state.end());
+  }
+  read.insert(read.end(), target.features[t].begin(), target.features[t].end());
+  if (head.config.feature_layers.empty()) return read;
+  Vector feature(static_cast<std::size_t>(head.config.hidden_size));
+  for (std::size_t r = 0; r < feature.size(); ++r)
+    for (std::size_t k = 0; k < read.size(); ++k)
+      feature[r] +=
+          head.feature_fusion.value(static_cast<std::int32_t>(r), static_cast<std::int32_t>(k)) * read[k];
+  return feature;
 }
 
 /// A text. What a draft sees of its target is all there is of `target`, which may have run fewer tokens: then
@@ -174,8 +193,8 @@ inline NaiveStates naive_states(const specula::eigen::LlamaWeights<double>& weig
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     NaiveColumn column{tokens[t], t, {}, std::min(t, size)};
     if (is_head && t > 0)
-      column.feature =
-          t <= size ? target->features[t - 1] : naive_columns(weights, columns, target).features[t - 1];
+      column.feature = t <= size ? naive_feature(weights, *target, t - 1)
+                                 : naive_columns(weights, columns, target).features[t - 1];
     for (std::size_t s = 0; s <= t; ++s) column.sees.push_back(s);
     columns.push_back(column);
   }

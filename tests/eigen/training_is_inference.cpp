@@ -128,6 +128,8 @@ TEST_CASE("HASS: forward j is step j") {
   const auto target_weights = random_weights(config_of(24, 3, 4, 2, 6), 5);
   LlamaConfig config = config_of(24, 1, 2, 1, 10);
   config.looks_at = LooksAt::features;
+  SUBCASE("on the last layer") {}
+  SUBCASE("on three layers") { config.feature_layers = {1, 2}; }
   const auto weights = random_weights(config, 6, target_weights);
   const ContextAlignment alignment{.forwards = 4};
   const auto text = random_text(12);
@@ -145,7 +147,7 @@ TEST_CASE("HASS: forward j is step j") {
     for (std::int32_t row = 0; row < length; ++row) {
       NaiveColumn column{text[static_cast<std::size_t>(row)], static_cast<std::size_t>(row), {}};
       if (row > 0)
-        column.feature = forward == 1 ? seen.features[static_cast<std::size_t>(row - 1)]
+        column.feature = forward == 1 ? naive_feature(*weights, seen, static_cast<std::size_t>(row - 1))
                                       : before[index(forward - 2, row - 1)];
       for (std::int32_t stream = 0; stream < forward; ++stream)
         for (std::int32_t c = 0; c < length; ++c)
@@ -155,7 +157,8 @@ TEST_CASE("HASS: forward j is step j") {
     trained = naive_columns(*weights, columns);
   }
 
-  Llama<double> target(target_weights, {.capacity = 64}), head(weights, {.capacity = 64});
+  Llama<double> target(target_weights, {.capacity = 64, .feature_layers = config.feature_layers});
+  Llama<double> head(weights, {.capacity = 64});
   for (std::int32_t root = 0; root + alignment.forwards <= length; ++root) {
     const auto rows =
         round(head, target, text, root, alignment.forwards, [&] { head.look_into(target.features()); });

@@ -6,28 +6,12 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "folder.hpp"
 #include "token_store.hpp"
 
 namespace st = specula_train;
 namespace fs = std::filesystem;
-
-namespace {
-
-/// A folder that goes away with the test.
-struct Folder {
-  fs::path path = fs::temp_directory_path() / "specula_train_corpus_test";
-  Folder() {
-    fs::remove_all(path);
-    fs::create_directories(path);
-  }
-  ~Folder() { fs::remove_all(path); }
-  void write(const fs::path& name, const std::string& text) const {
-    fs::create_directories((path / name).parent_path());
-    std::ofstream(path / name) << text;
-  }
-};
-
-}  // namespace
+using specula_train_test::Folder;
 
 TEST_CASE("calculator annotations go, all else stays") {
   CHECK(st::strip_calculator_annotations("3*4=<<3*4=12>>12 eggs, 1+1=<<1+1=2>>2") == "3*4=12 eggs, 1+1=2");
@@ -36,7 +20,7 @@ TEST_CASE("calculator annotations go, all else stays") {
 }
 
 TEST_CASE("GSM8K documents") {
-  const Folder folder;
+  const Folder folder("specula_train_corpus_test");
   folder.write("good.jsonl", "{\"question\": \"How many?\", \"answer\": \"<<1+1=2>>2\\n#### 2\"}\n");
   CHECK(st::read_gsm8k(folder.path / "good.jsonl") ==
         std::vector<std::string>{"Question: How many?\nAnswer: 2\n#### 2"});
@@ -48,7 +32,7 @@ TEST_CASE("GSM8K documents") {
 }
 
 TEST_CASE("Python sources, without tests and tables") {
-  const Folder folder;
+  const Folder folder("specula_train_corpus_test");
   const std::string body(200, '#');
   folder.write("b.py", "b" + body);
   folder.write("a.py", "a" + body);
@@ -60,7 +44,7 @@ TEST_CASE("Python sources, without tests and tables") {
 }
 
 TEST_CASE("every n-th document is held out, and a corpus survives the disk") {
-  const Folder folder;
+  const Folder folder("specula_train_corpus_test");
   const auto style = st::split_style("s", {"a", "b\n\"", "c", "d", "e"}, 2);
   CHECK(style.train == std::vector<std::string>{"a", "c", "e"});
   CHECK(style.heldout == std::vector<std::string>{"b\n\"", "d"});
@@ -91,7 +75,7 @@ TEST_CASE("every n-th document is held out, and a corpus survives the disk") {
 }
 
 TEST_CASE("any folder of text") {
-  const Folder folder;
+  const Folder folder("specula_train_corpus_test");
   folder.write("b.txt", "b");
   folder.write("a/c.md", "c");
   folder.write("d.csv", "d");
@@ -108,7 +92,7 @@ TEST_CASE("any folder of text") {
 }
 
 TEST_CASE("JSON Lines under any key") {
-  const Folder folder;
+  const Folder folder("specula_train_corpus_test");
   folder.write("x.jsonl", "{\"text\": \"a\", \"body\": \"b\"}\n\n{\"text\": \"c\", \"body\": \" \"}\n");
   CHECK(st::read_text(folder.path / "x.jsonl", {}) == std::vector<std::string>{"a", "c"});
   CHECK(st::read_text(folder.path / "x.jsonl", {.key = "body"}) == std::vector<std::string>{"b"});
@@ -117,7 +101,7 @@ TEST_CASE("JSON Lines under any key") {
 }
 
 TEST_CASE("a file of many documents, or a long one") {
-  const Folder folder;
+  const Folder folder("specula_train_corpus_test");
   folder.write("marked.txt", "one\ntwo\n<|endoftext|>\nthree\n<|endoftext|>four <|endoftext|> on");
   CHECK(st::read_text(folder.path / "marked.txt", {}) ==
         std::vector<std::string>{"one\ntwo\n", "three\n", "four <|endoftext|> on"});
@@ -151,7 +135,7 @@ TEST_CASE("names and values") {
 }
 
 TEST_CASE("tokens survive the disk, and bad files are named") {
-  const Folder folder;
+  const Folder folder("specula_train_corpus_test");
   const st::TokenizedCorpus corpus{
       .vocab_size = 9,
       .styles = {{.name = "s",
@@ -178,7 +162,7 @@ TEST_CASE("tokens survive the disk, and bad files are named") {
 }
 
 TEST_CASE("documents end with the tokenizer's own token") {
-  const Folder folder;
+  const Folder folder("specula_train_corpus_test");
   folder.write("tokens.json", R"({"vocab_size": 9, "begin": 7, "end": 8, "styles": ["s"]})");
   folder.write("s.train.tokens", std::string("\x07\0\0\0\x02\0\0\0\x08\0\0\0", 12));
   folder.write("s.heldout.tokens", "");
@@ -197,7 +181,7 @@ TEST_CASE("documents end with the tokenizer's own token") {
 }
 
 TEST_CASE("how much of a document is given survives the disk, and is marked") {
-  const Folder folder;
+  const Folder folder("specula_train_corpus_test");
   st::TokenizedCorpus corpus{
       .vocab_size = 9,
       .styles = {{.name = "s", .train = {{1, 5, 6, 2}, {1, 7, 2}}, .heldout = {}, .given = {2, 0}}}};

@@ -3,10 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <filesystem>
 #include <stdexcept>
 
 #include "checkpoint.hpp"
+#include "folder.hpp"
 #include "gradients.hpp"
 
 namespace st = specula_train;
@@ -141,7 +141,7 @@ TEST_CASE("impossible sizes are refused") {
 }
 
 TEST_CASE("checkpoints come back whole") {
-  const auto folder = std::filesystem::temp_directory_path() / "specula_train_checkpoint_test";
+  const specula_train_test::Folder folder("specula_train_checkpoint_test");
   st::Llama one(tiny()), two(tiny());
   st::save_checkpoint({.steps = 3,
                        .tokens = 70,
@@ -150,8 +150,8 @@ TEST_CASE("checkpoints come back whole") {
                        .data_position = torch::ones({3, 2}, torch::kInt64),
                        .parameters = one->parameters(),
                        .optimizer = {torch::full({2}, 4.0)}},
-                      folder / "checkpoint.pt");
-  const auto saved = st::load_checkpoint(folder / "checkpoint.pt");
+                      folder.path / "checkpoint.pt");
+  const auto saved = st::load_checkpoint(folder.path / "checkpoint.pt");
   CHECK(saved.steps == 3);
   CHECK(saved.tokens == 70);
   CHECK(saved.seconds == 1.5);
@@ -165,6 +165,5 @@ TEST_CASE("checkpoints come back whole") {
   larger.intermediate = 64;
   st::Llama other(larger);
   CHECK_THROWS_AS(st::copy_parameters(saved.parameters, *other), std::runtime_error);
-  CHECK_THROWS_AS(st::load_checkpoint(folder / "missing.pt"), std::runtime_error);
-  std::filesystem::remove_all(folder);
+  CHECK_THROWS_AS(st::load_checkpoint(folder.path / "missing.pt"), std::runtime_error);
 }

@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "data_loader.hpp"
+#include "folder.hpp"
 #include "llama.hpp"
 #include "optimizer.hpp"
 #include "training_loop.hpp"
@@ -61,18 +62,6 @@ inline torch::Tensor random_rows(std::int64_t rows, std::int64_t length) {
 inline torch::Tensor changed_rows(const torch::Tensor& a, const torch::Tensor& b) {
   return (a - b).abs().transpose(0, 1).flatten(1).amax(1) > 1e-5;
 }
-
-/// A folder that is gone when the test ends.
-struct Folder {
-  explicit Folder(const char* name) : path(std::filesystem::temp_directory_path() / name) {
-    std::filesystem::remove_all(path);
-    std::filesystem::create_directories(path);
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::filesystem::path path;
-};
 
 /// Makes of the model.safetensors of a folder `count` shards and their index, tensor by tensor in turn; the
 /// first in F32, the second in F16, the others in BF16.

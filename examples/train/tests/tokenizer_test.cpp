@@ -4,22 +4,15 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <stdexcept>
+
+#include "folder.hpp"
 
 namespace st = specula_train;
 namespace fs = std::filesystem;
+using specula_train_test::Folder;
 
 namespace {
-
-struct Folder {
-  fs::path path = fs::temp_directory_path() / "specula_train_tokenizer_test";
-  Folder() {
-    fs::remove_all(path);
-    fs::create_directories(path);
-  }
-  ~Folder() { fs::remove_all(path); }
-};
 
 std::vector<st::Style> styles() {
   std::vector<std::string> documents;
@@ -49,7 +42,7 @@ constexpr const char* kJson = R"({"normalizer": {"type": "Sequence", "normalizer
 }  // namespace
 
 TEST_CASE("a trained tokenizer reproduces every text") {
-  const Folder folder;
+  const Folder folder("specula_train_tokenizer_test");
   const auto corpus = styles();
   const auto file = folder.path / "tokenizer.model";
   st::train_tokenizer(corpus, {.vocab_size = 320, .model_type = "bpe"}, file);
@@ -73,11 +66,9 @@ TEST_CASE("a trained tokenizer reproduces every text") {
 }
 
 TEST_CASE("the tokenizer of another model encodes too") {
-  const Folder folder;
-  fs::create_directories(folder.path / "from");
-  std::ofstream(folder.path / "from" / "tokenizer.json") << kJson;
-  std::ofstream(folder.path / "from" / "tokenizer_config.json")
-      << R"({"bos_token": "<a>", "eos_token": "<b>"})";
+  const Folder folder("specula_train_tokenizer_test");
+  folder.write("from/tokenizer.json", kJson);
+  folder.write("from/tokenizer_config.json", R"({"bos_token": "<a>", "eos_token": "<b>"})");
   st::copy_tokenizer(folder.path / "from", folder.path / "to");
   const st::Tokenizer tokenizer(folder.path / "to");
   st::Style style{.name = "s", .train = {"hi hi\nh"}, .heldout = {"i"}};

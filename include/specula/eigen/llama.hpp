@@ -14,8 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "specula/eigen/detail/llama_pass.hpp"
-#include "specula/eigen/detail/llama_stages.hpp"
+#include "specula/eigen/detail/llama_schedule.hpp"
 #include "specula/eigen/llama_config.hpp"
 #include "specula/eigen/llama_options.hpp"
 #include "specula/eigen/llama_weights.hpp"
@@ -48,36 +47,28 @@ class Llama {
 
   /// From weights in memory. Throws std::invalid_argument for an option out of range, or no weights.
   explicit Llama(std::shared_ptr<const LlamaWeights<Real>> weights, const LlamaOptions& options = {})
-      : options_(detail::checked<Real>(options)),
-        pass_(given(std::move(weights)), options_.capacity, detail::pass_columns(options_),
-              options_.max_nodes, options_.threads, options_.isa, options_.inputs,
-              options_.wide_from != detail::kNeverWide, options_.measure_similarity,
-              options_.measure_mlp_similarity),
-        stages_(exits_of(config()), options_) {
-    detail::require_option("vocab_size", options_.vocab_size, 0, config().vocab_size);
+      : options_(detail::checked<Real>(options)), schedule_(fitting(std::move(weights), options_), options_) {
     if (options_.vocab_size == 0) options_.vocab_size = config().vocab_size;
-    const auto nodes = static_cast<std::size_t>(options_.max_nodes);
-    wanted_.reserve(nodes);
-    needed_.resize(nodes);
     skipped_ = SkippedBlocks(config().layers);
-    similarity_.resize(options_.measure_similarity ? static_cast<std::size_t>(config().layers) : 0);
-    mlp_similarity_.resize(options_.measure_mlp_similarity ? static_cast<std::size_t>(config().layers) : 0);
+    const auto layers = static_cast<std::size_t>(config().layers);
+    similarity_.resize(options_.measure_similarity ? layers : 0);
+    mlp_similarity_.resize(options_.measure_mlp_similarity ? layers : 0);
     if constexpr (!std::is_same_v<Real, float>)
-      rounded_.resize(nodes * static_cast<std::size_t>(vocab_size()));
+      rounded_.resize(static_cast<std::size_t>(options_.max_nodes) * static_cast<std::size_t>(vocab_size()));
   }
 
-  const LlamaConfig& config() const { return pass_.config(); }
+  const LlamaConfig& config() const { return schedule_.pass.config(); }
   const LlamaOptions& options() const { return options_; }
   /// Tokens of a row: options().vocab_size, or all that the weights have.
   std::int32_t vocab_size() const { return options_.vocab_size; }
   std::int32_t layers() const { return config().layers; }
   /// Places where a node may stop: the last is the whole model.
-  std::int32_t exits() const { return stages_.count(); }
+  std::int32_t exits() const { return schedule_.stages.count(); }
   /// Layers before an exit. 0 <= exit < exits().
-  std::int32_t layers_to(std::int32_t exit) const { return stages_.layers_to(exit); }
-  std::int32_t size() const { return stages_.size(); }
+  std::int32_t layers_to(std::int32_t exit) const { return schedule_.stages.layers_to(exit); }
+  std::int32_t size() const { return schedule_.stages.size(); }
   std::int32_t capacity() const { return options_.capacity; }
-  std::int32_t node_count() const { return stages_.node_count(); }
+  std::int32_t node_count() const { return schedule_.stages.node_count(); }
   /// Calls that changed this model; see CountsChanges. Views are of one generation.
   std::uint64_t generation() const { return generation_.now(); }
 
@@ -88,17 +79,17 @@ class Llama {
   void append(Tokens tokens) {
     check_tokens(tokens);
     check_room(size(), tokens.size(), "append");
-    pass_.check_view();
+    schedule_.pass.sight().check();
     generation_.next();
-    stages_.clear_nodes();
+    schedule_.stages.clear_nodes();
     if (tokens.size() < static_cast<std::size_t>(options_.wide_from))
-      return append_chunks(tokens, detail::Product::skinny);
-    flush(detail::Product::skinny);
+      return schedule_.append(tokens, detail::Product::skinny);
+    schedule_.flush(detail::Product::skinny);
     const std::int32_t before = size();
     try {
-      append_chunks(tokens, detail::Product::wide);
+      schedule_.append(tokens, detail::Product::wide);
     } catch (...) {  // Eigen found no memory for a temporary
-      stages_.truncate(before);
+      schedule_.stages.truncate(before);
       throw;
     }
   }
@@ -116,13 +107,11 @@ class Llama {
   RowsView extend_to(Tokens tokens, Nodes parents, std::int32_t exit) {
     check_exit(exit);
     check_nodes(tokens, parents);
-    if (stages_.skips()) fail("extend: there are nodes of extend_skipping(); truncate() first");
-    pass_.check_view();
+    if (schedule_.stages.skips()) fail("extend: there are nodes of extend_skipping(); truncate() first");
+    schedule_.pass.sight().check();
     generation_.next();
     add_nodes(tokens, parents, false);
-    wanted_.clear();
-    for (NodeId node = first_row_; node < node_count(); ++node) wanted_.push_back(node);
-    if (!tokens.empty()) deepen(exit, false);
+    schedule_.deepen_from(first_row_, exit);
     return rows();
   }
 
@@ -133,18 +122,17 @@ class Llama {
     check_exit(exit);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const NodeId node = first_row_ + rows[i];
-      if (rows[i] < (i ? rows[i - 1] + 1 : 0) || rows[i] >= rows_ || node >= node_count() || stages_.skips())
+      if (rows[i] < (i ? rows[i - 1] + 1 : 0) || rows[i] >= rows_ || node >= node_count() ||
+          schedule_.stages.skips())
         fail("go_on: row " + std::to_string(rows[i]) + ", must be of the last extend_to(), ascending");
-      if (stages_.node(node).stages > exit)
+      if (schedule_.stages.node(node).stages > exit)
         fail("go_on: row " + std::to_string(rows[i]) + " is beyond exit " + std::to_string(exit));
     }
     generation_.next();
-    wanted_.clear();
-    for (const std::int32_t row : rows) wanted_.push_back(first_row_ + row);
-    if (!rows.empty()) deepen(exit, true);
+    schedule_.deepen(first_row_, rows, exit, /*aside=*/true);
     for (std::size_t i = 0; i < rows.size(); ++i)
-      std::copy_n(pass_.aside().at(static_cast<std::ptrdiff_t>(i)), pass_.logits().stride,
-                  pass_.logits().at(rows[i]));
+      std::copy_n(schedule_.pass.aside().at(static_cast<std::ptrdiff_t>(i)), schedule_.pass.logits().stride,
+                  schedule_.pass.logits().at(rows[i]));
     return this->rows();
   }
 
@@ -157,43 +145,35 @@ class Llama {
       fail("extend_skipping: blocks of " + std::to_string(skipped.layers()) + " layers, the model has " +
            std::to_string(layers()));
     check_nodes(tokens, parents);
-    if (node_count() > 0 && !(stages_.skips() && skipped == skipped_))
+    if (node_count() > 0 && !(schedule_.stages.skips() && skipped == skipped_))
       fail("extend_skipping: there are nodes that do not skip these blocks; truncate() first");
-    calculate_pending();
-    pass_.check_view();
+    schedule_.calculate_pending();
+    schedule_.pass.sight().check();
     generation_.next();
     skipped_ = skipped;
     add_nodes(tokens, parents, true);
-    stages_.start_columns(0, 0);
-    for (NodeId node = first_row_; node < node_count(); ++node) stages_.push_node(node, 0);
-    if (!tokens.empty())
-      pass_.run(stages_.columns(), size(), size() + node_count(), 0, detail::Product::skinny,
-                {.skipped = &skipped_});
+    schedule_.skip(first_row_, skipped_);
     return rows();
   }
 
   /// (layers), where options().measure_similarity: the cosine between the residual stream before and after
   /// each attention block, in the mean over the context, however it came in. Empty where there is none.
   /// Calculates first what append() left waiting; O(layers * size()).
-  std::span<const double> similarity() {
-    return mean_cosines(similarity_, [&](std::int32_t l) { return pass_.cosines(l); });
-  }
+  std::span<const double> similarity() { return mean_cosines(detail::Block::attention, similarity_); }
   /// The same around each MLP block, where options().measure_mlp_similarity.
-  std::span<const double> mlp_similarity() {
-    return mean_cosines(mlp_similarity_, [&](std::int32_t l) { return pass_.mlp_cosines(l); });
-  }
+  std::span<const double> mlp_similarity() { return mean_cosines(detail::Block::mlp, mlp_similarity_); }
 
   /// The nodes of `path`, the first below the context and each a child of the one before, join the context;
   /// all others are forgotten. Empty: all are. Moves their keys and values; calculates nothing. Throws
   /// std::invalid_argument, and changes nothing, if it is no such path.
   void commit(Nodes path) {
-    if (stages_.skips() && !path.empty())
+    if (schedule_.stages.skips() && !path.empty())
       fail("commit: nodes of extend_skipping() lack what other tokens need");
     for (std::size_t i = 0; i < path.size(); ++i) {
       const NodeId node = path[i], parent = i == 0 ? kNoParent : path[i - 1];
       if (node < 0 || node >= node_count())
         fail("commit: node " + std::to_string(node) + ", must be 0 to " + std::to_string(node_count() - 1));
-      if (stages_.node(node).parent != parent)
+      if (schedule_.stages.node(node).parent != parent)
         fail("commit: node " + std::to_string(node) + " is no child of " +
              (parent == kNoParent ? "the context" : "node " + std::to_string(parent)) +
              ", must be a path from the context down");
@@ -201,8 +181,8 @@ class Llama {
     generation_.next();
     const std::int32_t context = size();
     for (std::size_t i = 0; i < path.size(); ++i)
-      pass_.move(context + path[i], context + static_cast<std::int32_t>(i));
-    stages_.commit(path);
+      schedule_.pass.move(context + path[i], context + static_cast<std::int32_t>(i));
+    schedule_.stages.commit(path);
   }
 
   /// Forgets all nodes and the committed tokens from position `n` on. O(1).
@@ -211,27 +191,32 @@ class Llama {
     if (n < 0 || n > size())
       fail("truncate: to " + std::to_string(n) + " tokens, must be 0 to " + std::to_string(size()));
     generation_.next();
-    stages_.truncate(n);
+    schedule_.stages.truncate(n);
   }
 
   /// What a draft that looks at keys and values is given. Calculates first what append() left waiting, so
   /// that the view has all size() tokens. It is valid until the next call but this and features().
   KeyValuesView<Real> key_values() {
-    calculate_pending();
-    return {pass_.cache, size(), specula::detail::ViewGuard(generation_)};
+    schedule_.calculate_pending();
+    return {schedule_.pass.cache, size(), specula::detail::ViewGuard(generation_)};
   }
-  /// The hidden states that enter the LM head, for a head that looks at them; otherwise as key_values().
+  /// The hidden states that enter the LM head, and those behind options().feature_layers, for a head that
+  /// looks at them; otherwise as key_values().
   FeaturesView<Real> features() {
-    calculate_pending();
-    return {pass_.features().at(0), size(), config().hidden_size, pass_.features().stride,
-            specula::detail::ViewGuard(generation_)};
+    schedule_.calculate_pending();
+    return {schedule_.pass.features().at(0),
+            size(),
+            config().hidden_size,
+            schedule_.pass.features().stride,
+            specula::detail::ViewGuard(generation_),
+            schedule_.pass.hidden_states()};
   }
 
   /// What the tokens from now on see of the target: a model that looks into one is given its view before
   /// every round. A token at position i sees keys and values of the tokens before it, as far as there are
   /// any, and takes the feature of the token before it, or its parent's own where the target has none yet.
-  /// Throws std::invalid_argument if this model does not look at that or is made for a target of another
-  /// shape.
+  /// Throws std::invalid_argument if this model does not look at that, is made for a target of another shape,
+  /// or reads hidden states that the view lacks.
   void look_into(const KeyValuesView<Real>& view) {
     const TargetShape& own = config().target;
     if (config().looks_at != LooksAt::key_values)
@@ -244,14 +229,14 @@ class Llama {
     same("num_hidden_layers", own.layers, view.cache().layers());
     same("num_key_value_heads", own.kv_heads, view.cache().heads());
     same("head_dim", own.head_dim, view.cache().head_dim());
-    pass_.look_into(view);
+    schedule_.pass.sight().look_into(view);
   }
   void look_into(const FeaturesView<Real>& view) {
     if (config().looks_at != LooksAt::features) fail("look_into: this model does not look at features");
     if (view.width() != config().hidden_size)
       fail("look_into: features of width " + std::to_string(view.width()) + ", the model's hidden size is " +
            std::to_string(config().hidden_size));
-    pass_.look_into(view);
+    schedule_.pass.sight().look_into(view);
   }
 
   /// Whether what was calculated under one view is right under the next: the keys and values of a draft's
@@ -259,36 +244,38 @@ class Llama {
   bool keeps_speculation() const { return config().looks_at == LooksAt::key_values && config().layers == 1; }
 
   /// Read only, to be shared with other models.
-  const std::shared_ptr<const LlamaWeights<Real>>& weights() const { return pass_.weights(); }
+  const std::shared_ptr<const LlamaWeights<Real>>& weights() const { return schedule_.pass.weights(); }
 
   /// The logits (V) of row `index` of the last extend(), unrounded.
   std::span<const Real> logits(std::int32_t index) {
     if (index < 0 || index >= rows_)
       fail("logits: row " + std::to_string(index) + ", must be 0 to " + std::to_string(rows_ - 1));
-    return {pass_.logits().at(index), static_cast<std::size_t>(vocab_size())};
+    return {schedule_.pass.logits().at(index), static_cast<std::size_t>(vocab_size())};
   }
 
  private:
   [[noreturn]] static void fail(const std::string& what) { throw std::invalid_argument("Llama::" + what); }
 
-  /// `cosines(layer)` are by slot; their means go to `means` (layers), if it has room.
-  template <class Cosines>
-  std::span<const double> mean_cosines(std::vector<double>& means, Cosines cosines) {
-    calculate_pending();
+  /// To `means` (layers), if it has room.
+  std::span<const double> mean_cosines(detail::Block block, std::vector<double>& means) {
+    schedule_.calculate_pending();
     if (size() == 0) return {};
     for (std::size_t l = 0; l < means.size(); ++l) {
-      const Real* const of_layer = cosines(static_cast<std::int32_t>(l));
+      const Real* const of_layer = schedule_.pass.cosines(block).at(static_cast<std::ptrdiff_t>(l));
       means[l] = std::accumulate(of_layer, of_layer + size(), 0.0) / size();
     }
     return means;
   }
 
-  static std::vector<std::int32_t> exits_of(const LlamaConfig& config) {
-    return config.exits.empty() ? std::vector{config.layers} : config.exits;
-  }
-
-  static std::shared_ptr<const LlamaWeights<Real>> given(std::shared_ptr<const LlamaWeights<Real>> weights) {
+  /// `weights`, if the options are right for them.
+  static std::shared_ptr<const LlamaWeights<Real>> fitting(std::shared_ptr<const LlamaWeights<Real>> weights,
+                                                           const LlamaOptions& options) {
     if (!weights) throw std::invalid_argument("Llama: no weights");
+    const LlamaConfig& config = weights->config;
+    detail::require_option("vocab_size", options.vocab_size, 0, config.vocab_size);
+    for (std::size_t k = 0; k < options.feature_layers.size(); ++k)
+      detail::require_option("feature_layers", options.feature_layers[k],
+                             k ? options.feature_layers[k - 1] + 1 : 1, config.layers - 1);
     return weights;
   }
 
@@ -332,74 +319,12 @@ class Llama {
   void add_nodes(Tokens tokens, Nodes parents, bool skips) {
     first_row_ = node_count();
     rows_ = static_cast<std::int32_t>(tokens.size());
-    stages_.add_nodes(tokens, parents, skips);
-  }
-
-  /// Brings the nodes in wanted_ to an exit, with their ancestors and the committed tokens that did not get
-  /// there; logits of wanted_ alone.
-  void deepen(std::int32_t exit, bool aside) {
-    std::fill_n(needed_.begin(), node_count(), false);
-    for (const NodeId node : wanted_)
-      for (NodeId up = node; up != kNoParent && !needed_[static_cast<std::size_t>(up)];
-           up = stages_.node(up).parent)
-        needed_[static_cast<std::size_t>(up)] = true;
-    for (const NodeId node : wanted_) needed_[static_cast<std::size_t>(node)] = false;
-    for (std::int32_t stage = 0; stage <= exit; ++stage) {
-      if (stages_.waiting(stage) > detail::kLazyTokens) catch_up(stage, detail::Product::skinny);
-      const std::int32_t waiting = stages_.waiting(stage);
-      stages_.start_columns(stage, waiting);
-      const auto push = [&](NodeId node) {
-        if (stages_.node(node).stages != stage) return;
-        stages_.push_node(node, stage);
-        stages_.pass_stage(node);
-      };
-      for (NodeId node = 0; node < node_count(); ++node)
-        if (needed_[static_cast<std::size_t>(node)]) push(node);
-      const auto first_row = static_cast<std::int32_t>(stages_.columns().size());
-      for (const NodeId node : wanted_) push(node);
-      const auto all = static_cast<std::int32_t>(stages_.columns().size());
-      detail::PassPart part = stages_.part(stage);
-      part.aside = aside;
-      pass_.run(stages_.columns(), stages_.computed(stage), size() + node_count(),
-                stage == exit ? first_row : all, detail::Product::skinny, part);
-      stages_.settle(stage, waiting);
-    }
-  }
-
-  void calculate_pending() {
-    if (stages_.pending() > 0) pass_.check_view();
-    flush(detail::Product::skinny);
-  }
-
-  /// Calculates all that committed tokens lack.
-  void flush(detail::Product product) {
-    for (std::int32_t stage = 0; stage < exits(); ++stage) catch_up(stage, product);
-  }
-  void catch_up(std::int32_t stage, detail::Product product) {
-    while (stages_.waiting(stage) > 0) {
-      const std::int32_t count = std::min(stages_.waiting(stage), options_.prefill_chunk),
-                         base = stages_.computed(stage);
-      stages_.start_columns(stage, count);
-      pass_.run(stages_.columns(), base, base + count, count, product, stages_.part(stage));
-      stages_.settle(stage, count);
-    }
-  }
-
-  void append_chunks(Tokens tokens, detail::Product product) {
-    while (!tokens.empty()) {
-      const auto count =
-          std::min(static_cast<std::size_t>(options_.prefill_chunk - stages_.pending()), tokens.size());
-      stages_.append(tokens.first(count));
-      tokens = tokens.subspan(count);
-      const bool full = stages_.pending() == options_.prefill_chunk;
-      if (full || product == detail::Product::wide || stages_.pending() >= detail::kLazyTokens)
-        flush(product);
-    }
+    schedule_.stages.add_nodes(tokens, parents, skips);
   }
 
   RowsView rows() {
     if constexpr (std::is_same_v<Real, float>) {
-      return {pass_.logits().at(0), rows_, vocab_size(), pass_.logits().stride};
+      return {schedule_.pass.logits().at(0), rows_, vocab_size(), schedule_.pass.logits().stride};
     } else {
       for (std::int32_t r = 0; r < rows_; ++r)
         std::transform(logits(r).begin(), logits(r).end(),
@@ -410,16 +335,12 @@ class Llama {
   }
 
   LlamaOptions options_;
-  detail::LlamaPass<Real> pass_;
   specula::detail::Generation generation_;
-  detail::LlamaStages stages_;
+  detail::LlamaSchedule<Real> schedule_;
   std::int32_t first_row_ = 0, rows_ = 0;            // of the last extend(): its first node, how many
   SkippedBlocks skipped_;                            // what the nodes skip, if they do
   std::vector<double> similarity_, mlp_similarity_;  // (layers), what was returned
-
-  std::vector<NodeId> wanted_;        // of the call: nodes whose rows it asks for
-  std::vector<std::uint8_t> needed_;  // (max_nodes), their ancestors
-  std::vector<float> rounded_;        // (max_nodes, V), where Real is no float
+  std::vector<float> rounded_;                       // (max_nodes, V), where Real is no float
 };
 
 using LlamaModel = Llama<float>;

@@ -63,6 +63,9 @@ struct LlamaConfig : AttentionShape {
   bool tied_head = false;  // the LM head is the embedding
   LooksAt looks_at = LooksAt::nothing;
   TargetShape target;  // where it looks at keys and values
+  /// Where it looks at features: the numbers of the target's layers, ascending, behind which it reads a
+  /// hidden state too.
+  std::vector<std::int32_t> feature_layers;
   /// Numbers of layers after which the model can stop, ascending; the last is `layers`. Empty: only there.
   std::vector<std::int32_t> exits;
 
@@ -86,6 +89,14 @@ struct Requirements {
   void size(const char* key, std::int32_t value) const {
     (*this)(value >= 1 && value <= (1 << 24),
             std::string(key) + " is " + std::to_string(value) + ", expected 1 to 16777216");
+  }
+  void ascending(const char* key, const std::vector<std::int32_t>& numbers) const {
+    std::int32_t before = 0;
+    for (const std::int32_t number : numbers) {
+      (*this)(number > before,
+              "key '" + std::string(key) + "': expected ascending numbers of layers, from 1 on");
+      before = number;
+    }
   }
 };
 
@@ -141,15 +152,15 @@ inline void validate(const LlamaConfig& config, std::string_view source) {
                                                              std::to_string(layer) + ", expected 0 to " +
                                                              std::to_string(config.target.layers - 1));
   }
+  expect.ascending("feature_layers", config.feature_layers);
+  expect(config.feature_layers.empty() || config.looks_at == LooksAt::features,
+         "key 'feature_layers': only a head on a target's features reads some");
+  expect.ascending("exits", config.exits);
   if (config.exits.empty()) return;
   expect(config.looks_at == LooksAt::nothing, "key 'exits': a draft that looks into a target has none");
-  std::int32_t before = 0;
-  for (const std::int32_t exit : config.exits) {
-    expect(exit > before, "key 'exits': expected ascending numbers of layers, from 1 on");
-    before = exit;
-  }
-  expect(before == config.layers, "key 'exits': the last is " + std::to_string(before) +
-                                      ", expected num_hidden_layers " + std::to_string(config.layers));
+  expect(config.exits.back() == config.layers,
+         "key 'exits': the last is " + std::to_string(config.exits.back()) + ", expected num_hidden_layers " +
+             std::to_string(config.layers));
 }
 
 namespace detail {
@@ -314,6 +325,7 @@ inline LlamaConfig read_llama_config(const Json& json, std::string_view source) 
   out.rms_norm_eps = config.number("rms_norm_eps", 1e-6);
   out.tied_head = config.flag("tie_word_embeddings");
   if (out.looks_at == LooksAt::key_values) out.target = detail::read_target(config);
+  out.feature_layers = config.integers("feature_layers");
   if (const Json* exits = config.find("exits")) {
     if (!exits->array()) config.fail("exits", "expected an array of numbers of layers", exits);
     for (const Json& exit : *exits->array()) {

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "specula/eigen/detail/isa.hpp"
 #include "specula/eigen/panel_matrix.hpp"
@@ -24,6 +25,9 @@ struct LlamaOptions {
   Inputs inputs = Inputs::full;         // bf16: rounds what bf16 weights multiply; twice as fast, 3 digits
   bool measure_similarity = false;      // see Llama::similarity()
   bool measure_mlp_similarity = false;  // see Llama::mlp_similarity(); no rule of this library asks for it
+  /// Numbers of layers, ascending, behind which features() has the hidden states too: the `feature_layers` of
+  /// the config of a head that is to read them.
+  std::vector<std::int32_t> feature_layers = {};
 };
 
 namespace detail {

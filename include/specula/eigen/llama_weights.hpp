@@ -47,8 +47,10 @@ struct LlamaWeights {
   detail::AlignedVector<Real>
       final_norm;  // (hidden), padded with zeros; a head that looks at features has none
   // Where it looks at features, else empty: what mixes the embedding and the feature before it.
-  PanelMatrix<Real> fusion;                         // (hidden, 2 hidden): embedding, then feature
-  detail::AlignedVector<Real> fusion_bias;          // (hidden), padded with zeros
+  PanelMatrix<Real> fusion;                 // (hidden, 2 hidden): embedding, then feature
+  detail::AlignedVector<Real> fusion_bias;  // (hidden), padded with zeros
+  // (hidden, (n + 1) hidden): what makes the feature of n hidden states and the target's feature; if n > 0
+  PanelMatrix<Real> feature_fusion;
   std::shared_ptr<const LlamaWeights> target = {};  // then embedding and LM head are its
 
   const PanelMatrix<Real>& tokens() const { return target ? target->tokens() : embedding; }
@@ -99,6 +101,8 @@ LlamaWeights<Real> build_llama_weights(const LlamaConfig& config, Source& source
   if (is_head) {
     out.fusion = matrix({{"model.fc.weight", hidden}}, 2 * hidden);
     out.fusion_bias = vector("model.fc.bias");
+    if (const auto states = static_cast<std::int32_t>(config.feature_layers.size()))
+      out.feature_fusion = matrix({{"model.feature_fc.weight", hidden}}, (states + 1) * hidden);
   } else {
     out.embedding = matrix({{"model.embed_tokens.weight", config.vocab_size}}, hidden);
     if (!config.tied_head) out.separate_head = matrix({{"lm_head.weight", config.vocab_size}}, hidden);
@@ -139,6 +143,9 @@ void check_lender(const LlamaConfig& config, const std::shared_ptr<const LlamaWe
   };
   same("hidden_size", config.hidden_size, target->config.hidden_size);
   same("vocab_size", config.vocab_size, target->config.vocab_size);
+  expect(config.feature_layers.empty() || config.feature_layers.back() < target->config.layers,
+         "key 'feature_layers': expected numbers below the target's num_hidden_layers " +
+             std::to_string(target->config.layers));
 }
 
 template <class Real>

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -20,9 +19,11 @@
 #include "specula/eigen/detail/panel.hpp"
 #include "specula/eigen/detail/panel_product.hpp"
 #include "specula/eigen/detail/rope_table.hpp"
+#include "specula/eigen/detail/target_sight.hpp"
 #include "specula/eigen/detail/tree_attention.hpp"
 #include "specula/eigen/detail/wide_product.hpp"
 #include "specula/eigen/kv_cache.hpp"
+#include "specula/eigen/llama_options.hpp"
 #include "specula/eigen/llama_weights.hpp"
 #include "specula/eigen/thread_team.hpp"
 #include "specula/features.hpp"
@@ -44,6 +45,7 @@ struct ColumnBuffer {
 };
 
 enum class Product { skinny, wide };
+enum class Block { attention, mlp };  // of a layer
 
 /// What of the model a pass runs.
 struct PassPart {
@@ -57,17 +59,18 @@ struct PassPart {
 template <class Real>
 class LlamaPass {
  public:
-  LlamaPass(std::shared_ptr<const LlamaWeights<Real>> weights, std::int32_t capacity, std::int32_t columns,
-            std::int32_t rows, std::int32_t threads, Isa isa, Inputs inputs, bool wide, bool measures,
-            bool measures_mlp = false)
+  LlamaPass(std::shared_ptr<const LlamaWeights<Real>> weights, const LlamaOptions& options)
       : weights_(std::move(weights)),
-        isa_(isa),
-        elementwise_(isa),
-        rope_(config(), capacity),
-        cross_rope_(config().target, config().looks_at == LooksAt::key_values ? capacity : 0),
-        team_(std::make_unique<ThreadTeam>(threads)),
-        cache(config().layers, config().kv_heads, config().head_dim, capacity) {
+        isa_(options.isa),
+        elementwise_(isa_),
+        rope_(config(), options.capacity),
+        cross_rope_(config().target, config().looks_at == LooksAt::key_values ? options.capacity : 0),
+        team_(std::make_unique<ThreadTeam>(options.threads)),
+        sight_(config(), options.capacity, pass_columns(options)),
+        shown_layers_(options.feature_layers),
+        cache(config().layers, config().kv_heads, config().head_dim, options.capacity) {
     const LlamaConfig& c = config();
+    const std::int32_t columns = pass_columns(options), rows = options.max_nodes;
     hidden_ = {columns, c.hidden_size};
     normed_ = {columns, c.hidden_size};
     added_ = {columns, c.hidden_size};
@@ -89,23 +92,20 @@ class LlamaPass {
       between_ = {cache.slots(), c.hidden_size};
       aside_ = {rows, c.vocab_size};
     }
-    measures_ = measures;
-    measures_mlp_ = measures_mlp;
-    if (measures) cosines_ = {c.layers, cache.slots()};
-    if (measures_mlp) mlp_cosines_ = {c.layers, cache.slots()};
-    if (c.looks_at == LooksAt::key_values) {
-      cross_columns_.resize(static_cast<std::size_t>(columns));
-      seen_.resize(static_cast<std::size_t>(capacity));
-      std::iota(seen_.begin(), seen_.end(), 0);
-      cross_queries_ = {columns, target.heads * target.head_dim};
-    }
+    const auto states = static_cast<std::int32_t>(shown_layers_.size());
+    if (states > 0) hidden_states_ = {cache.slots(), states * c.hidden_size};
+    if (options.measure_similarity) cosines(Block::attention) = {c.layers, cache.slots()};
+    if (options.measure_mlp_similarity) cosines(Block::mlp) = {c.layers, cache.slots()};
+    if (c.looks_at == LooksAt::key_values) cross_queries_ = {columns, target.heads * target.head_dim};
     if (c.looks_at == LooksAt::features) fused_ = {columns, 2 * c.hidden_size};
-    for (std::int32_t t = 0; t < threads; ++t) {
+    const std::int32_t read = weights_->feature_fusion.cols();
+    if (read > 0) read_ = {columns, read};
+    for (std::int32_t t = 0; t < options.threads; ++t) {
       scratch_.emplace_back(cache.slots(), round_up(std::max(c.head_dim, target.head_dim), kPanel));
       keys_.emplace_back(static_cast<std::size_t>(c.head_dim + kPanel));
-      const std::int32_t deepest = std::max({2 * c.hidden_size, c.intermediate_size, widest});
-      if (wide) wide_.emplace_back(deepest);
-      if (inputs == Inputs::bf16) rounded_.emplace_back(columns, deepest);
+      const std::int32_t deepest = std::max({2 * c.hidden_size, read, c.intermediate_size, widest});
+      if (options.wide_from != kNeverWide) wide_.emplace_back(deepest);
+      if (options.inputs == Inputs::bf16) rounded_.emplace_back(columns, deepest);
     }
   }
 
@@ -115,15 +115,17 @@ class LlamaPass {
   ColumnBuffer<Real>& aside() { return aside_; }
   /// By slot: what entered the LM head.
   ColumnBuffer<Real>& features() { return features_; }
+  /// By slot: the hidden states behind the layers of LlamaOptions::feature_layers.
+  HiddenStates<Real> hidden_states() {
+    return {shown_layers_, hidden_states_.values.data(), hidden_states_.stride};
+  }
 
   /// What the passes from now on read of the target: the one that this model looks at.
-  void look_into(const KeyValuesView<Real>& view) { key_values_ = view; }
-  void look_into(const FeaturesView<Real>& view) { target_features_ = view; }
+  TargetSight<Real>& sight() { return sight_; }
 
-  /// (slots): the cosine of what comes before the attention block of a layer and what comes behind it.
-  const Real* cosines(std::int32_t layer) { return cosines_.at(layer); }
-  /// The same around the MLP block.
-  const Real* mlp_cosines(std::int32_t layer) { return mlp_cosines_.at(layer); }
+  /// (layers, slots): the cosine of what comes before a block of a layer and what comes behind it. Empty
+  /// where it is not measured.
+  ColumnBuffer<Real>& cosines(Block block) { return cosines_[static_cast<std::size_t>(block)]; }
 
   /// Copies all that is kept of the token in slot `from` to slot `to`.
   void move(std::int32_t from, std::int32_t to) {
@@ -131,19 +133,14 @@ class LlamaPass {
     cache.move(from, to);
     std::copy_n(features_.at(from), features_.stride, features_.at(to));
     std::copy_n(between_.at(from), between_.stride, between_.at(to));
-    for (std::int32_t l = 0; measures_ && l < config().layers; ++l) cosines_.at(l)[to] = cosines_.at(l)[from];
-    for (std::int32_t l = 0; measures_mlp_ && l < config().layers; ++l)
-      mlp_cosines_.at(l)[to] = mlp_cosines_.at(l)[from];
-  }
-
-  /// Throws std::logic_error where the model looks into a target and no view, or a stale one, was given.
-  void check_view() const {
-    if (config().looks_at == LooksAt::key_values) key_values_.cache();
-    if (config().looks_at == LooksAt::features) target_features_.size();
+    std::copy_n(hidden_states_.at(from), hidden_states_.stride, hidden_states_.at(to));
+    for (ColumnBuffer<Real>& cosines : cosines_)
+      for (std::int32_t l = 0; !cosines.values.empty() && l < config().layers; ++l)
+        cosines.at(l)[to] = cosines.at(l)[from];
   }
 
   /// Runs `columns`, which see the slots [0, base) and their paths, and stores their keys and values. The
-  /// logits of the columns from `first_row` on are left in logits(). `end` slots are in use. check_view()
+  /// logits of the columns from `first_row` on are left in logits(). `end` slots are in use. sight().check()
   /// comes first: this must not throw. A model that looks at features runs columns one generation after the
   /// other, since a token's feature is made when its parent is run.
   void run(std::span<const PassColumn> columns, std::int32_t base, std::int32_t end, std::int32_t first_row,
@@ -156,11 +153,11 @@ class LlamaPass {
     const bool fuses = config().looks_at == LooksAt::features;
     const auto all = static_cast<std::int32_t>(columns.size());
     for (std::int32_t first = 0, last; first < all; first = last) {
-      last = fuses ? generation_end(columns, first) : all;
+      last = fuses ? sight_.generation_end(columns, first) : all;
       columns_ = columns.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
       first_row_ = std::max(0, first_row - first);
       logits_at_ = std::max(0, first - first_row);
-      if (config().looks_at == LooksAt::key_values) see_target();
+      if (config().looks_at == LooksAt::key_values) sight_.see(columns_);
       auto body = [&](std::int32_t member) { layers(member, attention); };
       team_->run(body);
     }
@@ -168,42 +165,6 @@ class LlamaPass {
 
  private:
   std::int32_t count() const { return static_cast<std::int32_t>(columns_.size()); }
-
-  /// The slot of the token before a column's.
-  static std::int32_t parent_slot(const PassColumn& column) {
-    return column.path_size > 1 ? column.path[column.path_size - 2] : column.position - 1;
-  }
-  /// Whether the feature that it takes is the target's; the first token takes zeros.
-  bool takes_target_feature(const PassColumn& column) const {
-    return column.position <= target_features_.size();
-  }
-  std::int32_t generation_end(std::span<const PassColumn> columns, std::int32_t first) const {
-    const std::int32_t slot = columns[static_cast<std::size_t>(first)].slot;
-    std::int32_t last = first + 1;
-    for (; last < static_cast<std::int32_t>(columns.size()); ++last) {
-      const PassColumn& column = columns[static_cast<std::size_t>(last)];
-      if (!takes_target_feature(column) && parent_slot(column) >= slot) break;
-    }
-    return last;
-  }
-
-  /// How much of the target each column sees: the keys before it, which are all that there are for a guess.
-  void see_target() {
-    const std::int32_t size = key_values_.size();
-    const auto visible = [&](const PassColumn& column) { return std::min(column.position, size); };
-    cross_base_ = size;
-    cross_end_ = 0;
-    for (const PassColumn& column : columns_) {
-      cross_base_ = std::min(cross_base_, visible(column));
-      cross_end_ = std::max(cross_end_, visible(column));
-    }
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
-      const std::int32_t more = visible(columns_[i]) - cross_base_;
-      cross_columns_[i] = columns_[i];
-      cross_columns_[i].path = seen_.data() + cross_base_;
-      cross_columns_[i].path_size = cross_columns_[i].in_order = more;
-    }
-  }
 
   /// This member's share of `total`: [first, second).
   std::pair<std::int32_t, std::int32_t> share(std::int32_t member, std::int32_t total) const {
@@ -227,11 +188,10 @@ class LlamaPass {
         const auto [head, last_head] = share(member, c.kv_heads);
         for (std::int32_t h = head; h < last_head; ++h) attend(member, l, h, attention);
         multiply(member, layer.output, mixed_, added_, 0, count());
-        for (std::int32_t i = first; i < last && measures_ && !part_.skipped; ++i)
-          cosines_.at(l)[slot(i)] = elementwise_.similarity(hidden_.at(i), added_.at(i), c.hidden_size);
+        measure(Block::attention, l, first, last);
         add(first, last);
       }
-      if (c.looks_at == LooksAt::key_values && cross_end_ > 0) {
+      if (c.looks_at == LooksAt::key_values && sight_.end() > 0) {
         multiply(member, layer.cross_query, hidden_, cross_queries_, 0, count());
         const auto [target_head, last_target_head] = share(member, c.target.kv_heads);
         for (std::int32_t h = target_head; h < last_target_head; ++h) attend_to_target(member, l, h);
@@ -245,9 +205,9 @@ class LlamaPass {
         elementwise_.swiglu(gate_up_.at(i), gate_up_.at(i) + c.intermediate_size, c.intermediate_size,
                             active_.at(i));
       multiply(member, layer.down, active_, added_, 0, count());
-      for (std::int32_t i = first; i < last && measures_mlp_ && !part_.skipped; ++i)
-        mlp_cosines_.at(l)[slot(i)] = elementwise_.similarity(hidden_.at(i), added_.at(i), c.hidden_size);
+      measure(Block::mlp, l, first, last);
       add(first, last);
+      show(l + 1, first, last);
     }
     if (part_.last_layer < c.layers)
       for (std::int32_t i = first; i < last; ++i)
@@ -271,20 +231,42 @@ class LlamaPass {
     const bool fuses = config().looks_at == LooksAt::features;
     ColumnBuffer<Real>& to = fuses ? fused_ : hidden_;
     for (std::int32_t i = first; i < last; ++i) {
-      const PassColumn& column = columns_[static_cast<std::size_t>(i)];
       std::fill(to.at(i) + size, to.at(i) + to.stride, Real(0));
-      weights_->tokens().get_row(column.token, to.at(i));
-      if (fuses && column.position > 0)
-        std::copy_n(takes_target_feature(column) ? target_features_.row(column.position - 1).data()
-                                                 : features_.at(parent_slot(column)),
-                    size, to.at(i) + size);
+      weights_->tokens().get_row(columns_[static_cast<std::size_t>(i)].token, to.at(i));
     }
     if (!fuses) return;
+    take_features(member, first, last);
     multiply(member, weights_->fusion, fused_, hidden_, 0, count());
     for (std::int32_t i = first; i < last; ++i)
       for (std::ptrdiff_t k = 0; k < hidden_.stride; ++k)
         hidden_.at(i)[k] =
             k < size ? hidden_.at(i)[k] + weights_->fusion_bias[static_cast<std::size_t>(k)] : Real(0);
+  }
+
+  /// To fused_, behind the embedding: the feature of the token before each column's.
+  void take_features(std::int32_t member, std::int32_t first, std::int32_t last) {
+    const std::int32_t size = config().hidden_size;
+    const auto takes = [&](std::int32_t i) {
+      const PassColumn& column = columns_[static_cast<std::size_t>(i)];
+      return column.position > 0 && sight_.takes_feature(column);
+    };
+    const bool mixes = read_.stride > 0;
+    for (std::int32_t i = first; i < last; ++i) {
+      const PassColumn& column = columns_[static_cast<std::size_t>(i)];
+      if (takes(i) && mixes)
+        sight_.copy_states(column.position - 1, read_.at(i));
+      else if (column.position > 0)
+        std::copy_n(takes(i) ? sight_.features.row(column.position - 1).data()
+                             : features_.at(sight_.parent_slot(column)),
+                    size, fused_.at(i) + size);
+    }
+    if (!mixes) return;
+    std::int32_t end = count();  // all members agree
+    while (end > 0 && !takes(end - 1)) --end;
+    if (end == 0) return;
+    multiply(member, weights_->feature_fusion, read_, normed_, 0, end);
+    for (std::int32_t i = first; i < last; ++i)
+      if (takes(i)) std::copy_n(normed_.at(i), size, fused_.at(i) + size);
   }
 
   /// A model may lack a norm: then its input goes through as it is.
@@ -296,6 +278,22 @@ class LlamaPass {
       else
         elementwise_.rms_norm(hidden_.at(i), weight.data(), config().hidden_size, eps, normed_.at(i));
     }
+  }
+
+  /// What the block is about to add, where that is measured.
+  void measure(Block block, std::int32_t layer, std::int32_t first, std::int32_t last) {
+    ColumnBuffer<Real>& cosines = this->cosines(block);
+    for (std::int32_t i = first; i < last && !cosines.values.empty() && !part_.skipped; ++i)
+      cosines.at(layer)[slot(i)] = elementwise_.similarity(hidden_.at(i), added_.at(i), config().hidden_size);
+  }
+
+  /// Keeps the hidden states behind so many layers, where options ask for them.
+  void show(std::int32_t layers, std::int32_t first, std::int32_t last) {
+    const auto found = std::find(shown_layers_.begin(), shown_layers_.end(), layers);
+    if (found == shown_layers_.end()) return;
+    const std::ptrdiff_t size = config().hidden_size, at = (found - shown_layers_.begin()) * size;
+    for (std::int32_t i = first; i < last; ++i)
+      std::copy_n(hidden_.at(i), size, hidden_states_.at(slot(i)) + at);
   }
 
   void add(std::int32_t first, std::int32_t last) {
@@ -369,11 +367,11 @@ class LlamaPass {
     const TargetShape& target = config().target;
     const std::int32_t size = target.head_dim, group = target.group();
     turn_queries(target, cross_rope_, cross_queries_, head);
-    const TreeAttention<Real> attention{isa_, elementwise_, key_values_.cache(), group,
-                                        size, cross_base_,  cross_end_};
+    const TreeAttention<Real> attention{isa_,          elementwise_, sight_.key_values.cache(), group, size,
+                                        sight_.base(), sight_.end()};
     Real* const out = mixed_.at(0) + static_cast<std::ptrdiff_t>(head) * group * size;
-    attention.run(config().target_layer(layer), head, std::span(cross_columns_).first(columns_.size()),
-                  queries(head), out, mixed_.stride, scratch_[static_cast<std::size_t>(member)]);
+    attention.run(config().target_layer(layer), head, sight_.columns(columns_.size()), queries(head), out,
+                  mixed_.stride, scratch_[static_cast<std::size_t>(member)]);
     for (std::int32_t i = 0; i < count(); ++i)
       if (columns_[static_cast<std::size_t>(i)].position == 0)  // there is no key before the first token
         std::fill_n(out + i * mixed_.stride, group * size, Real(0));
@@ -389,11 +387,8 @@ class LlamaPass {
   PassPart part_;
   std::int32_t first_row_ = 0, logits_at_ = 0;  // the first column that wants logits, and where they go
 
-  KeyValuesView<Real> key_values_;
-  FeaturesView<Real> target_features_;
-  std::vector<PassColumn> cross_columns_;        // as the target's keys see them
-  std::vector<std::int32_t> seen_;               // 0, 1, 2, ...: the paths of those
-  std::int32_t cross_base_ = 0, cross_end_ = 0;  // keys that every column sees, that any does
+  TargetSight<Real> sight_;
+  std::vector<std::int32_t> shown_layers_;  // of which hidden_states_ are kept
 
   ColumnBuffer<Real> hidden_, normed_, added_;  // (columns, hidden)
   ColumnBuffer<Real> qkv_;                      // (columns, (heads + 2 kv_heads) * head_dim)
@@ -404,10 +399,11 @@ class LlamaPass {
   ColumnBuffer<Real> logits_, aside_;    // (rows, vocab)
   ColumnBuffer<Real> features_;          // (slots, hidden)
   ColumnBuffer<Real> between_;           // (slots, hidden): where there are exits, what goes on
-  bool measures_ = false, measures_mlp_ = false;
-  ColumnBuffer<Real> cosines_, mlp_cosines_;     // (layers, slots), where they are measured
-  ColumnBuffer<Real> cross_queries_;             // (columns, target's heads * head_dim)
-  ColumnBuffer<Real> fused_;                     // (columns, 2 hidden): embedding, feature
+  ColumnBuffer<Real> cosines_[2];        // by block: (layers, slots), where they are measured
+  ColumnBuffer<Real> cross_queries_;     // (columns, target's heads * head_dim)
+  ColumnBuffer<Real> fused_;             // (columns, 2 hidden): embedding, feature
+  ColumnBuffer<Real> read_;           // (columns, (n + 1) hidden): hidden states of the target, its feature
+  ColumnBuffer<Real> hidden_states_;  // (slots, n hidden), where they are shown
   std::vector<AttentionScratch<Real>> scratch_;  // one a thread, as are the next two
   std::vector<AlignedVector<Real>> keys_;        // (head_dim + 16)
   std::vector<WideProduct<Real>> wide_;

@@ -1,0 +1,130 @@
+// When which tokens go through which layers of a Llama: no sooner than a call needs them, and together.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "specula/eigen/detail/llama_pass.hpp"
+#include "specula/eigen/detail/llama_stages.hpp"
+#include "specula/eigen/llama_options.hpp"
+#include "specula/rows.hpp"
+#include "specula/skipped_blocks.hpp"
+
+namespace specula::eigen::detail {
+
+/// Owns a model's passes and the record of its stages. Allocates nothing after the constructor. Checks
+/// nothing: arguments are Llama's to check.
+template <class Real>
+class LlamaSchedule {
+ public:
+  LlamaSchedule(std::shared_ptr<const LlamaWeights<Real>> weights, const LlamaOptions& options)
+      : pass(std::move(weights), options),
+        stages(exits_of(pass.config()), options),
+        chunk_(options.prefill_chunk) {
+    wanted_.reserve(static_cast<std::size_t>(options.max_nodes));
+    needed_.resize(static_cast<std::size_t>(options.max_nodes));
+  }
+
+  LlamaPass<Real> pass;
+  LlamaStages stages;
+
+  /// Tokens join the context. Few wait; all are calculated where the product is the wide one.
+  void append(Tokens tokens, Product product) {
+    while (!tokens.empty()) {
+      const auto count = std::min(static_cast<std::size_t>(chunk_ - stages.pending()), tokens.size());
+      stages.append(tokens.first(count));
+      tokens = tokens.subspan(count);
+      const bool full = stages.pending() == chunk_;
+      if (full || product == Product::wide || stages.pending() >= kLazyTokens) flush(product);
+    }
+  }
+
+  /// Calculates all that committed tokens lack.
+  void flush(Product product) {
+    for (std::int32_t stage = 0; stage < stages.count(); ++stage) catch_up(stage, product);
+  }
+  /// The same for a view of them. Throws std::logic_error where it takes a view that is not there.
+  void calculate_pending() {
+    if (stages.pending() > 0) pass.sight().check();
+    flush(Product::skinny);
+  }
+
+  /// Brings nodes to an exit, with their ancestors and the committed tokens that did not get there: the nodes
+  /// `first` + rows[i]. Logits of those alone, which go to pass.aside() if `aside`.
+  void deepen(NodeId first, std::span<const std::int32_t> rows, std::int32_t exit, bool aside) {
+    if (rows.empty()) return;
+    wanted_.clear();
+    for (const std::int32_t row : rows) wanted_.push_back(first + row);
+    deepen(exit, aside);
+  }
+  /// The same of all nodes from `first` on.
+  void deepen_from(NodeId first, std::int32_t exit) {
+    wanted_.clear();
+    for (NodeId node = first; node < stages.node_count(); ++node) wanted_.push_back(node);
+    if (!wanted_.empty()) deepen(exit, false);
+  }
+
+  /// Runs the nodes from `first` on without some blocks. No committed token waits.
+  void skip(NodeId first, const SkippedBlocks& skipped) {
+    if (first == stages.node_count()) return;
+    stages.start_columns(0, 0);
+    for (NodeId node = first; node < stages.node_count(); ++node) stages.push_node(node, 0);
+    pass.run(stages.columns(), stages.size(), stages.size() + stages.node_count(), 0, Product::skinny,
+             {.skipped = &skipped});
+  }
+
+ private:
+  static std::vector<std::int32_t> exits_of(const LlamaConfig& config) {
+    return config.exits.empty() ? std::vector{config.layers} : config.exits;
+  }
+
+  /// The nodes in wanted_.
+  void deepen(std::int32_t exit, bool aside) {
+    std::fill_n(needed_.begin(), stages.node_count(), false);
+    for (const NodeId node : wanted_)
+      for (NodeId up = node; up != kNoParent && !needed_[static_cast<std::size_t>(up)];
+           up = stages.node(up).parent)
+        needed_[static_cast<std::size_t>(up)] = true;
+    for (const NodeId node : wanted_) needed_[static_cast<std::size_t>(node)] = false;
+    for (std::int32_t stage = 0; stage <= exit; ++stage) {
+      if (stages.waiting(stage) > kLazyTokens) catch_up(stage, Product::skinny);
+      const std::int32_t waiting = stages.waiting(stage);
+      stages.start_columns(stage, waiting);
+      const auto push = [&](NodeId node) {
+        if (stages.node(node).stages != stage) return;
+        stages.push_node(node, stage);
+        stages.pass_stage(node);
+      };
+      for (NodeId node = 0; node < stages.node_count(); ++node)
+        if (needed_[static_cast<std::size_t>(node)]) push(node);
+      const auto first_row = static_cast<std::int32_t>(stages.columns().size());
+      for (const NodeId node : wanted_) push(node);
+      const auto all = static_cast<std::int32_t>(stages.columns().size());
+      PassPart part = stages.part(stage);
+      part.aside = aside;
+      pass.run(stages.columns(), stages.computed(stage), stages.size() + stages.node_count(),
+               stage == exit ? first_row : all, Product::skinny, part);
+      stages.settle(stage, waiting);
+    }
+  }
+
+  void catch_up(std::int32_t stage, Product product) {
+    while (stages.waiting(stage) > 0) {
+      const std::int32_t count = std::min(stages.waiting(stage), chunk_), base = stages.computed(stage);
+      stages.start_columns(stage, count);
+      pass.run(stages.columns(), base, base + count, count, product, stages.part(stage));
+      stages.settle(stage, count);
+    }
+  }
+
+  std::int32_t chunk_;                // tokens of a pass that catches up
+  std::vector<NodeId> wanted_;        // of the call: nodes whose rows it asks for
+  std::vector<std::uint8_t> needed_;  // (max_nodes), their ancestors
+};
+
+}  // namespace specula::eigen::detail
