@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct TrainingOptions {
   std::filesystem::path data, tokenizer, output, init;
   std::vector<std::string> shares;  // NAME=0.4
   bool init_is_larger = false;      // then its other tensors are left
+  std::set<std::string> init_may_lack = {};
   OptimizerOptions optimizer;
   LoopOptions loop;
   std::uint64_t seed = 1;

@@ -82,12 +82,12 @@ std::string sizes(const LlamaConfig& config) {
   return out.str();
 }
 
-/// Where it may stop, if anywhere but at the end.
-std::string exits(const LlamaConfig& config) {
-  if (config.exits.empty()) return {};
+/// "| what | 1 2 4 |", if there are any.
+std::string layer_row(const char* what, const std::vector<std::int64_t>& layers) {
+  if (layers.empty()) return {};
   std::ostringstream out;
-  out << "| exits after layers |";
-  for (const auto layers : config.exits) out << ' ' << layers;
+  out << "| " << what << " |";
+  for (const auto number : layers) out << ' ' << number;
   out << " |\n";
   return out.str();
 }
@@ -105,7 +105,8 @@ Kind decoder_kind(const LlamaConfig& config) {
               "A Llama-family decoder, trained by `examples/train` of specula, a library of "
               "speculative decoding. It writes\n"
               "text like that which it was trained on, and is not to be trusted in anything.",
-          .architecture = sizes(config) + "| embedding and head | " + tied(config) + " |\n" + exits(config),
+          .architecture = sizes(config) + "| embedding and head | " + tied(config) + " |\n" +
+                          layer_row("exits after layers", config.exits),
           .figures = "held-out loss (nats a token)"};
 }
 
@@ -143,7 +144,8 @@ Kind head_kind(const LlamaConfig& config) {
           "trained by `examples/train` of specula. From the target's last hidden states and the tokens it "
           "predicts the next\n"
           "hidden state; embedding and LM head are the target's. It is no model by itself.",
-      .architecture = sizes(config) + "| embedding and head | the target's |\n",
+      .architecture = sizes(config) + "| embedding and head | the target's |\n" +
+                      layer_row("reads hidden states behind layers of the target", config.feature_layers),
       .figures = "people's text, held out: nats a token, share of tokens on which head and target agree"};
 }
 
@@ -226,8 +228,9 @@ void export_glide(const Glide& draft, const fs::path& tokenizer, const ModelCard
 void export_feature_head(const FeatureHead& head, const fs::path& tokenizer, const ModelCard& card,
                          const fs::path& directory) {
   const auto& config = head->config();
-  write_directory(*head, llama_json(config, "SpeculaFeatureHead", "specula_feature_head"), head_kind(config),
-                  tokenizer, card, directory);
+  auto json = llama_json(config, "SpeculaFeatureHead", "specula_feature_head");
+  if (!config.feature_layers.empty()) json["feature_layers"] = config.feature_layers;
+  write_directory(*head, json, head_kind(config), tokenizer, card, directory);
 }
 
 }  // namespace specula_train

@@ -26,9 +26,18 @@ Tensor uniform_noise(const Tensor& like, const Tensor& tokens) {
 
 }  // namespace
 
-LlamaConfig head_config(const LlamaConfig& target) {
+LlamaConfig head_config(const LlamaConfig& target, std::vector<std::int64_t> feature_layers) {
   auto config = target;
   config.layers = 1;
+  std::int64_t before = 0;
+  for (const auto layers : feature_layers) {
+    if (layers <= before || layers >= target.layers)
+      throw std::invalid_argument("feature layer " + std::to_string(layers) +
+                                  ": expected ascending numbers from 1 to " +
+                                  std::to_string(target.layers - 1));
+    before = layers;
+  }
+  config.feature_layers = std::move(feature_layers);
   return config;
 }
 
@@ -37,6 +46,11 @@ FeatureHeadImpl::FeatureHeadImpl(const LlamaConfig& config) : config_(config) {
   auto model = register_module("model", std::make_shared<torch::nn::Module>());
   fc_ = add_matrix(*model, "fc", config.hidden, 2 * config.hidden);
   fc_bias_ = model->named_children()["fc"]->register_parameter("bias", torch::zeros({config.hidden}));
+  if (const auto states = static_cast<std::int64_t>(config.feature_layers.size()); states > 0) {
+    feature_fc_ = add_matrix(*model, "feature_fc", config.hidden, (states + 1) * config.hidden, 0);
+    torch::NoGradGuard no_grad;
+    feature_fc_.narrow(1, states * config.hidden, config.hidden).copy_(torch::eye(config.hidden));
+  }
   auto list = model->register_module("layers", std::make_shared<torch::nn::Module>());
   auto layer = list->register_module("0", std::make_shared<torch::nn::Module>());
   post_attention_norm_ =
@@ -53,7 +67,7 @@ Tensor FeatureHeadImpl::fuse(const Tensor& embedded, const Tensor& features, tor
   return torch::linear(both, fc_.to(dtype), fc_bias_.to(dtype)).to(torch::kFloat32);
 }
 
-std::vector<Tensor> FeatureHeadImpl::predict(const Tensor& embedded, const Tensor& features,
+std::vector<Tensor> FeatureHeadImpl::predict(const Tensor& embedded, const Tensor& states,
                                              std::int64_t forwards, torch::ScalarType dtype) {
   const auto batch = embedded.size(0), length = embedded.size(1);
   if (length < forwards) {
@@ -61,6 +75,8 @@ std::vector<Tensor> FeatureHeadImpl::predict(const Tensor& embedded, const Tenso
                                 std::to_string(forwards) + ", one a forward");
   }
   const specula::ContextAlignment alignment{.forwards = static_cast<std::int32_t>(forwards)};
+  const auto features =
+      feature_fc_.defined() ? torch::linear(states.to(dtype), feature_fc_.to(dtype)) : states;
   std::vector<AttentionInputs> streams;
   std::vector<Tensor> predicted;
   for (std::int32_t forward = 1; forward <= forwards; ++forward) {
@@ -86,28 +102,31 @@ Tensor head_loss(FeatureHead& head, Llama& target, const Tensor& rows, const Hea
                  torch::ScalarType dtype) {
   const auto length = rows.size(1) - 1;
   const auto tokens = unmark(rows).narrow(1, 0, length);
-  const auto features = target->look_inside(tokens, {}, /*features=*/true, dtype).features;
+  const auto states = target->states(tokens, head->config().feature_layers, dtype);
   const auto embedded = torch::embedding(target->embedding(), tokens);
-  auto input = features.to(torch::kFloat32);
-  if (options.noise > 0) {
-    input = input + uniform_noise(input, tokens) * (options.noise * 512 / static_cast<double>(length));
+  auto input = states.all.to(torch::kFloat32, /*non_blocking=*/false, /*copy=*/true);
+  if (options.noise > 0) {  // of the feature alone: hidden states have scales of their own
+    const auto size = states.features.size(-1);
+    input.narrow(-1, input.size(-1) - size, size)
+        .add_(uniform_noise(states.features, tokens), options.noise * 512 / static_cast<double>(length));
   }
   const auto predicted = head->predict(embedded, input, options.forwards, dtype);
 
   const auto learned = learned_predictions(rows);
   if (learned.places.numel() == 0) return predicted.front().sum() * 0;
   const auto pick = [&](const Tensor& x) { return x.view({-1, x.size(-1)}).index_select(0, learned.places); };
-  const auto wanted = pick(features);
+  const auto wanted = pick(states.features);
   const auto wanted_logits = target->head(wanted).detach();
   const auto position = torch::where(learned.expected >= 0, learned.places.remainder(length), -1);
   const specula::ContextAlignment alignment{.forwards = static_cast<std::int32_t>(options.forwards)};
   Tensor sum;
   for (std::int32_t forward = 1; forward <= options.forwards; ++forward) {
     const auto guess = pick(predicted[static_cast<std::size_t>(forward) - 1]);
-    const auto distance =
-        torch::smooth_l1_loss(guess, wanted.to(torch::kFloat32), at::Reduction::None).mean(-1);
-    const auto of_row =
-        distance + distillation(target->head(guess.to(dtype)), wanted_logits, options.distillation);
+    auto of_row = distillation(target->head(guess.to(dtype)), wanted_logits, options.distillation);
+    if (options.distance_weight != 0) {
+      const auto distance = torch::smooth_l1_loss(guess, wanted.to(torch::kFloat32), at::Reduction::None);
+      of_row = of_row + options.distance_weight * distance.mean(-1);
+    }
     const auto counted = (position >= alignment.first_row(forward)).to(torch::kFloat32);
     const auto loss = (of_row * counted).sum() / (counted.sum() + 1e-5);
     sum = sum.defined() ? sum + loss : loss;

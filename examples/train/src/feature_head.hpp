@@ -13,10 +13,16 @@
 namespace specula_train {
 
 /// The sizes of a head for a target: vocabulary, hidden size and norm are the target's, the rest may differ.
-/// Embedding and LM head are the target's own.
-LlamaConfig head_config(const LlamaConfig& target);
+/// Embedding and LM head are the target's own. `feature_layers`: numbers of the target's layers behind which
+/// it reads hidden states besides the feature, as in EAGLE-3 (Li et al. 2025). Throws std::invalid_argument
+/// unless they ascend from 1 on and stay below the target's.
+LlamaConfig head_config(const LlamaConfig& target, std::vector<std::int64_t> feature_layers = {});
 
-/// Parameters: `model.fc.{weight,bias}` and those of a Llama's `model.layers.0`, but no input norm.
+/// What of a head is not in one that reads features alone. It begins as what makes them the same.
+constexpr const char* kFeatureFusion = "model.feature_fc.weight";
+
+/// Parameters: `model.fc.{weight,bias}` and those of a Llama's `model.layers.0`, but no input norm; where it
+/// reads hidden states, kFeatureFusion.
 class FeatureHeadImpl : public torch::nn::Module {
  public:
   explicit FeatureHeadImpl(const LlamaConfig& config);
@@ -26,16 +32,16 @@ class FeatureHeadImpl : public torch::nn::Module {
   /// What the head predicts the target's features to be, one result (B, T, hidden) float32 a forward: row c
   /// of forward j is step j of the round whose root is at c - (j - 1) (train/context_alignment.hpp), and has
   /// seen the target's features before that root and the head's own, detached, from there on. embedded (B, T,
-  /// hidden): the target's embedding of the tokens. features (B, T, hidden): the target's. T is at least
-  /// `forwards`. Changes nothing in the module.
-  std::vector<torch::Tensor> predict(const torch::Tensor& embedded, const torch::Tensor& features,
+  /// hidden): the target's embedding of the tokens. states (B, T, (n + 1) hidden): of the target, as
+  /// Llama::states() gives them. T is at least `forwards`. Changes nothing in the module.
+  std::vector<torch::Tensor> predict(const torch::Tensor& embedded, const torch::Tensor& states,
                                      std::int64_t forwards, torch::ScalarType dtype);
 
  private:
   torch::Tensor fuse(const torch::Tensor& embedded, const torch::Tensor& features, torch::ScalarType dtype);
 
   LlamaConfig config_;
-  torch::Tensor fc_, fc_bias_;
+  torch::Tensor fc_, fc_bias_, feature_fc_;
   SelfAttention attention_{nullptr};
   RmsNorm post_attention_norm_{nullptr};
   FeedForward feed_forward_{nullptr};
@@ -46,7 +52,8 @@ TORCH_MODULE(FeatureHead);
 struct HeadLossOptions {
   std::int64_t forwards = 3;
   specula::TopKDistillation distillation;
-  double noise = 0.2;  // of the input features: uniform in +-noise / 2 * 512 / T
+  double noise = 0.2;          // of the input features: uniform in +-noise / 2 * 512 / T
+  double distance_weight = 1;  // of the features' smooth L1 distance
 };
 
 /// The sum of the forwards' losses, each a mean over the tokens to be learned of the features' smooth L1

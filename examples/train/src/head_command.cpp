@@ -17,6 +17,7 @@ struct HeadOptions {
   std::string name = "head";
   std::filesystem::path target;
   HeadLossOptions loss;
+  std::vector<std::int64_t> feature_layers;
   SizeOptions sizes;
   TrainingOptions training;
 };
@@ -29,9 +30,10 @@ Losses evaluate(FeatureHead& head, Llama& target, const Session& session, const 
   session.for_heldout([&](const std::string& style, const torch::Tensor& rows) {
     const auto length = rows.size(1) - 1;
     const auto tokens = rows.narrow(1, 0, length);
-    const auto features = target->look_inside(tokens, {}, true, session.dtype()).features;
+    const auto states = target->states(tokens, head->config().feature_layers, session.dtype());
+    const auto& features = states.features;
     const auto predicted =
-        head->predict(torch::embedding(target->embedding(), tokens), features, steps, session.dtype());
+        head->predict(torch::embedding(target->embedding(), tokens), states.all, steps, session.dtype());
     const auto wanted = target->head(features);
     const auto at = torch::arange(length, tokens.options()).expand_as(tokens);
     for (std::int64_t step = 1; step <= steps; ++step) {
@@ -55,10 +57,10 @@ std::string describe(const HeadLossOptions& loss) {
   char text[240];
   std::snprintf(
       text, sizeof text,
-      "Smooth L1 distance of the features + %g cross entropy with the target's law + %g of it over the\n"
+      "%g smooth L1 distance of the features + %g cross entropy with the target's law + %g of it over the\n"
       "target's %d likeliest tokens; context alignment over %lld forwards; noise %g",
-      loss.distillation.cross_entropy_weight, loss.distillation.weight, loss.distillation.k,
-      static_cast<long long>(loss.forwards), loss.noise);
+      loss.distance_weight, loss.distillation.cross_entropy_weight, loss.distillation.weight,
+      loss.distillation.k, static_cast<long long>(loss.forwards), loss.noise);
   return text;
 }
 
@@ -66,7 +68,7 @@ void train_head(const HeadOptions& options) {
   options.loss.distillation.check();
   const Session session(options.training);
   auto target = load_target(options.target, session);
-  auto config = options.sizes.apply_to(head_config(target->config()));
+  auto config = options.sizes.apply_to(head_config(target->config(), options.feature_layers));
   session.set_vocabulary(config);
   FeatureHead head(config);
   session.place(options.name, *head);
@@ -101,10 +103,20 @@ void add_head_command(CLI::App& app) {
   command->add_option("--top-k", loss.distillation.k, "Of the target's tokens, how many count most")
       ->capture_default_str();
   command->add_option("--top-k-weight", loss.distillation.weight, "What those count")->capture_default_str();
+  command
+      ->add_option("--distance-weight", loss.distance_weight,
+                   "What the distance of the features counts; 0: the head may hand on what it likes")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   command->add_option("--cross-entropy-weight", loss.distillation.cross_entropy_weight, "What all count")
       ->capture_default_str();
   command->add_option("--noise", loss.noise, "Of the target's features, for rows of 512 tokens")
       ->capture_default_str();
+  command
+      ->add_option("--feature-layers", options->feature_layers,
+                   "Numbers of the target's layers behind which it reads hidden states besides the feature")
+      ->delimiter(',');
+  options->training.init_may_lack = {kFeatureFusion};
   options->sizes.add_inner_to(*command, "Instead of the target's");
   options->training.add_to(*command);
   options->training.add_budget_to(*command);

@@ -212,6 +212,21 @@ std::vector<Tensor> LlamaImpl::exit_features(const Tensor& tokens, torch::Scalar
   return all;
 }
 
+TargetStates LlamaImpl::states(const Tensor& tokens, const std::vector<std::int64_t>& layers,
+                               torch::ScalarType dtype) {
+  check_length(tokens);
+  torch::NoGradGuard no_grad;
+  std::vector<Tensor> all;
+  auto x = torch::embedding(embedding_, tokens);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    x = layers_[i]->forward(x, RotaryTable{cosine_, sine_}, dtype);
+    if (all.size() < layers.size() && layers[all.size()] == static_cast<std::int64_t>(i) + 1)
+      all.push_back(x.to(dtype));
+  }
+  all.push_back(norm_->forward(x, dtype));
+  return {.all = torch::cat(all, -1), .features = all.back()};
+}
+
 TargetView LlamaImpl::look_inside(const Tensor& tokens, const std::vector<std::int64_t>& layers,
                                   bool features, torch::ScalarType dtype) {
   check_length(tokens);

@@ -36,6 +36,8 @@ struct LlamaConfig {
   /// Numbers of layers after which it can stop, ascending, the last is `layers`: it learns to predict at each
   /// (sorted fine-tuning, Valipour et al. 2023). Empty: only there.
   std::vector<std::int64_t> exits = {};
+  /// Of a head: numbers of its target's layers, ascending, behind which it reads a hidden state too.
+  std::vector<std::int64_t> feature_layers = {};
 
   std::int64_t head_dim() const { return head_size != 0 ? head_size : hidden / heads; }
   /// What the rotary angles depend on, and the shape of keys and values.
@@ -122,6 +124,12 @@ class DecoderLayerImpl : public torch::nn::Module {
 };
 TORCH_MODULE(DecoderLayer);
 
+/// What a head reads of its target.
+struct TargetStates {
+  torch::Tensor all;       // (B, T, (n + 1) hidden): hidden states behind n layers, then the features
+  torch::Tensor features;  // (B, T, hidden): the normed hidden states that enter the head
+};
+
 /// What a drafter sees of its target.
 struct TargetView {
   torch::Tensor features;         // (B, T, hidden): the normed hidden states that enter the head, or none
@@ -141,6 +149,10 @@ class LlamaImpl : public torch::nn::Module {
 
   /// The same after each exit; norm and head are one for all.
   std::vector<torch::Tensor> exit_features(const torch::Tensor& tokens, torch::ScalarType dtype);
+
+  /// Without gradients: the hidden states behind these numbers of layers, ascending, then the features.
+  TargetStates states(const torch::Tensor& tokens, const std::vector<std::int64_t>& layers,
+                      torch::ScalarType dtype);
 
   /// Without gradients: the keys and values of these layers (from 0), and the features, or nothing that only
   /// they take.

@@ -24,7 +24,8 @@ void write_safetensors(const torch::OrderedDict<std::string, torch::Tensor>& ten
   write_whole(file, out.bytes());
 }
 
-void load_weights(const std::filesystem::path& directory, torch::nn::Module& model, Surplus surplus) {
+void load_weights(const std::filesystem::path& directory, torch::nn::Module& model, Surplus surplus,
+                  const std::set<std::string>& may_lack) {
   specula::eigen::TensorFiles files(directory);
   const auto parameters = model.named_parameters();
   for (const auto& [name, file] : files.names()) {
@@ -38,6 +39,7 @@ void load_weights(const std::filesystem::path& directory, torch::nn::Module& mod
   torch::NoGradGuard no_grad;
   std::vector<float> values;
   for (const auto& parameter : parameters) {
+    if (may_lack.contains(parameter.key()) && !files.names().contains(parameter.key())) continue;
     auto value = parameter.value();
     const auto shape = value.sizes().vec();
     const auto& tensor = (files.require)(parameter.key(), shape);

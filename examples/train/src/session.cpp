@@ -95,7 +95,8 @@ void Session::for_heldout(
 
 void Session::train(torch::nn::Module& model, const LoopCallbacks& callbacks) const {
   if (!options_.init.empty())
-    load_weights(options_.init, model, options_.init_is_larger ? Surplus::ignored : Surplus::refused);
+    load_weights(options_.init, model, options_.init_is_larger ? Surplus::ignored : Surplus::refused,
+                 options_.init_may_lack);
   BatchLoader loader(corpus_.styles, options_.seed, shares_);
   Optimizer optimizer(model, options_.optimizer);
   auto loop = options_.loop;

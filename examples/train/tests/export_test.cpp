@@ -174,7 +174,10 @@ TEST_CASE("a model that is not supported is refused by key") {
 
 TEST_CASE("a feature head's directory") {
   const Place place;
-  const auto config = st::head_config(tiny_target());
+  std::vector<std::int64_t> layers;
+  SUBCASE("on the last layer") {}
+  SUBCASE("on three layers") { layers = {1, 2}; }
+  const auto config = st::head_config(tiny_target(), layers);
   st::FeatureHead head(config), other(config);
   st::export_feature_head(head, place.tokenizer, {.name = "head", .recipe = "r", .progress = {}},
                           place.directory);
@@ -182,5 +185,7 @@ TEST_CASE("a feature head's directory") {
   CHECK((read_back.looks_at == eigen::LooksAt::features));
   CHECK(read_back.layers == 1);
   CHECK(read_back.hidden_size == 32);
+  CHECK(std::equal(read_back.feature_layers.begin(), read_back.feature_layers.end(), layers.begin(),
+                   layers.end()));
   check_weights(place.directory, *head, *other);
 }

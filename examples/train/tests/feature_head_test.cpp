@@ -6,6 +6,9 @@
 #include <specula/train/context_alignment.hpp>
 #include <stdexcept>
 
+#include "export.hpp"
+#include "folder.hpp"
+#include "safetensors.hpp"
 #include "tiny_models.hpp"
 
 using namespace specula_train_test;
@@ -107,6 +110,68 @@ TEST_CASE("a head has what the format says, and no more") {
     CHECK(parameters.contains(std::string("model.layers.0.").append(name).append(".weight")));
   }
   CHECK(parameters.size() == 10);
+}
+
+TEST_CASE("a head on several layers begins as one on the last, and learns to read them all") {
+  Pair pair;
+  const auto tokens = random_rows(2, 9);
+  auto config = st::head_config(tiny_target(), {1, 2});
+  config.heads = 8, config.kv_heads = 4, config.intermediate = 40;
+  st::FeatureHead head(config);
+  const auto parameters = head->named_parameters();
+  CHECK((parameters[st::kFeatureFusion].sizes() == torch::IntArrayRef{32, 96}));
+  CHECK(parameters.size() == 11);
+
+  const Folder folder("specula_train_feature_head_test");
+  folder.write("t.model", "a tokenizer");
+  st::export_feature_head(pair.head, folder.path / "t.model", {}, folder.path / "export");
+  CHECK_THROWS_WITH_AS(st::load_weights(folder.path / "export", *head), doctest::Contains(st::kFeatureFusion),
+                       std::runtime_error);
+  st::load_weights(folder.path / "export", *head, st::Surplus::refused, {st::kFeatureFusion});
+  st::load_weights(folder.path / "export", *pair.head);  // rounded as well
+  const auto states = pair.target->states(tokens, {1, 2}, torch::kFloat32);
+  CHECK(torch::equal(states.features, pair.features(tokens)));
+  CHECK(torch::equal(states.all.narrow(-1, 64, 32), states.features));
+  {
+    torch::NoGradGuard no_grad;
+    const auto started = head->predict(pair.embed(tokens), states.all, 3, torch::kFloat32);
+    const auto before = pair.predict(tokens, states.features, 3);
+    for (std::size_t forward = 0; forward < 3; ++forward)
+      CHECK(torch::allclose(started[forward], before[forward], 1e-5, 1e-6));
+  }
+
+  const auto rows = random_rows(2, 9);
+  const st::HeadLossOptions options{.distillation = {}, .noise = 0, .distance_weight = 0};
+  st::head_loss(head, pair.target, rows, options, torch::kFloat32).backward();
+  const auto gradient = head->named_parameters()[st::kFeatureFusion].grad();
+  for (std::int64_t part = 0; part < 3; ++part)
+    CHECK(gradient.narrow(1, 32 * part, 32).abs().max().item<double>() > 0);
+  CHECK_THROWS_WITH_AS(st::head_config(tiny_target(), {1, 3}), doctest::Contains("feature layer 3"),
+                       std::invalid_argument);
+  CHECK_THROWS_AS(st::head_config(tiny_target(), {2, 1}), std::invalid_argument);
+}
+
+TEST_CASE("without the distance only what the LM head makes of a guess counts") {
+  Pair pair;
+  const auto rows = random_rows(2, 9);
+  const auto loss = [&](double weight) {
+    return st::head_loss(pair.head, pair.target, rows,
+                         {.distillation = {}, .noise = 0, .distance_weight = weight}, torch::kFloat32)
+        .item<double>();
+  };
+  const double without = loss(0), once = loss(1);
+  CHECK(once > without);
+  CHECK(loss(3) - without == doctest::Approx(3 * (once - without)));
+  torch::NoGradGuard no_grad;
+  const auto tokens = rows.narrow(1, 0, 8);
+  const auto states = pair.target->states(tokens, {}, torch::kFloat32);
+  const auto predicted = pair.predict(tokens, states.features, 3);
+  double by_hand = 0;
+  for (std::int64_t forward = 0; forward < 3; ++forward) {
+    const auto guess = predicted[static_cast<std::size_t>(forward)].narrow(1, forward, 8 - forward);
+    by_hand += torch::smooth_l1_loss(guess, states.features.narrow(1, forward, 8 - forward)).item<double>();
+  }
+  CHECK(once - without == doctest::Approx(by_hand).epsilon(1e-3));
 }
 
 TEST_CASE("forwards see what ContextAlignment says") {

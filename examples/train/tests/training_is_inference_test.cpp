@@ -180,11 +180,16 @@ TEST_CASE("GLIDE: a round from a block's first token sees what training saw") {
 
 TEST_CASE("a feature head: every round sees what its training's forwards saw") {
   torch::NoGradGuard no_grad;
-  for (const bool others : {false, true}) {
+  struct Case {
+    bool others;
+    std::vector<std::int64_t> feature_layers;
+  };
+  for (const auto& [others, feature_layers] : {Case{false, {}}, Case{true, {}}, Case{true, {1, 2}}}) {
     CAPTURE(others);
+    CAPTURE(feature_layers.size());
     torch::manual_seed(3);
     Target target(others ? other_target() : tiny_target(), others ? 3 : 0);
-    auto config = st::head_config(target.model->config());
+    auto config = st::head_config(target.model->config(), feature_layers);
     config.heads = 8;
     config.kv_heads = 4;
     config.intermediate = 40;
@@ -195,11 +200,12 @@ TEST_CASE("a feature head: every round sees what its training's forwards saw") {
     files.reload(*head);
 
     const auto tokens = random_rows(1, kLength);
-    const auto features = target.model->look_inside(tokens, {}, true, torch::kFloat32).features;
+    const auto states = target.model->states(tokens, feature_layers, torch::kFloat32).all;
     const auto predicted =
-        head->predict(torch::embedding(target.model->embedding(), tokens), features, 4, torch::kFloat32);
+        head->predict(torch::embedding(target.model->embedding(), tokens), states, 4, torch::kFloat32);
 
-    Runner target_runner(target.weights), head_runner(files.load(target.weights));
+    Runner head_runner(files.load(target.weights));
+    Runner target_runner(target.weights, {.feature_layers = head_runner.config().feature_layers});
     for (std::int64_t root = 0; root < kLength; ++root) {
       CAPTURE(root);
       const auto steps = std::min<std::int64_t>(4, kLength - root);
