@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 #include <limits>
+#include <set>
 
 #include "context.hpp"
 #include "memory.hpp"
@@ -61,6 +62,13 @@ std::size_t ModelConfigs::longest_prompt(std::int32_t max_new_tokens) const {
   return static_cast<std::size_t>(std::max(0, target_.max_position - max_new_tokens));
 }
 
+std::vector<std::int32_t> ModelConfigs::feature_layers() const {
+  std::set<std::int32_t> layers;
+  for (const auto& [name, config] : drafts_)
+    layers.insert(config.feature_layers.begin(), config.feature_layers.end());
+  return {layers.begin(), layers.end()};
+}
+
 void ModelConfigs::check_memory(std::int32_t capacity) const {
   std::uint64_t bytes = kv_cache_bytes(target_, capacity);
   for (const auto& [name, config] : drafts_) bytes += kv_cache_bytes(config, capacity);
@@ -77,6 +85,7 @@ ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const Recipe> re
   ModelSizes sizes =
       sizes_for(recipes, longest, options.max_new_tokens, options.threads, inputs_of(options.inputs));
   sizes.vocab_size = configs.vocabulary(options.cut_vocabulary, tokens);
+  sizes.feature_layers = configs.feature_layers();
   configs.check_memory(sizes.capacity);
   return sizes;
 }

@@ -33,6 +33,9 @@ class ModelConfigs {
   /// Tokens of the longest prompt that check_context() takes.
   std::size_t longest_prompt(std::int32_t max_new_tokens) const;
 
+  /// Numbers of the target's layers behind which some draft reads hidden states, ascending.
+  std::vector<std::int32_t> feature_layers() const;
+
   /// Throws std::runtime_error with the figures if caches of `capacity` tokens do not fit into memory.
   void check_memory(std::int32_t capacity) const;
 

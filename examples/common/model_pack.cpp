@@ -126,12 +126,14 @@ ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesyste
     model = std::make_unique<Loaded>(
         std::make_shared<const specula::eigen::LlamaWeights<float>>(
             specula::eigen::load_llama_weights<float>(folder, lender)),
-        specula::eigen::LlamaOptions{.capacity = sizes_.capacity,
-                                     .max_nodes = sizes_.max_nodes,
-                                     .threads = threads,
-                                     .vocab_size = sizes_.vocab_size,
-                                     .inputs = sizes_.inputs,
-                                     .measure_similarity = role == "target" && sizes_.measure_similarity});
+        specula::eigen::LlamaOptions{
+            .capacity = sizes_.capacity,
+            .max_nodes = sizes_.max_nodes,
+            .threads = threads,
+            .vocab_size = sizes_.vocab_size,
+            .inputs = sizes_.inputs,
+            .measure_similarity = role == "target" && sizes_.measure_similarity,
+            .feature_layers = role == "target" ? sizes_.feature_layers : std::vector<std::int32_t>{}});
   }
   return *model;
 }

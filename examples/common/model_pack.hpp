@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <specula/eigen/inputs.hpp>
 #include <specula/eigen/llama_config.hpp>
@@ -40,8 +41,9 @@ struct ModelSizes {
   std::int32_t max_nodes = 1;  // largest proposal
   std::int32_t threads = 1;    // of the target; drafts are too small to be worth a second one
   specula::eigen::Inputs inputs = specula::eigen::Inputs::full;
-  bool measure_similarity = false;  // by the target
-  std::int32_t vocab_size = 0;      // tokens that rows show; 0: all
+  bool measure_similarity = false;                // by the target
+  std::int32_t vocab_size = 0;                    // tokens that rows show; 0: all
+  std::vector<std::int32_t> feature_layers = {};  // of the target: see LlamaOptions
 };
 
 /// "full", "bf16", or "auto": bf16 where the machine multiplies it. Throws UsageError on another word, or on

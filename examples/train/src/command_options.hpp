@@ -18,9 +18,9 @@ namespace specula_train {
 struct TrainingOptions {
   std::string precision = "auto";
   std::filesystem::path data, tokenizer, output, init;
-  std::vector<std::string> shares;  // NAME=0.4
-  bool init_is_larger = false;      // then its other tensors are left
-  std::set<std::string> init_may_lack = {};
+  std::vector<std::string> shares;           // NAME=0.4
+  bool init_is_larger = false;               // then its other tensors are left
+  std::set<std::string> init_may_lack = {};  // tensors whose names begin so
   OptimizerOptions optimizer;
   LoopOptions loop;
   std::uint64_t seed = 1;

@@ -199,6 +199,14 @@ Tensor LlamaImpl::features(const Tensor& tokens, torch::ScalarType dtype) {
   return norm_->forward(x, dtype);
 }
 
+void LlamaImpl::silence(std::int64_t first) {
+  torch::NoGradGuard no_grad;
+  for (auto l = static_cast<std::size_t>(first); l < layers_.size(); ++l)
+    for (auto& item : layers_[l]->named_parameters())
+      if (item.key() == "self_attn.o_proj.weight" || item.key() == "mlp.down_proj.weight")
+        item.value().zero_();
+}
+
 std::vector<Tensor> LlamaImpl::exit_features(const Tensor& tokens, torch::ScalarType dtype) {
   if (config_.exits.empty()) return {features(tokens, dtype)};
   check_length(tokens);

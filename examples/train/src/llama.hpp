@@ -147,6 +147,9 @@ class LlamaImpl : public torch::nn::Module {
   /// Changes nothing in the module, so threads may share it. T is at most kMaxPositions.
   torch::Tensor features(const torch::Tensor& tokens, torch::ScalarType dtype);
 
+  /// Makes the layers from `first` on, from 0, change nothing: what they add is zero until they learn.
+  void silence(std::int64_t first);
+
   /// The same after each exit; norm and head are one for all.
   std::vector<torch::Tensor> exit_features(const torch::Tensor& tokens, torch::ScalarType dtype);
 

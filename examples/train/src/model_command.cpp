@@ -58,9 +58,13 @@ struct ModelOptions {
     config.validate();
     return config;
   }
-  /// How it is trained: from the weights that it is cut from, if any.
+  /// How it is trained: from the weights that it is cut from, if any. What it starts from may have fewer
+  /// layers.
   TrainingOptions training_from() const {
     auto from = training;
+    if (!training.init.empty())
+      for (auto l = read_config(training.init).layers; l < sizes.explicit_sizes.layers; ++l)
+        from.init_may_lack.insert("model.layers." + std::to_string(l) + ".");
     if (cut_from.empty()) return from;
     if (!from.init.empty()) throw std::invalid_argument("--init and --cut-from: expected one of them");
     from.init = cut_from;
@@ -76,6 +80,7 @@ struct ModelSession {
         training(options.training_from()),
         session(training),
         model(options.config(session)) {
+    if (!training.init_may_lack.empty()) model->silence(read_config(training.init).layers);
     session.place(options.name, *model);
   }
 

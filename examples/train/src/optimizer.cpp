@@ -9,11 +9,11 @@ namespace specula_train {
 
 using torch::Tensor;
 
-Tensor orthogonalize(const Tensor& matrices) {
+Tensor orthogonalize(const Tensor& matrices, torch::ScalarType dtype) {
   const bool tall = matrices.size(1) > matrices.size(2);
   auto x = (tall ? matrices.transpose(1, 2) : matrices).contiguous();
   x = x / x.square().sum({1, 2}, true).sqrt_().add_(1e-7);
-  x = x.to(torch::kBFloat16);
+  x = x.to(dtype);
   for (int i = 0; i < 5; ++i) {
     const auto square = torch::bmm(x, x.transpose(1, 2));
     const auto polynomial = torch::baddbmm(square, square, square, -4.7750, 2.0315);
@@ -81,7 +81,7 @@ void Optimizer::step_muon(const std::vector<Slot*>& same_shape, double learning_
     slot->first.lerp_(gradient, 1 - options_.momentum);
     directions.push_back(gradient.lerp(slot->first, options_.momentum));  // Nesterov
   }
-  const auto steps = orthogonalize(torch::stack(directions));
+  const auto steps = orthogonalize(torch::stack(directions), options_.products);
   const auto larger = std::max(steps.size(1), steps.size(2));
   const double scale = 0.2 * std::sqrt(static_cast<double>(larger));
   for (std::size_t i = 0; i < same_shape.size(); ++i) {

@@ -15,6 +15,9 @@ struct OptimizerOptions {
   double momentum = 0.95;     // Muon's
   double weight_decay = 0.1;  // on matrices only
   double clip_norm = 1.0;     // of the whole gradient; 0 for none
+  /// Of Muon's products. bfloat16 is precise enough; where a processor does not multiply it, it is many times
+  /// slower than float32.
+  torch::ScalarType products = torch::kFloat32;
 };
 
 /// Muon (Jordan et al. 2024) takes the orthogonal factor of the momentum of each hidden matrix as its
@@ -46,7 +49,7 @@ class Optimizer {
 };
 
 /// The orthogonal factor of each matrix of a batch (n, rows, columns), roughly: singular values end up
-/// between 0.7 and 1.2. Five Newton-Schulz iterations, in bfloat16 where that is fast.
-torch::Tensor orthogonalize(const torch::Tensor& matrices);
+/// between 0.7 and 1.2. Five Newton-Schulz iterations in `dtype`, float32 or bfloat16.
+torch::Tensor orthogonalize(const torch::Tensor& matrices, torch::ScalarType dtype);
 
 }  // namespace specula_train

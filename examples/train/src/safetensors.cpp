@@ -1,5 +1,6 @@
 #include "safetensors.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <specula/eigen/int8_groups.hpp>
@@ -39,7 +40,9 @@ void load_weights(const std::filesystem::path& directory, torch::nn::Module& mod
   torch::NoGradGuard no_grad;
   std::vector<float> values;
   for (const auto& parameter : parameters) {
-    if (may_lack.contains(parameter.key()) && !files.names().contains(parameter.key())) continue;
+    const auto begins = [&](const std::string& name) { return parameter.key().starts_with(name); };
+    if (!files.names().contains(parameter.key()) && std::any_of(may_lack.begin(), may_lack.end(), begins))
+      continue;
     auto value = parameter.value();
     const auto shape = value.sizes().vec();
     const auto& tensor = (files.require)(parameter.key(), shape);

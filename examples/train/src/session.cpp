@@ -98,7 +98,9 @@ void Session::train(torch::nn::Module& model, const LoopCallbacks& callbacks) co
     load_weights(options_.init, model, options_.init_is_larger ? Surplus::ignored : Surplus::refused,
                  options_.init_may_lack);
   BatchLoader loader(corpus_.styles, options_.seed, shares_);
-  Optimizer optimizer(model, options_.optimizer);
+  auto optimizer_options = options_.optimizer;
+  optimizer_options.products = dtype_;
+  Optimizer optimizer(model, optimizer_options);
   auto loop = options_.loop;
   loop.checkpoint_file = options_.checkpoint_file();
   for (const int signal : {SIGINT, SIGTERM}) {

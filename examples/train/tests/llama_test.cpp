@@ -6,8 +6,10 @@
 #include <stdexcept>
 
 #include "checkpoint.hpp"
+#include "export.hpp"
 #include "folder.hpp"
 #include "gradients.hpp"
+#include "safetensors.hpp"
 
 namespace st = specula_train;
 
@@ -131,6 +133,30 @@ TEST_CASE("an LM head of its own, and heads of another size") {
     CAPTURE(item.key());
     CHECK(item.value().grad().abs().max().item<double>() > 0);
   }
+}
+
+TEST_CASE("a model of more layers begins as the one that it starts from, and its new layers learn") {
+  torch::manual_seed(1);
+  const specula_train_test::Folder folder("specula_train_deeper_test");
+  folder.write("t.model", "a tokenizer");
+  const auto directory = folder.path / "export";
+  st::Llama shallow(tiny());
+  st::export_model(shallow, folder.path / "t.model", {}, directory);
+  st::load_weights(directory, *shallow);  // rounded
+
+  auto config = tiny();
+  config.layers = 4;
+  st::Llama deep(config);
+  CHECK_THROWS_WITH_AS(st::load_weights(directory, *deep, st::Surplus::refused, {"model.layers.3."}),
+                       doctest::Contains("model.layers.2."), std::runtime_error);
+  st::load_weights(directory, *deep, st::Surplus::refused, {"model.layers.2.", "model.layers.3."});
+  const auto rows = random_rows(2, 9);
+  CHECK_FALSE(torch::equal(deep->features(rows, torch::kFloat32), shallow->features(rows, torch::kFloat32)));
+  deep->silence(2);
+  CHECK(torch::equal(deep->features(rows, torch::kFloat32), shallow->features(rows, torch::kFloat32)));
+  st::next_token_loss(deep, rows, torch::kFloat32).backward();
+  for (const auto* name : {"model.layers.2.self_attn.o_proj.weight", "model.layers.3.mlp.down_proj.weight"})
+    CHECK(deep->named_parameters()[name].grad().abs().max().item<double>() > 0);
 }
 
 TEST_CASE("impossible sizes are refused") {

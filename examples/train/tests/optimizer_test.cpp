@@ -24,15 +24,18 @@ struct Quadratic : torch::nn::Module {
 
 TEST_CASE("orthogonalize brings singular values near 1, for wide and for tall matrices") {
   torch::manual_seed(1);
-  for (const auto& matrices : {torch::randn({3, 16, 40}), torch::randn({3, 40, 16})}) {
-    const auto result = st::orthogonalize(matrices).to(torch::kFloat32);
-    CHECK(result.sizes() == matrices.sizes());
-    const auto squares =
-        torch::bmm(result.transpose(1, 2), result);  // its trace sums squared singular values
-    const auto mean = squares.diagonal(0, 1, 2).sum(-1) / 16;
-    CHECK(mean.min().item<double>() > 0.5);
-    CHECK(mean.max().item<double>() < 1.4);
-  }
+  for (const auto dtype : {torch::kFloat32, torch::kBFloat16})
+    for (const auto& matrices : {torch::randn({3, 16, 40}), torch::randn({3, 40, 16})}) {
+      const auto of_dtype = st::orthogonalize(matrices, dtype);
+      CHECK(of_dtype.scalar_type() == dtype);
+      const auto result = of_dtype.to(torch::kFloat32);
+      CHECK(result.sizes() == matrices.sizes());
+      const auto squares =
+          torch::bmm(result.transpose(1, 2), result);  // its trace sums squared singular values
+      const auto mean = squares.diagonal(0, 1, 2).sum(-1) / 16;
+      CHECK(mean.min().item<double>() > 0.5);
+      CHECK(mean.max().item<double>() < 1.4);
+    }
 }
 
 TEST_CASE("both optimizers descend, and a loaded one goes on alike") {
