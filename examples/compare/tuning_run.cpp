@@ -11,7 +11,7 @@ namespace specula_examples {
 namespace {
 
 constexpr std::int32_t kCurveNodes = 33;  // beyond it costs go on in a straight line
-constexpr int kVisits = 16;               // far apart: another program may be busy for a while
+constexpr std::size_t kVisits = 16;       // another program may be busy for a while; fewer for few prompts
 
 /// What passes take, so scaled that it is `first` over one node.
 std::vector<double> scaled(std::vector<double> costs, double first) {
@@ -31,9 +31,10 @@ specula::CostCurve cost_curve(std::vector<double> costs) {
 
 /// What calls cost in calls of the target over one node: passes of each model one after the other, so scaled
 /// that over one node they cost what they do in plain decoding. `by_turns`: and what a round takes longer
-/// because its models take turns, added to the target's curve for each set of drafts.
+/// because its models take turns, added to the target's curve for each set of drafts. `visits` times, far
+/// apart.
 void measure_passes(ModelPack& models, const CostCoefficients& plain, bool by_turns, specula::Tokens prompt,
-                    Measured& measured) {
+                    std::size_t visits, Measured& measured) {
   std::vector<std::string> drafts;
   for (const auto& [name, cost] : plain) drafts.push_back(name);
   std::vector<double> target(kCurveNodes, 0.0);
@@ -44,7 +45,7 @@ void measure_passes(ModelPack& models, const CostCoefficients& plain, bool by_tu
     sum.resize(seconds.size());
     for (std::size_t n = 0; n < seconds.size(); ++n) sum[n] += seconds[n];
   };
-  for (int visit = 0; visit < kVisits; ++visit) {
+  for (std::size_t visit = 0; visit < visits; ++visit) {
     add(target, models.target());
     for (const auto& name : drafts) add(draft_sums[name], models.draft(name));
     if (!by_turns) continue;
@@ -78,7 +79,8 @@ Tuning measure_and_tune(const std::vector<std::string>& drafters, specula::Tuner
   const auto outcomes = runner.run(with_plain(folders, names), prompts, 1);
   Measured measured = acceptance_of(drafters, outcomes);
   CostCoefficients costs = cost_coefficients(outcomes);
-  measure_passes(models, costs, objective == specula::TunerObjective::speedup, prompts.front(), measured);
+  measure_passes(models, costs, objective == specula::TunerObjective::speedup, prompts.front(),
+                 std::min(kVisits, 2 * prompts.size()), measured);
   for (const auto& drafter : drafters) {
     if (costs.contains(drafter)) continue;
     const auto own = std::find_if(outcomes.begin(), outcomes.end(), [&](const Outcome& o) {

@@ -218,57 +218,53 @@ UNTHREADED_TEST_CASE("drafts are told when they look at the wrong thing") {
                        doctest::Contains("hidden_size is 32, the target's is 37"), std::runtime_error);
 }
 
-TEST_CASE("double agrees with a naive transcription of the equations, round after round") {
+UNTHREADED_TEST_CASE("double agrees with a naive transcription of the equations, round after round") {
   for (const Pair& pair : pairs()) {
     CAPTURE(pair.name);
     const auto target_weights = weights_of<double>(pair.target, 5);
     const auto draft_weights = weights_of<double>(pair.draft, 6, target_weights);
-    for (const std::int32_t threads : {1, 2}) {
-      Llama<double> target(target_weights, {.capacity = 128,
-                                            .max_nodes = 16,
-                                            .threads = threads,
-                                            .feature_layers = pair.draft.feature_layers});
-      Llama<double> draft(draft_weights, {.capacity = 128, .max_nodes = 16, .threads = threads});
-      Random random(9);
-      std::vector<Token> text = random_tokens(random, 19, pair.target.vocab_size);
-      target.append(text);
-      for (int round = 0; round < 4; ++round) {
-        look(draft, target);
-        draft.append(Tokens(text).subspan(static_cast<std::size_t>(draft.size())));
-        const auto seen = specula_test::naive_states(*target_weights, text);
+    Llama<double> target(target_weights,
+                         {.capacity = 128, .max_nodes = 16, .feature_layers = pair.draft.feature_layers});
+    Llama<double> draft(draft_weights, {.capacity = 128, .max_nodes = 16});
+    Random random(9);
+    std::vector<Token> text = random_tokens(random, 19, pair.target.vocab_size);
+    target.append(text);
+    for (int round = 0; round < 4; ++round) {
+      look(draft, target);
+      draft.append(Tokens(text).subspan(static_cast<std::size_t>(draft.size())));
+      const auto seen = specula_test::naive_states(*target_weights, text);
 
-        // Guesses between the context and the root, then a tree in two calls, one of them of parents and
-        // children.
-        std::vector<Token> line = text;
-        if (round % 2 == 1) {
-          const auto guess = random_tokens(random, 2, pair.target.vocab_size);
-          draft.append(guess);
-          line.insert(line.end(), guess.begin(), guess.end());
-        }
-        const auto tokens = random_tokens(random, 6, pair.target.vocab_size);
-        const std::vector<NodeId> parents{kNoParent, 0, 0, 1, 2, 4};
-        std::vector<std::vector<Token>> paths;
-        for (std::size_t i = 0; i < tokens.size(); ++i) {
-          auto path = parents[i] == kNoParent ? line : paths[static_cast<std::size_t>(parents[i])];
-          path.push_back(tokens[i]);
-          paths.push_back(path);
-        }
-        const auto check = [&](std::size_t first, std::size_t count) {
-          draft.extend(Tokens(tokens).subspan(first, count), Nodes(parents).subspan(first, count));
-          for (std::size_t i = 0; i < count; ++i) {
-            const auto expected = specula_test::naive_states(*draft_weights, paths[first + i], &seen);
-            CHECK(distance(draft.logits(static_cast<std::int32_t>(i)), expected.logits.back()) < 1e-10);
-          }
-        };
-        check(0, 2);
-        check(2, 4);
-
-        // The target takes some of another text; the draft drops all that was no context.
-        const auto next = random_tokens(random, 3, pair.target.vocab_size);
-        target.append(next);
-        draft.truncate(static_cast<std::int32_t>(text.size()));
-        text.insert(text.end(), next.begin(), next.end());
+      // Guesses between the context and the root, then a tree in two calls, one of them of parents and
+      // children.
+      std::vector<Token> line = text;
+      if (round % 2 == 1) {
+        const auto guess = random_tokens(random, 2, pair.target.vocab_size);
+        draft.append(guess);
+        line.insert(line.end(), guess.begin(), guess.end());
       }
+      const auto tokens = random_tokens(random, 6, pair.target.vocab_size);
+      const std::vector<NodeId> parents{kNoParent, 0, 0, 1, 2, 4};
+      std::vector<std::vector<Token>> paths;
+      for (std::size_t i = 0; i < tokens.size(); ++i) {
+        auto path = parents[i] == kNoParent ? line : paths[static_cast<std::size_t>(parents[i])];
+        path.push_back(tokens[i]);
+        paths.push_back(path);
+      }
+      const auto check = [&](std::size_t first, std::size_t count) {
+        draft.extend(Tokens(tokens).subspan(first, count), Nodes(parents).subspan(first, count));
+        for (std::size_t i = 0; i < count; ++i) {
+          const auto expected = specula_test::naive_states(*draft_weights, paths[first + i], &seen);
+          CHECK(distance(draft.logits(static_cast<std::int32_t>(i)), expected.logits.back()) < 1e-10);
+        }
+      };
+      check(0, 2);
+      check(2, 4);
+
+      // The target takes some of another text; the draft drops all that was no context.
+      const auto next = random_tokens(random, 3, pair.target.vocab_size);
+      target.append(next);
+      draft.truncate(static_cast<std::int32_t>(text.size()));
+      text.insert(text.end(), next.begin(), next.end());
     }
   }
 }

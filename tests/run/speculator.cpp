@@ -57,7 +57,7 @@ const List kPrompt = {0, 2, 1};
 
 }  // namespace
 
-TEST_CASE("same seed, same text as plain sampling, over 200 seeds") {
+TEST_CASE("same seed, same text as plain sampling, over 60 seeds") {
   ToyModel target(5, 1), draft(5, 2);
   const SamplingParams warm{.temperature = 0.8f, .top_p = 0.9f};
   auto match_greedy = pipeline(target, draft, SampleAndMatch{}, GreedyChain{.length = 3});
@@ -66,7 +66,7 @@ TEST_CASE("same seed, same text as plain sampling, over 200 seeds") {
   auto chosen = pipeline(target, draft, Sampling{}, GreedyChain{.length = 4}, warm);
   auto rejection = pipeline(target, draft, Sampling{}, SampledChain{.length = 3});
   int same = 0;
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
     CHECK(text_of(match_greedy, kPrompt, 40, seed) == plainly(target, kPrompt, 40, seed));
     match_greedy.forget();
     CHECK(text_of(match_sampled, kPrompt, 40, seed) == plainly(target, kPrompt, 40, seed, warm));
@@ -76,7 +76,7 @@ TEST_CASE("same seed, same text as plain sampling, over 200 seeds") {
     same += text_of(rejection, kPrompt, 40, seed) == plainly(target, kPrompt, 40, seed);
     rejection.forget();
   }
-  CHECK(same < 20);  // rejection keeps the law, not the text
+  CHECK(same < 6);  // rejection keeps the law, not the text
   CHECK(chosen.stats().mat() > 1.15);
 }
 

@@ -237,7 +237,7 @@ TEST_CASE("the table of the paper") {
 TEST_CASE("max_nodes is the longest that there can be: never exceeded, and reached") {
   check_bound<1>(1, 10, 3);
   check_bound<2>(2, 40, 120);
-  check_bound<3>(3, 40, 300);
+  check_bound<3>(3, 20, 300);
   CHECK(Cascade<2>{}.max_nodes() == 1);
   constexpr std::int32_t kLarge = 1 << 30;
   CHECK(Cascade<2>{.limits = {{{kLarge, kLarge}, {0, kLarge}}}}.max_nodes() == 1 << 24);  // trees refuse it
