@@ -109,31 +109,31 @@ std::optional<specula::BigramTable> ModelPack::bigram() {
                            "; bigram=text and bigram=none read no table");
 }
 
-ModelPack::Loaded& ModelPack::load_target() {
-  return load("target", folders_.target_folder(), sizes_.threads);
-}
+ModelPack::Loaded& ModelPack::load_target() { return load("target", folders_.target_folder()); }
 
 ModelPack::Loaded& ModelPack::load_draft(const std::string& name) {
-  return load("draft", folders_.draft_folder(name), 1);
+  return load("draft", folders_.draft_folder(name));
 }
 
-ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesystem::path& folder,
-                                   std::int32_t threads) {
+ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesystem::path& folder) {
   auto& model = loaded_[{role, folder}];
   if (!model) {
     // A head on the target's features borrows its embedding and LM head.
     const auto lender = role == "target" ? nullptr : load_target().model.weights();
-    model = std::make_unique<Loaded>(
-        std::make_shared<const specula::eigen::LlamaWeights<float>>(
-            specula::eigen::load_llama_weights<float>(folder, lender)),
-        specula::eigen::LlamaOptions{
-            .capacity = sizes_.capacity,
-            .max_nodes = sizes_.max_nodes,
-            .threads = threads,
-            .vocab_size = sizes_.vocab_size,
-            .inputs = sizes_.inputs,
-            .measure_similarity = role == "target" && sizes_.measure_similarity,
-            .feature_layers = role == "target" ? sizes_.feature_layers : std::vector<std::int32_t>{}});
+    auto weights = std::make_shared<const specula::eigen::LlamaWeights<float>>(
+        specula::eigen::load_llama_weights<float>(folder, lender));
+    specula::eigen::LlamaOptions options{.capacity = sizes_.capacity,
+                                         .max_nodes = sizes_.max_nodes,
+                                         .vocab_size = sizes_.vocab_size,
+                                         .inputs = sizes_.inputs};
+    if (role == "target") {
+      options.threads = sizes_.threads;
+      options.measure_similarity = sizes_.measure_similarity;
+      options.feature_layers = sizes_.feature_layers;
+    } else if (weights->config.looks_at == specula::eigen::LooksAt::features) {
+      options.team = load_target().model.team();  // it is as wide as the target; the others gain nothing
+    }
+    model = std::make_unique<Loaded>(std::move(weights), options);
   }
   return *model;
 }

@@ -39,7 +39,7 @@ std::filesystem::path models_root(const std::string& given);
 struct ModelSizes {
   std::int32_t capacity = 0;   // tokens and nodes that a model must hold
   std::int32_t max_nodes = 1;  // largest proposal
-  std::int32_t threads = 1;    // of the target; drafts are too small to be worth a second one
+  std::int32_t threads = 1;    // of the target and of heads on its features
   specula::eigen::Inputs inputs = specula::eigen::Inputs::full;
   bool measure_similarity = false;                // by the target
   std::int32_t vocab_size = 0;                    // tokens that rows show; 0: all
@@ -66,7 +66,7 @@ class ModelPack final : public ModelSource {
   struct Loaded;  // only model_pack.cpp compiles the models
   Loaded& load_target();
   Loaded& load_draft(const std::string& name);
-  Loaded& load(const std::string& role, const std::filesystem::path& folder, std::int32_t threads);
+  Loaded& load(const std::string& role, const std::filesystem::path& folder);
 
   ModelFolders folders_;
   ModelSizes sizes_;

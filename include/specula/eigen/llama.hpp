@@ -243,6 +243,9 @@ class Llama {
   /// only layer do not depend on what its cross attention sees.
   bool keeps_speculation() const { return config().looks_at == LooksAt::key_values && config().layers == 1; }
 
+  /// The threads, to be shared with models that are never called at the same time: see LlamaOptions.
+  const std::shared_ptr<ThreadTeam>& team() const { return schedule_.pass.team(); }
+
   /// Read only, to be shared with other models.
   const std::shared_ptr<const LlamaWeights<Real>>& weights() const { return schedule_.pass.weights(); }
 

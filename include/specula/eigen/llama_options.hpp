@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -11,13 +12,17 @@
 
 #include "specula/eigen/detail/isa.hpp"
 #include "specula/eigen/panel_matrix.hpp"
+#include "specula/eigen/thread_team.hpp"
 
 namespace specula::eigen {
 
 struct LlamaOptions {
-  std::int32_t capacity = 2048;      // tokens: committed and speculative together
-  std::int32_t max_nodes = 64;       // speculative tokens at a time
-  std::int32_t threads = 1;          // no bit of the logits depends on it; more than idle cores is slower
+  std::int32_t capacity = 2048;  // tokens: committed and speculative together
+  std::int32_t max_nodes = 64;   // speculative tokens at a time
+  std::int32_t threads = 1;      // no bit of the logits depends on it; more than idle cores is slower
+  /// Instead: the threads of another model, Llama::team(), for models that are called in turns. Then no
+  /// second team has to be woken each time.
+  std::shared_ptr<ThreadTeam> team = {};
   std::int32_t prefill_chunk = 128;  // tokens of a pass of append()
   std::int32_t wide_from = 0;   // appends of so many tokens use Eigen's products, on one thread; 0: see Llama
   std::int32_t vocab_size = 0;  // tokens that rows show, the first ones; 0: all. For a padded vocabulary
@@ -46,6 +51,7 @@ inline void require_option(const char* what, std::int32_t value, std::int32_t le
 /// The options of a Llama<Real> with `wide_from` decided. Throws std::invalid_argument for one out of range.
 template <class Real>
 LlamaOptions checked(LlamaOptions options) {
+  if (options.team) options.threads = options.team->size();
   require_option("capacity", options.capacity, 1, 1 << 24);
   require_option("max_nodes", options.max_nodes, 1, 1024);
   require_option("threads", options.threads, 1, 256);

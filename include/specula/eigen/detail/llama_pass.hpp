@@ -65,7 +65,7 @@ class LlamaPass {
         elementwise_(isa_),
         rope_(config(), options.capacity),
         cross_rope_(config().target, config().looks_at == LooksAt::key_values ? options.capacity : 0),
-        team_(std::make_unique<ThreadTeam>(options.threads)),
+        team_(options.team ? options.team : std::make_shared<ThreadTeam>(options.threads)),
         sight_(config(), options.capacity, pass_columns(options)),
         shown_layers_(options.feature_layers),
         cache(config().layers, config().kv_heads, config().head_dim, options.capacity) {
@@ -111,6 +111,7 @@ class LlamaPass {
 
   const LlamaConfig& config() const { return weights_->config; }
   const std::shared_ptr<const LlamaWeights<Real>>& weights() const { return weights_; }
+  const std::shared_ptr<ThreadTeam>& team() const { return team_; }
   ColumnBuffer<Real>& logits() { return logits_; }
   ColumnBuffer<Real>& aside() { return aside_; }
   /// By slot: what entered the LM head.
@@ -381,7 +382,7 @@ class LlamaPass {
   Isa isa_;
   Elementwise<Real> elementwise_;
   RopeTable<Real> rope_, cross_rope_;
-  std::unique_ptr<ThreadTeam> team_;
+  std::shared_ptr<ThreadTeam> team_;
   std::span<const PassColumn> columns_;
   Product product_ = Product::skinny;
   PassPart part_;
