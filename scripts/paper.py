@@ -102,7 +102,8 @@ MAIN = {
 SECTIONS = {
     "main": [
         Run("main", 14, MAIN, optional=("GLIDE with CAPE",), by_category=True, against=("EAGLE, chain", "draft model, chain")),
-        Run("mt_bench", 6, {}, rows_of="main", prompts=("mt_bench",), limit=5, by_category=True),
+        Run("mt_bench", 6, {}, rows_of="main", prompts=("mt_bench",), limit=5, by_category=True,
+            categories="writing,roleplay,reasoning,math,coding,extraction,stem,humanities"),
         Run("spec_bench", 12, {}, rows_of="main", prompts=("spec_bench",), limit=8, by_category=True,
             categories="translation,summarization,qa,math_reasoning,rag"),  # what is not MT-bench's
     ],

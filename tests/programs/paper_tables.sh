@@ -17,10 +17,9 @@ also "specula-compare --models MODELS .*--limit 10 "
 expect 1 'no prompts at .*nowhere' "${tables[@]}" --data "$scratch/nowhere"
 
 quick=("${tables[@]}" --quick --out "$scratch/json")
-expect 0 '^main: measured' "${quick[@]}" --only main,glide,asd
+expect 0 '^main: measured' "${quick[@]}" --only main,glide
 also '^spec_bench: measured'
 also '^glide_t1: measured'
-also '^asd_t1: measured'
 expect 0 '^glide: up to date' "${quick[@]}" --only glide
 also '^glide_t1: up to date'
 expect 0 '^glide: measured' "${quick[@]}" --only glide --again
