@@ -99,10 +99,11 @@ std::vector<Tensor> FeatureHeadImpl::predict(const Tensor& embedded, const Tenso
 }
 
 Tensor head_loss(FeatureHead& head, Llama& target, const Tensor& rows, const HeadLossOptions& options,
-                 torch::ScalarType dtype) {
+                 torch::ScalarType dtype, StatesCache* cache) {
   const auto length = rows.size(1) - 1;
   const auto tokens = unmark(rows).narrow(1, 0, length);
-  const auto states = target->states(tokens, head->config().feature_layers, dtype);
+  const auto states = cache ? cache->states(target, tokens, dtype)
+                            : target->states(tokens, head->config().feature_layers, dtype);
   const auto embedded = torch::embedding(target->embedding(), tokens);
   auto input = states.all.to(torch::kFloat32, /*non_blocking=*/false, /*copy=*/true);
   if (options.noise > 0) {  // of the feature alone: hidden states have scales of their own

@@ -9,6 +9,7 @@
 
 #include "distillation.hpp"
 #include "llama.hpp"
+#include "states_cache.hpp"
 
 namespace specula_train {
 
@@ -57,8 +58,10 @@ struct HeadLossOptions {
 };
 
 /// The sum of the forwards' losses, each a mean over the tokens to be learned of the features' smooth L1
-/// distance and the distillation. rows (B, T + 1) int64. Threads may call it at once.
+/// distance and the distillation. rows (B, T + 1) int64. The target's states come from `cache`, if there is
+/// one. Threads may call it at once.
 torch::Tensor head_loss(FeatureHead& head, Llama& target, const torch::Tensor& rows,
-                        const HeadLossOptions& options, torch::ScalarType dtype);
+                        const HeadLossOptions& options, torch::ScalarType dtype,
+                        StatesCache* cache = nullptr);
 
 }  // namespace specula_train

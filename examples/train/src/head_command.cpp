@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "commands.hpp"
@@ -18,6 +19,7 @@ struct HeadOptions {
   std::filesystem::path target;
   HeadLossOptions loss;
   std::vector<std::int64_t> feature_layers;
+  std::filesystem::path states;
   SizeOptions sizes;
   TrainingOptions training;
 };
@@ -72,9 +74,12 @@ void train_head(const HeadOptions& options) {
   session.set_vocabulary(config);
   FeatureHead head(config);
   session.place(options.name, *head);
+  std::optional<StatesCache> cache;
+  if (!options.states.empty()) cache.emplace(options.states, target, config.feature_layers);
   session.train(*head, {.loss =
                             [&](const torch::Tensor& rows) {
-                              return head_loss(head, target, rows, options.loss, session.dtype());
+                              return head_loss(head, target, rows, options.loss, session.dtype(),
+                                               cache ? &*cache : nullptr);
                             },
                         .evaluate = [&] { return evaluate(head, target, session, options.loss); },
                         .save =
@@ -116,6 +121,10 @@ void add_head_command(CLI::App& app) {
       ->add_option("--feature-layers", options->feature_layers,
                    "Numbers of the target's layers behind which it reads hidden states besides the feature")
       ->delimiter(',');
+  command->add_option(
+      "--states", options->states,
+      "Keep what is read of the target in this file, for other heads on the same rows (2.3 KB a token for "
+      "two layers and the feature, 384 wide)");
   options->training.init_may_lack = {kFeatureFusion};
   options->sizes.add_inner_to(*command, "Instead of the target's");
   options->training.add_to(*command);

@@ -27,7 +27,7 @@ TEST_CASE("orthogonalize brings singular values near 1, for wide and for tall ma
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16})
     for (const auto& matrices : {torch::randn({3, 16, 40}), torch::randn({3, 40, 16})}) {
       const auto of_dtype = st::orthogonalize(matrices, dtype);
-      CHECK(of_dtype.scalar_type() == dtype);
+      CHECK((of_dtype.scalar_type() == dtype));
       const auto result = of_dtype.to(torch::kFloat32);
       CHECK(result.sizes() == matrices.sizes());
       const auto squares =

@@ -1,0 +1,49 @@
+// What heads read of their target, kept in a file: several heads that are trained on the same rows, one after
+// the other, run the target once.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "llama.hpp"
+
+namespace specula_train {
+
+/// Rows of tokens and their states in bfloat16: 2 (n + 1) hidden bytes a token for n layers. Grows as long as
+/// new rows come. A file that ends in the middle of a row goes on before it. Threads may share it, processes
+/// may not.
+class StatesCache {
+ public:
+  /// Opens `file` or makes it. Throws std::runtime_error naming it if it cannot be written or is no such
+  /// file, or if it is of another target, or lacks the states behind one of `layers`.
+  StatesCache(const std::filesystem::path& file, const Llama& target,
+              const std::vector<std::int64_t>& layers);
+
+  /// What target->states(tokens, layers, dtype) gives, but rounded to bfloat16; runs the target for rows that
+  /// are new. tokens (B, T) int64.
+  TargetStates states(Llama& target, const torch::Tensor& tokens, torch::ScalarType dtype);
+
+ private:
+  struct Place {
+    std::int64_t at, tokens;  // of the states in the file; tokens of the row
+  };
+  std::int64_t row_width() const;  // numbers a token in the file
+  bool read(const std::vector<std::int32_t>& row, torch::Tensor& states);
+  void append(const std::vector<std::int32_t>& row, const torch::Tensor& states);
+
+  std::filesystem::path file_;
+  std::vector<std::int64_t> kept_, layers_;  // in the file, and those that are wanted
+  std::int64_t hidden_;
+  std::fstream stream_;
+  std::int64_t end_ = 0;
+  std::unordered_multimap<std::uint64_t, Place> places_;  // by a hash of the row
+  std::mutex guard_;                                      // of the stream and the places
+};
+
+}  // namespace specula_train
