@@ -338,14 +338,18 @@ TEST_CASE("the bits of a draft's rows depend on tokens and view alone") {
   for (const Pair& pair : pairs()) {
     CAPTURE(pair.name);
     const PairWeights weights(pair);
-    Llama<float> target(weights.target, {.capacity = 128, .feature_layers = pair.draft.feature_layers});
+    Llama<float> target(weights.target,
+                        {.capacity = 128, .threads = 2, .feature_layers = pair.draft.feature_layers});
     Random random(2);
     const auto text = random_tokens(random, 40, pair.target.vocab_size);
     target.append(text);
     const auto guesses = random_tokens(random, 5, pair.target.vocab_size);
     const std::vector<NodeId> chain{kNoParent, 0, 1, 2, 3};
     const auto rows = [&](std::int32_t threads, std::size_t piece, bool one_by_one) {
-      Llama<float> draft(weights.draft, {.capacity = 100, .threads = threads});
+      LlamaOptions options{.capacity = 100, .threads = threads};
+      if (threads == 0) options.team = target.team();
+      Llama<float> draft(weights.draft, options);
+      if (threads == 0) CHECK((draft.team() == target.team() && draft.options().threads == 2));
       look(draft, target);
       for (std::size_t at = 0; at < text.size(); at += piece)
         draft.append(Tokens(text).subspan(at, std::min(piece, text.size() - at)));
@@ -361,6 +365,7 @@ TEST_CASE("the bits of a draft's rows depend on tokens and view alone") {
     CHECK(rows(1, 40, false) == expected);
     CHECK(rows(1, 7, false) == expected);
     CHECK(rows(2, 17, true) == expected);
+    CHECK(rows(0, 17, true) == expected);  // with the target's threads
   }
 }
 
