@@ -65,7 +65,8 @@ def where(data, page_link, more):
 
 
 def counted(data, repeats):
-    return (f"the first {data['prompts']} prompts behind {data['skipped']} of each of {', '.join(data['prompt_files'])}, {data['max_new_tokens']} new "
+    each = data["prompts"] // len(data["prompt_files"])
+    return (f"prompts {data['skipped'] + 1} to {data['skipped'] + each} of each of {' and '.join(data['prompt_files'])}, {data['max_new_tokens']} new "
             f"tokens, greedy, {repeats} run{'s' if repeats > 1 else ''} each")
 
 
@@ -82,7 +83,7 @@ def passes_table(data, link):
         rows.append(row)
     heads = ["nodes"] + [x for name, _ in columns for x in (f"{name}: us", "T(n)/T(1)")]
     inputs = {"bf16": "rounded to bfloat16", "full": "in floats"}[data["inputs"]]
-    return table(heads, rows) + where(data, link, f"behind {data['prompt_tokens']} tokens, medians of {data['turns']} turns; inputs of our products are {inputs}")
+    return table(heads, rows) + where(data, link, f"behind {data['prompt_tokens']} tokens, medians of {data['turns']} turns; inputs of our products {inputs}")
 
 
 def speedups_table(data, link):

@@ -3,9 +3,11 @@
 #include <cstdio>
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <utility>
 
+#include "bootstrap.hpp"
 #include "comparison.hpp"
 #include "context.hpp"
 #include "figures.hpp"
@@ -315,9 +317,11 @@ int run(int argc, char** argv) {
     contenders.push_back({names[i], pipelines[i].get(), recipes[i].lossy});
   const auto outcomes = compare(contenders, prompts, settings, ProgressBar());
   const CostCoefficients costs = cost_coefficients(outcomes);
+  std::optional<Bootstrap> bootstrap;
+  if (prompts.size() > 1) bootstrap.emplace(prompts.size());
   std::vector<Figures> all;
   for (const auto& outcome : std::span(outcomes).first(shown))
-    all.push_back(figures(outcome, outcomes.front(), costs));
+    all.push_back(figures(outcome, outcomes.front(), costs, {}, bootstrap ? &*bootstrap : nullptr));
   std::cout << to_table(all);
   flush_output();
   if (!options.json.empty())

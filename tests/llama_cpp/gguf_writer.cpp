@@ -192,7 +192,8 @@ TEST_CASE("the pack's models in blocks: throughout, and near to what they were")
     CHECK(llama_model_ftype(weights.get()) == file_type);
     llama_cpp::Model model(weights, exact_options(64));
     Random random(5);
-    List tokens, parents;
+    std::vector<Token> tokens;
+    std::vector<NodeId> parents;
     for (int i = 0; i < 40; ++i) tokens.push_back(random.below(2048)), parents.push_back(i - 1);
     const RowsView rows = model.extend(tokens, parents);
     std::vector<float> out;
@@ -213,14 +214,12 @@ TEST_CASE("the pack's models in blocks: throughout, and near to what they were")
   CHECK(logits("target", GgufType::q8_0, GGML_TYPE_Q8_0, LLAMA_FTYPE_MOSTLY_Q8_0, 16) == exact);
   const double lost =
       error(logits("target", GgufType::q4_0, GGML_TYPE_Q4_0, LLAMA_FTYPE_MOSTLY_Q4_0, 16), exact);
-  MESSAGE("Q4_0: " << lost);
-  CHECK(lost < 0.5);
+  CHECK(lost < 0.3);
   CHECK(lost > 0.01);  // it is lossy
   // A draft that is bfloat16 in the pack.
   const auto draft = logits("small", GgufType::automatic, GGML_TYPE_BF16, LLAMA_FTYPE_MOSTLY_BF16, 1);
   const double rounded =
       error(logits("small", GgufType::q8_0, GGML_TYPE_Q8_0, LLAMA_FTYPE_MOSTLY_Q8_0, 1), draft);
-  MESSAGE("Q8_0: " << rounded);
   CHECK(rounded < 0.05);
 }
 
@@ -298,9 +297,12 @@ TEST_CASE("what cannot be written is named") {
 
   CHECK(specula_examples::parse_gguf_type("f16") == GgufType::f16);
   CHECK(specula_examples::parse_gguf_type("bf16") == GgufType::bf16);
+  CHECK(specula_examples::parse_gguf_type("q8_0") == GgufType::q8_0);
+  CHECK(specula_examples::parse_gguf_type("q4_0") == GgufType::q4_0);
   CHECK(specula_examples::parse_gguf_type("f32") == GgufType::f32);
-  CHECK_THROWS_WITH_AS(specula_examples::parse_gguf_type("q4_0"),
-                       "type 'q4_0', must be f32, f16, bf16 or auto", specula_examples::UsageError);
+  CHECK_THROWS_WITH_AS(specula_examples::parse_gguf_type("q5_0"),
+                       "type 'q5_0', must be f32, f16, bf16, q8_0, q4_0 or auto",
+                       specula_examples::UsageError);
 }
 
 TEST_CASE("a tokenizer with more tokens than the model is refused") {
