@@ -33,9 +33,9 @@ def own_clock(text):
 def peers_clock(text):
     """Of llama.cpp's programs. Those that speculate print what they decoded and the target's own passes below; those of the one
     that does not are a token each."""
-    found = last(r"decoded +(\d+) tokens in +([\d.]+) seconds", text)
+    found = last(r"decoded +(\d+) tokens in .* speed: +([\d.]+) t/s", text)  # their seconds have fewer digits
     if found:
-        return int(found[0]), float(found[1])
+        return int(found[0]), int(found[0]) / float(found[1])
     found = last(r"(?<!prompt )\beval time = +([\d.]+) ms / +(\d+) runs", text)
     return found and (int(found[1]), float(found[0]) / 1000)
 

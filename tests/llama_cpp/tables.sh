@@ -45,27 +45,25 @@ cat >"$peers/llama-completion" <<'END'
 #!/bin/sh
 cat >&2 <<'PRINTED'
 Question: how long is eval time =       1.00 ms /     1 runs?
-common_perf_print:    sampling time =       0.55 ms
-common_perf_print:    samplers time =       0.31 ms /    88 tokens
-common_perf_print:        load time =      61.05 ms
-common_perf_print: prompt eval time =      40.00 ms /    80 tokens (    0.50 ms per token,  2000.00 tokens per second)
-common_perf_print:        eval time =      14.00 ms /     7 runs   (    2.00 ms per token,   500.00 tokens per second)
-common_perf_print:       total time =      66.43 ms /    87 tokens
+0.00.065.180 I common_perf_print:    sampling time =       0.55 ms
+0.00.065.190 I common_perf_print:    samplers time =       0.31 ms /    88 tokens
+0.00.065.271 I common_perf_print:        load time =      61.05 ms
+0.00.065.284 I common_perf_print: prompt eval time =      40.00 ms /    80 tokens (    0.50 ms per token,  2000.00 tokens per second)
+0.00.065.371 I common_perf_print:        eval time =      14.00 ms /     7 runs   (    2.00 ms per token,   500.00 tokens per second)
+0.00.065.373 I common_perf_print:       total time =      66.43 ms /    87 tokens
 PRINTED
 END
 cat >"$peers/llama-speculative-simple" <<'END'
 #!/bin/sh
-case "$*" in *"--spec-draft-n-max 4"*) tokens=10 ;; *) tokens=9 ;; esac
-cat <<PRINTED
-encoded   80 tokens in    0.041 seconds, speed: 1951.220 t/s
-decoded   $tokens tokens in    0.010 seconds, speed:  900.000 t/s
-
-n_draft   = 2
-
-target:
-
-common_perf_print: prompt eval time =      40.00 ms /    80 tokens (    0.50 ms per token,  2000.00 tokens per second)
-common_perf_print:        eval time =      99.00 ms /     1 runs   (   99.00 ms per token,    10.10 tokens per second)
+[ -e "$0.ran" ] || { : >"$0.ran"; exit 0; }  # a log that was lost once
+case "$*" in *"--spec-draft-n-max 4"*) speed=1000.000 ;; *) speed=900.000 ;; esac
+cat >&2 <<PRINTED
+0.00.065.271 I encoded   80 tokens in    0.041 seconds, speed: 1951.220 t/s
+0.00.065.272 I decoded    9 tokens in    0.010 seconds, speed:  $speed t/s
+0.00.065.281 I n_draft   = 2
+0.00.065.530 I target:
+0.00.065.687 I common_perf_print: prompt eval time =      40.00 ms /    80 tokens (    0.50 ms per token,  2000.00 tokens per second)
+0.00.065.708 I common_perf_print:        eval time =       0.00 ms /     1 runs   (    0.00 ms per token,      inf tokens per second)
 PRINTED
 END
 chmod +x "$peers"/*
@@ -85,7 +83,7 @@ for form in data["forms"].values():
     assert all("speedup" in p["intervals"] for p in form["pipelines"][1:]) and len(form["pipelines"]) == 12
     assert list(form["peers"]) == ["autoregressive"] + [f"chain:small:{n}" for n in (1, 2, 3, 4)]
     theirs = [round(x["theirs"]) for x in form["peers"].values()]
-    assert theirs == [500, 900, 900, 900, 1000], theirs
+    assert theirs == [500, 800, 800, 800, 889], theirs
     assert all(x["ours"] > 0 for x in form["peers"].values())
 END
   echo 'FAILED: the JSON'
@@ -119,7 +117,7 @@ expect 0 'wrote docs/llama_cpp.md' "${pages[@]}"
 expect 0 '^| nodes | llama.cpp, Q8_0: us | T(n)/T(1) | llama.cpp, Q4_0: us | T(n)/T(1) | .*specula::eigen::Llama.*: us | T(n)/T(1) |$' cat "$page"
 also '^| 1 | [0-9]* | 1.00 | [0-9]* | 1.00 | [0-9]* | 1.00 |$'
 also '^| `max-gram:4` | .*x \[.*\] | [0-9]* | 2 of 2 | .*x \['
-also '^| `chain:small:2` | `llama-speculative-simple --spec-draft-n-max 2` | [0-9]* | 900 | '
+also '^| `chain:small:2` | `llama-speculative-simple --spec-draft-n-max 2` | [0-9]* | 800 | '
 also 'Not there: llama-lookup'
 "${pages[@]}" --check || failed=1
 exit "$failed"
