@@ -121,6 +121,11 @@ TEST_CASE("a model with everything that a Llama may have") {
   CHECK(difference(exact.path, GgufType::f16) < 0.05);
   CHECK(difference(exact.path, GgufType::bf16) < 0.3);
   CHECK(difference(exact.path, GgufType::bf16) > 1e-4);
+  // Rows of 64 in blocks, those of 48 as bfloat16.
+  const double at_8 = difference(exact.path, GgufType::q8_0), at_4 = difference(exact.path, GgufType::q4_0);
+  CHECK(at_8 < 0.5);
+  CHECK(at_4 < 8 * at_8);
+  CHECK(at_4 > 2 * at_8);
   // Those that are bfloat16 already stay what they are (activations are rounded by libllama then).
   write_directory(rounded.path, "BF16");
   CHECK(difference(rounded.path, GgufType::f32) < 1e-4);
