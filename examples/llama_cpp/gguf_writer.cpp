@@ -2,6 +2,7 @@
 
 #include <ggml.h>
 #include <gguf.h>
+#include <llama.h>
 #include <sentencepiece_processor.h>
 
 #include <algorithm>
@@ -34,18 +35,16 @@ struct Free {
   void operator()(ggml_context* tensors) const { ggml_free(tensors); }
 };
 
-/// Of matrices that `automatic` does not store at 8 bits, too.
+/// Of matrices whose rows are no whole blocks, and of those that `automatic` does not store at 8 bits.
 ggml_type ggml_type_of(GgufType type) {
   switch (type) {
+    case GgufType::f32:
+      return GGML_TYPE_F32;
     case GgufType::f16:
       return GGML_TYPE_F16;
-    case GgufType::bf16:
-    case GgufType::automatic:
+    default:
       return GGML_TYPE_BF16;
-    case GgufType::f32:
-      break;
   }
-  return GGML_TYPE_F32;
 }
 
 /// The file as it grows: keys, and tensors whose numbers it holds.
@@ -76,17 +75,19 @@ class Writer {
   void matrix(const std::string& name, const std::string& from, std::int64_t rows, std::int64_t cols,
               GgufType stored, std::int32_t heads = 0) {
     const auto values = numbers(from, {rows, cols});
-    const ggml_type type =
-        stored == GgufType::automatic && is_q8_0(from, cols) ? GGML_TYPE_Q8_0 : ggml_type_of(stored);
-    eight_bits_ += type == GGML_TYPE_Q8_0;
+    const bool exact = is_8_bits(from);
+    const ggml_type type = type_of(stored, exact, cols);
+    blocks_ += ggml_is_quantized(type);
     ggml_tensor* const tensor = ggml_new_tensor_2d(tensors_.get(), type, cols, rows);
     for (std::int64_t r = 0; r < rows; ++r) {
       const float* const row = values.data() + (heads ? source_row(r, rows / heads) : r) * cols;
       auto* const to = static_cast<char*>(tensor->data) + static_cast<std::size_t>(r) * tensor->nb[1];
       if (type == GGML_TYPE_F32)
         std::copy_n(row, cols, reinterpret_cast<float*>(to));
-      else if (type == GGML_TYPE_Q8_0)
+      else if (type == GGML_TYPE_Q8_0 && exact)
         write_q8_0({row, static_cast<std::size_t>(cols)}, to);
+      else if (ggml_is_quantized(type))
+        ggml_quantize_chunk(type, row, to, 0, 1, cols, nullptr);
       else if (type == GGML_TYPE_F16)
         ggml_fp32_to_fp16_row(row, reinterpret_cast<ggml_fp16_t*>(to), cols);
       else
@@ -94,16 +95,22 @@ class Writer {
     }
     add(name, tensor);
   }
-  /// Matrices that are stored at 8 bits so far.
-  std::int32_t eight_bits() const { return eight_bits_; }
+  /// Matrices that are stored in blocks, as Q8_0 or Q4_0, so far.
+  std::int32_t blocks() const { return blocks_; }
 
  private:
-  static_assert(Int8Groups::kSize == 32, "a block of Q8_0");
+  static_assert(Int8Groups::kSize == 32, "a block of Q8_0, as of Q4_0");
 
-  /// Whether the matrix is stored at 8 bits, in whole blocks.
-  bool is_q8_0(const std::string& name, std::int64_t cols) const {
-    return files_.find(name).dtype == specula::eigen::Dtype::i8 &&
-           cols % static_cast<std::int64_t>(Int8Groups::kSize) == 0;
+  /// Whether the matrix is stored at 8 bits, so that Q8_0 loses nothing.
+  bool is_8_bits(const std::string& name) const {
+    return files_.find(name).dtype == specula::eigen::Dtype::i8;
+  }
+  static ggml_type type_of(GgufType stored, bool exact, std::int64_t cols) {
+    if (cols % static_cast<std::int64_t>(Int8Groups::kSize) == 0) {
+      if (stored == GgufType::q4_0) return GGML_TYPE_Q4_0;
+      if (stored == GgufType::q8_0 || (stored == GgufType::automatic && exact)) return GGML_TYPE_Q8_0;
+    }
+    return ggml_type_of(stored);
   }
   /// Blocks of a half float, the scale, and 32 whole numbers.
   static void write_q8_0(std::span<const float> row, char* to) {
@@ -139,7 +146,7 @@ class Writer {
   specula::eigen::TensorFiles files_;
   std::unique_ptr<gguf_context, Free> file_;
   std::unique_ptr<ggml_context, Free> tensors_;
-  std::int32_t eight_bits_ = 0;
+  std::int32_t blocks_ = 0;
 };
 
 void write_sizes(gguf_context* file, const LlamaConfig& config) {
@@ -233,8 +240,10 @@ GgufType parse_gguf_type(std::string_view name) {
   if (name == "f32") return GgufType::f32;
   if (name == "f16") return GgufType::f16;
   if (name == "bf16") return GgufType::bf16;
+  if (name == "q8_0") return GgufType::q8_0;
+  if (name == "q4_0") return GgufType::q4_0;
   if (name == "auto") return GgufType::automatic;
-  throw UsageError("type '" + std::string(name) + "', must be f32, f16, bf16 or auto");
+  throw UsageError("type '" + std::string(name) + "', must be f32, f16, bf16, q8_0, q4_0 or auto");
 }
 
 void write_gguf(const std::filesystem::path& directory, const std::filesystem::path& file, GgufType type) {
@@ -274,11 +283,13 @@ void write_gguf(const std::filesystem::path& directory, const std::filesystem::p
     out.matrix(to + "ffn_up.weight", from + "mlp.up_proj.weight", wide, hidden, type);
     out.matrix(to + "ffn_down.weight", from + "mlp.down_proj.weight", hidden, wide, type);
   }
-  constexpr std::uint32_t kFileTypes[] = {0, 1, 32, 32};  // llama_ftype: all f32, mostly f16, mostly bf16
-  constexpr std::uint32_t kMostly8Bits = 7;
-  gguf_set_val_u32(
-      out.file(), "general.file_type",
-      2 * out.eight_bits() > 7 * config.layers ? kMostly8Bits : kFileTypes[static_cast<int>(type)]);
+  const auto mostly = [&] {
+    if (2 * out.blocks() > 7 * config.layers)
+      return type == GgufType::q4_0 ? LLAMA_FTYPE_MOSTLY_Q4_0 : LLAMA_FTYPE_MOSTLY_Q8_0;
+    if (type == GgufType::f32) return LLAMA_FTYPE_ALL_F32;
+    return type == GgufType::f16 ? LLAMA_FTYPE_MOSTLY_F16 : LLAMA_FTYPE_MOSTLY_BF16;
+  };
+  gguf_set_val_u32(out.file(), "general.file_type", mostly());
   if (!gguf_write_to_file(out.file(), file.string().c_str(), false))
     throw std::runtime_error(file.string() + ": cannot be written");
 }

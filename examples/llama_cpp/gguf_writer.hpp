@@ -8,9 +8,11 @@ namespace specula_examples {
 
 /// How matrices are stored; norms always are float. `automatic`: as Q8_0 where that is exact, as it is for
 /// weights at 8 bits (specula/eigen/int8_groups.hpp) whose rows are whole blocks of 32, else as bfloat16.
-enum class GgufType { f32, f16, bf16, automatic };
+/// `q8_0` and `q4_0`: in these blocks wherever rows are whole ones, rounded by ggml's own quantiser; the rest
+/// as bfloat16. The embedding and the LM head are no exception, as they are for llama-quantize.
+enum class GgufType { f32, f16, bf16, q8_0, q4_0, automatic };
 
-/// Throws UsageError unless `name` is f32, f16, bf16 or auto.
+/// Throws UsageError unless `name` is f32, f16, bf16, q8_0, q4_0 or auto.
 GgufType parse_gguf_type(std::string_view name);
 
 /// Writes the Llama model in `directory` (config.json, model.safetensors or shards, and tokenizer.model) to

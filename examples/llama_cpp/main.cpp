@@ -3,15 +3,19 @@
 #include <cstdio>
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <utility>
 
+#include "bootstrap.hpp"
 #include "comparison.hpp"
 #include "context.hpp"
 #include "figures.hpp"
 #include "json_file.hpp"
 #include "llama_models.hpp"
+#include "model_pack.hpp"
 #include "options.hpp"
+#include "passes.hpp"
 #include "progress_bar.hpp"
 #include "prompts.hpp"
 #include "report.hpp"
@@ -24,10 +28,10 @@ using namespace specula_examples;
 
 struct Options {
   DecodingOptions decoding;
-  std::string model, bigram, pipeline, compare, prompt, style = "auto", json;
+  std::string model, bigram, pipeline, compare, prompt, style = "auto", json, beside;
   std::vector<std::string> drafts, prompt_files, stops;
   std::size_t limit = 0;
-  std::int32_t repeat = 1, draft_threads = 0, gpu_layers = -1;
+  std::int32_t repeat = 1, passes = 0, draft_threads = 0, gpu_layers = -1;
   bool special = false, verbose = false;
 };
 
@@ -44,6 +48,18 @@ void add_options(CLI::App& app, Options& options) {
          "--compare", options.compare,
          "Pipelines side by side instead, names separated by commas; autoregressive is always among them")
       ->excludes(pipeline);
+  auto* passes =
+      app.add_option("--passes", options.passes,
+                     "Measure instead what a pass of the target over 1, 2, ..., N nodes behind the "
+                     "first prompt costs")
+          ->check(CLI::Range(1, 256))
+          ->excludes(pipeline)
+          ->excludes("--compare");
+  app.add_option(
+         "--beside", options.beside,
+         "With --passes: a Hugging Face directory of the same model; the same passes of specula's own "
+         "decoder, in turn with the target's")
+      ->needs(passes);
   auto* prompt = app.add_option("--prompt", options.prompt, "The prompt (default: the standard input)");
   app.add_option("--prompts", options.prompt_files, "File of prompts (may be given several times)")
       ->excludes(prompt);
@@ -52,12 +68,14 @@ void add_options(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_flag("--special", options.special,
                "Read what the model calls control tokens, such as <|im_start|>, as these");
-  app.add_option("--repeat", options.repeat,
-                 "With --compare: runs of each prompt; the times are their medians")
+  app.add_option(
+         "--repeat", options.repeat,
+         "With --compare: runs of each prompt; with --passes: turns of each model; the times are their "
+         "medians")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   add_stop_option(app, options.stops);
-  app.add_option("--json", options.json, "With --compare: write the figures to this file");
+  app.add_option("--json", options.json, "With --compare or --passes: write the figures to this file");
   add_decoding_options(app, options.decoding);
   app.add_option("--draft-threads", options.draft_threads,
                  "Threads of the drafts; 0: as many as the target's")
@@ -95,9 +113,11 @@ GgufFiles files_of(const Options& options) {
   return files;
 }
 
+/// None with --passes.
 std::vector<std::string> pipeline_names(const Options& options) {
+  if (options.passes > 0) return {};
   if (options.compare.empty()) {
-    if (!options.json.empty()) throw UsageError("--json goes with --compare");
+    if (!options.json.empty()) throw UsageError("--json goes with --compare or --passes");
     if (!options.pipeline.empty()) return {options.pipeline};
     if (options.drafts.empty()) return {"cost-aware:max-gram"};
     return {"cost-aware:chain:" + named(options.drafts.front()).first};
@@ -153,13 +173,15 @@ void generate(Pipeline& pipeline, std::span<const std::string> texts,
             << " a call of the target, " << threads << (threads == 1 ? " thread\n" : " threads\n");
 }
 
+std::string leaf(const std::string& file) { return std::filesystem::path(file).filename().string(); }
+
 nlohmann::ordered_json settings_json(const Options& options, std::size_t prompts, GgufThreads threads) {
-  const auto leaf = [](const std::string& file) { return std::filesystem::path(file).filename().string(); };
   nlohmann::ordered_json files = nlohmann::ordered_json::array(), drafts = nlohmann::ordered_json::object();
   for (const auto& file : options.prompt_files) files.push_back(leaf(file));
   for (const auto& [name, file] : files_of(options).drafts) drafts[name] = leaf(file.string());
   nlohmann::ordered_json out{
       {"engine", std::string("llama.cpp ") + llama_version()},
+      {"built_with", llama_print_system_info()},
       {"gpu_layers", options.gpu_layers},
       {"bigram", leaf(options.bigram)},
       {"prompt_files", files},
@@ -183,6 +205,45 @@ std::vector<std::string> plain_names(const std::vector<std::string>& names,
     if (std::find(names.begin(), names.end(), "autoregressive:" + draft) == names.end())
       plain.push_back("autoregressive:" + draft);
   return plain;
+}
+
+/// Where the folder is the target; messages list its neighbours.
+ModelFolders pack_of(const std::string& folder) {
+  const auto path = std::filesystem::weakly_canonical(folder);
+  return {.root = path.parent_path(), .target = path, .draft = {}};
+}
+
+/// --passes: a table, and the JSON.
+void measure_passes(GgufModels& models, Tokens prompt, const Options& options, std::int32_t threads) {
+  const std::int32_t capacity = static_cast<std::int32_t>(prompt.size()) + options.passes;
+  models.prepare({}, {.capacity = capacity, .max_nodes = options.passes}, {threads, threads});
+  std::vector<NamedModel> measured{{"llama.cpp", &models.target()}};
+  const auto inputs = inputs_of("auto");
+  ModelPack own(pack_of(options.beside),
+                {.capacity = capacity, .max_nodes = options.passes, .threads = threads, .inputs = inputs});
+  if (!options.beside.empty()) {
+    measured.push_back({"specula", &own.target()});
+    if (own.target().vocab_size() != models.target().vocab_size())
+      throw UsageError("--beside " + options.beside + ": a model of " +
+                       std::to_string(own.target().vocab_size()) + " tokens, the target has " +
+                       std::to_string(models.target().vocab_size()));
+  }
+  const auto all = passes_in_turn(measured, prompt, options.passes, options.repeat);
+  std::cout << passes_table(all);
+  flush_output();
+  if (options.json.empty()) return;
+  nlohmann::ordered_json out{{"passes", passes_json(all)},
+                             {"engine", std::string("llama.cpp ") + llama_version()},
+                             {"built_with", llama_print_system_info()},
+                             {"target", leaf(options.model)}};
+  if (!options.beside.empty()) {
+    out["beside"] = pack_of(options.beside).target.filename().string();
+    out["inputs"] = inputs == specula::eigen::Inputs::bf16 ? "bf16" : "full";
+  }
+  out["prompt_tokens"] = prompt.size();
+  out["threads"] = threads;
+  out["turns"] = options.repeat;
+  write_json(options.json, out);
 }
 
 int run(int argc, char** argv) {
@@ -221,6 +282,7 @@ int run(int argc, char** argv) {
     check_writable(options.json);
   }
 
+  if (!options.beside.empty()) pack_of(options.beside).check();
   GgufModels models(files);
   const GgufTokenizer tokenizer(models.target_file());
   const auto texts = read_prompts(options, app.count("--prompt") > 0);
@@ -230,9 +292,14 @@ int run(int argc, char** argv) {
     prompts.push_back(tokenizer.encode(text, options.special));
     longest = std::max(longest, prompts.back().size());
   }
-  check_context(prompts, options.decoding.max_new_tokens, llama_model_n_ctx_train(models.target_file().get()),
+  const std::int32_t behind = options.passes > 0 ? options.passes : options.decoding.max_new_tokens;
+  check_context(prompts, behind, llama_model_n_ctx_train(models.target_file().get()),
                 "the target " + options.model, options.decoding.beyond_context);
   const std::int32_t threads = thread_count(options.decoding.threads);
+  if (options.passes > 0) {
+    measure_passes(models, prompts.front(), options, threads);
+    return 0;
+  }
   const GgufThreads used{threads, options.draft_threads ? options.draft_threads : threads};
   const Room room = room_for(recipes, longest, options.decoding.max_new_tokens);
   models.prepare(drafts, room, used);
@@ -250,9 +317,11 @@ int run(int argc, char** argv) {
     contenders.push_back({names[i], pipelines[i].get(), recipes[i].lossy});
   const auto outcomes = compare(contenders, prompts, settings, ProgressBar());
   const CostCoefficients costs = cost_coefficients(outcomes);
+  std::optional<Bootstrap> bootstrap;
+  if (prompts.size() > 1) bootstrap.emplace(prompts.size());
   std::vector<Figures> all;
   for (const auto& outcome : std::span(outcomes).first(shown))
-    all.push_back(figures(outcome, outcomes.front(), costs));
+    all.push_back(figures(outcome, outcomes.front(), costs, {}, bootstrap ? &*bootstrap : nullptr));
   std::cout << to_table(all);
   flush_output();
   if (!options.json.empty())

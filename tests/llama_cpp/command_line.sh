@@ -7,7 +7,7 @@ llama=$1 gguf=$2 examples=$3
 
 expect 0 '--type' "$gguf" --help
 expect 2 'directory is required' "$gguf"
-expect 2 "type 'q4_0', must be f32, f16, bf16 or auto" "$gguf" x y --type q4_0
+expect 2 "type 'q5_0', must be f32, f16, bf16, q8_0, q4_0 or auto" "$gguf" x y --type q5_0
 expect 1 'no/such/config.json: cannot be opened' "$gguf" no/such "$scratch/x.gguf"
 expect 0 'sampled-chain\[' "$llama" --help
 expect 2 '--model is required' "$llama"
@@ -17,7 +17,11 @@ expect 2 "no draft 'small': give --draft small=FILE" "$llama" -m x --pipeline ch
 expect 2 "no draft 'small': give --draft small=FILE; drafts are a, b" "$llama" -m x --draft b=y --draft a=x --compare chain
 expect 2 'must be NAME=FILE, or a file' "$llama" -m x --draft y=
 expect 2 'there are two of the name a' "$llama" -m x --draft a=y --draft a=z
-expect 2 '--json goes with --compare' "$llama" -m x --json y
+expect 2 '--json goes with --compare or --passes' "$llama" -m x --json y
+expect 2 'compare excludes --passes' "$llama" -m x --passes 4 --compare chain
+expect 2 'beside requires --passes' "$llama" -m x --beside y
+expect 2 'passes: Value 300 not in range' "$llama" -m x --passes 300
+expect 2 'no target: .*/nowhere has no config.json' "$llama" -m x --passes 4 --beside "$scratch/nowhere" --prompt x
 expect 2 'stop does not go with --compare' "$llama" -m x --compare max-gram --stop end
 expect 2 'stop is empty' "$llama" -m x --stop ''
 expect 2 'temperature' "$llama" -m x --temperature -1
@@ -70,4 +74,16 @@ expect 0 '"identical_to_autoregressive": 2' cat "$scratch/out.json"
 also '"engine": "llama.cpp '
 also '"small": "small.gguf"'
 expect 1 'nowhere/x.json: cannot be opened for writing' "${run[@]}" --prompt x --compare chain --json "$scratch/nowhere/x.json"
+# What a pass costs, beside our own decoder.
+passes=("$llama" -m "$scratch/target.gguf" --passes 3 --prompt "$question" --repeat 2)
+expect 0 '^nodes  llama.cpp, us  T(n)/T(1)$' "${passes[@]}"
+expect 0 '^nodes  llama.cpp, us  T(n)/T(1)  specula, us  T(n)/T(1)$' "${passes[@]}" --beside "$models/medium" --json "$scratch/passes.json"
+also '^1  .* 1.00  .* 1.00$'
+also '^3  '
+expect 0 '"beside": "medium"' cat "$scratch/passes.json"
+also '"turns": 2'
+also '"built_with": "'
+# At 4 bits it is another model, which runs all the same.
+expect 0 'bytes' "$gguf" "$models/medium" "$scratch/q4_0.gguf" --type q4_0
+expect 0 '^8 tokens' "$llama" -m "$scratch/q4_0.gguf" --prompt "$question" --max-new-tokens 8
 exit "$failed"

@@ -121,6 +121,11 @@ TEST_CASE("a model with everything that a Llama may have") {
   CHECK(difference(exact.path, GgufType::f16) < 0.05);
   CHECK(difference(exact.path, GgufType::bf16) < 0.3);
   CHECK(difference(exact.path, GgufType::bf16) > 1e-4);
+  // Rows of 64 in blocks, those of 48 as bfloat16.
+  const double at_8 = difference(exact.path, GgufType::q8_0), at_4 = difference(exact.path, GgufType::q4_0);
+  CHECK(at_8 < 0.5);
+  CHECK(at_4 < 8 * at_8);
+  CHECK(at_4 > 2 * at_8);
   // Those that are bfloat16 already stay what they are (activations are rounded by libllama then).
   write_directory(rounded.path, "BF16");
   CHECK(difference(rounded.path, GgufType::f32) < 1e-4);
@@ -167,25 +172,60 @@ TEST_CASE("weights at 8 bits are Q8_0 where rows are whole blocks") {
   gguf_free(header), ggml_free(tensors);
 }
 
-TEST_CASE("the pack's target is Q8_0 throughout") {
+TEST_CASE("the pack's models in blocks: throughout, and near to what they were") {
+  quiet();
   const TemporaryDirectory folder("gguf_pack");
-  const auto file = (folder.path / "target.gguf").string();
-  write_gguf(kModels / "target", file, GgufType::automatic);
-  ggml_context* tensors = nullptr;
-  gguf_context* const header = gguf_init_from_file(file.c_str(), {.no_alloc = true, .ctx = &tensors});
-  REQUIRE(header);
-  int matrices = 0;
-  for (auto* tensor = ggml_get_first_tensor(tensors); tensor;
-       tensor = ggml_get_next_tensor(tensors, tensor)) {
-    if (ggml_n_dims(tensor) < 2) continue;
-    CHECK(tensor->type == GGML_TYPE_Q8_0);
-    ++matrices;
-  }
-  CHECK(matrices == 1 + 16 * 7);
-  const auto key = gguf_find_key(header, "general.file_type");
-  REQUIRE(key >= 0);
-  CHECK(gguf_get_val_u32(header, key) == LLAMA_FTYPE_MOSTLY_Q8_0);
-  gguf_free(header), ggml_free(tensors);
+  /// Writes a model, checks what all its matrices are stored as, and returns its logits for 40 tokens.
+  const auto logits = [&](const char* name, GgufType asked, ggml_type type, llama_ftype file_type,
+                          int layers) {
+    const auto file = folder.path / "model.gguf";
+    write_gguf(kModels / name, file, asked);
+    ggml_context* tensors = nullptr;
+    gguf_context* const header =
+        gguf_init_from_file(file.string().c_str(), {.no_alloc = true, .ctx = &tensors});
+    REQUIRE(header);
+    int matrices = 0;
+    for (auto* tensor = ggml_get_first_tensor(tensors); tensor;
+         tensor = ggml_get_next_tensor(tensors, tensor)) {
+      if (ggml_n_dims(tensor) < 2) continue;
+      CHECK(tensor->type == type);
+      ++matrices;
+    }
+    CHECK(matrices == 1 + layers * 7);
+    gguf_free(header), ggml_free(tensors);
+    const auto weights = llama_cpp::load(file);
+    CHECK(llama_model_ftype(weights.get()) == file_type);
+    llama_cpp::Model model(weights, exact_options(64));
+    Random random(5);
+    std::vector<Token> tokens;
+    std::vector<NodeId> parents;
+    for (int i = 0; i < 40; ++i) tokens.push_back(random.below(2048)), parents.push_back(i - 1);
+    const RowsView rows = model.extend(tokens, parents);
+    std::vector<float> out;
+    for (std::int32_t r = 0; r < rows.rows; ++r)
+      out.insert(out.end(), rows.row(r).begin(), rows.row(r).end());
+    return out;
+  };
+  /// How far `a` is from `b`, of how far `b` is from its mean: root mean squares.
+  const auto error = [](const std::vector<float>& a, const std::vector<float>& b) {
+    REQUIRE(a.size() == b.size());
+    double mean = 0, apart = 0, spread = 0;
+    for (const float x : b) mean += x / static_cast<double>(b.size());
+    for (std::size_t i = 0; i < b.size(); ++i)
+      apart += std::pow(a[i] - b[i], 2), spread += std::pow(b[i] - mean, 2);
+    return std::sqrt(apart / spread);
+  };
+  const auto exact = logits("target", GgufType::automatic, GGML_TYPE_Q8_0, LLAMA_FTYPE_MOSTLY_Q8_0, 16);
+  CHECK(logits("target", GgufType::q8_0, GGML_TYPE_Q8_0, LLAMA_FTYPE_MOSTLY_Q8_0, 16) == exact);
+  const double lost =
+      error(logits("target", GgufType::q4_0, GGML_TYPE_Q4_0, LLAMA_FTYPE_MOSTLY_Q4_0, 16), exact);
+  CHECK(lost < 0.3);
+  CHECK(lost > 0.01);  // it is lossy
+  // A draft that is bfloat16 in the pack.
+  const auto draft = logits("small", GgufType::automatic, GGML_TYPE_BF16, LLAMA_FTYPE_MOSTLY_BF16, 1);
+  const double rounded =
+      error(logits("small", GgufType::q8_0, GGML_TYPE_Q8_0, LLAMA_FTYPE_MOSTLY_Q8_0, 1), draft);
+  CHECK(rounded < 0.05);
 }
 
 TEST_CASE("what a file says of itself") {
@@ -262,9 +302,12 @@ TEST_CASE("what cannot be written is named") {
 
   CHECK(specula_examples::parse_gguf_type("f16") == GgufType::f16);
   CHECK(specula_examples::parse_gguf_type("bf16") == GgufType::bf16);
+  CHECK(specula_examples::parse_gguf_type("q8_0") == GgufType::q8_0);
+  CHECK(specula_examples::parse_gguf_type("q4_0") == GgufType::q4_0);
   CHECK(specula_examples::parse_gguf_type("f32") == GgufType::f32);
-  CHECK_THROWS_WITH_AS(specula_examples::parse_gguf_type("q4_0"),
-                       "type 'q4_0', must be f32, f16, bf16 or auto", specula_examples::UsageError);
+  CHECK_THROWS_WITH_AS(specula_examples::parse_gguf_type("q5_0"),
+                       "type 'q5_0', must be f32, f16, bf16, q8_0, q4_0 or auto",
+                       specula_examples::UsageError);
 }
 
 TEST_CASE("a tokenizer with more tokens than the model is refused") {
