@@ -94,6 +94,30 @@ for pipeline in s2d cost-aware:s2d; do
   expect 2 "that of the draft 'sorted' 2000: --cut-vocabulary takes" "$generate" --models "$scratch/exits" --pipeline "$pipeline" --prompt x
   expect 2 "that of the draft 'sorted' 2000: --cut-vocabulary takes" "$compare" --models "$scratch/exits" --pipelines "$pipeline"
 done
+# A head that reads lower layers too, but makes nothing of them, guesses what the one without them does.
+if command -v python3 >/dev/null && [ -e "$whole/hass/model.safetensors" ]; then
+  mkdir "$scratch/heads" "$scratch/heads/lower" && ln -s "$whole/target" "$whole/hass" "$scratch/heads"
+  python3 - "$whole/hass" "$scratch/heads/lower" <<'END'
+import json, struct, sys
+config = json.load(open(sys.argv[1] + "/config.json"))
+data = open(sys.argv[1] + "/model.safetensors", "rb").read()
+size, hidden = struct.unpack("<Q", data[:8])[0], config["hidden_size"]
+header, values = json.loads(data[8:8 + size]), data[8 + size:]
+rows = [[0] * (2 * hidden) + [0x3f80 * (r == c) for c in range(hidden)] for r in range(hidden)]  # 1 in bfloat16
+matrix = b"".join(struct.pack(f"<{3 * hidden}H", *row) for row in rows)
+header["model.feature_fc.weight"] = {"dtype": "BF16", "shape": [hidden, 3 * hidden],
+                                     "data_offsets": [len(values), len(values) + len(matrix)]}
+text = json.dumps(header).encode()
+open(sys.argv[2] + "/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + values + matrix)
+json.dump({**config, "feature_layers": [5, 10]}, open(sys.argv[2] + "/config.json", "w"))
+END
+  expect 0 '^chain:lower:3 ' "$compare" --models "$scratch/heads" --prompts "$prompts" --limit 1 --max-new-tokens 24 --inputs full \
+    --pipelines chain:hass:3,chain:lower:3 --json "$scratch/heads.json"
+  expect 0 '^alike' python3 -c 'import json, sys
+_, one, other = json.load(open(sys.argv[1]))["pipelines"]
+print("alike" if one["acceptance_by_depth"] == other["acceptance_by_depth"] and 0 < one["acceptance"] < 1 else (one, other))' \
+    "$scratch/heads.json"
+fi
 # A draft whose vocabulary is padded.
 if command -v python3 >/dev/null; then
   mkdir "$scratch/padded"

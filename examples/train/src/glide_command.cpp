@@ -22,6 +22,7 @@ struct GlideOptions {
 
   GlideConfig config(const LlamaConfig& target_config, const Session& session) const {
     auto draft = named_config("small");
+    draft.layers = 1;
     session.set_vocabulary(draft);
     return {.draft = sizes.apply_to(draft),
             .target = target_config,

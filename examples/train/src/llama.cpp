@@ -43,7 +43,7 @@ LlamaConfig named_config(const std::string& name) {
   LlamaConfig config;
   if (name == "target") return config;
   if (name == "base") {
-    config.layers = 2;
+    config.layers = 4;
     config.hidden = 192;
     config.heads = 6;
     config.kv_heads = 3;
@@ -51,7 +51,7 @@ LlamaConfig named_config(const std::string& name) {
     return config;
   }
   if (name == "small") {
-    config.layers = 1;
+    config.layers = 3;
     config.hidden = 128;
     config.heads = 4;
     config.kv_heads = 2;
