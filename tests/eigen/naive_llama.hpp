@@ -170,7 +170,9 @@ inline Vector naive_feature(const specula::eigen::LlamaWeights<double>& head, co
   Vector read;
   for (const std::int32_t layers : head.config.feature_layers) {
     const Vector& state = target.hidden[static_cast<std::size_t>(layers - 1)][t];
-    read.insert(read.end(), state.begin(), state.end());
+    double square = 0;
+    for (const double x : state) square += x * x / static_cast<double>(state.size());
+    for (const double x : state) read.push_back(x / std::sqrt(square + head.config.rms_norm_eps));
   }
   read.insert(read.end(), target.features[t].begin(), target.features[t].end());
   if (head.config.feature_layers.empty()) return read;

@@ -229,7 +229,7 @@ TargetStates LlamaImpl::states(const Tensor& tokens, const std::vector<std::int6
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     x = layers_[i]->forward(x, RotaryTable{cosine_, sine_}, dtype);
     if (all.size() < layers.size() && layers[all.size()] == static_cast<std::int64_t>(i) + 1)
-      all.push_back(x.to(dtype));
+      all.push_back((x * torch::rsqrt(x.square().mean(-1, true) + config_.norm_epsilon)).to(dtype));
   }
   all.push_back(norm_->forward(x, dtype));
   return {.all = torch::cat(all, -1), .features = all.back()};

@@ -153,7 +153,8 @@ class LlamaImpl : public torch::nn::Module {
   /// The same after each exit; norm and head are one for all.
   std::vector<torch::Tensor> exit_features(const torch::Tensor& tokens, torch::ScalarType dtype);
 
-  /// Without gradients: the hidden states behind these numbers of layers, ascending, then the features.
+  /// Without gradients: the hidden states behind these numbers of layers, ascending, each divided by its root
+  /// mean square, then the features.
   TargetStates states(const torch::Tensor& tokens, const std::vector<std::int64_t>& layers,
                       torch::ScalarType dtype);
 

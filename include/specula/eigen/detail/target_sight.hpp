@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -22,7 +23,10 @@ template <class Real>
 class TargetSight {
  public:
   TargetSight(const LlamaConfig& config, std::int32_t capacity, std::int32_t columns)
-      : looks_at_(config.looks_at), layers_(config.feature_layers), states_(layers_.size()) {
+      : looks_at_(config.looks_at),
+        layers_(config.feature_layers),
+        states_(layers_.size()),
+        eps_(static_cast<Real>(config.rms_norm_eps)) {
     if (looks_at_ != LooksAt::key_values) return;
     columns_.resize(static_cast<std::size_t>(columns));
     seen_.resize(static_cast<std::size_t>(capacity));
@@ -58,10 +62,15 @@ class TargetSight {
   /// Whether it is the target's; else it is what its parent predicted. The first token takes zeros.
   bool takes_feature(const PassColumn& column) const { return column.position <= features.size(); }
 
-  /// What a model of several layers' features reads of token `i`: their hidden states and its feature.
+  /// What a head on several layers reads of token `i`: their hidden states, each divided by its root mean
+  /// square, as they grow from layer to layer; then the feature.
   void copy_states(std::int32_t i, Real* to) const {
-    for (const std::size_t k : states_)
-      to = std::copy_n(features.hidden_state(i, k).data(), features.width(), to);
+    for (const std::size_t k : states_) {
+      const auto state = features.hidden_state(i, k);
+      const Real square = std::inner_product(state.begin(), state.end(), state.begin(), Real(0));
+      const Real scale = 1 / std::sqrt(square / static_cast<Real>(state.size()) + eps_);
+      to = std::transform(state.begin(), state.end(), to, [scale](Real x) { return x * scale; });
+    }
     std::copy_n(features.row(i).data(), features.width(), to);
   }
 
@@ -109,6 +118,7 @@ class TargetSight {
   LooksAt looks_at_;
   std::vector<std::int32_t> layers_;  // of the target, whose hidden states are read
   std::vector<std::size_t> states_;   // where they lie in the view
+  Real eps_;
   std::vector<PassColumn> columns_;
   std::vector<std::int32_t> seen_;  // 0, 1, 2, ...: the paths of those
   std::int32_t base_ = 0, end_ = 0;
