@@ -79,7 +79,7 @@ class Llama {
   void append(Tokens tokens) {
     check_tokens(tokens);
     check_room(size(), tokens.size(), "append");
-    schedule_.pass.sight().check();
+    schedule_.pass.sight().require_view();
     generation_.next();
     schedule_.stages.clear_nodes();
     if (tokens.size() < static_cast<std::size_t>(options_.wide_from))
@@ -108,7 +108,7 @@ class Llama {
     check_exit(exit);
     check_nodes(tokens, parents);
     if (schedule_.stages.skips()) fail("extend: there are nodes of extend_skipping(); truncate() first");
-    schedule_.pass.sight().check();
+    schedule_.pass.sight().require_view();
     generation_.next();
     add_nodes(tokens, parents, false);
     schedule_.deepen_from(first_row_, exit);
@@ -148,7 +148,7 @@ class Llama {
     if (node_count() > 0 && !(schedule_.stages.skips() && skipped == skipped_))
       fail("extend_skipping: there are nodes that do not skip these blocks; truncate() first");
     schedule_.calculate_pending();
-    schedule_.pass.sight().check();
+    schedule_.pass.sight().require_view();
     generation_.next();
     skipped_ = skipped;
     add_nodes(tokens, parents, true);

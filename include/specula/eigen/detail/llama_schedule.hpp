@@ -50,7 +50,7 @@ class LlamaSchedule {
   }
   /// The same for a view of them. Throws std::logic_error where it takes a view that is not there.
   void calculate_pending() {
-    if (stages.pending() > 0) pass.sight().check();
+    if (stages.pending() > 0) pass.sight().require_view();
     flush(Product::skinny);
   }
 

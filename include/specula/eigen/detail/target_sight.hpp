@@ -52,7 +52,7 @@ class TargetSight {
   }
 
   /// Throws std::logic_error where the model looks into a target and no view, or a stale one, was given.
-  void check() const {
+  void require_view() const {
     if (looks_at_ == LooksAt::key_values) key_values.cache();
     if (looks_at_ == LooksAt::features) features.size();
   }
