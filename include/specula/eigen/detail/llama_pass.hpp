@@ -141,9 +141,9 @@ class LlamaPass {
   }
 
   /// Runs `columns`, which see the slots [0, base) and their paths, and stores their keys and values. The
-  /// logits of the columns from `first_row` on are left in logits(). `end` slots are in use. sight().require_view()
-  /// comes first: this must not throw. A model that looks at features runs columns one generation after the
-  /// other, since a token's feature is made when its parent is run.
+  /// logits of the columns from `first_row` on are left in logits(). `end` slots are in use.
+  /// sight().require_view() comes first: this must not throw. A model that looks at features runs columns one
+  /// generation after the other, since a token's feature is made when its parent is run.
   void run(std::span<const PassColumn> columns, std::int32_t base, std::int32_t end, std::int32_t first_row,
            Product product, PassPart part = {}) {
     product_ = product;
