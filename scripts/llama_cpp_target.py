@@ -6,6 +6,8 @@ what stands there.
 import json
 import re
 
+from paper import table, with_interval
+
 PAGES = ["docs/llama_cpp.md"]
 FILE = "llama_cpp_target.json"
 LENGTHS = (1, 2, 3, 4)
@@ -46,15 +48,6 @@ def features(system_info):
 
 
 # ---- tables
-
-def table(heads, rows):
-    return ["| " + " | ".join(map(str, r)) + " |" for r in [heads, ["---"] * len(heads), *rows]]
-
-
-def with_interval(p, key, unit=""):
-    low, high = p["intervals"][key] if "intervals" in p else (None, None)
-    return f"{p[key]:.2f}{unit}" + (f" [{low:.2f}, {high:.2f}]" if low is not None else "")
-
 
 def where(data, page_link, more):
     """Where the figures come from: a line below each table."""
