@@ -15,7 +15,8 @@ DEV = 6
 SEARCHED = ("gsm8k", "humaneval")
 FILES = {"gsm8k": "gsm8k/test.jsonl", "humaneval": "humaneval/HumanEval.jsonl", "mt_bench": "mt_bench/question.jsonl",
          "spec_bench": "spec_bench/question.jsonl"}
-TITLES = {"gsm8k/test": "GSM8K", "humaneval/HumanEval": "HumanEval", "math_reasoning": "math reasoning"}
+TITLES = {"gsm8k": "GSM8K", "humaneval": "HumanEval", "mt_bench": "MT-bench", "spec_bench": "Spec-Bench",
+          "gsm8k/test": "GSM8K", "humaneval/HumanEval": "HumanEval", "math_reasoning": "math reasoning"}
 
 
 @dataclasses.dataclass
@@ -93,6 +94,7 @@ MAIN = {
     "GLIDE, chain": "chain:glide:{2..6}",
     "GLIDE with CAPE": "glide+cape:{3,4}:counts={7-5-3-1,4-2-1-0,3-2-1-0,2-1-0-0,1-1-0-0,1-0-0-0}",
     "draft model, chain": "chain:small:{2..5}",
+    "draft model, as long as it pays": "cost-aware:chain:small",
     "cascade": "cascade:base:small:limits={2,4}-{0,2}-{1,2}",
     "S2D": f"s2d:{{2,3}}:thresholds={THRESHOLDS}",
     "ASD": "asd:{2,4}:alike=2:every=2",

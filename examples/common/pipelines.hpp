@@ -78,7 +78,7 @@ inline constexpr char kSorted[] = "sorted";         // a draft with exits
 inline constexpr char kTheTarget[] = "the target";  // which drafts for itself
 // What the programs run where no pipeline is named: with the pack, the fastest of those that the section
 // `main` of scripts/paper_tables searches; with a target or draft of the user's own, a chain of that draft.
-inline constexpr char kDefaultPipeline[] = "cost-aware:chain:hass";
+inline constexpr char kDefaultPipeline[] = "cost-aware:chain:small";
 inline constexpr char kDefaultDraftPipeline[] = "cost-aware:chain";
 // Chosen by racing a few on the shipped prompts and models: where a length is not asked for, the greedy chain
 // also ends after a guess that the draft itself doubts.

@@ -244,7 +244,7 @@ expect 0 '^1 prompts to report on' "$compare" --models "$models" --prompts "$scr
 race=("$generate" --models "$whole" --race --prompts "$prompts" --limit 1)
 expect 0 'speculation: .* in the median of 2 runs (.*), same text' "${race[@]}" --max-new-tokens 8 --runs 2
 also '^run 2 of 2: '
-also '^--- cost-aware:chain:hass$'
+also '^--- cost-aware:chain:small$'
 expect 0 '^24 tokens, [0-9]* of them drafted, [0-9]* calls of the target' "${race[@]}" --max-new-tokens 24 --pipeline chain:small:4
 expect 0 '.\[32mgreen.\[0m: drafted and accepted' "${race[@]}" --max-new-tokens 8 --color always
 expect 0 '^--- cost-aware:chain$' "${race[@]}" --max-new-tokens 8 --draft "$models/small"

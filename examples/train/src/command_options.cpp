@@ -37,7 +37,8 @@ void TrainingOptions::add_budget_to(CLI::App& command) {
   command.add_option(
       "--init", init,
       "Start from the weights of this Hugging Face directory, sharded or not; a checkpoint wins "
-      "over it. A decoder with more --layers: the others begin as what changes nothing");
+      "over it. A decoder with more --layers, a GLIDE draft's cross attention where this is a plain decoder: "
+      "they begin as what changes nothing");
   command.add_flag("--resume", loop.resume, "Go on from the checkpoint in the output folder, if any");
 }
 

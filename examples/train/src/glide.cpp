@@ -67,6 +67,11 @@ Tensor CrossAttentionImpl::forward(const Tensor& x, const KeyValues& target, con
   return torch::linear(join_heads(attend(rotated, target, visible), batch, length), o_.to(x.scalar_type()));
 }
 
+void CrossAttentionImpl::silence() {
+  torch::NoGradGuard no_grad;
+  o_.zero_();
+}
+
 GlideLayerImpl::GlideLayerImpl(const GlideConfig& config)
     : input_norm_(
           register_module("input_layernorm", RmsNorm(config.draft.hidden, config.draft.norm_epsilon))),
@@ -104,6 +109,10 @@ GlideImpl::GlideImpl(const GlideConfig& config) : config_(config) {
   sine_ = register_buffer("rotary_sine", own.sine);
   target_cosine_ = register_buffer("target_rotary_cosine", target.cosine);
   target_sine_ = register_buffer("target_rotary_sine", target.sine);
+}
+
+void GlideImpl::silence_cross_attention() {
+  for (auto& layer : layers_) layer->cross()->silence();
 }
 
 Tensor GlideImpl::features(const Tensor& tokens, const std::vector<KeyValues>& target,

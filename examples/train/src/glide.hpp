@@ -31,6 +31,8 @@ class CrossAttentionImpl : public torch::nn::Module {
   /// x (B, T, hidden); query t sees the first visible[t] keys.
   torch::Tensor forward(const torch::Tensor& x, const KeyValues& target, const torch::Tensor& visible,
                         const RotaryTable& target_rotary);
+  /// Its output is 0 until it is trained.
+  void silence();
 
  private:
   std::int64_t heads_, kv_heads_, head_dim_;
@@ -48,6 +50,7 @@ class GlideLayerImpl : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mixed, const KeyValues& target,
                         const torch::Tensor& visible, const RotaryTable& target_rotary,
                         torch::ScalarType dtype);
+  CrossAttention& cross() { return cross_; }
 
  private:
   RmsNorm input_norm_{nullptr}, post_attention_norm_{nullptr};
@@ -75,6 +78,10 @@ class GlideImpl : public torch::nn::Module {
 
   /// features (..., hidden) -> logits (..., vocab).
   torch::Tensor head(const torch::Tensor& features);
+
+  /// Cross attention begins as what changes nothing: the draft is the plain decoder of its other weights,
+  /// until it is trained.
+  void silence_cross_attention();
 
  private:
   GlideConfig config_;

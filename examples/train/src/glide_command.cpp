@@ -12,6 +12,8 @@
 namespace specula_train {
 namespace {
 
+using specula::eigen::LooksAt;
+
 struct GlideOptions {
   std::string name = "glide";
   std::filesystem::path target;
@@ -20,14 +22,30 @@ struct GlideOptions {
   SizeOptions sizes;
   TrainingOptions training;
 
+  /// Sizes that are not given are those of what it starts from; else those of `small`, with one layer.
   GlideConfig config(const LlamaConfig& target_config, const Session& session) const {
     auto draft = named_config("small");
     draft.layers = 1;
+    if (!training.init.empty()) {
+      draft = read_config(training.init, {LooksAt::nothing, LooksAt::key_values});
+      session.check_vocabulary(draft, training.init);
+    }
     session.set_vocabulary(draft);
     return {.draft = sizes.apply_to(draft),
             .target = target_config,
             .block = block,
             .target_layers = target_layers};
+  }
+  /// A plain decoder, as which it begins, has no cross attention.
+  bool begins_as_decoder() const {
+    return !training.init.empty() && looks_at(training.init) == LooksAt::nothing;
+  }
+  TrainingOptions training_from() const {
+    auto from = training;
+    if (begins_as_decoder())
+      for (std::int64_t l = 0; l < read_config(training.init).layers; ++l)
+        from.init_may_lack.insert("model.layers." + std::to_string(l) + ".cross_attn.");
+    return from;
   }
 };
 
@@ -52,9 +70,11 @@ Losses evaluate(Glide& draft, Llama& target, const Session& session) {
 }
 
 void train_glide(const GlideOptions& options) {
-  const Session session(options.training);
+  const auto training = options.training_from();
+  const Session session(training);
   auto target = load_target(options.target, session);
   Glide draft(options.config(target->config(), session));
+  if (options.begins_as_decoder()) draft->silence_cross_attention();
   session.place("glide", *draft);
   const auto loss =
       "Next-token cross entropy; cross attention sees the target's keys before a token's block of " +
@@ -66,7 +86,7 @@ void train_glide(const GlideOptions& options) {
        .save =
            [&](const Progress& progress) {
              export_glide(draft, session.tokenizer(), session.card(options.name, loss, progress),
-                          options.training.output / "export");
+                          training.output / "export");
            }});
 }
 
@@ -86,7 +106,8 @@ void add_glide_command(CLI::App& app) {
           "The target's layer that each layer of the draft reads, from 0, as in 7 or 3,7; by default "
           "the last ones")
       ->delimiter(',');
-  options->sizes.add_to(*command, "Instead of that of `small` (1 layer, hidden 128, heads 4 and 2, 352)");
+  options->sizes.add_to(
+      *command, "Instead of that of --init, else of `small` (1 layer, hidden 128, heads 4 and 2, 352)");
   options->training.add_to(*command);
   options->training.add_budget_to(*command);
   command->callback([options] { train_glide(*options); });

@@ -68,11 +68,25 @@ LlamaConfig named_config(const std::string& name) {
   throw std::invalid_argument("model name '" + name + "': expected target, deep, base or small");
 }
 
-LlamaConfig read_config(const std::filesystem::path& directory) {
+namespace {
+
+specula::eigen::LlamaConfig read_inference_config(const std::filesystem::path& directory) {
   const auto file = directory / "config.json";
-  const auto read = specula::eigen::read_llama_config(specula::eigen::read_json_file(file), file.string());
-  if (read.looks_at != specula::eigen::LooksAt::nothing)
-    throw std::runtime_error(file.string() + ": expected a plain decoder");
+  return specula::eigen::read_llama_config(specula::eigen::read_json_file(file), file.string());
+}
+
+}  // namespace
+
+specula::eigen::LooksAt looks_at(const std::filesystem::path& directory) {
+  return read_inference_config(directory).looks_at;
+}
+
+LlamaConfig read_config(const std::filesystem::path& directory,
+                        std::initializer_list<specula::eigen::LooksAt> allowed) {
+  const auto read = read_inference_config(directory);
+  if (std::ranges::find(allowed, read.looks_at) == allowed.end())
+    throw std::runtime_error((directory / "config.json").string() + ": expected a plain decoder" +
+                             (allowed.size() > 1 ? " or a GLIDE draft" : ""));
   LlamaConfig config{.vocab_size = read.vocab_size,
                      .hidden = read.hidden_size,
                      .layers = read.layers,

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <specula/eigen/llama_config.hpp>
 #include <string>
 #include <vector>
@@ -52,8 +53,14 @@ LlamaConfig named_config(const std::string& name);
 
 /// From the config.json of a Hugging Face directory, by the reader of specula::eigen::Llama. Throws
 /// std::runtime_error naming file and key for a model that is no Llama decoder, or has what is not supported
-/// (biases, sliding windows, rope scaling other than "llama3", quantized weights).
-LlamaConfig read_config(const std::filesystem::path& directory);
+/// (biases, sliding windows, rope scaling other than "llama3", quantized weights), or reads of a target what
+/// is not `allowed`.
+LlamaConfig read_config(const std::filesystem::path& directory,
+                        std::initializer_list<specula::eigen::LooksAt> allowed = {
+                            specula::eigen::LooksAt::nothing});
+
+/// What the model in such a directory reads of a target: a plain decoder nothing. Throws as read_config().
+specula::eigen::LooksAt looks_at(const std::filesystem::path& directory);
 
 /// A matrix (out, in) as the parameter `name`.weight of a module, from N(0, deviation^2).
 torch::Tensor add_matrix(torch::nn::Module& module, const std::string& name, std::int64_t out,

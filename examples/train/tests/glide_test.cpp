@@ -6,6 +6,9 @@
 #include <specula/train/block_mask.hpp>
 #include <stdexcept>
 
+#include "export.hpp"
+#include "folder.hpp"
+#include "safetensors.hpp"
 #include "tiny_models.hpp"
 
 using namespace specula_train_test;
@@ -192,4 +195,37 @@ TEST_CASE("impossible drafts are refused") {
   config = tiny(1);
   config.block = 0;
   CHECK_THROWS_WITH_AS(st::Glide{config}, doctest::Contains("block is 0"), std::invalid_argument);
+}
+
+TEST_CASE("a draft that begins as a plain decoder is that decoder until it is trained") {
+  const specula_train_test::Folder folder("specula_train_glide_from_decoder_test");
+  folder.write("t.model", "a tokenizer");
+  const auto directory = folder.path / "export";
+  torch::manual_seed(5);
+  st::Llama decoder(tiny_draft(2));
+  enlarge(*decoder);
+  st::export_model(decoder, folder.path / "t.model", {}, directory);
+  st::load_weights(directory, *decoder);  // rounded
+  CHECK(st::looks_at(directory) == specula::eigen::LooksAt::nothing);
+
+  Pair pair(2);
+  CHECK_THROWS_WITH_AS(st::load_weights(directory, *pair.draft), doctest::Contains("cross_attn"),
+                       std::runtime_error);
+  pair.draft->silence_cross_attention();
+  st::load_weights(directory, *pair.draft, st::Surplus::refused,
+                   {"model.layers.0.cross_attn.", "model.layers.1.cross_attn."});
+  const auto rows = random_rows(2, 14);
+  const auto tokens = rows.narrow(1, 0, 13);
+  const auto features = pair.draft->features(tokens, pair.look(tokens), torch::kFloat32);
+  CHECK(torch::allclose(features, decoder->features(tokens, torch::kFloat32), 1e-4, 1e-5));
+
+  st::glide_loss(pair.draft, pair.target, rows, torch::kFloat32).backward();
+  for (const auto* name :
+       {"model.layers.0.cross_attn.o_proj.weight", "model.layers.1.cross_attn.o_proj.weight"})
+    CHECK(pair.draft->named_parameters()[name].grad().abs().max().item<double>() > 0);
+  st::export_glide(pair.draft, folder.path / "t.model", {}, folder.path / "glide");
+  CHECK(st::looks_at(folder.path / "glide") == specula::eigen::LooksAt::key_values);
+  CHECK(st::read_config(folder.path / "glide", {specula::eigen::LooksAt::key_values}).layers == 2);
+  CHECK_THROWS_WITH_AS(st::read_config(folder.path / "glide"), doctest::Contains("expected a plain decoder"),
+                       std::runtime_error);
 }
