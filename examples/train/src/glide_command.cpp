@@ -22,23 +22,30 @@ struct GlideOptions {
   SizeOptions sizes;
   TrainingOptions training;
 
-  /// Sizes that are not given are those of what it starts from; else those of `small`, with one layer.
+  /// Sizes and layers of the target that are not given are those of what it starts from; else those of
+  /// `small`, with one layer, and the last ones.
   GlideConfig config(const LlamaConfig& target_config, const Session& session) const {
     auto draft = named_config("small");
     draft.layers = 1;
     if (!training.init.empty()) {
       draft = read_config(training.init, {LooksAt::nothing, LooksAt::key_values});
       session.check_vocabulary(draft, training.init);
+      draft.exits.clear();
     }
     session.set_vocabulary(draft);
     return {.draft = sizes.apply_to(draft),
             .target = target_config,
             .block = block,
-            .target_layers = target_layers};
+            .target_layers = layers_to_read()};
+  }
+  std::vector<std::int64_t> layers_to_read() const {
+    if (!target_layers.empty() || training.init.empty()) return target_layers;
+    const auto read = read_inference_config(training.init).target.reads;
+    return {read.begin(), read.end()};
   }
   /// A plain decoder, as which it begins, has no cross attention.
   bool begins_as_decoder() const {
-    return !training.init.empty() && looks_at(training.init) == LooksAt::nothing;
+    return !training.init.empty() && read_inference_config(training.init).looks_at == LooksAt::nothing;
   }
   TrainingOptions training_from() const {
     auto from = training;

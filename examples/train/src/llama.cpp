@@ -68,17 +68,9 @@ LlamaConfig named_config(const std::string& name) {
   throw std::invalid_argument("model name '" + name + "': expected target, deep, base or small");
 }
 
-namespace {
-
 specula::eigen::LlamaConfig read_inference_config(const std::filesystem::path& directory) {
   const auto file = directory / "config.json";
   return specula::eigen::read_llama_config(specula::eigen::read_json_file(file), file.string());
-}
-
-}  // namespace
-
-specula::eigen::LooksAt looks_at(const std::filesystem::path& directory) {
-  return read_inference_config(directory).looks_at;
 }
 
 LlamaConfig read_config(const std::filesystem::path& directory,

@@ -59,8 +59,8 @@ LlamaConfig read_config(const std::filesystem::path& directory,
                         std::initializer_list<specula::eigen::LooksAt> allowed = {
                             specula::eigen::LooksAt::nothing});
 
-/// What the model in such a directory reads of a target: a plain decoder nothing. Throws as read_config().
-specula::eigen::LooksAt looks_at(const std::filesystem::path& directory);
+/// The same as specula::eigen::Llama reads it, whatever it looks at.
+specula::eigen::LlamaConfig read_inference_config(const std::filesystem::path& directory);
 
 /// A matrix (out, in) as the parameter `name`.weight of a module, from N(0, deviation^2).
 torch::Tensor add_matrix(torch::nn::Module& module, const std::string& name, std::int64_t out,
