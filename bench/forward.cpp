@@ -1,5 +1,6 @@
 // Time of one pass of a Llama decoder over n nodes behind a context: T(n) / T(1) decides what a speculative
-// token costs. Random weights in bfloat16. Arguments: hidden size, nodes, context, threads.
+// token costs. Random weights in bfloat16. Arguments: hidden size, nodes, context, threads, whether inputs
+// are rounded to bfloat16 too.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -50,9 +51,13 @@ std::vector<Token> some_tokens(std::int64_t count) {
 void extend(benchmark::State& state) {
   const auto nodes = static_cast<std::int32_t>(state.range(1)),
              context = static_cast<std::int32_t>(state.range(2));
-  Llama<float> model(
-      weights(static_cast<std::int32_t>(state.range(0))),
-      {.capacity = context + 64, .max_nodes = 64, .threads = static_cast<std::int32_t>(state.range(3))});
+  const bool bf16 = state.range(4) != 0;
+  if (bf16 && !has_bf16_products()) return state.SkipWithError("this machine does not have these products");
+  Llama<float> model(weights(static_cast<std::int32_t>(state.range(0))),
+                     {.capacity = context + 64,
+                      .max_nodes = 64,
+                      .threads = static_cast<std::int32_t>(state.range(3)),
+                      .inputs = bf16 ? Inputs::bf16 : Inputs::full});
   if (context > 0) model.append(some_tokens(context));
   const auto tokens = some_tokens(nodes);
   std::vector<NodeId> parents;
@@ -65,9 +70,9 @@ void extend(benchmark::State& state) {
       benchmark::Counter(static_cast<double>(nodes), benchmark::Counter::kIsIterationInvariantRate);
 }
 BENCHMARK(extend)
-    ->ArgNames({"hidden", "nodes", "context", "threads"})
-    ->ArgsProduct({{256, 384, 512}, {1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64}, {256}, {1, 2}})
-    ->ArgsProduct({{256}, {1, 5}, {0, 1024}, {1}})
+    ->ArgNames({"hidden", "nodes", "context", "threads", "bf16"})
+    ->ArgsProduct({{256, 384, 512}, {1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64}, {256}, {1, 2}, {0, 1}})
+    ->ArgsProduct({{256}, {1, 5}, {0, 1024}, {1}, {0, 1}})
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <specula/eigen/detail/bf16_product.hpp>
 #include <specula/eigen/detail/isa.hpp>
 #include <specula/eigen/detail/panel_product.hpp>
 #include <specula/eigen/panel_matrix.hpp>
@@ -36,8 +37,10 @@ void count(benchmark::State& state, std::size_t weight_bytes) {
   state.counters["macs/s"] = Counter(rows * cols * n, Counter::kIsIterationInvariantRate);
 }
 
-void panel(benchmark::State& state, Isa isa) {
-  if (isa > best_isa()) return state.SkipWithError("this machine does not have these instructions");
+/// `rounded`: the inputs to bfloat16 as well.
+void panel(benchmark::State& state, Isa isa, bool rounded) {
+  if (isa > best_isa() || (rounded && !has_bf16_products()))
+    return state.SkipWithError("this machine does not have these instructions");
   const auto rows = static_cast<std::int32_t>(state.range(0)),
              cols = static_cast<std::int32_t>(state.range(1)), n = static_cast<std::int32_t>(state.range(2)),
              stride = detail::column_stride<float>(cols);
@@ -52,11 +55,15 @@ void panel(benchmark::State& state, Isa isa) {
     }
   }
   y.resize(static_cast<std::size_t>(layers[0].padded_rows() * n));
+  detail::Bf16Product rounding(n, cols);
   std::size_t next = 0;
   for (auto _ : state) {
     const auto& w = layers[next++ % kLayers];
-    detail::panel_product(isa, w.bf16_panels(0), w.panels(), cols,
-                          detail::Columns<float>{x.data(), stride, y.data(), w.padded_rows()}, n);
+    const detail::Columns<float> io{x.data(), stride, y.data(), w.padded_rows()};
+    if (rounded)
+      rounding.run(w.bf16_panels(0), w.panels(), cols, io, n);
+    else
+      detail::panel_product(isa, w.bf16_panels(0), w.panels(), cols, io, n);
     benchmark::ClobberMemory();
   }
   count(state, 2);
@@ -103,14 +110,27 @@ void eigen(benchmark::State& state) {
   }
   SPECULA_EIGEN_UNROLL for (int c = 0; c < 12; ++c) __asm__ volatile("" : : "v"(sum[c]));
 }
-void limit(benchmark::State& state, Isa isa) {
-  if (isa > best_isa()) return state.SkipWithError("this machine does not have these instructions");
-  for (auto _ : state) isa == Isa::avx512 ? multiply_add_avx512() : multiply_add_avx2();
-  state.counters["macs/s"] =
-      benchmark::Counter(isa == Isa::avx512 ? 192000 : 96000, benchmark::Counter::kIsIterationInvariantRate);
+[[gnu::target("avx512f,avx512bf16")]] void multiply_add_bf16() {
+  __m512 sum[12];
+  const __m512bh a = (__m512bh)_mm512_set1_epi32(0x3f803f80), b = (__m512bh)_mm512_set1_epi32(0x3f003f00);
+  SPECULA_EIGEN_UNROLL for (int c = 0; c < 12; ++c) sum[c] = _mm512_setzero_ps();
+  for (int i = 0; i < 1000; ++i) {
+    SPECULA_EIGEN_UNROLL for (int c = 0; c < 12; ++c) {
+      sum[c] = _mm512_dpbf16_ps(sum[c], a, b);
+      __asm__("" : "+v"(sum[c]));
+    }
+  }
+  SPECULA_EIGEN_UNROLL for (int c = 0; c < 12; ++c) __asm__ volatile("" : : "v"(sum[c]));
 }
-BENCHMARK_CAPTURE(limit, avx512, Isa::avx512);
-BENCHMARK_CAPTURE(limit, avx2, Isa::avx2);
+/// `macs`: of a call of `function`.
+void limit(benchmark::State& state, bool supported, void (*function)(), double macs) {
+  if (!supported) return state.SkipWithError("this machine does not have these instructions");
+  for (auto _ : state) function();
+  state.counters["macs/s"] = benchmark::Counter(macs, benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK_CAPTURE(limit, avx512_bf16, has_bf16_products(), multiply_add_bf16, 384000);
+BENCHMARK_CAPTURE(limit, avx512, best_isa() >= Isa::avx512, multiply_add_avx512, 192000);
+BENCHMARK_CAPTURE(limit, avx2, best_isa() >= Isa::avx2, multiply_add_avx2, 96000);
 #endif
 
 void shapes(benchmark::internal::Benchmark* benchmark) {
@@ -122,9 +142,10 @@ void shapes(benchmark::internal::Benchmark* benchmark) {
   benchmark->Unit(benchmark::kMicrosecond);
 }
 
-BENCHMARK_CAPTURE(panel, avx512, Isa::avx512)->Apply(shapes);
-BENCHMARK_CAPTURE(panel, avx2, Isa::avx2)->Apply(shapes);
-BENCHMARK_CAPTURE(panel, portable, Isa::portable)->Apply(shapes);
+BENCHMARK_CAPTURE(panel, avx512_bf16, Isa::avx512, true)->Apply(shapes);
+BENCHMARK_CAPTURE(panel, avx512, Isa::avx512, false)->Apply(shapes);
+BENCHMARK_CAPTURE(panel, avx2, Isa::avx2, false)->Apply(shapes);
+BENCHMARK_CAPTURE(panel, portable, Isa::portable, false)->Apply(shapes);
 BENCHMARK(eigen)->Apply(shapes);
 
 }  // namespace

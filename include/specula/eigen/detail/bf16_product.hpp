@@ -96,7 +96,11 @@ class Bf16Product {
     for (std::ptrdiff_t k = 0; k < pairs; ++k) {
       __m512i w[S];
       SPECULA_EIGEN_UNROLL for (int s = 0; s < S; ++s) {
-        w[s] = _mm512_loadu_si512(a.w + s * a.panel + k * kPanel);
+        const std::uint32_t* at = a.w + s * a.panel + k * kPanel;
+        // The next block comes into the second level while this one calculates; a single input goes as fast
+        // as the hardware's own prefetch.
+        if constexpr (N > 1) _mm_prefetch(reinterpret_cast<const char*>(at + S * a.panel), _MM_HINT_T1);
+        w[s] = _mm512_loadu_si512(at);
         __asm__(
             ""
             : "+v"(w[s]));  // or g++ loads it again for every column, and loads are what limits few columns

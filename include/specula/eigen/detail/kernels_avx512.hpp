@@ -59,7 +59,7 @@ struct Tiles {
         const std::uint32_t* at = a.w + s * a.panel + k * (kPanel / 2);
         // Several inputs leave time to fetch the next block; a single one goes as fast as the hardware's own
         // prefetch.
-        if constexpr (N >= 3) _mm_prefetch(reinterpret_cast<const char*>(at + S * a.panel), _MM_HINT_T0);
+        if constexpr (N > 1) _mm_prefetch(reinterpret_cast<const char*>(at + S * a.panel), _MM_HINT_T1);
         const __m512i pair = _mm512_loadu_si512(at);
         low[s] = _mm512_castsi512_ps(_mm512_maskz_slli_epi32(kAll, pair, 16));
         high[s] = _mm512_castsi512_ps(_mm512_and_si512(pair, high_half));
