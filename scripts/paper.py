@@ -93,12 +93,12 @@ MAIN = {
     "EAGLE, chain": "chain:eagle:{3..7}",
     "GLIDE, chain": "chain:glide:{2..6}",
     "GLIDE with CAPE": "glide+cape:{3,4}:counts={7-5-3-1,4-2-1-0,3-2-1-0,2-1-0-0,1-1-0-0,1-0-0-0}",
-    "draft model, chain": "chain:small:{2..5}",
+    "draft model, chain": "chain:small:{2..8}",
     "draft model, as long as it pays": "cost-aware:chain:small",
-    "cascade": "cascade:base:small:limits={2,4}-{0,2}-{1,2}",
+    "cascade": "cascade:base:small:limits={2,4}-{0,2}-{1,2,4}",
     "S2D": f"s2d:{{2,3}}:thresholds={THRESHOLDS}",
     "ASD": "asd:{2,4}:alike=2:every=2",
-    "Max-Gram": "max-gram:{2,3,4,6}",
+    "Max-Gram": "max-gram:{2,3,4,6,8,10}",
 }
 
 SECTIONS = {
