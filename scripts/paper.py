@@ -209,7 +209,8 @@ def source(data, page, root, figures):
     files = ", ".join(TITLES.get(f, f) for f in dict.fromkeys(run["prompts"]))
     threads = f"{data['threads']} thread" + ("s" if data["threads"] > 1 else "")
     repeats = f", {data['repeat']} runs each" if data["repeat"] > 1 else ""
-    text = (f"{data['prompts']} prompts ({files}), {data['max_new_tokens']} new tokens, temperature {data['temperature']:g}, {threads}{repeats}; "
+    inputs = "products of bfloat16 (AVX512_BF16)" if data["inputs"] == "bf16" else "products of floats"
+    text = (f"{data['prompts']} prompts ({files}), {data['max_new_tokens']} new tokens, temperature {data['temperature']:g}, {threads}, {inputs}{repeats}; "
             f"`{data['target']}` {run['models'].get(data['target'], '')[:8]}, commit {run['commit']}, {run['date']}, {run['machine']['cpu']} "
             f"({run['machine']['cores']} cores). [Data]({link}).")
     if data["left_out"]:
