@@ -36,9 +36,9 @@ const std::shared_ptr<const eigen::LlamaWeights<float>>& weights() {
 std::vector<Token> own_text(std::uint64_t seed, std::int32_t tokens) {
   eigen::Llama<float> model(weights(), {.capacity = tokens + 2});
   Speculator run{TreeVerifier{model, Sampling{}}, NoDrafter{model.vocab_size()}, Chain<>{.length = 0}};
-  PhiloxChance chance{seed};
+  PhiloxRandom rng{seed};
   run.start(std::vector<Token>{1});
-  while (run.text().size() < static_cast<std::size_t>(tokens)) run.step(chance);
+  while (run.text().size() < static_cast<std::size_t>(tokens)) run.step(rng);
   return {run.text().begin(), run.text().begin() + tokens};
 }
 

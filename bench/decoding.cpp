@@ -32,7 +32,7 @@ void rounds(benchmark::State& state, Shape shape, const SamplingParams& params, 
   Speculator run{TreeVerifier{target, Sampling{}, params}, make_drafter(target, draft), shape};
   std::vector<Token> prompt{1};
   for (Token t = 0; t < 31; ++t) prompt.push_back(300 + t * 37 % 1500);
-  PhiloxChance chance{1};
+  PhiloxRandom rng{1};
   run.start(prompt);
   for (auto _ : state) {
     if (run.text().size() > prompt.size() + 256) {
@@ -41,7 +41,7 @@ void rounds(benchmark::State& state, Shape shape, const SamplingParams& params, 
       run.start(prompt);
       state.ResumeTiming();
     }
-    benchmark::DoNotOptimize(run.step(chance).data());
+    benchmark::DoNotOptimize(run.step(rng).data());
   }
   state.counters["tokens_per_second"] = run.stats().tokens_per_second();
   state.counters["mat"] = run.stats().mat();

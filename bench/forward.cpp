@@ -82,7 +82,7 @@ void append(benchmark::State& state) {
   Llama<float> model(weights(static_cast<std::int32_t>(state.range(0))),
                      {.capacity = 512,
                       .max_nodes = 1,
-                      .wide_from = state.range(1) != 0 ? 16 : 1 << 30,
+                      .large_batch_from = state.range(1) != 0 ? 16 : 1 << 30,
                       .measure_similarity = state.range(2) != 0});
   const auto tokens = some_tokens(512);
   for (auto _ : state) {

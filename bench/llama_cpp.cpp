@@ -1,9 +1,9 @@
 // What the adapter and its verification cost inside llama.cpp.
 //
-// `verification`: a chain of guesses judged from the target's rows, against llama.cpp's own way on the same
-// rows: for each position an array of candidates, the default sampler chain over it, and on while the token
-// drawn is the guess. Each iteration times both in turn. Counters, medians a position: `this_us`, `chain_us`,
-// `chain_over_this`.
+// `verification`: a chain of draft tokens judged from the target's rows, against llama.cpp's own way on the
+// same rows: for each position an array of candidates, the default sampler chain over it, and on while the
+// token drawn is the draft token. Each iteration times both in turn. Counters, medians a position: `this_us`,
+// `chain_us`, `chain_over_this`.
 //
 // `bookkeeping`: rounds of a tree behind a long context, on the pack's target; how much of them copies and
 // removals of sequences are. Counters: `share`, `round_us`, `bookkeeping_us`.
@@ -116,7 +116,7 @@ void verification(benchmark::State& state, const SamplingParams& params) {
     for (float& l : c.rows) l = normal(random);
     c.tree = std::make_unique<TokenTree>(kVocab, kNodes, 0);
     c.tree->reset(0, 100);
-    for (NodeId n = 0; n < kNodes; ++n) {  // the guess mostly is what the target likes best
+    for (NodeId n = 0; n < kNodes; ++n) {  // the draft token mostly is what the target likes best
       const auto token = static_cast<Token>(random() % kVocab);
       c.rows[static_cast<std::size_t>(n) * kVocab + static_cast<std::size_t>(token)] = 16.0f;
       if (n + 1 < kNodes) c.tree->choose(n, random() % 5 ? token : token / 2, 0.8f);
@@ -124,19 +124,20 @@ void verification(benchmark::State& state, const SamplingParams& params) {
   }
   VerifyWorkspace workspace(kVocab, kNodes);
   SamplerChain chain(kVocab, params);
-  PhiloxChance chance(3);
-  Verdict verdict;
+  PhiloxRandom rng(3);
+  VerifyResult result;
   std::vector<double> own, theirs;
   std::size_t at = 0;
   std::int64_t positions = 0, their_positions = 0;
   for (auto _ : state) {
     const Case& c = cases[at++ % kCases];
     auto begin = Clock::now();
-    Sampling{}.verify(*c.tree, TargetLaws({c.rows.data(), kNodes, kVocab, kVocab}, params, workspace), chance,
-                      verdict);
+    Sampling{}.verify(*c.tree,
+                      TargetDistributions({c.rows.data(), kNodes, kVocab, kVocab}, params, workspace), rng,
+                      result);
     double spent = seconds(begin);
-    positions += verdict.accepted() + 1;
-    own.push_back(spent / (verdict.accepted() + 1));
+    positions += result.accepted_count() + 1;
+    own.push_back(spent / (result.accepted_count() + 1));
 
     begin = Clock::now();
     std::int32_t accepted = 0;

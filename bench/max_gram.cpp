@@ -1,7 +1,7 @@
-// A round of Max-Gram (three new tokens, a chain of ten guesses) behind contexts of several lengths, against
-// the obvious implementation: for each guess, compare the end of the text with what stands before every place
-// of the context. Texts: `text` has words as frequent as language has them, and pieces that come again;
-// `loop` repeats 40 tokens, but for one in 100. Counters: guesses a round.
+// A round of Max-Gram (three new tokens, a chain of ten draft tokens) behind contexts of several lengths,
+// against the obvious implementation: for each draft token, compare the end of the text with what stands
+// before every place of the context. Texts: `text` has words as frequent as language has them, and pieces
+// that come again; `loop` repeats 40 tokens, but for one in 100. Counters: draft tokens a round.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int32_t kVocab = 32000;
 constexpr std::size_t kNew = 3;
-constexpr int kGuesses = 10;
+constexpr int kDraftTokens = 10;
 
 enum Kind : std::int64_t { kText, kLoop };
 
@@ -69,7 +69,7 @@ void round(benchmark::State& state, MaxGram drafter) {
   const auto size = static_cast<std::size_t>(state.range(0));
   const std::vector<Token> text = make_text(state.range(1), size + size / 10 + kNew + 1);
   drafter.reserve(static_cast<std::int32_t>(text.size()));
-  std::int64_t guessed = 0;
+  std::int64_t drafted = 0;
   std::size_t at = text.size();
   for (auto _ : state) {
     if (at + kNew >= text.size()) {  // the context grows by a tenth, no more
@@ -81,38 +81,38 @@ void round(benchmark::State& state, MaxGram drafter) {
     const auto begin = Clock::now();
     drafter.sync(Tokens(text).first(at), {});
     Token token = text[at];
-    for (NodeId parent = kNoParent; parent + 1 < kGuesses; ++parent) {
-      const Token guess = drafter.extend({&token, 1}, {&parent, 1}).tokens[0];
-      guessed += guess != kNoToken;
-      token = guess == kNoToken ? 1 : guess;
+    for (NodeId parent = kNoParent; parent + 1 < kDraftTokens; ++parent) {
+      const Token draft_token = drafter.extend({&token, 1}, {&parent, 1}).tokens[0];
+      drafted += draft_token != kNoToken;
+      token = draft_token == kNoToken ? 1 : draft_token;
     }
     state.SetIterationTime(seconds_since(begin));
     benchmark::DoNotOptimize(token);
   }
-  state.counters["guesses"] =
-      benchmark::Counter(static_cast<double>(guessed), benchmark::Counter::kAvgIterations);
+  state.counters["draft_tokens"] =
+      benchmark::Counter(static_cast<double>(drafted), benchmark::Counter::kAvgIterations);
 }
 
 void naive_round(benchmark::State& state) {
   const auto size = static_cast<std::size_t>(state.range(0));
   const std::vector<Token> text = make_text(state.range(1), size + size / 10 + kNew + 1);
   std::vector<Token> now;
-  std::int64_t guessed = 0;
+  std::int64_t drafted = 0;
   std::size_t at = text.size();
   for (auto _ : state) {
     at = at + kNew >= text.size() ? size + kNew : at + kNew;
     now.assign(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at) + 1);
     const auto begin = Clock::now();
-    for (int node = 0; node < kGuesses; ++node) {
-      const Token guess = scan(now, at);
-      guessed += guess != kNoToken;
-      now.push_back(guess == kNoToken ? 1 : guess);
+    for (int node = 0; node < kDraftTokens; ++node) {
+      const Token draft_token = scan(now, at);
+      drafted += draft_token != kNoToken;
+      now.push_back(draft_token == kNoToken ? 1 : draft_token);
     }
     state.SetIterationTime(seconds_since(begin));
     benchmark::DoNotOptimize(now.data());
   }
-  state.counters["guesses"] =
-      benchmark::Counter(static_cast<double>(guessed), benchmark::Counter::kAvgIterations);
+  state.counters["draft_tokens"] =
+      benchmark::Counter(static_cast<double>(drafted), benchmark::Counter::kAvgIterations);
 }
 
 /// A new prompt: the drafter reads all of it.

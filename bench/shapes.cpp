@@ -33,7 +33,7 @@ class ReadyRows {
   std::int32_t capacity() const { return 1 << 20; }
   void truncate(std::int32_t) {}
   void sync(Tokens, Tokens) {}
-  RowsView extend(Tokens tokens, Nodes) {
+  LogitsView extend(Tokens tokens, Nodes) {
     at_ = (at_ + 1) % kRows;
     *rows_ += static_cast<std::int64_t>(tokens.size());
     return {pool_.data() + at_ * static_cast<std::size_t>(vocab_), static_cast<std::int32_t>(tokens.size()),
@@ -49,38 +49,38 @@ class ReadyRows {
 };
 
 /// The first half of the first path stays: something to learn from.
-void accept_half(const TokenTree& tree, Verdict& verdict) {
-  verdict.clear();
-  verdict.next = 0;
-  for (NodeId n = tree.first_child(0); n != kNoParent && 2 * verdict.accepted() < tree.depth(tree.size() - 1);
-       n = tree.first_child(n))
-    verdict.path.push_back(n);
+void accept_half(const TokenTree& tree, VerifyResult& result) {
+  result.clear();
+  result.next_token = 0;
+  for (NodeId n = tree.first_child(0);
+       n != kNoParent && 2 * result.accepted_count() < tree.depth(tree.size() - 1); n = tree.first_child(n))
+    result.accepted.push_back(n);
 }
 
 template <class S, Drafter D>
 void run(benchmark::State& state, S& shape, D& drafter, const std::int64_t& rows) {
   TokenTree tree(drafter.vocab_size(), shape.max_nodes(),
-                 S::law == DraftLaw::deterministic ? 0 : shape.max_nodes());
+                 S::kind == ProposalKind::deterministic ? 0 : shape.max_nodes());
   if constexpr (requires { shape.reserve(); }) shape.reserve();
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   const std::vector<Token> context{1, 2, 3};
-  Verdict verdict;
+  VerifyResult result;
   std::int32_t position = 3;
   std::int64_t nodes = 0;
   for (auto _ : state) {
     tree.reset(1, ++position);
-    shape.propose(drafter, Round{context, {}, shape.max_nodes()}, tree, chance);
+    shape.propose(drafter, ProposeContext{context, {}, shape.max_nodes()}, tree, rng);
     nodes += tree.size() - 1;
     benchmark::DoNotOptimize(tree.tokens().data());
-    if constexpr (requires { shape.learn(tree, verdict); }) {
-      accept_half(tree, verdict);
-      shape.learn(tree, verdict);
-    } else if constexpr (requires { shape.learn(tree, verdict, Timing{}); }) {
-      accept_half(tree, verdict);
-      const std::int32_t guesses = tree.size() - 1;
-      shape.learn(
-          tree, verdict,
-          {.target = {.calls = 1, .nodes = guesses + 1}, .draft = {.calls = guesses, .nodes = guesses}});
+    if constexpr (requires { shape.learn(tree, result); }) {
+      accept_half(tree, result);
+      shape.learn(tree, result);
+    } else if constexpr (requires { shape.learn(tree, result, Timing{}); }) {
+      accept_half(tree, result);
+      const std::int32_t draft_tokens = tree.size() - 1;
+      shape.learn(tree, result,
+                  {.target = {.calls = 1, .nodes = draft_tokens + 1},
+                   .draft = {.calls = draft_tokens, .nodes = draft_tokens}});
     }
   }
   const auto rounds = static_cast<double>(state.iterations());
@@ -108,7 +108,7 @@ void vocabularies(benchmark::internal::Benchmark* b) {
   b->ArgName("vocab")->Arg(2048)->Arg(32000)->Arg(128256)->Unit(benchmark::kMicrosecond);
 }
 
-using Distinct = SampledTree<DraftLaw::sampled_distinct>;
+using Distinct = SampledTree<ProposalKind::sampled_distinct>;
 
 BENCHMARK_CAPTURE(propose, chain_4, Chain<>{.length = 4})->Apply(vocabularies);
 BENCHMARK_CAPTURE(propose, sampled_chain_4, Chain<Draw::sampled>{.length = 4})->Apply(vocabularies);
@@ -117,7 +117,7 @@ BENCHMARK_CAPTURE(propose, cape_4, Cape{})->Apply(vocabularies);
 BENCHMARK_CAPTURE(propose, beam_4_4, Beam{})->Apply(vocabularies);
 BENCHMARK_CAPTURE(propose, dynamic_tree_10_5_59, DynamicTree{})->Apply(vocabularies);
 BENCHMARK_CAPTURE(propose, static_tree_eagle, StaticTree<>{})->Apply(vocabularies);
-BENCHMARK_CAPTURE(propose, drawn_static_tree_eagle, StaticTree<DraftLaw::sampled_distinct>{})
+BENCHMARK_CAPTURE(propose, drawn_static_tree_eagle, StaticTree<ProposalKind::sampled_distinct>{})
     ->Apply(vocabularies);
 BENCHMARK_CAPTURE(propose, sampled_tree_4_2_1, Distinct{})->Apply(vocabularies);
 

@@ -26,7 +26,7 @@ const char* mark(bool right) {
 bool same_to(double a, double b, double tolerance) { return std::abs(a - b) <= tolerance; }
 
 void glide() {
-  std::printf("GLIDE with a CAPE, table 1: expected speedup with %d guesses, computed (printed)\n",
+  std::printf("GLIDE with a CAPE, table 1: expected speedup with %d draft tokens, computed (printed)\n",
               specula_test::kGlideLength);
   std::printf("  %-11s %-10s %6s  %14s %14s %14s %14s\n", "target", "draft", "cost", "GSM8K", "Finance",
               "Spider", "Code");

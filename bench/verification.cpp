@@ -75,7 +75,7 @@ std::size_t case_count(std::size_t bytes) {
 }
 
 Case make_case(std::int32_t vocab, std::int32_t nodes, bool all_accepted, std::uint64_t seed,
-               const SamplingParams& params, PhiloxChance& chance) {
+               const SamplingParams& params, PhiloxRandom& rng) {
   const auto v = static_cast<std::size_t>(vocab);
   Case c;
   fill_rows(c.target, vocab, nodes, seed);
@@ -85,12 +85,12 @@ Case make_case(std::int32_t vocab, std::int32_t nodes, bool all_accepted, std::u
   c.tree = std::make_unique<TokenTree>(vocab, nodes, nodes);
   c.tree->reset(0, 100);
   for (NodeId n = 0; n + 1 < nodes; ++n)
-    c.tree->draw(n, c.tree->store(n, {c.draft.data() + static_cast<std::size_t>(n) * v, v}, params), chance);
+    c.tree->draw(n, c.tree->store(n, {c.draft.data() + static_cast<std::size_t>(n) * v, v}, params), rng);
   return c;
 }
 
 /// Softmax both rows of every node, then the loop of the paper.
-Verdict naive(const Case& c, std::int32_t vocab, const SamplingParams& params, std::mt19937_64& random) {
+VerifyResult naive(const Case& c, std::int32_t vocab, const SamplingParams& params, std::mt19937_64& random) {
   const auto v = static_cast<std::size_t>(vocab);
   const std::size_t nodes = c.target.size() / v;
   const auto softmax = [&](const float* row) {
@@ -105,7 +105,7 @@ Verdict naive(const Case& c, std::int32_t vocab, const SamplingParams& params, s
   for (std::size_t n = 0; n < nodes; ++n) p.push_back(softmax(c.target.data() + n * v));
   for (std::size_t n = 0; n + 1 < nodes; ++n) q.push_back(softmax(c.draft.data() + n * v));
   std::uniform_real_distribution<float> uniform(0.0f, 1.0f);
-  Verdict out;
+  VerifyResult out;
   out.clear();
   const auto draw = [&](const std::vector<float>& w) {
     float sum = 0;
@@ -116,14 +116,14 @@ Verdict naive(const Case& c, std::int32_t vocab, const SamplingParams& params, s
     return static_cast<Token>(v - 1);
   };
   for (std::size_t n = 0;; ++n) {
-    if (n + 1 == nodes) return out.next = draw(p[n]), out;
+    if (n + 1 == nodes) return out.next_token = draw(p[n]), out;
     const auto x = static_cast<std::size_t>(c.tree->token(static_cast<NodeId>(n) + 1));
     if (uniform(random) * q[n][x] < p[n][x]) {
-      out.path.push_back(static_cast<NodeId>(n) + 1);
+      out.accepted.push_back(static_cast<NodeId>(n) + 1);
       continue;
     }
     for (std::size_t y = 0; y < v; ++y) p[n][y] = std::max(0.0f, p[n][y] - q[n][y]);
-    return out.next = draw(p[n]), out;
+    return out.next_token = draw(p[n]), out;
   }
 }
 
@@ -133,19 +133,20 @@ double median(std::vector<double>& times) {
   return *middle;
 }
 
-/// Tells how often a coin was asked for again: block verification does after it has read two rows for it.
+/// Tells how often a uniform draw was asked for again: block verification does after it has read two rows for
+/// it.
 struct Repeats {
-  PhiloxChance& coins;
+  PhiloxRandom& uniforms;
   std::int32_t count = 0;
-  Site last{};
-  bool accept(double probability, const Site& site) {
-    count += site == last;
-    last = site;
-    return coins.accept(probability, site);
+  RandomKey last{};
+  bool accept(double probability, const RandomKey& key) {
+    count += key == last;
+    last = key;
+    return uniforms.accept(probability, key);
   }
   template <class Weights>
-  Token draw(const Weights& weights, const Site& site) {
-    return coins.draw(weights, site);
+  Token draw(const Weights& weights, const RandomKey& key) {
+    return uniforms.draw(weights, key);
   }
 };
 
@@ -157,34 +158,34 @@ void verification(benchmark::State& state, Rule rule, const SamplingParams& para
   const auto v = static_cast<std::size_t>(vocab);
   const std::size_t bytes = 2 * v * static_cast<std::size_t>(nodes) * sizeof(float);
   const std::size_t count = case_count(bytes);
-  PhiloxChance chance{7};
+  PhiloxRandom rng{7};
   std::vector<Case> cases;
   for (std::size_t i = 0; i < count; ++i)
-    cases.push_back(make_case(vocab, nodes, all_accepted, i, params, chance));
+    cases.push_back(make_case(vocab, nodes, all_accepted, i, params, rng));
   VerifyWorkspace workspace(vocab, nodes);
-  Verdict verdict;
-  verdict.path.reserve(static_cast<std::size_t>(nodes) + 1);
+  VerifyResult result;
+  result.accepted.reserve(static_cast<std::size_t>(nodes) + 1);
   std::mt19937_64 random(3);
   const auto seconds = [](Clock::time_point from) {
     return std::chrono::duration<double>(Clock::now() - from).count();
   };
   const auto verify = [&](const Case& c) {
-    rule.verify(*c.tree, TargetLaws({c.target.data(), nodes, vocab, vocab}, params, workspace), chance,
-                verdict);
+    rule.verify(*c.tree, TargetDistributions({c.target.data(), nodes, vocab, vocab}, params, workspace), rng,
+                result);
   };
   for (Case& c : cases) {
-    Repeats counting{chance};
-    rule.verify(*c.tree, TargetLaws({c.target.data(), nodes, vocab, vocab}, params, workspace), counting,
-                verdict);
-    const std::int32_t accepted = verdict.accepted(), guesses = nodes - 1;
+    Repeats counting{rng};
+    rule.verify(*c.tree, TargetDistributions({c.target.data(), nodes, vocab, vocab}, params, workspace),
+                counting, result);
+    const std::int32_t accepted = result.accepted_count(), draft_tokens = nodes - 1;
     c.target_rows = accepted + 1;
     c.draft_rows = 0;
     if constexpr (std::is_same_v<Rule, Rejection>) {
-      c.draft_rows = accepted < guesses ? 1 : 0;
+      c.draft_rows = accepted < draft_tokens ? 1 : 0;
     } else if constexpr (std::is_same_v<Rule,
                                         Block>) {  // every ratio first, then back over what was rejected
-      c.target_rows = std::max(guesses, accepted + 1);
-      c.draft_rows = counting.count + (accepted == 0 && guesses > 0 ? 1 : 0);
+      c.target_rows = std::max(draft_tokens, accepted + 1);
+      c.draft_rows = counting.count + (accepted == 0 && draft_tokens > 0 ? 1 : 0);
     }
     c.needed = c.target_rows + c.draft_rows;
   }
@@ -200,7 +201,7 @@ void verification(benchmark::State& state, Rule rule, const SamplingParams& para
     auto begin = Clock::now();
     verify(a);
     const double this_time = seconds(begin);
-    benchmark::DoNotOptimize(verdict.next);
+    benchmark::DoNotOptimize(result.next_token);
     begin = Clock::now();
     std::uint64_t sink = stream(b.target.data(), static_cast<std::size_t>(b.target_rows) * v);
     sink ^= stream(b.draft.data(), static_cast<std::size_t>(b.draft_rows) * v);
@@ -208,7 +209,7 @@ void verification(benchmark::State& state, Rule rule, const SamplingParams& para
     streamed.push_back(seconds(begin) / b.needed);
     if (with_naive) {
       begin = Clock::now();
-      benchmark::DoNotOptimize(naive(c, vocab, params, random).next);
+      benchmark::DoNotOptimize(naive(c, vocab, params, random).next_token);
       obvious.push_back(seconds(begin) / c.needed);
     }
     own.push_back(this_time / a.needed);
@@ -223,7 +224,8 @@ void verification(benchmark::State& state, Rule rule, const SamplingParams& para
   if (with_naive) state.counters["naive_over_this"] = median(obvious) / median(own);
 }
 
-/// A draft whose row after node n is the target's after n, flattened: more of its guesses stay than fall.
+/// A draft whose row after node n is the target's after n, flattened: more of its draft tokens stay than
+/// fall.
 class NearDraft {
  public:
   NearDraft(const std::vector<float>& target, std::int32_t vocab) : draft_(target), vocab_(vocab) {
@@ -233,7 +235,7 @@ class NearDraft {
   std::int32_t capacity() const { return 1 << 20; }
   void truncate(std::int32_t) {}
   void sync(Tokens, Tokens) { nodes_ = 0; }
-  RowsView extend(Tokens tokens, Nodes) {
+  LogitsView extend(Tokens tokens, Nodes) {
     const std::size_t from = nodes_ * static_cast<std::size_t>(vocab_);
     nodes_ += tokens.size();
     return {draft_.data() + from, static_cast<std::int32_t>(tokens.size()), vocab_, vocab_};
@@ -245,8 +247,9 @@ class NearDraft {
   std::size_t nodes_ = 0;
 };
 
-/// Makes one child of most nodes the target's likeliest token: chosen guesses, too, are to stay now and then.
-void favour_guesses(Case& c, std::uint64_t seed) {
+/// Makes one child of most nodes the target's likeliest token: chosen draft tokens, too, are to stay now and
+/// then.
+void favour_draft_tokens(Case& c, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto v = static_cast<std::size_t>(c.tree->vocab());
   for (NodeId n = 0; n < c.tree->size(); ++n) {
@@ -260,13 +263,13 @@ void favour_guesses(Case& c, std::uint64_t seed) {
 }
 
 /// Any rule on proposals of any shape. Counters: `rows` are the target's on the accepted path, which every
-/// rule reads, and `guesses` those of the proposal.
+/// rule reads, and `draft_tokens` those of the proposal.
 template <class Rule, class Shape>
 void rule(benchmark::State& state, Rule by, Shape shape) {
   const auto vocab = static_cast<std::int32_t>(state.range(0)), nodes = shape.max_nodes();
   const auto v = static_cast<std::size_t>(vocab);
   const std::size_t count = case_count(2 * v * static_cast<std::size_t>(nodes) * sizeof(float));
-  PhiloxChance chance{7};
+  PhiloxRandom rng{7};
   const std::vector<Token> context{1, 2, 3};
   if constexpr (requires { shape.reserve(); }) shape.reserve();
   std::vector<Case> cases(count);
@@ -276,30 +279,31 @@ void rule(benchmark::State& state, Rule by, Shape shape) {
     NearDraft draft(c.target, vocab);
     c.tree = std::make_unique<TokenTree>(vocab, nodes, nodes);
     c.tree->reset(0, static_cast<std::int32_t>(100 + i));
-    shape.propose(draft, Round{context, kPlain, nodes}, *c.tree, chance);
-    if (Shape::law == DraftLaw::deterministic) favour_guesses(c, i);
+    shape.propose(draft, ProposeContext{context, kPlain, nodes}, *c.tree, rng);
+    if (Shape::kind == ProposalKind::deterministic) favour_draft_tokens(c, i);
   }
   VerifyWorkspace workspace(vocab, nodes);
-  Verdict verdict;
-  verdict.path.reserve(static_cast<std::size_t>(nodes) + 1);
+  VerifyResult result;
+  result.accepted.reserve(static_cast<std::size_t>(nodes) + 1);
   std::vector<double> own;  // of an iteration, a row on the path
-  double rows = 0, guesses = 0;
+  double rows = 0, draft_tokens = 0;
   std::size_t at = 0;
   for (auto _ : state) {
     const Case& c = cases[at++ % count];
     const auto begin = Clock::now();
-    by.verify(*c.tree, TargetLaws({c.target.data(), c.tree->size(), vocab, vocab}, kPlain, workspace), chance,
-              verdict);
+    by.verify(*c.tree,
+              TargetDistributions({c.target.data(), c.tree->size(), vocab, vocab}, kPlain, workspace), rng,
+              result);
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    benchmark::DoNotOptimize(verdict.next);
-    own.push_back(seconds / static_cast<double>(verdict.path.size()));
-    rows += static_cast<double>(verdict.path.size());
-    guesses += c.tree->size() - 1;
+    benchmark::DoNotOptimize(result.next_token);
+    own.push_back(seconds / static_cast<double>(result.accepted.size()));
+    rows += static_cast<double>(result.accepted.size());
+    draft_tokens += c.tree->size() - 1;
     state.SetIterationTime(seconds);
   }
   const auto n = static_cast<double>(state.iterations());
   state.counters["rows"] = rows / n;
-  state.counters["guesses"] = guesses / n;
+  state.counters["draft_tokens"] = draft_tokens / n;
   state.counters["row_us"] = 1e6 * median(own);
 }
 
@@ -321,7 +325,7 @@ void wide(benchmark::internal::Benchmark* b) {
   b->UseManualTime()->Unit(benchmark::kMicrosecond)->Args({128256, 9});
 }
 
-const SamplingParams kCut{.temperature = 0.8f, .top_k = 50, .top_p = 0.95f};
+const SamplingParams kTruncated{.temperature = 0.8f, .top_k = 50, .top_p = 0.95f};
 const SamplingParams kNucleus{.temperature = 0.8f, .top_p = 0.95f};
 
 BENCHMARK_CAPTURE(verification, rejection_accepted, Rejection{}, kPlain, true, true)->Apply(shapes);
@@ -332,7 +336,7 @@ BENCHMARK_CAPTURE(verification, sample_and_match, SampleAndMatch{}, kPlain, fals
 BENCHMARK_CAPTURE(verification, greedy, Greedy{}, kPlain, false, false)->Apply(shapes);
 BENCHMARK_CAPTURE(on_avx2, rejection_accepted, kPlain, true)->Apply(wide);
 BENCHMARK_CAPTURE(on_avx2, rejection_mixed, kPlain, false)->Apply(wide);
-BENCHMARK_CAPTURE(verification, rejection_top_k_top_p, Rejection{}, kCut, true, false)->Apply(wide);
+BENCHMARK_CAPTURE(verification, rejection_top_k_top_p, Rejection{}, kTruncated, true, false)->Apply(wide);
 BENCHMARK_CAPTURE(verification, rejection_top_p, Rejection{}, kNucleus, true, false)->Apply(wide);
 
 void vocabularies(benchmark::internal::Benchmark* b) {
@@ -342,8 +346,8 @@ void vocabularies(benchmark::internal::Benchmark* b) {
 const Chain<Draw::sampled> kChain{.length = 8};
 const Chain<> kGreedyChain{.length = 8};
 const Chain<Draw::shared> kSharedChain{.length = 8};
-const SampledTree<DraftLaw::sampled_distinct> kTree{};  // widths 4-2-1
-const SampledTree<DraftLaw::sampled_iid> kIidTree{};
+const SampledTree<ProposalKind::sampled_distinct> kTree{};  // widths 4-2-1
+const SampledTree<ProposalKind::sampled_iid> kIidTree{};
 const DynamicTree kChosenTree{.top_k = 4, .expansions = 3, .total = 20};
 
 BENCHMARK_CAPTURE(rule, chain_rejection, Rejection{}, kChain)->Apply(vocabularies);
@@ -351,7 +355,7 @@ BENCHMARK_CAPTURE(rule, chain_block, Block{}, kChain)->Apply(vocabularies);
 BENCHMARK_CAPTURE(rule, chain_traversal, Traversal{}, kChain)->Apply(vocabularies);
 BENCHMARK_CAPTURE(rule, chain_typical, Typical{}, kChain)->Apply(vocabularies);
 BENCHMARK_CAPTURE(rule, chain_lenient, Lenient(2), kChain)->Apply(vocabularies);
-BENCHMARK_CAPTURE(rule, shared_chain_shared_noise, SharedNoise{}, kSharedChain)->Apply(vocabularies);
+BENCHMARK_CAPTURE(rule, shared_chain_gumbel_coupling, GumbelCoupling{}, kSharedChain)->Apply(vocabularies);
 BENCHMARK_CAPTURE(rule, greedy_chain_greedy, Greedy{}, kGreedyChain)->Apply(vocabularies);
 BENCHMARK_CAPTURE(rule, greedy_chain_sample_and_match, SampleAndMatch{}, kGreedyChain)->Apply(vocabularies);
 BENCHMARK_CAPTURE(rule, tree_rejection, Rejection{}, kTree)->Apply(vocabularies);
@@ -363,6 +367,6 @@ BENCHMARK_CAPTURE(rule, iid_tree_rejection, Rejection{}, kIidTree)->Apply(vocabu
 BENCHMARK_CAPTURE(rule, iid_tree_traversal, Traversal{}, kIidTree)->Apply(vocabularies);
 BENCHMARK_CAPTURE(rule, chosen_tree_greedy, Greedy{}, kChosenTree)->Apply(vocabularies);
 BENCHMARK_CAPTURE(rule, chosen_tree_sample_and_match, SampleAndMatch{}, kChosenTree)->Apply(vocabularies);
-BENCHMARK_CAPTURE(rule, chosen_tree_shared_noise, SharedNoise{}, kChosenTree)->Apply(vocabularies);
+BENCHMARK_CAPTURE(rule, chosen_tree_gumbel_coupling, GumbelCoupling{}, kChosenTree)->Apply(vocabularies);
 
 }  // namespace

@@ -150,7 +150,7 @@ SECTIONS = {
                  variants={"*, 60 nodes": "hass:*:10:5:59", "*, 12 nodes": "hass:*:4:4:11"} if t == 0 else {})
              for t in (0, 1)],
 }
-VARIANTS = {"glide": ("glide-", "vanilla-"), "hass": ("hass-", "eagle-"), "s2d": ("sorted-",)}  # of which models of build/variants a section has rows
+VARIANTS = {"glide": ("glide-", "vanilla-"), "hass": ("hass-", "eagle-"), "s2d": ("s2d-",)}  # of which models of build/variants a section has rows
 
 
 # ---- tables
@@ -293,7 +293,7 @@ def cape_table(load, src):
     rows = [[label, f"`{p['name']}`", with_interval(p, "mat"), f"{p['mean_proposed']:.1f}", f"{p['draft_milliseconds_per_round']:.3f}",
              with_interval(p, "speedup", "x"), gain(data, label, "chain of 4", "speed"), gain(data, label, "best chain", "speed")]
             for label, p in pipelines(data).items()]
-    return table(["shape", "pipeline", "MAT [95%]", "guesses", "draft ms a round", "speedup [95%]", "against the chain of 4", "against the best chain"],
+    return table(["shape", "pipeline", "MAT [95%]", "draft tokens", "draft ms a round", "speedup [95%]", "against the chain of 4", "against the best chain"],
                  rows) + src(data)
 
 
@@ -345,7 +345,7 @@ def hass_table(load, src, t):
         eagle = label.replace("HASS", "EAGLE")
         rows.append([label, f"`{p['name']}`", with_interval(p, "tau"), gain(data, label, eagle, "tau"), with_interval(p, "mat"),
                      f"{p['acceptance']:.3f}", f"{p['mean_proposed']:.1f}", with_interval(p, "speedup", "x"), gain(data, label, eagle, "speed")])
-    return table(["head and shape", "pipeline", "tau [95%]", "tau against EAGLE", "MAT [95%]", "acceptance", "guesses", "speedup [95%]",
+    return table(["head and shape", "pipeline", "tau [95%]", "tau against EAGLE", "MAT [95%]", "acceptance", "draft tokens", "speedup [95%]",
                   "speed against EAGLE"], rows) + src(data)
 
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "exact_chance.hpp"
-#include "looking_models.hpp"
+#include "conditioned_models.hpp"
+#include "exact_random.hpp"
 #include "toy_model.hpp"
 
 using namespace specula;
@@ -79,9 +79,10 @@ static_assert(!ExposesKeyValues<WideViews> && !ExposesFeatures<WideViews>);
 static_assert(!ExposesKeyValues<KeysButNoCommit> && !ExposesFeatures<KeysButNoCommit>);
 static_assert(ExposesKeyValues<NoRows> && !ExposesFeatures<NoRows>);
 static_assert(!ExposesKeyValues<const SeenModel>);
-static_assert(LooksInto<ToyGlide, ToyKeyValues> && LooksInto<ToyHead, FeaturesView<float>>);
-static_assert(!LooksInto<ToyGlide, FeaturesView<float>> && !LooksInto<ToyHead, FeaturesView<double>> &&
-              !LooksInto<ToyModel, ToyKeyValues>);
+static_assert(TargetConditioned<ToyGlide, ToyKeyValues> && TargetConditioned<ToyHead, FeaturesView<float>>);
+static_assert(!TargetConditioned<ToyGlide, FeaturesView<float>> &&
+              !TargetConditioned<ToyHead, FeaturesView<double>> &&
+              !TargetConditioned<ToyModel, ToyKeyValues>);
 template <class D, class T>
 concept Glides = requires(D& d, T& t) {
   Glide{d, t};
@@ -109,32 +110,32 @@ static_assert(!Drafter<NoSync>);
 static_assert(!Drafter<OtherRows>);
 static_assert(!Drafter<ToyModel>);  // a model is no drafter: it has no sync
 
-// Coins.
+// Uniform draws.
 struct AcceptsInts {
-  int accept(double, const Site&) { return 0; }
+  int accept(double, const RandomKey&) { return 0; }
   template <class Weights>
-  Token draw(const Weights&, const Site&) {
+  Token draw(const Weights&, const RandomKey&) {
     return 0;
   }
 };
-static_assert(ChanceSource<PhiloxChance> && ChanceSource<specula_test::ExactChance>);
-static_assert(!ChanceSource<AcceptsInts> && !ChanceSource<int>);
+static_assert(RandomSource<PhiloxRandom> && RandomSource<specula_test::ExactRandom>);
+static_assert(!RandomSource<AcceptsInts> && !RandomSource<int>);
 
 // Shapes.
-struct NoLaw {
+struct NoKind {
   std::int32_t max_nodes() const { return 1; }
   template <class D, class C>
-  void propose(D&, const Round&, TokenTree&, C&) {}
+  void propose(D&, const ProposeContext&, TokenTree&, C&) {}
 };
-struct WithLaw : NoLaw {
-  static constexpr DraftLaw law = DraftLaw::sampled_iid;
+struct WithKind : NoKind {
+  static constexpr ProposalKind kind = ProposalKind::sampled_iid;
 };
-struct CountsNoNodes : WithLaw {
+struct CountsNoNodes : WithKind {
   std::int32_t max_nodes() const = delete;
 };
 static_assert(ProposalShape<Chain<>, NoDrafter> &&
               ProposalShape<Chain<Draw::sampled>, ModelDrafter<ToyModel>>);
-static_assert(!ProposalShape<NoLaw, NoDrafter> && ProposalShape<WithLaw, NoDrafter>);
+static_assert(!ProposalShape<NoKind, NoDrafter> && ProposalShape<WithKind, NoDrafter>);
 static_assert(!ProposalShape<CountsNoNodes, NoDrafter>);
 
 // Stacks, and the shapes that want so many members of one.
@@ -150,10 +151,10 @@ static_assert(!ProposalShape<Cascade<3>, Pair> && !ProposalShape<Vertical<>, Mod
 // Rules and verifiers.
 struct SaysNothing {
   template <class C>
-  void verify(const TokenTree&, const TargetLaws&, C&, Verdict&) const {}
+  void verify(const TokenTree&, const TargetDistributions&, C&, VerifyResult&) const {}
 };
 struct ForSampled : SaysNothing {
-  static constexpr bool exact_for(DraftLaw law) { return law == DraftLaw::sampled; }
+  static constexpr bool lossless_for(ProposalKind kind) { return kind == ProposalKind::sampled; }
 };
 static_assert(AcceptanceRule<Greedy> && AcceptanceRule<Rejection> && AcceptanceRule<SampleAndMatch> &&
               AcceptanceRule<Sampling>);
@@ -165,13 +166,13 @@ static_assert(Verifier<TreeVerifier<ToyModel, Sampling>> && !Verifier<Sampling> 
 template <class Rule, class Shape>
 constexpr bool lossless = Lossless<TreeVerifier<ToyModel, Rule>, Shape>;
 static_assert(lossless<Rejection, Chain<>> && lossless<Rejection, Chain<Draw::sampled>> &&
-              lossless<Sampling, WithLaw>);
+              lossless<Sampling, WithKind>);
 static_assert(lossless<Block, Cascade<3, Draw::sampled>> && lossless<Rejection, Vertical<>> &&
               !lossless<Lenient, Horizontal<2, Draw::sampled>>);
 static_assert(!lossless<Lenient, Chain<>> && !lossless<Lenient, Chain<Draw::sampled>>);
 static_assert(lossless<AcceptLossy<Lenient>, Chain<>>);
 static_assert(lossless<ForSampled, Chain<Draw::sampled>> && !lossless<ForSampled, Chain<Draw::greedy>> &&
-              !lossless<ForSampled, WithLaw>);
+              !lossless<ForSampled, WithKind>);
 
 }  // namespace
 
@@ -179,16 +180,16 @@ TEST_CASE("the concepts say yes and no where they should") { CHECK(true); }  // 
 
 TEST_CASE("fields of shapes out of range: name, value and range") {
   constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max();
-  const std::string guesses = ", must be in [0, 16777214]", unit = ", must be in [0, 1]",
+  const std::string draft_tokens = ", must be in [0, 16777214]", unit = ", must be in [0, 1]",
                     lenience = ", must be in [1, 1e+30]", nodes = ", must be in [1, 16777215]";
   const auto refuses = [](const auto& shape, const std::string& message) {
     CHECK_THROWS_WITH_AS(shape.validate(), message.c_str(), std::invalid_argument);
   };
-  refuses(Chain<>{.length = -3}, "Chain::length is -3" + guesses);
-  refuses(Chain<>{.length = most}, "Chain::length is 2147483647" + guesses);
+  refuses(Chain<>{.length = -3}, "Chain::length is -3" + draft_tokens);
+  refuses(Chain<>{.length = most}, "Chain::length is 2147483647" + draft_tokens);
   refuses(Chain<>{.exit_below = NAN}, "Chain::exit_below is nan" + unit);
-  refuses(CostAware(Chain<>{.length = -3}), "Chain::length is -3" + guesses);
-  refuses(AdaptiveChain<>{.end = {.longest = -1}}, "ThresholdEnd::longest is -1" + guesses);
+  refuses(CostAware(Chain<>{.length = -3}), "Chain::length is -3" + draft_tokens);
+  refuses(AdaptiveChain<>{.end = {.longest = -1}}, "ThresholdEnd::longest is -1" + draft_tokens);
   refuses(AdaptiveChain<>{.end = {.threshold = NAN}}, "ThresholdEnd::threshold is nan" + unit);
   refuses(AdaptiveChain<>{.end = {.goal = 2}}, "ThresholdEnd::goal is 2" + unit);
   refuses(AdaptiveChain<>{.end = {.step = -1}}, "ThresholdEnd::step is -1" + unit);
@@ -196,34 +197,34 @@ TEST_CASE("fields of shapes out of range: name, value and range") {
   refuses(AdaptiveChain<>{.end = {.memory = NAN}}, "ThresholdEnd::memory is nan" + unit);
   refuses(AdaptiveChain<>{.end = {.rate = NAN}}, "ThresholdEnd::rate is nan" + unit);
   refuses(AdaptiveChain<HeuristicEnd>{.end = {.longest = most}},
-          "HeuristicEnd::longest is 2147483647" + guesses);
+          "HeuristicEnd::longest is 2147483647" + draft_tokens);
   refuses(AdaptiveChain<HeuristicEnd>{.end = {.now = -5}},
           "HeuristicEnd::now is -5, must be in [1, 16777214]");
-  refuses(Cape{.length = -3}, "Cape::length is -3" + guesses);
-  refuses(Cape{.budget = -1}, "Cape::budget is -1" + guesses);
-  refuses(Cape{.extras = CapeExtras::fixed(-1)}, "CapeExtras::counts[0] is -1" + guesses);
+  refuses(Cape{.length = -3}, "Cape::length is -3" + draft_tokens);
+  refuses(Cape{.budget = -1}, "Cape::budget is -1" + draft_tokens);
+  refuses(Cape{.extras = CapeExtras::fixed(-1)}, "CapeExtras::counts[0] is -1" + draft_tokens);
   refuses(Cape{.extras = {.thresholds = {0.1f, NAN, 1}}}, "CapeExtras::thresholds[1] is nan" + unit);
   refuses(Cape{.extras = {.thresholds = {0.5f, 0.25f, 1}}},
           "CapeExtras::thresholds[1] is 0.25, below the one before it, 0.5");
-  refuses(Beam{.width = -2, .length = -2}, "Beam::width is -2" + guesses);
-  refuses(Beam{.length = -2}, "Beam::length is -2" + guesses);
+  refuses(Beam{.width = -2, .length = -2}, "Beam::width is -2" + draft_tokens);
+  refuses(Beam{.length = -2}, "Beam::length is -2" + draft_tokens);
   refuses(Beam{.width = 1 << 20, .length = 1 << 20}, "Beam: max_nodes() is 16777216" + nodes);
-  refuses(DynamicTree{.top_k = -3, .expansions = 2}, "DynamicTree::top_k is -3" + guesses);
-  refuses(DynamicTree{.expansions = -1}, "DynamicTree::expansions is -1" + guesses);
-  refuses(DynamicTree{.total = most}, "DynamicTree::total is 2147483647" + guesses);
-  using Tree = SampledTree<DraftLaw::sampled_iid>;
-  refuses(Tree{.widths = {2, -1, 3}}, "SampledTree::widths[1] is -1" + guesses);
+  refuses(DynamicTree{.top_k = -3, .expansions = 2}, "DynamicTree::top_k is -3" + draft_tokens);
+  refuses(DynamicTree{.expansions = -1}, "DynamicTree::expansions is -1" + draft_tokens);
+  refuses(DynamicTree{.total = most}, "DynamicTree::total is 2147483647" + draft_tokens);
+  using Tree = SampledTree<ProposalKind::sampled_iid>;
+  refuses(Tree{.widths = {2, -1, 3}}, "SampledTree::widths[1] is -1" + draft_tokens);
   refuses(Tree{.widths = {1 << 12, 1 << 12}}, "SampledTree: max_nodes() is 16777216" + nodes);
-  refuses(StaticTree<DraftLaw::sampled_distinct>{.form = {{0}, {2}}},
+  refuses(StaticTree<ProposalKind::sampled_distinct>{.form = {{0}, {2}}},
           "StaticTree: the 2 children of node 0 have ranks up to 2; draws have no gaps");
-  refuses(Horizontal<2>{.counts = {-1, 3}}, "Horizontal::counts[0] is -1" + guesses);
+  refuses(Horizontal<2>{.counts = {-1, 3}}, "Horizontal::counts[0] is -1" + draft_tokens);
   refuses(Horizontal<2>{.counts = {1 << 23, 1 << 23}}, "Horizontal: max_nodes() is 16777216" + nodes);
-  refuses(Vertical<2>{.reviews = -2, .length = -3}, "Vertical::reviews is -2" + guesses);
-  refuses(Vertical<2>{.length = -3}, "Vertical::length is -3" + guesses);
+  refuses(Vertical<2>{.reviews = -2, .length = -3}, "Vertical::reviews is -2" + draft_tokens);
+  refuses(Vertical<2>{.length = -3}, "Vertical::length is -3" + draft_tokens);
   refuses(Vertical<2>{.lenience = .5}, "Vertical::lenience is 0.5" + lenience);
   refuses(Vertical<2>{.lenience = NAN}, "Vertical::lenience is nan" + lenience);
   refuses(Vertical<2>{.reviews = 1 << 20, .length = 1 << 20}, "Vertical: max_nodes() is 16777216" + nodes);
-  refuses(Cascade<2>{.limits = {{{-1, 1}, {0, 1}}}}, "Cascade::limits[0][0] is -1" + guesses);
+  refuses(Cascade<2>{.limits = {{{-1, 1}, {0, 1}}}}, "Cascade::limits[0][0] is -1" + draft_tokens);
   refuses(Cascade<2>{.limits = {{{1, 1}, {1, 1}}}},
           "Cascade::limits[1][0] is 1, must be 0: it is below the diagonal");
   refuses(Cascade<2>{.lenience = INFINITY}, "Cascade::lenience is inf" + lenience);
@@ -231,13 +232,13 @@ TEST_CASE("fields of shapes out of range: name, value and range") {
           "Cascade: max_nodes() is 16777216" + nodes);
   Chain<>{}.validate(), AdaptiveChain<>{}.validate(), AdaptiveChain<HeuristicEnd>{}.validate();
   Cape{}.validate(), Beam{}.validate(), DynamicTree{}.validate(), Tree{}.validate();
-  StaticTree<>{}.validate(), StaticTree<DraftLaw::sampled_distinct>{}.validate();
+  StaticTree<>{}.validate(), StaticTree<ProposalKind::sampled_distinct>{}.validate();
   Horizontal<2>{}.validate(), Vertical<2>{}.validate(), Cascade<2>{}.validate();
 
   ToyModel target(3, 1), draft(3, 2);  // found by the pipeline, before anything else
   CHECK_THROWS_WITH_AS(
       (Speculator{TreeVerifier{target, Sampling{}}, ModelDrafter{draft}, Chain<>{.length = -3}}),
-      ("Chain::length is -3" + guesses).c_str(), std::invalid_argument);
+      ("Chain::length is -3" + draft_tokens).c_str(), std::invalid_argument);
 }
 
 namespace {
@@ -249,7 +250,7 @@ struct Liar {
   std::int32_t capacity() const { return 100; }
   void truncate(std::int32_t) {}
   void sync(Tokens, Tokens) {}
-  RowsView extend(Tokens tokens, Nodes) {
+  LogitsView extend(Tokens tokens, Nodes) {
     return {logits.data(), static_cast<std::int32_t>(tokens.size()) - missing, 3 + wider, 3 + wider};
   }
 };
@@ -268,12 +269,12 @@ TEST_CASE(
     "a drafter that gives too few rows, or other ones, is an error with the numbers, under every shape") {
   TokenTree tree(3, 40, 40);
   const std::vector<Token> context = {0};
-  const Round round{context, {}, 40};
-  PhiloxChance chance(1);
+  const ProposeContext round{context, {}, 40};
+  PhiloxRandom rng(1);
   const auto propose = [&](auto shape, auto drafter) {
     if constexpr (requires { shape.reserve(); }) shape.reserve();
     tree.reset(0, 1);
-    shape.propose(drafter, round, tree, chance);
+    shape.propose(drafter, round, tree, rng);
   };
   const auto refuses = [&](auto shape, auto make) {
     const auto message = [](std::int32_t rows, std::int32_t vocab) {
@@ -292,9 +293,9 @@ TEST_CASE(
   refuses(Cape{}, alone);
   refuses(Beam{}, alone);
   refuses(DynamicTree{}, alone);
-  refuses(SampledTree<DraftLaw::sampled_distinct>{}, alone);
+  refuses(SampledTree<ProposalKind::sampled_distinct>{}, alone);
   refuses(StaticTree<>{.form = {{0}, {0, 0}}}, alone);
-  refuses(StaticTree<DraftLaw::sampled_distinct>{.form = {{0}, {0, 0}}}, alone);
+  refuses(StaticTree<ProposalKind::sampled_distinct>{.form = {{0}, {0, 0}}}, alone);
   refuses(Vertical<2>{}, stack);
   refuses(Horizontal<2>{.counts = {1, 1}}, stack);
 
@@ -310,7 +311,7 @@ TEST_CASE(
                        std::invalid_argument);
   PointLiar liar;
   CHECK_THROWS_WITH_AS(ask(liar, tree, context, {}), "ask: 0 parents for 1 tokens", std::invalid_argument);
-  CHECK_THROWS_WITH_AS(expect_rows(RowsView{.rows = 2, .vocab = 3}, 2, tree),
+  CHECK_THROWS_WITH_AS(expect_rows(LogitsView{.rows = 2, .vocab = 3}, 2, tree),
                        "the draft's rows of 3 logits are 0 floats apart: they overlap",
                        std::invalid_argument);
 }

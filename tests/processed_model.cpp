@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "exact_law.hpp"
+#include "exact_distribution.hpp"
 
 #include "count_allocations.hpp"  // after the library: clang's intrinsics declare posix_memalign without noexcept
 
@@ -24,38 +24,39 @@ struct Rules {
   }
 };
 
-/// What the text's law has to be: the model's own row after the whole text, processed.
+/// What the text's distribution has to be: the model's own row after the whole text, processed.
 struct Oracle {
   const ToyModel& model;
 };
-std::vector<double> law_after(const Oracle& oracle, const List& text, const SamplingParams& params) {
+std::vector<double> distribution_after(const Oracle& oracle, const List& text, const SamplingParams& params) {
   std::vector<float> row(static_cast<std::size_t>(oracle.model.vocab_size()));
   oracle.model.row(text.size() > 1 ? text[text.size() - 2] : -1, text.back(), row.data());
   Rules{}(text, row);
-  return plain_law(row, params);
+  return plain_distribution(row, params);
 }
 
 template <class Rule, class Shape>
-void check_law(Rule rule, Shape shape, bool draft_too) {
+void check_distribution(Rule rule, Shape shape, bool draft_too) {
   ToyModel inner(3, 4), small(3, 5);
   Processed target{inner, Rules{}}, processed_draft{small, Rules{}};
   const SamplingParams params{.temperature = 0.9f};
   const List prompt = {0, 2, 1};
-  const auto law = [&](auto drafter) {
+  const auto distribution = [&](auto drafter) {
     Speculator run{TreeVerifier{target, rule, params}, std::move(drafter), shape};
-    return composed_law(run, Oracle{inner}, params, prompt, 3).error;
+    return composed_distribution(run, Oracle{inner}, params, prompt, 3).error;
   };
-  CHECK((draft_too ? law(ModelDrafter{processed_draft}) : law(ModelDrafter{small})) < 1e-12);
+  CHECK((draft_too ? distribution(ModelDrafter{processed_draft}) : distribution(ModelDrafter{small})) <
+        1e-12);
   Speculator raw{TreeVerifier{inner, rule, params}, ModelDrafter{small}, shape};
-  CHECK(composed_law(raw, Oracle{inner}, params, prompt, 3).error > 0.01);  // the processor is seen
+  CHECK(composed_distribution(raw, Oracle{inner}, params, prompt, 3).error > 0.01);  // the processor is seen
 }
 
 }  // namespace
 
-TEST_CASE("the text's law is that of the processed model") {
-  check_law(Sampling{}, Cape{.length = 2, .budget = 6, .extras = CapeExtras::fixed(1)}, false);
-  check_law(Sampling{}, Chain<Draw::sampled>{.length = 2}, false);
-  check_law(Rejection{}, SampledTree<DraftLaw::sampled_distinct>{.widths = {2, 1}}, true);
+TEST_CASE("the text's distribution is that of the processed model") {
+  check_distribution(Sampling{}, Cape{.length = 2, .budget = 6, .extras = CapeExtras::fixed(1)}, false);
+  check_distribution(Sampling{}, Chain<Draw::sampled>{.length = 2}, false);
+  check_distribution(Rejection{}, SampledTree<ProposalKind::sampled_distinct>{.widths = {2, 1}}, true);
 }
 
 TEST_CASE("one seed gives the text of plain decoding with the same processor") {
@@ -67,7 +68,7 @@ TEST_CASE("one seed gives the text of plain decoding with the same processor") {
     const auto text = [&](auto drafter, auto shape) {
       List out;
       Speculator run{TreeVerifier{target, Sampling{}, {.temperature = 0.8f}}, std::move(drafter), shape};
-      run.generate(prompt, {.max_new_tokens = 30}, PhiloxChance{seed},
+      run.generate(prompt, {.max_new_tokens = 30}, PhiloxRandom{seed},
                    [&](Tokens fresh) { out.insert(out.end(), fresh.begin(), fresh.end()); });
       return std::pair(out, run.stats().accepted[0]);
     };
@@ -87,7 +88,7 @@ TEST_CASE("a node sees its own path, and rows of the model are left as they are"
                     row[0] = static_cast<float>(path.size());
                   }};
   model.append(List{5, 4});
-  const RowsView rows = model.extend(List{3, 2, 1}, std::vector<NodeId>{-1, 0, 0});
+  const LogitsView rows = model.extend(List{3, 2, 1}, std::vector<NodeId>{-1, 0, 0});
   model.extend(List{0}, std::vector<NodeId>{2});
   CHECK(paths == std::vector<List>{{5, 4, 3}, {5, 4, 3, 2}, {5, 4, 3, 1}, {5, 4, 3, 1, 0}});
   CHECK(rows.rows == 3);
@@ -118,12 +119,12 @@ TEST_CASE("what the processor throws names the node, and the next round goes on"
   CHECK(inner.cache() == List{5, 4, 2, 1});
 
   Speculator run{TreeVerifier{model, Sampling{}}, NoDrafter{6}, Chain<>{}};
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   run.start(List{1, 2, 3});
   broken = true;
-  CHECK_THROWS_WITH(run.step(chance), "Processed: the processor threw at node 0: no rule for this token");
+  CHECK_THROWS_WITH(run.step(rng), "Processed: the processor threw at node 0: no rule for this token");
   broken = false;
-  CHECK(run.step(chance).size() == 1);
+  CHECK(run.step(rng).size() == 1);
 }
 
 TEST_CASE("a wrapper that is out of step with its model is an error, until both are truncated") {
@@ -169,8 +170,8 @@ TEST_CASE("rows that are too many, too few or overlap are not copied") {
     using ToyModel::ToyModel;
     std::int32_t more = 0;
     std::ptrdiff_t stride = 6;
-    RowsView extend(Tokens tokens, Nodes parents) {
-      const RowsView rows = ToyModel::extend(tokens, parents);
+    LogitsView extend(Tokens tokens, Nodes parents) {
+      const LogitsView rows = ToyModel::extend(tokens, parents);
       return {rows.data, rows.rows + more, rows.vocab, stride};
     }
   } inner(6, 1);
@@ -200,9 +201,9 @@ TEST_CASE("rounds allocate nothing; what the model says of itself is handed on; 
   static_assert(CountsChanges<decltype(target)>);
   Speculator run{TreeVerifier{target, Sampling{}}, ModelDrafter{small}, Cape{.length = 4, .budget = 20}};
   run.start(List{1, 2});
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   const AllocationCount counted;
-  for (int round = 0; round < 30; ++round) run.step(chance);
+  for (int round = 0; round < 30; ++round) run.step(rng);
   CHECK(counted.count() == 0);
   CHECK_THROWS_WITH_AS((Processed{inner, Rules{}, 0}), "Processed: max_nodes is 0, must be in [1, 16777215]",
                        std::invalid_argument);

@@ -9,41 +9,41 @@ using namespace specula;
 
 TEST_CASE("rows lie a stride apart, in 64 bits") {
   const std::vector<float> data = {1, 2, 3, -1, 4, 5, 6, -1};
-  const RowsView rows{data.data(), 2, 3, 4};
+  const LogitsView rows{data.data(), 2, 3, 4};
   CHECK(rows.row(1).size() == 3);
   CHECK(rows.row(1)[0] == 4);
   CHECK(rows.row(1)[2] == 6);
-  const RowsView wide{data.data(), 20000, 200000, 200000};
+  const LogitsView wide{data.data(), 20000, 200000, 200000};
   static_assert(sizeof(wide.stride) == 8);
   // Only the address is looked at: 19,999 rows of 200,000 floats are beyond 32 bits.
   const auto address = [](const float* p) { return reinterpret_cast<std::uintptr_t>(p); };
   CHECK(address(wide.row(19999).data()) - address(data.data()) == 19999ull * 200000ull * 4ull);
 }
 
-TEST_CASE("a law from logits") {
+TEST_CASE("a distribution from logits") {
   const std::vector<float> logits = {1.0f, 2.0f, 0.5f};
-  RowLaw law;
-  law.logits = logits.data();
-  law.inv_t = 2;
-  law.log_z = 5;
-  law.cut = 1.0f;
-  CHECK(law(0) == doctest::Approx(std::exp(2.0 - 5.0)).epsilon(1e-15));  // at the cut: kept
-  CHECK(law(1) == doctest::Approx(std::exp(4.0 - 5.0)).epsilon(1e-15));
-  CHECK(law(2) == 0.0);
-  CHECK(law.log_prob(0.5f) == doctest::Approx(1.0 - 5.0).epsilon(1e-15));  // whatever the cut
-  CHECK(!law.is_point());
+  Distribution distribution;
+  distribution.logits = logits.data();
+  distribution.inv_t = 2;
+  distribution.log_z = 5;
+  distribution.min_logit = 1.0f;
+  CHECK(distribution(0) == doctest::Approx(std::exp(2.0 - 5.0)).epsilon(1e-15));  // at the cut: kept
+  CHECK(distribution(1) == doctest::Approx(std::exp(4.0 - 5.0)).epsilon(1e-15));
+  CHECK(distribution(2) == 0.0);
+  CHECK(distribution.log_prob(0.5f) == doctest::Approx(1.0 - 5.0).epsilon(1e-15));  // whatever the truncation
+  CHECK(!distribution.is_point());
   const std::vector<float> large = {1e30f, 1e30f, 0};
-  law = {.logits = large.data(), .log_z = std::log(2.0), .shift = 1e30f};
-  CHECK(law(0) == doctest::Approx(0.5).epsilon(1e-15));
-  CHECK(law(1) == law(0));
-  CHECK(law(2) == 0.0);
+  distribution = {.logits = large.data(), .log_z = std::log(2.0), .shift = 1e30f};
+  CHECK(distribution(0) == doctest::Approx(0.5).epsilon(1e-15));
+  CHECK(distribution(1) == distribution(0));
+  CHECK(distribution(2) == 0.0);
 }
 
 TEST_CASE("a point mass needs no row") {
-  const RowLaw law = RowLaw::at(3);
-  CHECK(law.is_point());
-  CHECK(law(3) == 1.0);
-  CHECK(law(0) == 0.0);
+  const Distribution distribution = Distribution::at(3);
+  CHECK(distribution.is_point());
+  CHECK(distribution(3) == 1.0);
+  CHECK(distribution(0) == 0.0);
 }
 
 TEST_CASE("point masses: certain, unless they say how sure they are") {

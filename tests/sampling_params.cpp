@@ -13,10 +13,10 @@ TEST_CASE("what is allowed") {
   validate({.temperature = 1e6f, .top_k = std::numeric_limits<std::int32_t>::max()});
   CHECK(SamplingParams{.temperature = 0}.greedy());
   CHECK(!SamplingParams{}.greedy());
-  CHECK(!SamplingParams{}.cuts());
-  CHECK(SamplingParams{.top_k = 1}.cuts());
-  CHECK(SamplingParams{.top_p = 0.9f}.cuts());
-  CHECK(SamplingParams{.min_p = 0.1f}.cuts());
+  CHECK(!SamplingParams{}.truncates());
+  CHECK(SamplingParams{.top_k = 1}.truncates());
+  CHECK(SamplingParams{.top_p = 0.9f}.truncates());
+  CHECK(SamplingParams{.min_p = 0.1f}.truncates());
 }
 
 TEST_CASE("what is not, and what the message says") {
@@ -36,8 +36,7 @@ TEST_CASE("what is not, and what the message says") {
   CHECK_THROWS_WITH_AS(validate({.top_p = 0}), "SamplingParams::top_p is 0, must be in (0, 1]", Error);
   CHECK_THROWS_AS(validate({.top_p = 1.5f}), Error);
   CHECK_THROWS_AS(validate({.top_p = nan}), Error);
-  CHECK_THROWS_WITH_AS(validate({.min_p = -0.5f}), "SamplingParams::min_p is -0.5, must be in [0, 1]",
-                       Error);
+  CHECK_THROWS_WITH_AS(validate({.min_p = -0.5f}), "SamplingParams::min_p is -0.5, must be in [0, 1]", Error);
   CHECK_THROWS_AS(validate({.min_p = 2}), Error);
   CHECK_THROWS_WITH_AS(validate({.min_p = nan}), "SamplingParams::min_p is nan, must be in [0, 1]", Error);
 }

@@ -12,7 +12,7 @@ TEST_CASE("one header brings a pipeline") {
   std::vector<specula::Token> text;
   const std::vector<specula::Token> prompt = {1, 2, 3};
   const specula::Generated done =
-      run.generate(prompt, {.max_new_tokens = 20}, specula::PhiloxChance{7},
+      run.generate(prompt, {.max_new_tokens = 20}, specula::PhiloxRandom{7},
                    [&](specula::Tokens fresh) { text.insert(text.end(), fresh.begin(), fresh.end()); });
   CHECK(done.tokens == 20);
   CHECK(done.reason == specula::FinishReason::limit);
@@ -33,7 +33,7 @@ int same_texts(Shape shape, float temperature) {
     specula_test::ToyModel target(kVocab, seed), draft(kVocab, seed, 1.0f);
     const auto text = [&](auto rule, auto drafter, auto arrange) {
       Speculator run{TreeVerifier{target, rule, {.temperature = temperature}}, std::move(drafter), arrange};
-      run.generate(std::vector<Token>{1, 2}, {.max_new_tokens = 16}, PhiloxChance{seed}, [](Tokens) {});
+      run.generate(std::vector<Token>{1, 2}, {.max_new_tokens = 16}, PhiloxRandom{seed}, [](Tokens) {});
       return std::vector<Token>(run.text().begin(), run.text().begin() + 18);
     };
     same += text(Plain{}, NoDrafter{kVocab}, Chain<>{}) == text(Rule{}, ModelDrafter{draft}, shape);
@@ -47,12 +47,12 @@ TEST_CASE("one seed, one text: deterministic proposals under a rule that does no
   for (const float temperature : {0.0f, 0.9f}) {
     CHECK(same_texts<SampleAndMatch, SampleAndMatch>(Chain<>{}, temperature) == 40);
     CHECK(same_texts<Sampling, SampleAndMatch>(Cape{}, temperature) == 40);
-    CHECK(same_texts<SharedNoise, SharedNoise>(Cape{}, temperature) == 40);
+    CHECK(same_texts<GumbelCoupling, GumbelCoupling>(Cape{}, temperature) == 40);
     CHECK(same_texts<Greedy, Greedy>(Cape{}, temperature) == 40);
   }
 }
 
-TEST_CASE("one seed, another text of the same law: Rejection and Traversal, above temperature 0") {
+TEST_CASE("one seed, another text of the same distribution: Rejection and Traversal, above temperature 0") {
   CHECK(same_texts<Rejection, SampleAndMatch>(Chain<>{}, 0.9f) < 20);
   CHECK(same_texts<Traversal, SampleAndMatch>(Cape{}, 0.9f) < 20);
   CHECK(same_texts<Rejection, SampleAndMatch>(Chain<>{}, 0.0f) == 40);

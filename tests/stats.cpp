@@ -119,7 +119,7 @@ TEST_CASE("what each drafter of a stack took is pooled too, whatever their numbe
   }
 }
 
-TEST_CASE("what a reviewer did, by how many guesses stayed before; the last depth is that and more") {
+TEST_CASE("what a reviewer did, by how many draft tokens stayed before; the last depth is that and more") {
   Reviews reviews;
   reviews.saw(0, true);
   reviews.saw(1, true);

@@ -20,23 +20,24 @@ namespace {
 using namespace specula_test;
 using specula::SamplingParams;
 
-specula::Verdict judge(Rule rule, const Case& it, const SamplingParams& params, std::uint64_t coins) {
+specula::VerifyResult run_rule(Rule rule, const Case& it, const SamplingParams& params,
+                               std::uint64_t uniforms) {
   switch (rule) {
     case Rule::greedy:
-      return verdict_of(specula::Greedy{}, it, params, coins);
+      return result_of(specula::Greedy{}, it, params, uniforms);
     case Rule::sample_and_match:
-      return verdict_of(specula::SampleAndMatch{}, it, params, coins);
+      return result_of(specula::SampleAndMatch{}, it, params, uniforms);
     case Rule::rejection:
-      return verdict_of(specula::Rejection{}, it, params, coins);
+      return result_of(specula::Rejection{}, it, params, uniforms);
     case Rule::traversal:
-      return verdict_of(specula::Traversal{}, it, params, coins);
+      return result_of(specula::Traversal{}, it, params, uniforms);
     case Rule::block:
       break;
   }
-  return verdict_of(specula::Block{}, it, params, coins);
+  return result_of(specula::Block{}, it, params, uniforms);
 }
 /// How near the mass of any of top-p's possible cuts is to top_p.
-double cut_margin(std::vector<float> row, const SamplingParams& params) {
+double truncation_margin(std::vector<float> row, const SamplingParams& params) {
   if (params.greedy() || !(params.top_p < 1)) return 1;
   std::sort(row.rbegin(), row.rend());
   if (params.top_k > 0 && static_cast<std::size_t>(params.top_k) < row.size()) {
@@ -58,24 +59,24 @@ double cut_margin(std::vector<float> row, const SamplingParams& params) {
   return nearest;
 }
 double margin_of(Rule rule, const Case& it, std::uint64_t seed) {
-  DenseCoins coins(seed);
+  DenseUniforms uniforms(seed);
   switch (rule) {
     case Rule::greedy:
       break;
     case Rule::sample_and_match:
-      dense_match(it.dense, it.laws, coins);
+      dense_match(it.dense, it.distributions, uniforms);
       break;
     case Rule::rejection:
-      dense_rejection(it.dense, it.laws, coins);
+      dense_rejection(it.dense, it.distributions, uniforms);
       break;
     case Rule::traversal:
-      dense_traversal(it.dense, it.laws, coins);
+      dense_traversal(it.dense, it.distributions, uniforms);
       break;
     case Rule::block:
-      dense_block(it.dense, it.laws, coins);
+      dense_block(it.dense, it.distributions, uniforms);
       break;
   }
-  return coins.margin;
+  return uniforms.margin;
 }
 
 }  // namespace
@@ -87,8 +88,8 @@ CaseBatch<Element> make_cases(Rule rule, const CaseShape& shape, std::uint64_t s
                        ? std::vector<SamplingParams>{{}, {.temperature = 0.7f}, {.temperature = 0}}
                        : device_settings();
   std::ptrdiff_t stride = shape.stride;
-  if (stride == 0) stride = random.chance(0.5) ? (shape.vocab + 7) / 8 * 8 : shape.vocab + random.below(3);
-  const std::ptrdiff_t offset = shape.stride == 0 && random.chance(0.3) ? 1 : 0;
+  if (stride == 0) stride = random.bernoulli(0.5) ? (shape.vocab + 7) / 8 * 8 : shape.vocab + random.below(3);
+  const std::ptrdiff_t offset = shape.stride == 0 && random.bernoulli(0.3) ? 1 : 0;
   DeviceBatch<Element> batch(shape.vocab, stride, offset);
   CaseBatch<Element> out;
   for (int i = 0; i < shape.trees; ++i) {
@@ -99,12 +100,12 @@ CaseBatch<Element> make_cases(Rule rule, const CaseShape& shape, std::uint64_t s
     if (shape.only_chosen) mix.draws = mix.distinct = false;
     if (shape.only_drawn) mix.chooses = mix.distinct = false;
     const Case it = random_case(random, shape.vocab, params, mix, random.bits());
-    const std::uint64_t coins = random.bits();
-    batch.add(it, params, coins);
-    const DeviceVerdict want = as_device(judge(rule, it, params, coins), it.tree);
+    const std::uint64_t uniforms = random.bits();
+    batch.add(it, params, uniforms);
+    const DeviceResult want = as_device(run_rule(rule, it, params, uniforms), it.tree);
     out.want_token.push_back(want.tokens);
-    out.want_path.push_back(want.path);
-    out.margin.push_back(margin_of(rule, it, coins));
+    out.want_path.push_back(want.accepted);
+    out.margin.push_back(margin_of(rule, it, uniforms));
   }
   out.vocab = batch.vocab;
   out.max_nodes = batch.max_nodes;
@@ -131,7 +132,7 @@ SampleCases<Element> make_sample_cases(int rows, int vocab, std::uint64_t seed) 
   Random random(seed);
   SampleCases<Element> out;
   out.vocab = vocab;
-  out.stride = random.chance(0.5) ? (vocab + 7) / 8 * 8 : vocab + random.below(9);
+  out.stride = random.bernoulli(0.5) ? (vocab + 7) / 8 * 8 : vocab + random.below(9);
   out.offset = random.below(3);
   out.logits.resize(static_cast<std::size_t>(out.offset));
   const auto all = device_settings();
@@ -149,16 +150,17 @@ SampleCases<Element> make_sample_cases(int rows, int vocab, std::uint64_t seed) 
     out.params.push_back({params.temperature, params.top_k, params.top_p, params.min_p});
     out.seed.push_back(random.bits());
     out.position.push_back(random.below(100000));
-    const specula::RowLaw law = scan.law(row, params);
-    const specula::Site site{.position = out.position.back()};
-    specula::PhiloxChance chance(out.seed.back());
-    out.want.push_back(law.is_point() ? law.point : chance.draw(scan.weights(law), site));
-    out.want_log_z.push_back(law.log_z);
-    out.want_cut.push_back(law.cut);
-    DenseCoins coins(out.seed.back());
-    if (!law.is_point()) coins.draw(plain_law(row, params), site);
-    out.cut_margin.push_back(cut_margin(row, params));
-    out.margin.push_back(std::min(coins.margin, out.cut_margin.back()));
+    const specula::Distribution distribution = scan.distribution(row, params);
+    const specula::RandomKey key{.position = out.position.back()};
+    specula::PhiloxRandom rng(out.seed.back());
+    out.want.push_back(distribution.is_point() ? distribution.point
+                                               : rng.draw(scan.weights(distribution), key));
+    out.want_log_z.push_back(distribution.log_z);
+    out.want_min_logit.push_back(distribution.min_logit);
+    DenseUniforms uniforms(out.seed.back());
+    if (!distribution.is_point()) uniforms.draw(plain_distribution(row, params), key);
+    out.truncation_margin.push_back(truncation_margin(row, params));
+    out.margin.push_back(std::min(uniforms.margin, out.truncation_margin.back()));
   }
   return out;
 }

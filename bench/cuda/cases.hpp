@@ -35,12 +35,12 @@ struct CaseShape {
   int nodes = 20;                 // of a tree at most; each tree has any number of them
   int stride = 0;                 // elements from row to row; 0: drawn, half of them unaligned
   double wide = 0.3;              // how often a child hangs below an early node
-  bool only_chosen = false;       // guesses are point masses
-  bool only_drawn = false;        // each guess from its row, with replacement
+  bool only_chosen = false;       // draft tokens are point masses
+  bool only_drawn = false;        // each draft token from its row, with replacement
   bool only_temperature = false;  // no top-k, top-p or min-p
 };
 
-/// Proposals as flat arrays, as specula_test::DeviceBatch has them, and the CPU's verdicts.
+/// Proposals as flat arrays, as specula_test::DeviceBatch has them, and the CPU's verification results.
 template <class Element>
 struct CaseBatch {
   int vocab = 0, max_nodes = 1, width = 1;
@@ -53,7 +53,7 @@ struct CaseBatch {
   std::vector<specula::cuda::RowStats> stats;
   std::vector<double> scale;
   std::vector<std::vector<std::int32_t>> want_token, want_path;
-  std::vector<double> margin;  // least distance of a coin to a boundary
+  std::vector<double> margin;  // least distance of a uniform draw to a boundary
 };
 
 /// The same for the same seed on every machine.
@@ -71,8 +71,8 @@ struct SampleCases {
   std::vector<std::int32_t> position;
   std::vector<std::int32_t> want;
   std::vector<double> want_log_z, margin;
-  std::vector<double> cut_margin;  // distance of top-p's mass to where the cut would be another one
-  std::vector<float> want_cut;
+  std::vector<double> truncation_margin;  // distance of top-p's mass to where the cut would be another one
+  std::vector<float> want_min_logit;
 };
 template <class Element>
 SampleCases<Element> make_sample_cases(int rows, int vocab, std::uint64_t seed);

@@ -1,4 +1,4 @@
-// Batches of proposals on the device, and the verdicts that come back.
+// Batches of proposals on the device, and the verification results that come back.
 #pragma once
 
 #include <string>
@@ -10,18 +10,18 @@
 
 namespace specula_bench {
 
-/// Verdicts as they lie on the device, comparable to the bit.
-struct HostVerdicts {
-  std::vector<std::int32_t> token, path, count, status;
+/// Verification results as they lie on the device, comparable to the bit.
+struct HostResults {
+  std::vector<std::int32_t> token, accepted, count, status;
 
-  friend bool operator==(const HostVerdicts& a, const HostVerdicts& b) {
-    return a.token == b.token && a.path == b.path && a.count == b.count && a.status == b.status;
+  friend bool operator==(const HostResults& a, const HostResults& b) {
+    return a.token == b.token && a.accepted == b.accepted && a.count == b.count && a.status == b.status;
   }
 };
 
-class DeviceVerdicts {
+class DeviceResults {
  public:
-  DeviceVerdicts(int sequences, int width) : width_(width) {
+  DeviceResults(int sequences, int width) : width_(width) {
     const auto b = static_cast<std::size_t>(sequences), n = b * static_cast<std::size_t>(width);
     token_.reserve(n), path_.reserve(n), count_.reserve(b), status_.reserve(b);
     poison();
@@ -31,12 +31,12 @@ class DeviceVerdicts {
     count_.fill_bytes(kPoison), status_.fill_bytes(kPoison);
   }
   /// From sequence `first` on.
-  device::Verdicts args(int first = 0) const {
+  device::VerifyResults args(int first = 0) const {
     const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(first) * width_;
     return {token_.data() + at, path_.data() + at, count_.data() + first, status_.data() + first};
   }
-  HostVerdicts download() const {
-    HostVerdicts out{token_.download(), path_.download(), count_.download(), {}};
+  HostResults download() const {
+    HostResults out{token_.download(), path_.download(), count_.download(), {}};
     for (const device::Status s : status_.download()) out.status.push_back(static_cast<std::int32_t>(s));
     return out;
   }
@@ -80,7 +80,7 @@ class DeviceCases {
     params_.upload(batch.params), token_.upload(batch.token), parent_.upload(batch.parent);
     draft_row_.upload(batch.draft_row), scale_.upload(batch.scale), target_.upload(batch.target);
     draft_.reserve(1),
-        stats_.reserve(1);  // where all guesses were chosen: no row is looked at, but null is refused
+        stats_.reserve(1);  // where all draft tokens were chosen: no row is looked at, but null is refused
     if (batch.draft.size() > static_cast<std::size_t>(batch.offset)) draft_.upload(batch.draft);
     if (!batch.stats.empty()) stats_.upload(batch.stats);
     draft_rows_ = static_cast<std::int64_t>(batch.stats.size());
@@ -141,9 +141,9 @@ inline Geometry spread(Geometry planned, int cluster, int threads, int rows, int
   return planned;
 }
 
-/// What is wrong with a sequence's verdict; empty if it is the CPU's.
+/// What is wrong with a sequence's verification result; empty if it is the CPU's.
 template <class Element>
-std::string difference(const CaseBatch<Element>& batch, const HostVerdicts& got, std::size_t b, int width) {
+std::string difference(const CaseBatch<Element>& batch, const HostResults& got, std::size_t b, int width) {
   const auto w = static_cast<std::size_t>(width);
   if (got.status[b] != 0) return "status " + std::to_string(got.status[b]);
   const auto& want = batch.want_token[b];
@@ -152,9 +152,9 @@ std::string difference(const CaseBatch<Element>& batch, const HostVerdicts& got,
   for (std::size_t i = 0; i < w; ++i) {
     const bool inside = i < want.size();
     const std::int32_t token = inside ? want[i] : -1, node = inside ? batch.want_path[b][i] : -1;
-    if (got.token[b * w + i] != token || got.path[b * w + i] != node)
+    if (got.token[b * w + i] != token || got.accepted[b * w + i] != node)
       return "element " + std::to_string(i) + ": token " + std::to_string(got.token[b * w + i]) + ", node " +
-             std::to_string(got.path[b * w + i]) + " instead of " + std::to_string(token) + ", " +
+             std::to_string(got.accepted[b * w + i]) + " instead of " + std::to_string(token) + ", " +
              std::to_string(node);
   }
   return "";
@@ -162,7 +162,7 @@ std::string difference(const CaseBatch<Element>& batch, const HostVerdicts& got,
 
 /// The sections of the program `verification`.
 void check_verification(const Options& options, Report& report);
-void check_laws(const Options&, const Device&, const Stream&, Json&, Report&);
+void check_distributions(const Options&, const Device&, const Stream&, Json&, Report&);
 void check_sharded(const Options&, const Device&, const Stream&, Json&, Report&);
 void check_verification_graphs(const Options& options, Report& report);
 void run_verification_bars(const Options& options, Report& report);

@@ -13,7 +13,7 @@
 namespace specula_bench {
 namespace {
 
-struct Guess {
+struct DraftToken {
   double reach = -1, prob = 0;
   std::int32_t token = -1, parent = -1;
 };
@@ -37,7 +37,7 @@ std::vector<std::pair<std::int32_t, double>> best_tokens(const BFloat16* row, in
   return out;
 }
 /// Places of the `most` likeliest of pool[from, to), the older of equals, in their order of age.
-std::vector<int> likeliest(const std::vector<Guess>& pool, int from, int to, int most) {
+std::vector<int> likeliest(const std::vector<DraftToken>& pool, int from, int to, int most) {
   std::vector<int> out;
   for (int i = from; i < to; ++i)
     if (pool[static_cast<std::size_t>(i)].reach >= 0) out.push_back(i);
@@ -55,19 +55,20 @@ struct PlainTree {
   std::vector<std::uint64_t> ancestors;
   int size = 0;
 
-  PlainTree(const std::vector<Guess>& pool, const std::vector<int>& chosen, std::int32_t root,
+  PlainTree(const std::vector<DraftToken>& pool, const std::vector<int>& chosen, std::int32_t root,
             std::int32_t origin, int width) {
     const auto words = static_cast<std::size_t>(device::mask_words(width));
     size = 1 + static_cast<int>(chosen.size());
     std::vector<int> depth;
     for (int n = 0; n < width; ++n) {
       const bool there = n < size;
-      const Guess* guess =
+      const DraftToken* draft_token =
           there && n > 0 ? &pool[static_cast<std::size_t>(chosen[static_cast<std::size_t>(n - 1)])] : nullptr;
-      token.push_back(!there ? -1 : n == 0 ? root : guess->token);
+      token.push_back(!there ? -1 : n == 0 ? root : draft_token->token);
       int p = n == 0 ? -1 : 0;
-      if (guess && guess->parent >= 0)
-        p = 1 + static_cast<int>(std::find(chosen.begin(), chosen.end(), guess->parent) - chosen.begin());
+      if (draft_token && draft_token->parent >= 0)
+        p = 1 +
+            static_cast<int>(std::find(chosen.begin(), chosen.end(), draft_token->parent) - chosen.begin());
       parent.push_back(p);
       depth.push_back(n == 0 ? 0 : !there ? 1 : depth[static_cast<std::size_t>(p)] + 1);
       position.push_back(origin + depth.back());
@@ -115,7 +116,7 @@ std::string difference(const GrownArrays::Host& got, const PlainTree& want, int 
 PlainTree plain_dynamic_tree(const DynamicTreePlan& plan, const std::vector<BFloat16>& rows, int vocab,
                              int b) {
   const int k = plan.top_k;
-  std::vector<Guess> pool(static_cast<std::size_t>(plan.pool));
+  std::vector<DraftToken> pool(static_cast<std::size_t>(plan.pool));
   std::vector<int> frontier;
   for (int level = 0; level <= plan.expansions; ++level) {
     const int first = level == 0 ? 0 : k * (1 + (level - 1) * k), count = level == 0 ? 1 : k;
@@ -242,7 +243,7 @@ void check_cape(const Options& options, const Device& device, const Stream& stre
       const auto host = rows.download();
       const auto got_spine = spine.download();
       for (int b = 0; b < shape.sequences; ++b) {
-        std::vector<Guess> pool(static_cast<std::size_t>(plan.pool));
+        std::vector<DraftToken> pool(static_cast<std::size_t>(plan.pool));
         std::string wrong;
         for (int step = 0; step < shape.length; ++step) {
           const auto best =

@@ -1,4 +1,4 @@
-// Compaction of caches, guesses from the text, similarity of layers, distillation: correctness and bars.
+// Compaction of caches, draft tokens from the text, similarity of layers, distillation: correctness and bars.
 //
 //   helpers check|bars [--out FILE] [--seed N] [--only BAR] [--tiny] [--once]
 #include <algorithm>
@@ -95,7 +95,7 @@ void check_compaction(const Options& options, const Stream& stream, Json& json, 
   write(json, report, "compact_kv", cases, wrong, 0, 0);
 }
 
-// ---- guesses from the text
+// ---- draft tokens from the text
 
 /// As specula::MaxGram, by looking everywhere.
 std::vector<std::int32_t> plain_max_gram(const std::vector<std::int32_t>& text,
@@ -103,7 +103,7 @@ std::vector<std::int32_t> plain_max_gram(const std::vector<std::int32_t>& text,
                                          const device::MaxGramOptions& options) {
   std::vector<std::int32_t> all = text;
   const int committed = static_cast<int>(text.size()) - 1;  // the last is the root
-  while (static_cast<int>(all.size() - text.size()) < options.guesses) {
+  while (static_cast<int>(all.size() - text.size()) < options.draft_tokens) {
     int best = 0, end = -1;
     const int n = static_cast<int>(all.size());
     for (int e = 0; e < committed; ++e) {
@@ -113,15 +113,15 @@ std::vector<std::int32_t> plain_max_gram(const std::vector<std::int32_t>& text,
         ++length;
       if (length > best) best = length, end = e;
     }
-    bool guessed = false;
+    bool drafted = false;
     if (best >= options.min_match && end + 1 < committed) {
       for (int from = end + 1;
-           from < committed && static_cast<int>(all.size() - text.size()) < options.guesses; ++from)
-        all.push_back(text[static_cast<std::size_t>(from)]), guessed = true;
+           from < committed && static_cast<int>(all.size() - text.size()) < options.draft_tokens; ++from)
+        all.push_back(text[static_cast<std::size_t>(from)]), drafted = true;
     } else if (const std::int32_t next = bigram[static_cast<std::size_t>(all.back())]; next >= 0) {
-      all.push_back(next), guessed = true;
+      all.push_back(next), drafted = true;
     }
-    if (!guessed) break;
+    if (!drafted) break;
   }
   return {all.begin() + static_cast<std::ptrdiff_t>(text.size()), all.end()};
 }
@@ -135,7 +135,7 @@ void check_max_gram(const Options& options, const Stream& stream, Json& json, Re
                      : round % 8 == 7 ? 3000
                                       : 300;
     device::MaxGramOptions how;
-    how.guesses = 1 + random.below(20);
+    how.draft_tokens = 1 + random.below(20);
     how.min_match = 1 + random.below(3);
     how.max_match = random.below(2) ? 0 : how.min_match + random.below(5);
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(sequences * most), -1), length, bigram;
@@ -154,21 +154,22 @@ void check_max_gram(const Options& options, const Stream& stream, Json& json, Re
     device::MaxGramPlan plan;
     SPECULA_CHECK(device::make_max_gram_plan(&plan, {sequences, most, vocab}, how));
     const DeviceArray<std::int32_t> texts(tokens), lengths(length), bigrams(bigram);
-    DeviceArray<std::int32_t> guess(static_cast<std::size_t>(sequences * how.guesses)),
+    DeviceArray<std::int32_t> draft_tokens(static_cast<std::size_t>(sequences * how.draft_tokens)),
         count(static_cast<std::size_t>(sequences)), match(static_cast<std::size_t>(sequences));
-    guess.fill_bytes(kPoison), count.fill_bytes(kPoison), match.fill_bytes(kPoison);
+    draft_tokens.fill_bytes(kPoison), count.fill_bytes(kPoison), match.fill_bytes(kPoison);
     SPECULA_CHECK(device::max_gram(
-        plan, {texts.data(), most, lengths.data(), bigrams.data(), guess.data(), count.data(), match.data()},
+        plan,
+        {texts.data(), most, lengths.data(), bigrams.data(), draft_tokens.data(), count.data(), match.data()},
         stream));
     stream.wait();
-    const auto got = guess.download(), got_count = count.download();
+    const auto got = draft_tokens.download(), got_count = count.download();
     for (int b = 0; b < sequences; ++b, ++cases) {
       const auto first = tokens.begin() + b * most;
       std::vector<std::int32_t> want =
           plain_max_gram({first, first + length[static_cast<std::size_t>(b)]}, bigram, how);
       const bool right = got_count[static_cast<std::size_t>(b)] == static_cast<std::int32_t>(want.size());
-      want.resize(static_cast<std::size_t>(how.guesses), -1);
-      wrong += !right || !std::equal(want.begin(), want.end(), got.begin() + b * how.guesses);
+      want.resize(static_cast<std::size_t>(how.draft_tokens), -1);
+      wrong += !right || !std::equal(want.begin(), want.end(), got.begin() + b * how.draft_tokens);
     }
   }
   write(json, report, "max_gram", cases, wrong, 0, 0);
@@ -384,15 +385,15 @@ Bar max_gram_bar(const Bars& bars, int sequences) {
   const DeviceArray<std::int32_t> texts(tokens),
       lengths(std::vector<std::int32_t>(static_cast<std::size_t>(sequences), kTokens));
   const DeviceArray<std::int32_t> bigram(std::vector<std::int32_t>(128256, 7));
-  DeviceArray<std::int32_t> guess(static_cast<std::size_t>(sequences) * 10),
+  DeviceArray<std::int32_t> draft_tokens(static_cast<std::size_t>(sequences) * 10),
       count(static_cast<std::size_t>(sequences)), match(static_cast<std::size_t>(sequences));
   device::MaxGramPlan plan;
   SPECULA_CHECK(device::make_max_gram_plan(&plan, {sequences, kTokens, 128256}, {}));
   return bars.timed(0, 4.0 * sequences * kTokens, 1, [&](int, cudaStream_t stream) {
-    return device::max_gram(
-        plan,
-        {texts.data(), kTokens, lengths.data(), bigram.data(), guess.data(), count.data(), match.data()},
-        stream);
+    return device::max_gram(plan,
+                            {texts.data(), kTokens, lengths.data(), bigram.data(), draft_tokens.data(),
+                             count.data(), match.data()},
+                            stream);
   });
 }
 
@@ -456,7 +457,8 @@ void run_bars(const Options& options, Report& report) {
     const std::string batch = ", B = " + std::to_string(sequences);
     bars.run("compaction of 8 tokens, 32 layers" + batch,
              [&] { return compaction_bar(bars, sequences, sequences == 1 ? 10 : 50); });
-    bars.run("max_gram, 8,192 tokens, 10 guesses" + batch, [&] { return max_gram_bar(bars, sequences); });
+    bars.run("max_gram, 8,192 tokens, 10 draft tokens" + batch,
+             [&] { return max_gram_bar(bars, sequences); });
   }
   bars.run("layer_similarity, 2,048 tokens of 4,096, one layer", [&] { return similarity_bar(bars); });
   for (const int rows : {1, 64})

@@ -15,9 +15,9 @@ cudaError_t DraftKernels<Draft>::plan(RulePlan* plan, const device::VerifyCapaci
 template <class Draft>
 cudaError_t DraftKernels<Draft>::run(const RulePlan& plan, const device::Trees& trees,
                                      const device::TargetRows<float>& target, const Draft& draft,
-                                     const device::Verdicts& out, cudaStream_t stream) {
-  return device::verify_rejection(walk_of<device::RejectionPlan<float, Draft>>(plan), trees, target, draft,
-                                  out, stream);
+                                     const device::VerifyResults& out, cudaStream_t stream) {
+  return device::verify_rejection(verifier_plan_of<device::RejectionPlan<float, Draft>>(plan), trees, target,
+                                  draft, out, stream);
 }
 
 template struct DraftKernels<device::ChosenDraft>;

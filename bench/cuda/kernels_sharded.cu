@@ -17,7 +17,7 @@ std::size_t sharded_bytes(int nodes, int shards, int tiles_of_shard) {
 template <class Element>
 cudaError_t verify_sharded(Rule rule, const device::VerifyCapacity& capacity, int nodes, int shards,
                            int tiles_of_shard, const device::Trees& trees,
-                           const device::TargetRows<Element>& target, const device::Verdicts& out,
+                           const device::TargetRows<Element>& target, const device::VerifyResults& out,
                            void* partials, float* child_logits, cudaStream_t stream) {
   auto* tiles = static_cast<device::TilePartial*>(partials);
   for (int s = 0; s < shards; ++s) {
@@ -39,7 +39,7 @@ cudaError_t verify_sharded(Rule rule, const device::VerifyCapacity& capacity, in
 }
 
 template cudaError_t verify_sharded(Rule, const device::VerifyCapacity&, int, int, int, const device::Trees&,
-                                    const device::TargetRows<device::BFloat16>&, const device::Verdicts&,
+                                    const device::TargetRows<device::BFloat16>&, const device::VerifyResults&,
                                     void*, float*, cudaStream_t);
 
 }  // namespace specula_bench

@@ -32,7 +32,7 @@ struct Twice {
 };
 
 /// Chi-square over its degrees of freedom as a standard normal number (Wilson and Hilferty 1931): above 3.7
-/// with chance 1e-4.
+/// with probability 1e-4.
 inline double chi_square_deviate(double chi_square, double freedom) {
   const double part = 2 / (9 * freedom);
   return (std::cbrt(chi_square / freedom) - (1 - part)) / std::sqrt(part);
@@ -181,7 +181,7 @@ struct Bar {
   bool passes_next() const {
     return next > 0 && (kind == Kind::at_most ? value <= next : kind == Kind::at_least && value >= next);
   }
-  const char* verdict() const {
+  const char* result() const {
     if (kind == Kind::missing) return "not measured";
     if (kind == Kind::shown) return "";
     return passes_next() ? "pass, the next too" : passes() ? "pass" : "FAIL";
@@ -243,7 +243,7 @@ inline std::string table_row(const Bar& bar) {
   std::snprintf(out, sizeof out, "| %s | %.2f | %.1f%% | %.2f | %.2f | %.2f | %.4g %s | %s | %s | %s |\n",
                 bar.name.c_str(), bar.time.slower(), 100 * bar.time.spread(), bar.bytes / 1e6, bar.floor,
                 bar.floor > 0 ? bar.time.slower() / bar.floor : 0.0, bar.value, bar.unit.c_str(), limit,
-                ratio, bar.verdict());
+                ratio, bar.result());
   return out;
 }
 

@@ -51,14 +51,14 @@ class Softmax {
   DeviceArray<unsigned char> workspace_;
 };
 
-/// Chains of guesses whose draft agrees with the target in `alpha` of its mass, as those of our bars.
+/// Chains of draft tokens whose draft agrees with the target in `alpha` of its mass, as those of our bars.
 class Chains {
  public:
-  Chains(int sequences, int guesses, double alpha, const Device& device, const Stream& stream)
+  Chains(int sequences, int draft_tokens, double alpha, const Device& device, const Stream& stream)
       : sequences_(sequences),
-        guesses_(guesses),
-        sets_(device.sets_beyond_cache(2.0 * kVocab * sequences * (guesses + 1))),
-        softmax_(sequences * (guesses + 1)) {
+        draft_tokens_(draft_tokens),
+        sets_(device.sets_beyond_cache(2.0 * kVocab * sequences * (draft_tokens + 1))),
+        softmax_(sequences * (draft_tokens + 1)) {
     double sigma = 0;  // q = softmax(l + sigma n) agrees with p = softmax(l) in 2 Phi(-sigma / 2) of its mass
     if (alpha < 1) {
       double low = 0, high = 20;
@@ -67,7 +67,7 @@ class Chains {
         (std::erfc(sigma / 2 / std::sqrt(2.0)) > alpha ? low : high) = sigma;
       }
     }
-    const std::size_t b = static_cast<std::size_t>(sequences), k = static_cast<std::size_t>(guesses);
+    const std::size_t b = static_cast<std::size_t>(sequences), k = static_cast<std::size_t>(draft_tokens);
     const auto sets = static_cast<std::size_t>(sets_);
     target_.reserve(sets * b * (k + 1) * kVocab);
     fill_normal(target_.data(), nullptr, static_cast<std::int64_t>(target_.size()), 11, kSpread);
@@ -82,11 +82,11 @@ class Chains {
         fill_normal(draft.data() + i * k * kVocab, target_.data() + (s * b + i) * (k + 1) * kVocab,
                     static_cast<std::int64_t>(k) * kVocab, 900 + s * b + i, static_cast<float>(sigma));
       const auto rows = static_cast<std::uint32_t>(b * k);
-      float* const law = draft_.data() + s * b * k * kVocab;
-      SPECULA_CHECK(softmax_(draft.data(), static_cast<int>(rows), law, stream));
+      float* const distribution = draft_.data() + s * b * k * kVocab;
+      SPECULA_CHECK(softmax_(draft.data(), static_cast<int>(rows), distribution, stream));
       SPECULA_CHECK(
-          (peer::SamplingFromProb<float, int>(law, token_.data() + s * b * k, valid.data(), nullptr, rows,
-                                              kVocab, true, nullptr, 77 + s, nullptr, 0, stream)));
+          (peer::SamplingFromProb<float, int>(distribution, token_.data() + s * b * k, valid.data(), nullptr,
+                                              rows, kVocab, true, nullptr, 77 + s, nullptr, 0, stream)));
       stream.wait();
     }
   }
@@ -94,17 +94,17 @@ class Chains {
   int sets() const { return sets_; }
   cudaError_t launch(int set, cudaStream_t stream) const {
     const auto first = static_cast<std::size_t>(set) * static_cast<std::size_t>(sequences_);
-    const auto k = static_cast<std::size_t>(guesses_);
-    const cudaError_t error = softmax_(target_.data() + first * (k + 1) * kVocab, sequences_ * (guesses_ + 1),
-                                       probs_.data(), stream);
+    const auto k = static_cast<std::size_t>(draft_tokens_);
+    const cudaError_t error = softmax_(target_.data() + first * (k + 1) * kVocab,
+                                       sequences_ * (draft_tokens_ + 1), probs_.data(), stream);
     if (error != cudaSuccess) return error;
     return peer::ChainSpeculativeSampling<float, int>(
         draft_.data() + first * k * kVocab, token_.data() + first * k, probs_.data(), out_.data(),
         accepted_.data(), emitted_.data(), static_cast<std::uint32_t>(sequences_),
-        static_cast<std::uint32_t>(guesses_), kVocab, true, nullptr, 500 + static_cast<std::uint64_t>(set),
-        nullptr, 0, stream);
+        static_cast<std::uint32_t>(draft_tokens_), kVocab, true, nullptr,
+        500 + static_cast<std::uint64_t>(set), nullptr, 0, stream);
   }
-  /// Guesses accepted per sequence, on average over all sets.
+  /// Draft tokens accepted per sequence, on average over all sets.
   double accepted(const Stream& stream) const {
     double tokens = 0;
     for (int set = 0; set < sets_; ++set) {
@@ -119,7 +119,7 @@ class Chains {
   }
 
  private:
-  int sequences_, guesses_, sets_;
+  int sequences_, draft_tokens_, sets_;
   Softmax softmax_;
   DeviceArray<BFloat16> target_;
   DeviceArray<float> draft_, probs_;
@@ -137,7 +137,7 @@ void run_peers(const Options& options, Report& report) {
         const double accepted = chains.accepted(bars.stream);
         Bar bar =
             bars.timed(0, 0, chains.sets(), [&](int set, cudaStream_t s) { return chains.launch(set, s); });
-        bar.note = std::to_string(accepted) + " guesses accepted per sequence";
+        bar.note = std::to_string(accepted) + " draft tokens accepted per sequence";
         return bar;
       });
     }

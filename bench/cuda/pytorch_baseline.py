@@ -12,7 +12,7 @@ import statistics
 import torch
 
 VOCAB = 128256
-GUESSES = 4
+DRAFT_TOKENS = 4
 
 
 def verify(target, draft, tokens):
@@ -20,7 +20,7 @@ def verify(target, draft, tokens):
     p = torch.softmax(target.float(), dim=-1)
     q = torch.softmax(draft.float(), dim=-1)
     index = tokens.unsqueeze(-1)
-    ratio = p[:, :GUESSES].gather(-1, index).squeeze(-1) / q.gather(-1, index).squeeze(-1)
+    ratio = p[:, :DRAFT_TOKENS].gather(-1, index).squeeze(-1) / q.gather(-1, index).squeeze(-1)
     stays = torch.rand_like(ratio) < ratio
     count = stays.int().cumprod(dim=-1).sum(dim=-1)
     at = count.view(-1, 1, 1).long().expand(-1, 1, VOCAB)
@@ -50,15 +50,15 @@ def median_us(run, sets, launches, repeats=15):
 
 def measure(sequences):
     cache = getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 64 << 20)
-    sets = int(max(2, -(-2.2 * cache // (sequences * (GUESSES + 1) * VOCAB * 2)) + 1))
+    sets = int(max(2, -(-2.2 * cache // (sequences * (DRAFT_TOKENS + 1) * VOCAB * 2)) + 1))
     generator = torch.Generator(device="cuda").manual_seed(1)
     targets, drafts, tokens = [], [], []
     for _ in range(sets):
-        target = (2 * torch.randn(sequences, GUESSES + 1, VOCAB, device="cuda", generator=generator)).bfloat16()
-        noise = 0.7707 * torch.randn(sequences, GUESSES, VOCAB, device="cuda", generator=generator)
-        draft = (target[:, :GUESSES].float() + noise).bfloat16()
+        target = (2 * torch.randn(sequences, DRAFT_TOKENS + 1, VOCAB, device="cuda", generator=generator)).bfloat16()
+        noise = 0.7707 * torch.randn(sequences, DRAFT_TOKENS, VOCAB, device="cuda", generator=generator)
+        draft = (target[:, :DRAFT_TOKENS].float() + noise).bfloat16()
         q = torch.softmax(draft.float(), dim=-1).view(-1, VOCAB)
-        tokens.append(torch.multinomial(q, 1, generator=generator).view(sequences, GUESSES))
+        tokens.append(torch.multinomial(q, 1, generator=generator).view(sequences, DRAFT_TOKENS))
         targets.append(target)
         drafts.append(draft)
     out = {"sequences": sequences, "sets": sets, "alpha": 0.7}

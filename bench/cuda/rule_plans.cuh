@@ -13,16 +13,16 @@ RulePlan without_type(const device::VerifyPlan<Rule, Element, Draft>& plan) {
   out.sequences = plan.sequences;
   out.max_nodes = plan.max_nodes;
   out.width = plan.width;
-  out.walk = plan.scan;
+  out.verifier = plan.scan;
   return out;
 }
 template <class Plan>
-Plan walk_of(const RulePlan& plan) {
+Plan verifier_plan_of(const RulePlan& plan) {
   Plan out;
   out.sequences = plan.sequences;
   out.max_nodes = plan.max_nodes;
   out.width = plan.width;
-  out.scan = plan.walk;
+  out.scan = plan.verifier;
   return out;
 }
 
@@ -46,19 +46,19 @@ cudaError_t reshape(Kernel* kernel, Bytes bytes, const Geometry& wanted, Geometr
   return cudaSuccess;
 }
 
-/// Another geometry for the launch that walks.
+/// Another geometry for the launch that verifies.
 template <class Rule, class Element, class Draft>
-cudaError_t reshape_walk(RulePlan* plan, const Geometry& wanted, bool* fits) {
+cudaError_t reshape_verifier(RulePlan* plan, const Geometry& wanted, bool* fits) {
   return reshape(
       device::detail::verify_kernel<Rule, Element, Draft>,
       [&](const device::detail::ScanSize& size, int warps) {
-        return device::detail::Walk<Rule, device::DeviceCluster, Element, Draft>::shared_bytes(
+        return device::detail::SequenceVerifier<Rule, device::DeviceCluster, Element, Draft>::shared_bytes(
             size, plan->max_nodes, warps);
       },
-      wanted, &plan->walk, fits);
+      wanted, &plan->verifier, fits);
 }
 
-/// The functions of a rule that judges guesses: `make` and `verify` are the library's, for a Plan.
+/// The functions of a rule that judges draft tokens: `make` and `verify` are the library's, for a Plan.
 template <class Plan, class Rule, class Element, auto make, auto verify>
 RuleKernels<Element> judging_kernels() {
   using Draft = device::LogitsDraft<Element>;
@@ -70,27 +70,27 @@ RuleKernels<Element> judging_kernels() {
     return error;
   };
   out.run = [](const RulePlan& plan, const device::Trees& trees, const device::TargetRows<Element>& target,
-               const Draft& draft, const device::Verdicts& out_to, const device::Workspace&,
+               const Draft& draft, const device::VerifyResults& out_to, const device::Workspace&,
                cudaStream_t stream) {
-    return verify(walk_of<Plan>(plan), trees, target, draft, out_to, stream);
+    return verify(verifier_plan_of<Plan>(plan), trees, target, draft, out_to, stream);
   };
   out.reshape = [](RulePlan* plan, bool, const Geometry& wanted, bool* fits) {
-    return reshape_walk<Rule, Element, Draft>(plan, wanted, fits);
+    return reshape_verifier<Rule, Element, Draft>(plan, wanted, fits);
   };
   return out;
 }
 
 /// The functions of a rule that may ask all nodes at once.
 template <class Rule, class Element, auto make, auto verify>
-RuleKernels<Element> following_kernels() {
-  using Plan = device::FollowPlan<Rule, Element>;
+RuleKernels<Element> matching_kernels() {
+  using Plan = device::MatchingPlan<Rule, Element>;
   using Draft = device::ChosenDraft;
   RuleKernels<Element> out;
   out.plan = [](RulePlan* plan, const device::VerifyCapacity& capacity, int device) {
     Plan made;
     const cudaError_t error = make(&made, capacity, device);
     if (error != cudaSuccess) return error;
-    *plan = without_type(made.walk);
+    *plan = without_type(made.verifier);
     plan->all_nodes = made.all_nodes;
     plan->nodes = made.nodes;
     plan->part_bytes = device::part_bytes(made);
@@ -98,16 +98,16 @@ RuleKernels<Element> following_kernels() {
     return error;
   };
   out.run = [](const RulePlan& plan, const device::Trees& trees, const device::TargetRows<Element>& target,
-               const device::LogitsDraft<Element>&, const device::Verdicts& out_to,
+               const device::LogitsDraft<Element>&, const device::VerifyResults& out_to,
                const device::Workspace& workspace, cudaStream_t stream) {
     Plan typed;
-    typed.walk = walk_of<decltype(typed.walk)>(plan);
+    typed.verifier = verifier_plan_of<decltype(typed.verifier)>(plan);
     typed.all_nodes = plan.all_nodes;
     typed.nodes = plan.nodes;
     return verify(typed, trees, target, out_to, workspace, stream);
   };
   out.reshape = [](RulePlan* plan, bool chains, const Geometry& wanted, bool* fits) {
-    if (chains || !plan->all_nodes) return reshape_walk<Rule, Element, Draft>(plan, wanted, fits);
+    if (chains || !plan->all_nodes) return reshape_verifier<Rule, Element, Draft>(plan, wanted, fits);
     return reshape(
         device::detail::verify_nodes_kernel<Rule, Element>,
         [&](const device::detail::ScanSize& size, int warps) {

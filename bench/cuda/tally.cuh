@@ -22,7 +22,8 @@ struct Tally {
   std::vector<double> margins;
 
   bool good() const { return cases > 0 && unexplained == 0 && differ * 10000LL <= 1LL * allowed * cases; }
-  /// `margin`: how far the nearest coin was from a boundary; 1 where no coin may explain a difference.
+  /// `margin`: how far the nearest uniform draw was from a boundary; 1 where no uniform draw may explain a
+  /// difference.
   void add(bool equal, double margin, const std::string& what) {
     ++cases;
     if (equal) return;

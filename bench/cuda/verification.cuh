@@ -18,22 +18,22 @@ using Geometry = device::detail::ScanPlan;
 /// The plan that users get of a rule, with its type gone.
 struct RulePlan {
   int sequences = 0, max_nodes = 0, width = 0;
-  Geometry walk;
+  Geometry verifier;
   bool all_nodes = false;  // of trees that are no chains, in one launch of the geometry `nodes`
   Geometry nodes;
   std::size_t part_bytes = 0, counter_bytes = 0;  // of the workspace
 
   /// That of the launch for such proposals.
-  const Geometry& geometry(bool chains) const { return all_nodes && !chains ? nodes : walk; }
-  Geometry& geometry(bool chains) { return all_nodes && !chains ? nodes : walk; }
+  const Geometry& geometry(bool chains) const { return all_nodes && !chains ? nodes : verifier; }
+  Geometry& geometry(bool chains) { return all_nodes && !chains ? nodes : verifier; }
 };
 
 template <class Element>
 struct RuleKernels {
   cudaError_t (*plan)(RulePlan*, const device::VerifyCapacity&, int device);
   cudaError_t (*run)(const RulePlan&, const device::Trees&, const device::TargetRows<Element>&,
-                     const device::LogitsDraft<Element>&, const device::Verdicts&, const device::Workspace&,
-                     cudaStream_t);
+                     const device::LogitsDraft<Element>&, const device::VerifyResults&,
+                     const device::Workspace&, cudaStream_t);
   /// Gives plan->geometry(chains) a cluster, threads, rows and rings other than planned; *fits is false, and
   /// the plan as it was, where the current device has no room for them.
   cudaError_t (*reshape)(RulePlan* plan, bool chains, const Geometry&, bool* fits);
@@ -69,7 +69,7 @@ template <class Draft>
 struct DraftKernels {
   static cudaError_t plan(RulePlan*, const device::VerifyCapacity&, int device);
   static cudaError_t run(const RulePlan&, const device::Trees&, const device::TargetRows<float>&,
-                         const Draft&, const device::Verdicts&, cudaStream_t);
+                         const Draft&, const device::VerifyResults&, cudaStream_t);
 };
 
 }  // namespace specula_bench

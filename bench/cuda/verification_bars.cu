@@ -19,12 +19,12 @@ struct WorkShape {
   int sequences = 1;
   int nodes = 5;     // of a tree, the root included
   int depth = 4;     // of a tree
-  double alpha = 1;  // chance that a guess stays, on chains; 1: the draft is the target
+  double alpha = 1;  // probability that a draft token stays, on chains; 1: the draft is the target
   float top_p = 1;
 };
 
-/// Sets of inputs on the device. Chains have guesses that were drawn from the draft's rows; bushes have, on
-/// one path, the tokens that the target will draw, so that `depth` guesses are accepted.
+/// Sets of inputs on the device. Chains have draft tokens that were drawn from the draft's rows; bushes have,
+/// on one path, the tokens that the target will draw, so that `depth` draft tokens are accepted.
 class BarWork {
  public:
   BarWork(const WorkShape& shape, const Device& device, const Stream& stream)
@@ -32,7 +32,7 @@ class BarWork {
         kernels_(kernels_of<BFloat16>(shape.rule)),
         chain_(shape.nodes == shape.depth + 1),
         nodes_(shape.sequences * shape.nodes),
-        guesses_(chain_ ? shape.sequences * shape.depth : 0) {
+        draft_tokens_(chain_ ? shape.sequences * shape.depth : 0) {
     const double row = 2.0 * kVocab;
     sets_ = device.sets_beyond_cache(row * shape.sequences * (shape.depth + 1));
     const std::int64_t rows = static_cast<std::int64_t>(sets_) * nodes_;
@@ -42,9 +42,9 @@ class BarWork {
     workspace_ = std::make_unique<DeviceWorkspace>(plan_, stream);
     host_arrays();
     if (chain_)
-      draw_guesses(device, stream);
+      draw_draft_tokens(device, stream);
     else
-      plant_samples(device, stream);
+      place_samples(device, stream);
     const auto n = static_cast<std::size_t>(sets_);
     for (std::size_t s = 0; s < n; ++s) out_.emplace_back(shape.sequences, plan_.width);
     for (int s = 0; s < sets_; ++s) SPECULA_CHECK(launch(plan_, s, stream));
@@ -56,8 +56,8 @@ class BarWork {
   bool chain() const { return chain_; }
   const RuleKernels<BFloat16>& kernels() const { return kernels_; }
   const RulePlan& plan() const { return plan_; }
-  double bytes() const { return bytes_ / sets_; }                           // a set, from the verdicts
-  double accepted() const { return accepted_ / sets_ / shape_.sequences; }  // guesses a sequence
+  double bytes() const { return bytes_ / sets_; }  // a set, from the verification results
+  double accepted() const { return accepted_ / sets_ / shape_.sequences; }  // draft tokens a sequence
 
   cudaError_t launch(const RulePlan& plan, int set, cudaStream_t stream) const {
     const std::ptrdiff_t b = static_cast<std::ptrdiff_t>(set) * shape_.sequences;
@@ -65,10 +65,11 @@ class BarWork {
     const device::Trees trees{
         begin_.data(),    token_.data() + first, chain_ ? nullptr : parent_.data() + first,
         position_.data(), seed_.data() + b,      nullptr};
-    const std::int64_t guess = static_cast<std::int64_t>(set) * guesses_;
-    return kernels_.run(plan, trees, {target_.data() + first * kVocab, kVocab, nullptr, params_.data()},
-                        {draft_.data() + guess * kVocab, kVocab, stats_.data() + guess, nullptr, nullptr},
-                        out_[static_cast<std::size_t>(set)].args(), workspace_->args(), stream);
+    const std::int64_t draft_token = static_cast<std::int64_t>(set) * draft_tokens_;
+    return kernels_.run(
+        plan, trees, {target_.data() + first * kVocab, kVocab, nullptr, params_.data()},
+        {draft_.data() + draft_token * kVocab, kVocab, stats_.data() + draft_token, nullptr, nullptr},
+        out_[static_cast<std::size_t>(set)].args(), workspace_->args(), stream);
   }
 
  private:
@@ -123,7 +124,7 @@ class BarWork {
   }
 
   /// Chains: draft rows around the target's, and what is drawn from them.
-  void draw_guesses(const Device& device, const Stream& stream) {
+  void draw_draft_tokens(const Device& device, const Stream& stream) {
     // q = softmax(l + sigma n) agrees with p = softmax(l) in 2 Phi(-sigma / 2) of its mass.
     double sigma = 0;
     if (shape_.alpha < 1) {
@@ -133,7 +134,7 @@ class BarWork {
         (std::erfc(sigma / 2 / std::sqrt(2.0)) > shape_.alpha ? low : high) = sigma;
       }
     }
-    const std::int64_t all = static_cast<std::int64_t>(sets_) * guesses_;
+    const std::int64_t all = static_cast<std::int64_t>(sets_) * draft_tokens_;
     draft_.reserve(static_cast<std::size_t>(all) * kVocab);
     stats_.reserve(static_cast<std::size_t>(all));
     std::vector<std::int32_t> sequence, position, origin;
@@ -144,14 +145,14 @@ class BarWork {
         position.push_back(origin.back() + i + 1);
       }
     const DeviceArray<std::int32_t> sequences(sequence), positions(position), origins(origin);
-    DeviceArray<std::int32_t> drawn(static_cast<std::size_t>(guesses_));
+    DeviceArray<std::int32_t> drawn(static_cast<std::size_t>(draft_tokens_));
     device::SamplePlan<BFloat16> plan;
-    SPECULA_CHECK(plan_sample(&plan, guesses_, 1, kVocab, device.id));
+    SPECULA_CHECK(plan_sample(&plan, draft_tokens_, 1, kVocab, device.id));
     std::vector<std::int32_t> token;
     for (int s = 0; s < sets_; ++s) {
       for (int b = 0; b < shape_.sequences; ++b) {
         const std::int64_t from = (static_cast<std::int64_t>(s) * nodes_ + b * shape_.nodes) * kVocab;
-        const std::int64_t to = (static_cast<std::int64_t>(s) * guesses_ + b * shape_.depth) * kVocab;
+        const std::int64_t to = (static_cast<std::int64_t>(s) * draft_tokens_ + b * shape_.depth) * kVocab;
         const auto count = static_cast<std::int64_t>(shape_.depth) * kVocab;
         if (sigma > 0)
           fill_normal(draft_.data() + to, target_.data() + from, count,
@@ -163,12 +164,12 @@ class BarWork {
       }
       SPECULA_CHECK(cudaDeviceSynchronize());
       device::SampleArgs<BFloat16> args = sampling(sequences, positions, drawn);
-      const std::int64_t guess = static_cast<std::int64_t>(s) * guesses_;
-      args.logits = draft_.data() + guess * kVocab;
+      const std::int64_t draft_token = static_cast<std::int64_t>(s) * draft_tokens_;
+      args.logits = draft_.data() + draft_token * kVocab;
       args.seed = seed_.data() + s * shape_.sequences;
-      args.stream = device::Stream::draft;
+      args.stream = device::RandomStream::draft;
       args.origin = origins.data();
-      args.stats = stats_.data() + guess;
+      args.stats = stats_.data() + draft_token;
       SPECULA_CHECK(run_sample(plan, args, stream));
       stream.wait();
       const std::vector<std::int32_t> t = drawn.download();
@@ -181,7 +182,7 @@ class BarWork {
   }
 
   /// Bushes: what the target will draw goes on the path, other tokens elsewhere.
-  void plant_samples(const Device& device, const Stream& stream) {
+  void place_samples(const Device& device, const Stream& stream) {
     device::SamplePlan<BFloat16> plan;
     SPECULA_CHECK(plan_sample(&plan, nodes_, 1, kVocab, device.id));
     DeviceArray<std::int32_t> drawn(static_cast<std::size_t>(nodes_));
@@ -218,7 +219,7 @@ class BarWork {
   }
 
   /// What must be read at least: rows on the path once, and a row of q where there was a rejection.
-  void count(const HostVerdicts& got) {
+  void count(const HostResults& got) {
     const double row = 2.0 * kVocab;
     for (int b = 0; b < shape_.sequences; ++b) {
       const auto at = static_cast<std::size_t>(b);
@@ -228,7 +229,7 @@ class BarWork {
       const int taken = got.count[at] - 1, rejected = shape_.depth - taken;
       if (rejected > 0 && (shape_.alpha >= 1 || !chain_))
         throw std::runtime_error("the proposal was to be accepted, and " + std::to_string(taken) + " of " +
-                                 std::to_string(shape_.depth) + " guesses were");
+                                 std::to_string(shape_.depth) + " draft tokens were");
       accepted_ += taken;
       const bool from_end = shape_.rule == Rule::block || shape_.rule == Rule::traversal;
       if (from_end)  // all rows of p but the last, and that or, after a rejection, a row of q
@@ -243,7 +244,7 @@ class BarWork {
   WorkShape shape_;
   RuleKernels<BFloat16> kernels_;
   bool chain_;
-  int nodes_, guesses_, sets_ = 1;  // nodes and guesses of a set
+  int nodes_, draft_tokens_, sets_ = 1;  // nodes and draft tokens of a set
   RulePlan plan_;
   std::unique_ptr<DeviceWorkspace> workspace_;
   DeviceArray<BFloat16> target_, draft_;
@@ -253,7 +254,7 @@ class BarWork {
   DeviceArray<device::RowStats> stats_;
   std::vector<std::int32_t> parents_, depths_;
   std::vector<NodeAt> paths_;
-  std::vector<DeviceVerdicts> out_;
+  std::vector<DeviceResults> out_;
   double bytes_ = 0, accepted_ = 0;
 };
 
@@ -327,7 +328,7 @@ Bar measure(const WorkShape& shape, double limit, const Bars& bars) {
   const BarWork work(shape, bars.device, bars.stream);
   Bar bar = bars.timed(limit, work.bytes(), work.sets(),
                        [&](int set, cudaStream_t s) { return work.launch(work.plan(), set, s); });
-  bar.note = std::to_string(work.accepted()) + " guesses accepted a sequence, " +
+  bar.note = std::to_string(work.accepted()) + " draft tokens accepted a sequence, " +
              variant_name(work.plan(), work.chain()) + ", " + std::to_string(work.sets()) + " sets";
   return bar;
 }
@@ -378,10 +379,10 @@ void sweep_verification(const Options& options, Report& report) {
       };
       try_all(work.plan());
       if (work.plan().all_nodes && !chain) {
-        RulePlan walks = work.plan();
-        walks.all_nodes = false;
-        sweep.add(variant_name(walks, chain), time(walks));
-        try_all(walks);
+        RulePlan by_sequence = work.plan();
+        by_sequence.all_nodes = false;
+        sweep.add(variant_name(by_sequence, chain), time(by_sequence));
+        try_all(by_sequence);
       }
       sweep.finish(shape.name);
     });

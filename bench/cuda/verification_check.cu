@@ -14,28 +14,28 @@ class BatchRun {
  public:
   BatchRun(const RuleKernels<Element>& kernels, const CaseBatch<Element>& batch, const RulePlan& plan,
            const Stream& stream)
-      : kernels_(kernels), stream_(stream), workspace_(plan, stream), verdicts_(plan.sequences, plan.width) {
+      : kernels_(kernels), stream_(stream), workspace_(plan, stream), results_(plan.sequences, plan.width) {
     cases_.upload(batch);
   }
   const DeviceCases<Element>& cases() const { return cases_; }
 
-  HostVerdicts operator()(const RulePlan& plan) {
-    verdicts_.poison();
-    SPECULA_CHECK(kernels_.run(plan, cases_.trees(), cases_.target(), cases_.draft(), verdicts_.args(),
+  HostResults operator()(const RulePlan& plan) {
+    results_.poison();
+    SPECULA_CHECK(kernels_.run(plan, cases_.trees(), cases_.target(), cases_.draft(), results_.args(),
                                workspace_.args(), stream_));
     stream_.wait();
-    return verdicts_.download();
+    return results_.download();
   }
 
  private:
   const RuleKernels<Element>& kernels_;
   const Stream& stream_;
   DeviceWorkspace workspace_;
-  DeviceVerdicts verdicts_;
+  DeviceResults results_;
   DeviceCases<Element> cases_;
 };
 
-/// Threads of blocks, of which a walk needs two warps; and bytes of rings.
+/// Threads of blocks, of which verification needs two; and bytes of rings.
 constexpr int kThreads[] = {32, 64, 96, 256, 512};
 constexpr int kRings[] = {4096, 8192};
 
@@ -49,14 +49,14 @@ void check_batch(Rule rule, const CaseBatch<Element>& batch, const std::string& 
   RulePlan plan;
   SPECULA_CHECK(kernels.plan(&plan, {sequences, batch.max_nodes, batch.width - 1, batch.vocab}, device.id));
   BatchRun<Element> run(kernels, batch, plan, stream);
-  const auto compare = [&](const HostVerdicts& got, const std::string& how) {
+  const auto compare = [&](const HostResults& got, const std::string& how) {
     for (std::size_t b = 0; b < batch.position.size(); ++b) {
       const std::string wrong = difference(batch, got, b, plan.width);
       tally.add(wrong.empty(), batch.margin[b],
                 name + how + ", sequence " + std::to_string(b) + ": " + wrong);
     }
   };
-  const HostVerdicts got = run(plan);
+  const HostResults got = run(plan);
   compare(got, "");
   std::vector<RulePlan> ways{plan};
   if (plan.all_nodes && !batch.chains) {
@@ -66,24 +66,25 @@ void check_batch(Rule rule, const CaseBatch<Element>& batch, const std::string& 
   }
   if (!geometries) return;
   for (RulePlan& way : ways) {
-    const bool walks = !way.all_nodes || batch.chains;
+    const bool by_sequence = !way.all_nodes || batch.chains;
     const Geometry planned = way.geometry(batch.chains);
     for (const int cluster : device.clusters())
       for (const int threads : kThreads)
         for (const int rows : {1, 2, 5})
           for (const int ring : kRings) {
-            if (walks ? threads < 64 : rows > 1) continue;
+            if (by_sequence ? threads < 64 : rows > 1) continue;
             const Geometry wanted = spread(planned, cluster, threads, rows, ring);
             bool fits = false;
             SPECULA_CHECK(kernels.reshape(&way, batch.chains, wanted, &fits));
-            if (fits) same.add(run(way) == got, 1, name + (walks ? ", walking, " : ", ") + name_of(wanted));
+            if (fits)
+              same.add(run(way) == got, 1, name + (by_sequence ? ", walking, " : ", ") + name_of(wanted));
           }
   }
   RulePlan single;
   SPECULA_CHECK(kernels.plan(&single, {1, batch.max_nodes, batch.width - 1, batch.vocab}, device.id));
   const DeviceWorkspace workspace(single, stream);
   const DeviceCases<Element>& cases = run.cases();
-  DeviceVerdicts alone(sequences, plan.width);
+  DeviceResults alone(sequences, plan.width);
   for (int b = 0; b < sequences; ++b)
     SPECULA_CHECK(kernels.run(single, cases.trees(b), cases.target(b), cases.draft(), alone.args(b),
                               workspace.args(), stream));
@@ -163,10 +164,10 @@ void check_drafts(const Options& options, const Device& device, const Stream& st
         using Kernels = DraftKernels<decltype(draft)>;
         RulePlan plan;
         SPECULA_CHECK(Kernels::plan(&plan, capacity, device.id));
-        DeviceVerdicts verdicts(sequences, plan.width);
-        SPECULA_CHECK(Kernels::run(plan, cases.trees(), cases.target(), draft, verdicts.args(), stream));
+        DeviceResults results(sequences, plan.width);
+        SPECULA_CHECK(Kernels::run(plan, cases.trees(), cases.target(), draft, results.args(), stream));
         stream.wait();
-        const HostVerdicts got = verdicts.download();
+        const HostResults got = results.download();
         for (std::size_t b = 0; b < batch.position.size(); ++b) {
           const std::string wrong = difference(batch, got, b, plan.width);
           tally.add(wrong.empty(), batch.margin[b],
@@ -186,7 +187,7 @@ void check_drafts(const Options& options, const Device& device, const Stream& st
                           r * static_cast<std::size_t>(batch.stride) + static_cast<std::size_t>(x)];
           const device::RowStats& s = batch.stats[r];
           const double p =
-              l >= s.cut ? std::exp((static_cast<double>(l) - s.shift) / s.temperature - s.log_z) : 0.0;
+              l >= s.min_logit ? std::exp((static_cast<double>(l) - s.shift) / s.temperature - s.log_z) : 0.0;
           prob.push_back(static_cast<float>(p));
           token.push_back(p > 0 ? x : -1);
         }
@@ -201,7 +202,7 @@ void check_drafts(const Options& options, const Device& device, const Stream& st
           sparse, "sparse");
     }
   }
-  write(json, report, "rejection, chosen guesses", chosen);
+  write(json, report, "rejection, chosen draft tokens", chosen);
   write(json, report, "rejection, rows of probabilities", probs);
   write(json, report, "rejection, sparse rows", sparse);
 }
@@ -236,7 +237,7 @@ bool same_bits(const Drawn& a, const Drawn& b) {
   if (a.token != b.token || a.stats.size() != b.stats.size()) return false;
   for (std::size_t i = 0; i < a.stats.size(); ++i)
     if (std::memcmp(&a.stats[i].log_z, &b.stats[i].log_z, sizeof(double)) != 0 ||
-        std::memcmp(&a.stats[i].cut, &b.stats[i].cut, sizeof(float)) != 0 ||
+        std::memcmp(&a.stats[i].min_logit, &b.stats[i].min_logit, sizeof(float)) != 0 ||
         a.stats[i].point != b.stats[i].point || a.stats[i].status != b.stats[i].status)
       return false;
   return true;
@@ -245,8 +246,9 @@ bool same_bits(const Drawn& a, const Drawn& b) {
 template <class Element>
 void check_sample(const char* element, const Options& options, const Device& device, const Stream& stream,
                   Json& json, Report& report) {
-  Tally tally, laws, same;
-  laws.allowed = 50;  // large vocabularies have many cuts, and some as near to top_p as rounding
+  Tally tally, distributions, same;
+  distributions.allowed =
+      50;  // large vocabularies have many thresholds, and some as near to top_p as rounding
   const std::vector<int> vocabs =
       options.tiny ? std::vector<int>{1, 513}
                    : std::vector<int>{1,    2,    37,   511,   512,   513,    1024,   5000,
@@ -268,11 +270,11 @@ void check_sample(const char* element, const Options& options, const Device& dev
                 name + ", row " + std::to_string(r) + ": " + std::to_string(got.token[r]) + " instead of " +
                     std::to_string(cases.want[r]));
       const bool point = got.stats[r].point != device::kNoToken;
-      laws.add(got.stats[r].status == device::Status::ok &&
-                   (point || (got.stats[r].cut == cases.want_cut[r] &&
-                              std::abs(got.stats[r].log_z - cases.want_log_z[r]) <=
-                                  1e-6 * std::max(1.0, std::abs(cases.want_log_z[r])))),
-               cases.cut_margin[r], name + ", row " + std::to_string(r));
+      distributions.add(got.stats[r].status == device::Status::ok &&
+                            (point || (got.stats[r].min_logit == cases.want_min_logit[r] &&
+                                       std::abs(got.stats[r].log_z - cases.want_log_z[r]) <=
+                                           1e-6 * std::max(1.0, std::abs(cases.want_log_z[r])))),
+                        cases.truncation_margin[r], name + ", row " + std::to_string(r));
     }
     if (i >= vocabs.size()) continue;
     for (const int cluster : device.clusters())
@@ -285,7 +287,7 @@ void check_sample(const char* element, const Options& options, const Device& dev
         }
   }
   write(json, report, std::string("sample ") + element, tally);
-  write(json, report, std::string("sample ") + element + ", cut and log Z", laws);
+  write(json, report, std::string("sample ") + element + ", cut and log Z", distributions);
   write(json, report, std::string("sample ") + element + ", any geometry, same bits", same);
 }
 
@@ -348,7 +350,8 @@ void check_verification(const Options& options, Report& report) {
     check_sample<Half>("f16", options, device, stream, json, report);
   });
   if (!options.tiny)
-    report.part("chi-square", [&](Json& json) { check_laws(options, device, stream, json, report); });
+    report.part("chi-square",
+                [&](Json& json) { check_distributions(options, device, stream, json, report); });
   report.part("refusals", [&](Json& json) { check_refusals(device, stream, json, report); });
   report.part("sharded", [&](Json& json) { check_sharded(options, device, stream, json, report); });
 }

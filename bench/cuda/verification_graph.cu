@@ -29,7 +29,7 @@ void check_graph(Rule rule, const char* element, const Options& options, const D
   RulePlan plan;
   SPECULA_CHECK(kernels.plan(&plan, {shape.trees, shape.nodes, shape.nodes - 1, shape.vocab}, device.id));
   const DeviceWorkspace workspace(plan, stream);
-  DeviceVerdicts verdicts(shape.trees, plan.width);
+  DeviceResults results(shape.trees, plan.width);
   // Sampling of the root's rows in the same graph, with the trees' seeds and positions.
   device::SamplePlan<Element> sample_plan;
   SPECULA_CHECK(plan_sample(&sample_plan, shape.trees, 1, shape.vocab, device.id));
@@ -48,30 +48,30 @@ void check_graph(Rule rule, const char* element, const Options& options, const D
   draft.rows = static_cast<std::int64_t>(nodes);  // those of the batches to come
   const Graph graph(stream, [&](cudaStream_t s) {
     const cudaError_t error =
-        kernels.run(plan, cases.trees(), cases.target(), draft, verdicts.args(), workspace.args(), s);
+        kernels.run(plan, cases.trees(), cases.target(), draft, results.args(), workspace.args(), s);
     return error != cudaSuccess ? error : run_sample(sample_plan, sample_args(cases, token), s);
   });
   Tally same, right;
   for (int i = 0; i < rounds; ++i) {
     const CaseBatch<Element>& batch = all[static_cast<std::size_t>((i * 5 + 1) % rounds)];
     cases.upload(batch);
-    verdicts.poison();
+    results.poison();
     token.fill_bytes(kPoison);
     graph.launch(stream);
     stream.wait();
-    const HostVerdicts replayed = verdicts.download();
+    const HostResults replayed = results.download();
     const auto replayed_token = token.download();
 
     DeviceCases<Element> fresh;
     fresh.upload(batch);
-    DeviceVerdicts fresh_verdicts(shape.trees, plan.width);
+    DeviceResults fresh_results(shape.trees, plan.width);
     DeviceArray<std::int32_t> fresh_token(token.size());
     fresh_token.fill_bytes(kPoison + 1);
-    SPECULA_CHECK(kernels.run(plan, fresh.trees(), fresh.target(), fresh.draft(), fresh_verdicts.args(),
+    SPECULA_CHECK(kernels.run(plan, fresh.trees(), fresh.target(), fresh.draft(), fresh_results.args(),
                               workspace.args(), stream));
     SPECULA_CHECK(run_sample(sample_plan, sample_args(fresh, fresh_token), stream));
     stream.wait();
-    same.add(replayed == fresh_verdicts.download() && replayed_token == fresh_token.download(), 1,
+    same.add(replayed == fresh_results.download() && replayed_token == fresh_token.download(), 1,
              "replay " + std::to_string(i));
     for (std::size_t b = 0; b < batch.position.size(); ++b) {
       const std::string wrong = difference(batch, replayed, b, plan.width);

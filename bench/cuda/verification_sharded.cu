@@ -1,4 +1,5 @@
-// Verdicts from 1, 2, 3 and 8 shards of the vocabulary against the CPU's, and against each other to the bit.
+// Verification results from 1, 2, 3 and 8 shards of the vocabulary against the CPU's, and against each other
+// to the bit.
 #include <algorithm>
 
 #include "device_cases.cuh"
@@ -25,19 +26,19 @@ void check_sharded(const Options& options, const Device&, const Stream& stream, 
       cases.upload(batch);
       const int sequences = static_cast<int>(batch.position.size()), nodes = batch.begin.back();
       const device::VerifyCapacity capacity{sequences, batch.max_nodes, batch.width - 1, batch.vocab};
-      HostVerdicts first;
+      HostResults first;
       for (const int wanted : {1, 2, 3, 8}) {
         const int tiles = (batch.vocab + 511) / 512, each = (tiles + wanted - 1) / wanted;
         const int shards = (tiles + each - 1) / each;
         DeviceArray<unsigned char> partials(sharded_bytes(nodes, shards, each));
         DeviceArray<float> child_logits(static_cast<std::size_t>(nodes) * static_cast<std::size_t>(shards));
         partials.fill_bytes(kPoison), child_logits.fill_bytes(kPoison);
-        DeviceVerdicts verdicts(sequences, batch.width);
+        DeviceResults results(sequences, batch.width);
         SPECULA_CHECK(verify_sharded<BFloat16>(rule, capacity, nodes, shards, each, cases.trees(),
-                                               cases.target(), verdicts.args(), partials.data(),
+                                               cases.target(), results.args(), partials.data(),
                                                child_logits.data(), stream));
         stream.wait();
-        const HostVerdicts got = verdicts.download();
+        const HostResults got = results.download();
         const std::string name = "batch " + std::to_string(i) + ", " + std::to_string(shards) + " shards";
         if (wanted == 1)
           first = got;

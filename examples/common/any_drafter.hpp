@@ -19,8 +19,8 @@ class AnyDrafter {
   std::int32_t capacity() const { return drafter_->capacity(); }
   specula::Usage usage() const { return drafter_->usage(); }
   void truncate(std::int32_t n) { drafter_->truncate(n); }
-  void sync(specula::Tokens context, specula::Tokens guess) { drafter_->sync(context, guess); }
-  specula::RowsView extend(specula::Tokens tokens, specula::Nodes parents) {
+  void sync(specula::Tokens context, specula::Tokens draft_tokens) { drafter_->sync(context, draft_tokens); }
+  specula::LogitsView extend(specula::Tokens tokens, specula::Nodes parents) {
     return drafter_->extend(tokens, parents);
   }
 
@@ -31,8 +31,8 @@ class AnyDrafter {
     virtual std::int32_t capacity() const = 0;
     virtual specula::Usage usage() const = 0;
     virtual void truncate(std::int32_t n) = 0;
-    virtual void sync(specula::Tokens context, specula::Tokens guess) = 0;
-    virtual specula::RowsView extend(specula::Tokens tokens, specula::Nodes parents) = 0;
+    virtual void sync(specula::Tokens context, specula::Tokens draft_tokens) = 0;
+    virtual specula::LogitsView extend(specula::Tokens tokens, specula::Nodes parents) = 0;
   };
   template <class D>
   struct Of final : Base {
@@ -41,8 +41,10 @@ class AnyDrafter {
     std::int32_t capacity() const override { return own.capacity(); }
     specula::Usage usage() const override { return own.usage(); }
     void truncate(std::int32_t n) override { own.truncate(n); }
-    void sync(specula::Tokens context, specula::Tokens guess) override { own.sync(context, guess); }
-    specula::RowsView extend(specula::Tokens tokens, specula::Nodes parents) override {
+    void sync(specula::Tokens context, specula::Tokens draft_tokens) override {
+      own.sync(context, draft_tokens);
+    }
+    specula::LogitsView extend(specula::Tokens tokens, specula::Nodes parents) override {
       return own.extend(tokens, parents);
     }
     D own;

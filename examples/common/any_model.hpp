@@ -32,7 +32,7 @@ class AnyModel {
   std::int32_t size() const { return model_->size(); }
   std::int32_t capacity() const { return model_->capacity(); }
   void append(specula::Tokens tokens) { changed().append(tokens); }
-  specula::RowsView extend(specula::Tokens tokens, specula::Nodes parents) {
+  specula::LogitsView extend(specula::Tokens tokens, specula::Nodes parents) {
     return changed().extend(tokens, parents);
   }
   void commit(specula::Nodes path) { changed().commit(path); }
@@ -46,8 +46,8 @@ class AnyModel {
   /// At which it can stop; 0 for a kind that cannot.
   std::int32_t exits() const { return model_->exits(); }
   /// A Sorted of it. Throws what its constructor throws, and std::invalid_argument where exits() is 0.
-  AnyDrafter sorted(const std::vector<float>& thresholds, specula::ExitBy by) {
-    return model_->sorted(thresholds, by);
+  AnyDrafter early_exit(const std::vector<float>& thresholds, specula::ExitBy by) {
+    return model_->early_exit(thresholds, by);
   }
   /// Whether it can leave out layers of its own.
   bool skips_layers() const { return model_->skips_layers(); }
@@ -63,13 +63,13 @@ class AnyModel {
     virtual std::int32_t size() const = 0;
     virtual std::int32_t capacity() const = 0;
     virtual void append(specula::Tokens tokens) = 0;
-    virtual specula::RowsView extend(specula::Tokens tokens, specula::Nodes parents) = 0;
+    virtual specula::LogitsView extend(specula::Tokens tokens, specula::Nodes parents) = 0;
     virtual void commit(specula::Nodes path) = 0;
     virtual void truncate(std::int32_t n) = 0;
     virtual std::uint64_t generation(std::uint64_t changes) const = 0;
     virtual AnyDrafter drafter() = 0;
     virtual std::int32_t exits() const = 0;
-    virtual AnyDrafter sorted(const std::vector<float>& thresholds, specula::ExitBy by) = 0;
+    virtual AnyDrafter early_exit(const std::vector<float>& thresholds, specula::ExitBy by) = 0;
     virtual bool skips_layers() const = 0;
     virtual AnyDrafter layer_skip(const specula::SkipRules& rules) = 0;
     virtual AnyDrafter layer_skip(const BlockLists& blocks) = 0;
@@ -81,7 +81,7 @@ class AnyModel {
     std::int32_t size() const override { return it.size(); }
     std::int32_t capacity() const override { return it.capacity(); }
     void append(specula::Tokens tokens) override { it.append(tokens); }
-    specula::RowsView extend(specula::Tokens tokens, specula::Nodes parents) override {
+    specula::LogitsView extend(specula::Tokens tokens, specula::Nodes parents) override {
       return it.extend(tokens, parents);
     }
     void commit(specula::Nodes path) override { it.commit(path); }
@@ -95,10 +95,10 @@ class AnyModel {
       if constexpr (specula::ExitsEarly<M>) return it.exits();
       return 0;
     }
-    AnyDrafter sorted([[maybe_unused]] const std::vector<float>& thresholds,
-                      [[maybe_unused]] specula::ExitBy by) override {
-      if constexpr (specula::ExitsEarly<M>) return AnyDrafter(specula::Sorted{it, thresholds, by});
-      throw std::invalid_argument("AnyModel::sorted: a model of this kind has no exits");
+    AnyDrafter early_exit([[maybe_unused]] const std::vector<float>& thresholds,
+                          [[maybe_unused]] specula::ExitBy by) override {
+      if constexpr (specula::ExitsEarly<M>) return AnyDrafter(specula::EarlyExitDrafter{it, thresholds, by});
+      throw std::invalid_argument("AnyModel::early_exit: a model of this kind has no exits");
     }
     bool skips_layers() const override { return specula::SkipsLayers<M>; }
     AnyDrafter layer_skip([[maybe_unused]] const specula::SkipRules& rules) override {

@@ -33,7 +33,7 @@ specula::MaxGram max_gram(ModelSource& models, std::int32_t vocab, const GramCho
   return MaxGram(Bigram(*table), choice.options);
 }
 
-GramChoice take_gram(PipelineSpec& spec) {
+GramChoice parse_gram(PipelineSpec& spec) {
   GramChoice choice;
   choice.options.min_match = spec.count("min", choice.options.min_match, 1, 64);
   choice.options.past_end = spec.choice("past-end", "yes", {"yes", "no"}) == "yes";
@@ -43,20 +43,20 @@ GramChoice take_gram(PipelineSpec& spec) {
 
 /// A pipeline of Max-Gram alone.
 template <class S>
-Recipe gram_recipe(S shape, const GramChoice& choice, std::pair<Judge, bool> rule) {
-  Recipe recipe;
-  recipe.drafters = {kMaxGram};
-  recipe.max_nodes = shape.max_nodes();
-  recipe.lossy = rule.second;
-  recipe.build = [=](ModelSource& models, const specula::SamplingParams& params) {
+PipelineFactory gram_factory(S shape, const GramChoice& choice, std::pair<AnyRule, bool> rule) {
+  PipelineFactory factory;
+  factory.drafters = {kMaxGram};
+  factory.max_nodes = shape.max_nodes();
+  factory.lossy = rule.second;
+  factory.build = [=](ModelSource& models, const specula::SamplingParams& params) {
     AnyModel& target = models.target();
     return assemble(target, rule.first, params, max_gram(models, target.vocab_size(), choice), shape,
                     {kMaxGram});
   };
-  return recipe;
+  return factory;
 }
 
-specula::Chain<> take_gram_chain(PipelineSpec& spec) {
+specula::Chain<> parse_gram_chain(PipelineSpec& spec) {
   specula::Chain<> shape;
   shape.length = spec.size("length", 10, 1, 256);
   shape.exit_below = static_cast<float>(spec.option("exit", 0, 0, 1));
@@ -72,7 +72,7 @@ struct Drafters {
   std::vector<std::string> models() const { return {names.begin(), names.end() - (ends_in_gram() ? 1 : 0)}; }
 };
 
-Drafters take_drafters(PipelineSpec& spec, const char* absent = kDefaultDraft) {
+Drafters parse_drafters(PipelineSpec& spec, const char* absent = kDefaultDraft) {
   Drafters drafters;
   for (std::string name = spec.word(""); !name.empty(); name = spec.word("")) drafters.names.push_back(name);
   if (drafters.names.empty()) drafters.names = {absent, kMaxGram};
@@ -86,25 +86,25 @@ Drafters take_drafters(PipelineSpec& spec, const char* absent = kDefaultDraft) {
   }
   if (drafters.names.size() == 3 && !drafters.ends_in_gram())
     spec.fail("the last of three drafters must be max-gram");
-  if (drafters.ends_in_gram()) drafters.gram = take_gram(spec);
+  if (drafters.ends_in_gram()) drafters.gram = parse_gram(spec);
   return drafters;
 }
 
 /// `shape_of` gives the shape for a number of drafters, as an integral constant.
 template <class ShapeOf>
-Recipe cascade_recipe(PipelineSpec& spec, const Drafters& drafters, ShapeOf shape_of) {
-  const auto recipe_of = [&](auto shape, auto stack_of) {
-    const auto rule = take_rule(spec, shape.law);
-    Recipe recipe;
-    recipe.drafts = drafters.models();
-    recipe.drafters = drafters.names;
-    recipe.max_nodes = recipe.draft_nodes = shape.max_nodes();
-    if (recipe.max_nodes > 1025) spec.fail("a proposal of more than 1024 guesses");
-    recipe.lossy = rule.second;
-    recipe.build = [=](ModelSource& models, const specula::SamplingParams& params) {
+PipelineFactory cascade_factory(PipelineSpec& spec, const Drafters& drafters, ShapeOf shape_of) {
+  const auto factory_of = [&](auto shape, auto stack_of) {
+    const auto rule = parse_rule(spec, shape.kind);
+    PipelineFactory factory;
+    factory.drafts = drafters.models();
+    factory.drafters = drafters.names;
+    factory.max_nodes = factory.draft_nodes = shape.max_nodes();
+    if (factory.max_nodes > 1025) spec.fail("a proposal of more than 1024 draft tokens");
+    factory.lossy = rule.second;
+    factory.build = [=](ModelSource& models, const specula::SamplingParams& params) {
       return assemble(models.target(), rule.first, params, stack_of(models), shape, drafters.names);
     };
-    return recipe;
+    return factory;
   };
   const auto model = [names = drafters.names](ModelSource& models, std::size_t i) {
     return models.drafter(names[i]);
@@ -113,18 +113,18 @@ Recipe cascade_recipe(PipelineSpec& spec, const Drafters& drafters, ShapeOf shap
     return max_gram(models, models.target().vocab_size(), choice);
   };
   if (drafters.names.size() == 3)
-    return recipe_of(shape_of(std::integral_constant<std::size_t, 3>{}), [=](ModelSource& m) {
+    return factory_of(shape_of(std::integral_constant<std::size_t, 3>{}), [=](ModelSource& m) {
       return specula::Stack{model(m, 0), model(m, 1), gram(m)};
     });
   const auto shape = shape_of(std::integral_constant<std::size_t, 2>{});
   if (drafters.ends_in_gram())
-    return recipe_of(shape, [=](ModelSource& m) { return specula::Stack{model(m, 0), gram(m)}; });
-  return recipe_of(shape, [=](ModelSource& m) { return specula::Stack{model(m, 0), model(m, 1)}; });
+    return factory_of(shape, [=](ModelSource& m) { return specula::Stack{model(m, 0), gram(m)}; });
+  return factory_of(shape, [=](ModelSource& m) { return specula::Stack{model(m, 0), model(m, 1)}; });
 }
 
 template <specula::Draw mode>
-Recipe horizontal(PipelineSpec& spec, const char* absent) {
-  return cascade_recipe(spec, take_drafters(spec, absent), [&](auto drafters) {
+PipelineFactory horizontal(PipelineSpec& spec, const char* absent) {
+  return cascade_factory(spec, parse_drafters(spec, absent), [&](auto drafters) {
     specula::Horizontal<drafters, mode> shape;
     for (std::size_t i = 0; i < drafters; ++i) shape.counts[i] = spec.size("count", i == 0 ? 2 : 4, 0, 256);
     return shape;
@@ -132,8 +132,8 @@ Recipe horizontal(PipelineSpec& spec, const char* absent) {
 }
 
 template <specula::Draw mode>
-Recipe vertical(PipelineSpec& spec) {
-  return cascade_recipe(spec, take_drafters(spec), [&](auto drafters) {
+PipelineFactory vertical(PipelineSpec& spec) {
+  return cascade_factory(spec, parse_drafters(spec), [&](auto drafters) {
     specula::Vertical<drafters, mode> shape;
     shape.reviews = spec.size("reviews", 2, 1, 64);
     shape.length = spec.size("length", drafters == 2 ? 4 : 3, 1, 64);
@@ -143,7 +143,7 @@ Recipe vertical(PipelineSpec& spec) {
 }
 
 template <std::size_t drafters, specula::Draw mode>
-specula::Cascade<drafters, mode> take_cascade(PipelineSpec& spec) {
+specula::Cascade<drafters, mode> parse_cascade(PipelineSpec& spec) {
   const std::vector<std::int32_t> absent =
       drafters == 2 ? std::vector<std::int32_t>{4, 0, 10} : std::vector<std::int32_t>{4, 2, 0, 2, 0, 10};
   specula::Cascade<drafters, mode> shape;
@@ -159,47 +159,47 @@ specula::Cascade<drafters, mode> take_cascade(PipelineSpec& spec) {
 }
 
 template <specula::Draw mode>
-Recipe cascade(PipelineSpec& spec) {
-  return cascade_recipe(spec, take_drafters(spec),
-                        [&](auto drafters) { return take_cascade<drafters, mode>(spec); });
+PipelineFactory cascade(PipelineSpec& spec) {
+  return cascade_factory(spec, parse_drafters(spec),
+                         [&](auto drafters) { return parse_cascade<drafters, mode>(spec); });
 }
 
 }  // namespace
 
-Recipe prepare_max_gram(PipelineSpec& spec) {
-  const specula::Chain<> shape = take_gram_chain(spec);
-  const GramChoice choice = take_gram(spec);
-  return gram_recipe(shape, choice, take_rule(spec, shape.law));
+PipelineFactory prepare_max_gram(PipelineSpec& spec) {
+  const specula::Chain<> shape = parse_gram_chain(spec);
+  const GramChoice choice = parse_gram(spec);
+  return gram_factory(shape, choice, parse_rule(spec, shape.kind));
 }
-Recipe prepare_cost_aware_max_gram(PipelineSpec& spec) {
-  const specula::Chain<> shape = take_gram_chain(spec);
-  const GramChoice choice = take_gram(spec);
-  return gram_recipe(specula::CostAware(shape), choice, take_rule(spec, shape.law));
+PipelineFactory prepare_cost_aware_max_gram(PipelineSpec& spec) {
+  const specula::Chain<> shape = parse_gram_chain(spec);
+  const GramChoice choice = parse_gram(spec);
+  return gram_factory(specula::CostAware(shape), choice, parse_rule(spec, shape.kind));
 }
-Recipe prepare_prompt_lookup(PipelineSpec& spec) {
-  const specula::Chain<> shape = take_gram_chain(spec);
+PipelineFactory prepare_prompt_lookup(PipelineSpec& spec) {
+  const specula::Chain<> shape = parse_gram_chain(spec);
   GramChoice choice{.options = {}, .bigram = "none"};
   choice.options.min_match = 1;
   choice.options.past_end = false;
   choice.options.max_match = spec.count("ngram", 3, 1, 64);
-  return gram_recipe(shape, choice, take_rule(spec, shape.law));
+  return gram_factory(shape, choice, parse_rule(spec, shape.kind));
 }
 
-Recipe prepare_horizontal(PipelineSpec& spec, specula::Draw mode, const char* absent) {
+PipelineFactory prepare_horizontal(PipelineSpec& spec, specula::Draw mode, const char* absent) {
   return mode == specula::Draw::sampled ? horizontal<specula::Draw::sampled>(spec, absent)
                                         : horizontal<specula::Draw::greedy>(spec, absent);
 }
-Recipe prepare_vertical(PipelineSpec& spec, specula::Draw mode) {
+PipelineFactory prepare_vertical(PipelineSpec& spec, specula::Draw mode) {
   return mode == specula::Draw::sampled ? vertical<specula::Draw::sampled>(spec)
                                         : vertical<specula::Draw::greedy>(spec);
 }
-Recipe prepare_cascade(PipelineSpec& spec, specula::Draw mode) {
+PipelineFactory prepare_cascade(PipelineSpec& spec, specula::Draw mode) {
   return mode == specula::Draw::sampled ? cascade<specula::Draw::sampled>(spec)
                                         : cascade<specula::Draw::greedy>(spec);
 }
-Recipe prepare_cost_aware_cascade(PipelineSpec& spec) {
-  return cascade_recipe(spec, take_drafters(spec), [&](auto drafters) {
-    return specula::CostAware(take_cascade<drafters, specula::Draw::greedy>(spec));
+PipelineFactory prepare_cost_aware_cascade(PipelineSpec& spec) {
+  return cascade_factory(spec, parse_drafters(spec), [&](auto drafters) {
+    return specula::CostAware(parse_cascade<drafters, specula::Draw::greedy>(spec));
   });
 }
 

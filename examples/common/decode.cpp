@@ -20,15 +20,16 @@ void start(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings) {
 
 }  // namespace
 
-void count_confidences(const specula::TokenTree& proposal, const specula::Verdict& verdict,
+void count_confidences(const specula::TokenTree& proposal, const specula::VerifyResult& result,
                        std::size_t emitted, ByConfidence& ranges) {
   // Token d + 1 of a round comes from the children of node d of its path.
-  for (std::size_t d = 0; d < std::min(emitted, verdict.path.size()); ++d)
-    proposal.children(verdict.path[d], [&](specula::NodeId guess) {
-      const auto tenth = static_cast<std::size_t>(10 * std::clamp(proposal.confidence(guess), 0.0f, 1.0f));
+  for (std::size_t d = 0; d < std::min(emitted, result.accepted.size()); ++d)
+    proposal.children(result.accepted[d], [&](specula::NodeId draft_token) {
+      const auto tenth =
+          static_cast<std::size_t>(10 * std::clamp(proposal.confidence(draft_token), 0.0f, 1.0f));
       ConfidenceRange& range = ranges[std::min(tenth, ranges.size() - 1)];
       ++range.proposals;
-      range.accepted += d + 1 < verdict.path.size() && verdict.path[d + 1] == guess;
+      range.accepted += d + 1 < result.accepted.size() && result.accepted[d + 1] == draft_token;
       return true;
     });
 }
@@ -36,7 +37,7 @@ void count_confidences(const specula::TokenTree& proposal, const specula::Verdic
 Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings, const RoundSink& sink) {
   const specula::Stats before = pipeline.stats();
   const std::vector<DraftUsage> drafts_before = pipeline.drafts();
-  specula::PhiloxChance chance(settings.seed, settings.sequence);
+  specula::PhiloxRandom rng(settings.seed, settings.sequence);
   Decoded out;
   const auto limit = static_cast<std::size_t>(std::max(0, settings.max_new_tokens));
   out.tokens.reserve(limit);
@@ -48,7 +49,7 @@ Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings
       out.ending = specula::FinishReason::context_full;
       break;
     }
-    Tokens fresh = pipeline.step(chance);
+    Tokens fresh = pipeline.step(rng);
     fresh = fresh.first(std::min(fresh.size(), limit - out.tokens.size()));
     for (std::size_t i = 0; i < fresh.size() && !stopped; ++i) {
       const bool token =
@@ -62,14 +63,14 @@ Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings
     if (range >= out.by_context.size()) out.by_context.resize(range + 1);
     ++out.by_context[range].rounds;
     out.by_context[range].new_tokens += static_cast<std::int64_t>(fresh.size());
-    count_confidences(pipeline.proposal(), pipeline.verdict(), fresh.size(), out.by_confidence);
+    count_confidences(pipeline.proposal(), pipeline.result(), fresh.size(), out.by_confidence);
     out.tokens.insert(out.tokens.end(), fresh.begin(), fresh.end());
     emitted = fresh.size();
-    if (sink) sink(fresh, std::min(emitted, static_cast<std::size_t>(pipeline.verdict().accepted())));
+    if (sink) sink(fresh, std::min(emitted, static_cast<std::size_t>(pipeline.result().accepted_count())));
   }
   out.stats = pipeline.stats() - before;
   if (emitted > 0)
-    specula::count_emitted(out.stats, pipeline.proposal(), pipeline.verdict(),
+    specula::count_emitted(out.stats, pipeline.proposal(), pipeline.result(),
                            static_cast<std::int32_t>(emitted));
   out.drafts = pipeline.drafts();
   for (std::size_t d = 0; d < out.drafts.size(); ++d)

@@ -20,7 +20,7 @@ struct DecodeSettings {
   /// read in several parts.
   std::function<void(std::size_t done, std::size_t total)> prefill = {};
   std::uint64_t seed = 0;
-  std::uint32_t sequence = 0;  // which of the seed's streams of coins: the prompt's number
+  std::uint32_t sequence = 0;  // which of the seed's streams of uniform draws: the prompt's number
 };
 
 inline constexpr std::size_t kContextStep = 64;
@@ -31,7 +31,8 @@ struct ContextRange {
   std::int64_t new_tokens = 0;
 };
 
-/// Guesses of one range of the draft's confidence that the target judged, and those of them that it accepted.
+/// Draft tokens of one range of the draft's confidence that the target judged, and those of them that it
+/// accepted.
 struct ConfidenceRange {
   std::int64_t proposals = 0;
   std::int64_t accepted = 0;
@@ -39,9 +40,9 @@ struct ConfidenceRange {
 /// [0, 0.1), [0.1, 0.2), ..., [0.9, 1].
 using ByConfidence = std::array<ConfidenceRange, 10>;
 
-/// Adds a round of which `emitted` tokens were emitted: the guesses in front of which all were accepted,
+/// Adds a round of which `emitted` tokens were emitted: the draft tokens in front of which all were accepted,
 /// siblings included, as far as tokens were emitted.
-void count_confidences(const specula::TokenTree& proposal, const specula::Verdict& verdict,
+void count_confidences(const specula::TokenTree& proposal, const specula::VerifyResult& result,
                        std::size_t emitted, ByConfidence& ranges);
 
 /// What one prompt gave. Tokens that the last round accepted beyond the limit or after the text's end are
@@ -57,8 +58,8 @@ struct Decoded {
   specula::FinishReason ending = specula::FinishReason::limit;  // cancelled: by `ends`
 };
 
-/// `fresh` are a round's emitted tokens, the first `guesses` of them accepted guesses.
-using RoundSink = std::function<void(Tokens fresh, std::size_t guesses)>;
+/// `fresh` are a round's emitted tokens, the first `draft_tokens` of them accepted draft tokens.
+using RoundSink = std::function<void(Tokens fresh, std::size_t draft_tokens)>;
 
 /// Forgets what other pipelines did to the models, then start() and step() until a limit is met or the cache
 /// is full. The time inside `sink` and `ends` is not counted.

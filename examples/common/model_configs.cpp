@@ -54,7 +54,7 @@ void ModelConfigs::check_context(std::span<const std::vector<specula::Token>> pr
   for (const auto& [name, config] : drafts_)
     if (config.max_position > 0 && positions > config.max_position)
       std::cerr << "note: the draft '" << name << "' was trained for " << config.max_position
-                << " positions, its guesses beyond them are worse\n";
+                << " positions, its draft tokens beyond them are worse\n";
 }
 
 std::size_t ModelConfigs::longest_prompt(std::int32_t max_new_tokens) const {
@@ -72,18 +72,18 @@ std::vector<std::int32_t> ModelConfigs::feature_layers() const {
 void ModelConfigs::check_memory(std::int32_t capacity) const {
   std::uint64_t bytes = kv_cache_bytes(target_, capacity);
   for (const auto& [name, config] : drafts_) bytes += kv_cache_bytes(config, capacity);
-  specula_examples::check_memory("a KV cache of " + tokens(capacity) + " (prompt, new ones and guesses)",
+  specula_examples::check_memory("a KV cache of " + tokens(capacity) + " (prompt, new ones and draft tokens)",
                                  bytes);
 }
 
-ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const Recipe> recipes,
+ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const PipelineFactory> factories,
                          std::span<const std::vector<specula::Token>> prompts, std::int32_t tokens,
                          const CommonOptions& options) {
   std::size_t longest = 0;
   for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
   configs.check_context(prompts, options.max_new_tokens, options.beyond_context);
   ModelSizes sizes =
-      sizes_for(recipes, longest, options.max_new_tokens, options.threads, inputs_of(options.inputs));
+      sizes_for(factories, longest, options.max_new_tokens, options.threads, inputs_of(options.inputs));
   sizes.vocab_size = configs.vocabulary(options.cut_vocabulary, tokens);
   sizes.feature_layers = configs.feature_layers();
   configs.check_memory(sizes.capacity);

@@ -26,7 +26,7 @@ class ModelConfigs {
   std::int32_t vocabulary(bool cut, std::int32_t tokens) const;
 
   /// Throws UsageError where prompt and new tokens are more positions than the target was trained for, unless
-  /// `beyond`. Of a draft the user is told: its guesses get worse, not the text.
+  /// `beyond`. Of a draft the user is told: its draft tokens get worse, not the text.
   void check_context(std::span<const std::vector<specula::Token>> prompts, std::int32_t max_new_tokens,
                      bool beyond) const;
 
@@ -47,7 +47,7 @@ class ModelConfigs {
 
 /// sizes_for() of prompts that the models can take. Throws as the checks of `configs`. `tokens` are those
 /// that the tokenizer knows.
-ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const Recipe> recipes,
+ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const PipelineFactory> factories,
                          std::span<const std::vector<specula::Token>> prompts, std::int32_t tokens,
                          const CommonOptions& options);
 

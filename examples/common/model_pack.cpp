@@ -48,9 +48,10 @@ std::filesystem::path ModelFolders::draft_folder(const std::string& name) const 
   return folder;
 }
 
-specula::eigen::LooksAt ModelFolders::looks_at(const std::string& name) const {
+specula::eigen::Conditioning ModelFolders::conditioned_on(const std::string& name) const {
   const auto file = draft_folder(name) / "config.json";
-  return specula::eigen::read_llama_config(specula::eigen::read_json_file(file), file.string()).looks_at;
+  return specula::eigen::read_llama_config(specula::eigen::read_json_file(file), file.string())
+      .conditioned_on;
 }
 
 void ModelFolders::check() const {
@@ -80,19 +81,19 @@ AnyModel& ModelPack::target() { return load_target().any; }
 
 AnyModel& ModelPack::draft(const std::string& name) {
   Loaded& draft = load_draft(name);
-  if (draft.model.config().looks_at != specula::eigen::LooksAt::nothing)
-    throw UsageError("'" + name + "' looks into the target: it does nothing by itself");
+  if (draft.model.config().conditioned_on != specula::eigen::Conditioning::nothing)
+    throw UsageError("'" + name + "' is conditioned on the target: it does nothing by itself");
   return draft.any;
 }
 
 AnyDrafter ModelPack::drafter(const std::string& name) {
   auto& model = load_draft(name).model;
-  switch (model.config().looks_at) {
-    case specula::eigen::LooksAt::key_values:
+  switch (model.config().conditioned_on) {
+    case specula::eigen::Conditioning::key_values:
       return AnyDrafter(specula::Glide{model, load_target().model});
-    case specula::eigen::LooksAt::features:
+    case specula::eigen::Conditioning::features:
       return AnyDrafter(specula::FeatureHead{model, load_target().model});
-    case specula::eigen::LooksAt::nothing:
+    case specula::eigen::Conditioning::nothing:
       break;
   }
   return AnyDrafter(specula::ModelDrafter{model});
@@ -130,7 +131,7 @@ ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesyste
       options.threads = sizes_.threads;
       options.measure_similarity = sizes_.measure_similarity;
       options.feature_layers = sizes_.feature_layers;
-    } else if (weights->config.looks_at == specula::eigen::LooksAt::features) {
+    } else if (weights->config.conditioned_on == specula::eigen::Conditioning::features) {
       options.team = load_target().model.team();  // it is as wide as the target; the others gain nothing
     }
     model = std::make_unique<Loaded>(std::move(weights), options);
@@ -138,15 +139,15 @@ ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesyste
   return *model;
 }
 
-ModelSizes sizes_for(std::span<const Recipe> recipes, std::size_t longest_prompt, std::int32_t max_new_tokens,
-                     std::int32_t threads, specula::eigen::Inputs inputs) {
-  const Room room = room_for(recipes, longest_prompt, max_new_tokens);
+ModelSizes sizes_for(std::span<const PipelineFactory> factories, std::size_t longest_prompt,
+                     std::int32_t max_new_tokens, std::int32_t threads, specula::eigen::Inputs inputs) {
+  const Room room = room_for(factories, longest_prompt, max_new_tokens);
   return {.capacity = room.capacity,
           .max_nodes = room.max_nodes,
           .threads = thread_count(threads),
           .inputs = inputs,
           .measure_similarity =
-              std::any_of(recipes.begin(), recipes.end(), [](const auto& r) { return r.measures; })};
+              std::any_of(factories.begin(), factories.end(), [](const auto& r) { return r.measures; })};
 }
 
 }  // namespace specula_examples

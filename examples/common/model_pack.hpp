@@ -28,7 +28,7 @@ struct ModelFolders {
   /// Throws UsageError, listing the models that there are, if it does not exist.
   std::filesystem::path draft_folder(const std::string& name) const;
   /// What that draft needs to see of the target. Throws as above, and for a config that cannot be read.
-  specula::eigen::LooksAt looks_at(const std::string& name) const;
+  specula::eigen::Conditioning conditioned_on(const std::string& name) const;
   /// Throws UsageError if the target's folder has no config.json.
   void check() const;
 };
@@ -56,7 +56,7 @@ class ModelPack final : public ModelSource {
   ModelPack(ModelFolders folders, ModelSizes sizes);
   ~ModelPack() override;
   AnyModel& target() override;
-  /// Throws UsageError for a draft that looks into the target: it cannot be used by itself.
+  /// Throws UsageError for a draft that is conditioned on the target: it cannot be used by itself.
   AnyModel& draft(const std::string& name) override;
   AnyDrafter drafter(const std::string& name) override;
   /// None for a target from elsewhere whose vocabulary is not the table's.
@@ -75,7 +75,7 @@ class ModelPack final : public ModelSource {
 };
 
 /// What these pipelines need for prompts of at most `longest_prompt` tokens; `threads` as for thread_count().
-ModelSizes sizes_for(std::span<const Recipe> recipes, std::size_t longest_prompt, std::int32_t max_new_tokens,
-                     std::int32_t threads, specula::eigen::Inputs inputs);
+ModelSizes sizes_for(std::span<const PipelineFactory> factories, std::size_t longest_prompt,
+                     std::int32_t max_new_tokens, std::int32_t threads, specula::eigen::Inputs inputs);
 
 }  // namespace specula_examples

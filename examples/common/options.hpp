@@ -42,7 +42,8 @@ inline void add_decoding_options(CLI::App& app, DecodingOptions& options) {
   app.add_option("--min-p", options.sampling.min_p,
                  "Keep tokens of at least this share of the likeliest one's probability")
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "Of all coins: on one machine, the same seed gives the same text")
+  app.add_option("--seed", options.seed,
+                 "Of all uniform draws: on one machine, the same seed gives the same text")
       ->check(whole_number())
       ->capture_default_str();
   app.add_option("--threads", options.threads,

@@ -25,14 +25,14 @@ class Pipeline {
  public:
   virtual ~Pipeline() = default;
   virtual void start(Tokens prompt) = 0;
-  virtual Tokens step(specula::PhiloxChance& chance) = 0;
+  virtual Tokens step(specula::PhiloxRandom& rng) = 0;
   /// To be called when another pipeline has used the same models since.
   virtual void forget() = 0;
   virtual Tokens text() const = 0;
   virtual std::int32_t room() const = 0;
   virtual const specula::Stats& stats() const = 0;
   virtual const specula::TokenTree& proposal() const = 0;
-  virtual const specula::Verdict& verdict() const = 0;
+  virtual const specula::VerifyResult& result() const = 0;
   /// One entry a drafter, since the pipeline was made.
   virtual std::vector<DraftUsage> drafts() const = 0;
   /// One entry a drafter of a cascade that reviews, since the pipeline was made.
@@ -47,13 +47,13 @@ class PipelineOf final : public Pipeline {
       : run_(std::move(verifier), std::move(drafter), std::move(shape)), drafters_(std::move(drafters)) {}
 
   void start(Tokens prompt) override { run_.start(prompt); }
-  Tokens step(specula::PhiloxChance& chance) override { return run_.step(chance); }
+  Tokens step(specula::PhiloxRandom& rng) override { return run_.step(rng); }
   void forget() override { run_.forget(); }
   Tokens text() const override { return run_.text(); }
   std::int32_t room() const override { return run_.room(); }
   const specula::Stats& stats() const override { return run_.stats(); }
   const specula::TokenTree& proposal() const override { return run_.proposal(); }
-  const specula::Verdict& verdict() const override { return run_.verdict(); }
+  const specula::VerifyResult& result() const override { return run_.result(); }
   std::vector<DraftUsage> drafts() const override {
     std::vector<DraftUsage> out;
     for (std::size_t i = 0; i < drafters_.size(); ++i)

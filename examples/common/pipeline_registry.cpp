@@ -14,45 +14,45 @@ namespace specula_examples {
 namespace {
 
 template <class S>
-Recipe recipe_for(S shape, std::string draft, std::pair<Judge, bool> rule) {
-  Recipe recipe;
-  recipe.drafts = recipe.drafters = {draft};
-  recipe.max_nodes = recipe.draft_nodes = shape.max_nodes();
+PipelineFactory factory_for(S shape, std::string draft, std::pair<AnyRule, bool> rule) {
+  PipelineFactory factory;
+  factory.drafts = factory.drafters = {draft};
+  factory.max_nodes = factory.draft_nodes = shape.max_nodes();
   if constexpr (requires { shape.draft_nodes(); })
-    recipe.draft_nodes = std::max(recipe.max_nodes, shape.draft_nodes());
-  recipe.lossy = rule.second;
-  recipe.build = [=](ModelSource& models, const specula::SamplingParams& params) {
+    factory.draft_nodes = std::max(factory.max_nodes, shape.draft_nodes());
+  factory.lossy = rule.second;
+  factory.build = [=](ModelSource& models, const specula::SamplingParams& params) {
     return assemble(models.target(), rule.first, params, models.drafter(draft), shape, {draft});
   };
-  return recipe;
+  return factory;
 }
 
-Recipe prepare_autoregressive(PipelineSpec& spec) {
-  const std::string model = spec.word(""), rule = spec.choice("rule", "sampling", {"sampling", "noise"});
-  Recipe recipe;
-  if (!model.empty()) recipe.drafts = {model};
-  recipe.lossy = !model.empty();  // it is not the target's text
-  recipe.build = [=](ModelSource& models, const specula::SamplingParams& params) {
+PipelineFactory prepare_autoregressive(PipelineSpec& spec) {
+  const std::string model = spec.word(""), rule = spec.choice("rule", "sampling", {"sampling", "gumbel"});
+  PipelineFactory factory;
+  if (!model.empty()) factory.drafts = {model};
+  factory.lossy = !model.empty();  // it is not the target's text
+  factory.build = [=](ModelSource& models, const specula::SamplingParams& params) {
     AnyModel& decodes = model.empty() ? models.target() : models.draft(model);
-    return assemble(decodes, Judge(rule == "noise" ? Judge::Rule::noise : Judge::Rule::sampling), params,
-                    specula::NoDrafter{decodes.vocab_size()}, specula::Chain<>{.length = 0}, {});
+    return assemble(decodes, AnyRule(rule == "gumbel" ? AnyRule::Rule::gumbel : AnyRule::Rule::sampling),
+                    params, specula::NoDrafter{decodes.vocab_size()}, specula::Chain<>{.length = 0}, {});
   };
-  return recipe;
+  return factory;
 }
 
 template <specula::Draw mode, const char* absent = kDefaultDraft>
-Recipe prepare_chain(PipelineSpec& spec) {
+PipelineFactory prepare_chain(PipelineSpec& spec) {
   const std::string draft = spec.word(absent);
   specula::Chain<mode> shape;
   constexpr bool greedy = mode == specula::Draw::greedy;
   const std::int32_t asked = spec.size("length", 0, 1, 64);
   shape.length = asked ? asked : greedy ? kDefaultChainLength : kDefaultSampledChainLength;
   shape.exit_below = static_cast<float>(spec.option("exit", greedy && !asked ? kDefaultExit : 0, 0, 1));
-  return recipe_for(shape, draft, take_rule(spec, shape.law));
+  return factory_for(shape, draft, parse_rule(spec, shape.kind));
 }
 
 /// Runners-up by confidence: counts= in the bins between thresholds=, or fixed= everywhere.
-specula::CapeExtras take_extras(PipelineSpec& spec, const specula::CapeExtras& absent) {
+specula::CapeExtras parse_extras(PipelineSpec& spec, const specula::CapeExtras& absent) {
   const auto counts = spec.sizes("counts", {}, absent.counts.size(), 0, 63);
   const auto thresholds = spec.numbers("thresholds", {}, absent.thresholds.size(), 0, 1);
   const std::int32_t fixed = spec.count("fixed", -1, 0, 63);
@@ -74,22 +74,22 @@ specula::CapeExtras take_extras(PipelineSpec& spec, const specula::CapeExtras& a
   std::copy(thresholds.begin(), thresholds.end(), extras.thresholds.begin());
   return extras;
 }
-specula::Cape take_cape(PipelineSpec& spec, std::int32_t length, std::int32_t budget,
-                        const specula::CapeExtras& extras) {
+specula::Cape parse_cape(PipelineSpec& spec, std::int32_t length, std::int32_t budget,
+                         const specula::CapeExtras& extras) {
   specula::Cape shape;
   shape.length = spec.size("length", length, 1, 64);
   shape.budget = spec.count("budget", budget, 1, 1024);
-  shape.extras = take_extras(spec, extras);
+  shape.extras = parse_extras(spec, extras);
   return shape;
 }
-specula::Beam take_beam(PipelineSpec& spec) {
+specula::Beam parse_beam(PipelineSpec& spec) {
   specula::Beam shape;
   shape.width = spec.size("width", 4, 1, 64);
   shape.length = spec.size("length", 4, 1, 64);
   return shape;
 }
-specula::DynamicTree take_dynamic_tree(PipelineSpec& spec, std::int32_t top_k, std::int32_t expansions,
-                                       std::int32_t total) {
+specula::DynamicTree parse_dynamic_tree(PipelineSpec& spec, std::int32_t top_k, std::int32_t expansions,
+                                        std::int32_t total) {
   specula::DynamicTree shape;
   shape.top_k = spec.size("top-k", top_k, 1, 64);
   shape.expansions = spec.size("expansions", expansions, 0, 63);
@@ -98,46 +98,46 @@ specula::DynamicTree take_dynamic_tree(PipelineSpec& spec, std::int32_t top_k, s
 }
 
 template <const char* absent = kDefaultDraft>
-Recipe prepare_cape(PipelineSpec& spec) {
+PipelineFactory prepare_cape(PipelineSpec& spec) {
   const std::string draft = spec.word(absent);
-  const specula::Cape shape = take_cape(spec, 4, 32, {});
-  return recipe_for(shape, draft, take_rule(spec, shape.law));
+  const specula::Cape shape = parse_cape(spec, 4, 32, {});
+  return factory_for(shape, draft, parse_rule(spec, shape.kind));
 }
 template <const char* absent = kDefaultDraft>
-Recipe prepare_beam(PipelineSpec& spec) {
+PipelineFactory prepare_beam(PipelineSpec& spec) {
   const std::string draft = spec.word(absent);
-  const specula::Beam shape = take_beam(spec);
-  return recipe_for(shape, draft, take_rule(spec, shape.law));
+  const specula::Beam shape = parse_beam(spec);
+  return factory_for(shape, draft, parse_rule(spec, shape.kind));
 }
 template <const char* absent = kDefaultDraft>
-Recipe prepare_dynamic_tree(PipelineSpec& spec) {
+PipelineFactory prepare_dynamic_tree(PipelineSpec& spec) {
   const std::string draft = spec.word(absent);
-  const specula::DynamicTree shape = take_dynamic_tree(spec, 10, 5, 59);
-  return recipe_for(shape, draft, take_rule(spec, shape.law));
+  const specula::DynamicTree shape = parse_dynamic_tree(spec, 10, 5, 59);
+  return factory_for(shape, draft, parse_rule(spec, shape.kind));
 }
-/// recipe_of() of the static tree that is asked for.
-template <class RecipeOf>
-Recipe with_static_tree(PipelineSpec& spec, RecipeOf recipe_of) {
-  using specula::DraftLaw, specula::RankedTree, specula::StaticTree;
+/// factory_of() of the static tree that is asked for.
+template <class FactoryOf>
+PipelineFactory with_static_tree(PipelineSpec& spec, FactoryOf factory_of) {
+  using specula::ProposalKind, specula::RankedTree, specula::StaticTree;
   const bool drawn = spec.choice("draw", "greedy", {"greedy", "sampled"}) == "sampled";
   const auto choices = spec.paths("choices", {}, 1024, 1023);
   RankedTree form = RankedTree::eagle();
   try {
     if (!choices.empty()) form = RankedTree{std::span<const RankedTree::Choice>(choices)};
-    if (drawn) StaticTree<DraftLaw::sampled_distinct>{.form = form}.validate();
+    if (drawn) StaticTree<ProposalKind::sampled_distinct>{.form = form}.validate();
   } catch (const std::invalid_argument& error) {
     spec.fail(error.what());
   }
-  if (drawn) return recipe_of(StaticTree<DraftLaw::sampled_distinct>{.form = form});
-  return recipe_of(StaticTree<>{.form = form});
+  if (drawn) return factory_of(StaticTree<ProposalKind::sampled_distinct>{.form = form});
+  return factory_of(StaticTree<>{.form = form});
 }
-Recipe prepare_static_tree(PipelineSpec& spec) {
+PipelineFactory prepare_static_tree(PipelineSpec& spec) {
   const std::string draft = spec.word(kDefaultDraft);
-  return with_static_tree(spec,
-                          [&](auto shape) { return recipe_for(shape, draft, take_rule(spec, shape.law)); });
+  return with_static_tree(
+      spec, [&](auto shape) { return factory_for(shape, draft, parse_rule(spec, shape.kind)); });
 }
-template <specula::DraftLaw how>
-Recipe prepare_sampled_tree(PipelineSpec& spec) {
+template <specula::ProposalKind how>
+PipelineFactory prepare_sampled_tree(PipelineSpec& spec) {
   const std::string draft = spec.word(kDefaultDraft);
   specula::SampledTree<how> shape;
   const auto widths = spec.sizes("widths", {4, 2, 1}, shape.widths.size(), 1, 64);
@@ -145,38 +145,38 @@ Recipe prepare_sampled_tree(PipelineSpec& spec) {
   std::copy(widths.begin(), widths.end(), shape.widths.begin());
   std::int64_t nodes = 1, level = 1;
   for (const std::int32_t width : widths) nodes += level = std::min<std::int64_t>(level * width, 1 << 20);
-  if (nodes > 1025) spec.fail("a tree of more than 1024 guesses");
-  return recipe_for(shape, draft, take_rule(spec, shape.law));
+  if (nodes > 1025) spec.fail("a tree of more than 1024 draft tokens");
+  return factory_for(shape, draft, parse_rule(spec, shape.kind));
 }
 
-Recipe prepare_cost_aware(PipelineSpec& spec) {
+PipelineFactory prepare_cost_aware(PipelineSpec& spec) {
   const std::string kind =
       spec.keyword("cape", {"chain", "sampled-chain", "cape", "beam", "dynamic-tree", "static-tree",
                             "sampled-tree", "cascade", "max-gram", "s2d", "asd"});
   if (kind == "cascade") return prepare_cost_aware_cascade(spec);
   if (kind == "max-gram") return prepare_cost_aware_max_gram(spec);
-  if (kind == "s2d") return prepare_cost_aware_sorted(spec);
+  if (kind == "s2d") return prepare_cost_aware_s2d(spec);
   if (kind == "asd") return prepare_cost_aware_layer_skip(spec);
   const std::string draft = spec.word(kDefaultDraft);
   const auto aware = [&](auto shape) {
-    return recipe_for(specula::CostAware(shape), draft, take_rule(spec, shape.law));
+    return factory_for(specula::CostAware(shape), draft, parse_rule(spec, shape.kind));
   };
   if (kind == "chain") return aware(specula::Chain<>{.length = spec.size("length", 8, 1, 64)});
   if (kind == "sampled-chain")
     return aware(specula::Chain<specula::Draw::sampled>{.length = spec.size("length", 8, 1, 64)});
-  if (kind == "beam") return aware(take_beam(spec));
+  if (kind == "beam") return aware(parse_beam(spec));
   if (kind == "static-tree") return with_static_tree(spec, aware);
-  if (kind == "dynamic-tree") return aware(take_dynamic_tree(spec, 4, 5, 59));
-  if (kind == "sampled-tree") return aware(specula::SampledTree<specula::DraftLaw::sampled_distinct>{});
-  return aware(take_cape(spec, 8, 63, specula::CapeExtras::fixed(7)));
+  if (kind == "dynamic-tree") return aware(parse_dynamic_tree(spec, 4, 5, 59));
+  if (kind == "sampled-tree") return aware(specula::SampledTree<specula::ProposalKind::sampled_distinct>{});
+  return aware(parse_cape(spec, 8, 63, specula::CapeExtras::fixed(7)));
 }
 
 }  // namespace
 
 std::span<const RegistryEntry> registry() {
-  using specula::DraftLaw, specula::Draw;
+  using specula::ProposalKind, specula::Draw;
   static constexpr std::array kEntries{
-      RegistryEntry{"autoregressive", "autoregressive[:MODEL][:rule=noise]",
+      RegistryEntry{"autoregressive", "autoregressive[:MODEL][:rule=gumbel]",
                     "plain decoding, the baseline; of MODEL: what a draft would write and take by itself",
                     &prepare_autoregressive},
       RegistryEntry{"chain", "chain[:DRAFT][:LENGTH][:exit=PROB][:rule=R|:lenient=L]",
@@ -206,10 +206,10 @@ std::span<const RegistryEntry> registry() {
           &prepare_static_tree},
       RegistryEntry{"sampled-tree", "sampled-tree[:DRAFT][:widths=4-2-1][:rule=R]",
                     "children drawn without replacement; rules: sampling (traversal), token, match, typical",
-                    &prepare_sampled_tree<DraftLaw::sampled_distinct>},
+                    &prepare_sampled_tree<ProposalKind::sampled_distinct>},
       RegistryEntry{"iid-tree", "iid-tree[:DRAFT][:widths=4-2-1][:rule=R]",
                     "children drawn independently; rules also: k-seq",
-                    &prepare_sampled_tree<DraftLaw::sampled_iid>},
+                    &prepare_sampled_tree<ProposalKind::sampled_iid>},
       RegistryEntry{"cost-aware", "cost-aware[:SHAPE][:DRAFT][:SIZES][:rule=R]",
                     "as large as pays by the measured cost of nodes; SHAPE, with sizes in its order: "
                     "cape, chain, sampled-chain, beam, "
@@ -222,7 +222,7 @@ std::span<const RegistryEntry> registry() {
                     "the same with suffixes of N tokens at most, and no bigrams", &prepare_prompt_lookup},
       RegistryEntry{
           "horizontal", "horizontal[:DRAFTER...][:COUNT...]",
-          "a chain, its first COUNT guesses from the first DRAFTER, the next from the second, ...; the "
+          "a chain, its first COUNT draft tokens from the first DRAFTER, the next from the second, ...; the "
           "last may be max-gram",
           [](PipelineSpec& spec) { return prepare_horizontal(spec, Draw::greedy); }},
       RegistryEntry{"sampled-horizontal", "sampled-horizontal[:DRAFTER...][:COUNT...]",
@@ -258,21 +258,23 @@ std::span<const RegistryEntry> registry() {
       RegistryEntry{"hass", "hass[:DRAFT][:TOP_K][:EXPANSIONS][:TOTAL][:rule=R]",
                     "the same of a head that was trained on what it sees when it drafts",
                     &prepare_dynamic_tree<kHass>},
-      RegistryEntry{"adaptive-chain",
-                    "adaptive-chain[:DRAFT][:LONGEST][:exit=PROB][:end=threshold|heuristic][:carry=yes|no]"
-                    "[:draw=sampled][:rule=R]",
-                    "a chain that learns where to end: after a guess of which the draft is less sure than "
-                    "a threshold, or "
-                    "by what became of the last one",
-                    &prepare_adaptive_chain},
-      RegistryEntry{"s2d",
-                    "s2d[:DRAFT][:LENGTH][:thresholds=0.5-0][:exits=1-3][:leave=top|drawn][:end=fixed|"
-                    "threshold|heuristic][:draw="
-                    "sampled][:rule=R]",
-                    "a chain of a draft with exits: a token leaves at the first that is as sure as its "
-                    "threshold; exits: of "
-                    "these alone, counted from 1, each with a threshold but the last",
-                    &prepare_sorted},
+      RegistryEntry{
+          "adaptive-chain",
+          "adaptive-chain[:DRAFT][:LONGEST][:exit=PROB][:end=threshold|heuristic][:carry=yes|no]"
+          "[:draw=sampled][:rule=R]",
+          "a chain that learns where to end: after a draft token of which the draft is less sure than "
+          "a threshold, or "
+          "by what became of the last one",
+          &prepare_adaptive_chain},
+      RegistryEntry{
+          "s2d",
+          "s2d[:DRAFT][:LENGTH][:thresholds=0.5-0][:exits=1-3][:leave=confidence|sample][:end=fixed|"
+          "threshold|heuristic][:draw="
+          "sampled][:rule=R]",
+          "a chain of a draft with exits: a token leaves at the first that is as sure as its "
+          "threshold; exits: of "
+          "these alone, counted from 1, each with a threshold but the last",
+          &prepare_s2d},
       RegistryEntry{
           "asd",
           "asd[:LONGEST][:alike=0.985][:every=3][:last=2][:attention=2-5][:mlp=4][:end=threshold|fixed|"

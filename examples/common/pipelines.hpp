@@ -25,11 +25,11 @@ class ModelSource {
   virtual ~ModelSource() = default;
   virtual AnyModel& target() = 0;
   virtual AnyModel& draft(const std::string& name) = 0;
-  /// The draft as it drafts for the target: one that looks into it is a Glide or a FeatureHead.
+  /// The draft as it drafts for the target: one that is conditioned on it is a Glide or a FeatureHead.
   virtual AnyDrafter drafter(const std::string& name);
   /// A draft with exits, by thresholds. Throws UsageError where models have none.
-  virtual AnyDrafter sorted(const std::string& name, const std::vector<float>& thresholds,
-                            specula::ExitBy by);
+  virtual AnyDrafter early_exit(const std::string& name, const std::vector<float>& thresholds,
+                                specula::ExitBy by);
   /// The target without some of its blocks. Throws UsageError where it cannot leave any out.
   virtual AnyDrafter layer_skip(const specula::SkipRules& rules);
   /// The same of blocks that are given. Throws UsageError also for layers that the target does not have.
@@ -40,7 +40,7 @@ class ModelSource {
 };
 
 /// A pipeline before its models are loaded: the name is understood, its values are in range.
-struct Recipe {
+struct PipelineFactory {
   std::vector<std::string> drafts;    // models that it needs besides the target, as whole models
   std::vector<std::string> exits;     // models that it needs as drafts with exits
   std::vector<std::string> drafters;  // its drafters, best first: models, or kMaxGram, ...
@@ -53,7 +53,7 @@ struct Recipe {
 
 /// The names of all models that the recipes need besides the target, drafts with exits included. A name may
 /// stand several times.
-std::vector<std::string> draft_names(std::span<const Recipe> recipes);
+std::vector<std::string> draft_names(std::span<const PipelineFactory> factories);
 
 /// What a model must hold.
 struct Room {
@@ -61,27 +61,28 @@ struct Room {
   std::int32_t max_nodes = 1;  // the largest proposal
 };
 /// For prompts of at most `longest_prompt` tokens.
-Room room_for(std::span<const Recipe> recipes, std::size_t longest_prompt, std::int32_t max_new_tokens);
+Room room_for(std::span<const PipelineFactory> factories, std::size_t longest_prompt,
+              std::int32_t max_new_tokens);
 
 struct RegistryEntry {
   const char* name;
   const char* usage;
   const char* summary;
-  Recipe (*prepare)(PipelineSpec&);
+  PipelineFactory (*prepare)(PipelineSpec&);
 };
 
 inline constexpr char kDefaultDraft[] = "small";
 inline constexpr const char* kMaxGram = "max-gram";  // a drafter that is no model
-// Drafts of the pack that look into the target.
+// Drafts of the pack that are conditioned on the target.
 inline constexpr char kGlide[] = "glide", kEagle[] = "eagle", kHass[] = "hass";
-inline constexpr char kSorted[] = "sorted";         // a draft with exits
+inline constexpr char kEarlyExitDraft[] = "s2d";    // a draft with exits
 inline constexpr char kTheTarget[] = "the target";  // which drafts for itself
 // What the programs run where no pipeline is named: with the pack, the fastest of those that the section
 // `main` of scripts/paper_tables searches; with a target or draft of the user's own, a chain of that draft.
 inline constexpr char kDefaultPipeline[] = "cost-aware:chain:small";
 inline constexpr char kDefaultDraftPipeline[] = "cost-aware:chain";
 // Chosen by racing a few on the shipped prompts and models: where a length is not asked for, the greedy chain
-// also ends after a guess that the draft itself doubts.
+// also ends after a draft token that the draft itself doubts.
 inline constexpr std::int32_t kDefaultChainLength = 4;
 inline constexpr double kDefaultExit = 0.6;
 inline constexpr std::int32_t kDefaultSampledChainLength = 2;
@@ -93,6 +94,6 @@ std::span<const RegistryEntry> registry();
 std::string describe_pipelines();
 
 /// Throws UsageError if `name` is no known pipeline, or its parts are not what that pipeline takes.
-Recipe prepare_pipeline(const std::string& name);
+PipelineFactory prepare_pipeline(const std::string& name);
 
 }  // namespace specula_examples

@@ -12,15 +12,15 @@
 namespace specula_examples {
 namespace {
 
-/// How long a chain of guesses gets.
-struct TakenEnd {
+/// How long a chain of draft tokens gets.
+struct ParsedEnd {
   std::string kind;  // fixed, threshold, heuristic
   std::int32_t length = 0;
   float exit_below = 0;
   bool carry = true;
 };
-TakenEnd take_end(PipelineSpec& spec, const std::string& absent, std::int32_t fixed_length) {
-  TakenEnd end;
+ParsedEnd parse_end(PipelineSpec& spec, const std::string& absent, std::int32_t fixed_length) {
+  ParsedEnd end;
   end.kind = spec.choice("end", absent, {"fixed", "threshold", "heuristic"});
   const std::int32_t otherwise = end.kind == "fixed"       ? fixed_length
                                  : end.kind == "threshold" ? specula::ThresholdEnd{}.longest
@@ -35,36 +35,37 @@ TakenEnd take_end(PipelineSpec& spec, const std::string& absent, std::int32_t fi
 
 /// A shape over the drafter that `make` gives.
 template <class S, class Make>
-Recipe self_recipe(PipelineSpec& spec, const std::string& drafter, S shape, Make make) {
-  const auto [judge, lossy] = take_rule(spec, shape.law);
-  Recipe recipe;
-  recipe.drafters = {drafter};
-  recipe.max_nodes = recipe.draft_nodes = shape.max_nodes();
-  recipe.lossy = lossy;
-  recipe.build = [=, rule = judge](ModelSource& models, const specula::SamplingParams& params) {
+PipelineFactory self_factory(PipelineSpec& spec, const std::string& drafter, S shape, Make make) {
+  const auto [acceptance, lossy] = parse_rule(spec, shape.kind);
+  PipelineFactory factory;
+  factory.drafters = {drafter};
+  factory.max_nodes = factory.draft_nodes = shape.max_nodes();
+  factory.lossy = lossy;
+  factory.build = [=, rule = acceptance](ModelSource& models, const specula::SamplingParams& params) {
     return assemble(models.target(), rule, params, make(models), shape, {drafter});
   };
-  return recipe;
+  return factory;
 }
 
-/// A chain of such an end, its guesses chosen or drawn (draw=), of that drafter.
+/// A chain of such an end, its draft tokens chosen or drawn (draw=), of that drafter.
 template <class Make>
-Recipe self_chain(PipelineSpec& spec, const std::string& drafter, const TakenEnd& end, Make make) {
+PipelineFactory self_chain(PipelineSpec& spec, const std::string& drafter, const ParsedEnd& end, Make make) {
   using specula::AdaptiveChain, specula::Draw, specula::HeuristicEnd, specula::ThresholdEnd;
   const auto ending = [&]<Draw mode>() {
     if (end.kind == "threshold")
-      return self_recipe(spec, drafter,
-                         AdaptiveChain<ThresholdEnd, mode>{
-                             .end = {.longest = end.length, .threshold = end.exit_below}, .carry = end.carry},
-                         make);
+      return self_factory(
+          spec, drafter,
+          AdaptiveChain<ThresholdEnd, mode>{.end = {.longest = end.length, .threshold = end.exit_below},
+                                            .carry = end.carry},
+          make);
     if (end.kind == "heuristic")
-      return self_recipe(spec, drafter,
-                         AdaptiveChain<HeuristicEnd, mode>{
-                             .end = {.longest = end.length, .now = std::min(end.length, HeuristicEnd{}.now)},
-                             .carry = end.carry},
-                         make);
-    return self_recipe(spec, drafter,
-                       specula::Chain<mode>{.length = end.length, .exit_below = end.exit_below}, make);
+      return self_factory(spec, drafter,
+                          AdaptiveChain<HeuristicEnd, mode>{
+                              .end = {.longest = end.length, .now = std::min(end.length, HeuristicEnd{}.now)},
+                              .carry = end.carry},
+                          make);
+    return self_factory(spec, drafter,
+                        specula::Chain<mode>{.length = end.length, .exit_below = end.exit_below}, make);
   };
   return spec.choice("draw", "greedy", {"greedy", "sampled"}) == "sampled"
              ? ending.template operator()<Draw::sampled>()
@@ -72,12 +73,12 @@ Recipe self_chain(PipelineSpec& spec, const std::string& drafter, const TakenEnd
 }
 
 /// Thresholds of a draft's exits from the first on, and the last exit that must be there; 0: any.
-struct TakenExits {
+struct ParsedExits {
   std::vector<float> thresholds;
   std::int32_t last = 0;
 };
 /// With exits=, tokens leave at these alone, and all of them at the last.
-TakenExits take_exits(PipelineSpec& spec) {
+ParsedExits parse_exits(PipelineSpec& spec) {
   const auto exits = spec.sizes("exits", {}, 16, 1, 1024);
   if (exits.empty()) return {spec.numbers("thresholds", {0.5f, 0}, 15, 0, 2)};
   for (std::size_t i = 1; i < exits.size(); ++i)
@@ -89,25 +90,26 @@ TakenExits take_exits(PipelineSpec& spec) {
     spec.fail("thresholds are " + std::to_string(given.size()) + " numbers, must be " +
               std::to_string(early) + ": one for each of exits but the last, where all tokens leave");
   constexpr float kNever = 2;
-  TakenExits out{std::vector<float>(static_cast<std::size_t>(exits.back() - 1), kNever), exits.back()};
+  ParsedExits out{std::vector<float>(static_cast<std::size_t>(exits.back() - 1), kNever), exits.back()};
   for (std::size_t i = 0; i < early; ++i) out.thresholds[static_cast<std::size_t>(exits[i] - 1)] = given[i];
   return out;
 }
 /// A draft with exits: which, and how sure a token must be to leave.
-auto take_sorted(PipelineSpec& spec, const std::string& draft) {
-  const TakenExits exits = take_exits(spec);
-  const auto by = spec.choice("leave", "top", {"top", "drawn"}) == "drawn" ? specula::ExitBy::drawn
-                                                                           : specula::ExitBy::top;
+auto parse_s2d(PipelineSpec& spec, const std::string& draft) {
+  const ParsedExits exits = parse_exits(spec);
+  const auto by = spec.choice("leave", "confidence", {"confidence", "sample"}) == "sample"
+                      ? specula::ExitBy::sample
+                      : specula::ExitBy::confidence;
   return [=](ModelSource& models) {
     if (exits.last > 0)
       if (const std::int32_t all = models.draft(draft).exits(); all > 0 && exits.last > all)
         throw UsageError("'" + draft + "' has no exit " + std::to_string(exits.last) +
                          ", its exits are 1 to " + std::to_string(all));
-    return models.sorted(draft, exits.thresholds, by);
+    return models.early_exit(draft, exits.thresholds, by);
   };
 }
 /// The target without some of its blocks: those that are given, or chosen by rules, which `measures` then.
-std::function<AnyDrafter(ModelSource&)> take_layer_skip(PipelineSpec& spec, bool& measures) {
+std::function<AnyDrafter(ModelSource&)> parse_layer_skip(PipelineSpec& spec, bool& measures) {
   constexpr std::int32_t kMostLayers = 1024;
   const BlockLists blocks{.attention = spec.sizes("attention", {}, kMostLayers, 1, kMostLayers),
                           .mlp = spec.sizes("mlp", {}, kMostLayers, 1, kMostLayers)};
@@ -122,44 +124,45 @@ std::function<AnyDrafter(ModelSource&)> take_layer_skip(PipelineSpec& spec, bool
 
 }  // namespace
 
-Recipe prepare_adaptive_chain(PipelineSpec& spec) {
+PipelineFactory prepare_adaptive_chain(PipelineSpec& spec) {
   const std::string draft = spec.word(kDefaultDraft);
-  const TakenEnd end = take_end(spec, "threshold", kDefaultChainLength);
-  Recipe recipe = self_chain(spec, draft, end, [=](ModelSource& models) { return models.drafter(draft); });
-  recipe.drafts = {draft};
-  return recipe;
+  const ParsedEnd end = parse_end(spec, "threshold", kDefaultChainLength);
+  PipelineFactory factory =
+      self_chain(spec, draft, end, [=](ModelSource& models) { return models.drafter(draft); });
+  factory.drafts = {draft};
+  return factory;
 }
 
-Recipe prepare_sorted(PipelineSpec& spec) {
-  const std::string draft = spec.word(kSorted);
-  const TakenEnd end = take_end(spec, "fixed", kDefaultChainLength);
-  Recipe recipe = self_chain(spec, draft, end, take_sorted(spec, draft));
-  recipe.exits = {draft};
-  return recipe;
+PipelineFactory prepare_s2d(PipelineSpec& spec) {
+  const std::string draft = spec.word(kEarlyExitDraft);
+  const ParsedEnd end = parse_end(spec, "fixed", kDefaultChainLength);
+  PipelineFactory factory = self_chain(spec, draft, end, parse_s2d(spec, draft));
+  factory.exits = {draft};
+  return factory;
 }
-Recipe prepare_layer_skip(PipelineSpec& spec) {
-  const TakenEnd end = take_end(spec, "threshold", kDefaultChainLength);
+PipelineFactory prepare_layer_skip(PipelineSpec& spec) {
+  const ParsedEnd end = parse_end(spec, "threshold", kDefaultChainLength);
   bool measures = false;
-  const auto drafter = take_layer_skip(spec, measures);
-  Recipe recipe = self_chain(spec, kTheTarget, end, drafter);
-  recipe.measures = measures;
-  return recipe;
+  const auto drafter = parse_layer_skip(spec, measures);
+  PipelineFactory factory = self_chain(spec, kTheTarget, end, drafter);
+  factory.measures = measures;
+  return factory;
 }
 /// Either as long as it pays.
-Recipe prepare_cost_aware_sorted(PipelineSpec& spec) {
-  const std::string draft = spec.word(kSorted);
+PipelineFactory prepare_cost_aware_s2d(PipelineSpec& spec) {
+  const std::string draft = spec.word(kEarlyExitDraft);
   const specula::CostAware shape(specula::Chain<>{.length = spec.size("length", 8, 1, 64)});
-  Recipe recipe = self_recipe(spec, draft, shape, take_sorted(spec, draft));
-  recipe.exits = {draft};
-  return recipe;
+  PipelineFactory factory = self_factory(spec, draft, shape, parse_s2d(spec, draft));
+  factory.exits = {draft};
+  return factory;
 }
-Recipe prepare_cost_aware_layer_skip(PipelineSpec& spec) {
+PipelineFactory prepare_cost_aware_layer_skip(PipelineSpec& spec) {
   const specula::CostAware shape(specula::Chain<>{.length = spec.size("length", 8, 1, 64)});
   bool measures = false;
-  const auto drafter = take_layer_skip(spec, measures);
-  Recipe recipe = self_recipe(spec, kTheTarget, shape, drafter);
-  recipe.measures = measures;
-  return recipe;
+  const auto drafter = parse_layer_skip(spec, measures);
+  PipelineFactory factory = self_factory(spec, kTheTarget, shape, drafter);
+  factory.measures = measures;
+  return factory;
 }
 
 }  // namespace specula_examples

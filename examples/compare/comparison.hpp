@@ -26,7 +26,7 @@ struct CompareSettings {
 };
 
 /// One pipeline on one prompt. Counts and text are the first repetition's (the others' are the same: the
-/// coins are), times are medians over the repetitions.
+/// uniform draws are), times are medians over the repetitions.
 struct PromptResult {
   Decoded first;
   double prefill_seconds = 0, decode_seconds = 0;
@@ -46,7 +46,7 @@ struct Outcome {
 using Progress = std::function<void(std::size_t done, std::size_t total)>;
 
 /// Prompt by prompt, every pipeline decodes it, the one that goes first changing each time. A short untimed
-/// run of each comes first. Prompt i uses stream i of the seed's coins in all pipelines.
+/// run of each comes first. Prompt i uses stream i of the seed's uniform draws in all pipelines.
 std::vector<Outcome> compare(std::span<const Contender> contenders,
                              std::span<const std::vector<Token>> prompts, const CompareSettings& settings,
                              const Progress& progress = {});

@@ -70,19 +70,19 @@ struct Figures {
   double mat = 0;                // new tokens per target call, pooled over prompts
   double tau = 0;                // mean over prompts of each one's new tokens per target call
   std::vector<std::optional<double>>
-      acceptance_by_depth;               // of guesses under an accepted path; empty: never offered
+      acceptance_by_depth;               // of draft tokens under an accepted path; empty: never offered
   std::vector<ContextRange> by_context;  // rounds and new tokens by how long the context was
-  ByConfidence by_confidence = {};       // the same guesses by the draft's confidence, with their siblings
-  double acceptance = 0;                 // alpha: of all of those together
-  double swi = 0;                        // new tokens / (target calls + sum over drafts of calls * c)
-  double tokens_per_second = 0;          // mean over prompts, start() left out
+  ByConfidence by_confidence = {};  // the same draft tokens by the draft's confidence, with their siblings
+  double acceptance = 0;            // alpha: of all of those together
+  double swi = 0;                   // new tokens / (target calls + sum over drafts of calls * c)
+  double tokens_per_second = 0;     // mean over prompts, start() left out
   double tokens_per_second_with_prefill = 0;     // mean over prompts, start() included
   double speedup = 0;                            // ratio of tokens_per_second to the baseline's
   std::vector<GivenSwi> given_swi;               // in the order of the given sets
   double overhead_share = 0;                     // of the rounds' time: what was spent outside the models
   std::int64_t identical_to_autoregressive = 0;  // prompts whose text is the baseline's
   bool lossy = false;
-  double mean_proposed = 0;                 // guesses per round
+  double mean_proposed = 0;                 // draft tokens per round
   double mat_per_verified_node = 0;         // new tokens over nodes that the target ran, the roots included
   double draft_milliseconds_per_round = 0;  // inside the draft models
   double target_milliseconds_per_call = 0;

@@ -49,23 +49,23 @@ void append_new(std::vector<std::string>& names, const std::vector<std::string>&
 }
 
 /// All that may be run: for the models and the room that they need.
-std::vector<Recipe> recipes_of(const CompareWork& work) {
-  std::vector<Recipe> recipes;
+std::vector<PipelineFactory> factories_of(const CompareWork& work) {
+  std::vector<PipelineFactory> factories;
   const auto add = [&](const std::vector<std::string>& names) {
-    for (const auto& name : names) recipes.push_back(prepare_pipeline(name));
+    for (const auto& name : names) factories.push_back(prepare_pipeline(name));
   };
   add(work.pipelines);
   for (const Search& search : work.searches) add(search.candidates);
   if (!work.tuned_drafters.empty()) {
     add(probe_names(work.tuned_drafters));
-    recipes.push_back({.drafts = {},
-                       .exits = {},
-                       .drafters = {},
-                       .max_nodes = kMostTunedNodes,
-                       .draft_nodes = kMostTunedNodes,
-                       .build = {}});
+    factories.push_back({.drafts = {},
+                         .exits = {},
+                         .drafters = {},
+                         .max_nodes = kMostTunedNodes,
+                         .draft_nodes = kMostTunedNodes,
+                         .build = {}});
   }
-  return recipes;
+  return factories;
 }
 
 void print_plan(const CompareWork& work, std::size_t dev, std::size_t test) {
@@ -129,12 +129,13 @@ int run(int argc, char** argv) {
   const Style style = parse_style(options.style);
 
   const ModelFolders folders{models_root(options.common.models), options.common.target, options.common.draft};
-  const auto recipes = recipes_of(work);
+  const auto factories = factories_of(work);
   folders.check();
-  const ModelConfigs configs(folders, draft_names(recipes));
+  const ModelConfigs configs(folders, draft_names(factories));
 
   const Tokenizer tokenizer(folders.target_folder());
-  SplitSizes parts{.skip = options.skip, .dev = work.dev, .limit = options.limit, .by_category = options.by_category};
+  SplitSizes parts{
+      .skip = options.skip, .dev = work.dev, .limit = options.limit, .by_category = options.by_category};
   if (!options.categories.empty()) parts.categories = split_list(options.categories);
   const PromptSplit split = split_prompts(work.prompt_files, parts);
   const std::size_t most = options.leave_out_long ? configs.longest_prompt(options.common.max_new_tokens)
@@ -146,7 +147,7 @@ int run(int argc, char** argv) {
   }
   auto both = test.tokens;
   both.insert(both.end(), dev.tokens.begin(), dev.tokens.end());
-  const ModelSizes sizes = checked_sizes(configs, recipes, both, tokenizer.vocab_size(), options.common);
+  const ModelSizes sizes = checked_sizes(configs, factories, both, tokenizer.vocab_size(), options.common);
   if (options.dry_run) {
     print_plan(work, dev.tokens.size(), test.tokens.size());
     return 0;

@@ -14,9 +14,9 @@ std::vector<Outcome> Runner::run(const std::vector<std::string>& names,
   std::vector<std::unique_ptr<Pipeline>> pipelines;
   std::vector<Contender> contenders;
   for (const auto& name : names) {
-    const auto recipe = prepare_pipeline(name);
-    pipelines.push_back(recipe.build(models_, options_.sampling));
-    contenders.push_back({name, pipelines.back().get(), recipe.lossy});
+    const auto factory = prepare_pipeline(name);
+    pipelines.push_back(factory.build(models_, options_.sampling));
+    contenders.push_back({name, pipelines.back().get(), factory.lossy});
   }
   return compare(contenders, prompts, {options_.max_new_tokens, {stop_}, options_.seed, repeat},
                  ProgressBar());
@@ -27,7 +27,7 @@ std::vector<std::string> with_plain(const ModelFolders& folders, std::vector<std
   for (std::size_t n = 0, count = names.size(); n < count; ++n)
     for (const auto& draft : prepare_pipeline(names[n]).drafts) {
       std::string own = "autoregressive:" + draft;
-      if (!known.contains(draft) && folders.looks_at(draft) == specula::eigen::LooksAt::nothing &&
+      if (!known.contains(draft) && folders.conditioned_on(draft) == specula::eigen::Conditioning::nothing &&
           std::find(names.begin(), names.end(), own) == names.end())
         names.push_back(std::move(own));
     }

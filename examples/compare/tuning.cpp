@@ -11,7 +11,7 @@ namespace specula_examples {
 namespace {
 
 constexpr std::int32_t kProbeLength = 16, kReviewedLength = 10, kLongest = 30;
-constexpr std::int64_t kFew = 20;  // guesses of a depth that tell too little of it
+constexpr std::int64_t kFew = 20;  // draft tokens of a depth that tell too little of it
 
 bool is_gram(const std::string& drafter) { return drafter == kMaxGram; }
 
@@ -59,7 +59,7 @@ TunedPipeline tuned_cascade(const std::vector<std::string>& stack, const std::ve
   options.max_nodes = kMostTunedNodes;
   options.least_first = least_first;
   std::vector<std::string> members = active;
-  if (active.back() != stack.back()) {  // only the last drafter guesses several at a time: it keeps its place
+  if (active.back() != stack.back()) {  // only the last drafter drafts several at a time: it keeps its place
     members.push_back(stack.back());
     options.last_column = {0};
   }
@@ -126,8 +126,9 @@ specula::CascadeRates Measured::rates(const std::vector<std::string>& drafters) 
       rates.acceptance[r + 1][d] = by_drafter.at({drafters[r], drafters[d]});
     rates.draft_costs.push_back(draft_costs.at(drafters[d]));
   }
-  rates.acceptance_after = rates.acceptance;  // first guesses are first ones wherever a drafter's turn comes
-  rates.runs = true;                          // the probes' curves are of guesses in a row
+  rates.acceptance_after =
+      rates.acceptance;  // first draft tokens are first ones wherever a drafter's turn comes
+  rates.runs = true;     // the probes' curves are of draft tokens in a row
   rates.target_cost = target_cost(drafters);
   return rates;
 }
@@ -165,7 +166,7 @@ specula::CascadeLimits embedded(const specula::CascadeLimits& limits, const std:
     for (std::size_t i = m; i < members.size(); ++i) all[row][place_of(members[i], stack)] = limits[m][i];
     row = place_of(members[m], stack) + 1;
   }
-  all.back().back() = limits.back().back();  // how many it guesses at a time
+  all.back().back() = limits.back().back();  // how many it drafts at a time
   return all;
 }
 

@@ -18,8 +18,8 @@ namespace specula_examples {
 
 inline constexpr std::int32_t kMostTunedNodes = 128;  // of a proposal, root included
 
-/// Pipelines whose runs tell how often the guesses of each of `drafters` (best first) stay: under the target,
-/// and under each drafter before it.
+/// Pipelines whose runs tell how often the draft tokens of each of `drafters` (best first) stay: under the
+/// target, and under each drafter before it.
 std::vector<std::string> probe_names(const std::vector<std::string>& drafters);
 
 /// What the probes told.

@@ -9,7 +9,7 @@ using namespace specula::cuda;
 int main() {
   // What the host knows: capacities. Outside of captures.
   constexpr int kSequences = 2, kVocab = 32000;
-  DynamicTreeCapacity capacity;  // else as published: the 10 best tokens of a row, 5 levels, 59 guesses
+  DynamicTreeCapacity capacity;  // else as published: the 10 best tokens of a row, 5 levels, 59 draft tokens
   capacity.sequences = kSequences;
   capacity.vocab = kVocab;
   DynamicTreePlan<BFloat16> plan;

@@ -8,14 +8,15 @@
 using namespace specula::cuda;
 
 int main() {
-  // Two sequences, chains of 4 guesses each. Zeros stand for the logits of a draft and a target.
-  constexpr int kSequences = 2, kGuesses = 4, kNodes = kGuesses + 1, kVocab = 32000;
+  // Two sequences, chains of 4 draft tokens each. Zeros stand for the logits of a draft and a target.
+  constexpr int kSequences = 2, kDraftTokens = 4, kNodes = kDraftTokens + 1, kVocab = 32000;
   const BFloat16* const target_rows = zeros<BFloat16>(std::size_t{kSequences} * kNodes * kVocab);
-  const BFloat16* const draft_rows = zeros<BFloat16>(std::size_t{kSequences} * kGuesses * kVocab);
+  const BFloat16* const draft_rows = zeros<BFloat16>(std::size_t{kSequences} * kDraftTokens * kVocab);
   const auto* const params = on_device<SamplingParams>({{0.8f, 0, 0.95f, 0}, {1, 40, 1, 0}});
   const auto* const seed = on_device<std::uint64_t>({11, 12});
   const auto* const root = on_device<std::int32_t>({100, 33});  // where the roots stand in their texts
-  Token* const token = on_device<Token>({7, 0, 0, 0, 0, 9, 0, 0, 0, 0});  // the roots, and room for guesses
+  Token* const token =
+      on_device<Token>({7, 0, 0, 0, 0, 9, 0, 0, 0, 0});  // the roots, and room for draft tokens
 
   // Outside of captures: what batches will be like.
   SamplePlan<BFloat16> draws;
@@ -23,27 +24,28 @@ int main() {
   VerifyCapacity capacity;
   capacity.sequences = kSequences;
   capacity.max_nodes = kNodes;
-  capacity.max_depth = kGuesses;
+  capacity.max_depth = kDraftTokens;
   capacity.vocab = kVocab;
   if (make_sample_plan(&draws, kSequences, /*draws*/ 1, kVocab, /*device*/ 0) != cudaSuccess) return 1;
   if (make_rejection_plan(&rejections, capacity, /*device*/ 0) != cudaSuccess) return 1;
 
-  // Guess i of each sequence, into its tree; what law it is from goes to where verification looks for it:
-  // guess i of the whole batch has row i of the draft. A draft model would run before each of these launches.
-  RowStats* const stats = zeros<RowStats>(kSequences * kGuesses);
-  for (int i = 0; i < kGuesses; ++i) {
+  // Draft token i of each sequence, into its tree; what distribution it is from goes to where verification
+  // looks for it: draft token i of the whole batch has row i of the draft. A draft model would run before
+  // each of these launches.
+  RowStats* const stats = zeros<RowStats>(kSequences * kDraftTokens);
+  for (int i = 0; i < kDraftTokens; ++i) {
     SampleArgs<BFloat16> args{};
     args.logits = draft_rows + std::int64_t{i} * kVocab;
-    args.stride = std::int64_t{kGuesses} * kVocab;  // row r is guess i of sequence r
+    args.stride = std::int64_t{kDraftTokens} * kVocab;  // row r is draft token i of sequence r
     args.seed = seed;
     args.params = params;
-    args.stream = Stream::draft;
+    args.stream = RandomStream::draft;
     args.position = on_device<std::int32_t>({100 + i + 1, 33 + i + 1});
     args.origin = root;
     args.token = token + i + 1;
     args.token_stride = kNodes;
     args.stats = stats + i;
-    args.stats_stride = kGuesses;
+    args.stats_stride = kDraftTokens;
     if (sample(draws, args, nullptr) != cudaSuccess) return 1;
   }
 
@@ -55,10 +57,10 @@ int main() {
   TargetRows<BFloat16> target{target_rows, kVocab};
   target.params = params;
   LogitsDraft<BFloat16> draft{draft_rows, kVocab, stats};
-  draft.rows = kSequences * kGuesses;
-  constexpr std::size_t kCells = kSequences * (kGuesses + 1);  // rows of max_depth + 1
-  const Verdicts out{zeros<Token>(kCells), zeros<NodeId>(kCells), zeros<std::int32_t>(kSequences),
-                     zeros<Status>(kSequences)};
+  draft.rows = kSequences * kDraftTokens;
+  constexpr std::size_t kCells = kSequences * (kDraftTokens + 1);  // rows of max_depth + 1
+  const VerifyResults out{zeros<Token>(kCells), zeros<NodeId>(kCells), zeros<std::int32_t>(kSequences),
+                          zeros<Status>(kSequences)};
   if (verify_rejection(rejections, trees, target, draft, out, nullptr) != cudaSuccess) return 1;
 
   const std::vector<std::int32_t> count = to_host(out.count, kSequences);

@@ -8,7 +8,7 @@
 using namespace specula::cuda;
 
 int main() {
-  // One sequence: a root with two guesses after it, one in each shard's part of the vocabulary.
+  // One sequence: a root with two draft tokens after it, one in each shard's part of the vocabulary.
   // All shards but the last hold the same number of whole tiles of 512 tokens.
   constexpr int kNodes = 3, kVocab = 32000, kShards = 2, kTiles = 32, kMostTokens = kTiles * 512;
   Trees trees{};
@@ -36,13 +36,13 @@ int main() {
   // An engine gathers here, in the same stream: kNodes * kTiles partials and kNodes logits of each shard.
   const GatheredPartials gathered{tiles, child_logits, kShards, kTiles};
 
-  // Every GPU decides for itself, and all come to the same verdict.
+  // Every GPU decides for itself, and all come to the same verification result.
   VerifyCapacity capacity;
   capacity.sequences = 1;
   capacity.max_nodes = kNodes;
   capacity.max_depth = 1;
   capacity.vocab = kVocab;
-  const Verdicts out{zeros<Token>(2), zeros<NodeId>(2), zeros<std::int32_t>(1), zeros<Status>(1)};
+  const VerifyResults out{zeros<Token>(2), zeros<NodeId>(2), zeros<std::int32_t>(1), zeros<Status>(1)};
   if (decide_sample_and_match(capacity, kNodes, trees, params, gathered, out, nullptr) != cudaSuccess)
     return 1;
   std::printf("%d tokens are emitted, the first is %d, status %d\n", to_host(out.count, 1)[0],

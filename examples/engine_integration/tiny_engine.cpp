@@ -3,7 +3,7 @@
 //
 // It generates the same short texts twice, plainly and by speculation over small token trees, and checks that
 // the tokens are equally frequent. Nothing here is a specula::LanguageModel: the library sees a proposal, raw
-// rows and coins.
+// rows and uniform draws.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -18,7 +18,7 @@ constexpr int kStride = 16;    // floats from one row to the next: rows are padd
 constexpr int kWidth = 8;      // H
 constexpr int kSlots = 32;     // of the cache
 constexpr float kFade = 0.8f;  // how much less each step back counts
-constexpr int kMaxNodes = 7;   // root, two guesses after it, two more after each of those
+constexpr int kMaxNodes = 7;   // root, two draft tokens after it, two more after each of those
 
 // ---- the engine: a tiny network in plain arrays
 
@@ -80,7 +80,7 @@ void forward(const Weights& w, Cache& cache, const int* tokens, const int* paren
 // ---- speculation: what the engine adds
 
 struct Counts {
-  long rounds = 0, guesses = 0, accepted = 0, tokens = 0;
+  long rounds = 0, draft_tokens = 0, accepted = 0, tokens = 0;
 };
 
 /// Everything that lives longer than a round; a round allocates nothing.
@@ -88,49 +88,52 @@ class Speculation {
  public:
   explicit Speculation(const Weights& weights) : weights_(weights) {}
 
-  /// One round after `root`, the last token, which the cache does not hold yet: guesses, one forward, the
-  /// verdict, and the cache moved. Appends to `text`. With `guess` false this is plain sampling.
-  void round(Cache& cache, std::vector<int>& text, bool guess, specula::PhiloxChance& chance,
+  /// One round after `root`, the last token, which the cache does not hold yet: draft tokens, one forward,
+  /// the verification result, and the cache moved. Appends to `text`. With `speculate` false this is plain
+  /// sampling.
+  void round(Cache& cache, std::vector<int>& text, bool speculate, specula::PhiloxRandom& rng,
              Counts& counts) {
     tree_.reset(text.back(), cache.used);
-    if (guess) {
-      propose(0, chance, 2);
-      for (specula::NodeId node = 1, last = tree_.size() - 1; node <= last; ++node) propose(node, chance, 2);
+    if (speculate) {
+      propose(0, rng, 2);
+      for (specula::NodeId node = 1, last = tree_.size() - 1; node <= last; ++node) propose(node, rng, 2);
     }
     forward(weights_, cache, tree_.tokens().data(), tree_.parents().data(), tree_.size(), logits_);
 
-    const specula::RowsView rows{logits_, tree_.size(), kVocab, kStride};
-    specula::Rejection{}.verify(tree_, specula::TargetLaws(rows, params_, workspace_), chance, verdict_);
+    const specula::LogitsView rows{logits_, tree_.size(), kVocab, kStride};
+    specula::Rejection{}.verify(tree_, specula::TargetDistributions(rows, params_, workspace_), rng, result_);
 
-    for (std::size_t i = 0; i < verdict_.path.size(); ++i) {  // parents come before children: no slot is lost
-      const specula::NodeId node = verdict_.path[i];
+    // parents come before children: no slot is lost
+    for (std::size_t i = 0; i < result_.accepted.size(); ++i) {
+      const specula::NodeId node = result_.accepted[i];
       for (int h = 0; h < kWidth; ++h)
         cache.slot[cache.used + static_cast<int>(i)][h] = cache.slot[cache.used + node][h];
       if (i > 0) text.push_back(tree_.token(node));
     }
-    cache.used += static_cast<int>(verdict_.path.size());
-    text.push_back(verdict_.next);
+    cache.used += static_cast<int>(result_.accepted.size());
+    text.push_back(result_.next_token);
 
     ++counts.rounds;
-    counts.guesses += tree_.size() - 1;
-    counts.accepted += verdict_.accepted();
-    counts.tokens += verdict_.accepted() + 1;
+    counts.draft_tokens += tree_.size() - 1;
+    counts.accepted += result_.accepted_count();
+    counts.tokens += result_.accepted_count() + 1;
   }
 
  private:
   /// Draws `width` different children of `node` from the draft's row; the tree records how they were drawn.
-  /// (An engine whose own sampler has drawn them says tree_.record_distinct(node, token, law) instead; see
-  /// docs/adapter.md.)
-  void propose(specula::NodeId node, specula::PhiloxChance& chance, int width) {
-    const specula::RowLaw law = tree_.store(node, {weights_.bigram[tree_.token(node)], kVocab}, params_);
-    for (int i = 0; i < width; ++i) tree_.draw_distinct(node, law, chance);
+  /// (An engine whose own sampler has drawn them says tree_.record_distinct(node, token, distribution)
+  /// instead; see docs/adapter.md.)
+  void propose(specula::NodeId node, specula::PhiloxRandom& rng, int width) {
+    const specula::Distribution distribution =
+        tree_.store(node, {weights_.bigram[tree_.token(node)], kVocab}, params_);
+    for (int i = 0; i < width; ++i) tree_.draw_distinct(node, distribution, rng);
   }
 
   const Weights& weights_;
   specula::SamplingParams params_{.temperature = 0.9f};
   specula::TokenTree tree_{kVocab, kMaxNodes, /*stored_rows=*/kMaxNodes};
   specula::VerifyWorkspace workspace_{kVocab, kMaxNodes};
-  specula::Verdict verdict_;
+  specula::VerifyResult result_;
   float logits_[kMaxNodes * kStride];  // (N, stride)
 };
 
@@ -141,17 +144,17 @@ constexpr int kLength = 6;     // generated tokens that are looked at: late ones
 constexpr int kCells = kVocab * kVocab;
 
 /// How often each pair of last tokens ends a text of kLength tokens.
-std::vector<long> pair_counts(const Weights& weights, bool guess, std::uint64_t seed, Counts& counts) {
+std::vector<long> pair_counts(const Weights& weights, bool speculate, std::uint64_t seed, Counts& counts) {
   Speculation speculation(weights);
   std::vector<long> pairs(kCells);
   std::vector<int> text;
   text.reserve(kSlots);
   Cache cache;
   for (int i = 0; i < kTexts; ++i) {
-    specula::PhiloxChance chance(seed, static_cast<std::uint32_t>(i));
+    specula::PhiloxRandom rng(seed, static_cast<std::uint32_t>(i));
     text.assign(1, 3);
     cache.used = 0;
-    while (text.size() < kLength + 1) speculation.round(cache, text, guess, chance, counts);
+    while (text.size() < kLength + 1) speculation.round(cache, text, speculate, rng, counts);
     ++pairs[static_cast<std::size_t>(text[kLength - 1] * kVocab + text[kLength])];
   }
   return pairs;
@@ -185,10 +188,12 @@ int main() {
 
   const auto per = [](long x, long y) { return static_cast<double>(x) / static_cast<double>(y); };
   std::printf("plain:       %.2f tokens a forward\n", per(plain.tokens, plain.rounds));
-  std::printf("speculation: %.2f tokens a forward; of %.1f guesses %.2f are accepted\n",
-              per(fast.tokens, fast.rounds), per(fast.guesses, fast.rounds), per(fast.accepted, fast.rounds));
+  std::printf("speculation: %.2f tokens a forward; of %.1f draft tokens %.2f are accepted\n",
+              per(fast.tokens, fast.rounds), per(fast.draft_tokens, fast.rounds),
+              per(fast.accepted, fast.rounds));
   std::printf(
-      "same law:    chi-square %.1f over %d degrees of freedom, n = 2 x %d texts; %s the limit %.1f at alpha "
+      "same distribution:    chi-square %.1f over %d degrees of freedom, n = 2 x %d texts; %s the limit %.1f "
+      "at alpha "
       "= 0.001: %s\n",
       statistic, freedom, kTexts, same ? "below" : "ABOVE", limit, same ? "yes" : "NO");
   return same ? 0 : 1;

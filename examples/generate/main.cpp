@@ -63,7 +63,7 @@ void add_options(CLI::App& app, Options& options) {
       "an "
       "earlier run in it are replaced");
   app.add_option("--json", options.json, "Write the texts, why they ended and their figures to this file");
-  app.add_option("--color", options.color, "Accepted guesses in green: auto, always or never")
+  app.add_option("--color", options.color, "Accepted draft tokens in green: auto, always or never")
       ->capture_default_str();
   add_common_options(app, options.common);
   app.footer("Without --prompt and --prompts, the prompt is read from the standard input.\n\nPipelines:\n" +
@@ -195,10 +195,10 @@ int run(int argc, char** argv) {
 
   const ModelFolders folders{models_root(options.common.models), options.common.target, options.common.draft};
   if (options.pipeline.empty()) options.pipeline = default_pipeline(folders);
-  std::vector<Recipe> recipes{prepare_pipeline(options.pipeline)};
-  if (options.race) recipes.push_back(prepare_pipeline("autoregressive"));
+  std::vector<PipelineFactory> factories{prepare_pipeline(options.pipeline)};
+  if (options.race) factories.push_back(prepare_pipeline("autoregressive"));
   folders.check();
-  const ModelConfigs configs(folders, draft_names(recipes));
+  const ModelConfigs configs(folders, draft_names(factories));
 
   const Tokenizer tokenizer(folders.target_folder());
   std::vector<std::string> texts;
@@ -211,29 +211,31 @@ int run(int argc, char** argv) {
     check_distinct("--json", options.json, "--prompts", options.prompts);
     check_writable(options.json);  // before the work, so that a wrong path does not cost it
   }
-  ModelPack models(folders, checked_sizes(configs, recipes, tokens, tokenizer.vocab_size(), options.common));
+  ModelPack models(folders,
+                   checked_sizes(configs, factories, tokens, tokenizer.vocab_size(), options.common));
   std::vector<RacePrompt> prompts;
   for (std::size_t p = 0; p < texts.size(); ++p)
     prompts.push_back({std::move(texts[p]), std::move(tokens[p])});
-  const auto pipeline = recipes[0].build(models, options.common.sampling);
-  Racer guessing{options.pipeline, pipeline.get(), recipes[0].lossy, options.common.sampling.temperature > 0};
+  const auto pipeline = factories[0].build(models, options.common.sampling);
+  Racer speculating{options.pipeline, pipeline.get(), factories[0].lossy,
+                    options.common.sampling.temperature > 0};
   std::optional<Trace> trace;
   if (!options.trace.empty()) {
     trace.emplace(options.trace, prompts.size(), [&](Token token) {
       return token == tokenizer.end() ? std::string("</s>") : tokenizer.bytes(token);
     });
-    guessing.watch = [&](std::size_t prompt) { trace->add(*pipeline, prompt); };
+    speculating.watch = [&](std::size_t prompt) { trace->add(*pipeline, prompt); };
   }
   DecodeSettings settings{.max_new_tokens = options.common.max_new_tokens,
                           .stop = {tokenizer.end()},
                           .seed = options.common.seed};
   if (isatty(STDERR_FILENO)) settings.prefill = show_prefill;
   if (!options.race) {
-    auto json = generate(guessing, prompts, settings, options.stops, tokenizer, paint);
+    auto json = generate(speculating, prompts, settings, options.stops, tokenizer, paint);
     if (!options.json.empty()) write_json(options.json, with_settings(options, std::move(json)));
   } else {
-    const auto plain = recipes[1].build(models, options.common.sampling);
-    race({"autoregressive", plain.get()}, guessing, prompts, settings, options.stops, tokenizer, paint,
+    const auto plain = factories[1].build(models, options.common.sampling);
+    race({"autoregressive", plain.get()}, speculating, prompts, settings, options.stops, tokenizer, paint,
          options.runs, std::cout, std::cerr);
   }
   if (trace) std::cerr << trace->draw() << '\n';

@@ -57,7 +57,7 @@ Decoded show(const Racer& racer, const RacePrompt& prompt, std::size_t number, c
   TokenPrinter printer(tokenizer, stops, paint, out);
   Decoded run = decode_printed(racer, prompt, number, settings, printer);
   std::string told = std::to_string(run.tokens.size()) + " tokens";
-  if (const auto guessed = accepted(run.stats)) told += ", " + std::to_string(guessed) + " of them drafted";
+  if (const auto drafted = accepted(run.stats)) told += ", " + std::to_string(drafted) + " of them drafted";
   out << paint.dim(told + ", " + std::to_string(run.stats.target.calls) + " calls of the target, " +
                    fixed(Tally::rate(run), 1) + " tokens/s")
       << "\n\n";
@@ -66,22 +66,22 @@ Decoded show(const Racer& racer, const RacePrompt& prompt, std::size_t number, c
 
 /// Both on every prompt, and on how many the texts are the same.
 struct Race {
-  Tally plain, guessing;
+  Tally plain, speculating;
   std::size_t same = 0;
 
-  double gain() const { return plain.rates > 0 ? guessing.rates / plain.rates : 0.0; }
+  double gain() const { return plain.rates > 0 ? speculating.rates / plain.rates : 0.0; }
 };
 
 /// `one` decodes a prompt.
 template <class One>
-Race run_race(const Racer& plain, const Racer& guessing, std::size_t prompts, const DecodeSettings& settings,
-              One one) {
+Race run_race(const Racer& plain, const Racer& speculating, std::size_t prompts,
+              const DecodeSettings& settings, One one) {
   Race race;
   for (std::size_t p = 0; p < prompts; ++p) {
     DecodeSettings own = settings;
     own.sequence = static_cast<std::uint32_t>(p);
-    const Decoded a = one(plain, p, own), b = one(guessing, p, own);
-    race.plain.add(a), race.guessing.add(b);
+    const Decoded a = one(plain, p, own), b = one(speculating, p, own);
+    race.plain.add(a), race.speculating.add(b);
     race.same += a.tokens == b.tokens;
   }
   return race;
@@ -101,9 +101,9 @@ void TokenPrinter::put(const std::string& text, bool green) {
   line_open_ = text.back() != '\n';
 }
 
-void TokenPrinter::print(std::size_t guesses) {
+void TokenPrinter::print(std::size_t draft_tokens) {
   std::string drafted, own;
-  for (std::size_t i = 0; i < taken_.size(); ++i) (i < guesses ? drafted : own) += taken_[i];
+  for (std::size_t i = 0; i < taken_.size(); ++i) (i < draft_tokens ? drafted : own) += taken_[i];
   put(drafted, true);
   put(own, false);
   taken_.clear();
@@ -119,21 +119,21 @@ void TokenPrinter::finish() {
 Decoded decode_printed(const Racer& racer, const RacePrompt& prompt, std::size_t number,
                        DecodeSettings settings, TokenPrinter& printer) {
   settings.ends = [&](Token token) { return printer.take(token); };
-  Decoded run = decode(*racer.pipeline, prompt.tokens, settings, [&](Tokens, std::size_t guesses) {
-    printer.print(guesses);
+  Decoded run = decode(*racer.pipeline, prompt.tokens, settings, [&](Tokens, std::size_t draft_tokens) {
+    printer.print(draft_tokens);
     if (racer.watch) racer.watch(number);
   });
   printer.finish();
   return run;
 }
 
-void race(const Racer& plain, const Racer& guessing, std::span<const RacePrompt> prompts,
+void race(const Racer& plain, const Racer& speculating, std::span<const RacePrompt> prompts,
           const DecodeSettings& settings, const std::vector<std::string>& stops, const Tokenizer& tokenizer,
           const Paint& paint, std::int32_t runs, std::ostream& out, std::ostream& notes) {
   DecodeSettings warm_up = settings;
   warm_up.max_new_tokens = std::min(16, settings.max_new_tokens);
   warm_up.prefill = {};
-  for (const Racer* racer : {&plain, &guessing}) decode(*racer->pipeline, prompts.front().tokens, warm_up);
+  for (const Racer* racer : {&plain, &speculating}) decode(*racer->pipeline, prompts.front().tokens, warm_up);
 
   if (paint.on()) out << paint.green("green") << ": drafted and accepted; the rest is the target's own\n\n";
   const auto shown = [&](const Racer& racer, std::size_t p, const DecodeSettings& own) {
@@ -149,23 +149,23 @@ void race(const Racer& plain, const Racer& guessing, std::span<const RacePrompt>
     own.prefill = {};
     return decode_printed(racer, prompts[p], p, own, printer);
   };
-  const Race first = run_race(plain, guessing, prompts.size(), settings, shown);
+  const Race first = run_race(plain, speculating, prompts.size(), settings, shown);
   std::vector<double> gains{first.gain()};
   std::size_t same = first.same;
   for (std::int32_t r = 1; r < runs; ++r) {
-    const Race again = run_race(plain, guessing, prompts.size(), settings, unseen);
+    const Race again = run_race(plain, speculating, prompts.size(), settings, unseen);
     gains.push_back(again.gain());
     same = std::min(same, again.same);
     notes << "run " << r + 1 << " of " << runs << ": " << fixed(again.gain(), 2) << "x\n" << std::flush;
   }
 
-  const Tally &one = first.plain, &two = first.guessing;
+  const Tally &one = first.plain, &two = first.speculating;
   const std::string before = fixed(one.mean_rate(prompts.size()), 1),
                     after = fixed(two.mean_rate(prompts.size()), 1);
   const bool all_same = same == prompts.size();
   const std::string gain = fixed(first.gain(), 2) + "x";
   out << text_table(
-      {{"", plain.name, guessing.name},
+      {{"", plain.name, speculating.name},
        {"tokens/s", before, after},
        {"speedup", "1.00x", gain},
        {"MAT (tokens per target call)", fixed(one.mat(), 2), fixed(two.mat(), 2)},
@@ -175,17 +175,17 @@ void race(const Racer& plain, const Racer& guessing, std::span<const RacePrompt>
        {"same text", "-",
         all_same ? "yes"
                  : "no, on " + std::to_string(same) + " of " + std::to_string(prompts.size()) + " prompts"}});
-  const std::string verdict = all_same         ? "same text"
-                              : guessing.lossy ? "other text: the pipeline is lossy"
-                              : guessing.draws ? "other text, drawn from the same law"
-                                               : "other text";
+  const std::string result = all_same            ? "same text"
+                             : speculating.lossy ? "other text: the pipeline is lossy"
+                             : speculating.draws ? "other text, drawn from the same distribution"
+                                                 : "other text";
   std::string sum = gain + " plain decoding (" + after + " tokens/s against " + before + ")";
   if (runs > 1) {
     const auto [low, high] = std::minmax_element(gains.begin(), gains.end());
     sum = fixed(specula::detail::median(gains), 2) + "x plain decoding in the median of " +
           std::to_string(runs) + " runs (" + fixed(*low, 2) + "x to " + fixed(*high, 2) + "x)";
   }
-  out << '\n' << paint.bold("speculation: " + sum + ", " + verdict) << '\n';
+  out << '\n' << paint.bold("speculation: " + sum + ", " + result) << '\n';
 }
 
 }  // namespace specula_examples

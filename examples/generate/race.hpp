@@ -30,8 +30,8 @@ struct RacePrompt {
   std::vector<Token> tokens;  // of it
 };
 
-/// Prints the tokens of a run as they come, accepted guesses in green, up to a stop string. Of a character or
-/// a possible stop string that several tokens make up, the last one decides the colour.
+/// Prints the tokens of a run as they come, accepted draft tokens in green, up to a stop string. Of a
+/// character or a possible stop string that several tokens make up, the last one decides the colour.
 class TokenPrinter {
  public:
   TokenPrinter(const Tokenizer& tokenizer, std::vector<std::string> stops, const Paint& paint,
@@ -42,9 +42,9 @@ class TokenPrinter {
 
   /// To be called with each token before its round is printed. True: a stop string is complete.
   bool take(Token token);
-  /// Prints the tokens of a round, of which the first `guesses` are accepted guesses. Throws
+  /// Prints the tokens of a round, of which the first `draft_tokens` are accepted draft tokens. Throws
   /// std::runtime_error if it cannot.
-  void print(std::size_t guesses);
+  void print(std::size_t draft_tokens);
   /// Ends the text and its line.
   void finish();
   /// All that was printed since the text began.
@@ -68,7 +68,7 @@ Decoded decode_printed(const Racer& racer, const RacePrompt& prompt, std::size_t
 /// Warms both up, shows them on every prompt, then a table and one line that sums up. Times are those of the
 /// rounds alone; printing is not among them. Of more than one run, the first is shown, the others tell their
 /// speedups on `notes`, and the last line has their median.
-void race(const Racer& plain, const Racer& guessing, std::span<const RacePrompt> prompts,
+void race(const Racer& plain, const Racer& speculating, std::span<const RacePrompt> prompts,
           const DecodeSettings& settings, const std::vector<std::string>& stops, const Tokenizer& tokenizer,
           const Paint& paint, std::int32_t runs, std::ostream& out, std::ostream& notes);
 

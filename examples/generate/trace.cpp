@@ -73,7 +73,7 @@ void Trace::add(const Pipeline& pipeline, std::size_t prompt) {
   name.append("round-").append(padded(round_, 4)).append(".dot");
   files_.push_back(folder_ / name);
   std::ofstream out(unfinished_ / name, std::ios::binary);
-  if (!(out << specula::to_dot(pipeline.proposal(), &pipeline.verdict(), text_of_) << std::flush))
+  if (!(out << specula::to_dot(pipeline.proposal(), &pipeline.result(), text_of_) << std::flush))
     throw std::runtime_error(files_.back().string() + ": cannot be written");
 }
 

@@ -250,9 +250,9 @@ void write_gguf(const std::filesystem::path& directory, const std::filesystem::p
   const auto config_file = directory / "config.json";
   const LlamaConfig config =
       specula::eigen::read_llama_config(specula::eigen::read_json_file(config_file), config_file.string());
-  if (config.looks_at != specula::eigen::LooksAt::nothing)
+  if (config.conditioned_on != specula::eigen::Conditioning::nothing)
     throw std::runtime_error(config_file.string() +
-                             ": a draft that looks into its target is no model of llama.cpp");
+                             ": a draft that is conditioned on its target is no model of llama.cpp");
 
   const std::int64_t hidden = config.hidden_size, wide = config.intermediate_size,
                      queries = std::int64_t{config.heads} * config.head_dim,

@@ -102,7 +102,7 @@ AnyModel& GgufModels::draft(const std::string& name) {
   return context(name, file->second, threads_.draft);
 }
 
-AnyDrafter GgufModels::sorted(const std::string& name, const std::vector<float>&, specula::ExitBy) {
+AnyDrafter GgufModels::early_exit(const std::string& name, const std::vector<float>&, specula::ExitBy) {
   throw no_exits(name);
 }
 

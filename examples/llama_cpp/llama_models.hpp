@@ -67,8 +67,8 @@ class GgufModels final : public ModelSource {
   AnyModel& target() override;
   AnyModel& draft(const std::string& name) override;
   /// Throws UsageError: they have none. No draft is opened for that.
-  AnyDrafter sorted(const std::string& name, const std::vector<float>& thresholds,
-                    specula::ExitBy by) override;
+  AnyDrafter early_exit(const std::string& name, const std::vector<float>& thresholds,
+                        specula::ExitBy by) override;
   std::optional<specula::BigramTable> bigram() override;
 
  private:

@@ -85,9 +85,10 @@ void add_options(CLI::App& app, Options& options) {
       ->check(CLI::Range(-1, 1 << 20))
       ->capture_default_str();
   app.add_flag("--verbose", options.verbose, "Show what llama.cpp logs, not its errors only");
-  app.footer("Pipelines:\n" + describe_pipelines() +
-             "\nWhat looks into the target, leaves its layers out or exits early needs models that no GGUF "
-             "file holds.");
+  app.footer(
+      "Pipelines:\n" + describe_pipelines() +
+      "\nWhat is conditioned on the target, leaves its layers out or exits early needs models that no GGUF "
+      "file holds.");
 }
 
 void log_errors(ggml_log_level level, const char* text, void*) {
@@ -259,14 +260,14 @@ int run(int argc, char** argv) {
 
   auto names = pipeline_names(options);
   std::vector<std::string> drafts;
-  std::vector<Recipe> recipes;
+  std::vector<PipelineFactory> factories;
   const GgufFiles files = files_of(options);
   for (const auto& name : names) {
-    recipes.push_back(prepare_pipeline(name));
-    constexpr std::int32_t kMostNodes = 257;  // below a root, each guess may need a sequence of its own
-    if (std::max(recipes.back().max_nodes, recipes.back().draft_nodes) > kMostNodes)
-      throw UsageError("pipeline '" + name + "': llama.cpp has sequences for trees of 256 guesses");
-    for (const auto& draft : recipes.back().drafts) {
+    factories.push_back(prepare_pipeline(name));
+    constexpr std::int32_t kMostNodes = 257;  // below a root, each draft token may need a sequence of its own
+    if (std::max(factories.back().max_nodes, factories.back().draft_nodes) > kMostNodes)
+      throw UsageError("pipeline '" + name + "': llama.cpp has sequences for trees of 256 draft tokens");
+    for (const auto& draft : factories.back().drafts) {
       files.draft(draft);  // complains before the work
       if (std::find(drafts.begin(), drafts.end(), draft) == drafts.end()) drafts.push_back(draft);
     }
@@ -275,7 +276,7 @@ int run(int argc, char** argv) {
   if (compares)
     for (const auto& name : plain_names(names, drafts)) {
       names.push_back(name);
-      recipes.push_back(prepare_pipeline(name));
+      factories.push_back(prepare_pipeline(name));
     }
   if (!options.json.empty()) {
     for (const auto& file : options.prompt_files) check_distinct("--json", options.json, "--prompts", file);
@@ -301,20 +302,20 @@ int run(int argc, char** argv) {
     return 0;
   }
   const GgufThreads used{threads, options.draft_threads ? options.draft_threads : threads};
-  const Room room = room_for(recipes, longest, options.decoding.max_new_tokens);
+  const Room room = room_for(factories, longest, options.decoding.max_new_tokens);
   models.prepare(drafts, room, used);
 
   const CompareSettings settings{options.decoding.max_new_tokens, tokenizer.ends(), options.decoding.seed,
                                  options.repeat};
   std::vector<std::unique_ptr<Pipeline>> pipelines;
-  for (const auto& recipe : recipes) pipelines.push_back(recipe.build(models, options.decoding.sampling));
+  for (const auto& factory : factories) pipelines.push_back(factory.build(models, options.decoding.sampling));
   if (!compares) {
     generate(*pipelines.front(), texts, prompts, settings, options.stops, tokenizer, threads);
     return 0;
   }
   std::vector<Contender> contenders;
   for (std::size_t i = 0; i < names.size(); ++i)
-    contenders.push_back({names[i], pipelines[i].get(), recipes[i].lossy});
+    contenders.push_back({names[i], pipelines[i].get(), factories[i].lossy});
   const auto outcomes = compare(contenders, prompts, settings, ProgressBar());
   const CostCoefficients costs = cost_coefficients(outcomes);
   std::optional<Bootstrap> bootstrap;

@@ -34,10 +34,10 @@ std::map<std::string, double> heldout_loss(const std::filesystem::path& model,
     for (std::size_t r = 0; r < rows && (r + 1) * length <= text.size(); ++r) {
       const std::span row = std::span<const specula::Token>(text).subspan(r * length, length);
       llama.truncate(0);
-      const specula::RowsView rows_of = llama.extend(row, parents);
+      const specula::LogitsView rows_of = llama.extend(row, parents);
       for (std::size_t i = 0; i + 1 < length; ++i, ++count) {
         const auto logits = rows_of.row(static_cast<std::int32_t>(i));
-        sum -= scan.law(logits, {}).log_prob(logits[static_cast<std::size_t>(row[i + 1])]);
+        sum -= scan.distribution(logits, {}).log_prob(logits[static_cast<std::size_t>(row[i + 1])]);
       }
     }
     if (count > 0) out[style.name] = sum / static_cast<double>(count);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Trains a pack (a target as small as the repository's medium, the drafts base and small, glide, eagle and hass, which look
-# into the target, and sorted, which has exits) from nothing, and copies it to a folder. A second target, deep, of which sorted is cut, stays in
+# Trains a pack (a target as small as the repository's medium, the drafts base and small, glide, eagle and hass, which are
+# conditioned on the target, and s2d, which has exits) from nothing, and copies it to a folder. A second target, deep, of which s2d is cut, stays in
 # the work folder.
 # Started again after an interruption, it goes on where it was.
 #
@@ -11,12 +11,12 @@
 #   --models DIR     where the finished models go                              (build/pack)
 #   --minutes T B S  training time of target, base and small                   (80 12 10)
 #   --answer-minutes B S  then, of base and small, on the target's own text    (60 20)
-#   --look-minutes G E H  of glide, eagle and hass                             (30 30 45)
-#   --sorted-minutes D S  of deep and sorted                                   (80 30)
+#   --conditioned-minutes G E H  of glide, eagle and hass                             (30 30 45)
+#   --s2d-minutes D S  of deep and s2d                                   (80 30)
 set -euo pipefail
 
 repository=$(cd "$(dirname "$0")/../.." && pwd)
-gsm8k= python= minutes=(80 12 10) answer_minutes=(60 20) look_minutes=(30 30 45) sorted_minutes=(80 30)
+gsm8k= python= minutes=(80 12 10) answer_minutes=(60 20) conditioned_minutes=(30 30 45) s2d_minutes=(80 30)
 build=$repository/build/train
 work=$repository/build/train-work
 models=$repository/build/pack
@@ -30,8 +30,8 @@ while (($#)); do
     --models) models=$2; shift 2 ;;
     --minutes) minutes=("$2" "$3" "$4"); shift 4 ;;
     --answer-minutes) answer_minutes=("$2" "$3"); shift 3 ;;
-    --look-minutes) look_minutes=("$2" "$3" "$4"); shift 4 ;;
-    --sorted-minutes) sorted_minutes=("$2" "$3"); shift 3 ;;
+    --conditioned-minutes) conditioned_minutes=("$2" "$3" "$4"); shift 4 ;;
+    --s2d-minutes) s2d_minutes=("$2" "$3"); shift 3 ;;
     -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit ;;
     *) echo "pack.sh: unknown option $1; see --help" >&2; exit 2 ;;
   esac
@@ -60,9 +60,9 @@ train small "${minutes[2]}" 1e-2
 keep small
 
 # A draft with exits: the first layers of a second target.
-train deep "${sorted_minutes[0]}" 6e-3
-train sorted "${sorted_minutes[1]}" 4e-3 --cut-from "$work/deep/export" --exits 1,2,4 --long-from 0.7
-keep sorted
+train deep "${s2d_minutes[0]}" 6e-3
+train s2d "${s2d_minutes[1]}" 4e-3 --cut-from "$work/deep/export" --exits 1,2,4 --long-from 0.7
+keep s2d
 
 # The drafts go on with what the target itself writes.
 if [[ ! -f $work/answers/tokens.json ]]; then
@@ -77,7 +77,7 @@ go_on() {  # name, minutes
 go_on base "${answer_minutes[0]}"
 go_on small "${answer_minutes[1]}"
 
-# Drafts that look into the target, from people's text: nearly as good as from the target's at temperature 0, far better above.
+# Drafts that are conditioned on the target, from people's text: nearly as good as from the target's at temperature 0, far better above.
 look() {  # name, minutes, command and options
   local name=$1 minutes=$2
   shift 2
@@ -85,11 +85,11 @@ look() {  # name, minutes, command and options
     --minutes "$minutes" --long-from 0.7 --resume 2>&1 | tee -a "$work/$name.log"
   keep "$name"
 }
-look glide "${look_minutes[0]}" glide --lr 1e-2
-look eagle "${look_minutes[1]}" head --name eagle --lr 5e-3 --alignment 1 --top-k-weight 0
-look hass "${look_minutes[2]}" head --name hass --lr 5e-3
+look glide "${conditioned_minutes[0]}" glide --lr 1e-2
+look eagle "${conditioned_minutes[1]}" head --name eagle --lr 5e-3 --alignment 1 --top-k-weight 0
+look hass "${conditioned_minutes[2]}" head --name hass --lr 5e-3
 
-# What Max-Gram guesses where nothing matches. specula-bigram comes with the other examples.
+# What Max-Gram drafts where nothing matches. specula-bigram comes with the other examples.
 bigram=$repository/build/release/examples/bigram/specula-bigram
 if [[ -x $bigram ]]; then
   "$bigram" --tokens "$work/answers" --output "$models/bigram/bigram.json"

@@ -1,4 +1,5 @@
-// What a model knows at each token of its context: hidden states, for drafters that look into their target.
+// What a model knows at each token of its context: hidden states, for drafters that are conditioned on their
+// target.
 #pragma once
 
 #include <cstddef>

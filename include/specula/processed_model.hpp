@@ -22,10 +22,10 @@ namespace specula {
 ///   path  Tokens            every token before the row: the context, the node's ancestors, the node itself
 ///   row   std::span<float>  (V) the logits after it, to be changed in place
 ///
-/// A node of a tree sees its own path, so the text's law is that of plain decoding with the same processor.
-/// That holds if `process` is a function of its arguments: no counters, no memory of earlier calls. A masked
-/// token gets -infinity; one token at least must keep a finite logit. Give the draft the same processor, and
-/// its guesses keep to the mask too.
+/// A node of a tree sees its own path, so the text's distribution is that of plain decoding with the same
+/// processor. That holds if `process` is a function of its arguments: no counters, no memory of earlier
+/// calls. A masked token gets -infinity; one token at least must keep a finite logit. Give the draft the same
+/// processor, and its draft tokens keep to the mask too.
 ///
 /// The model is referenced and must outlive this object; only this object may change it. Cost of extend(): a
 /// copy of each row, and O(context + depth) for each path that `process` reads. Memory: max_nodes rows; more
@@ -74,9 +74,9 @@ class Processed {
   /// token, and std::runtime_error with the node where the processor throws; its number counts from the last
   /// append(), commit() or truncate(). In the last two cases the nodes are there, as after a call that
   /// succeeds.
-  RowsView extend(Tokens tokens, Nodes parents) {
+  LogitsView extend(Tokens tokens, Nodes parents) {
     expect_in_step();
-    const RowsView raw = model_->extend(tokens, parents);
+    const LogitsView raw = model_->extend(tokens, parents);
     const auto vocab = static_cast<std::size_t>(raw.vocab);
     const auto first = static_cast<NodeId>(nodes_.size());
     for (std::size_t i = 0; i < tokens.size(); ++i) nodes_.push_back({tokens[i], parents[i]});

@@ -21,7 +21,7 @@ inline constexpr Token kNoToken = -1;
 
 /// Rows of logits as a model leaves them: `rows` rows of `vocab` floats, `stride` floats apart. Not owned;
 /// valid until the next call of the model that returned it.
-struct RowsView {
+struct LogitsView {
   const float* data = nullptr;  // (rows, vocab), row-major
   std::int32_t rows = 0;
   std::int32_t vocab = 0;
@@ -48,35 +48,37 @@ struct Top {
 
 /// A probability distribution over the next token: scalars over a row of raw logits, or a point mass.
 ///
-///   law(x) = 0 where logits[x] < cut, else exp(inv_t * (logits[x] - shift) - log_z)
+///   distribution(x) = 0 where logits[x] < cut, else exp(inv_t * (logits[x] - shift) - log_z)
 ///
 /// It covers temperature, top-k, top-p and min-p; a row of log-probabilities is inv_t 1, shift 0, log_z 0; an
 /// n-gram is `point`. Elsewhere `shift` is the row's largest logit, so that log_z is in [0, log V]: a log_z
 /// of the raw logits would lose the digits that tell tokens apart (1e18 + log 2 is 1e18). log_z is a double:
 /// a float is wrong by 1e-6, which a residual would amplify.
-struct RowLaw {
+struct Distribution {
   const float* logits = nullptr;  // (V)
   double inv_t = 1;
   double log_z = 0;
   float shift = 0;
-  float cut = -std::numeric_limits<float>::infinity();
+  float min_logit = -std::numeric_limits<float>::infinity();
   Token point = kNoToken;
 
-  static RowLaw at(Token token) {
-    RowLaw law;
-    law.point = token;
-    return law;
+  static Distribution at(Token token) {
+    Distribution distribution;
+    distribution.point = token;
+    return distribution;
   }
-  friend bool operator==(const RowLaw&, const RowLaw&) = default;  // the same scalars over the same row
+  friend bool operator==(const Distribution&,
+                         const Distribution&) = default;  // the same scalars over the same row
   bool is_point() const { return point != kNoToken; }
 
   /// Probability of `token`. O(1); reads one logit.
   double operator()(Token token) const {
     if (is_point()) return token == point ? 1.0 : 0.0;
     const float logit = logits[token];
-    return logit < cut ? 0.0 : std::exp(log_prob(logit));
+    return logit < min_logit ? 0.0 : std::exp(log_prob(logit));
   }
-  /// Natural logarithm of the probability of a token with this logit, whatever the cut. Not for a point mass.
+  /// Natural logarithm of the probability of a token with this logit, whatever the truncation. Not for a
+  /// point mass.
   double log_prob(float logit) const {
     return inv_t * (static_cast<double>(logit) - static_cast<double>(shift)) - log_z;
   }

@@ -1,4 +1,4 @@
-// How a row of logits becomes a law: temperature, top-k, top-p, min-p.
+// How a row of logits becomes a distribution: temperature, top-k, top-p, min-p.
 #pragma once
 
 #include <cmath>
@@ -11,10 +11,10 @@
 
 namespace specula {
 
-/// The transform of a row. The cut is one law: the tokens with logit >= theta are kept, ties all kept, where
-/// theta is the largest of three thresholds: top-k's, top-p's on what top-k left, and min-p's (row maximum +
-/// temperature * ln(min_p)). The temperature is applied first, so top_p and min_p speak of the law that is
-/// drawn from.
+/// The transform of a row. The cut is one distribution: the tokens with logit >= theta are kept, ties all
+/// kept, where theta is the largest of three thresholds: top-k's, top-p's on what top-k left, and min-p's
+/// (row maximum + temperature * ln(min_p)). The temperature is applied first, so top_p and min_p speak of the
+/// distribution that is drawn from.
 struct SamplingParams {
   float temperature = 1.0f;  // 0: greedy, all mass on the first largest logit
   std::int32_t top_k = 0;    // 0: off
@@ -22,7 +22,7 @@ struct SamplingParams {
   float min_p = 0.0f;        // in [0, 1]; 0: off
 
   bool greedy() const { return temperature == 0.0f; }
-  bool cuts() const { return top_k > 0 || top_p < 1.0f || min_p > 0.0f; }
+  bool truncates() const { return top_k > 0 || top_p < 1.0f || min_p > 0.0f; }
 };
 
 /// Throws std::invalid_argument naming the field, its value and the allowed range. NaN is never allowed.

@@ -61,7 +61,7 @@ struct Reviews {
 
   std::int64_t calls = 0;
   std::array<std::int64_t, kDepths>
-      offered{};  // guesses that it judged after d accepted ones; the last: and more
+      offered{};  // draft tokens that it judged after d accepted ones; the last: and more
   std::array<std::int64_t, kDepths> accepted{};  // those that stayed
 
   void saw(std::int32_t depth, bool stays) {
@@ -79,7 +79,7 @@ struct Timing {
 /// Sums over rounds: add two to pool them; subtract an earlier copy to have what a request took.
 struct Stats {
   std::int64_t rounds = 0;
-  std::int64_t new_tokens = 0;         // emitted: accepted guesses and the token after them, less what
+  std::int64_t new_tokens = 0;         // emitted: accepted draft tokens and the token after them, less what
                                        // count_emitted() took out
   std::int64_t proposed = 0;           // nodes proposed, roots not counted
   std::vector<std::int64_t> offered;   // (depth) rounds whose path could go on to depth d + 1
@@ -91,7 +91,7 @@ struct Stats {
 
   /// Mean accepted tokens: new tokens, bonus included, per verification, pooled over all of them.
   double mat() const { return rounds ? static_cast<double>(new_tokens) / static_cast<double>(rounds) : 0.0; }
-  /// Share of the guesses at `depth` (1-based), offered under an accepted path, that stayed.
+  /// Share of the draft tokens at `depth` (1-based), offered under an accepted path, that stayed.
   double acceptance(std::int32_t depth) const {
     const auto d = static_cast<std::size_t>(depth - 1);
     return d < offered.size() && offered[d]

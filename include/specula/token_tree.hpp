@@ -1,4 +1,4 @@
-// A proposal: guessed tokens under the root, and how each of them was drawn.
+// A proposal: drafted tokens under the root, and how each of them was drawn.
 #pragma once
 
 #include <algorithm>
@@ -11,16 +11,16 @@
 #include <type_traits>
 #include <vector>
 
-#include "chance.hpp"
 #include "detail/alive.hpp"
 #include "detail/distinct_weights.hpp"
 #include "detail/draft_rows.hpp"
 #include "detail/fields.hpp"
-#include "detail/law_difference.hpp"
 #include "detail/lenient_row.hpp"
 #include "detail/proposal_nodes.hpp"
+#include "detail/residual_weights.hpp"
 #include "detail/row_scan.hpp"
-#include "draft_law.hpp"
+#include "proposal_kind.hpp"
+#include "random_source.hpp"
 #include "rows.hpp"
 #include "sampling_params.hpp"
 
@@ -29,7 +29,7 @@ namespace specula {
 /// Tokens in topological order, node 0 the root. Nodes enter through draw(), draw_distinct(), draw_shared(),
 /// choose() and copy(), so what is recorded is what was drawn, or through record(), whose caller answers for
 /// that; nothing drawn is ever removed but by a review(). Allocates in the constructor, and 4 V bytes at the
-/// first top-k or top-p cut.
+/// first top-k or top-p truncation.
 class TokenTree : public detail::ProposalNodes {
  public:
   /// `max_nodes` counts the root. `stored_rows`: how many nodes may keep a draft row (V floats each) that
@@ -41,7 +41,7 @@ class TokenTree : public detail::ProposalNodes {
         distinct_masses_(static_cast<std::size_t>(detail::tile_count(vocab))),
         rows_(vocab, checked(stored_rows, max_nodes)),
         lenient_(stored_rows > 0 ? static_cast<std::size_t>(vocab) : 0) {}
-  TokenTree(const TokenTree&) = delete;  // its laws point into its rows
+  TokenTree(const TokenTree&) = delete;  // its distributions point into its rows
   TokenTree& operator=(const TokenTree&) = delete;
   TokenTree(TokenTree&&) = default;            // what was moved from throws in reset()
   TokenTree& operator=(TokenTree&&) = delete;  // it would drop what was drawn
@@ -82,11 +82,11 @@ class TokenTree : public detail::ProposalNodes {
 
   // ---- growth
 
-  /// Copies the draft's row after `node` (V logits) into the tree and returns the law that `params` make of
-  /// it. Throws std::runtime_error naming the node if the row holds NaN or is empty, and
+  /// Copies the draft's row after `node` (V logits) into the tree and returns the distribution that `params`
+  /// make of it. Throws std::runtime_error naming the node if the row holds NaN or is empty, and
   /// std::invalid_argument on params out of range or a row of another width, or where a token was drawn from
   /// the row that is there (a second row needs the slot of another node).
-  RowLaw store(NodeId node, std::span<const float> row, const SamplingParams& params) {
+  Distribution store(NodeId node, std::span<const float> row, const SamplingParams& params) {
     expect_node(node);
     const std::span<float> slot = rows_.slot(node, row);
     expect_unused(slot, node, kNoParent);
@@ -94,113 +94,117 @@ class TokenTree : public detail::ProposalNodes {
     scan_.forget();  // it may be the row that was seen last
     rows_.made(node, {});
     std::copy(row.begin(), row.end(), slot.begin());
-    const RowLaw law = named(node, [&] { return scan_.law(slot, params); });
-    rows_.made(node, law);
-    return law;
+    const Distribution distribution = named(node, [&] { return scan_.distribution(slot, params); });
+    rows_.made(node, distribution);
+    return distribution;
   }
-  /// The same law over the caller's own row, which is read and not copied: for record(). It needs no slot.
-  RowLaw law_after(NodeId node, std::span<const float> row, const SamplingParams& params) {
+  /// The same distribution over the caller's own row, which is read and not copied: for record(). It needs no
+  /// slot.
+  Distribution distribution_after(NodeId node, std::span<const float> row, const SamplingParams& params) {
     expect_node(node);
     validate(params);
-    return named(node, [&] { return scan_.law(row, params); });
+    return named(node, [&] { return scan_.distribution(row, params); });
   }
 
-  /// Adds a child of `parent` drawn from `law`, which must stay valid with its row until the next reset.
-  /// Children drawn twice from one law are independent of each other (with replacement). Throws
-  /// std::invalid_argument naming the parent if a store() has replaced the row of the law, if the node of
-  /// that row is gone (reset(), review()), or if a law that store() did not make does not add up to 1 (seen
-  /// when its row is first read).
-  template <class Chance>
-  NodeId draw(NodeId parent, const RowLaw& law, Chance& chance) {
+  /// Adds a child of `parent` drawn from `distribution`, which must stay valid with its row until the next
+  /// reset. Children drawn twice from one distribution are independent of each other (with replacement).
+  /// Throws std::invalid_argument naming the parent if a store() has replaced the row of the distribution, if
+  /// the node of that row is gone (reset(), review()), or if a distribution that store() did not make does
+  /// not add up to 1 (seen when its row is first read).
+  template <class Rng>
+  NodeId draw(NodeId parent, const Distribution& distribution, Rng& rng) {
     expect_room(parent);
-    if (law.is_point()) return choose(parent, law.point, 1.0f);
-    const detail::LawWeights weights = weights_of(parent, law);
-    return add(parent, chance.draw(weights, draft_site(parent)), law, Kind::drawn);
+    if (distribution.is_point()) return choose(parent, distribution.point, 1.0f);
+    const detail::TokenWeights weights = weights_of(parent, distribution);
+    return add(parent, rng.draw(weights, draft_key(parent)), distribution, Kind::drawn);
   }
 
-  /// Adds a child of `parent` drawn from `law` given that it is none of the children that `parent` has.
-  /// Returns kNoParent and adds nothing when no other token has mass. Throws as draw().
-  template <class Chance>
-  NodeId draw_distinct(NodeId parent, const RowLaw& law, Chance& chance) {
+  /// Adds a child of `parent` drawn from `distribution` given that it is none of the children that `parent`
+  /// has. Returns kNoParent and adds nothing when no other token has mass. Throws as draw().
+  template <class Rng>
+  NodeId draw_distinct(NodeId parent, const Distribution& distribution, Rng& rng) {
     expect_room(parent);
-    if (law.is_point()) return has_child(parent, law.point) ? kNoParent : choose(parent, law.point, 1.0f);
-    const detail::DistinctWeights weights(*this, parent, weights_of(parent, law), distinct_masses_);
+    if (distribution.is_point())
+      return has_child(parent, distribution.point) ? kNoParent : choose(parent, distribution.point, 1.0f);
+    const detail::DistinctWeights weights(*this, parent, weights_of(parent, distribution), distinct_masses_);
     if (!(weights.total() > 0)) return kNoParent;
-    const Token token = chance.draw(weights, draft_site(parent));
-    return add(parent, token, law, Kind::distinct, 1.0 / weights.total());
+    const Token token = rng.draw(weights, draft_key(parent));
+    return add(parent, token, distribution, Kind::distinct, 1.0 / weights.total());
   }
 
-  /// Adds a child of `parent` drawn from `law` with the noise of its position, the same that SharedNoise
-  /// draws the target's token with. Throws as draw().
-  template <class Chance>
-  NodeId draw_shared(NodeId parent, const RowLaw& law, Chance& chance) {
+  /// Adds a child of `parent` drawn from `distribution` with the noise of its position, the same that
+  /// GumbelCoupling draws the target's token with. Throws as draw().
+  template <class Rng>
+  NodeId draw_shared(NodeId parent, const Distribution& distribution, Rng& rng) {
     expect_room(parent);
-    if (law.is_point()) return choose(parent, law.point, 1.0f);
-    const detail::LawWeights weights = weights_of(parent, law);
-    return add(parent, chance.draw_by_noise(weights, noise_site(parent)), law, Kind::shared);
+    if (distribution.is_point()) return choose(parent, distribution.point, 1.0f);
+    const detail::TokenWeights weights = weights_of(parent, distribution);
+    return add(parent, rng.draw_by_noise(weights, noise_key(parent)), distribution, Kind::shared);
   }
 
-  /// Adds a draft token that the caller's own sampler drew from `law`, as a child of `parent`. What the
-  /// caller promises, and no rule can see:
-  ///   - the token was drawn from `law` itself, temperature, cuts and penalties included;
-  ///   - by random numbers that nothing else uses: neither the target's tokens nor the rule's coins;
+  /// Adds a draft token that the caller's own sampler drew from `distribution`, as a child of `parent`. What
+  /// the caller promises, and no rule can see:
+  ///   - the token was drawn from `distribution` itself, temperature, truncation and penalties included;
+  ///   - by random numbers that nothing else uses: neither the target's tokens nor the rule's uniform draws;
   ///   - children of one parent were drawn independently of each other, and are recorded in the order of
   ///   their
-  ///     drawing, none left out, each with the same RowLaw (KSeq needs to see that it is one);
-  ///   - the row of `law` stays as it is until the verdict.
-  /// Cost: reads the row once, unless store(), law_after() or a sibling did just before. Throws as draw(),
-  /// and std::invalid_argument if the token is outside the vocabulary or `law` gives it no mass.
-  NodeId record(NodeId parent, Token token, const RowLaw& law) {
-    expect_recordable("TokenTree::record", parent, token, law);
-    if (law.is_point()) return choose(parent, token, 1.0f);
-    weights_of(parent, law);
-    return add(parent, token, law, Kind::drawn);
+  ///     drawing, none left out, each with the same Distribution (KSeq needs to see that it is one);
+  ///   - the row of `distribution` stays as it is until the verification result.
+  /// Cost: reads the row once, unless store(), distribution_after() or a sibling did just before. Throws as
+  /// draw(), and std::invalid_argument if the token is outside the vocabulary or `distribution` gives it no
+  /// mass.
+  NodeId record(NodeId parent, Token token, const Distribution& distribution) {
+    expect_recordable("TokenTree::record", parent, token, distribution);
+    if (distribution.is_point()) return choose(parent, token, 1.0f);
+    weights_of(parent, distribution);
+    return add(parent, token, distribution, Kind::drawn);
   }
-  /// The same for children drawn without replacement: each from `law` given that it is none of the children
-  /// that `parent` had before it. Throws also if the token is one of those. Returns kNoParent and adds
-  /// nothing, whatever the token, when they have left no mass, as draw_distinct() does: masses are sums of
-  /// floats, so a sampler that works in double may still have a token there.
-  NodeId record_distinct(NodeId parent, Token token, const RowLaw& law) {
-    expect_recordable("TokenTree::record_distinct", parent, token, law);
+  /// The same for children drawn without replacement: each from `distribution` given that it is none of the
+  /// children that `parent` had before it. Throws also if the token is one of those. Returns kNoParent and
+  /// adds nothing, whatever the token, when they have left no mass, as draw_distinct() does: masses are sums
+  /// of floats, so a sampler that works in double may still have a token there.
+  NodeId record_distinct(NodeId parent, Token token, const Distribution& distribution) {
+    expect_recordable("TokenTree::record_distinct", parent, token, distribution);
     if (has_child(parent, token))
       throw std::invalid_argument("TokenTree::record_distinct: token " + std::to_string(token) +
                                   " is a child of node " + std::to_string(parent) + " already");
-    if (law.is_point()) return choose(parent, token, 1.0f);
-    const detail::DistinctWeights weights(*this, parent, weights_of(parent, law), distinct_masses_);
+    if (distribution.is_point()) return choose(parent, token, 1.0f);
+    const detail::DistinctWeights weights(*this, parent, weights_of(parent, distribution), distinct_masses_);
     if (!(weights.total() > 0)) return kNoParent;
-    return add(parent, token, law, Kind::distinct, 1.0 / weights.total());
+    return add(parent, token, distribution, Kind::distinct, 1.0 / weights.total());
   }
 
-  /// Adds `token` as a child of `parent` whatever the coins. `confidence` is the draft's probability of it,
-  /// for shapes and for reading; no exact rule looks at it. Siblings may share a token: exact rules (but
-  /// KSeq) stay with the first, so what is below the others is never reached.
+  /// Adds `token` as a child of `parent` whatever the uniform draws. `confidence` is the draft's probability
+  /// of it, for shapes and for reading; no exact rule looks at it. Siblings may share a token: exact rules
+  /// (but KSeq) stay with the first, so what is below the others is never reached.
   NodeId choose(NodeId parent, Token token, float confidence) {
     return add_point(parent, token, confidence, Kind::chosen);
   }
-  /// The same for a guess of a drafter without rows, which a review never forgives.
+  /// The same for a draft token of a drafter without rows, which a review never forgives.
   NodeId copy(NodeId parent, Token token, float confidence) {
     return add_point(parent, token, confidence, Kind::copied);
   }
 
   /// A reviewer judges `node` of a chain, `row` being its own logits after the node's parent. True if the
   /// node stays; else it and everything behind it make place for one token of the reviewer's. Either way the
-  /// law that is recorded then is the one that the token now has, whatever the coins were: with lenience 1
-  /// the reviewer's own, else q_eff of detail::lenient_row (where that is the draft's own law nothing is
-  /// asked and nothing changes). So what judges the node next, another reviewer or the target, is exact at
-  /// any lenience.
+  /// distribution that is recorded then is the one that the token now has, whatever the uniform draws were:
+  /// with lenience 1 the reviewer's own, else q_eff of detail::lenient_row (where that is the draft's own
+  /// distribution nothing is asked and nothing changes). So what judges the node next, another reviewer or
+  /// the target, is exact at any lenience.
   ///
   /// At temperature 0 it stays if it is the reviewer's first largest logit, or if its confidence is at most
   /// lenience times the reviewer's probability of it; what replaces it is that largest logit. Copied nodes
   /// are judged with lenience 1 (as in the paper), and so are chosen ones above temperature 0.
   ///
-  /// Coins: at most one `review_accept`, and a `review_residual` where it does not stay; none at temperature
+  /// Uniform draws: at most one `review_accept`, and a `review_residual` where it does not stay; none at
+  /// temperature
   /// 0. Cost: a read of the row and of the one that the node was drawn from, and two more of both with
   /// lenience above 1. Source: Cascade Speculative Drafting, Algorithm 1. Throws as store(), and
   /// std::invalid_argument if the tree is no chain, holds what was drawn with shared noise, or lenience is
   /// not in [1, 1e30].
-  template <class Chance>
+  template <class Rng>
   bool review(NodeId node, std::span<const float> row, const SamplingParams& params, double lenience,
-              Chance& chance) {
+              Rng& rng) {
     expect_node(node);
     if (node == 0 || !is_chain())
       throw std::invalid_argument("TokenTree::review: node " + std::to_string(node) +
@@ -215,31 +219,32 @@ class TokenTree : public detail::ProposalNodes {
 
     const std::span<float> slot = rows_.slot(parent, row);
     expect_unused(slot, parent, node);
-    const RowLaw draft = row_law(node);
-    RowLaw law = named(parent, [&] { return scan_.law(row, params); });
+    const Distribution draft = draft_distribution(node);
+    Distribution distribution = named(parent, [&] { return scan_.distribution(row, params); });
     if (forgives && !draft.is_point()) {
-      if (!detail::lenient_row(draft, law, lenience, lenient_)) return true;
+      if (!detail::lenient_row(draft, distribution, lenience, lenient_)) return true;
       scan_.forget();
-      law = named(parent, [&] { return scan_.law(lenient_, SamplingParams{}); });
+      distribution = named(parent, [&] { return scan_.distribution(lenient_, SamplingParams{}); });
     }
     Token token = this->token(node);
-    bool stays = chance.accept(law(token) / draft(token), review_site(parent, Stream::review_accept));
+    bool stays =
+        rng.accept(distribution(token) / draft(token), review_key(parent, RandomStream::review_accept));
     if (!stays) {
-      const detail::LawDifference rest(law, draft, vocab(), distinct_masses_);
-      stays = !(rest.total() > 0);  // by rounding: the laws are one
-      if (!stays) token = chance.draw(rest, review_site(parent, Stream::review_residual));
+      const detail::ResidualWeights rest(distribution, draft, vocab(), distinct_masses_);
+      stays = !(rest.total() > 0);  // by rounding: the distributions are one
+      if (!stays) token = rng.draw(rest, review_key(parent, RandomStream::review_residual));
     }
-    std::copy_n(law.logits, slot.size(), slot.begin());
-    law.logits = slot.data();
-    rows_.made(parent, law);
+    std::copy_n(distribution.logits, slot.size(), slot.begin());
+    distribution.logits = slot.data();
+    rows_.made(parent, distribution);
     scan_.forget();
     if (!stays) drop(node), push(token, parent, {.kind = Kind::drawn}), count(Kind::drawn, 1);
     Node& reviewed = node_at(node);
     count(reviewed.kind, -1), count(Kind::drawn, 1);
     reviewed.kind = Kind::drawn;
     reviewed.scale = 1;
-    reviewed.law = law;
-    reviewed.confidence = static_cast<float>(law(token));
+    reviewed.distribution = distribution;
+    reviewed.confidence = static_cast<float>(distribution(token));
     return stays;
   }
 
@@ -276,50 +281,58 @@ class TokenTree : public detail::ProposalNodes {
   /// come after it: a row is stored where its node is there, and forgotten with it.
   void expect_unused(std::span<float> slot, NodeId node, NodeId but) const {
     for (NodeId n = node + 1; n < size(); ++n)
-      if (n != but && row_law(n).logits == slot.data())
+      if (n != but && draft_distribution(n).logits == slot.data())
         throw std::invalid_argument("TokenTree: the row of node " + std::to_string(node) +
                                     " cannot be replaced: node " + std::to_string(n) + " was drawn from it");
   }
-  void expect_recordable(const char* who, NodeId parent, Token token, const RowLaw& law) const {
+  void expect_recordable(const char* who, NodeId parent, Token token,
+                         const Distribution& distribution) const {
     expect_room(parent);
     expect_token("token", token);
-    if (!law.is_point() && !law.logits) return;  // weights_of() complains
-    if (!(law(token) > 0))
+    if (!distribution.is_point() && !distribution.logits) return;  // weights_of() complains
+    if (!(distribution(token) > 0))
       throw std::invalid_argument(std::string(who) + ": token " + std::to_string(token) + " after node " +
-                                  std::to_string(parent) + " has probability " + detail::number(law(token)) +
-                                  " under its law, which must be above 0");
+                                  std::to_string(parent) + " has probability " +
+                                  detail::number(distribution(token)) +
+                                  " under its distribution, which must be above 0");
   }
-  /// `law`, which is no point mass, for a child of `parent`. A law that is not of this tree's making is
-  /// looked at when its row is read.
-  detail::LawWeights weights_of(NodeId parent, const RowLaw& law) {
-    if (!law.logits || !rows_.is_current(law))
-      throw std::invalid_argument(
-          "TokenTree: a law for node " + std::to_string(parent) +
-          (law.logits ? " is over a row that store() has replaced, or its node is gone" : " has no row"));
-    const bool known = !scan_.masses(law).empty();
-    const detail::LawWeights weights = scan_.weights(law);
+  /// `distribution`, which is no point mass, for a child of `parent`. A distribution that is not of this
+  /// tree's making is looked at when its row is read.
+  detail::TokenWeights weights_of(NodeId parent, const Distribution& distribution) {
+    if (!distribution.logits || !rows_.is_current(distribution))
+      throw std::invalid_argument("TokenTree: a distribution for node " + std::to_string(parent) +
+                                  (distribution.logits
+                                       ? " is over a row that store() has replaced, or its node is gone"
+                                       : " has no row"));
+    const bool known = !scan_.masses(distribution).empty();
+    const detail::TokenWeights weights = scan_.weights(distribution);
     if (known) return weights;
     double sum = 0;
     for (const double mass : weights.masses) sum += mass;
     if (!(std::abs(sum - 1) < 1e-3)) {
       scan_.forget();  // it must be seen again
-      throw std::invalid_argument("TokenTree: the law after node " + std::to_string(parent) + " adds up to " +
-                                  detail::number(sum) + ", must be 1: is its row one of log-probabilities?");
+      throw std::invalid_argument("TokenTree: the distribution after node " + std::to_string(parent) +
+                                  " adds up to " + detail::number(sum) +
+                                  ", must be 1: is its row one of log-probabilities?");
     }
     return weights;
   }
-  NodeId add(NodeId parent, Token token, const RowLaw& law, Kind kind, double scale = 1) {
+  NodeId add(NodeId parent, Token token, const Distribution& distribution, Kind kind, double scale = 1) {
     count(kind, 1);
     return push(token, parent,
-                {.law = law, .scale = scale, .confidence = static_cast<float>(law(token)), .kind = kind});
+                {.distribution = distribution,
+                 .scale = scale,
+                 .confidence = static_cast<float>(distribution(token)),
+                 .kind = kind});
   }
   NodeId add_point(NodeId parent, Token token, float confidence, Kind kind) {
     expect_room(parent);
     expect_token("token", token);
     count(kind, 1);
-    return push(token, parent, {.law = RowLaw::at(token), .confidence = confidence, .kind = kind});
+    return push(token, parent,
+                {.distribution = Distribution::at(token), .confidence = confidence, .kind = kind});
   }
-  /// Removes `node` of a chain and all behind it, with the laws of their rows.
+  /// Removes `node` of a chain and all behind it, with the distributions of their rows.
   void drop(NodeId node) {
     rows_.forget(node, size());
     cut(node);
@@ -333,7 +346,7 @@ class TokenTree : public detail::ProposalNodes {
     double prob = best.prob;
     bool stays = token(node) == best.token;
     if (!stays && lenience > 1) {
-      prob = named(node - 1, [&] { return scan_.law(row, SamplingParams{}); })(token(node));
+      prob = named(node - 1, [&] { return scan_.distribution(row, SamplingParams{}); })(token(node));
       stays = static_cast<double>(judged.confidence) <= lenience * prob;
     }
     if (stays) {
@@ -345,11 +358,11 @@ class TokenTree : public detail::ProposalNodes {
     }
     return stays;
   }
-  Site draft_site(NodeId parent) { return review_site(parent, Stream::draft); }
-  Site review_site(NodeId parent, Stream stream) {
+  RandomKey draft_key(NodeId parent) { return review_key(parent, RandomStream::draft); }
+  RandomKey review_key(NodeId parent, RandomStream stream) {
     return {position(parent) + 1, origin(), stream, serial_++};
   }
-  std::uint32_t serial_ = 0;  // of the round's coins
+  std::uint32_t serial_ = 0;  // of the round's uniform draws
   std::int32_t locks_ = 0;
   detail::RowScan scan_;
   std::vector<double> distinct_masses_;  // (ceil(V / 512))

@@ -4,34 +4,36 @@
 #include <doctest/doctest.h>
 #include <specula/accept/rejection.hpp>
 
-#include "fixed_coins.hpp"
+#include "fixed_uniforms.hpp"
 
 using namespace specula;
 using namespace specula_test;
 
 namespace {
 
-Verdict dense(const Case& it, DenseCoins& coins) { return dense_block(it.dense, it.laws, coins); }
+VerifyResult dense(const Case& it, DenseUniforms& uniforms) {
+  return dense_block(it.dense, it.distributions, uniforms);
+}
 
 const std::vector<float>& operator+=(std::vector<float>& a, const std::vector<float>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
 }
 
-/// Draws a chain from the rows of `draft`, (length, V), by one coin.
-TokenTree chain(const std::vector<float>& draft, std::int32_t vocab, double coin) {
+/// Draws a chain from the rows of `draft`, (length, V), by one uniform draw.
+TokenTree chain(const std::vector<float>& draft, std::int32_t vocab, double uniform) {
   const auto length = static_cast<std::int32_t>(draft.size()) / vocab;
   TokenTree tree(vocab, length + 1, length + 1);
   tree.reset(0, 3);
-  FixedCoins coins{coin};
+  FixedUniforms uniforms{uniform};
   for (NodeId n = 0; n < length; ++n)
-    tree.draw(n, tree.store(n, RowsView{draft.data(), length, vocab, vocab}.row(n), {}), coins);
+    tree.draw(n, tree.store(n, LogitsView{draft.data(), length, vocab, vocab}.row(n), {}), uniforms);
   return tree;
 }
 
 }  // namespace
 
-TEST_CASE("same coins, same verdict as the dense rule: chains of every growth") {
+TEST_CASE("same uniform draws, same verification result as the dense rule: chains of every growth") {
   compare(Block{}, dense, {1, 400, 2, 9, 8}, {.wide = 0});
   compare(Block{}, dense, {2, 200, 3, 9, 6}, {.chooses = false, .wide = 0});
   compare(Block{}, dense, {3, 60, 500, 1600, 6}, {.wide = 0, .spread = 9});
@@ -44,12 +46,12 @@ TEST_CASE("more than 64 nodes") {
   for (std::uint64_t i = 0; i < 40; ++i) {
     const Case it =
         random_case(random, 6, {}, {.nodes = 150, .chooses = false, .wide = 0, .spread = 0.02}, i);
-    DenseCoins coins(i);
-    const Verdict want = dense(it, coins), got = verdict_of(Block{}, it, {}, i);
+    DenseUniforms uniforms(i);
+    const VerifyResult want = dense(it, uniforms), got = result_of(Block{}, it, {}, i);
     CHECK(it.tree.size() == 150);
-    CHECK(got.path == want.path);
-    CHECK(got.next == want.next);
-    longest = std::max(longest, got.accepted());
+    CHECK(got.accepted == want.accepted);
+    CHECK(got.next_token == want.next_token);
+    longest = std::max(longest, got.accepted_count());
   }
   CHECK(longest > 10);
 }
@@ -59,24 +61,24 @@ TEST_CASE("a proposal that is no chain is refused") {
   tree.reset(0, 0);
   tree.choose(0, 1, 1);
   tree.choose(0, 2, 1);
-  PhiloxChance chance(1);
-  CHECK_THROWS_WITH_AS(judge(Block{}, tree, std::vector<float>(12), chance),
+  PhiloxRandom rng(1);
+  CHECK_THROWS_WITH_AS(run_rule(Block{}, tree, std::vector<float>(12), rng),
                        "Block: the proposal is no chain; Traversal takes trees", std::invalid_argument);
 }
 
-TEST_CASE("coin 0 does not accept a token that the target cannot emit, nor what follows it") {
+TEST_CASE("uniform draw 0 does not accept a token that the target cannot emit, nor what follows it") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     const TokenTree tree = chain({5, 0, 0, /**/ 0, 1, 0}, 3, 0.0);
     REQUIRE(tree.token(1) == 0);
-    FixedCoins zero{0.0};
-    const Verdict verdict = judge(Block{}, tree, {-kInf, 1, 2, /**/ 0, 1, 0, /**/ 0, 0, 0}, zero);
-    CHECK(verdict.accepted() == 0);
-    CHECK(verdict.next == 1);  // the first token with mass left
+    FixedUniforms zero{0.0};
+    const VerifyResult result = run_rule(Block{}, tree, {-kInf, 1, 2, /**/ 0, 1, 0, /**/ 0, 0, 0}, zero);
+    CHECK(result.accepted_count() == 0);
+    CHECK(result.next_token == 1);  // the first token with mass left
   }
 }
 
-TEST_CASE("a draft that is the target is accepted at the largest coin") {
+TEST_CASE("a draft that is the target is accepted at the largest uniform draw") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(8);
@@ -86,8 +88,8 @@ TEST_CASE("a draft that is the target is accepted at the largest coin") {
       for (std::int32_t n = 0; n < length; ++n) rows += random.row(vocab, i % 2 ? 1 : 12);
       const TokenTree tree = chain(rows, vocab, random.uniform());
       rows += random.row(vocab, 1);
-      FixedCoins largest{kLargestCoin};
-      CHECK(judge(Block{}, tree, rows, largest).accepted() == length);
+      FixedUniforms largest{kLargestUniform};
+      CHECK(run_rule(Block{}, tree, rows, largest).accepted_count() == length);
     }
   }
 }
@@ -99,9 +101,9 @@ TEST_CASE("a weak beginning may be saved by what follows, unlike token by token"
   REQUIRE(tree.token(1) == 0);
   REQUIRE(tree.token(2) == 0);
   const std::vector<float> rows = {quarter, three, /**/ 0, -kInf, /**/ 0, 0};
-  FixedCoins coins{0.7}, others{0.7};
-  CHECK(judge(Block{}, tree, rows, coins).accepted() == 2);
-  CHECK(judge(Rejection{}, tree, rows, others).accepted() == 0);
+  FixedUniforms uniforms{0.7}, others{0.7};
+  CHECK(run_rule(Block{}, tree, rows, uniforms).accepted_count() == 2);
+  CHECK(run_rule(Rejection{}, tree, rows, others).accepted_count() == 0);
 }
 
 TEST_CASE("point masses against point masses") {
@@ -110,11 +112,11 @@ TEST_CASE("point masses against point masses") {
   tree.choose(0, 2, 1);
   tree.choose(1, 3, 1);
   const std::vector<float> rows = {0, 0, 1, 0, /**/ 1, 0, 0, 0, /**/ 0, 0, 0, 1};
-  for (const double coin : {0.0, 0.5, kLargestCoin}) {
-    FixedCoins fixed{coin};
-    const Verdict out = judge(Block{}, tree, rows, fixed, {.temperature = 0});
-    CHECK(out.path == std::vector<NodeId>{0, 1});  // 2 is right for sure, 3 is wrong for sure
-    CHECK(out.next == 0);
+  for (const double uniform : {0.0, 0.5, kLargestUniform}) {
+    FixedUniforms fixed{uniform};
+    const VerifyResult out = run_rule(Block{}, tree, rows, fixed, {.temperature = 0});
+    CHECK(out.accepted == std::vector<NodeId>{0, 1});  // 2 is right for sure, 3 is wrong for sure
+    CHECK(out.next_token == 0);
   }
 }
 
@@ -123,41 +125,41 @@ TEST_CASE("nothing proposed, and nothing to choose from") {
     const Arithmetic arithmetic(isa);
     TokenTree tree(5, 4, 0);
     tree.reset(2, 9);
-    FixedCoins coins{0.3};
-    const Verdict out = judge(Block{}, tree, {0, 1, 2, 1, 0}, coins);
-    CHECK(out.path == std::vector<NodeId>{0});
-    CHECK(coins.accepts.empty());
-    CHECK(coins.draws == std::vector<Site>{{10, 0, Stream::sample, 0}});
+    FixedUniforms uniforms{0.3};
+    const VerifyResult out = run_rule(Block{}, tree, {0, 1, 2, 1, 0}, uniforms);
+    CHECK(out.accepted == std::vector<NodeId>{0});
+    CHECK(uniforms.accepts.empty());
+    CHECK(uniforms.draws == std::vector<RandomKey>{{10, 0, RandomStream::sample, 0}});
 
     const TokenTree one = chain({7, -3}, 1, 0.5);  // a vocabulary of one token
-    FixedCoins high{0.999};
-    const Verdict all = judge(Block{}, one, {2, 3, 4}, high);
-    CHECK(all.path == std::vector<NodeId>{0, 1, 2});
-    CHECK(all.next == 0);
+    FixedUniforms high{0.999};
+    const VerifyResult all = run_rule(Block{}, one, {2, 3, 4}, high);
+    CHECK(all.accepted == std::vector<NodeId>{0, 1, 2});
+    CHECK(all.next_token == 0);
   }
 }
 
 TEST_CASE("rows after the end of the path that was tried are read once, those of a bad one are errors") {
-  check_rows_read(Block{}, {.nodes = 8, .wide = 0}, [](const Case& it, const Verdict& verdict, NodeId n) {
-    if (std::find(verdict.path.begin(), verdict.path.end(), n) != verdict.path.end()) return 1;
+  check_rows_read(Block{}, {.nodes = 8, .wide = 0}, [](const Case& it, const VerifyResult& result, NodeId n) {
+    if (std::find(result.accepted.begin(), result.accepted.end(), n) != result.accepted.end()) return 1;
     return n == it.tree.size() - 1 ? 0 : 2;  // the last row is for the bonus token only
   });
 }
 
-TEST_CASE("coins: from the end to the beginning, then one for the token") {
+TEST_CASE("uniform draws: from the end to the beginning, then one for the token") {
   const TokenTree tree = chain({0, 0, 0, /**/ 0, 0, 0}, 3, 0.0);
-  FixedCoins accepted{0.5};
-  judge(Block{}, tree, std::vector<float>(9), accepted);
-  CHECK(accepted.accepts == std::vector<Site>{{5, 3, Stream::accept, 2}});
-  CHECK(accepted.draws == std::vector<Site>{{6, 0, Stream::sample, 0}});
-  FixedCoins rejected{0.9};
-  judge(Block{}, tree, {-1, 0, 0, /**/ -1, 0, 0, /**/ 0, 0, 0}, rejected);
+  FixedUniforms accepted{0.5};
+  run_rule(Block{}, tree, std::vector<float>(9), accepted);
+  CHECK(accepted.accepts == std::vector<RandomKey>{{5, 3, RandomStream::accept, 2}});
+  CHECK(accepted.draws == std::vector<RandomKey>{{6, 0, RandomStream::sample, 0}});
+  FixedUniforms rejected{0.9};
+  run_rule(Block{}, tree, {-1, 0, 0, /**/ -1, 0, 0, /**/ 0, 0, 0}, rejected);
   REQUIRE(rejected.accepts.size() >= 2);
-  CHECK(rejected.accepts.front() == Site{5, 3, Stream::accept, 2});
-  CHECK(rejected.accepts.back() == Site{4, 3, Stream::accept, 1});
-  CHECK(rejected.draws == std::vector<Site>{{4, 3, Stream::residual, 0}});
+  CHECK(rejected.accepts.front() == RandomKey{5, 3, RandomStream::accept, 2});
+  CHECK(rejected.accepts.back() == RandomKey{4, 3, RandomStream::accept, 1});
+  CHECK(rejected.draws == std::vector<RandomKey>{{4, 3, RandomStream::residual, 0}});
 }
 
-static_assert(Block::exact_for(DraftLaw::sampled) && !Block::exact_for(DraftLaw::sampled_iid) &&
-              !Block::exact_for(DraftLaw::sampled_distinct) && !Block::exact_for(DraftLaw::mixed) &&
-              !Block::exact_for(DraftLaw::shared));
+static_assert(Block::lossless_for(ProposalKind::sampled) && !Block::lossless_for(ProposalKind::sampled_iid) &&
+              !Block::lossless_for(ProposalKind::sampled_distinct) &&
+              !Block::lossless_for(ProposalKind::mixed) && !Block::lossless_for(ProposalKind::shared));

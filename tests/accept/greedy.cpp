@@ -10,7 +10,9 @@
 using namespace specula;
 using namespace specula_test;
 
-TEST_CASE("the dense rule's verdict on random trees, whatever the parameters and however they were drawn") {
+TEST_CASE(
+    "the dense rule's verification result on random trees, whatever the parameters and however they were "
+    "drawn") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(1);
@@ -20,10 +22,10 @@ TEST_CASE("the dense rule's verdict on random trees, whatever the parameters and
           i % 2 ? SamplingParams{.temperature = 0.5f, .top_k = 2} : SamplingParams{.temperature = 0};
       const Case it = random_case(random, 2 + random.below(i % 10 ? 6 : 900), params,
                                   {.nodes = 1 + random.below(90), .wide = 0.3, .spread = 1.5}, i);
-      const Verdict want = dense_greedy(it.dense, it.row), got = verdict_of(Greedy{}, it, params, i);
-      CHECK(got.path == want.path);
-      CHECK(got.next == want.next);
-      accepted += got.accepted();
+      const VerifyResult want = dense_greedy(it.dense, it.row), got = result_of(Greedy{}, it, params, i);
+      CHECK(got.accepted == want.accepted);
+      CHECK(got.next_token == want.next_token);
+      accepted += got.accepted_count();
     }
     CHECK(accepted > 200);
   }
@@ -35,13 +37,13 @@ TEST_CASE("the lowest index wins a tie, in every place of a row of several tiles
     TokenTree tree(1300, 1, 0);
     tree.reset(0, 0);
     VerifyWorkspace workspace(1300, 1);
-    PhiloxChance chance(0);
-    Verdict out;
+    PhiloxRandom rng(0);
+    VerifyResult out;
     for (std::size_t first = 0; first < 1299; first += 13) {
       std::vector<float> row(1300, -2.0f);
       row[first] = row[first + 1] = row[1299] = 3.0f;
-      Greedy{}.verify(tree, TargetLaws({row.data(), 1, 1300, 1300}, {}, workspace), chance, out);
-      CHECK(out.next == static_cast<Token>(first));
+      Greedy{}.verify(tree, TargetDistributions({row.data(), 1, 1300, 1300}, {}, workspace), rng, out);
+      CHECK(out.next_token == static_cast<Token>(first));
     }
   }
 }
@@ -53,12 +55,13 @@ TEST_CASE("a bad row is an error that names the node; a row off the path is neve
   tree.choose(0, 2, 1);
   std::vector<float> rows = {0, 0, 1, /**/ NAN, NAN, NAN, /**/ 1, 0, 0};
   VerifyWorkspace workspace(3, 3);
-  PhiloxChance chance(0);
-  Verdict out;
-  Greedy{}.verify(tree, TargetLaws({rows.data(), 3, 3, 3}, {}, workspace), chance, out);
-  CHECK(out.path == std::vector<NodeId>{0, 2});
-  CHECK(out.next == 0);
+  PhiloxRandom rng(0);
+  VerifyResult out;
+  Greedy{}.verify(tree, TargetDistributions({rows.data(), 3, 3, 3}, {}, workspace), rng, out);
+  CHECK(out.accepted == std::vector<NodeId>{0, 2});
+  CHECK(out.next_token == 0);
   rows[7] = NAN;
-  CHECK_THROWS_WITH(Greedy{}.verify(tree, TargetLaws({rows.data(), 3, 3, 3}, {}, workspace), chance, out),
-                    "the target's row after node 2: a row of logits holds NaN or +infinity at token 1");
+  CHECK_THROWS_WITH(
+      Greedy{}.verify(tree, TargetDistributions({rows.data(), 3, 3, 3}, {}, workspace), rng, out),
+      "the target's row after node 2: a row of logits holds NaN or +infinity at token 1");
 }

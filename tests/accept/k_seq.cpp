@@ -4,8 +4,8 @@
 #include <doctest/doctest.h>
 #include <specula/accept/rejection.hpp>
 
-#include "exact_law.hpp"
-#include "fixed_coins.hpp"
+#include "exact_distribution.hpp"
+#include "fixed_uniforms.hpp"
 #include "tree_shapes.hpp"
 
 using namespace specula;
@@ -13,36 +13,36 @@ using namespace specula_test;
 
 namespace {
 
-using IidTriple = Bush<DraftLaw::sampled_iid, Child::drawn, Child::drawn, Child::drawn>;
+using IidTriple = Bush<ProposalKind::sampled_iid, Child::drawn, Child::drawn, Child::drawn>;
 
 /// Deterministic proposals and chains are judged as rejection would.
-Verdict dense(const Case& it, DenseCoins& coins) {
-  return it.tree.law() == DraftLaw::deterministic ? dense_rejection(it.dense, it.laws, coins)
-                                                  : dense_k_seq(it.dense, it.laws, coins);
+VerifyResult dense(const Case& it, DenseUniforms& uniforms) {
+  return it.tree.kind() == ProposalKind::deterministic ? dense_rejection(it.dense, it.distributions, uniforms)
+                                                       : dense_k_seq(it.dense, it.distributions, uniforms);
 }
 
-/// `count` guesses drawn from `q` under the root by one coin.
-struct Guesses {
+/// `count` draft tokens drawn from `q` under the root by one uniform draw.
+struct DraftTokens {
   std::vector<float> p, q;
   std::int32_t count = 2;
   TokenTree tree{static_cast<std::int32_t>(p.size()), count + 1, 1};
 
-  template <class Chance>
-  Verdict verify(Chance& chance, const SamplingParams& params = {}) {
+  template <class Rng>
+  VerifyResult verify(Rng& rng, const SamplingParams& params = {}) {
     std::vector<float> rows;
     for (std::int32_t n = 0; n <= count; ++n) rows.insert(rows.end(), p.begin(), p.end());
-    return judge(KSeq{}, tree, rows, chance, params);
+    return run_rule(KSeq{}, tree, rows, rng, params);
   }
-  Token draw(double coin) {
-    FixedCoins fixed{coin};
+  Token draw(double uniform) {
+    FixedUniforms fixed{uniform};
     tree.reset(0, 3);
-    const RowLaw law = tree.store(0, q, {});
-    for (std::int32_t n = 0; n < count; ++n) tree.draw(0, law, fixed);
+    const Distribution distribution = tree.store(0, q, {});
+    for (std::int32_t n = 0; n < count; ++n) tree.draw(0, distribution, fixed);
     return tree.token(1);
   }
 };
 
-/// The exact law of the text against the target's, over several models.
+/// The exact distribution of the text against the target's, over several models.
 template <class Shape>
 double worst(std::int32_t vocab, Shape shape, std::size_t horizon, std::uint64_t seeds = 3) {
   double error = 0;
@@ -51,14 +51,15 @@ double worst(std::int32_t vocab, Shape shape, std::size_t horizon, std::uint64_t
     for (const SamplingParams& params : {SamplingParams{}, SamplingParams{.temperature = 0.8f, .top_k = 2}}) {
       ToyModel target(vocab, 10 * seed), draft(vocab, 10 * seed + 1);
       Speculator run{TreeVerifier{target, KSeq{}, params}, ModelDrafter{draft}, shape};
-      error = std::max(error, composed_law(run, target, params, prompt, horizon).error);
+      error = std::max(error, composed_distribution(run, target, params, prompt, horizon).error);
     }
   return error;
 }
 
 }  // namespace
 
-TEST_CASE("the target's law is kept: pairs and triples of independent guesses, one and two levels") {
+TEST_CASE(
+    "the target's distribution is kept: pairs and triples of independent draft tokens, one and two levels") {
   CHECK(worst(2, IidPair{}, 3) < 1e-12);
   CHECK(worst(3, IidPair{}, 3) < 1e-12);
   CHECK(worst(4, IidPair{}, 2) < 1e-12);
@@ -67,16 +68,18 @@ TEST_CASE("the target's law is kept: pairs and triples of independent guesses, o
   CHECK(worst(4, IidTriple{}, 1) < 1e-12);
   CHECK(worst(2, IidPair{.depth = 2}, 3, 2) < 1e-12);
   CHECK(worst(3, IidPair{.depth = 2}, 2, 1) < 1e-12);
-  CHECK(worst(3, Bush<DraftLaw::sampled_iid, Child::drawn>{.depth = 3}, 3) < 1e-12);  // a chain
+  CHECK(worst(3, Bush<ProposalKind::sampled_iid, Child::drawn>{.depth = 3}, 3) < 1e-12);  // a chain
 }
 
 TEST_CASE("a whole pipeline over several rounds") {
   ToyModel target(2, 1), draft(2, 2);
   Speculator run{TreeVerifier{target, KSeq{}}, ModelDrafter{draft}, IidPair{.depth = 2}};
-  CHECK(whole_law(run, target, {}, {0, 1, 0}, 2).error < 1e-12);
+  CHECK(whole_distribution(run, target, {}, {0, 1, 0}, 2).error < 1e-12);
 }
 
-TEST_CASE("same coins, same verdict as the dense rule: independent siblings, chains, chosen trees") {
+TEST_CASE(
+    "same uniform draws, same verification result as the dense rule: independent siblings, chains, chosen "
+    "trees") {
   compare(KSeq{}, dense, {1, 400, 2, 9, 20, 0.8}, {.distinct = false, .chooses = false, .wide = 0.6});
   compare(KSeq{}, dense, {2, 60, 500, 1600, 10, 0.8},
           {.distinct = false, .chooses = false, .wide = 0.5, .spread = 9});
@@ -94,24 +97,24 @@ TEST_CASE("more than 32 siblings and more than 64 nodes") {
     std::size_t siblings = 0;
     for (NodeId n = 0; n < it.tree.size(); ++n) siblings = std::max(siblings, it.dense.children(n).size());
     CHECK(it.tree.size() == 100);
-    DenseCoins coins(i);
-    const Verdict want = dense(it, coins), got = verdict_of(KSeq{}, it, {}, i);
-    if (coins.margin < 1e-11) continue;  // with p near q and many siblings, one rho is as good as another
-    CHECK(got.path == want.path);
-    CHECK(got.next == want.next);
+    DenseUniforms uniforms(i);
+    const VerifyResult want = dense(it, uniforms), got = result_of(KSeq{}, it, {}, i);
+    if (uniforms.margin < 1e-11) continue;  // with p near q and many siblings, one rho is as good as another
+    CHECK(got.accepted == want.accepted);
+    CHECK(got.next_token == want.next_token);
     ++compared;
   }
   CHECK(compared > 20);
-  Guesses many{{-kInf, 3, 0}, {4, 0, 1}, 40};
+  DraftTokens many{{-kInf, 3, 0}, {4, 0, 1}, 40};
   REQUIRE(many.draw(0.5) == 0);
-  FixedCoins zero{0.0};
-  CHECK(many.verify(zero).accepted() == 0);
+  FixedUniforms zero{0.0};
+  CHECK(many.verify(zero).accepted_count() == 0);
   CHECK(zero.accepts.size() == 40);
 }
 
 TEST_CASE("siblings drawn in other ways are refused; on one path there are none") {
   const std::vector<float> row = {0, 1, 2};
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   const auto tree_of = [&](auto grow) {
     TokenTree tree(3, 3, 1);
     tree.reset(0, 0);
@@ -119,56 +122,59 @@ TEST_CASE("siblings drawn in other ways are refused; on one path there are none"
     return tree;
   };
   const char* message =
-      "KSeq: siblings must be drawn independently from one law, or be chosen; Rejection and Traversal take "
+      "KSeq: siblings must be drawn independently from one distribution, or be chosen; Rejection and "
+      "Traversal take "
       "any";
-  const auto distinct = tree_of([&](TokenTree& tree, const RowLaw& q) {
-    tree.draw_distinct(0, q, chance), tree.draw_distinct(0, q, chance);
+  const auto distinct = tree_of([&](TokenTree& tree, const Distribution& q) {
+    tree.draw_distinct(0, q, rng), tree.draw_distinct(0, q, rng);
   });
   const auto mixed =
-      tree_of([&](TokenTree& tree, const RowLaw& q) { tree.draw(0, q, chance), tree.choose(0, 1, 1); });
+      tree_of([&](TokenTree& tree, const Distribution& q) { tree.draw(0, q, rng), tree.choose(0, 1, 1); });
   const auto chain = tree_of(
-      [&](TokenTree& tree, const RowLaw& q) { tree.draw_distinct(0, q, chance), tree.choose(1, 1, 1); });
+      [&](TokenTree& tree, const Distribution& q) { tree.draw_distinct(0, q, rng), tree.choose(1, 1, 1); });
   const std::vector<float> rows(9);
-  CHECK_THROWS_WITH_AS(judge(KSeq{}, distinct, rows, chance), message, std::invalid_argument);
-  CHECK_THROWS_WITH_AS(judge(KSeq{}, mixed, rows, chance), message, std::invalid_argument);
+  CHECK_THROWS_WITH_AS(run_rule(KSeq{}, distinct, rows, rng), message, std::invalid_argument);
+  CHECK_THROWS_WITH_AS(run_rule(KSeq{}, mixed, rows, rng), message, std::invalid_argument);
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    PhiloxChance ours(seed), theirs(seed);
-    const Verdict a = judge(KSeq{}, chain, rows, ours), b = judge(Rejection{}, chain, rows, theirs);
-    CHECK(a.path == b.path);
-    CHECK(a.next == b.next);
+    PhiloxRandom ours(seed), theirs(seed);
+    const VerifyResult a = run_rule(KSeq{}, chain, rows, ours),
+                       b = run_rule(Rejection{}, chain, rows, theirs);
+    CHECK(a.accepted == b.accepted);
+    CHECK(a.next_token == b.next_token);
   }
 }
 
-TEST_CASE("coin 0 does not accept a token that the target cannot emit") {
+TEST_CASE("uniform draw 0 does not accept a token that the target cannot emit") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
-    Guesses guesses{{-kInf, 1, 2}, {5, 0, 0}};
-    REQUIRE(guesses.draw(0.0) == 0);
-    FixedCoins zero{0.0};
-    const Verdict verdict = guesses.verify(zero);
-    CHECK(verdict.accepted() == 0);
-    CHECK(verdict.next == 1);
+    DraftTokens draft_tokens{{-kInf, 1, 2}, {5, 0, 0}};
+    REQUIRE(draft_tokens.draw(0.0) == 0);
+    FixedUniforms zero{0.0};
+    const VerifyResult result = draft_tokens.verify(zero);
+    CHECK(result.accepted_count() == 0);
+    CHECK(result.next_token == 1);
   }
 }
 
-TEST_CASE("a draft that is the target is accepted at the largest coin; one that shares no token never") {
+TEST_CASE(
+    "a draft that is the target is accepted at the largest uniform draw; one that shares no token never") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(8);
     for (int i = 0; i < 200; ++i) {
       const std::vector<float> row = random.row(1 + random.below(1200), i % 2 ? 1 : 12);
-      Guesses same{row, row, 2 + i % 3};
+      DraftTokens same{row, row, 2 + i % 3};
       same.draw(random.uniform());
-      FixedCoins largest{kLargestCoin};
-      CHECK(same.verify(largest).path == std::vector<NodeId>{0, 1});
+      FixedUniforms largest{kLargestUniform};
+      CHECK(same.verify(largest).accepted == std::vector<NodeId>{0, 1});
     }
-    Guesses apart{{0, 1, -kInf, -kInf}, {-kInf, -kInf, 0, 1}, 3};
+    DraftTokens apart{{0, 1, -kInf, -kInf}, {-kInf, -kInf, 0, 1}, 3};
     apart.draw(0.5);
-    for (const double coin : {0.0, 0.999}) {
-      FixedCoins fixed{coin};
-      const Verdict verdict = apart.verify(fixed);
-      CHECK(verdict.accepted() == 0);
-      CHECK(verdict.next == (coin == 0 ? 0 : 1));
+    for (const double uniform : {0.0, 0.999}) {
+      FixedUniforms fixed{uniform};
+      const VerifyResult result = apart.verify(fixed);
+      CHECK(result.accepted_count() == 0);
+      CHECK(result.next_token == (uniform == 0 ? 0 : 1));
     }
   }
 }
@@ -176,20 +182,20 @@ TEST_CASE("a draft that is the target is accepted at the largest coin; one that 
 TEST_CASE("point masses: the target's, and the draft's") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
-    Guesses drawn{{0, 3, 1}, {0, 1, 0}, 3};  // the target at temperature 0 is sure of token 1
-    for (const double coin : {0.1, 0.5, 0.9}) {
-      const Token token = drawn.draw(coin);
-      FixedCoins zero{0.0}, largest{kLargestCoin};
-      CHECK(drawn.verify(zero, {.temperature = 0}).accepted() == (token == 1));
-      CHECK(drawn.verify(largest, {.temperature = 0}).next == 1);
+    DraftTokens drawn{{0, 3, 1}, {0, 1, 0}, 3};  // the target at temperature 0 is sure of token 1
+    for (const double uniform : {0.1, 0.5, 0.9}) {
+      const Token token = drawn.draw(uniform);
+      FixedUniforms zero{0.0}, largest{kLargestUniform};
+      CHECK(drawn.verify(zero, {.temperature = 0}).accepted_count() == (token == 1));
+      CHECK(drawn.verify(largest, {.temperature = 0}).next_token == 1);
     }
     TokenTree tree(4, 4, 0);
     tree.reset(0, 0);
     for (const Token x : {2, 2, 3}) tree.choose(0, x, 1);
     const std::vector<float> rows = {0, 0, 0, 9, /**/ 0, 0, 0, 0, /**/ 0, 0, 0, 0, /**/ 0, 1, 0, 0};
-    FixedCoins fixed{0.9};
-    CHECK(judge(KSeq{}, tree, rows, fixed).path == std::vector<NodeId>{0, 3});
-    CHECK(judge(KSeq{}, tree, rows, fixed, {.temperature = 0}).next == 1);
+    FixedUniforms fixed{0.9};
+    CHECK(run_rule(KSeq{}, tree, rows, fixed).accepted == std::vector<NodeId>{0, 3});
+    CHECK(run_rule(KSeq{}, tree, rows, fixed, {.temperature = 0}).next_token == 1);
   }
 }
 
@@ -198,39 +204,41 @@ TEST_CASE("nothing proposed, and nothing to choose from") {
     const Arithmetic arithmetic(isa);
     TokenTree tree(5, 4, 0);
     tree.reset(2, 9);
-    FixedCoins coins{0.3};
-    CHECK(judge(KSeq{}, tree, {0, 1, 2, 1, 0}, coins).path == std::vector<NodeId>{0});
-    CHECK(coins.accepts.empty());
-    CHECK(coins.draws == std::vector<Site>{{10, 0, Stream::sample, 0}});
-    Guesses one{{7}, {-3}, 3};  // a vocabulary of one token
+    FixedUniforms uniforms{0.3};
+    CHECK(run_rule(KSeq{}, tree, {0, 1, 2, 1, 0}, uniforms).accepted == std::vector<NodeId>{0});
+    CHECK(uniforms.accepts.empty());
+    CHECK(uniforms.draws == std::vector<RandomKey>{{10, 0, RandomStream::sample, 0}});
+    DraftTokens one{{7}, {-3}, 3};  // a vocabulary of one token
     one.draw(0.5);
-    FixedCoins high{0.999};
-    CHECK(one.verify(high).path == std::vector<NodeId>{0, 1});
-    CHECK(one.verify(high).next == 0);
+    FixedUniforms high{0.999};
+    CHECK(one.verify(high).accepted == std::vector<NodeId>{0, 1});
+    CHECK(one.verify(high).next_token == 0);
   }
 }
 
 TEST_CASE("rows off the path are never read; a bad row on it is an error that names the node") {
-  check_rows_read(KSeq{}, {.nodes = 14, .distinct = false, .chooses = false, .wide = 0.5},
-                  [](const Case&, const Verdict& verdict, NodeId n) {
-                    return std::find(verdict.path.begin(), verdict.path.end(), n) != verdict.path.end() ? 1
-                                                                                                        : 0;
-                  });
+  check_rows_read(
+      KSeq{}, {.nodes = 14, .distinct = false, .chooses = false, .wide = 0.5},
+      [](const Case&, const VerifyResult& result, NodeId n) {
+        return std::find(result.accepted.begin(), result.accepted.end(), n) != result.accepted.end() ? 1 : 0;
+      });
 }
 
-TEST_CASE("coins: one a node tried, then one for the token") {
-  Guesses guesses{{0, 0, 0}, {0, 0, 0}};
-  guesses.draw(0.0);
-  FixedCoins accepted{0.5};
-  guesses.verify(accepted);
-  CHECK(accepted.accepts == std::vector<Site>{{4, 3, Stream::accept, 1}});
-  CHECK(accepted.draws == std::vector<Site>{{5, 0, Stream::sample, 0}});
-  guesses.p = {-kInf, 0, 0};
-  FixedCoins rejected{0.5};
-  guesses.verify(rejected);
-  CHECK(rejected.accepts == std::vector<Site>{{4, 3, Stream::accept, 1}, {4, 3, Stream::accept, 2}});
-  CHECK(rejected.draws == std::vector<Site>{{4, 3, Stream::residual, 0}});
+TEST_CASE("uniform draws: one a node tried, then one for the token") {
+  DraftTokens draft_tokens{{0, 0, 0}, {0, 0, 0}};
+  draft_tokens.draw(0.0);
+  FixedUniforms accepted{0.5};
+  draft_tokens.verify(accepted);
+  CHECK(accepted.accepts == std::vector<RandomKey>{{4, 3, RandomStream::accept, 1}});
+  CHECK(accepted.draws == std::vector<RandomKey>{{5, 0, RandomStream::sample, 0}});
+  draft_tokens.p = {-kInf, 0, 0};
+  FixedUniforms rejected{0.5};
+  draft_tokens.verify(rejected);
+  CHECK(rejected.accepts ==
+        std::vector<RandomKey>{{4, 3, RandomStream::accept, 1}, {4, 3, RandomStream::accept, 2}});
+  CHECK(rejected.draws == std::vector<RandomKey>{{4, 3, RandomStream::residual, 0}});
 }
 
-static_assert(KSeq::exact_for(DraftLaw::sampled_iid) && !KSeq::exact_for(DraftLaw::sampled) &&
-              !KSeq::exact_for(DraftLaw::sampled_distinct) && !KSeq::exact_for(DraftLaw::mixed));
+static_assert(KSeq::lossless_for(ProposalKind::sampled_iid) && !KSeq::lossless_for(ProposalKind::sampled) &&
+              !KSeq::lossless_for(ProposalKind::sampled_distinct) &&
+              !KSeq::lossless_for(ProposalKind::mixed));

@@ -12,7 +12,7 @@
 using namespace specula;
 using namespace specula_test;
 
-TEST_CASE("same coins, same verdict as the dense rule") {
+TEST_CASE("same uniform draws, same verification result as the dense rule") {
   const SamplingParams settings[] = {
       {}, {.temperature = 0.7f, .top_k = 3}, {.temperature = 1.4f, .top_p = 0.8f}};
   for (const auto isa : every_isa()) {
@@ -25,15 +25,15 @@ TEST_CASE("same coins, same verdict as the dense rule") {
       const Case it =
           random_case(random, 2 + random.below(8), params, {.nodes = 1 + random.below(16), .wide = 0.4}, i);
       for (const double lenience : {1.0, 1.5, 4.0}) {
-        DenseCoins coins(i);
-        const Verdict want = dense_rejection(it.dense, it.laws, coins, lenience);
-        if (coins.margin < (isa == detail::Isa::reference ? 1e-11 : 1e-5)) continue;
-        const Verdict got = verdict_of(Lenient{lenience}, it, params, i);
-        CHECK(got.path == want.path);
-        CHECK(got.next == want.next);
+        DenseUniforms uniforms(i);
+        const VerifyResult want = dense_rejection(it.dense, it.distributions, uniforms, lenience);
+        if (uniforms.margin < (isa == detail::Isa::reference ? 1e-11 : 1e-5)) continue;
+        const VerifyResult got = result_of(Lenient{lenience}, it, params, i);
+        CHECK(got.accepted == want.accepted);
+        CHECK(got.next_token == want.next_token);
         ++compared;
-        if (lenience == 1) strict += got.accepted();
-        if (lenience == 4) lenient += got.accepted();
+        if (lenience == 1) strict += got.accepted_count();
+        if (lenience == 4) lenient += got.accepted_count();
       }
     }
     CHECK(compared > 850);
@@ -45,9 +45,9 @@ TEST_CASE("lenience 1 is rejection") {
   Random random(2);
   for (std::uint64_t i = 0; i < 200; ++i) {
     const Case it = random_case(random, 5, {}, {.nodes = 12}, i);
-    const Verdict a = verdict_of(Lenient{1.0}, it, {}, i), b = verdict_of(Rejection{}, it, {}, i);
-    CHECK(a.path == b.path);
-    CHECK(a.next == b.next);
+    const VerifyResult a = result_of(Lenient{1.0}, it, {}, i), b = result_of(Rejection{}, it, {}, i);
+    CHECK(a.accepted == b.accepted);
+    CHECK(a.next_token == b.next_token);
   }
 }
 
@@ -61,29 +61,29 @@ TEST_CASE("temperature 0: the first largest logit, or q <= lenience p at tempera
       const Case it =
           random_case(random, 2 + random.below(5), greedy, {.nodes = 10, .wide = 0.4, .spread = 1.5}, i);
       const double lenience = i % 4 == 0 ? 1.0 : 1.0 + static_cast<double>(i % 4);
-      Verdict want;
+      VerifyResult want;
       want.clear();
       for (bool more = true; more;) {
-        const auto at = static_cast<std::size_t>(want.path.back());
+        const auto at = static_cast<std::size_t>(want.accepted.back());
         const std::vector<float>& row = it.row[at];
-        const Dense p = plain_law(row, {});
-        want.next = static_cast<Token>(std::max_element(row.begin(), row.end()) - row.begin());
+        const Dense p = plain_distribution(row, {});
+        want.next_token = static_cast<Token>(std::max_element(row.begin(), row.end()) - row.begin());
         more = false;
-        for (const NodeId c : it.dense.children(want.path.back())) {
+        for (const NodeId c : it.dense.children(want.accepted.back())) {
           const auto x = static_cast<std::size_t>(it.dense.token[static_cast<std::size_t>(c)]);
-          const bool best = static_cast<Token>(x) == want.next;
+          const bool best = static_cast<Token>(x) == want.next_token;
           const double q = static_cast<double>(it.tree.confidence(c));
           if (!best && !(lenience > 1 && q <= lenience * p[x])) continue;
           forgiven += !best;
-          want.path.push_back(c);
+          want.accepted.push_back(c);
           more = true;
           break;
         }
       }
-      const Verdict got = verdict_of(Lenient{lenience}, it, greedy, i);
-      CHECK(got.path == want.path);
-      CHECK(got.next == want.next);
-      if (lenience == 1) CHECK(got.path == dense_greedy(it.dense, it.row).path);
+      const VerifyResult got = result_of(Lenient{lenience}, it, greedy, i);
+      CHECK(got.accepted == want.accepted);
+      CHECK(got.next_token == want.next_token);
+      if (lenience == 1) CHECK(got.accepted == dense_greedy(it.dense, it.row).accepted);
     }
     CHECK(forgiven > 50);
   }
@@ -95,8 +95,9 @@ TEST_CASE("errors, and what accept_lossy says") {
   CHECK_THROWS_AS(Lenient{std::numeric_limits<double>::quiet_NaN()}, std::invalid_argument);
   CHECK_THROWS_AS(Lenient{std::numeric_limits<double>::infinity()}, std::invalid_argument);
   CHECK(Lenient{2.5}.lenience() == 2.5);
-  static_assert(!Lenient::exact_for(DraftLaw::deterministic) && !Lenient::exact_for(DraftLaw::sampled));
-  static_assert(AcceptLossy<Lenient>::exact_for(DraftLaw::mixed) && AcceptLossy<Lenient>::lossy);
+  static_assert(!Lenient::lossless_for(ProposalKind::deterministic) &&
+                !Lenient::lossless_for(ProposalKind::sampled));
+  static_assert(AcceptLossy<Lenient>::lossless_for(ProposalKind::mixed) && AcceptLossy<Lenient>::lossy);
   const auto lossy = accept_lossy(Lenient{2.0});
   CHECK(lossy.lenience() == 2.0);
 }

@@ -16,18 +16,18 @@ TEST_CASE("what the proposal holds decides: chosen tokens are matched, drawn one
     const SamplingParams params = i % 8 < 2 ? SamplingParams{.temperature = 0} : SamplingParams{};
     const Case it =
         random_case(random, 3, params, {.nodes = 2 + random.below(8), .draws = draws, .distinct = draws}, i);
-    DenseCoins coins(i), other(i);
-    const bool chosen = it.tree.law() == DraftLaw::deterministic;
-    const Verdict want =
-        chosen ? dense_match(it.dense, it.laws, coins) : dense_traversal(it.dense, it.laws, coins);
-    const Verdict not_it =
-        chosen ? dense_traversal(it.dense, it.laws, other) : dense_rejection(it.dense, it.laws, other);
-    if (coins.margin < 1e-11) continue;
+    DenseUniforms uniforms(i), other(i);
+    const bool chosen = it.tree.kind() == ProposalKind::deterministic;
+    const VerifyResult want = chosen ? dense_match(it.dense, it.distributions, uniforms)
+                                     : dense_traversal(it.dense, it.distributions, uniforms);
+    const VerifyResult not_it = chosen ? dense_traversal(it.dense, it.distributions, other)
+                                       : dense_rejection(it.dense, it.distributions, other);
+    if (uniforms.margin < 1e-11) continue;
     ++compared;
-    const Verdict got = verdict_of(Sampling{}, it, params, i);
-    CHECK(got.path == want.path);
-    CHECK(got.next == want.next);
-    differ += want.path != not_it.path || want.next != not_it.next;
+    const VerifyResult got = result_of(Sampling{}, it, params, i);
+    CHECK(got.accepted == want.accepted);
+    CHECK(got.next_token == want.next_token);
+    differ += want.accepted != not_it.accepted || want.next_token != not_it.next_token;
     deterministic += chosen;
   }
   CHECK(compared > 380);
@@ -44,9 +44,9 @@ TEST_CASE("temperature 0 keeps the target's first largest logit, ties included")
     for (std::uint64_t i = 0; i < 200; ++i) {
       const Case it =
           random_case(random, 5, greedy, {.nodes = 10, .wide = 0.5, .spread = 1}, i);  // spread 1: many ties
-      const Verdict want = dense_greedy(it.dense, it.row), got = verdict_of(Sampling{}, it, greedy, i);
-      CHECK(got.path == want.path);
-      CHECK(got.next == want.next);
+      const VerifyResult want = dense_greedy(it.dense, it.row), got = result_of(Sampling{}, it, greedy, i);
+      CHECK(got.accepted == want.accepted);
+      CHECK(got.next_token == want.next_token);
     }
   }
 }
@@ -58,19 +58,19 @@ TEST_CASE("on one path it is block verification, unless nothing of it was drawn"
   for (std::uint64_t i = 0; i < 300; ++i) {
     const Case it =
         random_case(random, 4, {}, {.nodes = 2 + random.below(6), .chooses = i % 3 == 0, .wide = 0}, i);
-    DenseCoins coins(i);
-    const bool chosen = it.tree.law() == DraftLaw::deterministic;
-    const Verdict want =
-        chosen ? dense_match(it.dense, it.laws, coins) : dense_block(it.dense, it.laws, coins);
-    if (coins.margin < 1e-11) continue;
-    const Verdict got = verdict_of(Sampling{}, it, {}, i);
-    CHECK(got.path == want.path);
-    CHECK(got.next == want.next);
+    DenseUniforms uniforms(i);
+    const bool chosen = it.tree.kind() == ProposalKind::deterministic;
+    const VerifyResult want = chosen ? dense_match(it.dense, it.distributions, uniforms)
+                                     : dense_block(it.dense, it.distributions, uniforms);
+    if (uniforms.margin < 1e-11) continue;
+    const VerifyResult got = result_of(Sampling{}, it, {}, i);
+    CHECK(got.accepted == want.accepted);
+    CHECK(got.next_token == want.next_token);
     ++compared, deterministic += chosen;
   }
   CHECK(compared > 280);
   CHECK(deterministic > 3);
 }
 
-static_assert(Sampling::exact_for(DraftLaw::deterministic) && Sampling::exact_for(DraftLaw::sampled) &&
-              Sampling::exact_for(DraftLaw::mixed));
+static_assert(Sampling::lossless_for(ProposalKind::deterministic) &&
+              Sampling::lossless_for(ProposalKind::sampled) && Sampling::lossless_for(ProposalKind::mixed));

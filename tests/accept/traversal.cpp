@@ -8,33 +8,36 @@
 #include <map>
 #include <utility>
 
-#include "exact_chance.hpp"
-#include "fixed_coins.hpp"
+#include "exact_random.hpp"
+#include "fixed_uniforms.hpp"
 
 using namespace specula;
 using namespace specula_test;
 
 namespace {
 
-Verdict dense(const Case& it, DenseCoins& coins) { return dense_traversal(it.dense, it.laws, coins); }
+VerifyResult dense(const Case& it, DenseUniforms& uniforms) {
+  return dense_traversal(it.dense, it.distributions, uniforms);
+}
 
 /// 1: the row is asked for; 0: it is not; 2: that depends on the weight of the node.
-int asks(const Case& it, const Verdict& verdict, NodeId n) {
+int asks(const Case& it, const VerifyResult& result, NodeId n) {
   const auto on_path = [&](NodeId node) {
-    return std::find(verdict.path.begin(), verdict.path.end(), node) != verdict.path.end();
+    return std::find(result.accepted.begin(), result.accepted.end(), node) != result.accepted.end();
   };
   if (on_path(n)) return 1;
   if (it.tree.first_child(n) == kNoParent) return 0;
   NodeId top = n;  // the child of a path's node above n
   while (!on_path(it.tree.parent(top))) top = it.tree.parent(top);
-  for (const NodeId p : verdict.path)
+  for (const NodeId p : result.accepted)
     if (it.tree.parent(p) == it.tree.parent(top) && p < top) return 0;  // an earlier sibling was taken
   return 2;
 }
 
 }  // namespace
 
-TEST_CASE("same coins, same verdict as the dense rule: chains and trees of every growth") {
+TEST_CASE(
+    "same uniform draws, same verification result as the dense rule: chains and trees of every growth") {
   compare(Traversal{}, dense, {1, 300, 2, 9, 8}, {.wide = 0});
   compare(Traversal{}, dense, {2, 300, 2, 9, 20}, {.wide = 0.5});
   compare(Traversal{}, dense, {3, 200, 3, 9, 20}, {.distinct = false, .chooses = false, .wide = 0.6});
@@ -55,10 +58,10 @@ TEST_CASE("more than 32 siblings and more than 64 nodes, duplicates among them")
     std::size_t siblings = 0;
     for (NodeId n = 0; n < it.tree.size(); ++n) siblings = std::max(siblings, it.dense.children(n).size());
     CHECK(it.tree.size() == 100);
-    DenseCoins coins(i);
-    const Verdict want = dense(it, coins), got = verdict_of(Traversal{}, it, {}, i);
-    CHECK(got.path == want.path);
-    CHECK(got.next == want.next);
+    DenseUniforms uniforms(i);
+    const VerifyResult want = dense(it, uniforms), got = result_of(Traversal{}, it, {}, i);
+    CHECK(got.accepted == want.accepted);
+    CHECK(got.next_token == want.next_token);
   }
   // 40 children of the root, all of them wrong but the last.
   TokenTree tree(64, 41, 0);
@@ -66,8 +69,8 @@ TEST_CASE("more than 32 siblings and more than 64 nodes, duplicates among them")
   for (Token x = 1; x <= 40; ++x) tree.choose(0, x, 1);
   std::vector<float> rows(41 * 64, 0.0f);
   for (Token x = 0; x < 64; ++x) rows[static_cast<std::size_t>(x)] = x == 40 ? 0.0f : -kInf;
-  PhiloxChance chance(3);
-  CHECK(judge(Traversal{}, tree, rows, chance).path == std::vector<NodeId>{0, 40});
+  PhiloxRandom rng(3);
+  CHECK(run_rule(Traversal{}, tree, rows, rng).accepted == std::vector<NodeId>{0, 40});
 }
 
 TEST_CASE("a path of 5,000 nodes needs no stack of its own") {
@@ -75,41 +78,44 @@ TEST_CASE("a path of 5,000 nodes needs no stack of its own") {
   tree.reset(0, 0);
   for (NodeId n = 0; n < 5000; ++n) tree.choose(n, n % 3, 1);
   const std::vector<float> rows(4 * 5001, 0.0f);
-  FixedCoins largest{kLargestCoin}, zero{0.0};
-  CHECK(judge(Traversal{}, tree, rows, largest).accepted() == 0);
-  CHECK(judge(Traversal{}, tree, rows, zero).accepted() < 5000);  // the weight underflows on the way
+  FixedUniforms largest{kLargestUniform}, zero{0.0};
+  CHECK(run_rule(Traversal{}, tree, rows, largest).accepted_count() == 0);
+  CHECK(run_rule(Traversal{}, tree, rows, zero).accepted_count() < 5000);  // the weight underflows on the way
 }
 
-TEST_CASE("on a chain it is block verification, coin for coin") {
+TEST_CASE("on a chain it is block verification, uniform draw for uniform draw") {
   Random random(7);
   for (std::uint64_t i = 0; i < 300; ++i) {
     const Case it =
         random_case(random, 2 + random.below(6), {}, {.nodes = 1 + random.below(8), .wide = 0}, i);
-    const Verdict a = verdict_of(Traversal{}, it, {}, i), b = verdict_of(Block{}, it, {}, i);
-    CHECK(a.path == b.path);
-    CHECK(a.next == b.next);
+    const VerifyResult a = result_of(Traversal{}, it, {}, i), b = result_of(Block{}, it, {}, i);
+    CHECK(a.accepted == b.accepted);
+    CHECK(a.next_token == b.next_token);
   }
 }
 
-TEST_CASE("a deterministic tree: the same law of verdicts as sample-and-match's, so the best there is") {
+TEST_CASE(
+    "a deterministic tree: the same distribution of verification results as sample-and-match's, so the best "
+    "there is") {
   const ReferenceArithmetic exact;
   Random random(8);
   int unlike = 0;
   for (std::uint64_t i = 0; i < 60; ++i) {
     Case it = random_case(random, 2 + random.below(3), i % 3 ? SamplingParams{} : SamplingParams{.top_k = 2},
                           {.nodes = 2 + random.below(5), .draws = false, .distinct = false, .wide = 0.5}, i);
-    const auto law = [&](const auto& rule) {
+    const auto distribution = [&](const auto& rule) {
       std::map<std::pair<std::vector<NodeId>, Token>, double> out;
       VerifyWorkspace workspace(it.tree.vocab(), it.tree.size());
-      ExactChance chance;
-      Verdict verdict;
+      ExactRandom rng;
+      VerifyResult result;
       do {
-        chance.begin();
-        rule.verify(it.tree,
-                    TargetLaws(it.view(), i % 3 ? SamplingParams{} : SamplingParams{.top_k = 2}, workspace),
-                    chance, verdict);
-        out[{verdict.path, verdict.next}] += chance.weight();
-      } while (chance.next());
+        rng.begin();
+        rule.verify(
+            it.tree,
+            TargetDistributions(it.view(), i % 3 ? SamplingParams{} : SamplingParams{.top_k = 2}, workspace),
+            rng, result);
+        out[{result.accepted, result.next_token}] += rng.weight();
+      } while (rng.next());
       return out;
     };
     bool duplicates = false;  // whose second may be taken by traversal alone
@@ -118,21 +124,20 @@ TEST_CASE("a deterministic tree: the same law of verdicts as sample-and-match's,
         for (NodeId d = it.tree.next_sibling(c); d != kNoParent; d = it.tree.next_sibling(d))
           duplicates = duplicates || it.tree.token(c) == it.tree.token(d);
     if (duplicates) continue;
-    auto ours = law(Traversal{}), best = law(SampleAndMatch{});
+    auto ours = distribution(Traversal{}), best = distribution(SampleAndMatch{});
     double mean = 0, mean_best = 0;
-    for (const auto& [verdict, weight] : ours) {
-      CHECK(weight == doctest::Approx(best[verdict]).epsilon(1e-12));
-      mean += weight * static_cast<double>(verdict.first.size());
+    for (const auto& [result, weight] : ours) {
+      CHECK(weight == doctest::Approx(best[result]).epsilon(1e-12));
+      mean += weight * static_cast<double>(result.first.size());
     }
-    for (const auto& [verdict, weight] : best)
-      mean_best += weight * static_cast<double>(verdict.first.size());
+    for (const auto& [result, weight] : best) mean_best += weight * static_cast<double>(result.first.size());
     CHECK(mean == doctest::Approx(mean_best).epsilon(1e-12));
     unlike += ours.size() > 2;
   }
   CHECK(unlike > 20);
 }
 
-TEST_CASE("coin 0 does not accept a token that the target cannot emit, nor anything below it") {
+TEST_CASE("uniform draw 0 does not accept a token that the target cannot emit, nor anything below it") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     TokenTree tree(3, 4, 0);
@@ -140,15 +145,16 @@ TEST_CASE("coin 0 does not accept a token that the target cannot emit, nor anyth
     tree.choose(0, 0, 1);
     tree.choose(1, 1, 1);
     tree.choose(0, 1, 1);
-    FixedCoins zero{0.0};
-    const Verdict verdict =
-        judge(Traversal{}, tree, {-kInf, 1, 2, /**/ 0, 5, 0, /**/ 0, 0, 0, /**/ 0, 0, 3}, zero);
-    CHECK(verdict.path == std::vector<NodeId>{0, 3});
-    CHECK(verdict.next == 0);
+    FixedUniforms zero{0.0};
+    const VerifyResult result =
+        run_rule(Traversal{}, tree, {-kInf, 1, 2, /**/ 0, 5, 0, /**/ 0, 0, 0, /**/ 0, 0, 3}, zero);
+    CHECK(result.accepted == std::vector<NodeId>{0, 3});
+    CHECK(result.next_token == 0);
   }
 }
 
-TEST_CASE("a draft that is the target is accepted at the largest coin, as deep as its first path goes") {
+TEST_CASE(
+    "a draft that is the target is accepted at the largest uniform draw, as deep as its first path goes") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(9);
@@ -161,14 +167,14 @@ TEST_CASE("a draft that is the target is accepted at the largest coin, as deep a
       }
       TokenTree tree(vocab, 7, 3);
       tree.reset(0, 0);
-      FixedCoins draws{random.uniform()};
+      FixedUniforms draws{random.uniform()};
       for (NodeId n = 0; n < 3; ++n) {
-        const RowLaw q = tree.store(n, RowsView{rows.data(), 7, vocab, vocab}.row(n), {});
+        const Distribution q = tree.store(n, LogitsView{rows.data(), 7, vocab, vocab}.row(n), {});
         tree.draw(n, q, draws);
         tree.draw(n, q, draws);
       }
-      FixedCoins largest{kLargestCoin};
-      CHECK(judge(Traversal{}, tree, rows, largest).path == std::vector<NodeId>{0, 1, 3});
+      FixedUniforms largest{kLargestUniform};
+      CHECK(run_rule(Traversal{}, tree, rows, largest).accepted == std::vector<NodeId>{0, 1, 3});
     }
   }
 }
@@ -183,11 +189,11 @@ TEST_CASE("point masses against point masses") {
   tree.choose(2, 1, 1);
   const std::vector<float> rows = {0,      0, 1, 0, /**/ 1, 0, 0, 0, /**/ 0, 1, 0, 0,
                                    /**/ 0, 0, 0, 1, /**/ 0, 0, 0, 1, /**/ 0, 0, 0, 1};
-  for (const double coin : {0.0, 0.5, kLargestCoin}) {
-    FixedCoins fixed{coin};
-    const Verdict out = judge(Traversal{}, tree, rows, fixed, {.temperature = 0});
-    CHECK(out.path == std::vector<NodeId>{0, 2, 5});
-    CHECK(out.next == 3);
+  for (const double uniform : {0.0, 0.5, kLargestUniform}) {
+    FixedUniforms fixed{uniform};
+    const VerifyResult out = run_rule(Traversal{}, tree, rows, fixed, {.temperature = 0});
+    CHECK(out.accepted == std::vector<NodeId>{0, 2, 5});
+    CHECK(out.next_token == 3);
   }
 }
 
@@ -196,57 +202,58 @@ TEST_CASE("nothing proposed, and nothing to choose from") {
     const Arithmetic arithmetic(isa);
     TokenTree tree(5, 4, 0);
     tree.reset(2, 9);
-    FixedCoins coins{0.3};
-    CHECK(judge(Traversal{}, tree, {0, 1, 2, 1, 0}, coins).path == std::vector<NodeId>{0});
-    CHECK(coins.accepts.empty());
-    CHECK(coins.draws == std::vector<Site>{{10, 0, Stream::sample, 0}});
+    FixedUniforms uniforms{0.3};
+    CHECK(run_rule(Traversal{}, tree, {0, 1, 2, 1, 0}, uniforms).accepted == std::vector<NodeId>{0});
+    CHECK(uniforms.accepts.empty());
+    CHECK(uniforms.draws == std::vector<RandomKey>{{10, 0, RandomStream::sample, 0}});
 
     TokenTree one(1, 4, 4);  // a vocabulary of one token
     one.reset(0, 0);
     const std::vector<float> rows = {7, -3, 0, 2};
-    one.draw(0, one.store(0, std::span<const float>(rows).first(1), {}), coins);
+    one.draw(0, one.store(0, std::span<const float>(rows).first(1), {}), uniforms);
     one.choose(0, 0, 1);
     one.choose(1, 0, 1);
-    FixedCoins high{0.999};
-    const Verdict out = judge(Traversal{}, one, rows, high);
-    CHECK(out.path == std::vector<NodeId>{0, 1, 3});
-    CHECK(out.next == 0);
+    FixedUniforms high{0.999};
+    const VerifyResult out = run_rule(Traversal{}, one, rows, high);
+    CHECK(out.accepted == std::vector<NodeId>{0, 1, 3});
+    CHECK(out.next_token == 0);
   }
 }
 
-TEST_CASE("rows of leaves that are not taken and of what comes after the verdict are never read") {
+TEST_CASE(
+    "rows of leaves that are not taken and of what comes after the verification result are never read") {
   check_rows_read(Traversal{}, {.nodes = 14, .wide = 0.5}, asks);
 }
 
-TEST_CASE("coins: leaf to root, at each node's own site") {
+TEST_CASE("uniform draws: leaf to root, at each node's own key") {
   TokenTree tree(3, 5, 5);  // 1 and 2 below the root, 3 and 4 below 1
   tree.reset(0, 6);
-  FixedCoins draws{0.0};
+  FixedUniforms draws{0.0};
   const std::vector<float> q(3);
-  const RowLaw root = tree.store(0, q, {});
+  const Distribution root = tree.store(0, q, {});
   tree.draw(0, root, draws);
   tree.draw_distinct(0, root, draws);
-  const RowLaw below = tree.store(1, q, {});
+  const Distribution below = tree.store(1, q, {});
   tree.draw(1, below, draws);
   tree.draw_distinct(1, below, draws);
   std::vector<float> rows = {-0.02f, 0.005f, 0.015f, /**/ -0.7f, 0,      0, /**/ 0, 0,
                              0,      /**/ 0, 0,      0,          /**/ 0, 0, 0};
-  FixedCoins rejects{kLargestCoin};
-  CHECK(judge(Traversal{}, tree, rows, rejects).path == std::vector<NodeId>{0});
+  FixedUniforms rejects{kLargestUniform};
+  CHECK(run_rule(Traversal{}, tree, rows, rejects).accepted == std::vector<NodeId>{0});
   std::vector<std::uint32_t> order;
-  for (const Site& site : rejects.accepts) {
-    const auto node = static_cast<NodeId>(site.index);
-    CHECK(site == Site{6 + tree.depth(node), 6, Stream::accept, site.index});
-    if (order.empty() || order.back() != site.index)
-      order.push_back(site.index);  // asked again: the same coin
+  for (const RandomKey& key : rejects.accepts) {
+    const auto node = static_cast<NodeId>(key.index);
+    CHECK(key == RandomKey{6 + tree.depth(node), 6, RandomStream::accept, key.index});
+    if (order.empty() || order.back() != key.index)
+      order.push_back(key.index);  // asked again: the same uniform draw
   }
   CHECK(order == std::vector<std::uint32_t>{3, 4, 1, 2});
-  CHECK(rejects.draws == std::vector<Site>{{7, 6, Stream::residual, 0}});
+  CHECK(rejects.draws == std::vector<RandomKey>{{7, 6, RandomStream::residual, 0}});
 
-  FixedCoins takes{0.0};
-  CHECK(judge(Traversal{}, tree, rows, takes).path == std::vector<NodeId>{0, 1, 3});
-  CHECK(takes.accepts == std::vector<Site>{{8, 6, Stream::accept, 3}});
-  CHECK(takes.draws == std::vector<Site>{{9, 0, Stream::sample, 0}});
+  FixedUniforms takes{0.0};
+  CHECK(run_rule(Traversal{}, tree, rows, takes).accepted == std::vector<NodeId>{0, 1, 3});
+  CHECK(takes.accepts == std::vector<RandomKey>{{8, 6, RandomStream::accept, 3}});
+  CHECK(takes.draws == std::vector<RandomKey>{{9, 0, RandomStream::sample, 0}});
 }
 
 TEST_CASE("a workspace for fewer nodes is an error") {
@@ -254,14 +261,14 @@ TEST_CASE("a workspace for fewer nodes is an error") {
   tree.reset(0, 0);
   tree.choose(0, 1, 1);
   VerifyWorkspace workspace(3, 1);
-  PhiloxChance chance(1);
-  Verdict out;
+  PhiloxRandom rng(1);
+  VerifyResult out;
   const std::vector<float> rows(6);
   CHECK_THROWS_WITH_AS(
-      Traversal{}.verify(tree, TargetLaws({rows.data(), 2, 3, 3}, {}, workspace), chance, out),
-      "TargetLaws: a proposal of 2 nodes, a workspace for 1", std::invalid_argument);
+      Traversal{}.verify(tree, TargetDistributions({rows.data(), 2, 3, 3}, {}, workspace), rng, out),
+      "TargetDistributions: a proposal of 2 nodes, a workspace for 1", std::invalid_argument);
 }
 
-static_assert(Traversal::exact_for(DraftLaw::deterministic) &&
-              Traversal::exact_for(DraftLaw::sampled_distinct) && Traversal::exact_for(DraftLaw::mixed) &&
-              !Traversal::exact_for(DraftLaw::shared));
+static_assert(Traversal::lossless_for(ProposalKind::deterministic) &&
+              Traversal::lossless_for(ProposalKind::sampled_distinct) &&
+              Traversal::lossless_for(ProposalKind::mixed) && !Traversal::lossless_for(ProposalKind::shared));

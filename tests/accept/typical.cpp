@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 #include <specula/accept/lenient.hpp>
 
-#include "fixed_coins.hpp"
+#include "fixed_uniforms.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -13,15 +13,15 @@ using namespace specula_test;
 namespace {
 
 auto dense(double epsilon = 0.09, double delta = 0.3) {
-  return [=](const Case& it, DenseCoins& coins) {
-    return dense_typical(it.dense, it.laws, coins, epsilon, delta);
+  return [=](const Case& it, DenseUniforms& uniforms) {
+    return dense_typical(it.dense, it.distributions, uniforms, epsilon, delta);
   };
 }
 
 /// Whether all above `node`, and it, are likely enough.
 bool stays(const Case& it, NodeId node) {
   for (NodeId n = node; n != 0; n = it.tree.parent(n)) {
-    const Dense& p = it.laws[static_cast<std::size_t>(it.tree.parent(n))];
+    const Dense& p = it.distributions[static_cast<std::size_t>(it.tree.parent(n))];
     double entropy = 0;
     for (const double x : p)
       if (x > 0) entropy -= x * std::log(x);
@@ -33,7 +33,8 @@ bool stays(const Case& it, NodeId node) {
 
 }  // namespace
 
-TEST_CASE("same coins, same verdict as the dense rule: chains and trees of every growth") {
+TEST_CASE(
+    "same uniform draws, same verification result as the dense rule: chains and trees of every growth") {
   compare(Typical{}, dense(), {1, 300, 2, 9, 8}, {.wide = 0});
   compare(Typical{}, dense(), {2, 300, 2, 9, 20}, {.wide = 0.5});
   compare(Typical{0.3, 0.8}, dense(0.3, 0.8), {3, 200, 3, 9, 20},
@@ -56,10 +57,11 @@ TEST_CASE("the entropy of a row, of the flattest and of the sharpest, far from z
       const SamplingParams params =
           i % 2 ? SamplingParams{.temperature = 0.7f, .top_p = 0.9f} : SamplingParams{};
       double want = 0;
-      for (const double p : plain_law(row, params))
+      for (const double p : plain_distribution(row, params))
         if (p > 0) want -= p * std::log(p);
       detail::RowScan scan(vocab);
-      CHECK(detail::entropy(scan.weights(scan.law(row, params))) == doctest::Approx(want).epsilon(1e-5));
+      CHECK(detail::entropy(scan.weights(scan.distribution(row, params))) ==
+            doctest::Approx(want).epsilon(1e-5));
     }
   }
 }
@@ -69,16 +71,16 @@ TEST_CASE("more than 32 siblings and more than 64 nodes; a path of 5,000") {
   Random random(7);
   for (std::uint64_t i = 0; i < 40; ++i) {
     const Case it = random_case(random, 50, {}, {.nodes = 100, .wide = 0.97, .spread = 3}, i);
-    DenseCoins coins(i);
-    const Verdict want = dense()(it, coins), got = verdict_of(Typical{}, it, {}, i);
-    CHECK(got.path == want.path);
-    CHECK(got.next == want.next);
+    DenseUniforms uniforms(i);
+    const VerifyResult want = dense()(it, uniforms), got = result_of(Typical{}, it, {}, i);
+    CHECK(got.accepted == want.accepted);
+    CHECK(got.next_token == want.next_token);
   }
   TokenTree tree(4, 5001, 0);
   tree.reset(0, 0);
   for (NodeId n = 0; n < 5000; ++n) tree.choose(n, n % 3, 1);
-  FixedCoins coins{0.5};
-  CHECK(judge(Typical{}, tree, std::vector<float>(4 * 5001, 0.0f), coins).accepted() == 5000);
+  FixedUniforms uniforms{0.5};
+  CHECK(run_rule(Typical{}, tree, std::vector<float>(4 * 5001, 0.0f), uniforms).accepted_count() == 5000);
 }
 
 TEST_CASE("what is just as likely as the threshold does not stay") {
@@ -87,15 +89,15 @@ TEST_CASE("what is just as likely as the threshold does not stay") {
   tree.reset(0, 0);
   tree.choose(0, 1, 1);
   const std::vector<float> sure = {-kInf, 0, -kInf, /**/ 0, 0, 0};  // p = 1, H = 0
-  FixedCoins coins{0.5};
-  CHECK(judge(Typical{0.0, 0.0}, tree, {0, -kInf, 0, /**/ 0, 0, 0}, coins).accepted() ==
+  FixedUniforms uniforms{0.5};
+  CHECK(run_rule(Typical{0.0, 0.0}, tree, {0, -kInf, 0, /**/ 0, 0, 0}, uniforms).accepted_count() ==
         0);  // 0 > 0 is false
-  CHECK(judge(Typical{0.999, 5.0}, tree, sure, coins).accepted() == 1);
+  CHECK(run_rule(Typical{0.999, 5.0}, tree, sure, uniforms).accepted_count() == 1);
   const std::vector<float> even = {0, 0, -kInf, /**/ 0, 0, 0};  // p = 1/2, exp(-H) = 1/2
-  CHECK(judge(Typical{0.49, 9.0}, tree, even, coins).accepted() == 1);
-  CHECK(judge(Typical{0.51, 9.0}, tree, even, coins).accepted() == 0);
-  CHECK(judge(Typical{0.9, 0.99}, tree, even, coins).accepted() == 1);
-  CHECK(judge(Typical{0.9, 1.01}, tree, even, coins).accepted() == 0);
+  CHECK(run_rule(Typical{0.49, 9.0}, tree, even, uniforms).accepted_count() == 1);
+  CHECK(run_rule(Typical{0.51, 9.0}, tree, even, uniforms).accepted_count() == 0);
+  CHECK(run_rule(Typical{0.9, 0.99}, tree, even, uniforms).accepted_count() == 1);
+  CHECK(run_rule(Typical{0.9, 1.01}, tree, even, uniforms).accepted_count() == 0);
 }
 
 TEST_CASE("the deepest path wins, the first of equals") {
@@ -107,12 +109,12 @@ TEST_CASE("the deepest path wins, the first of equals") {
   tree.choose(3, 2, 1);  // 4
   tree.choose(2, 3, 1);  // 5
   std::vector<float> rows(4 * 7, 0.0f);
-  FixedCoins coins{0.0};
-  CHECK(judge(Typical{}, tree, rows, coins).path == std::vector<NodeId>{0, 3, 4});
+  FixedUniforms uniforms{0.0};
+  CHECK(run_rule(Typical{}, tree, rows, uniforms).accepted == std::vector<NodeId>{0, 3, 4});
   rows[4 * 3 + 2] = -kInf;
-  CHECK(judge(Typical{}, tree, rows, coins).path == std::vector<NodeId>{0, 2, 5});
+  CHECK(run_rule(Typical{}, tree, rows, uniforms).accepted == std::vector<NodeId>{0, 2, 5});
   rows[1] = -kInf;
-  CHECK(judge(Typical{}, tree, rows, coins).path == std::vector<NodeId>{0, 1});
+  CHECK(run_rule(Typical{}, tree, rows, uniforms).accepted == std::vector<NodeId>{0, 1});
 }
 
 TEST_CASE("temperature 0 keeps the target's first largest logit, whatever the parameters") {
@@ -122,13 +124,13 @@ TEST_CASE("temperature 0 keeps the target's first largest logit, whatever the pa
     Random random(8);
     for (std::uint64_t i = 0; i < 200; ++i) {
       const Case it = random_case(random, 5, greedy, {.nodes = 10, .wide = 0.5, .spread = 1}, i);
-      const Verdict got = verdict_of(Typical{0.9, 1.0 + static_cast<double>(i)}, it, greedy, i);
-      for (std::size_t n = 0; n < got.path.size(); ++n) {
-        const std::vector<float>& row = it.row[static_cast<std::size_t>(got.path[n])];
+      const VerifyResult got = result_of(Typical{0.9, 1.0 + static_cast<double>(i)}, it, greedy, i);
+      for (std::size_t n = 0; n < got.accepted.size(); ++n) {
+        const std::vector<float>& row = it.row[static_cast<std::size_t>(got.accepted[n])];
         const auto best = std::max_element(row.begin(), row.end()) - row.begin();
-        CHECK(best == (n + 1 < got.path.size() ? it.tree.token(got.path[n + 1]) : got.next));
+        CHECK(best == (n + 1 < got.accepted.size() ? it.tree.token(got.accepted[n + 1]) : got.next_token));
       }
-      CHECK(got.accepted() >= dense_greedy(it.dense, it.row).accepted());
+      CHECK(got.accepted_count() >= dense_greedy(it.dense, it.row).accepted_count());
     }
   }
 }
@@ -138,41 +140,42 @@ TEST_CASE("nothing proposed, and nothing to choose from") {
     const Arithmetic arithmetic(isa);
     TokenTree tree(5, 4, 0);
     tree.reset(2, 9);
-    FixedCoins coins{0.3};
-    CHECK(judge(Typical{}, tree, {0, 1, 2, 1, 0}, coins).path == std::vector<NodeId>{0});
-    CHECK(coins.accepts.empty());
-    CHECK(coins.draws == std::vector<Site>{{10, 0, Stream::sample, 0}});
+    FixedUniforms uniforms{0.3};
+    CHECK(run_rule(Typical{}, tree, {0, 1, 2, 1, 0}, uniforms).accepted == std::vector<NodeId>{0});
+    CHECK(uniforms.accepts.empty());
+    CHECK(uniforms.draws == std::vector<RandomKey>{{10, 0, RandomStream::sample, 0}});
 
     TokenTree one(1, 3, 0);  // a vocabulary of one token
     one.reset(0, 0);
     one.choose(0, 0, 1);
     one.choose(1, 0, 1);
-    const Verdict out = judge(Typical{}, one, {7, -3, 0}, coins);
-    CHECK(out.path == std::vector<NodeId>{0, 1, 2});
-    CHECK(out.next == 0);
+    const VerifyResult out = run_rule(Typical{}, one, {7, -3, 0}, uniforms);
+    CHECK(out.accepted == std::vector<NodeId>{0, 1, 2});
+    CHECK(out.next_token == 0);
   }
 }
 
 TEST_CASE("rows of nodes that cannot be reached are never read, nor those of leaves but the last") {
   check_rows_read(Typical{}, {.nodes = 14, .wide = 0.5, .spread = 5},
-                  [](const Case& it, const Verdict& verdict, NodeId n) {
+                  [](const Case& it, const VerifyResult& result, NodeId n) {
                     const bool asked =
-                        n == verdict.path.back() || (stays(it, n) && it.tree.first_child(n) != kNoParent);
+                        n == result.accepted.back() || (stays(it, n) && it.tree.first_child(n) != kNoParent);
                     return asked ? 1 : 0;
                   });
 }
 
-TEST_CASE("coins: one for the token, from p") {
+TEST_CASE("uniform draws: one for the token, from p") {
   TokenTree tree(3, 3, 0);
   tree.reset(0, 4);
   tree.choose(0, 1, 1);
   tree.choose(0, 2, 1);
   for (const float logit : {0.0f, -kInf}) {
-    FixedCoins coins{0.5};
-    const Verdict out = judge(Typical{}, tree, {0, logit, logit, /**/ 0, 0, 0, /**/ 0, 0, 0}, coins);
-    CHECK(out.accepted() == (logit == 0));
-    CHECK(coins.accepts.empty());
-    CHECK(coins.draws == std::vector<Site>{{5 + out.accepted(), 0, Stream::sample, 0}});
+    FixedUniforms uniforms{0.5};
+    const VerifyResult out =
+        run_rule(Typical{}, tree, {0, logit, logit, /**/ 0, 0, 0, /**/ 0, 0, 0}, uniforms);
+    CHECK(out.accepted_count() == (logit == 0));
+    CHECK(uniforms.accepts.empty());
+    CHECK(uniforms.draws == std::vector<RandomKey>{{5 + out.accepted_count(), 0, RandomStream::sample, 0}});
   }
 }
 
@@ -188,6 +191,7 @@ TEST_CASE("errors, and what it is exact for") {
   CHECK(Typical{}.epsilon() == 0.09);
   CHECK(Typical{}.delta() == 0.3);
   CHECK(accept_lossy(Typical{0.2, 0.5}).delta() == 0.5);
-  static_assert(!Typical::exact_for(DraftLaw::deterministic) && !Typical::exact_for(DraftLaw::sampled));
-  static_assert(AcceptLossy<Typical>::exact_for(DraftLaw::mixed));
+  static_assert(!Typical::lossless_for(ProposalKind::deterministic) &&
+                !Typical::lossless_for(ProposalKind::sampled));
+  static_assert(AcceptLossy<Typical>::lossless_for(ProposalKind::mixed));
 }

@@ -11,7 +11,7 @@ using Shape = Cascade<3>;
 using Shape = Cascade<2>;
 #endif
 
-void propose(Shape& shape, Stack<ModelDrafter<specula_test::ToyModel>, MaxGram>& stack, const Round& round,
-             TokenTree& tree, PhiloxChance& chance) {
-  shape.propose(stack, round, tree, chance);
+void propose(Shape& shape, Stack<ModelDrafter<specula_test::ToyModel>, MaxGram>& stack,
+             const ProposeContext& round, TokenTree& tree, PhiloxRandom& rng) {
+  shape.propose(stack, round, tree, rng);
 }

@@ -1,7 +1,7 @@
 // expect: ExposesKeyValues
 #include <specula/specula.hpp>
 
-#include "looking_models.hpp"
+#include "conditioned_models.hpp"
 
 using namespace specula;
 

@@ -3,11 +3,11 @@
 // expect: this is no ProposalShape for this drafter
 // expect: Stack: one of its members is no Drafter
 // expect: Speculator: its first part is no Verifier
-// expect: exact_for\([^;]*\)[^a-z;]* (is|would be) invalid
-// expect: verify[^a-z]*\(tree, target, chance, out\)[^a-z]* (is|would be) invalid
-// expect: d\.sync\(context, guess\)[^a-z]* (is|would be) invalid
+// expect: lossless_for\([^;]*\)[^a-z;]* (is|would be) invalid
+// expect: verify[^a-z]*\(tree, target, rng, out\)[^a-z]* (is|would be) invalid
+// expect: d\.sync\(context, draft_tokens\)[^a-z]* (is|would be) invalid
 // expect: d\.truncate\(n\)[^a-z]* (is|would be) invalid
-// expect: S::law[^a-z]* (is|would be) invalid
+// expect: S::kind[^a-z]* (is|would be) invalid
 // expect: c\.max_nodes\(\)[^a-z]* (is|would be) invalid
 // expect: c\.room\(\)[^a-z]* (is|would be) invalid
 #include <specula/accept/greedy.hpp>
@@ -25,7 +25,7 @@ using Model = specula_test::ToyModel;
 // Each lacks one member.
 struct SaysForWhat : Greedy {
 #ifdef SPECULA_MUST_FAIL
-  static constexpr bool exact_for() { return true; }
+  static constexpr bool lossless_for() { return true; }
 #endif
 };
 struct Decides : Greedy {
@@ -43,13 +43,13 @@ struct Truncates : NoDrafter {
   void truncate() {}
 #endif
 };
-struct HasALaw {
+struct HasAKind {
 #ifndef SPECULA_MUST_FAIL
-  static constexpr DraftLaw law = DraftLaw::deterministic;
+  static constexpr ProposalKind kind = ProposalKind::deterministic;
 #endif
   std::int32_t max_nodes() const { return 1; }
   template <class D, class C>
-  void propose(D&, const Round&, TokenTree&, C&) {}
+  void propose(D&, const ProposeContext&, TokenTree&, C&) {}
 };
 struct KnowsItsSize : Chain<> {
 #ifdef SPECULA_MUST_FAIL
@@ -67,7 +67,7 @@ void pipelines(TreeVerifier<Model, Greedy> v, Syncs syncs, Truncates truncates, 
                NoDrafter d) {
   Speculator{v, syncs, Chain<>{}};
   Stack{d, truncates};
-  Speculator{v, d, HasALaw{}};
+  Speculator{v, d, HasAKind{}};
   Speculator{v, d, KnowsItsSize{}};
   Speculator{has_room, d, Chain<>{}};
 }

@@ -1,6 +1,6 @@
-// expect: error: static.assert[^!]*this is no random source: pass specula::PhiloxChance
+// expect: error: static.assert[^!]*this is no random source: pass specula::PhiloxRandom
 // expect: shared noise needs a random source with `Token draw_by_noise
-#include <specula/accept/shared_noise.hpp>
+#include <specula/accept/gumbel_coupling.hpp>
 #include <specula/draft/no_drafter.hpp>
 #include <specula/run/speculator.hpp>
 #include <specula/shape/chain.hpp>
@@ -13,21 +13,21 @@
 using namespace specula;
 
 /// A random source without noise.
-struct Coins {
-  bool accept(double, const Site&) { return true; }
+struct RandomNumbers {
+  bool accept(double, const RandomKey&) { return true; }
   template <class Weights>
-  Token draw(const Weights&, const Site&) {
+  Token draw(const Weights&, const RandomKey&) {
     return 0;
   }
 };
 
 #ifdef SPECULA_MUST_FAIL
 using Source = std::mt19937;
-using Noise = Coins;
+using Noise = RandomNumbers;
 #else
-using Source = PhiloxChance;
-using Noise = PhiloxChance;
+using Source = PhiloxRandom;
+using Noise = PhiloxRandom;
 #endif
 
-using Pipeline = Speculator<TreeVerifier<specula_test::ToyModel, SharedNoise>, NoDrafter, Chain<>>;
+using Pipeline = Speculator<TreeVerifier<specula_test::ToyModel, GumbelCoupling>, NoDrafter, Chain<>>;
 void rounds(Pipeline& run, Source& source, Noise& noise) { run.step(source), run.step(noise); }

@@ -12,6 +12,7 @@ using Drafters = Stack<MaxGram, Model>;  // who reviews has rows
 using Drafters = Stack<Model, MaxGram>;
 #endif
 
-void propose(Vertical<>& shape, Drafters& stack, const Round& round, TokenTree& tree, PhiloxChance& chance) {
-  shape.propose(stack, round, tree, chance);
+void propose(Vertical<>& shape, Drafters& stack, const ProposeContext& round, TokenTree& tree,
+             PhiloxRandom& rng) {
+  shape.propose(stack, round, tree, rng);
 }

@@ -28,13 +28,13 @@ using Drafter1 = ModelDrafter<Model>;
 
 // Takes drafters with rows, but for a reason of its own not this one.
 struct Picky {
-  static constexpr DraftLaw law = DraftLaw::deterministic;
+  static constexpr ProposalKind kind = ProposalKind::deterministic;
   std::int32_t max_nodes() const { return 1; }
   template <class D, class C>
 #ifdef SPECULA_MUST_FAIL
     requires(!requires(const D& d) { d.forward(); })
 #endif
-  void propose(D&, const Round&, TokenTree&, C&) {}
+  void propose(D&, const ProposeContext&, TokenTree&, C&) {}
 };
 
 void pipelines(TreeVerifier<Model, Sampling> v, Drafter1 d, ModelDrafter<Model> m, MaxGram grams) {

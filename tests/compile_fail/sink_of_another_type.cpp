@@ -7,7 +7,7 @@ using namespace specula;
 
 void generate(Speculator<TreeVerifier<specula_test::ToyModel, Greedy>, NoDrafter, Chain<>>& run,
               std::vector<Token>& out) {
-  run.generate(out, {}, PhiloxChance{1}, [&](Tokens fresh) {
+  run.generate(out, {}, PhiloxRandom{1}, [&](Tokens fresh) {
 #ifdef SPECULA_MUST_FAIL
     return out.insert(out.end(), fresh.begin(), fresh.end());
 #else

@@ -1,9 +1,9 @@
 #include <specula/specula.hpp>
 
-// A tree of one guess, from the facade alone.
+// A tree of one draft token, from the facade alone.
 int main() {
   specula::TokenTree tree(/*vocab=*/8, /*max_nodes=*/4, /*stored_rows=*/0);
   tree.reset(/*root=*/3, /*position=*/0);
-  const specula::NodeId guess = tree.choose(0, /*token=*/5, /*confidence=*/1.0f);
-  return tree.size() == 2 && tree.token(guess) == 5 && tree.parent(guess) == 0 ? 0 : 1;
+  const specula::NodeId draft_token = tree.choose(0, /*token=*/5, /*confidence=*/1.0f);
+  return tree.size() == 2 && tree.token(draft_token) == 5 && tree.parent(draft_token) == 0 ? 0 : 1;
 }

@@ -107,10 +107,10 @@ TEST_CASE("bars pass at their limit and fail beyond it") {
   CHECK(fast.passes());
   CHECK(fast.value == 12);
   CHECK(fast.floor == doctest::Approx(1));
-  CHECK(std::string(fast.verdict()) == "pass");
+  CHECK(std::string(fast.result()) == "pass");
   CHECK(!slow.passes());
   CHECK(slow.ratio() == doctest::Approx(12.1 / 12));
-  CHECK(std::string(slow.verdict()) == "FAIL");
+  CHECK(std::string(slow.result()) == "FAIL");
 
   Bar share = fast;
   share.kind = Bar::Kind::at_least;
@@ -127,7 +127,7 @@ TEST_CASE("bars pass at their limit and fail beyond it") {
   CHECK(!share.passes_next());
   share.value = 0.9;
   CHECK(share.passes_next());
-  CHECK(std::string(share.verdict()) == "pass, the next too");
+  CHECK(std::string(share.result()) == "pass, the next too");
   Bar faster = slow;
   faster.next = 10;
   CHECK(!faster.passes_next());
@@ -138,10 +138,10 @@ TEST_CASE("bars pass at their limit and fail beyond it") {
   const Bar shown = time_bar("x", 0, {11, 12}, 1, 1);
   CHECK(!shown.has_limit());
   CHECK(!shown.passes());
-  CHECK(std::string(shown.verdict()).empty());
+  CHECK(std::string(shown.result()).empty());
   const Bar missing = missing_bar("x", 3, "x", "needs the peer");
   CHECK(!missing.passes());
-  CHECK(std::string(missing.verdict()) == "not measured");
+  CHECK(std::string(missing.result()) == "not measured");
 }
 
 TEST_CASE("a bar in the table and as JSON") {

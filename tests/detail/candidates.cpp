@@ -16,7 +16,7 @@ namespace {
 
 const Text kContext = {0, 1, 0};
 
-Round round_of(Worth* worth = nullptr) { return {kContext, {}, 100, worth}; }
+ProposeContext round_of(CostModel* cost_model = nullptr) { return {kContext, {}, 100, cost_model}; }
 
 /// A random pool, parents before children; every third reach is its parent's or one that others have too.
 void fill(Candidates& work, Random& random, std::int32_t count) {
@@ -24,7 +24,7 @@ void fill(Candidates& work, Random& random, std::int32_t count) {
   for (std::int32_t i = 0; i < count; ++i) {
     const std::int32_t parent = random.below(i + 1) - 1;
     const double above = parent < 0 ? 1 : work[parent].reach;
-    const double prob = random.chance(0.3) ? 1.0 : random.chance(0.5) ? 0.5 : random.uniform();
+    const double prob = random.bernoulli(0.3) ? 1.0 : random.bernoulli(0.5) ? 0.5 : random.uniform();
     work.add({random.below(10), prob}, parent, above * prob);
   }
 }
@@ -56,7 +56,7 @@ TEST_CASE("keep_best is the beginning of a full sort, ties to the older; ancesto
       for (const std::int32_t c : got)
         CHECK((work[c].parent < 0 || std::binary_search(got.begin(), got.end(), work[c].parent)));
       work.list_all();
-      work.settle(most, round_of(), 1);
+      work.prune(most, round_of(), 1);
       CHECK(work.listed == want);
     }
   }
@@ -65,25 +65,25 @@ TEST_CASE("keep_best is the beginning of a full sort, ties to the older; ancesto
 TEST_CASE("settle leaves what pays: a beginning of the full sort, whose length is the best") {
   Random random(2);
   Candidates work;
-  GuessRecord guesses;
+  AcceptanceEstimator estimator;
   int some = 0;
   for (int i = 0; i < 300; ++i) {
     std::vector<double> seconds{1.0};
     for (int n = 1; n < 40; ++n)
-      seconds.push_back(seconds.back() + (random.chance(0.4) ? 0.0 : 0.6 * random.uniform()));
+      seconds.push_back(seconds.back() + (random.bernoulli(0.4) ? 0.0 : 0.6 * random.uniform()));
     const CostCurve target(seconds), draft({0.1});
-    Worth worth(guesses, target, draft, 1.0);
+    CostModel cost_model(estimator, target, draft, 1.0);
     fill(work, random, random.below(30));
     const std::int32_t most = random.below(20), nodes = 1 + random.below(5);
     std::vector<std::int32_t> want = in_order(work);
     if (want.size() > static_cast<std::size_t>(most)) want.resize(static_cast<std::size_t>(most));
-    std::vector<double> chances;
-    for (const std::int32_t c : want) chances.push_back(work[c].reach);
-    want.resize(static_cast<std::size_t>(worth.best_count(chances, nodes)));
-    some += !want.empty() && want.size() < chances.size();
+    std::vector<double> probabilities;
+    for (const std::int32_t c : want) probabilities.push_back(work[c].reach);
+    want.resize(static_cast<std::size_t>(cost_model.best_count(probabilities, nodes)));
+    some += !want.empty() && want.size() < probabilities.size();
     std::sort(want.begin(), want.end());
     work.list_all();
-    work.settle(most, round_of(&worth), nodes);
+    work.prune(most, round_of(&cost_model), nodes);
     CHECK(work.listed == want);
   }
   CHECK(some > 50);
@@ -130,7 +130,7 @@ TEST_CASE("expand runs the root, then the frontier, in the drafter's own numbers
   tree.reset(1, 3);
   Candidates work;
   NodeId drafted = 0;
-  const Round round = round_of();
+  const ProposeContext round = round_of();
   for (int level = 0; level < 4; ++level) {
     REQUIRE(expands(drafter, round, work, level, drafted));
     expand(drafter, round, tree, work, 3, drafted);
@@ -156,7 +156,7 @@ TEST_CASE("expand runs the root, then the frontier, in the drafter's own numbers
   work.list_all();
   work.keep_best(12);
   std::sort(work.listed.begin(), work.listed.end());
-  plant(tree, work);
+  build_tree(tree, work);
   CHECK(tree.size() == 13);
   for (const std::int32_t c : work.listed) {
     CHECK(tree.token(work[c].node) == work[c].token);
@@ -179,12 +179,12 @@ TEST_CASE("expands: not beyond the drafter's capacity, not behind nothing, not w
   work.frontier.clear();
   CHECK_FALSE(expands(drafter, round_of(), work, 1, drafted));
 
-  GuessRecord guesses;  // any_chance is 1 / 2
+  AcceptanceEstimator estimator;  // any_probability is 1 / 2
   const CostCurve target({1, 1.1, 1.3, 1.6}), draft({0.2, 0.3, 0.4});
   ScriptedDrafter large(9, random_rows(9, 1, 2));
   const auto pays = [&](double rate, std::int32_t level) {
-    Worth worth(guesses, target, draft, rate);
-    return expands(large, round_of(&worth), work, level, drafted);
+    CostModel cost_model(estimator, target, draft, rate);
+    return expands(large, round_of(&cost_model), work, level, drafted);
   };
   CHECK(pays(1.6, 0));  // .5 >= 1.6 * (.2 + .1)
   CHECK_FALSE(pays(1.7, 0));

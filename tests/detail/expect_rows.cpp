@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-using specula::RowsView;
+using specula::LogitsView;
 using specula::detail::expect_rows;
 using Error = std::invalid_argument;
 

@@ -1,6 +1,6 @@
 // labels: optimised
 // Masks of large finite logits, and offsets up to 1e38 times the temperature, on every instruction set: the
-// law of the row, what may be drawn, and errors beyond.
+// distribution of the row, what may be drawn, and errors beyond.
 #include "emulated_avx512.hpp"
 
 #include <doctest/doctest.h>
@@ -12,13 +12,13 @@
 #include <vector>
 
 #include <specula/accept/typical.hpp>
-#include <specula/chance.hpp>
-#include <specula/target_laws.hpp>
+#include <specula/random_source.hpp>
+#include <specula/target_distributions.hpp>
 #include <specula/token_tree.hpp>
 #include <specula/train/top_k_distillation.hpp>
 
 #include "kernel_contract.hpp"
-#include "plain_law.hpp"
+#include "plain_distribution.hpp"
 #include "random.hpp"
 #include "skip.hpp"
 
@@ -42,13 +42,13 @@ bool is_within(float top, float temperature) {
   return std::abs(static_cast<double>(top)) <= 1e38 * static_cast<double>(temperature) * (1 + 1e-6);
 }
 
-/// The law of `row` against `want`: the largest difference of a probability, of a weight and of a tile's
-/// mass; 1 where the support differs, or a draw leaves it.
+/// The distribution of `row` against `want`: the largest difference of a probability, of a weight and of a
+/// tile's mass; 1 where the support differs, or a draw leaves it.
 double error_of(RowScan& scan, const std::vector<float>& row, const SamplingParams& params,
                 const std::vector<double>& want) {
   const bool fast = isa() != Isa::reference;  // whose weights are 0 below 2^-126
-  const RowLaw law = scan.law(row, params);
-  const LawWeights weights = scan.weights(law);
+  const Distribution distribution = scan.distribution(row, params);
+  const TokenWeights weights = scan.weights(distribution);
   double error = 0;
   std::array<float, kTile> w;
   for (std::int32_t t = 0; t < tile_count(scan.vocab()); ++t) {
@@ -56,7 +56,8 @@ double error_of(RowScan& scan, const std::vector<float>& row, const SamplingPara
     double mass = 0;
     for (std::int32_t i = 0; i < std::min(kTile, scan.vocab() - t * kTile); ++i) {
       const auto x = static_cast<std::size_t>(t * kTile + i);
-      const double p = law(static_cast<Token>(x)), q = want[x], got = static_cast<double>(w[x % kTile]);
+      const double p = distribution(static_cast<Token>(x)), q = want[x],
+                   got = static_cast<double>(w[x % kTile]);
       mass += q;
       error = std::max({error, std::abs(p - q), std::abs(got - q)});
       if ((p > 0) != (q > 0) && std::max(p, q) > 1e-300) return 1;
@@ -66,10 +67,10 @@ double error_of(RowScan& scan, const std::vector<float>& row, const SamplingPara
     error = std::max(error, std::abs(got - mass));
     if (got > 0 ? mass == 0 : mass > 0x1p-98) return 1;
   }
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   for (std::int32_t i = 0; i < 4; ++i) {
-    const Site site{i, 0, Stream::sample, 0};
-    for (const Token x : {chance.draw(weights, site), chance.draw_by_noise(weights, site)})
+    const RandomKey key{i, 0, RandomStream::sample, 0};
+    for (const Token x : {rng.draw(weights, key), rng.draw_by_noise(weights, key)})
       if (!(want[static_cast<std::size_t>(x)] > 0)) return 1;
   }
   return error;
@@ -77,7 +78,7 @@ double error_of(RowScan& scan, const std::vector<float>& row, const SamplingPara
 
 /// Every instruction set on one row, against softmax in long double: within 1e-6, and the same support.
 void check_row(RowScan& scan, const std::vector<float>& row, const SamplingParams& params) {
-  const std::vector<double> want = plain_law(row, params);
+  const std::vector<double> want = plain_distribution(row, params);
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     const double error = error_of(scan, row, params, want);
@@ -96,12 +97,12 @@ std::vector<float> ordinary_row(Random& random, float temperature) {
   return row;
 }
 
-const SamplingParams kCuts[] = {
+const SamplingParams kTruncations[] = {
     {}, {.top_k = 20}, {.top_p = 0.9f}, {.top_k = 40, .top_p = 0.8f}, {.min_p = 0.1f}};
 
 }  // namespace
 
-TEST_CASE("a mask of any large number is a mask: law, support and draws, under every cut") {
+TEST_CASE("a mask of any large number is a mask: distribution, support and draws, under every truncation") {
   Random random(1);
   RowScan scan(kVocab);
   for (const float temperature : kTemperatures)
@@ -114,7 +115,7 @@ TEST_CASE("a mask of any large number is a mask: law, support and draws, under e
       for (std::size_t x = 0; x < both.size(); ++x)
         if (x % 3 != 0) both[x] = x % 2 == 0 ? mask : -FLT_MAX;
       for (const std::vector<float>& masked : {tile, part, few, both}) {
-        SamplingParams params = kCuts[random.below(5)];
+        SamplingParams params = kTruncations[random.below(5)];
         params.temperature = temperature;
         check_row(scan, masked, params);
       }
@@ -141,7 +142,7 @@ TEST_CASE("every token at one mask, and offsets up to 1e38 times the temperature
         for (const std::vector<float>& row : {all, two, some}) {
           if (std::abs(top) == kInf || !is_within(top, temperature)) continue;
           SamplingParams params =
-              kCuts[rows++ % 4];  // min_p's threshold is rounded to a float, as logits are
+              kTruncations[rows++ % 4];  // min_p's threshold is rounded to a float, as logits are
           params.temperature = temperature;
           check_row(scan, row, params);
         }
@@ -171,8 +172,8 @@ TEST_CASE("confidences of large rows, and the likeliest of their tokens") {
             doctest::Approx(std::log(2.0)).epsilon(1e-6));
       CHECK(std::abs(gradient[5]) < 0.6f);
       VerifyWorkspace workspace(kVocab, 2);
-      const TargetLaws laws(RowsView{row.data(), 1, kVocab, kVocab}, {}, workspace);
-      CHECK(entropy(laws.weights(laws[0])) == doctest::Approx(std::log(2.0)).epsilon(1e-6));
+      const TargetDistributions distributions(LogitsView{row.data(), 1, kVocab, kVocab}, {}, workspace);
+      CHECK(entropy(distributions.weights(distributions[0])) == doctest::Approx(std::log(2.0)).epsilon(1e-6));
     }
   }
 }
@@ -194,15 +195,17 @@ TEST_CASE("beyond 1e38 times the temperature: an error that names the node, the 
         std::vector<float> rows(row);
         rows.insert(rows.begin(), kVocab, 0.0f);
         VerifyWorkspace workspace(kVocab, 4);
-        const TargetLaws laws(RowsView{rows.data(), 2, kVocab, kVocab}, params, workspace);
-        CHECK_NOTHROW(laws[0]);
-        CHECK_THROWS_WITH_AS(laws[1], ("the target's row after node 1: " + what).c_str(), std::runtime_error);
+        const TargetDistributions distributions(LogitsView{rows.data(), 2, kVocab, kVocab}, params,
+                                                workspace);
+        CHECK_NOTHROW(distributions[0]);
+        CHECK_THROWS_WITH_AS(distributions[1], ("the target's row after node 1: " + what).c_str(),
+                             std::runtime_error);
         CHECK_THROWS_WITH_AS(RowScan(kVocab).top(row), what.c_str(), std::runtime_error);
       }
     // At another temperature the bound is another.
     RowScan scan(2);
-    CHECK_NOTHROW(scan.law(std::vector<float>{FLT_MAX, 0}, {.temperature = 4}));
-    CHECK_THROWS_WITH_AS(scan.law(std::vector<float>{1.01e36f, 0}, {.temperature = 0.01f}),
+    CHECK_NOTHROW(scan.distribution(std::vector<float>{FLT_MAX, 0}, {.temperature = 4}));
+    CHECK_THROWS_WITH_AS(scan.distribution(std::vector<float>{1.01e36f, 0}, {.temperature = 0.01f}),
                          "a row of logits is too large for its temperature: its largest logit is 1.01e+36, "
                          "must be within 1e38 times the temperature, which is 0.01",
                          std::runtime_error);

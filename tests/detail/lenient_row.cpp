@@ -51,8 +51,8 @@ TEST_CASE("against dense doubles: cuts, logits of -infinity, several tiles") {
       const std::vector<float> a = random.row(vocab, 2, 0, empty), b = random.row(vocab, 2, 0, empty);
       const SamplingParams& params = kSettings[i % 4];
       RowScan scan(vocab);
-      const RowLaw draft = scan.law(a, params), reviewer = scan.law(b, params);
-      const Dense q = plain_law(a, params), p = plain_law(b, params);
+      const Distribution draft = scan.distribution(a, params), reviewer = scan.distribution(b, params);
+      const Dense q = plain_distribution(a, params), p = plain_distribution(b, params);
       const Dense want = q_eff(q, p, l);
       std::vector<float> got(q.size(), 7.0f);
       double beta = 0;
@@ -82,13 +82,13 @@ TEST_CASE("against dense doubles: cuts, logits of -infinity, several tiles") {
   }
 }
 
-TEST_CASE("lenience 1 gives the reviewer's law") {
+TEST_CASE("lenience 1 gives the reviewer's distribution") {
   Random random(2);
   for (const std::int32_t vocab : {3, 600}) {
     const std::vector<float> a = random.row(vocab, 2), b = random.row(vocab, 2);
     RowScan scan(vocab);
-    const RowLaw draft = scan.law(a, {}), reviewer = scan.law(b, {});
-    const Dense p = plain_law(b, {});
+    const Distribution draft = scan.distribution(a, {}), reviewer = scan.distribution(b, {});
+    const Dense p = plain_distribution(b, {});
     std::vector<float> got(p.size());
     REQUIRE(lenient_row(draft, reviewer, 1, got));
     for (std::size_t x = 0; x < p.size(); ++x)
@@ -101,8 +101,8 @@ TEST_CASE("nothing can be rejected where lenience covers the largest ratio, and 
   for (const std::int32_t vocab : {4, 1200}) {
     const std::vector<float> a = random.row(vocab, 2), b = random.row(vocab, 2);
     RowScan scan(vocab);
-    const RowLaw draft = scan.law(a, {}), reviewer = scan.law(b, {});
-    const Dense q = plain_law(a, {}), p = plain_law(b, {});
+    const Distribution draft = scan.distribution(a, {}), reviewer = scan.distribution(b, {});
+    const Dense q = plain_distribution(a, {}), p = plain_distribution(b, {});
     double ratio = 0;
     for (std::size_t x = 0; x < q.size(); ++x) ratio = std::max(ratio, q[x] / p[x]);
     std::vector<float> got(q.size());
@@ -115,7 +115,7 @@ TEST_CASE("nothing can be rejected where lenience covers the largest ratio, and 
 TEST_CASE("a token that the reviewer excludes is never there, however lenient") {
   const std::vector<float> a = {2, 1, 0}, b = {-std::numeric_limits<float>::infinity(), 1, 0};
   RowScan scan(3);
-  const RowLaw draft = scan.law(a, {}), reviewer = scan.law(b, {});
+  const Distribution draft = scan.distribution(a, {}), reviewer = scan.distribution(b, {});
   std::vector<float> got(3);
   REQUIRE(lenient_row(draft, reviewer, 1000, got));
   CHECK(got[0] == -std::numeric_limits<float>::infinity());

@@ -24,8 +24,8 @@ TEST_CASE("it holds what a std::map holds") {
       const int* found = map.find(a, b);
       REQUIRE((found != nullptr) == (known != want.end()));
       if (found) REQUIRE(*found == known->second);
-      if (random.chance(0.7)) map.at(a, b) = want[{a, b}] = step;
-      if (random.chance(0.0005)) map.clear(), want.clear();
+      if (random.bernoulli(0.7)) map.at(a, b) = want[{a, b}] = step;
+      if (random.bernoulli(0.0005)) map.clear(), want.clear();
       REQUIRE(map.size() == want.size());
     }
     map.at(1, -1) += 0;  // not empty

@@ -56,11 +56,12 @@ TEST_CASE("against dense doubles: up to 6 siblings of every kind, cuts, point ma
       const Case it = random_case(random, vocab, params, {.nodes = 1 + children, .wide = 1}, i);
       RowScan scan(vocab);
       Residual left(vocab, 7);
-      const RowLaw law = scan.law(it.row[0], params);
-      left.start(law, law.is_point() ? std::span<const double>() : scan.weights(law).masses);
+      const Distribution distribution = scan.distribution(it.row[0], params);
+      left.start(distribution,
+                 distribution.is_point() ? std::span<const double>() : scan.weights(distribution).masses);
       CHECK(left.total() == doctest::Approx(1).epsilon(1e-5));
       CHECK(left.vocab() == vocab);
-      Dense p = it.laws[0];
+      Dense p = it.distributions[0];
       worst = std::max(worst, largest_error(left, p));
       double smallest = 1;
       for (NodeId c = 1; c < it.tree.size(); ++c) {
@@ -94,24 +95,24 @@ TEST_CASE("against dense doubles: up to 6 siblings of every kind, cuts, point ma
   }
 }
 
-TEST_CASE("an empty residual keeps the law that was there before") {
+TEST_CASE("an empty residual keeps the distribution that was there before") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     TokenTree tree(700, 4, 1);
     tree.reset(0, 0);
     Random random(2);
     const std::vector<float> row = random.row(700, 4);
-    PhiloxChance chance(1);
-    const RowLaw q = tree.store(0, row, {});
-    tree.draw(0, q, chance);
+    PhiloxRandom rng(1);
+    const Distribution q = tree.store(0, row, {});
+    tree.draw(0, q, rng);
     tree.choose(0, 650, 1);
-    tree.draw(0, q, chance);
+    tree.draw(0, q, rng);
     RowScan scan(700);
     Residual left(700, 4);
-    const RowLaw p = scan.law(row, {});
+    const Distribution p = scan.distribution(row, {});
     left.start(p, scan.weights(p).masses);
     CHECK(left.reject(tree, 1) == 0);  // p - p
-    CHECK(largest_error(left.measured(), plain_law(row, {})) < 2e-6);
+    CHECK(largest_error(left.measured(), plain_distribution(row, {})) < 2e-6);
     CHECK(left.total() == doctest::Approx(1).epsilon(1e-5));
     CHECK(left.reject(tree, 2) > 0.9);  // and it can go on
     CHECK(left.prob(650) == 0);
@@ -130,9 +131,9 @@ TEST_CASE("the mass of a chosen token leaves its own tile only") {
     row[1500] = 6;
     RowScan scan(1600);
     Residual left(1600, 3);
-    const RowLaw p = scan.law(row, {});
+    const Distribution p = scan.distribution(row, {});
     left.start(p, scan.weights(p).masses);
-    Dense want = plain_law(row, {});
+    Dense want = plain_distribution(row, {});
     const double s = 1 - want[1500];
     want[1500] = 0;
     for (double& x : want) x /= s;
@@ -143,7 +144,7 @@ TEST_CASE("the mass of a chosen token leaves its own tile only") {
   }
 }
 
-TEST_CASE("begun without masses, made again from its steps, or both: the same law") {
+TEST_CASE("begun without masses, made again from its steps, or both: the same distribution") {
   const SamplingParams settings[] = {
       {}, {.temperature = 0.7f, .top_k = 4}, {.top_p = 0.8f}, {.temperature = 0}};
   for (const Isa isa : every_isa()) {
@@ -156,18 +157,19 @@ TEST_CASE("begun without masses, made again from its steps, or both: the same la
       const std::int32_t vocab = i % 10 == 0 ? 1400 : 2 + random.below(8);
       const Case it = random_case(random, vocab, params, {.nodes = 2 + random.below(5), .wide = 1}, i);
       RowScan scan(vocab);
-      const RowLaw law = scan.law(it.row[0], params);
-      const std::vector<double> masses(scan.masses(law).begin(), scan.masses(law).end());
+      const Distribution distribution = scan.distribution(it.row[0], params);
+      const std::vector<double> masses(scan.masses(distribution).begin(), scan.masses(distribution).end());
       Residual known(vocab, 7), late(vocab, 7), redone(vocab, 7), half(vocab, 7);
-      known.start(law, masses);
-      late.start(law, {});
-      CHECK(largest_error(Residual(late).measured(), it.laws[0]) < 3e-6);  // measured before any rejection
+      known.start(distribution, masses);
+      late.start(distribution, {});
+      CHECK(largest_error(Residual(late).measured(), it.distributions[0]) <
+            3e-6);  // measured before any rejection
       std::vector<Residual::Step> steps;
       double smallest = 1, last_weight = 1;
       NodeId last = kNoParent;
       for (NodeId c = 1; c < it.tree.size(); ++c) {
         if (it.dense.parent[static_cast<std::size_t>(c)] != 0) continue;
-        const double weight = random.chance(0.5) ? 1 : random.uniform();
+        const double weight = random.bernoulli(0.5) ? 1 : random.uniform();
         const Residual before = known;
         const double left = known.reject(it.tree, c, weight);
         if (left < 1e-3) {
@@ -180,9 +182,9 @@ TEST_CASE("begun without masses, made again from its steps, or both: the same la
         steps.push_back(late.last_step());
         smallest *= std::min(1.0, left), last = c, last_weight = weight;
       }
-      redone.start(law, {});
+      redone.start(distribution, {});
       for (const Residual::Step& step : steps) redone.redo(it.tree, step);
-      half.start(law, {});
+      half.start(distribution, {});
       if (!steps.empty()) {  // some made again, the last one made anew
         for (std::size_t s = 0; s + 1 < steps.size(); ++s) half.redo(it.tree, steps[s]);
         half.reject(it.tree, last, last_weight);
@@ -213,11 +215,11 @@ TEST_CASE("chosen tokens are taken away without reading a row: one logit tells w
     Random random(5);
     std::vector<float> row = random.row(1600, 2);
     row[1500] = 6, row[3] = 5;
-    const Dense p = plain_law(row, {});
+    const Dense p = plain_distribution(row, {});
     RowScan scan(1600);
-    const RowLaw law = scan.law(row, {});
+    const Distribution distribution = scan.distribution(row, {});
     Residual left(1600, 4);
-    left.start(law, {});
+    left.start(distribution, {});
     const float hidden = row[700];
     row[700] = std::numeric_limits<float>::quiet_NaN();  // nobody looks
     CHECK(left.reject(tree, 1, 0.75) == doctest::Approx(0.75 * (1 - p[1500])).epsilon(1e-5));
@@ -243,10 +245,10 @@ TEST_CASE("something left by rounding only: it is taken back where the tiles say
     std::vector<float> row(600, -200.0f);  // weights of nothing beside the first
     row[5] = 20;
     RowScan scan(600);
-    RowLaw law = scan.law(row, {});
-    law.log_z += 5e-7;  // as rounding may have it
+    Distribution distribution = scan.distribution(row, {});
+    distribution.log_z += 5e-7;  // as rounding may have it
     Residual left(600, 3);
-    left.start(law, {});
+    left.start(distribution, {});
     CHECK(left.reject(tree, 1) == doctest::Approx(5e-7).epsilon(1e-2));
     if (isa == Isa::reference) continue;  // whose doubles still know the rest
     CHECK(left.measured().total() == doctest::Approx(1).epsilon(1e-6));

@@ -17,7 +17,7 @@ TEST_CASE("the reference kernels keep the contract, and more: doubles") {
     const Tile tile = random_tile(random, 100, 20 / inv_t, 0.1);
     const double log_z = log_sum(tile, inv_t);
     Tile w;
-    CHECK(k.fill(tile.data(), Exponent(law_over(tile, inv_t, log_z)), w.data()) ==
+    CHECK(k.fill(tile.data(), Exponent(distribution_over(tile, inv_t, log_z)), w.data()) ==
           doctest::Approx(1.0).epsilon(1e-10));
     const TileStats stats = stats_of(k, tile.data(), inv_t);
     CHECK(std::log2(stats.sum) * std::log(2.0) == doctest::Approx(log_z).epsilon(1e-14));
@@ -29,8 +29,8 @@ TEST_CASE("an exponent's floats stand for its doubles") {
   for (int i = 0; i < 1000; ++i) {
     const double inv_t = std::exp(random.between(-2, 9)), l = random.between(-1e4, 1e4);
     Tile tile{};  // its largest logit is 0
-    const Exponent e(law_over(tile, inv_t, inv_t * l, 3.5f));
-    CHECK(e.cut == 3.5f);
+    const Exponent e(distribution_over(tile, inv_t, inv_t * l, 3.5f));
+    CHECK(e.min_logit == 3.5f);
     CHECK(static_cast<double>(e.shift) == doctest::Approx(l).epsilon(1e-7));
     // (l - shift) * scale - offset = 0, up to the rounding of scale and offset themselves.
     const double y =

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "plain_law.hpp"
+#include "plain_distribution.hpp"
 #include "random.hpp"
 
 using namespace specula;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "plain_law.hpp"
+#include "plain_distribution.hpp"
 #include "random.hpp"
 
 using namespace specula;
@@ -21,7 +21,7 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-double largest_error(const LawWeights& weights, const std::vector<double>& want) {
+double largest_error(const TokenWeights& weights, const std::vector<double>& want) {
   double worst = 0;
   for (std::size_t x = 0; x < want.size(); ++x)
     worst = std::max(worst, std::abs(weights(static_cast<Token>(x)) - want[x]));
@@ -43,7 +43,7 @@ double largest_error(const LawWeights& weights, const std::vector<double>& want)
 
 }  // namespace
 
-TEST_CASE("the law of a row is the plain one: widths, temperatures, cuts, large logits") {
+TEST_CASE("the distribution of a row is the plain one: widths, temperatures, cuts, large logits") {
   const SamplingParams settings[] = {{},
                                      {.temperature = 0.5f},
                                      {.temperature = 1e-4f},
@@ -61,13 +61,13 @@ TEST_CASE("the law of a row is the plain one: widths, temperatures, cuts, large 
         for (const double middle : {0.0, -200.0, 1e4}) {
           std::vector<float> row = random.row(vocab, 8, 0.1, 0.1);
           for (float& l : row) l = static_cast<float>(static_cast<double>(l) + middle);
-          const RowLaw law = scan.law(row, params);
-          const std::vector<double> want = plain_law(row, params);
-          worst = std::max(worst, largest_error(scan.weights(law), want));
-          // The same law as weights again, the hard way: nothing is remembered of it.
+          const Distribution distribution = scan.distribution(row, params);
+          const std::vector<double> want = plain_distribution(row, params);
+          worst = std::max(worst, largest_error(scan.weights(distribution), want));
+          // The same distribution as weights again, the hard way: nothing is remembered of it.
           const std::vector<float> other = random.row(vocab, 1);
-          scan.law(other, {});
-          worst = std::max(worst, largest_error(scan.weights(law), want));
+          scan.distribution(other, {});
+          worst = std::max(worst, largest_error(scan.weights(distribution), want));
         }
     }
     CAPTURE(static_cast<int>(isa));
@@ -82,10 +82,10 @@ TEST_CASE("doubles are exact where logits are moderate") {
   RowScan scan(700);
   for (int i = 0; i < 50; ++i) {
     const std::vector<float> row = random.row(700, 10, 0.1, 0.1);
-    const RowLaw law = scan.law(row, {.temperature = 0.7f});
-    const std::vector<double> want = plain_law(row, {.temperature = 0.7f});
+    const Distribution distribution = scan.distribution(row, {.temperature = 0.7f});
+    const std::vector<double> want = plain_distribution(row, {.temperature = 0.7f});
     for (Token x = 0; x < 700; ++x)
-      CHECK(law(x) == doctest::Approx(want[static_cast<std::size_t>(x)]).epsilon(1e-13));
+      CHECK(distribution(x) == doctest::Approx(want[static_cast<std::size_t>(x)]).epsilon(1e-13));
   }
 }
 
@@ -95,13 +95,13 @@ TEST_CASE("temperature 0 is a point mass on the first largest logit") {
     RowScan scan(1200);
     std::vector<float> row(1200, -5.0f);
     row[700] = row[3] = row[1199] = 2;
-    const RowLaw law = scan.law(row, {.temperature = 0});
-    CHECK(law.is_point());
-    CHECK(law.point == 3);
+    const Distribution distribution = scan.distribution(row, {.temperature = 0});
+    CHECK(distribution.is_point());
+    CHECK(distribution.point == 3);
     CHECK(scan.argmax(row) == 3);
     const Top top = scan.top(row);
     CHECK(top.token == 3);
-    CHECK(top.prob == doctest::Approx(plain_law(row, {})[3]).epsilon(2e-6));
+    CHECK(top.prob == doctest::Approx(plain_distribution(row, {})[3]).epsilon(2e-6));
   }
 }
 
@@ -111,12 +111,12 @@ TEST_CASE("a tile of -infinity has no mass") {
     RowScan scan(1600);
     std::vector<float> row(1600, 1.0f);
     std::fill(row.begin() + 512, row.begin() + 1024, -kInf);
-    const LawWeights weights = scan.weights(scan.law(row, {}));
+    const TokenWeights weights = scan.weights(scan.distribution(row, {}));
     CHECK(weights.masses[1] == 0);
     CHECK(weights.masses[0] > 0.4);
     // A tile whose weights would all be below what floats hold has none either.
     std::fill(row.begin() + 512, row.begin() + 1024, -99.0f);
-    const LawWeights again = scan.weights(scan.law(row, {}));
+    const TokenWeights again = scan.weights(scan.distribution(row, {}));
     CHECK(again.masses[1] < 1e-29);
     CHECK(again.masses[3] > 0);
   }
@@ -135,67 +135,67 @@ TEST_CASE("bad rows, in every place, and rows of another width") {
           row[static_cast<std::size_t>(at)] = bad;
           const std::string message = "a row of logits holds NaN or +infinity at token " + std::to_string(at);
           for (const SamplingParams& params : settings)
-            CHECK_THROWS_WITH_AS(scan.law(row, params), message.c_str(), std::runtime_error);
+            CHECK_THROWS_WITH_AS(scan.distribution(row, params), message.c_str(), std::runtime_error);
           CHECK_THROWS_WITH_AS(scan.argmax(row), message.c_str(), std::runtime_error);
           CHECK_THROWS_WITH_AS(scan.top(row), message.c_str(), std::runtime_error);
         }
       const std::vector<float> empty(static_cast<std::size_t>(vocab), -kInf);
-      CHECK_THROWS_WITH_AS(scan.law(empty, {}), "a row of logits is empty: none is above -infinity",
+      CHECK_THROWS_WITH_AS(scan.distribution(empty, {}), "a row of logits is empty: none is above -infinity",
                            std::runtime_error);
       CHECK_THROWS_AS(scan.argmax(empty), std::runtime_error);
       const std::vector<float> narrow(static_cast<std::size_t>(vocab) + 1);
-      CHECK_THROWS_AS(scan.law(narrow, {}), std::invalid_argument);
+      CHECK_THROWS_AS(scan.distribution(narrow, {}), std::invalid_argument);
       CHECK_THROWS_AS(scan.argmax(narrow), std::invalid_argument);
       // An error leaves nothing behind.
       const std::vector<float> row = random.row(vocab, 3);
-      CHECK(largest_error(scan.weights(scan.law(row, {})), plain_law(row, {})) < 2e-6);
+      CHECK(largest_error(scan.weights(scan.distribution(row, {})), plain_distribution(row, {})) < 2e-6);
     }
   }
 }
 
-TEST_CASE("what is remembered is the very law: another over the same row is measured anew") {
+TEST_CASE("what is remembered is the very distribution: another over the same row is measured anew") {
   RowScan scan(600);
   Random random(6);
   const std::vector<float> row = random.row(600, 3);
-  const RowLaw law = scan.law(row, {});
-  const auto total = [&](const RowLaw& other) {
-    scan.weights(law);
+  const Distribution distribution = scan.distribution(row, {});
+  const auto total = [&](const Distribution& other) {
+    scan.weights(distribution);
     return merge_tiles(scan.weights(other).masses);
   };
-  RowLaw half = law, cut = law, hot = law;
+  Distribution half = distribution, truncated = distribution, hot = distribution;
   half.log_z += std::log(2.0);
-  cut.cut = 1;
+  truncated.min_logit = 1;
   hot.inv_t = 0.5;
-  CHECK(total(law) == doctest::Approx(1).epsilon(1e-5));
+  CHECK(total(distribution) == doctest::Approx(1).epsilon(1e-5));
   CHECK(total(half) == doctest::Approx(0.5).epsilon(1e-5));
-  CHECK(total(cut) < 0.99);
+  CHECK(total(truncated) < 0.99);
   CHECK(total(hot) != doctest::Approx(1).epsilon(1e-3));
 }
 
-TEST_CASE("an error forgets no law that was seen before it") {
+TEST_CASE("an error forgets no distribution that was seen before it") {
   RowScan scan(600);
   Random random(3);
   const std::vector<float> row = random.row(600, 5);
   std::vector<float> bad = row;
   bad[599] = kNan;
-  const RowLaw law = scan.law(row, {});
-  CHECK_THROWS(scan.law(bad, {}));
-  CHECK(largest_error(scan.weights(law), plain_law(row, {})) < 2e-6);
+  const Distribution distribution = scan.distribution(row, {});
+  CHECK_THROWS(scan.distribution(bad, {}));
+  CHECK(largest_error(scan.weights(distribution), plain_distribution(row, {})) < 2e-6);
 }
 
-TEST_CASE("a row of log-probabilities is a law as it stands, and may be overwritten in place") {
+TEST_CASE("a row of log-probabilities is a distribution as it stands, and may be overwritten in place") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     RowScan scan(1100);
     Random random(4);
     std::vector<float> row(1100);
-    RowLaw law;
-    law.logits = row.data();  // inv_t 1, log_z 0
+    Distribution distribution;
+    distribution.logits = row.data();  // inv_t 1, log_z 0
     for (int round = 0; round < 3; ++round) {
-      const std::vector<double> p = plain_law(random.row(1100, 6), {});
+      const std::vector<double> p = plain_distribution(random.row(1100, 6), {});
       for (std::size_t x = 0; x < p.size(); ++x) row[x] = static_cast<float>(std::log(p[x]));
-      scan.law(random.row(1100, 1), {});  // TokenTree::store of another node
-      CHECK(largest_error(scan.weights(law), p) < 2e-6);
+      scan.distribution(random.row(1100, 1), {});  // TokenTree::store of another node
+      CHECK(largest_error(scan.weights(distribution), p) < 2e-6);
     }
   }
 }
@@ -209,13 +209,13 @@ TEST_CASE("logits at the ends of a float: a mask of -3.4e38 weighs nothing, 3.4e
     row[3] = 1.0f;
     row[4] = 1.0f;
     RowScan scan(1500);
-    const RowLaw law = scan.law(row, {});
-    CHECK(law(3) == doctest::Approx(0.5).epsilon(1e-6));
-    CHECK(scan.weights(law).tile_masses()[2] == 0.0);
+    const Distribution distribution = scan.distribution(row, {});
+    CHECK(distribution(3) == doctest::Approx(0.5).epsilon(1e-6));
+    CHECK(scan.weights(distribution).tile_masses()[2] == 0.0);
     row[1400] = std::numeric_limits<float>::quiet_NaN();
-    CHECK_THROWS_AS(scan.law(row, {}), std::runtime_error);
+    CHECK_THROWS_AS(scan.distribution(row, {}), std::runtime_error);
     row[1400] = std::numeric_limits<float>::max();
-    CHECK_THROWS_AS(scan.law(row, {}), std::runtime_error);
+    CHECK_THROWS_AS(scan.distribution(row, {}), std::runtime_error);
     use_isa(before);
   }
 }
@@ -244,7 +244,7 @@ TEST_CASE("top_k is the beginning of a full sort, ties to the lower token, with 
       std::stable_sort(order.begin(), order.end(), [&](Token a, Token b) {
         return row[static_cast<std::size_t>(a)] > row[static_cast<std::size_t>(b)];
       });
-      const std::vector<double> p = plain_law(row, {});
+      const std::vector<double> p = plain_distribution(row, {});
       RowScan scan(vocab);
       for (const std::int32_t k : {0, 1, 2, 10, 1 + random.below(50), vocab + 3}) {
         std::vector<Top> out(static_cast<std::size_t>(k));
@@ -286,19 +286,19 @@ TEST_CASE("no probability is above 1, whatever the rounding: along a path they m
   }
 }
 
-TEST_CASE("top_k: bad rows; what it saw is not taken for a law that was remembered") {
+TEST_CASE("top_k: bad rows; what it saw is not taken for a distribution that was remembered") {
   std::array<Top, 4> out;
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     RowScan scan(1100);
     Random random(9);
     const std::vector<float> row = random.row(1100, 5), other = random.row(1100, 1);
-    const RowLaw law = scan.law(row, {});
+    const Distribution distribution = scan.distribution(row, {});
     scan.top_k(other, out);
-    CHECK(scan.masses(law).empty());
-    CHECK(largest_error(scan.weights(law), plain_law(row, {})) < 2e-6);
+    CHECK(scan.masses(distribution).empty());
+    CHECK(largest_error(scan.weights(distribution), plain_distribution(row, {})) < 2e-6);
     scan.top(other);
-    CHECK(largest_error(scan.weights(law), plain_law(row, {})) < 2e-6);
+    CHECK(largest_error(scan.weights(distribution), plain_distribution(row, {})) < 2e-6);
     for (const std::size_t at : {std::size_t{0}, std::size_t{700}, std::size_t{1099}})
       for (const float bad : {kNan, kInf, -kNan}) {
         std::vector<float> broken = row;

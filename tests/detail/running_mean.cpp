@@ -22,7 +22,7 @@ TEST_CASE("the lesser of two, the median of three, then a mean that outliers do 
   CHECK(mean.value == doctest::Approx(1.05));
   specula_test::Random random(1);
   for (int i = 0; i < 2000; ++i) {
-    mean.learn(random.chance(0.02) ? 10.0 : random.between(0.9, 1.1));
+    mean.learn(random.bernoulli(0.02) ? 10.0 : random.between(0.9, 1.1));
     if (i > 100) CHECK(mean.value == doctest::Approx(1).epsilon(0.05));
   }
   for (int i = 0; i < 300; ++i) mean.learn(2);

@@ -36,7 +36,7 @@ std::size_t longest(const Text& corpus, const Text& text) {
 Text random_text(Random& random, std::int32_t vocab, std::size_t size) {
   Text text;
   while (text.size() < size) {
-    if (text.size() > 2 && random.chance(0.3)) {
+    if (text.size() > 2 && random.bernoulli(0.3)) {
       const auto from = static_cast<std::size_t>(random.below(static_cast<std::int32_t>(text.size()) - 1));
       for (std::size_t i = from; i < std::min(from + 6, text.size()); ++i) text.push_back(text[i]);
     } else {
@@ -77,13 +77,13 @@ TEST_CASE("as it grows: longest matches of any query, and where they occurred fi
       REQUIRE(automaton.after(automaton.whole()) == automaton.size());
 
       // On from the end of the text, or from nothing, by tokens that may occur nowhere; sometimes cut short.
-      Text query = random.chance(0.5) ? corpus : Text{};
+      Text query = random.bernoulli(0.5) ? corpus : Text{};
       SuffixAutomaton::Match match = query.empty() ? SuffixAutomaton::Match{} : automaton.whole();
       for (int i = 0; i < 8; ++i) {
-        const Token next = random.below(vocab + (random.chance(0.1) ? 1 : 0));
+        const Token next = random.below(vocab + (random.bernoulli(0.1) ? 1 : 0));
         query.push_back(next);
         match = automaton.advance(match, next);
-        if (random.chance(0.2)) {
+        if (random.bernoulli(0.2)) {
           const auto cut = 1 + random.below(5);
           match = automaton.shorten(match, cut);
           query.erase(query.begin(),

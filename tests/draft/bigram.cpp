@@ -94,15 +94,16 @@ TEST_CASE(
     Bigram alone = Bigram::online(vocab), with_table = Bigram::online(table);
     Text context;
     for (int round = 0; round < 30; ++round) {
-      if (random.chance(0.1)) {
+      if (random.bernoulli(0.1)) {
         const std::int32_t n = random.below(static_cast<std::int32_t>(context.size()) + 3);
         alone.truncate(n), with_table.truncate(n);
         context.resize(std::min(context.size(), static_cast<std::size_t>(n)));
       }
       for (int i = random.below(4); i > 0; --i) context.push_back(random.below(vocab));
-      const Text guess(static_cast<std::size_t>(random.below(3)), 2);  // is no part of what it learns from
+      const Text draft_tokens(static_cast<std::size_t>(random.below(3)),
+                              2);  // is no part of what it learns from
       for (int twice = 0; twice < 2; ++twice) {
-        alone.sync(context, guess), with_table.sync(context, guess);
+        alone.sync(context, draft_tokens), with_table.sync(context, draft_tokens);
         Text want, filled;
         for (Token t = 0; t < vocab; ++t) {
           want.push_back(most_frequent(context, t));
@@ -115,7 +116,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("confidences: the share of guesses that came true, and a prior") {
+TEST_CASE("confidences: the share of draft tokens that came true, and a prior") {
   Bigram drafter = BigramTable({1, 0, kNoToken});
   const auto after = [&](Token token) {
     return drafter.extend(Text{token}, std::vector<NodeId>{kNoParent}).confidence(0);
@@ -185,9 +186,9 @@ TEST_CASE("in a pipeline the text is the target's") {
   Speculator plain{TreeVerifier{plain_target, Sampling{}}, NoDrafter{kVocab}, Chain<>{.length = 4}};
   const Text prompt = {1, 2, 3};
   Text got, want;
-  run.generate(prompt, {.max_new_tokens = 200}, PhiloxChance(4),
+  run.generate(prompt, {.max_new_tokens = 200}, PhiloxRandom(4),
                [&](Tokens fresh) { got.insert(got.end(), fresh.begin(), fresh.end()); });
-  plain.generate(prompt, {.max_new_tokens = 200}, PhiloxChance(4),
+  plain.generate(prompt, {.max_new_tokens = 200}, PhiloxRandom(4),
                  [&](Tokens fresh) { want.insert(want.end(), fresh.begin(), fresh.end()); });
   CHECK(got == want);
   CHECK(run.stats().mat() > 1.2);

@@ -7,8 +7,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "conditioned_models.hpp"
 #include "count_allocations.hpp"  // after the library: clang's intrinsics declare posix_memalign without noexcept
-#include "looking_models.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -33,7 +33,7 @@ template <class Run>
 void check_text(Run& run, const SeenModel& target) {
   for (const List& prompt : {List{2}, List{1, 2, 3}, List{1, 2, 3, 4, 0}}) {
     List text = prompt;
-    run.generate(prompt, {.max_new_tokens = 80}, PhiloxChance{1},
+    run.generate(prompt, {.max_new_tokens = 80}, PhiloxRandom{1},
                  [&](Tokens fresh) { text.insert(text.end(), fresh.begin(), fresh.end()); });
     CHECK(text == greedily(target, prompt, 80));
   }
@@ -61,7 +61,7 @@ TEST_CASE("the text is the target's own, whatever the shape") {
   }
 }
 
-TEST_CASE("beside others in a stack: two that look into one target do not disturb one another") {
+TEST_CASE("beside others in a stack: two that are conditioned on one target do not disturb one another") {
   SeenModel target(kVocab, 1, 2.0f, 200);
   ToyHead head(kVocab, 1, 1.0f, true, 200);
   ToyGlide glide(kVocab, 1, 2.0f, true, 200);
@@ -73,7 +73,7 @@ TEST_CASE("beside others in a stack: two that look into one target do not distur
   run.start(List{1, 2, 3});
   auto& stack = run.drafter();
   stack.sync(List{1, 2}, {});
-  const RowsView rows = stack.get<0>().extend(List{3}, std::vector<NodeId>{-1});
+  const LogitsView rows = stack.get<0>().extend(List{3}, std::vector<NodeId>{-1});
   const std::vector<float> want = head.row(List{1, 2, 3}, 2);
   CHECK(std::equal(want.begin(), want.end(), rows.row(0).begin()));
   CHECK(stack.get<1>().extend(List{3}, std::vector<NodeId>{-1}).rows == 1);
@@ -87,13 +87,13 @@ TEST_CASE(
   const std::int32_t drafted = 1 + 3 * 3;
   Speculator run{TreeVerifier{target, Sampling{}}, FeatureHead{head, target},
                  DynamicTree{.top_k = 3, .expansions = 3, .total = 12}};
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   run.start(List{1, 2, 3, 4});
   std::size_t fresh = 3;
   for (int round = 0; round < 80; ++round) {
     const auto size = static_cast<std::int32_t>(run.text().size()) - 1;
     head.seen.clear();
-    const std::size_t more = run.step(chance).size();
+    const std::size_t more = run.step(rng).size();
     REQUIRE(head.seen.size() == fresh + drafted);
     for (std::size_t i = 0; i < head.seen.size(); ++i) {
       CHECK(head.seen[i].view_size == size);
@@ -113,12 +113,12 @@ TEST_CASE("a round allocates nothing") {
   ToyHead head(kVocab, 1, 1.0f, true, 1200);
   const auto check = [&](auto& run) {
     run.start(List{1, 2, 3});
-    PhiloxChance chance(7);
+    PhiloxRandom rng(7);
     std::int64_t allocated = 0;
     for (int round = 0; round < 100; ++round) {
       head.seen.clear();
       const AllocationCount counted;
-      run.step(chance);
+      run.step(rng);
       allocated += counted.count();
     }
     CHECK(allocated == 0);
@@ -127,6 +127,6 @@ TEST_CASE("a round allocates nothing") {
   Speculator tree{TreeVerifier{target, Sampling{}}, FeatureHead{head, target}, DynamicTree{}};
   check(tree);
   Speculator draws{TreeVerifier{target, Sampling{}}, FeatureHead{head, target},
-                   SampledTree<DraftLaw::sampled_distinct>{}};
+                   SampledTree<ProposalKind::sampled_distinct>{}};
   check(draws);
 }

@@ -7,8 +7,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "conditioned_models.hpp"
 #include "count_allocations.hpp"  // after the library: clang's intrinsics declare posix_memalign without noexcept
-#include "looking_models.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -30,7 +30,7 @@ constexpr std::int32_t kVocab = 5;
 const SamplingParams kGreedy{.temperature = 0};
 
 /// Text of a greedy run, then of a second one that begins like the first; what the draft saw of them, and
-/// whether guesses were worth something.
+/// whether draft tokens were worth something.
 template <class Run>
 void check_text(Run& run, const SeenModel& target, std::size_t count = 60, double mat = 1.2) {
   List prompt;
@@ -38,7 +38,7 @@ void check_text(Run& run, const SeenModel& target, std::size_t count = 60, doubl
   for (const int changed : {0, 200, 270}) {
     if (changed) prompt[static_cast<std::size_t>(changed)] = 4;
     List text = prompt;
-    run.generate(prompt, {.max_new_tokens = static_cast<std::int32_t>(count)}, PhiloxChance{1},
+    run.generate(prompt, {.max_new_tokens = static_cast<std::int32_t>(count)}, PhiloxRandom{1},
                  [&](Tokens fresh) { text.insert(text.end(), fresh.begin(), fresh.end()); });
     CHECK(text == greedily(target, prompt, count));
   }
@@ -78,17 +78,17 @@ TEST_CASE("in a cascade it drafts and reviews") {
   check_text(drafts, target);
 }
 
-TEST_CASE("each round runs what was accepted and what it guesses, and nothing is older than the round") {
+TEST_CASE("each round runs what was accepted and what it drafts, and nothing is older than the round") {
   SeenModel target(kVocab, 1, 2.0f, 400);
   ToyGlide draft(kVocab, 1, 1.0f, true, 400);
   Speculator run{TreeVerifier{target, Sampling{}, kGreedy}, Glide{draft, target}, Chain<>{.length = 4}};
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   run.start(List{1, 2, 3, 4});
   std::size_t fresh = 3;  // context that the draft has not been fed
   for (int round = 0; round < 80; ++round) {
     const auto size = static_cast<std::int32_t>(run.text().size()) - 1;
     draft.seen.clear();
-    const std::size_t more = run.step(chance).size();
+    const std::size_t more = run.step(rng).size();
     REQUIRE(draft.seen.size() == fresh + 4);
     for (std::size_t i = 0; i < draft.seen.size(); ++i) {
       CHECK(draft.seen[i].position == size - static_cast<std::int32_t>(fresh) + static_cast<std::int32_t>(i));
@@ -117,12 +117,12 @@ TEST_CASE("a round allocates nothing") {
   ToyModel small(kVocab, 1, 1.0f, 1200);
   const auto check = [&](auto run) {
     run->start(List{1, 2, 3});
-    PhiloxChance chance(7);
+    PhiloxRandom rng(7);
     std::int64_t allocated = 0;
     for (int round = 0; round < 100; ++round) {
       draft.seen.clear();
       const AllocationCount counted;
-      run->step(chance);
+      run->step(rng);
       allocated += counted.count();
     }
     CHECK(allocated == 0);
@@ -140,18 +140,18 @@ TEST_CASE("a round that a model broke off can be done again") {
   SeenModel target(kVocab, 1, 2.0f, 400), fresh(kVocab, 1, 2.0f, 400);
   ToyGlide draft(kVocab, 1, 1.0f, true, 400);
   Speculator run{TreeVerifier{target, Sampling{}, kGreedy}, Glide{draft, target}, Chain<>{.length = 4}};
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   const List prompt = {1, 2, 3, 4};
   run.start(prompt);
   for (int round = 0; round < 40; ++round) {
-    if (round % 5 == 0) target.throw_look = target.looks + 1;
+    if (round % 5 == 0) target.throw_view = target.view_calls + 1;
     if (round % 5 == 1) draft.model.throw_call = draft.model.calls + 3;
     if (round % 5 == 2) draft.model.throw_append = draft.model.appends + 1;
     if (round % 5 == 3) target.throw_call = target.calls + 1;
-    if (round % 5 < 4) CHECK_THROWS_AS(run.step(chance), std::runtime_error);
+    if (round % 5 < 4) CHECK_THROWS_AS(run.step(rng), std::runtime_error);
     draft.seen.clear();
-    run.step(chance);
-    CHECK(draft.seen.back().view_size == target.size() - run.verdict().accepted() - 1);
+    run.step(rng);
+    CHECK(draft.seen.back().view_size == target.size() - run.result().accepted_count() - 1);
   }
   CHECK(List(run.text().begin(), run.text().end()) ==
         greedily(fresh, prompt, run.text().size() - prompt.size()));

@@ -32,17 +32,17 @@ constexpr NodeId kRoot = kNoParent;
 
 std::vector<float> copy(std::span<const float> row) { return {row.begin(), row.end()}; }
 
-/// PhiloxChance whose coin throws once, when `left` are spent.
+/// PhiloxRandom whose uniform draw throws once, when `left` are spent.
 struct BreaksOnce {
-  PhiloxChance chance{1};
+  PhiloxRandom rng{1};
   int left = -1;
   template <class Weights>
-  Token draw(const Weights& weights, const Site& site) {
-    return chance.draw(weights, site);
+  Token draw(const Weights& weights, const RandomKey& key) {
+    return rng.draw(weights, key);
   }
-  bool accept(double probability, const Site& site) {
-    if (left-- == 0) throw std::runtime_error("no coin");
-    return chance.accept(probability, site);
+  bool accept(double probability, const RandomKey& key) {
+    if (left-- == 0) throw std::runtime_error("no uniform draw");
+    return rng.accept(probability, key);
   }
 };
 
@@ -120,7 +120,7 @@ TEST_CASE("blocks that are given: every text without them, and nothing is measur
   ToyModel plain(5, 1, 2.0f, 400);
   for (const List& prompt : {List{0, 1, 2}, List{4, 3}}) {
     List text = prompt, want = prompt;
-    run.generate(prompt, {.max_new_tokens = 40}, PhiloxChance{1},
+    run.generate(prompt, {.max_new_tokens = 40}, PhiloxRandom{1},
                  [&](Tokens fresh) { text.insert(text.end(), fresh.begin(), fresh.end()); });
     std::vector<float> row(5);
     while (want.size() < text.size()) {
@@ -154,7 +154,7 @@ TEST_CASE("the text is the target's own, whatever the shape, and blocks are chos
         target.similar.assign(12, like);
         target.asked = 0;
         List prompt{0, 1, 2}, text = prompt;
-        run.generate(prompt, {.max_new_tokens = 60}, PhiloxChance{1},
+        run.generate(prompt, {.max_new_tokens = 60}, PhiloxRandom{1},
                      [&](Tokens fresh) { text.insert(text.end(), fresh.begin(), fresh.end()); });
         CHECK(target.asked == 1);
         CHECK(run.drafter().skipped().count() == (like > 0.9 ? 10 + 3 : 6));
@@ -180,7 +180,7 @@ TEST_CASE("the text is the target's own, whatever the shape, and blocks are chos
   }
 }
 
-TEST_CASE("a guess that was drafted stays; what was not runs with the next nodes") {
+TEST_CASE("a draft token that was drafted stays; what was not runs with the next nodes") {
   ToySkips target(5, 1, 12);
   const List context{0, 1, 2};
   target.append(context);
@@ -197,7 +197,7 @@ TEST_CASE("a guess that was drafted stays; what was not runs with the next nodes
   row_after(1);
   CHECK(target.skipping == 3);
   CHECK(target.node_count() == 3);
-  drafter.sync(context, List{3});  // so is this, but what lies behind it is not of the guess: all go
+  drafter.sync(context, List{3});  // so is this, but what lies behind it is not of the draft token: all go
   CHECK(row_after(4) == deep);
   CHECK(target.skipping == 4);
   CHECK(target.node_count() == 2);
@@ -217,7 +217,7 @@ TEST_CASE("a guess that was drafted stays; what was not runs with the next nodes
   fresh.sync(context, List{3, 1, 4, 2});
   const List tokens{0, 2};
   const std::vector<NodeId> parents{kRoot, 0};
-  const RowsView rows = fresh.extend(tokens, parents);
+  const LogitsView rows = fresh.extend(tokens, parents);
   REQUIRE(rows.rows == 2);
   CHECK(copy(rows.row(0)) == far);
   CHECK(copy(rows.row(1)) == farther);
@@ -281,8 +281,8 @@ TEST_CASE("bad calls are refused, and what broke off is made up for") {
 
   struct Short : ToySkips {  // one row too few
     using ToySkips::ToySkips;
-    RowsView extend_skipping(Tokens tokens, Nodes parents, const SkippedBlocks& out) {
-      RowsView rows = ToySkips::extend_skipping(tokens, parents, out);
+    LogitsView extend_skipping(Tokens tokens, Nodes parents, const SkippedBlocks& out) {
+      LogitsView rows = ToySkips::extend_skipping(tokens, parents, out);
       --rows.rows;
       return rows;
     }
@@ -302,13 +302,13 @@ TEST_CASE("a rule that throws once loses nothing") {
     const auto check = [&](auto shape) {
       Speculator run{TreeVerifier{target, Rejection{}}, LayerSkip{target}, shape};
       run.start(List{0, 1, 2});
-      BreaksOnce chance;
-      run.step(chance);
-      chance.left = 0;
+      BreaksOnce rng;
+      run.step(rng);
+      rng.left = 0;
       const List before(run.text().begin(), run.text().end());
-      CHECK_THROWS_WITH_AS(run.step(chance), "no coin", std::runtime_error);
+      CHECK_THROWS_WITH_AS(run.step(rng), "no uniform draw", std::runtime_error);
       CHECK(List(run.text().begin(), run.text().end()) == before);
-      for (int i = 0; i < 5; ++i) run.step(chance);
+      for (int i = 0; i < 5; ++i) run.step(rng);
       CHECK(run.text().size() > before.size() + 4);
     };
     if (tree)
@@ -325,7 +325,7 @@ TEST_CASE("as the reviewer of a cascade it needs no more nodes than the proposal
     Speculator run{TreeVerifier{target, Sampling{}, kGreedy}, Stack{LayerSkip{target}, ModelDrafter{small}},
                    Cascade<2>{.limits = {{{8, 0}, {0, 4}}}}};
     List text{0, 1, 2};
-    run.generate(List(text), {.max_new_tokens = 200}, PhiloxChance{1},
+    run.generate(List(text), {.max_new_tokens = 200}, PhiloxRandom{1},
                  [&](Tokens fresh) { text.insert(text.end(), fresh.begin(), fresh.end()); });
     CHECK(text.size() >= static_cast<std::size_t>(capacity));
     CHECK(target.most_nodes <= run.shape().max_nodes());
@@ -336,10 +336,10 @@ TEST_CASE("rounds allocate nothing") {
   ToySkips target(5, 1, 12, 2.0f, 400);
   Speculator run{TreeVerifier{target, Rejection{}}, LayerSkip{target}, Chain<Draw::sampled>{.length = 3}};
   run.start(List{0, 1, 2});
-  PhiloxChance chance(1);
-  run.step(chance);
+  PhiloxRandom rng(1);
+  run.step(rng);
   AllocationCount allocated;
-  for (int i = 0; i < 20; ++i) run.step(chance);
+  for (int i = 0; i < 20; ++i) run.step(rng);
   const auto n = allocated.count();
   CHECK(n == 0);
 }

@@ -43,27 +43,27 @@ class Naive {
   std::size_t end(const Text& corpus, const Text& text) const {
     return options_.past_end ? text.size() : corpus.size();
   }
-  Token guess(const Text& corpus, const Text& text, const Found& found) const {
+  Token draft_token_of(const Text& corpus, const Text& text, const Found& found) const {
     if (found.from < end(corpus, text)) return text[found.from];
     return table_ ? (*table_)(text.back()) : kNoToken;
   }
 
-  /// Books what each new token says about the guess that would have been made before it.
+  /// Books what each new token says about the draft token that would have been made before it.
   void commit(const Text& corpus, Token token) {
     if (!corpus.empty()) {
       const Text before(corpus.begin(), corpus.end() - 1);
       const Found found = search(before, corpus);
-      const Token guessed = guess(before, corpus, found);
-      if (guessed != kNoToken) {
+      const Token drafted = draft_token_of(before, corpus, found);
+      if (drafted != kNoToken) {
         const std::size_t k = kind(found, end(before, corpus));
         ++tries_[k];
-        hits_[k] += guessed == token;
+        hits_[k] += drafted == token;
       }
     }
   }
-  float confidence(const Found& found, std::size_t end, Token guessed) const {
+  float confidence(const Found& found, std::size_t end, Token drafted) const {
     constexpr std::array<double, 8> kPriors = {.4, .4, .55, .65, .77, .85, .9, .96};
-    if (guessed == kNoToken) return 0;
+    if (drafted == kNoToken) return 0;
     const std::size_t k = kind(found, end);
     return static_cast<float>((hits_[k] + 16 * kPriors[k]) / (tries_[k] + 16));
   }
@@ -88,7 +88,7 @@ Text joined(const Text& a, const Text& b) {
 }
 
 struct Speculation {
-  Text token, guess;
+  Text token, draft_tokens;
   std::vector<NodeId> parent;
   std::vector<Naive::Found> found;
   Text path(NodeId node) const {
@@ -99,8 +99,8 @@ struct Speculation {
   }
 };
 
-/// Texts that grow, are cut and replaced; guesses that come true and that do not; trees. Returns guesses that
-/// were compared, and adds to `copied` those that were not from the fallback.
+/// Texts that grow, are cut and replaced; draft tokens that come true and that do not; trees. Returns draft
+/// tokens that were compared, and adds to `copied` those that were not from the fallback.
 int compare_with_naive(std::uint64_t seed, MaxGramOptions options, bool fallback, bool search_again,
                        int& copied) {
   Random random(seed);
@@ -110,23 +110,23 @@ int compare_with_naive(std::uint64_t seed, MaxGramOptions options, bool fallback
   const BigramTable table(next);
   MaxGram drafter = fallback ? MaxGram(table, options) : MaxGram(vocab, options);
   Naive naive(options, fallback ? &table : nullptr);
-  Text context, guess;
+  Text context, draft_tokens;
   Speculation nodes;
   int compared = 0;
   bool prompt = true;
   for (int round = 0; round < 40; ++round) {
-    if (random.chance(0.06)) {
+    if (random.bernoulli(0.06)) {
       const std::int32_t n = random.below(static_cast<std::int32_t>(context.size()) + 3);
       drafter.truncate(n);
       prompt = true;
       context.resize(std::min(context.size(), static_cast<std::size_t>(n)));
     }
     Text more;
-    if (random.chance(0.4)) more.insert(more.end(), guess.begin(), guess.end());
-    if (random.chance(0.4) && !nodes.token.empty())
+    if (random.bernoulli(0.4)) more.insert(more.end(), draft_tokens.begin(), draft_tokens.end());
+    if (random.bernoulli(0.4) && !nodes.token.empty())
       more = joined(more, nodes.path(random.below(static_cast<std::int32_t>(nodes.token.size()))));
     for (int i = random.below(4); i > 0; --i) more.push_back(random.below(vocab));
-    if (random.chance(0.3) && context.size() > 5) {  // a piece of it again
+    if (random.bernoulli(0.3) && context.size() > 5) {  // a piece of it again
       const auto from = static_cast<std::size_t>(random.below(static_cast<std::int32_t>(context.size()) - 4));
       for (std::size_t i = from; i < std::min(from + 9, context.size()); ++i) more.push_back(context[i]);
     }
@@ -135,24 +135,25 @@ int compare_with_naive(std::uint64_t seed, MaxGramOptions options, bool fallback
       context.push_back(token);
     }
     for (int syncs = 1 + random.below(3); syncs > 0; --syncs) {
-      guess.clear();
-      for (int i = random.chance(0.5) ? 0 : random.below(5); i > 0; --i) guess.push_back(random.below(vocab));
-      drafter.sync(context, guess);
+      draft_tokens.clear();
+      for (int i = random.bernoulli(0.5) ? 0 : random.below(5); i > 0; --i)
+        draft_tokens.push_back(random.below(vocab));
+      drafter.sync(context, draft_tokens);
       if (more.empty()) prompt = false;
-      if (random.chance(0.2)) drafter.sync(context, guess), prompt = false;
+      if (random.bernoulli(0.2)) drafter.sync(context, draft_tokens), prompt = false;
       more.clear();
       nodes = {};
       for (int calls = random.below(6); calls > 0; --calls) {
         const std::size_t old = nodes.token.size();
         for (int i = 1 + random.below(3); i > 0; --i) {
           const auto n = static_cast<std::int32_t>(nodes.token.size());
-          const NodeId parent = n == 0 || random.chance(0.1) ? kNoParent
-                                : random.chance(0.6)         ? n - 1
-                                                             : random.below(n);
-          // Mostly what was guessed there, if that is known by now.
+          const NodeId parent = n == 0 || random.bernoulli(0.1) ? kNoParent
+                                : random.bernoulli(0.6)         ? n - 1
+                                                                : random.below(n);
+          // Mostly what was drafted there, if that is known by now.
           const bool follow =
-              parent != kNoParent && static_cast<std::size_t>(parent) < old && random.chance(0.7);
-          const Token said = follow ? nodes.guess[static_cast<std::size_t>(parent)] : kNoToken;
+              parent != kNoParent && static_cast<std::size_t>(parent) < old && random.bernoulli(0.7);
+          const Token said = follow ? nodes.draft_tokens[static_cast<std::size_t>(parent)] : kNoToken;
           nodes.token.push_back(said != kNoToken ? said : random.below(vocab));
           nodes.parent.push_back(parent);
         }
@@ -160,7 +161,7 @@ int compare_with_naive(std::uint64_t seed, MaxGramOptions options, bool fallback
             drafter.extend(Tokens(nodes.token).subspan(old), Nodes(nodes.parent).subspan(old));
         prompt = false;
         for (std::size_t i = old; i < nodes.token.size(); ++i) {
-          const Text text = joined(joined(context, guess), nodes.path(static_cast<NodeId>(i)));
+          const Text text = joined(joined(context, draft_tokens), nodes.path(static_cast<NodeId>(i)));
           Naive::Found found = naive.search(context, text);
           const std::size_t end = naive.end(context, text);
           const auto parent = static_cast<std::size_t>(nodes.parent[i]);
@@ -171,8 +172,8 @@ int compare_with_naive(std::uint64_t seed, MaxGramOptions options, bool fallback
               found = {above.from + 1, above.length + 1};
           }
           nodes.found.push_back(found);
-          const Token want = naive.guess(context, text, found);
-          nodes.guess.push_back(want);
+          const Token want = naive.draft_token_of(context, text, found);
+          nodes.draft_tokens.push_back(want);
           REQUIRE(said.tokens[i - old] == want);
           REQUIRE(said.confidence(i - old) == doctest::Approx(naive.confidence(found, end, want)));
           copied += found.from < context.size();
@@ -185,7 +186,7 @@ int compare_with_naive(std::uint64_t seed, MaxGramOptions options, bool fallback
   return compared;
 }
 
-/// The guesses of a chain that takes up each of them.
+/// The draft tokens of a chain that takes up each of them.
 Text chain(MaxGram& drafter, const Text& context, Token root, std::size_t length) {
   drafter.sync(context, {});
   Text out;
@@ -216,11 +217,11 @@ TEST_CASE("the longest suffix, its earliest occurrence, what follows there") {
   CHECK(chain(drafter, {1, 2, 3}, 3, 5).empty());  // occurs, but nothing is known to follow
 }
 
-TEST_CASE("the root and guesses are searched for, and never found") {
+TEST_CASE("the root and draft tokens are searched for, and never found") {
   MaxGram drafter(10);
   drafter.sync(Text{1, 2, 3}, Text{4, 5, 4});
   const Text root = {5};
-  CHECK(drafter.extend(root, std::vector<NodeId>{kNoParent}).tokens[0] == kNoToken);  // 4 5 is a guess
+  CHECK(drafter.extend(root, std::vector<NodeId>{kNoParent}).tokens[0] == kNoToken);  // 4 5 is a draft token
   drafter.sync(Text{1, 2, 3, 7, 8, 2}, Text{1, 2});
   CHECK(drafter.extend(Text{3}, std::vector<NodeId>{kNoParent}).tokens[0] == 7);
   drafter.sync(Text{1, 2, 3, 7, 8, 2}, Text{});
@@ -269,7 +270,7 @@ TEST_CASE("past the end of the committed tokens, on random texts") {
   CHECK(copied > 1000);
 }
 
-TEST_CASE("past the end: a text that repeats itself is guessed as far as one asks") {
+TEST_CASE("past the end: a text that repeats itself is drafted as far as one asks") {
   MaxGram drafter(10, {.past_end = true}), stops(10);
   const Text context = {7, 1, 2, 3, 1, 2, 3, 1};
   CHECK(chain(drafter, context, 2, 7) == Text{3, 1, 2, 3, 1, 2, 3});
@@ -277,7 +278,8 @@ TEST_CASE("past the end: a text that repeats itself is guessed as far as one ask
   drafter.truncate(0);
   CHECK(chain(drafter, {5}, 5, 3) == Text{5, 5, 5});
   drafter.sync(Text{5}, Text{5, 6, 7, 8});
-  CHECK(drafter.extend(Text{5, 6}, std::vector<NodeId>{kNoParent, 0}).tokens[0] == 5);  // the first guess
+  CHECK(drafter.extend(Text{5, 6}, std::vector<NodeId>{kNoParent, 0}).tokens[0] ==
+        5);  // the first draft token
 }
 
 TEST_CASE("prompt lookup looks at no more than so many tokens, and copies on from where it was") {
@@ -305,7 +307,7 @@ TEST_CASE("where nothing matches, the bigram model speaks; at the end of a copy 
         Text{3, 1});  // 3 came after 1 twice; then 1 3 1 -> 3 matches
 }
 
-TEST_CASE("confidences are a function of the text: not of syncs, guesses or nodes") {
+TEST_CASE("confidences are a function of the text: not of syncs, draft tokens or nodes") {
   Random random(11);
   MaxGram busy(4), calm(4);
   Text context;
@@ -410,7 +412,7 @@ TEST_CASE("a round costs what is new, whatever the text and the context") {
                                       : static_cast<Token>(context.size() % 11));
       drafter.sync(context, Text{random.below(kVocab), random.below(kVocab)});
       NodeId parent = kNoParent;
-      for (int node = 0; node < 10; ++node, ++parent) {  // guesses that leave the text at any node
+      for (int node = 0; node < 10; ++node, ++parent) {  // draft tokens that leave the text at any node
         const Token token = random.below(3);
         drafter.extend({&token, 1}, {&parent, 1});
       }
@@ -425,14 +427,14 @@ TEST_CASE("a round allocates nothing once there is room") {
   for (const MaxGramOptions options : {MaxGramOptions{}, MaxGramOptions{.max_match = 3}}) {
     MaxGram drafter(Bigram::online(20), options);
     drafter.reserve(1300);
-    Text context, guess(3, 1);
+    Text context, draft_tokens(3, 1);
     context.reserve(1300);
     for (int text = 0; text < 2; ++text) {
       const AllocationCount allocated;
       while (context.size() < 1250) {
         for (int i = 0; i < 3; ++i) context.push_back(random.below(20));
         for (int syncs = 0; syncs < 2; ++syncs) {
-          drafter.sync(context, guess);
+          drafter.sync(context, draft_tokens);
           NodeId parent = kNoParent;
           for (Token token = 3; parent < 9; ++parent) {
             token = drafter.extend({&token, 1}, {&parent, 1}).tokens[0];
@@ -448,7 +450,7 @@ TEST_CASE("a round allocates nothing once there is room") {
   }
 }
 
-TEST_CASE("in a pipeline the text is the target's, and a text that repeats itself is guessed") {
+TEST_CASE("in a pipeline the text is the target's, and a text that repeats itself is drafted") {
   constexpr std::int32_t kVocab = 6;
   for (const float temperature : {0.0f, 0.7f}) {
     const SamplingParams params{.temperature = temperature};
@@ -458,9 +460,9 @@ TEST_CASE("in a pipeline the text is the target's, and a text that repeats itsel
     const Text prompt = {1, 2, 3};
     for (int text = 0; text < 2; ++text) {
       Text got, want;
-      run.generate(prompt, {.max_new_tokens = 200}, PhiloxChance(4),
+      run.generate(prompt, {.max_new_tokens = 200}, PhiloxRandom(4),
                    [&](Tokens fresh) { got.insert(got.end(), fresh.begin(), fresh.end()); });
-      plain.generate(prompt, {.max_new_tokens = 200}, PhiloxChance(4),
+      plain.generate(prompt, {.max_new_tokens = 200}, PhiloxRandom(4),
                      [&](Tokens fresh) { want.insert(want.end(), fresh.begin(), fresh.end()); });
       CHECK(got == want);
     }

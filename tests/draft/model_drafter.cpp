@@ -35,46 +35,47 @@ struct Nodes0 {
 }  // namespace
 
 TEST_CASE(
-    "whatever came true and whatever not: the cache is context + guess, the rows are those of a fresh "
+    "whatever came true and whatever not: the cache is context + draft tokens, the rows are those of a fresh "
     "model") {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     ToyModel model(kVocab, 1, 2.0f, 400), fresh(kVocab, 1);
     ModelDrafter drafter(model);
     Random random(seed);
-    std::vector<Token> context, guess;
+    std::vector<Token> context, draft_tokens;
     Nodes0 nodes;
     std::vector<float> want(kVocab);
     for (int round = 0; round < 60; ++round) {
-      // The text goes on: by some of the guess, then by a path of the nodes, as far as they come true; then
-      // by anything.
-      if (random.chance(0.05)) {
+      // The text goes on: by some of the draft tokens, then by a path of the nodes, as far as they come true;
+      // then by anything.
+      if (random.bernoulli(0.05)) {
         const std::int32_t n = random.below(static_cast<std::int32_t>(context.size()) + 3);
         drafter.truncate(n);
         context.resize(std::min(context.size(), static_cast<std::size_t>(n)));
-      } else if (random.chance(0.8)) {
+      } else if (random.bernoulli(0.8)) {
         const auto keep =
-            random.chance(0.6)
-                ? guess.size()
-                : static_cast<std::size_t>(random.below(static_cast<std::int32_t>(guess.size()) + 1));
-        context.insert(context.end(), guess.begin(), guess.begin() + static_cast<std::ptrdiff_t>(keep));
-        if (keep == guess.size() && !nodes.token.empty()) {
+            random.bernoulli(0.6)
+                ? draft_tokens.size()
+                : static_cast<std::size_t>(random.below(static_cast<std::int32_t>(draft_tokens.size()) + 1));
+        context.insert(context.end(), draft_tokens.begin(),
+                       draft_tokens.begin() + static_cast<std::ptrdiff_t>(keep));
+        if (keep == draft_tokens.size() && !nodes.token.empty()) {
           const std::vector<Token> path =
               nodes.path(random.below(static_cast<std::int32_t>(nodes.token.size())));
           context.insert(context.end(), path.begin(), path.end());
         }
         for (int i = random.below(3); i > 0; --i) context.push_back(random.below(kVocab));
       }
-      // The next guess: often what the nodes said after that, often none.
-      const std::vector<Token> before = guess;
-      guess.clear();
-      for (int i = random.chance(0.5) ? 0 : random.below(4); i > 0; --i)
-        guess.push_back(random.below(kVocab));
-      if (random.chance(0.2)) guess = before;
-      drafter.sync(context, guess);
-      REQUIRE(model.cache() == joined(context, guess));
-      if (random.chance(0.2)) {
-        drafter.sync(context, guess);  // again changes nothing
-        REQUIRE(model.cache() == joined(context, guess));
+      // The next draft token: often what the nodes said after that, often none.
+      const std::vector<Token> before = draft_tokens;
+      draft_tokens.clear();
+      for (int i = random.bernoulli(0.5) ? 0 : random.below(4); i > 0; --i)
+        draft_tokens.push_back(random.below(kVocab));
+      if (random.bernoulli(0.2)) draft_tokens = before;
+      drafter.sync(context, draft_tokens);
+      REQUIRE(model.cache() == joined(context, draft_tokens));
+      if (random.bernoulli(0.2)) {
+        drafter.sync(context, draft_tokens);  // again changes nothing
+        REQUIRE(model.cache() == joined(context, draft_tokens));
       }
       nodes = {};
       for (int call = random.below(4); call > 0; --call) {
@@ -82,14 +83,14 @@ TEST_CASE(
         for (int i = 1 + random.below(2); i > 0; --i) {
           const std::int32_t n = static_cast<std::int32_t>(nodes.token.size());
           more.token.push_back(random.below(kVocab));
-          more.parent.push_back(n == 0 || random.chance(0.1) ? kNoParent : random.below(n));
+          more.parent.push_back(n == 0 || random.bernoulli(0.1) ? kNoParent : random.below(n));
         }
-        const RowsView rows = drafter.extend(more.token, more.parent);
+        const LogitsView rows = drafter.extend(more.token, more.parent);
         nodes.token.insert(nodes.token.end(), more.token.begin(), more.token.end());
         nodes.parent.insert(nodes.parent.end(), more.parent.begin(), more.parent.end());
         for (std::size_t i = 0; i < more.token.size(); ++i) {
           const std::vector<Token> text =
-              joined(joined(context, guess),
+              joined(joined(context, draft_tokens),
                      nodes.path(static_cast<NodeId>(nodes.token.size() - more.token.size() + i)));
           fresh.row(text.size() > 1 ? text[text.size() - 2] : -1, text.back(), want.data());
           REQUIRE(std::equal(want.begin(), want.end(), rows.row(static_cast<std::int32_t>(i)).begin()));
@@ -116,7 +117,7 @@ TEST_CASE("what came true is not run again") {
   drafter.sync(std::vector<Token>{1, 2, 3, 0, 1, 2, 3, 1}, {});  // half of it came true
   CHECK(model.appended == 4);
   CHECK(model.cache() == std::vector<Token>{1, 2, 3, 0, 1, 2, 3, 1});
-  // A guess that comes true stays too, and so do nodes below it.
+  // A draft token that comes true stays too, and so do nodes below it.
   drafter.sync(std::vector<Token>{1, 2, 3, 0, 1, 2, 3, 1}, std::vector<Token>{2, 2});
   CHECK(model.appended == 6);
   drafter.extend(std::vector<Token>{0, 1}, std::vector<NodeId>{-1, 0});
@@ -165,7 +166,7 @@ TEST_CASE("a model that throws leaves a drafter that one can go on with") {
     CHECK(model.cache() == std::vector<Token>{1, 2, 3, 0, 2});
     CHECK(model.extend(std::vector<Token>{0}, std::vector<NodeId>{-1}).rows == 1);
   }
-  SUBCASE("in an extend behind a guess, which the model holds") {
+  SUBCASE("in an extend behind a draft token, which the model holds") {
     drafter.sync(context, std::vector<Token>{0, 2});
     model.throw_call = model.calls + 1;
     CHECK_THROWS_AS(drafter.extend(std::vector<Token>{1}, std::vector<NodeId>{-1}), std::runtime_error);

@@ -26,24 +26,24 @@ TEST_CASE("it has nothing to say") {
 TEST_CASE("with it a pipeline is plain decoding: one call, one node, one token a round") {
   ToyModel target(9, 1);
   Speculator run{TreeVerifier{target, Sampling{}}, NoDrafter{9}, Chain<>{.length = 3}};
-  PhiloxChance chance(4);
+  PhiloxRandom rng(4);
   const std::vector<Token> prompt = {1, 2, 3};
   run.start(prompt);
-  for (int i = 0; i < 20; ++i) CHECK(run.step(chance).size() == 1);
+  for (int i = 0; i < 20; ++i) CHECK(run.step(rng).size() == 1);
   CHECK(run.stats().target.calls == 20);
   CHECK(run.stats().target.nodes == 20);
   CHECK(run.stats().draft.calls == 0);
   CHECK(run.stats().proposed == 0);
   CHECK(run.stats().mat() == 1);
-  // The text is what drawing from the target's rows with the same coins gives.
+  // The text is what drawing from the target's rows with the same uniform draws gives.
   std::vector<Token> text = prompt;
   detail::RowScan scan(9);
   std::vector<float> row(9);
   for (int i = 0; i < 20; ++i) {
     target.row(text[text.size() - 2], text.back(), row.data());
-    const RowLaw law = scan.law(row, {});
-    text.push_back(
-        chance.draw(scan.weights(law), Site{static_cast<std::int32_t>(text.size()), 0, Stream::sample, 0}));
+    const Distribution distribution = scan.distribution(row, {});
+    text.push_back(rng.draw(scan.weights(distribution),
+                            RandomKey{static_cast<std::int32_t>(text.size()), 0, RandomStream::sample, 0}));
   }
   CHECK(std::equal(text.begin(), text.end(), run.text().begin(), run.text().end()));
 }

@@ -20,12 +20,14 @@ namespace {
 struct Listener {
   Token own = 0;
   std::int32_t vocab = 5, room = 100;
-  std::vector<Token> context = {}, guess = {};
+  std::vector<Token> context = {}, draft_tokens = {};
   std::int32_t truncated = -1, reserved = -1;
   std::int32_t vocab_size() const { return vocab; }
   std::int32_t capacity() const { return room; }
   void truncate(std::int32_t n) { truncated = n; }
-  void sync(Tokens c, Tokens g) { context.assign(c.begin(), c.end()), guess.assign(g.begin(), g.end()); }
+  void sync(Tokens c, Tokens g) {
+    context.assign(c.begin(), c.end()), draft_tokens.assign(g.begin(), g.end());
+  }
   PointMasses extend(Tokens, Nodes) { return {{&own, 1}}; }
   void reserve(std::int32_t n) { reserved = n; }
 };
@@ -50,14 +52,14 @@ TEST_CASE("members, best first; what all of them are told") {
   CHECK(stack.vocab_size() == 5);
   CHECK(stack.capacity() == 30);  // of the least
 
-  const std::vector<Token> context = {1, 2, 3}, guess = {4};
+  const std::vector<Token> context = {1, 2, 3}, draft_tokens = {4};
   const NodeId parent = kNoParent;
-  stack.sync(context, guess);
+  stack.sync(context, draft_tokens);
   stack.truncate(7);
   stack.reserve(99);
   for (const Listener* member : {&stack.get<0>(), &stack.get<1>(), &stack.get<2>()}) {
     CHECK(member->context == context);
-    CHECK(member->guess == guess);
+    CHECK(member->draft_tokens == draft_tokens);
     CHECK(member->truncated == 7);
     CHECK(member->reserved == 99);
   }

@@ -76,11 +76,11 @@ class Twins {
   void extend(const std::vector<Token>& tokens, const std::vector<NodeId>& parents, std::int32_t exit) {
     first = static_cast<NodeId>(nodes.size());
     for (std::size_t i = 0; i < tokens.size(); ++i) nodes.push_back({tokens[i], parents[i], exit});
-    check(model->extend_to(tokens, parents, exit));
+    check(model->extend_to_exit(tokens, parents, exit));
   }
-  void go_on(const std::vector<std::int32_t>& rows, std::int32_t exit) {
+  void resume_to_exit(const std::vector<std::int32_t>& rows, std::int32_t exit) {
     for (const std::int32_t row : rows) node(first + row).exit = exit;
-    check(model->go_on(rows, exit));
+    check(model->resume_to_exit(rows, exit));
   }
   void commit(NodeId last) {
     std::vector<NodeId> path;
@@ -108,7 +108,7 @@ class Twins {
   NodeId first = 0;  // of the last extend
 
  private:
-  void check(const RowsView& rows) {
+  void check(const LogitsView& rows) {
     REQUIRE(rows.rows == static_cast<std::int32_t>(nodes.size()) - first);
     for (std::int32_t r = 0; r < rows.rows; ++r) {
       std::vector<Token> path;
@@ -137,27 +137,27 @@ void play(const LlamaConfig& config, const LlamaOptions& options, std::uint64_t 
   twins.append(random_tokens(random, 20, config.vocab_size));
   for (int round = 0; round < rounds; ++round) {
     CAPTURE(round);
-    if (random.chance(0.15) && twins.text.size() < 100)
-      twins.append(random_tokens(random, random.chance(0.5) ? 3 : 18, config.vocab_size));
-    if (random.chance(0.1)) twins.truncate(random.below(static_cast<std::int32_t>(twins.text.size())));
+    if (random.bernoulli(0.15) && twins.text.size() < 100)
+      twins.append(random_tokens(random, random.bernoulli(0.5) ? 3 : 18, config.vocab_size));
+    if (random.bernoulli(0.1)) twins.truncate(random.below(static_cast<std::int32_t>(twins.text.size())));
     for (int call = random.below(4) + 1; call > 0; --call) {
       const auto count = static_cast<std::int32_t>(
           std::min<std::size_t>(static_cast<std::size_t>(random.below(3) + 1), kNodes - twins.nodes.size()));
       std::vector<NodeId> parents;
       for (std::int32_t i = 0; i < count; ++i) {
         const auto there = static_cast<NodeId>(twins.nodes.size()) + i;
-        parents.push_back(there == 0 || random.chance(0.1) ? kNoParent
-                          : random.chance(0.7)             ? there - 1
-                                                           : random.below(there));
+        parents.push_back(there == 0 || random.bernoulli(0.1) ? kNoParent
+                          : random.bernoulli(0.7)             ? there - 1
+                                                              : random.below(there));
       }
-      std::int32_t exit = random.chance(0.6) ? 0 : random.below(exits);
+      std::int32_t exit = random.bernoulli(0.6) ? 0 : random.below(exits);
       twins.extend(random_tokens(random, count, config.vocab_size), parents, exit);
-      while (exit + 1 < exits && random.chance(0.4)) {
+      while (exit + 1 < exits && random.bernoulli(0.4)) {
         exit += 1 + random.below(exits - exit - 1);
         std::vector<std::int32_t> rows;
         for (std::int32_t r = 0; r < count; ++r)
-          if (random.chance(0.6)) rows.push_back(r);
-        twins.go_on(rows, exit);
+          if (random.bernoulli(0.6)) rows.push_back(r);
+        twins.resume_to_exit(rows, exit);
       }
     }
     if (twins.text.size() < 130)
@@ -189,7 +189,7 @@ UNTHREADED_TEST_CASE("tokens that left early wait, as many as there are") {
     twins.commit(0);
   }
   twins.extend(random_tokens(random, 2, 53), {kNoParent, 0}, 0);
-  twins.go_on({1}, 1);  // fifty and the one before it catch up
+  twins.resume_to_exit({1}, 1);  // fifty and the one before it catch up
   twins.commit(1);
   twins.extend(random_tokens(random, 1, 53), {kNoParent}, 1);
 }
@@ -203,11 +203,12 @@ UNTHREADED_TEST_CASE("any number of tokens waits, behind a full set of nodes") {
   for (std::int32_t tokens = 12; tokens < 36; ++tokens) {
     CAPTURE(tokens);
     Llama<float> early(model, {.max_nodes = 8, .prefill_chunk = 4}), whole(cut(weights, 1));
-    const std::vector<Token> text = random_tokens(random, tokens, 53), guess = random_tokens(random, 8, 53);
-    for (const Token t : text) early.extend_to({&t, 1}, {&root, 1}, 0), early.commit({&first, 1});
+    const std::vector<Token> text = random_tokens(random, tokens, 53),
+                             draft_tokens = random_tokens(random, 8, 53);
+    for (const Token t : text) early.extend_to_exit({&t, 1}, {&root, 1}, 0), early.commit({&first, 1});
     whole.append(text);
-    early.extend_to(guess, chain, 1);
-    whole.extend(guess, chain);
+    early.extend_to_exit(draft_tokens, chain, 1);
+    whole.extend(draft_tokens, chain);
     for (std::int32_t r = 0; r < 8; ++r) {
       const auto got = early.logits(r), want = whole.logits(r);
       CHECK(std::equal(got.begin(), got.end(), want.begin(), want.end()));
@@ -221,10 +222,10 @@ UNTHREADED_TEST_CASE("going on makes views stale") {
   const Token token = 1;
   const NodeId root = kNoParent;
   const std::int32_t row = 0;
-  model.extend_to({&token, 1}, {&root, 1}, 0);
+  model.extend_to_exit({&token, 1}, {&root, 1}, 0);
   const auto view = model.key_values();
   CHECK_NOTHROW(view.cache());
-  model.go_on({&row, 1}, 1);
+  model.resume_to_exit({&row, 1}, 1);
   CHECK_THROWS_WITH_AS(view.cache(), "KeyValuesView is stale: the model was called since", std::logic_error);
 }
 
@@ -244,24 +245,28 @@ UNTHREADED_TEST_CASE("bad calls are refused and change nothing") {
   auto& model = *twins.model;
   const Token token = 1;
   const NodeId parent = kNoParent;
-  CHECK_THROWS_WITH_AS(model.extend_to({&token, 1}, {&parent, 1}, 2), "Llama::exit 2, must be 0 to 1",
+  CHECK_THROWS_WITH_AS(model.extend_to_exit({&token, 1}, {&parent, 1}, 2), "Llama::exit 2, must be 0 to 1",
                        std::invalid_argument);
-  CHECK_THROWS_WITH_AS(model.extend_to({&token, 1}, {&parent, 1}, -1), "Llama::exit -1, must be 0 to 1",
+  CHECK_THROWS_WITH_AS(model.extend_to_exit({&token, 1}, {&parent, 1}, -1), "Llama::exit -1, must be 0 to 1",
                        std::invalid_argument);
   twins.extend({4, 5}, {kNoParent, 0}, 0);
   const std::vector<std::int32_t> beyond{2}, twice{0, 0}, backwards{1, 0}, first{0};
   for (const auto& [rows, bad] : {std::pair(&beyond, 2), std::pair(&twice, 0), std::pair(&backwards, 0)})
-    CHECK_THROWS_WITH_AS(
-        model.go_on(*rows, 1),
-        ("Llama::go_on: row " + std::to_string(bad) + ", must be of the last extend_to(), ascending").c_str(),
-        std::invalid_argument);
-  CHECK_THROWS_WITH_AS(model.go_on(first, 2), "Llama::exit 2, must be 0 to 1", std::invalid_argument);
-  twins.go_on({0, 1}, 1);
-  CHECK_THROWS_WITH_AS(model.go_on(first, 1), "Llama::go_on: row 0 is beyond exit 1", std::invalid_argument);
-  CHECK_THROWS_WITH_AS(model.go_on(first, 0), "Llama::go_on: row 0 is beyond exit 0", std::invalid_argument);
+    CHECK_THROWS_WITH_AS(model.resume_to_exit(*rows, 1),
+                         ("Llama::resume_to_exit: row " + std::to_string(bad) +
+                          ", must be of the last extend_to_exit(), ascending")
+                             .c_str(),
+                         std::invalid_argument);
+  CHECK_THROWS_WITH_AS(model.resume_to_exit(first, 2), "Llama::exit 2, must be 0 to 1",
+                       std::invalid_argument);
+  twins.resume_to_exit({0, 1}, 1);
+  CHECK_THROWS_WITH_AS(model.resume_to_exit(first, 1), "Llama::resume_to_exit: row 0 is beyond exit 1",
+                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(model.resume_to_exit(first, 0), "Llama::resume_to_exit: row 0 is beyond exit 0",
+                       std::invalid_argument);
   twins.commit(1);
-  CHECK_THROWS_WITH_AS(model.go_on(first, 1),
-                       "Llama::go_on: row 0, must be of the last extend_to(), ascending",
+  CHECK_THROWS_WITH_AS(model.resume_to_exit(first, 1),
+                       "Llama::resume_to_exit: row 0, must be of the last extend_to_exit(), ascending",
                        std::invalid_argument);
   twins.extend({4}, {kNoParent}, 1);
 }
@@ -274,9 +279,9 @@ UNTHREADED_TEST_CASE("rounds allocate nothing") {
   const NodeId root = kNoParent, first = 0;
   const std::int32_t row = 0;
   const auto round = [&](bool deep) {
-    model.extend_to({&token, 1}, {&root, 1}, 0);
-    model.extend_to({&token, 1}, {&first, 1}, 0);
-    if (deep) model.go_on({&row, 1}, 1), model.go_on({&row, 1}, 2);
+    model.extend_to_exit({&token, 1}, {&root, 1}, 0);
+    model.extend_to_exit({&token, 1}, {&first, 1}, 0);
+    if (deep) model.resume_to_exit({&row, 1}, 1), model.resume_to_exit({&row, 1}, 2);
     model.commit({&first, 1});
   };
   const specula_test::AllocationCount allocated;

@@ -66,9 +66,9 @@ std::vector<Token> random_tokens(Random& random, std::int32_t count, std::int32_
 std::vector<NodeId> random_tree(Random& random, std::int32_t nodes) {
   std::vector<NodeId> parents;
   for (NodeId i = 0; i < nodes; ++i)
-    parents.push_back(i == 0 || random.chance(0.05) ? kNoParent
-                      : random.chance(0.5)          ? i - 1
-                                                    : random.below(i));
+    parents.push_back(i == 0 || random.bernoulli(0.05) ? kNoParent
+                      : random.bernoulli(0.5)          ? i - 1
+                                                       : random.below(i));
   return parents;
 }
 
@@ -121,8 +121,9 @@ UNTHREADED_TEST_CASE("double agrees with a naive transcription of the equations"
     Random random(1);
     const auto weights = weights_of<double>(shape.config);
     const auto tokens = random_tokens(random, 21, shape.config.vocab_size);
-    for (const std::int32_t wide_from : {1, 100}) {
-      Llama<double> model(weights, {.capacity = 64, .prefill_chunk = 8, .wide_from = wide_from});
+    for (const std::int32_t large_batch_from : {1, 100}) {
+      Llama<double> model(weights,
+                          {.capacity = 64, .prefill_chunk = 8, .large_batch_from = large_batch_from});
       model.append(Tokens(tokens).first(17));
       const std::vector<NodeId> parents{kNoParent, 0, 1, 2};
       model.extend(Tokens(tokens).subspan(17), parents);
@@ -162,7 +163,7 @@ TEST_CASE_TEMPLATE("a node of any tree has the logits of its path", Real, float,
       const auto parents = random_tree(random, nodes);
       Llama<Real> model(weights, {.capacity = 128});
       model.append(context);
-      const RowsView rows = model.extend(tokens, parents);
+      const LogitsView rows = model.extend(tokens, parents);
       REQUIRE(rows.rows == nodes);
       REQUIRE(rows.vocab == shape.config.vocab_size);
       for (NodeId node = 0; node < nodes; node += 1 + random.below(5)) {
@@ -212,15 +213,15 @@ TEST_CASE_TEMPLATE("rounds of extend, commit, truncate and append leave what a f
     for (int round = 0; round < 30; ++round) {
       if (text.size() > 120)
         cut(random.below(60));
-      else if (random.chance(0.3) && !text.empty())
+      else if (random.bernoulli(0.3) && !text.empty())
         cut(random.below(static_cast<std::int32_t>(text.size()) + 1));
       model.truncate(static_cast<std::int32_t>(text.size()));
       for (int piece = random.below(3); piece > 0; --piece) {  // mostly lazy, sometimes past what may wait
-        const auto tokens = random_tokens(random, random.chance(0.2) ? 25 : random.below(9), vocab);
+        const auto tokens = random_tokens(random, random.bernoulli(0.2) ? 25 : random.below(9), vocab);
         model.append(tokens);
         text = concat(text, tokens);
       }
-      if (random.chance(0.2) && !text.empty()) {  // drop some that may still wait
+      if (random.bernoulli(0.2) && !text.empty()) {  // drop some that may still wait
         text.resize(text.size() - 1);
         model.truncate(static_cast<std::int32_t>(text.size()));
       }
@@ -234,7 +235,7 @@ TEST_CASE_TEMPLATE("rounds of extend, commit, truncate and append leave what a f
       auto longer = text;
       for (const NodeId node : path) longer.push_back(tokens[static_cast<std::size_t>(node)]);
       CHECK(same<Real>(row(model, last), one_by_one(weights, longer)));
-      if (random.chance(0.8)) {
+      if (random.bernoulli(0.8)) {
         model.commit(path);
         text = longer;
       } else {
@@ -261,8 +262,8 @@ UNTHREADED_TEST_CASE("prefill has the bits of tokens that come one by one, unles
   const auto floats = weights_of<float>(shape.config);
   const auto expected = one_by_one(floats, tokens);
   for (const std::int32_t chunk : {1, 7, 16, 64, 128})
-    CHECK(same<float>(last(floats, {.prefill_chunk = chunk, .wide_from = 1000}), expected));
-  const auto wide = last(floats, {.prefill_chunk = 64, .wide_from = 16});
+    CHECK(same<float>(last(floats, {.prefill_chunk = chunk, .large_batch_from = 1000}), expected));
+  const auto wide = last(floats, {.prefill_chunk = 64, .large_batch_from = 16});
   for (std::size_t i = 0; i < wide.size(); ++i)
     CHECK(wide[i] == doctest::Approx(expected[i]).epsilon(2e-5).scale(1));
   const auto doubles = weights_of<double>(shape.config);
@@ -373,7 +374,7 @@ TEST_CASE_TEMPLATE("a padded vocabulary is cut to the tokens that a draft has", 
   CHECK(cut.vocab_size() == 53);
   const std::vector<Token> tokens = {3, 52, 7};
   const std::vector<NodeId> parents = {kNoParent, 0, 0};
-  const RowsView all = whole.extend(tokens, parents), some = cut.extend(tokens, parents);
+  const LogitsView all = whole.extend(tokens, parents), some = cut.extend(tokens, parents);
   REQUIRE(some.rows == 3);
   REQUIRE(some.vocab == 53);
   for (std::int32_t r = 0; r < 3; ++r) {

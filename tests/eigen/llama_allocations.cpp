@@ -18,7 +18,8 @@ TEST_CASE("append, extend, commit and truncate allocate nothing") {
   config.heads = 4, config.kv_heads = 2, config.head_dim = 8;
   const auto weights = std::make_shared<const LlamaWeights<float>>(random_llama_weights<float>(config, 1));
   for (const std::int32_t threads : {1, 2}) {
-    Llama<float> model(weights, {.capacity = 300, .max_nodes = 64, .threads = threads, .wide_from = 1000});
+    Llama<float> model(weights,
+                       {.capacity = 300, .max_nodes = 64, .threads = threads, .large_batch_from = 1000});
     std::vector<Token> tokens(64, 3);
     std::vector<NodeId> chain, tree, path{0, 1, 2};
     for (NodeId i = 0; i < 64; ++i) chain.push_back(i - 1), tree.push_back((i + 1) / 2 - 1);

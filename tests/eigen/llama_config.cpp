@@ -95,13 +95,13 @@ TEST_CASE("llama3 scaling keeps short waves, slows long ones, and is between in 
   CHECK(ratio(30) == doctest::Approx((1 - 0.59283) / 8 + 0.59283).epsilon(1e-4));
 }
 
-TEST_CASE("drafts that look into a target") {
+TEST_CASE("drafts that are conditioned on a target") {
   const LlamaConfig plain = read(R"(,"model_type":"llama")");
-  CHECK(plain.looks_at == LooksAt::nothing);
+  CHECK(plain.conditioned_on == Conditioning::nothing);
   const LlamaConfig glide = read(
       R"(,"architectures":["SpeculaGlide"],"rope_theta":100,"target":{"num_hidden_layers":5,"num_attention_heads":6,
       "num_key_value_heads":2,"head_dim":32,"rope_theta":50000.0,"rope_scaling":null})");
-  CHECK(glide.looks_at == LooksAt::key_values);
+  CHECK(glide.conditioned_on == Conditioning::key_values);
   CHECK(glide.rope_theta == 100);
   CHECK(glide.target.layers == 5);
   CHECK(glide.target.heads == 6);
@@ -116,7 +116,7 @@ TEST_CASE("drafts that look into a target") {
   CHECK(chosen.target.reads == std::vector<std::int32_t>{1, 0, 1});  // of three layers over a target of two
   CHECK(chosen.target_layer(1) == 0);
   const LlamaConfig head = read(R"(,"model_type":"specula_feature_head")");
-  CHECK(head.looks_at == LooksAt::features);
+  CHECK(head.conditioned_on == Conditioning::features);
 
   const auto glide_error = [](const std::string& target) {
     return error_of(std::string("{") + kSizes + R"(,"model_type":"specula_glide")" + target + "}");
@@ -161,7 +161,7 @@ TEST_CASE("exits") {
   CHECK(error_with(R"(,"exits":[1,2])") ==
         "config: key 'exits': the last is 2, expected num_hidden_layers 3");
   CHECK(error_of(std::string("{") + kSizes + R"(,"model_type":"specula_feature_head","exits":[1,3]})") ==
-        "config: key 'exits': a draft that looks into a target has none");
+        "config: key 'exits': a draft that is conditioned on a target has none");
 }
 
 TEST_CASE("what is not supported or makes no sense is named") {

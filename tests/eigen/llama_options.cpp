@@ -19,7 +19,8 @@ TEST_CASE("an option out of range is named, with its value and its range") {
                        std::invalid_argument);
   CHECK_THROWS_WITH_AS(make({.prefill_chunk = 0}), "LlamaOptions::prefill_chunk is 0, must be 1 to 4096",
                        std::invalid_argument);
-  CHECK_THROWS_WITH_AS(make({.wide_from = -1}), "LlamaOptions::wide_from is -1, must be 0 to 2147483647",
+  CHECK_THROWS_WITH_AS(make({.large_batch_from = -1}),
+                       "LlamaOptions::large_batch_from is -1, must be 0 to 2147483647",
                        std::invalid_argument);
   CHECK_NOTHROW(make({.capacity = 1 << 24, .max_nodes = 1024, .threads = 256, .prefill_chunk = 4096}));
 }
@@ -39,11 +40,11 @@ TEST_CASE("instructions that the machine lacks are refused, and rounded inputs i
 }
 
 TEST_CASE("wide products: from 16 tokens on where panels are slower, never with a team, else as asked for") {
-  CHECK(checked<float>({.isa = Isa::portable}).wide_from == 16);
-  CHECK(checked<double>({}).wide_from == 16);
-  if (best_isa() != Isa::portable) CHECK(checked<float>({}).wide_from == detail::kNeverWide);
-  CHECK(checked<float>({.wide_from = 7}).wide_from == 7);
-  CHECK(checked<float>({.threads = 2, .wide_from = 7}).wide_from == detail::kNeverWide);
+  CHECK(checked<float>({.isa = Isa::portable}).large_batch_from == 16);
+  CHECK(checked<double>({}).large_batch_from == 16);
+  if (best_isa() != Isa::portable) CHECK(checked<float>({}).large_batch_from == detail::kNoLargeBatch);
+  CHECK(checked<float>({.large_batch_from = 7}).large_batch_from == 7);
+  CHECK(checked<float>({.threads = 2, .large_batch_from = 7}).large_batch_from == detail::kNoLargeBatch);
 }
 
 TEST_CASE("a pass has room for a chunk, or for all nodes and the tokens that wait") {

@@ -58,7 +58,7 @@ TEST_CASE("a trained checkpoint") {
   for (NodeId i = 0; i < 60; ++i) chain.push_back(i - 1);
   model.truncate(0);
   reference.truncate(0);
-  const RowsView rows = model.extend(Tokens(text).first(60), chain);
+  const LogitsView rows = model.extend(Tokens(text).first(60), chain);
   reference.extend(Tokens(text).first(60), chain);
   double worst = 0;
   for (std::int32_t i = 0; i < 60; ++i)
@@ -73,7 +73,7 @@ TEST_CASE("a trained checkpoint") {
 
   // Prefill, then a tree: the bits of the chain.
   const std::vector<float> expected(rows.row(59).begin(), rows.row(59).end());
-  Llama<float> prefilled(directory, {.capacity = 512, .prefill_chunk = 32, .wide_from = 1000});
+  Llama<float> prefilled(directory, {.capacity = 512, .prefill_chunk = 32, .large_batch_from = 1000});
   prefilled.append(Tokens(text).first(57));
   const std::vector<Token> tokens{text[57], 5, text[58], 6, text[59]};
   const std::vector<NodeId> parents{kNoParent, 0, 0, 1, 2};

@@ -286,7 +286,7 @@ TEST_CASE("what is wrong with a directory is named") {
   }
 }
 
-TEST_CASE("drafts that look into a target have tensors of their own") {
+TEST_CASE("drafts that are conditioned on a target have tensors of their own") {
   const TemporaryDirectory directory("looking");
   const auto config = [&](const std::string& more) {
     write_file(directory.path / "config.json",

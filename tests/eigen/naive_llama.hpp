@@ -1,6 +1,6 @@
 // A Llama decoder transcribed from the equations of transformers' modeling_llama.py, with what drafts that
-// look into a target have more: plain loops in double, no cache, no panels, nothing shared with the library
-// but the config and the numbers in the weights.
+// are conditioned on a target have more: plain loops in double, no cache, no panels, nothing shared with the
+// library but the config and the numbers in the weights.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ struct NaiveStates {
 inline NaiveStates naive_columns(const specula::eigen::LlamaWeights<double>& weights,
                                  const std::vector<NaiveColumn>& columns,
                                  const NaiveStates* target = nullptr) {
-  using specula::eigen::LooksAt;
+  using specula::eigen::Conditioning;
   using specula::eigen::PanelMatrix;
   const auto& config = weights.config;
   const auto length = columns.size();
@@ -106,7 +106,7 @@ inline NaiveStates naive_columns(const specula::eigen::LlamaWeights<double>& wei
   for (std::size_t t = 0; t < length; ++t)
     for (std::size_t k = 0; k < hidden; ++k)
       state[t][k] = weights.tokens().value(columns[t].token, static_cast<std::int32_t>(k));
-  if (config.looks_at == LooksAt::features) {
+  if (config.conditioned_on == Conditioning::features) {
     for (std::size_t t = 0; t < length; ++t) {
       Vector both = state[t];
       both.insert(both.end(), columns[t].feature.begin(), columns[t].feature.end());
@@ -132,7 +132,7 @@ inline NaiveStates naive_columns(const specula::eigen::LlamaWeights<double>& wei
         for (std::size_t i = 0; i < hidden; ++i) state[t][i] += y[i];
       };
       add(times(layer.output, 0, hidden, attend(config, q[t], k, v, columns[t].sees)));
-      if (config.looks_at == LooksAt::key_values) {
+      if (config.conditioned_on == Conditioning::key_values) {
         const auto& shape = config.target;
         const std::size_t from = shape.reads.empty() ? as_size(shape.layers - config.layers) + l
                                                      : as_size(shape.reads[l]),
@@ -190,7 +190,7 @@ inline NaiveStates naive_states(const specula::eigen::LlamaWeights<double>& weig
                                 const std::vector<std::int32_t>& tokens,
                                 const NaiveStates* target = nullptr) {
   const std::size_t size = target ? target->features.size() : 0;
-  const bool is_head = weights.config.looks_at == specula::eigen::LooksAt::features;
+  const bool is_head = weights.config.conditioned_on == specula::eigen::Conditioning::features;
   std::vector<NaiveColumn> columns;
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     NaiveColumn column{tokens[t], t, {}, std::min(t, size)};

@@ -52,8 +52,9 @@ Weights<Real> weights_of(const LlamaConfig& config, std::uint64_t seed = 7) {
 /// Prefill rounds differently only in Eigen's products: none of those in float.
 template <class Real>
 LlamaOptions options_of(std::int32_t capacity, std::int32_t max_nodes = 64) {
-  return {
-      .capacity = capacity, .max_nodes = max_nodes, .wide_from = std::is_same_v<Real, float> ? 1 << 30 : 0};
+  return {.capacity = capacity,
+          .max_nodes = max_nodes,
+          .large_batch_from = std::is_same_v<Real, float> ? 1 << 30 : 0};
 }
 
 List random_tokens(Random& random, std::int32_t count, std::int32_t vocab) {
@@ -258,14 +259,15 @@ List plainly(Weights<float> weights, List text, std::int32_t capacity, const Sam
              std::uint64_t seed) {
   Llama<float> model(weights, options_of<float>(capacity));
   specula::detail::RowScan scan(model.vocab_size());
-  PhiloxChance chance(seed);
+  PhiloxRandom rng(seed);
   model.append(Tokens(text).first(text.size() - 1));
   while (model.size() < capacity) {
     const NodeId parent = kNoParent, node = 0;
-    const RowLaw law = scan.law(model.extend({&text.back(), 1}, {&parent, 1}).row(0), params);
-    const Site site{static_cast<std::int32_t>(text.size()), 0, Stream::sample, 0};
+    const Distribution distribution =
+        scan.distribution(model.extend({&text.back(), 1}, {&parent, 1}).row(0), params);
+    const RandomKey key{static_cast<std::int32_t>(text.size()), 0, RandomStream::sample, 0};
     model.commit({&node, 1});
-    text.push_back(law.is_point() ? law.point : chance.draw(scan.weights(law), site));
+    text.push_back(distribution.is_point() ? distribution.point : rng.draw(scan.weights(distribution), key));
   }
   return text;
 }
@@ -283,18 +285,18 @@ TEST_CASE("proposals shrink with the room that is left: plain decoding's text to
       const auto seed = static_cast<std::uint64_t>(capacity);
       Llama<float> target(weights, options_of<float>(capacity)), draft(draft_weights, options_of<float>(80));
       Speculator run{TreeVerifier{target, SampleAndMatch{}, params}, ModelDrafter{draft}, shape};
-      PhiloxChance chance(seed);
+      PhiloxRandom rng(seed);
       run.start(prompt);
       while (run.room() > 0) {
         const std::int32_t room = run.room();
-        run.step(chance);
+        run.step(rng);
         REQUIRE(run.proposal().size() <= std::min(room, shape.max_nodes()));
         trimmed += room < shape.max_nodes() && run.proposal().size() == room && room > 1;
       }
       CHECK(target.size() == capacity);
       const List text(run.text().begin(), run.text().end());
       CHECK(text == plainly(weights, prompt, capacity, params, seed));
-      CHECK_THROWS_AS(run.step(chance), std::length_error);
+      CHECK_THROWS_AS(run.step(rng), std::length_error);
       CHECK(List(run.text().begin(), run.text().end()) == text);
     }
   };
@@ -312,9 +314,9 @@ TEST_CASE("a shape that is larger than the model's max_nodes: an error of the ro
       draft(weights_of<float>(config, 8), options_of<float>(200, 200));
   Speculator run{TreeVerifier{target, Sampling{}}, ModelDrafter{draft},
                  DistinctTriple{.depth = 4}};  // 121 nodes
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   run.start(List{1, 2, 3});
-  CHECK_THROWS_WITH_AS(run.step(chance), "Llama::extend: 0 nodes and 121 more, but max_nodes is 64",
+  CHECK_THROWS_WITH_AS(run.step(rng), "Llama::extend: 0 nodes and 121 more, but max_nodes is 64",
                        std::invalid_argument);
   CHECK(List(run.text().begin(), run.text().end()) == List{1, 2, 3});
   CHECK(target.size() == 2);

@@ -70,13 +70,13 @@ UNTHREADED_TEST_CASE(
     "with nothing left out it is the model; without attention and MLP of a layer, the model without it") {
   Random random(1);
   const auto weights = weights_of(config_of(4));
-  const std::vector<Token> text = random_tokens(random, 30), guess = random_tokens(random, 5);
+  const std::vector<Token> text = random_tokens(random, 30), draft_tokens = random_tokens(random, 5);
   const std::vector<NodeId> parents{kNoParent, 0, 0, 1, 3};
   Llama<float> model(weights), plain(weights);
   for (auto* m : {&model, &plain}) m->append(text);
   SkippedBlocks skipped(4);
-  model.extend_skipping(guess, parents, skipped);
-  plain.extend(guess, parents);
+  model.extend_skipping(draft_tokens, parents, skipped);
+  plain.extend(draft_tokens, parents);
   for (std::int32_t r = 0; r < 5; ++r) CHECK(logits_of(model, r) == logits_of(plain, r));
 
   // Layer 3 left out: its keys are not looked at, so a model that never had it says the same.
@@ -89,8 +89,8 @@ UNTHREADED_TEST_CASE(
   skipped.attention[2] = skipped.mlp[2] = 1;
   CHECK(skipped.count() == 2);
   model.truncate(0);
-  model.extend_skipping(guess, parents, skipped);
-  without.extend(guess, parents);
+  model.extend_skipping(draft_tokens, parents, skipped);
+  without.extend(draft_tokens, parents);
   for (std::int32_t r = 0; r < 5; ++r) CHECK(logits_of(model, r) == logits_of(without, r));
 }
 
@@ -103,21 +103,21 @@ UNTHREADED_TEST_CASE("each block that is left out is the identity, against the t
     SkippedBlocks skipped(5);
     LlamaWeights<double> zeros = *weights;
     for (std::size_t l = 0; l < 5; ++l) {
-      if (random.chance(0.4)) {
+      if (random.bernoulli(0.4)) {
         skipped.attention[l] = 1;
         zeros.layers[l].output = PanelMatrix<double>(37, 36, WeightType::full);
       }
-      if (random.chance(0.4)) {
+      if (random.bernoulli(0.4)) {
         skipped.mlp[l] = 1;
         zeros.layers[l].down = PanelMatrix<double>(37, 45, WeightType::full);
       }
     }
     // Blocks whose last matrix is zero add nothing. The context is read by the whole model, so there is none.
     Llama<double> model(weights), textbook(std::make_shared<const LlamaWeights<double>>(zeros));
-    const std::vector<Token> guess = random_tokens(random, 6);
+    const std::vector<Token> draft_tokens = random_tokens(random, 6);
     const std::vector<NodeId> parents{kNoParent, 0, 1, 1, 2, 4};
-    model.extend_skipping(guess, parents, skipped);
-    textbook.extend(guess, parents);
+    model.extend_skipping(draft_tokens, parents, skipped);
+    textbook.extend(draft_tokens, parents);
     for (std::int32_t r = 0; r < 6; ++r)
       for (std::size_t x = 0; x < 53; ++x)
         CHECK(model.logits(r)[x] == doctest::Approx(textbook.logits(r)[x]));
@@ -170,7 +170,7 @@ UNTHREADED_TEST_CASE("grown in pieces, behind any number of tokens, it is one ca
   const auto weights = weights_of(config_of(3));
   SkippedBlocks none(3), some(3);
   some.attention[1] = some.mlp[0] = 1;
-  const std::vector<Token> guess = random_tokens(random, 5);
+  const std::vector<Token> draft_tokens = random_tokens(random, 5);
   const std::vector<NodeId> parents{kNoParent, 0, 0, 1, 3};
   for (std::int32_t tokens = 0; tokens < 36; ++tokens) {
     CAPTURE(tokens);
@@ -178,10 +178,10 @@ UNTHREADED_TEST_CASE("grown in pieces, behind any number of tokens, it is one ca
     for (const SkippedBlocks* skipped : {&none, &some}) {
       Llama<float> at_once(weights), in_pieces(weights), plain(weights);
       for (auto* m : {&at_once, &in_pieces, &plain}) m->append(text);
-      at_once.extend_skipping(guess, parents, *skipped);
-      plain.extend(guess, parents);
+      at_once.extend_skipping(draft_tokens, parents, *skipped);
+      plain.extend(draft_tokens, parents);
       for (std::size_t i = 0; i < 5; ++i) {
-        in_pieces.extend_skipping(Tokens(guess).subspan(i, 1), Nodes(parents).subspan(i, 1), *skipped);
+        in_pieces.extend_skipping(Tokens(draft_tokens).subspan(i, 1), Nodes(parents).subspan(i, 1), *skipped);
         const auto row = static_cast<std::int32_t>(i);
         CHECK(logits_of(in_pieces, 0) == logits_of(at_once, row));
         if (skipped == &none) CHECK(logits_of(in_pieces, 0) == logits_of(plain, row));
@@ -203,11 +203,11 @@ UNTHREADED_TEST_CASE("a model with exits calculates all that its committed token
   skipped.attention[1] = 1;
   Llama<float> early(weights), whole(std::make_shared<const LlamaWeights<float>>(bare));
   whole.append(text);
-  for (const Token t : text) early.extend_to({&t, 1}, {&root, 1}, 0), early.commit({&first, 1});
+  for (const Token t : text) early.extend_to_exit({&t, 1}, {&root, 1}, 0), early.commit({&first, 1});
   for (auto* m : {&early, &whole}) m->extend_skipping({&token, 1}, {&root, 1}, skipped);
   CHECK(logits_of(early, 0) == logits_of(whole, 0));
-  CHECK_THROWS_WITH_AS(early.go_on({&row, 1}, 1), doctest::Contains("Llama::go_on: row 0, must be of"),
-                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(early.resume_to_exit({&row, 1}, 1),
+                       doctest::Contains("Llama::resume_to_exit: row 0, must be of"), std::invalid_argument);
 }
 
 UNTHREADED_TEST_CASE("nodes of one kind at a time, and such nodes do not join the context") {
@@ -304,7 +304,7 @@ TEST_CASE("similarity is a function of the context, however it came in, and of n
         weights,
         {.threads = 3, .prefill_chunk = 7, .measure_similarity = true, .measure_mlp_similarity = true});
     for (std::size_t i = 0; i < 50; i += 5) pieces.append(Tokens(text).subspan(i, 5));
-    // As guesses that stay, siblings between them; a draft of them without some blocks first.
+    // As draft tokens that stay, siblings between them; a draft of them without some blocks first.
     SkippedBlocks skipped(3);
     skipped.attention[1] = 1;
     for (std::size_t i = 50; i < 60; i += 2) {
@@ -315,7 +315,7 @@ TEST_CASE("similarity is a function of the context, however it came in, and of n
       if (exits.empty())
         pieces.extend(tokens, parents);
       else
-        pieces.extend_to(tokens, parents, 0);
+        pieces.extend_to_exit(tokens, parents, 0);
       pieces.commit(path);
     }
     CHECK(copy(pieces.similarity()) == whole);

@@ -1,5 +1,5 @@
-// What a draft that looks into its target sees in training, by the masks of train/, is what it sees at each
-// step of a round: all its rows, and all the features that it predicts, are the same.
+// What a draft that is conditioned on its target sees in training, by the masks of train/, is what it sees at
+// each step of a round: all its rows, and all the features that it predicts, are the same.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -41,22 +41,22 @@ double distance(std::span<const double> a, std::span<const double> b) {
   return most;
 }
 
-/// A round with its root at position `root`, in which the text itself is guessed: the logits of step 1, 2,
+/// A round with its root at position `root`, in which the text itself is drafted: the logits of step 1, 2,
 /// ... The draft is fed piece by piece before, as rounds would do it.
-template <class Look>
+template <class ReadTarget>
 std::vector<std::vector<double>> round(Llama<double>& draft, Llama<double>& target,
                                        const std::vector<Token>& text, std::int32_t root, std::int32_t steps,
-                                       Look look) {
+                                       ReadTarget read_target) {
   target.truncate(0);
   draft.truncate(0);
   for (std::int32_t at = 0; at < root;) {
     const auto piece = static_cast<std::size_t>(std::min(3, root - at));
     target.append(Tokens(text).subspan(static_cast<std::size_t>(at), piece));
-    look();
+    read_target();
     draft.append(Tokens(text).subspan(static_cast<std::size_t>(at), piece));
     at += static_cast<std::int32_t>(piece);
   }
-  look();
+  read_target();
   std::vector<std::vector<double>> rows;
   for (NodeId step = 0; step < steps; ++step) {
     const NodeId parent = step - 1;
@@ -83,7 +83,7 @@ TEST_CASE("GLIDE: a training block is a round") {
   for (const int layers : {1, 2}) {
     CAPTURE(layers);
     LlamaConfig config = config_of(18, layers, 3, 1, 8);
-    config.looks_at = LooksAt::key_values;
+    config.conditioned_on = Conditioning::key_values;
     static_cast<AttentionShape&>(config.target) = target_weights->config;
     config.target.layers = 3;
     const auto weights = random_weights(config, 6);
@@ -112,7 +112,7 @@ TEST_CASE("GLIDE: a training block is a round") {
       if (root >= mask.block && root % mask.block != 0) continue;  // in block 0, any token is a root
       const std::int32_t steps = root < mask.block ? 1 : mask.block;
       const auto rows =
-          round(draft, target, text, root, steps, [&] { draft.look_into(target.key_values()); });
+          round(draft, target, text, root, steps, [&] { draft.set_target_state(target.key_values()); });
       for (std::int32_t step = 0; step < steps; ++step) {
         CAPTURE(root);
         CAPTURE(step);
@@ -127,7 +127,7 @@ TEST_CASE("GLIDE: a training block is a round") {
 TEST_CASE("HASS: forward j is step j") {
   const auto target_weights = random_weights(config_of(24, 3, 4, 2, 6), 5);
   LlamaConfig config = config_of(24, 1, 2, 1, 10);
-  config.looks_at = LooksAt::features;
+  config.conditioned_on = Conditioning::features;
   SUBCASE("on the last layer") {}
   SUBCASE("on three layers") { config.feature_layers = {1, 2}; }
   const auto weights = random_weights(config, 6, target_weights);
@@ -160,8 +160,8 @@ TEST_CASE("HASS: forward j is step j") {
   Llama<double> target(target_weights, {.capacity = 64, .feature_layers = config.feature_layers});
   Llama<double> head(weights, {.capacity = 64});
   for (std::int32_t root = 0; root + alignment.forwards <= length; ++root) {
-    const auto rows =
-        round(head, target, text, root, alignment.forwards, [&] { head.look_into(target.features()); });
+    const auto rows = round(head, target, text, root, alignment.forwards,
+                            [&] { head.set_target_state(target.features()); });
     head.commit(std::vector<NodeId>{0, 1, 2, 3});  // nodes become rows of features()
     const auto features = head.features();
     for (std::int32_t step = 0; step < alignment.forwards; ++step) {

@@ -1,10 +1,10 @@
-// labels: slow optimised
-// Mistakes that cascades invite: each must be seen as a bias, or the tests of their laws prove nothing.
+// labels: slow optimised Mistakes that cascades invite: each must be seen as a bias, or the tests of their
+// distributions prove nothing.
 #include <doctest/doctest.h>
 
 #include <vector>
 
-#include "exact_law.hpp"
+#include "exact_distribution.hpp"
 #include "hash_gram.hpp"
 
 using namespace specula;
@@ -15,25 +15,25 @@ namespace {
 const SamplingParams kPlain{};
 const std::vector<Token> kPrompt = {0, 1, 0, 1, 0};
 
-/// One guess of a stack's tail, reviewed by its head with lenience, and recorded as the head's own.
+/// One draft token of a stack's tail, reviewed by its head with lenience, and recorded as the head's own.
 struct NaiveReview {
-  static constexpr DraftLaw law = DraftLaw::sampled;
+  static constexpr ProposalKind kind = ProposalKind::sampled;
   double lenience = 1;
   std::int32_t max_nodes() const { return 2; }
   template <class D, class C>
-  void propose(D& stack, const Round& round, TokenTree& tree, C& chance) const {
+  void propose(D& stack, const ProposeContext& round, TokenTree& tree, C& rng) const {
     const Token root = tree.token(0);
     const NodeId none = kNoParent;
     const auto row_of = [&](auto& drafter) {
-      drafter.sync(round.context, {});
+      drafter.sync(round.committed, {});
       const auto row = drafter.extend({&root, 1}, {&none, 1}).row(0);
       return std::vector<float>(row.begin(), row.end());
     };
     const std::vector<float> own = row_of(stack.head()), others = row_of(stack.tail());
     TokenTree reviewed(tree.vocab(), 2, 2);
     reviewed.reset(root, tree.origin());
-    reviewed.draw(0, reviewed.store(0, others, round.params), chance);
-    reviewed.review(1, own, round.params, lenience, chance);
+    reviewed.draw(0, reviewed.store(0, others, round.params), rng);
+    reviewed.review(1, own, round.params, lenience, rng);
     Returns<C> same{reviewed.token(1)};
     tree.draw(0, tree.store(0, own, round.params), same);
   }
@@ -41,56 +41,58 @@ struct NaiveReview {
   struct Returns {
     Token token;
     template <class Weights>
-    Token draw(const Weights&, const Site&) {
+    Token draw(const Weights&, const RandomKey&) {
       return token;
     }
   };
 };
 
 template <class Rule, class Shape>
-Law law_of_stack(std::int32_t vocab, Rule rule, Shape shape, std::size_t horizon, CoinKey key = CoinKey::site,
-                 std::uint64_t seed = 1) {
+EmittedDistribution distribution_of_stack(std::int32_t vocab, Rule rule, Shape shape, std::size_t horizon,
+                                          RandomKeying keying = RandomKeying::key, std::uint64_t seed = 1) {
   ToyModel target(vocab, seed), first(vocab, seed + 1), second(vocab, seed + 2);
   Speculator run{TreeVerifier{target, rule}, Stack{ModelDrafter{first}, ModelDrafter{second}}, shape};
-  return whole_law(run, target, kPlain, kPrompt, horizon, key);
+  return whole_distribution(run, target, kPlain, kPrompt, horizon, keying);
 }
 
 }  // namespace
 
-TEST_CASE("recording the reviewer's law instead of q_eff biases the text, if it is lenient") {
+TEST_CASE("recording the reviewer's distribution instead of q_eff biases the text, if it is lenient") {
   for (const std::uint64_t seed : {1, 4}) {
     const double naive =
-        law_of_stack(2, Rejection{}, NaiveReview{.lenience = 3}, 3, CoinKey::site, seed).error;
+        distribution_of_stack(2, Rejection{}, NaiveReview{.lenience = 3}, 3, RandomKeying::key, seed).error;
     MESSAGE("q instead of q_eff at lenience 3: off by " << naive);
     CHECK(naive > 1e-2);
-    CHECK(law_of_stack(2, Rejection{}, NaiveReview{.lenience = 1}, 3, CoinKey::site, seed).error < 1e-12);
-    CHECK(law_of_stack(2, Rejection{}, Vertical<2, Draw::sampled>{.length = 1, .lenience = 3}, 3,
-                       CoinKey::site, seed)
+    CHECK(
+        distribution_of_stack(2, Rejection{}, NaiveReview{.lenience = 1}, 3, RandomKeying::key, seed).error <
+        1e-12);
+    CHECK(distribution_of_stack(2, Rejection{}, Vertical<2, Draw::sampled>{.length = 1, .lenience = 3}, 3,
+                                RandomKeying::key, seed)
               .error < 1e-12);
   }
 }
 
-TEST_CASE("levels of a cascade that share coins, and coins without origin") {
+TEST_CASE("levels of a cascade that share uniform draws, and uniform draws without origin") {
   ToyModel target(2, 3), first(2, 4), second(2, 5);
-  const auto off = [&](CoinKey key) {
+  const auto off = [&](RandomKeying keying) {
     Speculator run{TreeVerifier{target, Block{}}, Stack{ModelDrafter{first}, HashGram(2, 6)},
                    Vertical<2, Draw::sampled>{.reviews = 2, .length = 1, .lenience = 3}};
-    return whole_law(run, target, kPlain, kPrompt, 3, key);
+    return whole_distribution(run, target, kPlain, kPrompt, 3, keying);
   };
-  CHECK(off(CoinKey::site).error < 1e-12);
-  const Law origin = off(CoinKey::site_without_origin);
+  CHECK(off(RandomKeying::key).error < 1e-12);
+  const EmittedDistribution origin = off(RandomKeying::key_without_origin);
   CHECK(origin.error > 1e-3);
 
-  const auto three = [&](CoinKey key) {
+  const auto three = [&](RandomKeying keying) {
     Speculator run{TreeVerifier{target, Rejection{}},
                    Stack{ModelDrafter{first}, ModelDrafter{second}, HashGram(2, 6)},
                    Cascade<3, Draw::sampled>{.limits = {{{2, 0, 0}, {0, 1, 0}, {0, 0, 1}}}, .lenience = 3}};
-    return whole_law(run, target, kPlain, kPrompt, 2, key);
+    return whole_distribution(run, target, kPlain, kPrompt, 2, keying);
   };
-  CHECK(three(CoinKey::site).error < 1e-12);
-  CHECK(three(CoinKey::site).reused == 0);
-  const Law levels = three(CoinKey::site_without_counter);
-  MESSAGE("levels that share coins: off by " << levels.error << "; no origin: " << origin.error);
+  CHECK(three(RandomKeying::key).error < 1e-12);
+  CHECK(three(RandomKeying::key).reused == 0);
+  const EmittedDistribution levels = three(RandomKeying::key_without_counter);
+  MESSAGE("levels that share uniform draws: off by " << levels.error << "; no origin: " << origin.error);
   CHECK(levels.error > 1e-3);
   CHECK(levels.reused > 0);
 }

@@ -1,7 +1,6 @@
-// labels: long optimised
-// The theory of cascades against the shapes themselves: models whose guesses stay with prescribed chances,
-// and counts of what rounds gave and took. Fixed seeds; every comparison is in standard errors of its own
-// rounds, and would see a rate that is .02 off.
+// labels: long optimised The theory of cascades against the shapes themselves: models whose draft tokens stay
+// with prescribed probabilities, and counts of what rounds gave and took. Fixed seeds; every comparison is in
+// standard errors of its own rounds, and would see a rate that is .02 off.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -30,8 +29,8 @@ std::uint64_t extend_hash(std::uint64_t text, Token token) {
 }
 
 /// The likeliest token after each text for the target (level 0) and drafters 1, 2, ...: level i agrees with
-/// level i - 1 with chance rates[i - 1], independently of everything else, and where it does not, its token
-/// is none of those above. So level i agrees with level j < i with the product of the rates between.
+/// level i - 1 with probability rates[i - 1], independently of everything else, and where it does not, its
+/// token is none of those above. So level i agrees with level j < i with the product of the rates between.
 struct Agreement {
   std::uint64_t seed;
   std::vector<double> rates;
@@ -41,7 +40,7 @@ struct Agreement {
     Token token = random.below(kVocab), fresh = token;
     for (std::size_t i = 0; i < level; ++i) {
       fresh = (fresh + 1 + random.below(5)) % kVocab;  // at most 5 a level: none of those above comes again
-      if (!random.chance(rates[i])) token = fresh;
+      if (!random.bernoulli(rates[i])) token = fresh;
     }
     return token;
   }
@@ -60,7 +59,7 @@ class LevelModel {
     nodes_.clear();
     for (const Token token : tokens) committed_.push_back(extend_hash(committed_.back(), token));
   }
-  RowsView extend(Tokens tokens, Nodes parents) {
+  LogitsView extend(Tokens tokens, Nodes parents) {
     rows_.assign(tokens.size() * kVocab, 0.0f);
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       const std::uint64_t before =
@@ -95,22 +94,22 @@ class LevelPoints {
   void truncate(std::int32_t n) {
     if (static_cast<std::size_t>(n) < committed_.size()) committed_.resize(static_cast<std::size_t>(n) + 1);
   }
-  void sync(Tokens context, Tokens guess) {
+  void sync(Tokens context, Tokens draft_tokens) {
     for (std::size_t i = committed_.size() - 1; i < context.size(); ++i)
       committed_.push_back(extend_hash(committed_.back(), context[i]));
     tip_ = committed_.back();
-    for (const Token token : guess) tip_ = extend_hash(tip_, token);
+    for (const Token token : draft_tokens) tip_ = extend_hash(tip_, token);
     nodes_.clear();
   }
   PointMasses extend(Tokens tokens, Nodes parents) {
     ++usage_.calls;
-    guesses_.clear();
+    draft_tokens_.clear();
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       nodes_.push_back(extend_hash(
           parents[i] == kNoParent ? tip_ : nodes_.at(static_cast<std::size_t>(parents[i])), tokens[i]));
-      guesses_.push_back(agreement_(nodes_.back(), level_));
+      draft_tokens_.push_back(agreement_(nodes_.back(), level_));
     }
-    return {guesses_};
+    return {draft_tokens_};
   }
   const Usage& usage() const { return usage_; }
 
@@ -119,7 +118,7 @@ class LevelPoints {
   std::size_t level_;
   std::vector<std::uint64_t> committed_ = {0}, nodes_;
   std::uint64_t tip_ = 0;
-  std::vector<Token> guesses_;
+  std::vector<Token> draft_tokens_;
   Usage usage_;
 };
 
@@ -167,14 +166,14 @@ Rounds rounds_of(Shape shape, const std::vector<double>& rates, std::uint64_t se
   const LevelPoints last(agreement, drafters);
   const auto play = [&](auto stack) {
     Speculator run{TreeVerifier{target, Greedy{}}, std::move(stack), shape};
-    PhiloxChance chance(1);
+    PhiloxRandom rng(1);
     run.start(std::vector<Token>{1});
     Rounds out;
     out.calls.resize(drafters);
     std::vector<std::int64_t> before(drafters);
     for (int i = 0; i < count; ++i) {
       if (run.room() <= run.shape().max_nodes()) FAIL("proposals are about to be trimmed");
-      out.tokens.push_back(static_cast<double>(run.step(chance).size()));
+      out.tokens.push_back(static_cast<double>(run.step(rng).size()));
       out.proposed.push_back(static_cast<double>(run.proposal().size() - 1));
       for (std::size_t d = 0; d < drafters; ++d) {
         const std::int64_t now = run.stats().drafters[d].calls;

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "exact_law.hpp"
+#include "exact_distribution.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -19,145 +19,146 @@ const SamplingParams kPlain{};
 const std::vector<Token> kPrompt = {0, 1, 0, 1, 0};
 
 template <class Rule, class Shape>
-Law law_of(std::int32_t vocab, Rule rule, Shape shape, std::size_t horizon, CoinKey key = CoinKey::site,
-           std::uint64_t seed = 1) {
+EmittedDistribution distribution_of(std::int32_t vocab, Rule rule, Shape shape, std::size_t horizon,
+                                    RandomKeying keying = RandomKeying::key, std::uint64_t seed = 1) {
   ToyModel target(vocab, seed), draft(vocab, seed + 1);
   Speculator run{TreeVerifier{target, rule}, ModelDrafter{draft}, shape};
-  return whole_law(run, target, kPlain, kPrompt, horizon, key);
+  return whole_distribution(run, target, kPlain, kPrompt, horizon, keying);
 }
 
 /// What `shape` would propose in the place of `tree`, which does not let itself be grown twice: by the same
-/// coins.
+/// uniform draws.
 template <class S, class D, class C>
-TokenTree grown(S shape, D& drafter, const Round& round, const TokenTree& tree, C& chance) {
+TokenTree grown(S shape, D& drafter, const ProposeContext& round, const TokenTree& tree, C& rng) {
   TokenTree seen(tree.vocab(), tree.capacity(), tree.capacity());
   seen.reset(tree.token(0), tree.origin(), round.max_nodes);
-  shape.propose(drafter, round, seen, chance);
+  shape.propose(drafter, round, seen, rng);
   return seen;
 }
 
 /// A chain that leaves out a drawn token of low confidence: grown, looked at, and grown again without it.
 struct Dropping {
-  static constexpr DraftLaw law = DraftLaw::sampled;
+  static constexpr ProposalKind kind = ProposalKind::sampled;
   std::int32_t length = 2;
   float below = 0.5f;
   std::int32_t max_nodes() const { return 1 + length; }
   template <class D, class C>
-  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
+  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
     const Chain<Draw::sampled> whole{.length = length, .exit_below = below};
-    TokenTree seen = grown(whole, drafter, round, tree, chance);
+    TokenTree seen = grown(whole, drafter, round, tree, rng);
     const std::int32_t last = seen.size() - 1;
     const bool keeps = seen.confidence(last) >= below;
-    Chain<Draw::sampled>{.length = keeps ? last : last - 1}.propose(drafter, round, tree, chance);
+    Chain<Draw::sampled>{.length = keeps ? last : last - 1}.propose(drafter, round, tree, rng);
   }
 };
 
 /// Draws from `truth` whatever it is asked to draw from.
 template <class C>
 struct DrawsOther {
-  C& chance;
-  detail::LawWeights truth;
+  C& rng;
+  detail::TokenWeights truth;
   template <class Weights>
-  Token draw(const Weights&, const Site& site) {
-    return chance.draw(truth, site);
+  Token draw(const Weights&, const RandomKey& key) {
+    return rng.draw(truth, key);
   }
 };
 
-/// A guess drawn from the draft's law at one temperature, recorded as drawn at another.
-struct WrongLaw {
-  static constexpr DraftLaw law = DraftLaw::sampled;
+/// A draft token drawn from the draft's distribution at one temperature, recorded as drawn at another.
+struct WrongDistribution {
+  static constexpr ProposalKind kind = ProposalKind::sampled;
   float drawn_at = 1, recorded_at = 1;
   std::int32_t max_nodes() const { return 2; }
   template <class D, class C>
-  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
-    drafter.sync(round.context, {});
+  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
+    drafter.sync(round.committed, {});
     const Token root = tree.token(0);
     const NodeId none = kNoParent;
     const auto row = drafter.extend({&root, 1}, {&none, 1}).row(0);
     detail::RowScan scan(tree.vocab());
-    DrawsOther<C> other{chance, scan.weights(scan.law(row, {.temperature = drawn_at}))};
+    DrawsOther<C> other{rng, scan.weights(scan.distribution(row, {.temperature = drawn_at}))};
     tree.draw(0, tree.store(0, row, {.temperature = recorded_at}), other);
   }
 };
 
 /// Sound, with a state: a chain of two, and after one that ended in token 0, two siblings instead. What it
-/// then draws may depend on what was drawn before, as long as it is drawn with a coin of its own.
+/// then draws may depend on what was drawn before, as long as it is drawn with a uniform draw of its own.
 struct Moody {
-  static constexpr DraftLaw law = DraftLaw::mixed;
+  static constexpr ProposalKind kind = ProposalKind::mixed;
   bool wide = false;
   std::int32_t max_nodes() const { return 3; }
   void reset() { wide = false; }
-  void learn(const TokenTree& tree, const Verdict&) {
+  void learn(const TokenTree& tree, const VerifyResult&) {
     wide = tree.size() == 3 && tree.parent(2) == 1 && tree.token(2) == 0;
   }
   template <class D, class C>
-  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
-    drafter.sync(round.context, {});
+  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
+    drafter.sync(round.committed, {});
     for (NodeId n = 0, parent = kNoParent; n < (wide ? 1 : 2) && tree.room() > 0; parent = n++) {
       const Token token = tree.token(n);
-      const RowLaw q = tree.store(n, drafter.extend({&token, 1}, {&parent, 1}).row(0), round.params);
-      tree.draw(n, q, chance);
-      if (wide && tree.room() > 0) tree.draw(n, q, chance);
+      const Distribution q = tree.store(n, drafter.extend({&token, 1}, {&parent, 1}).row(0), round.params);
+      tree.draw(n, q, rng);
+      if (wide && tree.room() > 0) tree.draw(n, q, rng);
     }
   }
 };
 
-/// A chain that ends where the next guess would cost more than it promises: decided from what was drawn
-/// before it, or, wrongly, from the guess itself, which then is left out.
+/// A chain that ends where the next draft token would cost more than it promises: decided from what was drawn
+/// before it, or, wrongly, from the draft token itself, which then is left out.
 struct Thrifty {
-  static constexpr DraftLaw law = DraftLaw::sampled;
+  static constexpr ProposalKind kind = ProposalKind::sampled;
   std::int32_t length = 3;
   double cost = 0.4;  // of a node, in tokens
-  bool looks_at_the_guess = true;
+  bool reads_the_token = true;
   std::int32_t max_nodes() const { return 1 + length; }
   template <class D, class C>
-  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
-    const TokenTree seen = grown(Chain<Draw::sampled>{.length = length}, drafter, round, tree, chance);
+  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
+    const TokenTree seen = grown(Chain<Draw::sampled>{.length = length}, drafter, round, tree, rng);
     std::int32_t keep = 0;
     double reach = 1;
     while (keep + 1 < seen.size()) {
       const double with_it = reach * static_cast<double>(seen.confidence(keep + 1));
-      if ((looks_at_the_guess ? with_it : reach) < cost) break;
+      if ((reads_the_token ? with_it : reach) < cost) break;
       reach = with_it, ++keep;
     }
-    Chain<Draw::sampled>{.length = keep}.propose(drafter, round, tree, chance);
+    Chain<Draw::sampled>{.length = keep}.propose(drafter, round, tree, rng);
   }
 };
 
 /// A child of the root and its child, and a second child of the root only if that grandchild is token 0.
 struct SiblingByGrandchild {
-  static constexpr DraftLaw law = DraftLaw::mixed;
+  static constexpr ProposalKind kind = ProposalKind::mixed;
   std::int32_t max_nodes() const { return 4; }
   template <class D, class C>
-  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
-    Chain<Draw::sampled>{.length = 2}.propose(drafter, round, tree, chance);
-    if (tree.size() == 3 && tree.token(2) == 0 && tree.room() > 0) tree.draw(0, tree.row_law(1), chance);
+  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
+    Chain<Draw::sampled>{.length = 2}.propose(drafter, round, tree, rng);
+    if (tree.size() == 3 && tree.token(2) == 0 && tree.room() > 0)
+      tree.draw(0, tree.draft_distribution(1), rng);
   }
 };
 
 /// Two children of the root; the first has one of its own only if the second is token 0.
 struct ChildBySibling {
-  static constexpr DraftLaw law = DraftLaw::mixed;
+  static constexpr ProposalKind kind = ProposalKind::mixed;
   std::int32_t max_nodes() const { return 4; }
   template <class D, class C>
-  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
-    SampledTree<DraftLaw::sampled_distinct>{.widths = {2}}.propose(drafter, round, tree, chance);
+  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
+    SampledTree<ProposalKind::sampled_distinct>{.widths = {2}}.propose(drafter, round, tree, rng);
     if (tree.size() < 3 || tree.token(2) != 0 || tree.room() < 1) return;
     const Token token = tree.token(1);
     const NodeId root = 0;
-    tree.draw(1, tree.store(1, drafter.extend({&token, 1}, {&root, 1}).row(0), round.params), chance);
+    tree.draw(1, tree.store(1, drafter.extend({&token, 1}, {&root, 1}).row(0), round.params), rng);
   }
 };
 
 /// Two exact rules, of which what was drawn chooses one.
 struct EitherRule {
-  static constexpr bool exact_for(DraftLaw) { return true; }
+  static constexpr bool lossless_for(ProposalKind) { return true; }
   template <class C>
-  void verify(const TokenTree& tree, const TargetLaws& target, C& chance, Verdict& out) const {
-    if (tree.law() == DraftLaw::sampled)
-      Traversal{}.verify(tree, target, chance, out);
+  void verify(const TokenTree& tree, const TargetDistributions& target, C& rng, VerifyResult& out) const {
+    if (tree.kind() == ProposalKind::sampled)
+      Traversal{}.verify(tree, target, rng, out);
     else
-      Rejection{}.verify(tree, target, chance, out);
+      Rejection{}.verify(tree, target, rng, out);
   }
 };
 
@@ -171,27 +172,27 @@ struct DenseWeights {
 /// rejection.
 struct PlainTraversal {
   bool variant = false;
-  static constexpr bool exact_for(DraftLaw) { return true; }
+  static constexpr bool lossless_for(ProposalKind) { return true; }
   template <class C>
-  void verify(const TokenTree& tree, const TargetLaws& target, C& chance, Verdict& out) const {
-    out.path.clear();
-    visit(tree, target, chance, out, 0, 1);
-    std::reverse(out.path.begin(), out.path.end());
+  void verify(const TokenTree& tree, const TargetDistributions& target, C& rng, VerifyResult& out) const {
+    out.accepted.clear();
+    visit(tree, target, rng, out, 0, 1);
+    std::reverse(out.accepted.begin(), out.accepted.end());
   }
 
  private:
   template <class C>
-  bool visit(const TokenTree& tree, const TargetLaws& target, C& chance, Verdict& out, NodeId node,
+  bool visit(const TokenTree& tree, const TargetDistributions& target, C& rng, VerifyResult& out, NodeId node,
              double weight) const {
-    const RowLaw law = target[node];
+    const Distribution distribution = target[node];
     std::vector<double> p;
-    for (Token x = 0; x < tree.vocab(); ++x) p.push_back(law(x));
+    for (Token x = 0; x < tree.vocab(); ++x) p.push_back(distribution(x));
     bool found = false, rejected = false;
     tree.children(node, [&](NodeId c) {
       const Token token = tree.token(c);
       const double q = tree.draft_prob(c, token);
       found =
-          visit(tree, target, chance, out, c, std::min(1.0, weight * p[static_cast<std::size_t>(token)] / q));
+          visit(tree, target, rng, out, c, std::min(1.0, weight * p[static_cast<std::size_t>(token)] / q));
       if (found) return false;
       double left = 0;
       std::vector<double> next;
@@ -208,10 +209,10 @@ struct PlainTraversal {
       return true;
     });
     if (!found) {
-      if (node != 0 && !chance.accept(weight, tree.accept_site(node))) return false;
-      out.next = chance.draw(DenseWeights{p}, rejected ? tree.residual_site(node) : tree.sample_site(node));
+      if (node != 0 && !rng.accept(weight, tree.accept_key(node))) return false;
+      out.next_token = rng.draw(DenseWeights{p}, rejected ? tree.residual_key(node) : tree.sample_key(node));
     }
-    out.path.push_back(node);
+    out.accepted.push_back(node);
     return true;
   }
 };
@@ -219,28 +220,28 @@ struct PlainTraversal {
 /// A child of the root by each of two drafters, whose rows are kept in two slots, or the second in the place
 /// of the first.
 struct TwoDrafts {
-  static constexpr DraftLaw law = DraftLaw::mixed;
+  static constexpr ProposalKind kind = ProposalKind::mixed;
   bool own_slot = true;
   std::int32_t max_nodes() const { return 3; }
   template <class D, class C>
-  void propose(D& stack, const Round& round, TokenTree& tree, C& chance) const {
-    stack.sync(round.context, {});
+  void propose(D& stack, const ProposeContext& round, TokenTree& tree, C& rng) const {
+    stack.sync(round.committed, {});
     const Token root = tree.token(0);
     const NodeId none = kNoParent;
     const auto row_of = [&](auto& drafter) { return drafter.extend({&root, 1}, {&none, 1}).row(0); };
-    tree.draw(0, tree.store(0, row_of(stack.head()), round.params), chance);
+    tree.draw(0, tree.store(0, row_of(stack.head()), round.params), rng);
     if (tree.room() < 1) return;
-    tree.draw(0, tree.store(own_slot ? 1 : 0, row_of(stack.tail()), round.params), chance);
+    tree.draw(0, tree.store(own_slot ? 1 : 0, row_of(stack.tail()), round.params), rng);
   }
 };
 
 /// A chain that begins anew where its token is not likely enough.
 struct DropByReset {
-  static constexpr DraftLaw law = DraftLaw::sampled;
+  static constexpr ProposalKind kind = ProposalKind::sampled;
   std::int32_t max_nodes() const { return 2; }
   template <class D, class C>
-  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
-    Chain<Draw::sampled>{.length = 1}.propose(drafter, round, tree, chance);
+  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
+    Chain<Draw::sampled>{.length = 1}.propose(drafter, round, tree, rng);
     if (tree.confidence(1) < 2) tree.reset(tree.token(0), tree.origin());
   }
 };
@@ -262,62 +263,63 @@ const std::vector<float>& engine_row(std::uint64_t model, const std::vector<Toke
   if (row.empty()) {
     row.resize(3);
     ToyModel(3, model).row(text.size() > 1 ? text[text.size() - 2] : -1, text.back(), row.data());
-    const std::vector<double> p = plain_law(row, {});
+    const std::vector<double> p = plain_distribution(row, {});
     for (std::size_t x = 0; x < 3; ++x) row[x] = static_cast<float>(std::log(p[x]));
   }
   return row;
 }
 
-/// The largest error of the law of two tokens of text. Every proposal is enumerated by the engine, with its
-/// probability; every verdict on it by ExactChance.
+/// The largest error of the distribution of two tokens of text. Every proposal is enumerated by the engine,
+/// with its probability; every verification result on it by ExactRandom.
 template <class Rule>
 double engine_error(const EngineProposal& form, Rule rule) {
   const auto nodes = static_cast<std::int32_t>(form.parents.size());
   TokenTree tree(3, nodes, 0);  // no row is copied
   VerifyWorkspace workspace(3, nodes);
-  Verdict verdict;
-  std::map<std::vector<Token>, double> law;
+  VerifyResult result;
+  std::map<std::vector<Token>, double> distribution;
   const auto text_at = [&](const std::vector<Token>& tokens, NodeId node) {
     std::vector<Token> text;
     for (; node != kNoParent; node = form.parents[static_cast<std::size_t>(node)])
       text.insert(text.begin(), tokens[static_cast<std::size_t>(node)]);
     return text;
   };
-  const auto judge = [&](const std::vector<Token>& tokens, double weight) {
+  const auto run_rule = [&](const std::vector<Token>& tokens, double weight) {
     std::vector<float> rows;
     for (NodeId n = 0; n < nodes; ++n) {
       const std::vector<float>& row = engine_row(1, text_at(tokens, n));
       rows.insert(rows.end(), row.begin(), row.end());
     }
-    ExactChance chance;
+    ExactRandom rng;
     do {
-      chance.begin();
+      rng.begin();
       tree.reset(0, 0);
       for (NodeId n = 1; n < nodes; ++n) {
         const NodeId parent = form.parents[static_cast<std::size_t>(n)];
-        const RowLaw q{
+        const Distribution q{
             .logits = engine_row(form.recorded ? form.recorded : form.drawn, text_at(tokens, parent)).data()};
         const Token token = tokens[static_cast<std::size_t>(n)];
         form.distinct && !form.as_independent ? tree.record_distinct(parent, token, q)
                                               : tree.record(parent, token, q);
       }
-      rule.verify(tree, TargetLaws({rows.data(), nodes, 3, 3}, {}, workspace), chance, verdict);
+      rule.verify(tree, TargetDistributions({rows.data(), nodes, 3, 3}, {}, workspace), rng, result);
       std::vector<Token> text = {0};
-      for (std::size_t i = 1; i < verdict.path.size(); ++i) text.push_back(tree.token(verdict.path[i]));
-      text.push_back(verdict.next);
+      for (std::size_t i = 1; i < result.accepted.size(); ++i) text.push_back(tree.token(result.accepted[i]));
+      text.push_back(result.next_token);
       for (Token x = 0; x < 3; ++x) {  // what is missing is drawn from the target in the next round
         if (text.size() > 2) {
-          law[{text[1], text[2]}] += weight * chance.weight();
+          distribution[{text[1], text[2]}] += weight * rng.weight();
           break;
         }
-        law[{text[1], x}] += weight * chance.weight() *
-                             std::exp(static_cast<double>(engine_row(1, text)[static_cast<std::size_t>(x)]));
+        distribution[{text[1], x}] +=
+            weight * rng.weight() *
+            std::exp(static_cast<double>(engine_row(1, text)[static_cast<std::size_t>(x)]));
       }
-    } while (chance.next());
+    } while (rng.next());
   };
   const auto draw = [&](auto self, std::vector<Token> tokens, double weight) -> void {
     const auto n = tokens.size();
-    if (n == form.parents.size()) return judge(tokens, weight);
+    if (n == form.parents.size()) return run_rule(tokens, weight);
     const std::vector<float>& q = engine_row(form.drawn, text_at(tokens, form.parents[n]));
     std::vector<double> left(3);
     for (std::size_t x = 0; x < 3; ++x) left[x] = std::exp(static_cast<double>(q[x]));
@@ -338,7 +340,7 @@ double engine_error(const EngineProposal& form, Rule rule) {
     for (Token y = 0; y < 3; ++y) {
       const double want = std::exp(static_cast<double>(engine_row(1, {0})[static_cast<std::size_t>(x)])) *
                           std::exp(static_cast<double>(engine_row(1, {0, x})[static_cast<std::size_t>(y)]));
-      error = std::max(error, std::abs(law[{x, y}] - want));
+      error = std::max(error, std::abs(distribution[{x, y}] - want));
     }
   return error;
 }
@@ -346,25 +348,31 @@ double engine_error(const EngineProposal& form, Rule rule) {
 }  // namespace
 
 TEST_CASE("leaving out what was drawn biases the text; stopping after it does not") {
-  CHECK(law_of(2, Rejection{}, Dropping{}, 3).error > 0.01);
-  CHECK(law_of(2, Rejection{}, Dropping{.below = 0}, 3).error < 1e-12);
-  CHECK(law_of(2, Rejection{}, Chain<Draw::sampled>{.length = 2, .exit_below = 0.5f}, 3).error < 1e-12);
-  CHECK(law_of(2, SampleAndMatch{}, Dropping{}, 3).error < 1e-12);  // which never looks at q
+  CHECK(distribution_of(2, Rejection{}, Dropping{}, 3).error > 0.01);
+  CHECK(distribution_of(2, Rejection{}, Dropping{.below = 0}, 3).error < 1e-12);
+  CHECK(distribution_of(2, Rejection{}, Chain<Draw::sampled>{.length = 2, .exit_below = 0.5f}, 3).error <
+        1e-12);
+  CHECK(distribution_of(2, SampleAndMatch{}, Dropping{}, 3).error < 1e-12);  // which never looks at q
 }
 
-TEST_CASE("recording another law than the one drawn from biases the text") {
-  CHECK(law_of(3, Rejection{}, WrongLaw{.drawn_at = 1.0f, .recorded_at = 0.5f}, 2).error > 0.01);
-  CHECK(law_of(3, Rejection{}, WrongLaw{.drawn_at = 0.5f, .recorded_at = 1.0f}, 2).error > 0.01);
-  CHECK(law_of(3, Rejection{}, WrongLaw{.drawn_at = 0.5f, .recorded_at = 0.5f}, 2).error <
+TEST_CASE("recording another distribution than the one drawn from biases the text") {
+  CHECK(distribution_of(3, Rejection{}, WrongDistribution{.drawn_at = 1.0f, .recorded_at = 0.5f}, 2).error >
+        0.01);
+  CHECK(distribution_of(3, Rejection{}, WrongDistribution{.drawn_at = 0.5f, .recorded_at = 1.0f}, 2).error >
+        0.01);
+  CHECK(distribution_of(3, Rejection{}, WrongDistribution{.drawn_at = 0.5f, .recorded_at = 0.5f}, 2).error <
         1e-12);  // not the target's: no matter
 }
 
-TEST_CASE("sites without the round's origin bring coins back; an enumerator of fresh coins does not see it") {
+TEST_CASE(
+    "keys without the round's origin bring uniform draws back; an enumerator of fresh uniform draws does not "
+    "see it") {
   double biased = 0;
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    const Law sound = law_of(3, Rejection{}, Moody{}, 3, CoinKey::site, seed);
-    const Law without = law_of(3, Rejection{}, Moody{}, 3, CoinKey::site_without_origin, seed);
-    const Law fresh = law_of(3, Rejection{}, Moody{}, 3, CoinKey::fresh, seed);
+    const EmittedDistribution sound = distribution_of(3, Rejection{}, Moody{}, 3, RandomKeying::key, seed);
+    const EmittedDistribution without =
+        distribution_of(3, Rejection{}, Moody{}, 3, RandomKeying::key_without_origin, seed);
+    const EmittedDistribution fresh = distribution_of(3, Rejection{}, Moody{}, 3, RandomKeying::fresh, seed);
     CHECK(sound.error < 1e-12);
     CHECK(sound.reused == 0);
     CHECK(without.reused > 0);
@@ -381,35 +389,36 @@ TEST_CASE("tokens picked deterministically but tested with p / q, as llama.cpp's
   const auto prob_of_0 = [&](bool record_the_choice) {
     TokenTree tree(2, 2, 1);
     VerifyWorkspace workspace(2, 2);
-    ExactChance chance;
-    Verdict verdict;
+    ExactRandom rng;
+    VerifyResult result;
     double zero = 0;
     do {
-      chance.begin();
+      rng.begin();
       tree.reset(0, 0);
       detail::RowScan scan(2);
-      DrawsOther<ExactChance> always_0{chance, scan.weights(scan.law(only_0, {}))};
+      DrawsOther<ExactRandom> always_0{rng, scan.weights(scan.distribution(only_0, {}))};
       if (record_the_choice)
         tree.choose(0, 0, 0.6f);
       else
         tree.draw(0, tree.store(0, q, {}), always_0);
-      Rejection{}.verify(tree, TargetLaws({p.data(), 2, 2, 2}, {}, workspace), chance, verdict);
-      if ((verdict.accepted() > 0 ? tree.token(1) : verdict.next) == 0) zero += chance.weight();
-    } while (chance.next());
+      Rejection{}.verify(tree, TargetDistributions({p.data(), 2, 2, 2}, {}, workspace), rng, result);
+      if ((result.accepted_count() > 0 ? tree.token(1) : result.next_token) == 0) zero += rng.weight();
+    } while (rng.next());
     return zero;
   };
   CHECK(prob_of_0(false) == doctest::Approx(0.5 / 0.6).epsilon(1e-6));  // .833
   CHECK(prob_of_0(true) == doctest::Approx(0.5).epsilon(1e-12));
 }
 
-TEST_CASE("leaving out a drawn guess because it does not pay biases the text; not drawing it does not") {
-  const Thrifty by_guess{}, before{.looks_at_the_guess = false};
-  CHECK(law_of(3, Rejection{}, by_guess, 2).error > 0.01);
-  CHECK(law_of(3, Traversal{}, by_guess, 2).error > 0.01);
-  CHECK(law_of(3, Sampling{}, by_guess, 2).error > 0.01);
+TEST_CASE(
+    "leaving out a drawn draft token because it does not pay biases the text; not drawing it does not") {
+  const Thrifty by_token{}, before{.reads_the_token = false};
+  CHECK(distribution_of(3, Rejection{}, by_token, 2).error > 0.01);
+  CHECK(distribution_of(3, Traversal{}, by_token, 2).error > 0.01);
+  CHECK(distribution_of(3, Sampling{}, by_token, 2).error > 0.01);
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    CHECK(law_of(3, Rejection{}, before, 2, CoinKey::site, seed).error < 1e-12);
-    CHECK(law_of(3, Traversal{}, before, 2, CoinKey::site, seed).error < 1e-12);
+    CHECK(distribution_of(3, Rejection{}, before, 2, RandomKeying::key, seed).error < 1e-12);
+    CHECK(distribution_of(3, Traversal{}, before, 2, RandomKeying::key, seed).error < 1e-12);
   }
 }
 
@@ -419,7 +428,7 @@ TEST_CASE(
     ToyModel target(3, 1), first(3, 2), second(3, 3);
     Speculator run{TreeVerifier{target, rule}, Stack{ModelDrafter{first}, ModelDrafter{second}},
                    TwoDrafts{own_slot}};
-    return whole_law(run, target, kPlain, kPrompt, 2).error;
+    return whole_distribution(run, target, kPlain, kPrompt, 2).error;
   };
   CHECK(error(Rejection{}, true) < 1e-12);
   CHECK(error(Traversal{}, true) < 1e-12);
@@ -431,16 +440,17 @@ TEST_CASE(
 TEST_CASE("a shape cannot begin its proposal anew, and the text stays") {
   ToyModel target(3, 1), draft(3, 2);
   Speculator run{TreeVerifier{target, Sampling{}}, ModelDrafter{draft}, DropByReset{}};
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   run.start(kPrompt);
-  CHECK_THROWS_WITH_AS(run.step(chance),
+  CHECK_THROWS_WITH_AS(run.step(rng),
                        "TokenTree::reset: a shape is at work, and what it has drawn may not be dropped",
                        std::logic_error);
   CHECK(std::vector<Token>(run.text().begin(), run.text().end()) == kPrompt);
 }
 
 TEST_CASE(
-    "tokens that an engine drew itself: exact by the law that they were drawn from, biased by another") {
+    "tokens that an engine drew itself: exact by the distribution that they were drawn from, biased by "
+    "another") {
   const ReferenceArithmetic reference;
   const EngineProposal chain{.parents = {kNoParent, 0, 1}}, siblings{.parents = {kNoParent, 0, 0, 1}},
       distinct{.parents = {kNoParent, 0, 0, 1}, .distinct = true};
@@ -478,7 +488,7 @@ TEST_CASE("two exact rules of which the tokens choose one are not exact; each al
   double biased = 0;
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     const auto error = [&](auto rule, auto shape) {
-      return law_of(3, rule, shape, 2, CoinKey::site, seed).error;
+      return distribution_of(3, rule, shape, 2, RandomKeying::key, seed).error;
     };
     CHECK(error(Traversal{}, SiblingByGrandchild{}) < 1e-12);
     CHECK(error(Rejection{}, SiblingByGrandchild{}) < 1e-12);
@@ -494,11 +504,11 @@ TEST_CASE("two exact rules of which the tokens choose one are not exact; each al
 }
 
 TEST_CASE("traversal with a rejected node's weight as min(1, S / (1 - q)), as a public variant has it") {
-  using Distinct = SampledTree<DraftLaw::sampled_distinct>;
+  using Distinct = SampledTree<ProposalKind::sampled_distinct>;
   const auto worst = [](auto rule, auto shape) {
     double error = 0;
     for (std::uint64_t seed = 1; seed <= 3; ++seed)
-      error = std::max(error, law_of(3, rule, shape, 2, CoinKey::site, seed).error);
+      error = std::max(error, distribution_of(3, rule, shape, 2, RandomKeying::key, seed).error);
     return error;
   };
   const PlainTraversal variant{.variant = true}, right{};

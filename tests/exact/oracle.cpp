@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "exact_law.hpp"
+#include "exact_distribution.hpp"
 #include "random.hpp"
 
 using namespace specula;
@@ -29,9 +29,9 @@ struct Level {
 };
 
 /// Tokens as a set: bit x is token x.
-double mass(const std::vector<double>& law, unsigned set) {
+double mass(const std::vector<double>& distribution, unsigned set) {
   double sum = 0;
-  for (std::size_t x = 0; x < law.size(); ++x) sum += set >> x & 1 ? law[x] : 0.0;
+  for (std::size_t x = 0; x < distribution.size(); ++x) sum += set >> x & 1 ? distribution[x] : 0.0;
   return sum;
 }
 
@@ -68,8 +68,8 @@ double optimum(const Level& level, bool prefixes = false) {
   return 1 + least;
 }
 
-/// Probability that `rule` accepts one of the siblings, by enumeration of all coins; checks on the way that
-/// the law of the first token is p.
+/// Probability that `rule` accepts one of the siblings, by enumeration of all uniform draws; checks on the
+/// way that the distribution of the first token is p.
 template <class Rule>
 double accepted(const Rule& rule, const Level& level) {
   const ReferenceArithmetic exact;
@@ -78,26 +78,28 @@ double accepted(const Rule& rule, const Level& level) {
   for (int n = 0; n <= level.k; ++n) rows.insert(rows.end(), level.p_row.begin(), level.p_row.end());
   TokenTree tree(vocab, level.k + 1, 1);
   VerifyWorkspace workspace(vocab, level.k + 1);
-  ExactChance chance;
-  Verdict verdict;
+  ExactRandom rng;
+  VerifyResult result;
   std::vector<double> first(static_cast<std::size_t>(vocab));
   double sum = 0;
   do {
-    chance.begin();
+    rng.begin();
     tree.reset(0, 0);
-    const RowLaw law = tree.store(0, level.q_row, {});
+    const Distribution distribution = tree.store(0, level.q_row, {});
     for (int i = 0; i < level.k; ++i)
-      level.distinct ? tree.draw_distinct(0, law, chance) : tree.draw(0, law, chance);
-    rule.verify(tree, TargetLaws({rows.data(), level.k + 1, vocab, vocab}, {}, workspace), chance, verdict);
-    const bool stays = verdict.accepted() > 0;
-    first[static_cast<std::size_t>(stays ? tree.token(verdict.path[1]) : verdict.next)] += chance.weight();
-    sum += stays ? chance.weight() : 0.0;
-  } while (chance.next());
+      level.distinct ? tree.draw_distinct(0, distribution, rng) : tree.draw(0, distribution, rng);
+    rule.verify(tree, TargetDistributions({rows.data(), level.k + 1, vocab, vocab}, {}, workspace), rng,
+                result);
+    const bool stays = result.accepted_count() > 0;
+    first[static_cast<std::size_t>(stays ? tree.token(result.accepted[1]) : result.next_token)] +=
+        rng.weight();
+    sum += stays ? rng.weight() : 0.0;
+  } while (rng.next());
   for (std::size_t x = 0; x < first.size(); ++x) CHECK(std::abs(first[x] - level.p[x]) < 1e-12);
   return sum;
 }
 
-/// The row of a law made of `vocab` uniform numbers.
+/// The row of a distribution made of `vocab` uniform numbers.
 std::vector<float> any_row(Random& random, std::int32_t vocab) {
   std::vector<float> row;
   for (std::int32_t x = 0; x < vocab; ++x)
@@ -108,8 +110,8 @@ Level any_level(Random& random, std::int32_t vocab, int k, bool distinct) {
   Level out;
   out.p_row = any_row(random, vocab);
   out.q_row = any_row(random, vocab);
-  out.p = plain_law(out.p_row, {});
-  out.q = plain_law(out.q_row, {});
+  out.p = plain_distribution(out.p_row, {});
+  out.q = plain_distribution(out.q_row, {});
   out.k = k, out.distinct = distinct;
   return out;
 }
@@ -119,7 +121,7 @@ double mean_accepted(Rule rule, Shape shape, std::int32_t vocab, std::uint64_t s
                      const SamplingParams& params = {}) {
   ToyModel target(vocab, seed), draft(vocab, seed + 100);
   Speculator run{TreeVerifier{target, rule, params}, ModelDrafter{draft}, shape};
-  return whole_law(run, target, params, {0, vocab - 1, 0, 1, 0}, 1).mat - 1;
+  return whole_distribution(run, target, params, {0, vocab - 1, 0, 1, 0}, 1).mat - 1;
 }
 
 }  // namespace
@@ -140,7 +142,7 @@ TEST_CASE("one level: no exact rule accepts more than the optimum, and each is e
       CHECK(accepted(Rejection{}, distinct) <= most_distinct);
       CHECK(accepted(Traversal{}, distinct) <= most_distinct);
       CHECK(accepted(SampleAndMatch{}, distinct) <= most_distinct);
-      if (k == 1) {  // one guess: rejection is the optimum
+      if (k == 1) {  // one draft token: rejection is the optimum
         CHECK(accepted(Rejection{}, iid) == doctest::Approx(optimum(iid)).epsilon(1e-12));
         CHECK(accepted(KSeq{}, iid) == doctest::Approx(optimum(iid)).epsilon(1e-12));
         CHECK(accepted(Block{}, iid) == doctest::Approx(optimum(iid)).epsilon(1e-12));
@@ -160,7 +162,7 @@ TEST_CASE("the set that decides is a beginning of the tokens ordered by q / p") 
   CHECK(decided > 300);
 }
 
-TEST_CASE("a hundred pairs of laws of three tokens, two guesses: the order of the rules") {
+TEST_CASE("a hundred pairs of distributions of three tokens, two draft tokens: the order of the rules") {
   Random random(3);
   double iid = 0, sequential = 0, best = 0, distinct = 0, traversal = 0, best_distinct = 0;
   for (int i = 0; i < 100; ++i) {

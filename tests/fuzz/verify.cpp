@@ -1,6 +1,6 @@
-// Every rule on proposals and rows made of the input's bytes: verdicts against the dense rules where no coin
-// is near a boundary, fast kernels against the doubles, and whatever the rows hold: a verdict that is a path,
-// or an exception.
+// Every rule on proposals and rows made of the input's bytes: verification results against the dense rules
+// where no uniform draw is near a boundary, fast kernels against the doubles, and whatever the rows hold: a
+// verification result that is a path, or an exception.
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -72,11 +72,12 @@ struct Input {
 
 /// What KSeq takes.
 bool for_k_seq(const TokenTree& tree) {
-  const DraftLaw law = tree.law();
-  return law == DraftLaw::deterministic || law == DraftLaw::sampled || law == DraftLaw::sampled_iid;
+  const ProposalKind kind = tree.kind();
+  return kind == ProposalKind::deterministic || kind == ProposalKind::sampled ||
+         kind == ProposalKind::sampled_iid;
 }
 
-/// `special` rows may be bad ones; then there is no dense copy of the laws.
+/// `special` rows may be bad ones; then there is no dense copy of the distributions.
 Input read(Bytes& bytes, bool special) {
   const std::uint8_t how = bytes.next();
   SamplingParams params;
@@ -93,7 +94,7 @@ Input read(Bytes& bytes, bool special) {
             {TokenTree(vocab, max_nodes, max_nodes), {}, {}, {}, {}}};
   const int form = how & 0x80 ? bytes.next() % 4 : 0;  // 1: a chain, 2: independent siblings, 3: chosen ones
   Case& it = out.it;
-  PhiloxChance chance(out.seed + 1000);
+  PhiloxRandom rng(out.seed + 1000);
   const std::int32_t origin = bytes.next();
   it.tree.reset(bytes.below(vocab), origin);
   it.dense.origin = origin;
@@ -101,7 +102,7 @@ Input read(Bytes& bytes, bool special) {
   it.dense.parent.push_back(kNoParent);
   it.dense.q.emplace_back();
   std::vector<std::vector<float>> draft;
-  std::vector<RowLaw> stored(static_cast<std::size_t>(max_nodes));
+  std::vector<Distribution> stored(static_cast<std::size_t>(max_nodes));
   const auto add_rows = [&] {
     std::vector<float> p, q;
     for (std::int32_t x = 0; x < vocab; ++x)
@@ -127,9 +128,9 @@ Input read(Bytes& bytes, bool special) {
       added = it.tree.choose(parent, token, 1);
     } else {
       if (stored[at].logits == nullptr) stored[at] = it.tree.store(parent, draft[at], draft_params);
-      if (!special) q = plain_law(draft[at], draft_params);
-      added = kind == 0 ? it.tree.draw(parent, stored[at], chance)
-                        : it.tree.draw_distinct(parent, stored[at], chance);
+      if (!special) q = plain_distribution(draft[at], draft_params);
+      added =
+          kind == 0 ? it.tree.draw(parent, stored[at], rng) : it.tree.draw_distinct(parent, stored[at], rng);
       if (kind == 1 && !special) {
         double total = 0;
         for (const NodeId c : it.dense.children(parent))
@@ -146,36 +147,37 @@ Input read(Bytes& bytes, bool special) {
   }
   for (const std::vector<float>& row : it.row) {
     it.rows.insert(it.rows.end(), row.begin(), row.end());
-    if (!special) it.laws.push_back(plain_law(row, params));
+    if (!special) it.distributions.push_back(plain_distribution(row, params));
   }
   return out;
 }
 
-void check_path(const Case& it, const Verdict& verdict) {
-  require(!verdict.path.empty() && verdict.path[0] == 0, "the path does not begin with the root");
-  for (std::size_t i = 1; i < verdict.path.size(); ++i) {
-    require(verdict.path[i] > 0 && verdict.path[i] < it.tree.size(), "a node that is not there");
-    require(it.tree.parent(verdict.path[i]) == verdict.path[i - 1], "not a path");
+void check_path(const Case& it, const VerifyResult& result) {
+  require(!result.accepted.empty() && result.accepted[0] == 0, "the path does not begin with the root");
+  for (std::size_t i = 1; i < result.accepted.size(); ++i) {
+    require(result.accepted[i] > 0 && result.accepted[i] < it.tree.size(), "a node that is not there");
+    require(it.tree.parent(result.accepted[i]) == result.accepted[i - 1], "not a path");
   }
-  require(verdict.next >= 0 && verdict.next < it.tree.vocab(), "a token that is not there");
-  require(it.row[static_cast<std::size_t>(verdict.path.back())][static_cast<std::size_t>(verdict.next)] >
-              -std::numeric_limits<float>::infinity(),
-          "a token that the target cannot emit");
+  require(result.next_token >= 0 && result.next_token < it.tree.vocab(), "a token that is not there");
+  require(
+      it.row[static_cast<std::size_t>(result.accepted.back())][static_cast<std::size_t>(result.next_token)] >
+          -std::numeric_limits<float>::infinity(),
+      "a token that the target cannot emit");
 }
 
 template <class Rule>
 void survive(const Rule& rule, const Input& input) {
-  Verdict verdict;
+  VerifyResult result;
   try {
-    verdict = verdict_of(rule, input.it, input.params, input.seed);
+    result = result_of(rule, input.it, input.params, input.seed);
   } catch (const std::runtime_error&) {
     return;  // a bad row on the path
   }
-  check_path(input.it, verdict);
+  check_path(input.it, result);
 }
 
-void same(const Verdict& got, const Verdict& want, const char* what) {
-  require(got.path == want.path && got.next == want.next, what);
+void same(const VerifyResult& got, const VerifyResult& want, const char* what) {
+  require(got.accepted == want.accepted && got.next_token == want.next_token, what);
 }
 
 }  // namespace
@@ -200,42 +202,49 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     const double near = isa == detail::Isa::reference ? 1e-10 : 1e-5;
     const auto compare = [&](const auto& rule, const auto& dense, const char* what) {
-      DenseCoins coins(input.seed);
-      const Verdict want = dense(coins), got = verdict_of(rule, input.it, input.params, input.seed);
+      DenseUniforms uniforms(input.seed);
+      const VerifyResult want = dense(uniforms), got = result_of(rule, input.it, input.params, input.seed);
       check_path(input.it, got);
-      if (coins.margin > near) same(got, want, what);
+      if (uniforms.margin > near) same(got, want, what);
     };
     const Case& it = input.it;
-    same(verdict_of(Greedy{}, it, input.params, input.seed), dense_greedy(it.dense, it.row), "greedy");
+    same(result_of(Greedy{}, it, input.params, input.seed), dense_greedy(it.dense, it.row), "greedy");
     compare(
-        SampleAndMatch{}, [&](DenseCoins& coins) { return dense_match(it.dense, it.laws, coins); },
+        SampleAndMatch{},
+        [&](DenseUniforms& uniforms) { return dense_match(it.dense, it.distributions, uniforms); },
         "sample-and-match");
     compare(
-        Rejection{}, [&](DenseCoins& coins) { return dense_rejection(it.dense, it.laws, coins); },
+        Rejection{},
+        [&](DenseUniforms& uniforms) { return dense_rejection(it.dense, it.distributions, uniforms); },
         "rejection");
     if (!input.params.greedy())
       compare(
           Lenient{input.lenience},
-          [&](DenseCoins& coins) { return dense_rejection(it.dense, it.laws, coins, input.lenience); },
+          [&](DenseUniforms& uniforms) {
+            return dense_rejection(it.dense, it.distributions, uniforms, input.lenience);
+          },
           "lenient");
     compare(
-        Traversal{}, [&](DenseCoins& coins) { return dense_traversal(it.dense, it.laws, coins); },
+        Traversal{},
+        [&](DenseUniforms& uniforms) { return dense_traversal(it.dense, it.distributions, uniforms); },
         "traversal");
     compare(
         Typical{input.epsilon(), input.delta()},
-        [&](DenseCoins& coins) {
-          return dense_typical(it.dense, it.laws, coins, input.epsilon(), input.delta());
+        [&](DenseUniforms& uniforms) {
+          return dense_typical(it.dense, it.distributions, uniforms, input.epsilon(), input.delta());
         },
         "typical");
     if (it.tree.is_chain())
       compare(
-          Block{}, [&](DenseCoins& coins) { return dense_block(it.dense, it.laws, coins); }, "block");
+          Block{}, [&](DenseUniforms& uniforms) { return dense_block(it.dense, it.distributions, uniforms); },
+          "block");
     if (for_k_seq(it.tree))
       compare(
           KSeq{},
-          [&](DenseCoins& coins) {
-            return it.tree.law() == DraftLaw::deterministic ? dense_rejection(it.dense, it.laws, coins)
-                                                            : dense_k_seq(it.dense, it.laws, coins);
+          [&](DenseUniforms& uniforms) {
+            return it.tree.kind() == ProposalKind::deterministic
+                       ? dense_rejection(it.dense, it.distributions, uniforms)
+                       : dense_k_seq(it.dense, it.distributions, uniforms);
           },
           "k-seq");
   } catch (const std::runtime_error& e) {

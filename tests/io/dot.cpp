@@ -44,12 +44,12 @@ TokenTree random_tree(specula_test::Random& random, std::int32_t nodes) {
   return tree;
 }
 
-Verdict random_verdict(specula_test::Random& random, const TokenTree& tree) {
-  Verdict verdict;
+VerifyResult random_result(specula_test::Random& random, const TokenTree& tree) {
+  VerifyResult result;
   for (NodeId n = random.below(tree.size()); n != kNoParent; n = tree.parent(n))
-    verdict.path.insert(verdict.path.begin(), n);
-  verdict.next = random.below(256);
-  return verdict;
+    result.accepted.insert(result.accepted.begin(), n);
+  result.next_token = random.below(256);
+  return result;
 }
 
 /// Reads what to_dot() writes, character by character. Returns what is wrong with it, or nothing.
@@ -145,13 +145,13 @@ Drawn draw(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a proposal, its verdict, and nothing else") {
+TEST_CASE("a proposal, its verification result, and nothing else") {
   const TokenTree tree = small_tree();
-  Verdict verdict;
-  verdict.path = {0, 1};
-  verdict.next = 5;
-  CHECK(to_dot(tree, verdict, word) == to_dot(tree, &verdict, word));
-  CHECK(to_dot(tree, verdict, word) ==
+  VerifyResult result;
+  result.accepted = {0, 1};
+  result.next_token = 5;
+  CHECK(to_dot(tree, result, word) == to_dot(tree, &result, word));
+  CHECK(to_dot(tree, result, word) ==
         R"(digraph proposal {
   graph [rankdir=LR, ordering=out, nodesep=0.06, ranksep=0.22];
   node [shape=box, style=rounded, fontname=monospace, fontsize=10, margin="0.06,0.03", width=0, height=0, color="#c4c4c4", fontcolor="#767676", penwidth=0.6];
@@ -169,7 +169,7 @@ TEST_CASE("a proposal, its verdict, and nothing else") {
 )");
 }
 
-TEST_CASE("a proposal without a verdict has neither path nor next") {
+TEST_CASE("a proposal without a verification result has neither path nor next") {
   const TokenTree tree = small_tree();
   const std::string text = to_dot(tree, word);
   CHECK(text == to_dot(tree, nullptr, word));
@@ -237,39 +237,39 @@ TEST_CASE("random trees with random bytes are well-formed, and every node hangs 
   const auto name = [](NodeId n) { return std::string("n").append(std::to_string(n)); };
   for (int round = 0; round < 200; ++round) {
     const TokenTree tree = random_tree(random, 1 + random.below(60));
-    const Verdict verdict = random_verdict(random, tree);
+    const VerifyResult result = random_result(random, tree);
     std::vector<std::string> texts(256);
     for (auto& text : texts)
       for (std::int32_t length = random.below(5); length > 0; --length)
         text.push_back(static_cast<char>(random.below(256)));
     const auto text_of = [&](Token token) { return texts[static_cast<std::size_t>(token)]; };
-    for (const Verdict* given : {&verdict, static_cast<const Verdict*>(nullptr)}) {
+    for (const VerifyResult* given : {&result, static_cast<const VerifyResult*>(nullptr)}) {
       const std::string text = to_dot(tree, given, text_of);
       Reader reader(text);
       REQUIRE(reader.complaint() == "");
       CHECK(reader.nodes.size() == static_cast<std::size_t>(tree.size()) + (given ? 1 : 0));
       for (NodeId n = 1; n < tree.size(); ++n) CHECK(reader.parents[name(n)] == name(tree.parent(n)));
       CHECK(reader.parents.size() == reader.nodes.size() - 1);
-      if (given) CHECK(reader.parents["next"] == name(verdict.path.back()));
+      if (given) CHECK(reader.parents["next"] == name(result.accepted.back()));
     }
   }
 }
 
-TEST_CASE("a verdict of another proposal is refused") {
+TEST_CASE("a verification result of another proposal is refused") {
   const TokenTree tree = small_tree();
   const auto drawn = [&](std::vector<NodeId> path) {
-    Verdict verdict;
-    verdict.path = std::move(path);
-    verdict.next = 5;
-    return to_dot(tree, &verdict, word);
+    VerifyResult result;
+    result.accepted = std::move(path);
+    result.next_token = 5;
+    return to_dot(tree, &result, word);
   };
   CHECK_NOTHROW(drawn({0}));
   CHECK_NOTHROW(drawn({0, 1, 3}));
-  CHECK_THROWS_WITH_AS(drawn({0, 2, 3}),
-                       "to_dot: the verdict is of another proposal; its node 3 does not follow node 2",
-                       std::invalid_argument);
-  CHECK_THROWS_WITH_AS(drawn({}),
-                       doctest::Contains("to_dot: the verdict's path is empty, must hold the root"),
+  CHECK_THROWS_WITH_AS(
+      drawn({0, 2, 3}),
+      "to_dot: the verification result is of another proposal; its node 3 does not follow node 2",
+      std::invalid_argument);
+  CHECK_THROWS_WITH_AS(drawn({}), doctest::Contains("to_dot: the accepted path is empty, must hold the root"),
                        std::invalid_argument);
   CHECK_THROWS_WITH_AS(drawn({1}), doctest::Contains("its node 1 does not follow node -1"),
                        std::invalid_argument);
@@ -287,9 +287,9 @@ TEST_CASE("dot reads it") {
   for (std::size_t b = 0; b < 256; ++b) texts[b] = {'\\', static_cast<char>(b), ' ', static_cast<char>(b)};
   for (const std::int32_t nodes : {1, 60}) {
     const TokenTree tree = random_tree(random, nodes);
-    const Verdict verdict = random_verdict(random, tree);
+    const VerifyResult result = random_result(random, tree);
     const Drawn drawn =
-        draw(to_dot(tree, &verdict, [&](Token token) { return texts[static_cast<std::size_t>(token)]; }));
+        draw(to_dot(tree, &result, [&](Token token) { return texts[static_cast<std::size_t>(token)]; }));
     CHECK(drawn.code == 0);
     CHECK(drawn.nodes == static_cast<std::size_t>(nodes) + 1);
     CHECK(drawn.edges == static_cast<std::size_t>(nodes));

@@ -61,7 +61,7 @@ if [ "$(text --pipeline chain:3 --stop "$stop")" != "$(printf '%s' "$question${w
 fi
 # Control tokens are tokens where that is asked for: the text ends before it begins.
 expect 0 '^1 tokens' "${run[@]}" --prompt 'One.</s>' --special --pipeline autoregressive --max-new-tokens 1
-expect 2 "llama.cpp has sequences for trees of 256 guesses" "${run[@]}" --prompt x --pipeline dynamic-tree:10:5:300
+expect 2 "llama.cpp has sequences for trees of 256 draft tokens" "${run[@]}" --prompt x --pipeline dynamic-tree:10:5:300
 expect 2 'cannot leave layers out' "${run[@]}" --prompt x --pipeline asd
 expect 2 'have no exits' "${run[@]}" --prompt x --pipeline s2d:small
 expect 2 'have no exits' "${run[@]}" --prompt x --pipeline s2d:small:exits=1-2

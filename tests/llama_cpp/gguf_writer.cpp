@@ -102,7 +102,7 @@ double difference(const std::filesystem::path& folder, GgufType type) {
     const Token token = random.below(kVocab);
     model.append({&token, 1}), own.append({&token, 1});
   }
-  const RowsView rows = model.extend(tokens, parents), want = own.extend(tokens, parents);
+  const LogitsView rows = model.extend(tokens, parents), want = own.extend(tokens, parents);
   double most = 0;
   for (std::int32_t r = 0; r < rows.rows; ++r)
     for (std::size_t i = 0; i < rows.row(r).size(); ++i)
@@ -200,7 +200,7 @@ TEST_CASE("the pack's models in blocks: throughout, and near to what they were")
     std::vector<Token> tokens;
     std::vector<NodeId> parents;
     for (int i = 0; i < 40; ++i) tokens.push_back(random.below(2048)), parents.push_back(i - 1);
-    const RowsView rows = model.extend(tokens, parents);
+    const LogitsView rows = model.extend(tokens, parents);
     std::vector<float> out;
     for (std::int32_t r = 0; r < rows.rows; ++r)
       out.insert(out.end(), rows.row(r).begin(), rows.row(r).end());
@@ -282,9 +282,10 @@ TEST_CASE("what cannot be written is named") {
   const TemporaryDirectory folder("gguf_errors");
   const auto file = folder.path / "model.gguf";
   const std::string glide = (kModels / "glide" / "config.json").string();
-  CHECK_THROWS_WITH_AS(write_gguf(kModels / "glide", file, GgufType::f32),
-                       (glide + ": a draft that looks into its target is no model of llama.cpp").c_str(),
-                       std::runtime_error);
+  CHECK_THROWS_WITH_AS(
+      write_gguf(kModels / "glide", file, GgufType::f32),
+      (glide + ": a draft that is conditioned on its target is no model of llama.cpp").c_str(),
+      std::runtime_error);
   CHECK_THROWS_WITH_AS(write_gguf(folder.path, file, GgufType::f32),
                        ((folder.path / "config.json").string() + ": cannot be opened").c_str(),
                        std::runtime_error);

@@ -86,18 +86,18 @@ TEST_CASE("random rounds and truncations: rows are those of a context that never
   };
   for (int round = 0; round < 400; ++round) {
     CAPTURE(round);
-    if (text.size() > 150 || random.chance(0.1)) {
+    if (text.size() > 150 || random.bernoulli(0.1)) {
       text.resize(static_cast<std::size_t>(random.below(static_cast<std::int32_t>(text.size()) + 1)));
       model.truncate(static_cast<std::int32_t>(text.size()));
     }
-    if (text.size() < 120 && random.chance(0.2)) {
+    if (text.size() < 120 && random.bernoulli(0.2)) {
       const auto more = tokens_of(random.below(40));
       model.append(more);
       text.insert(text.end(), more.begin(), more.end());
     }
     const RandomTree tree = random_tree(random, kVocab, kWindow);
-    const RowsView rows = model.extend(tree.tokens, tree.parents);
-    const auto path = tree.path_to(random.chance(0.5) ? tree.size() - 1 : random.below(tree.size()));
+    const LogitsView rows = model.extend(tree.tokens, tree.parents);
+    const auto path = tree.path_to(random.bernoulli(0.5) ? tree.size() - 1 : random.below(tree.size()));
     const auto row = rows.row(path.back());
     if (round % 4 == 0) {
       std::vector<Token> all = text;

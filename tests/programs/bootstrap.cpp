@@ -24,13 +24,13 @@ TEST_CASE("of two prompts: one twice, both, the other twice") {
   const Terms terms{.over = {2, 12}, .under = {2, 4}};
   const Interval found = Bootstrap(2).of(terms);
   CHECK(found.value == doctest::Approx(14.0 / 6));  // the ratio of sums, not the mean of 1 and 3
-  CHECK(found.low == doctest::Approx(1.0));         // each with chance 1/4
+  CHECK(found.low == doctest::Approx(1.0));         // each with probability 1/4
   CHECK(found.high == doctest::Approx(3.0));
 }
 
 TEST_CASE("a prompt that is rarely drawn often is outside of the interval") {
-  // Of ten prompts one has the value 10: it is drawn k times with the chances of a binomial (10, 1/10), whose
-  // 97.5% point is 3, and not at all with chance 0.35.
+  // Of ten prompts one has the value 10: it is drawn k times with the probabilities of a binomial (10, 1/10),
+  // whose 97.5% point is 3, and not at all with probability 0.35.
   std::vector<double> values(10, 0.0);
   values[4] = 10;
   const Interval found = Bootstrap(10).of(mean_of(values));

@@ -56,11 +56,11 @@ if [ ! -e "$whole/target/model.safetensors" ] || [ ! -e "$whole/medium/model.saf
   [ "$failed" -eq 0 ] && exit 77
   exit 1
 fi
-# The pack with its smaller target, which is quicker, for all that does not look into the larger one.
+# The pack with its smaller target, which is quicker, for all that is not conditioned on the larger one.
 models=$scratch/models
 mkdir "$models"
 ln -s "$whole/medium" "$models/target"
-for name in base small sorted bigram; do ln -s "$whole/$name" "$models/$name"; done
+for name in base small s2d bigram; do ln -s "$whole/$name" "$models/$name"; done
 prompts=$examples/prompts/default.jsonl
 expect 2 'no model .tiny.*holds .*small' "$generate" --models "$models" --pipeline chain:tiny --prompt x
 expect 2 'no prompt' "$generate" --models "$models"
@@ -88,13 +88,13 @@ narrow=("$generate" --models "$models" --pipeline chain --draft "$scratch/narrow
 expect 2 "target .* has 2048 tokens, that of the draft 'small' 2000: --cut-vocabulary takes" "${narrow[@]}"
 expect 2 'would leave 2000 tokens, the tokenizer of .*/target has 2048' "${narrow[@]}" --cut-vocabulary
 # A draft with exits is checked as well.
-mkdir "$scratch/exits" "$scratch/exits/sorted" && ln -s "$models/target" "$scratch/exits/target"
-sed 's/"vocab_size": 2048/"vocab_size": 2000/' "$models/sorted/config.json" >"$scratch/exits/sorted/config.json"
+mkdir "$scratch/exits" "$scratch/exits/s2d" && ln -s "$models/target" "$scratch/exits/target"
+sed 's/"vocab_size": 2048/"vocab_size": 2000/' "$models/s2d/config.json" >"$scratch/exits/s2d/config.json"
 for pipeline in s2d cost-aware:s2d; do
-  expect 2 "that of the draft 'sorted' 2000: --cut-vocabulary takes" "$generate" --models "$scratch/exits" --pipeline "$pipeline" --prompt x
-  expect 2 "that of the draft 'sorted' 2000: --cut-vocabulary takes" "$compare" --models "$scratch/exits" --pipelines "$pipeline"
+  expect 2 "that of the draft 's2d' 2000: --cut-vocabulary takes" "$generate" --models "$scratch/exits" --pipeline "$pipeline" --prompt x
+  expect 2 "that of the draft 's2d' 2000: --cut-vocabulary takes" "$compare" --models "$scratch/exits" --pipelines "$pipeline"
 done
-# A head that reads lower layers too, but makes nothing of them, guesses what the one without them does.
+# A head that reads lower layers too, but makes nothing of them, drafts what the one without them does.
 if command -v python3 >/dev/null && [ -e "$whole/hass/model.safetensors" ]; then
   mkdir "$scratch/heads" "$scratch/heads/lower" && ln -s "$whole/target" "$whole/hass" "$scratch/heads"
   python3 - "$whole/hass" "$scratch/heads/lower" <<'END'
@@ -182,7 +182,7 @@ expect 0 'vertical:base:small: 8 tokens' "$generate" --models "$models" --pipeli
   --max-new-tokens 8
 expect 2 'no model .tiny.*holds .*small' "$generate" --models "$models" --pipeline horizontal:tiny:small --prompt x
 
-# Drafts that look into the target.
+# Drafts that are conditioned on the target.
 expect 0 'glide+cape .*2/2' "$compare" --models "$whole" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
   --pipelines glide,glide+cape,glide+beam4,glide+max-gram,eagle2,hass,cost-aware:dynamic-tree:hass,vertical:glide:small
 for name in glide 'glide+beam4' 'glide+max-gram' eagle2 hass 'vertical:glide:small'; do also "^$name .*2/2"; done
@@ -193,8 +193,8 @@ also '^hass .*2/2'
 expect 0 'asd .*2/2' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
   --pipelines s2d:2,s2d:3:thresholds=2-0:end=heuristic,asd:4:alike=0.9,adaptive-chain,cost-aware:s2d,cost-aware:asd
 for name in s2d:2 s2d:3:thresholds=2-0:end=heuristic adaptive-chain cost-aware:s2d cost-aware:asd; do also "^$name .*2/2"; done
-expect 0 's2d:2:leave=drawn:draw=sampled ' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
-  --temperature 1 --pipelines s2d:2:leave=drawn:draw=sampled,asd:draw=sampled
+expect 0 's2d:2:leave=sample:draw=sampled ' "$compare" --models "$models" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
+  --temperature 1 --pipelines s2d:2:leave=sample:draw=sampled,asd:draw=sampled
 expect 0 'static-tree:hass .*2/2' "$compare" --models "$whole" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
   --json "$scratch/parts.json" --pipelines static-tree,static-tree:hass,static-tree:glide:choices=0-1-0.0,cascade:base:hass:lenience=5,\
 cascade:glide:hass:max-gram:lenience=2,asd:attention=2-4:mlp=4,s2d:exits=1-3:thresholds=0.4,cape:hass:4:counts=3-2-1-0
@@ -204,9 +204,9 @@ expect 0 '"acceptance_by_confidence"' cat "$scratch/parts.json"
 expect 0 'sampled-cascade:base:hass:lenience=3' "$compare" --models "$whole" --prompts "$prompts" --limit 2 --max-new-tokens 12 \
   --temperature 0.8 --pipelines sampled-cascade:base:hass:lenience=3,static-tree:hass:draw=sampled
 expect 2 'attention of layer 99, the layers are 1 to' "$generate" --models "$whole" --pipeline asd:attention=2-99 --prompt x
-expect 2 "'sorted' has no exit 9, its exits are 1 to" "$generate" --models "$models" --pipeline s2d:exits=1-9 --prompt x
+expect 2 "'s2d' has no exit 9, its exits are 1 to" "$generate" --models "$models" --pipeline s2d:exits=1-9 --prompt x
 expect 2 'must be fewer than its exits, 1' "$generate" --models "$models" --pipeline s2d:small:thresholds=0.5 --prompt x
-expect 2 "'glide' looks into the target: it does nothing by itself" "$generate" --models "$whole" \
+expect 2 "'glide' is conditioned on the target: it does nothing by itself" "$generate" --models "$whole" \
   --pipeline autoregressive:glide --prompt x
 
 # Intervals, comparisons, categories, given costs.

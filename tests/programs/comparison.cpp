@@ -28,10 +28,10 @@ class Scripted final : public Pipeline {
     stats_.offered.resize(4);
     stats_.accepted.resize(4);
     tree_.reset(1, 0);
-    verdict_.clear();
+    result_.clear();
     for (specula::NodeId node = 1; node < per_round; ++node) {
       tree_.choose(node - 1, 2, 1.0f);
-      verdict_.path.push_back(node);
+      result_.accepted.push_back(node);
     }
   }
   void start(Tokens prompt) override {
@@ -40,7 +40,7 @@ class Scripted final : public Pipeline {
     begin_ = text_.size();
     stats_.prefill_seconds += 0.1;
   }
-  Tokens step(specula::PhiloxChance&) override {
+  Tokens step(specula::PhiloxRandom&) override {
     for (std::int32_t i = 0; i < per_round_; ++i)
       text_.push_back(static_cast<Token>(10 + text_.size() - begin_));
     ++stats_.rounds;
@@ -58,7 +58,7 @@ class Scripted final : public Pipeline {
   std::int32_t room() const override { return 1000; }
   const specula::Stats& stats() const override { return stats_; }
   const specula::TokenTree& proposal() const override { return tree_; }
-  const specula::Verdict& verdict() const override { return verdict_; }
+  const specula::VerifyResult& result() const override { return result_; }
   std::vector<DraftUsage> drafts() const override {
     if (per_round_ == 1) return {};
     return {{"small", stats_.draft}};
@@ -72,10 +72,10 @@ class Scripted final : public Pipeline {
   std::size_t begin_ = 0;
   specula::Stats stats_;
   specula::TokenTree tree_{4, 6, 0};
-  specula::Verdict verdict_;
+  specula::VerifyResult result_;
 };
 
-/// Rounds of a chain: so many guesses, and how many of them stay. Emits 10, 11, 12, ...
+/// Rounds of a chain: so many draft tokens, and how many of them stay. Emits 10, 11, 12, ...
 class Chains final : public Pipeline {
  public:
   using Rounds = std::vector<std::pair<std::int32_t, std::int32_t>>;
@@ -87,18 +87,18 @@ class Chains final : public Pipeline {
     round_ = 0;
     emitted_ = 10;
   }
-  Tokens step(specula::PhiloxChance&) override {
-    const auto [guesses, stay] = rounds_[round_++];
+  Tokens step(specula::PhiloxRandom&) override {
+    const auto [draft_tokens, stay] = rounds_[round_++];
     tree_.reset(1, 0);
-    verdict_.clear();
+    result_.clear();
     fresh_.clear();
-    for (specula::NodeId node = 0; node < guesses; ++node) tree_.choose(node, 2, 1.0f);
-    for (specula::NodeId node = 1; node <= stay; ++node) verdict_.path.push_back(node);
+    for (specula::NodeId node = 0; node < draft_tokens; ++node) tree_.choose(node, 2, 1.0f);
+    for (specula::NodeId node = 1; node <= stay; ++node) result_.accepted.push_back(node);
     for (std::int32_t i = 0; i <= stay; ++i) fresh_.push_back(emitted_++);
     ++stats_.rounds;
     stats_.new_tokens += stay + 1;
-    stats_.proposed += guesses;
-    for (std::int32_t d = 0; d < std::min(guesses, stay + 1); ++d) {
+    stats_.proposed += draft_tokens;
+    for (std::int32_t d = 0; d < std::min(draft_tokens, stay + 1); ++d) {
       ++stats_.offered[static_cast<std::size_t>(d)];
       stats_.accepted[static_cast<std::size_t>(d)] += d < stay;
     }
@@ -110,7 +110,7 @@ class Chains final : public Pipeline {
   std::int32_t room() const override { return round_ < rounds_.size() ? 1 : 0; }
   const specula::Stats& stats() const override { return stats_; }
   const specula::TokenTree& proposal() const override { return tree_; }
-  const specula::Verdict& verdict() const override { return verdict_; }
+  const specula::VerifyResult& result() const override { return result_; }
   std::vector<DraftUsage> drafts() const override { return {}; }
 
  private:
@@ -120,7 +120,7 @@ class Chains final : public Pipeline {
   std::vector<Token> fresh_;
   specula::Stats stats_;
   specula::TokenTree tree_{4, 6, 0};
-  specula::Verdict verdict_;
+  specula::VerifyResult result_;
 };
 
 }  // namespace
@@ -161,14 +161,15 @@ TEST_CASE("the figures of a run whose counts and times are known") {
   CHECK(f.tau == doctest::Approx(2.5));
   REQUIRE(f.acceptance_by_depth.size() == 2);
   CHECK(*f.acceptance_by_depth[0] == doctest::Approx(1.0));
-  CHECK(*f.acceptance_by_depth[1] == doctest::Approx(0.75));  // the last round's second guess came too late
+  CHECK(*f.acceptance_by_depth[1] ==
+        doctest::Approx(0.75));       // the last round's second draft token came too late
   REQUIRE(f.by_context.size() == 1);  // short texts: all rounds begin with less than 64 tokens
   CHECK(f.by_context[0].rounds == 12);
   CHECK(f.by_context[0].new_tokens == 30);
   CHECK(f.by_confidence[9].proposals == 21);  // all are sure; seven a prompt were emitted
   CHECK(f.by_confidence[9].accepted == 21);
   CHECK(f.by_confidence[0].proposals == 0);
-  CHECK(f.acceptance == doctest::Approx(7.0 / 8));  // of four first guesses and four second ones
+  CHECK(f.acceptance == doctest::Approx(7.0 / 8));  // of four first draft tokens and four second ones
   REQUIRE(f.drafts.size() == 1);
   CHECK(f.drafts[0].cost_coefficient == doctest::Approx(0.25));
   CHECK(f.swi == doctest::Approx(30.0 / (12 + 24 * 0.25)));
@@ -338,7 +339,8 @@ TEST_CASE("rounds by the length of the context that they begin with") {
   CHECK(run.by_context[2].new_tokens == 3);  // of four tokens: the limit
 }
 
-TEST_CASE("what lies beyond the text's end was neither accepted nor offered, but for the guess at the end") {
+TEST_CASE(
+    "what lies beyond the text's end was neither accepted nor offered, but for the draft token at the end") {
   Chains chains({{5, 5}, {5, 3}, {4, 2}});
   using Counts = std::vector<std::int64_t>;
   const auto counts = [&](std::int32_t limit, Token stop, const Counts& offered, const Counts& accepted) {
@@ -360,7 +362,8 @@ TEST_CASE("what lies beyond the text's end was neither accepted nor offered, but
   counts(6, none, {1, 1, 1, 1, 1, 0}, {1, 1, 1, 1, 1, 0});
   counts(2, none, {1, 1, 1, 0, 0, 0}, {1, 1, 0, 0, 0, 0});
   counts(0, none, {0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0});
-  // The stop token is a part of the text: here the second guess, a last guess, and the target's own token.
+  // The stop token is a part of the text: here the second draft token, a last draft token, and the target's
+  // own token.
   counts(100, 11, {1, 1, 1, 0, 0, 0}, {1, 1, 0, 0, 0, 0});
   counts(100, 14, {1, 1, 1, 1, 1, 0}, {1, 1, 1, 1, 1, 0});
   counts(100, 19, {2, 2, 2, 2, 1, 0}, {2, 2, 2, 1, 1, 0});

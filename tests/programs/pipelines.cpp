@@ -56,12 +56,12 @@ std::string complaint(const std::string& name) {
 
 const std::vector<Token> kPrompt{1, 5, 2, 8};
 
-/// The guesses of the first round after `prompt`.
-std::vector<Token> first_guesses(Toys& toys, const std::string& name, const std::vector<Token>& prompt) {
+/// The draft tokens of the first round after `prompt`.
+std::vector<Token> first_draft_tokens(Toys& toys, const std::string& name, const std::vector<Token>& prompt) {
   const auto pipeline = prepare_pipeline(name).build(toys, {.temperature = 0.0f});
-  specula::PhiloxChance chance(1);
+  specula::PhiloxRandom rng(1);
   pipeline->start(prompt);
-  pipeline->step(chance);
+  pipeline->step(rng);
   const Tokens tokens = pipeline->proposal().tokens();
   return {tokens.begin() + 1, tokens.end()};
 }
@@ -148,10 +148,10 @@ TEST_CASE("names and their parts") {
 TEST_CASE("trees: nodes of the proposals, and of what their drafts hold") {
   const auto nodes = [](const std::string& name, std::int32_t proposed, std::int32_t drafted) {
     CAPTURE(name);
-    const auto recipe = prepare_pipeline(name);
-    CHECK(recipe.max_nodes == proposed);
-    CHECK(recipe.draft_nodes == drafted);
-    CHECK_FALSE(recipe.lossy);
+    const auto factory = prepare_pipeline(name);
+    CHECK(factory.max_nodes == proposed);
+    CHECK(factory.draft_nodes == drafted);
+    CHECK_FALSE(factory.lossy);
   };
   nodes("chain:3", 4, 4);
   nodes("shared-chain:3", 4, 4);
@@ -190,8 +190,8 @@ TEST_CASE("trees: nodes of the proposals, and of what their drafts hold") {
 
 TEST_CASE("rules by name, and what they make of a pipeline") {
   for (const std::string exact :
-       {"autoregressive:rule=noise", "chain:rule=match", "cape:rule=token", "beam:rule=traversal",
-        "dynamic-tree:rule=noise", "sampled-chain:rule=block", "sampled-chain:rule=match",
+       {"autoregressive:rule=gumbel", "chain:rule=match", "cape:rule=token", "beam:rule=traversal",
+        "dynamic-tree:rule=gumbel", "sampled-chain:rule=block", "sampled-chain:rule=match",
         "shared-chain:rule=match", "sampled-tree:rule=traversal", "sampled-tree:rule=token",
         "iid-tree:rule=k-seq", "cost-aware:sampled-chain:rule=token"}) {
     CAPTURE(exact);
@@ -242,8 +242,9 @@ TEST_CASE("names that are wrong are explained") {
   CHECK(has(complaint("static-tree:choices=0-0..1"), "must be paths with dashes between them"));
   CHECK(has(complaint("static-tree:choices=0--1"), "must be paths with dashes between them"));
   CHECK(has(complaint("static-tree:choices=1024"), "numbers from 0 to 1023"));
-  CHECK(has(complaint("static-tree:choices=0.0-0"), "RankedTree: guess 0, {0, 0}, comes before its parent"));
-  CHECK(has(complaint("static-tree:choices=0-1-0"), "RankedTree: guesses 0 and 2 are both {0}"));
+  CHECK(has(complaint("static-tree:choices=0.0-0"),
+            "RankedTree: draft token 0, {0, 0}, comes before its parent"));
+  CHECK(has(complaint("static-tree:choices=0-1-0"), "RankedTree: draft tokens 0 and 2 are both {0}"));
   CHECK(has(complaint("static-tree:choices=0-2:draw=sampled"),
             "StaticTree: the 2 children of node 0 have ranks"));
   CHECK(has(complaint("static-tree:draw=iid"), "draw is 'iid', must be one of greedy, sampled"));
@@ -266,15 +267,16 @@ TEST_CASE("names that are wrong are explained") {
   }
   CHECK(
       has(complaint("iid-tree:widths=1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1"), "widths has more than 16 numbers"));
-  CHECK(has(complaint("iid-tree:widths=32-32"), "a tree of more than 1024 guesses"));
-  CHECK(has(complaint("iid-tree:widths=64-64-64-64-64-64-64-64-64-64"), "a tree of more than 1024 guesses"));
+  CHECK(has(complaint("iid-tree:widths=32-32"), "a tree of more than 1024 draft tokens"));
+  CHECK(has(complaint("iid-tree:widths=64-64-64-64-64-64-64-64-64-64"),
+            "a tree of more than 1024 draft tokens"));
   CHECK(has(complaint("cost-aware:beam:budget=3"), "does not know what to do with 'budget=3'"));
   CHECK(has(complaint("cost-aware:chain:base:cape"), "does not know what to do with 'cape'"));
   CHECK(has(complaint("cape:4:5"), "does not know what to do with '5'"));
   CHECK_THROWS_AS(split_list("a,,b"), UsageError);
 }
 
-TEST_CASE("rules that do not keep the target's law for a pipeline's proposals are refused") {
+TEST_CASE("rules that do not keep the target's distribution for a pipeline's proposals are refused") {
   const auto refused = [](const std::string& pipeline, const std::string& rule) {
     CAPTURE(pipeline);
     CAPTURE(rule);
@@ -284,8 +286,7 @@ TEST_CASE("rules that do not keep the target's law for a pipeline's proposals ar
   for (const char* tree : {"chain", "cape", "beam", "dynamic-tree", "sampled-tree", "iid-tree", "cost-aware"})
     refused(tree, "block");
   for (const char* not_iid : {"chain", "sampled-chain", "sampled-tree", "cape"}) refused(not_iid, "k-seq");
-  for (const char* looks_at_q : {"sampling", "token", "block", "traversal"})
-    refused("shared-chain", looks_at_q);
+  for (const char* reads_q : {"sampling", "token", "block", "traversal"}) refused("shared-chain", reads_q);
   refused("cost-aware:sampled-tree", "block");
   refused("autoregressive", "token");
   refused("chain", "greedy");
@@ -347,17 +348,17 @@ TEST_CASE("one seed, one text: deterministic proposals at any temperature, all o
                                              "cape:rule=traversal",
                                              "cost-aware:sampled-chain:base",
                                              "cost-aware:sampled-tree"};
-  const std::vector<std::string> noise{"shared-chain", "shared-chain:base:5", "cape:base:rule=noise",
-                                       "sampled-tree:rule=noise", "chain:base:rule=noise"};
+  const std::vector<std::string> noise{"shared-chain", "shared-chain:base:5", "cape:base:rule=gumbel",
+                                       "sampled-tree:rule=gumbel", "chain:base:rule=gumbel"};
   Toys toys;
   check_same_text(toys, "autoregressive", deterministic, 0.0f);
   check_same_text(toys, "autoregressive", deterministic, 0.9f);
   check_same_text(toys, "autoregressive", greedy_only, 0.0f);
   check_same_text(toys, "autoregressive", noise, 0.0f);
-  check_same_text(toys, "autoregressive:rule=noise", noise, 0.9f);
+  check_same_text(toys, "autoregressive:rule=gumbel", noise, 0.9f);
 }
 
-TEST_CASE("sampled proposals at a temperature: other coins, and guesses that stay") {
+TEST_CASE("sampled proposals at a temperature: other uniform draws, and draft tokens that stay") {
   Toys toys;
   const specula::SamplingParams params{.temperature = 0.9f};
   for (const std::string name :
@@ -377,15 +378,15 @@ TEST_CASE("what goes beyond the limit or the stop token is not emitted") {
   auto chain = prepare_pipeline("chain:base:5").build(toys, {.temperature = 0.0f});
   const auto full = decode(*chain, prompt, {.max_new_tokens = 30});
   std::vector<Token> streamed;
-  std::size_t guesses = 0;
+  std::size_t draft_tokens = 0;
   const auto cut = decode(*chain, prompt, {.max_new_tokens = 3}, [&](Tokens fresh, std::size_t accepted) {
     CHECK(accepted <= fresh.size());
-    guesses += accepted;
+    draft_tokens += accepted;
     streamed.insert(streamed.end(), fresh.begin(), fresh.end());
   });
   CHECK(cut.tokens == std::vector<Token>(full.tokens.begin(), full.tokens.begin() + 3));
   CHECK(streamed == cut.tokens);
-  CHECK(guesses == 3);  // six tokens came in one round, the first five of them guesses
+  CHECK(draft_tokens == 3);  // six tokens came in one round, the first five of them draft tokens
   CHECK(cut.stats.rounds == 1);
   CHECK(cut.stats.new_tokens == 3);
   CHECK(cut.stats.accepted == std::vector<std::int64_t>{1, 1, 1, 0, 0, 0});
@@ -396,17 +397,18 @@ TEST_CASE("what goes beyond the limit or the stop token is not emitted") {
   CHECK(stopped.tokens.size() <= 2);
 }
 
-TEST_CASE("guesses by the draft's confidence: those under an accepted path, as far as tokens were emitted") {
+TEST_CASE(
+    "draft tokens by the draft's confidence: those under an accepted path, as far as tokens were emitted") {
   specula::TokenTree tree(12, 8, 0);
   tree.reset(0, 0);
   tree.choose(0, 1, 0.0f), tree.choose(0, 2, 0.95f), tree.choose(1, 3, 0.55f);  // 1, 2, 3: below 1
   tree.choose(2, 4, 1.0f), tree.choose(2, 5, 0.5f), tree.choose(4, 6, 0.125f);  // 4, 5, and 6 below 4
-  specula::Verdict verdict;
-  verdict.clear();
-  verdict.path.push_back(2), verdict.path.push_back(4);
+  specula::VerifyResult result;
+  result.clear();
+  result.accepted.push_back(2), result.accepted.push_back(4);
   const auto counted = [&](std::size_t emitted) {
     ByConfidence ranges{};
-    count_confidences(tree, verdict, emitted, ranges);
+    count_confidences(tree, result, emitted, ranges);
     std::vector<std::int64_t> out;
     for (std::size_t r = 0; r < ranges.size(); ++r)
       if (ranges[r].proposals > 0)
@@ -433,7 +435,7 @@ TEST_CASE("guesses by the draft's confidence: those under an accepted path, as f
       for (const std::int64_t n : run.stats.offered) offered += n;
       CAPTURE(name);
       CHECK(sum.accepted == accepted);
-      CHECK((sum.proposals == offered || sum.proposals + 1 == offered));  // a guess beyond the limit
+      CHECK((sum.proposals == offered || sum.proposals + 1 == offered));  // a draft token beyond the limit
     }
 }
 
@@ -446,20 +448,20 @@ TEST_CASE("bins of CAPE are closed on the right") {
    private:
     HeldModel<ToyModel> target_{8, 7u, 2.0f, 64}, flat_{8, 9u, 0.0f, 64};
   } flat;
-  const auto guesses = [&](const std::string& name) {
+  const auto draft_tokens = [&](const std::string& name) {
     auto pipeline = prepare_pipeline(name).build(flat, {.temperature = 0.0f});
     pipeline->start(std::vector<Token>{1, 5, 2});
-    specula::PhiloxChance chance(1);
-    pipeline->step(chance);
+    specula::PhiloxRandom rng(1);
+    pipeline->step(rng);
     return pipeline->proposal().size() - 1;
   };
-  CHECK(guesses("cape:1:counts=5-3-2-1:thresholds=0.125-0.5-0.75") == 6);
-  CHECK(guesses("cape:1:counts=5-3-2-1:thresholds=0.124-0.5-0.75") == 4);
-  CHECK(guesses("cape:1:counts=5-3-2-1:thresholds=0.1-0.125-0.75") == 4);
-  CHECK(guesses("cape:1:counts=5-3-2-1:thresholds=0-0.1-0.125") == 3);
-  CHECK(guesses("cape:1:counts=5-3-2-1:thresholds=0-0.1-0.12") == 2);
-  CHECK(guesses("cape:1:counts=5-0-2-1:thresholds=0.1-0.125-0.75") == 1);
-  CHECK(guesses("cape:2:counts=5-0-2-1") == 12);
+  CHECK(draft_tokens("cape:1:counts=5-3-2-1:thresholds=0.125-0.5-0.75") == 6);
+  CHECK(draft_tokens("cape:1:counts=5-3-2-1:thresholds=0.124-0.5-0.75") == 4);
+  CHECK(draft_tokens("cape:1:counts=5-3-2-1:thresholds=0.1-0.125-0.75") == 4);
+  CHECK(draft_tokens("cape:1:counts=5-3-2-1:thresholds=0-0.1-0.125") == 3);
+  CHECK(draft_tokens("cape:1:counts=5-3-2-1:thresholds=0-0.1-0.12") == 2);
+  CHECK(draft_tokens("cape:1:counts=5-0-2-1:thresholds=0.1-0.125-0.75") == 1);
+  CHECK(draft_tokens("cape:2:counts=5-0-2-1") == 12);
 }
 
 TEST_CASE("the parts of a name, one by one") {
@@ -502,12 +504,12 @@ TEST_CASE("drafters that are no models, and several: nodes, models, drafters") {
   const auto holds = [](const std::string& name, std::int32_t proposed, std::int32_t drafted,
                         const std::vector<std::string>& models, const std::vector<std::string>& drafters) {
     CAPTURE(name);
-    const auto recipe = prepare_pipeline(name);
-    CHECK(recipe.max_nodes == proposed);
-    CHECK(recipe.draft_nodes == drafted);
-    CHECK(recipe.drafts == models);
-    CHECK(recipe.drafters == drafters);
-    CHECK(recipe.lossy == name.starts_with("autoregressive:"));  // which is another model's text
+    const auto factory = prepare_pipeline(name);
+    CHECK(factory.max_nodes == proposed);
+    CHECK(factory.draft_nodes == drafted);
+    CHECK(factory.drafts == models);
+    CHECK(factory.drafters == drafters);
+    CHECK(factory.lossy == name.starts_with("autoregressive:"));  // which is another model's text
   };
   holds("max-gram", 11, 1, {}, {kMaxGram});
   holds("max-gram:256:exit=0.2:min=64:bigram=none:past-end=no", 257, 1, {}, {kMaxGram});
@@ -533,7 +535,7 @@ TEST_CASE("drafters that are no models, and several: nodes, models, drafters") {
   holds("cost-aware:cascade", 15, 15, {kDefaultDraft}, two);
   holds("cost-aware:cascade:base:small:max-gram", 17, 17, {"base", "small"}, three);
   holds("autoregressive:small", 1, 1, {"small"}, {});
-  // Of drafts that look into the target.
+  // Of drafts that are conditioned on the target.
   holds("glide", kDefaultChainLength + 1, kDefaultChainLength + 1, {"glide"}, {"glide"});
   holds("glide:other:7", 8, 8, {"other"}, {"other"});
   holds("glide+cape", 33, 33, {"glide"}, {"glide"});
@@ -545,15 +547,15 @@ TEST_CASE("drafters that are no models, and several: nodes, models, drafters") {
   // Chains that learn where to end, and drafts that are a part of a model.
   holds("adaptive-chain", 13, 13, {kDefaultDraft}, {kDefaultDraft});
   holds("adaptive-chain:base:7:end=heuristic", 8, 8, {"base"}, {"base"});
-  holds("s2d", kDefaultChainLength + 1, kDefaultChainLength + 1, {}, {"sorted"});
+  holds("s2d", kDefaultChainLength + 1, kDefaultChainLength + 1, {}, {"s2d"});
   holds("s2d:other:6:thresholds=0.5-0.7-2:draw=sampled", 7, 7, {}, {"other"});
   holds("asd", 13, 13, {}, {"the target"});
   holds("cost-aware:s2d:other:6", 7, 7, {}, {"other"});
   holds("cost-aware:asd:alike=0.9", 9, 9, {}, {"the target"});
   holds("asd:5:alike=2:every=0:last=0:end=fixed", 6, 6, {}, {"the target"});
-  const std::vector<Recipe> exits{prepare_pipeline("s2d"), prepare_pipeline("cost-aware:s2d:other"),
-                                  prepare_pipeline("chain:base")};
-  CHECK(draft_names(exits) == std::vector<std::string>{kSorted, "other", "base"});
+  const std::vector<PipelineFactory> exits{prepare_pipeline("s2d"), prepare_pipeline("cost-aware:s2d:other"),
+                                           prepare_pipeline("chain:base")};
+  CHECK(draft_names(exits) == std::vector<std::string>{kEarlyExitDraft, "other", "base"});
   for (const std::string lossy : {"max-gram:lenient=2", "prompt-lookup:rule=typical", "cascade:lenient=1.5",
                                   "sampled-vertical:rule=typical", "cost-aware:max-gram:rule=typical"}) {
     CAPTURE(lossy);
@@ -597,7 +599,7 @@ TEST_CASE("drafters and limits that do not go together are explained") {
   explained("horizontal:1:2:3", "does not know what to do with '3'");
   explained("vertical:0", "reviews is 0, must be 1 to 64");
   explained("vertical:1:0", "length is 0, must be 1 to 64");
-  explained("vertical:33:31", "a proposal of more than 1024 guesses");
+  explained("vertical:33:31", "a proposal of more than 1024 draft tokens");
   explained("max-gram:0", "length is 0, must be 1 to 256");
   explained("max-gram:257", "length is 257, must be 1 to 256");
   explained("max-gram:base", "does not know what to do with 'base'");
@@ -625,7 +627,7 @@ TEST_CASE("several drafters: the target's text, word for word") {
   }
 }
 
-TEST_CASE("several drafters at a temperature: one seed, one text, and guesses that stay") {
+TEST_CASE("several drafters at a temperature: one seed, one text, and draft tokens that stay") {
   Toys toys;
   for (const std::string& name : kDrawn) {
     CAPTURE(name);
@@ -644,16 +646,16 @@ TEST_CASE("what each drafter cost, by name") {
   for (const auto& names : {kChosen, kDrawn, kClocked})
     for (const std::string& name : names) {
       CAPTURE(name);
-      const auto recipe = prepare_pipeline(name);
-      auto pipeline = recipe.build(toys, {.temperature = 0.9f});
-      REQUIRE(pipeline->drafts().size() == recipe.drafters.size());  // before it ran, too
+      const auto factory = prepare_pipeline(name);
+      auto pipeline = factory.build(toys, {.temperature = 0.9f});
+      REQUIRE(pipeline->drafts().size() == factory.drafters.size());  // before it ran, too
       const auto first = decode(*pipeline, kPrompt, {.max_new_tokens = 30, .seed = 1});
       const auto second = decode(*pipeline, kPrompt, {.max_new_tokens = 40, .seed = 2});
       specula::Usage sum;
-      for (std::size_t d = 0; d < recipe.drafters.size(); ++d) {
+      for (std::size_t d = 0; d < factory.drafters.size(); ++d) {
         const DraftUsage all = pipeline->drafts()[d];
-        CHECK(all.model == recipe.drafters[d]);
-        CHECK(second.drafts[d].model == recipe.drafters[d]);
+        CHECK(all.model == factory.drafters[d]);
+        CHECK(second.drafts[d].model == factory.drafters[d]);
         CHECK(all.usage.calls == first.drafts[d].usage.calls + second.drafts[d].usage.calls);
         CHECK(all.usage.nodes == first.drafts[d].usage.nodes + second.drafts[d].usage.nodes);
         CHECK(second.stats.drafters[d].calls == second.drafts[d].usage.calls);
@@ -685,7 +687,7 @@ TEST_CASE("what reviewers did: the calls of a drafter that only reviews") {
   };
   const auto vertical = reviews("vertical:base:small:2:3");
   REQUIRE(vertical.size() == 1);
-  CHECK(vertical[0].offered[0] == vertical[0].calls);  // `small` always guesses
+  CHECK(vertical[0].offered[0] == vertical[0].calls);  // `small` always draft tokens
   CHECK(vertical[0].offered[3] == 0);
   CHECK(reviews("vertical:base:small:max-gram").size() == 2);
   CHECK(reviews("cascade:base:small:limits=3-0-2").size() == 1);
@@ -701,34 +703,34 @@ TEST_CASE("Max-Gram copies, and takes the table of the models where nothing matc
   for (Token t = 0; t < 12; ++t) next.push_back(t < 11 ? t + 1 : specula::kNoToken);
   Toys bare, toys{specula::BigramTable(next)};
   const std::vector<Token> cycle{1, 2, 3, 1, 2}, pair{8, 3, 8};
-  using Guesses = std::vector<Token>;
-  // What was seen in the text, longest matches first; the text goes on in guesses.
-  CHECK(first_guesses(bare, "max-gram:7", cycle) == Guesses{3, 1, 2, 3, 1, 2, 3});
-  CHECK(first_guesses(bare, "max-gram:7:min=3:bigram=none", cycle).empty());
-  CHECK(first_guesses(bare, "prompt-lookup:2", cycle) == Guesses{3, 1});
-  CHECK(first_guesses(toys, "prompt-lookup", kPrompt).empty());
+  using DraftTokens = std::vector<Token>;
+  // What was seen in the text, longest matches first; the text goes on in draft tokens.
+  CHECK(first_draft_tokens(bare, "max-gram:7", cycle) == DraftTokens{3, 1, 2, 3, 1, 2, 3});
+  CHECK(first_draft_tokens(bare, "max-gram:7:min=3:bigram=none", cycle).empty());
+  CHECK(first_draft_tokens(bare, "prompt-lookup:2", cycle) == DraftTokens{3, 1});
+  CHECK(first_draft_tokens(toys, "prompt-lookup", kPrompt).empty());
   CHECK(toys.tables_asked == 0);
   // The table alone, the text alone, both, none.
-  CHECK(first_guesses(toys, "max-gram:5:bigram=table", kPrompt) == Guesses{9, 10, 11});
-  CHECK(first_guesses(toys, "max-gram:2:bigram=table", kPrompt) == Guesses{9, 10});
-  CHECK(first_guesses(toys, "max-gram:2:bigram=table", pair) == Guesses{9, 10});
+  CHECK(first_draft_tokens(toys, "max-gram:5:bigram=table", kPrompt) == DraftTokens{9, 10, 11});
+  CHECK(first_draft_tokens(toys, "max-gram:2:bigram=table", kPrompt) == DraftTokens{9, 10});
+  CHECK(first_draft_tokens(toys, "max-gram:2:bigram=table", pair) == DraftTokens{9, 10});
   const int asked = std::exchange(toys.tables_asked, 0);
   CHECK(asked == 3);
-  CHECK(first_guesses(toys, "max-gram:2:bigram=text", pair).front() == 3);
+  CHECK(first_draft_tokens(toys, "max-gram:2:bigram=text", pair).front() == 3);
   CHECK(toys.tables_asked == 0);
-  CHECK(first_guesses(toys, "max-gram:2:bigram=both", pair).front() == 3);
-  CHECK(first_guesses(toys, "max-gram:2", kPrompt) == Guesses{9, 10});
-  CHECK(first_guesses(toys, "max-gram:bigram=text", kPrompt).empty());
-  CHECK(first_guesses(toys, "max-gram:bigram=none", kPrompt).empty());
+  CHECK(first_draft_tokens(toys, "max-gram:2:bigram=both", pair).front() == 3);
+  CHECK(first_draft_tokens(toys, "max-gram:2", kPrompt) == DraftTokens{9, 10});
+  CHECK(first_draft_tokens(toys, "max-gram:bigram=text", kPrompt).empty());
+  CHECK(first_draft_tokens(toys, "max-gram:bigram=none", kPrompt).empty());
   // Without a table, `both` learns from the text alone and `table` is an error.
-  CHECK(first_guesses(bare, "max-gram:bigram=both", pair).front() == 3);
+  CHECK(first_draft_tokens(bare, "max-gram:bigram=both", pair).front() == 3);
   for (const char* name : {"max-gram:bigram=table", "horizontal:base:max-gram:bigram=table"})
-    CHECK_THROWS_WITH_AS(first_guesses(bare, name, pair),
+    CHECK_THROWS_WITH_AS(first_draft_tokens(bare, name, pair),
                          "bigram=table: there is no table of bigrams for this target; write one with "
                          "specula-bigram, or take bigram=text or bigram=none, which need none",
                          UsageError);
-  CHECK(first_guesses(toys, "horizontal:base:max-gram:0:2", kPrompt) == Guesses{9, 10});
-  CHECK(first_guesses(bare, "horizontal:base:max-gram:0:2", kPrompt).empty());
+  CHECK(first_draft_tokens(toys, "horizontal:base:max-gram:0:2", kPrompt) == DraftTokens{9, 10});
+  CHECK(first_draft_tokens(bare, "horizontal:base:max-gram:0:2", kPrompt).empty());
 }
 
 TEST_CASE("plain decoding of a draft asks the target nothing") {
@@ -761,12 +763,12 @@ TEST_CASE("a model of any kind: what it can do beyond the concept, and its chang
   CHECK_FALSE(any_exits.skips_layers());
   CHECK(any_skips.exits() == 0);
   CHECK(any_skips.skips_layers());
-  CHECK(any_exits.sorted({0.5f}, specula::ExitBy::top).vocab_size() == 12);
+  CHECK(any_exits.early_exit({0.5f}, specula::ExitBy::confidence).vocab_size() == 12);
   CHECK(any_skips.layer_skip(specula::SkipRules{}).vocab_size() == 12);
   CHECK(any_skips.layer_skip(BlockLists{.attention = {1, 4}, .mlp = {2}}).vocab_size() == 12);
   CHECK_THROWS_AS(any_skips.layer_skip(BlockLists{.attention = {5}, .mlp = {}}), std::invalid_argument);
-  CHECK_THROWS_WITH_AS(any_skips.sorted({0.5f}, specula::ExitBy::top),
-                       "AnyModel::sorted: a model of this kind has no exits", std::invalid_argument);
+  CHECK_THROWS_WITH_AS(any_skips.early_exit({0.5f}, specula::ExitBy::confidence),
+                       "AnyModel::early_exit: a model of this kind has no exits", std::invalid_argument);
   CHECK_THROWS_WITH_AS(any_exits.layer_skip(specula::SkipRules{}),
                        "AnyModel::layer_skip: a model of this kind leaves no layers out",
                        std::invalid_argument);
@@ -802,18 +804,17 @@ TEST_CASE("drafts that are a part of a model write the target's text") {
     HeldModel<specula_test::ToyExits> exits_{12, 7u, 3, 2.0f, 256};
   } selves;
   for (const float temperature : {0.0f, 0.9f})
-    check_same_text(
-        selves, "autoregressive",
-        {"s2d", "s2d:sorted:3:leave=drawn", "s2d:exits=1-3:thresholds=0.4", "s2d:exits=2", "asd",
-         "cost-aware:asd", "asd:attention=1-3:mlp=2", "asd:mlp=4:end=fixed", "static-tree:sorted"},
-        temperature);
+    check_same_text(selves, "autoregressive",
+                    {"s2d", "s2d:s2d:3:leave=sample", "s2d:exits=1-3:thresholds=0.4", "s2d:exits=2", "asd",
+                     "cost-aware:asd", "asd:attention=1-3:mlp=2", "asd:mlp=4:end=fixed", "static-tree:s2d"},
+                    temperature);
   CHECK_THROWS_WITH_AS(prepare_pipeline("s2d:thresholds=0.5-0.5-0.5").build(selves, {}),
-                       "'sorted': 3 thresholds, must be fewer than its exits, 3", UsageError);
+                       "'s2d': 3 thresholds, must be fewer than its exits, 3", UsageError);
   CHECK(prepare_pipeline("asd").measures);
   CHECK_FALSE(prepare_pipeline("asd:mlp=2").measures);
   CHECK_FALSE(prepare_pipeline("cost-aware:asd:attention=2").measures);
   CHECK_THROWS_WITH_AS(prepare_pipeline("s2d:exits=2-4").build(selves, {}),
-                       "'sorted' has no exit 4, its exits are 1 to 3", UsageError);
+                       "'s2d' has no exit 4, its exits are 1 to 3", UsageError);
   CHECK_THROWS_WITH_AS(prepare_pipeline("asd:attention=4-5").build(selves, {}),
                        "the target: SkippedBlocks: attention of layer 5, the layers are 1 to 4", UsageError);
   CHECK_THROWS_WITH_AS(prepare_pipeline("asd:mlp=2-2").build(selves, {}),

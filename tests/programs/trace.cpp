@@ -101,7 +101,7 @@ std::map<std::string, std::string> decode_traced(Trace& trace, std::size_t promp
                std::snprintf(name, sizeof name, "prompt-%02zu-round-%04d.dot", p + 1, ++round);
              else
                std::snprintf(name, sizeof name, "round-%04d.dot", ++round);
-             expected[name] = specula::to_dot(pipeline->proposal(), &pipeline->verdict(), word);
+             expected[name] = specula::to_dot(pipeline->proposal(), &pipeline->result(), word);
            });
   }
   return expected;
@@ -123,7 +123,7 @@ void install_fake_dot(const fs::path& folder, const fs::path& log, int code) {
 
 }  // namespace
 
-TEST_CASE("one file a round, each with that round's proposal and verdict") {
+TEST_CASE("one file a round, each with that round's proposal and verification result") {
   const Scratch scratch;
   const fs::path folder = scratch.path() / "not" / "there yet";
   Trace trace(folder, 1, word);

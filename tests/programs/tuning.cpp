@@ -101,7 +101,7 @@ TEST_CASE("acceptance from the probes' counts") {
   CHECK(base(0) == 0.8);
   CHECK(base(1) == 0.4);
   CHECK(base(2) == 0.7);
-  CHECK(base(3) == 0.7);   // 19 guesses are too few to tell
+  CHECK(base(3) == 0.7);   // 19 draft tokens are too few to tell
   CHECK(base(30) == 0.7);  // and the last rate goes on
   CHECK(m.by_target.at("small")(1) == 0.2);
   CHECK(m.by_target.at("small")(2) == 0.2);
@@ -142,12 +142,12 @@ TEST_CASE("rates of some of the drafters, in their order") {
   CHECK(all.acceptance[0][1](0) == 0.6);
   CHECK(all.acceptance[1][1](0) == 0.65);
   CHECK(all.acceptance[2][2](0) == 0.3);
-  // Guesses of the next drafter count, as often as they stay there.
+  // Draft tokens of the next drafter count, as often as they stay there.
   const std::vector<std::int32_t> counts{2, 3};
   const double reach = 0.85 * 0.85;
   CHECK(specula::forecast_horizontal(rates, counts).tokens ==
         doctest::Approx(1 + 0.85 + reach * (1 + 0.3 + 0.09 + 0.027)).epsilon(1e-12));
-  // And its first guesses are its first, however deep.
+  // And its first draft tokens are its first, however deep.
   Measured warming = m;
   warming.by_target.at("max-gram") = AcceptanceCurve(std::vector<double>{0.2, 0.5});
   CHECK(specula::forecast_horizontal(warming.rates({"base", "max-gram"}), counts).tokens ==
@@ -178,9 +178,9 @@ TEST_CASE("what is tuned can be run, in the room that the forecast asks for") {
             CHECK(tuned[i - 1].name.find(":limits=0-") != std::string::npos);
             CHECK(tuned[i].name.find(":limits=0-") == std::string::npos);
           }
-          const auto recipe = prepare_pipeline(tuned[i].name);
-          CHECK(recipe.drafters == tuned[i].drafters);
-          CHECK(recipe.max_nodes <= tuned[i].forecast.max_nodes);
+          const auto factory = prepare_pipeline(tuned[i].name);
+          CHECK(factory.drafters == tuned[i].drafters);
+          CHECK(factory.max_nodes <= tuned[i].forecast.max_nodes);
           CHECK(tuned[i].forecast.max_nodes <= 128);
           CHECK(tuned[i].forecast.calls.size() == tuned[i].drafters.size());
         }
@@ -202,7 +202,7 @@ TEST_CASE("a drafter more does no harm: cascades can do what a chain does") {
         return objective == TunerObjective::swi ? t.forecast.swi : t.forecast.speedup;
       };
       const auto tuned = tune(kThree, synthetic(gram, CostCurve({1.0, 1.05})), objective);
-      // A review of nothing costs what a guess costs and gives as much.
+      // A review of nothing costs what a draft token costs and gives as much.
       CHECK(score(find(tuned, "cascade:base:max-gram")) >= score(find(tuned, "chain:base")) - 1e-9);
       CHECK(score(find(tuned, "cascade:small:max-gram")) >= score(find(tuned, "chain:small")) - 1e-9);
       CHECK(score(find(tuned, "cascade:base:small")) >= score(find(tuned, "cascade:base:max-gram")) - 1e-9);
@@ -224,7 +224,7 @@ TEST_CASE("where nodes cost the target time, proposals are shorter for time than
     CHECK(for_time.forecast.speedup >= for_calls.forecast.speedup - 1e-9);
     CHECK(for_time.forecast.swi <= for_calls.forecast.swi + 1e-9);
   }
-  // Guesses that cost nothing: as many as there may be, or one where the target pays for each.
+  // Draft tokens that cost nothing: as many as there may be, or one where the target pays for each.
   CHECK(find(calls, "max-gram").name == "max-gram:30");
   CHECK(find(time, "max-gram").name == "max-gram:1");
   CHECK(find(time, "chain:base").forecast.proposed < find(calls, "chain:base").forecast.proposed);
@@ -299,7 +299,7 @@ TEST_CASE("limits of a part of the drafters, among all") {
         CascadeLimits{{3, 0, 4}, {0, 0, 5}, {0, 0, 5}});
   CHECK(embedded({{3, 4}, {0, 5}}, {"small", "max-gram"}, kThree) ==
         CascadeLimits{{0, 3, 4}, {0, 0, 0}, {0, 0, 5}});
-  // It is the same cascade: the others' calls are 0, and what is reviewed and guessed does not change.
+  // It is the same cascade: the others' calls are 0, and what is reviewed and drafted does not change.
   const Measured m = synthetic(0.3, CostCurve({1.0, 1.1}));
   for (const Names& part : subsets(kThree)) {
     if (part.empty() || part.back() != "max-gram") continue;
@@ -358,14 +358,14 @@ TEST_CASE("for time, rounds cost the target what their models make of it") {
     CAPTURE(t.name);
     CHECK(std::find(names.begin(), names.end(), t.name) == names.end());
     names.push_back(t.name);
-    const auto recipe = prepare_pipeline(t.name);
-    CHECK(recipe.max_nodes <= t.forecast.max_nodes);
+    const auto factory = prepare_pipeline(t.name);
+    CHECK(factory.max_nodes <= t.forecast.max_nodes);
   }
   // For calls the target costs the same beside everybody.
   const auto calls = tune(kThree, synthetic(0.3, alone), TunerObjective::swi);
   CHECK(find(calls, "cascade:base:small").forecast.calls[0] > 0);
 
-  // A stack may also do without its last drafter, one guess of whom costs as much as ten of the target.
+  // A stack may also do without its last drafter, one draft token of whom costs as much as ten of the target.
   Measured dear = synthetic(0.3, alone);
   dear.draft_costs.at("max-gram") = CostCurve({10.0});
   const TunedPipeline tuned = find(tune(kThree, dear, TunerObjective::speedup), "cascade:small:max-gram");

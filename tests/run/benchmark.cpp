@@ -21,10 +21,10 @@ const std::vector<std::vector<Token>> kPrompts{{1, 5}, {2, 3, 4}, {0, 7}};
 
 /// Takes its time, which the models' does not hold.
 struct Slow : SampleAndMatch {
-  template <class Chance>
-  void verify(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
+  template <class Rng>
+  void verify(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    SampleAndMatch::verify(tree, target, chance, out);
+    SampleAndMatch::verify(tree, target, rng, out);
   }
 };
 
@@ -42,7 +42,7 @@ std::string complaint(std::vector<std::vector<Token>> prompts, BenchmarkOptions 
 static_assert(!std::is_copy_constructible_v<PolicyBenchmark> &&
               !std::is_move_constructible_v<PolicyBenchmark>);
 
-TEST_CASE("policies on the same work: tokens, guesses and texts") {
+TEST_CASE("policies on the same work: tokens, draft tokens and texts") {
   ToyModel target(8, 1), twin(8, 1), other(8, 2);
   const SamplingParams greedy{.temperature = 0.0f};
   Speculator plain{TreeVerifier{target, Sampling{}, greedy}, NoDrafter{8}, Chain<>{.length = 0}};
@@ -61,7 +61,7 @@ TEST_CASE("policies on the same work: tokens, guesses and texts") {
   CHECK(all[0].speedup.high == 1);
   CHECK(all[0].same_texts == 3);
   CHECK(all[1].mat == doctest::Approx(10.0 / 3));        // rounds of 4, 4 and 2 of 4 tokens
-  CHECK(all[1].acceptance == doctest::Approx(8.0 / 9));  // the text ends at a guess of the last round
+  CHECK(all[1].acceptance == doctest::Approx(8.0 / 9));  // the text ends at a draft token of the last round
   CHECK(all[1].same_texts == 3);
   CHECK(all[1].microseconds_per_token > all[1].own_microseconds_per_token);
   CHECK(all[2].same_texts < 3);

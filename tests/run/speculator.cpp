@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "count_allocations.hpp"  // after the library: clang's intrinsics declare posix_memalign without noexcept
-#include "plain_law.hpp"
+#include "plain_distribution.hpp"
 #include "toy_model.hpp"
 #include "tree_shapes.hpp"
 
@@ -29,27 +29,28 @@ auto pipeline(ToyModel& target, ToyModel& draft, Rule rule, Shape shape, Samplin
   return Speculator{TreeVerifier{target, rule, params}, ModelDrafter{draft}, shape};
 }
 
-/// What plain sampling from the target gives with the coins of `seed`.
+/// What plain sampling from the target gives with the uniform draws of `seed`.
 List plainly(const ToyModel& target, List text, std::size_t length, std::uint64_t seed,
              const SamplingParams& params = {}) {
-  const PhiloxChance chance(seed);
+  const PhiloxRandom rng(seed);
   specula::detail::RowScan scan(target.vocab_size());
   std::vector<float> row(static_cast<std::size_t>(target.vocab_size()));
   while (text.size() < length) {
     target.row(text.size() > 1 ? text[text.size() - 2] : -1, text.back(), row.data());
-    const RowLaw law = scan.law(row, params);
-    PhiloxChance coins = chance;
-    text.push_back(law.is_point() ? law.point
-                                  : coins.draw(scan.weights(law), Site{static_cast<std::int32_t>(text.size()),
-                                                                       0, Stream::sample, 0}));
+    const Distribution distribution = scan.distribution(row, params);
+    PhiloxRandom uniforms = rng;
+    text.push_back(distribution.is_point() ? distribution.point
+                                           : uniforms.draw(scan.weights(distribution),
+                                                           RandomKey{static_cast<std::int32_t>(text.size()),
+                                                                     0, RandomStream::sample, 0}));
   }
   return text;
 }
 
 List text_of(auto& run, const List& prompt, std::size_t length, std::uint64_t seed) {
-  PhiloxChance chance(seed);
+  PhiloxRandom rng(seed);
   run.start(prompt);
-  while (run.text().size() < length) run.step(chance);
+  while (run.text().size() < length) run.step(rng);
   return list(run.text().first(length));
 }
 
@@ -76,7 +77,7 @@ TEST_CASE("same seed, same text as plain sampling, over 60 seeds") {
     same += text_of(rejection, kPrompt, 40, seed) == plainly(target, kPrompt, 40, seed);
     rejection.forget();
   }
-  CHECK(same < 6);  // rejection keeps the law, not the text
+  CHECK(same < 6);  // rejection keeps the distribution, not the text
   CHECK(chosen.stats().mat() > 1.15);
 }
 
@@ -124,15 +125,15 @@ TEST_CASE("a run depends on prompt and seed alone, not on what ran before") {
 TEST_CASE("the caches follow the text") {
   ToyModel target(5, 1), draft(5, 2);
   auto run = pipeline(target, draft, Sampling{}, SampledChain{.length = 4});
-  PhiloxChance chance(3);
+  PhiloxRandom rng(3);
   run.start(kPrompt);
   while (run.room() > 5) {
     const std::size_t before = run.text().size();
-    const List fresh = list(run.step(chance));
-    CHECK(fresh.size() == run.verdict().path.size());
+    const List fresh = list(run.step(rng));
+    CHECK(fresh.size() == run.result().accepted.size());
     CHECK(run.text().size() == before + fresh.size());
     CHECK(fresh == list(run.text().last(fresh.size())));
-    CHECK(fresh.back() == run.verdict().next);
+    CHECK(fresh.back() == run.result().next_token);
     CHECK(target.cache() == list(run.text().first(run.text().size() - 1)));
     CHECK(run.proposal().origin() == static_cast<std::int32_t>(before) - 1);
   }
@@ -144,7 +145,7 @@ TEST_CASE("limits, the stop token, and what the sink sees") {
   const List want = plainly(target, kPrompt, 60, 5);
   for (const std::int32_t n : {0, 1, 2, 7, 20}) {
     List seen;
-    CHECK(run.generate(kPrompt, {.max_new_tokens = n}, PhiloxChance{5}, [&](Tokens fresh) {
+    CHECK(run.generate(kPrompt, {.max_new_tokens = n}, PhiloxRandom{5}, [&](Tokens fresh) {
       seen.insert(seen.end(), fresh.begin(), fresh.end());
     }) == Generated{n, FinishReason::limit});
     CHECK(seen == List(want.begin() + 3, want.begin() + 3 + n));
@@ -154,9 +155,9 @@ TEST_CASE("limits, the stop token, and what the sink sees") {
     List seen;
     const auto at = std::find(want.begin() + 3, want.end(), stop);
     REQUIRE(at != want.end());
-    PhiloxChance chance{5};
+    PhiloxRandom rng{5};
     const Generated done =
-        run.generate(kPrompt, {.max_new_tokens = 50, .stop = {&stop, 1}}, chance,
+        run.generate(kPrompt, {.max_new_tokens = 50, .stop = {&stop, 1}}, rng,
                      [&](Tokens fresh) { seen.insert(seen.end(), fresh.begin(), fresh.end()); });
     CHECK(seen == List(want.begin() + 3, at + 1));  // the stop token is the last
     CHECK(done == Generated{static_cast<std::int32_t>(seen.size()), FinishReason::stop_token});
@@ -169,13 +170,13 @@ TEST_CASE(
   auto run = pipeline(target, draft, SampleAndMatch{}, GreedyChain{.length = 4});
   const List want = plainly(target, kPrompt, 60, 5);
   const auto rest = [&] {  // the tokens that the sink was given are those of text()
-    PhiloxChance chance{5};
-    while (run.text().size() < 60) run.step(chance);
+    PhiloxRandom rng{5};
+    while (run.text().size() < 60) run.step(rng);
     CHECK(list(run.text().first(60)) == want);
   };
   List seen;
   int calls = 0;
-  const Generated done = run.generate(kPrompt, {.max_new_tokens = 50}, PhiloxChance{5}, [&](Tokens fresh) {
+  const Generated done = run.generate(kPrompt, {.max_new_tokens = 50}, PhiloxRandom{5}, [&](Tokens fresh) {
     seen.insert(seen.end(), fresh.begin(), fresh.end());
     return ++calls < 3;
   });
@@ -184,7 +185,7 @@ TEST_CASE(
   CHECK(list(run.text().subspan(3)) == seen);
   rest();
   calls = 0;
-  CHECK_THROWS_WITH(run.generate(kPrompt, {.max_new_tokens = 50}, PhiloxChance{5},
+  CHECK_THROWS_WITH(run.generate(kPrompt, {.max_new_tokens = 50}, PhiloxRandom{5},
                                  [&](Tokens) {
                                    if (++calls == 3) throw std::runtime_error("the sink failed");
                                  }),
@@ -193,9 +194,9 @@ TEST_CASE(
   rest();
   // What ended the text anyway comes first.
   const auto no = [](Tokens) { return false; };
-  CHECK(run.generate(kPrompt, {.max_new_tokens = 1}, PhiloxChance{5}, no) ==
+  CHECK(run.generate(kPrompt, {.max_new_tokens = 1}, PhiloxRandom{5}, no) ==
         Generated{1, FinishReason::limit});
-  CHECK(run.generate(kPrompt, {.max_new_tokens = 50, .stop = {&want[3], 1}}, PhiloxChance{5}, no) ==
+  CHECK(run.generate(kPrompt, {.max_new_tokens = 50, .stop = {&want[3], 1}}, PhiloxRandom{5}, no) ==
         Generated{1, FinishReason::stop_token});
 }
 
@@ -204,7 +205,7 @@ TEST_CASE("limits out of range are named, and nothing changes") {
   auto run = pipeline(target, draft, Sampling{}, GreedyChain{.length = 4});
   run.start(kPrompt);
   const auto generate = [&](const Limits& limits) {
-    run.generate(List{4}, limits, PhiloxChance{5}, [](Tokens) {});
+    run.generate(List{4}, limits, PhiloxRandom{5}, [](Tokens) {});
   };
   const List stop{0, 5}, negative{-1};
   CHECK_THROWS_WITH_AS(generate({.max_new_tokens = -5}),
@@ -222,16 +223,16 @@ TEST_CASE("a full cache: every token that fits, the last proposals shorter") {
     auto run = pipeline(target, draft, SampleAndMatch{}, GreedyChain{.length = 4});
     const List want = plainly(target, kPrompt, static_cast<std::size_t>(capacity) + 1, 5);
     List seen;
-    const Generated done = run.generate(kPrompt, {}, PhiloxChance{5}, [&](Tokens fresh) {
+    const Generated done = run.generate(kPrompt, {}, PhiloxRandom{5}, [&](Tokens fresh) {
       seen.insert(seen.end(), fresh.begin(), fresh.end());
     });
     CHECK(seen == List(want.begin() + 3, want.end()));  // the last token needs no place
     CHECK(done == Generated{static_cast<std::int32_t>(seen.size()), FinishReason::context_full});
     CHECK(target.size() == capacity);
     CHECK(run.room() == 0);
-    PhiloxChance chance(5);
+    PhiloxRandom rng(5);
     CHECK_THROWS_WITH_AS(
-        run.step(chance),
+        run.step(rng),
         ("Speculator::step: the target's context is full, " + std::to_string(capacity) + " tokens").c_str(),
         std::length_error);
   }
@@ -244,11 +245,11 @@ TEST_CASE("a full cache and trees: proposals are trimmed to the room, and the te
       CAPTURE(capacity);
       ToyModel target(5, 1, 2.0f, capacity), draft(5, 2, 2.0f, 100);
       auto run = pipeline(target, draft, rule, shape, params);
-      PhiloxChance chance(5);
+      PhiloxRandom rng(5);
       run.start(kPrompt);
       while (run.room() > 0) {
         const std::int32_t room = run.room();
-        run.step(chance);
+        run.step(rng);
         REQUIRE(run.proposal().size() <= room);
         REQUIRE(run.proposal().size() <= run.shape().max_nodes());
         trimmed += room > 1 && room < run.shape().max_nodes() && run.proposal().size() == room;
@@ -258,7 +259,7 @@ TEST_CASE("a full cache and trees: proposals are trimmed to the room, and the te
       const List text = list(run.text());
       CHECK(text.size() == static_cast<std::size_t>(capacity) + 1);  // the last token needs no place
       if (same_text) CHECK(text == plainly(target, kPrompt, text.size(), 5, params));
-      CHECK_THROWS_AS(run.step(chance), std::length_error);
+      CHECK_THROWS_AS(run.step(rng), std::length_error);
       CHECK(list(run.text()) == text);
     }
   };
@@ -266,20 +267,20 @@ TEST_CASE("a full cache and trees: proposals are trimmed to the room, and the te
     const SamplingParams warm{.temperature = 0.8f, .top_p = 0.9f};
     generate(shape, SampleAndMatch{}, true, warm);
     generate(shape, Greedy{}, true, {.temperature = 0});
-    generate(shape, Sampling{}, decltype(shape)::law == DraftLaw::deterministic, warm);
+    generate(shape, Sampling{}, decltype(shape)::kind == ProposalKind::deterministic, warm);
     generate(shape, Rejection{}, false, warm);
   };
   every_rule(IidPair{.depth = 3});
   every_rule(DistinctTriple{.depth = 2});
   every_rule(DrawnThenChosen{.depth = 3, .pick = 1});
   every_rule(ChosenTwice{.depth = 3, .pick = 1});  // siblings alike: the second has nothing to add
-  every_rule(SampledTree<DraftLaw::sampled_distinct>{});
-  every_rule(SampledTree<DraftLaw::sampled_iid>{});
+  every_rule(SampledTree<ProposalKind::sampled_distinct>{});
+  every_rule(SampledTree<ProposalKind::sampled_iid>{});
   every_rule(Beam{});
   every_rule(Cape{});
   every_rule(DynamicTree{});
   every_rule(StaticTree<>{});
-  every_rule(StaticTree<DraftLaw::sampled_distinct>{});
+  every_rule(StaticTree<ProposalKind::sampled_distinct>{});
   CHECK(trimmed > 100);
 }
 
@@ -299,13 +300,13 @@ TEST_CASE("siblings alike: their text is that of one of them") {
   const List text = text_of(twice, kPrompt, 100, 7);
   CHECK(text == plainly(target, kPrompt, 100, 7));
   auto once = pipeline(target, draft, Sampling{},
-                       Bush<DraftLaw::deterministic, Child::chosen>{.depth = 3, .pick = 1});
+                       Bush<ProposalKind::deterministic, Child::chosen>{.depth = 3, .pick = 1});
   CHECK(text_of(once, kPrompt, 100, 7) == text);
   CHECK(once.stats().accepted[0] == twice.stats().accepted[0]);  // and nothing is gained
   CHECK(once.stats().rounds == twice.stats().rounds);
 }
 
-TEST_CASE("a drafter that is smaller than the target: guesses while it can, then plain decoding") {
+TEST_CASE("a drafter that is smaller than the target: draft tokens while it can, then plain decoding") {
   for (const std::int32_t capacity : {1, 2, 3, 6, 9, 20}) {
     ToyModel target(5, 1, 2.0f, 40), draft(5, 2, 2.0f, capacity);
     auto run = pipeline(target, draft, SampleAndMatch{}, GreedyChain{.length = 4});
@@ -320,11 +321,11 @@ TEST_CASE("a drafter that is smaller than the target: guesses while it can, then
 TEST_CASE("errors of start leave everything as it was") {
   ToyModel target(5, 1, 2.0f, 10), draft(5, 2);
   auto run = pipeline(target, draft, Sampling{}, SampledChain{.length = 3});
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   using Error = std::invalid_argument;
-  CHECK_THROWS_WITH_AS(run.step(chance), "Speculator::step: start() comes first", Error);
+  CHECK_THROWS_WITH_AS(run.step(rng), "Speculator::step: start() comes first", Error);
   run.start(kPrompt);
-  run.step(chance);
+  run.step(rng);
   const List text = list(run.text()), cache = target.cache();
   CHECK_THROWS_WITH_AS(run.start({}), "Speculator::start: the prompt is empty; it needs at least one token",
                        Error);
@@ -337,7 +338,7 @@ TEST_CASE("errors of start leave everything as it was") {
   CHECK(target.cache() == cache);
   run.start(List(10, 0));
   CHECK(run.room() == 1);
-  CHECK(run.step(chance).size() == 1);
+  CHECK(run.step(rng).size() == 1);
   ToyModel wide(6, 1);
   CHECK_THROWS_WITH_AS(pipeline(target, wide, Sampling{}, SampledChain{}),
                        "Speculator: the target's vocabulary has 5 tokens, the drafter's 6", Error);
@@ -348,15 +349,15 @@ namespace {
 /// A verifier that does not say how much it holds.
 struct Sizeless {
   TreeVerifier<ToyModel, Sampling> inner;
-  static constexpr bool exact_for(DraftLaw law) { return Sampling::exact_for(law); }
+  static constexpr bool lossless_for(ProposalKind kind) { return Sampling::lossless_for(kind); }
   std::int32_t vocab_size() const { return inner.vocab_size(); }
   std::int32_t room() const { return inner.room(); }
   const SamplingParams& params() const { return inner.params(); }
   void append(Tokens tokens) { inner.append(tokens); }
   void truncate(std::int32_t n) { inner.truncate(n); }
   template <class C>
-  const Verdict& verify(const TokenTree& tree, C& chance) {
-    return inner.verify(tree, chance);
+  const VerifyResult& verify(const TokenTree& tree, C& rng) {
+    return inner.verify(tree, rng);
   }
 };
 }  // namespace
@@ -380,7 +381,7 @@ TEST_CASE("a model that fails in the middle: the text is what it was, and one ca
   ToyModel target(5, 1), draft(5, 2), still(5, 1), steady(5, 2);
   auto run = pipeline(target, draft, Sampling{}, SampledChain{.length = 3});
   auto reference = pipeline(still, steady, Sampling{}, SampledChain{.length = 3});
-  PhiloxChance chance(2);
+  PhiloxRandom rng(2);
   run.start(kPrompt);
   reference.start(kPrompt);
   for (int round = 0; round < 12; ++round) {
@@ -401,16 +402,16 @@ TEST_CASE("a model that fails in the middle: the text is what it was, and one ca
     }
     bool threw = false;
     try {
-      run.step(chance);
+      run.step(rng);
     } catch (const std::runtime_error&) {
       threw = true;
       CHECK(list(run.text()) == text);
       CHECK(target.cache() == cache);
       CHECK(target.size() + 1 == static_cast<std::int32_t>(text.size()));
-      run.step(chance);  // the same coins, nothing poisoned
+      run.step(rng);  // the same uniform draws, nothing poisoned
     }
     CHECK((threw || round % 4 == 0));  // the target's last row may not have been needed
-    reference.step(chance);
+    reference.step(rng);
     CHECK(list(run.text()) == list(reference.text()));
   }
 }
@@ -422,8 +423,8 @@ TEST_CASE("a model that fails in a prefill: start() is called again and begins f
   for (ToyModel* model : {&target, &draft}) {
     model->throw_append = model->appends + 2;
     CHECK_THROWS_WITH(run.start(prompt), "append failed");
-    PhiloxChance chance(1);
-    CHECK_THROWS_AS(run.step(chance), std::invalid_argument);
+    PhiloxRandom rng(1);
+    CHECK_THROWS_AS(run.step(rng), std::invalid_argument);
     CHECK(text_of(run, prompt, 330, 4) == plainly(target, prompt, 330, 4));
     CHECK(target.cache().size() + 1 == run.text().size());
     CHECK(draft.cache().size() <= target.cache().size());
@@ -440,14 +441,14 @@ TEST_CASE("a model that fails in a prefill: start() is called again and begins f
 TEST_CASE("counts") {
   ToyModel target(5, 1), draft(5, 2);
   auto run = pipeline(target, draft, Sampling{}, SampledChain{.length = 3});
-  PhiloxChance chance(11);
+  PhiloxRandom rng(11);
   run.start(kPrompt);
   std::int64_t tokens = 0, nodes = 0;
   std::vector<std::int64_t> offered(4), accepted(4);
   for (int i = 0; i < 12; ++i) {
-    tokens += static_cast<std::int64_t>(run.step(chance).size());
+    tokens += static_cast<std::int64_t>(run.step(rng).size());
     nodes += run.proposal().size();
-    const auto depth = static_cast<std::size_t>(run.verdict().accepted());
+    const auto depth = static_cast<std::size_t>(run.result().accepted_count());
     for (std::size_t d = 0; d < 3; ++d) offered[d] += d <= depth, accepted[d] += d < depth;
   }
   const Stats& s = run.stats();
@@ -468,7 +469,7 @@ TEST_CASE("counts of a request, and of a text that ends before its last round do
   auto run = pipeline(target, draft, Greedy{}, GreedyChain{.length = 4}, {.temperature = 0});
   const auto counts = [&](std::int32_t tokens) {
     const Stats before = run.stats();
-    run.generate(kPrompt, {.max_new_tokens = tokens}, PhiloxChance{1}, [](Tokens) {});
+    run.generate(kPrompt, {.max_new_tokens = tokens}, PhiloxRandom{1}, [](Tokens) {});
     return run.stats() - before;
   };
   using Depths = std::vector<std::int64_t>;
@@ -494,10 +495,10 @@ TEST_CASE("counts of a request, and of a text that ends before its last round do
     CHECK(run.stats().drafters[0].nodes == 0);
   }
   // By hand, and in two steps.
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   CHECK_THROWS_AS(pipeline(target, draft, Greedy{}, GreedyChain{}).count_emitted(0), std::logic_error);
   run.start(kPrompt);
-  run.step(chance);
+  run.step(rng);
   CHECK_THROWS_WITH_AS(run.count_emitted(6), "count_emitted: 6 of 5 tokens, must be 0 to 5",
                        std::invalid_argument);
   CHECK_THROWS_AS(run.count_emitted(-1), std::invalid_argument);
@@ -510,15 +511,16 @@ TEST_CASE("counts of a request, and of a text that ends before its last round do
   CHECK_THROWS_AS(run.count_emitted(2), std::invalid_argument);
   // Statistics that are not of the round.
   Stats others;
-  CHECK_THROWS_WITH_AS(count_emitted(others, run.proposal(), run.verdict(), 1),
+  CHECK_THROWS_WITH_AS(count_emitted(others, run.proposal(), run.result(), 1),
                        "count_emitted: the statistics have 0 depths, the round offered 4",
                        std::invalid_argument);
   CHECK(others.new_tokens == 0);
-  count_emitted(others, run.proposal(), Verdict(), 0);  // no round, nothing to take out
+  count_emitted(others, run.proposal(), VerifyResult(), 0);  // no round, nothing to take out
 }
 
 TEST_CASE(
-    "log-probabilities: of every emitted token and the likeliest, in trees, for every rule and every cut") {
+    "log-probabilities: of every emitted token and the likeliest, in trees, for every rule and every "
+    "truncation") {
   const auto logits = [](const ToyModel& target, Tokens before) {
     std::vector<float> row(static_cast<std::size_t>(target.vocab_size()));
     target.row(before.size() > 1 ? before[before.size() - 2] : -1, before.back(), row.data());
@@ -526,7 +528,7 @@ TEST_CASE(
   };
   // ln p of a row, apart from the library: in long double, -infinity outside the cut.
   const auto logs = [](const std::vector<float>& row, const SamplingParams& params) {
-    const std::vector<double> kept = plain_law(row, params);
+    const std::vector<double> kept = plain_distribution(row, params);
     const auto top = static_cast<long double>(*std::max_element(row.begin(), row.end()));
     const long double t = params.greedy() ? 1 : static_cast<long double>(params.temperature);
     long double sum = 0;
@@ -549,10 +551,10 @@ TEST_CASE(
     List text = kPrompt;
     for (const std::int32_t tokens : {41, 42, 43}) {
       text = kPrompt;
-      run.generate(kPrompt, {.max_new_tokens = tokens}, PhiloxChance{7}, [&](Tokens fresh) {
+      run.generate(kPrompt, {.max_new_tokens = tokens}, PhiloxRandom{7}, [&](Tokens fresh) {
         const Logprobs got = run.logprobs();
         REQUIRE(got.size() == fresh.size());
-        cut += fresh.size() < run.verdict().path.size();
+        cut += fresh.size() < run.result().accepted.size();
         for (std::size_t i = 0; i < fresh.size(); ++i) {
           const std::vector<float> row = logits(target, text);
           const std::vector<double> want = logs(row, processed ? params : SamplingParams{});
@@ -572,7 +574,7 @@ TEST_CASE(
       });
       CHECK(run.logprobs().size() > 0);
     }
-    if (decltype(shape)::law == DraftLaw::deterministic && !params.greedy())
+    if (decltype(shape)::kind == ProposalKind::deterministic && !params.greedy())
       CHECK(text ==
             plainly(target, kPrompt, text.size(), 7, params));  // that they are asked for changes nothing
   };
@@ -593,11 +595,11 @@ TEST_CASE("a round in steady state allocates nothing") {
     ToyModel target(900, 1, 4.0f, 200), draft(900, 2, 4.0f, 200);
     auto run = pipeline(target, draft, rule, shape, params);
     if (logprobs) run.verifier().report_logprobs({.top = 5, .processed = true});
-    PhiloxChance chance(1);
+    PhiloxRandom rng(1);
     run.start(kPrompt);
-    run.step(chance);  // a first cut makes its workspace
+    run.step(rng);  // a first truncation makes its workspace
     const AllocationCount allocated;
-    for (int i = 0; i < 30; ++i) run.step(chance);
+    for (int i = 0; i < 30; ++i) run.step(rng);
     return allocated.count();
   };
   CHECK(count(Greedy{}, GreedyChain{.length = 4}, {}) == 0);
@@ -613,17 +615,17 @@ namespace {
 
 /// Says that it chooses, and draws.
 struct Liar {
-  static constexpr DraftLaw law = DraftLaw::deterministic;
+  static constexpr ProposalKind kind = ProposalKind::deterministic;
   std::int32_t max_nodes() const { return 2; }
-  template <Drafter D, ChanceSource C>
-  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
-    drafter.sync(round.context, {});
+  template <Drafter D, RandomSource C>
+  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
+    drafter.sync(round.committed, {});
     const Token token = tree.token(0);
     const NodeId parent = kNoParent;
-    RowLaw drawn_from;
+    Distribution drawn_from;
     drawn_from.logits = drafter.extend({&token, 1}, {&parent, 1}).row(0).data();
     drawn_from.log_z = 1;
-    tree.draw(0, drawn_from, chance);
+    tree.draw(0, drawn_from, rng);
   }
 };
 
@@ -632,11 +634,11 @@ struct Liar {
 TEST_CASE("a shape that draws otherwise than it declares is found out, and the text stays") {
   ToyModel target(5, 1), draft(5, 2);
   auto run = pipeline(target, draft, Sampling{}, Liar{});
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   run.start(kPrompt);
-  CHECK_THROWS_AS(run.step(chance), std::logic_error);
+  CHECK_THROWS_AS(run.step(rng), std::logic_error);
   CHECK(run.text().size() == kPrompt.size());
-  CHECK_THROWS_AS(run.verdict(), std::logic_error);
+  CHECK_THROWS_AS(run.result(), std::logic_error);
 }
 
 TEST_CASE("parameters change from one round to the next, and bad ones change nothing") {
@@ -645,13 +647,14 @@ TEST_CASE("parameters change from one round to the next, and bad ones change not
   CHECK_THROWS_AS(run.verifier().set_params({.top_p = 2.0f}), std::invalid_argument);
   CHECK(run.verifier().params().temperature == 0.5f);
   run.verifier().set_params({.temperature = 0.0f});
-  PhiloxChance one(1), two(2);
+  PhiloxRandom one(1), two(2);
   run.start(kPrompt);
   for (int i = 0; i < 5; ++i) run.step(one);
   const std::vector<Token> first(run.text().begin(), run.text().end());
   run.start(kPrompt);
   for (int i = 0; i < 5; ++i) run.step(two);
-  CHECK(std::equal(first.begin(), first.end(), run.text().begin(), run.text().end()));  // greedy: no coins
+  CHECK(std::equal(first.begin(), first.end(), run.text().begin(),
+                   run.text().end()));  // greedy: no uniform draws
 }
 
 namespace {
@@ -757,7 +760,7 @@ TEST_CASE("cascades: a drafter that fails in the middle of a proposal, and one c
                  shape};
   Speculator reference{TreeVerifier{still, Block{}},
                        Stack{ModelDrafter{head}, ModelDrafter{tail}, MaxGram(4)}, shape};
-  PhiloxChance chance(2);
+  PhiloxRandom rng(2);
   run.start(kPrompt);
   reference.start(kPrompt);
   int failed = 0, reviews = 0;
@@ -767,17 +770,17 @@ TEST_CASE("cascades: a drafter that fails in the middle of a proposal, and one c
     (round % 2 ? model.throw_call : model.poison_call) = model.calls + 1 + round % 4 / 2;
     const std::int64_t before = reference.stats().drafters[0].calls;
     try {
-      run.step(chance);
+      run.step(rng);
     } catch (const std::runtime_error&) {
       ++failed;
       CHECK(list(run.text()) == text);
       CHECK(target.cache() == cache);
-      CHECK_THROWS_AS(run.verdict(), std::logic_error);
+      CHECK_THROWS_AS(run.result(), std::logic_error);
       model.throw_call = model.poison_call = -1;
-      run.step(chance);  // the same coins
+      run.step(rng);  // the same uniform draws
     }
     model.throw_call = model.poison_call = -1;
-    reference.step(chance);
+    reference.step(rng);
     reviews += reference.stats().drafters[0].calls > before;
     CHECK(list(run.text()) == list(reference.text()));
     CHECK(list(run.proposal().tokens()) == list(reference.proposal().tokens()));
@@ -829,18 +832,18 @@ static_assert(LanguageModel<Uncounted> && !CountsChanges<Uncounted>);
 template <class Target, class Draft>
 void disturbed(Target& target, Draft& draft, const ToyModel& twin, const char* cause, auto disturb) {
   Speculator run{TreeVerifier{target, SampleAndMatch{}}, ModelDrafter{draft}, GreedyChain{.length = 3}};
-  PhiloxChance chance(5);
+  PhiloxRandom rng(5);
   run.start(kPrompt);
-  for (int round = 0; round < 4; ++round) run.step(chance);
+  for (int round = 0; round < 4; ++round) run.step(rng);
   const List text = list(run.text());
   disturb(run);
   const Stats before = run.stats();
   for (int again = 0; again < 2; ++again)
-    CHECK_THROWS_WITH_AS(run.step(chance), doctest::Contains(cause), std::logic_error);
+    CHECK_THROWS_WITH_AS(run.step(rng), doctest::Contains(cause), std::logic_error);
   CHECK(list(run.text()) == text);
   CHECK(run.stats().rounds == before.rounds);
   run.start(run.text());
-  while (run.text().size() < 40) run.step(chance);
+  while (run.text().size() < 40) run.step(rng);
   CHECK(list(run.text().first(40)) == plainly(twin, kPrompt, 40, 5));
 }
 
@@ -874,7 +877,7 @@ struct Alias {
   std::int32_t size() const { return model->size(); }
   std::int32_t capacity() const { return model->capacity(); }
   void append(Tokens tokens) { model->append(tokens); }
-  RowsView extend(Tokens tokens, Nodes parents) { return model->extend(tokens, parents); }
+  LogitsView extend(Tokens tokens, Nodes parents) { return model->extend(tokens, parents); }
   void commit(Nodes path) { model->commit(path); }
   void truncate(std::int32_t n) { model->truncate(n); }
 };
@@ -886,11 +889,11 @@ TEST_CASE("one model under two addresses as target and draft is found by its siz
   Speculator run{TreeVerifier{target, SampleAndMatch{}}, ModelDrafter{alias}, GreedyChain{.length = 2}};
   const char* const used = "a verifier, another drafter or another pipeline works in the same model";
   CHECK_THROWS_WITH_AS(run.start(kPrompt), doctest::Contains(used), std::logic_error);
-  PhiloxChance chance(5);
+  PhiloxRandom rng(5);
   run.start(List{2});  // nothing to prefill
-  run.step(chance);
+  run.step(rng);
   const List text = list(run.text());
-  CHECK_THROWS_WITH_AS(run.step(chance), doctest::Contains(used), std::logic_error);
+  CHECK_THROWS_WITH_AS(run.step(rng), doctest::Contains(used), std::logic_error);
   CHECK(list(run.text()) == text);
   CHECK(text == plainly(target, {2}, text.size(), 5));
 }
@@ -911,7 +914,7 @@ TEST_CASE("a target that something else used in the middle of a text: an error, 
   });
   both([](auto&, auto& model) {  // or is
     Speculator second{TreeVerifier{model, Sampling{}}, NoDrafter{5}, GreedyChain{}};
-    second.generate(List{3, 3}, {.max_new_tokens = 4}, PhiloxChance{1}, [](Tokens) {});
+    second.generate(List{3, 3}, {.max_new_tokens = 4}, PhiloxRandom{1}, [](Tokens) {});
   });
   // Of as many tokens: only a count of changes tells.
   disturbed(target, draft, target, kUsed, [&](auto& run) {
@@ -1003,13 +1006,13 @@ TEST_CASE(
   Late target(5, 1);
   ToyModel draft(5, 2);
   Speculator run{TreeVerifier{target, SampleAndMatch{}}, ModelDrafter{draft}, GreedyChain{.length = 3}};
-  PhiloxChance chance(5);
+  PhiloxRandom rng(5);
   run.start(kPrompt);
   int thrown = 0;
   while (run.text().size() < 40) {
     const List text = list(run.text());
     try {
-      run.step(chance);
+      run.step(rng);
     } catch (const std::runtime_error& e) {
       CHECK(std::string(e.what()) == "after the commit");
       CHECK(list(run.text()) == text);
@@ -1026,9 +1029,9 @@ TEST_CASE("a usage() that throws: before the round nothing changed, after it the
   int calls = 1000;
   Speculator run{TreeVerifier{target, Sampling{}}, Unsure{calls},
                  CostAware(GreedyChain{.length = 2}, CostCurve({1, 1.1, 1.2}), CostCurve({0.1}))};
-  PhiloxChance chance(5);
+  PhiloxRandom rng(5);
   run.start(kPrompt);
-  run.step(chance);
+  run.step(rng);
   const int in_a_round = run.drafter().asked;
   REQUIRE(in_a_round > 2);
   int failed = 0;
@@ -1037,7 +1040,7 @@ TEST_CASE("a usage() that throws: before the round nothing changed, after it the
     calls = run.drafter().asked + after;
     std::size_t fresh = 0;
     try {
-      fresh = run.step(chance).size();
+      fresh = run.step(rng).size();
     } catch (const std::runtime_error& e) {
       CHECK(std::string(e.what()) == "usage failed");
       ++failed;
@@ -1062,7 +1065,7 @@ struct Forgetful : ToyModel {
 };
 /// Its learn() throws.
 struct Unteachable : GreedyChain {
-  void learn(const TokenTree&, const Verdict&) const { throw std::runtime_error("learn failed"); }
+  void learn(const TokenTree&, const VerifyResult&) const { throw std::runtime_error("learn failed"); }
 };
 }  // namespace
 
@@ -1070,24 +1073,24 @@ TEST_CASE(
     "a generation() that throws after the round: its tokens are there, and the next round asks for start()") {
   Forgetful target(5, 1);
   Speculator run{TreeVerifier{target, SampleAndMatch{}}, NoDrafter{5}, GreedyChain{}};
-  PhiloxChance chance(5);
+  PhiloxRandom rng(5);
   run.start(kPrompt);
   target.fails_at = target.asked + 2;  // first before the round
-  CHECK(run.step(chance).size() == 1);
-  CHECK_THROWS_WITH_AS(run.step(chance), doctest::Contains(kUsed), std::logic_error);
+  CHECK(run.step(rng).size() == 1);
+  CHECK_THROWS_WITH_AS(run.step(rng), doctest::Contains(kUsed), std::logic_error);
   run.start(run.text());
-  while (run.text().size() < 20) run.step(chance);
+  while (run.text().size() < 20) run.step(rng);
   CHECK(list(run.text()) == plainly(target, kPrompt, 20, 5));
 }
 
 TEST_CASE("a learn() that throws: text() has the round's tokens, and goes on") {
   ToyModel target(5, 1);
   Speculator run{TreeVerifier{target, SampleAndMatch{}}, NoDrafter{5}, Unteachable{}};
-  PhiloxChance chance(5);
+  PhiloxRandom rng(5);
   run.start(kPrompt);
   while (run.text().size() < 20) {
     const std::size_t before = run.text().size();
-    CHECK_THROWS_WITH(run.step(chance), "learn failed");
+    CHECK_THROWS_WITH(run.step(rng), "learn failed");
     CHECK(run.text().size() == before + 1);
     CHECK(run.stats().rounds == static_cast<std::int64_t>(run.text().size() - kPrompt.size()));
   }

@@ -23,7 +23,7 @@ expect 2 '^usage: ' "${variants[@]}" --nonsense
 expect 0 '^hass-n3: .* --alignment 3 ' "${variants[@]}" --list
 also '^glide-layer1: .* --target-layer 1 '  # of eight layers: a quarter
 also '^glide-layer5: '
-also '^sorted-only4: '
+also '^s2d-only4: '
 [ ! -e "$scratch/made" ] || { echo 'FAILED: --list trained'; failed=1; }
 expect 1 "no model or group is called 'poems'" "${variants[@]}" --list poems
 expect 1 'no specula-train at' "${variants[@]}" --train "$scratch/nowhere"
@@ -35,5 +35,5 @@ also 'trained: head --name hass-n3 .*--init .*eagle-start/export'
 also '^== 2 models in '
 expect 0 '^hass-n3: finished before' "${variants[@]}" --head-steps 20 hass-n3
 expect 0 'trained: head --name hass-n3 .* --steps 30 ' "${variants[@]}" --head-steps 30 hass-n3  # another command: again
-expect 0 '^== 4 models' "${variants[@]}" sorted
+expect 0 '^== 4 models' "${variants[@]}" s2d
 exit "$failed"

@@ -14,8 +14,8 @@ using namespace specula_test;
 
 static_assert(ProposalShape<AdaptiveChain<>, ModelDrafter<ToyModel>>);
 static_assert(ProposalShape<AdaptiveChain<HeuristicEnd, Draw::sampled>, ModelDrafter<ToyModel>>);
-static_assert(AdaptiveChain<>::law == DraftLaw::deterministic);
-static_assert(AdaptiveChain<ThresholdEnd, Draw::sampled>::law == DraftLaw::sampled);
+static_assert(AdaptiveChain<>::kind == ProposalKind::deterministic);
+static_assert(AdaptiveChain<ThresholdEnd, Draw::sampled>::kind == ProposalKind::sampled);
 
 TEST_CASE("the threshold follows the rate of acceptance, as Draft & Verify's does") {
   ThresholdEnd end;
@@ -88,13 +88,13 @@ TEST_CASE("chains end where the policy says, and what was learned is carried or 
     Speculator run{TreeVerifier{target, Sampling{}, {.temperature = 0}}, ModelDrafter{draft},
                    AdaptiveChain<HeuristicEnd>{.end = {.longest = 9, .now = 3}, .carry = carry}};
     run.start(prompt);
-    PhiloxChance chance(1);
+    PhiloxRandom rng(1);
     for (const std::int32_t nodes : {4, 6, 8, 10, 10}) {
-      run.step(chance);
+      run.step(rng);
       CHECK(run.proposal().size() == nodes);
     }
     run.start(std::vector<Token>{1, 1});
-    run.step(chance);
+    run.step(rng);
     CHECK(run.proposal().size() == (carry ? 10 : 4));
   }
   // What was learned is in use, not what it began with.
@@ -102,17 +102,17 @@ TEST_CASE("chains end where the policy says, and what was learned is carried or 
   learned.now.threshold = 1;
   Speculator short_run{TreeVerifier{target, Sampling{}, {.temperature = 0}}, ModelDrafter{draft}, learned};
   short_run.start(prompt);
-  PhiloxChance coin(1);
-  short_run.step(coin);
+  PhiloxRandom uniform(1);
+  short_run.step(uniform);
   CHECK(short_run.proposal().size() == 2);
-  // A guess below the threshold is the last one, and stays.
+  // A draft token below the threshold is the last one, and stays.
   Speculator run{TreeVerifier{target, Sampling{}, {.temperature = 0}}, ModelDrafter{draft},
                  AdaptiveChain<>{}};
   run.start(prompt);
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   for (int i = 0; i < 6; ++i) {
     const float threshold = run.shape().now.threshold;
-    run.step(chance);
+    run.step(rng);
     const TokenTree& tree = run.proposal();
     for (NodeId n = 1; n + 1 < tree.size(); ++n) CHECK(tree.confidence(n) >= threshold);
     if (tree.size() < 13) CHECK(tree.confidence(tree.size() - 1) < threshold);
@@ -124,10 +124,10 @@ TEST_CASE("rounds allocate nothing") {
   Speculator run{TreeVerifier{target, Rejection{}}, ModelDrafter{draft},
                  AdaptiveChain<ThresholdEnd, Draw::sampled>{}};
   run.start(std::vector<Token>{0, 1, 2});
-  PhiloxChance chance(1);
-  run.step(chance);
+  PhiloxRandom rng(1);
+  run.step(rng);
   AllocationCount allocated;
-  for (int i = 0; i < 20; ++i) run.step(chance);
+  for (int i = 0; i < 20; ++i) run.step(rng);
   const auto n = allocated.count();
   CHECK(n == 0);
 }

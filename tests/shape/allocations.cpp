@@ -16,9 +16,9 @@ using namespace specula_test;
 
 namespace {
 
-using Iid = SampledTree<DraftLaw::sampled_iid>;
-using Distinct = SampledTree<DraftLaw::sampled_distinct>;
-using Drawn = StaticTree<DraftLaw::sampled_distinct>;
+using Iid = SampledTree<ProposalKind::sampled_iid>;
+using Distinct = SampledTree<ProposalKind::sampled_distinct>;
+using Drawn = StaticTree<ProposalKind::sampled_distinct>;
 
 /// No allocation from the first round on, and that something was proposed.
 template <class Rule, class Shape>
@@ -28,12 +28,12 @@ void check(Rule rule, Shape shape, std::int32_t least_nodes, const SamplingParam
   Speculator run{TreeVerifier{target, rule, params}, ModelDrafter{draft}, std::move(shape)};
   const std::vector<Token> prompt = {1, 2, 3};
   run.start(prompt);
-  PhiloxChance chance(7);
-  if (params.cuts()) run.step(chance);  // the first cut makes room for itself
+  PhiloxRandom rng(7);
+  if (params.truncates()) run.step(rng);  // the first truncation makes room for itself
   std::int64_t allocated = 0;
   for (int round = 0; round < 60; ++round) {
     const AllocationCount counted;
-    run.step(chance);
+    run.step(rng);
     allocated += counted.count();
   }
   CHECK(allocated == 0);
@@ -50,7 +50,7 @@ TEST_CASE("chains") {
         {.temperature = 0.8f, .top_k = 9});
 }
 
-TEST_CASE("trees of likely guesses") {
+TEST_CASE("trees of likely draft tokens") {
   check(Sampling{}, Cape{}, 8);
   check(Traversal{}, Cape{.extras = CapeExtras::fixed(7)}, 32);
   check(Rejection{}, Beam{}, 4);
@@ -91,12 +91,12 @@ TEST_CASE("cascades of two models and Max-Gram") {
     Speculator run{TreeVerifier{target, rule, params},
                    Stack{ModelDrafter{base}, ModelDrafter{small}, MaxGram(kVocab)}, shape};
     run.start(std::vector<Token>{1, 2, 3, 1, 2});
-    PhiloxChance chance(7);
-    run.step(chance);  // the first cut makes room for itself
+    PhiloxRandom rng(7);
+    run.step(rng);  // the first truncation makes room for itself
     std::int64_t sum = 0;
     for (int round = 0; round < 40; ++round) {
       const AllocationCount counted;
-      run.step(chance);
+      run.step(rng);
       sum += counted.count();
     }
     CHECK(run.stats().proposed >= 40 * 3);
@@ -104,7 +104,7 @@ TEST_CASE("cascades of two models and Max-Gram") {
     CHECK(run.stats().drafters[2].calls > 0);
     return sum;
   };
-  const SamplingParams greedy{.temperature = 0}, warm{}, cut{.temperature = 0.8f, .top_k = 9};
+  const SamplingParams greedy{.temperature = 0}, warm{}, truncated{.temperature = 0.8f, .top_k = 9};
   const std::array<std::array<std::int32_t, 3>, 3> limits = {{{5, 3, 4}, {0, 1, 4}, {0, 0, 4}}};
   CHECK(allocated(Greedy{}, Horizontal<3>{.counts = {3, 2, 3}}, greedy) == 0);
   CHECK(allocated(Block{}, Horizontal<3, Draw::sampled>{.counts = {3, 2, 3}}, warm) == 0);
@@ -112,7 +112,7 @@ TEST_CASE("cascades of two models and Max-Gram") {
     CAPTURE(lenience);
     CHECK(allocated(Greedy{}, Vertical<3>{.reviews = 3, .lenience = lenience}, greedy) == 0);
     CHECK(allocated(Greedy{}, Cascade<3>{.limits = limits, .lenience = lenience}, greedy) == 0);
-    for (const SamplingParams& params : {warm, cut}) {
+    for (const SamplingParams& params : {warm, truncated}) {
       CHECK(allocated(Sampling{}, Vertical<3, Draw::sampled>{.reviews = 3, .lenience = lenience}, params) ==
             0);
       CHECK(allocated(Block{}, Cascade<3, Draw::sampled>{.limits = limits, .lenience = lenience}, params) ==

@@ -21,9 +21,9 @@ constexpr Token kRoot = 1;
 const Text kText = {0, 1, 0, kRoot};
 
 void propose(TokenTree& tree, ScriptedDrafter& drafter, Beam& shape, std::int32_t limit = 1000) {
-  NoCoins none;
+  NoUniforms none;
   tree.reset(kRoot, 3, limit);
-  shape.propose(drafter, Round{kContext, {}, limit}, tree, none);
+  shape.propose(drafter, ProposeContext{kContext, {}, limit}, tree, none);
 }
 
 struct Path {
@@ -103,7 +103,7 @@ TEST_CASE("the paths of a beam search, their common beginnings once") {
     CHECK(tree.size() <= shape.max_nodes());
     CHECK(drafter.widths.size() == static_cast<std::size_t>(shape.length));
     CHECK(std::accumulate(drafter.widths.begin(), drafter.widths.end(), 0) <= shape.draft_nodes());
-    CHECK(tree.law() == DraftLaw::deterministic);
+    CHECK(tree.kind() == ProposalKind::deterministic);
     for (NodeId n = 1; n < tree.size(); ++n) {
       Text parent = got[static_cast<std::size_t>(n) - 1];
       const double with_it = prob_of(rows, parent);
@@ -125,7 +125,7 @@ TEST_CASE("ties go to the older beam, then to the lower token") {
     shape.width = 1 + static_cast<std::int32_t>(i % 5), shape.length = 1 + static_cast<std::int32_t>(i % 4);
     propose(tree, drafter, shape);
     // The same as a pool: beams are kept in the order of the pool.
-    std::vector<Guess> pool;
+    std::vector<DraftToken> pool;
     std::vector<int> beams{-1};
     for (std::int32_t level = 0; level < shape.length; ++level) {
       std::vector<int> fresh;
@@ -157,9 +157,9 @@ TEST_CASE("a beam of one is a greedy chain") {
     TokenTree beam(12, 6, 0), chain(12, 6, 0);
     Beam shape{.width = 1, .length = 5};
     propose(beam, drafter, shape);
-    NoCoins none;
+    NoUniforms none;
     chain.reset(kRoot, 3);
-    Chain<>{.length = 5}.propose(drafter, Round{kContext, {}, 6}, chain, none);
+    Chain<>{.length = 5}.propose(drafter, ProposeContext{kContext, {}, 6}, chain, none);
     CHECK(
         std::equal(beam.tokens().begin(), beam.tokens().end(), chain.tokens().begin(), chain.tokens().end()));
     CHECK(beam.is_chain());
@@ -208,4 +208,4 @@ TEST_CASE("a drafter that is nearly full: shorter beams; no length: nothing") {
   CHECK(drafter.widths.empty());
 }
 
-static_assert(ProposalShape<Beam, ScriptedDrafter> && Beam::law == DraftLaw::deterministic);
+static_assert(ProposalShape<Beam, ScriptedDrafter> && Beam::kind == ProposalKind::deterministic);

@@ -19,16 +19,16 @@ constexpr Token kRoot = 1;
 const Text kText = {0, 1, 0, kRoot};
 
 void propose(TokenTree& tree, ScriptedDrafter& drafter, Cape& shape, std::int32_t limit = 1000) {
-  NoCoins none;
+  NoUniforms none;
   tree.reset(kRoot, 3, limit);
-  shape.propose(drafter, Round{kContext, {}, limit}, tree, none);
+  shape.propose(drafter, ProposeContext{kContext, {}, limit}, tree, none);
 }
 
-/// The shape once more, from its description; `room`: guesses that fit. Guesses are the spine, then all
-/// extras.
-std::vector<Guess> transcription(const RowOf& row_of, std::int32_t length, int budget, std::int32_t fixed,
-                                 int room, std::vector<int>& chosen) {
-  std::vector<Guess> spine, extras;
+/// The shape once more, from its description; `room`: draft tokens that fit. Draft tokens are the spine, then
+/// all extras.
+std::vector<DraftToken> transcription(const RowOf& row_of, std::int32_t length, int budget,
+                                      std::int32_t fixed, int room, std::vector<int>& chosen) {
+  std::vector<DraftToken> spine, extras;
   Text text = kText;
   double reach = 1;
   for (int i = 0; i < length && i < budget && i < room; ++i) {
@@ -41,7 +41,7 @@ std::vector<Guess> transcription(const RowOf& row_of, std::int32_t length, int b
     spine.push_back({row[0].token, i - 1, row[0].prob, reach});
     text.push_back(row[0].token);
   }
-  std::vector<Guess> all = spine;
+  std::vector<DraftToken> all = spine;
   all.insert(all.end(), extras.begin(), extras.end());
   std::vector<int> among;
   chosen.clear();
@@ -95,7 +95,7 @@ TEST_CASE(
   TokenTree tree(20, shape.max_nodes(), 0);
   propose(tree, drafter, shape);
   REQUIRE(tree.size() == 33);
-  CHECK(tree.law() == DraftLaw::deterministic);
+  CHECK(tree.kind() == ProposalKind::deterministic);
   CHECK(drafter.widths == std::vector<int>(4, 1));  // the draft never runs an extra, nor the spine's end
   std::vector<std::uint64_t> mask(33 * mask_words(33));
   tree_mask(tree.parents(), mask);
@@ -131,20 +131,20 @@ TEST_CASE("the same tree as a naive transcription: random rows, ties, budgets, r
     const RowOf rows = i % 3 == 0 ? flat_rows(40, i) : random_rows(40, i, spread, i % 3 == 1 ? 0.5 : 0, 0.2);
     ScriptedDrafter drafter(40, rows);
     reused.length = random.below(7);
-    reused.budget = random.chance(0.5) ? 32 : random.below(20);
-    const std::int32_t fixed = random.chance(0.7) ? -1 : random.below(9);
+    reused.budget = random.bernoulli(0.5) ? 32 : random.below(20);
+    const std::int32_t fixed = random.bernoulli(0.7) ? -1 : random.below(9);
     reused.extras = fixed < 0 ? CapeExtras{} : CapeExtras::fixed(fixed);
-    const std::int32_t limit = random.chance(0.5) ? 200 : 1 + random.below(30);
+    const std::int32_t limit = random.bernoulli(0.5) ? 200 : 1 + random.below(30);
     propose(tree, drafter, reused, limit);
     std::vector<int> chosen;
-    const std::vector<Guess> guesses =
+    const std::vector<DraftToken> draft_tokens =
         transcription(rows, reused.length, reused.budget, fixed, limit - 1, chosen);
     CAPTURE(i);
-    CHECK(holds(tree, guesses, chosen));
+    CHECK(holds(tree, draft_tokens, chosen));
     CHECK(tree.size() <= std::min(limit, reused.max_nodes()));
-    cut += chosen.size() < guesses.size(), full += chosen.size() == guesses.size();
+    cut += chosen.size() < draft_tokens.size(), full += chosen.size() == draft_tokens.size();
     std::size_t spine = 0;
-    while (spine < guesses.size() && guesses[spine].parent == static_cast<int>(spine) - 1 &&
+    while (spine < draft_tokens.size() && draft_tokens[spine].parent == static_cast<int>(spine) - 1 &&
            spine < static_cast<std::size_t>(reused.length))
       ++spine;
     CHECK(drafter.widths.size() == std::min<std::size_t>({static_cast<std::size_t>(reused.length),
@@ -172,9 +172,9 @@ TEST_CASE("small vocabularies, no length, no budget, no room") {
                             [=](const Text&) { return std::vector<float>(static_cast<std::size_t>(vocab)); });
     TokenTree tree(vocab, 33, 0);
     Cape shape{.extras = CapeExtras::fixed(7)};
-    NoCoins none;
+    NoUniforms none;
     tree.reset(0, 3);
-    shape.propose(drafter, Round{kContext, {}, 33}, tree, none);
+    shape.propose(drafter, ProposeContext{kContext, {}, 33}, tree, none);
     CHECK(tree.size() == 1 + 4 * vocab);  // every token there is, once
   }
   ScriptedDrafter drafter(20, random_rows(20, 1, 1));
@@ -202,4 +202,4 @@ TEST_CASE("small vocabularies, no length, no budget, no room") {
   CHECK(tree.is_chain());
 }
 
-static_assert(ProposalShape<Cape, ScriptedDrafter> && Cape::law == DraftLaw::deterministic);
+static_assert(ProposalShape<Cape, ScriptedDrafter> && Cape::kind == ProposalKind::deterministic);

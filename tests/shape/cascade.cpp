@@ -38,7 +38,7 @@ const Text kContext = {1, 4, 0};
 constexpr Token kRoot = 3;
 
 enum class Last { dense, points, silent };
-/// One of them; a last drafter that is to guess nothing at a time is one that loses patience.
+/// One of them; a last drafter that is to draft nothing at a time is one that loses patience.
 template <std::size_t n>
 Last pick_last(std::int32_t which, const Limits<n>& limits) {
   return limits[n - 1][n - 1] == 0 ? Last::points : static_cast<Last>(which);
@@ -53,15 +53,15 @@ struct Setting {
   std::int32_t capacity = 1 << 20;
 
   RowOf row_of(std::size_t i) const { return related_rows(kVocab, seed, 1000 * seed + i + 1, apart); }
-  GuessOf guess_of() const {
-    return related_guesses(kVocab, seed, 1000 * seed + n, apart, last == Last::silent ? 0.3 : 0);
+  DraftTokenOf draft_token_of() const {
+    return related_draft_tokens(kVocab, seed, 1000 * seed + n, apart, last == Last::silent ? 0.3 : 0);
   }
   std::vector<SlowDrafter> slow() const {
     std::vector<SlowDrafter> out;
     for (std::size_t i = 0; i < n; ++i) {
       SlowDrafter drafter;
       if (i + 1 == n && last != Last::dense)
-        drafter.guess_of = guess_of();
+        drafter.draft_token_of = draft_token_of();
       else
         drafter.row_of = row_of(i);
       out.push_back(drafter);
@@ -70,7 +70,7 @@ struct Setting {
   }
   template <class Use>
   void with_stack(Use use) const {
-    const ScriptedPoints points(kVocab, guess_of());
+    const ScriptedPoints points(kVocab, draft_token_of());
     const auto dense = [&](std::size_t i) { return ScriptedDrafter(kVocab, row_of(i), capacity); };
     if constexpr (n == 1) {
       if (last == Last::dense) return use(Stack{dense(0)});
@@ -100,9 +100,9 @@ void compare(int cases, std::uint64_t seed) {
     shape.reserve();
     TokenTree tree(kVocab, shape.max_nodes(), 0);
     tree.reset(kRoot, 3);
-    NoCoins chance;
+    NoUniforms rng;
     setting.with_stack([&](auto stack) {
-      shape.propose(stack, Round{kContext, {}, shape.max_nodes()}, tree, chance);
+      shape.propose(stack, ProposeContext{kContext, {}, shape.max_nodes()}, tree, rng);
     });
 
     Text text = kContext;
@@ -111,7 +111,7 @@ void compare(int cases, std::uint64_t seed) {
     const SlowText want = slow_cascade(slow, 0, slow_text(text), table(limits), lenience);
     CAPTURE(i);
     REQUIRE(is_chain_of(tree, want, text.size()));
-    CHECK(tree.law() == DraftLaw::deterministic);
+    CHECK(tree.kind() == ProposalKind::deterministic);
     REQUIRE(shape.reviewed().size() == n - 1);
     for (std::size_t r = 0; r + 1 < n; ++r) {
       const Reviews& got = shape.reviewed()[r];
@@ -179,8 +179,8 @@ void check_bound(std::uint64_t seed, int tables, int texts) {
       const Setting<n> setting{random.bits() % 100000, static_cast<Last>(text % 2), random.between(0, 1.5)};
       setting.with_stack([&](auto stack) {
         tree.reset(kRoot, 3);
-        NoCoins chance;
-        shape.propose(stack, Round{kContext, {}, 200}, tree, chance);
+        NoUniforms rng;
+        shape.propose(stack, ProposeContext{kContext, {}, 200}, tree, rng);
         longest = std::max(longest, tree.size());
       });
       REQUIRE(longest <= bound);
@@ -223,8 +223,10 @@ TEST_CASE("the table of the paper") {
     const Setting<3> setting{seed, seed % 2 ? Last::points : Last::silent, 0.3};
     TokenTree tree(kVocab, shape.max_nodes(), 0);
     tree.reset(kRoot, 3);
-    NoCoins chance;
-    setting.with_stack([&](auto stack) { shape.propose(stack, Round{kContext, {}, 33}, tree, chance); });
+    NoUniforms rng;
+    setting.with_stack([&](auto stack) {
+      shape.propose(stack, ProposeContext{kContext, {}, 33}, tree, rng);
+    });
     Text text = kContext;
     text.push_back(kRoot);
     std::vector<SlowDrafter> slow = setting.slow();
@@ -261,30 +263,32 @@ TEST_CASE("narrow room: a valid chain of at most so many nodes, and nobody is as
     const Setting<3> setting{random.bits() % 1000, pick_last(i % 3, limits), 0.5,
                              static_cast<std::int32_t>(kContext.size()) + room};
     TokenTree tree(kVocab, sampled.max_nodes(), sampled.max_nodes());
-    PhiloxChance chance(static_cast<std::uint64_t>(i));
+    PhiloxRandom rng(static_cast<std::uint64_t>(i));
     const auto propose = [&](auto& shape) {
       tree.reset(kRoot, 3, room);
-      setting.with_stack([&](auto stack) { shape.propose(stack, Round{kContext, {}, room}, tree, chance); });
+      setting.with_stack([&](auto stack) {
+        shape.propose(stack, ProposeContext{kContext, {}, room}, tree, rng);
+      });
       REQUIRE(tree.size() <= room);
       CHECK(tree.is_chain());
       if (limits[0][0] > 0 && room > 1) CHECK(tree.size() > 1);
     };
     propose(greedy);
-    CHECK(tree.law() == DraftLaw::deterministic);
+    CHECK(tree.kind() == ProposalKind::deterministic);
     propose(sampled);
     for (NodeId n = 1; n < tree.size(); ++n) CHECK(tree.draft_prob(n, tree.token(n)) > 0);
   }
 }
 
 TEST_CASE("drafters that have nothing to say end their turns") {
-  const GuessOf nothing = [](const Text&) { return kNoToken; };
+  const DraftTokenOf nothing = [](const Text&) { return kNoToken; };
   const RowOf row_of = related_rows(kVocab, 1, 2, 0.5);
-  NoCoins chance;
+  NoUniforms rng;
   TokenTree tree(kVocab, 100, 0);
   const auto size = [&](auto shape, auto stack) {
     shape.reserve();
     tree.reset(kRoot, 3);
-    shape.propose(stack, Round{kContext, {}, 100}, tree, chance);
+    shape.propose(stack, ProposeContext{kContext, {}, 100}, tree, rng);
     return tree.size();
   };
   CHECK(size(Cascade<1>{.limits = {{{4}}}}, Stack{ScriptedPoints(kVocab, nothing)}) == 1);
@@ -300,18 +304,20 @@ TEST_CASE("temperature 0 draws nothing: the sampled cascade is the greedy one") 
     const Limits<3> limits = random_limits<3>(random, 3);
     Cascade<3> greedy{.limits = limits, .lenience = 2};
     Cascade<3, Draw::sampled> sampled{.limits = limits, .lenience = 2};
-    static_assert(Cascade<3>::law == DraftLaw::deterministic &&
-                  Cascade<3, Draw::sampled>::law == DraftLaw::sampled);
+    static_assert(Cascade<3>::kind == ProposalKind::deterministic &&
+                  Cascade<3, Draw::sampled>::kind == ProposalKind::sampled);
     greedy.reserve(), sampled.reserve();
     const Setting<3> setting{random.bits() % 1000, pick_last(i % 3, limits)};
     TokenTree one(kVocab, greedy.max_nodes(), 0), other(kVocab, greedy.max_nodes(), greedy.max_nodes());
     one.reset(kRoot, 3), other.reset(kRoot, 3);
-    NoCoins chance;
-    setting.with_stack([&](auto stack) { greedy.propose(stack, Round{kContext, {}, 100}, one, chance); });
+    NoUniforms rng;
     setting.with_stack([&](auto stack) {
-      sampled.propose(stack, Round{kContext, {.temperature = 0}, 100}, other, chance);
+      greedy.propose(stack, ProposeContext{kContext, {}, 100}, one, rng);
+    });
+    setting.with_stack([&](auto stack) {
+      sampled.propose(stack, ProposeContext{kContext, {.temperature = 0}, 100}, other, rng);
     });
     CHECK(std::equal(one.tokens().begin(), one.tokens().end(), other.tokens().begin(), other.tokens().end()));
-    CHECK(other.law() == DraftLaw::deterministic);
+    CHECK(other.kind() == ProposalKind::deterministic);
   }
 }

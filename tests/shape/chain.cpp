@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "plain_law.hpp"
+#include "plain_distribution.hpp"
 #include "toy_model.hpp"
 
 using namespace specula;
@@ -43,8 +43,8 @@ void propose(TokenTree& tree, ToyModel& model, const Chain<mode>& chain, const S
   model.truncate(0);
   ModelDrafter drafter(model);
   tree.reset(2, 4, limit);
-  PhiloxChance chance(seed);
-  chain.propose(drafter, Round{kContext, params, limit}, tree, chance);
+  PhiloxRandom rng(seed);
+  chain.propose(drafter, ProposeContext{kContext, params, limit}, tree, rng);
 }
 
 }  // namespace
@@ -56,18 +56,21 @@ TEST_CASE("a greedy chain follows the largest logits, whatever the parameters") 
        {SamplingParams{}, SamplingParams{.temperature = 0}, SamplingParams{.temperature = 3, .top_k = 1}}) {
     propose(tree, model, Chain<Draw::greedy>{.length = 4}, params, 1, 5);
     REQUIRE(tree.size() == 5);
-    CHECK(tree.law() == DraftLaw::deterministic);
+    CHECK(tree.kind() == ProposalKind::deterministic);
     for (NodeId n = 1; n < 5; ++n) {
       const std::vector<float> row = row_after(model, tree, n - 1);
       CHECK(tree.token(n) == std::max_element(row.begin(), row.end()) - row.begin());
       CHECK(tree.confidence(n) ==
-            doctest::Approx(plain_law(row, {})[static_cast<std::size_t>(tree.token(n))]).epsilon(1e-5));
+            doctest::Approx(plain_distribution(row, {})[static_cast<std::size_t>(tree.token(n))])
+                .epsilon(1e-5));
       CHECK(tree.parent(n) == n - 1);
     }
   }
 }
 
-TEST_CASE("a sampled chain draws from the draft's rows under the target's parameters, and records that law") {
+TEST_CASE(
+    "a sampled chain draws from the draft's rows under the target's parameters, and records that "
+    "distribution") {
   ToyModel model(6, 1);
   TokenTree tree(6, 5, 5);
   const SamplingParams params{.temperature = 0.7f, .top_k = 3};
@@ -75,22 +78,22 @@ TEST_CASE("a sampled chain draws from the draft's rows under the target's parame
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     propose(tree, model, Chain<Draw::sampled>{.length = 4}, params, seed, 5);
     REQUIRE(tree.size() == 5);
-    CHECK(tree.law() == DraftLaw::sampled);
+    CHECK(tree.kind() == ProposalKind::sampled);
     for (NodeId n = 1; n < 5; ++n) {
-      const std::vector<double> q = plain_law(row_after(model, tree, n - 1), params);
+      const std::vector<double> q = plain_distribution(row_after(model, tree, n - 1), params);
       CHECK(tree.draft_prob(n, tree.token(n)) ==
             doctest::Approx(q[static_cast<std::size_t>(tree.token(n))]).epsilon(1e-5));
     }
     ++counts[static_cast<std::size_t>(tree.token(1))];
   }
-  const std::vector<double> q = plain_law(row_after(model, tree, 0), params);
+  const std::vector<double> q = plain_distribution(row_after(model, tree, 0), params);
   for (std::size_t x = 0; x < 6; ++x)
     CHECK(std::abs(counts[x] - 500 * q[x]) <= 4.5 * std::sqrt(500 * q[x] * (1 - q[x])));  // n 500
   propose(tree, model, Chain<Draw::sampled>{.length = 4}, {.temperature = 0}, 1, 5);
-  CHECK(tree.law() == DraftLaw::deterministic);  // temperature 0 draws nothing
+  CHECK(tree.kind() == ProposalKind::deterministic);  // temperature 0 draws nothing
 }
 
-TEST_CASE("exit_below ends the chain after a weak guess, which stays") {
+TEST_CASE("exit_below ends the chain after a weak draft token, which stays") {
   ToyModel model(6, 1);
   TokenTree tree(6, 9, 9);
   int shorter = 0;
@@ -101,7 +104,7 @@ TEST_CASE("exit_below ends the chain after a weak guess, which stays") {
             (n == tree.size() - 1 && (tree.size() < 9 || tree.confidence(n) < 0.2f)));
     shorter += tree.size() < 9;
     const std::int32_t size = tree.size();
-    propose(tree, model, Chain<Draw::sampled>{.length = 8}, {}, seed, 9);  // the same guesses, and more
+    propose(tree, model, Chain<Draw::sampled>{.length = 8}, {}, seed, 9);  // the same draft tokens, and more
     CHECK(tree.size() == 9);
     CHECK((size == 9 || tree.confidence(size - 1) < 0.2f));
   }
@@ -115,7 +118,7 @@ TEST_CASE("no longer than there is room for, and than the length") {
     const std::int64_t before = model.calls;
     propose(tree, model, Chain<Draw::sampled>{.length = 5}, {}, 3, limit);
     CHECK(tree.size() == std::min(limit, 6));
-    CHECK(model.calls - before == tree.size() - 1);  // the last guess is not run
+    CHECK(model.calls - before == tree.size() - 1);  // the last draft token is not run
   }
   propose(tree, model, Chain<Draw::sampled>{.length = 0}, {}, 3, 9);
   CHECK(tree.size() == 1);
@@ -124,48 +127,50 @@ TEST_CASE("no longer than there is room for, and than the length") {
 
 TEST_CASE("point masses: their tokens whatever the mode, until there are none") {
   TokenTree tree(5, 9, 0);
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   ListDrafter drafter{{3, 1, 4}};
   for (const std::int32_t length : {2, 8}) {
     tree.reset(0, 4);
-    Chain<Draw::sampled>{.length = length}.propose(drafter, Round{kContext, {}, 9}, tree, chance);
+    Chain<Draw::sampled>{.length = length}.propose(drafter, ProposeContext{kContext, {}, 9}, tree, rng);
     CHECK(tree.size() == std::min(1 + length, 4));
     CHECK(tree.token(1) == 3);
     CHECK(tree.token(2) == 1);
-    CHECK(tree.law() == DraftLaw::deterministic);
+    CHECK(tree.kind() == ProposalKind::deterministic);
   }
   drafter.list.clear();
   tree.reset(0, 4);
-  Chain<>{}.propose(drafter, Round{kContext, {}, 9}, tree, chance);
+  Chain<>{}.propose(drafter, ProposeContext{kContext, {}, 9}, tree, rng);
   CHECK(tree.size() == 1);
 }
 
-TEST_CASE("a shared chain draws by the noise of each position, from the laws that a sampled one draws from") {
-  static_assert(Chain<Draw::shared>::law == DraftLaw::shared);
+TEST_CASE(
+    "a shared chain draws by the noise of each position, from the distributions that a sampled one draws "
+    "from") {
+  static_assert(Chain<Draw::shared>::kind == ProposalKind::shared);
   ToyModel model(6, 1);
   TokenTree tree(6, 5, 5);
   const SamplingParams params{.temperature = 0.7f, .top_k = 3};
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     propose(tree, model, Chain<Draw::shared>{.length = 4}, params, seed, 5);
     REQUIRE(tree.size() == 5);
-    CHECK(tree.law() == DraftLaw::shared);
-    PhiloxChance chance(seed);
+    CHECK(tree.kind() == ProposalKind::shared);
+    PhiloxRandom rng(seed);
     detail::RowScan scan(6);
     for (NodeId n = 1; n < 5; ++n) {
       const std::vector<float> row = row_after(model, tree, n - 1);
-      const RowLaw q = scan.law(row, params);
-      CHECK(tree.token(n) == chance.draw_by_noise(scan.weights(q), Site{4 + n, 0, Stream::noise, 0}));
+      const Distribution q = scan.distribution(row, params);
+      CHECK(tree.token(n) == rng.draw_by_noise(scan.weights(q), RandomKey{4 + n, 0, RandomStream::noise, 0}));
       CHECK(tree.draft_prob(n, tree.token(n)) == doctest::Approx(q(tree.token(n))).epsilon(1e-6));
     }
   }
   propose(tree, model, Chain<Draw::shared>{.length = 4}, {.temperature = 0}, 1, 5);
-  CHECK(tree.law() == DraftLaw::deterministic);
+  CHECK(tree.kind() == ProposalKind::deterministic);
 
   ListDrafter drafter{{3, 1}};
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   TokenTree points(5, 9, 0);
   points.reset(0, 4);
-  Chain<Draw::shared>{}.propose(drafter, Round{kContext, {}, 9}, points, chance);
+  Chain<Draw::shared>{}.propose(drafter, ProposeContext{kContext, {}, 9}, points, rng);
   CHECK(points.size() == 3);
-  CHECK(points.law() == DraftLaw::deterministic);
+  CHECK(points.kind() == ProposalKind::deterministic);
 }

@@ -84,7 +84,7 @@ TEST_CASE("trees are cut to what pays as well") {
         5 * run(tree, tables, kTwoCores, kCheapDraft).rate);
   CHECK(run(CostAware(tree), tables, kTwoCores, kCheapDraft).rate > 1.05);  // and plain decoding is 1
   CHECK(run(CostAware(Beam{}), tables, kTwoCores, kCheapDraft).rate > 1.05);
-  using Drawn = SampledTree<DraftLaw::sampled_distinct>;
+  using Drawn = SampledTree<ProposalKind::sampled_distinct>;
   CHECK(run(CostAware(Drawn{}), tables, kGpu, kCheapDraft).rate >
         0.97 * run(Drawn{}, tables, kGpu, kCheapDraft).rate);
   CHECK(run(CostAware(Drawn{}), tables, kTwoCores, kCheapDraft).rate > 0.97);
@@ -105,7 +105,7 @@ TEST_CASE("measurements that jitter, and some that are off by ten, do no harm") 
     const auto random = std::make_shared<Random>(9);
     const auto noisy = [&](const Cost& of) {
       return [of, random](std::int32_t n) {
-        return of(n) * (random->chance(0.02) ? 10.0 : random->between(0.9, 1.3));
+        return of(n) * (random->bernoulli(0.02) ? 10.0 : random->between(0.9, 1.3));
       };
     };
     // The same noise hits all; what is compared is the work: the true cost of what was proposed.
@@ -125,11 +125,11 @@ TEST_CASE("it notices that the machine has changed") {
   using D = ModelDrafter<BigramModel>;
   Speculator run{SimulatedVerifier<V>(V{target, Sampling{}}, changing),
                  SimulatedDrafter<D>(D{draft}, kCheapDraft), CostAware(kWideCape)};
-  PhiloxChance chance(2);
+  PhiloxRandom rng(2);
   run.start(std::vector<Token>{1, 2, 3});
   const auto nodes_over = [&](int rounds) {
     const std::int64_t before = run.stats().proposed;
-    for (int i = 0; i < rounds; ++i) run.step(chance);
+    for (int i = 0; i < rounds; ++i) run.step(rng);
     return static_cast<double>(run.stats().proposed - before) / rounds;
   };
   nodes_over(500);
@@ -154,7 +154,7 @@ TEST_CASE(
     Speculator run{SimulatedVerifier<V>(V{target, rule}, jitter), SimulatedDrafter<D>(D{draft}, jitter),
                    shape};
     std::vector<Token> out;
-    run.generate(std::vector<Token>{1, 2, 3}, {.max_new_tokens = 400}, PhiloxChance{4},
+    run.generate(std::vector<Token>{1, 2, 3}, {.max_new_tokens = 400}, PhiloxRandom{4},
                  [&](Tokens fresh) { out.insert(out.end(), fresh.begin(), fresh.end()); });
     return out;
   };
@@ -170,7 +170,7 @@ TEST_CASE(
   CHECK(text(Sampling{}, CostAware(Chain<>{.length = 6}), 3) == plain);
 }
 
-TEST_CASE("guesses without a row are weighed too: a drafter that is always wrong is left alone") {
+TEST_CASE("draft tokens without a row are weighed too: a drafter that is always wrong is left alone") {
   struct Wrong {  // one token a node, and never the target's
     std::vector<Token> tokens;
     std::int32_t vocab_size() const { return kVocab; }
@@ -189,33 +189,33 @@ TEST_CASE("guesses without a row are weighed too: a drafter that is always wrong
   using V = TreeVerifier<BigramModel, Sampling>;
   Speculator run{SimulatedVerifier<V>(V{target, Sampling{}}, kTwoCores), Wrong{},
                  CostAware(Chain<>{.length = 8})};
-  PhiloxChance chance(2);
+  PhiloxRandom rng(2);
   run.start(std::vector<Token>{1, 2, 3});
-  for (int i = 0; i < 200; ++i) run.step(chance);
+  for (int i = 0; i < 200; ++i) run.step(rng);
   const std::int64_t before = run.stats().proposed;
-  for (int i = 0; i < 400; ++i) run.step(chance);
+  for (int i = 0; i < 400; ++i) run.step(rng);
   CHECK(run.stats().proposed - before < 100);
 }
 
-TEST_CASE("reset() forgets guesses only if told to, never a size's cost") {
+TEST_CASE("reset() forgets draft tokens only if told to, never a size's cost") {
   CostAware shape(Chain<>{.length = 3});
   TokenTree tree(4, 4, 0);
-  Verdict verdict;
-  verdict.clear();
+  VerifyResult result;
+  result.clear();
   for (int i = 0; i < 50; ++i) {
     tree.reset(0, 0);
     tree.choose(0, 1, 0.9f);
-    shape.learn(tree, verdict, {.target = {1, 2, 0.5}, .draft = {1, 1, 0.1}});
+    shape.learn(tree, result, {.target = {1, 2, 0.5}, .draft = {1, 1, 0.1}});
   }
-  CHECK(shape.guesses().chance(0.9) < 0.2);
+  CHECK(shape.estimator().accept_probability(0.9) < 0.2);
   CHECK(shape.rate() > 0);
   shape.reset();
-  CHECK(shape.guesses().chance(0.9) < 0.2);
+  CHECK(shape.estimator().accept_probability(0.9) < 0.2);
   shape.carry(false).reset();
-  CHECK(shape.guesses().chance(0.9) == doctest::Approx(0.9));
+  CHECK(shape.estimator().accept_probability(0.9) == doctest::Approx(0.9));
   CHECK(shape.rate() == 0);
   CHECK(shape.target_costs().known() == 2);
 }
 
 static_assert(ProposalShape<CostAware<Chain<>>, ModelDrafter<BigramModel>>);
-static_assert(CostAware<Chain<Draw::sampled>>::law == DraftLaw::sampled);
+static_assert(CostAware<Chain<Draw::sampled>>::kind == ProposalKind::sampled);

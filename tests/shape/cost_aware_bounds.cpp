@@ -43,7 +43,7 @@ TEST_CASE("never more than 2% slower than plain decoding, and within 7% of the b
     CAPTURE(trial.world.tokens);
     const Run run = write_texts(trial.world, CostAware(Chain<>{.length = 8}));
     CHECK(trial.plain() / run.spent > 0.98);
-    // Before anything is known: two guesses that try the draft out, and what the account begins with.
+    // Before anything is known: two draft tokens that try the draft out, and what the account begins with.
     CHECK(run.first_text < 1.02 * trial.world.tokens + 2 + 2 * trial.world.target(2) + trial.world.draft * 2 +
                                trial.world.catch_up * trial.world.waiting);
     ++trials_run;
@@ -99,8 +99,8 @@ TEST_CASE("a round that asks nothing does not touch the draft") {
   struct Counted : SkilledDrafter {
     using SkilledDrafter::SkilledDrafter;
     int synced = 0, extended = 0;
-    void sync(Tokens context, Tokens guess) { ++synced, SkilledDrafter::sync(context, guess); }
-    RowsView extend(Tokens tokens, Nodes parents) {
+    void sync(Tokens context, Tokens draft_tokens) { ++synced, SkilledDrafter::sync(context, draft_tokens); }
+    LogitsView extend(Tokens tokens, Nodes parents) {
       return ++extended, SkilledDrafter::extend(tokens, parents);
     }
   };
@@ -111,14 +111,14 @@ TEST_CASE("a round that asks nothing does not touch the draft") {
     drafter.begin(0);
     TokenTree tree(8, shape.max_nodes(), shape.max_nodes());
     if constexpr (requires { shape.reserve(); }) shape.reserve();
-    PhiloxChance chance(1);
-    GuessRecord record;
-    for (int i = 0; i < 1000; ++i) record.saw_guesses(false, false), record.saw_drafted(0.01);
+    PhiloxRandom rng(1);
+    AcceptanceEstimator record;
+    for (int i = 0; i < 1000; ++i) record.saw_draft_tokens(false, false), record.saw_drafted(0.01);
     const CostCurve target({1, 2, 3}), draft({0.3});
-    Worth worth(record, target, draft, 1.0);
+    CostModel cost_model(record, target, draft, 1.0);
     const std::vector<Token> context(50);
     tree.reset(0, 50);
-    shape.propose(drafter, Round{context, {}, shape.max_nodes(), &worth}, tree, chance);
+    shape.propose(drafter, ProposeContext{context, {}, shape.max_nodes(), &cost_model}, tree, rng);
     CHECK(tree.size() == 1);
     CHECK(drafter.extended == 0);
     return drafter.synced;
@@ -128,7 +128,7 @@ TEST_CASE("a round that asks nothing does not touch the draft") {
   CHECK(synced(Cape{}) == 0);
   CHECK(synced(Beam{}) == 0);
   CHECK(synced(DynamicTree{}) == 0);
-  CHECK(synced(SampledTree<DraftLaw::sampled_distinct>{}) == 0);
+  CHECK(synced(SampledTree<ProposalKind::sampled_distinct>{}) == 0);
 }
 
 TEST_CASE("curves that are given hold the bound without a clock") {

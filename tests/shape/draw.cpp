@@ -4,9 +4,9 @@
 
 using namespace specula;
 
-TEST_CASE("how tokens are taken decides the law of a chain") {
-  static_assert(law_of_chain(Draw::greedy) == DraftLaw::deterministic);
-  static_assert(law_of_chain(Draw::sampled) == DraftLaw::sampled);
-  static_assert(law_of_chain(Draw::shared) == DraftLaw::shared);
+TEST_CASE("how tokens are taken decides the kind of a chain") {
+  static_assert(kind_of_chain(Draw::greedy) == ProposalKind::deterministic);
+  static_assert(kind_of_chain(Draw::sampled) == ProposalKind::sampled);
+  static_assert(kind_of_chain(Draw::shared) == ProposalKind::shared);
   CHECK(true);  // by compiling
 }

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "plain_law.hpp"
+#include "plain_distribution.hpp"
 #include "scripted_drafter.hpp"
 
 using namespace specula;
@@ -18,14 +18,14 @@ constexpr Token kRoot = 1;
 const Text kText = {0, 1, 0, kRoot};
 
 void propose(TokenTree& tree, ScriptedDrafter& drafter, DynamicTree& shape, std::int32_t limit = 1000) {
-  NoCoins none;
+  NoUniforms none;
   tree.reset(kRoot, 3, limit);
-  shape.propose(drafter, Round{kContext, {}, limit}, tree, none);
+  shape.propose(drafter, ProposeContext{kContext, {}, limit}, tree, none);
 }
 
 /// The pool, from the description, everything sorted in full. `levels`: calls of the draft.
-std::vector<Guess> pool(const RowOf& row_of, std::int32_t top_k, int levels) {
-  std::vector<Guess> out;
+std::vector<DraftToken> pool(const RowOf& row_of, std::int32_t top_k, int levels) {
+  std::vector<DraftToken> out;
   std::vector<int> frontier{-1};
   for (int level = 0; level < levels; ++level) {
     std::vector<int> fresh;
@@ -41,10 +41,10 @@ std::vector<Guess> pool(const RowOf& row_of, std::int32_t top_k, int levels) {
   }
   return out;
 }
-std::vector<int> best(const std::vector<Guess>& guesses, int most) {
-  std::vector<int> all(guesses.size());
+std::vector<int> best(const std::vector<DraftToken>& draft_tokens, int most) {
+  std::vector<int> all(draft_tokens.size());
   std::iota(all.begin(), all.end(), 0);
-  return likeliest(guesses, all, most);
+  return likeliest(draft_tokens, all, most);
 }
 
 }  // namespace
@@ -59,11 +59,11 @@ TEST_CASE(
   TokenTree tree(50, 600, 0);
   propose(tree, drafter, shape);
   CHECK(tree.size() == 60);
-  CHECK(tree.law() == DraftLaw::deterministic);
+  CHECK(tree.kind() == ProposalKind::deterministic);
   CHECK(drafter.widths == std::vector<int>{1, 10, 10, 10, 10, 10});
-  const std::vector<Guess> guesses = pool(rows, 10, 6);
-  REQUIRE(guesses.size() == 510);
-  CHECK(holds(tree, guesses, best(guesses, 59)));
+  const std::vector<DraftToken> draft_tokens = pool(rows, 10, 6);
+  REQUIRE(draft_tokens.size() == 510);
+  CHECK(holds(tree, draft_tokens, best(draft_tokens, 59)));
   for (NodeId n = 0; n < tree.size(); ++n) CHECK(tree.depth(n) <= 6);
 
   DynamicTree everything{.total = 1000};
@@ -79,7 +79,8 @@ TEST_CASE(
     for (NodeId a = tree.parent(n); a > 0; a = tree.parent(a)) text.insert(text.begin(), tree.token(a));
     text.insert(text.begin(), kText.begin(), kText.end());
     CHECK(static_cast<double>(tree.confidence(n)) ==
-          doctest::Approx(plain_law(rows(text), {})[static_cast<std::size_t>(tree.token(n))]).epsilon(1e-5));
+          doctest::Approx(plain_distribution(rows(text), {})[static_cast<std::size_t>(tree.token(n))])
+              .epsilon(1e-5));
   }
 }
 
@@ -96,16 +97,16 @@ TEST_CASE(
     ScriptedDrafter drafter(40, rows);
     shape.top_k = 1 + random.below(6);
     shape.expansions = random.below(5);
-    shape.total = random.chance(0.3) ? 1000 : random.below(40);
-    const std::int32_t limit = random.chance(0.5) ? 600 : 1 + random.below(30);
+    shape.total = random.bernoulli(0.3) ? 1000 : random.below(40);
+    const std::int32_t limit = random.bernoulli(0.5) ? 600 : 1 + random.below(30);
     propose(tree, drafter, shape, limit);
-    const std::vector<Guess> guesses = pool(rows, shape.top_k, 1 + shape.expansions);
-    const std::vector<int> chosen = best(guesses, std::min(shape.total, limit - 1));
+    const std::vector<DraftToken> draft_tokens = pool(rows, shape.top_k, 1 + shape.expansions);
+    const std::vector<int> chosen = best(draft_tokens, std::min(shape.total, limit - 1));
     CAPTURE(i);
-    CHECK(holds(tree, guesses, chosen));  // which fails also where a parent was left out
+    CHECK(holds(tree, draft_tokens, chosen));  // which fails also where a parent was left out
     CHECK(tree.size() <= std::min(limit, shape.max_nodes()));
     CHECK(std::accumulate(drafter.widths.begin(), drafter.widths.end(), 0) <= shape.draft_nodes());
-    cut += chosen.size() < guesses.size();
+    cut += chosen.size() < draft_tokens.size();
   }
   CHECK(cut > 200);
 }
@@ -142,8 +143,8 @@ TEST_CASE("a drafter that is nearly full: fewer levels") {
     REQUIRE_NOTHROW(propose(tree, drafter, shape));
     const int levels = room < 1 ? 0 : std::min(5, 1 + (room - 1) / 8);
     CHECK(drafter.widths.size() == static_cast<std::size_t>(levels));
-    const std::vector<Guess> guesses = pool(rows, 8, levels);
-    CHECK(holds(tree, guesses, best(guesses, 30)));
+    const std::vector<DraftToken> draft_tokens = pool(rows, 8, levels);
+    CHECK(holds(tree, draft_tokens, best(draft_tokens, 30)));
   }
 }
 
@@ -164,4 +165,5 @@ TEST_CASE("no room, nothing to propose") {
   CHECK(drafter.widths == std::vector<int>{1});
 }
 
-static_assert(ProposalShape<DynamicTree, ScriptedDrafter> && DynamicTree::law == DraftLaw::deterministic);
+static_assert(ProposalShape<DynamicTree, ScriptedDrafter> &&
+              DynamicTree::kind == ProposalKind::deterministic);

@@ -27,18 +27,18 @@ Text context_and_root() {
 
 /// Drafter i of a seed, and the last one without rows.
 RowOf row_of(std::uint64_t seed, std::uint64_t i) { return related_rows(kVocab, seed, 100 * seed + i, 0.7); }
-GuessOf guess_of(std::uint64_t seed, double silent) {
-  return related_guesses(kVocab, seed, 100 * seed + 9, 0.7, silent);
+DraftTokenOf draft_token_of(std::uint64_t seed, double silent) {
+  return related_draft_tokens(kVocab, seed, 100 * seed + 9, 0.7, silent);
 }
 auto stack_of(std::uint64_t seed, double silent, std::int32_t capacity = 1 << 20) {
   return Stack{ScriptedDrafter(kVocab, row_of(seed, 1), capacity),
-               ScriptedPoints(kVocab, guess_of(seed, silent)),
+               ScriptedPoints(kVocab, draft_token_of(seed, silent)),
                ScriptedDrafter(kVocab, row_of(seed, 2), capacity)};
 }
 
 }  // namespace
 
-TEST_CASE("so many guesses of each drafter; where one has none the next goes on") {
+TEST_CASE("so many draft tokens of each drafter; where one has none the next goes on") {
   const ReferenceArithmetic exact;
   Random random(1);
   int cut_short = 0;
@@ -48,10 +48,10 @@ TEST_CASE("so many guesses of each drafter; where one has none the next goes on"
     auto stack = stack_of(i, silent);
     TokenTree tree(kVocab, shape.max_nodes(), 0);
     tree.reset(kRoot, 3);
-    NoCoins chance;
-    shape.propose(stack, Round{kContext, {}, shape.max_nodes()}, tree, chance);
+    NoUniforms rng;
+    shape.propose(stack, ProposeContext{kContext, {}, shape.max_nodes()}, tree, rng);
 
-    SlowDrafter first{.row_of = row_of(i, 1)}, second{.guess_of = guess_of(i, silent)},
+    SlowDrafter first{.row_of = row_of(i, 1)}, second{.draft_token_of = draft_token_of(i, silent)},
         third{.row_of = row_of(i, 2)};
     SlowText want = slow_text(context_and_root());
     want = first.propose(want, shape.counts[0]);
@@ -59,7 +59,7 @@ TEST_CASE("so many guesses of each drafter; where one has none the next goes on"
     want = third.propose(want, shape.counts[2]);
     CAPTURE(i);
     REQUIRE(is_chain_of(tree, want, 4));
-    CHECK(tree.law() == DraftLaw::deterministic);
+    CHECK(tree.kind() == ProposalKind::deterministic);
     CHECK(tree.size() <= shape.max_nodes());
     if (silent == 0) CHECK(tree.size() == shape.max_nodes());
     cut_short += tree.size() < shape.max_nodes();
@@ -67,26 +67,26 @@ TEST_CASE("so many guesses of each drafter; where one has none the next goes on"
   CHECK(cut_short > 50);
 }
 
-TEST_CASE("sampled: each guess from the row of its drafter, whose law is recorded") {
-  static_assert(Horizontal<2>::law == DraftLaw::deterministic &&
-                Horizontal<2, Draw::sampled>::law == DraftLaw::sampled);
+TEST_CASE("sampled: each draft token from the row of its drafter, whose distribution is recorded") {
+  static_assert(Horizontal<2>::kind == ProposalKind::deterministic &&
+                Horizontal<2, Draw::sampled>::kind == ProposalKind::sampled);
   const Horizontal<3, Draw::sampled> shape{.counts = {2, 1, 2}};
   const SamplingParams params{.temperature = 0.8f, .top_k = 3};
   TokenTree tree(kVocab, shape.max_nodes(), shape.max_nodes());
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     auto stack = stack_of(1, 0);
     tree.reset(kRoot, 3);
-    PhiloxChance chance(seed);
-    shape.propose(stack, Round{kContext, params, 6}, tree, chance);
+    PhiloxRandom rng(seed);
+    shape.propose(stack, ProposeContext{kContext, params, 6}, tree, rng);
     REQUIRE(tree.size() == 6);
-    CHECK(tree.law() == DraftLaw::sampled);
+    CHECK(tree.kind() == ProposalKind::sampled);
     Text text = context_and_root();
     for (NodeId n = 1; n < 6; ++n) {
       if (n == 3) {
-        CHECK(tree.token(n) == guess_of(1, 0)(text));
-        CHECK(tree.row_law(n).is_point());
+        CHECK(tree.token(n) == draft_token_of(1, 0)(text));
+        CHECK(tree.draft_distribution(n).is_point());
       } else {
-        const std::vector<double> q = plain_law(row_of(1, n < 3 ? 1 : 2)(text), params);
+        const std::vector<double> q = plain_distribution(row_of(1, n < 3 ? 1 : 2)(text), params);
         for (Token x = 0; x < kVocab; ++x)
           CHECK(tree.draft_prob(n, x) == doctest::Approx(q[static_cast<std::size_t>(x)]).epsilon(1e-5));
       }
@@ -101,26 +101,26 @@ TEST_CASE("room: max_nodes, and less of it") {
   CHECK(Horizontal<2>{.counts = {1 << 30, 1 << 30}}.max_nodes() == 1 << 24);  // trees refuse it
   const Horizontal<3> shape{.counts = {2, 2, 2}};
   TokenTree tree(kVocab, 7, 0), whole(kVocab, 7, 0);
-  NoCoins chance;
+  NoUniforms rng;
   auto all = stack_of(5, 0);
   whole.reset(kRoot, 3);
-  shape.propose(all, Round{kContext, {}, 7}, whole, chance);
+  shape.propose(all, ProposeContext{kContext, {}, 7}, whole, rng);
   for (std::int32_t room = 1; room <= 7; ++room) {
     auto stack = stack_of(5, 0, static_cast<std::int32_t>(kContext.size()) + room);
     tree.reset(kRoot, 3, room);
-    shape.propose(stack, Round{kContext, {}, room}, tree, chance);
+    shape.propose(stack, ProposeContext{kContext, {}, room}, tree, rng);
     REQUIRE(tree.size() == room);
     CHECK(std::equal(tree.tokens().begin(), tree.tokens().end(), whole.tokens().begin()));
   }
 }
 
 TEST_CASE("nothing to say at all") {
-  const GuessOf nothing = [](const Text&) { return kNoToken; };
+  const DraftTokenOf nothing = [](const Text&) { return kNoToken; };
   Stack stack{ScriptedPoints(kVocab, nothing), ScriptedPoints(kVocab, nothing)};
   TokenTree tree(kVocab, 9, 0);
   tree.reset(kRoot, 3);
-  NoCoins chance;
-  Horizontal<2>{.counts = {4, 4}}.propose(stack, Round{kContext, {}, 9}, tree, chance);
+  NoUniforms rng;
+  Horizontal<2>{.counts = {4, 4}}.propose(stack, ProposeContext{kContext, {}, 9}, tree, rng);
   CHECK(tree.size() == 1);
   CHECK(stack.head().calls == 1);
   CHECK(stack.get<1>().calls == 1);

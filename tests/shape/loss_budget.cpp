@@ -16,8 +16,8 @@ TEST_CASE("whatever rounds bring, losses stay below 1% of the tokens, two passes
     for (int round = 0; round < 500; ++round) {
       const double worst = random.between(0.1, 4), got = 1 + random.below(3);
       if (budget.allows(worst)) {
-        const double passes = 1 + worst * (random.chance(0.2) ? 1.0 : random.uniform());
-        budget.saw_guesses(got, passes);
+        const double passes = 1 + worst * (random.bernoulli(0.2) ? 1.0 : random.uniform());
+        budget.saw_draft_tokens(got, passes);
         tokens += got, lost += passes - got, most = std::max(most, lost);
         CHECK(lost <= 2 + 0.01 * tokens + 1e-9);
       } else {
@@ -31,13 +31,13 @@ TEST_CASE("whatever rounds bring, losses stay below 1% of the tokens, two passes
 TEST_CASE("gains count up to a bound, and a fall is noticed once") {
   LossBudget budget;
   CHECK(budget.gain() == 0);
-  for (int i = 0; i < 100; ++i) budget.saw_guesses(3, 1.5);
+  for (int i = 0; i < 100; ++i) budget.saw_draft_tokens(3, 1.5);
   CHECK(budget.gain() == doctest::Approx(1));
   CHECK(budget.balance() < 8 + 100 * 0.03 + 1e-9);
   CHECK_FALSE(budget.fell());
   const double full = budget.balance();
   int rounds = 0;
-  while (!budget.fell()) budget.saw_guesses(1, 2), ++rounds;
+  while (!budget.fell()) budget.saw_draft_tokens(1, 2), ++rounds;
   CHECK(rounds == 3);
   CHECK_FALSE(budget.fell());
   budget.take(1);

@@ -67,7 +67,7 @@ TEST_CASE("parent links and choices are the same trees") {
   Random random(1);
   for (int i = 0; i < 200; ++i) {
     std::vector<NodeId> parents;
-    std::vector<std::int32_t> ranks, next{0};  // the next rank below the root, below each guess
+    std::vector<std::int32_t> ranks, next{0};  // the next rank below the root, below each draft token
     Choices choices;
     for (NodeId n = 0; n < 1 + random.below(30); ++n) {
       const NodeId parent = random.below(n + 1) - 1;
@@ -82,7 +82,7 @@ TEST_CASE("parent links and choices are the same trees") {
     const RankedTree linked = RankedTree::from_parents(parents, ranks);
     const Choices want = paths(RankedTree{std::span<const Choice>(choices)});
     CHECK(paths(linked) == want);
-    // Every guess is there, and the order is that of levels and ranks.
+    // Every draft token is there, and the order is that of levels and ranks.
     for (const Choice& path : choices) CHECK(std::count(want.begin(), want.end(), path) == 1);
     for (std::size_t n = 2; n < want.size(); ++n)
       CHECK((want[n - 1].size() < want[n].size() ||
@@ -90,29 +90,31 @@ TEST_CASE("parent links and choices are the same trees") {
   }
 }
 
-TEST_CASE("what is no tree is refused, and said which guess it is") {
-  CHECK(complaint({}) == "RankedTree: the number of guesses is 0, must be in [1, 16777214]");
-  CHECK(complaint({{0}, {}}) == "RankedTree: guess 1 is {}: the root is no guess");
-  CHECK(complaint({{0}, {0, -2}}) == "RankedTree: guess 1 is {0, -2}: ranks must be in [0, 16777213]");
-  CHECK(complaint({{1}, {0}, {1, 0}, {0}}) == "RankedTree: guesses 1 and 3 are both {0}");
+TEST_CASE("what is no tree is refused, and said which draft token it is") {
+  CHECK(complaint({}) == "RankedTree: the number of draft tokens is 0, must be in [1, 16777214]");
+  CHECK(complaint({{0}, {}}) == "RankedTree: draft token 1 is {}: the root is no draft token");
+  CHECK(complaint({{0}, {0, -2}}) == "RankedTree: draft token 1 is {0, -2}: ranks must be in [0, 16777213]");
+  CHECK(complaint({{1}, {0}, {1, 0}, {0}}) == "RankedTree: draft tokens 1 and 3 are both {0}");
   CHECK(complaint({{0, 1}, {0}}) ==
-        "RankedTree: guess 0, {0, 1}, comes before its parent or without it: {0} must stand in front of it");
-  CHECK(
-      complaint({{0}, {1, 0, 2}, {1}}) ==
-      "RankedTree: guess 1, {1, 0, 2}, comes before its parent or without it: {1, 0} must stand in front of "
-      "it");
+        "RankedTree: draft token 0, {0, 1}, comes before its parent or without it: {0} must stand in front "
+        "of it");
+  CHECK(complaint({{0}, {1, 0, 2}, {1}}) ==
+        "RankedTree: draft token 1, {1, 0, 2}, comes before its parent or without it: {1, 0} must stand in "
+        "front of "
+        "it");
   const auto linked = [](std::vector<NodeId> parents, std::vector<std::int32_t> ranks) {
     RankedTree::from_parents(parents, ranks);
   };
-  CHECK_THROWS_WITH_AS(linked({kNoParent, 1}, {0, 0}),
-                       "RankedTree: the parent of guess 1 is 1, must be an earlier guess, or -1 for the root",
-                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(
+      linked({kNoParent, 1}, {0, 0}),
+      "RankedTree: the parent of draft token 1 is 1, must be an earlier draft token, or -1 for the root",
+      std::invalid_argument);
   CHECK_THROWS_WITH_AS(
       linked({-2}, {0}),
-      "RankedTree: the parent of guess 0 is -2, must be an earlier guess, or -1 for the root",
+      "RankedTree: the parent of draft token 0 is -2, must be an earlier draft token, or -1 for the root",
       std::invalid_argument);
   CHECK_THROWS_WITH_AS(linked({kNoParent}, {}), "RankedTree: 0 ranks for 1 parents", std::invalid_argument);
-  CHECK_THROWS_WITH_AS(linked({kNoParent, 0, 0}, {0, 1, 1}), "RankedTree: guesses 1 and 2 are both {0, 1}",
-                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(linked({kNoParent, 0, 0}, {0, 1, 1}),
+                       "RankedTree: draft tokens 1 and 2 are both {0, 1}", std::invalid_argument);
   CHECK_THROWS_AS(linked({}, {}), std::invalid_argument);
 }

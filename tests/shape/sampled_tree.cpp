@@ -9,7 +9,7 @@
 #include <numeric>
 #include <vector>
 
-#include "plain_law.hpp"
+#include "plain_distribution.hpp"
 #include "scripted_drafter.hpp"
 
 using namespace specula;
@@ -17,8 +17,8 @@ using namespace specula_test;
 
 namespace {
 
-using Iid = SampledTree<DraftLaw::sampled_iid>;
-using Distinct = SampledTree<DraftLaw::sampled_distinct>;
+using Iid = SampledTree<ProposalKind::sampled_iid>;
+using Distinct = SampledTree<ProposalKind::sampled_distinct>;
 
 const Text kContext = {0, 1, 0};
 constexpr Token kRoot = 1;
@@ -27,9 +27,9 @@ const Text kText = {0, 1, 0, kRoot};
 template <class S>
 void propose(TokenTree& tree, ScriptedDrafter& drafter, const S& shape, std::uint64_t seed,
              std::int32_t limit = 1000, const SamplingParams& params = {}) {
-  PhiloxChance chance(seed);
+  PhiloxRandom rng(seed);
   tree.reset(kRoot, 3, limit);
-  shape.propose(drafter, Round{kContext, params, limit}, tree, chance);
+  shape.propose(drafter, ProposeContext{kContext, params, limit}, tree, rng);
 }
 
 std::vector<NodeId> children(const TokenTree& tree, NodeId node) {
@@ -44,17 +44,17 @@ Text text_to(const TokenTree& tree, NodeId node) {
   return out;
 }
 
-/// The recorded law of every node is the plain one of its parent's row, without its earlier siblings if they
-/// are distinct.
+/// The recorded distribution of every node is the plain one of its parent's row, without its earlier siblings
+/// if they are distinct.
 template <class S>
-double worst_law(const TokenTree& tree, const RowOf& rows, const SamplingParams& params) {
+double worst_distribution(const TokenTree& tree, const RowOf& rows, const SamplingParams& params) {
   double worst = 0;
   for (NodeId n = 1; n < tree.size(); ++n) {
-    std::vector<double> q = plain_law(rows(text_to(tree, tree.parent(n))), params);
+    std::vector<double> q = plain_distribution(rows(text_to(tree, tree.parent(n))), params);
     worst = std::max(worst, std::abs(q[static_cast<std::size_t>(tree.token(n))] -
                                      static_cast<double>(tree.confidence(n))));
     double left = 1;
-    if (S::law == DraftLaw::sampled_distinct)
+    if (S::kind == ProposalKind::sampled_distinct)
       for (const NodeId c : children(tree, tree.parent(n))) {
         if (c == n) break;
         left -= q[static_cast<std::size_t>(tree.token(c))];
@@ -77,14 +77,14 @@ void check_widths() {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     propose(tree, drafter, shape, seed, 1000, {.temperature = 0.9f, .top_p = 0.95f});
     REQUIRE(tree.size() == 28);
-    CHECK(tree.law() == S::law);
+    CHECK(tree.kind() == S::kind);
     CHECK(drafter.widths == std::vector<int>{1, 3, 6, 6});  // one call a level; the leaves are not run
     for (NodeId n = 0; n < tree.size(); ++n) {
       const std::size_t count = children(tree, n).size();
       const std::size_t want[] = {3, 2, 1, 2, 0};
       CHECK(count == want[tree.depth(n)]);
     }
-    CHECK(worst_law<S>(tree, rows, {.temperature = 0.9f, .top_p = 0.95f}) < 1e-5);
+    CHECK(worst_distribution<S>(tree, rows, {.temperature = 0.9f, .top_p = 0.95f}) < 1e-5);
   }
 }
 
@@ -103,15 +103,15 @@ void check_frequencies() {
     REQUIRE(tree.parent(4) == 2);
     ++counts[{tree.token(1), tree.token(2), tree.token(4)}];
   }
-  const std::vector<double> q = plain_law(rows(kText), {});
+  const std::vector<double> q = plain_distribution(rows(kText), {});
   std::size_t cells = 0;
   for (Token a = 0; a < 3; ++a)
     for (Token b = 0; b < 3; ++b) {
       Text text = kText;
       text.push_back(b);
-      const std::vector<double> after = plain_law(rows(text), {});
+      const std::vector<double> after = plain_distribution(rows(text), {});
       for (Token c = 0; c < 3; ++c) {
-        const double second = S::law == DraftLaw::sampled_iid ? q[static_cast<std::size_t>(b)]
+        const double second = S::kind == ProposalKind::sampled_iid ? q[static_cast<std::size_t>(b)]
                               : a == b
                                   ? 0.0
                                   : q[static_cast<std::size_t>(b)] / (1 - q[static_cast<std::size_t>(a)]);
@@ -120,18 +120,19 @@ void check_frequencies() {
         cells += p > 0;
       }
     }
-  CHECK(cells == (S::law == DraftLaw::sampled_iid ? 27 : 18));
+  CHECK(cells == (S::kind == ProposalKind::sampled_iid ? 27 : 18));
 }
 
 }  // namespace
 
-TEST_CASE("widths, laws, calls of the draft") {
+TEST_CASE("widths, distributions, calls of the draft") {
   check_widths<Iid>();
   check_widths<Distinct>();
 }
 
 TEST_CASE(
-    "children come as often as the recorded laws say, independently of each other or without repetition") {
+    "children come as often as the recorded distributions say, independently of each other or without "
+    "repetition") {
   check_frequencies<Iid>();
   check_frequencies<Distinct>();
 }
@@ -190,7 +191,7 @@ TEST_CASE("temperature 0: one child a node, chosen; top-k 1: as many as have mas
     propose(tree, drafter, shape, 1, 1000, {.temperature = 0});
     CHECK(tree.size() == 4);
     CHECK(tree.is_chain());
-    CHECK(tree.law() == DraftLaw::deterministic);
+    CHECK(tree.kind() == ProposalKind::deterministic);
     for (NodeId n = 1; n < 4; ++n) {
       const std::vector<float> row = rows(text_to(tree, n - 1));
       CHECK(tree.token(n) == std::max_element(row.begin(), row.end()) - row.begin());
@@ -222,7 +223,7 @@ TEST_CASE("it ends at the first width of 0, and with one branch it is a chain") 
   propose(tree, drafter, Distinct{.widths = {1, 1, 1}}, 1);
   CHECK(tree.is_chain());
   CHECK(tree.size() == 4);
-  CHECK(tree.law() == DraftLaw::sampled);
+  CHECK(tree.kind() == ProposalKind::sampled);
   CHECK(Distinct{}.max_nodes() == 1 + 4 + 8 + 8);
 }
 

@@ -11,7 +11,7 @@
 #include <numeric>
 #include <vector>
 
-#include "plain_law.hpp"
+#include "plain_distribution.hpp"
 #include "scripted_drafter.hpp"
 
 using namespace specula;
@@ -19,28 +19,29 @@ using namespace specula_test;
 
 namespace {
 
-using Drawn = StaticTree<DraftLaw::sampled_distinct>;
+using Drawn = StaticTree<ProposalKind::sampled_distinct>;
 
 const Text kContext = {0, 1, 0};
 constexpr Token kRoot = 1;
 const Text kText = {0, 1, 0, kRoot};
 
 void propose(TokenTree& tree, ScriptedDrafter& drafter, StaticTree<>& shape, std::int32_t limit = 1000) {
-  NoCoins none;
+  NoUniforms none;
   tree.reset(kRoot, 3, limit);
-  shape.propose(drafter, Round{kContext, {}, limit}, tree, none);
+  shape.propose(drafter, ProposeContext{kContext, {}, limit}, tree, none);
 }
 void propose(TokenTree& tree, ScriptedDrafter& drafter, Drawn& shape, std::uint64_t seed,
              const SamplingParams& params = {}, std::int32_t limit = 1000) {
-  PhiloxChance chance(seed);
+  PhiloxRandom rng(seed);
   tree.reset(kRoot, 3, limit);
-  shape.propose(drafter, Round{kContext, params, limit}, tree, chance);
+  shape.propose(drafter, ProposeContext{kContext, params, limit}, tree, rng);
 }
 
-/// The guesses from the description, node after node of the form; those that rows do not have are left out.
-std::vector<Guess> guesses_of(const RankedTree& form, const RowOf& row_of) {
-  std::vector<Guess> out;
-  std::vector<int> at(static_cast<std::size_t>(form.size()), -2);  // the guess of a node, -1: the root
+/// The draft tokens from the description, node after node of the form; those that rows do not have are left
+/// out.
+std::vector<DraftToken> draft_tokens_of(const RankedTree& form, const RowOf& row_of) {
+  std::vector<DraftToken> out;
+  std::vector<int> at(static_cast<std::size_t>(form.size()), -2);  // the draft token of a node, -1: the root
   at[0] = -1;
   for (NodeId n = 1; n < form.size(); ++n) {
     const int parent = at[static_cast<std::size_t>(form.parent(n))];
@@ -54,13 +55,13 @@ std::vector<Guess> guesses_of(const RankedTree& form, const RowOf& row_of) {
   }
   return out;
 }
-std::vector<int> best(const std::vector<Guess>& guesses, int most) {
-  std::vector<int> all(guesses.size());
+std::vector<int> best(const std::vector<DraftToken>& draft_tokens, int most) {
+  std::vector<int> all(draft_tokens.size());
   std::iota(all.begin(), all.end(), 0);
-  return likeliest(guesses, all, most);
+  return likeliest(draft_tokens, all, most);
 }
 
-/// A form of up to 25 guesses with ranks below `vocab`; `gaps`: ranks may be left out.
+/// A form of up to 25 draft tokens with ranks below `vocab`; `gaps`: ranks may be left out.
 RankedTree random_form(Random& random, std::int32_t vocab, bool gaps) {
   std::vector<NodeId> parents;
   std::vector<std::int32_t> ranks, next{0};
@@ -94,10 +95,10 @@ TEST_CASE("EAGLE's tree: 26 nodes, one call of the draft a level, over nodes tha
   TokenTree tree(50, 30, 0);
   propose(tree, drafter, shape);
   CHECK(tree.size() == 26);
-  CHECK(tree.law() == DraftLaw::deterministic);
+  CHECK(tree.kind() == ProposalKind::deterministic);
   CHECK(drafter.widths == std::vector<int>{1, 4, 4, 1, 1});
-  const std::vector<Guess> guesses = guesses_of(shape.form, rows);
-  CHECK(holds(tree, guesses, best(guesses, 25)));
+  const std::vector<DraftToken> draft_tokens = draft_tokens_of(shape.form, rows);
+  CHECK(holds(tree, draft_tokens, best(draft_tokens, 25)));
 }
 
 TEST_CASE("the same tree as a naive transcription: random forms, rows with ties and gaps, room") {
@@ -110,15 +111,15 @@ TEST_CASE("the same tree as a naive transcription: random forms, rows with ties 
                    : random_rows(12, i, random.between(0.5, 8), i % 4 == 1 ? 0.5 : 0, i % 5 ? 0.0 : 0.7);
     ScriptedDrafter drafter(12, rows);
     StaticTree<> shape{.form = random_form(random, 12, true)};
-    const std::int32_t limit = random.chance(0.5) ? 40 : 1 + random.below(20);
+    const std::int32_t limit = random.bernoulli(0.5) ? 40 : 1 + random.below(20);
     propose(tree, drafter, shape, limit);
-    const std::vector<Guess> guesses = guesses_of(shape.form, rows);
+    const std::vector<DraftToken> draft_tokens = draft_tokens_of(shape.form, rows);
     CAPTURE(i);
-    CHECK(holds(tree, guesses, best(guesses, limit - 1)));
+    CHECK(holds(tree, draft_tokens, best(draft_tokens, limit - 1)));
     CHECK(drafter.widths.size() <= static_cast<std::size_t>(shape.form.depth()));
     CHECK(std::accumulate(drafter.widths.begin(), drafter.widths.end(), 0) <= shape.draft_nodes());
-    cut += static_cast<std::int32_t>(guesses.size()) > limit - 1;
-    short_rows += static_cast<std::int32_t>(guesses.size()) < shape.form.size() - 1;
+    cut += static_cast<std::int32_t>(draft_tokens.size()) > limit - 1;
+    short_rows += static_cast<std::int32_t>(draft_tokens.size()) < shape.form.size() - 1;
   }
   CHECK(cut > 100);
   CHECK(short_rows > 100);
@@ -134,26 +135,26 @@ TEST_CASE("a tree with one branch of rank 0 is a greedy chain, drawn a sampled o
       CHECK(tree.size() == 5);
       CHECK(std::equal(tree.tokens().begin(), tree.tokens().end(), chain.tokens().begin(),
                        chain.tokens().end()));
-      CHECK(tree.law() == chain.law());
+      CHECK(tree.kind() == chain.kind());
       for (NodeId n = 0; n < 5; ++n) CHECK(tree.confidence(n) == chain.confidence(n));
     };
     StaticTree<> chosen{.form = line};
     propose(tree, drafter, chosen);
-    NoCoins none;
+    NoUniforms none;
     chain.reset(kRoot, 3);
-    Chain<>{.length = 4}.propose(drafter, Round{kContext, {}, 6}, chain, none);
+    Chain<>{.length = 4}.propose(drafter, ProposeContext{kContext, {}, 6}, chain, none);
     same();
     Drawn drawn{.form = line};
     propose(tree, drafter, drawn, i, {.temperature = 0.9f});
-    PhiloxChance chance(i);
+    PhiloxRandom rng(i);
     chain.reset(kRoot, 3);
-    Chain<Draw::sampled>{.length = 4}.propose(drafter, Round{kContext, {.temperature = 0.9f}, 6}, chain,
-                                              chance);
+    Chain<Draw::sampled>{.length = 4}.propose(drafter, ProposeContext{kContext, {.temperature = 0.9f}, 6},
+                                              chain, rng);
     same();
   }
 }
 
-TEST_CASE("drawn: the form's children, without replacement, under the laws that are recorded") {
+TEST_CASE("drawn: the form's children, without replacement, under the distributions that are recorded") {
   Random random(5);
   const SamplingParams params{.temperature = 0.9f, .top_p = 0.97f};
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
@@ -164,13 +165,13 @@ TEST_CASE("drawn: the form's children, without replacement, under the laws that 
     TokenTree tree(30, 40, 40);
     propose(tree, drafter, shape, seed, params);
     REQUIRE(tree.size() == shape.form.size());  // rows are flat enough for all draws
-    CHECK((tree.law() == DraftLaw::sampled_distinct || tree.is_chain()));
+    CHECK((tree.kind() == ProposalKind::sampled_distinct || tree.is_chain()));
     CHECK(drafter.widths.size() == static_cast<std::size_t>(shape.form.depth()));
     CHECK(std::accumulate(drafter.widths.begin(), drafter.widths.end(), 0) == shape.draft_nodes());
     std::vector<std::int32_t> earlier(40);  // siblings
     for (NodeId n = 1; n < tree.size(); ++n) {
       CHECK(tree.parent(n) == shape.form.parent(n));  // drawn level by level, in the order of the form
-      std::vector<double> q = plain_law(rows(text_to(tree, tree.parent(n))), params);
+      std::vector<double> q = plain_distribution(rows(text_to(tree, tree.parent(n))), params);
       CHECK(static_cast<double>(tree.confidence(n)) ==
             doctest::Approx(q[static_cast<std::size_t>(tree.token(n))]).epsilon(1e-4));
       double left = 1;
@@ -228,7 +229,7 @@ TEST_CASE("drawn at temperature 0 the likeliest path is left; fewer tokens than 
   propose(tree, drafter, shape, 1, {.temperature = 0});
   CHECK(tree.size() == 6);
   CHECK(tree.is_chain());
-  CHECK(tree.law() == DraftLaw::deterministic);
+  CHECK(tree.kind() == ProposalKind::deterministic);
   for (NodeId n = 1; n < 6; ++n) {
     const std::vector<float> row = rows(text_to(tree, n - 1));
     CHECK(tree.token(n) == std::max_element(row.begin(), row.end()) - row.begin());
@@ -255,21 +256,21 @@ TEST_CASE("a drafter that is nearly full: fewer levels") {
   }
 }
 
-TEST_CASE("as large as pays: guesses that promise less than they cost are left out") {
+TEST_CASE("as large as pays: draft tokens that promise less than they cost are left out") {
   const RowOf rows = random_rows(30, 6, 3);
   ScriptedDrafter drafter(30, rows);
   CostAware shape(StaticTree<>{}, CostCurve({1, 1.02}), CostCurve({0.02}));
   shape.reserve();
-  Verdict verdict;
+  VerifyResult result;
   TokenTree tree(30, 30, 0);
-  NoCoins none;
+  NoUniforms none;
   std::int32_t smallest = 26, largest = 0;
   for (std::int32_t round = 0; round < 40; ++round) {
     tree.reset(kRoot, 3, 30);
-    shape.propose(drafter, Round{kContext, {}, 30}, tree, none);
-    verdict.clear();
-    if (round % 2 && tree.size() > 1) verdict.path.push_back(1);
-    shape.learn(tree, verdict, {.target = {1, tree.size(), 1.0}, .draft = {1, 1, 0.1}});
+    shape.propose(drafter, ProposeContext{kContext, {}, 30}, tree, none);
+    result.clear();
+    if (round % 2 && tree.size() > 1) result.accepted.push_back(1);
+    shape.learn(tree, result, {.target = {1, tree.size(), 1.0}, .draft = {1, 1, 0.1}});
     smallest = std::min(smallest, tree.size()), largest = std::max(largest, tree.size());
   }
   CHECK(smallest < 10);

@@ -27,8 +27,8 @@ Text context_and_root() {
 RowOf row_of(std::uint64_t seed, std::uint64_t i, double apart = 0.5) {
   return related_rows(kVocab, seed, 100 * seed + i, apart);
 }
-GuessOf guess_of(std::uint64_t seed, double silent) {
-  return related_guesses(kVocab, seed, 100 * seed + 9, 0.5, silent);
+DraftTokenOf draft_token_of(std::uint64_t seed, double silent) {
+  return related_draft_tokens(kVocab, seed, 100 * seed + 9, 0.5, silent);
 }
 
 /// A stack, its slow twin, and a shape over them.
@@ -39,13 +39,13 @@ void compare(std::uint64_t seed, Stack stack, std::vector<SlowDrafter> slow, std
   shape.reserve();
   TokenTree tree(kVocab, shape.max_nodes(), 0);
   tree.reset(kRoot, 3);
-  NoCoins chance;
-  shape.propose(stack, Round{kContext, {}, shape.max_nodes()}, tree, chance);
+  NoUniforms rng;
+  shape.propose(stack, ProposeContext{kContext, {}, shape.max_nodes()}, tree, rng);
   SlowText want = slow_text(context_and_root());
   for (std::int32_t r = 0; r < reviews; ++r) want = slow_hand_up(slow, 0, want, length, lenience);
   CAPTURE(seed);
   REQUIRE(is_chain_of(tree, want, 4));
-  CHECK(tree.law() == DraftLaw::deterministic);
+  CHECK(tree.kind() == ProposalKind::deterministic);
   REQUIRE(shape.reviewed().size() == n - 1);
   for (std::size_t i = 0; i + 1 < n; ++i) {
     CHECK(shape.reviewed()[i].calls == reviews);
@@ -73,9 +73,9 @@ TEST_CASE("two drafters: so many proposals, each reviewed once") {
                  Stack{ScriptedDrafter(kVocab, row_of(seed, 1)), ScriptedDrafter(kVocab, row_of(seed, 2))},
                  {head, {.row_of = row_of(seed, 2)}}, reviews, length, lenience, offered, longest);
     } else {
-      const GuessOf guesses = guess_of(seed, seed % 3 == 1 ? 0 : 0.4);
-      compare<2>(seed, Stack{ScriptedDrafter(kVocab, row_of(seed, 1)), ScriptedPoints(kVocab, guesses)},
-                 {head, {.guess_of = guesses}}, reviews, length, lenience, offered, longest);
+      const DraftTokenOf draft_tokens = draft_token_of(seed, seed % 3 == 1 ? 0 : 0.4);
+      compare<2>(seed, Stack{ScriptedDrafter(kVocab, row_of(seed, 1)), ScriptedPoints(kVocab, draft_tokens)},
+                 {head, {.draft_token_of = draft_tokens}}, reviews, length, lenience, offered, longest);
     }
   }
   CHECK(offered > 500);
@@ -89,32 +89,32 @@ TEST_CASE("three drafters: one review of each for every proposal") {
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     const std::int32_t reviews = random.below(3), length = random.below(4);
     const double lenience = seed % 2 ? 1 : 3;
-    const GuessOf guesses = guess_of(seed, seed % 4 == 0 ? 0.4 : 0);
+    const DraftTokenOf draft_tokens = draft_token_of(seed, seed % 4 == 0 ? 0.4 : 0);
     compare<3>(seed,
                Stack{ScriptedDrafter(kVocab, row_of(seed, 1)), ScriptedDrafter(kVocab, row_of(seed, 2)),
-                     ScriptedPoints(kVocab, guesses)},
-               {{.row_of = row_of(seed, 1)}, {.row_of = row_of(seed, 2)}, {.guess_of = guesses}}, reviews,
-               length, lenience, offered, longest);
+                     ScriptedPoints(kVocab, draft_tokens)},
+               {{.row_of = row_of(seed, 1)}, {.row_of = row_of(seed, 2)}, {.draft_token_of = draft_tokens}},
+               reviews, length, lenience, offered, longest);
   }
   CHECK(offered > 500);
   CHECK(longest > 20);
 }
 
-TEST_CASE("copied guesses are never forgiven, dense ones are") {
+TEST_CASE("copied draft tokens are never forgiven, dense ones are") {
   const ReferenceArithmetic exact;
   int copied = 0, dense = 0;
-  NoCoins chance;
+  NoUniforms rng;
   const auto proposal = [&](auto stack, double lenience) {
     Vertical<2> shape{.reviews = 2, .length = 3, .lenience = lenience};
     shape.reserve();
     TokenTree tree(kVocab, shape.max_nodes(), 0);
     tree.reset(kRoot, 3);
-    shape.propose(stack, Round{kContext, {}, shape.max_nodes()}, tree, chance);
+    shape.propose(stack, ProposeContext{kContext, {}, shape.max_nodes()}, tree, rng);
     return Text(tree.tokens().begin(), tree.tokens().end());
   };
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const ScriptedDrafter head(kVocab, row_of(seed, 1)), weak(kVocab, row_of(seed, 2));
-    const ScriptedPoints points(kVocab, guess_of(seed, 0));
+    const ScriptedPoints points(kVocab, draft_token_of(seed, 0));
     copied += proposal(Stack{head, points}, 1) != proposal(Stack{head, points}, 50);
     dense += proposal(Stack{head, weak}, 1) != proposal(Stack{head, weak}, 50);
   }
@@ -122,24 +122,25 @@ TEST_CASE("copied guesses are never forgiven, dense ones are") {
   CHECK(dense > 30);
 }
 
-TEST_CASE("sampled with lenience 1: what was reviewed has the head's law, whatever the drafter below") {
-  static_assert(Vertical<>::law == DraftLaw::deterministic &&
-                Vertical<2, Draw::sampled>::law == DraftLaw::sampled);
+TEST_CASE(
+    "sampled with lenience 1: what was reviewed has the head's distribution, whatever the drafter below") {
+  static_assert(Vertical<>::kind == ProposalKind::deterministic &&
+                Vertical<2, Draw::sampled>::kind == ProposalKind::sampled);
   const SamplingParams params{.temperature = 0.9f, .top_k = 4};
   Vertical<3, Draw::sampled> shape{.reviews = 2, .length = 2};
   shape.reserve();
   TokenTree tree(kVocab, shape.max_nodes(), shape.max_nodes());
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     Stack stack{ScriptedDrafter(kVocab, row_of(3, 1)), ScriptedDrafter(kVocab, row_of(3, 2)),
-                ScriptedPoints(kVocab, guess_of(3, 0.2))};
+                ScriptedPoints(kVocab, draft_token_of(3, 0.2))};
     tree.reset(kRoot, 3);
-    PhiloxChance chance(seed);
-    shape.propose(stack, Round{kContext, params, shape.max_nodes()}, tree, chance);
+    PhiloxRandom rng(seed);
+    shape.propose(stack, ProposeContext{kContext, params, shape.max_nodes()}, tree, rng);
     REQUIRE(tree.size() > 2);
-    CHECK(tree.law() == DraftLaw::sampled);
+    CHECK(tree.kind() == ProposalKind::sampled);
     Text text = context_and_root();
     for (NodeId n = 1; n < tree.size(); ++n) {
-      const std::vector<double> p = plain_law(row_of(3, 1)(text), params);
+      const std::vector<double> p = plain_distribution(row_of(3, 1)(text), params);
       for (Token x = 0; x < kVocab; ++x)
         CHECK(tree.draft_prob(n, x) == doctest::Approx(p[static_cast<std::size_t>(x)]).epsilon(1e-5));
       text.push_back(tree.token(n));
@@ -151,14 +152,14 @@ TEST_CASE("room: max_nodes, and less of it") {
   CHECK(Vertical<>{.reviews = 5, .length = 10}.max_nodes() == 56);
   CHECK(Vertical<3>{.reviews = 2, .length = 3}.max_nodes() == 11);
   CHECK(Vertical<>{.reviews = 1 << 30, .length = 1 << 30}.max_nodes() == 1 << 24);  // trees refuse it
-  NoCoins none;
+  NoUniforms none;
   for (std::uint64_t seed = 0; seed < 40; ++seed)
     for (std::int32_t room = 1; room <= 15; ++room) {
       const auto capacity = static_cast<std::int32_t>(kContext.size()) + room;
       const auto stack = [&] {
         return Stack{ScriptedDrafter(kVocab, row_of(seed, 1, 0.2), capacity),
                      ScriptedDrafter(kVocab, row_of(seed, 2, 0.2), capacity),
-                     ScriptedPoints(kVocab, related_guesses(kVocab, seed, 5, 0.2, 0.1))};
+                     ScriptedPoints(kVocab, related_draft_tokens(kVocab, seed, 5, 0.2, 0.1))};
       };
       Vertical<3> greedy{.reviews = 3, .length = 3, .lenience = 2};
       Vertical<3, Draw::sampled> sampled{.reviews = 3, .length = 3, .lenience = 2};
@@ -166,27 +167,27 @@ TEST_CASE("room: max_nodes, and less of it") {
       TokenTree tree(kVocab, greedy.max_nodes(), greedy.max_nodes());
       tree.reset(kRoot, 3, room);
       auto first = stack(), second = stack();
-      greedy.propose(first, Round{kContext, {}, room}, tree, none);
+      greedy.propose(first, ProposeContext{kContext, {}, room}, tree, none);
       CHECK(tree.size() <= room);
       CHECK(tree.size() >= std::min(room, 4));
       if (room == 1) CHECK(greedy.reviewed()[0].calls == 0);  // nobody is asked for what has no place
       tree.reset(kRoot, 3, room);
-      PhiloxChance chance(seed);
-      sampled.propose(second, Round{kContext, {}, room}, tree, chance);
+      PhiloxRandom rng(seed);
+      sampled.propose(second, ProposeContext{kContext, {}, room}, tree, rng);
       CHECK(tree.size() <= room);
       CHECK(tree.size() >= std::min(room, 4));
     }
 }
 
 TEST_CASE("a drafter below that has nothing to say: the head drafts, a token a review") {
-  const GuessOf nothing = [](const Text&) { return kNoToken; };
+  const DraftTokenOf nothing = [](const Text&) { return kNoToken; };
   Stack stack{ScriptedDrafter(kVocab, row_of(1, 1)), ScriptedPoints(kVocab, nothing)};
   Vertical<> shape{.reviews = 3, .length = 4};
   shape.reserve();
   TokenTree tree(kVocab, shape.max_nodes(), 0);
   tree.reset(kRoot, 3);
-  NoCoins chance;
-  shape.propose(stack, Round{kContext, {}, 16}, tree, chance);
+  NoUniforms rng;
+  shape.propose(stack, ProposeContext{kContext, {}, 16}, tree, rng);
   SlowDrafter alone{.row_of = row_of(1, 1)};
   CHECK(is_chain_of(tree, alone.propose(slow_text(context_and_root()), 3), 4));
 }

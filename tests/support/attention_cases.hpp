@@ -47,19 +47,19 @@ inline AttentionCase random_attention(std::uint64_t seed) {
   c.query_heads = c.kv_heads * groups[random.below(6)];
   for (int b = 1 + random.below(3); b > 0; --b) {
     const int edges[] = {0, 1, 15, 16, 17, 63, 64, 65, 128, 200};
-    c.lengths.push_back(random.chance(0.5) ? edges[random.below(10)] : random.below(450));
-    c.nodes.push_back(random.chance(0.15) ? 0 : 1 + random.below(random.chance(0.3) ? 40 : 12));
+    c.lengths.push_back(random.bernoulli(0.5) ? edges[random.below(10)] : random.below(450));
+    c.nodes.push_back(random.bernoulli(0.15) ? 0 : 1 + random.below(random.bernoulli(0.3) ? 40 : 12));
   }
   c.page_size = pages[random.below(8)];
   c.layout = static_cast<KvLayout>(random.below(5));
   c.table = static_cast<KvTable>(random.below(2));
-  c.two_tables = random.chance(0.4);
-  c.cross = random.chance(0.2);
-  if (random.chance(0.4)) c.window = 1 + random.below(random.chance(0.5) ? 20 : 200);
-  c.by_depth = random.chance(0.5);
-  if (random.chance(0.3)) c.softcap = random.chance(0.5) ? 2.0f : 30.0f;
-  if (random.chance(0.4)) c.scale = random.chance(0.5) ? 0.5f : -0.2f;
-  c.scaled = random.chance(0.4);
+  c.two_tables = random.bernoulli(0.4);
+  c.cross = random.bernoulli(0.2);
+  if (random.bernoulli(0.4)) c.window = 1 + random.below(random.bernoulli(0.5) ? 20 : 200);
+  c.by_depth = random.bernoulli(0.5);
+  if (random.bernoulli(0.3)) c.softcap = random.bernoulli(0.5) ? 2.0f : 30.0f;
+  if (random.bernoulli(0.4)) c.scale = random.bernoulli(0.5) ? 0.5f : -0.2f;
+  c.scaled = random.bernoulli(0.4);
   return c;
 }
 
@@ -87,8 +87,8 @@ void check_random_batches() {
     const int kind = random.below(1 + static_cast<int>(std::size(Variant::kRows)));
     const AttentionCut cut{kind == 0 ? 0 : Variant::kRows[kind - 1], 1 + random.below(9),
                            1 << random.below(4)};
-    const double error = random.chance(0.5) ? check_attention<Variant, Element, 128>(c, cut).relative
-                                            : check_attention<Variant, Element, 64>(c, cut).relative;
+    const double error = random.bernoulli(0.5) ? check_attention<Variant, Element, 128>(c, cut).relative
+                                               : check_attention<Variant, Element, 64>(c, cut).relative;
     worst = std::max(worst, error);
     sum += error;
   }

@@ -176,7 +176,7 @@ struct AttentionScene {
     depth.reserve(static_cast<std::size_t>(begin.back()) + 1);
     for (std::size_t b = 0; b < c.lengths.size(); ++b)
       for (int n = 0; n < c.nodes[b]; ++n) {
-        const int p = n == 0 ? -1 : random.chance(0.4) ? n - 1 : random.below(n);
+        const int p = n == 0 ? -1 : random.bernoulli(0.4) ? n - 1 : random.below(n);
         parent.push_back(p);
         const auto row = static_cast<std::size_t>(begin[b] + n);
         depth.push_back(p < 0 ? 0 : depth[static_cast<std::size_t>(begin[b] + p)] + 1);
@@ -212,7 +212,7 @@ struct AttentionScene {
         scale->push_back(!kBytes && !c.scaled
                              ? 1
                              : static_cast<float>(random.between(0.5, 2) * (kBytes ? 0.01 : 1.0) *
-                                                  (random.chance(0.2) ? -1 : 1)));
+                                                  (random.bernoulli(0.2) ? -1 : 1)));
     // Pages in any order; K's and V's in different ones with two tables.
     const auto order = [&] {
       std::vector<std::int32_t> out;

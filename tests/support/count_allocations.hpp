@@ -36,7 +36,7 @@ inline std::atomic<std::int64_t> allocations{0};
 /// allocates too.
 ///
 ///     specula_test::AllocationCount allocated;
-///     run.step(chance);
+///     run.step(rng);
 ///     const auto n = allocated.count();
 ///     CHECK(n == 0);
 class AllocationCount {

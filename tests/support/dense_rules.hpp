@@ -1,5 +1,5 @@
 // The rules once more, over dense rows of doubles and straight from their definitions: what the library's are
-// compared with, coin by coin. Random proposals to compare them on.
+// compared with, uniform draw by uniform draw. Random proposals to compare them on.
 #pragma once
 
 #include <algorithm>
@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include <specula/chance.hpp>
-#include <specula/target_laws.hpp>
+#include <specula/random_source.hpp>
+#include <specula/target_distributions.hpp>
 #include <specula/token_tree.hpp>
-#include <specula/verdict.hpp>
+#include <specula/verify_result.hpp>
 
-#include "plain_law.hpp"
+#include "plain_distribution.hpp"
 #include "random.hpp"
 
 namespace specula_test {
@@ -38,104 +38,106 @@ struct DenseTree {
   }
 };
 
-/// Philox coins over dense weights, and how close any answer was to being another one, in units of the law's
-/// mass: with float arithmetic a coin may fall on the other side of a boundary that is nearer than its
-/// rounding.
-class DenseCoins {
+/// Philox uniform draws over dense weights, and how close any answer was to being another one, in units of
+/// the distribution's mass: with float arithmetic a uniform draw may fall on the other side of a boundary
+/// that is nearer than its rounding.
+class DenseUniforms {
  public:
-  explicit DenseCoins(std::uint64_t seed) : philox_(seed) {}
+  explicit DenseUniforms(std::uint64_t seed) : philox_(seed) {}
 
-  bool accept(double probability, const specula::Site& site, double left = 1) {
-    const double coin = word(site, 0);
-    const double distance = std::abs(coin - probability);
+  bool accept(double probability, const specula::RandomKey& key, double left = 1) {
+    const double uniform = word(key, 0);
+    const double distance = std::abs(uniform - probability);
     if (probability > 0 && probability != 1 && std::isfinite(probability))
       margin = std::min(margin, distance * left);
-    return coin < probability;
+    return uniform < probability;
   }
-  specula::Token draw(const Dense& w, const specula::Site& site, double left = 1) {
+  specula::Token draw(const Dense& w, const specula::RandomKey& key, double left = 1) {
     Dense tiles((w.size() + 511) / 512);
     double total = 0;
     for (std::size_t x = 0; x < w.size(); ++x) tiles[x / 512] += w[x], total += w[x];
-    const std::size_t tile = pick(tiles, word(site, 0), left / total);
+    const std::size_t tile = pick(tiles, word(key, 0), left / total);
     const auto begin = w.begin() + static_cast<std::ptrdiff_t>(tile * 512);
     const Dense inside(
         begin, begin + static_cast<std::ptrdiff_t>(std::min<std::size_t>(512, w.size() - tile * 512)));
-    return static_cast<specula::Token>(tile * 512 + pick(inside, word(site, 1), left / total));
+    return static_cast<specula::Token>(tile * 512 + pick(inside, word(key, 1), left / total));
   }
 
-  /// Something other than a coin was as near to going another way.
+  /// Something other than a uniform draw was as near to going another way.
   void near(double distance) { margin = std::min(margin, distance); }
 
   double margin = 1;
 
  private:
-  double word(const specula::Site& site, std::size_t i) const {
-    return static_cast<double>(philox_.words(site)[i]) * 0x1p-32;
+  double word(const specula::RandomKey& key, std::size_t i) const {
+    return static_cast<double>(philox_.words(key)[i]) * 0x1p-32;
   }
-  std::size_t pick(const Dense& w, double coin, double scale) {
+  std::size_t pick(const Dense& w, double uniform, double scale) {
     double total = 0, seen = 0;
     for (const double x : w) total += x;
     std::size_t last = w.size();
     double nearest = total;
     for (std::size_t i = 0; i < w.size(); ++i) {
       if (!(w[i] > 0)) continue;
-      if (seen > 0) nearest = std::min(nearest, std::abs(coin * total - seen));
+      if (seen > 0) nearest = std::min(nearest, std::abs(uniform * total - seen));
       seen += w[i], last = i;
-      if (coin * total < seen) break;
+      if (uniform * total < seen) break;
     }
-    if (seen < total) nearest = std::min(nearest, std::abs(coin * total - seen));
+    if (seen < total) nearest = std::min(nearest, std::abs(uniform * total - seen));
     margin = std::min(margin, nearest * scale);
     return last;
   }
 
-  specula::PhiloxChance philox_;
+  specula::PhiloxRandom philox_;
 };
 
-inline specula::Site sample_site(const DenseTree& tree, specula::NodeId node) {
-  return {tree.origin + tree.depth(node) + 1, 0, specula::Stream::sample, 0};
+inline specula::RandomKey sample_key(const DenseTree& tree, specula::NodeId node) {
+  return {tree.origin + tree.depth(node) + 1, 0, specula::RandomStream::sample, 0};
 }
-inline specula::Site residual_site(const DenseTree& tree, specula::NodeId node) {
-  return {tree.origin + tree.depth(node) + 1, tree.origin, specula::Stream::residual, 0};
+inline specula::RandomKey residual_key(const DenseTree& tree, specula::NodeId node) {
+  return {tree.origin + tree.depth(node) + 1, tree.origin, specula::RandomStream::residual, 0};
 }
-inline specula::Site accept_site(const DenseTree& tree, specula::NodeId node) {
-  return {tree.origin + tree.depth(node), tree.origin, specula::Stream::accept,
+inline specula::RandomKey accept_key(const DenseTree& tree, specula::NodeId node) {
+  return {tree.origin + tree.depth(node), tree.origin, specula::RandomStream::accept,
           static_cast<std::uint32_t>(node)};
 }
 
-/// y ~ p; go on while it is a child. `laws` are p after each node, (N, V).
-inline specula::Verdict dense_match(const DenseTree& tree, const std::vector<Dense>& laws,
-                                    DenseCoins& coins) {
-  specula::Verdict out;
+/// y ~ p; go on while it is a child. `distributions` are p after each node, (N, V).
+inline specula::VerifyResult dense_match(const DenseTree& tree, const std::vector<Dense>& distributions,
+                                         DenseUniforms& uniforms) {
+  specula::VerifyResult out;
   out.clear();
   for (bool more = true; more;) {
-    const specula::NodeId at = out.path.back();
-    const Dense& p = laws[static_cast<std::size_t>(at)];
+    const specula::NodeId at = out.accepted.back();
+    const Dense& p = distributions[static_cast<std::size_t>(at)];
     const auto sure = std::find(p.begin(), p.end(), 1.0);
-    out.next = sure != p.end() ? static_cast<specula::Token>(sure - p.begin())
-                               : coins.draw(p, sample_site(tree, at));
+    out.next_token = sure != p.end() ? static_cast<specula::Token>(sure - p.begin())
+                                     : uniforms.draw(p, sample_key(tree, at));
     more = false;
     for (const specula::NodeId c : tree.children(at))
-      if (!more && tree.token[static_cast<std::size_t>(c)] == out.next) out.path.push_back(c), more = true;
+      if (!more && tree.token[static_cast<std::size_t>(c)] == out.next_token)
+        out.accepted.push_back(c), more = true;
   }
   return out;
 }
 
 /// Children in order: accept with min(1, lenience p / q), else p <- norm((p - q / lenience)+).
-inline specula::Verdict dense_rejection(const DenseTree& tree, const std::vector<Dense>& laws,
-                                        DenseCoins& coins, double lenience = 1) {
-  specula::Verdict out;
+inline specula::VerifyResult dense_rejection(const DenseTree& tree, const std::vector<Dense>& distributions,
+                                             DenseUniforms& uniforms, double lenience = 1) {
+  specula::VerifyResult out;
   out.clear();
   for (bool more = true; more;) {
-    const specula::NodeId at = out.path.back();
-    Dense p = laws[static_cast<std::size_t>(at)];
+    const specula::NodeId at = out.accepted.back();
+    Dense p = distributions[static_cast<std::size_t>(at)];
     bool rejected = false;
     double left = 1;  // of the mass of p: what the float arithmetic's errors are divided by
     more = false;
     for (const specula::NodeId c : tree.children(at)) {
       const auto x = static_cast<std::size_t>(tree.token[static_cast<std::size_t>(c)]);
       const Dense& q = tree.q[static_cast<std::size_t>(c)];
-      if (coins.accept(lenience * p[x] / q[x], accept_site(tree, c), left * std::min(1.0, q[x] / lenience))) {
-        out.path.push_back(c);
+      if (uniforms.accept(lenience * p[x] / q[x], accept_key(tree, c),
+                          left * std::min(1.0, q[x] / lenience))) {
+        out.accepted.push_back(c);
         more = true;
         break;
       }
@@ -151,10 +153,10 @@ inline specula::Verdict dense_rejection(const DenseTree& tree, const std::vector
     if (more) continue;
     const auto sure = std::find(p.begin(), p.end(), 1.0);
     if (rejected)
-      out.next = coins.draw(p, residual_site(tree, at), left);
+      out.next_token = uniforms.draw(p, residual_key(tree, at), left);
     else
-      out.next = sure != p.end() ? static_cast<specula::Token>(sure - p.begin())
-                                 : coins.draw(p, sample_site(tree, at));
+      out.next_token = sure != p.end() ? static_cast<specula::Token>(sure - p.begin())
+                                       : uniforms.draw(p, sample_key(tree, at));
   }
   return out;
 }
@@ -172,10 +174,10 @@ inline Dense dense_residual(const Dense& p, const Dense& q, double weight) {
   return out;
 }
 
-/// One path: the longest beginning i whose own coin is below h_i, then norm((P_i p - q)+).
-inline specula::Verdict dense_block(const DenseTree& tree, const std::vector<Dense>& laws,
-                                    DenseCoins& coins) {
-  specula::Verdict out;
+/// One path: the longest beginning i whose own uniform draw is below h_i, then norm((P_i p - q)+).
+inline specula::VerifyResult dense_block(const DenseTree& tree, const std::vector<Dense>& distributions,
+                                         DenseUniforms& uniforms) {
+  specula::VerifyResult out;
   out.clear();
   const std::size_t last = tree.token.size() - 1;
   std::size_t taken = 0;
@@ -183,41 +185,42 @@ inline specula::Verdict dense_block(const DenseTree& tree, const std::vector<Den
   double error = 0;  // of the weight, in units of a row's: what margins are divided by
   for (std::size_t i = 1; i <= last; ++i) {
     const auto x = static_cast<std::size_t>(tree.token[i]);
-    const double ratio = laws[i - 1][x] / tree.q[i][x];
+    const double ratio = distributions[i - 1][x] / tree.q[i][x];
     error = error * ratio + weight / tree.q[i][x];
     if (weight * ratio > 1 + 1e-5 * error) error = 0;
     weight = std::min(1.0, weight * ratio);
     double h = weight, scale = 1 / (1 + error);
     if (i < last) {
-      const double s = dense_sum(dense_residual(laws[i], tree.q[i + 1], weight));
+      const double s = dense_sum(dense_residual(distributions[i], tree.q[i + 1], weight));
       h = s > 0 ? s / (s + 1 - weight) : 0;
       scale *= std::min(1.0, s + 1 - weight);
-      if (s > 0) coins.near(s + 1 - weight);
+      if (s > 0) uniforms.near(s + 1 - weight);
     }
     const auto node = static_cast<specula::NodeId>(i);
-    if (h > 0 && coins.accept(h, accept_site(tree, node), scale)) taken = i, weight_taken = weight;
+    if (h > 0 && uniforms.accept(h, accept_key(tree, node), scale)) taken = i, weight_taken = weight;
   }
-  for (std::size_t i = 1; i <= taken; ++i) out.path.push_back(static_cast<specula::NodeId>(i));
+  for (std::size_t i = 1; i <= taken; ++i) out.accepted.push_back(static_cast<specula::NodeId>(i));
   const auto node = static_cast<specula::NodeId>(taken);
-  const Dense& p = laws[taken];
+  const Dense& p = distributions[taken];
   const auto sure = std::find(p.begin(), p.end(), 1.0);
   if (taken < last) {
     const Dense left = dense_residual(p, tree.q[taken + 1], weight_taken);
     const double s = dense_sum(left);
-    out.next =
-        s > 0 ? coins.draw(left, residual_site(tree, node), s) : coins.draw(p, residual_site(tree, node));
+    out.next_token =
+        s > 0 ? uniforms.draw(left, residual_key(tree, node), s) : uniforms.draw(p, residual_key(tree, node));
   } else {
-    out.next = sure != p.end() ? static_cast<specula::Token>(sure - p.begin())
-                               : coins.draw(p, sample_site(tree, node));
+    out.next_token = sure != p.end() ? static_cast<specula::Token>(sure - p.begin())
+                                     : uniforms.draw(p, sample_key(tree, node));
   }
   return out;
 }
 
-/// Leaf to root; true if something below `node`, or it itself, was accepted: then `out` is the verdict.
-/// `error` is of `weight`, in units of a row's.
-inline bool dense_traversal_at(const DenseTree& tree, const std::vector<Dense>& laws, DenseCoins& coins,
-                               specula::NodeId node, double weight, double error, specula::Verdict& out) {
-  Dense p = laws[static_cast<std::size_t>(node)];
+/// Leaf to root; true if something below `node`, or it itself, was accepted: then `out` is the verification
+/// result. `error` is of `weight`, in units of a row's.
+inline bool dense_traversal_at(const DenseTree& tree, const std::vector<Dense>& distributions,
+                               DenseUniforms& uniforms, specula::NodeId node, double weight, double error,
+                               specula::VerifyResult& out) {
+  Dense p = distributions[static_cast<std::size_t>(node)];
   double p_error = 1;
   const std::vector<specula::NodeId> children = tree.children(node);
   for (const specula::NodeId c : children) {
@@ -226,12 +229,13 @@ inline bool dense_traversal_at(const DenseTree& tree, const std::vector<Dense>& 
     const double product = weight * p[x] / q[x];
     double product_error = (error * p[x] + weight * p_error) / q[x];
     if (product > 1 + 1e-5 * product_error || p[x] == 0) product_error = 0;
-    if (dense_traversal_at(tree, laws, coins, c, std::min(1.0, product), product_error, out)) return true;
+    if (dense_traversal_at(tree, distributions, uniforms, c, std::min(1.0, product), product_error, out))
+      return true;
     const Dense left = dense_residual(p, q, weight);
     const double s = dense_sum(left);
     if (s > 0) {
       const double s_error = error + weight * p_error + 1, part = s + 1 - weight;
-      coins.near(s / s_error);
+      uniforms.near(s / s_error);
       p = left;
       for (double& w : p) w /= s;
       p_error = 2 * s_error / s;
@@ -241,23 +245,23 @@ inline bool dense_traversal_at(const DenseTree& tree, const std::vector<Dense>& 
       weight = error = 0;
     }
   }
-  if (node != 0 && !(weight > 0 && coins.accept(weight, accept_site(tree, node), 1 / (1 + error))))
+  if (node != 0 && !(weight > 0 && uniforms.accept(weight, accept_key(tree, node), 1 / (1 + error))))
     return false;
-  out.path.clear();
+  out.accepted.clear();
   for (specula::NodeId n = node; n != specula::kNoParent; n = tree.parent[static_cast<std::size_t>(n)])
-    out.path.insert(out.path.begin(), n);
+    out.accepted.insert(out.accepted.begin(), n);
   const auto sure = std::find(p.begin(), p.end(), 1.0);
   if (!children.empty())
-    out.next = coins.draw(p, residual_site(tree, node), 1 / p_error);
+    out.next_token = uniforms.draw(p, residual_key(tree, node), 1 / p_error);
   else
-    out.next = sure != p.end() ? static_cast<specula::Token>(sure - p.begin())
-                               : coins.draw(p, sample_site(tree, node));
+    out.next_token = sure != p.end() ? static_cast<specula::Token>(sure - p.begin())
+                                     : uniforms.draw(p, sample_key(tree, node));
   return true;
 }
-inline specula::Verdict dense_traversal(const DenseTree& tree, const std::vector<Dense>& laws,
-                                        DenseCoins& coins) {
-  specula::Verdict out;
-  dense_traversal_at(tree, laws, coins, 0, 1, 0, out);
+inline specula::VerifyResult dense_traversal(const DenseTree& tree, const std::vector<Dense>& distributions,
+                                             DenseUniforms& uniforms) {
+  specula::VerifyResult out;
+  dense_traversal_at(tree, distributions, uniforms, 0, 1, 0, out);
   return out;
 }
 
@@ -274,19 +278,19 @@ inline double dense_rho(const Dense& p, const Dense& q, std::size_t k) {
 }
 
 /// Independent siblings: each accepted with min(1, p / (rho q)), else norm((p - rho q)+) after the last.
-inline specula::Verdict dense_k_seq(const DenseTree& tree, const std::vector<Dense>& laws,
-                                    DenseCoins& coins) {
-  specula::Verdict out;
+inline specula::VerifyResult dense_k_seq(const DenseTree& tree, const std::vector<Dense>& distributions,
+                                         DenseUniforms& uniforms) {
+  specula::VerifyResult out;
   out.clear();
   for (bool more = true; more;) {
-    const specula::NodeId at = out.path.back();
-    const Dense& p = laws[static_cast<std::size_t>(at)];
+    const specula::NodeId at = out.accepted.back();
+    const Dense& p = distributions[static_cast<std::size_t>(at)];
     const std::vector<specula::NodeId> children = tree.children(at);
     more = false;
     const auto sure = std::find(p.begin(), p.end(), 1.0);
     if (children.empty()) {
-      out.next = sure != p.end() ? static_cast<specula::Token>(sure - p.begin())
-                                 : coins.draw(p, sample_site(tree, at));
+      out.next_token = sure != p.end() ? static_cast<specula::Token>(sure - p.begin())
+                                       : uniforms.draw(p, sample_key(tree, at));
       continue;
     }
     const Dense& q = tree.q[static_cast<std::size_t>(children[0])];
@@ -303,58 +307,60 @@ inline specula::Verdict dense_k_seq(const DenseTree& tree, const std::vector<Den
     for (const specula::NodeId c : children) {
       const auto x = static_cast<std::size_t>(tree.token[static_cast<std::size_t>(c)]);
       if (more) break;
-      if (!coins.accept(p[x] / (rho * q[x]), accept_site(tree, c), sharp * std::min(1.0, q[x]))) continue;
-      out.path.push_back(c);
+      if (!uniforms.accept(p[x] / (rho * q[x]), accept_key(tree, c), sharp * std::min(1.0, q[x]))) continue;
+      out.accepted.push_back(c);
       more = true;
     }
     if (more) continue;
     const Dense left = dense_residual(p, q, 1 / rho);
     const double s = dense_sum(left);
-    out.next =
-        s > 0 ? coins.draw(left, residual_site(tree, at), s * sharp) : coins.draw(p, residual_site(tree, at));
+    out.next_token = s > 0 ? uniforms.draw(left, residual_key(tree, at), s * sharp)
+                           : uniforms.draw(p, residual_key(tree, at));
   }
   return out;
 }
 
 /// A child stays iff its parent does and p(x) > min(epsilon, delta exp(-H(p))); the deepest wins, then the
 /// first.
-inline specula::Verdict dense_typical(const DenseTree& tree, const std::vector<Dense>& laws,
-                                      DenseCoins& coins, double epsilon, double delta) {
+inline specula::VerifyResult dense_typical(const DenseTree& tree, const std::vector<Dense>& distributions,
+                                           DenseUniforms& uniforms, double epsilon, double delta) {
   std::vector<char> stays(tree.token.size(), 1);
   specula::NodeId deepest = 0;
   for (std::size_t n = 1; n < tree.token.size(); ++n) {
     const auto parent = static_cast<std::size_t>(tree.parent[n]);
-    const Dense& p = laws[parent];
+    const Dense& p = distributions[parent];
     double entropy = 0;
     for (const double x : p)
       if (x > 0) entropy -= x * std::log(x);
     const double least = std::min(epsilon, delta * std::exp(-entropy));
     const double prob = p[static_cast<std::size_t>(tree.token[n])];
     stays[n] = stays[parent] && prob > least;
-    if (stays[parent] && prob > 0) coins.near(std::abs(prob - least));
+    if (stays[parent] && prob > 0) uniforms.near(std::abs(prob - least));
     if (stays[n] && tree.depth(static_cast<specula::NodeId>(n)) > tree.depth(deepest))
       deepest = static_cast<specula::NodeId>(n);
   }
-  specula::Verdict out;
+  specula::VerifyResult out;
   for (specula::NodeId n = deepest; n != specula::kNoParent; n = tree.parent[static_cast<std::size_t>(n)])
-    out.path.insert(out.path.begin(), n);
-  const Dense& p = laws[static_cast<std::size_t>(deepest)];
+    out.accepted.insert(out.accepted.begin(), n);
+  const Dense& p = distributions[static_cast<std::size_t>(deepest)];
   const auto sure = std::find(p.begin(), p.end(), 1.0);
-  out.next = sure != p.end() ? static_cast<specula::Token>(sure - p.begin())
-                             : coins.draw(p, sample_site(tree, deepest));
+  out.next_token = sure != p.end() ? static_cast<specula::Token>(sure - p.begin())
+                                   : uniforms.draw(p, sample_key(tree, deepest));
   return out;
 }
 
 /// A child stays iff it is the first largest logit of its parent's row.
-inline specula::Verdict dense_greedy(const DenseTree& tree, const std::vector<std::vector<float>>& rows) {
-  specula::Verdict out;
+inline specula::VerifyResult dense_greedy(const DenseTree& tree,
+                                          const std::vector<std::vector<float>>& rows) {
+  specula::VerifyResult out;
   out.clear();
   for (bool more = true; more;) {
-    const std::vector<float>& row = rows[static_cast<std::size_t>(out.path.back())];
-    out.next = static_cast<specula::Token>(std::max_element(row.begin(), row.end()) - row.begin());
+    const std::vector<float>& row = rows[static_cast<std::size_t>(out.accepted.back())];
+    out.next_token = static_cast<specula::Token>(std::max_element(row.begin(), row.end()) - row.begin());
     more = false;
-    for (const specula::NodeId c : tree.children(out.path.back()))
-      if (!more && tree.token[static_cast<std::size_t>(c)] == out.next) out.path.push_back(c), more = true;
+    for (const specula::NodeId c : tree.children(out.accepted.back()))
+      if (!more && tree.token[static_cast<std::size_t>(c)] == out.next_token)
+        out.accepted.push_back(c), more = true;
   }
   return out;
 }
@@ -374,9 +380,9 @@ struct Case {
   DenseTree dense;
   std::vector<float> rows;  // (N, V)
   std::vector<std::vector<float>> row;
-  std::vector<Dense> laws;  // (N, V)
+  std::vector<Dense> distributions;  // (N, V)
 
-  specula::RowsView view() const { return {rows.data(), tree.size(), tree.vocab(), tree.vocab()}; }
+  specula::LogitsView view() const { return {rows.data(), tree.size(), tree.vocab(), tree.vocab()}; }
 };
 
 /// Grows a random proposal by all ways of growth and random target rows under it. Each row's children are all
@@ -385,7 +391,7 @@ struct Case {
 inline Case random_case(Random& random, std::int32_t vocab, const specula::SamplingParams& params,
                         const Mix& mix, std::uint64_t seed) {
   Case out{specula::TokenTree(vocab, mix.nodes, mix.nodes), {}, {}, {}, {}};
-  specula::PhiloxChance coins(seed);
+  specula::PhiloxRandom uniforms(seed);
   const std::int32_t origin = random.below(1000);
   out.tree.reset(random.below(vocab), origin);
   out.dense.origin = origin;
@@ -393,48 +399,49 @@ inline Case random_case(Random& random, std::int32_t vocab, const specula::Sampl
   out.dense.parent.push_back(specula::kNoParent);
   out.dense.q.emplace_back();
   std::vector<std::vector<float>> draft;
-  std::vector<specula::RowLaw> stored(static_cast<std::size_t>(mix.nodes));
+  std::vector<specula::Distribution> stored(static_cast<std::size_t>(mix.nodes));
   const auto add_rows = [&] {
     std::vector<float> p = random.row(vocab, mix.spread, 0.2, 0.1), q = p;
     for (float& l : q) l += static_cast<float>(random.between(-1, 1));
-    if (random.chance(0.1)) q = p;  // a draft that is the target
+    if (random.bernoulli(0.1)) q = p;  // a draft that is the target
     for (std::vector<float>* row : {&p, &q})
       if (mix.round)
         for (float& l : *row) l = mix.round(l);
     out.row.push_back(p);
-    out.laws.push_back(plain_law(p, params));
+    out.distributions.push_back(plain_distribution(p, params));
     draft.push_back(q);
   };
   add_rows();
   while (out.tree.room() > 0) {
     const std::int32_t n = out.tree.size();
-    const specula::NodeId parent = random.chance(mix.wide) ? random.below(std::max(1, n / 3)) : n - 1;
+    const specula::NodeId parent = random.bernoulli(mix.wide) ? random.below(std::max(1, n / 3)) : n - 1;
     const auto at = static_cast<std::size_t>(parent);
-    specula::RowLaw& law = stored[at];
-    if (law.logits == nullptr)
-      law = out.tree.store(parent, draft[at], params.greedy() ? specula::SamplingParams{} : params);
-    Dense q = plain_law(draft[at], params.greedy() ? specula::SamplingParams{} : params);
+    specula::Distribution& distribution = stored[at];
+    if (distribution.logits == nullptr)
+      distribution = out.tree.store(parent, draft[at], params.greedy() ? specula::SamplingParams{} : params);
+    Dense q = plain_distribution(draft[at], params.greedy() ? specula::SamplingParams{} : params);
     const int how = random.below(3);
     specula::NodeId added = specula::kNoParent;
     if (how == 0 && mix.draws) {
-      added = out.tree.draw(parent, law, coins);
+      added = out.tree.draw(parent, distribution, uniforms);
     } else if (how == 1 && mix.distinct) {
       double total = 0;
       for (const specula::NodeId c : out.dense.children(parent))
         q[static_cast<std::size_t>(out.dense.token[static_cast<std::size_t>(c)])] = 0;
       for (const double x : q) total += x;
       for (double& x : q) x /= total;
-      added = out.tree.draw_distinct(parent, law, coins);
+      added = out.tree.draw_distinct(parent, distribution, uniforms);
     } else if (how == 2 && mix.chooses) {
       const auto largest = std::max_element(out.row[at].begin(), out.row[at].end()) - out.row[at].begin();
       const specula::Token token =
-          random.chance(0.5) ? random.below(vocab) : static_cast<specula::Token>(largest);
+          random.bernoulli(0.5) ? random.below(vocab) : static_cast<specula::Token>(largest);
       q.assign(q.size(), 0.0);
       q[static_cast<std::size_t>(token)] = 1;
       added = out.tree.choose(parent, token, 0.5f);
     }
     if (added == specula::kNoParent) {
-      if (!mix.draws && !mix.chooses && random.chance(0.2)) break;  // nothing distinct may be left anywhere
+      // nothing distinct may be left anywhere
+      if (!mix.draws && !mix.chooses && random.bernoulli(0.2)) break;
       continue;
     }
     out.dense.token.push_back(out.tree.token(added));
@@ -446,14 +453,14 @@ inline Case random_case(Random& random, std::int32_t vocab, const specula::Sampl
   return out;
 }
 
-/// The library's verdict on `it` by `rule`, with the same coins as DenseCoins(seed).
+/// The library's verification result on `it` by `rule`, with the same uniform draws as DenseUniforms(seed).
 template <class Rule>
-specula::Verdict verdict_of(const Rule& rule, const Case& it, const specula::SamplingParams& params,
-                            std::uint64_t seed) {
+specula::VerifyResult result_of(const Rule& rule, const Case& it, const specula::SamplingParams& params,
+                                std::uint64_t seed) {
   specula::VerifyWorkspace workspace(it.tree.vocab(), it.tree.size());
-  specula::PhiloxChance chance(seed);
-  specula::Verdict out;
-  rule.verify(it.tree, specula::TargetLaws(it.view(), params, workspace), chance, out);
+  specula::PhiloxRandom rng(seed);
+  specula::VerifyResult out;
+  rule.verify(it.tree, specula::TargetDistributions(it.view(), params, workspace), rng, out);
   return out;
 }
 

@@ -1,4 +1,4 @@
-// Verdicts of an emulated GPU against the CPU's, on random ragged batches.
+// Verification results of an emulated GPU against the CPU's, on random ragged batches.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -14,11 +14,11 @@ namespace specula_test {
 
 struct Agreement {
   int trees = 0, differ = 0;
-  int unexplained = 0;  // differ although no coin was within 1e-5 of a boundary
+  int unexplained = 0;  // differ although no uniform draw was within 1e-5 of a boundary
 };
 
 /// `trees` random trees over `vocab` tokens in batches of mixed parameters, each batch on another cluster.
-/// dense(case, coins) is the rule written down apart from the library, for the margins.
+/// dense(case, uniform draws) is the rule written down apart from the library, for the margins.
 template <class DeviceRule, class Element, class Rule, class Dense, class DraftOf>
 Agreement compare_with_cpu(const Rule& rule, Dense dense, DraftOf draft_of, int trees, int vocab,
                            const Mix& mix, std::uint64_t seed) {
@@ -27,9 +27,9 @@ Agreement compare_with_cpu(const Rule& rule, Dense dense, DraftOf draft_of, int 
   const auto settings = device_settings();
   while (out.trees < trees) {
     // A stride that leaves rows unaligned, or one that does not.
-    const std::ptrdiff_t stride = random.chance(0.5) ? (vocab + 7) / 8 * 8 : vocab + random.below(3);
-    DeviceBatch<Element> batch(vocab, stride, random.chance(0.3) ? 1 : 0);
-    std::vector<DeviceVerdict> want;
+    const std::ptrdiff_t stride = random.bernoulli(0.5) ? (vocab + 7) / 8 * 8 : vocab + random.below(3);
+    DeviceBatch<Element> batch(vocab, stride, random.bernoulli(0.3) ? 1 : 0);
+    std::vector<DeviceResult> want;
     std::vector<double> margins;
     const int size = std::min(trees - out.trees, 1 + random.below(64));
     for (int i = 0; i < size; ++i) {
@@ -39,10 +39,10 @@ Agreement compare_with_cpu(const Rule& rule, Dense dense, DraftOf draft_of, int 
       one.nodes = 1 + random.below(mix.nodes);
       one.round = rounding(Element{});
       const Case it = random_case(random, vocab, params, one, random.bits());
-      const std::uint64_t coins = random.bits();
-      batch.add(it, params, coins);
-      want.push_back(as_device(verdict_of(rule, it, params, coins), it.tree));
-      DenseCoins margin(coins);
+      const std::uint64_t uniforms = random.bits();
+      batch.add(it, params, uniforms);
+      want.push_back(as_device(result_of(rule, it, params, uniforms), it.tree));
+      DenseUniforms margin(uniforms);
       dense(it, margin);
       margins.push_back(margin.margin);
     }

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include <specula/cuda/block/walk.cuh>
+#include <specula/cuda/block/sequence_verifier.cuh>
 #include <specula/cuda/device/trees.cuh>
 
 #include "dense_rules.hpp"
@@ -57,20 +57,21 @@ inline std::vector<specula::SamplingParams> device_settings() {
           {.temperature = 0}};
 }
 
-/// What a device verdict says of one sequence.
-struct DeviceVerdict {
+/// What a device verification result says of one sequence.
+struct DeviceResult {
   std::vector<specula::Token> tokens;
-  std::vector<specula::NodeId> path;
+  std::vector<specula::NodeId> accepted;
   device::Status status = device::Status::ok;
 
-  friend bool operator==(const DeviceVerdict&, const DeviceVerdict&) = default;
+  friend bool operator==(const DeviceResult&, const DeviceResult&) = default;
 };
-/// A verdict of the CPU in that form.
-inline DeviceVerdict as_device(const specula::Verdict& verdict, const specula::TokenTree& tree) {
-  DeviceVerdict out;
-  out.path = verdict.path;
-  for (std::size_t i = 1; i < verdict.path.size(); ++i) out.tokens.push_back(tree.token(verdict.path[i]));
-  out.tokens.push_back(verdict.next);
+/// A verification result of the CPU in that form.
+inline DeviceResult as_device(const specula::VerifyResult& result, const specula::TokenTree& tree) {
+  DeviceResult out;
+  out.accepted = result.accepted;
+  for (std::size_t i = 1; i < result.accepted.size(); ++i)
+    out.tokens.push_back(tree.token(result.accepted[i]));
+  out.tokens.push_back(result.next_token);
   return out;
 }
 
@@ -111,7 +112,7 @@ struct DeviceBatch {
             rows[at + x]);
   }
 
-  void add(const Case& it, const specula::SamplingParams& target_params, std::uint64_t coins) {
+  void add(const Case& it, const specula::SamplingParams& target_params, std::uint64_t uniforms) {
     const specula::TokenTree& tree = it.tree;
     std::vector<const float*> known;  // draft rows of this tree
     const std::size_t first = stats.size();
@@ -120,26 +121,27 @@ struct DeviceBatch {
       parent.push_back(tree.parent(n));
       add_row(target, it.row[static_cast<std::size_t>(n)].data());
       width = std::max(width, tree.depth(n) + 1);
-      const specula::RowLaw& law = tree.row_law(n);
+      const specula::Distribution& distribution = tree.draft_distribution(n);
       scale.push_back(n > 0 && tree.excludes_siblings(n) ? tree.draft_scale(n) : 0.0);
-      if (n == 0 || law.is_point()) {
+      if (n == 0 || distribution.is_point()) {
         draft_row.push_back(-1);
         continue;
       }
       std::size_t row = 0;
-      while (row < known.size() && known[row] != law.logits) ++row;
+      while (row < known.size() && known[row] != distribution.logits) ++row;
       if (row == known.size()) {
-        known.push_back(law.logits);
-        add_row(draft, law.logits);
+        known.push_back(distribution.logits);
+        add_row(draft, distribution.logits);
         const float t = target_params.greedy() ? 1.0f : target_params.temperature;
-        stats.push_back({law.log_z, law.shift, t, law.cut, device::kNoToken, device::Status::ok});
+        stats.push_back({distribution.log_z, distribution.shift, t, distribution.min_logit, device::kNoToken,
+                         device::Status::ok});
       }
       draft_row.push_back(static_cast<std::int32_t>(first + row));
     }
     begin.push_back(static_cast<std::int32_t>(token.size()));
     max_nodes = std::max(max_nodes, tree.size());
     position.push_back(tree.origin());
-    seed.push_back(coins);
+    seed.push_back(uniforms);
     params.push_back(
         {target_params.temperature, target_params.top_k, target_params.top_p, target_params.min_p});
   }
@@ -149,7 +151,7 @@ struct DeviceBatch {
     return {draft.data() + offset, stride, stats.data(), draft_row.data(), scale.data()};
   }
 
-  /// The same laws as rows of probabilities, and as lists of `k` tokens (all others must have none).
+  /// The same distributions as rows of probabilities, and as lists of `k` tokens (all others must have none).
   device::ProbsDraft probs_draft() {
     probs.clear();
     for (std::size_t r = 0; r < stats.size(); ++r)
@@ -197,19 +199,19 @@ struct DeviceBatch {
   }
 
   /// The outputs, every element checked: -1 behind the count.
-  std::vector<DeviceVerdict> verdicts() const {
-    std::vector<DeviceVerdict> out;
+  std::vector<DeviceResult> results() const {
+    std::vector<DeviceResult> out;
     for (std::size_t b = 0; b < position.size(); ++b) {
-      DeviceVerdict v;
+      DeviceResult v;
       v.status = out_status[b];
       if (out_count[b] < 0 || out_count[b] > width) throw std::runtime_error("a count out of range");
       for (std::size_t i = 0; i < static_cast<std::size_t>(width); ++i) {
         const std::size_t at = b * static_cast<std::size_t>(width) + i;
         if (static_cast<std::int32_t>(i) < out_count[b]) {
           v.tokens.push_back(out_token[at]);
-          v.path.push_back(out_path[at]);
+          v.accepted.push_back(out_path[at]);
         } else if (out_token[at] != -1 || out_path[at] != -1) {
-          throw std::runtime_error("a verdict is not padded with -1");
+          throw std::runtime_error("a verification result is not padded with -1");
         }
       }
       out.push_back(v);
@@ -221,23 +223,23 @@ struct DeviceBatch {
 /// Runs a rule over a batch on an emulated GPU. Chains are read `rows` rows at a time, through rings of one
 /// size or the other; 0: whatever the seed says.
 template <class Rule, class Element, class Draft>
-std::vector<DeviceVerdict> emulate_verify(DeviceBatch<Element>& batch,
-                                          device::detail::VerifyArgs<Element, Draft> args, int blocks = 1,
-                                          int threads = 64, std::uint64_t seed = 1,
-                                          Engine engine = Engine::fibers, int rows = 0) {
-  using Walk = device::detail::Walk<Rule, EmulatedCluster, Element, Draft>;
+std::vector<DeviceResult> emulate_verify(DeviceBatch<Element>& batch,
+                                         device::detail::VerifyArgs<Element, Draft> args, int blocks = 1,
+                                         int threads = 64, std::uint64_t seed = 1,
+                                         Engine engine = Engine::fibers, int rows = 0) {
+  using SequenceVerifier = device::detail::SequenceVerifier<Rule, EmulatedCluster, Element, Draft>;
   args.scan.rows = rows > 0 ? rows : 1 + static_cast<int>(seed % 5);
   args.scan.ring_bytes = seed % 3 == 0 ? 4096 : 8192;
   emulate({.clusters = batch.sequences(),
            .blocks = blocks,
            .threads = threads,
-           .shared_bytes = Walk::shared_bytes(args.scan, args.max_nodes, threads / 32),
+           .shared_bytes = SequenceVerifier::shared_bytes(args.scan, args.max_nodes, threads / 32),
            .seed = seed,
            .engine = engine},
           [&](EmulatedCluster cluster, int sequence, unsigned char* shared) {
-            Walk(cluster, args, sequence, shared).run();
+            SequenceVerifier(cluster, args, sequence, shared).run();
           });
-  return batch.verdicts();
+  return batch.results();
 }
 
 }  // namespace specula_test

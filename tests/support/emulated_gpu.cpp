@@ -328,7 +328,7 @@ void emulate(const Grid& grid, const std::function<void(EmulatedCluster, int, un
     threads.push_back({&cluster, t / grid.threads, t % grid.threads});
   for (const int index : order) {
     const int poison =
-        random.chance(0.5) ? 0xFF : 0x3F;  // what nobody wrote: NaN and -1, or 0.75 and a large number
+        random.bernoulli(0.5) ? 0xFF : 0x3F;  // what nobody wrote: NaN and -1, or 0.75 and a large number
     for (const auto& shared : cluster.shared)
       std::memset(shared.get(), poison, grid.shared_bytes + kAlignment);
     for (Thread& t : threads) t.turn = 0, t.met_cluster = t.arrived = false;

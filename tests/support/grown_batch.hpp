@@ -55,7 +55,7 @@ inline std::vector<Growing> random_batch(Random& random, int sequences, int voca
     Text context;
     for (int i = random.below(5); i > 0; --i) context.push_back(random.below(vocab));
     out.push_back({context, random.below(vocab), random_rows(vocab, random.bits(), spread, ties, empty),
-                   random.chance(0.3) ? random.below(31) : 100000});
+                   random.bernoulli(0.3) ? random.below(31) : 100000});
   }
   return out;
 }
@@ -229,27 +229,28 @@ Grown<Growth> grow(const std::vector<Growing>& batch, const typename Growth::Pla
   const auto rows = [&](std::size_t count) { return CallRows<Element>(count, plan.vocab, pad, offset); };
   Growth::template run<Element>(batch, plan, geometry, work, roots.position.data(), rows, out.calls);
 
-  using device::detail::Planter;
+  using device::detail::TreeBuilder;
   const int spine = Growth::spine(plan);
-  const std::size_t bytes = Planter<EmulatedBlock>::shared_bytes(plan.pool, spine, plan.width);
-  device::detail::Planting planting{roots.roots(limits),     work.pool,      out.trees.trees(), work.status,
-                                    out.trees.status.data(), plan.sequences, plan.width,        spine};
+  const std::size_t bytes = TreeBuilder<EmulatedBlock>::shared_bytes(plan.pool, spine, plan.width);
+  device::detail::BuildTreeArgs build_args{
+      roots.roots(limits),     work.pool,      out.trees.trees(), work.status,
+      out.trees.status.data(), plan.sequences, plan.width,        spine};
   emulate({.clusters = plan.sequences,
            .threads = 2 * geometry.threads,
            .shared_bytes = bytes,
            .seed = geometry.seed,
            .engine = geometry.engine},
           [&](EmulatedCluster cluster, int b, unsigned char* shared) {
-            Planter<EmulatedBlock>(cluster.block(), planting, b, shared).plant();
+            TreeBuilder<EmulatedBlock>(cluster.block(), build_args, b, shared).build_tree();
           });
   GrownArrays serial(batch.size(), plan.width);
-  planting.out = serial.trees();
-  planting.told = serial.status.data();
-  using Serial = Planter<device::SerialGroup>;
+  build_args.out = serial.trees();
+  build_args.told = serial.status.data();
+  using Serial = TreeBuilder<device::SerialGroup>;
   std::vector<device::detail::TwoNumbers> shared(
       Serial::shared_bytes(plan.pool, spine, plan.width) / sizeof(device::detail::TwoNumbers) + 1);
   for (int b = 0; b < plan.sequences; ++b)
-    Serial({}, planting, b, reinterpret_cast<unsigned char*>(shared.data())).plant();
+    Serial({}, build_args, b, reinterpret_cast<unsigned char*>(shared.data())).build_tree();
   CHECK(serial == out.trees);
   return out;
 }
@@ -261,8 +262,8 @@ specula::TokenTree proposal(const Growing& g, const typename Growth::Plan& plan,
   specula::TokenTree tree(plan.vocab, plan.width, 0);
   tree.reset(g.root, static_cast<std::int32_t>(g.context.size()), g.limit);
   ScriptedDrafter drafter(plan.vocab, rounded<Element>(g.rows));
-  NoCoins none;
-  Growth::shape(capacity).propose(drafter, specula::Round{g.context, {}, g.limit}, tree, none);
+  NoUniforms none;
+  Growth::shape(capacity).propose(drafter, specula::ProposeContext{g.context, {}, g.limit}, tree, none);
   return tree;
 }
 

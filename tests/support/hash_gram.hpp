@@ -1,4 +1,4 @@
-// A drafter without rows: one guess after each text, or none.
+// A drafter without rows: one draft token after each text, or none.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace specula_test {
 
-/// What it guesses is a function of the last two tokens. It has nothing to say after a share `silent` of
+/// What it drafts is a function of the last two tokens. It has nothing to say after a share `silent` of
 /// them.
 class HashGram {
  public:
@@ -17,10 +17,10 @@ class HashGram {
   std::int32_t vocab_size() const { return vocab_; }
   std::int32_t capacity() const { return 1 << 20; }
   void truncate(std::int32_t) {}
-  void sync(specula::Tokens context, specula::Tokens guess) {
+  void sync(specula::Tokens context, specula::Tokens draft_tokens) {
     ++syncs;
     text_.assign(context.begin(), context.end());
-    text_.insert(text_.end(), guess.begin(), guess.end());
+    text_.insert(text_.end(), draft_tokens.begin(), draft_tokens.end());
     nodes_.clear();
   }
   specula::PointMasses extend(specula::Tokens tokens, specula::Nodes parents) {

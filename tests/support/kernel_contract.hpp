@@ -25,7 +25,7 @@ inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 inline Tile random_tile(Random& random, double middle, double spread, double empty = 0) {
   Tile tile;
   for (float& l : tile)
-    l = random.chance(empty) ? -kInf : static_cast<float>(middle + random.between(-spread, spread));
+    l = random.bernoulli(empty) ? -kInf : static_cast<float>(middle + random.between(-spread, spread));
   return tile;
 }
 
@@ -53,26 +53,27 @@ inline double spread_of(double middle, double width, double inv_t) {
 }
 
 /// log_z is relative to the tile's largest logit.
-inline specula::RowLaw law_over(const Tile& tile, double inv_t, double log_z, float cut = -kInf) {
-  specula::RowLaw law;
-  law.logits = tile.data();
-  law.inv_t = inv_t;
-  law.log_z = log_z;
-  law.shift = *std::max_element(tile.begin(), tile.end());
-  law.cut = cut;
-  return law;
+inline specula::Distribution distribution_over(const Tile& tile, double inv_t, double log_z,
+                                               float min_logit = -kInf) {
+  specula::Distribution distribution;
+  distribution.logits = tile.data();
+  distribution.inv_t = inv_t;
+  distribution.log_z = log_z;
+  distribution.shift = *std::max_element(tile.begin(), tile.end());
+  distribution.min_logit = min_logit;
+  return distribution;
 }
 
 /// l less the tile's largest logit, in double.
-inline double below_largest(const specula::RowLaw& law, float l) {
-  return static_cast<double>(l) - static_cast<double>(law.shift);
+inline double below_largest(const specula::Distribution& distribution, float l) {
+  return static_cast<double>(l) - static_cast<double>(distribution.shift);
 }
 
 /// log of sum exp(inv_t * (l - largest)), in double.
 inline double log_sum(const Tile& tile, double inv_t) {
-  const specula::RowLaw law = law_over(tile, inv_t, 0);
+  const specula::Distribution distribution = distribution_over(tile, inv_t, 0);
   double sum = 0;
-  for (const float l : tile) sum += std::exp(inv_t * below_largest(law, l));
+  for (const float l : tile) sum += std::exp(inv_t * below_largest(distribution, l));
   return std::log(sum);
 }
 
@@ -85,15 +86,15 @@ inline bool is_fast(const specula::detail::RowKernels& k) {
 /// 2^-126), and the sum within 1e-6 of the sum of the weights. Returns the worst error in units of what is
 /// allowed.
 inline double worst_weight_error(const specula::detail::RowKernels& k, const Tile& tile,
-                                 const specula::RowLaw& law) {
+                                 const specula::Distribution& distribution) {
   Tile w;
-  const double sum = k.fill(tile.data(), specula::detail::Exponent(law), w.data());
+  const double sum = k.fill(tile.data(), specula::detail::Exponent(distribution), w.data());
   double worst = 0;
   for (std::size_t i = 0; i < 512; ++i) {
-    const double exponent = law.inv_t * below_largest(law, tile[i]) - law.log_z;
+    const double exponent = distribution.inv_t * below_largest(distribution, tile[i]) - distribution.log_z;
     const double got = static_cast<double>(w[i]);
     const bool tiny = exponent < -126.001 * std::log(2.0) && is_fast(k);
-    if (tile[i] < law.cut || tiny) {
+    if (tile[i] < distribution.min_logit || tiny) {
       if (w[i] != 0) worst = std::numeric_limits<double>::infinity();
       continue;
     }
@@ -112,12 +113,14 @@ inline void check_weights(const specula::detail::RowKernels& k) {
       for (const double width : {0.5, 10.0, 80.0, 120.0}) {
         const Tile tile = random_tile(random, middle, spread_of(middle, width, inv_t), 0.05);
         const double log_z = log_sum(tile, inv_t);
-        worst = std::max(worst, worst_weight_error(k, tile, law_over(tile, inv_t, log_z)));
+        worst = std::max(worst, worst_weight_error(k, tile, distribution_over(tile, inv_t, log_z)));
         worst = std::max(
-            worst, worst_weight_error(
-                       k, tile, law_over(tile, inv_t, log_z + random.between(0, 90))));  // one tile of many
-        worst = std::max(worst,
-                         worst_weight_error(k, tile, law_over(tile, inv_t, log_z - 0.5, tile[17])));  // a cut
+            worst,
+            worst_weight_error(
+                k, tile, distribution_over(tile, inv_t, log_z + random.between(0, 90))));  // one tile of many
+        worst = std::max(
+            worst,
+            worst_weight_error(k, tile, distribution_over(tile, inv_t, log_z - 0.5, tile[17])));  // a cut
       }
   MESSAGE("worst weight or sum: " << worst << " of what is allowed");
   CHECK(worst <= 1);
@@ -173,7 +176,7 @@ inline void check_stats(const specula::detail::RowKernels& k) {
   CHECK(stats_of(k, empty.data(), 1.0).sum == 0);
   CHECK(stats_of(k, empty.data(), 1.0).maximum == -kInf);
   Tile w;
-  CHECK(k.fill(empty.data(), specula::detail::Exponent(specula::RowLaw{}), w.data()) == 0);
+  CHECK(k.fill(empty.data(), specula::detail::Exponent(specula::Distribution{}), w.data()) == 0);
   CHECK(std::count(w.begin(), w.end(), 0.0f) == 512);
 }
 
@@ -186,9 +189,9 @@ inline void check_above(const specula::detail::RowKernels& k) {
     const std::size_t shift = static_cast<std::size_t>(round) % 16;
     for (float& l : tile) {
       l = static_cast<float>(random.between(-4, 4));
-      if (random.chance(0.5)) l = std::round(l);
-      if (random.chance(0.1)) l = random.chance(0.5) ? -kInf : kInf;
-      if (random.chance(0.05)) l = random.chance(0.5) ? kNan : -kNan;
+      if (random.bernoulli(0.5)) l = std::round(l);
+      if (random.bernoulli(0.1)) l = random.bernoulli(0.5) ? -kInf : kInf;
+      if (random.bernoulli(0.05)) l = random.bernoulli(0.5) ? kNan : -kNan;
     }
     const float bounds[] = {static_cast<float>(random.below(7) - 3),
                             static_cast<float>(random.between(-5, 5)), -kInf, kInf};
@@ -269,7 +272,7 @@ inline void check_special_values(const specula::detail::RowKernels& k) {
     // A NaN that reaches the weights makes their sum NaN, never 0.
     tile[i] = kNan;
     missed += !std::isnan(stats_of(k, tile.data(), 1.0).sum);
-    missed += !std::isnan(k.fill(tile.data(), specula::detail::Exponent(specula::RowLaw{}), w.data()));
+    missed += !std::isnan(k.fill(tile.data(), specula::detail::Exponent(specula::Distribution{}), w.data()));
   }
   CHECK(missed == 0);
   CHECK(wrong == 0);
@@ -284,7 +287,7 @@ inline void check_subtract(const specula::detail::RowKernels& k) {
     for (float& x : w) x = static_cast<float>(random.uniform() * random.uniform());
     for (std::size_t i = 0; i < 512; ++i)
       less[i] =
-          random.chance(0.3) ? 0.0f : static_cast<float>(static_cast<double>(w[i]) * random.between(0, 2));
+          random.bernoulli(0.3) ? 0.0f : static_cast<float>(static_cast<double>(w[i]) * random.between(0, 2));
     const float keep = static_cast<float>(random.between(1, 4)),
                 take = static_cast<float>(random.between(0.5, 4));
     Tile out = w;
@@ -315,8 +318,8 @@ inline void check_cross(const specula::detail::RowKernels& k) {
           const Tile target =
               random_tile(random, middle, spread_of(middle, width, inv_t), round == 1 ? 0.3 : 0);
           Tile draft = random_tile(random, -middle, spread_of(middle, width, inv_t));
-          const Exponent e(law_over(target, inv_t, log_sum(target, inv_t) + round)),
-              f(law_over(draft, inv_t, log_sum(draft, inv_t) + 2 * round));
+          const Exponent e(distribution_over(target, inv_t, log_sum(target, inv_t) + round)),
+              f(distribution_over(draft, inv_t, log_sum(draft, inv_t) + 2 * round));
           Tile p, q, out;
           k.fill(target.data(), e, p.data());
           for (std::size_t i = 0; i < 512; ++i)
@@ -331,9 +334,9 @@ inline void check_cross(const specula::detail::RowKernels& k) {
                          b = static_cast<double>(take) * static_cast<double>(p[i]);
             worst =
                 std::max(worst, std::abs(static_cast<double>(out[i]) - (a - b)) / (1.5e-7 * (a + b) + 1e-37));
-            const double log_p = inv_t * below_largest(e.law, target[i]) - e.law.log_z;
+            const double log_p = inv_t * below_largest(e.distribution, target[i]) - e.distribution.log_z;
             if (!(log_p > -126 * std::log(2.0))) continue;
-            const double log_q = inv_t * below_largest(f.law, draft[i]) - f.law.log_z;
+            const double log_q = inv_t * below_largest(f.distribution, draft[i]) - f.distribution.log_z;
             want += std::exp(log_p) * log_q / std::log(2.0);
             allowed += std::exp(log_p) * std::abs(log_q) / std::log(2.0) * (1e-6 + 2.4e-7 * std::abs(log_p));
           }
@@ -346,7 +349,7 @@ inline void check_cross(const specula::detail::RowKernels& k) {
   CHECK(worst_sum <= 1);
   // In every place of the tile.
   const Tile row = random_tile(random, 0, 3);
-  const Exponent e(law_over(row, 1, log_sum(row, 1)));
+  const Exponent e(distribution_over(row, 1, log_sum(row, 1)));
   int wrong = 0;
   for (std::size_t i = 0; i < 512; ++i) {
     Tile target = row, draft = row, out;
@@ -372,7 +375,8 @@ inline void check_order(const specula::detail::RowKernels& k) {
   for (int round = 0; round < 50; ++round) {
     const Tile tile = random_tile(random, 0, 10);
     Tile w;
-    const double filled = k.fill(tile.data(), specula::detail::Exponent(law_over(tile, 1.3, 9)), w.data());
+    const double filled =
+        k.fill(tile.data(), specula::detail::Exponent(distribution_over(tile, 1.3, 9)), w.data());
     other += filled != static_cast<double>(ordered_sum(w.data()));
     Tile less = w;
     std::reverse(less.begin(), less.end());
@@ -388,7 +392,7 @@ inline void check_alignment(const specula::detail::RowKernels& k) {
   const Tile tile = random_tile(random, 0, 5);
   std::vector<float> in(512 + 16), out(512 + 16);
   Tile w;
-  const specula::detail::Exponent e(law_over(tile, 1, 5));
+  const specula::detail::Exponent e(distribution_over(tile, 1, 5));
   const double sum = k.fill(tile.data(), e, w.data());
   Tile c;
   const double crossed = k.cross(tile.data(), e, tile.data(), e, 1, 2, c.data());
@@ -419,7 +423,8 @@ inline void check_same_bits(const specula::detail::RowKernels& a, const specula:
           Tile tile = random_tile(random, middle, spread_of(middle, width, inv_t), 0.1);
           if (round == 3) std::fill(tile.begin() + 100, tile.begin() + 300, -1e10f);  // a mask
           const double log_z = log_sum(tile, inv_t) + round;
-          const specula::detail::Exponent e(law_over(tile, inv_t, log_z, round == 4 ? tile[3] : -kInf));
+          const specula::detail::Exponent e(
+              distribution_over(tile, inv_t, log_z, round == 4 ? tile[3] : -kInf));
           Tile wa, wb;
           differ += a.maximum(tile.data()) != b.maximum(tile.data());
           differ += stats_of(a, tile.data(), inv_t).sum != stats_of(b, tile.data(), inv_t).sum;

@@ -6,7 +6,7 @@
 
 namespace specula_test {
 
-/// GLIDE with a CAPE, table 1: five guesses; speedups as printed, to two decimals.
+/// GLIDE with a CAPE, table 1: five draft tokens; speedups as printed, to two decimals.
 struct GlideRow {
   const char *target, *draft;
   double cost;                       // draft call / target call
@@ -32,7 +32,7 @@ inline constexpr double kGlideTolerance = 0.01;  // rates and costs are printed 
 /// Cascade Speculative Drafting, table 1: a base and a small drafter, alone or one after the other.
 struct CascadeDataset {
   const char* name;
-  double base, little;  // acceptance of their guesses
+  double base, little;  // acceptance of their draft tokens
 };
 inline constexpr double kBaseCost = 0.022, kSmallCost = 0.0069;
 inline constexpr std::array<CascadeDataset, 2> kCascadeDatasets = {{{"CNNDM", .73, .65}, {"EnDe", .80, .75}}};

@@ -25,15 +25,15 @@ class Random {
   /// In [0, 1).
   double uniform() { return static_cast<double>(bits() >> 11) * 0x1p-53; }
   double between(double a, double b) { return a + (b - a) * uniform(); }
-  bool chance(double p) { return uniform() < p; }
+  bool bernoulli(double p) { return uniform() < p; }
 
   /// Logits in [-spread, spread]; some of them alike (ties) and some -infinity, if asked for.
   std::vector<float> row(std::int32_t vocab, double spread, double ties = 0, double empty = 0) {
     std::vector<float> out(static_cast<std::size_t>(vocab));
     for (float& l : out) {
       l = static_cast<float>(between(-spread, spread));
-      if (chance(ties)) l = static_cast<float>(std::round(static_cast<double>(l)));
-      if (chance(empty)) l = -std::numeric_limits<float>::infinity();
+      if (bernoulli(ties)) l = static_cast<float>(std::round(static_cast<double>(l)));
+      if (bernoulli(empty)) l = -std::numeric_limits<float>::infinity();
     }
     if (empty > 0) out[static_cast<std::size_t>(below(vocab))] = 0.5f;
     return out;

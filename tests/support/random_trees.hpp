@@ -84,13 +84,13 @@ inline RandomTree random_tree(Random& random, std::int32_t nodes, std::int32_t v
     if (now == TreeProfile::bush) parent = (i - 1) / width;
     if (now == TreeProfile::comb) parent = std::max(0, i % 2 == 0 ? i - 1 : i - 2);
     if (now == TreeProfile::walk)
-      while (parent > 0 && random.chance(0.4)) parent = tree.parent(parent);
+      while (parent > 0 && random.bernoulli(0.4)) parent = tree.parent(parent);
     if (now == TreeProfile::any) parent = random.below(std::max(1, i));
     if (i == 0) parent = specula::kNoParent;
 
     specula::Token token = random.below(vocab);
     if (const auto siblings = i == 0 ? std::vector<specula::NodeId>() : tree.children(parent);
-        !siblings.empty() && random.chance(alike))
+        !siblings.empty() && random.bernoulli(alike))
       token = tree.token(
           siblings[static_cast<std::size_t>(random.below(static_cast<std::int32_t>(siblings.size())))]);
     tree.parents.push_back(parent);

@@ -31,7 +31,7 @@ inline RowOf random_rows(std::int32_t vocab, std::uint64_t seed, double spread, 
   };
 }
 
-/// Rows of a few equal logits and nothing else: most guesses tie, within a row and across rows.
+/// Rows of a few equal logits and nothing else: most draft tokens tie, within a row and across rows.
 inline RowOf flat_rows(std::int32_t vocab, std::uint64_t seed) {
   return [=](const Text& text) {
     std::vector<float> row = random_rows(vocab, seed, 1)(text);
@@ -49,13 +49,13 @@ class ScriptedDrafter {
   std::int32_t vocab_size() const { return vocab_; }
   std::int32_t capacity() const { return capacity_; }
   void truncate(std::int32_t) {}
-  void sync(specula::Tokens context, specula::Tokens guess) {
+  void sync(specula::Tokens context, specula::Tokens draft_tokens) {
     base_.assign(context.begin(), context.end());
-    base_.insert(base_.end(), guess.begin(), guess.end());
+    base_.insert(base_.end(), draft_tokens.begin(), draft_tokens.end());
     nodes_.clear();
     widths.clear();
   }
-  specula::RowsView extend(specula::Tokens tokens, specula::Nodes parents) {
+  specula::LogitsView extend(specula::Tokens tokens, specula::Nodes parents) {
     require(!tokens.empty() && tokens.size() == parents.size(), "one parent a token, and some of them");
     require(base_.size() + nodes_.size() + tokens.size() <= static_cast<std::size_t>(capacity_), "no room");
     rows_.clear();
@@ -86,20 +86,20 @@ class ScriptedDrafter {
   std::vector<float> rows_;
 };
 
-/// For shapes that ask for no coin.
-struct NoCoins {
-  bool accept(double, const specula::Site&) {
-    throw std::logic_error("a deterministic shape asked for a coin");
+/// For shapes that ask for no uniform draw.
+struct NoUniforms {
+  bool accept(double, const specula::RandomKey&) {
+    throw std::logic_error("a deterministic shape asked for a uniform draw");
   }
   template <class Weights>
-  specula::Token draw(const Weights&, const specula::Site&) {
-    throw std::logic_error("a deterministic shape asked for a coin");
+  specula::Token draw(const Weights&, const specula::RandomKey&) {
+    throw std::logic_error("a deterministic shape asked for a uniform draw");
   }
 };
 
-/// A guess as a naive transcription of a shape has it: its token, its parent among the guesses (-1: the
-/// root), and the probability of its path.
-struct Guess {
+/// A draft token as a naive transcription of a shape has it: its token, its parent among the draft tokens
+/// (-1: the root), and the probability of its path.
+struct DraftToken {
   specula::Token token = 0;
   int parent = -1;
   double prob = 0, reach = 0;
@@ -122,19 +122,20 @@ inline std::vector<specula::Top> ranked(const std::vector<float>& row) {
   return out;
 }
 
-/// The text that ends in guess `i` (-1: in the root).
-inline Text text_of(const Text& context_and_root, const std::vector<Guess>& guesses, int i) {
+/// The text that ends in draft token `i` (-1: in the root).
+inline Text text_of(const Text& context_and_root, const std::vector<DraftToken>& draft_tokens, int i) {
   if (i < 0) return context_and_root;
-  Text out = text_of(context_and_root, guesses, guesses[static_cast<std::size_t>(i)].parent);
-  out.push_back(guesses[static_cast<std::size_t>(i)].token);
+  Text out = text_of(context_and_root, draft_tokens, draft_tokens[static_cast<std::size_t>(i)].parent);
+  out.push_back(draft_tokens[static_cast<std::size_t>(i)].token);
   return out;
 }
 
-/// The `most` guesses with the largest reach, ties to the lower index, by index.
-inline std::vector<int> likeliest(const std::vector<Guess>& guesses, std::vector<int> among, int most) {
+/// The `most` draft tokens with the largest reach, ties to the lower index, by index.
+inline std::vector<int> likeliest(const std::vector<DraftToken>& draft_tokens, std::vector<int> among,
+                                  int most) {
   std::stable_sort(among.begin(), among.end(), [&](int a, int b) {
-    const double x = guesses[static_cast<std::size_t>(a)].reach,
-                 y = guesses[static_cast<std::size_t>(b)].reach;
+    const double x = draft_tokens[static_cast<std::size_t>(a)].reach,
+                 y = draft_tokens[static_cast<std::size_t>(b)].reach;
     return x != y ? x > y : a < b;
   });
   if (among.size() > static_cast<std::size_t>(std::max(0, most)))
@@ -143,17 +144,18 @@ inline std::vector<int> likeliest(const std::vector<Guess>& guesses, std::vector
   return among;
 }
 
-/// Whether `tree` holds just the guesses of `chosen`, in that order.
-inline bool holds(const specula::TokenTree& tree, const std::vector<Guess>& guesses,
+/// Whether `tree` holds just the draft tokens of `chosen`, in that order.
+inline bool holds(const specula::TokenTree& tree, const std::vector<DraftToken>& draft_tokens,
                   const std::vector<int>& chosen) {
   if (static_cast<std::size_t>(tree.size()) != chosen.size() + 1) return false;
-  std::vector<specula::NodeId> node(guesses.size(), specula::kNoParent);
+  std::vector<specula::NodeId> node(draft_tokens.size(), specula::kNoParent);
   for (std::size_t i = 0; i < chosen.size(); ++i) {
-    const Guess& guess = guesses[static_cast<std::size_t>(chosen[i])];
+    const DraftToken& draft_token = draft_tokens[static_cast<std::size_t>(chosen[i])];
     const auto n = static_cast<specula::NodeId>(i) + 1;
-    const specula::NodeId parent = guess.parent < 0 ? 0 : node[static_cast<std::size_t>(guess.parent)];
-    if (tree.token(n) != guess.token || tree.parent(n) != parent ||
-        tree.confidence(n) != static_cast<float>(guess.prob))
+    const specula::NodeId parent =
+        draft_token.parent < 0 ? 0 : node[static_cast<std::size_t>(draft_token.parent)];
+    if (tree.token(n) != draft_token.token || tree.parent(n) != parent ||
+        tree.confidence(n) != static_cast<float>(draft_token.prob))
       return false;
     node[static_cast<std::size_t>(chosen[i])] = n;
   }

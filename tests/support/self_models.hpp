@@ -33,8 +33,8 @@ class ToyExits : public ToyModel {
   void append(Tokens tokens) { ToyModel::append(tokens), nodes_.clear(); }
   void commit(Nodes path) { ToyModel::commit(path), nodes_.clear(); }
   void truncate(std::int32_t n) { ToyModel::truncate(n), nodes_.clear(); }
-  RowsView extend(Tokens tokens, Nodes parents) { return extend_to(tokens, parents, exits() - 1); }
-  RowsView extend_to(Tokens tokens, Nodes parents, std::int32_t exit) {
+  LogitsView extend(Tokens tokens, Nodes parents) { return extend_to_exit(tokens, parents, exits() - 1); }
+  LogitsView extend_to_exit(Tokens tokens, Nodes parents, std::int32_t exit) {
     ToyModel::extend(tokens, parents);
     first_ = nodes_.size();
     for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -48,22 +48,22 @@ class ToyExits : public ToyModel {
     for (std::size_t i = 0; i < tokens.size(); ++i) fill(i, exit);
     return view();
   }
-  RowsView go_on(std::span<const std::int32_t> rows, std::int32_t exit) {
+  LogitsView resume_to_exit(std::span<const std::int32_t> rows, std::int32_t exit) {
     generation_.next();
     ++goes;
-    if (throw_go == goes) throw std::runtime_error("go_on failed");
+    if (throw_go == goes) throw std::runtime_error("resume_to_exit failed");
     for (const std::int32_t row : rows) fill(static_cast<std::size_t>(row), exit);
     return view();
   }
 
-  std::int64_t goes = 0, throw_go = -1;  // the go_on, counted from 1, that throws
+  std::int64_t goes = 0, throw_go = -1;  // the resume_to_exit, counted from 1, that throws
 
  private:
   void fill(std::size_t row, std::int32_t exit) {
     end(exit).row(before_[first_ + row], nodes_[first_ + row],
                   rows_.data() + row * static_cast<std::size_t>(vocab_size()));
   }
-  RowsView view() const {
+  LogitsView view() const {
     return {rows_.data(), static_cast<std::int32_t>(nodes_.size() - first_), vocab_size(), vocab_size()};
   }
   std::vector<ToyModel> ends_;
@@ -96,13 +96,13 @@ class ToySkips : public ToyModel {
     ToyModel::commit(path), nodes_.clear(), skips_ = false;
   }
   void truncate(std::int32_t n) { ToyModel::truncate(n), nodes_.clear(), skips_ = false; }
-  RowsView extend(Tokens tokens, Nodes parents) {
+  LogitsView extend(Tokens tokens, Nodes parents) {
     if (skips_) throw std::invalid_argument("nodes of another kind");
-    const RowsView rows = ToyModel::extend(tokens, parents);
+    const LogitsView rows = ToyModel::extend(tokens, parents);
     nodes_.insert(nodes_.end(), tokens.begin(), tokens.end());
     return rows;
   }
-  RowsView extend_skipping(Tokens tokens, Nodes parents, const SkippedBlocks& out) {
+  LogitsView extend_skipping(Tokens tokens, Nodes parents, const SkippedBlocks& out) {
     if (!nodes_.empty() && !(skips_ && out == out_)) throw std::invalid_argument("nodes of another kind");
     if (static_cast<std::size_t>(size()) + nodes_.size() + tokens.size() >
         static_cast<std::size_t>(capacity()))

@@ -29,7 +29,7 @@ class BigramModel {
     nodes_.clear();
     context_.insert(context_.end(), tokens.begin(), tokens.end());
   }
-  specula::RowsView extend(specula::Tokens tokens, specula::Nodes) {
+  specula::LogitsView extend(specula::Tokens tokens, specula::Nodes) {
     rows_.clear();
     for (const specula::Token token : tokens) {
       nodes_.push_back(token);
@@ -78,11 +78,11 @@ class SimulatedVerifier : public V {
  public:
   SimulatedVerifier(V verifier, Cost cost) : V(std::move(verifier)), cost_(std::move(cost)) {}
   template <class C>
-  const specula::Verdict& verify(const specula::TokenTree& tree, C& chance) {
+  const specula::VerifyResult& verify(const specula::TokenTree& tree, C& rng) {
     usage_.seconds += cost_(tree.size());
     usage_.nodes += tree.size();
     ++usage_.calls;
-    return V::verify(tree, chance);
+    return V::verify(tree, rng);
   }
   const specula::Usage& usage() const { return usage_; }
   void set_cost(Cost cost) { cost_ = std::move(cost); }
@@ -97,7 +97,7 @@ template <class D>
 class SimulatedDrafter : public D {
  public:
   SimulatedDrafter(D drafter, Cost cost) : D(std::move(drafter)), cost_(std::move(cost)) {}
-  specula::RowsView extend(specula::Tokens tokens, specula::Nodes parents) {
+  specula::LogitsView extend(specula::Tokens tokens, specula::Nodes parents) {
     const auto n = static_cast<std::int32_t>(tokens.size());
     usage_.seconds += cost_(n);
     usage_.nodes += n;
@@ -128,12 +128,12 @@ Simulated simulate(const Tables& tables, Rule rule, S shape, const Cost& target_
   using D = specula::ModelDrafter<BigramModel>;
   specula::Speculator run{SimulatedVerifier<V>(V{target, rule, params}, target_cost),
                           SimulatedDrafter<D>(D{draft}, draft_cost), shape};
-  specula::PhiloxChance chance(11);
+  specula::PhiloxRandom rng(11);
   const std::vector<specula::Token> prompt{1, 2, 3};
   run.start(prompt);
-  for (int i = 0; i < warm; ++i) run.step(chance);
+  for (int i = 0; i < warm; ++i) run.step(rng);
   const specula::Stats before = run.stats();
-  for (int i = 0; i < rounds; ++i) run.step(chance);
+  for (int i = 0; i < rounds; ++i) run.step(rng);
   const specula::Stats& now = run.stats();
   const double tokens = static_cast<double>(now.new_tokens - before.new_tokens);
   const double seconds =

@@ -17,8 +17,8 @@
 
 namespace specula_test {
 
-/// What the draft is good for at a place of a text: the chance that its likeliest token is the target's, and
-/// the probability that it gives that token.
+/// What the draft is good for at a place of a text: the probability that its likeliest token is the target's,
+/// and the probability that it gives that token.
 struct Skill {
   double acceptance, confidence;
 };
@@ -45,9 +45,9 @@ inline Random at_place(const World& world, std::int32_t text, std::int32_t place
 /// Tokens are named by their rank in the draft's row: 0 is its likeliest.
 inline specula::Token token_at(const World& world, std::int32_t text, std::int32_t place) {
   Random random = at_place(world, text, place);
-  if (random.chance(world.skill(text, place).acceptance)) return 0;
+  if (random.bernoulli(world.skill(text, place).acceptance)) return 0;
   specula::Token rank = 1;
-  while (rank < 7 && random.chance(0.5)) ++rank;
+  while (rank < 7 && random.bernoulli(0.5)) ++rank;
   return rank;
 }
 
@@ -60,7 +60,7 @@ class Clock {
     if (world_->jitter == 0 && world_->spikes == 0) return seconds;
     const double normal =
         std::sqrt(-2 * std::log(1 - random_.uniform())) * std::cos(6.2831853 * random_.uniform());
-    return seconds * std::exp(world_->jitter * normal) * (random_.chance(world_->spikes) ? 10.0 : 1.0);
+    return seconds * std::exp(world_->jitter * normal) * (random_.bernoulli(world_->spikes) ? 10.0 : 1.0);
   }
   double spent = 0;
 
@@ -69,7 +69,7 @@ class Clock {
   Random random_;
 };
 
-/// A draft whose sync() takes the time of what it has missed beyond its own guesses.
+/// A draft whose sync() takes the time of what it has missed beyond its own draft tokens.
 class SkilledDrafter {
  public:
   SkilledDrafter(const World& world, Clock& clock) : world_(&world), clock_(&clock) { rows_.reserve(64 * 8); }
@@ -82,15 +82,15 @@ class SkilledDrafter {
     known_ = world_->prompt - 1 - world_->waiting;
   }
   void truncate(std::int32_t n) { known_ = std::min(known_, n), depths_.clear(); }
-  void sync(specula::Tokens context, specula::Tokens guess) {
+  void sync(specula::Tokens context, specula::Tokens draft_tokens) {
     const auto size = static_cast<std::int32_t>(context.size());
     const auto held = static_cast<std::int32_t>(depths_.size());
     const double missed = std::max(0, size - known_ - held);
     if (missed > 0) usage_.seconds += clock_->measure(world_->catch_up * missed);
-    known_ = size, guess_ = static_cast<std::int32_t>(guess.size());
+    known_ = size, synced_ = static_cast<std::int32_t>(draft_tokens.size());
     depths_.clear();
   }
-  specula::RowsView extend(specula::Tokens tokens, specula::Nodes parents) {
+  specula::LogitsView extend(specula::Tokens tokens, specula::Nodes parents) {
     const auto n = static_cast<std::int32_t>(tokens.size());
     usage_.seconds += clock_->measure(world_->draft * (1 + 0.1 * (n - 1)));
     ++usage_.calls, usage_.nodes += n;
@@ -98,7 +98,7 @@ class SkilledDrafter {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       depths_.push_back(parents[i] == specula::kNoParent ? 0
                                                          : depths_[static_cast<std::size_t>(parents[i])] + 1);
-      const double sure = world_->skill(text_, known_ + guess_ + 1 + depths_.back()).confidence;
+      const double sure = world_->skill(text_, known_ + synced_ + 1 + depths_.back()).confidence;
       rows_.push_back(static_cast<float>(std::log(sure)));
       const double rest = std::log(1 - sure);
       for (int rank = 1; rank < 8; ++rank)
@@ -110,7 +110,7 @@ class SkilledDrafter {
  private:
   const World* world_;
   Clock* clock_;
-  std::int32_t text_ = 0, known_ = 0, guess_ = 0;
+  std::int32_t text_ = 0, known_ = 0, synced_ = 0;
   std::vector<std::int32_t> depths_;
   std::vector<float> rows_;
   specula::Usage usage_;
@@ -119,7 +119,7 @@ class SkilledDrafter {
 struct Run {
   double spent = 0;       // passes of the target over one node that all took the time of
   double first_text = 0;  // of that
-  double proposed = 0;    // guesses a round
+  double proposed = 0;    // draft tokens a round
 };
 
 /// Writes the world's texts, one after the other, with one shape.
@@ -130,9 +130,9 @@ Run write_texts(const World& world, S shape) {
   SkilledDrafter drafter(world, clock);
   detail::expect_valid(shape);
   if constexpr (requires { shape.reserve(); }) shape.reserve();
-  TokenTree tree(8, shape.max_nodes(), S::law == DraftLaw::deterministic ? 0 : shape.max_nodes());
-  Verdict verdict;
-  PhiloxChance chance(3);
+  TokenTree tree(8, shape.max_nodes(), S::kind == ProposalKind::deterministic ? 0 : shape.max_nodes());
+  VerifyResult result;
+  PhiloxRandom rng(3);
   Run run;
   double rounds = 0;
   std::int32_t last = 1;
@@ -147,32 +147,33 @@ Run write_texts(const World& world, S shape) {
       tree.reset(tokens.back(), context);
       {
         const TokenTree::ResetLock lock(tree);
-        shape.propose(drafter, Round{Tokens(tokens).first(tokens.size() - 1), {}, shape.max_nodes()}, tree,
-                      chance);
+        shape.propose(drafter, ProposeContext{Tokens(tokens).first(tokens.size() - 1), {}, shape.max_nodes()},
+                      tree, rng);
       }
       const std::int32_t nodes = tree.size();
       const double took = clock.measure(world.target(nodes) + (nodes != last ? world.change : 0.0));
       last = nodes;
-      verdict.clear();
+      result.clear();
       NodeId at = 0;
       for (std::int32_t place = context + 1;; ++place) {
-        verdict.next = token_at(world, text, place);
+        result.next_token = token_at(world, text, place);
         NodeId next = kNoParent;
         tree.children(at, [&](NodeId child) {
-          if (tree.token(child) == verdict.next) next = child;
+          if (tree.token(child) == result.next_token) next = child;
           return next == kNoParent;
         });
         if (next == kNoParent) break;
-        verdict.path.push_back(at = next);
+        result.accepted.push_back(at = next);
       }
-      for (std::size_t i = 1; i < verdict.path.size(); ++i) tokens.push_back(tree.token(verdict.path[i]));
-      tokens.push_back(verdict.next);
+      for (std::size_t i = 1; i < result.accepted.size(); ++i)
+        tokens.push_back(tree.token(result.accepted[i]));
+      tokens.push_back(result.next_token);
       run.proposed += nodes - 1, rounds += 1;
       const Timing timing{{1, nodes, took}, drafter.usage() - before};
-      if constexpr (requires { shape.learn(tree, verdict, timing); })
-        shape.learn(tree, verdict, timing);
-      else if constexpr (requires { shape.learn(tree, verdict); })
-        shape.learn(tree, verdict);
+      if constexpr (requires { shape.learn(tree, result, timing); })
+        shape.learn(tree, result, timing);
+      else if constexpr (requires { shape.learn(tree, result); })
+        shape.learn(tree, result);
     }
     if (text == 0) run.first_text = clock.spent;
   }
@@ -181,7 +182,7 @@ Run write_texts(const World& world, S shape) {
   return run;
 }
 
-/// A world, what it is called, and what the best fixed chain of 0 to 8 guesses needs for its texts.
+/// A world, what it is called, and what the best fixed chain of 0 to 8 draft tokens needs for its texts.
 struct Trial {
   std::string machine, draft;
   double acceptance = 0;
@@ -236,11 +237,11 @@ inline std::function<Skill(std::int32_t, std::int32_t)> skill_of(const std::stri
   if (kind == "honest") return [=](std::int32_t, std::int32_t) { return Skill{acceptance, acceptance}; };
   if (kind == "overconfident") return [=](std::int32_t, std::int32_t) { return Skill{acceptance, 0.95}; };
   if (kind == "underconfident") return [=](std::int32_t, std::int32_t) { return Skill{acceptance, 0.3}; };
-  if (kind == "discerning")  // sure of some guesses, unsure of others
+  if (kind == "discerning")  // sure of some draft tokens, unsure of others
     return [=](std::int32_t text, std::int32_t place) {
       Random random(static_cast<std::uint64_t>(text) * 1000003u + static_cast<std::uint64_t>(place) * 31u +
                     5u);
-      const double p = random.chance(acceptance) ? random.between(0.75, 0.98) : random.between(0.02, 0.3);
+      const double p = random.bernoulli(acceptance) ? random.between(0.75, 0.98) : random.between(0.02, 0.3);
       return Skill{p, p};
     };
   // The text turns every 300 tokens from prose to copying and back; a blind draft does not see it.

@@ -1,5 +1,5 @@
 // Cascades as the paper's recursion has them, over whole texts and without a cache: what the shapes are
-// compared with. Drafters whose guess or row is a function of the whole text.
+// compared with. Drafters whose draft token or row is a function of the whole text.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "plain_law.hpp"
+#include "plain_distribution.hpp"
 #include "scripted_drafter.hpp"
 
 namespace specula_test {
@@ -28,15 +28,15 @@ inline RowOf related_rows(std::int32_t vocab, std::uint64_t common, std::uint64_
       };
 }
 
-using GuessOf = std::function<specula::Token(const Text&)>;
+using DraftTokenOf = std::function<specula::Token(const Text&)>;
 
 /// The largest logit of such a row, or nothing after a share `silent` of the texts.
-inline GuessOf related_guesses(std::int32_t vocab, std::uint64_t common, std::uint64_t own, double apart,
-                               double silent) {
+inline DraftTokenOf related_draft_tokens(std::int32_t vocab, std::uint64_t common, std::uint64_t own,
+                                         double apart, double silent) {
   return [=, row_of = related_rows(vocab, common, own, apart)](const Text& text) {
     std::uint64_t h = own + 77;
     for (const specula::Token x : text) h = (h ^ static_cast<std::uint64_t>(x + 1)) * 0x9E3779B97F4A7C15ull;
-    if (Random(h).chance(silent)) return specula::kNoToken;
+    if (Random(h).bernoulli(silent)) return specula::kNoToken;
     const std::vector<float> row = row_of(text);
     return static_cast<specula::Token>(std::max_element(row.begin(), row.end()) - row.begin());
   };
@@ -45,15 +45,15 @@ inline GuessOf related_guesses(std::int32_t vocab, std::uint64_t common, std::ui
 /// A drafter without rows. Throws after so many calls and syncs that somebody must be going round in circles.
 class ScriptedPoints {
  public:
-  ScriptedPoints(std::int32_t vocab, GuessOf guess_of, std::int64_t patience = 1000)
-      : guess_of_(std::move(guess_of)), vocab_(vocab), patience_(patience) {}
+  ScriptedPoints(std::int32_t vocab, DraftTokenOf draft_token_of, std::int64_t patience = 1000)
+      : draft_token_of_(std::move(draft_token_of)), vocab_(vocab), patience_(patience) {}
   std::int32_t vocab_size() const { return vocab_; }
   std::int32_t capacity() const { return 1 << 20; }
   void truncate(std::int32_t) {}
-  void sync(specula::Tokens context, specula::Tokens guess) {
+  void sync(specula::Tokens context, specula::Tokens draft_tokens) {
     lose_patience();
     base_.assign(context.begin(), context.end());
-    base_.insert(base_.end(), guess.begin(), guess.end());
+    base_.insert(base_.end(), draft_tokens.begin(), draft_tokens.end());
     nodes_.clear();
   }
   specula::PointMasses extend(specula::Tokens tokens, specula::Nodes parents) {
@@ -65,7 +65,7 @@ class ScriptedPoints {
         throw std::invalid_argument("ScriptedPoints: one root, node 0");
       Text text = nodes_.empty() ? base_ : nodes_.at(static_cast<std::size_t>(parents[i]));
       text.push_back(tokens[i]);
-      out_.push_back(guess_of_(text));
+      out_.push_back(draft_token_of_(text));
       nodes_.push_back(std::move(text));
     }
     return {out_};
@@ -77,7 +77,7 @@ class ScriptedPoints {
   void lose_patience() {
     if (++steps_ > patience_) throw std::logic_error("ScriptedPoints: asked without end");
   }
-  GuessOf guess_of_;
+  DraftTokenOf draft_token_of_;
   std::int32_t vocab_;
   std::int64_t patience_, steps_ = 0;
   Text base_;
@@ -85,7 +85,7 @@ class ScriptedPoints {
   std::vector<specula::Token> out_;
 };
 
-/// A token of the text, and for a guess how sure its last judge was of it.
+/// A token of the text, and for a draft token how sure its last judge was of it.
 struct SlowToken {
   specula::Token token = 0;
   float prob = 1;
@@ -96,7 +96,7 @@ using SlowText = std::vector<SlowToken>;
 /// One of them is set.
 struct SlowDrafter {
   RowOf row_of = {};
-  GuessOf guess_of = {};
+  DraftTokenOf draft_token_of = {};
   std::vector<std::int64_t> offered = std::vector<std::int64_t>(64), accepted = offered;  // as a reviewer
   std::int64_t calls = 0;
 
@@ -106,16 +106,16 @@ struct SlowDrafter {
     return out;
   }
   SlowToken best(const Text& text) {
-    if (guess_of) return {guess_of(text), 1, true};
+    if (draft_token_of) return {draft_token_of(text), 1, true};
     const std::vector<float> row = row_of(text);
-    const std::vector<double> p = plain_law(row, {});
+    const std::vector<double> p = plain_distribution(row, {});
     const auto x = static_cast<std::size_t>(std::max_element(row.begin(), row.end()) - row.begin());
     return {static_cast<specula::Token>(x), static_cast<float>(p[x]), false};
   }
   double prob(const Text& text, specula::Token token) {
-    return plain_law(row_of(text), {})[static_cast<std::size_t>(token)];
+    return plain_distribution(row_of(text), {})[static_cast<std::size_t>(token)];
   }
-  /// `count` guesses, or as many as it has.
+  /// `count` draft tokens, or as many as it has.
   SlowText propose(SlowText ids, int count) {
     for (int i = 0; i < count; ++i) {
       ++calls;
@@ -167,7 +167,7 @@ inline SlowText slow_cascade(std::vector<SlowDrafter>& drafters, std::size_t at,
   return first ? cur : drafters[at - 1].review(cur, ids.size(), lenience);
 }
 
-/// What drafter `at` hands up: the last one guesses, the others review what they are handed.
+/// What drafter `at` hands up: the last one draft tokens, the others review what they are handed.
 inline SlowText slow_hand_up(std::vector<SlowDrafter>& drafters, std::size_t at, const SlowText& ids,
                              int length, double lenience) {
   if (at + 1 == drafters.size()) return drafters[at].propose(ids, length);

@@ -14,9 +14,9 @@
 namespace specula_test {
 
 using specula::kNoParent;
+using specula::LogitsView;
 using specula::NodeId;
 using specula::Nodes;
-using specula::RowsView;
 using specula::Token;
 using specula::Tokens;
 
@@ -41,7 +41,7 @@ class ToyModel {
     nodes_.clear();
     cache_.insert(cache_.end(), tokens.begin(), tokens.end());
   }
-  RowsView extend(Tokens tokens, Nodes parents) {
+  LogitsView extend(Tokens tokens, Nodes parents) {
     generation_.next();
     ++calls;
     require(tokens.size() == parents.size(), "one parent a token");

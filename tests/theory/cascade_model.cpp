@@ -16,37 +16,37 @@ using namespace specula;
 
 namespace {
 
-/// The process itself, run with coins: coin(p) says whether something of chance p happens.
-template <class Coin>
+/// The process itself, run with uniform draws: bernoulli(p) says whether something of probability p happens.
+template <class Bernoulli>
 class Process {
  public:
-  Process(const CascadeRates& rates, Coin& coin)
-      : rates_(rates), coin_(coin), calls(rates.draft_costs.size()) {}
+  Process(const CascadeRates& rates, Bernoulli& bernoulli)
+      : rates_(rates), bernoulli_(bernoulli), calls(rates.draft_costs.size()) {}
 
-  void cascade(const CascadeLimits& limits) { fill(limits, 0), judge(); }
+  void cascade(const CascadeLimits& limits) { fill(limits, 0), run_rule(); }
   void horizontal(const std::vector<std::int32_t>& counts) {
-    for (std::size_t d = 0; d < counts.size(); ++d) guess(d, counts[d]);
-    judge();
+    for (std::size_t d = 0; d < counts.size(); ++d) draft_token(d, counts[d]);
+    run_rule();
   }
   void vertical(std::int32_t reviews, std::int32_t length) {
     for (std::int32_t i = 0; i < reviews; ++i) {
       const std::size_t base = text_.size();
-      guess(calls.size() - 1, length);
+      draft_token(calls.size() - 1, length);
       for (std::size_t d = calls.size() - 1; d-- > 0;) review(d, base);
     }
-    judge();
+    run_rule();
   }
 
  private:
   const CascadeRates& rates_;
-  Coin& coin_;
-  std::vector<std::size_t> text_;  // by whom each guess is
+  Bernoulli& bernoulli_;
+  std::vector<std::size_t> text_;  // by whom each draft token is
 
  public:
   std::vector<double> calls;
   double cost = 0;
   std::int32_t tokens = 0, proposed = 0;
-  std::int32_t run = 0;  // guesses right in a row before the round, then after it
+  std::int32_t run = 0;  // draft tokens right in a row before the round, then after it
 
  private:
   void fill(const CascadeLimits& limits, std::size_t row) {
@@ -56,7 +56,7 @@ class Process {
       limit += limits[row][i];
       while (static_cast<std::int32_t>(text_.size() - start) < limit) {
         if (i == n - 1) {
-          guess(i, limits[i][i]);
+          draft_token(i, limits[i][i]);
         } else {
           const std::size_t base = text_.size();
           fill(limits, i + 1);
@@ -65,7 +65,7 @@ class Process {
       }
     }
   }
-  void guess(std::size_t d, std::int32_t count) {
+  void draft_token(std::size_t d, std::int32_t count) {
     text_.insert(text_.end(), static_cast<std::size_t>(count), d);
     calls[d] += count;
     cost += count * rates_.draft_costs[d](1);
@@ -74,7 +74,7 @@ class Process {
     std::size_t at = base;
     const std::int32_t before = reviewer == 0 ? run : 0;
     while (at < text_.size() &&
-           coin_(rates_.acceptance[reviewer][text_[at]](before + static_cast<std::int32_t>(at - base))))
+           bernoulli_(rates_.acceptance[reviewer][text_[at]](before + static_cast<std::int32_t>(at - base))))
       ++at;
     return static_cast<std::int32_t>(at - base);
   }
@@ -85,19 +85,19 @@ class Process {
     text_.resize(base);
     text_.insert(text_.end(), static_cast<std::size_t>(kept) + 1, d);
   }
-  void judge() {
+  void run_rule() {
     proposed = static_cast<std::int32_t>(text_.size());
     cost += rates_.target_cost(proposed + 1);
     tokens = accepted(0, 0) + 1;
     if (!rates_.runs) return;
     const bool goes_on =
-        tokens > proposed && coin_(rates_.acceptance[0][text_.empty() ? 0 : text_[0]](run + proposed));
+        tokens > proposed && bernoulli_(rates_.acceptance[0][text_.empty() ? 0 : text_[0]](run + proposed));
     run = goes_on ? run + tokens : 0;
   }
 };
 
-/// Coins that go through all outcomes, one run after the other.
-class EveryCoin {
+/// Uniform draws that go through all outcomes, one run after the other.
+class EveryOutcome {
  public:
   bool operator()(double p) {
     if (p <= 0 || p >= 1) return p >= 1;
@@ -121,7 +121,7 @@ class EveryCoin {
   double weight_ = 1;
 };
 
-struct RandomCoin {
+struct RandomBernoulli {
   specula_test::Random random;
   bool operator()(double p) { return random.uniform() < p; }
 };
@@ -132,8 +132,8 @@ struct Sums {
   double weight = 0;
   std::int32_t longest = 0;
 
-  template <class Coin>
-  void add(const Process<Coin>& process, double w) {
+  template <class Bernoulli>
+  void add(const Process<Bernoulli>& process, double w) {
     std::vector<double> values = {static_cast<double>(process.tokens), static_cast<double>(process.proposed),
                                   process.cost};
     values.insert(values.end(), process.calls.begin(), process.calls.end());
@@ -150,16 +150,16 @@ std::vector<double> values_of(const CascadeForecast& forecast) {
   return out;
 }
 
-/// run(process) against the forecast: every outcome of every coin.
+/// run(process) against the forecast: every outcome of every uniform draw.
 template <class Run>
 void check_exactly(const CascadeRates& rates, const CascadeForecast& forecast, Run run) {
-  EveryCoin coin;
+  EveryOutcome bernoulli;
   Sums sums;
   do {
-    Process<EveryCoin> process(rates, coin);
+    Process<EveryOutcome> process(rates, bernoulli);
     run(process);
-    sums.add(process, coin.weight());
-  } while (coin.next());
+    sums.add(process, bernoulli.weight());
+  } while (bernoulli.next());
   REQUIRE(sums.weight == doctest::Approx(1).epsilon(1e-12));
   const auto values = values_of(forecast);
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -173,10 +173,10 @@ void check_exactly(const CascadeRates& rates, const CascadeForecast& forecast, R
 template <class Run>
 void check_by_sampling(const CascadeRates& rates, const CascadeForecast& forecast, Run run, int rounds,
                        std::uint64_t seed) {
-  RandomCoin coin{specula_test::Random(seed)};
+  RandomBernoulli bernoulli{specula_test::Random(seed)};
   Sums sums;
   for (int i = 0; i < rounds; ++i) {
-    Process<RandomCoin> process(rates, coin);
+    Process<RandomBernoulli> process(rates, bernoulli);
     run(process);
     sums.add(process, 1);
   }
@@ -202,7 +202,7 @@ CascadeRates some_cascade(specula_test::Random& random, std::size_t n) {
     out.acceptance.emplace_back();
     for (std::size_t d = 0; d < n; ++d) out.acceptance[r].emplace_back(some_rates(random, 4));
     std::vector<double> cost = {random.between(0, 0.3)};
-    while (random.chance(0.6)) cost.push_back(cost.back() + random.between(0, 0.05));
+    while (random.bernoulli(0.6)) cost.push_back(cost.back() + random.between(0, 0.05));
     out.draft_costs.emplace_back(cost);
   }
   out.target_cost = CostCurve({1.0, 1.1, 1.25});
@@ -259,7 +259,8 @@ TEST_CASE("horizontal and vertical cascades are the theorems") {
 
 TEST_CASE("a vertical cascade limited by ten tokens") {
   const auto forecast = forecast_cascade(base_and_gram(), {{10, 0}, {0, 10}});
-  // A review adds one token and goes on with chance 1/2 for each more: the lengths are a renewal process.
+  // A review adds one token and goes on with probability 1/2 for each more: the lengths are a renewal
+  // process.
   CHECK(forecast.calls[0] == doctest::Approx(1 + 9 * 0.5).epsilon(1e-12));
   CHECK(forecast.calls[1] == doctest::Approx(10 * forecast.calls[0]));
   const double overshoot = 0.5 / (1 - 0.8 * 0.5);  // mean of .8^(tokens beyond ten)
@@ -269,7 +270,7 @@ TEST_CASE("a vertical cascade limited by ten tokens") {
   CHECK(forecast.max_nodes == 1 + 9 + 11);
 }
 
-TEST_CASE("every outcome of every coin gives the forecast") {
+TEST_CASE("every outcome of every uniform draw gives the forecast") {
   specula_test::Random random(11);
   for (int trial = 0; trial < 4; ++trial) {
     const CascadeRates two = some_cascade(random, 2), three = some_cascade(random, 3);
@@ -316,8 +317,8 @@ TEST_CASE("limits of the paper's size: sampling agrees") {
 }
 
 TEST_CASE("runs: rounds that follow one another, as depth goes on from round to round") {
-  // A guess a round. After a rejection it stays with chance a; after another right one, and a bonus that
-  // would have been right too, with chance b, as does every later one.
+  // A draft token a round. After a rejection it stays with probability a; after another right one, and a
+  // bonus that would have been right too, with probability b, as does every later one.
   const double a = 0.5, b = 0.9;
   CascadeRates one{
       .acceptance = {{AcceptanceCurve({a, b})}}, .draft_costs = {CostCurve({0.1})}, .runs = true};
@@ -343,12 +344,12 @@ TEST_CASE("runs: rounds that follow one another, as depth goes on from round to 
     const auto agrees = [&](auto forecast, auto propose) {
       rates.runs = true;
       const CascadeForecast expected = forecast();
-      RandomCoin coin{specula_test::Random(300 + static_cast<std::uint64_t>(trial))};
+      RandomBernoulli bernoulli{specula_test::Random(300 + static_cast<std::uint64_t>(trial))};
       constexpr int kRounds = 200000;
       double sum = 0, square = 0;
       std::int32_t run = 0;
       for (int i = 0; i < kRounds; ++i) {
-        Process<RandomCoin> process(rates, coin);
+        Process<RandomBernoulli> process(rates, bernoulli);
         process.run = run;
         propose(process);
         run = process.run;
@@ -385,16 +386,16 @@ TEST_CASE("runs: rounds that follow one another, as depth goes on from round to 
 }
 
 TEST_CASE("room: rows that come out shorter than their most may overshoot a later limit") {
-  // The base alone gives 8 to 28 guesses; from 22, one short of the last limit, ten more make 32.
+  // The base alone gives 8 to 28 draft tokens; from 22, one short of the last limit, ten more make 32.
   const CascadeRates sure{.acceptance = {{0.9, 0.9, 0.9}, {0, 0.95, 0.95}, {0, 0, 0.95}},
                           .draft_costs = {CostCurve({0.1}), CostCurve({0.05}), CostCurve({0.0})}};
   const CascadeLimits limits = {{8, 5, 10}, {0, 1, 10}, {0, 0, 10}};
   const auto forecast = forecast_cascade(sure, limits);
   CHECK(forecast.max_nodes == 33);
-  RandomCoin coin{specula_test::Random(5)};
+  RandomBernoulli bernoulli{specula_test::Random(5)};
   std::int32_t longest = 0;
   for (int i = 0; i < 20000; ++i) {
-    Process<RandomCoin> process(sure, coin);
+    Process<RandomBernoulli> process(sure, bernoulli);
     process.cascade(limits);
     longest = std::max(longest, process.proposed);
   }
@@ -405,7 +406,7 @@ TEST_CASE("costs: in calls of the target over one node, whatever their unit; rev
   CascadeRates rates{.acceptance = {{0.5, 0.5}, {0, 1.0}},
                      .draft_costs = {CostCurve({2.0, 3.0, 4.0}), CostCurve({1.0})},
                      .target_cost = CostCurve({10.0, 10.0, 10.0, 15.0, 20.0})};
-  // One review of two guesses, all accepted: three nodes for the base, four for the target.
+  // One review of two draft tokens, all accepted: three nodes for the base, four for the target.
   const auto forecast = forecast_vertical(rates, 1, 2);
   CHECK(forecast.cost == doctest::Approx((2 * 1.0 + 4.0 + 15.0) / 10));
   CHECK(forecast.tokens == doctest::Approx(1.875));

@@ -27,8 +27,8 @@ double sum_of_powers(double r, std::int32_t k) {
   return static_cast<double>(sum);
 }
 
-/// Chances of 1..k+1 new tokens of a round, by number.
-std::vector<double> tokens_law(double alpha, std::int32_t k) {
+/// Probabilities of 1..k+1 new tokens of a round, by number.
+std::vector<double> tokens_distribution(double alpha, std::int32_t k) {
   std::vector<double> out(static_cast<std::size_t>(k) + 2, 0.0);
   double reach = 1;
   for (std::int32_t i = 1; i <= k; ++i)
@@ -36,7 +36,7 @@ std::vector<double> tokens_law(double alpha, std::int32_t k) {
   out.back() = reach;
   return out;
 }
-std::vector<double> sum_law(const std::vector<double>& a, const std::vector<double>& b) {
+std::vector<double> sum_distribution(const std::vector<double>& a, const std::vector<double>& b) {
   std::vector<double> out(a.size() + b.size() - 1, 0.0);
   for (std::size_t i = 0; i < a.size(); ++i)
     for (std::size_t j = 0; j < b.size(); ++j) out[i + j] += a[i] * b[j];
@@ -57,7 +57,7 @@ TEST_CASE("expected tokens are the sum of powers, also where the quotient is non
   CHECK(expected_tokens(0.5, 0) == 1);
 }
 
-TEST_CASE("speedup: the plain case of the paper, and no guesses") {
+TEST_CASE("speedup: the plain case of the paper, and no draft tokens") {
   CHECK(speedup(0.8, 5, 0.04) == doctest::Approx(3.0744).epsilon(1e-5));
   CHECK(speedup(0.8, 0, 0.04) == 1);
   CHECK(speedup(0, 4, 0.25) == 0.5);
@@ -80,13 +80,13 @@ TEST_CASE("GLIDE's table 1, all 44 cells") {
         5e-5);  // printed as .38, which no rounding of rates and cost explains
 }
 
-TEST_CASE("the generating function has the law of the tokens as its coefficients") {
+TEST_CASE("the generating function has the distribution of the tokens as its coefficients") {
   for (const double alpha : {0.0, 0.3, 0.8, 1.0})
     for (const std::int32_t k : {0, 1, 4, 10})
       for (const double x : {0.0, 0.2, 0.9, 1.0, 1.25}) {
-        const auto law = tokens_law(alpha, k);
+        const auto distribution = tokens_distribution(alpha, k);
         double value = 0, power = 1;
-        for (const double p : law) value += p * power, power *= x;
+        for (const double p : distribution) value += p * power, power *= x;
         INFO(alpha, " ", k, " ", x);
         CHECK(tokens_generating_function(alpha, k, x) == doctest::Approx(value).epsilon(1e-13));
       }
@@ -95,18 +95,19 @@ TEST_CASE("the generating function has the law of the tokens as its coefficients
         doctest::Approx(expected_tokens(0.8, 5)).epsilon(1e-8));
 }
 
-TEST_CASE("vertical: the paper's case, and the law of the lengths summed by hand") {
+TEST_CASE("vertical: the paper's case, and the distribution of the lengths summed by hand") {
   CHECK(vertical_ewif(0.8, 0.5, 10, 5, 0.04, 0) == doctest::Approx(3.727663).epsilon(1e-7));
   CHECK(vertical_ewif(0.8, 0, 10, 5, 0.04, 0) == doctest::Approx(speedup(0.8, 5, 0.04)));
   for (const double alpha : {0.0, 0.4, 0.8, 1 - 1e-12, 1.0})
     for (const double inner : {0.0, 0.5, 1.0})
       for (const std::int32_t k : {0, 1, 4})
         for (const std::int32_t n : {0, 1, 3}) {
-          std::vector<double> law = {1};
-          for (std::int32_t i = 0; i < n; ++i) law = sum_law(law, tokens_law(inner, k));
+          std::vector<double> distribution = {1};
+          for (std::int32_t i = 0; i < n; ++i)
+            distribution = sum_distribution(distribution, tokens_distribution(inner, k));
           double tokens = 0;
-          for (std::size_t length = 0; length < law.size(); ++length)
-            tokens += law[length] * sum_of_powers(alpha, static_cast<std::int32_t>(length));
+          for (std::size_t length = 0; length < distribution.size(); ++length)
+            tokens += distribution[length] * sum_of_powers(alpha, static_cast<std::int32_t>(length));
           INFO(alpha, " ", inner, " ", k, " ", n);
           CHECK(vertical_ewif(alpha, inner, k, n, 0.1, 0.02) ==
                 doctest::Approx(tokens / (1 + n * 0.1 + n * k * 0.02)).epsilon(1e-13));

@@ -45,14 +45,14 @@ TEST_CASE("a chain is as long as the closed form likes it") {
       CHECK(chain.length == best);
       CHECK(chain.forecast.speedup == doctest::Approx(speedup(alpha, best, c)).epsilon(1e-12));
     }
-  CHECK(best_chain_length(0.3, CostCurve({0.9}), 10).length == 0);  // no guess pays
+  CHECK(best_chain_length(0.3, CostCurve({0.9}), 10).length == 0);  // no draft token pays
   CHECK(best_chain_length(1.0, CostCurve({0.1}), 10).length == 10);
   CHECK(best_chain_length(0.0, CostCurve({0.0}), 10).length == 0);  // of equals the shortest
-  // A target that takes no more than four nodes for nothing wants three guesses.
+  // A target that takes no more than four nodes for nothing wants three draft tokens.
   CHECK(best_chain_length(0.9, CostCurve({0.01}), 10, CostCurve({1, 1, 1, 1, 3, 3})).length == 3);
   CHECK(best_chain_length(0.9, CostCurve({0.01}), 10, CostCurve({1, 1, 1, 1, 3, 3}), TunerObjective::swi)
             .length == 10);
-  // Rates that fall off after two guesses.
+  // Rates that fall off after two draft tokens.
   CHECK(
       best_chain_length(AcceptanceCurve(std::vector<double>{0.9, 0.9, 0.05}), CostCurve({0.1}), 10).length ==
       2);
@@ -189,7 +189,7 @@ TEST_CASE("climbing over costs with steps, where there are many hills") {
   for (int trial = 0; trial < 20; ++trial) {
     CascadeRates rates = some_cascade(random, 3);
     std::vector<double> stairs = {1};
-    for (int i = 0; i < 30; ++i) stairs.push_back(stairs.back() * (random.chance(0.2) ? 1.15 : 1.0));
+    for (int i = 0; i < 30; ++i) stairs.push_back(stairs.back() * (random.bernoulli(0.2) ? 1.15 : 1.0));
     rates.target_cost = CostCurve(stairs);
     TunerOptions all;
     all.max_length = {5};
@@ -241,7 +241,7 @@ TEST_CASE("options that are none are refused, and say so") {
   CHECK_THROWS_WITH_AS(best_horizontal(rates, options),
                        doctest::Contains("TunerOptions: max_nodes is 0, must be >= 1"),
                        std::invalid_argument);
-  options.max_nodes = 8;  // ten guesses of the last drafter do not fit
+  options.max_nodes = 8;  // ten draft tokens of the last drafter do not fit
   CHECK_THROWS_WITH_AS(best_cascade(rates, options),
                        "best_cascade: max_nodes is 8, must be enough for some candidate",
                        std::invalid_argument);

@@ -20,7 +20,7 @@ struct InferenceStep {
 InferenceStep inference(std::int32_t root, std::int32_t step) {
   InferenceStep out{root, {}};
   for (std::int32_t key = 0; key < root; ++key) out.keys.push_back(key);
-  for (std::int32_t i = 1; i < step; ++i) ++out.query;  // the draft's own guesses; the target is not run
+  for (std::int32_t i = 1; i < step; ++i) ++out.query;  // the draft's own draft tokens; the target is not run
   return out;
 }
 

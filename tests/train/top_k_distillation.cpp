@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "count_allocations.hpp"
-#include "plain_law.hpp"
+#include "plain_distribution.hpp"
 #include "random.hpp"
 
 using namespace specula;
@@ -394,9 +394,10 @@ TEST_CASE("rows that are no logits are refused, wherever the bad value is") {
     }
   }
   std::vector<float> huge{1, 3e38f};
-  CHECK_THROWS_WITH_AS(TopKDistillation{}.row(huge, huge),
-                       "TopKDistillation: the target's row of logits is too large: its largest logit is beyond 1e38",
-                       std::runtime_error);
+  CHECK_THROWS_WITH_AS(
+      TopKDistillation{}.row(huge, huge),
+      "TopKDistillation: the target's row of logits is too large: its largest logit is beyond 1e38",
+      std::runtime_error);
 }
 
 TEST_CASE("parameters out of range are refused") {

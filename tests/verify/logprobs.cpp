@@ -17,18 +17,18 @@ TEST_CASE("the emitted tokens and the likeliest ones, best first, from rows work
   // Softmax of the root's row is 1/2, 1/4, 1/8, 1/8; of its child's 2/3, 1/3 and nothing else.
   const auto ln = [](double p) { return static_cast<float>(std::log(p)); };
   const std::array<float, 8> data{ln(0.5), ln(0.25), ln(0.125), ln(0.125), kNone, ln(2), kNone, ln(1)};
-  const RowsView rows{data.data(), 2, 4, 4};
+  const LogitsView rows{data.data(), 2, 4, 4};
   TokenTree tree(4, 2, 0);
   tree.reset(3, 0);
   tree.choose(0, 2, 1);
-  Verdict verdict;
-  verdict.path = {0, 1};
-  verdict.next = 3;
+  VerifyResult result;
+  result.accepted = {0, 1};
+  result.next_token = 3;
   VerifyWorkspace workspace(4, 2);
   for (const bool processed : {false, true}) {
-    const TargetLaws laws(rows, {.temperature = 0.5f}, workspace);
+    const TargetDistributions distributions(rows, {.temperature = 0.5f}, workspace);
     detail::LogprobRecorder recorder({.top = 3, .processed = processed}, 4);
-    recorder.record(laws, rows, tree, verdict);
+    recorder.record(distributions, rows, tree, result);
     const Logprobs got = recorder.view();
     REQUIRE(got.size() == 2);
     // At T = 0.5 probabilities are squared: 16, 4, 1, 1 of 22, and 4, 1 of 5.

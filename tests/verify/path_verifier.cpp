@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "exact_law.hpp"
+#include "exact_distribution.hpp"
 
 #include "count_allocations.hpp"  // after the library: clang's intrinsics declare posix_memalign without noexcept
 
@@ -11,16 +11,16 @@ using namespace specula_test;
 
 namespace {
 using List = std::vector<Token>;
-using Distinct = SampledTree<DraftLaw::sampled_distinct>;
+using Distinct = SampledTree<ProposalKind::sampled_distinct>;
 
 /// A model that cannot branch: a node's parent is the node before.
 struct NoTrees : ToyModel {
   using ToyModel::ToyModel;
-  RowsView extend(Tokens tokens, Nodes parents) {
+  LogitsView extend(Tokens tokens, Nodes parents) {
     for (std::size_t i = 0; i < parents.size(); ++i)
       if (parents[i] != last + static_cast<NodeId>(i)) throw std::invalid_argument("NoTrees: a branch");
     last += static_cast<NodeId>(parents.size());
-    RowsView rows = ToyModel::extend(tokens, parents);
+    LogitsView rows = ToyModel::extend(tokens, parents);
     if (lose_a_row) --rows.rows;
     if (overlap) rows.stride = 0;
     return rows;
@@ -40,24 +40,24 @@ double error_of(Rule rule, Shape shape) {
   ToyModel draft(3, 7);
   const SamplingParams params{.temperature = 0.8f};
   Speculator run{PathVerifier{target, rule, params}, ModelDrafter{draft}, shape};
-  return composed_law(run, static_cast<const ToyModel&>(target), params, {0, 1, 2}, 3).error;
+  return composed_distribution(run, static_cast<const ToyModel&>(target), params, {0, 1, 2}, 3).error;
 }
 }  // namespace
 
-TEST_CASE("the text's law is the target's, though it never runs a tree") {
+TEST_CASE("the text's distribution is the target's, though it never runs a tree") {
   CHECK(error_of(Sampling{}, Chain<Draw::sampled>{.length = 2}) < 1e-12);
   CHECK(error_of(Sampling{}, Cape{.length = 2, .budget = 6, .extras = CapeExtras::fixed(1)}) < 1e-12);
   CHECK(error_of(Rejection{}, Distinct{.widths = {2, 1}}) < 1e-12);
 }
 
-TEST_CASE("texts are those of a TreeVerifier, coin for coin") {
+TEST_CASE("texts are those of a TreeVerifier, uniform draw for uniform draw") {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     NoTrees chains(9, seed, 2.0f, 200);
     ToyModel trees(9, seed, 2.0f, 200), draft(9, seed, 1.0f, 200);
     const auto text = [&](auto verifier) {
       List out;
       Speculator run{verifier, ModelDrafter{draft}, Distinct{.widths = {3, 2, 1}}};
-      run.generate(List{1, 2}, {.max_new_tokens = 40}, PhiloxChance{seed},
+      run.generate(List{1, 2}, {.max_new_tokens = 40}, PhiloxRandom{seed},
                    [&](Tokens fresh) { out.insert(out.end(), fresh.begin(), fresh.end()); });
       return out;
     };
@@ -74,7 +74,7 @@ TEST_CASE("one pass a leaf; the path that was run last is committed, another app
   const auto best = static_cast<Token>(std::max_element(row.begin(), row.end()) - row.begin());
   const Token wrong = best == 0 ? 1 : 0;
   TokenTree tree(5, 8, 0);
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   for (const bool last : {true, false}) {
     target.truncate(2);
     target.appends = target.calls = 0;
@@ -82,8 +82,8 @@ TEST_CASE("one pass a leaf; the path that was run last is committed, another app
     tree.reset(3, 2);
     tree.choose(0, last ? wrong : best, 1);
     tree.choose(0, last ? best : wrong, 1);
-    const Verdict& verdict = verifier.verify(tree, chance);
-    CHECK(verdict.path == std::vector<NodeId>{0, last ? 2 : 1});
+    const VerifyResult& result = verifier.verify(tree, rng);
+    CHECK(result.accepted == std::vector<NodeId>{0, last ? 2 : 1});
     CHECK(target.cache() == List{1, 2, 3, best});
     CHECK(target.calls == 2);
     CHECK(target.appends == (last ? 0 : 1));
@@ -105,28 +105,28 @@ TEST_CASE("errors leave the committed context, and name what is wrong") {
   tree.reset(3, 2);
   tree.choose(0, 4, 1);
   tree.choose(0, 1, 1);
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   target.throw_call = 2;  // the second path
-  CHECK_THROWS_WITH(verifier.verify(tree, chance), "extend failed");
+  CHECK_THROWS_WITH(verifier.verify(tree, rng), "extend failed");
   CHECK(target.cache() == List{1, 2});
   target.lose_a_row = true;
-  CHECK_THROWS_WITH_AS(verifier.verify(tree, chance),
+  CHECK_THROWS_WITH_AS(verifier.verify(tree, rng),
                        "PathVerifier: the target gave 1 rows of 5 logits for a path of 2 nodes over 5 tokens",
                        std::invalid_argument);
   target.lose_a_row = false, target.overlap = true;
-  CHECK_THROWS_WITH_AS(verifier.verify(tree, chance),
+  CHECK_THROWS_WITH_AS(verifier.verify(tree, rng),
                        "PathVerifier: the target's rows of 5 logits are 0 floats apart: they overlap",
                        std::invalid_argument);
   target.overlap = false;
   TokenTree root(5, 1, 0);
   root.reset(3, 2);
   target.poison_call = target.calls + 1;
-  CHECK_THROWS_WITH_AS((PathVerifier{target, Sampling{}}.verify(root, chance)),
+  CHECK_THROWS_WITH_AS((PathVerifier{target, Sampling{}}.verify(root, rng)),
                        doctest::Contains("the target's row after node 0: "), std::runtime_error);
   CHECK(target.cache() == List{1, 2});
-  CHECK(verifier.verify(tree, chance).path.size() >= 1);
+  CHECK(verifier.verify(tree, rng).accepted.size() >= 1);
   CHECK_THROWS_WITH_AS(
-      verifier.verify(tree, chance),
+      verifier.verify(tree, rng),
       doctest::Contains("PathVerifier::verify: the proposal follows 2 tokens, but the target"),
       std::logic_error);
   CHECK_THROWS_WITH_AS((PathVerifier{target, Greedy{}, {.top_p = 2}}), doctest::Contains("top_p"),
@@ -136,12 +136,12 @@ TEST_CASE("errors leave the committed context, and name what is wrong") {
 TEST_CASE("a proposal larger than the workspace, and a verifier that was moved from, are errors") {
   NoTrees target(5, 3);
   PathVerifier verifier{target, Greedy{}};
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   const auto verify = [&](std::int32_t nodes) {
     TokenTree tree(5, nodes, 0);
     tree.reset(3, target.size());
     while (tree.size() < nodes) tree.choose(tree.size() - 1, 4, 1);
-    verifier.verify(tree, chance);
+    verifier.verify(tree, rng);
   };
   verify(8);
   target.truncate(0);
@@ -160,8 +160,8 @@ TEST_CASE("rounds allocate nothing") {
   ToyModel small(50, 2, 2.0f, 400);
   Speculator run{PathVerifier{target, Traversal{}}, ModelDrafter{small}, Distinct{.widths = {2, 2}}};
   run.start(List{1, 2});
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   const AllocationCount counted;
-  for (int round = 0; round < 30; ++round) run.step(chance);
+  for (int round = 0; round < 30; ++round) run.step(rng);
   CHECK(counted.count() == 0);
 }

@@ -1,6 +1,6 @@
 // labels: optimised
 // Properties of thousands of random trees: masks, what a token tree says of itself, and what every rule's
-// verdict is.
+// verification result is.
 #include "random_trees.hpp"
 
 #include <doctest/doctest.h>
@@ -28,14 +28,15 @@ template <class F>
 void for_every_rule(const TokenTree& tree, F f) {
   f(Greedy{});
   f(SampleAndMatch{});
-  f(SharedNoise{});
+  f(GumbelCoupling{});
   f(Rejection{});
   f(Traversal{});
   f(Sampling{});
   f(Lenient(2.5));
   f(Typical());
   if (tree.is_chain()) f(Block{});
-  if (KSeq::exact_for(tree.law()) || tree.law() == DraftLaw::deterministic || tree.law() == DraftLaw::sampled)
+  if (KSeq::lossless_for(tree.kind()) || tree.kind() == ProposalKind::deterministic ||
+      tree.kind() == ProposalKind::sampled)
     f(KSeq{});
 }
 
@@ -44,7 +45,7 @@ constexpr bool kAnyOf = (std::is_same_v<Rule, Rules> || ...);
 
 /// These decide on a token before they look for it among the children.
 template <class Rule>
-constexpr bool kTokenFirst = kAnyOf<Rule, Greedy, SampleAndMatch, SharedNoise>;
+constexpr bool kTokenFirst = kAnyOf<Rule, Greedy, SampleAndMatch, GumbelCoupling>;
 
 /// These give each sibling a test of its own, whatever token its elders have.
 template <class Rule>
@@ -58,7 +59,7 @@ struct Proposal {
   TokenTree tree;
   std::vector<float> draft, target;  // (N, V)
 
-  RowsView rows() const { return {target.data(), tree.size(), tree.vocab(), tree.vocab()}; }
+  LogitsView rows() const { return {target.data(), tree.size(), tree.vocab(), tree.vocab()}; }
 };
 
 /// A tree of the parents of `form`; chosen nodes have its tokens too. Target rows that resemble the draft's,
@@ -73,33 +74,34 @@ Proposal grow(Random& random, const RandomTree& form, std::int32_t vocab, Growth
       out.target.push_back(logit + static_cast<float>(random.between(-1, 1)));
     }
   const SamplingParams warm = params.greedy() ? SamplingParams{} : params;
-  std::vector<RowLaw> laws(at(n));
-  PhiloxChance chance(seed);
+  std::vector<Distribution> distributions(at(n));
+  PhiloxRandom rng(seed);
   out.tree.reset(form.token(0), 1 + random.below(1000));
   for (NodeId i = 1; i < n; ++i) {
     const NodeId parent = form.parent(i);
-    RowLaw& law = laws[at(parent)];
-    if (law.logits == nullptr)
-      law = out.tree.store(parent, std::span(out.draft).subspan(at(parent * vocab), at(vocab)), warm);
+    Distribution& distribution = distributions[at(parent)];
+    if (distribution.logits == nullptr)
+      distribution =
+          out.tree.store(parent, std::span(out.draft).subspan(at(parent * vocab), at(vocab)), warm);
     const Growth how = growth == Growth::any ? static_cast<Growth>(random.below(3)) : growth;  // none shared
     if (how == Growth::chosen)
       out.tree.choose(parent, form.token(i), 0.5f);
     else if (how == Growth::shared)
-      out.tree.draw_shared(parent, law, chance);
-    else if (how == Growth::drawn || out.tree.draw_distinct(parent, law, chance) == kNoParent)
-      out.tree.draw(parent, law, chance);
+      out.tree.draw_shared(parent, distribution, rng);
+    else if (how == Growth::drawn || out.tree.draw_distinct(parent, distribution, rng) == kNoParent)
+      out.tree.draw(parent, distribution, rng);
   }
   return out;
 }
 
 template <class Rule>
-Verdict verdict_of(const Rule& rule, const TokenTree& tree, RowsView rows, const SamplingParams& params,
-                   std::uint64_t seed) {
+VerifyResult result_of(const Rule& rule, const TokenTree& tree, LogitsView rows, const SamplingParams& params,
+                       std::uint64_t seed) {
   VerifyWorkspace workspace(tree.vocab(), tree.size());
-  PhiloxChance chance(seed);
-  Verdict out;
-  // A verdict over shared noise is a path too, if no law.
-  accept_lossy(rule).verify(tree, TargetLaws(rows, params, workspace), chance, out);
+  PhiloxRandom rng(seed);
+  VerifyResult out;
+  // A verification result over shared noise is a path too, if no distribution.
+  accept_lossy(rule).verify(tree, TargetDistributions(rows, params, workspace), rng, out);
   return out;
 }
 
@@ -111,11 +113,11 @@ SamplingParams some_params(Random& random) {
   return all[random.below(4)];
 }
 
-/// Tokens that a verdict adds to the text.
-std::vector<Token> text_of(const TokenTree& tree, const Verdict& verdict) {
+/// Tokens that a verification result adds to the text.
+std::vector<Token> text_of(const TokenTree& tree, const VerifyResult& result) {
   std::vector<Token> out;
-  for (std::size_t i = 1; i < verdict.path.size(); ++i) out.push_back(tree.token(verdict.path[i]));
-  out.push_back(verdict.next);
+  for (std::size_t i = 1; i < result.accepted.size(); ++i) out.push_back(tree.token(result.accepted[i]));
+  out.push_back(result.next_token);
   return out;
 }
 
@@ -201,19 +203,20 @@ TEST_CASE("what a token tree says of itself") {
         right = right &&
                 tree.next_sibling(children[c]) == (c + 1 < children.size() ? children[c + 1] : kNoParent);
       chain = chain && (n == 0 || form.parent(n) == n - 1);
-      // The coins of a node: nobody else's.
-      right = right && tree.accept_site(n) ==
-                           Site{origin + depth, origin, Stream::accept, static_cast<std::uint32_t>(n)};
-      right = right && tree.sample_site(n) == Site{origin + depth + 1, 0, Stream::sample, 0};
-      right = right && tree.residual_site(n) == Site{origin + depth + 1, origin, Stream::residual, 0};
+      // The uniform draws of a node: nobody else's.
+      right = right && tree.accept_key(n) == RandomKey{origin + depth, origin, RandomStream::accept,
+                                                       static_cast<std::uint32_t>(n)};
+      right = right && tree.sample_key(n) == RandomKey{origin + depth + 1, 0, RandomStream::sample, 0};
+      right =
+          right && tree.residual_key(n) == RandomKey{origin + depth + 1, origin, RandomStream::residual, 0};
     }
     REQUIRE(right);
     REQUIRE(tree.is_chain() == chain);
-    REQUIRE(tree.law() == DraftLaw::deterministic);
+    REQUIRE(tree.kind() == ProposalKind::deterministic);
   }
 }
 
-TEST_CASE("every rule's verdict is a path from the root, through first children of their token") {
+TEST_CASE("every rule's verification result is a path from the root, through first children of their token") {
   Random random(4);
   std::int64_t trees = 0, deep = 0, second = 0;
   for (std::uint64_t i = 0; i < 4000; ++i) {
@@ -223,36 +226,36 @@ TEST_CASE("every rule's verdict is a path from the root, through first children 
     const Proposal it = grow(random, form, vocab, static_cast<Growth>(i % 5), params, i);
     for_every_rule(it.tree, [&](const auto& rule) {
       using Rule = std::remove_cvref_t<decltype(rule)>;
-      const Verdict out = verdict_of(rule, it.tree, it.rows(), params, i);
-      REQUIRE(!out.path.empty());
-      REQUIRE(out.path[0] == 0);
-      for (std::size_t d = 1; d < out.path.size(); ++d) {
-        const NodeId node = out.path[d];
+      const VerifyResult out = result_of(rule, it.tree, it.rows(), params, i);
+      REQUIRE(!out.accepted.empty());
+      REQUIRE(out.accepted[0] == 0);
+      for (std::size_t d = 1; d < out.accepted.size(); ++d) {
+        const NodeId node = out.accepted[d];
         REQUIRE(node > 0);
         REQUIRE(node < it.tree.size());
-        REQUIRE(it.tree.parent(node) == out.path[d - 1]);
+        REQUIRE(it.tree.parent(node) == out.accepted[d - 1]);
         // An elder sibling of the same token would have been taken, or the token was turned down for good.
         if (kTestsAlike<Rule> || (kAnyOf<Rule, Lenient> && params.greedy())) continue;
-        it.tree.children(out.path[d - 1], [&](NodeId c) {
+        it.tree.children(out.accepted[d - 1], [&](NodeId c) {
           second += c > node && it.tree.token(c) == it.tree.token(node);
           REQUIRE((c >= node || it.tree.token(c) != it.tree.token(node)));
           return true;
         });
       }
-      REQUIRE(out.next >= 0);
-      REQUIRE(out.next < vocab);
+      REQUIRE(out.next_token >= 0);
+      REQUIRE(out.next_token < vocab);
       VerifyWorkspace workspace(vocab, it.tree.size());
-      const TargetLaws target(it.rows(), params, workspace);
+      const TargetDistributions target(it.rows(), params, workspace);
       if (std::is_same_v<Rule, Greedy>)
-        REQUIRE(out.next == target.argmax(out.path.back()));
+        REQUIRE(out.next_token == target.argmax(out.accepted.back()));
       else
-        REQUIRE(target[out.path.back()](out.next) > 0);
+        REQUIRE(target[out.accepted.back()](out.next_token) > 0);
       if (kTokenFirst<Rule>)
-        it.tree.children(out.path.back(), [&](NodeId c) {
-          REQUIRE(it.tree.token(c) != out.next);
+        it.tree.children(out.accepted.back(), [&](NodeId c) {
+          REQUIRE(it.tree.token(c) != out.next_token);
           return true;
         });
-      ++trees, deep += out.accepted() >= 3;
+      ++trees, deep += out.accepted_count() >= 3;
     });
   }
   CHECK(deep * 20 > trees);  // the walks do go down
@@ -268,7 +271,7 @@ TEST_CASE("token-first rules accept from a tree what they accept from the best o
     const SamplingParams params = some_params(random);
     const Proposal it = grow(random, form, vocab, Growth::chosen, params, i);
     const auto compare = [&](const auto& rule) {
-      const Verdict whole = verdict_of(rule, it.tree, it.rows(), params, i);
+      const VerifyResult whole = result_of(rule, it.tree, it.rows(), params, i);
       const std::vector<Token> text = text_of(it.tree, whole);
       std::int32_t best = 0;
       for (const NodeId leaf : form.leaves()) {
@@ -285,19 +288,20 @@ TEST_CASE("token-first rules accept from a tree what they accept from the best o
           for (const NodeId c : form.children(path[d - 1]))
             first = first && (c >= path[d] || form.token(c) != form.token(path[d]));
         }
-        const Verdict alone = verdict_of(rule, chain, {rows.data(), chain.size(), vocab, vocab}, params, i);
+        const VerifyResult alone =
+            result_of(rule, chain, {rows.data(), chain.size(), vocab, vocab}, params, i);
         if (!first) continue;
         const std::vector<Token> part = text_of(chain, alone);
         REQUIRE(part.size() <= text.size());
         REQUIRE(std::equal(part.begin(), part.end(), text.begin()));
-        best = std::max(best, alone.accepted());
+        best = std::max(best, alone.accepted_count());
       }
-      REQUIRE(best == whole.accepted());
+      REQUIRE(best == whole.accepted_count());
       longer += best > 1;
     };
     compare(Greedy{});
     compare(SampleAndMatch{});
-    compare(SharedNoise{});
+    compare(GumbelCoupling{});
   }
   CHECK(longer > 200);
 }
@@ -315,18 +319,18 @@ TEST_CASE("siblings with the same token: the first is taken, what is below the o
   says(0, a), says(1, d), says(2, d);
   for_every_rule(tree, [&](const auto& rule) {
     for (const SamplingParams& params : {SamplingParams{}, SamplingParams{.temperature = 0}}) {
-      const Verdict out = verdict_of(rule, tree, {rows.data(), tree.size(), vocab, vocab}, params, 1);
+      const VerifyResult out = result_of(rule, tree, {rows.data(), tree.size(), vocab, vocab}, params, 1);
       if (kAnyOf<std::remove_cvref_t<decltype(rule)>, Typical>) {  // takes the longest path
-        CHECK(out.path == std::vector<NodeId>{0, 2, 5});
+        CHECK(out.accepted == std::vector<NodeId>{0, 2, 5});
       } else {
-        CHECK(out.path == std::vector<NodeId>{0, 1});
-        CHECK(out.next == d);
+        CHECK(out.accepted == std::vector<NodeId>{0, 1});
+        CHECK(out.next_token == d);
       }
     }
   });
 }
 
-TEST_CASE("a chain is a tree with one branch, for every rule and the same coins") {
+TEST_CASE("a chain is a tree with one branch, for every rule and the same uniform draws") {
   Random random(6);
   std::int32_t accepted = 0;
   for (std::uint64_t i = 0; i < 2000; ++i) {
@@ -346,16 +350,17 @@ TEST_CASE("a chain is a tree with one branch, for every rule and the same coins"
     for (const Proposal* it : {&drawn, &distinct, &chosen}) REQUIRE(it->tree.is_chain());
     // A tree that was a bush before and has the room of one.
     TokenTree again(vocab, 64, 64);
-    PhiloxChance coins(i + 7);
+    PhiloxRandom uniforms(i + 7);
     const RandomTree bush = random_tree(random, 64, vocab, TreeProfile::bush);
     again.reset(0, 3);
-    std::vector<RowLaw> laws(64);
+    std::vector<Distribution> distributions(64);
     for (NodeId n = 1; n < 64; ++n) {
-      RowLaw& law = laws[at(bush.parent(n))];
-      if (law.logits == nullptr) law = again.store(bush.parent(n), random.row(vocab, 2), {});
-      again.draw(bush.parent(n), law, coins);
+      Distribution& distribution = distributions[at(bush.parent(n))];
+      if (distribution.logits == nullptr)
+        distribution = again.store(bush.parent(n), random.row(vocab, 2), {});
+      again.draw(bush.parent(n), distribution, uniforms);
     }
-    PhiloxChance draft(i);
+    PhiloxRandom draft(i);
     again.reset(form.token(0), drawn.tree.origin());
     for (NodeId n = 0; n < length; ++n)
       again.draw_distinct(n,
@@ -365,25 +370,26 @@ TEST_CASE("a chain is a tree with one branch, for every rule and the same coins"
     REQUIRE(std::equal(drawn.tree.tokens().begin(), drawn.tree.tokens().end(), again.tokens().begin()));
 
     for_every_rule(drawn.tree, [&](const auto& rule) {
-      const Verdict one = verdict_of(rule, drawn.tree, drawn.rows(), params, i + 1),
-                    two = verdict_of(rule, distinct.tree, distinct.rows(), params, i + 1),
-                    three = verdict_of(rule, again, drawn.rows(), params, i + 1);
-      REQUIRE(one.path == two.path);
-      REQUIRE(one.next == two.next);
-      REQUIRE(one.path == three.path);
-      REQUIRE(one.next == three.next);
-      for (std::size_t d = 0; d < one.path.size(); ++d) REQUIRE(one.path[d] == static_cast<NodeId>(d));
-      accepted += one.accepted();
+      const VerifyResult one = result_of(rule, drawn.tree, drawn.rows(), params, i + 1),
+                         two = result_of(rule, distinct.tree, distinct.rows(), params, i + 1),
+                         three = result_of(rule, again, drawn.rows(), params, i + 1);
+      REQUIRE(one.accepted == two.accepted);
+      REQUIRE(one.next_token == two.next_token);
+      REQUIRE(one.accepted == three.accepted);
+      REQUIRE(one.next_token == three.next_token);
+      for (std::size_t d = 0; d < one.accepted.size(); ++d)
+        REQUIRE(one.accepted[d] == static_cast<NodeId>(d));
+      accepted += one.accepted_count();
     });
     // Rules that are the same thing on such a proposal.
     const auto same = [&](const auto& rule, const auto& other, const Proposal& it) {
-      const Verdict one = verdict_of(rule, it.tree, it.rows(), params, i),
-                    two = verdict_of(other, it.tree, it.rows(), params, i);
-      REQUIRE(one.path == two.path);
-      REQUIRE(one.next == two.next);
+      const VerifyResult one = result_of(rule, it.tree, it.rows(), params, i),
+                         two = result_of(other, it.tree, it.rows(), params, i);
+      REQUIRE(one.accepted == two.accepted);
+      REQUIRE(one.next_token == two.next_token);
     };
     same(Sampling{}, SampleAndMatch{}, chosen);
-    if (length > 0 && drawn.tree.law() == DraftLaw::sampled) same(Sampling{}, Traversal{}, drawn);
+    if (length > 0 && drawn.tree.kind() == ProposalKind::sampled) same(Sampling{}, Traversal{}, drawn);
     for (const Proposal* it : {&drawn, &chosen}) {
       same(Block{}, Traversal{}, *it);
       same(KSeq{}, Rejection{}, *it);

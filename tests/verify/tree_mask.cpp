@@ -14,9 +14,9 @@ TEST_CASE("a node sees its ancestors and itself: against walking up, across word
     std::vector<NodeId> parents;
     for (std::size_t i = 0; i < n; ++i) {
       const auto id = static_cast<std::int32_t>(i);
-      parents.push_back(i == 0 || random.chance(0.05) ? kNoParent
-                        : random.chance(0.6)          ? id - 1
-                                                      : random.below(id));
+      parents.push_back(i == 0 || random.bernoulli(0.05) ? kNoParent
+                        : random.bernoulli(0.6)          ? id - 1
+                                                         : random.below(id));
     }
     CHECK(mask_words(n) == (n + 63) / 64);
     std::vector<std::uint64_t> words(n * mask_words(n), ~0ull);  // what was there before does not matter

@@ -19,9 +19,9 @@ using List = std::vector<Token>;
 
 /// A rule that throws after it has asked for everything.
 struct Throws {
-  static constexpr bool exact_for(DraftLaw) { return true; }
+  static constexpr bool lossless_for(ProposalKind) { return true; }
   template <class C>
-  void verify(const TokenTree&, const TargetLaws& target, C&, Verdict&) const {
+  void verify(const TokenTree&, const TargetDistributions& target, C&, VerifyResult&) const {
     target[0];
     throw std::runtime_error("the rule failed");
   }
@@ -29,27 +29,27 @@ struct Throws {
 
 /// Accepts the first child, reading nothing.
 struct Blind {
-  static constexpr bool exact_for(DraftLaw) { return true; }
+  static constexpr bool lossless_for(ProposalKind) { return true; }
   template <class C>
-  void verify(const TokenTree&, const TargetLaws&, C&, Verdict& out) const {
+  void verify(const TokenTree&, const TargetDistributions&, C&, VerifyResult& out) const {
     out.clear();
-    out.path.push_back(1);
-    out.next = 4;
+    out.accepted.push_back(1);
+    out.next_token = 4;
   }
 };
 
 /// Says what it is told to.
 struct Says {
-  const Verdict* words = nullptr;
-  static constexpr bool exact_for(DraftLaw) { return true; }
+  const VerifyResult* words = nullptr;
+  static constexpr bool lossless_for(ProposalKind) { return true; }
   template <class C>
-  void verify(const TokenTree&, const TargetLaws&, C&, Verdict& out) const {
+  void verify(const TokenTree&, const TargetDistributions&, C&, VerifyResult& out) const {
     out = *words;
   }
 };
 }  // namespace
 
-TEST_CASE("one forward over the whole tree, and the verdict's path committed") {
+TEST_CASE("one forward over the whole tree, and the accepted path committed") {
   ToyModel target(5, 3);
   TreeVerifier verifier{target, Greedy{}};
   verifier.append(List{1, 2});
@@ -68,10 +68,10 @@ TEST_CASE("one forward over the whole tree, and the verdict's path committed") {
   tree.choose(0, x, 1);
   tree.choose(1, 2, 1);
   tree.choose(2, y, 1);
-  PhiloxChance chance(1);
-  const Verdict& verdict = verifier.verify(tree, chance);
-  CHECK(verdict.path == std::vector<NodeId>{0, 2, 4});
-  CHECK(verdict.next == best(x, y));
+  PhiloxRandom rng(1);
+  const VerifyResult& result = verifier.verify(tree, rng);
+  CHECK(result.accepted == std::vector<NodeId>{0, 2, 4});
+  CHECK(result.next_token == best(x, y));
   CHECK(target.cache() == List{1, 2, 3, x, y});
   CHECK(target.calls == 1);
   CHECK(verifier.usage().calls == 1);
@@ -88,8 +88,8 @@ TEST_CASE("nodes that a drafter left in the target's own cache do no harm") {
   target.extend(List{4, 4}, std::vector<NodeId>{-1, 0});
   TokenTree tree(5, 2, 0);
   tree.reset(3, 2);
-  PhiloxChance chance(1);
-  verifier.verify(tree, chance);
+  PhiloxRandom rng(1);
+  verifier.verify(tree, rng);
   CHECK(target.cache() == List{1, 2, 3});
 }
 
@@ -98,19 +98,19 @@ TEST_CASE(
   ToyModel target(5, 3, 2.0f, 8);
   TreeVerifier verifier{target, SampleAndMatch{}};
   verifier.append(List{1, 2});
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   TokenTree tree(5, 20, 0);
   for (std::int32_t size = 7; size < 10; ++size) {
     tree.reset(3, 2);
     while (tree.size() < size) tree.choose(0, tree.size() % 5, 1);
-    CHECK_THROWS_AS(verifier.verify(tree, chance), std::invalid_argument);
+    CHECK_THROWS_AS(verifier.verify(tree, rng), std::invalid_argument);
     CHECK(target.cache() == List{1, 2});
     CHECK(verifier.room() == 6);
   }
   tree.reset(3, 2, verifier.room());  // what Speculator does
   CHECK(tree.room() == 5);
   while (tree.room() > 0) tree.choose(0, tree.size() % 5, 1);
-  CHECK(verifier.verify(tree, chance).path.size() == 2);  // every token is there
+  CHECK(verifier.verify(tree, rng).accepted.size() == 2);  // every token is there
   CHECK(target.size() == 4);
 }
 
@@ -119,22 +119,22 @@ TEST_CASE("whatever throws, the committed context is what it was") {
   TokenTree tree(5, 2, 0);
   tree.reset(3, 2);
   tree.choose(0, 1, 1);
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   TreeVerifier failing{target, Throws{}};
   failing.append(List{1, 2});
-  CHECK_THROWS_WITH(failing.verify(tree, chance), "the rule failed");
+  CHECK_THROWS_WITH(failing.verify(tree, rng), "the rule failed");
   CHECK(target.cache() == List{1, 2});
   TreeVerifier verifier{target, Rejection{}};
   target.throw_call = target.calls + 1;
-  CHECK_THROWS_WITH(verifier.verify(tree, chance), "extend failed");
+  CHECK_THROWS_WITH(verifier.verify(tree, rng), "extend failed");
   CHECK(target.cache() == List{1, 2});
   target.poison_call = target.calls + 1;
   tree.reset(3, 2);  // one row, whose last logit is NaN
-  CHECK_THROWS_WITH_AS(verifier.verify(tree, chance),
+  CHECK_THROWS_WITH_AS(verifier.verify(tree, rng),
                        "the target's row after node 0: a row of logits holds NaN or +infinity at token 4",
                        std::runtime_error);
   CHECK(target.cache() == List{1, 2});
-  verifier.verify(tree, chance);
+  verifier.verify(tree, rng);
   CHECK(target.cache() == List{1, 2, 3});
 }
 
@@ -144,9 +144,9 @@ TEST_CASE("a proposal that does not follow what the target holds is refused, and
   verifier.append(List{1, 2});
   TokenTree tree(5, 2, 0);
   tree.reset(3, 3);
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   CHECK_THROWS_WITH_AS(
-      verifier.verify(tree, chance),
+      verifier.verify(tree, rng),
       "TreeVerifier::verify: the proposal follows 3 tokens, but the target holds 2: the drafter "
       "or another pipeline works in the same model, or it was truncated by hand",
       std::logic_error);
@@ -157,18 +157,19 @@ TEST_CASE("a proposal that does not follow what the target holds is refused, and
 }
 
 TEST_CASE(
-    "a verdict that is no path of the proposal and a token after it: an error, and nothing is committed") {
+    "a verification result that is no path of the proposal and a token after it: an error, and nothing is "
+    "committed") {
   ToyModel target(5, 3);
   TokenTree tree(5, 4, 0);
-  PhiloxChance chance(1);
-  Verdict words;
+  PhiloxRandom rng(1);
+  VerifyResult words;
   const auto check = [&](auto verifier, const std::string& name) {
     verifier.report_logprobs({.top = 1});
     const auto refuses = [&](std::vector<NodeId> path, Token next, const std::string& what) {
-      words.path = std::move(path), words.next = next;
+      words.accepted = std::move(path), words.next_token = next;
       tree.reset(3, 0);
       tree.choose(0, 1, 1), tree.choose(0, 2, 1), tree.choose(1, 2, 1);
-      CHECK_THROWS_WITH_AS(verifier.verify(tree, chance), (name + "::verify: the rule's " + what).c_str(),
+      CHECK_THROWS_WITH_AS(verifier.verify(tree, rng), (name + "::verify: the rule's " + what).c_str(),
                            std::logic_error);
       CHECK(target.cache().empty());
       CHECK(verifier.logprobs().size() == 0);
@@ -182,8 +183,8 @@ TEST_CASE(
     refuses({0, -1}, 1, "path has node -1 after node 0, which has no such child");
     refuses({0, 1}, 5, "next token is 5, the vocabulary has 5 tokens");
     refuses({0, 1}, kNoToken, "next token is -1, the vocabulary has 5 tokens");
-    words.path = {0, 1, 3}, words.next = 4;
-    verifier.verify(tree, chance);
+    words.accepted = {0, 1, 3}, words.next_token = 4;
+    verifier.verify(tree, rng);
     CHECK(target.cache() == List{3, 1, 2});
     CHECK(verifier.logprobs().size() == 3);
     target.truncate(0);
@@ -197,16 +198,16 @@ TEST_CASE("log-probabilities are gone once verify() threw, and a wrong request l
   TreeVerifier verifier{target, Greedy{}};
   verifier.report_logprobs({.top = 2});
   TokenTree tree(5, 2, 0);
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   tree.reset(3, 0);
-  verifier.verify(tree, chance);
+  verifier.verify(tree, rng);
   CHECK_THROWS_AS(verifier.report_logprobs({.top = -1}), std::invalid_argument);
   REQUIRE(verifier.logprobs().size() == 1);
   CHECK(verifier.logprobs().top(0).size() == 2);
-  CHECK_THROWS_AS(verifier.verify(tree, chance), std::logic_error);  // which does not follow the context
+  CHECK_THROWS_AS(verifier.verify(tree, rng), std::logic_error);  // which does not follow the context
   CHECK(verifier.logprobs().size() == 0);
   const TreeVerifier moved = std::move(verifier);
-  CHECK_THROWS_WITH_AS(verifier.verify(tree, chance),  // NOLINT(bugprone-use-after-move): the test
+  CHECK_THROWS_WITH_AS(verifier.verify(tree, rng),  // NOLINT(bugprone-use-after-move): the test
                        "TreeVerifier: it was moved from", std::logic_error);
 }
 
@@ -215,7 +216,7 @@ TEST_CASE("a PathVerifier has what a TreeVerifier has: parameters of the next ro
   TreeVerifier tree_verifier{target, Greedy{}};
   PathVerifier path_verifier{twin, Greedy{}};
   TokenTree tree(5, 3, 0);
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   const auto logprobs = [&](auto& verifier) {
     CHECK_THROWS_AS(verifier.set_params({.top_p = 0}), std::invalid_argument);
     CHECK(verifier.params().top_p == 1);
@@ -223,7 +224,7 @@ TEST_CASE("a PathVerifier has what a TreeVerifier has: parameters of the next ro
     verifier.report_logprobs({.top = 2, .processed = true});
     tree.reset(3, 0);
     tree.choose(0, 1, 1), tree.choose(0, 2, 1);
-    verifier.verify(tree, chance);
+    verifier.verify(tree, rng);
     std::vector<double> all;
     for (std::size_t i = 0; i < verifier.logprobs().size(); ++i) {
       all.push_back(verifier.logprobs()[i].logprob);
@@ -245,8 +246,8 @@ TEST_CASE("log-probabilities read no row until they are asked for, and then name
     if (poisoned) target.poison_call = target.calls + 1;
     tree.reset(3, 0);
     tree.choose(0, 1, 1);
-    PhiloxChance chance(1);
-    verifier.verify(tree, chance);
+    PhiloxRandom rng(1);
+    verifier.verify(tree, rng);
   };
   verify(true);  // the last row holds NaN
   CHECK(verifier.logprobs().size() == 0);
@@ -275,8 +276,8 @@ TEST_CASE("log-probabilities of a masked row: fewer likeliest tokens, and far on
   struct Masked : ToyModel {
     using ToyModel::ToyModel;
     std::vector<float> own;
-    RowsView extend(Tokens tokens, Nodes parents) {
-      const RowsView rows = ToyModel::extend(tokens, parents);
+    LogitsView extend(Tokens tokens, Nodes parents) {
+      const LogitsView rows = ToyModel::extend(tokens, parents);
       own = {0, -2000, -std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
       return {own.data(), rows.rows, 4, 4};
     }
@@ -286,8 +287,8 @@ TEST_CASE("log-probabilities of a masked row: fewer likeliest tokens, and far on
   verifier.report_logprobs({.top = 3});
   TokenTree tree(4, 1, 0);
   tree.reset(3, 0);
-  PhiloxChance chance(1);
-  verifier.verify(tree, chance);
+  PhiloxRandom rng(1);
+  verifier.verify(tree, rng);
   REQUIRE(verifier.logprobs().top(0).size() == 2);
   CHECK(verifier.logprobs()[0].logprob == doctest::Approx(0));
   CHECK(verifier.logprobs().top(0)[1].token == 1);

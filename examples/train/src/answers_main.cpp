@@ -1,10 +1,10 @@
 // specula-train-answers: the target's own text, for drafts to learn from.
 //
-// A draft is asked to guess what the target writes, not what people wrote. So the target answers the training
-// questions and continues pieces of the training text, greedily or at a temperature, and the drafts are
-// trained on that (sequence-level distillation). It writes with speculation: what Max-Gram copies from the
-// text so far is judged by the target, which leaves the text's law as it is and makes it sooner. Prompts come
-// from the training part of the corpus only; what is held out is copied unchanged.
+// A draft is asked to predict what the target writes, not what people wrote. So the target answers the
+// training questions and continues pieces of the training text, greedily or at a temperature, and the drafts
+// are trained on that (sequence-level distillation). It writes with speculation: what Max-Gram copies from
+// the text so far is judged by the target, which leaves the text's distribution as it is and makes it sooner.
+// Prompts come from the training part of the corpus only; what is held out is copied unchanged.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -123,10 +123,10 @@ void generate(const Weights& weights, const Settings& settings, Token end, std::
     const auto i = work.next++;
     if (i >= work.documents.size()) break;
     Document document = work.documents[i];
-    specula::PhiloxChance chance(settings.seed, first_sequence + static_cast<std::uint32_t>(i));
+    specula::PhiloxRandom rng(settings.seed, first_sequence + static_cast<std::uint32_t>(i));
     const specula::Generated generated = run.generate(
         document,
-        {.max_new_tokens = static_cast<std::int32_t>(settings.sizes.continuation), .stop = {&end, 1}}, chance,
+        {.max_new_tokens = static_cast<std::int32_t>(settings.sizes.continuation), .stop = {&end, 1}}, rng,
         [&](specula::Tokens fresh) { document.insert(document.end(), fresh.begin(), fresh.end()); });
     if (document.back() != end) document.push_back(end);
     const std::lock_guard lock(work.guard);

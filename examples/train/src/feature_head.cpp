@@ -122,10 +122,11 @@ Tensor head_loss(FeatureHead& head, Llama& target, const Tensor& rows, const Hea
   const specula::ContextAlignment alignment{.forwards = static_cast<std::int32_t>(options.forwards)};
   Tensor sum;
   for (std::int32_t forward = 1; forward <= options.forwards; ++forward) {
-    const auto guess = pick(predicted[static_cast<std::size_t>(forward) - 1]);
-    auto of_row = distillation(target->head(guess.to(dtype)), wanted_logits, options.distillation);
+    const auto prediction = pick(predicted[static_cast<std::size_t>(forward) - 1]);
+    auto of_row = distillation(target->head(prediction.to(dtype)), wanted_logits, options.distillation);
     if (options.distance_weight != 0) {
-      const auto distance = torch::smooth_l1_loss(guess, wanted.to(torch::kFloat32), at::Reduction::None);
+      const auto distance =
+          torch::smooth_l1_loss(prediction, wanted.to(torch::kFloat32), at::Reduction::None);
       of_row = of_row + options.distance_weight * distance.mean(-1);
     }
     const auto counted = (position >= alignment.first_row(forward)).to(torch::kFloat32);

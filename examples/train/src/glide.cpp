@@ -156,7 +156,7 @@ Tensor GlideImpl::head(const Tensor& features) {
 
 Tensor glide_loss(Glide& draft, Llama& target, const Tensor& rows, torch::ScalarType dtype) {
   const auto tokens = unmark(rows).narrow(1, 0, rows.size(1) - 1);
-  const auto view = target->look_inside(tokens, draft->config().layers_read(), /*features=*/false, dtype);
+  const auto view = target->target_view(tokens, draft->config().layers_read(), /*features=*/false, dtype);
   return next_token_loss(draft->features(tokens, view.layers, dtype), rows,
                          [&](const Tensor& inputs) { return draft->head(inputs); });
 }

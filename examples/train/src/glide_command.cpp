@@ -12,7 +12,7 @@
 namespace specula_train {
 namespace {
 
-using specula::eigen::LooksAt;
+using specula::eigen::Conditioning;
 
 struct GlideOptions {
   std::string name = "glide";
@@ -28,7 +28,7 @@ struct GlideOptions {
     auto draft = named_config("small");
     draft.layers = 1;
     if (!training.init.empty()) {
-      draft = read_config(training.init, {LooksAt::nothing, LooksAt::key_values});
+      draft = read_config(training.init, {Conditioning::nothing, Conditioning::key_values});
       session.check_vocabulary(draft, training.init);
       draft.exits.clear();
     }
@@ -45,7 +45,8 @@ struct GlideOptions {
   }
   /// A plain decoder, as which it begins, has no cross attention.
   bool begins_as_decoder() const {
-    return !training.init.empty() && read_inference_config(training.init).looks_at == LooksAt::nothing;
+    return !training.init.empty() &&
+           read_inference_config(training.init).conditioned_on == Conditioning::nothing;
   }
   TrainingOptions training_from() const {
     auto from = training;
@@ -61,7 +62,7 @@ Losses evaluate(Glide& draft, Llama& target, const Session& session) {
   Figures figures;
   session.for_heldout([&](const std::string& style, const torch::Tensor& rows) {
     const auto tokens = rows.narrow(1, 0, rows.size(1) - 1);
-    const auto view = target->look_inside(tokens, draft->config().layers_read(), true, session.dtype());
+    const auto view = target->target_view(tokens, draft->config().layers_read(), true, session.dtype());
     const auto features = draft->features(tokens, view.layers, session.dtype());
     const auto loss =
         next_token_loss(features, rows, [&](const torch::Tensor& inputs) { return draft->head(inputs); });

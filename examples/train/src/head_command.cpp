@@ -39,13 +39,13 @@ Losses evaluate(FeatureHead& head, Llama& target, const Session& session, const 
     const auto wanted = target->head(features);
     const auto at = torch::arange(length, tokens.options()).expand_as(tokens);
     for (std::int64_t step = 1; step <= steps; ++step) {
-      const auto& guess = predicted[static_cast<std::size_t>(step) - 1];
-      const auto logits = target->head(guess.to(session.dtype()));
+      const auto& prediction = predicted[static_cast<std::size_t>(step) - 1];
+      const auto logits = target->head(prediction.to(session.dtype()));
       figures.add(style + " step " + std::to_string(step) + " agrees", agreement(logits, wanted),
                   at >= step - 1);
       if (step > 1) continue;
       const auto count = static_cast<double>(tokens.numel());
-      const auto distance = torch::smooth_l1_loss(guess, features.to(torch::kFloat32));
+      const auto distance = torch::smooth_l1_loss(prediction, features.to(torch::kFloat32));
       figures.add(style + " feature distance", distance.item<double>(), count);
       const auto cross_entropy = distillation(logits.flatten(0, 1), wanted.flatten(0, 1),
                                               {.k = 0, .weight = 0, .cross_entropy_weight = 1});
@@ -57,12 +57,12 @@ Losses evaluate(FeatureHead& head, Llama& target, const Session& session, const 
 
 std::string describe(const HeadLossOptions& loss) {
   char text[240];
-  std::snprintf(
-      text, sizeof text,
-      "%g smooth L1 distance of the features + %g cross entropy with the target's law + %g of it over the\n"
-      "target's %d likeliest tokens; context alignment over %lld forwards; noise %g",
-      loss.distance_weight, loss.distillation.cross_entropy_weight, loss.distillation.weight,
-      loss.distillation.k, static_cast<long long>(loss.forwards), loss.noise);
+  std::snprintf(text, sizeof text,
+                "%g smooth L1 distance of the features + %g cross entropy with the target's distribution + "
+                "%g of it over the\n"
+                "target's %d likeliest tokens; context alignment over %lld forwards; noise %g",
+                loss.distance_weight, loss.distillation.cross_entropy_weight, loss.distillation.weight,
+                loss.distillation.k, static_cast<long long>(loss.forwards), loss.noise);
   return text;
 }
 

@@ -74,9 +74,9 @@ specula::eigen::LlamaConfig read_inference_config(const std::filesystem::path& d
 }
 
 LlamaConfig read_config(const std::filesystem::path& directory,
-                        std::initializer_list<specula::eigen::LooksAt> allowed) {
+                        std::initializer_list<specula::eigen::Conditioning> allowed) {
   const auto read = read_inference_config(directory);
-  if (std::ranges::find(allowed, read.looks_at) == allowed.end())
+  if (std::ranges::find(allowed, read.conditioned_on) == allowed.end())
     throw std::runtime_error((directory / "config.json").string() + ": expected a plain decoder" +
                              (allowed.size() > 1 ? " or a GLIDE draft" : ""));
   LlamaConfig config{.vocab_size = read.vocab_size,
@@ -241,7 +241,7 @@ TargetStates LlamaImpl::states(const Tensor& tokens, const std::vector<std::int6
   return {.all = torch::cat(all, -1), .features = all.back()};
 }
 
-TargetView LlamaImpl::look_inside(const Tensor& tokens, const std::vector<std::int64_t>& layers,
+TargetView LlamaImpl::target_view(const Tensor& tokens, const std::vector<std::int64_t>& layers,
                                   bool features, torch::ScalarType dtype) {
   check_length(tokens);
   torch::NoGradGuard no_grad;

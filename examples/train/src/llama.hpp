@@ -56,8 +56,8 @@ LlamaConfig named_config(const std::string& name);
 /// (biases, sliding windows, rope scaling other than "llama3", quantized weights), or reads of a target what
 /// is not `allowed`.
 LlamaConfig read_config(const std::filesystem::path& directory,
-                        std::initializer_list<specula::eigen::LooksAt> allowed = {
-                            specula::eigen::LooksAt::nothing});
+                        std::initializer_list<specula::eigen::Conditioning> allowed = {
+                            specula::eigen::Conditioning::nothing});
 
 /// The same as specula::eigen::Llama reads it, whatever it looks at.
 specula::eigen::LlamaConfig read_inference_config(const std::filesystem::path& directory);
@@ -167,7 +167,7 @@ class LlamaImpl : public torch::nn::Module {
 
   /// Without gradients: the keys and values of these layers (from 0), and the features, or nothing that only
   /// they take.
-  TargetView look_inside(const torch::Tensor& tokens, const std::vector<std::int64_t>& layers, bool features,
+  TargetView target_view(const torch::Tensor& tokens, const std::vector<std::int64_t>& layers, bool features,
                          torch::ScalarType dtype);
 
   /// features (B, T, hidden) -> logits (B, T, vocab), in the features' dtype.

@@ -94,7 +94,7 @@ TEST_CASE("a GLIDE draft's directory") {
                     .progress = {.steps = 7, .heldout = {{"gsm8k step 2 agrees", 0.25}}}},
                    place.directory);
   const auto read_back = read(place.directory);
-  CHECK((read_back.looks_at == eigen::LooksAt::key_values));
+  CHECK((read_back.conditioned_on == eigen::Conditioning::key_values));
   CHECK(read_back.layers == 2);
   CHECK(read_back.hidden_size == 36);
   CHECK(read_back.heads == 6);
@@ -146,11 +146,11 @@ TEST_CASE("config.json says what the model is") {
   draft.tied_head = false;
   st::Glide glide(st::GlideConfig{.draft = draft, .target = config, .block = 5, .target_layers = {2, 0}});
   st::export_glide(glide, place.tokenizer, {.name = "glide", .progress = {}}, place.directory);
-  const auto looks = read(place.directory);
-  CHECK_FALSE(looks.tied_head);
-  CHECK(looks.target.head_dim == 10);
-  CHECK(looks.target.rope_scaling.factor == 4);
-  CHECK(looks.target.reads == std::vector<std::int32_t>{2, 0});
+  const auto exported = read(place.directory);
+  CHECK_FALSE(exported.tied_head);
+  CHECK(exported.target.head_dim == 10);
+  CHECK(exported.target.rope_scaling.factor == 4);
+  CHECK(exported.target.reads == std::vector<std::int32_t>{2, 0});
 }
 
 TEST_CASE("a model that is not supported is refused by key") {
@@ -182,7 +182,7 @@ TEST_CASE("a feature head's directory") {
   st::export_feature_head(head, place.tokenizer, {.name = "head", .recipe = "r", .progress = {}},
                           place.directory);
   const auto read_back = read(place.directory);
-  CHECK((read_back.looks_at == eigen::LooksAt::features));
+  CHECK((read_back.conditioned_on == eigen::Conditioning::features));
   CHECK(read_back.layers == 1);
   CHECK(read_back.hidden_size == 32);
   CHECK(std::equal(read_back.feature_layers.begin(), read_back.feature_layers.end(), layers.begin(),

@@ -31,7 +31,7 @@ struct Pair {
   }
   Tensor embed(const Tensor& tokens) { return torch::embedding(target->embedding(), tokens); }
   Tensor features(const Tensor& tokens) {
-    return target->look_inside(tokens, {}, true, torch::kFloat32).features;
+    return target->target_view(tokens, {}, true, torch::kFloat32).features;
   }
   std::vector<Tensor> predict(const Tensor& tokens, const Tensor& features, std::int64_t forwards) {
     return head->predict(embed(tokens), features, forwards, torch::kFloat32);
@@ -151,7 +151,7 @@ TEST_CASE("a head on several layers begins as one on the last, and learns to rea
   CHECK_THROWS_AS(st::head_config(tiny_target(), {2, 1}), std::invalid_argument);
 }
 
-TEST_CASE("without the distance only what the LM head makes of a guess counts") {
+TEST_CASE("without the distance only what the LM head makes of a draft token counts") {
   Pair pair;
   const auto rows = random_rows(2, 9);
   const auto loss = [&](double weight) {
@@ -168,8 +168,9 @@ TEST_CASE("without the distance only what the LM head makes of a guess counts") 
   const auto predicted = pair.predict(tokens, states.features, 3);
   double by_hand = 0;
   for (std::int64_t forward = 0; forward < 3; ++forward) {
-    const auto guess = predicted[static_cast<std::size_t>(forward)].narrow(1, forward, 8 - forward);
-    by_hand += torch::smooth_l1_loss(guess, states.features.narrow(1, forward, 8 - forward)).item<double>();
+    const auto prediction = predicted[static_cast<std::size_t>(forward)].narrow(1, forward, 8 - forward);
+    by_hand +=
+        torch::smooth_l1_loss(prediction, states.features.narrow(1, forward, 8 - forward)).item<double>();
   }
   CHECK(once - without == doctest::Approx(by_hand).epsilon(1e-3));
 }
@@ -242,11 +243,11 @@ TEST_CASE("the loss of a head") {
     std::int64_t count = 0;
     for (std::int64_t row = 0; row < 2; ++row) {
       for (std::int64_t c = std::max<std::int64_t>(row == 0 ? 5 : 0, forward - 1); c < 11; ++c) {
-        const auto guess = predicted[static_cast<std::size_t>(forward) - 1][row][c];
+        const auto prediction = predicted[static_cast<std::size_t>(forward) - 1][row][c];
         const auto p = torch::softmax(pair.target->head(features[row][c]), -1);
-        const auto log_q = torch::log_softmax(pair.target->head(guess), -1);
+        const auto log_q = torch::log_softmax(pair.target->head(prediction), -1);
         const auto top = std::get<1>(p.topk(3));
-        sum += torch::smooth_l1_loss(guess, features[row][c]).item<double>() -
+        sum += torch::smooth_l1_loss(prediction, features[row][c]).item<double>() -
                0.2 * (p * log_q).sum().item<double>() -
                0.7 * (p.index_select(0, top) * log_q.index_select(0, top)).sum().item<double>();
         ++count;

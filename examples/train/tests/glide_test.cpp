@@ -26,8 +26,8 @@ struct Pair {
     enlarge(*target);
     enlarge(*draft);
   }
-  std::vector<st::KeyValues> look(const Tensor& tokens) {
-    return target->look_inside(tokens, draft->config().layers_read(), false, torch::kFloat32).layers;
+  std::vector<st::KeyValues> target_states(const Tensor& tokens) {
+    return target->target_view(tokens, draft->config().layers_read(), false, torch::kFloat32).layers;
   }
   st::Llama target;
   st::Glide draft;
@@ -53,18 +53,18 @@ TEST_CASE("a target shows the keys and values that its layers use") {
   st::Llama target(tiny_target());
   enlarge(*target);
   const auto tokens = random_rows(2, 7);
-  const auto view = target->look_inside(tokens, {1, 2}, true, torch::kFloat32);
+  const auto view = target->target_view(tokens, {1, 2}, true, torch::kFloat32);
   CHECK(torch::equal(view.features, target->features(tokens, torch::kFloat32)));
   REQUIRE(view.layers.size() == 2);
   CHECK((view.layers[0].k.sizes() == torch::IntArrayRef{2 * 2, 7, 8}));
   CHECK_FALSE(view.features.requires_grad());
   CHECK_FALSE(view.layers[0].k.requires_grad());
-  const auto less = target->look_inside(tokens, {2}, false, torch::kFloat32);
+  const auto less = target->target_view(tokens, {2}, false, torch::kFloat32);
   REQUIRE(less.layers.size() == 1);
   CHECK_FALSE(less.features.defined());
   CHECK(torch::equal(less.layers[0].k, view.layers[1].k));
   CHECK(torch::equal(less.layers[0].v, view.layers[1].v));
-  const auto chosen = target->look_inside(tokens, {1, 0, 1}, false, torch::kFloat32);
+  const auto chosen = target->target_view(tokens, {1, 0, 1}, false, torch::kFloat32);
   REQUIRE(chosen.layers.size() == 3);
   CHECK(torch::equal(chosen.layers[0].k, view.layers[0].k));
   CHECK(torch::equal(chosen.layers[2].v, view.layers[0].v));
@@ -77,7 +77,7 @@ TEST_CASE("a target's key is seen by the blocks after its own, and by those afte
     CAPTURE(layers);
     Pair pair(layers);
     const auto tokens = random_rows(2, length);
-    const auto seen = pair.look(tokens);
+    const auto seen = pair.target_states(tokens);
     const auto before = pair.draft->features(tokens, seen, torch::kFloat32);
     for (std::int32_t key = 0; key < length; ++key) {
       CAPTURE(key);
@@ -105,7 +105,7 @@ TEST_CASE("a draft sees its own tokens up to the query's") {
     CAPTURE(layers);
     Pair pair(layers);
     const auto tokens = random_rows(2, 13);
-    const auto seen = pair.look(tokens);
+    const auto seen = pair.target_states(tokens);
     const auto before = pair.draft->features(tokens, seen, torch::kFloat32);
     for (std::int64_t at = 0; at < 13; ++at) {
       CAPTURE(at);
@@ -128,7 +128,7 @@ TEST_CASE("the loss of a draft") {
   auto given = rows.clone();
   given.narrow(1, 0, 9).bitwise_not_();
   const auto features =
-      pair.draft->features(rows.narrow(1, 0, 13), pair.look(rows.narrow(1, 0, 13)), torch::kFloat32);
+      pair.draft->features(rows.narrow(1, 0, 13), pair.target_states(rows.narrow(1, 0, 13)), torch::kFloat32);
   const auto expected = torch::nn::functional::cross_entropy(
       pair.draft->head(features).narrow(1, 8, 5).flatten(0, 1), rows.narrow(1, 9, 5).flatten());
   CHECK(loss(given).item<double>() == doctest::Approx(expected.item<double>()));
@@ -206,7 +206,7 @@ TEST_CASE("a draft that begins as a plain decoder is that decoder until it is tr
   enlarge(*decoder);
   st::export_model(decoder, folder.path / "t.model", {}, directory);
   st::load_weights(directory, *decoder);  // rounded
-  CHECK(st::read_inference_config(directory).looks_at == specula::eigen::LooksAt::nothing);
+  CHECK(st::read_inference_config(directory).conditioned_on == specula::eigen::Conditioning::nothing);
 
   Pair pair(2);
   CHECK_THROWS_WITH_AS(st::load_weights(directory, *pair.draft), doctest::Contains("cross_attn"),
@@ -216,7 +216,7 @@ TEST_CASE("a draft that begins as a plain decoder is that decoder until it is tr
                    {"model.layers.0.cross_attn.", "model.layers.1.cross_attn."});
   const auto rows = random_rows(2, 14);
   const auto tokens = rows.narrow(1, 0, 13);
-  const auto features = pair.draft->features(tokens, pair.look(tokens), torch::kFloat32);
+  const auto features = pair.draft->features(tokens, pair.target_states(tokens), torch::kFloat32);
   CHECK(torch::allclose(features, decoder->features(tokens, torch::kFloat32), 1e-4, 1e-5));
 
   st::glide_loss(pair.draft, pair.target, rows, torch::kFloat32).backward();
@@ -224,8 +224,9 @@ TEST_CASE("a draft that begins as a plain decoder is that decoder until it is tr
        {"model.layers.0.cross_attn.o_proj.weight", "model.layers.1.cross_attn.o_proj.weight"})
     CHECK(pair.draft->named_parameters()[name].grad().abs().max().item<double>() > 0);
   st::export_glide(pair.draft, folder.path / "t.model", {}, folder.path / "glide");
-  CHECK(st::read_inference_config(folder.path / "glide").looks_at == specula::eigen::LooksAt::key_values);
-  CHECK(st::read_config(folder.path / "glide", {specula::eigen::LooksAt::key_values}).layers == 2);
+  CHECK(st::read_inference_config(folder.path / "glide").conditioned_on ==
+        specula::eigen::Conditioning::key_values);
+  CHECK(st::read_config(folder.path / "glide", {specula::eigen::Conditioning::key_values}).layers == 2);
   CHECK_THROWS_WITH_AS(st::read_config(folder.path / "glide"), doctest::Contains("expected a plain decoder"),
                        std::runtime_error);
 }

@@ -68,7 +68,7 @@ Tensor run_round(Runner& target, Runner& draft, const std::vector<specula::Token
   target.truncate(0);
   target.append(context);
   draft.truncate(0);
-  draft.look_into(see(target));
+  draft.set_target_state(see(target));
   draft.append(context);
   std::vector<Tensor> rows;
   for (std::size_t step = 0; step < steps; ++step) {
@@ -152,7 +152,7 @@ TEST_CASE("GLIDE: a round from a block's first token sees what training saw") {
 
     const auto tokens = random_rows(1, kLength);
     const auto view =
-        target.model->look_inside(tokens, draft->config().layers_read(), false, torch::kFloat32);
+        target.model->target_view(tokens, draft->config().layers_read(), false, torch::kFloat32);
     const auto trained = draft->head(draft->features(tokens, view.layers, torch::kFloat32))[0];
 
     Runner target_runner(target.weights), draft_runner(files.load());

@@ -1,23 +1,23 @@
-// Greedy verification: a guess stays iff it is the target's first largest logit.
+// Greedy verification: a draft token stays iff it is the target's first largest logit.
 #pragma once
 
-#include "../detail/follow.hpp"
-#include "../target_laws.hpp"
+#include "../detail/accept_matching.hpp"
+#include "../target_distributions.hpp"
 #include "../token_tree.hpp"
-#include "../verdict.hpp"
+#include "../verify_result.hpp"
 
 namespace specula {
 
 /// Text identical to greedy decoding, whatever the sampling parameters say and however the proposal was
-/// drawn. Cost: one read of a row for each node of the accepted path. Coins: none. Leviathan et al. 2023,
-/// temperature 0.
+/// drawn. Cost: one read of a row for each node of the accepted path. Uniform draws: none. Leviathan et al.
+/// 2023, temperature 0.
 struct Greedy {
-  static constexpr bool exact_for(DraftLaw) { return true; }
+  static constexpr bool lossless_for(ProposalKind) { return true; }
 
-  template <class Chance>
-  void(verify)(const TokenTree& tree, const TargetLaws& target, Chance&, Verdict& out) const {
+  template <class Rng>
+  void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng&, VerifyResult& out) const {
     (target.check)(tree);
-    detail::follow(tree, out, [&](NodeId at) { return target.argmax(at); });
+    detail::accept_matching(tree, out, [&](NodeId at) { return target.argmax(at); });
   }
 };
 

@@ -1,4 +1,4 @@
-// k-sequential selection: one test for all siblings that were drawn independently from one law.
+// k-sequential selection: one test for all siblings that were drawn independently from one distribution.
 #pragma once
 
 #include <algorithm>
@@ -6,83 +6,86 @@
 #include <cstdint>
 #include <stdexcept>
 
-#include "../target_laws.hpp"
+#include "../target_distributions.hpp"
 #include "../token_tree.hpp"
-#include "../verdict.hpp"
+#include "../verify_result.hpp"
 
 namespace specula {
 
 /// A node's k children, drawn with replacement from q, are tested in order with min(1, p(x) / (rho q(x)));
 /// when none stays, the text goes on by norm((p - rho q)+). rho in [1, k] solves 1 - (1 - b)^k = rho b, b =
-/// sum min(q, p / rho) being the chance of one test, so that what is accepted and what is left add up to p. A
-/// lone child has rho 1, which is rejection; point masses are rejected one after the other, as there. k must
-/// not depend on the children's tokens. Accepts more than Rejection where k > 1, yet less than the best rule
-/// would.
+/// sum min(q, p / rho) being the probability of one test, so that what is accepted and what is left add up to
+/// p. A lone child has rho 1, which is rejection; point masses are rejected one after the other, as there. k
+/// must not depend on the children's tokens. Accepts more than Rejection where k > 1, yet less than the best
+/// rule would.
 ///
 /// Cost: one read of a row for each node of the accepted path; where k > 1, its target's and its draft's row
-/// again for each of about 8 trial values of rho, and once more where nothing stays. Coins: as Rejection's.
-/// Throws std::invalid_argument on siblings that are neither independent nor point masses. Source: Sun et al.
-/// 2023 (SpecTr, algorithm 2).
+/// again for each of about 8 trial values of rho, and once more where nothing stays. Uniform draws: as
+/// Rejection's. Throws std::invalid_argument on siblings that are neither independent nor point masses.
+/// Source: Sun et al. 2023 (SpecTr, algorithm 2).
 struct KSeq {
-  static constexpr bool exact_for(DraftLaw law) { return law == DraftLaw::sampled_iid; }
+  static constexpr bool lossless_for(ProposalKind kind) { return kind == ProposalKind::sampled_iid; }
 
-  template <class Chance>
-  void(verify)(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
+  template <class Rng>
+  void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     (target.check)(tree);
-    expect_independent(tree.law());
+    expect_independent(tree.kind());
     out.clear();
     for (NodeId at = 0; at != kNoParent;) {
       const NodeId from = at, first = tree.first_child(from);
-      const RowLaw law = target[from];
-      const bool points = first != kNoParent && tree.row_law(first).is_point();
-      const double rho = points ? 1 : threshold(tree, from, target, law);
+      const Distribution distribution = target[from];
+      const bool points = first != kNoParent && tree.draft_distribution(first).is_point();
+      const double rho = points ? 1 : threshold(tree, from, target, distribution);
       detail::Residual* left = nullptr;
       at = kNoParent;
       tree.children(from, [&](NodeId c) {
         const Token token = tree.token(c);
-        const double target_prob = left ? left->prob(token) : law(token);
-        if (chance.accept(target_prob / (rho * tree.draft_prob(c, token)), tree.accept_site(c))) {
+        const double target_prob = left ? left->prob(token) : distribution(token);
+        if (rng.accept(target_prob / (rho * tree.draft_prob(c, token)), tree.accept_key(c))) {
           at = c;
           return false;
         }
         if (points) {
-          if (!left) left = &target.residual(law);
+          if (!left) left = &target.residual(distribution);
           left->reject(tree, c);
         }
         return true;
       });
       if (at != kNoParent) {
-        out.path.push_back(at);
+        out.accepted.push_back(at);
       } else if (first == kNoParent) {
-        out.next = target.sample(law, tree.sample_site(from), chance);
+        out.next_token = target.sample(distribution, tree.sample_key(from), rng);
       } else {
         if (!left) {
-          left = &target.residual(law);
+          left = &target.residual(distribution);
           left->reject(tree, first, 1 / rho);
         }
-        out.next = chance.draw(left->measured(), tree.residual_site(from));
+        out.next_token = rng.draw(left->measured(), tree.residual_key(from));
       }
     }
   }
 
  private:
-  static void expect_independent(DraftLaw law) {
-    if (law != DraftLaw::deterministic && law != DraftLaw::sampled && law != DraftLaw::sampled_iid)
+  static void expect_independent(ProposalKind kind) {
+    if (kind != ProposalKind::deterministic && kind != ProposalKind::sampled &&
+        kind != ProposalKind::sampled_iid)
       throw std::invalid_argument(
-          "KSeq: siblings must be drawn independently from one law, or be chosen; Rejection and Traversal "
+          "KSeq: siblings must be drawn independently from one distribution, or be chosen; Rejection and "
+          "Traversal "
           "take any");
   }
 
-  /// rho of the children of `node`, whose law is no point mass. The law of the text is off by no more than
-  /// |excess| at the value returned.
-  static double threshold(const TokenTree& tree, NodeId node, const TargetLaws& target, const RowLaw& law) {
+  /// rho of the children of `node`, whose distribution is no point mass. The distribution of the text is off
+  /// by no more than |excess| at the value returned.
+  static double threshold(const TokenTree& tree, NodeId node, const TargetDistributions& target,
+                          const Distribution& distribution) {
     const NodeId first = tree.first_child(node);
     std::int32_t k = 0;
     tree.children(node, [&](NodeId) { return ++k, true; });
     if (k < 2) return 1;
     // What would be accepted beyond the mass that p has for it: falls as rho rises.
     const auto excess = [&](double rho) {
-      const double b = 1 / rho - target.residual(law).reject(tree, first, 1 / rho);
+      const double b = 1 / rho - target.residual(distribution).reject(tree, first, 1 / rho);
       return 1 - std::pow(1 - b, k) - rho * b;
     };
     const double tolerance = detail::isa() == detail::Isa::reference ? 1e-14 : 1e-7;

@@ -10,20 +10,20 @@ namespace specula {
 /// sampling; sampled ones to traversal, which on one path is block verification, the optimum there. What the
 /// proposal holds decides, so a sampled shape over an n-gram drafter is served best too.
 ///
-/// That is sound because a proposal is deterministic exactly if no coin was asked for it. A rule must not be
-/// chosen by what was *drawn*: two exact rules of which the tokens choose one are not exact
+/// That is sound because a proposal is deterministic exactly if no uniform draw was asked for it. A rule must
+/// not be chosen by what was *drawn*: two exact rules of which the tokens choose one are not exact
 /// (tests/exact/known_failures.cpp). Nor by whether noise was shared, which is why those proposals are not
-/// for this rule but for SharedNoise.
+/// for this rule but for GumbelCoupling.
 struct Sampling {
-  static constexpr bool exact_for(DraftLaw law) { return law != DraftLaw::shared; }
+  static constexpr bool lossless_for(ProposalKind kind) { return kind != ProposalKind::shared; }
 
-  template <class Chance>
-  void(verify)(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
+  template <class Rng>
+  void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     target.check_for("Sampling", tree);
-    if (tree.law() == DraftLaw::deterministic)
-      (SampleAndMatch{}.verify)(tree, target, chance, out);
+    if (tree.kind() == ProposalKind::deterministic)
+      (SampleAndMatch{}.verify)(tree, target, rng, out);
     else
-      (Traversal{}.verify)(tree, target, chance, out);
+      (Traversal{}.verify)(tree, target, rng, out);
   }
 };
 

@@ -3,36 +3,36 @@
 
 #include <algorithm>
 
-#include "../target_laws.hpp"
+#include "../target_distributions.hpp"
 #include "../token_tree.hpp"
-#include "../verdict.hpp"
+#include "../verify_result.hpp"
 
 namespace specula {
 
 /// A node carries a weight P, the root's being 1; its child c gets P_c = min(1, P p(c) / q(c)). Down to the
 /// leaves first: a leaf is accepted with its weight. If all below a node was rejected: after each rejected
 /// child S = sum (P p - q)+, p <- norm((P p - q)+), P <- S / (S + 1 - P) with 0 / 0 = 0; at last the node
-/// itself is accepted with what P has become, and the text goes on by what p has become. q is the child's law
-/// given its earlier siblings, so the target's law is kept with and without replacement and for mixed
-/// siblings. On one path it is block verification.
+/// itself is accepted with what P has become, and the text goes on by what p has become. q is the child's
+/// distribution given its earlier siblings, so the target's distribution is kept with and without replacement
+/// and for mixed siblings. On one path it is block verification.
 ///
 /// The form of the tree may depend on what was drawn before, anywhere in it: once a subtree is rejected, what
 /// is left of p and P says nothing of the tokens that were in it.
 ///
 /// Cost: one read of a row for each inner node on the way to the first leaf accepted; a rejection reads its
-/// parent's row and the draft's again (chosen nodes: one logit). Coins: one `accept` a node tried whose
-/// weight is not 0, then one `residual` or, after a leaf, `sample`. Source: Weng et al. 2025 (traversal
+/// parent's row and the draft's again (chosen nodes: one logit). Uniform draws: one `accept` a node tried
+/// whose weight is not 0, then one `residual` or, after a leaf, `sample`. Source: Weng et al. 2025 (traversal
 /// verification), on one path Sun et al. 2024 (block verification).
 struct Traversal {
-  static constexpr bool exact_for(DraftLaw law) { return law != DraftLaw::shared; }
+  static constexpr bool lossless_for(ProposalKind kind) { return kind != ProposalKind::shared; }
 
-  template <class Chance>
-  void(verify)(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
+  template <class Rng>
+  void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     target.check_for("Traversal", tree);
     out.clear();
-    const std::span<detail::NodeNotes> notes = target.notes(tree);
-    const auto note = [&](NodeId node) -> detail::NodeNotes& {
-      return notes[static_cast<std::size_t>(node)];
+    const std::span<detail::NodeState> node_states = target.node_states(tree);
+    const auto state = [&](NodeId node) -> detail::NodeState& {
+      return node_states[static_cast<std::size_t>(node)];
     };
 
     // What is left of p after `owner`, once one of its children was rejected.
@@ -40,51 +40,51 @@ struct Traversal {
     NodeId owner = kNoParent;
     const auto left_after = [&](NodeId node) -> detail::Residual& {
       if (owner == node) return *left;
-      left = &target.residual(note(node).law);
+      left = &target.residual(state(node).distribution);
       tree.children(node, [&](NodeId c) {
-        if (c == note(node).next_child) return false;  // not judged yet
-        if (note(c).step.node == c) left->redo(tree, note(c).step);
+        if (c == state(node).next_child) return false;  // not judged yet
+        if (state(c).step.node == c) left->redo(tree, state(c).step);
         return true;
       });
       owner = node;
       return *left;
     };
     const auto enter = [&](NodeId node, double weight) {
-      note(node) = {.law = {}, .weight = weight, .next_child = tree.first_child(node), .step = {}};
+      state(node) = {.distribution = {}, .weight = weight, .next_child = tree.first_child(node), .step = {}};
     };
     const auto reject = [&](NodeId parent, NodeId child) {
       detail::Residual& rest = left_after(parent);
-      double& weight = note(parent).weight;
+      double& weight = state(parent).weight;
       const double kept = rest.reject(tree, child, weight);
-      if (kept > 0) note(child).step = rest.last_step();
+      if (kept > 0) state(child).step = rest.last_step();
       weight = kept > 0 ? kept / (kept + (1 - weight)) : 0;
     };
 
     // Whether the text stays below `node`, all of whose children were tried and rejected, `last` being the
-    // last. What its weight becomes with that rejection is no more than it was, so a coin that is above
-    // already needs no row.
+    // last. What its weight becomes with that rejection is no more than it was, so a uniform draw that is
+    // above already needs no row.
     const auto stays = [&](NodeId node, NodeId last) {
-      if (node != 0 && !chance.accept(note(node).weight, tree.accept_site(node))) return false;
+      if (node != 0 && !rng.accept(state(node).weight, tree.accept_key(node))) return false;
       if (last == kNoParent) return true;
       reject(node, last);
-      return node == 0 || chance.accept(note(node).weight, tree.accept_site(node));
+      return node == 0 || rng.accept(state(node).weight, tree.accept_key(node));
     };
 
     NodeId at = 0,
            last = kNoParent;  // `last`: the child of `at` that was tried and is not rejected in its books yet
     enter(0, 1);
     for (;;) {
-      detail::NodeNotes& here = note(at);
+      detail::NodeState& here = state(at);
       const NodeId child = here.next_child;
       if (child != kNoParent) {
         if (last != kNoParent) reject(at, last);
-        const bool first = !here.has_law;
-        if (first) here.law = target[at], here.has_law = true;
+        const bool first = !here.has_distribution;
+        if (first) here.distribution = target[at], here.has_distribution = true;
         const Token token = tree.token(child);
-        const double target_prob = first ? here.law(token) : left_after(at).prob(token);
+        const double target_prob = first ? here.distribution(token) : left_after(at).prob(token);
         enter(child, std::min(1.0, here.weight * target_prob / tree.draft_prob(child, token)));
         here.next_child = tree.next_sibling(child);
-        const bool possible = note(child).weight > 0;
+        const bool possible = state(child).weight > 0;
         at = possible ? child : at;
         last = possible ? kNoParent : child;
       } else if (stays(at, last)) {
@@ -95,13 +95,13 @@ struct Traversal {
       }
     }
 
-    out.path.clear();
-    for (NodeId n = at; n != kNoParent; n = tree.parent(n)) out.path.push_back(n);
-    std::reverse(out.path.begin(), out.path.end());
+    out.accepted.clear();
+    for (NodeId n = at; n != kNoParent; n = tree.parent(n)) out.accepted.push_back(n);
+    std::reverse(out.accepted.begin(), out.accepted.end());
     if (tree.first_child(at) == kNoParent)
-      out.next = target.sample(target[at], tree.sample_site(at), chance);
+      out.next_token = target.sample(target[at], tree.sample_key(at), rng);
     else
-      out.next = chance.draw(left_after(at).measured(), tree.residual_site(at));
+      out.next_token = rng.draw(left_after(at).measured(), tree.residual_key(at));
   }
 };
 

@@ -1,4 +1,4 @@
-// Typical acceptance: a guess stays if the target finds it likely enough. Lossy.
+// Typical acceptance: a draft token stays if the target finds it likely enough. Lossy.
 #pragma once
 
 #include <algorithm>
@@ -9,23 +9,23 @@
 #include <string>
 
 #include "../detail/fields.hpp"
-#include "../target_laws.hpp"
+#include "../target_distributions.hpp"
 #include "../token_tree.hpp"
-#include "../verdict.hpp"
+#include "../verify_result.hpp"
 
 namespace specula {
 
 namespace detail {
 
-/// -sum p log p of a law with these weights, in nats. Cost: one read of the tiles that have mass.
-inline double entropy(const LawWeights& weights) {
-  const RowLaw& law = weights.law;
-  const double top = static_cast<double>(law.shift), more = law.log_z / law.inv_t;
+/// -sum p log p of a distribution with these weights, in nats. Cost: one read of the tiles that have mass.
+inline double entropy(const TokenWeights& weights) {
+  const Distribution& distribution = weights.distribution;
+  const double top = static_cast<double>(distribution.shift), more = distribution.log_z / distribution.inv_t;
   std::array<float, kTile> w, padding;
   std::array<double, 16> sums{};  // apart, so that additions do not wait for each other
   for (std::int32_t t = 0; t < tile_count(weights.vocab()); ++t) {
     if (!(weights.masses[static_cast<std::size_t>(t)] > 0)) continue;
-    const float* logits = tile_at(law.logits, weights.vocab(), t, padding);
+    const float* logits = tile_at(distribution.logits, weights.vocab(), t, padding);
     weights.fill(t, w.data());
     for (std::size_t i = 0; i < w.size(); i += sums.size())
       for (std::size_t j = 0; j < sums.size(); ++j) {
@@ -35,17 +35,17 @@ inline double entropy(const LawWeights& weights) {
   }
   double sum = 0;
   for (const double s : sums) sum += s;
-  return std::max(0.0, -law.inv_t * sum);
+  return std::max(0.0, -distribution.inv_t * sum);
 }
 
 }  // namespace detail
 
-/// A guess x stays iff all before it stay and p(x) > min(epsilon, delta * exp(-H(p))), H being the entropy of
-/// p in nats: a likely token anywhere, an unlikely one where the target itself is undecided. The deepest node
-/// that stays ends the path, the first in the tree where there are several; the next token is drawn from p.
-/// Never looks at q, and the text is not the target's: as a final rule it compiles only within
+/// A draft token x stays iff all before it stay and p(x) > min(epsilon, delta * exp(-H(p))), H being the
+/// entropy of p in nats: a likely token anywhere, an unlikely one where the target itself is undecided. The
+/// deepest node that stays ends the path, the first in the tree where there are several; the next token is
+/// drawn from p. Never looks at q, and the text is not the target's: as a final rule it compiles only within
 /// accept_lossy(). Source: Cai et al. 2024 (Medusa), section 2.3.1. Cost: two reads of a row for each node
-/// that stays and has children, and a third of the last node's. Coins: one `sample`.
+/// that stays and has children, and a third of the last node's. Uniform draws: one `sample`.
 class Typical {
  public:
   /// Throws std::invalid_argument unless epsilon is in [0, 1) and delta finite and >= 0.
@@ -58,45 +58,46 @@ class Typical {
   }
   double epsilon() const { return epsilon_; }
   double delta() const { return delta_; }
-  static constexpr bool exact_for(DraftLaw) { return false; }
+  static constexpr bool lossless_for(ProposalKind) { return false; }
 
-  template <class Chance>
-  void(verify)(const TokenTree& tree, const TargetLaws& target, Chance& chance, Verdict& out) const {
+  template <class Rng>
+  void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     (target.check)(tree);
     out.clear();
-    const std::span<detail::NodeNotes> notes = target.notes(tree);
-    const auto note = [&](NodeId node) -> detail::NodeNotes& {
-      return notes[static_cast<std::size_t>(node)];
+    const std::span<detail::NodeState> node_states = target.node_states(tree);
+    const auto state = [&](NodeId node) -> detail::NodeState& {
+      return node_states[static_cast<std::size_t>(node)];
     };
     // Parents come before their children. A note's weight is 1 if its node stays.
-    note(0) = {};
+    state(0) = {};
     NodeId deepest = 0;
     for (NodeId node = 0; node < tree.size(); ++node) {
-      const bool stays = note(node).weight > 0;
+      const bool stays = state(node).weight > 0;
       if (stays && tree.depth(node) > tree.depth(deepest)) deepest = node;
       if (tree.first_child(node) == kNoParent) continue;
       double least = 0;
       if (stays) {
-        note(node).law = target[node];
-        note(node).has_law = true;
-        least = threshold(target, note(node).law);
+        state(node).distribution = target[node];
+        state(node).has_distribution = true;
+        least = threshold(target, state(node).distribution);
       }
       tree.children(node, [&](NodeId c) {
-        note(c) = {};
-        note(c).weight = stays && note(node).law(tree.token(c)) > least ? 1 : 0;
+        state(c) = {};
+        state(c).weight = stays && state(node).distribution(tree.token(c)) > least ? 1 : 0;
         return true;
       });
     }
-    out.path.clear();
-    for (NodeId n = deepest; n != kNoParent; n = tree.parent(n)) out.path.push_back(n);
-    std::reverse(out.path.begin(), out.path.end());
-    const detail::NodeNotes& last = note(deepest);
-    out.next = target.sample(last.has_law ? last.law : target[deepest], tree.sample_site(deepest), chance);
+    out.accepted.clear();
+    for (NodeId n = deepest; n != kNoParent; n = tree.parent(n)) out.accepted.push_back(n);
+    std::reverse(out.accepted.begin(), out.accepted.end());
+    const detail::NodeState& last = state(deepest);
+    out.next_token = target.sample(last.has_distribution ? last.distribution : target[deepest],
+                                   tree.sample_key(deepest), rng);
   }
 
  private:
-  double threshold(const TargetLaws& target, const RowLaw& law) const {
-    const double entropy = law.is_point() ? 0.0 : detail::entropy(target.weights(law));
+  double threshold(const TargetDistributions& target, const Distribution& distribution) const {
+    const double entropy = distribution.is_point() ? 0.0 : detail::entropy(target.weights(distribution));
     return std::min(epsilon_, delta_ * std::exp(-entropy));
   }
 

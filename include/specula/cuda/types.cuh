@@ -28,9 +28,9 @@ struct Float8E4M3 {
   std::uint8_t bits;
 };
 
-/// How a row of logits becomes a law, as specula::SamplingParams: the tokens with logit >= theta are kept,
-/// ties all kept, theta being the largest of top-k's threshold, top-p's on what top-k left, and row maximum +
-/// temperature * ln(min_p). The temperature is applied first.
+/// How a row of logits becomes a distribution, as specula::SamplingParams: the tokens with logit >= theta are
+/// kept, ties all kept, theta being the largest of top-k's threshold, top-p's on what top-k left, and row
+/// maximum + temperature * ln(min_p). The temperature is applied first.
 struct SamplingParams {
   float temperature = 1.0f;  // 0: greedy, all mass on the first largest logit
   std::int32_t top_k = 0;    // 0: off
@@ -47,25 +47,34 @@ enum class Status : std::int32_t {
   bad_parameters = 4,  // SamplingParams out of range
   bad_tree =
       5,  // a parent that is no earlier node, a token outside the vocabulary, or more nodes than the plan
-  cut_is_not_sharded = 6,  // a sharded vocabulary takes temperature, not top-k, top-p or min-p
-  infinite_loss = 7,       // the draft rules out a token that the target may choose
-  bad_draft_row = 8        // a guess's row of the draft is beyond those that there are
+  truncation_is_not_sharded = 6,  // a sharded vocabulary takes temperature, not top-k, top-p or min-p
+  infinite_loss = 7,              // the draft rules out a token that the target may choose
+  bad_draft_row = 8               // a draft token's row of the draft is beyond those that there are
 };
 
-/// The law of a row in scalars: law(x) = 0 where logits[x] < cut, else exp((logits[x] - shift) / temperature
+/// The distribution of a row in scalars: distribution(x) = 0 where logits[x] < cut, else exp((logits[x] -
+/// shift) / temperature
 /// - log_z). `shift` is the row's largest logit, so log_z is in [0, log V], whatever the logits' size. At
 /// temperature 0 it is the point mass on `point`.
 struct RowStats {
   double log_z;
   float shift;
   float temperature;
-  float cut;
+  float min_logit;
   Token point;  // kNoToken above temperature 0
   Status status;
 };
 
-/// What a coin is for; the numbers are those of specula::Stream.
-enum class Stream : std::uint32_t { sample, residual, accept, draft, review_accept, review_residual, noise };
+/// What a uniform draw is for; the numbers are those of specula::RandomStream.
+enum class RandomStream : std::uint32_t {
+  sample,
+  residual,
+  accept,
+  draft,
+  review_accept,
+  review_residual,
+  noise
+};
 
 namespace detail {
 
@@ -74,7 +83,7 @@ SPECULA_HD bool valid(const SamplingParams& s) {
   return (s.temperature == 0.0f || (s.temperature >= 1e-4f && s.temperature <= 3.4e38f)) && s.top_k >= 0 &&
          s.top_p > 0.0f && s.top_p <= 1.0f && s.min_p >= 0.0f && s.min_p <= 1.0f;
 }
-SPECULA_HD bool cuts(const SamplingParams& s) { return s.top_k > 0 || s.top_p < 1.0f || s.min_p > 0.0f; }
+SPECULA_HD bool truncates(const SamplingParams& s) { return s.top_k > 0 || s.top_p < 1.0f || s.min_p > 0.0f; }
 
 }  // namespace detail
 }  // namespace cuda

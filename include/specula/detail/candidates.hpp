@@ -1,4 +1,4 @@
-// Guesses that may enter a deterministic proposal, and the choice among them.
+// Draft tokens that may enter a deterministic proposal, and the choice among them.
 #pragma once
 
 #include <algorithm>
@@ -16,9 +16,9 @@ namespace specula::detail {
 
 struct Candidate {
   Token token;
-  std::int32_t parent;         // whatever the shape counts in: another candidate, or a node of the tree
-  float confidence;            // the draft's probability of the token
-  double reach;                // chance that it stays, which its ancestors must too; at most its parent's
+  std::int32_t parent;  // whatever the shape counts in: another candidate, or a node of the tree
+  float confidence;     // the draft's probability of the token
+  double reach;         // probability that it stays, which its ancestors must too; at most its parent's
   NodeId drafted = kNoParent;  // its number among the drafter's nodes, if it is one
   NodeId node = kNoParent;     // its number in the tree, if it is in
 };
@@ -89,13 +89,13 @@ class Candidates {
   }
   /// The same, and no more than pay beside the `nodes` that are in the tree. Sorts the list by index: parents
   /// first.
-  void settle(std::int32_t most, const Round& round, std::int32_t nodes) {
+  void prune(std::int32_t most, const ProposeContext& round, std::int32_t nodes) {
     keep_best(most);
-    if (round.worth) {
+    if (round.cost_model) {
       std::sort(listed.begin(), listed.end(), Likelier{pool_});
       reaches_.clear();
       for (const std::int32_t i : listed) reaches_.push_back((*this)[i].reach);
-      listed.resize(static_cast<std::size_t>(round.worth->best_count(reaches_, nodes)));
+      listed.resize(static_cast<std::size_t>(round.cost_model->best_count(reaches_, nodes)));
     }
     std::sort(listed.begin(), listed.end());
   }
@@ -113,13 +113,15 @@ class Candidates {
 
 /// Whether the drafter can, and should, be run behind the root (level 0) or the frontier.
 template <class D>
-bool expands(const D& drafter, const Round& round, Candidates& work, std::int32_t level, NodeId drafted) {
+bool expands(const D& drafter, const ProposeContext& round, Candidates& work, std::int32_t level,
+             NodeId drafted) {
   const auto width = level == 0 ? 1 : static_cast<std::int32_t>(work.frontier.size());
-  if (width == 0 || drafted + width > drafter.capacity() - static_cast<std::int32_t>(round.context.size()))
+  if (width == 0 || drafted + width > drafter.capacity() - static_cast<std::int32_t>(round.committed.size()))
     return false;
   double reach = level == 0 ? 1 : 0;
   for (const std::int32_t f : work.frontier) reach += work[f].reach;
-  return round.drafts_level(reach, width, level + 1, 1);  // the likeliest of its guesses is added, if any
+  // the likeliest of its draft tokens is added, if any
+  return round.should_draft_level(reach, width, level + 1, 1);
 }
 
 /// Runs the draft behind the root, which begins with its sync(), if there are no candidates yet, or the
@@ -127,13 +129,13 @@ bool expands(const D& drafter, const Round& round, Candidates& work, std::int32_
 /// `parent` is a candidate or kNoParent, `node` what an error calls the row. `drafted` counts the drafter's
 /// nodes.
 template <class D, class Visit>
-void run_frontier(D& drafter, const Round& round, TokenTree& tree, Candidates& work, NodeId& drafted,
+void run_frontier(D& drafter, const ProposeContext& round, TokenTree& tree, Candidates& work, NodeId& drafted,
                   Visit visit) {
   const bool at_root = work.size() == 0;
   work.tokens.clear();
   work.parents.clear();
   if (at_root) {
-    drafter.sync(round.context, {});  // not before: who is not asked costs nothing
+    drafter.sync(round.committed, {});  // not before: who is not asked costs nothing
     work.tokens.push_back(tree.root());
     work.parents.push_back(kNoParent);
   }
@@ -141,7 +143,7 @@ void run_frontier(D& drafter, const Round& round, TokenTree& tree, Candidates& w
     work.tokens.push_back(work[f].token);
     work.parents.push_back(work[f].parent == kNoParent ? 0 : work[work[f].parent].drafted);
   }
-  const RowsView rows = ask(drafter, tree, work.tokens, work.parents);
+  const LogitsView rows = ask(drafter, tree, work.tokens, work.parents);
   work.listed.clear();
   for (std::int32_t i = 0; i < rows.rows; ++i) {
     const std::int32_t parent = at_root ? kNoParent : work.frontier[static_cast<std::size_t>(i)];
@@ -153,12 +155,12 @@ void run_frontier(D& drafter, const Round& round, TokenTree& tree, Candidates& w
 /// The same, adding the `top_k` best tokens behind each as candidates, and making the `top_k` likeliest of
 /// them the frontier.
 template <class D>
-void expand(D& drafter, const Round& round, TokenTree& tree, Candidates& work, std::int32_t top_k,
+void expand(D& drafter, const ProposeContext& round, TokenTree& tree, Candidates& work, std::int32_t top_k,
             NodeId& drafted) {
   run_frontier(drafter, round, tree, work, drafted, [&](std::int32_t parent, NodeId node, auto row) {
     const double reach = parent == kNoParent ? 1.0 : work[parent].reach;
     for (const Top& top : work.top_k(tree, node, row, top_k))
-      work.listed.push_back(work.add(top, parent, reach * round.chance(top.prob)));
+      work.listed.push_back(work.add(top, parent, reach * round.accept_probability(top.prob)));
   });
   work.keep_best(top_k);
   std::sort(work.listed.begin(), work.listed.end());
@@ -166,7 +168,7 @@ void expand(D& drafter, const Round& round, TokenTree& tree, Candidates& work, s
 }
 
 /// Puts the listed candidates, parents first, into the tree.
-inline void plant(TokenTree& tree, Candidates& work) {
+inline void build_tree(TokenTree& tree, Candidates& work) {
   for (const std::int32_t i : work.listed) {
     Candidate& c = work[i];
     c.node = tree.choose(c.parent == kNoParent ? 0 : work[c.parent].node, c.token, c.confidence);

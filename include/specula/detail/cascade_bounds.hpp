@@ -16,13 +16,13 @@ namespace specula::detail {
 template <class Limits>
 void cascade_bounds(const Limits& limits, std::span<std::int64_t> bounds) {
   const std::size_t n = bounds.size(), last = n - 1;
-  const std::int64_t batch = limits[last][last];  // what the last drafter guesses at a time
+  const std::int64_t batch = limits[last][last];  // what the last drafter drafts at a time
   for (std::size_t row = n; row-- > 0;) {
     std::int64_t least = 0, most = 0, limit = 0;
     for (std::size_t i = row; i < n; ++i) {
       limit += limits[row][i];
       if (least >= limit) continue;
-      if (i == last && least == most && batch > 0) {  // a known number of guesses
+      if (i == last && least == most && batch > 0) {  // a known number of draft tokens
         least = most += (limit - most + batch - 1) / batch * batch;
       } else {
         most = std::max(most, limit - 1 + (i == last ? batch : bounds[i + 1] + 1));

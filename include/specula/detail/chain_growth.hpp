@@ -1,4 +1,4 @@
-// How chains grow: guesses of a drafter behind the last node, and reviews of the last nodes by another.
+// How chains grow: draft tokens of a drafter behind the last node, and reviews of the last nodes by another.
 #pragma once
 
 #include <cstddef>
@@ -15,18 +15,19 @@
 
 namespace specula::detail {
 
-/// Chance that the chain stays up to its last node.
-inline double chain_reach(const Round& round, const TokenTree& tree) {
+/// Probability that the chain stays up to its last node.
+inline double chain_reach(const ProposeContext& round, const TokenTree& tree) {
   double reach = 1;
-  for (NodeId node = 1; round.worth && node < tree.size(); ++node)
-    reach *= round.chance(static_cast<double>(tree.confidence(node)));
+  for (NodeId node = 1; round.cost_model && node < tree.size(); ++node)
+    reach *= round.accept_probability(static_cast<double>(tree.confidence(node)));
   return reach;
 }
 
-/// Appends up to `count` guesses of `drafter` behind the last node of a chain: less where it has none, where
-/// they do not pay (see Worth), and after one whose confidence is below `exit_below`. Returns how many.
-template <Draw mode, Drafter D, ChanceSource C>
-std::int32_t grow(D& drafter, const Round& round, std::int32_t count, TokenTree& tree, C& chance,
+/// Appends up to `count` draft tokens of `drafter` behind the last node of a chain: less where it has none,
+/// where they do not pay (see CostModel), and after one whose confidence is below `exit_below`. Returns how
+/// many.
+template <Draw mode, Drafter D, RandomSource C>
+std::int32_t grow(D& drafter, const ProposeContext& round, std::int32_t count, TokenTree& tree, C& rng,
                   float exit_below = 0) {
   if (count < 1 || tree.room() < 1) return 0;  // without a sync: who is not asked costs nothing
   const NodeId base = tree.size() - 1;
@@ -35,32 +36,32 @@ std::int32_t grow(D& drafter, const Round& round, std::int32_t count, TokenTree&
   NodeId parent = kNoParent;  // of the node to run, in the drafter's numbers: the tree's less `base`
   for (std::int32_t made = 0; made < count && tree.room() > 0; parent = made++) {
     const NodeId at = base + made;
-    if (!(chooses ? round.drafts_to_choose(reach, tree) : round.drafts_on(reach, tree))) return made;
-    if (made == 0) drafter.sync(round.context, tree.tokens().first(static_cast<std::size_t>(base)));
+    if (!(chooses ? round.should_draft_to_choose(reach, tree) : round.should_draft(reach, tree))) return made;
+    if (made == 0) drafter.sync(round.committed, tree.tokens().first(static_cast<std::size_t>(base)));
     const Token token = tree.token(at);
     const auto rows = ask(drafter, tree, {&token, 1}, {&parent, 1});
     if constexpr (std::is_same_v<std::remove_const_t<decltype(rows)>, PointMasses>) {
       if (rows.tokens[0] == kNoToken) return made;
       const float confidence = rows.confidence(0);
-      if (chooses && !round.keeps(reach, static_cast<double>(confidence), tree)) return made;
+      if (chooses && !round.should_keep(reach, static_cast<double>(confidence), tree)) return made;
       tree.copy(at, rows.tokens[0], confidence);
     } else if (chooses) {
       const Top top = tree.top(at, rows.row(0));
-      if (!round.keeps(reach, top.prob, tree)) return made;
+      if (!round.should_keep(reach, top.prob, tree)) return made;
       tree.choose(at, top.token, static_cast<float>(top.prob));
     } else if constexpr (mode == Draw::shared) {
-      tree.draw_shared(at, tree.store(at, rows.row(0), round.params), chance);
+      tree.draw_shared(at, tree.store(at, rows.row(0), round.params), rng);
     } else {
-      tree.draw(at, tree.store(at, rows.row(0), round.params), chance);
+      tree.draw(at, tree.store(at, rows.row(0), round.params), rng);
     }
-    reach *= round.chance(static_cast<double>(tree.confidence(at + 1)));
+    reach *= round.accept_probability(static_cast<double>(tree.confidence(at + 1)));
     if (tree.confidence(at + 1) < exit_below) return made + 1;
   }
   return tree.size() - 1 - base;
 }
 
 /// Reviewers' working memory and what they did. Allocates in reserve() only.
-struct ReviewDesk {
+struct ReviewScratch {
   std::vector<NodeId> line;     // -1, 0, 1, ...: the parents of a chain
   std::vector<Reviews> counts;  // (reviewers)
 
@@ -76,17 +77,17 @@ struct ReviewDesk {
 
 /// `reviewer` judges the nodes behind `base`, the last nodes of a chain, in one call: those that it accepts
 /// stay, and one token of its own follows them. See TokenTree::review.
-template <Draw mode, DenseDrafter D, ChanceSource C>
-void review(D& reviewer, const Round& round, NodeId base, double lenience, TokenTree& tree, C& chance,
-            const ReviewDesk& desk, Reviews& counts) {
+template <Draw mode, DenseDrafter D, RandomSource C>
+void review(D& reviewer, const ProposeContext& round, NodeId base, double lenience, TokenTree& tree, C& rng,
+            const ReviewScratch& scratch, Reviews& counts) {
   const auto from = static_cast<std::size_t>(base), nodes = static_cast<std::size_t>(tree.size() - base);
   const SamplingParams params = mode == Draw::greedy ? SamplingParams{.temperature = 0} : round.params;
-  reviewer.sync(round.context, tree.tokens().first(from));
-  const RowsView rows =
-      ask(reviewer, tree, tree.tokens().subspan(from, nodes), Nodes(desk.line).first(nodes));
+  reviewer.sync(round.committed, tree.tokens().first(from));
+  const LogitsView rows =
+      ask(reviewer, tree, tree.tokens().subspan(from, nodes), Nodes(scratch.line).first(nodes));
   ++counts.calls;
   for (NodeId node = base + 1; node < base + static_cast<NodeId>(nodes); ++node) {
-    const bool stays = tree.review(node, rows.row(node - 1 - base), params, lenience, chance);
+    const bool stays = tree.review(node, rows.row(node - 1 - base), params, lenience, rng);
     counts.saw(node - 1 - base, stays);
     if (!stays) return;
   }
@@ -96,7 +97,7 @@ void review(D& reviewer, const Round& round, NodeId base, double lenience, Token
     const Top top = tree.top(last, rows.row(last - base));
     tree.choose(last, top.token, static_cast<float>(top.prob));
   } else {
-    tree.draw(last, tree.store(last, rows.row(last - base), params), chance);
+    tree.draw(last, tree.store(last, rows.row(last - base), params), rng);
   }
 }
 

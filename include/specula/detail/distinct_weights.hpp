@@ -11,12 +11,12 @@
 
 namespace specula::detail {
 
-/// Weights of a law without the tokens that the children of a tree's node already are. `masses` is worked in,
-/// (ceil(V / 512)). Cost of the constructor: a tile for each child.
+/// Weights of a distribution without the tokens that the children of a tree's node already are. `masses` is
+/// worked in, (ceil(V / 512)). Cost of the constructor: a tile for each child.
 template <class Tree>
 class DistinctWeights {
  public:
-  DistinctWeights(const Tree& tree, NodeId parent, const LawWeights& base, std::span<double> masses)
+  DistinctWeights(const Tree& tree, NodeId parent, const TokenWeights& base, std::span<double> masses)
       : tree_(tree), parent_(parent), base_(base), masses_(masses) {
     std::copy(base_.masses.begin(), base_.masses.end(), masses_.begin());
     tree.children(parent, [&](NodeId c) {
@@ -29,7 +29,7 @@ class DistinctWeights {
 
   double total() const { return total_; }
 
-  // What Chance::draw takes.
+  // What Rng::draw takes.
   std::int32_t vocab() const { return base_.vocab(); }
   std::span<const double> tile_masses() const { return masses_; }
   double operator()(Token token) const { return tree_.has_child(parent_, token) ? 0.0 : base_(token); }
@@ -44,7 +44,7 @@ class DistinctWeights {
  private:
   const Tree& tree_;
   NodeId parent_;
-  LawWeights base_;
+  TokenWeights base_;
   std::span<double> masses_;
   double total_ = 0;
 };

@@ -18,7 +18,7 @@ namespace specula::detail {
 /// of nodes, text or a function that returns it. Rows are not looked at when they are read, so whoever reads
 /// or copies those of a model calls this first.
 template <class What = const char*>
-void expect_rows(const char* whose, const RowsView& rows, std::size_t nodes, std::int32_t vocab,
+void expect_rows(const char* whose, const LogitsView& rows, std::size_t nodes, std::int32_t vocab,
                  const What& what = "for") {
   if (rows.rows < 0 || static_cast<std::size_t>(rows.rows) != nodes || rows.vocab != vocab) {
     std::string before;

@@ -14,8 +14,8 @@ struct AnyDenseDrafter {
   std::int32_t vocab_size() const;
   std::int32_t capacity() const;
   void truncate(std::int32_t n);
-  void sync(Tokens context, Tokens guess);
-  RowsView extend(Tokens tokens, Nodes parents);
+  void sync(Tokens context, Tokens draft_tokens);
+  LogitsView extend(Tokens tokens, Nodes parents);
 };
 template <std::size_t members>
 struct AnyStack : AnyDenseDrafter {
@@ -61,15 +61,15 @@ constexpr bool explain_shape() {
 
 /// Compiles if `C` is a random source, and for proposals or rules by shared noise a NoiseSource.
 template <class C, bool by_noise = false>
-constexpr bool explain_chance() {
+constexpr bool explain_random_source() {
   static_assert(
-      ChanceSource<C>,
-      "this is no random source: pass specula::PhiloxChance{seed}, or a type with `bool accept(double "
-      "probability, const Site&)` and `Token draw(const Weights&, const Site&)` (a ChanceSource)");
+      RandomSource<C>,
+      "this is no random source: pass specula::PhiloxRandom{seed}, or a type with `bool accept(double "
+      "probability, const RandomKey&)` and `Token draw(const Weights&, const RandomKey&)` (a RandomSource)");
   static_assert(
       !by_noise || NoiseSource<C>,
-      "shared noise needs a random source with `Token draw_by_noise(const Weights&, const Site&)` too "
-      "(a NoiseSource), such as specula::PhiloxChance");
+      "shared noise needs a random source with `Token draw_by_noise(const Weights&, const RandomKey&)` too "
+      "(a NoiseSource), such as specula::PhiloxRandom");
   return true;
 }
 

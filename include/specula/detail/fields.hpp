@@ -17,7 +17,7 @@ namespace specula::detail {
 /// Most nodes of a proposal, root included: one less than 2^24.
 inline constexpr std::int32_t kMostNodes = (1 << 24) - 1;
 /// Most tokens that a shape may propose beside the root.
-inline constexpr std::int32_t kMostGuesses = kMostNodes - 1;
+inline constexpr std::int32_t kMaxDraftTokens = kMostNodes - 1;
 /// Lenience above this overflows the floats that it is multiplied with.
 inline constexpr double kMostLenience = 1e30;
 

@@ -1,4 +1,4 @@
-// The law of a token that was reviewed with lenience, as a row of logits.
+// The distribution of a token that was reviewed with lenience, as a row of logits.
 #pragma once
 
 #include <algorithm>
@@ -27,17 +27,18 @@ inline float log_weight(float weight) {
   return weight > 0.0f ? sum : -std::numeric_limits<float>::infinity();
 }
 
-/// A token x drawn from q (`draft`) stays if coin < lenience * p(x) / q(x), else it is drawn anew from
-/// norm((p - q / lenience)+), p being the reviewer's law. Its law then is
+/// A token x drawn from q (`draft`) stays if uniform draw < lenience * p(x) / q(x), else it is drawn anew
+/// from norm((p - q / lenience)+), p being the reviewer's distribution. Its distribution then is
 ///
 ///   q_eff(x) = min(q(x), l p(x)) + (1 - beta) / (1 - beta / l) * (p(x) - q(x) / l)+,   beta = sum_y
 ///   min(q(y), l p(y)).
 ///
 /// Writes log q_eff (V) and returns true, or returns false where nothing can be rejected: q_eff is q.
 /// Rounding does no harm: who judges the token against the row as it was written, as TokenTree::review does,
-/// gives it the law of that row. Cost: one read of both rows, or two. Source: Cascade Speculative Drafting,
-/// section 3.1, made exact.
-inline bool lenient_row(const RowLaw& draft, const RowLaw& reviewer, double lenience, std::span<float> out) {
+/// gives it the distribution of that row. Cost: one read of both rows, or two. Source: Cascade Speculative
+/// Drafting, section 3.1, made exact.
+inline bool lenient_row(const Distribution& draft, const Distribution& reviewer, double lenience,
+                        std::span<float> out) {
   const auto vocab = static_cast<std::int32_t>(out.size());
   const auto l = static_cast<float>(lenience);
   std::array<float, kTile> padding, q, p;

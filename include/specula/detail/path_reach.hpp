@@ -5,11 +5,11 @@
 
 namespace specula::detail {
 
-/// Chance that `node` is accepted: the product along its path. 1 where nobody asks, without a Worth.
-inline double path_reach(const Round& round, const TokenTree& tree, NodeId node) {
+/// Probability that `node` is accepted: the product along its path. 1 where nobody asks, without a CostModel.
+inline double path_reach(const ProposeContext& round, const TokenTree& tree, NodeId node) {
   double reach = 1;
-  for (NodeId n = node; round.worth && n != 0; n = tree.parent(n))
-    reach *= round.chance(static_cast<double>(tree.confidence(n)));
+  for (NodeId n = node; round.cost_model && n != 0; n = tree.parent(n))
+    reach *= round.accept_probability(static_cast<double>(tree.confidence(n)));
   return reach;
 }
 

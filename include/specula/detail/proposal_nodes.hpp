@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "../chance.hpp"
-#include "../draft_law.hpp"
+#include "../proposal_kind.hpp"
+#include "../random_source.hpp"
 #include "../rows.hpp"
 #include "fields.hpp"
 
@@ -56,43 +56,45 @@ class ProposalNodes {
   }
 
   /// How this very proposal was drawn: what it holds decides, not what its shape may do.
-  DraftLaw law() const {
-    if (shared_ > 0) return DraftLaw::shared;
-    if (drawn_ + distinct_ == 0) return DraftLaw::deterministic;
-    if (chain_) return DraftLaw::sampled;
-    if (chosen_ + distinct_ == 0 && one_law_) return DraftLaw::sampled_iid;
-    return chosen_ + drawn_ == 0 && one_law_ ? DraftLaw::sampled_distinct : DraftLaw::mixed;
+  ProposalKind kind() const {
+    if (shared_ > 0) return ProposalKind::shared;
+    if (drawn_ + distinct_ == 0) return ProposalKind::deterministic;
+    if (chain_) return ProposalKind::sampled;
+    if (chosen_ + distinct_ == 0 && one_distribution_) return ProposalKind::sampled_iid;
+    return chosen_ + drawn_ == 0 && one_distribution_ ? ProposalKind::sampled_distinct : ProposalKind::mixed;
   }
 
-  /// The law that `node` was drawn from, its earlier siblings not yet taken out.
-  const RowLaw& row_law(NodeId node) const { return nodes_[index(node)].law; }
+  /// The distribution that `node` was drawn from, its earlier siblings not yet taken out.
+  const Distribution& draft_distribution(NodeId node) const { return nodes_[index(node)].distribution; }
 
   /// q: the probability that `node`, given its parent and its earlier siblings, would have been `token`.
   double draft_prob(NodeId node, Token token) const {
     const Node& n = nodes_[index(node)];
     if (n.kind == Kind::distinct && is_earlier_sibling(node, token)) return 0.0;
-    return n.scale * n.law(token);
+    return n.scale * n.distribution(token);
   }
-  /// What row_law(node) is multiplied by: 1 over the mass that earlier siblings left.
+  /// What draft_distribution(node) is multiplied by: 1 over the mass that earlier siblings left.
   double draft_scale(NodeId node) const { return nodes_[index(node)].scale; }
-  /// True if earlier siblings are taken out of row_law(node).
+  /// True if earlier siblings are taken out of draft_distribution(node).
   bool excludes_siblings(NodeId node) const { return nodes_[index(node)].kind == Kind::distinct; }
 
-  /// The place of a coin about `node`.
-  Site accept_site(NodeId node) const {
-    return {position(node), origin_, Stream::accept, static_cast<std::uint32_t>(node)};
+  /// The place of a uniform draw about `node`.
+  RandomKey accept_key(NodeId node) const {
+    return {position(node), origin_, RandomStream::accept, static_cast<std::uint32_t>(node)};
   }
-  /// The places of the token after `node`: drawn from the target's own law, or from what rejections left of
-  /// it.
-  Site sample_site(NodeId node) const { return {position(node) + 1, 0, Stream::sample, 0}; }
-  Site residual_site(NodeId node) const { return {position(node) + 1, origin_, Stream::residual, 0}; }
+  /// The places of the token after `node`: drawn from the target's own distribution, or from what rejections
+  /// left of it.
+  RandomKey sample_key(NodeId node) const { return {position(node) + 1, 0, RandomStream::sample, 0}; }
+  RandomKey residual_key(NodeId node) const {
+    return {position(node) + 1, origin_, RandomStream::residual, 0};
+  }
   /// The place of the noise of the token after `node`; index: token / 4.
-  Site noise_site(NodeId node) const { return {position(node) + 1, 0, Stream::noise, 0}; }
+  RandomKey noise_key(NodeId node) const { return {position(node) + 1, 0, RandomStream::noise, 0}; }
 
  protected:
   enum class Kind : std::uint8_t { root, chosen, copied, drawn, distinct, shared };
   struct Node {
-    RowLaw law = {};
+    Distribution distribution = {};
     double scale = 1;
     float confidence = 1;
     std::int32_t depth = 0;
@@ -133,7 +135,7 @@ class ProposalNodes {
     origin_ = position;
     limit_ = std::clamp(limit, 1, capacity_);
     chosen_ = drawn_ = distinct_ = shared_ = 0;
-    chain_ = one_law_ = true;
+    chain_ = one_distribution_ = true;
     nodes_.clear();
     tokens_.clear();
     parents_.clear();
@@ -145,7 +147,8 @@ class ProposalNodes {
       Node& p = nodes_[index(parent)];
       node.depth = p.depth + 1;
       chain_ = chain_ && parent == id - 1;
-      one_law_ = one_law_ && (p.last_child == kNoParent || row_law(p.last_child) == node.law);
+      one_distribution_ = one_distribution_ && (p.last_child == kNoParent ||
+                                                draft_distribution(p.last_child) == node.distribution);
       (p.first_child == kNoParent ? p.first_child : nodes_[index(p.last_child)].next_sibling) = id;
       p.last_child = id;
     }
@@ -183,7 +186,8 @@ class ProposalNodes {
 
   std::int32_t vocab_, capacity_, limit_ = 0, origin_ = 0;
   std::int32_t chosen_ = 0, drawn_ = 0, distinct_ = 0, shared_ = 0;
-  bool chain_ = true, one_law_ = true;  // no node has two children; siblings share their law
+  // no node has two children; siblings share their distribution
+  bool chain_ = true, one_distribution_ = true;
   std::vector<Node> nodes_;
   std::vector<Token> tokens_;
   std::vector<NodeId> parents_;

@@ -1,4 +1,4 @@
-// What remains of the target's law after rejections.
+// What remains of the target's distribution after rejections.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 
 namespace specula::detail {
 
-/// Starts as p; each rejection makes it norm((weight * p - q)+) with q the law of the rejected node given its
-/// earlier siblings. Nothing as long as a row is kept: weights are computed a tile at a time from the raw
-/// rows. Allocates in the constructor only.
+/// Starts as p; each rejection makes it norm((weight * p - q)+) with q the distribution of the rejected node
+/// given its earlier siblings. Nothing as long as a row is kept: weights are computed a tile at a time from
+/// the raw rows. Allocates in the constructor only.
 class Residual {
  public:
   Residual(std::int32_t vocab, std::int32_t max_nodes)
@@ -23,9 +23,10 @@ class Residual {
     steps_.reserve(static_cast<std::size_t>(max_nodes));
   }
 
-  /// Begins anew from the target's law and the masses of its tiles. Without masses nothing is read until it
-  /// must be: they are measured by a rejection or by measured(). (Those of a point mass are not looked at.)
-  void start(const RowLaw& target, std::span<const double> masses) {
+  /// Begins anew from the target's distribution and the masses of its tiles. Without masses nothing is read
+  /// until it must be: they are measured by a rejection or by measured(). (Those of a point mass are not
+  /// looked at.)
+  void start(const Distribution& target, std::span<const double> masses) {
     target_ = target;
     steps_.clear();
     total_ = 1;
@@ -44,7 +45,7 @@ class Residual {
   /// A rejection, as it can be made again.
   struct Step {
     NodeId node = kNoParent;
-    double keep = 1;   // what the law before was multiplied by
+    double keep = 1;   // what the distribution before was multiplied by
     double total = 1;  // mass that was left
   };
   const Step& last_step() const { return steps_.back(); }
@@ -56,14 +57,14 @@ class Residual {
     measured_ = false;
   }
 
-  /// Takes the law of `node` away, `weight` being what the current law is multiplied by before (1 but for
-  /// block and traversal verification). Returns the mass that was left, S; where rounding leaves none, the
-  /// law stays as it was and 0 is returned. Cost: one read of the target's row and of the draft's; a chosen
-  /// node reads one tile at most.
+  /// Takes the distribution of `node` away, `weight` being what the current distribution is multiplied by
+  /// before (1 but for block and traversal verification). Returns the mass that was left, S; where rounding
+  /// leaves none, the distribution stays as it was and 0 is returned. Cost: one read of the target's row and
+  /// of the draft's; a chosen node reads one tile at most.
   double reject(const TokenTree& tree, NodeId node, double weight = 1) {
     tree_ = &tree;
     const double keep = weight / total_;
-    const RowLaw& draft = tree.row_law(node);
+    const Distribution& draft = tree.draft_distribution(node);
     if (draft.is_point() && !measured_) {  // all that is left is scaled, but for one token
       const double there = keep * (*this)(draft.point);
       const double total = weight - there + std::max(0.0, there - 1);
@@ -106,7 +107,7 @@ class Residual {
   /// Probability of `token` under what is left.
   double prob(Token token) const { return (*this)(token) / total_; }
 
-  // What Chance::draw takes, once measured(): weights up to the factor total().
+  // What Rng::draw takes, once measured(): weights up to the factor total().
   std::int32_t vocab() const { return vocab_; }
   std::span<const double> tile_masses() const { return masses_; }
   double operator()(Token token) const {
@@ -118,7 +119,7 @@ class Residual {
     std::array<float, kTile> less;
     fill_tile(target_, vocab_, tile, weights);
     for (const Step& s : steps_) {
-      const RowLaw& draft = tree_->row_law(s.node);
+      const Distribution& draft = tree_->draft_distribution(s.node);
       fill_tile(draft, vocab_, tile, less.data());
       if (tree_->excludes_siblings(s.node))
         for (NodeId c = tree_->first_child(tree_->parent(s.node)); c != s.node; c = tree_->next_sibling(c))
@@ -137,7 +138,7 @@ class Residual {
     }
   }
   /// Masses after the first rejection, the frequent case: both rows in one pass, nothing stored.
-  void first_difference(const RowLaw& draft, double keep, double take) {
+  void first_difference(const Distribution& draft, double keep, double take) {
     const Exponent p(target_), q(draft);
     std::array<float, kTile> p_padding, q_padding;
     for (std::int32_t t = 0; t < tile_count(vocab_); ++t) {
@@ -150,7 +151,7 @@ class Residual {
   }
 
   std::int32_t vocab_;
-  RowLaw target_;
+  Distribution target_;
   const TokenTree* tree_ = nullptr;
   std::vector<Step> steps_;
   std::vector<double> masses_;  // (ceil(V / 512)), if measured_

@@ -45,19 +45,19 @@ inline TileStats tile_unit(float maximum, float scale) {
 }
 
 /// weight(l) = 0 below the cut, else 2^((l - shift) * scale - offset). `shift` is the float nearest to where
-/// the weight is 1: floats near it are subtracted without rounding, and |offset| is at most the law's
-/// |log_z|. The reference kernels take `law`.
+/// the weight is 1: floats near it are subtracted without rounding, and |offset| is at most the
+/// distribution's |log_z|. The reference kernels take `distribution`.
 struct Exponent {
-  float shift, scale, offset, cut;
-  RowLaw law;
+  float shift, scale, offset, min_logit;
+  Distribution distribution;
 
-  explicit Exponent(const RowLaw& of)
+  explicit Exponent(const Distribution& of)
       : shift(static_cast<float>(static_cast<double>(of.shift) + of.log_z / of.inv_t)),
         scale(static_cast<float>(of.inv_t * kLog2E)),
         offset(static_cast<float>(
             (of.log_z - (static_cast<double>(shift) - static_cast<double>(of.shift)) * of.inv_t) * kLog2E)),
-        cut(of.cut),
-        law(of) {}
+        min_logit(of.min_logit),
+        distribution(of) {}
 };
 
 /// One instruction set's kernels. Every pointer is to kTile floats (stats: tiles * kTile), of any alignment.
@@ -84,7 +84,7 @@ inline constexpr float kExp2[6] = {1.0000001f,  0.69314694f,  0.2402212f,
                                    0.05550713f, 0.009675542f, 0.0013276472f};
 
 /// Everything in double, one token after the other: what the fast kernels are tested against, and the
-/// arithmetic under which pipelines' exact laws are enumerated.
+/// arithmetic under which pipelines' exact distributions are enumerated.
 struct ReferenceKernels {
   static float maximum(const float* logits) {
     float best = logits[0];
@@ -136,8 +136,8 @@ struct ReferenceKernels {
                       float keep, float take, float* out) {
     double sum = 0;
     for (std::int32_t i = 0; i < kTile; ++i) {
-      const double log_q = f.law.log_prob(draft[i]), p = std::exp(e.law.log_prob(target[i])),
-                   q = std::exp(log_q);
+      const double log_q = f.distribution.log_prob(draft[i]),
+                   p = std::exp(e.distribution.log_prob(target[i])), q = std::exp(log_q);
       out[i] = static_cast<float>(static_cast<double>(keep) * q - static_cast<double>(take) * p);
       if (p != 0) sum += p * (log_q * kLog2E);
     }
@@ -153,7 +153,7 @@ struct ReferenceKernels {
 
  private:
   static double weight(float l, const Exponent& of) {
-    return l < of.cut ? 0.0 : std::exp(of.law.log_prob(l));
+    return l < of.min_logit ? 0.0 : std::exp(of.distribution.log_prob(l));
   }
 };
 

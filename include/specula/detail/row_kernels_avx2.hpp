@@ -45,24 +45,24 @@ struct Avx2Kernels {
       out[t] = tile_unit(top, factor);              // with this tile's arithmetic
       // Where the unit is exact in a float, the fused product is too, and the subtraction is saved.
       const bool large = std::abs(out[t].unit) >= 0x1p22;
-      const Law law{_mm256_set1_ps(large ? top : 0), scale,
-                    _mm256_set1_ps(large ? -out[t].rest : static_cast<float>(out[t].unit)),
-                    _mm256_setzero_ps()};
+      const Lanes lanes{_mm256_set1_ps(large ? top : 0), scale,
+                        _mm256_set1_ps(large ? -out[t].rest : static_cast<float>(out[t].unit)),
+                        _mm256_setzero_ps()};
       __m256 sums[16];
       const float ahead =
-          large ? columns<true>(law, logits, next, sums) : columns<false>(law, logits, next, sums);
+          large ? columns<true>(lanes, logits, next, sums) : columns<false>(lanes, logits, next, sums);
       out[t].sum = top == -std::numeric_limits<float>::infinity() ? empty(logits) : halve(sums);
       top = ahead;
     }
   }
 
   SPECULA_AVX2 static double fill(const float* logits, const Exponent& e, float* weights) {
-    const Law law = law_of(e);
+    const Lanes lanes = lanes_of(e);
     __m256 sums[16] = {};
     for (std::int32_t row = 0; row < kTile; row += kColumns)
 #pragma GCC unroll 16
       for (std::int32_t j = 0; j < 16; ++j) {
-        const __m256 w = weight(law, logits + row + 8 * j);
+        const __m256 w = weight(lanes, logits + row + 8 * j);
         _mm256_storeu_ps(weights + row + 8 * j, w);
         sums[j] = _mm256_add_ps(sums[j], w);
       }
@@ -85,21 +85,21 @@ struct Avx2Kernels {
 
   SPECULA_AVX2 static double difference(const float* logits, const Exponent& e, const float* less,
                                         const Exponent& f, float keep, float take) {
-    const Law law = law_of(e), other = law_of(f);
+    const Lanes lanes = lanes_of(e), other = lanes_of(f);
     const __m256 a = _mm256_set1_ps(keep), b = _mm256_set1_ps(take);
     __m256 sums[16] = {};
     for (std::int32_t row = 0; row < kTile; row += kColumns)
 #pragma GCC unroll 16
       for (std::int32_t j = 0; j < 16; ++j) {
         const std::int32_t i = row + 8 * j;
-        sums[j] = _mm256_add_ps(sums[j], less_by(a, weight(law, logits + i), b, weight(other, less + i)));
+        sums[j] = _mm256_add_ps(sums[j], less_by(a, weight(lanes, logits + i), b, weight(other, less + i)));
       }
     return halve(sums);
   }
 
   SPECULA_AVX2 static double cross(const float* target, const Exponent& e, const float* draft,
                                    const Exponent& f, float keep, float take, float* out) {
-    const Law law = law_of(e), other = law_of(f);
+    const Lanes lanes = lanes_of(e), other = lanes_of(f);
     const __m256 a = _mm256_set1_ps(keep), b = _mm256_set1_ps(take), zero = _mm256_setzero_ps();
     __m256 sums[16] = {};
     for (std::int32_t row = 0; row < kTile; row += kColumns)
@@ -107,7 +107,7 @@ struct Avx2Kernels {
       for (std::int32_t j = 0; j < 16; ++j) {
         const std::int32_t i = row + 8 * j;
         const __m256 log_q = power(other, _mm256_loadu_ps(draft + i));
-        const __m256 p = exp2(power(law, _mm256_loadu_ps(target + i)));
+        const __m256 p = exp2(power(lanes, _mm256_loadu_ps(target + i)));
         _mm256_storeu_ps(out + i, _mm256_fmsub_ps(a, exp2(log_q), _mm256_mul_ps(b, p)));
         const __m256 any = _mm256_cmp_ps(p, zero, _CMP_NEQ_UQ);
         sums[j] = _mm256_add_ps(sums[j], _mm256_and_ps(any, _mm256_mul_ps(p, log_q)));
@@ -141,28 +141,28 @@ struct Avx2Kernels {
     const __m128 c = _mm_max_ps(b, _mm_movehl_ps(b, b));
     return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
   }
-  struct Law {
-    __m256 shift, scale, offset, cut;
+  struct Lanes {
+    __m256 shift, scale, offset, min_logit;
   };
-  SPECULA_AVX2 static Law law_of(const Exponent& e) {
+  SPECULA_AVX2 static Lanes lanes_of(const Exponent& e) {
     return {_mm256_set1_ps(e.shift), _mm256_set1_ps(e.scale), _mm256_set1_ps(e.offset),
-            _mm256_set1_ps(e.cut)};
+            _mm256_set1_ps(e.min_logit)};
   }
-  /// log2 of a weight, whatever the cut.
-  SPECULA_AVX2 __attribute__((always_inline)) static __m256 power(const Law& law, __m256 l) {
-    return _mm256_fmsub_ps(_mm256_sub_ps(l, law.shift), law.scale, law.offset);
+  /// log2 of a weight, whatever the truncation.
+  SPECULA_AVX2 __attribute__((always_inline)) static __m256 power(const Lanes& lanes, __m256 l) {
+    return _mm256_fmsub_ps(_mm256_sub_ps(l, lanes.shift), lanes.scale, lanes.offset);
   }
   /// Sums of a tile's columns; returns the maximum of `next`.
   template <bool large>
-  SPECULA_AVX2 __attribute__((always_inline)) static float columns(const Law& law, const float* logits,
+  SPECULA_AVX2 __attribute__((always_inline)) static float columns(const Lanes& lanes, const float* logits,
                                                                    const float* next, __m256* sums) {
     __m256 best = _mm256_set1_ps(-std::numeric_limits<float>::infinity());
     for (std::int32_t j = 0; j < 16; ++j) {
       const std::int32_t column = 8 * j;
-      __m256 sum = exp2(above_unit<large>(law, logits + column));
-      sum = _mm256_add_ps(sum, exp2(above_unit<large>(law, logits + column + 128)));
-      sum = _mm256_add_ps(sum, exp2(above_unit<large>(law, logits + column + 256)));
-      sums[j] = _mm256_add_ps(sum, exp2(above_unit<large>(law, logits + column + 384)));
+      __m256 sum = exp2(above_unit<large>(lanes, logits + column));
+      sum = _mm256_add_ps(sum, exp2(above_unit<large>(lanes, logits + column + 128)));
+      sum = _mm256_add_ps(sum, exp2(above_unit<large>(lanes, logits + column + 256)));
+      sums[j] = _mm256_add_ps(sum, exp2(above_unit<large>(lanes, logits + column + 384)));
       const float* ahead = next + 4 * column;  // in order: the hardware's prefetching wants it so
       const __m256 a = _mm256_max_ps(_mm256_loadu_ps(ahead), _mm256_loadu_ps(ahead + 8));
       const __m256 b = _mm256_max_ps(_mm256_loadu_ps(ahead + 16), _mm256_loadu_ps(ahead + 24));
@@ -172,14 +172,15 @@ struct Avx2Kernels {
   }
   /// Exponents of logits less the tile's unit.
   template <bool large>
-  SPECULA_AVX2 __attribute__((always_inline)) static __m256 above_unit(const Law& law, const float* logits) {
+  SPECULA_AVX2 __attribute__((always_inline)) static __m256 above_unit(const Lanes& lanes,
+                                                                       const float* logits) {
     const __m256 l = _mm256_loadu_ps(logits);
-    return large ? power(law, l) : _mm256_fmsub_ps(l, law.scale, law.offset);
+    return large ? power(lanes, l) : _mm256_fmsub_ps(l, lanes.scale, lanes.offset);
   }
-  SPECULA_AVX2 __attribute__((always_inline)) static __m256 weight(const Law& law, const float* logits) {
+  SPECULA_AVX2 __attribute__((always_inline)) static __m256 weight(const Lanes& lanes, const float* logits) {
     const __m256 l = _mm256_loadu_ps(logits);
-    const __m256 kept = _mm256_cmp_ps(l, law.cut, _CMP_NLT_UQ);
-    return _mm256_and_ps(kept, exp2(power(law, l)));
+    const __m256 kept = _mm256_cmp_ps(l, lanes.min_logit, _CMP_NLT_UQ);
+    return _mm256_and_ps(kept, exp2(power(lanes, l)));
   }
   SPECULA_AVX2 __attribute__((always_inline)) static __m256 less_by(__m256 keep, __m256 w, __m256 take,
                                                                     __m256 less) {

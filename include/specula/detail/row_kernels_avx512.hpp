@@ -47,24 +47,24 @@ struct Avx512Kernels {
       out[t] = tile_unit(top, factor);              // with this tile's arithmetic
       // Where the unit is exact in a float, the fused product is too, and the subtraction is saved.
       const bool large = std::abs(out[t].unit) >= 0x1p22;
-      const Law law{_mm512_set1_ps(large ? top : 0), scale,
-                    _mm512_set1_ps(large ? -out[t].rest : static_cast<float>(out[t].unit)),
-                    _mm512_setzero_ps()};
+      const Lanes lanes{_mm512_set1_ps(large ? top : 0), scale,
+                        _mm512_set1_ps(large ? -out[t].rest : static_cast<float>(out[t].unit)),
+                        _mm512_setzero_ps()};
       __m512 sums[8];
       const float ahead =
-          large ? columns<true>(law, logits, next, sums) : columns<false>(law, logits, next, sums);
+          large ? columns<true>(lanes, logits, next, sums) : columns<false>(lanes, logits, next, sums);
       out[t].sum = top == -std::numeric_limits<float>::infinity() ? empty(logits) : halve(sums);
       top = ahead;
     }
   }
 
   SPECULA_AVX512 static double fill(const float* logits, const Exponent& e, float* weights) {
-    const Law law = law_of(e);
+    const Lanes lanes = lanes_of(e);
     __m512 sums[8] = {};
     for (std::int32_t row = 0; row < kTile; row += kColumns)
 #pragma GCC unroll 8
       for (std::int32_t j = 0; j < 8; ++j) {
-        const __m512 w = weight(law, logits + row + 16 * j);
+        const __m512 w = weight(lanes, logits + row + 16 * j);
         _mm512_storeu_ps(weights + row + 16 * j, w);
         sums[j] = _mm512_add_ps(sums[j], w);
       }
@@ -87,21 +87,21 @@ struct Avx512Kernels {
 
   SPECULA_AVX512 static double difference(const float* logits, const Exponent& e, const float* less,
                                           const Exponent& f, float keep, float take) {
-    const Law law = law_of(e), other = law_of(f);
+    const Lanes lanes = lanes_of(e), other = lanes_of(f);
     const __m512 a = _mm512_set1_ps(keep), b = _mm512_set1_ps(take);
     __m512 sums[8] = {};
     for (std::int32_t row = 0; row < kTile; row += kColumns)
 #pragma GCC unroll 8
       for (std::int32_t j = 0; j < 8; ++j) {
         const std::int32_t i = row + 16 * j;
-        sums[j] = _mm512_add_ps(sums[j], less_by(a, weight(law, logits + i), b, weight(other, less + i)));
+        sums[j] = _mm512_add_ps(sums[j], less_by(a, weight(lanes, logits + i), b, weight(other, less + i)));
       }
     return halve(sums);
   }
 
   SPECULA_AVX512 static double cross(const float* target, const Exponent& e, const float* draft,
                                      const Exponent& f, float keep, float take, float* out) {
-    const Law law = law_of(e), other = law_of(f);
+    const Lanes lanes = lanes_of(e), other = lanes_of(f);
     const __m512 a = _mm512_set1_ps(keep), b = _mm512_set1_ps(take), zero = _mm512_setzero_ps();
     __m512 sums[8] = {};
     for (std::int32_t row = 0; row < kTile; row += kColumns)
@@ -109,7 +109,7 @@ struct Avx512Kernels {
       for (std::int32_t j = 0; j < 8; ++j) {
         const std::int32_t i = row + 16 * j;
         const __m512 log_q = power(other, _mm512_loadu_ps(draft + i));
-        const __m512 p = exp2(power(law, _mm512_loadu_ps(target + i)));
+        const __m512 p = exp2(power(lanes, _mm512_loadu_ps(target + i)));
         _mm512_storeu_ps(out + i, _mm512_fmsub_ps(a, exp2(log_q), _mm512_mul_ps(b, p)));
         const __mmask16 any = _mm512_cmp_ps_mask(p, zero, _CMP_NEQ_UQ);
         sums[j] = _mm512_add_ps(sums[j], _mm512_maskz_mul_ps(any, p, log_q));
@@ -153,28 +153,28 @@ struct Avx512Kernels {
     return _mm_cvtss_f32(_mm_max_ss(d, _mm_movehdup_ps(d)));
   }
 
-  struct Law {
-    __m512 shift, scale, offset, cut;
+  struct Lanes {
+    __m512 shift, scale, offset, min_logit;
   };
-  SPECULA_AVX512 static Law law_of(const Exponent& e) {
+  SPECULA_AVX512 static Lanes lanes_of(const Exponent& e) {
     return {_mm512_set1_ps(e.shift), _mm512_set1_ps(e.scale), _mm512_set1_ps(e.offset),
-            _mm512_set1_ps(e.cut)};
+            _mm512_set1_ps(e.min_logit)};
   }
-  /// log2 of a weight, whatever the cut.
-  SPECULA_AVX512 __attribute__((always_inline)) static __m512 power(const Law& law, __m512 l) {
-    return _mm512_fmsub_ps(_mm512_sub_ps(l, law.shift), law.scale, law.offset);
+  /// log2 of a weight, whatever the truncation.
+  SPECULA_AVX512 __attribute__((always_inline)) static __m512 power(const Lanes& lanes, __m512 l) {
+    return _mm512_fmsub_ps(_mm512_sub_ps(l, lanes.shift), lanes.scale, lanes.offset);
   }
   /// Sums of a tile's columns; returns the maximum of `next`.
   template <bool large>
-  SPECULA_AVX512 __attribute__((always_inline)) static float columns(const Law& law, const float* logits,
+  SPECULA_AVX512 __attribute__((always_inline)) static float columns(const Lanes& lanes, const float* logits,
                                                                      const float* next, __m512* sums) {
     __m512 best = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
     for (std::int32_t j = 0; j < 8; ++j) {
       const std::int32_t column = 16 * j;
-      __m512 sum = exp2(above_unit<large>(law, logits + column));
-      sum = _mm512_add_ps(sum, exp2(above_unit<large>(law, logits + column + 128)));
-      sum = _mm512_add_ps(sum, exp2(above_unit<large>(law, logits + column + 256)));
-      sums[j] = _mm512_add_ps(sum, exp2(above_unit<large>(law, logits + column + 384)));
+      __m512 sum = exp2(above_unit<large>(lanes, logits + column));
+      sum = _mm512_add_ps(sum, exp2(above_unit<large>(lanes, logits + column + 128)));
+      sum = _mm512_add_ps(sum, exp2(above_unit<large>(lanes, logits + column + 256)));
+      sums[j] = _mm512_add_ps(sum, exp2(above_unit<large>(lanes, logits + column + 384)));
       const float* ahead = next + 4 * column;  // in order: the hardware's prefetching wants it so
       const __m512 a = max(_mm512_loadu_ps(ahead), _mm512_loadu_ps(ahead + 16));
       const __m512 b = max(_mm512_loadu_ps(ahead + 32), _mm512_loadu_ps(ahead + 48));
@@ -184,14 +184,15 @@ struct Avx512Kernels {
   }
   /// Exponents of logits less the tile's unit.
   template <bool large>
-  SPECULA_AVX512 __attribute__((always_inline)) static __m512 above_unit(const Law& law,
+  SPECULA_AVX512 __attribute__((always_inline)) static __m512 above_unit(const Lanes& lanes,
                                                                          const float* logits) {
     const __m512 l = _mm512_loadu_ps(logits);
-    return large ? power(law, l) : _mm512_fmsub_ps(l, law.scale, law.offset);
+    return large ? power(lanes, l) : _mm512_fmsub_ps(l, lanes.scale, lanes.offset);
   }
-  SPECULA_AVX512 __attribute__((always_inline)) static __m512 weight(const Law& law, const float* logits) {
+  SPECULA_AVX512 __attribute__((always_inline)) static __m512 weight(const Lanes& lanes,
+                                                                     const float* logits) {
     const __m512 l = _mm512_loadu_ps(logits);
-    return exp2(power(law, l), _mm512_cmp_ps_mask(l, law.cut, _CMP_NLT_UQ));
+    return exp2(power(lanes, l), _mm512_cmp_ps_mask(l, lanes.min_logit, _CMP_NLT_UQ));
   }
   SPECULA_AVX512 __attribute__((always_inline)) static __m512 less_by(__m512 keep, __m512 w, __m512 take,
                                                                       __m512 less) {

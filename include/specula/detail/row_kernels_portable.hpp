@@ -50,7 +50,7 @@ struct PortableKernels {
       for (std::int32_t j = 0; j < kColumns; ++j) {
         const float l = logits[row + j];
         const float w = exp2((l - e.shift) * e.scale - e.offset);
-        sums[j] += weights[row + j] = l < e.cut ? 0.0f : w;
+        sums[j] += weights[row + j] = l < e.min_logit ? 0.0f : w;
       }
     return halve(sums);
   }

@@ -1,4 +1,5 @@
-// One streaming pass over a row: its law, its first largest token, and the masses of its tiles for a draw.
+// One streaming pass over a row: its distribution, its first largest token, and the masses of its tiles for a
+// draw.
 #pragma once
 
 #include <algorithm>
@@ -13,37 +14,38 @@
 
 #include "../rows.hpp"
 #include "../sampling_params.hpp"
-#include "cut.hpp"
 #include "fields.hpp"
 #include "row_math.hpp"
+#include "truncation.hpp"
 
 namespace specula::detail {
 
-/// The probabilities of one tile of a law; a point mass is one, too.
-inline void fill_tile(const RowLaw& law, std::int32_t vocab, std::int32_t tile, float* weights) {
-  if (law.is_point()) {
+/// The probabilities of one tile of a distribution; a point mass is one, too.
+inline void fill_tile(const Distribution& distribution, std::int32_t vocab, std::int32_t tile,
+                      float* weights) {
+  if (distribution.is_point()) {
     std::fill_n(weights, kTile, 0.0f);
-    if (law.point / kTile == tile) weights[law.point % kTile] = 1.0f;
+    if (distribution.point / kTile == tile) weights[distribution.point % kTile] = 1.0f;
     return;
   }
   std::array<float, kTile> padding;
-  kernels().fill(tile_at(law.logits, vocab, tile, padding), Exponent(law), weights);
+  kernels().fill(tile_at(distribution.logits, vocab, tile, padding), Exponent(distribution), weights);
 }
 
-/// Weights of a law over a row, tile by tile: what Chance::draw takes.
-struct LawWeights {
-  RowLaw law;
+/// Weights of a distribution over a row, tile by tile: what Rng::draw takes.
+struct TokenWeights {
+  Distribution distribution;
   std::int32_t vocab_size;
-  std::span<const double> masses;  // (ceil(V / 512)) of `law`
+  std::span<const double> masses;  // (ceil(V / 512)) of `distribution`
 
   std::int32_t vocab() const { return vocab_size; }
-  double operator()(Token token) const { return law(token); }
+  double operator()(Token token) const { return distribution(token); }
   std::span<const double> tile_masses() const { return masses; }
-  void fill(std::int32_t tile, float* weights) const { fill_tile(law, vocab_size, tile, weights); }
+  void fill(std::int32_t tile, float* weights) const { fill_tile(distribution, vocab_size, tile, weights); }
 };
 
 /// Mass of one tile of any weights. Under the reference arithmetic it is the sum of the weights' exact
-/// values, so that laws enumerated over toy vocabularies are exact too.
+/// values, so that distributions enumerated over toy vocabularies are exact too.
 template <class Weights>
 double tile_mass(const Weights& weights, std::int32_t tile) {
   if (isa() == Isa::reference) {
@@ -57,57 +59,59 @@ double tile_mass(const Weights& weights, std::int32_t tile) {
                             0.0f);  // takes nothing away: the sum in its fixed order
 }
 
-/// Workspace of one row's scan. Allocates in the constructor, and 4 V bytes at the first cut. Remembers the
-/// tile masses of the last law it saw. Its functions throw std::runtime_error on a row that holds NaN or
-/// +infinity, no finite logit at all, or logits beyond 1e38 times the temperature, and std::invalid_argument
-/// on a row of another width.
+/// Workspace of one row's scan. Allocates in the constructor, and 4 V bytes at the first truncation.
+/// Remembers the tile masses of the last distribution it saw. Its functions throw std::runtime_error on a row
+/// that holds NaN or +infinity, no finite logit at all, or logits beyond 1e38 times the temperature, and
+/// std::invalid_argument on a row of another width.
 class RowScan {
  public:
   explicit RowScan(std::int32_t vocab)
       : vocab_(vocab),
         stats_(static_cast<std::size_t>(tile_count(vocab))),
         masses_(stats_.size()),
-        cut_(vocab) {}
+        truncation_(vocab) {}
 
   std::int32_t vocab() const { return vocab_; }
 
-  /// The law of `row` under `params`. Cost: one read of the row; a cut reads again the tiles that reach it.
-  RowLaw law(std::span<const float> row, const SamplingParams& params) {
-    if (params.greedy()) return RowLaw::at(argmax(row));
-    seen_ = {};  // the first cut allocates, and may throw when masses_ are already of this row
-    RowLaw law;
-    law.logits = row.data();
-    law.inv_t = 1.0 / static_cast<double>(params.temperature);
-    const bool needs_sum = !params.cuts() || cut_.needs_sum(params);
-    law.shift = needs_sum ? scan(row, law.inv_t) : maxima(row, law.inv_t);
+  /// The distribution of `row` under `params`. Cost: one read of the row; a cut reads again the tiles that
+  /// reach it.
+  Distribution distribution(std::span<const float> row, const SamplingParams& params) {
+    if (params.greedy()) return Distribution::at(argmax(row));
+    seen_ = {};  // the first truncation allocates, and may throw when masses_ are already of this row
+    Distribution distribution;
+    distribution.logits = row.data();
+    distribution.inv_t = 1.0 / static_cast<double>(params.temperature);
+    const bool needs_sum = !params.truncates() || truncation_.needs_sum(params);
+    distribution.shift = needs_sum ? scan(row, distribution.inv_t) : maxima(row, distribution.inv_t);
     // A cut that does not ask for the sum needs no log_z: what is left is added up below.
-    if (needs_sum) law.log_z = log_sum();
-    if (params.cuts()) {
-      law.cut = cut_.threshold(law, params, stats_);
-      const double kept = measure(law, [&](std::size_t t) { return stats_[t].maximum < law.cut; });
-      law.log_z += std::log(kept);
+    if (needs_sum) distribution.log_z = log_sum();
+    if (params.truncates()) {
+      distribution.min_logit = truncation_.threshold(distribution, params, stats_);
+      const double kept =
+          measure(distribution, [&](std::size_t t) { return stats_[t].maximum < distribution.min_logit; });
+      distribution.log_z += std::log(kept);
       normalise(kept);
     }
-    seen_ = law;
-    return law;
+    seen_ = distribution;
+    return distribution;
   }
 
-  /// `law` as weights. Free if law() just made it, else one read of its row.
-  LawWeights weights(const RowLaw& law) {
-    if (!(seen_ == law)) {
-      measure(law, [](std::size_t) { return false; });
-      seen_ = law;
+  /// `distribution` as weights. Free if distribution() just made it, else one read of its row.
+  TokenWeights weights(const Distribution& distribution) {
+    if (!(seen_ == distribution)) {
+      measure(distribution, [](std::size_t) { return false; });
+      seen_ = distribution;
     }
-    return {law, vocab_, masses_};
+    return {distribution, vocab_, masses_};
   }
 
-  /// Tile masses of `law` if it is the last one seen, else none.
-  std::span<const double> masses(const RowLaw& law) const {
-    return law.logits != nullptr && seen_ == law ? std::span<const double>(masses_)
-                                                 : std::span<const double>();
+  /// Tile masses of `distribution` if it is the last one seen, else none.
+  std::span<const double> masses(const Distribution& distribution) const {
+    return distribution.logits != nullptr && seen_ == distribution ? std::span<const double>(masses_)
+                                                                   : std::span<const double>();
   }
 
-  /// Forgets the last law's masses: its row is about to be overwritten.
+  /// Forgets the last distribution's masses: its row is about to be overwritten.
   void forget() { seen_ = {}; }
 
   /// First of the largest logits. Cost: one read of the row.
@@ -217,22 +221,23 @@ class RowScan {
                           [](const TileStats& a, const TileStats& b) { return a.maximum < b.maximum; });
     for (std::size_t t = 0; t < stats_.size(); ++t) {
       const double mass = stats_[t].sum > 0 ? stats_[t].sum * pow2(stats_[t].unit - first.unit) : 0.0;
-      masses_[t] = mass < 0x1p-100 ? 0.0 : mass;  // its weights would all underflow: no coin may choose it
+      masses_[t] =
+          mass < 0x1p-100 ? 0.0 : mass;  // its weights would all underflow: no uniform draw may choose it
     }
     const double sum = merge_tiles(masses_);
     normalise(sum);
     return (std::log2(sum) - static_cast<double>(first.rest)) / kLog2E;
   }
-  /// Tile masses of any law over its own row, `is_empty` tiles unread; returns their total.
+  /// Tile masses of any distribution over its own row, `is_empty` tiles unread; returns their total.
   template <class IsEmpty>
-  double measure(const RowLaw& law, IsEmpty is_empty) {
-    const Exponent exponent(law);
+  double measure(const Distribution& distribution, IsEmpty is_empty) {
+    const Exponent exponent(distribution);
     std::array<float, kTile> padding, weights;
     for (std::size_t t = 0; t < masses_.size(); ++t) {
       const auto tile = static_cast<std::int32_t>(t);
-      masses_[t] = is_empty(t)
-                       ? 0.0
-                       : kernels().fill(tile_at(law.logits, vocab_, tile, padding), exponent, weights.data());
+      masses_[t] = is_empty(t) ? 0.0
+                               : kernels().fill(tile_at(distribution.logits, vocab_, tile, padding), exponent,
+                                                weights.data());
     }
     return merge_tiles(masses_);
   }
@@ -265,8 +270,8 @@ class RowScan {
   std::int32_t vocab_;
   std::vector<TileStats> stats_;  // (ceil(V / 512)) of the last scanned row
   std::vector<double> masses_;    // (ceil(V / 512)) of seen_
-  RowLaw seen_;
-  Cut cut_;
+  Distribution seen_;
+  Truncation truncation_;
 };
 
 }  // namespace specula::detail

@@ -30,15 +30,15 @@ inline void check_tokens(const std::string& who, Tokens tokens, std::int32_t voc
 }
 
 /// What of `context` is new after `known` tokens of it. Throws std::invalid_argument if it is shorter, or on
-/// a new token or a guess outside the vocabulary.
-inline Tokens fresh_tokens(const std::string& who, Tokens context, Tokens guess, std::size_t known,
+/// a new token or a draft token outside the vocabulary.
+inline Tokens fresh_tokens(const std::string& who, Tokens context, Tokens draft_tokens, std::size_t known,
                            std::int32_t vocab) {
   if (context.size() < known)
     throw std::invalid_argument(who + ": a context of " + std::to_string(context.size()) +
                                 " tokens after one of " + std::to_string(known) + "; truncate first");
   const Tokens fresh = context.subspan(known);
   check_tokens(who, fresh, vocab, known);
-  check_tokens(who, guess, vocab, context.size());
+  check_tokens(who, draft_tokens, vocab, context.size());
   return fresh;
 }
 
@@ -56,13 +56,13 @@ inline void check_nodes(const std::string& who, Tokens tokens, Nodes parents, st
   check_tokens(who, tokens, vocab, nodes);
 }
 
-/// In how far guesses of one kind come true: counts, and what is believed before there are any.
+/// In how far draft tokens of one kind come true: counts, and what is believed before there are any.
 struct HitRate {
   double prior = 0.5;
   std::int64_t tries = 0, hits = 0;
 
   void saw(bool hit) { ++tries, hits += hit; }
-  double chance() const {
+  double probability() const {
     constexpr double kWeight = 16;  // tries that the prior stands for
     return (static_cast<double>(hits) + kWeight * prior) / (static_cast<double>(tries) + kWeight);
   }
@@ -127,11 +127,11 @@ class BigramCounter {
   detail::PairMap<std::int64_t> counts_;
 };
 
-/// Guesses the token after a token, whatever stands before it: from a table, from the pairs of the committed
+/// Predicts the token after a token, whatever stands before it: from a table, from the pairs of the committed
 /// text, or from both. Of the text's pairs the most frequent counts, ties to the one seen last. Confidences:
-/// in how far such guesses came true so far, in texts before as well; a prompt (what a text begins with, up
-/// to the first extend() or the first sync() that brings nothing new) does not count. Allocates nothing in a
-/// round once reserve() has made room.
+/// in how far such draft tokens came true so far, in texts before as well; a prompt (what a text begins with,
+/// up to the first extend() or the first sync() that brings nothing new) does not count. Allocates nothing in
+/// a round once reserve() has made room.
 class Bigram {
  public:
   Bigram(BigramTable table)
@@ -159,7 +159,7 @@ class Bigram {
   void reserve(std::int32_t tokens) {
     const auto n = static_cast<std::size_t>(std::max(0, tokens));
     text_.reserve(n);
-    guesses_.reserve(n);
+    draft_tokens_.reserve(n);
     confidences_.reserve(n);
     if (!best_.empty()) counts_.reserve(n);
   }
@@ -179,12 +179,12 @@ class Bigram {
     text_.resize(keep);
   }
 
-  /// See Drafter. O(new tokens + guess). Throws std::invalid_argument, having changed nothing, on a context
-  /// shorter than the last one, or a new token or guess outside the vocabulary.
-  void sync(Tokens context, Tokens guess) {
+  /// See Drafter. O(new tokens + draft token). Throws std::invalid_argument, having changed nothing, on a
+  /// context shorter than the last one, or a new token or draft token outside the vocabulary.
+  void sync(Tokens context, Tokens draft_tokens) {
     alive_.expect("Bigram");
     const detail::Stopwatch watch(usage_.seconds);
-    const Tokens fresh = detail::fresh_tokens("Bigram::sync", context, guess, text_.size(), vocab_);
+    const Tokens fresh = detail::fresh_tokens("Bigram::sync", context, draft_tokens, text_.size(), vocab_);
     nodes_ = 0;
     judges_ |= fresh.empty();
     for (const Token token : fresh) append(token);
@@ -198,19 +198,19 @@ class Bigram {
     detail::check_nodes("Bigram::extend", tokens, parents, nodes_, vocab_);
     nodes_ += tokens.size();
     judges_ = true;
-    guesses_.clear();
+    draft_tokens_.clear();
     confidences_.clear();
     for (const Token token : tokens) {
-      const Token guess = (*this)(token);
-      guesses_.push_back(guess);
-      confidences_.push_back(guess == kNoToken ? 0.0f : static_cast<float>(rate(token).chance()));
+      const Token draft_token = (*this)(token);
+      draft_tokens_.push_back(draft_token);
+      confidences_.push_back(draft_token == kNoToken ? 0.0f : static_cast<float>(rate(token).probability()));
     }
     ++usage_.calls;
     usage_.nodes += static_cast<std::int64_t>(tokens.size());
-    return {guesses_, confidences_};
+    return {draft_tokens_, confidences_};
   }
 
-  /// The guess after `token`, which must be in the vocabulary.
+  /// The draft tokens after `token`, which must be in the vocabulary.
   Token operator()(Token token) const {
     if (knows(token)) return best_[index(token)].next;
     return table_ ? (*table_)(token) : kNoToken;
@@ -218,13 +218,13 @@ class Bigram {
   /// Commits one more token, which must be in the vocabulary.
   void append(Token token) {
     if (!text_.empty()) {
-      const Token before = text_.back(), guess = (*this)(before);
-      if (judges_ && guess != kNoToken) rate(before).saw(guess == token);
+      const Token before = text_.back(), draft_token = (*this)(before);
+      if (judges_ && draft_token != kNoToken) rate(before).saw(draft_token == token);
       if (!best_.empty()) count(before, token);
     }
     text_.push_back(token);
   }
-  /// Forgets how its guesses fared.
+  /// Forgets how its draft tokens fared.
   void reset_record() { seen_rate_ = table_rate_ = {.prior = kPrior}; }
 
  private:
@@ -252,7 +252,7 @@ class Bigram {
   std::vector<Token> text_;  // committed
   std::size_t nodes_ = 0;    // since the last sync
   bool judges_ = false;      // the prompt is over
-  std::vector<Token> guesses_;
+  std::vector<Token> draft_tokens_;
   std::vector<float> confidences_;
   detail::HitRate seen_rate_{.prior = kPrior}, table_rate_{.prior = kPrior};
   detail::Alive alive_;

@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "../concepts.hpp"
-#include "../detail/looking_drafter.hpp"
+#include "../detail/conditioned_drafter.hpp"
 
 namespace specula {
 
 namespace detail {
-struct FeaturesSight {
+struct FeaturesAccessor {
   static constexpr const char* name = "FeatureHead";
   template <ExposesFeatures T>
   static auto of(T& target) {
@@ -27,13 +27,15 @@ struct FeaturesSight {
 ///                           specula::FeatureHead{head, target}, specula::DynamicTree{}};
 ///
 /// Both models are referenced and must outlive the drafter. What the head holds already is dropped by the
-/// first sync(). Throws std::invalid_argument if the vocabularies differ, and what the head's look_into()
-/// throws. Allocates in the constructor only. Sources: EAGLE (Li et al. 2024); HASS (Zhang et al. 2024).
+/// first sync(). Throws std::invalid_argument if the vocabularies differ, and what the head's
+/// set_target_state() throws. Allocates in the constructor only. Sources: EAGLE (Li et al. 2024); HASS (Zhang
+/// et al. 2024).
 template <LanguageModel D, ExposesFeatures T>
-  requires LooksInto<D, decltype(std::declval<T&>().features())>
-class FeatureHead : public detail::LookingDrafter<D, T, detail::FeaturesSight> {
+  requires TargetConditioned<D, decltype(std::declval<T&>().features())>
+class FeatureHead : public detail::ConditionedDrafter<D, T, detail::FeaturesAccessor> {
  public:
-  FeatureHead(D& head, T& target) : detail::LookingDrafter<D, T, detail::FeaturesSight>(head, target) {}
+  FeatureHead(D& head, T& target)
+      : detail::ConditionedDrafter<D, T, detail::FeaturesAccessor>(head, target) {}
   FeatureHead(D&&, T&) = delete;
   FeatureHead(D&, T&&) = delete;
   FeatureHead(D&&, T&&) = delete;

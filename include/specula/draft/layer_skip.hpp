@@ -53,18 +53,18 @@ inline void choose_skipped(std::span<const double> similarity, const SkipRules& 
 
 /// Drafts with the target itself through a part of its blocks, in the target's own cache: nothing is trained,
 /// and there is no second cache to keep in step. What is left out is given, or chosen by rules when the first
-/// guess of a text is made, from the similarities that the target measured while it read the prompt (a target
-/// that does not measure has the other rules only). The target's committed slots are never written; a draft's
-/// nodes share its room for nodes, are never more than there are in the proposal, and are forgotten before it
-/// verifies. Views of the target are stale after each guess. One a target.
+/// draft token of a text is made, from the similarities that the target measured while it read the prompt (a
+/// target that does not measure has the other rules only). The target's committed slots are never written; a
+/// draft's nodes share its room for nodes, are never more than there are in the proposal, and are forgotten
+/// before it verifies. Views of the target are stale after each draft token. One a target.
 ///
 ///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}}, specula::LayerSkip{target},
 ///                           specula::AdaptiveChain<>{}};
 ///
 /// The paper's mean is over all S tokens of the prompt, since its first token is the target's own, from the
 /// prefill. Here it is over the S - 1 before the root: the first round drafts already, when the target has
-/// yet to run the root. To wait for the root's cosine would cost every text a round without guesses, for a
-/// mean that it can move by at most 2 / S.
+/// yet to run the root. To wait for the root's cosine would cost every text a round without draft tokens, for
+/// a mean that it can move by at most 2 / S.
 ///
 /// The target is referenced and must outlive the drafter; it is also the verifier's. Allocates in the
 /// constructor only. Source: Draft on the Fly: Adaptive Self-Speculative Decoding using Cosine Similarity
@@ -94,7 +94,7 @@ class LayerSkip {
   std::int32_t vocab_size() const { return target_->vocab_size(); }
   std::int32_t capacity() const { return target_->capacity(); }
   const Usage& usage() const { return usage_; }
-  /// What it leaves out of this text, once a guess was made; or what was given.
+  /// What it leaves out of this text, once a draft token was made; or what was given.
   const SkippedBlocks& skipped() const { return skipped_; }
 
   /// Forgets speculation; the text changes from position `n` on. The target is the verifier's to truncate.
@@ -106,10 +106,10 @@ class LayerSkip {
   }
 
   /// `context` must extend the last one and be what the target holds now. Nodes stay if they are a beginning
-  /// of the guess; the rest of it runs with the next extend(). Throws, having changed nothing,
+  /// of the draft tokens; the rest of it runs with the next extend(). Throws, having changed nothing,
   /// std::invalid_argument on a shorter context and std::logic_error where the target holds more or fewer
-  /// tokens. Cost: O(guess).
-  void sync(Tokens context, Tokens guess) {
+  /// tokens. Cost: O(draft token).
+  void sync(Tokens context, Tokens draft_tokens) {
     alive_.expect("LayerSkip");
     if (context.size() < static_cast<std::size_t>(known_))
       throw std::invalid_argument("LayerSkip::sync: a context of " + std::to_string(context.size()) +
@@ -122,21 +122,21 @@ class LayerSkip {
     // Others used the target: a verifier, or what threw before it could.
     if (known != known_ || target_->node_count() != size()) forget_nodes();
     known_ = known;
-    if (!begins(guess)) forget_nodes();
-    lacking_.assign(guess.begin() + size(), guess.end());
-    guessed_ = static_cast<std::int32_t>(guess.size());
+    if (!begins(draft_tokens)) forget_nodes();
+    lacking_.assign(draft_tokens.begin() + size(), draft_tokens.end());
+    drafted_ = static_cast<std::int32_t>(draft_tokens.size());
   }
 
   /// Rows after new nodes; see Drafter. Throws, having changed nothing, std::invalid_argument for a bad
   /// parent, or another number of them than of tokens; also if the target does not give a row for each node.
-  /// Cost: a pass of the target without what is left out; for the first guess of a text also what the
+  /// Cost: a pass of the target without what is left out; for the first draft token of a text also what the
   /// target's append() left waiting.
-  RowsView extend(Tokens tokens, Nodes parents) {
+  LogitsView extend(Tokens tokens, Nodes parents) {
     alive_.expect("LayerSkip");
     if (parents.size() != tokens.size())
       throw std::invalid_argument("LayerSkip::extend: " + std::to_string(parents.size()) + " parents for " +
                                   std::to_string(tokens.size()) + " tokens");
-    const auto made = static_cast<std::size_t>(size()) + lacking_.size() - static_cast<std::size_t>(guessed_);
+    const auto made = static_cast<std::size_t>(size()) + lacking_.size() - static_cast<std::size_t>(drafted_);
     for (std::size_t i = 0; i < tokens.size(); ++i)
       if (parents[i] != kNoParent && (parents[i] < 0 || static_cast<std::size_t>(parents[i]) >= made + i))
         throw std::invalid_argument("LayerSkip::extend: parent " + std::to_string(parents[i]) + " of " +
@@ -152,11 +152,12 @@ class LayerSkip {
       tokens_.push_back(token);
       parents_.push_back(parent);
     };
-    // The guess is a chain, and behind it the nodes since sync() have the target's numbers less its length.
+    // The draft tokens is a chain, and behind it the nodes since sync() have the target's numbers less its
+    // length.
     for (const Token token : lacking_) add(token, size() - 1);
     for (std::size_t i = 0; i < tokens.size(); ++i)
-      add(tokens[i], (parents[i] == kNoParent ? -1 : parents[i]) + guessed_);
-    RowsView rows;
+      add(tokens[i], (parents[i] == kNoParent ? -1 : parents[i]) + drafted_);
+    LogitsView rows;
     try {
       rows = target_->extend_skipping(Tokens(tokens_).subspan(before), Nodes(parents_).subspan(before),
                                       skipped_);
@@ -176,18 +177,18 @@ class LayerSkip {
 
  private:
   std::int32_t size() const { return static_cast<std::int32_t>(tokens_.size()); }
-  /// Whether the nodes are a chain, and that a beginning of the guess.
-  bool begins(Tokens guess) const {
-    if (guess.size() < tokens_.size()) return false;
+  /// Whether the nodes are a chain, and that a beginning of the draft tokens.
+  bool begins(Tokens draft_tokens) const {
+    if (draft_tokens.size() < tokens_.size()) return false;
     for (std::int32_t n = 0; n < size(); ++n) {
       const auto i = static_cast<std::size_t>(n);
-      if (tokens_[i] != guess[i] || parents_[i] != n - 1) return false;
+      if (tokens_[i] != draft_tokens[i] || parents_[i] != n - 1) return false;
     }
     return true;
   }
   void forget_nodes() {
     tokens_.clear(), parents_.clear(), lacking_.clear();
-    guessed_ = 0;
+    drafted_ = 0;
   }
 
   T* target_;
@@ -196,10 +197,10 @@ class LayerSkip {
   bool given_ = false;         // skipped_ is of every text
   bool chosen_ = false;        // skipped_ is of this text
   std::int32_t known_ = 0;     // tokens of the context
-  std::vector<Token> tokens_;  // the target's nodes: the guess, then those since the last sync
+  std::vector<Token> tokens_;  // the target's nodes: the draft tokens, then those since the last sync
   std::vector<NodeId> parents_;
-  std::vector<Token> lacking_;  // the end of the guess that it has yet to run
-  std::int32_t guessed_ = 0;    // tokens of the guess
+  std::vector<Token> lacking_;  // the end of the draft tokens that it has yet to run
+  std::int32_t drafted_ = 0;    // tokens of the draft tokens
   detail::Alive alive_;
   Usage usage_;
 };

@@ -1,4 +1,4 @@
-// Max-Gram and prompt lookup: guesses copied from the text itself.
+// Max-Gram and prompt lookup: draft tokens copied from the text itself.
 #pragma once
 
 #include <algorithm>
@@ -24,29 +24,30 @@ namespace specula {
 struct MaxGramOptions {
   std::int32_t min_match = 1;  // tokens; a shorter match is none
   std::int32_t max_match = 0;  // longest suffix that is looked for; 0: any
-  bool past_end = false;  // where the occurrence ends the committed tokens: copy on from guesses and root
-  bool learn = true;      // confidences from how guesses fared, not from priors alone
+  // where the occurrence ends the committed tokens: copy on from draft tokens and root
+  bool past_end = false;
+  bool learn = true;  // confidences from how draft tokens fared, not from priors alone
 };
 
-/// Finds the longest suffix of the text, guesses included, that occurs in the committed tokens, and guesses
-/// the token after its earliest occurrence there; where there is none, what a bigram model says, if it has
-/// one. A guess that is taken up is copied on from there: the same as searching again, unless an option cuts
-/// matches short or copies past the end. Max-Gram is section 3.3 of Chen et al. 2024 (Cascade Speculative
-/// Drafting); prompt lookup is Saxena 2023. With `past_end`, which neither has, a text that repeats itself is
-/// guessed as far as one asks.
+/// Finds the longest suffix of the text, draft tokens included, that occurs in the committed tokens, and
+/// predicts the token after its earliest occurrence there; where there is none, what a bigram model says, if
+/// it has one. A draft token that is taken up is copied on from there: the same as searching again, unless an
+/// option cuts matches short or copies past the end. Max-Gram is section 3.3 of Chen et al. 2024 (Cascade
+/// Speculative Drafting); prompt lookup is Saxena 2023. With `past_end`, which neither has, a text that
+/// repeats itself is drafted as far as one asks.
 ///
 ///   specula::Speculator run{verifier, specula::MaxGram{table}, specula::Chain<>{.length = 10}};
 ///
 /// Confidences: matches are sorted by their length, and as the text grows, the drafter books how often the
-/// guess after each sort would have come true. What a text begins with, up to the first extend() or the first
-/// sync() that brings nothing new, is its prompt, and says nothing about guesses. What was learned stays from
-/// text to text. Cost: O(1) in the mean for a committed token; a node one look-up where it goes on with a
-/// match, else some logarithm of the context; up to 300 bytes a token. In a round it allocates nothing once
-/// reserve() has made room.
+/// draft tokens after each sort would have come true. What a text begins with, up to the first extend() or
+/// the first sync() that brings nothing new, is its prompt, and says nothing about draft tokens. What was
+/// learned stays from text to text. Cost: O(1) in the mean for a committed token; a node one look-up where it
+/// goes on with a match, else some logarithm of the context; up to 300 bytes a token. In a round it allocates
+/// nothing once reserve() has made room.
 class MaxGram {
  public:
-  /// Guesses nothing where nothing matches. Throws std::invalid_argument unless vocab >= 1, min_match >= 1
-  /// and max_match is 0 or at least min_match.
+  /// Draft tokens nothing where nothing matches. Throws std::invalid_argument unless vocab >= 1, min_match >=
+  /// 1 and max_match is 0 or at least min_match.
   explicit MaxGram(std::int32_t vocab, MaxGramOptions options = {}) : vocab_(vocab), options_(options) {
     if (vocab < 1)
       throw std::invalid_argument("MaxGram: the vocabulary has " + std::to_string(vocab) +
@@ -80,8 +81,8 @@ class MaxGram {
     corpus_.reserve(tokens);
     const auto n = static_cast<std::size_t>(std::max(0, tokens));
     nodes_.reserve(n);
-    guess_.reserve(n);
-    guesses_.reserve(n);
+    synced_.reserve(n);
+    draft_tokens_.reserve(n);
     confidences_.reserve(n);
     if (fallback_) fallback_->reserve(tokens);
   }
@@ -91,29 +92,30 @@ class MaxGram {
     alive_.expect("MaxGram");
     nodes_.clear();
     tip_ = {};
-    guess_.clear();
+    synced_.clear();
     judges_ = false;
     if (n >= corpus_.size()) return;
     const std::vector<Token> kept(corpus_.text().begin(), corpus_.text().begin() + std::max(0, n));
     corpus_.clear();
     for (const Token token : kept) corpus_.append(token);
     if (fallback_) fallback_->truncate(n);
-    expected_ = options_.learn ? look() : Guess{};
+    expected_ = options_.learn ? look() : DraftToken{};
   }
 
-  /// See Drafter. O(new tokens) in the mean over a text, and a look-up a guess. Throws std::invalid_argument,
-  /// having changed nothing, on a context shorter than the last one, or a new token or guess outside the
-  /// vocabulary.
-  void sync(Tokens context, Tokens guess) {
+  /// See Drafter. O(new tokens) in the mean over a text, and a look-up a draft token. Throws
+  /// std::invalid_argument, having changed nothing, on a context shorter than the last one, or a new token or
+  /// draft token outside the vocabulary.
+  void sync(Tokens context, Tokens draft_tokens) {
     alive_.expect("MaxGram");
     const detail::Stopwatch watch(usage_.seconds);
-    const Tokens fresh = detail::fresh_tokens("MaxGram::sync", context, guess, corpus_.text().size(), vocab_);
+    const Tokens fresh =
+        detail::fresh_tokens("MaxGram::sync", context, draft_tokens, corpus_.text().size(), vocab_);
     nodes_.clear();
     judges_ |= fresh.empty();
     for (const Token token : fresh) commit(token);
-    guess_.assign(guess.begin(), guess.end());
+    synced_.assign(draft_tokens.begin(), draft_tokens.end());
     tip_ = corpus_.whole();
-    for (const Token token : guess) tip_ = corpus_.advance(tip_, token);
+    for (const Token token : draft_tokens) tip_ = corpus_.advance(tip_, token);
   }
 
   /// See Drafter. Throws std::invalid_argument, having changed nothing, on a token outside the vocabulary or
@@ -124,7 +126,7 @@ class MaxGram {
     detail::check_nodes("MaxGram::extend", tokens, parents, nodes_.size(), vocab_);
     judges_ = true;
     const std::int32_t end = options_.past_end ? kNowhere : corpus_.size();
-    guesses_.clear();
+    draft_tokens_.clear();
     confidences_.clear();
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       const Node* parent = parents[i] == kNoParent ? nullptr : &nodes_[static_cast<std::size_t>(parents[i])];
@@ -136,21 +138,21 @@ class MaxGram {
         node.source = {parent->source.from + 1, parent->source.length + 1};
       if (node.source.from >= end) node.source = source_of(node.match);
       nodes_.push_back(node);
-      Guess guess = instead(tokens[i]);
+      DraftToken draft_token = instead(tokens[i]);
       if (node.source.from < end) {
-        guess = {text_at(node.source.from), kind(node.source.length)};
-        nodes_.back().copied = guess.token;
+        draft_token = {text_at(node.source.from), kind(node.source.length)};
+        nodes_.back().copied = draft_token.token;
       }
-      guesses_.push_back(guess.token);
-      confidences_.push_back(guess.token == kNoToken ? 0.0f
-                                                     : static_cast<float>(record_[guess.kind].chance()));
+      draft_tokens_.push_back(draft_token.token);
+      confidences_.push_back(
+          draft_token.token == kNoToken ? 0.0f : static_cast<float>(record_[draft_token.kind].probability()));
     }
     ++usage_.calls;
     usage_.nodes += static_cast<std::int64_t>(tokens.size());
-    return {guesses_, confidences_};
+    return {draft_tokens_, confidences_};
   }
 
-  /// Forgets how guesses fared.
+  /// Forgets how draft tokens fared.
   void reset_record() {
     for (std::size_t kind = 0; kind < kKinds; ++kind) record_[kind] = {.prior = kPriors[kind]};
     if (fallback_) fallback_->reset_record();
@@ -162,7 +164,7 @@ class MaxGram {
   using Match = detail::SuffixAutomaton::Match;
   static constexpr std::int32_t kNowhere = std::numeric_limits<std::int32_t>::max();
 
-  /// Kinds of guesses: the bigram model's, then by the least length of their match.
+  /// Kinds of draft tokens: the bigram model's, then by the least length of their match.
   static constexpr std::size_t kKinds = 8;
   static constexpr std::array<std::int32_t, kKinds> kLengths = {0, 1, 2, 3, 5, 8, 12, 20};
   static constexpr std::array<double, kKinds> kPriors = {0.4, 0.4, 0.55, 0.65, 0.77, 0.85, 0.9, 0.96};
@@ -177,21 +179,21 @@ class MaxGram {
     NodeId parent = kNoParent;
     std::int32_t depth = 0;
     Source source = {};
-    Token copied = kNoToken;  // its guess, if that was copied
+    Token copied = kNoToken;  // its draft token, if that was copied
   };
-  struct Guess {
+  struct DraftToken {
     Token token = kNoToken;
     std::size_t kind = 0;
   };
 
-  /// The token at `place` of the text that the last node ends: committed, guessed, or a node.
+  /// The token at `place` of the text that the last node ends: committed, drafted, or a node.
   Token text_at(std::int32_t place) const {
     auto i = static_cast<std::size_t>(place);
     if (i < corpus_.text().size()) return corpus_.text()[i];
     i -= corpus_.text().size();
-    if (i < guess_.size()) return guess_[i];
+    if (i < synced_.size()) return synced_[i];
     const Node* node = &nodes_.back();
-    while (static_cast<std::size_t>(node->depth) > i - guess_.size())
+    while (static_cast<std::size_t>(node->depth) > i - synced_.size())
       node = &nodes_[static_cast<std::size_t>(node->parent)];
     return node->token;
   }
@@ -205,10 +207,10 @@ class MaxGram {
     if (match.length < options_.min_match) return {};
     return {corpus_.after(match), match.length};
   }
-  /// The guess after `token` where nothing is copied.
-  Guess instead(Token token) const { return {fallback_ ? (*fallback_)(token) : kNoToken, 0}; }
-  /// What would be guessed if the last committed token were the root.
-  Guess look() {
+  /// The draft tokens after `token` where nothing is copied.
+  DraftToken instead(Token token) const { return {fallback_ ? (*fallback_)(token) : kNoToken, 0}; }
+  /// What would be drafted if the last committed token were the root.
+  DraftToken look() {
     if (corpus_.size() == 0) return {};
     const std::int32_t root = corpus_.size() - 1;
     const Tokens text = corpus_.text();
@@ -228,13 +230,13 @@ class MaxGram {
   MaxGramOptions options_;
   std::optional<Bigram> fallback_;
   detail::SuffixAutomaton corpus_;  // committed tokens
-  Match tip_;                       // longest suffix of context and guess
-  std::vector<Token> guess_;
+  Match tip_;                       // longest suffix of context and draft tokens
+  std::vector<Token> synced_;
   std::vector<Node> nodes_;  // since the last sync
-  std::vector<Token> guesses_;
+  std::vector<Token> draft_tokens_;
   std::vector<float> confidences_;
   std::array<detail::HitRate, kKinds> record_;
-  Guess expected_;       // for the next committed token
+  DraftToken expected_;  // for the next committed token
   bool judges_ = false;  // the prompt is over
   detail::Alive alive_;
   Usage usage_;

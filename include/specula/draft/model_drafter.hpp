@@ -18,8 +18,8 @@ namespace detail {
 /// Every node through the whole model.
 struct WholeModel {
   template <class M>
-  RowsView operator()(M& model, Tokens tokens, Nodes parents, NodeId, Usage& usage) const {
-    const RowsView rows = model.extend(tokens, parents);
+  LogitsView operator()(M& model, Tokens tokens, Nodes parents, NodeId, Usage& usage) const {
+    const LogitsView rows = model.extend(tokens, parents);
     if constexpr (requires { model.layers(); })
       usage.layers += static_cast<double>(tokens.size()) * model.layers();
     return rows;
@@ -30,8 +30,8 @@ struct WholeModel {
 /// Keeps a smaller model of the same vocabulary in step with the text. Speculation that came true stays in
 /// its cache; what it lacks is appended and, where the model is lazy, runs with the next extend. Allocates in
 /// the constructor only. The model is referenced, must outlive the drafter and be called by nothing else
-/// during a text: neither by a verifier nor by another drafter. `Forward` is how nodes are run; it is told the
-/// number of the first, counted since sync(). After it was moved from, a call throws std::logic_error.
+/// during a text: neither by a verifier nor by another drafter. `Forward` is how nodes are run; it is told
+/// the number of the first, counted since sync(). After it was moved from, a call throws std::logic_error.
 template <class M, class Forward = detail::WholeModel>
 class ModelDrafter {
   static_assert(
@@ -85,10 +85,10 @@ class ModelDrafter {
                              "truncate(0) or Speculator::start() begins anew");
   }
 
-  /// Brings the model to `context` followed by `guess`. `context` must extend the last one. Throws, having
-  /// changed nothing, std::invalid_argument on a shorter one and what expect_as_left() throws. Cost: O(new tokens +
-  /// guess + nodes); the model's pass over the new tokens, unless it is lazy.
-  void sync(Tokens context, Tokens guess) {
+  /// Brings the model to `context` followed by `draft_tokens`. `context` must extend the last one. Throws,
+  /// having changed nothing, std::invalid_argument on a shorter one and what expect_as_left() throws. Cost:
+  /// O(new tokens + draft token + nodes); the model's pass over the new tokens, unless it is lazy.
+  void sync(Tokens context, Tokens draft_tokens) {
     alive_.expect("ModelDrafter");
     if (context.size() < static_cast<std::size_t>(known_))
       throw std::invalid_argument("ModelDrafter::sync: a context of " + std::to_string(context.size()) +
@@ -96,8 +96,10 @@ class ModelDrafter {
     expect_as_left();
     const detail::Stopwatch watch(usage_.seconds);
     const Tokens fresh = context.subspan(static_cast<std::size_t>(known_));
-    const std::size_t total = fresh.size() + guess.size();
-    const auto at = [&](std::size_t i) { return i < fresh.size() ? fresh[i] : guess[i - fresh.size()]; };
+    const std::size_t total = fresh.size() + draft_tokens.size();
+    const auto at = [&](std::size_t i) {
+      return i < fresh.size() ? fresh[i] : draft_tokens[i - fresh.size()];
+    };
     if (unfinished_) {  // the last call threw, and may have left nodes that are not in tokens_, or tokens
       model_->truncate(left());
       forget_nodes();
@@ -121,20 +123,20 @@ class ModelDrafter {
     forget_nodes();
     known_ += static_cast<std::int32_t>(
         std::min(kept, fresh.size()));  // should append throw, this is what the model holds
-    tail_.assign(guess.begin(),
-                 guess.begin() + static_cast<std::ptrdiff_t>(kept - std::min(kept, fresh.size())));
+    tail_.assign(draft_tokens.begin(),
+                 draft_tokens.begin() + static_cast<std::ptrdiff_t>(kept - std::min(kept, fresh.size())));
     if (!rest_.empty()) model_->append(rest_);
     known_ = static_cast<std::int32_t>(context.size());
-    tail_.assign(guess.begin(), guess.end());
+    tail_.assign(draft_tokens.begin(), draft_tokens.end());
     leave();
   }
 
   /// Rows after new nodes; see Drafter. Cost: one pass of the model.
-  RowsView extend(Tokens tokens, Nodes parents) {
+  LogitsView extend(Tokens tokens, Nodes parents) {
     alive_.expect("ModelDrafter");
     const detail::Stopwatch watch(usage_.seconds);
     unfinished_ = true;
-    const RowsView rows = forward_(*model_, tokens, parents, static_cast<NodeId>(tokens_.size()), usage_);
+    const LogitsView rows = forward_(*model_, tokens, parents, static_cast<NodeId>(tokens_.size()), usage_);
     leave();
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
     parents_.insert(parents_.end(), parents.begin(), parents.end());
@@ -169,7 +171,7 @@ class ModelDrafter {
   M* model_;
   [[no_unique_address]] Forward forward_;
   std::int32_t known_;              // committed tokens that the model holds
-  std::vector<Token> tail_, rest_;  // guesses that it holds committed after those; what it lacks
+  std::vector<Token> tail_, rest_;  // draft tokens that it holds committed after those; what it lacks
   std::vector<NodeId> path_;
   std::vector<Token> tokens_;  // its nodes since the last sync
   std::vector<NodeId> parents_;

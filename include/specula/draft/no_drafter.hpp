@@ -1,4 +1,4 @@
-// Guesses nothing: plain decoding in the terms of a pipeline.
+// Draft tokens nothing: plain decoding in the terms of a pipeline.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace specula {
 
 /// Every proposal is the root alone, so each round is one call of the target and one token: the baseline that
-/// a pipeline is compared with, on the same code and the same coins.
+/// a pipeline is compared with, on the same code and the same uniform draws.
 class NoDrafter {
  public:
   /// Throws std::invalid_argument unless vocab >= 1.

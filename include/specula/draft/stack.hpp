@@ -62,9 +62,9 @@ class Stack {
     head_.truncate(n);
     tail_.truncate(n);
   }
-  void sync(Tokens context, Tokens guess) {
-    head_.sync(context, guess);
-    tail_.sync(context, guess);
+  void sync(Tokens context, Tokens draft_tokens) {
+    head_.sync(context, draft_tokens);
+    tail_.sync(context, draft_tokens);
   }
   auto extend(Tokens tokens, Nodes parents) { return head_.extend(tokens, parents); }
 
@@ -119,7 +119,7 @@ class Stack<Head> {
     return false;
   }
   void truncate(std::int32_t n) { head_.truncate(n); }
-  void sync(Tokens context, Tokens guess) { head_.sync(context, guess); }
+  void sync(Tokens context, Tokens draft_tokens) { head_.sync(context, draft_tokens); }
   auto extend(Tokens tokens, Nodes parents) { return head_.extend(tokens, parents); }
   void reserve(std::int32_t tokens) {
     if constexpr (requires { head_.reserve(tokens); }) head_.reserve(tokens);

@@ -98,9 +98,9 @@ class KvCache {
   detail::AlignedVector<Real> keys_, values_;
 };
 
-/// The keys and values of a model's committed tokens, for a draft that looks into them: those of the tokens
-/// at positions [0, size()), keys turned to their positions. Not owned; valid until the model's next call,
-/// after which its accessors throw std::logic_error.
+/// The keys and values of a model's committed tokens, for a draft that is conditioned on them: those of the
+/// tokens at positions [0, size()), keys turned to their positions. Not owned; valid until the model's next
+/// call, after which its accessors throw std::logic_error.
 template <class Real>
 class KeyValuesView {
  public:

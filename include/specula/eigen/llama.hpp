@@ -27,9 +27,9 @@ namespace specula::eigen {
 /// **Bits.** The logits of a node depend on the tokens from the start of the context to it, and on nothing
 /// else: not on how many nodes share a call, the order or shape of the tree, the calls it was grown in, the
 /// slots its ancestors lie in, how the context came in (append or commit, in which pieces), or the threads.
-/// (For one isa, inputs, Real and build.) The exception is an append of at least `wide_from` tokens, which
-/// runs through Eigen's products and rounds differently. By default (0) that is never so for float with AVX2
-/// or AVX-512, where the panel product is also the faster one for a long prompt, and from 16 tokens on
+/// (For one isa, inputs, Real and build.) The exception is an append of at least `large_batch_from` tokens,
+/// which runs through Eigen's products and rounds differently. By default (0) that is never so for float with
+/// AVX2 or AVX-512, where the panel product is also the faster one for a long prompt, and from 16 tokens on
 /// otherwise.
 ///
 /// All memory is allocated by the constructor: append(), extend() and its kin, commit() and truncate()
@@ -79,15 +79,15 @@ class Llama {
   void append(Tokens tokens) {
     check_tokens(tokens);
     check_room(size(), tokens.size(), "append");
-    schedule_.pass.sight().require_view();
+    schedule_.pass.target_state().require_view();
     generation_.next();
     schedule_.stages.clear_nodes();
-    if (tokens.size() < static_cast<std::size_t>(options_.wide_from))
-      return schedule_.append(tokens, detail::Product::skinny);
-    schedule_.flush(detail::Product::skinny);
+    if (tokens.size() < static_cast<std::size_t>(options_.large_batch_from))
+      return schedule_.append(tokens, detail::Product::small_batch);
+    schedule_.flush(detail::Product::small_batch);
     const std::int32_t before = size();
     try {
-      schedule_.append(tokens, detail::Product::wide);
+      schedule_.append(tokens, detail::Product::large_batch);
     } catch (...) {  // Eigen found no memory for a temporary
       schedule_.stages.truncate(before);
       throw;
@@ -99,37 +99,38 @@ class Llama {
   /// depth. Returns the logits (n, V) of the new nodes, valid until the next call. One pass over the weights
   /// for up to 8 nodes. Throws std::invalid_argument, and changes nothing, for a bad token or parent, too
   /// many nodes, or a full context.
-  RowsView extend(Tokens tokens, Nodes parents) { return extend_to(tokens, parents, exits() - 1); }
+  LogitsView extend(Tokens tokens, Nodes parents) { return extend_to_exit(tokens, parents, exits() - 1); }
 
   /// The same through the layers before an exit only: rows of the model that ends there, bit for bit. What
   /// the upper layers lack, committed or not, is caught up with in the pass that first needs it (more than 16
   /// tokens in passes before it). Throws also for an exit that there is not. Cost: the layers and the head.
-  RowsView extend_to(Tokens tokens, Nodes parents, std::int32_t exit) {
+  LogitsView extend_to_exit(Tokens tokens, Nodes parents, std::int32_t exit) {
     check_exit(exit);
     check_nodes(tokens, parents);
     if (schedule_.stages.skips()) fail("extend: there are nodes of extend_skipping(); truncate() first");
-    schedule_.pass.sight().require_view();
+    schedule_.pass.target_state().require_view();
     generation_.next();
     add_nodes(tokens, parents, false);
-    schedule_.deepen_from(first_row_, exit);
+    schedule_.run_from(first_row_, exit);
     return rows();
   }
 
-  /// Some rows of the last extend_to() go on to a later exit; `rows`, ascending, says which. Returns all of
-  /// its rows, those changed. Throws std::invalid_argument, and changes nothing, for a row or an exit that
+  /// Some rows of the last extend_to_exit() go on to a later exit; `rows`, ascending, says which. Returns all
+  /// of its rows, those changed. Throws std::invalid_argument, and changes nothing, for a row or an exit that
   /// there is not, or that was passed, by a node below the row too. Cost: the layers between, and the head.
-  RowsView go_on(std::span<const std::int32_t> rows, std::int32_t exit) {
+  LogitsView resume_to_exit(std::span<const std::int32_t> rows, std::int32_t exit) {
     check_exit(exit);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const NodeId node = first_row_ + rows[i];
       if (rows[i] < (i ? rows[i - 1] + 1 : 0) || rows[i] >= rows_ || node >= node_count() ||
           schedule_.stages.skips())
-        fail("go_on: row " + std::to_string(rows[i]) + ", must be of the last extend_to(), ascending");
+        fail("resume_to_exit: row " + std::to_string(rows[i]) +
+             ", must be of the last extend_to_exit(), ascending");
       if (schedule_.stages.node(node).stages > exit)
-        fail("go_on: row " + std::to_string(rows[i]) + " is beyond exit " + std::to_string(exit));
+        fail("resume_to_exit: row " + std::to_string(rows[i]) + " is beyond exit " + std::to_string(exit));
     }
     generation_.next();
-    schedule_.deepen(first_row_, rows, exit, /*aside=*/true);
+    schedule_.run_to_exit(first_row_, rows, exit, /*aside=*/true);
     for (std::size_t i = 0; i < rows.size(); ++i)
       std::copy_n(schedule_.pass.aside().at(static_cast<std::ptrdiff_t>(i)), schedule_.pass.logits().stride,
                   schedule_.pass.logits().at(rows[i]));
@@ -140,7 +141,7 @@ class Llama {
   /// committed, all live ones must leave out the same, and the next append() or truncate() forgets them; no
   /// committed slot is written. What append() left waiting is calculated first. Throws as extend() does.
   /// Cost: a pass without those blocks.
-  RowsView extend_skipping(Tokens tokens, Nodes parents, const SkippedBlocks& skipped) {
+  LogitsView extend_skipping(Tokens tokens, Nodes parents, const SkippedBlocks& skipped) {
     if (skipped.layers() != layers() || skipped.mlp.size() != skipped.attention.size())
       fail("extend_skipping: blocks of " + std::to_string(skipped.layers()) + " layers, the model has " +
            std::to_string(layers()));
@@ -148,7 +149,7 @@ class Llama {
     if (node_count() > 0 && !(schedule_.stages.skips() && skipped == skipped_))
       fail("extend_skipping: there are nodes that do not skip these blocks; truncate() first");
     schedule_.calculate_pending();
-    schedule_.pass.sight().require_view();
+    schedule_.pass.target_state().require_view();
     generation_.next();
     skipped_ = skipped;
     add_nodes(tokens, parents, true);
@@ -212,36 +213,39 @@ class Llama {
             schedule_.pass.hidden_states()};
   }
 
-  /// What the tokens from now on see of the target: a model that looks into one is given its view before
-  /// every round. A token at position i sees keys and values of the tokens before it, as far as there are
-  /// any, and takes the feature of the token before it, or its parent's own where the target has none yet.
-  /// Throws std::invalid_argument if this model does not look at that, is made for a target of another shape,
-  /// or reads hidden states that the view lacks.
-  void look_into(const KeyValuesView<Real>& view) {
+  /// What the tokens from now on see of the target: a model that is conditioned on one is given its view
+  /// before every round. A token at position i sees keys and values of the tokens before it, as far as there
+  /// are any, and takes the feature of the token before it, or its parent's own where the target has none
+  /// yet. Throws std::invalid_argument if this model does not look at that, is made for a target of another
+  /// shape, or reads hidden states that the view lacks.
+  void set_target_state(const KeyValuesView<Real>& view) {
     const TargetShape& own = config().target;
-    if (config().looks_at != LooksAt::key_values)
-      fail("look_into: this model does not look at keys and values");
+    if (config().conditioned_on != Conditioning::key_values)
+      fail("set_target_state: this model does not look at keys and values");
     const auto same = [&](const char* what, std::int32_t made_for, std::int32_t given) {
       if (made_for != given)
-        fail("look_into: made for a target with " + std::string(what) + " " + std::to_string(made_for) +
-             ", given one with " + std::to_string(given));
+        fail("set_target_state: made for a target with " + std::string(what) + " " +
+             std::to_string(made_for) + ", given one with " + std::to_string(given));
     };
     same("num_hidden_layers", own.layers, view.cache().layers());
     same("num_key_value_heads", own.kv_heads, view.cache().heads());
     same("head_dim", own.head_dim, view.cache().head_dim());
-    schedule_.pass.sight().look_into(view);
+    schedule_.pass.target_state().set_target_state(view);
   }
-  void look_into(const FeaturesView<Real>& view) {
-    if (config().looks_at != LooksAt::features) fail("look_into: this model does not look at features");
+  void set_target_state(const FeaturesView<Real>& view) {
+    if (config().conditioned_on != Conditioning::features)
+      fail("set_target_state: this model does not look at features");
     if (view.width() != config().hidden_size)
-      fail("look_into: features of width " + std::to_string(view.width()) + ", the model's hidden size is " +
-           std::to_string(config().hidden_size));
-    schedule_.pass.sight().look_into(view);
+      fail("set_target_state: features of width " + std::to_string(view.width()) +
+           ", the model's hidden size is " + std::to_string(config().hidden_size));
+    schedule_.pass.target_state().set_target_state(view);
   }
 
   /// Whether what was calculated under one view is right under the next: the keys and values of a draft's
   /// only layer do not depend on what its cross attention sees.
-  bool keeps_speculation() const { return config().looks_at == LooksAt::key_values && config().layers == 1; }
+  bool keeps_speculation() const {
+    return config().conditioned_on == Conditioning::key_values && config().layers == 1;
+  }
 
   /// The threads, to be shared with models that are never called at the same time: see LlamaOptions.
   const std::shared_ptr<ThreadTeam>& team() const { return schedule_.pass.team(); }
@@ -325,7 +329,7 @@ class Llama {
     schedule_.stages.add_nodes(tokens, parents, skips);
   }
 
-  RowsView rows() {
+  LogitsView rows() {
     if constexpr (std::is_same_v<Real, float>) {
       return {schedule_.pass.logits().at(0), rows_, vocab_size(), schedule_.pass.logits().stride};
     } else {

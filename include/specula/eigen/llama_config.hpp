@@ -47,7 +47,7 @@ struct TargetShape : AttentionShape {
 };
 
 /// What of a target a decoder reads besides the tokens.
-enum class LooksAt {
+enum class Conditioning {
   nothing,
   key_values,  // a GLIDE draft: cross attention in every layer, to a layer of the target each
   features,    // a head (EAGLE, HASS): the target's hidden states, its embedding and its LM head
@@ -61,7 +61,7 @@ struct LlamaConfig : AttentionShape {
   std::int32_t max_position = 0;  // what the model was trained for; 0: unknown. Not a limit of this library
   double rms_norm_eps = 1e-6;
   bool tied_head = false;  // the LM head is the embedding
-  LooksAt looks_at = LooksAt::nothing;
+  Conditioning conditioned_on = Conditioning::nothing;
   TargetShape target;  // where it looks at keys and values
   /// Where it looks at features: the numbers of the target's layers, ascending, behind which it reads a
   /// hidden state too.
@@ -137,7 +137,7 @@ inline void validate(const LlamaConfig& config, std::string_view source) {
   expect(std::isfinite(config.rms_norm_eps) && config.rms_norm_eps >= 0,
          "rms_norm_eps is " + specula::detail::number(config.rms_norm_eps) +
              ", expected a finite number from 0 on");
-  if (config.looks_at == LooksAt::key_values) {
+  if (config.conditioned_on == Conditioning::key_values) {
     const std::string at = std::string(source) + ": key 'target'";
     detail::validate(static_cast<const AttentionShape&>(config.target), at);
     const auto& reads = config.target.reads;
@@ -153,11 +153,12 @@ inline void validate(const LlamaConfig& config, std::string_view source) {
                                                              std::to_string(config.target.layers - 1));
   }
   expect.ascending("feature_layers", config.feature_layers);
-  expect(config.feature_layers.empty() || config.looks_at == LooksAt::features,
+  expect(config.feature_layers.empty() || config.conditioned_on == Conditioning::features,
          "key 'feature_layers': only a head on a target's features reads some");
   expect.ascending("exits", config.exits);
   if (config.exits.empty()) return;
-  expect(config.looks_at == LooksAt::nothing, "key 'exits': a draft that looks into a target has none");
+  expect(config.conditioned_on == Conditioning::nothing,
+         "key 'exits': a draft that is conditioned on a target has none");
   expect(config.exits.back() == config.layers,
          "key 'exits': the last is " + std::to_string(config.exits.back()) + ", expected num_hidden_layers " +
              std::to_string(config.layers));
@@ -250,15 +251,15 @@ inline void read_attention(const ConfigReader& config, AttentionShape& out) {
 }
 
 /// A Llama decoder, or one of the two kinds of drafts that examples/train makes.
-inline LooksAt read_architecture(const ConfigReader& config) {
+inline Conditioning read_architecture(const ConfigReader& config) {
   struct Architecture {
     const char *name, *type;
-    LooksAt looks_at;
+    Conditioning conditioned_on;
   };
   static constexpr Architecture kKnown[] = {
-      {"LlamaForCausalLM", "llama", LooksAt::nothing},
-      {"SpeculaGlide", "specula_glide", LooksAt::key_values},
-      {"SpeculaFeatureHead", "specula_feature_head", LooksAt::features}};
+      {"LlamaForCausalLM", "llama", Conditioning::nothing},
+      {"SpeculaGlide", "specula_glide", Conditioning::key_values},
+      {"SpeculaFeatureHead", "specula_feature_head", Conditioning::features}};
   const Json* names = config.find("architectures");
   const Architecture* found = nullptr;
   if (names && names->array())
@@ -287,7 +288,7 @@ inline LooksAt read_architecture(const ConfigReader& config) {
   if (config.number("partial_rotary_factor", 1) != 1)
     config.fail("partial_rotary_factor", "is not supported, expected 1",
                 config.find("partial_rotary_factor"));
-  return found->looks_at;
+  return found->conditioned_on;
 }
 
 inline TargetShape read_target(const ConfigReader& config) {
@@ -311,7 +312,7 @@ inline LlamaConfig read_llama_config(const Json& json, std::string_view source) 
   const detail::ConfigReader config{json, std::string(source)};
   if (!json.object()) throw std::runtime_error(config.source + ": expected a JSON object");
   LlamaConfig out;
-  out.looks_at = detail::read_architecture(config);
+  out.conditioned_on = detail::read_architecture(config);
   out.vocab_size = config.integer("vocab_size");
   out.hidden_size = config.integer("hidden_size");
   out.intermediate_size = config.integer("intermediate_size");
@@ -324,7 +325,7 @@ inline LlamaConfig read_llama_config(const Json& json, std::string_view source) 
   out.head_dim = config.find("head_dim") ? config.integer("head_dim") : out.hidden_size / out.heads;
   out.rms_norm_eps = config.number("rms_norm_eps", 1e-6);
   out.tied_head = config.flag("tie_word_embeddings");
-  if (out.looks_at == LooksAt::key_values) out.target = detail::read_target(config);
+  if (out.conditioned_on == Conditioning::key_values) out.target = detail::read_target(config);
   out.feature_layers = config.integers("feature_layers");
   if (const Json* exits = config.find("exits")) {
     if (!exits->array()) config.fail("exits", "expected an array of numbers of layers", exits);

@@ -24,7 +24,8 @@ struct LlamaOptions {
   /// second team has to be woken each time.
   std::shared_ptr<ThreadTeam> team = {};
   std::int32_t prefill_chunk = 128;  // tokens of a pass of append()
-  std::int32_t wide_from = 0;   // appends of so many tokens use Eigen's products, on one thread; 0: see Llama
+  std::int32_t large_batch_from =
+      0;                        // appends of so many tokens use Eigen's products, on one thread; 0: see Llama
   std::int32_t vocab_size = 0;  // tokens that rows show, the first ones; 0: all. For a padded vocabulary
   Isa isa = best_isa();
   Inputs inputs = Inputs::full;         // bf16: rounds what bf16 weights multiply; twice as fast, 3 digits
@@ -37,7 +38,7 @@ struct LlamaOptions {
 
 namespace detail {
 
-constexpr std::int32_t kNeverWide = std::numeric_limits<std::int32_t>::max();
+constexpr std::int32_t kNoLargeBatch = std::numeric_limits<std::int32_t>::max();
 /// Fewer appended tokens wait: they are nearly free in the next pass.
 constexpr std::int32_t kLazyTokens = 16;
 
@@ -48,7 +49,8 @@ inline void require_option(const char* what, std::int32_t value, std::int32_t le
                                 ", must be " + std::to_string(least) + " to " + std::to_string(most));
 }
 
-/// The options of a Llama<Real> with `wide_from` decided. Throws std::invalid_argument for one out of range.
+/// The options of a Llama<Real> with `large_batch_from` decided. Throws std::invalid_argument for one out of
+/// range.
 template <class Real>
 LlamaOptions checked(LlamaOptions options) {
   if (options.team) options.threads = options.team->size();
@@ -56,15 +58,17 @@ LlamaOptions checked(LlamaOptions options) {
   require_option("max_nodes", options.max_nodes, 1, 1024);
   require_option("threads", options.threads, 1, 256);
   require_option("prefill_chunk", options.prefill_chunk, 1, 4096);
-  require_option("wide_from", options.wide_from, 0, kNeverWide);
+  require_option("large_batch_from", options.large_batch_from, 0, kNoLargeBatch);
   if (options.isa > best_isa())
     throw std::invalid_argument("LlamaOptions::isa: this machine does not have these instructions");
   if (options.inputs == Inputs::bf16 && !(std::is_same_v<Real, float> && has_bf16_products()))
     throw std::invalid_argument(
         "LlamaOptions::inputs is bf16, which takes AVX512_BF16 and a model that calculates in float");
-  if (options.wide_from == 0)
-    options.wide_from = std::is_same_v<Real, float> && options.isa != Isa::portable ? kNeverWide : 16;
-  if (options.threads > 1) options.wide_from = kNeverWide;  // Eigen may throw, and a team's members may not
+  if (options.large_batch_from == 0)
+    options.large_batch_from =
+        std::is_same_v<Real, float> && options.isa != Isa::portable ? kNoLargeBatch : 16;
+  // Eigen may throw, and a team's members may not
+  if (options.threads > 1) options.large_batch_from = kNoLargeBatch;
   return options;
 }
 

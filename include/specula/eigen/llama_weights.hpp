@@ -93,8 +93,8 @@ LlamaWeights<Real> build_llama_weights(const LlamaConfig& config, Source& source
   };
   const std::int32_t queries = config.heads * config.head_dim, keys = config.kv_heads * config.head_dim,
                      hidden = config.hidden_size;
-  const bool is_head = config.looks_at == LooksAt::features,
-             is_glide = config.looks_at == LooksAt::key_values;
+  const bool is_head = config.conditioned_on == Conditioning::features,
+             is_glide = config.conditioned_on == Conditioning::key_values;
   const std::int32_t cross = config.target.heads * config.target.head_dim;
   LlamaWeights<Real> out;
   out.config = config;
@@ -135,7 +135,7 @@ template <class Real>
 void check_lender(const LlamaConfig& config, const std::shared_ptr<const LlamaWeights<Real>>& target,
                   const std::string& source) {
   const Requirements expect{source};
-  if (config.looks_at != LooksAt::features) return;
+  if (config.conditioned_on != Conditioning::features) return;
   expect(target != nullptr, "a head that looks at features is loaded with its target's weights");
   const auto same = [&](const char* key, std::int32_t own, std::int32_t its) {
     expect(own == its,
@@ -150,7 +150,7 @@ void check_lender(const LlamaConfig& config, const std::shared_ptr<const LlamaWe
 
 template <class Real>
 LlamaWeights<Real> lend(LlamaWeights<Real> head, std::shared_ptr<const LlamaWeights<Real>> target) {
-  if (head.config.looks_at == LooksAt::features) head.target = std::move(target);
+  if (head.config.conditioned_on == Conditioning::features) head.target = std::move(target);
   return head;
 }
 
@@ -224,7 +224,8 @@ LlamaWeights<Real> load_llama_weights(const std::filesystem::path& directory,
   detail::check_lender(config, target, config_path.string());
   TensorFiles files(directory);
   for (const auto& [name, file] : files.names())
-    if (name.ends_with(".bias") && !(name == "model.fc.bias" && config.looks_at == LooksAt::features))
+    if (name.ends_with(".bias") &&
+        !(name == "model.fc.bias" && config.conditioned_on == Conditioning::features))
       throw std::runtime_error(directory.string() + ": tensor '" + name + "': biases are not supported");
   detail::FileWeights source{files};
   auto weights = detail::build_llama_weights<Real>(config, source);

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "../token_tree.hpp"
-#include "../verdict.hpp"
+#include "../verify_result.hpp"
 
 namespace specula {
 namespace detail {
@@ -84,29 +84,30 @@ inline void dot_node(std::string& out, std::string_view name, const std::string&
   out.append(" <font point-size=\"7\">").append(note).append("</font>>").append(attributes).append("];\n");
 }
 
-inline void check_path(const TokenTree& tree, const Verdict& verdict) {
+inline void check_path(const TokenTree& tree, const VerifyResult& result) {
   NodeId parent = kNoParent;
-  for (const NodeId n : verdict.path) {
+  for (const NodeId n : result.accepted) {
     if (n < 0 || n >= tree.size() || tree.parent(n) != parent)
-      throw std::invalid_argument("to_dot: the verdict is of another proposal; its node " +
+      throw std::invalid_argument("to_dot: the verification result is of another proposal; its node " +
                                   std::to_string(n) + " does not follow node " + std::to_string(parent));
     parent = n;
   }
   if (parent == kNoParent)
-    throw std::invalid_argument("to_dot: the verdict's path is empty, must hold the root");
+    throw std::invalid_argument("to_dot: the accepted path is empty, must hold the root");
 }
 
 }  // namespace detail
 
 /// The proposal as a Graphviz digraph, from left to right, siblings in the order of their drawing. Each node
-/// shows its token and the draft's confidence; given a verdict, the accepted path is filled and bold, what
-/// was rejected thin and grey, and `next` a dashed node behind the path. Node k is named nk, `next` next.
+/// shows its token and the draft's confidence; given a verification result, the accepted path is filled and
+/// bold, what was rejected thin and grey, and `next` a dashed node behind the path. Node k is named nk,
+/// `next` next.
 ///
 /// `text_of(Token)` returns the token's bytes as a std::string: any bytes, whole characters or not; a token
-/// of none is shown as #number. `verdict` may be null. Throws std::invalid_argument if the verdict's path is
+/// of none is shown as #number. `result` may be null. Throws std::invalid_argument if the accepted path is
 /// none of this tree. Cost: linear in the text; allocates.
 template <class TextOf>
-std::string to_dot(const TokenTree& tree, const Verdict* verdict, TextOf text_of) {
+std::string to_dot(const TokenTree& tree, const VerifyResult* result, TextOf text_of) {
   constexpr std::string_view
       kPlain = "color=\"#555555\", fontcolor=\"#111111\"",
       kRejected = "color=\"#c4c4c4\", fontcolor=\"#767676\", penwidth=0.6",
@@ -115,17 +116,17 @@ std::string to_dot(const TokenTree& tree, const Verdict* verdict, TextOf text_of
           "style=\"rounded,filled\", penwidth=1.4",
       kNext = ", color=\"#1a7f37\", fontcolor=\"#0b3d1a\", style=\"rounded,dashed\", penwidth=1.4",
       kFrame = ", fillcolor=\"#eeeeee\", style=\"rounded,filled\"";
-  if (verdict) detail::check_path(tree, *verdict);
+  if (result) detail::check_path(tree, *result);
   const auto stays = [&](NodeId n) {
-    return verdict && std::find(verdict->path.begin(), verdict->path.end(), n) != verdict->path.end();
+    return result && std::find(result->accepted.begin(), result->accepted.end(), n) != result->accepted.end();
   };
   const auto name = [](NodeId n) { return std::string("n").append(std::to_string(n)); };
 
   std::string out = "digraph proposal {\n  graph [rankdir=LR, ordering=out, nodesep=0.06, ranksep=0.22];\n";
   out.append(
       "  node [shape=box, style=rounded, fontname=monospace, fontsize=10, margin=\"0.06,0.03\", width=0, ");
-  out.append("height=0, ").append(verdict ? kRejected : kPlain).append("];\n");
-  out.append("  edge [arrowsize=0.4, ").append(verdict ? kRejected : kPlain).append("];\n");
+  out.append("height=0, ").append(result ? kRejected : kPlain).append("];\n");
+  out.append("  edge [arrowsize=0.4, ").append(result ? kRejected : kPlain).append("];\n");
   for (NodeId n = 0; n < tree.size(); ++n) {
     const bool root = n == 0;
     detail::dot_node(out, name(n), text_of(tree.token(n)), tree.token(n),
@@ -134,22 +135,22 @@ std::string to_dot(const TokenTree& tree, const Verdict* verdict, TextOf text_of
                      : root   ? kFrame
                               : std::string_view());
   }
-  if (verdict) detail::dot_node(out, "next", text_of(verdict->next), verdict->next, "next", kNext);
+  if (result) detail::dot_node(out, "next", text_of(result->next_token), result->next_token, "next", kNext);
   const auto edge = [&](NodeId from, std::string_view to, bool accepted) {
     out.append("  ").append(name(from)).append(" -> ").append(to);
     out.append(accepted ? " [color=\"#1a7f37\", penwidth=1.4];\n" : ";\n");
   };
   for (NodeId n = 1; n < tree.size(); ++n) edge(tree.parent(n), name(n), stays(n));
-  if (verdict) edge(verdict->path.back(), "next", true);
+  if (result) edge(result->accepted.back(), "next", true);
   return out.append("}\n");
 }
 
 template <class TextOf>
-std::string to_dot(const TokenTree& tree, const Verdict& verdict, TextOf text_of) {
-  return to_dot(tree, &verdict, std::move(text_of));
+std::string to_dot(const TokenTree& tree, const VerifyResult& result, TextOf text_of) {
+  return to_dot(tree, &result, std::move(text_of));
 }
 
-/// Without a verdict: the proposal alone.
+/// Without a verification result: the proposal alone.
 template <class TextOf>
 std::string to_dot(const TokenTree& tree, TextOf text_of) {
   return to_dot(tree, nullptr, std::move(text_of));

@@ -114,7 +114,7 @@ class Model {
   /// the context. Returns the logits (n, V) after each, valid until the next call. One llama_decode(). Throws
   /// std::invalid_argument for a bad token or parent, too many nodes or leaves, or a full context;
   /// std::runtime_error (or what libllama throws) if libllama fails. Either way nothing has changed.
-  RowsView extend(Tokens tokens, Nodes parents) {
+  LogitsView extend(Tokens tokens, Nodes parents) {
     check_tokens(tokens);
     check_parents(tokens.size(), parents);
     check_room("extend", size() + node_count(), tokens.size());
@@ -331,7 +331,7 @@ class Model {
       throw std::runtime_error("llama_decode of " + std::to_string(count(tokens_)) + " tokens behind " +
                                std::to_string(slot) + ": " + meaning(code));
     }
-    sequences_.settle();
+    sequences_.mark_decoded();
     if (features) std::copy_n(features, static_cast<std::ptrdiff_t>(count(tokens_)) * width_, feature(slot));
   }
 

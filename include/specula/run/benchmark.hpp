@@ -25,7 +25,7 @@ struct BenchmarkOptions {
   std::int32_t max_new_tokens = 128;  // a prompt
   std::vector<Token> stop = {};       // any of these ends a text
   std::int32_t repeat = 3;            // runs of each prompt: its time is their median
-  std::uint64_t seed = 0;             // prompt i uses stream i of this seed's coins, in every pipeline
+  std::uint64_t seed = 0;  // prompt i uses stream i of this seed's uniform draws, in every pipeline
 };
 
 /// A mean and where it lies with a confidence of 95%.
@@ -36,9 +36,9 @@ struct Interval {
 /// What one pipeline did. Times are those of the rounds, the prefill left out.
 struct PolicyFigures {
   std::string name;
-  double mat = 0;                     // mean accepted tokens: emitted ones a round, pooled over prompts
-  double acceptance = 0;              // share of the guesses under an accepted path that stayed; those beyond
-                                      // the text's end did not
+  double mat = 0;         // mean accepted tokens: emitted ones a round, pooled over prompts
+  double acceptance = 0;  // share of the draft tokens under an accepted path that stayed; those beyond
+                          // the text's end did not
   double microseconds_per_token = 0;  // pooled over prompts
   /// Of that: what was spent outside the models, on shape, rule and sampling. Whatever has no usage() counts
   /// here.
@@ -162,7 +162,7 @@ class PolicyBenchmark {
     const Stats before = pipeline.stats();
     Run run;
     pipeline.generate(prompts_[prompt], {.max_new_tokens = limit, .stop = options_.stop},
-                      PhiloxChance(options_.seed, static_cast<std::uint32_t>(prompt)),
+                      PhiloxRandom(options_.seed, static_cast<std::uint32_t>(prompt)),
                       [&](Tokens fresh) { run.text.insert(run.text.end(), fresh.begin(), fresh.end()); });
     const Stats spent = pipeline.stats() - before;
     run.seconds = spent.round_seconds;
@@ -190,7 +190,7 @@ class PolicyBenchmark {
     double tokens = 0, rounds = 0, seconds = 0, own = 0, offered = 0, accepted = 0;
     std::vector<double> gains;  // logarithms
     for (std::size_t p = 0; p < prompts_.size(); ++p) {
-      const Run& run = runs[p * repeat];  // the coins are the same in all of them
+      const Run& run = runs[p * repeat];  // the uniform draws are the same in all of them
       tokens += static_cast<double>(run.text.size());
       seconds += seconds_of(runs, p, &Run::seconds);
       own += seconds_of(runs, p, &Run::own);

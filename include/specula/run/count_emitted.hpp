@@ -9,7 +9,7 @@
 
 #include "../stats.hpp"
 #include "../token_tree.hpp"
-#include "../verdict.hpp"
+#include "../verify_result.hpp"
 
 namespace specula {
 
@@ -18,15 +18,15 @@ namespace specula {
 /// they are neither new tokens nor accepted; the first of them counts as a draft token that was rejected,
 /// since it added nothing. Throws std::invalid_argument, having changed nothing, unless 0 <= emitted <=
 /// counted <= accepted + 1, or if `stats` has not the depths that this round went to: they are not its.
-inline void count_emitted(Stats& stats, const TokenTree& proposal, const Verdict& verdict,
+inline void count_emitted(Stats& stats, const TokenTree& proposal, const VerifyResult& result,
                           std::int32_t emitted, std::int32_t counted) {
-  const std::int32_t accepted = verdict.accepted();
+  const std::int32_t accepted = result.accepted_count();
   if (emitted < 0 || emitted > counted || counted > accepted + 1)
     throw std::invalid_argument("count_emitted: " + std::to_string(emitted) + " of " +
                                 std::to_string(counted) + " tokens, must be 0 to " +
                                 std::to_string(std::min(counted, accepted + 1)));
   if (emitted == counted) return;
-  const bool goes_on = proposal.first_child(verdict.path.back()) != kNoParent;
+  const bool goes_on = proposal.first_child(result.accepted.back()) != kNoParent;
   const auto offered = [&](std::int32_t tokens) {
     return tokens < accepted ? tokens + 1 : accepted + (goes_on ? 1 : 0);
   };
@@ -40,9 +40,9 @@ inline void count_emitted(Stats& stats, const TokenTree& proposal, const Verdict
     --stats.accepted[static_cast<std::size_t>(d)];
   stats.new_tokens -= counted - emitted;
 }
-inline void count_emitted(Stats& stats, const TokenTree& proposal, const Verdict& verdict,
+inline void count_emitted(Stats& stats, const TokenTree& proposal, const VerifyResult& result,
                           std::int32_t emitted) {
-  count_emitted(stats, proposal, verdict, emitted, verdict.accepted() + 1);
+  count_emitted(stats, proposal, result, emitted, result.accepted_count() + 1);
 }
 
 }  // namespace specula

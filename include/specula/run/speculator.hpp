@@ -29,8 +29,8 @@ namespace specula {
 ///
 ///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}, {.temperature = 0.8f}},
 ///                           specula::ModelDrafter{draft}, specula::Chain<>{.length = 4}};
-///   specula::PhiloxChance chance{seed};
-///   run.generate(prompt, {.max_new_tokens = 256}, chance, [&](specula::Tokens fresh) { ... });
+///   specula::PhiloxRandom rng{seed};
+///   run.generate(prompt, {.max_new_tokens = 256}, rng, [&](specula::Tokens fresh) { ... });
 template <class V, class D, class S>
 class Speculator {
   static_assert(
@@ -42,10 +42,11 @@ class Speculator {
       "Speculator: its second part is no Drafter: a member is missing or has another type; it is named "
       "below, and specula/concepts.hpp lists them all");
   static_assert(detail::explain_shape<S, D>());
-  static_assert(!Verifier<V> || !ProposalShape<S, D> || Lossless<V, S>,
-                "Lossless<Verifier, Shape> does not hold: this rule does not keep the target's law for "
-                "proposals drawn as this "
-                "shape draws them. Write accept_lossy(rule) if a text of another law is what you want.");
+  static_assert(
+      !Verifier<V> || !ProposalShape<S, D> || Lossless<V, S>,
+      "Lossless<Verifier, Shape> does not hold: this rule does not keep the target's distribution for "
+      "proposals drawn as this "
+      "shape draws them. Write accept_lossy(rule) if a text of another distribution is what you want.");
 
  public:
   /// Prompts are fed to the models in pieces that begin at multiples of this, so that two prompts with a
@@ -59,7 +60,7 @@ class Speculator {
         drafter_(std::move(drafter)),
         shape_(detail::validated(std::move(shape))),
         tree_(checked_vocab(verifier_, drafter_), shape_.max_nodes(),
-              S::law == DraftLaw::deterministic ? 0 : shape_.max_nodes()) {
+              S::kind == ProposalKind::deterministic ? 0 : shape_.max_nodes()) {
     if constexpr (requires { verifier_.reserve(1); }) verifier_.reserve(shape_.max_nodes());
     if constexpr (requires { shape_.reserve(); }) shape_.reserve();
     forget();
@@ -73,14 +74,14 @@ class Speculator {
     stats_.drafters.resize(kDrafters);
   }
 
-  Speculator(const Speculator&) = delete;  // the last verdict lives in the verifier
+  Speculator(const Speculator&) = delete;  // the last verification result lives in the verifier
   Speculator& operator=(const Speculator&) = delete;
 
-  /// Makes `prompt` the text: target first, then the drafter that may look into it. What it shares with the
-  /// last text is kept, in multiples of kPrefillChunk, if the target counts its changes (CountsChanges) and
-  /// nothing else has used it since. Throws std::invalid_argument, before anything changes, on an empty
-  /// prompt, a token outside the vocabulary or a prompt that the target cannot hold. (Where there is no text
-  /// and the verifier has no size(), the caches are empty then.)
+  /// Makes `prompt` the text: target first, then the drafter that may be conditioned on it. What it shares
+  /// with the last text is kept, in multiples of kPrefillChunk, if the target counts its changes
+  /// (CountsChanges) and nothing else has used it since. Throws std::invalid_argument, before anything
+  /// changes, on an empty prompt, a token outside the vocabulary or a prompt that the target cannot hold.
+  /// (Where there is no text and the verifier has no size(), the caches are empty then.)
   void start(Tokens prompt) {
     // What a start() that a model broke off may have left in the caches takes room, as far as check_prompt()
     // can see where the verifier does not say how much it holds.
@@ -123,8 +124,8 @@ class Speculator {
   /// std::logic_error if something else used the target or a draft since the last round, as far as a size or
   /// a generation shows that: text() is still there, start(text()) goes on with it.
   template <class C>
-  Tokens step(C& chance) {
-    static_assert(detail::explain_chance<C, S::law == DraftLaw::shared>());
+  Tokens step(C& rng) {
+    static_assert(detail::explain_random_source<C, S::kind == ProposalKind::shared>());
     if (text_.empty()) throw std::invalid_argument("Speculator::step: start() comes first");
     if (!is_as_left()) throw_used();
     if (room() < 1)
@@ -134,7 +135,7 @@ class Speculator {
       const Departure departure(*this);
       const Meter meter(*this);
       const detail::Stopwatch watch(stats_.round_seconds);
-      round(chance);
+      round(rng);
     }
     return Tokens(text_).last(static_cast<std::size_t>(added_));
   }
@@ -146,8 +147,9 @@ class Speculator {
   /// goes through: text() then holds the tokens that it was given, and those few more if that round was the
   /// last, and step() and start() go on.
   template <class C, class Sink>
-  Generated generate(Tokens prompt, const Limits& limits, C&& chance, Sink sink) {
-    static_assert(detail::explain_chance<std::remove_reference_t<C>, S::law == DraftLaw::shared>());
+  Generated generate(Tokens prompt, const Limits& limits, C&& rng, Sink sink) {
+    static_assert(
+        detail::explain_random_source<std::remove_reference_t<C>, S::kind == ProposalKind::shared>());
     static_assert(TokenSink<Sink>,
                   "a sink is called with specula::Tokens and returns nothing, or a bool: false cancels");
     validate(limits, tree_.vocab());
@@ -155,7 +157,7 @@ class Speculator {
     std::int32_t emitted = 0;
     while (emitted < limits.max_new_tokens) {
       if (room() < 1) return {emitted, FinishReason::context_full};
-      Tokens fresh = step(chance);
+      Tokens fresh = step(rng);
       fresh = fresh.first(std::min(fresh.size(), at(limits.max_new_tokens - emitted)));
       const auto stop =
           std::find_first_of(fresh.begin(), fresh.end(), limits.stop.begin(), limits.stop.end());
@@ -178,7 +180,7 @@ class Speculator {
   /// takes the others out of stats() and logprobs(). generate() calls it. Throws std::logic_error before the
   /// first round, std::invalid_argument unless 0 <= n <= tokens of that round that still count.
   void count_emitted(std::int32_t n) {
-    specula::count_emitted(stats_, tree_, verdict(), n, emitted_);
+    specula::count_emitted(stats_, tree_, result(), n, emitted_);
     emitted_ = n;
   }
 
@@ -194,13 +196,13 @@ class Speculator {
   /// Of the emitted tokens of the last round, in their order, where verifier().report_logprobs() asked for
   /// them; also inside generate()'s sink. Empty after a round that threw. Valid until the next round.
   Logprobs logprobs() const requires requires(const V& v) { v.logprobs(); }
-  { return verdict_ ? verifier_.logprobs().first(at(emitted_)) : Logprobs(); }
-  /// The last round's proposal and verdict, for those who look into it.
+  { return result_ ? verifier_.logprobs().first(at(emitted_)) : Logprobs(); }
+  /// The last round's proposal and verification result, for those who are conditioned on it.
   const TokenTree& proposal() const { return tree_; }
   /// Throws std::logic_error before the first round, and after one that threw.
-  const Verdict& verdict() const {
-    if (!verdict_) throw std::logic_error("Speculator::verdict: no round has ended");
-    return *verdict_;
+  const VerifyResult& result() const {
+    if (!result_) throw std::logic_error("Speculator::result: no round has ended");
+    return *result_;
   }
   V& verifier() { return verifier_; }
   D& drafter() { return drafter_; }
@@ -279,29 +281,30 @@ class Speculator {
   }
 
   template <class C>
-  void round(C& chance) {
+  void round(C& rng) {
     const Timing before{usage(verifier_), usage(drafter_)};
     const Tokens context = Tokens(text_).first(text_.size() - 1);
     const auto size = static_cast<std::int32_t>(context.size());
     const std::int32_t fits =
         std::min({shape_.max_nodes(), verifier_.room(), std::max(1, drafter_.capacity() - size)});
-    verdict_ = nullptr;
+    result_ = nullptr;
     tree_.reset(text_.back(), size, fits);
     if (drafter_.capacity() > size && fits > 1) {
       const TokenTree::ResetLock lock(tree_);
-      shape_.propose(drafter_, Round{context, verifier_.params(), fits}, tree_, chance);
+      shape_.propose(drafter_, ProposeContext{context, verifier_.params(), fits}, tree_, rng);
     }
-    if (tree_.size() > 1 && !covers(S::law, tree_.law()))
-      throw std::logic_error("Speculator: the shape drew its proposal in another way than its law declares");
-    verdict_ = &(verifier_.verify)(tree_, chance);
-    added_ = static_cast<std::int32_t>(verdict_->path.size());
-    for (std::size_t i = 1; i < verdict_->path.size(); ++i) text_.push_back(tree_.token(verdict_->path[i]));
-    text_.push_back(verdict_->next);
+    if (tree_.size() > 1 && !covers(S::kind, tree_.kind()))
+      throw std::logic_error("Speculator: the shape drew its proposal in another way than its kind declares");
+    result_ = &(verifier_.verify)(tree_, rng);
+    added_ = static_cast<std::int32_t>(result_->accepted.size());
+    for (std::size_t i = 1; i < result_->accepted.size(); ++i)
+      text_.push_back(tree_.token(result_->accepted[i]));
+    text_.push_back(result_->next_token);
     record();
-    if constexpr (requires { shape_.learn(tree_, *verdict_); })
-      shape_.learn(tree_, *verdict_);
-    else if constexpr (requires { shape_.learn(tree_, *verdict_, before); })
-      if (const auto spent = since(before)) shape_.learn(tree_, *verdict_, *spent);
+    if constexpr (requires { shape_.learn(tree_, *result_); })
+      shape_.learn(tree_, *result_);
+    else if constexpr (requires { shape_.learn(tree_, *result_, before); })
+      if (const auto spent = since(before)) shape_.learn(tree_, *result_, *spent);
   }
   /// None where usage() throws: the round's tokens are committed by now.
   std::optional<Timing> since(const Timing& before) const {
@@ -317,9 +320,9 @@ class Speculator {
     stats_.new_tokens += added_;
     emitted_ = added_;
     stats_.proposed += tree_.size() - 1;
-    const auto depth = static_cast<std::size_t>(verdict_->accepted());
+    const auto depth = static_cast<std::size_t>(result_->accepted_count());
     for (std::size_t d = 0; d < depth; ++d) ++stats_.offered[d], ++stats_.accepted[d];
-    if (tree_.first_child(verdict_->path.back()) != kNoParent) ++stats_.offered[depth];
+    if (tree_.first_child(result_->accepted.back()) != kNoParent) ++stats_.offered[depth];
   }
 
   void check_prompt(Tokens prompt) const {
@@ -372,7 +375,7 @@ class Speculator {
   S shape_;
   TokenTree tree_;
   std::vector<Token> text_;
-  const Verdict* verdict_ = nullptr;
+  const VerifyResult* result_ = nullptr;
   std::int32_t added_ = 0;        // tokens of the last round
   std::int32_t emitted_ = 0;      // those of them that count
   std::uint64_t generation_ = 0;  // the target's when the last call ended

@@ -7,15 +7,15 @@
 #include "../concepts.hpp"
 #include "../detail/chain_growth.hpp"
 #include "../detail/fields.hpp"
-#include "../verdict.hpp"
+#include "../verify_result.hpp"
 
 namespace specula {
 
-/// Ends the chain after a guess of which the draft is less sure than a threshold that follows the rate of
-/// acceptance, from 0 to 1. Source: Draft & Verify (Zhang et al. 2024), section 3.4 and its tuned values.
+/// Ends the chain after a draft token of which the draft is less sure than a threshold that follows the rate
+/// of acceptance, from 0 to 1. Source: Draft & Verify (Zhang et al. 2024), section 3.4 and its tuned values.
 struct ThresholdEnd {
-  std::int32_t longest = 12;  // guesses
-  float threshold = 0.6f;     // now; a guess of a lower probability is the last
+  std::int32_t longest = 12;  // draft tokens
+  float threshold = 0.6f;     // now; a draft token of a lower probability is the last
   float goal = 0.9f;          // of the rate: below it the threshold rises
   float step = 0.01f;         // by which it would move
   float inertia = 0.9f;       // of the threshold
@@ -25,7 +25,7 @@ struct ThresholdEnd {
   std::int32_t length() const { return longest; }
   float exit_below() const { return threshold; }
   void validate() const {
-    detail::expect_in("ThresholdEnd::longest", longest, 0, detail::kMostGuesses);
+    detail::expect_in("ThresholdEnd::longest", longest, 0, detail::kMaxDraftTokens);
     detail::expect_in("ThresholdEnd::threshold", threshold, 0.0f, 1.0f);
     detail::expect_in("ThresholdEnd::goal", goal, 0.0f, 1.0f);
     detail::expect_in("ThresholdEnd::step", step, 0.0f, 1.0f);
@@ -46,14 +46,14 @@ struct ThresholdEnd {
 /// something else cut short and that was accepted, which tells nothing. Source: transformers,
 /// AssistedCandidateGenerator, num_assistant_tokens_schedule "heuristic".
 struct HeuristicEnd {
-  std::int32_t longest = 20;  // guesses
+  std::int32_t longest = 20;  // draft tokens
   std::int32_t now = 5;
 
   std::int32_t length() const { return std::min(now, longest); }
   float exit_below() const { return 0; }
   void validate() const {
-    detail::expect_in("HeuristicEnd::longest", longest, 0, detail::kMostGuesses);
-    detail::expect_in("HeuristicEnd::now", now, 1, detail::kMostGuesses);  // from 0 it would never rise
+    detail::expect_in("HeuristicEnd::longest", longest, 0, detail::kMaxDraftTokens);
+    detail::expect_in("HeuristicEnd::now", now, 1, detail::kMaxDraftTokens);  // from 0 it would never rise
   }
   void learn(std::int32_t drafted, std::int32_t accepted) {
     if (drafted < 1) return;
@@ -65,11 +65,11 @@ struct HeuristicEnd {
 };
 
 /// A Chain whose end is learned; what was learned stays for the next text if it is to `carry`. The
-/// probability that ends it is as in Chain::exit_below, and the guess that ended it stays in the proposal:
-/// leaving it out would bias the text. Coins and cost as Chain's.
+/// probability that ends it is as in Chain::exit_below, and the draft token that ended it stays in the
+/// proposal: leaving it out would bias the text. Uniform draws and cost as Chain's.
 template <class End = ThresholdEnd, Draw mode = Draw::greedy>
 struct AdaptiveChain {
-  static constexpr DraftLaw law = law_of_chain(mode);
+  static constexpr ProposalKind kind = kind_of_chain(mode);
 
   End end = {};
   bool carry = true;
@@ -82,13 +82,13 @@ struct AdaptiveChain {
     detail::expect_valid(now);
   }
 
-  template <Drafter D, ChanceSource C>
+  template <Drafter D, RandomSource C>
     requires(mode != Draw::shared || NoiseSource<C>)
-  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
-    detail::grow<mode>(drafter, round, now.length(), tree, chance, now.exit_below());
+  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
+    detail::grow<mode>(drafter, round, now.length(), tree, rng, now.exit_below());
   }
-  void learn(const TokenTree& tree, const Verdict& verdict) {
-    now.learn(tree.size() - 1, verdict.accepted());
+  void learn(const TokenTree& tree, const VerifyResult& result) {
+    now.learn(tree.size() - 1, result.accepted_count());
   }
   void reset() {
     if (!carry) now = end;

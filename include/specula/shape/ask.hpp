@@ -14,7 +14,7 @@ namespace specula {
 
 /// Throws std::invalid_argument unless a drafter gave a row over the vocabulary of `tree` for each of `nodes`
 /// nodes.
-inline void expect_rows(const RowsView& rows, std::size_t nodes, const TokenTree& tree) {
+inline void expect_rows(const LogitsView& rows, std::size_t nodes, const TokenTree& tree) {
   detail::expect_rows("the draft", rows, nodes, tree.vocab());
 }
 /// The same for a drafter without rows: a token for each node, and as many confidences or none.

@@ -10,12 +10,12 @@
 
 namespace specula {
 
-/// The `width` paths of `length` guesses with the largest cumulative log-probability (softmax at temperature
-/// 1) that a beam search of that width finds. Where there is no room for all of their nodes, those with the
-/// likeliest paths stay. Deterministic. Coins: none. Cost: `length` draft calls, all but the first over
-/// `width` nodes.
+/// The `width` paths of `length` draft tokens with the largest cumulative log-probability (softmax at
+/// temperature 1) that a beam search of that width finds. Where there is no room for all of their nodes,
+/// those with the likeliest paths stay. Deterministic. Uniform draws: none. Cost: `length` draft calls, all
+/// but the first over `width` nodes.
 struct Beam {
-  static constexpr DraftLaw law = DraftLaw::deterministic;
+  static constexpr ProposalKind kind = ProposalKind::deterministic;
 
   std::int32_t width = 4;
   std::int32_t length = 4;
@@ -24,8 +24,8 @@ struct Beam {
   std::int32_t max_nodes() const { return detail::node_count(1 + std::int64_t{width} * length); }
   /// Throws std::invalid_argument if a field is negative, or both come to more nodes than there can be.
   void validate() const {
-    detail::expect_in("Beam::width", width, 0, detail::kMostGuesses);
-    detail::expect_in("Beam::length", length, 0, detail::kMostGuesses);
+    detail::expect_in("Beam::width", width, 0, detail::kMaxDraftTokens);
+    detail::expect_in("Beam::length", length, 0, detail::kMaxDraftTokens);
     detail::expect_nodes("Beam", *this);
   }
   /// Nodes that the drafter runs.
@@ -34,8 +34,8 @@ struct Beam {
   }
   void reserve() { work.reserve(detail::node_count(std::int64_t{draft_nodes()} * width), width, width); }
 
-  template <DenseDrafter D, ChanceSource C>
-  void propose(D& drafter, const Round& round, TokenTree& tree, C&) {
+  template <DenseDrafter D, RandomSource C>
+  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C&) {
     work.clear();
     NodeId drafted = 0;
     for (std::int32_t level = 0; level < length; ++level) {
@@ -44,8 +44,8 @@ struct Beam {
     }
     work.listed.assign(work.frontier.begin(), work.frontier.end());
     work.list_ancestors();
-    work.settle(tree.room(), round, tree.size());
-    detail::plant(tree, work);
+    work.prune(tree.room(), round, tree.size());
+    detail::build_tree(tree, work);
   }
 };
 

@@ -36,19 +36,19 @@ struct CapeExtras {
         throw std::invalid_argument("CapeExtras::thresholds[" + detail::number(i) + "] is " +
                                     detail::number(thresholds[i]) + ", below the one before it, " +
                                     detail::number(thresholds[i - 1]));
-    detail::expect_all_in("CapeExtras::counts", counts, 0, detail::kMostGuesses);
+    detail::expect_all_in("CapeExtras::counts", counts, 0, detail::kMaxDraftTokens);
   }
   constexpr std::int32_t most() const { return *std::max_element(counts.begin(), counts.end()); }
 };
 
-/// A chain of `length` greedy guesses, the spine; each comes with other tokens of its row, as many as the
-/// draft's confidence in it (softmax at temperature 1) asks for. They are leaves, from rows that are there
-/// already: the draft is never asked for an extra. Where `budget` nodes (the root not counted) do not hold
-/// all, the spine comes first, then the extras with the likeliest paths. Deterministic. Coins: none. Cost:
-/// one draft call a spine token, and two reads of its row. Source: GLIDE with a CAPE (Du et al. 2024),
-/// section 4.2.
+/// A chain of `length` greedy draft tokens, the spine; each comes with other tokens of its row, as many as
+/// the draft's confidence in it (softmax at temperature 1) asks for. They are leaves, from rows that are
+/// there already: the draft is never asked for an extra. Where `budget` nodes (the root not counted) do not
+/// hold all, the spine comes first, then the extras with the likeliest paths. Deterministic. Uniform draws:
+/// none. Cost: one draft call a spine token, and two reads of its row. Source: GLIDE with a CAPE (Du et al.
+/// 2024), section 4.2.
 struct Cape {
-  static constexpr DraftLaw law = DraftLaw::deterministic;
+  static constexpr ProposalKind kind = ProposalKind::deterministic;
 
   std::int32_t length = 4;
   std::int32_t budget = 32;
@@ -60,40 +60,41 @@ struct Cape {
   }
   /// Throws std::invalid_argument if a number is negative or too large, or a threshold not in [0, 1].
   void validate() const {
-    detail::expect_in("Cape::length", length, 0, detail::kMostGuesses);
-    detail::expect_in("Cape::budget", budget, 0, detail::kMostGuesses);
+    detail::expect_in("Cape::length", length, 0, detail::kMaxDraftTokens);
+    detail::expect_in("Cape::budget", budget, 0, detail::kMaxDraftTokens);
     extras.validate();
   }
   void reserve() {
     work.reserve(detail::node_count(std::int64_t{length} * extras.most()), 1 + extras.most(), 1);
   }
 
-  template <DenseDrafter D, ChanceSource C>
-  void propose(D& drafter, const Round& round, TokenTree& tree, C&) {
+  template <DenseDrafter D, RandomSource C>
+  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C&) {
     work.clear();
-    const double least = round.least_chance();
-    double reach = 1;  // chance that the spine stays up to its last node
+    const double least = round.min_probability();
+    double reach = 1;  // probability that the spine stays up to its last node
     NodeId spine = 0,
            parent = kNoParent;  // the last node, in the tree's numbers; the one before, in the drafter's
-    for (NodeId i = 0; i < std::min(length, budget) && tree.room() > 0 && round.drafts_to_choose(reach, tree);
+    for (NodeId i = 0;
+         i < std::min(length, budget) && tree.room() > 0 && round.should_draft_to_choose(reach, tree);
          parent = i++) {
-      if (i == 0) drafter.sync(round.context, {});
+      if (i == 0) drafter.sync(round.committed, {});
       const Token token = tree.token(spine);
       const auto top =
           work.top_k(tree, spine, ask(drafter, tree, {&token, 1}, {&parent, 1}).row(0), 1 + extras.most());
       const double confidence = top[0].prob;
-      if (!round.keeps(reach, confidence, tree)) break;  // then its runners-up would not pay either
+      if (!round.should_keep(reach, confidence, tree)) break;  // then its runners-up would not pay either
       const auto others = static_cast<std::size_t>(extras(static_cast<float>(confidence)));
       for (const Top& other : top.subspan(1, std::min(others, top.size() - 1))) {
-        const double chance = reach * round.chance(other.prob);
-        if (chance < least) continue;
-        work.add(other, spine, chance);
+        const double probability = reach * round.accept_probability(other.prob);
+        if (probability < least) continue;
+        work.add(other, spine, probability);
       }
       spine = tree.choose(spine, top[0].token, static_cast<float>(confidence));
-      reach *= round.chance(confidence);
+      reach *= round.accept_probability(confidence);
     }
     work.list_all();
-    work.settle(std::min(tree.room(), budget + 1 - tree.size()), round, tree.size());
+    work.prune(std::min(tree.room(), budget + 1 - tree.size()), round, tree.size());
     for (const std::int32_t extra : work.listed)
       tree.choose(work[extra].parent, work[extra].token, work[extra].confidence);
   }

@@ -20,28 +20,28 @@ namespace specula {
 /// A chain drafted by a Stack of `drafters`, best first, under an upper-triangular table of limits. Row 0:
 /// the first drafter works until the chain has limits[0][0] tokens, the second until it has limits[0][0] +
 /// limits[0][1], and so on (horizontal). Every drafter but the last works by reviewing proposals that the
-/// drafters below it make in the same way under the next row (vertical); the last one guesses
+/// drafters below it make in the same way under the next row (vertical); the last one draft tokens
 /// limits[n-1][n-1] tokens at a time. Limits count tokens, from the start of the row's own proposal; what
 /// goes beyond is kept. A drafter that has nothing to say ends its turn.
 ///
-/// A reviewer accepts more where `lenience` is above 1 (never of what was copied, as Max-Gram does); the law
-/// of what it made is recorded, so the target's review is exact at any lenience. [base, small, Max-Gram] of
-/// the paper:
+/// A reviewer accepts more where `lenience` is above 1 (never of what was copied, as Max-Gram does); the
+/// distribution of what it made is recorded, so the target's review is exact at any lenience. [base, small,
+/// Max-Gram] of the paper:
 ///
 ///   specula::Cascade<3>{.limits = {{{8, 5, 10}, {0, 1, 10}, {0, 0, 10}}}, .lenience = 3}
 ///
-/// Allocates in reserve() only; the tree is the recursion's stack. Coins: as Vertical. Cost: counted by
-/// theory/cascade_model.hpp. Source: Chen et al. 2024, Algorithm 1, with its slips corrected; see
+/// Allocates in reserve() only; the tree is the recursion's stack. Uniform draws: as Vertical. Cost: counted
+/// by theory/cascade_model.hpp. Source: Chen et al. 2024, Algorithm 1, with its slips corrected; see
 /// docs/cascades.md.
 template <std::size_t drafters, Draw mode = Draw::greedy>
 struct Cascade {
   static_assert(drafters >= 1);
-  static_assert(mode != Draw::shared, "cascades choose or draw their guesses");
-  static constexpr DraftLaw law = law_of_chain(mode);
+  static_assert(mode != Draw::shared, "cascades choose or draw their draft tokens");
+  static constexpr ProposalKind kind = kind_of_chain(mode);
 
   std::array<std::array<std::int32_t, drafters>, drafters> limits{};
   double lenience = 1;
-  detail::ReviewDesk work = {};
+  detail::ReviewScratch work = {};
 
   std::int32_t max_nodes() const {
     std::array<std::int64_t, drafters> bounds;
@@ -53,11 +53,12 @@ struct Cascade {
   void validate() const {
     for (std::size_t row = 0; row < drafters; ++row)
       for (std::size_t i = 0; i < drafters; ++i)
-        if (limits[row][i] < 0 || limits[row][i] > detail::kMostGuesses || (i < row && limits[row][i] != 0))
+        if (limits[row][i] < 0 || limits[row][i] > detail::kMaxDraftTokens ||
+            (i < row && limits[row][i] != 0))
           throw std::invalid_argument("Cascade::limits[" + detail::number(row) + "][" + detail::number(i) +
                                       "] is " + detail::number(limits[row][i]) + ", must be " +
                                       (i < row ? "0: it is below the diagonal"
-                                               : "in [0, " + detail::number(detail::kMostGuesses) + "]"));
+                                               : "in [0, " + detail::number(detail::kMaxDraftTokens) + "]"));
     detail::expect_in("Cascade::lenience", lenience, 1.0, detail::kMostLenience);
     detail::expect_nodes("Cascade", *this);
   }
@@ -66,10 +67,10 @@ struct Cascade {
     work.reserve(static_cast<std::int32_t>(drafters) - 1, max_nodes());
   }
 
-  template <detail::ReviewingStackOf<drafters> D, ChanceSource C>
-  void propose(D& stack, const Round& round, TokenTree& tree, C& chance) {
+  template <detail::ReviewingStackOf<drafters> D, RandomSource C>
+  void propose(D& stack, const ProposeContext& round, TokenTree& tree, C& rng) {
     if (!work.ready(drafters - 1, max_nodes())) reserve();
-    fill<0, 0>(stack, round, tree, chance, tree.size(), 0);
+    fill<0, 0>(stack, round, tree, rng, tree.size(), 0);
   }
 
   /// (drafters - 1) what each reviewer did so far.
@@ -80,23 +81,24 @@ struct Cascade {
 
   /// The turns of the drafters from `i` on in a proposal under `row` that begins at node `start`.
   template <std::size_t row, std::size_t i, class D, class C>
-  void fill(D& stack, const Round& round, TokenTree& tree, C& chance, NodeId start, std::int32_t limit) {
+  void fill(D& stack, const ProposeContext& round, TokenTree& tree, C& rng, NodeId start,
+            std::int32_t limit) {
     limit += limits[row][i];
     while (tree.size() - start < limit && tree.room() > 0) {
       const std::int32_t before = tree.size();
       if constexpr (i == kLast) {
-        detail::grow<mode>(stack.template get<i>(), round, limits[kLast][kLast], tree, chance);
+        detail::grow<mode>(stack.template get<i>(), round, limits[kLast][kLast], tree, rng);
       } else {
-        if (!round.drafts_on(detail::chain_reach(round, tree), tree)) break;
-        Round inner = round;
-        inner.worth = nullptr;  // it speaks of guesses that the target will see
-        fill<i + 1, i + 1>(stack, inner, tree, chance, before, 0);
-        detail::review<mode>(stack.template get<i>(), round, before - 1, lenience, tree, chance, work,
+        if (!round.should_draft(detail::chain_reach(round, tree), tree)) break;
+        ProposeContext inner = round;
+        inner.cost_model = nullptr;  // it speaks of draft tokens that the target will see
+        fill<i + 1, i + 1>(stack, inner, tree, rng, before, 0);
+        detail::review<mode>(stack.template get<i>(), round, before - 1, lenience, tree, rng, work,
                              work.counts[i]);
       }
       if (tree.size() <= before) break;
     }
-    if constexpr (i < kLast) fill<row, i + 1>(stack, round, tree, chance, start, limit);
+    if constexpr (i < kLast) fill<row, i + 1>(stack, round, tree, rng, start, limit);
   }
 };
 

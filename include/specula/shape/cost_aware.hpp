@@ -1,4 +1,4 @@
-// Proposals as large as they pay: any shape, bounded by what nodes cost and by how guesses have fared.
+// Proposals as large as they pay: any shape, bounded by what nodes cost and by how draft tokens have fared.
 #pragma once
 
 #include <algorithm>
@@ -17,17 +17,18 @@
 
 namespace specula {
 
-/// Hands `shape` a Worth with each round, which the shapes of this library ask before they draw or choose: a
-/// chain ends, extras and branches are left out where they would cost more time than the tokens they promise
-/// are worth. T(n) of the target, the draft's costs, how often guesses of a confidence stayed, and the
-/// pipeline's rate are running estimates over the rounds so far. So on a machine where nodes cost time the
-/// proposals are narrow, and where they come for free wide.
+/// Hands `shape` a CostModel with each round, which the shapes of this library ask before they draw or
+/// choose: a chain ends, extras and branches are left out where they would cost more time than the tokens
+/// they promise are worth. T(n) of the target, the draft's costs, how often draft tokens of a confidence
+/// stayed, and the pipeline's rate are running estimates over the rounds so far. So on a machine where nodes
+/// cost time the proposals are narrow, and where they come for free wide.
 ///
-/// What is asked never depends on a coin of the token in question, so the wrapped shape keeps its law. But
-/// time is an input: with learned costs the same seed gives the same text only under rules that give it for
-/// any shape (sample-and-match, shared noise, greedy). With both curves given, nothing depends on the clock.
+/// What is asked never depends on a uniform draw of the token in question, so the wrapped shape keeps its
+/// distribution. But time is an input: with learned costs the same seed gives the same text only under rules
+/// that give it for any shape (sample-and-match, shared noise, greedy). With both curves given, nothing
+/// depends on the clock.
 ///
-/// Where guessing does not pay it decodes plainly, and does not even sync() the draft; it tries again rarer
+/// Where drafting does not pay it decodes plainly, and does not even sync() the draft; it tries again rarer
 /// and rarer, as far as a LossBudget lets it: 1% of the text, two passes of the target at first, and what the
 /// draft's first call reads of a prompt. What a draft takes to catch up after a pause is part of the price.
 ///
@@ -38,14 +39,14 @@ namespace specula {
 template <class S>
 class CostAware {
  public:
-  static constexpr DraftLaw law = S::law;
+  static constexpr ProposalKind kind = S::kind;
 
   /// A default CostCurve is learned.
   explicit CostAware(S shape, CostCurve target = {}, CostCurve draft = {})
       : shape_(std::move(shape)), target_(std::move(target)), draft_(std::move(draft)) {}
 
-  /// Whether what was learned of guesses and of the rate, and the account of losses, outlive a text. They do
-  /// unless told otherwise; what was learned of costs always does.
+  /// Whether what was learned of draft tokens and of the rate, and the account of losses, outlive a text.
+  /// They do unless told otherwise; what was learned of costs always does.
   CostAware& carry(bool on) {
     carry_ = on;
     return *this;
@@ -66,33 +67,33 @@ class CostAware {
     if constexpr (requires { shape_.reserve(); }) shape_.reserve();
   }
 
-  template <Drafter D, ChanceSource C>
+  template <Drafter D, RandomSource C>
     requires ProposalShape<S, D>
-  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) {
-    context_ = static_cast<double>(round.context.size());
+  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) {
+    context_ = static_cast<double>(round.committed.size());
     const bool tries = wants_to_try();
     const std::int32_t size = tries ? size_to_try() : least_size();
     since_try_ = tries ? 0 : since_try_ + 1;
     if (measures_plain() || !may_lose(size)) return tree.narrow(1);
-    if (tries && idle_ > 0) guesses_.keep_at_most(kFew / 2);
-    Worth worth(guesses_, target_, draft_.calls(), tries ? 0.0 : rate());
-    Round bounded = round;
-    bounded.worth = &worth;
+    if (tries && idle_ > 0) estimator_.keep_at_most(kFew / 2);
+    CostModel cost_model(estimator_, target_, draft_.calls(), tries ? 0.0 : rate());
+    ProposeContext bounded = round;
+    bounded.cost_model = &cost_model;
     // A size not seen yet is tried when half of it was.
     bounded.max_nodes = std::min(round.max_nodes, tries ? size : std::max(size, 2 * target_.known()));
     tree.narrow(bounded.max_nodes);
-    shape_.propose(drafter, bounded, tree, chance);
+    shape_.propose(drafter, bounded, tree, rng);
   }
 
-  void learn(const TokenTree& tree, const Verdict& verdict, const Timing& timing) {
+  void learn(const TokenTree& tree, const VerifyResult& result, const Timing& timing) {
     const std::int32_t nodes = tree.size();
-    const double tokens = static_cast<double>(verdict.path.size());
+    const double tokens = static_cast<double>(result.accepted.size());
     learn_costs(nodes, timing);
-    learn_guesses(tree, verdict);
+    learn_draft_tokens(tree, result);
     learn_rate(nodes, tokens, timing.draft);
     settle(nodes, tokens, timing.draft);
-    if constexpr (requires { shape_.learn(tree, verdict); }) shape_.learn(tree, verdict);
-    if constexpr (requires { shape_.learn(tree, verdict, timing); }) shape_.learn(tree, verdict, timing);
+    if constexpr (requires { shape_.learn(tree, result); }) shape_.learn(tree, result);
+    if constexpr (requires { shape_.learn(tree, result, timing); }) shape_.learn(tree, result, timing);
   }
 
   void reset() {
@@ -100,7 +101,7 @@ class CostAware {
     draft_.start();
     last_nodes_ = 1;
     if (!carry_) {
-      guesses_ = {};
+      estimator_ = {};
       budget_ = {};
       tokens_ = passes_ = 0;
       idle_ = 0, patience_ = kPatience;
@@ -114,7 +115,7 @@ class CostAware {
   { return shape_.reviewed(); }
   const CostCurve& target_costs() const { return target_; }
   const CostCurve& draft_costs() const { return draft_.calls(); }
-  const GuessRecord& guesses() const { return guesses_; }
+  const AcceptanceEstimator& estimator() const { return estimator_; }
   const LossBudget& budget() const { return budget_; }
   /// Tokens per second (or per unit of the given curves) that the rounds so far came to, at least plain
   /// decoding's; 0 before the first.
@@ -126,32 +127,32 @@ class CostAware {
  private:
   static constexpr double kFade = 1 - 1.0 / 256;  // of what earlier rounds weigh, each round
   static constexpr double kSlow = 1 - 1.0 / 512;  // of what measurements of plain decoding weigh
-  static constexpr double kFew = 8;        // guesses that tell something; half of that is kept over a pause
-  static constexpr double kMargin = 1.05;  // a gain below that is not looked for
-  static constexpr std::int32_t kPatience = 4;  // rounds without a guess before one is tried
+  static constexpr double kFew = 8;  // draft tokens that tell something; half of that is kept over a pause
+  static constexpr double kMargin = 1.05;       // a gain below that is not looked for
+  static constexpr std::int32_t kPatience = 4;  // rounds without a draft token before one is tried
   static constexpr std::int32_t kMostPatience = 128, kMostHopeless = 1024;
   static constexpr std::int32_t kStale = 256;  // rounds after which plain decoding is measured again
   static constexpr double kFirstPasses = 2, kMostPasses = 48;
   static constexpr double kEnough = 0.1;  // (3 * 10%)^2: passes vary so much
 
-  /// Nodes of the smallest proposal that holds a guess.
+  /// Nodes of the smallest proposal that holds a draft token.
   std::int32_t least_size() const {
     if constexpr (requires { shape_.least_nodes(); }) return std::max(2, shape_.least_nodes());
     return 2;
   }
-  /// Where no guess is made for long nothing is learned of what it would be worth. And few guesses tell
-  /// little: what looks like a loss by them may be chance.
+  /// Where no draft token is made for long nothing is learned of what it would be worth. And few draft tokens
+  /// tell little: what looks like a loss by them may be chance.
   bool wants_to_try() {
     if (idle_ > 0) return idle_ >= patience_ || draft_.learns_pauses();
     return draft_.learns_calls() || looks_for_step() ||
-           (guesses_.groups() < kFew && some_rate_pays() && !expects_gain());
+           (estimator_.groups() < kFew && some_rate_pays() && !expects_gain());
   }
   bool looks_for_step() const { return since_try_ >= kPatience && target_.step() > 0; }
   /// By what was seen so far, however little.
   bool expects_gain() {
-    return Worth(guesses_, target_, draft_.calls(), rate()).drafts_on(1.0, 1, most_nodes());
+    return CostModel(estimator_, target_, draft_.calls(), rate()).should_draft(1.0, 1, most_nodes());
   }
-  /// Whether guesses would pay if they were all accepted.
+  /// Whether draft tokens would pay if they were all accepted.
   bool some_rate_pays() const {
     const double plain = target_(1), call = draft_.calls()(1);
     for (std::int32_t n = 2; n <= most_nodes(); ++n)
@@ -159,14 +160,14 @@ class CostAware {
     return false;
   }
   std::int32_t most_nodes() const { return std::min(max_nodes(), 2 * target_.known()); }
-  /// Where some acceptance rate would pay, guesses are tried; else the next larger pass of the target.
+  /// Where some acceptance rate would pay, draft tokens are tried; else the next larger pass of the target.
   std::int32_t size_to_try() const {
     if (idle_ == 0 && looks_for_step()) return std::max(least_size(), target_.step());
     if (target_.given() || target_.known() >= max_nodes() || draft_.learns_pauses() || some_rate_pays())
       return least_size();
     return std::max(least_size(), most_nodes());
   }
-  /// Plain decoding is what guessing is compared with: its time is measured the more often the less there
+  /// Plain decoding is what drafting is compared with: its time is measured the more often the less there
   /// is between the two.
   bool measures_plain() const {
     if (draft_.paused_too_short()) return true;
@@ -179,7 +180,7 @@ class CostAware {
   /// known before it was asked twice.
   bool may_lose(std::int32_t nodes) const {
     const double plain = target_(1);
-    if (!(plain > 0) || draft_.learns_calls() || (!guessed_once_ && !draft_.calls().given())) return true;
+    if (!(plain > 0) || draft_.learns_calls() || (!drafted_once_ && !draft_.calls().given())) return true;
     const double seconds = target_(nodes) + draft_.calls()(1) * (nodes - 1) + draft_.catch_up(context_);
     return budget_.allows(seconds / plain - 1);
   }
@@ -203,15 +204,15 @@ class CostAware {
     plain_passes_ *= kSlow;
     if (settled) ++plain_passes_, since_plain_ = 0;
   }
-  void learn_guesses(const TokenTree& tree, const Verdict& verdict) {
-    if (tree.size() > 1) guesses_.fade(kFade);
-    for (std::size_t i = 0; i < verdict.path.size(); ++i) {
-      const NodeId first = tree.first_child(verdict.path[i]);
+  void learn_draft_tokens(const TokenTree& tree, const VerifyResult& result) {
+    if (tree.size() > 1) estimator_.fade(kFade);
+    for (std::size_t i = 0; i < result.accepted.size(); ++i) {
+      const NodeId first = tree.first_child(result.accepted[i]);
       if (first == kNoParent) continue;
-      const NodeId next = i + 1 < verdict.path.size() ? verdict.path[i + 1] : kNoParent;
-      guesses_.saw_guesses(next == first, next != kNoParent);
-      tree.children(verdict.path[i], [&](NodeId c) {
-        guesses_.saw(static_cast<double>(tree.confidence(c)), c == next);
+      const NodeId next = i + 1 < result.accepted.size() ? result.accepted[i + 1] : kNoParent;
+      estimator_.saw_draft_tokens(next == first, next != kNoParent);
+      tree.children(result.accepted[i], [&](NodeId c) {
+        estimator_.saw(static_cast<double>(tree.confidence(c)), c == next);
         return true;
       });
     }
@@ -232,13 +233,13 @@ class CostAware {
   /// Books what the round gained or lost against plain decoding.
   void settle(std::int32_t nodes, double tokens, const Usage& draft) {
     const double plain = target_(1);
-    const bool guessed = nodes > 1 || draft.calls > 0;
-    if (!guessed) draft_.pause(tokens);
-    if (plain > 0 && guessed) {
-      budget_.saw_guesses(tokens, passes(nodes, draft) + beside_ / plain);
-      if (budget_.fell()) guesses_.keep_at_most(kFew);
+    const bool drafted = nodes > 1 || draft.calls > 0;
+    if (!drafted) draft_.pause(tokens);
+    if (plain > 0 && drafted) {
+      budget_.saw_draft_tokens(tokens, passes(nodes, draft) + beside_ / plain);
+      if (budget_.fell()) estimator_.keep_at_most(kFew);
       if (idle_ == 0 && budget_.gain() > 0) patience_ = kPatience;
-      guessed_once_ = true;
+      drafted_once_ = true;
       idle_ = 0;
     } else if (plain > 0) {
       if (last_nodes_ > 1 && change_.known()) budget_.take(std::max(0.0, change_.value - 1));
@@ -251,13 +252,13 @@ class CostAware {
   S shape_;
   CostCurve target_;
   DraftCosts draft_;
-  GuessRecord guesses_;
+  AcceptanceEstimator estimator_;
   LossBudget budget_;
   detail::RunningMean change_;  // of a pass over one node after a larger one, by one after another
   double tokens_ = 0, passes_ = 0, context_ = 0, plain_passes_ = 0;
   double beside_ = 0;  // seconds of the round that the curves do not tell
   std::int32_t idle_ = 0, patience_ = kPatience, last_nodes_ = 1, since_plain_ = 0, since_try_ = 0;
-  bool carry_ = true, first_round_ = true, guessed_once_ = false;
+  bool carry_ = true, first_round_ = true, drafted_once_ = false;
 };
 
 }  // namespace specula

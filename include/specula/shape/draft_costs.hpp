@@ -30,7 +30,7 @@ class DraftCosts {
   }
   /// A round did not ask, and added so many tokens.
   void pause(double tokens) { paused_ += tokens; }
-  /// What the draft has to read before it can guess behind `context` tokens.
+  /// What the draft has to read before it can draft behind `context` tokens.
   double catch_up(double context) const {
     if (calls_.given()) return paused_ > 0 ? calls_(static_cast<std::int32_t>(paused_)) : 0.0;
     const double call = calls_(1);

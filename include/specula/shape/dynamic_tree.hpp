@@ -13,11 +13,11 @@ namespace specula {
 /// The `top_k` best tokens behind the root; then, `expansions` times, the draft runs behind the `top_k`
 /// likeliest of the newest and adds the `top_k` best tokens behind each. Of all these the `total` with the
 /// largest cumulative log-probability (softmax at temperature 1) are proposed, ties to the older: an ancestor
-/// is never less likely than its descendants, so what is left is a tree. Deterministic. Coins: none. Cost: 1
-/// + expansions draft calls, all but the first over `top_k` nodes. Source: EAGLE-2 (Li et al. 2024), as HASS
-/// (Zhang et al. 2024) uses it.
+/// is never less likely than its descendants, so what is left is a tree. Deterministic. Uniform draws: none.
+/// Cost: 1 + expansions draft calls, all but the first over `top_k` nodes. Source: EAGLE-2 (Li et al. 2024),
+/// as HASS (Zhang et al. 2024) uses it.
 struct DynamicTree {
-  static constexpr DraftLaw law = DraftLaw::deterministic;
+  static constexpr ProposalKind kind = ProposalKind::deterministic;
 
   std::int32_t top_k = 10;
   std::int32_t expansions = 5;
@@ -27,16 +27,16 @@ struct DynamicTree {
   std::int32_t max_nodes() const { return 1 + std::min(total, pool()); }
   /// Throws std::invalid_argument if a field is negative or too large.
   void validate() const {
-    detail::expect_in("DynamicTree::top_k", top_k, 0, detail::kMostGuesses);
-    detail::expect_in("DynamicTree::expansions", expansions, 0, detail::kMostGuesses);
-    detail::expect_in("DynamicTree::total", total, 0, detail::kMostGuesses);
+    detail::expect_in("DynamicTree::top_k", top_k, 0, detail::kMaxDraftTokens);
+    detail::expect_in("DynamicTree::expansions", expansions, 0, detail::kMaxDraftTokens);
+    detail::expect_in("DynamicTree::total", total, 0, detail::kMaxDraftTokens);
   }
   /// Nodes that the drafter runs.
   std::int32_t draft_nodes() const { return detail::node_count(1 + std::int64_t{expansions} * top_k); }
   void reserve() { work.reserve(pool(), top_k, top_k); }
 
-  template <DenseDrafter D, ChanceSource C>
-  void propose(D& drafter, const Round& round, TokenTree& tree, C&) {
+  template <DenseDrafter D, RandomSource C>
+  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C&) {
     work.clear();
     NodeId drafted = 0;
     for (std::int32_t level = 0; level <= expansions; ++level) {
@@ -44,8 +44,8 @@ struct DynamicTree {
       detail::expand(drafter, round, tree, work, top_k, drafted);
     }
     work.list_all();
-    work.settle(std::min(total, tree.room()), round, tree.size());
-    detail::plant(tree, work);
+    work.prune(std::min(total, tree.room()), round, tree.size());
+    detail::build_tree(tree, work);
   }
 
  private:

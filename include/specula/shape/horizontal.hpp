@@ -1,4 +1,4 @@
-// The horizontal cascade: the first guesses from the best drafter, later ones from cheaper drafters.
+// The horizontal cascade: the first draft tokens from the best drafter, later ones from cheaper drafters.
 #pragma once
 
 #include <array>
@@ -12,14 +12,14 @@
 
 namespace specula {
 
-/// A chain of counts[0] guesses of a Stack's first drafter, then counts[1] of its second, and so on: a guess
-/// counts only if all before it stay, so early ones deserve the better drafter. Where a drafter has nothing
-/// to say the next one goes on. Coins: one `draft` a guess when sampled. Cost: one call of its drafter a
-/// guess. Source: Cascade Speculative Drafting (Chen et al. 2024), section 3.2.
+/// A chain of counts[0] draft tokens of a Stack's first drafter, then counts[1] of its second, and so on: a
+/// draft token counts only if all before it stay, so early ones deserve the better drafter. Where a drafter
+/// has nothing to say the next one goes on. Uniform draws: one `draft` a draft token when sampled. Cost: one
+/// call of its drafter a draft token. Source: Cascade Speculative Drafting (Chen et al. 2024), section 3.2.
 template <std::size_t drafters = 2, Draw mode = Draw::greedy>
 struct Horizontal {
-  static_assert(mode != Draw::shared, "cascades choose or draw their guesses");
-  static constexpr DraftLaw law = law_of_chain(mode);
+  static_assert(mode != Draw::shared, "cascades choose or draw their draft tokens");
+  static constexpr ProposalKind kind = kind_of_chain(mode);
 
   std::array<std::int32_t, drafters> counts{};
 
@@ -31,20 +31,20 @@ struct Horizontal {
 
   /// Throws std::invalid_argument if a count is negative, or all come to more nodes than there can be.
   void validate() const {
-    detail::expect_all_in("Horizontal::counts", counts, 0, detail::kMostGuesses);
+    detail::expect_all_in("Horizontal::counts", counts, 0, detail::kMaxDraftTokens);
     detail::expect_nodes("Horizontal", *this);
   }
 
-  template <detail::StackOf<drafters> D, ChanceSource C>
-  void propose(D& stack, const Round& round, TokenTree& tree, C& chance) const {
-    grow<0>(stack, round, tree, chance);
+  template <detail::StackOf<drafters> D, RandomSource C>
+  void propose(D& stack, const ProposeContext& round, TokenTree& tree, C& rng) const {
+    grow<0>(stack, round, tree, rng);
   }
 
  private:
   template <std::size_t i, class D, class C>
-  void grow(D& stack, const Round& round, TokenTree& tree, C& chance) const {
-    detail::grow<mode>(stack.template get<i>(), round, counts[i], tree, chance);
-    if constexpr (i + 1 < drafters) grow<i + 1>(stack, round, tree, chance);
+  void grow(D& stack, const ProposeContext& round, TokenTree& tree, C& rng) const {
+    detail::grow<mode>(stack.template get<i>(), round, counts[i], tree, rng);
+    if constexpr (i + 1 < drafters) grow<i + 1>(stack, round, tree, rng);
   }
 };
 

@@ -1,4 +1,4 @@
-// The form of a static tree: which ranks of the draft's tokens are guessed, and where.
+// The form of a static tree: which ranks of the draft's tokens are drafted, and where.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,8 @@ class RankedTree {
   /// Throws std::invalid_argument if there is none, if one is empty or there twice, if a rank is negative, or
   /// if a node comes before its parent or without it. Cost: O(n log n) comparisons of paths.
   explicit RankedTree(std::span<const Choice> choices) {
-    detail::expect_in("RankedTree: the number of guesses", choices.size(), std::size_t{1},
-                      static_cast<std::size_t>(detail::kMostGuesses));
+    detail::expect_in("RankedTree: the number of draft tokens", choices.size(), std::size_t{1},
+                      static_cast<std::size_t>(detail::kMaxDraftTokens));
     for (std::size_t i = 0; i < choices.size(); ++i) expect_ranks(choices[i], i);
     std::vector<std::size_t> order(choices.size());  // that of the nodes: of node n it is order[n - 1]
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -41,7 +41,7 @@ class RankedTree {
       const std::size_t i = order[n - 1];
       const Choice& path = choices[i];
       if (n > 1 && choices[order[n - 2]] == path)
-        fail("guesses " + detail::number(order[n - 2]) + " and " + detail::number(i) + " are both " +
+        fail("draft tokens " + detail::number(order[n - 2]) + " and " + detail::number(i) + " are both " +
              text(path));
       const NodeId parent = find(choices, order, n, std::span(path).first(path.size() - 1), i);
       nodes_.push_back({parent, path.back()});
@@ -55,9 +55,9 @@ class RankedTree {
   RankedTree(std::initializer_list<Choice> choices)
       : RankedTree(std::span<const Choice>(choices.begin(), choices.size())) {}
 
-  /// From links: guess i is the token of rank `ranks[i]` (guesses) after guess `parents[i]` (guesses), an
-  /// earlier one, or after the root: kNoParent. Throws std::invalid_argument as above, and for another number
-  /// of ranks than of parents.
+  /// From links: draft token i is the token of rank `ranks[i]` (draft tokens) after draft token `parents[i]`
+  /// (draft tokens), an earlier one, or after the root: kNoParent. Throws std::invalid_argument as above, and
+  /// for another number of ranks than of parents.
   static RankedTree from_parents(Nodes parents, std::span<const std::int32_t> ranks) {
     if (parents.size() != ranks.size())
       fail(detail::number(ranks.size()) + " ranks for " + detail::number(parents.size()) + " parents");
@@ -65,16 +65,17 @@ class RankedTree {
     for (std::size_t i = 0; i < parents.size(); ++i) {
       const NodeId parent = parents[i];
       if (parent < kNoParent || (parent != kNoParent && index(parent) >= i))
-        fail("the parent of guess " + detail::number(i) + " is " + detail::number(parent) +
-             ", must be an earlier guess, or -1 for the root");
+        fail("the parent of draft token " + detail::number(i) + " is " + detail::number(parent) +
+             ", must be an earlier draft token, or -1 for the root");
       if (parent != kNoParent) choices[i] = choices[index(parent)];
       choices[i].push_back(ranks[i]);
     }
     return RankedTree(std::span<const Choice>(choices));
   }
 
-  /// The tree that EAGLE drafts at every step: 25 guesses, 26 nodes with the root, in five levels. Source:
-  /// EAGLE (Li et al. 2024), `mc_sim_7b_63` of model/choices.py in the authors' repository, SafeAILab/EAGLE.
+  /// The tree that EAGLE drafts at every step: 25 draft tokens, 26 nodes with the root, in five levels.
+  /// Source: EAGLE (Li et al. 2024), `mc_sim_7b_63` of model/choices.py in the authors' repository,
+  /// SafeAILab/EAGLE.
   static RankedTree eagle() {
     // clang-format off
     return {{0}, {1}, {2}, {3},
@@ -122,14 +123,15 @@ class RankedTree {
     return a.size() != b.size() ? a.size() < b.size()
                                 : std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
   }
-  static void expect_ranks(const Choice& path, std::size_t guess) {
-    if (path.empty()) fail("guess " + detail::number(guess) + " is {}: the root is no guess");
+  static void expect_ranks(const Choice& path, std::size_t draft_token) {
+    if (path.empty())
+      fail("draft token " + detail::number(draft_token) + " is {}: the root is no draft token");
     for (const std::int32_t rank : path)
-      if (rank < 0 || rank >= detail::kMostGuesses)
-        fail("guess " + detail::number(guess) + " is " + text(path) + ": ranks must be in [0, " +
-             detail::number(detail::kMostGuesses - 1) + "]");
+      if (rank < 0 || rank >= detail::kMaxDraftTokens)
+        fail("draft token " + detail::number(draft_token) + " is " + text(path) + ": ranks must be in [0, " +
+             detail::number(detail::kMaxDraftTokens - 1) + "]");
   }
-  /// The node of `path`, the parent of guess `child`, among the first `n` nodes.
+  /// The node of `path`, the parent of draft token `child`, among the first `n` nodes.
   static NodeId find(std::span<const Choice> choices, const std::vector<std::size_t>& order, std::size_t n,
                      std::span<const std::int32_t> path, std::size_t child) {
     if (path.empty()) return 0;
@@ -137,7 +139,7 @@ class RankedTree {
     const auto at = std::lower_bound(order.begin(), end, path,
                                      [&](std::size_t i, const auto& p) { return before(choices[i], p); });
     if (at == end || before(path, choices[*at]) || *at > child)
-      fail("guess " + detail::number(child) + ", " + text(choices[child]) +
+      fail("draft token " + detail::number(child) + ", " + text(choices[child]) +
            ", comes before its parent or without it: " + text(path) + " must stand in front of it");
     return static_cast<NodeId>(at - order.begin()) + 1;
   }

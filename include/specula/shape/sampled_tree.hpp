@@ -1,4 +1,4 @@
-// A tree of draws: several children a node, from the draft's law after it.
+// A tree of draws: several children a node, from the draft's distribution after it.
 #pragma once
 
 #include <algorithm>
@@ -13,17 +13,17 @@
 
 namespace specula {
 
-/// Every node at depth d gets widths[d] children, drawn from the draft's law after it under the target's own
-/// parameters: independently (sampled_iid) or without replacement (sampled_distinct; fewer where fewer tokens
-/// have mass). The tree ends at the first width of 0. Level by level, all children of a node at once; a node
-/// for whose children there is no room gets none. Coins: one `draft` a child. Cost: one draft call a level.
-/// Sources: SpecInfer (Miao et al. 2023), with replacement; Sequoia (Chen et al. 2024) and recursive
-/// speculative decoding (Jeon et al. 2024), without.
-template <DraftLaw how>
+/// Every node at depth d gets widths[d] children, drawn from the draft's distribution after it under the
+/// target's own parameters: independently (sampled_iid) or without replacement (sampled_distinct; fewer where
+/// fewer tokens have mass). The tree ends at the first width of 0. Level by level, all children of a node at
+/// once; a node for whose children there is no room gets none. Uniform draws: one `draft` a child. Cost: one
+/// draft call a level. Sources: SpecInfer (Miao et al. 2023), with replacement; Sequoia (Chen et al. 2024)
+/// and recursive speculative decoding (Jeon et al. 2024), without.
+template <ProposalKind how>
 struct SampledTree {
-  static_assert(how == DraftLaw::sampled_iid || how == DraftLaw::sampled_distinct,
+  static_assert(how == ProposalKind::sampled_iid || how == ProposalKind::sampled_distinct,
                 "a sampled tree is drawn with replacement (sampled_iid) or without (sampled_distinct)");
-  static constexpr DraftLaw law = how;
+  static constexpr ProposalKind kind = how;
 
   std::array<std::int32_t, 16> widths{4, 2, 1};
 
@@ -35,29 +35,29 @@ struct SampledTree {
   }
   /// Throws std::invalid_argument if a width is negative, or all come to more nodes than there can be.
   void validate() const {
-    detail::expect_all_in("SampledTree::widths", widths, 0, detail::kMostGuesses);
+    detail::expect_all_in("SampledTree::widths", widths, 0, detail::kMaxDraftTokens);
     detail::expect_nodes("SampledTree", *this);
   }
-  /// Of a proposal that holds any guess.
+  /// Of a proposal that holds any draft token.
   std::int32_t least_nodes() const { return 1 + std::max(0, widths[0]); }
 
-  template <DenseDrafter D, ChanceSource C>
-  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) const {
+  template <DenseDrafter D, RandomSource C>
+  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
     NodeId begin = 0;
     for (std::size_t depth = 0; depth < widths.size() && widths[depth] > 0; ++depth) {
       const NodeId end = tree.size();
       if (begin == end || tree.room() < widths[depth] || !pays(round, tree, begin, widths[depth])) return;
-      if (depth == 0) drafter.sync(round.context, {});
+      if (depth == 0) drafter.sync(round.committed, {});
       const auto first = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(end - begin);
-      const RowsView rows =
+      const LogitsView rows =
           ask(drafter, tree, tree.tokens().subspan(first, count), tree.parents().subspan(first, count));
       for (NodeId node = begin; node < end && tree.room() >= widths[depth]; ++node) {
-        const RowLaw law_after = tree.store(node, rows.row(node - begin), round.params);
+        const Distribution distribution_after = tree.store(node, rows.row(node - begin), round.params);
         for (std::int32_t child = 0; child < widths[depth]; ++child) {
-          if (child > 0 && law_after.is_point()) break;  // temperature 0: there is nothing else
-          if (how == DraftLaw::sampled_iid)
-            tree.draw(node, law_after, chance);
-          else if (tree.draw_distinct(node, law_after, chance) == kNoParent)
+          if (child > 0 && distribution_after.is_point()) break;  // temperature 0: there is nothing else
+          if (how == ProposalKind::sampled_iid)
+            tree.draw(node, distribution_after, rng);
+          else if (tree.draw_distinct(node, distribution_after, rng) == kNoParent)
             break;
         }
       }
@@ -67,12 +67,12 @@ struct SampledTree {
 
  private:
   /// Asked before a level is drawn, of what was drawn before: `width` children for each node from `begin` on.
-  static bool pays(const Round& round, const TokenTree& tree, NodeId begin, std::int32_t width) {
-    if (!round.worth) return true;
+  static bool pays(const ProposeContext& round, const TokenTree& tree, NodeId begin, std::int32_t width) {
+    if (!round.cost_model) return true;
     double reach = 0;
     for (NodeId node = begin; node < tree.size(); ++node) reach += detail::path_reach(round, tree, node);
     const std::int32_t nodes = tree.size() - begin;
-    return round.drafts_level(reach, nodes, tree.size(), std::min(tree.room(), nodes * width));
+    return round.should_draft_level(reach, nodes, tree.size(), std::min(tree.room(), nodes * width));
   }
 };
 

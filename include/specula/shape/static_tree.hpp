@@ -20,22 +20,23 @@ namespace specula {
 /// run by the drafter. Two ways of taking tokens:
 ///
 /// - deterministic: a node is the token of its rank in the draft's row after its parent. Where there is no
-///   room for all, the nodes with the likeliest paths are proposed. Coins: none.
-/// - sampled_distinct: the children of a node are drawn without replacement from the draft's law after it,
+///   room for all, the nodes with the likeliest paths are proposed. Uniform draws: none.
+/// - sampled_distinct: the children of a node are drawn without replacement from the draft's distribution
+/// after it,
 ///   under the target's own parameters; rank r is the (r + 1)th draw, so ranks have no gaps. A node for whose
 ///   children there is no room gets none, nor do those behind it on its level. Temperature 0 leaves the
-///   likeliest child of each node. Coins: one `draft` a child.
+///   likeliest child of each node. Uniform draws: one `draft` a child.
 ///
 /// A token that the draft gives no probability is left out, with all that would come after it. Throws
 /// std::invalid_argument from propose() if a rank is not below the vocabulary's size. Cost: one draft call a
 /// level, and a read of each row. Sources: EAGLE (Li et al. 2024), Medusa (Cai et al. 2024); drawn, Sequoia
 /// (Chen et al. 2024).
-template <DraftLaw how = DraftLaw::deterministic>
+template <ProposalKind how = ProposalKind::deterministic>
 struct StaticTree {
-  static_assert(how == DraftLaw::deterministic || how == DraftLaw::sampled_distinct,
+  static_assert(how == ProposalKind::deterministic || how == ProposalKind::sampled_distinct,
                 "a static tree is chosen by rank (deterministic) or drawn without replacement "
                 "(sampled_distinct)");
-  static constexpr DraftLaw law = how;
+  static constexpr ProposalKind kind = how;
 
   RankedTree form = RankedTree::eagle();
   detail::Candidates work = {};
@@ -45,11 +46,11 @@ struct StaticTree {
   std::int32_t max_nodes() const { return form.size(); }
   /// Nodes that the drafter runs.
   std::int32_t draft_nodes() const { return form.draft_nodes(); }
-  /// Of a proposal that holds any guess.
-  std::int32_t least_nodes() const { return law == DraftLaw::deterministic ? 2 : 1 + form.children(0); }
+  /// Of a proposal that holds any draft token.
+  std::int32_t least_nodes() const { return kind == ProposalKind::deterministic ? 2 : 1 + form.children(0); }
   /// Throws std::invalid_argument if the form is to be drawn and its ranks have gaps.
   void validate() const {
-    if constexpr (law == DraftLaw::sampled_distinct)
+    if constexpr (kind == ProposalKind::sampled_distinct)
       for (NodeId n = 0; n < form.size(); ++n)
         if (form.children(n) > 0 && form.rank(form.first_child(n) + form.children(n) - 1) >= form.children(n))
           throw std::invalid_argument("StaticTree: the " + detail::number(form.children(n)) +
@@ -63,21 +64,21 @@ struct StaticTree {
     drafted.reserve(places.capacity());
   }
 
-  template <DenseDrafter D, ChanceSource C>
-  void propose(D& drafter, const Round& round, TokenTree& tree, C& chance) {
+  template <DenseDrafter D, RandomSource C>
+  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) {
     if (form.most_rank() >= tree.vocab())
       throw std::invalid_argument("StaticTree: rank " + detail::number(form.most_rank()) +
                                   " in a vocabulary of " + detail::number(tree.vocab()) + " tokens");
     work.clear();
-    if constexpr (law == DraftLaw::deterministic)
+    if constexpr (kind == ProposalKind::deterministic)
       choose(drafter, round, tree);
     else
-      draw(drafter, round, tree, chance);
+      draw(drafter, round, tree, rng);
   }
 
  private:
   template <class D>
-  void choose(D& drafter, const Round& round, TokenTree& tree) {
+  void choose(D& drafter, const ProposeContext& round, TokenTree& tree) {
     places.clear();
     NodeId asked = 0;
     for (std::int32_t level = 0; level < form.depth(); ++level) {
@@ -89,8 +90,9 @@ struct StaticTree {
             const double reach = parent == kNoParent ? 1.0 : work[parent].reach;
             const std::span<const Top> top = work.top_k(tree, node, row, form.rank(last) + 1);
             for (NodeId n = first; n <= last && static_cast<std::size_t>(form.rank(n)) < top.size(); ++n) {
-              const Top& guess = top[static_cast<std::size_t>(form.rank(n))];
-              const std::int32_t added = work.add(guess, parent, reach * round.chance(guess.prob));
+              const Top& draft_token = top[static_cast<std::size_t>(form.rank(n))];
+              const std::int32_t added =
+                  work.add(draft_token, parent, reach * round.accept_probability(draft_token.prob));
               places.push_back(n);
               if (form.children(n) > 0) work.listed.push_back(added);
             }
@@ -98,12 +100,12 @@ struct StaticTree {
       work.frontier.assign(work.listed.begin(), work.listed.end());
     }
     work.list_all();
-    work.settle(tree.room(), round, tree.size());
-    detail::plant(tree, work);
+    work.prune(tree.room(), round, tree.size());
+    detail::build_tree(tree, work);
   }
 
   template <class D, class C>
-  void draw(D& drafter, const Round& round, TokenTree& tree, C& chance) {
+  void draw(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) {
     const auto at = [](NodeId node) { return static_cast<std::size_t>(node); };
     places.assign(at(form.size()), kNoParent), drafted.assign(at(form.size()), kNoParent);
     places[0] = 0;
@@ -122,16 +124,17 @@ struct StaticTree {
         work.parents.push_back(n == 0 ? kNoParent : drafted[at(form.parent(n))]);
       }
       if (work.frontier.empty() ||
-          !round.drafts_level(reach, static_cast<std::int32_t>(work.frontier.size()), tree.size(), fresh))
+          !round.should_draft_level(reach, static_cast<std::int32_t>(work.frontier.size()), tree.size(),
+                                    fresh))
         return;
-      if (level == 0) drafter.sync(round.context, {});  // not before: who is not asked costs nothing
-      const RowsView rows = ask(drafter, tree, work.tokens, work.parents);
+      if (level == 0) drafter.sync(round.committed, {});  // not before: who is not asked costs nothing
+      const LogitsView rows = ask(drafter, tree, work.tokens, work.parents);
       for (std::int32_t i = 0; i < rows.rows; ++i) {
         const NodeId n = work.frontier[static_cast<std::size_t>(i)], node = places[at(n)];
         drafted[at(n)] = asked++;
-        const RowLaw law_after = tree.store(node, rows.row(i), round.params);
+        const Distribution distribution_after = tree.store(node, rows.row(i), round.params);
         for (std::int32_t child = 0; child < form.children(n); ++child) {
-          const NodeId drawn = tree.draw_distinct(node, law_after, chance);
+          const NodeId drawn = tree.draw_distinct(node, distribution_after, rng);
           if (drawn == kNoParent) break;  // nothing else has probability
           places[at(form.first_child(n) + child)] = drawn;
         }

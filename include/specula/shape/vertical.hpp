@@ -1,4 +1,5 @@
-// The vertical cascade: a drafter that does not write its guesses one by one but reviews a cheaper drafter's.
+// The vertical cascade: a drafter that does not write its draft tokens one by one but reviews a cheaper
+// drafter's.
 #pragma once
 
 #include <cstddef>
@@ -14,24 +15,24 @@ namespace specula {
 
 /// The head of a Stack reviews `reviews` proposals, one after the other, and what it made of them is the
 /// chain that the target gets. A proposal comes from the drafters below in the same way, with one review
-/// each; the last drafter guesses `length` tokens. So a proposal costs one call of each reviewer, and gives
-/// it 1 to (guesses + 1) tokens of its own, or, with `lenience` above 1, tokens that it finds good enough:
-/// its law is recorded, the target's review is exact at any lenience. Guesses that were copied (Max-Gram) are
-/// reviewed with lenience 1.
+/// each; the last drafter drafts `length` tokens. So a proposal costs one call of each reviewer, and gives it
+/// 1 to (draft tokens + 1) tokens of its own, or, with `lenience` above 1, tokens that it finds good enough:
+/// its distribution is recorded, the target's review is exact at any lenience. Draft tokens that were copied
+/// (Max-Gram) are reviewed with lenience 1.
 ///
-/// Coins: one `draft` a guess and at most two a judged guess, when sampled. Cost, at most: `reviews` calls of
-/// each reviewer, `reviews * length` guesses. Source: Cascade Speculative Drafting (Chen et al. 2024),
-/// section 3.1.
+/// Uniform draws: one `draft` a draft token and at most two a judged draft token, when sampled. Cost, at
+/// most: `reviews` calls of each reviewer, `reviews * length` draft tokens. Source: Cascade Speculative
+/// Drafting (Chen et al. 2024), section 3.1.
 template <std::size_t drafters = 2, Draw mode = Draw::greedy>
 struct Vertical {
   static_assert(drafters >= 2, "a review needs a reviewer and a drafter");
-  static_assert(mode != Draw::shared, "cascades choose or draw their guesses");
-  static constexpr DraftLaw law = law_of_chain(mode);
+  static_assert(mode != Draw::shared, "cascades choose or draw their draft tokens");
+  static constexpr ProposalKind kind = kind_of_chain(mode);
 
   std::int32_t reviews = 1;
   std::int32_t length = 4;
   double lenience = 1;
-  detail::ReviewDesk work = {};
+  detail::ReviewScratch work = {};
 
   std::int32_t max_nodes() const {
     return detail::node_count(1 + std::int64_t{reviews} * (length + static_cast<std::int64_t>(drafters) - 1));
@@ -39,21 +40,21 @@ struct Vertical {
   /// Throws std::invalid_argument if a number is negative, all come to more nodes than there can be, or
   /// lenience is not in [1, 1e30].
   void validate() const {
-    detail::expect_in("Vertical::reviews", reviews, 0, detail::kMostGuesses);
-    detail::expect_in("Vertical::length", length, 0, detail::kMostGuesses);
+    detail::expect_in("Vertical::reviews", reviews, 0, detail::kMaxDraftTokens);
+    detail::expect_in("Vertical::length", length, 0, detail::kMaxDraftTokens);
     detail::expect_in("Vertical::lenience", lenience, 1.0, detail::kMostLenience);
     detail::expect_nodes("Vertical", *this);
   }
   void reserve() { work.reserve(static_cast<std::int32_t>(drafters) - 1, max_nodes()); }
 
-  template <detail::ReviewingStackOf<drafters> D, ChanceSource C>
-  void propose(D& stack, const Round& round, TokenTree& tree, C& chance) {
+  template <detail::ReviewingStackOf<drafters> D, RandomSource C>
+  void propose(D& stack, const ProposeContext& round, TokenTree& tree, C& rng) {
     if (!work.ready(drafters - 1, max_nodes())) reserve();
-    Round inner = round;
-    inner.worth = nullptr;  // it speaks of guesses that the target will see
+    ProposeContext inner = round;
+    inner.cost_model = nullptr;  // it speaks of draft tokens that the target will see
     for (std::int32_t r = 0; r < reviews && tree.room() > 0; ++r) {
-      if (!round.drafts_on(detail::chain_reach(round, tree), tree)) return;
-      hand_up<0>(stack, inner, tree, chance);
+      if (!round.should_draft(detail::chain_reach(round, tree), tree)) return;
+      hand_up<0>(stack, inner, tree, rng);
     }
   }
 
@@ -63,14 +64,13 @@ struct Vertical {
  private:
   /// Appends one proposal of the i-th drafter.
   template <std::size_t i, class D, class C>
-  void hand_up(D& stack, const Round& round, TokenTree& tree, C& chance) {
+  void hand_up(D& stack, const ProposeContext& round, TokenTree& tree, C& rng) {
     if constexpr (i + 1 == drafters) {
-      detail::grow<mode>(stack.template get<i>(), round, length, tree, chance);
+      detail::grow<mode>(stack.template get<i>(), round, length, tree, rng);
     } else {
       const NodeId base = tree.size() - 1;
-      hand_up<i + 1>(stack, round, tree, chance);
-      detail::review<mode>(stack.template get<i>(), round, base, lenience, tree, chance, work,
-                           work.counts[i]);
+      hand_up<i + 1>(stack, round, tree, rng);
+      detail::review<mode>(stack.template get<i>(), round, base, lenience, tree, rng, work, work.counts[i]);
     }
   }
 };

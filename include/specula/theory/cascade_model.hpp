@@ -20,7 +20,7 @@ namespace specula {
 /// Expectations of a round.
 struct CascadeForecast {
   double tokens = 0;           // new ones, the target's own included
-  double proposed = 0;         // guesses that the target judges
+  double proposed = 0;         // draft tokens that the target judges
   std::vector<double> calls;   // (n) of each drafter
   double cost = 0;             // in target calls over one node, by the cost curves
   double swi = 0;              // tokens / (1 + sum_d calls[d] c[d]), with the costs of calls over one node
@@ -34,8 +34,8 @@ namespace detail {
 /// next forecast.
 ///
 /// A proposal's length and what it costs do not depend on how much of it its reviewer will accept, so two
-/// sums over lengths do: the chance of each length, and the chance of each length with all guesses accepted
-/// so far.
+/// sums over lengths do: the probability of each length, and the probability of each length with all draft
+/// tokens accepted so far.
 class CascadeForecaster {
  public:
   static constexpr std::int32_t kMaxLimit = 1024;  // of a row's entry: keeps the buffers small
@@ -65,7 +65,7 @@ class CascadeForecaster {
     std::int32_t length = 0;
     for (const std::int32_t count : counts) check_limit("forecast_horizontal", count), length += count;
     for (std::size_t d = 0; d < counts.size(); ++d)
-      if (counts[d] > 0) guesses(d, counts[d]);
+      if (counts[d] > 0) add_draft_tokens(d, counts[d]);
     const auto first =
         std::find_if(counts.begin(), counts.end(), [](std::int32_t count) { return count > 0; });
     return rounds(first == counts.end() ? 0 : static_cast<std::size_t>(first - counts.begin()), length, [&] {
@@ -84,7 +84,7 @@ class CascadeForecaster {
     check_limit("forecast_vertical", reviews);
     check_limit("forecast_vertical", length);
     std::int32_t most = length;  // of a drafter's turn
-    if (length > 0) guesses(n_ - 1, length);
+    if (length > 0) add_draft_tokens(n_ - 1, length);
     for (std::size_t d = n_ - 1; d-- > 0; ++most) {
       begin(most);
       if (most > 0) walk(d + 1, d + 1, 0);
@@ -98,7 +98,7 @@ class CascadeForecaster {
 
   const CascadeForecast& cascade(const CascadeLimits& limits) {
     const std::int32_t nodes = max_nodes(limits);
-    if (limits[n_ - 1][n_ - 1] > 0) guesses(n_ - 1, limits[n_ - 1][n_ - 1]);
+    if (limits[n_ - 1][n_ - 1] > 0) add_draft_tokens(n_ - 1, limits[n_ - 1][n_ - 1]);
     for (std::size_t d = n_ - 1; d-- > 0;) {
       begin(static_cast<std::int32_t>(bounds_[d + 1]));
       fill(d + 1, limits);
@@ -153,8 +153,8 @@ class CascadeForecaster {
     cost_ = 0;
   }
 
-  /// Drafter d appends `count` guesses of its own, a call each.
-  void guesses(std::size_t d, std::int32_t count) {
+  /// Drafter d appends `count` draft tokens of its own, a call each.
+  void add_draft_tokens(std::size_t d, std::int32_t count) {
     Step& step = steps_[d];
     const auto size = static_cast<std::size_t>(count) + 1;
     step.prob.assign(size, 0.0);
@@ -230,10 +230,10 @@ class CascadeForecaster {
     return cost;
   }
 
-  /// What rounds bring whose proposals, of up to `bound` guesses, `propose` walks and drafter `first` begins.
-  /// By how many guesses in a row were right before a round: one more than its proposal's, or none, so every
-  /// number is come to from smaller ones, and one pass over them finds how often each is met. Beyond the
-  /// curves' ends they are one.
+  /// What rounds bring whose proposals, of up to `bound` draft tokens, `propose` makes and drafter `first`
+  /// begins. By how many draft tokens in a row were right before a round: one more than its proposal's, or
+  /// none, so every number is come to from smaller ones, and one pass over them finds how often each is met.
+  /// Beyond the curves' ends they are one.
   template <class Propose>
   const CascadeForecast& rounds(std::size_t first, std::int32_t bound, Propose propose) {
     constexpr double kRare = 1e-9;  // in rounds that follow one rejection
@@ -285,14 +285,14 @@ class CascadeForecaster {
   std::size_t n_;
   double unit_ = 1;
   std::size_t longest_curve_ = 1;     // of those under the target
-  std::int32_t run_ = 0;              // guesses in a row that were right before the round
+  std::int32_t run_ = 0;              // draft tokens in a row that were right before the round
   std::vector<double> runs_;          // how often so many
   std::vector<Step> steps_;           // (n) by drafter
-  std::vector<std::int64_t> bounds_;  // by row: most guesses
-  std::vector<double> lengths_;       // chance of each length
+  std::vector<std::int64_t> bounds_;  // by row: most draft tokens
+  std::vector<double> lengths_;       // probability of each length
   std::vector<double> since_;         // and how many of it are this turn's, in the mean
   std::vector<double> alive_;         // and that all of it is accepted so far
-  std::vector<double> accepted_;      // chance of so many accepted, of those that it is known of
+  std::vector<double> accepted_;      // probability of so many accepted, of those that it is known of
   std::vector<double> calls_;         // (n) so far
   double cost_ = 0;                   // of the drafters so far
   CascadeForecast forecast_;
@@ -300,14 +300,14 @@ class CascadeForecaster {
 
 }  // namespace detail
 
-/// A chain of `length` guesses of the first drafter: tokens and speedup are expected_tokens() and speedup()
-/// if neither depth nor nodes matter. Throws std::invalid_argument if the rates' sizes do not fit one another
-/// or the length is outside [0, 1024]. Cost: O(length).
+/// A chain of `length` draft tokens of the first drafter: tokens and speedup are expected_tokens() and
+/// speedup() if neither depth nor nodes matter. Throws std::invalid_argument if the rates' sizes do not fit
+/// one another or the length is outside [0, 1024]. Cost: O(length).
 inline CascadeForecast forecast_chain(const CascadeRates& rates, std::int32_t length) {
   return detail::CascadeForecaster(rates).horizontal({&length, 1});
 }
 
-/// A horizontal cascade: counts[d] guesses of drafter d, which nobody but the target reviews:
+/// A horizontal cascade: counts[d] draft tokens of drafter d, which nobody but the target reviews:
 /// horizontal_ewif() if nodes do not matter. Throws std::invalid_argument. Cost: O(sum of counts). Chen et
 /// al. 2024, section 3.2.
 inline CascadeForecast forecast_horizontal(const CascadeRates& rates, std::span<const std::int32_t> counts) {
@@ -315,7 +315,7 @@ inline CascadeForecast forecast_horizontal(const CascadeRates& rates, std::span<
 }
 
 /// A vertical cascade that counts reviews: `reviews` times the first drafter reviews a proposal of the
-/// second, which made it with one review of the third's, and so on; the last guesses `length` tokens. With
+/// second, which made it with one review of the third's, and so on; the last drafts `length` tokens. With
 /// two drafters vertical_ewif() if neither depth nor nodes matter. Throws std::invalid_argument, also for a
 /// single drafter. Cost: O((reviews length)^2). Same paper, section 3.1.
 inline CascadeForecast forecast_vertical(const CascadeRates& rates, std::int32_t reviews,
@@ -324,10 +324,10 @@ inline CascadeForecast forecast_vertical(const CascadeRates& rates, std::int32_t
 }
 
 /// The full cascade, which counts tokens: in row r drafter i >= r appends what it reviewed of row i + 1's
-/// proposal (the last one raw guesses) until the row's limits up to i are reached; overshoot is kept; what
-/// row 0 proposes the target judges. That a drafter has nothing to guess (an n-gram without a match) is not
-/// modelled. Throws std::invalid_argument unless limits are (n, n), upper triangular, in [0, 1024], and the
-/// last one is at least 1 where its column is used. Cost: O(sum over rows of length times step), some
+/// proposal (the last one raw draft tokens) until the row's limits up to i are reached; overshoot is kept;
+/// what row 0 proposes the target judges. That a drafter has nothing to draft (an n-gram without a match) is
+/// not modelled. Throws std::invalid_argument unless limits are (n, n), upper triangular, in [0, 1024], and
+/// the last one is at least 1 where its column is used. Cost: O(sum over rows of length times step), some
 /// microseconds for three drafters. Same paper, algorithm 1 with the slips mended.
 inline CascadeForecast forecast_cascade(const CascadeRates& rates, const CascadeLimits& limits) {
   return detail::CascadeForecaster(rates).cascade(limits);

@@ -1,4 +1,4 @@
-// What a cascade is made of, on paper: how often guesses stay, what calls cost, and limits.
+// What a cascade is made of, on paper: how often draft tokens stay, what calls cost, and limits.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace specula {
 
-/// The chance that a guess stays, given that those before it did, by how many those are; the last entry
-/// repeats. One entry is the papers' assumption that depth does not matter.
+/// The probability that a draft token stays, given that those before it did, by how many those are; the last
+/// entry repeats. One entry is the papers' assumption that depth does not matter.
 class AcceptanceCurve {
  public:
   /// Throws std::invalid_argument unless the rate is in [0, 1].
@@ -37,33 +37,33 @@ class AcceptanceCurve {
   std::vector<double> rates_;
 };
 
-/// n drafters, largest first, and a target: how often guesses stay and what calls cost.
+/// n drafters, largest first, and a target: how often draft tokens stay and what calls cost.
 struct CascadeRates {
   /// (n, n): [r][d] for tokens of drafter d >= r under reviewer r, which is the target for r = 0 and drafter
   /// r - 1 else. What a drafter reviewed is its own. Depth counts from the root for the target and from where
   /// the review began for a drafter. Entries with d < r are not looked at.
   std::vector<std::vector<AcceptanceCurve>> acceptance;
   /// (n) a drafter's call by its nodes, and the target's, in any unit: forecasts are in target calls over one
-  /// node. A drafter guesses with calls over one node and reviews m guesses with a call over m + 1.
+  /// node. A drafter drafts with calls over one node and reviews m draft tokens with a call over m + 1.
   std::vector<CostCurve> draft_costs;
   CostCurve target_cost = CostCurve({1.0});
   /// (n, n) `acceptance` for a drafter whose turn comes after another's in a proposal; depth counts from
-  /// where its turn began, so that its first guesses are its first wherever that is (a mean, where proposals
-  /// of one length began it at different lengths). Empty: as `acceptance`, from the root.
+  /// where its turn began, so that its first draft tokens are its first wherever that is (a mean, where
+  /// proposals of one length began it at different lengths). Empty: as `acceptance`, from the root.
   std::vector<std::vector<AcceptanceCurve>> acceptance_after = {};
-  /// Depth under the target does not begin anew with every round: it is how many guesses in a row were right,
-  /// or would have been. After a rejection that is none. Where all of a proposal stays and the first drafter
-  /// would have guessed the target's own token too, the next round's first guess is as likely to stay as if
-  /// the proposal had gone on. Matters where the curve rises and proposals are short: their rounds often
-  /// begin in the middle of what is easy. Cost: a forecast then sums over the proposal once for each depth of
-  /// the longest curve, at most.
+  /// Depth under the target does not begin anew with every round: it is how many draft tokens in a row were
+  /// right, or would have been. After a rejection that is none. Where all of a proposal stays and the first
+  /// drafter would have drafted the target's own token too, the next round's first draft token is as likely
+  /// to stay as if the proposal had gone on. Matters where the curve rises and proposals are short: their
+  /// rounds often begin in the middle of what is easy. Cost: a forecast then sums over the proposal once for
+  /// each depth of the longest curve, at most.
   bool runs = false;
 };
 
 /// (n, n), upper triangular: row r says how what reviewer r will judge is drafted. Drafter i >= r goes on
 /// until the length is at least limits[r][r] + ... + limits[r][i]; the last one appends limits[n - 1][n - 1]
-/// guesses at a time. The paper's rows for a base, a small model and Max-Gram are k1, k2, 10 | 0, 1, 10 |
-/// 0, 0, 10.
+/// draft tokens at a time. The paper's rows for a base, a small model and Max-Gram are k1, k2, 10 | 0, 1, 10
+/// | 0, 0, 10.
 using CascadeLimits = std::vector<std::vector<std::int32_t>>;
 
 template <std::size_t n>

@@ -1,5 +1,5 @@
-// Closed forms for what speculation gains if every guess stays with the same chance, whatever happened
-// before.
+// Closed forms for what speculation gains if every draft token stays with the same probability, whatever
+// happened before.
 #pragma once
 
 #include <cmath>
@@ -43,9 +43,9 @@ inline double geometric_sum(double r, std::int32_t k) {
 
 }  // namespace detail
 
-/// Expected new tokens of a round with `k` guesses that each stay with chance `alpha` if those before them
-/// did, the target's own token included: (1 - alpha^(k+1)) / (1 - alpha). Throws std::invalid_argument unless
-/// alpha is in [0, 1] and k >= 0. Leviathan et al. 2023, equation 1.
+/// Expected new tokens of a round with `k` draft tokens that each stay with probability `alpha` if those
+/// before them did, the target's own token included: (1 - alpha^(k+1)) / (1 - alpha). Throws
+/// std::invalid_argument unless alpha is in [0, 1] and k >= 0. Leviathan et al. 2023, equation 1.
 inline double expected_tokens(double alpha, std::int32_t k) {
   detail::check_rate("expected_tokens", "alpha", alpha);
   detail::check_count("expected_tokens", "k", k);
@@ -54,7 +54,8 @@ inline double expected_tokens(double alpha, std::int32_t k) {
 
 /// By how much speculation is faster than the target alone: expected_tokens(alpha, k) / (k c + 1). `c`: time
 /// of a call of the draft over that of a call of the target, which is taken to be the same over any number of
-/// guesses. Throws as expected_tokens, and unless c >= 0. Leviathan et al. 2023, theorem 3.8; GLIDE, table 1.
+/// draft tokens. Throws as expected_tokens, and unless c >= 0. Leviathan et al. 2023, theorem 3.8; GLIDE,
+/// table 1.
 inline double speedup(double alpha, std::int32_t k, double c) {
   detail::check_rate("speedup", "alpha", alpha);
   detail::check_count("speedup", "k", k);
@@ -72,8 +73,9 @@ inline double tokens_generating_function(double alpha, std::int32_t k, double x)
   return 1 + (x - 1) * detail::geometric_sum(alpha * x, k);
 }
 
-/// Expected speedup (the paper's EWIF) of a vertical cascade of two drafters: `n` times the second guesses
-/// `k` tokens and the first reviews them, then the target reviews everything: (1 - alpha phi^n(alpha)) / ((1
+/// Expected speedup (the paper's EWIF) of a vertical cascade of two drafters: `n` times the second draft
+/// tokens `k` tokens and the first reviews them, then the target reviews everything: (1 - alpha phi^n(alpha))
+/// / ((1
 /// - alpha) (1 + n c1 + n k c2)), phi that of (alpha_inner, k) and phi^n a power. `alpha`: of the first
 /// drafter's tokens under the target; `alpha_inner`: of the second's under the first; `c1`, `c2`: a call of
 /// each over one of the target. Throws std::invalid_argument. Same paper, theorem 4.3.
@@ -94,7 +96,7 @@ inline double vertical_ewif(double alpha, double alpha_inner, std::int32_t k, st
 }
 
 /// Expected speedup (EWIF) of a horizontal cascade: sum_{i=0..k} prod_{j<=i} alpha_j / (1 + sum_j c_j) for k
-/// guesses, each with the rate `alphas[j]` and the cost `costs[j]` of the drafter that makes it. Throws
+/// draft tokens, each with the rate `alphas[j]` and the cost `costs[j]` of the drafter that makes it. Throws
 /// std::invalid_argument on a rate outside [0, 1], a negative cost or sizes that differ. Same paper, theorem
 /// 4.5.
 inline double horizontal_ewif(std::span<const double> alphas, std::span<const double> costs) {

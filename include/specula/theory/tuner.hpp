@@ -21,8 +21,8 @@ enum class TunerObjective : std::uint8_t {
 
 struct TunerOptions {
   TunerObjective objective = TunerObjective::speedup;
-  /// (n or 1, the last repeats) the most that a count or a limit of each drafter may be: of its guesses, its
-  /// reviews in a vertical cascade, its entries in every row of a cascade.
+  /// (n or 1, the last repeats) the most that a count or a limit of each drafter may be: of its draft tokens,
+  /// its reviews in a vertical cascade, its entries in every row of a cascade.
   std::vector<std::int32_t> max_length = {16};
   /// The least that the first limit of a cascade may be: 1 finds the best cascade that uses its first
   /// drafter.
@@ -184,7 +184,7 @@ inline std::vector<std::vector<std::int32_t>> tuner_ranges(const TunerOptions& o
 }  // namespace detail
 
 /// The best length of a chain (best_horizontal() finds that of rates with `runs`), all lengths up to `k_max`
-/// (in [0, 1024]) tried: 0 where no guess pays. Throws std::invalid_argument. Cost: O(k_max^2).
+/// (in [0, 1024]) tried: 0 where no draft token pays. Throws std::invalid_argument. Cost: O(k_max^2).
 inline TunedChain best_chain_length(const AcceptanceCurve& acceptance, const CostCurve& draft_cost,
                                     std::int32_t k_max, const CostCurve& target_cost = CostCurve({1.0}),
                                     TunerObjective objective = TunerObjective::speedup) {
@@ -210,8 +210,8 @@ inline TunedHorizontal best_horizontal(const CascadeRates& rates, const TunerOpt
   return {search.best(), model.horizontal(search.best())};
 }
 
-/// The best number of reviews, up to max_length of the first drafter, and of the last one's guesses before
-/// each, up to its own max_length. Throws std::invalid_argument. Cost: as best_horizontal.
+/// The best number of reviews, up to max_length of the first drafter, and of the last one's draft tokens
+/// before each, up to its own max_length. Throws std::invalid_argument. Cost: as best_horizontal.
 inline TunedVertical best_vertical(const CascadeRates& rates, const TunerOptions& options = {}) {
   detail::CascadeForecaster model(rates);
   const auto ranges = detail::tuner_ranges(options, model.drafters());

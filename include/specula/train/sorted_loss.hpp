@@ -70,12 +70,12 @@ double sorted_loss(std::span<const std::span<const Real>> logits, Token expected
     const std::span<Real> out = gradients[e];
     const double weight = scale * share;
     if constexpr (std::is_same_v<Real, float>) {
-      RowLaw law;
-      law.logits = row.data();
-      law.shift = log_p.largest, law.log_z = log_p.log_z;
+      Distribution distribution;
+      distribution.logits = row.data();
+      distribution.shift = log_p.largest, distribution.log_z = log_p.log_z;
       std::array<float, detail::kTile> probs;
       for (std::size_t begin = 0; begin < vocab; begin += detail::kTile) {
-        detail::fill_tile(law, static_cast<std::int32_t>(vocab),
+        detail::fill_tile(distribution, static_cast<std::int32_t>(vocab),
                           static_cast<std::int32_t>(begin / detail::kTile), probs.data());
         const std::size_t end = std::min<std::size_t>(begin + detail::kTile, vocab);
         for (std::size_t x = begin; x < end; ++x) out[x] = static_cast<float>(weight) * probs[x - begin];

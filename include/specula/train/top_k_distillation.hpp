@@ -1,5 +1,5 @@
-// The loss by which a draft learns the target's law, the likeliest tokens counting most (HASS), and its
-// gradient, fused from the two rows of logits.
+// The loss by which a draft learns the target's distribution, the likeliest tokens counting most (HASS), and
+// its gradient, fused from the two rows of logits.
 #pragma once
 
 #include <algorithm>
@@ -134,7 +134,7 @@ inline LogSoftmax<double> log_softmax(const char* whose, std::span<const double>
 inline double cross_entropy(std::span<const float> target, const LogSoftmax<float>& log_p,
                             std::span<const float> draft, const LogSoftmax<float>& log_q, double keep,
                             double take, std::span<float> gradient) {
-  RowLaw p, q;
+  Distribution p, q;
   p.shift = log_p.largest, p.log_z = log_p.log_z;
   q.shift = log_q.largest, q.log_z = log_q.log_z;
   const Exponent p_exponent(p), q_exponent(q);
@@ -183,10 +183,10 @@ inline double cross_entropy(std::span<const double> target, const LogSoftmax<dou
 ///   top_k         = -sum over the `k` likeliest tokens of the target, ties to the lower token, of p log q
 ///   total         = cross_entropy_weight * cross_entropy + weight * top_k
 ///
-/// Neither law is normalised anew over the k. Its gradient by the draft's logits is, P being the sum of p
-/// over the k: (cross_entropy_weight + weight * P) q - cross_entropy_weight * p - weight * p [x among the k].
-/// With k = 0, or weight = 0, that is plain distillation. Source: HASS (Zhang et al. 2024), section 3.1,
-/// which has k = 10, weight = 1 and, with EAGLE, a cross-entropy weight of 0.1.
+/// Neither distribution is normalised anew over the k. Its gradient by the draft's logits is, P being the sum
+/// of p over the k: (cross_entropy_weight + weight * P) q - cross_entropy_weight * p - weight * p [x among
+/// the k]. With k = 0, or weight = 0, that is plain distillation. Source: HASS (Zhang et al. 2024), section
+/// 3.1, which has k = 10, weight = 1 and, with EAGLE, a cross-entropy weight of 0.1.
 struct TopKDistillation {
   std::int32_t k = 10;
   double weight = 1;

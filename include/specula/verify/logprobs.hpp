@@ -12,9 +12,9 @@
 #include "../detail/row_scan.hpp"
 #include "../rows.hpp"
 #include "../sampling_params.hpp"
-#include "../target_laws.hpp"
+#include "../target_distributions.hpp"
 #include "../token_tree.hpp"
-#include "../verdict.hpp"
+#include "../verify_result.hpp"
 
 namespace specula {
 
@@ -26,7 +26,7 @@ struct LogprobOptions {
                            // 1, nothing cut
 };
 
-/// A token and the natural logarithm of its probability; -infinity where the law excludes it.
+/// A token and the natural logarithm of its probability; -infinity where the distribution excludes it.
 struct TokenLogprob {
   Token token = kNoToken;
   double logprob = -std::numeric_limits<double>::infinity();
@@ -61,12 +61,12 @@ class Logprobs {
 
 namespace detail {
 
-/// ln of law(token), also where law(token) underflows.
-inline double log_prob(const RowLaw& law, Token token) {
+/// ln of distribution(token), also where distribution(token) underflows.
+inline double log_prob(const Distribution& distribution, Token token) {
   const double none = -std::numeric_limits<double>::infinity();
-  if (law.is_point()) return token == law.point ? 0.0 : none;
-  const float logit = law.logits[token];
-  return logit < law.cut ? none : std::min(0.0, law.log_prob(logit));
+  if (distribution.is_point()) return token == distribution.point ? 0.0 : none;
+  const float logit = distribution.logits[token];
+  return logit < distribution.min_logit ? none : std::min(0.0, distribution.log_prob(logit));
 }
 
 /// Calculates and keeps the log-probabilities of a round. Allocates in the constructor and in reserve() only.
@@ -82,16 +82,17 @@ class LogprobRecorder {
   void clear() { entries_.clear(); }
   Logprobs view() const { return {entries_, likeliest_.size()}; }
 
-  /// `rows` are what `laws` was made of. Cost: one read of a row per token of the verdict, two with
-  /// likeliest ones, and up to V * top to order those.
-  void record(const TargetLaws& laws, const RowsView& rows, const TokenTree& tree, const Verdict& verdict) {
+  /// `rows` are what `distributions` was made of. Cost: one read of a row per token of the verification
+  /// result, two with likeliest ones, and up to V * top to order those.
+  void record(const TargetDistributions& distributions, const LogitsView& rows, const TokenTree& tree,
+              const VerifyResult& result) {
     clear();
-    const SamplingParams params = options_.processed ? laws.params() : SamplingParams{};
-    for (std::size_t i = 0; i < verdict.path.size(); ++i) {
-      const NodeId node = verdict.path[i];
-      const RowLaw law = laws.law(node, params);
-      const auto add = [&](Token token) { entries_.push_back({token, log_prob(law, token)}); };
-      add(i + 1 < verdict.path.size() ? tree.token(verdict.path[i + 1]) : verdict.next);
+    const SamplingParams params = options_.processed ? distributions.params() : SamplingParams{};
+    for (std::size_t i = 0; i < result.accepted.size(); ++i) {
+      const NodeId node = result.accepted[i];
+      const Distribution distribution = distributions.distribution(node, params);
+      const auto add = [&](Token token) { entries_.push_back({token, log_prob(distribution, token)}); };
+      add(i + 1 < result.accepted.size() ? tree.token(result.accepted[i + 1]) : result.next_token);
       const auto found = static_cast<std::size_t>(scan_.top_k(rows.row(node), likeliest_));
       for (const Top& top : std::span(likeliest_).first(found)) add(top.token);
       entries_.resize(entries_.size() + likeliest_.size() - found);

@@ -28,7 +28,7 @@ class PathPasses {
   }
 
   template <class M>
-  RowsView run(M& target, const TokenTree& tree, Usage& usage) {
+  LogitsView run(M& target, const TokenTree& tree, Usage& usage) {
     const auto nodes = static_cast<std::size_t>(tree.size());
     const auto vocab = static_cast<std::size_t>(target.vocab_size());
     if (nodes * vocab > rows_.size())  // rows are copied before the rule looks
@@ -64,7 +64,7 @@ class PathPasses {
       parents_.push_back(static_cast<NodeId>(tokens_.size()) - 1);
       tokens_.push_back(tree.token(node));
     }
-    RowsView rows;
+    LogitsView rows;
     {
       const Stopwatch watch(usage.seconds);
       target.truncate(target.size());  // the path before
@@ -92,8 +92,8 @@ class PathPasses {
 
 /// A Verifier for a LanguageModel that takes chains only: recurrent models, engines without a tree mask.
 /// extend() is called with one path from the root to a leaf at a time, each parent the node before. Rows are
-/// copied, and the rule decides as it does in a TreeVerifier: the same verdicts, token for token, if the
-/// model's rows are the same alone and in a batch.
+/// copied, and the rule decides as it does in a TreeVerifier: the same verification results, token for token,
+/// if the model's rows are the same alone and in a batch.
 ///
 /// Cost: one pass for each leaf, over its whole path: a chain costs one pass, as in a TreeVerifier. In
 /// usage() a node that several paths share counts for each. The accepted path is committed if it was run last

@@ -15,10 +15,10 @@ struct OnePass {
   static constexpr const char* kName = "TreeVerifier";
   void reserve(std::int32_t, std::int32_t) {}
   template <class M>
-  RowsView run(M& target, const TokenTree& tree, Usage& usage) {
+  LogitsView run(M& target, const TokenTree& tree, Usage& usage) {
     const Stopwatch watch(usage.seconds);
     target.truncate(target.size());  // a drafter that shares the cache may have left nodes behind
-    const RowsView rows = target.extend(tree.tokens(), tree.parents());
+    const LogitsView rows = target.extend(tree.tokens(), tree.parents());
     ++usage.calls;
     usage.nodes += tree.size();
     return rows;

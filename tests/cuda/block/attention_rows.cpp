@@ -50,7 +50,7 @@ void check_rows(std::uint64_t seed, double spread) {
   const Matrix<Stored> v(keys, kHead, random, 2);
   Matrix<Stored> k(keys, kHead, random, spread);
   std::vector<std::uint64_t> seen;
-  for (int i = 0; i < 16 * batches; ++i) seen.push_back(random.chance(0.3) ? 0 : random.bits());
+  for (int i = 0; i < 16 * batches; ++i) seen.push_back(random.bernoulli(0.3) ? 0 : random.bits());
   const auto sees = [&](int row, int key) {
     return key / kKeys != 1 && key / kKeys != 3
                ? true

@@ -144,7 +144,7 @@ Values random_values(Random& random, int n, int kinds, double nothing) {
   Values out(static_cast<std::size_t>(n));
   for (std::uint64_t& v : out) {
     v = kinds == 0 ? random.bits() | 1 : 1 + static_cast<std::uint64_t>(random.below(kinds));
-    if (random.chance(nothing)) v = 0;
+    if (random.bernoulli(nothing)) v = 0;
   }
   return out;
 }
@@ -156,8 +156,8 @@ UNTHREADED_TEST_CASE(
   Random random(71);
   for (const int n : {0, 1, 2, 31, 33, 100, 127, 128, 129, 251, 300, 510, 1500})
     for (const int k : {1, 2, 10, 59, 130}) {
-      const int kinds = random.chance(0.5) ? 0 : 1 + random.below(20);
-      check_all(random_values(random, n, kinds, random.chance(0.3) ? 0.5 : 0), k, random.bits());
+      const int kinds = random.bernoulli(0.5) ? 0 : 1 + random.below(20);
+      check_all(random_values(random, n, kinds, random.bernoulli(0.3) ? 0.5 : 0), k, random.bits());
     }
 }
 
@@ -186,15 +186,16 @@ TEST_CASE("threads of their own") {
 }
 
 UNTHREADED_TEST_CASE(
-    "values of logits and of chances are in their order; both zeros are one, what is not there is 0") {
+    "values of logits and of probabilities are in their order; both zeros are one, what is not there is 0") {
   const float inf = std::numeric_limits<float>::infinity();
   const std::vector<float> logits = {-3.4e38f, -2.0f, -1.0f, -1e-42f, 0.0f, 1e-45f, 1e-42f, 1.0f, 3.4e38f};
   for (std::size_t i = 1; i < logits.size(); ++i) CHECK(rank_value(logits[i - 1]) < rank_value(logits[i]));
   CHECK(rank_value(-0.0f) == rank_value(0.0f));
   CHECK(rank_value(-inf) == 0);
   CHECK(rank_value(-3.4028235e38f) > 0);
-  const std::vector<double> chances = {0.0, 5e-324, 1e-300, 0.25, std::nextafter(0.25, 1), 1.0};
-  for (std::size_t i = 1; i < chances.size(); ++i) CHECK(rank_value(chances[i - 1]) < rank_value(chances[i]));
+  const std::vector<double> probabilities = {0.0, 5e-324, 1e-300, 0.25, std::nextafter(0.25, 1), 1.0};
+  for (std::size_t i = 1; i < probabilities.size(); ++i)
+    CHECK(rank_value(probabilities[i - 1]) < rank_value(probabilities[i]));
   CHECK(rank_value(0.0) > 0);
   CHECK(rank_value(-1.0) == 0);
   CHECK(ranked(0, 3) == 0);

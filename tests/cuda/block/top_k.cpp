@@ -107,7 +107,7 @@ UNTHREADED_TEST_CASE("the best of a row, as on the CPU, for any row, element, al
   Random random(81);
   for (const int vocab : {1, 2, 40, 511, 512, 513, 1500, 4100, 6000})
     for (const int k : {1, 7, 10, 32}) {
-      const double ties = random.chance(0.5) ? 0.8 : 0, empty = random.chance(0.4) ? 0.9 : 0;
+      const double ties = random.bernoulli(0.5) ? 0.8 : 0, empty = random.bernoulli(0.4) ? 0.9 : 0;
       const std::vector<float> row = random.row(vocab, 8, ties, empty);
       const int offset = random.below(8);
       check<float>(row, k, random.bits(), offset);
@@ -121,7 +121,7 @@ UNTHREADED_TEST_CASE("rows of few values: ties go to the lower token, within a t
   for (int i = 0; i < 12; ++i) {
     std::vector<float> row(3000, i % 3 == 0 ? 1.0f : -kInf);
     for (float& l : row)
-      if (random.chance(i < 6 ? 0.01 : 0.5)) l = random.chance(0.5) ? 0.0f : -0.0f;
+      if (random.bernoulli(i < 6 ? 0.01 : 0.5)) l = random.bernoulli(0.5) ? 0.0f : -0.0f;
     if (i % 3 == 1) row[2999] = 2.0f;
     row[2048] = 1.0f;
     check<float>(row, 10, random.bits());
@@ -154,8 +154,8 @@ UNTHREADED_TEST_CASE("up to 64 and none, for every block by itself, a row and an
   for (int round = 0; round < 30; ++round) {
     const int vocab = 1 + random.below(round % 3 == 0 ? 60 : 12000);
     const int k = round % 10 == 1 ? 0 : round % 10 == 2 ? 64 : 1 + random.below(64);
-    const double ties = random.chance(0.5) ? 0.9 : 0, empty = random.chance(0.3) ? 0.97 : 0;
-    const std::vector<float> rows[] = {random.row(vocab, random.chance(0.5) ? 2 : 30, ties, empty),
+    const double ties = random.bernoulli(0.5) ? 0.9 : 0, empty = random.bernoulli(0.3) ? 0.97 : 0;
+    const std::vector<float> rows[] = {random.row(vocab, random.bernoulli(0.5) ? 2 : 30, ties, empty),
                                        random.row(vocab, 2, 0.9, 0.97)};
     std::vector<std::vector<int>> orders;  // everything sorted
     for (const std::vector<float>& row : rows) {
@@ -183,7 +183,7 @@ UNTHREADED_TEST_CASE("up to 64 and none, for every block by itself, a row and an
       for (std::size_t r = 0; r < 2; ++r) {
         const std::vector<int>& order = orders[r];
         const Row<float> row{rows[r].data(), vocab};
-        scan.law(row, {});
+        scan.distribution(row, {});
         top.find(row, scan.table());
         bool same = top.found() == static_cast<int>(order.size());
         for (int i = 0; same && i < top.found(); ++i)
@@ -197,7 +197,7 @@ UNTHREADED_TEST_CASE("up to 64 and none, for every block by itself, a row and an
   }
 }
 
-UNTHREADED_TEST_CASE("rows that are no law") {
+UNTHREADED_TEST_CASE("rows that are no distribution") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   Random random(84);
   for (const Geometry& geometry : kGeometries) {

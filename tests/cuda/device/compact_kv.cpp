@@ -48,7 +48,7 @@ Paths random_paths(Random& random, int sequences, int width, int nodes, int capa
     while (kind > 0 && static_cast<int>(path.size()) < width) {
       const bool chain = kind == 1 || (kind == 2 && path.size() < 3);
       const NodeId next = path.back() + 1 + (chain ? 0 : random.below(4));
-      if (next >= nodes || random.chance(0.1)) break;
+      if (next >= nodes || random.bernoulli(0.1)) break;
       path.push_back(next);
     }
     out.count.push_back(static_cast<std::int32_t>(path.size()));
@@ -119,7 +119,7 @@ Case random_case(Random& random, int sequences, int slots, int unit, bool small)
     rows.heads = 1 + random.below(3);
     rows.head_bytes = unit * (1 + random.below(small ? 2 : 9));
     const std::int64_t pad = unit * random.below(3);
-    if (random.chance(0.5)) {  // NHD
+    if (random.bernoulli(0.5)) {  // NHD
       rows.head_stride = rows.head_bytes + pad;
       rows.token_stride = rows.heads * rows.head_stride + pad;
       rows.page_stride = c.page_size * rows.token_stride + pad;
@@ -135,7 +135,7 @@ Case random_case(Random& random, int sequences, int slots, int unit, bool small)
     const std::int64_t begin = (unit - address % unit) % unit;
     std::vector<int> order(static_cast<std::size_t>(rows.layers));
     std::iota(order.begin(), order.end(), 0);
-    const bool pointers = random.chance(0.5);
+    const bool pointers = random.bernoulli(0.5);
     if (pointers) std::reverse(order.begin(), order.end());
     for (const int l : order) part.layer_begin.push_back(begin + l * layer);
     if (pointers) {
@@ -285,7 +285,8 @@ UNTHREADED_TEST_CASE("every source becomes another one's place: nothing is overw
 }
 
 UNTHREADED_TEST_CASE(
-    "nothing moves: identities, empty verdicts, paths that do not rise, and what nothing is kept for") {
+    "nothing moves: identities, empty verification results, paths that do not rise, and what nothing is kept "
+    "for") {
   Random random(124);
   Case c = random_case(random, 1, 32, 16, false);
   const std::vector<Bytes> before = memories(c);

@@ -93,7 +93,7 @@ struct Cape {
 
 }  // namespace
 
-UNTHREADED_TEST_CASE("the paper's: four long, 7 5 3 1 extras, 32 guesses; the trees are the CPU's") {
+UNTHREADED_TEST_CASE("the paper's: four long, 7 5 3 1 extras, 32 draft tokens; the trees are the CPU's") {
   Random random(111);
   for (const double spread : {0.5, 3.0, 8.0, 15.0}) {  // of every confidence
     check<Cape, BFloat16>(random_batch(random, 3, 700, spread), {.vocab = 700}, 1);
@@ -114,7 +114,7 @@ UNTHREADED_TEST_CASE(
       }
       CAPTURE(vocab);
       CAPTURE(i);
-      const double ties = random.chance(0.5) ? 0.7 : 0, empty = random.chance(0.5) ? 0.8 : 0;
+      const double ties = random.bernoulli(0.5) ? 0.7 : 0, empty = random.bernoulli(0.5) ? 0.8 : 0;
       const std::vector<Growing> batch = random_batch(random, 4, vocab, random.between(0.5, 10), ties, empty);
       check<Cape, float>(batch, capacity, random.bits());
       check<Cape, Half>(batch, capacity, random.bits(), {kGeometries[1]});

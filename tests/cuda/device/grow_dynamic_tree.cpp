@@ -45,29 +45,30 @@ void step(const DynamicTreeSizes& plan, Geometry geometry, const detail::Dynamic
 
 using Ranker = std::vector<specula::Top> (*)(const std::vector<float>&);
 
-/// The levels that the draft is run on, from the description: everything sorted in full; `guesses` is the
-/// pool.
+/// The levels that the draft is run on, from the description: everything sorted in full; `draft_tokens` is
+/// the pool.
 template <class Element>
 bool right_levels(const Growing& g, const DynamicTreeSizes& plan, const Levels& levels, std::size_t b,
-                  std::vector<Guess>& guesses, Ranker ranker = ranked) {
+                  std::vector<DraftToken>& draft_tokens, Ranker ranker = ranked) {
   const auto k = static_cast<std::size_t>(plan.top_k), words = static_cast<std::size_t>(plan.draft_words);
-  std::vector<int> frontier{-1}, node_of;  // node_of: of the draft, by guess
+  std::vector<int> frontier{-1}, node_of;  // node_of: of the draft, by draft token
   std::vector<std::vector<std::uint64_t>> seen{std::vector<std::uint64_t>(words)};
   seen[0][0] = 1;
   bool right = true;
   for (int level = 0; level <= plan.expansions; ++level) {
     std::vector<int> fresh;
     for (const int f : frontier) {
-      const std::vector<specula::Top> row = ranker(rounded<Element>(g.rows)(text_of(g.text(), guesses, f)));
+      const std::vector<specula::Top> row =
+          ranker(rounded<Element>(g.rows)(text_of(g.text(), draft_tokens, f)));
       for (std::size_t i = 0; i < std::min(row.size(), k); ++i) {
-        fresh.push_back(static_cast<int>(guesses.size()));
-        const double reach = f < 0 ? 1 : guesses[static_cast<std::size_t>(f)].reach;
-        guesses.push_back({row[i].token, f, row[i].prob, reach * row[i].prob});
+        fresh.push_back(static_cast<int>(draft_tokens.size()));
+        const double reach = f < 0 ? 1 : draft_tokens[static_cast<std::size_t>(f)].reach;
+        draft_tokens.push_back({row[i].token, f, row[i].prob, reach * row[i].prob});
       }
     }
     if (level == plan.expansions) break;
-    node_of.resize(guesses.size(), -1);
-    frontier = likeliest(guesses, fresh, plan.top_k);
+    node_of.resize(draft_tokens.size(), -1);
+    frontier = likeliest(draft_tokens, fresh, plan.top_k);
     for (std::size_t i = 0; i < k; ++i) {
       const std::size_t at =
           (static_cast<std::size_t>(level) * static_cast<std::size_t>(plan.sequences) + b) * k + i;
@@ -76,10 +77,10 @@ bool right_levels(const Growing& g, const DynamicTreeSizes& plan, const Levels& 
       int parent = 0;
       if (there) {
         const auto f = static_cast<std::size_t>(frontier[i]);
-        const int above = guesses[f].parent;
+        const int above = draft_tokens[f].parent;
         parent = above < 0 ? 0 : node_of[static_cast<std::size_t>(above)];
         node_of[f] = node;
-        right &= levels.token[at] == guesses[f].token;
+        right &= levels.token[at] == draft_tokens[f].token;
       } else {
         right &= levels.token[at] == specula::kNoToken;
       }
@@ -146,8 +147,8 @@ struct DynamicTree {
   }
   template <class Element>
   static bool right(const Growing& g, const Plan& plan, const Levels& levels, std::size_t b) {
-    std::vector<Guess> guesses;
-    return right_levels<Element>(g, plan, levels, b, guesses);
+    std::vector<DraftToken> draft_tokens;
+    return right_levels<Element>(g, plan, levels, b, draft_tokens);
   }
 };
 
@@ -183,7 +184,7 @@ UNTHREADED_TEST_CASE("any widths, depths, vocabularies and elements; ties, and r
           .top_k = k, .expansions = random.below(5), .total = 1 + random.below(40), .vocab = vocab};
       CAPTURE(vocab);
       CAPTURE(k);
-      const double ties = random.chance(0.5) ? 0.7 : 0, empty = random.chance(0.5) ? 0.8 : 0;
+      const double ties = random.bernoulli(0.5) ? 0.7 : 0, empty = random.bernoulli(0.5) ? 0.8 : 0;
       const std::vector<Growing> batch = random_batch(random, 3, vocab, random.between(0.5, 10), ties, empty);
       check<DynamicTree, float>(batch, capacity, random.bits());
       check<DynamicTree, Half>(batch, capacity, random.bits(), {kGeometries[1]});
@@ -207,19 +208,19 @@ UNTHREADED_TEST_CASE("rows of equal logits: everything ties, the older goes firs
       const DynamicTreeSizes plan = plan_of<DynamicTree>(capacity);
       GrowthMemory memory(plan);
       const Grown<DynamicTree> found = grow<DynamicTree, float>({g}, plan, {}, memory);
-      std::vector<Guess> guesses;
-      CHECK(right_levels<float>(g, plan, found.calls, 0, guesses, ranked_on_device));
-      std::vector<int> all(guesses.size());
+      std::vector<DraftToken> draft_tokens;
+      CHECK(right_levels<float>(g, plan, found.calls, 0, draft_tokens, ranked_on_device));
+      std::vector<int> all(draft_tokens.size());
       std::iota(all.begin(), all.end(), 0);
-      const std::vector<int> best = likeliest(guesses, all, 17);
+      const std::vector<int> best = likeliest(draft_tokens, all, 17);
       REQUIRE(found.trees.size[0] == static_cast<std::int32_t>(best.size()) + 1);
       for (std::size_t i = 0; i < best.size(); ++i) {
-        const Guess& guess = guesses[static_cast<std::size_t>(best[i])];
-        CHECK(found.trees.token[i + 1] == guess.token);
-        CHECK(found.trees.confidence[i + 1] == static_cast<float>(guess.prob));
-        const auto parent = std::find(best.begin(), best.end(), guess.parent);
+        const DraftToken& draft_token = draft_tokens[static_cast<std::size_t>(best[i])];
+        CHECK(found.trees.token[i + 1] == draft_token.token);
+        CHECK(found.trees.confidence[i + 1] == static_cast<float>(draft_token.prob));
+        const auto parent = std::find(best.begin(), best.end(), draft_token.parent);
         CHECK(found.trees.parent[i + 1] ==
-              (guess.parent < 0 ? 0 : static_cast<specula::NodeId>(parent - best.begin()) + 1));
+              (draft_token.parent < 0 ? 0 : static_cast<specula::NodeId>(parent - best.begin()) + 1));
       }
     }
 }
@@ -349,7 +350,7 @@ UNTHREADED_TEST_CASE("a block takes no more shared memory than make_dynamic_tree
       CHECK(detail::dynamic_tree_shared_bytes<EmulatedCluster>(least, 4, k) <=
             static_cast<std::size_t>(most));
       const DynamicTreeSizes plan = plan_of<DynamicTree>({.top_k = k, .total = 100000, .vocab = vocab});
-      CHECK(detail::Planter<EmulatedBlock>::shared_bytes(plan.pool, 0, plan.width) <=
+      CHECK(detail::TreeBuilder<EmulatedBlock>::shared_bytes(plan.pool, 0, plan.width) <=
             static_cast<std::size_t>(40 * plan.pool + 3000));
     }
 }

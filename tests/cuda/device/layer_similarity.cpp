@@ -57,7 +57,7 @@ struct Streams {
       after.push_back(filled(after_stride));
       for (int t = 0; t < begin.back(); ++t) {
         // Some blocks change a lot, some nearly nothing, some turn the stream around.
-        const double change = std::pow(10.0, random.between(-4, 1)), turn = random.chance(0.1) ? -1 : 1;
+        const double change = std::pow(10.0, random.between(-4, 1)), turn = random.bernoulli(0.1) ? -1 : 1;
         const double size = std::pow(10.0, random.between(-3, 2));
         for (int i = 0; i < hidden; ++i) {
           const double v = size * random.between(-1, 1);

@@ -22,21 +22,21 @@ namespace {
 using Text = std::vector<Token>;
 using device::MaxGramOptions;
 
-struct Guesses {
+struct DraftTokens {
   Text tokens;
   std::int32_t match = 0;
-  friend bool operator==(const Guesses&, const Guesses&) = default;
+  friend bool operator==(const DraftTokens&, const DraftTokens&) = default;
 };
 
 /// As the definition reads: ever shorter suffixes are searched for from the front.
-Guesses naive(const Text& committed_and_root, const MaxGramOptions& options, const Text& bigram,
-              Token vocab) {
+DraftTokens naive(const Text& committed_and_root, const MaxGramOptions& options, const Text& bigram,
+                  Token vocab) {
   Text text = committed_and_root;
   const auto corpus_end = text.end() - text.begin() - 1;
-  Guesses out;
+  DraftTokens out;
   std::ptrdiff_t from = -1;  // where the token to copy next stands
   std::int32_t match = 0;
-  while (static_cast<std::int32_t>(out.tokens.size()) < options.guesses) {
+  while (static_cast<std::int32_t>(out.tokens.size()) < options.draft_tokens) {
     const auto end = options.past_end ? std::numeric_limits<std::ptrdiff_t>::max() : corpus_end;
     if (from < 0 || from >= end) {
       from = -1;
@@ -69,7 +69,7 @@ Guesses naive(const Text& committed_and_root, const MaxGramOptions& options, con
   return out;
 }
 
-/// What the library's drafter guesses for a chain.
+/// What the library's drafter proposes for a chain.
 Text on_cpu(const Text& text, const MaxGramOptions& options, const Text& bigram, Token vocab) {
   const specula::MaxGramOptions same{.min_match = options.min_match,
                                      .max_match = options.max_match,
@@ -82,9 +82,9 @@ Text on_cpu(const Text& text, const MaxGramOptions& options, const Text& bigram,
   Text out;
   Token token = text.back();
   specula::NodeId parent = specula::kNoParent;
-  for (std::int32_t i = 0; i < options.guesses; ++i) {
-    const specula::PointMasses guess = drafter.extend({&token, 1}, {&parent, 1});
-    token = guess.tokens[0];
+  for (std::int32_t i = 0; i < options.draft_tokens; ++i) {
+    const specula::PointMasses draft_token = drafter.extend({&token, 1}, {&parent, 1});
+    token = draft_token.tokens[0];
     if (token == specula::kNoToken) break;
     out.push_back(token);
     parent = i;
@@ -152,32 +152,33 @@ struct Launch {
 };
 
 template <class Run>
-std::vector<Guesses> run_all(const Batch& batch, const MaxGramOptions& options, const Text& bigram, Run run) {
-  const std::size_t n = batch.length.size(), k = static_cast<std::size_t>(options.guesses);
-  std::vector<Token> guess(n * k + 1, kPoison);
+std::vector<DraftTokens> run_all(const Batch& batch, const MaxGramOptions& options, const Text& bigram,
+                                 Run run) {
+  const std::size_t n = batch.length.size(), k = static_cast<std::size_t>(options.draft_tokens);
+  std::vector<Token> draft_token(n * k + 1, kPoison);
   std::vector<std::int32_t> count(n + 1, kPoison), match(n + 1, kPoison);
   run(device::MaxGramBatch{batch.tokens.data(), batch.stride, batch.length.data(),
-                           bigram.empty() ? nullptr : bigram.data(), guess.data(), count.data(),
+                           bigram.empty() ? nullptr : bigram.data(), draft_token.data(), count.data(),
                            match.data()});
-  CHECK(guess.back() == kPoison);
+  CHECK(draft_token.back() == kPoison);
   CHECK(count.back() == kPoison);
   CHECK(match.back() == kPoison);
-  std::vector<Guesses> out;
+  std::vector<DraftTokens> out;
   for (std::size_t b = 0; b < n; ++b) {
-    const auto row = guess.begin() + static_cast<std::ptrdiff_t>(b * k);
+    const auto row = draft_token.begin() + static_cast<std::ptrdiff_t>(b * k);
     REQUIRE(count[b] >= 0);
-    REQUIRE(count[b] <= options.guesses);
+    REQUIRE(count[b] <= options.draft_tokens);
     out.push_back({Text(row, row + count[b]), match[b]});
     CHECK(std::all_of(row + count[b], row + static_cast<std::ptrdiff_t>(k), [](Token t) { return t == -1; }));
   }
   return out;
 }
-std::vector<Guesses> emulated(const Batch& batch, const MaxGramOptions& options, const Text& bigram,
-                              Token vocab, Launch launch = {}) {
+std::vector<DraftTokens> emulated(const Batch& batch, const MaxGramOptions& options, const Text& bigram,
+                                  Token vocab, Launch launch = {}) {
   return run_all(batch, options, bigram, [&](const device::MaxGramBatch& arrays) {
     emulate({.clusters = static_cast<int>(batch.length.size()),
              .threads = launch.threads,
-             .shared_bytes = device::detail::max_gram_shared_bytes(options.guesses),
+             .shared_bytes = device::detail::max_gram_shared_bytes(options.draft_tokens),
              .seed = launch.seed},
             [&](EmulatedCluster cluster, int index, unsigned char* shared) {
               std::int64_t ignored = 0;
@@ -187,10 +188,11 @@ std::vector<Guesses> emulated(const Batch& batch, const MaxGramOptions& options,
             });
   });
 }
-std::vector<Guesses> serial(const Batch& batch, const MaxGramOptions& options, const Text& bigram,
-                            Token vocab) {
+std::vector<DraftTokens> serial(const Batch& batch, const MaxGramOptions& options, const Text& bigram,
+                                Token vocab) {
   return run_all(batch, options, bigram, [&](const device::MaxGramBatch& arrays) {
-    std::vector<std::uint64_t> shared(device::detail::max_gram_shared_bytes(options.guesses) / 8 + 1, ~0ull);
+    std::vector<std::uint64_t> shared(device::detail::max_gram_shared_bytes(options.draft_tokens) / 8 + 1,
+                                      ~0ull);
     for (int b = 0; b < static_cast<int>(batch.length.size()); ++b)
       device::detail::max_gram(SerialBlock{}, arrays, options, vocab, batch.capacity, b,
                                reinterpret_cast<unsigned char*>(shared.data()));
@@ -202,8 +204,8 @@ Text random_text(Random& random, std::int32_t size, Token vocab) {
   Text out;
   while (static_cast<std::int32_t>(out.size()) < size) {
     const auto there = static_cast<std::int32_t>(out.size());
-    const std::int32_t n = 1 + random.below(random.chance(0.3) ? 80 : 8);
-    if (there > 0 && random.chance(0.5)) {  // copies of what was there, themselves included
+    const std::int32_t n = 1 + random.below(random.bernoulli(0.3) ? 80 : 8);
+    if (there > 0 && random.bernoulli(0.5)) {  // copies of what was there, themselves included
       const std::int32_t from = random.below(there);
       for (std::int32_t i = 0; i < n; ++i) out.push_back(out[static_cast<std::size_t>(from + i)]);
     } else {
@@ -215,7 +217,7 @@ Text random_text(Random& random, std::int32_t size, Token vocab) {
 }
 Text random_bigram(Random& random, Token vocab) {
   Text out;
-  for (Token t = 0; t < vocab; ++t) out.push_back(random.chance(0.2) ? -1 : random.below(vocab));
+  for (Token t = 0; t < vocab; ++t) out.push_back(random.bernoulli(0.2) ? -1 : random.below(vocab));
   return out;
 }
 Text repeated(const Text& what, std::int32_t size) {
@@ -244,7 +246,7 @@ Text joined(std::initializer_list<Text> parts) {
 void check_all(const std::vector<Text>& texts, const MaxGramOptions& options, const Text& bigram, Token vocab,
                Launch launch = {}) {
   const Batch batch(texts);
-  const std::vector<Guesses> got = emulated(batch, options, bigram, vocab, launch);
+  const std::vector<DraftTokens> got = emulated(batch, options, bigram, vocab, launch);
   CHECK(got == serial(batch, options, bigram, vocab));
   for (std::size_t b = 0; b < texts.size(); ++b) {
     CAPTURE(b);
@@ -260,39 +262,41 @@ TEST_CASE("an example by hand") {
   const Text text{5, 1, 2, 7, 8, 1, 2, 9, 1, 2};
   // The longest suffix that occurs is 1 2, first before 7.
   const Batch batch = one(text);
-  CHECK(emulated(batch, {.guesses = 3}, {}, 10)[0] == Guesses{{7, 8, 1}, 2});
-  CHECK(emulated(batch, {.guesses = 3, .max_match = 1}, {}, 10)[0] == Guesses{{7, 8, 1}, 1});
-  CHECK(emulated(batch, {.guesses = 3, .min_match = 3}, {}, 10)[0] == Guesses{{}, 0});
+  CHECK(emulated(batch, {.draft_tokens = 3}, {}, 10)[0] == DraftTokens{{7, 8, 1}, 2});
+  CHECK(emulated(batch, {.draft_tokens = 3, .max_match = 1}, {}, 10)[0] == DraftTokens{{7, 8, 1}, 1});
+  CHECK(emulated(batch, {.draft_tokens = 3, .min_match = 3}, {}, 10)[0] == DraftTokens{{}, 0});
   const Text bigram{-1, -1, 3, 4, -1, -1, -1, -1, -1, -1};
-  CHECK(emulated(batch, {.guesses = 3, .min_match = 3}, bigram, 10)[0] == Guesses{{3, 4}, 0});
-  // At the end of the committed tokens (the second 9) it is searched again, guesses included.
-  CHECK(emulated(batch, {.guesses = 9}, {}, 10)[0].tokens == naive(text, {.guesses = 9}, {}, 10).tokens);
+  CHECK(emulated(batch, {.draft_tokens = 3, .min_match = 3}, bigram, 10)[0] == DraftTokens{{3, 4}, 0});
+  // At the end of the committed tokens (the second 9) it is searched again, draft tokens included.
+  CHECK(emulated(batch, {.draft_tokens = 9}, {}, 10)[0].tokens ==
+        naive(text, {.draft_tokens = 9}, {}, 10).tokens);
 }
 
 TEST_CASE("random texts, as the definition and as the drafter of the library have it") {
   Random random(1);
-  int copied = 0, guessed = 0, all = 0, deep = 0;
+  int copied = 0, drafted = 0, all = 0, deep = 0;
   for (int round = 0; round < 60; ++round) {
     const Token vocab = std::vector<Token>{1, 2, 3, 5, 20, 1000}[static_cast<std::size_t>(round % 6)];
-    MaxGramOptions options{.guesses = 1 + random.below(12)};
-    if (random.chance(0.3)) options.min_match = 1 + random.below(4);
-    if (random.chance(0.4)) options.max_match = options.min_match + random.below(random.chance(0.5) ? 3 : 40);
-    options.past_end = random.chance(0.4);
-    const Text bigram = random.chance(0.5) ? random_bigram(random, vocab) : Text{};
+    MaxGramOptions options{.draft_tokens = 1 + random.below(12)};
+    if (random.bernoulli(0.3)) options.min_match = 1 + random.below(4);
+    if (random.bernoulli(0.4))
+      options.max_match = options.min_match + random.below(random.bernoulli(0.5) ? 3 : 40);
+    options.past_end = random.bernoulli(0.4);
+    const Text bigram = random.bernoulli(0.5) ? random_bigram(random, vocab) : Text{};
     std::vector<Text> texts;
     for (int b = 0; b < 8; ++b) texts.push_back(random_text(random, 1 + random.below(400), vocab));
     check_all(texts, options, bigram, vocab, {.threads = 32 * (1 + random.below(4)), .seed = random.bits()});
     for (const Text& text : texts) {
-      const Guesses guesses = naive(text, options, bigram, vocab);
-      copied += guesses.match > 0;
-      deep += guesses.match > 16;
-      guessed += guesses.match == 0 && !guesses.tokens.empty();
+      const DraftTokens draft_tokens = naive(text, options, bigram, vocab);
+      copied += draft_tokens.match > 0;
+      deep += draft_tokens.match > 16;
+      drafted += draft_tokens.match == 0 && !draft_tokens.tokens.empty();
       ++all;
     }
   }
   CHECK(copied > all / 3);
   CHECK(deep > all / 10);
-  CHECK(guessed > all / 20);
+  CHECK(drafted > all / 20);
 }
 
 TEST_CASE("texts that are one long repetition, with and without exceptions") {
@@ -314,58 +318,58 @@ TEST_CASE("texts that are one long repetition, with and without exceptions") {
   }
   for (const bool past_end : {false, true})
     for (const std::int32_t max_match : {0, 15, 16, 17, 40})
-      check_all(texts, {.guesses = 7, .max_match = max_match, .past_end = past_end}, {}, 10,
+      check_all(texts, {.draft_tokens = 7, .max_match = max_match, .past_end = past_end}, {}, 10,
                 {.threads = 96, .seed = random.bits()});
 }
 
-TEST_CASE("guesses do not depend on the launch or on the rest of the batch") {
+TEST_CASE("draft tokens do not depend on the launch or on the rest of the batch") {
   Random random(3);
   std::vector<Text> texts;
   for (int b = 0; b < 6; ++b) texts.push_back(random_text(random, 1 + random.below(700), 2 + b));
-  const MaxGramOptions options{.guesses = 9};
+  const MaxGramOptions options{.draft_tokens = 9};
   const Text bigram = random_bigram(random, 10);
-  const std::vector<Guesses> want = serial(Batch(texts), options, bigram, 10);
+  const std::vector<DraftTokens> want = serial(Batch(texts), options, bigram, 10);
   for (const int threads : {32, 64, 512})
     CHECK(want == emulated(Batch(texts), options, bigram, 10, {.threads = threads, .seed = random.bits()}));
   for (std::size_t b = 0; b < texts.size(); ++b)
     CHECK(want[b] == emulated(one(texts[b]), options, bigram, 10)[0]);
 }
 
-TEST_CASE("no guess: nothing asked for, a text of its root alone, lengths out of range") {
+TEST_CASE("no draft token: nothing asked for, a text of its root alone, lengths out of range") {
   const Text bigram{1, -1, 2, 7};
-  CHECK(emulated(one({0, 0, 0}), {.guesses = 0}, bigram, 4)[0] == Guesses{});
-  CHECK(emulated(one({0}), {.guesses = 2}, {}, 4)[0] == Guesses{});
-  CHECK(emulated(one({0}), {.guesses = 2}, bigram, 4)[0] == Guesses{{1}, 0});
-  CHECK(emulated(one({2}), {.guesses = 4}, bigram, 4)[0] == Guesses{{2, 2, 2, 2}, 0});
-  CHECK(emulated(one({3}), {.guesses = 4}, bigram, 4)[0] == Guesses{});  // 7 is no token of four
+  CHECK(emulated(one({0, 0, 0}), {.draft_tokens = 0}, bigram, 4)[0] == DraftTokens{});
+  CHECK(emulated(one({0}), {.draft_tokens = 2}, {}, 4)[0] == DraftTokens{});
+  CHECK(emulated(one({0}), {.draft_tokens = 2}, bigram, 4)[0] == DraftTokens{{1}, 0});
+  CHECK(emulated(one({2}), {.draft_tokens = 4}, bigram, 4)[0] == DraftTokens{{2, 2, 2, 2}, 0});
+  CHECK(emulated(one({3}), {.draft_tokens = 4}, bigram, 4)[0] == DraftTokens{});  // 7 is no token of four
   for (const std::int32_t length : {0, -1, 4, 1 << 30, std::numeric_limits<std::int32_t>::min()}) {
     Batch batch = one({0, 0, 0});
     batch.length[0] = length;
-    CHECK(emulated(batch, {.guesses = 2}, bigram, 4)[0] == Guesses{});
+    CHECK(emulated(batch, {.draft_tokens = 2}, bigram, 4)[0] == DraftTokens{});
   }
 }
 
-TEST_CASE("what is no token is compared but never guessed") {
-  const MaxGramOptions options{.guesses = 4};
-  CHECK(emulated(one({1, 2, -5, 3, 1}), options, {}, 4)[0] == Guesses{{2}, 1});
-  CHECK(emulated(one({1, 9, 3, 1}), options, {}, 4)[0] == Guesses{});
-  CHECK(emulated(one({-5, 2, 3, -5}), options, {}, 4)[0] == Guesses{{2, 3}, 1});
-  CHECK(emulated(one({2, 3, 9}), options, {0, 1, 2, 3}, 4)[0] == Guesses{});
+TEST_CASE("what is no token is compared but never drafted") {
+  const MaxGramOptions options{.draft_tokens = 4};
+  CHECK(emulated(one({1, 2, -5, 3, 1}), options, {}, 4)[0] == DraftTokens{{2}, 1});
+  CHECK(emulated(one({1, 9, 3, 1}), options, {}, 4)[0] == DraftTokens{});
+  CHECK(emulated(one({-5, 2, 3, -5}), options, {}, 4)[0] == DraftTokens{{2, 3}, 1});
+  CHECK(emulated(one({2, 3, 9}), options, {0, 1, 2, 3}, 4)[0] == DraftTokens{});
   // Beyond the first 32 copies too.
   Text text = repeated({1}, 50);
   text[40] = 9;
   text.insert(text.begin(), {3, 2});
   text.insert(text.end(), {3, 2});
-  const Guesses got = emulated(one(text), {.guesses = 100}, {}, 4)[0];
-  CHECK(got == Guesses{Text(40, 1), 2});
+  const DraftTokens got = emulated(one(text), {.draft_tokens = 100}, {}, 4)[0];
+  CHECK(got == DraftTokens{Text(40, 1), 2});
 }
 
-TEST_CASE("many guesses") {
+TEST_CASE("many draft tokens") {
   Random random(4);
   std::vector<Text> texts;
   for (int b = 0; b < 4; ++b) texts.push_back(random_text(random, 150, 30));
   for (const bool past_end : {false, true})
-    check_all(texts, {.guesses = 130, .past_end = past_end}, random_bigram(random, 30), 30);
+    check_all(texts, {.draft_tokens = 130, .past_end = past_end}, random_bigram(random, 30), 30);
 }
 
 TEST_CASE("long texts that repeat themselves cost a few comparisons a token") {
@@ -387,10 +391,10 @@ TEST_CASE("long texts that repeat themselves cost a few comparisons a token") {
   for (const Text& text : texts) {
     std::int64_t ballots = 0;
     const std::int32_t size = static_cast<std::int32_t>(text.size());
-    const Guesses got =
-        emulated(one(text), {.guesses = 1, .past_end = true}, {}, 1000, {.ballots = &ballots})[0];
+    const DraftTokens got =
+        emulated(one(text), {.draft_tokens = 1, .past_end = true}, {}, 1000, {.ballots = &ballots})[0];
     CHECK(got.tokens.size() == 1);
-    CHECK(got.tokens == on_cpu(text, {.guesses = 1, .past_end = true}, {}, 1000));
+    CHECK(got.tokens == on_cpu(text, {.draft_tokens = 1, .past_end = true}, {}, 1000));
     CAPTURE(ballots);
 
     CHECK(ballots < size / 4);  // of the two scans n / 16, of a comparison of the whole text n / 32
@@ -417,7 +421,8 @@ TEST_CASE("plans and arrays that are refused") {
   std::vector<std::int32_t> array(8);
   std::int32_t *const good = array.data(), *const odd = reinterpret_cast<std::int32_t*>(
                                                reinterpret_cast<char*>(good) + 1);
-  device::MaxGramPlan plan{capacity, options, 512, device::detail::max_gram_shared_bytes(options.guesses)};
+  device::MaxGramPlan plan{capacity, options, 512,
+                           device::detail::max_gram_shared_bytes(options.draft_tokens)};
   const device::MaxGramBatch batch{good, 100, good, nullptr, good, good, good};
   CHECK(device::detail::is_max_gram(plan, batch));
   const auto refused = [&](auto change) {
@@ -429,7 +434,7 @@ TEST_CASE("plans and arrays that are refused") {
   for (std::int32_t* wrong : {static_cast<std::int32_t*>(nullptr), odd}) {
     CHECK(refused([&](auto& b) { b.tokens = wrong; }));
     CHECK(refused([&](auto& b) { b.length = wrong; }));
-    CHECK(refused([&](auto& b) { b.guess = wrong; }));
+    CHECK(refused([&](auto& b) { b.draft_token = wrong; }));
     CHECK(refused([&](auto& b) { b.count = wrong; }));
     CHECK(refused([&](auto& b) { b.match = wrong; }));
   }
@@ -438,6 +443,6 @@ TEST_CASE("plans and arrays that are refused") {
   CHECK(!device::detail::is_max_gram(plan, batch));
   CHECK(!device::detail::is_max_gram(device::MaxGramPlan{}, batch));
   plan = {{1, 100, 1000}, {0}, 512, device::detail::max_gram_shared_bytes(0)};
-  CHECK(
-      device::detail::is_max_gram(plan, {good, 0, good, nullptr, nullptr, good, good}));  // one row, no guess
+  CHECK(device::detail::is_max_gram(
+      plan, {good, 0, good, nullptr, nullptr, good, good}));  // one row, no draft token
 }

@@ -25,13 +25,13 @@ TEST_CASE("every thread by itself: searches of all lengths, copies and bigrams")
   for (const bool past_end : {false, true})
     for (const std::vector<Token>& tokens : {text, other}) {
       const auto size = static_cast<std::int32_t>(tokens.size());
-      std::vector<Token> guess(9, -7);
+      std::vector<Token> draft_token(9, -7);
       std::int32_t count = -7, match = -7;
-      const device::MaxGramOptions options{.guesses = 9, .past_end = past_end};
-      const device::MaxGramBatch batch{tokens.data(), size,   &size, bigram.data(),
-                                       guess.data(),  &count, &match};
+      const device::MaxGramOptions options{.draft_tokens = 9, .past_end = past_end};
+      const device::MaxGramBatch batch{tokens.data(),      size,   &size, bigram.data(),
+                                       draft_token.data(), &count, &match};
       emulate({.threads = 96,
-               .shared_bytes = device::detail::max_gram_shared_bytes(options.guesses),
+               .shared_bytes = device::detail::max_gram_shared_bytes(options.draft_tokens),
                .engine = Engine::threads},
               [&](EmulatedCluster cluster, int index, unsigned char* shared) {
                 device::detail::max_gram(cluster.block(), batch, options, 6, size, index, shared);
@@ -44,7 +44,7 @@ TEST_CASE("every thread by itself: searches of all lengths, copies and bigrams")
       specula::NodeId parent = specula::kNoParent;
       for (std::int32_t i = 0; i < 9; ++i) {
         token = drafter.extend({&token, 1}, {&parent, 1}).tokens[0];
-        CHECK(guess[static_cast<std::size_t>(i)] == token);
+        CHECK(draft_token[static_cast<std::size_t>(i)] == token);
         parent = i;
       }
       CHECK(count == 9);

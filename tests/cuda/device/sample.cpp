@@ -6,7 +6,7 @@
 #include <map>
 
 #include "device_agreement.hpp"
-#include "plain_law.hpp"
+#include "plain_distribution.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -40,7 +40,7 @@ struct Draws {
         offset(first),
         logits(static_cast<std::size_t>(first)) {}
 
-  void add(std::vector<float> row, const SamplingParams& p, std::uint64_t coins, std::int32_t at,
+  void add(std::vector<float> row, const SamplingParams& p, std::uint64_t uniforms, std::int32_t at,
            std::int32_t root = 0, std::uint32_t slot = 0, std::uint32_t of = 0) {
     if (const auto round = rounding(Element{}))
       for (float& l : row) l = round(l);
@@ -50,14 +50,14 @@ struct Draws {
       store(x < row.size() ? row[x] : kNan, logits[begin + x]);
     rows.push_back(row);
     params.push_back({p.temperature, p.top_k, p.top_p, p.min_p});
-    seed.push_back(coins);
+    seed.push_back(uniforms);
     sequence.push_back(of);
     position.push_back(at);
     origin.push_back(root);
     index.push_back(slot);
   }
 
-  void run(device::Stream stream = device::Stream::sample, bool distinct = false, int blocks = 1,
+  void run(device::RandomStream stream = device::RandomStream::sample, bool distinct = false, int blocks = 1,
            int threads = 64, std::uint64_t order = 1, Engine engine = Engine::fibers) {
     const std::size_t n = rows.size(), outputs = n * static_cast<std::size_t>(draws);
     token.assign(outputs, -77);
@@ -108,14 +108,15 @@ bool differ_by_rounding(const std::vector<float>& row, const SamplingParams& p, 
   return std::abs(above / all - static_cast<double>(p.top_p)) < 1e-6;
 }
 
-RowLaw law_of(const std::vector<float>& row, const SamplingParams& params, detail::RowScan& scan) {
-  return scan.law(row, params);
+Distribution distribution_of(const std::vector<float>& row, const SamplingParams& params,
+                             detail::RowScan& scan) {
+  return scan.distribution(row, params);
 }
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("plain sampling: the CPU's coins, cuts and laws", Element, float, device::Half,
-                   device::BFloat16) {
+TEST_CASE_TEMPLATE("plain sampling: the CPU's uniform draws, truncation and distributions", Element, float,
+                   device::Half, device::BFloat16) {
   Random random(7);
   const auto settings = device_settings();
   int rows = 0, differ = 0, on_boundaries = 0;
@@ -127,29 +128,32 @@ TEST_CASE_TEMPLATE("plain sampling: the CPU's coins, cuts and laws", Element, fl
         d.add(random.row(vocab, random.between(0.5, 9), 0.3, 0.2), p, random.bits(), random.below(5000), 0, 0,
               static_cast<std::uint32_t>(random.below(3)));
       }
-      d.run(device::Stream::sample, false, 1 + random.below(5), 32 * (1 + random.below(3)), random.bits());
+      d.run(device::RandomStream::sample, false, 1 + random.below(5), 32 * (1 + random.below(3)),
+            random.bits());
       detail::RowScan scan(vocab);
       for (std::size_t r = 0; r < d.rows.size(); ++r, ++rows) {
         const SamplingParams p{d.params[r].temperature, d.params[r].top_k, d.params[r].top_p,
                                d.params[r].min_p};
-        const RowLaw law = law_of(d.rows[r], p, scan);
-        PhiloxChance chance(d.seed[r], d.sequence[r]);
-        const Token want = law.is_point() ? law.point : chance.draw(scan.weights(law), {d.position[r]});
+        const Distribution distribution = distribution_of(d.rows[r], p, scan);
+        PhiloxRandom rng(d.seed[r], d.sequence[r]);
+        const Token want = distribution.is_point() ? distribution.point
+                                                   : rng.draw(scan.weights(distribution), {d.position[r]});
         CAPTURE(vocab);
         REQUIRE(d.stats[r].status == device::Status::ok);
-        CHECK(d.stats[r].point == law.point);
-        if (d.stats[r].cut != law.cut && differ_by_rounding(d.rows[r], p, d.stats[r].cut, law.cut)) {
+        CHECK(d.stats[r].point == distribution.point);
+        if (d.stats[r].min_logit != distribution.min_logit &&
+            differ_by_rounding(d.rows[r], p, d.stats[r].min_logit, distribution.min_logit)) {
           ++on_boundaries;
           continue;
         }
-        if (!law.is_point()) {
+        if (!distribution.is_point()) {
           CHECK(d.stats[r].temperature == p.temperature);
-          CHECK(d.stats[r].cut == law.cut);
-          CHECK(d.stats[r].shift == law.shift);
-          CHECK(d.stats[r].log_z == doctest::Approx(law.log_z).epsilon(1e-6));
+          CHECK(d.stats[r].min_logit == distribution.min_logit);
+          CHECK(d.stats[r].shift == distribution.shift);
+          CHECK(d.stats[r].log_z == doctest::Approx(distribution.log_z).epsilon(1e-6));
         }
         REQUIRE((d.token[r] >= 0 && d.token[r] < vocab));
-        CHECK(static_cast<double>(d.prob[r]) == doctest::Approx(law(d.token[r])).epsilon(1e-5));
+        CHECK(static_cast<double>(d.prob[r]) == doctest::Approx(distribution(d.token[r])).epsilon(1e-5));
         CHECK(d.prob[r] > 0);
         CHECK(d.scale[r] == 1);
         differ += d.token[r] != want;
@@ -173,18 +177,19 @@ TEST_CASE("the cut keeps what the CPU's keeps, on flat, tied and peaked rows") {
           : form == 2 ? static_cast<float>(-12 * std::log(random.uniform() + 1e-9))  // heavy above
                       : static_cast<float>(random.between(-90, -80));                // negative
     SamplingParams p{.temperature = static_cast<float>(random.between(0.3, 2))};
-    if (random.chance(0.6)) p.top_k = 1 + random.below(vocab + 10);
-    if (random.chance(0.7)) p.top_p = static_cast<float>(random.between(0.01, 1));
-    if (random.chance(0.3)) p.min_p = static_cast<float>(random.between(0, 0.5));
+    if (random.bernoulli(0.6)) p.top_k = 1 + random.below(vocab + 10);
+    if (random.bernoulli(0.7)) p.top_p = static_cast<float>(random.between(0.01, 1));
+    if (random.bernoulli(0.3)) p.min_p = static_cast<float>(random.between(0, 0.5));
     Draws<float> d(vocab);
     d.add(row, p, 1, 1);
-    d.run(device::Stream::sample, false, 1 + random.below(3), 64, random.bits());
+    d.run(device::RandomStream::sample, false, 1 + random.below(3), 64, random.bits());
     detail::RowScan scan(vocab);
-    const RowLaw law = law_of(row, p, scan);
+    const Distribution distribution = distribution_of(row, p, scan);
     CAPTURE(round);
     CAPTURE(p.top_p);
     CAPTURE(p.top_k);
-    if (d.stats[0].cut != law.cut) CHECK(differ_by_rounding(row, p, d.stats[0].cut, law.cut));
+    if (d.stats[0].min_logit != distribution.min_logit)
+      CHECK(differ_by_rounding(row, p, d.stats[0].min_logit, distribution.min_logit));
   }
 }
 
@@ -199,13 +204,13 @@ TEST_CASE("without replacement: the tokens and scales of TokenTree") {
     const std::uint64_t seed = random.bits();
     const std::int32_t origin = random.below(900);
     d.add(random.row(vocab, 4, 0.2, 0.1), p, seed, origin + 1, origin);
-    d.run(device::Stream::draft, true, 1 + random.below(3), 64, random.bits());
+    d.run(device::RandomStream::draft, true, 1 + random.below(3), 64, random.bits());
     TokenTree tree(vocab, 20, 20);
     tree.reset(0, origin);
-    PhiloxChance chance(seed);
-    const RowLaw law = tree.store(0, d.rows[0], p);
+    PhiloxRandom rng(seed);
+    const Distribution distribution = tree.store(0, d.rows[0], p);
     for (int i = 0; i < d.draws; ++i) {
-      const NodeId node = tree.draw_distinct(0, law, chance);
+      const NodeId node = tree.draw_distinct(0, distribution, rng);
       const auto at = static_cast<std::size_t>(i);
       const Token want = node == kNoParent ? kNoToken : tree.token(node);
       CAPTURE(round);
@@ -215,7 +220,7 @@ TEST_CASE("without replacement: the tokens and scales of TokenTree") {
       if (d.token[at] != want) break;
       if (node == kNoParent)
         CHECK(d.scale[at] == 0);
-      else if (!law.is_point())
+      else if (!distribution.is_point())
         CHECK(d.scale[at] == doctest::Approx(tree.draft_scale(node)).epsilon(1e-4));
     }
   }
@@ -232,25 +237,25 @@ TEST_CASE("zeros of both signs are one logit") {
       for (std::size_t x = 1; x < 700; x += 3) row[x] = -1;
       Draws<device::BFloat16> d(700);
       d.add(row, p, 1, 1);
-      d.run(device::Stream::sample, false, 2);
+      d.run(device::RandomStream::sample, false, 2);
       REQUIRE(d.stats[0].status == device::Status::ok);
-      CHECK(d.stats[0].cut == 0);
+      CHECK(d.stats[0].min_logit == 0);
       CHECK(d.stats[0].log_z == doctest::Approx(std::log(467.0)));
     }
 }
 
-TEST_CASE("independent draws have coins of their own, and a draft's differ from the target's") {
+TEST_CASE("independent draws have uniform draws of their own, and a draft's differ from the target's") {
   Random random(10);
   const std::vector<float> row = random.row(2000, 0.5);
   Draws<float> d(2000);
   d.draws = 40;
   d.add(row, {}, 5, 11, 10, 3);
-  d.run(device::Stream::draft);
+  d.run(device::RandomStream::draft);
   detail::RowScan scan(2000);
-  const RowLaw law = law_of(row, {}, scan);
-  PhiloxChance chance(5);
+  const Distribution distribution = distribution_of(row, {}, scan);
+  PhiloxRandom rng(5);
   for (std::uint32_t i = 0; i < 40; ++i)
-    CHECK(d.token[i] == chance.draw(scan.weights(law), {11, 10, Stream::draft, 3 + i}));
+    CHECK(d.token[i] == rng.draw(scan.weights(distribution), {11, 10, RandomStream::draft, 3 + i}));
   CHECK(std::map<Token, int>([&] {
           std::map<Token, int> seen;
           for (const Token t : d.token) ++seen[t];
@@ -268,11 +273,11 @@ TEST_CASE("results do not depend on the batch, the slot, the cluster or the orde
   for (int blocks : {1, 2, 3, 16})
     for (int threads : {32, 64, 256}) {
       Draws<device::BFloat16> again = many;
-      again.run(device::Stream::sample, false, blocks, threads, random.bits());
+      again.run(device::RandomStream::sample, false, blocks, threads, random.bits());
       CHECK(again.token == many.token);
       for (std::size_t r = 0; r < 7; ++r) {
         CHECK(again.stats[r].log_z == many.stats[r].log_z);  // to the bit
-        CHECK(again.stats[r].cut == many.stats[r].cut);
+        CHECK(again.stats[r].min_logit == many.stats[r].min_logit);
       }
     }
   for (std::size_t r = 0; r < 7; ++r) {
@@ -285,7 +290,9 @@ TEST_CASE("results do not depend on the batch, the slot, the cluster or the orde
   }
 }
 
-TEST_CASE("large finite masks, and offsets up to 1e38 times the temperature: the CPU's laws and coins") {
+TEST_CASE(
+    "large finite masks, and offsets up to 1e38 times the temperature: the CPU's distributions and uniform "
+    "draws") {
   Random random(21);
   Draws<float> d(1100);
   for (const float temperature : {0.01f, 1.0f, 100.0f})
@@ -302,15 +309,15 @@ TEST_CASE("large finite masks, and offsets up to 1e38 times the temperature: the
         d.add(ties, {.temperature = temperature, .top_k = random.below(2)}, random.bits(), 1);
       }
     }
-  d.run(device::Stream::sample, false, 2);
+  d.run(device::RandomStream::sample, false, 2);
   detail::RowScan scan(1100);
   for (std::size_t r = 0; r < d.rows.size(); ++r) {
     CAPTURE(r);
     const SamplingParams p{.temperature = d.params[r].temperature, .top_k = d.params[r].top_k};
-    const std::vector<double> want = plain_law(d.rows[r], p);
+    const std::vector<double> want = plain_distribution(d.rows[r], p);
     REQUIRE(d.stats[r].status == device::Status::ok);
-    PhiloxChance chance(d.seed[r]);
-    CHECK(d.token[r] == chance.draw(scan.weights(law_of(d.rows[r], p, scan)), {1}));
+    PhiloxRandom rng(d.seed[r]);
+    CHECK(d.token[r] == rng.draw(scan.weights(distribution_of(d.rows[r], p, scan)), {1}));
     REQUIRE(d.token[r] != kNoToken);
     CHECK(static_cast<double>(d.prob[r]) ==
           doctest::Approx(want[static_cast<std::size_t>(d.token[r])]).epsilon(1e-6));
@@ -344,7 +351,7 @@ TEST_CASE("bad rows and parameters have a status and no token") {
   d.add(with(9, 3e38f), {.temperature = 0}, 1, 1);       // fine without a temperature
   d.add(with(9, -3.4e38f), {.temperature = .5f}, 1, 1);  // a mask
   d.add(with(9, 1.01e38f), {}, 1, 1);                    // beyond 1e38 times the temperature
-  d.run(device::Stream::sample, false, 2);
+  d.run(device::RandomStream::sample, false, 2);
   using S = device::Status;
   const S want[] = {
       S::not_a_number,   S::not_a_number,   S::empty_row,    S::not_a_number, S::overflow, S::bad_parameters,
@@ -359,8 +366,8 @@ TEST_CASE("bad rows and parameters have a status and no token") {
   CHECK(d.token[9] == 9);
 }
 
-TEST_CASE("strides: draws go into trees, and their laws to where verification reads them") {
-  // Guess i of three sequences, into trees of a root and two guesses.
+TEST_CASE("strides: draws go into trees, and their distributions to where verification reads them") {
+  // Draft token i of three sequences, into trees of a root and two draft tokens.
   Random random(14);
   Draws<device::Half> plain(700);
   for (int r = 0; r < 3; ++r) plain.add(random.row(700, 3), {}, random.bits(), r);
@@ -444,29 +451,31 @@ TEST_CASE("rows of many sequences") {
   detail::RowScan scan(50);
   for (std::size_t r = 0; r < 6; ++r) {
     const auto b = static_cast<std::size_t>(d.sequence_of_row[r]);
-    const RowLaw law = law_of(d.rows[r], {.temperature = d.params[b].temperature}, scan);
-    PhiloxChance chance(d.seed[b]);
-    CHECK(d.token[r] == (law.is_point() ? law.point : chance.draw(scan.weights(law), {d.position[r]})));
+    const Distribution distribution =
+        distribution_of(d.rows[r], {.temperature = d.params[b].temperature}, scan);
+    PhiloxRandom rng(d.seed[b]);
+    CHECK(d.token[r] == (distribution.is_point() ? distribution.point
+                                                 : rng.draw(scan.weights(distribution), {d.position[r]})));
   }
 }
 
-TEST_CASE("the tokens come as often as the law says") {
-  // 6 tokens, 20,000 draws, chi-square with 5 degrees of freedom: above 25.7 with chance 1e-4. The seed is
-  // fixed.
+TEST_CASE("the tokens come as often as the distribution says") {
+  // 6 tokens, 20,000 draws, chi-square with 5 degrees of freedom: above 25.7 with probability 1e-4. The seed
+  // is fixed.
   const std::vector<float> row{0.3f, -1, 1.2f, 0, -kInf, 0.9f};
   constexpr int kDraws = 20000;
   Draws<float> d(6);
   d.draws = kDraws;
   d.add(row, {.temperature = 0.8f}, 99, 1);
   d.run();
-  const auto law = plain_law(row, {.temperature = 0.8f});
+  const auto distribution = plain_distribution(row, {.temperature = 0.8f});
   std::map<Token, int> seen;
   for (const Token t : d.token) ++seen[t];
   CHECK(seen[4] == 0);
   double chi = 0;
   for (Token t = 0; t < 6; ++t) {
     if (t == 4) continue;
-    const double want = kDraws * law[static_cast<std::size_t>(t)];
+    const double want = kDraws * distribution[static_cast<std::size_t>(t)];
     chi += (seen[t] - want) * (seen[t] - want) / want;
   }
   CHECK(chi < 25.7);

@@ -22,8 +22,8 @@ ScanPlan plan(const ScanTask& task, const ScanDevice& device) {
   REQUIRE(plan_scan(
       task, device, are_few(task, device),
       [](const ScanSize& size, int warps) {
-        return Walk<RejectionRule, EmulatedCluster, BFloat16, LogitsDraft<BFloat16>>::shared_bytes(size, 64,
-                                                                                                   warps);
+        return SequenceVerifier<RejectionRule, EmulatedCluster, BFloat16,
+                                LogitsDraft<BFloat16>>::shared_bytes(size, 64, warps);
       },
       &out));
   CHECK(out.shared_bytes <= device.block_bytes);
@@ -122,8 +122,8 @@ TEST_CASE("arguments that a host refuses") {
   CHECK(valid_draft(SparseDraft{&something, &prob, 3}));
   CHECK_FALSE(valid_draft(SparseDraft{&something, &prob, 0}));
   Status status{};
-  CHECK(valid_verdicts({&something, &something, &something, &status}));
-  CHECK_FALSE(valid_verdicts({&something, nullptr, &something, &status}));
+  CHECK(valid_results({&something, &something, &something, &status}));
+  CHECK_FALSE(valid_results({&something, nullptr, &something, &status}));
   CHECK_FALSE(valid_capacity({1, 0, 3, 10}));
   CHECK_FALSE(valid_capacity({1, 4, -1, 10}));
   CHECK(valid_capacity({1, 4, 0, 10}));

@@ -171,16 +171,16 @@ void compare(std::uint64_t seed, const std::vector<int>& sizes, bool in_place = 
   double worst = 0;
   for (const int vocab : sizes)
     for (const int k : {0, 1, 5, 10, 64}) {
-      const TopKDistillation loss{k, random.chance(0.2) ? 0 : random.between(0, 2),
-                                  random.chance(0.2) ? 0 : random.between(0, 1)};
+      const TopKDistillation loss{k, random.bernoulli(0.2) ? 0 : random.between(0, 2),
+                                  random.bernoulli(0.2) ? 0 : random.between(0, 1)};
       Rows<Target, Draft, Gradient> it(3, vocab, loss, random.below(5),
-                                       random.chance(0.5) ? 8 - vocab % 8 : 5);
+                                       random.bernoulli(0.5) ? 8 - vocab % 8 : 5);
       it.in_place = in_place;
-      it.wants_gradient = in_place || !random.chance(0.1);
+      it.wants_gradient = in_place || !random.bernoulli(0.1);
       for (int r = 0; r < it.rows; ++r)
         it.set(r, random.row(vocab, r == 0 ? 3 : 20, 0.3, r == 1 ? 0.2 : 0),
                random.row(vocab, r == 1 ? 15 : 6));
-      if (random.chance(0.5)) it.scale = {0.25f, -3.0f, 0.0f};
+      if (random.bernoulli(0.5)) it.scale = {0.25f, -3.0f, 0.0f};
       const std::vector<Want> want = all_on_cpu(it);  // before a gradient takes the draft's place
       it.run({.blocks = 1 << random.below(3), .threads = 32 << random.below(3), .seed = random.bits()});
       worst = std::max(worst, worst_error(it, want));
@@ -227,10 +227,10 @@ TEST_CASE("ties among the likeliest go to the lower tokens") {
       Rows<float, float, float> it(5, vocab, {k, 1, 0.1});
       std::vector<float> level(static_cast<std::size_t>(vocab), 1.5f), zeros(level), top(level), few(level);
       for (std::size_t x = 0; x < level.size(); ++x) {
-        zeros[x] = random.chance(0.5) ? 0.0f : -0.0f;
-        if (random.chance(0.2)) zeros[x] = -1;
-        top[x] = random.chance(0.01) ? 4.0f : static_cast<float>(random.below(4));
-        few[x] = random.chance(0.7) ? -kInf : 0.25f * static_cast<float>(random.below(8));
+        zeros[x] = random.bernoulli(0.5) ? 0.0f : -0.0f;
+        if (random.bernoulli(0.2)) zeros[x] = -1;
+        top[x] = random.bernoulli(0.01) ? 4.0f : static_cast<float>(random.below(4));
+        few[x] = random.bernoulli(0.7) ? -kInf : 0.25f * static_cast<float>(random.below(8));
       }
       few[static_cast<std::size_t>(vocab - 1)] = 2;
       std::vector<float> rising(level);

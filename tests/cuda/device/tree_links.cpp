@@ -69,11 +69,11 @@ TEST_CASE("links, depths and masks of random trees, chains and stars, in one bat
     for (int b = 0; b < 5; ++b) {
       const int n = b == 0 ? 1 : 1 + random.below(round < 8 ? 70 : 150);
       for (NodeId i = 0; i < n; ++i)
-        parent.push_back(i == 0                        ? kNoParent
-                         : b == 1                      ? i - 1
-                         : b == 2                      ? 0
-                         : b == 3 && random.chance(.7) ? std::max(0, i - 1 - random.below(4))
-                                                       : random.below(i));
+        parent.push_back(i == 0                           ? kNoParent
+                         : b == 1                         ? i - 1
+                         : b == 2                         ? 0
+                         : b == 3 && random.bernoulli(.7) ? std::max(0, i - 1 - random.below(4))
+                                                          : random.below(i));
       begin.push_back(static_cast<std::int32_t>(parent.size()));
       most = std::max(most, n);
     }

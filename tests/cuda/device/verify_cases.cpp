@@ -34,13 +34,15 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 const auto logits = [](const auto& batch) { return batch.logits_draft(); };
 const auto none = [](const auto&) { return device::ChosenDraft{}; };
-const auto dense_rejects = [](const Case& it, DenseCoins& coins) {
-  dense_rejection(it.dense, it.laws, coins);
+const auto dense_rejects = [](const Case& it, DenseUniforms& uniforms) {
+  dense_rejection(it.dense, it.distributions, uniforms);
 };
-const auto dense_traverses = [](const Case& it, DenseCoins& coins) {
-  dense_traversal(it.dense, it.laws, coins);
+const auto dense_traverses = [](const Case& it, DenseUniforms& uniforms) {
+  dense_traversal(it.dense, it.distributions, uniforms);
 };
-const auto dense_matches = [](const Case& it, DenseCoins& coins) { dense_match(it.dense, it.laws, coins); };
+const auto dense_matches = [](const Case& it, DenseUniforms& uniforms) {
+  dense_match(it.dense, it.distributions, uniforms);
+};
 
 /// A chain of tokens under a root, with target rows and draft rows given.
 struct Chain {
@@ -67,7 +69,7 @@ DeviceBatch<Element> one_tree(int vocab, std::vector<Token> tokens, std::vector<
 }
 
 template <class Rule>
-DeviceVerdict verdict_of_chain(const Chain& chain, int blocks = 1) {
+DeviceResult result_of_chain(const Chain& chain, int blocks = 1) {
   const SamplingParams& p = chain.params;
   auto b = one_tree(chain.vocab, chain.tokens, {}, {p.temperature, p.top_k, p.top_p, p.min_p}, chain.seed);
   for (const auto& row : chain.target) b.add_row(b.target, row.data());
@@ -76,8 +78,8 @@ DeviceVerdict verdict_of_chain(const Chain& chain, int blocks = 1) {
     b.add_row(b.draft, row.data());
     device::RowStats s{kNan, 0, 1, -kInf, device::kNoToken, Status::ok};
     try {
-      const RowLaw law = scan.law(row, {});
-      s.log_z = law.log_z, s.shift = law.shift;
+      const Distribution distribution = scan.distribution(row, {});
+      s.log_z = distribution.log_z, s.shift = distribution.shift;
     } catch (const std::runtime_error&) {  // a bad row: sample() would have said so
     }
     b.stats.push_back(s);
@@ -102,7 +104,7 @@ TEST_CASE("every rule is the CPU's on some random trees, drafts in every form") 
   require_agreement(compare_with_cpu<SampleAndMatchRule, device::Half>(SampleAndMatch{}, dense_matches, none,
                                                                        100, 40, {.nodes = 16}, 3));
   require_agreement(compare_with_cpu<Greedily, device::Half>(
-      Greedy{}, [](const Case&, DenseCoins&) {}, none, 100, 40, {.nodes = 16}, 4));
+      Greedy{}, [](const Case&, DenseUniforms&) {}, none, 100, 40, {.nodes = 16}, 4));
   const auto probs = [](auto& batch) { return batch.probs_draft(); };
   require_agreement(
       compare_with_cpu<RejectionRule, float>(Rejection{}, dense_rejects, probs, 150, 700, {.nodes = 9}, 5));
@@ -115,18 +117,18 @@ TEST_CASE("every rule is the CPU's on some random trees, drafts in every form") 
                                                            {.nodes = 16}, 8));
 }
 
-TEST_CASE("a chain's guesses have draft rows in order where no map is given") {
+TEST_CASE("a chain's draft tokens have draft rows in order where no map is given") {
   Random random(21);
   DeviceBatch<float> batch(60);
-  std::vector<DeviceVerdict> want;
+  std::vector<DeviceResult> want;
   for (int i = 0; i < 30; ++i) {
     const SamplingParams p = device_settings()[static_cast<std::size_t>(random.below(6))];
     const Case it = random_case(
         random, 60, p, {.nodes = 1 + random.below(6), .distinct = false, .chooses = false, .wide = 0},
         random.bits());
-    const std::uint64_t coins = random.bits();
-    batch.add(it, p, coins);
-    want.push_back(as_device(verdict_of(Rejection{}, it, p, coins), it.tree));
+    const std::uint64_t uniforms = random.bits();
+    batch.add(it, p, uniforms);
+    want.push_back(as_device(result_of(Rejection{}, it, p, uniforms), it.tree));
   }
   auto draft = batch.logits_draft();
   draft.row_of_node = nullptr;
@@ -139,11 +141,11 @@ TEST_CASE("a chain's guesses have draft rows in order where no map is given") {
 TEST_CASE("target rows are found by the map") {
   Random random(22);
   DeviceBatch<float> batch(30);
-  std::vector<DeviceVerdict> want;
+  std::vector<DeviceResult> want;
   for (int i = 0; i < 10; ++i) {
     const Case it = random_case(random, 30, {}, {.nodes = 8}, random.bits());
     batch.add(it, {}, static_cast<std::uint64_t>(i));
-    want.push_back(as_device(verdict_of(Rejection{}, it, {}, static_cast<std::uint64_t>(i)), it.tree));
+    want.push_back(as_device(result_of(Rejection{}, it, {}, static_cast<std::uint64_t>(i)), it.tree));
   }
   auto args = batch.args(batch.logits_draft());
   // The rows back to front, so that row i is that of node N - 1 - i.
@@ -164,25 +166,25 @@ TEST_CASE("p = 0 is never accepted, q = p always") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     Chain chain{3, {0, 1}, {{0, -kInf, 1}, {0, 0, 0}}, {{0, 5, 0}}};
     chain.seed = seed;
-    for (const DeviceVerdict& v :
-         {verdict_of_chain<RejectionRule>(chain), verdict_of_chain<TraversalRule>(chain)}) {
+    for (const DeviceResult& v :
+         {result_of_chain<RejectionRule>(chain), result_of_chain<TraversalRule>(chain)}) {
       CHECK(v.status == Status::ok);
       REQUIRE(v.tokens.size() == 1);
       CHECK(v.tokens[0] != 1);
     }
     chain.target[0] = chain.draft[0];
-    for (const DeviceVerdict& v :
-         {verdict_of_chain<RejectionRule>(chain), verdict_of_chain<TraversalRule>(chain)}) {
+    for (const DeviceResult& v :
+         {result_of_chain<RejectionRule>(chain), result_of_chain<TraversalRule>(chain)}) {
       CHECK(v.status == Status::ok);
       REQUIRE(v.tokens.size() == 2);
       CHECK(v.tokens[0] == 1);
     }
   }
-  CHECK_FALSE(device::Coins{1, 0}.accept(0.0, {1, 1, device::Stream::accept, 0}));
-  CHECK_FALSE(device::Coins{1, 0}.accept(std::nan(""), {1, 1, device::Stream::accept, 0}));
-  CHECK(device::Coins{1, 0}.accept(1.0, {1, 1, device::Stream::accept, 0}));
-  CHECK(coin(0xFFFFFFFFu) < 1.0);
-  CHECK(coin(0) == 0.0);
+  CHECK_FALSE(device::PhiloxRandom{1, 0}.accept(0.0, {1, 1, device::RandomStream::accept, 0}));
+  CHECK_FALSE(device::PhiloxRandom{1, 0}.accept(std::nan(""), {1, 1, device::RandomStream::accept, 0}));
+  CHECK(device::PhiloxRandom{1, 0}.accept(1.0, {1, 1, device::RandomStream::accept, 0}));
+  CHECK(uniform(0xFFFFFFFFu) < 1.0);
+  CHECK(uniform(0) == 0.0);
 }
 
 TEST_CASE("bad rows: a status, and nothing is emitted") {
@@ -190,36 +192,37 @@ TEST_CASE("bad rows: a status, and nothing is emitted") {
   for (const int blocks : {1, 3}) {
     for (const float bad : {kNan, kInf}) {
       Chain chain{3, {0, 2, 1}, {{0, 0, 90}, {0, bad, 0}, good}, {}};
-      DeviceVerdict v = verdict_of_chain<RejectionRule>(chain, blocks);  // behind a guess that was accepted
+      // behind a draft token that was accepted
+      DeviceResult v = result_of_chain<RejectionRule>(chain, blocks);
       CHECK(v.status == Status::not_a_number);
       CHECK(v.tokens.empty());
-      CHECK(verdict_of_chain<TraversalRule>(chain, blocks).status == Status::not_a_number);
-      CHECK(verdict_of_chain<SampleAndMatchRule>(chain, blocks).status == Status::not_a_number);
-      CHECK(verdict_of_chain<Greedily>(chain, blocks).status == Status::not_a_number);
+      CHECK(result_of_chain<TraversalRule>(chain, blocks).status == Status::not_a_number);
+      CHECK(result_of_chain<SampleAndMatchRule>(chain, blocks).status == Status::not_a_number);
+      CHECK(result_of_chain<Greedily>(chain, blocks).status == Status::not_a_number);
       chain.target[1] = {-kInf, -kInf, -kInf};
-      CHECK(verdict_of_chain<RejectionRule>(chain, blocks).status == Status::empty_row);
-      CHECK(verdict_of_chain<Greedily>(chain, blocks).status == Status::empty_row);
-      chain.target[0] = {0, 90, 0};  // the guess goes, and the bad row is never read
-      v = verdict_of_chain<SampleAndMatchRule>(chain, blocks);
+      CHECK(result_of_chain<RejectionRule>(chain, blocks).status == Status::empty_row);
+      CHECK(result_of_chain<Greedily>(chain, blocks).status == Status::empty_row);
+      chain.target[0] = {0, 90, 0};  // the draft token goes, and the bad row is never read
+      v = result_of_chain<SampleAndMatchRule>(chain, blocks);
       CHECK(v.status == Status::ok);
       CHECK(v.tokens == std::vector<Token>{1});
     }
     const Chain draft{3, {0, 2}, {good, good}, {{0, kNan, 0}}};
-    CHECK(verdict_of_chain<RejectionRule>(draft, blocks).status == Status::not_a_number);
-    CHECK(verdict_of_chain<RejectionRule>(draft, blocks).tokens.empty());
+    CHECK(result_of_chain<RejectionRule>(draft, blocks).status == Status::not_a_number);
+    CHECK(result_of_chain<RejectionRule>(draft, blocks).tokens.empty());
   }
 }
 
 TEST_CASE("an empty residual draws from p") {
-  // p is q but for rounding that a kernel might see; a token of the law comes out whatever happens.
+  // p is q but for rounding that a kernel might see; a token of the distribution comes out whatever happens.
   Random random(23);
   for (int i = 0; i < 100; ++i) {
     std::vector<float> row = random.row(5, 2);
     std::vector<float> same = row;
-    for (float& l : same) l += 3;  // the same law
+    for (float& l : same) l += 3;  // the same distribution
     const Chain chain{5, {0, random.below(5)}, {row, row}, {same}, {}, random.bits()};
-    for (const DeviceVerdict& v :
-         {verdict_of_chain<RejectionRule>(chain), verdict_of_chain<TraversalRule>(chain)}) {
+    for (const DeviceResult& v :
+         {result_of_chain<RejectionRule>(chain), result_of_chain<TraversalRule>(chain)}) {
       CHECK(v.status == Status::ok);
       for (const Token t : v.tokens) CHECK((t >= 0 && t < 5));
     }
@@ -228,9 +231,9 @@ TEST_CASE("an empty residual draws from p") {
 
 TEST_CASE("padding is skipped, and what is below it") {
   Chain chain{3, {0, -1, 2}, {{0, 0, 90}, {90, 0, 0}, {0, 0, 0}}, {}};
-  CHECK(verdict_of_chain<RejectionRule>(chain).tokens == std::vector<Token>{2});
-  CHECK(verdict_of_chain<TraversalRule>(chain).tokens == std::vector<Token>{2});
-  CHECK(verdict_of_chain<SampleAndMatchRule>(chain).tokens == std::vector<Token>{2});
+  CHECK(result_of_chain<RejectionRule>(chain).tokens == std::vector<Token>{2});
+  CHECK(result_of_chain<TraversalRule>(chain).tokens == std::vector<Token>{2});
+  CHECK(result_of_chain<SampleAndMatchRule>(chain).tokens == std::vector<Token>{2});
   // In a tree: a padded sibling between two others changes nothing but the numbers.
   auto b = one_tree(3, {0, 1, -1, 2, 0}, {-1, 0, 0, 0, 3});
   const std::vector<float> certain{0, 0, 90}, flat{1, 1, 1};
@@ -238,8 +241,8 @@ TEST_CASE("padding is skipped, and what is below it") {
   for (const auto& v : {emulate_verify<RejectionRule>(b, b.args(device::ChosenDraft{}))[0],
                         emulate_verify<TraversalRule>(b, b.args(device::ChosenDraft{}))[0]}) {
     CHECK(v.status == Status::ok);
-    REQUIRE(v.path.size() >= 2);
-    CHECK(v.path[1] == 3);
+    REQUIRE(v.accepted.size() >= 2);
+    CHECK(v.accepted[1] == 3);
     CHECK(v.tokens[0] == 2);
   }
 }
@@ -291,23 +294,23 @@ TEST_CASE("two siblings with one token: the first is the one that stays") {
   for (const auto& v : {emulate_verify<RejectionRule>(b, b.args(device::ChosenDraft{}))[0],
                         emulate_verify<TraversalRule>(b, b.args(device::ChosenDraft{}))[0],
                         emulate_verify<SampleAndMatchRule>(b, b.args(device::ChosenDraft{}))[0]})
-    CHECK(v.path == std::vector<NodeId>{0, 1});
+    CHECK(v.accepted == std::vector<NodeId>{0, 1});
 }
 
 TEST_CASE("the last token obeys the parameters, too") {
-  // All guesses stay; the token after them comes from a row of its own, of which top-k leaves one token.
+  // All draft tokens stay; the token after them comes from a row of its own, of which top-k leaves one token.
   Random random(24);
   for (int i = 0; i < 50; ++i) {
     const std::vector<float> flat{0.1f, 0.2f, 0.3f, 0.25f};
     const Chain chain{4, {0, 2}, {{-90, -90, 90, -90}, flat}, {}, {.top_k = 1}, random.bits()};
-    for (const DeviceVerdict& v :
-         {verdict_of_chain<RejectionRule>(chain), verdict_of_chain<TraversalRule>(chain),
-          verdict_of_chain<SampleAndMatchRule>(chain)})
+    for (const DeviceResult& v :
+         {result_of_chain<RejectionRule>(chain), result_of_chain<TraversalRule>(chain),
+          result_of_chain<SampleAndMatchRule>(chain)})
       CHECK(v.tokens == std::vector<Token>{2, 2});
   }
 }
 
-TEST_CASE("verdicts do not depend on slot, batch, cluster or order of threads") {
+TEST_CASE("verification results do not depend on slot, batch, cluster or order of threads") {
   Random random(25);
   std::vector<Case> cases;
   std::vector<SamplingParams> params;
@@ -319,7 +322,7 @@ TEST_CASE("verdicts do not depend on slot, batch, cluster or order of threads") 
     DeviceBatch<float> b(1200);
     for (const std::size_t i : order) b.add(cases[i], params[i], 1000 + i);
     const auto v = emulate_verify<TraversalRule>(b, b.args(b.logits_draft()), blocks, threads, random.bits());
-    std::map<std::size_t, DeviceVerdict> out;
+    std::map<std::size_t, DeviceResult> out;
     for (std::size_t i = 0; i < order.size(); ++i) out[order[i]] = v[i];
     return out;
   };
@@ -329,7 +332,7 @@ TEST_CASE("verdicts do not depend on slot, batch, cluster or order of threads") 
   for (std::size_t i = 0; i < 12; ++i) CHECK(run({i}, 2, 96).at(i) == all.at(i));
 }
 
-TEST_CASE("a greedy draft's law is a point, and so is the target's at temperature 0") {
+TEST_CASE("a greedy draft's distribution is a point, and so is the target's at temperature 0") {
   Random random(26);
   for (int i = 0; i < 60; ++i) {
     const std::vector<float> p = random.row(6, 2), q = random.row(6, 2);
@@ -372,22 +375,22 @@ TEST_CASE("rows lie further apart than 32 bits reach") {
 }
 #endif
 
-TEST_CASE("on the device path, too, the first token has the target's law") {
-  // Draft drawn from q, one guess; 4 tokens, 6,000 rounds; chi-square with 3 degrees of freedom: above 21.1
-  // with chance 1e-4. The coins of draft and verdict are of one seed, as in use: were noise shared, this
-  // would show.
+TEST_CASE("on the device path, too, the first token has the target's distribution") {
+  // Draft drawn from q, one draft token; 4 tokens, 6,000 rounds; chi-square with 3 degrees of freedom: above
+  // 21.1 with probability 1e-4. The uniform draws of draft and verification result are of one seed, as in
+  // use: were noise shared, this would show.
   const std::vector<float> p{0.2f, 1, -0.5f, 0.4f}, q{1, 0, 0.7f, -1};
-  const std::vector<double> want = plain_law(p, {});
+  const std::vector<double> want = plain_distribution(p, {});
   for (const bool traverses : {false, true}) {
     std::map<Token, int> seen;
     detail::RowScan scan(4);
-    const RowLaw law = scan.law(q, {});
+    const Distribution distribution = scan.distribution(q, {});
     constexpr int kRounds = 6000;
     for (int i = 0; i < kRounds; ++i) {
       Chain chain{4, {0, 0}, {p, p}, {q}, {}, static_cast<std::uint64_t>(i)};
-      PhiloxChance chance(chain.seed);
-      chain.tokens[1] = chance.draw(scan.weights(law), {11, 10, Stream::draft, 0});
-      ++seen[(traverses ? verdict_of_chain<TraversalRule>(chain) : verdict_of_chain<RejectionRule>(chain))
+      PhiloxRandom rng(chain.seed);
+      chain.tokens[1] = rng.draw(scan.weights(distribution), {11, 10, RandomStream::draft, 0});
+      ++seen[(traverses ? result_of_chain<TraversalRule>(chain) : result_of_chain<RejectionRule>(chain))
                  .tokens[0]];
     }
     double chi = 0;

@@ -1,6 +1,5 @@
-// labels: optimised
-// Chains without an array of parents: several rows are read in one pass, guesses judged a lane each, and the
-// plan's choices may not show in any verdict.
+// labels: optimised Chains without an array of parents: several rows are read in one pass, draft tokens
+// judged a lane each, and the plan's choices may not show in any verification result.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/verify_block.cuh>
 #include <specula/cuda/device/verify_greedy.cuh>
@@ -26,7 +25,7 @@ constexpr Mix kChain{.nodes = 10, .distinct = false, .wide = 0};
 template <class Element>
 struct Chains {
   DeviceBatch<Element> batch;
-  std::vector<DeviceVerdict> want;
+  std::vector<DeviceResult> want;
   std::vector<double> margins;
 
   template <class Rule, class Dense>
@@ -38,18 +37,18 @@ struct Chains {
       mix.nodes = 1 + random.below(12);
       mix.round = rounding(Element{});
       const Case it = random_case(random, vocab, p, mix, random.bits());
-      const std::uint64_t coins = random.bits();
-      batch.add(it, p, coins);
-      want.push_back(as_device(verdict_of(rule, it, p, coins), it.tree));
-      DenseCoins margin(coins);
+      const std::uint64_t uniforms = random.bits();
+      batch.add(it, p, uniforms);
+      want.push_back(as_device(result_of(rule, it, p, uniforms), it.tree));
+      DenseUniforms margin(uniforms);
       dense(it, margin);
       margins.push_back(margin.margin);
     }
   }
 
-  /// Verdicts with `rows` rows a pass; differing ones must have had a coin on a boundary.
+  /// Verification results with `rows` rows a pass; differing ones must have had a uniform draw on a boundary.
   template <class DeviceRule, class Draft>
-  std::vector<DeviceVerdict> run(const Draft& draft, int rows, int blocks, int threads, std::uint64_t seed) {
+  std::vector<DeviceResult> run(const Draft& draft, int rows, int blocks, int threads, std::uint64_t seed) {
     auto args = batch.args(draft);
     args.trees.parent = nullptr;
     const auto got = emulate_verify<DeviceRule>(batch, args, blocks, threads, seed, Engine::fibers, rows);
@@ -72,15 +71,21 @@ struct Chains {
   }
 };
 
-const auto rejects = [](const Case& it, DenseCoins& coins) { dense_rejection(it.dense, it.laws, coins); };
-const auto traverses = [](const Case& it, DenseCoins& coins) { dense_traversal(it.dense, it.laws, coins); };
-const auto matches = [](const Case& it, DenseCoins& coins) { dense_match(it.dense, it.laws, coins); };
-const auto nothing = [](const Case&, DenseCoins&) {};
+const auto rejects = [](const Case& it, DenseUniforms& uniforms) {
+  dense_rejection(it.dense, it.distributions, uniforms);
+};
+const auto traverses = [](const Case& it, DenseUniforms& uniforms) {
+  dense_traversal(it.dense, it.distributions, uniforms);
+};
+const auto matches = [](const Case& it, DenseUniforms& uniforms) {
+  dense_match(it.dense, it.distributions, uniforms);
+};
+const auto nothing = [](const Case&, DenseUniforms&) {};
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("chains: the CPU's verdicts, however many rows a pass reads", Element, float, device::Half,
-                   device::BFloat16) {
+TEST_CASE_TEMPLATE("chains: the CPU's verification results, however many rows a pass reads", Element, float,
+                   device::Half, device::BFloat16) {
   Random random(401);
   for (const int vocab : {3, 40, 700}) {
     const int count = vocab == 700 ? 6 : 25;
@@ -95,7 +100,7 @@ TEST_CASE_TEMPLATE("chains: the CPU's verdicts, however many rows a pass reads",
   }
 }
 
-TEST_CASE("chains of chosen guesses, of rows of probabilities, and of lists") {
+TEST_CASE("chains of chosen draft tokens, of rows of probabilities, and of lists") {
   Random random(402);
   Mix chosen = kChain;
   chosen.draws = false;
@@ -109,8 +114,8 @@ TEST_CASE("chains of chosen guesses, of rows of probabilities, and of lists") {
   lists.check<RejectionRule>(lists.batch.sparse_draft(20), random);
 }
 
-TEST_CASE("rows that are read ahead may be bad, if no guess leads there") {
-  // Guess 1 never stays: what comes after it is NaN.
+TEST_CASE("rows that are read ahead may be bad, if no draft token leads there") {
+  // Draft token 1 never stays: what comes after it is NaN.
   const float nan = std::numeric_limits<float>::quiet_NaN();
   DeviceBatch<float> b(4);
   b.begin = {0, 4}, b.position = {4}, b.seed = {1}, b.params = {{}};
@@ -121,16 +126,16 @@ TEST_CASE("rows that are read ahead may be bad, if no guess leads there") {
   for (const int rows : {1, 4}) {
     auto args = b.args(device::ChosenDraft{});
     args.trees.parent = nullptr;
-    for (const DeviceVerdict& v :
+    for (const DeviceResult& v :
          {emulate_verify<RejectionRule>(b, args, 2, 64, 3, Engine::fibers, rows)[0],
           emulate_verify<SampleAndMatchRule>(b, args, 1, 96, 4, Engine::fibers, rows)[0]}) {
       CHECK(v.status == device::Status::ok);
-      CHECK(v.path == std::vector<NodeId>{0});
+      CHECK(v.accepted == std::vector<NodeId>{0});
     }
   }
 }
 
-TEST_CASE("a bad row on the path is the sequence's status, however likely its guess looks") {
+TEST_CASE("a bad row on the path is the sequence's status, however likely its draft token looks") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   DeviceBatch<float> b(4);
   b.begin = {0, 4}, b.position = {4}, b.seed = {1}, b.params = {{}};
@@ -141,7 +146,7 @@ TEST_CASE("a bad row on the path is the sequence's status, however likely its gu
   for (const int rows : {1, 2, 4}) {
     auto args = b.args(device::ChosenDraft{});
     args.trees.parent = nullptr;
-    for (const DeviceVerdict& v :
+    for (const DeviceResult& v :
          {emulate_verify<RejectionRule>(b, args, 2, 64, 3, Engine::fibers, rows)[0],
           emulate_verify<TraversalRule>(b, args, 1, 96, 4, Engine::fibers, rows)[0],
           emulate_verify<SampleAndMatchRule>(b, args, 1, 96, 4, Engine::fibers, rows)[0]}) {
@@ -164,7 +169,7 @@ TEST_CASE("padding has no row in a map, nor has what is below it: none is read a
   args.trees.parent = nullptr;
   args.target.row_of_node = map;
   for (const int rows : {1, 4})
-    for (const DeviceVerdict& v :
+    for (const DeviceResult& v :
          {emulate_verify<RejectionRule>(b, args, 2, 64, 3, Engine::fibers, rows)[0],
           emulate_verify<TraversalRule>(b, args, 1, 64, 5, Engine::fibers, rows)[0],
           emulate_verify<SampleAndMatchRule>(b, args, 1, 96, 4, Engine::fibers, rows)[0]}) {
@@ -172,20 +177,21 @@ TEST_CASE("padding has no row in a map, nor has what is below it: none is read a
       CHECK(v.tokens == std::vector<Token>{2, 2});
     }
   // Nor has it a row of the draft; in a tree as in a chain.
-  const device::RowStats law{std::log(std::exp(90.0) + 3) - 90,
-                             90,
-                             1,
-                             -std::numeric_limits<float>::infinity(),
-                             device::kNoToken,
-                             device::Status::ok};
+  const device::RowStats distribution{std::log(std::exp(90.0) + 3) - 90,
+                                      90,
+                                      1,
+                                      -std::numeric_limits<float>::infinity(),
+                                      device::kNoToken,
+                                      device::Status::ok};
   const std::int32_t draft_map[] = {-1, 0, 1 << 30, 1 << 30};
   const std::vector<NodeId> parents{-1, 0, 1, 2};
   for (const NodeId* parent : {static_cast<const NodeId*>(nullptr), parents.data()})
     for (const std::int64_t count : {0, 1}) {
-      auto drawn = b.args(device::LogitsDraft<float>{certain.data(), 4, &law, draft_map, nullptr, count});
+      auto drawn =
+          b.args(device::LogitsDraft<float>{certain.data(), 4, &distribution, draft_map, nullptr, count});
       drawn.trees.parent = parent;
       drawn.target.row_of_node = map;
-      for (const DeviceVerdict& v :
+      for (const DeviceResult& v :
            {emulate_verify<RejectionRule>(b, drawn, 2, 64, 3, Engine::fibers, 4)[0],
             emulate_verify<TraversalRule>(b, drawn, 1, 64, 5, Engine::fibers, 4)[0]}) {
         CHECK(v.status == device::Status::ok);
@@ -194,7 +200,7 @@ TEST_CASE("padding has no row in a map, nor has what is below it: none is read a
     }
 }
 
-TEST_CASE("a guess whose draft row is beyond those that there are: a status for its sequence") {
+TEST_CASE("a draft token whose draft row is beyond those that there are: a status for its sequence") {
   Random random(403);
   DeviceBatch<float> b(30);
   for (int i = 0; i < 3; ++i)
@@ -202,7 +208,7 @@ TEST_CASE("a guess whose draft row is beyond those that there are: a status for 
   auto draft = b.logits_draft();
   draft.rows = static_cast<std::int64_t>(b.stats.size());
   const auto good = emulate_verify<RejectionRule>(b, b.args(draft));
-  for (const DeviceVerdict& v : good) CHECK(v.status == device::Status::ok);
+  for (const DeviceResult& v : good) CHECK(v.status == device::Status::ok);
   b.draft_row[static_cast<std::size_t>(b.begin[1] + 1)] = static_cast<std::int32_t>(draft.rows);
   draft.row_of_node = b.draft_row.data();
   const auto got = emulate_verify<RejectionRule>(b, b.args(draft));

@@ -1,6 +1,5 @@
-// labels: optimised
-// The edges of the arithmetic under verification: coins and masses at their ends, odd cuts, laws with next to
-// nothing left.
+// labels: optimised The edges of the arithmetic under verification: uniform draws and masses at their ends,
+// odd cuts, distributions with next to nothing left.
 #include <doctest/doctest.h>
 #include <specula/accept/rejection.hpp>
 #include <specula/accept/sample_and_match.hpp>
@@ -18,8 +17,12 @@ using device::Status;
 namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 const auto logits = [](const auto& batch) { return batch.logits_draft(); };
-const auto dense_rejects = [](const Case& it, DenseCoins& c) { dense_rejection(it.dense, it.laws, c); };
-const auto dense_traverses = [](const Case& it, DenseCoins& c) { dense_traversal(it.dense, it.laws, c); };
+const auto dense_rejects = [](const Case& it, DenseUniforms& c) {
+  dense_rejection(it.dense, it.distributions, c);
+};
+const auto dense_traverses = [](const Case& it, DenseUniforms& c) {
+  dense_traversal(it.dense, it.distributions, c);
+};
 
 /// f(warp) by one warp; what lane 0 returns, all lanes having to agree.
 template <class F>
@@ -65,43 +68,45 @@ Drawn draw_one(const std::vector<float>& row, const SamplingParams& p, std::uint
   return out;
 }
 template <class Element>
-void check_law(const std::vector<float>& row, const SamplingParams& p, std::uint64_t seed, int blocks = 1) {
+void check_distribution(const std::vector<float>& row, const SamplingParams& p, std::uint64_t seed,
+                        int blocks = 1) {
   const Drawn got = draw_one<Element>(row, p, seed, blocks);
   detail::RowScan scan(static_cast<std::int32_t>(row.size()));
-  const RowLaw law = scan.law(row, p);
+  const Distribution distribution = scan.distribution(row, p);
   REQUIRE(got.stats.status == Status::ok);
-  CHECK(got.stats.shift == law.shift);
-  CHECK(got.stats.log_z == doctest::Approx(law.log_z).epsilon(1e-7));
-  CHECK(static_cast<double>(got.prob) / law(got.token) == doctest::Approx(1).epsilon(1e-5));
-  PhiloxChance chance(seed);
-  CHECK(got.token == chance.draw(scan.weights(law), {3}));
+  CHECK(got.stats.shift == distribution.shift);
+  CHECK(got.stats.log_z == doctest::Approx(distribution.log_z).epsilon(1e-7));
+  CHECK(static_cast<double>(got.prob) / distribution(got.token) == doctest::Approx(1).epsilon(1e-5));
+  PhiloxRandom rng(seed);
+  CHECK(got.token == rng.draw(scan.weights(distribution), {3}));
 }
 }  // namespace
 
-TEST_CASE("numbers, coins and weights by themselves") {
+TEST_CASE("numbers, uniform draws and weights by themselves") {
   for (int n = 0; n >= -1022; n -= 7) CHECK(power_of_two(n) == std::ldexp(1.0, n));
   CHECK(power_of_two(-1023) == 0);
   CHECK(power_of_two(-kInf) == 0);
-  CHECK(coin(1) == 0x1p-32);
-  CHECK(coin(0xFFFFFFFFu) == 1 - 0x1p-32);
+  CHECK(uniform(1) == 0x1p-32);
+  CHECK(uniform(0xFFFFFFFFu) == 1 - 0x1p-32);
   for (const double base : {0.0, 300.0, 20000.0})
     for (const double t : {0.3, 1.0, 2.5})
       for (double l = -20; l <= 0; l += 0.37) {
         const float logit = static_cast<float>(base + l);
         const auto temperature = static_cast<float>(t), shift = static_cast<float>(base);
         const double inv_t = inverse(temperature);
-        for (const device::RowStats& law :  // log_z relative to the base, and to 0
+        for (const device::RowStats& distribution :  // log_z relative to the base, and to 0
              {device::RowStats{1.234 * inv_t, shift, temperature, -kInf, device::kNoToken, Status::ok},
               device::RowStats{(base + 1.234) * inv_t, 0, temperature, -kInf, device::kNoToken,
                                Status::ok}}) {
           const double y = (static_cast<double>(logit) - base - 1.234) * inv_t;
-          CHECK(std::abs(static_cast<double>(Exponent(law).weight(logit)) / std::exp(y) - 1) <
+          CHECK(std::abs(static_cast<double>(Exponent(distribution).weight(logit)) / std::exp(y) - 1) <
                 8e-7 + 4.8e-7 * std::abs(y));
         }
       }
 }
 
-TEST_CASE("tiles are picked by mass: ties of a coin, tiles without mass, coins at both ends") {
+TEST_CASE(
+    "tiles are picked by mass: ties of a uniform draw, tiles without mass, uniform draws at both ends") {
   using Masses = std::vector<std::uint64_t>;
   const auto pick = [](const Masses& m, double c) {
     return by_warp([&](auto w) {
@@ -194,8 +199,8 @@ TEST_CASE("masses as whole numbers: how fine they are, and that they fit") {
 TEST_CASE("vocabularies of their real size") {
   Random random(41);
   for (const int vocab : {50257, 128256, 151936}) {
-    check_law<float>(random.row(vocab, 5), {.temperature = 0.7f}, random.bits(), 2);
-    check_law<float>(random.row(vocab, 5), {.top_k = 50, .top_p = 0.9f}, random.bits(), 3);
+    check_distribution<float>(random.row(vocab, 5), {.temperature = 0.7f}, random.bits(), 2);
+    check_distribution<float>(random.row(vocab, 5), {.top_k = 50, .top_p = 0.9f}, random.bits(), 3);
   }
 }
 
@@ -207,12 +212,12 @@ TEST_CASE("masks of every kind under cuts that ask for more than is left") {
     for (int x = 0; x < 10; ++x) row[static_cast<std::size_t>(x * 110)] = top - static_cast<float>(x) * 0.25f;
     for (const SamplingParams& p : {SamplingParams{.top_k = 50, .top_p = 0.95f}, SamplingParams{.top_k = 50},
                                     SamplingParams{.top_p = 0.99999f}}) {
-      check_law<float>(row, p, random.bits(), 1 + i % 2);
+      check_distribution<float>(row, p, random.bits(), 1 + i % 2);
       std::vector<float> rounded = row;
       for (float& l : rounded)
         l = std::isinf(l) || l < -1e38f ? l < -3.39e38f && !std::isinf(l) ? bf16_rounded(-3.38e38f) : l
                                         : bf16_rounded(l);
-      check_law<device::BFloat16>(rounded, p, random.bits(), 1 + i % 2);
+      check_distribution<device::BFloat16>(rounded, p, random.bits(), 1 + i % 2);
     }
   }
 }
@@ -223,7 +228,8 @@ TEST_CASE("large logits: the rounding of the scale is taken back, light tiles ar
     for (int i = 0; i < 20; ++i) {
       std::vector<float> row = random.row(1500, 3);
       for (float& l : row) l += base;
-      check_law<float>(row, {.temperature = static_cast<float>(random.between(0.4, 1.7))}, random.bits());
+      check_distribution<float>(row, {.temperature = static_cast<float>(random.between(0.4, 1.7))},
+                                random.bits());
     }
 }
 
@@ -237,19 +243,19 @@ TEST_CASE("siblings without replacement whose own children were rejected; siblin
                                                            {.nodes = 14, .wide = 0.9, .spread = 1}, 53));
 }
 
-TEST_CASE("each sequence has its number in the batch's chance") {
+TEST_CASE("each sequence has its number in the batch's random numbers") {
   Random random(54);
   DeviceBatch<float> batch(20);
-  std::vector<DeviceVerdict> want;
+  std::vector<DeviceResult> want;
   std::vector<std::uint32_t> sequence;
   for (int i = 0; i < 12; ++i) {
     const Case it = random_case(random, 20, {}, {.nodes = 8}, random.bits());
     batch.add(it, {}, 5);
     sequence.push_back(static_cast<std::uint32_t>(i * 3));
     VerifyWorkspace workspace(20, it.tree.size());
-    PhiloxChance chance(5, sequence.back());
-    Verdict v;
-    Traversal{}.verify(it.tree, TargetLaws(it.view(), {}, workspace), chance, v);
+    PhiloxRandom rng(5, sequence.back());
+    VerifyResult v;
+    Traversal{}.verify(it.tree, TargetDistributions(it.view(), {}, workspace), rng, v);
     want.push_back(as_device(v, it.tree));
   }
   auto args = batch.args(batch.logits_draft());
@@ -277,7 +283,7 @@ TEST_CASE("every node is checked, and one too many is too many") {
   for (std::size_t i = 0; i < v.size(); ++i) CHECK(v[i].status == (i == 0 ? Status::ok : Status::bad_tree));
 }
 
-TEST_CASE("a guess of next to no probability stays out, however its own guesses fared") {
+TEST_CASE("a draft token of next to no probability stays out, however its own draft tokens fared") {
   for (const float gap : {80.0f, 95.0f, 110.0f, 400.0f})
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
       const std::vector<float> root{gap, 0, 1}, flat{0.3f, 0.1f, 0.2f}, q{0.1f, 0.2f, 0.3f};
@@ -293,8 +299,8 @@ TEST_CASE("a guess of next to no probability stays out, however its own guesses 
       for (int i = 0; i < 3; ++i) b.add_row(b.target, flat.data());
       b.add_row(b.draft, q.data());
       detail::RowScan scan(3);
-      b.stats.push_back(
-          {scan.law(q, {}).log_z, scan.law(q, {}).shift, 1, -kInf, device::kNoToken, Status::ok});
+      b.stats.push_back({scan.distribution(q, {}).log_z, scan.distribution(q, {}).shift, 1, -kInf,
+                         device::kNoToken, Status::ok});
       b.draft_row = {-1, 0, 0, 0};
       b.scale = {0, 0, 0, 0};
       CHECK(emulate_verify<TraversalRule>(b, b.args(b.logits_draft()))[0].tokens == std::vector<Token>{0});
@@ -317,8 +323,8 @@ TEST_CASE("two siblings from two rows; a chosen one behind them, over many tiles
     detail::RowScan scan(vocab);
     for (const auto* q : {&q1, &q2}) {
       b.add_row(b.draft, q->data());
-      b.stats.push_back(
-          {scan.law(*q, {}).log_z, scan.law(*q, {}).shift, 1, -kInf, device::kNoToken, Status::ok});
+      b.stats.push_back({scan.distribution(*q, {}).log_z, scan.distribution(*q, {}).shift, 1, -kInf,
+                         device::kNoToken, Status::ok});
     }
     b.draft_row = {-1, 0, 1, -1};
     b.scale = {0, 0, 0, 0};
@@ -326,14 +332,14 @@ TEST_CASE("two siblings from two rows; a chosen one behind them, over many tiles
     tree.token = b.token, tree.parent = b.parent, tree.origin = 4;
     Dense point(static_cast<std::size_t>(vocab));
     point[static_cast<std::size_t>(b.token[3])] = 1;
-    tree.q = {{}, plain_law(q1, {}), plain_law(q2, {}), point};
-    const std::vector<Dense> laws(4, plain_law(p, {}));
-    DenseCoins coins(b.seed[0]);
-    const Verdict want = dense_rejection(tree, laws, coins);
-    const DeviceVerdict got = emulate_verify<RejectionRule>(b, b.args(b.logits_draft()), 1 + i % 3)[0];
+    tree.q = {{}, plain_distribution(q1, {}), plain_distribution(q2, {}), point};
+    const std::vector<Dense> distributions(4, plain_distribution(p, {}));
+    DenseUniforms uniforms(b.seed[0]);
+    const VerifyResult want = dense_rejection(tree, distributions, uniforms);
+    const DeviceResult got = emulate_verify<RejectionRule>(b, b.args(b.logits_draft()), 1 + i % 3)[0];
     REQUIRE(got.status == Status::ok);
-    const bool same = got.path == want.path && got.tokens.back() == want.next;
-    differ += !same, unexplained += !same && coins.margin > 1e-5;
+    const bool same = got.accepted == want.accepted && got.tokens.back() == want.next_token;
+    differ += !same, unexplained += !same && uniforms.margin > 1e-5;
   }
   CHECK(unexplained == 0);
   CHECK(differ <= 2);
@@ -341,8 +347,8 @@ TEST_CASE("two siblings from two rows; a chosen one behind them, over many tiles
 
 TEST_CASE(
     "what a rejection leaves may be next to nothing, spread over many tiles: it is drawn from exactly") {
-  // p and q agree on what is heavy; the guess is light under both, and lighter under p. What is left of p are
-  // other light tokens, which weigh less than 2^-53 together.
+  // p and q agree on what is heavy; the draft token is light under both, and lighter under p. What is left of
+  // p are other light tokens, which weigh less than 2^-53 together.
   Random random(62);
   int rejected = 0, differ = 0;
   std::vector<int> tiles(3);
@@ -354,10 +360,10 @@ TEST_CASE(
     for (const Token x : light) p[static_cast<std::size_t>(x)] = static_cast<float>(random.between(-52, -48));
     q = p;
     for (const Token x : light) q[static_cast<std::size_t>(x)] -= static_cast<float>(random.between(1, 20));
-    const Token guess = 7;
-    p[guess] = -70, q[guess] = -45;
+    const Token draft_token = 7;
+    p[draft_token] = -70, q[draft_token] = -45;
     DeviceBatch<float> b(vocab);
-    b.token = {0, guess}, b.parent = {-1, 0};
+    b.token = {0, draft_token}, b.parent = {-1, 0};
     b.begin = {0, 2}, b.position = {4}, b.seed = {random.bits()}, b.params = {{}};
     b.max_nodes = 2, b.width = 2;
     for (int n = 0; n < 2; ++n) b.add_row(b.target, p.data());
@@ -366,14 +372,15 @@ TEST_CASE(
     b.draft_row = {-1, 0}, b.scale = {0, 0};
     DenseTree tree;
     tree.token = b.token, tree.parent = b.parent, tree.origin = 4;
-    tree.q = {{}, plain_law(q, {})};
-    DenseCoins coins(b.seed[0]);
-    const Verdict want = dense_rejection(tree, std::vector<Dense>(2, plain_law(p, {})), coins);
+    tree.q = {{}, plain_distribution(q, {})};
+    DenseUniforms uniforms(b.seed[0]);
+    const VerifyResult want =
+        dense_rejection(tree, std::vector<Dense>(2, plain_distribution(p, {})), uniforms);
     for (const int blocks : {1, 3}) {
-      const DeviceVerdict got = emulate_verify<RejectionRule>(b, b.args(b.logits_draft()), blocks)[0];
+      const DeviceResult got = emulate_verify<RejectionRule>(b, b.args(b.logits_draft()), blocks)[0];
       REQUIRE(got.status == Status::ok);
-      differ += got.path != want.path || got.tokens.back() != want.next;
-      if (want.path.size() != 1) continue;
+      differ += got.accepted != want.accepted || got.tokens.back() != want.next_token;
+      if (want.accepted.size() != 1) continue;
       ++rejected;
       CHECK(got.tokens.back() % 40 == 0);
       ++tiles[static_cast<std::size_t>(got.tokens.back() / 512)];
@@ -385,34 +392,35 @@ TEST_CASE(
 }
 
 namespace {
-/// What a walk says, asked as no rule asks it.
+/// What a sequence verifier says, asked as no rule asks it.
 struct Seen {
   double none = -1, kept = -1, nothing = -1, still = -1, third = -1, third_left = -1, others = -1;
-  Token from_p = -1, drawn = -1, from_law = -1;
+  Token from_p = -1, drawn = -1, from_distribution = -1;
 } seen_by_probe;
 struct Probe {
-  static constexpr bool kLaws = true, kDraws = false, kJudges = true;
-  template <class Walk>
-  static void verify(Walk& walk) {
+  static constexpr bool kReadsDistributions = true, kDraws = false, kJudges = true;
+  template <class SequenceVerifier>
+  static void verify(SequenceVerifier& verifier) {
     Seen seen;
-    walk.start_residual(0, walk.law(0, 0), 0);
-    seen.none = walk.reject(0.01);  // (p / 100 - p)+
-    seen.from_p = walk.sample_residual(0);
-    seen.kept = walk.residual_prob(1);
-    seen.nothing = walk.reject(0);  // of the second child: weight 0
-    seen.still = walk.residual_prob(1);
-    seen.third = walk.reject(1);  // the third, chosen: p without token 3
-    seen.third_left = walk.residual_prob(3), seen.others = walk.residual_prob(1);
-    seen.drawn = walk.sample_residual(0);
-    const device::RowStats law = walk.law(0, 0);
-    seen.from_law = walk.sample(0, law, 0);  // of p itself, though the tiles were measured for other things
-    walk.finish(0);
+    verifier.start_residual(0, verifier.distribution(0, 0), 0);
+    seen.none = verifier.reject(0.01);  // (p / 100 - p)+
+    seen.from_p = verifier.sample_residual(0);
+    seen.kept = verifier.residual_prob(1);
+    seen.nothing = verifier.reject(0);  // of the second child: weight 0
+    seen.still = verifier.residual_prob(1);
+    seen.third = verifier.reject(1);  // the third, chosen: p without token 3
+    seen.third_left = verifier.residual_prob(3), seen.others = verifier.residual_prob(1);
+    seen.drawn = verifier.sample_residual(0);
+    const device::RowStats distribution = verifier.distribution(0, 0);
+    seen.from_distribution =
+        verifier.sample(0, distribution, 0);  // of p itself, though the tiles were measured for other things
+    verifier.finish(0);
     seen_by_probe = seen;
   }
 };
 }  // namespace
 
-TEST_CASE("what a walk keeps of p when a rejection leaves nothing") {
+TEST_CASE("what verification keeps of p when a rejection leaves nothing") {
   // p flat over 4, three children drawn from flat rows: with a weight of 0.01 nothing is left, and p stays.
   DeviceBatch<float> b(4);
   const std::vector<float> flat{0, 0, 0, 0}, peak{3, 0, 0, 0};
@@ -424,8 +432,8 @@ TEST_CASE("what a walk keeps of p when a rejection leaves nothing") {
   detail::RowScan scan(4);
   for (const auto* q : {&flat, &peak}) {
     b.add_row(b.draft, q->data());
-    b.stats.push_back(
-        {scan.law(*q, {}).log_z, scan.law(*q, {}).shift, 1, -kInf, device::kNoToken, Status::ok});
+    b.stats.push_back({scan.distribution(*q, {}).log_z, scan.distribution(*q, {}).shift, 1, -kInf,
+                       device::kNoToken, Status::ok});
   }
   b.draft_row = {-1, 0, 1, -1};
   b.scale = {0, 0, 0, 0};
@@ -441,12 +449,12 @@ TEST_CASE("what a walk keeps of p when a rejection leaves nothing") {
   CHECK(seen.third_left == 0);
   CHECK(seen.others == doctest::Approx(1 / 3.0));
   CHECK((seen.drawn >= 0 && seen.drawn < 3));
-  PhiloxChance chance(1);
+  PhiloxRandom rng(1);
   detail::RowScan cpu(4);
-  CHECK(seen.from_law == chance.draw(cpu.weights(cpu.law(flat, {})), {5}));
+  CHECK(seen.from_distribution == rng.draw(cpu.weights(cpu.distribution(flat, {})), {5}));
 }
 
-TEST_CASE("a law is drawn from as it is, though its tiles were measured for a residual since") {
+TEST_CASE("a distribution is drawn from as it is, though its tiles were measured for a residual since") {
   Random random(62);
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     DeviceBatch<float> b(1600);
@@ -458,12 +466,13 @@ TEST_CASE("a law is drawn from as it is, though its tiles were measured for a re
     for (int n = 0; n < 4; ++n) b.add_row(b.target, p.data());
     detail::RowScan scan(1600);
     b.add_row(b.draft, q.data());
-    b.stats.push_back({scan.law(q, {}).log_z, scan.law(q, {}).shift, 1, -kInf, device::kNoToken, Status::ok});
+    b.stats.push_back({scan.distribution(q, {}).log_z, scan.distribution(q, {}).shift, 1, -kInf,
+                       device::kNoToken, Status::ok});
     b.draft_row = {-1, 0, 0, -1};
     b.scale = {0, 0, 0, 0};
     emulate_verify<Probe>(b, b.args(b.logits_draft()), 2);
-    PhiloxChance chance(seed);
-    CHECK(seen_by_probe.from_law == chance.draw(scan.weights(scan.law(p, {})), {5}));
+    PhiloxRandom rng(seed);
+    CHECK(seen_by_probe.from_distribution == rng.draw(scan.weights(scan.distribution(p, {})), {5}));
   }
 }
 
@@ -476,7 +485,7 @@ TEST_CASE("the first of the largest is the first over more tiles than lanes") {
   }
 }
 
-TEST_CASE("a coin of 0 does not pick a tile whose weights are none") {
+TEST_CASE("a uniform draw of 0 does not pick a tile whose weights are none") {
   std::vector<float> row(1024, -90.0f);
   row[700] = 0;
   const ScanSize size{1024, 1, 4096};
@@ -484,8 +493,8 @@ TEST_CASE("a coin of 0 does not pick a tile whose weights are none") {
           [&](EmulatedCluster c, int, unsigned char* shared) {
             RowScan<EmulatedCluster> scan(c, size, shared);
             const Row<float> all{row.data(), 1024};
-            const auto law = scan.law(all, device::SamplingParams{});
-            CHECK(law.status == Status::ok);
+            const auto distribution = scan.distribution(all, device::SamplingParams{});
+            CHECK(distribution.status == Status::ok);
             CHECK(scan.draw(0, all, Words{0, 0, 0, 0}) == 700);
           });
 }

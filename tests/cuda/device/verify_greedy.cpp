@@ -17,20 +17,21 @@ const auto none = [](const auto&) { return device::ChosenDraft{}; };
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("greedy: verdicts are the CPU's on random ragged trees", Element, float, device::Half,
-                   device::BFloat16) {
-  const auto no_coins = [](const Case&, DenseCoins&) {};
-  require_agreement_on_ragged_trees<device::detail::GreedyRule, Element>(Greedy{}, no_coins, none, 500);
+TEST_CASE_TEMPLATE("greedy: verification results are the CPU's on random ragged trees", Element, float,
+                   device::Half, device::BFloat16) {
+  const auto no_uniforms = [](const Case&, DenseUniforms&) {};
+  require_agreement_on_ragged_trees<device::detail::GreedyRule, Element>(Greedy{}, no_uniforms, none, 500);
   for (const int vocab : {1, 2000}) {
-    const Agreement a = compare_with_cpu<device::detail::GreedyRule, Element>(Greedy{}, no_coins, none, 100,
-                                                                              vocab, {.nodes = 20}, 5);
+    const Agreement a = compare_with_cpu<device::detail::GreedyRule, Element>(Greedy{}, no_uniforms, none,
+                                                                              100, vocab, {.nodes = 20}, 5);
     CHECK(a.differ == 0);
   }
 }
 
-TEST_CASE_TEMPLATE("sample-and-match: verdicts are the CPU's on random ragged trees", Element, float,
-                   device::Half, device::BFloat16) {
+TEST_CASE_TEMPLATE("sample-and-match: verification results are the CPU's on random ragged trees", Element,
+                   float, device::Half, device::BFloat16) {
   require_agreement_on_ragged_trees<device::detail::SampleAndMatchRule, Element>(
-      SampleAndMatch{}, [](const Case& it, DenseCoins& coins) { dense_match(it.dense, it.laws, coins); },
+      SampleAndMatch{},
+      [](const Case& it, DenseUniforms& uniforms) { dense_match(it.dense, it.distributions, uniforms); },
       none, 300);
 }

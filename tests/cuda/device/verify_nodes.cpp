@@ -1,6 +1,5 @@
-// labels: optimised cuda-only
-// Trees whose nodes are all asked at once: the verdicts are those of walking, and the workspace is ready for
-// the next launch.
+// labels: optimised cuda-only Trees whose nodes are all asked at once: the verification results are those of
+// walking, and the workspace is ready for the next launch.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/verify_greedy.cuh>
 #include <specula/cuda/device/verify_nodes.cuh>
@@ -24,10 +23,10 @@ struct Kept {
 };
 
 template <class Rule, class Element>
-std::vector<DeviceVerdict> all_nodes(DeviceBatch<Element>& batch,
-                                     const VerifyArgs<Element, device::ChosenDraft>& verify, Kept& kept,
-                                     int blocks, int threads, std::uint64_t seed,
-                                     Engine engine = Engine::fibers) {
+std::vector<DeviceResult> all_nodes(DeviceBatch<Element>& batch,
+                                    const VerifyArgs<Element, device::ChosenDraft>& verify, Kept& kept,
+                                    int blocks, int threads, std::uint64_t seed,
+                                    Engine engine = Engine::fibers) {
   NodesArgs<Element> args{verify, kept.choices.data(), kept.arrived.data()};
   args.verify.scan.rows = 1;
   args.verify.scan.ring_bytes = seed % 2 ? 8192 : 4096;
@@ -41,7 +40,7 @@ std::vector<DeviceVerdict> all_nodes(DeviceBatch<Element>& batch,
             verify_node<Rule>(cluster, args, index, shared);
           });
   CHECK(std::all_of(kept.arrived.begin(), kept.arrived.end(), [](std::int32_t a) { return a == 0; }));
-  return batch.verdicts();
+  return batch.results();
 }
 
 template <class Rule, class Element>
@@ -59,7 +58,7 @@ void check(int vocab, int trees, std::uint64_t seed) {
     }
     // Padding, and what hangs below it; bad trees and parameters beside good ones.
     for (std::size_t n = 0; n < batch.token.size(); ++n)
-      if (batch.parent[n] >= 0 && random.chance(0.1)) batch.token[n] = -1;
+      if (batch.parent[n] >= 0 && random.bernoulli(0.1)) batch.token[n] = -1;
     if (round > 0 && batch.begin[1] > 1) batch.parent[static_cast<std::size_t>(batch.begin[1]) - 1] = 1 << 20;
     if (round > 1 && trees > 1) batch.params[1].temperature = -1;
     const auto args = batch.args(device::ChosenDraft{});
@@ -72,7 +71,7 @@ void check(int vocab, int trees, std::uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("all nodes at once: the verdicts of walking, launch after launch on one workspace") {
+TEST_CASE("all nodes at once: the verification results of walking, launch after launch on one workspace") {
   check<SampleAndMatchRule, float>(40, 12, 1);
   check<SampleAndMatchRule, device::BFloat16>(600, 6, 2);
   check<SampleAndMatchRule, device::Half>(3, 12, 3);

@@ -12,12 +12,14 @@ using Rule = device::detail::RejectionRule;
 
 namespace {
 
-const auto dense = [](const Case& it, DenseCoins& coins) { dense_rejection(it.dense, it.laws, coins); };
+const auto dense = [](const Case& it, DenseUniforms& uniforms) {
+  dense_rejection(it.dense, it.distributions, uniforms);
+};
 const auto logits = [](const auto& batch) { return batch.logits_draft(); };
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("verdicts are the CPU's on random ragged trees", Element, float, device::Half,
+TEST_CASE_TEMPLATE("verification results are the CPU's on random ragged trees", Element, float, device::Half,
                    device::BFloat16) {
   require_agreement_on_ragged_trees<Rule, Element>(Rejection{}, dense, logits, 100);
 }

@@ -15,10 +15,10 @@ using device::Status;
 
 namespace {
 
-/// The verdicts of a batch whose vocabulary is split over `shards`.
+/// The verification results of a batch whose vocabulary is split over `shards`.
 template <class Rule, class Element>
-std::vector<DeviceVerdict> emulate_sharded(DeviceBatch<Element>& batch, int shards, std::uint64_t seed,
-                                           const std::uint32_t* sequence = nullptr) {
+std::vector<DeviceResult> emulate_sharded(DeviceBatch<Element>& batch, int shards, std::uint64_t seed,
+                                          const std::uint32_t* sequence = nullptr) {
   auto args = batch.args(device::ChosenDraft{});
   args.trees.sequence = sequence;
   const int all = tile_count(batch.vocab), nodes = static_cast<int>(batch.token.size()) + 3;  // a capacity
@@ -55,24 +55,25 @@ std::vector<DeviceVerdict> emulate_sharded(DeviceBatch<Element>& batch, int shar
   const device::GatheredPartials gathered{tiles.data(), child_logits.data(), used, of_shard};
   emulate({.clusters = batch.sequences(), .threads = 32, .seed = seed},
           [&](EmulatedCluster cluster, int b, unsigned char*) {
-            ShardedWalk<EmulatedCluster> walk(cluster, args.trees, batch.params.data(), args.out, gathered,
-                                              batch.vocab, nodes, batch.max_nodes, batch.width, b);
-            Rule::verify(walk);
+            ShardedSequenceVerifier<EmulatedCluster> verifier(cluster, args.trees, batch.params.data(),
+                                                              args.out, gathered, batch.vocab, nodes,
+                                                              batch.max_nodes, batch.width, b);
+            Rule::verify(verifier);
           });
-  return batch.verdicts();
+  return batch.results();
 }
 
-/// Differences from the CPU's verdicts, and from each other for 1, 2, 3 and 8 shards.
+/// Differences from the CPU's verification results, and from each other for 1, 2, 3 and 8 shards.
 template <class DeviceRule, class Element, class Rule>
 void check(const Rule& rule, int vocab, int batches, std::uint64_t seed) {
   Random random(seed);
   int trees = 0, differ = 0;
   for (int round = 0; round < batches; ++round) {
     DeviceBatch<Element> batch(vocab);
-    std::vector<DeviceVerdict> want;
+    std::vector<DeviceResult> want;
     for (int i = 0; i < 8; ++i, ++trees) {
       const SamplingParams p{.temperature =
-                                 random.chance(0.2) ? 0.0f : static_cast<float>(random.between(0.3, 1.5))};
+                                 random.bernoulli(0.2) ? 0.0f : static_cast<float>(random.between(0.3, 1.5))};
       const Case it = random_case(random, vocab, p,
                                   {.nodes = 1 + random.below(12),
                                    .draws = false,
@@ -81,9 +82,9 @@ void check(const Rule& rule, int vocab, int batches, std::uint64_t seed) {
                                    .spread = vocab == 1100 ? 9.0 : 3.0,
                                    .round = rounding(Element{})},
                                   random.bits());
-      const std::uint64_t coins = random.bits();
-      batch.add(it, p, coins);
-      want.push_back(as_device(verdict_of(rule, it, p, coins), it.tree));
+      const std::uint64_t uniforms = random.bits();
+      batch.add(it, p, uniforms);
+      want.push_back(as_device(result_of(rule, it, p, uniforms), it.tree));
     }
     const auto one = emulate_sharded<DeviceRule>(batch, 1, random.bits());
     for (const int shards : {2, 3, 8})
@@ -130,8 +131,12 @@ TEST_CASE("bad rows and cuts have a status") {
     add(0, 0, {});
     b.max_nodes = b.width = 2;
     const auto v = emulate_sharded<SampleAndMatchRule>(b, shards, 1);
-    const Status want[] = {Status::not_a_number,       Status::not_a_number,   Status::cut_is_not_sharded,
-                           Status::cut_is_not_sharded, Status::bad_parameters, Status::ok};
+    const Status want[] = {Status::not_a_number,
+                           Status::not_a_number,
+                           Status::truncation_is_not_sharded,
+                           Status::truncation_is_not_sharded,
+                           Status::bad_parameters,
+                           Status::ok};
     for (std::size_t i = 0; i < 6; ++i) {
       CHECK(v[i].status == want[i]);
       CHECK(v[i].tokens.empty() == (want[i] != Status::ok));
@@ -171,7 +176,7 @@ TEST_CASE("more tiles than lanes, rows whose quotient overflows, masks, and a tr
   }
 }
 
-TEST_CASE("each sequence has its number in the batch's chance, and large logits their sum") {
+TEST_CASE("each sequence has its number in the batch's random numbers, and large logits their sum") {
   Random random(41);
   for (const float shift : {0.0f, 20000.0f}) {
     DeviceBatch<float> b(1100);
@@ -193,9 +198,9 @@ TEST_CASE("each sequence has its number in the batch's chance, and large logits 
     const auto v = emulate_sharded<SampleAndMatchRule>(b, 2, 1, sequence.data());
     detail::RowScan scan(1100);
     for (std::size_t i = 0; i < 4; ++i) {
-      PhiloxChance chance(2, sequence[i]);
-      const RowLaw law = scan.law(rows[i], {.temperature = 0.7f});
-      CHECK(v[i].tokens == std::vector<Token>{chance.draw(scan.weights(law), {4})});
+      PhiloxRandom rng(2, sequence[i]);
+      const Distribution distribution = scan.distribution(rows[i], {.temperature = 0.7f});
+      CHECK(v[i].tokens == std::vector<Token>{rng.draw(scan.weights(distribution), {4})});
     }
   }
 }
@@ -229,11 +234,11 @@ TEST_CASE("a sequence whose nodes go beyond those that were gathered: a status, 
   const std::vector<float> child_logits(3, 9.0f);
   const device::GatheredPartials gathered{tiles.data(), child_logits.data(), 1, 1};
   emulate({.clusters = 2, .threads = 32}, [&](EmulatedCluster cluster, int sequence, unsigned char*) {
-    ShardedWalk<EmulatedCluster> walk(cluster, args.trees, b.params.data(), args.out, gathered, 3, 3, 2, 2,
-                                      sequence);
-    GreedyRule::verify(walk);
+    ShardedSequenceVerifier<EmulatedCluster> verifier(cluster, args.trees, b.params.data(), args.out,
+                                                      gathered, 3, 3, 2, 2, sequence);
+    GreedyRule::verify(verifier);
   });
-  const auto v = b.verdicts();
+  const auto v = b.results();
   CHECK(v[0].status == Status::ok);
   CHECK(v[0].tokens == std::vector<Token>{1, 1});
   CHECK(v[1].status == Status::bad_tree);

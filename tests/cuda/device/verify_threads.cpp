@@ -16,14 +16,14 @@ using namespace specula_test;
 TEST_CASE("a cluster of threads decides as the CPU does") {
   Random random(31);
   DeviceBatch<float> batch(600);
-  std::vector<DeviceVerdict> rejection, traversal;
+  std::vector<DeviceResult> rejection, traversal;
   const SamplingParams settings[] = {{.temperature = 0.8f},
                                      {.temperature = 0.7f, .top_k = 20, .top_p = 0.9f}};
   for (const SamplingParams& p : settings) {
     const Case it = random_case(random, 600, p, {.nodes = 5, .wide = 0.6}, random.bits());
     batch.add(it, p, 77);
-    rejection.push_back(as_device(verdict_of(Rejection{}, it, p, 77), it.tree));
-    traversal.push_back(as_device(verdict_of(Traversal{}, it, p, 77), it.tree));
+    rejection.push_back(as_device(result_of(Rejection{}, it, p, 77), it.tree));
+    traversal.push_back(as_device(result_of(Traversal{}, it, p, 77), it.tree));
   }
   CHECK(emulate_verify<device::detail::RejectionRule>(batch, batch.args(batch.logits_draft()), 2, 64, 1,
                                                       Engine::threads) == rejection);

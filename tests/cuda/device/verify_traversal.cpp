@@ -14,12 +14,14 @@ using Rule = device::detail::TraversalRule;
 
 namespace {
 
-const auto dense = [](const Case& it, DenseCoins& coins) { dense_traversal(it.dense, it.laws, coins); };
+const auto dense = [](const Case& it, DenseUniforms& uniforms) {
+  dense_traversal(it.dense, it.distributions, uniforms);
+};
 const auto logits = [](const auto& batch) { return batch.logits_draft(); };
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("verdicts are the CPU's on random ragged trees", Element, float, device::Half,
+TEST_CASE_TEMPLATE("verification results are the CPU's on random ragged trees", Element, float, device::Half,
                    device::BFloat16) {
   require_agreement_on_ragged_trees<Rule, Element>(Traversal{}, dense, logits, 200);
 }
@@ -33,8 +35,9 @@ TEST_CASE("more than 32 siblings, more than 64 nodes, many tiles") {
 
 TEST_CASE_TEMPLATE("on chains it is block verification", Element, float, device::Half, device::BFloat16) {
   require_agreement_on_ragged_trees<Rule, Element>(
-      Block{}, [](const Case& it, DenseCoins& coins) { dense_block(it.dense, it.laws, coins); }, logits, 400,
-      {.nodes = 9, .chooses = false, .wide = 0});
+      Block{},
+      [](const Case& it, DenseUniforms& uniforms) { dense_block(it.dense, it.distributions, uniforms); },
+      logits, 400, {.nodes = 9, .chooses = false, .wide = 0});
 }
 
 TEST_CASE("chains need no parents") {

@@ -18,15 +18,15 @@ constexpr bool takes(Call, const Arguments*...) {
 template <class T>
 constexpr const T* a = nullptr;
 
-#define SPECULA_TEST_CALL(function)                                                           \
-  [](const auto& plan, const auto& rows,                                                      \
-     const auto& draft) -> decltype(function(plan, std::declval<const Trees&>(), rows, draft, \
-                                             std::declval<const Verdicts&>(), nullptr)) {     \
-    return cudaSuccess;                                                                       \
+#define SPECULA_TEST_CALL(function)                                                            \
+  [](const auto& plan, const auto& rows,                                                       \
+     const auto& draft) -> decltype(function(plan, std::declval<const Trees&>(), rows, draft,  \
+                                             std::declval<const VerifyResults&>(), nullptr)) { \
+    return cudaSuccess;                                                                        \
   }
-#define SPECULA_TEST_FOLLOW(function)                                                                       \
+#define SPECULA_TEST_MATCHING(function)                                                                     \
   [](const auto& plan, const auto& rows) -> decltype(function(plan, std::declval<const Trees&>(), rows,     \
-                                                              std::declval<const Verdicts&>(),              \
+                                                              std::declval<const VerifyResults&>(),         \
                                                               std::declval<const Workspace&>(), nullptr)) { \
     return cudaSuccess;                                                                                     \
   }
@@ -47,11 +47,11 @@ void verification() {
   static_assert(takes(block, a<BlockPlan<BFloat16, Logits>>, a<Rows>, a<Logits>));
   static_assert(!takes(block, a<TraversalPlan<BFloat16, Logits>>, a<Rows>, a<Logits>));
   static_assert(!takes(block, a<BlockPlan<BFloat16, Logits>>, a<TargetRows<float>>, a<Logits>));
-  const auto greedy = SPECULA_TEST_FOLLOW(verify_greedy);
+  const auto greedy = SPECULA_TEST_MATCHING(verify_greedy);
   static_assert(takes(greedy, a<GreedyPlan<BFloat16>>, a<Rows>));
   static_assert(!takes(greedy, a<GreedyPlan<Half>>, a<Rows>));
   static_assert(!takes(greedy, a<SampleAndMatchPlan<BFloat16>>, a<Rows>));
-  const auto match = SPECULA_TEST_FOLLOW(verify_sample_and_match);
+  const auto match = SPECULA_TEST_MATCHING(verify_sample_and_match);
   static_assert(takes(match, a<SampleAndMatchPlan<BFloat16>>, a<Rows>));
   static_assert(!takes(match, a<GreedyPlan<BFloat16>>, a<Rows>));
 }

@@ -11,7 +11,7 @@ struct Plans {
 };
 
 cudaError_t use(Plans* plans, const VerifyCapacity& capacity, const Trees& trees,
-                const TargetRows<BFloat16>& target, const Verdicts& out, const Workspace& workspace) {
+                const TargetRows<BFloat16>& target, const VerifyResults& out, const Workspace& workspace) {
   cudaError_t error = make_greedy_plan(&plans->greedy, capacity, 0);
   if (!error) error = verify_greedy(plans->greedy, trees, target, out, workspace, nullptr);
   if (!error) error = make_sample_and_match_plan(&plans->match, capacity, 0);

@@ -4,7 +4,7 @@ using namespace specula::cuda;
 
 cudaError_t use(RejectionPlan<float, ProbsDraft>* dense, RejectionPlan<float, SparseDraft>* few,
                 const VerifyCapacity& capacity, const Trees& trees, const TargetRows<float>& target,
-                const ProbsDraft& probs, const SparseDraft& sparse, const Verdicts& out) {
+                const ProbsDraft& probs, const SparseDraft& sparse, const VerifyResults& out) {
   cudaError_t error = make_rejection_plan(dense, capacity, 0);
   if (!error) error = verify_rejection(*dense, trees, target, probs, out, nullptr);
   if (!error) error = make_rejection_plan(few, capacity, 0);

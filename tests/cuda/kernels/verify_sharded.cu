@@ -2,8 +2,9 @@
 
 using namespace specula::cuda;
 
-cudaError_t use(const VerifyCapacity& capacity, const Trees& trees, const ShardRows<BFloat16>& rows, TilePartial* tiles,
-                float* child_logits, const GatheredPartials& gathered, const Verdicts& out) {
+cudaError_t use(const VerifyCapacity& capacity, const Trees& trees, const ShardRows<BFloat16>& rows,
+                TilePartial* tiles, float* child_logits, const GatheredPartials& gathered,
+                const VerifyResults& out) {
   cudaError_t error = shard_partials(trees, rows, 1, 1, 1, tiles, child_logits, nullptr);
   if (!error) error = decide_greedy(capacity, 1, trees, gathered, out, nullptr);
   if (!error) error = decide_sample_and_match(capacity, 1, trees, nullptr, gathered, out, nullptr);

@@ -61,11 +61,12 @@ TEST_CASE("64 keys at once, as key by key") {
   Random random(3);
   for (int trial = 0; trial < 20000; ++trial) {
     const int prefix = random.below(150), nodes = random.below(200), words = random.below(5);
-    const int window = random.chance(0.5) ? 0 : 1 + random.below(100), end = prefix + random.below(nodes + 1);
+    const int window = random.bernoulli(0.5) ? 0 : 1 + random.below(100),
+              end = prefix + random.below(nodes + 1);
     std::vector<std::uint64_t> mask(static_cast<std::size_t>(words) + 1);
-    for (auto& w : mask) w = random.bits() | (random.chance(0.3) ? ~std::uint64_t{0} : 0);
+    for (auto& w : mask) w = random.bits() | (random.bernoulli(0.3) ? ~std::uint64_t{0} : 0);
     std::vector<std::int32_t> position(static_cast<std::size_t>(nodes) + 1);
-    const bool depth = random.chance(0.5);
+    const bool depth = random.bernoulli(0.5);
     for (auto& p : position) p = (depth ? 0 : prefix) + random.below(80);
     RowView row{mask.data(), position.data(), words, prefix + random.below(100), depth ? prefix : 0, window};
     const KeyRange keys{random.below(prefix + 1), 0, prefix, end};
@@ -126,7 +127,7 @@ TEST_CASE("parts of a softmax, put together in any grouping") {
     double top = -1e300, sum = 0, o[4] = {};
     for (int i = 1 + random.below(8); i > 0; --i) {
       Part p{static_cast<float>(random.between(-300, 300)), static_cast<float>(random.between(0, 9)), {}};
-      if (random.chance(0.3)) p = {kLowest, 0, {}};  // a part that saw no key
+      if (random.bernoulli(0.3)) p = {kLowest, 0, {}};  // a part that saw no key
       for (float& x : p.o) x = p.sum > 0 ? static_cast<float>(random.between(-5, 5)) : 0;
       parts.push_back(p);
       if (p.sum > 0) top = std::max(top, static_cast<double>(p.maximum));

@@ -29,13 +29,13 @@ TEST_CASE("a chunk that waits: each token sees those before it, in order") {
   CHECK(stages.columns()[2].slot == 2);
   CHECK(stages.columns()[2].in_order == 3);
   CHECK(path_of(stages.columns()[1]) == std::vector<std::int32_t>{0, 1});
-  stages.settle(0, 3);
+  stages.mark_computed(0, 3);
   CHECK(stages.pending() == 0);
   CHECK(stages.waiting(0) == 0);
   CHECK(stages.waiting(1) == 3);  // for the second stage they are no tokens any more
   stages.start_columns(1, 2);
   CHECK(stages.columns()[1].token == kNoToken);
-  stages.settle(1, 2);
+  stages.mark_computed(1, 2);
   CHECK(stages.waiting(1) == 1);
 }
 
@@ -43,7 +43,7 @@ TEST_CASE("nodes see what waits and their ancestors; a path that is committed ke
   LlamaStages stages({1, 2}, {.max_nodes = 8, .prefill_chunk = 8});
   stages.append(std::vector<Token>{7, 8});
   stages.start_columns(0, 2);
-  stages.settle(0, 2);
+  stages.mark_computed(0, 2);
   stages.append(std::vector<Token>{9});
   stages.add_nodes(std::vector<Token>{1, 2, 3}, std::vector<NodeId>{kNoParent, 0, 0}, false);
   CHECK(stages.node(2).depth == 1);
@@ -59,7 +59,7 @@ TEST_CASE("nodes see what waits and their ancestors; a path that is committed ke
   CHECK(stages.columns()[2].in_order == 3);
   CHECK(stages.columns()[3].in_order == 2);  // slot 5 is not the next
   CHECK(stages.columns()[3].position == 4);
-  stages.settle(0, 1);
+  stages.mark_computed(0, 1);
   stages.commit(std::vector<NodeId>{0, 2});
   CHECK(stages.size() == 5);
   CHECK(stages.computed(0) == 5);
@@ -70,8 +70,8 @@ TEST_CASE("nodes see what waits and their ancestors; a path that is committed ke
 TEST_CASE("what is cut off is forgotten by all stages, and what waits with it") {
   LlamaStages stages({1, 2}, {.max_nodes = 2, .prefill_chunk = 8});
   stages.append(std::vector<Token>{1, 2, 3, 4});
-  stages.settle(0, 3);
-  stages.settle(1, 2);
+  stages.mark_computed(0, 3);
+  stages.mark_computed(1, 2);
   stages.add_nodes(std::vector<Token>{5}, std::vector<NodeId>{kNoParent}, true);
   CHECK(stages.skips());
   stages.truncate(3);

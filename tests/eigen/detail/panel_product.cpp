@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "random.hpp"
-#include "specula/eigen/detail/wide_product.hpp"
+#include "specula/eigen/detail/large_batch_product.hpp"
 #include "specula/eigen/panel_matrix.hpp"
 
 namespace {
@@ -148,7 +148,7 @@ TEST_CASE_TEMPLATE("Eigen's product is the same up to rounding", Real, float, do
   for (const auto type : {WeightType::bf16, WeightType::full})
     for (const std::int32_t rows : {5, 128, 300}) {
       const Case<Real> c(rows, 77, 19, type, random);
-      detail::WideProduct<Real> wide(77);
+      detail::LargeBatchProduct<Real> wide(77);
       std::vector<Real> y(static_cast<std::size_t>(19 * c.matrix.padded_rows()));
       wide.run(c.matrix, 0, c.matrix.panels(),
                Columns<Real>{c.x.data(), c.ldx(), y.data(), c.matrix.padded_rows()}, 19);

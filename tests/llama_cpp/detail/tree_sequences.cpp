@@ -106,7 +106,7 @@ List star(std::int32_t leaves) { return List(at(leaves), kNoParent); }
 /// A tree of any profile; half of them without the root, so that several nodes lie below the context.
 List random_parents(Random& random, std::int32_t most) {
   List parents = random_tree(random, 4, most + 1).parents;
-  if (length(parents) == 1 || (length(parents) <= most && random.chance(0.5))) return parents;
+  if (length(parents) == 1 || (length(parents) <= most && random.bernoulli(0.5))) return parents;
   parents.erase(parents.begin());
   for (NodeId& parent : parents) --parent;
   return parents;
@@ -144,29 +144,30 @@ struct Scene {
         for (const NodeId n : tree.path_to(first + entry - waiting)) want.push_back(nodes[at(n)]);
       REQUIRE((cache.seen(sequences.ids(entry)[0], sequences.position(entry)) == want));
     }
-    sequences.settle();
+    sequences.mark_decoded();
     check();
   }
   /// A pass that fails when some of the batch is in the cache already.
   void fail(Random& random, std::int32_t waiting, Nodes parents) {
     const std::vector<Cell> before = cache.cells;
     plan(waiting, parents);
-    std::erase_if(cache.cells, [&](const Cell& c) { return c.serial >= serials && random.chance(0.5); });
+    std::erase_if(cache.cells, [&](const Cell& c) { return c.serial >= serials && random.bernoulli(0.5); });
     sequences.take_back();
     REQUIRE((cache.cells == before));
     check();
   }
   /// In one to four passes. Before each some fail, with the same nodes or others.
-  void grow(Random& random, const List& parents, double chance_to_fail) {
+  void grow(Random& random, const List& parents, double fail_probability) {
     const std::int32_t count = length(parents), passes = 1 + random.below(4);
     for (std::int32_t p = 0, from = 0; p < passes; ++p) {
       const std::int32_t to = p + 1 == passes ? count : from + random.below(count - from + 1);
-      const std::int32_t waiting = p == 0 && random.chance(0.4) ? 1 + random.below(17) : 0;
+      const std::int32_t waiting = p == 0 && random.bernoulli(0.4) ? 1 + random.below(17) : 0;
       const auto part = Nodes(parents).subspan(at(from), at(to - from));
       if (waiting == 0 && part.empty()) continue;
-      for (; random.chance(chance_to_fail); ++failures)
-        fail(random, waiting,
-             from == 0 && random.chance(0.5) ? random_parents(random, 64) : List(part.begin(), part.end()));
+      for (; random.bernoulli(fail_probability); ++failures)
+        fail(
+            random, waiting,
+            from == 0 && random.bernoulli(0.5) ? random_parents(random, 64) : List(part.begin(), part.end()));
       extend(waiting, part);
       from = to;
     }
@@ -260,10 +261,10 @@ TEST_CASE("random trees in several passes, some of which fail; commits of any pa
     const List parents = random_parents(random, 64);
     scene.grow(random, parents, 0.15);
     const List path = scene.tree.path_to(random.below(length(parents)));
-    const std::size_t kept = random.chance(0.4) ? path.size() : at(random.below(9)) % path.size();
+    const std::size_t kept = random.bernoulli(0.4) ? path.size() : at(random.below(9)) % path.size();
     off_the_spine += kept > 0 && at(path[kept - 1]) >= kept;
-    if (random.chance(0.9)) scene.commit(Nodes(path).first(kept));
-    if (random.chance(0.1) || scene.sequences.cached() > 80 || scene.sequences.node_count() > 0)
+    if (random.bernoulli(0.9)) scene.commit(Nodes(path).first(kept));
+    if (random.bernoulli(0.1) || scene.sequences.cached() > 80 || scene.sequences.node_count() > 0)
       scene.truncate(random.below(1 + scene.sequences.cached()));
   }
   CHECK(off_the_spine > 500);
@@ -293,7 +294,7 @@ TEST_CASE("sequences keep what they have: a round copies what came in since the 
   scene.commit({});
   for (int round = 0, fresh = 0; round < 100; ++round) {
     cache.copies = cache.removals = cache.copied_cells = 0;
-    const bool two_passes = random.chance(0.5), chained = random.chance(0.2);
+    const bool two_passes = random.bernoulli(0.5), chained = random.bernoulli(0.2);
     if (chained) {  // the other sequences fall behind for a while
       scene.extend(3, chain(4));
       scene.commit(List{0, 1});
@@ -344,7 +345,7 @@ TEST_CASE("a cache that cannot drop positions: an error") {
   scene.cache.stuck = true;
   const char* const message = "llama_memory_seq_rm: the cache cannot drop positions from 2 on";
   CHECK_THROWS_WITH_AS(scene.sequences.take_back(), message, std::runtime_error);
-  scene.sequences.settle();
+  scene.sequences.mark_decoded();
   CHECK_THROWS_WITH_AS(scene.sequences.commit({}), message, std::runtime_error);
 }
 
@@ -380,9 +381,9 @@ TEST_CASE("only the constructor allocates") {
     sequences.plan(before, tree);
     sequences.take_back();
     sequences.plan(before, Nodes(tree).first(20));
-    sequences.settle();
+    sequences.mark_decoded();
     sequences.plan(0, Nodes(tree).subspan(20));
-    sequences.settle();
+    sequences.mark_decoded();
     sequences.commit(path);
     sequences.truncate(sequences.cached() / 2);
   }

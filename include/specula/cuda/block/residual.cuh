@@ -1,4 +1,5 @@
-// What is left of a target's law when the laws of rejected siblings were taken away, one after the other.
+// What is left of a target's distribution when the distributions of rejected siblings were taken away, one
+// after the other.
 #pragma once
 
 #include "../detail/host_device.cuh"
@@ -6,20 +7,20 @@
 #include "../thread/exponent.cuh"
 #include "../types.cuh"
 #include "../warp/tile.cuh"
-#include "draft_laws.cuh"
+#include "draft_distributions.cuh"
 
 namespace specula {
 namespace cuda {
 namespace detail {
 
-/// What is known of a guess before anything of its sequence is decided.
-struct Guess {
+/// What is known of a draft token before anything of its sequence is decided.
+struct DraftToken {
   double draft_prob;  // q of its own token, given its earlier siblings
-  double scale;       // of its law, 1 where it was not drawn without replacement
-  std::int64_t row;   // of its law, -1: it was chosen
+  double scale;       // of its distribution, 1 where it was not drawn without replacement
+  std::int64_t row;   // of its distribution, -1: it was chosen
   Exponent exponent;  // of that row
   float logit;        // the target's, of its own token
-  Token point;        // of its law, or kNoToken
+  Token point;        // of its distribution, or kNoToken
 };
 
 /// A child of the node whose residual is looked at: left = keep * left - take * q. keep 0: not rejected.
@@ -30,9 +31,9 @@ struct Sibling {
 
 /// Whose residual it is.
 struct alignas(16) Residual {
-  RowStats law;     // p after it
-  Exponent target;  // of that
-  double total;     // mass of what is left
+  RowStats distribution;  // p after it
+  Exponent target;        // of that
+  double total;           // mass of what is left
   NodeId node;
   int judged;  // how many of the siblings were
 };
@@ -42,14 +43,14 @@ template <class Element, class Draft>
 class ResidualFold {
  public:
   SPECULA_HD ResidualFold(Row<Element> row, const Draft& draft, const Residual& of, const Sibling* siblings,
-                          const Guess* guesses)
-      : row_(row), draft_(draft), of_(of), siblings_(siblings), guesses_(guesses) {}
+                          const DraftToken* draft_tokens)
+      : row_(row), draft_(draft), of_(of), siblings_(siblings), draft_tokens_(draft_tokens) {}
 
   /// What is left, not normalised, of four tokens from `first` on.
   SPECULA_HD void weights(int first, float (&w)[4]) const {
-    if (of_.law.point != kNoToken) {
+    if (of_.distribution.point != kNoToken) {
       SPECULA_UNROLL
-      for (int e = 0; e < 4; ++e) w[e] = first + e == of_.law.point ? 1.0f : 0.0f;
+      for (int e = 0; e < 4; ++e) w[e] = first + e == of_.distribution.point ? 1.0f : 0.0f;
     } else {
       load_four(row_, first, w);
       SPECULA_UNROLL
@@ -60,16 +61,16 @@ class ResidualFold {
     SPECULA_NO_UNROLL
     for (int j = 0; j < of_.judged; ++j) {
       const Sibling& s = siblings_[j];
-      const Guess& guess = guesses_[s.node];
+      const DraftToken& draft_token = draft_tokens_[s.node];
       if (!(s.keep > 0)) continue;
-      if (guess.point == kNoToken && guess.row != held) {
-        fill_from(draft_, guess.exponent, guess.row, row_.vocab, first, q);
-        held = guess.row;
+      if (draft_token.point == kNoToken && draft_token.row != held) {
+        fill_from(draft_, draft_token.exponent, draft_token.row, row_.vocab, first, q);
+        held = draft_token.row;
       }
       SPECULA_UNROLL
       for (int e = 0; e < 4; ++e) {
-        const float less =
-            guess.point != kNoToken ? (first + e == guess.point ? 1.0f : 0.0f) : product(s.take, q[e]);
+        const float less = draft_token.point != kNoToken ? (first + e == draft_token.point ? 1.0f : 0.0f)
+                                                         : product(s.take, q[e]);
         w[e] = left(s.keep, w[e], less);
       }
     }
@@ -80,19 +81,19 @@ class ResidualFold {
   template <class Scan>
   SPECULA_HD void measure(Scan& scan) const {
     int rejected = 0, last = -1;
-    bool streams = has_rows(&draft_) && of_.law.point == kNoToken;
+    bool streams = has_rows(&draft_) && of_.distribution.point == kNoToken;
     for (int j = 0; j < of_.judged; ++j) {
       if (!(siblings_[j].keep > 0)) continue;
-      const Guess& guess = guesses_[siblings_[j].node];
-      streams =
-          streams && guess.point == kNoToken && (last < 0 || guess.row == guesses_[siblings_[last].node].row);
+      const DraftToken& draft_token = draft_tokens_[siblings_[j].node];
+      streams = streams && draft_token.point == kNoToken &&
+                (last < 0 || draft_token.row == draft_tokens_[siblings_[last].node].row);
       last = j;
       ++rejected;
     }
     if constexpr (has_rows(static_cast<Draft*>(nullptr)))
       if (streams && rejected > 0) {
-        const Exponent target = of_.target, draft = guesses_[siblings_[last].node].exponent;
-        const auto row = row_in(draft_, guesses_[siblings_[last].node].row, row_.vocab);
+        const Exponent target = of_.target, draft = draft_tokens_[siblings_[last].node].exponent;
+        const auto row = row_in(draft_, draft_tokens_[siblings_[last].node].row, row_.vocab);
         const float keep = siblings_[last].keep, take = siblings_[last].take;
         const ResidualFold& self = *this;
         if (rejected == 1) {
@@ -126,7 +127,7 @@ class ResidualFold {
   const Draft& draft_;
   const Residual& of_;
   const Sibling* siblings_;
-  const Guess* guesses_;
+  const DraftToken* draft_tokens_;
 };
 
 }  // namespace detail

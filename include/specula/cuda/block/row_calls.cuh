@@ -6,11 +6,11 @@
 #include "../group.cuh"
 #include "../thread/exponent.cuh"
 #include "../types.cuh"
-#include "draft_laws.cuh"
+#include "draft_distributions.cuh"
 #include "residual.cuh"
 #include "row_scan.cuh"
-#include "tree_walk.cuh"
-#include "walk_memory.cuh"
+#include "sequence_state.cuh"
+#include "verifier_memory.cuh"
 
 namespace specula {
 namespace cuda {
@@ -21,22 +21,22 @@ struct VerifyArgs {
   Trees trees;
   TargetRows<Element> target;
   Draft draft;
-  Verdicts out;
+  VerifyResults out;
   int max_nodes, width;
   ScanSize scan;  // its rows: of a chain, in one pass at most
 };
 
-/// In each block the first warp walks and reads no rows; the others, of the whole cluster, wait until it
-/// calls. Rule::kLaws: it asks for laws, not for maxima; Rule::kDraws: a token is drawn after every row that
-/// is read; Rule::kJudges: p and q of guesses matter.
+/// In each block the first warp verifies and reads no rows; the others, of the whole cluster, wait until it
+/// calls. Rule::kReadsDistributions: it asks for distributions, not for maxima; Rule::kDraws: a token is
+/// drawn after every row that is read; Rule::kJudges: p and q of draft tokens matter.
 template <class Rule, class Cluster, class Element, class Draft>
-class RowCalls : public TreeWalk<Cluster> {
+class RowCalls : public SequenceState<Cluster> {
  public:
-  using Base = TreeWalk<Cluster>;
+  using Base = SequenceState<Cluster>;
   using Args = VerifyArgs<Element, Draft>;
   using Others = OtherWarps<Cluster>;
   using Scan = RowScan<Others, const ScanSize&>;
-  using Memory = WalkMemory<Rule::kJudges>;
+  using Memory = VerifierMemory<Rule::kJudges>;
 
   /// 16-byte aligned shared memory of each block of `warps` warps, at least two.
   SPECULA_HD static std::size_t shared_bytes(const ScanSize& size, int max_nodes, int warps) {
@@ -65,7 +65,7 @@ class RowCalls : public TreeWalk<Cluster> {
     }
     scan_.leave();
   }
-  /// By the warp that walks.
+  /// By the warp that verifies.
   SPECULA_HD void dismiss() {
     const auto block = this->cluster_.block();
     if (block.rank() == 0) memory_.post().work = Work::none;
@@ -73,7 +73,7 @@ class RowCalls : public TreeWalk<Cluster> {
     scan_.leave();
   }
 
-  /// By the warp that walks: has the others perform something, and does meanwhile() at the same time.
+  /// By the warp that verifies: has the others perform something, and does meanwhile() at the same time.
   template <class Meanwhile>
   SPECULA_HD void call(Work work, NodeId first, int rows, int depth, Meanwhile meanwhile) {
     const auto block = this->cluster_.block();
@@ -103,33 +103,34 @@ class RowCalls : public TreeWalk<Cluster> {
         if (this->token(first + r) < 0) there = r;
     const auto row_of = [&](int r) { return row(first + (r < there ? r : 0)); };
     const SamplingParams greedy{0.0f, 0, 1.0f, 0.0f};
-    const SamplingParams& params = Rule::kLaws ? memory_.params() : greedy;
+    const SamplingParams& params = Rule::kReadsDistributions ? memory_.params() : greedy;
     const bool reads = todo.work == Work::rows;
-    const bool cut = Rule::kLaws && reads && params.temperature != 0.0f && cuts(params);
-    const auto end = [&](int more) {  // tells the warp that walks how long to wait
+    const bool truncated =
+        Rule::kReadsDistributions && reads && params.temperature != 0.0f && truncates(params);
+    const auto end = [&](int more) {  // tells the warp that verifies how long to wait
       if (block.rank() != 0) return;
       Post& post = memory_.post();
       const int barrier = post.barriers + more;
       post.last_barrier[barrier % 2] = barrier;
     };
     Holds holds = todo.work == Work::residual ? Holds::residual : Holds::other;
-    if (!cut) end(1);
+    if (!truncated) end(1);
     if (reads) {
       const auto draw = [&](int r) {
-        if (!Rule::kDraws || scan_.facts(r).law.status != Status::ok) return;
+        if (!Rule::kDraws || scan_.facts(r).distribution.status != Status::ok) return;
         const Words words = this->sample_words(todo.depth + r);
-        const Token token = cut ? draw_kept(r, r, row_of(r), words) : scan_.draw(r, row_of(r), words);
+        const Token token = truncated ? draw_kept(r, r, row_of(r), words) : scan_.draw(r, row_of(r), words);
         if (block.warp().rank() == 0) memory_.all_drawn()[r] = token;
       };
       scan_.template read<Element>(
           todo.rows, row_of, params, false, [] {},
           [&](int r) {
-            if (!cut) draw(r);
+            if (!truncated) draw(r);
           });
       holds = Holds::statistics;
-      if (Rule::kLaws && cut) {
+      if (Rule::kReadsDistributions && truncated) {
         block.sync();
-        bool kept = scan_.template cut<Element>(todo.rows, row_of, params);
+        bool kept = scan_.template truncate<Element>(todo.rows, row_of, params);
         block.sync();
         if (Rule::kDraws) {
           if (!kept) scan_.template keep<Element>(0, todo.rows, row_of);
@@ -150,26 +151,26 @@ class RowCalls : public TreeWalk<Cluster> {
     }
   }
 
-  /// By the warp that walks: lets the row of `node` be among those that were read last.
+  /// By the warp that verifies: lets the row of `node` be among those that were read last.
   SPECULA_HD void read(NodeId node, int depth) {
     if (!this->ok() || (node >= first_ && node < first_ + have_)) return;
     first_ = node;
     have_ = this->is_chain() ? smaller(args_.scan.rows, this->size_ - node) : 1;
     call(Work::rows, node, have_, depth, [&] {
-      if (!looked_) look();
+      if (!checked_proposal_) check_proposal();
     });
   }
-  SPECULA_HD const RowStats& law_read(NodeId node) {
-    const RowStats& out = scan_.facts(this->ok() ? node - first_ : 0).law;
+  SPECULA_HD const RowStats& distribution_read(NodeId node) {
+    const RowStats& out = scan_.facts(this->ok() ? node - first_ : 0).distribution;
     if (this->ok()) this->fail(out.status);
     return out;
   }
 
-  /// While the others read the first rows: is the proposal a tree, and what is known of its guesses before
-  /// anything is decided. Cost: a chain of four reads for each guess.
-  SPECULA_HD void look() {
+  /// While the others read the first rows: is the proposal a tree, and what is known of its draft tokens
+  /// before anything is decided. Cost: a chain of four reads for each draft token.
+  SPECULA_HD void check_proposal() {
     const auto warp = this->cluster_.block().warp();
-    looked_ = true;
+    checked_proposal_ = true;
     if (!this->is_tree()) {
       this->fail(Status::bad_tree);
       return;
@@ -187,20 +188,23 @@ class RowCalls : public TreeWalk<Cluster> {
     for (NodeId n = 1 + warp.rank(); n < this->size_; n += warp.size()) {
       if (!this->is_there(n)) continue;  // its place in maps may hold anything
       const Token token = this->token(n);
-      Guess guess;
-      guess.row = draft_row(n);
-      guess.logit = row(this->parent(n))[token];
-      guess.scale = draft_scale(n);
-      if (rows > 0 && guess.row >= rows) {
+      DraftToken draft_token;
+      draft_token.row = draft_row(n);
+      draft_token.logit = row(this->parent(n))[token];
+      draft_token.scale = draft_scale(n);
+      if (rows > 0 && draft_token.row >= rows) {
         beyond = true;
         continue;
       }
-      guess.point = is_chosen(args_.draft) || guess.row < 0 ? token : point_of(args_.draft, guess.row);
-      guess.draft_prob = guess.point != kNoToken
-                             ? (token == guess.point ? 1.0 : 0.0)
-                             : guess.scale * prob_in(args_.draft, guess.row, token, args_.scan.vocab);
-      guess.exponent = guess.point == kNoToken ? exponent_of(args_.draft, guess.row) : Exponent();
-      memory_.guesses()[n] = guess;
+      draft_token.point =
+          is_chosen(args_.draft) || draft_token.row < 0 ? token : point_of(args_.draft, draft_token.row);
+      draft_token.draft_prob =
+          draft_token.point != kNoToken
+              ? (token == draft_token.point ? 1.0 : 0.0)
+              : draft_token.scale * prob_in(args_.draft, draft_token.row, token, args_.scan.vocab);
+      draft_token.exponent =
+          draft_token.point == kNoToken ? exponent_of(args_.draft, draft_token.row) : Exponent();
+      memory_.draft_tokens()[n] = draft_token;
     }
     if (warp.ballot(beyond)) this->fail(Status::bad_draft_row);
     warp.sync();
@@ -211,7 +215,7 @@ class RowCalls : public TreeWalk<Cluster> {
                                                      : static_cast<std::int64_t>(this->begin_) + node;
     return {args_.target.logits + at * args_.target.stride, args_.scan.vocab};
   }
-  /// -1: the guess was chosen.
+  /// -1: the draft token was chosen.
   SPECULA_HD std::int64_t draft_row(NodeId node) const {
     const std::int32_t* rows = rows_of(args_.draft);
     return rows ? rows[this->begin_ + node]
@@ -226,22 +230,22 @@ class RowCalls : public TreeWalk<Cluster> {
   /// By a warp: draws from `row`, whose facts are those of row r, and of which a cut keeps what the entries
   /// of row `kept` say.
   SPECULA_HD Token draw_kept(int kept, int r, Row<Element> row, Words words) const {
-    const Exponent exponent(scan_.facts(r).law);
+    const Exponent exponent(scan_.facts(r).distribution);
     return scan_.draw_measured(
         words, [&](int first, float(&w)[4]) { Scan::weigh(row, exponent, first, w); }, kept);
   }
 
   SPECULA_HD auto fold() const {
     return ResidualFold<Element, Draft>(row(memory_.residual().node), args_.draft, memory_.residual(),
-                                        memory_.siblings(), memory_.guesses());
+                                        memory_.siblings(), memory_.draft_tokens());
   }
 
   const Args& args_;
   Memory memory_;
   Scan scan_;
 
-  bool looked_ = false;  // at the proposal
-  NodeId first_ = 0;     // rows of nodes [first_, first_ + have_) were read last
+  bool checked_proposal_ = false;  // at the proposal
+  NodeId first_ = 0;               // rows of nodes [first_, first_ + have_) were read last
   int have_ = 0;
   Holds holds_ = Holds::other;
 };

@@ -1,27 +1,27 @@
-// Rows of logits as laws, by a whole cluster: one read of each, several in one pass, and no memory but the
-// tiles' table.
+// Rows of logits as distributions, by a whole cluster: one read of each, several in one pass, and no memory
+// but the tiles' table.
 #pragma once
 
 #include "../detail/host_device.cuh"
 #include "../group.cuh"
-#include "../thread/coins.cuh"
 #include "../thread/exponent.cuh"
+#include "../thread/philox_random.cuh"
 #include "../types.cuh"
 #include "../warp/tile.cuh"
-#include "../warp/tile_law.cuh"
-#include "cut.cuh"
-#include "key_cut.cuh"
+#include "../warp/tile_distribution.cuh"
+#include "key_truncation.cuh"
 #include "tile_table.cuh"
+#include "truncation.cuh"
 
 namespace specula {
 namespace cuda {
 namespace detail {
 
-/// What a pass said of a row. Its status is the law's.
+/// What a pass said of a row. Its status is the distribution's.
 struct RowFacts {
-  RowStats law;
-  RowMasses masses;          // of its tiles, at a temperature above 0
-  std::int32_t cut_is_done;  // 0 or 1
+  RowStats distribution;
+  RowMasses masses;                 // of its tiles, at a temperature above 0
+  std::int32_t truncation_is_done;  // 0 or 1
 };
 
 /// Functions that say "all threads" are called by those of the cluster together, the others by a warp of any
@@ -74,49 +74,50 @@ class RowScan {
   }
   SPECULA_HD const RowFacts& facts(int r) const { return facts_[r]; }
 
-  /// All threads, when all know the facts: the cut of the rows that were read, as part of their laws; those
-  /// that are not ok are left alone. Known to warp 0, and behind another barrier to all. Returns whether it
-  /// ended with keep(). Cost: one read of the tiles that matter for 16-bit rows, else further ones for each
-  /// row.
+  /// All threads, when all know the facts: the cut of the rows that were read, as part of their
+  /// distributions; those that are not ok are left alone. Known to warp 0, and behind another barrier to all.
+  /// Returns whether it ended with keep(). Cost: one read of the tiles that matter for 16-bit rows, else
+  /// further ones for each row.
   template <class Element, class RowOf>
-  SPECULA_HD bool cut(int rows, RowOf row_of, const SamplingParams& params) {
+  SPECULA_HD bool truncate(int rows, RowOf row_of, const SamplingParams& params) {
     const auto block = table_.cluster().block();
-    const auto ok = [&](int r) { return facts_[r].law.status == Status::ok; };
-    static_assert(2 * sizeof(Histogram) <= Table::kScratchBytes, "Cut works in the rings");
+    const auto ok = [&](int r) { return facts_[r].distribution.status == Status::ok; };
+    static_assert(2 * sizeof(Histogram) <= Table::kScratchBytes, "Truncation works in the rings");
     if constexpr (sizeof(Element) == 2) {
-      using ByKey = KeyCut<Cluster, Element>;
-      static_assert(ByKey::row_bytes() <= Table::kScratchBytes, "so does KeyCut");
+      using ByKey = KeyTruncation<Cluster, Element>;
+      static_assert(ByKey::row_bytes() <= Table::kScratchBytes, "so does KeyTruncation");
       ByKey(table_.cluster(), table_.scratch(), Table::scratch_bytes(size_, block.warp_count()))
           .find(
-              rows, row_of, table_.row(0), params, ok, [&](int r) { return facts_[r].law.shift; },
-              [&](int r) { return facts_[r].law.log_z; },
+              rows, row_of, table_.row(0), params, ok, [&](int r) { return facts_[r].distribution.shift; },
+              [&](int r) { return facts_[r].distribution.log_z; },
               [&](int r, const typename ByKey::Found& found) {
                 block.warp().sync();
                 if (block.warp().rank() != 0 || !found.inside) return;
-                facts_[r].cut_is_done = 1;
-                facts_[r].law.cut = found.cut;
-                facts_[r].law.log_z = log(found.kept);
+                facts_[r].truncation_is_done = 1;
+                facts_[r].distribution.min_logit = found.min_logit;
+                facts_[r].distribution.log_z = log(found.kept);
               });
       block.sync();
     }
     bool all = true;
     for (int r = 0; r < rows; ++r) {
-      if (!ok(r) || facts_[r].cut_is_done != 0) continue;
+      if (!ok(r) || facts_[r].truncation_is_done != 0) continue;
       all = false;
-      const float cut = Cut<Cluster, Element>(table_.cluster(), table_.scratch(), row_of(r), table_.row(r),
-                                              facts_[r].law.shift, params.temperature)
-                            .threshold(params);
-      if (block.rank() == 0) facts_[r].law.cut = cut;
+      const float min_logit =
+          Truncation<Cluster, Element>(table_.cluster(), table_.scratch(), row_of(r), table_.row(r),
+                                       facts_[r].distribution.shift, params.temperature)
+              .threshold(params);
+      if (block.rank() == 0) facts_[r].distribution.min_logit = min_logit;
     }
     if (all) return false;
     block.sync();
     keep<Element>(0, rows, row_of);
     if (block.warp_rank() == 0)
       for (int r = 0; r < rows; ++r) {
-        if (!ok(r) || facts_[r].cut_is_done != 0) continue;
+        if (!ok(r) || facts_[r].truncation_is_done != 0) continue;
         const double kept = measured_total(r);
         scale_masses(r, 1 / kept);
-        if (block.rank() == 0) facts_[r].law.log_z += log(kept);
+        if (block.rank() == 0) facts_[r].distribution.log_z += log(kept);
         block.warp().sync();
       }
     return true;
@@ -135,30 +136,30 @@ class RowScan {
     table_.template read<Element>(
         rows, row_of,
         [&](int r, int tile) {
-          return facts_[from + r].law.status == Status::ok &&
-                 stats[r * tiles + tile].a >= facts_[from + r].law.cut;
+          return facts_[from + r].distribution.status == Status::ok &&
+                 stats[r * tiles + tile].a >= facts_[from + r].distribution.min_logit;
         },
         [&](int r, int, const RawTile<Element>& raw) {
-          if (r != of) exponent = Exponent(facts_[from + r].law), of = r;
+          if (r != of) exponent = Exponent(facts_[from + r].distribution), of = r;
           return Entry{0.0f, tile_sum_of(warp, [&](int i) { return exponent.weight(raw[i]); })};
         },
         false, [] {});
   }
 
-  /// All threads: the law of one row under valid `params`; without a cut, its tiles' maxima are
+  /// All threads: the distribution of one row under valid `params`; without a cut, its tiles' maxima are
   /// table().row(0)'s. Cost: one read of the row; a cut reads again what reaches it.
   template <class Element>
-  SPECULA_HD RowStats law(Row<Element> row, const SamplingParams& params) {
+  SPECULA_HD RowStats distribution(Row<Element> row, const SamplingParams& params) {
     const auto row_of = [&](int) { return row; };
     read<Element>(
         1, row_of, params, false, [] {}, [](int) {});
     const auto block = table_.cluster().block();
     block.sync();
-    if (cuts(params) && params.temperature != 0.0f) {
-      cut<Element>(1, row_of, params);
+    if (truncates(params) && params.temperature != 0.0f) {
+      truncate<Element>(1, row_of, params);
       block.sync();
     }
-    return facts_[0].law;
+    return facts_[0].distribution;
   }
 
   /// All threads: measures the tiles' masses of weight(a, b) of two rows' logits or probabilities.
@@ -187,33 +188,34 @@ class RowScan {
   }
   /// Draws by them: fill(first, w) gives the weights. kNoToken if there are none. Cost: one tile.
   template <class Fill>
-  SPECULA_HD Token draw_measured(Words coin_words, Fill fill, int r = 0) const {
+  SPECULA_HD Token draw_measured(Words uniform_words, Fill fill, int r = 0) const {
     const auto warp = table_.cluster().block().warp();
     const Entry* const entries = table_.row(r);
     const auto mass = [&](int t) { return entries[t].b; };
     const FloatMasses all(warp, table_.tiles(), mass);
     const int tile = pick_tile(
-        warp, table_.tiles(), [&](int t) { return all.whole(mass(t)); }, coin_words.x);
-    return tile < 0 ? kNoToken : draw_inside(warp, tile, coin(coin_words.y), fill);
+        warp, table_.tiles(), [&](int t) { return all.whole(mass(t)); }, uniform_words.x);
+    return tile < 0 ? kNoToken : draw_inside(warp, tile, uniform(uniform_words.y), fill);
   }
 
-  /// Draws from the law, without a cut, of row r of the pass that was the last. Cost: one tile.
+  /// Draws from the distribution, without a cut, of row r of the pass that was the last. Cost: one tile.
   template <class Element>
-  SPECULA_HD Token draw(int r, Row<Element> row, Words coin_words) const {
+  SPECULA_HD Token draw(int r, Row<Element> row, Words uniform_words) const {
     const RowFacts& facts = facts_[r];
-    if (facts.law.point != kNoToken) return facts.law.point;
+    if (facts.distribution.point != kNoToken) return facts.distribution.point;
     const auto warp = table_.cluster().block().warp();
     const Entry* const entries = table_.row(r);
     const int tile = pick_tile(
-        warp, table_.tiles(), [&](int t) { return facts.masses(entries[t].a, entries[t].b); }, coin_words.x);
+        warp, table_.tiles(), [&](int t) { return facts.masses(entries[t].a, entries[t].b); },
+        uniform_words.x);
     if (tile < 0) return kNoToken;
-    const Exponent exponent(facts.law);
-    return draw_inside(warp, tile, coin(coin_words.y),
+    const Exponent exponent(facts.distribution);
+    return draw_inside(warp, tile, uniform(uniform_words.y),
                        [&](int first, float(&w)[4]) { weigh(row, exponent, first, w); });
   }
   /// A warp, for its block alone: turns the statistics of row r of the pass that was the last into masses
   /// that draw_measured() draws by and put_mass() changes. They add up to 1.
-  SPECULA_HD void measure_law(int r = 0) const {
+  SPECULA_HD void measure_distribution(int r = 0) const {
     const auto warp = table_.cluster().block().warp();
     Entry* const entries = table_.row(r);
     const RowMasses& masses = facts_[r].masses;
@@ -232,7 +234,7 @@ class RowScan {
     warp.sync();
   }
 
-  /// The weights of four tokens under a law.
+  /// The weights of four tokens under a distribution.
   template <class Element>
   SPECULA_HD static void weigh(Row<Element> row, const Exponent& exponent, int first, float (&w)[4]) {
     load_four(row, first, w);
@@ -258,18 +260,19 @@ class RowScan {
     const auto warp = table_.cluster().block().warp();
     const Entry* const entries = table_.row(r);
     const auto maximum = [&](int t) { return entries[t].a; };
-    const TileLaw tiles(warp, table_.tiles(), temperature, maximum, [&](int t) { return entries[t].b; });
+    const TileDistribution tiles(warp, table_.tiles(), temperature, maximum,
+                                 [&](int t) { return entries[t].b; });
     RowFacts out;
-    out.cut_is_done = 0;
-    out.law = {0, 0, temperature, -infinity(), kNoToken, tiles.status};
+    out.truncation_is_done = 0;
+    out.distribution = {0, 0, temperature, -infinity(), kNoToken, tiles.status};
     out.masses = tiles.masses;
     if (tiles.status == Status::ok) {
       if (temperature == 0.0f) {
         const int tile = tiles.top_tile(warp, table_.tiles(), maximum);
-        out.law.point = tile * kTile + static_cast<Token>(bits_of(entries[tile].b));
+        out.distribution.point = tile * kTile + static_cast<Token>(bits_of(entries[tile].b));
       } else {
-        out.law.shift = tiles.top;
-        out.law.log_z = tiles.log_z();
+        out.distribution.shift = tiles.top;
+        out.distribution.log_z = tiles.log_z();
       }
     }
     if (warp.rank() == 0) facts_[r] = out;

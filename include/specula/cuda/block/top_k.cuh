@@ -121,13 +121,13 @@ class RowTopK {
         scan_(cluster, size, shared + TopK<Block>::shared_bytes(size.vocab, k, more)) {}
 
   /// Finds them, once; other blocks than the first may leave then. Another status than `ok`, and none found,
-  /// if the row is no law.
+  /// if the row is no distribution.
   template <class Element>
   SPECULA_HD Status find(Row<Element> row) {
-    const RowStats law = scan_.law(row, SamplingParams{});
-    law_ = law;
-    if (law.status == Status::ok && scan_.cluster().rank() == 0) top_.find(row, scan_.table());
-    return law.status;
+    const RowStats distribution = scan_.distribution(row, SamplingParams{});
+    distribution_ = distribution;
+    if (distribution.status == Status::ok && scan_.cluster().rank() == 0) top_.find(row, scan_.table());
+    return distribution.status;
   }
 
   /// Instead of find().
@@ -137,14 +137,14 @@ class RowTopK {
 
   SPECULA_HD int found() const { return top_.found(); }
   SPECULA_HD TopToken operator[](int i) const {
-    return {top_.token(i), smaller(1.0, prob(top_.logit(i), law_))};
+    return {top_.token(i), smaller(1.0, prob(top_.logit(i), distribution_))};
   }
   SPECULA_HD TopK<Block>& top() { return top_; }
 
  private:
   TopK<Block> top_;
   RowScan<Cluster> scan_;
-  RowStats law_{};
+  RowStats distribution_{};
 };
 
 }  // namespace detail

@@ -14,7 +14,8 @@
 namespace specula {
 namespace cuda {
 
-/// What was accepted of B proposals, arrays on the device: Verdicts has paths and counts as they are wanted.
+/// What was accepted of B proposals, arrays on the device: Verification results has paths and counts as they
+/// are wanted.
 struct AcceptedPaths {
   const NodeId* path;          // (B, width) node ids that rise; those from `count` on do not matter
   const std::int32_t* count;   // (B) nodes of the path, the root included

@@ -35,7 +35,7 @@ struct CapeExtras {
 struct CapeCapacity {
   int sequences = 1;       // B
   int length = 4;          // L: tokens of the spine
-  int budget = 32;         // guesses of a proposal
+  int budget = 32;         // draft tokens of a proposal
   int vocab = 0;           // V
   CapeExtras extras = {};  // at most 31
 };
@@ -45,7 +45,7 @@ struct CapeSizes {
   int sequences = 0, length = 0, vocab = 0;
   CapeExtras extras = {};
   int most = 0;   // extras of a row
-  int pool = 0;   // guesses to choose from: L * (1 + most)
+  int pool = 0;   // draft tokens to choose from: L * (1 + most)
   int width = 0;  // nodes of GrownTrees: 1 + the smaller of budget and pool
   detail::ScanPlan scan;
   std::size_t finish_shared_bytes = 0;
@@ -176,8 +176,8 @@ __global__ void __launch_bounds__(512, 1) cape_step_kernel(const __grid_constant
 
 }  // namespace detail
 
-/// Bytes of device memory that a plan's growth keeps its guesses in; at an address that is a multiple of 8.
-/// What it holds before the first step does not matter.
+/// Bytes of device memory that a plan's growth keeps its draft tokens in; at an address that is a multiple of
+/// 8. What it holds before the first step does not matter.
 inline std::size_t workspace_bytes(const CapeSizes& plan) { return detail::CapeWork::bytes(plan); }
 
 #ifdef __CUDACC__
@@ -198,7 +198,7 @@ cudaError_t make_cape_plan(CapePlan<Element>* plan, const CapeCapacity& capacity
       },
       &out.scan);
   if (error == cudaSuccess)
-    error = detail::prepare_planting(out.pool, out.length, out.width, device, &out.finish_shared_bytes);
+    error = detail::prepare_build_tree(out.pool, out.length, out.width, device, &out.finish_shared_bytes);
   if (error == cudaSuccess) *plan = out;
   return error;
 }
@@ -244,8 +244,9 @@ inline cudaError_t cape_finish(const CapeSizes& plan, const Roots& roots, const 
   if (!detail::valid_finish(plan, roots, out, status, workspace, workspace_size))
     return cudaErrorInvalidValue;
   const detail::CapeWork work = detail::CapeWork::at(workspace, plan);
-  return detail::plant({roots, work.pool, out, work.status, status, plan.sequences, plan.width, plan.length},
-                       plan.finish_shared_bytes, stream);
+  return detail::build_tree(
+      {roots, work.pool, out, work.status, status, plan.sequences, plan.width, plan.length},
+      plan.finish_shared_bytes, stream);
 }
 
 #endif  // __CUDACC__

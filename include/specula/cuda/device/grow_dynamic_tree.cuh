@@ -19,14 +19,14 @@ struct DynamicTreeCapacity {
   int sequences = 1;   // B
   int top_k = 10;      // K: best tokens of a row, and nodes of a level that the draft is run on; at most 32
   int expansions = 5;  // E: times that the draft is run on such a level
-  int total = 59;      // guesses of a proposal
+  int total = 59;      // draft tokens of a proposal
   int vocab = 0;       // V
 };
 
 /// How growth is launched, and how large what it makes is.
 struct DynamicTreeSizes {
   int sequences = 0, top_k = 0, expansions = 0, vocab = 0;
-  int pool = 0;                      // guesses to choose from: K * (1 + E * K)
+  int pool = 0;                      // draft tokens to choose from: K * (1 + E * K)
   int width = 0;                     // nodes of GrownTrees: 1 + the smaller of total and pool
   int draft_words = 0;               // mask_words(1 + E * K), of DraftLevels
   detail::ScanPlan root_scan, scan;  // of the rows after the roots, and of those after a level
@@ -39,8 +39,8 @@ struct DynamicTreePlan : DynamicTreeSizes {};
 
 /// Nodes that the draft is run on behind the root, level by level, arrays on the device; what one call of the
 /// draft takes lies together. The draft's nodes are numbered: its root is 0, slot i of level l (from 0) is 1
-/// + l * K + i. Slots that no guess is left for have token -1 and stand below the root; what the draft says
-/// of them is not read.
+/// + l * K + i. Slots that no draft token is left for have token -1 and stand below the root; what the draft
+/// says of them is not read.
 struct DraftLevels {
   Token* token;              // (E, B, K)
   NodeId* parent;            // (E, B, K) node of the draft
@@ -272,7 +272,7 @@ inline std::size_t workspace_bytes(const DynamicTreeSizes& plan) {
 /// cudaErrorInvalidDevice if that is not `device`; cudaErrorInvalidValue where a capacity is below 1
 /// (expansions: 0), top_k is above 32 or expansions above 1,000, or a block has not the shared memory that it
 /// needs (a step's at most 32 bytes for 512 tokens of the vocabulary, 22 K^2, and 27,000; the rerank's 40
-/// bytes for each guess to choose from, and 3,000); else what the driver says.
+/// bytes for each draft token to choose from, and 3,000); else what the driver says.
 template <class Element>
 cudaError_t make_dynamic_tree_plan(DynamicTreePlan<Element>* plan, const DynamicTreeCapacity& capacity,
                                    int device) {
@@ -290,7 +290,7 @@ cudaError_t make_dynamic_tree_plan(DynamicTreePlan<Element>* plan, const Dynamic
   cudaError_t error = plan_rows(out.sequences, &out.root_scan);
   if (error == cudaSuccess) error = plan_rows(out.sequences * out.top_k, &out.scan);
   if (error == cudaSuccess)
-    error = detail::prepare_planting(out.pool, 0, out.width, device, &out.rerank_shared_bytes);
+    error = detail::prepare_build_tree(out.pool, 0, out.width, device, &out.rerank_shared_bytes);
   if (error == cudaSuccess) *plan = out;
   return error;
 }
@@ -340,8 +340,8 @@ inline cudaError_t dynamic_tree_rerank(const DynamicTreeSizes& plan, const Roots
   if (!detail::valid_rerank(plan, roots, out, status, workspace, workspace_size))
     return cudaErrorInvalidValue;
   const detail::DynamicTreeWork work = detail::DynamicTreeWork::at(workspace, plan);
-  return detail::plant({roots, work.pool, out, work.status, status, plan.sequences, plan.width, 0},
-                       plan.rerank_shared_bytes, stream);
+  return detail::build_tree({roots, work.pool, out, work.status, status, plan.sequences, plan.width, 0},
+                            plan.rerank_shared_bytes, stream);
 }
 
 #endif  // __CUDACC__

@@ -47,12 +47,12 @@ struct GrownTrees {
 
 namespace detail {
 
-constexpr int kMostOfRow = 32;   // best tokens of a row that may become guesses
+constexpr int kMostOfRow = 32;   // best tokens of a row that may become draft tokens
 constexpr double kNoReach = -1;  // of what is not there
 
-/// Guesses that may enter a proposal, `size` a sequence, older ones first.
+/// Draft tokens that may enter a proposal, `size` a sequence, older ones first.
 struct Pool {
-  double* reach;         // (B, size) chance that it and its ancestors stay: at most its parent's
+  double* reach;         // (B, size) probability that it and its ancestors stay: at most its parent's
   Token* token;          // (B, size)
   std::int32_t* parent;  // (B, size) in the pool, -1: the root
   float* confidence;     // (B, size)
@@ -101,28 +101,28 @@ inline bool valid_trees(const Roots& roots, const GrownTrees& out, const Status*
 }
 
 /// How the proposals of a batch are chosen from a pool.
-struct Planting {
+struct BuildTreeArgs {
   Roots roots;
   Pool pool;
   GrownTrees out;
   const Status* status;  // (B) anything but ok: the root alone
   Status* told;          // (B) the same, for the caller; may be null
   int sequences, width;
-  int spine;  // a sequence's first guesses, a chain, which come before all others
+  int spine;  // a sequence's first draft tokens, a chain, which come before all others
 };
 
 /// The proposal of one sequence: the root, as much of the spine as there is room for, and of the other
-/// guesses those that are likeliest to stay, ties to the older; all by age. Cost: a selection among the
+/// draft tokens those that are likeliest to stay, ties to the older; all by age. Cost: a selection among the
 /// others, a pass over the later nodes for each node, and a walk to its root.
 template <class Group>
-class Planter {
+class TreeBuilder {
  public:
-  /// 16-byte aligned shared memory for trees of `width` nodes of a pool of `guesses`.
-  SPECULA_HD static std::size_t shared_bytes(int guesses, int spine, int width) {
-    return Select<Group>::shared_bytes(guesses - spine) +
-           sizeof(std::int32_t) * static_cast<std::size_t>(2 * parent_places(width) + guesses - spine);
+  /// 16-byte aligned shared memory for trees of `width` nodes of a pool of `draft_tokens`.
+  SPECULA_HD static std::size_t shared_bytes(int draft_tokens, int spine, int width) {
+    return Select<Group>::shared_bytes(draft_tokens - spine) +
+           sizeof(std::int32_t) * static_cast<std::size_t>(2 * parent_places(width) + draft_tokens - spine);
   }
-  SPECULA_HD Planter(Group group, const Planting& args, int sequence, unsigned char* shared)
+  SPECULA_HD TreeBuilder(Group group, const BuildTreeArgs& args, int sequence, unsigned char* shared)
       : group_(group),
         args_(args),
         select_(group, args.pool.size - args.spine, 0, shared),
@@ -132,13 +132,13 @@ class Planter {
         sequence_(sequence),
         first_(args.pool.first(sequence)) {}
 
-  SPECULA_HD void plant() {
+  SPECULA_HD void build_tree() {
     const Pool& pool = args_.pool;
     const int from = args_.spine;
     const Status status = args_.status[sequence_];
     const std::int32_t limit = args_.roots.limit ? args_.roots.limit[sequence_] : args_.width;
     select_.read(pool.size - from, [&](int i) { return rank_value(pool.reach[first_ + from + i]); });
-    // Guesses that there is room for: of a bad sequence none.
+    // Draft tokens that there is room for: of a bad sequence none.
     const int room = status == Status::ok ? larger(1, smaller(args_.width, limit)) - 1 : 0;
     const int chain = 1 + smaller(from, room);
     const int others = select_.choose(room + 1 - chain, [&](int i, int place) {
@@ -150,15 +150,15 @@ class Planter {
 
  private:
   /// The pool's number of a node that is there and not the root.
-  SPECULA_HD std::int32_t guess_of(NodeId node, int chain) const {
+  SPECULA_HD std::int32_t draft_token_of(NodeId node, int chain) const {
     return node < chain ? node - 1 : args_.spine + chosen_[node - chain];
   }
-  /// The node of a guess that has a child, which is there: it is older and no less likely to stay.
-  SPECULA_HD NodeId node_of(std::int32_t guess) const {
-    return guess < args_.spine ? guess + 1 : node_of_[guess - args_.spine];
+  /// The node of a draft token that has a child, which is there: it is older and no less likely to stay.
+  SPECULA_HD NodeId node_of(std::int32_t draft_token) const {
+    return draft_token < args_.spine ? draft_token + 1 : node_of_[draft_token - args_.spine];
   }
 
-  /// The pool holds no guess before its parent, so its order is one for a tree.
+  /// The pool holds no draft token before its parent, so its order is one for a tree.
   SPECULA_HD void write(int chain, int nodes, Status status) const {
     const GrownTrees& out = args_.out;
     const Pool& pool = args_.pool;
@@ -166,18 +166,18 @@ class Planter {
     const std::int32_t position = args_.roots.position[sequence_];
     SPECULA_NO_UNROLL
     for (NodeId n = group_.rank(); n < parent_places(args_.width); n += group_.size()) {
-      const bool guess = n > 0 && n < nodes;
-      const std::int32_t above = guess ? pool.parent[first_ + guess_of(n, chain)] : kNoParent;
+      const bool draft_token = n > 0 && n < nodes;
+      const std::int32_t above = draft_token ? pool.parent[first_ + draft_token_of(n, chain)] : kNoParent;
       const NodeId parent = n >= nodes ? kNoNode : above < 0 ? n == 0 ? kNoParent : 0 : node_of(above);
       parent_[n] = parent;
       if (n < args_.width) out.parent[to + n] = n < nodes ? parent : 0;
     }
     SPECULA_NO_UNROLL
     for (NodeId n = rank_from_quarter(group_, 2); n < args_.width; n += group_.size()) {
-      const bool guess = n > 0 && n < nodes;
-      const std::int64_t from = first_ + (guess ? guess_of(n, chain) : 0);
-      const Token token = guess ? pool.token[from] : n == 0 ? args_.roots.token[sequence_] : kNoToken;
-      const float confidence = guess ? pool.confidence[from] : n == 0 ? 1.0f : 0.0f;
+      const bool draft_token = n > 0 && n < nodes;
+      const std::int64_t from = first_ + (draft_token ? draft_token_of(n, chain) : 0);
+      const Token token = draft_token ? pool.token[from] : n == 0 ? args_.roots.token[sequence_] : kNoToken;
+      const float confidence = draft_token ? pool.confidence[from] : n == 0 ? 1.0f : 0.0f;
       out.token[to + n] = token;
       if (out.confidence) out.confidence[to + n] = confidence;
     }
@@ -194,41 +194,41 @@ class Planter {
   }
 
   Group group_;
-  const Planting& args_;
+  const BuildTreeArgs& args_;
   Select<Group> select_;
   NodeId* parent_;        // (parent_places(width))
-  std::int32_t* chosen_;  // (width) of the guesses behind the spine, by age
-  NodeId* node_of_;       // (guesses behind the spine) of those that are chosen
+  std::int32_t* chosen_;  // (width) of the draft tokens behind the spine, by age
+  NodeId* node_of_;       // (draft tokens behind the spine) of those that are chosen
   int sequence_;
   std::int64_t first_;
 };
 
 #ifdef __CUDACC__
 
-constexpr int kPlantingThreads = 512;
+constexpr int kBuildTreeThreads = 512;
 
 /// The proposals, a block each. A template, so that several files may include it.
 template <int threads>
-__global__ void __launch_bounds__(threads) planting_kernel(const __grid_constant__ Planting args) {
+__global__ void __launch_bounds__(threads) build_tree_kernel(const __grid_constant__ BuildTreeArgs args) {
   extern __shared__ __align__(16) unsigned char shared[];
-  Planter<DeviceBlock>(DeviceBlock{}, args, static_cast<int>(blockIdx.x), shared).plant();
+  TreeBuilder<DeviceBlock>(DeviceBlock{}, args, static_cast<int>(blockIdx.x), shared).build_tree();
 }
 
-/// Lets trees of `width` nodes be chosen from pools of `guesses`, for which a block takes `shared_bytes`.
-/// Outside of captures. cudaErrorInvalidValue where it has less.
-inline cudaError_t prepare_planting(int guesses, int spine, int width, int device,
-                                    std::size_t* shared_bytes) {
+/// Lets trees of `width` nodes be chosen from pools of `draft_tokens`, for which a block takes
+/// `shared_bytes`. Outside of captures. cudaErrorInvalidValue where it has less.
+inline cudaError_t prepare_build_tree(int draft_tokens, int spine, int width, int device,
+                                      std::size_t* shared_bytes) {
   DeviceLimits limits;
   cudaError_t error = check_current(device);
   if (error == cudaSuccess) error = device_limits(device, &limits);
   if (error != cudaSuccess) return error;
-  *shared_bytes = Planter<DeviceBlock>::shared_bytes(guesses, spine, width);
+  *shared_bytes = TreeBuilder<DeviceBlock>::shared_bytes(draft_tokens, spine, width);
   if (*shared_bytes > static_cast<std::size_t>(limits.shared_bytes)) return cudaErrorInvalidValue;
-  return prepare(planting_kernel<kPlantingThreads>, *shared_bytes, 1);
+  return prepare(build_tree_kernel<kBuildTreeThreads>, *shared_bytes, 1);
 }
-inline cudaError_t plant(const Planting& args, std::size_t shared_bytes, cudaStream_t stream) {
-  return launch(planting_kernel<kPlantingThreads>, args.sequences, 1, kPlantingThreads, shared_bytes, stream,
-                args);
+inline cudaError_t build_tree(const BuildTreeArgs& args, std::size_t shared_bytes, cudaStream_t stream) {
+  return launch(build_tree_kernel<kBuildTreeThreads>, args.sequences, 1, kBuildTreeThreads, shared_bytes,
+                stream, args);
 }
 
 #endif  // __CUDACC__

@@ -1,4 +1,5 @@
-// Guesses copied from the text itself, on the device: Max-Gram and prompt lookup without a host round trip.
+// Draft tokens copied from the text itself, on the device: Max-Gram and prompt lookup without a host round
+// trip.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +15,24 @@ namespace cuda {
 
 /// Which matches count, as specula::MaxGramOptions.
 struct MaxGramOptions {
-  std::int32_t guesses = 10;   // k: that are made at most
-  std::int32_t min_match = 1;  // tokens; a shorter match is none
-  std::int32_t max_match = 0;  // longest suffix that is looked for; 0: any
-  bool past_end = false;  // where the occurrence ends the committed tokens: copy on from root and guesses
+  std::int32_t draft_tokens = 10;  // k: that are made at most
+  std::int32_t min_match = 1;      // tokens; a shorter match is none
+  std::int32_t max_match = 0;      // longest suffix that is looked for; 0: any
+  // where the occurrence ends the committed tokens: copy on from root and draft tokens
+  bool past_end = false;
 };
 
-/// B texts, and what is guessed after them; all arrays on the device.
+/// B texts, and what is drafted after them; all arrays on the device.
 struct MaxGramBatch {
   const Token* tokens;  // (B, .) what is committed, then the root; rows `stride` elements apart
   std::int64_t stride;
-  const std::int32_t* length;  // (B) tokens of a text, the root included; outside 1 .. capacity: no guess
-  const Token* bigram;         // (V) the likeliest token after each, -1 where there is none; null: no bigrams
-  Token* guess;                // (B, k) -1 behind the last
-  std::int32_t* count;         // (B) guesses
-  std::int32_t* match;  // (B) tokens before the first guess that were found; 0: it is a bigram's, or none
+  const std::int32_t*
+      length;           // (B) tokens of a text, the root included; outside 1 .. capacity: no draft token
+  const Token* bigram;  // (V) the likeliest token after each, -1 where there is none; null: no bigrams
+  Token* draft_token;   // (B, k) -1 behind the last
+  std::int32_t* count;  // (B) draft tokens
+  std::int32_t*
+      match;  // (B) tokens before the first draft token that were found; 0: it is a bigram's, or none
 };
 
 namespace detail {
@@ -45,7 +49,7 @@ SPECULA_HD void atomic_raise(std::int32_t* to, std::int32_t value) {
 #endif
 }
 /// What other threads raise meanwhile.
-SPECULA_HD std::int32_t atomic_look(const std::int32_t* at) {
+SPECULA_HD std::int32_t atomic_load(const std::int32_t* at) {
 #ifdef __CUDA_ARCH__
   return *static_cast<const volatile std::int32_t*>(at);
 #else
@@ -53,14 +57,14 @@ SPECULA_HD std::int32_t atomic_look(const std::int32_t* at) {
 #endif
 }
 
-/// A text and what was guessed after it so far.
-struct GuessedText {
-  const Token* tokens;  // (size)
-  const Token* guess;   // (guesses)
-  std::int32_t size, guesses;
+/// A text and what was drafted after it so far.
+struct DraftedText {
+  const Token* tokens;       // (size)
+  const Token* draft_token;  // (draft tokens)
+  std::int32_t size, draft_tokens;
 
-  SPECULA_HD std::int32_t length() const { return size + guesses; }
-  SPECULA_HD Token operator[](std::int32_t i) const { return i < size ? tokens[i] : guess[i - size]; }
+  SPECULA_HD std::int32_t length() const { return size + draft_tokens; }
+  SPECULA_HD Token operator[](std::int32_t i) const { return i < size ? tokens[i] : draft_token[i - size]; }
   SPECULA_HD Token from_end(std::int32_t i) const { return (*this)[length() - 1 - i]; }
 };
 
@@ -86,7 +90,7 @@ struct SuffixSearchShared {
 template <class Block>
 class SuffixSearch {
  public:
-  SPECULA_HD SuffixSearch(Block block, const GuessedText& text, std::int32_t max_match,
+  SPECULA_HD SuffixSearch(Block block, const DraftedText& text, std::int32_t max_match,
                           SuffixSearchShared* shared)
       : block_(block),
         text_(text),
@@ -151,7 +155,7 @@ class SuffixSearch {
     // Later places first: in a text that repeats itself the longest match is the nearest.
     for (std::int64_t begin = committed_ - 1 - first; begin >= 0; begin -= block_.size()) {
       const auto end = static_cast<std::int32_t>(begin) - warp.rank();
-      std::int32_t best = warp.shuffle(atomic_look(&shared_->best), 0);
+      std::int32_t best = warp.shuffle(atomic_load(&shared_->best), 0);
       std::uint32_t hopeful = warp.ballot(end >= 0 && promises(end, best + 1));
       while (hopeful != 0) {
         const int lane = first_lane(hopeful);
@@ -167,7 +171,7 @@ class SuffixSearch {
     block_.sync();
     const std::int32_t length = shared_->best;
     for (std::int64_t begin = first; begin < committed_; begin += block_.size()) {
-      const std::int32_t found = committed_ - warp.shuffle(atomic_look(&shared_->earliest), 0);
+      const std::int32_t found = committed_ - warp.shuffle(atomic_load(&shared_->earliest), 0);
       if (begin >= found) break;
       const auto end = static_cast<std::int32_t>(smaller<std::int64_t>(begin + warp.rank(), found));
       std::uint32_t hopeful = warp.ballot(end < found && promises(end, length));
@@ -226,46 +230,46 @@ class SuffixSearch {
   }
 
   Block block_;
-  GuessedText text_;
+  DraftedText text_;
   std::int32_t committed_, most_;
   SuffixSearchShared* shared_;
   Failure failed_{-1, 0};  // of this warp's last comparison
 };
 
 /// Shared memory of a block.
-SPECULA_HD std::size_t max_gram_shared_bytes(std::int32_t guesses) {
-  return sizeof(SuffixSearchShared) + static_cast<std::size_t>(guesses) * sizeof(Token);
+SPECULA_HD std::size_t max_gram_shared_bytes(std::int32_t draft_tokens) {
+  return sizeof(SuffixSearchShared) + static_cast<std::size_t>(draft_tokens) * sizeof(Token);
 }
 
-/// The guesses after one text, by a block.
+/// The draft tokens after one text, by a block.
 template <class Block>
 SPECULA_HD void max_gram(Block block, const MaxGramBatch& batch, const MaxGramOptions& options,
                          std::int32_t vocab, std::int32_t capacity, int sequence, unsigned char* memory) {
   auto* shared = reinterpret_cast<SuffixSearchShared*>(memory);
-  auto* guess = reinterpret_cast<Token*>(shared + 1);  // (k)
+  auto* draft_token = reinterpret_cast<Token*>(shared + 1);  // (k)
   const auto warp = block.warp();
   const std::int32_t size = batch.length[sequence];
-  GuessedText text{batch.tokens + sequence * batch.stride, guess, size, 0};
+  DraftedText text{batch.tokens + sequence * batch.stride, draft_token, size, 0};
   const bool usable = size >= 1 && size <= capacity;
   const auto is_token = [&](Token token) { return token >= 0 && token < vocab; };
   std::int32_t first_match = 0;
   bool more = usable;
-  while (more && text.guesses < options.guesses) {
-    const std::int32_t wanted = options.guesses - text.guesses;
+  while (more && text.draft_tokens < options.draft_tokens) {
+    const std::int32_t wanted = options.draft_tokens - text.draft_tokens;
     const SuffixMatch match = SuffixSearch<Block>(block, text, options.max_match, shared).find();
     const std::int32_t from = match.end + 1;
-    // Copying what was guessed meanwhile is repeating what lies between the occurrence and the end.
+    // Copying what was drafted meanwhile is repeating what lies between the occurrence and the end.
     const std::int32_t period = text.length() - from;
     std::int32_t copies = 0;
     if (match.length >= options.min_match && (options.past_end || from < size - 1)) {
-      if (text.guesses == 0) first_match = match.length;
+      if (text.draft_tokens == 0) first_match = match.length;
       const std::int32_t most = options.past_end ? wanted : smaller(wanted, size - 1 - from);
       while (copies < most && more) {
         const std::int32_t i = copies + warp.rank();
         const Token token = i < most ? text[from + i % period] : kNoToken;
         const std::uint32_t bad = warp.ballot(!is_token(token));
         const int good = bad ? first_lane(bad) : warp.size();
-        if (block.warp_rank() == 0 && warp.rank() < good) guess[text.guesses + i] = token;
+        if (block.warp_rank() == 0 && warp.rank() < good) draft_token[text.draft_tokens + i] = token;
         copies += good;
         more = good == warp.size() || copies == most;
       }
@@ -273,18 +277,18 @@ SPECULA_HD void max_gram(Block block, const MaxGramBatch& batch, const MaxGramOp
       const Token last = text.from_end(0);
       const Token token = batch.bigram && is_token(last) ? batch.bigram[last] : kNoToken;
       more = is_token(token);
-      if (more && block.rank() == 0) guess[text.guesses] = token;
+      if (more && block.rank() == 0) draft_token[text.draft_tokens] = token;
       copies = more ? 1 : 0;
     }
-    block.sync();  // the guesses are there
-    text.guesses += copies;
+    block.sync();  // the draft tokens are there
+    text.draft_tokens += copies;
   }
-  for (std::int32_t i = block.rank(); i < options.guesses; i += block.size())
-    batch.guess[static_cast<std::int64_t>(sequence) * options.guesses + i] =
-        i < text.guesses ? guess[i] : kNoToken;
+  for (std::int32_t i = block.rank(); i < options.draft_tokens; i += block.size())
+    batch.draft_token[static_cast<std::int64_t>(sequence) * options.draft_tokens + i] =
+        i < text.draft_tokens ? draft_token[i] : kNoToken;
   if (block.rank() == 0) {
-    batch.count[sequence] = text.guesses;
-    batch.match[sequence] = text.guesses > 0 ? first_match : 0;
+    batch.count[sequence] = text.draft_tokens;
+    batch.match[sequence] = text.draft_tokens > 0 ? first_match : 0;
   }
 }
 
@@ -308,17 +312,19 @@ namespace detail {
 /// Whether such texts can be: what make_max_gram_plan() says.
 inline bool is_max_gram(const MaxGramCapacity& capacity, const MaxGramOptions& options) {
   return capacity.sequences >= 1 && capacity.tokens >= 1 && capacity.tokens <= 1 << 30 &&
-         capacity.vocab >= 1 && options.guesses >= 0 && options.guesses <= 4096 && options.min_match >= 1 &&
-         (options.max_match == 0 || options.max_match >= options.min_match);
+         capacity.vocab >= 1 && options.draft_tokens >= 0 && options.draft_tokens <= 4096 &&
+         options.min_match >= 1 && (options.max_match == 0 || options.max_match >= options.min_match);
 }
 /// Whether `plan` was made, and the batch has its arrays.
 inline bool is_max_gram(const MaxGramPlan& plan, const MaxGramBatch& batch) {
   return is_max_gram(plan.capacity, plan.options) &&
-         plan.shared_bytes == max_gram_shared_bytes(plan.options.guesses) && is_geometry(1, plan.threads) &&
+         plan.shared_bytes == max_gram_shared_bytes(plan.options.draft_tokens) &&
+         is_geometry(1, plan.threads) &&
          are_apart(plan.capacity.sequences, batch.stride, plan.capacity.tokens) &&
          !any_null({batch.tokens, batch.length, batch.count, batch.match}) &&
-         (batch.guess || plan.options.guesses == 0) &&
-         !any_misaligned(batch.tokens, batch.length, batch.bigram, batch.guess, batch.count, batch.match);
+         (batch.draft_token || plan.options.draft_tokens == 0) &&
+         !any_misaligned(batch.tokens, batch.length, batch.bigram, batch.draft_token, batch.count,
+                         batch.match);
 }
 
 }  // namespace detail
@@ -342,22 +348,22 @@ __global__ void __launch_bounds__(512, 1) max_gram_kernel(const __grid_constant_
 }  // namespace detail
 
 /// Outside of captures. Errors: cudaErrorInvalidValue where a capacity or min_match is below 1, a text has
-/// more than 2^30 tokens, max_match is neither 0 nor at least min_match, or `guesses` is outside 0 .. 4096;
-/// else what the driver says.
+/// more than 2^30 tokens, max_match is neither 0 nor at least min_match, or `draft_tokens` is outside 0 ..
+/// 4096; else what the driver says.
 inline cudaError_t make_max_gram_plan(MaxGramPlan* plan, const MaxGramCapacity& capacity,
                                       const MaxGramOptions& options) {
   if (!detail::is_max_gram(capacity, options)) return cudaErrorInvalidValue;
   plan->capacity = capacity;
   plan->options = options;
-  plan->shared_bytes = detail::max_gram_shared_bytes(options.guesses);
+  plan->shared_bytes = detail::max_gram_shared_bytes(options.draft_tokens);
   return cudaSuccess;
 }
 
-/// For each text the guesses that specula::MaxGram has for a chain: the longest suffix, root and guesses
-/// included, that occurs in the committed tokens (all but the root) is looked for, what stood after its
-/// earliest occurrence is copied up to the end of the committed tokens, and then it is looked for again;
+/// For each text the draft tokens that specula::MaxGram has for a chain: the longest suffix, root and draft
+/// tokens included, that occurs in the committed tokens (all but the root) is looked for, what stood after
+/// its earliest occurrence is copied up to the end of the committed tokens, and then it is looked for again;
 /// where there is none, a bigram's token stands in. Exact, and independent of the batch. A token outside the
-/// vocabulary is compared as any other and never guessed. One launch, a block a text; for the cost of a
+/// vocabulary is compared as any other and never drafted. One launch, a block a text; for the cost of a
 /// search see detail::SuffixSearch. Errors: cudaErrorInvalidValue where an array is null (`bigram` may be) or
 /// misaligned, or rows overlap; else what the launch says. Sources: Chen et al. 2024 (Cascade Speculative
 /// Drafting), section 3.3; Saxena 2023 (prompt lookup decoding): max_match = 3 or so.

@@ -1,10 +1,10 @@
-// Draws tokens from rows of logits on the device: plain sampling, and a draft's guesses with the law they
-// came from.
+// Draws tokens from rows of logits on the device: plain sampling, and a draft's tokens with the distribution
+// they came from.
 #pragma once
 
 #include "../block/row_scan.cuh"
 #include "../detail/host_device.cuh"
-#include "../thread/coins.cuh"
+#include "../thread/philox_random.cuh"
 #include "../types.cuh"
 #include "arguments.cuh"
 #include "launch.cuh"
@@ -13,28 +13,28 @@
 namespace specula {
 namespace cuda {
 
-/// What to draw. All arrays are on the device; B sequences, R rows. The coin of draw d of row r is that of
-/// the site (position[r], origin[r], stream, index[r] + d). No output may overlap an input.
+/// What to draw. All arrays are on the device; B sequences, R rows. The uniform draw of draw d of row r is
+/// that of the key (position[r], origin[r], stream, index[r] + d). No output may overlap an input.
 template <class Element>
 struct SampleArgs {
   const Element* logits;                          // (R, V), rows `stride` elements apart
   std::int64_t stride;                            // 64 bits: offsets never wrap
   const std::uint64_t* seed;                      // (B)
   const std::int32_t* position;                   // (R) in its text, of the token that is drawn
-  const SamplingParams* params = nullptr;         // (B); null: the law of the softmax itself
+  const SamplingParams* params = nullptr;         // (B); null: the distribution of the softmax itself
   const std::int32_t* sequence_of_row = nullptr;  // (R) in [0, B); null: row r is of sequence r
-  const std::uint32_t* sequence = nullptr;        // (B) of specula::PhiloxChance; null: 0
-  Stream stream = Stream::sample;                 // plain sampling has origin and index 0
+  const std::uint32_t* sequence = nullptr;        // (B) of specula::PhiloxRandom; null: 0
+  RandomStream stream = RandomStream::sample;     // plain sampling has origin and index 0
   const std::int32_t* origin = nullptr;           // (R) the root's position; null: 0
   const std::uint32_t* index = nullptr;           // (R) a counter of the round, as the node's slot; null: 0
   const std::int32_t* row_count = nullptr;  // how many of the plan's rows there are this time; null: all
   bool distinct = false;                    // draws of a row are without replacement; else independent
 
   Token* token;               // (R, draws); kNoToken where a row is bad, or nothing distinct is left
-  RowStats* stats = nullptr;  // (R) the law that was drawn from, and the row's status
-  float* prob = nullptr;      // (R, draws) the law's probability of the token
+  RowStats* stats = nullptr;  // (R) the distribution that was drawn from, and the row's status
+  float* prob = nullptr;      // (R, draws) the distribution's probability of the token
   double* scale =
-      nullptr;  // (R, draws) what the law is multiplied by: 1 over the mass that earlier draws left
+      nullptr;  // (R, draws) what the distribution is multiplied by: 1 over the mass that earlier draws left
 
   // From one row's outputs to the next one's, in elements, forwards or backwards, so that tokens go into
   // trees and the rest where verification looks for it; 0: they lie without gaps.
@@ -67,26 +67,26 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
   SamplingParams params;
   if (args.params) params = args.params[b];
   const Row<Element> row{args.logits + r * args.stride, size.vocab};
-  Coins coins{};
-  Site site{};
-  const auto read_site = [&] {
-    coins = {args.seed[b], args.sequence ? args.sequence[b] : 0};
-    site = {args.position[r], args.origin ? args.origin[r] : 0, args.stream, args.index ? args.index[r] : 0};
+  PhiloxRandom rng{};
+  RandomKey key{};
+  const auto read_key = [&] {
+    rng = {args.seed[b], args.sequence ? args.sequence[b] : 0};
+    key = {args.position[r], args.origin ? args.origin[r] : 0, args.stream, args.index ? args.index[r] : 0};
   };
-  read_site();  // before anything waits, though it is needed last
+  read_key();  // before anything waits, though it is needed last
   RowScan<Cluster> scan(cluster, size, shared);
   Token* const drawn =
       reinterpret_cast<Token*>(shared + RowScan<Cluster>::shared_bytes(size, block.warp_count()));
-  RowStats law{0, 0, params.temperature, 0, kNoToken, Status::bad_parameters};
-  const bool is_cut = cuts(params) && params.temperature != 0.0f;
+  RowStats distribution{0, 0, params.temperature, 0, kNoToken, Status::bad_parameters};
+  const bool is_truncated = truncates(params) && params.temperature != 0.0f;
   if (valid(params)) {
     const auto row_of = [&](int) { return row; };
     scan.template read<Element>(
         1, row_of, params, false, [] {}, [](int) {});
-    if (is_cut) {
+    if (is_truncated) {
       block.sync();
-      const bool kept = scan.template cut<Element>(1, row_of, params);
-      read_site();  // again: a cut has no registers left to keep it
+      const bool kept = scan.template truncate<Element>(1, row_of, params);
+      read_key();  // again: a cut has no registers left to keep it
       block.sync();
       if (!kept) scan.template keep<Element>(0, 1, row_of);
     }
@@ -94,10 +94,10 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
     scan.leave();
   }
   if (cluster.rank() != 0 || block.warp_rank() != 0) return;
-  if (valid(params)) law = scan.facts(0).law;
+  if (valid(params)) distribution = scan.facts(0).distribution;
 
-  const bool ok = law.status == Status::ok, point = law.point != kNoToken;
-  const Exponent exponent = point || !ok ? Exponent() : Exponent(law);
+  const bool ok = distribution.status == Status::ok, point = distribution.point != kNoToken;
+  const Exponent exponent = point || !ok ? Exponent() : Exponent(distribution);
   int without = 0;  // draws that may not come again
   const auto fill = [&](int first, float(&w)[4]) {
     RowScan<Cluster>::weigh(row, exponent, first, w);
@@ -113,11 +113,11 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
   for (int d = 0; d < draws; ++d) {
     Token token = kNoToken;
     if (ok && point) {
-      token = args.distinct && d > 0 ? kNoToken : law.point;
+      token = args.distinct && d > 0 ? kNoToken : distribution.point;
     } else if (ok && total > 0) {
       const Words words =
-          coins.words({site.position, site.origin, site.stream, site.index + static_cast<std::uint32_t>(d)});
-      token = is_cut || without > 0 ? scan.draw_measured(words, fill) : scan.draw(0, row, words);
+          rng.words({key.position, key.origin, key.stream, key.index + static_cast<std::uint32_t>(d)});
+      token = is_truncated || without > 0 ? scan.draw_measured(words, fill) : scan.draw(0, row, words);
     }
     const auto at = [&](std::int64_t stride) { return r * (stride ? stride : std::int64_t{draws}) + d; };
     if (warp.rank() == 0) {
@@ -125,7 +125,7 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
       if (args.prob)
         args.prob[at(args.prob_stride)] = token == kNoToken ? 0.0f
                                           : point           ? 1.0f
-                                                            : static_cast<float>(prob(row[token], law));
+                                                  : static_cast<float>(prob(row[token], distribution));
       if (args.scale) args.scale[at(args.scale_stride)] = token == kNoToken ? 0.0 : 1.0 / total;
     }
     if (!args.distinct || point || d + 1 == draws) continue;
@@ -133,7 +133,7 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
       total = 0;
       continue;
     }
-    if (!is_cut && without == 0) scan.measure_law();
+    if (!is_truncated && without == 0) scan.measure_distribution();
     if (warp.rank() == 0) drawn[d] = token;
     warp.sync();
     without = d + 1;
@@ -141,7 +141,7 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
     total = scan.measured_total();
   }
   if (args.stats && warp.rank() == 0)
-    args.stats[r * (args.stats_stride ? args.stats_stride : std::int64_t{1})] = law;
+    args.stats[r * (args.stats_stride ? args.stats_stride : std::int64_t{1})] = distribution;
 }
 
 #ifdef __CUDACC__
@@ -190,11 +190,11 @@ cudaError_t make_sample_plan(SamplePlan<Element>* plan, int rows, int draws, int
   return error;
 }
 
-/// Draws plan.draws tokens of each row, with the coins and the cut of the CPU's specula::PhiloxChance and
-/// SamplingParams: the same seed gives the same text, whatever the batch, the slot and the device. One
-/// launch. Cost: one read of each row, and a tile a draw; a cut reads again what of the row reaches it.
-/// Errors: cudaErrorInvalidValue for a plan that was not made, null or misaligned arrays, and strides with
-/// which rows of outputs overlap; else what the launch says.
+/// Draws plan.draws tokens of each row, with the uniform draws and the truncation of the CPU's
+/// specula::PhiloxRandom and SamplingParams: the same seed gives the same text, whatever the batch, the slot
+/// and the device. One launch. Cost: one read of each row, and a tile a draw; a cut reads again what of the
+/// row reaches it. Errors: cudaErrorInvalidValue for a plan that was not made, null or misaligned arrays, and
+/// strides with which rows of outputs overlap; else what the launch says.
 template <class Element>
 cudaError_t sample(const SamplePlan<Element>& plan, const SampleArgs<Element>& args, cudaStream_t stream) {
   if (!detail::valid_args(args, plan)) return cudaErrorInvalidValue;

@@ -33,10 +33,10 @@ struct ScanPlan {
   std::size_t shared_bytes = 0;  // of a block
 };
 
-/// Whether a plan was made, and can be launched. Where blocks have a warp that walks, others must read.
-inline bool is_plan(const ScanPlan& plan, bool walks) {
+/// Whether a plan was made, and can be launched. Where blocks have a warp that verifies, others must read.
+inline bool is_plan(const ScanPlan& plan, bool has_verifier_warp) {
   return plan.shared_bytes > 0 && is_geometry(plan.cluster, plan.threads) &&
-         plan.threads >= (walks ? 64 : 32);
+         plan.threads >= (has_verifier_warp ? 64 : 32);
 }
 
 constexpr int kMostRows = 8;  // in one pass

@@ -1,5 +1,5 @@
-// The loss by which a draft learns the target's law (HASS) and its gradient, fused from the two rows of
-// logits, on the device.
+// The loss by which a draft learns the target's distribution (HASS) and its gradient, fused from the two rows
+// of logits, on the device.
 #pragma once
 
 #include <cmath>
@@ -99,13 +99,13 @@ class Distillation {
     const double weight = scale * args_.loss.weight, plain = scale * args_.loss.cross_entropy_weight;
     if (!is_finite(static_cast<float>(weight + plain)))  // they are of one sign
       return refuse(Status::bad_parameters);
-    const RowStats p = scan_.law(target_, SamplingParams{});
+    const RowStats p = scan_.distribution(target_, SamplingParams{});
     if (p.status != Status::ok) return refuse(p.status);
     likeliest_.find(target_, scan_.table());
     // Before the next pass: behind it other blocks may write a gradient over these.
     const auto warp = scan_.cluster().block().warp();
     const float mine = draft_logit(warp.rank()), other = draft_logit(warp.rank() + warp.size());
-    const RowStats q = scan_.law(draft_, SamplingParams{});
+    const RowStats q = scan_.distribution(draft_, SamplingParams{});
     if (q.status != Status::ok) return refuse(q.status);
 
     Term top = term(warp.rank(), mine, p, q) + term(warp.rank() + warp.size(), other, p, q);

@@ -1,9 +1,9 @@
-// A ragged batch of proposals, and what a verdict is.
+// A ragged batch of proposals, and what a verification result is.
 #pragma once
 
 #include <cstdint>
 
-#include "../thread/coins.cuh"
+#include "../thread/philox_random.cuh"
 #include "../types.cuh"
 
 namespace specula {
@@ -20,14 +20,15 @@ struct Trees {
   const NodeId* parent;  // (N) in the tree's own numbers, -1 for a root; null: every tree is a chain
   const std::int32_t* position;             // (B) of the root in its text
   const std::uint64_t* seed;                // (B)
-  const std::uint32_t* sequence = nullptr;  // (B) of specula::PhiloxChance; null: 0
+  const std::uint32_t* sequence = nullptr;  // (B) of specula::PhiloxRandom; null: 0
 };
 
 /// What a rule decided, arrays on the device. Rows of `width` = max_depth + 1.
-struct Verdicts {
-  Token* token;  // (B, width) what the round emits: the accepted guesses, then one token more; -1 behind
-  NodeId* path;  // (B, width) the accepted path, the root first: token[i] comes after node path[i]; -1 behind
-  std::int32_t* count;  // (B) tokens emitted, accepted guesses + 1; 0 if the status is not ok
+struct VerifyResults {
+  Token* token;  // (B, width) what the round emits: the accepted draft tokens, then one token more; -1 behind
+  NodeId* accepted;  // (B, width) the accepted path, the root first: token[i] comes after node accepted[i];
+                     // -1 behind
+  std::int32_t* count;  // (B) tokens emitted, accepted draft tokens + 1; 0 if the status is not ok
   Status* status;       // (B)
 };
 
@@ -37,16 +38,16 @@ struct TargetRows {
   const Element* logits;                      // (R, V), rows `stride` elements apart
   std::int64_t stride;                        // 64 bits: offsets never wrap
   const std::int32_t* row_of_node = nullptr;  // (N); null: row i is that of node i of the whole batch
-  const SamplingParams* params = nullptr;     // (B); null: the law of the softmax itself
+  const SamplingParams* params = nullptr;     // (B); null: the distribution of the softmax itself
 };
 
-// ---- q: what the guesses were drawn from. Draft rows are found by `row_of_node`, (N), where -1 stands for a
-// guess that was chosen (a point mass); null: guess i of the whole batch, roots not counted, has row i.
-// `scale`, (N): for a guess that was drawn without replacement 1 over the mass that its earlier siblings left
-// of the row, for others 0; null: 0. `rows`, R: a guess whose row is beyond is Status::bad_draft_row; 0: not
-// checked.
+// ---- q: what the draft tokens were drawn from. Draft rows are found by `row_of_node`, (N), where -1 stands
+// for a draft token that was chosen (a point mass); null: draft token i of the whole batch, roots not
+// counted, has row i. `scale`, (N): for a draft token that was drawn without replacement 1 over the mass that
+// its earlier siblings left of the row, for others 0; null: 0. `rows`, R: a draft token whose row is beyond
+// is Status::bad_draft_row; 0: not checked.
 
-/// Every guess was chosen, as by any greedy drafter, whatever its confidence.
+/// Every draft token was chosen, as by any greedy drafter, whatever its confidence.
 struct ChosenDraft {};
 
 /// Rows of logits, with what sample() said of them.

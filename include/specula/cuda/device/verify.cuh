@@ -1,7 +1,7 @@
 // What the verification rules have in common: a plan, and one launch of a cluster a sequence.
 #pragma once
 
-#include "../block/walk.cuh"
+#include "../block/sequence_verifier.cuh"
 #include "../detail/host_device.cuh"
 #include "arguments.cuh"
 #include "launch.cuh"
@@ -16,16 +16,16 @@ namespace cuda {
 struct VerifyCapacity {
   int sequences = 1;   // B: exactly so many are verified each time (an empty tree is one of its root alone)
   int max_nodes = 64;  // of a tree, the root included
-  int max_depth = 8;   // guesses of a path
+  int max_depth = 8;   // draft tokens of a path
   int vocab = 0;       // V
 };
 
-/// How a batch is verified by one rule, with rows of `Element` and guesses of a kind of `Draft`: no other
-/// rule takes it.
+/// How a batch is verified by one rule, with rows of `Element` and draft tokens of a kind of `Draft`: no
+/// other rule takes it.
 template <class Rule, class Element, class Draft>
 struct VerifyPlan {
   int sequences = 0, max_nodes = 0;
-  int width = 0;  // row length of Verdicts
+  int width = 0;  // row length of Verification results
   detail::ScanPlan scan;
 };
 
@@ -38,9 +38,9 @@ inline bool valid_trees(const Trees& t) {
   return !any_null({t.begin, t.token, t.position, t.seed}) &&
          !any_misaligned(t.begin, t.token, t.parent, t.position, t.seed, t.sequence);
 }
-inline bool valid_verdicts(const Verdicts& v) {
-  return !any_null({v.token, v.path, v.count, v.status}) &&
-         !any_misaligned(v.token, v.path, v.count, v.status);
+inline bool valid_results(const VerifyResults& v) {
+  return !any_null({v.token, v.accepted, v.count, v.status}) &&
+         !any_misaligned(v.token, v.accepted, v.count, v.status);
 }
 template <class Element>
 bool valid_rows(const TargetRows<Element>& rows) {
@@ -60,7 +60,7 @@ inline bool valid_draft(const SparseDraft& d) {
 }
 
 /// Rows of a chain that a rule gains by reading together, whatever it decides: one that stops at the first
-/// guess that is not the largest logit mostly stops at once; one that judges from the end wants all.
+/// draft token that is not the largest logit mostly stops at once; one that judges from the end wants all.
 constexpr int least_rows(bool greedy, bool judges_from_the_end) {
   return greedy ? 1 : judges_from_the_end ? kMostRows : 2;
 }
@@ -72,8 +72,8 @@ __global__ void __launch_bounds__(512, 1)
     verify_kernel(const __grid_constant__ VerifyArgs<Element, Draft> args) {
   extern __shared__ __align__(16) unsigned char shared[];
   const DeviceCluster cluster;
-  Walk<Rule, DeviceCluster, Element, Draft>(cluster, args, static_cast<int>(blockIdx.x) / cluster.size(),
-                                            shared)
+  SequenceVerifier<Rule, DeviceCluster, Element, Draft>(cluster, args,
+                                                        static_cast<int>(blockIdx.x) / cluster.size(), shared)
       .run();
 }
 
@@ -93,7 +93,8 @@ cudaError_t make_verify_plan(VerifyPlan<Rule, Element, Draft>* plan, const Verif
   const cudaError_t error = make_scan_plan(
       verify_kernel<Rule, Element, Draft>, task, device,
       [&](const ScanSize& size, int warps) {
-        return Walk<Rule, DeviceCluster, Element, Draft>::shared_bytes(size, capacity.max_nodes, warps);
+        return SequenceVerifier<Rule, DeviceCluster, Element, Draft>::shared_bytes(size, capacity.max_nodes,
+                                                                                   warps);
       },
       &out.scan);
   if (error == cudaSuccess) *plan = out;
@@ -102,10 +103,10 @@ cudaError_t make_verify_plan(VerifyPlan<Rule, Element, Draft>* plan, const Verif
 
 template <class Rule, class Element, class Draft>
 cudaError_t(verify)(const VerifyPlan<Rule, Element, Draft>& plan, const Trees& trees,
-                    const TargetRows<Element>& target, const Draft& draft, const Verdicts& out,
+                    const TargetRows<Element>& target, const Draft& draft, const VerifyResults& out,
                     cudaStream_t stream) {
   if (plan.sequences < 1 || !is_plan(plan.scan, true) || !valid_trees(trees) || !valid_rows(target) ||
-      !valid_draft(draft) || !valid_verdicts(out))
+      !valid_draft(draft) || !valid_results(out))
     return cudaErrorInvalidValue;
   const VerifyArgs<Element, Draft> args{trees,          target,     draft,         out,
                                         plan.max_nodes, plan.width, plan.scan.size};

@@ -21,7 +21,7 @@ cudaError_t make_block_plan(BlockPlan<Element, Draft>* plan, const VerifyCapacit
 /// is not.
 template <class Element, class Draft>
 cudaError_t verify_block(const BlockPlan<Element, Draft>& plan, const Trees& trees,
-                         const TargetRows<Element>& target, const Draft& draft, const Verdicts& out,
+                         const TargetRows<Element>& target, const Draft& draft, const VerifyResults& out,
                          cudaStream_t stream) {
   if (trees.parent) return cudaErrorInvalidValue;
   return verify_traversal(plan, trees, target, draft, out, stream);

@@ -1,4 +1,4 @@
-// Greedy verification on the device: a guess stays iff it is the target's first largest logit.
+// Greedy verification on the device: a draft token stays iff it is the target's first largest logit.
 #pragma once
 
 #include "verify_nodes.cuh"
@@ -7,51 +7,51 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-/// The walk of rules that emit a token and go on while it was guessed: token_after(node, depth).
-template <class Walk, class TokenAfter>
-SPECULA_HD void follow(Walk& walk, TokenAfter token_after) {
+/// The loop of rules that emit a token and go on while it was drafted: token_after(node, depth).
+template <class SequenceVerifier, class TokenAfter>
+SPECULA_HD void accept_matching(SequenceVerifier& verifier, TokenAfter token_after) {
   int depth = 0;
-  for (NodeId at = 0; at != kNoParent && walk.ok(); ++depth) {
+  for (NodeId at = 0; at != kNoParent && verifier.ok(); ++depth) {
     const Token next = token_after(at, depth);
-    if (!walk.ok()) break;
-    walk.put(depth, at, next);
-    at = walk.child_with(at, next);
+    if (!verifier.ok()) break;
+    verifier.put(depth, at, next);
+    at = verifier.child_with(at, next);
   }
-  walk.finish(depth);
+  verifier.finish(depth);
 }
 
 struct GreedyRule {
-  static constexpr bool kLaws = false, kDraws = false, kJudges = false;
+  static constexpr bool kReadsDistributions = false, kDraws = false, kJudges = false;
   static constexpr int kLeastRows = least_rows(true, false);
 
-  template <class Walk>
-  SPECULA_HD static void(verify)(Walk& walk) {
-    follow(walk, [&](NodeId at, int depth) { return walk.argmax(at, depth); });
+  template <class SequenceVerifier>
+  SPECULA_HD static void(verify)(SequenceVerifier& verifier) {
+    accept_matching(verifier, [&](NodeId at, int depth) { return verifier.argmax(at, depth); });
   }
 };
 
 }  // namespace detail
 
 template <class Element>
-using GreedyPlan = FollowPlan<detail::GreedyRule, Element>;
+using GreedyPlan = MatchingPlan<detail::GreedyRule, Element>;
 
 #ifdef __CUDACC__
 
 /// See verify_rejection's. Sampling parameters change nothing here, but bad ones are refused there, too.
 template <class Element>
 cudaError_t make_greedy_plan(GreedyPlan<Element>* plan, const VerifyCapacity& capacity, int device) {
-  return detail::make_follow_plan(plan, capacity, device);
+  return detail::make_matching_plan(plan, capacity, device);
 }
 
 /// The text of greedy decoding, whatever the target's parameters say and however the proposals were drawn, as
-/// specula::Greedy. Coins: none. Cost: one read of a row for each node of the accepted path; of all nodes
-/// where the plan says so, whose workspace is then needed. Errors: cudaErrorInvalidValue for null or
+/// specula::Greedy. Uniform draws: none. Cost: one read of a row for each node of the accepted path; of all
+/// nodes where the plan says so, whose workspace is then needed. Errors: cudaErrorInvalidValue for null or
 /// misaligned arrays, and for a workspace that is too small; else what the launch says.
 template <class Element>
 cudaError_t verify_greedy(const GreedyPlan<Element>& plan, const Trees& trees,
-                          const TargetRows<Element>& target, const Verdicts& out, const Workspace& workspace,
-                          cudaStream_t stream) {
-  return detail::verify_following(plan, trees, target, out, workspace, stream);
+                          const TargetRows<Element>& target, const VerifyResults& out,
+                          const Workspace& workspace, cudaStream_t stream) {
+  return detail::verify_matching(plan, trees, target, out, workspace, stream);
 }
 
 #endif  // __CUDACC__

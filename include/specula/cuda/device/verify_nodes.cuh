@@ -22,14 +22,14 @@ struct NodesArgs {
   std::int32_t* arrived;  // (B) zeros, and zeros again afterwards
 };
 
-/// A walk over choices that were made.
+/// Verification over choices that were made.
 template <class Cluster>
-class ChosenWalk : public TreeWalk<Cluster> {
+class ChosenSequenceVerifier : public SequenceState<Cluster> {
  public:
   template <class Element>
-  SPECULA_HD ChosenWalk(Cluster cluster, const NodesArgs<Element>& args, int sequence)
-      : TreeWalk<Cluster>(cluster, args.verify.trees, args.verify.out, args.verify.scan.vocab,
-                          args.verify.max_nodes, args.verify.width, sequence),
+  SPECULA_HD ChosenSequenceVerifier(Cluster cluster, const NodesArgs<Element>& args, int sequence)
+      : SequenceState<Cluster>(cluster, args.verify.trees, args.verify.out, args.verify.scan.vocab,
+                               args.verify.max_nodes, args.verify.width, sequence),
         choices_(nullptr) {}
 
   /// The proposal and the choices where they are near.
@@ -70,10 +70,10 @@ SPECULA_HD void verify_node(Cluster cluster, const NodesArgs<Element>& args, int
   const auto warp = block.warp();
   const int sequence = index / verify.max_nodes;
   const NodeId node = index % verify.max_nodes;
-  ChosenWalk<Cluster> walk(cluster, args, sequence);
+  ChosenSequenceVerifier<Cluster> verifier(cluster, args, sequence);
   SamplingParams params;
   if (verify.target.params) params = verify.target.params[sequence];
-  if (!valid(params)) walk.refuse(Status::bad_parameters);
+  if (!valid(params)) verifier.refuse(Status::bad_parameters);
   if (!Rule::kDraws) params = {0.0f, 0, 1.0f, 0.0f};
 
   using Scan = RowScan<Cluster>;
@@ -83,49 +83,50 @@ SPECULA_HD void verify_node(Cluster cluster, const NodesArgs<Element>& args, int
   NodeChoice* const choices = reinterpret_cast<NodeChoice*>(behind + kFlagBytes);
   Token* const tokens = reinterpret_cast<Token*>(choices + verify.max_nodes);
   NodeId* const parents = tokens + verify.max_nodes;
-  const auto look = [&] {
-    if (walk.ok())
-      for (NodeId n = warp.rank(); n < walk.size(); n += warp.size()) {
-        tokens[n] = walk.token(n);
-        parents[n] = walk.parent(n);
+  const auto check_proposal = [&] {
+    if (verifier.ok())
+      for (NodeId n = warp.rank(); n < verifier.size(); n += warp.size()) {
+        tokens[n] = verifier.token(n);
+        parents[n] = verifier.parent(n);
       }
   };
 
   NodeChoice choice{kNoToken, Status::ok};
-  if (walk.ok() && node < walk.size() &&
-      (verify.target.row_of_node ? walk.is_there(node) : node == 0 || walk.token(node) >= 0)) {
-    const std::int64_t at = verify.target.row_of_node ? verify.target.row_of_node[walk.first_node() + node]
-                                                      : static_cast<std::int64_t>(walk.first_node()) + node;
+  if (verifier.ok() && node < verifier.size() &&
+      (verify.target.row_of_node ? verifier.is_there(node) : node == 0 || verifier.token(node) >= 0)) {
+    const std::int64_t at = verify.target.row_of_node
+                                ? verify.target.row_of_node[verifier.first_node() + node]
+                                : static_cast<std::int64_t>(verifier.first_node()) + node;
     const Row<Element> row{verify.target.logits + at * verify.target.stride, verify.scan.vocab};
     const auto row_of = [&](int) { return row; };
-    scan.template read<Element>(1, row_of, params, true, look, [](int) {});
-    const bool is_cut = params.temperature != 0.0f && cuts(params);
-    if (is_cut) {
+    scan.template read<Element>(1, row_of, params, true, check_proposal, [](int) {});
+    const bool is_truncated = params.temperature != 0.0f && truncates(params);
+    if (is_truncated) {
       block.sync();
-      const bool kept = scan.template cut<Element>(1, row_of, params);
+      const bool kept = scan.template truncate<Element>(1, row_of, params);
       block.sync();
       if (!kept) scan.template keep<Element>(0, 1, row_of);
     }
     if (cluster.rank() == 0 && block.warp_rank() == 0) {
-      const RowStats& law = scan.facts(0).law;
+      const RowStats& distribution = scan.facts(0).distribution;
       int depth = 0;
       for (NodeId n = node, above = 0; n > 0; n = above, ++depth) {
-        above = walk.is_chain() ? n - 1 : parents[n];
+        above = verifier.is_chain() ? n - 1 : parents[n];
         if (above < 0 || above >= n) break;  // no tree, as will be seen
       }
-      choice = {law.point, law.status};
-      if (law.status == Status::ok && law.point == kNoToken) {
-        const Words words = walk.sample_words(depth);
-        const Exponent exponent(law);
+      choice = {distribution.point, distribution.status};
+      if (distribution.status == Status::ok && distribution.point == kNoToken) {
+        const Words words = verifier.sample_words(depth);
+        const Exponent exponent(distribution);
         choice.token =
-            is_cut ? scan.draw_measured(
-                         words, [&](int first, float(&w)[4]) { Scan::weigh(row, exponent, first, w); })
-                   : scan.draw(0, row, words);
+            is_truncated ? scan.draw_measured(
+                               words, [&](int first, float(&w)[4]) { Scan::weigh(row, exponent, first, w); })
+                         : scan.draw(0, row, words);
       }
     }
   } else {
     scan.leave();
-    if (block.warp_rank() == 0) look();
+    if (block.warp_rank() == 0) check_proposal();
   }
   if (cluster.rank() != 0) return;
   if (block.rank() == 0) args.choices[index] = choice;
@@ -134,8 +135,8 @@ SPECULA_HD void verify_node(Cluster cluster, const NodesArgs<Element>& args, int
   for (NodeId n = block.rank(); n < verify.max_nodes; n += block.size()) choices[n] = said[n];
   block.sync();
   if (block.warp_rank() != 0) return;
-  walk.begin(tokens, parents, choices);
-  (Rule::verify)(walk);
+  verifier.begin(tokens, parents, choices);
+  (Rule::verify)(verifier);
 }
 
 #ifdef __CUDACC__
@@ -162,22 +163,22 @@ inline bool asks_all_nodes(const VerifyCapacity& c, std::size_t element_bytes, i
 
 /// The plan of a rule that may ask all nodes at once, of trees that are no chains: then it wants a workspace.
 template <class Rule, class Element>
-struct FollowPlan {
-  VerifyPlan<Rule, Element, ChosenDraft> walk;
+struct MatchingPlan {
+  VerifyPlan<Rule, Element, ChosenDraft> verifier;
   bool all_nodes = false;
   detail::ScanPlan nodes;
 };
 
 /// Bytes of a workspace's parts and counters; 0 where none is needed.
 template <class Rule, class Element>
-std::size_t part_bytes(const FollowPlan<Rule, Element>& plan) {
-  return plan.all_nodes ? sizeof(detail::NodeChoice) * static_cast<std::size_t>(plan.walk.sequences) *
-                              static_cast<std::size_t>(plan.walk.max_nodes)
+std::size_t part_bytes(const MatchingPlan<Rule, Element>& plan) {
+  return plan.all_nodes ? sizeof(detail::NodeChoice) * static_cast<std::size_t>(plan.verifier.sequences) *
+                              static_cast<std::size_t>(plan.verifier.max_nodes)
                         : 0;
 }
 template <class Rule, class Element>
-std::size_t counter_bytes(const FollowPlan<Rule, Element>& plan) {
-  return plan.all_nodes ? sizeof(std::uint32_t) * static_cast<std::size_t>(plan.walk.sequences) : 0;
+std::size_t counter_bytes(const MatchingPlan<Rule, Element>& plan) {
+  return plan.all_nodes ? sizeof(std::uint32_t) * static_cast<std::size_t>(plan.verifier.sequences) : 0;
 }
 
 namespace detail {
@@ -185,9 +186,10 @@ namespace detail {
 #ifdef __CUDACC__
 
 template <class Rule, class Element>
-cudaError_t make_follow_plan(FollowPlan<Rule, Element>* plan, const VerifyCapacity& capacity, int device) {
-  FollowPlan<Rule, Element> out;
-  cudaError_t error = make_verify_plan(&out.walk, capacity, device);
+cudaError_t make_matching_plan(MatchingPlan<Rule, Element>* plan, const VerifyCapacity& capacity,
+                               int device) {
+  MatchingPlan<Rule, Element> out;
+  cudaError_t error = make_verify_plan(&out.verifier, capacity, device);
   DeviceLimits limits;
   if (error == cudaSuccess) error = device_limits(device, &limits);
   if (error != cudaSuccess) return error;
@@ -205,18 +207,20 @@ cudaError_t make_follow_plan(FollowPlan<Rule, Element>* plan, const VerifyCapaci
 }
 
 template <class Rule, class Element>
-cudaError_t verify_following(const FollowPlan<Rule, Element>& plan, const Trees& trees,
-                             const TargetRows<Element>& target, const Verdicts& out,
-                             const Workspace& workspace, cudaStream_t stream) {
-  if (!plan.all_nodes || !trees.parent) return (verify)(plan.walk, trees, target, ChosenDraft{}, out, stream);
-  if (plan.walk.sequences < 1 || !is_plan(plan.nodes, false) || !valid_trees(trees) || !valid_rows(target) ||
-      !valid_verdicts(out) || !is_room(workspace, part_bytes(plan), counter_bytes(plan)))
+cudaError_t verify_matching(const MatchingPlan<Rule, Element>& plan, const Trees& trees,
+                            const TargetRows<Element>& target, const VerifyResults& out,
+                            const Workspace& workspace, cudaStream_t stream) {
+  if (!plan.all_nodes || !trees.parent)
+    return (verify)(plan.verifier, trees, target, ChosenDraft{}, out, stream);
+  if (plan.verifier.sequences < 1 || !is_plan(plan.nodes, false) || !valid_trees(trees) ||
+      !valid_rows(target) || !valid_results(out) ||
+      !is_room(workspace, part_bytes(plan), counter_bytes(plan)))
     return cudaErrorInvalidValue;
   const NodesArgs<Element> args{
-      {trees, target, {}, out, plan.walk.max_nodes, plan.walk.width, plan.nodes.size},
+      {trees, target, {}, out, plan.verifier.max_nodes, plan.verifier.width, plan.nodes.size},
       static_cast<NodeChoice*>(workspace.parts),
       reinterpret_cast<std::int32_t*>(workspace.counters)};
-  return launch(verify_nodes_kernel<Rule, Element>, plan.walk.sequences * plan.walk.max_nodes,
+  return launch(verify_nodes_kernel<Rule, Element>, plan.verifier.sequences * plan.verifier.max_nodes,
                 plan.nodes.cluster, plan.nodes.threads, plan.nodes.shared_bytes, stream, args);
 }
 

@@ -8,36 +8,38 @@ namespace cuda {
 namespace detail {
 
 struct RejectionRule {
-  static constexpr bool kLaws = true, kDraws = false, kJudges = true;
+  static constexpr bool kReadsDistributions = true, kDraws = false, kJudges = true;
   static constexpr int kLeastRows = least_rows(false, false);
 
-  template <class Walk>
-  SPECULA_HD static void(verify)(Walk& walk) {
-    NodeId at = walk.accept_chain();  // of a tree the root
+  template <class SequenceVerifier>
+  SPECULA_HD static void(verify)(SequenceVerifier& verifier) {
+    NodeId at = verifier.accept_chain();  // of a tree the root
     int depth = at;
-    for (; at != kNoParent && walk.ok(); ++depth) {
+    for (; at != kNoParent && verifier.ok(); ++depth) {
       const NodeId from = at;
-      const RowStats& law = walk.law(from, depth);
-      if (!walk.ok()) break;
+      const RowStats& distribution = verifier.distribution(from, depth);
+      if (!verifier.ok()) break;
       bool rejected = false;
       at = kNoParent;
-      for (NodeId c = walk.next_child(from, from); c != kNoParent; c = walk.next_child(from, c)) {
-        const double target_prob = rejected ? walk.residual_prob(c) : walk.target_prob(law, c);
-        if (walk.accept(target_prob / walk.draft_prob(c), c, depth + 1)) {
+      for (NodeId c = verifier.next_child(from, from); c != kNoParent; c = verifier.next_child(from, c)) {
+        const double target_prob =
+            rejected ? verifier.residual_prob(c) : verifier.target_prob(distribution, c);
+        if (verifier.accept(target_prob / verifier.draft_prob(c), c, depth + 1)) {
           at = c;
           break;
         }
-        if (!rejected) walk.start_residual(from, law, 0);
+        if (!rejected) verifier.start_residual(from, distribution, 0);
         rejected = true;
-        walk.reject(1);
+        verifier.reject(1);
       }
-      if (!walk.ok()) break;
+      if (!verifier.ok()) break;
       if (at != kNoParent)
-        walk.put(depth, from, walk.token(at));
+        verifier.put(depth, from, verifier.token(at));
       else
-        walk.put(depth, from, rejected ? walk.sample_residual(depth) : walk.sample(from, law, depth));
+        verifier.put(depth, from,
+                     rejected ? verifier.sample_residual(depth) : verifier.sample(from, distribution, depth));
     }
-    walk.finish(depth);
+    verifier.finish(depth);
   }
 };
 
@@ -60,14 +62,14 @@ cudaError_t make_rejection_plan(RejectionPlan<Element, Draft>* plan, const Verif
 
 /// Children in the order of their drawing: accept x with probability min(1, p(x) / q(x)), else p <- norm((p -
 /// q)+) and on to the next; when none stays, draw from what is left of p. As specula::Rejection, with the
-/// same coins: on one path token-level speculative sampling (Leviathan et al. 2023; Chen et al. 2023), over
-/// siblings SpecInfer's and Sequoia's. Cost: one read of a row for each node of the accepted path, of a chain
-/// of some more; a rejection reads the target's row again, which the cache should still hold, and the
-/// draft's. One launch; nothing is allocated. Errors: cudaErrorInvalidValue for a plan that was not made and
-/// for null or misaligned arrays; else what the launch says.
+/// same uniform draws: on one path token-level speculative sampling (Leviathan et al. 2023; Chen et al.
+/// 2023), over siblings SpecInfer's and Sequoia's. Cost: one read of a row for each node of the accepted
+/// path, of a chain of some more; a rejection reads the target's row again, which the cache should still
+/// hold, and the draft's. One launch; nothing is allocated. Errors: cudaErrorInvalidValue for a plan that was
+/// not made and for null or misaligned arrays; else what the launch says.
 template <class Element, class Draft>
 cudaError_t verify_rejection(const RejectionPlan<Element, Draft>& plan, const Trees& trees,
-                             const TargetRows<Element>& target, const Draft& draft, const Verdicts& out,
+                             const TargetRows<Element>& target, const Draft& draft, const VerifyResults& out,
                              cudaStream_t stream) {
   return (detail::verify)(plan, trees, target, draft, out, stream);
 }

@@ -1,4 +1,4 @@
-// Sample-and-match on the device: draw from the target; go on while a guess is what was drawn.
+// Sample-and-match on the device: draw from the target; go on while a draft token is what was drawn.
 #pragma once
 
 #include "verify_greedy.cuh"
@@ -8,19 +8,19 @@ namespace cuda {
 namespace detail {
 
 struct SampleAndMatchRule {
-  static constexpr bool kLaws = true, kDraws = true, kJudges = false;
+  static constexpr bool kReadsDistributions = true, kDraws = true, kJudges = false;
   static constexpr int kLeastRows = least_rows(false, false);
 
-  template <class Walk>
-  SPECULA_HD static void(verify)(Walk& walk) {
-    follow(walk, [&](NodeId at, int depth) { return walk.drawn(at, depth); });
+  template <class SequenceVerifier>
+  SPECULA_HD static void(verify)(SequenceVerifier& verifier) {
+    accept_matching(verifier, [&](NodeId at, int depth) { return verifier.drawn(at, depth); });
   }
 };
 
 }  // namespace detail
 
 template <class Element>
-using SampleAndMatchPlan = FollowPlan<detail::SampleAndMatchRule, Element>;
+using SampleAndMatchPlan = MatchingPlan<detail::SampleAndMatchRule, Element>;
 
 #ifdef __CUDACC__
 
@@ -28,17 +28,17 @@ using SampleAndMatchPlan = FollowPlan<detail::SampleAndMatchRule, Element>;
 template <class Element>
 cudaError_t make_sample_and_match_plan(SampleAndMatchPlan<Element>* plan, const VerifyCapacity& capacity,
                                        int device) {
-  return detail::make_follow_plan(plan, capacity, device);
+  return detail::make_matching_plan(plan, capacity, device);
 }
 
-/// The target's law for every proposal, as specula::SampleAndMatch: it never looks at q, and for
+/// The target's distribution for every proposal, as specula::SampleAndMatch: it never looks at q, and for
 /// deterministic proposals no rule accepts more. Same seed, same text as plain sampling with sample(). Cost
-/// and errors as verify_greedy(); coins: one `sample` a token.
+/// and errors as verify_greedy(); uniform draws: one `sample` a token.
 template <class Element>
 cudaError_t verify_sample_and_match(const SampleAndMatchPlan<Element>& plan, const Trees& trees,
-                                    const TargetRows<Element>& target, const Verdicts& out,
+                                    const TargetRows<Element>& target, const VerifyResults& out,
                                     const Workspace& workspace, cudaStream_t stream) {
-  return detail::verify_following(plan, trees, target, out, workspace, stream);
+  return detail::verify_matching(plan, trees, target, out, workspace, stream);
 }
 
 #endif  // __CUDACC__

@@ -1,11 +1,11 @@
 // Verification where the vocabulary is split over several GPUs: partials | all-gather | decide.
 #pragma once
 
-#include "../block/tree_walk.cuh"
+#include "../block/sequence_state.cuh"
 #include "../detail/host_device.cuh"
 #include "../thread/exponent.cuh"
 #include "../warp/tile.cuh"
-#include "../warp/tile_law.cuh"
+#include "../warp/tile_distribution.cuh"
 #include "../warp/tile_masses.cuh"
 #include "arguments.cuh"
 #include "launch.cuh"
@@ -17,14 +17,15 @@
 namespace specula {
 namespace cuda {
 
-/// What a shard says of one tile of 512 tokens after one node. The candidates are the tokens that the coins
-/// of the node's next token would pick inside this tile, should the tile be picked.
+/// What a shard says of one tile of 512 tokens after one node. The candidates are the tokens that the uniform
+/// draws of the node's next token would pick inside this tile, should the tile be picked.
 struct TilePartial {
   float maximum, sum;  // sum of 2^(l log2(e) / T - unit), unit the integer nearest to the maximum's exponent
   float rest;          // the same without the node's children
   Token first;         // of the tile's largest logits
   Token sample,
-      residual;  // by the coin of Stream::sample, and by that of Stream::residual without the children
+      residual;  // by the uniform draw of RandomStream::sample, and by that of RandomStream::residual without
+                 // the children
 };
 
 /// One shard: tokens [first_token, first_token + tokens) of the vocabulary. All shards but the last hold the
@@ -80,13 +81,14 @@ SPECULA_HD TilePartial tile_partial(Warp warp, const Trees& trees, const ShardRo
   for (NodeId n = node; n > 0 && n < size && depth < size; n = parent(n))
     ++depth;  // bad trees have an end, too
   const std::int32_t origin = trees.position[sequence];
-  const Coins coins{trees.seed[sequence], trees.sequence ? trees.sequence[sequence] : 0};
+  const PhiloxRandom rng{trees.seed[sequence], trees.sequence ? trees.sequence[sequence] : 0};
   const auto take = [&](int first, float(&to)[4]) {
     SPECULA_UNROLL
     for (int i = 0; i < kPerLane; ++i)
       if (first % kPerLane == i / 4 * 4) to[i % 4] = w[i];
   };
-  out.sample = draw_inside(warp, tile, coin(coins.words({origin + depth + 1, 0, Stream::sample, 0}).y), take);
+  out.sample =
+      draw_inside(warp, tile, uniform(rng.words({origin + depth + 1, 0, RandomStream::sample, 0}).y), take);
   for (NodeId c = node + 1; c < size; ++c) {
     const Token token = trees.token[begin + c];
     if (parent(c) != node || token < 0) continue;
@@ -104,8 +106,8 @@ SPECULA_HD TilePartial tile_partial(Warp warp, const Trees& trees, const ShardRo
   SPECULA_UNROLL
   for (int i = 0; i < kPerLane; ++i) left += static_cast<double>(w[i]);
   out.rest = static_cast<float>(reduce(warp, left, Sum{}));
-  out.residual =
-      draw_inside(warp, tile, coin(coins.words({origin + depth + 1, origin, Stream::residual, 0}).y), take);
+  out.residual = draw_inside(
+      warp, tile, uniform(rng.words({origin + depth + 1, origin, RandomStream::residual, 0}).y), take);
   return out;
 }
 
@@ -119,41 +121,43 @@ SPECULA_HD int sequence_of(const Trees& trees, int sequences, std::int32_t node)
   return low;
 }
 
-/// The laws along a proposal from gathered partials: what rules walk over instead of Walk, for chosen
-/// guesses.
+/// The distributions along a proposal from gathered partials: what rules work on instead of SequenceVerifier,
+/// for chosen draft tokens.
 template <class Cluster>
-class ShardedWalk : public TreeWalk<Cluster> {
+class ShardedSequenceVerifier : public SequenceState<Cluster> {
  public:
-  SPECULA_HD ShardedWalk(Cluster cluster, const Trees& trees, const SamplingParams* params,
-                         const Verdicts& out, const GatheredPartials& gathered, int vocab, int nodes,
-                         int max_nodes, int width, int sequence)
-      : TreeWalk<Cluster>(cluster, trees, out, vocab, max_nodes, width, sequence),
+  SPECULA_HD ShardedSequenceVerifier(Cluster cluster, const Trees& trees, const SamplingParams* params,
+                                     const VerifyResults& out, const GatheredPartials& gathered, int vocab,
+                                     int nodes, int max_nodes, int width, int sequence)
+      : SequenceState<Cluster>(cluster, trees, out, vocab, max_nodes, width, sequence),
         gathered_(gathered),
         nodes_(nodes) {
     if (this->ok() && (this->begin_ + this->size_ > nodes || !this->is_tree())) this->fail(Status::bad_tree);
     if (params) params_ = params[sequence];
     if (!valid(params_)) this->fail(Status::bad_parameters);
-    if (cuts(params_)) this->fail(Status::cut_is_not_sharded);
+    if (truncates(params_)) this->fail(Status::truncation_is_not_sharded);
   }
 
-  SPECULA_HD const RowStats& law(NodeId node, int) { return now_ = law_at(node, params_.temperature); }
-  SPECULA_HD Token argmax(NodeId node, int) { return law_at(node, 0).point; }
+  SPECULA_HD const RowStats& distribution(NodeId node, int) {
+    return now_ = distribution_at(node, params_.temperature);
+  }
+  SPECULA_HD Token argmax(NodeId node, int) { return distribution_at(node, 0).point; }
   SPECULA_HD Token drawn(NodeId node, int depth) {
-    const RowStats p = law(node, depth);
+    const RowStats p = distribution(node, depth);
     return this->ok() ? sample(node, p, depth) : kNoToken;
   }
   SPECULA_HD NodeId accept_chain() const { return 0; }
-  SPECULA_HD double target_prob(const RowStats& law, NodeId child) const {
-    if (law.point != kNoToken) return this->token(child) == law.point ? 1.0 : 0.0;
+  SPECULA_HD double target_prob(const RowStats& distribution, NodeId child) const {
+    if (distribution.point != kNoToken) return this->token(child) == distribution.point ? 1.0 : 0.0;
     float logit = -infinity();
     for (int s = 0; s < gathered_.shards; ++s)
       logit =
           larger(logit, gathered_.child_logits[static_cast<std::int64_t>(s) * nodes_ + this->begin_ + child]);
-    return prob(logit, law);
+    return prob(logit, distribution);
   }
   SPECULA_HD double draft_prob(NodeId) const { return 1; }
-  SPECULA_HD Token sample(NodeId node, const RowStats& law, int depth) {
-    if (law.point != kNoToken) return law.point;
+  SPECULA_HD Token sample(NodeId node, const RowStats& distribution, int depth) {
+    if (distribution.point != kNoToken) return distribution.point;
     const int tile = pick_tile(
         warp(), tiles(), [&](int t) { return masses_(partial(node, t).maximum, partial(node, t).sum); },
         this->sample_words(depth).x);
@@ -161,24 +165,24 @@ class ShardedWalk : public TreeWalk<Cluster> {
   }
 
   // What rejections leave of p: p without the tokens of the rejected children.
-  SPECULA_HD void start_residual(NodeId node, const RowStats& law, int) {
+  SPECULA_HD void start_residual(NodeId node, const RowStats& distribution, int) {
     owner_ = node;
-    law_ = law;
+    distribution_ = distribution;
     last_ = node;
     total_ = 1;
   }
   SPECULA_HD double residual_prob(NodeId child) const {
-    return is_rejected(this->token(child)) ? 0.0 : target_prob(law_, child) / total_;
+    return is_rejected(this->token(child)) ? 0.0 : target_prob(distribution_, child) / total_;
   }
   SPECULA_HD double reject(double) {
     const NodeId child = this->next_child(owner_, last_);
     const double left = total_ - residual_prob(child) * total_;
     last_ = child;
-    if (left > 0) total_ = left;  // where rounding leaves nothing, the law stays as it was
+    if (left > 0) total_ = left;  // where rounding leaves nothing, the distribution stays as it was
     return total_;
   }
   SPECULA_HD Token sample_residual(int depth) {
-    if (law_.point != kNoToken) return law_.point;
+    if (distribution_.point != kNoToken) return distribution_.point;
     const Words words = this->residual_words(depth);
     const auto rest = [&](int t) {
       return masses_.as_float(partial(owner_, t).maximum, partial(owner_, t).rest);
@@ -208,12 +212,12 @@ class ShardedWalk : public TreeWalk<Cluster> {
     return false;
   }
 
-  SPECULA_HD RowStats law_at(NodeId node, float temperature) {
+  SPECULA_HD RowStats distribution_at(NodeId node, float temperature) {
     RowStats out{0, 0, temperature, -infinity(), kNoToken, Status::ok};
     if (!this->ok()) return out;
     const auto maximum = [&](int t) { return partial(node, t).maximum; };
-    const TileLaw tiles_of(warp(), tiles(), temperature, maximum,
-                           [&](int t) { return partial(node, t).sum; });
+    const TileDistribution tiles_of(warp(), tiles(), temperature, maximum,
+                                    [&](int t) { return partial(node, t).sum; });
     masses_ = tiles_of.masses;
     out.status = tiles_of.status;
     this->fail(out.status);
@@ -230,9 +234,9 @@ class ShardedWalk : public TreeWalk<Cluster> {
   const GatheredPartials& gathered_;
   int nodes_;
   SamplingParams params_{};
-  RowMasses masses_;  // of the law that was asked for last
+  RowMasses masses_;  // of the distribution that was asked for last
   NodeId owner_ = kNoParent, last_ = kNoParent;
-  RowStats now_{}, law_{};  // asked for last, and the residual's
+  RowStats now_{}, distribution_{};  // asked for last, and the residual's
   double total_ = 1;
 };
 
@@ -269,11 +273,12 @@ __global__ void __launch_bounds__(256, 1)
 template <class Rule>
 __global__ void __launch_bounds__(32, 1)
     decide_kernel(const __grid_constant__ Trees trees, const SamplingParams* params,
-                  const __grid_constant__ Verdicts out, const __grid_constant__ GatheredPartials gathered,
-                  int vocab, int nodes, int max_nodes, int width) {
-  ShardedWalk<DeviceCluster> walk(DeviceCluster{}, trees, params, out, gathered, vocab, nodes, max_nodes,
-                                  width, static_cast<int>(blockIdx.x));
-  (Rule::verify)(walk);
+                  const __grid_constant__ VerifyResults out,
+                  const __grid_constant__ GatheredPartials gathered, int vocab, int nodes, int max_nodes,
+                  int width) {
+  ShardedSequenceVerifier<DeviceCluster> verifier(DeviceCluster{}, trees, params, out, gathered, vocab, nodes,
+                                                  max_nodes, width, static_cast<int>(blockIdx.x));
+  (Rule::verify)(verifier);
 }
 
 #endif  // __CUDACC__
@@ -305,9 +310,9 @@ namespace detail {
 
 template <class Rule>
 cudaError_t decide(const VerifyCapacity& capacity, int nodes, const Trees& trees,
-                   const SamplingParams* params, const GatheredPartials& gathered, const Verdicts& out,
+                   const SamplingParams* params, const GatheredPartials& gathered, const VerifyResults& out,
                    cudaStream_t stream) {
-  if (!valid_capacity(capacity) || nodes < 1 || !valid_trees(trees) || !valid_verdicts(out) ||
+  if (!valid_capacity(capacity) || nodes < 1 || !valid_trees(trees) || !valid_results(out) ||
       any_misaligned(params) || !valid_gathered(gathered, capacity.vocab))
     return cudaErrorInvalidValue;
   return launch(decide_kernel<Rule>, capacity.sequences, 1, 32, 0, stream, trees, params, out, gathered,
@@ -316,24 +321,25 @@ cudaError_t decide(const VerifyCapacity& capacity, int nodes, const Trees& trees
 
 }  // namespace detail
 
-/// The verdict from gathered partials, on every GPU alike, whatever the number of shards: as verify_greedy,
-/// verify_sample_and_match and verify_rejection of chosen guesses. Rows of `out` have max_depth + 1 elements.
-/// A cut is refused (Status::cut_is_not_sharded): its threshold would take another exchange, as drawn guesses
-/// would. `params`, (B), are those that the partials were made with; null: temperature 1. Errors:
-/// cudaErrorInvalidValue for capacities out of range, null or misaligned arrays, and fewer tiles than the
-/// vocabulary has; else what the launch says.
+/// The verification result from gathered partials, on every GPU alike, whatever the number of shards: as
+/// verify_greedy, verify_sample_and_match and verify_rejection of chosen draft tokens. Rows of `out` have
+/// max_depth + 1 elements. A cut is refused (Status::truncation_is_not_sharded): its threshold would take
+/// another exchange, as drawn draft tokens would. `params`, (B), are those that the partials were made with;
+/// null: temperature 1. Errors: cudaErrorInvalidValue for capacities out of range, null or misaligned arrays,
+/// and fewer tiles than the vocabulary has; else what the launch says.
 inline cudaError_t decide_greedy(const VerifyCapacity& capacity, int nodes, const Trees& trees,
-                                 const GatheredPartials& gathered, const Verdicts& out, cudaStream_t stream) {
+                                 const GatheredPartials& gathered, const VerifyResults& out,
+                                 cudaStream_t stream) {
   return detail::decide<detail::GreedyRule>(capacity, nodes, trees, nullptr, gathered, out, stream);
 }
 inline cudaError_t decide_sample_and_match(const VerifyCapacity& capacity, int nodes, const Trees& trees,
                                            const SamplingParams* params, const GatheredPartials& gathered,
-                                           const Verdicts& out, cudaStream_t stream) {
+                                           const VerifyResults& out, cudaStream_t stream) {
   return detail::decide<detail::SampleAndMatchRule>(capacity, nodes, trees, params, gathered, out, stream);
 }
 inline cudaError_t decide_rejection(const VerifyCapacity& capacity, int nodes, const Trees& trees,
                                     const SamplingParams* params, const GatheredPartials& gathered,
-                                    const Verdicts& out, cudaStream_t stream) {
+                                    const VerifyResults& out, cudaStream_t stream) {
   return detail::decide<detail::RejectionRule>(capacity, nodes, trees, params, gathered, out, stream);
 }
 

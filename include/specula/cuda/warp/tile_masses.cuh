@@ -1,5 +1,5 @@
-// Masses of a row's tiles as whole numbers: their sums depend on no order, and a coin's word picks a tile
-// exactly. Every function here is called by a warp, and all its lanes get the same.
+// Masses of a row's tiles as whole numbers: their sums depend on no order, and a uniform draw's word picks a
+// tile exactly. Every function here is called by a warp, and all its lanes get the same.
 #pragma once
 
 #include "../detail/host_device.cuh"
@@ -11,10 +11,10 @@ namespace cuda {
 namespace detail {
 
 // A mass is a number of units, small enough that all of a row's fit 64 bits: of 2^-mass_bits(tiles) of the
-// heaviest tile's power of two, and of at most 2^10 times that for a row's law, which knows no more than a
-// bound of it. Rounding moves the boundary between two tiles by half a unit a tile at most: by 2^-36 of the
-// row's mass for 131,072 tokens, by 2^-30 for a million, where a coin has 32 bits and moves it by 2^-32. A
-// tile that rounds to nothing is never picked; a coin could hardly have told.
+// heaviest tile's power of two, and of at most 2^10 times that for a row's distribution, which knows no more
+// than a bound of it. Rounding moves the boundary between two tiles by half a unit a tile at most: by 2^-36
+// of the row's mass for 131,072 tokens, by 2^-30 for a million, where a uniform draw has 32 bits and moves it
+// by 2^-32. A tile that rounds to nothing is never picked; a uniform draw could hardly have told.
 
 /// 62 but for the ceil(log2(tiles)) bits that the sum needs.
 SPECULA_HD int mass_bits(int tiles) { return 61 - last_lane(static_cast<std::uint32_t>(tiles - 1)); }
@@ -40,7 +40,8 @@ SPECULA_HD std::uint64_t mass_of_word(std::uint32_t word, std::uint64_t total) {
   return word * (total >> 32) + (word * (total & 0xFFFFFFFFu) >> 32);
 }
 
-/// The tile that a coin's word picks by mass; one without any is never picked. -1 if there is no mass.
+/// The tile that a uniform draw's word picks by mass; one without any is never picked. -1 if there is no
+/// mass.
 template <class Warp, class Mass>
 SPECULA_HD int pick_tile(Warp warp, int tiles, Mass mass, std::uint32_t word) {
   const int per = 8 * ceil_div(tiles, 8 * warp.size());  // consecutive tiles of a lane
@@ -90,7 +91,7 @@ struct FloatMasses {
 /// Draws the token inside `tile`: fill(first, w) gives the weights of four tokens from `first` on. -1 if no
 /// token has weight.
 template <class Warp, class Fill>
-SPECULA_HD std::int32_t draw_inside(Warp warp, int tile, double coin, Fill fill) {
+SPECULA_HD std::int32_t draw_inside(Warp warp, int tile, double uniform, Fill fill) {
   const int begin = tile * kTile + place_of<Order::run, float>(warp.rank(), 0);
   float w[kPerLane];
   double four[4];
@@ -104,7 +105,7 @@ SPECULA_HD std::int32_t draw_inside(Warp warp, int tile, double coin, Fill fill)
               (static_cast<double>(part[2]) + static_cast<double>(part[3]));
   }
   const double mine = (four[0] + four[1]) + (four[2] + four[3]);
-  const double upto = inclusive_sum(warp, mine), wanted = coin * warp.shuffle(upto, warp.size() - 1);
+  const double upto = inclusive_sum(warp, mine), wanted = uniform * warp.shuffle(upto, warp.size() - 1);
   const std::uint32_t has = warp.ballot(mine > 0), hit = warp.ballot(mine > 0 && wanted < upto);
   if (has == 0) return -1;
   // Rounding may leave `wanted` beyond the last: then the last token of weight is it.

@@ -16,12 +16,12 @@
 #include "specula/eigen/detail/aligned.hpp"
 #include "specula/eigen/detail/bf16_product.hpp"
 #include "specula/eigen/detail/elementwise.hpp"
+#include "specula/eigen/detail/large_batch_product.hpp"
 #include "specula/eigen/detail/panel.hpp"
 #include "specula/eigen/detail/panel_product.hpp"
 #include "specula/eigen/detail/rope_table.hpp"
-#include "specula/eigen/detail/target_sight.hpp"
+#include "specula/eigen/detail/target_state.hpp"
 #include "specula/eigen/detail/tree_attention.hpp"
-#include "specula/eigen/detail/wide_product.hpp"
 #include "specula/eigen/kv_cache.hpp"
 #include "specula/eigen/llama_options.hpp"
 #include "specula/eigen/llama_weights.hpp"
@@ -44,7 +44,7 @@ struct ColumnBuffer {
   AlignedVector<Real> values;
 };
 
-enum class Product { skinny, wide };
+enum class Product { small_batch, large_batch };
 enum class Block { attention, mlp };  // of a layer
 
 /// What of the model a pass runs.
@@ -64,9 +64,10 @@ class LlamaPass {
         isa_(options.isa),
         elementwise_(isa_),
         rope_(config(), options.capacity),
-        cross_rope_(config().target, config().looks_at == LooksAt::key_values ? options.capacity : 0),
+        cross_rope_(config().target,
+                    config().conditioned_on == Conditioning::key_values ? options.capacity : 0),
         team_(options.team ? options.team : std::make_shared<ThreadTeam>(options.threads)),
-        sight_(config(), options.capacity, pass_columns(options)),
+        target_state_(config(), options.capacity, pass_columns(options)),
         shown_layers_(options.feature_layers),
         cache(config().layers, config().kv_heads, config().head_dim, options.capacity) {
     const LlamaConfig& c = config();
@@ -96,15 +97,16 @@ class LlamaPass {
     if (states > 0) hidden_states_ = {cache.slots(), states * c.hidden_size};
     if (options.measure_similarity) cosines(Block::attention) = {c.layers, cache.slots()};
     if (options.measure_mlp_similarity) cosines(Block::mlp) = {c.layers, cache.slots()};
-    if (c.looks_at == LooksAt::key_values) cross_queries_ = {columns, target.heads * target.head_dim};
-    if (c.looks_at == LooksAt::features) fused_ = {columns, 2 * c.hidden_size};
+    if (c.conditioned_on == Conditioning::key_values)
+      cross_queries_ = {columns, target.heads * target.head_dim};
+    if (c.conditioned_on == Conditioning::features) fused_ = {columns, 2 * c.hidden_size};
     const std::int32_t read = weights_->feature_fusion.cols();
     if (read > 0) read_ = {columns, read};
     for (std::int32_t t = 0; t < options.threads; ++t) {
       scratch_.emplace_back(cache.slots(), round_up(std::max(c.head_dim, target.head_dim), kPanel));
       keys_.emplace_back(static_cast<std::size_t>(c.head_dim + kPanel));
       const std::int32_t deepest = std::max({2 * c.hidden_size, read, c.intermediate_size, widest});
-      if (options.wide_from != kNeverWide) wide_.emplace_back(deepest);
+      if (options.large_batch_from != kNoLargeBatch) large_batch_.emplace_back(deepest);
       if (options.inputs == Inputs::bf16) rounded_.emplace_back(columns, deepest);
     }
   }
@@ -122,7 +124,7 @@ class LlamaPass {
   }
 
   /// What the passes from now on read of the target: the one that this model looks at.
-  TargetSight<Real>& sight() { return sight_; }
+  TargetState<Real>& target_state() { return target_state_; }
 
   /// (layers, slots): the cosine of what comes before a block of a layer and what comes behind it. Empty
   /// where it is not measured.
@@ -142,8 +144,8 @@ class LlamaPass {
 
   /// Runs `columns`, which see the slots [0, base) and their paths, and stores their keys and values. The
   /// logits of the columns from `first_row` on are left in logits(). `end` slots are in use.
-  /// sight().require_view() comes first: this must not throw. A model that looks at features runs columns one
-  /// generation after the other, since a token's feature is made when its parent is run.
+  /// target_state().require_view() comes first: this must not throw. A model that looks at features runs
+  /// columns one generation after the other, since a token's feature is made when its parent is run.
   void run(std::span<const PassColumn> columns, std::int32_t base, std::int32_t end, std::int32_t first_row,
            Product product, PassPart part = {}) {
     product_ = product;
@@ -151,14 +153,14 @@ class LlamaPass {
     if (part.last_layer == 0) part_.last_layer = config().layers;
     const TreeAttention<Real> attention{isa_, elementwise_, cache, config().group(), config().head_dim,
                                         base, end};
-    const bool fuses = config().looks_at == LooksAt::features;
+    const bool fuses = config().conditioned_on == Conditioning::features;
     const auto all = static_cast<std::int32_t>(columns.size());
     for (std::int32_t first = 0, last; first < all; first = last) {
-      last = fuses ? sight_.generation_end(columns, first) : all;
+      last = fuses ? target_state_.generation_end(columns, first) : all;
       columns_ = columns.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
       first_row_ = std::max(0, first_row - first);
       logits_at_ = std::max(0, first - first_row);
-      if (config().looks_at == LooksAt::key_values) sight_.see(columns_);
+      if (config().conditioned_on == Conditioning::key_values) target_state_.see(columns_);
       auto body = [&](std::int32_t member) { layers(member, attention); };
       team_->run(body);
     }
@@ -192,7 +194,7 @@ class LlamaPass {
         measure(Block::attention, l, first, last);
         add(first, last);
       }
-      if (c.looks_at == LooksAt::key_values && sight_.end() > 0) {
+      if (c.conditioned_on == Conditioning::key_values && target_state_.end() > 0) {
         multiply(member, layer.cross_query, hidden_, cross_queries_, 0, count());
         const auto [target_head, last_target_head] = share(member, c.target.kv_heads);
         for (std::int32_t h = target_head; h < last_target_head; ++h) attend_to_target(member, l, h);
@@ -229,7 +231,7 @@ class LlamaPass {
   /// The columns' inputs. Padding too: what a pass with NaN or infinity left there would reach every sum.
   void embed(std::int32_t member, std::int32_t first, std::int32_t last) {
     const std::int32_t size = config().hidden_size;
-    const bool fuses = config().looks_at == LooksAt::features;
+    const bool fuses = config().conditioned_on == Conditioning::features;
     ColumnBuffer<Real>& to = fuses ? fused_ : hidden_;
     for (std::int32_t i = first; i < last; ++i) {
       std::fill(to.at(i) + size, to.at(i) + to.stride, Real(0));
@@ -249,16 +251,16 @@ class LlamaPass {
     const std::int32_t size = config().hidden_size;
     const auto takes = [&](std::int32_t i) {
       const PassColumn& column = columns_[static_cast<std::size_t>(i)];
-      return column.position > 0 && sight_.takes_feature(column);
+      return column.position > 0 && target_state_.takes_feature(column);
     };
     const bool mixes = read_.stride > 0;
     for (std::int32_t i = first; i < last; ++i) {
       const PassColumn& column = columns_[static_cast<std::size_t>(i)];
       if (takes(i) && mixes)
-        sight_.copy_states(column.position - 1, read_.at(i));
+        target_state_.copy_states(column.position - 1, read_.at(i));
       else if (column.position > 0)
-        std::copy_n(takes(i) ? sight_.features.row(column.position - 1).data()
-                             : features_.at(sight_.parent_slot(column)),
+        std::copy_n(takes(i) ? target_state_.features.row(column.position - 1).data()
+                             : features_.at(target_state_.parent_slot(column)),
                     size, fused_.at(i) + size);
     }
     if (!mixes) return;
@@ -315,8 +317,8 @@ class LlamaPass {
                        panels = std::min(last_block * kBlock, matrix.panels()) - panel;
     const Columns<Real> io{in.at(first), in.stride, out.at(to) + static_cast<std::ptrdiff_t>(panel) * kPanel,
                            out.stride};
-    if (panels > 0 && product_ == Product::wide)
-      wide_[static_cast<std::size_t>(member)].run(matrix, panel, panels, io, last - first);
+    if (panels > 0 && product_ == Product::large_batch)
+      large_batch_[static_cast<std::size_t>(member)].run(matrix, panel, panels, io, last - first);
     else if (panels > 0 && !rounded_.empty() && matrix.type() == WeightType::bf16) {
       if constexpr (std::is_same_v<Real, float>)
         rounded_[static_cast<std::size_t>(member)].run(matrix.bf16_panels(panel), panels, matrix.cols(), io,
@@ -368,11 +370,16 @@ class LlamaPass {
     const TargetShape& target = config().target;
     const std::int32_t size = target.head_dim, group = target.group();
     turn_queries(target, cross_rope_, cross_queries_, head);
-    const TreeAttention<Real> attention{isa_,          elementwise_, sight_.key_values.cache(), group, size,
-                                        sight_.base(), sight_.end()};
+    const TreeAttention<Real> attention{isa_,
+                                        elementwise_,
+                                        target_state_.key_values.cache(),
+                                        group,
+                                        size,
+                                        target_state_.base(),
+                                        target_state_.end()};
     Real* const out = mixed_.at(0) + static_cast<std::ptrdiff_t>(head) * group * size;
-    attention.run(config().target_layer(layer), head, sight_.columns(columns_.size()), queries(head), out,
-                  mixed_.stride, scratch_[static_cast<std::size_t>(member)]);
+    attention.run(config().target_layer(layer), head, target_state_.columns(columns_.size()), queries(head),
+                  out, mixed_.stride, scratch_[static_cast<std::size_t>(member)]);
     for (std::int32_t i = 0; i < count(); ++i)
       if (columns_[static_cast<std::size_t>(i)].position == 0)  // there is no key before the first token
         std::fill_n(out + i * mixed_.stride, group * size, Real(0));
@@ -384,11 +391,11 @@ class LlamaPass {
   RopeTable<Real> rope_, cross_rope_;
   std::shared_ptr<ThreadTeam> team_;
   std::span<const PassColumn> columns_;
-  Product product_ = Product::skinny;
+  Product product_ = Product::small_batch;
   PassPart part_;
   std::int32_t first_row_ = 0, logits_at_ = 0;  // the first column that wants logits, and where they go
 
-  TargetSight<Real> sight_;
+  TargetState<Real> target_state_;
   std::vector<std::int32_t> shown_layers_;  // of which hidden_states_ are kept
 
   ColumnBuffer<Real> hidden_, normed_, added_;  // (columns, hidden)
@@ -407,7 +414,7 @@ class LlamaPass {
   ColumnBuffer<Real> hidden_states_;  // (slots, n hidden), where they are shown
   std::vector<AttentionScratch<Real>> scratch_;  // one a thread, as are the next two
   std::vector<AlignedVector<Real>> keys_;        // (head_dim + 16)
-  std::vector<WideProduct<Real>> wide_;
+  std::vector<LargeBatchProduct<Real>> large_batch_;
   std::vector<Bf16Product> rounded_;  // empty where inputs are full
 
  public:

@@ -40,7 +40,7 @@ class LlamaSchedule {
       stages.append(tokens.first(count));
       tokens = tokens.subspan(count);
       const bool full = stages.pending() == chunk_;
-      if (full || product == Product::wide || stages.pending() >= kLazyTokens) flush(product);
+      if (full || product == Product::large_batch || stages.pending() >= kLazyTokens) flush(product);
     }
   }
 
@@ -50,23 +50,23 @@ class LlamaSchedule {
   }
   /// The same for a view of them. Throws std::logic_error where it takes a view that is not there.
   void calculate_pending() {
-    if (stages.pending() > 0) pass.sight().require_view();
-    flush(Product::skinny);
+    if (stages.pending() > 0) pass.target_state().require_view();
+    flush(Product::small_batch);
   }
 
   /// Brings nodes to an exit, with their ancestors and the committed tokens that did not get there: the nodes
   /// `first` + rows[i]. Logits of those alone, which go to pass.aside() if `aside`.
-  void deepen(NodeId first, std::span<const std::int32_t> rows, std::int32_t exit, bool aside) {
+  void run_to_exit(NodeId first, std::span<const std::int32_t> rows, std::int32_t exit, bool aside) {
     if (rows.empty()) return;
     wanted_.clear();
     for (const std::int32_t row : rows) wanted_.push_back(first + row);
-    deepen(exit, aside);
+    run_to_exit(exit, aside);
   }
   /// The same of all nodes from `first` on.
-  void deepen_from(NodeId first, std::int32_t exit) {
+  void run_from(NodeId first, std::int32_t exit) {
     wanted_.clear();
     for (NodeId node = first; node < stages.node_count(); ++node) wanted_.push_back(node);
-    if (!wanted_.empty()) deepen(exit, false);
+    if (!wanted_.empty()) run_to_exit(exit, false);
   }
 
   /// Runs the nodes from `first` on without some blocks. No committed token waits.
@@ -74,7 +74,7 @@ class LlamaSchedule {
     if (first == stages.node_count()) return;
     stages.start_columns(0, 0);
     for (NodeId node = first; node < stages.node_count(); ++node) stages.push_node(node, 0);
-    pass.run(stages.columns(), stages.size(), stages.size() + stages.node_count(), 0, Product::skinny,
+    pass.run(stages.columns(), stages.size(), stages.size() + stages.node_count(), 0, Product::small_batch,
              {.skipped = &skipped});
   }
 
@@ -84,7 +84,7 @@ class LlamaSchedule {
   }
 
   /// The nodes in wanted_.
-  void deepen(std::int32_t exit, bool aside) {
+  void run_to_exit(std::int32_t exit, bool aside) {
     std::fill_n(needed_.begin(), stages.node_count(), false);
     for (const NodeId node : wanted_)
       for (NodeId up = node; up != kNoParent && !needed_[static_cast<std::size_t>(up)];
@@ -92,7 +92,7 @@ class LlamaSchedule {
         needed_[static_cast<std::size_t>(up)] = true;
     for (const NodeId node : wanted_) needed_[static_cast<std::size_t>(node)] = false;
     for (std::int32_t stage = 0; stage <= exit; ++stage) {
-      if (stages.waiting(stage) > kLazyTokens) catch_up(stage, Product::skinny);
+      if (stages.waiting(stage) > kLazyTokens) catch_up(stage, Product::small_batch);
       const std::int32_t waiting = stages.waiting(stage);
       stages.start_columns(stage, waiting);
       const auto push = [&](NodeId node) {
@@ -108,8 +108,8 @@ class LlamaSchedule {
       PassPart part = stages.part(stage);
       part.aside = aside;
       pass.run(stages.columns(), stages.computed(stage), stages.size() + stages.node_count(),
-               stage == exit ? first_row : all, Product::skinny, part);
-      stages.settle(stage, waiting);
+               stage == exit ? first_row : all, Product::small_batch, part);
+      stages.mark_computed(stage, waiting);
     }
   }
 
@@ -118,7 +118,7 @@ class LlamaSchedule {
       const std::int32_t count = std::min(stages.waiting(stage), chunk_), base = stages.computed(stage);
       stages.start_columns(stage, count);
       pass.run(stages.columns(), base, base + count, count, product, stages.part(stage));
-      stages.settle(stage, count);
+      stages.mark_computed(stage, count);
     }
   }
 

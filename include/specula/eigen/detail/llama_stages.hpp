@@ -60,7 +60,7 @@ class LlamaStages {
   /// No more than a chunk wait at a time.
   void append(Tokens tokens) { pending_.insert(pending_.end(), tokens.begin(), tokens.end()); }
   /// The first `count` tokens that wait for a stage have gone through it.
-  void settle(std::int32_t stage, std::int32_t count) {
+  void mark_computed(std::int32_t stage, std::int32_t count) {
     if (stage == 0) pending_.erase(pending_.begin(), pending_.begin() + count);
     computed_[static_cast<std::size_t>(stage)] += count;
   }

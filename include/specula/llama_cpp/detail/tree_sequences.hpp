@@ -57,7 +57,7 @@ class TreeSequences {
   /// Prepares a batch: `waiting` tokens of the context that are not in the cache, then a node under each of
   /// `parents`, which name earlier nodes, of this call too, or kNoParent. Tokens may wait only where there
   /// are no nodes. Throws std::invalid_argument, and changes nothing, where the tree gets too many leaves.
-  /// settle() or take_back() must follow.
+  /// mark_decoded() or take_back() must follow.
   void plan(std::int32_t waiting, Nodes parents) {
     before_ = now_;
     nodes_before_ = node_count();
@@ -77,7 +77,7 @@ class TreeSequences {
   }
 
   /// The batch was decoded.
-  void settle() {
+  void mark_decoded() {
     for (std::int32_t s = 0; s < now_.leaves; ++s)
       if (touched(s)) end(s) = context_ + waiting_ + tip_depth(s);
   }

@@ -1,0 +1,166 @@
+// A draft with exits: easy tokens leave early.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "../concepts.hpp"
+#include "../detail/expect_rows.hpp"
+#include "../detail/fields.hpp"
+#include "../detail/row_scan.hpp"
+#include "model_drafter.hpp"
+
+namespace specula {
+
+/// What a threshold of an exit is compared with; of the softmax of its row, whatever the verifier's
+/// temperature. `confidence`: the largest probability, known before anything is drawn. `sample`: that of the
+/// token that this exit draws, as the paper's algorithm has it. A token that left where it was likely enough
+/// does not have the distribution of its exit's row: its distribution is the mixture
+///
+///   q = 1[p1 >= t1] p1 + m1 (1[p2 >= t2] p2 + m2 (...)),   m_i the mass of exit i below its threshold
+///
+/// and that is the row which EarlyExitDrafter then gives: exact, but every exit that has mass below its
+/// threshold is run.
+enum class ExitBy { confidence, sample };
+
+namespace detail {
+
+/// Runs nodes to the first exit whose row is sure enough.
+template <ExitsEarly M>
+class EarlyExitForward {
+ public:
+  EarlyExitForward(const M& model, std::span<const float> thresholds, ExitBy by)
+      : by_(by), scan_(model.vocab_size()) {
+    const std::int32_t exits = model.exits();
+    if (thresholds.size() >= static_cast<std::size_t>(exits))
+      throw std::invalid_argument("EarlyExitDrafter: " + std::to_string(thresholds.size()) +
+                                  " thresholds, must be fewer than the draft's " + std::to_string(exits) +
+                                  " exits: at the last one every token leaves");
+    for (std::size_t i = 0; i < thresholds.size(); ++i)
+      if (!(thresholds[i] >= 0))
+        throw std::invalid_argument("EarlyExitDrafter: threshold " + number(i) + " is " +
+                                    number(thresholds[i]) + ", must be at least 0");
+    for (std::int32_t exit = 0; exit < exits; ++exit) {
+      const auto e = static_cast<std::size_t>(exit);
+      const float threshold = e < thresholds.size() ? thresholds[e] : 0;
+      if (threshold > 1) continue;  // nobody leaves, so nobody asks for its row
+      stops_.push_back({exit, threshold});
+      if (threshold == 0) break;  // all leave
+    }
+    exit_counts_.resize(static_cast<std::size_t>(exits));
+    going_.reserve(static_cast<std::size_t>(model.capacity()));
+  }
+
+  /// Nodes that left at each exit.
+  std::span<const std::int64_t> exit_counts() const { return exit_counts_; }
+
+  LogitsView operator()(M& model, Tokens tokens, Nodes parents, NodeId first, Usage& usage) {
+    LogitsView rows =
+        all(model.extend_to_exit(tokens, parents, stops_[0].exit), tokens.size(), stops_[0].exit);
+    going_.resize(tokens.size());
+    for (std::size_t i = 0; i < going_.size(); ++i) going_[i] = static_cast<std::int32_t>(i);
+    if (by_ == ExitBy::sample) start(rows);
+    std::int32_t layers = 0;  // that those who go on went through
+    for (auto stop = stops_.begin();; ++stop) {
+      const std::size_t before = going_.size();
+      usage.layers += static_cast<double>(before) * (model.layers_to(stop->exit) - layers);
+      layers = model.layers_to(stop->exit);
+      std::erase_if(going_, [&](std::int32_t row) {
+        try {
+          return by_ == ExitBy::sample ? mix(rows, row, stop->threshold)
+                                       : stop->threshold == 0 || scan_.top(rows.row(row)).prob >=
+                                                                     static_cast<double>(stop->threshold);
+        } catch (const std::runtime_error& e) {
+          throw std::runtime_error("the draft's row after node " + number(first + row) + ", at exit " +
+                                   number(stop->exit) + ": " + e.what());
+        }
+      });
+      exit_counts_[static_cast<std::size_t>(stop->exit)] += static_cast<std::int64_t>(before - going_.size());
+      if (going_.empty()) break;
+      const std::int32_t next = std::next(stop)->exit;
+      rows = all(model.resume_to_exit(going_, next), tokens.size(), next);
+    }
+    if (by_ == ExitBy::confidence) return rows;
+    for (float& prob : mixed_) prob = std::log(prob);
+    return {mixed_.data(), rows.rows, rows.vocab, rows.vocab};
+  }
+
+ private:
+  /// `rows`, if there is one for each node.
+  LogitsView all(const LogitsView& rows, std::size_t nodes, std::int32_t exit) const {
+    expect_rows("EarlyExitDrafter: the draft", rows, nodes, scan_.vocab(),
+                [&] { return "at exit " + number(exit) + " for"; });
+    return rows;
+  }
+  void start(const LogitsView& rows) {
+    mixed_.assign(static_cast<std::size_t>(rows.rows) * static_cast<std::size_t>(rows.vocab), 0.0f);
+    weight_.assign(static_cast<std::size_t>(rows.rows), 1.0);
+  }
+
+  /// Adds what leaves here to the row's mixture. Returns whether nothing goes on.
+  bool mix(const LogitsView& rows, std::int32_t row, float threshold) {
+    const auto at = static_cast<std::size_t>(row);
+    const std::span<const float> logits = rows.row(row);
+    const Distribution distribution = scan_.distribution(logits, {});
+    double below = 0;
+    float* const to = mixed_.data() + at * static_cast<std::size_t>(rows.vocab);
+    for (std::size_t x = 0; x < logits.size(); ++x) {
+      const double prob = distribution(static_cast<Token>(x));
+      if (prob >= static_cast<double>(threshold))
+        to[x] += static_cast<float>(weight_[at] * prob);
+      else
+        below += prob;
+    }
+    weight_[at] *= below;
+    return below == 0;
+  }
+
+  struct Stop {
+    std::int32_t exit;
+    float threshold;
+  };
+  std::vector<Stop> stops_;  // exits at which somebody may leave; at the last all do
+  ExitBy by_;
+  RowScan scan_;
+  std::vector<std::int32_t> going_;        // rows that have not left
+  std::vector<std::int64_t> exit_counts_;  // (exits)
+  std::vector<float> mixed_;               // (rows, V), where the exit depends on the draw
+  std::vector<double> weight_;             // (rows) mass that has not left
+};
+
+}  // namespace detail
+
+/// Drafts with a model that was trained to stop after fewer layers (or with any that has exits): a token
+/// leaves at the first exit that is sure enough of it. One such draft serves targets of different sizes: the
+/// thresholds say how much its draft tokens may cost. Upper layers catch up with tokens that left early, in
+/// one batch, when a later token gets there, so that every row is that of the model which ends at its exit.
+///
+///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}},
+///                           specula::EarlyExitDrafter{draft, {0.5f, 0.5f}},
+///                           specula::AdaptiveChain<specula::HeuristicEnd>{}};
+///
+/// The model is referenced and must outlive the drafter. Allocates in the constructor only, by
+/// ExitBy::confidence. Source: Sorted Speculative Decoding (Kavehzadeh et al. 2024), algorithm 1.
+template <ExitsEarly M>
+class EarlyExitDrafter : public ModelDrafter<M, detail::EarlyExitForward<M>> {
+  using Base = ModelDrafter<M, detail::EarlyExitForward<M>>;
+
+ public:
+  /// `thresholds` (exits - 1, or fewer: the next is then 0) of the exits but the last. Above 1: nothing
+  /// leaves there, and its row is not made. Throws std::invalid_argument for more of them, or one that is
+  /// negative.
+  explicit EarlyExitDrafter(M& model, const std::vector<float>& thresholds, ExitBy by = ExitBy::confidence)
+      : Base(model, detail::EarlyExitForward<M>(model, thresholds, by)) {}
+  EarlyExitDrafter(M&&, const std::vector<float>&, ExitBy = ExitBy::confidence) = delete;
+
+  /// Nodes that left at each exit so far.
+  std::span<const std::int64_t> exit_counts() const { return this->forward().exit_counts(); }
+};
+
+}  // namespace specula

@@ -1,0 +1,155 @@
+// All randomness of the library: uniform draws that depend on where they are asked for, and on nothing else.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+
+#include "detail/gumbel_argmax.hpp"
+#include "detail/philox.hpp"
+#include "detail/row_math.hpp"
+#include "rows.hpp"
+
+namespace specula {
+
+/// What a uniform draw is for. `draft` and the reviews' uniform draws belong to the proposal; `noise` is
+/// shared between the proposal and the verification result, on purpose (see accept/gumbel_coupling.hpp); the
+/// others belong to verification.
+enum class RandomStream : std::uint8_t {
+  sample,
+  residual,
+  accept,
+  draft,
+  review_accept,
+  review_residual,
+  noise
+};
+
+/// Where a uniform draw is asked for. Without `origin`, which rises every round, a draft's uniform draw would
+/// come back as a uniform draw of the next round's verification on the same position, and the distribution
+/// would be biased.
+struct RandomKey {
+  std::int32_t position = 0;  // of the token in question, in the whole text
+  std::int32_t origin = 0;    // the root's position; 0 for RandomStream::sample and RandomStream::noise
+  RandomStream stream = RandomStream::sample;
+  std::uint32_t index =
+      0;  // accept: node id; draft, reviews: a counter of the round; noise: token / 4; else 0
+
+  friend bool operator==(const RandomKey&, const RandomKey&) = default;
+};
+
+namespace detail {
+
+/// A word as a number in [0, 1): all 32 bits.
+inline double uniform(std::uint32_t word) { return static_cast<double>(word) * 0x1p-32; }
+
+/// Draws a token in two levels: `tile_uniform` picks a tile by its mass, `token_uniform` the token inside. A
+/// token of no weight is never drawn. Throws std::runtime_error if the weights are empty or not a number.
+/// Cost: the tiles' masses, and one tile of weights.
+template <class Weights>
+Token draw_two_level(const Weights& weights, double tile_uniform, double token_uniform) {
+  const std::span<const double> masses = weights.tile_masses();
+  const double total = merge_tiles(masses);
+  if (!(total > 0) || !(total < std::numeric_limits<double>::infinity()))
+    throw std::runtime_error("cannot draw a token: the weights are empty or not a number");
+  std::size_t tile = masses.size();
+  const double wanted = tile_uniform * total;
+  double before = 0;
+  for (std::size_t chunk = 0; chunk < masses.size(); chunk += 8) {
+    const std::span<const double> part =
+        masses.subspan(chunk, std::min<std::size_t>(8, masses.size() - chunk));
+    double sum = 0;
+    bool found = false;
+    for (std::size_t t = 0; t < part.size() && !found; ++t) {
+      if (!(part[t] > 0)) continue;
+      tile = chunk + t;  // rounding may leave `wanted` beyond the last: then the last tile of mass is it
+      sum += part[t];
+      found = wanted < before + sum;
+    }
+    if (found) break;
+    before += sum;
+  }
+  std::array<float, kTile> w;
+  weights.fill(static_cast<std::int32_t>(tile), w.data());
+  // In pieces, whose sums do not wait for each other: one chain of 512 additions takes longer than the tile's
+  // exponentials.
+  constexpr std::size_t kPiece = 16;
+  std::array<double, kTile / kPiece> sums{};
+  for (std::size_t p = 0; p < sums.size(); ++p)
+    for (std::size_t i = 0; i < kPiece; ++i) sums[p] += static_cast<double>(w[p * kPiece + i]);
+  double inside = 0;
+  for (const double sum : sums) inside += sum;
+  const double target = token_uniform * inside;
+  Token token = kNoToken;
+  double seen = 0;
+  bool found = false;
+  for (std::size_t p = 0; p < sums.size() && !found; ++p) {
+    if (!(sums[p] > 0)) continue;
+    const bool here = target < seen + sums[p];
+    double inner = seen;
+    for (std::size_t i = p * kPiece; i < (p + 1) * kPiece && !found; ++i) {
+      if (!(w[i] > 0)) continue;
+      token = static_cast<Token>(tile * kTile +
+                                 i);  // rounding may leave the target beyond the last: then it is the last
+      inner += static_cast<double>(w[i]);
+      found = here && target < inner;
+    }
+    found = found || here;
+    seen += sums[p];
+  }
+  if (token == kNoToken) throw std::runtime_error("cannot draw a token: a tile of mass holds no token");
+  return token;
+}
+
+}  // namespace detail
+
+/// Uniform draws from Philox4x32-10: a uniform draw is a function of (seed, sequence, key), whatever was
+/// drawn before it, in whichever batch, on whichever machine. Copying it costs nothing and changes nothing.
+class PhiloxRandom {
+ public:
+  explicit PhiloxRandom(std::uint64_t seed, std::uint32_t sequence = 0) : seed_(seed), sequence_(sequence) {}
+
+  /// True with `probability` (anything at or above 1 is certain, 0 and NaN never).
+  bool accept(double probability, const RandomKey& key) {
+    return detail::uniform(words(key)[0]) < probability;
+  }
+
+  /// A token drawn by weight; see detail::draw_two_level.
+  template <class Weights>
+  Token draw(const Weights& weights, const RandomKey& key) {
+    const auto w = words(key);
+    return detail::draw_two_level(weights, detail::uniform(w[0]), detail::uniform(w[1]));
+  }
+
+  /// A token drawn by weight with a number for each token: token x takes word x % 4 of the key whose index is
+  /// x / 4. Two distributions p and q drawn from at one key give one token with probability at least (1 - TV)
+  /// / (1 + TV), TV being sum |p - q| / 2. See detail::gumbel_argmax.
+  template <class Weights>
+  Token draw_by_noise(const Weights& weights, RandomKey key) {
+    return detail::gumbel_argmax(
+        weights, [&](Token from, const float* tokens_weights, float bound, std::uint32_t* words) {
+          key.index = static_cast<std::uint32_t>(from) / 4;
+          return detail::noise_block({counter(key), seed_words()}, tokens_weights, bound, words);
+        });
+  }
+
+  /// The four raw words of a key: counter (position, origin, stream and index, sequence), key the seed.
+  std::array<std::uint32_t, 4> words(const RandomKey& key) const {
+    return detail::philox(counter(key), seed_words());
+  }
+
+ private:
+  std::array<std::uint32_t, 4> counter(const RandomKey& key) const {
+    return {static_cast<std::uint32_t>(key.position), static_cast<std::uint32_t>(key.origin),
+            static_cast<std::uint32_t>(key.stream) << 24 | (key.index & 0xFFFFFFu), sequence_};
+  }
+  std::array<std::uint32_t, 2> seed_words() const {
+    return {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)};
+  }
+
+  std::uint64_t seed_;
+  std::uint32_t sequence_;
+};
+
+}  // namespace specula

@@ -1,0 +1,24 @@
+// What a rule decides about a proposal.
+#pragma once
+
+#include <vector>
+
+#include "rows.hpp"
+
+namespace specula {
+
+/// The accepted path, root first, and the one token that follows it. The tokens of a round are those of
+/// `accepted[1..]` and `next_token`.
+struct VerifyResult {
+  std::vector<NodeId> accepted;  // (accepted + 1) node ids, accepted[0] == 0
+  Token next_token = kNoToken;
+
+  /// Accepted draft tokens.
+  std::int32_t accepted_count() const { return static_cast<std::int32_t>(accepted.size()) - 1; }
+  void clear() {
+    accepted.assign(1, 0);
+    next_token = kNoToken;
+  }
+};
+
+}  // namespace specula

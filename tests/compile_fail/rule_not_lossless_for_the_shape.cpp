@@ -1,0 +1,22 @@
+// expect: accept_lossy\(rule\)
+#include <specula/specula.hpp>
+
+#include "toy_model.hpp"
+
+using namespace specula;
+
+/// A rule that keeps the target's distribution for tokens that were drawn, and for no others.
+struct ForSampledOnly : Rejection {
+  static constexpr bool lossless_for(ProposalKind kind) { return kind == ProposalKind::sampled; }
+};
+
+#ifdef SPECULA_MUST_FAIL
+using Shape = Chain<Draw::greedy>;
+#else
+using Shape = Chain<Draw::sampled>;
+#endif
+
+using Pipeline = Speculator<TreeVerifier<specula_test::ToyModel, ForSampledOnly>,
+                            ModelDrafter<specula_test::ToyModel>, Shape>;
+
+void pipeline(Pipeline& run) { run.forget(); }

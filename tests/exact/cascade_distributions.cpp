@@ -1,0 +1,129 @@
+// labels: long optimised The exact distribution of cascades: horizontal, vertical and both, at any lenience,
+// over rows and over point masses.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "exact_distribution.hpp"
+#include "hash_gram.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+
+const SamplingParams kPlain{};
+const SamplingParams kWarm{.temperature = 0.8f, .top_k = 2};
+const SamplingParams kGreedy{.temperature = 0};
+
+std::vector<Token> prompt_for(std::int32_t vocab) { return {0, vocab - 1, 0, 1, 0}; }
+
+/// The pipeline whose drafters are toys of other seeds, best first: those before the last have rows.
+enum class Last { dense, points, silent };
+
+template <std::size_t drafters, class Rule, class Shape>
+EmittedDistribution distribution_of(std::int32_t vocab, Rule rule, const Shape& shape,
+                                    const SamplingParams& params, std::size_t horizon, std::uint64_t seed,
+                                    Last last, bool whole = false, RandomKeying keying = RandomKeying::key) {
+  ToyModel target(vocab, seed), first(vocab, seed + 1), second(vocab, seed + 2), third(vocab, seed + 3);
+  const auto distribution = [&](auto... members) {
+    Speculator run{TreeVerifier{target, rule, params}, Stack{std::move(members)...}, shape};
+    return whole ? whole_distribution(run, target, params, prompt_for(vocab), horizon, keying)
+                 : composed_distribution(run, target, params, prompt_for(vocab), horizon);
+  };
+  const HashGram gram(vocab, seed, last == Last::silent ? 0.5 : 0.0);
+  if constexpr (drafters == 2) {
+    if (last == Last::dense) return distribution(ModelDrafter{first}, ModelDrafter{second});
+    return distribution(ModelDrafter{first}, gram);
+  } else {
+    if (last == Last::dense)
+      return distribution(ModelDrafter{first}, ModelDrafter{second}, ModelDrafter{third});
+    return distribution(ModelDrafter{first}, ModelDrafter{second}, gram);
+  }
+}
+
+/// Every rule that is exact for chains of draws, plain and with a cut.
+template <std::size_t drafters, class Shape>
+void check(const Shape& shape, std::int32_t vocab, std::size_t horizon, Last last) {
+  const auto worst = [&](auto rule) {
+    return std::max(distribution_of<drafters>(vocab, rule, shape, kPlain, horizon, 10, last).error,
+                    distribution_of<drafters>(vocab, rule, shape, kWarm, horizon, 5, last).error);
+  };
+  CAPTURE(vocab);
+  CAPTURE(static_cast<int>(last));
+  CHECK(worst(Rejection{}) < 1e-12);
+  CHECK(worst(Block{}) < 1e-12);
+  CHECK(worst(SampleAndMatch{}) < 1e-12);
+  CHECK(distribution_of<drafters>(vocab, Greedy{}, shape, kGreedy, horizon + 1, 3, last).error < 1e-12);
+  CHECK(distribution_of<drafters>(vocab, Sampling{}, shape, kGreedy, horizon + 1, 4, last).error < 1e-12);
+}
+
+template <std::size_t n>
+using Across = Horizontal<n, Draw::sampled>;
+template <std::size_t n>
+using Down = Vertical<n, Draw::sampled>;
+template <std::size_t n>
+using Both = Cascade<n, Draw::sampled>;
+
+constexpr Last kLasts[] = {Last::dense, Last::points, Last::silent};
+
+}  // namespace
+
+TEST_CASE("horizontal cascades") {
+  for (const Last last : kLasts) {
+    check<2>(Across<2>{.counts = {2, 1}}, 3, 3, last);
+    check<2>(Across<2>{.counts = {1, 2}}, 2, 4, last);
+    check<3>(Across<3>{.counts = {1, 1, 1}}, 3, 3, last);
+  }
+}
+
+TEST_CASE("vertical cascades of depth 2") {
+  for (const Last last : kLasts)
+    for (const double lenience : {1.0, 2.0, 5.0}) {
+      CAPTURE(lenience);
+      check<2>(Down<2>{.reviews = 1, .length = 2, .lenience = lenience}, 3, 3, last);
+      check<2>(Down<2>{.reviews = 2, .length = 1, .lenience = lenience}, 2, 4, last);
+    }
+}
+
+TEST_CASE("vertical cascades of depth 3") {
+  for (const Last last : kLasts)
+    for (const double lenience : {1.0, 2.0, 5.0}) {
+      CAPTURE(lenience);
+      check<3>(Down<3>{.reviews = 1, .length = 1, .lenience = lenience}, 3, 2, last);
+      check<3>(Down<3>{.reviews = 1, .length = 2, .lenience = lenience}, 2, 3, last);
+    }
+}
+
+TEST_CASE("full cascades of depth 2") {
+  for (const Last last : kLasts)
+    for (const double lenience : {1.0, 2.0, 5.0}) {
+      CAPTURE(lenience);
+      check<2>(Both<2>{.limits = {{{2, 1}, {0, 1}}}, .lenience = lenience}, 2, 3, last);
+      check<2>(Both<2>{.limits = {{{1, 2}, {0, 2}}}, .lenience = lenience}, 3, 2, last);
+    }
+}
+
+TEST_CASE("full cascades of depth 3") {
+  for (const Last last : kLasts)
+    for (const double lenience : {1.0, 2.0, 5.0}) {
+      CAPTURE(lenience);
+      check<3>(Both<3>{.limits = {{{1, 1, 1}, {0, 1, 1}, {0, 0, 1}}}, .lenience = lenience}, 2, 2, last);
+    }
+}
+
+TEST_CASE("whole pipelines over several rounds, their uniform draws and caches") {
+  const double l = 3;
+  const Both<3> both{.limits = {{{1, 1, 1}, {0, 1, 1}, {0, 0, 1}}}, .lenience = l};
+  const Down<2> down{.reviews = 1, .length = 1, .lenience = l};
+  CHECK(distribution_of<2>(2, Block{}, down, kPlain, 4, 7, Last::dense, true).error < 1e-12);
+  CHECK(distribution_of<2>(2, Rejection{}, Across<2>{.counts = {2, 1}}, kPlain, 3, 7, Last::points, true)
+            .error < 1e-12);
+  CHECK(distribution_of<3>(2, Block{}, both, kPlain, 2, 7, Last::points, true).error < 1e-12);
+  CHECK(distribution_of<3>(2, Rejection{}, both, kWarm, 3, 8, Last::points, true).error < 1e-12);
+  const EmittedDistribution greedy = distribution_of<3>(
+      4, Greedy{}, Cascade<3>{.limits = {{{2, 1, 2}, {0, 1, 2}, {0, 0, 2}}}, .lenience = l}, kPlain, 1, 7,
+      Last::points, true);
+  CHECK(greedy.error > 0.1);  // Greedy is not exact for a temperature: the check can fail
+}

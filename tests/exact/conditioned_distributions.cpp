@@ -1,0 +1,147 @@
+// labels: long optimised The exact distribution of pipelines whose draft is conditioned on the target,
+// against the target's: what the draft says changes with how the text came about, the text's distribution
+// does not.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "conditioned_models.hpp"
+#include "exact_distribution.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+
+const SamplingParams kPlain{};
+const SamplingParams kWarm{.temperature = 0.8f, .top_k = 2};
+const SamplingParams kGreedy{.temperature = 0};
+
+std::vector<Token> prompt_for(std::int32_t vocab) { return {0, vocab - 1, 0, vocab > 1 ? 1 : 0, 0}; }
+
+enum class Kind { glide, head };
+
+template <class Rule, class Shape>
+EmittedDistribution whole(Kind kind, std::int32_t vocab, Rule rule, Shape shape, const SamplingParams& params,
+                          std::size_t horizon) {
+  SeenModel target(vocab, 1);
+  const auto distribution = [&](auto drafter) {
+    Speculator run{TreeVerifier{target, rule, params}, drafter, shape};
+    return whole_distribution(run, target, params, prompt_for(vocab), horizon);
+  };
+  if (kind == Kind::glide) {
+    ToyGlide draft(vocab, 2);
+    return distribution(Glide{draft, target});
+  }
+  ToyHead head(vocab, 2);
+  return distribution(FeatureHead{head, target});
+}
+
+/// Whole pipelines with either drafter.
+template <class Rule, class Shape>
+double worst(std::int32_t vocab, Rule rule, Shape shape, std::size_t horizon,
+             const SamplingParams& params = {}) {
+  return std::max(whole(Kind::glide, vocab, rule, shape, params, horizon).error,
+                  whole(Kind::head, vocab, rule, shape, params, horizon).error);
+}
+
+/// Drafts with the same model, but keeps speculation that came true, as an ordinary draft may.
+template <class Draft>
+class Keeps : public ModelDrafter<Draft> {
+ public:
+  Keeps(Draft& draft, SeenModel& target) : ModelDrafter<Draft>(draft), draft_(&draft), target_(&target) {}
+  void sync(Tokens context, Tokens draft_tokens) {
+    draft_->set_target_state(target_->key_values());
+    ModelDrafter<Draft>::sync(context, draft_tokens);
+  }
+
+ private:
+  Draft* draft_;
+  SeenModel* target_;
+};
+
+}  // namespace
+
+TEST_CASE("chains keep the target's distribution over several rounds") {
+  for (const SamplingParams& params : {kPlain, kWarm}) {
+    CAPTURE(params.temperature);
+    CHECK(worst(3, Rejection{}, Chain<Draw::sampled>{.length = 2}, 3, params) < 1e-12);
+    CHECK(worst(3, Block{}, Chain<Draw::sampled>{.length = 2}, 3, params) < 1e-12);
+    CHECK(worst(3, Sampling{}, Chain<Draw::greedy>{.length = 2}, 4, params) < 1e-12);
+    CHECK(worst(2, SampleAndMatch{}, Chain<Draw::greedy>{.length = 3}, 5, params) < 1e-12);
+  }
+  CHECK(worst(2, Rejection{}, Chain<Draw::sampled>{.length = 3, .exit_below = 0.5f}, 4) < 1e-12);
+}
+
+TEST_CASE("trees of likely draft tokens keep it") {
+  const Cape cape{.length = 3, .budget = 5, .extras = CapeExtras::fixed(1)};
+  const DynamicTree tree{.top_k = 2, .expansions = 2, .total = 5};
+  const StaticTree<> fixed{.form = {{0}, {1}, {0, 0}, {0, 1}}};
+  for (const SamplingParams& params : {kPlain, kWarm}) {
+    CAPTURE(params.temperature);
+    CHECK(worst(3, Sampling{}, cape, 5, params) < 1e-12);
+    CHECK(worst(3, Traversal{}, cape, 4, params) < 1e-12);
+    CHECK(worst(3, Sampling{}, tree, 5, params) < 1e-12);
+    CHECK(worst(3, Rejection{}, tree, 4, params) < 1e-12);
+    CHECK(worst(3, Sampling{}, fixed, 4, params) < 1e-12);
+  }
+}
+
+TEST_CASE("trees of draws keep it") {
+  CHECK(worst(3, Rejection{}, SampledTree<ProposalKind::sampled_iid>{.widths = {2}}, 3) < 1e-12);
+  CHECK(worst(2, Traversal{}, SampledTree<ProposalKind::sampled_iid>{.widths = {2, 1}}, 2) < 1e-12);
+  CHECK(worst(2, Rejection{}, SampledTree<ProposalKind::sampled_distinct>{.widths = {2, 1}}, 3) < 1e-12);
+  CHECK(worst(3, Sampling{}, SampledTree<ProposalKind::sampled_distinct>{.widths = {2}}, 3, kWarm) < 1e-12);
+  const StaticTree<ProposalKind::sampled_distinct> drawn{.form = {{0}, {1}, {1, 0}}};
+  CHECK(worst(2, Traversal{}, drawn, 3) < 1e-12);
+}
+
+TEST_CASE("greedy decoding's text, and a vocabulary of one token") {
+  CHECK(worst(3, Greedy{}, Chain<>{.length = 3}, 6, kGreedy) < 1e-12);
+  CHECK(worst(3, Sampling{}, Cape{}, 6, kGreedy) < 1e-12);
+  CHECK(worst(3, Sampling{}, DynamicTree{}, 6, kGreedy) < 1e-12);
+  CHECK(worst(1, Rejection{}, Chain<Draw::sampled>{.length = 3}, 4) < 1e-12);
+}
+
+TEST_CASE("a cascade in which the draft reviews keeps it") {
+  SeenModel target(2, 1);
+  ToyGlide draft(2, 2);
+  ToyModel small(2, 3);
+  Speculator run{TreeVerifier{target, Rejection{}}, Stack{Glide{draft, target}, ModelDrafter{small}},
+                 Cascade<2, Draw::sampled>{.limits = {{{2, 1}, {0, 1}}}, .lenience = 2}};
+  CHECK(whole_distribution(run, target, kPlain, prompt_for(2), 3).error < 1e-12);
+}
+
+TEST_CASE(
+    "speculation that is kept proposes otherwise, from columns that saw too little; the distribution does "
+    "not show "
+    "it") {
+  SeenModel target(3, 1);
+  ToyGlide draft(3, 1);
+  const Chain<> chain{.length = 2};
+  // The distribution, and how many tokens of a text were never fed as context: the draft kept them as the
+  // draft tokens that they were.
+  const auto run_with = [&](auto drafter) {
+    Speculator run{TreeVerifier{target, Sampling{}}, drafter, chain};
+    const EmittedDistribution distribution = whole_distribution(run, target, kPlain, prompt_for(3), 5);
+    run.forget();
+    draft.seen.clear();
+    run.start(prompt_for(3));
+    PhiloxRandom rng(1);
+    while (run.room() > 3) run.step(rng);
+    std::vector<bool> fed(static_cast<std::size_t>(run.proposal().origin()));
+    for (const Observation& s : draft.seen)
+      if (!s.node) fed[static_cast<std::size_t>(s.position)] = s.view_size > s.position;
+    return std::pair{distribution, std::count(fed.begin(), fed.end(), false)};
+  };
+  const auto [fresh, none] = run_with(Glide{draft, target});
+  const auto [stale, some] = run_with(Keeps<ToyGlide>{draft, target});
+  CHECK(none == 0);
+  CHECK(some > 10);
+  CHECK(fresh.error < 1e-12);
+  CHECK(stale.error < 1e-12);
+  CHECK(std::abs(fresh.mat - stale.mat) > 1e-3);
+}

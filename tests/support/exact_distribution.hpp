@@ -1,0 +1,113 @@
+// The exact distribution of the text of a pipeline, against the target's own.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include <specula/specula.hpp>
+
+#include "exact_random.hpp"
+#include "plain_distribution.hpp"
+#include "toy_model.hpp"
+
+namespace specula_test {
+
+inline std::vector<double> distribution_after(const ToyModel& model, const std::vector<Token>& text,
+                                              const specula::SamplingParams& params) {
+  std::vector<float> row(static_cast<std::size_t>(model.vocab_size()));
+  model.row(text.size() > 1 ? text[text.size() - 2] : -1, text.back(), row.data());
+  return plain_distribution(row, params);
+}
+
+struct EmittedDistribution {
+  double error = 0;  // largest difference of a text's probability
+  double mat = 0;    // mean tokens a round
+  std::int64_t leaves = 0, reused = 0;
+};
+
+using TextDistribution = std::map<std::vector<Token>, double>;
+
+/// Largest difference between `distribution` and the target's distribution of the next `horizon` tokens,
+/// which distribution_after(target, text, params) says.
+template <class Target>
+double distance(const TextDistribution& distribution, const Target& target,
+                const specula::SamplingParams& params, const std::vector<Token>& prompt,
+                std::size_t horizon) {
+  TextDistribution want{{prompt, 1.0}};
+  for (std::size_t i = 0; i < horizon; ++i) {
+    TextDistribution longer;
+    for (const auto& [text, weight] : want) {
+      const std::vector<double> p = distribution_after(target, text, params);
+      for (std::size_t x = 0; x < p.size(); ++x) {
+        std::vector<Token> next = text;
+        next.push_back(static_cast<Token>(x));
+        longer[next] = weight * p[x];
+      }
+    }
+    want = std::move(longer);
+  }
+  double error = 0;
+  for (const auto& [text, weight] : want)
+    error = std::max(error, std::abs(weight - (distribution.count(text) ? distribution.at(text) : 0.0)));
+  for (const auto& [text, weight] : distribution)
+    if (!want.count(text)) error = std::max(error, weight);
+  return error;
+}
+
+/// Whole pipelines over several rounds: one enumeration of everything, so that uniform draws and state across
+/// rounds count.
+template <class Pipeline, class Target>
+EmittedDistribution whole_distribution(Pipeline& run, const Target& target,
+                                       const specula::SamplingParams& params,
+                                       const std::vector<Token>& prompt, std::size_t horizon,
+                                       RandomKeying keying = RandomKeying::key) {
+  const Arithmetic exact(specula::detail::Isa::reference);
+  ExactRandom rng(keying);
+  TextDistribution distribution;
+  EmittedDistribution out;
+  do {
+    rng.begin();
+    run.start(prompt);
+    double tokens = 0, rounds = 0;
+    while (run.text().size() < prompt.size() + horizon)
+      tokens += static_cast<double>(run.step(rng).size()), ++rounds;
+    const Tokens text = run.text().first(prompt.size() + horizon);
+    distribution[{text.begin(), text.end()}] += rng.weight();
+    out.mat += rng.weight() * tokens / rounds;
+    ++out.leaves;
+  } while (rng.next());
+  out.reused = rng.reused();
+  out.error = distance(distribution, target, params, prompt, horizon);
+  return out;
+}
+
+/// The same from one-round enumerations, one for each distinct text: the cost does not multiply over rounds.
+template <class Pipeline, class Target>
+EmittedDistribution composed_distribution(Pipeline& run, const Target& target,
+                                          const specula::SamplingParams& params,
+                                          const std::vector<Token>& prompt, std::size_t horizon,
+                                          specula::detail::Isa isa = specula::detail::Isa::reference) {
+  const Arithmetic arithmetic(isa);
+  std::vector<TextDistribution> at(horizon + 1);
+  at[0][prompt] = 1;
+  EmittedDistribution out;
+  for (std::size_t length = 0; length < horizon; ++length)
+    for (const auto& [text, weight] : at[length]) {
+      ExactRandom rng;
+      do {
+        rng.begin();
+        run.start(text);
+        run.step(rng);
+        const Tokens now = run.text().first(std::min(run.text().size(), prompt.size() + horizon));
+        at[now.size() - prompt.size()][{now.begin(), now.end()}] += weight * rng.weight();
+        ++out.leaves;
+      } while (rng.next());
+    }
+  out.error = distance(at[horizon], target, params, prompt, horizon);
+  return out;
+}
+
+}  // namespace specula_test

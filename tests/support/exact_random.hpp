@@ -1,0 +1,113 @@
+// Enumerates every outcome of a random program and adds probabilities in double.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <specula/random_source.hpp>
+
+namespace specula_test {
+
+/// How uniform draws are told apart. `key` is the truth. The others are the mistakes that must be caught:
+/// without the origin a draft's uniform draw comes back in a later round; without the counter of the round
+/// the levels of a cascade share the uniform draws of their drafts and reviews; `fresh` takes every call for
+/// a new uniform draw and so cannot see such mistakes.
+enum class RandomKeying { key, key_without_origin, key_without_counter, fresh };
+
+/// Depth-first over branches. A uniform draw is one uniform number; asked again at the same key, it is the
+/// *same* number, whose interval the earlier answers have narrowed.
+///
+///   ExactRandom rng;
+///   do { rng.begin(); run(rng); distribution[outcome] += rng.weight(); } while (rng.next());
+class ExactRandom {
+ public:
+  explicit ExactRandom(RandomKeying keying = RandomKeying::key) : keying_(keying) {}
+
+  void begin() { depth_ = 0, weight_ = 1, uniforms_.clear(); }
+  bool next() {
+    while (!trail_.empty() && trail_.back().branch + 1 == trail_.back().branches.size()) trail_.pop_back();
+    if (trail_.empty()) return false;
+    ++trail_.back().branch;
+    return true;
+  }
+  double weight() const { return weight_; }
+  std::int64_t reused() const { return reused_; }
+
+  bool accept(double probability, const specula::RandomKey& key) {
+    const double p = std::clamp(probability, 0.0, 1.0);
+    return pick({p, 1 - p}, key) == 0;
+  }
+  template <class Weights>
+  specula::Token draw(const Weights& weights, const specula::RandomKey& key) {
+    std::vector<double> p(static_cast<std::size_t>(weights.vocab()));
+    double total = 0;
+    for (std::size_t x = 0; x < p.size(); ++x) total += p[x] = weights(static_cast<specula::Token>(x));
+    if (!(total > 0)) throw std::runtime_error("ExactRandom: empty weights");
+    for (double& x : p) x /= total;
+    return static_cast<specula::Token>(pick(p, key));
+  }
+
+ private:
+  struct Branch {
+    int value;
+    double probability, low, high;
+  };
+  using Key = std::tuple<std::int32_t, std::int32_t, int, std::uint32_t>;
+  struct Choice {
+    std::size_t branch;
+    std::vector<Branch> branches;
+    Key place;
+    std::vector<double> distribution;
+  };
+
+  /// Whether the key's index is a counter that this enumerator leaves out.
+  bool counts(specula::RandomStream stream) const {
+    using specula::RandomStream;
+    return keying_ == RandomKeying::key_without_counter &&
+           (stream == RandomStream::draft || stream == RandomStream::review_accept ||
+            stream == RandomStream::review_residual);
+  }
+  int pick(const std::vector<double>& distribution, const specula::RandomKey& key) {
+    const Key place{key.position, keying_ == RandomKeying::key_without_origin ? 0 : key.origin,
+                    static_cast<int>(key.stream), counts(key.stream) ? 0 : key.index};
+    std::pair<double, double>* uniform = nullptr;
+    if (keying_ != RandomKeying::fresh) {
+      const auto [at, is_new] = uniforms_.try_emplace(place, 0.0, 1.0);
+      uniform = &at->second;
+      reused_ += !is_new;
+    }
+    if (depth_ == trail_.size()) {
+      Choice choice{0, {}, place, distribution};
+      const double low = uniform ? uniform->first : 0, high = uniform ? uniform->second : 1;
+      double sum = 0;
+      for (std::size_t v = 0; v < distribution.size(); ++v) {
+        const double a = std::max(low, sum), b = std::min(high, sum + distribution[v]);
+        sum += distribution[v];
+        if (b - a > 1e-15) choice.branches.push_back({static_cast<int>(v), (b - a) / (high - low), a, b});
+      }
+      if (choice.branches.empty()) throw std::logic_error("ExactRandom: no outcome is possible");
+      trail_.push_back(std::move(choice));
+    }
+    const Choice& choice = trail_[depth_++];
+    if (choice.place != place || choice.distribution != distribution)
+      throw std::logic_error("ExactRandom: a replay asked something else; state survived start()");
+    const Branch& branch = choice.branches[choice.branch];
+    weight_ *= branch.probability;
+    if (uniform) *uniform = {branch.low, branch.high};
+    return branch.value;
+  }
+
+  RandomKeying keying_;
+  std::size_t depth_ = 0;
+  double weight_ = 1;
+  std::int64_t reused_ = 0;
+  std::vector<Choice> trail_;
+  std::map<Key, std::pair<double, double>> uniforms_;
+};
+
+}  // namespace specula_test

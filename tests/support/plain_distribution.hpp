@@ -1,0 +1,84 @@
+// The distribution of a row of logits, written down apart from the library.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <specula/detail/row_math.hpp>
+#include <specula/sampling_params.hpp>
+
+namespace specula_test {
+
+/// Rows are computed with `isa`, one of every_isa(), as long as it lives.
+class Arithmetic {
+ public:
+  explicit Arithmetic(specula::detail::Isa isa) { specula::detail::isa_choice().store(isa); }
+  ~Arithmetic() { specula::detail::isa_choice().store(before_); }
+  Arithmetic(const Arithmetic&) = delete;
+  Arithmetic& operator=(const Arithmetic&) = delete;
+
+ private:
+  specula::detail::Isa before_ = specula::detail::isa();
+};
+
+/// Rows are computed in double precision as long as it lives.
+class ReferenceArithmetic : Arithmetic {
+ public:
+  ReferenceArithmetic() : Arithmetic(specula::detail::Isa::reference) {}
+};
+
+/// Every instruction set that this machine has, and AVX-512 where the test emulates it.
+inline std::vector<specula::detail::Isa> every_isa() {
+  using specula::detail::Isa;
+  std::vector<Isa> out;
+  for (const Isa isa : {Isa::reference, Isa::portable, Isa::avx2, Isa::avx512})
+    if (specula::detail::supported(isa)) out.push_back(isa);
+#ifdef SPECULA_EMULATED_AVX512
+  if (specula::detail::supported(Isa::avx2) && !specula::detail::supported(Isa::avx512))
+    out.push_back(Isa::avx512);
+#endif
+  return out;
+}
+
+/// p over a tiny row, written down apart from the library: sorts, and cuts by rank.
+inline std::vector<double> plain_distribution(const std::vector<float>& row,
+                                              const specula::SamplingParams& params) {
+  const std::size_t v = row.size();
+  std::vector<double> p(v, 0.0);
+  const float top = *std::max_element(row.begin(), row.end());
+  if (params.temperature == 0.0f) {
+    p[static_cast<std::size_t>(std::find(row.begin(), row.end(), top) - row.begin())] = 1;
+    return p;
+  }
+  std::vector<float> sorted = row;
+  std::sort(sorted.rbegin(), sorted.rend());
+  const auto weight = [&](float l) {
+    return static_cast<double>(std::exp((static_cast<long double>(l) - static_cast<long double>(top)) /
+                                        static_cast<long double>(params.temperature)));
+  };
+  double theta = params.top_k > 0 && static_cast<std::size_t>(params.top_k) < v
+                     ? static_cast<double>(sorted[static_cast<std::size_t>(params.top_k) - 1])
+                     : -1e300;
+  if (params.top_p < 1.0f) {
+    double mass = 0, seen = 0;
+    for (const float l : sorted)
+      if (static_cast<double>(l) >= theta) mass += weight(l);
+    for (const float l : sorted) {
+      seen += weight(l);
+      if (seen >= static_cast<double>(params.top_p) * mass) {
+        theta = std::max(theta, static_cast<double>(l));
+        break;
+      }
+    }
+  }
+  double z = 0;
+  for (std::size_t x = 0; x < v; ++x) {
+    const bool by_min_p = weight(row[x]) >= static_cast<double>(params.min_p);
+    if (static_cast<double>(row[x]) >= theta && by_min_p) z += p[x] = weight(row[x]);
+  }
+  for (double& x : p) x /= z;
+  return p;
+}
+
+}  // namespace specula_test

@@ -1,0 +1,14 @@
+#include <specula/verify_result.hpp>
+
+#include <doctest/doctest.h>
+
+TEST_CASE("a cleared verification result holds the root, and accepted_count() leaves it out") {
+  specula::VerifyResult v;
+  v.accepted = {0, 2, 5};
+  v.next_token = 7;
+  CHECK(v.accepted_count() == 2);
+  v.clear();
+  CHECK(v.accepted == std::vector<specula::NodeId>{0});
+  CHECK(v.next_token == specula::kNoToken);
+  CHECK(v.accepted_count() == 0);
+}
