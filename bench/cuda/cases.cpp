@@ -9,7 +9,7 @@
 #include <specula/accept/rejection.hpp>
 #include <specula/accept/sample_and_match.hpp>
 #include <specula/accept/traversal.hpp>
-#include <specula/detail/row_scan.hpp>
+#include <specula/distribution/row_scan.hpp>
 
 #include "dense_rules.hpp"
 #include "device_batch.hpp"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include <specula/cuda/thread/numbers.cuh>
+#include <specula/cuda/primitives/thread/numbers.cuh>
 #include <specula/cuda/types.cuh>
 
 namespace specula_bench {

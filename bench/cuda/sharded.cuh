@@ -3,7 +3,7 @@
 
 #include <cuda_runtime.h>
 
-#include <specula/cuda/device/trees.cuh>
+#include <specula/cuda/args/trees.cuh>
 #include <specula/cuda/device/verify.cuh>
 
 #include "cases.hpp"

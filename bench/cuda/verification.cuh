@@ -4,8 +4,8 @@
 
 #include <cuda_runtime.h>
 
+#include <specula/cuda/args/trees.cuh>
 #include <specula/cuda/device/sample.cuh>
-#include <specula/cuda/device/trees.cuh>
 #include <specula/cuda/device/verify.cuh>
 
 namespace specula_bench {

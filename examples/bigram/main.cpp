@@ -8,7 +8,7 @@
 
 #include <specula/draft/bigram.hpp>
 
-#include "../train/src/token_store.hpp"
+#include "../common/token_store.hpp"
 #include "bigram_file.hpp"
 #include "files.hpp"
 #include "options.hpp"

@@ -11,7 +11,7 @@
 #include <system_error>
 #include <utility>
 
-#include <specula/io/dot.hpp>
+#include <specula/dot.hpp>
 
 extern char** environ;
 

@@ -5,10 +5,10 @@
 #include <stdexcept>
 #include <vector>
 
-#include <specula/detail/row_scan.hpp>
+#include <specula/distribution/row_scan.hpp>
 #include <specula/eigen/llama.hpp>
 
-#include "../train/src/token_store.hpp"
+#include "../common/token_store.hpp"
 
 namespace specula_examples {
 

@@ -5,14 +5,14 @@
 #include <cstdint>
 #include <span>
 
-#include "cost_model.hpp"
-#include "random_source.hpp"
-#include "rows.hpp"
-#include "sampling_params.hpp"
-#include "skipped_blocks.hpp"
-#include "target_distributions.hpp"
-#include "token_tree.hpp"
-#include "verify_result.hpp"
+#include "specula/accept/target_distributions.hpp"
+#include "specula/cost/cost_model.hpp"
+#include "specula/model/skipped_blocks.hpp"
+#include "specula/proposal/token_tree.hpp"
+#include "specula/random_source.hpp"
+#include "specula/rows.hpp"
+#include "specula/sampling_params.hpp"
+#include "specula/verify_result.hpp"
 
 namespace specula {
 

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "concepts.hpp"
-#include "detail/expect_rows.hpp"
-#include "detail/fields.hpp"
+#include "specula/base/fields.hpp"
+#include "specula/concepts.hpp"
+#include "specula/model/expect_rows.hpp"
 
 namespace specula {
 

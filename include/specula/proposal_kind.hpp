@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "detail/compiler_options.hpp"
+#include "specula/base/compiler_options.hpp"
 
 namespace specula {
 

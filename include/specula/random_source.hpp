@@ -6,10 +6,10 @@
 #include <span>
 #include <stdexcept>
 
-#include "detail/gumbel_argmax.hpp"
-#include "detail/philox.hpp"
-#include "detail/row_math.hpp"
-#include "rows.hpp"
+#include "specula/distribution/gumbel_argmax.hpp"
+#include "specula/distribution/philox.hpp"
+#include "specula/distribution/row_math.hpp"
+#include "specula/rows.hpp"
 
 namespace specula {
 

@@ -7,7 +7,7 @@
 #include <limits>
 #include <span>
 
-#include "detail/compiler_options.hpp"
+#include "specula/base/compiler_options.hpp"
 
 namespace specula {
 

@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "detail/compiler_options.hpp"
-#include "detail/fields.hpp"
+#include "specula/base/compiler_options.hpp"
+#include "specula/base/fields.hpp"
 
 namespace specula {
 

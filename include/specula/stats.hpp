@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "rows.hpp"
+#include "specula/rows.hpp"
 
 namespace specula {
 

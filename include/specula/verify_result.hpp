@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "rows.hpp"
+#include "specula/rows.hpp"
 
 namespace specula {
 

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include <specula/io/dot.hpp>
+#include <specula/dot.hpp>
 
 #include "decode.hpp"
 #include "pipelines.hpp"

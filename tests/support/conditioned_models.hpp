@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <specula/concepts.hpp>
-#include <specula/features.hpp>
+#include <specula/model/features.hpp>
 
 #include "toy_model.hpp"
 

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include <specula/accept/target_distributions.hpp>
+#include <specula/proposal/token_tree.hpp>
 #include <specula/random_source.hpp>
-#include <specula/target_distributions.hpp>
-#include <specula/token_tree.hpp>
 #include <specula/verify_result.hpp>
 
 #include "plain_distribution.hpp"

@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-#include <specula/cuda/block/sequence_verifier.cuh>
-#include <specula/cuda/device/trees.cuh>
+#include <specula/cuda/args/trees.cuh>
+#include <specula/cuda/verify/sequence_verifier.cuh>
 
 #include "dense_rules.hpp"
 #include "emulated_gpu.hpp"

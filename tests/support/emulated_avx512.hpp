@@ -1,7 +1,7 @@
-// The AVX-512 instructions of detail/row_kernels_avx512.hpp, as two AVX2 registers each: so that its kernels
-// are tested on processors without AVX-512. A test includes this before any header of the library; then
-// Isa::avx512 is emulated in all that it runs. (SIMDe would do, but its fused products round twice where the
-// compiler's baseline has no FMA.)
+// The AVX-512 instructions of distribution/row_kernels_avx512.hpp, as two AVX2 registers each: so that its
+// kernels are tested on processors without AVX-512. A test includes this before any header of the library;
+// then Isa::avx512 is emulated in all that it runs. (SIMDe would do, but its fused products round twice where
+// the compiler's baseline has no FMA.)
 #pragma once
 
 #ifdef SPECULA_HAS_AVX_KERNELS

@@ -1,5 +1,6 @@
-// A GPU for tests: runs kernel bodies that are written over the groups of <specula/cuda/group.cuh>, every
-// thread of a block by itself, and fails where they use it in a way that a real one does not forgive.
+// A GPU for tests: runs kernel bodies that are written over the groups of
+// <specula/cuda/primitives/group.cuh>, every thread of a block by itself, and fails where they use it in a
+// way that a real one does not forgive.
 //
 //   emulate({.clusters = 3, .blocks = 2, .threads = 64, .shared_bytes = 4096},
 //           [&](EmulatedCluster cluster, int index, unsigned char* shared) { body(cluster, ..., shared); });

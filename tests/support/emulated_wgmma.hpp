@@ -17,7 +17,7 @@
 #include <deque>
 #include <functional>
 #include <limits>
-#include <specula/cuda/thread/numbers.cuh>
+#include <specula/cuda/primitives/thread/numbers.cuh>
 #include <specula/cuda/types.cuh>
 #include <stdexcept>
 #include <utility>

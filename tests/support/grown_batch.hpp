@@ -11,8 +11,8 @@
 #include <limits>
 #include <vector>
 
-#include <specula/cuda/device/grown_trees.cuh>
-#include <specula/token_tree.hpp>
+#include <specula/cuda/grow/grown_trees.cuh>
+#include <specula/proposal/token_tree.hpp>
 #include <specula/verify/tree_mask.hpp>
 
 #include "device_batch.hpp"

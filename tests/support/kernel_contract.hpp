@@ -11,7 +11,7 @@
 #include <limits>
 #include <vector>
 
-#include <specula/detail/row_kernels.hpp>
+#include <specula/distribution/row_kernels.hpp>
 
 #include "random.hpp"
 

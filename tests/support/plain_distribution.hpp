@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include <specula/detail/row_math.hpp>
+#include <specula/distribution/row_math.hpp>
 #include <specula/sampling_params.hpp>
 
 namespace specula_test {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <specula/concepts.hpp>
-#include <specula/detail/view_guard.hpp>
+#include <specula/model/view_guard.hpp>
 
 namespace specula_test {
 

@@ -3,7 +3,7 @@
 
 #include <stdexcept>
 
-#include "traversal.hpp"
+#include "specula/accept/traversal.hpp"
 
 namespace specula {
 

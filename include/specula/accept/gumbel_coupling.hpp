@@ -1,12 +1,12 @@
 // Draw from the target with the noise that the draft drew with; go on while a draft token is what was drawn.
 #pragma once
 
-#include "../concepts.hpp"
-#include "../detail/accept_matching.hpp"
-#include "../detail/explain.hpp"
-#include "../target_distributions.hpp"
-#include "../token_tree.hpp"
-#include "../verify_result.hpp"
+#include "specula/accept/detail/accept_matching.hpp"
+#include "specula/accept/target_distributions.hpp"
+#include "specula/concepts.hpp"
+#include "specula/proposal/token_tree.hpp"
+#include "specula/run/detail/explain.hpp"
+#include "specula/verify_result.hpp"
 
 namespace specula {
 

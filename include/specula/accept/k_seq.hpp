@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <stdexcept>
 
-#include "../target_distributions.hpp"
-#include "../token_tree.hpp"
-#include "../verify_result.hpp"
+#include "specula/accept/target_distributions.hpp"
+#include "specula/proposal/token_tree.hpp"
+#include "specula/verify_result.hpp"
 
 namespace specula {
 

@@ -3,10 +3,10 @@
 
 #include <utility>
 
-#include "../detail/fields.hpp"
-#include "../target_distributions.hpp"
-#include "../token_tree.hpp"
-#include "../verify_result.hpp"
+#include "specula/accept/target_distributions.hpp"
+#include "specula/base/fields.hpp"
+#include "specula/proposal/token_tree.hpp"
+#include "specula/verify_result.hpp"
 
 namespace specula {
 

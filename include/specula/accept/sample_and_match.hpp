@@ -1,10 +1,10 @@
 // Sample from the target; go on while a draft token is what was sampled.
 #pragma once
 
-#include "../detail/accept_matching.hpp"
-#include "../target_distributions.hpp"
-#include "../token_tree.hpp"
-#include "../verify_result.hpp"
+#include "specula/accept/detail/accept_matching.hpp"
+#include "specula/accept/target_distributions.hpp"
+#include "specula/proposal/token_tree.hpp"
+#include "specula/verify_result.hpp"
 
 namespace specula {
 

@@ -1,8 +1,8 @@
 // The rule to use when in doubt: the strongest exact one for the proposal at hand.
 #pragma once
 
-#include "sample_and_match.hpp"
-#include "traversal.hpp"
+#include "specula/accept/sample_and_match.hpp"
+#include "specula/accept/traversal.hpp"
 
 namespace specula {
 

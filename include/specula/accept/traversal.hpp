@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "../target_distributions.hpp"
-#include "../token_tree.hpp"
-#include "../verify_result.hpp"
+#include "specula/accept/target_distributions.hpp"
+#include "specula/proposal/token_tree.hpp"
+#include "specula/verify_result.hpp"
 
 namespace specula {
 

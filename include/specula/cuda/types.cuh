@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "detail/host_device.cuh"
+#include "specula/cuda/host_device.cuh"
 
 namespace specula {
 namespace cuda {

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "../detail/alive.hpp"
-#include "../detail/pair_map.hpp"
-#include "../rows.hpp"
-#include "../stats.hpp"
+#include "specula/base/alive.hpp"
+#include "specula/draft/detail/pair_map.hpp"
+#include "specula/rows.hpp"
+#include "specula/stats.hpp"
 
 namespace specula {
 

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "../concepts.hpp"
-#include "../detail/expect_rows.hpp"
-#include "../detail/fields.hpp"
-#include "../detail/row_scan.hpp"
-#include "model_drafter.hpp"
+#include "specula/base/fields.hpp"
+#include "specula/concepts.hpp"
+#include "specula/distribution/row_scan.hpp"
+#include "specula/draft/model_drafter.hpp"
+#include "specula/model/expect_rows.hpp"
 
 namespace specula {
 

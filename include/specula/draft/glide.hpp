@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "../concepts.hpp"
-#include "../detail/conditioned_drafter.hpp"
+#include "specula/concepts.hpp"
+#include "specula/draft/detail/conditioned_drafter.hpp"
 
 namespace specula {
 

@@ -12,12 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include "../concepts.hpp"
-#include "../detail/alive.hpp"
-#include "../detail/expect_rows.hpp"
-#include "../detail/fields.hpp"
-#include "../skipped_blocks.hpp"
-#include "../stats.hpp"
+#include "specula/base/alive.hpp"
+#include "specula/base/fields.hpp"
+#include "specula/concepts.hpp"
+#include "specula/model/expect_rows.hpp"
+#include "specula/model/skipped_blocks.hpp"
+#include "specula/stats.hpp"
 
 namespace specula {
 

@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "../detail/alive.hpp"
-#include "../detail/suffix_automaton.hpp"
-#include "../rows.hpp"
-#include "../stats.hpp"
-#include "bigram.hpp"
+#include "specula/base/alive.hpp"
+#include "specula/draft/bigram.hpp"
+#include "specula/draft/detail/suffix_automaton.hpp"
+#include "specula/rows.hpp"
+#include "specula/stats.hpp"
 
 namespace specula {
 

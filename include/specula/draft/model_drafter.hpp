@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "../concepts.hpp"
-#include "../detail/alive.hpp"
-#include "../stats.hpp"
+#include "specula/base/alive.hpp"
+#include "specula/concepts.hpp"
+#include "specula/stats.hpp"
 
 namespace specula {
 

@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
-#include "../detail/fields.hpp"
-#include "../rows.hpp"
+#include "specula/base/fields.hpp"
+#include "specula/rows.hpp"
 
 namespace specula {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "../concepts.hpp"
-#include "../stats.hpp"
+#include "specula/concepts.hpp"
+#include "specula/stats.hpp"
 
 namespace specula {
 

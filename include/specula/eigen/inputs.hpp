@@ -2,7 +2,7 @@
 // not compile the model.
 #pragma once
 
-#include "../detail/compiler_options.hpp"
+#include "specula/base/compiler_options.hpp"
 
 namespace specula::eigen {
 

@@ -16,7 +16,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "specula/detail/compiler_options.hpp"
+#include "specula/base/compiler_options.hpp"
 
 namespace specula::eigen {
 

@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-#include "../detail/fields.hpp"
+#include "specula/base/fields.hpp"
 
 namespace specula::eigen {
 

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "specula/detail/view_guard.hpp"
 #include "specula/eigen/detail/aligned.hpp"
 #include "specula/eigen/detail/panel.hpp"
+#include "specula/model/view_guard.hpp"
 
 namespace specula::eigen {
 

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "specula/detail/fields.hpp"
+#include "specula/base/fields.hpp"
 #include "specula/eigen/detail/open_file.hpp"
 #include "specula/eigen/json.hpp"
 
@@ -250,7 +250,7 @@ inline void read_attention(const ConfigReader& config, AttentionShape& out) {
   read_rope(config, "rope_scaling", out);
 }
 
-/// A Llama decoder, or one of the two kinds of drafts that examples/train makes.
+/// A Llama decoder, or one of the two kinds of drafts that tools/train makes.
 inline Conditioning read_architecture(const ConfigReader& config) {
   struct Architecture {
     const char *name, *type;

@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "specula/detail/view_guard.hpp"
-#include "specula/features.hpp"
 #include "specula/llama_cpp/detail/tree_sequences.hpp"
+#include "specula/model/features.hpp"
+#include "specula/model/view_guard.hpp"
 #include "specula/rows.hpp"
 
 namespace specula::llama_cpp {

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "../detail/fields.hpp"
-#include "speculator.hpp"
+#include "specula/base/fields.hpp"
+#include "specula/run/speculator.hpp"
 
 namespace specula {
 

@@ -7,9 +7,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "../stats.hpp"
-#include "../token_tree.hpp"
-#include "../verify_result.hpp"
+#include "specula/proposal/token_tree.hpp"
+#include "specula/stats.hpp"
+#include "specula/verify_result.hpp"
 
 namespace specula {
 

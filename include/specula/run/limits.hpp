@@ -8,8 +8,8 @@
 #include <string>
 #include <type_traits>
 
-#include "../detail/fields.hpp"
-#include "../rows.hpp"
+#include "specula/base/fields.hpp"
+#include "specula/rows.hpp"
 
 namespace specula {
 

@@ -13,13 +13,13 @@
 #include <utility>
 #include <vector>
 
-#include "../concepts.hpp"
-#include "../detail/explain.hpp"
-#include "../detail/fields.hpp"
-#include "../stats.hpp"
-#include "../verify/logprobs.hpp"
-#include "count_emitted.hpp"
-#include "limits.hpp"
+#include "specula/base/fields.hpp"
+#include "specula/concepts.hpp"
+#include "specula/run/count_emitted.hpp"
+#include "specula/run/detail/explain.hpp"
+#include "specula/run/limits.hpp"
+#include "specula/stats.hpp"
+#include "specula/verify/logprobs.hpp"
 
 namespace specula {
 

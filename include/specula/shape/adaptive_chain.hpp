@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "../concepts.hpp"
-#include "../detail/chain_growth.hpp"
-#include "../detail/fields.hpp"
-#include "../verify_result.hpp"
+#include "specula/base/fields.hpp"
+#include "specula/concepts.hpp"
+#include "specula/shape/detail/chain_growth.hpp"
+#include "specula/verify_result.hpp"
 
 namespace specula {
 

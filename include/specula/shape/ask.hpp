@@ -5,10 +5,10 @@
 #include <stdexcept>
 #include <string>
 
-#include "../detail/expect_rows.hpp"
-#include "../detail/fields.hpp"
-#include "../rows.hpp"
-#include "../token_tree.hpp"
+#include "specula/base/fields.hpp"
+#include "specula/model/expect_rows.hpp"
+#include "specula/proposal/token_tree.hpp"
+#include "specula/rows.hpp"
 
 namespace specula {
 

@@ -9,9 +9,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "../concepts.hpp"
-#include "../detail/candidates.hpp"
-#include "../detail/fields.hpp"
+#include "specula/base/fields.hpp"
+#include "specula/concepts.hpp"
+#include "specula/shape/detail/candidates.hpp"
 
 namespace specula {
 

@@ -9,11 +9,11 @@
 #include <stdexcept>
 #include <string>
 
-#include "../concepts.hpp"
-#include "../detail/candidates.hpp"
-#include "../detail/cascade_bounds.hpp"
-#include "../detail/chain_growth.hpp"
-#include "../detail/fields.hpp"
+#include "specula/base/fields.hpp"
+#include "specula/concepts.hpp"
+#include "specula/shape/detail/candidates.hpp"
+#include "specula/shape/detail/cascade_bounds.hpp"
+#include "specula/shape/detail/chain_growth.hpp"
 
 namespace specula {
 

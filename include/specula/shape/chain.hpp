@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "../concepts.hpp"
-#include "../detail/chain_growth.hpp"
-#include "../detail/fields.hpp"
+#include "specula/base/fields.hpp"
+#include "specula/concepts.hpp"
+#include "specula/shape/detail/chain_growth.hpp"
 
 namespace specula {
 

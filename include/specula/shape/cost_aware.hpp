@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <utility>
 
-#include "../concepts.hpp"
-#include "../detail/fields.hpp"
-#include "../detail/running_mean.hpp"
-#include "../stats.hpp"
-#include "cost_curve.hpp"
-#include "draft_costs.hpp"
-#include "loss_budget.hpp"
+#include "specula/base/fields.hpp"
+#include "specula/base/running_mean.hpp"
+#include "specula/concepts.hpp"
+#include "specula/cost/cost_curve.hpp"
+#include "specula/cost/draft_costs.hpp"
+#include "specula/cost/loss_budget.hpp"
+#include "specula/stats.hpp"
 
 namespace specula {
 

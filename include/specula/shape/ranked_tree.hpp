@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "../detail/fields.hpp"
-#include "../rows.hpp"
+#include "specula/base/fields.hpp"
+#include "specula/rows.hpp"
 
 namespace specula {
 

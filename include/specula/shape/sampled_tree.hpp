@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "../concepts.hpp"
-#include "../detail/fields.hpp"
-#include "../detail/path_reach.hpp"
-#include "ask.hpp"
+#include "specula/base/fields.hpp"
+#include "specula/concepts.hpp"
+#include "specula/shape/ask.hpp"
+#include "specula/shape/detail/path_reach.hpp"
 
 namespace specula {
 

@@ -7,12 +7,12 @@
 #include <stdexcept>
 #include <vector>
 
-#include "../concepts.hpp"
-#include "../detail/candidates.hpp"
-#include "../detail/fields.hpp"
-#include "../detail/path_reach.hpp"
-#include "ask.hpp"
-#include "ranked_tree.hpp"
+#include "specula/base/fields.hpp"
+#include "specula/concepts.hpp"
+#include "specula/shape/ask.hpp"
+#include "specula/shape/detail/candidates.hpp"
+#include "specula/shape/detail/path_reach.hpp"
+#include "specula/shape/ranked_tree.hpp"
 
 namespace specula {
 

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <span>
 
-#include "../concepts.hpp"
-#include "../detail/candidates.hpp"
-#include "../detail/chain_growth.hpp"
-#include "../detail/fields.hpp"
+#include "specula/base/fields.hpp"
+#include "specula/concepts.hpp"
+#include "specula/shape/detail/candidates.hpp"
+#include "specula/shape/detail/chain_growth.hpp"
 
 namespace specula {
 

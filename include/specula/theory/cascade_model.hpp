@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "../detail/cascade_bounds.hpp"
-#include "../shape/cost_curve.hpp"
-#include "cascade_rates.hpp"
-#include "speedup.hpp"
+#include "specula/cost/cost_curve.hpp"
+#include "specula/shape/detail/cascade_bounds.hpp"
+#include "specula/theory/cascade_rates.hpp"
+#include "specula/theory/speedup.hpp"
 
 namespace specula {
 

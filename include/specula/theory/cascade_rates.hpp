@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "../shape/cost_curve.hpp"
-#include "speedup.hpp"
+#include "specula/cost/cost_curve.hpp"
+#include "specula/theory/speedup.hpp"
 
 namespace specula {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "cascade_model.hpp"
+#include "specula/theory/cascade_model.hpp"
 
 namespace specula {
 

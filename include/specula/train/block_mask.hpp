@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "../detail/compiler_options.hpp"
+#include "specula/base/compiler_options.hpp"
 
 namespace specula {
 

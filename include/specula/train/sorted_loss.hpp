@@ -11,10 +11,10 @@
 #include <string>
 #include <type_traits>
 
-#include "../detail/row_math.hpp"
-#include "../detail/row_scan.hpp"
-#include "../rows.hpp"
-#include "top_k_distillation.hpp"
+#include "specula/distribution/row_math.hpp"
+#include "specula/distribution/row_scan.hpp"
+#include "specula/rows.hpp"
+#include "specula/train/top_k_distillation.hpp"
 
 namespace specula {
 

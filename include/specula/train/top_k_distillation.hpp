@@ -12,8 +12,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "../detail/row_math.hpp"
-#include "../rows.hpp"
+#include "specula/distribution/row_math.hpp"
+#include "specula/rows.hpp"
 
 namespace specula {
 

@@ -8,13 +8,13 @@
 #include <span>
 #include <vector>
 
-#include "../detail/fields.hpp"
-#include "../detail/row_scan.hpp"
-#include "../rows.hpp"
-#include "../sampling_params.hpp"
-#include "../target_distributions.hpp"
-#include "../token_tree.hpp"
-#include "../verify_result.hpp"
+#include "specula/accept/target_distributions.hpp"
+#include "specula/base/fields.hpp"
+#include "specula/distribution/row_scan.hpp"
+#include "specula/proposal/token_tree.hpp"
+#include "specula/rows.hpp"
+#include "specula/sampling_params.hpp"
+#include "specula/verify_result.hpp"
 
 namespace specula {
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "../concepts.hpp"
-#include "../detail/expect_rows.hpp"
-#include "../detail/target_verifier.hpp"
-#include "../stats.hpp"
+#include "specula/concepts.hpp"
+#include "specula/model/expect_rows.hpp"
+#include "specula/stats.hpp"
+#include "specula/verify/detail/target_verifier.hpp"
 
 namespace specula {
 

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "../rows.hpp"
+#include "specula/rows.hpp"
 
 namespace specula {
 

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "../concepts.hpp"
-#include "../detail/target_verifier.hpp"
-#include "../stats.hpp"
+#include "specula/concepts.hpp"
+#include "specula/stats.hpp"
+#include "specula/verify/detail/target_verifier.hpp"
 
 namespace specula {
 

@@ -1,9 +1,9 @@
 // labels: cuda-only
 // What plans of scans choose, from what the host knows.
 #include <doctest/doctest.h>
-#include <specula/cuda/block/row_scan.cuh>
 #include <specula/cuda/device/scan_plan.cuh>
 #include <specula/cuda/device/verify_rejection.cuh>
+#include <specula/cuda/verify/row_scan.cuh>
 
 #include "emulated_gpu.hpp"
 

@@ -1,2 +1,2 @@
-// What <specula/cuda/group.cuh> includes for the device; a host needs none of it.
+// What <specula/cuda/primitives/group.cuh> includes for the device; a host needs none of it.
 #pragma once

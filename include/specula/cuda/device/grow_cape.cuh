@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "../block/top_k.cuh"
-#include "../detail/host_device.cuh"
-#include "grown_trees.cuh"
-#include "launch.cuh"
-#include "scan_plan.cuh"
+#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/device/scan_plan.cuh"
+#include "specula/cuda/grow/grown_trees.cuh"
+#include "specula/cuda/grow/top_k.cuh"
+#include "specula/cuda/host_device.cuh"
 
 namespace specula {
 namespace cuda {

@@ -4,12 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "../block/last_block.cuh"
-#include "../block/top_k.cuh"
-#include "../detail/host_device.cuh"
-#include "grown_trees.cuh"
-#include "launch.cuh"
-#include "scan_plan.cuh"
+#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/device/scan_plan.cuh"
+#include "specula/cuda/grow/grown_trees.cuh"
+#include "specula/cuda/grow/top_k.cuh"
+#include "specula/cuda/host_device.cuh"
+#include "specula/cuda/primitives/block/last_block.cuh"
 
 namespace specula {
 namespace cuda {

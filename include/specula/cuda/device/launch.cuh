@@ -8,9 +8,9 @@
 #include <cstddef>
 #include <mutex>
 
-#include "../group.cuh"
-#include "../warp/tile.cuh"
-#include "arguments.cuh"
+#include "specula/cuda/args/arguments.cuh"
+#include "specula/cuda/primitives/group.cuh"
+#include "specula/cuda/primitives/warp/tile.cuh"
 
 namespace specula {
 namespace cuda {

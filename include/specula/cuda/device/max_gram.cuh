@@ -4,11 +4,11 @@
 
 #include <cstdint>
 
-#include "../detail/host_device.cuh"
-#include "../group.cuh"
-#include "../types.cuh"
-#include "arguments.cuh"
-#include "launch.cuh"
+#include "specula/cuda/args/arguments.cuh"
+#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/host_device.cuh"
+#include "specula/cuda/primitives/group.cuh"
+#include "specula/cuda/types.cuh"
 
 namespace specula {
 namespace cuda {

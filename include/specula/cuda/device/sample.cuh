@@ -2,13 +2,13 @@
 // they came from.
 #pragma once
 
-#include "../block/row_scan.cuh"
-#include "../detail/host_device.cuh"
-#include "../thread/philox_random.cuh"
-#include "../types.cuh"
-#include "arguments.cuh"
-#include "launch.cuh"
-#include "scan_plan.cuh"
+#include "specula/cuda/args/arguments.cuh"
+#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/device/scan_plan.cuh"
+#include "specula/cuda/host_device.cuh"
+#include "specula/cuda/primitives/thread/philox_random.cuh"
+#include "specula/cuda/types.cuh"
+#include "specula/cuda/verify/row_scan.cuh"
 
 namespace specula {
 namespace cuda {

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "../block/tile_table.cuh"
-#include "arguments.cuh"
-#include "launch.cuh"
+#include "specula/cuda/args/arguments.cuh"
+#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/verify/tile_table.cuh"
 
 namespace specula {
 namespace cuda {

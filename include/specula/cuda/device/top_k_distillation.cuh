@@ -6,17 +6,17 @@
 #include <cstdint>
 #include <utility>
 
-#include "../block/row_scan.cuh"
-#include "../block/tile_table.cuh"
-#include "../block/top_k.cuh"
-#include "../detail/host_device.cuh"
-#include "../thread/exponent.cuh"
-#include "../thread/mma_layout.cuh"
-#include "../types.cuh"
-#include "../warp/tile.cuh"
-#include "../warp/tile_masses.cuh"
-#include "arguments.cuh"
-#include "launch.cuh"
+#include "specula/cuda/args/arguments.cuh"
+#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/grow/top_k.cuh"
+#include "specula/cuda/host_device.cuh"
+#include "specula/cuda/primitives/thread/exponent.cuh"
+#include "specula/cuda/primitives/thread/mma_layout.cuh"
+#include "specula/cuda/primitives/warp/tile.cuh"
+#include "specula/cuda/primitives/warp/tile_masses.cuh"
+#include "specula/cuda/types.cuh"
+#include "specula/cuda/verify/row_scan.cuh"
+#include "specula/cuda/verify/tile_table.cuh"
 
 namespace specula {
 namespace cuda {

@@ -2,8 +2,8 @@
 // tree, itself and its ancestors.
 #pragma once
 
-#include "tree_attention_mma.cuh"
-#include "tree_attention_wgmma.cuh"
+#include "specula/cuda/device/tree_attention_mma.cuh"
+#include "specula/cuda/device/tree_attention_wgmma.cuh"
 
 namespace specula {
 namespace cuda {

@@ -1,11 +1,11 @@
 // tree_attention() by mma.sync: any device from sm_80 on, and best up to 32 packed rows.
 #pragma once
 
-#include "../block/tree_attention_block.cuh"
-#include "../detail/host_device.cuh"
-#include "../thread/async_copy.cuh"
-#include "launch.cuh"
-#include "tree_attention_plan.cuh"
+#include "specula/cuda/attention/tree_attention_block.cuh"
+#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/device/tree_attention_plan.cuh"
+#include "specula/cuda/host_device.cuh"
+#include "specula/cuda/primitives/thread/async_copy.cuh"
 
 namespace specula {
 namespace cuda {

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <limits>
 
-#include "../block/tree_attention_block.cuh"
-#include "../detail/host_device.cuh"
-#include "arguments.cuh"
-#include "launch.cuh"
+#include "specula/cuda/args/arguments.cuh"
+#include "specula/cuda/attention/tree_attention_block.cuh"
+#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/host_device.cuh"
 
 namespace specula {
 namespace cuda {

@@ -1,13 +1,13 @@
 // tree_attention() by wgmma: trees of many packed rows, on Hopper.
 #pragma once
 
-#include "../block/tree_attention_wgmma_block.cuh"
-#include "../detail/host_device.cuh"
-#include "../thread/async_copy.cuh"
-#include "../thread/mbarrier.cuh"
-#include "../warp/wgmma.cuh"
-#include "launch.cuh"
-#include "tree_attention_plan.cuh"
+#include "specula/cuda/attention/tree_attention_wgmma_block.cuh"
+#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/device/tree_attention_plan.cuh"
+#include "specula/cuda/host_device.cuh"
+#include "specula/cuda/primitives/thread/async_copy.cuh"
+#include "specula/cuda/primitives/thread/mbarrier.cuh"
+#include "specula/cuda/primitives/warp/wgmma.cuh"
 
 namespace specula {
 namespace cuda {

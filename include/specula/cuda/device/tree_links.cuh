@@ -1,12 +1,12 @@
 // Links and masks of trees that were built elsewhere, from the parents of their nodes.
 #pragma once
 
-#include "../block/links.cuh"
-#include "../detail/host_device.cuh"
-#include "../group.cuh"
-#include "../types.cuh"
-#include "arguments.cuh"
-#include "launch.cuh"
+#include "specula/cuda/args/arguments.cuh"
+#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/grow/links.cuh"
+#include "specula/cuda/host_device.cuh"
+#include "specula/cuda/primitives/group.cuh"
+#include "specula/cuda/types.cuh"
 
 namespace specula {
 namespace cuda {

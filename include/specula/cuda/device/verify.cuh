@@ -1,12 +1,12 @@
 // What the verification rules have in common: a plan, and one launch of a cluster a sequence.
 #pragma once
 
-#include "../block/sequence_verifier.cuh"
-#include "../detail/host_device.cuh"
-#include "arguments.cuh"
-#include "launch.cuh"
-#include "scan_plan.cuh"
-#include "trees.cuh"
+#include "specula/cuda/args/arguments.cuh"
+#include "specula/cuda/args/trees.cuh"
+#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/device/scan_plan.cuh"
+#include "specula/cuda/host_device.cuh"
+#include "specula/cuda/verify/sequence_verifier.cuh"
 
 namespace specula {
 namespace cuda {

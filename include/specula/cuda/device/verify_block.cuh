@@ -1,7 +1,7 @@
 // Block verification on the device: one path as a whole, the best that can be done with it.
 #pragma once
 
-#include "verify_traversal.cuh"
+#include "specula/cuda/device/verify_traversal.cuh"
 
 namespace specula {
 namespace cuda {

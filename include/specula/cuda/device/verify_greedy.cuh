@@ -1,7 +1,7 @@
 // Greedy verification on the device: a draft token stays iff it is the target's first largest logit.
 #pragma once
 
-#include "verify_nodes.cuh"
+#include "specula/cuda/device/verify_nodes.cuh"
 
 namespace specula {
 namespace cuda {

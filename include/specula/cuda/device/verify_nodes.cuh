@@ -2,8 +2,8 @@
 // at once, and the last to answer follows the tree.
 #pragma once
 
-#include "../block/last_block.cuh"
-#include "verify.cuh"
+#include "specula/cuda/device/verify.cuh"
+#include "specula/cuda/primitives/block/last_block.cuh"
 
 namespace specula {
 namespace cuda {

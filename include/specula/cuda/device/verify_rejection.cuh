@@ -1,7 +1,7 @@
 // Rejection sampling on the device, recursively over siblings.
 #pragma once
 
-#include "verify.cuh"
+#include "specula/cuda/device/verify.cuh"
 
 namespace specula {
 namespace cuda {

@@ -1,7 +1,7 @@
 // Sample-and-match on the device: draw from the target; go on while a draft token is what was drawn.
 #pragma once
 
-#include "verify_greedy.cuh"
+#include "specula/cuda/device/verify_greedy.cuh"
 
 namespace specula {
 namespace cuda {

@@ -1,18 +1,18 @@
 // Verification where the vocabulary is split over several GPUs: partials | all-gather | decide.
 #pragma once
 
-#include "../block/sequence_state.cuh"
-#include "../detail/host_device.cuh"
-#include "../thread/exponent.cuh"
-#include "../warp/tile.cuh"
-#include "../warp/tile_distribution.cuh"
-#include "../warp/tile_masses.cuh"
-#include "arguments.cuh"
-#include "launch.cuh"
-#include "trees.cuh"
-#include "verify_greedy.cuh"
-#include "verify_rejection.cuh"
-#include "verify_sample_and_match.cuh"
+#include "specula/cuda/args/arguments.cuh"
+#include "specula/cuda/args/trees.cuh"
+#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/device/verify_greedy.cuh"
+#include "specula/cuda/device/verify_rejection.cuh"
+#include "specula/cuda/device/verify_sample_and_match.cuh"
+#include "specula/cuda/host_device.cuh"
+#include "specula/cuda/primitives/thread/exponent.cuh"
+#include "specula/cuda/primitives/warp/tile.cuh"
+#include "specula/cuda/primitives/warp/tile_distribution.cuh"
+#include "specula/cuda/primitives/warp/tile_masses.cuh"
+#include "specula/cuda/verify/sequence_state.cuh"
 
 namespace specula {
 namespace cuda {

@@ -2,7 +2,7 @@
 // path.
 #pragma once
 
-#include "verify.cuh"
+#include "specula/cuda/device/verify.cuh"
 
 namespace specula {
 namespace cuda {

@@ -7,7 +7,7 @@
 #include <new>
 #include <vector>
 
-#include "../../detail/compiler_options.hpp"
+#include "specula/base/compiler_options.hpp"
 
 #if defined(__linux__)
 #include <sys/mman.h>

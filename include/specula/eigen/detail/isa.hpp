@@ -1,7 +1,7 @@
 // Which vector instructions this machine has: asked at run time, so that one binary serves every x86-64.
 #pragma once
 
-#include "../../detail/compiler_options.hpp"
+#include "specula/base/compiler_options.hpp"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define SPECULA_EIGEN_X86 1

@@ -26,8 +26,8 @@
 #include "specula/eigen/llama_options.hpp"
 #include "specula/eigen/llama_weights.hpp"
 #include "specula/eigen/thread_team.hpp"
-#include "specula/features.hpp"
-#include "specula/skipped_blocks.hpp"
+#include "specula/model/features.hpp"
+#include "specula/model/skipped_blocks.hpp"
 
 namespace specula::eigen::detail {
 

@@ -12,8 +12,8 @@
 #include "specula/eigen/detail/llama_pass.hpp"
 #include "specula/eigen/detail/llama_stages.hpp"
 #include "specula/eigen/llama_options.hpp"
+#include "specula/model/skipped_blocks.hpp"
 #include "specula/rows.hpp"
-#include "specula/skipped_blocks.hpp"
 
 namespace specula::eigen::detail {
 

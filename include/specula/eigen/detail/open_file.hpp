@@ -7,7 +7,7 @@
 #include <string>
 #include <system_error>
 
-#include "../../detail/compiler_options.hpp"
+#include "specula/base/compiler_options.hpp"
 
 namespace specula::eigen::detail {
 

@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "../../detail/compiler_options.hpp"
+#include "specula/base/compiler_options.hpp"
 
 namespace specula::eigen::detail {
 

@@ -14,7 +14,7 @@
 #include "specula/eigen/detail/tree_attention.hpp"
 #include "specula/eigen/kv_cache.hpp"
 #include "specula/eigen/llama_config.hpp"
-#include "specula/features.hpp"
+#include "specula/model/features.hpp"
 
 namespace specula::eigen::detail {
 

@@ -1,0 +1,162 @@
+// What remains of the target's distribution after rejections.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "specula/distribution/row_scan.hpp"
+#include "specula/proposal/token_tree.hpp"
+#include "specula/rows.hpp"
+
+namespace specula::detail {
+
+/// Starts as p; each rejection makes it norm((weight * p - q)+) with q the distribution of the rejected node
+/// given its earlier siblings. Nothing as long as a row is kept: weights are computed a tile at a time from
+/// the raw rows. Allocates in the constructor only.
+class Residual {
+ public:
+  Residual(std::int32_t vocab, std::int32_t max_nodes)
+      : vocab_(vocab), masses_(static_cast<std::size_t>(tile_count(vocab))) {
+    steps_.reserve(static_cast<std::size_t>(max_nodes));
+  }
+
+  /// Begins anew from the target's distribution and the masses of its tiles. Without masses nothing is read
+  /// until it must be: they are measured by a rejection or by measured(). (Those of a point mass are not
+  /// looked at.)
+  void start(const Distribution& target, std::span<const double> masses) {
+    target_ = target;
+    steps_.clear();
+    total_ = 1;
+    measured_ = true;
+    if (target.is_point()) {
+      std::fill(masses_.begin(), masses_.end(), 0.0);
+      masses_[static_cast<std::size_t>(target.point / kTile)] = 1;
+    } else if (masses.empty()) {
+      measured_ = false;
+    } else {
+      std::copy(masses.begin(), masses.end(), masses_.begin());
+      total_ = merge_tiles(masses_);
+    }
+  }
+
+  /// A rejection, as it can be made again.
+  struct Step {
+    NodeId node = kNoParent;
+    double keep = 1;   // what the distribution before was multiplied by
+    double total = 1;  // mass that was left
+  };
+  const Step& last_step() const { return steps_.back(); }
+  /// Makes a rejection again that left something. Reads nothing.
+  void redo(const TokenTree& tree, const Step& step) {
+    tree_ = &tree;
+    steps_.push_back(step);
+    total_ = step.total;
+    measured_ = false;
+  }
+
+  /// Takes the distribution of `node` away, `weight` being what the current distribution is multiplied by
+  /// before (1 but for block and traversal verification). Returns the mass that was left, S; where rounding
+  /// leaves none, the distribution stays as it was and 0 is returned. Cost: one read of the target's row and
+  /// of the draft's; a chosen node reads one tile at most.
+  double reject(const TokenTree& tree, NodeId node, double weight = 1) {
+    tree_ = &tree;
+    const double keep = weight / total_;
+    const Distribution& draft = tree.draft_distribution(node);
+    if (draft.is_point() && !measured_) {  // all that is left is scaled, but for one token
+      const double there = keep * (*this)(draft.point);
+      const double total = weight - there + std::max(0.0, there - 1);
+      if (!(total > 0)) return 0;
+      steps_.push_back({node, keep, total});
+      return total_ = total;
+    }
+    steps_.push_back({node, keep, 0});
+    if (!measured_) std::fill(masses_.begin(), masses_.end(), 1.0);  // any tile may have mass
+    if (draft.is_point()) {                                          // only one tile changes
+      for (double& mass : masses_) mass *= keep;
+      masses_[static_cast<std::size_t>(draft.point / kTile)] = tile_mass(*this, draft.point / kTile);
+    } else if (steps_.size() == 1 && !target_.is_point() && !tree.excludes_siblings(node) &&
+               isa() != Isa::reference) {
+      first_difference(draft, keep, tree.draft_scale(node));
+    } else {
+      remeasure();
+    }
+    measured_ = true;
+    const double total = merge_tiles(masses_);
+    if (total > 0) return steps_.back().total = total_ = total;
+    steps_.pop_back();
+    measured_ = false;
+    return 0;
+  }
+
+  /// Itself, ready for a draw. Cost: as a rejection, if none has measured the tiles' masses since start().
+  const Residual& measured() {
+    while (!measured_) {
+      std::fill(masses_.begin(), masses_.end(), 1.0);
+      remeasure();
+      total_ = merge_tiles(masses_);
+      measured_ = total_ > 0 || steps_.empty();
+      if (!measured_) steps_.pop_back();  // rounding said that something was left
+    }
+    return *this;
+  }
+
+  double total() const { return total_; }
+  /// Probability of `token` under what is left.
+  double prob(Token token) const { return (*this)(token) / total_; }
+
+  // What Rng::draw takes, once measured(): weights up to the factor total().
+  std::int32_t vocab() const { return vocab_; }
+  std::span<const double> tile_masses() const { return masses_; }
+  double operator()(Token token) const {
+    double w = target_(token);
+    for (const Step& s : steps_) w = std::max(0.0, s.keep * w - tree_->draft_prob(s.node, token));
+    return w;
+  }
+  void fill(std::int32_t tile, float* weights) const {
+    std::array<float, kTile> less;
+    fill_tile(target_, vocab_, tile, weights);
+    for (const Step& s : steps_) {
+      const Distribution& draft = tree_->draft_distribution(s.node);
+      fill_tile(draft, vocab_, tile, less.data());
+      if (tree_->excludes_siblings(s.node))
+        for (NodeId c = tree_->first_child(tree_->parent(s.node)); c != s.node; c = tree_->next_sibling(c))
+          if (tree_->token(c) / kTile == tile) less[static_cast<std::size_t>(tree_->token(c) % kTile)] = 0;
+      kernels().subtract(weights, less.data(), static_cast<float>(s.keep),
+                         static_cast<float>(tree_->draft_scale(s.node)));
+    }
+  }
+
+ private:
+  /// Masses of the tiles that have any.
+  void remeasure() {
+    for (std::int32_t t = 0; t < tile_count(vocab_); ++t) {
+      double& mass = masses_[static_cast<std::size_t>(t)];
+      if (mass > 0) mass = tile_mass(*this, t);
+    }
+  }
+  /// Masses after the first rejection, the frequent case: both rows in one pass, nothing stored.
+  void first_difference(const Distribution& draft, double keep, double take) {
+    const Exponent p(target_), q(draft);
+    std::array<float, kTile> p_padding, q_padding;
+    for (std::int32_t t = 0; t < tile_count(vocab_); ++t) {
+      double& mass = masses_[static_cast<std::size_t>(t)];
+      if (mass > 0)
+        mass = kernels().difference(tile_at(target_.logits, vocab_, t, p_padding), p,
+                                    tile_at(draft.logits, vocab_, t, q_padding), q, static_cast<float>(keep),
+                                    static_cast<float>(take));
+    }
+  }
+
+  std::int32_t vocab_;
+  Distribution target_;
+  const TokenTree* tree_ = nullptr;
+  std::vector<Step> steps_;
+  std::vector<double> masses_;  // (ceil(V / 512)), if measured_
+  double total_ = 1;
+  bool measured_ = false;
+};
+
+}  // namespace specula::detail

@@ -1,0 +1,84 @@
+// A ragged batch of proposals, and what a verification result is.
+#pragma once
+
+#include <cstdint>
+
+#include "specula/cuda/primitives/thread/philox_random.cuh"
+#include "specula/cuda/types.cuh"
+
+namespace specula {
+namespace cuda {
+
+// Arrays that a launch reads may not change while it runs, nor overlap what it writes: its blocks decide from
+// reads of their own and then wait for each other, so they could wait for ever.
+
+/// Proposals of B sequences, all arrays on the device. Nodes of a tree are numbered from 0, its root, in an
+/// order in which parents come before their children; siblings are tried in the order of their numbers.
+struct Trees {
+  const std::int32_t* begin;  // (B + 1) where a tree's nodes begin in the arrays below; begin[B] = N
+  const Token* token;    // (N) a negative one is padding: a node that is not there, nor anything below it
+  const NodeId* parent;  // (N) in the tree's own numbers, -1 for a root; null: every tree is a chain
+  const std::int32_t* position;             // (B) of the root in its text
+  const std::uint64_t* seed;                // (B)
+  const std::uint32_t* sequence = nullptr;  // (B) of specula::PhiloxRandom; null: 0
+};
+
+/// What a rule decided, arrays on the device. Rows of `width` = max_depth + 1.
+struct VerifyResults {
+  Token* token;  // (B, width) what the round emits: the accepted draft tokens, then one token more; -1 behind
+  NodeId* accepted;  // (B, width) the accepted path, the root first: token[i] comes after node accepted[i];
+                     // -1 behind
+  std::int32_t* count;  // (B) tokens emitted, accepted draft tokens + 1; 0 if the status is not ok
+  Status* status;       // (B)
+};
+
+/// Logits of the target after every node.
+template <class Element>
+struct TargetRows {
+  const Element* logits;                      // (R, V), rows `stride` elements apart
+  std::int64_t stride;                        // 64 bits: offsets never wrap
+  const std::int32_t* row_of_node = nullptr;  // (N); null: row i is that of node i of the whole batch
+  const SamplingParams* params = nullptr;     // (B); null: the distribution of the softmax itself
+};
+
+// ---- q: what the draft tokens were drawn from. Draft rows are found by `row_of_node`, (N), where -1 stands
+// for a draft token that was chosen (a point mass); null: draft token i of the whole batch, roots not
+// counted, has row i. `scale`, (N): for a draft token that was drawn without replacement 1 over the mass that
+// its earlier siblings left of the row, for others 0; null: 0. `rows`, R: a draft token whose row is beyond
+// is Status::bad_draft_row; 0: not checked.
+
+/// Every draft token was chosen, as by any greedy drafter, whatever its confidence.
+struct ChosenDraft {};
+
+/// Rows of logits, with what sample() said of them.
+template <class Element>
+struct LogitsDraft {
+  const Element* logits;  // (R, V)
+  std::int64_t stride;
+  const RowStats* stats;  // (R)
+  const std::int32_t* row_of_node = nullptr;
+  const double* scale = nullptr;
+  std::int64_t rows = 0;
+};
+
+/// Rows of probabilities.
+struct ProbsDraft {
+  const float* probs;  // (R, V)
+  std::int64_t stride;
+  const std::int32_t* row_of_node = nullptr;
+  const double* scale = nullptr;
+  std::int64_t rows = 0;
+};
+
+/// Few tokens with their probabilities, all others having none.
+struct SparseDraft {
+  const Token* token;  // (R, k), each at most once in a row, negative ones are padding
+  const float* prob;   // (R, k)
+  int k;
+  const std::int32_t* row_of_node = nullptr;
+  const double* scale = nullptr;
+  std::int64_t rows = 0;
+};
+
+}  // namespace cuda
+}  // namespace specula

@@ -1,0 +1,41 @@
+// The block that comes last goes on: how a launch of many ends with a little work on what all of them left.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "specula/cuda/host_device.cuh"
+#include "specula/cuda/primitives/group.cuh"
+
+namespace specula {
+namespace cuda {
+namespace detail {
+
+constexpr std::size_t kFlagBytes = 16;
+
+/// Orders what this thread wrote and read before with what it does after, for threads of other blocks.
+SPECULA_HD void device_fence() {
+#ifdef __CUDA_ARCH__
+  __threadfence();
+#endif
+}
+
+/// True in the block that is the last of `all` to get here, in all its threads; what the others wrote to
+/// device memory before is visible to it. `arrived` is 0 before, and again afterwards. `flag` is shared.
+template <class Block>
+SPECULA_HD bool is_last_to_arrive(Block block, std::int32_t* arrived, int all, std::int32_t* flag) {
+  block.sync();
+  if (block.rank() == 0) {
+    device_fence();
+    const bool last = atomic_add(arrived, std::int32_t{1}) == all - 1;
+    if (last) *arrived = 0;
+    *flag = last ? 1 : 0;
+    device_fence();
+  }
+  block.sync();
+  return *flag != 0;
+}
+
+}  // namespace detail
+}  // namespace cuda
+}  // namespace specula

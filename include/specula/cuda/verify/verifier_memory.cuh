@@ -1,0 +1,108 @@
+// What verification keeps in each block's shared memory, beside what its scans need.
+#pragma once
+
+#include "specula/cuda/host_device.cuh"
+#include "specula/cuda/primitives/thread/exponent.cuh"
+#include "specula/cuda/types.cuh"
+#include "specula/cuda/verify/residual.cuh"
+#include "specula/cuda/verify/tile_table.cuh"
+
+namespace specula {
+namespace cuda {
+namespace detail {
+
+/// What verification keeps of a node.
+struct NodeState {
+  RowStats distribution;  // p after it, once it was read
+  double weight;          // the mass that a rule carries to it
+  double keep,
+      total;  // of its rejection: p was multiplied by `keep`, and `total` was left; keep 0: none
+};
+
+/// What the other warps are called for: rows, what a cut keeps of one, what rejections leave; none: to end.
+enum class Work : std::int32_t { none, rows, kept, residual };
+/// What the tiles' table is of: the rows that were read last, what their cuts keep of them, what rejections
+/// leave, or nothing that is wanted.
+enum class Holds : std::int32_t { statistics, kept, residual, other };
+/// A call: what is to be done with rows of `rows` nodes from `first` on, at `depth`; and what they did.
+struct alignas(16) Post {
+  Work work;
+  NodeId first;
+  int rows, depth;
+  Holds holds;
+  int set;              // of the table
+  int barriers;         // of the cluster, so far
+  int last_barrier[2];  // its number, in the place that is even or odd as it is: while one is read, who is
+                        // a barrier ahead may write the other
+};
+
+/// What does not depend on the number of nodes.
+struct alignas(16) SharedPart {
+  Post post;
+  Residual residual;
+  SamplingParams params;
+};
+
+/// All of it, for a proposal of up to max_nodes. Addresses are found anew each time: registers are what
+/// verifiers are short of. `kJudges`: p and q of draft tokens matter.
+template <bool kJudges>
+class VerifierMemory {
+ public:
+  /// Behind all of it, 16-byte aligned.
+  SPECULA_HD static std::size_t bytes(const ScanSize& size, int max_nodes) {
+    return round_up(drawn_at(max_nodes) + static_cast<std::size_t>(size.rows) * sizeof(Token),
+                    std::size_t{16});
+  }
+
+  SPECULA_HD VerifierMemory(unsigned char* shared, int max_nodes) : shared_(shared), max_nodes_(max_nodes) {}
+
+  SPECULA_HD SharedPart& shared_part() const { return *reinterpret_cast<SharedPart*>(shared_); }
+  SPECULA_HD Post& post() const { return shared_part().post; }
+  SPECULA_HD Residual& residual() const { return shared_part().residual; }
+  SPECULA_HD const SamplingParams& params() const { return shared_part().params; }
+  /// (max_nodes) Of nodes that are neither root nor padding.
+  SPECULA_HD DraftToken* draft_tokens() const {
+    return reinterpret_cast<DraftToken*>(shared_ + kDraftTokensAt);
+  }
+  /// (max_nodes)
+  SPECULA_HD NodeState* all_states() const {
+    return reinterpret_cast<NodeState*>(shared_ + states_at(max_nodes_));
+  }
+  /// (max_nodes) The children of the residual's node, in order.
+  SPECULA_HD Sibling* siblings() const {
+    return reinterpret_cast<Sibling*>(shared_ + siblings_at(max_nodes_));
+  }
+  /// (max_nodes) The proposal.
+  SPECULA_HD Token* near_tokens() const { return reinterpret_cast<Token*>(shared_ + tokens_at(max_nodes_)); }
+  SPECULA_HD NodeId* near_parents() const {
+    return reinterpret_cast<NodeId*>(shared_ + parents_at(max_nodes_));
+  }
+  /// (rows) The tokens after the rows that were read last.
+  SPECULA_HD Token* all_drawn() const { return reinterpret_cast<Token*>(shared_ + drawn_at(max_nodes_)); }
+
+ private:
+  static constexpr std::size_t kDraftTokensAt = sizeof(SharedPart);
+  /// Behind arrays of max_nodes, those of the strictest alignment first.
+  SPECULA_HD static std::size_t states_at(int max_nodes) {
+    return kDraftTokensAt + static_cast<std::size_t>(kJudges ? max_nodes : 0) * sizeof(DraftToken);
+  }
+  SPECULA_HD static std::size_t siblings_at(int max_nodes) {
+    return states_at(max_nodes) + static_cast<std::size_t>(kJudges ? max_nodes : 0) * sizeof(NodeState);
+  }
+  SPECULA_HD static std::size_t tokens_at(int max_nodes) {
+    return siblings_at(max_nodes) + static_cast<std::size_t>(kJudges ? max_nodes : 0) * sizeof(Sibling);
+  }
+  SPECULA_HD static std::size_t parents_at(int max_nodes) {
+    return tokens_at(max_nodes) + static_cast<std::size_t>(max_nodes) * sizeof(Token);
+  }
+  SPECULA_HD static std::size_t drawn_at(int max_nodes) {
+    return parents_at(max_nodes) + static_cast<std::size_t>(max_nodes) * sizeof(NodeId);
+  }
+
+  unsigned char* shared_;
+  int max_nodes_;
+};
+
+}  // namespace detail
+}  // namespace cuda
+}  // namespace specula

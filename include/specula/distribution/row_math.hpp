@@ -1,0 +1,92 @@
+// Chooses the tile kernels at run time, and gives a row's tiles, the last one padded.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <stdexcept>
+
+#include "specula/distribution/row_kernels.hpp"
+#include "specula/distribution/row_kernels_avx2.hpp"
+#include "specula/distribution/row_kernels_avx512.hpp"
+#include "specula/distribution/row_kernels_portable.hpp"
+
+namespace specula::detail {
+
+/// Instruction sets of the row arithmetic. `reference` is double precision, for tests.
+enum class Isa : std::uint8_t { reference, portable, avx2, avx512 };
+
+inline bool supported(Isa isa) {
+#ifdef SPECULA_HAS_AVX_KERNELS
+  if (isa == Isa::avx512) return __builtin_cpu_supports("avx512f");
+  if (isa == Isa::avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+  return isa == Isa::reference || isa == Isa::portable;
+}
+
+inline Isa best_isa() {
+  for (const Isa isa : {Isa::avx512, Isa::avx2})
+    if (supported(isa)) return isa;
+  return Isa::portable;
+}
+
+inline std::atomic<Isa>& isa_choice() {
+  static std::atomic<Isa> choice{best_isa()};
+  return choice;
+}
+inline Isa isa() { return isa_choice().load(std::memory_order_relaxed); }
+
+/// For tests and benchmarks: every row from now on is computed with `isa`. Throws std::invalid_argument where
+/// this processor lacks it.
+inline void use_isa(Isa isa) {
+  if (!supported(isa))
+    throw std::invalid_argument("use_isa: this processor lacks the instruction set asked for");
+  isa_choice().store(isa, std::memory_order_relaxed);
+}
+
+inline const RowKernels& kernels() {
+  static constexpr RowKernels kTables[] = {ReferenceKernels::table(), PortableKernels::table(),
+#ifdef SPECULA_HAS_AVX_KERNELS
+                                           Avx2Kernels::table(), Avx512Kernels::table()
+#endif
+  };
+  return kTables[static_cast<std::size_t>(isa())];
+}
+
+inline constexpr std::int32_t tile_count(std::int32_t vocab) { return (vocab + kTile - 1) / kTile; }
+
+/// Tile `index` of a row of `vocab` logits: in place where it is whole, else copied to `padding` and filled
+/// up with -infinity.
+inline const float* tile_at(const float* row, std::int32_t vocab, std::int32_t index,
+                            std::array<float, kTile>& padding) {
+  const std::int32_t begin = index * kTile, count = std::min(kTile, vocab - begin);
+  if (count == kTile) return row + begin;
+  std::copy_n(row + begin, count, padding.begin());
+  std::fill(padding.begin() + count, padding.end(), -std::numeric_limits<float>::infinity());
+  return padding.data();
+}
+
+/// 2^d for d <= 0; whole numbers without a call.
+inline double pow2(double d) {
+  if (d < -1022) return 0;
+  const auto n = static_cast<std::int64_t>(d);
+  return static_cast<double>(n) == d ? std::bit_cast<double>((n + 1023) << 52) : std::exp2(d);
+}
+
+/// Masses of tiles, merged in one fixed order: chunks of 8 tiles in order.
+inline double merge_tiles(std::span<const double> masses) {
+  double total = 0;
+  for (std::size_t chunk = 0; chunk < masses.size(); chunk += 8) {
+    double sum = 0;
+    for (std::size_t t = chunk; t < std::min(chunk + 8, masses.size()); ++t) sum += masses[t];
+    total += sum;
+  }
+  return total;
+}
+
+}  // namespace specula::detail

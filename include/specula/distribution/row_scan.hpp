@@ -1,0 +1,277 @@
+// One streaming pass over a row: its distribution, its first largest token, and the masses of its tiles for a
+// draw.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "specula/base/fields.hpp"
+#include "specula/distribution/row_math.hpp"
+#include "specula/distribution/truncation.hpp"
+#include "specula/rows.hpp"
+#include "specula/sampling_params.hpp"
+
+namespace specula::detail {
+
+/// The probabilities of one tile of a distribution; a point mass is one, too.
+inline void fill_tile(const Distribution& distribution, std::int32_t vocab, std::int32_t tile,
+                      float* weights) {
+  if (distribution.is_point()) {
+    std::fill_n(weights, kTile, 0.0f);
+    if (distribution.point / kTile == tile) weights[distribution.point % kTile] = 1.0f;
+    return;
+  }
+  std::array<float, kTile> padding;
+  kernels().fill(tile_at(distribution.logits, vocab, tile, padding), Exponent(distribution), weights);
+}
+
+/// Weights of a distribution over a row, tile by tile: what Rng::draw takes.
+struct TokenWeights {
+  Distribution distribution;
+  std::int32_t vocab_size;
+  std::span<const double> masses;  // (ceil(V / 512)) of `distribution`
+
+  std::int32_t vocab() const { return vocab_size; }
+  double operator()(Token token) const { return distribution(token); }
+  std::span<const double> tile_masses() const { return masses; }
+  void fill(std::int32_t tile, float* weights) const { fill_tile(distribution, vocab_size, tile, weights); }
+};
+
+/// Mass of one tile of any weights. Under the reference arithmetic it is the sum of the weights' exact
+/// values, so that distributions enumerated over toy vocabularies are exact too.
+template <class Weights>
+double tile_mass(const Weights& weights, std::int32_t tile) {
+  if (isa() == Isa::reference) {
+    double sum = 0;
+    for (Token x = tile * kTile; x < std::min(weights.vocab(), (tile + 1) * kTile); ++x) sum += weights(x);
+    return sum;
+  }
+  std::array<float, kTile> w;
+  weights.fill(tile, w.data());
+  return kernels().subtract(w.data(), w.data(), 1.0f,
+                            0.0f);  // takes nothing away: the sum in its fixed order
+}
+
+/// Workspace of one row's scan. Allocates in the constructor, and 4 V bytes at the first truncation.
+/// Remembers the tile masses of the last distribution it saw. Its functions throw std::runtime_error on a row
+/// that holds NaN or +infinity, no finite logit at all, or logits beyond 1e38 times the temperature, and
+/// std::invalid_argument on a row of another width.
+class RowScan {
+ public:
+  explicit RowScan(std::int32_t vocab)
+      : vocab_(vocab),
+        stats_(static_cast<std::size_t>(tile_count(vocab))),
+        masses_(stats_.size()),
+        truncation_(vocab) {}
+
+  std::int32_t vocab() const { return vocab_; }
+
+  /// The distribution of `row` under `params`. Cost: one read of the row; a cut reads again the tiles that
+  /// reach it.
+  Distribution distribution(std::span<const float> row, const SamplingParams& params) {
+    if (params.greedy()) return Distribution::at(argmax(row));
+    seen_ = {};  // the first truncation allocates, and may throw when masses_ are already of this row
+    Distribution distribution;
+    distribution.logits = row.data();
+    distribution.inv_t = 1.0 / static_cast<double>(params.temperature);
+    const bool needs_sum = !params.truncates() || truncation_.needs_sum(params);
+    distribution.shift = needs_sum ? scan(row, distribution.inv_t) : maxima(row, distribution.inv_t);
+    // A cut that does not ask for the sum needs no log_z: what is left is added up below.
+    if (needs_sum) distribution.log_z = log_sum();
+    if (params.truncates()) {
+      distribution.min_logit = truncation_.threshold(distribution, params, stats_);
+      const double kept =
+          measure(distribution, [&](std::size_t t) { return stats_[t].maximum < distribution.min_logit; });
+      distribution.log_z += std::log(kept);
+      normalise(kept);
+    }
+    seen_ = distribution;
+    return distribution;
+  }
+
+  /// `distribution` as weights. Free if distribution() just made it, else one read of its row.
+  TokenWeights weights(const Distribution& distribution) {
+    if (!(seen_ == distribution)) {
+      measure(distribution, [](std::size_t) { return false; });
+      seen_ = distribution;
+    }
+    return {distribution, vocab_, masses_};
+  }
+
+  /// Tile masses of `distribution` if it is the last one seen, else none.
+  std::span<const double> masses(const Distribution& distribution) const {
+    return distribution.logits != nullptr && seen_ == distribution ? std::span<const double>(masses_)
+                                                                   : std::span<const double>();
+  }
+
+  /// Forgets the last distribution's masses: its row is about to be overwritten.
+  void forget() { seen_ = {}; }
+
+  /// First of the largest logits. Cost: one read of the row.
+  Token argmax(std::span<const float> row) {
+    check_width(row);
+    std::array<float, kTile> padding;
+    float top = -std::numeric_limits<float>::infinity();
+    std::int32_t best = 0;
+    for (std::int32_t t = 0; t < tile_count(vocab_); ++t) {
+      const float m = kernels().maximum(tile_at(row.data(), vocab_, t, padding));
+      if (std::isnan(m)) throw_bad(row);
+      if (m > top) top = m, best = t;
+    }
+    if (!std::isfinite(top)) throw_bad(row);
+    return first(row, best, top);
+  }
+
+  /// argmax with its confidence. Cost: one read of the row.
+  Top top(std::span<const float> row) {
+    seen_ = {};
+    const float best = scan(row, 1.0);
+    std::int32_t tile = 0;
+    while (stats_[static_cast<std::size_t>(tile)].maximum != best) ++tile;
+    return {first(row, tile, best), prob(-log_sum())};
+  }
+
+  /// The out.size() largest logits, best first, ties to the lower token; returns how many there are above
+  /// -infinity. Cost: one read of the row, and again the tiles that reach the least of them; each logit that
+  /// is among them when it is read is put in its place, which is O(V * out.size()) for a row that rises.
+  std::int32_t top_k(std::span<const float> row, std::span<Top> out) {
+    if (out.empty()) return 0;
+    seen_ = {};
+    const float best = scan(row, 1.0);
+    const double log_z = log_sum();
+    std::size_t found = 0;
+    for (const float gap :
+         {4.0f, 10.0f, std::numeric_limits<float>::infinity()}) {  // few reach so near to the best
+      found = collect(row, best - gap, out);
+      if (found == out.size()) break;
+    }
+    for (Top& top : out.first(found)) top.prob = prob(top.prob - static_cast<double>(best) - log_z);
+    return static_cast<std::int32_t>(found);
+  }
+
+ private:
+  /// Never above 1, whatever the rounding: along a path they multiply to what never rises.
+  static double prob(double log) { return std::min(1.0, std::exp(log)); }
+  /// The largest of the logits above `bound`, sorted, in `out`, their `prob` being the logits.
+  std::size_t collect(std::span<const float> row, float bound, std::span<Top> out) const {
+    std::array<float, kTile> padding;
+    std::array<std::int32_t, kTile> places;
+    std::size_t found = 0;
+    for (std::int32_t t = 0; t < tile_count(vocab_); ++t) {
+      if (!(stats_[static_cast<std::size_t>(t)].maximum > bound)) continue;
+      const float* tile = tile_at(row.data(), vocab_, t, padding);
+      const std::int32_t count = kernels().above(tile, bound, places.data());
+      for (std::int32_t i = 0; i < count; ++i) {
+        const std::int32_t place = places[static_cast<std::size_t>(i)];
+        const float logit = tile[place];
+        if (!(logit > bound)) continue;  // which has risen since
+        std::size_t at = found < out.size() ? found++ : found - 1;
+        for (; at > 0 && out[at - 1].prob < static_cast<double>(logit); --at) out[at] = out[at - 1];
+        out[at] = {t * kTile + place, static_cast<double>(logit)};
+        if (found == out.size()) bound = static_cast<float>(out.back().prob);
+      }
+    }
+    return found;
+  }
+  /// Statistics of all tiles; returns the largest logit.
+  float scan(std::span<const float> row, double inv_t) {
+    check_width(row);
+    const std::int32_t whole = vocab_ / kTile, all = tile_count(vocab_);
+    if (whole > 0) kernels().stats(row.data(), whole, inv_t, stats_.data());
+    if (whole < all) {
+      std::array<float, kTile> padding;
+      kernels().stats(tile_at(row.data(), vocab_, whole, padding), 1, inv_t, stats_.data() + whole);
+    }
+    float top = -std::numeric_limits<float>::infinity();
+    bool nan = false;
+    for (const TileStats& tile : stats_) {
+      top = tile.maximum > top ? tile.maximum : top;
+      nan |= std::isnan(tile.sum);
+    }
+    check_top(row, top, inv_t, nan);
+    return top;
+  }
+  /// The tiles' maxima alone, without an exponential; returns the largest.
+  float maxima(std::span<const float> row, double inv_t) {
+    check_width(row);
+    std::array<float, kTile> padding;
+    float top = -std::numeric_limits<float>::infinity();
+    bool nan = false;
+    for (std::size_t t = 0; t < stats_.size(); ++t) {
+      const float m = kernels().maximum(tile_at(row.data(), vocab_, static_cast<std::int32_t>(t), padding));
+      stats_[t].maximum = m;
+      top = m > top ? m : top;
+      nan |= std::isnan(m);
+    }
+    check_top(row, top, inv_t, nan);
+    return top;
+  }
+  /// log of the sum of exp(inv_t * (l - top)), top being the largest logit of the row that scan() saw last;
+  /// leaves the tiles' shares of it in masses_.
+  double log_sum() {
+    const TileStats& first =
+        *std::max_element(stats_.begin(), stats_.end(),
+                          [](const TileStats& a, const TileStats& b) { return a.maximum < b.maximum; });
+    for (std::size_t t = 0; t < stats_.size(); ++t) {
+      const double mass = stats_[t].sum > 0 ? stats_[t].sum * pow2(stats_[t].unit - first.unit) : 0.0;
+      masses_[t] =
+          mass < 0x1p-100 ? 0.0 : mass;  // its weights would all underflow: no uniform draw may choose it
+    }
+    const double sum = merge_tiles(masses_);
+    normalise(sum);
+    return (std::log2(sum) - static_cast<double>(first.rest)) / kLog2E;
+  }
+  /// Tile masses of any distribution over its own row, `is_empty` tiles unread; returns their total.
+  template <class IsEmpty>
+  double measure(const Distribution& distribution, IsEmpty is_empty) {
+    const Exponent exponent(distribution);
+    std::array<float, kTile> padding, weights;
+    for (std::size_t t = 0; t < masses_.size(); ++t) {
+      const auto tile = static_cast<std::int32_t>(t);
+      masses_[t] = is_empty(t) ? 0.0
+                               : kernels().fill(tile_at(distribution.logits, vocab_, tile, padding), exponent,
+                                                weights.data());
+    }
+    return merge_tiles(masses_);
+  }
+  void normalise(double total) {
+    for (double& mass : masses_) mass /= total;
+  }
+  Token first(std::span<const float> row, std::int32_t tile, float value) const {
+    return static_cast<Token>(std::find(row.begin() + tile * kTile, row.end(), value) - row.begin());
+  }
+  static void check_top(std::span<const float> row, float top, double inv_t, bool nan) {
+    if (nan || !std::isfinite(top)) throw_bad(row);
+    if (too_large(top, inv_t))
+      throw std::runtime_error("a row of logits is too large for its temperature: its largest logit is " +
+                               number(top) + ", must be within 1e38 times the temperature, which is " +
+                               number(static_cast<float>(1 / inv_t)));
+  }
+  void check_width(std::span<const float> row) const {
+    if (row.size() != static_cast<std::size_t>(vocab_))
+      throw std::invalid_argument("a row has " + std::to_string(row.size()) + " logits, the vocabulary " +
+                                  std::to_string(vocab_) + " tokens");
+  }
+  [[noreturn]] static void throw_bad(std::span<const float> row) {
+    const auto bad = std::find_if(row.begin(), row.end(),
+                                  [](float l) { return !(l < std::numeric_limits<float>::infinity()); });
+    if (bad == row.end()) throw std::runtime_error("a row of logits is empty: none is above -infinity");
+    throw std::runtime_error("a row of logits holds NaN or +infinity at token " +
+                             std::to_string(bad - row.begin()));
+  }
+
+  std::int32_t vocab_;
+  std::vector<TileStats> stats_;  // (ceil(V / 512)) of the last scanned row
+  std::vector<double> masses_;    // (ceil(V / 512)) of seen_
+  Distribution seen_;
+  Truncation truncation_;
+};
+
+}  // namespace specula::detail

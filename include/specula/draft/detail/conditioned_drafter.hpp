@@ -1,0 +1,92 @@
+// What drafters that are conditioned on the target share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "specula/concepts.hpp"
+#include "specula/draft/model_drafter.hpp"
+#include "specula/stats.hpp"
+
+namespace specula::detail {
+
+/// A ModelDrafter over a draft model that reads memory of the target. `Accessor` has a `name` for messages,
+/// and `of(target)`, the view. Between rounds only tokens that were fed as context stay in the draft's cache:
+/// whatever was speculation was calculated while the target had not seen all before it. A model whose cache
+/// is the same whatever it saw says so by keeps_speculation(), and is spared that. Allocates in the
+/// constructor only.
+template <LanguageModel D, LanguageModel T, class Accessor>
+class ConditionedDrafter {
+ public:
+  /// Empties the draft.
+  ConditionedDrafter(D& model, T& target) : draft_(model), model_(&model), target_(&target) {
+    if (model.vocab_size() != target.vocab_size())
+      throw std::invalid_argument(std::string(Accessor::name) + ": the draft's vocabulary has " +
+                                  std::to_string(model.vocab_size()) + " tokens, the target's " +
+                                  std::to_string(target.vocab_size()));
+    if (works_in(&target))
+      throw std::invalid_argument(std::string(Accessor::name) + ": the same model is target and draft");
+    update_target_state();  // complains now, if it cannot
+    draft_.truncate(0);
+  }
+
+  std::int32_t vocab_size() const { return draft_.vocab_size(); }
+  std::int32_t capacity() const { return draft_.capacity(); }
+  const D& model() const { return *model_; }
+  /// Whether the text of this drafter is in the cache of `model`.
+  bool works_in(const void* model) const { return draft_.works_in(model); }
+  /// The draft's, and the time that the target took to give views.
+  Usage usage() const {
+    Usage all = draft_.usage();
+    all.seconds += view_seconds_;
+    return all;
+  }
+
+  /// Forgets speculation, and committed tokens from `n` on.
+  void truncate(std::int32_t n) { draft_.truncate(n); }
+
+  /// Brings the draft to `context` followed by `draft_tokens`. `context` must extend the last one, and be
+  /// what the target holds now. While it is the last one, what was drafted and is now among the draft tokens
+  /// stays. Throws, having changed nothing, std::invalid_argument on a shorter context and std::logic_error
+  /// where the target holds more or fewer tokens. Cost: the draft's pass over the new tokens and the draft
+  /// tokens, unless it is lazy.
+  void sync(Tokens context, Tokens draft_tokens) {
+    const auto known = static_cast<std::size_t>(draft_.known());
+    if (context.size() < known)
+      throw std::invalid_argument(std::string(Accessor::name) + "::sync: a context of " +
+                                  std::to_string(context.size()) + " tokens after one of " +
+                                  std::to_string(known) + "; truncate first");
+    if (static_cast<std::size_t>(target_->size()) != context.size())
+      throw std::logic_error(std::string(Accessor::name) + "::sync: a context of " +
+                             std::to_string(context.size()) + " tokens, but the target holds " +
+                             std::to_string(target_->size()) + "; bring the target there first");
+    draft_.expect_as_left();
+    if (context.size() > known && !keeps_speculation()) draft_.truncate(draft_.known());
+    update_target_state();
+    draft_.sync(context, draft_tokens);
+  }
+
+  /// Rows after new nodes; see Drafter. Cost: one pass of the draft.
+  LogitsView extend(Tokens tokens, Nodes parents) { return draft_.extend(tokens, parents); }
+
+ private:
+  void update_target_state() {
+    const Stopwatch watch(view_seconds_);
+    model_->set_target_state(Accessor::of(*target_));
+  }
+  bool keeps_speculation() const {
+    if constexpr (requires(const D& d) { d.keeps_speculation(); })
+      return model_->keeps_speculation();
+    else
+      return false;
+  }
+
+  ModelDrafter<D> draft_;
+  D* model_;
+  T* target_;
+  double view_seconds_ = 0;
+};
+
+}  // namespace specula::detail

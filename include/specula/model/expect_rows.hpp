@@ -1,0 +1,38 @@
+// Whether a model gave the rows that it was asked for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+#include "specula/base/fields.hpp"
+#include "specula/rows.hpp"
+
+namespace specula::detail {
+
+/// Throws std::invalid_argument unless `rows` are one for each of `nodes` nodes, over `vocab` tokens, and
+/// none overlaps another. For the message: `whose` they are ("the draft"), and what stands before the number
+/// of nodes, text or a function that returns it. Rows are not looked at when they are read, so whoever reads
+/// or copies those of a model calls this first.
+template <class What = const char*>
+void expect_rows(const char* whose, const LogitsView& rows, std::size_t nodes, std::int32_t vocab,
+                 const What& what = "for") {
+  if (rows.rows < 0 || static_cast<std::size_t>(rows.rows) != nodes || rows.vocab != vocab) {
+    std::string before;
+    if constexpr (std::is_invocable_v<const What&>)
+      before = what();
+    else
+      before = what;
+    throw std::invalid_argument(std::string(whose) + " gave " + number(rows.rows) + " rows of " +
+                                number(rows.vocab) + " logits " + before + ' ' + number(nodes) +
+                                " nodes over " + number(vocab) + " tokens");
+  }
+  if (rows.rows > 1 && std::abs(rows.stride) < rows.vocab)
+    throw std::invalid_argument(std::string(whose) + "'s rows of " + number(rows.vocab) + " logits are " +
+                                number(rows.stride) + " floats apart: they overlap");
+}
+
+}  // namespace specula::detail

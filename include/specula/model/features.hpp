@@ -1,0 +1,86 @@
+// What a model knows at each token of its context: hidden states, for drafters that are conditioned on their
+// target.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "specula/model/view_guard.hpp"
+
+namespace specula {
+
+/// The hidden states behind some layers of a model, before any norm.
+template <class Real>
+struct HiddenStates {
+  std::span<const std::int32_t> layers;  // ascending; 1 is the first
+  const Real* data = nullptr;            // for each token one state after the other
+  std::ptrdiff_t stride = 0;             // numbers between tokens
+};
+
+/// Features of a model's committed tokens: for each the hidden state that enters the LM head, that is after
+/// the final norm, and those behind some of the layers, if the model keeps them. Not owned; valid until the
+/// model's next call that changes it. Then every accessor throws std::logic_error, in all builds; so does the
+/// view that no model gave.
+template <class Real>
+class FeaturesView {
+ public:
+  FeaturesView() = default;
+  /// `size` rows of `width` numbers at `data`, `stride` numbers apart. `guard` is the model's.
+  FeaturesView(const Real* data, std::int32_t size, std::int32_t width, std::ptrdiff_t stride,
+               detail::ViewGuard guard, HiddenStates<Real> inner = {})
+      : data_(data), size_(size), width_(width), stride_(stride), guard_(guard), inner_(inner) {}
+
+  /// Committed tokens.
+  std::int32_t size() const {
+    (guard_.check)("FeaturesView");
+    return size_;
+  }
+  /// Numbers a token: the model's hidden size.
+  std::int32_t width() const {
+    (guard_.check)("FeaturesView");
+    return width_;
+  }
+  /// Whether there is no row, or no model; throws on a stale view only.
+  bool empty() const { return guard_.empty() || size() == 0; }
+
+  /// (width), the feature of token `i`. Throws std::invalid_argument unless 0 <= i < size().
+  std::span<const Real> row(std::int32_t i) const {
+    check_row("row", i);
+    return {data_ + i * stride_, static_cast<std::size_t>(width_)};
+  }
+
+  /// The layers whose hidden states are there too, ascending; 1 is the first.
+  std::span<const std::int32_t> layers() const {
+    (guard_.check)("FeaturesView");
+    return inner_.layers;
+  }
+  /// (width), the hidden state of token `i` behind layer layers()[k]. Throws std::invalid_argument unless
+  /// 0 <= i < size() and k < layers().size().
+  std::span<const Real> hidden_state(std::int32_t i, std::size_t k) const {
+    check_row("hidden_state", i);
+    if (k >= inner_.layers.size())
+      throw std::invalid_argument("FeaturesView::hidden_state: number " + std::to_string(k) + " of " +
+                                  std::to_string(inner_.layers.size()));
+    return {inner_.data + i * inner_.stride + static_cast<std::ptrdiff_t>(k) * width_,
+            static_cast<std::size_t>(width_)};
+  }
+
+ private:
+  void check_row(const char* call, std::int32_t i) const {
+    (guard_.check)("FeaturesView");
+    if (i < 0 || i >= size_)
+      throw std::invalid_argument("FeaturesView::" + std::string(call) + ": row " + std::to_string(i) +
+                                  ", must be in [0, " + std::to_string(size_) + ")");
+  }
+
+  const Real* data_ = nullptr;  // (size, width), row-major
+  std::int32_t size_ = 0, width_ = 0;
+  std::ptrdiff_t stride_ = 0;
+  detail::ViewGuard guard_;
+  HiddenStates<Real> inner_;
+};
+
+}  // namespace specula

@@ -1,0 +1,58 @@
+// Tells a view of a model's memory that the model has gone on.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "specula/base/compiler_options.hpp"
+
+namespace specula::detail {
+
+/// Counts the calls that change a model: a member of it. It belongs to one object: a copy has no views yet,
+/// and the views of a model that is assigned to or moved from are stale.
+class Generation {
+ public:
+  Generation() = default;
+  Generation(const Generation&) noexcept {}
+  Generation(Generation&& other) noexcept { other.next(); }
+  Generation& operator=(const Generation&) noexcept {
+    next();
+    return *this;
+  }
+  Generation& operator=(Generation&& other) noexcept {
+    next();
+    other.next();
+    return *this;
+  }
+  ~Generation() = default;
+
+  void next() noexcept { ++calls_; }
+  std::uint64_t now() const noexcept { return calls_; }
+
+ private:
+  std::uint64_t calls_ = 0;
+};
+
+/// A member of a view: of what generation it is. The model must outlive it. A check is one comparison, so it
+/// is made in all builds.
+class ViewGuard {
+ public:
+  /// Of the view that no model gave: every check fails.
+  ViewGuard() = default;
+  explicit ViewGuard(const Generation& model) noexcept : model_(&model), seen_(model.now()) {}
+
+  bool empty() const noexcept { return model_ == nullptr; }
+  /// Throws std::logic_error if the model was called since, or there is none; `what` names the view.
+  void(check)(const char* what) const {
+    if (!model_) throw std::logic_error(std::string(what) + " is empty: no model gave it");
+    if (model_->now() != seen_)
+      throw std::logic_error(std::string(what) + " is stale: the model was called since");
+  }
+
+ private:
+  const Generation* model_ = nullptr;
+  std::uint64_t seen_ = 0;
+};
+
+}  // namespace specula::detail

@@ -1,0 +1,68 @@
+// The draft's rows that a proposal's tokens were drawn from.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "specula/rows.hpp"
+
+namespace specula::detail {
+
+/// Slots of V logits, one for each of the first nodes of a tree, and the distribution that was last made of
+/// each. Allocates in the constructor only.
+class DraftRows {
+ public:
+  /// Both sizes are sound.
+  DraftRows(std::int32_t vocab, std::int32_t slots)
+      : vocab_(static_cast<std::size_t>(vocab)),
+        distributions_(static_cast<std::size_t>(slots)),
+        logits_(vocab_ * distributions_.size()) {}
+
+  /// Where the row after `node` is kept. Throws std::invalid_argument if the node has no slot, or `row`,
+  /// which is to go there, another width.
+  std::span<float> slot(NodeId node, std::span<const float> row) {
+    if (node < 0 || static_cast<std::size_t>(node) >= distributions_.size())
+      throw std::invalid_argument("TokenTree: node " + std::to_string(node) + " has no row, " +
+                                  std::to_string(distributions_.size()) + " are kept");
+    if (row.size() != vocab_)
+      throw std::invalid_argument("TokenTree: the row after node " + std::to_string(node) + " has " +
+                                  std::to_string(row.size()) + " logits, the vocabulary " +
+                                  std::to_string(vocab_) + " tokens");
+    return std::span<float>(logits_).subspan(static_cast<std::size_t>(node) * vocab_, vocab_);
+  }
+
+  /// `distribution` is what the row in the slot of `node` now stands for; {}: the row is being replaced.
+  void made(NodeId node, const Distribution& distribution) {
+    distributions_[static_cast<std::size_t>(node)] = distribution;
+  }
+
+  /// Nothing may be drawn any more from the rows of the nodes from `first` up to `end`.
+  void forget(NodeId first, NodeId end) {
+    for (auto node = static_cast<std::size_t>(first);
+         node < std::min(distributions_.size(), static_cast<std::size_t>(end)); ++node)
+      distributions_[node] = {};
+  }
+
+  /// False if `distribution` is over a row kept here, and not the distribution that was last made of it.
+  bool is_current(const Distribution& distribution) const {
+    const std::less<const float*> before;
+    if (distribution.is_point() || logits_.empty() || before(distribution.logits, logits_.data()) ||
+        !before(distribution.logits, logits_.data() + logits_.size()))
+      return true;
+    return distributions_[static_cast<std::size_t>(distribution.logits - logits_.data()) / vocab_] ==
+           distribution;
+  }
+
+ private:
+  std::size_t vocab_;
+  std::vector<Distribution> distributions_;  // (slots)
+  std::vector<float> logits_;                // (slots, V)
+};
+
+}  // namespace specula::detail

@@ -1,0 +1,196 @@
+// The structure of a proposal: its nodes, their links, and what was recorded of how they were drawn.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "specula/base/fields.hpp"
+#include "specula/proposal_kind.hpp"
+#include "specula/random_source.hpp"
+#include "specula/rows.hpp"
+
+namespace specula::detail {
+
+/// What can be read of a TokenTree, which alone adds to it. Node 0 is the root, parents come before their
+/// children. Functions of a node do not look whether it is there. Allocates in the constructor only.
+class ProposalNodes {
+ public:
+  std::int32_t size() const { return static_cast<std::int32_t>(tokens_.size()); }
+  std::int32_t room() const { return limit_ - size(); }
+  std::int32_t capacity() const { return capacity_; }
+  std::int32_t vocab() const { return vocab_; }
+  Tokens tokens() const { return tokens_; }   // (size)
+  Nodes parents() const { return parents_; }  // (size), parents()[0] == kNoParent
+  /// Token 0. Throws std::invalid_argument where reset() has not been called.
+  Token root() const {
+    expect_node(0);
+    return tokens_[0];
+  }
+  Token token(NodeId node) const { return tokens_[index(node)]; }
+  NodeId parent(NodeId node) const { return parents_[index(node)]; }
+  std::int32_t depth(NodeId node) const { return nodes_[index(node)].depth; }
+  std::int32_t position(NodeId node) const { return origin_ + depth(node); }
+  std::int32_t origin() const { return origin_; }
+  NodeId first_child(NodeId node) const { return nodes_[index(node)].first_child; }
+  NodeId next_sibling(NodeId node) const { return nodes_[index(node)].next_sibling; }
+  float confidence(NodeId node) const { return nodes_[index(node)].confidence; }
+  bool is_chain() const { return chain_; }
+
+  /// Calls visit(child) for the children of `node` in the order of their drawing, until it returns false.
+  template <class Visit>
+  void children(NodeId node, Visit visit) const {
+    for (NodeId c = first_child(node); c != kNoParent; c = next_sibling(c))
+      if (!visit(c)) return;
+  }
+
+  /// Whether a child of `node` is `token`.
+  bool has_child(NodeId node, Token token) const {
+    bool found = false;
+    children(node, [&](NodeId c) { return !(found = this->token(c) == token); });
+    return found;
+  }
+
+  /// How this very proposal was drawn: what it holds decides, not what its shape may do.
+  ProposalKind kind() const {
+    if (shared_ > 0) return ProposalKind::shared;
+    if (drawn_ + distinct_ == 0) return ProposalKind::deterministic;
+    if (chain_) return ProposalKind::sampled;
+    if (chosen_ + distinct_ == 0 && one_distribution_) return ProposalKind::sampled_iid;
+    return chosen_ + drawn_ == 0 && one_distribution_ ? ProposalKind::sampled_distinct : ProposalKind::mixed;
+  }
+
+  /// The distribution that `node` was drawn from, its earlier siblings not yet taken out.
+  const Distribution& draft_distribution(NodeId node) const { return nodes_[index(node)].distribution; }
+
+  /// q: the probability that `node`, given its parent and its earlier siblings, would have been `token`.
+  double draft_prob(NodeId node, Token token) const {
+    const Node& n = nodes_[index(node)];
+    if (n.kind == Kind::distinct && is_earlier_sibling(node, token)) return 0.0;
+    return n.scale * n.distribution(token);
+  }
+  /// What draft_distribution(node) is multiplied by: 1 over the mass that earlier siblings left.
+  double draft_scale(NodeId node) const { return nodes_[index(node)].scale; }
+  /// True if earlier siblings are taken out of draft_distribution(node).
+  bool excludes_siblings(NodeId node) const { return nodes_[index(node)].kind == Kind::distinct; }
+
+  /// The place of a uniform draw about `node`.
+  RandomKey accept_key(NodeId node) const {
+    return {position(node), origin_, RandomStream::accept, static_cast<std::uint32_t>(node)};
+  }
+  /// The places of the token after `node`: drawn from the target's own distribution, or from what rejections
+  /// left of it.
+  RandomKey sample_key(NodeId node) const { return {position(node) + 1, 0, RandomStream::sample, 0}; }
+  RandomKey residual_key(NodeId node) const {
+    return {position(node) + 1, origin_, RandomStream::residual, 0};
+  }
+  /// The place of the noise of the token after `node`; index: token / 4.
+  RandomKey noise_key(NodeId node) const { return {position(node) + 1, 0, RandomStream::noise, 0}; }
+
+ protected:
+  enum class Kind : std::uint8_t { root, chosen, copied, drawn, distinct, shared };
+  struct Node {
+    Distribution distribution = {};
+    double scale = 1;
+    float confidence = 1;
+    std::int32_t depth = 0;
+    NodeId first_child = kNoParent, last_child = kNoParent, next_sibling = kNoParent;
+    Kind kind = Kind::root;
+  };
+
+  ProposalNodes(std::int32_t vocab, std::int32_t max_nodes) : vocab_(vocab), capacity_(max_nodes) {
+    expect_in("TokenTree: the vocabulary", vocab, 1, std::numeric_limits<std::int32_t>::max());
+    expect_in("TokenTree: max_nodes", max_nodes, 1, kMostNodes);
+    nodes_.reserve(static_cast<std::size_t>(max_nodes));
+    tokens_.reserve(static_cast<std::size_t>(max_nodes));
+    parents_.reserve(static_cast<std::size_t>(max_nodes));
+  }
+  ProposalNodes(const ProposalNodes&) = delete;
+  ProposalNodes& operator=(const ProposalNodes&) = delete;
+  ProposalNodes(ProposalNodes&&) = default;
+  ProposalNodes& operator=(ProposalNodes&&) = delete;
+  ~ProposalNodes() = default;
+
+  void expect_node(NodeId node) const {
+    if (node < 0 || node >= size())
+      throw std::invalid_argument("TokenTree: node " + std::to_string(node) + " of " +
+                                  std::to_string(size()) + (size() == 0 ? "; reset() comes first" : ""));
+  }
+  void expect_room(NodeId parent) const {
+    expect_node(parent);
+    if (room() <= 0) throw std::invalid_argument("TokenTree: full, " + std::to_string(limit_) + " nodes");
+  }
+  void expect_token(const char* what, Token token) const {
+    if (token < 0 || token >= vocab_)
+      throw std::invalid_argument(std::string("TokenTree: ") + what + ' ' + std::to_string(token) +
+                                  " is outside the vocabulary of " + std::to_string(vocab_));
+  }
+
+  /// The root alone, in a place of a text; `limit` is cut to what there is.
+  void begin(Token root, std::int32_t position, std::int32_t limit) {
+    origin_ = position;
+    limit_ = std::clamp(limit, 1, capacity_);
+    chosen_ = drawn_ = distinct_ = shared_ = 0;
+    chain_ = one_distribution_ = true;
+    nodes_.clear();
+    tokens_.clear();
+    parents_.clear();
+    push(root, kNoParent, {});
+  }
+  NodeId push(Token token, NodeId parent, Node node) {
+    const NodeId id = size();
+    if (parent != kNoParent) {
+      Node& p = nodes_[index(parent)];
+      node.depth = p.depth + 1;
+      chain_ = chain_ && parent == id - 1;
+      one_distribution_ = one_distribution_ && (p.last_child == kNoParent ||
+                                                draft_distribution(p.last_child) == node.distribution);
+      (p.first_child == kNoParent ? p.first_child : nodes_[index(p.last_child)].next_sibling) = id;
+      p.last_child = id;
+    }
+    nodes_.push_back(node);
+    tokens_.push_back(token);
+    parents_.push_back(parent);
+    return id;
+  }
+  /// Removes `node` of a chain and all behind it.
+  void cut(NodeId node) {
+    for (NodeId n = node; n < size(); ++n) count(nodes_[index(n)].kind, -1);
+    nodes_.resize(index(node));
+    tokens_.resize(index(node));
+    parents_.resize(index(node));
+    nodes_.back().first_child = nodes_.back().last_child = kNoParent;
+  }
+  void count(Kind kind, std::int32_t by) {
+    (kind == Kind::drawn      ? drawn_
+     : kind == Kind::distinct ? distinct_
+     : kind == Kind::shared   ? shared_
+                              : chosen_) += by;
+  }
+  bool shares_noise() const { return shared_ > 0; }
+  Node& node_at(NodeId node) { return nodes_[index(node)]; }
+  const Node& node_at(NodeId node) const { return nodes_[index(node)]; }
+  void limit_to(std::int32_t nodes) { limit_ = std::clamp(nodes, size(), std::max(size(), limit_)); }
+
+ private:
+  static std::size_t index(NodeId node) { return static_cast<std::size_t>(node); }
+  bool is_earlier_sibling(NodeId node, Token token) const {
+    for (NodeId c = first_child(parent(node)); c != node; c = next_sibling(c))
+      if (this->token(c) == token) return true;
+    return false;
+  }
+
+  std::int32_t vocab_, capacity_, limit_ = 0, origin_ = 0;
+  std::int32_t chosen_ = 0, drawn_ = 0, distinct_ = 0, shared_ = 0;
+  // no node has two children; siblings share their distribution
+  bool chain_ = true, one_distribution_ = true;
+  std::vector<Node> nodes_;
+  std::vector<Token> tokens_;
+  std::vector<NodeId> parents_;
+};
+
+}  // namespace specula::detail

@@ -1,0 +1,374 @@
+// A proposal: drafted tokens under the root, and how each of them was drawn.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "specula/base/alive.hpp"
+#include "specula/base/fields.hpp"
+#include "specula/distribution/distinct_weights.hpp"
+#include "specula/distribution/lenient_row.hpp"
+#include "specula/distribution/residual_weights.hpp"
+#include "specula/distribution/row_scan.hpp"
+#include "specula/proposal/draft_rows.hpp"
+#include "specula/proposal/proposal_nodes.hpp"
+#include "specula/proposal_kind.hpp"
+#include "specula/random_source.hpp"
+#include "specula/rows.hpp"
+#include "specula/sampling_params.hpp"
+
+namespace specula {
+
+/// Tokens in topological order, node 0 the root. Nodes enter through draw(), draw_distinct(), draw_shared(),
+/// choose() and copy(), so what is recorded is what was drawn, or through record(), whose caller answers for
+/// that; nothing drawn is ever removed but by a review(). Allocates in the constructor, and 4 V bytes at the
+/// first top-k or top-p truncation.
+class TokenTree : public detail::ProposalNodes {
+ public:
+  /// `max_nodes` counts the root. `stored_rows`: how many nodes may keep a draft row (V floats each) that
+  /// children are drawn from; 0 for deterministic proposals. Throws std::invalid_argument on sizes out of
+  /// range.
+  TokenTree(std::int32_t vocab, std::int32_t max_nodes, std::int32_t stored_rows)
+      : ProposalNodes(vocab, max_nodes),
+        scan_(vocab),
+        distinct_masses_(static_cast<std::size_t>(detail::tile_count(vocab))),
+        rows_(vocab, checked(stored_rows, max_nodes)),
+        lenient_(stored_rows > 0 ? static_cast<std::size_t>(vocab) : 0) {}
+  TokenTree(const TokenTree&) = delete;  // its distributions point into its rows
+  TokenTree& operator=(const TokenTree&) = delete;
+  TokenTree(TokenTree&&) = default;            // what was moved from throws in reset()
+  TokenTree& operator=(TokenTree&&) = delete;  // it would drop what was drawn
+
+  /// As long as one lives, reset() of its tree throws: what runs a shape holds one, since a shape that drops
+  /// tokens that it has drawn biases the text.
+  class ResetLock {
+   public:
+    explicit ResetLock(TokenTree& tree) : tree_(tree) { ++tree_.locks_; }
+    ~ResetLock() { --tree_.locks_; }
+    ResetLock(const ResetLock&) = delete;
+    ResetLock& operator=(const ResetLock&) = delete;
+
+   private:
+    TokenTree& tree_;
+  };
+
+  /// Starts a proposal of at most `limit` nodes under `root`, which stands at `position` of the text. Throws
+  /// and changes nothing: std::invalid_argument if the root is outside the vocabulary or the position is
+  /// negative (or so large that a node's would overflow), std::logic_error under a ResetLock or where the
+  /// tree was moved from.
+  void reset(Token root, std::int32_t position, std::int32_t limit) {
+    alive_.expect("TokenTree");
+    if (locks_ > 0)
+      throw std::logic_error(
+          "TokenTree::reset: a shape is at work, and what it has drawn may not be dropped");
+    expect_token("the root", root);
+    detail::expect_in("TokenTree::reset: position", position, 0,
+                      std::numeric_limits<std::int32_t>::max() - capacity());
+    serial_ = 0;
+    scan_.forget();  // rows are about to be overwritten
+    rows_.forget(0, size());
+    begin(root, position, limit);
+  }
+  void reset(Token root, std::int32_t position) { reset(root, position, capacity()); }
+  /// Leaves this proposal no more room than for `nodes` in all.
+  void narrow(std::int32_t nodes) { limit_to(nodes); }
+
+  // ---- growth
+
+  /// Copies the draft's row after `node` (V logits) into the tree and returns the distribution that `params`
+  /// make of it. Throws std::runtime_error naming the node if the row holds NaN or is empty, and
+  /// std::invalid_argument on params out of range or a row of another width, or where a token was drawn from
+  /// the row that is there (a second row needs the slot of another node).
+  Distribution store(NodeId node, std::span<const float> row, const SamplingParams& params) {
+    expect_node(node);
+    const std::span<float> slot = rows_.slot(node, row);
+    expect_unused(slot, node, kNoParent);
+    validate(params);
+    scan_.forget();  // it may be the row that was seen last
+    rows_.made(node, {});
+    std::copy(row.begin(), row.end(), slot.begin());
+    const Distribution distribution = named(node, [&] { return scan_.distribution(slot, params); });
+    rows_.made(node, distribution);
+    return distribution;
+  }
+  /// The same distribution over the caller's own row, which is read and not copied: for record(). It needs no
+  /// slot.
+  Distribution distribution_after(NodeId node, std::span<const float> row, const SamplingParams& params) {
+    expect_node(node);
+    validate(params);
+    return named(node, [&] { return scan_.distribution(row, params); });
+  }
+
+  /// Adds a child of `parent` drawn from `distribution`, which must stay valid with its row until the next
+  /// reset. Children drawn twice from one distribution are independent of each other (with replacement).
+  /// Throws std::invalid_argument naming the parent if a store() has replaced the row of the distribution, if
+  /// the node of that row is gone (reset(), review()), or if a distribution that store() did not make does
+  /// not add up to 1 (seen when its row is first read).
+  template <class Rng>
+  NodeId draw(NodeId parent, const Distribution& distribution, Rng& rng) {
+    expect_room(parent);
+    if (distribution.is_point()) return choose(parent, distribution.point, 1.0f);
+    const detail::TokenWeights weights = weights_of(parent, distribution);
+    return add(parent, rng.draw(weights, draft_key(parent)), distribution, Kind::drawn);
+  }
+
+  /// Adds a child of `parent` drawn from `distribution` given that it is none of the children that `parent`
+  /// has. Returns kNoParent and adds nothing when no other token has mass. Throws as draw().
+  template <class Rng>
+  NodeId draw_distinct(NodeId parent, const Distribution& distribution, Rng& rng) {
+    expect_room(parent);
+    if (distribution.is_point())
+      return has_child(parent, distribution.point) ? kNoParent : choose(parent, distribution.point, 1.0f);
+    const detail::DistinctWeights weights(*this, parent, weights_of(parent, distribution), distinct_masses_);
+    if (!(weights.total() > 0)) return kNoParent;
+    const Token token = rng.draw(weights, draft_key(parent));
+    return add(parent, token, distribution, Kind::distinct, 1.0 / weights.total());
+  }
+
+  /// Adds a child of `parent` drawn from `distribution` with the noise of its position, the same that
+  /// GumbelCoupling draws the target's token with. Throws as draw().
+  template <class Rng>
+  NodeId draw_shared(NodeId parent, const Distribution& distribution, Rng& rng) {
+    expect_room(parent);
+    if (distribution.is_point()) return choose(parent, distribution.point, 1.0f);
+    const detail::TokenWeights weights = weights_of(parent, distribution);
+    return add(parent, rng.draw_by_noise(weights, noise_key(parent)), distribution, Kind::shared);
+  }
+
+  /// Adds a draft token that the caller's own sampler drew from `distribution`, as a child of `parent`. What
+  /// the caller promises, and no rule can see:
+  ///   - the token was drawn from `distribution` itself, temperature, truncation and penalties included;
+  ///   - by random numbers that nothing else uses: neither the target's tokens nor the rule's uniform draws;
+  ///   - children of one parent were drawn independently of each other, and are recorded in the order of
+  ///   their
+  ///     drawing, none left out, each with the same Distribution (KSeq needs to see that it is one);
+  ///   - the row of `distribution` stays as it is until the verification result.
+  /// Cost: reads the row once, unless store(), distribution_after() or a sibling did just before. Throws as
+  /// draw(), and std::invalid_argument if the token is outside the vocabulary or `distribution` gives it no
+  /// mass.
+  NodeId record(NodeId parent, Token token, const Distribution& distribution) {
+    expect_recordable("TokenTree::record", parent, token, distribution);
+    if (distribution.is_point()) return choose(parent, token, 1.0f);
+    weights_of(parent, distribution);
+    return add(parent, token, distribution, Kind::drawn);
+  }
+  /// The same for children drawn without replacement: each from `distribution` given that it is none of the
+  /// children that `parent` had before it. Throws also if the token is one of those. Returns kNoParent and
+  /// adds nothing, whatever the token, when they have left no mass, as draw_distinct() does: masses are sums
+  /// of floats, so a sampler that works in double may still have a token there.
+  NodeId record_distinct(NodeId parent, Token token, const Distribution& distribution) {
+    expect_recordable("TokenTree::record_distinct", parent, token, distribution);
+    if (has_child(parent, token))
+      throw std::invalid_argument("TokenTree::record_distinct: token " + std::to_string(token) +
+                                  " is a child of node " + std::to_string(parent) + " already");
+    if (distribution.is_point()) return choose(parent, token, 1.0f);
+    const detail::DistinctWeights weights(*this, parent, weights_of(parent, distribution), distinct_masses_);
+    if (!(weights.total() > 0)) return kNoParent;
+    return add(parent, token, distribution, Kind::distinct, 1.0 / weights.total());
+  }
+
+  /// Adds `token` as a child of `parent` whatever the uniform draws. `confidence` is the draft's probability
+  /// of it, for shapes and for reading; no exact rule looks at it. Siblings may share a token: exact rules
+  /// (but KSeq) stay with the first, so what is below the others is never reached.
+  NodeId choose(NodeId parent, Token token, float confidence) {
+    return add_point(parent, token, confidence, Kind::chosen);
+  }
+  /// The same for a draft token of a drafter without rows, which a review never forgives.
+  NodeId copy(NodeId parent, Token token, float confidence) {
+    return add_point(parent, token, confidence, Kind::copied);
+  }
+
+  /// A reviewer judges `node` of a chain, `row` being its own logits after the node's parent. True if the
+  /// node stays; else it and everything behind it make place for one token of the reviewer's. Either way the
+  /// distribution that is recorded then is the one that the token now has, whatever the uniform draws were:
+  /// with lenience 1 the reviewer's own, else q_eff of detail::lenient_row (where that is the draft's own
+  /// distribution nothing is asked and nothing changes). So what judges the node next, another reviewer or
+  /// the target, is exact at any lenience.
+  ///
+  /// At temperature 0 it stays if it is the reviewer's first largest logit, or if its confidence is at most
+  /// lenience times the reviewer's probability of it; what replaces it is that largest logit. Copied nodes
+  /// are judged with lenience 1 (as in the paper), and so are chosen ones above temperature 0.
+  ///
+  /// Uniform draws: at most one `review_accept`, and a `review_residual` where it does not stay; none at
+  /// temperature
+  /// 0. Cost: a read of the row and of the one that the node was drawn from, and two more of both with
+  /// lenience above 1. Source: Cascade Speculative Drafting, Algorithm 1. Throws as store(), and
+  /// std::invalid_argument if the tree is no chain, holds what was drawn with shared noise, or lenience is
+  /// not in [1, 1e30].
+  template <class Rng>
+  bool review(NodeId node, std::span<const float> row, const SamplingParams& params, double lenience,
+              Rng& rng) {
+    expect_node(node);
+    if (node == 0 || !is_chain())
+      throw std::invalid_argument("TokenTree::review: node " + std::to_string(node) +
+                                  " is the root, or the tree is no chain");
+    detail::expect_in("TokenTree::review: lenience", lenience, 1.0, detail::kMostLenience);
+    validate(params);
+    if (shares_noise())
+      throw std::invalid_argument("TokenTree::review: the proposal was drawn with the target's own noise");
+    const NodeId parent = node - 1;
+    const bool forgives = lenience > 1 && node_at(node).kind != Kind::copied;
+    if (params.greedy()) return review_greedy(node, row, forgives ? lenience : 1.0);
+
+    const std::span<float> slot = rows_.slot(parent, row);
+    expect_unused(slot, parent, node);
+    const Distribution draft = draft_distribution(node);
+    Distribution distribution = named(parent, [&] { return scan_.distribution(row, params); });
+    if (forgives && !draft.is_point()) {
+      if (!detail::lenient_row(draft, distribution, lenience, lenient_)) return true;
+      scan_.forget();
+      distribution = named(parent, [&] { return scan_.distribution(lenient_, SamplingParams{}); });
+    }
+    Token token = this->token(node);
+    bool stays =
+        rng.accept(distribution(token) / draft(token), review_key(parent, RandomStream::review_accept));
+    if (!stays) {
+      const detail::ResidualWeights rest(distribution, draft, vocab(), distinct_masses_);
+      stays = !(rest.total() > 0);  // by rounding: the distributions are one
+      if (!stays) token = rng.draw(rest, review_key(parent, RandomStream::review_residual));
+    }
+    std::copy_n(distribution.logits, slot.size(), slot.begin());
+    distribution.logits = slot.data();
+    rows_.made(parent, distribution);
+    scan_.forget();
+    if (!stays) drop(node), push(token, parent, {.kind = Kind::drawn}), count(Kind::drawn, 1);
+    Node& reviewed = node_at(node);
+    count(reviewed.kind, -1), count(Kind::drawn, 1);
+    reviewed.kind = Kind::drawn;
+    reviewed.scale = 1;
+    reviewed.distribution = distribution;
+    reviewed.confidence = static_cast<float>(distribution(token));
+    return stays;
+  }
+
+  /// First of the largest logits of the draft's row after `node`, with its softmax probability: what a greedy
+  /// shape chooses. Throws as store(), and std::logic_error where the tree was moved from.
+  Top top(NodeId node, std::span<const float> row) {
+    alive_.expect("TokenTree");
+    return named(node, [&] { return scan_.top(row); });
+  }
+  /// The out.size() largest logits of the draft's row after `node`, best first, ties to the lower token, with
+  /// their softmax probabilities. Returns how many there are: those at -infinity are left out. Cost: one read
+  /// of the row. Throws as top().
+  std::int32_t top_k(NodeId node, std::span<const float> row, std::span<Top> out) {
+    alive_.expect("TokenTree");
+    return named(node, [&] { return scan_.top_k(row, out); });
+  }
+
+ private:
+  static std::int32_t checked(std::int32_t stored_rows, std::int32_t max_nodes) {
+    detail::expect_in("TokenTree: stored_rows", stored_rows, 0, max_nodes);
+    return stored_rows;
+  }
+  template <class F>
+  static std::invoke_result_t<F> named(NodeId node, F f) {
+    try {
+      return f();
+    } catch (const std::runtime_error& e) {
+      throw std::runtime_error("the draft's row after node " + std::to_string(node) + ": " + e.what());
+    } catch (const std::invalid_argument& e) {
+      throw std::invalid_argument("the draft's row after node " + std::to_string(node) + ": " + e.what());
+    }
+  }
+  /// Of the tokens, only `but` may have been drawn from the row in `slot`, which is that of `node`. They all
+  /// come after it: a row is stored where its node is there, and forgotten with it.
+  void expect_unused(std::span<float> slot, NodeId node, NodeId but) const {
+    for (NodeId n = node + 1; n < size(); ++n)
+      if (n != but && draft_distribution(n).logits == slot.data())
+        throw std::invalid_argument("TokenTree: the row of node " + std::to_string(node) +
+                                    " cannot be replaced: node " + std::to_string(n) + " was drawn from it");
+  }
+  void expect_recordable(const char* who, NodeId parent, Token token,
+                         const Distribution& distribution) const {
+    expect_room(parent);
+    expect_token("token", token);
+    if (!distribution.is_point() && !distribution.logits) return;  // weights_of() complains
+    if (!(distribution(token) > 0))
+      throw std::invalid_argument(std::string(who) + ": token " + std::to_string(token) + " after node " +
+                                  std::to_string(parent) + " has probability " +
+                                  detail::number(distribution(token)) +
+                                  " under its distribution, which must be above 0");
+  }
+  /// `distribution`, which is no point mass, for a child of `parent`. A distribution that is not of this
+  /// tree's making is looked at when its row is read.
+  detail::TokenWeights weights_of(NodeId parent, const Distribution& distribution) {
+    if (!distribution.logits || !rows_.is_current(distribution))
+      throw std::invalid_argument("TokenTree: a distribution for node " + std::to_string(parent) +
+                                  (distribution.logits
+                                       ? " is over a row that store() has replaced, or its node is gone"
+                                       : " has no row"));
+    const bool known = !scan_.masses(distribution).empty();
+    const detail::TokenWeights weights = scan_.weights(distribution);
+    if (known) return weights;
+    double sum = 0;
+    for (const double mass : weights.masses) sum += mass;
+    if (!(std::abs(sum - 1) < 1e-3)) {
+      scan_.forget();  // it must be seen again
+      throw std::invalid_argument("TokenTree: the distribution after node " + std::to_string(parent) +
+                                  " adds up to " + detail::number(sum) +
+                                  ", must be 1: is its row one of log-probabilities?");
+    }
+    return weights;
+  }
+  NodeId add(NodeId parent, Token token, const Distribution& distribution, Kind kind, double scale = 1) {
+    count(kind, 1);
+    return push(token, parent,
+                {.distribution = distribution,
+                 .scale = scale,
+                 .confidence = static_cast<float>(distribution(token)),
+                 .kind = kind});
+  }
+  NodeId add_point(NodeId parent, Token token, float confidence, Kind kind) {
+    expect_room(parent);
+    expect_token("token", token);
+    count(kind, 1);
+    return push(token, parent,
+                {.distribution = Distribution::at(token), .confidence = confidence, .kind = kind});
+  }
+  /// Removes `node` of a chain and all behind it, with the distributions of their rows.
+  void drop(NodeId node) {
+    rows_.forget(node, size());
+    cut(node);
+  }
+  bool review_greedy(NodeId node, std::span<const float> row, double lenience) {
+    Node& judged = node_at(node);
+    if (judged.kind != Kind::chosen && judged.kind != Kind::copied)
+      throw std::invalid_argument("TokenTree::review: node " + std::to_string(node) +
+                                  " was drawn, a review at temperature 0 is of chosen ones");
+    const Top best = top(node - 1, row);
+    double prob = best.prob;
+    bool stays = token(node) == best.token;
+    if (!stays && lenience > 1) {
+      prob = named(node - 1, [&] { return scan_.distribution(row, SamplingParams{}); })(token(node));
+      stays = static_cast<double>(judged.confidence) <= lenience * prob;
+    }
+    if (stays) {
+      judged.kind = Kind::chosen;
+      judged.confidence = static_cast<float>(prob);
+    } else {
+      drop(node);
+      choose(node - 1, best.token, static_cast<float>(best.prob));
+    }
+    return stays;
+  }
+  RandomKey draft_key(NodeId parent) { return review_key(parent, RandomStream::draft); }
+  RandomKey review_key(NodeId parent, RandomStream stream) {
+    return {position(parent) + 1, origin(), stream, serial_++};
+  }
+  std::uint32_t serial_ = 0;  // of the round's uniform draws
+  std::int32_t locks_ = 0;
+  detail::RowScan scan_;
+  std::vector<double> distinct_masses_;  // (ceil(V / 512))
+  detail::DraftRows rows_;               // slot = node whose children are drawn from it
+  std::vector<float> lenient_;           // (V), if rows are stored: a row on its way into a slot
+  detail::Alive alive_;
+};
+
+}  // namespace specula

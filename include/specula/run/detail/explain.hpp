@@ -1,0 +1,76 @@
+// Sentences for pipelines that do not compile: what a shape asks of its drafter, and what a random source is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "specula/concepts.hpp"
+#include "specula/shape/detail/chain_growth.hpp"
+
+namespace specula::detail {
+
+/// Drafters with rows, alone and as a stack: to find out what a shape takes. Never called.
+struct AnyDenseDrafter {
+  std::int32_t vocab_size() const;
+  std::int32_t capacity() const;
+  void truncate(std::int32_t n);
+  void sync(Tokens context, Tokens draft_tokens);
+  LogitsView extend(Tokens tokens, Nodes parents);
+};
+template <std::size_t members>
+struct AnyStack : AnyDenseDrafter {
+  static constexpr std::size_t kMembers = members;
+  template <std::size_t i>
+  AnyDenseDrafter& get();
+};
+
+/// How many members a stack must have for the shape; 0 if no number does.
+template <class S, std::size_t members = 1>
+constexpr std::size_t members_for() {
+  if constexpr (ProposalShape<S, AnyStack<members>>)
+    return members;
+  else if constexpr (members < 8)
+    return members_for<S, members + 1>();
+  else
+    return 0;
+}
+
+/// Compiles if `S` can propose with `D`, else says what `S` needs. Costs nothing where it can.
+template <class S, class D>
+constexpr bool explain_shape() {
+  if constexpr (Drafter<D> && !ProposalShape<S, D>) {
+    constexpr bool takes_rows = ProposalShape<S, AnyDenseDrafter>;
+    constexpr std::size_t members = takes_rows ? 0 : members_for<S>();
+    if constexpr (takes_rows && !DenseDrafter<D>)
+      static_assert(DenseDrafter<D>,
+                    "this shape needs a drafter with rows (a DenseDrafter, such as ModelDrafter); this one's "
+                    "extend() returns PointMasses, as n-grams do");
+    else if constexpr (members > 0 && !ReviewingStackOf<D, members>)
+      static_assert(
+          ReviewingStackOf<D, members>,
+          "this shape needs a Stack of exactly as many drafters as its first template parameter says, "
+          "and rows (a DenseDrafter) of each one that reviews");
+    else
+      static_assert(
+          ProposalShape<S, D>,
+          "this is no ProposalShape for this drafter: a member of the shape is missing or has another "
+          "type; it is named below, and specula/concepts.hpp lists them all");
+  }
+  return true;
+}
+
+/// Compiles if `C` is a random source, and for proposals or rules by shared noise a NoiseSource.
+template <class C, bool by_noise = false>
+constexpr bool explain_random_source() {
+  static_assert(
+      RandomSource<C>,
+      "this is no random source: pass specula::PhiloxRandom{seed}, or a type with `bool accept(double "
+      "probability, const RandomKey&)` and `Token draw(const Weights&, const RandomKey&)` (a RandomSource)");
+  static_assert(
+      !by_noise || NoiseSource<C>,
+      "shared noise needs a random source with `Token draw_by_noise(const Weights&, const RandomKey&)` too "
+      "(a NoiseSource), such as specula::PhiloxRandom");
+  return true;
+}
+
+}  // namespace specula::detail

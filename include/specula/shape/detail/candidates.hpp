@@ -1,0 +1,178 @@
+// Draft tokens that may enter a deterministic proposal, and the choice among them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "specula/base/fields.hpp"
+#include "specula/concepts.hpp"
+#include "specula/shape/ask.hpp"
+
+namespace specula::detail {
+
+struct Candidate {
+  Token token;
+  std::int32_t parent;  // whatever the shape counts in: another candidate, or a node of the tree
+  float confidence;     // the draft's probability of the token
+  double reach;         // probability that it stays, which its ancestors must too; at most its parent's
+  NodeId drafted = kNoParent;  // its number among the drafter's nodes, if it is one
+  NodeId node = kNoParent;     // its number in the tree, if it is in
+};
+
+/// Largest reach first, then the older.
+struct Likelier {
+  std::span<const Candidate> pool;
+  bool operator()(std::int32_t a, std::int32_t b) const {
+    const double x = pool[static_cast<std::size_t>(a)].reach, y = pool[static_cast<std::size_t>(b)].reach;
+    return x > y || (x == y && a < b);
+  }
+};
+
+/// A pool, and a list of some of it. Allocates in reserve(), and later only what that was too small for.
+class Candidates {
+ public:
+  /// Candidates in all, tokens of a row, nodes of a draft call.
+  void reserve(std::int32_t pool, std::int32_t row, std::int32_t width) {
+    pool_.reserve(static_cast<std::size_t>(pool));
+    listed.reserve(static_cast<std::size_t>(pool));
+    reaches_.reserve(static_cast<std::size_t>(pool));
+    top_.resize(static_cast<std::size_t>(row));
+    tokens.reserve(static_cast<std::size_t>(width));
+    parents.reserve(static_cast<std::size_t>(width));
+    frontier.reserve(static_cast<std::size_t>(width));
+  }
+  void clear() {
+    pool_.clear();
+    listed.clear();
+    frontier.clear();
+  }
+
+  /// The `count` best tokens of a draft's row; see TokenTree::top_k. Valid until the next call.
+  std::span<const Top> top_k(TokenTree& tree, NodeId node, std::span<const float> row, std::int32_t count) {
+    top_.resize(static_cast<std::size_t>(std::max(1, count)));
+    const std::int32_t found = tree.top_k(node, row, top_);
+    return std::span<const Top>(top_).first(static_cast<std::size_t>(found));
+  }
+
+  std::int32_t add(const Top& top, std::int32_t parent, double reach) {
+    pool_.push_back({top.token, parent, static_cast<float>(top.prob), reach});
+    return size() - 1;
+  }
+  std::int32_t size() const { return static_cast<std::int32_t>(pool_.size()); }
+  Candidate& operator[](std::int32_t index) { return pool_[static_cast<std::size_t>(index)]; }
+
+  /// Lists all.
+  void list_all() {
+    listed.resize(pool_.size());
+    std::iota(listed.begin(), listed.end(), 0);
+  }
+  /// Lists the ancestors of what is listed. Cost: the square of their number.
+  void list_ancestors() {
+    for (std::size_t i = 0; i < listed.size(); ++i) {
+      const std::int32_t parent = (*this)[listed[i]].parent;
+      if (parent != kNoParent && std::find(listed.begin(), listed.end(), parent) == listed.end())
+        listed.push_back(parent);
+    }
+  }
+  /// Leaves in the list the `most` likeliest to stay, ties to the lower index: an ancestor is never after its
+  /// descendants, so it never goes before them.
+  void keep_best(std::int32_t most) {
+    const auto count = static_cast<std::size_t>(std::max(0, most));
+    if (count >= listed.size()) return;
+    std::nth_element(listed.begin(), listed.begin() + static_cast<std::ptrdiff_t>(count), listed.end(),
+                     Likelier{pool_});
+    listed.resize(count);
+  }
+  /// The same, and no more than pay beside the `nodes` that are in the tree. Sorts the list by index: parents
+  /// first.
+  void prune(std::int32_t most, const ProposeContext& round, std::int32_t nodes) {
+    keep_best(most);
+    if (round.cost_model) {
+      std::sort(listed.begin(), listed.end(), Likelier{pool_});
+      reaches_.clear();
+      for (const std::int32_t i : listed) reaches_.push_back((*this)[i].reach);
+      listed.resize(static_cast<std::size_t>(round.cost_model->best_count(reaches_, nodes)));
+    }
+    std::sort(listed.begin(), listed.end());
+  }
+
+  std::vector<std::int32_t> listed;    // indices
+  std::vector<std::int32_t> frontier;  // indices: what the draft is to be run behind next
+  std::vector<Token> tokens;           // of a draft call
+  std::vector<NodeId> parents;
+
+ private:
+  std::vector<Candidate> pool_;
+  std::vector<Top> top_;
+  std::vector<double> reaches_;
+};
+
+/// Whether the drafter can, and should, be run behind the root (level 0) or the frontier.
+template <class D>
+bool expands(const D& drafter, const ProposeContext& round, Candidates& work, std::int32_t level,
+             NodeId drafted) {
+  const auto width = level == 0 ? 1 : static_cast<std::int32_t>(work.frontier.size());
+  if (width == 0 || drafted + width > drafter.capacity() - static_cast<std::int32_t>(round.committed.size()))
+    return false;
+  double reach = level == 0 ? 1 : 0;
+  for (const std::int32_t f : work.frontier) reach += work[f].reach;
+  // the likeliest of its draft tokens is added, if any
+  return round.should_draft_level(reach, width, level + 1, 1);
+}
+
+/// Runs the draft behind the root, which begins with its sync(), if there are no candidates yet, or the
+/// frontier, in one call; then, the list being empty at first, visit(parent, node, row) for each row:
+/// `parent` is a candidate or kNoParent, `node` what an error calls the row. `drafted` counts the drafter's
+/// nodes.
+template <class D, class Visit>
+void run_frontier(D& drafter, const ProposeContext& round, TokenTree& tree, Candidates& work, NodeId& drafted,
+                  Visit visit) {
+  const bool at_root = work.size() == 0;
+  work.tokens.clear();
+  work.parents.clear();
+  if (at_root) {
+    drafter.sync(round.committed, {});  // not before: who is not asked costs nothing
+    work.tokens.push_back(tree.root());
+    work.parents.push_back(kNoParent);
+  }
+  for (const std::int32_t f : work.frontier) {
+    work.tokens.push_back(work[f].token);
+    work.parents.push_back(work[f].parent == kNoParent ? 0 : work[work[f].parent].drafted);
+  }
+  const LogitsView rows = ask(drafter, tree, work.tokens, work.parents);
+  work.listed.clear();
+  for (std::int32_t i = 0; i < rows.rows; ++i) {
+    const std::int32_t parent = at_root ? kNoParent : work.frontier[static_cast<std::size_t>(i)];
+    if (!at_root) work[parent].drafted = drafted;
+    visit(parent, drafted++, rows.row(i));
+  }
+}
+
+/// The same, adding the `top_k` best tokens behind each as candidates, and making the `top_k` likeliest of
+/// them the frontier.
+template <class D>
+void expand(D& drafter, const ProposeContext& round, TokenTree& tree, Candidates& work, std::int32_t top_k,
+            NodeId& drafted) {
+  run_frontier(drafter, round, tree, work, drafted, [&](std::int32_t parent, NodeId node, auto row) {
+    const double reach = parent == kNoParent ? 1.0 : work[parent].reach;
+    for (const Top& top : work.top_k(tree, node, row, top_k))
+      work.listed.push_back(work.add(top, parent, reach * round.accept_probability(top.prob)));
+  });
+  work.keep_best(top_k);
+  std::sort(work.listed.begin(), work.listed.end());
+  work.frontier.assign(work.listed.begin(), work.listed.end());
+}
+
+/// Puts the listed candidates, parents first, into the tree.
+inline void build_tree(TokenTree& tree, Candidates& work) {
+  for (const std::int32_t i : work.listed) {
+    Candidate& c = work[i];
+    c.node = tree.choose(c.parent == kNoParent ? 0 : work[c.parent].node, c.token, c.confidence);
+  }
+}
+
+}  // namespace specula::detail

@@ -1,0 +1,114 @@
+#include <specula/cost/cost_model.hpp>
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <vector>
+
+#include "random.hpp"
+
+using namespace specula;
+
+namespace {
+
+CostCurve linear(double first, double more) {
+  std::vector<double> seconds;
+  for (int n = 0; n < 32; ++n) seconds.push_back(first + more * n);
+  return CostCurve(seconds);
+}
+
+}  // namespace
+
+TEST_CASE("a record begins with the draft's own confidence and ends with what was seen") {
+  AcceptanceEstimator record;
+  for (const double c : {0.05, 0.5, 0.99}) CHECK(record.accept_probability(c) == doctest::Approx(c));
+  CHECK(record.first_probability() == 0.5);
+  for (int i = 0; i < 400; ++i) record.saw(0.9, i % 4 == 0);  // an overconfident draft
+  CHECK(record.accept_probability(0.9) == doctest::Approx(0.25).epsilon(0.05));
+  CHECK(record.accept_probability(0.3) == doctest::Approx(0.3));  // of which nothing was seen
+  record.fade(0);
+  CHECK(record.accept_probability(0.9) == doctest::Approx(0.9));
+  for (int i = 0; i < 400; ++i) record.saw_draft_tokens(i % 2 == 0, i % 4 != 3);
+  CHECK(record.first_probability() == doctest::Approx(0.5).epsilon(0.02));
+  CHECK(record.any_probability() == doctest::Approx(0.75).epsilon(0.02));
+}
+
+TEST_CASE("probabilities stay within [0, 1], also for confidences that are none") {
+  AcceptanceEstimator record;
+  for (int i = 0; i < 100; ++i) record.saw(1.0, true), record.saw(0.0, false);
+  for (const double c : {0.0, 1e-9, 0.2, 1 - 1e-9, 1.0}) {
+    CHECK(record.accept_probability(c) >= 0);
+    CHECK(record.accept_probability(c) <= 1);
+  }
+}
+
+TEST_CASE("what the draft may come up with, as often as it does") {
+  AcceptanceEstimator record;
+  CHECK_FALSE(record.each_outlook([](double, double) {}));
+  for (int i = 0; i < 30; ++i) record.saw_drafted(i % 3 ? 0.9 : 0.1);
+  double shares = 0, mean = 0;
+  int bins = 0;
+  CHECK(record.each_outlook(
+      [&](double probability, double share) { shares += share, mean += share * probability, ++bins; }));
+  CHECK(bins == 2);
+  CHECK(shares == doctest::Approx(1));
+  CHECK(mean == doctest::Approx((2 * 0.9 + 0.1) / 3).epsilon(0.1));
+}
+
+TEST_CASE("a draft token pays if its probability is at least its cost") {
+  AcceptanceEstimator record;
+  for (int i = 0; i < 1000; ++i)
+    record.saw_draft_tokens(false, false);  // nothing comes after it: no looking ahead
+  const CostCurve target = linear(1, 0.25), draft = linear(0.1, 0);
+  const CostModel cost_model(record, target, draft, 2.0);  // two tokens a second: a node costs half a token
+  CHECK(cost_model.verify_cost(3) == doctest::Approx(3.0));
+  CHECK(cost_model.draft_cost(1) == doctest::Approx(0.2));
+  CHECK(cost_model.should_keep(0.51, 4, 32));
+  CHECK_FALSE(cost_model.should_keep(0.49, 4, 32));
+  CHECK_FALSE(cost_model.should_keep(0.9, 4, 4));  // there is no room for it
+  CHECK_FALSE(cost_model.should_draft(1.0, 4, 32));
+}
+
+TEST_CASE("it looks ahead over a step: several draft tokens may cost no more than one") {
+  AcceptanceEstimator record;
+  for (int i = 0; i < 1000; ++i) record.saw_draft_tokens(true, true);
+  const CostCurve stairs({1, 1, 1, 1, 2.5, 2.5, 2.5, 2.5}), draft({0.0});
+  const CostModel cost_model(record, stairs, draft, 1.0);
+  CHECK(cost_model.should_keep(0.9, 4, 8));        // 4 * .9 for 1.5
+  CHECK_FALSE(cost_model.should_keep(0.9, 4, 5));  // .9 for 1.5
+  CHECK_FALSE(cost_model.should_keep(0.2, 4, 8));
+}
+
+TEST_CASE("drafting to choose: what is not likely enough will be left out, and costs its draft only") {
+  AcceptanceEstimator record;
+  for (int i = 0; i < 1000; ++i) record.saw_draft_tokens(false, false);
+  for (int i = 0; i < 100; ++i) record.saw_drafted(i % 10 == 0 ? 0.997 : 0.01);  // rarely sure, then very
+  const CostCurve target = linear(1, 0.5), cheap({0.02}), dear({0.2});
+  CHECK(CostModel(record, target, cheap, 1.0).should_draft_to_choose(1.0, 1, 8));  // .1 * (1 - .5) > .02
+  CHECK_FALSE(CostModel(record, target, dear, 1.0).should_draft_to_choose(1.0, 1, 8));
+  CHECK_FALSE(CostModel(record, target, cheap, 1.0).should_draft(1.0, 1, 8));
+  CHECK(CostModel(record, target, dear, 0.0).should_draft_to_choose(1.0, 1, 8));  // no rate, no costs
+}
+
+TEST_CASE("the best number of draft tokens, against trying all") {
+  specula_test::Random random(3);
+  AcceptanceEstimator record;
+  for (int round = 0; round < 500; ++round) {
+    std::vector<double> seconds{1.0};
+    for (int n = 1; n < 20; ++n)
+      seconds.push_back(seconds.back() + (random.bernoulli(0.4) ? 0.0 : random.uniform()));
+    const CostCurve target(seconds), draft({0.1});
+    const CostModel cost_model(record, target, draft, 0.7);
+    std::vector<double> probabilities;
+    double probability = 1;
+    for (int i = random.below(12); i > 0; --i) probabilities.push_back(probability *= random.uniform());
+    const std::int32_t nodes = 1 + random.below(6), count = cost_model.best_count(probabilities, nodes);
+    const auto value = [&](std::int32_t n) {
+      double v = -(cost_model.verify_cost(nodes + n) - cost_model.verify_cost(nodes));
+      for (std::int32_t i = 0; i < n; ++i) v += probabilities[static_cast<std::size_t>(i)];
+      return v;
+    };
+    for (std::int32_t n = 0; n <= static_cast<std::int32_t>(probabilities.size()); ++n)
+      CHECK(value(count) >= value(n) - 1e-12);
+  }
+}

@@ -1,0 +1,72 @@
+// labels: light
+#include <specula/model/view_guard.hpp>
+
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+
+using specula::detail::Generation;
+using specula::detail::ViewGuard;
+
+namespace {
+
+bool fresh(const ViewGuard& guard) {
+  try {
+    guard.check("x");
+    return true;
+  } catch (const std::logic_error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+static_assert(std::is_nothrow_move_constructible_v<Generation> &&
+              std::is_nothrow_move_assignable_v<Generation>);
+
+TEST_CASE("a guard passes until its model is called, and never again") {
+  Generation model;
+  const ViewGuard first(model);
+  CHECK(!first.empty());
+  first.check("the view");
+  first.check("the view");
+  model.next();
+  CHECK(model.now() == 1);
+  CHECK_THROWS_WITH_AS(first.check("the view"), "the view is stale: the model was called since",
+                       std::logic_error);
+  const ViewGuard second(model);
+  CHECK(fresh(second));
+  CHECK(!fresh(first));
+  const ViewGuard copy = second;
+  model.next();
+  CHECK(!fresh(second));
+  CHECK(!fresh(copy));
+}
+
+TEST_CASE("a guard of no model is empty") {
+  const ViewGuard guard;
+  CHECK(guard.empty());
+  CHECK_THROWS_WITH_AS(guard.check("the view"), "the view is empty: no model gave it", std::logic_error);
+}
+
+TEST_CASE("a view is of one object: not of its copies, and of nothing once it moved or was assigned to") {
+  Generation a, b;
+  a.next();
+  ViewGuard of_a(a), of_b(b);
+  const Generation copy = a;
+  CHECK(copy.now() == 0);
+  CHECK(fresh(of_a));
+  b = a;
+  CHECK(!fresh(of_b));
+  CHECK(fresh(of_a));
+  of_b = ViewGuard(b);
+  b = std::move(a);
+  CHECK(!fresh(of_a));
+  CHECK(!fresh(of_b));
+  of_a = ViewGuard(a);
+  const Generation moved = std::move(a);
+  CHECK(!fresh(of_a));
+  CHECK(moved.now() == 0);
+}

@@ -1,0 +1,276 @@
+// labels: light
+#include <specula/shape/detail/chain_growth.hpp>
+
+#include <doctest/doctest.h>
+
+#include <specula/draft/stack.hpp>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "slow_cascade.hpp"
+
+using namespace specula;
+using namespace specula_test;
+
+namespace {
+
+constexpr std::int32_t kVocab = 6;
+const Text kContext = {1, 4, 0};
+constexpr Token kRoot = 3;
+
+using Ids = std::vector<std::int32_t>;
+
+/// A drafter, and all that was asked of it.
+template <class Inner>
+struct Spy {
+  struct Call {
+    Ids tokens, parents;
+    friend bool operator==(const Call&, const Call&) = default;
+  };
+  Inner inner;
+  std::vector<Ids> contexts = {}, synced = {};
+  std::vector<Call> calls = {};
+  std::int32_t vocab_size() const { return inner.vocab_size(); }
+  std::int32_t capacity() const { return inner.capacity(); }
+  void truncate(std::int32_t n) { inner.truncate(n); }
+  void sync(Tokens context, Tokens draft_tokens) {
+    contexts.emplace_back(context.begin(), context.end());
+    synced.emplace_back(draft_tokens.begin(), draft_tokens.end());
+    inner.sync(context, draft_tokens);
+  }
+  auto extend(Tokens tokens, Nodes parents) {
+    calls.push_back({{tokens.begin(), tokens.end()}, {parents.begin(), parents.end()}});
+    return inner.extend(tokens, parents);
+  }
+};
+template <class Inner>
+Spy(Inner) -> Spy<Inner>;
+
+RowOf row_of(std::uint64_t own) { return related_rows(kVocab, 1, own, 0.5); }
+auto dense(std::uint64_t own, std::int32_t capacity = 1 << 20) {
+  return Spy<ScriptedDrafter>{ScriptedDrafter(kVocab, row_of(own), capacity)};
+}
+auto points(DraftTokenOf draft_token_of) {
+  return Spy<ScriptedPoints>{ScriptedPoints(kVocab, std::move(draft_token_of))};
+}
+const ProposeContext kRound{kContext, {}, 20};
+
+Text text_up_to(const TokenTree& tree, NodeId node) {
+  Text out = kContext;
+  for (NodeId n = 0; n <= node; ++n) out.push_back(tree.token(n));
+  return out;
+}
+Token best(const std::vector<float>& row) {
+  return static_cast<Token>(std::max_element(row.begin(), row.end()) - row.begin());
+}
+detail::ReviewScratch scratch_for(std::int32_t nodes) {
+  detail::ReviewScratch scratch;
+  scratch.reserve(1, nodes);
+  return scratch;
+}
+
+}  // namespace
+
+TEST_CASE("grow goes on behind the last node: where the drafter is told to be, and its own numbers") {
+  TokenTree tree(kVocab, 10, 0);
+  tree.reset(kRoot, 3);
+  tree.choose(0, 2, 1), tree.choose(1, 5, 1);
+  auto drafter = dense(7);
+  NoUniforms rng;
+  CHECK(detail::grow<Draw::greedy>(drafter, kRound, 3, tree, rng) == 3);
+  REQUIRE(tree.size() == 6);
+  CHECK(tree.is_chain());
+  CHECK(drafter.contexts == std::vector<Ids>{kContext});
+  CHECK(drafter.synced == std::vector<Ids>{{kRoot, 2}});  // the last node is the drafter's root
+  REQUIRE(drafter.calls.size() == 3);
+  CHECK(drafter.calls[0].tokens == Ids{5});
+  CHECK(drafter.calls[0].parents == Ids{kNoParent});
+  for (NodeId n = 3; n < 6; ++n) {
+    const std::vector<float> row = row_of(7)(text_up_to(tree, n - 1));
+    CHECK(tree.token(n) == best(row));
+    CHECK(tree.confidence(n) ==
+          doctest::Approx(plain_distribution(row, {})[static_cast<std::size_t>(best(row))]).epsilon(1e-5));
+  }
+  CHECK(drafter.calls[1].tokens == Ids{tree.token(3)});
+  CHECK(drafter.calls[1].parents == Ids{0});
+  CHECK(drafter.calls[2].parents == Ids{1});
+}
+
+TEST_CASE("grow from a root; no draft tokens, no call") {
+  TokenTree tree(kVocab, 10, 0);
+  tree.reset(kRoot, 3);
+  auto drafter = dense(7);
+  NoUniforms rng;
+  CHECK(detail::grow<Draw::greedy>(drafter, kRound, 0, tree, rng) == 0);
+  CHECK(drafter.calls.empty());
+  CHECK(detail::grow<Draw::greedy>(drafter, kRound, 2, tree, rng) == 2);
+  CHECK(drafter.synced.back().empty());
+  CHECK(drafter.calls.size() == 2);
+}
+
+TEST_CASE("grow stops where the drafter has nothing, where there is no room, and after a weak draft token") {
+  NoUniforms rng;
+  TokenTree tree(kVocab, 10, 0);
+  tree.reset(kRoot, 3);
+  auto three = points([](const Text& text) {  // up to a text of seven tokens
+    return text.size() < 7 ? static_cast<Token>(text.size() % kVocab) : kNoToken;
+  });
+  CHECK(detail::grow<Draw::greedy>(three, kRound, 9, tree, rng) == 3);
+  CHECK(tree.size() == 4);
+  CHECK(tree.token(3) == 6 % kVocab);
+  CHECK(three.calls.size() == 4);
+  CHECK(detail::grow<Draw::sampled>(three, kRound, 9, tree, rng) == 0);
+  CHECK(tree.size() == 4);
+
+  tree.reset(kRoot, 3, 3);
+  auto tight = dense(7, 5);  // its cache holds the context, the root and one more
+  CHECK(detail::grow<Draw::greedy>(tight, kRound, 9, tree, rng) == 2);
+  CHECK(tree.size() == 3);
+  CHECK(tight.calls.size() == 2);
+  CHECK(detail::grow<Draw::greedy>(tight, kRound, 9, tree, rng) == 0);
+  CHECK(tight.calls.size() == 2);
+
+  tree.reset(kRoot, 3);
+  auto weak = dense(7);
+  CHECK(detail::grow<Draw::greedy>(weak, kRound, 9, tree, rng, 1.0f) == 1);
+  CHECK(tree.size() == 2);
+  tree.reset(kRoot, 3);
+  CHECK(detail::grow<Draw::greedy>(weak, kRound, 9, tree, rng, 0.01f) == 9);
+  tree.reset(kRoot, 3);
+  auto certain = points([](const Text&) { return 2; });
+  CHECK(detail::grow<Draw::greedy>(certain, kRound, 4, tree, rng, 1.0f) == 4);  // not below it
+}
+
+TEST_CASE("grow, sampled: rows are kept with the nodes that they follow, point masses draw nothing") {
+  TokenTree tree(kVocab, 10, 10);
+  const ProposeContext round{kContext, {.temperature = 0.8f, .top_k = 4}, 10};
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    tree.reset(kRoot, 3);
+    PhiloxRandom rng(seed);
+    auto drafter = dense(7), other = dense(8);
+    auto copies = points([](const Text&) { return 2; });
+    CHECK(detail::grow<Draw::sampled>(drafter, round, 2, tree, rng) == 2);
+    CHECK(detail::grow<Draw::sampled>(copies, round, 2, tree, rng) == 2);
+    CHECK(detail::grow<Draw::sampled>(other, round, 2, tree, rng) == 2);
+    CHECK(other.synced.back() == Ids{kRoot, tree.token(1), tree.token(2), 2});
+    CHECK(tree.kind() == ProposalKind::sampled);
+    for (const NodeId n : {1, 2, 5, 6}) {
+      const std::vector<double> q =
+          plain_distribution(row_of(n < 3 ? 7 : 8)(text_up_to(tree, n - 1)), round.params);
+      for (Token x = 0; x < kVocab; ++x)
+        CHECK(tree.draft_distribution(n)(x) == doctest::Approx(q[static_cast<std::size_t>(x)]).epsilon(1e-5));
+    }
+    CHECK(tree.draft_distribution(3) == Distribution::at(2));
+  }
+}
+
+TEST_CASE("review: one call of the reviewer over the nodes from base on") {
+  TokenTree tree(kVocab, 12, 0);
+  NoUniforms rng;
+  const detail::ReviewScratch scratch = scratch_for(12);
+  int stopped = 0, whole = 0;
+  for (std::uint64_t own = 1; own < 60; ++own) {
+    tree.reset(kRoot, 3);
+    tree.choose(0, 2, 1), tree.choose(1, 5, 1);
+    auto drafter = dense(own), reviewer = dense(1000 + own);
+    detail::grow<Draw::greedy>(drafter, kRound, 4, tree, rng);
+    const Text before = text_up_to(tree, 6);
+    Reviews counts;
+    detail::review<Draw::greedy>(reviewer, kRound, 2, 1, tree, rng, scratch, counts);
+    CHECK(reviewer.contexts == std::vector<Ids>{kContext});
+    CHECK(reviewer.synced == std::vector<Ids>{{kRoot, 2}});
+    REQUIRE(reviewer.calls.size() == 1);
+    CHECK(reviewer.calls[0].tokens == Ids(before.begin() + 5, before.end()));
+    CHECK(reviewer.calls[0].parents == Ids{kNoParent, 0, 1, 2, 3});
+
+    const NodeId accepted = tree.size() - 4;  // and two before base, the root, one of the reviewer's own
+    REQUIRE(accepted >= 0);
+    for (NodeId n = 3; n < tree.size(); ++n)
+      CHECK(tree.token(n) == best(row_of(1000 + own)(text_up_to(tree, n - 1))));
+    CHECK(counts.calls == 1);
+    for (NodeId d = 0; d < 4; ++d) {
+      CHECK(counts.offered[static_cast<std::size_t>(d)] == (d <= accepted));
+      CHECK(counts.accepted[static_cast<std::size_t>(d)] == (d < accepted));
+      if (d < accepted) CHECK(tree.token(3 + d) == before[6 + static_cast<std::size_t>(d)]);
+    }
+    CHECK(counts.offered[4] == 0);
+    (accepted == 4 ? whole : stopped) += 1;
+  }
+  CHECK(stopped > 10);
+  CHECK(whole > 3);
+}
+
+TEST_CASE("review of nothing adds the reviewer's token; without room it adds none") {
+  NoUniforms rng;
+  const detail::ReviewScratch scratch = scratch_for(5);
+  TokenTree tree(kVocab, 5, 0);
+  tree.reset(kRoot, 3);
+  auto reviewer = dense(2);
+  Reviews counts;
+  detail::review<Draw::greedy>(reviewer, kRound, 0, 1, tree, rng, scratch, counts);
+  REQUIRE(tree.size() == 2);
+  CHECK(tree.token(1) == best(row_of(2)(text_up_to(tree, 0))));
+  CHECK(counts.calls == 1);
+  CHECK(counts.offered[0] == 0);
+
+  tree.reset(kRoot, 3);
+  auto same = dense(2);
+  CHECK(detail::grow<Draw::greedy>(same, kRound, 4, tree, rng) == 4);
+  detail::review<Draw::greedy>(reviewer, kRound, 0, 1, tree, rng, scratch, counts);
+  CHECK(tree.size() == 5);  // it agrees with itself
+  CHECK(counts.accepted[3] == 1);
+  CHECK(counts.calls == 2);
+}
+
+TEST_CASE("review, sampled: the bonus is drawn from the reviewer's row, and its distribution is kept") {
+  const ProposeContext round{kContext, {.temperature = 0.8f, .top_k = 4}, 12};
+  const detail::ReviewScratch scratch = scratch_for(12);
+  TokenTree tree(kVocab, 12, 12);
+  std::vector<int> count(kVocab);
+  std::vector<double> p;
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    tree.reset(kRoot, 3);
+    PhiloxRandom rng(seed);
+    auto reviewer = dense(9);
+    Reviews counts;
+    detail::review<Draw::sampled>(reviewer, round, 0, 3, tree, rng, scratch, counts);
+    REQUIRE(tree.size() == 2);
+    p = plain_distribution(row_of(9)(text_up_to(tree, 0)), round.params);
+    CHECK(tree.draft_prob(1, tree.token(1)) ==
+          doctest::Approx(p[static_cast<std::size_t>(tree.token(1))]).epsilon(1e-5));
+    CHECK(tree.kind() == ProposalKind::sampled);
+    ++count[static_cast<std::size_t>(tree.token(1))];
+  }
+  for (std::size_t x = 0; x < p.size(); ++x)
+    CHECK(std::abs(count[x] - 2000 * p[x]) <= 4.5 * std::sqrt(2000 * p[x] * (1 - p[x])));  // n 2000
+}
+
+TEST_CASE("the probability that a chain stays, where somebody asks") {
+  TokenTree tree(kVocab, 5, 0);
+  tree.reset(kRoot, 3);
+  tree.choose(0, 1, 0.5f), tree.choose(1, 1, 0.25f);
+  CHECK(detail::chain_reach(kRound, tree) == 1);
+  AcceptanceEstimator fresh;  // goes by confidence
+  const CostCurve curve({1.0});
+  CostModel cost_model(fresh, curve, curve, 0.1);
+  ProposeContext round = kRound;
+  round.cost_model = &cost_model;
+  CHECK(detail::chain_reach(round, tree) == doctest::Approx(0.125));
+}
+
+TEST_CASE("the desk: the parents of a chain, counts for each reviewer") {
+  detail::ReviewScratch scratch;
+  scratch.reserve(3, 5);
+  CHECK(scratch.line == std::vector<NodeId>{-1, 0, 1, 2, 3});
+  CHECK(scratch.counts.size() == 3);
+  Reviews counts;
+  for (int i = 0; i < 3; ++i) counts.saw(100, i == 0);  // the last depth: and more
+  counts.saw(31, true);
+  CHECK(counts.offered.back() == 4);
+  CHECK(counts.accepted.back() == 2);
+  using Two = Stack<ScriptedDrafter, ScriptedPoints>;
+  static_assert(detail::StackOf<Two, 2> && !detail::StackOf<Two, 1> && !detail::StackOf<Two, 3> &&
+                !detail::StackOf<ScriptedDrafter, 1>);
+}

@@ -1,0 +1,57 @@
+#include "safetensors.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <specula/eigen/int8_groups.hpp>
+#include <specula/eigen/safetensors.hpp>
+#include <specula/eigen/tensor_files.hpp>
+#include <stdexcept>
+#include <vector>
+
+#include "safetensors_writer.hpp"
+#include "whole_file.hpp"
+
+namespace specula_train {
+
+void write_safetensors(const torch::OrderedDict<std::string, torch::Tensor>& tensors,
+                       const std::filesystem::path& file) {
+  specula_examples::SafetensorsWriter out;
+  for (const auto& item : tensors) {
+    const auto value = item.value().detach().cpu().to(torch::kBFloat16).contiguous();
+    out.add(item.key(), "BF16", value.sizes().vec(),
+            {static_cast<const char*>(value.data_ptr()), static_cast<std::size_t>(value.nbytes())});
+  }
+  write_whole(file, out.bytes());
+}
+
+void load_weights(const std::filesystem::path& directory, torch::nn::Module& model, Surplus surplus,
+                  const std::set<std::string>& may_lack) {
+  specula::eigen::TensorFiles files(directory);
+  const auto parameters = model.named_parameters();
+  for (const auto& [name, file] : files.names()) {
+    if (surplus == Surplus::ignored || parameters.contains(name) || name == "lm_head.weight" ||
+        name.ends_with(".inv_freq") || name.ends_with(specula::eigen::Int8Groups::kSuffix))
+      continue;
+    throw std::runtime_error(directory.string() + ": tensor '" + name + "' is not a parameter of the model" +
+                             (name.ends_with(".bias") ? "; biases are not supported" : ""));
+  }
+
+  torch::NoGradGuard no_grad;
+  std::vector<float> values;
+  for (const auto& parameter : parameters) {
+    const auto begins = [&](const std::string& name) { return parameter.key().starts_with(name); };
+    if (!files.names().contains(parameter.key()) && std::any_of(may_lack.begin(), may_lack.end(), begins))
+      continue;
+    auto value = parameter.value();
+    const auto shape = value.sizes().vec();
+    const auto& tensor = (files.require)(parameter.key(), shape);
+    values.clear();
+    files.rows(tensor, [&](std::int64_t, std::span<const float> row) {
+      values.insert(values.end(), row.begin(), row.end());
+    });
+    value.copy_(torch::from_blob(values.data(), value.sizes()));
+  }
+}
+
+}  // namespace specula_train
