@@ -267,7 +267,7 @@ TEST_CASE("a verification result of another proposal is refused") {
   CHECK_NOTHROW(drawn({0, 1, 3}));
   CHECK_THROWS_WITH_AS(
       drawn({0, 2, 3}),
-      "to_dot: the verification result is of another proposal; its node 3 does not follow node 2",
+      "to_dot: the result is of another proposal; its node 3 does not follow node 2",
       std::invalid_argument);
   CHECK_THROWS_WITH_AS(drawn({}), doctest::Contains("to_dot: the accepted path is empty, must hold the root"),
                        std::invalid_argument);

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "whole_file.hpp"
+#include "files.hpp"
 
 namespace specula_train {
 
@@ -38,7 +38,7 @@ void write_style_infos(const StyleInfos& infos, const fs::path& directory) {
                       {"heldout_every", info.heldout_every}});
   }
   fs::create_directories(directory);
-  write_whole(directory / "styles.json", nlohmann::ordered_json{{"styles", styles}}.dump(2) + "\n");
+  specula_examples::write_file(directory / "styles.json", nlohmann::ordered_json{{"styles", styles}}.dump(2) + "\n");
 }
 
 std::pair<std::string, std::string> parse_assignment(std::string_view option, const std::string& text) {

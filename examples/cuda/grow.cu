@@ -7,22 +7,22 @@
 using namespace specula::cuda;
 
 int main() {
-  // What the host knows: capacities. Outside of captures.
+  // The host knows capacities only. Outside of graph capture.
   constexpr int kSequences = 2, kVocab = 32000;
-  DynamicTreeCapacity capacity;  // else as published: the 10 best tokens of a row, 5 levels, 59 draft tokens
+  DynamicTreeCapacity capacity;  // the rest as published: the 10 best tokens of a row, 5 levels, 59 draft tokens
   capacity.sequences = kSequences;
   capacity.vocab = kVocab;
   DynamicTreePlan<BFloat16> plan;
   if (make_dynamic_tree_plan(&plan, capacity, /*device*/ 0) != cudaSuccess) return 1;
 
-  // What the draft is run on, level by level, (E, B, K).
+  // The draft's inputs, level by level, (E, B, K).
   const Roots roots{on_device<Token>({17, 4}), on_device<std::int32_t>({120, 33})};
   const auto rows_of_level = static_cast<std::size_t>(kSequences * plan.top_k);
   const auto slots = rows_of_level * static_cast<std::size_t>(plan.expansions);
   const DraftLevels calls{zeros<Token>(slots), zeros<NodeId>(slots), zeros<std::int32_t>(slots),
                           zeros<std::uint64_t>(slots * static_cast<std::size_t>(plan.draft_words))};
 
-  // The proposals, as verification and tree attention take them. (But for verification's positions: those are
+  // The proposals, as verification and tree attention take them. (Except verification's positions, which are
   // the roots'.)
   const auto nodes = static_cast<std::size_t>(kSequences * plan.width);
   GrownTrees trees{zeros<Token>(nodes), zeros<NodeId>(nodes)};

@@ -13,8 +13,8 @@ int main() {
   if (make_similarity_plan(&plan, {2048, kSequences, kLayers, kHidden}, 0) != cudaSuccess) return 1;
   auto* const sums = zeros<SimilaritySum>(kSequences * kLayers);
 
-  // A prefill of 5 and 3 tokens. The residual stream around a layer's attention, (tokens, hidden) in bf16, is
-  // whatever the engine has there: here ones, so that each cosine is 1.
+  // A prefill of 5 and 3 tokens. The engine has the residual stream before and after a layer's attention,
+  // (tokens, hidden) in bf16: here ones, so that each cosine is 1.
   const std::int32_t* const begin = on_device<std::int32_t>({0, 5, 8});
   const BFloat16* const ones = on_device(std::vector<BFloat16>(8 * kHidden, BFloat16{0x3F80}));
   for (int layer = 0; layer < kLayers; ++layer) {
@@ -22,8 +22,8 @@ int main() {
     if (measure_similarity(plan, ones, ones, tokens, sums, nullptr) != cudaSuccess) return 1;
   }
 
-  // After the prompts: the means, (B, L). Sequence 1 ended: its sums begin anew for the next prompt in its
-  // place.
+  // After the prompts: the means, (B, L). Sequence 1 has ended: its sums are reset for the next prompt in its
+  // slot.
   float* const means = zeros<float>(kSequences * kLayers);
   if (similarity_means(plan, sums, means, on_device<std::int32_t>({0, 1}), nullptr) != cudaSuccess) return 1;
   for (const float mean : to_host(means, kSequences * kLayers))

@@ -14,11 +14,11 @@ int main() {
   const BFloat16* const draft_rows = zeros<BFloat16>(std::size_t{kSequences} * kDraftTokens * kVocab);
   const auto* const params = on_device<SamplingParams>({{0.8f, 0, 0.95f, 0}, {1, 40, 1, 0}});
   const auto* const seed = on_device<std::uint64_t>({11, 12});
-  const auto* const root = on_device<std::int32_t>({100, 33});  // where the roots stand in their texts
+  const auto* const root = on_device<std::int32_t>({100, 33});  // positions of the roots
   Token* const token =
       on_device<Token>({7, 0, 0, 0, 0, 9, 0, 0, 0, 0});  // the roots, and room for draft tokens
 
-  // Outside of captures: what batches will be like.
+  // Outside of graph capture: capacities of the batches.
   SamplePlan<BFloat16> draws;
   RejectionPlan<BFloat16, LogitsDraft<BFloat16>> rejections;
   VerifyCapacity capacity;
@@ -29,9 +29,9 @@ int main() {
   if (make_sample_plan(&draws, kSequences, /*draws*/ 1, kVocab, /*device*/ 0) != cudaSuccess) return 1;
   if (make_rejection_plan(&rejections, capacity, /*device*/ 0) != cudaSuccess) return 1;
 
-  // Draft token i of each sequence, into its tree; what distribution it is from goes to where verification
-  // looks for it: draft token i of the whole batch has row i of the draft. A draft model would run before
-  // each of these launches.
+  // Draft token i of each sequence goes into its tree, and its distribution to where verification reads it:
+  // draft token i of the whole batch has row i of the draft. A draft model would run before each of these
+  // launches.
   RowStats* const stats = zeros<RowStats>(kSequences * kDraftTokens);
   for (int i = 0; i < kDraftTokens; ++i) {
     SampleArgs<BFloat16> args{};

@@ -17,9 +17,9 @@ int main() {
   trees.parent = on_device<NodeId>({-1, 0, 0});
   trees.position = on_device<std::int32_t>({120});
   trees.seed = on_device<std::uint64_t>({11});
-  const auto* const params = on_device<SamplingParams>({{0.8f, 0, 1, 0}});  // no cut
+  const auto* const params = on_device<SamplingParams>({{0.8f, 0, 1, 0}});  // no truncation
 
-  // What each GPU does, here one after the other on one device. Each writes its partials behind those of the
+  // The work of each GPU, here one after the other on one device. Each writes its partials after those of the
   // shards before it, which is where an all-gather puts them.
   TilePartial* const tiles = zeros<TilePartial>(kShards * kNodes * kTiles);
   float* const child_logits = zeros<float>(kShards * kNodes);
@@ -36,7 +36,7 @@ int main() {
   // An engine gathers here, in the same stream: kNodes * kTiles partials and kNodes logits of each shard.
   const GatheredPartials gathered{tiles, child_logits, kShards, kTiles};
 
-  // Every GPU decides for itself, and all come to the same verification result.
+  // Every GPU decides for itself, and all get the same result.
   VerifyCapacity capacity;
   capacity.sequences = 1;
   capacity.max_nodes = kNodes;

@@ -14,7 +14,7 @@ cudaError_t attend(const float* k_scale, const float* v_scale) {
   constexpr int kHead = 128, kQueryHeads = 8, kKvHeads = 2, kNodes = 5;
   constexpr int kPage = 16, kPages = 63 + 2;  // of 16 tokens: for 1003 and 32
 
-  // Once, outside of captures: what the batches will be like at most.
+  // Once, outside of graph capture: capacities of the batches.
   TreeAttentionCapacity capacity;
   capacity.sequences = 2;
   capacity.max_nodes = 8;
@@ -24,7 +24,7 @@ cudaError_t attend(const float* k_scale, const float* v_scale) {
   TreeAttentionPlan<BFloat16, kHead, Stored> plan;
   const cudaError_t error = make_tree_attention_plan(&plan, capacity, /*device*/ 0);
   if (error != cudaSuccess) return error;
-  Workspace workspace;  // its counters are zeros at first; zero_counters() clears those that are not
+  Workspace workspace;  // requires zeroed counters; zero_counters() clears them
   workspace.part_bytes = part_bytes(plan);
   workspace.counter_bytes = counter_bytes(plan);
   if (workspace.part_bytes > 0) workspace.parts = zeros<unsigned char>(workspace.part_bytes);
@@ -54,7 +54,7 @@ cudaError_t attend(const float* k_scale, const float* v_scale) {
   args.scale = 0.08838835f;  // 1 / sqrt(128)
   args.lse = zeros<float>(kNodes * kQueryHeads);
 
-  // Every round, and in a captured graph: lengths, trees and masks are read on the device.
+  // Every round, also in a captured graph: lengths, trees and masks are read on the device.
   if (const cudaError_t launched = tree_attention(plan, args, workspace, nullptr)) return launched;
 
   // All products are 0, so the log-sum-exp is the logarithm of how many keys a node sees.
@@ -67,8 +67,8 @@ cudaError_t attend(const float* k_scale, const float* v_scale) {
 
 int main() {
   if (attend<BFloat16>(nullptr, nullptr) != cudaSuccess) return 1;
-  // The same with a cache of bytes: only the types change, and a scale for each KV head makes up for the
-  // format's range.
+  // The same with an e4m3 cache: only the types change, and a scale per KV head makes up for the format's
+  // range.
   const float* const k_scale = on_device<float>({0.5f, 0.25f});
   const float* const v_scale = on_device<float>({2.0f, 1.0f});
   if (attend<Float8E4M3>(k_scale, v_scale) != cudaSuccess) return 1;

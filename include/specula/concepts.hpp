@@ -1,4 +1,4 @@
-// What a model, a drafter, a shape, a rule and a verifier are.
+// The concepts of a pipeline: language model, drafter, proposal shape, acceptance rule, verifier.
 #pragma once
 
 #include <concepts>
@@ -6,9 +6,9 @@
 #include <span>
 
 #include "specula/accept/target_distributions.hpp"
-#include "specula/cost/cost_model.hpp"
 #include "specula/model/skipped_blocks.hpp"
 #include "specula/proposal/token_tree.hpp"
+#include "specula/propose_context.hpp"
 #include "specula/random_source.hpp"
 #include "specula/rows.hpp"
 #include "specula/sampling_params.hpp"
@@ -16,69 +16,56 @@
 
 namespace specula {
 
-// The comments beside the requirements are the point of this page.
+// Each requirement keeps its comment on the same line.
 // clang-format off
 
-/// A source of uniform draws; see random_source.hpp. Weights are drawn from tile by tile.
-template <class C>
-concept RandomSource = requires(C& c, const RandomKey& key, const detail::TokenWeights& weights) {
-  { c.accept(0.5, key) } -> std::same_as<bool>;
-  { c.draw(weights, key) } -> std::same_as<Token>;
-};
-
-/// Uniform draws that also draw by noise: one number a token, so that two distributions drawn from at one key
-/// mostly agree.
-template <class C>
-concept NoiseSource = RandomSource<C> && requires(C& c, const RandomKey& key, const detail::TokenWeights& weights) {
-  { c.draw_by_noise(weights, key) } -> std::same_as<Token>;
-};
-
-/// A model with a cache: a committed context, and speculative nodes hanging below it.
+/// A model with a KV cache: committed tokens (the context) and speculative nodes below them.
 template <class M>
 concept LanguageModel = requires(M& m, const M& c, Tokens tokens, Nodes ids, std::int32_t n) {
   { c.vocab_size() } -> std::same_as<std::int32_t>;
   { c.size() } -> std::same_as<std::int32_t>;              // committed tokens
   { c.capacity() } -> std::same_as<std::int32_t>;          // committed + speculative it can hold
-  m.append(tokens);                                        // commit tokens, no rows (prefill, catch-up); may be lazy
+  m.append(tokens);                                        // prefill, catch-up: commit tokens, no rows; may be lazy
   { m.extend(tokens, ids) } -> std::same_as<LogitsView>;   // add nodes under parents `ids`; (n, V), until the next call
-  m.commit(ids);                                           // this path (may be empty) joins, other nodes are forgotten
-  m.truncate(n);                                           // forget all nodes, and committed tokens from n on
+  m.commit(ids);                                           // this path (may be empty) joins, other nodes are dropped
+  m.truncate(n);                                           // rollback: drop all nodes, and committed tokens from n on
 };                                                         // nodes are numbered from 0 after append, commit, truncate
 
-/// A model that counts the calls that change it: append(), extend() and its kin, commit(), truncate(). A
-/// Speculator and a ModelDrafter compare that with what they left, and so notice where their model was used
-/// by something else.
+/// A model that counts the calls that change it: append(), the extend functions, commit(), truncate().
+/// Speculator and ModelDrafter compare the count with the one they left, and so detect that something else
+/// used their model.
 template <class M>
 concept CountsChanges = LanguageModel<M> && requires(const M& c) {
   { c.generation() } -> std::same_as<std::uint64_t>;
 };
 
-/// A model whose cached keys and values others may read, as GLIDE's draft does. It calculates first what
-/// append() left waiting. A view is valid until the model is next called to change; asking for another one,
-/// where nothing waits, leaves it valid.
+/// A model that lets a draft read its cached keys and values, as GLIDE's does. It first computes what
+/// append() deferred. A view is valid until the next call that changes the model; requesting another view
+/// while nothing is deferred keeps it valid.
 template <class M>
 concept ExposesKeyValues = LanguageModel<M> && requires(M& m) {
   { m.key_values().size() } -> std::same_as<std::int32_t>;  // tokens: m.size()
 };
 
-/// The same for its features: at each committed token the hidden state that enters the LM head. See
+/// The same for its features: per committed token, the hidden state that enters the LM head. See
 /// features.hpp.
 template <class M>
 concept ExposesFeatures = LanguageModel<M> && requires(M& m, std::int32_t i) {
   { m.features().size() } -> std::same_as<std::int32_t>;   // tokens: m.size()
-  { m.features().width() } -> std::same_as<std::int32_t>;  // numbers a token
+  { m.features().width() } -> std::same_as<std::int32_t>;  // numbers per token
   m.features().row(i);                                     // (width)
 };
 
-/// A model that reads such a view of another one wherever it calculates, until it is given the next.
+/// A draft model conditioned on such a view of the target. It reads the view whenever it computes, until it
+/// is given the next one.
 template <class D, class View>
 concept TargetConditioned = LanguageModel<D> && requires(D& d, const View& view) {
   d.set_target_state(view);
 };
 
-/// A model that can run nodes without some of its blocks, in its own cache: a draft of itself. Such nodes are
-/// forgotten like others; committed tokens stay as they are, to the bit. To commit them, or to add nodes that
-/// skip something else, throws and changes nothing.
+/// A model that can run nodes without some of its blocks, in its own KV cache (self-speculative decoding).
+/// Such nodes are dropped like others; committed tokens are unchanged, bit for bit. Committing such nodes,
+/// or adding nodes that skip other blocks, throws and changes nothing.
 template <class M>
 concept SkipsLayers = LanguageModel<M> && requires(M& m, const M& c, Tokens tokens, Nodes ids, const SkippedBlocks& out) {
   { c.layers() } -> std::same_as<std::int32_t>;
@@ -86,32 +73,32 @@ concept SkipsLayers = LanguageModel<M> && requires(M& m, const M& c, Tokens toke
   { m.extend_skipping(tokens, ids, out) } -> std::same_as<LogitsView>;  // extend() without `out`, the same for all nodes
 };
 
-/// A model that measures, while it reads, how much each attention block changes.
+/// A model that measures, while it processes the context, how much each attention block changes its input.
 template <class M>
 concept MeasuresSimilarity = LanguageModel<M> && requires(M& m) {
-  // (layers) the cosine of what goes into an attention block and what comes out (its input added), in the
-  // mean over the context; empty: nothing was measured.
+  // (layers) cosine of an attention block's input and output (input added), averaged over the context;
+  // empty: not measured.
   { m.similarity() } -> std::convertible_to<std::span<const double>>;
 };
 
-/// A model that can stop after some of its layers. A token that stopped goes through the others when a token
-/// that sees it needs that, also after it was committed: the rows of an exit are those of the model that ends
-/// there.
+/// A model that can stop after some of its layers (early exit). The layers that a token skipped are
+/// computed when a later token first needs them, also after commit: the rows of an exit are those of the
+/// model that ends there.
 template <class M>
 concept ExitsEarly = LanguageModel<M> && requires(M& m, const M& c, Tokens tokens, Nodes ids, std::int32_t exit,
                                                   std::span<const std::int32_t> rows) {
   { c.exits() } -> std::same_as<std::int32_t>;                       // the last is the whole model
   { c.layers_to(exit) } -> std::same_as<std::int32_t>;               // layers before an exit
   { m.extend_to_exit(tokens, ids, exit) } -> std::same_as<LogitsView>;   // extend() up to an exit
-  // All rows of the last extend_to_exit(), of which these, ascending, go on to a later exit. They did not get
-  // there yet, nor did nodes below them.
+  // All rows of the last extend_to_exit(); those in `rows`, ascending, continue to a later exit. Requires
+  // that neither they nor nodes below them have reached it yet.
   { m.resume_to_exit(rows, exit) } -> std::same_as<LogitsView>;
 };
 
-/// Anything that drafts. sync() says where we are; extend() grows speculation from there. Optional:
-/// reserve(tokens), called once, for a text with its proposal. A drafter or verifier that has usage() (a
-/// Usage) has its models' time told apart from the library's own in Stats; a stack also has kMembers and
-/// usage(i).
+/// A source of draft tokens: a draft model, a head on the target's features, an n-gram lookup. sync() gives
+/// it the context; extend() adds draft tokens from there. Optional: reserve(tokens), called once with the
+/// capacity for a text and its proposal. If a drafter or verifier has usage() (a Usage), Stats separates
+/// the time of its models from the library's own; a stack also has kMembers and usage(i).
 template <class D>
 concept Drafter = requires(D& d, const D& c, Tokens context, Tokens draft_tokens, Nodes ids, std::int32_t n) {
   { c.vocab_size() } -> std::same_as<std::int32_t>;
@@ -126,57 +113,19 @@ concept Drafter = requires(D& d, const D& c, Tokens context, Tokens draft_tokens
   { d.extend(t, p) } -> std::same_as<PointMasses>;
 });
 
-/// A drafter that fills rows: what shapes that sample or rank need.
+/// A drafter that returns rows of logits, which shapes that sample or rank require.
 template <class D>
 concept DenseDrafter = Drafter<D> && requires(D& d, Tokens t, Nodes p) {
   { d.extend(t, p) } -> std::same_as<LogitsView>;
 };
 
-/// What a shape may know of the round. Draft rows become distributions by `params`, the target's own.
-struct ProposeContext {
-  Tokens committed;            // committed tokens: all emitted ones but the root
-  SamplingParams params;       // the verifier's
-  std::int32_t max_nodes;      // most nodes that fit, root included
-  CostModel* cost_model = nullptr;  // if there: what a draft token must promise; see shape/cost_aware.hpp
-
-  /// Probability that a draft token of this confidence stays, given that its parent does.
-  double accept_probability(double confidence) const {
-    return cost_model ? cost_model->estimator().accept_probability(confidence) : confidence;
-  }
-  /// Probabilities below this need not be looked at.
-  double min_probability() const { return cost_model ? cost_model->min_probability(max_nodes) : 0.0; }
-  /// Whether to ask the draft for a token behind a node that stays with probability `reach`. To be asked
-  /// before it is drawn.
-  bool should_draft(double reach, const TokenTree& tree) const {
-    return !cost_model || cost_model->should_draft(reach, tree.size(), tree.size() + tree.room());
-  }
-  /// The same where the draft token is chosen, and should_keep() will be asked of it.
-  bool should_draft_to_choose(double reach, const TokenTree& tree) const {
-    return !cost_model || cost_model->should_draft_to_choose(reach, tree.size(), tree.size() + tree.room());
-  }
-  /// The same for one pass of the draft behind `width` nodes, of which in the mean `reach` stay, that makes a
-  /// proposal of `nodes` larger by `more`.
-  bool should_draft_level(double reach, std::int32_t width, std::int32_t nodes, std::int32_t more) const {
-    if (!cost_model) return true;
-    const CostModel& costs = *cost_model;
-    return reach * costs.estimator().any_probability() >=
-           costs.draft_cost(width) + costs.verify_cost(nodes + more) - costs.verify_cost(nodes);
-  }
-  /// Whether to propose the draft's likeliest token behind such a node. Not to be asked of a token that was
-  /// drawn: leaving it out would bias the text.
-  bool should_keep(double reach, double confidence, const TokenTree& tree) const {
-    if (!cost_model) return true;
-    cost_model->estimator().saw_drafted(confidence);
-    return cost_model->should_keep(reach * accept_probability(confidence), tree.size(), tree.size() + tree.room());
-  }
-};
-
-/// Arranges draft tokens. A small value type with its parameters as fields. propose() begins with a sync() of
-/// the drafters that it asks: what it does not ask in a round costs nothing in it. Optional: reserve(),
-/// called once, for what it works in; learn(tree, result) or learn(tree, result, timing) after each round;
-/// reset() before each text; least_nodes(), if a proposal of four nodes cannot be made; validate() const,
-/// which throws if a field is out of range, called once before anything else. Rows are to be asked for by
-/// ask() of shape/ask.hpp, which looks whether they are all there.
+/// Arranges draft tokens: a chain, a fixed tree, a tree grown by confidence. A small value type with its
+/// parameters as fields. propose() begins with a sync() of the drafters that it uses: a drafter that it
+/// does not use in a round costs nothing in it. Optional: reserve(), called once, allocates its workspace;
+/// learn(tree, result) or learn(tree, result, timing) after each round; reset() before each text;
+/// least_nodes(), if a proposal of four nodes cannot be made; validate() const, which throws if a field is
+/// out of range, called once before anything else. Rows must be requested through ask() of shape/ask.hpp,
+/// which checks that all of them are present.
 template <class S, class D>
 concept ProposalShape = requires(S& s, const S& c, D& d, const ProposeContext& round, TokenTree& tree,
                                  PhiloxRandom& rng) {
@@ -185,7 +134,7 @@ concept ProposalShape = requires(S& s, const S& c, D& d, const ProposeContext& r
   s.propose(d, round, tree, rng);                   // tree holds the root on entry
 };
 
-/// Decides. A small value type.
+/// Decides which draft tokens are accepted: a verification algorithm. A small value type.
 template <class R>
 concept AcceptanceRule = requires(const R& r, const TokenTree& tree, const TargetDistributions& target,
                                   PhiloxRandom& rng, VerifyResult& out) {
@@ -194,9 +143,9 @@ concept AcceptanceRule = requires(const R& r, const TokenTree& tree, const Targe
   (r.verify)(tree, target, rng, out);
 };
 
-/// The target and its rule. Optional: size(), the committed tokens, and generation(), as of CountsChanges: by
-/// these a Speculator notices that the target was used by something else. reserve(nodes), called once;
-/// usage(), a Usage.
+/// Runs the target over a proposal and applies the rule. Optional: size(), the committed tokens, and
+/// generation(), as in CountsChanges: with these a Speculator detects that something else used the target;
+/// reserve(nodes), called once; usage(), a Usage.
 template <class V>
 concept Verifier = requires(V& v, const V& c, const TokenTree& tree, PhiloxRandom& rng, Tokens tokens,
                             std::int32_t n) {
@@ -209,8 +158,8 @@ concept Verifier = requires(V& v, const V& c, const TokenTree& tree, PhiloxRando
   { (v.verify)(tree, rng) } -> std::convertible_to<const VerifyResult&>;
 };
 
-/// The shape draws its proposals in a way for which the verifier's rule keeps the target's distribution. An
-/// unsound pair does not compile; accept_lossy(rule) is the way to have one all the same.
+/// The verifier's rule is lossless for proposals of the shape's kind: it keeps the target's distribution.
+/// An unsound pair does not compile unless its rule is wrapped in accept_lossy(rule).
 template <class V, class S>
 concept Lossless = V::lossless_for(S::kind);
 

@@ -1,4 +1,4 @@
-// A proposal and what became of it, as a picture: Graphviz text, for `dot -Tsvg`.
+// Graphviz rendering of a proposal and its verification result, for `dot -Tsvg`.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +14,9 @@
 namespace specula {
 namespace detail {
 
-/// Bytes of the character that `text` begins with, by the table of well-formed sequences of the Unicode
-/// standard (3.9, D92); 0 if it begins with none that a picture can hold: malformed, a control character,
-/// U+FFFE or U+FFFF.
+/// Bytes of the UTF-8 character that `text` begins with, by the table of well-formed sequences of the
+/// Unicode standard (3.9, D92); 0 if it is malformed or cannot be shown: a control character, U+FFFE or
+/// U+FFFF.
 inline std::size_t printable_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned lead = byte(0);
@@ -31,8 +31,8 @@ inline std::size_t printable_length(std::string_view text) {
 }
 
 // clang-format off
-/// What stands for a byte that cannot be itself in a label of Graphviz's HTML, where a backslash is written
-/// twice; nothing for all others.
+/// The escape of a byte in a label of Graphviz's HTML, where a backslash is written twice; empty for bytes
+/// that need none.
 constexpr std::string_view dot_escape(char byte) {
   switch (byte) {
     case ' ': return "\u2423";
@@ -49,8 +49,8 @@ constexpr std::string_view dot_escape(char byte) {
 }
 // clang-format on
 
-/// `text` for a label: a space is shown as U+2423, a backslash twice, what cannot be seen as \n, \t, \r or
-/// \xNN.
+/// Escapes `text` for a label: a space becomes U+2423, a backslash is doubled, unprintable bytes become \n,
+/// \t, \r or \xNN.
 inline std::string dot_text(std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   std::string out;
@@ -67,7 +67,7 @@ inline std::string dot_text(std::string_view text) {
   return out;
 }
 
-/// Two digits after the point, whatever the locale; numbers beyond [0, 1] as its ends.
+/// Two decimals, independent of the locale; clamped to [0, 1].
 inline std::string dot_confidence(float confidence) {
   const int hundredths = confidence > 0 ? static_cast<int>(std::min(confidence, 1.0f) * 100 + 0.5f) : 0;
   std::string out = std::to_string(hundredths / 100);
@@ -88,7 +88,7 @@ inline void check_path(const TokenTree& tree, const VerifyResult& result) {
   NodeId parent = kNoParent;
   for (const NodeId n : result.accepted) {
     if (n < 0 || n >= tree.size() || tree.parent(n) != parent)
-      throw std::invalid_argument("to_dot: the verification result is of another proposal; its node " +
+      throw std::invalid_argument("to_dot: the result is of another proposal; its node " +
                                   std::to_string(n) + " does not follow node " + std::to_string(parent));
     parent = n;
   }
@@ -98,14 +98,14 @@ inline void check_path(const TokenTree& tree, const VerifyResult& result) {
 
 }  // namespace detail
 
-/// The proposal as a Graphviz digraph, from left to right, siblings in the order of their drawing. Each node
-/// shows its token and the draft's confidence; given a verification result, the accepted path is filled and
-/// bold, what was rejected thin and grey, and `next` a dashed node behind the path. Node k is named nk,
-/// `next` next.
+/// The proposal as a Graphviz digraph, from left to right, siblings in drawing order. Each node shows its
+/// token and the draft's confidence. With a result, the accepted path is filled and bold, rejected nodes
+/// are thin and grey, and the next token is a dashed node after the path. Node k is named nk, the next
+/// token `next`.
 ///
-/// `text_of(Token)` returns the token's bytes as a std::string: any bytes, whole characters or not; a token
-/// of none is shown as #number. `result` may be null. Throws std::invalid_argument if the accepted path is
-/// none of this tree. Cost: linear in the text; allocates.
+/// `text_of(Token)` returns the token's bytes as a std::string, which need not be whole characters; a token
+/// without bytes is shown as #number. `result` may be null. Throws std::invalid_argument if the accepted
+/// path is not a path of this tree. Cost: linear in the text; allocates.
 template <class TextOf>
 std::string to_dot(const TokenTree& tree, const VerifyResult* result, TextOf text_of) {
   constexpr std::string_view
@@ -150,7 +150,7 @@ std::string to_dot(const TokenTree& tree, const VerifyResult& result, TextOf tex
   return to_dot(tree, &result, std::move(text_of));
 }
 
-/// Without a verification result: the proposal alone.
+/// The proposal without a result.
 template <class TextOf>
 std::string to_dot(const TokenTree& tree, TextOf text_of) {
   return to_dot(tree, nullptr, std::move(text_of));

@@ -1,4 +1,4 @@
-// A logit processor around a model: penalties, biases, grammar masks.
+// A logits processor around a model: penalties, logit biases, grammar masks.
 #pragma once
 
 #include <algorithm>
@@ -17,19 +17,19 @@
 
 namespace specula {
 
-/// The LanguageModel whose rows are those of `M`, rewritten by `process(path, row)`:
+/// A LanguageModel whose rows are those of `M`, rewritten by `process(path, row)`:
 ///
 ///   path  Tokens            every token before the row: the context, the node's ancestors, the node itself
-///   row   std::span<float>  (V) the logits after it, to be changed in place
+///   row   std::span<float>  (V) the logits after it, changed in place
 ///
-/// A node of a tree sees its own path, so the text's distribution is that of plain decoding with the same
-/// processor. That holds if `process` is a function of its arguments: no counters, no memory of earlier
-/// calls. A masked token gets -infinity; one token at least must keep a finite logit. Give the draft the same
-/// processor, and its draft tokens keep to the mask too.
+/// A node of a tree sees its own path, so the text has the distribution of plain decoding with the same
+/// processor. This requires that `process` is a pure function of its arguments: no counters, no state from
+/// earlier calls. A masked token gets -infinity; at least one token must keep a finite logit. Give the
+/// draft the same processor, so that its draft tokens respect the mask too.
 ///
-/// The model is referenced and must outlive this object; only this object may change it. Cost of extend(): a
-/// copy of each row, and O(context + depth) for each path that `process` reads. Memory: max_nodes rows; more
-/// nodes in one call than that allocate, once.
+/// The model is referenced and must outlive this object; only this object may change it. Cost of extend():
+/// a copy of each row, and O(context + depth) per path that `process` reads. Memory: max_nodes rows; a call
+/// with more nodes allocates, once.
 template <class M, class F>
 class Processed {
   static_assert(
@@ -38,7 +38,7 @@ class Processed {
       "below, and specula/concepts.hpp lists them all");
   static_assert(
       requires(F & process, Tokens path, std::span<float> row) { process(path, row); },
-      "Processed: the processor is to be called as process(Tokens path, std::span<float> row)");
+      "Processed: the processor must be callable as process(Tokens path, std::span<float> row)");
 
  public:
   /// Empties the model. Throws std::invalid_argument unless max_nodes is in [1, 2^24).
@@ -68,12 +68,12 @@ class Processed {
     text_.insert(text_.end(), tokens.begin(), tokens.end());
   }
 
-  /// Throws std::logic_error, having changed nothing, where the model holds another number of tokens than
-  /// this object knows: what the processor reads would be another text. (truncate() to what both hold puts
-  /// that right.) Throws what the model throws, std::invalid_argument if it does not give a row for each
-  /// token, and std::runtime_error with the node where the processor throws; its number counts from the last
-  /// append(), commit() or truncate(). In the last two cases the nodes are there, as after a call that
-  /// succeeds.
+  /// Throws std::logic_error, having changed nothing, if the model holds another number of tokens than this
+  /// object recorded: the processor would read another text. (truncate() to the tokens that both hold
+  /// repairs this.) Throws what the model throws; std::invalid_argument if the model does not return one
+  /// row per token; std::runtime_error naming the node if the processor throws, with nodes numbered from
+  /// the last append(), commit() or truncate(). In the last two cases the nodes are kept, as after a
+  /// successful call.
   LogitsView extend(Tokens tokens, Nodes parents) {
     expect_in_step();
     const LogitsView raw = model_->extend(tokens, parents);
@@ -91,7 +91,7 @@ class Processed {
     return {rows_.data(), raw.rows, raw.vocab, raw.vocab};
   }
 
-  /// Throws what the model throws, and as extend(); std::invalid_argument for a node that is not there.
+  /// Throws what the model throws, and as extend(); std::invalid_argument for a node that does not exist.
   void commit(Nodes path) {
     expect_in_step();
     for (const NodeId node : path)
@@ -121,7 +121,7 @@ class Processed {
                              ": something else used the model, the wrapper was copied or moved from, or a "
                              "call of the model threw midway; truncate(0) begins anew");
   }
-  /// Writes the node's path behind the context, its own token last, and takes it away again.
+  /// Appends the node's path to the context, the node's own token last, and removes it again.
   void process(NodeId node, std::span<float> row) {
     const std::size_t context = text_.size();
     for (NodeId n = node; n != kNoParent; n = nodes_[static_cast<std::size_t>(n)].parent)

@@ -1,7 +1,9 @@
-// All randomness of the library: uniform draws that depend on where they are asked for, and on nothing else.
+// All randomness of the library: counter-based uniform draws (Philox4x32-10), each a function of its key
+// alone.
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <span>
 #include <stdexcept>
@@ -9,13 +11,14 @@
 #include "specula/distribution/gumbel_argmax.hpp"
 #include "specula/distribution/philox.hpp"
 #include "specula/distribution/row_math.hpp"
+#include "specula/distribution/row_scan.hpp"
 #include "specula/rows.hpp"
 
 namespace specula {
 
-/// What a uniform draw is for. `draft` and the reviews' uniform draws belong to the proposal; `noise` is
-/// shared between the proposal and the verification result, on purpose (see accept/gumbel_coupling.hpp); the
-/// others belong to verification.
+/// The purpose of a uniform draw. `draft` and the review streams belong to the proposal; `noise` is
+/// deliberately shared between proposal and verification (see accept/gumbel_coupling.hpp); the others
+/// belong to verification.
 enum class RandomStream : std::uint8_t {
   sample,
   residual,
@@ -26,27 +29,26 @@ enum class RandomStream : std::uint8_t {
   noise
 };
 
-/// Where a uniform draw is asked for. Without `origin`, which rises every round, a draft's uniform draw would
-/// come back as a uniform draw of the next round's verification on the same position, and the distribution
-/// would be biased.
+/// Names one uniform draw. Without `origin`, which rises every round, a uniform draw of the draft would
+/// recur in the next round's verification of the same position and bias the distribution.
 struct RandomKey {
   std::int32_t position = 0;  // of the token in question, in the whole text
   std::int32_t origin = 0;    // the root's position; 0 for RandomStream::sample and RandomStream::noise
   RandomStream stream = RandomStream::sample;
-  std::uint32_t index =
-      0;  // accept: node id; draft, reviews: a counter of the round; noise: token / 4; else 0
+  // accept: node id; draft, reviews: a counter of the round; noise: token / 4; else 0
+  std::uint32_t index = 0;
 
   friend bool operator==(const RandomKey&, const RandomKey&) = default;
 };
 
 namespace detail {
 
-/// A word as a number in [0, 1): all 32 bits.
+/// Maps a 32-bit word to [0, 1).
 inline double uniform(std::uint32_t word) { return static_cast<double>(word) * 0x1p-32; }
 
-/// Draws a token in two levels: `tile_uniform` picks a tile by its mass, `token_uniform` the token inside. A
-/// token of no weight is never drawn. Throws std::runtime_error if the weights are empty or not a number.
-/// Cost: the tiles' masses, and one tile of weights.
+/// Draws a token in two levels: `tile_uniform` selects a tile by its mass, `token_uniform` the token within
+/// it. A token of weight 0 is never drawn. Throws std::runtime_error if the weights are empty or not a
+/// number. Cost: the tiles' masses, and one tile of weights.
 template <class Weights>
 Token draw_two_level(const Weights& weights, double tile_uniform, double token_uniform) {
   const std::span<const double> masses = weights.tile_masses();
@@ -63,7 +65,7 @@ Token draw_two_level(const Weights& weights, double tile_uniform, double token_u
     bool found = false;
     for (std::size_t t = 0; t < part.size() && !found; ++t) {
       if (!(part[t] > 0)) continue;
-      tile = chunk + t;  // rounding may leave `wanted` beyond the last: then the last tile of mass is it
+      tile = chunk + t;  // rounding may leave `wanted` beyond the total: then the last tile with mass
       sum += part[t];
       found = wanted < before + sum;
     }
@@ -72,7 +74,7 @@ Token draw_two_level(const Weights& weights, double tile_uniform, double token_u
   }
   std::array<float, kTile> w;
   weights.fill(static_cast<std::int32_t>(tile), w.data());
-  // In pieces, whose sums do not wait for each other: one chain of 512 additions takes longer than the tile's
+  // Independent sums of pieces: one chain of 512 dependent additions takes longer than the tile's
   // exponentials.
   constexpr std::size_t kPiece = 16;
   std::array<double, kTile / kPiece> sums{};
@@ -90,8 +92,8 @@ Token draw_two_level(const Weights& weights, double tile_uniform, double token_u
     double inner = seen;
     for (std::size_t i = p * kPiece; i < (p + 1) * kPiece && !found; ++i) {
       if (!(w[i] > 0)) continue;
-      token = static_cast<Token>(tile * kTile +
-                                 i);  // rounding may leave the target beyond the last: then it is the last
+      // rounding may leave the target beyond the sum: then the last token with weight
+      token = static_cast<Token>(tile * kTile + i);
       inner += static_cast<double>(w[i]);
       found = here && target < inner;
     }
@@ -104,13 +106,28 @@ Token draw_two_level(const Weights& weights, double tile_uniform, double token_u
 
 }  // namespace detail
 
-/// Uniform draws from Philox4x32-10: a uniform draw is a function of (seed, sequence, key), whatever was
-/// drawn before it, in whichever batch, on whichever machine. Copying it costs nothing and changes nothing.
+/// A source of uniform draws, keyed by RandomKey. It draws from weights tile by tile.
+template <class C>
+concept RandomSource = requires(C& c, const RandomKey& key, const detail::TokenWeights& weights) {
+  { c.accept(0.5, key) } -> std::same_as<bool>;
+  { c.draw(weights, key) } -> std::same_as<Token>;
+};
+
+/// A random source that also draws by Gumbel noise, one number per token, so that draws from two
+/// distributions at the same key mostly agree.
+template <class C>
+concept NoiseSource = RandomSource<C> && requires(C& c, const RandomKey& key,
+                                                  const detail::TokenWeights& weights) {
+  { c.draw_by_noise(weights, key) } -> std::same_as<Token>;
+};
+
+/// Uniform draws from Philox4x32-10: each is a function of (seed, sequence, key), independent of earlier
+/// draws, of the batch and of the machine. Copies are cheap and give the same draws.
 class PhiloxRandom {
  public:
   explicit PhiloxRandom(std::uint64_t seed, std::uint32_t sequence = 0) : seed_(seed), sequence_(sequence) {}
 
-  /// True with `probability` (anything at or above 1 is certain, 0 and NaN never).
+  /// True with `probability` (at or above 1 always, at 0 and NaN never).
   bool accept(double probability, const RandomKey& key) {
     return detail::uniform(words(key)[0]) < probability;
   }
@@ -122,9 +139,10 @@ class PhiloxRandom {
     return detail::draw_two_level(weights, detail::uniform(w[0]), detail::uniform(w[1]));
   }
 
-  /// A token drawn by weight with a number for each token: token x takes word x % 4 of the key whose index is
-  /// x / 4. Two distributions p and q drawn from at one key give one token with probability at least (1 - TV)
-  /// / (1 + TV), TV being sum |p - q| / 2. See detail::gumbel_argmax.
+  /// A token drawn by weight (Gumbel-max sampling), with one random number per token: token x takes word x
+  /// % 4 of the key whose index is x / 4. Two distributions p and q drawn from at the same key give the
+  /// same token with probability at least (1 - TV) / (1 + TV), TV being sum |p - q| / 2. See
+  /// detail::gumbel_argmax.
   template <class Weights>
   Token draw_by_noise(const Weights& weights, RandomKey key) {
     return detail::gumbel_argmax(
@@ -134,7 +152,8 @@ class PhiloxRandom {
         });
   }
 
-  /// The four raw words of a key: counter (position, origin, stream and index, sequence), key the seed.
+  /// The four raw Philox words of a key: its counter is (position, origin, stream and index, sequence), its
+  /// key the seed.
   std::array<std::uint32_t, 4> words(const RandomKey& key) const {
     return detail::philox(counter(key), seed_words());
   }
@@ -152,4 +171,21 @@ class PhiloxRandom {
   std::uint32_t sequence_;
 };
 
+namespace detail {
+
+/// Compiles if `C` is a random source and, for shared noise, a NoiseSource.
+template <class C, bool by_noise = false>
+constexpr bool explain_random_source() {
+  static_assert(
+      RandomSource<C>,
+      "this is no random source: pass specula::PhiloxRandom{seed}, or a type with `bool accept(double "
+      "probability, const RandomKey&)` and `Token draw(const Weights&, const RandomKey&)` (a RandomSource)");
+  static_assert(
+      !by_noise || NoiseSource<C>,
+      "shared noise needs a random source with `Token draw_by_noise(const Weights&, const RandomKey&)` too "
+      "(a NoiseSource), such as specula::PhiloxRandom");
+  return true;
+}
+
+}  // namespace detail
 }  // namespace specula

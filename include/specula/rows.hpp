@@ -1,4 +1,4 @@
-// Tokens, nodes and rows: the words that every other header uses.
+// Tokens, nodes, rows of logits and distributions: the types that every other header uses.
 #pragma once
 
 #include <cmath>
@@ -19,8 +19,8 @@ using Nodes = std::span<const NodeId>;
 inline constexpr NodeId kNoParent = -1;
 inline constexpr Token kNoToken = -1;
 
-/// Rows of logits as a model leaves them: `rows` rows of `vocab` floats, `stride` floats apart. Not owned;
-/// valid until the next call of the model that returned it.
+/// Rows of logits as a model returns them: `rows` rows of `vocab` floats, `stride` floats apart. Not owned;
+/// valid until the next call of that model.
 struct LogitsView {
   const float* data = nullptr;  // (rows, vocab), row-major
   std::int32_t rows = 0;
@@ -32,15 +32,15 @@ struct LogitsView {
   }
 };
 
-/// What a drafter without rows returns (n-grams): one token a node, kNoToken where it has nothing to say.
+/// Draft tokens of a drafter without rows (n-grams): one token per node, kNoToken where it has none.
 struct PointMasses {
   Tokens tokens;
-  std::span<const float> confidences = {};  // in how far it believes in each, in [0, 1]; empty: certain
+  std::span<const float> confidences = {};  // confidence in each token, in [0, 1]; empty: certain
 
   float confidence(std::size_t node) const { return confidences.empty() ? 1.0f : confidences[node]; }
 };
 
-/// A token of a row, and its probability under softmax at temperature 1: a draft's confidence in it.
+/// A token of a row and its softmax probability at temperature 1: a draft's confidence in it.
 struct Top {
   Token token = kNoToken;
   double prob = 0;
@@ -48,12 +48,12 @@ struct Top {
 
 /// A probability distribution over the next token: scalars over a row of raw logits, or a point mass.
 ///
-///   distribution(x) = 0 where logits[x] < cut, else exp(inv_t * (logits[x] - shift) - log_z)
+///   distribution(x) = 0 where logits[x] < min_logit, else exp(inv_t * (logits[x] - shift) - log_z)
 ///
-/// It covers temperature, top-k, top-p and min-p; a row of log-probabilities is inv_t 1, shift 0, log_z 0; an
-/// n-gram is `point`. Elsewhere `shift` is the row's largest logit, so that log_z is in [0, log V]: a log_z
-/// of the raw logits would lose the digits that tell tokens apart (1e18 + log 2 is 1e18). log_z is a double:
-/// a float is wrong by 1e-6, which a residual would amplify.
+/// It covers temperature, top-k, top-p and min-p. A row of log-probabilities has inv_t 1, shift 0, log_z 0;
+/// an n-gram's token is `point`. Elsewhere `shift` is the row's largest logit, so that log_z is in [0, log
+/// V]: a log_z of the raw logits would lose the digits that distinguish tokens (1e18 + log 2 is 1e18).
+/// log_z is a double: a float is off by 1e-6, which a residual would amplify.
 struct Distribution {
   const float* logits = nullptr;  // (V)
   double inv_t = 1;
@@ -77,8 +77,8 @@ struct Distribution {
     const float logit = logits[token];
     return logit < min_logit ? 0.0 : std::exp(log_prob(logit));
   }
-  /// Natural logarithm of the probability of a token with this logit, whatever the truncation. Not for a
-  /// point mass.
+  /// Natural logarithm of the probability of a token with this logit, before truncation. Requires that this
+  /// is no point mass.
   double log_prob(float logit) const {
     return inv_t * (static_cast<double>(logit) - static_cast<double>(shift)) - log_z;
   }

@@ -1,4 +1,4 @@
-// How a row of logits becomes a distribution: temperature, top-k, top-p, min-p.
+// Sampling parameters: temperature, top-k, top-p, min-p.
 #pragma once
 
 #include <cmath>
@@ -11,10 +11,10 @@
 
 namespace specula {
 
-/// The transform of a row. The cut is one distribution: the tokens with logit >= theta are kept, ties all
-/// kept, where theta is the largest of three thresholds: top-k's, top-p's on what top-k left, and min-p's
-/// (row maximum + temperature * ln(min_p)). The temperature is applied first, so top_p and min_p speak of the
-/// distribution that is drawn from.
+/// The transform of a row of logits into a distribution. Truncation keeps the tokens with logit >= theta,
+/// ties included, where theta is the largest of three thresholds: top-k's, top-p's over what top-k kept,
+/// and min-p's (row maximum + temperature * ln(min_p)). The temperature is applied first, so top_p and
+/// min_p refer to the distribution that is sampled.
 struct SamplingParams {
   float temperature = 1.0f;  // 0: greedy, all mass on the first largest logit
   std::int32_t top_k = 0;    // 0: off

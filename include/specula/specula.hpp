@@ -1,7 +1,7 @@
 // specula: speculative decoding for any language model behind a small adapter.
 //
-// Everything that needs nothing but the standard library. Adapters are apart: specula/eigen/llama.hpp (needs
-// Eigen).
+// Includes all headers that need only the standard library. Adapters are separate: specula/eigen/llama.hpp
+// (needs Eigen).
 #pragma once
 
 #include "specula/accept/block.hpp"
@@ -17,7 +17,8 @@
 #include "specula/accept/typical.hpp"
 #include "specula/concepts.hpp"
 #include "specula/cost/cost_curve.hpp"
-#include "specula/cost/cost_model.hpp"
+#include "specula/cost/acceptance_estimator.hpp"
+#include "specula/cost/curve_cost_model.hpp"
 #include "specula/draft/bigram.hpp"
 #include "specula/draft/early_exit_drafter.hpp"
 #include "specula/draft/feature_head.hpp"
@@ -53,13 +54,6 @@
 #include "specula/shape/static_tree.hpp"
 #include "specula/shape/vertical.hpp"
 #include "specula/stats.hpp"
-#include "specula/theory/cascade_model.hpp"
-#include "specula/theory/speedup.hpp"
-#include "specula/theory/tuner.hpp"
-#include "specula/train/block_mask.hpp"
-#include "specula/train/context_alignment.hpp"
-#include "specula/train/sorted_loss.hpp"
-#include "specula/train/top_k_distillation.hpp"
 #include "specula/verify/logprobs.hpp"
 #include "specula/verify/path_verifier.hpp"
 #include "specula/verify/tree_mask.hpp"

@@ -1,4 +1,4 @@
-// What a run did: counts and times, and the field's figures made of them.
+// Run statistics: counts and times per round, mean acceptance length, acceptance rate.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,12 @@
 
 namespace specula {
 
-/// Calls of a model and the time inside them.
+/// Calls of a model and the time spent in them.
 struct Usage {
-  std::int64_t calls = 0;  // forwards that returned rows
-  std::int64_t nodes = 0;  // nodes of those
+  std::int64_t calls = 0;  // forward passes that returned rows
+  std::int64_t nodes = 0;  // nodes in those passes
   double seconds = 0;      // wall time inside the model, catch-up and commits included
-  double layers = 0;       // that those nodes went through, all added up; 0: not counted
+  double layers = 0;       // computed for those nodes, summed; 0: not counted
 
   Usage& operator+=(const Usage& other) {
     calls += other.calls;
@@ -55,14 +55,14 @@ class Stopwatch {
 
 }  // namespace detail
 
-/// What a reviewer inside a cascade did.
+/// Counts of a reviewer in a cascade.
 struct Reviews {
   static constexpr std::size_t kDepths = 32;
 
   std::int64_t calls = 0;
-  std::array<std::int64_t, kDepths>
-      offered{};  // draft tokens that it judged after d accepted ones; the last: and more
-  std::array<std::int64_t, kDepths> accepted{};  // those that stayed
+  // draft tokens reviewed after d accepted ones; the last entry: after that many or more
+  std::array<std::int64_t, kDepths> offered{};
+  std::array<std::int64_t, kDepths> accepted{};  // those that were accepted
 
   void saw(std::int32_t depth, bool stays) {
     const std::size_t d = std::min(static_cast<std::size_t>(depth), kDepths - 1);
@@ -71,34 +71,34 @@ struct Reviews {
   }
 };
 
-/// What a round took: what shapes learn from.
+/// Usage of the models in one round, for a shape's learn().
 struct Timing {
   Usage target, draft;
 };
 
-/// Sums over rounds: add two to pool them; subtract an earlier copy to have what a request took.
+/// Sums over rounds. Add two to pool them; subtract an earlier copy for the figures of one request.
 struct Stats {
   std::int64_t rounds = 0;
-  std::int64_t new_tokens = 0;         // emitted: accepted draft tokens and the token after them, less what
-                                       // count_emitted() took out
-  std::int64_t proposed = 0;           // nodes proposed, roots not counted
-  std::vector<std::int64_t> offered;   // (depth) rounds whose path could go on to depth d + 1
-  std::vector<std::int64_t> accepted;  // (depth) and did
-  Usage target, draft;                 // of rounds; the prefill apart
-  std::vector<Usage> drafters;         // (members) `draft`, for each drafter of a stack
+  std::int64_t new_tokens = 0;         // emitted: accepted draft tokens and next tokens, without those that
+                                       // count_emitted() removed
+  std::int64_t proposed = 0;           // draft tokens
+  std::vector<std::int64_t> offered;   // (depth d) rounds whose path could reach depth d + 1
+  std::vector<std::int64_t> accepted;  // (depth d) rounds whose path did
+  Usage target, draft;                 // in rounds, without prefill
+  std::vector<Usage> drafters;         // (members) `draft` per drafter of a stack
   double prefill_seconds = 0;          // start(): target and drafters
   double round_seconds = 0;            // step(): everything
 
-  /// Mean accepted tokens: new tokens, bonus included, per verification, pooled over all of them.
+  /// MAT, mean acceptance length: emitted tokens per round, next token included, pooled over all rounds.
   double mat() const { return rounds ? static_cast<double>(new_tokens) / static_cast<double>(rounds) : 0.0; }
-  /// Share of the draft tokens at `depth` (1-based), offered under an accepted path, that stayed.
+  /// Acceptance rate at `depth` (1-based): accepted draft tokens over those under an accepted path.
   double acceptance(std::int32_t depth) const {
     const auto d = static_cast<std::size_t>(depth - 1);
     return d < offered.size() && offered[d]
                ? static_cast<double>(accepted[d]) / static_cast<double>(offered[d])
                : 0.0;
   }
-  /// Share of the rounds' time spent outside the models: the library's own.
+  /// Share of the rounds' time spent outside the models: the library's overhead.
   double overhead_share() const {
     return round_seconds > 0 ? (round_seconds - target.seconds - draft.seconds) / round_seconds : 0.0;
   }
@@ -112,7 +112,7 @@ struct Stats {
   Stats& operator-=(const Stats& other) {
     return combine(other, [](auto& sum, const auto& value) { sum -= value; });
   }
-  /// All zero; the vectors keep their sizes.
+  /// Sets everything to zero; the vectors keep their sizes.
   void clear() {
     combine(*this, [](auto& sum, const auto&) { sum = {}; });
   }

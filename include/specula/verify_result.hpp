@@ -1,4 +1,4 @@
-// What a rule decides about a proposal.
+// The result of verification: accepted draft tokens and the next token.
 #pragma once
 
 #include <vector>
@@ -7,10 +7,10 @@
 
 namespace specula {
 
-/// The accepted path, root first, and the one token that follows it. The tokens of a round are those of
+/// The accepted path, root first, and the token that follows it. A round emits the tokens of
 /// `accepted[1..]` and `next_token`.
 struct VerifyResult {
-  std::vector<NodeId> accepted;  // (accepted + 1) node ids, accepted[0] == 0
+  std::vector<NodeId> accepted;  // (accepted_count() + 1) node ids, accepted[0] == 0
   Token next_token = kNoToken;
 
   /// Accepted draft tokens.

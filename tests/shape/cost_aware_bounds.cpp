@@ -1,5 +1,7 @@
 // labels: optimised
 // What CostAware may lose against plain decoding, and what it must find, in simulated time.
+#include <specula/cost/curve_cost_model.hpp>
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -115,7 +117,7 @@ TEST_CASE("a round that asks nothing does not touch the draft") {
     AcceptanceEstimator record;
     for (int i = 0; i < 1000; ++i) record.saw_draft_tokens(false, false), record.saw_drafted(0.01);
     const CostCurve target({1, 2, 3}), draft({0.3});
-    CostModel cost_model(record, target, draft, 1.0);
+    CurveCostModel cost_model(record, target, draft, 1.0);
     const std::vector<Token> context(50);
     tree.reset(0, 50);
     shape.propose(drafter, ProposeContext{context, {}, shape.max_nodes(), &cost_model}, tree, rng);

@@ -1,5 +1,4 @@
-// What every variant of tree attention has to do: cases to be invoked for one (attention_runs.hpp says what
-// a variant is).
+// Test cases that every variant of tree attention must pass. attention_runs.hpp defines a variant.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -31,8 +30,8 @@ AttentionErrors check_attention(const AttentionCase& c, AttentionCut cut = {}) {
   const AttentionErrors errors =
       compare_attention(scene, Variant::run(scene, plan_for<Variant>(scene, cut), c.seed));
   CHECK(errors.wrong == 0);
-  // What the rounding of the weights leaves: about 2e-3 of bf16, 2e-4 of f16, twice that where few keys
-  // weigh.
+  // Error left by rounding the weights: about 2e-3 for bf16, 2e-4 for f16, twice
+  // that where few keys dominate.
   CHECK(errors.relative < (std::is_same_v<Element, specula::cuda::BFloat16> ? 5e-3 : 6e-4));
   CHECK(errors.lse < 1e-4);
   return errors;
@@ -95,12 +94,12 @@ void check_random_batches() {
   MESSAGE("relative error: mean ", sum / Variant::kTrials, ", worst ", worst);
 }
 
-TEST_CASE_TEMPLATE_DEFINE("random ragged batches get what they should", Variant, attention_random) {
+TEST_CASE_TEMPLATE_DEFINE("random ragged batches match the reference", Variant, attention_random) {
   check_random_batches<Variant, specula::cuda::BFloat16>();
   check_random_batches<Variant, specula::cuda::Half>();
 }
 
-TEST_CASE_TEMPLATE_DEFINE("prefixes about the edges of tiles and pages", Variant, attention_edges) {
+TEST_CASE_TEMPLATE_DEFINE("prefix lengths around the edges of tiles and pages", Variant, attention_edges) {
   std::uint64_t seed = 100;
   for (const int length : {0, 1, 15, 16, 17, 63, 64, 65, 127, 129, 300})
     for (const int rows : Variant::kRows) {
@@ -112,7 +111,7 @@ TEST_CASE_TEMPLATE_DEFINE("prefixes about the edges of tiles and pages", Variant
     }
 }
 
-TEST_CASE_TEMPLATE_DEFINE("trees of more than a word, more than a tile of rows and of keys", Variant,
+TEST_CASE_TEMPLATE_DEFINE("trees larger than a mask word, a tile of rows and a tile of keys", Variant,
                           attention_wide) {
   for (const int nodes : {63, 64, 65, 129, 130}) {
     AttentionCase c{.query_heads = 3,
@@ -128,7 +127,7 @@ TEST_CASE_TEMPLATE_DEFINE("trees of more than a word, more than a tile of rows a
       {.query_heads = 2, .lengths = {20, 0}, .nodes = {130, 70}, .seed = 5});
 }
 
-TEST_CASE_TEMPLATE_DEFINE("cross attention: all committed tokens and no tail", Variant, attention_cross) {
+TEST_CASE_TEMPLATE_DEFINE("cross attention: all committed tokens, no draft tokens", Variant, attention_cross) {
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     AttentionCase c{.query_heads = 4,
                     .kv_heads = 2,
@@ -142,9 +141,9 @@ TEST_CASE_TEMPLATE_DEFINE("cross attention: all committed tokens and no tail", V
   }
 }
 
-TEST_CASE_TEMPLATE_DEFINE("who sees nothing gets zeros and -infinity", Variant, attention_of_nothing) {
+TEST_CASE_TEMPLATE_DEFINE("a query that attends to nothing gets zeros and -infinity", Variant, attention_of_nothing) {
   using Scene = SceneOf<Variant, specula::cuda::BFloat16, 64>;
-  // No token at all, and a window that ended before the query.
+  // No tokens at all, and a window that ends before the query.
   AttentionCase c{.query_heads = 2, .lengths = {0, 40}, .nodes = {3, 2}, .cross = true, .seed = 3};
   c.window = 5;
   Scene scene(c);
@@ -156,7 +155,7 @@ TEST_CASE_TEMPLATE_DEFINE("who sees nothing gets zeros and -infinity", Variant, 
       for (const std::size_t b : {0u, 1u})
         for (const std::uint32_t bits : bits_of(scene, got, b)) CHECK((bits == 0 || bits == 0xFF800000u));
     }
-  // Nor does a node whose mask forgets itself, among others that see.
+  // A node whose mask excludes even itself, among nodes that attend to something.
   Scene bare({.query_heads = 2, .lengths = {0}, .nodes = {5}, .seed = 4});
   for (int w = 0; w < bare.words; ++w) bare.mask[static_cast<std::size_t>(2 * bare.words + w)] = 0;
   for (const float scale : {0.1f, 0.0f}) {
@@ -168,7 +167,7 @@ TEST_CASE_TEMPLATE_DEFINE("who sees nothing gets zeros and -infinity", Variant, 
   }
 }
 
-TEST_CASE_TEMPLATE_DEFINE("scales of either sign and none, with and without a cap", Variant,
+TEST_CASE_TEMPLATE_DEFINE("positive, negative and zero scales, with and without a soft cap", Variant,
                           attention_scales) {
   for (const float scale : {0.0f, -0.3f, 0.7f, 1e-6f, -1e-6f})
     for (const float softcap : {0.0f, 5.0f})
@@ -185,7 +184,7 @@ TEST_CASE_TEMPLATE_DEFINE("scales of either sign and none, with and without a ca
       }
 }
 
-TEST_CASE_TEMPLATE_DEFINE("positions need not be slots: windows go by position", Variant,
+TEST_CASE_TEMPLATE_DEFINE("positions need not be slots: windows are applied by position", Variant,
                           attention_positions) {
   AttentionCase c{
       .query_heads = 2, .lengths = {100}, .nodes = {16}, .window = 25, .forget = false, .seed = 9};
@@ -201,7 +200,7 @@ TEST_CASE_TEMPLATE_DEFINE("positions need not be slots: windows go by position",
   CHECK(errors.relative < 6e-4);
 }
 
-TEST_CASE_TEMPLATE_DEFINE("maxima that rise by much, and flat rows", Variant, attention_maxima) {
+TEST_CASE_TEMPLATE_DEFINE("maxima that rise steeply, and flat rows", Variant, attention_maxima) {
   for (const double spread : {0.0, 1e-3, 4.0, 12.0}) {
     AttentionCase c{
         .query_heads = 4, .lengths = {250}, .nodes = {6}, .scale = 1.0f, .spread = spread, .seed = 11};
@@ -214,12 +213,12 @@ TEST_CASE_TEMPLATE_DEFINE("maxima that rise by much, and flat rows", Variant, at
   }
 }
 
-TEST_CASE_TEMPLATE_DEFINE("the same bits whatever the order of threads and clusters, run after run", Variant,
+TEST_CASE_TEMPLATE_DEFINE("the same bits in every run, whatever the order of threads and clusters", Variant,
                           attention_order) {
   const SceneOf<Variant, specula::cuda::BFloat16, 64> scene(
       {.query_heads = 4, .kv_heads = 2, .lengths = {300, 500, 70}, .nodes = {20, 3, 0}, .seed = 21});
-  // Splits that meet in counters and parts, few and many of them, in one workspace: plan after plan finds the
-  // counters as it wants them.
+  // Few and many splits share one workspace of counters and partial results: each plan must leave the
+  // counters as the next one expects them.
   AttentionMemory shared;
   const AttentionCut cuts[] = {{0, 6, 1}, {0, 7, 2}, {0, 8, 4}, {0, 16, 8}};
   for (std::size_t i = 0; i < std::size(Variant::kRows); ++i) {
@@ -230,7 +229,7 @@ TEST_CASE_TEMPLATE_DEFINE("the same bits whatever the order of threads and clust
     for (std::uint64_t seed = 2; seed <= 3; ++seed)
       CHECK(Variant::run(scene, plan, seed, Engine::fibers, &shared) == first);
   }
-  // The two smallest tiles of rows give the same bits, too.
+  // The two smallest row tiles also give the same bits.
   for (const int splits : {1, 5})
     CHECK(Variant::run(scene, plan_for<Variant>(scene, {Variant::kRows[0], splits})) ==
           Variant::run(scene, plan_for<Variant>(scene, {Variant::kRows[1], splits})));
@@ -246,7 +245,7 @@ TEST_CASE_TEMPLATE_DEFINE("batch-invariant: bits depend on the sequence alone", 
                              .seed = 31};
   using Scene = SceneOf<Variant, specula::cuda::BFloat16, 64>;
   const Scene batch(wanted);
-  // The real thing but for splits of 2 tiles in place of 32.
+  // The production plan, except that splits have 2 tiles, not 32.
   const auto plan_of = [](specula::cuda::TreeAttentionCapacity c, bool clusters, int slots) {
     const int in_clusters = clusters ? slots : 0;
     c.query_heads = 2;
@@ -281,7 +280,7 @@ TEST_CASE_TEMPLATE_DEFINE("batch-invariant: bits depend on the sequence alone", 
   }
 }
 
-TEST_CASE_TEMPLATE_DEFINE("capacities larger and smaller than what comes", Variant, attention_capacities) {
+TEST_CASE_TEMPLATE_DEFINE("capacities larger and smaller than the batch", Variant, attention_capacities) {
   const SceneOf<Variant, specula::cuda::BFloat16, 64> scene(
       {.query_heads = 2, .lengths = {700, 10}, .nodes = {3, 80}, .seed = 41});
   specula::cuda::TreeAttentionCapacity c{
@@ -289,13 +288,13 @@ TEST_CASE_TEMPLATE_DEFINE("capacities larger and smaller than what comes", Varia
   specula::cuda::TreeAttentionGeometry plan;
   REQUIRE(Variant::fill(&plan, c, 64, {{100, 100, 96, 96}}));
   CHECK(compare_attention(scene, Variant::run(scene, plan)).relative < 5e-3);
-  c.max_tokens = 64;  // more tokens than promised: right, but not split
+  c.max_tokens = 64;  // more tokens than the plan's limit: correct, but not split
   for (const bool invariant : {false, true}) {
     c.batch_invariant = invariant;
     REQUIRE(Variant::fill(&plan, c, 64, {{100, 100, 96, 96}}));
     CHECK(compare_attention(scene, Variant::run(scene, plan)).relative < 5e-3);
   }
-  c.max_nodes = 8;  // rows of further nodes are left alone
+  c.max_nodes = 8;  // rows of further nodes are not written
   REQUIRE(Variant::fill(&plan, c, 64, {{100, 100, 96, 96}}));
   const auto got = Variant::run(scene, plan);
   const std::int64_t first = scene.begin[1];
@@ -305,7 +304,7 @@ TEST_CASE_TEMPLATE_DEFINE("capacities larger and smaller than what comes", Varia
   CHECK(got.status == std::vector{specula::cuda::Status::ok, specula::cuda::Status::bad_tree});
 }
 
-TEST_CASE_TEMPLATE_DEFINE("bad input neither crashes nor writes elsewhere", Variant, attention_bad_input) {
+TEST_CASE_TEMPLATE_DEFINE("bad input neither crashes nor writes out of bounds", Variant, attention_bad_input) {
   const AttentionCase c{
       .query_heads = 2, .lengths = {40, 70}, .nodes = {9, 12}, .table = KvTable::rectangle, .seed = 51};
   using Scene = SceneOf<Variant, specula::cuda::BFloat16, 64>;
@@ -321,7 +320,7 @@ TEST_CASE_TEMPLATE_DEFINE("bad input neither crashes nor writes elsewhere", Vari
     CHECK(got.status == only_first_bad);
   }
   {
-    Scene scene(c);  // beyond its pages: those that are there are read
+    Scene scene(c);  // more tokens than pages: existing pages are read
     scene.length[0] = 0x7FFFFFF0;
     for (std::int32_t* p : {scene.pages_k.data(), scene.pages_v.data()})
       for (int i = 0; i < scene.max_pages; ++i) p[i] = -1 - i;
@@ -336,13 +335,13 @@ TEST_CASE_TEMPLATE_DEFINE("bad input neither crashes nor writes elsewhere", Vari
   }
   {
     Scene scene(c);
-    scene.begin = {12, 0, 21};  // fewer than none
+    scene.begin = {12, 0, 21};  // a negative count
     const auto got = Variant::run(scene, plan);
     CHECK(got.out[static_cast<std::size_t>(21 * got.stride)].bits == 0x7FFE);
     CHECK(got.status[0] == specula::cuda::Status::bad_tree);
   }
   {
-    Scene scene(c);  // NaN in a query stays in its rows
+    Scene scene(c);  // NaN in a query affects only its own rows
     for (int i = 0; i < 2 * 64; ++i) scene.q[static_cast<std::size_t>(scene.q_stride + i)] = {0x7FC1};
     const auto got = Variant::run(scene, plan);
     CHECK(bits_of(scene, got, 1) == bits_of(good, want, 1));
@@ -356,7 +355,7 @@ TEST_CASE_TEMPLATE_DEFINE("bad input neither crashes nor writes elsewhere", Vari
 
 }  // namespace specula_test
 
-/// All cases above, for a variant.
+/// Instantiates all cases above for a variant.
 #define ATTENTION_CASES(Variant)                            \
   TEST_CASE_TEMPLATE_INVOKE(attention_random, Variant);     \
   TEST_CASE_TEMPLATE_INVOKE(attention_edges, Variant);      \

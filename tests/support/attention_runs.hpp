@@ -19,12 +19,12 @@ struct alignas(16) Four {
   float v[4];
 };
 
-/// Device memory that launches of several plans share, one after the other.
+/// Device memory shared by successive launches of several plans.
 struct AttentionMemory {
   std::vector<Four> parts;  // garbage
   std::vector<std::uint32_t> counters;
 
-  /// With room for a plan.
+  /// Makes room for a plan.
   specula::cuda::Workspace workspace(const specula::cuda::TreeAttentionGeometry& plan) {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     parts.resize(std::max(parts.size(), specula::cuda::part_bytes(plan) / sizeof(Four)),
@@ -35,7 +35,7 @@ struct AttentionMemory {
   }
 };
 
-/// The launch of a plan by `run(launch)`; `memory` is the caller's.
+/// Launches a plan by `run(launch)`; the caller owns `memory`.
 template <class Scene, class Run>
 AttentionOutput<typename Scene::Element> launch_attention(const Scene& scene,
                                                           const specula::cuda::TreeAttentionGeometry& plan,
@@ -65,13 +65,13 @@ AttentionOutput<typename Scene::Element> launch_attention(const Scene& scene,
   return result;
 }
 
-/// How a scene is cut into blocks.
+/// How a scene is divided into blocks.
 struct AttentionCut {
-  int rows = 0;  // 0: as the plan wants it
+  int rows = 0;  // 0: chosen by the plan
   int splits = 1, cluster = 1;
 };
 
-/// A plan of Variant that holds the scene, its splits as short as tiles are.
+/// A plan of Variant with room for the scene; its splits are one tile long.
 template <class Variant, class Scene>
 specula::cuda::TreeAttentionGeometry plan_for(const Scene& scene, AttentionCut cut = {}) {
   specula::cuda::TreeAttentionCapacity c;
@@ -92,7 +92,7 @@ specula::cuda::TreeAttentionGeometry plan_for(const Scene& scene, AttentionCut c
   return plan;
 }
 
-/// tree_attention() on the emulated device: a variant. Caches hold what AsStored makes of elements.
+/// Variant: tree_attention() on the emulated device. KV caches hold elements as converted by AsStored.
 template <template <class> class AsStored>
 struct MmaAttention {
   template <class Element>
@@ -125,7 +125,7 @@ struct MmaAttention {
                   detail::TreeAttentionBlock<Shape, EmulatedCluster, Element, typename Scene::Stored>(
                       cluster, launch, index, shared)
                       .run(copies);
-                  if (!copies.idle()) throw std::runtime_error("copies that nobody waited for");
+                  if (!copies.idle()) throw std::runtime_error("copies without a wait");
                 });
         return 0;
       });
@@ -133,7 +133,7 @@ struct MmaAttention {
   }
 };
 
-/// What a cache holds.
+/// How a KV cache stores an element.
 template <class Element>
 using AsElements = Element;
 template <class>

@@ -1,4 +1,4 @@
-// Batches of proposals over paged caches, with the attention that they should get, in double precision.
+// Batches of proposals over paged KV caches, with reference attention in double precision.
 #pragma once
 
 #include <algorithm>
@@ -26,19 +26,19 @@ struct AttentionCase {
   bool cross = false;
   int window = 0;
   bool by_depth = false;  // positions as prefix + depth
-  bool forget = true;     // what no window reaches is gone, pages and all
+  bool forget = true;     // tokens out of every window have no pages
   float softcap = 0, scale = 0.1f;
   double spread = 1;    // of q, k, v
-  bool scaled = false;  // keys and values have scales; where they are bytes they always have
+  bool scaled = false;  // keys and values have scales; 8-bit ones always have
   std::uint64_t seed = 1;
 };
 
-/// One element of Element nearest to x: independent of the library's pack().
+/// The value of type Element nearest to x, independent of the library's pack().
 inline std::uint16_t nearest_bits(specula::cuda::BFloat16, double x) {
   std::uint32_t best = 0;
   const auto f = static_cast<float>(x);
   std::memcpy(&best, &f, sizeof f);
-  return static_cast<std::uint16_t>(best >> 16);  // towards zero: any value will do
+  return static_cast<std::uint16_t>(best >> 16);  // rounds towards zero: any value will do
 }
 inline std::uint16_t nearest_bits(specula::cuda::Half, double x) {
   const double a = std::fabs(x);
@@ -49,7 +49,7 @@ inline std::uint16_t nearest_bits(specula::cuda::Half, double x) {
                                     static_cast<unsigned>((std::ldexp(a, -e) - 1) * 1024));
 }
 
-/// A byte of a cache as a number, and the byte nearest to x, of at most 448: by the format's definition.
+/// Decodes an FP8 byte, and encodes x (at most 448) to the nearest byte, by the format's definition.
 inline double plain_value(specula::cuda::Float8E4M3 stored) {
   const int exponent = stored.bits >> 3 & 15, mantissa = stored.bits & 7;
   const double x = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(1 + mantissa / 8.0, exponent - 7);
@@ -81,7 +81,7 @@ struct AttentionScene {
 
   AttentionCase c;
   std::vector<Element> q;
-  std::vector<Stored> pool_k, pool_v;  // begin as NaN; joint layouts have all in pool_k
+  std::vector<Stored> pool_k, pool_v;  // initially NaN; joint layouts use pool_k alone
   std::vector<float> k_scale, v_scale;
   std::vector<std::int32_t> length, begin, indptr, pages_k, pages_v, position, depth;
   std::vector<std::uint64_t> mask;
@@ -117,7 +117,7 @@ struct AttentionScene {
     lay_out(random, most_tokens);
   }
 
-  /// Committed tokens that no window of the sequence reaches: engines free their pages.
+  /// Committed tokens that no window of the sequence reaches; engines free their pages.
   int forgotten(std::size_t b) const {
     if (c.window == 0 || c.nodes[b] == 0 || !c.forget) return 0;
     const auto first = position.begin() + begin[b];
@@ -126,7 +126,7 @@ struct AttentionScene {
   }
   int tokens(std::size_t b) const { return c.lengths[b] + (c.cross ? 0 : c.nodes[b]); }
 
-  /// Attention of node n of sequence b, head h: the output and, last, its log-sum-exp.
+  /// Attention of node n of sequence b, head h: the output, then its log-sum-exp.
   std::vector<double> reference(std::size_t b, int n, int h) const {
     const int group = c.query_heads / c.kv_heads, kv_head = h / group, row = begin[b] + n;
     std::vector<double> scores(static_cast<std::size_t>(tokens(b)), -INFINITY);
@@ -213,7 +213,7 @@ struct AttentionScene {
                              ? 1
                              : static_cast<float>(random.between(0.5, 2) * (kBytes ? 0.01 : 1.0) *
                                                   (random.bernoulli(0.2) ? -1 : 1)));
-    // Pages in any order; K's and V's in different ones with two tables.
+    // Pages in random order; with two tables, K and V have different orders.
     const auto order = [&] {
       std::vector<std::int32_t> out;
       for (int p = 0; p < pages; ++p) out.push_back(p);
@@ -222,7 +222,7 @@ struct AttentionScene {
       return out;
     };
     const auto order_k = order(), order_v = c.two_tables ? order() : order_k;
-    // Entries that no token needs are far outside of every pool.
+    // Entries that no token needs point far outside every pool.
     const std::int32_t nowhere = 0x70000000;
     indptr.assign(1, 0);
     std::size_t next = 0;
@@ -284,7 +284,7 @@ struct AttentionScene {
   }
 };
 
-/// What a run wrote.
+/// The outputs of a run.
 template <class Element>
 struct AttentionOutput {
   std::vector<Element> out;
@@ -299,8 +299,8 @@ struct AttentionOutput {
   }
 };
 
-/// How far a run is from the reference: relative error of all outputs together, greatest difference of the
-/// log-sum-exps, and what is wrong in kind (NaN, unwritten, written where nothing belongs).
+/// Distance of a run from the reference: relative error over all outputs, largest difference of the
+/// log-sum-exps, and defects (NaN, missing writes, writes out of place).
 struct AttentionErrors {
   double relative = 0, lse = 0;
   int wrong = 0;

@@ -1,4 +1,4 @@
-// The CPU model, compiled once for all tests of it: it is most of what each of them would compile.
+// The CPU model, compiled once for all its tests, since it dominates their compile time.
 #pragma once
 
 #include <specula/eigen/llama.hpp>

@@ -1,5 +1,5 @@
-// A target that can be looked into, and a draft that looks: what the draft says depends on every token that
-// it was fed and on how much of the target it saw then, so that a cache that is not fresh shows in its rows.
+// Toy target that exposes its state, and a toy draft conditioned on it. The draft's rows depend on every
+// token that it was fed and on how much of the target it saw then, so a stale cache changes its rows.
 #pragma once
 
 #include <algorithm>
@@ -24,12 +24,12 @@ inline std::uint32_t mixed(std::uint64_t a, std::uint64_t b, std::uint64_t c = 0
   h ^= h >> 31, h *= 0xBF58476D1CE4E5B9ull, h ^= h >> 27, h *= 0x94D049BB133111EBull, h ^= h >> 31;
   return static_cast<std::uint32_t>(h >> 40);
 }
-/// What the target remembers at a token: of it and all before it.
+/// The target's state at a token, a hash of it and all tokens before it.
 inline float memory(float before, Token token) {
   return static_cast<float>(mixed(static_cast<std::uint64_t>(before), static_cast<std::uint64_t>(token)));
 }
 
-/// The toy's keys: one number a committed token.
+/// The toy's keys: one number per committed token.
 class ToyKeyValues {
  public:
   ToyKeyValues() = default;
@@ -48,7 +48,8 @@ class ToyKeyValues {
   specula::detail::ViewGuard guard_;
 };
 
-/// A ToyModel that shows its memory, as keys or as features. Every call that may change it makes views stale.
+/// A ToyModel that exposes its state as keys or as features. Every call that may
+/// change it makes views stale.
 class SeenModel : public ToyModel {
  public:
   explicit SeenModel(std::int32_t vocab, std::uint64_t seed, float scale = 2.0f, std::int32_t capacity = 64)
@@ -64,7 +65,7 @@ class SeenModel : public ToyModel {
     remember();
     return {keys_, specula::detail::ViewGuard(generation_)};
   }
-  /// Rows of 2, 3 apart: the memory, and the position.
+  /// Rows of 2, at stride 3: the state and the position.
   FeaturesView<float> features() {
     remember();
     memory_.assign(kWidth * keys_.size(), std::numeric_limits<float>::quiet_NaN());
@@ -73,8 +74,8 @@ class SeenModel : public ToyModel {
     return {memory_.data(), size(), 2, kWidth, specula::detail::ViewGuard(generation_)};
   }
 
-  std::int64_t view_calls = 0;   // views that it gave
-  std::int64_t throw_view = -1;  // the one, counted from 1, that it throws instead
+  std::int64_t view_calls = 0;   // views given out
+  std::int64_t throw_view = -1;  // the view, counted from 1, in whose place it throws
 
  private:
   static constexpr std::size_t kWidth = 3;
@@ -86,7 +87,7 @@ class SeenModel : public ToyModel {
   std::vector<float> keys_, memory_;
 };
 
-/// `text` and `count` more tokens, the likeliest ones.
+/// `text` and its `count` likeliest next tokens.
 inline std::vector<Token> greedily(const SeenModel& target, std::vector<Token> text, std::size_t count) {
   std::vector<float> row(static_cast<std::size_t>(target.vocab_size()));
   for (; count > 0; --count) {
@@ -96,7 +97,7 @@ inline std::vector<Token> greedily(const SeenModel& target, std::vector<Token> t
   return text;
 }
 
-/// What a token's column saw when it was calculated.
+/// What the column of a token saw when it was computed.
 struct Observation {
   Token token;
   std::int32_t position, view_size;
@@ -104,16 +105,17 @@ struct Observation {
   friend bool operator==(const Observation&, const Observation&) = default;
 };
 
-/// A ToyConditioned's state after one more token, which sees `visible` of the target's tokens, the last as
-/// `seen`.
+/// State of a ToyConditioned after one more token, which sees `visible` tokens of the target, the
+/// last one with state `seen`.
 inline std::uint32_t conditioned_state(std::uint32_t before, Token token, std::int32_t visible, float seen) {
   return mixed(before, static_cast<std::uint64_t>(token), static_cast<std::uint64_t>(visible),
                static_cast<std::uint64_t>(seen));
 }
 
-/// Its row is that of a ToyModel of `seed` and, `noise` wide, a number of the column's state, which is made
-/// of the state before it, the token, and what the column sees: how many of the target's tokens before it
-/// there are, and the memory at the last of these. With `lazy`, appended tokens wait for the next extend().
+/// Its row is that of a ToyModel of `seed`, plus noise of width `noise` from the column's state.
+/// That state hashes the previous state, the token, and what the column sees: the number of earlier
+/// tokens of the target and the target's state at the last of them. With `lazy`, appended tokens
+/// wait for the next extend().
 template <class View>
 class ToyConditioned {
  public:
@@ -156,7 +158,7 @@ class ToyConditioned {
     }
     return {rows_.data(), plain.rows, plain.vocab, plain.vocab};
   }
-  void commit(Nodes path) {  // as a model does: the states of these columns stay what they are
+  void commit(Nodes path) {  // as a model does: these columns keep their states
     settle();
     model.commit(path);
     for (const NodeId n : path) columns_.push_back(at(n));
@@ -170,8 +172,7 @@ class ToyConditioned {
     nodes_.clear();
   }
 
-  /// The row after `text` where `view_size` of its tokens are the target's: written down apart from the
-  /// caches.
+  /// The row after `text` when the target holds `view_size` of its tokens, computed without the caches.
   std::vector<float> row(Tokens text, std::int32_t view_size) const {
     std::vector<float> memories, out(static_cast<std::size_t>(vocab_size()));
     std::uint32_t now = 0;
@@ -186,8 +187,8 @@ class ToyConditioned {
     return out;
   }
 
-  ToyModel model;                 // its counters and what it may throw are this model's
-  std::vector<Observation> seen;  // columns as they were calculated
+  ToyModel model;                 // supplies this model's counters and injected errors
+  std::vector<Observation> seen;  // columns in order of computation
   std::int64_t view_calls = 0, throw_view = -1;
 
  private:
@@ -219,7 +220,7 @@ class ToyConditioned {
   bool lazy_;
   View view_;
   std::vector<Column> columns_, nodes_;
-  std::size_t settled_ = 0;  // columns that are calculated
+  std::size_t settled_ = 0;  // number of computed columns
   std::vector<float> rows_;
 };
 

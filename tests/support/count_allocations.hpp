@@ -49,7 +49,7 @@ class AllocationCount {
 
 inline std::atomic<std::int64_t> until_failure{0};
 
-/// As long as it lives, one allocation by new fails: that which comes after `after` others.
+/// While it lives, one allocation by new fails: the one after `after` successful ones.
 class FailingAllocation {
  public:
   explicit FailingAllocation(std::int64_t after) { until_failure = after + 1; }
@@ -112,7 +112,7 @@ inline void* allocate_or_throw(std::size_t size, std::size_t alignment) {
 
 }  // namespace specula_test::detail
 
-// Inlined, they would look to g++ like memory of new that is given to free.
+// If these were inlined, g++ would warn of memory from new passed to free.
 #define SPECULA_TEST_NOINLINE __attribute__((noinline))
 
 SPECULA_TEST_NOINLINE void* operator new(std::size_t size) {

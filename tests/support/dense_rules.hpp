@@ -1,5 +1,5 @@
-// The rules once more, over dense rows of doubles and straight from their definitions: what the library's are
-// compared with, uniform draw by uniform draw. Random proposals to compare them on.
+// Reference acceptance rules over dense rows of doubles, transcribed from their definitions. The library's
+// rules are compared with them for the same uniform draws, on the random proposals below.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace specula_test {
 
 using Dense = std::vector<double>;
 
-/// A proposal as plain vectors: for each node its token, its parent, and q of it given its earlier siblings.
+/// A proposal as plain vectors: per node its token, its parent, and its q given its earlier siblings.
 struct DenseTree {
   std::vector<specula::Token> token;
   std::vector<specula::NodeId> parent;
@@ -38,9 +38,9 @@ struct DenseTree {
   }
 };
 
-/// Philox uniform draws over dense weights, and how close any answer was to being another one, in units of
-/// the distribution's mass: with float arithmetic a uniform draw may fall on the other side of a boundary
-/// that is nearer than its rounding.
+/// Philox uniform draws over dense weights. Records the margin: how near any uniform draw came to a
+/// decision boundary, in units of the distribution's mass. Float rounding may put a draw on the other
+/// side of a nearer boundary.
 class DenseUniforms {
  public:
   explicit DenseUniforms(std::uint64_t seed) : philox_(seed) {}
@@ -63,7 +63,7 @@ class DenseUniforms {
     return static_cast<specula::Token>(tile * 512 + pick(inside, word(key, 1), left / total));
   }
 
-  /// Something other than a uniform draw was as near to going another way.
+  /// Records the margin of a decision that no uniform draw made.
   void near(double distance) { margin = std::min(margin, distance); }
 
   double margin = 1;
@@ -102,7 +102,7 @@ inline specula::RandomKey accept_key(const DenseTree& tree, specula::NodeId node
           static_cast<std::uint32_t>(node)};
 }
 
-/// y ~ p; go on while it is a child. `distributions` are p after each node, (N, V).
+/// Sample-and-match: y ~ p, continuing while y is a child. `distributions` holds p after each node, (N, V).
 inline specula::VerifyResult dense_match(const DenseTree& tree, const std::vector<Dense>& distributions,
                                          DenseUniforms& uniforms) {
   specula::VerifyResult out;
@@ -121,7 +121,7 @@ inline specula::VerifyResult dense_match(const DenseTree& tree, const std::vecto
   return out;
 }
 
-/// Children in order: accept with min(1, lenience p / q), else p <- norm((p - q / lenience)+).
+/// Rejection, children in order: accept with min(1, lenience p / q), else p <- norm((p - q / lenience)+).
 inline specula::VerifyResult dense_rejection(const DenseTree& tree, const std::vector<Dense>& distributions,
                                              DenseUniforms& uniforms, double lenience = 1) {
   specula::VerifyResult out;
@@ -130,7 +130,7 @@ inline specula::VerifyResult dense_rejection(const DenseTree& tree, const std::v
     const specula::NodeId at = out.accepted.back();
     Dense p = distributions[static_cast<std::size_t>(at)];
     bool rejected = false;
-    double left = 1;  // of the mass of p: what the float arithmetic's errors are divided by
+    double left = 1;  // remaining mass of p, the divisor of float errors
     more = false;
     for (const specula::NodeId c : tree.children(at)) {
       const auto x = static_cast<std::size_t>(tree.token[static_cast<std::size_t>(c)]);
@@ -167,14 +167,15 @@ inline double dense_sum(const Dense& w) {
   return sum;
 }
 
-/// weight * p - q, where positive.
+/// (weight * p - q)+.
 inline Dense dense_residual(const Dense& p, const Dense& q, double weight) {
   Dense out(p.size());
   for (std::size_t x = 0; x < p.size(); ++x) out[x] = std::max(0.0, weight * p[x] - q[x]);
   return out;
 }
 
-/// One path: the longest beginning i whose own uniform draw is below h_i, then norm((P_i p - q)+).
+/// Block verification of one path: the longest prefix i whose own uniform draw is below
+/// h_i, then norm((P_i p - q)+).
 inline specula::VerifyResult dense_block(const DenseTree& tree, const std::vector<Dense>& distributions,
                                          DenseUniforms& uniforms) {
   specula::VerifyResult out;
@@ -182,7 +183,7 @@ inline specula::VerifyResult dense_block(const DenseTree& tree, const std::vecto
   const std::size_t last = tree.token.size() - 1;
   std::size_t taken = 0;
   double weight = 1, weight_taken = 1;
-  double error = 0;  // of the weight, in units of a row's: what margins are divided by
+  double error = 0;  // error of the weight, in units of a row's error: the divisor of margins
   for (std::size_t i = 1; i <= last; ++i) {
     const auto x = static_cast<std::size_t>(tree.token[i]);
     const double ratio = distributions[i - 1][x] / tree.q[i][x];
@@ -215,8 +216,8 @@ inline specula::VerifyResult dense_block(const DenseTree& tree, const std::vecto
   return out;
 }
 
-/// Leaf to root; true if something below `node`, or it itself, was accepted: then `out` is the verification
-/// result. `error` is of `weight`, in units of a row's.
+/// Traversal, leaf to root. True if `node` or a node below it was accepted; then `out` is the result.
+/// `error` is the error of `weight`, in units of a row's error.
 inline bool dense_traversal_at(const DenseTree& tree, const std::vector<Dense>& distributions,
                                DenseUniforms& uniforms, specula::NodeId node, double weight, double error,
                                specula::VerifyResult& out) {
@@ -265,7 +266,7 @@ inline specula::VerifyResult dense_traversal(const DenseTree& tree, const std::v
   return out;
 }
 
-/// rho in [1, k] with 1 - (1 - b)^k = rho b, b = sum min(q, p / rho): by halving.
+/// K-SEQ's rho in [1, k] with 1 - (1 - b)^k = rho b, b = sum min(q, p / rho), by bisection.
 inline double dense_rho(const Dense& p, const Dense& q, std::size_t k) {
   double low = 1, high = static_cast<double>(k);
   for (int i = 0; i < 200; ++i) {
@@ -277,7 +278,8 @@ inline double dense_rho(const Dense& p, const Dense& q, std::size_t k) {
   return low;
 }
 
-/// Independent siblings: each accepted with min(1, p / (rho q)), else norm((p - rho q)+) after the last.
+/// K-SEQ, independent siblings: each is accepted with min(1, p / (rho q)), else norm((p
+/// - rho q)+) after the last.
 inline specula::VerifyResult dense_k_seq(const DenseTree& tree, const std::vector<Dense>& distributions,
                                          DenseUniforms& uniforms) {
   specula::VerifyResult out;
@@ -295,7 +297,7 @@ inline specula::VerifyResult dense_k_seq(const DenseTree& tree, const std::vecto
     }
     const Dense& q = tree.q[static_cast<std::size_t>(children[0])];
     const double rho = dense_rho(p, q, children.size());
-    // An error of the equation shifts its root by as much over the slope there.
+    // An error of the equation shifts its root by that error over the slope.
     const auto k = static_cast<double>(children.size());
     double b = 0, slope = 0;
     for (std::size_t x = 0; x < p.size(); ++x) {
@@ -320,8 +322,8 @@ inline specula::VerifyResult dense_k_seq(const DenseTree& tree, const std::vecto
   return out;
 }
 
-/// A child stays iff its parent does and p(x) > min(epsilon, delta exp(-H(p))); the deepest wins, then the
-/// first.
+/// Typical acceptance: a child is accepted iff its parent is and p(x) > min(epsilon, delta exp(-H(p))); the
+/// deepest node wins, then the first.
 inline specula::VerifyResult dense_typical(const DenseTree& tree, const std::vector<Dense>& distributions,
                                            DenseUniforms& uniforms, double epsilon, double delta) {
   std::vector<char> stays(tree.token.size(), 1);
@@ -349,7 +351,7 @@ inline specula::VerifyResult dense_typical(const DenseTree& tree, const std::vec
   return out;
 }
 
-/// A child stays iff it is the first largest logit of its parent's row.
+/// Greedy: a child is accepted iff it is the first largest logit of its parent's row.
 inline specula::VerifyResult dense_greedy(const DenseTree& tree,
                                           const std::vector<std::vector<float>>& rows) {
   specula::VerifyResult out;
@@ -365,13 +367,13 @@ inline specula::VerifyResult dense_greedy(const DenseTree& tree,
   return out;
 }
 
-/// What a random proposal is made of.
+/// Parameters of a random proposal.
 struct Mix {
   std::int32_t nodes = 10;
   bool draws = true, distinct = true, chooses = true;
-  double wide = 0.3;  // how often a child hangs below an early node rather than below a late one
+  double wide = 0.3;  // how often the parent is an early node
   double spread = 3;
-  float (*round)(float) = nullptr;  // what logits are rounded to; null: floats
+  float (*round)(float) = nullptr;  // rounds logits to the device's type; null: float
 };
 
 /// A proposal, its dense copy, and the target's rows.
@@ -385,9 +387,9 @@ struct Case {
   specula::LogitsView view() const { return {rows.data(), tree.size(), tree.vocab(), tree.vocab()}; }
 };
 
-/// Grows a random proposal by all ways of growth and random target rows under it. Each row's children are all
-/// drawn from that one row, some of them from a point mass; the draft's rows resemble the target's, so that
-/// there is something to accept.
+/// Grows a random proposal, in all ways that TokenTree has, and random target rows for it. The children of
+/// a node are drawn from one row, some of them from a point mass. Draft rows resemble the target's, so that
+/// some tokens are accepted.
 inline Case random_case(Random& random, std::int32_t vocab, const specula::SamplingParams& params,
                         const Mix& mix, std::uint64_t seed) {
   Case out{specula::TokenTree(vocab, mix.nodes, mix.nodes), {}, {}, {}, {}};
@@ -440,7 +442,7 @@ inline Case random_case(Random& random, std::int32_t vocab, const specula::Sampl
       added = out.tree.choose(parent, token, 0.5f);
     }
     if (added == specula::kNoParent) {
-      // nothing distinct may be left anywhere
+      // no node may have a distinct token left
       if (!mix.draws && !mix.chooses && random.bernoulli(0.2)) break;
       continue;
     }
@@ -453,7 +455,7 @@ inline Case random_case(Random& random, std::int32_t vocab, const specula::Sampl
   return out;
 }
 
-/// The library's verification result on `it` by `rule`, with the same uniform draws as DenseUniforms(seed).
+/// The library's result of `rule` on `it`, for the same uniform draws as DenseUniforms(seed).
 template <class Rule>
 specula::VerifyResult result_of(const Rule& rule, const Case& it, const specula::SamplingParams& params,
                                 std::uint64_t seed) {

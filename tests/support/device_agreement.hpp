@@ -1,4 +1,4 @@
-// Verification results of an emulated GPU against the CPU's, on random ragged batches.
+// Compares verification on an emulated GPU with the CPU's, on random ragged batches.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -14,11 +14,11 @@ namespace specula_test {
 
 struct Agreement {
   int trees = 0, differ = 0;
-  int unexplained = 0;  // differ although no uniform draw was within 1e-5 of a boundary
+  int unexplained = 0;  // results differ, yet no uniform draw was within 1e-5 of a boundary
 };
 
-/// `trees` random trees over `vocab` tokens in batches of mixed parameters, each batch on another cluster.
-/// dense(case, uniform draws) is the rule written down apart from the library, for the margins.
+/// Runs `trees` random trees over `vocab` tokens in batches of mixed parameters, each batch with another
+/// cluster size. dense(case, uniform draws) is the reference rule, which gives the margins.
 template <class DeviceRule, class Element, class Rule, class Dense, class DraftOf>
 Agreement compare_with_cpu(const Rule& rule, Dense dense, DraftOf draft_of, int trees, int vocab,
                            const Mix& mix, std::uint64_t seed) {
@@ -26,7 +26,7 @@ Agreement compare_with_cpu(const Rule& rule, Dense dense, DraftOf draft_of, int 
   Agreement out;
   const auto settings = device_settings();
   while (out.trees < trees) {
-    // A stride that leaves rows unaligned, or one that does not.
+    // Strides that leave rows unaligned and strides that align them.
     const std::ptrdiff_t stride = random.bernoulli(0.5) ? (vocab + 7) / 8 * 8 : vocab + random.below(3);
     DeviceBatch<Element> batch(vocab, stride, random.bernoulli(0.3) ? 1 : 0);
     std::vector<DeviceResult> want;
@@ -72,7 +72,7 @@ inline bool thorough() {
 }
 
 /// 3,400 trees over vocabularies of less than a tile and of more than one: with three element types some
-/// 10,000. A tenth of that where nobody asks to be thorough().
+/// 10,000. A tenth of that unless thorough().
 template <class DeviceRule, class Element, class Rule, class Dense, class DraftOf>
 void require_agreement_on_ragged_trees(const Rule& rule, Dense dense, DraftOf draft_of, std::uint64_t seed,
                                        const Mix& mix = {.nodes = 20}) {

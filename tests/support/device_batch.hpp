@@ -1,5 +1,4 @@
-// Random proposals as the device arrays that verification kernels take, and what an emulated GPU makes of
-// them.
+// Random proposals as the device arrays of the verification kernels, and runs of a rule on an emulated GPU.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +24,7 @@ inline std::uint16_t bf16_bits(float x) {  // to the nearest, ties to even
 inline float bf16_rounded(float x) { return device::detail::to_float(device::BFloat16{bf16_bits(x)}); }
 inline std::uint16_t half_bits(float x) {
   if (std::isinf(x)) return x > 0 ? 0x7C00 : 0xFC00;
-  // Found by halving: bits of positive halves are in order.
+  // By bisection: positive halves are ordered as their bits.
   const auto value = [](int bits) {
     return device::detail::to_float(device::Half{static_cast<std::uint16_t>(bits)});
   };
@@ -46,7 +45,7 @@ inline auto rounding(float) -> float (*)(float) { return nullptr; }
 inline auto rounding(device::BFloat16) -> float (*)(float) { return bf16_rounded; }
 inline auto rounding(device::Half) -> float (*)(float) { return half_rounded; }
 
-/// Parameters that use every kind of cut, alone and together.
+/// Parameters with every kind of truncation, alone and combined.
 inline std::vector<specula::SamplingParams> device_settings() {
   return {{},
           {.temperature = 0.7f},
@@ -57,7 +56,7 @@ inline std::vector<specula::SamplingParams> device_settings() {
           {.temperature = 0}};
 }
 
-/// What a device verification result says of one sequence.
+/// The device's result for one sequence.
 struct DeviceResult {
   std::vector<specula::Token> tokens;
   std::vector<specula::NodeId> accepted;
@@ -65,7 +64,7 @@ struct DeviceResult {
 
   friend bool operator==(const DeviceResult&, const DeviceResult&) = default;
 };
-/// A verification result of the CPU in that form.
+/// A VerifyResult of the CPU in that form.
 inline DeviceResult as_device(const specula::VerifyResult& result, const specula::TokenTree& tree) {
   DeviceResult out;
   out.accepted = result.accepted;
@@ -76,7 +75,7 @@ inline DeviceResult as_device(const specula::VerifyResult& result, const specula
 }
 
 /// A batch of cases over one vocabulary as flat arrays. Rows are `stride` elements apart and begin `offset`
-/// elements behind an aligned address.
+/// elements after an aligned address.
 template <class Element>
 struct DeviceBatch {
   int vocab = 0, max_nodes = 1, width = 1;
@@ -90,7 +89,7 @@ struct DeviceBatch {
   std::vector<device::RowStats> stats;  // (draft rows)
   std::vector<std::int32_t> draft_row;  // (N)
   std::vector<double> scale;            // (N)
-  std::vector<float> probs, list_prob;  // of the other forms of a draft
+  std::vector<float> probs, list_prob;  // for the other forms of a draft
   std::vector<specula::Token> list_token;
   std::vector<specula::Token> out_token;
   std::vector<specula::NodeId> out_path;
@@ -107,7 +106,7 @@ struct DeviceBatch {
     const std::size_t at = rows.size();
     rows.resize(at + static_cast<std::size_t>(stride));
     for (std::size_t x = 0; x < static_cast<std::size_t>(stride);
-         ++x)  // what lies between rows is never to be read
+         ++x)  // padding between rows must not be read
       store(x < static_cast<std::size_t>(vocab) ? logits[x] : std::numeric_limits<float>::quiet_NaN(),
             rows[at + x]);
   }
@@ -151,7 +150,8 @@ struct DeviceBatch {
     return {draft.data() + offset, stride, stats.data(), draft_row.data(), scale.data()};
   }
 
-  /// The same distributions as rows of probabilities, and as lists of `k` tokens (all others must have none).
+  /// The same distributions as rows of probabilities, and as lists of `k` tokens (requires that all
+  /// others have probability 0).
   device::ProbsDraft probs_draft() {
     probs.clear();
     for (std::size_t r = 0; r < stats.size(); ++r)
@@ -198,7 +198,7 @@ struct DeviceBatch {
             {vocab, 1, 8192}};
   }
 
-  /// The outputs, every element checked: -1 behind the count.
+  /// The outputs, every element checked: -1 after the count.
   std::vector<DeviceResult> results() const {
     std::vector<DeviceResult> out;
     for (std::size_t b = 0; b < position.size(); ++b) {
@@ -211,7 +211,7 @@ struct DeviceBatch {
           v.tokens.push_back(out_token[at]);
           v.accepted.push_back(out_path[at]);
         } else if (out_token[at] != -1 || out_path[at] != -1) {
-          throw std::runtime_error("a verification result is not padded with -1");
+          throw std::runtime_error("an accepted path is not padded with -1");
         }
       }
       out.push_back(v);
@@ -220,8 +220,8 @@ struct DeviceBatch {
   }
 };
 
-/// Runs a rule over a batch on an emulated GPU. Chains are read `rows` rows at a time, through rings of one
-/// size or the other; 0: whatever the seed says.
+/// Runs a rule over a batch on an emulated GPU. Chains are read `rows` rows at a time, through rings of
+/// either size; 0: the seed chooses.
 template <class Rule, class Element, class Draft>
 std::vector<DeviceResult> emulate_verify(DeviceBatch<Element>& batch,
                                          device::detail::VerifyArgs<Element, Draft> args, int blocks = 1,

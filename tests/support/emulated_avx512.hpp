@@ -1,7 +1,7 @@
-// The AVX-512 instructions of distribution/row_kernels_avx512.hpp, as two AVX2 registers each: so that its
-// kernels are tested on processors without AVX-512. A test includes this before any header of the library;
-// then Isa::avx512 is emulated in all that it runs. (SIMDe would do, but its fused products round twice where
-// the compiler's baseline has no FMA.)
+// Emulates the AVX-512 intrinsics of distribution/row_kernels_avx512.hpp by two AVX2 registers each, to
+// test its kernels on processors without AVX-512. A test that includes this before any header of the
+// library runs Isa::avx512 emulated. (SIMDe is no option: its fused products round twice where the
+// compiler's baseline has no FMA.)
 #pragma once
 
 #ifdef SPECULA_HAS_AVX_KERNELS
@@ -53,7 +53,7 @@ SPECULA_EMULATES Mask compare(Floats a, Floats b) {
   return static_cast<Mask>(_mm256_movemask_ps(_mm256_cmp_ps(a.low, b.low, how)) |
                            _mm256_movemask_ps(_mm256_cmp_ps(a.high, b.high, how)) << 8);
 }
-/// 0 where `kept` has no bit.
+/// Zero-masking: 0 where `kept` has no bit.
 SPECULA_EMULATES __m256 keep_half(int kept, __m256 a) {
   const __m256i bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
   const __m256i set = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(kept), bits), bits);
@@ -69,7 +69,8 @@ template <int how>
 SPECULA_EMULATES Floats round(Mask kept, Floats a) {
   return keep(kept, {_mm256_round_ps(a.low, how), _mm256_round_ps(a.high, how)});
 }
-/// a * 2^floor(b), rounded once: the first factor leaves a normal. NaN where a is, as b then is.
+/// a * 2^floor(b), rounded once, since the first factor gives a normal number. NaN where
+/// a is, since b is then too.
 SPECULA_EMULATES __m256 scale_half(__m256 a, __m256 b) {
   const __m256 bounded =
       _mm256_min_ps(_mm256_max_ps(_mm256_floor_ps(b), _mm256_set1_ps(-240)), _mm256_set1_ps(240));

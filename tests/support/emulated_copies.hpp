@@ -1,4 +1,4 @@
-// A thread's asynchronous copies on the emulated GPU.
+// Asynchronous copies (cp.async) of a thread on the emulated GPU.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace specula_test {
 
-/// A thread's cp.async copies. The destination is NaN from the copy on and gets its bytes only in wait(): a
-/// missing wait or barrier, or a stage that is filled while somebody reads it, shows.
+/// The destination is NaN from the copy on and gets its bytes only in wait(), which exposes a missing wait
+/// or barrier and a stage that is overwritten while another thread reads it.
 class EmulatedCopies {
  public:
   void copy(void* to_shared, const void* from, bool real) {
@@ -35,7 +35,7 @@ class EmulatedCopies {
           std::memset(c.to, 0, 16);
       }
   }
-  /// Whether everything was waited for.
+  /// Whether no copy is in flight.
   bool idle() const { return groups_.empty() && open_.empty(); }
 
  private:

@@ -29,8 +29,8 @@
 #endif
 
 #ifdef SPECULA_TEST_SWITCH_IN_ASSEMBLER
-// Saves what a call preserves, and goes on where `to` was left. A system call a switch, as swapcontext makes
-// it, would be most of a test's time.
+// Saves the callee-saved registers and resumes `to`. swapcontext makes a system call per switch, which
+// would dominate a test's time.
 extern "C" void specula_test_switch(void** from, void* to);
 asm(R"(
 .text
@@ -66,7 +66,7 @@ constexpr std::size_t kStack = 512 * 1024;
 constexpr std::size_t kStack = 128 * 1024;
 #endif
 
-/// Stacks are kept from run to run: a grid of small clusters needs them thousands of times.
+/// Stacks are reused: a grid of small clusters needs them thousands of times.
 std::vector<std::unique_ptr<unsigned char[]>>& stacks() {
   thread_local std::vector<std::unique_ptr<unsigned char[]>> all;
   return all;
@@ -121,7 +121,7 @@ class Fibers : public Scheduler {
   };
 
   void ready_or_waiting(Barrier& b) {
-    if (static_cast<int>(b.waiting.size()) + 1 == b.size) {  // the last one: all may go on, itself too
+    if (static_cast<int>(b.waiting.size()) + 1 == b.size) {  // the last thread to arrive releases all
       ready_.insert(ready_.end(), b.waiting.begin(), b.waiting.end());
       b.waiting.clear();
       ready_.push_back(current_);
@@ -131,7 +131,7 @@ class Fibers : public Scheduler {
     go_on();
   }
 
-  /// To one of those that are ready, drawn at random; to run() if there is none.
+  /// Switches to a random ready fiber, or to run() if there is none.
   void go_on() {
     int next = -1;
     if (!ready_.empty() && !error_) {
@@ -179,7 +179,7 @@ class Fibers : public Scheduler {
     Fibers& self = *active();
     self.arrived(self.at(self.current_));
     self.live();
-    std::abort();  // a finished fiber is never gone on with
+    std::abort();  // a finished fiber is never resumed
   }
   void live() {
     try {
@@ -328,7 +328,7 @@ void emulate(const Grid& grid, const std::function<void(EmulatedCluster, int, un
     threads.push_back({&cluster, t / grid.threads, t % grid.threads});
   for (const int index : order) {
     const int poison =
-        random.bernoulli(0.5) ? 0xFF : 0x3F;  // what nobody wrote: NaN and -1, or 0.75 and a large number
+        random.bernoulli(0.5) ? 0xFF : 0x3F;  // uninitialised: NaN and -1, or 0.75 and a large number
     for (const auto& shared : cluster.shared)
       std::memset(shared.get(), poison, grid.shared_bytes + kAlignment);
     for (Thread& t : threads) t.turn = 0, t.met_cluster = t.arrived = false;

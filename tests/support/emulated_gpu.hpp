@@ -1,15 +1,15 @@
-// A GPU for tests: runs kernel bodies that are written over the groups of
-// <specula/cuda/primitives/group.cuh>, every thread of a block by itself, and fails where they use it in a
-// way that a real one does not forgive.
+// Emulated GPU for tests. Runs kernel bodies written over the groups of
+// <specula/cuda/primitives/group.cuh>, each thread of a block separately, and throws on uses that
+// are errors on a real GPU.
 //
 //   emulate({.clusters = 3, .blocks = 2, .threads = 64, .shared_bytes = 4096},
 //           [&](EmulatedCluster cluster, int index, unsigned char* shared) { body(cluster, ..., shared); });
 //
-// Caught: lanes that are not all at the same collective, blocks that reach into others which may not have
-// begun or have left, threads that wait at different barriers, shared memory that nobody wrote (it begins as
-// NaN and -1, or as other garbage), and, since the order in which lanes run is drawn anew after every
-// barrier, results that depend on it. With Engine::threads each thread is a std::thread: the thread sanitizer
-// then sees every pair of accesses that no barrier orders.
+// Detected: lanes at different collectives, blocks that access the shared memory of blocks that may not
+// have begun or have left, threads at different barriers, reads of uninitialised shared memory (it begins
+// as NaN and -1, or as other garbage), and results that depend on the order of lanes, which is shuffled
+// after every barrier. With Engine::threads each thread is a std::thread, so that the thread sanitizer sees
+// every pair of accesses that no barrier orders.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ enum class Engine : std::uint8_t { fibers, threads };
 
 struct Grid {
   int clusters = 1;
-  int blocks = 1;    // of a cluster
+  int blocks = 1;    // per cluster
   int threads = 32;  // of a block
   std::size_t shared_bytes = 0;
   std::uint64_t seed = 1;
@@ -40,16 +40,16 @@ struct Grid {
 
 namespace emulation {
 
-/// Runs n functions side by side and lets them wait for each other.
+/// Runs n functions concurrently, with barriers between them.
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
-  /// `sizes`: how many wait at each barrier. Throws what a function throws, or std::runtime_error on a
-  /// deadlock.
+  /// `sizes`: the number of participants of each barrier. Rethrows what a function throws; throws
+  /// std::runtime_error on a deadlock.
   virtual void run(int n, const std::vector<int>& sizes, const std::function<void(int)>& function) = 0;
-  /// From inside a function.
+  /// Called from inside a function.
   virtual void wait(int barrier) = 0;
-  /// Lets others run: for loops that wait for memory.
+  /// Yields, for loops that poll memory.
   virtual void yield() = 0;
 };
 std::unique_ptr<Scheduler> make_scheduler(Engine engine, std::uint64_t seed);
@@ -58,7 +58,7 @@ constexpr int kWarp = 32;
 constexpr std::size_t kSlot = 64;
 constexpr std::size_t kAlignment = 1024;  // of shared memory
 
-/// What the lanes of a warp give each other. Twice, so that one barrier a collective is enough.
+/// Values that the lanes of a warp exchange. Double-buffered, so that one barrier per collective is enough.
 struct WarpSlots {
   alignas(16) unsigned char bytes[2][kWarp][kSlot];
   std::uint32_t kind[2][kWarp];
@@ -68,10 +68,10 @@ struct WarpSlots {
 struct Cluster {
   Scheduler* scheduler;
   int blocks, threads;
-  std::vector<WarpSlots> warps;                          // (blocks * warps of a block)
+  std::vector<WarpSlots> warps;                          // (blocks * warps per block)
   std::vector<std::unique_ptr<unsigned char[]>> shared;  // (blocks)
   std::size_t shared_bytes;
-  std::vector<std::atomic<bool>> left;  // (blocks) whether a thread of it has returned
+  std::vector<std::atomic<bool>> left;  // (blocks) whether a thread of the block has returned
 
   int warps_of_block() const { return threads / kWarp; }
   // Barriers: the warps' first, then the blocks', then the cluster's, then those of blocks without a warp.
@@ -80,13 +80,13 @@ struct Cluster {
   int others_barrier(int block) const { return cluster_barrier() + 1 + block; }
 };
 
-/// One thread of it.
+/// One of its threads.
 struct Thread {
   Cluster* cluster;
   int block, rank;                   // of the block in the cluster, of the thread in the block
   mutable std::uint32_t turn = 0;    // collectives so far
-  mutable bool met_cluster = false;  // it has passed a barrier of the cluster: all blocks have begun
-  mutable bool arrived = false;      // at the cluster's barrier, for which it has yet to wait
+  mutable bool met_cluster = false;  // has passed a cluster barrier: all blocks have begun
+  mutable bool arrived = false;      // has arrived at the cluster's barrier and not waited yet
 };
 
 }  // namespace emulation
@@ -127,7 +127,7 @@ class EmulatedWarp {
     return out;
   }
 
-  /// What the lanes gave; valid until this lane's next collective but one.
+  /// The values of all lanes; valid until this lane's next collective but one.
   template <class T>
   class Given {
    public:
@@ -141,7 +141,7 @@ class EmulatedWarp {
    private:
     const unsigned char* bytes_;
   };
-  /// All lanes give a value of at most 64 bytes and see all: what every collective is made of. `kind` tells
+  /// Allgather of values of at most 64 bytes, from which every collective is built. `kind` tells
   /// collectives apart; those of other headers begin at 16.
   template <class T>
   Given<T> exchange(const T& value, std::uint32_t kind) const {
@@ -178,7 +178,7 @@ class EmulatedBlock {
   EmulatedWarp warp() const { return EmulatedWarp(thread_); }
   int warp_rank() const { return rank() / emulation::kWarp; }
   int warp_count() const { return size() / emulation::kWarp; }
-  /// Lets other threads run: for loops that wait for memory.
+  /// Yields, for loops that poll memory.
   void yield() const { thread_->cluster->scheduler->yield(); }
 
  private:
@@ -234,8 +234,8 @@ class EmulatedCluster {
   const emulation::Thread* thread_;
 };
 
-/// Runs the clusters of a grid, one after the other in an order drawn from the seed; `body` is called by
-/// every thread with its cluster's index and its block's shared memory (1,024-byte aligned).
+/// Runs the clusters of a grid one after the other, in an order drawn from the seed. Every thread calls
+/// `body` with the index of its cluster and the shared memory of its block (1,024-byte aligned).
 void emulate(const Grid& grid, const std::function<void(EmulatedCluster, int, unsigned char*)>& body);
 
 }  // namespace specula_test

@@ -1,5 +1,5 @@
-// The tensor core's instructions and asynchronous copies for emulated warps, written from the PTX manual's
-// tables and not with the library's own functions of layout.
+// Tensor core instructions (mma, ldmatrix) and asynchronous copies for emulated warps, written from the
+// tables of the PTX manual, independent of the library's layout functions.
 #pragma once
 
 #include <cstddef>
@@ -52,8 +52,8 @@ void mma(const EmulatedWarp& warp, Element, float (&c)[4], const std::uint32_t (
 
 namespace emulation {
 
-/// A row of a matrix as the lane that points at it finds it when it comes to the instruction: ldmatrix orders
-/// no memory.
+/// A row of a matrix, read when the lane that points at it reaches the instruction:
+/// ldmatrix orders no memory.
 struct MatrixRow {
   std::uint16_t elements[8];
   std::uintptr_t address;
@@ -79,7 +79,7 @@ inline EmulatedWarp::Given<MatrixRow> matrix_rows(const EmulatedWarp& warp, cons
 
 }  // namespace emulation
 
-/// ldmatrix.sync.aligned.m8n8.x4.shared.b16. Throws on bank conflicts, too.
+/// ldmatrix.sync.aligned.m8n8.x4.shared.b16. Throws on bank conflicts.
 inline void load_matrices(const EmulatedWarp& warp, const void* row, std::uint32_t (&out)[4]) {
   const auto rows = emulation::matrix_rows(warp, row, 18);
   const int lane = warp.rank();

@@ -1,11 +1,11 @@
-// Hopper's asynchronous products, copies and barriers for emulated blocks, written from the PTX manual's
-// tables and not with the library's own functions of layout.
+// Hopper's wgmma, asynchronous copies and mbarriers for emulated blocks, written from the tables of the PTX
+// manual, independent of the library's layout functions.
 //
-// What is under way is nobody's: sums are NaN from a product on and get their values in the wait, which is
-// when its operands are read; copies land, in any order, while somebody waits for a barrier. Caught: sums,
-// operands in registers or tiles that are touched in between, products without a fence, tiles that were
-// written after the last memory fence of a thread that multiplies them, warps of a group at different
-// products, barriers that are used before they are there, and threads that wait for ever.
+// Accumulators are NaN from a product on and get their values in the wait, which is also when the operands
+// are read. Copies land, in any order, while a thread waits for a barrier. Detected: accumulators, register
+// operands or tiles that are touched in flight, products without a fence, tiles written after the last
+// memory fence of a thread that multiplies them, warps of a group at different products, barriers used
+// before they are initialised, and threads that wait forever.
 #pragma once
 
 #include <atomic>
@@ -50,10 +50,10 @@ inline std::uint32_t operand_address(std::uint64_t descriptor, bool transposed, 
 
 }  // namespace emulation
 
-/// What the threads of a block share.
+/// State shared by the threads of a block.
 class HopperBlock {
  public:
-  /// `seed` < 0: threads run at once.
+  /// `seed` < 0: threads run concurrently.
   HopperBlock(std::size_t shared_bytes, int threads, std::int64_t seed)
       : at_once_(seed < 0),
         random_(static_cast<std::uint64_t>(seed)),
@@ -92,7 +92,7 @@ class HopperBlock {
     int count;
     float value[128];
   };
-  /// Of a thread. Here and not in it: a fiber that is left behind when another one fails frees nothing.
+  /// Per thread. Held here since a fiber that is abandoned when another one fails frees nothing.
   struct State {
     std::vector<Copy> copies;
     std::deque<std::vector<Copy>> copy_groups;
@@ -103,16 +103,16 @@ class HopperBlock {
   bool at_once_;
   Random random_;
   std::uint64_t clock_ = 0;
-  std::vector<std::uint64_t> written_;  // when, for every 16 bytes
+  std::vector<std::uint64_t> written_;  // time of the last write, per 16 bytes
   std::vector<std::deque<Batch>> in_flight_;
   std::vector<Operand> operands_;                 // of the warps
-  std::vector<std::vector<std::uint64_t>> done_;  // of the warpgroups: what they multiplied
+  std::vector<std::vector<std::uint64_t>> done_;  // per warpgroup: its products
   std::vector<State> states_;
   std::atomic<int> arrived_{0};
   std::atomic<std::uint32_t> turn_{0};
 };
 
-/// One thread of it: what DeviceHopper is on a GPU.
+/// One of its threads; the counterpart of DeviceHopper on a GPU.
 class EmulatedHopper {
  public:
   EmulatedHopper(EmulatedBlock block, unsigned char* shared, HopperBlock& all)
@@ -153,7 +153,7 @@ class EmulatedHopper {
       all_.in_flight_[static_cast<std::size_t>(block_.rank())].push_back(std::move(batch));
   }
 
-  // ---- barriers. A word: the phase, who is missing, who has to come, a mark.
+  // ---- barriers. A word: the phase, pending arrivals, expected arrivals, a mark.
 
   void init(std::uint64_t* barrier, int arrivals) {
     const auto n = static_cast<std::uint64_t>(arrivals);
@@ -245,14 +245,14 @@ class EmulatedHopper {
       std::memcpy(sums_[i].d, sums_[i].value, sizeof(float) * static_cast<std::size_t>(sums_[i].count));
       sums_.erase(sums_.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    if (all_.at_once_) warp_.sync();  // a warp waits together; otherwise its first lane reads for all
+    if (all_.at_once_) warp_.sync();  // a warp waits together; else its first lane reads for all
   }
   template <int kCount>
   void settle(float (&d)[kCount][4]) {
     if (find(&d[0][0])) throw std::runtime_error("wgmma: settled before the wait");
   }
 
-  /// Whether everything was waited for.
+  /// Whether nothing is in flight.
   bool idle() const {
     if (!copies_.empty() || !open_.empty() || !sums_.empty()) return false;
     for (const auto& group : groups_)
@@ -340,7 +340,7 @@ class EmulatedHopper {
         if (p.d == d) return true;
     return false;
   }
-  /// All warps of a warpgroup multiply the same.
+  /// All warps of a warpgroup must issue the same product.
   void check_same(const Product& p) {
     if (all_.at_once_) return;
     auto& done = all_.done_[static_cast<std::size_t>(block_.rank() / 128)];
@@ -380,7 +380,7 @@ class EmulatedHopper {
     const std::vector<float>* b = &own;
     if (all_.at_once_) {
       own = tile(p);
-    } else {  // the first lane that goes on reads for all
+    } else {  // the first lane that continues reads for all
       HopperBlock::Operand& operand = all_.operands_[static_cast<std::size_t>(block_.warp_rank())];
       if (operand.product != p.number) operand = {p.number, tile(p)};
       b = &operand.b;

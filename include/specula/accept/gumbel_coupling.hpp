@@ -3,9 +3,8 @@
 
 #include "specula/accept/detail/accept_matching.hpp"
 #include "specula/accept/target_distributions.hpp"
-#include "specula/concepts.hpp"
+#include "specula/random_source.hpp"
 #include "specula/proposal/token_tree.hpp"
-#include "specula/run/detail/explain.hpp"
 #include "specula/verify_result.hpp"
 
 namespace specula {

@@ -1,4 +1,4 @@
-// Use after a move as an error.
+// Detects use of a moved-from object.
 #pragma once
 
 #include <stdexcept>
@@ -9,7 +9,7 @@
 
 namespace specula::detail {
 
-/// A member that knows whether its object was moved from.
+/// A member that records whether its object was moved from.
 class Alive {
  public:
   Alive() = default;
@@ -17,13 +17,13 @@ class Alive {
   Alive& operator=(const Alive&) = default;
   Alive(Alive&& other) noexcept : yes_(std::exchange(other.yes_, false)) {}
   Alive& operator=(Alive&& other) noexcept {
-    const bool yes = std::exchange(other.yes_, false);  // in this order a move to itself changes nothing
+    const bool yes = std::exchange(other.yes_, false);  // in this order a self-move changes nothing
     yes_ = yes;
     return *this;
   }
   ~Alive() = default;
 
-  /// Throws std::logic_error if it was; `what` names the object.
+  /// Throws std::logic_error if the object was moved from; `what` names it.
   void expect(const char* what) const {
     if (!yes_) throw std::logic_error(std::string(what) + ": it was moved from");
   }

@@ -1,14 +1,13 @@
-// What specula's headers need of the compiler's options: C++20, and floating-point arithmetic as it is
-// written.
+// Compiler requirements of specula's headers: C++20, and floating-point arithmetic without -ffast-math.
 #pragma once
 
 #if (defined(_MSVC_LANG) ? _MSVC_LANG : __cplusplus) < 202002L
 #error "specula needs C++20: compile with -std=c++20 (MSVC: /std:c++20)"
-#include "specula needs C++20"  // no such file: it stops g++ and clang, which go on after an #error
+#include "specula needs C++20"  // no such file: stops g++ and clang, which continue after an #error
 #endif
 
-// clang 14 defines no macro under -fassociative-math or -funsafe-math-optimizations alone: there the headers
-// cannot tell.
+// clang 14 defines no macro under -fassociative-math or -funsafe-math-optimizations alone: the headers
+// cannot detect these there.
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || \
     (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error \

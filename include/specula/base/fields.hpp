@@ -1,4 +1,4 @@
-// Range checks of parameters, with messages that hold name, value and allowed range.
+// Range checks of parameters: messages with name, value and allowed range.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,14 @@
 
 namespace specula::detail {
 
-/// Most nodes of a proposal, root included: one less than 2^24.
+/// Maximum nodes of a proposal, root included: 2^24 - 1.
 inline constexpr std::int32_t kMostNodes = (1 << 24) - 1;
-/// Most tokens that a shape may propose beside the root.
+/// Maximum draft tokens of a proposal.
 inline constexpr std::int32_t kMaxDraftTokens = kMostNodes - 1;
-/// Lenience above this overflows the floats that it is multiplied with.
+/// Larger lenience would overflow the floats that it multiplies.
 inline constexpr double kMostLenience = 1e30;
 
-/// A number of nodes that does not overflow; trees refuse what it is cut to.
+/// Clamps a number of nodes so that it does not overflow; trees reject the largest result.
 constexpr std::int32_t node_count(std::int64_t nodes) {
   return static_cast<std::int32_t>(std::clamp<std::int64_t>(nodes, 0, kMostNodes + 1));
 }
@@ -40,7 +40,7 @@ void expect_in(const char* name, T value, T least, T most) {
     throw std::invalid_argument(std::string(name) + " is " + number(value) + ", must be in [" +
                                 number(least) + ", " + number(most) + "]");
 }
-/// The same for the entries of an array; the message has the index of the first that is not.
+/// The same for each entry of an array; the message names the first bad index.
 template <class T, std::size_t n>
 void expect_all_in(const char* name, const std::array<T, n>& values, T least, T most) {
   for (std::size_t i = 0; i < n; ++i)
@@ -48,7 +48,7 @@ void expect_all_in(const char* name, const std::array<T, n>& values, T least, T 
       expect_in((std::string(name) + '[' + number(i) + ']').c_str(), values[i], least, most);
 }
 
-/// The same for what a shape's fields come to. One that is within range needs no more to be looked at.
+/// The same for a shape's max_nodes(). A shape that passes needs no further checks of its size.
 template <class Shape>
 void expect_nodes(const char* name, const Shape& shape) {
   expect_in((std::string(name) + ": max_nodes()").c_str(), shape.max_nodes(), 1, kMostNodes);
@@ -59,7 +59,7 @@ template <class Policy>
 void expect_valid(const Policy& policy) {
   if constexpr (requires { policy.validate(); }) policy.validate();
 }
-/// The same in front of a move.
+/// The same, then forwards the policy.
 template <class Policy>
 Policy&& validated(Policy&& policy) {
   expect_valid(policy);

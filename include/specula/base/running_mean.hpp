@@ -1,4 +1,4 @@
-// A running mean of measured times that single outliers do not move.
+// A running mean of measured times, robust to single outliers.
 #pragma once
 
 #include <algorithm>
@@ -8,18 +8,18 @@
 
 namespace specula::detail {
 
-/// Of the values seen of late, each replaced by the median of itself and the two before it: a pass that was
-/// interrupted is not seen. The first two count as the lesser of them: what comes first is late the most
-/// often.
+/// The mean of recent values, each replaced by the median of itself and the two before it, so that one
+/// interrupted pass has no effect. The first two both count as the smaller of them: first passes are the
+/// most often late.
 struct RunningMean {
   static constexpr double kMemory = 64, kMost = 1.5;
 
   double value = 0, weight = 0;
-  double last = 0, before = 0;  // as they were measured
+  double last = 0, before = 0;  // unfiltered
 
-  /// Whether an outlier would have been found out.
+  /// Whether an outlier would have been detected.
   bool known() const { return weight > 1.25; }
-  /// What `measured` is to be taken for. To be called once for each.
+  /// The value that `measured` counts as. Must be called once per measurement.
   double filtered(double measured) {
     const double second = std::exchange(last, measured), third = std::exchange(before, second);
     if (weight < 1) return measured;
@@ -33,7 +33,7 @@ struct RunningMean {
     else
       value += (std::clamp(sample, value / kMost, kMost * value) - value) / weight;
   }
-  /// The first one was no outlier.
+  /// Declares that the first value was no outlier.
   void believe() { weight = std::max(weight, 2.0); }
   void learn(double measured) { add(filtered(measured)); }
   void scale(double by) { value *= by, last *= by, before *= by; }

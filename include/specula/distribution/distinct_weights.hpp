@@ -1,4 +1,4 @@
-// Drawing without replacement.
+// Sampling siblings without replacement.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace specula::detail {
 
-/// Weights of a distribution without the tokens that the children of a tree's node already are. `masses` is
-/// worked in, (ceil(V / 512)). Cost of the constructor: a tile for each child.
+/// Weights of a distribution without the tokens of a node's existing children. `masses` is workspace,
+/// (ceil(V / 512)). Cost of the constructor: one tile per child.
 template <class Tree>
 class DistinctWeights {
  public:
@@ -29,7 +29,7 @@ class DistinctWeights {
 
   double total() const { return total_; }
 
-  // What Rng::draw takes.
+  // The interface of Rng::draw's weights.
   std::int32_t vocab() const { return base_.vocab(); }
   std::span<const double> tile_masses() const { return masses_; }
   double operator()(Token token) const { return tree_.has_child(parent_, token) ? 0.0 : base_(token); }

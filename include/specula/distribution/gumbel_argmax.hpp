@@ -1,4 +1,4 @@
-// A draw with a number for each token: the token whose clock rings first.
+// Gumbel-max sampling as an exponential race.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,15 @@
 
 namespace specula::detail {
 
-/// The token x with the least time E(x) / w(x), E(x) = -log of a uniform draw in (0, 1): each wins with
-/// probability w(x) / sum w. It is the one with the largest log w(x) + Gumbel noise. Ties go to the lower
-/// token; one of no weight never wins. The weights need not sum to 1. `noise(x, weights, bound, words)` makes
+/// The token x with the smallest time E(x) / w(x), E(x) = -log of a uniform draw in (0, 1): x wins with
+/// probability w(x) / sum w. This is the argmax of log w(x) + Gumbel noise. Ties go to the lower token; a
+/// token of weight 0 never wins. The weights need not sum to 1. `noise(x, weights, bound, words)` writes
 /// the words of the 64 tokens from x on and returns the bits of those that may win, as noise_block() does.
 ///
-/// Throws std::runtime_error if the weights are empty or not a number. Cost: weights and noise of the blocks
-/// that can win, and a logarithm for a few tokens of them. With AVX2 1.1 ns a token (2,048 tokens: 2.5 us;
-/// 128,256: 135 us, under top-k 50 12 us), portable 4 to 9 ns; a logarithm for each token would take 9 ns.
+/// Throws std::runtime_error if the weights are empty or not a number. Cost: weights and noise of the
+/// blocks that can win, and a logarithm for a few of their tokens. With AVX2 1.1 ns per token (2,048
+/// tokens: 2.5 us; 128,256: 135 us, under top-k 50 12 us), portable 4 to 9 ns; a logarithm per token would
+/// take 9 ns.
 template <class Weights, class Noise>
 Token gumbel_argmax(const Weights& weights, Noise noise) {
   const std::span<const double> masses = weights.tile_masses();
@@ -30,10 +31,9 @@ Token gumbel_argmax(const Weights& weights, Noise noise) {
   if (!(total > 0) || !(total < std::numeric_limits<double>::infinity()))
     throw std::runtime_error("cannot draw a token: the weights are empty or not a number");
 
-  // -log u >= 1 - u, which costs nothing: a logarithm is needed only where that is below w * (the best time
-  // so far).
+  // -log u >= 1 - u: a logarithm is needed only where 1 - u is below w * (the best time so far).
   double best = std::numeric_limits<double>::infinity();
-  float bound = std::numeric_limits<float>::infinity();  // best, or a little more
+  float bound = std::numeric_limits<float>::infinity();  // best, or slightly above
   Token winner = kNoToken;
   std::array<float, kTile> w;
   std::array<std::uint32_t, kNoiseBlock> words;
@@ -46,7 +46,7 @@ Token gumbel_argmax(const Weights& weights, Noise noise) {
         const auto i = static_cast<std::size_t>(std::countr_zero(bits));
         const double weight = static_cast<double>(w[at + i]),
                      u = (static_cast<double>(words[i]) + 0.5) * 0x1p-32;
-        if (!(1 - u <= weight * best)) continue;  // also without weight: 0 * infinity is NaN
+        if (!(1 - u <= weight * best)) continue;  // also true at weight 0: 0 * infinity is NaN
         const double time = -std::log(u) / weight;
         const Token x = from + static_cast<Token>(i);
         if (time > best || (time == best && x > winner)) continue;

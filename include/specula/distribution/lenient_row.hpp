@@ -1,4 +1,4 @@
-// The distribution of a token that was reviewed with lenience, as a row of logits.
+// The exact distribution of a draft token after a review with lenience, as a row of logits.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,12 @@
 
 namespace specula::detail {
 
-/// Natural logarithm of a weight, 0 giving -infinity: within 1e-6 of it plus 2e-7 relative for normal floats,
-/// about -87 or less for smaller ones. Without a branch, so that loops over it become vector instructions.
+/// Natural logarithm of a weight, -infinity for 0: within 1e-6 plus 2e-7 relative for normal floats, about
+/// -87 or less for smaller ones. Branch-free, so that loops over it vectorise.
 inline float log_weight(float weight) {
   const auto bits = std::bit_cast<std::uint32_t>(weight);
-  const std::uint32_t shifted =
-      bits - 0x3F3504F3u;  // sqrt(1/2): the mantissa will lie in [sqrt(1/2), sqrt(2))
+  // 0x3F3504F3 is sqrt(1/2): the mantissa will be in [sqrt(1/2), sqrt(2))
+  const std::uint32_t shifted = bits - 0x3F3504F3u;
   const auto exponent = static_cast<float>(static_cast<std::int32_t>(shifted) >> 23);
   const float m = std::bit_cast<float>((shifted & 0x007FFFFFu) + 0x3F3504F3u);
   const float s = (m - 1.0f) / (m + 1.0f), t = s * s;  // log m = 2 artanh s
@@ -27,16 +27,17 @@ inline float log_weight(float weight) {
   return weight > 0.0f ? sum : -std::numeric_limits<float>::infinity();
 }
 
-/// A token x drawn from q (`draft`) stays if uniform draw < lenience * p(x) / q(x), else it is drawn anew
-/// from norm((p - q / lenience)+), p being the reviewer's distribution. Its distribution then is
+/// A token x drawn from q (`draft`) is accepted if a uniform draw is below lenience * p(x) / q(x);
+/// otherwise it is redrawn from norm((p - q / lenience)+), p being the reviewer's distribution. With l the
+/// lenience, its distribution then is
 ///
-///   q_eff(x) = min(q(x), l p(x)) + (1 - beta) / (1 - beta / l) * (p(x) - q(x) / l)+,   beta = sum_y
-///   min(q(y), l p(y)).
+///   q_eff(x) = min(q(x), l p(x)) + (1 - beta) / (1 - beta / l) * (p(x) - q(x) / l)+
+///   beta     = sum_y min(q(y), l p(y)).
 ///
 /// Writes log q_eff (V) and returns true, or returns false where nothing can be rejected: q_eff is q.
-/// Rounding does no harm: who judges the token against the row as it was written, as TokenTree::review does,
-/// gives it the distribution of that row. Cost: one read of both rows, or two. Source: Cascade Speculative
-/// Drafting, section 3.1, made exact.
+/// Rounding is harmless: a caller that tests the token against this float row, as TokenTree::review does,
+/// gives it exactly the distribution of this row. Cost: one or two reads of both rows. Source: Cascade
+/// Speculative Drafting, section 3.1, made exact.
 inline bool lenient_row(const Distribution& draft, const Distribution& reviewer, double lenience,
                         std::span<float> out) {
   const auto vocab = static_cast<std::int32_t>(out.size());

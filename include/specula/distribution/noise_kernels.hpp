@@ -1,4 +1,4 @@
-// The noise of 64 tokens at once, and which of them it lets win: the inner loop of a draw by noise.
+// Philox noise of 64 tokens at once, and which of them can win: the inner loop of Gumbel-max sampling.
 #pragma once
 
 #include <array>
@@ -13,21 +13,21 @@
 
 namespace specula::detail {
 
-/// Tokens of a block: the words of sixteen Philox counters, four each.
+/// Tokens per block: the words of sixteen Philox counters, four each.
 inline constexpr std::int32_t kNoiseBlock = 64;
 
-/// The first of a block's counters, which differ in the third word, and the key.
+/// The first of a block's counters, which differ in the third word, and the Philox key.
 struct NoiseCounter {
   std::array<std::uint32_t, 4> first;
   std::array<std::uint32_t, 2> key;
 };
 
-// What every kernel does: words[i] is word i % 4 of counter i / 4, and stands for u = (words[i] + 1/2) /
-// 2^32. Returns the bits of the tokens with 1 - u <= weights[i] * bound, a few more for the rounding of
-// float: others cannot have -log u < weights[i] * bound. As 1 - u >= 2^-33, no noise helps a block whose
-// weights are all lighter than that over the bound: 0 is returned, and the words are not made. Tokens of no
-// weight may be among the bits.
-inline constexpr float kLeastTime = 0x1p-34f;  // half of it: for the rounding
+// Contract of every kernel: words[i] is word i % 4 of counter i / 4 and stands for u = (words[i] + 1/2) /
+// 2^32. Returns the bits of the tokens with 1 - u <= weights[i] * bound, and a few more because of float
+// rounding; no other token can have -log u < weights[i] * bound. As 1 - u >= 2^-33, no token of a block can
+// win if all its weights are below 2^-33 / bound: then 0 is returned and the words are not written. Tokens
+// of weight 0 may be among the bits.
+inline constexpr float kLeastTime = 0x1p-34f;  // half of 2^-33: margin for rounding
 
 struct NoisePortable {
   static std::uint64_t block(const NoiseCounter& at, const float* weights, float bound,
@@ -36,8 +36,8 @@ struct NoisePortable {
     for (std::size_t i = 0; i < kNoiseBlock; ++i) any |= weights[i] * bound > kLeastTime;
     if (!any) return 0;
     constexpr std::size_t n = kNoiseBlock / 4;
-    std::array<std::uint32_t, n> x0, x1, x2,
-        x3;  // by word, not by counter: so that compilers vectorise the rounds
+    // by word, not by counter, so that compilers vectorise the rounds
+    std::array<std::uint32_t, n> x0, x1, x2, x3;
     x0.fill(at.first[0]), x1.fill(at.first[1]), x3.fill(at.first[3]);
     for (std::size_t c = 0; c < n; ++c) x2[c] = at.first[2] + static_cast<std::uint32_t>(c);
     auto key = at.key;
@@ -64,8 +64,8 @@ struct NoisePortable {
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 
-// Products of 32 bits exist for the even places only, so the odd ones are shifted there and back. Counters
-// lie in such an order that exchanging words within quarters of 128 bits is enough at the end.
+// AVX2 multiplies 32-bit integers to 64 bits in even lanes only, so odd lanes are shifted there and back.
+// Counters are ordered such that unpacking within 128-bit lanes is enough at the end.
 
 #define SPECULA_AVX2 __attribute__((target("avx2")))
 
@@ -132,8 +132,8 @@ struct NoiseAvx2 {
 #undef SPECULA_AVX2
 #endif
 
-/// The kernel for the instruction set in use; all give the same bits. (AVX-512 gains a sixth on Zen 4: not
-/// worth another.)
+/// Calls the kernel of the instruction set in use; all return the same bits. (There is none for AVX-512: it
+/// gains only a sixth on Zen 4.)
 inline std::uint64_t noise_block(const NoiseCounter& at, const float* weights, float bound,
                                  std::uint32_t* words) {
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))

@@ -1,4 +1,4 @@
-// What one distribution has more of than another: where a rejected draft token is drawn anew from.
+// The residual (keep - less)+: the distribution that replaces a rejected draft token in a review.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 
 namespace specula::detail {
 
-/// Weights (keep - less)+ over the vocabulary; `keep` is no point mass, `less` may be one. `masses` is worked
-/// in, (ceil(V / 512)). Cost of the constructor: one read of both rows.
+/// Weights (keep - less)+ over the vocabulary. `keep` must be no point mass, `less` may be one. `masses` is
+/// workspace, (ceil(V / 512)). Cost of the constructor: one read of both rows.
 class ResidualWeights {
  public:
   ResidualWeights(const Distribution& keep, const Distribution& less, std::int32_t vocab,
@@ -24,7 +24,7 @@ class ResidualWeights {
 
   double total() const { return total_; }
 
-  // What Rng::draw takes.
+  // The interface of Rng::draw's weights.
   std::int32_t vocab() const { return vocab_; }
   std::span<const double> tile_masses() const { return masses_; }
   double operator()(Token token) const {

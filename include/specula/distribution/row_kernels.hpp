@@ -1,9 +1,9 @@
-// The arithmetic of one tile of a row: what is common to every instruction set.
+// Softmax kernels for one tile of a row: the part common to all instruction sets.
 //
-// No other file of the library exponentiates rows. A tile is 512 tokens; a caller pads the last one with
+// No other file of the library exponentiates rows. A tile is 512 tokens; the caller pads the last one with
 // -infinity. Numeric contract of every kernel but the reference: a weight is within 4e-7 relative of
-// exp(inv_t * (l - shift) - log_z) plus 2.4e-7 of its exponent (0 below 2^-126), and a tile's sum within 1e-6
-// of the sum of its weights. Sums have one order: 128 columns of 4, each column in order, then
+// exp(inv_t * (l - shift) - log_z) plus 2.4e-7 of its exponent (0 below 2^-126), and a tile's sum within
+// 1e-6 of the sum of its weights. Sums have one fixed order: 128 columns of 4, each column in order, then
 // halved 64, 32, ..., 1.
 #pragma once
 
@@ -21,32 +21,32 @@ inline constexpr std::int32_t kColumns = 128;
 
 inline constexpr double kLog2E = 1.4426950408889634074;
 
-/// Whether a row is beyond what is promised: its largest logit over the temperature beyond 1e38. The margin
-/// is for 1e38 * T in floats.
+/// Whether a row is outside the supported range: its largest logit over the temperature exceeds 1e38. The
+/// margin covers the rounding of 1e38 * T to a float.
 inline bool too_large(float largest, double inv_t) {
   return std::abs(static_cast<double>(largest)) * inv_t > 1e38 * (1 + 1e-6);
 }
 
 /// A tile's maximum, and the sum of 2^(scale * (l - maximum) + rest) with scale = inv_t / ln 2. unit + rest
-/// is scale * maximum, so a sum is in units of 2^unit. The fast kernels round scale to float and take the
-/// integer nearest to scale * maximum as the unit, so tiles merge by exact powers of two; the product of two
-/// floats is exact in a double, and no exponent is above 1/2, however large the logits. The sum of a tile
-/// that holds NaN or +infinity is NaN; that of a tile of -infinity is 0.
+/// is scale * maximum, so the sum is in units of 2^unit. The fast kernels round scale to float and take the
+/// integer nearest to scale * maximum as the unit, so tiles merge by exact powers of two; the product of
+/// two floats is exact in a double, and no exponent is above 1/2, however large the logits. The sum of a
+/// tile that holds NaN or +infinity is NaN; that of a tile of -infinity is 0.
 struct TileStats {
   float maximum, rest;
   double unit;
   double sum;
 };
-/// Of the fast kernels, before the sum.
+/// The statistics of the fast kernels, before the sum.
 inline TileStats tile_unit(float maximum, float scale) {
   const double product = static_cast<double>(maximum) * static_cast<double>(scale);
   const double unit = std::nearbyint(product);
   return {maximum, static_cast<float>(product - unit), unit, 0};
 }
 
-/// weight(l) = 0 below the cut, else 2^((l - shift) * scale - offset). `shift` is the float nearest to where
-/// the weight is 1: floats near it are subtracted without rounding, and |offset| is at most the
-/// distribution's |log_z|. The reference kernels take `distribution`.
+/// weight(l) = 0 below min_logit, else 2^((l - shift) * scale - offset). `shift` is the float nearest to
+/// the logit of weight 1: it is subtracted from nearby floats without rounding, and |offset| is at most the
+/// distribution's |log_z|. The reference kernels use `distribution`.
 struct Exponent {
   float shift, scale, offset, min_logit;
   Distribution distribution;
@@ -60,31 +60,32 @@ struct Exponent {
         distribution(of) {}
 };
 
-/// One instruction set's kernels. Every pointer is to kTile floats (stats: tiles * kTile), of any alignment.
+/// One instruction set's kernels. Every pointer is to kTile floats (stats: tiles * kTile), of any
+/// alignment.
 struct RowKernels {
   float (*maximum)(const float* logits);  // NaN if any is NaN
-  /// Statistics of `tiles` tiles in a row; reads them once from memory.
+  /// Statistics of `tiles` consecutive tiles; reads them once from memory.
   void (*stats)(const float* logits, std::int32_t tiles, double inv_t, TileStats* out);
   double (*fill)(const float* logits, const Exponent& exponent, float* weights);  // returns their sum
-  double (*subtract)(float* weights, const float* less, float keep,
-                     float take);  // w = max(0, keep w - take less); sum
-  /// What fill, fill and subtract would return, without storing anything.
+  /// w = max(0, keep w - take less); returns their sum.
+  double (*subtract)(float* weights, const float* less, float keep, float take);
+  /// The result of fill, fill and subtract, without storing anything.
   double (*difference)(const float* logits, const Exponent& exponent, const float* less,
                        const Exponent& other, float keep, float take);
-  /// out = keep * q - take * p, with the weights p of `target` and q of `draft`; returns the sum of
-  /// p * log2(q), 0 where p is 0. No cuts. `out` may be a row that is read.
+  /// out = keep * q - take * p, with the weights p of `target` and q of `draft`; returns the sum of p *
+  /// log2(q), 0 where p is 0. Ignores truncation. `out` may be one of the input rows.
   double (*cross)(const float* target, const Exponent& p, const float* draft, const Exponent& q, float keep,
                   float take, float* out);
-  /// Places of the logits above `bound`, in order; returns how many. (kTile) places.
+  /// Writes the indices of the logits above `bound` to `places` (kTile), in order; returns their number.
   std::int32_t (*above)(const float* logits, float bound, std::int32_t* places);
 };
 
-// 2^f on [-1/2, 1/2], relative error 1.6e-7 (least maximum error, found by Lawson's iteration).
+// 2^f on [-1/2, 1/2], relative error 1.6e-7 (minimax, found by Lawson's iteration).
 inline constexpr float kExp2[6] = {1.0000001f,  0.69314694f,  0.2402212f,
                                    0.05550713f, 0.009675542f, 0.0013276472f};
 
-/// Everything in double, one token after the other: what the fast kernels are tested against, and the
-/// arithmetic under which pipelines' exact distributions are enumerated.
+/// Double precision, one token after the other: the reference for tests of the fast kernels, and the
+/// arithmetic under which the exact distributions of pipelines are enumerated.
 struct ReferenceKernels {
   static float maximum(const float* logits) {
     float best = logits[0];

@@ -16,7 +16,7 @@ namespace specula::detail {
 
 struct Avx2Kernels {
   SPECULA_AVX2 static float maximum(const float* logits) {
-    // maxps returns its second operand where either is NaN, so a NaN must be looked for apart.
+    // maxps returns its second operand where either is NaN, so NaN needs a test of its own.
     __m256 best[4] = {_mm256_loadu_ps(logits), _mm256_loadu_ps(logits + 8), _mm256_loadu_ps(logits + 16),
                       _mm256_loadu_ps(logits + 24)};
     __m256 nan = _mm256_or_ps(_mm256_cmp_ps(best[0], best[1], _CMP_UNORD_Q),
@@ -40,10 +40,10 @@ struct Avx2Kernels {
     const __m256 scale = _mm256_set1_ps(factor);
     float top = maximum(logits);
     for (std::int32_t t = 0; t < tiles; ++t, logits += kTile) {
-      const float* next =
-          t + 1 < tiles ? logits + kTile : logits;  // whose maximum is found on the way: its loads overlap
-      out[t] = tile_unit(top, factor);              // with this tile's arithmetic
-      // Where the unit is exact in a float, the fused product is too, and the subtraction is saved.
+      // The maximum of the next tile is computed on the way: its loads overlap with this tile's arithmetic.
+      const float* next = t + 1 < tiles ? logits + kTile : logits;
+      out[t] = tile_unit(top, factor);
+      // Where the unit is exact in a float, so is the fused product, which saves the subtraction.
       const bool large = std::abs(out[t].unit) >= 0x1p22;
       const Lanes lanes{_mm256_set1_ps(large ? top : 0), scale,
                         _mm256_set1_ps(large ? -out[t].rest : static_cast<float>(out[t].unit)),
@@ -132,7 +132,7 @@ struct Avx2Kernels {
   static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, cross, above}; }
 
  private:
-  /// The sum of a tile whose maximum is -infinity: 0, or NaN if one hides there, which maxps passes over.
+  /// The sum of a tile whose maximum is -infinity: 0, or NaN if it holds one, which maxps misses.
   SPECULA_AVX2 static double empty(const float* logits) {
     return std::isnan(maximum(logits)) ? std::numeric_limits<double>::quiet_NaN() : 0.0;
   }
@@ -148,7 +148,7 @@ struct Avx2Kernels {
     return {_mm256_set1_ps(e.shift), _mm256_set1_ps(e.scale), _mm256_set1_ps(e.offset),
             _mm256_set1_ps(e.min_logit)};
   }
-  /// log2 of a weight, whatever the truncation.
+  /// log2 of a weight, ignoring truncation.
   SPECULA_AVX2 __attribute__((always_inline)) static __m256 power(const Lanes& lanes, __m256 l) {
     return _mm256_fmsub_ps(_mm256_sub_ps(l, lanes.shift), lanes.scale, lanes.offset);
   }
@@ -163,14 +163,14 @@ struct Avx2Kernels {
       sum = _mm256_add_ps(sum, exp2(above_unit<large>(lanes, logits + column + 128)));
       sum = _mm256_add_ps(sum, exp2(above_unit<large>(lanes, logits + column + 256)));
       sums[j] = _mm256_add_ps(sum, exp2(above_unit<large>(lanes, logits + column + 384)));
-      const float* ahead = next + 4 * column;  // in order: the hardware's prefetching wants it so
+      const float* ahead = next + 4 * column;  // in order, for the hardware prefetcher
       const __m256 a = _mm256_max_ps(_mm256_loadu_ps(ahead), _mm256_loadu_ps(ahead + 8));
       const __m256 b = _mm256_max_ps(_mm256_loadu_ps(ahead + 16), _mm256_loadu_ps(ahead + 24));
       best = _mm256_max_ps(best, _mm256_max_ps(a, b));
     }
     return reduce_max(best);
   }
-  /// Exponents of logits less the tile's unit.
+  /// Exponents of logits relative to the tile's unit.
   template <bool large>
   SPECULA_AVX2 __attribute__((always_inline)) static __m256 above_unit(const Lanes& lanes,
                                                                        const float* logits) {
@@ -186,7 +186,7 @@ struct Avx2Kernels {
                                                                     __m256 less) {
     return _mm256_max_ps(_mm256_fmsub_ps(keep, w, _mm256_mul_ps(take, less)), _mm256_setzero_ps());
   }
-  /// 2^y for y < 128; 0 below -126; NaN stays NaN.
+  /// 2^y for y < 128; 0 below -126; NaN for NaN.
   SPECULA_AVX2 __attribute__((always_inline)) static __m256 exp2(__m256 y) {
     const __m256 kept = _mm256_cmp_ps(y, _mm256_set1_ps(-126.0f), _CMP_NLT_UQ);
     const __m256 r = _mm256_round_ps(y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -197,7 +197,7 @@ struct Avx2Kernels {
     p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kExp2[1]));
     p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kExp2[0]));
     const __m256i shifted = _mm256_slli_epi32(_mm256_cvtps_epi32(r), 23);
-    // NaN converts to 0x80000000, which is shifted out: p, a NaN too, stays as it is.
+    // NaN converts to 0x80000000, which is shifted out: p, also NaN, is unchanged.
     return _mm256_and_ps(kept, _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), shifted)));
   }
   SPECULA_AVX2 __attribute__((always_inline)) static double halve(const __m256* s) {

@@ -19,7 +19,7 @@ namespace specula::detail {
 
 struct Avx512Kernels {
   SPECULA_AVX512 static float maximum(const float* logits) {
-    // maxps returns its second operand where either is NaN, so a NaN must be looked for apart.
+    // maxps returns its second operand where either is NaN, so NaN needs a test of its own.
     __m512 best[4] = {_mm512_loadu_ps(logits), _mm512_loadu_ps(logits + 16), _mm512_loadu_ps(logits + 32),
                       _mm512_loadu_ps(logits + 48)};
     int nan = _mm512_cmp_ps_mask(best[0], best[1], _CMP_UNORD_Q) |
@@ -42,10 +42,10 @@ struct Avx512Kernels {
     const __m512 scale = _mm512_set1_ps(factor);
     float top = maximum(logits);
     for (std::int32_t t = 0; t < tiles; ++t, logits += kTile) {
-      const float* next =
-          t + 1 < tiles ? logits + kTile : logits;  // whose maximum is found on the way: its loads overlap
-      out[t] = tile_unit(top, factor);              // with this tile's arithmetic
-      // Where the unit is exact in a float, the fused product is too, and the subtraction is saved.
+      // The maximum of the next tile is computed on the way: its loads overlap with this tile's arithmetic.
+      const float* next = t + 1 < tiles ? logits + kTile : logits;
+      out[t] = tile_unit(top, factor);
+      // Where the unit is exact in a float, so is the fused product, which saves the subtraction.
       const bool large = std::abs(out[t].unit) >= 0x1p22;
       const Lanes lanes{_mm512_set1_ps(large ? top : 0), scale,
                         _mm512_set1_ps(large ? -out[t].rest : static_cast<float>(out[t].unit)),
@@ -133,7 +133,7 @@ struct Avx512Kernels {
   static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, cross, above}; }
 
  private:
-  /// The sum of a tile whose maximum is -infinity: 0, or NaN if one hides there, which maxps passes over.
+  /// The sum of a tile whose maximum is -infinity: 0, or NaN if it holds one, which maxps misses.
   SPECULA_AVX512 static double empty(const float* logits) {
     return std::isnan(maximum(logits)) ? std::numeric_limits<double>::quiet_NaN() : 0.0;
   }
@@ -160,7 +160,7 @@ struct Avx512Kernels {
     return {_mm512_set1_ps(e.shift), _mm512_set1_ps(e.scale), _mm512_set1_ps(e.offset),
             _mm512_set1_ps(e.min_logit)};
   }
-  /// log2 of a weight, whatever the truncation.
+  /// log2 of a weight, ignoring truncation.
   SPECULA_AVX512 __attribute__((always_inline)) static __m512 power(const Lanes& lanes, __m512 l) {
     return _mm512_fmsub_ps(_mm512_sub_ps(l, lanes.shift), lanes.scale, lanes.offset);
   }
@@ -175,14 +175,14 @@ struct Avx512Kernels {
       sum = _mm512_add_ps(sum, exp2(above_unit<large>(lanes, logits + column + 128)));
       sum = _mm512_add_ps(sum, exp2(above_unit<large>(lanes, logits + column + 256)));
       sums[j] = _mm512_add_ps(sum, exp2(above_unit<large>(lanes, logits + column + 384)));
-      const float* ahead = next + 4 * column;  // in order: the hardware's prefetching wants it so
+      const float* ahead = next + 4 * column;  // in order, for the hardware prefetcher
       const __m512 a = max(_mm512_loadu_ps(ahead), _mm512_loadu_ps(ahead + 16));
       const __m512 b = max(_mm512_loadu_ps(ahead + 32), _mm512_loadu_ps(ahead + 48));
       best = max(best, max(a, b));
     }
     return reduce_max(best);
   }
-  /// Exponents of logits less the tile's unit.
+  /// Exponents of logits relative to the tile's unit.
   template <bool large>
   SPECULA_AVX512 __attribute__((always_inline)) static __m512 above_unit(const Lanes& lanes,
                                                                          const float* logits) {
@@ -198,7 +198,7 @@ struct Avx512Kernels {
                                                                       __m512 less) {
     return max(_mm512_fmsub_ps(keep, w, _mm512_mul_ps(take, less)), _mm512_setzero_ps());
   }
-  /// 2^y for y < 128; 0 below -126, and where `wanted` has no bit; NaN stays NaN.
+  /// 2^y for y < 128; 0 below -126, and where `wanted` has no bit; NaN for NaN.
   SPECULA_AVX512 __attribute__((always_inline)) static __m512 exp2(__m512 y, __mmask16 wanted = 0xFFFF) {
     const __mmask16 kept = _mm512_mask_cmp_ps_mask(wanted, y, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
     const __m512 r = _mm512_maskz_roundscale_ps(0xFFFF, y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);

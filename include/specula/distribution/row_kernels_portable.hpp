@@ -1,5 +1,4 @@
-// Tile kernels in plain loops of fixed length: a compiler makes SSE2, NEON or better of them, whatever its
-// baseline is.
+// Portable tile kernels: plain loops of fixed length, which compilers vectorise for SSE2, NEON or better.
 #pragma once
 
 #include <bit>
@@ -101,7 +100,7 @@ struct PortableKernels {
   static constexpr RowKernels table() { return {maximum, stats, fill, subtract, difference, cross, above}; }
 
  private:
-  /// 2^y for y < 128; 0 below -126; NaN stays NaN.
+  /// 2^y for y < 128; 0 below -126; NaN for NaN.
   static float exp2(float y) {
     constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
     const float bounded = y < -126.0f ? -126.0f : y;

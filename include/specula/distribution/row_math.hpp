@@ -1,4 +1,4 @@
-// Chooses the tile kernels at run time, and gives a row's tiles, the last one padded.
+// Run-time dispatch of the tile kernels, and access to the tiles of a row, the last one padded.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ inline std::atomic<Isa>& isa_choice() {
 }
 inline Isa isa() { return isa_choice().load(std::memory_order_relaxed); }
 
-/// For tests and benchmarks: every row from now on is computed with `isa`. Throws std::invalid_argument where
+/// For tests and benchmarks: computes every row from now on with `isa`. Throws std::invalid_argument if
 /// this processor lacks it.
 inline void use_isa(Isa isa) {
   if (!supported(isa))
@@ -60,8 +60,8 @@ inline const RowKernels& kernels() {
 
 inline constexpr std::int32_t tile_count(std::int32_t vocab) { return (vocab + kTile - 1) / kTile; }
 
-/// Tile `index` of a row of `vocab` logits: in place where it is whole, else copied to `padding` and filled
-/// up with -infinity.
+/// Tile `index` of a row of `vocab` logits: in place where it is whole, else copied to `padding` and padded
+/// with -infinity.
 inline const float* tile_at(const float* row, std::int32_t vocab, std::int32_t index,
                             std::array<float, kTile>& padding) {
   const std::int32_t begin = index * kTile, count = std::min(kTile, vocab - begin);
@@ -71,14 +71,14 @@ inline const float* tile_at(const float* row, std::int32_t vocab, std::int32_t i
   return padding.data();
 }
 
-/// 2^d for d <= 0; whole numbers without a call.
+/// 2^d for d <= 0; integers without a library call.
 inline double pow2(double d) {
   if (d < -1022) return 0;
   const auto n = static_cast<std::int64_t>(d);
   return static_cast<double>(n) == d ? std::bit_cast<double>((n + 1023) << 52) : std::exp2(d);
 }
 
-/// Masses of tiles, merged in one fixed order: chunks of 8 tiles in order.
+/// Sum of tile masses in one fixed order: chunks of 8 tiles in order.
 inline double merge_tiles(std::span<const double> masses) {
   double total = 0;
   for (std::size_t chunk = 0; chunk < masses.size(); chunk += 8) {

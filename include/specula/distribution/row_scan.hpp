@@ -1,5 +1,5 @@
-// One streaming pass over a row: its distribution, its first largest token, and the masses of its tiles for a
-// draw.
+// Softmax over a row of logits in one streaming pass: its distribution, argmax, top-k, and tile masses for
+// sampling.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 
 namespace specula::detail {
 
-/// The probabilities of one tile of a distribution; a point mass is one, too.
+/// The probabilities of one tile of a distribution, which may be a point mass.
 inline void fill_tile(const Distribution& distribution, std::int32_t vocab, std::int32_t tile,
                       float* weights) {
   if (distribution.is_point()) {
@@ -32,7 +32,7 @@ inline void fill_tile(const Distribution& distribution, std::int32_t vocab, std:
   kernels().fill(tile_at(distribution.logits, vocab, tile, padding), Exponent(distribution), weights);
 }
 
-/// Weights of a distribution over a row, tile by tile: what Rng::draw takes.
+/// Weights of a distribution over a row, tile by tile, for Rng::draw.
 struct TokenWeights {
   Distribution distribution;
   std::int32_t vocab_size;
@@ -59,10 +59,10 @@ double tile_mass(const Weights& weights, std::int32_t tile) {
                             0.0f);  // takes nothing away: the sum in its fixed order
 }
 
-/// Workspace of one row's scan. Allocates in the constructor, and 4 V bytes at the first truncation.
-/// Remembers the tile masses of the last distribution it saw. Its functions throw std::runtime_error on a row
-/// that holds NaN or +infinity, no finite logit at all, or logits beyond 1e38 times the temperature, and
-/// std::invalid_argument on a row of another width.
+/// Workspace for scanning a row. Allocates in the constructor, and 4 V bytes at the first truncation. Keeps
+/// the tile masses of the last distribution that it computed. Its functions throw std::runtime_error on a
+/// row that holds NaN or +infinity, has no finite logit, or has logits beyond 1e38 times the temperature,
+/// and std::invalid_argument on a row of another width.
 class RowScan {
  public:
   explicit RowScan(std::int32_t vocab)
@@ -73,8 +73,8 @@ class RowScan {
 
   std::int32_t vocab() const { return vocab_; }
 
-  /// The distribution of `row` under `params`. Cost: one read of the row; a cut reads again the tiles that
-  /// reach it.
+  /// The distribution of `row` under `params`. Cost: one read of the row; truncation reads the tiles that
+  /// reach the threshold again.
   Distribution distribution(std::span<const float> row, const SamplingParams& params) {
     if (params.greedy()) return Distribution::at(argmax(row));
     seen_ = {};  // the first truncation allocates, and may throw when masses_ are already of this row
@@ -83,7 +83,7 @@ class RowScan {
     distribution.inv_t = 1.0 / static_cast<double>(params.temperature);
     const bool needs_sum = !params.truncates() || truncation_.needs_sum(params);
     distribution.shift = needs_sum ? scan(row, distribution.inv_t) : maxima(row, distribution.inv_t);
-    // A cut that does not ask for the sum needs no log_z: what is left is added up below.
+    // A truncation that needs no sum needs no log_z either: the kept mass is summed below.
     if (needs_sum) distribution.log_z = log_sum();
     if (params.truncates()) {
       distribution.min_logit = truncation_.threshold(distribution, params, stats_);
@@ -105,13 +105,13 @@ class RowScan {
     return {distribution, vocab_, masses_};
   }
 
-  /// Tile masses of `distribution` if it is the last one seen, else none.
+  /// Tile masses of `distribution` if it is the last one computed, else empty.
   std::span<const double> masses(const Distribution& distribution) const {
     return distribution.logits != nullptr && seen_ == distribution ? std::span<const double>(masses_)
                                                                    : std::span<const double>();
   }
 
-  /// Forgets the last distribution's masses: its row is about to be overwritten.
+  /// Drops the last distribution's masses: its row is about to be overwritten.
   void forget() { seen_ = {}; }
 
   /// First of the largest logits. Cost: one read of the row.
@@ -138,9 +138,10 @@ class RowScan {
     return {first(row, tile, best), prob(-log_sum())};
   }
 
-  /// The out.size() largest logits, best first, ties to the lower token; returns how many there are above
-  /// -infinity. Cost: one read of the row, and again the tiles that reach the least of them; each logit that
-  /// is among them when it is read is put in its place, which is O(V * out.size()) for a row that rises.
+  /// The out.size() largest logits, best first, ties to the lower token; returns how many are above
+  /// -infinity. Cost: one read of the row, and of the tiles that reach the smallest of them again. Each
+  /// logit that is among them when it is read is inserted in order, which is O(V * out.size()) for an
+  /// ascending row.
   std::int32_t top_k(std::span<const float> row, std::span<Top> out) {
     if (out.empty()) return 0;
     seen_ = {};
@@ -157,9 +158,9 @@ class RowScan {
   }
 
  private:
-  /// Never above 1, whatever the rounding: along a path they multiply to what never rises.
+  /// At most 1 in spite of rounding, so that products along a path never rise.
   static double prob(double log) { return std::min(1.0, std::exp(log)); }
-  /// The largest of the logits above `bound`, sorted, in `out`, their `prob` being the logits.
+  /// The largest of the logits above `bound`, sorted, in `out`, with the logit as `prob`.
   std::size_t collect(std::span<const float> row, float bound, std::span<Top> out) const {
     std::array<float, kTile> padding;
     std::array<std::int32_t, kTile> places;
@@ -171,7 +172,7 @@ class RowScan {
       for (std::int32_t i = 0; i < count; ++i) {
         const std::int32_t place = places[static_cast<std::size_t>(i)];
         const float logit = tile[place];
-        if (!(logit > bound)) continue;  // which has risen since
+        if (!(logit > bound)) continue;  // `bound` has risen since
         std::size_t at = found < out.size() ? found++ : found - 1;
         for (; at > 0 && out[at - 1].prob < static_cast<double>(logit); --at) out[at] = out[at - 1];
         out[at] = {t * kTile + place, static_cast<double>(logit)};
@@ -180,7 +181,7 @@ class RowScan {
     }
     return found;
   }
-  /// Statistics of all tiles; returns the largest logit.
+  /// Computes the statistics of all tiles; returns the largest logit.
   float scan(std::span<const float> row, double inv_t) {
     check_width(row);
     const std::int32_t whole = vocab_ / kTile, all = tile_count(vocab_);
@@ -198,7 +199,7 @@ class RowScan {
     check_top(row, top, inv_t, nan);
     return top;
   }
-  /// The tiles' maxima alone, without an exponential; returns the largest.
+  /// Computes the tiles' maxima only, without exponentials; returns the largest.
   float maxima(std::span<const float> row, double inv_t) {
     check_width(row);
     std::array<float, kTile> padding;
@@ -213,8 +214,8 @@ class RowScan {
     check_top(row, top, inv_t, nan);
     return top;
   }
-  /// log of the sum of exp(inv_t * (l - top)), top being the largest logit of the row that scan() saw last;
-  /// leaves the tiles' shares of it in masses_.
+  /// log of the sum of exp(inv_t * (l - top)) over the row that scan() read last, top being its largest
+  /// logit; leaves the tiles' shares of it in masses_.
   double log_sum() {
     const TileStats& first =
         *std::max_element(stats_.begin(), stats_.end(),
@@ -228,7 +229,8 @@ class RowScan {
     normalise(sum);
     return (std::log2(sum) - static_cast<double>(first.rest)) / kLog2E;
   }
-  /// Tile masses of any distribution over its own row, `is_empty` tiles unread; returns their total.
+  /// Computes the tile masses of any distribution over its row, skipping `is_empty` tiles; returns their
+  /// total.
   template <class IsEmpty>
   double measure(const Distribution& distribution, IsEmpty is_empty) {
     const Exponent exponent(distribution);

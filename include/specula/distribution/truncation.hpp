@@ -1,4 +1,4 @@
-// theta: the logit below which top-k, top-p and min-p drop a token.
+// Top-k, top-p and min-p truncation: finds theta, the logit below which a token is dropped.
 #pragma once
 
 #include <algorithm>
@@ -21,33 +21,33 @@ class Truncation {
  public:
   explicit Truncation(std::int32_t vocab) : vocab_(vocab) {}
 
-  /// Whether threshold() wants the distribution's normaliser: for a nucleus of the whole row alone.
+  /// Whether threshold() needs the distribution's normaliser: only for top-p over the whole row.
   bool needs_sum(const SamplingParams& params) const {
     return params.top_p < 1.0f && !truncates_top_k(params);
   }
 
-  /// The largest of the three thresholds. `distribution` is the row's distribution without a cut (normalised
-  /// where needs_sum()), `distribution.shift` the largest logit, `tiles` its tiles' statistics, of which it
-  /// reads the maxima. Cost: the tiles that reach a lower bound of the threshold are read once more, and what
-  /// reaches it is ordered. A flat row with top_p is read ten times.
+  /// The largest of the three thresholds. `distribution` is the row's distribution before truncation
+  /// (normalised if needs_sum()), `distribution.shift` the largest logit, `tiles` its tiles' statistics, of
+  /// which it reads the maxima. Cost: the tiles that reach a lower bound of the threshold are read once
+  /// more, and the logits that reach it are ordered. A flat row with top_p is read ten times.
   float threshold(const Distribution& distribution, const SamplingParams& params,
                   std::span<const TileStats> tiles) {
     const float top = distribution.shift;
     if (values_.empty()) {
       maxima_.resize(static_cast<std::size_t>(tile_count(vocab_)));
-      values_.resize(static_cast<std::size_t>(vocab_) + 1);  // last: it says that both are there
+      values_.resize(static_cast<std::size_t>(vocab_) + 1);  // last: marks both as allocated
     }
     float theta = -std::numeric_limits<float>::infinity();
     double mass = 1;
     bool gathered = false;
     if (truncates_top_k(params)) {
       gather(distribution.logits, tiles, top_k_bound(params.top_k, tiles));
-      if (count_ >= params.top_k) {  // else all that there is above -infinity stays
+      if (count_ >= params.top_k) {  // else all logits above -infinity are kept
         const auto kth = values_.begin() + (params.top_k - 1);
         std::nth_element(values_.begin(), kth, values_.begin() + count_, descending);
         theta = *kth;
       }
-      if (params.top_p < 1.0f) {  // what top-k left, ties included
+      if (params.top_p < 1.0f) {  // over what top-k kept, ties included
         count_ =
             std::partition(values_.begin(), values_.begin() + count_, [&](float l) { return l >= theta; }) -
             values_.begin();
@@ -86,7 +86,7 @@ class Truncation {
     return maxima_[static_cast<std::size_t>(k - 1)];
   }
 
-  /// Leaves the logits of [bound, below) above -infinity in values_[0, count_).
+  /// Collects the logits in [bound, below), without -infinity, in values_[0, count_).
   void gather(const float* row, std::span<const TileStats> tiles, float bound,
               float below = std::numeric_limits<float>::infinity()) {
     const float under = std::nextafter(bound, -std::numeric_limits<float>::infinity());
@@ -97,7 +97,7 @@ class Truncation {
       if (tiles[static_cast<std::size_t>(t)].maximum < bound) continue;
       const float* const tile = tile_at(row, vocab_, t, padding);
       const std::int32_t found = kernels().above(tile, under, places.data());
-      for (std::int32_t i = 0; i < found; ++i) {  // without a branch: where the bound falls is noise
+      for (std::int32_t i = 0; i < found; ++i) {  // branch-free: the comparison is unpredictable
         const float logit = tile[places[static_cast<std::size_t>(i)]];
         values_[static_cast<std::size_t>(count_)] = logit;
         count_ += logit < below;
@@ -117,15 +117,16 @@ class Truncation {
     return mass;
   }
 
-  /// Least logit of the smallest set of largest logits that holds at least top_p of `mass`. `gathered`:
-  /// values_ holds just the logits that may be in it, sorted; else they are looked for in the row.
+  /// The smallest logit of the nucleus: the smallest set of largest logits that holds at least top_p of
+  /// `mass`. `gathered`: values_ holds exactly the logits that may be in it, sorted; else they are searched
+  /// in the row.
   float nucleus(const Distribution& distribution, double top_p, double mass, bool gathered,
                 std::span<const TileStats> tiles) {
     const double wanted = top_p * mass;
     double seen = 0;
     if (!gathered) {
-      // V tokens lighter than (1 - top_p) / V weigh less than 1 - top_p together: the nucleus lies above
-      // them. One part in a thousand of margin pays for the rounding of log_z.
+      // V tokens lighter than (1 - top_p) / V weigh less than 1 - top_p together: the nucleus is above
+      // them. A margin of 0.1% covers the rounding of log_z.
       const double least = std::log(0.999 * (1.0 - top_p) / static_cast<double>(vocab_));
       float low = static_cast<float>(static_cast<double>(distribution.shift) +
                                      (least + distribution.log_z) / distribution.inv_t);
@@ -147,7 +148,7 @@ class Truncation {
     }
     std::ptrdiff_t sorted = gathered ? count_ : 0;
     for (std::ptrdiff_t i = 0; i < count_; ++i) {
-      if (i == sorted) {  // order no more than is needed, in blocks that double
+      if (i == sorted) {  // sort only as far as needed, in blocks that double
         const std::ptrdiff_t end = std::min<std::ptrdiff_t>(count_, std::max<std::ptrdiff_t>(64, 2 * sorted));
         std::nth_element(values_.begin() + sorted, values_.begin() + (end - 1), values_.begin() + count_,
                          descending);
@@ -161,11 +162,11 @@ class Truncation {
                       : -std::numeric_limits<float>::infinity();
   }
 
-  static constexpr std::ptrdiff_t kMany = 4096;  // logits that are sorted as they come
+  static constexpr std::ptrdiff_t kMany = 4096;  // more candidates are bisected before sorting
 
   std::int32_t vocab_;
-  std::vector<float>
-      values_;  // (V + 1) the logits that may reach the threshold; one more than V for the branchless store
+  // (V + 1) the logits that may reach the threshold; one more than V for the branch-free store
+  std::vector<float> values_;
   std::vector<float> maxima_;  // (ceil(V / 512))
   std::ptrdiff_t count_ = 0;
 };

@@ -1,4 +1,5 @@
-// The likeliest token after a token: a draft that costs nothing.
+// Bigram drafter: predicts the most frequent next token from a table or from the committed text, at no model
+// cost.
 #pragma once
 
 #include <algorithm>
@@ -29,8 +30,8 @@ inline void check_tokens(const std::string& who, Tokens tokens, std::int32_t voc
                                   std::to_string(vocab) + " tokens");
 }
 
-/// What of `context` is new after `known` tokens of it. Throws std::invalid_argument if it is shorter, or on
-/// a new token or a draft token outside the vocabulary.
+/// The tokens of `context` after its first `known`. Throws std::invalid_argument if the context is shorter
+/// than that, or if a new token or a draft token is outside the vocabulary.
 inline Tokens fresh_tokens(const std::string& who, Tokens context, Tokens draft_tokens, std::size_t known,
                            std::int32_t vocab) {
   if (context.size() < known)
@@ -42,8 +43,8 @@ inline Tokens fresh_tokens(const std::string& who, Tokens context, Tokens draft_
   return fresh;
 }
 
-/// Throws std::invalid_argument unless `tokens` can be new nodes under `parents` where there are `nodes`
-/// already.
+/// Throws std::invalid_argument unless `tokens` and `parents` describe valid new nodes after `nodes` existing
+/// ones.
 inline void check_nodes(const std::string& who, Tokens tokens, Nodes parents, std::size_t nodes,
                         std::int32_t vocab) {
   if (tokens.size() != parents.size())
@@ -56,25 +57,25 @@ inline void check_nodes(const std::string& who, Tokens tokens, Nodes parents, st
   check_tokens(who, tokens, vocab, nodes);
 }
 
-/// In how far draft tokens of one kind come true: counts, and what is believed before there are any.
+/// Acceptance rate of one kind of draft token: its counts, smoothed by a prior.
 struct HitRate {
   double prior = 0.5;
   std::int64_t tries = 0, hits = 0;
 
   void saw(bool hit) { ++tries, hits += hit; }
   double probability() const {
-    constexpr double kWeight = 16;  // tries that the prior stands for
+    constexpr double kWeight = 16;  // tries that the prior counts as
     return (static_cast<double>(hits) + kWeight * prior) / (static_cast<double>(tries) + kWeight);
   }
 };
 
 }  // namespace detail
 
-/// One next token a token of the vocabulary, kNoToken where there is none: a bigram model's argmax.
+/// Argmax of a bigram model: one next token per token of the vocabulary, kNoToken where there is none.
 class BigramTable {
  public:
-  /// `next`: (V). Throws std::invalid_argument on an empty table, or naming an entry that is neither kNoToken
-  /// nor in the vocabulary.
+  /// `next`: (V). Throws std::invalid_argument if the table is empty, or naming the first entry that is
+  /// neither kNoToken nor in the vocabulary.
   explicit BigramTable(std::vector<Token> next) : next_(std::move(next)) {
     if (next_.empty()) throw std::invalid_argument("BigramTable: the vocabulary is empty");
     for (std::size_t i = 0; i < next_.size(); ++i)
@@ -85,8 +86,8 @@ class BigramTable {
   }
   std::int32_t vocab_size() const { return static_cast<std::int32_t>(next_.size()); }
   Tokens next() const { return next_; }  // (V)
-  /// The token after `token`; kNoToken also where `token` is outside the vocabulary, which is empty in a
-  /// table that was moved from.
+  /// The token after `token`; kNoToken also where `token` is outside the vocabulary. A moved-from table has
+  /// an empty vocabulary.
   Token operator()(Token token) const {
     const auto i = static_cast<std::size_t>(token);
     return i < next_.size() ? next_[i] : kNoToken;
@@ -96,7 +97,7 @@ class BigramTable {
   std::vector<Token> next_;
 };
 
-/// Counts pairs of texts. Memory: O(distinct pairs).
+/// Counts bigrams of documents. Memory: O(distinct pairs).
 class BigramCounter {
  public:
   /// Throws std::invalid_argument unless vocab >= 1.
@@ -105,13 +106,13 @@ class BigramCounter {
       throw std::invalid_argument("BigramCounter: the vocabulary has " + std::to_string(vocab) +
                                   " tokens, must be >= 1");
   }
-  /// Counts the pairs inside `document`, none across two of them. Throws std::invalid_argument, having
-  /// counted nothing, on a token outside the vocabulary.
+  /// Counts the pairs inside `document`; no pair spans two documents. Throws std::invalid_argument, before
+  /// counting anything, on a token outside the vocabulary.
   void add(Tokens document) {
     detail::check_tokens("BigramCounter::add", document, vocab_);
     for (std::size_t i = 1; i < document.size(); ++i) ++counts_.at(document[i - 1], document[i]);
   }
-  /// The most frequent next token of each, ties to the lower one. O(V + pairs).
+  /// The most frequent next token per token, ties to the lower one. O(V + pairs).
   BigramTable table() const {
     std::vector<Token> next(static_cast<std::size_t>(vocab_), kNoToken);
     std::vector<std::int64_t> most(next.size(), 0);
@@ -127,11 +128,11 @@ class BigramCounter {
   detail::PairMap<std::int64_t> counts_;
 };
 
-/// Predicts the token after a token, whatever stands before it: from a table, from the pairs of the committed
-/// text, or from both. Of the text's pairs the most frequent counts, ties to the one seen last. Confidences:
-/// in how far such draft tokens came true so far, in texts before as well; a prompt (what a text begins with,
-/// up to the first extend() or the first sync() that brings nothing new) does not count. Allocates nothing in
-/// a round once reserve() has made room.
+/// Predicts the next token from the last one alone: from a table, from the pairs of the committed text, or
+/// from both. Of the text's pairs it takes the most frequent, ties to the one seen last. Confidence: the
+/// acceptance rate of such draft tokens so far, earlier texts included. A prompt (the beginning of a text, up
+/// to the first extend() or the first sync() without new tokens) is not counted. A round allocates nothing
+/// once reserve() has made room.
 class Bigram {
  public:
   Bigram(BigramTable table)
@@ -144,7 +145,7 @@ class Bigram {
                                   " tokens, must be >= 1");
     return Bigram(vocab);
   }
-  /// Learns from the committed text, and has `table` for tokens that it has not seen there.
+  /// Learns from the committed text; uses `table` for tokens not seen there.
   static Bigram online(BigramTable table) {
     Bigram both(table.vocab_size());
     both.table_ = std::move(table);
@@ -155,7 +156,7 @@ class Bigram {
   std::int32_t capacity() const { return std::numeric_limits<std::int32_t>::max(); }
   const Usage& usage() const { return usage_; }
 
-  /// Makes room for a text and a proposal of `tokens` tokens.
+  /// Reserves memory for a text and a proposal of `tokens` tokens in all.
   void reserve(std::int32_t tokens) {
     const auto n = static_cast<std::size_t>(std::max(0, tokens));
     text_.reserve(n);
@@ -164,7 +165,7 @@ class Bigram {
     if (!best_.empty()) counts_.reserve(n);
   }
 
-  /// Forgets committed tokens from `n` on. O(room) where it learns from the text.
+  /// Forgets committed tokens from `n` on. O(reserved size) if it learns from the text.
   void truncate(std::int32_t n) {
     alive_.expect("Bigram");
     nodes_ = 0;
@@ -179,8 +180,8 @@ class Bigram {
     text_.resize(keep);
   }
 
-  /// See Drafter. O(new tokens + draft token). Throws std::invalid_argument, having changed nothing, on a
-  /// context shorter than the last one, or a new token or draft token outside the vocabulary.
+  /// See Drafter. O(new tokens + draft tokens). Throws std::invalid_argument, and changes nothing, if the
+  /// context is shorter than the last one, or a new token or a draft token is outside the vocabulary.
   void sync(Tokens context, Tokens draft_tokens) {
     alive_.expect("Bigram");
     const detail::Stopwatch watch(usage_.seconds);
@@ -190,8 +191,8 @@ class Bigram {
     for (const Token token : fresh) append(token);
   }
 
-  /// See Drafter. Throws std::invalid_argument, having changed nothing, on a token outside the vocabulary or
-  /// a parent that is not there.
+  /// See Drafter. Throws std::invalid_argument, and changes nothing, if a token is outside the vocabulary or
+  /// a parent does not exist.
   PointMasses extend(Tokens tokens, Nodes parents) {
     alive_.expect("Bigram");
     const detail::Stopwatch watch(usage_.seconds);
@@ -210,7 +211,7 @@ class Bigram {
     return {draft_tokens_, confidences_};
   }
 
-  /// The draft tokens after `token`, which must be in the vocabulary.
+  /// The draft token after `token`, which must be in the vocabulary.
   Token operator()(Token token) const {
     if (knows(token)) return best_[index(token)].next;
     return table_ ? (*table_)(token) : kNoToken;
@@ -224,7 +225,7 @@ class Bigram {
     }
     text_.push_back(token);
   }
-  /// Forgets how its draft tokens fared.
+  /// Resets the acceptance counts.
   void reset_record() { seen_rate_ = table_rate_ = {.prior = kPrior}; }
 
  private:
@@ -247,7 +248,7 @@ class Bigram {
 
   std::int32_t vocab_;
   std::optional<BigramTable> table_;
-  std::vector<Best> best_;  // (V); empty: does not learn
+  std::vector<Best> best_;  // (V); empty: does not learn from the text
   detail::PairMap<std::int32_t> counts_;
   std::vector<Token> text_;  // committed
   std::size_t nodes_ = 0;    // since the last sync

@@ -1,4 +1,5 @@
-// A draft with exits: easy tokens leave early.
+// Early-exit drafting (sorted speculative decoding, S2D): a token stops at the first exit that is confident
+// enough.
 #pragma once
 
 #include <cmath>
@@ -18,20 +19,20 @@
 
 namespace specula {
 
-/// What a threshold of an exit is compared with; of the softmax of its row, whatever the verifier's
-/// temperature. `confidence`: the largest probability, known before anything is drawn. `sample`: that of the
-/// token that this exit draws, as the paper's algorithm has it. A token that left where it was likely enough
-/// does not have the distribution of its exit's row: its distribution is the mixture
+/// The probability that an exit's threshold is compared with, taken from the softmax of the exit's row
+/// whatever the verifier's temperature. `confidence`: the largest probability, known before any draw.
+/// `sample`: the probability of the token drawn at this exit, as in the paper's algorithm. A token accepted
+/// by such a test is not distributed like its exit's row; its distribution is the mixture
 ///
 ///   q = 1[p1 >= t1] p1 + m1 (1[p2 >= t2] p2 + m2 (...)),   m_i the mass of exit i below its threshold
 ///
-/// and that is the row which EarlyExitDrafter then gives: exact, but every exit that has mass below its
-/// threshold is run.
+/// EarlyExitDrafter then returns that mixture as the row. This is exact, but runs every exit that has mass
+/// below its threshold.
 enum class ExitBy { confidence, sample };
 
 namespace detail {
 
-/// Runs nodes to the first exit whose row is sure enough.
+/// Runs each node to the first exit whose row reaches the threshold.
 template <ExitsEarly M>
 class EarlyExitForward {
  public:
@@ -49,15 +50,15 @@ class EarlyExitForward {
     for (std::int32_t exit = 0; exit < exits; ++exit) {
       const auto e = static_cast<std::size_t>(exit);
       const float threshold = e < thresholds.size() ? thresholds[e] : 0;
-      if (threshold > 1) continue;  // nobody leaves, so nobody asks for its row
+      if (threshold > 1) continue;  // no token can stop here, so the row is not needed
       stops_.push_back({exit, threshold});
-      if (threshold == 0) break;  // all leave
+      if (threshold == 0) break;  // every token stops here
     }
     exit_counts_.resize(static_cast<std::size_t>(exits));
     going_.reserve(static_cast<std::size_t>(model.capacity()));
   }
 
-  /// Nodes that left at each exit.
+  /// Nodes that stopped at each exit.
   std::span<const std::int64_t> exit_counts() const { return exit_counts_; }
 
   LogitsView operator()(M& model, Tokens tokens, Nodes parents, NodeId first, Usage& usage) {
@@ -66,7 +67,7 @@ class EarlyExitForward {
     going_.resize(tokens.size());
     for (std::size_t i = 0; i < going_.size(); ++i) going_[i] = static_cast<std::int32_t>(i);
     if (by_ == ExitBy::sample) start(rows);
-    std::int32_t layers = 0;  // that those who go on went through
+    std::int32_t layers = 0;  // run so far for the remaining rows
     for (auto stop = stops_.begin();; ++stop) {
       const std::size_t before = going_.size();
       usage.layers += static_cast<double>(before) * (model.layers_to(stop->exit) - layers);
@@ -92,7 +93,7 @@ class EarlyExitForward {
   }
 
  private:
-  /// `rows`, if there is one for each node.
+  /// Returns `rows`; throws unless there is one per node.
   LogitsView all(const LogitsView& rows, std::size_t nodes, std::int32_t exit) const {
     expect_rows("EarlyExitDrafter: the draft", rows, nodes, scan_.vocab(),
                 [&] { return "at exit " + number(exit) + " for"; });
@@ -103,7 +104,8 @@ class EarlyExitForward {
     weight_.assign(static_cast<std::size_t>(rows.rows), 1.0);
   }
 
-  /// Adds what leaves here to the row's mixture. Returns whether nothing goes on.
+  /// Adds the tokens that stop at this exit to the row's mixture. Returns whether no mass is left for later
+  /// exits.
   bool mix(const LogitsView& rows, std::int32_t row, float threshold) {
     const auto at = static_cast<std::size_t>(row);
     const std::span<const float> logits = rows.row(row);
@@ -125,41 +127,41 @@ class EarlyExitForward {
     std::int32_t exit;
     float threshold;
   };
-  std::vector<Stop> stops_;  // exits at which somebody may leave; at the last all do
+  std::vector<Stop> stops_;  // exits at which a token may stop; all stop at the last
   ExitBy by_;
   RowScan scan_;
-  std::vector<std::int32_t> going_;        // rows that have not left
+  std::vector<std::int32_t> going_;        // rows that go on to a later exit
   std::vector<std::int64_t> exit_counts_;  // (exits)
-  std::vector<float> mixed_;               // (rows, V), where the exit depends on the draw
-  std::vector<double> weight_;             // (rows) mass that has not left
+  std::vector<float> mixed_;               // (rows, V), for ExitBy::sample
+  std::vector<double> weight_;             // (rows) mass left for later exits
 };
 
 }  // namespace detail
 
-/// Drafts with a model that was trained to stop after fewer layers (or with any that has exits): a token
-/// leaves at the first exit that is sure enough of it. One such draft serves targets of different sizes: the
-/// thresholds say how much its draft tokens may cost. Upper layers catch up with tokens that left early, in
-/// one batch, when a later token gets there, so that every row is that of the model which ends at its exit.
+/// Drafts with a model trained to stop after fewer layers (or any model with exits): a token stops at the
+/// first exit that is confident enough. One such draft serves targets of different sizes: the thresholds set
+/// the cost per draft token. The upper layers process tokens that stopped early in one batch, when a later
+/// token first needs them. So every row equals that of the model truncated at its exit.
 ///
 ///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}},
 ///                           specula::EarlyExitDrafter{draft, {0.5f, 0.5f}},
 ///                           specula::AdaptiveChain<specula::HeuristicEnd>{}};
 ///
-/// The model is referenced and must outlive the drafter. Allocates in the constructor only, by
-/// ExitBy::confidence. Source: Sorted Speculative Decoding (Kavehzadeh et al. 2024), algorithm 1.
+/// The model is referenced and must outlive the drafter. With ExitBy::confidence it allocates in the
+/// constructor only. Source: Sorted Speculative Decoding (Kavehzadeh et al. 2024), algorithm 1.
 template <ExitsEarly M>
 class EarlyExitDrafter : public ModelDrafter<M, detail::EarlyExitForward<M>> {
   using Base = ModelDrafter<M, detail::EarlyExitForward<M>>;
 
  public:
-  /// `thresholds` (exits - 1, or fewer: the next is then 0) of the exits but the last. Above 1: nothing
-  /// leaves there, and its row is not made. Throws std::invalid_argument for more of them, or one that is
+  /// `thresholds` (exits - 1, or fewer: the next is then 0): of the exits before the last. Above 1: no token
+  /// stops there, and its row is not computed. Throws std::invalid_argument if there are more, or if one is
   /// negative.
   explicit EarlyExitDrafter(M& model, const std::vector<float>& thresholds, ExitBy by = ExitBy::confidence)
       : Base(model, detail::EarlyExitForward<M>(model, thresholds, by)) {}
   EarlyExitDrafter(M&&, const std::vector<float>&, ExitBy = ExitBy::confidence) = delete;
 
-  /// Nodes that left at each exit so far.
+  /// Nodes that stopped at each exit so far.
   std::span<const std::int64_t> exit_counts() const { return this->forward().exit_counts(); }
 };
 

@@ -1,4 +1,5 @@
-// A draft head on the target's features: EAGLE's, and HASS's, which is trained otherwise.
+// EAGLE and HASS drafter: a draft head on the target's features (hidden states). HASS differs in training
+// only.
 #pragma once
 
 #include <utility>
@@ -18,16 +19,16 @@ struct FeaturesAccessor {
 };
 }  // namespace detail
 
-/// Drafts with a head that predicts the target's next feature from a token and the feature before it, and
-/// from that, by the target's own LM head, the next token. In the round the features behind the root are the
-/// head's own predictions. So accepted tokens are run again in the next round, on the features that the
-/// target now has: appended, which a lazy model merges into its next pass.
+/// Drafts with a head that predicts the target's next feature from a token and the feature before it, and the
+/// next token from that feature by the target's own LM head. Within a round the features after the root are
+/// the head's own predictions. So accepted tokens are run again in the next round, on the target's features:
+/// they are appended, which a lazy model merges into its next pass.
 ///
 ///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}},
 ///                           specula::FeatureHead{head, target}, specula::DynamicTree{}};
 ///
-/// Both models are referenced and must outlive the drafter. What the head holds already is dropped by the
-/// first sync(). Throws std::invalid_argument if the vocabularies differ, and what the head's
+/// Both models are referenced and must outlive the drafter. The first sync() drops the head's previous
+/// content. Throws std::invalid_argument if the vocabularies differ, and whatever the head's
 /// set_target_state() throws. Allocates in the constructor only. Sources: EAGLE (Li et al. 2024); HASS (Zhang
 /// et al. 2024).
 template <LanguageModel D, ExposesFeatures T>

@@ -1,4 +1,4 @@
-// GLIDE: a draft that reads the target's cached keys and values.
+// GLIDE drafter: a draft model with cross attention to the target's KV cache.
 #pragma once
 
 #include <utility>
@@ -18,18 +18,17 @@ struct KeyValuesAccessor {
 };
 }  // namespace detail
 
-/// Drafts with a small model whose layers attend, beside their own cache, to the keys and values that the
-/// target cached for the context. In the round the draft lags behind itself: a draft token sees the target's
-/// context, not the draft tokens before it. So accepted tokens are run again in the next round, now that the
-/// target has theirs: appended, which a lazy model merges into its next pass. (A draft of one layer that says
-/// so keeps them: its own keys and values are the same either way.)
+/// Drafts with a small model whose layers attend to their own cache and to the keys and values that the
+/// target cached for the context. Within a round a draft token sees the target's keys of the context, not of
+/// the draft tokens before it. So accepted tokens are run again in the next round, when the target has their
+/// keys: they are appended, which a lazy model merges into its next pass. (A one-layer draft that declares
+/// keeps_speculation() keeps them: its own keys and values do not change.)
 ///
-///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}}, specula::Glide{draft,
-///   target},
-///                           specula::Cape{}};
+///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}},
+///                           specula::Glide{draft, target}, specula::Cape{}};
 ///
-/// Both models are referenced and must outlive the drafter. What the draft holds already is dropped by the
-/// first sync(). Throws std::invalid_argument if the vocabularies differ, and what the draft's
+/// Both models are referenced and must outlive the drafter. The first sync() drops the draft's previous
+/// content. Throws std::invalid_argument if the vocabularies differ, and whatever the draft's
 /// set_target_state() throws. Allocates in the constructor only. Source: GLIDE with a CAPE (Du et al. 2024),
 /// section 4.1.
 template <LanguageModel D, ExposesKeyValues T>

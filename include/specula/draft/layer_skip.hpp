@@ -1,4 +1,5 @@
-// The target as its own draft: some of its blocks left out, chosen anew for every text.
+// Self-speculative decoding by layer skipping: the target drafts for itself without some of its blocks,
+// chosen per text.
 #pragma once
 
 #include <algorithm>
@@ -21,16 +22,17 @@
 
 namespace specula {
 
-/// Which blocks of a model its draft leaves out. Counting layers from 1: attention where its input and output
-/// are alike, and attention and MLP of every `every`-th layer, but none of the last `keep_last` layers.
+/// Which blocks of a model its draft skips. Counting layers from 1: the attention of layers where its input
+/// and output are similar, and attention and MLP of every `every`-th layer, but nothing in the last
+/// `keep_last` layers.
 struct SkipRules {
-  double alike = 0.985;        // attention whose mean cosine is at least so much; above 1: none
+  double alike = 0.985;        // skip attention of at least this mean cosine; above 1: none
   std::int32_t every = 3;      // 0: none
-  std::int32_t keep_last = 2;  // 0: these rules may leave out any
+  std::int32_t keep_last = 2;  // 0: every layer may be skipped
 };
 
-/// Sets `out`, which is made for the model's layers, from its similarities (layers), or from the other rules
-/// alone where there are none. Throws std::invalid_argument for rules out of range or other sizes. Source:
+/// Sets `out`, sized for the model's layers, from its similarities (layers), or from the other rules alone if
+/// `similarity` is empty. Throws std::invalid_argument if a rule is out of range or the sizes differ. Source:
 /// Draft on the Fly (2024), algorithm 1 (ADMG).
 inline void choose_skipped(std::span<const double> similarity, const SkipRules& rules, SkippedBlocks& out) {
   const std::int32_t layers = out.layers();
@@ -51,20 +53,20 @@ inline void choose_skipped(std::span<const double> similarity, const SkipRules& 
   }
 }
 
-/// Drafts with the target itself through a part of its blocks, in the target's own cache: nothing is trained,
-/// and there is no second cache to keep in step. What is left out is given, or chosen by rules when the first
-/// draft token of a text is made, from the similarities that the target measured while it read the prompt (a
-/// target that does not measure has the other rules only). The target's committed slots are never written; a
-/// draft's nodes share its room for nodes, are never more than there are in the proposal, and are forgotten
-/// before it verifies. Views of the target are stale after each draft token. One a target.
+/// Drafts with the target itself, without some of its blocks, in the target's own KV cache: no training, and
+/// no second cache to keep in sync. The skipped blocks are given, or chosen by rules at the first draft token
+/// of a text, from the similarities that the target measured during prefill (a target that does not measure
+/// them uses the other rules only). The target's committed slots are never written. Draft nodes share its
+/// room for nodes, are never more than the proposal has, and are dropped before verification. Each draft
+/// token invalidates views of the target. At most one per target.
 ///
 ///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}}, specula::LayerSkip{target},
 ///                           specula::AdaptiveChain<>{}};
 ///
-/// The paper's mean is over all S tokens of the prompt, since its first token is the target's own, from the
-/// prefill. Here it is over the S - 1 before the root: the first round drafts already, when the target has
-/// yet to run the root. To wait for the root's cosine would cost every text a round without draft tokens, for
-/// a mean that it can move by at most 2 / S.
+/// The paper averages over all S tokens of the prompt, since its first token is the target's own, from
+/// prefill. Here the mean is over the S - 1 tokens before the root, because the first round drafts before the
+/// target has run the root. Waiting for the root's cosine would cost each text one round without draft
+/// tokens, and could move the mean by at most 2 / S.
 ///
 /// The target is referenced and must outlive the drafter; it is also the verifier's. Allocates in the
 /// constructor only. Source: Draft on the Fly: Adaptive Self-Speculative Decoding using Cosine Similarity
@@ -72,7 +74,7 @@ inline void choose_skipped(std::span<const double> similarity, const SkipRules& 
 template <SkipsLayers T>
 class LayerSkip {
  public:
-  /// Throws std::invalid_argument for rules out of range.
+  /// Throws std::invalid_argument if a rule is out of range.
   explicit LayerSkip(T& target, const SkipRules& rules = {})
       : target_(&target), rules_(rules), skipped_(target.layers()) {
     choose_skipped({}, rules, skipped_);
@@ -80,8 +82,8 @@ class LayerSkip {
     tokens_.reserve(room), parents_.reserve(room), lacking_.reserve(room);
   }
   LayerSkip(T&&, const SkipRules& = {}) = delete;
-  /// Leaves out these blocks in every text. Throws std::invalid_argument unless they are of a model with as
-  /// many layers.
+  /// Skips these blocks in every text. Throws std::invalid_argument unless they have the target's number of
+  /// layers.
   LayerSkip(T& target, SkippedBlocks blocks) : LayerSkip(target) {
     if (blocks.layers() != target.layers() || blocks.mlp.size() != blocks.attention.size())
       throw std::invalid_argument("LayerSkip: blocks of " + std::to_string(blocks.layers()) +
@@ -94,10 +96,10 @@ class LayerSkip {
   std::int32_t vocab_size() const { return target_->vocab_size(); }
   std::int32_t capacity() const { return target_->capacity(); }
   const Usage& usage() const { return usage_; }
-  /// What it leaves out of this text, once a draft token was made; or what was given.
+  /// The blocks skipped in this text, valid after its first draft token; or the given ones.
   const SkippedBlocks& skipped() const { return skipped_; }
 
-  /// Forgets speculation; the text changes from position `n` on. The target is the verifier's to truncate.
+  /// Drops all nodes; the text changes from position `n` on. The verifier truncates the target.
   void truncate(std::int32_t n) {
     alive_.expect("LayerSkip");
     known_ = std::min(n, known_);
@@ -105,10 +107,10 @@ class LayerSkip {
     forget_nodes();
   }
 
-  /// `context` must extend the last one and be what the target holds now. Nodes stay if they are a beginning
-  /// of the draft tokens; the rest of it runs with the next extend(). Throws, having changed nothing,
-  /// std::invalid_argument on a shorter context and std::logic_error where the target holds more or fewer
-  /// tokens. Cost: O(draft token).
+  /// `context` must extend the last one and be what the target holds now. Nodes are kept if they are a prefix
+  /// of the draft tokens; the remaining draft tokens run with the next extend(). Throws, and changes nothing:
+  /// std::invalid_argument on a shorter context, std::logic_error if the target holds more or fewer tokens.
+  /// Cost: O(draft tokens).
   void sync(Tokens context, Tokens draft_tokens) {
     alive_.expect("LayerSkip");
     if (context.size() < static_cast<std::size_t>(known_))
@@ -119,7 +121,7 @@ class LayerSkip {
                              " tokens, but the target holds " + std::to_string(target_->size()) +
                              "; bring the target there first");
     const auto known = static_cast<std::int32_t>(context.size());
-    // Others used the target: a verifier, or what threw before it could.
+    // The target was used since: by the verifier, or by a call that threw before it ran.
     if (known != known_ || target_->node_count() != size()) forget_nodes();
     known_ = known;
     if (!begins(draft_tokens)) forget_nodes();
@@ -127,10 +129,10 @@ class LayerSkip {
     drafted_ = static_cast<std::int32_t>(draft_tokens.size());
   }
 
-  /// Rows after new nodes; see Drafter. Throws, having changed nothing, std::invalid_argument for a bad
-  /// parent, or another number of them than of tokens; also if the target does not give a row for each node.
-  /// Cost: a pass of the target without what is left out; for the first draft token of a text also what the
-  /// target's append() left waiting.
+  /// Rows after new nodes; see Drafter. Throws std::invalid_argument, and changes nothing, for a bad parent
+  /// or if the numbers of tokens and parents differ; throws also if the target does not return one row per
+  /// node. Cost: a pass of the target without the skipped blocks; for the first draft token of a text also
+  /// the target's pending append()ed tokens.
   LogitsView extend(Tokens tokens, Nodes parents) {
     alive_.expect("LayerSkip");
     if (parents.size() != tokens.size())
@@ -152,8 +154,8 @@ class LayerSkip {
       tokens_.push_back(token);
       parents_.push_back(parent);
     };
-    // The draft tokens is a chain, and behind it the nodes since sync() have the target's numbers less its
-    // length.
+    // The draft tokens are a chain at the start of the target's nodes; nodes since sync() follow, offset by
+    // its length.
     for (const Token token : lacking_) add(token, size() - 1);
     for (std::size_t i = 0; i < tokens.size(); ++i)
       add(tokens[i], (parents[i] == kNoParent ? -1 : parents[i]) + drafted_);
@@ -177,7 +179,7 @@ class LayerSkip {
 
  private:
   std::int32_t size() const { return static_cast<std::int32_t>(tokens_.size()); }
-  /// Whether the nodes are a chain, and that a beginning of the draft tokens.
+  /// Whether the nodes are a chain and a prefix of the draft tokens.
   bool begins(Tokens draft_tokens) const {
     if (draft_tokens.size() < tokens_.size()) return false;
     for (std::int32_t n = 0; n < size(); ++n) {
@@ -194,13 +196,13 @@ class LayerSkip {
   T* target_;
   SkipRules rules_;
   SkippedBlocks skipped_;
-  bool given_ = false;         // skipped_ is of every text
-  bool chosen_ = false;        // skipped_ is of this text
+  bool given_ = false;         // skipped_ is fixed for all texts
+  bool chosen_ = false;        // skipped_ is set for this text
   std::int32_t known_ = 0;     // tokens of the context
-  std::vector<Token> tokens_;  // the target's nodes: the draft tokens, then those since the last sync
+  std::vector<Token> tokens_;  // the target's nodes: the draft tokens, then the nodes since the last sync
   std::vector<NodeId> parents_;
-  std::vector<Token> lacking_;  // the end of the draft tokens that it has yet to run
-  std::int32_t drafted_ = 0;    // tokens of the draft tokens
+  std::vector<Token> lacking_;  // last draft tokens, not run yet
+  std::int32_t drafted_ = 0;    // number of draft tokens at the last sync
   detail::Alive alive_;
   Usage usage_;
 };

@@ -1,4 +1,4 @@
-// Any language model as a drafter.
+// Draft model: any LanguageModel as a drafter, with its KV cache kept in sync with the text.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace specula {
 
 namespace detail {
-/// Every node through the whole model.
+/// Runs every node through the whole model.
 struct WholeModel {
   template <class M>
   LogitsView operator()(M& model, Tokens tokens, Nodes parents, NodeId, Usage& usage) const {
@@ -27,11 +27,11 @@ struct WholeModel {
 };
 }  // namespace detail
 
-/// Keeps a smaller model of the same vocabulary in step with the text. Speculation that came true stays in
-/// its cache; what it lacks is appended and, where the model is lazy, runs with the next extend. Allocates in
-/// the constructor only. The model is referenced, must outlive the drafter and be called by nothing else
-/// during a text: neither by a verifier nor by another drafter. `Forward` is how nodes are run; it is told
-/// the number of the first, counted since sync(). After it was moved from, a call throws std::logic_error.
+/// Drafts with a smaller model of the same vocabulary. Accepted draft tokens are kept in its KV cache;
+/// missing tokens are appended, and a lazy model runs them with its next extend(). Allocates in the
+/// constructor only. The model is referenced and must outlive the drafter. Nothing else may call it during a
+/// text, neither a verifier nor another drafter. `Forward` runs the nodes; it receives the number of the
+/// first, counted since sync(). After a move, calls on the moved-from drafter throw std::logic_error.
 template <class M, class Forward = detail::WholeModel>
 class ModelDrafter {
   static_assert(
@@ -62,8 +62,9 @@ class ModelDrafter {
   /// Whether the text of this drafter is in the cache of `model`.
   bool works_in(const void* model) const { return model == model_; }
 
-  /// Forgets speculation, and committed tokens from `n` on; all of them where the model was used by something
-  /// else, or could have been: where it does not count changes and `n` is below what it knows.
+  /// KV cache rollback: drops all nodes, and committed tokens from `n` on. It drops all committed tokens if
+  /// the model was used by something else, or may have been: if it does not count changes and `n` is below
+  /// known().
   void truncate(std::int32_t n) {
     alive_.expect("ModelDrafter");
     if (!is_as_left() || (!CountsChanges<M> && n < known_)) n = 0;
@@ -74,8 +75,8 @@ class ModelDrafter {
     leave();
   }
 
-  /// Throws std::logic_error if the model was used by something else since this drafter's last call, as far
-  /// as its size, or its generation, shows that. sync() begins with it.
+  /// Throws std::logic_error if the model's size, or its generation, shows that something else used it since
+  /// this drafter's last call. sync() calls this first.
   void expect_as_left() const {
     if (!is_as_left())
       throw std::logic_error("ModelDrafter::sync: the draft model holds " + std::to_string(model_->size()) +
@@ -86,8 +87,8 @@ class ModelDrafter {
   }
 
   /// Brings the model to `context` followed by `draft_tokens`. `context` must extend the last one. Throws,
-  /// having changed nothing, std::invalid_argument on a shorter one and what expect_as_left() throws. Cost:
-  /// O(new tokens + draft token + nodes); the model's pass over the new tokens, unless it is lazy.
+  /// and changes nothing, std::invalid_argument on a shorter context, and as expect_as_left(). Cost: O(new
+  /// tokens + draft tokens + nodes), and the model's pass over the new tokens, unless it is lazy.
   void sync(Tokens context, Tokens draft_tokens) {
     alive_.expect("ModelDrafter");
     if (context.size() < static_cast<std::size_t>(known_))
@@ -105,13 +106,13 @@ class ModelDrafter {
       forget_nodes();
     }
     unfinished_ = true;
-    std::size_t kept = 0;  // of the tokens after known_, those that the model holds already
+    std::size_t kept = 0;  // tokens after known_ that the model holds already
     while (kept < tail_.size() && kept < total && tail_[kept] == at(kept)) ++kept;
     if (kept < tail_.size()) {
-      model_->truncate(known_ + static_cast<std::int32_t>(kept));  // which forgets the nodes too
+      model_->truncate(known_ + static_cast<std::int32_t>(kept));  // drops the nodes too
     } else if (!tokens_.empty()) {
       path_.clear();
-      for (NodeId from = kNoParent; kept < total; ++kept) {  // speculation that came true
+      for (NodeId from = kNoParent; kept < total; ++kept) {  // accepted draft tokens
         const NodeId hit = child(from, at(kept));
         if (hit == kNoParent) break;
         path_.push_back(from = hit);
@@ -122,7 +123,7 @@ class ModelDrafter {
     for (std::size_t i = kept; i < total; ++i) rest_.push_back(at(i));
     forget_nodes();
     known_ += static_cast<std::int32_t>(
-        std::min(kept, fresh.size()));  // should append throw, this is what the model holds
+        std::min(kept, fresh.size()));  // if append() throws, the model holds this
     tail_.assign(draft_tokens.begin(),
                  draft_tokens.begin() + static_cast<std::ptrdiff_t>(kept - std::min(kept, fresh.size())));
     if (!rest_.empty()) model_->append(rest_);
@@ -155,7 +156,7 @@ class ModelDrafter {
     tokens_.clear();
     parents_.clear();
   }
-  /// Committed tokens that the model holds when a call has ended, or threw.
+  /// Committed tokens that the model holds at the end of a call, or after one that threw.
   std::int32_t left() const { return known_ + static_cast<std::int32_t>(tail_.size()); }
   void leave() {
     unfinished_ = false;
@@ -171,12 +172,12 @@ class ModelDrafter {
   M* model_;
   [[no_unique_address]] Forward forward_;
   std::int32_t known_;              // committed tokens that the model holds
-  std::vector<Token> tail_, rest_;  // draft tokens that it holds committed after those; what it lacks
+  std::vector<Token> tail_, rest_;  // draft tokens committed after those; tokens still to append
   std::vector<NodeId> path_;
   std::vector<Token> tokens_;  // its nodes since the last sync
   std::vector<NodeId> parents_;
   bool unfinished_ = false;       // the last call threw
-  std::uint64_t generation_ = 0;  // the model's when the last call ended
+  std::uint64_t generation_ = 0;  // the model's at the end of the last call
   detail::Alive alive_;
   Usage usage_;
 };

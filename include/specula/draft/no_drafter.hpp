@@ -1,4 +1,4 @@
-// Draft tokens nothing: plain decoding in the terms of a pipeline.
+// Plain decoding as a drafter that proposes nothing: the baseline for a pipeline.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace specula {
 
-/// Every proposal is the root alone, so each round is one call of the target and one token: the baseline that
-/// a pipeline is compared with, on the same code and the same uniform draws.
+/// Every proposal is the root alone, so each round is one target call and emits one token: the baseline of a
+/// pipeline, with the same code and the same uniform draws.
 class NoDrafter {
  public:
   /// Throws std::invalid_argument unless vocab >= 1.

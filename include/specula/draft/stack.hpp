@@ -1,4 +1,4 @@
-// A drafter made of drafters.
+// Stack of drafters, best first, for cascade speculative drafting.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +14,9 @@
 namespace specula {
 
 /// Drafters from the best to the cheapest, resolved at compile time: head() is the first, tail() the stack of
-/// the others. Cascades ask the members one by one; a shape that knows of one drafter only is served by the
-/// head. sync() and truncate() go to all of them. Members must not share a model: it holds one text. Drafting
-/// ends where the text outgrows the least of their capacities.
+/// the others. Cascades call the members one by one; a shape for a single drafter uses the head. sync() and
+/// truncate() go to all members. Members must not share a model, since a model holds one text. Drafting ends
+/// at the smallest capacity among the members.
 ///
 ///   specula::Stack{specula::ModelDrafter{base}, specula::ModelDrafter{small}, specula::MaxGram{vocab}}
 template <class Head, class... Tail>
@@ -29,7 +29,7 @@ class Stack {
  public:
   static constexpr std::size_t kMembers = 1 + sizeof...(Tail);
 
-  /// Throws std::invalid_argument if the members' vocabularies differ, or two of them have the same model.
+  /// Throws std::invalid_argument if the members' vocabularies differ, or two members use the same model.
   explicit Stack(Head head, Tail... tail) : head_(std::move(head)), tail_(std::move(tail)...) {
     if (head_.vocab_size() != tail_.vocab_size())
       throw std::invalid_argument("Stack: a drafter's vocabulary has " + std::to_string(head_.vocab_size()) +
@@ -68,12 +68,13 @@ class Stack {
   }
   auto extend(Tokens tokens, Nodes parents) { return head_.extend(tokens, parents); }
 
-  /// For members that keep a copy of the text.
+  /// Reserves memory in the members that keep a copy of the text.
   void reserve(std::int32_t tokens) {
     if constexpr (requires { head_.reserve(tokens); }) head_.reserve(tokens);
     tail_.reserve(tokens);
   }
-  /// Of the i-th member, and of all together; empty for members that have none.
+  /// Usage of the i-th member, and of all together; empty for members without usage(). Throws
+  /// std::invalid_argument if there is no i-th member.
   Usage usage(std::size_t i) const {
     if (i >= kMembers)
       throw std::invalid_argument("Stack::usage: no member " + std::to_string(i) + ", there are " +
@@ -92,7 +93,7 @@ class Stack {
   Stack<Tail...> tail_;
 };
 
-/// The end of the list.
+/// A stack of one drafter.
 template <class Head>
 class Stack<Head> {
   static_assert(

@@ -1,17 +1,17 @@
-// What a model's products take: types of weights and of inputs. Apart, for programs that choose them but do
-// not compile the model.
+// Data types of weights and inputs in a model's matrix products. In its own header for programs that choose
+// them but do not compile the model.
 #pragma once
 
 #include "specula/base/compiler_options.hpp"
 
 namespace specula::eigen {
 
-/// How the weights lie in memory: bfloat16 (half the bytes, and exact for a file that has BF16), or as wide
-/// as the model calculates.
+/// How the weights lie in memory: bfloat16 (half the bytes, and exact for a file that has BF16), or the
+/// model's compute type.
 enum class WeightType { bf16, full };
 
-/// What a product takes its inputs as. bf16 rounds them to bfloat16, as GPUs run such models: two weights an
-/// instruction, on machines that have it (has_bf16_products()).
+/// Data type of a product's inputs. bf16 rounds them to bfloat16, as GPUs run such models; requires
+/// has_bf16_products(), where an instruction multiplies pairs of weights.
 enum class Inputs { full, bf16 };
 
 }  // namespace specula::eigen

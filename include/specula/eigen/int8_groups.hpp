@@ -1,11 +1,10 @@
-// Weights at 8 bits: whole numbers in groups of 32, and a power of two for each group.
+// 8-bit weight quantization: int8 in groups of 32, with one power-of-two scale per group.
 //
 // In a safetensors file such a matrix is two tensors of type I8:
 //   NAME            (rows, cols)               q, from -127 to 127
 //   NAME.exponents  (rows, ceil(cols / 32))    e, from -24 to 15
-// Weight (r, c) is q[r][c] * 2^e[r][c / 32]. So bfloat16 holds every weight exactly, and GGUF's Q8_0, whose
-// scale is a half float, holds every group exactly: the weights that are read are the model, whatever reads
-// them.
+// Weight (r, c) is q[r][c] * 2^e[r][c / 32]. bfloat16 holds every weight exactly, and GGUF's Q8_0, whose
+// scale is a half float, holds every group exactly, so every reader runs the same model.
 #pragma once
 
 #include <algorithm>
@@ -29,9 +28,9 @@ struct Int8Groups {
   static constexpr std::size_t count(std::size_t cols) { return (cols + kSize - 1) / kSize; }
 };
 
-/// Scales a row of whole numbers q, as floats, by the powers of two of its groups: exact. Throws
-/// std::runtime_error naming the column or the group where q or its exponent is out of range.
-/// exponents.size() == Int8Groups::count(row.size()).
+/// Dequantizes a row in place: multiplies q, given as floats, by the power of two of its group. Exact.
+/// Requires exponents.size() == Int8Groups::count(row.size()). Throws std::runtime_error naming the column or
+/// the group where q or its exponent is out of range.
 inline void scale_groups(std::span<float> row, std::span<const std::int8_t> exponents) {
   for (std::size_t g = 0; g < exponents.size(); ++g) {
     if (exponents[g] < Int8Groups::kLeastExponent || exponents[g] > Int8Groups::kMostExponent)
@@ -47,11 +46,10 @@ inline void scale_groups(std::span<float> row, std::span<const std::int8_t> expo
   }
 }
 
-/// Rounds a row to q and exponents. Of the two powers of two between which the best scale of a group lies it
-/// takes the one with the smaller sum of squared errors; the smaller one cuts the largest weights off at 127
-/// steps. Rows that scale_groups() gave come back as they were. Throws std::invalid_argument naming the
-/// column for a weight that is not finite, or beyond 127 * 2^15. Sizes as above; numbers.size() ==
-/// row.size(). O(cols).
+/// Quantizes a row to q and exponents. Of the two powers of two around a group's best scale it takes the one
+/// with the smaller sum of squared errors; the smaller one clips the largest weights at 127 steps. Rows from
+/// scale_groups() are recovered exactly. Requires sizes as above and numbers.size() == row.size(). Throws
+/// std::invalid_argument naming the column if a weight is not finite or beyond 127 * 2^15. O(cols).
 inline void round_to_groups(std::span<const float> row, std::span<std::int8_t> numbers,
                             std::span<std::int8_t> exponents) {
   const auto rounded = [](float weight, int e) {

@@ -1,4 +1,4 @@
-// A strict reader of JSON: config.json and the header of a safetensors file need no more, and no library.
+// Strict JSON parser for config.json and safetensors headers, without a dependency.
 #pragma once
 
 #include <algorithm>
@@ -18,16 +18,16 @@
 
 namespace specula::eigen {
 
-/// A value of RFC 8259. Objects are sorted by key; a key that occurs twice is an error, because readers
-/// disagree about which one counts.
+/// A value of RFC 8259. Objects are sorted by key. A duplicate key is an error, because parsers disagree
+/// about which value counts.
 class Json {
  public:
   using Array = std::vector<Json>;
   using Object = std::vector<std::pair<std::string, Json>>;
   static constexpr int kMaxDepth = 64;
 
-  /// Reads all of `text`. Throws std::runtime_error: "<source>: offset <byte>: <what was expected>". O(n log
-  /// n).
+  /// Parses all of `text`. O(n log n). Throws std::runtime_error: "<source>: offset <byte>: <what was
+  /// expected>".
   static Json parse(std::string_view text, std::string_view source);
 
   bool is_null() const { return std::holds_alternative<std::nullptr_t>(value_); }
@@ -39,12 +39,12 @@ class Json {
     const auto* number = std::get_if<Number>(&value_);
     return number ? std::optional(number->value) : std::nullopt;
   }
-  /// The value of a number written without fraction or exponent that fits 64 bits; nothing otherwise.
+  /// The value of a number without fraction or exponent that fits 64 bits; std::nullopt otherwise.
   std::optional<std::int64_t> integer() const {
     const auto* number = std::get_if<Number>(&value_);
     return number ? number->integer : std::nullopt;
   }
-  /// For messages: what this is, at most about 80 characters of it.
+  /// This value for error messages, in at most about 80 characters.
   std::string summary() const {
     if (is_null()) return "null";
     if (boolean()) return *boolean() ? "true" : "false";
@@ -55,7 +55,7 @@ class Json {
     const bool one = array()->size() == 1 && !array()->front().array();
     return one ? '[' + array()->front().summary() + ']' : "an array of " + std::to_string(array()->size());
   }
-  /// The member `key` of an object; null where there is none, or where this is no object. O(log n).
+  /// The member `key` of an object; null if it is missing or this is not an object. O(log n).
   const Json* find(std::string_view key) const {
     const auto* members = object();
     if (!members) return nullptr;

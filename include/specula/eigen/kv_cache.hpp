@@ -1,4 +1,4 @@
-// Keys and values of the committed context and of the nodes, contiguous per layer and head.
+// KV cache of the committed context and the nodes, contiguous per layer and head.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,14 @@
 
 namespace specula::eigen {
 
-/// Both lie as the panel product reads them: keys as panels of 16 positions, values as panels of 16 features.
+/// Both in the layout that the panel product reads: keys as panels of 16 positions, values as panels of 16
+/// features.
 ///
 ///   key   (layer, head): [slot / 16][feature][slot % 16]
 ///   value (layer, head): [feature / 16][slot][feature % 16]
 ///
-/// A slot is a place for one token; committed tokens lie in the slots of their positions. Allocated once, 2 *
-/// layers * heads * capacity * head_dim values.
+/// A slot holds one token; committed tokens are in the slots of their positions. Allocated once: 2 * layers *
+/// heads * capacity * head_dim values.
 template <class Real>
 class KvCache {
  public:
@@ -43,7 +44,7 @@ class KvCache {
     return {keys_.data() + part(layer, head) * key_stride(),
             static_cast<std::ptrdiff_t>(detail::kPanel) * head_dim_, detail::kPanel};
   }
-  /// Panels over features, from slot `first` on; the depth of the product is a number of slots.
+  /// Panels over features, from slot `first` on; the depth of the product is the number of slots.
   detail::RealPanels<Real> values(std::int32_t layer, std::int32_t head, std::int32_t first) const {
     const auto panel = static_cast<std::ptrdiff_t>(detail::kPanel) * slots_;
     return {values_.data() + part(layer, head) * value_stride() +
@@ -99,8 +100,8 @@ class KvCache {
 };
 
 /// The keys and values of a model's committed tokens, for a draft that is conditioned on them: those of the
-/// tokens at positions [0, size()), keys turned to their positions. Not owned; valid until the model's next
-/// call, after which its accessors throw std::logic_error.
+/// tokens at positions [0, size()), keys with RoPE applied. Not owned; valid until the model's next call,
+/// after which its accessors throw std::logic_error.
 template <class Real>
 class KeyValuesView {
  public:

@@ -22,19 +22,19 @@
 
 namespace specula::eigen {
 
-/// Real is what it calculates in: float, or double as a reference.
+/// Llama-family decoder with a KV cache and tree attention. Real is the compute type: float, or double as a
+/// reference.
 ///
-/// **Bits.** The logits of a node depend on the tokens from the start of the context to it, and on nothing
-/// else: not on how many nodes share a call, the order or shape of the tree, the calls it was grown in, the
-/// slots its ancestors lie in, how the context came in (append or commit, in which pieces), or the threads.
-/// (For one isa, inputs, Real and build.) The exception is an append of at least `large_batch_from` tokens,
-/// which runs through Eigen's products and rounds differently. By default (0) that is never so for float with
-/// AVX2 or AVX-512, where the panel product is also the faster one for a long prompt, and from 16 tokens on
-/// otherwise.
+/// **Bits.** For one isa, inputs, Real and build, the logits of a node depend only on the tokens from the
+/// start of the context to it: not on how many nodes share a call, the order or shape of the tree, the calls
+/// that grew it, the slots of its ancestors, how the context was built (append or commit, in which pieces),
+/// or the threads. The exception is an append of at least `large_batch_from` tokens, which runs through
+/// Eigen's products and rounds differently. The default (0) means never for float with AVX2 or AVX-512, where
+/// the panel product is faster for long prompts too, and from 16 tokens on otherwise.
 ///
-/// All memory is allocated by the constructor: append(), extend() and its kin, commit() and truncate()
-/// allocate nothing (but for Eigen's own temporaries in a wide append). One model serves one sequence;
-/// several models may share their weights. Not for concurrent calls.
+/// The constructor allocates all memory: append(), extend() and its variants, commit() and truncate()
+/// allocate nothing (except Eigen's temporaries in a large append). One model serves one sequence; several
+/// models may share their weights. Not for concurrent calls.
 template <class Real = float>
 class Llama {
   static_assert(std::is_same_v<Real, float> || std::is_same_v<Real, double>);
@@ -45,7 +45,7 @@ class Llama {
   explicit Llama(const std::filesystem::path& directory, const LlamaOptions& options = {})
       : Llama(std::make_shared<const LlamaWeights<Real>>(load_llama_weights<Real>(directory)), options) {}
 
-  /// From weights in memory. Throws std::invalid_argument for an option out of range, or no weights.
+  /// Uses weights in memory. Throws std::invalid_argument if an option is out of range or `weights` is null.
   explicit Llama(std::shared_ptr<const LlamaWeights<Real>> weights, const LlamaOptions& options = {})
       : options_(detail::checked<Real>(options)), schedule_(fitting(std::move(weights), options_), options_) {
     if (options_.vocab_size == 0) options_.vocab_size = config().vocab_size;
@@ -59,23 +59,22 @@ class Llama {
 
   const LlamaConfig& config() const { return schedule_.pass.config(); }
   const LlamaOptions& options() const { return options_; }
-  /// Tokens of a row: options().vocab_size, or all that the weights have.
+  /// Tokens per row of logits: options().vocab_size, or the weights' whole vocabulary.
   std::int32_t vocab_size() const { return options_.vocab_size; }
   std::int32_t layers() const { return config().layers; }
-  /// Places where a node may stop: the last is the whole model.
+  /// Number of early exits, the last of which is the whole model.
   std::int32_t exits() const { return schedule_.stages.count(); }
   /// Layers before an exit. 0 <= exit < exits().
   std::int32_t layers_to(std::int32_t exit) const { return schedule_.stages.layers_to(exit); }
   std::int32_t size() const { return schedule_.stages.size(); }
   std::int32_t capacity() const { return options_.capacity; }
   std::int32_t node_count() const { return schedule_.stages.node_count(); }
-  /// Calls that changed this model; see CountsChanges. Views are of one generation.
+  /// Number of calls that changed this model; see CountsChanges. A view is valid for one generation.
   std::uint64_t generation() const { return generation_.now(); }
 
-  /// Commits `tokens` after the context and forgets all nodes. Fewer than 16 wait for the next extend(),
-  /// which then reads the weights once for both; more run at once, `prefill_chunk` at a time. Throws
-  /// std::invalid_argument, and changes nothing, for a token out of range or more tokens than there is room
-  /// for.
+  /// Prefill: commits `tokens` after the context and drops all nodes. Fewer than 16 tokens wait for the next
+  /// extend(), which then reads the weights once for both; more run at once, `prefill_chunk` per pass. Throws
+  /// std::invalid_argument, and changes nothing, for a token out of range or more tokens than fit.
   void append(Tokens tokens) {
     check_tokens(tokens);
     check_room(size(), tokens.size(), "append");
@@ -88,22 +87,23 @@ class Llama {
     const std::int32_t before = size();
     try {
       schedule_.append(tokens, detail::Product::large_batch);
-    } catch (...) {  // Eigen found no memory for a temporary
+    } catch (...) {  // Eigen could not allocate a temporary
       schedule_.stages.truncate(before);
       throw;
     }
   }
 
-  /// Adds one node for each token, under `parents`: earlier nodes, also of this call, or kNoParent for the
-  /// end of the context. A node sees the context, its ancestors and itself; its position is size() plus its
-  /// depth. Returns the logits (n, V) of the new nodes, valid until the next call. One pass over the weights
-  /// for up to 8 nodes. Throws std::invalid_argument, and changes nothing, for a bad token or parent, too
-  /// many nodes, or a full context.
+  /// Tree forward: adds one node per token, under `parents`: earlier nodes, also of this call, or kNoParent
+  /// for the end of the context. A node sees the context, its ancestors and itself; its position is size()
+  /// plus its depth. Returns the logits (n, V) of the new nodes, valid until the next call. One pass over the
+  /// weights for up to 8 nodes. Throws std::invalid_argument, and changes nothing, for a bad token or parent,
+  /// more nodes than max_nodes, or a full context.
   LogitsView extend(Tokens tokens, Nodes parents) { return extend_to_exit(tokens, parents, exits() - 1); }
 
-  /// The same through the layers before an exit only: rows of the model that ends there, bit for bit. What
-  /// the upper layers lack, committed or not, is caught up with in the pass that first needs it (more than 16
-  /// tokens in passes before it). Throws also for an exit that there is not. Cost: the layers and the head.
+  /// Early exit: extend() through the layers before an exit only. Bit-identical to a model that ends there.
+  /// The first pass that needs the upper layers computes them for tokens that skipped them, committed or not
+  /// (more than 16 such tokens run in passes before it). Also throws unless 0 <= exit < exits(). Cost: those
+  /// layers and the LM head.
   LogitsView extend_to_exit(Tokens tokens, Nodes parents, std::int32_t exit) {
     check_exit(exit);
     check_nodes(tokens, parents);
@@ -115,9 +115,10 @@ class Llama {
     return rows();
   }
 
-  /// Some rows of the last extend_to_exit() go on to a later exit; `rows`, ascending, says which. Returns all
-  /// of its rows, those changed. Throws std::invalid_argument, and changes nothing, for a row or an exit that
-  /// there is not, or that was passed, by a node below the row too. Cost: the layers between, and the head.
+  /// Runs `rows` (ascending) of the last extend_to_exit() on to a later exit. Returns all rows of that call,
+  /// with `rows` updated. Throws std::invalid_argument, and changes nothing, for a row or exit out of range,
+  /// or if the row's node or one below it is already beyond the exit. Cost: the layers between, and the LM
+  /// head.
   LogitsView resume_to_exit(std::span<const std::int32_t> rows, std::int32_t exit) {
     check_exit(exit);
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -137,10 +138,10 @@ class Llama {
     return this->rows();
   }
 
-  /// extend() without some blocks: a draft of the model by itself, in its own cache. Such nodes cannot be
-  /// committed, all live ones must leave out the same, and the next append() or truncate() forgets them; no
-  /// committed slot is written. What append() left waiting is calculated first. Throws as extend() does.
-  /// Cost: a pass without those blocks.
+  /// Self-speculation by layer skipping: extend() without some blocks, on this model's KV cache. Such nodes
+  /// cannot be committed, all nodes present must skip the same blocks, and the next append() or truncate()
+  /// drops them; no committed slot is written. Runs tokens that append() left waiting first. Throws as
+  /// extend() does. Cost: a pass without those blocks.
   LogitsView extend_skipping(Tokens tokens, Nodes parents, const SkippedBlocks& skipped) {
     if (skipped.layers() != layers() || skipped.mlp.size() != skipped.attention.size())
       fail("extend_skipping: blocks of " + std::to_string(skipped.layers()) + " layers, the model has " +
@@ -157,19 +158,20 @@ class Llama {
     return rows();
   }
 
-  /// (layers), where options().measure_similarity: the cosine between the residual stream before and after
-  /// each attention block, in the mean over the context, however it came in. Empty where there is none.
-  /// Calculates first what append() left waiting; O(layers * size()).
+  /// (layers): the cosine between the residual stream before and after each attention block, averaged over
+  /// the context. Empty without a context or options().measure_similarity. Runs tokens that append() left
+  /// waiting first; O(layers * size()).
   std::span<const double> similarity() { return mean_cosines(detail::Block::attention, similarity_); }
-  /// The same around each MLP block, where options().measure_mlp_similarity.
+  /// The same around each MLP block; requires options().measure_mlp_similarity.
   std::span<const double> mlp_similarity() { return mean_cosines(detail::Block::mlp, mlp_similarity_); }
 
-  /// The nodes of `path`, the first below the context and each a child of the one before, join the context;
-  /// all others are forgotten. Empty: all are. Moves their keys and values; calculates nothing. Throws
-  /// std::invalid_argument, and changes nothing, if it is no such path.
+  /// Commits the accepted path: its nodes, the first a child of the context and each a child of the one
+  /// before, join the context; all other nodes are dropped. An empty path drops all. Compacts keys and values
+  /// in the KV cache; computes nothing. Throws std::invalid_argument, and changes nothing, if `path` is not
+  /// such a path.
   void commit(Nodes path) {
     if (schedule_.stages.skips() && !path.empty())
-      fail("commit: nodes of extend_skipping() lack what other tokens need");
+      fail("commit: nodes of extend_skipping() cannot be committed");
     for (std::size_t i = 0; i < path.size(); ++i) {
       const NodeId node = path[i], parent = i == 0 ? kNoParent : path[i - 1];
       if (node < 0 || node >= node_count())
@@ -186,8 +188,8 @@ class Llama {
     schedule_.stages.commit(path);
   }
 
-  /// Forgets all nodes and the committed tokens from position `n` on. O(1).
-  /// Throws std::invalid_argument, and changes nothing, unless 0 <= n <= size().
+  /// KV cache rollback: drops all nodes and the committed tokens from position `n` on. O(1). Throws
+  /// std::invalid_argument, and changes nothing, unless 0 <= n <= size().
   void truncate(std::int32_t n) {
     if (n < 0 || n > size())
       fail("truncate: to " + std::to_string(n) + " tokens, must be 0 to " + std::to_string(size()));
@@ -195,14 +197,15 @@ class Llama {
     schedule_.stages.truncate(n);
   }
 
-  /// What a draft that looks at keys and values is given. Calculates first what append() left waiting, so
-  /// that the view has all size() tokens. It is valid until the next call but this and features().
+  /// View of the keys and values for a draft that is conditioned on them (GLIDE). Runs tokens that append()
+  /// left waiting first, so that the view has all size() tokens. Valid until the next call other than this
+  /// and features().
   KeyValuesView<Real> key_values() {
     schedule_.calculate_pending();
     return {schedule_.pass.cache, size(), specula::detail::ViewGuard(generation_)};
   }
-  /// The hidden states that enter the LM head, and those behind options().feature_layers, for a head that
-  /// looks at them; otherwise as key_values().
+  /// View of the hidden states that enter the LM head, and of those after options().feature_layers, for a
+  /// head that is conditioned on them (EAGLE, HASS); otherwise as key_values().
   FeaturesView<Real> features() {
     schedule_.calculate_pending();
     return {schedule_.pass.features().at(0),
@@ -213,10 +216,10 @@ class Llama {
             schedule_.pass.hidden_states()};
   }
 
-  /// What the tokens from now on see of the target: a model that is conditioned on one is given its view
-  /// before every round. A token at position i sees keys and values of the tokens before it, as far as there
-  /// are any, and takes the feature of the token before it, or its parent's own where the target has none
-  /// yet. Throws std::invalid_argument if this model does not look at that, is made for a target of another
+  /// Sets the target's state for later tokens; the caller sets it before every round. A token at position i
+  /// attends to the target's keys and values of earlier tokens, as far as the view has them, and takes the
+  /// feature of the token before it, or its parent's own prediction where the target has none yet. Throws
+  /// std::invalid_argument if this model is not conditioned on such a view, is made for a target of another
   /// shape, or reads hidden states that the view lacks.
   void set_target_state(const KeyValuesView<Real>& view) {
     const TargetShape& own = config().target;
@@ -241,16 +244,16 @@ class Llama {
     schedule_.pass.target_state().set_target_state(view);
   }
 
-  /// Whether what was calculated under one view is right under the next: the keys and values of a draft's
-  /// only layer do not depend on what its cross attention sees.
+  /// Whether nodes computed under one view remain valid under the next: the keys and values of a draft's only
+  /// layer do not depend on its cross attention.
   bool keeps_speculation() const {
     return config().conditioned_on == Conditioning::key_values && config().layers == 1;
   }
 
-  /// The threads, to be shared with models that are never called at the same time: see LlamaOptions.
+  /// The threads. Models that are never called at the same time may share them: see LlamaOptions.
   const std::shared_ptr<ThreadTeam>& team() const { return schedule_.pass.team(); }
 
-  /// Read only, to be shared with other models.
+  /// Read only; other models may share them.
   const std::shared_ptr<const LlamaWeights<Real>>& weights() const { return schedule_.pass.weights(); }
 
   /// The logits (V) of row `index` of the last extend(), unrounded.
@@ -263,7 +266,7 @@ class Llama {
  private:
   [[noreturn]] static void fail(const std::string& what) { throw std::invalid_argument("Llama::" + what); }
 
-  /// To `means` (layers), if it has room.
+  /// Writes to `means`, which has `layers` entries, or 0 if not measured.
   std::span<const double> mean_cosines(detail::Block block, std::vector<double>& means) {
     schedule_.calculate_pending();
     if (size() == 0) return {};
@@ -274,7 +277,7 @@ class Llama {
     return means;
   }
 
-  /// `weights`, if the options are right for them.
+  /// Returns `weights` after checking the options against them.
   static std::shared_ptr<const LlamaWeights<Real>> fitting(std::shared_ptr<const LlamaWeights<Real>> weights,
                                                            const LlamaOptions& options) {
     if (!weights) throw std::invalid_argument("Llama: no weights");
@@ -344,10 +347,10 @@ class Llama {
   LlamaOptions options_;
   specula::detail::Generation generation_;
   detail::LlamaSchedule<Real> schedule_;
-  std::int32_t first_row_ = 0, rows_ = 0;            // of the last extend(): its first node, how many
-  SkippedBlocks skipped_;                            // what the nodes skip, if they do
-  std::vector<double> similarity_, mlp_similarity_;  // (layers), what was returned
-  std::vector<float> rounded_;                       // (max_nodes, V), where Real is no float
+  std::int32_t first_row_ = 0, rows_ = 0;            // of the last extend(): first node, number of rows
+  SkippedBlocks skipped_;                            // blocks that the nodes skip, if any
+  std::vector<double> similarity_, mlp_similarity_;  // (layers), as returned
+  std::vector<float> rounded_;                       // (max_nodes, V), unless Real is float
 };
 
 using LlamaModel = Llama<float>;

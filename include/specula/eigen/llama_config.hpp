@@ -1,4 +1,4 @@
-// What config.json says about a Llama-family model.
+// Reads config.json of a Llama-family model or of a draft that tools/train makes.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Llama3RopeScaling {
   double original_max_position = 8192;
 };
 
-/// What queries need to know of the keys that they meet.
+/// Attention parameters that queries and keys must agree on.
 struct AttentionShape {
   std::int32_t heads = 0;
   std::int32_t kv_heads = 0;
@@ -38,18 +38,18 @@ struct AttentionShape {
   std::int32_t group() const { return heads / kv_heads; }  // query heads that share a KV head
 };
 
-/// The attention of another model whose keys and values a draft reads, and how many layers have them.
+/// Attention and layer count of the target whose keys and values a GLIDE draft reads.
 struct TargetShape : AttentionShape {
   std::int32_t layers = 0;
-  /// For each layer of the draft, the target's layer whose keys and values it reads, from 0. Empty: the last
-  /// ones in order, as in the GLIDE paper.
+  /// Per layer of the draft, the target's layer whose keys and values it reads, from 0. Empty: the last
+  /// layers in order, as in the GLIDE paper.
   std::vector<std::int32_t> reads;
 };
 
-/// What of a target a decoder reads besides the tokens.
+/// Target state that a decoder is conditioned on.
 enum class Conditioning {
   nothing,
-  key_values,  // a GLIDE draft: cross attention in every layer, to a layer of the target each
+  key_values,  // a GLIDE draft: each layer has cross attention to a layer of the target
   features,    // a head (EAGLE, HASS): the target's hidden states, its embedding and its LM head
 };
 
@@ -58,15 +58,16 @@ struct LlamaConfig : AttentionShape {
   std::int32_t hidden_size = 0;
   std::int32_t intermediate_size = 0;
   std::int32_t layers = 0;
-  std::int32_t max_position = 0;  // what the model was trained for; 0: unknown. Not a limit of this library
+  std::int32_t max_position = 0;  // trained context length; 0: unknown. Not a limit of this library
   double rms_norm_eps = 1e-6;
   bool tied_head = false;  // the LM head is the embedding
   Conditioning conditioned_on = Conditioning::nothing;
-  TargetShape target;  // where it looks at keys and values
-  /// Where it looks at features: the numbers of the target's layers, ascending, behind which it reads a
-  /// hidden state too.
+  TargetShape target;  // if conditioned on keys and values
+  /// If conditioned on features: numbers of the target's layers, ascending, after which it also reads the
+  /// hidden state.
   std::vector<std::int32_t> feature_layers;
-  /// Numbers of layers after which the model can stop, ascending; the last is `layers`. Empty: only there.
+  /// Early exits: numbers of layers after which the model can stop, ascending; the last is `layers`. Empty:
+  /// only the last.
   std::vector<std::int32_t> exits;
 
   /// The target's layer that layer `layer` of a GLIDE draft reads: layer m of N_D reads N_T - N_D + m unless
@@ -79,7 +80,7 @@ struct LlamaConfig : AttentionShape {
 
 namespace detail {
 
-/// Throws std::runtime_error, "<source>: ...", for what is not so.
+/// Throws std::runtime_error, "<source>: ...", if a requirement is not met.
 struct Requirements {
   std::string_view source;
 
@@ -126,7 +127,7 @@ inline void validate(const AttentionShape& shape, std::string_view source) {
 
 }  // namespace detail
 
-/// Throws std::runtime_error, "<source>: ...", for sizes that no model can have.
+/// Throws std::runtime_error, "<source>: ...", for inconsistent or out-of-range sizes.
 inline void validate(const LlamaConfig& config, std::string_view source) {
   const detail::Requirements expect{source};
   expect.size("vocab_size", config.vocab_size);
@@ -166,8 +167,7 @@ inline void validate(const LlamaConfig& config, std::string_view source) {
 
 namespace detail {
 
-/// Typed access to the keys of a config, with errors that name file and key. A key that is null counts as
-/// absent.
+/// Typed access to the keys of a config, with errors that name file and key. A null value counts as absent.
 struct ConfigReader {
   const Json& json;
   std::string source;
@@ -241,7 +241,7 @@ inline void read_rope(const ConfigReader& config, std::string_view key, Attentio
                       rope.number("original_max_position_embeddings")};
 }
 
-/// The attention's keys. Both a model and a draft's 'target' have them.
+/// Reads the attention's keys, of a model or of a draft's 'target'.
 inline void read_attention(const ConfigReader& config, AttentionShape& out) {
   out.heads = config.integer("num_attention_heads");
   out.kv_heads = config.integer("num_key_value_heads", out.heads);
@@ -250,7 +250,7 @@ inline void read_attention(const ConfigReader& config, AttentionShape& out) {
   read_rope(config, "rope_scaling", out);
 }
 
-/// A Llama decoder, or one of the two kinds of drafts that tools/train makes.
+/// Reads the architecture: a Llama decoder, or one of the two kinds of drafts that tools/train makes.
 inline Conditioning read_architecture(const ConfigReader& config) {
   struct Architecture {
     const char *name, *type;
@@ -283,7 +283,7 @@ inline Conditioning read_architecture(const ConfigReader& config) {
     config.fail("hidden_act", "'" + act + "' is not supported, expected 'silu'");
   for (const char* bias : {"attention_bias", "mlp_bias"})
     if (config.flag(bias)) config.fail(bias, "true is not supported, expected false");
-  for (const char* other : {"quantization_config", "sliding_window"})  // without these it is another model
+  for (const char* other : {"quantization_config", "sliding_window"})  // ignoring these would run another model
     if (const Json* value = config.find(other)) config.fail(other, "is not supported, expected null", value);
   if (config.number("partial_rotary_factor", 1) != 1)
     config.fail("partial_rotary_factor", "is not supported, expected 1",
@@ -305,9 +305,9 @@ inline TargetShape read_target(const ConfigReader& config) {
 
 }  // namespace detail
 
-/// Reads a parsed config.json. Keys that are absent have the defaults of transformers' LlamaConfig.
-/// Throws std::runtime_error, "<source>: key '<key>': ...", for a key that is missing, of the wrong type or
-/// not supported.
+/// Reads a parsed config.json. Absent keys take the defaults of transformers' LlamaConfig. Throws
+/// std::runtime_error, "<source>: key '<key>': ...", for a key that is missing, of the wrong type or not
+/// supported.
 inline LlamaConfig read_llama_config(const Json& json, std::string_view source) {
   const detail::ConfigReader config{json, std::string(source)};
   if (!json.object()) throw std::runtime_error(config.source + ": expected a JSON object");
@@ -340,8 +340,8 @@ inline LlamaConfig read_llama_config(const Json& json, std::string_view source) 
   return out;
 }
 
-/// Reads a whole JSON file. Throws std::runtime_error, naming it, if it cannot be opened, is a folder, longer
-/// than 100 MB or no JSON.
+/// Reads a whole JSON file. Throws std::runtime_error naming the file if it cannot be opened, is a folder, is
+/// over 100 MB, or is not JSON.
 inline Json read_json_file(const std::filesystem::path& path) {
   constexpr std::size_t kMost = 100'000'000, kBlock = 1 << 16;
   std::ifstream stream = detail::open_file(path);

@@ -1,4 +1,4 @@
-// What a Llama is made with, besides its weights.
+// Options of a Llama model: KV cache capacity, threads, prefill, instruction set, measurements.
 #pragma once
 
 #include <algorithm>
@@ -19,27 +19,27 @@ namespace specula::eigen {
 struct LlamaOptions {
   std::int32_t capacity = 2048;  // tokens: committed and speculative together
   std::int32_t max_nodes = 64;   // speculative tokens at a time
-  std::int32_t threads = 1;      // no bit of the logits depends on it; more than idle cores is slower
-  /// Instead: the threads of another model, Llama::team(), for models that are called in turns. Then no
-  /// second team has to be woken each time.
+  std::int32_t threads = 1;      // the logits do not depend on it; slower beyond the number of idle cores
+  /// Instead: the threads of another model, Llama::team(), for models that are called in turn. Saves waking a
+  /// second team at every call.
   std::shared_ptr<ThreadTeam> team = {};
-  std::int32_t prefill_chunk = 128;  // tokens of a pass of append()
+  std::int32_t prefill_chunk = 128;  // tokens per pass of append()
   std::int32_t large_batch_from =
-      0;                        // appends of so many tokens use Eigen's products, on one thread; 0: see Llama
-  std::int32_t vocab_size = 0;  // tokens that rows show, the first ones; 0: all. For a padded vocabulary
+      0;                        // appends of at least n tokens use Eigen's products, on one thread; 0: see Llama
+  std::int32_t vocab_size = 0;  // rows have the first n tokens; 0: all. For a padded vocabulary
   Isa isa = best_isa();
-  Inputs inputs = Inputs::full;         // bf16: rounds what bf16 weights multiply; twice as fast, 3 digits
+  Inputs inputs = Inputs::full;         // bf16: rounds inputs of bf16 weights; twice as fast, 3 digits
   bool measure_similarity = false;      // see Llama::similarity()
-  bool measure_mlp_similarity = false;  // see Llama::mlp_similarity(); no rule of this library asks for it
-  /// Numbers of layers, ascending, behind which features() has the hidden states too: the `feature_layers` of
-  /// the config of a head that is to read them.
+  bool measure_mlp_similarity = false;  // see Llama::mlp_similarity(); unused by this library's rules
+  /// Numbers of layers, ascending, after which features() also has the hidden states: `feature_layers` in the
+  /// config of the head that will read them.
   std::vector<std::int32_t> feature_layers = {};
 };
 
 namespace detail {
 
 constexpr std::int32_t kNoLargeBatch = std::numeric_limits<std::int32_t>::max();
-/// Fewer appended tokens wait: they are nearly free in the next pass.
+/// Fewer appended tokens than this wait for the next pass, where they are nearly free.
 constexpr std::int32_t kLazyTokens = 16;
 
 /// Throws std::invalid_argument, naming the option, unless least <= value <= most.
@@ -49,8 +49,8 @@ inline void require_option(const char* what, std::int32_t value, std::int32_t le
                                 ", must be " + std::to_string(least) + " to " + std::to_string(most));
 }
 
-/// The options of a Llama<Real> with `large_batch_from` decided. Throws std::invalid_argument for one out of
-/// range.
+/// The options of a Llama<Real> with `large_batch_from` resolved. Throws std::invalid_argument if an option
+/// is out of range.
 template <class Real>
 LlamaOptions checked(LlamaOptions options) {
   if (options.team) options.threads = options.team->size();
@@ -67,12 +67,12 @@ LlamaOptions checked(LlamaOptions options) {
   if (options.large_batch_from == 0)
     options.large_batch_from =
         std::is_same_v<Real, float> && options.isa != Isa::portable ? kNoLargeBatch : 16;
-  // Eigen may throw, and a team's members may not
+  // Eigen may throw; members of a team must not.
   if (options.threads > 1) options.large_batch_from = kNoLargeBatch;
   return options;
 }
 
-/// Columns of a pass: a chunk of an append, or all nodes and the tokens that waited.
+/// Maximum columns of a pass: a chunk of an append, or all nodes and the waiting tokens.
 inline std::int32_t pass_columns(const LlamaOptions& options) {
   return std::max(options.prefill_chunk, options.max_nodes + kLazyTokens);
 }

@@ -1,5 +1,4 @@
-// The weights of a Llama-family decoder, in memory: loaded from a Hugging Face directory, or random for
-// tests.
+// Weights of a Llama-family decoder: loaded from a Hugging Face directory, or random for tests.
 #pragma once
 
 #include <algorithm>
@@ -25,19 +24,20 @@
 
 namespace specula::eigen {
 
-/// Matrices that read the same input are one matrix, so that a round reads its input once.
+/// Weights of one layer. Matrices with the same input are fused, so that a pass reads the input once.
 template <class Real>
 struct LlamaLayer {
   PanelMatrix<Real> qkv;     // ((heads + 2 kv_heads) * head_dim, hidden): all queries, then keys, then values
   PanelMatrix<Real> output;  // (hidden, heads * head_dim)
   PanelMatrix<Real> gate_up;                             // (2 intermediate, hidden): gate, then up
   PanelMatrix<Real> down;                                // (hidden, intermediate)
-  detail::AlignedVector<Real> attention_norm, mlp_norm;  // (hidden), padded with zeros; a head has no first
-  // Where it looks at keys and values, else empty: (target's heads * head_dim, hidden), and back.
+  detail::AlignedVector<Real> attention_norm, mlp_norm;  // (hidden), padded with zeros; a feature head has no attention_norm in its first layer
+  // For a draft conditioned on keys and values, else empty: (target's heads * head_dim, hidden), and the
+  // transposed shape.
   PanelMatrix<Real> cross_query, cross_output;
 };
 
-/// Read only once built; several models may share it.
+/// Read only after construction; several models may share it.
 template <class Real>
 struct LlamaWeights {
   LlamaConfig config;
@@ -45,13 +45,13 @@ struct LlamaWeights {
   PanelMatrix<Real> separate_head;  // (vocab, hidden); empty if config.tied_head
   std::vector<LlamaLayer<Real>> layers;
   detail::AlignedVector<Real>
-      final_norm;  // (hidden), padded with zeros; a head that looks at features has none
-  // Where it looks at features, else empty: what mixes the embedding and the feature before it.
+      final_norm;  // (hidden), padded with zeros; empty for a feature head
+  // For a feature head, else empty: combines a token's embedding with the feature of the token before it.
   PanelMatrix<Real> fusion;                 // (hidden, 2 hidden): embedding, then feature
   detail::AlignedVector<Real> fusion_bias;  // (hidden), padded with zeros
-  // (hidden, (n + 1) hidden): what makes the feature of n hidden states and the target's feature; if n > 0
+  // (hidden, (n + 1) hidden), if n > 0: combines n hidden states and the target's feature into one feature.
   PanelMatrix<Real> feature_fusion;
-  std::shared_ptr<const LlamaWeights> target = {};  // then embedding and LM head are its
+  std::shared_ptr<const LlamaWeights> target = {};  // if set, its embedding and LM head are used
 
   const PanelMatrix<Real>& tokens() const { return target ? target->tokens() : embedding; }
   const PanelMatrix<Real>& head() const {
@@ -69,7 +69,7 @@ struct TensorName {
 
 /// Builds the weights by asking `source` for every tensor by its Hugging Face name:
 ///   source.type(names, cols)                     how to store the matrix made of these
-///   source.rows(name, rows, cols, take(r, row))  calls take for every row
+///   source.rows(name, rows, cols, take(r, row)) calls take per row
 template <class Real, class Source>
 LlamaWeights<Real> build_llama_weights(const LlamaConfig& config, Source& source) {
   Arena arena;
@@ -158,7 +158,7 @@ struct FileWeights {
   TensorFiles& files;
   std::set<std::string, std::less<>> read = {};  // names
 
-  /// bfloat16 where it holds all parts exactly.
+  /// bfloat16 if it holds all parts exactly.
   WeightType type(std::span<const TensorName> parts, std::int32_t cols) const {
     const auto is_bf16 = [&](const TensorName& part) {
       const std::int64_t shape[] = {part.rows, cols};
@@ -178,8 +178,8 @@ struct FileWeights {
   }
 };
 
-/// Uniform numbers of variance 1 / cols (norms: around 1) from SplitMix64, the same on every machine; all fit
-/// bfloat16.
+/// Uniform numbers of variance 1 / cols (norms: around 1) from SplitMix64, the same on every machine;
+/// bfloat16 holds them exactly.
 struct RandomWeights {
   WeightType stored;
   std::uint64_t state;
@@ -211,11 +211,11 @@ struct RandomWeights {
 
 }  // namespace detail
 
-/// Loads config.json and the safetensors of a Hugging Face directory. BF16 tensors stay bfloat16 in memory,
-/// weights of 8 bits (int8_groups.hpp) become it, F32 and F16 become Real. A head that looks at features
-/// borrows embedding and LM head from `target`, whose sizes must be its own; other models ignore it. Throws
+/// Loads config.json and the safetensors of a Hugging Face directory. BF16 tensors are kept as bfloat16,
+/// 8-bit weights (int8_groups.hpp) are converted to it, F32 and F16 to Real. A feature head uses the
+/// embedding and LM head of `target`, which requires equal sizes; other models ignore `target`. Throws
 /// std::runtime_error naming the file and the key or tensor, and what was expected. Reads every byte once;
-/// needs the weights' size in memory, and one tensor's more while it loads.
+/// while loading, needs memory for the weights and one more tensor.
 template <class Real>
 LlamaWeights<Real> load_llama_weights(const std::filesystem::path& directory,
                                       std::shared_ptr<const LlamaWeights<Real>> target = {}) {
@@ -229,15 +229,15 @@ LlamaWeights<Real> load_llama_weights(const std::filesystem::path& directory,
       throw std::runtime_error(directory.string() + ": tensor '" + name + "': biases are not supported");
   detail::FileWeights source{files};
   auto weights = detail::build_llama_weights<Real>(config, source);
-  for (const auto& [name, file] : files.names())  // of another architecture, or of more layers
+  for (const auto& [name, file] : files.names())  // left over: another architecture, or more layers
     if (name.starts_with("model.layers.") && !name.ends_with(".inv_freq") && !source.read.contains(name))
       throw std::runtime_error(directory.string() + ": tensor '" + name + "' is no part of a model of " +
                                std::to_string(config.layers) + " layers of this architecture");
   return detail::lend(std::move(weights), std::move(target));
 }
 
-/// Random weights, the same for every Real and WeightType; `target` as above. Throws std::runtime_error for a
-/// config that no model can have.
+/// Random weights, the same for every Real and WeightType; `target` as above. Throws std::runtime_error for
+/// an invalid config.
 template <class Real>
 LlamaWeights<Real> random_llama_weights(const LlamaConfig& config, std::uint64_t seed,
                                         WeightType stored = WeightType::bf16,

@@ -1,4 +1,4 @@
-// A weight matrix in the layout of the panel product.
+// Weight matrix packed in panels for the panel product.
 #pragma once
 
 #include <bit>
@@ -13,16 +13,16 @@
 
 namespace specula::eigen {
 
-/// (rows, cols), filled row by row once, then read only: copies share the rows. Real is what the model
-/// calculates in: float or double.
+/// (rows, cols), filled row by row once, then read only: copies share the rows. Real is the model's compute
+/// type: float or double.
 template <class Real>
 class PanelMatrix {
  public:
   PanelMatrix() = default;
   PanelMatrix(std::int32_t rows, std::int32_t cols, WeightType type, detail::Arena&& arena = {})
       : PanelMatrix(rows, cols, type, arena) {}
-  /// Takes its memory from `arena`. Matrices that are used one after the other are best made in that order:
-  /// the end of a product asks for what lies behind.
+  /// Takes its memory from `arena`. Construct matrices in the order of their use: the end of a product
+  /// prefetches the memory after it.
   PanelMatrix(std::int32_t rows, std::int32_t cols, WeightType type, detail::Arena& arena)
       : rows_(rows), cols_(cols), type_(type) {
     if (type == WeightType::bf16)
@@ -40,8 +40,8 @@ class PanelMatrix {
     return size() * (type_ == WeightType::bf16 ? sizeof(std::uint32_t) : sizeof(Real));
   }
 
-  /// Sets row `row` from `cols` floats. A bf16 matrix keeps their upper halves: exact where they came from
-  /// bf16.
+  /// Sets row `row` from `cols` floats. A bf16 matrix keeps their upper halves, which is exact for values
+  /// that came from bf16.
   void set_row(std::int32_t row, std::span<const float> values) {
     for (std::int32_t k = 0; k < cols_; ++k) {
       const float value = values[static_cast<std::size_t>(k)];
@@ -66,7 +66,7 @@ class PanelMatrix {
     return static_cast<Real>(std::bit_cast<float>(k % 2 == 0 ? pair << 16 : pair & 0xffff0000u));
   }
 
-  /// The panels from `first` on, for the panel product. Only the one of type() may be asked for.
+  /// The panels from `first` on, for the panel product. Requires the function that matches type().
   detail::Bf16Panels bf16_panels(std::int32_t first) const {
     return {pairs_.get() + first * panel_stride(), panel_stride()};
   }

@@ -1,5 +1,5 @@
-// Reads safetensors: 8 bytes of header length, a JSON header, the tensors' bytes. Little-endian.
-// Format: https://huggingface.co/docs/safetensors, "Format".
+// Safetensors reader: 8 bytes of header length, a JSON header, the tensors' bytes. Little-endian. Format:
+// https://huggingface.co/docs/safetensors, "Format".
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ inline std::uint64_t size_of(Dtype dtype) {
 
 struct TensorInfo {
   std::string name;
-  std::string dtype_name;  // as the file has it
+  std::string dtype_name;  // as written in the file
   Dtype dtype = Dtype::other;
   std::vector<std::int64_t> shape;
   std::uint64_t begin = 0, end = 0;  // bytes, counted from the end of the header
@@ -75,7 +75,7 @@ inline void decode(Dtype dtype, const std::byte* bytes, std::span<float> out) {
   }
 }
 
-/// One safetensors file, its header read and checked; tensors are read when asked for.
+/// One safetensors file. The constructor reads and checks the header; read() reads a tensor.
 class Safetensors {
  public:
   static constexpr std::uint64_t kMaxHeader = 100'000'000;  // the format's own limit
@@ -117,7 +117,7 @@ class Safetensors {
     return at != tensors_.end() && at->name == name ? &*at : nullptr;
   }
 
-  /// The tensor's bytes. Throws std::runtime_error if the file has shrunk meanwhile.
+  /// The tensor's bytes. Throws std::runtime_error if the file has shrunk since it was opened.
   std::vector<std::byte> read(const TensorInfo& tensor) {
     std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.end - tensor.begin));
     read_at(data_ + tensor.begin, bytes);

@@ -1,5 +1,5 @@
-// The tensors of a Hugging Face directory: model.safetensors, or the shards that model.safetensors.index.json
-// lists.
+// Tensors of a Hugging Face directory: model.safetensors, or the shards listed in
+// model.safetensors.index.json.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ class TensorFiles {
     }
   }
 
-  /// Of one file.
+  /// The tensors of one file.
   explicit TensorFiles(Safetensors file) : source_(file.source()) {
     for (const auto& tensor : file.tensors()) where_.emplace(tensor.name, 0);
     files_.push_back(std::move(file));
@@ -49,8 +49,8 @@ class TensorFiles {
   /// The tensor of this name. Throws std::runtime_error if there is none.
   const TensorInfo& find(std::string_view name) const { return *file_of(name).find(name); }
 
-  /// The tensor of weights. Throws std::runtime_error if there is none of this name, its shape
-  /// is another, or its type is not F32, F16, BF16, or I8 with exponents (int8_groups.hpp).
+  /// The weight tensor `name`. Throws std::runtime_error if it is missing, its shape differs from `shape`, or
+  /// its type is not F32, F16, BF16, or I8 with exponents (int8_groups.hpp).
   const TensorInfo&(require)(std::string_view name, std::span<const std::int64_t> shape) const {
     const Safetensors& file = file_of(name);
     const TensorInfo& tensor = *file.find(name);
@@ -63,9 +63,8 @@ class TensorFiles {
     return tensor;
   }
 
-  /// Calls take(r, row) with each row of a tensor that require() gave, as floats, exactly; a row is as long
-  /// as the last extent. Throws std::runtime_error for weights of 8 bits that are out of their range. Reads
-  /// each byte once.
+  /// Calls take(r, row) per row of a tensor from require(), converted to float exactly; a row is as long as
+  /// the last extent. Throws std::runtime_error for 8-bit weights out of range. Reads each byte once.
   template <class Take>
   void rows(const TensorInfo& tensor, Take take) {
     Safetensors& file = files_[where_.find(tensor.name)->second];

@@ -1,4 +1,4 @@
-// A few threads that run the same function in step.
+// Persistent thread team with a barrier, for data-parallel passes.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@
 
 namespace specula::eigen {
 
-/// A persistent team: the caller is member 0, the others wait between runs. No run allocates. Not for
-/// concurrent callers.
+/// The calling thread is member 0, the others wait between runs. run() does not allocate. Not for concurrent
+/// callers.
 class ThreadTeam {
  public:
   /// Throws std::invalid_argument unless 1 <= size <= 256.
@@ -47,7 +47,7 @@ class ThreadTeam {
     barrier();
   }
 
-  /// Inside a run: waits for all members.
+  /// Called by every member inside a run: waits for all members.
   void barrier() {
     if (size_ == 1) return;
     const std::uint32_t turn = turn_.load(std::memory_order_acquire);
@@ -61,8 +61,8 @@ class ThreadTeam {
   }
 
  private:
-  /// Spins for the microseconds that a product takes; then lets others run, of which the missing member may
-  /// be one (on a busy machine that made a pass 8 times as fast as spinning on); then sleeps.
+  /// Spins for the microseconds that a product takes; then yields, as the missing member may be waiting for a
+  /// core (on a busy machine that made a pass 8 times as fast as spinning on); then sleeps.
   static void wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
     for (int spin = 0; spin < 500; ++spin) {
       if (value.load(std::memory_order_acquire) != old) return;

@@ -83,6 +83,7 @@ struct Cape {
       const auto top =
           work.top_k(tree, spine, ask(drafter, tree, {&token, 1}, {&parent, 1}).row(0), 1 + extras.most());
       const double confidence = top[0].prob;
+      round.saw_drafted(confidence);
       if (!round.should_keep(reach, confidence, tree)) break;  // then its runners-up would not pay either
       const auto others = static_cast<std::size_t>(extras(static_cast<float>(confidence)));
       for (const Top& other : top.subspan(1, std::min(others, top.size() - 1))) {

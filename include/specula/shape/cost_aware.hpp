@@ -10,7 +10,9 @@
 #include "specula/base/fields.hpp"
 #include "specula/base/running_mean.hpp"
 #include "specula/concepts.hpp"
+#include "specula/cost/acceptance_estimator.hpp"
 #include "specula/cost/cost_curve.hpp"
+#include "specula/cost/curve_cost_model.hpp"
 #include "specula/cost/draft_costs.hpp"
 #include "specula/cost/loss_budget.hpp"
 #include "specula/stats.hpp"
@@ -76,7 +78,7 @@ class CostAware {
     since_try_ = tries ? 0 : since_try_ + 1;
     if (measures_plain() || !may_lose(size)) return tree.narrow(1);
     if (tries && idle_ > 0) estimator_.keep_at_most(kFew / 2);
-    CostModel cost_model(estimator_, target_, draft_.calls(), tries ? 0.0 : rate());
+    CurveCostModel cost_model(estimator_, target_, draft_.calls(), tries ? 0.0 : rate());
     ProposeContext bounded = round;
     bounded.cost_model = &cost_model;
     // A size not seen yet is tried when half of it was.
@@ -150,7 +152,7 @@ class CostAware {
   bool looks_for_step() const { return since_try_ >= kPatience && target_.step() > 0; }
   /// By what was seen so far, however little.
   bool expects_gain() {
-    return CostModel(estimator_, target_, draft_.calls(), rate()).should_draft(1.0, 1, most_nodes());
+    return CurveCostModel(estimator_, target_, draft_.calls(), rate()).should_draft(1.0, 1, most_nodes());
   }
   /// Whether draft tokens would pay if they were all accepted.
   bool some_rate_pays() const {

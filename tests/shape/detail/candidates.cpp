@@ -1,6 +1,8 @@
 // labels: light
 #include <specula/shape/detail/candidates.hpp>
 
+#include <specula/cost/curve_cost_model.hpp>
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -72,7 +74,7 @@ TEST_CASE("settle leaves what pays: a beginning of the full sort, whose length i
     for (int n = 1; n < 40; ++n)
       seconds.push_back(seconds.back() + (random.bernoulli(0.4) ? 0.0 : 0.6 * random.uniform()));
     const CostCurve target(seconds), draft({0.1});
-    CostModel cost_model(estimator, target, draft, 1.0);
+    CurveCostModel cost_model(estimator, target, draft, 1.0);
     fill(work, random, random.below(30));
     const std::int32_t most = random.below(20), nodes = 1 + random.below(5);
     std::vector<std::int32_t> want = in_order(work);
@@ -183,7 +185,7 @@ TEST_CASE("expands: not beyond the drafter's capacity, not behind nothing, not w
   const CostCurve target({1, 1.1, 1.3, 1.6}), draft({0.2, 0.3, 0.4});
   ScriptedDrafter large(9, random_rows(9, 1, 2));
   const auto pays = [&](double rate, std::int32_t level) {
-    CostModel cost_model(estimator, target, draft, rate);
+    CurveCostModel cost_model(estimator, target, draft, rate);
     return expands(large, round_of(&cost_model), work, level, drafted);
   };
   CHECK(pays(1.6, 0));  // .5 >= 1.6 * (.2 + .1)

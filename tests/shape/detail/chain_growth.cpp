@@ -1,6 +1,8 @@
 // labels: light
 #include <specula/shape/detail/chain_growth.hpp>
 
+#include <specula/cost/curve_cost_model.hpp>
+
 #include <doctest/doctest.h>
 
 #include <specula/draft/stack.hpp>
@@ -254,7 +256,7 @@ TEST_CASE("the probability that a chain stays, where somebody asks") {
   CHECK(detail::chain_reach(kRound, tree) == 1);
   AcceptanceEstimator fresh;  // goes by confidence
   const CostCurve curve({1.0});
-  CostModel cost_model(fresh, curve, curve, 0.1);
+  CurveCostModel cost_model(fresh, curve, curve, 0.1);
   ProposeContext round = kRound;
   round.cost_model = &cost_model;
   CHECK(detail::chain_reach(round, tree) == doctest::Approx(0.125));

@@ -6,7 +6,7 @@
 
 #include "safetensors.hpp"
 #include "token_store.hpp"
-#include "whole_file.hpp"
+#include "files.hpp"
 
 namespace specula_train {
 namespace {
@@ -202,8 +202,8 @@ void write_directory(const torch::nn::Module& module, const Json& config, const 
   std::int64_t parameters = 0;
   for (const auto& item : tensors) parameters += item.value().numel();
   write_safetensors(tensors, directory / "model.safetensors");
-  write_whole(directory / "config.json", config.dump(2) + "\n");
-  write_whole(directory / "MODEL_CARD.md", model_card(kind, parameters, card));
+  specula_examples::write_file(directory / "config.json", config.dump(2) + "\n");
+  specula_examples::write_file(directory / "MODEL_CARD.md", model_card(kind, parameters, card));
   copy_tokenizer(tokenizer, directory);
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "safetensors_writer.hpp"
-#include "whole_file.hpp"
+#include "files.hpp"
 
 namespace specula_train {
 
@@ -22,7 +22,7 @@ void write_safetensors(const torch::OrderedDict<std::string, torch::Tensor>& ten
     out.add(item.key(), "BF16", value.sizes().vec(),
             {static_cast<const char*>(value.data_ptr()), static_cast<std::size_t>(value.nbytes())});
   }
-  write_whole(file, out.bytes());
+  specula_examples::write_file(file, out.bytes());
 }
 
 void load_weights(const std::filesystem::path& directory, torch::nn::Module& model, Surplus surplus,

@@ -9,7 +9,7 @@
 
 #include "corpus.hpp"
 #include "token_store.hpp"
-#include "tokenizer.hpp"
+#include "../../../examples/common/tokenizer.hpp"
 
 namespace specula_train {
 

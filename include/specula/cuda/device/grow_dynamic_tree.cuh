@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/device/scan_plan.cuh"
 #include "specula/cuda/grow/grown_trees.cuh"
 #include "specula/cuda/grow/top_k.cuh"

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "specula/cuda/args/arguments.cuh"
-#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/host_device.cuh"
 #include "specula/cuda/primitives/group.cuh"
 #include "specula/cuda/primitives/thread/numbers.cuh"

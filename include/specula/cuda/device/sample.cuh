@@ -3,7 +3,7 @@
 #pragma once
 
 #include "specula/cuda/args/arguments.cuh"
-#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/device/scan_plan.cuh"
 #include "specula/cuda/host_device.cuh"
 #include "specula/cuda/primitives/thread/philox_random.cuh"

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "specula/cuda/args/arguments.cuh"
-#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/verify/tile_table.cuh"
 
 namespace specula {

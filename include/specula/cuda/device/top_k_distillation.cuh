@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "specula/cuda/args/arguments.cuh"
-#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/grow/top_k.cuh"
 #include "specula/cuda/host_device.cuh"
 #include "specula/cuda/primitives/thread/exponent.cuh"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "specula/cuda/attention/tree_attention_wgmma_block.cuh"
-#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/device/tree_attention_plan.cuh"
 #include "specula/cuda/host_device.cuh"
 #include "specula/cuda/primitives/thread/async_copy.cuh"

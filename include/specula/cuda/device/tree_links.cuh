@@ -2,7 +2,7 @@
 #pragma once
 
 #include "specula/cuda/args/arguments.cuh"
-#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/grow/links.cuh"
 #include "specula/cuda/host_device.cuh"
 #include "specula/cuda/primitives/group.cuh"

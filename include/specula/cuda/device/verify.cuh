@@ -3,7 +3,7 @@
 
 #include "specula/cuda/args/arguments.cuh"
 #include "specula/cuda/args/trees.cuh"
-#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/device/scan_plan.cuh"
 #include "specula/cuda/host_device.cuh"
 #include "specula/cuda/verify/sequence_verifier.cuh"

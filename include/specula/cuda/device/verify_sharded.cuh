@@ -3,7 +3,7 @@
 
 #include "specula/cuda/args/arguments.cuh"
 #include "specula/cuda/args/trees.cuh"
-#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/device/verify_greedy.cuh"
 #include "specula/cuda/device/verify_rejection.cuh"
 #include "specula/cuda/device/verify_sample_and_match.cuh"

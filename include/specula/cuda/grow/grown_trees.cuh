@@ -6,7 +6,7 @@
 
 #include "specula/cuda/args/arguments.cuh"
 #include "specula/cuda/args/trees.cuh"
-#include "specula/cuda/device/launch.cuh"
+#include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/grow/links.cuh"
 #include "specula/cuda/host_device.cuh"
 #include "specula/cuda/primitives/block/select.cuh"

@@ -59,18 +59,4 @@ constexpr bool explain_shape() {
   return true;
 }
 
-/// Compiles if `C` is a random source, and for proposals or rules by shared noise a NoiseSource.
-template <class C, bool by_noise = false>
-constexpr bool explain_random_source() {
-  static_assert(
-      RandomSource<C>,
-      "this is no random source: pass specula::PhiloxRandom{seed}, or a type with `bool accept(double "
-      "probability, const RandomKey&)` and `Token draw(const Weights&, const RandomKey&)` (a RandomSource)");
-  static_assert(
-      !by_noise || NoiseSource<C>,
-      "shared noise needs a random source with `Token draw_by_noise(const Weights&, const RandomKey&)` too "
-      "(a NoiseSource), such as specula::PhiloxRandom");
-  return true;
-}
-
 }  // namespace specula::detail

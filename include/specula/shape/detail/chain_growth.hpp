@@ -43,10 +43,14 @@ std::int32_t grow(D& drafter, const ProposeContext& round, std::int32_t count, T
     if constexpr (std::is_same_v<std::remove_const_t<decltype(rows)>, PointMasses>) {
       if (rows.tokens[0] == kNoToken) return made;
       const float confidence = rows.confidence(0);
-      if (chooses && !round.should_keep(reach, static_cast<double>(confidence), tree)) return made;
+      if (chooses) {
+        round.saw_drafted(static_cast<double>(confidence));
+        if (!round.should_keep(reach, static_cast<double>(confidence), tree)) return made;
+      }
       tree.copy(at, rows.tokens[0], confidence);
     } else if (chooses) {
       const Top top = tree.top(at, rows.row(0));
+      round.saw_drafted(top.prob);
       if (!round.should_keep(reach, top.prob, tree)) return made;
       tree.choose(at, top.token, static_cast<float>(top.prob));
     } else if constexpr (mode == Draw::shared) {

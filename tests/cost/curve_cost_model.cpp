@@ -1,4 +1,4 @@
-#include <specula/cost/cost_model.hpp>
+#include <specula/cost/curve_cost_model.hpp>
 
 #include <doctest/doctest.h>
 
@@ -60,7 +60,7 @@ TEST_CASE("a draft token pays if its probability is at least its cost") {
   for (int i = 0; i < 1000; ++i)
     record.saw_draft_tokens(false, false);  // nothing comes after it: no looking ahead
   const CostCurve target = linear(1, 0.25), draft = linear(0.1, 0);
-  const CostModel cost_model(record, target, draft, 2.0);  // two tokens a second: a node costs half a token
+  const CurveCostModel cost_model(record, target, draft, 2.0);  // two tokens a second: a node costs half a token
   CHECK(cost_model.verify_cost(3) == doctest::Approx(3.0));
   CHECK(cost_model.draft_cost(1) == doctest::Approx(0.2));
   CHECK(cost_model.should_keep(0.51, 4, 32));
@@ -73,7 +73,7 @@ TEST_CASE("it looks ahead over a step: several draft tokens may cost no more tha
   AcceptanceEstimator record;
   for (int i = 0; i < 1000; ++i) record.saw_draft_tokens(true, true);
   const CostCurve stairs({1, 1, 1, 1, 2.5, 2.5, 2.5, 2.5}), draft({0.0});
-  const CostModel cost_model(record, stairs, draft, 1.0);
+  const CurveCostModel cost_model(record, stairs, draft, 1.0);
   CHECK(cost_model.should_keep(0.9, 4, 8));        // 4 * .9 for 1.5
   CHECK_FALSE(cost_model.should_keep(0.9, 4, 5));  // .9 for 1.5
   CHECK_FALSE(cost_model.should_keep(0.2, 4, 8));
@@ -84,10 +84,10 @@ TEST_CASE("drafting to choose: what is not likely enough will be left out, and c
   for (int i = 0; i < 1000; ++i) record.saw_draft_tokens(false, false);
   for (int i = 0; i < 100; ++i) record.saw_drafted(i % 10 == 0 ? 0.997 : 0.01);  // rarely sure, then very
   const CostCurve target = linear(1, 0.5), cheap({0.02}), dear({0.2});
-  CHECK(CostModel(record, target, cheap, 1.0).should_draft_to_choose(1.0, 1, 8));  // .1 * (1 - .5) > .02
-  CHECK_FALSE(CostModel(record, target, dear, 1.0).should_draft_to_choose(1.0, 1, 8));
-  CHECK_FALSE(CostModel(record, target, cheap, 1.0).should_draft(1.0, 1, 8));
-  CHECK(CostModel(record, target, dear, 0.0).should_draft_to_choose(1.0, 1, 8));  // no rate, no costs
+  CHECK(CurveCostModel(record, target, cheap, 1.0).should_draft_to_choose(1.0, 1, 8));  // .1 * (1 - .5) > .02
+  CHECK_FALSE(CurveCostModel(record, target, dear, 1.0).should_draft_to_choose(1.0, 1, 8));
+  CHECK_FALSE(CurveCostModel(record, target, cheap, 1.0).should_draft(1.0, 1, 8));
+  CHECK(CurveCostModel(record, target, dear, 0.0).should_draft_to_choose(1.0, 1, 8));  // no rate, no costs
 }
 
 TEST_CASE("the best number of draft tokens, against trying all") {
@@ -98,7 +98,7 @@ TEST_CASE("the best number of draft tokens, against trying all") {
     for (int n = 1; n < 20; ++n)
       seconds.push_back(seconds.back() + (random.bernoulli(0.4) ? 0.0 : random.uniform()));
     const CostCurve target(seconds), draft({0.1});
-    const CostModel cost_model(record, target, draft, 0.7);
+    const CurveCostModel cost_model(record, target, draft, 0.7);
     std::vector<double> probabilities;
     double probability = 1;
     for (int i = random.below(12); i > 0; --i) probabilities.push_back(probability *= random.uniform());

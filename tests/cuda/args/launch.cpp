@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include <specula/cuda/device/launch.cuh>
+#include <specula/cuda/args/launch.cuh>
 #include <specula/cuda/device/scan_plan.cuh>
 
 #include "thread_sanitizer.hpp"

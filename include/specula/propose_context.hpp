@@ -1,0 +1,84 @@
+// The inputs of a ProposalShape in one round: ProposeContext, and the CostModel that decides when to stop
+// drafting.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "specula/proposal/token_tree.hpp"
+#include "specula/rows.hpp"
+#include "specula/sampling_params.hpp"
+
+namespace specula {
+
+/// Decides whether further draft tokens pay: an interface, which cost/curve_cost_model.hpp implements for
+/// shape/cost_aware.hpp. Answers depend on past rounds and on the arguments, never on a uniform draw: a shape
+/// that asks *before* it draws keeps the distribution. Queries record nothing.
+///
+/// Throughout, `reach` is the probability that the node before a draft token is accepted, `nodes` the size of
+/// the proposal so far and `limit` its largest size, both with the root.
+class CostModel {
+ public:
+  virtual ~CostModel() = default;
+
+  /// Acceptance probability of a draft token of this confidence, given that its parent is accepted.
+  virtual double accept_probability(double confidence) const = 0;
+  /// Whether a draft pass for one more token pays, if that token is proposed whatever it is.
+  virtual bool should_draft(double reach, std::int32_t nodes, std::int32_t limit) const = 0;
+  /// The same if the token is proposed only where should_keep() then says so.
+  virtual bool should_draft_to_choose(double reach, std::int32_t nodes, std::int32_t limit) const = 0;
+  /// The same for one draft pass over `width` nodes that adds `more` nodes to the proposal; `reach` is their
+  /// average.
+  virtual bool should_draft_level(double reach, std::int32_t width, std::int32_t nodes,
+                                  std::int32_t more) const = 0;
+  /// Whether a drafted token with this acceptance probability pays as the next node of a chain.
+  virtual bool should_keep(double probability, std::int32_t nodes, std::int32_t limit) const = 0;
+  /// Draft tokens less likely than this cannot pay in a proposal of `limit`.
+  virtual double min_probability(std::int32_t limit) const = 0;
+  /// How many of these draft tokens to add to a proposal of `nodes`; their acceptance probabilities, largest
+  /// first.
+  virtual std::int32_t best_count(std::span<const double> probabilities, std::int32_t nodes) const = 0;
+  /// Records the confidence of a drafted token, whether or not it is then proposed.
+  virtual void saw_drafted(double confidence) = 0;
+
+ protected:
+  CostModel() = default;
+  CostModel(const CostModel&) = default;
+  CostModel& operator=(const CostModel&) = default;
+};
+
+/// The round as a shape sees it. Rows of the draft become distributions by `params`, the target's own.
+struct ProposeContext {
+  Tokens committed;                 // all emitted tokens but the root
+  SamplingParams params;            // the verifier's
+  std::int32_t max_nodes;           // nodes that fit, root included
+  CostModel* cost_model = nullptr;  // none: every draft token pays
+
+  /// The queries of CostModel for the proposal in `tree`. Without a cost model, the draft's confidence is
+  /// the acceptance probability.
+  double accept_probability(double confidence) const {
+    return cost_model ? cost_model->accept_probability(confidence) : confidence;
+  }
+  double min_probability() const { return cost_model ? cost_model->min_probability(max_nodes) : 0.0; }
+  /// Must be called before the token is drawn.
+  bool should_draft(double reach, const TokenTree& tree) const {
+    return !cost_model || cost_model->should_draft(reach, tree.size(), tree.size() + tree.room());
+  }
+  bool should_draft_to_choose(double reach, const TokenTree& tree) const {
+    return !cost_model || cost_model->should_draft_to_choose(reach, tree.size(), tree.size() + tree.room());
+  }
+  bool should_draft_level(double reach, std::int32_t width, std::int32_t nodes, std::int32_t more) const {
+    return !cost_model || cost_model->should_draft_level(reach, width, nodes, more);
+  }
+  /// For the draft's likeliest token only: leaving out a token that was drawn would bias the text. Requires
+  /// saw_drafted() first.
+  bool should_keep(double reach, double confidence, const TokenTree& tree) const {
+    return !cost_model || cost_model->should_keep(reach * cost_model->accept_probability(confidence),
+                                                  tree.size(), tree.size() + tree.room());
+  }
+  void saw_drafted(double confidence) const {
+    if (cost_model) cost_model->saw_drafted(confidence);
+  }
+};
+
+}  // namespace specula
