@@ -225,7 +225,7 @@ UNTHREADED_TEST_CASE("nodes of one kind at a time, and such nodes do not join th
                        "Llama::extend: there are nodes of extend_skipping(); truncate() first",
                        std::invalid_argument);
   CHECK_THROWS_WITH_AS(model.commit({&first, 1}),
-                       "Llama::commit: nodes of extend_skipping() lack what other tokens need",
+                       "Llama::commit: nodes of extend_skipping() cannot be committed",
                        std::invalid_argument);
   CHECK(model.node_count() == 1);
   model.extend_skipping({&token, 1}, {&first, 1}, one);
