@@ -40,13 +40,14 @@ notices 'a figure that changed'
 sed -i 's/| max_gram, 8,192 tokens, 10 draft tokens, B = 64 | 5.69 |/| max_gram, 8,192 tokens, 10 draft tokens, B = 64 | 4.69 |/' "$copy/docs/cuda.md"
 notices 'a figure typed into a page'
 python3 - "$copy" <<'END'
-import json, pathlib, sys
+import hashlib, json, pathlib, sys
 file = pathlib.Path(sys.argv[1], "docs/benchmarks/cuda_h100_sources.json")
 sources = json.loads(file.read_text())
-sources["sha256"] = {name: "" for name in sources["sha256"]}
+header = "include/specula/cuda/types.cuh"  # as if this one were what was measured
+sources["sha256"][header] = hashlib.sha256(pathlib.Path(sys.argv[1], header).read_bytes()).hexdigest()[:16]
 file.write_text(json.dumps(sources))
 END
-notices 'headers that changed since they were measured'
+notices 'a header that did not change since it was measured'
 sed -i 's/accepted/taken/' "$copy/examples/cuda/compact_kv.cu"
 notices 'a program that changed'
 grep -q 'of its proposal were taken' "$copy/docs/cuda.md"
