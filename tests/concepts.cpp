@@ -18,7 +18,7 @@ using specula_test::ToyModel;
 
 namespace {
 
-// Models that lack one thing, or say it otherwise.
+// Models that lack one member or have it with another type.
 struct NoCommit : ToyModel {
   using ToyModel::ToyModel;
   void commit(Nodes) = delete;
@@ -53,7 +53,7 @@ static_assert(!LanguageModel<OwnsRows>);
 static_assert(!LanguageModel<SizeNotConst>);
 static_assert(!LanguageModel<int>);
 
-// Targets that can be looked into, and drafts that look.
+// Targets that expose their state, and drafts conditioned on it.
 using specula_test::SeenModel, specula_test::ToyGlide, specula_test::ToyHead, specula_test::ToyKeyValues;
 struct WideViews : SeenModel {
   using SeenModel::SeenModel;
@@ -138,7 +138,7 @@ static_assert(ProposalShape<Chain<>, NoDrafter> &&
 static_assert(!ProposalShape<NoKind, NoDrafter> && ProposalShape<WithKind, NoDrafter>);
 static_assert(!ProposalShape<CountsNoNodes, NoDrafter>);
 
-// Stacks, and the shapes that want so many members of one.
+// Stacks, and the shapes that require a given number of members.
 using Pair = Stack<ModelDrafter<ToyModel>, MaxGram>;
 static_assert(Drafter<MaxGram> && !DenseDrafter<MaxGram>);
 static_assert(Drafter<Pair> && DenseDrafter<Pair> && !DenseDrafter<Stack<MaxGram, ModelDrafter<ToyModel>>>);
@@ -176,7 +176,7 @@ static_assert(lossless<ForSampled, Chain<Draw::sampled>> && !lossless<ForSampled
 
 }  // namespace
 
-TEST_CASE("the concepts say yes and no where they should") { CHECK(true); }  // by compiling
+TEST_CASE("concepts accept and reject the right types") { CHECK(true); }  // by compiling
 
 TEST_CASE("fields of shapes out of range: name, value and range") {
   constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max();
@@ -242,7 +242,7 @@ TEST_CASE("fields of shapes out of range: name, value and range") {
 }
 
 namespace {
-/// A drafter that gives `missing` fewer rows than it was asked for, or rows `wider` than it says.
+/// A drafter that returns `missing` rows too few, or rows `wider` than its vocabulary.
 struct Liar {
   std::int32_t missing = 1, wider = 0;
   std::vector<float> logits = std::vector<float>(64);

@@ -52,7 +52,7 @@ VerifyResult random_result(specula_test::Random& random, const TokenTree& tree) 
   return result;
 }
 
-/// Reads what to_dot() writes, character by character. Returns what is wrong with it, or nothing.
+/// Parses the output of to_dot(), character by character. Returns the first error, or an empty text.
 class Reader {
  public:
   explicit Reader(const std::string& text) : text_(text) {}
@@ -60,7 +60,7 @@ class Reader {
     if (!take("digraph proposal {\n")) return "no head";
     while (!take("}\n"))
       if (const auto wrong = statement(); !wrong.empty()) return wrong;
-    return at_ == text_.size() ? "" : "text behind the end";
+    return at_ == text_.size() ? "" : "text after the end";
   }
   std::set<std::string> nodes;
   std::map<std::string, std::string> parents;
@@ -118,7 +118,7 @@ class Reader {
   std::size_t at_ = 0;
 };
 
-/// What `dot` thinks of a text: its exit code, and the number of nodes and edges that it drew.
+/// Runs `dot` on a text: its exit code, and the number of nodes and edges that it drew.
 struct Drawn {
   int code = -1;
   std::size_t nodes = 0, edges = 0;
@@ -232,7 +232,7 @@ TEST_CASE("confidences have two digits") {
   CHECK(shown(std::numeric_limits<float>::quiet_NaN()) == "0.00");
 }
 
-TEST_CASE("random trees with random bytes are well-formed, and every node hangs where it should") {
+TEST_CASE("random trees with random bytes are well-formed, and every node has the right parent") {
   specula_test::Random random(11);
   const auto name = [](NodeId n) { return std::string("n").append(std::to_string(n)); };
   for (int round = 0; round < 200; ++round) {
@@ -265,10 +265,9 @@ TEST_CASE("a verification result of another proposal is refused") {
   };
   CHECK_NOTHROW(drawn({0}));
   CHECK_NOTHROW(drawn({0, 1, 3}));
-  CHECK_THROWS_WITH_AS(
-      drawn({0, 2, 3}),
-      "to_dot: the result is of another proposal; its node 3 does not follow node 2",
-      std::invalid_argument);
+  CHECK_THROWS_WITH_AS(drawn({0, 2, 3}),
+                       "to_dot: the result is of another proposal; its node 3 does not follow node 2",
+                       std::invalid_argument);
   CHECK_THROWS_WITH_AS(drawn({}), doctest::Contains("to_dot: the accepted path is empty, must hold the root"),
                        std::invalid_argument);
   CHECK_THROWS_WITH_AS(drawn({1}), doctest::Contains("its node 1 does not follow node -1"),
@@ -294,7 +293,7 @@ TEST_CASE("dot reads it") {
     CHECK(drawn.nodes == static_cast<std::size_t>(nodes) + 1);
     CHECK(drawn.edges == static_cast<std::size_t>(nodes));
   }
-  // It would have complained.
+  // dot would have failed on malformed input.
   CHECK(draw("digraph {").code != 0);
   CHECK(draw("digraph { a [label=<>] }").code != 0);
 }

@@ -16,7 +16,7 @@ namespace {
 using List = std::vector<Token>;
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
-/// A penalty for tokens that were there before, and a grammar: no token follows itself.
+/// A repetition penalty, and a grammar in which no token follows itself.
 struct Rules {
   void operator()(Tokens path, std::span<float> row) const {
     for (const Token token : path) row[static_cast<std::size_t>(token)] -= 0.4f;
@@ -24,7 +24,7 @@ struct Rules {
   }
 };
 
-/// What the text's distribution has to be: the model's own row after the whole text, processed.
+/// The expected distribution: the model's own row after the whole text, processed.
 struct Oracle {
   const ToyModel& model;
 };
@@ -48,7 +48,8 @@ void check_distribution(Rule rule, Shape shape, bool draft_too) {
   CHECK((draft_too ? distribution(ModelDrafter{processed_draft}) : distribution(ModelDrafter{small})) <
         1e-12);
   Speculator raw{TreeVerifier{inner, rule, params}, ModelDrafter{small}, shape};
-  CHECK(composed_distribution(raw, Oracle{inner}, params, prompt, 3).error > 0.01);  // the processor is seen
+  CHECK(composed_distribution(raw, Oracle{inner}, params, prompt, 3).error >
+        0.01);  // the processor has an effect
 }
 
 }  // namespace
@@ -101,7 +102,7 @@ TEST_CASE("a node sees its own path, and rows of the model are left as they are"
   CHECK(inner.cache() == List{5});
 }
 
-TEST_CASE("what the processor throws names the node, and the next round goes on") {
+TEST_CASE("an exception of the processor names the node, and the next round works") {
   ToyModel inner(6, 1);
   bool broken = false;
   Processed model{inner, [&](Tokens path, std::span<float>) {
@@ -192,7 +193,7 @@ TEST_CASE("rows that are too many, too few or overlap are not copied") {
                        std::invalid_argument);
 }
 
-TEST_CASE("rounds allocate nothing; what the model says of itself is handed on; sizes are checked") {
+TEST_CASE("rounds allocate nothing; properties of the model are forwarded; sizes are checked") {
   ToyModel inner(50, 1, 2.0f, 400);
   ToyModel small(50, 2, 2.0f, 400);
   Processed target{inner, Rules{}};

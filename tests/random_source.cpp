@@ -15,8 +15,8 @@ using namespace specula_test;
 
 namespace {
 
-/// Philox4x32-10 once more, after the paper's listing: multiply, exchange, xor, bump the key before each
-/// round but the first.
+/// Philox4x32-10 transcribed from the paper's listing: multiply, exchange, xor, bump the key before
+/// each round but the first.
 std::array<std::uint32_t, 4> transcribed(std::array<std::uint32_t, 4> x, std::uint32_t k0, std::uint32_t k1) {
   for (int round = 0; round < 10; ++round) {
     if (round > 0) k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
@@ -33,7 +33,7 @@ std::array<std::uint32_t, 4> transcribed(std::array<std::uint32_t, 4> x, std::ui
   return x;
 }
 
-/// Weights as they are, nothing computed.
+/// Given weights, without any computation.
 struct Plain {
   std::vector<float> w;
   std::vector<double> masses;
@@ -54,8 +54,8 @@ struct Plain {
 
 constexpr double kLargest = 1 - 0x1p-32;
 
-/// Wilson and Hilferty: (chi / k)^(1/3) is normal. How many standard deviations `counts` lie from weights
-/// `w`.
+/// Wilson and Hilferty: (chi / k)^(1/3) is normal. Distance of `counts` from weights
+/// `w` in standard deviations.
 double deviation(const std::vector<int>& counts, const std::vector<float>& w) {
   double total = 0, chi = 0, n = 0;
   for (std::size_t x = 0; x < w.size(); ++x) total += static_cast<double>(w[x]), n += counts[x];
@@ -67,8 +67,8 @@ double deviation(const std::vector<int>& counts, const std::vector<float>& w) {
   return (std::cbrt(chi / k) - (1 - 2 / (9 * k))) / std::sqrt(2 / (9 * k));
 }
 
-/// Argmax of log w + Gumbel noise, written down apart: a logarithm for each token, a key's words for each
-/// four.
+/// Argmax of log w + Gumbel noise, independent of the library: one logarithm per token, one
+/// key's words per four tokens.
 Token by_gumbel(const PhiloxRandom& rng, const std::vector<float>& w, RandomKey key) {
   double best = -std::numeric_limits<double>::infinity();
   Token out = kNoToken;
@@ -122,7 +122,7 @@ TEST_CASE("a uniform draw is a function of seed, sequence and key: golden words 
   const PhiloxRandom rng(0x0123456789ABCDEFull, 42);
   const RandomKey key{1000, 990, RandomStream::accept, 7};
   CHECK(rng.words(key) == transcribed({1000, 990, 2u << 24 | 7, 42}, 0x89ABCDEFu, 0x01234567u));
-  // Whatever was asked before, and from a copy too.
+  // Independent of earlier requests, and the same from a copy.
   PhiloxRandom used = rng;
   const Plain weights({1, 2, 3});
   for (int i = 0; i < 10; ++i)

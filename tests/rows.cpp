@@ -15,7 +15,7 @@ TEST_CASE("rows lie a stride apart, in 64 bits") {
   CHECK(rows.row(1)[2] == 6);
   const LogitsView wide{data.data(), 20000, 200000, 200000};
   static_assert(sizeof(wide.stride) == 8);
-  // Only the address is looked at: 19,999 rows of 200,000 floats are beyond 32 bits.
+  // Only the address is checked: 19,999 rows of 200,000 floats are beyond 32 bits.
   const auto address = [](const float* p) { return reinterpret_cast<std::uintptr_t>(p); };
   CHECK(address(wide.row(19999).data()) - address(data.data()) == 19999ull * 200000ull * 4ull);
 }
@@ -46,7 +46,7 @@ TEST_CASE("a point mass needs no row") {
   CHECK(distribution(0) == 0.0);
 }
 
-TEST_CASE("point masses: certain, unless they say how sure they are") {
+TEST_CASE("point masses: confidence 1, unless given") {
   const std::vector<Token> tokens = {4, kNoToken};
   const std::vector<float> confidences = {0.25f, 0.0f};
   CHECK(PointMasses{tokens}.confidence(0) == 1);

@@ -60,7 +60,7 @@ TEST_CASE("usage is counted by difference") {
   CHECK(d.seconds == 0.25);
 }
 
-TEST_CASE("what a request took is the difference of two sums, and clear() keeps the sizes") {
+TEST_CASE("the statistics of a request are the difference of two sums, and clear() keeps the sizes") {
   Stats before, request;
   before.rounds = 3, before.new_tokens = 7, before.proposed = 5, before.offered = {3}, before.accepted = {2};
   before.target = {3, 8, 1, 4}, before.draft = {6, 6, 0.5, 2}, before.drafters = {{6, 6, 0.5, 2}};
@@ -103,7 +103,7 @@ TEST_CASE("a stopwatch adds the time of its scope") {
   CHECK(seconds < 2);
 }
 
-TEST_CASE("what each drafter of a stack took is pooled too, whatever their number") {
+TEST_CASE("the usage of each drafter of a stack is pooled too, for any number of drafters") {
   Stats a, b;
   a.drafters = {{1, 2, 0.5}};
   b.drafters = {{3, 4, 0.25}, {5, 6, 1}};
@@ -119,7 +119,7 @@ TEST_CASE("what each drafter of a stack took is pooled too, whatever their numbe
   }
 }
 
-TEST_CASE("what a reviewer did, by how many draft tokens stayed before; the last depth is that and more") {
+TEST_CASE("reviews by the number of draft tokens accepted before; the last depth counts deeper ones too") {
   Reviews reviews;
   reviews.saw(0, true);
   reviews.saw(1, true);

@@ -88,8 +88,8 @@ inline void check_path(const TokenTree& tree, const VerifyResult& result) {
   NodeId parent = kNoParent;
   for (const NodeId n : result.accepted) {
     if (n < 0 || n >= tree.size() || tree.parent(n) != parent)
-      throw std::invalid_argument("to_dot: the result is of another proposal; its node " +
-                                  std::to_string(n) + " does not follow node " + std::to_string(parent));
+      throw std::invalid_argument("to_dot: the result is of another proposal; its node " + std::to_string(n) +
+                                  " does not follow node " + std::to_string(parent));
     parent = n;
   }
   if (parent == kNoParent)

@@ -116,8 +116,8 @@ concept RandomSource = requires(C& c, const RandomKey& key, const detail::TokenW
 /// A random source that also draws by Gumbel noise, one number per token, so that draws from two
 /// distributions at the same key mostly agree.
 template <class C>
-concept NoiseSource = RandomSource<C> && requires(C& c, const RandomKey& key,
-                                                  const detail::TokenWeights& weights) {
+concept NoiseSource = RandomSource<C> &&
+    requires(C& c, const RandomKey& key, const detail::TokenWeights& weights) {
   { c.draw_by_noise(weights, key) } -> std::same_as<Token>;
 };
 

@@ -98,7 +98,7 @@ TEST_CASE("every rule refuses what it cannot judge") {
     };
     using Error = std::invalid_argument;
     CHECK_THROWS_WITH_AS(run_rule(fresh, 4, workspace),
-                         "the proposal has no root: TokenTree::reset() comes first", Error);
+                         "the proposal has no root: call TokenTree::reset() first", Error);
     CHECK_THROWS_WITH_AS(run_rule(two, 1, workspace),
                          "the target gave 1 rows of 4 logits for a proposal of 2 nodes over 4 tokens", Error);
     CHECK_THROWS_WITH_AS(run_rule(two, 2, narrow),

@@ -6,7 +6,7 @@
 using namespace specula;
 
 #ifdef SPECULA_MUST_FAIL
-using Target = specula_test::ToyModel;  // it shows no keys and values
+using Target = specula_test::ToyModel;  // exposes no keys and values
 #else
 using Target = specula_test::SeenModel;
 #endif

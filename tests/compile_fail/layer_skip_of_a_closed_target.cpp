@@ -6,7 +6,7 @@
 using namespace specula;
 
 #ifdef SPECULA_MUST_FAIL
-using Target = specula_test::ToyModel;  // it runs all of its blocks
+using Target = specula_test::ToyModel;  // cannot skip layers
 #else
 using Target = specula_test::ToySkips;
 #endif

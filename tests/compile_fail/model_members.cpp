@@ -15,7 +15,7 @@
 
 using namespace specula;
 
-// Each lacks one member, or has it with another type.
+// Each type lacks one member or has it with another type.
 struct VocabSize : specula_test::ToyModel {
 #ifdef SPECULA_MUST_FAIL
   std::size_t vocab_size() const;

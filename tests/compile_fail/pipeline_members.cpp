@@ -22,7 +22,7 @@
 using namespace specula;
 using Model = specula_test::ToyModel;
 
-// Each lacks one member.
+// Each type lacks one member.
 struct SaysForWhat : Greedy {
 #ifdef SPECULA_MUST_FAIL
   static constexpr bool lossless_for() { return true; }

@@ -7,7 +7,7 @@ using namespace specula;
 
 using Model = ModelDrafter<specula_test::ToyModel>;
 #ifdef SPECULA_MUST_FAIL
-using Drafters = Stack<MaxGram, Model>;  // who reviews has rows
+using Drafters = Stack<MaxGram, Model>;  // a reviewer requires rows
 #else
 using Drafters = Stack<Model, MaxGram>;
 #endif

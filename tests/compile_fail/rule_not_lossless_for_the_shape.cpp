@@ -5,7 +5,7 @@
 
 using namespace specula;
 
-/// A rule that keeps the target's distribution for tokens that were drawn, and for no others.
+/// A rule that is lossless for sampled tokens only.
 struct ForSampledOnly : Rejection {
   static constexpr bool lossless_for(ProposalKind kind) { return kind == ProposalKind::sampled; }
 };

@@ -26,7 +26,7 @@ constexpr std::size_t kDrafters = 2;
 using Drafter1 = ModelDrafter<Model>;
 #endif
 
-// Takes drafters with rows, but for a reason of its own not this one.
+// Accepts drafters with rows, but not this one, by a constraint of its own.
 struct Picky {
   static constexpr ProposalKind kind = ProposalKind::deterministic;
   std::int32_t max_nodes() const { return 1; }

@@ -60,7 +60,8 @@ TEST_CASE("a draft token pays if its probability is at least its cost") {
   for (int i = 0; i < 1000; ++i)
     record.saw_draft_tokens(false, false);  // nothing comes after it: no looking ahead
   const CostCurve target = linear(1, 0.25), draft = linear(0.1, 0);
-  const CurveCostModel cost_model(record, target, draft, 2.0);  // two tokens a second: a node costs half a token
+  const CurveCostModel cost_model(record, target, draft,
+                                  2.0);  // two tokens a second: a node costs half a token
   CHECK(cost_model.verify_cost(3) == doctest::Approx(3.0));
   CHECK(cost_model.draft_cost(1) == doctest::Approx(0.2));
   CHECK(cost_model.should_keep(0.51, 4, 32));
@@ -69,7 +70,7 @@ TEST_CASE("a draft token pays if its probability is at least its cost") {
   CHECK_FALSE(cost_model.should_draft(1.0, 4, 32));
 }
 
-TEST_CASE("it looks ahead over a step: several draft tokens may cost no more than one") {
+TEST_CASE("lookahead over a step: several draft tokens may cost no more than one") {
   AcceptanceEstimator record;
   for (int i = 0; i < 1000; ++i) record.saw_draft_tokens(true, true);
   const CostCurve stairs({1, 1, 1, 1, 2.5, 2.5, 2.5, 2.5}), draft({0.0});

@@ -24,7 +24,7 @@ TEST_CASE("the second call tells what calls cost, the first one also what a prom
   costs.start();
   CHECK(costs.catch_up(200) == doctest::Approx(200 * 0.021 - 0.1));
   CHECK(costs.learn(call(4.1), 200) == doctest::Approx(4.0));
-  CHECK(costs.learn(call(9), 201) == 0);  // no pause: that was chance
+  CHECK(costs.learn(call(9), 201) == 0);  // an outlier, not a pause
 }
 
 TEST_CASE("a pause costs at most a call per token, and what earlier ones took once there were some") {

@@ -17,8 +17,8 @@ using namespace specula_test;
 
 namespace {
 
-/// min(q, l p) + (1 - sum min(q, l p)) norm((p - q / l)+), in the words of its derivation: what stays, and
-/// what is drawn anew where it does not.
+/// min(q, l p) + (1 - sum min(q, l p)) norm((p - q / l)+), as derived: the accepted mass, plus the
+/// redrawn mass after a rejection.
 Dense q_eff(const Dense& q, const Dense& p, double l) {
   Dense stays(q.size()), anew(q.size());
   for (std::size_t x = 0; x < q.size(); ++x) {

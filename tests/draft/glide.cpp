@@ -30,7 +30,7 @@ constexpr std::int32_t kVocab = 5;
 const SamplingParams kGreedy{.temperature = 0};
 
 /// Text of a greedy run, then of a second one that begins like the first; what the draft saw of them, and
-/// whether draft tokens were worth something.
+/// whether draft tokens were accepted.
 template <class Run>
 void check_text(Run& run, const SeenModel& target, std::size_t count = 60, double mat = 1.2) {
   List prompt;

@@ -180,7 +180,8 @@ TEST_CASE("the text is the target's own, whatever the shape, and blocks are chos
   }
 }
 
-TEST_CASE("a draft token that was drafted stays; what was not runs with the next nodes") {
+TEST_CASE(
+    "nodes that match the draft tokens of a sync are kept; other draft tokens run with the next nodes") {
   ToySkips target(5, 1, 12);
   const List context{0, 1, 2};
   target.append(context);

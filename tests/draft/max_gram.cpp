@@ -282,7 +282,7 @@ TEST_CASE("past the end: a text that repeats itself is drafted as far as one ask
         5);  // the first draft token
 }
 
-TEST_CASE("prompt lookup looks at no more than so many tokens, and copies on from where it was") {
+TEST_CASE("prompt lookup matches at most ngram tokens, and continues a copy from its position") {
   const Text context = {1, 2, 3, 4, 8, 9, 2, 3, 4, 7, 1, 2, 3};
   MaxGram any(10), two = MaxGram::prompt_lookup(10, 2);
   CHECK(chain(two, context, 4, 4) == Text{8, 9, 2, 3});

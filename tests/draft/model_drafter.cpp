@@ -117,14 +117,14 @@ TEST_CASE("what came true is not run again") {
   drafter.sync(std::vector<Token>{1, 2, 3, 0, 1, 2, 3, 1}, {});  // half of it came true
   CHECK(model.appended == 4);
   CHECK(model.cache() == std::vector<Token>{1, 2, 3, 0, 1, 2, 3, 1});
-  // A draft token that comes true stays too, and so do nodes below it.
+  // An accepted draft token is kept, and so are the nodes below it.
   drafter.sync(std::vector<Token>{1, 2, 3, 0, 1, 2, 3, 1}, std::vector<Token>{2, 2});
   CHECK(model.appended == 6);
   drafter.extend(std::vector<Token>{0, 1}, std::vector<NodeId>{-1, 0});
   drafter.sync(std::vector<Token>{1, 2, 3, 0, 1, 2, 3, 1, 2, 2, 0}, std::vector<Token>{1, 3});
   CHECK(model.appended == 7);
   CHECK(model.cache() == std::vector<Token>{1, 2, 3, 0, 1, 2, 3, 1, 2, 2, 0, 1, 3});
-  // One that does not is dropped, with everything below.
+  // A rejected one is dropped, with everything below.
   drafter.sync(std::vector<Token>{1, 2, 3, 0, 1, 2, 3, 1, 2, 2, 0, 0}, {});
   CHECK(model.appended == 8);
 }

@@ -1,4 +1,5 @@
-// labels: threads Decoders that are conditioned on a target: what the target exposes, and drafts over its
+// labels: threads
+// Decoders that are conditioned on a target: what the target exposes, and drafts over its
 // keys and values or over its features, against a naive transcription.
 #include <doctest/doctest.h>
 

@@ -308,7 +308,7 @@ TEST_CASE("proposals shrink with the room that is left: plain decoding's text to
   CHECK(trimmed >= 8);
 }
 
-TEST_CASE("a shape that is larger than the model's max_nodes: an error of the round, and the text stays") {
+TEST_CASE("a shape that is larger than the model's max_nodes: an error of the round, and the text is kept") {
   const LlamaConfig config = configs()[2];
   Llama<float> target(weights_of<float>(config), options_of<float>(200)),
       draft(weights_of<float>(config, 8), options_of<float>(200, 200));

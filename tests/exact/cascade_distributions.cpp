@@ -1,4 +1,5 @@
-// labels: long optimised The exact distribution of cascades: horizontal, vertical and both, at any lenience,
+// labels: long optimised
+// The exact distribution of cascades: horizontal, vertical and both, at any lenience,
 // over rows and over point masses.
 #include <doctest/doctest.h>
 
@@ -19,7 +20,7 @@ const SamplingParams kGreedy{.temperature = 0};
 
 std::vector<Token> prompt_for(std::int32_t vocab) { return {0, vocab - 1, 0, 1, 0}; }
 
-/// The pipeline whose drafters are toys of other seeds, best first: those before the last have rows.
+/// A pipeline whose drafters are toys of other seeds, best first. All but the last have rows.
 enum class Last { dense, points, silent };
 
 template <std::size_t drafters, class Rule, class Shape>
@@ -43,7 +44,7 @@ EmittedDistribution distribution_of(std::int32_t vocab, Rule rule, const Shape& 
   }
 }
 
-/// Every rule that is exact for chains of draws, plain and with a cut.
+/// Every rule that is lossless for sampled chains, with and without truncation.
 template <std::size_t drafters, class Shape>
 void check(const Shape& shape, std::int32_t vocab, std::size_t horizon, Last last) {
   const auto worst = [&](auto rule) {

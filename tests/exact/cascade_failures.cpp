@@ -1,5 +1,5 @@
-// labels: slow optimised Mistakes that cascades invite: each must be seen as a bias, or the tests of their
-// distributions prove nothing.
+// labels: slow optimised
+// Known mistakes in cascades. Each must show as a bias, or the tests of their distributions prove nothing.
 #include <doctest/doctest.h>
 
 #include <vector>
@@ -15,7 +15,8 @@ namespace {
 const SamplingParams kPlain{};
 const std::vector<Token> kPrompt = {0, 1, 0, 1, 0};
 
-/// One draft token of a stack's tail, reviewed by its head with lenience, and recorded as the head's own.
+/// One draft token of a stack's tail, reviewed by its head with lenience, then recorded as drawn
+/// from the head's distribution.
 struct NaiveReview {
   static constexpr ProposalKind kind = ProposalKind::sampled;
   double lenience = 1;

@@ -1,6 +1,7 @@
-// labels: long optimised The theory of cascades against the shapes themselves: models whose draft tokens stay
-// with prescribed probabilities, and counts of what rounds gave and took. Fixed seeds; every comparison is in
-// standard errors of its own rounds, and would see a rate that is .02 off.
+// labels: long optimised
+// The theory of cascades against the shapes: models whose draft tokens are accepted with prescribed
+// probabilities, and counts of emitted tokens and calls per round. Fixed seeds; every comparison is in
+// standard errors of its own rounds, and would detect a rate that is off by 0.02.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -22,7 +23,7 @@ namespace {
 constexpr std::int32_t kVocab = 24;
 constexpr std::int32_t kCapacity = 700000;
 
-/// A text, as a number; extended token by token.
+/// A text as a hash, extended token by token.
 std::uint64_t extend_hash(std::uint64_t text, Token token) {
   std::uint64_t h = (text ^ static_cast<std::uint64_t>(token + 1)) * 0x9E3779B97F4A7C15ull;
   return h ^ (h >> 29);
@@ -39,14 +40,15 @@ struct Agreement {
     Random random(text ^ seed);
     Token token = random.below(kVocab), fresh = token;
     for (std::size_t i = 0; i < level; ++i) {
-      fresh = (fresh + 1 + random.below(5)) % kVocab;  // at most 5 a level: none of those above comes again
+      fresh =
+          (fresh + 1 + random.below(5)) % kVocab;  // at most 5 per level: no token of a level above repeats
       if (!random.bernoulli(rates[i])) token = fresh;
     }
     return token;
   }
 };
 
-/// A model with a cache, of one level.
+/// A model of one level, with a cache.
 class LevelModel {
  public:
   LevelModel(Agreement agreement, std::size_t level) : agreement_(std::move(agreement)), level_(level) {
@@ -85,7 +87,7 @@ class LevelModel {
   std::vector<float> rows_;
 };
 
-/// The same without rows.
+/// A drafter of one level, without rows.
 class LevelPoints {
  public:
   LevelPoints(Agreement agreement, std::size_t level) : agreement_(std::move(agreement)), level_(level) {}
@@ -122,7 +124,7 @@ class LevelPoints {
   Usage usage_;
 };
 
-/// Mean and spread of a round's figure.
+/// Mean and standard error of a figure per round.
 struct Sample {
   double n = 0, sum = 0, squares = 0;
   void add(double x) { n += 1, sum += x, squares += x * x; }
@@ -130,7 +132,7 @@ struct Sample {
   double error() const { return std::sqrt((squares / n - mean() * mean()) / n); }  // of the mean
 };
 
-/// What rounds gave and took.
+/// Emitted tokens and calls of rounds.
 struct Rounds {
   std::vector<double> tokens, proposed;
   std::vector<std::vector<double>> calls;  // (drafters)
@@ -140,7 +142,8 @@ struct Rounds {
     for (const double value : values) sample.add(value);
     return sample;
   }
-  /// New tokens over cost, a drafter's call costing costs[d]; its standard error as that of a ratio of means.
+  /// Emitted tokens over cost, where a call of drafter d costs costs[d]; the standard error is
+  /// that of a ratio of means.
   double speedup(const std::vector<double>& costs, double& error) const {
     Sample cost, rest;
     for (std::size_t i = 0; i < tokens.size(); ++i) cost.add(cost_of(i, costs));
@@ -194,7 +197,7 @@ Rounds rounds_of(Shape shape, const std::vector<double>& rates, std::uint64_t se
 /// How many standard errors `theory` is off.
 double off(const Sample& sample, double theory) { return std::abs(sample.mean() - theory) / sample.error(); }
 
-/// Rates of what is prescribed: [r][d] is the product of the rates from reviewer r to drafter d.
+/// The prescribed rates: [r][d] is the product of the rates from reviewer r to drafter d.
 CascadeRates rates_of(const std::vector<double>& rates, const std::vector<double>& costs) {
   CascadeRates out;
   for (std::size_t r = 0; r < rates.size(); ++r) {
@@ -210,7 +213,7 @@ std::vector<double> with(std::vector<double> rates, std::size_t at, double more)
   return rates;
 }
 
-/// Everything that a forecast says, and that it would be found out if a rate were another.
+/// Checks every figure of a forecast, and that a forecast with another rate would fail.
 template <std::size_t drafters, class Shape>
 void check_forecast(const Shape& shape, const std::vector<double>& rates, const std::vector<double>& costs,
                     const std::function<CascadeForecast(const CascadeRates&)>& forecast, std::uint64_t seed,

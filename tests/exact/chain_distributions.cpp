@@ -88,9 +88,7 @@ TEST_CASE("greedy keeps greedy decoding's text, and a vocabulary of one token wo
   CHECK(distribution_of(1, SampleAndMatch{}, GreedyChain{.length = 0}, kPlain, 4).error < 1e-12);
 }
 
-TEST_CASE(
-    "a draft token is worth something: rejection accepts more than nothing, and more when the draft is the "
-    "target") {
+TEST_CASE("draft tokens pay: rejection accepts some, and more when the draft is the target") {
   const EmittedDistribution other = distribution_of(3, Rejection{}, SampledChain{.length = 2}, kPlain, 3);
   CHECK(other.mat > 1.3);
   ToyModel target(3, 1), twin(3, 1);
@@ -101,7 +99,7 @@ TEST_CASE(
         doctest::Approx(3.0).epsilon(1e-12));
 }
 
-TEST_CASE("lenience is seen: its text is not the target's") {
+TEST_CASE("lenience changes the distribution of the text") {
   CHECK(distribution_of(3, accept_lossy(Lenient{3.0}), SampledChain{.length = 2}, kPlain, 3).error > 0.01);
   CHECK(distribution_of(3, accept_lossy(Lenient{1.0}), SampledChain{.length = 2}, kPlain, 3).error < 1e-12);
   CHECK(distribution_of(3, accept_lossy(Lenient{3.0}), GreedyChain{.length = 2},
@@ -113,7 +111,7 @@ TEST_CASE("rows of a large offset keep the target's distribution, on every instr
   struct Offset {
     float offset, scale, temperature;
   };
-  // The logits' distances are those of floats: 1 at 1e7, 64 at 1e9. Beyond, what is not equal is far apart.
+  // The spacing of logits is that of floats: 1 at 1e7, 64 at 1e9. Beyond, unequal logits are far apart.
   for (const Offset at :
        {Offset{1e7f, 2, 1}, Offset{-1e9f, 150, 100}, Offset{1e25f, 3e18f, 1}, Offset{-1e38f, 1e31f, 1}})
     for (const specula::detail::Isa isa : every_isa()) {

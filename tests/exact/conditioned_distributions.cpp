@@ -1,6 +1,6 @@
-// labels: long optimised The exact distribution of pipelines whose draft is conditioned on the target,
-// against the target's: what the draft says changes with how the text came about, the text's distribution
-// does not.
+// labels: long optimised
+// The exact distribution of pipelines whose draft is conditioned on the target, against the target's. How
+// the text was reached changes the draft's rows, but not the distribution of the text.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ EmittedDistribution whole(Kind kind, std::int32_t vocab, Rule rule, Shape shape,
   return distribution(FeatureHead{head, target});
 }
 
-/// Whole pipelines with either drafter.
+/// Whole pipelines with each of the two drafters.
 template <class Rule, class Shape>
 double worst(std::int32_t vocab, Rule rule, Shape shape, std::size_t horizon,
              const SamplingParams& params = {}) {
@@ -48,7 +48,7 @@ double worst(std::int32_t vocab, Rule rule, Shape shape, std::size_t horizon,
                   whole(Kind::head, vocab, rule, shape, params, horizon).error);
 }
 
-/// Drafts with the same model, but keeps speculation that came true, as an ordinary draft may.
+/// Drafts with the same model, but keeps accepted draft tokens in the cache, as an unconditioned draft may.
 template <class Draft>
 class Keeps : public ModelDrafter<Draft> {
  public:
@@ -116,14 +116,13 @@ TEST_CASE("a cascade in which the draft reviews keeps it") {
 }
 
 TEST_CASE(
-    "speculation that is kept proposes otherwise, from columns that saw too little; the distribution does "
-    "not show "
-    "it") {
+    "accepted draft tokens kept in the cache change proposals, since their columns saw too little, but not "
+    "the distribution") {
   SeenModel target(3, 1);
   ToyGlide draft(3, 1);
   const Chain<> chain{.length = 2};
-  // The distribution, and how many tokens of a text were never fed as context: the draft kept them as the
-  // draft tokens that they were.
+  // The distribution, and the number of tokens that were never fed as context, because the draft
+  // kept them from speculation.
   const auto run_with = [&](auto drafter) {
     Speculator run{TreeVerifier{target, Sampling{}}, drafter, chain};
     const EmittedDistribution distribution = whole_distribution(run, target, kPlain, prompt_for(3), 5);

@@ -1,5 +1,5 @@
 // labels: long optimised
-// Mistakes that shipped somewhere: each must be seen as a bias, or these tests prove nothing.
+// Known mistakes of published implementations. Each must show as a bias, or these tests prove nothing.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -26,8 +26,8 @@ EmittedDistribution distribution_of(std::int32_t vocab, Rule rule, Shape shape, 
   return whole_distribution(run, target, kPlain, kPrompt, horizon, keying);
 }
 
-/// What `shape` would propose in the place of `tree`, which does not let itself be grown twice: by the same
-/// uniform draws.
+/// What `shape` would propose in place of `tree`, with the same uniform draws. A
+/// tree cannot be grown twice.
 template <class S, class D, class C>
 TokenTree grown(S shape, D& drafter, const ProposeContext& round, const TokenTree& tree, C& rng) {
   TokenTree seen(tree.vocab(), tree.capacity(), tree.capacity());
@@ -36,7 +36,7 @@ TokenTree grown(S shape, D& drafter, const ProposeContext& round, const TokenTre
   return seen;
 }
 
-/// A chain that leaves out a drawn token of low confidence: grown, looked at, and grown again without it.
+/// A chain that leaves out a drawn token of low confidence: grown, inspected, and grown again without it.
 struct Dropping {
   static constexpr ProposalKind kind = ProposalKind::sampled;
   std::int32_t length = 2;
@@ -52,7 +52,7 @@ struct Dropping {
   }
 };
 
-/// Draws from `truth` whatever it is asked to draw from.
+/// Draws from `truth`, whatever distribution is passed.
 template <class C>
 struct DrawsOther {
   C& rng;
@@ -80,8 +80,8 @@ struct WrongDistribution {
   }
 };
 
-/// Sound, with a state: a chain of two, and after one that ended in token 0, two siblings instead. What it
-/// then draws may depend on what was drawn before, as long as it is drawn with a uniform draw of its own.
+/// Sound, with a state: a chain of two; after a chain that ended in token 0, two siblings instead. The form
+/// may depend on earlier draws, provided each token has its own uniform draw.
 struct Moody {
   static constexpr ProposalKind kind = ProposalKind::mixed;
   bool wide = false;
@@ -102,8 +102,8 @@ struct Moody {
   }
 };
 
-/// A chain that ends where the next draft token would cost more than it promises: decided from what was drawn
-/// before it, or, wrongly, from the draft token itself, which then is left out.
+/// A chain that ends where the next draft token would cost more than its expected gain: decided from
+/// earlier draws, or, wrongly, from the draft token itself, which is then left out.
 struct Thrifty {
   static constexpr ProposalKind kind = ProposalKind::sampled;
   std::int32_t length = 3;
@@ -124,7 +124,7 @@ struct Thrifty {
   }
 };
 
-/// A child of the root and its child, and a second child of the root only if that grandchild is token 0.
+/// The root has a child and a grandchild, and a second child only if the grandchild is token 0.
 struct SiblingByGrandchild {
   static constexpr ProposalKind kind = ProposalKind::mixed;
   std::int32_t max_nodes() const { return 4; }
@@ -150,7 +150,7 @@ struct ChildBySibling {
   }
 };
 
-/// Two exact rules, of which what was drawn chooses one.
+/// Two exact rules; the drawn tokens choose between them.
 struct EitherRule {
   static constexpr bool lossless_for(ProposalKind) { return true; }
   template <class C>
@@ -168,8 +168,8 @@ struct DenseWeights {
   double operator()(Token x) const { return w[static_cast<std::size_t>(x)]; }
 };
 
-/// Traversal written once more, and with the weight min(1, S / (1 - q)) of a public variant after a
-/// rejection.
+/// Traversal reimplemented, optionally with the weight min(1, S / (1 - q)) after a
+/// rejection, as in a public variant.
 struct PlainTraversal {
   bool variant = false;
   static constexpr bool lossless_for(ProposalKind) { return true; }
@@ -217,8 +217,8 @@ struct PlainTraversal {
   }
 };
 
-/// A child of the root by each of two drafters, whose rows are kept in two slots, or the second in the place
-/// of the first.
+/// One child of the root by each of two drafters, whose rows are kept in two slots, or the
+/// second in place of the first.
 struct TwoDrafts {
   static constexpr ProposalKind kind = ProposalKind::mixed;
   bool own_slot = true;
@@ -235,7 +235,7 @@ struct TwoDrafts {
   }
 };
 
-/// A chain that begins anew where its token is not likely enough.
+/// A chain that restarts if its token is not likely enough.
 struct DropByReset {
   static constexpr ProposalKind kind = ProposalKind::sampled;
   std::int32_t max_nodes() const { return 2; }
@@ -246,17 +246,17 @@ struct DropByReset {
   }
 };
 
-/// A proposal that an engine makes: `parents` of its nodes, the root's first. Its tokens are drawn from the
-/// draft's rows of log-probabilities, all of them by the engine.
+/// A proposal made by an engine: `parents` of its nodes, the root's first. The engine draws all tokens from
+/// the draft's rows of log-probabilities.
 struct EngineProposal {
   std::vector<NodeId> parents;
   bool distinct = false;        // siblings are drawn without replacement
-  std::uint64_t drawn = 2;      // the draft that draws
+  std::uint64_t drawn = 2;      // the draft that is drawn from
   std::uint64_t recorded = 0;   // the draft whose rows are recorded; 0: the same
-  bool as_independent = false;  // recorded so, whatever is true
+  bool as_independent = false;  // recorded as independent in any case
 };
 
-/// Rows of log-probabilities (V) after texts, in the engine's own memory, where they stay.
+/// Rows of log-probabilities (V) after texts, in memory that the engine owns and keeps.
 const std::vector<float>& engine_row(std::uint64_t model, const std::vector<Token>& text) {
   static std::map<std::pair<std::uint64_t, std::vector<Token>>, std::vector<float>> rows;
   std::vector<float>& row = rows[{model, text}];
@@ -269,8 +269,8 @@ const std::vector<float>& engine_row(std::uint64_t model, const std::vector<Toke
   return row;
 }
 
-/// The largest error of the distribution of two tokens of text. Every proposal is enumerated by the engine,
-/// with its probability; every verification result on it by ExactRandom.
+/// The largest error of the distribution of two tokens of text. The engine enumerates every proposal with
+/// its probability; ExactRandom enumerates every result on it.
 template <class Rule>
 double engine_error(const EngineProposal& form, Rule rule) {
   const auto nodes = static_cast<std::int32_t>(form.parents.size());
@@ -306,7 +306,7 @@ double engine_error(const EngineProposal& form, Rule rule) {
       std::vector<Token> text = {0};
       for (std::size_t i = 1; i < result.accepted.size(); ++i) text.push_back(tree.token(result.accepted[i]));
       text.push_back(result.next_token);
-      for (Token x = 0; x < 3; ++x) {  // what is missing is drawn from the target in the next round
+      for (Token x = 0; x < 3; ++x) {  // a missing token is drawn from the target in the next round
         if (text.size() > 2) {
           distribution[{text[1], text[2]}] += weight * rng.weight();
           break;
@@ -352,7 +352,7 @@ TEST_CASE("leaving out what was drawn biases the text; stopping after it does no
   CHECK(distribution_of(2, Rejection{}, Dropping{.below = 0}, 3).error < 1e-12);
   CHECK(distribution_of(2, Rejection{}, Chain<Draw::sampled>{.length = 2, .exit_below = 0.5f}, 3).error <
         1e-12);
-  CHECK(distribution_of(2, SampleAndMatch{}, Dropping{}, 3).error < 1e-12);  // which never looks at q
+  CHECK(distribution_of(2, SampleAndMatch{}, Dropping{}, 3).error < 1e-12);  // which never reads q
 }
 
 TEST_CASE("recording another distribution than the one drawn from biases the text") {
@@ -361,7 +361,7 @@ TEST_CASE("recording another distribution than the one drawn from biases the tex
   CHECK(distribution_of(3, Rejection{}, WrongDistribution{.drawn_at = 0.5f, .recorded_at = 1.0f}, 2).error >
         0.01);
   CHECK(distribution_of(3, Rejection{}, WrongDistribution{.drawn_at = 0.5f, .recorded_at = 0.5f}, 2).error <
-        1e-12);  // not the target's: no matter
+        1e-12);  // not the target's distribution: harmless
 }
 
 TEST_CASE(
@@ -406,7 +406,7 @@ TEST_CASE("tokens picked deterministically but tested with p / q, as llama.cpp's
     } while (rng.next());
     return zero;
   };
-  CHECK(prob_of_0(false) == doctest::Approx(0.5 / 0.6).epsilon(1e-6));  // .833
+  CHECK(prob_of_0(false) == doctest::Approx(0.5 / 0.6).epsilon(1e-6));  // 0.833
   CHECK(prob_of_0(true) == doctest::Approx(0.5).epsilon(1e-12));
 }
 
@@ -437,13 +437,13 @@ TEST_CASE(
                        std::invalid_argument);
 }
 
-TEST_CASE("a shape cannot begin its proposal anew, and the text stays") {
+TEST_CASE("a shape cannot restart its proposal; the text is kept") {
   ToyModel target(3, 1), draft(3, 2);
   Speculator run{TreeVerifier{target, Sampling{}}, ModelDrafter{draft}, DropByReset{}};
   PhiloxRandom rng(1);
   run.start(kPrompt);
   CHECK_THROWS_WITH_AS(run.step(rng),
-                       "TokenTree::reset: a shape is at work, and what it has drawn may not be dropped",
+                       "TokenTree::reset: a shape is proposing, and tokens that it has drawn must not be dropped",
                        std::logic_error);
   CHECK(std::vector<Token>(run.text().begin(), run.text().end()) == kPrompt);
 }
@@ -475,7 +475,7 @@ TEST_CASE(
   wrong.recorded = 7;
   CHECK(worst(wrong, Block{}) > 1e-2);
   CHECK(worst(wrong, Rejection{}) > 1e-2);
-  CHECK(worst(wrong, SampleAndMatch{}) < 1e-6);  // which never looks at it
+  CHECK(worst(wrong, SampleAndMatch{}) < 1e-6);  // which never reads it
   wrong = siblings, wrong.recorded = 7;
   CHECK(worst(wrong, Traversal{}) > 1e-2);
   CHECK(worst(wrong, KSeq{}) > 1e-2);
@@ -495,7 +495,7 @@ TEST_CASE("two exact rules of which the tokens choose one are not exact; each al
     CHECK(error(Sampling{}, SiblingByGrandchild{}) < 1e-12);
     CHECK(error(SampleAndMatch{}, SiblingByGrandchild{}) < 1e-12);
     biased = std::max(biased, error(EitherRule{}, SiblingByGrandchild{}));
-    // The form of the tree may depend on what was drawn anywhere in it before.
+    // The form of the tree may depend on any earlier draw in it.
     CHECK(error(Traversal{}, ChildBySibling{}) < 1e-12);
     CHECK(error(Rejection{}, ChildBySibling{}) < 1e-12);
     CHECK(error(Sampling{}, ChildBySibling{}) < 1e-12);

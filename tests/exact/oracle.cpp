@@ -1,5 +1,5 @@
 // labels: long optimised
-// How much a rule accepts, against the most that any exact rule could.
+// Acceptance of each rule, against the maximum of any lossless rule.
 #include <doctest/doctest.h>
 #include <specula/accept/block.hpp>
 #include <specula/accept/k_seq.hpp>
@@ -18,7 +18,7 @@ using namespace specula_test;
 
 namespace {
 
-/// One level: k siblings under the root drawn from q, judged by p.
+/// One level: k siblings under the root drawn from q, verified against p.
 struct Level {
   std::vector<float> p_row, q_row;
   std::vector<double> p, q;
@@ -35,8 +35,8 @@ double mass(const std::vector<double>& distribution, unsigned set) {
   return sum;
 }
 
-/// Probability that `k` draws from q all fall into `set`; without replacement `gone` is what was drawn
-/// before.
+/// Probability that `k` draws from q all fall into `set`; without replacement,
+/// `gone` holds the earlier draws.
 double all_in(const Level& level, unsigned set, int k, unsigned gone = 0) {
   if (k == 0) return 1;
   if (!level.distinct) return std::pow(mass(level.q, set), k);
@@ -48,7 +48,7 @@ double all_in(const Level& level, unsigned set, int k, unsigned gone = 0) {
 }
 
 /// The most that an exact rule can accept: 1 + min over sets H of p(H) - Pr(all drafts in H). `prefixes`:
-/// over those sets only that are a beginning of the tokens ordered by q / p, largest first.
+/// only over prefixes of the tokens ordered by q / p, largest first.
 double optimum(const Level& level, bool prefixes = false) {
   std::vector<std::size_t> order(level.p.size());
   std::iota(order.begin(), order.end(), 0u);
@@ -68,8 +68,8 @@ double optimum(const Level& level, bool prefixes = false) {
   return 1 + least;
 }
 
-/// Probability that `rule` accepts one of the siblings, by enumeration of all uniform draws; checks on the
-/// way that the distribution of the first token is p.
+/// Probability that `rule` accepts one of the siblings, by enumeration of all uniform draws. Also checks
+/// that the distribution of the first token is p.
 template <class Rule>
 double accepted(const Rule& rule, const Level& level) {
   const ReferenceArithmetic exact;
@@ -99,7 +99,7 @@ double accepted(const Rule& rule, const Level& level) {
   return sum;
 }
 
-/// The row of a distribution made of `vocab` uniform numbers.
+/// The row of a distribution proportional to `vocab` uniform numbers.
 std::vector<float> any_row(Random& random, std::int32_t vocab) {
   std::vector<float> row;
   for (std::int32_t x = 0; x < vocab; ++x)
@@ -151,7 +151,7 @@ TEST_CASE("one level: no exact rule accepts more than the optimum, and each is e
   }
 }
 
-TEST_CASE("the set that decides is a beginning of the tokens ordered by q / p") {
+TEST_CASE("the minimising set is a prefix of the tokens ordered by q / p") {
   Random random(2);
   int decided = 0;
   for (int i = 0; i < 600; ++i) {
@@ -181,7 +181,7 @@ TEST_CASE("a hundred pairs of distributions of three tokens, two draft tokens: t
   CHECK(iid < distinct);
   CHECK(distinct <= traversal + 1e-12);
   CHECK(traversal < best_distinct);
-  const double published[] = {0.807, 0.829, 0.880, 0.858, 0.938};  // of other pairs
+  const double published[] = {0.807, 0.829, 0.880, 0.858, 0.938};  // for other pairs
   const double ours[] = {iid, sequential, best, distinct, best_distinct};
   for (std::size_t i = 0; i < 5; ++i) CHECK(std::abs(ours[i] - published[i]) < 0.05);
 }

@@ -1,5 +1,6 @@
-// labels: long optimised The distribution on the path that users run: float kernels, Philox uniform draws, a
-// vocabulary of two tiles. Chi-square at fixed seeds; n and alpha are stated with each test.
+// labels: long optimised
+// The distribution with the production arithmetic: float kernels, Philox uniform draws, a vocabulary of two
+// tiles. Chi-square at fixed seeds; n and alpha are stated with each test.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -17,8 +18,8 @@ namespace {
 constexpr std::int32_t kVocab = 700;
 const std::vector<Token> kPrompt = {600, 3, 511};
 
-/// How far the counts lie from `distribution`, in standard deviations of a normal: Wilson and Hilferty's cube
-/// root. Cells that expect fewer than 8 are pooled.
+/// Distance of the counts from `distribution`, in standard deviations of a normal: Wilson and Hilferty's
+/// cube root. Cells that expect fewer than 8 are pooled.
 double deviation(const std::map<std::vector<Token>, double>& distribution,
                  const std::map<std::vector<Token>, int>& counts, int n) {
   double chi = 0, rest = 0;
@@ -66,7 +67,7 @@ std::map<std::vector<Token>, double> projected(const ToyModel& target, const Sam
 template <class Rule = Sampling, class Shape>
 double deviation_of(Shape shape, float sharpness, const SamplingParams& params, std::size_t horizon,
                     Token groups, int n, double& mat) {
-  ToyModel target(kVocab, 1, sharpness), draft(kVocab, 1, 0.5f * sharpness);  // a draft that is less sure
+  ToyModel target(kVocab, 1, sharpness), draft(kVocab, 1, 0.5f * sharpness);  // a less peaked draft
   Speculator run{TreeVerifier{target, Rule{}, params}, ModelDrafter{draft}, shape};
   std::map<std::vector<Token>, int> counts;
   for (int i = 0; i < n; ++i) {
@@ -84,7 +85,7 @@ double deviation_of(Shape shape, float sharpness, const SamplingParams& params, 
 }  // namespace
 
 TEST_CASE("a sampled chain, three tokens under top-k 12: n 15,000, alpha 1e-4") {
-  double mat = 0;  // shows that draft tokens were both kept and rejected
+  double mat = 0;  // shows that draft tokens were both accepted and rejected
   CHECK(std::abs(deviation_of(Chain<Draw::sampled>{.length = 3}, 60.0f, {.temperature = 0.8f, .top_k = 12}, 3,
                               10, 15000, mat)) < 3.89);
   CHECK(mat > 1.5);

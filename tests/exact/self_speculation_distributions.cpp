@@ -1,6 +1,6 @@
-// labels: long optimised The exact distribution of pipelines that draft with exits or with the target itself,
-// against the target's; and the bias of a draft that leaves by the token it drew, but reports the
-// distribution of its exit.
+// labels: long optimised
+// The exact distribution of self-speculation (early exits, layer skipping), against the target's; and the
+// bias of a draft that exits depending on the token it drew, but reports the distribution of its exit.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ double worst(std::int32_t vocab, Rule rule, Shape shape, std::size_t horizon,
                    skipping(vocab, rule, shape, params, horizon).error});
 }
 
-/// Says that a token is the one.
+/// A source of random decisions that always returns one token.
 struct Says {
   Token token;
   template <class Weights>
@@ -55,8 +55,8 @@ struct Says {
   }
 };
 
-/// The paper's algorithm as it is written: draws at each exit, and leaves where the token drawn is likely
-/// enough. What it reports for the token is the distribution of the exit where it left.
+/// The paper's algorithm as written: draws at each exit, and exits where the drawn token is likely enough.
+/// It reports the distribution of that exit for the token.
 struct LeavesByDraw {
   static constexpr ProposalKind kind = ProposalKind::sampled;
   std::int32_t length = 2;
@@ -85,13 +85,13 @@ struct LeavesByDraw {
   }
 };
 
-/// Its changes are not counted, so nobody notices that nodes go on behind the drafter's back.
+/// Does not count its changes, so that nodes can run deeper unnoticed by the drafter.
 struct Uncounted : ToyExits {
   using ToyExits::ToyExits;
   std::uint64_t generation() const = delete;
 };
 
-/// A drafter that gives the row of any exit.
+/// A drafter that can return the row of any exit.
 class AnyExit : public ModelDrafter<Uncounted> {
  public:
   explicit AnyExit(Uncounted& model) : ModelDrafter<Uncounted>(model), model_(&model) {}
@@ -121,10 +121,10 @@ TEST_CASE("chains keep the target's distribution over several rounds") {
   CHECK(worst(2, Rejection{}, Chain<Draw::sampled>{.length = 3, .exit_below = 0.5f}, 4) < 1e-12);
 }
 
-TEST_CASE("chains that learn where to end keep it") {
+TEST_CASE("adaptive chains keep it") {
   using Threshold = AdaptiveChain<ThresholdEnd, Draw::sampled>;
   using Heuristic = AdaptiveChain<HeuristicEnd, Draw::sampled>;
-  // What they carry from text to text is a beginning as good as any other; an enumeration replays one.
+  // State carried between texts is just another initial state; an enumeration replays one.
   for (const float threshold : {0.3f, 0.6f, 0.9f}) {
     const ThresholdEnd end{.longest = 2, .threshold = threshold, .step = 1, .inertia = 0.5f};
     CHECK(worst(2, Rejection{}, Threshold{.end = end, .carry = false}, 4) < 1e-12);
@@ -165,7 +165,7 @@ TEST_CASE("a cascade in which the target drafts for itself keeps it") {
   CHECK(whole_distribution(run, target, kPlain, prompt_for(2), 3).error < 1e-12);
 }
 
-TEST_CASE("the target without given blocks keeps it") {
+TEST_CASE("layer skipping with given blocks keeps it") {
   const std::vector<std::int32_t> attention{1, 3}, mlp{4};
   ToySkips target(3, 1, 4);
   const auto error = [&](auto rule, auto shape, const SamplingParams& params) {
@@ -179,7 +179,7 @@ TEST_CASE("the target without given blocks keeps it") {
   }
 }
 
-TEST_CASE("leaving by the token drawn, and reporting the exit's distribution, biases the text") {
+TEST_CASE("exiting depending on the drawn token, and reporting the exit's distribution, biases the text") {
   ToyModel target(3, 1);
   Uncounted draft(3, 2, 3, 1.2f);
   Speculator naive{TreeVerifier{target, Rejection{}}, AnyExit{draft}, LeavesByDraw{.length = 1}};
@@ -193,11 +193,11 @@ TEST_CASE("leaving by the token drawn, and reporting the exit's distribution, bi
   }
 }
 
-TEST_CASE("the mixture is the distribution of the token that leaves by its draw") {
+TEST_CASE("the mixture over exits is the distribution of a token whose draw decides the exit") {
   struct Case {
     float scale, first, second;
   };
-  bool twice = false;  // mass was left at the first exit and at the second
+  bool twice = false;  // tokens exit at the first exit and at the second
   for (const Case& c : {Case{2.0f, 0.6f, 0.4f}, {1.0f, 0.3f, 0.3f}}) {
     ToyExits draft(4, 3, 3, c.scale);
     EarlyExitDrafter drafter{draft, {c.first, c.second}, ExitBy::sample};

@@ -1,5 +1,5 @@
 // labels: long optimised
-// The exact distribution of every sound pair of shape and rule, against the target's.
+// The exact distribution of every lossless pair of shape and rule, against the target's.
 #include <doctest/doctest.h>
 
 #include <set>
@@ -27,7 +27,7 @@ using Drawn = StaticTree<ProposalKind::sampled_distinct>;
 
 std::vector<Token> prompt_for(std::int32_t vocab) { return {0, vocab - 1, 0, 1, 0}; }
 
-/// A shape, and the sizes of the proposals that it made.
+/// A shape that records the sizes of its proposals.
 template <class S>
 struct Noted : S {
   std::set<std::int32_t>* sizes;
@@ -39,8 +39,8 @@ struct Noted : S {
   }
 };
 
-/// A cost-aware shape that has seen rounds before each text, so that it knows a rate and counts costs from
-/// the first round on: without one everything is free.
+/// A cost-aware shape that has seen rounds before each text, so that it has an acceptance rate and counts
+/// costs from the first round on. Without a rate, nodes cost nothing.
 template <class S>
 struct Warm : CostAware<S> {
   using CostAware<S>::CostAware;
@@ -75,7 +75,7 @@ EmittedDistribution distribution_of(std::int32_t vocab, Rule rule, Shape shape, 
                : composed_distribution(run, target, params, prompt_for(vocab), horizon);
 }
 
-/// Every rule that claims to be exact for the shape: plain, with a cut, and greedy where greedy is asked for.
+/// Every rule that claims to be lossless for the shape: without and with truncation, and greedy on request.
 template <class Shape>
 void check(const Shape& shape, std::int32_t vocab, std::size_t horizon, std::uint64_t seeds = 2) {
   const auto worst = [&](auto rule) {
@@ -144,7 +144,7 @@ TEST_CASE("trees of a fixed form, drawn without replacement") {
   check(Drawn{.form = {{0}, {1}, {2}}}, 4, 1);
 }
 
-TEST_CASE("no room for all children: nothing of the last level, or the first nodes' only") {
+TEST_CASE("no room for all children: none of the last level, or only those of the first nodes") {
   for (const std::int32_t capacity : {8, 9, 10, 11}) {
     ToyModel target(2, 1, 2.0f, capacity), draft(2, 2);
     Speculator run{TreeVerifier{target, Traversal{}}, ModelDrafter{draft}, Distinct{.widths = {2, 2, 1}}};
@@ -233,7 +233,7 @@ TEST_CASE("a chain is a tree with one branch: the same distribution, the same to
       CHECK(same(Sampling{}) == doctest::Approx(traversal).epsilon(1e-12));
       CHECK(round(Block{}, chain, params, seed).mat == doctest::Approx(traversal).epsilon(1e-12));
       CHECK(round(KSeq{}, iid, params, seed).mat == doctest::Approx(token).epsilon(1e-12));
-      CHECK(traversal > token + 1e-3);  // for it looks at the path as a whole
+      CHECK(traversal > token + 1e-3);  // since it verifies the path as a whole
     }
 }
 
@@ -249,7 +249,7 @@ TEST_CASE("traversal accepts more than rejection, also on trees") {
   }
 }
 
-// What every rule is exact for, in full.
+// The complete table of what each rule is lossless for.
 template <class Rule>
 constexpr bool exactly(bool deterministic, bool sampled, bool iid, bool distinct, bool mixed, bool shared) {
   return Rule::lossless_for(ProposalKind::deterministic) == deterministic &&
@@ -270,7 +270,7 @@ static_assert(exactly<GumbelCoupling>(true, true, true, true, true, true));
 static_assert(exactly<Lenient>(false, false, false, false, false, false));
 static_assert(exactly<Typical>(false, false, false, false, false, false));
 
-// How every shape draws.
+// The proposal kind of every shape.
 static_assert(GreedyChain::kind == ProposalKind::deterministic &&
               SampledChain::kind == ProposalKind::sampled &&
               Chain<Draw::shared>::kind == ProposalKind::shared);

@@ -1,5 +1,5 @@
 // labels: long optimised
-// The exact distribution of rules over trees of every kind of growth, against the target's.
+// The exact distribution of rules over trees grown in every way, against the target's.
 #include <doctest/doctest.h>
 
 #include "exact_distribution.hpp"
@@ -23,7 +23,7 @@ double composed(std::int32_t vocab, Rule rule, Shape shape, const SamplingParams
   return composed_distribution(run, target, params, prompt_for(vocab), horizon).error;
 }
 
-/// Several seeds, with and without a cut.
+/// Several seeds, with and without truncation.
 template <class Rule, class Shape>
 double worst(std::int32_t vocab, Rule rule, Shape shape, std::size_t horizon, std::uint64_t seeds = 3) {
   double error = 0;
@@ -51,18 +51,17 @@ TEST_CASE("one level: rejection") { check_all_growths(Rejection{}); }
 TEST_CASE("one level: traversal") { check_all_growths(Traversal{}); }
 TEST_CASE("one level: sample-and-match") { check_all_growths(SampleAndMatch{}); }
 
-TEST_CASE(
-    "one level: sampling, which chooses between the last two by whether any uniform draw was asked for") {
+TEST_CASE("one level: sampling, which chooses between the last two by whether anything was drawn") {
   CHECK(worst(3, Sampling{}, IidPair{}, 3) < 1e-12);
   CHECK(worst(3, Sampling{}, DrawnThenChosen{.pick = 1}, 3) < 1e-12);
   CHECK(worst(3, Sampling{}, ChosenTwice{}, 3) < 1e-12);
-  // Under top-k 1 the draft's distribution of one token is drawn, under temperature 0 it is chosen: the same
-  // verification results.
+  // Under top-k 1 the only token of the draft is drawn, under temperature 0 it is chosen:
+  // the results are the same.
   CHECK(composed(3, Sampling{}, DistinctPair{}, {.temperature = 0}, 3, 5) < 1e-12);
   CHECK(composed(3, Sampling{}, IidPair{}, {.top_k = 1}, 3, 5) < 1e-12);
 }
 
-TEST_CASE("two levels, two children a node") {
+TEST_CASE("two levels, two children per node") {
   CHECK(worst(2, Rejection{}, IidPair{.depth = 2}, 3, 2) < 1e-12);
   CHECK(worst(2, Rejection{}, DistinctPair{.depth = 2}, 3, 2) < 1e-12);
   CHECK(composed(3, Rejection{}, DistinctPair{.depth = 2}, kWarm, 3, 7) < 1e-12);

@@ -204,7 +204,7 @@ TEST_CASE("a cache filled to its last slot, and what does not fit") {
                              std::to_string(capacity) + " tokens in use, 1 more asked for";
     CHECK_THROWS_WITH_AS(model.extend({&token, 1}, {&none, 1}), ("llama_cpp::Model: extend: " + full).c_str(),
                          std::invalid_argument);
-    // A path of it stays; then tokens of the context may take its place.
+    // A path of it is committed; then tokens of the context may take its place.
     const auto path = tree.path_to(8);
     model.commit(path), own.commit(path);
     const List more = random_tokens(random, capacity - model.size(), own.vocab_size());

@@ -7,7 +7,7 @@ programs=$1 root=$2 data=$3
 command -v python3 >/dev/null || { echo 'SKIP: there is no python3'; exit 77; }
 . "$(dirname "${BASH_SOURCE[0]}")/../support/expect.sh"
 
-# A build with AVX-512 is another one. Nothing is built here: the cache looks as if all had been.
+# A build with AVX-512 is a separate one. Nothing is built here: the CMake cache pretends that everything has been.
 cpu() { printf 'flags\t\t: fpu sse4_2 avx avx2 fma f16c bmi2 %s\n' "$1" >"$scratch/cpuinfo"; }
 built() { mkdir -p "$1/share" && printf '%s\n' "$1" >"$1/share/specula-llama-cpp"; }
 export SPECULA_CPUINFO=$scratch/cpuinfo
@@ -110,7 +110,7 @@ export SPECULA_ROOT=$tree
 pages=(python3 "$root/scripts/pages")
 page=$tree/docs/llama_cpp.md
 rm -f "$tree/docs/benchmarks/llama_cpp_target.json"
-"${pages[@]}" >/dev/null && cp "$page" "$scratch/before.md"  # nothing was measured: what stands there stays
+"${pages[@]}" >/dev/null && cp "$page" "$scratch/before.md"  # nothing was measured: the existing tables are kept
 cp "$json" "$tree/docs/benchmarks"
 expect 1 'pages differ' "${pages[@]}" --check
 expect 0 'wrote docs/llama_cpp.md' "${pages[@]}"

@@ -42,7 +42,7 @@ rm -f "$tree"/docs/benchmarks/paper_*.json
 export SPECULA_ROOT=$tree
 pages=(python3 "$root/scripts/pages")
 cp "$tree/docs/glide.md" "$scratch/before.md"
-"${pages[@]}" >/dev/null  # nothing was measured: what stands there stays
+"${pages[@]}" >/dev/null  # nothing was measured: the existing tables are kept
 cmp "$tree/docs/glide.md" "$scratch/before.md" || failed=1
 cp "$scratch"/json/paper_*.json "$tree/docs/benchmarks"
 expect 1 'pages differ' "${pages[@]}" --check

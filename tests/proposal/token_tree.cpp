@@ -66,8 +66,8 @@ struct Masses {
   }
 };
 
-/// The distribution of a token that was drawn from q and reviewed by p with lenience l: what stays, and what
-/// is drawn anew where it does not.
+/// The distribution of a token drawn from q and reviewed by p with lenience l: the accepted mass, plus the
+/// redrawn mass after a rejection.
 Dense lenient_distribution(const Dense& q, const Dense& p, double l) {
   Dense out(q.size()), anew(q.size());
   for (std::size_t x = 0; x < q.size(); ++x) {
@@ -329,7 +329,7 @@ TEST_CASE("reset: where a proposal may begin, and where it may not") {
   TokenTree tree(4, 8, 1);
   PhiloxRandom rng(1);
   const std::vector<float> row = {0, 1, 2, 3};
-  const char* first = "TokenTree: node 0 of 0; reset() comes first";
+  const char* first = "TokenTree: node 0 of 0; call reset() first";
   CHECK(tree.room() == 0);
   CHECK_THROWS_WITH_AS(tree.choose(0, 1, 1), first, Error);
   CHECK_THROWS_WITH_AS(tree.store(0, row, {}), first, Error);
@@ -348,7 +348,7 @@ TEST_CASE("reset: where a proposal may begin, and where it may not") {
   {
     const TokenTree::ResetLock lock(tree);
     CHECK_THROWS_WITH_AS(tree.reset(0, 0),
-                         "TokenTree::reset: a shape is at work, and what it has drawn may not be dropped",
+                         "TokenTree::reset: a shape is proposing, and tokens that it has drawn must not be dropped",
                          std::logic_error);
     CHECK(tree.choose(1, 1, 1) == 2);
   }
@@ -612,7 +612,8 @@ TEST_CASE("copied draft tokens are chosen ones to all but a review") {
   CHECK_THROWS_AS(tree.copy(3, 0, 1), Error);
 }
 
-TEST_CASE("a review at temperature 0: the largest logit stays, else it takes the place of what is behind") {
+TEST_CASE(
+    "a review at temperature 0: the largest logit is accepted, else it replaces the node and all after it") {
   const SamplingParams greedy{.temperature = 0};
   const std::vector<float> row = {0, 3, 1, 2};
   const Dense p = plain_distribution(row, {});
@@ -932,7 +933,7 @@ TEST_CASE("errors of a review change nothing") {
   tree.reset(0, 0);
   tree.draw(0, tree.store(0, row, {}), rng);
   CHECK_THROWS_WITH_AS(tree.review(1, row, {.temperature = 0}, 1, rng),
-                       "TokenTree::review: node 1 was drawn, a review at temperature 0 is of chosen ones",
+                       "TokenTree::review: node 1 was drawn; a review at temperature 0 requires a chosen node",
                        Error);
 }
 

@@ -138,5 +138,5 @@ TEST_CASE("what cannot be measured is refused by name, value and range") {
         "PolicyBenchmark: max_new_tokens is 0, must be in [1, 2147483647]");
   CHECK(complaint(kPrompts, {.repeat = -2}) == "PolicyBenchmark: repeat is -2, must be in [1, 2147483647]");
   PolicyBenchmark none(kPrompts);
-  CHECK_THROWS_WITH_AS(none.run(), "PolicyBenchmark::run: add() comes first", std::logic_error);
+  CHECK_THROWS_WITH_AS(none.run(), "PolicyBenchmark::run: call add() first", std::logic_error);
 }

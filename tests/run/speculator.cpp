@@ -323,7 +323,7 @@ TEST_CASE("errors of start leave everything as it was") {
   auto run = pipeline(target, draft, Sampling{}, SampledChain{.length = 3});
   PhiloxRandom rng(1);
   using Error = std::invalid_argument;
-  CHECK_THROWS_WITH_AS(run.step(rng), "Speculator::step: start() comes first", Error);
+  CHECK_THROWS_WITH_AS(run.step(rng), "Speculator::step: call start() first", Error);
   run.start(kPrompt);
   run.step(rng);
   const List text = list(run.text()), cache = target.cache();
@@ -631,7 +631,7 @@ struct Liar {
 
 }  // namespace
 
-TEST_CASE("a shape that draws otherwise than it declares is found out, and the text stays") {
+TEST_CASE("a shape that draws otherwise than it declares is an error, and the text is kept") {
   ToyModel target(5, 1), draft(5, 2);
   auto run = pipeline(target, draft, Sampling{}, Liar{});
   PhiloxRandom rng(1);

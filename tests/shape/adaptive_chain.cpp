@@ -27,7 +27,7 @@ TEST_CASE("the threshold follows the rate of acceptance, as Draft & Verify's doe
   end.learn(4, 4), end.learn(4, 4), end.learn(4, 4);  // rates .75, .875, .9375: up, up, down
   CHECK(end.rate == doctest::Approx(0.9375));
   CHECK(end.threshold == doctest::Approx(0.602));
-  end.learn(12, 12);  // as long as it gets: stays
+  end.learn(12, 12);  // already the longest: unchanged
   CHECK(end.threshold == doctest::Approx(0.602));
   end.learn(12, 0);
   CHECK(end.rate == doctest::Approx(0.484375));
@@ -38,7 +38,7 @@ TEST_CASE("the threshold follows the rate of acceptance, as Draft & Verify's doe
   CHECK(end.rate == before.rate);
 }
 
-TEST_CASE("other numbers than Draft & Verify's, and a threshold that stays a probability") {
+TEST_CASE("other numbers than Draft & Verify's, and a threshold that remains a probability") {
   ThresholdEnd slow{.memory = 0.75f};
   slow.learn(4, 4);
   CHECK(slow.rate == doctest::Approx(0.25));
@@ -105,7 +105,7 @@ TEST_CASE("chains end where the policy says, and what was learned is carried or 
   PhiloxRandom uniform(1);
   short_run.step(uniform);
   CHECK(short_run.proposal().size() == 2);
-  // A draft token below the threshold is the last one, and stays.
+  // A draft token below the threshold is the last one, and is kept.
   Speculator run{TreeVerifier{target, Sampling{}, {.temperature = 0}}, ModelDrafter{draft},
                  AdaptiveChain<>{}};
   run.start(prompt);

@@ -93,7 +93,7 @@ TEST_CASE(
   CHECK(tree.kind() == ProposalKind::deterministic);  // temperature 0 draws nothing
 }
 
-TEST_CASE("exit_below ends the chain after a weak draft token, which stays") {
+TEST_CASE("exit_below ends the chain after a draft token of low confidence, which is kept") {
   ToyModel model(6, 1);
   TokenTree tree(6, 9, 9);
   int shorter = 0;

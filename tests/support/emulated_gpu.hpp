@@ -83,7 +83,7 @@ struct Cluster {
 /// One of its threads.
 struct Thread {
   Cluster* cluster;
-  int block, rank;                   // of the block in the cluster, of the thread in the block
+  int block, rank;                   // block within the cluster, thread within the block
   mutable std::uint32_t turn = 0;    // collectives so far
   mutable bool met_cluster = false;  // has passed a cluster barrier: all blocks have begun
   mutable bool arrived = false;      // has arrived at the cluster's barrier and not waited yet

@@ -1,4 +1,4 @@
-// The exact distribution of the text of a pipeline, against the target's own.
+// Exact distribution of a pipeline's text, compared with the target's.
 #pragma once
 
 #include <algorithm>
@@ -24,14 +24,14 @@ inline std::vector<double> distribution_after(const ToyModel& model, const std::
 
 struct EmittedDistribution {
   double error = 0;  // largest difference of a text's probability
-  double mat = 0;    // mean tokens a round
+  double mat = 0;    // emitted tokens per round
   std::int64_t leaves = 0, reused = 0;
 };
 
 using TextDistribution = std::map<std::vector<Token>, double>;
 
-/// Largest difference between `distribution` and the target's distribution of the next `horizon` tokens,
-/// which distribution_after(target, text, params) says.
+/// Largest difference between `distribution` and the target's distribution of the next `horizon` tokens, as
+/// computed by distribution_after(target, text, params).
 template <class Target>
 double distance(const TextDistribution& distribution, const Target& target,
                 const specula::SamplingParams& params, const std::vector<Token>& prompt,
@@ -57,8 +57,7 @@ double distance(const TextDistribution& distribution, const Target& target,
   return error;
 }
 
-/// Whole pipelines over several rounds: one enumeration of everything, so that uniform draws and state across
-/// rounds count.
+/// Enumerates whole pipelines over several rounds, and so covers uniform draws and state across rounds.
 template <class Pipeline, class Target>
 EmittedDistribution whole_distribution(Pipeline& run, const Target& target,
                                        const specula::SamplingParams& params,
@@ -84,7 +83,7 @@ EmittedDistribution whole_distribution(Pipeline& run, const Target& target,
   return out;
 }
 
-/// The same from one-round enumerations, one for each distinct text: the cost does not multiply over rounds.
+/// The same from one-round enumerations, one per distinct text, whose cost does not multiply over rounds.
 template <class Pipeline, class Target>
 EmittedDistribution composed_distribution(Pipeline& run, const Target& target,
                                           const specula::SamplingParams& params,

@@ -1,4 +1,4 @@
-// Enumerates every outcome of a random program and adds probabilities in double.
+// A random source that enumerates every outcome of a program, with probabilities in double.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@
 
 namespace specula_test {
 
-/// How uniform draws are told apart. `key` is the truth. The others are the mistakes that must be caught:
-/// without the origin a draft's uniform draw comes back in a later round; without the counter of the round
-/// the levels of a cascade share the uniform draws of their drafts and reviews; `fresh` takes every call for
-/// a new uniform draw and so cannot see such mistakes.
+/// How uniform draws are identified. `key` is correct. The others are mistakes that tests must detect:
+/// without the origin, a uniform draw of a draft repeats in a later round; without the counter of the
+/// round, the levels of a cascade share the uniform draws of their drafts and reviews. `fresh` treats every
+/// call as a new uniform draw and so cannot detect them.
 enum class RandomKeying { key, key_without_origin, key_without_counter, fresh };
 
-/// Depth-first over branches. A uniform draw is one uniform number; asked again at the same key, it is the
-/// *same* number, whose interval the earlier answers have narrowed.
+/// Depth-first over branches. A second request at the same key gets the *same* uniform number, whose
+/// interval the earlier answers have narrowed.
 ///
 ///   ExactRandom rng;
 ///   do { rng.begin(); run(rng); distribution[outcome] += rng.weight(); } while (rng.next());

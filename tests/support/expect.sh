@@ -4,7 +4,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 failed=0
 
-# expect CODE TEXT COMMAND...: runs it, wants that exit code and TEXT (a basic regular expression) in its output.
+# expect CODE TEXT COMMAND...: runs it; requires that exit code and TEXT (a basic regular expression) in its output.
 expect() {
   local code=$1 text=$2 got
   shift 2
@@ -16,7 +16,7 @@ expect() {
     failed=1
   fi
 }
-# also TEXT: the output of the last command has that too.
+# also TEXT: requires TEXT in the output of the last command, too.
 also() {
   grep -q -- "$1" "$scratch/out" && return
   printf 'FAILED: expected "%s" as well; it printed:\n' "$1"

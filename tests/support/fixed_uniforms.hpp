@@ -1,4 +1,4 @@
-// Uniform draws that a test sets, and what a rule makes of the same uniform draws as its dense transcription.
+// Random sources with fixed uniform draws, and comparison of a rule with its dense transcription.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ inline constexpr float kInf = std::numeric_limits<float>::infinity();
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 inline constexpr double kLargestUniform = 1 - 0x1p-32;
 
-/// Every uniform draw is the same number. Remembers where it was asked for.
+/// Every uniform draw is the same number. Records the keys.
 struct FixedUniforms {
   double uniform = 0;
   std::vector<specula::RandomKey> accepts = {}, draws = {};
@@ -46,16 +46,16 @@ specula::VerifyResult run_rule(const Rule& rule, const specula::TokenTree& tree,
   return out;
 }
 
-/// What random proposals to compare a rule on.
+/// Which random proposals to compare a rule on.
 struct Span {
   std::uint64_t seed;
   int cases;
   std::int32_t vocab_low, vocab_high, max_nodes;
-  double least = 0.9;  // of the verification results, compared
+  double least = 0.9;  // share of the results that must be comparable
 };
 
-/// Checks that `rule` gives the verification result of dense(case, uniform draws) for the same uniform draws,
-/// with every arithmetic; leaves out verification results that hang on a rounding, which must be few.
+/// Checks that `rule` gives the result of dense(case, uniform draws) for the same uniform draws, with every
+/// arithmetic. Leaves out results that depend on rounding, which must be few.
 template <class Rule, class DenseRule>
 void compare(const Rule& rule, DenseRule dense, const Span& span, Mix mix) {
   static const specula::SamplingParams settings[] = {{},
@@ -89,9 +89,8 @@ void compare(const Rule& rule, DenseRule dense, const Span& span, Mix mix) {
   }
 }
 
-/// Checks that a row which no verification result of `rule` asks for may hold anything, and that NaN,
-/// infinities or nothing at all in one that it does ask for is an error that names the node. `asks`: 0 never,
-/// 1 always, 2 maybe.
+/// Checks that a row which `rule` does not read may hold anything, and that NaN, infinities or an empty row
+/// where it does read is an error that names the node. `asks`: 0 never reads, 1 always, 2 maybe.
 template <class Rule, class Asks>
 void check_rows_read(const Rule& rule, const Mix& mix, Asks asks) {
   Random random(11);

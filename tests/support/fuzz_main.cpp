@@ -1,10 +1,11 @@
-// Drives a libFuzzer target without libFuzzer: the same inputs on every machine and with every compiler.
+// Fuzzing driver: runs a libFuzzer target without libFuzzer, with the same inputs on
+// every machine and compiler.
 //
 //   fuzz_x [--iterations N] [--max-seconds S] [--seed S] [FILE | FOLDER]...
 //
-// Files are run as they are and then mutated; with --iterations 0 they are only replayed. A target may supply
-// seeds of its own by the hook below. An input that crashes is written to fuzz-failure.bin in the working
-// directory.
+// Files are run as they are and then mutated; with --iterations 0 they are only replayed. A target
+// may supply its own seeds by the hook below. An input that crashes is written to fuzz-failure.bin
+// in the working directory.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -26,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 extern "C" __attribute__((weak)) std::size_t specula_fuzz_seed(std::uint32_t index, std::uint8_t* data,
                                                                std::size_t capacity);
 
-/// Present under the sanitizers, whose reports end the process without a signal.
+/// Defined under the sanitizers, whose reports end the process without a signal.
 extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)());
 
 namespace {
@@ -49,8 +50,8 @@ class XorShift {
   std::uint64_t state_;
 };
 
-Input current;               // what runs now, for the crash report
-unsigned long executed = 0;  // how many ran before it
+Input current;               // the input that runs now, for the crash report
+unsigned long executed = 0;  // the number of inputs before it
 
 void report_crash() {
   static bool reported = false;
@@ -72,7 +73,7 @@ extern "C" void on_signal(int signal) {
 
 void run(const Input& input) {
   current = input;
-  // An exact copy on the heap, so that a read past the end is one that the address sanitizer sees.
+  // An exact copy on the heap, so that the address sanitizer detects a read past the end.
   const std::vector<std::uint8_t> exact(input.begin(), input.end());
   LLVMFuzzerTestOneInput(exact.data(), exact.size());
   ++executed;
@@ -89,7 +90,7 @@ void mutate(Input& input, const std::vector<Input>& seeds, XorShift& random) {
     case 1:  // set a byte
       if (!input.empty()) input[random.below(input.size())] = static_cast<std::uint8_t>(random.next() >> 32);
       break;
-    case 2:  // set a telling byte
+    case 2:  // set an interesting byte
       if (!input.empty()) input[random.below(input.size())] = kTelling[random.below(std::size(kTelling))];
       break;
     case 3:  // insert a few bytes
@@ -114,7 +115,7 @@ void mutate(Input& input, const std::vector<Input>& seeds, XorShift& random) {
       std::memcpy(&input[at], &word, 4);
       break;
     }
-    case 6: {  // go on as another seed does
+    case 6: {  // continue as another seed does
       const Input& other = seeds[random.below(seeds.size())];
       const std::size_t at = random.below(input.size() + 1);
       input.resize(at);
@@ -193,7 +194,7 @@ int main(int argc, char** argv) {
 
   std::signal(SIGABRT, on_signal);
   if (__sanitizer_set_death_callback != nullptr) {
-    __sanitizer_set_death_callback(report_crash);  // the other signals are the sanitizer's
+    __sanitizer_set_death_callback(report_crash);  // the sanitizer handles the other signals
   } else {
     for (const int signal : {SIGSEGV, SIGFPE, SIGILL, SIGBUS}) std::signal(signal, on_signal);
   }
@@ -210,7 +211,7 @@ int main(int argc, char** argv) {
   const unsigned long last = executed + iterations;
   while (executed < last && seconds() < max_seconds) {
     Input input = seeds[random.below(seeds.size())];
-    if (random.below(16) == 0) {  // now and then noise instead
+    if (random.below(16) == 0) {  // sometimes random bytes instead
       input.resize(random.below(257));
       for (auto& byte : input) byte = static_cast<std::uint8_t>(random.next() >> 32);
     }

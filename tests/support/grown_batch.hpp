@@ -1,5 +1,5 @@
-// Proposals grown on an emulated GPU: what a batch begins with, what it leaves, and what the CPU's shapes
-// make of the same rows.
+// Proposals grown on an emulated GPU: inputs and outputs of a batch, and the proposals of the CPU's
+// shapes for the same rows.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -23,7 +23,7 @@
 
 namespace specula_test {
 
-/// How a kernel is launched; nothing of it may show in the results.
+/// Launch geometry of a kernel, which must not affect results.
 struct Geometry {
   int blocks = 1, threads = 32;
   std::uint64_t seed = 1;
@@ -47,7 +47,7 @@ struct Growing {
   }
 };
 
-/// Some of them with limits.
+/// Random sequences, some of them with limits.
 inline std::vector<Growing> random_batch(Random& random, int sequences, int vocab, double spread,
                                          double ties = 0, double empty = 0) {
   std::vector<Growing> out;
@@ -60,7 +60,7 @@ inline std::vector<Growing> random_batch(Random& random, int sequences, int voca
   return out;
 }
 
-/// Rows rounded to what an element holds.
+/// Rows rounded to the element type.
 template <class Element>
 RowOf rounded(RowOf rows) {
   return [rows, round = rounding(Element{})](const Text& text) {
@@ -71,7 +71,7 @@ RowOf rounded(RowOf rows) {
   };
 }
 
-/// Rows of a call of the draft. What lies between and around them is NaN.
+/// Rows of a draft call. The padding between and around them is NaN.
 template <class Element>
 class CallRows {
  public:
@@ -80,7 +80,7 @@ class CallRows {
     data_.resize(count * static_cast<std::size_t>(stride_) + static_cast<std::size_t>(offset) + 16);
     for (Element& e : data_) set_nan(e);
   }
-  /// A row that is never put stays NaN: reading it shows.
+  /// A row that is never set remains NaN, which exposes a read.
   void put(std::size_t row, const std::vector<float>& logits) {
     REQUIRE(logits.size() == static_cast<std::size_t>(vocab_));
     Element* to = data_.data() + offset_ + static_cast<std::ptrdiff_t>(row) * stride_;
@@ -142,7 +142,8 @@ struct GrownArrays {
     return out;
   }
 
-  /// Whether sequence b is `tree`, and all behind it padding. Confidences are near; everything else the same.
+  /// Whether sequence b is `tree`, followed by padding only. Confidences are compared
+  /// approximately, everything else exactly.
   bool holds(std::size_t b, const specula::TokenTree& tree) const {
     const std::size_t first = b * width, nodes = static_cast<std::size_t>(tree.size());
     bool same = begin[b] == static_cast<std::int32_t>(first) &&
@@ -172,7 +173,7 @@ struct GrownArrays {
   }
 };
 
-/// What Roots points to.
+/// The arrays that Roots points to.
 struct RootArrays {
   std::vector<specula::Token> token;
   std::vector<std::int32_t> position, limit;
@@ -188,14 +189,14 @@ struct RootArrays {
   }
 };
 
-/// What growth keeps between its steps: any bytes, NaN and -1 among them.
+/// The workspace that growth keeps between its steps, initially arbitrary bytes, NaN and -1 among them.
 struct GrowthMemory {
   std::vector<std::uint64_t> words;
   template <class Plan>
   explicit GrowthMemory(const Plan& plan) : words(device::workspace_bytes(plan) / 8 + 2, ~std::uint64_t{0}) {}
 };
 
-// The rest is over a Growth, which is a way to grow:
+// The rest is generic over a Growth, which is a way to grow:
 //   Capacity, Plan, Work   its types
 //   Calls                  what the draft was run on: made from a plan, comparable
 //   run<Element>(batch, plan, geometry, work, position, rows, calls)
@@ -218,8 +219,8 @@ typename Growth::Plan plan_of(const typename Growth::Capacity& capacity) {
   return plan;
 }
 
-/// All steps and the proposals of a batch, the draft being the sequences' rows. Blocks and one thread make
-/// the same proposals.
+/// Runs all steps of a batch, with the sequences' rows as the draft, and returns its proposals. Blocks and
+/// a single thread must give the same proposals.
 template <class Growth, class Element>
 Grown<Growth> grow(const std::vector<Growing>& batch, const typename Growth::Plan& plan, Geometry geometry,
                    GrowthMemory& memory, int pad = 0, int offset = 0, bool limits = true) {
@@ -267,8 +268,8 @@ specula::TokenTree proposal(const Growing& g, const typename Growth::Plan& plan,
   return tree;
 }
 
-/// Proposals are the CPU's, the draft's calls right, and however it is launched, on the memory as it was
-/// left, all is the same to the last bit.
+/// Checks that proposals equal the CPU's, that the draft calls are right, and that results are the same
+/// bits for every launch geometry, also on a workspace left by an earlier launch.
 template <class Growth, class Element>
 void check(const std::vector<Growing>& batch, typename Growth::Capacity capacity, std::uint64_t seed,
            const std::vector<Geometry>& geometries = kGeometries) {
@@ -293,7 +294,7 @@ void check(const std::vector<Growing>& batch, typename Growth::Capacity capacity
   }
 }
 
-/// A batch is its sequences, whatever their slots.
+/// The result of a sequence does not depend on its slot in the batch.
 template <class Growth>
 void check_slots(const std::vector<Growing>& batch, typename Growth::Capacity capacity) {
   capacity.sequences = static_cast<int>(batch.size());
@@ -313,8 +314,9 @@ void check_slots(const std::vector<Growing>& batch, typename Growth::Capacity ca
   }
 }
 
-/// Of three sequences the second has bad rows after the texts that `is_bad` says: it gets a status and the
-/// root alone, others go on, and the next round finds nothing of it. `right(grown)` looks at its calls.
+/// The second of three sequences has bad rows after the texts that `is_bad` selects. It must get a
+/// status and the root alone, the others must be unaffected, and so must the next round.
+/// `right(grown)` checks its calls.
 template <class Growth, class IsBad, class Right>
 void check_bad_rows(std::vector<Growing> batch, typename Growth::Capacity capacity, IsBad is_bad,
                     Right right) {
@@ -350,7 +352,7 @@ void check_bad_rows(std::vector<Growing> batch, typename Growth::Capacity capaci
   }
 }
 
-/// Three rows of 20 logits so far apart that 32 bits do not index them; token 7 b + 1 is the best of row b.
+/// Three rows of 20 logits so far apart that 32 bits do not index them. Token 7 b + 1 is the best of row b.
 class WideRows {
  public:
   WideRows() : memory_(4 * (2 * kStride + 64)) {

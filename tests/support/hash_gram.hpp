@@ -1,4 +1,4 @@
-// A drafter without rows: one draft token after each text, or none.
+// A drafter without rows: at most one draft token after each text.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,7 @@
 
 namespace specula_test {
 
-/// What it drafts is a function of the last two tokens. It has nothing to say after a share `silent` of
-/// them.
+/// The draft token is a hash of the last two tokens. After a share `silent` of these pairs there is none.
 class HashGram {
  public:
   HashGram(std::int32_t vocab, std::uint64_t seed, double silent = 0)

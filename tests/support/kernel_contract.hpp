@@ -1,5 +1,5 @@
-// The numeric contract of row_kernels.hpp, measured. One function a clause; each kernel set's test calls them
-// all.
+// Tests of the numeric contract of row_kernels.hpp. One function per clause; the test of each
+// kernel set calls them all.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -29,7 +29,7 @@ inline Tile random_tile(Random& random, double middle, double spread, double emp
   return tile;
 }
 
-/// The stated order, once more: 128 columns of 4, each in order, then halved 64, 32, ..., 1; in floats.
+/// The stated order of summation: 128 columns of 4, each in order, then halved 64, 32, ..., 1; in floats.
 inline float ordered_sum(const float* w) {
   std::array<float, 128> columns;
   for (std::size_t j = 0; j < 128; ++j) columns[j] = ((w[j] + w[j + 128]) + w[j + 256]) + w[j + 384];
@@ -44,10 +44,10 @@ inline double exact_sum(const float* w) {
   return sum;
 }
 
-/// Middles of tiles: ordinary logits, a mask on every token, and offsets up to the ends of a float.
+/// Middles of tiles: ordinary logits, a mask on every token, and offsets up to the range of a float.
 inline constexpr double kMiddles[] = {0.0, 30.0, -300.0, 1e4, -1e9, -1e10, 3e12, 1e20, -3.3895e38, 3.4e38};
 
-/// Of logits around `middle`: `width` over inv_t, or ten floats where these are further apart.
+/// Spread of logits around `middle`: `width` over inv_t, or ten floats where these are further apart.
 inline double spread_of(double middle, double width, double inv_t) {
   return width == 0 ? 0 : std::max(width / inv_t, std::abs(middle) * 0x1p-20);
 }
@@ -77,14 +77,14 @@ inline double log_sum(const Tile& tile, double inv_t) {
   return std::log(sum);
 }
 
-/// The reference kernels have no least exponent, and round neither scales nor units.
+/// The reference kernels have no minimum exponent, and round neither scales nor units.
 inline bool is_fast(const specula::detail::RowKernels& k) {
   return k.stats != specula::detail::ReferenceKernels::stats;
 }
 
-/// A weight is within 4e-7 relative of exp(inv_t * (l - shift) - log_z) plus 2.4e-7 of its exponent (0 below
-/// 2^-126), and the sum within 1e-6 of the sum of the weights. Returns the worst error in units of what is
-/// allowed.
+/// A weight is within 4e-7 relative of exp(inv_t * (l - shift) - log_z) plus 2.4e-7 times its exponent
+/// (0 below 2^-126), and the sum within 1e-6 of the sum of the weights. Returns the worst error
+/// relative to the allowed error.
 inline double worst_weight_error(const specula::detail::RowKernels& k, const Tile& tile,
                                  const specula::Distribution& distribution) {
   Tile w;
@@ -115,14 +115,14 @@ inline void check_weights(const specula::detail::RowKernels& k) {
         const double log_z = log_sum(tile, inv_t);
         worst = std::max(worst, worst_weight_error(k, tile, distribution_over(tile, inv_t, log_z)));
         worst = std::max(
-            worst,
-            worst_weight_error(
-                k, tile, distribution_over(tile, inv_t, log_z + random.between(0, 90))));  // one tile of many
+            worst, worst_weight_error(
+                       k, tile,
+                       distribution_over(tile, inv_t, log_z + random.between(0, 90))));  // one of many tiles
         worst = std::max(
             worst,
-            worst_weight_error(k, tile, distribution_over(tile, inv_t, log_z - 0.5, tile[17])));  // a cut
+            worst_weight_error(k, tile, distribution_over(tile, inv_t, log_z - 0.5, tile[17])));  // truncated
       }
-  MESSAGE("worst weight or sum: " << worst << " of what is allowed");
+  MESSAGE("worst weight or sum: " << worst << " of the allowed error");
   CHECK(worst <= 1);
 }
 
@@ -132,7 +132,7 @@ inline specula::detail::TileStats stats_of(const specula::detail::RowKernels& k,
   k.stats(tile, 1, inv_t, &out);
   return out;
 }
-/// What stats() multiplies logits by.
+/// The factor that stats() multiplies logits by.
 inline double scale_of(const specula::detail::RowKernels& k, double inv_t) {
   const double scale = inv_t / std::log(2.0);
   return is_fast(k) ? static_cast<double>(static_cast<float>(scale)) : scale;
@@ -167,7 +167,7 @@ inline void check_stats(const specula::detail::RowKernels& k) {
         const double error = std::abs(stats.sum - want) / (allowed + 1e-6 * want);
         if (error > 1)
           MESSAGE("inv_t " << inv_t << ", logits around " << middle << ": " << error
-                           << " of what is allowed");
+                           << " of the allowed error");
         worst = std::max(worst, error);
       }
   CHECK(worst <= 1);
@@ -180,7 +180,7 @@ inline void check_stats(const specula::detail::RowKernels& k) {
   CHECK(std::count(w.begin(), w.end(), 0.0f) == 512);
 }
 
-/// Places of what lies above a bound, in order; what equals it does not, nor does NaN.
+/// Positions of the values above a bound, in order. Values equal to the bound and NaN are not above it.
 inline void check_above(const specula::detail::RowKernels& k) {
   Random random(9);
   int wrong = 0;
@@ -211,7 +211,7 @@ inline void check_above(const specula::detail::RowKernels& k) {
   CHECK(k.above(tile.data(), 0.5f, places.data()) == 512);
   CHECK(places[511] == 511);
   CHECK(k.above(tile.data(), 1.0f, places.data()) == 0);
-  for (std::size_t i = 0; i < 512; ++i) {  // every place
+  for (std::size_t i = 0; i < 512; ++i) {  // every position
     tile.fill(-kInf);
     tile[i] = 2;
     CHECK(k.above(tile.data(), 1.0f, places.data()) == 1);
@@ -219,7 +219,7 @@ inline void check_above(const specula::detail::RowKernels& k) {
   }
 }
 
-/// Many tiles in one call are as many calls of one tile.
+/// One call over many tiles equals one call per tile.
 inline void check_tiles(const specula::detail::RowKernels& k) {
   Random random(8);
   for (const std::int32_t tiles : {1, 2, 3, 9}) {
@@ -234,7 +234,7 @@ inline void check_tiles(const specula::detail::RowKernels& k) {
       CHECK((one.unit == all[t].unit || one.sum == 0));
       CHECK(one.sum == all[t].sum);
     }
-    // A bad value in any tile shows in that tile's sum and in no other.
+    // A bad value in a tile affects the sum of that tile only.
     for (const float bad : {kNan, kInf})
       for (std::size_t at = 0; at < row.size(); at += 97) {
         std::vector<float> broken = row;
@@ -246,7 +246,7 @@ inline void check_tiles(const specula::detail::RowKernels& k) {
   }
 }
 
-/// NaN and the infinities are seen in every place of the tile.
+/// NaN and infinities are detected at every position of the tile.
 inline void check_special_values(const specula::detail::RowKernels& k) {
   Random random(3);
   const Tile plain = random_tile(random, 0, 5);
@@ -269,7 +269,7 @@ inline void check_special_values(const specula::detail::RowKernels& k) {
     wrong +=
         k.maximum(tile.data()) != -3.0f || std::abs(stats_of(k, tile.data(), std::log(2.0)).sum - 1) > 2e-7;
     Tile w;
-    // A NaN that reaches the weights makes their sum NaN, never 0.
+    // A NaN among the weights makes their sum NaN, never 0.
     tile[i] = kNan;
     missed += !std::isnan(stats_of(k, tile.data(), 1.0).sum);
     missed += !std::isnan(k.fill(tile.data(), specula::detail::Exponent(specula::Distribution{}), w.data()));
@@ -305,8 +305,8 @@ inline void check_subtract(const specula::detail::RowKernels& k) {
   CHECK(bad == 0);
 }
 
-/// cross() is the difference of the very weights of fill(), within a float's rounding; its sum within 1e-6
-/// plus what a weight's contract allows. Where p is 0, q may be 0 too; elsewhere that is -infinity.
+/// cross() is the difference of the weights of fill(), within a float's rounding; its sum is within 1e-6
+/// plus the allowed error of the weights. Where p is 0, q may be 0 too; elsewhere that is -infinity.
 inline void check_cross(const specula::detail::RowKernels& k) {
   using specula::detail::Exponent;
   Random random(10);
@@ -347,7 +347,7 @@ inline void check_cross(const specula::detail::RowKernels& k) {
         }
   CHECK(worst <= 1);
   CHECK(worst_sum <= 1);
-  // In every place of the tile.
+  // At every position of the tile.
   const Tile row = random_tile(random, 0, 3);
   const Exponent e(distribution_over(row, 1, log_sum(row, 1)));
   int wrong = 0;
@@ -368,7 +368,7 @@ inline void check_cross(const specula::detail::RowKernels& k) {
   CHECK(wrong == 0);
 }
 
-/// Sums are of the stored weights, in the stated order, to the bit.
+/// Sums are bitwise those of the stored weights in the stated order.
 inline void check_order(const specula::detail::RowKernels& k) {
   Random random(5);
   int other = 0;
@@ -386,7 +386,7 @@ inline void check_order(const specula::detail::RowKernels& k) {
   CHECK(other == 0);
 }
 
-/// Any alignment.
+/// Rows of any alignment.
 inline void check_alignment(const specula::detail::RowKernels& k) {
   Random random(6);
   const Tile tile = random_tile(random, 0, 5);
@@ -407,7 +407,7 @@ inline void check_alignment(const specula::detail::RowKernels& k) {
   }
 }
 
-/// The same bits from two kernel sets.
+/// Two kernel sets give the same bits.
 inline void check_same_bits(const specula::detail::RowKernels& a, const specula::detail::RowKernels& b) {
   Random random(7);
   int differ = 0;

@@ -1,1 +1,1 @@
-// Nothing: a precompiled header belongs to a target, and a target has a source.
+// Empty source of the precompiled header's target, since a target requires a source.

@@ -1,4 +1,4 @@
-// The distribution of a row of logits, written down apart from the library.
+// Reference softmax of a row of logits, independent of the library.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace specula_test {
 
-/// Rows are computed with `isa`, one of every_isa(), as long as it lives.
+/// While it lives, rows are computed with `isa`, one of every_isa().
 class Arithmetic {
  public:
   explicit Arithmetic(specula::detail::Isa isa) { specula::detail::isa_choice().store(isa); }
@@ -22,13 +22,13 @@ class Arithmetic {
   specula::detail::Isa before_ = specula::detail::isa();
 };
 
-/// Rows are computed in double precision as long as it lives.
+/// While it lives, rows are computed in double precision.
 class ReferenceArithmetic : Arithmetic {
  public:
   ReferenceArithmetic() : Arithmetic(specula::detail::Isa::reference) {}
 };
 
-/// Every instruction set that this machine has, and AVX-512 where the test emulates it.
+/// Every instruction set of this machine, and AVX-512 where the test emulates it.
 inline std::vector<specula::detail::Isa> every_isa() {
   using specula::detail::Isa;
   std::vector<Isa> out;
@@ -41,7 +41,7 @@ inline std::vector<specula::detail::Isa> every_isa() {
   return out;
 }
 
-/// p over a tiny row, written down apart from the library: sorts, and cuts by rank.
+/// p over a tiny row, independent of the library: sorts and truncates by rank.
 inline std::vector<double> plain_distribution(const std::vector<float>& row,
                                               const specula::SamplingParams& params) {
   const std::size_t v = row.size();

@@ -1,4 +1,4 @@
-// Tables that papers print and formulas give: what the tests and bench/theory_tables.cpp compare with.
+// Published tables of papers, for the tests and bench/theory_tables.cpp to compare with.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ struct CascadeRow {
   std::int32_t dataset;
   std::int32_t base_count, small_count;
   double printed;
-  std::int32_t best_base, best_small;  // the optimum, which is the printed one but for one row
+  std::int32_t best_base, best_small;  // the optimum; all rows but one print it
 };
 inline constexpr std::array<CascadeRow, 6> kCascadeTable = {{
     {0, 0, 9, 2.65, 0, 9},

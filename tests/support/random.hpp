@@ -1,4 +1,4 @@
-// Numbers for tests: the same on every machine, from a seed that the test states.
+// Random numbers for tests: the same on every machine, from a seed that the test states.
 #pragma once
 
 #include <cmath>
@@ -27,7 +27,7 @@ class Random {
   double between(double a, double b) { return a + (b - a) * uniform(); }
   bool bernoulli(double p) { return uniform() < p; }
 
-  /// Logits in [-spread, spread]; some of them alike (ties) and some -infinity, if asked for.
+  /// Logits in [-spread, spread], on request with ties and with some -infinity.
   std::vector<float> row(std::int32_t vocab, double spread, double ties = 0, double empty = 0) {
     std::vector<float> out(static_cast<std::size_t>(vocab));
     for (float& l : out) {

@@ -1,4 +1,4 @@
-// Random trees for property tests: chains, stars, bushes and what lies between, siblings often alike.
+// Random trees for property tests: chains, stars, bushes and mixtures, often with duplicate siblings.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace specula_test {
 
-/// Node 0 is the root; alone it is the empty proposal.
+/// Node 0 is the root; a root alone is the empty proposal.
 struct RandomTree {
   std::vector<specula::NodeId> parents;  // (N), parents[i] < i, parents[0] == kNoParent
   std::vector<specula::Token> tokens;    // (N)
@@ -58,18 +58,18 @@ struct RandomTree {
 
 enum class TreeProfile : std::uint8_t {
   chain,
-  star,      // all below the root
-  lanes,     // chains of single children side by side, one node of each in turn
-  bush,      // level by level, as many children to each node
+  star,      // all nodes are children of the root
+  lanes,     // parallel chains, one node of each in turn
+  bush,      // level by level, equally many children per node
   comb,      // a chain with leaves
-  walk,      // as a depth-first search would come by: siblings come after what is below the earlier ones
+  walk,      // depth-first order: a subtree comes before its later siblings
   any,       // every earlier node is as likely a parent
-  switching  // one of the others for a while, then another
+  switching  // alternates between the others
 };
 
 inline constexpr std::int32_t kTreeProfiles = 8;
 
-/// A tree of `nodes` nodes; a token is that of a sibling with probability `alike`.
+/// A tree of `nodes` nodes; a token repeats that of a sibling with probability `alike`.
 inline RandomTree random_tree(Random& random, std::int32_t nodes, std::int32_t vocab, TreeProfile profile,
                               double alike = 0.3) {
   RandomTree tree;
@@ -99,7 +99,7 @@ inline RandomTree random_tree(Random& random, std::int32_t nodes, std::int32_t v
   return tree;
 }
 
-/// Of any profile and any size up to `most`; the smallest and the largest come often.
+/// A tree of any profile with at most `most` nodes; the smallest and the largest sizes are frequent.
 inline RandomTree random_tree(Random& random, std::int32_t vocab, std::int32_t most) {
   const double kind = random.uniform();
   const std::int32_t nodes = kind < 0.1   ? std::min(most, 1 + random.below(3))

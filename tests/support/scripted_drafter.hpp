@@ -1,5 +1,5 @@
-// A drafter whose row after a text is any function of the text, and what shapes ask of it. For tests of
-// shapes.
+// A drafter whose rows are a given function of the text, which checks the calls of a
+// shape. For tests of shapes.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ inline RowOf random_rows(std::int32_t vocab, std::uint64_t seed, double spread, 
   };
 }
 
-/// Rows of a few equal logits and nothing else: most draft tokens tie, within a row and across rows.
+/// Rows of a few equal finite logits: most draft tokens tie, within a row and across rows.
 inline RowOf flat_rows(std::int32_t vocab, std::uint64_t seed) {
   return [=](const Text& text) {
     std::vector<float> row = random_rows(vocab, seed, 1)(text);
@@ -41,7 +41,7 @@ inline RowOf flat_rows(std::int32_t vocab, std::uint64_t seed) {
   };
 }
 
-/// Counts calls and nodes, and holds callers to what a Drafter may be asked.
+/// Counts calls and nodes, and checks the preconditions of a Drafter.
 class ScriptedDrafter {
  public:
   ScriptedDrafter(std::int32_t vocab, RowOf row_of, std::int32_t capacity = 1 << 20)
@@ -56,7 +56,7 @@ class ScriptedDrafter {
     widths.clear();
   }
   specula::LogitsView extend(specula::Tokens tokens, specula::Nodes parents) {
-    require(!tokens.empty() && tokens.size() == parents.size(), "one parent a token, and some of them");
+    require(!tokens.empty() && tokens.size() == parents.size(), "one parent per token, at least one token");
     require(base_.size() + nodes_.size() + tokens.size() <= static_cast<std::size_t>(capacity_), "no room");
     rows_.clear();
     for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -86,7 +86,7 @@ class ScriptedDrafter {
   std::vector<float> rows_;
 };
 
-/// For shapes that ask for no uniform draw.
+/// For deterministic shapes: throws on any draw.
 struct NoUniforms {
   bool accept(double, const specula::RandomKey&) {
     throw std::logic_error("a deterministic shape asked for a uniform draw");
@@ -97,16 +97,16 @@ struct NoUniforms {
   }
 };
 
-/// A draft token as a naive transcription of a shape has it: its token, its parent among the draft tokens
-/// (-1: the root), and the probability of its path.
+/// A draft token of a naive transcription: its token, its parent among the draft tokens (-1: the root), and
+/// the probability of its path.
 struct DraftToken {
   specula::Token token = 0;
   int parent = -1;
   double prob = 0, reach = 0;
 };
 
-/// All tokens of a row, best first, ties to the lower token, with the softmax probabilities that the library
-/// gives them: the same bits, so that ties of paths are the same ties.
+/// All tokens of a row, best first, ties to the lower token, with the library's softmax probabilities. The
+/// same bits are needed for the same ties of paths.
 inline std::vector<specula::Top> ranked(const std::vector<float>& row) {
   const auto vocab = static_cast<std::int32_t>(row.size());
   std::vector<specula::Top> all(row.size());
@@ -122,7 +122,7 @@ inline std::vector<specula::Top> ranked(const std::vector<float>& row) {
   return out;
 }
 
-/// The text that ends in draft token `i` (-1: in the root).
+/// The text that ends with draft token `i` (-1: with the root).
 inline Text text_of(const Text& context_and_root, const std::vector<DraftToken>& draft_tokens, int i) {
   if (i < 0) return context_and_root;
   Text out = text_of(context_and_root, draft_tokens, draft_tokens[static_cast<std::size_t>(i)].parent);
@@ -130,7 +130,7 @@ inline Text text_of(const Text& context_and_root, const std::vector<DraftToken>&
   return out;
 }
 
-/// The `most` draft tokens with the largest reach, ties to the lower index, by index.
+/// The `most` draft tokens with the largest reach, ties to the lower index, sorted by index.
 inline std::vector<int> likeliest(const std::vector<DraftToken>& draft_tokens, std::vector<int> among,
                                   int most) {
   std::stable_sort(among.begin(), among.end(), [&](int a, int b) {
@@ -144,7 +144,7 @@ inline std::vector<int> likeliest(const std::vector<DraftToken>& draft_tokens, s
   return among;
 }
 
-/// Whether `tree` holds just the draft tokens of `chosen`, in that order.
+/// Whether `tree` holds exactly the draft tokens of `chosen`, in that order.
 inline bool holds(const specula::TokenTree& tree, const std::vector<DraftToken>& draft_tokens,
                   const std::vector<int>& chosen) {
   if (static_cast<std::size_t>(tree.size()) != chosen.size() + 1) return false;

@@ -1,4 +1,4 @@
-// Toy models that draft by themselves: one with exits, one that can leave blocks out.
+// Toy models for self-speculation: one with early exits, one that can skip layers.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace specula_test {
 
 using specula::SkippedBlocks;
 
-/// A ToyModel whose exits are ToyModels of other seeds: seed, seed + 1, ... Exit e lies behind e + 2 layers.
+/// A ToyModel whose exits are ToyModels of other seeds: seed, seed + 1, ... Exit e is after e + 2 layers.
 class ToyExits : public ToyModel {
  public:
   ToyExits(std::int32_t vocab, std::uint64_t seed, std::int32_t exits, float scale = 2.0f,
@@ -67,12 +67,13 @@ class ToyExits : public ToyModel {
     return {rows_.data(), static_cast<std::int32_t>(nodes_.size() - first_), vocab_size(), vocab_size()};
   }
   std::vector<ToyModel> ends_;
-  std::vector<Token> before_, nodes_;  // of each node: the token before it, its own
+  std::vector<Token> before_, nodes_;  // per node: the previous token, its own token
   std::size_t first_ = 0;
   std::vector<float> rows_;
 };
 
-/// A target whose rows without some blocks are those of another seed, made of how many are left out.
+/// A target whose rows with skipped blocks are those of another seed, which depends on the
+/// number of skipped blocks.
 class ToySkips : public ToyModel {
  public:
   ToySkips(std::int32_t vocab, std::uint64_t seed, std::int32_t layers, float scale = 2.0f,
@@ -128,10 +129,10 @@ class ToySkips : public ToyModel {
 
   std::vector<double> similar;  // (layers)
   std::int64_t asked = 0, skipping = 0, throw_skipping = -1;
-  std::int32_t most_nodes = 0;  // of those that skip
+  std::int32_t most_nodes = 0;  // of skipping calls
 
  private:
-  std::vector<ToyModel> drafts_;  // by blocks left out
+  std::vector<ToyModel> drafts_;  // by skipped blocks
   bool skips_ = false;
   SkippedBlocks out_;
   std::vector<Token> nodes_;

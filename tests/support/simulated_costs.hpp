@@ -1,4 +1,4 @@
-// Models that take as long as a test says: what cost-aware proposals are tried on.
+// Models with simulated costs, for tests of cost-aware proposals.
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,7 @@
 
 namespace specula_test {
 
-/// The row after a token is the token's row of a table.
+/// A bigram model: the row after a token is a row of a table.
 class BigramModel {
  public:
   BigramModel(std::vector<float> table, std::int32_t vocab, std::int32_t capacity = 4096)
@@ -48,12 +48,12 @@ class BigramModel {
   }
 
  private:
-  std::vector<float> table_, rows_;  // (V, V), (nodes of a call, V)
+  std::vector<float> table_, rows_;  // (V, V), (nodes per call, V)
   std::vector<specula::Token> context_, nodes_;
   std::int32_t vocab_, capacity_;
 };
 
-/// A target's table, and a draft's that resembles it: `noise` is what its logits are off by.
+/// A target's table and a draft's that resembles it, whose logits differ by `noise`.
 struct Tables {
   std::vector<float> target, draft;
 };
@@ -62,7 +62,7 @@ inline Tables similar_tables(std::int32_t vocab, double sharpness, double noise,
   Tables out;
   for (std::int32_t i = 0; i < vocab * vocab; ++i) {
     const double row_sharpness =
-        sharpness * (0.3 + static_cast<double>(i / vocab % 7) / 4);  // some rows are surer
+        sharpness * (0.3 + static_cast<double>(i / vocab % 7) / 4);  // some rows are more peaked
     const double l = -row_sharpness * std::log(random.uniform() + 1e-6);
     out.target.push_back(static_cast<float>(l));
     out.draft.push_back(static_cast<float>(l + noise * random.between(-1, 1)));
@@ -72,7 +72,7 @@ inline Tables similar_tables(std::int32_t vocab, double sharpness, double noise,
 
 using Cost = std::function<double(std::int32_t)>;
 
-/// A verifier whose usage() says that a pass over n nodes took cost(n).
+/// A verifier whose usage() reports that a pass over n nodes took cost(n).
 template <class V>
 class SimulatedVerifier : public V {
  public:
@@ -92,7 +92,7 @@ class SimulatedVerifier : public V {
   specula::Usage usage_;
 };
 
-/// The same for a drafter.
+/// A drafter whose usage() does the same.
 template <class D>
 class SimulatedDrafter : public D {
  public:
@@ -113,11 +113,11 @@ class SimulatedDrafter : public D {
 
 struct Simulated {
   double rate = 0;   // tokens per simulated second
-  double nodes = 0;  // proposed a round, the root not counted
+  double nodes = 0;  // proposed per round, without the root
   double mat = 0;
 };
 
-/// `rounds` rounds of a pipeline under simulated costs, after `warm` that are not counted.
+/// `rounds` rounds of a pipeline under simulated costs, after `warm` rounds of warm-up.
 template <class Rule, class S>
 Simulated simulate(const Tables& tables, Rule rule, S shape, const Cost& target_cost, const Cost& draft_cost,
                    int rounds, int warm = 0, const specula::SamplingParams& params = {}) {

@@ -1,4 +1,4 @@
-// Texts whose tokens and whose passes' times are simulated: what decides how long to draft is tried on them.
+// Simulated texts and pass times, for tests of the policies that choose the draft length.
 #pragma once
 
 #include <algorithm>
@@ -17,32 +17,32 @@
 
 namespace specula_test {
 
-/// What the draft is good for at a place of a text: the probability that its likeliest token is the target's,
-/// and the probability that it gives that token.
+/// Quality of the draft at a position: the probability that its likeliest token is the target's, and its
+/// confidence in that token.
 struct Skill {
   double acceptance, confidence;
 };
 
-/// A machine, two models and texts. Times are in passes of the target over one node.
+/// A machine, two models and texts. Unit of time: a pass of the target over one node.
 struct World {
-  Cost target;              // of a pass, by nodes
-  double draft = 0.1;       // of a pass of the draft over one node
-  double catch_up = 0.025;  // of a token that the draft has missed
+  Cost target;              // per pass, by nodes
+  double draft = 0.1;       // a pass of the draft over one node
+  double catch_up = 0.025;  // per token that the draft has not been fed
   std::function<Skill(std::int32_t text, std::int32_t place)> skill;
   std::int32_t texts = 8, tokens = 128, prompt = 100;
-  std::int32_t waiting = 0;  // tokens of the prompt that the draft reads with its first call
+  std::int32_t waiting = 0;  // prompt tokens that the draft reads with its first call
   double jitter = 0.1;       // standard deviation of the logarithm of a measured time
-  double spikes = 0.005;     // share of the passes that are measured at ten times their time
-  double change = 0;         // of a pass over another number of nodes than the last
+  double spikes = 0.005;     // share of passes measured at ten times their time
+  double change = 0;         // extra time of a pass whose number of nodes differs from the last
   std::uint64_t seed = 1;
 };
 
-/// Numbers that depend on a place of a text only: all shapes see the same texts.
+/// Numbers that depend on the position in a text only, so that all shapes see the same texts.
 inline Random at_place(const World& world, std::int32_t text, std::int32_t place) {
   return Random(world.seed * 0x9E3779B97F4A7C15ull + static_cast<std::uint64_t>(text) * 1000003u +
                 static_cast<std::uint64_t>(place));
 }
-/// Tokens are named by their rank in the draft's row: 0 is its likeliest.
+/// A token is its rank in the draft's row: 0 is the likeliest.
 inline specula::Token token_at(const World& world, std::int32_t text, std::int32_t place) {
   Random random = at_place(world, text, place);
   if (random.bernoulli(world.skill(text, place).acceptance)) return 0;
@@ -51,7 +51,7 @@ inline specula::Token token_at(const World& world, std::int32_t text, std::int32
   return rank;
 }
 
-/// Seconds that are true, and those that a clock shows.
+/// True seconds, and measured ones.
 class Clock {
  public:
   explicit Clock(const World& world) : world_(&world), random_(world.seed + 77) {}
@@ -69,7 +69,7 @@ class Clock {
   Random random_;
 };
 
-/// A draft whose sync() takes the time of what it has missed beyond its own draft tokens.
+/// A draft whose sync() takes time per token that it has not been fed, beyond its own draft tokens.
 class SkilledDrafter {
  public:
   SkilledDrafter(const World& world, Clock& clock) : world_(&world), clock_(&clock) { rows_.reserve(64 * 8); }
@@ -117,12 +117,12 @@ class SkilledDrafter {
 };
 
 struct Run {
-  double spent = 0;       // passes of the target over one node that all took the time of
-  double first_text = 0;  // of that
-  double proposed = 0;    // draft tokens a round
+  double spent = 0;       // total time
+  double first_text = 0;  // part of it for the first text
+  double proposed = 0;    // draft tokens per round
 };
 
-/// Writes the world's texts, one after the other, with one shape.
+/// Decodes the world's texts, one after the other, with one shape.
 template <class S>
 Run write_texts(const World& world, S shape) {
   using namespace specula;
@@ -182,7 +182,7 @@ Run write_texts(const World& world, S shape) {
   return run;
 }
 
-/// A world, what it is called, and what the best fixed chain of 0 to 8 draft tokens needs for its texts.
+/// A world, its name, and the time of the best fixed chain of 0 to 8 draft tokens over its texts.
 struct Trial {
   std::string machine, draft;
   double acceptance = 0;
@@ -199,7 +199,7 @@ struct Trial {
   }
 };
 
-/// T(n) by its first values, on with `slope`.
+/// T(n) by its first values, then linear with `slope`.
 inline Cost curve_of(std::vector<double> values, double slope) {
   const double one = values.front();
   for (double& v : values) v /= one;
@@ -210,8 +210,8 @@ inline Cost curve_of(std::vector<double> values, double slope) {
   };
 }
 
-/// What a pass over n nodes takes: simple forms, and what was measured. `each_token` for a draft beside such
-/// a target: what a token costs it that it reads late, in its calls.
+/// Time of a pass over n nodes: simple forms and measured ones. `each_token`, for a draft beside such a
+/// target: the cost of a token that it reads late, in draft calls.
 struct Machine {
   std::string name;
   Cost cost;
@@ -232,19 +232,20 @@ inline std::vector<Machine> machines() {
   };
 }
 
-/// How good the draft is, and how well it knows that.
+/// The draft's quality and calibration.
 inline std::function<Skill(std::int32_t, std::int32_t)> skill_of(const std::string& kind, double acceptance) {
   if (kind == "honest") return [=](std::int32_t, std::int32_t) { return Skill{acceptance, acceptance}; };
   if (kind == "overconfident") return [=](std::int32_t, std::int32_t) { return Skill{acceptance, 0.95}; };
   if (kind == "underconfident") return [=](std::int32_t, std::int32_t) { return Skill{acceptance, 0.3}; };
-  if (kind == "discerning")  // sure of some draft tokens, unsure of others
+  if (kind == "discerning")  // confident in some draft tokens, not in others
     return [=](std::int32_t text, std::int32_t place) {
       Random random(static_cast<std::uint64_t>(text) * 1000003u + static_cast<std::uint64_t>(place) * 31u +
                     5u);
       const double p = random.bernoulli(acceptance) ? random.between(0.75, 0.98) : random.between(0.02, 0.3);
       return Skill{p, p};
     };
-  // The text turns every 300 tokens from prose to copying and back; a blind draft does not see it.
+  // Every 300 tokens the text alternates between prose and copying; the confidence of a
+  // blind draft does not show it.
   const bool blind = kind == "blind, turning";
   return [=](std::int32_t text, std::int32_t place) {
     const double p = (place / 300 + text) % 2 == 1 ? acceptance : 0.2;

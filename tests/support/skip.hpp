@@ -6,9 +6,8 @@ namespace specula_test {
 
 inline int skipped_cases = 0;
 
-/// Says that the running test case cannot be run here and why; the caller then returns. The line is shown at
-/// the end of scripts/test, and an executable that checked nothing because of it counts as skipped, not as
-/// passed.
+/// Reports that and why the running test case cannot run here; the caller then returns. scripts/test shows
+/// the line at its end, and an executable that checked nothing counts as skipped, not as passed.
 inline void skip(const char* reason) {
   ++skipped_cases;
   std::printf("SKIP: %s\n", reason);

@@ -1,5 +1,5 @@
-// Cascades as the paper's recursion has them, over whole texts and without a cache: what the shapes are
-// compared with. Drafters whose draft token or row is a function of the whole text.
+// Reference cascades: the paper's recursion over whole texts, without a KV cache, to compare the shapes
+// with. Drafters whose draft token or row is a function of the whole text.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace specula_test {
 
-/// Rows of those who share `common` have mostly the same largest logit, the less so the larger `apart`.
+/// Rows of drafters that share `common` mostly have the same largest logit, the less so the larger `apart`.
 inline RowOf related_rows(std::int32_t vocab, std::uint64_t common, std::uint64_t own, double apart) {
   return
       [shared = random_rows(vocab, common, 2), mine = random_rows(vocab, own, 2 * apart)](const Text& text) {
@@ -30,7 +30,7 @@ inline RowOf related_rows(std::int32_t vocab, std::uint64_t common, std::uint64_
 
 using DraftTokenOf = std::function<specula::Token(const Text&)>;
 
-/// The largest logit of such a row, or nothing after a share `silent` of the texts.
+/// The argmax of such a row, or nothing after a share `silent` of the texts.
 inline DraftTokenOf related_draft_tokens(std::int32_t vocab, std::uint64_t common, std::uint64_t own,
                                          double apart, double silent) {
   return [=, row_of = related_rows(vocab, common, own, apart)](const Text& text) {
@@ -42,7 +42,7 @@ inline DraftTokenOf related_draft_tokens(std::int32_t vocab, std::uint64_t commo
   };
 }
 
-/// A drafter without rows. Throws after so many calls and syncs that somebody must be going round in circles.
+/// A drafter without rows. Throws after so many calls and syncs that the shape must be in an endless loop.
 class ScriptedPoints {
  public:
   ScriptedPoints(std::int32_t vocab, DraftTokenOf draft_token_of, std::int64_t patience = 1000)
@@ -85,7 +85,7 @@ class ScriptedPoints {
   std::vector<specula::Token> out_;
 };
 
-/// A token of the text, and for a draft token how sure its last judge was of it.
+/// A token of the text; for a draft token also the confidence of its last reviewer.
 struct SlowToken {
   specula::Token token = 0;
   float prob = 1;
@@ -93,7 +93,7 @@ struct SlowToken {
 };
 using SlowText = std::vector<SlowToken>;
 
-/// One of them is set.
+/// Exactly one of them is set.
 struct SlowDrafter {
   RowOf row_of = {};
   DraftTokenOf draft_token_of = {};
@@ -115,7 +115,7 @@ struct SlowDrafter {
   double prob(const Text& text, specula::Token token) {
     return plain_distribution(row_of(text), {})[static_cast<std::size_t>(token)];
   }
-  /// `count` draft tokens, or as many as it has.
+  /// At most `count` draft tokens, as many as the drafter has.
   SlowText propose(SlowText ids, int count) {
     for (int i = 0; i < count; ++i) {
       ++calls;
@@ -125,7 +125,7 @@ struct SlowDrafter {
     }
     return ids;
   }
-  /// Judges what is behind `start`: accepted + 1 tokens.
+  /// Reviews the tokens after `start`: returns accepted + 1 tokens.
   SlowText review(SlowText ids, std::size_t start, double lenience) {
     ++calls;
     for (std::size_t i = start; i < ids.size(); ++i) {
@@ -167,7 +167,7 @@ inline SlowText slow_cascade(std::vector<SlowDrafter>& drafters, std::size_t at,
   return first ? cur : drafters[at - 1].review(cur, ids.size(), lenience);
 }
 
-/// What drafter `at` hands up: the last one draft tokens, the others review what they are handed.
+/// The output of drafter `at`: the last one drafts, the others review the output of the next.
 inline SlowText slow_hand_up(std::vector<SlowDrafter>& drafters, std::size_t at, const SlowText& ids,
                              int length, double lenience) {
   if (at + 1 == drafters.size()) return drafters[at].propose(ids, length);
@@ -181,7 +181,7 @@ inline SlowText slow_text(const Text& text) {
   return out;
 }
 
-/// Whether `tree` is the chain of the tokens behind the first `start` of `want`, with their confidences.
+/// Whether `tree` is the chain of the tokens after the first `start` of `want`, with their confidences.
 inline bool is_chain_of(const specula::TokenTree& tree, const SlowText& want, std::size_t start) {
   if (static_cast<std::size_t>(tree.size()) != want.size() - start + 1) return false;
   for (specula::NodeId n = 1; n < tree.size(); ++n) {

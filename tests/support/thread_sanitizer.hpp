@@ -1,5 +1,5 @@
-// Cases that the thread sanitizer leaves out: what runs on one thread has nothing for it to see, and where
-// fibers switch stacks it loses count.
+// Test cases that are left out under the thread sanitizer: single-threaded ones, and those with fibers,
+// whose stack switches it does not follow.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -12,9 +12,8 @@
 #endif
 #endif
 
-/// A case of one thread, in a file labelled `threads`. Under the thread sanitizer its body becomes a template
-/// that nobody instantiates: it is parsed, and no code is made of it, which is most of what such a file
-/// costs.
+/// A single-threaded case in a file labelled `threads`. Under the thread sanitizer its body becomes a
+/// template that is never instantiated: it is parsed, but the expensive code generation is saved.
 #ifdef SPECULA_THREAD_SANITIZER
 #define UNTHREADED_TEST_CASE(name) \
   template <class>                 \

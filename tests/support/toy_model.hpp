@@ -1,5 +1,5 @@
-// A language model of order 2 over a tiny vocabulary. Its rows come from its own cache, so a cache that is
-// wrong shows.
+// Toy language model of order 2 over a tiny vocabulary. Its rows are computed from its own cache, so a
+// wrong cache changes them.
 #pragma once
 
 #include <cmath>
@@ -44,7 +44,7 @@ class ToyModel {
   LogitsView extend(Tokens tokens, Nodes parents) {
     generation_.next();
     ++calls;
-    require(tokens.size() == parents.size(), "one parent a token");
+    require(tokens.size() == parents.size(), "one parent per token");
     require(cache_.size() + nodes_.size() + tokens.size() <= static_cast<std::size_t>(capacity_),
             "context full");
     rows_.assign(tokens.size() * static_cast<std::size_t>(vocab_), std::numeric_limits<float>::quiet_NaN());
@@ -92,12 +92,11 @@ class ToyModel {
   }
   const std::vector<Token>& cache() const { return cache_; }
 
-  std::int64_t calls = 0, appends = 0, appended = 0;  // extends, appends, tokens of those
-  std::int64_t poison_call = -1;                      // the extend, counted from 1, whose last logit is NaN
-  std::int64_t throw_call =
-      -1;            // the extend, counted from 1, that throws when its nodes are already in the cache
-  float offset = 0;  // added to every logit
-  std::int64_t throw_append = -1;  // the append, counted from 1, that throws and appends nothing
+  std::int64_t calls = 0, appends = 0, appended = 0;  // calls of extend(), of append(), tokens of the latter
+  std::int64_t poison_call = -1;                      // the extend(), counted from 1, whose last logit is NaN
+  std::int64_t throw_call = -1;  // the extend(), counted from 1, that throws once its nodes are in the cache
+  float offset = 0;              // added to every logit
+  std::int64_t throw_append = -1;  // the append(), counted from 1, that throws and appends nothing
 
  protected:
   specula::detail::Generation generation_;

@@ -1,4 +1,4 @@
-// Shapes that draw trees in every way the token tree knows: for tests of rules and of distributions.
+// Shapes that grow trees in every way of TokenTree, for tests of rules and of distributions.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace specula_test {
 enum class Child : std::uint8_t { drawn, distinct, chosen };
 
 /// Every node above `depth` gets the children that `how` lists, in that order; a chosen one is `pick`, as
-/// often as it is listed. Rows come from the drafter, level by level.
+/// often as it is listed. The drafter is called once per level.
 template <specula::ProposalKind kProposalKind, Child... how>
 struct Bush {
   static constexpr specula::ProposalKind kind = kProposalKind;

@@ -12,7 +12,7 @@
 
 namespace specula_test {
 
-/// tree_attention_wgmma() on the emulated device: a variant.
+/// Variant: tree_attention_wgmma() on the emulated device.
 template <template <class> class AsStored>
 struct WgmmaAttention {
   template <class Element>
@@ -49,7 +49,7 @@ struct WgmmaAttention {
                       cluster.block(), shared,
                       *blocks[static_cast<std::size_t>(index * plan.cluster + cluster.rank())]);
                   detail::attend_with_wgmma<Shape>(cluster, hopper, launch, index, shared);
-                  if (!hopper.idle()) throw std::runtime_error("copies or products that nobody waited for");
+                  if (!hopper.idle()) throw std::runtime_error("copies or products without a wait");
                 });
         return 0;
       });

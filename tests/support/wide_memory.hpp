@@ -1,4 +1,4 @@
-// More memory than 32 bits can index: pages that nobody touches cost nothing.
+// More memory than 32 bits can index. Untouched pages cost nothing.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace specula_test {
 
-/// Zeros; data() is null where there is no such memory to be had.
+/// Zero-initialised; data() is null where so much memory is not available.
 class WideMemory {
  public:
   explicit WideMemory(std::size_t bytes) : bytes_(bytes) {

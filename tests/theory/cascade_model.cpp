@@ -317,8 +317,8 @@ TEST_CASE("limits of the paper's size: sampling agrees") {
 }
 
 TEST_CASE("runs: rounds that follow one another, as depth goes on from round to round") {
-  // A draft token a round. After a rejection it stays with probability a; after another right one, and a
-  // bonus that would have been right too, with probability b, as does every later one.
+  // One draft token per round. After a rejection it is accepted with probability a; after an accepted one,
+  // and a bonus token that would have been right too, with probability b, as is every later one.
   const double a = 0.5, b = 0.9;
   CascadeRates one{
       .acceptance = {{AcceptanceCurve({a, b})}}, .draft_costs = {CostCurve({0.1})}, .runs = true};
@@ -331,7 +331,7 @@ TEST_CASE("runs: rounds that follow one another, as depth goes on from round to 
   CHECK(forecast_chain(one, 2).tokens == doctest::Approx(expected_tokens(0.7, 2)).epsilon(1e-12));
   one.acceptance = {{AcceptanceCurve({0.0, 0.5})}};
   CHECK(forecast_chain(one, 2).tokens == 1);
-  // Where everything stays after a start it does so for ever.
+  // If everything is accepted after a start, it is so forever.
   one.acceptance = {{AcceptanceCurve({0.3, 1.0})}};
   CHECK(forecast_chain(one, 3).tokens == 4);
   // The process itself, round after round.

@@ -258,7 +258,7 @@ TEST_CASE("every rule's verification result is a path from the root, through fir
       ++trees, deep += out.accepted_count() >= 3;
     });
   }
-  CHECK(deep * 20 > trees);  // the walks do go down
+  CHECK(deep * 20 > trees);  // accepted paths do get deep
   CHECK(second > 1000);      // past siblings that are alike
 }
 

@@ -1,4 +1,4 @@
-// Greedy verification: a draft token stays iff it is the target's first largest logit.
+// Greedy verification: a draft token is accepted iff it is the target's first largest logit.
 #pragma once
 
 #include "specula/accept/detail/accept_matching.hpp"
@@ -8,9 +8,9 @@
 
 namespace specula {
 
-/// Text identical to greedy decoding, whatever the sampling parameters say and however the proposal was
-/// drawn. Cost: one read of a row for each node of the accepted path. Uniform draws: none. Leviathan et al.
-/// 2023, temperature 0.
+/// The text is identical to greedy decoding, whatever the sampling parameters and however the proposal was
+/// drawn. Cost: one row read per node of the accepted path. Uniform draws: none. Leviathan et al. 2023,
+/// temperature 0.
 struct Greedy {
   static constexpr bool lossless_for(ProposalKind) { return true; }
 

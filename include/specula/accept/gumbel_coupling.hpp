@@ -1,4 +1,5 @@
-// Draw from the target with the noise that the draft drew with; go on while a draft token is what was drawn.
+// Gumbel coupling: draft and target sample with shared Gumbel noise, so that they often draw the same
+// token.
 #pragma once
 
 #include "specula/accept/detail/accept_matching.hpp"
@@ -9,22 +10,21 @@
 
 namespace specula {
 
-/// SampleAndMatch by noise: the token after a node is the argmax of log p(x) + Gumbel noise(position, x), and
-/// a shape that draws by TokenTree::draw_shared takes the argmax of log q(x) + the same noise. The two agree
-/// with probability at least (1 - TV) / (1 + TV), always where q = p; independent draws agree with sum p q
-/// only. One seed, one text, whichever drafter and shape: also without a drafter, and for proposals that are
-/// chosen or drawn by other uniform draws. (Not the text of SampleAndMatch, whose uniform draws are others.)
-/// Daliri, Musco, Suresh 2024.
+/// SampleAndMatch with shared noise: the token after a node is the argmax of log p(x) + Gumbel
+/// noise(position, x), and a shape that draws by TokenTree::draw_shared takes the argmax of log q(x) + the
+/// same noise. The two agree with probability at least (1 - TV) / (1 + TV), always where q = p; independent
+/// draws agree with probability sum p q only. One seed gives one text, whatever the drafter and shape: also
+/// without a drafter, and for proposals that are chosen or drawn by other uniform draws. (It is not the
+/// text of SampleAndMatch, which uses other uniform draws.) Daliri, Musco, Suresh 2024.
 ///
-/// Exact for every proposal, since it never looks at q: a position's token is a function of the tokens before
-/// it and of the position's own noise, and no draft token changes that. Rules that look at q must not be
-/// given proposals drawn so: noise comes back in the next round at the positions that this one did not reach,
-/// and it is not fresh any more if it has had a part in where this round ended (block and traversal
-/// verification decide from the leaf to the root) or in what the next one proposes
-/// (tests/accept/gumbel_coupling.cpp shows both).
+/// Exact for every proposal, since it never reads q: a position's token is a function of the tokens before
+/// it and of the position's own noise, and no draft token changes that. Rules that read q must not be given
+/// such proposals: the noise recurs in the next round at the positions that this one did not reach, and it
+/// is no longer fresh if it influenced where this round ended (block and traversal verification decide from
+/// the leaf to the root) or what the next one proposes (tests/accept/gumbel_coupling.cpp shows both).
 ///
-/// Cost: one read of a row and one draw_by_noise for each node of the accepted path. Uniform draws: `noise`,
-/// a word a token.
+/// Cost: one row read and one draw_by_noise per node of the accepted path. Uniform draws: `noise`, one word
+/// per token.
 struct GumbelCoupling {
   static constexpr bool lossless_for(ProposalKind) { return true; }
 

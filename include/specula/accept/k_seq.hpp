@@ -1,4 +1,5 @@
-// k-sequential selection: one test for all siblings that were drawn independently from one distribution.
+// K-sequential selection (SpecTr): one test for all siblings that were drawn independently from one
+// distribution.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +14,15 @@
 namespace specula {
 
 /// A node's k children, drawn with replacement from q, are tested in order with min(1, p(x) / (rho q(x)));
-/// when none stays, the text goes on by norm((p - rho q)+). rho in [1, k] solves 1 - (1 - b)^k = rho b, b =
-/// sum min(q, p / rho) being the probability of one test, so that what is accepted and what is left add up to
-/// p. A lone child has rho 1, which is rejection; point masses are rejected one after the other, as there. k
-/// must not depend on the children's tokens. Accepts more than Rejection where k > 1, yet less than the best
-/// rule would.
+/// if none is accepted, the next token is drawn from norm((p - rho q)+). rho in [1, k] solves 1 - (1 - b)^k
+/// = rho b, b = sum min(q, p / rho) being the probability that one test accepts, so that the accepted and
+/// the residual mass add up to p. A lone child has rho 1, which is rejection sampling; point masses are
+/// rejected one after the other, as there. k must not depend on the children's tokens. Accepts more than
+/// Rejection where k > 1, but less than the optimal rule.
 ///
-/// Cost: one read of a row for each node of the accepted path; where k > 1, its target's and its draft's row
-/// again for each of about 8 trial values of rho, and once more where nothing stays. Uniform draws: as
-/// Rejection's. Throws std::invalid_argument on siblings that are neither independent nor point masses.
+/// Cost: one row read per node of the accepted path; where k > 1, its target's and its draft's row again
+/// for each of about 8 trial values of rho, and once more if all children are rejected. Uniform draws: as
+/// Rejection. Throws std::invalid_argument on siblings that are neither independent nor point masses.
 /// Source: Sun et al. 2023 (SpecTr, algorithm 2).
 struct KSeq {
   static constexpr bool lossless_for(ProposalKind kind) { return kind == ProposalKind::sampled_iid; }
@@ -71,19 +72,18 @@ struct KSeq {
         kind != ProposalKind::sampled_iid)
       throw std::invalid_argument(
           "KSeq: siblings must be drawn independently from one distribution, or be chosen; Rejection and "
-          "Traversal "
-          "take any");
+          "Traversal take any");
   }
 
-  /// rho of the children of `node`, whose distribution is no point mass. The distribution of the text is off
-  /// by no more than |excess| at the value returned.
+  /// rho of the children of `node`, whose distribution must be no point mass. The distribution of the text
+  /// is off by at most |excess| at the value returned.
   static double threshold(const TokenTree& tree, NodeId node, const TargetDistributions& target,
                           const Distribution& distribution) {
     const NodeId first = tree.first_child(node);
     std::int32_t k = 0;
     tree.children(node, [&](NodeId) { return ++k, true; });
     if (k < 2) return 1;
-    // What would be accepted beyond the mass that p has for it: falls as rho rises.
+    // Accepted mass beyond what p has for it: falls as rho rises.
     const auto excess = [&](double rho) {
       const double b = 1 / rho - target.residual(distribution).reject(tree, first, 1 / rho);
       return 1 - std::pow(1 - b, k) - rho * b;
@@ -93,7 +93,7 @@ struct KSeq {
     if (at_low <= tolerance) return low;
     double at_high = excess(high);
     if (at_high >= -tolerance) return high;
-    // Between the false position and the middle: never slower than halving (Oliveira and Takahashi 2020,
+    // Between the false position and the middle: never slower than bisection (Oliveira and Takahashi 2020,
     // ITP).
     const double width = high - low, narrow = width * tolerance / 8;
     for (double reach = width; high - low > narrow; reach /= 2) {
@@ -102,8 +102,8 @@ struct KSeq {
       const double inwards = 0.2 * (high - low) * (high - low) / width;
       double rho =
           straight < middle ? std::min(straight + inwards, middle) : std::max(straight - inwards, middle);
-      const double most =
-          std::max(0.0, reach - (high - low) / 2);  // how far from the middle still keeps up with halving
+      // the largest distance from the middle that is no slower than bisection
+      const double most = std::max(0.0, reach - (high - low) / 2);
       rho = std::clamp(rho, middle - most, middle + most);
       const double here = excess(rho);
       if (std::abs(here) <= tolerance) return rho;

@@ -1,4 +1,4 @@
-// Rejection that forgives: more draft tokens stay, and the text is no longer the target's.
+// Lenient rejection sampling: accepts more draft tokens than rejection sampling. Lossy.
 #pragma once
 
 #include <utility>
@@ -10,11 +10,11 @@
 
 namespace specula {
 
-/// Accepts x with probability min(1, lenience * p(x) / q(x)); what is left after a rejection is norm((p - q /
-/// lenience)+). With temperature 0: accepts x if it is the target's first largest logit, or if q(x) <=
-/// lenience * p(x), p being the softmax at temperature 1. Lenience 1 is rejection. Exact for nothing: as a
-/// final rule it compiles only within accept_lossy(). Source: Cascade Speculative Drafting, section 3.1. Cost
-/// and uniform draws as Rejection's.
+/// Accepts x with probability min(1, lenience * p(x) / q(x)); the residual after a rejection is norm((p - q
+/// / lenience)+). At temperature 0: accepts x if it is the target's first largest logit, or if q(x) <=
+/// lenience * p(x), p being the softmax at temperature 1. Lenience 1 is rejection sampling. Lossless for no
+/// proposal kind: as a final rule it compiles only within accept_lossy(). Source: Cascade Speculative
+/// Drafting, section 3.1. Cost and uniform draws: as Rejection.
 class Lenient {
  public:
   /// Throws std::invalid_argument unless lenience is in [1, 1e30].
@@ -68,7 +68,7 @@ class Lenient {
   double lenience_;
 };
 
-/// A rule whose user knows that the text will not be the target's.
+/// A rule whose caller accepts that the text will not have the target's distribution.
 template <class Rule>
 struct AcceptLossy : Rule {
   static constexpr bool lossless_for(ProposalKind) { return true; }
@@ -80,7 +80,7 @@ struct AcceptLossy : Rule {
   }
 };
 
-/// Lets an unsound pair of shape and rule compile. The name says what it costs.
+/// Lets an unsound pair of shape and rule compile: the text loses the target's distribution.
 template <class Rule>
 AcceptLossy<Rule> accept_lossy(Rule rule) {
   return {std::move(rule)};

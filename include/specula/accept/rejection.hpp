@@ -1,4 +1,4 @@
-// Rejection sampling, recursively over siblings.
+// Rejection sampling of draft tokens, recursively over siblings.
 #pragma once
 
 #include "specula/accept/target_distributions.hpp"
@@ -7,13 +7,14 @@
 
 namespace specula {
 
-/// Children in the order of their drawing: accept x with probability min(1, p(x) / q(x)), else p <- norm((p -
-/// q)+) and on to the next; when none stays, draw from what is left of p. q is the child's distribution given
-/// its earlier siblings, as the tree recorded it, so the target's distribution is kept with and without
-/// replacement and for mixed siblings. On one path it is token-level speculative sampling (Leviathan et al.
-/// 2023; Chen et al. 2023); over siblings SpecInfer's and Sequoia's. Cost: one read of a row for each node of
-/// the accepted path; a rejection reads the target's and the draft's row again. Uniform draws: one `accept` a
-/// node tried, then one `residual` or, where nothing was rejected, `sample`.
+/// Tries children in drawing order: accepts x with probability min(1, p(x) / q(x)), else p <- norm((p -
+/// q)+) and tries the next; if all are rejected, draws the next token from what remains of p. q is the
+/// child's distribution given its earlier siblings, as the tree recorded it, so the target's distribution
+/// is kept with and without replacement and for mixed siblings. On one path it is token-level speculative
+/// sampling (Leviathan et al. 2023; Chen et al. 2023); over siblings it is the rule of SpecInfer and
+/// Sequoia. Cost: one row read per node of the accepted path; a rejection reads the target's and the
+/// draft's row again. Uniform draws: one `accept` per node tried, then one `residual` or, where nothing was
+/// rejected, `sample`.
 struct Rejection {
   static constexpr bool lossless_for(ProposalKind kind) { return kind != ProposalKind::shared; }
 

@@ -1,4 +1,4 @@
-// Sample from the target; go on while a draft token is what was sampled.
+// Exact-match verification: samples from the target and accepts a draft token that is the same.
 #pragma once
 
 #include "specula/accept/detail/accept_matching.hpp"
@@ -8,10 +8,10 @@
 
 namespace specula {
 
-/// y ~ p after the root; if y is among the draft tokens descend, else emit it. Never looks at q, so it keeps
-/// the target's distribution for every proposal; for deterministic ones no rule accepts more. Same seed, same
-/// text as plain sampling. Cost: one read of a row for each node of the accepted path. Uniform draws: one
-/// `sample` a token.
+/// Draws y ~ p after the root; if y is among the draft tokens descends to it, else emits it. Never reads q,
+/// so it keeps the target's distribution for every proposal; for deterministic ones no rule accepts more.
+/// The same seed gives the same text as plain sampling. Cost: one row read per node of the accepted path.
+/// Uniform draws: one `sample` per token.
 struct SampleAndMatch {
   static constexpr bool lossless_for(ProposalKind) { return true; }
 

@@ -1,4 +1,4 @@
-// The rule to use when in doubt: the strongest exact one for the proposal at hand.
+// The default acceptance rule: the strongest exact one for the proposal at hand.
 #pragma once
 
 #include "specula/accept/sample_and_match.hpp"
@@ -6,14 +6,15 @@
 
 namespace specula {
 
-/// Deterministic proposals go to sample-and-match, which is optimal for them and keeps the text of plain
-/// sampling; sampled ones to traversal, which on one path is block verification, the optimum there. What the
-/// proposal holds decides, so a sampled shape over an n-gram drafter is served best too.
+/// Deterministic proposals are verified by SampleAndMatch, which is optimal for them and keeps the text of
+/// plain sampling; sampled ones by Traversal, which on one path is block verification, the optimum there.
+/// The contents of the proposal decide, so a sampled shape over an n-gram drafter gets the optimal rule
+/// too.
 ///
-/// That is sound because a proposal is deterministic exactly if no uniform draw was asked for it. A rule must
-/// not be chosen by what was *drawn*: two exact rules of which the tokens choose one are not exact
-/// (tests/exact/known_failures.cpp). Nor by whether noise was shared, which is why those proposals are not
-/// for this rule but for GumbelCoupling.
+/// That is sound because a proposal is deterministic exactly if it used no uniform draw. A rule must not be
+/// chosen by what was *drawn*: two exact rules between which the tokens choose are not exact
+/// (tests/exact/known_failures.cpp). Nor by whether noise was shared, so those proposals are not for this
+/// rule but for GumbelCoupling.
 struct Sampling {
   static constexpr bool lossless_for(ProposalKind kind) { return kind != ProposalKind::shared; }
 

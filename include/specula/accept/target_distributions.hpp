@@ -1,5 +1,4 @@
-// The target's distributions after each node of a proposal, computed from its logits when a rule asks for
-// them.
+// The target's distributions after each node of a proposal, computed lazily from its logits.
 #pragma once
 
 #include <algorithm>
@@ -24,22 +23,22 @@ namespace specula {
 
 namespace detail {
 
-/// What rules that come back to a node keep about it.
+/// Per-node state of rules that return to a node.
 struct NodeState {
-  Distribution distribution;  // p after it, where it was asked for
+  Distribution distribution;  // p after the node, if has_distribution
   double weight = 1;
   NodeId next_child = kNoParent;
   bool has_distribution = false;
-  Residual::Step step;  // its own rejection
+  Residual::Step step;  // the node's own rejection
 };
 
 }  // namespace detail
 
-/// Memory that verification works in: O(V / 512 + max_nodes), allocated by the constructor, and V floats,
-/// allocated when a top-k or top-p truncation is asked for the first time.
+/// Workspace of verification: O(V / 512 + max_nodes), allocated by the constructor, and V floats, allocated
+/// at the first top-k or top-p truncation.
 class VerifyWorkspace {
  public:
-  /// Throws std::invalid_argument unless vocab >= 1 and max_nodes, which counts the root, is in [1, 2^24).
+  /// Throws std::invalid_argument unless vocab >= 1 and max_nodes, root included, is in [1, 2^24).
   VerifyWorkspace(std::int32_t vocab, std::int32_t max_nodes)
       : scan_(checked(vocab, max_nodes)),
         residual_(vocab, max_nodes),
@@ -58,8 +57,8 @@ class VerifyWorkspace {
   std::vector<detail::NodeState> node_states_;
 };
 
-/// Row i of `rows` is the target's logits after node i. A row is read when its distribution is asked for,
-/// once; rows that no distribution is asked of are never read.
+/// Row i of `rows` is the target's logits after node i. A row is read only when its distribution is
+/// requested.
 class TargetDistributions {
  public:
   /// Throws std::invalid_argument if `params` are out of range or the workspace is for another vocabulary,
@@ -73,22 +72,22 @@ class TargetDistributions {
                                   " logits, a workspace for " + std::to_string(workspace.scan_.vocab()));
   }
 
-  /// Throws std::invalid_argument unless there is a row for each node of `tree`, over the same vocabulary,
-  /// and room for them in the workspace. Every rule calls this, or check_for(), first.
+  /// Throws std::invalid_argument unless there is a row per node of `tree`, over the same vocabulary, and
+  /// room for them in the workspace. Every rule calls this, or check_for(), first.
   void(check)(const TokenTree& tree) const {
     if (tree.size() < 1)
-      throw std::invalid_argument("the proposal has no root: TokenTree::reset() comes first");
+      throw std::invalid_argument("the proposal has no root: call TokenTree::reset() first");
     const auto nodes = static_cast<std::size_t>(tree.size());
     LogitsView rows = rows_;
-    rows.rows = std::min(rows.rows, tree.size());  // those behind are never read
+    rows.rows = std::min(rows.rows, tree.size());  // later ones are never read
     detail::expect_rows("the target", rows, nodes, tree.vocab(), "for a proposal of");
     if (nodes > work_->node_states_.size())
       throw std::invalid_argument("TargetDistributions: a proposal of " + std::to_string(nodes) +
                                   " nodes, a workspace for " + std::to_string(work_->node_states_.size()));
   }
-  /// The same for a rule, named for the message, that looks at the draft's distributions. Throws
-  /// std::invalid_argument also if `tree` was drawn with the noise that the target's own tokens are drawn
-  /// with, which such a rule must not see, unless it is used within accept_lossy().
+  /// The same for a rule, named for the message, that reads the draft's distributions. Also throws
+  /// std::invalid_argument if `tree` was drawn with the noise that draws the target's own tokens, which
+  /// such a rule must not see, unless it is used within accept_lossy().
   void check_for(const char* rule, const TokenTree& tree) const {
     (check)(tree);
     if (!lossy_ && tree.kind() == ProposalKind::shared)
@@ -96,15 +95,15 @@ class TargetDistributions {
                                   ": the proposal was drawn with the target's own noise; only rules that do "
                                   "not look at the draft's distributions may judge it, as GumbelCoupling");
   }
-  /// The same rows for a rule whose user knows that the text will not be the target's.
+  /// The same rows for a rule whose caller accepts that the text will not have the target's distribution.
   TargetDistributions for_lossy() const {
     TargetDistributions all = *this;
     all.lossy_ = true;
     return all;
   }
 
-  /// p after `node`. Cost: one read of its row. Throws std::runtime_error naming the node if the row is NaN
-  /// or empty.
+  /// p after `node`. Cost: one row read. Throws std::runtime_error naming the node if the row holds NaN or
+  /// is empty.
   Distribution operator[](NodeId node) const {
     return named(node, [&] { return work_->scan_.distribution(rows_.row(node), params_); });
   }
@@ -118,7 +117,7 @@ class TargetDistributions {
   Token argmax(NodeId node) const {
     return named(node, [&] { return work_->scan_.argmax(rows_.row(node)); });
   }
-  /// `distribution`, which is no point mass, as weights for a draw; free if operator[] made it last.
+  /// `distribution`, which must be no point mass, as weights for a draw; free if operator[] made it last.
   detail::TokenWeights weights(const Distribution& distribution) const {
     return work_->scan_.weights(distribution);
   }
@@ -129,14 +128,14 @@ class TargetDistributions {
     return distribution.is_point() ? distribution.point : rng.draw(weights(distribution), key);
   }
 
-  /// p as something that rejections take away from. One at a time: a second call ends the first. Reads
+  /// The residual of p, from which rejections subtract. One at a time: a second call ends the first. Reads
   /// nothing.
   detail::Residual& residual(const Distribution& distribution) const {
     work_->residual_.start(distribution, work_->scan_.masses(distribution));
     return work_->residual_;
   }
 
-  /// A note for each node of `tree`, which passed check(), (N), as the last verification result left it.
+  /// The state per node of `tree`, which passed check(), (N), as the last verification left it.
   std::span<detail::NodeState> node_states(const TokenTree& tree) const {
     return std::span(work_->node_states_).first(static_cast<std::size_t>(tree.size()));
   }

@@ -1,4 +1,4 @@
-// Verification from the leaves to the root: no path is given up before its end was tried.
+// Traversal verification: verifies a token tree from the leaves to the root.
 #pragma once
 
 #include <algorithm>
@@ -9,19 +9,19 @@
 
 namespace specula {
 
-/// A node carries a weight P, the root's being 1; its child c gets P_c = min(1, P p(c) / q(c)). Down to the
-/// leaves first: a leaf is accepted with its weight. If all below a node was rejected: after each rejected
-/// child S = sum (P p - q)+, p <- norm((P p - q)+), P <- S / (S + 1 - P) with 0 / 0 = 0; at last the node
-/// itself is accepted with what P has become, and the text goes on by what p has become. q is the child's
-/// distribution given its earlier siblings, so the target's distribution is kept with and without replacement
-/// and for mixed siblings. On one path it is block verification.
+/// A node carries a weight P, the root's being 1; its child c gets P_c = min(1, P p(c) / q(c)). Descends to
+/// the leaves first: a leaf is accepted with its weight. If all nodes below a node were rejected: after
+/// each rejected child S = sum (P p - q)+, p <- norm((P p - q)+), P <- S / (S + 1 - P) with 0 / 0 = 0;
+/// finally the node itself is accepted with the resulting P, and the next token is drawn from the resulting
+/// p. q is the child's distribution given its earlier siblings, so the target's distribution is kept with
+/// and without replacement and for mixed siblings. On one path it is block verification.
 ///
-/// The form of the tree may depend on what was drawn before, anywhere in it: once a subtree is rejected, what
-/// is left of p and P says nothing of the tokens that were in it.
+/// The shape of the tree may depend on what was drawn before, anywhere in it: once a subtree is rejected,
+/// what remains of p and P carries no information about the tokens in it.
 ///
-/// Cost: one read of a row for each inner node on the way to the first leaf accepted; a rejection reads its
-/// parent's row and the draft's again (chosen nodes: one logit). Uniform draws: one `accept` a node tried
-/// whose weight is not 0, then one `residual` or, after a leaf, `sample`. Source: Weng et al. 2025 (traversal
+/// Cost: one row read per inner node on the way to the first accepted leaf; a rejection reads its parent's
+/// row and the draft's again (chosen nodes: one logit). Uniform draws: one `accept` per node tried whose
+/// weight is not 0, then one `residual` or, after a leaf, `sample`. Source: Weng et al. 2025 (traversal
 /// verification), on one path Sun et al. 2024 (block verification).
 struct Traversal {
   static constexpr bool lossless_for(ProposalKind kind) { return kind != ProposalKind::shared; }
@@ -35,14 +35,14 @@ struct Traversal {
       return node_states[static_cast<std::size_t>(node)];
     };
 
-    // What is left of p after `owner`, once one of its children was rejected.
+    // The residual of p after `owner`, once one of its children was rejected.
     detail::Residual* left = nullptr;
     NodeId owner = kNoParent;
     const auto left_after = [&](NodeId node) -> detail::Residual& {
       if (owner == node) return *left;
       left = &target.residual(state(node).distribution);
       tree.children(node, [&](NodeId c) {
-        if (c == state(node).next_child) return false;  // not judged yet
+        if (c == state(node).next_child) return false;  // not verified yet
         if (state(c).step.node == c) left->redo(tree, state(c).step);
         return true;
       });
@@ -60,9 +60,9 @@ struct Traversal {
       weight = kept > 0 ? kept / (kept + (1 - weight)) : 0;
     };
 
-    // Whether the text stays below `node`, all of whose children were tried and rejected, `last` being the
-    // last. What its weight becomes with that rejection is no more than it was, so a uniform draw that is
-    // above already needs no row.
+    // Whether `node` is accepted after all its children were tried and rejected, `last` being the last. Its
+    // weight with that rejection is at most its weight before, so a uniform draw above the latter needs no
+    // row.
     const auto stays = [&](NodeId node, NodeId last) {
       if (node != 0 && !rng.accept(state(node).weight, tree.accept_key(node))) return false;
       if (last == kNoParent) return true;
@@ -70,8 +70,8 @@ struct Traversal {
       return node == 0 || rng.accept(state(node).weight, tree.accept_key(node));
     };
 
-    NodeId at = 0,
-           last = kNoParent;  // `last`: the child of `at` that was tried and is not rejected in its books yet
+    // `last`: the child of `at` that was tried and whose rejection is not recorded yet
+    NodeId at = 0, last = kNoParent;
     enter(0, 1);
     for (;;) {
       detail::NodeState& here = state(at);

@@ -1,4 +1,4 @@
-// Typical acceptance: a draft token stays if the target finds it likely enough. Lossy.
+// Typical acceptance (Medusa): a draft token is accepted if its target probability is high enough. Lossy.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +17,13 @@ namespace specula {
 
 namespace detail {
 
-/// -sum p log p of a distribution with these weights, in nats. Cost: one read of the tiles that have mass.
+/// Entropy -sum p log p of a distribution with these weights, in nats. Cost: one read of the tiles with
+/// mass.
 inline double entropy(const TokenWeights& weights) {
   const Distribution& distribution = weights.distribution;
   const double top = static_cast<double>(distribution.shift), more = distribution.log_z / distribution.inv_t;
   std::array<float, kTile> w, padding;
-  std::array<double, 16> sums{};  // apart, so that additions do not wait for each other
+  std::array<double, 16> sums{};  // independent sums, so that additions overlap
   for (std::int32_t t = 0; t < tile_count(weights.vocab()); ++t) {
     if (!(weights.masses[static_cast<std::size_t>(t)] > 0)) continue;
     const float* logits = tile_at(distribution.logits, weights.vocab(), t, padding);
@@ -40,12 +41,12 @@ inline double entropy(const TokenWeights& weights) {
 
 }  // namespace detail
 
-/// A draft token x stays iff all before it stay and p(x) > min(epsilon, delta * exp(-H(p))), H being the
-/// entropy of p in nats: a likely token anywhere, an unlikely one where the target itself is undecided. The
-/// deepest node that stays ends the path, the first in the tree where there are several; the next token is
-/// drawn from p. Never looks at q, and the text is not the target's: as a final rule it compiles only within
-/// accept_lossy(). Source: Cai et al. 2024 (Medusa), section 2.3.1. Cost: two reads of a row for each node
-/// that stays and has children, and a third of the last node's. Uniform draws: one `sample`.
+/// A draft token x is accepted iff all before it are and p(x) > min(epsilon, delta * exp(-H(p))), H being
+/// the entropy of p in nats: a likely token anywhere, an unlikely one where the target itself is uncertain.
+/// The deepest accepted node ends the path, the first in the tree if there are several; the next token is
+/// drawn from p. Never reads q, and the text does not have the target's distribution: as a final rule it
+/// compiles only within accept_lossy(). Source: Cai et al. 2024 (Medusa), section 2.3.1. Cost: two reads of
+/// a row per accepted node with children, and a third of the last node's. Uniform draws: one `sample`.
 class Typical {
  public:
   /// Throws std::invalid_argument unless epsilon is in [0, 1) and delta finite and >= 0.
@@ -68,7 +69,7 @@ class Typical {
     const auto state = [&](NodeId node) -> detail::NodeState& {
       return node_states[static_cast<std::size_t>(node)];
     };
-    // Parents come before their children. A note's weight is 1 if its node stays.
+    // Parents come before their children. A state's weight is 1 if its node is accepted.
     state(0) = {};
     NodeId deepest = 0;
     for (NodeId node = 0; node < tree.size(); ++node) {

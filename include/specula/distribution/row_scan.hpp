@@ -55,8 +55,8 @@ double tile_mass(const Weights& weights, std::int32_t tile) {
   }
   std::array<float, kTile> w;
   weights.fill(tile, w.data());
-  return kernels().subtract(w.data(), w.data(), 1.0f,
-                            0.0f);  // takes nothing away: the sum in its fixed order
+  // subtracts nothing: the sum in its fixed order
+  return kernels().subtract(w.data(), w.data(), 1.0f, 0.0f);
 }
 
 /// Workspace for scanning a row. Allocates in the constructor, and 4 V bytes at the first truncation. Keeps
@@ -148,8 +148,8 @@ class RowScan {
     const float best = scan(row, 1.0);
     const double log_z = log_sum();
     std::size_t found = 0;
-    for (const float gap :
-         {4.0f, 10.0f, std::numeric_limits<float>::infinity()}) {  // few reach so near to the best
+    // few logits are within a small gap of the best
+    for (const float gap : {4.0f, 10.0f, std::numeric_limits<float>::infinity()}) {
       found = collect(row, best - gap, out);
       if (found == out.size()) break;
     }
@@ -222,8 +222,8 @@ class RowScan {
                           [](const TileStats& a, const TileStats& b) { return a.maximum < b.maximum; });
     for (std::size_t t = 0; t < stats_.size(); ++t) {
       const double mass = stats_[t].sum > 0 ? stats_[t].sum * pow2(stats_[t].unit - first.unit) : 0.0;
-      masses_[t] =
-          mass < 0x1p-100 ? 0.0 : mass;  // its weights would all underflow: no uniform draw may choose it
+      // the weights of such a tile would all underflow, so it must not be drawn
+      masses_[t] = mass < 0x1p-100 ? 0.0 : mass;
     }
     const double sum = merge_tiles(masses_);
     normalise(sum);

@@ -162,7 +162,7 @@ class Truncation {
                       : -std::numeric_limits<float>::infinity();
   }
 
-  static constexpr std::ptrdiff_t kMany = 4096;  // more candidates are bisected before sorting
+  static constexpr std::ptrdiff_t kMany = 4096;  // with more candidates the range is halved before sorting
 
   std::int32_t vocab_;
   // (V + 1) the logits that may reach the threshold; one more than V for the branch-free store

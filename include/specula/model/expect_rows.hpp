@@ -1,4 +1,4 @@
-// Whether a model gave the rows that it was asked for.
+// Checks that a model returned the rows that it was asked for.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@
 
 namespace specula::detail {
 
-/// Throws std::invalid_argument unless `rows` are one for each of `nodes` nodes, over `vocab` tokens, and
-/// none overlaps another. For the message: `whose` they are ("the draft"), and what stands before the number
-/// of nodes, text or a function that returns it. Rows are not looked at when they are read, so whoever reads
-/// or copies those of a model calls this first.
+/// Throws std::invalid_argument unless `rows` has one row per node of `nodes` nodes, over `vocab` tokens,
+/// without overlap. For the message: `whose` names the model ("the draft"), and `what`, a text or a
+/// function that returns one, precedes the number of nodes. Reading a row is unchecked, so every reader of
+/// a model's rows calls this first.
 template <class What = const char*>
 void expect_rows(const char* whose, const LogitsView& rows, std::size_t nodes, std::int32_t vocab,
                  const What& what = "for") {

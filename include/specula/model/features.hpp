@@ -1,4 +1,4 @@
-// What a model knows at each token of its context: hidden states, for drafters that are conditioned on their
+// Features: hidden states of a model at the tokens of its context, for drafters conditioned on their
 // target.
 #pragma once
 
@@ -12,18 +12,18 @@
 
 namespace specula {
 
-/// The hidden states behind some layers of a model, before any norm.
+/// The hidden states after some layers of a model, before any norm.
 template <class Real>
 struct HiddenStates {
   std::span<const std::int32_t> layers;  // ascending; 1 is the first
-  const Real* data = nullptr;            // for each token one state after the other
+  const Real* data = nullptr;            // per token, one state after the other
   std::ptrdiff_t stride = 0;             // numbers between tokens
 };
 
-/// Features of a model's committed tokens: for each the hidden state that enters the LM head, that is after
-/// the final norm, and those behind some of the layers, if the model keeps them. Not owned; valid until the
-/// model's next call that changes it. Then every accessor throws std::logic_error, in all builds; so does the
-/// view that no model gave.
+/// Features of a model's committed tokens: per token the hidden state that enters the LM head, that is
+/// after the final norm, and the hidden states after some layers, if the model keeps them. Not owned; valid
+/// until the next call that changes the model. After that every accessor throws std::logic_error, in all
+/// builds; so does a default-constructed view.
 template <class Real>
 class FeaturesView {
  public:
@@ -38,12 +38,12 @@ class FeaturesView {
     (guard_.check)("FeaturesView");
     return size_;
   }
-  /// Numbers a token: the model's hidden size.
+  /// Numbers per token: the model's hidden size.
   std::int32_t width() const {
     (guard_.check)("FeaturesView");
     return width_;
   }
-  /// Whether there is no row, or no model; throws on a stale view only.
+  /// Whether there is no row, or no model; throws only on a stale view.
   bool empty() const { return guard_.empty() || size() == 0; }
 
   /// (width), the feature of token `i`. Throws std::invalid_argument unless 0 <= i < size().
@@ -52,13 +52,13 @@ class FeaturesView {
     return {data_ + i * stride_, static_cast<std::size_t>(width_)};
   }
 
-  /// The layers whose hidden states are there too, ascending; 1 is the first.
+  /// The layers whose hidden states are kept too, ascending; 1 is the first.
   std::span<const std::int32_t> layers() const {
     (guard_.check)("FeaturesView");
     return inner_.layers;
   }
-  /// (width), the hidden state of token `i` behind layer layers()[k]. Throws std::invalid_argument unless
-  /// 0 <= i < size() and k < layers().size().
+  /// (width), the hidden state of token `i` after layer layers()[k]. Throws std::invalid_argument unless 0
+  /// <= i < size() and k < layers().size().
   std::span<const Real> hidden_state(std::int32_t i, std::size_t k) const {
     check_row("hidden_state", i);
     if (k >= inner_.layers.size())

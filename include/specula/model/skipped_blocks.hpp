@@ -1,4 +1,4 @@
-// Which blocks of a decoder a pass leaves out.
+// Layer skipping: the blocks of a decoder that a pass leaves out.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,17 @@
 
 namespace specula {
 
-/// For each layer, whether its attention and whether its MLP is left out; a block that is left out is the
-/// identity. Made for a number of layers; all blocks are kept at first.
+/// Per layer, whether its attention and whether its MLP are skipped; a skipped block is the identity. Made
+/// for a number of layers; no block is skipped at first.
 struct SkippedBlocks {
-  std::vector<std::uint8_t> attention, mlp;  // (layers), 1: left out
+  std::vector<std::uint8_t> attention, mlp;  // (layers), 1: skipped
 
   explicit SkippedBlocks(std::int32_t layers = 0)
       : attention(static_cast<std::size_t>(layers)), mlp(static_cast<std::size_t>(layers)) {}
 
-  /// Of a model of `layers` layers, these: layers counted from 1, in any order. Draft & Verify (Zhang et al.
-  /// 2024) searches for such a set offline. Throws std::invalid_argument for a layer that the model does not
-  /// have, or that one list names twice.
+  /// Skips these blocks of a model with `layers` layers, counted from 1, in any order. Draft & Verify
+  /// (Zhang et al. 2024) searches for such a set offline. Throws std::invalid_argument for a layer that the
+  /// model does not have, or that a list names twice.
   static SkippedBlocks given(std::int32_t layers, std::span<const std::int32_t> attention_of,
                              std::span<const std::int32_t> mlp_of) {
     SkippedBlocks out(layers);
@@ -48,7 +48,7 @@ struct SkippedBlocks {
     attention.assign(attention.size(), 0);
     mlp.assign(mlp.size(), 0);
   }
-  /// Of the blocks of both kinds, how many are left out.
+  /// Number of skipped blocks of both kinds.
   std::int32_t count() const {
     std::int32_t all = 0;
     for (std::size_t l = 0; l < attention.size(); ++l) all += attention[l] + mlp[l];

@@ -1,4 +1,4 @@
-// Tells a view of a model's memory that the model has gone on.
+// Detects stale views of a model's memory.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace specula::detail {
 
-/// Counts the calls that change a model: a member of it. It belongs to one object: a copy has no views yet,
-/// and the views of a model that is assigned to or moved from are stale.
+/// Counts the calls that change a model, as a member of it. It belongs to one object: a copy has no views
+/// yet, and the views of a model that is assigned to or moved from are stale.
 class Generation {
  public:
   Generation() = default;
@@ -34,16 +34,16 @@ class Generation {
   std::uint64_t calls_ = 0;
 };
 
-/// A member of a view: of what generation it is. The model must outlive it. A check is one comparison, so it
-/// is made in all builds.
+/// The generation of the model that a view was taken at, as a member of the view. The model must outlive
+/// it. A check is one comparison, so it is made in all builds.
 class ViewGuard {
  public:
-  /// Of the view that no model gave: every check fails.
+  /// For a view without a model: every check fails.
   ViewGuard() = default;
   explicit ViewGuard(const Generation& model) noexcept : model_(&model), seen_(model.now()) {}
 
   bool empty() const noexcept { return model_ == nullptr; }
-  /// Throws std::logic_error if the model was called since, or there is none; `what` names the view.
+  /// Throws std::logic_error if the model was called since, or if there is none; `what` names the view.
   void(check)(const char* what) const {
     if (!model_) throw std::logic_error(std::string(what) + " is empty: no model gave it");
     if (model_->now() != seen_)

@@ -1,4 +1,4 @@
-// The draft's rows that a proposal's tokens were drawn from.
+// The draft's rows of logits that the draft tokens of a proposal were drawn from.
 #pragma once
 
 #include <algorithm>
@@ -14,18 +14,18 @@
 
 namespace specula::detail {
 
-/// Slots of V logits, one for each of the first nodes of a tree, and the distribution that was last made of
-/// each. Allocates in the constructor only.
+/// Slots of V logits, one per node for the first nodes of a tree, and the distribution last made from each.
+/// Allocates in the constructor only.
 class DraftRows {
  public:
-  /// Both sizes are sound.
+  /// Requires checked sizes.
   DraftRows(std::int32_t vocab, std::int32_t slots)
       : vocab_(static_cast<std::size_t>(vocab)),
         distributions_(static_cast<std::size_t>(slots)),
         logits_(vocab_ * distributions_.size()) {}
 
-  /// Where the row after `node` is kept. Throws std::invalid_argument if the node has no slot, or `row`,
-  /// which is to go there, another width.
+  /// The slot of the row after `node`. Throws std::invalid_argument if the node has no slot, or if `row`,
+  /// which is to be stored there, has another width.
   std::span<float> slot(NodeId node, std::span<const float> row) {
     if (node < 0 || static_cast<std::size_t>(node) >= distributions_.size())
       throw std::invalid_argument("TokenTree: node " + std::to_string(node) + " has no row, " +
@@ -37,19 +37,19 @@ class DraftRows {
     return std::span<float>(logits_).subspan(static_cast<std::size_t>(node) * vocab_, vocab_);
   }
 
-  /// `distribution` is what the row in the slot of `node` now stands for; {}: the row is being replaced.
+  /// Records `distribution` as made from the row in the slot of `node`; {}: the row is being replaced.
   void made(NodeId node, const Distribution& distribution) {
     distributions_[static_cast<std::size_t>(node)] = distribution;
   }
 
-  /// Nothing may be drawn any more from the rows of the nodes from `first` up to `end`.
+  /// Invalidates the rows of the nodes in [first, end): nothing may be drawn from them any more.
   void forget(NodeId first, NodeId end) {
     for (auto node = static_cast<std::size_t>(first);
          node < std::min(distributions_.size(), static_cast<std::size_t>(end)); ++node)
       distributions_[node] = {};
   }
 
-  /// False if `distribution` is over a row kept here, and not the distribution that was last made of it.
+  /// False if `distribution` is over a row kept here, but is not the distribution last made from it.
   bool is_current(const Distribution& distribution) const {
     const std::less<const float*> before;
     if (distribution.is_point() || logits_.empty() || before(distribution.logits, logits_.data()) ||

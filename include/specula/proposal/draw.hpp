@@ -1,4 +1,4 @@
-// How chains take their tokens.
+// How a chain draws its tokens: greedy, sampled, or with shared noise.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace specula {
 
-/// How a shape takes a token from a draft row: the largest logit, a draw, or a draw with the noise that
-/// GumbelCoupling draws the target's token with.
+/// How a shape takes a token from a draft row: the largest logit, a draw, or a draw with the noise with
+/// which GumbelCoupling draws the target's token.
 enum class Draw : std::uint8_t { greedy, sampled, shared };
 
-/// The proposal kind of a chain whose tokens are taken so.
+/// The proposal kind of a chain drawn this way.
 constexpr ProposalKind kind_of_chain(Draw mode) {
   return mode == Draw::greedy    ? ProposalKind::deterministic
          : mode == Draw::sampled ? ProposalKind::sampled

@@ -1,4 +1,4 @@
-// The structure of a proposal: its nodes, their links, and what was recorded of how they were drawn.
+// The nodes of a proposal: tree structure, and the record of how each draft token was drawn.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 
 namespace specula::detail {
 
-/// What can be read of a TokenTree, which alone adds to it. Node 0 is the root, parents come before their
-/// children. Functions of a node do not look whether it is there. Allocates in the constructor only.
+/// The read-only part of a TokenTree, which alone adds nodes. Node 0 is the root, parents come before their
+/// children. Functions of a node do not check that it exists. Allocates in the constructor only.
 class ProposalNodes {
  public:
   std::int32_t size() const { return static_cast<std::int32_t>(tokens_.size()); }
@@ -26,7 +26,7 @@ class ProposalNodes {
   std::int32_t vocab() const { return vocab_; }
   Tokens tokens() const { return tokens_; }   // (size)
   Nodes parents() const { return parents_; }  // (size), parents()[0] == kNoParent
-  /// Token 0. Throws std::invalid_argument where reset() has not been called.
+  /// The root's token. Throws std::invalid_argument if reset() has not been called.
   Token root() const {
     expect_node(0);
     return tokens_[0];
@@ -41,21 +41,21 @@ class ProposalNodes {
   float confidence(NodeId node) const { return nodes_[index(node)].confidence; }
   bool is_chain() const { return chain_; }
 
-  /// Calls visit(child) for the children of `node` in the order of their drawing, until it returns false.
+  /// Calls visit(child) for the children of `node` in drawing order, until it returns false.
   template <class Visit>
   void children(NodeId node, Visit visit) const {
     for (NodeId c = first_child(node); c != kNoParent; c = next_sibling(c))
       if (!visit(c)) return;
   }
 
-  /// Whether a child of `node` is `token`.
+  /// Whether a child of `node` has this token.
   bool has_child(NodeId node, Token token) const {
     bool found = false;
     children(node, [&](NodeId c) { return !(found = this->token(c) == token); });
     return found;
   }
 
-  /// How this very proposal was drawn: what it holds decides, not what its shape may do.
+  /// How this proposal was drawn: decided by its contents, not by what its shape may do.
   ProposalKind kind() const {
     if (shared_ > 0) return ProposalKind::shared;
     if (drawn_ + distinct_ == 0) return ProposalKind::deterministic;
@@ -64,31 +64,31 @@ class ProposalNodes {
     return chosen_ + drawn_ == 0 && one_distribution_ ? ProposalKind::sampled_distinct : ProposalKind::mixed;
   }
 
-  /// The distribution that `node` was drawn from, its earlier siblings not yet taken out.
+  /// The distribution that `node` was drawn from, with its earlier siblings still in it.
   const Distribution& draft_distribution(NodeId node) const { return nodes_[index(node)].distribution; }
 
-  /// q: the probability that `node`, given its parent and its earlier siblings, would have been `token`.
+  /// q: the draft's probability of `token` at `node`, given its parent and its earlier siblings.
   double draft_prob(NodeId node, Token token) const {
     const Node& n = nodes_[index(node)];
     if (n.kind == Kind::distinct && is_earlier_sibling(node, token)) return 0.0;
     return n.scale * n.distribution(token);
   }
-  /// What draft_distribution(node) is multiplied by: 1 over the mass that earlier siblings left.
+  /// The factor on draft_distribution(node): 1 over the mass that earlier siblings left.
   double draft_scale(NodeId node) const { return nodes_[index(node)].scale; }
-  /// True if earlier siblings are taken out of draft_distribution(node).
+  /// True if earlier siblings are excluded from draft_distribution(node).
   bool excludes_siblings(NodeId node) const { return nodes_[index(node)].kind == Kind::distinct; }
 
-  /// The place of a uniform draw about `node`.
+  /// The key of the uniform draw that accepts `node`.
   RandomKey accept_key(NodeId node) const {
     return {position(node), origin_, RandomStream::accept, static_cast<std::uint32_t>(node)};
   }
-  /// The places of the token after `node`: drawn from the target's own distribution, or from what rejections
-  /// left of it.
+  /// The keys of the token after `node`: drawn from the target's own distribution, or from the residual
+  /// after rejections.
   RandomKey sample_key(NodeId node) const { return {position(node) + 1, 0, RandomStream::sample, 0}; }
   RandomKey residual_key(NodeId node) const {
     return {position(node) + 1, origin_, RandomStream::residual, 0};
   }
-  /// The place of the noise of the token after `node`; index: token / 4.
+  /// The key of the noise of the token after `node`; index: token / 4.
   RandomKey noise_key(NodeId node) const { return {position(node) + 1, 0, RandomStream::noise, 0}; }
 
  protected:
@@ -118,7 +118,7 @@ class ProposalNodes {
   void expect_node(NodeId node) const {
     if (node < 0 || node >= size())
       throw std::invalid_argument("TokenTree: node " + std::to_string(node) + " of " +
-                                  std::to_string(size()) + (size() == 0 ? "; reset() comes first" : ""));
+                                  std::to_string(size()) + (size() == 0 ? "; call reset() first" : ""));
   }
   void expect_room(NodeId parent) const {
     expect_node(parent);
@@ -130,7 +130,7 @@ class ProposalNodes {
                                   " is outside the vocabulary of " + std::to_string(vocab_));
   }
 
-  /// The root alone, in a place of a text; `limit` is cut to what there is.
+  /// Starts with the root alone, at a position of a text; `limit` is clamped to the capacity.
   void begin(Token root, std::int32_t position, std::int32_t limit) {
     origin_ = position;
     limit_ = std::clamp(limit, 1, capacity_);
@@ -157,7 +157,7 @@ class ProposalNodes {
     parents_.push_back(parent);
     return id;
   }
-  /// Removes `node` of a chain and all behind it.
+  /// Removes `node` of a chain and all nodes after it.
   void cut(NodeId node) {
     for (NodeId n = node; n < size(); ++n) count(nodes_[index(n)].kind, -1);
     nodes_.resize(index(node));

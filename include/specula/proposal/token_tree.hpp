@@ -1,4 +1,4 @@
-// A proposal: drafted tokens under the root, and how each of them was drawn.
+// A proposal: a token tree of draft tokens under the root, with the record of how each was drawn.
 #pragma once
 
 #include <algorithm>
@@ -26,13 +26,13 @@
 
 namespace specula {
 
-/// Tokens in topological order, node 0 the root. Nodes enter through draw(), draw_distinct(), draw_shared(),
-/// choose() and copy(), so what is recorded is what was drawn, or through record(), whose caller answers for
-/// that; nothing drawn is ever removed but by a review(). Allocates in the constructor, and 4 V bytes at the
-/// first top-k or top-p truncation.
+/// A token tree in topological order, node 0 the root. Nodes are added by draw(), draw_distinct(),
+/// draw_shared(), choose() and copy(), so that the record is what was drawn, or by record(), where the
+/// caller guarantees it. Only a review() removes a drawn node. Allocates in the constructor, and 4 V bytes
+/// at the first top-k or top-p truncation.
 class TokenTree : public detail::ProposalNodes {
  public:
-  /// `max_nodes` counts the root. `stored_rows`: how many nodes may keep a draft row (V floats each) that
+  /// `max_nodes` includes the root. `stored_rows`: how many nodes may keep a draft row (V floats each) that
   /// children are drawn from; 0 for deterministic proposals. Throws std::invalid_argument on sizes out of
   /// range.
   TokenTree(std::int32_t vocab, std::int32_t max_nodes, std::int32_t stored_rows)
@@ -43,11 +43,11 @@ class TokenTree : public detail::ProposalNodes {
         lenient_(stored_rows > 0 ? static_cast<std::size_t>(vocab) : 0) {}
   TokenTree(const TokenTree&) = delete;  // its distributions point into its rows
   TokenTree& operator=(const TokenTree&) = delete;
-  TokenTree(TokenTree&&) = default;            // what was moved from throws in reset()
-  TokenTree& operator=(TokenTree&&) = delete;  // it would drop what was drawn
+  TokenTree(TokenTree&&) = default;            // a moved-from tree throws in reset()
+  TokenTree& operator=(TokenTree&&) = delete;  // it would drop drawn tokens
 
-  /// As long as one lives, reset() of its tree throws: what runs a shape holds one, since a shape that drops
-  /// tokens that it has drawn biases the text.
+  /// While one exists, reset() of its tree throws. The caller of a shape holds one, since a shape that
+  /// drops tokens that it has drawn biases the text.
   class ResetLock {
    public:
     explicit ResetLock(TokenTree& tree) : tree_(tree) { ++tree_.locks_; }
@@ -59,15 +59,15 @@ class TokenTree : public detail::ProposalNodes {
     TokenTree& tree_;
   };
 
-  /// Starts a proposal of at most `limit` nodes under `root`, which stands at `position` of the text. Throws
-  /// and changes nothing: std::invalid_argument if the root is outside the vocabulary or the position is
-  /// negative (or so large that a node's would overflow), std::logic_error under a ResetLock or where the
-  /// tree was moved from.
+  /// Starts a proposal of at most `limit` nodes under `root`, which is at `position` of the text. Throws,
+  /// having changed nothing, std::invalid_argument if the root is outside the vocabulary or the position is
+  /// negative (or so large that a node's would overflow), std::logic_error under a ResetLock or if the tree
+  /// was moved from.
   void reset(Token root, std::int32_t position, std::int32_t limit) {
     alive_.expect("TokenTree");
     if (locks_ > 0)
       throw std::logic_error(
-          "TokenTree::reset: a shape is at work, and what it has drawn may not be dropped");
+          "TokenTree::reset: a shape is proposing, and tokens that it has drawn must not be dropped");
     expect_token("the root", root);
     detail::expect_in("TokenTree::reset: position", position, 0,
                       std::numeric_limits<std::int32_t>::max() - capacity());
@@ -77,28 +77,28 @@ class TokenTree : public detail::ProposalNodes {
     begin(root, position, limit);
   }
   void reset(Token root, std::int32_t position) { reset(root, position, capacity()); }
-  /// Leaves this proposal no more room than for `nodes` in all.
+  /// Limits this proposal to `nodes` nodes in all.
   void narrow(std::int32_t nodes) { limit_to(nodes); }
 
   // ---- growth
 
-  /// Copies the draft's row after `node` (V logits) into the tree and returns the distribution that `params`
-  /// make of it. Throws std::runtime_error naming the node if the row holds NaN or is empty, and
-  /// std::invalid_argument on params out of range or a row of another width, or where a token was drawn from
-  /// the row that is there (a second row needs the slot of another node).
+  /// Copies the draft's row after `node` (V logits) into the tree and returns its distribution under
+  /// `params`. Throws std::runtime_error naming the node if the row holds NaN or is empty, and
+  /// std::invalid_argument if params are out of range, the row has another width, or a token was drawn from
+  /// the row already stored (a second row needs the slot of another node).
   Distribution store(NodeId node, std::span<const float> row, const SamplingParams& params) {
     expect_node(node);
     const std::span<float> slot = rows_.slot(node, row);
     expect_unused(slot, node, kNoParent);
     validate(params);
-    scan_.forget();  // it may be the row that was seen last
+    scan_.forget();  // it may be the row that was scanned last
     rows_.made(node, {});
     std::copy(row.begin(), row.end(), slot.begin());
     const Distribution distribution = named(node, [&] { return scan_.distribution(slot, params); });
     rows_.made(node, distribution);
     return distribution;
   }
-  /// The same distribution over the caller's own row, which is read and not copied: for record(). It needs no
+  /// The same distribution over the caller's own row, which is read but not copied: for record(). Needs no
   /// slot.
   Distribution distribution_after(NodeId node, std::span<const float> row, const SamplingParams& params) {
     expect_node(node);
@@ -106,11 +106,11 @@ class TokenTree : public detail::ProposalNodes {
     return named(node, [&] { return scan_.distribution(row, params); });
   }
 
-  /// Adds a child of `parent` drawn from `distribution`, which must stay valid with its row until the next
-  /// reset. Children drawn twice from one distribution are independent of each other (with replacement).
-  /// Throws std::invalid_argument naming the parent if a store() has replaced the row of the distribution, if
-  /// the node of that row is gone (reset(), review()), or if a distribution that store() did not make does
-  /// not add up to 1 (seen when its row is first read).
+  /// Adds a child of `parent` drawn from `distribution`, which must remain valid with its row until the
+  /// next reset(). Children drawn repeatedly from one distribution are independent of each other (with
+  /// replacement). Throws std::invalid_argument naming the parent if a store() has replaced the row of the
+  /// distribution, if the node of that row was removed (reset(), review()), or if a distribution that
+  /// store() did not make does not sum to 1 (checked when its row is first read).
   template <class Rng>
   NodeId draw(NodeId parent, const Distribution& distribution, Rng& rng) {
     expect_room(parent);
@@ -119,8 +119,8 @@ class TokenTree : public detail::ProposalNodes {
     return add(parent, rng.draw(weights, draft_key(parent)), distribution, Kind::drawn);
   }
 
-  /// Adds a child of `parent` drawn from `distribution` given that it is none of the children that `parent`
-  /// has. Returns kNoParent and adds nothing when no other token has mass. Throws as draw().
+  /// Adds a child of `parent` drawn from `distribution` without replacement: given that it is none of the
+  /// existing children. Returns kNoParent and adds nothing if no other token has mass. Throws as draw().
   template <class Rng>
   NodeId draw_distinct(NodeId parent, const Distribution& distribution, Rng& rng) {
     expect_room(parent);
@@ -132,8 +132,8 @@ class TokenTree : public detail::ProposalNodes {
     return add(parent, token, distribution, Kind::distinct, 1.0 / weights.total());
   }
 
-  /// Adds a child of `parent` drawn from `distribution` with the noise of its position, the same that
-  /// GumbelCoupling draws the target's token with. Throws as draw().
+  /// Adds a child of `parent` drawn from `distribution` with the noise of its position, the same with which
+  /// GumbelCoupling draws the target's token. Throws as draw().
   template <class Rng>
   NodeId draw_shared(NodeId parent, const Distribution& distribution, Rng& rng) {
     expect_room(parent);
@@ -142,14 +142,14 @@ class TokenTree : public detail::ProposalNodes {
     return add(parent, rng.draw_by_noise(weights, noise_key(parent)), distribution, Kind::shared);
   }
 
-  /// Adds a draft token that the caller's own sampler drew from `distribution`, as a child of `parent`. What
-  /// the caller promises, and no rule can see:
+  /// Adds a draft token that the caller's own sampler drew from `distribution`, as a child of `parent`. The
+  /// caller guarantees what no rule can check:
   ///   - the token was drawn from `distribution` itself, temperature, truncation and penalties included;
-  ///   - by random numbers that nothing else uses: neither the target's tokens nor the rule's uniform draws;
-  ///   - children of one parent were drawn independently of each other, and are recorded in the order of
-  ///   their
-  ///     drawing, none left out, each with the same Distribution (KSeq needs to see that it is one);
-  ///   - the row of `distribution` stays as it is until the verification result.
+  ///   - by random numbers that nothing else uses: neither the target's tokens nor the rule's uniform
+  ///     draws;
+  ///   - children of one parent were drawn independently of each other, and are recorded in drawing order,
+  ///     none left out, each with the same Distribution (so that KSeq recognises it as one);
+  ///   - the row of `distribution` is unchanged until verification.
   /// Cost: reads the row once, unless store(), distribution_after() or a sibling did just before. Throws as
   /// draw(), and std::invalid_argument if the token is outside the vocabulary or `distribution` gives it no
   /// mass.
@@ -160,9 +160,9 @@ class TokenTree : public detail::ProposalNodes {
     return add(parent, token, distribution, Kind::drawn);
   }
   /// The same for children drawn without replacement: each from `distribution` given that it is none of the
-  /// children that `parent` had before it. Throws also if the token is one of those. Returns kNoParent and
-  /// adds nothing, whatever the token, when they have left no mass, as draw_distinct() does: masses are sums
-  /// of floats, so a sampler that works in double may still have a token there.
+  /// earlier children of `parent`. Throws also if the token is one of those. Returns kNoParent and adds
+  /// nothing, whatever the token, if they left no mass, as draw_distinct() does: masses are sums of floats,
+  /// so a sampler in double precision may still find a token there.
   NodeId record_distinct(NodeId parent, Token token, const Distribution& distribution) {
     expect_recordable("TokenTree::record_distinct", parent, token, distribution);
     if (has_child(parent, token))
@@ -174,33 +174,33 @@ class TokenTree : public detail::ProposalNodes {
     return add(parent, token, distribution, Kind::distinct, 1.0 / weights.total());
   }
 
-  /// Adds `token` as a child of `parent` whatever the uniform draws. `confidence` is the draft's probability
-  /// of it, for shapes and for reading; no exact rule looks at it. Siblings may share a token: exact rules
-  /// (but KSeq) stay with the first, so what is below the others is never reached.
+  /// Adds `token` as a child of `parent`, independently of uniform draws. `confidence` is the draft's
+  /// probability of it, for shapes and for display; no exact rule reads it. Siblings may share a token:
+  /// exact rules (but KSeq) accept the first, so nodes below the others are never reached.
   NodeId choose(NodeId parent, Token token, float confidence) {
     return add_point(parent, token, confidence, Kind::chosen);
   }
-  /// The same for a draft token of a drafter without rows, which a review never forgives.
+  /// The same for a draft token of a drafter without rows, which is reviewed with lenience 1.
   NodeId copy(NodeId parent, Token token, float confidence) {
     return add_point(parent, token, confidence, Kind::copied);
   }
 
-  /// A reviewer judges `node` of a chain, `row` being its own logits after the node's parent. True if the
-  /// node stays; else it and everything behind it make place for one token of the reviewer's. Either way the
-  /// distribution that is recorded then is the one that the token now has, whatever the uniform draws were:
-  /// with lenience 1 the reviewer's own, else q_eff of detail::lenient_row (where that is the draft's own
-  /// distribution nothing is asked and nothing changes). So what judges the node next, another reviewer or
-  /// the target, is exact at any lenience.
+  /// A reviewer verifies `node` of a chain, `row` being the reviewer's logits after the node's parent.
+  /// Returns true if the node is accepted; otherwise the node and all after it are replaced by one token of
+  /// the reviewer. Either way the distribution recorded then is the one that the token now has over all
+  /// uniform draws: with lenience 1 the reviewer's own, else q_eff of detail::lenient_row (where that is
+  /// the draft's own distribution, there is no test and nothing changes). So the next verification of the
+  /// node, by another reviewer or by the target, is exact at any lenience.
   ///
-  /// At temperature 0 it stays if it is the reviewer's first largest logit, or if its confidence is at most
-  /// lenience times the reviewer's probability of it; what replaces it is that largest logit. Copied nodes
-  /// are judged with lenience 1 (as in the paper), and so are chosen ones above temperature 0.
+  /// At temperature 0 the node is accepted if it is the reviewer's first largest logit, or if its
+  /// confidence is at most lenience times the reviewer's probability of it; its replacement is that largest
+  /// logit. Copied nodes are reviewed with lenience 1 (as in the paper), and so are chosen ones above
+  /// temperature 0.
   ///
-  /// Uniform draws: at most one `review_accept`, and a `review_residual` where it does not stay; none at
-  /// temperature
-  /// 0. Cost: a read of the row and of the one that the node was drawn from, and two more of both with
-  /// lenience above 1. Source: Cascade Speculative Drafting, Algorithm 1. Throws as store(), and
-  /// std::invalid_argument if the tree is no chain, holds what was drawn with shared noise, or lenience is
+  /// Uniform draws: at most one `review_accept`, and one `review_residual` after a rejection; none at
+  /// temperature 0. Cost: one read of the row and of the one that the node was drawn from, and two more of
+  /// both with lenience above 1. Source: Cascade Speculative Drafting, Algorithm 1. Throws as store(), and
+  /// std::invalid_argument if the tree is no chain, holds tokens drawn with shared noise, or lenience is
   /// not in [1, 1e30].
   template <class Rng>
   bool review(NodeId node, std::span<const float> row, const SamplingParams& params, double lenience,
@@ -231,7 +231,7 @@ class TokenTree : public detail::ProposalNodes {
         rng.accept(distribution(token) / draft(token), review_key(parent, RandomStream::review_accept));
     if (!stays) {
       const detail::ResidualWeights rest(distribution, draft, vocab(), distinct_masses_);
-      stays = !(rest.total() > 0);  // by rounding: the distributions are one
+      stays = !(rest.total() > 0);  // by rounding: the distributions are equal
       if (!stays) token = rng.draw(rest, review_key(parent, RandomStream::review_residual));
     }
     std::copy_n(distribution.logits, slot.size(), slot.begin());
@@ -248,15 +248,15 @@ class TokenTree : public detail::ProposalNodes {
     return stays;
   }
 
-  /// First of the largest logits of the draft's row after `node`, with its softmax probability: what a greedy
-  /// shape chooses. Throws as store(), and std::logic_error where the tree was moved from.
+  /// First of the largest logits of the draft's row after `node`, with its softmax probability: what a
+  /// greedy shape chooses. Throws as store(), and std::logic_error if the tree was moved from.
   Top top(NodeId node, std::span<const float> row) {
     alive_.expect("TokenTree");
     return named(node, [&] { return scan_.top(row); });
   }
-  /// The out.size() largest logits of the draft's row after `node`, best first, ties to the lower token, with
-  /// their softmax probabilities. Returns how many there are: those at -infinity are left out. Cost: one read
-  /// of the row. Throws as top().
+  /// The out.size() largest logits of the draft's row after `node`, best first, ties to the lower token,
+  /// with their softmax probabilities. Returns how many are above -infinity. Cost: one read of the row.
+  /// Throws as top().
   std::int32_t top_k(NodeId node, std::span<const float> row, std::span<Top> out) {
     alive_.expect("TokenTree");
     return named(node, [&] { return scan_.top_k(row, out); });
@@ -277,8 +277,8 @@ class TokenTree : public detail::ProposalNodes {
       throw std::invalid_argument("the draft's row after node " + std::to_string(node) + ": " + e.what());
     }
   }
-  /// Of the tokens, only `but` may have been drawn from the row in `slot`, which is that of `node`. They all
-  /// come after it: a row is stored where its node is there, and forgotten with it.
+  /// Throws if a node other than `but` was drawn from the row in `slot`, which is that of `node`. Only
+  /// later nodes can be: a row is stored after its node was added, and dropped with it.
   void expect_unused(std::span<float> slot, NodeId node, NodeId but) const {
     for (NodeId n = node + 1; n < size(); ++n)
       if (n != but && draft_distribution(n).logits == slot.data())
@@ -289,15 +289,15 @@ class TokenTree : public detail::ProposalNodes {
                          const Distribution& distribution) const {
     expect_room(parent);
     expect_token("token", token);
-    if (!distribution.is_point() && !distribution.logits) return;  // weights_of() complains
+    if (!distribution.is_point() && !distribution.logits) return;  // weights_of() throws
     if (!(distribution(token) > 0))
       throw std::invalid_argument(std::string(who) + ": token " + std::to_string(token) + " after node " +
                                   std::to_string(parent) + " has probability " +
                                   detail::number(distribution(token)) +
                                   " under its distribution, which must be above 0");
   }
-  /// `distribution`, which is no point mass, for a child of `parent`. A distribution that is not of this
-  /// tree's making is looked at when its row is read.
+  /// `distribution`, which must be no point mass, for a child of `parent`. The sum of a distribution that
+  /// this tree did not make is checked when its row is read.
   detail::TokenWeights weights_of(NodeId parent, const Distribution& distribution) {
     if (!distribution.logits || !rows_.is_current(distribution))
       throw std::invalid_argument("TokenTree: a distribution for node " + std::to_string(parent) +
@@ -310,7 +310,7 @@ class TokenTree : public detail::ProposalNodes {
     double sum = 0;
     for (const double mass : weights.masses) sum += mass;
     if (!(std::abs(sum - 1) < 1e-3)) {
-      scan_.forget();  // it must be seen again
+      scan_.forget();  // it must be checked again
       throw std::invalid_argument("TokenTree: the distribution after node " + std::to_string(parent) +
                                   " adds up to " + detail::number(sum) +
                                   ", must be 1: is its row one of log-probabilities?");
@@ -332,7 +332,7 @@ class TokenTree : public detail::ProposalNodes {
     return push(token, parent,
                 {.distribution = Distribution::at(token), .confidence = confidence, .kind = kind});
   }
-  /// Removes `node` of a chain and all behind it, with the distributions of their rows.
+  /// Removes `node` of a chain and all nodes after it, with the distributions of their rows.
   void drop(NodeId node) {
     rows_.forget(node, size());
     cut(node);
@@ -341,7 +341,7 @@ class TokenTree : public detail::ProposalNodes {
     Node& judged = node_at(node);
     if (judged.kind != Kind::chosen && judged.kind != Kind::copied)
       throw std::invalid_argument("TokenTree::review: node " + std::to_string(node) +
-                                  " was drawn, a review at temperature 0 is of chosen ones");
+                                  " was drawn; a review at temperature 0 requires a chosen node");
     const Top best = top(node - 1, row);
     double prob = best.prob;
     bool stays = token(node) == best.token;
@@ -366,8 +366,8 @@ class TokenTree : public detail::ProposalNodes {
   std::int32_t locks_ = 0;
   detail::RowScan scan_;
   std::vector<double> distinct_masses_;  // (ceil(V / 512))
-  detail::DraftRows rows_;               // slot = node whose children are drawn from it
-  std::vector<float> lenient_;           // (V), if rows are stored: a row on its way into a slot
+  detail::DraftRows rows_;               // slot: the node whose children are drawn from it
+  std::vector<float> lenient_;           // (V), if rows are stored: a row before it is copied into a slot
   detail::Alive alive_;
 };
 

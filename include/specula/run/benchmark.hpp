@@ -1,4 +1,4 @@
-// A benchmark of policies: every pipeline decodes the same prompts by turns, in one run.
+// A benchmark of policies: all pipelines decode the same prompts in turn, in one run.
 #pragma once
 
 #include <algorithm>
@@ -22,40 +22,39 @@
 namespace specula {
 
 struct BenchmarkOptions {
-  std::int32_t max_new_tokens = 128;  // a prompt
+  std::int32_t max_new_tokens = 128;  // per prompt
   std::vector<Token> stop = {};       // any of these ends a text
-  std::int32_t repeat = 3;            // runs of each prompt: its time is their median
-  std::uint64_t seed = 0;  // prompt i uses stream i of this seed's uniform draws, in every pipeline
+  std::int32_t repeat = 3;            // runs per prompt: its time is their median
+  std::uint64_t seed = 0;             // prompt i uses sequence i of this seed, in every pipeline
 };
 
-/// A mean and where it lies with a confidence of 95%.
+/// A mean and its 95% confidence interval.
 struct Interval {
   double value = 0, low = 0, high = 0;
 };
 
-/// What one pipeline did. Times are those of the rounds, the prefill left out.
+/// The figures of one pipeline. Times are those of the rounds, without prefill.
 struct PolicyFigures {
   std::string name;
-  double mat = 0;         // mean accepted tokens: emitted ones a round, pooled over prompts
-  double acceptance = 0;  // share of the draft tokens under an accepted path that stayed; those beyond
-                          // the text's end did not
+  double mat = 0;         // mean acceptance length: emitted tokens per round, pooled over prompts
+  double acceptance = 0;  // acceptance rate: accepted draft tokens over those under an accepted path; those
+                          // beyond the text's end count as rejected
   double microseconds_per_token = 0;  // pooled over prompts
-  /// Of that: what was spent outside the models, on shape, rule and sampling. Whatever has no usage() counts
-  /// here.
+  /// Of that: time outside the models, in shape, rule and sampling. A policy without usage() counts here.
   double own_microseconds_per_token = 0;
-  Interval speedup;  // the first pipeline's time a token over this one's: geometric mean over prompts
+  Interval speedup;  // the first pipeline's time per token over this one's: geometric mean over prompts
   std::int64_t same_texts = 0;  // prompts whose text is, token for token, the first pipeline's
 };
 
 namespace detail {
 
 /// Which of `count` has turn `turn` of rotation `rotation`. Each is first in turn, and every other set of
-/// rotations goes backwards: nobody always follows the same one.
+/// rotations is reversed, so that no pipeline always follows the same one.
 constexpr std::size_t in_turn(std::size_t rotation, std::size_t turn, std::size_t count) {
   return (rotation + (rotation / count % 2 ? count - 1 - turn : turn)) % count;
 }
 
-/// Of an even number the mean of the middle two; 0 of none.
+/// For an even number of values the mean of the middle two; 0 for none.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
@@ -63,17 +62,17 @@ inline double median(std::vector<double> values) {
   return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-/// The 97.5% point of Student's t with that many degrees of freedom, at least 1.
+/// The 97.5% point of Student's t with `freedom` degrees of freedom, at least 1.
 inline double student_t(std::size_t freedom) {
   constexpr std::array<double, 10> kFew{12.706, 4.303, 3.182, 2.776, 2.571,
                                         2.447,  2.365, 2.306, 2.262, 2.228};
   if (freedom <= kFew.size()) return kFew[freedom - 1];
-  constexpr double z = 1.959964;  // and two terms of its expansion
+  constexpr double z = 1.959964;  // followed by two terms of its expansion
   const auto f = static_cast<double>(freedom);
   return z + (z * z * z + z) / (4 * f) + (5 * std::pow(z, 5) + 16 * z * z * z + 3 * z) / (96 * f * f);
 }
 
-/// Of at least two values.
+/// Requires at least two values.
 inline Interval mean_interval(std::span<const double> values) {
   const auto n = static_cast<double>(values.size());
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
@@ -85,17 +84,17 @@ inline Interval mean_interval(std::span<const double> values) {
 
 }  // namespace detail
 
-/// Measures one's own rule, shape or drafter against those of the library: pipelines that differ in what is
-/// to be compared, and in nothing else. They take turns prompt by prompt, so that what the machine does hits
-/// all alike, and may share models: each begins every text anew.
+/// Compares the caller's own rule, shape or drafter with those of the library: pipelines that differ only
+/// in what is compared. They take turns prompt by prompt, so that disturbances of the machine affect all
+/// alike, and may share models: each starts every text from scratch.
 ///
 ///   PolicyBenchmark benchmark(prompts, {.max_new_tokens = 128});
 ///   benchmark.add("ours", ours);
 ///   benchmark.add("mine", mine);
 ///   std::cout << to_text(benchmark.run());
 ///
-/// The interval of the speedup is over prompts: it says what to expect of other prompts like these, and many
-/// prompts make it narrow, not many repetitions.
+/// The confidence interval of the speedup is over prompts: it says what to expect of other prompts like
+/// these. More prompts narrow it, more repetitions do not.
 class PolicyBenchmark {
  public:
   /// Throws std::invalid_argument for fewer than two prompts (one has no interval), an empty one, or an
@@ -113,10 +112,10 @@ class PolicyBenchmark {
     detail::expect_in("PolicyBenchmark: repeat", options_.repeat, 1, most);
   }
 
-  PolicyBenchmark(const PolicyBenchmark&) = delete;  // what add() keeps refers to this object
+  PolicyBenchmark(const PolicyBenchmark&) = delete;  // the callbacks of add() refer to this object
   PolicyBenchmark& operator=(const PolicyBenchmark&) = delete;
 
-  /// The pipeline is referenced. The first is what others are compared with.
+  /// The pipeline is referenced. The first is the baseline of the others.
   template <class V, class D, class S>
   void add(std::string name, Speculator<V, D, S>& pipeline) {
     policies_.push_back({std::move(name), [this, &pipeline](std::size_t prompt, std::int32_t limit) {
@@ -124,10 +123,10 @@ class PolicyBenchmark {
                          }});
   }
 
-  /// One entry a pipeline, in the order of add(). Throws what a pipeline throws, and std::logic_error if
+  /// One entry per pipeline, in the order of add(). Throws what a pipeline throws, and std::logic_error if
   /// there is none. Cost: repeat x prompts texts of each pipeline, and 16 tokens of each to warm up.
   std::vector<PolicyFigures> run() {
-    if (policies_.empty()) throw std::logic_error("PolicyBenchmark::run: add() comes first");
+    if (policies_.empty()) throw std::logic_error("PolicyBenchmark::run: call add() first");
     const std::size_t count = policies_.size(), repeat = static_cast<std::size_t>(options_.repeat);
     for (Policy& policy : policies_) policy.decode(0, std::min(options_.max_new_tokens, 16));
     std::vector<std::vector<Run>> runs(count);  // (policies, prompts x repeat)
@@ -190,7 +189,7 @@ class PolicyBenchmark {
     double tokens = 0, rounds = 0, seconds = 0, own = 0, offered = 0, accepted = 0;
     std::vector<double> gains;  // logarithms
     for (std::size_t p = 0; p < prompts_.size(); ++p) {
-      const Run& run = runs[p * repeat];  // the uniform draws are the same in all of them
+      const Run& run = runs[p * repeat];  // all repetitions use the same uniform draws
       tokens += static_cast<double>(run.text.size());
       seconds += seconds_of(runs, p, &Run::seconds);
       own += seconds_of(runs, p, &Run::own);
@@ -213,7 +212,7 @@ class PolicyBenchmark {
   std::vector<Policy> policies_;
 };
 
-/// A line a pipeline under a line of headings.
+/// A table: one line per pipeline under a line of headings.
 inline std::string to_text(std::span<const PolicyFigures> all) {
   std::size_t width = 6;
   for (const PolicyFigures& f : all) width = std::max(width, f.name.size());

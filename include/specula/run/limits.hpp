@@ -1,4 +1,4 @@
-// When generation ends, and why it ended.
+// Limits of a generation, and its finish reason.
 #pragma once
 
 #include <concepts>
@@ -13,7 +13,7 @@
 
 namespace specula {
 
-/// When generation ends, besides a full cache and a sink that cancels it.
+/// When generation ends, besides a full KV cache and a sink that cancels it.
 struct Limits {
   std::int32_t max_new_tokens = 256;
   Tokens stop = {};  // any of these is emitted, and nothing after it
@@ -32,8 +32,8 @@ inline void validate(const Limits& limits, std::int32_t vocab_size) {
 enum class FinishReason : std::uint8_t {
   limit,         // Limits::max_new_tokens
   stop_token,    // one of Limits::stop was emitted
-  context_full,  // the target's cache
-  cancelled      // the sink returned false before the limit or a stop token; the cache may be full, too
+  context_full,  // the target's KV cache is full
+  cancelled      // the sink returned false before the limit or a stop token; the KV cache may be full, too
 };
 
 struct Generated {
@@ -43,7 +43,7 @@ struct Generated {
   friend bool operator==(const Generated&, const Generated&) = default;
 };
 
-/// What generate() hands each round's tokens to. One that returns a bool cancels the generation by false.
+/// Receives each round's tokens from generate(). If it returns a bool, false cancels the generation.
 template <class S>
 concept TokenSink = requires(S& sink, Tokens fresh) {
   sink(fresh);

@@ -1,4 +1,4 @@
-// Runs rounds: propose, verify, commit.
+// The speculative decoding loop: propose, verify, commit.
 #pragma once
 
 #include <algorithm>
@@ -23,9 +23,9 @@
 
 namespace specula {
 
-/// A pipeline: a verifier (the target and its rule), a drafter, a shape. Policies are values, models are
-/// referenced by them. After the constructor a round allocates nothing. During a text nothing else may call
-/// its models to change them; step() notices where something did.
+/// A pipeline: a verifier (the target and its rule), a drafter, a shape. Policies are values that reference
+/// their models. After the constructor a round allocates nothing. During a text nothing else may change its
+/// models; step() detects it.
 ///
 ///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}, {.temperature = 0.8f}},
 ///                           specula::ModelDrafter{draft}, specula::Chain<>{.length = 4}};
@@ -45,16 +45,16 @@ class Speculator {
   static_assert(
       !Verifier<V> || !ProposalShape<S, D> || Lossless<V, S>,
       "Lossless<Verifier, Shape> does not hold: this rule does not keep the target's distribution for "
-      "proposals drawn as this "
-      "shape draws them. Write accept_lossy(rule) if a text of another distribution is what you want.");
+      "proposals drawn as this shape draws them. Write accept_lossy(rule) if a text of another distribution "
+      "is what you want.");
 
  public:
-  /// Prompts are fed to the models in pieces that begin at multiples of this, so that two prompts with a
-  /// common beginning are cut alike.
+  /// Prompts are prefilled in chunks that begin at multiples of this many tokens, so that two prompts with
+  /// a common prefix are split alike.
   static constexpr std::int32_t kPrefillChunk = 128;
 
-  /// Empties the models. Throws std::invalid_argument if target and drafter have different vocabularies, or
-  /// are the same model, or a field of the shape is out of range (if it has a validate()).
+  /// Empties the models. Throws std::invalid_argument if target and drafter have different vocabularies or
+  /// are the same model, or if a field of the shape is out of range (if it has a validate()).
   Speculator(V verifier, D drafter, S shape)
       : verifier_(std::move(verifier)),
         drafter_(std::move(drafter)),
@@ -64,7 +64,7 @@ class Speculator {
     if constexpr (requires { verifier_.reserve(1); }) verifier_.reserve(shape_.max_nodes());
     if constexpr (requires { shape_.reserve(); }) shape_.reserve();
     forget();
-    const std::int64_t most = std::int64_t{verifier_.room()} + shape_.max_nodes();  // tokens, but the last
+    const std::int64_t most = std::int64_t{verifier_.room()} + shape_.max_nodes();  // tokens, except the last
     if constexpr (requires { drafter_.reserve(1); })
       drafter_.reserve(
           static_cast<std::int32_t>(std::min<std::int64_t>(most, std::numeric_limits<std::int32_t>::max())));
@@ -74,31 +74,32 @@ class Speculator {
     stats_.drafters.resize(kDrafters);
   }
 
-  Speculator(const Speculator&) = delete;  // the last verification result lives in the verifier
+  Speculator(const Speculator&) = delete;  // the last result is stored in the verifier
   Speculator& operator=(const Speculator&) = delete;
 
-  /// Makes `prompt` the text: target first, then the drafter that may be conditioned on it. What it shares
-  /// with the last text is kept, in multiples of kPrefillChunk, if the target counts its changes
-  /// (CountsChanges) and nothing else has used it since. Throws std::invalid_argument, before anything
-  /// changes, on an empty prompt, a token outside the vocabulary or a prompt that the target cannot hold.
-  /// (Where there is no text and the verifier has no size(), the caches are empty then.)
+  /// Prefill: makes `prompt` the text, in the target first, then in the drafter, which may be conditioned
+  /// on it. The prefix shared with the last text is kept, in multiples of kPrefillChunk, if the target
+  /// counts its changes (CountsChanges) and nothing else has used it since. Throws std::invalid_argument,
+  /// before anything changes, on an empty prompt, a token outside the vocabulary or a prompt longer than
+  /// the target can hold. (If there is no text and the verifier has no size(), the KV caches are emptied
+  /// even then.)
   void start(Tokens prompt) {
-    // What a start() that a model broke off may have left in the caches takes room, as far as check_prompt()
-    // can see where the verifier does not say how much it holds.
+    // A start() that a model aborted may have left tokens in the KV caches. Without size(), check_prompt()
+    // would count their room as used.
     if constexpr (!requires { verifier_.size(); })
       if (text_.empty()) forget();
     check_prompt(prompt);
     const bool keeps = kCountsChanges && is_as_left();
     const Departure departure(*this);
     const detail::Stopwatch watch(stats_.prefill_seconds);
-    const std::vector<Token> next(prompt.begin(), prompt.end());  // the prompt may be a part of text()
+    const std::vector<Token> next(prompt.begin(), prompt.end());  // the prompt may alias text()
     const auto context = static_cast<std::int32_t>(next.size()) - 1;
     std::int32_t keep = 0;
     while (keeps && keep < context && keep + 1 < static_cast<std::int32_t>(text_.size()) &&
            text_[at(keep)] == next[at(keep)])
       ++keep;
     keep = keep / kPrefillChunk * kPrefillChunk;
-    text_.clear();  // if a model throws below, start() has to be called again, and begins from nothing
+    text_.clear();  // if a model throws below, start() must be called again, and starts from nothing
     verifier_.truncate(keep);
     drafter_.truncate(keep);
     for (std::int32_t from = keep; from < context; from += kPrefillChunk) {
@@ -110,7 +111,7 @@ class Speculator {
     if constexpr (requires { shape_.reset(); }) shape_.reset();
   }
 
-  /// Drops the text, and what start() could keep.
+  /// Drops the text, and the prefix that start() could keep.
   void forget() {
     const Departure departure(*this);
     text_.clear();
@@ -118,15 +119,15 @@ class Speculator {
     drafter_.truncate(0);
   }
 
-  /// One round. Returns the tokens that it added to text(): at least one. Throws std::length_error when the
-  /// target's cache is full; if a model or the rule throws, text() and the committed context are what they
-  /// were. (A shape's learn() comes last: where it throws, text() has the round's tokens.) Throws
-  /// std::logic_error if something else used the target or a draft since the last round, as far as a size or
-  /// a generation shows that: text() is still there, start(text()) goes on with it.
+  /// One round. Returns the tokens that it added to text(): at least one. Throws std::length_error if the
+  /// target's KV cache is full. If a model or the rule throws, text() and the committed context are what
+  /// they were. (A shape's learn() runs last: if it throws, text() has the round's tokens.) Throws
+  /// std::logic_error if something else used the target or a draft since the last round, as far as a size
+  /// or a generation shows that: text() is kept, and start(text()) continues with it.
   template <class C>
   Tokens step(C& rng) {
     static_assert(detail::explain_random_source<C, S::kind == ProposalKind::shared>());
-    if (text_.empty()) throw std::invalid_argument("Speculator::step: start() comes first");
+    if (text_.empty()) throw std::invalid_argument("Speculator::step: call start() first");
     if (!is_as_left()) throw_used();
     if (room() < 1)
       throw std::length_error("Speculator::step: the target's context is full, " +
@@ -140,12 +141,12 @@ class Speculator {
     return Tokens(text_).last(static_cast<std::size_t>(added_));
   }
 
-  /// start(), then rounds until a limit is met, the cache is full or the sink returns false; each round's
-  /// tokens go to sink(Tokens). Returns how many tokens were emitted, and why no more. text() may hold a few
-  /// more than were emitted: those that the last round accepted beyond the limit; stats() do not count them.
-  /// Throws std::invalid_argument, before anything changes, for limits out of range. What the sink throws
-  /// goes through: text() then holds the tokens that it was given, and those few more if that round was the
-  /// last, and step() and start() go on.
+  /// start(), then rounds until a limit is reached, the KV cache is full or the sink returns false; each
+  /// round's tokens are passed to sink(Tokens). Returns the number of emitted tokens and the finish reason.
+  /// text() may hold a few more than were emitted: those that the last round accepted beyond the limit;
+  /// stats() do not count them. Throws std::invalid_argument, before anything changes, for limits out of
+  /// range. Exceptions of the sink propagate: text() then holds the tokens that it was given, and those few
+  /// more if that round was the last; step() and start() can continue.
   template <class C, class Sink>
   Generated generate(Tokens prompt, const Limits& limits, C&& rng, Sink sink) {
     static_assert(
@@ -176,9 +177,9 @@ class Speculator {
     return {emitted, FinishReason::limit};
   }
 
-  /// Of the tokens that the last step() returned only the first `n` were emitted, since the text ends there:
-  /// takes the others out of stats() and logprobs(). generate() calls it. Throws std::logic_error before the
-  /// first round, std::invalid_argument unless 0 <= n <= tokens of that round that still count.
+  /// Of the tokens that the last step() returned only the first `n` were emitted, since the text ends
+  /// there: removes the others from stats() and logprobs(). generate() calls it. Throws std::logic_error
+  /// before the first round, std::invalid_argument unless 0 <= n <= tokens of that round that still count.
   void count_emitted(std::int32_t n) {
     specula::count_emitted(stats_, tree_, result(), n, emitted_);
     emitted_ = n;
@@ -186,18 +187,18 @@ class Speculator {
 
   /// Prompt and everything generated; the last token is the next round's root.
   Tokens text() const { return text_; }
-  /// Nodes that the target can still hold.
+  /// Nodes that still fit in the target's KV cache.
   std::int32_t room() const { return verifier_.room(); }
-  /// Sums over all rounds, since the constructor or reset_stats(). Those of one request are the difference of
-  /// two copies.
+  /// Sums over all rounds since the constructor or reset_stats(). For one request, subtract two copies.
   const Stats& stats() const { return stats_; }
-  /// To be called between texts: what count_emitted() takes out later must be in it.
+  /// Must be called between texts: tokens that count_emitted() removes later must have been counted.
   void reset_stats() { stats_.clear(); }
-  /// Of the emitted tokens of the last round, in their order, where verifier().report_logprobs() asked for
-  /// them; also inside generate()'s sink. Empty after a round that threw. Valid until the next round.
+  /// Log-probabilities of the last round's emitted tokens, in their order, if verifier().report_logprobs()
+  /// requested them; also inside generate()'s sink. Empty after a round that threw. Valid until the next
+  /// round.
   Logprobs logprobs() const requires requires(const V& v) { v.logprobs(); }
   { return result_ ? verifier_.logprobs().first(at(emitted_)) : Logprobs(); }
-  /// The last round's proposal and verification result, for those who are conditioned on it.
+  /// The last round's proposal and result, for code that is conditioned on them.
   const TokenTree& proposal() const { return tree_; }
   /// Throws std::logic_error before the first round, and after one that threw.
   const VerifyResult& result() const {
@@ -216,8 +217,9 @@ class Speculator {
     return std::size_t{1};
   }();
 
-  /// Books what the models take during its life, also when a round throws. What usage() itself throws then is
-  /// dropped, and the round not booked: its tokens are committed, or another exception is under way.
+  /// Adds the models' usage during its lifetime to the statistics, also when a round throws. If usage()
+  /// itself throws, its exception is dropped and the round is not counted: its tokens are committed, or
+  /// another exception is in flight.
   class Meter {
    public:
     explicit Meter(Speculator& run) : run_(run), target_(usage(run.verifier_)), drafters_(run.drafters()) {}
@@ -244,8 +246,8 @@ class Speculator {
     std::array<Usage, kDrafters> drafters_;
   };
 
-  /// Remembers, when it goes, how the calls of this Speculator left the target. Where generation() throws it
-  /// does not know, and the next step() takes it for changed.
+  /// Records, on destruction, the generation at which this Speculator left the target. If generation()
+  /// throws, none is recorded, and the next step() treats the target as changed.
   class Departure {
    public:
     explicit Departure(Speculator& run) : run_(run) {}
@@ -306,7 +308,7 @@ class Speculator {
     else if constexpr (requires { shape_.learn(tree_, *result_, before); })
       if (const auto spent = since(before)) shape_.learn(tree_, *result_, *spent);
   }
-  /// None where usage() throws: the round's tokens are committed by now.
+  /// None if usage() throws: the round's tokens are already committed.
   std::optional<Timing> since(const Timing& before) const {
     try {
       return Timing{usage(verifier_) - before.target, usage(drafter_) - before.draft};
@@ -349,8 +351,7 @@ class Speculator {
       if (drafter.works_in(&verifier.target()))
         throw std::invalid_argument(
             "Speculator: the same model is target and draft; a model holds one text, so the drafter needs "
-            "one "
-            "of its own (LayerSkip drafts in the target's cache)");
+            "one of its own (LayerSkip drafts in the target's cache)");
     return verifier.vocab_size();
   }
   template <class Policy>
@@ -378,7 +379,7 @@ class Speculator {
   const VerifyResult* result_ = nullptr;
   std::int32_t added_ = 0;        // tokens of the last round
   std::int32_t emitted_ = 0;      // those of them that count
-  std::uint64_t generation_ = 0;  // the target's when the last call ended
+  std::uint64_t generation_ = 0;  // the target's, when the last call ended
   Stats stats_;
 };
 

@@ -18,12 +18,12 @@
 
 namespace specula {
 
-/// What is reported per emitted token.
+/// The log-probabilities reported per emitted token.
 struct LogprobOptions {
-  std::int32_t top = 0;    // that many of the likeliest tokens beside the emitted one; 0 to V. Meant to be
-                           // few: a row may cost up to V * top
+  std::int32_t top = 0;    // number of likeliest tokens besides the emitted one; 0 to V. Should be small: a
+                           // row may cost up to V * top
   bool processed = false;  // under the verifier's parameters; else under the raw row's softmax: temperature
-                           // 1, nothing cut
+                           // 1, no truncation
 };
 
 /// A token and the natural logarithm of its probability; -infinity where the distribution excludes it.
@@ -32,7 +32,8 @@ struct TokenLogprob {
   double logprob = -std::numeric_limits<double>::infinity();
 };
 
-/// Of a round's tokens, in the order of step(). Not owned; valid until the next round.
+/// The log-probabilities of a round's tokens, in the order of step(). Not owned; valid until the next
+/// round.
 class Logprobs {
  public:
   Logprobs() = default;
@@ -42,14 +43,14 @@ class Logprobs {
   std::size_t size() const { return entries_.size() / width_; }
   /// The i-th token.
   const TokenLogprob& operator[](std::size_t i) const { return entries_[i * width_]; }
-  /// The likeliest tokens at its place, best first, ties to the lower token. Fewer than asked for where fewer
-  /// logits are above -infinity.
+  /// The likeliest tokens at the i-th token's position, best first, ties to the lower token. Fewer than
+  /// requested if fewer logits are above -infinity.
   std::span<const TokenLogprob> top(std::size_t i) const {
     const auto all = entries_.subspan(i * width_ + 1, width_ - 1);
     const auto end = std::find_if(all.begin(), all.end(), [](const auto& t) { return t.token == kNoToken; });
     return all.first(static_cast<std::size_t>(end - all.begin()));
   }
-  /// Of the first `tokens`, or of all if there are fewer.
+  /// Those of the first `tokens` tokens, or of all if there are fewer.
   Logprobs first(std::size_t tokens) const {
     return {entries_.first(std::min(tokens, size()) * width_), width_ - 1};
   }
@@ -69,7 +70,8 @@ inline double log_prob(const Distribution& distribution, Token token) {
   return logit < distribution.min_logit ? none : std::min(0.0, distribution.log_prob(logit));
 }
 
-/// Calculates and keeps the log-probabilities of a round. Allocates in the constructor and in reserve() only.
+/// Computes and stores the log-probabilities of a round. Allocates in the constructor and in reserve()
+/// only.
 class LogprobRecorder {
  public:
   /// Throws std::invalid_argument unless 0 <= options.top <= vocab.
@@ -82,8 +84,8 @@ class LogprobRecorder {
   void clear() { entries_.clear(); }
   Logprobs view() const { return {entries_, likeliest_.size()}; }
 
-  /// `rows` are what `distributions` was made of. Cost: one read of a row per token of the verification
-  /// result, two with likeliest ones, and up to V * top to order those.
+  /// `rows` are the rows of `distributions`. Cost: one row read per token of the result, two with likeliest
+  /// tokens, and up to V * top to order those.
   void record(const TargetDistributions& distributions, const LogitsView& rows, const TokenTree& tree,
               const VerifyResult& result) {
     clear();

@@ -1,4 +1,4 @@
-// The target judges a proposal path by path: for models that cannot run a tree in one pass.
+// Verifies a proposal path by path: for models that cannot run a tree in one pass.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace specula {
 
 namespace detail {
-/// One path from the root to a leaf after the other.
+/// Runs one path from the root to a leaf after the other.
 class PathPasses {
  public:
   static constexpr const char* kName = "PathVerifier";
@@ -31,7 +31,7 @@ class PathPasses {
   LogitsView run(M& target, const TokenTree& tree, Usage& usage) {
     const auto nodes = static_cast<std::size_t>(tree.size());
     const auto vocab = static_cast<std::size_t>(target.vocab_size());
-    if (nodes * vocab > rows_.size())  // rows are copied before the rule looks
+    if (nodes * vocab > rows_.size())  // rows are copied before the rule checks them
       throw std::invalid_argument("PathVerifier: a proposal of " + std::to_string(nodes) +
                                   " nodes, a workspace for " + std::to_string(rows_.size() / vocab));
     known_.assign(nodes, false);
@@ -45,7 +45,7 @@ class PathPasses {
     const bool loaded = path.size() <= line_.size() && std::equal(path.begin(), path.end(), line_.begin());
     tokens_.clear(), parents_.clear();
     for (const NodeId node : path) {
-      parents_.push_back(static_cast<NodeId>(tokens_.size()));  // numbers of the last pass
+      parents_.push_back(static_cast<NodeId>(tokens_.size()));  // node numbers of the last pass
       tokens_.push_back(tree.token(node));
     }
     if (loaded) return target.commit(parents_);
@@ -54,7 +54,7 @@ class PathPasses {
   }
 
  private:
-  /// One pass over the path to `leaf`; keeps the rows of nodes that no path before it had.
+  /// One pass over the path to `leaf`; keeps the rows of nodes that no earlier path contained.
   template <class M>
   void run_to(M& target, const TokenTree& tree, NodeId leaf, Usage& usage) {
     line_.clear(), tokens_.clear(), parents_.clear();
@@ -67,7 +67,7 @@ class PathPasses {
     LogitsView rows;
     {
       const Stopwatch watch(usage.seconds);
-      target.truncate(target.size());  // the path before
+      target.truncate(target.size());  // drops the earlier path
       rows = target.extend(tokens_, parents_);
     }
     ++usage.calls;
@@ -84,22 +84,21 @@ class PathPasses {
 
   std::vector<float> rows_;    // (N, V) after each node of the proposal
   std::vector<NodeId> line_;   // the nodes of the last pass, root first
-  std::vector<Token> tokens_;  // theirs
+  std::vector<Token> tokens_;  // their tokens
   std::vector<NodeId> parents_;
-  std::vector<char> known_;  // (N) whether the row is there
+  std::vector<char> known_;  // (N) whether the row is stored
 };
 }  // namespace detail
 
-/// A Verifier for a LanguageModel that takes chains only: recurrent models, engines without a tree mask.
-/// extend() is called with one path from the root to a leaf at a time, each parent the node before. Rows are
-/// copied, and the rule decides as it does in a TreeVerifier: the same verification results, token for token,
-/// if the model's rows are the same alone and in a batch.
+/// A Verifier for a LanguageModel that runs chains only: recurrent models, engines without a tree mask.
+/// extend() is called with one path from the root to a leaf at a time, each parent the node before. Rows
+/// are copied, and the rule decides as in a TreeVerifier: the results are the same, token for token, if the
+/// model's rows are the same alone and in a batch.
 ///
-/// Cost: one pass for each leaf, over its whole path: a chain costs one pass, as in a TreeVerifier. In
-/// usage() a node that several paths share counts for each. The accepted path is committed if it was run last
-/// (a chain's always was), else appended, which a lazy model merges into its next pass. Memory: a row for
-/// each node. The model is referenced and must outlive the verifier. What it does is said at
-/// detail::TargetVerifier.
+/// Cost: one pass per leaf, over its whole path; a chain costs one pass, as in a TreeVerifier. usage()
+/// counts a node once per path that contains it. The accepted path is committed if it was run last (a
+/// chain's always was), else appended, which a lazy model merges into its next pass. Memory: one row per
+/// node. The model is referenced and must outlive the verifier. For its members see detail::TargetVerifier.
 template <class M, class R>
 class PathVerifier : public detail::TargetVerifier<M, R, detail::PathPasses> {
   static_assert(

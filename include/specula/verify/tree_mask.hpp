@@ -1,4 +1,4 @@
-// Who sees whom in a token tree: a node sees its ancestors and itself.
+// Tree attention mask: a node attends to its ancestors and itself.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 
 namespace specula {
 
-/// 64-bit words that a node's mask takes among `nodes` nodes.
+/// 64-bit words per node's mask among `nodes` nodes.
 inline constexpr std::size_t mask_words(std::size_t nodes) { return (nodes + 63) / 64; }
 
-/// Writes bit j of row i iff node j is node i or an ancestor of it. `parents` is topological: parents[i] < i,
-/// or kNoParent. `words` is (N, mask_words(N)), row-major. Throws std::invalid_argument naming the first bad
-/// parent, or a wrong size. Cost: N * mask_words(N) words. The prefix needs no bits: every node sees all of
-/// it.
+/// Writes bit j of row i iff node j is node i or an ancestor of it. `parents` is topological: parents[i] <
+/// i, or kNoParent. `words` is (N, mask_words(N)), row-major. Throws std::invalid_argument naming the first
+/// bad parent, or on a wrong size. Cost: N * mask_words(N) words. The context needs no bits: every node
+/// attends to all of it.
 inline void tree_mask(Nodes parents, std::span<std::uint64_t> words) {
   const std::size_t row = mask_words(parents.size());
   if (words.size() != parents.size() * row)

@@ -1,4 +1,4 @@
-// The target judges a proposal in one masked forward over its tree.
+// Verifies a proposal in one forward pass over its tree, with a tree mask (tree attention).
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 namespace specula {
 
 namespace detail {
-/// The whole tree at once.
+/// Runs the whole tree at once.
 struct OnePass {
   static constexpr const char* kName = "TreeVerifier";
   void reserve(std::int32_t, std::int32_t) {}
   template <class M>
   LogitsView run(M& target, const TokenTree& tree, Usage& usage) {
     const Stopwatch watch(usage.seconds);
-    target.truncate(target.size());  // a drafter that shares the cache may have left nodes behind
+    target.truncate(target.size());  // a drafter that shares the KV cache may have left nodes in it
     const LogitsView rows = target.extend(tree.tokens(), tree.parents());
     ++usage.calls;
     usage.nodes += tree.size();
@@ -30,8 +30,8 @@ struct OnePass {
 };
 }  // namespace detail
 
-/// A Verifier that runs a proposal in one masked forward over its tree, so at the cost of one pass. The model
-/// is referenced and must outlive the verifier. What it does is said at detail::TargetVerifier.
+/// A Verifier that runs a proposal in one forward pass over its tree, with a tree mask. The model is
+/// referenced and must outlive the verifier. For its members see detail::TargetVerifier.
 template <class M, class R>
 class TreeVerifier : public detail::TargetVerifier<M, R, detail::OnePass> {
   static_assert(

@@ -221,7 +221,7 @@ TEST_CASE("chosen tokens are taken away without reading a row: one logit tells w
     Residual left(1600, 4);
     left.start(distribution, {});
     const float hidden = row[700];
-    row[700] = std::numeric_limits<float>::quiet_NaN();  // nobody looks
+    row[700] = std::numeric_limits<float>::quiet_NaN();  // never read
     CHECK(left.reject(tree, 1, 0.75) == doctest::Approx(0.75 * (1 - p[1500])).epsilon(1e-5));
     CHECK(left.reject(tree, 2) == doctest::Approx(1 - p[3] / (1 - p[1500])).epsilon(1e-5));
     CHECK(left.reject(tree, 3, 0.5) == doctest::Approx(0.5).epsilon(1e-5));  // it is gone already

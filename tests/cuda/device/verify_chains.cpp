@@ -1,4 +1,5 @@
-// labels: optimised Chains without an array of parents: several rows are read in one pass, draft tokens
+// labels: optimised
+// Chains without an array of parents: several rows are read in one pass, draft tokens
 // judged a lane each, and the plan's choices may not show in any verification result.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/verify_block.cuh>

@@ -1,4 +1,5 @@
-// labels: optimised The edges of the arithmetic under verification: uniform draws and masses at their ends,
+// labels: optimised
+// The edges of the arithmetic under verification: uniform draws and masses at their ends,
 // odd cuts, distributions with next to nothing left.
 #include <doctest/doctest.h>
 #include <specula/accept/rejection.hpp>

@@ -1,4 +1,5 @@
-// labels: optimised cuda-only Trees whose nodes are all asked at once: the verification results are those of
+// labels: optimised cuda-only
+// Trees whose nodes are all asked at once: the verification results are those of
 // walking, and the workspace is ready for the next launch.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/verify_greedy.cuh>

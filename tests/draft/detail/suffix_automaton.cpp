@@ -138,7 +138,7 @@ TEST_CASE("room for n tokens is room for n tokens of the worst text") {
                        "SuffixAutomaton: 536870913 tokens, at most 536870912 fit", std::length_error);
 }
 
-TEST_CASE("what it costs: a few look-ups a token of the text, and a search is no walk through it") {
+TEST_CASE("cost: a few look-ups per token of the text, and a search does not traverse the text") {
   constexpr std::size_t kSize = 100000;
   Random random(9);
   Text loop, line(kSize, 0), blocks;

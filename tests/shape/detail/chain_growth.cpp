@@ -249,7 +249,7 @@ TEST_CASE("review, sampled: the bonus is drawn from the reviewer's row, and its 
     CHECK(std::abs(count[x] - 2000 * p[x]) <= 4.5 * std::sqrt(2000 * p[x] * (1 - p[x])));  // n 2000
 }
 
-TEST_CASE("the probability that a chain stays, where somebody asks") {
+TEST_CASE("the probability that a chain is accepted: 1 without a cost model") {
   TokenTree tree(kVocab, 5, 0);
   tree.reset(kRoot, 3);
   tree.choose(0, 1, 0.5f), tree.choose(1, 1, 0.25f);

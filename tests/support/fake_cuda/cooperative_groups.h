@@ -1,2 +1,2 @@
-// What <specula/cuda/primitives/group.cuh> includes for the device; a host needs none of it.
+// Empty stand-in for the header that <specula/cuda/primitives/group.cuh> includes for the device.
 #pragma once

@@ -1,12 +1,13 @@
-// A CUDA runtime for tests of the host's code: g++ and clang compile what is under __CUDACC__, and a FakeCuda
-// answers as the driver would. It has what the headers call, no more, and is strict where drivers differ.
+// Fake CUDA runtime for tests of host code: g++ and clang compile the code under __CUDACC__, and a FakeCuda
+// answers as the driver would. It has only what the headers call, and is strict where drivers differ.
 //
 //   FakeCuda cuda;                // one at a time
 //   cuda.refuses_16 = true;
 //   CHECK(prepare(kernel, 100'000, &cluster) == cudaSuccess);
 //   CHECK(cudaPeekAtLastError() == cudaSuccess);
 //
-// Include it before the headers: it defines __CUDACC__, and after the standard's, which look at that.
+// Include it before the library's headers, since it defines __CUDACC__, and after the
+// standard's, which test that macro.
 #pragma once
 
 #include <chrono>
@@ -95,7 +96,7 @@ struct FakeLaunch {
   unsigned attributes, cluster;
 };
 
-/// Two devices, of which one is the current one; and how all of its calls go. H100's numbers at first.
+/// Two devices, one of them current, and the behaviour of all calls. The defaults are an H100's.
 class FakeCuda {
  public:
   static constexpr int kNoSuchCluster = -1;
@@ -104,17 +105,18 @@ class FakeCuda {
   int processors = 132, block_bytes = 227 << 10, processor_bytes = 228 << 10;
   int version = 90, ptx_version = 90;
   bool refuses_16 = false;
-  /// The clusters of `cluster` blocks that run at the same time; kNoSuchCluster: the size itself is an error.
+  /// The number of clusters of `cluster` blocks that run concurrently; kNoSuchCluster:
+  /// the size itself is an error.
   std::function<int(int cluster, int threads, std::size_t shared_bytes)> active =
       [this](int cluster, int threads, std::size_t shared_bytes) {
         const int fit = processor_bytes / (static_cast<int>(shared_bytes) + 1024),
                   resident = fit < 512 / threads ? fit : 512 / threads;
         return resident * processors / cluster;
       };
-  /// This call is an error, from 0: `calls` counts them, but for those about the last error.
+  /// Index of the call that fails. `calls` counts all calls except those about the last error.
   int failing_call = -1;
   int calls = 0;
-  /// Between what a call reads and its return: another thread's turn.
+  /// Runs between the reads of a call and its return, as another thread might.
   std::chrono::microseconds pause{0};
   std::vector<FakeLaunch> launches;
 
@@ -131,7 +133,7 @@ class FakeCuda {
     if (now_ == nullptr) throw std::logic_error("no FakeCuda");
     return *now_;
   }
-  /// As CUDA keeps it: each thread has its own, which a failing call sets and no success clears.
+  /// As in CUDA, per thread: a failing call sets it and no success clears it.
   static cudaError_t& last_error() {
     static thread_local cudaError_t error = cudaSuccess;
     return error;
@@ -148,7 +150,7 @@ class FakeCuda {
   }
   void forget_kernels() { kernels_.clear(); }
 
-  /// A call: `act` under the lock, unless it is the one to fail.
+  /// Performs a call: `act` under the lock, unless this call is to fail.
   template <class Act>
   cudaError_t call(Act act) {
     cudaError_t error = cudaSuccess;
@@ -180,7 +182,7 @@ class FakeCuda {
         *out = block_bytes;
         break;
     }
-    if (device != current) *out = 1;  // of no use for the one that is asked about
+    if (device != current) *out = 1;  // not valid for the device in question
     return cudaSuccess;
   }
   cudaError_t attributes(cudaFuncAttributes* out, const void* function) {
@@ -268,7 +270,7 @@ cudaError_t cudaOccupancyMaxActiveClusters(int* out, Function* function, const c
   return cuda.call(
       [&] { return cuda.active_clusters(out, reinterpret_cast<const void*>(function), *config); });
 }
-/// Calls the kernel once, as one thread would: which arguments arrive is all that this shows.
+/// Calls the kernel once, as one thread would, which shows only the arguments that arrive.
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {

@@ -1,4 +1,4 @@
-// The loop of every rule that emits a token and goes on while it was drafted.
+// The loop of every rule that emits a token and continues while it matches a draft token.
 #pragma once
 
 #include "specula/proposal/token_tree.hpp"
@@ -6,8 +6,8 @@
 
 namespace specula::detail {
 
-/// From the root: asks `token_after(node)` for the text's next token and descends to the first child that is
-/// it, as long as there is one.
+/// From the root: gets the text's next token from `token_after(node)` and descends to the first child with
+/// that token, while there is one.
 template <class TokenAfter>
 void accept_matching(const TokenTree& tree, VerifyResult& out, TokenAfter token_after) {
   out.clear();

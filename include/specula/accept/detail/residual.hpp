@@ -1,4 +1,4 @@
-// What remains of the target's distribution after rejections.
+// The residual: what remains of the target's distribution after rejections.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 
 namespace specula::detail {
 
-/// Starts as p; each rejection makes it norm((weight * p - q)+) with q the distribution of the rejected node
-/// given its earlier siblings. Nothing as long as a row is kept: weights are computed a tile at a time from
-/// the raw rows. Allocates in the constructor only.
+/// Starts as p; each rejection makes it norm((weight * p - q)+) with q the distribution of the rejected
+/// node given its earlier siblings. Stores no row of V values: weights are computed tile by tile from the
+/// raw rows. Allocates in the constructor only.
 class Residual {
  public:
   Residual(std::int32_t vocab, std::int32_t max_nodes)
@@ -23,9 +23,8 @@ class Residual {
     steps_.reserve(static_cast<std::size_t>(max_nodes));
   }
 
-  /// Begins anew from the target's distribution and the masses of its tiles. Without masses nothing is read
-  /// until it must be: they are measured by a rejection or by measured(). (Those of a point mass are not
-  /// looked at.)
+  /// Restarts from the target's distribution and the masses of its tiles. Without masses nothing is read
+  /// until needed: a rejection or measured() computes them. (Those of a point mass are ignored.)
   void start(const Distribution& target, std::span<const double> masses) {
     target_ = target;
     steps_.clear();
@@ -42,14 +41,14 @@ class Residual {
     }
   }
 
-  /// A rejection, as it can be made again.
+  /// A rejection, recorded so that it can be replayed.
   struct Step {
     NodeId node = kNoParent;
-    double keep = 1;   // what the distribution before was multiplied by
+    double keep = 1;   // factor on the distribution before
     double total = 1;  // mass that was left
   };
   const Step& last_step() const { return steps_.back(); }
-  /// Makes a rejection again that left something. Reads nothing.
+  /// Replays a rejection that left mass. Reads nothing.
   void redo(const TokenTree& tree, const Step& step) {
     tree_ = &tree;
     steps_.push_back(step);
@@ -57,15 +56,15 @@ class Residual {
     measured_ = false;
   }
 
-  /// Takes the distribution of `node` away, `weight` being what the current distribution is multiplied by
-  /// before (1 but for block and traversal verification). Returns the mass that was left, S; where rounding
-  /// leaves none, the distribution stays as it was and 0 is returned. Cost: one read of the target's row and
-  /// of the draft's; a chosen node reads one tile at most.
+  /// Subtracts the distribution of `node`; the current distribution is first multiplied by `weight` (1
+  /// except in block and traversal verification). Returns the mass that was left, S; where rounding leaves
+  /// none, the distribution is unchanged and 0 is returned. Cost: one read of the target's row and of the
+  /// draft's; a chosen node reads at most one tile.
   double reject(const TokenTree& tree, NodeId node, double weight = 1) {
     tree_ = &tree;
     const double keep = weight / total_;
     const Distribution& draft = tree.draft_distribution(node);
-    if (draft.is_point() && !measured_) {  // all that is left is scaled, but for one token
+    if (draft.is_point() && !measured_) {  // the residual is scaled, except for one token
       const double there = keep * (*this)(draft.point);
       const double total = weight - there + std::max(0.0, there - 1);
       if (!(total > 0)) return 0;
@@ -91,23 +90,23 @@ class Residual {
     return 0;
   }
 
-  /// Itself, ready for a draw. Cost: as a rejection, if none has measured the tiles' masses since start().
+  /// Itself, ready for a draw. Cost: as a rejection, if none has computed the tiles' masses since start().
   const Residual& measured() {
     while (!measured_) {
       std::fill(masses_.begin(), masses_.end(), 1.0);
       remeasure();
       total_ = merge_tiles(masses_);
       measured_ = total_ > 0 || steps_.empty();
-      if (!measured_) steps_.pop_back();  // rounding said that something was left
+      if (!measured_) steps_.pop_back();  // by rounding it had seemed to leave mass
     }
     return *this;
   }
 
   double total() const { return total_; }
-  /// Probability of `token` under what is left.
+  /// Probability of `token` under the residual.
   double prob(Token token) const { return (*this)(token) / total_; }
 
-  // What Rng::draw takes, once measured(): weights up to the factor total().
+  // The interface of Rng::draw's weights, after measured(): weights up to the factor total().
   std::int32_t vocab() const { return vocab_; }
   std::span<const double> tile_masses() const { return masses_; }
   double operator()(Token token) const {
@@ -130,14 +129,14 @@ class Residual {
   }
 
  private:
-  /// Masses of the tiles that have any.
+  /// Recomputes the masses of the tiles that have any.
   void remeasure() {
     for (std::int32_t t = 0; t < tile_count(vocab_); ++t) {
       double& mass = masses_[static_cast<std::size_t>(t)];
       if (mass > 0) mass = tile_mass(*this, t);
     }
   }
-  /// Masses after the first rejection, the frequent case: both rows in one pass, nothing stored.
+  /// Masses after the first rejection, the common case: both rows in one pass, nothing stored.
   void first_difference(const Distribution& draft, double keep, double take) {
     const Exponent p(target_), q(draft);
     std::array<float, kTile> p_padding, q_padding;

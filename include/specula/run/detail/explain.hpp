@@ -1,4 +1,4 @@
-// Sentences for pipelines that do not compile: what a shape asks of its drafter, and what a random source is.
+// Compile-time messages for pipelines that do not compile: what a shape requires of its drafter.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace specula::detail {
 
-/// Drafters with rows, alone and as a stack: to find out what a shape takes. Never called.
+/// Drafters with rows, alone and as a stack, to test what a shape accepts. Never called.
 struct AnyDenseDrafter {
   std::int32_t vocab_size() const;
   std::int32_t capacity() const;
@@ -35,7 +35,8 @@ constexpr std::size_t members_for() {
     return 0;
 }
 
-/// Compiles if `S` can propose with `D`, else says what `S` needs. Costs nothing where it can.
+/// Compiles if `S` can propose with `D`, else a static_assert says what `S` needs. Costs nothing where it
+/// can.
 template <class S, class D>
 constexpr bool explain_shape() {
   if constexpr (Drafter<D> && !ProposalShape<S, D>) {

@@ -1,4 +1,4 @@
-// What verifiers share that hold a target and a rule.
+// The common part of verifiers with a target and a rule.
 #pragma once
 
 #include <algorithm>
@@ -16,9 +16,9 @@
 
 namespace specula::detail {
 
-/// The target, the rule and how rows become distributions. `Pass` is how the target reads a proposal: it has
-/// a `kName` for messages, reserve(vocab, max_nodes), run(target, tree, usage), which gives a row for each
-/// node, and commit(target, tree, path).
+/// The target, the rule and the sampling parameters. `Pass` runs the target over a proposal: it has a
+/// `kName` for messages, reserve(vocab, max_nodes), run(target, tree, usage), which returns a row per node,
+/// and commit(target, tree, path).
 template <class M, class R, class Pass>
 class TargetVerifier {
  public:
@@ -28,49 +28,49 @@ class TargetVerifier {
   const M& target() const { return *target_; }
   /// Committed tokens of the target.
   std::int32_t size() const { return target_->size(); }
-  /// Calls that changed the target, whoever made them.
+  /// Calls that changed the target, by any caller.
   std::uint64_t generation() const requires CountsChanges<M> { return target_->generation(); }
   const SamplingParams& params() const { return params_; }
-  /// For the rounds from now on. Throws std::invalid_argument, and changes nothing, if out of range.
+  /// For all later rounds. Throws std::invalid_argument, having changed nothing, if out of range.
   void set_params(const SamplingParams& params) {
     validate(params);
     params_ = params;
   }
-  /// Passes of the target, and the nodes in them.
+  /// Forward passes of the target, and the nodes in them.
   const Usage& usage() const { return usage_; }
 
   /// Sizes the workspace for proposals of `max_nodes`; called by Speculator, so that verify() need not
   /// allocate.
   void reserve(std::int32_t max_nodes) {
     const auto path = static_cast<std::size_t>(max_nodes) + 1;
-    VerifyWorkspace workspace(vocab_size(), max_nodes);  // which looks at max_nodes
+    VerifyWorkspace workspace(vocab_size(), max_nodes);  // which checks max_nodes
     pass_.reserve(vocab_size(), max_nodes);
     result_.accepted.reserve(path);
     if (logprobs_) logprobs_->reserve(path);
     workspace_.emplace(std::move(workspace));
   }
 
-  /// From now on each verify() leaves the log-probabilities of its tokens. Off at first, and then without
-  /// cost. Throws std::invalid_argument, and changes nothing, unless 0 <= options.top <= V. Cost: one read of
-  /// a row per emitted token, two with likeliest ones, and up to V * top to order those.
+  /// From now on each verify() records the log-probabilities of its tokens. Off by default, at no cost.
+  /// Throws std::invalid_argument, having changed nothing, unless 0 <= options.top <= V. Cost: one row read
+  /// per emitted token, two with likeliest tokens, and up to V * top to order those.
   void report_logprobs(const LogprobOptions& options) {
     LogprobRecorder recorder(options, vocab_size());
     recorder.reserve(result_.accepted.capacity());
     logprobs_.emplace(std::move(recorder));
   }
   void report_no_logprobs() { logprobs_.reset(); }
-  /// Of the last verification result: of path[1..] and next. Empty if none were asked for, or verify() threw.
-  /// Valid until the next call.
+  /// Those of the last result: of accepted[1..] and next_token. Empty if not requested, or if verify()
+  /// threw. Valid until the next call.
   Logprobs logprobs() const { return logprobs_ ? logprobs_->view() : Logprobs(); }
   void append(Tokens tokens) { target_->append(tokens); }
   void truncate(std::int32_t n) { target_->truncate(n); }
 
-  /// The target's rows, the rule's verification result, and its path committed. If anything throws, the
-  /// committed context is what it was. Throws std::logic_error, having changed nothing, unless the target
-  /// holds the tree.origin() tokens that the proposal follows, and where this object was moved from; also if
-  /// the verification result is no path of the proposal from its root, with a token of the vocabulary after
-  /// it. Throws std::invalid_argument for more nodes than were reserved, or if the target does not give a row
-  /// for each. Cost: what the target takes, then the rule.
+  /// Runs the target, applies the rule and commits the accepted path. If anything throws, the committed
+  /// context is restored. Throws std::logic_error, having changed nothing, unless the target holds the
+  /// tree.origin() tokens that the proposal follows, and if this object was moved from; also if the result
+  /// is no path of the proposal from its root with a next token in the vocabulary. Throws
+  /// std::invalid_argument for more nodes than were reserved, or if the target does not return one row per
+  /// node. Cost: the target's pass, then the rule.
   template <class C>
   const VerifyResult&(verify)(const TokenTree& tree, C& rng) {
     alive_.expect(Pass::kName);
@@ -91,7 +91,7 @@ class TargetVerifier {
       if (logprobs_) logprobs_->record(distributions, rows, tree, result_);
       const Stopwatch watch(usage_.seconds);
       pass_.commit(*target_, tree, result_.accepted);
-    } catch (...) {  // a drafter may not take these nodes for its own; commit() may have done its work
+    } catch (...) {  // a drafter must not take these nodes for its own; commit() may have succeeded
       if (logprobs_) logprobs_->clear();
       target_->truncate(std::min(context, target_->size()));
       throw;
@@ -107,7 +107,7 @@ class TargetVerifier {
   }
 
  private:
-  /// A rule may be anybody's: what it says is looked at before the target and the text follow it.
+  /// A rule may be the caller's own: its result is checked before the target and the text follow it.
   void expect_sound(const TokenTree& tree) const {
     NodeId parent = kNoParent;
     for (const NodeId node : result_.accepted) {
@@ -133,7 +133,7 @@ class TargetVerifier {
   Pass pass_;
   std::optional<VerifyWorkspace> workspace_;
   VerifyResult result_;
-  std::optional<LogprobRecorder> logprobs_;  // if asked for
+  std::optional<LogprobRecorder> logprobs_;  // if requested
   Alive alive_;
   Usage usage_;
 };
