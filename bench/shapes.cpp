@@ -59,8 +59,8 @@ void accept_half(const TokenTree& tree, VerifyResult& result) {
 
 template <class S, Drafter D>
 void run(benchmark::State& state, S& shape, D& drafter, const std::int64_t& rows) {
-  TokenTree tree(drafter.vocab_size(), shape.max_nodes(),
-                 S::kind == ProposalKind::deterministic ? 0 : shape.max_nodes());
+  ProposalBuilder tree(drafter.vocab_size(), shape.max_nodes(),
+                       S::kind == ProposalKind::deterministic ? 0 : shape.max_nodes());
   if constexpr (requires { shape.reserve(); }) shape.reserve();
   PhiloxRandom rng(1);
   const std::vector<Token> context{1, 2, 3};

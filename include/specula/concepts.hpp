@@ -7,7 +7,7 @@
 
 #include "specula/accept/target_distributions.hpp"
 #include "specula/model/skipped_blocks.hpp"
-#include "specula/proposal/token_tree.hpp"
+#include "specula/proposal/proposal_builder.hpp"
 #include "specula/propose_context.hpp"
 #include "specula/random_source.hpp"
 #include "specula/rows.hpp"
@@ -127,7 +127,7 @@ concept DenseDrafter = Drafter<D> && requires(D& d, Tokens t, Nodes p) {
 /// out of range, called once before anything else. Rows must be requested through ask() of shape/ask.hpp,
 /// which checks that all of them are present.
 template <class S, class D>
-concept ProposalShape = requires(S& s, const S& c, D& d, const ProposeContext& round, TokenTree& tree,
+concept ProposalShape = requires(S& s, const S& c, D& d, const ProposeContext& round, ProposalBuilder& tree,
                                  PhiloxRandom& rng) {
   { S::kind } -> std::convertible_to<ProposalKind>;
   { c.max_nodes() } -> std::same_as<std::int32_t>;  // root included

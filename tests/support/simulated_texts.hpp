@@ -130,7 +130,7 @@ Run write_texts(const World& world, S shape) {
   SkilledDrafter drafter(world, clock);
   detail::expect_valid(shape);
   if constexpr (requires { shape.reserve(); }) shape.reserve();
-  TokenTree tree(8, shape.max_nodes(), S::kind == ProposalKind::deterministic ? 0 : shape.max_nodes());
+  ProposalBuilder tree(8, shape.max_nodes(), S::kind == ProposalKind::deterministic ? 0 : shape.max_nodes());
   VerifyResult result;
   PhiloxRandom rng(3);
   Run run;
@@ -146,7 +146,7 @@ Run write_texts(const World& world, S shape) {
       const auto context = static_cast<std::int32_t>(tokens.size()) - 1;
       tree.reset(tokens.back(), context);
       {
-        const TokenTree::ResetLock lock(tree);
+        const ProposalBuilder::ResetLock lock(tree);
         shape.propose(drafter, ProposeContext{Tokens(tokens).first(tokens.size() - 1), {}, shape.max_nodes()},
                       tree, rng);
       }

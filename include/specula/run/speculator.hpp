@@ -292,7 +292,7 @@ class Speculator {
     result_ = nullptr;
     tree_.reset(text_.back(), size, fits);
     if (drafter_.capacity() > size && fits > 1) {
-      const TokenTree::ResetLock lock(tree_);
+      const ProposalBuilder::ResetLock lock(tree_);
       shape_.propose(drafter_, ProposeContext{context, verifier_.params(), fits}, tree_, rng);
     }
     if (tree_.size() > 1 && !covers(S::kind, tree_.kind()))
@@ -374,7 +374,7 @@ class Speculator {
   V verifier_;
   D drafter_;
   S shape_;
-  TokenTree tree_;
+  ProposalBuilder tree_;
   std::vector<Token> text_;
   const VerifyResult* result_ = nullptr;
   std::int32_t added_ = 0;        // tokens of the last round

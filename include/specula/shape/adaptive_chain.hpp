@@ -84,7 +84,7 @@ struct AdaptiveChain {
 
   template <Drafter D, RandomSource C>
     requires(mode != Draw::shared || NoiseSource<C>)
-  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     detail::grow<mode>(drafter, round, now.length(), tree, rng, now.exit_below());
   }
   void learn(const TokenTree& tree, const VerifyResult& result) {

@@ -71,7 +71,7 @@ class CostAware {
 
   template <Drafter D, RandomSource C>
     requires ProposalShape<S, D>
-  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) {
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     context_ = static_cast<double>(round.committed.size());
     const bool tries = wants_to_try();
     const std::int32_t size = tries ? size_to_try() : least_size();
