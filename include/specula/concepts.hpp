@@ -96,9 +96,9 @@ concept ExitsEarly = LanguageModel<M> && requires(M& m, const M& c, Tokens token
 };
 
 /// A source of draft tokens: a draft model, a head on the target's features, an n-gram lookup. sync() gives
-/// it the context; extend() adds draft tokens from there. Optional: reserve(tokens), called once with the
-/// capacity for a text and its proposal. If a drafter or verifier has usage() (a Usage), Stats separates
-/// the time of its models from the library's own; a stack also has kMembers and usage(i).
+/// it the context; extend() adds draft tokens from there. Optional members, with what they are for, are the
+/// concepts of optional_members.hpp: ReservesMemory, ReportsUsage, HasMembers, ReportsMemberUsage,
+/// NamesItsModel.
 template <class D>
 concept Drafter = requires(D& d, const D& c, Tokens context, Tokens draft_tokens, Nodes ids, std::int32_t n) {
   { c.vocab_size() } -> std::same_as<std::int32_t>;
@@ -121,10 +121,9 @@ concept DenseDrafter = Drafter<D> && requires(D& d, Tokens t, Nodes p) {
 
 /// Arranges draft tokens: a chain, a fixed tree, a tree grown by confidence. A small value type with its
 /// parameters as fields. propose() begins with a sync() of the drafters that it uses: a drafter that it
-/// does not use in a round costs nothing in it. Optional: reserve(), called once, allocates its workspace;
-/// learn(tree, result) or learn(tree, result, timing) after each round; reset() before each text;
-/// least_nodes(), if a proposal of four nodes cannot be made; validate() const, which throws if a field is
-/// out of range, called once before anything else. Rows must be requested through ask() of shape/ask.hpp,
+/// does not use in a round costs nothing in it. Optional members, concepts of optional_members.hpp:
+/// ReservesWorkspace, LearnsFromRounds, ResetsPerText, StatesLeastNodes, StatesDraftNodes, and ValidatesFields.
+/// Rows must be requested through ask() of shape/ask.hpp,
 /// which checks that all of them are present.
 template <class S, class D>
 concept ProposalShape = requires(S& s, const S& c, D& d, const ProposeContext& round, ProposalBuilder& tree,
@@ -143,9 +142,9 @@ concept AcceptanceRule = requires(const R& r, const TokenTree& tree, const Targe
   (r.verify)(tree, target, rng, out);
 };
 
-/// Runs the target over a proposal and applies the rule. Optional: size(), the committed tokens, and
-/// generation(), as in CountsChanges: with these a Speculator detects that something else used the target;
-/// reserve(nodes), called once; usage(), a Usage.
+/// Runs the target over a proposal and applies the rule. Optional members, concepts of optional_members.hpp:
+/// ReportsSize and ReportsGeneration, by which a Speculator detects that something else used the target;
+/// ReservesMemory, ReportsUsage.
 template <class V>
 concept Verifier = requires(V& v, const V& c, const TokenTree& tree, PhiloxRandom& rng, Tokens tokens,
                             std::int32_t n) {

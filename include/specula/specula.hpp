@@ -30,6 +30,7 @@
 #include "specula/draft/stack.hpp"
 #include "specula/model/features.hpp"
 #include "specula/model/skipped_blocks.hpp"
+#include "specula/optional_members.hpp"
 #include "specula/processed_model.hpp"
 #include "specula/proposal/draw.hpp"
 #include "specula/proposal/proposal_builder.hpp"

@@ -64,7 +64,7 @@ struct Quitter {
   bool quiet = false;
   std::int32_t max_nodes() const { return 3; }
   void reset() { quiet = false; }
-  void learn(const TokenTree& tree, const VerifyResult& result) {
+  void learn(const TokenTree& tree, const VerifyResult& result, const Timing&) {
     quiet = tree.size() == 3 && result.accepted_count() == 0 && tree.token(2) == 0;
   }
   template <class D, class C>

@@ -87,7 +87,7 @@ struct Moody {
   bool wide = false;
   std::int32_t max_nodes() const { return 3; }
   void reset() { wide = false; }
-  void learn(const TokenTree& tree, const VerifyResult&) {
+  void learn(const TokenTree& tree, const VerifyResult&, const Timing&) {
     wide = tree.size() == 3 && tree.parent(2) == 1 && tree.token(2) == 0;
   }
   template <class D, class C>

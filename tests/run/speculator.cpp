@@ -1065,7 +1065,9 @@ struct Forgetful : ToyModel {
 };
 /// Its learn() throws.
 struct Unteachable : GreedyChain {
-  void learn(const TokenTree&, const VerifyResult&) const { throw std::runtime_error("learn failed"); }
+  void learn(const TokenTree&, const VerifyResult&, const Timing&) const {
+    throw std::runtime_error("learn failed");
+  }
 };
 }  // namespace
 

@@ -129,7 +129,7 @@ Run write_texts(const World& world, S shape) {
   Clock clock(world);
   SkilledDrafter drafter(world, clock);
   detail::expect_valid(shape);
-  if constexpr (requires { shape.reserve(); }) shape.reserve();
+  if constexpr (ReservesWorkspace<S>) shape.reserve();
   ProposalBuilder tree(8, shape.max_nodes(), S::kind == ProposalKind::deterministic ? 0 : shape.max_nodes());
   VerifyResult result;
   PhiloxRandom rng(3);
@@ -138,7 +138,7 @@ Run write_texts(const World& world, S shape) {
   std::int32_t last = 1;
   for (std::int32_t text = 0; text < world.texts; ++text) {
     drafter.begin(text);
-    if constexpr (requires { shape.reset(); }) shape.reset();
+    if constexpr (ResetsPerText<S>) shape.reset();
     std::vector<Token> tokens(static_cast<std::size_t>(world.prompt), 0);
     tokens.reserve(static_cast<std::size_t>(world.prompt + world.tokens + 64));
     while (static_cast<std::int32_t>(tokens.size()) < world.prompt + world.tokens) {
@@ -170,10 +170,7 @@ Run write_texts(const World& world, S shape) {
       tokens.push_back(result.next_token);
       run.proposed += nodes - 1, rounds += 1;
       const Timing timing{{1, nodes, took}, drafter.usage() - before};
-      if constexpr (requires { shape.learn(tree, result, timing); })
-        shape.learn(tree, result, timing);
-      else if constexpr (requires { shape.learn(tree, result); })
-        shape.learn(tree, result);
+      if constexpr (LearnsFromRounds<S>) shape.learn(tree, result, timing);
     }
     if (text == 0) run.first_text = clock.spent;
   }
