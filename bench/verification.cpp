@@ -271,7 +271,7 @@ void rule(benchmark::State& state, Rule by, Shape shape) {
   const std::size_t count = case_count(2 * v * static_cast<std::size_t>(nodes) * sizeof(float));
   PhiloxRandom rng{7};
   const std::vector<Token> context{1, 2, 3};
-  if constexpr (requires { shape.reserve(); }) shape.reserve();
+  if constexpr (ReservesWorkspace<std::remove_cvref_t<decltype(shape)>>) shape.reserve();
   std::vector<Case> cases(count);
   for (std::size_t i = 0; i < count; ++i) {
     Case& c = cases[i];

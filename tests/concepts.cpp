@@ -272,7 +272,7 @@ TEST_CASE(
   const ProposeContext round{context, {}, 40};
   PhiloxRandom rng(1);
   const auto propose = [&](auto shape, auto drafter) {
-    if constexpr (requires { shape.reserve(); }) shape.reserve();
+    if constexpr (ReservesWorkspace<std::remove_cvref_t<decltype(shape)>>) shape.reserve();
     tree.reset(0, 1);
     shape.propose(drafter, round, tree, rng);
   };

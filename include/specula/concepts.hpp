@@ -63,12 +63,17 @@ concept TargetConditioned = LanguageModel<D> && requires(D& d, const View& view)
   d.set_target_state(view);
 };
 
+/// A model that says how many layers a pass of it computes, for Usage::layers.
+template <class M>
+concept CountsLayers = LanguageModel<M> && requires(const M& c) {
+  { c.layers() } -> std::same_as<std::int32_t>;
+};
+
 /// A model that can run nodes without some of its blocks, in its own KV cache (self-speculative decoding).
 /// Such nodes are dropped like others; committed tokens are unchanged, bit for bit. Committing such nodes,
 /// or adding nodes that skip other blocks, throws and changes nothing.
 template <class M>
-concept SkipsLayers = LanguageModel<M> && requires(M& m, const M& c, Tokens tokens, Nodes ids, const SkippedBlocks& out) {
-  { c.layers() } -> std::same_as<std::int32_t>;
+concept SkipsLayers = CountsLayers<M> && requires(M& m, const M& c, Tokens tokens, Nodes ids, const SkippedBlocks& out) {
   { c.node_count() } -> std::same_as<std::int32_t>;                  // 0 after append(), commit() and truncate()
   { m.extend_skipping(tokens, ids, out) } -> std::same_as<LogitsView>;  // extend() without `out`, the same for all nodes
 };

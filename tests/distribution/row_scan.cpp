@@ -187,6 +187,9 @@ TEST_CASE("masses in the caller's memory outlive scans of other rows, and errors
   CHECK(masses == before);
   for (std::size_t t = 0; t < 2; ++t) CHECK(measured[t] == doctest::Approx(masses[t]).epsilon(1e-5));
   CHECK(largest_error(weights, plain_distribution(row, {})) < 2e-6);
+  std::vector<double> few(1);
+  CHECK_THROWS_WITH_AS(scan.weights(row, {}, few), "room for 1 tile masses, a row has 2 tiles",
+                       std::invalid_argument);
   // At temperature 0 there are none.
   CHECK(scan.weights(row, {.temperature = 0}, masses).masses.empty());
   CHECK(masses == before);

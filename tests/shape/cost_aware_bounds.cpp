@@ -113,7 +113,7 @@ TEST_CASE("a round that asks nothing does not touch the draft") {
     Counted drafter(world, clock);
     drafter.begin(0);
     ProposalBuilder tree(8, shape.max_nodes(), shape.max_nodes());
-    if constexpr (requires { shape.reserve(); }) shape.reserve();
+    if constexpr (ReservesWorkspace<std::remove_cvref_t<decltype(shape)>>) shape.reserve();
     PhiloxRandom rng(1);
     AcceptanceEstimator record;
     for (int i = 0; i < 1000; ++i) record.saw_draft_tokens(false, false), record.saw_drafted(0.01);

@@ -64,7 +64,8 @@ double tile_mass(const Weights& weights, std::int32_t tile) {
 /// logits beyond 1e38 times the temperature, and std::invalid_argument on a row of another width.
 ///
 /// Where a function takes `masses`, (ceil(V / 512)), it writes the tile masses there, and the result refers
-/// to them. With none it writes into the workspace, where they are valid until the next call.
+/// to them. With none it writes into the workspace, where they are valid until the next call. It throws
+/// std::invalid_argument if there is another number of them.
 class RowScan {
  public:
   explicit RowScan(std::int32_t vocab)
@@ -80,7 +81,7 @@ class RowScan {
   TokenWeights weights(std::span<const float> row, const SamplingParams& params,
                        std::span<double> masses = {}) {
     if (params.greedy()) return {Distribution::at(argmax(row)), vocab_, {}};
-    if (masses.empty()) masses = masses_;
+    masses = place(masses);
     Distribution distribution;
     distribution.logits = row.data();
     distribution.inv_t = 1.0 / static_cast<double>(params.temperature);
@@ -104,7 +105,7 @@ class RowScan {
 
   /// The tile masses of any distribution over a row; it must be no point mass. Cost: one read of the row.
   TokenWeights weights(const Distribution& distribution, std::span<double> masses = {}) {
-    if (masses.empty()) masses = masses_;
+    masses = place(masses);
     measure(distribution, masses, [](std::size_t) { return false; });
     return {distribution, vocab_, masses};
   }
@@ -151,6 +152,13 @@ class RowScan {
   }
 
  private:
+  std::span<double> place(std::span<double> masses) {
+    if (masses.empty()) return masses_;
+    if (masses.size() != masses_.size())
+      throw std::invalid_argument("room for " + std::to_string(masses.size()) + " tile masses, a row has " +
+                                  std::to_string(masses_.size()) + " tiles");
+    return masses;
+  }
   /// At most 1 in spite of rounding, so that products along a path never rise.
   static double prob(double log) { return std::min(1.0, std::exp(log)); }
   /// The largest of the logits above `bound`, sorted, in `out`, with the logit as `prob`.

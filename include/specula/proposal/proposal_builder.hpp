@@ -38,9 +38,9 @@ inline bool review_greedy(ProposalBuilder& tree, NodeId node, std::span<const fl
 /// top-k or top-p truncation.
 class ProposalBuilder : public TokenTree {
  public:
-  /// `max_nodes` includes the root. `stored_rows`: how many nodes may keep a draft row (V floats each) that
-  /// children are drawn from; 0 for deterministic proposals. Throws std::invalid_argument on sizes out of
-  /// range.
+  /// `max_nodes` includes the root. `stored_rows`: how many nodes may keep a draft row (V floats, V / 512
+  /// doubles) that children are drawn from; 0 for deterministic proposals. Throws std::invalid_argument on
+  /// sizes out of range.
   ProposalBuilder(std::int32_t vocab, std::int32_t max_nodes, std::int32_t stored_rows)
       : TokenTree(vocab, max_nodes),
         scan_(vocab),
