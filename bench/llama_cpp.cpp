@@ -108,13 +108,13 @@ void verification(benchmark::State& state, const SamplingParams& params) {
   std::normal_distribution<float> normal(0.0f, 2.0f);
   struct Case {
     std::vector<float> rows;
-    std::unique_ptr<TokenTree> tree;
+    std::unique_ptr<ProposalBuilder> tree;
   };
   std::vector<Case> cases(kCases);
   for (Case& c : cases) {
     c.rows.resize(std::size_t{kVocab} * kNodes);
     for (float& l : c.rows) l = normal(random);
-    c.tree = std::make_unique<TokenTree>(kVocab, kNodes, 0);
+    c.tree = std::make_unique<ProposalBuilder>(kVocab, kNodes, 0);
     c.tree->reset(0, 100);
     for (NodeId n = 0; n < kNodes; ++n) {  // the draft token mostly is what the target likes best
       const auto token = static_cast<Token>(random() % kVocab);

@@ -59,9 +59,9 @@ void accept_half(const TokenTree& tree, VerifyResult& result) {
 
 template <class S, Drafter D>
 void run(benchmark::State& state, S& shape, D& drafter, const std::int64_t& rows) {
-  TokenTree tree(drafter.vocab_size(), shape.max_nodes(),
-                 S::kind == ProposalKind::deterministic ? 0 : shape.max_nodes());
-  if constexpr (requires { shape.reserve(); }) shape.reserve();
+  ProposalBuilder tree(drafter.vocab_size(), shape.max_nodes(),
+                       S::kind == ProposalKind::deterministic ? 0 : shape.max_nodes());
+  if constexpr (ReservesWorkspace<S>) shape.reserve();
   PhiloxRandom rng(1);
   const std::vector<Token> context{1, 2, 3};
   VerifyResult result;
@@ -72,10 +72,7 @@ void run(benchmark::State& state, S& shape, D& drafter, const std::int64_t& rows
     shape.propose(drafter, ProposeContext{context, {}, shape.max_nodes()}, tree, rng);
     nodes += tree.size() - 1;
     benchmark::DoNotOptimize(tree.tokens().data());
-    if constexpr (requires { shape.learn(tree, result); }) {
-      accept_half(tree, result);
-      shape.learn(tree, result);
-    } else if constexpr (requires { shape.learn(tree, result, Timing{}); }) {
+    if constexpr (LearnsFromRounds<S>) {
       accept_half(tree, result);
       const std::int32_t draft_tokens = tree.size() - 1;
       shape.learn(tree, result,

@@ -47,7 +47,7 @@ std::uint64_t stream(const float* data, std::size_t floats) {
 struct Case {
   std::vector<float> target;  // (nodes, V)
   std::vector<float> draft;   // (nodes - 1, V), as the naive implementation takes them
-  std::unique_ptr<TokenTree> tree;
+  std::unique_ptr<ProposalBuilder> tree;
   std::int32_t target_rows = 0, draft_rows = 0, needed = 0;  // that verification cannot do without
 };
 
@@ -82,7 +82,7 @@ Case make_case(std::int32_t vocab, std::int32_t nodes, bool all_accepted, std::u
   c.draft.assign(c.target.begin(), c.target.end() - static_cast<std::ptrdiff_t>(v));
   if (!all_accepted)
     for (float& l : c.draft) l *= 0.9f;
-  c.tree = std::make_unique<TokenTree>(vocab, nodes, nodes);
+  c.tree = std::make_unique<ProposalBuilder>(vocab, nodes, nodes);
   c.tree->reset(0, 100);
   for (NodeId n = 0; n + 1 < nodes; ++n)
     c.tree->draw(n, c.tree->store(n, {c.draft.data() + static_cast<std::size_t>(n) * v, v}, params), rng);
@@ -271,13 +271,13 @@ void rule(benchmark::State& state, Rule by, Shape shape) {
   const std::size_t count = case_count(2 * v * static_cast<std::size_t>(nodes) * sizeof(float));
   PhiloxRandom rng{7};
   const std::vector<Token> context{1, 2, 3};
-  if constexpr (requires { shape.reserve(); }) shape.reserve();
+  if constexpr (ReservesWorkspace<std::remove_cvref_t<decltype(shape)>>) shape.reserve();
   std::vector<Case> cases(count);
   for (std::size_t i = 0; i < count; ++i) {
     Case& c = cases[i];
     fill_rows(c.target, vocab, nodes, i);
     NearDraft draft(c.target, vocab);
-    c.tree = std::make_unique<TokenTree>(vocab, nodes, nodes);
+    c.tree = std::make_unique<ProposalBuilder>(vocab, nodes, nodes);
     c.tree->reset(0, static_cast<std::int32_t>(100 + i));
     shape.propose(draft, ProposeContext{context, kPlain, nodes}, *c.tree, rng);
     if (Shape::kind == ProposalKind::deterministic) favour_draft_tokens(c, i);

@@ -125,7 +125,7 @@ static_assert(!RandomSource<AcceptsInts> && !RandomSource<int>);
 struct NoKind {
   std::int32_t max_nodes() const { return 1; }
   template <class D, class C>
-  void propose(D&, const ProposeContext&, TokenTree&, C&) {}
+  void propose(D&, const ProposeContext&, ProposalBuilder&, C&) {}
 };
 struct WithKind : NoKind {
   static constexpr ProposalKind kind = ProposalKind::sampled_iid;
@@ -267,12 +267,12 @@ struct PointLiar : Liar {
 
 TEST_CASE(
     "a drafter that gives too few rows, or other ones, is an error with the numbers, under every shape") {
-  TokenTree tree(3, 40, 40);
+  ProposalBuilder tree(3, 40, 40);
   const std::vector<Token> context = {0};
   const ProposeContext round{context, {}, 40};
   PhiloxRandom rng(1);
   const auto propose = [&](auto shape, auto drafter) {
-    if constexpr (requires { shape.reserve(); }) shape.reserve();
+    if constexpr (ReservesWorkspace<std::remove_cvref_t<decltype(shape)>>) shape.reserve();
     tree.reset(0, 1);
     shape.propose(drafter, round, tree, rng);
   };

@@ -1,4 +1,5 @@
 #include <specula/dot.hpp>
+#include <specula/proposal/proposal_builder.hpp>
 
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -22,8 +23,8 @@ using namespace specula;
 
 namespace {
 
-TokenTree small_tree() {
-  TokenTree tree(8, 4, 0);
+ProposalBuilder small_tree() {
+  ProposalBuilder tree(8, 4, 0);
   tree.reset(1, 10);
   tree.choose(0, 2, 0.75f);
   tree.choose(0, 3, 0.126f);
@@ -36,8 +37,8 @@ std::string word(Token token) {
   return words.at(static_cast<std::size_t>(token));
 }
 
-TokenTree random_tree(specula_test::Random& random, std::int32_t nodes) {
-  TokenTree tree(256, 64, 0);
+ProposalBuilder random_tree(specula_test::Random& random, std::int32_t nodes) {
+  ProposalBuilder tree(256, 64, 0);
   tree.reset(random.below(256), 0);
   while (tree.size() < nodes)
     tree.choose(random.below(tree.size()), random.below(256), static_cast<float>(random.uniform()));
@@ -146,7 +147,7 @@ Drawn draw(const std::string& text) {
 }  // namespace
 
 TEST_CASE("a proposal, its verification result, and nothing else") {
-  const TokenTree tree = small_tree();
+  const ProposalBuilder tree = small_tree();
   VerifyResult result;
   result.accepted = {0, 1};
   result.next_token = 5;
@@ -170,7 +171,7 @@ TEST_CASE("a proposal, its verification result, and nothing else") {
 }
 
 TEST_CASE("a proposal without a verification result has neither path nor next") {
-  const TokenTree tree = small_tree();
+  const ProposalBuilder tree = small_tree();
   const std::string text = to_dot(tree, word);
   CHECK(text == to_dot(tree, nullptr, word));
   CHECK(text.find("next") == std::string::npos);
@@ -182,7 +183,7 @@ TEST_CASE("a proposal without a verification result has neither path nor next") 
 
 TEST_CASE("bytes that are no text, and text that is no label") {
   const auto label = [](const std::string& bytes) {
-    TokenTree tree(2, 1, 0);
+    ProposalBuilder tree(2, 1, 0);
     tree.reset(1, 0);
     const std::string text = to_dot(tree, [&](Token) { return bytes; });
     const std::string begin = "n0 [label=<";
@@ -214,7 +215,7 @@ TEST_CASE("bytes that are no text, and text that is no label") {
 
 TEST_CASE("confidences have two digits") {
   const auto shown = [](float confidence) {
-    TokenTree tree(2, 2, 0);
+    ProposalBuilder tree(2, 2, 0);
     tree.reset(1, 0);
     tree.choose(0, 0, confidence);
     const std::string text = to_dot(tree, [](Token) { return std::string("x"); });
@@ -236,7 +237,7 @@ TEST_CASE("random trees with random bytes are well-formed, and every node has th
   specula_test::Random random(11);
   const auto name = [](NodeId n) { return std::string("n").append(std::to_string(n)); };
   for (int round = 0; round < 200; ++round) {
-    const TokenTree tree = random_tree(random, 1 + random.below(60));
+    const ProposalBuilder tree = random_tree(random, 1 + random.below(60));
     const VerifyResult result = random_result(random, tree);
     std::vector<std::string> texts(256);
     for (auto& text : texts)
@@ -256,7 +257,7 @@ TEST_CASE("random trees with random bytes are well-formed, and every node has th
 }
 
 TEST_CASE("a verification result of another proposal is refused") {
-  const TokenTree tree = small_tree();
+  const ProposalBuilder tree = small_tree();
   const auto drawn = [&](std::vector<NodeId> path) {
     VerifyResult result;
     result.accepted = std::move(path);
@@ -285,7 +286,7 @@ TEST_CASE("dot reads it") {
   std::vector<std::string> texts(256);  // every byte alone and after a backslash
   for (std::size_t b = 0; b < 256; ++b) texts[b] = {'\\', static_cast<char>(b), ' ', static_cast<char>(b)};
   for (const std::int32_t nodes : {1, 60}) {
-    const TokenTree tree = random_tree(random, nodes);
+    const ProposalBuilder tree = random_tree(random, nodes);
     const VerifyResult result = random_result(random, tree);
     const Drawn drawn =
         draw(to_dot(tree, &result, [&](Token token) { return texts[static_cast<std::size_t>(token)]; }));

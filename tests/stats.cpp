@@ -17,6 +17,7 @@ TEST_CASE("the field's figures") {
   s.target.seconds = 6;
   s.draft.seconds = 3;
   s.round_seconds = 10;
+  CHECK(s.mean_acceptance_length() == 2.5);
   CHECK(s.mat() == 2.5);
   CHECK(s.acceptance(1) == 0.75);
   CHECK(s.acceptance(2) == doctest::Approx(2.0 / 3));

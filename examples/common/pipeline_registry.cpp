@@ -18,7 +18,7 @@ PipelineFactory factory_for(S shape, std::string draft, std::pair<AnyRule, bool>
   PipelineFactory factory;
   factory.drafts = factory.drafters = {draft};
   factory.max_nodes = factory.draft_nodes = shape.max_nodes();
-  if constexpr (requires { shape.draft_nodes(); })
+  if constexpr (specula::StatesDraftNodes<std::remove_cvref_t<decltype(shape)>>)
     factory.draft_nodes = std::max(factory.max_nodes, shape.draft_nodes());
   factory.lossy = rule.second;
   factory.build = [=](ModelSource& models, const specula::SamplingParams& params) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <specula/accept/rejection.hpp>
+#include <specula/proposal/proposal_builder.hpp>
 
 namespace {
 
@@ -131,7 +132,7 @@ class Speculation {
 
   const Weights& weights_;
   specula::SamplingParams params_{.temperature = 0.9f};
-  specula::TokenTree tree_{kVocab, kMaxNodes, /*stored_rows=*/kMaxNodes};
+  specula::ProposalBuilder tree_{kVocab, kMaxNodes, /*stored_rows=*/kMaxNodes};
   specula::VerifyWorkspace workspace_{kVocab, kMaxNodes};
   specula::VerifyResult result_;
   float logits_[kMaxNodes * kStride];  // (N, stride)

@@ -7,7 +7,7 @@
 
 #include "specula/accept/target_distributions.hpp"
 #include "specula/model/skipped_blocks.hpp"
-#include "specula/proposal/token_tree.hpp"
+#include "specula/proposal/proposal_builder.hpp"
 #include "specula/propose_context.hpp"
 #include "specula/random_source.hpp"
 #include "specula/rows.hpp"
@@ -63,12 +63,17 @@ concept TargetConditioned = LanguageModel<D> && requires(D& d, const View& view)
   d.set_target_state(view);
 };
 
+/// A model that says how many layers a pass of it computes, for Usage::layers.
+template <class M>
+concept CountsLayers = LanguageModel<M> && requires(const M& c) {
+  { c.layers() } -> std::same_as<std::int32_t>;
+};
+
 /// A model that can run nodes without some of its blocks, in its own KV cache (self-speculative decoding).
 /// Such nodes are dropped like others; committed tokens are unchanged, bit for bit. Committing such nodes,
 /// or adding nodes that skip other blocks, throws and changes nothing.
 template <class M>
-concept SkipsLayers = LanguageModel<M> && requires(M& m, const M& c, Tokens tokens, Nodes ids, const SkippedBlocks& out) {
-  { c.layers() } -> std::same_as<std::int32_t>;
+concept SkipsLayers = CountsLayers<M> && requires(M& m, const M& c, Tokens tokens, Nodes ids, const SkippedBlocks& out) {
   { c.node_count() } -> std::same_as<std::int32_t>;                  // 0 after append(), commit() and truncate()
   { m.extend_skipping(tokens, ids, out) } -> std::same_as<LogitsView>;  // extend() without `out`, the same for all nodes
 };
@@ -96,9 +101,9 @@ concept ExitsEarly = LanguageModel<M> && requires(M& m, const M& c, Tokens token
 };
 
 /// A source of draft tokens: a draft model, a head on the target's features, an n-gram lookup. sync() gives
-/// it the context; extend() adds draft tokens from there. Optional: reserve(tokens), called once with the
-/// capacity for a text and its proposal. If a drafter or verifier has usage() (a Usage), Stats separates
-/// the time of its models from the library's own; a stack also has kMembers and usage(i).
+/// it the context; extend() adds draft tokens from there. Optional members, with what they are for, are the
+/// concepts of optional_members.hpp: ReservesMemory, ReportsUsage, HasMembers, ReportsMemberUsage,
+/// NamesItsModel.
 template <class D>
 concept Drafter = requires(D& d, const D& c, Tokens context, Tokens draft_tokens, Nodes ids, std::int32_t n) {
   { c.vocab_size() } -> std::same_as<std::int32_t>;
@@ -121,13 +126,12 @@ concept DenseDrafter = Drafter<D> && requires(D& d, Tokens t, Nodes p) {
 
 /// Arranges draft tokens: a chain, a fixed tree, a tree grown by confidence. A small value type with its
 /// parameters as fields. propose() begins with a sync() of the drafters that it uses: a drafter that it
-/// does not use in a round costs nothing in it. Optional: reserve(), called once, allocates its workspace;
-/// learn(tree, result) or learn(tree, result, timing) after each round; reset() before each text;
-/// least_nodes(), if a proposal of four nodes cannot be made; validate() const, which throws if a field is
-/// out of range, called once before anything else. Rows must be requested through ask() of shape/ask.hpp,
+/// does not use in a round costs nothing in it. Optional members, concepts of optional_members.hpp:
+/// ReservesWorkspace, LearnsFromRounds, ResetsPerText, StatesLeastNodes, StatesDraftNodes, and ValidatesFields.
+/// Rows must be requested through ask() of shape/ask.hpp,
 /// which checks that all of them are present.
 template <class S, class D>
-concept ProposalShape = requires(S& s, const S& c, D& d, const ProposeContext& round, TokenTree& tree,
+concept ProposalShape = requires(S& s, const S& c, D& d, const ProposeContext& round, ProposalBuilder& tree,
                                  PhiloxRandom& rng) {
   { S::kind } -> std::convertible_to<ProposalKind>;
   { c.max_nodes() } -> std::same_as<std::int32_t>;  // root included
@@ -143,9 +147,9 @@ concept AcceptanceRule = requires(const R& r, const TokenTree& tree, const Targe
   (r.verify)(tree, target, rng, out);
 };
 
-/// Runs the target over a proposal and applies the rule. Optional: size(), the committed tokens, and
-/// generation(), as in CountsChanges: with these a Speculator detects that something else used the target;
-/// reserve(nodes), called once; usage(), a Usage.
+/// Runs the target over a proposal and applies the rule. Optional members, concepts of optional_members.hpp:
+/// ReportsSize and ReportsGeneration, by which a Speculator detects that something else used the target;
+/// ReservesMemory, ReportsUsage.
 template <class V>
 concept Verifier = requires(V& v, const V& c, const TokenTree& tree, PhiloxRandom& rng, Tokens tokens,
                             std::int32_t n) {

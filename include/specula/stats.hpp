@@ -89,8 +89,12 @@ struct Stats {
   double prefill_seconds = 0;          // start(): target and drafters
   double round_seconds = 0;            // step(): everything
 
-  /// MAT, mean acceptance length: emitted tokens per round, next token included, pooled over all rounds.
-  double mat() const { return rounds ? static_cast<double>(new_tokens) / static_cast<double>(rounds) : 0.0; }
+  /// MAT, tau, mean acceptance length: emitted tokens per round, next token included, pooled over all rounds.
+  double mean_acceptance_length() const {
+    return rounds ? static_cast<double>(new_tokens) / static_cast<double>(rounds) : 0.0;
+  }
+  /// The same under its short name.
+  double mat() const { return mean_acceptance_length(); }
   /// Acceptance rate at `depth` (1-based): accepted draft tokens over those under an accepted path.
   double acceptance(std::int32_t depth) const {
     const auto d = static_cast<std::size_t>(depth - 1);

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 #include <specula/accept/rejection.hpp>
+#include <specula/proposal/proposal_builder.hpp>
 
 #include "fixed_uniforms.hpp"
 
@@ -21,9 +22,9 @@ const std::vector<float>& operator+=(std::vector<float>& a, const std::vector<fl
 }
 
 /// Draws a chain from the rows of `draft`, (length, V), by one uniform draw.
-TokenTree chain(const std::vector<float>& draft, std::int32_t vocab, double uniform) {
+ProposalBuilder chain(const std::vector<float>& draft, std::int32_t vocab, double uniform) {
   const auto length = static_cast<std::int32_t>(draft.size()) / vocab;
-  TokenTree tree(vocab, length + 1, length + 1);
+  ProposalBuilder tree(vocab, length + 1, length + 1);
   tree.reset(0, 3);
   FixedUniforms uniforms{uniform};
   for (NodeId n = 0; n < length; ++n)
@@ -57,7 +58,7 @@ TEST_CASE("more than 64 nodes") {
 }
 
 TEST_CASE("a proposal that is no chain is refused") {
-  TokenTree tree(4, 3, 0);
+  ProposalBuilder tree(4, 3, 0);
   tree.reset(0, 0);
   tree.choose(0, 1, 1);
   tree.choose(0, 2, 1);
@@ -69,7 +70,7 @@ TEST_CASE("a proposal that is no chain is refused") {
 TEST_CASE("uniform draw 0 does not accept a token that the target cannot emit, nor what follows it") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
-    const TokenTree tree = chain({5, 0, 0, /**/ 0, 1, 0}, 3, 0.0);
+    const ProposalBuilder tree = chain({5, 0, 0, /**/ 0, 1, 0}, 3, 0.0);
     REQUIRE(tree.token(1) == 0);
     FixedUniforms zero{0.0};
     const VerifyResult result = run_rule(Block{}, tree, {-kInf, 1, 2, /**/ 0, 1, 0, /**/ 0, 0, 0}, zero);
@@ -86,7 +87,7 @@ TEST_CASE("a draft that is the target is accepted at the largest uniform draw") 
       const std::int32_t vocab = 1 + random.below(1200), length = 1 + random.below(4);
       std::vector<float> rows;
       for (std::int32_t n = 0; n < length; ++n) rows += random.row(vocab, i % 2 ? 1 : 12);
-      const TokenTree tree = chain(rows, vocab, random.uniform());
+      const ProposalBuilder tree = chain(rows, vocab, random.uniform());
       rows += random.row(vocab, 1);
       FixedUniforms largest{kLargestUniform};
       CHECK(run_rule(Block{}, tree, rows, largest).accepted_count() == length);
@@ -97,7 +98,7 @@ TEST_CASE("a draft that is the target is accepted at the largest uniform draw") 
 TEST_CASE("a weak beginning may be saved by what follows, unlike token by token") {
   // p / q is 1/2, then 2: the path as a whole is as likely as under the target.
   const float half = std::log(0.5f), quarter = std::log(0.25f), three = std::log(0.75f);
-  const TokenTree tree = chain({half, half, /**/ half, half}, 2, 0.0);
+  const ProposalBuilder tree = chain({half, half, /**/ half, half}, 2, 0.0);
   REQUIRE(tree.token(1) == 0);
   REQUIRE(tree.token(2) == 0);
   const std::vector<float> rows = {quarter, three, /**/ 0, -kInf, /**/ 0, 0};
@@ -107,7 +108,7 @@ TEST_CASE("a weak beginning may be saved by what follows, unlike token by token"
 }
 
 TEST_CASE("point masses against point masses") {
-  TokenTree tree(4, 3, 0);
+  ProposalBuilder tree(4, 3, 0);
   tree.reset(0, 0);
   tree.choose(0, 2, 1);
   tree.choose(1, 3, 1);
@@ -123,7 +124,7 @@ TEST_CASE("point masses against point masses") {
 TEST_CASE("nothing proposed, and nothing to choose from") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
-    TokenTree tree(5, 4, 0);
+    ProposalBuilder tree(5, 4, 0);
     tree.reset(2, 9);
     FixedUniforms uniforms{0.3};
     const VerifyResult out = run_rule(Block{}, tree, {0, 1, 2, 1, 0}, uniforms);
@@ -131,7 +132,7 @@ TEST_CASE("nothing proposed, and nothing to choose from") {
     CHECK(uniforms.accepts.empty());
     CHECK(uniforms.draws == std::vector<RandomKey>{{10, 0, RandomStream::sample, 0}});
 
-    const TokenTree one = chain({7, -3}, 1, 0.5);  // a vocabulary of one token
+    const ProposalBuilder one = chain({7, -3}, 1, 0.5);  // a vocabulary of one token
     FixedUniforms high{0.999};
     const VerifyResult all = run_rule(Block{}, one, {2, 3, 4}, high);
     CHECK(all.accepted == std::vector<NodeId>{0, 1, 2});
@@ -147,7 +148,7 @@ TEST_CASE("rows after the end of the path that was tried are read once, those of
 }
 
 TEST_CASE("uniform draws: from the end to the beginning, then one for the token") {
-  const TokenTree tree = chain({0, 0, 0, /**/ 0, 0, 0}, 3, 0.0);
+  const ProposalBuilder tree = chain({0, 0, 0, /**/ 0, 0, 0}, 3, 0.0);
   FixedUniforms accepted{0.5};
   run_rule(Block{}, tree, std::vector<float>(9), accepted);
   CHECK(accepted.accepts == std::vector<RandomKey>{{5, 3, RandomStream::accept, 2}});

@@ -1,5 +1,6 @@
 // labels: optimised
 #include <specula/accept/greedy.hpp>
+#include <specula/proposal/proposal_builder.hpp>
 
 #include <doctest/doctest.h>
 
@@ -34,7 +35,7 @@ TEST_CASE(
 TEST_CASE("the lowest index wins a tie, in every place of a row of several tiles") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
-    TokenTree tree(1300, 1, 0);
+    ProposalBuilder tree(1300, 1, 0);
     tree.reset(0, 0);
     VerifyWorkspace workspace(1300, 1);
     PhiloxRandom rng(0);
@@ -49,7 +50,7 @@ TEST_CASE("the lowest index wins a tie, in every place of a row of several tiles
 }
 
 TEST_CASE("a bad row is an error that names the node; a row off the path is never read") {
-  TokenTree tree(3, 3, 0);
+  ProposalBuilder tree(3, 3, 0);
   tree.reset(0, 0);
   tree.choose(0, 1, 1);
   tree.choose(0, 2, 1);

@@ -5,6 +5,7 @@
 
 #include <specula/accept/block.hpp>
 #include <specula/accept/lenient.hpp>
+#include <specula/proposal/proposal_builder.hpp>
 
 #include <cmath>
 #include <map>
@@ -63,11 +64,11 @@ struct Quitter {
   bool quiet = false;
   std::int32_t max_nodes() const { return 3; }
   void reset() { quiet = false; }
-  void learn(const TokenTree& tree, const VerifyResult& result) {
+  void learn(const TokenTree& tree, const VerifyResult& result, const Timing&) {
     quiet = tree.size() == 3 && result.accepted_count() == 0 && tree.token(2) == 0;
   }
   template <class D, class C>
-  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     if (!quiet) SharedChain{.length = 2}.propose(drafter, round, tree, rng);
   }
 };
@@ -187,7 +188,7 @@ TEST_CASE("rules that look at q are biased by noise that comes back: n 20,000") 
 }
 
 TEST_CASE("a distribution of one token takes no noise; of two children with one token, the first is taken") {
-  TokenTree tree(3, 4, 0);
+  ProposalBuilder tree(3, 4, 0);
   tree.reset(0, 5);
   tree.choose(0, 1, 1);
   tree.choose(0, 1, 1);

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 #include <specula/accept/rejection.hpp>
+#include <specula/proposal/proposal_builder.hpp>
 
 #include "exact_distribution.hpp"
 #include "fixed_uniforms.hpp"
@@ -25,7 +26,7 @@ VerifyResult dense(const Case& it, DenseUniforms& uniforms) {
 struct DraftTokens {
   std::vector<float> p, q;
   std::int32_t count = 2;
-  TokenTree tree{static_cast<std::int32_t>(p.size()), count + 1, 1};
+  ProposalBuilder tree{static_cast<std::int32_t>(p.size()), count + 1, 1};
 
   template <class Rng>
   VerifyResult verify(Rng& rng, const SamplingParams& params = {}) {
@@ -116,7 +117,7 @@ TEST_CASE("siblings drawn in other ways are refused; on one path there are none"
   const std::vector<float> row = {0, 1, 2};
   PhiloxRandom rng(1);
   const auto tree_of = [&](auto grow) {
-    TokenTree tree(3, 3, 1);
+    ProposalBuilder tree(3, 3, 1);
     tree.reset(0, 0);
     grow(tree, tree.store(0, row, {}));
     return tree;
@@ -125,13 +126,14 @@ TEST_CASE("siblings drawn in other ways are refused; on one path there are none"
       "KSeq: siblings must be drawn independently from one distribution, or be chosen; Rejection and "
       "Traversal take "
       "any";
-  const auto distinct = tree_of([&](TokenTree& tree, const Distribution& q) {
+  const auto distinct = tree_of([&](ProposalBuilder& tree, const Distribution& q) {
     tree.draw_distinct(0, q, rng), tree.draw_distinct(0, q, rng);
   });
-  const auto mixed =
-      tree_of([&](TokenTree& tree, const Distribution& q) { tree.draw(0, q, rng), tree.choose(0, 1, 1); });
-  const auto chain = tree_of(
-      [&](TokenTree& tree, const Distribution& q) { tree.draw_distinct(0, q, rng), tree.choose(1, 1, 1); });
+  const auto mixed = tree_of(
+      [&](ProposalBuilder& tree, const Distribution& q) { tree.draw(0, q, rng), tree.choose(0, 1, 1); });
+  const auto chain = tree_of([&](ProposalBuilder& tree, const Distribution& q) {
+    tree.draw_distinct(0, q, rng), tree.choose(1, 1, 1);
+  });
   const std::vector<float> rows(9);
   CHECK_THROWS_WITH_AS(run_rule(KSeq{}, distinct, rows, rng), message, std::invalid_argument);
   CHECK_THROWS_WITH_AS(run_rule(KSeq{}, mixed, rows, rng), message, std::invalid_argument);
@@ -189,7 +191,7 @@ TEST_CASE("point masses: the target's, and the draft's") {
       CHECK(drawn.verify(zero, {.temperature = 0}).accepted_count() == (token == 1));
       CHECK(drawn.verify(largest, {.temperature = 0}).next_token == 1);
     }
-    TokenTree tree(4, 4, 0);
+    ProposalBuilder tree(4, 4, 0);
     tree.reset(0, 0);
     for (const Token x : {2, 2, 3}) tree.choose(0, x, 1);
     const std::vector<float> rows = {0, 0, 0, 9, /**/ 0, 0, 0, 0, /**/ 0, 0, 0, 0, /**/ 0, 1, 0, 0};
@@ -202,7 +204,7 @@ TEST_CASE("point masses: the target's, and the draft's") {
 TEST_CASE("nothing proposed, and nothing to choose from") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
-    TokenTree tree(5, 4, 0);
+    ProposalBuilder tree(5, 4, 0);
     tree.reset(2, 9);
     FixedUniforms uniforms{0.3};
     CHECK(run_rule(KSeq{}, tree, {0, 1, 2, 1, 0}, uniforms).accepted == std::vector<NodeId>{0});

@@ -1,5 +1,6 @@
 // labels: optimised
 #include <specula/accept/rejection.hpp>
+#include <specula/proposal/proposal_builder.hpp>
 
 #include <doctest/doctest.h>
 
@@ -46,7 +47,7 @@ struct RandomKeys : Fixed {
 /// One draft token drawn from `q` under the root, judged by `p`.
 struct OneDraftToken {
   std::vector<float> p, q;
-  TokenTree tree{static_cast<std::int32_t>(p.size()), 2, 2};
+  ProposalBuilder tree{static_cast<std::int32_t>(p.size()), 2, 2};
 
   template <class Rng>
   VerifyResult verify(Rng& rng, const SamplingParams& params = {}) {
@@ -123,7 +124,7 @@ TEST_CASE("more than 32 siblings and more than 64 nodes") {
     CHECK(got.next_token == want.next_token);
   }
   // 40 children of the root, all of them wrong but the last.
-  TokenTree tree(64, 41, 0);
+  ProposalBuilder tree(64, 41, 0);
   tree.reset(0, 0);
   for (Token x = 1; x <= 40; ++x) tree.choose(0, x, 1);
   std::vector<float> rows(41 * 64, 0.0f);
@@ -162,7 +163,7 @@ TEST_CASE("a draft that is the target is accepted at the largest uniform draw") 
 }
 
 TEST_CASE("point masses against point masses") {
-  TokenTree tree(4, 3, 0);
+  ProposalBuilder tree(4, 3, 0);
   tree.reset(0, 0);
   tree.choose(0, 2, 1);
   tree.choose(1, 3, 1);
@@ -194,7 +195,7 @@ TEST_CASE("a rejection that leaves nothing keeps p") {
 TEST_CASE("nothing proposed, and nothing to choose from") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
-    TokenTree tree(5, 4, 0);
+    ProposalBuilder tree(5, 4, 0);
     tree.reset(2, 9);
     const std::vector<float> row = {0, 1, 2, 1, 0};
     VerifyWorkspace workspace(5, 4);
@@ -206,7 +207,7 @@ TEST_CASE("nothing proposed, and nothing to choose from") {
     CHECK(out.next_token ==
           rng.draw(scan.weights(scan.distribution(row, {})), RandomKey{10, 0, RandomStream::sample, 0}));
 
-    TokenTree one(1, 3, 3);  // a vocabulary of one token
+    ProposalBuilder one(1, 3, 3);  // a vocabulary of one token
     one.reset(0, 0);
     const std::vector<float> rows = {7, -3, 0};
     one.draw(0, one.store(0, std::span<const float>(rows).first(1), {}), rng);

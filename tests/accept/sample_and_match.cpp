@@ -1,4 +1,5 @@
 #include <specula/accept/sample_and_match.hpp>
+#include <specula/proposal/proposal_builder.hpp>
 
 #include <doctest/doctest.h>
 
@@ -49,7 +50,7 @@ TEST_CASE("its tokens are those of plain sampling at the same seed, whatever was
 }
 
 TEST_CASE("of two children with one token, the first is taken") {
-  TokenTree tree(3, 4, 0);
+  ProposalBuilder tree(3, 4, 0);
   tree.reset(0, 5);
   tree.choose(0, 1, 1);
   tree.choose(0, 1, 1);

@@ -11,6 +11,7 @@
 #include <specula/accept/rejection.hpp>
 #include <specula/accept/sampling.hpp>
 #include <specula/accept/typical.hpp>
+#include <specula/proposal/proposal_builder.hpp>
 
 #include <cmath>
 #include <string>
@@ -72,7 +73,7 @@ TEST_CASE("every rule refuses what it cannot judge") {
   PhiloxRandom rng(1);
   VerifyResult out;
   VerifyWorkspace workspace(4, 4), narrow(4, 1);
-  TokenTree fresh(4, 4, 4), two(4, 4, 4), noisy(4, 4, 4);
+  ProposalBuilder fresh(4, 4, 4), two(4, 4, 4), noisy(4, 4, 4);
   two.reset(0, 0);
   two.choose(0, 1, 1);
   noisy.reset(0, 0);
@@ -98,7 +99,7 @@ TEST_CASE("every rule refuses what it cannot judge") {
     };
     using Error = std::invalid_argument;
     CHECK_THROWS_WITH_AS(run_rule(fresh, 4, workspace),
-                         "the proposal has no root: call TokenTree::reset() first", Error);
+                         "the proposal has no root: call ProposalBuilder::reset() first", Error);
     CHECK_THROWS_WITH_AS(run_rule(two, 1, workspace),
                          "the target gave 1 rows of 4 logits for a proposal of 2 nodes over 4 tokens", Error);
     CHECK_THROWS_WITH_AS(run_rule(two, 2, narrow),
@@ -152,7 +153,7 @@ TEST_CASE("shapes that do not fit are errors that say so") {
   VerifyWorkspace workspace(4, 4);
   CHECK_THROWS_WITH_AS(TargetDistributions({rows.data(), 1, 5, 5}, {}, workspace),
                        "TargetDistributions: rows of 5 logits, a workspace for 4", std::invalid_argument);
-  TokenTree tree(4, 4, 0), other(5, 4, 0);
+  ProposalBuilder tree(4, 4, 0), other(5, 4, 0);
   tree.reset(0, 0), other.reset(0, 0);
   const TargetDistributions distributions({rows.data(), 2, 4, 4}, {}, workspace);
   distributions.check(tree);

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <specula/accept/block.hpp>
 #include <specula/accept/sample_and_match.hpp>
+#include <specula/proposal/proposal_builder.hpp>
 
 #include <map>
 #include <utility>
@@ -64,7 +65,7 @@ TEST_CASE("more than 32 siblings and more than 64 nodes, duplicates among them")
     CHECK(got.next_token == want.next_token);
   }
   // 40 children of the root, all of them wrong but the last.
-  TokenTree tree(64, 41, 0);
+  ProposalBuilder tree(64, 41, 0);
   tree.reset(0, 0);
   for (Token x = 1; x <= 40; ++x) tree.choose(0, x, 1);
   std::vector<float> rows(41 * 64, 0.0f);
@@ -74,7 +75,7 @@ TEST_CASE("more than 32 siblings and more than 64 nodes, duplicates among them")
 }
 
 TEST_CASE("a path of 5,000 nodes needs no stack of its own") {
-  TokenTree tree(4, 5001, 0);
+  ProposalBuilder tree(4, 5001, 0);
   tree.reset(0, 0);
   for (NodeId n = 0; n < 5000; ++n) tree.choose(n, n % 3, 1);
   const std::vector<float> rows(4 * 5001, 0.0f);
@@ -140,7 +141,7 @@ TEST_CASE(
 TEST_CASE("uniform draw 0 does not accept a token that the target cannot emit, nor anything below it") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
-    TokenTree tree(3, 4, 0);
+    ProposalBuilder tree(3, 4, 0);
     tree.reset(0, 0);
     tree.choose(0, 0, 1);
     tree.choose(1, 1, 1);
@@ -165,7 +166,7 @@ TEST_CASE(
         const std::vector<float> row = random.row(vocab, i % 2 ? 1 : 12);
         rows.insert(rows.end(), row.begin(), row.end());
       }
-      TokenTree tree(vocab, 7, 3);
+      ProposalBuilder tree(vocab, 7, 3);
       tree.reset(0, 0);
       FixedUniforms draws{random.uniform()};
       for (NodeId n = 0; n < 3; ++n) {
@@ -180,7 +181,7 @@ TEST_CASE(
 }
 
 TEST_CASE("point masses against point masses") {
-  TokenTree tree(4, 6, 0);
+  ProposalBuilder tree(4, 6, 0);
   tree.reset(0, 0);
   tree.choose(0, 1, 1);
   tree.choose(0, 2, 1);
@@ -200,14 +201,14 @@ TEST_CASE("point masses against point masses") {
 TEST_CASE("nothing proposed, and nothing to choose from") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
-    TokenTree tree(5, 4, 0);
+    ProposalBuilder tree(5, 4, 0);
     tree.reset(2, 9);
     FixedUniforms uniforms{0.3};
     CHECK(run_rule(Traversal{}, tree, {0, 1, 2, 1, 0}, uniforms).accepted == std::vector<NodeId>{0});
     CHECK(uniforms.accepts.empty());
     CHECK(uniforms.draws == std::vector<RandomKey>{{10, 0, RandomStream::sample, 0}});
 
-    TokenTree one(1, 4, 4);  // a vocabulary of one token
+    ProposalBuilder one(1, 4, 4);  // a vocabulary of one token
     one.reset(0, 0);
     const std::vector<float> rows = {7, -3, 0, 2};
     one.draw(0, one.store(0, std::span<const float>(rows).first(1), {}), uniforms);
@@ -226,7 +227,7 @@ TEST_CASE(
 }
 
 TEST_CASE("uniform draws: leaf to root, at each node's own key") {
-  TokenTree tree(3, 5, 5);  // 1 and 2 below the root, 3 and 4 below 1
+  ProposalBuilder tree(3, 5, 5);  // 1 and 2 below the root, 3 and 4 below 1
   tree.reset(0, 6);
   FixedUniforms draws{0.0};
   const std::vector<float> q(3);
@@ -257,7 +258,7 @@ TEST_CASE("uniform draws: leaf to root, at each node's own key") {
 }
 
 TEST_CASE("a workspace for fewer nodes is an error") {
-  TokenTree tree(3, 4, 0);
+  ProposalBuilder tree(3, 4, 0);
   tree.reset(0, 0);
   tree.choose(0, 1, 1);
   VerifyWorkspace workspace(3, 1);

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 #include <specula/accept/lenient.hpp>
+#include <specula/proposal/proposal_builder.hpp>
 
 #include "fixed_uniforms.hpp"
 
@@ -76,7 +77,7 @@ TEST_CASE("more than 32 siblings and more than 64 nodes; a path of 5,000") {
     CHECK(got.accepted == want.accepted);
     CHECK(got.next_token == want.next_token);
   }
-  TokenTree tree(4, 5001, 0);
+  ProposalBuilder tree(4, 5001, 0);
   tree.reset(0, 0);
   for (NodeId n = 0; n < 5000; ++n) tree.choose(n, n % 3, 1);
   FixedUniforms uniforms{0.5};
@@ -85,7 +86,7 @@ TEST_CASE("more than 32 siblings and more than 64 nodes; a path of 5,000") {
 
 TEST_CASE("what is just as likely as the threshold does not stay") {
   const ReferenceArithmetic reference;
-  TokenTree tree(3, 2, 0);
+  ProposalBuilder tree(3, 2, 0);
   tree.reset(0, 0);
   tree.choose(0, 1, 1);
   const std::vector<float> sure = {-kInf, 0, -kInf, /**/ 0, 0, 0};  // p = 1, H = 0
@@ -101,7 +102,7 @@ TEST_CASE("what is just as likely as the threshold does not stay") {
 }
 
 TEST_CASE("the deepest path wins, the first of equals") {
-  TokenTree tree(4, 7, 0);
+  ProposalBuilder tree(4, 7, 0);
   tree.reset(0, 0);
   tree.choose(0, 0, 1);  // 1
   tree.choose(0, 1, 1);  // 2
@@ -138,14 +139,14 @@ TEST_CASE("temperature 0 keeps the target's first largest logit, whatever the pa
 TEST_CASE("nothing proposed, and nothing to choose from") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
-    TokenTree tree(5, 4, 0);
+    ProposalBuilder tree(5, 4, 0);
     tree.reset(2, 9);
     FixedUniforms uniforms{0.3};
     CHECK(run_rule(Typical{}, tree, {0, 1, 2, 1, 0}, uniforms).accepted == std::vector<NodeId>{0});
     CHECK(uniforms.accepts.empty());
     CHECK(uniforms.draws == std::vector<RandomKey>{{10, 0, RandomStream::sample, 0}});
 
-    TokenTree one(1, 3, 0);  // a vocabulary of one token
+    ProposalBuilder one(1, 3, 0);  // a vocabulary of one token
     one.reset(0, 0);
     one.choose(0, 0, 1);
     one.choose(1, 0, 1);
@@ -165,7 +166,7 @@ TEST_CASE("rows of nodes that cannot be reached are never read, nor those of lea
 }
 
 TEST_CASE("uniform draws: one for the token, from p") {
-  TokenTree tree(3, 3, 0);
+  ProposalBuilder tree(3, 3, 0);
   tree.reset(0, 4);
   tree.choose(0, 1, 1);
   tree.choose(0, 2, 1);

@@ -12,6 +12,6 @@ using Shape = Cascade<2>;
 #endif
 
 void propose(Shape& shape, Stack<ModelDrafter<specula_test::ToyModel>, MaxGram>& stack,
-             const ProposeContext& round, TokenTree& tree, PhiloxRandom& rng) {
+             const ProposeContext& round, ProposalBuilder& tree, PhiloxRandom& rng) {
   shape.propose(stack, round, tree, rng);
 }

@@ -49,7 +49,7 @@ struct HasAKind {
 #endif
   std::int32_t max_nodes() const { return 1; }
   template <class D, class C>
-  void propose(D&, const ProposeContext&, TokenTree&, C&) {}
+  void propose(D&, const ProposeContext&, ProposalBuilder&, C&) {}
 };
 struct KnowsItsSize : Chain<> {
 #ifdef SPECULA_MUST_FAIL

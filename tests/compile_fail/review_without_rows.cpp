@@ -12,7 +12,7 @@ using Drafters = Stack<MaxGram, Model>;  // a reviewer requires rows
 using Drafters = Stack<Model, MaxGram>;
 #endif
 
-void propose(Vertical<>& shape, Drafters& stack, const ProposeContext& round, TokenTree& tree,
+void propose(Vertical<>& shape, Drafters& stack, const ProposeContext& round, ProposalBuilder& tree,
              PhiloxRandom& rng) {
   shape.propose(stack, round, tree, rng);
 }

@@ -34,7 +34,7 @@ struct Picky {
 #ifdef SPECULA_MUST_FAIL
     requires(!requires(const D& d) { d.forward(); })
 #endif
-  void propose(D&, const ProposeContext&, TokenTree&, C&) {}
+  void propose(D&, const ProposeContext&, ProposalBuilder&, C&) {}
 };
 
 void pipelines(TreeVerifier<Model, Sampling> v, Drafter1 d, ModelDrafter<Model> m, MaxGram grams) {

@@ -13,7 +13,7 @@
 
 #include <specula/accept/target_distributions.hpp>
 #include <specula/accept/typical.hpp>
-#include <specula/proposal/token_tree.hpp>
+#include <specula/proposal/proposal_builder.hpp>
 #include <specula/random_source.hpp>
 #include <specula/train/top_k_distillation.hpp>
 
@@ -187,7 +187,7 @@ TEST_CASE("beyond 1e38 times the temperature: an error that names the node, the 
         const std::string what =
             std::string("a row of logits is too large for its temperature: its largest logit is ") +
             number(top) + ", must be within 1e38 times the temperature, which is 1";
-        TokenTree tree(kVocab, 4, 4);
+        ProposalBuilder tree(kVocab, 4, 4);
         tree.reset(0, 0);
         tree.choose(0, 1, 1);
         CHECK_THROWS_WITH_AS(tree.store(1, row, params), ("the draft's row after node 1: " + what).c_str(),

@@ -111,12 +111,12 @@ TEST_CASE("a tile of -infinity has no mass") {
     RowScan scan(1600);
     std::vector<float> row(1600, 1.0f);
     std::fill(row.begin() + 512, row.begin() + 1024, -kInf);
-    const TokenWeights weights = scan.weights(scan.distribution(row, {}));
+    const TokenWeights weights = scan.weights(row, {});
     CHECK(weights.masses[1] == 0);
     CHECK(weights.masses[0] > 0.4);
     // A tile whose weights would all be below what floats hold has none either.
     std::fill(row.begin() + 512, row.begin() + 1024, -99.0f);
-    const TokenWeights again = scan.weights(scan.distribution(row, {}));
+    const TokenWeights again = scan.weights(row, {});
     CHECK(again.masses[1] < 1e-29);
     CHECK(again.masses[3] > 0);
   }
@@ -148,20 +148,17 @@ TEST_CASE("bad rows, in every place, and rows of another width") {
       CHECK_THROWS_AS(scan.argmax(narrow), std::invalid_argument);
       // An error leaves nothing behind.
       const std::vector<float> row = random.row(vocab, 3);
-      CHECK(largest_error(scan.weights(scan.distribution(row, {})), plain_distribution(row, {})) < 2e-6);
+      CHECK(largest_error(scan.weights(row, {}), plain_distribution(row, {})) < 2e-6);
     }
   }
 }
 
-TEST_CASE("what is remembered is the very distribution: another over the same row is measured anew") {
+TEST_CASE("any distribution over a row is measured as it is") {
   RowScan scan(600);
   Random random(6);
   const std::vector<float> row = random.row(600, 3);
   const Distribution distribution = scan.distribution(row, {});
-  const auto total = [&](const Distribution& other) {
-    scan.weights(distribution);
-    return merge_tiles(scan.weights(other).masses);
-  };
+  const auto total = [&](const Distribution& other) { return merge_tiles(scan.weights(other).masses); };
   Distribution half = distribution, truncated = distribution, hot = distribution;
   half.log_z += std::log(2.0);
   truncated.min_logit = 1;
@@ -172,15 +169,30 @@ TEST_CASE("what is remembered is the very distribution: another over the same ro
   CHECK(total(hot) != doctest::Approx(1).epsilon(1e-3));
 }
 
-TEST_CASE("an error forgets no distribution that was seen before it") {
+TEST_CASE("masses in the caller's memory outlive scans of other rows, and errors") {
   RowScan scan(600);
   Random random(3);
   const std::vector<float> row = random.row(600, 5);
   std::vector<float> bad = row;
   bad[599] = kNan;
-  const Distribution distribution = scan.distribution(row, {});
+  std::vector<double> masses(2), measured(2);
+  std::array<Top, 4> best;
+  const TokenWeights weights = scan.weights(row, {}, masses);
+  CHECK(weights.masses.data() == masses.data());
+  const std::vector<double> before = masses;
+  CHECK(scan.weights(random.row(600, 1), {}).masses.data() != masses.data());
+  CHECK(scan.weights(weights.distribution, measured).masses.data() == measured.data());
+  scan.top_k(random.row(600, 1), best);
   CHECK_THROWS(scan.distribution(bad, {}));
-  CHECK(largest_error(scan.weights(distribution), plain_distribution(row, {})) < 2e-6);
+  CHECK(masses == before);
+  for (std::size_t t = 0; t < 2; ++t) CHECK(measured[t] == doctest::Approx(masses[t]).epsilon(1e-5));
+  CHECK(largest_error(weights, plain_distribution(row, {})) < 2e-6);
+  std::vector<double> few(1);
+  CHECK_THROWS_WITH_AS(scan.weights(row, {}, few), "room for 1 tile masses, a row has 2 tiles",
+                       std::invalid_argument);
+  // At temperature 0 there are none.
+  CHECK(scan.weights(row, {.temperature = 0}, masses).masses.empty());
+  CHECK(masses == before);
 }
 
 TEST_CASE("a row of log-probabilities is a distribution as it stands, and may be overwritten in place") {
@@ -194,7 +206,7 @@ TEST_CASE("a row of log-probabilities is a distribution as it stands, and may be
     for (int round = 0; round < 3; ++round) {
       const std::vector<double> p = plain_distribution(random.row(1100, 6), {});
       for (std::size_t x = 0; x < p.size(); ++x) row[x] = static_cast<float>(std::log(p[x]));
-      scan.distribution(random.row(1100, 1), {});  // TokenTree::store of another node
+      scan.distribution(random.row(1100, 1), {});
       CHECK(largest_error(scan.weights(distribution), p) < 2e-6);
     }
   }
@@ -286,7 +298,7 @@ TEST_CASE("no probability is above 1, whatever the rounding: along a path they m
   }
 }
 
-TEST_CASE("top_k: bad rows; what it saw is not taken for a distribution that was remembered") {
+TEST_CASE("top_k: bad rows; a distribution is measured as before after it") {
   std::array<Top, 4> out;
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
@@ -295,7 +307,6 @@ TEST_CASE("top_k: bad rows; what it saw is not taken for a distribution that was
     const std::vector<float> row = random.row(1100, 5), other = random.row(1100, 1);
     const Distribution distribution = scan.distribution(row, {});
     scan.top_k(other, out);
-    CHECK(scan.masses(distribution).empty());
     CHECK(largest_error(scan.weights(distribution), plain_distribution(row, {})) < 2e-6);
     scan.top(other);
     CHECK(largest_error(scan.weights(distribution), plain_distribution(row, {})) < 2e-6);

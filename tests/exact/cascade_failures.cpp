@@ -22,7 +22,7 @@ struct NaiveReview {
   double lenience = 1;
   std::int32_t max_nodes() const { return 2; }
   template <class D, class C>
-  void propose(D& stack, const ProposeContext& round, TokenTree& tree, C& rng) const {
+  void propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     const Token root = tree.token(0);
     const NodeId none = kNoParent;
     const auto row_of = [&](auto& drafter) {
@@ -31,10 +31,10 @@ struct NaiveReview {
       return std::vector<float>(row.begin(), row.end());
     };
     const std::vector<float> own = row_of(stack.head()), others = row_of(stack.tail());
-    TokenTree reviewed(tree.vocab(), 2, 2);
+    ProposalBuilder reviewed(tree.vocab(), 2, 2);
     reviewed.reset(root, tree.origin());
     reviewed.draw(0, reviewed.store(0, others, round.params), rng);
-    reviewed.review(1, own, round.params, lenience, rng);
+    review(reviewed, 1, own, round.params, lenience, rng);
     Returns<C> same{reviewed.token(1)};
     tree.draw(0, tree.store(0, own, round.params), same);
   }

@@ -29,8 +29,8 @@ EmittedDistribution distribution_of(std::int32_t vocab, Rule rule, Shape shape, 
 /// What `shape` would propose in place of `tree`, with the same uniform draws. A
 /// tree cannot be grown twice.
 template <class S, class D, class C>
-TokenTree grown(S shape, D& drafter, const ProposeContext& round, const TokenTree& tree, C& rng) {
-  TokenTree seen(tree.vocab(), tree.capacity(), tree.capacity());
+ProposalBuilder grown(S shape, D& drafter, const ProposeContext& round, const TokenTree& tree, C& rng) {
+  ProposalBuilder seen(tree.vocab(), tree.capacity(), tree.capacity());
   seen.reset(tree.token(0), tree.origin(), round.max_nodes);
   shape.propose(drafter, round, seen, rng);
   return seen;
@@ -43,9 +43,9 @@ struct Dropping {
   float below = 0.5f;
   std::int32_t max_nodes() const { return 1 + length; }
   template <class D, class C>
-  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     const Chain<Draw::sampled> whole{.length = length, .exit_below = below};
-    TokenTree seen = grown(whole, drafter, round, tree, rng);
+    ProposalBuilder seen = grown(whole, drafter, round, tree, rng);
     const std::int32_t last = seen.size() - 1;
     const bool keeps = seen.confidence(last) >= below;
     Chain<Draw::sampled>{.length = keeps ? last : last - 1}.propose(drafter, round, tree, rng);
@@ -69,7 +69,7 @@ struct WrongDistribution {
   float drawn_at = 1, recorded_at = 1;
   std::int32_t max_nodes() const { return 2; }
   template <class D, class C>
-  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     drafter.sync(round.committed, {});
     const Token root = tree.token(0);
     const NodeId none = kNoParent;
@@ -87,11 +87,11 @@ struct Moody {
   bool wide = false;
   std::int32_t max_nodes() const { return 3; }
   void reset() { wide = false; }
-  void learn(const TokenTree& tree, const VerifyResult&) {
+  void learn(const TokenTree& tree, const VerifyResult&, const Timing&) {
     wide = tree.size() == 3 && tree.parent(2) == 1 && tree.token(2) == 0;
   }
   template <class D, class C>
-  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     drafter.sync(round.committed, {});
     for (NodeId n = 0, parent = kNoParent; n < (wide ? 1 : 2) && tree.room() > 0; parent = n++) {
       const Token token = tree.token(n);
@@ -111,8 +111,8 @@ struct Thrifty {
   bool reads_the_token = true;
   std::int32_t max_nodes() const { return 1 + length; }
   template <class D, class C>
-  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
-    const TokenTree seen = grown(Chain<Draw::sampled>{.length = length}, drafter, round, tree, rng);
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
+    const ProposalBuilder seen = grown(Chain<Draw::sampled>{.length = length}, drafter, round, tree, rng);
     std::int32_t keep = 0;
     double reach = 1;
     while (keep + 1 < seen.size()) {
@@ -129,7 +129,7 @@ struct SiblingByGrandchild {
   static constexpr ProposalKind kind = ProposalKind::mixed;
   std::int32_t max_nodes() const { return 4; }
   template <class D, class C>
-  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     Chain<Draw::sampled>{.length = 2}.propose(drafter, round, tree, rng);
     if (tree.size() == 3 && tree.token(2) == 0 && tree.room() > 0)
       tree.draw(0, tree.draft_distribution(1), rng);
@@ -141,7 +141,7 @@ struct ChildBySibling {
   static constexpr ProposalKind kind = ProposalKind::mixed;
   std::int32_t max_nodes() const { return 4; }
   template <class D, class C>
-  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     SampledTree<ProposalKind::sampled_distinct>{.widths = {2}}.propose(drafter, round, tree, rng);
     if (tree.size() < 3 || tree.token(2) != 0 || tree.room() < 1) return;
     const Token token = tree.token(1);
@@ -224,7 +224,7 @@ struct TwoDrafts {
   bool own_slot = true;
   std::int32_t max_nodes() const { return 3; }
   template <class D, class C>
-  void propose(D& stack, const ProposeContext& round, TokenTree& tree, C& rng) const {
+  void propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     stack.sync(round.committed, {});
     const Token root = tree.token(0);
     const NodeId none = kNoParent;
@@ -240,7 +240,7 @@ struct DropByReset {
   static constexpr ProposalKind kind = ProposalKind::sampled;
   std::int32_t max_nodes() const { return 2; }
   template <class D, class C>
-  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     Chain<Draw::sampled>{.length = 1}.propose(drafter, round, tree, rng);
     if (tree.confidence(1) < 2) tree.reset(tree.token(0), tree.origin());
   }
@@ -274,7 +274,7 @@ const std::vector<float>& engine_row(std::uint64_t model, const std::vector<Toke
 template <class Rule>
 double engine_error(const EngineProposal& form, Rule rule) {
   const auto nodes = static_cast<std::int32_t>(form.parents.size());
-  TokenTree tree(3, nodes, 0);  // no row is copied
+  ProposalBuilder tree(3, nodes, 0);  // no row is copied
   VerifyWorkspace workspace(3, nodes);
   VerifyResult result;
   std::map<std::vector<Token>, double> distribution;
@@ -387,7 +387,7 @@ TEST_CASE("tokens picked deterministically but tested with p / q, as llama.cpp's
   const std::vector<float> p = {std::log(0.5f), std::log(0.5f), /**/ 0, 0},
                            q = {std::log(0.6f), std::log(0.4f)}, only_0 = {0, -1e4f};
   const auto prob_of_0 = [&](bool record_the_choice) {
-    TokenTree tree(2, 2, 1);
+    ProposalBuilder tree(2, 2, 1);
     VerifyWorkspace workspace(2, 2);
     ExactRandom rng;
     VerifyResult result;
@@ -433,7 +433,7 @@ TEST_CASE(
   CHECK(error(Rejection{}, true) < 1e-12);
   CHECK(error(Traversal{}, true) < 1e-12);
   CHECK_THROWS_WITH_AS(error(Rejection{}, false),
-                       "TokenTree: the row of node 0 cannot be replaced: node 1 was drawn from it",
+                       "ProposalBuilder: the row of node 0 cannot be replaced: node 1 was drawn from it",
                        std::invalid_argument);
 }
 
@@ -442,9 +442,10 @@ TEST_CASE("a shape cannot restart its proposal; the text is kept") {
   Speculator run{TreeVerifier{target, Sampling{}}, ModelDrafter{draft}, DropByReset{}};
   PhiloxRandom rng(1);
   run.start(kPrompt);
-  CHECK_THROWS_WITH_AS(run.step(rng),
-                       "TokenTree::reset: a shape is proposing, and tokens that it has drawn must not be dropped",
-                       std::logic_error);
+  CHECK_THROWS_WITH_AS(
+      run.step(rng),
+      "ProposalBuilder::reset: a shape is proposing, and tokens that it has drawn must not be dropped",
+      std::logic_error);
   CHECK(std::vector<Token>(run.text().begin(), run.text().end()) == kPrompt);
 }
 

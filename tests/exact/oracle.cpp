@@ -6,6 +6,7 @@
 #include <specula/accept/rejection.hpp>
 #include <specula/accept/sample_and_match.hpp>
 #include <specula/accept/traversal.hpp>
+#include <specula/proposal/proposal_builder.hpp>
 
 #include <algorithm>
 #include <numeric>
@@ -76,7 +77,7 @@ double accepted(const Rule& rule, const Level& level) {
   const std::int32_t vocab = level.vocab();
   std::vector<float> rows;
   for (int n = 0; n <= level.k; ++n) rows.insert(rows.end(), level.p_row.begin(), level.p_row.end());
-  TokenTree tree(vocab, level.k + 1, 1);
+  ProposalBuilder tree(vocab, level.k + 1, 1);
   VerifyWorkspace workspace(vocab, level.k + 1);
   ExactRandom rng;
   VerifyResult result;

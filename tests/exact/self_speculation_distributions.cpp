@@ -64,7 +64,7 @@ struct LeavesByDraw {
   std::int32_t max_nodes() const { return 1 + length; }
 
   template <class D, class C>
-  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     drafter.sync(round.committed, {});
     detail::RowScan scan(tree.vocab());
     NodeId parent = kNoParent;

@@ -7,6 +7,7 @@
 
 #include <specula/accept/k_seq.hpp>
 #include <specula/accept/typical.hpp>
+#include <specula/proposal/proposal_builder.hpp>
 
 #include "exact_distribution.hpp"
 
@@ -33,7 +34,7 @@ struct Noted : S {
   std::set<std::int32_t>* sizes;
   Noted(S shape, std::set<std::int32_t>& to) : S(std::move(shape)), sizes(&to) {}
   template <class D, class C>
-  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) {
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     S::propose(drafter, round, tree, rng);
     sizes->insert(tree.size());
   }
@@ -46,7 +47,7 @@ struct Warm : CostAware<S> {
   using CostAware<S>::CostAware;
   void reset() {
     CostAware<S>::reset();
-    TokenTree tree(4, 3, 0);
+    ProposalBuilder tree(4, 3, 0);
     VerifyResult result;
     for (const bool stays : {true, true, false}) {
       tree.reset(0, 0);

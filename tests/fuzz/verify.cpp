@@ -17,6 +17,7 @@
 #include <specula/accept/sampling.hpp>
 #include <specula/accept/traversal.hpp>
 #include <specula/accept/typical.hpp>
+#include <specula/proposal/proposal_builder.hpp>
 
 #include "dense_rules.hpp"
 
@@ -91,7 +92,7 @@ Input read(Bytes& bytes, bool special) {
   Input out{params,
             bytes.next(),
             1 + bytes.next() / 64.0,
-            {TokenTree(vocab, max_nodes, max_nodes), {}, {}, {}, {}}};
+            {ProposalBuilder(vocab, max_nodes, max_nodes), {}, {}, {}, {}}};
   const int form = how & 0x80 ? bytes.next() % 4 : 0;  // 1: a chain, 2: independent siblings, 3: chosen ones
   Case& it = out.it;
   PhiloxRandom rng(out.seed + 1000);

@@ -71,7 +71,7 @@ class Scripted final : public Pipeline {
   std::vector<Token> text_;
   std::size_t begin_ = 0;
   specula::Stats stats_;
-  specula::TokenTree tree_{4, 6, 0};
+  specula::ProposalBuilder tree_{4, 6, 0};
   specula::VerifyResult result_;
 };
 
@@ -119,7 +119,7 @@ class Chains final : public Pipeline {
   Token emitted_ = 10;
   std::vector<Token> fresh_;
   specula::Stats stats_;
-  specula::TokenTree tree_{4, 6, 0};
+  specula::ProposalBuilder tree_{4, 6, 0};
   specula::VerifyResult result_;
 };
 

@@ -399,7 +399,7 @@ TEST_CASE("what goes beyond the limit or the stop token is not emitted") {
 
 TEST_CASE(
     "draft tokens by the draft's confidence: those under an accepted path, as far as tokens were emitted") {
-  specula::TokenTree tree(12, 8, 0);
+  specula::ProposalBuilder tree(12, 8, 0);
   tree.reset(0, 0);
   tree.choose(0, 1, 0.0f), tree.choose(0, 2, 0.95f), tree.choose(1, 3, 0.55f);  // 1, 2, 3: below 1
   tree.choose(2, 4, 1.0f), tree.choose(2, 5, 0.5f), tree.choose(4, 6, 0.125f);  // 4, 5, and 6 below 4

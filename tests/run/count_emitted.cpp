@@ -13,7 +13,7 @@ namespace {
 // A chain of four draft tokens, of which two were accepted: three tokens, and the third draft token was
 // offered.
 struct Round {
-  TokenTree proposal{5, 5, 0};
+  ProposalBuilder proposal{5, 5, 0};
   VerifyResult result;
   Stats stats;
 

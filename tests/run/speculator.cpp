@@ -618,7 +618,7 @@ struct Liar {
   static constexpr ProposalKind kind = ProposalKind::deterministic;
   std::int32_t max_nodes() const { return 2; }
   template <Drafter D, RandomSource C>
-  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     drafter.sync(round.committed, {});
     const Token token = tree.token(0);
     const NodeId parent = kNoParent;
@@ -1065,7 +1065,9 @@ struct Forgetful : ToyModel {
 };
 /// Its learn() throws.
 struct Unteachable : GreedyChain {
-  void learn(const TokenTree&, const VerifyResult&) const { throw std::runtime_error("learn failed"); }
+  void learn(const TokenTree&, const VerifyResult&, const Timing&) const {
+    throw std::runtime_error("learn failed");
+  }
 };
 }  // namespace
 

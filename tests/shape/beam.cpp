@@ -20,7 +20,7 @@ const Text kContext = {0, 1, 0};
 constexpr Token kRoot = 1;
 const Text kText = {0, 1, 0, kRoot};
 
-void propose(TokenTree& tree, ScriptedDrafter& drafter, Beam& shape, std::int32_t limit = 1000) {
+void propose(ProposalBuilder& tree, ScriptedDrafter& drafter, Beam& shape, std::int32_t limit = 1000) {
   NoUniforms none;
   tree.reset(kRoot, 3, limit);
   shape.propose(drafter, ProposeContext{kContext, {}, limit}, tree, none);
@@ -86,7 +86,7 @@ double prob_of(const RowOf& row_of, const Text& path) {
 
 TEST_CASE("the paths of a beam search, their common beginnings once") {
   Random random(1);
-  TokenTree tree(12, 60, 0);
+  ProposalBuilder tree(12, 60, 0);
   Beam shape;
   int merged = 0;
   for (std::uint64_t i = 0; i < 300; ++i) {
@@ -117,7 +117,7 @@ TEST_CASE("the paths of a beam search, their common beginnings once") {
 }
 
 TEST_CASE("ties go to the older beam, then to the lower token") {
-  TokenTree tree(9, 60, 0);
+  ProposalBuilder tree(9, 60, 0);
   Beam shape;
   for (std::uint64_t i = 0; i < 200; ++i) {
     const RowOf rows = flat_rows(9, i);
@@ -154,7 +154,7 @@ TEST_CASE("ties go to the older beam, then to the lower token") {
 TEST_CASE("a beam of one is a greedy chain") {
   for (std::uint64_t i = 0; i < 20; ++i) {
     ScriptedDrafter drafter(12, random_rows(12, i, 3));
-    TokenTree beam(12, 6, 0), chain(12, 6, 0);
+    ProposalBuilder beam(12, 6, 0), chain(12, 6, 0);
     Beam shape{.width = 1, .length = 5};
     propose(beam, drafter, shape);
     NoUniforms none;
@@ -170,7 +170,7 @@ TEST_CASE("a beam of one is a greedy chain") {
 TEST_CASE("less room: the likeliest nodes, none without its ancestors") {
   const RowOf rows = random_rows(12, 7, 2);
   ScriptedDrafter drafter(12, rows);
-  TokenTree tree(12, 60, 0);
+  ProposalBuilder tree(12, 60, 0);
   Beam shape{.width = 4, .length = 4};
   CHECK(shape.max_nodes() == 17);
   propose(tree, drafter, shape);
@@ -190,7 +190,7 @@ TEST_CASE("a drafter that is nearly full: shorter beams; no length: nothing") {
   const RowOf rows = random_rows(12, 7, 2);
   for (std::int32_t room = 0; room <= 14; ++room) {
     ScriptedDrafter drafter(12, rows, static_cast<std::int32_t>(kContext.size()) + room);
-    TokenTree tree(12, 60, 0);
+    ProposalBuilder tree(12, 60, 0);
     Beam shape{.width = 3, .length = 4};
     REQUIRE_NOTHROW(propose(tree, drafter, shape));
     const std::int32_t levels = room < 1 ? 0 : std::min(4, 1 + (room - 1) / 3);
@@ -199,7 +199,7 @@ TEST_CASE("a drafter that is nearly full: shorter beams; no length: nothing") {
     CHECK(std::set<Text>(got.begin(), got.end()) == want);
   }
   ScriptedDrafter drafter(12, rows);
-  TokenTree tree(12, 60, 0);
+  ProposalBuilder tree(12, 60, 0);
   Beam none{.length = 0};
   CHECK_NOTHROW(none.reserve());
   propose(tree, drafter, none);

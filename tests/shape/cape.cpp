@@ -18,7 +18,7 @@ const Text kContext = {0, 1, 0};
 constexpr Token kRoot = 1;
 const Text kText = {0, 1, 0, kRoot};
 
-void propose(TokenTree& tree, ScriptedDrafter& drafter, Cape& shape, std::int32_t limit = 1000) {
+void propose(ProposalBuilder& tree, ScriptedDrafter& drafter, Cape& shape, std::int32_t limit = 1000) {
   NoUniforms none;
   tree.reset(kRoot, 3, limit);
   shape.propose(drafter, ProposeContext{kContext, {}, limit}, tree, none);
@@ -92,7 +92,7 @@ TEST_CASE(
   ScriptedDrafter drafter(20, rows);
   Cape shape;
   CHECK(shape.max_nodes() == 33);
-  TokenTree tree(20, shape.max_nodes(), 0);
+  ProposalBuilder tree(20, shape.max_nodes(), 0);
   propose(tree, drafter, shape);
   REQUIRE(tree.size() == 33);
   CHECK(tree.kind() == ProposalKind::deterministic);
@@ -124,7 +124,7 @@ TEST_CASE(
 TEST_CASE("the same tree as a naive transcription: random rows, ties, budgets, room") {
   Random random(2);
   int cut = 0, full = 0;
-  TokenTree tree(40, 200, 0);
+  ProposalBuilder tree(40, 200, 0);
   Cape reused;  // one value serves many rounds
   for (std::uint64_t i = 0; i < 1500; ++i) {
     const double spread = random.between(0.5, 12);
@@ -156,7 +156,7 @@ TEST_CASE("the same tree as a naive transcription: random rows, ties, budgets, r
 }
 
 TEST_CASE("confidences choose the counts") {
-  TokenTree tree(30, 60, 0);
+  ProposalBuilder tree(30, 60, 0);
   for (const auto& [p, count] : {std::pair{0.2, 7}, {0.45, 5}, {0.7, 3}, {0.9, 1}, {0.9999999, 1}}) {
     ScriptedDrafter drafter(30, rows_of_confidence(30, p));
     Cape shape{.length = 3};
@@ -170,7 +170,7 @@ TEST_CASE("small vocabularies, no length, no budget, no room") {
   for (std::int32_t vocab = 1; vocab <= 8; ++vocab) {
     ScriptedDrafter drafter(vocab,
                             [=](const Text&) { return std::vector<float>(static_cast<std::size_t>(vocab)); });
-    TokenTree tree(vocab, 33, 0);
+    ProposalBuilder tree(vocab, 33, 0);
     Cape shape{.extras = CapeExtras::fixed(7)};
     NoUniforms none;
     tree.reset(0, 3);
@@ -178,7 +178,7 @@ TEST_CASE("small vocabularies, no length, no budget, no room") {
     CHECK(tree.size() == 1 + 4 * vocab);  // every token there is, once
   }
   ScriptedDrafter drafter(20, random_rows(20, 1, 1));
-  TokenTree tree(20, 33, 0);
+  ProposalBuilder tree(20, 33, 0);
   Cape none{.length = 0};
   CHECK(none.max_nodes() == 1);
   propose(tree, drafter, none);

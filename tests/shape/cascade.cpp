@@ -98,7 +98,7 @@ void compare(int cases, std::uint64_t seed) {
                              random.between(0, 1.5)};
     Cascade<n> shape{.limits = limits, .lenience = lenience};
     shape.reserve();
-    TokenTree tree(kVocab, shape.max_nodes(), 0);
+    ProposalBuilder tree(kVocab, shape.max_nodes(), 0);
     tree.reset(kRoot, 3);
     NoUniforms rng;
     setting.with_stack([&](auto stack) {
@@ -173,7 +173,7 @@ void check_bound(std::uint64_t seed, int tables, int texts) {
     const std::int32_t bound = shape.max_nodes();
     CHECK(bound == 1 + *lengths(limits, 0).rbegin());
     nonempty += bound > 1;
-    TokenTree tree(kVocab, 200, 0);
+    ProposalBuilder tree(kVocab, 200, 0);
     std::int32_t longest = 0;
     for (int text = 0; text < texts; ++text) {
       const Setting<n> setting{random.bits() % 100000, static_cast<Last>(text % 2), random.between(0, 1.5)};
@@ -221,7 +221,7 @@ TEST_CASE("the table of the paper") {
   std::int32_t longest = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const Setting<3> setting{seed, seed % 2 ? Last::points : Last::silent, 0.3};
-    TokenTree tree(kVocab, shape.max_nodes(), 0);
+    ProposalBuilder tree(kVocab, shape.max_nodes(), 0);
     tree.reset(kRoot, 3);
     NoUniforms rng;
     setting.with_stack([&](auto stack) {
@@ -262,7 +262,7 @@ TEST_CASE("narrow room: a valid chain of at most so many nodes, and nobody is as
     const std::int32_t room = 1 + random.below(greedy.max_nodes());
     const Setting<3> setting{random.bits() % 1000, pick_last(i % 3, limits), 0.5,
                              static_cast<std::int32_t>(kContext.size()) + room};
-    TokenTree tree(kVocab, sampled.max_nodes(), sampled.max_nodes());
+    ProposalBuilder tree(kVocab, sampled.max_nodes(), sampled.max_nodes());
     PhiloxRandom rng(static_cast<std::uint64_t>(i));
     const auto propose = [&](auto& shape) {
       tree.reset(kRoot, 3, room);
@@ -284,7 +284,7 @@ TEST_CASE("drafters that have nothing to say end their turns") {
   const DraftTokenOf nothing = [](const Text&) { return kNoToken; };
   const RowOf row_of = related_rows(kVocab, 1, 2, 0.5);
   NoUniforms rng;
-  TokenTree tree(kVocab, 100, 0);
+  ProposalBuilder tree(kVocab, 100, 0);
   const auto size = [&](auto shape, auto stack) {
     shape.reserve();
     tree.reset(kRoot, 3);
@@ -308,7 +308,7 @@ TEST_CASE("temperature 0 draws nothing: the sampled cascade is the greedy one") 
                   Cascade<3, Draw::sampled>::kind == ProposalKind::sampled);
     greedy.reserve(), sampled.reserve();
     const Setting<3> setting{random.bits() % 1000, pick_last(i % 3, limits)};
-    TokenTree one(kVocab, greedy.max_nodes(), 0), other(kVocab, greedy.max_nodes(), greedy.max_nodes());
+    ProposalBuilder one(kVocab, greedy.max_nodes(), 0), other(kVocab, greedy.max_nodes(), greedy.max_nodes());
     one.reset(kRoot, 3), other.reset(kRoot, 3);
     NoUniforms rng;
     setting.with_stack([&](auto stack) {

@@ -38,7 +38,7 @@ std::vector<float> row_after(const ToyModel& model, const TokenTree& tree, NodeI
 }
 
 template <Draw mode>
-void propose(TokenTree& tree, ToyModel& model, const Chain<mode>& chain, const SamplingParams& params,
+void propose(ProposalBuilder& tree, ToyModel& model, const Chain<mode>& chain, const SamplingParams& params,
              std::uint64_t seed, std::int32_t limit) {
   model.truncate(0);
   ModelDrafter drafter(model);
@@ -51,7 +51,7 @@ void propose(TokenTree& tree, ToyModel& model, const Chain<mode>& chain, const S
 
 TEST_CASE("a greedy chain follows the largest logits, whatever the parameters") {
   ToyModel model(6, 1);
-  TokenTree tree(6, 5, 0);
+  ProposalBuilder tree(6, 5, 0);
   for (const SamplingParams& params :
        {SamplingParams{}, SamplingParams{.temperature = 0}, SamplingParams{.temperature = 3, .top_k = 1}}) {
     propose(tree, model, Chain<Draw::greedy>{.length = 4}, params, 1, 5);
@@ -72,7 +72,7 @@ TEST_CASE(
     "a sampled chain draws from the draft's rows under the target's parameters, and records that "
     "distribution") {
   ToyModel model(6, 1);
-  TokenTree tree(6, 5, 5);
+  ProposalBuilder tree(6, 5, 5);
   const SamplingParams params{.temperature = 0.7f, .top_k = 3};
   std::vector<int> counts(6);
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
@@ -95,7 +95,7 @@ TEST_CASE(
 
 TEST_CASE("exit_below ends the chain after a draft token of low confidence, which is kept") {
   ToyModel model(6, 1);
-  TokenTree tree(6, 9, 9);
+  ProposalBuilder tree(6, 9, 9);
   int shorter = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     propose(tree, model, Chain<Draw::sampled>{.length = 8, .exit_below = 0.2f}, {}, seed, 9);
@@ -113,7 +113,7 @@ TEST_CASE("exit_below ends the chain after a draft token of low confidence, whic
 
 TEST_CASE("no longer than there is room for, and than the length") {
   ToyModel model(6, 1);
-  TokenTree tree(6, 9, 9);
+  ProposalBuilder tree(6, 9, 9);
   for (std::int32_t limit = 1; limit <= 9; ++limit) {
     const std::int64_t before = model.calls;
     propose(tree, model, Chain<Draw::sampled>{.length = 5}, {}, 3, limit);
@@ -126,7 +126,7 @@ TEST_CASE("no longer than there is room for, and than the length") {
 }
 
 TEST_CASE("point masses: their tokens whatever the mode, until there are none") {
-  TokenTree tree(5, 9, 0);
+  ProposalBuilder tree(5, 9, 0);
   PhiloxRandom rng(1);
   ListDrafter drafter{{3, 1, 4}};
   for (const std::int32_t length : {2, 8}) {
@@ -148,7 +148,7 @@ TEST_CASE(
     "from") {
   static_assert(Chain<Draw::shared>::kind == ProposalKind::shared);
   ToyModel model(6, 1);
-  TokenTree tree(6, 5, 5);
+  ProposalBuilder tree(6, 5, 5);
   const SamplingParams params{.temperature = 0.7f, .top_k = 3};
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     propose(tree, model, Chain<Draw::shared>{.length = 4}, params, seed, 5);
@@ -168,7 +168,7 @@ TEST_CASE(
 
   ListDrafter drafter{{3, 1}};
   PhiloxRandom rng(1);
-  TokenTree points(5, 9, 0);
+  ProposalBuilder points(5, 9, 0);
   points.reset(0, 4);
   Chain<Draw::shared>{}.propose(drafter, ProposeContext{kContext, {}, 9}, points, rng);
   CHECK(points.size() == 3);

@@ -199,7 +199,7 @@ TEST_CASE("draft tokens without a row are weighed too: a drafter that is always 
 
 TEST_CASE("reset() forgets draft tokens only if told to, never a size's cost") {
   CostAware shape(Chain<>{.length = 3});
-  TokenTree tree(4, 4, 0);
+  ProposalBuilder tree(4, 4, 0);
   VerifyResult result;
   result.clear();
   for (int i = 0; i < 50; ++i) {

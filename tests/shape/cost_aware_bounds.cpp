@@ -1,6 +1,7 @@
 // labels: optimised
 // What CostAware may lose against plain decoding, and what it must find, in simulated time.
 #include <specula/cost/curve_cost_model.hpp>
+#include <specula/proposal/proposal_builder.hpp>
 
 #include <doctest/doctest.h>
 
@@ -111,8 +112,8 @@ TEST_CASE("a round that asks nothing does not touch the draft") {
   const auto synced = [&](auto shape) {
     Counted drafter(world, clock);
     drafter.begin(0);
-    TokenTree tree(8, shape.max_nodes(), shape.max_nodes());
-    if constexpr (requires { shape.reserve(); }) shape.reserve();
+    ProposalBuilder tree(8, shape.max_nodes(), shape.max_nodes());
+    if constexpr (ReservesWorkspace<std::remove_cvref_t<decltype(shape)>>) shape.reserve();
     PhiloxRandom rng(1);
     AcceptanceEstimator record;
     for (int i = 0; i < 1000; ++i) record.saw_draft_tokens(false, false), record.saw_drafted(0.01);

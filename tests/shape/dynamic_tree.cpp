@@ -17,7 +17,7 @@ const Text kContext = {0, 1, 0};
 constexpr Token kRoot = 1;
 const Text kText = {0, 1, 0, kRoot};
 
-void propose(TokenTree& tree, ScriptedDrafter& drafter, DynamicTree& shape, std::int32_t limit = 1000) {
+void propose(ProposalBuilder& tree, ScriptedDrafter& drafter, DynamicTree& shape, std::int32_t limit = 1000) {
   NoUniforms none;
   tree.reset(kRoot, 3, limit);
   shape.propose(drafter, ProposeContext{kContext, {}, limit}, tree, none);
@@ -56,7 +56,7 @@ TEST_CASE(
   DynamicTree shape;
   CHECK(shape.max_nodes() == 60);
   CHECK(shape.draft_nodes() == 51);
-  TokenTree tree(50, 600, 0);
+  ProposalBuilder tree(50, 600, 0);
   propose(tree, drafter, shape);
   CHECK(tree.size() == 60);
   CHECK(tree.kind() == ProposalKind::deterministic);
@@ -87,7 +87,7 @@ TEST_CASE(
 TEST_CASE(
     "the same tree as a naive transcription: random rows, rows full of ties, small vocabularies, room") {
   Random random(3);
-  TokenTree tree(40, 600, 0);
+  ProposalBuilder tree(40, 600, 0);
   DynamicTree shape;  // one value serves many rounds
   int cut = 0;
   for (std::uint64_t i = 0; i < 600; ++i) {
@@ -124,7 +124,7 @@ TEST_CASE("a draft that is all but certain: rounding makes no child likelier tha
         return row;
       };
       ScriptedDrafter drafter(8, rows);
-      TokenTree tree(8, 60, 0);
+      ProposalBuilder tree(8, 60, 0);
       DynamicTree shape{.top_k = 3, .expansions = 5, .total = 1 + random.below(8)};
       REQUIRE_NOTHROW(propose(tree, drafter, shape));
       CHECK(tree.size() == 1 + shape.total);
@@ -137,7 +137,7 @@ TEST_CASE("a drafter that is nearly full: fewer levels") {
   const RowOf rows = random_rows(30, 5, 3);
   for (std::int32_t room = 0; room <= 45; ++room) {
     ScriptedDrafter drafter(30, rows, static_cast<std::int32_t>(kContext.size()) + room);
-    TokenTree tree(30, 60, 0);
+    ProposalBuilder tree(30, 60, 0);
     DynamicTree shape{.top_k = 8, .expansions = 4, .total = 30};
     CAPTURE(room);
     REQUIRE_NOTHROW(propose(tree, drafter, shape));
@@ -150,7 +150,7 @@ TEST_CASE("a drafter that is nearly full: fewer levels") {
 
 TEST_CASE("no room, nothing to propose") {
   ScriptedDrafter drafter(30, random_rows(30, 5, 3));
-  TokenTree tree(30, 60, 0);
+  ProposalBuilder tree(30, 60, 0);
   DynamicTree shape;
   propose(tree, drafter, shape, 1);
   CHECK(tree.size() == 1);

@@ -46,7 +46,7 @@ TEST_CASE("so many draft tokens of each drafter; where one has none the next goe
     const Horizontal<3> shape{.counts = {random.below(4), random.below(4), random.below(4)}};
     const double silent = i % 2 ? 0.4 : 0;
     auto stack = stack_of(i, silent);
-    TokenTree tree(kVocab, shape.max_nodes(), 0);
+    ProposalBuilder tree(kVocab, shape.max_nodes(), 0);
     tree.reset(kRoot, 3);
     NoUniforms rng;
     shape.propose(stack, ProposeContext{kContext, {}, shape.max_nodes()}, tree, rng);
@@ -72,7 +72,7 @@ TEST_CASE("sampled: each draft token from the row of its drafter, whose distribu
                 Horizontal<2, Draw::sampled>::kind == ProposalKind::sampled);
   const Horizontal<3, Draw::sampled> shape{.counts = {2, 1, 2}};
   const SamplingParams params{.temperature = 0.8f, .top_k = 3};
-  TokenTree tree(kVocab, shape.max_nodes(), shape.max_nodes());
+  ProposalBuilder tree(kVocab, shape.max_nodes(), shape.max_nodes());
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     auto stack = stack_of(1, 0);
     tree.reset(kRoot, 3);
@@ -100,7 +100,7 @@ TEST_CASE("room: max_nodes, and less of it") {
   CHECK(Horizontal<2>{}.max_nodes() == 1);
   CHECK(Horizontal<2>{.counts = {1 << 30, 1 << 30}}.max_nodes() == 1 << 24);  // trees refuse it
   const Horizontal<3> shape{.counts = {2, 2, 2}};
-  TokenTree tree(kVocab, 7, 0), whole(kVocab, 7, 0);
+  ProposalBuilder tree(kVocab, 7, 0), whole(kVocab, 7, 0);
   NoUniforms rng;
   auto all = stack_of(5, 0);
   whole.reset(kRoot, 3);
@@ -117,7 +117,7 @@ TEST_CASE("room: max_nodes, and less of it") {
 TEST_CASE("nothing to say at all") {
   const DraftTokenOf nothing = [](const Text&) { return kNoToken; };
   Stack stack{ScriptedPoints(kVocab, nothing), ScriptedPoints(kVocab, nothing)};
-  TokenTree tree(kVocab, 9, 0);
+  ProposalBuilder tree(kVocab, 9, 0);
   tree.reset(kRoot, 3);
   NoUniforms rng;
   Horizontal<2>{.counts = {4, 4}}.propose(stack, ProposeContext{kContext, {}, 9}, tree, rng);

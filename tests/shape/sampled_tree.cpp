@@ -25,7 +25,7 @@ constexpr Token kRoot = 1;
 const Text kText = {0, 1, 0, kRoot};
 
 template <class S>
-void propose(TokenTree& tree, ScriptedDrafter& drafter, const S& shape, std::uint64_t seed,
+void propose(ProposalBuilder& tree, ScriptedDrafter& drafter, const S& shape, std::uint64_t seed,
              std::int32_t limit = 1000, const SamplingParams& params = {}) {
   PhiloxRandom rng(seed);
   tree.reset(kRoot, 3, limit);
@@ -70,7 +70,7 @@ template <class S>
 void check_widths() {
   const RowOf rows = random_rows(30, 1, 3);
   ScriptedDrafter drafter(30, rows);
-  TokenTree tree(30, 100, 100);
+  ProposalBuilder tree(30, 100, 100);
   const S shape{.widths = {3, 2, 1, 2}};
   CHECK(shape.max_nodes() == 1 + 3 + 6 + 6 + 12);
   CHECK(shape.least_nodes() == 4);
@@ -95,7 +95,7 @@ void check_frequencies() {
   constexpr int n = 30000;
   const RowOf rows = random_rows(3, 2, 1.5);
   ScriptedDrafter drafter(3, rows);
-  TokenTree tree(3, 20, 20);
+  ProposalBuilder tree(3, 20, 20);
   std::map<Text, int> counts;
   for (std::uint64_t seed = 0; seed < n; ++seed) {
     propose(tree, drafter, S{.widths = {2, 1}}, seed);
@@ -139,7 +139,7 @@ TEST_CASE(
 
 TEST_CASE("distinct siblings differ, independent ones may be alike") {
   ScriptedDrafter drafter(5, random_rows(5, 3, 2));
-  TokenTree tree(5, 60, 60);
+  ProposalBuilder tree(5, 60, 60);
   int alike = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     propose(tree, drafter, Distinct{.widths = {3, 3}}, seed);
@@ -157,7 +157,7 @@ TEST_CASE("distinct siblings differ, independent ones may be alike") {
 TEST_CASE("all children of a node or none, where room ends") {
   const std::array<std::int32_t, 16> widths{3, 2, 2};
   const RowOf rows = random_rows(30, 4, 2);
-  TokenTree tree(30, 40, 40);
+  ProposalBuilder tree(30, 40, 40);
   for (std::int32_t limit = 1; limit <= 25; ++limit) {
     ScriptedDrafter drafter(30, rows);
     const auto check = [&](auto shape) {
@@ -186,7 +186,7 @@ TEST_CASE("all children of a node or none, where room ends") {
 TEST_CASE("temperature 0: one child a node, chosen; top-k 1: as many as have mass") {
   const RowOf rows = random_rows(30, 5, 2);
   ScriptedDrafter drafter(30, rows);
-  TokenTree tree(30, 40, 40);
+  ProposalBuilder tree(30, 40, 40);
   const auto check = [&](auto shape) {
     propose(tree, drafter, shape, 1, 1000, {.temperature = 0});
     CHECK(tree.size() == 4);
@@ -209,7 +209,7 @@ TEST_CASE("temperature 0: one child a node, chosen; top-k 1: as many as have mas
 
 TEST_CASE("it ends at the first width of 0, and with one branch it is a chain") {
   ScriptedDrafter drafter(30, random_rows(30, 6, 2));
-  TokenTree tree(30, 40, 40);
+  ProposalBuilder tree(30, 40, 40);
   const Distinct cut{.widths = {2, 0, 3}};
   CHECK(cut.max_nodes() == 3);
   propose(tree, drafter, cut, 1);

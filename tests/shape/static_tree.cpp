@@ -25,12 +25,13 @@ const Text kContext = {0, 1, 0};
 constexpr Token kRoot = 1;
 const Text kText = {0, 1, 0, kRoot};
 
-void propose(TokenTree& tree, ScriptedDrafter& drafter, StaticTree<>& shape, std::int32_t limit = 1000) {
+void propose(ProposalBuilder& tree, ScriptedDrafter& drafter, StaticTree<>& shape,
+             std::int32_t limit = 1000) {
   NoUniforms none;
   tree.reset(kRoot, 3, limit);
   shape.propose(drafter, ProposeContext{kContext, {}, limit}, tree, none);
 }
-void propose(TokenTree& tree, ScriptedDrafter& drafter, Drawn& shape, std::uint64_t seed,
+void propose(ProposalBuilder& tree, ScriptedDrafter& drafter, Drawn& shape, std::uint64_t seed,
              const SamplingParams& params = {}, std::int32_t limit = 1000) {
   PhiloxRandom rng(seed);
   tree.reset(kRoot, 3, limit);
@@ -92,7 +93,7 @@ TEST_CASE("EAGLE's tree: 26 nodes, one call of the draft a level, over nodes tha
   CHECK(shape.max_nodes() == 26);
   CHECK(shape.draft_nodes() == 11);
   CHECK(shape.least_nodes() == 2);
-  TokenTree tree(50, 30, 0);
+  ProposalBuilder tree(50, 30, 0);
   propose(tree, drafter, shape);
   CHECK(tree.size() == 26);
   CHECK(tree.kind() == ProposalKind::deterministic);
@@ -103,7 +104,7 @@ TEST_CASE("EAGLE's tree: 26 nodes, one call of the draft a level, over nodes tha
 
 TEST_CASE("the same tree as a naive transcription: random forms, rows with ties and gaps, room") {
   Random random(3);
-  TokenTree tree(12, 40, 0);
+  ProposalBuilder tree(12, 40, 0);
   int cut = 0, short_rows = 0;
   for (std::uint64_t i = 0; i < 600; ++i) {
     const RowOf rows =
@@ -129,7 +130,7 @@ TEST_CASE("a tree with one branch of rank 0 is a greedy chain, drawn a sampled o
   const RankedTree line{{0}, {0, 0}, {0, 0, 0}, {0, 0, 0, 0}};
   for (std::uint64_t i = 0; i < 20; ++i) {
     ScriptedDrafter drafter(12, random_rows(12, i, 2));
-    TokenTree tree(12, 6, 6), chain(12, 6, 6);
+    ProposalBuilder tree(12, 6, 6), chain(12, 6, 6);
     const auto same = [&] {
       CHECK(tree.is_chain());
       CHECK(tree.size() == 5);
@@ -162,7 +163,7 @@ TEST_CASE("drawn: the form's children, without replacement, under the distributi
     ScriptedDrafter drafter(30, rows);
     Drawn shape{.form = seed ? random_form(random, 30, false) : RankedTree::eagle()};
     CHECK_NOTHROW(shape.validate());
-    TokenTree tree(30, 40, 40);
+    ProposalBuilder tree(30, 40, 40);
     propose(tree, drafter, shape, seed, params);
     REQUIRE(tree.size() == shape.form.size());  // rows are flat enough for all draws
     CHECK((tree.kind() == ProposalKind::sampled_distinct || tree.is_chain()));
@@ -193,7 +194,7 @@ TEST_CASE("drawn where room ends: all children of a node or none, and none behin
   const RowOf rows = random_rows(30, 4, 1);
   for (std::int32_t limit = 1; limit <= 27; ++limit) {
     ScriptedDrafter drafter(30, rows);
-    TokenTree tree(30, 40, 40);
+    ProposalBuilder tree(30, 40, 40);
     Drawn shape;
     propose(tree, drafter, shape, 9, {}, limit);
     CAPTURE(limit);
@@ -224,7 +225,7 @@ TEST_CASE("drawn where room ends: all children of a node or none, and none behin
 TEST_CASE("drawn at temperature 0 the likeliest path is left; fewer tokens than draws, fewer children") {
   const RowOf rows = random_rows(30, 5, 2);
   ScriptedDrafter drafter(30, rows);
-  TokenTree tree(30, 40, 40);
+  ProposalBuilder tree(30, 40, 40);
   Drawn shape;
   propose(tree, drafter, shape, 1, {.temperature = 0});
   CHECK(tree.size() == 6);
@@ -246,7 +247,7 @@ TEST_CASE("a drafter that is nearly full: fewer levels") {
   const RowOf rows = random_rows(30, 5, 3);
   for (std::int32_t room = 0; room <= 12; ++room) {
     ScriptedDrafter drafter(30, rows, static_cast<std::int32_t>(kContext.size()) + room);
-    TokenTree tree(30, 60, 0);
+    ProposalBuilder tree(30, 60, 0);
     StaticTree<> shape;
     CAPTURE(room);
     REQUIRE_NOTHROW(propose(tree, drafter, shape));
@@ -262,7 +263,7 @@ TEST_CASE("as large as pays: draft tokens that promise less than they cost are l
   CostAware shape(StaticTree<>{}, CostCurve({1, 1.02}), CostCurve({0.02}));
   shape.reserve();
   VerifyResult result;
-  TokenTree tree(30, 30, 0);
+  ProposalBuilder tree(30, 30, 0);
   NoUniforms none;
   std::int32_t smallest = 26, largest = 0;
   for (std::int32_t round = 0; round < 40; ++round) {
@@ -278,7 +279,7 @@ TEST_CASE("as large as pays: draft tokens that promise less than they cost are l
 }
 
 TEST_CASE("bad fields") {
-  TokenTree tree(4, 30, 30);
+  ProposalBuilder tree(4, 30, 30);
   ScriptedDrafter drafter(4, random_rows(4, 1, 2));
   StaticTree<> wide{.form = {{0}, {4}}};
   CHECK_THROWS_WITH_AS(propose(tree, drafter, wide), "StaticTree: rank 4 in a vocabulary of 4 tokens",

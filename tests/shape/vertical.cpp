@@ -37,7 +37,7 @@ void compare(std::uint64_t seed, Stack stack, std::vector<SlowDrafter> slow, std
              std::int32_t length, double lenience, int& offered, int& longest) {
   Vertical<n> shape{.reviews = reviews, .length = length, .lenience = lenience};
   shape.reserve();
-  TokenTree tree(kVocab, shape.max_nodes(), 0);
+  ProposalBuilder tree(kVocab, shape.max_nodes(), 0);
   tree.reset(kRoot, 3);
   NoUniforms rng;
   shape.propose(stack, ProposeContext{kContext, {}, shape.max_nodes()}, tree, rng);
@@ -107,7 +107,7 @@ TEST_CASE("copied draft tokens are never forgiven, dense ones are") {
   const auto proposal = [&](auto stack, double lenience) {
     Vertical<2> shape{.reviews = 2, .length = 3, .lenience = lenience};
     shape.reserve();
-    TokenTree tree(kVocab, shape.max_nodes(), 0);
+    ProposalBuilder tree(kVocab, shape.max_nodes(), 0);
     tree.reset(kRoot, 3);
     shape.propose(stack, ProposeContext{kContext, {}, shape.max_nodes()}, tree, rng);
     return Text(tree.tokens().begin(), tree.tokens().end());
@@ -129,7 +129,7 @@ TEST_CASE(
   const SamplingParams params{.temperature = 0.9f, .top_k = 4};
   Vertical<3, Draw::sampled> shape{.reviews = 2, .length = 2};
   shape.reserve();
-  TokenTree tree(kVocab, shape.max_nodes(), shape.max_nodes());
+  ProposalBuilder tree(kVocab, shape.max_nodes(), shape.max_nodes());
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     Stack stack{ScriptedDrafter(kVocab, row_of(3, 1)), ScriptedDrafter(kVocab, row_of(3, 2)),
                 ScriptedPoints(kVocab, draft_token_of(3, 0.2))};
@@ -164,7 +164,7 @@ TEST_CASE("room: max_nodes, and less of it") {
       Vertical<3> greedy{.reviews = 3, .length = 3, .lenience = 2};
       Vertical<3, Draw::sampled> sampled{.reviews = 3, .length = 3, .lenience = 2};
       greedy.reserve(), sampled.reserve();
-      TokenTree tree(kVocab, greedy.max_nodes(), greedy.max_nodes());
+      ProposalBuilder tree(kVocab, greedy.max_nodes(), greedy.max_nodes());
       tree.reset(kRoot, 3, room);
       auto first = stack(), second = stack();
       greedy.propose(first, ProposeContext{kContext, {}, room}, tree, none);
@@ -184,7 +184,7 @@ TEST_CASE("a drafter below that has nothing to say: the head drafts, a token a r
   Stack stack{ScriptedDrafter(kVocab, row_of(1, 1)), ScriptedPoints(kVocab, nothing)};
   Vertical<> shape{.reviews = 3, .length = 4};
   shape.reserve();
-  TokenTree tree(kVocab, shape.max_nodes(), 0);
+  ProposalBuilder tree(kVocab, shape.max_nodes(), 0);
   tree.reset(kRoot, 3);
   NoUniforms rng;
   shape.propose(stack, ProposeContext{kContext, {}, 16}, tree, rng);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <specula/accept/target_distributions.hpp>
-#include <specula/proposal/token_tree.hpp>
+#include <specula/proposal/proposal_builder.hpp>
 #include <specula/random_source.hpp>
 #include <specula/verify_result.hpp>
 
@@ -378,7 +378,7 @@ struct Mix {
 
 /// A proposal, its dense copy, and the target's rows.
 struct Case {
-  specula::TokenTree tree;
+  specula::ProposalBuilder tree;
   DenseTree dense;
   std::vector<float> rows;  // (N, V)
   std::vector<std::vector<float>> row;
@@ -387,12 +387,12 @@ struct Case {
   specula::LogitsView view() const { return {rows.data(), tree.size(), tree.vocab(), tree.vocab()}; }
 };
 
-/// Grows a random proposal, in all ways that TokenTree has, and random target rows for it. The children of
-/// a node are drawn from one row, some of them from a point mass. Draft rows resemble the target's, so that
-/// some tokens are accepted.
+/// Grows a random proposal, in all ways that ProposalBuilder has, and random target rows for it. The children
+/// of a node are drawn from one row, some of them from a point mass. Draft rows resemble the target's, so
+/// that some tokens are accepted.
 inline Case random_case(Random& random, std::int32_t vocab, const specula::SamplingParams& params,
                         const Mix& mix, std::uint64_t seed) {
-  Case out{specula::TokenTree(vocab, mix.nodes, mix.nodes), {}, {}, {}, {}};
+  Case out{specula::ProposalBuilder(vocab, mix.nodes, mix.nodes), {}, {}, {}, {}};
   specula::PhiloxRandom uniforms(seed);
   const std::int32_t origin = random.below(1000);
   out.tree.reset(random.below(vocab), origin);

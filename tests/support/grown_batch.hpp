@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <specula/cuda/grow/grown_trees.cuh>
-#include <specula/proposal/token_tree.hpp>
+#include <specula/proposal/proposal_builder.hpp>
 #include <specula/verify/tree_mask.hpp>
 
 #include "device_batch.hpp"
@@ -258,9 +258,9 @@ Grown<Growth> grow(const std::vector<Growing>& batch, const typename Growth::Pla
 
 /// The CPU's proposal.
 template <class Growth, class Element>
-specula::TokenTree proposal(const Growing& g, const typename Growth::Plan& plan,
-                            const typename Growth::Capacity& capacity) {
-  specula::TokenTree tree(plan.vocab, plan.width, 0);
+specula::ProposalBuilder proposal(const Growing& g, const typename Growth::Plan& plan,
+                                  const typename Growth::Capacity& capacity) {
+  specula::ProposalBuilder tree(plan.vocab, plan.width, 0);
   tree.reset(g.root, static_cast<std::int32_t>(g.context.size()), g.limit);
   ScriptedDrafter drafter(plan.vocab, rounded<Element>(g.rows));
   NoUniforms none;
@@ -342,7 +342,7 @@ void check_bad_rows(std::vector<Growing> batch, typename Growth::Capacity capaci
                                                       Status::ok});
       CHECK(found.trees.holds(0, expected(0)));
       CHECK(found.trees.holds(2, expected(2)));
-      specula::TokenTree alone(plan.vocab, 2, 0);
+      specula::ProposalBuilder alone(plan.vocab, 2, 0);
       alone.reset(batch[1].root, static_cast<std::int32_t>(batch[1].context.size()), 2);
       CHECK(found.trees.holds(1, alone));
       right(found);

@@ -129,8 +129,8 @@ Run write_texts(const World& world, S shape) {
   Clock clock(world);
   SkilledDrafter drafter(world, clock);
   detail::expect_valid(shape);
-  if constexpr (requires { shape.reserve(); }) shape.reserve();
-  TokenTree tree(8, shape.max_nodes(), S::kind == ProposalKind::deterministic ? 0 : shape.max_nodes());
+  if constexpr (ReservesWorkspace<S>) shape.reserve();
+  ProposalBuilder tree(8, shape.max_nodes(), S::kind == ProposalKind::deterministic ? 0 : shape.max_nodes());
   VerifyResult result;
   PhiloxRandom rng(3);
   Run run;
@@ -138,7 +138,7 @@ Run write_texts(const World& world, S shape) {
   std::int32_t last = 1;
   for (std::int32_t text = 0; text < world.texts; ++text) {
     drafter.begin(text);
-    if constexpr (requires { shape.reset(); }) shape.reset();
+    if constexpr (ResetsPerText<S>) shape.reset();
     std::vector<Token> tokens(static_cast<std::size_t>(world.prompt), 0);
     tokens.reserve(static_cast<std::size_t>(world.prompt + world.tokens + 64));
     while (static_cast<std::int32_t>(tokens.size()) < world.prompt + world.tokens) {
@@ -146,7 +146,7 @@ Run write_texts(const World& world, S shape) {
       const auto context = static_cast<std::int32_t>(tokens.size()) - 1;
       tree.reset(tokens.back(), context);
       {
-        const TokenTree::ResetLock lock(tree);
+        const ProposalBuilder::ResetLock lock(tree);
         shape.propose(drafter, ProposeContext{Tokens(tokens).first(tokens.size() - 1), {}, shape.max_nodes()},
                       tree, rng);
       }
@@ -170,10 +170,7 @@ Run write_texts(const World& world, S shape) {
       tokens.push_back(result.next_token);
       run.proposed += nodes - 1, rounds += 1;
       const Timing timing{{1, nodes, took}, drafter.usage() - before};
-      if constexpr (requires { shape.learn(tree, result, timing); })
-        shape.learn(tree, result, timing);
-      else if constexpr (requires { shape.learn(tree, result); })
-        shape.learn(tree, result);
+      if constexpr (LearnsFromRounds<S>) shape.learn(tree, result, timing);
     }
     if (text == 0) run.first_text = clock.spent;
   }

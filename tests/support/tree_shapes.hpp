@@ -1,4 +1,4 @@
-// Shapes that grow trees in every way of TokenTree, for tests of rules and of distributions.
+// Shapes that grow trees in every way of ProposalBuilder, for tests of rules and of distributions.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ struct Bush {
     return total;
   }
   template <class D, class C>
-  void propose(D& drafter, const specula::ProposeContext& round, specula::TokenTree& tree, C& rng) const {
+  void propose(D& drafter, const specula::ProposeContext& round, specula::ProposalBuilder& tree,
+               C& rng) const {
     drafter.sync(round.committed, {});
     for (specula::NodeId n = 0; n < tree.size() && tree.depth(n) < depth; ++n) {
       const specula::Token token = tree.token(n);
@@ -39,7 +40,7 @@ struct Bush {
 
  private:
   template <class C>
-  void grow(Child child, specula::NodeId n, const specula::Distribution& q, specula::TokenTree& tree,
+  void grow(Child child, specula::NodeId n, const specula::Distribution& q, specula::ProposalBuilder& tree,
             C& rng) const {
     if (tree.room() < 1) return;
     if (child == Child::drawn) tree.draw(n, q, rng);

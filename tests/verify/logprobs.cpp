@@ -18,7 +18,7 @@ TEST_CASE("the emitted tokens and the likeliest ones, best first, from rows work
   const auto ln = [](double p) { return static_cast<float>(std::log(p)); };
   const std::array<float, 8> data{ln(0.5), ln(0.25), ln(0.125), ln(0.125), kNone, ln(2), kNone, ln(1)};
   const LogitsView rows{data.data(), 2, 4, 4};
-  TokenTree tree(4, 2, 0);
+  ProposalBuilder tree(4, 2, 0);
   tree.reset(3, 0);
   tree.choose(0, 2, 1);
   VerifyResult result;

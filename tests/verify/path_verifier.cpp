@@ -73,7 +73,7 @@ TEST_CASE("one pass a leaf; the path that was run last is committed, another app
   target.row(2, 3, row.data());
   const auto best = static_cast<Token>(std::max_element(row.begin(), row.end()) - row.begin());
   const Token wrong = best == 0 ? 1 : 0;
-  TokenTree tree(5, 8, 0);
+  ProposalBuilder tree(5, 8, 0);
   PhiloxRandom rng(1);
   for (const bool last : {true, false}) {
     target.truncate(2);
@@ -101,7 +101,7 @@ TEST_CASE("errors leave the committed context, and name what is wrong") {
   NoTrees target(5, 3);
   PathVerifier verifier{target, Greedy{}};
   verifier.append(List{1, 2});
-  TokenTree tree(5, 8, 0);
+  ProposalBuilder tree(5, 8, 0);
   tree.reset(3, 2);
   tree.choose(0, 4, 1);
   tree.choose(0, 1, 1);
@@ -118,7 +118,7 @@ TEST_CASE("errors leave the committed context, and name what is wrong") {
                        "PathVerifier: the target's rows of 5 logits are 0 floats apart: they overlap",
                        std::invalid_argument);
   target.overlap = false;
-  TokenTree root(5, 1, 0);
+  ProposalBuilder root(5, 1, 0);
   root.reset(3, 2);
   target.poison_call = target.calls + 1;
   CHECK_THROWS_WITH_AS((PathVerifier{target, Sampling{}}.verify(root, rng)),
@@ -138,7 +138,7 @@ TEST_CASE("a proposal larger than the workspace, and a verifier that was moved f
   PathVerifier verifier{target, Greedy{}};
   PhiloxRandom rng(1);
   const auto verify = [&](std::int32_t nodes) {
-    TokenTree tree(5, nodes, 0);
+    ProposalBuilder tree(5, nodes, 0);
     tree.reset(3, target.size());
     while (tree.size() < nodes) tree.choose(tree.size() - 1, 4, 1);
     verifier.verify(tree, rng);

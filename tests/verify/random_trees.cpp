@@ -56,7 +56,7 @@ enum class Growth : std::uint8_t { chosen, drawn, distinct, shared, any };
 
 /// A token tree with its draft rows and the target's.
 struct Proposal {
-  TokenTree tree;
+  ProposalBuilder tree;
   std::vector<float> draft, target;  // (N, V)
 
   LogitsView rows() const { return {target.data(), tree.size(), tree.vocab(), tree.vocab()}; }
@@ -67,7 +67,7 @@ struct Proposal {
 Proposal grow(Random& random, const RandomTree& form, std::int32_t vocab, Growth growth,
               const SamplingParams& params, std::uint64_t seed) {
   const std::int32_t n = form.size(), room = random.below(3);
-  Proposal out{TokenTree(vocab, n + room, n), {}, {}};
+  Proposal out{ProposalBuilder(vocab, n + room, n), {}, {}};
   for (std::int32_t i = 0; i < n; ++i)
     for (float logit : random.row(vocab, 3, 0.2, 0.1)) {
       out.draft.push_back(logit);
@@ -181,7 +181,7 @@ TEST_CASE("the mask is the ancestor relation, one word a row to four") {
 
 TEST_CASE("what a token tree says of itself") {
   Random random(3);
-  TokenTree tree(7, 200, 0);
+  ProposalBuilder tree(7, 200, 0);
   for (int i = 0; i < 4000; ++i) {
     const RandomTree form = random_tree(random, 7, i % 10 == 0 ? 200 : 64);
     const std::int32_t origin = random.below(100000);
@@ -278,7 +278,7 @@ TEST_CASE("token-first rules accept from a tree what they accept from the best o
         const std::vector<NodeId> path = form.path_to(leaf);
         std::vector<float> rows;
         bool first = true;  // nobody on the path has an elder sibling of the same token
-        TokenTree chain(vocab, static_cast<std::int32_t>(path.size()), 0);
+        ProposalBuilder chain(vocab, static_cast<std::int32_t>(path.size()), 0);
         chain.reset(it.tree.token(0), it.tree.origin());
         for (std::size_t d = 0; d < path.size(); ++d) {
           const auto from = it.target.begin() + path[d] * vocab;
@@ -310,7 +310,7 @@ TEST_CASE("siblings with the same token: the first is taken, what is below the o
   // 0 -> {1: a, 2: a, 3: b}; 1 -> {4: c}; 2 -> {5: d}, where the target says a, then d.
   const Token a = 0, b = 1, c = 2, d = 3;
   const std::int32_t vocab = 4;
-  TokenTree tree(vocab, 6, 0);
+  ProposalBuilder tree(vocab, 6, 0);
   tree.reset(b, 10);
   tree.choose(0, a, 1), tree.choose(0, a, 1), tree.choose(0, b, 1), tree.choose(1, c, 1),
       tree.choose(2, d, 1);
@@ -349,7 +349,7 @@ TEST_CASE("a chain is a tree with one branch, for every rule and the same unifor
         std::equal(drawn.tree.tokens().begin(), drawn.tree.tokens().end(), distinct.tree.tokens().begin()));
     for (const Proposal* it : {&drawn, &distinct, &chosen}) REQUIRE(it->tree.is_chain());
     // A tree that was a bush before and has the room of one.
-    TokenTree again(vocab, 64, 64);
+    ProposalBuilder again(vocab, 64, 64);
     PhiloxRandom uniforms(i + 7);
     const RandomTree bush = random_tree(random, 64, vocab, TreeProfile::bush);
     again.reset(0, 3);

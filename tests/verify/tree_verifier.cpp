@@ -62,7 +62,7 @@ TEST_CASE("one forward over the whole tree, and the accepted path committed") {
     return static_cast<Token>(std::max_element(row.begin(), row.end()) - row.begin());
   };
   const Token x = best(2, 3), y = best(3, x), wrong = x == 0 ? 1 : 0;
-  TokenTree tree(5, 8, 0);
+  ProposalBuilder tree(5, 8, 0);
   tree.reset(3, 2);
   tree.choose(0, wrong, 1);
   tree.choose(0, x, 1);
@@ -86,7 +86,7 @@ TEST_CASE("nodes that a drafter left in the target's own cache do no harm") {
   TreeVerifier verifier{target, Greedy{}};
   verifier.append(List{1, 2});
   target.extend(List{4, 4}, std::vector<NodeId>{-1, 0});
-  TokenTree tree(5, 2, 0);
+  ProposalBuilder tree(5, 2, 0);
   tree.reset(3, 2);
   PhiloxRandom rng(1);
   verifier.verify(tree, rng);
@@ -99,7 +99,7 @@ TEST_CASE(
   TreeVerifier verifier{target, SampleAndMatch{}};
   verifier.append(List{1, 2});
   PhiloxRandom rng(1);
-  TokenTree tree(5, 20, 0);
+  ProposalBuilder tree(5, 20, 0);
   for (std::int32_t size = 7; size < 10; ++size) {
     tree.reset(3, 2);
     while (tree.size() < size) tree.choose(0, tree.size() % 5, 1);
@@ -116,7 +116,7 @@ TEST_CASE(
 
 TEST_CASE("whatever throws, the committed context is what it was") {
   ToyModel target(5, 3);
-  TokenTree tree(5, 2, 0);
+  ProposalBuilder tree(5, 2, 0);
   tree.reset(3, 2);
   tree.choose(0, 1, 1);
   PhiloxRandom rng(1);
@@ -142,7 +142,7 @@ TEST_CASE("a proposal that does not follow what the target holds is refused, and
   ToyModel target(5, 3);
   TreeVerifier verifier{target, Greedy{}};
   verifier.append(List{1, 2});
-  TokenTree tree(5, 2, 0);
+  ProposalBuilder tree(5, 2, 0);
   tree.reset(3, 3);
   PhiloxRandom rng(1);
   CHECK_THROWS_WITH_AS(
@@ -160,7 +160,7 @@ TEST_CASE(
     "a verification result that is no path of the proposal and a token after it: an error, and nothing is "
     "committed") {
   ToyModel target(5, 3);
-  TokenTree tree(5, 4, 0);
+  ProposalBuilder tree(5, 4, 0);
   PhiloxRandom rng(1);
   VerifyResult words;
   const auto check = [&](auto verifier, const std::string& name) {
@@ -197,7 +197,7 @@ TEST_CASE("log-probabilities are gone once verify() threw, and a wrong request l
   ToyModel target(5, 3);
   TreeVerifier verifier{target, Greedy{}};
   verifier.report_logprobs({.top = 2});
-  TokenTree tree(5, 2, 0);
+  ProposalBuilder tree(5, 2, 0);
   PhiloxRandom rng(1);
   tree.reset(3, 0);
   verifier.verify(tree, rng);
@@ -215,7 +215,7 @@ TEST_CASE("a PathVerifier has what a TreeVerifier has: parameters of the next ro
   ToyModel target(5, 3), twin(5, 3);
   TreeVerifier tree_verifier{target, Greedy{}};
   PathVerifier path_verifier{twin, Greedy{}};
-  TokenTree tree(5, 3, 0);
+  ProposalBuilder tree(5, 3, 0);
   PhiloxRandom rng(1);
   const auto logprobs = [&](auto& verifier) {
     CHECK_THROWS_AS(verifier.set_params({.top_p = 0}), std::invalid_argument);
@@ -240,7 +240,7 @@ TEST_CASE("a PathVerifier has what a TreeVerifier has: parameters of the next ro
 TEST_CASE("log-probabilities read no row until they are asked for, and then name the node of a bad one") {
   ToyModel target(5, 3);
   TreeVerifier verifier{target, Blind{}};
-  TokenTree tree(5, 2, 0);
+  ProposalBuilder tree(5, 2, 0);
   const auto verify = [&](bool poisoned) {
     verifier.truncate(0);
     if (poisoned) target.poison_call = target.calls + 1;
@@ -285,7 +285,7 @@ TEST_CASE("log-probabilities of a masked row: fewer likeliest tokens, and far on
   Masked target(4, 1);
   TreeVerifier verifier{target, Greedy{}};
   verifier.report_logprobs({.top = 3});
-  TokenTree tree(4, 1, 0);
+  ProposalBuilder tree(4, 1, 0);
   tree.reset(3, 0);
   PhiloxRandom rng(1);
   verifier.verify(tree, rng);

@@ -4,18 +4,18 @@
 
 #include "specula/accept/detail/accept_matching.hpp"
 #include "specula/accept/target_distributions.hpp"
-#include "specula/random_source.hpp"
 #include "specula/proposal/token_tree.hpp"
+#include "specula/random_source.hpp"
 #include "specula/verify_result.hpp"
 
 namespace specula {
 
 /// SampleAndMatch with shared noise: the token after a node is the argmax of log p(x) + Gumbel
-/// noise(position, x), and a shape that draws by TokenTree::draw_shared takes the argmax of log q(x) + the
-/// same noise. The two agree with probability at least (1 - TV) / (1 + TV), always where q = p; independent
-/// draws agree with probability sum p q only. One seed gives one text, whatever the drafter and shape: also
-/// without a drafter, and for proposals that are chosen or drawn by other uniform draws. (It is not the
-/// text of SampleAndMatch, which uses other uniform draws.) Daliri, Musco, Suresh 2024.
+/// noise(position, x), and a shape that draws by ProposalBuilder::draw_shared takes the argmax of log q(x) +
+/// the same noise. The two agree with probability at least (1 - TV) / (1 + TV), always where q = p;
+/// independent draws agree with probability sum p q only. One seed gives one text, whatever the drafter and
+/// shape: also without a drafter, and for proposals that are chosen or drawn by other uniform draws. (It is
+/// not the text of SampleAndMatch, which uses other uniform draws.) Daliri, Musco, Suresh 2024.
 ///
 /// Exact for every proposal, since it never reads q: a position's token is a function of the tokens before
 /// it and of the position's own noise, and no draft token changes that. Rules that read q must not be given

@@ -41,6 +41,7 @@ class VerifyWorkspace {
   /// Throws std::invalid_argument unless vocab >= 1 and max_nodes, root included, is in [1, 2^24).
   VerifyWorkspace(std::int32_t vocab, std::int32_t max_nodes)
       : scan_(checked(vocab, max_nodes)),
+        masses_(static_cast<std::size_t>(detail::tile_count(vocab))),
         residual_(vocab, max_nodes),
         node_states_(static_cast<std::size_t>(max_nodes)) {}
 
@@ -51,8 +52,25 @@ class VerifyWorkspace {
     detail::expect_in("VerifyWorkspace: max_nodes", max_nodes, 1, detail::kMostNodes);
     return vocab;
   }
+  Distribution scan(std::span<const float> row, const SamplingParams& params) {
+    if (params.greedy()) return scan_.distribution(row, params);  // leaves masses_ as they are
+    scanned_ = {};                                                // in case that the row is bad
+    return scanned_ = scan_.weights(row, params, masses_).distribution;
+  }
+  void measure(const Distribution& distribution) {
+    scan_.weights(distribution, masses_);
+    scanned_ = distribution;
+  }
+  /// None unless masses_ are of `distribution`.
+  std::span<const double> masses_of(const Distribution& distribution) const {
+    if (!distribution.logits || !(scanned_ == distribution)) return {};
+    return masses_;
+  }
+
   detail::Alive alive_;
   detail::RowScan scan_;
+  std::vector<double> masses_;  // (ceil(V / 512)) of scanned_
+  Distribution scanned_;
   detail::Residual residual_;
   std::vector<detail::NodeState> node_states_;
 };
@@ -76,7 +94,7 @@ class TargetDistributions {
   /// room for them in the workspace. Every rule calls this, or check_for(), first.
   void(check)(const TokenTree& tree) const {
     if (tree.size() < 1)
-      throw std::invalid_argument("the proposal has no root: call TokenTree::reset() first");
+      throw std::invalid_argument("the proposal has no root: call ProposalBuilder::reset() first");
     const auto nodes = static_cast<std::size_t>(tree.size());
     LogitsView rows = rows_;
     rows.rows = std::min(rows.rows, tree.size());  // later ones are never read
@@ -105,13 +123,13 @@ class TargetDistributions {
   /// p after `node`. Cost: one row read. Throws std::runtime_error naming the node if the row holds NaN or
   /// is empty.
   Distribution operator[](NodeId node) const {
-    return named(node, [&] { return work_->scan_.distribution(rows_.row(node), params_); });
+    return named(node, [&] { return work_->scan(rows_.row(node), params_); });
   }
   /// The same under other parameters than the target's own. Throws std::invalid_argument if they are out of
   /// range.
   Distribution distribution(NodeId node, const SamplingParams& params) const {
     validate(params);
-    return named(node, [&] { return work_->scan_.distribution(rows_.row(node), params); });
+    return named(node, [&] { return work_->scan(rows_.row(node), params); });
   }
   /// First of the largest logits after `node`. Cost and errors as above.
   Token argmax(NodeId node) const {
@@ -119,7 +137,8 @@ class TargetDistributions {
   }
   /// `distribution`, which must be no point mass, as weights for a draw; free if operator[] made it last.
   detail::TokenWeights weights(const Distribution& distribution) const {
-    return work_->scan_.weights(distribution);
+    if (work_->masses_of(distribution).empty()) work_->measure(distribution);
+    return {distribution, work_->scan_.vocab(), work_->masses_};
   }
 
   /// A token from `distribution`: its point, or a draw at `key`.
@@ -131,7 +150,7 @@ class TargetDistributions {
   /// The residual of p, from which rejections subtract. One at a time: a second call ends the first. Reads
   /// nothing.
   detail::Residual& residual(const Distribution& distribution) const {
-    work_->residual_.start(distribution, work_->scan_.masses(distribution));
+    work_->residual_.start(distribution, work_->masses_of(distribution));
     return work_->residual_;
   }
 

@@ -12,6 +12,17 @@
 
 #include "specula/base/compiler_options.hpp"
 
+namespace specula {
+
+/// A policy that checks its fields: `void validate() const`, which throws std::invalid_argument if one is out
+/// of range. Speculator's constructor calls a shape's before anything else.
+template <class P>
+concept ValidatesFields = requires(const P& p) {
+  p.validate();
+};
+
+}  // namespace specula
+
 namespace specula::detail {
 
 /// Maximum nodes of a proposal, root included: 2^24 - 1.
@@ -57,7 +68,7 @@ void expect_nodes(const char* name, const Shape& shape) {
 /// Throws what the policy's own validate() throws, if it has one.
 template <class Policy>
 void expect_valid(const Policy& policy) {
-  if constexpr (requires { policy.validate(); }) policy.validate();
+  if constexpr (ValidatesFields<Policy>) policy.validate();
 }
 /// The same, then forwards the policy.
 template <class Policy>

@@ -35,7 +35,7 @@ inline float log_weight(float weight) {
 ///   beta     = sum_y min(q(y), l p(y)).
 ///
 /// Writes log q_eff (V) and returns true, or returns false where nothing can be rejected: q_eff is q.
-/// Rounding is harmless: a caller that tests the token against this float row, as TokenTree::review does,
+/// Rounding is harmless: a caller that tests the token against this float row, as review() does,
 /// gives it exactly the distribution of this row. Cost: one or two reads of both rows. Source: Cascade
 /// Speculative Drafting, section 3.1, made exact.
 inline bool lenient_row(const Distribution& draft, const Distribution& reviewer, double lenience,

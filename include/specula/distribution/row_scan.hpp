@@ -32,11 +32,11 @@ inline void fill_tile(const Distribution& distribution, std::int32_t vocab, std:
   kernels().fill(tile_at(distribution.logits, vocab, tile, padding), Exponent(distribution), weights);
 }
 
-/// Weights of a distribution over a row, tile by tile, for Rng::draw.
+/// A scanned row: its distribution with the masses of its tiles, as weights for Rng::draw.
 struct TokenWeights {
   Distribution distribution;
   std::int32_t vocab_size;
-  std::span<const double> masses;  // (ceil(V / 512)) of `distribution`
+  std::span<const double> masses;  // (ceil(V / 512)) of `distribution`; none of a point mass
 
   std::int32_t vocab() const { return vocab_size; }
   double operator()(Token token) const { return distribution(token); }
@@ -59,10 +59,13 @@ double tile_mass(const Weights& weights, std::int32_t tile) {
   return kernels().subtract(w.data(), w.data(), 1.0f, 0.0f);
 }
 
-/// Workspace for scanning a row. Allocates in the constructor, and 4 V bytes at the first truncation. Keeps
-/// the tile masses of the last distribution that it computed. Its functions throw std::runtime_error on a
-/// row that holds NaN or +infinity, has no finite logit, or has logits beyond 1e38 times the temperature,
-/// and std::invalid_argument on a row of another width.
+/// Workspace for scanning a row. Allocates in the constructor, and 4 V bytes at the first truncation. Its
+/// functions throw std::runtime_error on a row that holds NaN or +infinity, has no finite logit, or has
+/// logits beyond 1e38 times the temperature, and std::invalid_argument on a row of another width.
+///
+/// Where a function takes `masses`, (ceil(V / 512)), it writes the tile masses there, and the result refers
+/// to them. With none it writes into the workspace, where they are valid until the next call. It throws
+/// std::invalid_argument if there is another number of them.
 class RowScan {
  public:
   explicit RowScan(std::int32_t vocab)
@@ -73,46 +76,39 @@ class RowScan {
 
   std::int32_t vocab() const { return vocab_; }
 
-  /// The distribution of `row` under `params`. Cost: one read of the row; truncation reads the tiles that
-  /// reach the threshold again.
-  Distribution distribution(std::span<const float> row, const SamplingParams& params) {
-    if (params.greedy()) return Distribution::at(argmax(row));
-    seen_ = {};  // the first truncation allocates, and may throw when masses_ are already of this row
+  /// The distribution of `row` under `params` and its tile masses; a point mass, which has none, at
+  /// temperature 0. Cost: one read of the row; truncation reads the tiles that reach the threshold again.
+  TokenWeights weights(std::span<const float> row, const SamplingParams& params,
+                       std::span<double> masses = {}) {
+    if (params.greedy()) return {Distribution::at(argmax(row)), vocab_, {}};
+    masses = place(masses);
     Distribution distribution;
     distribution.logits = row.data();
     distribution.inv_t = 1.0 / static_cast<double>(params.temperature);
     const bool needs_sum = !params.truncates() || truncation_.needs_sum(params);
     distribution.shift = needs_sum ? scan(row, distribution.inv_t) : maxima(row, distribution.inv_t);
     // A truncation that needs no sum needs no log_z either: the kept mass is summed below.
-    if (needs_sum) distribution.log_z = log_sum();
+    if (needs_sum) distribution.log_z = log_sum(masses);
     if (params.truncates()) {
       distribution.min_logit = truncation_.threshold(distribution, params, stats_);
-      const double kept =
-          measure(distribution, [&](std::size_t t) { return stats_[t].maximum < distribution.min_logit; });
+      const double kept = measure(distribution, masses,
+                                  [&](std::size_t t) { return stats_[t].maximum < distribution.min_logit; });
       distribution.log_z += std::log(kept);
-      normalise(kept);
+      normalise(masses, kept);
     }
-    seen_ = distribution;
-    return distribution;
+    return {distribution, vocab_, masses};
+  }
+  /// The distribution alone, at the same cost.
+  Distribution distribution(std::span<const float> row, const SamplingParams& params) {
+    return weights(row, params).distribution;
   }
 
-  /// `distribution` as weights. Free if distribution() just made it, else one read of its row.
-  TokenWeights weights(const Distribution& distribution) {
-    if (!(seen_ == distribution)) {
-      measure(distribution, [](std::size_t) { return false; });
-      seen_ = distribution;
-    }
-    return {distribution, vocab_, masses_};
+  /// The tile masses of any distribution over a row; it must be no point mass. Cost: one read of the row.
+  TokenWeights weights(const Distribution& distribution, std::span<double> masses = {}) {
+    masses = place(masses);
+    measure(distribution, masses, [](std::size_t) { return false; });
+    return {distribution, vocab_, masses};
   }
-
-  /// Tile masses of `distribution` if it is the last one computed, else empty.
-  std::span<const double> masses(const Distribution& distribution) const {
-    return distribution.logits != nullptr && seen_ == distribution ? std::span<const double>(masses_)
-                                                                   : std::span<const double>();
-  }
-
-  /// Drops the last distribution's masses: its row is about to be overwritten.
-  void forget() { seen_ = {}; }
 
   /// First of the largest logits. Cost: one read of the row.
   Token argmax(std::span<const float> row) {
@@ -131,11 +127,10 @@ class RowScan {
 
   /// argmax with its confidence. Cost: one read of the row.
   Top top(std::span<const float> row) {
-    seen_ = {};
     const float best = scan(row, 1.0);
     std::int32_t tile = 0;
     while (stats_[static_cast<std::size_t>(tile)].maximum != best) ++tile;
-    return {first(row, tile, best), prob(-log_sum())};
+    return {first(row, tile, best), prob(-log_sum(masses_))};
   }
 
   /// The out.size() largest logits, best first, ties to the lower token; returns how many are above
@@ -144,9 +139,8 @@ class RowScan {
   /// ascending row.
   std::int32_t top_k(std::span<const float> row, std::span<Top> out) {
     if (out.empty()) return 0;
-    seen_ = {};
     const float best = scan(row, 1.0);
-    const double log_z = log_sum();
+    const double log_z = log_sum(masses_);
     std::size_t found = 0;
     // few logits are within a small gap of the best
     for (const float gap : {4.0f, 10.0f, std::numeric_limits<float>::infinity()}) {
@@ -158,6 +152,13 @@ class RowScan {
   }
 
  private:
+  std::span<double> place(std::span<double> masses) {
+    if (masses.empty()) return masses_;
+    if (masses.size() != masses_.size())
+      throw std::invalid_argument("room for " + std::to_string(masses.size()) + " tile masses, a row has " +
+                                  std::to_string(masses_.size()) + " tiles");
+    return masses;
+  }
   /// At most 1 in spite of rounding, so that products along a path never rise.
   static double prob(double log) { return std::min(1.0, std::exp(log)); }
   /// The largest of the logits above `bound`, sorted, in `out`, with the logit as `prob`.
@@ -215,36 +216,36 @@ class RowScan {
     return top;
   }
   /// log of the sum of exp(inv_t * (l - top)) over the row that scan() read last, top being its largest
-  /// logit; leaves the tiles' shares of it in masses_.
-  double log_sum() {
+  /// logit; writes the tiles' shares of it to `masses`.
+  double log_sum(std::span<double> masses) const {
     const TileStats& first =
         *std::max_element(stats_.begin(), stats_.end(),
                           [](const TileStats& a, const TileStats& b) { return a.maximum < b.maximum; });
     for (std::size_t t = 0; t < stats_.size(); ++t) {
       const double mass = stats_[t].sum > 0 ? stats_[t].sum * pow2(stats_[t].unit - first.unit) : 0.0;
       // the weights of such a tile would all underflow, so it must not be drawn
-      masses_[t] = mass < 0x1p-100 ? 0.0 : mass;
+      masses[t] = mass < 0x1p-100 ? 0.0 : mass;
     }
-    const double sum = merge_tiles(masses_);
-    normalise(sum);
+    const double sum = merge_tiles(masses);
+    normalise(masses, sum);
     return (std::log2(sum) - static_cast<double>(first.rest)) / kLog2E;
   }
   /// Computes the tile masses of any distribution over its row, skipping `is_empty` tiles; returns their
   /// total.
   template <class IsEmpty>
-  double measure(const Distribution& distribution, IsEmpty is_empty) {
+  double measure(const Distribution& distribution, std::span<double> masses, IsEmpty is_empty) const {
     const Exponent exponent(distribution);
     std::array<float, kTile> padding, weights;
-    for (std::size_t t = 0; t < masses_.size(); ++t) {
+    for (std::size_t t = 0; t < masses.size(); ++t) {
       const auto tile = static_cast<std::int32_t>(t);
-      masses_[t] = is_empty(t) ? 0.0
-                               : kernels().fill(tile_at(distribution.logits, vocab_, tile, padding), exponent,
-                                                weights.data());
+      masses[t] = is_empty(t) ? 0.0
+                              : kernels().fill(tile_at(distribution.logits, vocab_, tile, padding), exponent,
+                                               weights.data());
     }
-    return merge_tiles(masses_);
+    return merge_tiles(masses);
   }
-  void normalise(double total) {
-    for (double& mass : masses_) mass /= total;
+  static void normalise(std::span<double> masses, double total) {
+    for (double& mass : masses) mass /= total;
   }
   Token first(std::span<const float> row, std::int32_t tile, float value) const {
     return static_cast<Token>(std::find(row.begin() + tile * kTile, row.end(), value) - row.begin());
@@ -271,8 +272,7 @@ class RowScan {
 
   std::int32_t vocab_;
   std::vector<TileStats> stats_;  // (ceil(V / 512)) of the last scanned row
-  std::vector<double> masses_;    // (ceil(V / 512)) of seen_
-  Distribution seen_;
+  std::vector<double> masses_;    // (ceil(V / 512)), where the caller gives no memory for them
   Truncation truncation_;
 };
 

@@ -20,8 +20,10 @@ struct WholeModel {
   template <class M>
   LogitsView operator()(M& model, Tokens tokens, Nodes parents, NodeId, Usage& usage) const {
     const LogitsView rows = model.extend(tokens, parents);
-    if constexpr (requires { model.layers(); })
-      usage.layers += static_cast<double>(tokens.size()) * model.layers();
+    static_assert(
+        !requires { model.layers(); } || CountsLayers<M>,
+        "the draft's layers() is not CountsLayers: std::int32_t layers() const");
+    if constexpr (CountsLayers<M>) usage.layers += static_cast<double>(tokens.size()) * model.layers();
     return rows;
   }
 };
@@ -122,8 +124,8 @@ class ModelDrafter {
     rest_.clear();
     for (std::size_t i = kept; i < total; ++i) rest_.push_back(at(i));
     forget_nodes();
-    known_ += static_cast<std::int32_t>(
-        std::min(kept, fresh.size()));  // if append() throws, the model holds this
+    known_ +=
+        static_cast<std::int32_t>(std::min(kept, fresh.size()));  // if append() throws, the model holds this
     tail_.assign(draft_tokens.begin(),
                  draft_tokens.begin() + static_cast<std::ptrdiff_t>(kept - std::min(kept, fresh.size())));
     if (!rest_.empty()) model_->append(rest_);

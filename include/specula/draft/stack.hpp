@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "specula/concepts.hpp"
+#include "specula/optional_members.hpp"
 #include "specula/stats.hpp"
 
 namespace specula {
@@ -25,6 +26,7 @@ class Stack {
       Drafter<Head>,
       "Stack: one of its members is no Drafter: a member function is missing or has another type; it is "
       "named below, and specula/concepts.hpp lists them all");
+  static_assert(detail::check_drafter_members<Head>());
 
  public:
   static constexpr std::size_t kMembers = 1 + sizeof...(Tail);
@@ -54,7 +56,7 @@ class Stack {
   std::int32_t capacity() const { return std::min(head_.capacity(), tail_.capacity()); }
   /// Whether the text of a member is in the cache of `model`.
   bool works_in(const void* model) const {
-    if constexpr (requires { head_.works_in(model); })
+    if constexpr (NamesItsModel<Head>)
       if (head_.works_in(model)) return true;
     return tail_.works_in(model);
   }
@@ -70,7 +72,7 @@ class Stack {
 
   /// Reserves memory in the members that keep a copy of the text.
   void reserve(std::int32_t tokens) {
-    if constexpr (requires { head_.reserve(tokens); }) head_.reserve(tokens);
+    if constexpr (ReservesMemory<Head>) head_.reserve(tokens);
     tail_.reserve(tokens);
   }
   /// Usage of the i-th member, and of all together; empty for members without usage(). Throws
@@ -80,7 +82,7 @@ class Stack {
       throw std::invalid_argument("Stack::usage: no member " + std::to_string(i) + ", there are " +
                                   std::to_string(kMembers));
     if (i > 0) return tail_.usage(i - 1);
-    if constexpr (requires { head_.usage(); }) return head_.usage();
+    if constexpr (ReportsUsage<Head>) return head_.usage();
     return {};
   }
   Usage usage() const {
@@ -100,6 +102,7 @@ class Stack<Head> {
       Drafter<Head>,
       "Stack: one of its members is no Drafter: a member function is missing or has another type; it is "
       "named below, and specula/concepts.hpp lists them all");
+  static_assert(detail::check_drafter_members<Head>());
 
  public:
   static constexpr std::size_t kMembers = 1;
@@ -116,17 +119,17 @@ class Stack<Head> {
   std::int32_t vocab_size() const { return head_.vocab_size(); }
   std::int32_t capacity() const { return head_.capacity(); }
   bool works_in(const void* model) const {
-    if constexpr (requires { head_.works_in(model); }) return head_.works_in(model);
+    if constexpr (NamesItsModel<Head>) return head_.works_in(model);
     return false;
   }
   void truncate(std::int32_t n) { head_.truncate(n); }
   void sync(Tokens context, Tokens draft_tokens) { head_.sync(context, draft_tokens); }
   auto extend(Tokens tokens, Nodes parents) { return head_.extend(tokens, parents); }
   void reserve(std::int32_t tokens) {
-    if constexpr (requires { head_.reserve(tokens); }) head_.reserve(tokens);
+    if constexpr (ReservesMemory<Head>) head_.reserve(tokens);
   }
   Usage usage(std::size_t = 0) const {
-    if constexpr (requires { head_.usage(); }) return head_.usage();
+    if constexpr (ReportsUsage<Head>) return head_.usage();
     return {};
   }
 

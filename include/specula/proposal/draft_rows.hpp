@@ -10,58 +10,71 @@
 #include <string>
 #include <vector>
 
+#include "specula/distribution/row_math.hpp"
 #include "specula/rows.hpp"
 
 namespace specula::detail {
 
-/// Slots of V logits, one per node for the first nodes of a tree, and the distribution last made from each.
+/// Slots of V logits, one per node for the first nodes of a tree, and the distribution last made from each
+/// with its tile masses: 8 bytes for 512 logits, so that no draw from a kept row scans it again.
 /// Allocates in the constructor only.
 class DraftRows {
  public:
   /// Requires checked sizes.
   DraftRows(std::int32_t vocab, std::int32_t slots)
       : vocab_(static_cast<std::size_t>(vocab)),
+        tiles_(static_cast<std::size_t>(tile_count(vocab))),
         distributions_(static_cast<std::size_t>(slots)),
+        masses_(tiles_ * distributions_.size()),
         logits_(vocab_ * distributions_.size()) {}
 
   /// The slot of the row after `node`. Throws std::invalid_argument if the node has no slot, or if `row`,
   /// which is to be stored there, has another width.
   std::span<float> slot(NodeId node, std::span<const float> row) {
     if (node < 0 || static_cast<std::size_t>(node) >= distributions_.size())
-      throw std::invalid_argument("TokenTree: node " + std::to_string(node) + " has no row, " +
+      throw std::invalid_argument("ProposalBuilder: node " + std::to_string(node) + " has no row, " +
                                   std::to_string(distributions_.size()) + " are kept");
     if (row.size() != vocab_)
-      throw std::invalid_argument("TokenTree: the row after node " + std::to_string(node) + " has " +
+      throw std::invalid_argument("ProposalBuilder: the row after node " + std::to_string(node) + " has " +
                                   std::to_string(row.size()) + " logits, the vocabulary " +
                                   std::to_string(vocab_) + " tokens");
     return std::span<float>(logits_).subspan(static_cast<std::size_t>(node) * vocab_, vocab_);
   }
 
-  /// Records `distribution` as made from the row in the slot of `node`; {}: the row is being replaced.
+  /// Where the tile masses of the row after `node`, which has a slot, are written.
+  std::span<double> masses(NodeId node) {
+    return std::span<double>(masses_).subspan(static_cast<std::size_t>(node) * tiles_, tiles_);
+  }
+  /// Records `distribution` as made from the row in the slot of `node`, whose masses() are its own; {}: the
+  /// row is being replaced.
   void made(NodeId node, const Distribution& distribution) {
     distributions_[static_cast<std::size_t>(node)] = distribution;
   }
 
   /// Invalidates the rows of the nodes in [first, end): nothing may be drawn from them any more.
-  void forget(NodeId first, NodeId end) {
+  void drop(NodeId first, NodeId end) {
     for (auto node = static_cast<std::size_t>(first);
          node < std::min(distributions_.size(), static_cast<std::size_t>(end)); ++node)
       distributions_[node] = {};
   }
 
-  /// False if `distribution` is over a row kept here, but is not the distribution last made from it.
-  bool is_current(const Distribution& distribution) const {
+  /// The node in whose slot the row of `distribution` is kept; kNoParent: it is a row of the caller.
+  NodeId node_of(const Distribution& distribution) const {
     const std::less<const float*> before;
     if (distribution.is_point() || logits_.empty() || before(distribution.logits, logits_.data()) ||
         !before(distribution.logits, logits_.data() + logits_.size()))
-      return true;
-    return distributions_[static_cast<std::size_t>(distribution.logits - logits_.data()) / vocab_] ==
-           distribution;
+      return kNoParent;
+    return static_cast<NodeId>(static_cast<std::size_t>(distribution.logits - logits_.data()) / vocab_);
+  }
+  /// The distribution last made from the row after `node`, which has a slot.
+  const Distribution& distribution(NodeId node) const {
+    return distributions_[static_cast<std::size_t>(node)];
   }
 
  private:
-  std::size_t vocab_;
+  std::size_t vocab_, tiles_;
   std::vector<Distribution> distributions_;  // (slots)
+  std::vector<double> masses_;               // (slots, ceil(V / 512))
   std::vector<float> logits_;                // (slots, V)
 };
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "specula/proposal/token_tree.hpp"
+#include "specula/proposal_kind.hpp"
 
 namespace specula {
 

@@ -1,374 +1,198 @@
-// A proposal: a token tree of draft tokens under the root, with the record of how each was drawn.
+// A token tree of draft tokens under the root: its structure, and the record of how each was drawn.
 #pragma once
 
 #include <algorithm>
-#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <span>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
 #include <vector>
 
-#include "specula/base/alive.hpp"
 #include "specula/base/fields.hpp"
-#include "specula/distribution/distinct_weights.hpp"
-#include "specula/distribution/lenient_row.hpp"
-#include "specula/distribution/residual_weights.hpp"
-#include "specula/distribution/row_scan.hpp"
-#include "specula/proposal/draft_rows.hpp"
-#include "specula/proposal/proposal_nodes.hpp"
 #include "specula/proposal_kind.hpp"
 #include "specula/random_source.hpp"
 #include "specula/rows.hpp"
-#include "specula/sampling_params.hpp"
 
 namespace specula {
 
-/// A token tree in topological order, node 0 the root. Nodes are added by draw(), draw_distinct(),
-/// draw_shared(), choose() and copy(), so that the record is what was drawn, or by record(), where the
-/// caller guarantees it. Only a review() removes a drawn node. Allocates in the constructor, and 4 V bytes
-/// at the first top-k or top-p truncation.
-class TokenTree : public detail::ProposalNodes {
+/// A token tree in topological order, node 0 the root: what rules, verifiers and pictures read of a proposal.
+/// Only a ProposalBuilder is one, and it alone adds nodes, so that the record is what was drawn. Functions of
+/// a node do not check that it exists. Allocates in the constructor only.
+class TokenTree {
  public:
-  /// `max_nodes` includes the root. `stored_rows`: how many nodes may keep a draft row (V floats each) that
-  /// children are drawn from; 0 for deterministic proposals. Throws std::invalid_argument on sizes out of
-  /// range.
-  TokenTree(std::int32_t vocab, std::int32_t max_nodes, std::int32_t stored_rows)
-      : ProposalNodes(vocab, max_nodes),
-        scan_(vocab),
-        distinct_masses_(static_cast<std::size_t>(detail::tile_count(vocab))),
-        rows_(vocab, checked(stored_rows, max_nodes)),
-        lenient_(stored_rows > 0 ? static_cast<std::size_t>(vocab) : 0) {}
-  TokenTree(const TokenTree&) = delete;  // its distributions point into its rows
-  TokenTree& operator=(const TokenTree&) = delete;
-  TokenTree(TokenTree&&) = default;            // a moved-from tree throws in reset()
-  TokenTree& operator=(TokenTree&&) = delete;  // it would drop drawn tokens
+  std::int32_t size() const { return static_cast<std::int32_t>(tokens_.size()); }
+  std::int32_t room() const { return limit_ - size(); }
+  std::int32_t capacity() const { return capacity_; }
+  std::int32_t vocab() const { return vocab_; }
+  Tokens tokens() const { return tokens_; }   // (size)
+  Nodes parents() const { return parents_; }  // (size), parents()[0] == kNoParent
+  /// The root's token. Throws std::invalid_argument if reset() has not been called.
+  Token root() const {
+    expect_node(0);
+    return tokens_[0];
+  }
+  Token token(NodeId node) const { return tokens_[index(node)]; }
+  NodeId parent(NodeId node) const { return parents_[index(node)]; }
+  std::int32_t depth(NodeId node) const { return nodes_[index(node)].depth; }
+  std::int32_t position(NodeId node) const { return origin_ + depth(node); }
+  std::int32_t origin() const { return origin_; }
+  NodeId first_child(NodeId node) const { return nodes_[index(node)].first_child; }
+  NodeId next_sibling(NodeId node) const { return nodes_[index(node)].next_sibling; }
+  float confidence(NodeId node) const { return nodes_[index(node)].confidence; }
+  bool is_chain() const { return chain_; }
 
-  /// While one exists, reset() of its tree throws. The caller of a shape holds one, since a shape that
-  /// drops tokens that it has drawn biases the text.
-  class ResetLock {
-   public:
-    explicit ResetLock(TokenTree& tree) : tree_(tree) { ++tree_.locks_; }
-    ~ResetLock() { --tree_.locks_; }
-    ResetLock(const ResetLock&) = delete;
-    ResetLock& operator=(const ResetLock&) = delete;
+  /// Calls visit(child) for the children of `node` in drawing order, until it returns false.
+  template <class Visit>
+  void children(NodeId node, Visit visit) const {
+    for (NodeId c = first_child(node); c != kNoParent; c = next_sibling(c))
+      if (!visit(c)) return;
+  }
 
-   private:
-    TokenTree& tree_;
+  /// Whether a child of `node` has this token.
+  bool has_child(NodeId node, Token token) const {
+    bool found = false;
+    children(node, [&](NodeId c) { return !(found = this->token(c) == token); });
+    return found;
+  }
+
+  /// How this proposal was drawn: decided by its contents, not by what its shape may do.
+  ProposalKind kind() const {
+    if (shared_ > 0) return ProposalKind::shared;
+    if (drawn_ + distinct_ == 0) return ProposalKind::deterministic;
+    if (chain_) return ProposalKind::sampled;
+    if (chosen_ + distinct_ == 0 && one_distribution_) return ProposalKind::sampled_iid;
+    return chosen_ + drawn_ == 0 && one_distribution_ ? ProposalKind::sampled_distinct : ProposalKind::mixed;
+  }
+
+  /// The distribution that `node` was drawn from, with its earlier siblings still in it.
+  const Distribution& draft_distribution(NodeId node) const { return nodes_[index(node)].distribution; }
+
+  /// q: the draft's probability of `token` at `node`, given its parent and its earlier siblings.
+  double draft_prob(NodeId node, Token token) const {
+    const Node& n = nodes_[index(node)];
+    if (n.kind == Kind::distinct && is_earlier_sibling(node, token)) return 0.0;
+    return n.scale * n.distribution(token);
+  }
+  /// The factor on draft_distribution(node): 1 over the mass that earlier siblings left.
+  double draft_scale(NodeId node) const { return nodes_[index(node)].scale; }
+  /// True if earlier siblings are excluded from draft_distribution(node).
+  bool excludes_siblings(NodeId node) const { return nodes_[index(node)].kind == Kind::distinct; }
+
+  /// The key of the uniform draw that accepts `node`.
+  RandomKey accept_key(NodeId node) const {
+    return {position(node), origin_, RandomStream::accept, static_cast<std::uint32_t>(node)};
+  }
+  /// The keys of the token after `node`: drawn from the target's own distribution, or from the residual
+  /// after rejections.
+  RandomKey sample_key(NodeId node) const { return {position(node) + 1, 0, RandomStream::sample, 0}; }
+  RandomKey residual_key(NodeId node) const {
+    return {position(node) + 1, origin_, RandomStream::residual, 0};
+  }
+  /// The key of the noise of the token after `node`; index: token / 4.
+  RandomKey noise_key(NodeId node) const { return {position(node) + 1, 0, RandomStream::noise, 0}; }
+
+ protected:
+  enum class Kind : std::uint8_t { root, chosen, copied, drawn, distinct, shared };
+  struct Node {
+    Distribution distribution = {};
+    double scale = 1;
+    float confidence = 1;
+    std::int32_t depth = 0;
+    NodeId first_child = kNoParent, last_child = kNoParent, next_sibling = kNoParent;
+    Kind kind = Kind::root;
   };
 
-  /// Starts a proposal of at most `limit` nodes under `root`, which is at `position` of the text. Throws,
-  /// having changed nothing, std::invalid_argument if the root is outside the vocabulary or the position is
-  /// negative (or so large that a node's would overflow), std::logic_error under a ResetLock or if the tree
-  /// was moved from.
-  void reset(Token root, std::int32_t position, std::int32_t limit) {
-    alive_.expect("TokenTree");
-    if (locks_ > 0)
-      throw std::logic_error(
-          "TokenTree::reset: a shape is proposing, and tokens that it has drawn must not be dropped");
-    expect_token("the root", root);
-    detail::expect_in("TokenTree::reset: position", position, 0,
-                      std::numeric_limits<std::int32_t>::max() - capacity());
-    serial_ = 0;
-    scan_.forget();  // rows are about to be overwritten
-    rows_.forget(0, size());
-    begin(root, position, limit);
+  TokenTree(std::int32_t vocab, std::int32_t max_nodes) : vocab_(vocab), capacity_(max_nodes) {
+    detail::expect_in("ProposalBuilder: the vocabulary", vocab, 1, std::numeric_limits<std::int32_t>::max());
+    detail::expect_in("ProposalBuilder: max_nodes", max_nodes, 1, detail::kMostNodes);
+    nodes_.reserve(static_cast<std::size_t>(max_nodes));
+    tokens_.reserve(static_cast<std::size_t>(max_nodes));
+    parents_.reserve(static_cast<std::size_t>(max_nodes));
   }
-  void reset(Token root, std::int32_t position) { reset(root, position, capacity()); }
-  /// Limits this proposal to `nodes` nodes in all.
-  void narrow(std::int32_t nodes) { limit_to(nodes); }
+  TokenTree(const TokenTree&) = delete;
+  TokenTree& operator=(const TokenTree&) = delete;
+  TokenTree(TokenTree&&) = default;
+  TokenTree& operator=(TokenTree&&) = delete;
+  ~TokenTree() = default;
 
-  // ---- growth
-
-  /// Copies the draft's row after `node` (V logits) into the tree and returns its distribution under
-  /// `params`. Throws std::runtime_error naming the node if the row holds NaN or is empty, and
-  /// std::invalid_argument if params are out of range, the row has another width, or a token was drawn from
-  /// the row already stored (a second row needs the slot of another node).
-  Distribution store(NodeId node, std::span<const float> row, const SamplingParams& params) {
-    expect_node(node);
-    const std::span<float> slot = rows_.slot(node, row);
-    expect_unused(slot, node, kNoParent);
-    validate(params);
-    scan_.forget();  // it may be the row that was scanned last
-    rows_.made(node, {});
-    std::copy(row.begin(), row.end(), slot.begin());
-    const Distribution distribution = named(node, [&] { return scan_.distribution(slot, params); });
-    rows_.made(node, distribution);
-    return distribution;
+  void expect_node(NodeId node) const {
+    if (node < 0 || node >= size())
+      throw std::invalid_argument("ProposalBuilder: node " + std::to_string(node) + " of " +
+                                  std::to_string(size()) + (size() == 0 ? "; call reset() first" : ""));
   }
-  /// The same distribution over the caller's own row, which is read but not copied: for record(). Needs no
-  /// slot.
-  Distribution distribution_after(NodeId node, std::span<const float> row, const SamplingParams& params) {
-    expect_node(node);
-    validate(params);
-    return named(node, [&] { return scan_.distribution(row, params); });
+  void expect_room(NodeId parent) const {
+    expect_node(parent);
+    if (room() <= 0)
+      throw std::invalid_argument("ProposalBuilder: full, " + std::to_string(limit_) + " nodes");
+  }
+  void expect_token(const char* what, Token token) const {
+    if (token < 0 || token >= vocab_)
+      throw std::invalid_argument(std::string("ProposalBuilder: ") + what + ' ' + std::to_string(token) +
+                                  " is outside the vocabulary of " + std::to_string(vocab_));
   }
 
-  /// Adds a child of `parent` drawn from `distribution`, which must remain valid with its row until the
-  /// next reset(). Children drawn repeatedly from one distribution are independent of each other (with
-  /// replacement). Throws std::invalid_argument naming the parent if a store() has replaced the row of the
-  /// distribution, if the node of that row was removed (reset(), review()), or if a distribution that
-  /// store() did not make does not sum to 1 (checked when its row is first read).
-  template <class Rng>
-  NodeId draw(NodeId parent, const Distribution& distribution, Rng& rng) {
-    expect_room(parent);
-    if (distribution.is_point()) return choose(parent, distribution.point, 1.0f);
-    const detail::TokenWeights weights = weights_of(parent, distribution);
-    return add(parent, rng.draw(weights, draft_key(parent)), distribution, Kind::drawn);
+  /// Starts with the root alone, at a position of a text; `limit` is clamped to the capacity.
+  void begin(Token root, std::int32_t position, std::int32_t limit) {
+    origin_ = position;
+    limit_ = std::clamp(limit, 1, capacity_);
+    chosen_ = drawn_ = distinct_ = shared_ = 0;
+    chain_ = one_distribution_ = true;
+    nodes_.clear();
+    tokens_.clear();
+    parents_.clear();
+    push(root, kNoParent, {});
   }
-
-  /// Adds a child of `parent` drawn from `distribution` without replacement: given that it is none of the
-  /// existing children. Returns kNoParent and adds nothing if no other token has mass. Throws as draw().
-  template <class Rng>
-  NodeId draw_distinct(NodeId parent, const Distribution& distribution, Rng& rng) {
-    expect_room(parent);
-    if (distribution.is_point())
-      return has_child(parent, distribution.point) ? kNoParent : choose(parent, distribution.point, 1.0f);
-    const detail::DistinctWeights weights(*this, parent, weights_of(parent, distribution), distinct_masses_);
-    if (!(weights.total() > 0)) return kNoParent;
-    const Token token = rng.draw(weights, draft_key(parent));
-    return add(parent, token, distribution, Kind::distinct, 1.0 / weights.total());
-  }
-
-  /// Adds a child of `parent` drawn from `distribution` with the noise of its position, the same with which
-  /// GumbelCoupling draws the target's token. Throws as draw().
-  template <class Rng>
-  NodeId draw_shared(NodeId parent, const Distribution& distribution, Rng& rng) {
-    expect_room(parent);
-    if (distribution.is_point()) return choose(parent, distribution.point, 1.0f);
-    const detail::TokenWeights weights = weights_of(parent, distribution);
-    return add(parent, rng.draw_by_noise(weights, noise_key(parent)), distribution, Kind::shared);
-  }
-
-  /// Adds a draft token that the caller's own sampler drew from `distribution`, as a child of `parent`. The
-  /// caller guarantees what no rule can check:
-  ///   - the token was drawn from `distribution` itself, temperature, truncation and penalties included;
-  ///   - by random numbers that nothing else uses: neither the target's tokens nor the rule's uniform
-  ///     draws;
-  ///   - children of one parent were drawn independently of each other, and are recorded in drawing order,
-  ///     none left out, each with the same Distribution (so that KSeq recognises it as one);
-  ///   - the row of `distribution` is unchanged until verification.
-  /// Cost: reads the row once, unless store(), distribution_after() or a sibling did just before. Throws as
-  /// draw(), and std::invalid_argument if the token is outside the vocabulary or `distribution` gives it no
-  /// mass.
-  NodeId record(NodeId parent, Token token, const Distribution& distribution) {
-    expect_recordable("TokenTree::record", parent, token, distribution);
-    if (distribution.is_point()) return choose(parent, token, 1.0f);
-    weights_of(parent, distribution);
-    return add(parent, token, distribution, Kind::drawn);
-  }
-  /// The same for children drawn without replacement: each from `distribution` given that it is none of the
-  /// earlier children of `parent`. Throws also if the token is one of those. Returns kNoParent and adds
-  /// nothing, whatever the token, if they left no mass, as draw_distinct() does: masses are sums of floats,
-  /// so a sampler in double precision may still find a token there.
-  NodeId record_distinct(NodeId parent, Token token, const Distribution& distribution) {
-    expect_recordable("TokenTree::record_distinct", parent, token, distribution);
-    if (has_child(parent, token))
-      throw std::invalid_argument("TokenTree::record_distinct: token " + std::to_string(token) +
-                                  " is a child of node " + std::to_string(parent) + " already");
-    if (distribution.is_point()) return choose(parent, token, 1.0f);
-    const detail::DistinctWeights weights(*this, parent, weights_of(parent, distribution), distinct_masses_);
-    if (!(weights.total() > 0)) return kNoParent;
-    return add(parent, token, distribution, Kind::distinct, 1.0 / weights.total());
-  }
-
-  /// Adds `token` as a child of `parent`, independently of uniform draws. `confidence` is the draft's
-  /// probability of it, for shapes and for display; no exact rule reads it. Siblings may share a token:
-  /// exact rules (but KSeq) accept the first, so nodes below the others are never reached.
-  NodeId choose(NodeId parent, Token token, float confidence) {
-    return add_point(parent, token, confidence, Kind::chosen);
-  }
-  /// The same for a draft token of a drafter without rows, which is reviewed with lenience 1.
-  NodeId copy(NodeId parent, Token token, float confidence) {
-    return add_point(parent, token, confidence, Kind::copied);
-  }
-
-  /// A reviewer verifies `node` of a chain, `row` being the reviewer's logits after the node's parent.
-  /// Returns true if the node is accepted; otherwise the node and all after it are replaced by one token of
-  /// the reviewer. Either way the distribution recorded then is the one that the token now has over all
-  /// uniform draws: with lenience 1 the reviewer's own, else q_eff of detail::lenient_row (where that is
-  /// the draft's own distribution, there is no test and nothing changes). So the next verification of the
-  /// node, by another reviewer or by the target, is exact at any lenience.
-  ///
-  /// At temperature 0 the node is accepted if it is the reviewer's first largest logit, or if its
-  /// confidence is at most lenience times the reviewer's probability of it; its replacement is that largest
-  /// logit. Copied nodes are reviewed with lenience 1 (as in the paper), and so are chosen ones above
-  /// temperature 0.
-  ///
-  /// Uniform draws: at most one `review_accept`, and one `review_residual` after a rejection; none at
-  /// temperature 0. Cost: one read of the row and of the one that the node was drawn from, and two more of
-  /// both with lenience above 1. Source: Cascade Speculative Drafting, Algorithm 1. Throws as store(), and
-  /// std::invalid_argument if the tree is no chain, holds tokens drawn with shared noise, or lenience is
-  /// not in [1, 1e30].
-  template <class Rng>
-  bool review(NodeId node, std::span<const float> row, const SamplingParams& params, double lenience,
-              Rng& rng) {
-    expect_node(node);
-    if (node == 0 || !is_chain())
-      throw std::invalid_argument("TokenTree::review: node " + std::to_string(node) +
-                                  " is the root, or the tree is no chain");
-    detail::expect_in("TokenTree::review: lenience", lenience, 1.0, detail::kMostLenience);
-    validate(params);
-    if (shares_noise())
-      throw std::invalid_argument("TokenTree::review: the proposal was drawn with the target's own noise");
-    const NodeId parent = node - 1;
-    const bool forgives = lenience > 1 && node_at(node).kind != Kind::copied;
-    if (params.greedy()) return review_greedy(node, row, forgives ? lenience : 1.0);
-
-    const std::span<float> slot = rows_.slot(parent, row);
-    expect_unused(slot, parent, node);
-    const Distribution draft = draft_distribution(node);
-    Distribution distribution = named(parent, [&] { return scan_.distribution(row, params); });
-    if (forgives && !draft.is_point()) {
-      if (!detail::lenient_row(draft, distribution, lenience, lenient_)) return true;
-      scan_.forget();
-      distribution = named(parent, [&] { return scan_.distribution(lenient_, SamplingParams{}); });
+  NodeId push(Token token, NodeId parent, Node node) {
+    const NodeId id = size();
+    if (parent != kNoParent) {
+      Node& p = nodes_[index(parent)];
+      node.depth = p.depth + 1;
+      chain_ = chain_ && parent == id - 1;
+      one_distribution_ = one_distribution_ && (p.last_child == kNoParent ||
+                                                draft_distribution(p.last_child) == node.distribution);
+      (p.first_child == kNoParent ? p.first_child : nodes_[index(p.last_child)].next_sibling) = id;
+      p.last_child = id;
     }
-    Token token = this->token(node);
-    bool stays =
-        rng.accept(distribution(token) / draft(token), review_key(parent, RandomStream::review_accept));
-    if (!stays) {
-      const detail::ResidualWeights rest(distribution, draft, vocab(), distinct_masses_);
-      stays = !(rest.total() > 0);  // by rounding: the distributions are equal
-      if (!stays) token = rng.draw(rest, review_key(parent, RandomStream::review_residual));
-    }
-    std::copy_n(distribution.logits, slot.size(), slot.begin());
-    distribution.logits = slot.data();
-    rows_.made(parent, distribution);
-    scan_.forget();
-    if (!stays) drop(node), push(token, parent, {.kind = Kind::drawn}), count(Kind::drawn, 1);
-    Node& reviewed = node_at(node);
-    count(reviewed.kind, -1), count(Kind::drawn, 1);
-    reviewed.kind = Kind::drawn;
-    reviewed.scale = 1;
-    reviewed.distribution = distribution;
-    reviewed.confidence = static_cast<float>(distribution(token));
-    return stays;
+    nodes_.push_back(node);
+    tokens_.push_back(token);
+    parents_.push_back(parent);
+    return id;
   }
-
-  /// First of the largest logits of the draft's row after `node`, with its softmax probability: what a
-  /// greedy shape chooses. Throws as store(), and std::logic_error if the tree was moved from.
-  Top top(NodeId node, std::span<const float> row) {
-    alive_.expect("TokenTree");
-    return named(node, [&] { return scan_.top(row); });
+  /// Removes `node` of a chain and all nodes after it.
+  void cut(NodeId node) {
+    for (NodeId n = node; n < size(); ++n) count(nodes_[index(n)].kind, -1);
+    nodes_.resize(index(node));
+    tokens_.resize(index(node));
+    parents_.resize(index(node));
+    nodes_.back().first_child = nodes_.back().last_child = kNoParent;
   }
-  /// The out.size() largest logits of the draft's row after `node`, best first, ties to the lower token,
-  /// with their softmax probabilities. Returns how many are above -infinity. Cost: one read of the row.
-  /// Throws as top().
-  std::int32_t top_k(NodeId node, std::span<const float> row, std::span<Top> out) {
-    alive_.expect("TokenTree");
-    return named(node, [&] { return scan_.top_k(row, out); });
+  void count(Kind kind, std::int32_t by) {
+    (kind == Kind::drawn      ? drawn_
+     : kind == Kind::distinct ? distinct_
+     : kind == Kind::shared   ? shared_
+                              : chosen_) += by;
   }
+  bool shares_noise() const { return shared_ > 0; }
+  Node& node_at(NodeId node) { return nodes_[index(node)]; }
+  const Node& node_at(NodeId node) const { return nodes_[index(node)]; }
+  void limit_to(std::int32_t nodes) { limit_ = std::clamp(nodes, size(), std::max(size(), limit_)); }
 
  private:
-  static std::int32_t checked(std::int32_t stored_rows, std::int32_t max_nodes) {
-    detail::expect_in("TokenTree: stored_rows", stored_rows, 0, max_nodes);
-    return stored_rows;
+  static std::size_t index(NodeId node) { return static_cast<std::size_t>(node); }
+  bool is_earlier_sibling(NodeId node, Token token) const {
+    for (NodeId c = first_child(parent(node)); c != node; c = next_sibling(c))
+      if (this->token(c) == token) return true;
+    return false;
   }
-  template <class F>
-  static std::invoke_result_t<F> named(NodeId node, F f) {
-    try {
-      return f();
-    } catch (const std::runtime_error& e) {
-      throw std::runtime_error("the draft's row after node " + std::to_string(node) + ": " + e.what());
-    } catch (const std::invalid_argument& e) {
-      throw std::invalid_argument("the draft's row after node " + std::to_string(node) + ": " + e.what());
-    }
-  }
-  /// Throws if a node other than `but` was drawn from the row in `slot`, which is that of `node`. Only
-  /// later nodes can be: a row is stored after its node was added, and dropped with it.
-  void expect_unused(std::span<float> slot, NodeId node, NodeId but) const {
-    for (NodeId n = node + 1; n < size(); ++n)
-      if (n != but && draft_distribution(n).logits == slot.data())
-        throw std::invalid_argument("TokenTree: the row of node " + std::to_string(node) +
-                                    " cannot be replaced: node " + std::to_string(n) + " was drawn from it");
-  }
-  void expect_recordable(const char* who, NodeId parent, Token token,
-                         const Distribution& distribution) const {
-    expect_room(parent);
-    expect_token("token", token);
-    if (!distribution.is_point() && !distribution.logits) return;  // weights_of() throws
-    if (!(distribution(token) > 0))
-      throw std::invalid_argument(std::string(who) + ": token " + std::to_string(token) + " after node " +
-                                  std::to_string(parent) + " has probability " +
-                                  detail::number(distribution(token)) +
-                                  " under its distribution, which must be above 0");
-  }
-  /// `distribution`, which must be no point mass, for a child of `parent`. The sum of a distribution that
-  /// this tree did not make is checked when its row is read.
-  detail::TokenWeights weights_of(NodeId parent, const Distribution& distribution) {
-    if (!distribution.logits || !rows_.is_current(distribution))
-      throw std::invalid_argument("TokenTree: a distribution for node " + std::to_string(parent) +
-                                  (distribution.logits
-                                       ? " is over a row that store() has replaced, or its node is gone"
-                                       : " has no row"));
-    const bool known = !scan_.masses(distribution).empty();
-    const detail::TokenWeights weights = scan_.weights(distribution);
-    if (known) return weights;
-    double sum = 0;
-    for (const double mass : weights.masses) sum += mass;
-    if (!(std::abs(sum - 1) < 1e-3)) {
-      scan_.forget();  // it must be checked again
-      throw std::invalid_argument("TokenTree: the distribution after node " + std::to_string(parent) +
-                                  " adds up to " + detail::number(sum) +
-                                  ", must be 1: is its row one of log-probabilities?");
-    }
-    return weights;
-  }
-  NodeId add(NodeId parent, Token token, const Distribution& distribution, Kind kind, double scale = 1) {
-    count(kind, 1);
-    return push(token, parent,
-                {.distribution = distribution,
-                 .scale = scale,
-                 .confidence = static_cast<float>(distribution(token)),
-                 .kind = kind});
-  }
-  NodeId add_point(NodeId parent, Token token, float confidence, Kind kind) {
-    expect_room(parent);
-    expect_token("token", token);
-    count(kind, 1);
-    return push(token, parent,
-                {.distribution = Distribution::at(token), .confidence = confidence, .kind = kind});
-  }
-  /// Removes `node` of a chain and all nodes after it, with the distributions of their rows.
-  void drop(NodeId node) {
-    rows_.forget(node, size());
-    cut(node);
-  }
-  bool review_greedy(NodeId node, std::span<const float> row, double lenience) {
-    Node& judged = node_at(node);
-    if (judged.kind != Kind::chosen && judged.kind != Kind::copied)
-      throw std::invalid_argument("TokenTree::review: node " + std::to_string(node) +
-                                  " was drawn; a review at temperature 0 requires a chosen node");
-    const Top best = top(node - 1, row);
-    double prob = best.prob;
-    bool stays = token(node) == best.token;
-    if (!stays && lenience > 1) {
-      prob = named(node - 1, [&] { return scan_.distribution(row, SamplingParams{}); })(token(node));
-      stays = static_cast<double>(judged.confidence) <= lenience * prob;
-    }
-    if (stays) {
-      judged.kind = Kind::chosen;
-      judged.confidence = static_cast<float>(prob);
-    } else {
-      drop(node);
-      choose(node - 1, best.token, static_cast<float>(best.prob));
-    }
-    return stays;
-  }
-  RandomKey draft_key(NodeId parent) { return review_key(parent, RandomStream::draft); }
-  RandomKey review_key(NodeId parent, RandomStream stream) {
-    return {position(parent) + 1, origin(), stream, serial_++};
-  }
-  std::uint32_t serial_ = 0;  // of the round's uniform draws
-  std::int32_t locks_ = 0;
-  detail::RowScan scan_;
-  std::vector<double> distinct_masses_;  // (ceil(V / 512))
-  detail::DraftRows rows_;               // slot: the node whose children are drawn from it
-  std::vector<float> lenient_;           // (V), if rows are stored: a row before it is copied into a slot
-  detail::Alive alive_;
+
+  std::int32_t vocab_, capacity_, limit_ = 0, origin_ = 0;
+  std::int32_t chosen_ = 0, drawn_ = 0, distinct_ = 0, shared_ = 0;
+  // no node has two children; siblings share their distribution
+  bool chain_ = true, one_distribution_ = true;
+  std::vector<Node> nodes_;
+  std::vector<Token> tokens_;
+  std::vector<NodeId> parents_;
 };
 
 }  // namespace specula

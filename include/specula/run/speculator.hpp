@@ -15,6 +15,7 @@
 
 #include "specula/base/fields.hpp"
 #include "specula/concepts.hpp"
+#include "specula/optional_members.hpp"
 #include "specula/run/count_emitted.hpp"
 #include "specula/run/detail/explain.hpp"
 #include "specula/run/limits.hpp"
@@ -42,6 +43,8 @@ class Speculator {
       "Speculator: its second part is no Drafter: a member is missing or has another type; it is named "
       "below, and specula/concepts.hpp lists them all");
   static_assert(detail::explain_shape<S, D>());
+  static_assert(detail::check_verifier_members<V>() && detail::check_drafter_members<D>() &&
+                detail::check_shape_members<S>());
   static_assert(
       !Verifier<V> || !ProposalShape<S, D> || Lossless<V, S>,
       "Lossless<Verifier, Shape> does not hold: this rule does not keep the target's distribution for "
@@ -61,11 +64,11 @@ class Speculator {
         shape_(detail::validated(std::move(shape))),
         tree_(checked_vocab(verifier_, drafter_), shape_.max_nodes(),
               S::kind == ProposalKind::deterministic ? 0 : shape_.max_nodes()) {
-    if constexpr (requires { verifier_.reserve(1); }) verifier_.reserve(shape_.max_nodes());
-    if constexpr (requires { shape_.reserve(); }) shape_.reserve();
+    if constexpr (ReservesMemory<V>) verifier_.reserve(shape_.max_nodes());
+    if constexpr (ReservesWorkspace<S>) shape_.reserve();
     forget();
     const std::int64_t most = std::int64_t{verifier_.room()} + shape_.max_nodes();  // tokens, except the last
-    if constexpr (requires { drafter_.reserve(1); })
+    if constexpr (ReservesMemory<D>)
       drafter_.reserve(
           static_cast<std::int32_t>(std::min<std::int64_t>(most, std::numeric_limits<std::int32_t>::max())));
     text_.reserve(static_cast<std::size_t>(most) + 1);
@@ -86,10 +89,10 @@ class Speculator {
   void start(Tokens prompt) {
     // A start() that a model aborted may have left tokens in the KV caches. Without size(), check_prompt()
     // would count their room as used.
-    if constexpr (!requires { verifier_.size(); })
+    if constexpr (!ReportsSize<V>)
       if (text_.empty()) forget();
     check_prompt(prompt);
-    const bool keeps = kCountsChanges && is_as_left();
+    const bool keeps = ReportsGeneration<V> && is_as_left();
     const Departure departure(*this);
     const detail::Stopwatch watch(stats_.prefill_seconds);
     const std::vector<Token> next(prompt.begin(), prompt.end());  // the prompt may alias text()
@@ -108,7 +111,7 @@ class Speculator {
       if (to < drafter_.capacity()) drafter_.sync(Tokens(next).first(at(to)), {});
     }
     text_.assign(next.begin(), next.end());
-    if constexpr (requires { shape_.reset(); }) shape_.reset();
+    if constexpr (ResetsPerText<S>) shape_.reset();
   }
 
   /// Drops the text, and the prefix that start() could keep.
@@ -211,9 +214,8 @@ class Speculator {
   const S& shape() const { return shape_; }
 
  private:
-  static constexpr bool kCountsChanges = requires(const V& v) { v.generation(); };
   static constexpr std::size_t kDrafters = [] {
-    if constexpr (requires { D::kMembers; }) return D::kMembers;
+    if constexpr (HasMembers<D>) return D::kMembers;
     return std::size_t{1};
   }();
 
@@ -252,7 +254,7 @@ class Speculator {
    public:
     explicit Departure(Speculator& run) : run_(run) {}
     ~Departure() {
-      if constexpr (kCountsChanges) {
+      if constexpr (ReportsGeneration<V>) {
         try {
           run_.generation_ = run_.verifier_.generation();
         } catch (...) {
@@ -267,14 +269,14 @@ class Speculator {
   };
 
   bool is_as_left() const {
-    if constexpr (requires { verifier_.size(); })
+    if constexpr (ReportsSize<V>)
       if (static_cast<std::size_t>(verifier_.size()) + 1 != text_.size()) return false;
-    if constexpr (kCountsChanges) return verifier_.generation() == generation_;
+    if constexpr (ReportsGeneration<V>) return verifier_.generation() == generation_;
     return true;
   }
   [[noreturn]] void throw_used() const {
     std::string what = "Speculator::step: the target ";
-    if constexpr (requires { verifier_.size(); })
+    if constexpr (ReportsSize<V>)
       what += "holds " + std::to_string(verifier_.size()) + " tokens, this text has " +
               std::to_string(text_.size() - 1) + " before its last one; it ";
     throw std::logic_error(what +
@@ -292,7 +294,7 @@ class Speculator {
     result_ = nullptr;
     tree_.reset(text_.back(), size, fits);
     if (drafter_.capacity() > size && fits > 1) {
-      const TokenTree::ResetLock lock(tree_);
+      const ProposalBuilder::ResetLock lock(tree_);
       shape_.propose(drafter_, ProposeContext{context, verifier_.params(), fits}, tree_, rng);
     }
     if (tree_.size() > 1 && !covers(S::kind, tree_.kind()))
@@ -303,9 +305,7 @@ class Speculator {
       text_.push_back(tree_.token(result_->accepted[i]));
     text_.push_back(result_->next_token);
     record();
-    if constexpr (requires { shape_.learn(tree_, *result_); })
-      shape_.learn(tree_, *result_);
-    else if constexpr (requires { shape_.learn(tree_, *result_, before); })
+    if constexpr (LearnsFromRounds<S>)
       if (const auto spent = since(before)) shape_.learn(tree_, *result_, *spent);
   }
   /// None if usage() throws: the round's tokens are already committed.
@@ -336,7 +336,7 @@ class Speculator {
                                     std::to_string(prompt[i]) + ", the vocabulary has " +
                                     std::to_string(tree_.vocab()) + " tokens");
     std::size_t held = text_.empty() ? 0 : text_.size() - 1;
-    if constexpr (requires { verifier_.size(); }) held = static_cast<std::size_t>(verifier_.size());
+    if constexpr (ReportsSize<V>) held = static_cast<std::size_t>(verifier_.size());
     const std::size_t capacity = held + static_cast<std::size_t>(std::max(0, verifier_.room()));
     if (prompt.size() > capacity)
       throw std::invalid_argument("Speculator::start: the prompt has " + std::to_string(prompt.size()) +
@@ -347,7 +347,7 @@ class Speculator {
       throw std::invalid_argument("Speculator: the target's vocabulary has " +
                                   std::to_string(verifier.vocab_size()) + " tokens, the drafter's " +
                                   std::to_string(drafter.vocab_size()));
-    if constexpr (requires { drafter.works_in(&verifier.target()); })
+    if constexpr (NamesItsModel<D> && requires { &verifier.target(); })
       if (drafter.works_in(&verifier.target()))
         throw std::invalid_argument(
             "Speculator: the same model is target and draft; a model holds one text, so the drafter needs "
@@ -356,13 +356,13 @@ class Speculator {
   }
   template <class Policy>
   static Usage usage(const Policy& policy) {
-    if constexpr (requires { policy.usage(); }) return policy.usage();
+    if constexpr (ReportsUsage<Policy>) return policy.usage();
     return {};
   }
   std::array<Usage, kDrafters> drafters() const {
     std::array<Usage, kDrafters> all;
     for (std::size_t i = 0; i < kDrafters; ++i) {
-      if constexpr (requires { drafter_.usage(i); })
+      if constexpr (ReportsMemberUsage<D>)
         all[i] = drafter_.usage(i);
       else
         all[i] = usage(drafter_);
@@ -374,7 +374,7 @@ class Speculator {
   V verifier_;
   D drafter_;
   S shape_;
-  TokenTree tree_;
+  ProposalBuilder tree_;
   std::vector<Token> text_;
   const VerifyResult* result_ = nullptr;
   std::int32_t added_ = 0;        // tokens of the last round

@@ -7,6 +7,7 @@
 #include "specula/base/fields.hpp"
 #include "specula/concepts.hpp"
 #include "specula/shape/detail/chain_growth.hpp"
+#include "specula/stats.hpp"
 #include "specula/verify_result.hpp"
 
 namespace specula {
@@ -84,10 +85,10 @@ struct AdaptiveChain {
 
   template <Drafter D, RandomSource C>
     requires(mode != Draw::shared || NoiseSource<C>)
-  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     detail::grow<mode>(drafter, round, now.length(), tree, rng, now.exit_below());
   }
-  void learn(const TokenTree& tree, const VerifyResult& result) {
+  void learn(const TokenTree& tree, const VerifyResult& result, const Timing&) {
     now.learn(tree.size() - 1, result.accepted_count());
   }
   void reset() {

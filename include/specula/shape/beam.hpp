@@ -35,7 +35,7 @@ struct Beam {
   void reserve() { work.reserve(detail::node_count(std::int64_t{draft_nodes()} * width), width, width); }
 
   template <DenseDrafter D, RandomSource C>
-  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C&) {
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
     work.clear();
     NodeId drafted = 0;
     for (std::int32_t level = 0; level < length; ++level) {

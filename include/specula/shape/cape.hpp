@@ -69,7 +69,7 @@ struct Cape {
   }
 
   template <DenseDrafter D, RandomSource C>
-  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C&) {
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
     work.clear();
     const double least = round.min_probability();
     double reach = 1;  // probability that the spine stays up to its last node

@@ -68,7 +68,7 @@ struct Cascade {
   }
 
   template <detail::ReviewingStackOf<drafters> D, RandomSource C>
-  void propose(D& stack, const ProposeContext& round, TokenTree& tree, C& rng) {
+  void propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     if (!work.ready(drafters - 1, max_nodes())) reserve();
     fill<0, 0>(stack, round, tree, rng, tree.size(), 0);
   }
@@ -81,7 +81,7 @@ struct Cascade {
 
   /// The turns of the drafters from `i` on in a proposal under `row` that begins at node `start`.
   template <std::size_t row, std::size_t i, class D, class C>
-  void fill(D& stack, const ProposeContext& round, TokenTree& tree, C& rng, NodeId start,
+  void fill(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng, NodeId start,
             std::int32_t limit) {
     limit += limits[row][i];
     while (tree.size() - start < limit && tree.room() > 0) {

@@ -33,7 +33,7 @@ struct Chain {
 
   template <Drafter D, RandomSource C>
     requires(mode != Draw::shared || NoiseSource<C>)
-  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) const {
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     detail::grow<mode>(drafter, round, length, tree, rng, exit_below);
   }
 };

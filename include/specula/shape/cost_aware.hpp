@@ -15,6 +15,7 @@
 #include "specula/cost/curve_cost_model.hpp"
 #include "specula/cost/draft_costs.hpp"
 #include "specula/cost/loss_budget.hpp"
+#include "specula/optional_members.hpp"
 #include "specula/stats.hpp"
 
 namespace specula {
@@ -40,6 +41,8 @@ namespace specula {
 /// ModelDrafter have it) where a curve is to be learned.
 template <class S>
 class CostAware {
+  static_assert(detail::check_shape_members<S>());
+
  public:
   static constexpr ProposalKind kind = S::kind;
 
@@ -59,19 +62,18 @@ class CostAware {
   void validate() const { detail::expect_valid(shape_); }
   /// Nodes that the drafter runs.
   std::int32_t draft_nodes() const {
-    if constexpr (requires { shape_.draft_nodes(); })
-      return std::max(shape_.max_nodes(), shape_.draft_nodes());
+    if constexpr (StatesDraftNodes<S>) return std::max(shape_.max_nodes(), shape_.draft_nodes());
     return shape_.max_nodes();
   }
   void reserve() {
     target_.reserve(max_nodes());
     draft_.reserve(draft_nodes());
-    if constexpr (requires { shape_.reserve(); }) shape_.reserve();
+    if constexpr (ReservesWorkspace<S>) shape_.reserve();
   }
 
   template <Drafter D, RandomSource C>
     requires ProposalShape<S, D>
-  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) {
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     context_ = static_cast<double>(round.committed.size());
     const bool tries = wants_to_try();
     const std::int32_t size = tries ? size_to_try() : least_size();
@@ -94,8 +96,7 @@ class CostAware {
     learn_draft_tokens(tree, result);
     learn_rate(nodes, tokens, timing.draft);
     settle(nodes, tokens, timing.draft);
-    if constexpr (requires { shape_.learn(tree, result); }) shape_.learn(tree, result);
-    if constexpr (requires { shape_.learn(tree, result, timing); }) shape_.learn(tree, result, timing);
+    if constexpr (LearnsFromRounds<S>) shape_.learn(tree, result, timing);
   }
 
   void reset() {
@@ -108,7 +109,7 @@ class CostAware {
       tokens_ = passes_ = 0;
       idle_ = 0, patience_ = kPatience;
     }
-    if constexpr (requires { shape_.reset(); }) shape_.reset();
+    if constexpr (ResetsPerText<S>) shape_.reset();
   }
 
   const S& shape() const { return shape_; }
@@ -139,7 +140,7 @@ class CostAware {
 
   /// Nodes of the smallest proposal that holds a draft token.
   std::int32_t least_size() const {
-    if constexpr (requires { shape_.least_nodes(); }) return std::max(2, shape_.least_nodes());
+    if constexpr (StatesLeastNodes<S>) return std::max(2, shape_.least_nodes());
     return 2;
   }
   /// Where no draft token is made for long nothing is learned of what it would be worth. And few draft tokens

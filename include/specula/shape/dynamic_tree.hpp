@@ -36,7 +36,7 @@ struct DynamicTree {
   void reserve() { work.reserve(pool(), top_k, top_k); }
 
   template <DenseDrafter D, RandomSource C>
-  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C&) {
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
     work.clear();
     NodeId drafted = 0;
     for (std::int32_t level = 0; level <= expansions; ++level) {

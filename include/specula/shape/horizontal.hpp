@@ -36,13 +36,13 @@ struct Horizontal {
   }
 
   template <detail::StackOf<drafters> D, RandomSource C>
-  void propose(D& stack, const ProposeContext& round, TokenTree& tree, C& rng) const {
+  void propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     grow<0>(stack, round, tree, rng);
   }
 
  private:
   template <std::size_t i, class D, class C>
-  void grow(D& stack, const ProposeContext& round, TokenTree& tree, C& rng) const {
+  void grow(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     detail::grow<mode>(stack.template get<i>(), round, counts[i], tree, rng);
     if constexpr (i + 1 < drafters) grow<i + 1>(stack, round, tree, rng);
   }

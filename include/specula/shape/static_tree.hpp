@@ -65,7 +65,7 @@ struct StaticTree {
   }
 
   template <DenseDrafter D, RandomSource C>
-  void propose(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) {
+  void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     if (form.most_rank() >= tree.vocab())
       throw std::invalid_argument("StaticTree: rank " + detail::number(form.most_rank()) +
                                   " in a vocabulary of " + detail::number(tree.vocab()) + " tokens");
@@ -78,7 +78,7 @@ struct StaticTree {
 
  private:
   template <class D>
-  void choose(D& drafter, const ProposeContext& round, TokenTree& tree) {
+  void choose(D& drafter, const ProposeContext& round, ProposalBuilder& tree) {
     places.clear();
     NodeId asked = 0;
     for (std::int32_t level = 0; level < form.depth(); ++level) {
@@ -105,7 +105,7 @@ struct StaticTree {
   }
 
   template <class D, class C>
-  void draw(D& drafter, const ProposeContext& round, TokenTree& tree, C& rng) {
+  void draw(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     const auto at = [](NodeId node) { return static_cast<std::size_t>(node); };
     places.assign(at(form.size()), kNoParent), drafted.assign(at(form.size()), kNoParent);
     places[0] = 0;

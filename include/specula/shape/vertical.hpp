@@ -48,7 +48,7 @@ struct Vertical {
   void reserve() { work.reserve(static_cast<std::int32_t>(drafters) - 1, max_nodes()); }
 
   template <detail::ReviewingStackOf<drafters> D, RandomSource C>
-  void propose(D& stack, const ProposeContext& round, TokenTree& tree, C& rng) {
+  void propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     if (!work.ready(drafters - 1, max_nodes())) reserve();
     ProposeContext inner = round;
     inner.cost_model = nullptr;  // it speaks of draft tokens that the target will see
@@ -64,7 +64,7 @@ struct Vertical {
  private:
   /// Appends one proposal of the i-th drafter.
   template <std::size_t i, class D, class C>
-  void hand_up(D& stack, const ProposeContext& round, TokenTree& tree, C& rng) {
+  void hand_up(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     if constexpr (i + 1 == drafters) {
       detail::grow<mode>(stack.template get<i>(), round, length, tree, rng);
     } else {

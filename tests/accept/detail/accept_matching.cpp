@@ -1,5 +1,6 @@
 // labels: light
 #include <specula/accept/detail/accept_matching.hpp>
+#include <specula/proposal/proposal_builder.hpp>
 
 #include <doctest/doctest.h>
 
@@ -8,7 +9,7 @@
 using namespace specula;
 
 TEST_CASE("it follows what was drafted, the first of equal siblings, and ends where nothing was") {
-  TokenTree tree(9, 6, 0);
+  ProposalBuilder tree(9, 6, 0);
   tree.reset(0, 0);
   tree.choose(0, 3, 1);  // 1
   tree.choose(0, 5, 1);  // 2

@@ -1,5 +1,6 @@
 // labels: vectorised optimised
 #include <specula/accept/detail/residual.hpp>
+#include <specula/proposal/proposal_builder.hpp>
 
 #include <doctest/doctest.h>
 
@@ -98,7 +99,7 @@ TEST_CASE("against dense doubles: up to 6 siblings of every kind, cuts, point ma
 TEST_CASE("an empty residual keeps the distribution that was there before") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
-    TokenTree tree(700, 4, 1);
+    ProposalBuilder tree(700, 4, 1);
     tree.reset(0, 0);
     Random random(2);
     const std::vector<float> row = random.row(700, 4);
@@ -122,7 +123,7 @@ TEST_CASE("an empty residual keeps the distribution that was there before") {
 TEST_CASE("the mass of a chosen token leaves its own tile only") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
-    TokenTree tree(1600, 3, 0);
+    ProposalBuilder tree(1600, 3, 0);
     tree.reset(0, 0);
     tree.choose(0, 1500, 1);
     tree.choose(0, 1500, 1);  // twice the same: the second takes nothing
@@ -157,8 +158,9 @@ TEST_CASE("begun without masses, made again from its steps, or both: the same di
       const std::int32_t vocab = i % 10 == 0 ? 1400 : 2 + random.below(8);
       const Case it = random_case(random, vocab, params, {.nodes = 2 + random.below(5), .wide = 1}, i);
       RowScan scan(vocab);
-      const Distribution distribution = scan.distribution(it.row[0], params);
-      const std::vector<double> masses(scan.masses(distribution).begin(), scan.masses(distribution).end());
+      const TokenWeights row = scan.weights(it.row[0], params);
+      const Distribution distribution = row.distribution;
+      const std::vector<double> masses(row.masses.begin(), row.masses.end());
       Residual known(vocab, 7), late(vocab, 7), redone(vocab, 7), half(vocab, 7);
       known.start(distribution, masses);
       late.start(distribution, {});
@@ -207,7 +209,7 @@ TEST_CASE("begun without masses, made again from its steps, or both: the same di
 TEST_CASE("chosen tokens are taken away without reading a row: one logit tells what is left") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
-    TokenTree tree(1600, 4, 0);
+    ProposalBuilder tree(1600, 4, 0);
     tree.reset(0, 0);
     tree.choose(0, 1500, 1);
     tree.choose(0, 3, 1);
@@ -239,7 +241,7 @@ TEST_CASE("chosen tokens are taken away without reading a row: one logit tells w
 TEST_CASE("something left by rounding only: it is taken back where the tiles say so") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
-    TokenTree tree(600, 3, 0);
+    ProposalBuilder tree(600, 3, 0);
     tree.reset(0, 0);
     tree.choose(0, 5, 1);
     std::vector<float> row(600, -200.0f);  // weights of nothing beside the first

@@ -1,6 +1,7 @@
 // labels: optimised
 #include <doctest/doctest.h>
 #include <specula/cuda/device/sample.cuh>
+#include <specula/proposal/proposal_builder.hpp>
 
 #include <algorithm>
 #include <map>
@@ -193,7 +194,7 @@ TEST_CASE("the cut keeps what the CPU's keeps, on flat, tied and peaked rows") {
   }
 }
 
-TEST_CASE("without replacement: the tokens and scales of TokenTree") {
+TEST_CASE("without replacement: the tokens and scales of ProposalBuilder") {
   Random random(9);
   int differ = 0, drawn = 0;
   for (int round = 0; round < 60; ++round) {
@@ -205,7 +206,7 @@ TEST_CASE("without replacement: the tokens and scales of TokenTree") {
     const std::int32_t origin = random.below(900);
     d.add(random.row(vocab, 4, 0.2, 0.1), p, seed, origin + 1, origin);
     d.run(device::RandomStream::draft, true, 1 + random.below(3), 64, random.bits());
-    TokenTree tree(vocab, 20, 20);
+    ProposalBuilder tree(vocab, 20, 20);
     tree.reset(0, origin);
     PhiloxRandom rng(seed);
     const Distribution distribution = tree.store(0, d.rows[0], p);

@@ -111,7 +111,7 @@ TEST_CASE("list_ancestors: each once, none missing") {
 }
 
 TEST_CASE("top_k gives what a row has, however little") {
-  TokenTree tree(5, 3, 0);
+  ProposalBuilder tree(5, 3, 0);
   tree.reset(0, 0);
   Candidates work;  // not reserved: it grows
   const float none = -std::numeric_limits<float>::infinity();
@@ -128,7 +128,7 @@ TEST_CASE("expand runs the root, then the frontier, in the drafter's own numbers
   const RowOf rows = random_rows(9, 1, 2);
   ScriptedDrafter drafter(9, rows);
   drafter.sync(kContext, {});
-  TokenTree tree(9, 30, 0);
+  ProposalBuilder tree(9, 30, 0);
   tree.reset(1, 3);
   Candidates work;
   NodeId drafted = 0;
@@ -169,7 +169,7 @@ TEST_CASE("expand runs the root, then the frontier, in the drafter's own numbers
 TEST_CASE("expands: not beyond the drafter's capacity, not behind nothing, not where it does not pay") {
   ScriptedDrafter drafter(9, random_rows(9, 1, 2), 3 + 4);
   drafter.sync(kContext, {});
-  TokenTree tree(9, 30, 0);
+  ProposalBuilder tree(9, 30, 0);
   tree.reset(1, 3);
   Candidates work;
   NodeId drafted = 0;

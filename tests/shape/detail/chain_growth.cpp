@@ -76,7 +76,7 @@ detail::ReviewScratch scratch_for(std::int32_t nodes) {
 }  // namespace
 
 TEST_CASE("grow goes on behind the last node: where the drafter is told to be, and its own numbers") {
-  TokenTree tree(kVocab, 10, 0);
+  ProposalBuilder tree(kVocab, 10, 0);
   tree.reset(kRoot, 3);
   tree.choose(0, 2, 1), tree.choose(1, 5, 1);
   auto drafter = dense(7);
@@ -101,7 +101,7 @@ TEST_CASE("grow goes on behind the last node: where the drafter is told to be, a
 }
 
 TEST_CASE("grow from a root; no draft tokens, no call") {
-  TokenTree tree(kVocab, 10, 0);
+  ProposalBuilder tree(kVocab, 10, 0);
   tree.reset(kRoot, 3);
   auto drafter = dense(7);
   NoUniforms rng;
@@ -114,7 +114,7 @@ TEST_CASE("grow from a root; no draft tokens, no call") {
 
 TEST_CASE("grow stops where the drafter has nothing, where there is no room, and after a weak draft token") {
   NoUniforms rng;
-  TokenTree tree(kVocab, 10, 0);
+  ProposalBuilder tree(kVocab, 10, 0);
   tree.reset(kRoot, 3);
   auto three = points([](const Text& text) {  // up to a text of seven tokens
     return text.size() < 7 ? static_cast<Token>(text.size() % kVocab) : kNoToken;
@@ -146,7 +146,7 @@ TEST_CASE("grow stops where the drafter has nothing, where there is no room, and
 }
 
 TEST_CASE("grow, sampled: rows are kept with the nodes that they follow, point masses draw nothing") {
-  TokenTree tree(kVocab, 10, 10);
+  ProposalBuilder tree(kVocab, 10, 10);
   const ProposeContext round{kContext, {.temperature = 0.8f, .top_k = 4}, 10};
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     tree.reset(kRoot, 3);
@@ -169,7 +169,7 @@ TEST_CASE("grow, sampled: rows are kept with the nodes that they follow, point m
 }
 
 TEST_CASE("review: one call of the reviewer over the nodes from base on") {
-  TokenTree tree(kVocab, 12, 0);
+  ProposalBuilder tree(kVocab, 12, 0);
   NoUniforms rng;
   const detail::ReviewScratch scratch = scratch_for(12);
   int stopped = 0, whole = 0;
@@ -207,7 +207,7 @@ TEST_CASE("review: one call of the reviewer over the nodes from base on") {
 TEST_CASE("review of nothing adds the reviewer's token; without room it adds none") {
   NoUniforms rng;
   const detail::ReviewScratch scratch = scratch_for(5);
-  TokenTree tree(kVocab, 5, 0);
+  ProposalBuilder tree(kVocab, 5, 0);
   tree.reset(kRoot, 3);
   auto reviewer = dense(2);
   Reviews counts;
@@ -229,7 +229,7 @@ TEST_CASE("review of nothing adds the reviewer's token; without room it adds non
 TEST_CASE("review, sampled: the bonus is drawn from the reviewer's row, and its distribution is kept") {
   const ProposeContext round{kContext, {.temperature = 0.8f, .top_k = 4}, 12};
   const detail::ReviewScratch scratch = scratch_for(12);
-  TokenTree tree(kVocab, 12, 12);
+  ProposalBuilder tree(kVocab, 12, 12);
   std::vector<int> count(kVocab);
   std::vector<double> p;
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
@@ -250,7 +250,7 @@ TEST_CASE("review, sampled: the bonus is drawn from the reviewer's row, and its 
 }
 
 TEST_CASE("the probability that a chain is accepted: 1 without a cost model") {
-  TokenTree tree(kVocab, 5, 0);
+  ProposalBuilder tree(kVocab, 5, 0);
   tree.reset(kRoot, 3);
   tree.choose(0, 1, 0.5f), tree.choose(1, 1, 0.25f);
   CHECK(detail::chain_reach(kRound, tree) == 1);

@@ -51,8 +51,9 @@ class Candidates {
     frontier.clear();
   }
 
-  /// The `count` best tokens of a draft's row; see TokenTree::top_k. Valid until the next call.
-  std::span<const Top> top_k(TokenTree& tree, NodeId node, std::span<const float> row, std::int32_t count) {
+  /// The `count` best tokens of a draft's row; see ProposalBuilder::top_k. Valid until the next call.
+  std::span<const Top> top_k(ProposalBuilder& tree, NodeId node, std::span<const float> row,
+                             std::int32_t count) {
     top_.resize(static_cast<std::size_t>(std::max(1, count)));
     const std::int32_t found = tree.top_k(node, row, top_);
     return std::span<const Top>(top_).first(static_cast<std::size_t>(found));
@@ -129,8 +130,8 @@ bool expands(const D& drafter, const ProposeContext& round, Candidates& work, st
 /// `parent` is a candidate or kNoParent, `node` what an error calls the row. `drafted` counts the drafter's
 /// nodes.
 template <class D, class Visit>
-void run_frontier(D& drafter, const ProposeContext& round, TokenTree& tree, Candidates& work, NodeId& drafted,
-                  Visit visit) {
+void run_frontier(D& drafter, const ProposeContext& round, ProposalBuilder& tree, Candidates& work,
+                  NodeId& drafted, Visit visit) {
   const bool at_root = work.size() == 0;
   work.tokens.clear();
   work.parents.clear();
@@ -155,8 +156,8 @@ void run_frontier(D& drafter, const ProposeContext& round, TokenTree& tree, Cand
 /// The same, adding the `top_k` best tokens behind each as candidates, and making the `top_k` likeliest of
 /// them the frontier.
 template <class D>
-void expand(D& drafter, const ProposeContext& round, TokenTree& tree, Candidates& work, std::int32_t top_k,
-            NodeId& drafted) {
+void expand(D& drafter, const ProposeContext& round, ProposalBuilder& tree, Candidates& work,
+            std::int32_t top_k, NodeId& drafted) {
   run_frontier(drafter, round, tree, work, drafted, [&](std::int32_t parent, NodeId node, auto row) {
     const double reach = parent == kNoParent ? 1.0 : work[parent].reach;
     for (const Top& top : work.top_k(tree, node, row, top_k))
@@ -168,7 +169,7 @@ void expand(D& drafter, const ProposeContext& round, TokenTree& tree, Candidates
 }
 
 /// Puts the listed candidates, parents first, into the tree.
-inline void build_tree(TokenTree& tree, Candidates& work) {
+inline void build_tree(ProposalBuilder& tree, Candidates& work) {
   for (const std::int32_t i : work.listed) {
     Candidate& c = work[i];
     c.node = tree.choose(c.parent == kNoParent ? 0 : work[c.parent].node, c.token, c.confidence);

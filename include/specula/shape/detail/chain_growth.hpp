@@ -10,6 +10,7 @@
 
 #include "specula/concepts.hpp"
 #include "specula/proposal/draw.hpp"
+#include "specula/proposal/review.hpp"
 #include "specula/shape/ask.hpp"
 #include "specula/stats.hpp"
 
@@ -27,7 +28,7 @@ inline double chain_reach(const ProposeContext& round, const TokenTree& tree) {
 /// where they do not pay (see CostModel), and after one whose confidence is below `exit_below`. Returns how
 /// many.
 template <Draw mode, Drafter D, RandomSource C>
-std::int32_t grow(D& drafter, const ProposeContext& round, std::int32_t count, TokenTree& tree, C& rng,
+std::int32_t grow(D& drafter, const ProposeContext& round, std::int32_t count, ProposalBuilder& tree, C& rng,
                   float exit_below = 0) {
   if (count < 1 || tree.room() < 1) return 0;  // without a sync: who is not asked costs nothing
   const NodeId base = tree.size() - 1;
@@ -80,10 +81,10 @@ struct ReviewScratch {
 };
 
 /// `reviewer` judges the nodes behind `base`, the last nodes of a chain, in one call: those that it accepts
-/// stay, and one token of its own follows them. See TokenTree::review.
+/// stay, and one token of its own follows them. See specula::review.
 template <Draw mode, DenseDrafter D, RandomSource C>
-void review(D& reviewer, const ProposeContext& round, NodeId base, double lenience, TokenTree& tree, C& rng,
-            const ReviewScratch& scratch, Reviews& counts) {
+void review(D& reviewer, const ProposeContext& round, NodeId base, double lenience, ProposalBuilder& tree,
+            C& rng, const ReviewScratch& scratch, Reviews& counts) {
   const auto from = static_cast<std::size_t>(base), nodes = static_cast<std::size_t>(tree.size() - base);
   const SamplingParams params = mode == Draw::greedy ? SamplingParams{.temperature = 0} : round.params;
   reviewer.sync(round.committed, tree.tokens().first(from));
@@ -91,7 +92,7 @@ void review(D& reviewer, const ProposeContext& round, NodeId base, double lenien
       ask(reviewer, tree, tree.tokens().subspan(from, nodes), Nodes(scratch.line).first(nodes));
   ++counts.calls;
   for (NodeId node = base + 1; node < base + static_cast<NodeId>(nodes); ++node) {
-    const bool stays = tree.review(node, rows.row(node - 1 - base), params, lenience, rng);
+    const bool stays = specula::review(tree, node, rows.row(node - 1 - base), params, lenience, rng);
     counts.saw(node - 1 - base, stays);
     if (!stays) return;
   }

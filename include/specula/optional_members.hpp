@@ -1,0 +1,179 @@
+// Optional members of drafters, shapes and verifiers, as concepts: memory, learning, statistics, checks.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "specula/base/fields.hpp"
+#include "specula/proposal/token_tree.hpp"
+#include "specula/stats.hpp"
+#include "specula/verify_result.hpp"
+
+namespace specula {
+
+// A policy may lack any of these members. One that has a member of that name with another signature does not
+// compile. ValidatesFields, `void validate() const`, is in base/fields.hpp.
+
+/// A drafter or a verifier that allocates once, by Speculator's constructor: `void reserve(std::int32_t n)`.
+/// n: for a drafter the largest text with its proposal, in tokens; for a verifier the nodes of a proposal.
+template <class P>
+concept ReservesMemory = requires(P& p, std::int32_t n) {
+  p.reserve(n);
+};
+
+/// A shape that allocates its working memory once, by Speculator's constructor: `void reserve()`.
+template <class S>
+concept ReservesWorkspace = requires(S& s) {
+  s.reserve();
+};
+
+/// A shape that learns from what was accepted and from the time that it took: called after each round whose
+/// usage is known, with the round's proposal, its result, and the usage of the models in it:
+/// `void learn(const TokenTree& tree, const VerifyResult& result, const Timing& timing)`.
+template <class S>
+concept LearnsFromRounds = requires(S& s, const TokenTree& tree, const VerifyResult& result,
+                                    const Timing& timing) {
+  s.learn(tree, result, timing);
+};
+
+/// A shape that drops what it knows of the last text, at start(): `void reset()`.
+template <class S>
+concept ResetsPerText = requires(S& s) {
+  s.reset();
+};
+
+/// A shape that says how many nodes a proposal needs, root included, to hold a draft token. Without it, 2:
+/// `std::int32_t least_nodes() const`.
+template <class S>
+concept StatesLeastNodes = requires(const S& s) {
+  { s.least_nodes() } -> std::same_as<std::int32_t>;
+};
+
+/// A shape whose drafter runs more nodes than the proposal has: `std::int32_t draft_nodes() const`.
+template <class S>
+concept StatesDraftNodes = requires(const S& s) {
+  { s.draft_nodes() } -> std::same_as<std::int32_t>;
+};
+
+/// A drafter or a verifier that counts the calls of its models and their time, so that Stats separates it
+/// from the library's own: `Usage usage() const`, or a reference to one.
+template <class P>
+concept ReportsUsage = requires(const P& p) {
+  { p.usage() } -> std::convertible_to<const Usage&>;
+};
+
+/// A drafter made of several: `static constexpr std::size_t kMembers`.
+template <class D>
+concept HasMembers = requires {
+  { D::kMembers } -> std::convertible_to<std::size_t>;
+};
+
+/// One that reports the usage of each member i < kMembers: `Usage usage(std::size_t i) const`.
+template <class D>
+concept ReportsMemberUsage = HasMembers<D> && requires(const D& d, std::size_t i) {
+  { d.usage(i) } -> std::convertible_to<const Usage&>;
+};
+
+/// A drafter that says whether its text is in the KV cache of `model`: `bool works_in(const void* model)
+/// const`. Speculator and Stack reject two policies that work in one cache.
+template <class D>
+concept NamesItsModel = requires(const D& d, const void* model) {
+  { d.works_in(model) } -> std::same_as<bool>;
+};
+
+/// A verifier that reports the committed tokens of its target: `std::int32_t size() const`. Speculator so
+/// detects another user of the target.
+template <class V>
+concept ReportsSize = requires(const V& v) {
+  { v.size() } -> std::same_as<std::int32_t>;
+};
+
+/// The same by the count of the target's changes, as in CountsChanges: `std::uint64_t generation() const`.
+template <class V>
+concept ReportsGeneration = requires(const V& v) {
+  { v.generation() } -> std::same_as<std::uint64_t>;
+};
+
+namespace detail {
+
+// has_NAME<T>(): whether T has a member of this name, of any type, overloaded or not: beside another base
+// class with one, the name is ambiguous. A final class cannot be a base; of it, only a member that is neither
+// overloaded nor a template is seen.
+#define SPECULA_HAS_MEMBER(name)                                                \
+  struct name##_member {                                                        \
+    int name;                                                                   \
+  };                                                                            \
+  template <class T>                                                            \
+  struct name##_twice : T, name##_member {};                                    \
+  template <class T>                                                            \
+  consteval bool has_##name() {                                                 \
+    if constexpr (std::is_class_v<T> && !std::is_final_v<T>) return !requires { \
+        &name##_twice<T>::name;                                                 \
+      };                                                                        \
+    else                                                                        \
+      return requires { &T::name; };                                            \
+  }
+SPECULA_HAS_MEMBER(reserve)
+SPECULA_HAS_MEMBER(learn)
+SPECULA_HAS_MEMBER(reset)
+SPECULA_HAS_MEMBER(validate)
+SPECULA_HAS_MEMBER(least_nodes)
+SPECULA_HAS_MEMBER(draft_nodes)
+SPECULA_HAS_MEMBER(usage)
+SPECULA_HAS_MEMBER(kMembers)
+SPECULA_HAS_MEMBER(works_in)
+SPECULA_HAS_MEMBER(size)
+#undef SPECULA_HAS_MEMBER
+
+/// Compiles if each optional member that `D` has is as its concept says, else a static_assert names it.
+template <class D>
+consteval bool check_drafter_members() {
+  static_assert(!has_reserve<D>() || ReservesMemory<D>,
+                "the drafter's reserve is not ReservesMemory: void reserve(std::int32_t tokens)");
+  static_assert(!has_usage<D>() || ReportsUsage<D>,
+                "the drafter's usage is not ReportsUsage: Usage usage() const");
+  static_assert(!has_kMembers<D>() || HasMembers<D>,
+                "the drafter's kMembers is not HasMembers: static constexpr std::size_t kMembers");
+  static_assert(!HasMembers<D> || !has_usage<D>() || ReportsMemberUsage<D>,
+                "a drafter with kMembers and usage must be ReportsMemberUsage: Usage usage(std::size_t i) "
+                "const");
+  static_assert(!has_works_in<D>() || NamesItsModel<D>,
+                "the drafter's works_in is not NamesItsModel: bool works_in(const void* model) const");
+  return true;
+}
+template <class S>
+consteval bool check_shape_members() {
+  static_assert(!has_reserve<S>() || ReservesWorkspace<S>,
+                "the shape's reserve is not ReservesWorkspace: void reserve()");
+  static_assert(!has_learn<S>() || LearnsFromRounds<S>,
+                "the shape's learn is not LearnsFromRounds: void learn(const TokenTree&, const "
+                "VerifyResult&, const Timing&)");
+  static_assert(!has_reset<S>() || ResetsPerText<S>, "the shape's reset is not ResetsPerText: void reset()");
+  static_assert(!has_validate<S>() || ValidatesFields<S>,
+                "the shape's validate is not ValidatesFields: void validate() const");
+  static_assert(!has_least_nodes<S>() || StatesLeastNodes<S>,
+                "the shape's least_nodes is not StatesLeastNodes: std::int32_t least_nodes() const");
+  static_assert(!has_draft_nodes<S>() || StatesDraftNodes<S>,
+                "the shape's draft_nodes is not StatesDraftNodes: std::int32_t draft_nodes() const");
+  return true;
+}
+template <class V>
+consteval bool check_verifier_members() {
+  static_assert(!has_reserve<V>() || ReservesMemory<V>,
+                "the verifier's reserve is not ReservesMemory: void reserve(std::int32_t nodes)");
+  static_assert(!has_usage<V>() || ReportsUsage<V>,
+                "the verifier's usage is not ReportsUsage: Usage usage() const");
+  static_assert(!has_size<V>() || ReportsSize<V>,
+                "the verifier's size is not ReportsSize: std::int32_t size() const");
+  // a generation() that cannot be called at all is one that its own `requires` has turned off
+  static_assert(
+      !requires(V & v) { v.generation(); } || ReportsGeneration<V>,
+      "the verifier's generation is not ReportsGeneration: std::uint64_t generation() const");
+  return true;
+}
+
+}  // namespace detail
+
+}  // namespace specula

@@ -1,0 +1,66 @@
+// expect: error: static.assert[^!]*the drafter's reserve is not ReservesMemory
+// expect: the drafter's usage is not ReportsUsage
+// expect: the drafter's kMembers is not HasMembers
+// expect: a drafter with kMembers and usage must be ReportsMemberUsage
+// expect: the drafter's works_in is not NamesItsModel
+// expect: the shape's reserve is not ReservesWorkspace
+// expect: the shape's learn is not LearnsFromRounds
+// expect: the shape's reset is not ResetsPerText
+// expect: the shape's validate is not ValidatesFields
+// expect: the shape's least_nodes is not StatesLeastNodes
+// expect: the shape's draft_nodes is not StatesDraftNodes
+// expect: the verifier's reserve is not ReservesMemory
+// expect: the verifier's usage is not ReportsUsage
+// expect: the verifier's size is not ReportsSize
+// expect: the verifier's generation is not ReportsGeneration
+#include <specula/accept/greedy.hpp>
+#include <specula/draft/no_drafter.hpp>
+#include <specula/draft/stack.hpp>
+#include <specula/run/speculator.hpp>
+#include <specula/shape/chain.hpp>
+#include <specula/shape/cost_aware.hpp>
+#include <specula/verify/tree_verifier.hpp>
+
+#include "toy_model.hpp"
+
+using namespace specula;
+using Target = TreeVerifier<specula_test::ToyModel, Greedy>;
+
+// Each type has one optional member: another than its concept asks for, and in the twin that one.
+#ifdef SPECULA_MUST_FAIL
+#define MEMBER(wrong, right) wrong
+#else
+#define MEMBER(wrong, right) right
+#endif
+struct D1 : NoDrafter { MEMBER(void reserve(const char*);, void reserve(std::int32_t);) };
+struct D2 : NoDrafter { MEMBER(Usage usage();, Usage usage() const;) };
+struct D3 : NoDrafter { MEMBER(std::size_t kMembers() const;, static constexpr std::size_t kMembers = 2;) };
+struct D4 : NoDrafter {
+  static constexpr std::size_t kMembers = 2;
+  Usage usage() const;
+  MEMBER(, Usage usage(std::size_t) const;)
+};
+struct D5 : NoDrafter { MEMBER(bool works_in(int) const;, bool works_in(const void*) const;) };
+struct S1 : Chain<> { MEMBER(void reserve(int);, void reserve();) };
+struct S2 : Chain<> {
+  MEMBER(void learn(const TokenTree&, const VerifyResult&);
+         , void learn(const TokenTree&, const VerifyResult&, const Timing&);)
+};
+struct S3 : Chain<> { MEMBER(void reset(int);, void reset();) };
+struct S4 : Chain<> { MEMBER(void validate();, void validate() const;) };
+struct S5 : Chain<> { MEMBER(std::size_t least_nodes() const;, std::int32_t least_nodes() const;) };
+struct S6 : Chain<> { MEMBER(std::int32_t draft_nodes();, std::int32_t draft_nodes() const;) };
+struct V1 : Target { MEMBER(void reserve();, void reserve(std::int32_t);) };
+struct V2 : Target { MEMBER(double usage() const;, Usage usage() const;) };
+struct V3 : Target { MEMBER(std::size_t size() const;, std::int32_t size() const;) };
+struct V4 : Target { MEMBER(std::uint64_t generation();, std::uint64_t generation() const;) };
+
+void pipelines(Target v, NoDrafter d, D1 d1, D2 d2, D3 d3, D4 d4, D5 d5, V1 v1, V2 v2, V3 v3, V4 v4) {
+  Speculator{v, d1, Chain<>{}}, Speculator{v, d2, Chain<>{}}, Speculator{v, d3, Chain<>{}};
+  Speculator{v, d4, Chain<>{}};
+  Stack{d, d5};
+  CostAware{S1{}}, CostAware{S2{}};
+  Speculator{v, d, S3{}}, Speculator{v, d, S4{}}, Speculator{v, d, S5{}}, Speculator{v, d, S6{}};
+  Speculator{v1, d, Chain<>{}}, Speculator{v2, d, Chain<>{}}, Speculator{v3, d, Chain<>{}};
+  Speculator{v4, d, Chain<>{}};
+}
