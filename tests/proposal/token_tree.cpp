@@ -183,7 +183,7 @@ TEST_CASE("draft_prob is the distribution given the earlier siblings, of every k
         CHECK(it.tree.draft_prob(n, it.tree.token(n)) > 0);
       }
     }
-    CHECK(worst < (isa == detail::Isa::reference ? 1e-10 : 1e-5));
+    CHECK(worst < (isa == Isa::reference ? 1e-10 : 1e-5));
   }
 }
 
@@ -347,9 +347,10 @@ TEST_CASE("reset: where a proposal may begin, and where it may not") {
   CHECK(tree.size() == 2);  // nothing has changed
   {
     const TokenTree::ResetLock lock(tree);
-    CHECK_THROWS_WITH_AS(tree.reset(0, 0),
-                         "TokenTree::reset: a shape is proposing, and tokens that it has drawn must not be dropped",
-                         std::logic_error);
+    CHECK_THROWS_WITH_AS(
+        tree.reset(0, 0),
+        "TokenTree::reset: a shape is proposing, and tokens that it has drawn must not be dropped",
+        std::logic_error);
     CHECK(tree.choose(1, 1, 1) == 2);
   }
   tree.reset(0, most - 8);
@@ -932,9 +933,9 @@ TEST_CASE("errors of a review change nothing") {
                        "TokenTree::review: the proposal was drawn with the target's own noise", Error);
   tree.reset(0, 0);
   tree.draw(0, tree.store(0, row, {}), rng);
-  CHECK_THROWS_WITH_AS(tree.review(1, row, {.temperature = 0}, 1, rng),
-                       "TokenTree::review: node 1 was drawn; a review at temperature 0 requires a chosen node",
-                       Error);
+  CHECK_THROWS_WITH_AS(
+      tree.review(1, row, {.temperature = 0}, 1, rng),
+      "TokenTree::review: node 1 was drawn; a review at temperature 0 requires a chosen node", Error);
 }
 
 TEST_CASE("a full tree can be reviewed") {
