@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "specula/base/alive.hpp"
+#include "specula/base/stopwatch.hpp"
 #include "specula/concepts.hpp"
 #include "specula/stats.hpp"
 
@@ -122,8 +123,8 @@ class ModelDrafter {
     rest_.clear();
     for (std::size_t i = kept; i < total; ++i) rest_.push_back(at(i));
     forget_nodes();
-    known_ += static_cast<std::int32_t>(
-        std::min(kept, fresh.size()));  // if append() throws, the model holds this
+    known_ +=
+        static_cast<std::int32_t>(std::min(kept, fresh.size()));  // if append() throws, the model holds this
     tail_.assign(draft_tokens.begin(),
                  draft_tokens.begin() + static_cast<std::ptrdiff_t>(kept - std::min(kept, fresh.size())));
     if (!rest_.empty()) model_->append(rest_);

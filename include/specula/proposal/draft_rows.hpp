@@ -2,9 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -51,7 +51,8 @@ class DraftRows {
 
   /// False if `distribution` is over a row kept here, but is not the distribution last made from it.
   bool is_current(const Distribution& distribution) const {
-    const std::less<const float*> before;
+    // a total order, unlike < of pointers into different arrays; <functional>, for std::less, is large
+    const auto before = [](const float* a, const float* b) { return std::compare_three_way{}(a, b) < 0; };
     if (distribution.is_point() || logits_.empty() || before(distribution.logits, logits_.data()) ||
         !before(distribution.logits, logits_.data() + logits_.size()))
       return true;
