@@ -16,13 +16,15 @@
 #include <specula/eigen/detail/panel_product.hpp>
 #include <specula/eigen/panel_matrix.hpp>
 
-#if SPECULA_EIGEN_X86
+#if SPECULA_X86
 #include <immintrin.h>
 #endif
 
 namespace {
 
 using namespace specula::eigen;
+using specula::best_isa;
+using specula::Isa;
 
 constexpr int kLayers = 8;
 
@@ -39,7 +41,7 @@ void count(benchmark::State& state, std::size_t weight_bytes) {
 
 /// `rounded`: the inputs to bfloat16 as well.
 void panel(benchmark::State& state, Isa isa, bool rounded) {
-  if (isa > best_isa() || (rounded && !has_bf16_products()))
+  if (!specula::supported(isa) || (rounded && !has_bf16_products()))
     return state.SkipWithError("this machine does not have these instructions");
   const auto rows = static_cast<std::int32_t>(state.range(0)),
              cols = static_cast<std::int32_t>(state.range(1)), n = static_cast<std::int32_t>(state.range(2)),
@@ -86,41 +88,41 @@ void eigen(benchmark::State& state) {
   count(state, 4);
 }
 
-#if SPECULA_EIGEN_X86
+#if SPECULA_X86
 /// 12 chains of multiply-adds: more than what starts in the time of one.
 [[gnu::target("avx2,fma")]] void multiply_add_avx2() {
   __m256 sum[12], a = _mm256_set1_ps(1.0f), b = _mm256_set1_ps(0.5f);
-  SPECULA_EIGEN_UNROLL for (int c = 0; c < 12; ++c) sum[c] = _mm256_setzero_ps();
+  SPECULA_UNROLL for (int c = 0; c < 12; ++c) sum[c] = _mm256_setzero_ps();
   for (int i = 0; i < 1000; ++i) {
-    SPECULA_EIGEN_UNROLL for (int c = 0; c < 12; ++c) {
+    SPECULA_UNROLL for (int c = 0; c < 12; ++c) {
       sum[c] = _mm256_fmadd_ps(a, b, sum[c]);
       __asm__("" : "+x"(sum[c]));  // or the loop is folded
     }
   }
-  SPECULA_EIGEN_UNROLL for (int c = 0; c < 12; ++c) __asm__ volatile("" : : "x"(sum[c]));
+  SPECULA_UNROLL for (int c = 0; c < 12; ++c) __asm__ volatile("" : : "x"(sum[c]));
 }
 [[gnu::target("avx512f")]] void multiply_add_avx512() {
   __m512 sum[12], a = _mm512_set1_ps(1.0f), b = _mm512_set1_ps(0.5f);
-  SPECULA_EIGEN_UNROLL for (int c = 0; c < 12; ++c) sum[c] = _mm512_setzero_ps();
+  SPECULA_UNROLL for (int c = 0; c < 12; ++c) sum[c] = _mm512_setzero_ps();
   for (int i = 0; i < 1000; ++i) {
-    SPECULA_EIGEN_UNROLL for (int c = 0; c < 12; ++c) {
+    SPECULA_UNROLL for (int c = 0; c < 12; ++c) {
       sum[c] = _mm512_fmadd_ps(a, b, sum[c]);
       __asm__("" : "+v"(sum[c]));
     }
   }
-  SPECULA_EIGEN_UNROLL for (int c = 0; c < 12; ++c) __asm__ volatile("" : : "v"(sum[c]));
+  SPECULA_UNROLL for (int c = 0; c < 12; ++c) __asm__ volatile("" : : "v"(sum[c]));
 }
 [[gnu::target("avx512f,avx512bf16")]] void multiply_add_bf16() {
   __m512 sum[12];
   const __m512bh a = (__m512bh)_mm512_set1_epi32(0x3f803f80), b = (__m512bh)_mm512_set1_epi32(0x3f003f00);
-  SPECULA_EIGEN_UNROLL for (int c = 0; c < 12; ++c) sum[c] = _mm512_setzero_ps();
+  SPECULA_UNROLL for (int c = 0; c < 12; ++c) sum[c] = _mm512_setzero_ps();
   for (int i = 0; i < 1000; ++i) {
-    SPECULA_EIGEN_UNROLL for (int c = 0; c < 12; ++c) {
+    SPECULA_UNROLL for (int c = 0; c < 12; ++c) {
       sum[c] = _mm512_dpbf16_ps(sum[c], a, b);
       __asm__("" : "+v"(sum[c]));
     }
   }
-  SPECULA_EIGEN_UNROLL for (int c = 0; c < 12; ++c) __asm__ volatile("" : : "v"(sum[c]));
+  SPECULA_UNROLL for (int c = 0; c < 12; ++c) __asm__ volatile("" : : "v"(sum[c]));
 }
 /// `macs`: of a call of `function`.
 void limit(benchmark::State& state, bool supported, void (*function)(), double macs) {

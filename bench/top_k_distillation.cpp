@@ -116,9 +116,9 @@ void distillation(benchmark::State& state, bool with_gradient) {
 
 /// The same on another instruction set than this processor's widest.
 void on_avx2(benchmark::State& state) {
-  if (!detail::supported(detail::Isa::avx2)) return state.SkipWithError("this processor has no AVX2");
-  const detail::Isa before = detail::isa();
-  detail::use_isa(detail::Isa::avx2);
+  if (!supported(Isa::avx2)) return state.SkipWithError("this processor has no AVX2");
+  const Isa before = detail::isa();
+  detail::use_isa(Isa::avx2);
   distillation(state, true);
   detail::use_isa(before);
 }

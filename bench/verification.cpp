@@ -309,9 +309,9 @@ void rule(benchmark::State& state, Rule by, Shape shape) {
 
 /// verification() on another instruction set than this processor's widest.
 void on_avx2(benchmark::State& state, const SamplingParams& params, bool all_accepted) {
-  if (!detail::supported(detail::Isa::avx2)) return state.SkipWithError("this processor has no AVX2");
-  const detail::Isa before = detail::isa();
-  detail::use_isa(detail::Isa::avx2);
+  if (!supported(Isa::avx2)) return state.SkipWithError("this processor has no AVX2");
+  const Isa before = detail::isa();
+  detail::use_isa(Isa::avx2);
   verification(state, Rejection{}, params, all_accepted, false);
   detail::use_isa(before);
 }

@@ -94,16 +94,6 @@ TEST_CASE("the statistics of a request are the difference of two sums, and clear
   CHECK(after.round_seconds == 0);
 }
 
-TEST_CASE("a stopwatch adds the time of its scope") {
-  double seconds = 1;
-  { const detail::Stopwatch watch(seconds); }
-  const double once = seconds;
-  CHECK(once >= 1);
-  { const detail::Stopwatch watch(seconds); }
-  CHECK(seconds >= once);
-  CHECK(seconds < 2);
-}
-
 TEST_CASE("the usage of each drafter of a stack is pooled too, for any number of drafters") {
   Stats a, b;
   a.drafters = {{1, 2, 0.5}};

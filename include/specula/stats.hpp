@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -35,25 +34,6 @@ struct Usage {
   }
   friend Usage operator-(Usage a, const Usage& b) { return a -= b; }
 };
-
-namespace detail {
-
-/// Adds the time of a scope to `seconds`.
-class Stopwatch {
- public:
-  explicit Stopwatch(double& seconds) : seconds_(&seconds), begin_(std::chrono::steady_clock::now()) {}
-  ~Stopwatch() {
-    *seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  double* seconds_;
-  std::chrono::steady_clock::time_point begin_;
-};
-
-}  // namespace detail
 
 /// Counts of a reviewer in a cascade.
 struct Reviews {

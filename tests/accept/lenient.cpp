@@ -27,7 +27,7 @@ TEST_CASE("same uniform draws, same verification result as the dense rule") {
       for (const double lenience : {1.0, 1.5, 4.0}) {
         DenseUniforms uniforms(i);
         const VerifyResult want = dense_rejection(it.dense, it.distributions, uniforms, lenience);
-        if (uniforms.margin < (isa == detail::Isa::reference ? 1e-11 : 1e-5)) continue;
+        if (uniforms.margin < (isa == Isa::reference ? 1e-11 : 1e-5)) continue;
         const VerifyResult got = result_of(Lenient{lenience}, it, params, i);
         CHECK(got.accepted == want.accepted);
         CHECK(got.next_token == want.next_token);

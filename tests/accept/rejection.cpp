@@ -80,7 +80,7 @@ void compare(std::uint64_t seed, int cases, std::int32_t vocab_low, std::int32_t
                                   static_cast<std::uint64_t>(i));
       DenseUniforms uniforms(static_cast<std::uint64_t>(i) + 7000);
       const VerifyResult want = dense_rejection(it.dense, it.distributions, uniforms);
-      if (uniforms.margin < (isa == detail::Isa::reference ? 1e-11 : 1e-5)) continue;
+      if (uniforms.margin < (isa == Isa::reference ? 1e-11 : 1e-5)) continue;
       const VerifyResult got = result_of(Rejection{}, it, params, static_cast<std::uint64_t>(i) + 7000);
       CAPTURE(i);
       CHECK(got.accepted == want.accepted);

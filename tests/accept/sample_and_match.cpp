@@ -20,7 +20,7 @@ TEST_CASE("same uniform draws, same verification result as the dense rule, on ra
       const Case it = random_case(random, 2 + random.below(7), params, {.nodes = 1 + random.below(20)}, i);
       DenseUniforms uniforms(1000 + i);
       const VerifyResult want = dense_match(it.dense, it.distributions, uniforms);
-      if (isa != detail::Isa::reference && uniforms.margin < 1e-5) continue;
+      if (isa != Isa::reference && uniforms.margin < 1e-5) continue;
       const VerifyResult got = result_of(SampleAndMatch{}, it, params, 1000 + i);
       CHECK(got.accepted == want.accepted);
       CHECK(got.next_token == want.next_token);

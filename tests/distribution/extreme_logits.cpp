@@ -1,8 +1,6 @@
 // labels: optimised
 // Masks of large finite logits, and offsets up to 1e38 times the temperature, on every instruction set: the
 // distribution of the row, what may be drawn, and errors beyond.
-#include "emulated_avx512.hpp"
-
 #include <doctest/doctest.h>
 
 #include <array>
@@ -211,12 +209,3 @@ TEST_CASE("beyond 1e38 times the temperature: an error that names the node, the 
                          std::runtime_error);
   }
 }
-
-#ifdef SPECULA_EMULATED_AVX512
-TEST_CASE("emulated, the AVX-512 kernels keep the contract and give the bits of the AVX2 kernels") {
-  if (!supported(Isa::avx2)) return specula_test::skip("this processor lacks avx2");
-  check_contract(Avx512Kernels::table());
-  check_order(Avx512Kernels::table());
-  check_same_bits(Avx2Kernels::table(), Avx512Kernels::table());
-}
-#endif

@@ -38,14 +38,3 @@ TEST_CASE("an exponent's floats stand for its doubles") {
     CHECK(std::abs(y) <= 3e-7 * (1 + std::abs(static_cast<double>(e.offset))));
   }
 }
-
-TEST_CASE("2^f: the polynomial is as good as it says") {
-  double worst = 0;
-  for (int i = -1000; i <= 1000; ++i) {
-    const double f = i / 2000.0;
-    double p = 0;
-    for (int c = 5; c >= 0; --c) p = p * f + static_cast<double>(kExp2[c]);
-    worst = std::max(worst, std::abs(p / std::exp2(f) - 1));
-  }
-  CHECK(worst < 1.6e-7);
-}

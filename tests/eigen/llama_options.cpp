@@ -6,6 +6,8 @@
 
 using namespace specula::eigen;
 using detail::checked;
+using specula::best_isa;
+using specula::Isa;
 
 TEST_CASE("an option out of range is named, with its value and its range") {
   const auto make = [](LlamaOptions options) { checked<float>(options); };
@@ -26,6 +28,9 @@ TEST_CASE("an option out of range is named, with its value and its range") {
 }
 
 TEST_CASE("instructions that the machine lacks are refused, and rounded inputs in double") {
+  CHECK_THROWS_WITH_AS(checked<float>({.isa = Isa::reference}),
+                       "LlamaOptions::isa is reference, which only rows have; use a Llama<double>",
+                       std::invalid_argument);
   if (best_isa() != Isa::avx512) {
     CHECK_THROWS_WITH_AS(checked<float>({.isa = Isa::avx512}), doctest::Contains("LlamaOptions::isa"),
                          std::invalid_argument);

@@ -114,13 +114,13 @@ TEST_CASE("rows of a large offset keep the target's distribution, on every instr
   // The spacing of logits is that of floats: 1 at 1e7, 64 at 1e9. Beyond, unequal logits are far apart.
   for (const Offset at :
        {Offset{1e7f, 2, 1}, Offset{-1e9f, 150, 100}, Offset{1e25f, 3e18f, 1}, Offset{-1e38f, 1e31f, 1}})
-    for (const specula::detail::Isa isa : every_isa()) {
+    for (const specula::Isa isa : every_isa()) {
       CAPTURE(at.offset);
       CAPTURE(static_cast<int>(isa));
       ToyModel target(3, 1, at.scale), draft(3, 2, at.scale);
       target.offset = draft.offset = at.offset;
       const SamplingParams params{.temperature = at.temperature};
-      const double allowed = isa == specula::detail::Isa::reference ? 1e-12 : 1e-6;
+      const double allowed = isa == specula::Isa::reference ? 1e-12 : 1e-6;
       Speculator rejection{TreeVerifier{target, Rejection{}, params}, ModelDrafter{draft},
                            SampledChain{.length = 2}};
       CHECK(composed_distribution(rejection, target, params, prompt_for(3), 2, isa).error < allowed);

@@ -187,8 +187,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Bytes bytes(data, size);
   const std::uint8_t mode = bytes.next();
   const bool special = mode % 4 == 0;
-  static const std::vector<detail::Isa> isas = every_isa();
-  const detail::Isa isa = isas[static_cast<std::size_t>(mode / 4) % isas.size()];
+  static const std::vector<Isa> isas = every_isa();
+  const Isa isa = isas[static_cast<std::size_t>(mode / 4) % isas.size()];
   const Arithmetic arithmetic(isa);
   try {
     const Input input = read(bytes, special);
@@ -201,7 +201,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (for_k_seq(input.it.tree)) survive(KSeq{}, input);
       return 0;
     }
-    const double near = isa == detail::Isa::reference ? 1e-10 : 1e-5;
+    const double near = isa == Isa::reference ? 1e-10 : 1e-5;
     const auto compare = [&](const auto& rule, const auto& dense, const char* what) {
       DenseUniforms uniforms(input.seed);
       const VerifyResult want = dense(uniforms), got = result_of(rule, input.it, input.params, input.seed);

@@ -120,7 +120,7 @@ TEST_CASE("draft_prob is the distribution given the earlier siblings, of every k
         CHECK(it.tree.draft_prob(n, it.tree.token(n)) > 0);
       }
     }
-    CHECK(worst < (isa == detail::Isa::reference ? 1e-10 : 1e-5));
+    CHECK(worst < (isa == Isa::reference ? 1e-10 : 1e-5));
   }
 }
 

@@ -63,7 +63,7 @@ EmittedDistribution whole_distribution(Pipeline& run, const Target& target,
                                        const specula::SamplingParams& params,
                                        const std::vector<Token>& prompt, std::size_t horizon,
                                        RandomKeying keying = RandomKeying::key) {
-  const Arithmetic exact(specula::detail::Isa::reference);
+  const Arithmetic exact(specula::Isa::reference);
   ExactRandom rng(keying);
   TextDistribution distribution;
   EmittedDistribution out;
@@ -88,7 +88,7 @@ template <class Pipeline, class Target>
 EmittedDistribution composed_distribution(Pipeline& run, const Target& target,
                                           const specula::SamplingParams& params,
                                           const std::vector<Token>& prompt, std::size_t horizon,
-                                          specula::detail::Isa isa = specula::detail::Isa::reference) {
+                                          specula::Isa isa = specula::Isa::reference) {
   const Arithmetic arithmetic(isa);
   std::vector<TextDistribution> at(horizon + 1);
   at[0][prompt] = 1;

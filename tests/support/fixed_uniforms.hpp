@@ -75,7 +75,7 @@ void compare(const Rule& rule, DenseRule dense, const Span& span, Mix mix) {
       const std::uint64_t seed = static_cast<std::uint64_t>(i) + 7000;
       DenseUniforms uniforms(seed);
       const specula::VerifyResult want = dense(it, uniforms);
-      if (uniforms.margin < (isa == specula::detail::Isa::reference ? 1e-11 : 1e-5)) continue;
+      if (uniforms.margin < (isa == specula::Isa::reference ? 1e-11 : 1e-5)) continue;
       const specula::VerifyResult got = result_of(rule, it, params, seed);
       CAPTURE(i);
       CHECK(got.accepted == want.accepted);

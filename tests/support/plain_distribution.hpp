@@ -13,31 +13,27 @@ namespace specula_test {
 /// While it lives, rows are computed with `isa`, one of every_isa().
 class Arithmetic {
  public:
-  explicit Arithmetic(specula::detail::Isa isa) { specula::detail::isa_choice().store(isa); }
+  explicit Arithmetic(specula::Isa isa) { specula::detail::isa_choice().store(isa); }
   ~Arithmetic() { specula::detail::isa_choice().store(before_); }
   Arithmetic(const Arithmetic&) = delete;
   Arithmetic& operator=(const Arithmetic&) = delete;
 
  private:
-  specula::detail::Isa before_ = specula::detail::isa();
+  specula::Isa before_ = specula::detail::isa();
 };
 
 /// While it lives, rows are computed in double precision.
 class ReferenceArithmetic : Arithmetic {
  public:
-  ReferenceArithmetic() : Arithmetic(specula::detail::Isa::reference) {}
+  ReferenceArithmetic() : Arithmetic(specula::Isa::reference) {}
 };
 
-/// Every instruction set of this machine, and AVX-512 where the test emulates it.
-inline std::vector<specula::detail::Isa> every_isa() {
-  using specula::detail::Isa;
+/// Every instruction set of this machine.
+inline std::vector<specula::Isa> every_isa() {
+  using specula::Isa;
   std::vector<Isa> out;
   for (const Isa isa : {Isa::reference, Isa::portable, Isa::avx2, Isa::avx512})
-    if (specula::detail::supported(isa)) out.push_back(isa);
-#ifdef SPECULA_EMULATED_AVX512
-  if (specula::detail::supported(Isa::avx2) && !specula::detail::supported(Isa::avx512))
-    out.push_back(Isa::avx512);
-#endif
+    if (specula::supported(isa)) out.push_back(isa);
   return out;
 }
 

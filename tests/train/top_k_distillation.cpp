@@ -17,7 +17,7 @@
 
 using namespace specula;
 using namespace specula_test;
-using specula::detail::Isa;
+using specula::Isa;
 
 namespace {
 

@@ -88,7 +88,7 @@ struct KSeq {
       const double b = 1 / rho - target.residual(distribution).reject(tree, first, 1 / rho);
       return 1 - std::pow(1 - b, k) - rho * b;
     };
-    const double tolerance = detail::isa() == detail::Isa::reference ? 1e-14 : 1e-7;
+    const double tolerance = detail::isa() == Isa::reference ? 1e-14 : 1e-7;
     double low = 1, high = k, at_low = excess(low);
     if (at_low <= tolerance) return low;
     double at_high = excess(high);

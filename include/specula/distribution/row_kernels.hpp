@@ -80,10 +80,6 @@ struct RowKernels {
   std::int32_t (*above)(const float* logits, float bound, std::int32_t* places);
 };
 
-// 2^f on [-1/2, 1/2], relative error 1.6e-7 (minimax, found by Lawson's iteration).
-inline constexpr float kExp2[6] = {1.0000001f,  0.69314694f,  0.2402212f,
-                                   0.05550713f, 0.009675542f, 0.0013276472f};
-
 /// Double precision, one token after the other: the reference for tests of the fast kernels, and the
 /// arithmetic under which the exact distributions of pipelines are enumerated.
 struct ReferenceKernels {

@@ -12,28 +12,10 @@
 #include <stdexcept>
 
 #include "specula/distribution/row_kernels.hpp"
-#include "specula/distribution/row_kernels_avx2.hpp"
-#include "specula/distribution/row_kernels_avx512.hpp"
-#include "specula/distribution/row_kernels_portable.hpp"
+#include "specula/distribution/row_kernels_simd.hpp"
+#include "specula/simd/isa.hpp"
 
 namespace specula::detail {
-
-/// Instruction sets of the row arithmetic. `reference` is double precision, for tests.
-enum class Isa : std::uint8_t { reference, portable, avx2, avx512 };
-
-inline bool supported(Isa isa) {
-#ifdef SPECULA_HAS_AVX_KERNELS
-  if (isa == Isa::avx512) return __builtin_cpu_supports("avx512f");
-  if (isa == Isa::avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#endif
-  return isa == Isa::reference || isa == Isa::portable;
-}
-
-inline Isa best_isa() {
-  for (const Isa isa : {Isa::avx512, Isa::avx2})
-    if (supported(isa)) return isa;
-  return Isa::portable;
-}
 
 inline std::atomic<Isa>& isa_choice() {
   static std::atomic<Isa> choice{best_isa()};
@@ -50,9 +32,12 @@ inline void use_isa(Isa isa) {
 }
 
 inline const RowKernels& kernels() {
-  static constexpr RowKernels kTables[] = {ReferenceKernels::table(), PortableKernels::table(),
-#ifdef SPECULA_HAS_AVX_KERNELS
-                                           Avx2Kernels::table(), Avx512Kernels::table()
+  static constexpr RowKernels kTables[] = {
+    ReferenceKernels::table(),
+    row_kernels<Isa::portable>(),
+#if SPECULA_X86
+    row_kernels<Isa::avx2>(),
+    row_kernels<Isa::avx512>()
 #endif
   };
   return kTables[static_cast<std::size_t>(isa())];

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "specula/base/alive.hpp"
+#include "specula/base/stopwatch.hpp"
 #include "specula/draft/detail/pair_map.hpp"
 #include "specula/rows.hpp"
 #include "specula/stats.hpp"

@@ -15,6 +15,7 @@
 
 #include "specula/base/alive.hpp"
 #include "specula/base/fields.hpp"
+#include "specula/base/stopwatch.hpp"
 #include "specula/concepts.hpp"
 #include "specula/model/expect_rows.hpp"
 #include "specula/model/skipped_blocks.hpp"

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "specula/base/alive.hpp"
+#include "specula/base/stopwatch.hpp"
 #include "specula/draft/bigram.hpp"
 #include "specula/draft/detail/suffix_automaton.hpp"
 #include "specula/rows.hpp"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "specula/base/alive.hpp"
+#include "specula/base/stopwatch.hpp"
 #include "specula/concepts.hpp"
 #include "specula/stats.hpp"
 

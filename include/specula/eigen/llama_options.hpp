@@ -25,7 +25,7 @@ struct LlamaOptions {
   std::shared_ptr<ThreadTeam> team = {};
   std::int32_t prefill_chunk = 128;  // tokens per pass of append()
   std::int32_t large_batch_from =
-      0;                        // appends of at least n tokens use Eigen's products, on one thread; 0: see Llama
+      0;  // appends of at least n tokens use Eigen's products, on one thread; 0: see Llama
   std::int32_t vocab_size = 0;  // rows have the first n tokens; 0: all. For a padded vocabulary
   Isa isa = best_isa();
   Inputs inputs = Inputs::full;         // bf16: rounds inputs of bf16 weights; twice as fast, 3 digits
@@ -59,7 +59,9 @@ LlamaOptions checked(LlamaOptions options) {
   require_option("threads", options.threads, 1, 256);
   require_option("prefill_chunk", options.prefill_chunk, 1, 4096);
   require_option("large_batch_from", options.large_batch_from, 0, kNoLargeBatch);
-  if (options.isa > best_isa())
+  if (options.isa == Isa::reference)
+    throw std::invalid_argument("LlamaOptions::isa is reference, which only rows have; use a Llama<double>");
+  if (!supported(options.isa))
     throw std::invalid_argument("LlamaOptions::isa: this machine does not have these instructions");
   if (options.inputs == Inputs::bf16 && !(std::is_same_v<Real, float> && has_bf16_products()))
     throw std::invalid_argument(

@@ -66,7 +66,7 @@ class ThreadTeam {
   static void wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
     for (int spin = 0; spin < 500; ++spin) {
       if (value.load(std::memory_order_acquire) != old) return;
-#if SPECULA_EIGEN_X86
+#if SPECULA_X86
       __builtin_ia32_pause();
 #endif
     }

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -60,7 +60,8 @@ class DraftRows {
 
   /// The node in whose slot the row of `distribution` is kept; kNoParent: it is a row of the caller.
   NodeId node_of(const Distribution& distribution) const {
-    const std::less<const float*> before;
+    // a total order, unlike < of pointers into different arrays; <functional>, for std::less, is large
+    const auto before = [](const float* a, const float* b) { return std::compare_three_way{}(a, b) < 0; };
     if (distribution.is_point() || logits_.empty() || before(distribution.logits, logits_.data()) ||
         !before(distribution.logits, logits_.data() + logits_.size()))
       return kNoParent;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "specula/base/fields.hpp"
+#include "specula/base/stopwatch.hpp"
 #include "specula/concepts.hpp"
 #include "specula/optional_members.hpp"
 #include "specula/run/count_emitted.hpp"

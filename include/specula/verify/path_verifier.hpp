@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "specula/base/stopwatch.hpp"
 #include "specula/concepts.hpp"
 #include "specula/model/expect_rows.hpp"
 #include "specula/stats.hpp"

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "specula/base/stopwatch.hpp"
 #include "specula/concepts.hpp"
 #include "specula/stats.hpp"
 #include "specula/verify/detail/target_verifier.hpp"

@@ -17,6 +17,8 @@ namespace {
 
 using namespace specula::eigen;
 using detail::Elementwise;
+using specula::best_isa;
+using specula::Isa;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 

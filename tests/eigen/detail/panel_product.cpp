@@ -20,6 +20,8 @@ namespace {
 
 using namespace specula::eigen;
 using detail::Columns;
+using specula::best_isa;
+using specula::Isa;
 
 std::vector<Isa> machine_isas() {
   std::vector<Isa> all{Isa::portable};

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "specula/base/stopwatch.hpp"
 #include "specula/concepts.hpp"
 #include "specula/draft/model_drafter.hpp"
 #include "specula/stats.hpp"

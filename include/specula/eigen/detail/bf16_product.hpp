@@ -7,10 +7,10 @@
 #include <cstdint>
 
 #include "specula/eigen/detail/aligned.hpp"
-#include "specula/eigen/detail/isa.hpp"
 #include "specula/eigen/detail/panel.hpp"
+#include "specula/simd/vectors.hpp"
 
-#if SPECULA_EIGEN_X86
+#if SPECULA_X86
 #include <immintrin.h>
 #endif
 
@@ -27,7 +27,7 @@ class Bf16Product {
   /// y = W x. Each block of weights is read once from memory, the groups of inputs take it from the nearest
   /// cache.
   void run(Bf16Panels a, std::int32_t panels, std::int32_t depth, Columns<float> io, std::int32_t columns) {
-#if SPECULA_EIGEN_X86
+#if SPECULA_X86
     const std::ptrdiff_t stride = round_up(depth, 2 * kPanel) / 2;
     for (std::int32_t c = 0; c < columns; ++c) round(io.x + c * io.ldx, depth, pairs_.data() + c * stride);
     for (std::int32_t panel = 0; panel < panels; panel += kBlock) {
@@ -48,7 +48,7 @@ class Bf16Product {
   }
 
  private:
-#if SPECULA_EIGEN_X86
+#if SPECULA_X86
   struct Outputs {
     const std::uint32_t* x;  // (columns, pairs), ldx apart
     std::ptrdiff_t ldx;
@@ -90,12 +90,12 @@ class Bf16Product {
   template <int S, int N>
   [[gnu::target("avx512f,avx512bf16")]] static void block(Bf16Panels a, std::int32_t pairs, Outputs to) {
     __m512 sum[S][N];
-    SPECULA_EIGEN_UNROLL for (int s = 0; s < S; ++s) {
-      SPECULA_EIGEN_UNROLL for (int c = 0; c < N; ++c) sum[s][c] = _mm512_setzero_ps();
+    SPECULA_UNROLL for (int s = 0; s < S; ++s) {
+      SPECULA_UNROLL for (int c = 0; c < N; ++c) sum[s][c] = _mm512_setzero_ps();
     }
     for (std::ptrdiff_t k = 0; k < pairs; ++k) {
       __m512i w[S];
-      SPECULA_EIGEN_UNROLL for (int s = 0; s < S; ++s) {
+      SPECULA_UNROLL for (int s = 0; s < S; ++s) {
         const std::uint32_t* at = a.w + s * a.panel + k * kPanel;
         // The next block comes into the second level while this one calculates; a single input goes as fast
         // as the hardware's own prefetch.
@@ -105,15 +105,14 @@ class Bf16Product {
             ""
             : "+v"(w[s]));  // or g++ loads it again for every column, and loads are what limits few columns
       }
-      SPECULA_EIGEN_UNROLL for (int c = 0; c < N; ++c) {
+      SPECULA_UNROLL for (int c = 0; c < N; ++c) {
         const __m512i same = _mm512_set1_epi32(static_cast<int>(to.x[c * to.ldx + k]));
-        SPECULA_EIGEN_UNROLL for (int s = 0; s < S; ++s) sum[s][c] =
+        SPECULA_UNROLL for (int s = 0; s < S; ++s) sum[s][c] =
             _mm512_dpbf16_ps(sum[s][c], (__m512bh)w[s], (__m512bh)same);
       }
     }
-    SPECULA_EIGEN_UNROLL for (int s = 0; s < S; ++s) {
-      SPECULA_EIGEN_UNROLL for (int c = 0; c < N; ++c)
-          _mm512_storeu_ps(to.y + c * to.ldy + s * kPanel, sum[s][c]);
+    SPECULA_UNROLL for (int s = 0; s < S; ++s) {
+      SPECULA_UNROLL for (int c = 0; c < N; ++c) _mm512_storeu_ps(to.y + c * to.ldy + s * kPanel, sum[s][c]);
     }
   }
 #endif

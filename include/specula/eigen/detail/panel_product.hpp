@@ -8,11 +8,11 @@
 #include <type_traits>
 #include <utility>
 
-#include "specula/eigen/detail/isa.hpp"
 #include "specula/eigen/detail/kernels_avx2.hpp"
 #include "specula/eigen/detail/kernels_avx512.hpp"
 #include "specula/eigen/detail/kernels_portable.hpp"
 #include "specula/eigen/detail/panel.hpp"
+#include "specula/simd/isa.hpp"
 
 namespace specula::eigen::detail {
 
@@ -67,7 +67,7 @@ inline void panel_product(Panels a, std::int32_t panels, std::int32_t depth, Col
 template <class Panels, class Real>
 inline void panel_product(Isa isa, Panels a, std::int32_t panels, std::int32_t depth, Columns<Real> io,
                           std::int32_t columns, bool accumulate = false) {
-#if SPECULA_EIGEN_X86
+#if SPECULA_X86
   if constexpr (std::is_same_v<Real, float>) {
     if (isa == Isa::avx512) return panel_product<avx512::Tiles>(a, panels, depth, io, columns, accumulate);
     if (isa == Isa::avx2) return panel_product<avx2::Tiles>(a, panels, depth, io, columns, accumulate);

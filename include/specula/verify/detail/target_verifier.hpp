@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "specula/base/alive.hpp"
+#include "specula/base/stopwatch.hpp"
 #include "specula/concepts.hpp"
 #include "specula/stats.hpp"
 #include "specula/verify/logprobs.hpp"

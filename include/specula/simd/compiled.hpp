@@ -1,0 +1,32 @@
+// Compiles a SIMD body for an instruction set: the only functions with a `target` attribute besides the
+// matrix products.
+#pragma once
+
+#include "specula/simd/isa.hpp"
+
+namespace specula::simd {
+
+/// Functions that call `body`, which is always inlined, each compiled for one instruction set.
+template <auto body>
+struct Compiled;
+
+template <class Result, class... Args, Result (*body)(Args...)>
+struct Compiled<body> {
+#if SPECULA_X86
+  [[gnu::target("avx512f")]] static Result avx512(Args... args) { return body(args...); }
+  [[gnu::target("avx2,fma")]] static Result avx2(Args... args) { return body(args...); }
+#endif
+  [[gnu::noinline]] static Result portable(Args... args) { return body(args...); }
+};
+
+/// `body` compiled for `isa`, one that this kind of processor can have.
+template <Isa isa, auto body>
+constexpr auto compiled() {
+#if SPECULA_X86
+  if constexpr (isa == Isa::avx512) return &Compiled<body>::avx512;
+  if constexpr (isa == Isa::avx2) return &Compiled<body>::avx2;
+#endif
+  if constexpr (isa == Isa::portable) return &Compiled<body>::portable;
+}
+
+}  // namespace specula::simd

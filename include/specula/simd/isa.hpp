@@ -1,0 +1,35 @@
+// Instruction sets of the vector code, and which of them this processor has: asked at run time, so that one
+// binary serves every x86-64.
+#pragma once
+
+#include <cstdint>
+
+#include "specula/base/compiler_options.hpp"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define SPECULA_X86 1
+#else
+#define SPECULA_X86 0
+#endif
+
+namespace specula {
+
+/// `portable` is what the compiler generates for the target it was given: SSE2, NEON. `reference` is double
+/// precision, one token after the other: the arithmetic of tests of rows, which models do not have.
+enum class Isa : std::uint8_t { reference, portable, avx2, avx512 };
+
+/// Whether this processor has `isa`.
+inline bool supported(Isa isa) {
+#if SPECULA_X86
+  if (isa == Isa::avx512) return __builtin_cpu_supports("avx512f");
+  if (isa == Isa::avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+  return isa == Isa::reference || isa == Isa::portable;
+}
+
+/// The widest of them that this processor has.
+inline Isa best_isa() {
+  return supported(Isa::avx512) ? Isa::avx512 : supported(Isa::avx2) ? Isa::avx2 : Isa::portable;
+}
+
+}  // namespace specula

@@ -1,0 +1,46 @@
+// labels: vectorised
+#include <specula/distribution/noise_kernels.hpp>
+
+#include <doctest/doctest.h>
+
+#include <array>
+
+#include "plain_distribution.hpp"
+#include "random.hpp"
+
+using namespace specula;
+using namespace specula::detail;
+
+TEST_CASE("the words are Philox's, and the bits those of the tokens that can win, on every instruction set") {
+  specula_test::Random random(5);
+  for (const Isa chosen : specula_test::every_isa()) {
+    const specula_test::Arithmetic arithmetic(chosen);
+    int wrong = 0, won = 0;
+    for (int round = 0; round < 500; ++round) {
+      NoiseCounter at{};
+      for (std::uint32_t& word : at.first) word = static_cast<std::uint32_t>(random.below(1 << 30)) * 4 + 1;
+      for (std::uint32_t& word : at.key) word = static_cast<std::uint32_t>(random.below(1 << 30)) * 4 + 3;
+      std::array<float, kNoiseBlock> weights;
+      for (float& w : weights) w = random.bernoulli(0.3) ? 0 : static_cast<float>(random.between(0, 1));
+      const float bound = static_cast<float>(random.between(0, 0.5));
+      std::array<std::uint32_t, kNoiseBlock> words{};
+      const std::uint64_t bits = noise_block(at, weights.data(), bound, words.data());
+      for (std::uint32_t i = 0; i < kNoiseBlock; ++i) {
+        std::array<std::uint32_t, 4> counter = at.first;
+        counter[2] += i / 4;
+        wrong += words[i] != philox(counter, at.key)[i % 4];
+        const double rest = 1 - (static_cast<double>(words[i]) + 0.5) * 0x1p-32;
+        const double limit = static_cast<double>(weights[i] * bound);
+        if (rest <= limit) ++won, wrong += !(bits >> i & 1);
+        if (rest > limit * (1 + 1e-6) + 0x1p-23) wrong += (bits >> i & 1);
+      }
+    }
+    CHECK(wrong == 0);
+    CHECK(won > 1000);
+    std::array<float, kNoiseBlock> none{};
+    std::array<std::uint32_t, kNoiseBlock> words;
+    words.fill(7);
+    CHECK(noise_block({}, none.data(), 1.0f, words.data()) == 0);
+    CHECK(words[0] == 7);  // not written
+  }
+}
