@@ -92,37 +92,37 @@ void eigen(benchmark::State& state) {
 /// 12 chains of multiply-adds: more than what starts in the time of one.
 [[gnu::target("avx2,fma")]] void multiply_add_avx2() {
   __m256 sum[12], a = _mm256_set1_ps(1.0f), b = _mm256_set1_ps(0.5f);
-  SPECULA_UNROLL for (int c = 0; c < 12; ++c) sum[c] = _mm256_setzero_ps();
+  SPECULA_UNROLL_LANES for (int c = 0; c < 12; ++c) sum[c] = _mm256_setzero_ps();
   for (int i = 0; i < 1000; ++i) {
-    SPECULA_UNROLL for (int c = 0; c < 12; ++c) {
+    SPECULA_UNROLL_LANES for (int c = 0; c < 12; ++c) {
       sum[c] = _mm256_fmadd_ps(a, b, sum[c]);
       __asm__("" : "+x"(sum[c]));  // or the loop is folded
     }
   }
-  SPECULA_UNROLL for (int c = 0; c < 12; ++c) __asm__ volatile("" : : "x"(sum[c]));
+  SPECULA_UNROLL_LANES for (int c = 0; c < 12; ++c) __asm__ volatile("" : : "x"(sum[c]));
 }
 [[gnu::target("avx512f")]] void multiply_add_avx512() {
   __m512 sum[12], a = _mm512_set1_ps(1.0f), b = _mm512_set1_ps(0.5f);
-  SPECULA_UNROLL for (int c = 0; c < 12; ++c) sum[c] = _mm512_setzero_ps();
+  SPECULA_UNROLL_LANES for (int c = 0; c < 12; ++c) sum[c] = _mm512_setzero_ps();
   for (int i = 0; i < 1000; ++i) {
-    SPECULA_UNROLL for (int c = 0; c < 12; ++c) {
+    SPECULA_UNROLL_LANES for (int c = 0; c < 12; ++c) {
       sum[c] = _mm512_fmadd_ps(a, b, sum[c]);
       __asm__("" : "+v"(sum[c]));
     }
   }
-  SPECULA_UNROLL for (int c = 0; c < 12; ++c) __asm__ volatile("" : : "v"(sum[c]));
+  SPECULA_UNROLL_LANES for (int c = 0; c < 12; ++c) __asm__ volatile("" : : "v"(sum[c]));
 }
 [[gnu::target("avx512f,avx512bf16")]] void multiply_add_bf16() {
   __m512 sum[12];
   const __m512bh a = (__m512bh)_mm512_set1_epi32(0x3f803f80), b = (__m512bh)_mm512_set1_epi32(0x3f003f00);
-  SPECULA_UNROLL for (int c = 0; c < 12; ++c) sum[c] = _mm512_setzero_ps();
+  SPECULA_UNROLL_LANES for (int c = 0; c < 12; ++c) sum[c] = _mm512_setzero_ps();
   for (int i = 0; i < 1000; ++i) {
-    SPECULA_UNROLL for (int c = 0; c < 12; ++c) {
+    SPECULA_UNROLL_LANES for (int c = 0; c < 12; ++c) {
       sum[c] = _mm512_dpbf16_ps(sum[c], a, b);
       __asm__("" : "+v"(sum[c]));
     }
   }
-  SPECULA_UNROLL for (int c = 0; c < 12; ++c) __asm__ volatile("" : : "v"(sum[c]));
+  SPECULA_UNROLL_LANES for (int c = 0; c < 12; ++c) __asm__ volatile("" : : "v"(sum[c]));
 }
 /// `macs`: of a call of `function`.
 void limit(benchmark::State& state, bool supported, void (*function)(), double macs) {

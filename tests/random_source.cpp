@@ -285,7 +285,8 @@ TEST_CASE("a block of noise: the words of its keys, and all tokens that may win,
     const auto bound = round % 5 == 0 ? std::numeric_limits<float>::infinity()
                                       : static_cast<float>(std::pow(10, random.between(-4, 6)));
     std::array<std::uint32_t, 64> want{};
-    const std::uint64_t bits = detail::NoisePortable::block(at, w.data(), bound, want.data());
+    const std::uint64_t bits = simd::compiled<Isa::portable, &detail::NoiseBody<Isa::portable>::block>()(
+        at, w.data(), bound, want.data());
     for (std::uint32_t i = 0; i < 64; ++i) {
       auto counter = at.first;
       counter[2] += i / 4;

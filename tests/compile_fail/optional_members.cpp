@@ -1,4 +1,4 @@
-// expect: error: static.assert[^!]*the drafter's reserve is not ReservesMemory
+// expect: the drafter's reserve is not ReservesMemory
 // expect: the drafter's usage is not ReportsUsage
 // expect: the drafter's kMembers is not HasMembers
 // expect: a drafter with kMembers and usage must be ReportsMemberUsage

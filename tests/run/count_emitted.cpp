@@ -1,3 +1,4 @@
+#include <specula/proposal/proposal_builder.hpp>
 #include <specula/run/count_emitted.hpp>
 
 #include <doctest/doctest.h>

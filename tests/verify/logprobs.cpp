@@ -1,3 +1,4 @@
+#include <specula/proposal/proposal_builder.hpp>
 #include <specula/verify/logprobs.hpp>
 
 #include <doctest/doctest.h>

@@ -39,24 +39,24 @@ struct NoiseBody {
                                                            float bound, std::uint32_t* words) {
     const Floats limit = Floats{} + bound, least = Floats{} + kLeastTime;
     std::uint32_t any = 0;
-    SPECULA_UNROLL for (int i = 0; i < kNoiseBlock; i += kWidth) {
+    SPECULA_UNROLL_LANES for (int i = 0; i < kNoiseBlock; i += kWidth) {
       Floats w;
       V::load(w, weights + i);
       any |= V::template compare<V::Order::above>(w * limit, least);
     }
     if (!any) return 0;
     Words x0[kParts], x1[kParts], x2[kParts], x3[kParts];
-    SPECULA_UNROLL for (int j = 0; j < kParts; ++j) {
+    SPECULA_UNROLL_LANES for (int j = 0; j < kParts; ++j) {
       x0[j] = Words{} + at.first[0], x1[j] = Words{} + at.first[1], x3[j] = Words{} + at.first[3];
       // Lane 4 l + e has counter e * (lanes / 4) + l, so that interleaving within 128 bits orders them in the
       // end.
-      SPECULA_UNROLL for (int lane = 0; lane < kWidth; ++lane) x2[j][lane] =
+      SPECULA_UNROLL_LANES for (int lane = 0; lane < kWidth; ++lane) x2[j][lane] =
           static_cast<std::uint32_t>(j * kWidth + lane % 4 * (kWidth / 4) + lane / 4);
       x2[j] += at.first[2];
     }
     std::array<std::uint32_t, 2> key = at.key;
     for (int round = 0; round < 10; ++round) {
-      SPECULA_UNROLL for (int j = 0; j < kParts; ++j) {
+      SPECULA_UNROLL_LANES for (int j = 0; j < kParts; ++j) {
         Words high0, low0, high2, low2;
         multiply(high0, low0, x0[j], kPhiloxMultiplier[0]),
             multiply(high2, low2, x2[j], kPhiloxMultiplier[1]);
@@ -66,11 +66,11 @@ struct NoiseBody {
       key = {key[0] + kPhiloxWeyl[0], key[1] + kPhiloxWeyl[1]};
     }
     std::uint64_t bits = 0;
-    SPECULA_UNROLL for (int j = 0; j < kParts; ++j) {
+    SPECULA_UNROLL_LANES for (int j = 0; j < kParts; ++j) {
       Words a, b, c, d, made[4];
       V::interleave(a, c, x0[j], x1[j]), V::interleave(b, d, x2[j], x3[j]);
       V::interleave_pairs(made[0], made[1], a, b), V::interleave_pairs(made[2], made[3], c, d);
-      SPECULA_UNROLL for (int k = 0; k < 4; ++k) {
+      SPECULA_UNROLL_LANES for (int k = 0; k < 4; ++k) {
         const int i = 4 * kWidth * j + kWidth * k;
         V::store(words + i, made[k]);
         Floats w;

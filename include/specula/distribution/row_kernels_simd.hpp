@@ -24,19 +24,19 @@ struct RowBodies {
     constexpr int kBest = 64 / kWidth;  // at once
     // A comparison returns its second operand where either is NaN, so NaN needs a test of its own.
     Floats best[kBest], nan{}, l;
-    SPECULA_UNROLL for (int j = 0; j < kBest; ++j) {
+    SPECULA_UNROLL_LANES for (int j = 0; j < kBest; ++j) {
       V::load(best[j], logits + j * kWidth);
       nan = best[j] != best[j] ? best[j] : nan;
     }
     for (std::int32_t i = 64; i < kTile; i += 64) {
-      SPECULA_UNROLL for (int j = 0; j < kBest; ++j) {
+      SPECULA_UNROLL_LANES for (int j = 0; j < kBest; ++j) {
         V::load(l, logits + i + j * kWidth);
         nan = l != l ? l : nan;
         V::raise(best[j], l);
       }
     }
-    SPECULA_UNROLL for (int half = kBest / 2; half > 0; half /= 2) {
-      SPECULA_UNROLL for (int j = 0; j < half; ++j) V::raise(best[j], best[j + half]);
+    SPECULA_UNROLL_LANES for (int half = kBest / 2; half > 0; half /= 2) {
+      SPECULA_UNROLL_LANES for (int j = 0; j < half; ++j) V::raise(best[j], best[j + half]);
     }
     return V::template compare<V::Order::at_least>(nan, nan) == V::kAllLanes
                ? V::largest(best[0])
@@ -67,7 +67,7 @@ struct RowBodies {
     const Lanes lanes(e);
     Floats sums[kSums]{};
     for (std::int32_t row = 0; row < kTile; row += kColumns)
-      SPECULA_UNROLL for (std::int32_t j = 0; j < kSums; ++j) {
+      SPECULA_UNROLL_LANES for (std::int32_t j = 0; j < kSums; ++j) {
         Floats w;
         weight(w, lanes, logits + row + kWidth * j);
         V::store(weights + row + kWidth * j, w);
@@ -81,7 +81,7 @@ struct RowBodies {
     const Floats a = Floats{} + keep, b = Floats{} + take;
     Floats sums[kSums]{};
     for (std::int32_t row = 0; row < kTile; row += kColumns)
-      SPECULA_UNROLL for (std::int32_t j = 0; j < kSums; ++j) {
+      SPECULA_UNROLL_LANES for (std::int32_t j = 0; j < kSums; ++j) {
         const std::int32_t i = row + kWidth * j;
         Floats w, other;
         V::load(w, weights + i), V::load(other, less + i);
@@ -99,7 +99,7 @@ struct RowBodies {
     const Floats a = Floats{} + keep, b = Floats{} + take;
     Floats sums[kSums]{};
     for (std::int32_t row = 0; row < kTile; row += kColumns)
-      SPECULA_UNROLL for (std::int32_t j = 0; j < kSums; ++j) {
+      SPECULA_UNROLL_LANES for (std::int32_t j = 0; j < kSums; ++j) {
         const std::int32_t i = row + kWidth * j;
         Floats w, other;
         weight(w, lanes, logits + i), weight(other, others, less + i);
@@ -116,7 +116,7 @@ struct RowBodies {
     const Floats a = Floats{} + keep, b = Floats{} + take;
     Floats sums[kSums]{};
     for (std::int32_t row = 0; row < kTile; row += kColumns)
-      SPECULA_UNROLL for (std::int32_t j = 0; j < kSums; ++j) {
+      SPECULA_UNROLL_LANES for (std::int32_t j = 0; j < kSums; ++j) {
         const std::int32_t i = row + kWidth * j;
         Floats p, log_q, l;
         V::load(l, draft + i), power(log_q, others, l);
@@ -138,7 +138,7 @@ struct RowBodies {
     std::int32_t count = 0;
     for (std::int32_t i = 0; i < kTile; i += 32) {
       std::uint32_t mask = 0;
-      SPECULA_UNROLL for (std::int32_t j = 0; j < 32; j += kWidth) {
+      SPECULA_UNROLL_LANES for (std::int32_t j = 0; j < 32; j += kWidth) {
         Floats l;
         V::load(l, logits + i + j);
         mask |= V::template compare<V::Order::above>(l, limit) << j;
@@ -187,7 +187,7 @@ struct RowBodies {
       const std::int32_t column = kWidth * j;
       Floats sum, w, a, b;
       above_unit<large>(sum, lanes, logits + column);
-      SPECULA_UNROLL for (std::int32_t row = kColumns; row < kTile; row += kColumns)
+      SPECULA_UNROLL_LANES for (std::int32_t row = kColumns; row < kTile; row += kColumns)
           above_unit<large>(w, lanes, logits + row + column),
           sum += w;
       sums[j] = sum;
@@ -212,11 +212,11 @@ struct RowBodies {
   }
   /// The sum of the columns: halves, 64, 32, ..., 1.
   [[gnu::always_inline]] static inline double halve(Floats (&sums)[kSums]) {
-    SPECULA_UNROLL for (int half = kSums / 2; half >= V::kParts; half /= 2) {
-      SPECULA_UNROLL for (int j = 0; j < half; ++j) sums[j] += sums[j + half];
+    SPECULA_UNROLL_LANES for (int half = kSums / 2; half >= V::kParts; half /= 2) {
+      SPECULA_UNROLL_LANES for (int j = 0; j < half; ++j) sums[j] += sums[j + half];
     }
     Floats block[V::kParts];
-    SPECULA_UNROLL for (int part = 0; part < V::kParts; ++part) block[part] = sums[part];
+    SPECULA_UNROLL_LANES for (int part = 0; part < V::kParts; ++part) block[part] = sums[part];
     return static_cast<double>(V::sum(block));
   }
 };

@@ -21,7 +21,7 @@ template <Isa isa>
                                               const typename Vectors<isa>::Floats& f, float factor) {
   using Floats = typename Vectors<isa>::Floats;
   p = Floats{} + kExp2[5] * factor;
-  SPECULA_UNROLL for (int c = 4; c >= 0; --c)
+  SPECULA_UNROLL_LANES for (int c = 4; c >= 0; --c)
       Vectors<isa>::multiply_add(p, p, f, Floats{} + kExp2[c] * factor);
 }
 

@@ -22,9 +22,9 @@
 
 /// Before a loop of constant length whose arrays are to stay in registers.
 #if defined(__clang__)
-#define SPECULA_UNROLL _Pragma("clang loop unroll(full)")
+#define SPECULA_UNROLL_LANES _Pragma("clang loop unroll(full)")
 #else
-#define SPECULA_UNROLL _Pragma("GCC unroll 16")
+#define SPECULA_UNROLL_LANES _Pragma("GCC unroll 16")
 #endif
 
 /// g++ for x86: the widest instructions by inline assembly.
@@ -188,10 +188,10 @@ struct Vectors {
 #if SPECULA_X86
     Four quarter[kWidth / 4];
     std::memcpy(quarter, &where, sizeof(where));
-    SPECULA_UNROLL for (int i = 0; i < kWidth / 4; ++i) mask |=
+    SPECULA_UNROLL_LANES for (int i = 0; i < kWidth / 4; ++i) mask |=
         static_cast<std::uint32_t>(__builtin_ia32_movmskps(quarter[i])) << 4 * i;
 #else
-    SPECULA_UNROLL for (int i = 0; i < kWidth; ++i) mask |= static_cast<std::uint32_t>(where[i] & 1) << i;
+    SPECULA_UNROLL_LANES for (int i = 0; i < kWidth; ++i) mask |= static_cast<std::uint32_t>(where[i] & 1) << i;
 #endif
     return mask;
 #endif

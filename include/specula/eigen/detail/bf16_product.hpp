@@ -90,12 +90,12 @@ class Bf16Product {
   template <int S, int N>
   [[gnu::target("avx512f,avx512bf16")]] static void block(Bf16Panels a, std::int32_t pairs, Outputs to) {
     __m512 sum[S][N];
-    SPECULA_UNROLL for (int s = 0; s < S; ++s) {
-      SPECULA_UNROLL for (int c = 0; c < N; ++c) sum[s][c] = _mm512_setzero_ps();
+    SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) {
+      SPECULA_UNROLL_LANES for (int c = 0; c < N; ++c) sum[s][c] = _mm512_setzero_ps();
     }
     for (std::ptrdiff_t k = 0; k < pairs; ++k) {
       __m512i w[S];
-      SPECULA_UNROLL for (int s = 0; s < S; ++s) {
+      SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) {
         const std::uint32_t* at = a.w + s * a.panel + k * kPanel;
         // The next block comes into the second level while this one calculates; a single input goes as fast
         // as the hardware's own prefetch.
@@ -105,14 +105,14 @@ class Bf16Product {
             ""
             : "+v"(w[s]));  // or g++ loads it again for every column, and loads are what limits few columns
       }
-      SPECULA_UNROLL for (int c = 0; c < N; ++c) {
+      SPECULA_UNROLL_LANES for (int c = 0; c < N; ++c) {
         const __m512i same = _mm512_set1_epi32(static_cast<int>(to.x[c * to.ldx + k]));
-        SPECULA_UNROLL for (int s = 0; s < S; ++s) sum[s][c] =
+        SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) sum[s][c] =
             _mm512_dpbf16_ps(sum[s][c], (__m512bh)w[s], (__m512bh)same);
       }
     }
-    SPECULA_UNROLL for (int s = 0; s < S; ++s) {
-      SPECULA_UNROLL for (int c = 0; c < N; ++c) _mm512_storeu_ps(to.y + c * to.ldy + s * kPanel, sum[s][c]);
+    SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) {
+      SPECULA_UNROLL_LANES for (int c = 0; c < N; ++c) _mm512_storeu_ps(to.y + c * to.ldy + s * kPanel, sum[s][c]);
     }
   }
 #endif

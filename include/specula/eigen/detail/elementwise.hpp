@@ -26,7 +26,7 @@ struct Blocks {
                                                      float eps, float* out) {
     Part squares[kParts]{}, a, b;
     for (std::int32_t i = 0; i < size; i += kPanel) {
-      SPECULA_UNROLL for (int p = 0; p < kParts; ++p) V::load(a, x + i + p * kWidth), squares[p] += a * a;
+      SPECULA_UNROLL_LANES for (int p = 0; p < kParts; ++p) V::load(a, x + i + p * kWidth), squares[p] += a * a;
     }
     const float scale = 1.0f / std::sqrt(V::sum(squares) / static_cast<float>(size) + eps);
     for (std::int32_t i = 0; i < round_up(size, kPanel); i += kWidth)
@@ -37,7 +37,7 @@ struct Blocks {
                                                         std::int32_t size) {
     Part xx[kParts]{}, xy[kParts]{}, yy[kParts]{}, a, b;
     for (std::int32_t i = 0; i < size; i += kPanel) {
-      SPECULA_UNROLL for (int p = 0; p < kParts; ++p) {
+      SPECULA_UNROLL_LANES for (int p = 0; p < kParts; ++p) {
         V::load(a, x + i + p * kWidth), V::load(b, added + i + p * kWidth);
         b += a;
         xx[p] += a * a, xy[p] += a * b, yy[p] += b * b;
@@ -54,7 +54,7 @@ struct Blocks {
     float most = peak[0];
     for (std::int32_t i = 1; i < kWidth; ++i) most = std::max(most, peak[i]);
     for (std::int32_t i = 0; i < size; i += kPanel) {
-      SPECULA_UNROLL for (int p = 0; p < kParts; ++p) {
+      SPECULA_UNROLL_LANES for (int p = 0; p < kParts; ++p) {
         V::load(a, row + i + p * kWidth);
         a -= most;
         simd::exp<isa>(a);

@@ -25,24 +25,24 @@ struct Tiles {
   [[gnu::target("avx2,fma"), gnu::always_inline]] static void load(__m256 (&sum)[S][N],
                                                                    const Columns<float>& io,
                                                                    bool accumulate) {
-    SPECULA_UNROLL for (int s = 0; s < S; ++s) {
-      SPECULA_UNROLL for (int c = 0; c < N; ++c) sum[s][c] =
+    SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) {
+      SPECULA_UNROLL_LANES for (int c = 0; c < N; ++c) sum[s][c] =
           accumulate ? _mm256_loadu_ps(io.y + c * io.ldy + s * kLanes) : _mm256_setzero_ps();
     }
   }
   template <int S, int N>
   [[gnu::target("avx2,fma"), gnu::always_inline]] static void store(const __m256 (&sum)[S][N],
                                                                     const Columns<float>& io) {
-    SPECULA_UNROLL for (int s = 0; s < S; ++s) {
-      SPECULA_UNROLL for (int c = 0; c < N; ++c) _mm256_storeu_ps(io.y + c * io.ldy + s * kLanes, sum[s][c]);
+    SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) {
+      SPECULA_UNROLL_LANES for (int c = 0; c < N; ++c) _mm256_storeu_ps(io.y + c * io.ldy + s * kLanes, sum[s][c]);
     }
   }
   template <int S, int N>
   [[gnu::target("avx2,fma"), gnu::always_inline]] static void step(__m256 (&sum)[S][N], const __m256 (&w)[S],
                                                                    const float* x, std::ptrdiff_t ldx) {
-    SPECULA_UNROLL for (int c = 0; c < N; ++c) {
+    SPECULA_UNROLL_LANES for (int c = 0; c < N; ++c) {
       const __m256 same = _mm256_set1_ps(x[c * ldx]);
-      SPECULA_UNROLL for (int s = 0; s < S; ++s) sum[s][c] = _mm256_fmadd_ps(w[s], same, sum[s][c]);
+      SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) sum[s][c] = _mm256_fmadd_ps(w[s], same, sum[s][c]);
     }
   }
 
@@ -63,7 +63,7 @@ struct Tiles {
   template <int S, class Panels>
   [[gnu::target("avx2,fma"), gnu::always_inline]] static inline void prefetch(const Panels& a,
                                                                               std::ptrdiff_t at) {
-    SPECULA_UNROLL for (int p = S / 2; p < 2 * (S / 2); ++p)
+    SPECULA_UNROLL_LANES for (int p = S / 2; p < 2 * (S / 2); ++p)
         _mm_prefetch(reinterpret_cast<const char*>(a.w + p * a.panel + at), _MM_HINT_T1);
   }
 
@@ -77,24 +77,24 @@ struct Tiles {
       if constexpr (N > 1) prefetch<S>(a, k * (kPanel / 2));  // one input: the hardware's own is as fast
       if constexpr (N <= 2) {  // strip by strip: 4 strips' halves and their sums would not fit 16 registers
         __m256 x[2][N];
-        SPECULA_UNROLL for (int c = 0; c < N; ++c) {
+        SPECULA_UNROLL_LANES for (int c = 0; c < N; ++c) {
           x[0][c] = _mm256_broadcast_ss(io.x + c * io.ldx + k);
           x[1][c] = both ? _mm256_broadcast_ss(io.x + c * io.ldx + k + 1)
                          : _mm256_setzero_ps();  // the weight is 0, too
         }
-        SPECULA_UNROLL for (int s = 0; s < S; ++s) {
+        SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) {
           const __m256i pair = pairs(a, k, s);
           const __m256 low = low_half(pair), high = high_half(pair);
-          SPECULA_UNROLL for (int c = 0; c < N; ++c) sum[s][c] = _mm256_fmadd_ps(low, x[0][c], sum[s][c]);
-          SPECULA_UNROLL for (int c = 0; c < N; ++c) sum[s][c] = _mm256_fmadd_ps(high, x[1][c], sum[s][c]);
+          SPECULA_UNROLL_LANES for (int c = 0; c < N; ++c) sum[s][c] = _mm256_fmadd_ps(low, x[0][c], sum[s][c]);
+          SPECULA_UNROLL_LANES for (int c = 0; c < N; ++c) sum[s][c] = _mm256_fmadd_ps(high, x[1][c], sum[s][c]);
         }
       } else {  // the pairs are loaded again for their high halves: 12 sums leave no registers to keep them
         __m256 w[S];
-        SPECULA_UNROLL for (int s = 0; s < S; ++s) w[s] = low_half(pairs(a, k, s));
+        SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) w[s] = low_half(pairs(a, k, s));
         step<S, N>(sum, w, io.x + k, io.ldx);
         if (!both) break;
         if constexpr (S * N > 10) __asm__ volatile("" ::: "memory");  // or g++ keeps them, and spills sums
-        SPECULA_UNROLL for (int s = 0; s < S; ++s) w[s] = high_half(pairs(a, k, s));
+        SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) w[s] = high_half(pairs(a, k, s));
         step<S, N>(sum, w, io.x + k + 1, io.ldx);
       }
     }
@@ -108,7 +108,7 @@ struct Tiles {
     load<S, N>(sum, io, accumulate);
     for (std::ptrdiff_t k = 0; k < depth; ++k) {
       prefetch<S>(a, k * a.column);
-      SPECULA_UNROLL for (int s = 0; s < S; ++s) w[s] =
+      SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) w[s] =
           _mm256_loadu_ps(a.w + (s / 2) * a.panel + k * a.column + (s % 2) * kLanes);
       step<S, N>(sum, w, io.x + k, io.ldx);
     }

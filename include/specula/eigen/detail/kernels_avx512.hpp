@@ -26,24 +26,24 @@ struct Tiles {
   template <int S, int N>
   [[gnu::target("avx512f"), gnu::always_inline]] static void load(__m512 (&sum)[S][N],
                                                                   const Columns<float>& io, bool accumulate) {
-    SPECULA_UNROLL for (int s = 0; s < S; ++s) {
-      SPECULA_UNROLL for (int c = 0; c < N; ++c) sum[s][c] =
+    SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) {
+      SPECULA_UNROLL_LANES for (int c = 0; c < N; ++c) sum[s][c] =
           accumulate ? _mm512_loadu_ps(io.y + c * io.ldy + s * kLanes) : _mm512_setzero_ps();
     }
   }
   template <int S, int N>
   [[gnu::target("avx512f"), gnu::always_inline]] static void store(const __m512 (&sum)[S][N],
                                                                    const Columns<float>& io) {
-    SPECULA_UNROLL for (int s = 0; s < S; ++s) {
-      SPECULA_UNROLL for (int c = 0; c < N; ++c) _mm512_storeu_ps(io.y + c * io.ldy + s * kLanes, sum[s][c]);
+    SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) {
+      SPECULA_UNROLL_LANES for (int c = 0; c < N; ++c) _mm512_storeu_ps(io.y + c * io.ldy + s * kLanes, sum[s][c]);
     }
   }
   template <int S, int N>
   [[gnu::target("avx512f"), gnu::always_inline]] static void step(__m512 (&sum)[S][N], const __m512 (&w)[S],
                                                                   const float* x, std::ptrdiff_t ldx) {
-    SPECULA_UNROLL for (int c = 0; c < N; ++c) {
+    SPECULA_UNROLL_LANES for (int c = 0; c < N; ++c) {
       const __m512 same = _mm512_set1_ps(x[c * ldx]);
-      SPECULA_UNROLL for (int s = 0; s < S; ++s) sum[s][c] = _mm512_fmadd_ps(w[s], same, sum[s][c]);
+      SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) sum[s][c] = _mm512_fmadd_ps(w[s], same, sum[s][c]);
     }
   }
 
@@ -54,7 +54,7 @@ struct Tiles {
     load<S, N>(sum, io, accumulate);
     const __m512i high_half = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
     for (std::ptrdiff_t k = 0; k < depth; k += 2) {
-      SPECULA_UNROLL for (int s = 0; s < S; ++s) {
+      SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) {
         const std::uint32_t* at = a.w + s * a.panel + k * (kPanel / 2);
         // Several inputs leave time to fetch the next block; a single one goes as fast as the hardware's own
         // prefetch.
@@ -75,7 +75,7 @@ struct Tiles {
     __m512 sum[S][N], w[S];
     load<S, N>(sum, io, accumulate);
     for (std::ptrdiff_t k = 0; k < depth; ++k) {
-      SPECULA_UNROLL for (int s = 0; s < S; ++s) w[s] = _mm512_loadu_ps(a.w + s * a.panel + k * a.column);
+      SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) w[s] = _mm512_loadu_ps(a.w + s * a.panel + k * a.column);
       step<S, N>(sum, w, io.x + k, io.ldx);
     }
     store<S, N>(sum, io);

@@ -24,7 +24,7 @@ struct Four {
 template <class Vector, class Real>
 [[gnu::always_inline]] inline void multiply_add(Vector& sum, const Vector& a, Real b) {
 #if defined(__FMA__) || defined(__FP_FAST_FMAF) || defined(__ARM_FEATURE_FMA)
-  SPECULA_UNROLL for (int i = 0; i < 4; ++i) sum[i] = std::fma(a[i], b, sum[i]);
+  SPECULA_UNROLL_LANES for (int i = 0; i < 4; ++i) sum[i] = std::fma(a[i], b, sum[i]);
 #else
   sum += a * b;
 #endif
@@ -36,19 +36,19 @@ struct Tiles {
 
   template <int N, class Vector, class Real>
   [[gnu::always_inline]] static inline void load(Vector (&sum)[N], const Columns<Real>& io, bool accumulate) {
-    SPECULA_UNROLL for (int c = 0; c < N; ++c) {
+    SPECULA_UNROLL_LANES for (int c = 0; c < N; ++c) {
       sum[c] = Vector{};
       if (accumulate) std::memcpy(&sum[c], io.y + c * io.ldy, sizeof(Vector));
     }
   }
   template <int N, class Vector, class Real>
   [[gnu::always_inline]] static inline void store(const Vector (&sum)[N], const Columns<Real>& io) {
-    SPECULA_UNROLL for (int c = 0; c < N; ++c) std::memcpy(io.y + c * io.ldy, &sum[c], sizeof(Vector));
+    SPECULA_UNROLL_LANES for (int c = 0; c < N; ++c) std::memcpy(io.y + c * io.ldy, &sum[c], sizeof(Vector));
   }
   template <int N, class Vector, class Real>
   [[gnu::always_inline]] static inline void step(Vector (&sum)[N], const Vector& w, const Real* x,
                                                  std::ptrdiff_t ldx) {
-    SPECULA_UNROLL for (int c = 0; c < N; ++c) multiply_add(sum[c], w, x[c * ldx]);
+    SPECULA_UNROLL_LANES for (int c = 0; c < N; ++c) multiply_add(sum[c], w, x[c * ldx]);
   }
 
   template <int S, int N, class Real>
@@ -57,7 +57,7 @@ struct Tiles {
     load(sum, io, accumulate);
     for (std::ptrdiff_t k = 0; k < depth; k += 2) {
       const std::uint32_t* pair = a.w + k * (kPanel / 2);
-      SPECULA_UNROLL for (int r = 0; r < kLanes; ++r) {
+      SPECULA_UNROLL_LANES for (int r = 0; r < kLanes; ++r) {
         low[r] = static_cast<Real>(std::bit_cast<float>(pair[r] << 16));
         high[r] = static_cast<Real>(std::bit_cast<float>(pair[r] & 0xffff0000u));
       }
