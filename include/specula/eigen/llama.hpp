@@ -78,7 +78,7 @@ class Llama {
   void append(Tokens tokens) {
     check_tokens(tokens);
     check_room(size(), tokens.size(), "append");
-    schedule_.pass.target_state().require_view();
+    schedule_.pass.require_view();
     generation_.next();
     schedule_.stages.clear_nodes();
     if (tokens.size() < static_cast<std::size_t>(options_.large_batch_from))
@@ -108,7 +108,7 @@ class Llama {
     check_exit(exit);
     check_nodes(tokens, parents);
     if (schedule_.stages.skips()) fail("extend: there are nodes of extend_skipping(); truncate() first");
-    schedule_.pass.target_state().require_view();
+    schedule_.pass.require_view();
     generation_.next();
     add_nodes(tokens, parents, false);
     schedule_.run_from(first_row_, exit);
@@ -133,8 +133,8 @@ class Llama {
     generation_.next();
     schedule_.run_to_exit(first_row_, rows, exit, /*aside=*/true);
     for (std::size_t i = 0; i < rows.size(); ++i)
-      std::copy_n(schedule_.pass.aside().at(static_cast<std::ptrdiff_t>(i)), schedule_.pass.logits().stride,
-                  schedule_.pass.logits().at(rows[i]));
+      std::copy_n(schedule_.pass.exit_logits().at(static_cast<std::ptrdiff_t>(i)),
+                  schedule_.pass.logits().stride, schedule_.pass.logits().at(rows[i]));
     return this->rows();
   }
 
@@ -150,7 +150,7 @@ class Llama {
     if (node_count() > 0 && !(schedule_.stages.skips() && skipped == skipped_))
       fail("extend_skipping: there are nodes that do not skip these blocks; truncate() first");
     schedule_.calculate_pending();
-    schedule_.pass.target_state().require_view();
+    schedule_.pass.require_view();
     generation_.next();
     skipped_ = skipped;
     add_nodes(tokens, parents, true);
@@ -202,7 +202,7 @@ class Llama {
   /// and features().
   KeyValuesView<Real> key_values() {
     schedule_.calculate_pending();
-    return {schedule_.pass.cache, size(), specula::detail::ViewGuard(generation_)};
+    return {schedule_.pass.cache(), size(), specula::detail::ViewGuard(generation_)};
   }
   /// View of the hidden states that enter the LM head, and of those after options().feature_layers, for a
   /// head that is conditioned on them (EAGLE, HASS); otherwise as key_values().
@@ -233,7 +233,7 @@ class Llama {
     same("num_hidden_layers", own.layers, view.cache().layers());
     same("num_key_value_heads", own.kv_heads, view.cache().heads());
     same("head_dim", own.head_dim, view.cache().head_dim());
-    schedule_.pass.target_state().set_target_state(view);
+    schedule_.pass.set_target_state(view);
   }
   void set_target_state(const FeaturesView<Real>& view) {
     if (config().conditioned_on != Conditioning::features)
@@ -241,7 +241,7 @@ class Llama {
     if (view.width() != config().hidden_size)
       fail("set_target_state: features of width " + std::to_string(view.width()) +
            ", the model's hidden size is " + std::to_string(config().hidden_size));
-    schedule_.pass.target_state().set_target_state(view);
+    schedule_.pass.set_target_state(view);
   }
 
   /// Whether nodes computed under one view remain valid under the next: the keys and values of a draft's only
