@@ -57,18 +57,18 @@ class Llama {
       rounded_.resize(static_cast<std::size_t>(options_.max_nodes) * static_cast<std::size_t>(vocab_size()));
   }
 
-  const LlamaConfig& config() const { return schedule_.pass.config(); }
+  const LlamaConfig& config() const { return pass().config(); }
   const LlamaOptions& options() const { return options_; }
   /// Tokens per row of logits: options().vocab_size, or the weights' whole vocabulary.
   std::int32_t vocab_size() const { return options_.vocab_size; }
   std::int32_t layers() const { return config().layers; }
   /// Number of early exits, the last of which is the whole model.
-  std::int32_t exits() const { return schedule_.stages.count(); }
+  std::int32_t exits() const { return stages().count(); }
   /// Layers before an exit. 0 <= exit < exits().
-  std::int32_t layers_to(std::int32_t exit) const { return schedule_.stages.layers_to(exit); }
-  std::int32_t size() const { return schedule_.stages.size(); }
+  std::int32_t layers_to(std::int32_t exit) const { return stages().layers_to(exit); }
+  std::int32_t size() const { return stages().size(); }
   std::int32_t capacity() const { return options_.capacity; }
-  std::int32_t node_count() const { return schedule_.stages.node_count(); }
+  std::int32_t node_count() const { return stages().node_count(); }
   /// Number of calls that changed this model; see CountsChanges. A view is valid for one generation.
   std::uint64_t generation() const { return generation_.now(); }
 
@@ -78,9 +78,9 @@ class Llama {
   void append(Tokens tokens) {
     check_tokens(tokens);
     check_room(size(), tokens.size(), "append");
-    schedule_.pass.target_state().require_view();
+    pass().require_view();
     generation_.next();
-    schedule_.stages.clear_nodes();
+    stages().clear_nodes();
     if (tokens.size() < static_cast<std::size_t>(options_.large_batch_from))
       return schedule_.append(tokens, detail::Product::small_batch);
     schedule_.flush(detail::Product::small_batch);
@@ -88,7 +88,7 @@ class Llama {
     try {
       schedule_.append(tokens, detail::Product::large_batch);
     } catch (...) {  // Eigen could not allocate a temporary
-      schedule_.stages.truncate(before);
+      stages().truncate(before);
       throw;
     }
   }
@@ -107,8 +107,8 @@ class Llama {
   LogitsView extend_to_exit(Tokens tokens, Nodes parents, std::int32_t exit) {
     check_exit(exit);
     check_nodes(tokens, parents);
-    if (schedule_.stages.skips()) fail("extend: there are nodes of extend_skipping(); truncate() first");
-    schedule_.pass.target_state().require_view();
+    if (stages().skips()) fail("extend: there are nodes of extend_skipping(); truncate() first");
+    pass().require_view();
     generation_.next();
     add_nodes(tokens, parents, false);
     schedule_.run_from(first_row_, exit);
@@ -123,18 +123,17 @@ class Llama {
     check_exit(exit);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const NodeId node = first_row_ + rows[i];
-      if (rows[i] < (i ? rows[i - 1] + 1 : 0) || rows[i] >= rows_ || node >= node_count() ||
-          schedule_.stages.skips())
+      if (rows[i] < (i ? rows[i - 1] + 1 : 0) || rows[i] >= rows_ || node >= node_count() || stages().skips())
         fail("resume_to_exit: row " + std::to_string(rows[i]) +
              ", must be of the last extend_to_exit(), ascending");
-      if (schedule_.stages.node(node).stages > exit)
+      if (stages().node(node).stages > exit)
         fail("resume_to_exit: row " + std::to_string(rows[i]) + " is beyond exit " + std::to_string(exit));
     }
     generation_.next();
     schedule_.run_to_exit(first_row_, rows, exit, /*aside=*/true);
     for (std::size_t i = 0; i < rows.size(); ++i)
-      std::copy_n(schedule_.pass.aside().at(static_cast<std::ptrdiff_t>(i)), schedule_.pass.logits().stride,
-                  schedule_.pass.logits().at(rows[i]));
+      std::copy_n(pass().exit_logits().at(static_cast<std::ptrdiff_t>(i)), pass().logits().stride,
+                  pass().logits().at(rows[i]));
     return this->rows();
   }
 
@@ -147,10 +146,10 @@ class Llama {
       fail("extend_skipping: blocks of " + std::to_string(skipped.layers()) + " layers, the model has " +
            std::to_string(layers()));
     check_nodes(tokens, parents);
-    if (node_count() > 0 && !(schedule_.stages.skips() && skipped == skipped_))
+    if (node_count() > 0 && !(stages().skips() && skipped == skipped_))
       fail("extend_skipping: there are nodes that do not skip these blocks; truncate() first");
     schedule_.calculate_pending();
-    schedule_.pass.target_state().require_view();
+    pass().require_view();
     generation_.next();
     skipped_ = skipped;
     add_nodes(tokens, parents, true);
@@ -170,13 +169,12 @@ class Llama {
   /// in the KV cache; computes nothing. Throws std::invalid_argument, and changes nothing, if `path` is not
   /// such a path.
   void commit(Nodes path) {
-    if (schedule_.stages.skips() && !path.empty())
-      fail("commit: nodes of extend_skipping() cannot be committed");
+    if (stages().skips() && !path.empty()) fail("commit: nodes of extend_skipping() cannot be committed");
     for (std::size_t i = 0; i < path.size(); ++i) {
       const NodeId node = path[i], parent = i == 0 ? kNoParent : path[i - 1];
       if (node < 0 || node >= node_count())
         fail("commit: node " + std::to_string(node) + ", must be 0 to " + std::to_string(node_count() - 1));
-      if (schedule_.stages.node(node).parent != parent)
+      if (stages().node(node).parent != parent)
         fail("commit: node " + std::to_string(node) + " is no child of " +
              (parent == kNoParent ? "the context" : "node " + std::to_string(parent)) +
              ", must be a path from the context down");
@@ -184,8 +182,8 @@ class Llama {
     generation_.next();
     const std::int32_t context = size();
     for (std::size_t i = 0; i < path.size(); ++i)
-      schedule_.pass.move(context + path[i], context + static_cast<std::int32_t>(i));
-    schedule_.stages.commit(path);
+      pass().move(context + path[i], context + static_cast<std::int32_t>(i));
+    stages().commit(path);
   }
 
   /// KV cache rollback: drops all nodes and the committed tokens from position `n` on. O(1). Throws
@@ -194,7 +192,7 @@ class Llama {
     if (n < 0 || n > size())
       fail("truncate: to " + std::to_string(n) + " tokens, must be 0 to " + std::to_string(size()));
     generation_.next();
-    schedule_.stages.truncate(n);
+    stages().truncate(n);
   }
 
   /// View of the keys and values for a draft that is conditioned on them (GLIDE). Runs tokens that append()
@@ -202,18 +200,18 @@ class Llama {
   /// and features().
   KeyValuesView<Real> key_values() {
     schedule_.calculate_pending();
-    return {schedule_.pass.cache, size(), specula::detail::ViewGuard(generation_)};
+    return {pass().cache(), size(), specula::detail::ViewGuard(generation_)};
   }
   /// View of the hidden states that enter the LM head, and of those after options().feature_layers, for a
   /// head that is conditioned on them (EAGLE, HASS); otherwise as key_values().
   FeaturesView<Real> features() {
     schedule_.calculate_pending();
-    return {schedule_.pass.features().at(0),
+    return {pass().features().at(0),
             size(),
             config().hidden_size,
-            schedule_.pass.features().stride,
+            pass().features().stride,
             specula::detail::ViewGuard(generation_),
-            schedule_.pass.hidden_states()};
+            pass().hidden_states()};
   }
 
   /// Sets the target's state for later tokens; the caller sets it before every round. A token at position i
@@ -233,7 +231,7 @@ class Llama {
     same("num_hidden_layers", own.layers, view.cache().layers());
     same("num_key_value_heads", own.kv_heads, view.cache().heads());
     same("head_dim", own.head_dim, view.cache().head_dim());
-    schedule_.pass.target_state().set_target_state(view);
+    pass().set_target_state(view);
   }
   void set_target_state(const FeaturesView<Real>& view) {
     if (config().conditioned_on != Conditioning::features)
@@ -241,7 +239,7 @@ class Llama {
     if (view.width() != config().hidden_size)
       fail("set_target_state: features of width " + std::to_string(view.width()) +
            ", the model's hidden size is " + std::to_string(config().hidden_size));
-    schedule_.pass.target_state().set_target_state(view);
+    pass().set_target_state(view);
   }
 
   /// Whether nodes computed under one view remain valid under the next: the keys and values of a draft's only
@@ -251,19 +249,24 @@ class Llama {
   }
 
   /// The threads. Models that are never called at the same time may share them: see LlamaOptions.
-  const std::shared_ptr<ThreadTeam>& team() const { return schedule_.pass.team(); }
+  const std::shared_ptr<ThreadTeam>& team() const { return pass().team(); }
 
   /// Read only; other models may share them.
-  const std::shared_ptr<const LlamaWeights<Real>>& weights() const { return schedule_.pass.weights(); }
+  const std::shared_ptr<const LlamaWeights<Real>>& weights() const { return pass().weights(); }
 
   /// The logits (V) of row `index` of the last extend(), unrounded.
   std::span<const Real> logits(std::int32_t index) {
     if (index < 0 || index >= rows_)
       fail("logits: row " + std::to_string(index) + ", must be 0 to " + std::to_string(rows_ - 1));
-    return {schedule_.pass.logits().at(index), static_cast<std::size_t>(vocab_size())};
+    return {pass().logits().at(index), static_cast<std::size_t>(vocab_size())};
   }
 
  private:
+  detail::LlamaPass<Real>& pass() { return schedule_.pass; }
+  const detail::LlamaPass<Real>& pass() const { return schedule_.pass; }
+  detail::LlamaStages& stages() { return schedule_.stages; }
+  const detail::LlamaStages& stages() const { return schedule_.stages; }
+
   [[noreturn]] static void fail(const std::string& what) { throw std::invalid_argument("Llama::" + what); }
 
   /// Writes to `means`, which has `layers` entries, or 0 if not measured.
@@ -271,7 +274,7 @@ class Llama {
     schedule_.calculate_pending();
     if (size() == 0) return {};
     for (std::size_t l = 0; l < means.size(); ++l) {
-      const Real* const of_layer = schedule_.pass.cosines(block).at(static_cast<std::ptrdiff_t>(l));
+      const Real* const of_layer = pass().cosines(block).at(static_cast<std::ptrdiff_t>(l));
       means[l] = std::accumulate(of_layer, of_layer + size(), 0.0) / size();
     }
     return means;
@@ -329,12 +332,12 @@ class Llama {
   void add_nodes(Tokens tokens, Nodes parents, bool skips) {
     first_row_ = node_count();
     rows_ = static_cast<std::int32_t>(tokens.size());
-    schedule_.stages.add_nodes(tokens, parents, skips);
+    stages().add_nodes(tokens, parents, skips);
   }
 
   LogitsView rows() {
     if constexpr (std::is_same_v<Real, float>) {
-      return {schedule_.pass.logits().at(0), rows_, vocab_size(), schedule_.pass.logits().stride};
+      return {pass().logits().at(0), rows_, vocab_size(), pass().logits().stride};
     } else {
       for (std::int32_t r = 0; r < rows_; ++r)
         std::transform(logits(r).begin(), logits(r).end(),

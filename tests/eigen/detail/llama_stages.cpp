@@ -6,11 +6,11 @@
 
 using namespace specula;
 using eigen::detail::LlamaStages;
-using eigen::detail::PassColumn;
+using eigen::detail::BatchToken;
 
 namespace {
 
-std::vector<std::int32_t> path_of(const PassColumn& column) {
+std::vector<std::int32_t> path_of(const BatchToken& column) {
   return {column.path, column.path + column.path_size};
 }
 

@@ -50,12 +50,12 @@ class LlamaSchedule {
   }
   /// The same for a view of them. Throws std::logic_error where it takes a view that is not there.
   void calculate_pending() {
-    if (stages.pending() > 0) pass.target_state().require_view();
+    if (stages.pending() > 0) pass.require_view();
     flush(Product::small_batch);
   }
 
   /// Brings nodes to an exit, with their ancestors and the committed tokens that did not get there: the nodes
-  /// `first` + rows[i]. Logits of those alone, which go to pass.aside() if `aside`.
+  /// `first` + rows[i]. Logits of those alone, which go to pass.exit_logits() if `aside`.
   void run_to_exit(NodeId first, std::span<const std::int32_t> rows, std::int32_t exit, bool aside) {
     if (rows.empty()) return;
     wanted_.clear();

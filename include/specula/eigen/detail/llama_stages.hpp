@@ -96,7 +96,7 @@ class LlamaStages {
 
   // ---- the columns of a pass through one stage: tokens that wait for it, then nodes
 
-  const std::vector<PassColumn>& columns() const { return columns_; }
+  const std::vector<BatchToken>& columns() const { return columns_; }
 
   /// Begins with the first `count` tokens that wait for the stage, in the slots behind the computed context:
   /// each path is a part of one.
@@ -136,7 +136,7 @@ class LlamaStages {
   std::vector<std::int32_t> computed_;  // (stages), committed tokens that went through it
   std::vector<Token> pending_;          // committed tokens behind those of the first stage
   std::vector<Node> nodes_;
-  std::vector<PassColumn> columns_;
+  std::vector<BatchToken> columns_;
   std::vector<std::int32_t> in_order_;  // (prefill_chunk), the slots behind the computed context
   std::size_t stride_ = 0;
   std::vector<std::int32_t> paths_;  // (max_nodes, stride), slots of the waiting tokens, then the ancestors'

@@ -19,7 +19,7 @@ namespace specula::eigen::detail {
 
 /// One token of a pass. It sees slots [0, base), then its path: the slots of its ancestors and its own, by
 /// position.
-struct PassColumn {
+struct BatchToken {
   Token token;
   std::int32_t position;
   std::int32_t slot;
@@ -55,12 +55,12 @@ struct TreeAttention {
   /// One KV head: queries (columns * group, head_dim), scaled; writes query (c, g) to out + c * out_stride +
   /// g * head_dim. Scores are laid out by position, so that every sum runs in the order of positions,
   /// wherever the slots are.
-  void run(std::int32_t layer, std::int32_t head, std::span<const PassColumn> columns, const Real* queries,
+  void run(std::int32_t layer, std::int32_t head, std::span<const BatchToken> columns, const Real* queries,
            Real* out, std::ptrdiff_t out_stride, AttentionScratch<Real>& scratch) const {
     const std::ptrdiff_t ld = scratch.slots, padded = round_up(head_dim, kPanel);
     for_column_groups(static_cast<std::int32_t>(columns.size()) * group, kQueries,
                       [&](std::int32_t first, std::int32_t count) {
-                        const auto column = [&](std::int32_t query) -> const PassColumn& {
+                        const auto column = [&](std::int32_t query) -> const BatchToken& {
                           return columns[static_cast<std::size_t>((first + query) / group)];
                         };
                         panel_product(isa, cache.keys(layer, head), (end + kPanel - 1) / kPanel, head_dim,
@@ -88,7 +88,7 @@ struct TreeAttention {
 
  private:
   /// Scores by slot become weights by position. A path ascends, so its scores can be moved down in place.
-  Real weigh(Real* row, const PassColumn& column) const {
+  Real weigh(Real* row, const BatchToken& column) const {
     for (std::int32_t i = 0; i < column.path_size; ++i) row[base + i] = row[column.path[i]];
     const std::int32_t seen = base + column.path_size, padded = round_up(seen, kPanel);
     std::fill(row + seen, row + padded, -std::numeric_limits<Real>::infinity());
@@ -96,7 +96,7 @@ struct TreeAttention {
   }
 
   /// Adds the values on the path from entry `from` on, one run of neighbouring slots at a time.
-  void mix_path(std::int32_t layer, std::int32_t head, const PassColumn& column, std::int32_t from,
+  void mix_path(std::int32_t layer, std::int32_t head, const BatchToken& column, std::int32_t from,
                 const Real* weights, Real* mixed) const {
     for (std::int32_t i = from, next; i < column.path_size; i = next) {
       for (next = i + 1; next < column.path_size && column.path[next] == column.path[next - 1] + 1;) ++next;
