@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline.hpp"
+#include <specula/pipeline.hpp>
 
 namespace specula_examples {
 
@@ -25,7 +25,7 @@ class Trace {
   Trace& operator=(const Trace&) = delete;
 
   /// To be called after each round, with the prompt's number from 0.
-  void add(const Pipeline& pipeline, std::size_t prompt);
+  void add(const specula::Pipeline& pipeline, std::size_t prompt);
 
   /// Puts the rounds into the folder in the place of all that an older run left there, and draws an .svg
   /// beside each .dot, if `dot` is on the PATH; returns what to tell the user. Apart from add(), so that it
