@@ -16,7 +16,7 @@ namespace specula_examples {
 /// one's rounds alone.
 class Trace {
  public:
-  using TextOf = std::function<std::string(Token)>;  // the bytes of a token
+  using TextOf = std::function<std::string(specula::Token)>;  // the bytes of a token
 
   /// Creates `folder`. Throws std::runtime_error if it cannot, or cannot write there.
   Trace(const std::filesystem::path& folder, std::size_t prompts, TextOf text_of);

@@ -13,6 +13,7 @@
 #include <specula/pipeline.hpp>
 #include "braces.hpp"
 #include "decode.hpp"
+#include "errors.hpp"
 #include "self_models.hpp"
 #include "toy_model.hpp"
 
@@ -499,22 +500,24 @@ TEST_CASE("the parts of a name, one by one") {
       steep.numbers("thresholds", {}, 3, 0, 2),
       "pipeline 'x:thresholds=0.5-3': thresholds is '0.5-3', must be numbers from 0 to 2 with dashes "
       "between them",
-      UsageError);
+      specula::PipelineError);
   specula::PipelineSpec tree("x:choices=0-2-0.11");
   using Paths = std::vector<std::vector<std::int32_t>>;
   CHECK(tree.paths("choices", {}, 3, 11) == Paths{{0}, {2}, {0, 11}});
   CHECK(tree.paths("choices", {{5}}, 3, 11) == Paths{{5}});
   CHECK_THROWS_WITH_AS(specula::PipelineSpec("x:choices=0-2-0.11").paths("choices", {}, 2, 11),
-                       "pipeline 'x:choices=0-2-0.11': choices has more than 2 paths", UsageError);
-  CHECK_THROWS_AS(specula::PipelineSpec("x:choices=0-2-0.11").paths("choices", {}, 3, 10), UsageError);
-  CHECK_THROWS_AS(spec.done("x"), UsageError);
+                       "pipeline 'x:choices=0-2-0.11': choices has more than 2 paths",
+                       specula::PipelineError);
+  CHECK_THROWS_AS(specula::PipelineSpec("x:choices=0-2-0.11").paths("choices", {}, 3, 10),
+                  specula::PipelineError);
+  CHECK_THROWS_AS(spec.done("x"), specula::PipelineError);
   CHECK(spec.size("size", 1, 1, 9) == 7);
   CHECK(spec.option("p", 0, 0, 1) == 0.5);
   CHECK_NOTHROW(spec.done("x"));
   specula::PipelineSpec wrong("x:mode=sideways");
   CHECK_THROWS_WITH_AS(wrong.choice("mode", "slow", {"slow", "fast"}),
                        "pipeline 'x:mode=sideways': mode is 'sideways', must be one of slow, fast",
-                       UsageError);
+                       specula::PipelineError);
 }
 
 TEST_CASE("drafters that are no models, and several: nodes, models, drafters") {
@@ -601,8 +604,9 @@ TEST_CASE("drafters and limits that do not go together are explained") {
     explained(kind + ":base:small:bigram=none", "does not know what to do with 'bigram=none'");
     explained(kind + ":bigram=some", "bigram is 'some', must be one of table, text, both, none");
     explained(kind + ":min=0", "min is 0, must be 1 to 64");
-    explained(kind + ":rule=block:exit=0.5", kind == "sampled-vertical" ? "'exit=0.5'" : "rule is 'block'");
-    explained(kind + ":rule=k-seq", "rule is 'k-seq', must be one of");
+    explained(kind + ":rule=block:exit=0.5",
+              kind == "sampled-vertical" ? "'exit=0.5'" : "rule=block: this rule does not keep");
+    explained(kind + ":rule=k-seq", "rule=k-seq: this rule does not keep the target");
   }
   explained("cascade:limits=4-0", "limits of 2 drafters are 3 numbers, row after row of an upper triangle");
   explained("cascade:base:small:max-gram:limits=4-0-10", "limits of 3 drafters are 6 numbers");
@@ -625,7 +629,7 @@ TEST_CASE("drafters and limits that do not go together are explained") {
   explained("max-gram:min=65", "min is 65, must be 1 to 64");
   explained("max-gram:past-end=maybe", "past-end is 'maybe', must be one of yes, no");
   explained("max-gram:ngram=2", "has no option 'ngram'");
-  explained("max-gram:rule=block", "rule is 'block'");
+  explained("max-gram:rule=block", "rule=block: this rule does not keep");
   explained("prompt-lookup:ngram=0", "ngram is 0, must be 1 to 64");
   explained("prompt-lookup:bigram=none", "has no option 'bigram'");
   explained("prompt-lookup:min=2", "does not know what to do with 'min=2'");
@@ -745,7 +749,7 @@ TEST_CASE("Max-Gram copies, and takes the table of the models where nothing matc
   CHECK(first_draft_tokens(bare, "max-gram:bigram=both", pair).front() == 3);
   for (const char* name : {"max-gram:bigram=table", "horizontal:base:max-gram:bigram=table"})
     CHECK_THROWS_WITH_AS(first_draft_tokens(bare, name, pair),
-                         ("'" + std::string(name) +
+                         ("pipeline '" + std::string(name) +
                           "': bigram=table: there is no table of bigrams for this target; write one with "
                           "specula-bigram, or take bigram=text or bigram=none, which need none")
                              .c_str(),
@@ -770,9 +774,10 @@ TEST_CASE("plain decoding of a draft asks the target nothing") {
 TEST_CASE("models without exits, and a target that leaves nothing out, are refused by name") {
   Toys toys;
   const auto build = [&](const std::string& name) { specula::prepare_pipeline(name).build(toys, {}); };
-  CHECK_THROWS_WITH_AS(build("s2d:base"), "'s2d:base': the draft 'base' has no exits",
+  CHECK_THROWS_WITH_AS(build("s2d:base"), "pipeline 's2d:base': the draft 'base' has no exits",
                        specula::PipelineError);
-  CHECK_THROWS_WITH_AS(build("asd"), "'asd': the target cannot leave layers out", specula::PipelineError);
+  CHECK_THROWS_WITH_AS(build("asd"), "pipeline 'asd': the target cannot leave layers out",
+                       specula::PipelineError);
   CHECK(complaint("asd:end=never").find("end is 'never', must be one of") != std::string::npos);
   CHECK(complaint("s2d:carry=no").find("'carry=no'") != std::string::npos);  // a fixed end learns nothing
 }
@@ -833,20 +838,20 @@ TEST_CASE("drafts that are a part of a model write the target's text") {
                     temperature);
   CHECK_THROWS_WITH_AS(
       specula::prepare_pipeline("s2d:thresholds=0.5-0.5-0.5").build(selves, {}),
-      "'s2d:thresholds=0.5-0.5-0.5': the draft 's2d': 3 thresholds, must be fewer than its exits, 3",
+      "pipeline 's2d:thresholds=0.5-0.5-0.5': the draft 's2d': 3 thresholds, must be fewer than its exits, 3",
       specula::PipelineError);
   CHECK(specula::prepare_pipeline("asd").measures);
   CHECK_FALSE(specula::prepare_pipeline("asd:mlp=2").measures);
   CHECK_FALSE(specula::prepare_pipeline("cost-aware:asd:attention=2").measures);
   CHECK_THROWS_WITH_AS(specula::prepare_pipeline("s2d:exits=2-4").build(selves, {}),
-                       "'s2d:exits=2-4': the draft 's2d' has no exit 4, its exits are 1 to 3",
+                       "pipeline 's2d:exits=2-4': the draft 's2d' has no exit 4, its exits are 1 to 3",
                        specula::PipelineError);
   CHECK_THROWS_WITH_AS(
       specula::prepare_pipeline("asd:attention=4-5").build(selves, {}),
-      "'asd:attention=4-5': the target: SkippedBlocks: attention of layer 5, the layers are 1 to 4",
+      "pipeline 'asd:attention=4-5': the target: SkippedBlocks: attention of layer 5, the layers are 1 to 4",
       specula::PipelineError);
   CHECK_THROWS_WITH_AS(specula::prepare_pipeline("asd:mlp=2-2").build(selves, {}),
-                       "'asd:mlp=2-2': the target: SkippedBlocks: MLP of layer 2 is named twice",
+                       "pipeline 'asd:mlp=2-2': the target: SkippedBlocks: MLP of layer 2 is named twice",
                        specula::PipelineError);
 }
 
