@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include <specula/draft/feature_head.hpp>
+#include <specula/draft/glide.hpp>
 #include <specula/eigen/llama.hpp>
 
 #include "bigram_file.hpp"
@@ -70,7 +72,7 @@ specula::eigen::Inputs inputs_of(const std::string& word) {
 }
 
 struct ModelPack::Loaded : specula::HeldModel<specula::eigen::Llama<float>> {
-  using specula::HeldModel::HeldModel;
+  using HeldModel::HeldModel;
 };
 
 ModelPack::ModelPack(ModelFolders folders, ModelSizes sizes) : folders_(std::move(folders)), sizes_(sizes) {}
