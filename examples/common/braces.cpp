@@ -106,4 +106,15 @@ std::vector<std::string> expand_list(std::string_view text) {
   return all;
 }
 
+std::vector<std::string> split_list(std::string_view text) {
+  std::vector<std::string> parts;
+  for (std::string_view rest = text;;) {
+    const auto end = std::min(rest.find(','), rest.size());
+    if (end == 0) fail(text, "an empty name between commas");
+    parts.emplace_back(rest.substr(0, end));
+    if (end == rest.size()) return parts;
+    rest.remove_prefix(end + 1);
+  }
+}
+
 }  // namespace specula_examples

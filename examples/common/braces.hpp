@@ -16,4 +16,8 @@ std::vector<std::string> expand_braces(std::string_view text);
 /// Splits at the commas outside of braces and expands each part. Throws UsageError on an empty part too.
 std::vector<std::string> expand_list(std::string_view text);
 
+/// Splits at commas, braces being nothing special: "autoregressive,chain:small:4". Throws UsageError on an
+/// empty part.
+std::vector<std::string> split_list(std::string_view text);
+
 }  // namespace specula_examples

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include <specula/run/count_emitted.hpp>
+
 namespace specula_examples {
 namespace {
 
 /// Prompts are fed to the models in pieces: a longer one keeps what is there of a shorter one (see
 /// Speculator::start()), so reading it bit by bit computes nothing twice.
-void start(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings) {
+void start(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings) {
   constexpr std::size_t kStep = 1024;  // whole pieces
   if (settings.prefill)
     for (std::size_t done = kStep; done + 1 < prompt.size(); done += kStep) {
@@ -34,9 +36,10 @@ void count_confidences(const specula::TokenTree& proposal, const specula::Verify
     });
 }
 
-Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings, const RoundSink& sink) {
+Decoded decode(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings,
+               const RoundSink& sink) {
   const specula::Stats before = pipeline.stats();
-  const std::vector<DraftUsage> drafts_before = pipeline.drafts();
+  const std::vector<specula::DraftUsage> drafts_before = pipeline.drafts();
   specula::PhiloxRandom rng(settings.seed, settings.sequence);
   Decoded out;
   const auto limit = static_cast<std::size_t>(std::max(0, settings.max_new_tokens));

@@ -7,9 +7,13 @@
 #include <functional>
 #include <vector>
 
-#include "pipeline.hpp"
+#include <specula/pipeline.hpp>
+#include <specula/run/limits.hpp>
 
 namespace specula_examples {
+
+using specula::Token;
+using specula::Tokens;
 
 struct DecodeSettings {
   std::int32_t max_new_tokens = 128;
@@ -48,10 +52,10 @@ void count_confidences(const specula::TokenTree& proposal, const specula::Verify
 /// What one prompt gave. Tokens that the last round accepted beyond the limit or after the text's end are
 /// neither in `tokens` nor in `stats`.
 struct Decoded {
-  std::vector<Token> tokens;             // emitted, the stop token included
-  specula::Stats stats;                  // of this prompt alone
-  std::vector<DraftUsage> drafts;        // likewise
-  std::vector<ContextRange> by_context;  // contexts of [0, 64) tokens, [64, 128), ...
+  std::vector<Token> tokens;                // emitted, the stop token included
+  specula::Stats stats;                     // of this prompt alone
+  std::vector<specula::DraftUsage> drafts;  // likewise
+  std::vector<ContextRange> by_context;     // contexts of [0, 64) tokens, [64, 128), ...
   ByConfidence by_confidence = {};
   double prefill_seconds = 0;                                   // start()
   double decode_seconds = 0;                                    // all step()s, nothing else
@@ -63,6 +67,7 @@ using RoundSink = std::function<void(Tokens fresh, std::size_t draft_tokens)>;
 
 /// Forgets what other pipelines did to the models, then start() and step() until a limit is met or the cache
 /// is full. The time inside `sink` and `ends` is not counted.
-Decoded decode(Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings, const RoundSink& sink = {});
+Decoded decode(specula::Pipeline& pipeline, Tokens prompt, const DecodeSettings& settings,
+               const RoundSink& sink = {});
 
 }  // namespace specula_examples

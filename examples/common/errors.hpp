@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+#include <specula/pipeline/error.hpp>
+
 namespace specula_examples {
 
 /// What was asked for makes no sense: an unknown pipeline, a value out of range, a missing option.
@@ -21,6 +23,11 @@ inline void flush_output() {
   if (!std::cout) throw std::runtime_error("the standard output cannot be written");
 }
 
+inline int report_usage(const char* name, const std::exception& error) {
+  std::cerr << name << ": " << error.what() << "\nTry " << name << " --help\n";
+  return 2;
+}
+
 /// Runs a program's body and turns what it throws, and output that cannot be written, into a line on stderr
 /// and an exit code.
 template <class Body>
@@ -30,8 +37,9 @@ int run_program(const char* name, Body body) {
     flush_output();
     return code;
   } catch (const UsageError& error) {
-    std::cerr << name << ": " << error.what() << "\nTry " << name << " --help\n";
-    return 2;
+    return report_usage(name, error);
+  } catch (const specula::PipelineError& error) {
+    return report_usage(name, error);
   } catch (const std::exception& error) {
     std::cerr << name << ": " << error.what() << '\n';
     return 1;

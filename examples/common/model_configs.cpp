@@ -76,7 +76,7 @@ void ModelConfigs::check_memory(std::int32_t capacity) const {
                                  bytes);
 }
 
-ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const PipelineFactory> factories,
+ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const specula::PipelineFactory> factories,
                          std::span<const std::vector<specula::Token>> prompts, std::int32_t tokens,
                          const CommonOptions& options) {
   std::size_t longest = 0;

@@ -47,7 +47,7 @@ class ModelConfigs {
 
 /// sizes_for() of prompts that the models can take. Throws as the checks of `configs`. `tokens` are those
 /// that the tokenizer knows.
-ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const PipelineFactory> factories,
+ModelSizes checked_sizes(const ModelConfigs& configs, std::span<const specula::PipelineFactory> factories,
                          std::span<const std::vector<specula::Token>> prompts, std::int32_t tokens,
                          const CommonOptions& options);
 

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include <specula/draft/feature_head.hpp>
+#include <specula/draft/glide.hpp>
 #include <specula/eigen/llama.hpp>
 
 #include "bigram_file.hpp"
@@ -41,7 +43,7 @@ std::filesystem::path ModelFolders::target_folder() const {
 }
 
 std::filesystem::path ModelFolders::draft_folder(const std::string& name) const {
-  const auto folder = name == kDefaultDraft && !draft.empty() ? draft : root / name;
+  const auto folder = name == specula::kDefaultDraft && !draft.empty() ? draft : root / name;
   if (!is_model(folder))
     throw UsageError("no model '" + name + "': " + folder.string() + " has no config.json; " +
                      list_models(root));
@@ -69,7 +71,7 @@ specula::eigen::Inputs inputs_of(const std::string& word) {
   return Inputs::bf16;
 }
 
-struct ModelPack::Loaded : HeldModel<specula::eigen::Llama<float>> {
+struct ModelPack::Loaded : specula::HeldModel<specula::eigen::Llama<float>> {
   using HeldModel::HeldModel;
 };
 
@@ -77,26 +79,26 @@ ModelPack::ModelPack(ModelFolders folders, ModelSizes sizes) : folders_(std::mov
 
 ModelPack::~ModelPack() = default;
 
-AnyModel& ModelPack::target() { return load_target().any; }
+specula::AnyModel& ModelPack::target() { return load_target().any; }
 
-AnyModel& ModelPack::draft(const std::string& name) {
+specula::AnyModel& ModelPack::draft(const std::string& name) {
   Loaded& draft = load_draft(name);
   if (draft.model.config().conditioned_on != specula::eigen::Conditioning::nothing)
     throw UsageError("'" + name + "' is conditioned on the target: it does nothing by itself");
   return draft.any;
 }
 
-AnyDrafter ModelPack::drafter(const std::string& name) {
+specula::AnyDrafter ModelPack::drafter(const std::string& name) {
   auto& model = load_draft(name).model;
   switch (model.config().conditioned_on) {
     case specula::eigen::Conditioning::key_values:
-      return AnyDrafter(specula::Glide{model, load_target().model});
+      return specula::AnyDrafter(specula::Glide{model, load_target().model});
     case specula::eigen::Conditioning::features:
-      return AnyDrafter(specula::FeatureHead{model, load_target().model});
+      return specula::AnyDrafter(specula::FeatureHead{model, load_target().model});
     case specula::eigen::Conditioning::nothing:
       break;
   }
-  return AnyDrafter(specula::ModelDrafter{model});
+  return specula::AnyDrafter(specula::ModelDrafter{model});
 }
 
 std::optional<specula::BigramTable> ModelPack::bigram() {
@@ -139,9 +141,9 @@ ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesyste
   return *model;
 }
 
-ModelSizes sizes_for(std::span<const PipelineFactory> factories, std::size_t longest_prompt,
+ModelSizes sizes_for(std::span<const specula::PipelineFactory> factories, std::size_t longest_prompt,
                      std::int32_t max_new_tokens, std::int32_t threads, specula::eigen::Inputs inputs) {
-  const Room room = room_for(factories, longest_prompt, max_new_tokens);
+  const specula::PipelineRoom room = specula::room_for(factories, longest_prompt, max_new_tokens);
   return {.capacity = room.capacity,
           .max_nodes = room.max_nodes,
           .threads = thread_count(threads),

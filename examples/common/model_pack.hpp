@@ -14,7 +14,7 @@
 #include <specula/eigen/inputs.hpp>
 #include <specula/eigen/llama_config.hpp>
 
-#include "pipelines.hpp"
+#include <specula/pipeline.hpp>
 
 namespace specula_examples {
 
@@ -51,14 +51,14 @@ struct ModelSizes {
 specula::eigen::Inputs inputs_of(const std::string& word);
 
 /// Loads a model when it is first asked for; every pipeline gets the same object.
-class ModelPack final : public ModelSource {
+class ModelPack final : public specula::PipelineModels {
  public:
   ModelPack(ModelFolders folders, ModelSizes sizes);
   ~ModelPack() override;
-  AnyModel& target() override;
+  specula::AnyModel& target() override;
   /// Throws UsageError for a draft that is conditioned on the target: it cannot be used by itself.
-  AnyModel& draft(const std::string& name) override;
-  AnyDrafter drafter(const std::string& name) override;
+  specula::AnyModel& draft(const std::string& name) override;
+  specula::AnyDrafter drafter(const std::string& name) override;
   /// None for a target from elsewhere whose vocabulary is not the table's.
   std::optional<specula::BigramTable> bigram() override;
 
@@ -75,7 +75,7 @@ class ModelPack final : public ModelSource {
 };
 
 /// What these pipelines need for prompts of at most `longest_prompt` tokens; `threads` as for thread_count().
-ModelSizes sizes_for(std::span<const PipelineFactory> factories, std::size_t longest_prompt,
+ModelSizes sizes_for(std::span<const specula::PipelineFactory> factories, std::size_t longest_prompt,
                      std::int32_t max_new_tokens, std::int32_t threads, specula::eigen::Inputs inputs);
 
 }  // namespace specula_examples

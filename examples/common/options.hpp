@@ -11,9 +11,9 @@
 #include <CLI/CLI.hpp>
 #include <specula/version.hpp>
 
+#include <specula/pipeline/nearest.hpp>
 #include "decoding_options.hpp"
 #include "errors.hpp"
-#include "nearest.hpp"
 
 namespace specula_examples {
 
@@ -98,7 +98,7 @@ inline std::string suggestion(const CLI::App& app) {
   for (const std::string& word : app.remaining())
     if (word.starts_with("--")) {
       std::string text;
-      for (const auto& name : nearest(word.substr(0, word.find('=')), names, 3))
+      for (const auto& name : specula::nearest(word.substr(0, word.find('=')), names, 3))
         text.append(text.empty() ? "; the nearest are " : ", ").append(name);
       return text;
     }

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 
+#include <specula/pipeline.hpp>
 #include "bootstrap.hpp"
 #include "braces.hpp"
 #include "json_file.hpp"
 #include "model_pack.hpp"
 #include "options.hpp"
-#include "pipelines.hpp"
 #include "tuning.hpp"
 
 namespace specula_examples {
@@ -90,7 +90,7 @@ void add_options(CLI::App& app, CompareOptions& options) {
       "Print which pipelines would be run on how many prompts, having checked them and the models, and end");
   app.add_option("--json", options.json, "Write the figures to this file");
   add_common_options(app, options.common);
-  app.footer("Pipelines:\n" + describe_pipelines());
+  app.footer("Pipelines:\n" + specula::pipeline_help());
 }
 
 CompareWork work_of(const CompareOptions& options) {
@@ -104,11 +104,11 @@ CompareWork work_of(const CompareOptions& options) {
   }
   work.pipelines = with_baseline(std::move(names));
   std::vector<std::vector<std::string>> drafters;
-  for (const auto& name : work.pipelines) drafters.push_back(prepare_pipeline(name).drafters);
+  for (const auto& name : work.pipelines) drafters.push_back(specula::prepare_pipeline(name).drafters);
   for (const auto& text : options.searches) {
     work.searches.push_back(parse_search(text));
     for (const auto& name : work.searches.back().candidates)
-      drafters.push_back(prepare_pipeline(name).drafters);
+      drafters.push_back(specula::prepare_pipeline(name).drafters);
   }
   for (const auto& text : options.cost_sets) work.costs.push_back(parse_costs(text));
   check_costs(work.costs, drafters);
@@ -128,8 +128,8 @@ CompareWork work_of(const CompareOptions& options) {
   work.tuned_drafters = split_list(options.drafters);
   std::string all = "cascade";
   for (const auto& drafter : work.tuned_drafters) all.append(":").append(drafter);
-  if (work.tuned_drafters.size() > 1) prepare_pipeline(all);  // complains before the work
-  for (const auto& name : probe_names(work.tuned_drafters)) prepare_pipeline(name);
+  if (work.tuned_drafters.size() > 1) specula::prepare_pipeline(all);  // complains before the work
+  for (const auto& name : probe_names(work.tuned_drafters)) specula::prepare_pipeline(name);
   return work;
 }
 
@@ -147,7 +147,7 @@ nlohmann::ordered_json settings_json(const CompareOptions& options, const Compar
   out["inputs"] = inputs_of(c.inputs) == specula::eigen::Inputs::bf16 ? "bf16" : "full";
   out["repeat"] = options.repeat;
   out["target"] = leaf(c.target, "target");
-  out["default_draft"] = leaf(c.draft, kDefaultDraft);
+  out["default_draft"] = leaf(c.draft, specula::kDefaultDraft);
   if (prompts > 1) out["intervals"] = {{"confidence", 0.95}, {"resamples", Bootstrap::kResamples}};
   for (const GivenCosts& set : work.costs)
     for (const auto& [drafter, cost] : set.costs) out["costs"][set.name][drafter] = cost;

@@ -11,7 +11,7 @@ constexpr std::int32_t kWarmUpTokens = 16;
 
 /// Into the sums of an Outcome or of a PromptResult.
 template <class Sums>
-void pool(Sums& sums, const specula::Stats& stats, const std::vector<DraftUsage>& drafts) {
+void pool(Sums& sums, const specula::Stats& stats, const std::vector<specula::DraftUsage>& drafts) {
   sums.pooled += stats;
   if (sums.drafts.empty()) {
     sums.drafts = drafts;

@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
+#include <specula/pipeline.hpp>
 #include "decode.hpp"
-#include "pipeline.hpp"
 
 namespace specula_examples {
 
 struct Contender {
   std::string name;
-  Pipeline* pipeline = nullptr;
+  specula::Pipeline* pipeline = nullptr;
   bool lossy = false;
 };
 
@@ -30,17 +30,17 @@ struct CompareSettings {
 struct PromptResult {
   Decoded first;
   double prefill_seconds = 0, decode_seconds = 0;
-  specula::Stats pooled;           // over repetitions
-  std::vector<DraftUsage> drafts;  // likewise
+  specula::Stats pooled;                    // over repetitions
+  std::vector<specula::DraftUsage> drafts;  // likewise
 };
 
 struct Outcome {
   std::string name;
   bool lossy = false;
   std::vector<PromptResult> prompts;
-  specula::Stats pooled;                  // over prompts and repetitions
-  std::vector<DraftUsage> drafts;         // likewise
-  std::vector<specula::Reviews> reviews;  // of a cascade's reviewers, the warm-up included
+  specula::Stats pooled;                    // over prompts and repetitions
+  std::vector<specula::DraftUsage> drafts;  // likewise
+  std::vector<specula::Reviews> reviews;    // of a cascade's reviewers, the warm-up included
 };
 
 using Progress = std::function<void(std::size_t done, std::size_t total)>;

@@ -95,7 +95,7 @@ void add_given(const Outcome& outcome, std::span<const GivenCosts> given, Figure
   for (const GivenCosts& set : given) {
     GivenSwi swi{.costs = set.name, .terms = std::nullopt};
     std::vector<double> c;
-    for (const DraftUsage& draft : outcome.drafts)
+    for (const specula::DraftUsage& draft : outcome.drafts)
       if (const auto cost = set.costs.find(draft.model); cost != set.costs.end()) c.push_back(cost->second);
     if (c.size() == outcome.drafts.size()) swi.terms = swi_terms(outcome, c);
     out.given_swi.push_back(std::move(swi));

@@ -5,8 +5,9 @@
 #include <cmath>
 #include <system_error>
 
+#include <specula/pipeline/spec.hpp>
+#include "braces.hpp"
 #include "errors.hpp"
-#include "pipeline_spec.hpp"
 
 namespace specula_examples {
 namespace {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "bootstrap.hpp"
+#include "braces.hpp"
 #include "compare_options.hpp"
 #include "figures.hpp"
 #include "json_file.hpp"
@@ -49,10 +50,10 @@ void append_new(std::vector<std::string>& names, const std::vector<std::string>&
 }
 
 /// All that may be run: for the models and the room that they need.
-std::vector<PipelineFactory> factories_of(const CompareWork& work) {
-  std::vector<PipelineFactory> factories;
+std::vector<specula::PipelineFactory> factories_of(const CompareWork& work) {
+  std::vector<specula::PipelineFactory> factories;
   const auto add = [&](const std::vector<std::string>& names) {
-    for (const auto& name : names) factories.push_back(prepare_pipeline(name));
+    for (const auto& name : names) factories.push_back(specula::prepare_pipeline(name));
   };
   add(work.pipelines);
   for (const Search& search : work.searches) add(search.candidates);
@@ -131,7 +132,7 @@ int run(int argc, char** argv) {
   const ModelFolders folders{models_root(options.common.models), options.common.target, options.common.draft};
   const auto factories = factories_of(work);
   folders.check();
-  const ModelConfigs configs(folders, draft_names(factories));
+  const ModelConfigs configs(folders, specula::draft_names(factories));
 
   const Tokenizer tokenizer(folders.target_folder());
   SplitSizes parts{

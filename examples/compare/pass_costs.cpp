@@ -10,7 +10,7 @@ namespace specula_examples {
 namespace {
 
 /// Puts `prompt`, which is not empty, into a model, for passes behind it.
-void prefill(AnyModel& model, specula::Tokens prompt) {
+void prefill(specula::AnyModel& model, specula::Tokens prompt) {
   const specula::NodeId none = specula::kNoParent, root = 0;
   model.truncate(0);
   model.append(prompt.first(prompt.size() - 1));
@@ -19,7 +19,7 @@ void prefill(AnyModel& model, specula::Tokens prompt) {
 }
 
 /// A pass over one node behind what the model holds.
-void pass_over_one(AnyModel& model, specula::Token token) {
+void pass_over_one(specula::AnyModel& model, specula::Token token) {
   const specula::NodeId none = specula::kNoParent;
   model.truncate(model.size());
   model.extend({&token, 1}, {&none, 1});
@@ -27,7 +27,7 @@ void pass_over_one(AnyModel& model, specula::Token token) {
 
 }  // namespace
 
-std::vector<double> pass_seconds(AnyModel& model, specula::Tokens prompt, std::int32_t nodes,
+std::vector<double> pass_seconds(specula::AnyModel& model, specula::Tokens prompt, std::int32_t nodes,
                                  const std::function<void()>& between) {
   using Clock = std::chrono::steady_clock;
   constexpr std::size_t kFirst = 10, kWarmUp = 1, kPasses = 5;  // caches fill slowly: not in a single pass
@@ -52,21 +52,21 @@ std::vector<double> pass_seconds(AnyModel& model, specula::Tokens prompt, std::i
   return medians;
 }
 
-double turn_seconds(const std::vector<AnyModel*>& models, specula::Tokens prompt) {
+double turn_seconds(const std::vector<specula::AnyModel*>& models, specula::Tokens prompt) {
   constexpr std::int32_t kNodes = 3;
   const auto sum = [](const std::vector<double>& seconds) {
     return std::accumulate(seconds.begin(), seconds.end(), 0.0);
   };
   double longer = 0;
-  for (AnyModel* model : models) {
-    for (AnyModel* other : models) prefill(*other, prompt);
+  for (specula::AnyModel* model : models) {
+    for (specula::AnyModel* other : models) prefill(*other, prompt);
     const auto turns = [&] {
-      for (AnyModel* other : models)
+      for (specula::AnyModel* other : models)
         if (other != model) pass_over_one(*other, prompt.back());
     };
     longer += sum(pass_seconds(*model, prompt, kNodes, turns)) - sum(pass_seconds(*model, prompt, kNodes));
   }
-  for (AnyModel* model : models) model->truncate(0);
+  for (specula::AnyModel* model : models) model->truncate(0);
   return longer / kNodes;
 }
 

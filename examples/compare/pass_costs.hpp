@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "any_model.hpp"
+#include <specula/any/any_model.hpp>
 
 namespace specula_examples {
 
@@ -13,12 +13,12 @@ namespace specula_examples {
 /// passes over as many nodes, one after the other, as they come in rounds. `between` runs before each of
 /// them, untimed: what other models do there takes the caches from this one. Leaves the model empty.
 std::vector<double> pass_seconds(
-    AnyModel& model, specula::Tokens prompt, std::int32_t nodes,
+    specula::AnyModel& model, specula::Tokens prompt, std::int32_t nodes,
     const std::function<void()>& between = [] {});
 
 /// Seconds that a round of these models, a pass of each, takes longer than such passes where each model is
 /// alone: they evict one another from the caches. A mean over passes of a few nodes, behind `prompt`, which
 /// is not empty; below 0 is noise. Leaves the models empty.
-double turn_seconds(const std::vector<AnyModel*>& models, specula::Tokens prompt);
+double turn_seconds(const std::vector<specula::AnyModel*>& models, specula::Tokens prompt);
 
 }  // namespace specula_examples

@@ -4,17 +4,17 @@
 #include <memory>
 #include <utility>
 
-#include "pipelines.hpp"
+#include <specula/pipeline.hpp>
 #include "progress_bar.hpp"
 
 namespace specula_examples {
 
 std::vector<Outcome> Runner::run(const std::vector<std::string>& names,
                                  std::span<const std::vector<Token>> prompts, std::int32_t repeat) {
-  std::vector<std::unique_ptr<Pipeline>> pipelines;
+  std::vector<std::unique_ptr<specula::Pipeline>> pipelines;
   std::vector<Contender> contenders;
   for (const auto& name : names) {
-    const auto factory = prepare_pipeline(name);
+    const auto factory = specula::prepare_pipeline(name);
     pipelines.push_back(factory.build(models_, options_.sampling));
     contenders.push_back({name, pipelines.back().get(), factory.lossy});
   }
@@ -25,7 +25,7 @@ std::vector<Outcome> Runner::run(const std::vector<std::string>& names,
 std::vector<std::string> with_plain(const ModelFolders& folders, std::vector<std::string> names,
                                     const CostCoefficients& known) {
   for (std::size_t n = 0, count = names.size(); n < count; ++n)
-    for (const auto& draft : prepare_pipeline(names[n]).drafts) {
+    for (const auto& draft : specula::prepare_pipeline(names[n]).drafts) {
       std::string own = "autoregressive:" + draft;
       if (!known.contains(draft) && folders.conditioned_on(draft) == specula::eigen::Conditioning::nothing &&
           std::find(names.begin(), names.end(), own) == names.end())

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include <specula/pipeline.hpp>
 #include "braces.hpp"
 #include "errors.hpp"
-#include "pipelines.hpp"
 #include "text_table.hpp"
 
 namespace specula_examples {
@@ -35,7 +35,7 @@ std::string score_text(double score, const std::string& objective) {
 Search parse_search(const std::string& text) {
   Search search{text, {}};
   for (const std::string& name : expand_list(text)) {
-    prepare_pipeline(name);
+    specula::prepare_pipeline(name);
     if (std::find(search.candidates.begin(), search.candidates.end(), name) == search.candidates.end())
       search.candidates.push_back(name);
   }

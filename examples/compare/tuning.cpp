@@ -4,7 +4,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "pipelines.hpp"
+#include <specula/pipeline.hpp>
 #include "text_table.hpp"
 
 namespace specula_examples {
@@ -13,7 +13,7 @@ namespace {
 constexpr std::int32_t kProbeLength = 16, kReviewedLength = 10, kLongest = 30;
 constexpr std::int64_t kFew = 20;  // draft tokens of a depth that tell too little of it
 
-bool is_gram(const std::string& drafter) { return drafter == kMaxGram; }
+bool is_gram(const std::string& drafter) { return drafter == specula::kMaxGram; }
 
 std::string chain_name(const std::string& drafter, std::int32_t length) {
   return (is_gram(drafter) ? drafter : "chain:" + drafter) + ":" + std::to_string(length);
@@ -111,7 +111,7 @@ std::vector<std::string> probe_names(const std::vector<std::string>& drafters) {
 
 const specula::CostCurve& Measured::target_cost(const std::vector<std::string>& drafters) const {
   std::set<std::string> models(drafters.begin(), drafters.end());
-  models.erase(kMaxGram);
+  models.erase(specula::kMaxGram);
   const auto found = target_costs.find(models);
   return found != target_costs.end() ? found->second : target_costs.at({});
 }

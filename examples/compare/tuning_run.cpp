@@ -40,7 +40,7 @@ void measure_passes(ModelPack& models, const CostCoefficients& plain, bool by_tu
   std::vector<double> target(kCurveNodes, 0.0);
   std::map<std::string, std::vector<double>> draft_sums;
   std::map<std::set<std::string>, double> turns;
-  const auto add = [&](std::vector<double>& sum, AnyModel& model) {
+  const auto add = [&](std::vector<double>& sum, specula::AnyModel& model) {
     const auto seconds = pass_seconds(model, prompt, kCurveNodes);
     sum.resize(seconds.size());
     for (std::size_t n = 0; n < seconds.size(); ++n) sum[n] += seconds[n];
@@ -51,7 +51,7 @@ void measure_passes(ModelPack& models, const CostCoefficients& plain, bool by_tu
     if (!by_turns) continue;
     for (const auto& set : subsets(drafts)) {
       if (set.empty()) continue;
-      std::vector<AnyModel*> together{&models.target()};
+      std::vector<specula::AnyModel*> together{&models.target()};
       for (const auto& name : set) together.push_back(&models.draft(name));
       turns[{set.begin(), set.end()}] += turn_seconds(together, prompt);
     }

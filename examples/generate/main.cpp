@@ -39,10 +39,10 @@ struct Options {
 
 void add_options(CLI::App& app, Options& options) {
   app.add_option("--pipeline", options.pipeline,
-                 std::string("See below (default: ") + kDefaultPipeline +
+                 std::string("See below (default: ") + specula::kDefaultPipeline +
                      "; with --target or --draft, or without that "
                      "model, " +
-                     kDefaultDraftPipeline + ")");
+                     specula::kDefaultDraftPipeline + ")");
   auto* prompt = app.add_option("--prompt", options.prompt, "The prompt");
   app.add_option("--prompts", options.prompts,
                  "File of prompts: JSON Lines (prompt, question or turns), or plain text")
@@ -67,14 +67,14 @@ void add_options(CLI::App& app, Options& options) {
       ->capture_default_str();
   add_common_options(app, options.common);
   app.footer("Without --prompt and --prompts, the prompt is read from the standard input.\n\nPipelines:\n" +
-             describe_pipelines());
+             specula::pipeline_help());
 }
 
 std::string default_pipeline(const ModelFolders& folders) {
   std::error_code ignored;
   const bool ours = folders.target.empty() && folders.draft.empty() &&
-                    std::filesystem::exists(folders.root / kHass / "config.json", ignored);
-  return ours ? kDefaultPipeline : kDefaultDraftPipeline;
+                    std::filesystem::exists(folders.root / specula::kHass / "config.json", ignored);
+  return ours ? specula::kDefaultPipeline : specula::kDefaultDraftPipeline;
 }
 
 /// Two prompts of each style.
@@ -195,10 +195,10 @@ int run(int argc, char** argv) {
 
   const ModelFolders folders{models_root(options.common.models), options.common.target, options.common.draft};
   if (options.pipeline.empty()) options.pipeline = default_pipeline(folders);
-  std::vector<PipelineFactory> factories{prepare_pipeline(options.pipeline)};
-  if (options.race) factories.push_back(prepare_pipeline("autoregressive"));
+  std::vector<specula::PipelineFactory> factories{specula::prepare_pipeline(options.pipeline)};
+  if (options.race) factories.push_back(specula::prepare_pipeline("autoregressive"));
   folders.check();
-  const ModelConfigs configs(folders, draft_names(factories));
+  const ModelConfigs configs(folders, specula::draft_names(factories));
 
   const Tokenizer tokenizer(folders.target_folder());
   std::vector<std::string> texts;

@@ -19,7 +19,7 @@ namespace specula_examples {
 
 struct Racer {
   std::string name;
-  Pipeline* pipeline = nullptr;
+  specula::Pipeline* pipeline = nullptr;
   bool lossy = false;
   bool draws = false;  // temperature above 0: another text may be just as right
   std::function<void(std::size_t prompt)> watch = {};  // called after each round, outside of all times

@@ -66,7 +66,7 @@ Trace::~Trace() {
   fs::remove_all(unfinished_, ignored);
 }
 
-void Trace::add(const Pipeline& pipeline, std::size_t prompt) {
+void Trace::add(const specula::Pipeline& pipeline, std::size_t prompt) {
   round_ = prompt == prompt_ ? round_ + 1 : 1;
   prompt_ = prompt;
   std::string name = prompts_ > 1 ? "prompt-" + padded(prompt + 1, 2) + "-" : "";

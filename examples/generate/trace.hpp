@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline.hpp"
+#include <specula/pipeline.hpp>
 
 namespace specula_examples {
 
@@ -16,7 +16,7 @@ namespace specula_examples {
 /// one's rounds alone.
 class Trace {
  public:
-  using TextOf = std::function<std::string(Token)>;  // the bytes of a token
+  using TextOf = std::function<std::string(specula::Token)>;  // the bytes of a token
 
   /// Creates `folder`. Throws std::runtime_error if it cannot, or cannot write there.
   Trace(const std::filesystem::path& folder, std::size_t prompts, TextOf text_of);
@@ -25,7 +25,7 @@ class Trace {
   Trace& operator=(const Trace&) = delete;
 
   /// To be called after each round, with the prompt's number from 0.
-  void add(const Pipeline& pipeline, std::size_t prompt);
+  void add(const specula::Pipeline& pipeline, std::size_t prompt);
 
   /// Puts the rounds into the folder in the place of all that an older run left there, and draws an .svg
   /// beside each .dot, if `dot` is on the PATH; returns what to tell the user. Apart from add(), so that it

@@ -71,7 +71,8 @@ std::shared_ptr<llama_model> GgufModels::load(const std::filesystem::path& file)
   return specula::llama_cpp::load(file, params);
 }
 
-void GgufModels::prepare(const std::vector<std::string>& drafts, Room room, GgufThreads threads) {
+void GgufModels::prepare(const std::vector<std::string>& drafts, specula::PipelineRoom room,
+                         GgufThreads threads) {
   room_ = room;
   threads_ = threads;
   for (const auto& name : drafts) {
@@ -94,15 +95,16 @@ UsageError no_exits(const std::string& name) {
 
 }  // namespace
 
-AnyModel& GgufModels::target() { return context("", target_file_, threads_.target); }
+specula::AnyModel& GgufModels::target() { return context("", target_file_, threads_.target); }
 
-AnyModel& GgufModels::draft(const std::string& name) {
+specula::AnyModel& GgufModels::draft(const std::string& name) {
   const auto file = draft_files_.find(name);
   if (file == draft_files_.end()) throw no_exits(name);  // all others were loaded at the beginning
   return context(name, file->second, threads_.draft);
 }
 
-AnyDrafter GgufModels::early_exit(const std::string& name, const std::vector<float>&, specula::ExitBy) {
+specula::AnyDrafter GgufModels::early_exit(const std::string& name, const std::vector<float>&,
+                                           specula::ExitBy) {
   throw no_exits(name);
 }
 
@@ -116,11 +118,11 @@ std::optional<specula::BigramTable> GgufModels::bigram() {
   return table;
 }
 
-AnyModel& GgufModels::context(const std::string& name, const std::shared_ptr<llama_model>& weights,
-                              std::int32_t threads) {
+specula::AnyModel& GgufModels::context(const std::string& name, const std::shared_ptr<llama_model>& weights,
+                                       std::int32_t threads) {
   auto& model = contexts_[name];
   if (!model)
-    model = std::make_unique<HeldModel<LlamaCppModel>>(
+    model = std::make_unique<specula::HeldModel<LlamaCppModel>>(
         weights, specula::llama_cpp::Options{.capacity = room_.capacity,
                                              .max_nodes = room_.max_nodes,
                                              .max_leaves = std::min(room_.max_nodes, std::int32_t{256}),

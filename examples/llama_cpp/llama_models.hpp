@@ -12,7 +12,7 @@
 
 #include <specula/llama_cpp/model.hpp>
 
-#include "pipelines.hpp"
+#include <specula/pipeline.hpp>
 
 namespace specula_examples {
 
@@ -54,7 +54,7 @@ struct GgufThreads {
 };
 
 /// Loads a model when it is first asked for; every pipeline gets the same object.
-class GgufModels final : public ModelSource {
+class GgufModels final : public specula::PipelineModels {
  public:
   /// Loads the target's file. Throws std::runtime_error where that fails.
   explicit GgufModels(GgufFiles files);
@@ -62,25 +62,26 @@ class GgufModels final : public ModelSource {
   const std::shared_ptr<llama_model>& target_file() const { return target_file_; }
   /// To be called before the first pipeline is built: `drafts` are those that pipelines name. Loads their
   /// files. Throws std::runtime_error if one does not have the target's vocabulary.
-  void prepare(const std::vector<std::string>& drafts, Room room, GgufThreads threads);
+  void prepare(const std::vector<std::string>& drafts, specula::PipelineRoom room, GgufThreads threads);
 
-  AnyModel& target() override;
-  AnyModel& draft(const std::string& name) override;
+  specula::AnyModel& target() override;
+  specula::AnyModel& draft(const std::string& name) override;
   /// Throws UsageError: they have none. No draft is opened for that.
-  AnyDrafter early_exit(const std::string& name, const std::vector<float>& thresholds,
-                        specula::ExitBy by) override;
+  specula::AnyDrafter early_exit(const std::string& name, const std::vector<float>& thresholds,
+                                 specula::ExitBy by) override;
   std::optional<specula::BigramTable> bigram() override;
 
  private:
   std::shared_ptr<llama_model> load(const std::filesystem::path& file) const;
-  AnyModel& context(const std::string& name, const std::shared_ptr<llama_model>& weights,
-                    std::int32_t threads);
+  specula::AnyModel& context(const std::string& name, const std::shared_ptr<llama_model>& weights,
+                             std::int32_t threads);
 
   GgufFiles files_;
   std::shared_ptr<llama_model> target_file_;
   std::map<std::string, std::shared_ptr<llama_model>> draft_files_;
-  std::map<std::string, std::unique_ptr<HeldModel<LlamaCppModel>>> contexts_;  // the target's name is empty
-  Room room_;
+  std::map<std::string, std::unique_ptr<specula::HeldModel<LlamaCppModel>>>
+      contexts_;  // the target's name is empty
+  specula::PipelineRoom room_;
   GgufThreads threads_;
   std::int32_t vocab_size_ = 0;  // that all of them share
 };

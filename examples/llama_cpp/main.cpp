@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bootstrap.hpp"
+#include "braces.hpp"
 #include "comparison.hpp"
 #include "context.hpp"
 #include "figures.hpp"
@@ -86,7 +87,7 @@ void add_options(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_flag("--verbose", options.verbose, "Show what llama.cpp logs, not its errors only");
   app.footer(
-      "Pipelines:\n" + describe_pipelines() +
+      "Pipelines:\n" + specula::pipeline_help() +
       "\nWhat is conditioned on the target, leaves its layers out or exits early needs models that no GGUF "
       "file holds.");
 }
@@ -98,7 +99,7 @@ void log_errors(ggml_log_level level, const char* text, void*) {
 /// Of a --draft.
 std::pair<std::string, std::string> named(const std::string& draft) {
   const auto equals = draft.find('=');
-  if (equals == std::string::npos) return {kDefaultDraft, draft};
+  if (equals == std::string::npos) return {specula::kDefaultDraft, draft};
   if (equals == 0 || equals + 1 == draft.size())
     throw UsageError("--draft " + draft + ": must be NAME=FILE, or a file");
   return {draft.substr(0, equals), draft.substr(equals + 1)};
@@ -139,7 +140,7 @@ std::vector<std::string> read_prompts(const Options& options, bool given) {
 }
 
 /// One pipeline: the texts, and a line of figures at the end.
-void generate(Pipeline& pipeline, std::span<const std::string> texts,
+void generate(specula::Pipeline& pipeline, std::span<const std::string> texts,
               std::span<const std::vector<Token>> prompts, const CompareSettings& settings,
               const std::vector<std::string>& stops, const GgufTokenizer& tokenizer, std::int32_t threads) {
   specula::Stats all;
@@ -260,10 +261,10 @@ int run(int argc, char** argv) {
 
   auto names = pipeline_names(options);
   std::vector<std::string> drafts;
-  std::vector<PipelineFactory> factories;
+  std::vector<specula::PipelineFactory> factories;
   const GgufFiles files = files_of(options);
   for (const auto& name : names) {
-    factories.push_back(prepare_pipeline(name));
+    factories.push_back(specula::prepare_pipeline(name));
     constexpr std::int32_t kMostNodes = 257;  // below a root, each draft token may need a sequence of its own
     if (std::max(factories.back().max_nodes, factories.back().draft_nodes) > kMostNodes)
       throw UsageError("pipeline '" + name + "': llama.cpp has sequences for trees of 256 draft tokens");
@@ -276,7 +277,7 @@ int run(int argc, char** argv) {
   if (compares)
     for (const auto& name : plain_names(names, drafts)) {
       names.push_back(name);
-      factories.push_back(prepare_pipeline(name));
+      factories.push_back(specula::prepare_pipeline(name));
     }
   if (!options.json.empty()) {
     for (const auto& file : options.prompt_files) check_distinct("--json", options.json, "--prompts", file);
@@ -302,12 +303,12 @@ int run(int argc, char** argv) {
     return 0;
   }
   const GgufThreads used{threads, options.draft_threads ? options.draft_threads : threads};
-  const Room room = room_for(factories, longest, options.decoding.max_new_tokens);
+  const specula::PipelineRoom room = specula::room_for(factories, longest, options.decoding.max_new_tokens);
   models.prepare(drafts, room, used);
 
   const CompareSettings settings{options.decoding.max_new_tokens, tokenizer.ends(), options.decoding.seed,
                                  options.repeat};
-  std::vector<std::unique_ptr<Pipeline>> pipelines;
+  std::vector<std::unique_ptr<specula::Pipeline>> pipelines;
   for (const auto& factory : factories) pipelines.push_back(factory.build(models, options.decoding.sampling));
   if (!compares) {
     generate(*pipelines.front(), texts, prompts, settings, options.stops, tokenizer, threads);

@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "any_model.hpp"
+#include <specula/any/any_model.hpp>
 
 namespace specula_examples {
 
@@ -20,7 +20,7 @@ struct Passes {
 
 struct NamedModel {
   std::string name;
-  AnyModel* model = nullptr;
+  specula::AnyModel* model = nullptr;
 };
 
 /// pass_seconds() of each model behind `prompt`, which is not empty, `turns` times: medians over the turns.

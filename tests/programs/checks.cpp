@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
+#include <specula/pipeline/nearest.hpp>
+#include <specula/pipeline/spec.hpp>
 #include "context.hpp"
 #include "errors.hpp"
 #include "files.hpp"
 #include "memory.hpp"
-#include "nearest.hpp"
-#include "pipeline_spec.hpp"
 #include "text_table.hpp"
 
 using namespace specula_examples;
@@ -126,19 +126,19 @@ TEST_CASE("context: prompt and new tokens up to what the model was trained for")
 }
 
 TEST_CASE("misspelt names: the nearest ones") {
-  CHECK(edit_distance("", "abc") == 3);
-  CHECK(edit_distance("kitten", "sitting") == 3);
-  CHECK(edit_distance("sitting", "kitten") == 3);
-  CHECK(edit_distance("same", "same") == 0);
+  CHECK(specula::edit_distance("", "abc") == 3);
+  CHECK(specula::edit_distance("kitten", "sitting") == 3);
+  CHECK(specula::edit_distance("sitting", "kitten") == 3);
+  CHECK(specula::edit_distance("same", "same") == 0);
   using Names = std::vector<std::string>;
   const Names names{"chain", "cape", "sampled-chain", "cascade"};
-  CHECK(nearest("chian", names, 2) == Names{"chain", "cape"});
-  CHECK(nearest("cascad", names, 1) == Names{"cascade"});
-  CHECK(nearest("sampled", names, 1) == Names{"sampled-chain"});
-  CHECK(nearest("x", names, 9).size() == 4);
-  CHECK(unknown_pipeline("chian:3", "chian", names) ==
+  CHECK(specula::nearest("chian", names, 2) == Names{"chain", "cape"});
+  CHECK(specula::nearest("cascad", names, 1) == Names{"cascade"});
+  CHECK(specula::nearest("sampled", names, 1) == Names{"sampled-chain"});
+  CHECK(specula::nearest("x", names, 9).size() == 4);
+  CHECK(specula::unknown_pipeline("chian:3", "chian", names) ==
         "unknown pipeline 'chian:3'; the nearest are chain, cape, cascade (--help describes all 4)");
-  PipelineSpec spec("chain:exti=0.5");
+  specula::PipelineSpec spec("chain:exti=0.5");
   spec.option("exit", 0, 0, 1);
   CHECK(complaint([&] { spec.done("chain[:exit=PROB]"); }) ==
         "pipeline 'chain:exti=0.5': has no option 'exti', is exit=0.5 meant? It is written "

@@ -21,7 +21,7 @@ namespace {
 
 /// Emits 10, 11, 12, ... `per_round` at a time and claims fixed times: a target call takes 8 ms, a draft call
 /// 2 ms.
-class Scripted final : public Pipeline {
+class Scripted final : public specula::Pipeline {
  public:
   Scripted(std::string name, std::int32_t per_round, std::vector<std::string>& log)
       : name_(std::move(name)), per_round_(per_round), log_(&log) {
@@ -59,7 +59,7 @@ class Scripted final : public Pipeline {
   const specula::Stats& stats() const override { return stats_; }
   const specula::TokenTree& proposal() const override { return tree_; }
   const specula::VerifyResult& result() const override { return result_; }
-  std::vector<DraftUsage> drafts() const override {
+  std::vector<specula::DraftUsage> drafts() const override {
     if (per_round_ == 1) return {};
     return {{"small", stats_.draft}};
   }
@@ -76,7 +76,7 @@ class Scripted final : public Pipeline {
 };
 
 /// Rounds of a chain: so many draft tokens, and how many of them stay. Emits 10, 11, 12, ...
-class Chains final : public Pipeline {
+class Chains final : public specula::Pipeline {
  public:
   using Rounds = std::vector<std::pair<std::int32_t, std::int32_t>>;
   explicit Chains(Rounds rounds) : rounds_(std::move(rounds)) {
@@ -111,7 +111,7 @@ class Chains final : public Pipeline {
   const specula::Stats& stats() const override { return stats_; }
   const specula::TokenTree& proposal() const override { return tree_; }
   const specula::VerifyResult& result() const override { return result_; }
-  std::vector<DraftUsage> drafts() const override { return {}; }
+  std::vector<specula::DraftUsage> drafts() const override { return {}; }
 
  private:
   Rounds rounds_;
@@ -422,7 +422,7 @@ TEST_CASE("a long prompt is read in parts only where they are to be shown") {
 }
 
 TEST_CASE("what drafts cost: plain decoding if it was measured, else their calls in the pipeline itself") {
-  const auto run = [](const std::string& name, std::vector<DraftUsage> drafts) {
+  const auto run = [](const std::string& name, std::vector<specula::DraftUsage> drafts) {
     Outcome out;
     out.name = name;
     out.prompts.resize(1);

@@ -10,8 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include <specula/pipeline.hpp>
+#include "braces.hpp"
 #include "decode.hpp"
-#include "pipelines.hpp"
+#include "errors.hpp"
 #include "self_models.hpp"
 #include "toy_model.hpp"
 
@@ -20,11 +22,11 @@ using specula_test::ToyModel;
 
 namespace {
 
-class Toys final : public ModelSource {
+class Toys final : public specula::PipelineModels {
  public:
   explicit Toys(std::optional<specula::BigramTable> table = std::nullopt) : table_(std::move(table)) {}
-  AnyModel& target() override { return target_.any; }
-  AnyModel& draft(const std::string& name) override { return held(name).any; }
+  specula::AnyModel& target() override { return target_.any; }
+  specula::AnyModel& draft(const std::string& name) override { return held(name).any; }
   std::optional<specula::BigramTable> bigram() override {
     ++tables_asked;
     return table_;
@@ -35,20 +37,20 @@ class Toys final : public ModelSource {
   std::int64_t draft_calls(const std::string& name) { return held(name).model.calls; }
 
  private:
-  HeldModel<ToyModel>& held(const std::string& name) {
+  specula::HeldModel<ToyModel>& held(const std::string& name) {
     return drafts_.try_emplace(name, 12, name == "base" ? 7u : 9u, 1.0f, 256).first->second;
   }
 
   std::optional<specula::BigramTable> table_;
-  HeldModel<ToyModel> target_{12, 7u, 2.0f,
-                              256};  // the draft `base` agrees with it about the likeliest token
-  std::map<std::string, HeldModel<ToyModel>> drafts_;
+  specula::HeldModel<ToyModel> target_{12, 7u, 2.0f,
+                                       256};  // the draft `base` agrees with it about the likeliest token
+  std::map<std::string, specula::HeldModel<ToyModel>> drafts_;
 };
 
 std::string complaint(const std::string& name) {
   try {
-    prepare_pipeline(name);
-  } catch (const UsageError& error) {
+    specula::prepare_pipeline(name);
+  } catch (const specula::PipelineError& error) {
     return error.what();
   }
   return "";
@@ -58,7 +60,7 @@ const std::vector<Token> kPrompt{1, 5, 2, 8};
 
 /// The draft tokens of the first round after `prompt`.
 std::vector<Token> first_draft_tokens(Toys& toys, const std::string& name, const std::vector<Token>& prompt) {
-  const auto pipeline = prepare_pipeline(name).build(toys, {.temperature = 0.0f});
+  const auto pipeline = specula::prepare_pipeline(name).build(toys, {.temperature = 0.0f});
   specula::PhiloxRandom rng(1);
   pipeline->start(prompt);
   pipeline->step(rng);
@@ -112,14 +114,14 @@ const std::vector<std::string> kClocked{"cost-aware:max-gram", "cost-aware:max-g
                                         "cost-aware:cascade:base:small:max-gram:limits=8-5-10-1-10-10"};
 
 /// The pipelines write what `plain` writes, word for word.
-void check_same_text(ModelSource& toys, const std::string& plain, const std::vector<std::string>& names,
-                     float temperature) {
+void check_same_text(specula::PipelineModels& toys, const std::string& plain,
+                     const std::vector<std::string>& names, float temperature) {
   const specula::SamplingParams params{.temperature = temperature};
-  auto reference = prepare_pipeline(plain).build(toys, params);
+  auto reference = specula::prepare_pipeline(plain).build(toys, params);
   for (const std::string& name : names) {
     CAPTURE(name);
     CAPTURE(temperature);
-    auto pipeline = prepare_pipeline(name).build(toys, params);
+    auto pipeline = specula::prepare_pipeline(name).build(toys, params);
     for (std::uint32_t sequence = 0; sequence < 3; ++sequence) {
       const DecodeSettings settings{.max_new_tokens = 60, .seed = 5, .sequence = sequence};
       const std::vector<Token> prompt{1, 5, static_cast<Token>(sequence), 8};
@@ -132,23 +134,23 @@ void check_same_text(ModelSource& toys, const std::string& plain, const std::vec
 }  // namespace
 
 TEST_CASE("names and their parts") {
-  const auto full = prepare_pipeline("chain:base:6:exit=0.3:lenient=3");
+  const auto full = specula::prepare_pipeline("chain:base:6:exit=0.3:lenient=3:lossy=yes");
   CHECK(full.drafts == std::vector<std::string>{"base"});
   CHECK(full.max_nodes == 7);
   CHECK(full.lossy);
-  const auto plain = prepare_pipeline("chain");
-  CHECK(plain.drafts == std::vector<std::string>{kDefaultDraft});
-  CHECK(plain.max_nodes == kDefaultChainLength + 1);
+  const auto plain = specula::prepare_pipeline("chain");
+  CHECK(plain.drafts == std::vector<std::string>{specula::kDefaultDraft});
+  CHECK(plain.max_nodes == specula::kDefaultChainLength + 1);
   CHECK_FALSE(plain.lossy);
-  CHECK(prepare_pipeline("chain:3").max_nodes == 4);
-  CHECK(prepare_pipeline("sampled-chain:3:base").max_nodes == 4);
-  CHECK(prepare_pipeline("autoregressive").max_nodes == 1);
+  CHECK(specula::prepare_pipeline("chain:3").max_nodes == 4);
+  CHECK(specula::prepare_pipeline("sampled-chain:3:base").max_nodes == 4);
+  CHECK(specula::prepare_pipeline("autoregressive").max_nodes == 1);
 }
 
 TEST_CASE("trees: nodes of the proposals, and of what their drafts hold") {
   const auto nodes = [](const std::string& name, std::int32_t proposed, std::int32_t drafted) {
     CAPTURE(name);
-    const auto factory = prepare_pipeline(name);
+    const auto factory = specula::prepare_pipeline(name);
     CHECK(factory.max_nodes == proposed);
     CHECK(factory.draft_nodes == drafted);
     CHECK_FALSE(factory.lossy);
@@ -184,8 +186,9 @@ TEST_CASE("trees: nodes of the proposals, and of what their drafts hold") {
   nodes("cost-aware:chain:5", 6, 6);
   nodes("cost-aware:dynamic-tree:base:3:6:10", 11, 19);
   nodes("cost-aware:base:beam:2:3", 7, 7);
-  CHECK(prepare_pipeline("cost-aware:base").drafts == std::vector<std::string>{"base"});
-  CHECK(prepare_pipeline("cost-aware:beam").drafts == std::vector<std::string>{kDefaultDraft});
+  CHECK(specula::prepare_pipeline("cost-aware:base").drafts == std::vector<std::string>{"base"});
+  CHECK(specula::prepare_pipeline("cost-aware:beam").drafts ==
+        std::vector<std::string>{specula::kDefaultDraft});
 }
 
 TEST_CASE("rules by name, and what they make of a pipeline") {
@@ -195,12 +198,12 @@ TEST_CASE("rules by name, and what they make of a pipeline") {
         "shared-chain:rule=match", "sampled-tree:rule=traversal", "sampled-tree:rule=token",
         "iid-tree:rule=k-seq", "cost-aware:sampled-chain:rule=token"}) {
     CAPTURE(exact);
-    CHECK_FALSE(prepare_pipeline(exact).lossy);
+    CHECK_FALSE(specula::prepare_pipeline(exact).lossy);
   }
   for (const std::string lossy : {"chain:lenient=2", "cape:lenient=1.5", "sampled-tree:lenient=3",
                                   "beam:rule=typical", "shared-chain:rule=typical"}) {
     CAPTURE(lossy);
-    CHECK(prepare_pipeline(lossy).lossy);
+    CHECK(specula::prepare_pipeline(lossy + ":lossy=yes").lossy);
   }
 }
 
@@ -274,22 +277,37 @@ TEST_CASE("names that are wrong are explained") {
   CHECK(has(complaint("cost-aware:chain:base:cape"), "does not know what to do with 'cape'"));
   CHECK(has(complaint("cape:4:5"), "does not know what to do with '5'"));
   CHECK_THROWS_AS(split_list("a,,b"), UsageError);
+  CHECK_THROWS_AS(split_list(""), UsageError);
+  CHECK(split_list("a,{b,c") == std::vector<std::string>{"a", "{b", "c"});
 }
 
 TEST_CASE("rules that do not keep the target's distribution for a pipeline's proposals are refused") {
   const auto refused = [](const std::string& pipeline, const std::string& rule) {
     CAPTURE(pipeline);
     CAPTURE(rule);
-    CHECK(complaint(pipeline + ":rule=" + rule).find("rule is '" + rule + "', must be one of ") !=
-          std::string::npos);
+    const std::string named = pipeline + ":rule=" + rule;
+    CHECK(complaint(named).find(
+              "'" + named + "': rule=" + rule +
+              ": this rule does not keep the target's distribution for proposals drawn as this shape draws "
+              "them. Lossless are ") != std::string::npos);
+    CHECK(complaint(named + ":lossy=no") != "");
+    CHECK(specula::prepare_pipeline(named + ":lossy=yes").lossy);
   };
   for (const char* tree : {"chain", "cape", "beam", "dynamic-tree", "sampled-tree", "iid-tree", "cost-aware"})
     refused(tree, "block");
   for (const char* not_iid : {"chain", "sampled-chain", "sampled-tree", "cape"}) refused(not_iid, "k-seq");
   for (const char* reads_q : {"sampling", "token", "block", "traversal"}) refused("shared-chain", reads_q);
   refused("cost-aware:sampled-tree", "block");
-  refused("autoregressive", "token");
-  refused("chain", "greedy");
+  for (const char* lossy : {"chain", "sampled-chain", "shared-chain"}) refused(lossy, "typical");
+  const auto explained = [](const std::string& name, const char* part) {
+    CAPTURE(name);
+    CHECK(complaint(name).find(part) != std::string::npos);
+  };
+  explained("autoregressive:rule=token", "rule is 'token', must be one of ");
+  explained("chain:rule=greedy", "rule is 'greedy', must be one of ");
+  explained("chain:lenient=2", "lenient: this rule does not keep the target's distribution");
+  explained("chain:lossy=maybe", "lossy is 'maybe', must be one of yes, no");
+  CHECK_FALSE(specula::prepare_pipeline("chain:lossy=yes").lossy);
   CHECK(complaint("chain:rule=token:lenient=2").find("does not go with rule=token") != std::string::npos);
   CHECK(complaint("shared-chain:lenient=2").find("does not go with shared noise") != std::string::npos);
 }
@@ -299,9 +317,9 @@ TEST_CASE("pipelines take turns on the same models, and the exact ones write the
   const std::vector<Token> prompt{1, 5, 2, 8};
   for (const float temperature : {0.0f, 0.9f}) {
     const specula::SamplingParams params{.temperature = temperature};
-    auto plain = prepare_pipeline("autoregressive").build(toys, params);
-    auto good = prepare_pipeline("chain:base:5").build(toys, params);
-    auto bad = prepare_pipeline("chain:small:3:exit=0.2").build(toys, params);
+    auto plain = specula::prepare_pipeline("autoregressive").build(toys, params);
+    auto good = specula::prepare_pipeline("chain:base:5").build(toys, params);
+    auto bad = specula::prepare_pipeline("chain:small:3:exit=0.2").build(toys, params);
     for (std::uint32_t sequence = 0; sequence < 4; ++sequence) {
       const DecodeSettings settings{.max_new_tokens = 50, .seed = 3, .sequence = sequence};
       const auto expected = decode(*plain, prompt, settings).tokens;
@@ -365,7 +383,7 @@ TEST_CASE("sampled proposals at a temperature: other uniform draws, and draft to
        {"sampled-chain:base", "sampled-tree:base", "static-tree:base:draw=sampled",
         "iid-tree:base:rule=k-seq", "iid-tree:base:rule=token", "sampled-tree:base:rule=token"}) {
     CAPTURE(name);
-    auto pipeline = prepare_pipeline(name).build(toys, params);
+    auto pipeline = specula::prepare_pipeline(name).build(toys, params);
     const auto run = decode(*pipeline, std::vector<Token>{1, 5, 2, 8}, {.max_new_tokens = 100, .seed = 1});
     CHECK(run.tokens.size() == 100);
     CHECK(run.stats.mat() > 1.05);
@@ -375,7 +393,7 @@ TEST_CASE("sampled proposals at a temperature: other uniform draws, and draft to
 TEST_CASE("what goes beyond the limit or the stop token is not emitted") {
   Toys toys;
   const std::vector<Token> prompt{1, 5, 2, 8};
-  auto chain = prepare_pipeline("chain:base:5").build(toys, {.temperature = 0.0f});
+  auto chain = specula::prepare_pipeline("chain:base:5").build(toys, {.temperature = 0.0f});
   const auto full = decode(*chain, prompt, {.max_new_tokens = 30});
   std::vector<Token> streamed;
   std::size_t draft_tokens = 0;
@@ -425,7 +443,7 @@ TEST_CASE(
   Toys toys;  // in a chain they are those that are counted by depth, whatever the limit
   for (const char* name : {"chain:base:5", "sampled-chain:base:3", "max-gram"})
     for (const std::int32_t limit : {3, 40}) {
-      auto pipeline = prepare_pipeline(name).build(toys, {.temperature = 0.9f});
+      auto pipeline = specula::prepare_pipeline(name).build(toys, {.temperature = 0.9f});
       const auto run = decode(*pipeline, kPrompt, {.max_new_tokens = limit});
       ConfidenceRange sum;
       for (const ConfidenceRange& range : run.by_confidence)
@@ -440,16 +458,16 @@ TEST_CASE(
 }
 
 TEST_CASE("bins of CAPE are closed on the right") {
-  class Flat final : public ModelSource {  // every token of the draft has probability 1/8
+  class Flat final : public specula::PipelineModels {  // every token of the draft has probability 1/8
    public:
-    AnyModel& target() override { return target_.any; }
-    AnyModel& draft(const std::string&) override { return flat_.any; }
+    specula::AnyModel& target() override { return target_.any; }
+    specula::AnyModel& draft(const std::string&) override { return flat_.any; }
 
    private:
-    HeldModel<ToyModel> target_{8, 7u, 2.0f, 64}, flat_{8, 9u, 0.0f, 64};
+    specula::HeldModel<ToyModel> target_{8, 7u, 2.0f, 64}, flat_{8, 9u, 0.0f, 64};
   } flat;
   const auto draft_tokens = [&](const std::string& name) {
-    auto pipeline = prepare_pipeline(name).build(flat, {.temperature = 0.0f});
+    auto pipeline = specula::prepare_pipeline(name).build(flat, {.temperature = 0.0f});
     pipeline->start(std::vector<Token>{1, 5, 2});
     specula::PhiloxRandom rng(1);
     pipeline->step(rng);
@@ -465,7 +483,7 @@ TEST_CASE("bins of CAPE are closed on the right") {
 }
 
 TEST_CASE("the parts of a name, one by one") {
-  PipelineSpec spec("x:small:beam:7:mode=fast:widths=3-2:p=0.5");
+  specula::PipelineSpec spec("x:small:beam:7:mode=fast:widths=3-2:p=0.5");
   CHECK(spec.name() == "x");
   CHECK(spec.keyword("cape", {"beam", "cape"}) == "beam");
   CHECK(spec.keyword("cape", {"beam", "cape"}) == "cape");
@@ -474,92 +492,96 @@ TEST_CASE("the parts of a name, one by one") {
   CHECK(spec.choice("mode", "slow", {"slow", "fast"}) == "slow");
   CHECK(spec.sizes("widths", {1}, 2, 1, 3) == std::vector<std::int32_t>{3, 2});
   CHECK(spec.sizes("widths", {1}, 2, 1, 3) == std::vector<std::int32_t>{1});
-  PipelineSpec levels("x:thresholds=0.5-0.75-2");
+  specula::PipelineSpec levels("x:thresholds=0.5-0.75-2");
   CHECK(levels.numbers("thresholds", {1.0f}, 3, 0, 2) == std::vector<float>{0.5f, 0.75f, 2.0f});
   CHECK(levels.numbers("thresholds", {1.0f}, 3, 0, 2) == std::vector<float>{1.0f});
-  PipelineSpec steep("x:thresholds=0.5-3");
+  specula::PipelineSpec steep("x:thresholds=0.5-3");
   CHECK_THROWS_WITH_AS(
       steep.numbers("thresholds", {}, 3, 0, 2),
       "pipeline 'x:thresholds=0.5-3': thresholds is '0.5-3', must be numbers from 0 to 2 with dashes "
       "between them",
-      UsageError);
-  PipelineSpec tree("x:choices=0-2-0.11");
+      specula::PipelineError);
+  specula::PipelineSpec tree("x:choices=0-2-0.11");
   using Paths = std::vector<std::vector<std::int32_t>>;
   CHECK(tree.paths("choices", {}, 3, 11) == Paths{{0}, {2}, {0, 11}});
   CHECK(tree.paths("choices", {{5}}, 3, 11) == Paths{{5}});
-  CHECK_THROWS_WITH_AS(PipelineSpec("x:choices=0-2-0.11").paths("choices", {}, 2, 11),
-                       "pipeline 'x:choices=0-2-0.11': choices has more than 2 paths", UsageError);
-  CHECK_THROWS_AS(PipelineSpec("x:choices=0-2-0.11").paths("choices", {}, 3, 10), UsageError);
-  CHECK_THROWS_AS(spec.done("x"), UsageError);
+  CHECK_THROWS_WITH_AS(specula::PipelineSpec("x:choices=0-2-0.11").paths("choices", {}, 2, 11),
+                       "pipeline 'x:choices=0-2-0.11': choices has more than 2 paths",
+                       specula::PipelineError);
+  CHECK_THROWS_AS(specula::PipelineSpec("x:choices=0-2-0.11").paths("choices", {}, 3, 10),
+                  specula::PipelineError);
+  CHECK_THROWS_AS(spec.done("x"), specula::PipelineError);
   CHECK(spec.size("size", 1, 1, 9) == 7);
   CHECK(spec.option("p", 0, 0, 1) == 0.5);
   CHECK_NOTHROW(spec.done("x"));
-  PipelineSpec wrong("x:mode=sideways");
+  specula::PipelineSpec wrong("x:mode=sideways");
   CHECK_THROWS_WITH_AS(wrong.choice("mode", "slow", {"slow", "fast"}),
                        "pipeline 'x:mode=sideways': mode is 'sideways', must be one of slow, fast",
-                       UsageError);
+                       specula::PipelineError);
 }
 
 TEST_CASE("drafters that are no models, and several: nodes, models, drafters") {
   const auto holds = [](const std::string& name, std::int32_t proposed, std::int32_t drafted,
                         const std::vector<std::string>& models, const std::vector<std::string>& drafters) {
     CAPTURE(name);
-    const auto factory = prepare_pipeline(name);
+    const auto factory = specula::prepare_pipeline(name);
     CHECK(factory.max_nodes == proposed);
     CHECK(factory.draft_nodes == drafted);
     CHECK(factory.drafts == models);
     CHECK(factory.drafters == drafters);
     CHECK(factory.lossy == name.starts_with("autoregressive:"));  // which is another model's text
   };
-  holds("max-gram", 11, 1, {}, {kMaxGram});
-  holds("max-gram:256:exit=0.2:min=64:bigram=none:past-end=no", 257, 1, {}, {kMaxGram});
-  holds("prompt-lookup", 11, 1, {}, {kMaxGram});
-  holds("prompt-lookup:4:ngram=2", 5, 1, {}, {kMaxGram});
-  holds("cost-aware:max-gram", 11, 1, {}, {kMaxGram});
-  holds("cost-aware:20:max-gram:min=3", 21, 1, {}, {kMaxGram});
-  const std::vector<std::string> two{kDefaultDraft, kMaxGram}, three{"base", "small", kMaxGram};
+  holds("max-gram", 11, 1, {}, {specula::kMaxGram});
+  holds("max-gram:256:exit=0.2:min=64:bigram=none:past-end=no", 257, 1, {}, {specula::kMaxGram});
+  holds("prompt-lookup", 11, 1, {}, {specula::kMaxGram});
+  holds("prompt-lookup:4:ngram=2", 5, 1, {}, {specula::kMaxGram});
+  holds("cost-aware:max-gram", 11, 1, {}, {specula::kMaxGram});
+  holds("cost-aware:20:max-gram:min=3", 21, 1, {}, {specula::kMaxGram});
+  const std::vector<std::string> two{specula::kDefaultDraft, specula::kMaxGram},
+      three{"base", "small", specula::kMaxGram};
   for (const std::string draw : {"", "sampled-"}) {
-    holds(draw + "horizontal", 7, 7, {kDefaultDraft}, two);
+    holds(draw + "horizontal", 7, 7, {specula::kDefaultDraft}, two);
     holds(draw + "horizontal:base:small:max-gram", 11, 11, {"base", "small"}, three);
     holds(draw + "horizontal:base:small:3:5", 9, 9, {"base", "small"}, {"base", "small"});
     holds(draw + "horizontal:base:small:0:0", 1, 1, {"base", "small"}, {"base", "small"});
-    holds(draw + "vertical", 11, 11, {kDefaultDraft}, two);
+    holds(draw + "vertical", 11, 11, {specula::kDefaultDraft}, two);
     holds(draw + "vertical:base:small:max-gram", 11, 11, {"base", "small"}, three);
     holds(draw + "vertical:base:small:32:31:lenience=1000", 1025, 1025, {"base", "small"}, {"base", "small"});
-    holds(draw + "cascade", 15, 15, {kDefaultDraft}, two);
+    holds(draw + "cascade", 15, 15, {specula::kDefaultDraft}, two);
     holds(draw + "cascade:base:small:max-gram", 17, 17, {"base", "small"}, three);
     holds(draw + "cascade:base:small:max-gram:limits=8-5-10-1-10-10", 33, 33, {"base", "small"}, three);
     holds(draw + "cascade:small:base:limits=0-3-1:lenience=3", 4, 4, {"small", "base"}, {"small", "base"});
   }
   holds("cascade:base:small:max-gram:limits=256-256-256-256-256-256", 1024, 1024, {"base", "small"}, three);
-  holds("cost-aware:cascade", 15, 15, {kDefaultDraft}, two);
+  holds("cost-aware:cascade", 15, 15, {specula::kDefaultDraft}, two);
   holds("cost-aware:cascade:base:small:max-gram", 17, 17, {"base", "small"}, three);
   holds("autoregressive:small", 1, 1, {"small"}, {});
   // Of drafts that are conditioned on the target.
-  holds("glide", kDefaultChainLength + 1, kDefaultChainLength + 1, {"glide"}, {"glide"});
+  holds("glide", specula::kDefaultChainLength + 1, specula::kDefaultChainLength + 1, {"glide"}, {"glide"});
   holds("glide:other:7", 8, 8, {"other"}, {"other"});
   holds("glide+cape", 33, 33, {"glide"}, {"glide"});
   holds("glide+beam4", 17, 17, {"glide"}, {"glide"});
-  holds("glide+max-gram", 7, 7, {"glide"}, {"glide", kMaxGram});
+  holds("glide+max-gram", 7, 7, {"glide"}, {"glide", specula::kMaxGram});
   holds("eagle2", 60, 60, {"eagle"}, {"eagle"});
   holds("hass", 60, 60, {"hass"}, {"hass"});
   holds("hass:4:8:12", 13, 33, {"hass"}, {"hass"});
   // Chains that learn where to end, and drafts that are a part of a model.
-  holds("adaptive-chain", 13, 13, {kDefaultDraft}, {kDefaultDraft});
+  holds("adaptive-chain", 13, 13, {specula::kDefaultDraft}, {specula::kDefaultDraft});
   holds("adaptive-chain:base:7:end=heuristic", 8, 8, {"base"}, {"base"});
-  holds("s2d", kDefaultChainLength + 1, kDefaultChainLength + 1, {}, {"s2d"});
+  holds("s2d", specula::kDefaultChainLength + 1, specula::kDefaultChainLength + 1, {}, {"s2d"});
   holds("s2d:other:6:thresholds=0.5-0.7-2:draw=sampled", 7, 7, {}, {"other"});
   holds("asd", 13, 13, {}, {"the target"});
   holds("cost-aware:s2d:other:6", 7, 7, {}, {"other"});
   holds("cost-aware:asd:alike=0.9", 9, 9, {}, {"the target"});
   holds("asd:5:alike=2:every=0:last=0:end=fixed", 6, 6, {}, {"the target"});
-  const std::vector<PipelineFactory> exits{prepare_pipeline("s2d"), prepare_pipeline("cost-aware:s2d:other"),
-                                           prepare_pipeline("chain:base")};
-  CHECK(draft_names(exits) == std::vector<std::string>{kEarlyExitDraft, "other", "base"});
+  const std::vector<specula::PipelineFactory> exits{specula::prepare_pipeline("s2d"),
+                                                    specula::prepare_pipeline("cost-aware:s2d:other"),
+                                                    specula::prepare_pipeline("chain:base")};
+  CHECK(specula::draft_names(exits) == std::vector<std::string>{specula::kEarlyExitDraft, "other", "base"});
   for (const std::string lossy : {"max-gram:lenient=2", "prompt-lookup:rule=typical", "cascade:lenient=1.5",
                                   "sampled-vertical:rule=typical", "cost-aware:max-gram:rule=typical"}) {
     CAPTURE(lossy);
-    CHECK(prepare_pipeline(lossy).lossy);
+    CHECK(specula::prepare_pipeline(lossy + ":lossy=yes").lossy);
   }
 }
 
@@ -582,8 +604,9 @@ TEST_CASE("drafters and limits that do not go together are explained") {
     explained(kind + ":base:small:bigram=none", "does not know what to do with 'bigram=none'");
     explained(kind + ":bigram=some", "bigram is 'some', must be one of table, text, both, none");
     explained(kind + ":min=0", "min is 0, must be 1 to 64");
-    explained(kind + ":rule=block:exit=0.5", kind == "sampled-vertical" ? "'exit=0.5'" : "rule is 'block'");
-    explained(kind + ":rule=k-seq", "rule is 'k-seq', must be one of");
+    explained(kind + ":rule=block:exit=0.5",
+              kind == "sampled-vertical" ? "'exit=0.5'" : "rule=block: this rule does not keep");
+    explained(kind + ":rule=k-seq", "rule=k-seq: this rule does not keep the target");
   }
   explained("cascade:limits=4-0", "limits of 2 drafters are 3 numbers, row after row of an upper triangle");
   explained("cascade:base:small:max-gram:limits=4-0-10", "limits of 3 drafters are 6 numbers");
@@ -606,7 +629,7 @@ TEST_CASE("drafters and limits that do not go together are explained") {
   explained("max-gram:min=65", "min is 65, must be 1 to 64");
   explained("max-gram:past-end=maybe", "past-end is 'maybe', must be one of yes, no");
   explained("max-gram:ngram=2", "has no option 'ngram'");
-  explained("max-gram:rule=block", "rule is 'block'");
+  explained("max-gram:rule=block", "rule=block: this rule does not keep");
   explained("prompt-lookup:ngram=0", "ngram is 0, must be 1 to 64");
   explained("prompt-lookup:bigram=none", "has no option 'bigram'");
   explained("prompt-lookup:min=2", "does not know what to do with 'min=2'");
@@ -631,7 +654,7 @@ TEST_CASE("several drafters at a temperature: one seed, one text, and draft toke
   Toys toys;
   for (const std::string& name : kDrawn) {
     CAPTURE(name);
-    auto pipeline = prepare_pipeline(name).build(toys, {.temperature = 0.9f});
+    auto pipeline = specula::prepare_pipeline(name).build(toys, {.temperature = 0.9f});
     const DecodeSettings settings{.max_new_tokens = 100, .seed = 2};
     const auto run = decode(*pipeline, kPrompt, settings);
     CHECK(run.tokens.size() == 100);
@@ -646,14 +669,14 @@ TEST_CASE("what each drafter cost, by name") {
   for (const auto& names : {kChosen, kDrawn, kClocked})
     for (const std::string& name : names) {
       CAPTURE(name);
-      const auto factory = prepare_pipeline(name);
+      const auto factory = specula::prepare_pipeline(name);
       auto pipeline = factory.build(toys, {.temperature = 0.9f});
       REQUIRE(pipeline->drafts().size() == factory.drafters.size());  // before it ran, too
       const auto first = decode(*pipeline, kPrompt, {.max_new_tokens = 30, .seed = 1});
       const auto second = decode(*pipeline, kPrompt, {.max_new_tokens = 40, .seed = 2});
       specula::Usage sum;
       for (std::size_t d = 0; d < factory.drafters.size(); ++d) {
-        const DraftUsage all = pipeline->drafts()[d];
+        const specula::DraftUsage all = pipeline->drafts()[d];
         CHECK(all.model == factory.drafters[d]);
         CHECK(second.drafts[d].model == factory.drafters[d]);
         CHECK(all.usage.calls == first.drafts[d].usage.calls + second.drafts[d].usage.calls);
@@ -670,7 +693,7 @@ TEST_CASE("what each drafter cost, by name") {
 TEST_CASE("what reviewers did: the calls of a drafter that only reviews") {
   Toys toys;
   const auto reviews = [&](const std::string& name) {
-    auto pipeline = prepare_pipeline(name).build(toys, {.temperature = 0.0f});
+    auto pipeline = specula::prepare_pipeline(name).build(toys, {.temperature = 0.0f});
     decode(*pipeline, kPrompt, {.max_new_tokens = 60});
     const auto all = pipeline->reviews();
     for (std::size_t r = 0; r < all.size(); ++r) {
@@ -694,7 +717,7 @@ TEST_CASE("what reviewers did: the calls of a drafter that only reviews") {
   CHECK(reviews("cascade:base:small:max-gram:limits=3-0-2-2-0-4:bigram=text").size() == 2);
   for (const std::string none : {"autoregressive", "chain", "max-gram", "horizontal"}) {
     CAPTURE(none);
-    CHECK(prepare_pipeline(none).build(toys, {})->reviews().empty());
+    CHECK(specula::prepare_pipeline(none).build(toys, {})->reviews().empty());
   }
 }
 
@@ -726,9 +749,11 @@ TEST_CASE("Max-Gram copies, and takes the table of the models where nothing matc
   CHECK(first_draft_tokens(bare, "max-gram:bigram=both", pair).front() == 3);
   for (const char* name : {"max-gram:bigram=table", "horizontal:base:max-gram:bigram=table"})
     CHECK_THROWS_WITH_AS(first_draft_tokens(bare, name, pair),
-                         "bigram=table: there is no table of bigrams for this target; write one with "
-                         "specula-bigram, or take bigram=text or bigram=none, which need none",
-                         UsageError);
+                         ("pipeline '" + std::string(name) +
+                          "': bigram=table: there is no table of bigrams for this target; write one with "
+                          "specula-bigram, or take bigram=text or bigram=none, which need none")
+                             .c_str(),
+                         specula::PipelineError);
   CHECK(first_draft_tokens(toys, "horizontal:base:max-gram:0:2", kPrompt) == DraftTokens{9, 10});
   CHECK(first_draft_tokens(bare, "horizontal:base:max-gram:0:2", kPrompt).empty());
 }
@@ -736,21 +761,23 @@ TEST_CASE("Max-Gram copies, and takes the table of the models where nothing matc
 TEST_CASE("plain decoding of a draft asks the target nothing") {
   Toys toys;
   const specula::SamplingParams params{.temperature = 0.0f};
-  auto draft = prepare_pipeline("autoregressive:small").build(toys, params);
+  auto draft = specula::prepare_pipeline("autoregressive:small").build(toys, params);
   const auto run = decode(*draft, kPrompt, {.max_new_tokens = 30});
   CHECK(toys.target_calls() == 0);
   CHECK(toys.draft_calls("small") == 30);
   CHECK(run.stats.target.calls == 30);
   CHECK(draft->drafts().empty());
-  auto plain = prepare_pipeline("autoregressive").build(toys, params);
+  auto plain = specula::prepare_pipeline("autoregressive").build(toys, params);
   CHECK(decode(*plain, kPrompt, {.max_new_tokens = 30}).tokens != run.tokens);
 }
 
 TEST_CASE("models without exits, and a target that leaves nothing out, are refused by name") {
   Toys toys;
-  const auto build = [&](const std::string& name) { prepare_pipeline(name).build(toys, {}); };
-  CHECK_THROWS_WITH_AS(build("s2d:base"), "'base': models of this kind have no exits", UsageError);
-  CHECK_THROWS_WITH_AS(build("asd"), "the target cannot leave layers out", UsageError);
+  const auto build = [&](const std::string& name) { specula::prepare_pipeline(name).build(toys, {}); };
+  CHECK_THROWS_WITH_AS(build("s2d:base"), "pipeline 's2d:base': the draft 'base' has no exits",
+                       specula::PipelineError);
+  CHECK_THROWS_WITH_AS(build("asd"), "pipeline 'asd': the target cannot leave layers out",
+                       specula::PipelineError);
   CHECK(complaint("asd:end=never").find("end is 'never', must be one of") != std::string::npos);
   CHECK(complaint("s2d:carry=no").find("'carry=no'") != std::string::npos);  // a fixed end learns nothing
 }
@@ -758,21 +785,22 @@ TEST_CASE("models without exits, and a target that leaves nothing out, are refus
 TEST_CASE("a model of any kind: what it can do beyond the concept, and its changes counted") {
   specula_test::ToyExits exits(12, 7, 2);
   specula_test::ToySkips skips(12, 7, 4);
-  AnyModel any_exits(exits), any_skips(skips);
+  specula::AnyModel any_exits(exits), any_skips(skips);
   CHECK(any_exits.exits() == exits.exits());
   CHECK_FALSE(any_exits.skips_layers());
   CHECK(any_skips.exits() == 0);
   CHECK(any_skips.skips_layers());
   CHECK(any_exits.early_exit({0.5f}, specula::ExitBy::confidence).vocab_size() == 12);
   CHECK(any_skips.layer_skip(specula::SkipRules{}).vocab_size() == 12);
-  CHECK(any_skips.layer_skip(BlockLists{.attention = {1, 4}, .mlp = {2}}).vocab_size() == 12);
-  CHECK_THROWS_AS(any_skips.layer_skip(BlockLists{.attention = {5}, .mlp = {}}), std::invalid_argument);
+  CHECK(any_skips.layer_skip(specula::BlockLists{.attention = {1, 4}, .mlp = {2}}).vocab_size() == 12);
+  CHECK_THROWS_AS(any_skips.layer_skip(specula::BlockLists{.attention = {5}, .mlp = {}}),
+                  std::invalid_argument);
   CHECK_THROWS_WITH_AS(any_skips.early_exit({0.5f}, specula::ExitBy::confidence),
                        "AnyModel::early_exit: a model of this kind has no exits", std::invalid_argument);
   CHECK_THROWS_WITH_AS(any_exits.layer_skip(specula::SkipRules{}),
                        "AnyModel::layer_skip: a model of this kind leaves no layers out",
                        std::invalid_argument);
-  CHECK_THROWS_WITH_AS(any_exits.layer_skip(BlockLists{}),
+  CHECK_THROWS_WITH_AS(any_exits.layer_skip(specula::BlockLists{}),
                        "AnyModel::layer_skip: a model of this kind leaves no layers out",
                        std::invalid_argument);
   const specula::NodeId none = specula::kNoParent, root = 0;
@@ -794,46 +822,52 @@ TEST_CASE("a model of any kind: what it can do beyond the concept, and its chang
 }
 
 TEST_CASE("drafts that are a part of a model write the target's text") {
-  class Selves final : public ModelSource {
+  class Selves final : public specula::PipelineModels {
    public:
-    AnyModel& target() override { return target_.any; }
-    AnyModel& draft(const std::string&) override { return exits_.any; }
+    specula::AnyModel& target() override { return target_.any; }
+    specula::AnyModel& draft(const std::string&) override { return exits_.any; }
 
    private:
-    HeldModel<specula_test::ToySkips> target_{12, 7u, 4, 2.0f, 256};
-    HeldModel<specula_test::ToyExits> exits_{12, 7u, 3, 2.0f, 256};
+    specula::HeldModel<specula_test::ToySkips> target_{12, 7u, 4, 2.0f, 256};
+    specula::HeldModel<specula_test::ToyExits> exits_{12, 7u, 3, 2.0f, 256};
   } selves;
   for (const float temperature : {0.0f, 0.9f})
     check_same_text(selves, "autoregressive",
                     {"s2d", "s2d:s2d:3:leave=sample", "s2d:exits=1-3:thresholds=0.4", "s2d:exits=2", "asd",
                      "cost-aware:asd", "asd:attention=1-3:mlp=2", "asd:mlp=4:end=fixed", "static-tree:s2d"},
                     temperature);
-  CHECK_THROWS_WITH_AS(prepare_pipeline("s2d:thresholds=0.5-0.5-0.5").build(selves, {}),
-                       "'s2d': 3 thresholds, must be fewer than its exits, 3", UsageError);
-  CHECK(prepare_pipeline("asd").measures);
-  CHECK_FALSE(prepare_pipeline("asd:mlp=2").measures);
-  CHECK_FALSE(prepare_pipeline("cost-aware:asd:attention=2").measures);
-  CHECK_THROWS_WITH_AS(prepare_pipeline("s2d:exits=2-4").build(selves, {}),
-                       "'s2d' has no exit 4, its exits are 1 to 3", UsageError);
-  CHECK_THROWS_WITH_AS(prepare_pipeline("asd:attention=4-5").build(selves, {}),
-                       "the target: SkippedBlocks: attention of layer 5, the layers are 1 to 4", UsageError);
-  CHECK_THROWS_WITH_AS(prepare_pipeline("asd:mlp=2-2").build(selves, {}),
-                       "the target: SkippedBlocks: MLP of layer 2 is named twice", UsageError);
+  CHECK_THROWS_WITH_AS(
+      specula::prepare_pipeline("s2d:thresholds=0.5-0.5-0.5").build(selves, {}),
+      "pipeline 's2d:thresholds=0.5-0.5-0.5': the draft 's2d': 3 thresholds, must be fewer than its exits, 3",
+      specula::PipelineError);
+  CHECK(specula::prepare_pipeline("asd").measures);
+  CHECK_FALSE(specula::prepare_pipeline("asd:mlp=2").measures);
+  CHECK_FALSE(specula::prepare_pipeline("cost-aware:asd:attention=2").measures);
+  CHECK_THROWS_WITH_AS(specula::prepare_pipeline("s2d:exits=2-4").build(selves, {}),
+                       "pipeline 's2d:exits=2-4': the draft 's2d' has no exit 4, its exits are 1 to 3",
+                       specula::PipelineError);
+  CHECK_THROWS_WITH_AS(
+      specula::prepare_pipeline("asd:attention=4-5").build(selves, {}),
+      "pipeline 'asd:attention=4-5': the target: SkippedBlocks: attention of layer 5, the layers are 1 to 4",
+      specula::PipelineError);
+  CHECK_THROWS_WITH_AS(specula::prepare_pipeline("asd:mlp=2-2").build(selves, {}),
+                       "pipeline 'asd:mlp=2-2': the target: SkippedBlocks: MLP of layer 2 is named twice",
+                       specula::PipelineError);
 }
 
 TEST_CASE("exits that are named are those that tokens leave at") {
-  class Exits final : public ModelSource {
+  class Exits final : public specula::PipelineModels {
    public:
-    AnyModel& target() override { return target_.any; }
-    AnyModel& draft(const std::string&) override { return exits_.any; }
-    HeldModel<specula_test::ToyExits>& exits() { return exits_; }
+    specula::AnyModel& target() override { return target_.any; }
+    specula::AnyModel& draft(const std::string&) override { return exits_.any; }
+    specula::HeldModel<specula_test::ToyExits>& exits() { return exits_; }
 
    private:
-    HeldModel<ToyModel> target_{12, 7u, 2.0f, 256};
-    HeldModel<specula_test::ToyExits> exits_{12, 9u, 3, 2.0f, 256};
+    specula::HeldModel<ToyModel> target_{12, 7u, 2.0f, 256};
+    specula::HeldModel<specula_test::ToyExits> exits_{12, 9u, 3, 2.0f, 256};
   } models;
   const auto layers_per_node = [&](const std::string& name) {
-    auto pipeline = prepare_pipeline(name).build(models, {.temperature = 0.0f});
+    auto pipeline = specula::prepare_pipeline(name).build(models, {.temperature = 0.0f});
     const auto run = decode(*pipeline, kPrompt, {.max_new_tokens = 40});
     return run.stats.draft.layers / static_cast<double>(run.stats.draft.nodes);
   };

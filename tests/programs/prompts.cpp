@@ -75,7 +75,8 @@ TEST_CASE("prompts to develop on and prompts to report on are never the same") {
   CHECK(joined(each.test) == "a2 b2");
   CHECK(joined(split_prompts(files, {.limit = 3, .by_category = true}).test) == "a0 a1 a2 b0 b1 b2");
   CHECK(joined(split_prompts(files, {.skip = 1, .limit = 2, .categories = {"b"}}).test) == "b1 b2");
-  CHECK_THROWS_WITH_AS(split_prompts(files, {.categories = {"b", "c"}}), "no prompt is of the category 'c'", UsageError);
+  CHECK_THROWS_WITH_AS(split_prompts(files, {.categories = {"b", "c"}}), "no prompt is of the category 'c'",
+                       UsageError);
 }
 
 TEST_CASE("a development prompt that stands in another file, too, is not reported on") {

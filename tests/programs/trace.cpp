@@ -17,8 +17,8 @@
 
 #include <specula/dot.hpp>
 
+#include <specula/pipeline.hpp>
 #include "decode.hpp"
-#include "pipelines.hpp"
 #include "skip.hpp"
 #include "toy_model.hpp"
 #include "trace.hpp"
@@ -29,16 +29,16 @@ namespace fs = std::filesystem;
 
 namespace {
 
-class Toys final : public ModelSource {
+class Toys final : public specula::PipelineModels {
  public:
-  AnyModel& target() override { return target_.any; }
-  AnyModel& draft(const std::string& name) override {
+  specula::AnyModel& target() override { return target_.any; }
+  specula::AnyModel& draft(const std::string& name) override {
     return drafts_.try_emplace(name, 12, 9u, 1.0f, 256).first->second.any;
   }
 
  private:
-  HeldModel<ToyModel> target_{12, 7u, 2.0f, 256};
-  std::map<std::string, HeldModel<ToyModel>> drafts_;
+  specula::HeldModel<ToyModel> target_{12, 7u, 2.0f, 256};
+  std::map<std::string, specula::HeldModel<ToyModel>> drafts_;
 };
 
 /// A folder of its own, with a name that a shell would trip over; gone afterwards.
@@ -89,7 +89,7 @@ bool has(const std::string& text, std::string_view part) { return text.find(part
 /// Decodes each of `prompts` prompts with `trace` watching. Returns what each file ought to hold.
 std::map<std::string, std::string> decode_traced(Trace& trace, std::size_t prompts) {
   Toys toys;
-  const auto pipeline = prepare_pipeline("dynamic-tree:3:2:9").build(toys, {.temperature = 0.0f});
+  const auto pipeline = specula::prepare_pipeline("dynamic-tree:3:2:9").build(toys, {.temperature = 0.0f});
   std::map<std::string, std::string> expected;
   for (std::size_t p = 0; p < prompts; ++p) {
     int round = 0;

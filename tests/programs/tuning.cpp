@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include <specula/pipeline.hpp>
 #include "pass_costs.hpp"
-#include "pipelines.hpp"
 #include "toy_model.hpp"
 #include "tuning.hpp"
 
@@ -91,7 +91,7 @@ TEST_CASE("the probes of drafters: each alone, and each under each better one") 
   CHECK(names == expected);
   for (const std::string& name : names) {
     CAPTURE(name);
-    CHECK(prepare_pipeline(name).max_nodes <= 20);
+    CHECK(specula::prepare_pipeline(name).max_nodes <= 20);
   }
 }
 
@@ -178,7 +178,7 @@ TEST_CASE("what is tuned can be run, in the room that the forecast asks for") {
             CHECK(tuned[i - 1].name.find(":limits=0-") != std::string::npos);
             CHECK(tuned[i].name.find(":limits=0-") == std::string::npos);
           }
-          const auto factory = prepare_pipeline(tuned[i].name);
+          const auto factory = specula::prepare_pipeline(tuned[i].name);
           CHECK(factory.drafters == tuned[i].drafters);
           CHECK(factory.max_nodes <= tuned[i].forecast.max_nodes);
           CHECK(tuned[i].forecast.max_nodes <= 128);
@@ -358,7 +358,7 @@ TEST_CASE("for time, rounds cost the target what their models make of it") {
     CAPTURE(t.name);
     CHECK(std::find(names.begin(), names.end(), t.name) == names.end());
     names.push_back(t.name);
-    const auto factory = prepare_pipeline(t.name);
+    const auto factory = specula::prepare_pipeline(t.name);
     CHECK(factory.max_nodes <= t.forecast.max_nodes);
   }
   // For calls the target costs the same beside everybody.
@@ -378,7 +378,7 @@ TEST_CASE("what passes cost: a time for each number of nodes, and the model as i
   ToyModel model(12, 7, 2.0f, 64);
   const std::vector<specula::Token> before{3, 4}, prompt{1, 5, 2, 8};
   model.append(before);
-  AnyModel any(model);
+  specula::AnyModel any(model);
   const auto seconds = pass_seconds(any, prompt, 6);
   REQUIRE(seconds.size() == 6);
   for (const double s : seconds) {
@@ -395,7 +395,7 @@ TEST_CASE("what runs between passes comes before each, and is not timed") {
   ToyModel model(12, 7, 2.0f, 64);
   const std::vector<specula::Token> prompt{1, 5, 2, 8};
   std::int64_t times = 0, alternating = 0;
-  AnyModel any(model);
+  specula::AnyModel any(model);
   const auto seconds = pass_seconds(any, prompt, 4, [&] {
     ++times;
     alternating += model.calls == times && model.size() == 4;  // one call to begin with, then one after each
@@ -410,14 +410,14 @@ TEST_CASE("what runs between passes comes before each, and is not timed") {
 
 TEST_CASE("models that take turns each pass as often as the others, and are as if new") {
   ToyModel one(12, 7), two(12, 8), three(12, 9);
-  AnyModel any_one(one), any_two(two), any_three(three);
+  specula::AnyModel any_one(one), any_two(two), any_three(three);
   const std::vector<specula::Token> prompt{1, 5, 2, 8};
   CHECK(std::abs(turn_seconds({&any_one, &any_two, &any_three}, prompt)) < 1);
   CHECK(one.calls == two.calls);
   CHECK(one.calls == three.calls);
   for (const ToyModel* model : {&one, &two, &three}) CHECK(model->size() == 0);
   ToyModel alone(12, 7);
-  AnyModel any_alone(alone);
+  specula::AnyModel any_alone(alone);
   turn_seconds({&any_alone}, prompt);
   CHECK(one.calls > 1.9 * static_cast<double>(alone.calls));  // besides its own: twice for others
 }

@@ -19,6 +19,7 @@
 #include "specula/optional_members.hpp"
 #include "specula/run/count_emitted.hpp"
 #include "specula/run/detail/explain.hpp"
+#include "specula/run/detail/not_lossless.hpp"
 #include "specula/run/limits.hpp"
 #include "specula/stats.hpp"
 #include "specula/verify/logprobs.hpp"
@@ -46,11 +47,9 @@ class Speculator {
   static_assert(detail::explain_shape<S, D>());
   static_assert(detail::check_verifier_members<V>() && detail::check_drafter_members<D>() &&
                 detail::check_shape_members<S>());
-  static_assert(
-      !Verifier<V> || !ProposalShape<S, D> || Lossless<V, S>,
-      "Lossless<Verifier, Shape> does not hold: this rule does not keep the target's distribution for "
-      "proposals drawn as this shape draws them. Write accept_lossy(rule) if a text of another distribution "
-      "is what you want.");
+  static_assert(!Verifier<V> || !ProposalShape<S, D> || Lossless<V, S>,
+                "Lossless<Verifier, Shape> does not hold: " SPECULA_NOT_LOSSLESS
+                " Write accept_lossy(rule) if a text of another distribution is what you want.");
 
  public:
   /// Prompts are prefilled in chunks that begin at multiples of this many tokens, so that two prompts with

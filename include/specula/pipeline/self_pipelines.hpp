@@ -1,16 +1,21 @@
 // Pipelines of drafts that are a part of a model: with exits, or the target without some of its blocks; and
 // chains that learn where to end.
+#pragma once
+
 #include <algorithm>
 #include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "assemble.hpp"
-#include "pipeline_families.hpp"
+#include "specula/draft/early_exit_drafter.hpp"
+#include "specula/draft/layer_skip.hpp"
+#include "specula/pipeline/assemble.hpp"
+#include "specula/shape/adaptive_chain.hpp"
+#include "specula/shape/chain.hpp"
+#include "specula/shape/cost_aware.hpp"
 
-namespace specula_examples {
-namespace {
+namespace specula::detail::pipelines {
 
 /// How long a chain of draft tokens gets.
 struct ParsedEnd {
@@ -19,16 +24,16 @@ struct ParsedEnd {
   float exit_below = 0;
   bool carry = true;
 };
-ParsedEnd parse_end(PipelineSpec& spec, const std::string& absent, std::int32_t fixed_length) {
+inline ParsedEnd parse_end(PipelineSpec& spec, const std::string& absent, std::int32_t fixed_length) {
   ParsedEnd end;
   end.kind = spec.choice("end", absent, {"fixed", "threshold", "heuristic"});
   const std::int32_t otherwise = end.kind == "fixed"       ? fixed_length
-                                 : end.kind == "threshold" ? specula::ThresholdEnd{}.longest
-                                                           : specula::HeuristicEnd{}.longest;
+                                 : end.kind == "threshold" ? ThresholdEnd{}.longest
+                                                           : HeuristicEnd{}.longest;
   end.length = spec.size("length", otherwise, 1, 64);
   if (end.kind != "heuristic")
     end.exit_below = static_cast<float>(
-        spec.option("exit", end.kind == "fixed" ? 0 : double{specula::ThresholdEnd{}.threshold}, 0, 1));
+        spec.option("exit", end.kind == "fixed" ? 0 : double{ThresholdEnd{}.threshold}, 0, 1));
   if (end.kind != "fixed") end.carry = spec.choice("carry", "yes", {"yes", "no"}) == "yes";
   return end;
 }
@@ -41,7 +46,7 @@ PipelineFactory self_factory(PipelineSpec& spec, const std::string& drafter, S s
   factory.drafters = {drafter};
   factory.max_nodes = factory.draft_nodes = shape.max_nodes();
   factory.lossy = lossy;
-  factory.build = [=, rule = acceptance](ModelSource& models, const specula::SamplingParams& params) {
+  factory.build = [=, rule = acceptance](PipelineModels& models, const SamplingParams& params) {
     return assemble(models.target(), rule, params, make(models), shape, {drafter});
   };
   return factory;
@@ -50,7 +55,6 @@ PipelineFactory self_factory(PipelineSpec& spec, const std::string& drafter, S s
 /// A chain of such an end, its draft tokens chosen or drawn (draw=), of that drafter.
 template <class Make>
 PipelineFactory self_chain(PipelineSpec& spec, const std::string& drafter, const ParsedEnd& end, Make make) {
-  using specula::AdaptiveChain, specula::Draw, specula::HeuristicEnd, specula::ThresholdEnd;
   const auto ending = [&]<Draw mode>() {
     if (end.kind == "threshold")
       return self_factory(
@@ -64,8 +68,7 @@ PipelineFactory self_chain(PipelineSpec& spec, const std::string& drafter, const
                               .end = {.longest = end.length, .now = std::min(end.length, HeuristicEnd{}.now)},
                               .carry = end.carry},
                           make);
-    return self_factory(spec, drafter,
-                        specula::Chain<mode>{.length = end.length, .exit_below = end.exit_below}, make);
+    return self_factory(spec, drafter, Chain<mode>{.length = end.length, .exit_below = end.exit_below}, make);
   };
   return spec.choice("draw", "greedy", {"greedy", "sampled"}) == "sampled"
              ? ending.template operator()<Draw::sampled>()
@@ -78,7 +81,7 @@ struct ParsedExits {
   std::int32_t last = 0;
 };
 /// With exits=, tokens leave at these alone, and all of them at the last.
-ParsedExits parse_exits(PipelineSpec& spec) {
+inline ParsedExits parse_exits(PipelineSpec& spec) {
   const auto exits = spec.sizes("exits", {}, 16, 1, 1024);
   if (exits.empty()) return {spec.numbers("thresholds", {0.5f, 0}, 15, 0, 2)};
   for (std::size_t i = 1; i < exits.size(); ++i)
@@ -95,52 +98,50 @@ ParsedExits parse_exits(PipelineSpec& spec) {
   return out;
 }
 /// A draft with exits: which, and how sure a token must be to leave.
-auto parse_s2d(PipelineSpec& spec, const std::string& draft) {
+inline auto parse_s2d(PipelineSpec& spec, const std::string& draft) {
   const ParsedExits exits = parse_exits(spec);
   const auto by = spec.choice("leave", "confidence", {"confidence", "sample"}) == "sample"
-                      ? specula::ExitBy::sample
-                      : specula::ExitBy::confidence;
-  return [=](ModelSource& models) {
+                      ? ExitBy::sample
+                      : ExitBy::confidence;
+  return [=](PipelineModels& models) {
     if (exits.last > 0)
       if (const std::int32_t all = models.draft(draft).exits(); all > 0 && exits.last > all)
-        throw UsageError("'" + draft + "' has no exit " + std::to_string(exits.last) +
-                         ", its exits are 1 to " + std::to_string(all));
+        throw PipelineError("the draft '" + draft + "' has no exit " + std::to_string(exits.last) +
+                            ", its exits are 1 to " + std::to_string(all));
     return models.early_exit(draft, exits.thresholds, by);
   };
 }
 /// The target without some of its blocks: those that are given, or chosen by rules, which `measures` then.
-std::function<AnyDrafter(ModelSource&)> parse_layer_skip(PipelineSpec& spec, bool& measures) {
+inline std::function<AnyDrafter(PipelineModels&)> parse_layer_skip(PipelineSpec& spec, bool& measures) {
   constexpr std::int32_t kMostLayers = 1024;
   const BlockLists blocks{.attention = spec.sizes("attention", {}, kMostLayers, 1, kMostLayers),
                           .mlp = spec.sizes("mlp", {}, kMostLayers, 1, kMostLayers)};
   measures = blocks.attention.empty() && blocks.mlp.empty();
-  if (!measures) return [=](ModelSource& models) { return models.layer_skip(blocks); };
-  specula::SkipRules rules;
+  if (!measures) return [=](PipelineModels& models) { return models.layer_skip(blocks); };
+  SkipRules rules;
   rules.alike = spec.option("alike", rules.alike, -1, 2);
   rules.every = spec.count("every", rules.every, 0, 1024);
   rules.keep_last = spec.count("last", rules.keep_last, 0, 1024);
-  return [=](ModelSource& models) { return models.layer_skip(rules); };
+  return [=](PipelineModels& models) { return models.layer_skip(rules); };
 }
 
-}  // namespace
-
-PipelineFactory prepare_adaptive_chain(PipelineSpec& spec) {
+inline PipelineFactory prepare_adaptive_chain(PipelineSpec& spec) {
   const std::string draft = spec.word(kDefaultDraft);
   const ParsedEnd end = parse_end(spec, "threshold", kDefaultChainLength);
   PipelineFactory factory =
-      self_chain(spec, draft, end, [=](ModelSource& models) { return models.drafter(draft); });
+      self_chain(spec, draft, end, [=](PipelineModels& models) { return models.drafter(draft); });
   factory.drafts = {draft};
   return factory;
 }
 
-PipelineFactory prepare_s2d(PipelineSpec& spec) {
+inline PipelineFactory prepare_s2d(PipelineSpec& spec) {
   const std::string draft = spec.word(kEarlyExitDraft);
   const ParsedEnd end = parse_end(spec, "fixed", kDefaultChainLength);
   PipelineFactory factory = self_chain(spec, draft, end, parse_s2d(spec, draft));
   factory.exits = {draft};
   return factory;
 }
-PipelineFactory prepare_layer_skip(PipelineSpec& spec) {
+inline PipelineFactory prepare_layer_skip(PipelineSpec& spec) {
   const ParsedEnd end = parse_end(spec, "threshold", kDefaultChainLength);
   bool measures = false;
   const auto drafter = parse_layer_skip(spec, measures);
@@ -149,15 +150,15 @@ PipelineFactory prepare_layer_skip(PipelineSpec& spec) {
   return factory;
 }
 /// Either as long as it pays.
-PipelineFactory prepare_cost_aware_s2d(PipelineSpec& spec) {
+inline PipelineFactory prepare_cost_aware_s2d(PipelineSpec& spec) {
   const std::string draft = spec.word(kEarlyExitDraft);
-  const specula::CostAware shape(specula::Chain<>{.length = spec.size("length", 8, 1, 64)});
+  const CostAware shape(Chain<>{.length = spec.size("length", 8, 1, 64)});
   PipelineFactory factory = self_factory(spec, draft, shape, parse_s2d(spec, draft));
   factory.exits = {draft};
   return factory;
 }
-PipelineFactory prepare_cost_aware_layer_skip(PipelineSpec& spec) {
-  const specula::CostAware shape(specula::Chain<>{.length = spec.size("length", 8, 1, 64)});
+inline PipelineFactory prepare_cost_aware_layer_skip(PipelineSpec& spec) {
+  const CostAware shape(Chain<>{.length = spec.size("length", 8, 1, 64)});
   bool measures = false;
   const auto drafter = parse_layer_skip(spec, measures);
   PipelineFactory factory = self_factory(spec, kTheTarget, shape, drafter);
@@ -165,4 +166,4 @@ PipelineFactory prepare_cost_aware_layer_skip(PipelineSpec& spec) {
   return factory;
 }
 
-}  // namespace specula_examples
+}  // namespace specula::detail::pipelines

@@ -1,56 +1,53 @@
 // A drafter over one model, whichever kind the model is of.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 
-#include <specula/specula.hpp>
+#include "specula/concepts.hpp"
+#include "specula/optional_members.hpp"
+#include "specula/stats.hpp"
 
-namespace specula_examples {
+namespace specula {
 
 /// ModelDrafter, Glide or FeatureHead, told apart when the models are loaded: so a pipeline is compiled once
 /// for all of them. One virtual call a pass.
 class AnyDrafter {
  public:
-  template <specula::DenseDrafter D>
+  template <DenseDrafter D>
   explicit AnyDrafter(D drafter) : drafter_(std::make_unique<Of<D>>(std::move(drafter))) {}
 
   std::int32_t vocab_size() const { return drafter_->vocab_size(); }
   std::int32_t capacity() const { return drafter_->capacity(); }
-  specula::Usage usage() const { return drafter_->usage(); }
+  Usage usage() const { return drafter_->usage(); }
   void truncate(std::int32_t n) { drafter_->truncate(n); }
-  void sync(specula::Tokens context, specula::Tokens draft_tokens) { drafter_->sync(context, draft_tokens); }
-  specula::LogitsView extend(specula::Tokens tokens, specula::Nodes parents) {
-    return drafter_->extend(tokens, parents);
-  }
+  void sync(Tokens context, Tokens draft_tokens) { drafter_->sync(context, draft_tokens); }
+  LogitsView extend(Tokens tokens, Nodes parents) { return drafter_->extend(tokens, parents); }
 
  private:
   struct Base {
     virtual ~Base() = default;
     virtual std::int32_t vocab_size() const = 0;
     virtual std::int32_t capacity() const = 0;
-    virtual specula::Usage usage() const = 0;
+    virtual Usage usage() const = 0;
     virtual void truncate(std::int32_t n) = 0;
-    virtual void sync(specula::Tokens context, specula::Tokens draft_tokens) = 0;
-    virtual specula::LogitsView extend(specula::Tokens tokens, specula::Nodes parents) = 0;
+    virtual void sync(Tokens context, Tokens draft_tokens) = 0;
+    virtual LogitsView extend(Tokens tokens, Nodes parents) = 0;
   };
   template <class D>
   struct Of final : Base {
     explicit Of(D drafter) : own(std::move(drafter)) {}
     std::int32_t vocab_size() const override { return own.vocab_size(); }
     std::int32_t capacity() const override { return own.capacity(); }
-    specula::Usage usage() const override { return own.usage(); }
+    Usage usage() const override { return own.usage(); }
     void truncate(std::int32_t n) override { own.truncate(n); }
-    void sync(specula::Tokens context, specula::Tokens draft_tokens) override {
-      own.sync(context, draft_tokens);
-    }
-    specula::LogitsView extend(specula::Tokens tokens, specula::Nodes parents) override {
-      return own.extend(tokens, parents);
-    }
+    void sync(Tokens context, Tokens draft_tokens) override { own.sync(context, draft_tokens); }
+    LogitsView extend(Tokens tokens, Nodes parents) override { return own.extend(tokens, parents); }
     D own;
   };
 
   std::unique_ptr<Base> drafter_;
 };
 
-}  // namespace specula_examples
+}  // namespace specula

@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
-namespace specula_examples {
+#include "specula/base/compiler_options.hpp"
+
+namespace specula {
 
 /// Insertions, deletions and replacements of a byte that make `a` of `b`. O(a * b) time.
 inline std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -43,4 +45,4 @@ inline std::vector<std::string> nearest(std::string_view word, const std::vector
   return out;
 }
 
-}  // namespace specula_examples
+}  // namespace specula

@@ -1,4 +1,6 @@
 // Pipelines of several drafters, and of drafters that are no models.
+#pragma once
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -7,33 +9,38 @@
 #include <utility>
 #include <vector>
 
-#include "assemble.hpp"
-#include "pipeline_families.hpp"
+#include "specula/draft/bigram.hpp"
+#include "specula/draft/max_gram.hpp"
+#include "specula/draft/stack.hpp"
+#include "specula/pipeline/assemble.hpp"
+#include "specula/shape/cascade.hpp"
+#include "specula/shape/chain.hpp"
+#include "specula/shape/cost_aware.hpp"
+#include "specula/shape/horizontal.hpp"
+#include "specula/shape/vertical.hpp"
 
-namespace specula_examples {
-namespace {
+namespace specula::detail::pipelines {
 
 /// How Max-Gram is asked for. The paper's is min=1:bigram=table:past-end=no.
 struct GramChoice {
-  specula::MaxGramOptions options{.min_match = 2, .past_end = true};
+  MaxGramOptions options{.min_match = 2, .past_end = true};
   std::string bigram = "both";  // where nothing matches: table, text, both or none
 };
 
-specula::MaxGram max_gram(ModelSource& models, std::int32_t vocab, const GramChoice& choice) {
-  using specula::Bigram, specula::MaxGram;
+inline MaxGram max_gram(PipelineModels& models, std::int32_t vocab, const GramChoice& choice) {
   if (choice.bigram == "none") return MaxGram(vocab, choice.options);
   if (choice.bigram == "text") return MaxGram(Bigram::online(vocab), choice.options);
   const auto table = models.bigram();
   if (choice.bigram == "both")
     return MaxGram(table ? Bigram::online(*table) : Bigram::online(vocab), choice.options);
   if (!table)
-    throw UsageError(
+    throw PipelineError(
         "bigram=table: there is no table of bigrams for this target; write one with specula-bigram, or take "
         "bigram=text or bigram=none, which need none");
   return MaxGram(Bigram(*table), choice.options);
 }
 
-GramChoice parse_gram(PipelineSpec& spec) {
+inline GramChoice parse_gram(PipelineSpec& spec) {
   GramChoice choice;
   choice.options.min_match = spec.count("min", choice.options.min_match, 1, 64);
   choice.options.past_end = spec.choice("past-end", "yes", {"yes", "no"}) == "yes";
@@ -43,21 +50,21 @@ GramChoice parse_gram(PipelineSpec& spec) {
 
 /// A pipeline of Max-Gram alone.
 template <class S>
-PipelineFactory gram_factory(S shape, const GramChoice& choice, std::pair<AnyRule, bool> rule) {
+PipelineFactory gram_factory(S shape, const GramChoice& choice, ParsedRule rule) {
   PipelineFactory factory;
   factory.drafters = {kMaxGram};
   factory.max_nodes = shape.max_nodes();
-  factory.lossy = rule.second;
-  factory.build = [=](ModelSource& models, const specula::SamplingParams& params) {
+  factory.lossy = rule.lossy;
+  factory.build = [=](PipelineModels& models, const SamplingParams& params) {
     AnyModel& target = models.target();
-    return assemble(target, rule.first, params, max_gram(models, target.vocab_size(), choice), shape,
+    return assemble(target, rule.rule, params, max_gram(models, target.vocab_size(), choice), shape,
                     {kMaxGram});
   };
   return factory;
 }
 
-specula::Chain<> parse_gram_chain(PipelineSpec& spec) {
-  specula::Chain<> shape;
+inline Chain<> parse_gram_chain(PipelineSpec& spec) {
+  Chain<> shape;
   shape.length = spec.size("length", 10, 1, 256);
   shape.exit_below = static_cast<float>(spec.option("exit", 0, 0, 1));
   return shape;
@@ -72,7 +79,7 @@ struct Drafters {
   std::vector<std::string> models() const { return {names.begin(), names.end() - (ends_in_gram() ? 1 : 0)}; }
 };
 
-Drafters parse_drafters(PipelineSpec& spec, const char* absent = kDefaultDraft) {
+inline Drafters parse_drafters(PipelineSpec& spec, const char* absent = kDefaultDraft) {
   Drafters drafters;
   for (std::string name = spec.word(""); !name.empty(); name = spec.word("")) drafters.names.push_back(name);
   if (drafters.names.empty()) drafters.names = {absent, kMaxGram};
@@ -100,41 +107,41 @@ PipelineFactory cascade_factory(PipelineSpec& spec, const Drafters& drafters, Sh
     factory.drafters = drafters.names;
     factory.max_nodes = factory.draft_nodes = shape.max_nodes();
     if (factory.max_nodes > 1025) spec.fail("a proposal of more than 1024 draft tokens");
-    factory.lossy = rule.second;
-    factory.build = [=](ModelSource& models, const specula::SamplingParams& params) {
-      return assemble(models.target(), rule.first, params, stack_of(models), shape, drafters.names);
+    factory.lossy = rule.lossy;
+    factory.build = [=](PipelineModels& models, const SamplingParams& params) {
+      return assemble(models.target(), rule.rule, params, stack_of(models), shape, drafters.names);
     };
     return factory;
   };
-  const auto model = [names = drafters.names](ModelSource& models, std::size_t i) {
+  const auto model = [names = drafters.names](PipelineModels& models, std::size_t i) {
     return models.drafter(names[i]);
   };
-  const auto gram = [choice = drafters.gram](ModelSource& models) {
+  const auto gram = [choice = drafters.gram](PipelineModels& models) {
     return max_gram(models, models.target().vocab_size(), choice);
   };
   if (drafters.names.size() == 3)
-    return factory_of(shape_of(std::integral_constant<std::size_t, 3>{}), [=](ModelSource& m) {
-      return specula::Stack{model(m, 0), model(m, 1), gram(m)};
+    return factory_of(shape_of(std::integral_constant<std::size_t, 3>{}), [=](PipelineModels& m) {
+      return Stack{model(m, 0), model(m, 1), gram(m)};
     });
   const auto shape = shape_of(std::integral_constant<std::size_t, 2>{});
   if (drafters.ends_in_gram())
-    return factory_of(shape, [=](ModelSource& m) { return specula::Stack{model(m, 0), gram(m)}; });
-  return factory_of(shape, [=](ModelSource& m) { return specula::Stack{model(m, 0), model(m, 1)}; });
+    return factory_of(shape, [=](PipelineModels& m) { return Stack{model(m, 0), gram(m)}; });
+  return factory_of(shape, [=](PipelineModels& m) { return Stack{model(m, 0), model(m, 1)}; });
 }
 
-template <specula::Draw mode>
+template <Draw mode>
 PipelineFactory horizontal(PipelineSpec& spec, const char* absent) {
   return cascade_factory(spec, parse_drafters(spec, absent), [&](auto drafters) {
-    specula::Horizontal<drafters, mode> shape;
+    Horizontal<drafters, mode> shape;
     for (std::size_t i = 0; i < drafters; ++i) shape.counts[i] = spec.size("count", i == 0 ? 2 : 4, 0, 256);
     return shape;
   });
 }
 
-template <specula::Draw mode>
+template <Draw mode>
 PipelineFactory vertical(PipelineSpec& spec) {
   return cascade_factory(spec, parse_drafters(spec), [&](auto drafters) {
-    specula::Vertical<drafters, mode> shape;
+    Vertical<drafters, mode> shape;
     shape.reviews = spec.size("reviews", 2, 1, 64);
     shape.length = spec.size("length", drafters == 2 ? 4 : 3, 1, 64);
     shape.lenience = spec.option("lenience", 1, 1, 1000);
@@ -142,11 +149,11 @@ PipelineFactory vertical(PipelineSpec& spec) {
   });
 }
 
-template <std::size_t drafters, specula::Draw mode>
-specula::Cascade<drafters, mode> parse_cascade(PipelineSpec& spec) {
+template <std::size_t drafters, Draw mode>
+Cascade<drafters, mode> parse_cascade(PipelineSpec& spec) {
   const std::vector<std::int32_t> absent =
       drafters == 2 ? std::vector<std::int32_t>{4, 0, 10} : std::vector<std::int32_t>{4, 2, 0, 2, 0, 10};
-  specula::Cascade<drafters, mode> shape;
+  Cascade<drafters, mode> shape;
   const auto entries = spec.sizes("limits", absent, absent.size(), 0, 256);
   if (entries.size() != absent.size())
     spec.fail("limits of " + std::to_string(drafters) + " drafters are " + std::to_string(absent.size()) +
@@ -158,26 +165,24 @@ specula::Cascade<drafters, mode> parse_cascade(PipelineSpec& spec) {
   return shape;
 }
 
-template <specula::Draw mode>
+template <Draw mode>
 PipelineFactory cascade(PipelineSpec& spec) {
   return cascade_factory(spec, parse_drafters(spec),
                          [&](auto drafters) { return parse_cascade<drafters, mode>(spec); });
 }
 
-}  // namespace
-
-PipelineFactory prepare_max_gram(PipelineSpec& spec) {
-  const specula::Chain<> shape = parse_gram_chain(spec);
+inline PipelineFactory prepare_max_gram(PipelineSpec& spec) {
+  const Chain<> shape = parse_gram_chain(spec);
   const GramChoice choice = parse_gram(spec);
   return gram_factory(shape, choice, parse_rule(spec, shape.kind));
 }
-PipelineFactory prepare_cost_aware_max_gram(PipelineSpec& spec) {
-  const specula::Chain<> shape = parse_gram_chain(spec);
+inline PipelineFactory prepare_cost_aware_max_gram(PipelineSpec& spec) {
+  const Chain<> shape = parse_gram_chain(spec);
   const GramChoice choice = parse_gram(spec);
-  return gram_factory(specula::CostAware(shape), choice, parse_rule(spec, shape.kind));
+  return gram_factory(CostAware(shape), choice, parse_rule(spec, shape.kind));
 }
-PipelineFactory prepare_prompt_lookup(PipelineSpec& spec) {
-  const specula::Chain<> shape = parse_gram_chain(spec);
+inline PipelineFactory prepare_prompt_lookup(PipelineSpec& spec) {
+  const Chain<> shape = parse_gram_chain(spec);
   GramChoice choice{.options = {}, .bigram = "none"};
   choice.options.min_match = 1;
   choice.options.past_end = false;
@@ -185,22 +190,20 @@ PipelineFactory prepare_prompt_lookup(PipelineSpec& spec) {
   return gram_factory(shape, choice, parse_rule(spec, shape.kind));
 }
 
-PipelineFactory prepare_horizontal(PipelineSpec& spec, specula::Draw mode, const char* absent) {
-  return mode == specula::Draw::sampled ? horizontal<specula::Draw::sampled>(spec, absent)
-                                        : horizontal<specula::Draw::greedy>(spec, absent);
+inline PipelineFactory prepare_horizontal(PipelineSpec& spec, Draw mode, const char* absent = kDefaultDraft) {
+  return mode == Draw::sampled ? horizontal<Draw::sampled>(spec, absent)
+                               : horizontal<Draw::greedy>(spec, absent);
 }
-PipelineFactory prepare_vertical(PipelineSpec& spec, specula::Draw mode) {
-  return mode == specula::Draw::sampled ? vertical<specula::Draw::sampled>(spec)
-                                        : vertical<specula::Draw::greedy>(spec);
+inline PipelineFactory prepare_vertical(PipelineSpec& spec, Draw mode) {
+  return mode == Draw::sampled ? vertical<Draw::sampled>(spec) : vertical<Draw::greedy>(spec);
 }
-PipelineFactory prepare_cascade(PipelineSpec& spec, specula::Draw mode) {
-  return mode == specula::Draw::sampled ? cascade<specula::Draw::sampled>(spec)
-                                        : cascade<specula::Draw::greedy>(spec);
+inline PipelineFactory prepare_cascade(PipelineSpec& spec, Draw mode) {
+  return mode == Draw::sampled ? cascade<Draw::sampled>(spec) : cascade<Draw::greedy>(spec);
 }
-PipelineFactory prepare_cost_aware_cascade(PipelineSpec& spec) {
+inline PipelineFactory prepare_cost_aware_cascade(PipelineSpec& spec) {
   return cascade_factory(spec, parse_drafters(spec), [&](auto drafters) {
-    return specula::CostAware(parse_cascade<drafters, specula::Draw::greedy>(spec));
+    return CostAware(parse_cascade<drafters, Draw::greedy>(spec));
   });
 }
 
-}  // namespace specula_examples
+}  // namespace specula::detail::pipelines

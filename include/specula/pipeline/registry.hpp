@@ -1,4 +1,6 @@
 // The pipelines by name. A new one is an entry in registry() and the function it names.
+#pragma once
+
 #include <algorithm>
 #include <array>
 #include <span>
@@ -7,44 +9,53 @@
 #include <utility>
 #include <vector>
 
-#include "assemble.hpp"
-#include "pipeline_families.hpp"
+#include "specula/draft/no_drafter.hpp"
+#include "specula/pipeline/assemble.hpp"
+#include "specula/pipeline/cascade_pipelines.hpp"
+#include "specula/pipeline/self_pipelines.hpp"
+#include "specula/shape/beam.hpp"
+#include "specula/shape/cape.hpp"
+#include "specula/shape/chain.hpp"
+#include "specula/shape/cost_aware.hpp"
+#include "specula/shape/dynamic_tree.hpp"
+#include "specula/shape/ranked_tree.hpp"
+#include "specula/shape/sampled_tree.hpp"
+#include "specula/shape/static_tree.hpp"
 
-namespace specula_examples {
-namespace {
+namespace specula::detail::pipelines {
 
 template <class S>
-PipelineFactory factory_for(S shape, std::string draft, std::pair<AnyRule, bool> rule) {
+PipelineFactory factory_for(S shape, std::string draft, ParsedRule rule) {
   PipelineFactory factory;
   factory.drafts = factory.drafters = {draft};
   factory.max_nodes = factory.draft_nodes = shape.max_nodes();
-  if constexpr (specula::StatesDraftNodes<std::remove_cvref_t<decltype(shape)>>)
+  if constexpr (StatesDraftNodes<std::remove_cvref_t<decltype(shape)>>)
     factory.draft_nodes = std::max(factory.max_nodes, shape.draft_nodes());
-  factory.lossy = rule.second;
-  factory.build = [=](ModelSource& models, const specula::SamplingParams& params) {
-    return assemble(models.target(), rule.first, params, models.drafter(draft), shape, {draft});
+  factory.lossy = rule.lossy;
+  factory.build = [=](PipelineModels& models, const SamplingParams& params) {
+    return assemble(models.target(), rule.rule, params, models.drafter(draft), shape, {draft});
   };
   return factory;
 }
 
-PipelineFactory prepare_autoregressive(PipelineSpec& spec) {
+inline PipelineFactory prepare_autoregressive(PipelineSpec& spec) {
   const std::string model = spec.word(""), rule = spec.choice("rule", "sampling", {"sampling", "gumbel"});
   PipelineFactory factory;
   if (!model.empty()) factory.drafts = {model};
   factory.lossy = !model.empty();  // it is not the target's text
-  factory.build = [=](ModelSource& models, const specula::SamplingParams& params) {
+  factory.build = [=](PipelineModels& models, const SamplingParams& params) {
     AnyModel& decodes = model.empty() ? models.target() : models.draft(model);
     return assemble(decodes, AnyRule(rule == "gumbel" ? AnyRule::Rule::gumbel : AnyRule::Rule::sampling),
-                    params, specula::NoDrafter{decodes.vocab_size()}, specula::Chain<>{.length = 0}, {});
+                    params, NoDrafter{decodes.vocab_size()}, Chain<>{.length = 0}, {});
   };
   return factory;
 }
 
-template <specula::Draw mode, const char* absent = kDefaultDraft>
+template <Draw mode, const char* absent = kDefaultDraft>
 PipelineFactory prepare_chain(PipelineSpec& spec) {
   const std::string draft = spec.word(absent);
-  specula::Chain<mode> shape;
-  constexpr bool greedy = mode == specula::Draw::greedy;
+  Chain<mode> shape;
+  constexpr bool greedy = mode == Draw::greedy;
   const std::int32_t asked = spec.size("length", 0, 1, 64);
   shape.length = asked ? asked : greedy ? kDefaultChainLength : kDefaultSampledChainLength;
   shape.exit_below = static_cast<float>(spec.option("exit", greedy && !asked ? kDefaultExit : 0, 0, 1));
@@ -52,17 +63,17 @@ PipelineFactory prepare_chain(PipelineSpec& spec) {
 }
 
 /// Runners-up by confidence: counts= in the bins between thresholds=, or fixed= everywhere.
-specula::CapeExtras parse_extras(PipelineSpec& spec, const specula::CapeExtras& absent) {
+inline CapeExtras parse_extras(PipelineSpec& spec, const CapeExtras& absent) {
   const auto counts = spec.sizes("counts", {}, absent.counts.size(), 0, 63);
   const auto thresholds = spec.numbers("thresholds", {}, absent.thresholds.size(), 0, 1);
   const std::int32_t fixed = spec.count("fixed", -1, 0, 63);
   if (fixed >= 0) {
     if (!counts.empty() || !thresholds.empty())
       spec.fail("fixed is one number for every confidence: it does not go with counts or thresholds");
-    return specula::CapeExtras::fixed(fixed);
+    return CapeExtras::fixed(fixed);
   }
   if (counts.empty() && thresholds.empty()) return absent;
-  specula::CapeExtras extras;
+  CapeExtras extras;
   if (!counts.empty() && counts.size() != extras.counts.size())
     spec.fail("counts are " + std::to_string(extras.counts.size()) +
               " numbers, one for each bin of confidence");
@@ -74,23 +85,23 @@ specula::CapeExtras parse_extras(PipelineSpec& spec, const specula::CapeExtras& 
   std::copy(thresholds.begin(), thresholds.end(), extras.thresholds.begin());
   return extras;
 }
-specula::Cape parse_cape(PipelineSpec& spec, std::int32_t length, std::int32_t budget,
-                         const specula::CapeExtras& extras) {
-  specula::Cape shape;
+inline Cape parse_cape(PipelineSpec& spec, std::int32_t length, std::int32_t budget,
+                       const CapeExtras& extras) {
+  Cape shape;
   shape.length = spec.size("length", length, 1, 64);
   shape.budget = spec.count("budget", budget, 1, 1024);
   shape.extras = parse_extras(spec, extras);
   return shape;
 }
-specula::Beam parse_beam(PipelineSpec& spec) {
-  specula::Beam shape;
+inline Beam parse_beam(PipelineSpec& spec) {
+  Beam shape;
   shape.width = spec.size("width", 4, 1, 64);
   shape.length = spec.size("length", 4, 1, 64);
   return shape;
 }
-specula::DynamicTree parse_dynamic_tree(PipelineSpec& spec, std::int32_t top_k, std::int32_t expansions,
-                                        std::int32_t total) {
-  specula::DynamicTree shape;
+inline DynamicTree parse_dynamic_tree(PipelineSpec& spec, std::int32_t top_k, std::int32_t expansions,
+                                      std::int32_t total) {
+  DynamicTree shape;
   shape.top_k = spec.size("top-k", top_k, 1, 64);
   shape.expansions = spec.size("expansions", expansions, 0, 63);
   shape.total = spec.size("total", total, 1, 1024);
@@ -100,25 +111,24 @@ specula::DynamicTree parse_dynamic_tree(PipelineSpec& spec, std::int32_t top_k, 
 template <const char* absent = kDefaultDraft>
 PipelineFactory prepare_cape(PipelineSpec& spec) {
   const std::string draft = spec.word(absent);
-  const specula::Cape shape = parse_cape(spec, 4, 32, {});
+  const Cape shape = parse_cape(spec, 4, 32, {});
   return factory_for(shape, draft, parse_rule(spec, shape.kind));
 }
 template <const char* absent = kDefaultDraft>
 PipelineFactory prepare_beam(PipelineSpec& spec) {
   const std::string draft = spec.word(absent);
-  const specula::Beam shape = parse_beam(spec);
+  const Beam shape = parse_beam(spec);
   return factory_for(shape, draft, parse_rule(spec, shape.kind));
 }
 template <const char* absent = kDefaultDraft>
 PipelineFactory prepare_dynamic_tree(PipelineSpec& spec) {
   const std::string draft = spec.word(absent);
-  const specula::DynamicTree shape = parse_dynamic_tree(spec, 10, 5, 59);
+  const DynamicTree shape = parse_dynamic_tree(spec, 10, 5, 59);
   return factory_for(shape, draft, parse_rule(spec, shape.kind));
 }
 /// factory_of() of the static tree that is asked for.
 template <class FactoryOf>
 PipelineFactory with_static_tree(PipelineSpec& spec, FactoryOf factory_of) {
-  using specula::ProposalKind, specula::RankedTree, specula::StaticTree;
   const bool drawn = spec.choice("draw", "greedy", {"greedy", "sampled"}) == "sampled";
   const auto choices = spec.paths("choices", {}, 1024, 1023);
   RankedTree form = RankedTree::eagle();
@@ -131,15 +141,15 @@ PipelineFactory with_static_tree(PipelineSpec& spec, FactoryOf factory_of) {
   if (drawn) return factory_of(StaticTree<ProposalKind::sampled_distinct>{.form = form});
   return factory_of(StaticTree<>{.form = form});
 }
-PipelineFactory prepare_static_tree(PipelineSpec& spec) {
+inline PipelineFactory prepare_static_tree(PipelineSpec& spec) {
   const std::string draft = spec.word(kDefaultDraft);
   return with_static_tree(
       spec, [&](auto shape) { return factory_for(shape, draft, parse_rule(spec, shape.kind)); });
 }
-template <specula::ProposalKind how>
+template <ProposalKind how>
 PipelineFactory prepare_sampled_tree(PipelineSpec& spec) {
   const std::string draft = spec.word(kDefaultDraft);
-  specula::SampledTree<how> shape;
+  SampledTree<how> shape;
   const auto widths = spec.sizes("widths", {4, 2, 1}, shape.widths.size(), 1, 64);
   shape.widths = {};
   std::copy(widths.begin(), widths.end(), shape.widths.begin());
@@ -149,7 +159,7 @@ PipelineFactory prepare_sampled_tree(PipelineSpec& spec) {
   return factory_for(shape, draft, parse_rule(spec, shape.kind));
 }
 
-PipelineFactory prepare_cost_aware(PipelineSpec& spec) {
+inline PipelineFactory prepare_cost_aware(PipelineSpec& spec) {
   const std::string kind =
       spec.keyword("cape", {"chain", "sampled-chain", "cape", "beam", "dynamic-tree", "static-tree",
                             "sampled-tree", "cascade", "max-gram", "s2d", "asd"});
@@ -159,106 +169,102 @@ PipelineFactory prepare_cost_aware(PipelineSpec& spec) {
   if (kind == "asd") return prepare_cost_aware_layer_skip(spec);
   const std::string draft = spec.word(kDefaultDraft);
   const auto aware = [&](auto shape) {
-    return factory_for(specula::CostAware(shape), draft, parse_rule(spec, shape.kind));
+    return factory_for(CostAware(shape), draft, parse_rule(spec, shape.kind));
   };
-  if (kind == "chain") return aware(specula::Chain<>{.length = spec.size("length", 8, 1, 64)});
-  if (kind == "sampled-chain")
-    return aware(specula::Chain<specula::Draw::sampled>{.length = spec.size("length", 8, 1, 64)});
+  if (kind == "chain") return aware(Chain<>{.length = spec.size("length", 8, 1, 64)});
+  if (kind == "sampled-chain") return aware(Chain<Draw::sampled>{.length = spec.size("length", 8, 1, 64)});
   if (kind == "beam") return aware(parse_beam(spec));
   if (kind == "static-tree") return with_static_tree(spec, aware);
   if (kind == "dynamic-tree") return aware(parse_dynamic_tree(spec, 4, 5, 59));
-  if (kind == "sampled-tree") return aware(specula::SampledTree<specula::ProposalKind::sampled_distinct>{});
-  return aware(parse_cape(spec, 8, 63, specula::CapeExtras::fixed(7)));
+  if (kind == "sampled-tree") return aware(SampledTree<ProposalKind::sampled_distinct>{});
+  return aware(parse_cape(spec, 8, 63, CapeExtras::fixed(7)));
 }
 
-}  // namespace
-
-std::span<const RegistryEntry> registry() {
-  using specula::ProposalKind, specula::Draw;
+inline std::span<const PipelineEntry> registry() {
   static constexpr std::array kEntries{
-      RegistryEntry{"autoregressive", "autoregressive[:MODEL][:rule=gumbel]",
+      PipelineEntry{"autoregressive", "autoregressive[:MODEL][:rule=gumbel]",
                     "plain decoding, the baseline; of MODEL: what a draft would write and take by itself",
                     &prepare_autoregressive},
-      RegistryEntry{"chain", "chain[:DRAFT][:LENGTH][:exit=PROB][:rule=R|:lenient=L]",
+      PipelineEntry{"chain", "chain[:DRAFT][:LENGTH][:exit=PROB][:rule=R|:lenient=L]",
                     "the draft's likeliest tokens one after the other", &prepare_chain<Draw::greedy>},
-      RegistryEntry{
+      PipelineEntry{
           "sampled-chain", "sampled-chain[:DRAFT][:LENGTH][:exit=PROB][:rule=R|:lenient=L]",
           "tokens drawn from the draft; rules: sampling (block verification), token, match, typical",
           &prepare_chain<Draw::sampled>},
-      RegistryEntry{"shared-chain", "shared-chain[:DRAFT][:LENGTH][:exit=PROB]",
+      PipelineEntry{"shared-chain", "shared-chain[:DRAFT][:LENGTH][:exit=PROB]",
                     "tokens drawn from the draft with the target's own noise: one seed, one text",
                     &prepare_chain<Draw::shared>},
-      RegistryEntry{
+      PipelineEntry{
           "cape",
           "cape[:DRAFT][:LENGTH][:budget=N][:counts=7-5-3-1][:thresholds=0.3-0.6-0.8][:fixed=K][:rule=R]",
           "a greedy spine with runners-up where the draft is unsure: 7 where its confidence is at most 0.3, "
           "...; fixed=K: as many everywhere",
           &prepare_cape},
-      RegistryEntry{"beam", "beam[:DRAFT][:WIDTH][:LENGTH][:rule=R]", "the best paths of a beam search",
+      PipelineEntry{"beam", "beam[:DRAFT][:WIDTH][:LENGTH][:rule=R]", "the best paths of a beam search",
                     &prepare_beam},
-      RegistryEntry{"dynamic-tree", "dynamic-tree[:DRAFT][:TOP_K][:EXPANSIONS][:TOTAL][:rule=R]",
+      PipelineEntry{"dynamic-tree", "dynamic-tree[:DRAFT][:TOP_K][:EXPANSIONS][:TOTAL][:rule=R]",
                     "EAGLE-2's tree: the TOTAL likeliest of what TOP_K best tokens a node grow to",
                     &prepare_dynamic_tree},
-      RegistryEntry{
+      PipelineEntry{
           "static-tree", "static-tree[:DRAFT][:choices=0-1-0.0-0.1][:draw=sampled][:rule=R]",
           "a fixed tree: the draft's tokens of these ranks, 0 the likeliest, by their paths from the "
           "root; EAGLE-1's 26 nodes if no choices are given; sampled: drawn without replacement",
           &prepare_static_tree},
-      RegistryEntry{"sampled-tree", "sampled-tree[:DRAFT][:widths=4-2-1][:rule=R]",
+      PipelineEntry{"sampled-tree", "sampled-tree[:DRAFT][:widths=4-2-1][:rule=R]",
                     "children drawn without replacement; rules: sampling (traversal), token, match, typical",
                     &prepare_sampled_tree<ProposalKind::sampled_distinct>},
-      RegistryEntry{"iid-tree", "iid-tree[:DRAFT][:widths=4-2-1][:rule=R]",
+      PipelineEntry{"iid-tree", "iid-tree[:DRAFT][:widths=4-2-1][:rule=R]",
                     "children drawn independently; rules also: k-seq",
                     &prepare_sampled_tree<ProposalKind::sampled_iid>},
-      RegistryEntry{"cost-aware", "cost-aware[:SHAPE][:DRAFT][:SIZES][:rule=R]",
+      PipelineEntry{"cost-aware", "cost-aware[:SHAPE][:DRAFT][:SIZES][:rule=R]",
                     "as large as pays by the measured cost of nodes; SHAPE, with sizes in its order: "
                     "cape, chain, sampled-chain, beam, "
                     "dynamic-tree, static-tree, sampled-tree, cascade, max-gram, s2d, asd (as below)",
                     &prepare_cost_aware},
-      RegistryEntry{
+      PipelineEntry{
           "max-gram", "max-gram[:LENGTH][:exit=PROB][:min=N][:bigram=both|table|text|none][:past-end=yes|no]",
           "copied from the text itself, after its longest suffix that occurred before", &prepare_max_gram},
-      RegistryEntry{"prompt-lookup", "prompt-lookup[:LENGTH][:ngram=N]",
+      PipelineEntry{"prompt-lookup", "prompt-lookup[:LENGTH][:ngram=N]",
                     "the same with suffixes of N tokens at most, and no bigrams", &prepare_prompt_lookup},
-      RegistryEntry{
+      PipelineEntry{
           "horizontal", "horizontal[:DRAFTER...][:COUNT...]",
           "a chain, its first COUNT draft tokens from the first DRAFTER, the next from the second, ...; the "
           "last may be max-gram",
           [](PipelineSpec& spec) { return prepare_horizontal(spec, Draw::greedy); }},
-      RegistryEntry{"sampled-horizontal", "sampled-horizontal[:DRAFTER...][:COUNT...]",
+      PipelineEntry{"sampled-horizontal", "sampled-horizontal[:DRAFTER...][:COUNT...]",
                     "the same with drawn tokens",
                     [](PipelineSpec& spec) { return prepare_horizontal(spec, Draw::sampled); }},
-      RegistryEntry{
+      PipelineEntry{
           "vertical", "vertical[:DRAFTER...][:REVIEWS][:LENGTH][:lenience=L]",
           "the first DRAFTER reviews, REVIEWS times, what the others propose, LENGTH tokens at a time",
           [](PipelineSpec& spec) { return prepare_vertical(spec, Draw::greedy); }},
-      RegistryEntry{"sampled-vertical", "sampled-vertical[:DRAFTER...][:REVIEWS][:LENGTH][:lenience=L]",
+      PipelineEntry{"sampled-vertical", "sampled-vertical[:DRAFTER...][:REVIEWS][:LENGTH][:lenience=L]",
                     "the same with drawn tokens",
                     [](PipelineSpec& spec) { return prepare_vertical(spec, Draw::sampled); }},
-      RegistryEntry{"cascade", "cascade[:DRAFTER...][:limits=8-5-10-1-10-10][:lenience=L]",
+      PipelineEntry{"cascade", "cascade[:DRAFTER...][:limits=8-5-10-1-10-10][:lenience=L]",
                     "CS-Drafting: both, under limits (rows of an upper triangle)",
                     [](PipelineSpec& spec) { return prepare_cascade(spec, Draw::greedy); }},
-      RegistryEntry{"sampled-cascade", "sampled-cascade[:DRAFTER...][:limits=8-5-10-1-10-10][:lenience=L]",
+      PipelineEntry{"sampled-cascade", "sampled-cascade[:DRAFTER...][:limits=8-5-10-1-10-10][:lenience=L]",
                     "the same with drawn tokens",
                     [](PipelineSpec& spec) { return prepare_cascade(spec, Draw::sampled); }},
-      RegistryEntry{"glide", "glide[:DRAFT][:LENGTH][:exit=PROB][:rule=R|:lenient=L]",
+      PipelineEntry{"glide", "glide[:DRAFT][:LENGTH][:exit=PROB][:rule=R|:lenient=L]",
                     "chain of a draft that reads the target's keys and values",
                     &prepare_chain<Draw::greedy, kGlide>},
-      RegistryEntry{"glide+cape",
+      PipelineEntry{"glide+cape",
                     "glide+cape[:DRAFT][:LENGTH][:budget=N][:counts=7-5-3-1][:thresholds=0.3-0.6-0.8][:fixed="
                     "K][:rule=R]",
                     "cape of that draft", &prepare_cape<kGlide>},
-      RegistryEntry{"glide+beam4", "glide+beam4[:DRAFT][:WIDTH][:LENGTH][:rule=R]", "beam of that draft",
+      PipelineEntry{"glide+beam4", "glide+beam4[:DRAFT][:WIDTH][:LENGTH][:rule=R]", "beam of that draft",
                     &prepare_beam<kGlide>},
-      RegistryEntry{"glide+max-gram", "glide+max-gram[:DRAFTER...][:COUNT...]",
+      PipelineEntry{"glide+max-gram", "glide+max-gram[:DRAFTER...][:COUNT...]",
                     "horizontal of that draft and Max-Gram",
                     [](PipelineSpec& spec) { return prepare_horizontal(spec, Draw::greedy, kGlide); }},
-      RegistryEntry{"eagle2", "eagle2[:DRAFT][:TOP_K][:EXPANSIONS][:TOTAL][:rule=R]",
+      PipelineEntry{"eagle2", "eagle2[:DRAFT][:TOP_K][:EXPANSIONS][:TOTAL][:rule=R]",
                     "dynamic-tree of a head on the target's features", &prepare_dynamic_tree<kEagle>},
-      RegistryEntry{"hass", "hass[:DRAFT][:TOP_K][:EXPANSIONS][:TOTAL][:rule=R]",
+      PipelineEntry{"hass", "hass[:DRAFT][:TOP_K][:EXPANSIONS][:TOTAL][:rule=R]",
                     "the same of a head that was trained on what it sees when it drafts",
                     &prepare_dynamic_tree<kHass>},
-      RegistryEntry{
+      PipelineEntry{
           "adaptive-chain",
           "adaptive-chain[:DRAFT][:LONGEST][:exit=PROB][:end=threshold|heuristic][:carry=yes|no]"
           "[:draw=sampled][:rule=R]",
@@ -266,7 +272,7 @@ std::span<const RegistryEntry> registry() {
           "a threshold, or "
           "by what became of the last one",
           &prepare_adaptive_chain},
-      RegistryEntry{
+      PipelineEntry{
           "s2d",
           "s2d[:DRAFT][:LENGTH][:thresholds=0.5-0][:exits=1-3][:leave=confidence|sample][:end=fixed|"
           "threshold|heuristic][:draw="
@@ -275,7 +281,7 @@ std::span<const RegistryEntry> registry() {
           "threshold; exits: of "
           "these alone, counted from 1, each with a threshold but the last",
           &prepare_s2d},
-      RegistryEntry{
+      PipelineEntry{
           "asd",
           "asd[:LONGEST][:alike=0.985][:every=3][:last=2][:attention=2-5][:mlp=4][:end=threshold|fixed|"
           "heuristic][:draw=sampled][:"
@@ -289,4 +295,4 @@ std::span<const RegistryEntry> registry() {
   return kEntries;
 }
 
-}  // namespace specula_examples
+}  // namespace specula::detail::pipelines

@@ -1,0 +1,8 @@
+// Type erasure: models, drafters, rules and shapes that are chosen at run time, behind one virtual call a
+// pass.
+#pragma once
+
+#include "specula/any/any_drafter.hpp"
+#include "specula/any/any_model.hpp"
+#include "specula/any/any_rule.hpp"
+#include "specula/any/any_shape.hpp"

@@ -1,0 +1,78 @@
+// An acceptance rule that is chosen at run time.
+#pragma once
+
+#include "specula/accept/block.hpp"
+#include "specula/accept/gumbel_coupling.hpp"
+#include "specula/accept/k_seq.hpp"
+#include "specula/accept/lenient.hpp"
+#include "specula/accept/rejection.hpp"
+#include "specula/accept/sample_and_match.hpp"
+#include "specula/accept/sampling.hpp"
+#include "specula/accept/target_distributions.hpp"
+#include "specula/accept/traversal.hpp"
+#include "specula/accept/typical.hpp"
+#include "specula/concepts.hpp"
+
+namespace specula {
+
+/// One type for all rules, so that a Speculator is compiled once for them. To the compiler it is lossless for
+/// every kind of proposal: whoever makes one must ask is_lossless(), as make_pipeline() does. Cost: that of
+/// the rule, and a switch a round.
+class AnyRule {
+ public:
+  enum class Rule { sampling, token, block, traversal, match, k_seq, gumbel, lenient, typical };
+
+  /// `lenience` is that of Rule::lenient alone. Throws std::invalid_argument unless it is in [1, 1e30].
+  explicit AnyRule(Rule rule, double lenience = 1) : rule_(rule), lenient_(lenience) {}
+
+  static constexpr bool lossless_for(ProposalKind) { return true; }
+
+ private:
+  template <class F>
+  auto visit(F&& f) const {
+    switch (rule_) {
+      case Rule::sampling:
+        return f(Sampling{});
+      case Rule::token:
+        return f(Rejection{});
+      case Rule::block:
+        return f(Block{});
+      case Rule::traversal:
+        return f(Traversal{});
+      case Rule::match:
+        return f(SampleAndMatch{});
+      case Rule::k_seq:
+        return f(KSeq{});
+      case Rule::gumbel:
+        return f(GumbelCoupling{});
+      case Rule::lenient:
+        return f(lenient_);
+      case Rule::typical:
+        break;
+    }
+    return f(Typical{});
+  }
+
+ public:
+  /// Whether the chosen rule keeps the target's distribution for proposals of this kind.
+  bool is_lossless(ProposalKind kind) const {
+    return visit([&](const auto& rule) { return rule.lossless_for(kind); });
+  }
+
+  /// As the chosen rule; one that is lossless for no kind judges as within accept_lossy(), any other where
+  /// the kind of the proposal is not one of its own.
+  void verify(const TokenTree& tree, const TargetDistributions& target, PhiloxRandom& rng,
+              VerifyResult& out) const {
+    visit([&](const auto& rule) {
+      (rule.verify)(tree, rule.lossless_for(tree.kind()) ? target : target.for_lossy(), rng, out);
+    });
+  }
+
+ private:
+  Rule rule_;
+  Lenient lenient_;
+};
+
+static_assert(AcceptanceRule<AnyRule>);
+
+}  // namespace specula

@@ -1,0 +1,99 @@
+// A proposal shape that is chosen at run time.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "specula/base/fields.hpp"
+#include "specula/concepts.hpp"
+#include "specula/optional_members.hpp"
+#include "specula/stats.hpp"
+
+namespace specula {
+
+/// Any ProposalShape of one kind over drafters of type `D`: plain and cost-aware shapes over an AnyDrafter
+/// share one Speculator. The kind stays in the type, so the compiler still rejects an unsound rule. What a
+/// shape lacks of the optional members does nothing here. Cost: one virtual call a propose() or learn().
+template <Drafter D, ProposalKind of>
+class AnyShape {
+ public:
+  static constexpr ProposalKind kind = of;
+
+  template <class S>
+    requires(!std::same_as<S, AnyShape> && ProposalShape<S, D> && S::kind == of)
+  explicit AnyShape(S shape) : shape_(std::make_unique<Of<S>>(std::move(shape))) {}
+
+  std::int32_t max_nodes() const { return shape_->max_nodes(); }
+  /// 2 where the shape does not say.
+  std::int32_t least_nodes() const { return shape_->least_nodes(); }
+  /// Nodes that the drafter runs: at least max_nodes().
+  std::int32_t draft_nodes() const { return shape_->draft_nodes(); }
+  /// Throws what the shape's validate() throws.
+  void validate() const { shape_->validate(); }
+  void reserve() { shape_->reserve(); }
+  void reset() { shape_->reset(); }
+  void propose(D& drafter, const ProposeContext& context, ProposalBuilder& tree, PhiloxRandom& rng) {
+    shape_->propose(drafter, context, tree, rng);
+  }
+  void learn(const TokenTree& tree, const VerifyResult& result, const Timing& timing) {
+    shape_->learn(tree, result, timing);
+  }
+  /// One entry a drafter that reviews; empty where the shape has none.
+  std::span<const Reviews> reviewed() const { return shape_->reviewed(); }
+
+ private:
+  struct Base {
+    virtual ~Base() = default;
+    virtual std::int32_t max_nodes() const = 0;
+    virtual std::int32_t least_nodes() const = 0;
+    virtual std::int32_t draft_nodes() const = 0;
+    virtual void validate() const = 0;
+    virtual void reserve() = 0;
+    virtual void reset() = 0;
+    virtual void propose(D&, const ProposeContext&, ProposalBuilder&, PhiloxRandom&) = 0;
+    virtual void learn(const TokenTree&, const VerifyResult&, const Timing&) = 0;
+    virtual std::span<const Reviews> reviewed() const = 0;
+  };
+  template <class S>
+  struct Of final : Base {
+    static_assert(detail::check_shape_members<S>());
+    explicit Of(S shape) : own(std::move(shape)) {}
+    std::int32_t max_nodes() const override { return own.max_nodes(); }
+    std::int32_t least_nodes() const override {
+      if constexpr (StatesLeastNodes<S>) return own.least_nodes();
+      return 2;
+    }
+    std::int32_t draft_nodes() const override {
+      if constexpr (StatesDraftNodes<S>) return std::max(own.max_nodes(), own.draft_nodes());
+      return own.max_nodes();
+    }
+    void validate() const override { detail::expect_valid(own); }
+    void reserve() override {
+      if constexpr (ReservesWorkspace<S>) own.reserve();
+    }
+    void reset() override {
+      if constexpr (ResetsPerText<S>) own.reset();
+    }
+    void propose(D& drafter, const ProposeContext& context, ProposalBuilder& tree,
+                 PhiloxRandom& rng) override {
+      own.propose(drafter, context, tree, rng);
+    }
+    void learn([[maybe_unused]] const TokenTree& tree, [[maybe_unused]] const VerifyResult& result,
+               [[maybe_unused]] const Timing& timing) override {
+      if constexpr (LearnsFromRounds<S>) own.learn(tree, result, timing);
+    }
+    std::span<const Reviews> reviewed() const override {
+      if constexpr (requires { own.reviewed(); }) return own.reviewed();
+      return {};
+    }
+    S own;
+  };
+
+  std::unique_ptr<Base> shape_;
+};
+
+}  // namespace specula

@@ -1,0 +1,8 @@
+// Pipelines that are named by a text at run time: what most files of a program include. One file of the
+// program also includes make_pipeline.hpp, which compiles them.
+#pragma once
+
+#include "specula/pipeline/error.hpp"
+#include "specula/pipeline/factory.hpp"
+#include "specula/pipeline/models.hpp"
+#include "specula/pipeline/pipeline.hpp"

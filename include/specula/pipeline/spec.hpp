@@ -1,0 +1,277 @@
+// How pipelines are named: chain:small:6:exit=0.3
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "specula/pipeline/error.hpp"
+#include "specula/pipeline/nearest.hpp"
+
+namespace specula {
+
+/// NAME followed by parts, each after a colon:
+///
+///   a word           a model of the pack, or a word that the pipeline knows          chain:small
+///   a whole number   a size: length, width, ...                                      chain:small:6
+///   key=value        an option                                                       chain:small:6:exit=0.3
+///
+/// Words, numbers and options each keep their order; between the three kinds the order does not matter. A
+/// pipeline takes what it knows and calls done(), which complains about the rest.
+class PipelineSpec {
+ public:
+  /// Throws PipelineError if `text` does not follow the grammar.
+  explicit PipelineSpec(std::string_view text);
+
+  const std::string& text() const { return text_; }
+  const std::string& name() const { return name_; }
+
+  /// The next word, or `absent` if there is none.
+  std::string word(const std::string& absent);
+  /// The next number, or `absent`. Throws PipelineError outside [low, high].
+  std::int32_t size(const char* what, std::int32_t absent, std::int32_t low, std::int32_t high);
+  /// The value of an option, or `absent`. Throws PipelineError outside [low, high] or if it is no number.
+  double option(const std::string& key, double absent, double low, double high);
+  /// The same of a whole number.
+  std::int32_t count(const std::string& key, std::int32_t absent, std::int32_t low, std::int32_t high);
+  /// The value of an option whose values are words, or `absent`. Throws PipelineError if it is not among
+  /// `allowed`.
+  std::string choice(const std::string& key, const std::string& absent,
+                     const std::vector<std::string>& allowed);
+  /// Sizes with dashes between them, as in widths=4-2-1, or `absent`. Throws PipelineError if there are more
+  /// than `most` of them or one is outside [low, high].
+  std::vector<std::int32_t> sizes(const std::string& key, const std::vector<std::int32_t>& absent,
+                                  std::size_t most, std::int32_t low, std::int32_t high);
+  /// The same of numbers with a point, as in thresholds=0.5-0.7.
+  std::vector<float> numbers(const std::string& key, const std::vector<float>& absent, std::size_t most,
+                             double low, double high);
+  /// Lists of whole numbers from 0 to `high`: points between the numbers of a list, dashes between lists, as
+  /// in choices=0-1-0.0; or `absent`. Throws PipelineError as sizes() does.
+  std::vector<std::vector<std::int32_t>> paths(const std::string& key,
+                                               const std::vector<std::vector<std::int32_t>>& absent,
+                                               std::size_t most, std::int32_t high);
+  /// The first word that is among `allowed`, whatever stands before it, or `absent`. For words that are no
+  /// model.
+  std::string keyword(const std::string& absent, const std::vector<std::string>& allowed);
+  /// Throws PipelineError naming what no call has taken; `usage` is how the pipeline is written.
+  void done(const std::string& usage) const;
+
+  [[noreturn]] void fail(const std::string& what) const;
+
+ private:
+  bool take(const std::string& key, std::string& value);
+
+  std::string text_, name_;
+  std::vector<std::string> known_;  // options that were asked for
+  std::vector<std::string> words_;
+  std::vector<std::int32_t> sizes_;
+  std::vector<std::pair<std::string, std::string>> options_;
+};
+
+/// The message for a pipeline, written `text`, of whose name none of `names` is.
+std::string unknown_pipeline(const std::string& text, const std::string& name,
+                             const std::vector<std::string>& names);
+
+namespace detail {
+
+inline std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  for (;;) {
+    const auto end = std::min(text.find(separator), text.size());
+    parts.emplace_back(text.substr(0, end));
+    if (end == text.size()) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+inline std::string number_text(double value) {
+  std::ostringstream out;
+  out << value;
+  return out.str();
+}
+
+/// Whether `text` is a whole number in [low, high], which `number` then is.
+inline bool read_whole(const std::string& text, std::int32_t low, std::int32_t high, std::int32_t& number) {
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+  return !text.empty() && read.ec == std::errc() && read.ptr == text.data() + text.size() && number >= low &&
+         number <= high;
+}
+
+}  // namespace detail
+
+inline PipelineSpec::PipelineSpec(std::string_view text) : text_(text) {
+  const auto parts = detail::split(text, ':');
+  name_ = parts[0];
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const std::string& part = parts[i];
+    if (part.empty()) fail("a part is empty");
+    if (const auto equals = part.find('='); equals != std::string::npos) {
+      if (equals == 0 || equals + 1 == part.size()) fail("'" + part + "' is not key=value");
+      options_.emplace_back(part.substr(0, equals), part.substr(equals + 1));
+    } else if (part.find_first_not_of("0123456789") == std::string::npos) {
+      std::int32_t number = 0;
+      if (std::from_chars(part.data(), part.data() + part.size(), number).ec != std::errc())
+        fail(part + " is too large");
+      sizes_.push_back(number);
+    } else {
+      words_.push_back(part);
+    }
+  }
+}
+
+inline void PipelineSpec::fail(const std::string& what) const {
+  throw PipelineError("pipeline '" + text_ + "': " + what);
+}
+
+inline std::string PipelineSpec::word(const std::string& absent) {
+  if (words_.empty()) return absent;
+  std::string first = std::move(words_.front());
+  words_.erase(words_.begin());
+  return first;
+}
+
+inline std::int32_t PipelineSpec::size(const char* what, std::int32_t absent, std::int32_t low,
+                                       std::int32_t high) {
+  if (sizes_.empty()) return absent;
+  const std::int32_t first = sizes_.front();
+  sizes_.erase(sizes_.begin());
+  if (first < low || first > high)
+    fail(std::string(what) + " is " + std::to_string(first) + ", must be " + std::to_string(low) + " to " +
+         std::to_string(high));
+  return first;
+}
+
+inline bool PipelineSpec::take(const std::string& key, std::string& value) {
+  known_.push_back(key);
+  const auto found =
+      std::find_if(options_.begin(), options_.end(), [&](const auto& o) { return o.first == key; });
+  if (found == options_.end()) return false;
+  value = found->second;
+  options_.erase(found);
+  return true;
+}
+
+inline double PipelineSpec::option(const std::string& key, double absent, double low, double high) {
+  std::string text;
+  if (!take(key, text)) return absent;
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (*end != '\0') fail(key + " is '" + text + "', must be a number");
+  if (!(value >= low && value <= high))
+    fail(key + " is " + text + ", must be " + detail::number_text(low) + " to " + detail::number_text(high));
+  return value;
+}
+
+inline std::int32_t PipelineSpec::count(const std::string& key, std::int32_t absent, std::int32_t low,
+                                        std::int32_t high) {
+  const double value = option(key, absent, low, high);
+  if (value != std::floor(value))
+    fail(key + " is " + detail::number_text(value) + ", must be a whole number");
+  return static_cast<std::int32_t>(value);
+}
+
+inline std::string PipelineSpec::choice(const std::string& key, const std::string& absent,
+                                        const std::vector<std::string>& allowed) {
+  std::string text;
+  if (!take(key, text)) return absent;
+  if (std::find(allowed.begin(), allowed.end(), text) != allowed.end()) return text;
+  std::string all;
+  for (const std::string& word : allowed) all.append(all.empty() ? "" : ", ").append(word);
+  fail(key + " is '" + text + "', must be one of " + all);
+}
+
+inline std::vector<std::int32_t> PipelineSpec::sizes(const std::string& key,
+                                                     const std::vector<std::int32_t>& absent,
+                                                     std::size_t most, std::int32_t low, std::int32_t high) {
+  std::string text;
+  if (!take(key, text)) return absent;
+  std::vector<std::int32_t> out;
+  for (const std::string& part : detail::split(text, '-')) {
+    std::int32_t number = 0;
+    if (!detail::read_whole(part, low, high, number))
+      fail(key + " is '" + text + "', must be numbers from " + std::to_string(low) + " to " +
+           std::to_string(high) + " with dashes between them");
+    out.push_back(number);
+  }
+  if (out.size() > most) fail(key + " has more than " + std::to_string(most) + " numbers");
+  return out;
+}
+
+inline std::vector<std::vector<std::int32_t>> PipelineSpec::paths(
+    const std::string& key, const std::vector<std::vector<std::int32_t>>& absent, std::size_t most,
+    std::int32_t high) {
+  std::string text;
+  if (!take(key, text)) return absent;
+  std::vector<std::vector<std::int32_t>> out;
+  for (const std::string& path : detail::split(text, '-')) {
+    out.emplace_back();
+    for (const std::string& part : detail::split(path, '.')) {
+      std::int32_t number = 0;
+      if (!detail::read_whole(part, 0, high, number))
+        fail(key + " is '" + text + "', must be paths with dashes between them, each of numbers from 0 to " +
+             std::to_string(high) + " with points between them");
+      out.back().push_back(number);
+    }
+  }
+  if (out.size() > most) fail(key + " has more than " + std::to_string(most) + " paths");
+  return out;
+}
+
+inline std::vector<float> PipelineSpec::numbers(const std::string& key, const std::vector<float>& absent,
+                                                std::size_t most, double low, double high) {
+  std::string text;
+  if (!take(key, text)) return absent;
+  std::vector<float> out;
+  for (const std::string& part : detail::split(text, '-')) {
+    char* end = nullptr;
+    const double number = std::strtod(part.c_str(), &end);
+    if (part.empty() || *end != '\0' || !(number >= low && number <= high))
+      fail(key + " is '" + text + "', must be numbers from " + detail::number_text(low) + " to " +
+           detail::number_text(high) + " with dashes between them");
+    out.push_back(static_cast<float>(number));
+  }
+  if (out.size() > most) fail(key + " has more than " + std::to_string(most) + " numbers");
+  return out;
+}
+
+inline std::string PipelineSpec::keyword(const std::string& absent, const std::vector<std::string>& allowed) {
+  for (auto word = words_.begin(); word != words_.end(); ++word)
+    if (std::find(allowed.begin(), allowed.end(), *word) != allowed.end()) {
+      std::string found = std::move(*word);
+      words_.erase(word);
+      return found;
+    }
+  return absent;
+}
+
+inline void PipelineSpec::done(const std::string& usage) const {
+  const auto unknown = [&](const std::string& part) {
+    fail("does not know what to do with '" + part + "'; it is written " + usage);
+  };
+  if (!words_.empty()) unknown(words_.front());
+  if (!sizes_.empty()) unknown(std::to_string(sizes_.front()));
+  if (options_.empty()) return;
+  const auto& [key, value] = options_.front();
+  const auto near = nearest(key, known_, 1);
+  if (!near.empty() && near.front() != key && edit_distance(key, near.front()) <= 2)
+    fail("has no option '" + key + "', is " + near.front() + "=" + value + " meant? It is written " + usage);
+  unknown(key + "=" + value);
+}
+
+inline std::string unknown_pipeline(const std::string& text, const std::string& name,
+                                    const std::vector<std::string>& names) {
+  std::string message = "unknown pipeline '" + text + "'";
+  const char* before = "; the nearest are ";
+  for (const std::string& near : nearest(name, names, 3)) message += std::exchange(before, ", ") + near;
+  return message + " (--help describes all " + std::to_string(names.size()) + ")";
+}
+
+}  // namespace specula
