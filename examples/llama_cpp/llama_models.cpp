@@ -7,6 +7,7 @@
 #include <specula/llama_cpp/vocabulary.hpp>
 
 #include "bigram_file.hpp"
+#include "errors.hpp"
 
 namespace specula_examples {
 

@@ -21,7 +21,7 @@ if [ -e /dev/full ]; then
   expect 1 'the standard output cannot be written' sh -c '"$1" --help >/dev/full' sh "$generate"
 fi
 expect 2 'length is 0' "$generate" --pipeline chain:0 --prompt x
-expect 2 'rule is .block., must be one of' "$compare" --pipelines cape:rule=block
+expect 2 "rule=block: this rule does not keep the target's distribution" "$compare" --pipelines cape:rule=block
 expect 2 'temperature' "$generate" --temperature -1 --prompt x
 expect 2 'top_p' "$compare" --top-p 0
 expect 2 '--color sometimes' "$generate" --color sometimes --prompt x

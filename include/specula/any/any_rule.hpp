@@ -61,8 +61,8 @@ class AnyRule {
 
   /// As the chosen rule; one that is lossless for no kind judges as within accept_lossy(), any other where
   /// the kind of the proposal is not one of its own.
-  void verify(const TokenTree& tree, const TargetDistributions& target, PhiloxRandom& rng,
-              VerifyResult& out) const {
+  void(verify)(const TokenTree& tree, const TargetDistributions& target, PhiloxRandom& rng,
+               VerifyResult& out) const {
     visit([&](const auto& rule) {
       (rule.verify)(tree, rule.lossless_for(tree.kind()) ? target : target.for_lossy(), rng, out);
     });

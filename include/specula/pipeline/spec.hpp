@@ -260,9 +260,10 @@ inline void PipelineSpec::done(const std::string& usage) const {
   if (!sizes_.empty()) unknown(std::to_string(sizes_.front()));
   if (options_.empty()) return;
   const auto& [key, value] = options_.front();
-  const auto near = nearest(key, known_, 1);
-  if (!near.empty() && near.front() != key && edit_distance(key, near.front()) <= 2)
-    fail("has no option '" + key + "', is " + near.front() + "=" + value + " meant? It is written " + usage);
+  const auto closest = nearest(key, known_, 1);
+  if (!closest.empty() && closest.front() != key && edit_distance(key, closest.front()) <= 2)
+    fail("has no option '" + key + "', is " + closest.front() + "=" + value + " meant? It is written " +
+         usage);
   unknown(key + "=" + value);
 }
 
@@ -270,7 +271,7 @@ inline std::string unknown_pipeline(const std::string& text, const std::string& 
                                     const std::vector<std::string>& names) {
   std::string message = "unknown pipeline '" + text + "'";
   const char* before = "; the nearest are ";
-  for (const std::string& near : nearest(name, names, 3)) message += std::exchange(before, ", ") + near;
+  for (const std::string& closest : nearest(name, names, 3)) message += std::exchange(before, ", ") + closest;
   return message + " (--help describes all " + std::to_string(names.size()) + ")";
 }
 
