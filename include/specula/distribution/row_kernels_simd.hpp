@@ -178,21 +178,23 @@ struct RowBodies {
   template <bool large>
   [[gnu::always_inline]] static inline float columns(const Lanes& lanes, const float* logits,
                                                      const float* next, Floats (&sums)[kSums]) {
-    Floats best = Floats{} - std::numeric_limits<float>::infinity();
+    Floats even = Floats{} - std::numeric_limits<float>::infinity(), odd = even;
     for (std::int32_t j = 0; j < kSums; ++j) {
       const std::int32_t column = kWidth * j;
-      Floats sum, w, a, b;
+      Floats sum, w;
+      const float* ahead = next + 4 * column;  // in order, for the hardware prefetcher
+      V::load(w, ahead), V::raise(even, w);
+      V::load(w, ahead + kWidth), V::raise(odd, w);
+      V::load(w, ahead + 2 * kWidth), V::raise(even, w);
+      V::load(w, ahead + 3 * kWidth), V::raise(odd, w);
       above_unit<large>(sum, lanes, logits + column);
       SPECULA_UNROLL_LANES for (std::int32_t row = kColumns; row < kTile; row += kColumns)
           above_unit<large>(w, lanes, logits + row + column),
           sum += w;
       sums[j] = sum;
-      const float* ahead = next + 4 * column;  // in order, for the hardware prefetcher
-      V::load(a, ahead), V::load(w, ahead + kWidth), V::raise(a, w);
-      V::load(b, ahead + 2 * kWidth), V::load(w, ahead + 3 * kWidth), V::raise(b, w);
-      V::raise(a, b), V::raise(best, a);
     }
-    return V::largest(best);
+    V::raise(even, odd);
+    return V::largest(even);
   }
   [[gnu::always_inline]] static inline void weight(Floats& out, const Lanes& lanes, const float* logits) {
     Floats l;
