@@ -187,6 +187,8 @@ struct RowBodies {
       V::load(w, ahead + kWidth), V::raise(odd, w);
       V::load(w, ahead + 2 * kWidth), V::raise(even, w);
       V::load(w, ahead + 3 * kWidth), V::raise(odd, w);
+      // The tile after next; beyond the row a prefetch does no harm.
+      for (int line = 0; line < 4 * kWidth; line += 16) __builtin_prefetch(ahead + kTile + line);
       above_unit<large>(sum, lanes, logits + column);
       SPECULA_UNROLL_LANES for (std::int32_t row = kColumns; row < kTile; row += kColumns)
           above_unit<large>(w, lanes, logits + row + column),

@@ -17,10 +17,6 @@
 
 #include "specula/simd/isa.hpp"
 
-#if !defined(__GNUC__)
-#error "specula needs vector extensions as GCC and Clang have them"
-#endif
-
 /// Before a loop of constant length whose arrays are to stay in registers.
 #if defined(__clang__)
 #define SPECULA_UNROLL_LANES _Pragma("clang loop unroll(full)")
