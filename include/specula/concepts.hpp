@@ -128,7 +128,7 @@ concept DenseDrafter = Drafter<D> && requires(D& d, Tokens t, Nodes p) {
 /// parameters as fields. propose() begins with a sync() of the drafters that it uses: a drafter that it
 /// does not use in a round costs nothing in it. Optional members, concepts of optional_members.hpp:
 /// ReservesWorkspace, LearnsFromRounds, ResetsPerText, StatesLeastNodes, StatesDraftNodes, and ValidatesFields.
-/// Rows must be requested through ask() of shape/ask.hpp,
+/// Rows must be requested through ask() of propose_context.hpp,
 /// which checks that all of them are present.
 template <class S, class D>
 concept ProposalShape = requires(S& s, const S& c, D& d, const ProposeContext& round, ProposalBuilder& tree,

@@ -44,7 +44,6 @@
 #include "specula/run/speculator.hpp"
 #include "specula/sampling_params.hpp"
 #include "specula/shape/adaptive_chain.hpp"
-#include "specula/shape/ask.hpp"
 #include "specula/shape/beam.hpp"
 #include "specula/shape/cape.hpp"
 #include "specula/shape/cascade.hpp"

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "specula/concepts.hpp"
@@ -139,5 +140,27 @@ class Stack<Head> {
 
 template <class... D>
 Stack(D...) -> Stack<D...>;
+
+namespace detail {
+
+/// Drafters that a cascade of `members` can use.
+template <class D, std::size_t members>
+concept StackOf = Drafter<D> && requires {
+  requires D::kMembers == members;
+};
+
+/// The same where all but the last have rows to review with.
+template <class D, std::size_t members, std::size_t i = 0>
+constexpr bool reviews_below() {
+  if constexpr (i + 1 >= members)
+    return true;
+  else
+    return DenseDrafter<std::remove_reference_t<decltype(std::declval<D&>().template get<i>())>> &&
+           reviews_below<D, members, i + 1>();
+}
+template <class D, std::size_t members>
+concept ReviewingStackOf = StackOf<D, members> && reviews_below<D, members>();
+
+}  // namespace detail
 
 }  // namespace specula

@@ -6,7 +6,7 @@
 
 #include "specula/base/fields.hpp"
 #include "specula/concepts.hpp"
-#include "specula/shape/detail/chain_growth.hpp"
+#include "specula/shape/chain.hpp"
 #include "specula/stats.hpp"
 #include "specula/verify_result.hpp"
 

@@ -5,17 +5,67 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "specula/base/fields.hpp"
 #include "specula/concepts.hpp"
+#include "specula/draft/stack.hpp"
+#include "specula/proposal/review.hpp"
+#include "specula/shape/chain.hpp"
 #include "specula/shape/detail/candidates.hpp"
 #include "specula/shape/detail/cascade_bounds.hpp"
-#include "specula/shape/detail/chain_growth.hpp"
+#include "specula/stats.hpp"
 
 namespace specula {
+
+namespace detail {
+
+/// Reviewers' working memory and what they did. Allocates in reserve() only.
+struct ReviewScratch {
+  std::vector<NodeId> line;     // -1, 0, 1, ...: the parents of a chain
+  std::vector<Reviews> counts;  // (reviewers)
+
+  bool ready(std::size_t reviewers, std::int32_t nodes) const {
+    return counts.size() >= reviewers && line.size() >= static_cast<std::size_t>(nodes);
+  }
+  void reserve(std::int32_t reviewers, std::int32_t max_nodes) {
+    counts.assign(static_cast<std::size_t>(reviewers), {});
+    line.resize(static_cast<std::size_t>(max_nodes));
+    std::iota(line.begin(), line.end(), kNoParent);
+  }
+};
+
+/// `reviewer` judges the nodes behind `base`, the last nodes of a chain, in one call: those that it accepts
+/// stay, and one token of its own follows them. See specula::review.
+template <Draw mode, DenseDrafter D, RandomSource C>
+void review(D& reviewer, const ProposeContext& round, NodeId base, double lenience, ProposalBuilder& tree,
+            C& rng, const ReviewScratch& scratch, Reviews& counts) {
+  const auto from = static_cast<std::size_t>(base), nodes = static_cast<std::size_t>(tree.size() - base);
+  const SamplingParams params = mode == Draw::greedy ? SamplingParams{.temperature = 0} : round.params;
+  reviewer.sync(round.committed, tree.tokens().first(from));
+  const LogitsView rows =
+      ask(reviewer, tree, tree.tokens().subspan(from, nodes), Nodes(scratch.line).first(nodes));
+  ++counts.calls;
+  for (NodeId node = base + 1; node < base + static_cast<NodeId>(nodes); ++node) {
+    const bool stays = specula::review(tree, node, rows.row(node - 1 - base), params, lenience, rng);
+    counts.saw(node - 1 - base, stays);
+    if (!stays) return;
+  }
+  if (tree.room() < 1) return;
+  const NodeId last = tree.size() - 1;
+  if (params.greedy()) {
+    const Top top = tree.top(last, rows.row(last - base));
+    tree.choose(last, top.token, static_cast<float>(top.prob));
+  } else {
+    tree.draw(last, tree.store(last, rows.row(last - base), params), rng);
+  }
+}
+
+}  // namespace detail
 
 /// A chain drafted by a Stack of `drafters`, best first, under an upper-triangular table of limits. Row 0:
 /// the first drafter works until the chain has limits[0][0] tokens, the second until it has limits[0][0] +

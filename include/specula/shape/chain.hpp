@@ -1,13 +1,71 @@
 // A chain: one draft token after the other.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "specula/base/fields.hpp"
 #include "specula/concepts.hpp"
-#include "specula/shape/detail/chain_growth.hpp"
+#include "specula/proposal/draw.hpp"
+#include "specula/proposal/proposal_builder.hpp"
+#include "specula/propose_context.hpp"
+#include "specula/shape/detail/candidates.hpp"
 
 namespace specula {
+
+namespace detail {
+
+/// Probability that the chain stays up to its last node.
+inline double chain_reach(const ProposeContext& round, const TokenTree& tree) {
+  double reach = 1;
+  for (NodeId node = 1; round.cost_model && node < tree.size(); ++node)
+    reach *= round.accept_probability(static_cast<double>(tree.confidence(node)));
+  return reach;
+}
+
+/// Appends up to `count` draft tokens of `drafter` behind the last node of a chain: less where it has none,
+/// where they do not pay (see CostModel), and after one whose confidence is below `exit_below`. Returns how
+/// many.
+template <Draw mode, Drafter D, RandomSource C>
+std::int32_t grow(D& drafter, const ProposeContext& round, std::int32_t count, ProposalBuilder& tree, C& rng,
+                  float exit_below = 0) {
+  if (count < 1 || tree.room() < 1) return 0;  // without a sync: who is not asked costs nothing
+  const NodeId base = tree.size() - 1;
+  const bool chooses = mode == Draw::greedy || round.params.greedy();
+  double reach = chain_reach(round, tree);
+  NodeId parent = kNoParent;  // of the node to run, in the drafter's numbers: the tree's less `base`
+  for (std::int32_t made = 0; made < count && tree.room() > 0; parent = made++) {
+    const NodeId at = base + made;
+    if (!(chooses ? round.should_draft_to_choose(reach, tree) : round.should_draft(reach, tree))) return made;
+    if (made == 0) drafter.sync(round.committed, tree.tokens().first(static_cast<std::size_t>(base)));
+    const Token token = tree.token(at);
+    const auto rows = ask(drafter, tree, {&token, 1}, {&parent, 1});
+    if constexpr (std::is_same_v<std::remove_const_t<decltype(rows)>, PointMasses>) {
+      if (rows.tokens[0] == kNoToken) return made;
+      const float confidence = rows.confidence(0);
+      if (chooses) {
+        round.saw_drafted(static_cast<double>(confidence));
+        if (!round.should_keep(reach, static_cast<double>(confidence), tree)) return made;
+      }
+      tree.copy(at, rows.tokens[0], confidence);
+    } else if (chooses) {
+      const Top top = tree.top(at, rows.row(0));
+      round.saw_drafted(top.prob);
+      if (!round.should_keep(reach, top.prob, tree)) return made;
+      tree.choose(at, top.token, static_cast<float>(top.prob));
+    } else if constexpr (mode == Draw::shared) {
+      tree.draw_shared(at, tree.store(at, rows.row(0), round.params), rng);
+    } else {
+      tree.draw(at, tree.store(at, rows.row(0), round.params), rng);
+    }
+    reach *= round.accept_probability(static_cast<double>(tree.confidence(at + 1)));
+    if (tree.confidence(at + 1) < exit_below) return made + 1;
+  }
+  return tree.size() - 1 - base;
+}
+
+}  // namespace detail
 
 /// At most `length` draft tokens, each after the last. Drafters without rows give their token whatever the
 /// mode; the chain ends where they have none. Uniform draws: one `draft` a draft token when sampled, the

@@ -7,8 +7,9 @@
 
 #include "specula/base/fields.hpp"
 #include "specula/concepts.hpp"
+#include "specula/draft/stack.hpp"
+#include "specula/shape/chain.hpp"
 #include "specula/shape/detail/candidates.hpp"
-#include "specula/shape/detail/chain_growth.hpp"
 
 namespace specula {
 

@@ -8,7 +8,7 @@
 
 #include "specula/base/fields.hpp"
 #include "specula/concepts.hpp"
-#include "specula/shape/ask.hpp"
+#include "specula/propose_context.hpp"
 #include "specula/shape/detail/path_reach.hpp"
 
 namespace specula {

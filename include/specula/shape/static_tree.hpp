@@ -9,7 +9,7 @@
 
 #include "specula/base/fields.hpp"
 #include "specula/concepts.hpp"
-#include "specula/shape/ask.hpp"
+#include "specula/propose_context.hpp"
 #include "specula/shape/detail/candidates.hpp"
 #include "specula/shape/detail/path_reach.hpp"
 #include "specula/shape/ranked_tree.hpp"

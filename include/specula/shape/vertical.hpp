@@ -8,8 +8,9 @@
 
 #include "specula/base/fields.hpp"
 #include "specula/concepts.hpp"
+#include "specula/draft/stack.hpp"
+#include "specula/shape/cascade.hpp"
 #include "specula/shape/detail/candidates.hpp"
-#include "specula/shape/detail/chain_growth.hpp"
 
 namespace specula {
 

@@ -12,7 +12,7 @@
 #include "specula/concepts.hpp"
 #include "specula/model/expect_rows.hpp"
 #include "specula/stats.hpp"
-#include "specula/verify/detail/target_verifier.hpp"
+#include "specula/verify/tree_verifier.hpp"
 
 namespace specula {
 

@@ -1,16 +1,146 @@
 // Verifies a proposal in one forward pass over its tree, with a tree mask (tree attention).
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
 
+#include "specula/base/alive.hpp"
 #include "specula/base/stopwatch.hpp"
 #include "specula/concepts.hpp"
 #include "specula/stats.hpp"
-#include "specula/verify/detail/target_verifier.hpp"
+#include "specula/verify/logprobs.hpp"
 
 namespace specula {
 
 namespace detail {
+
+/// The target, the rule and the sampling parameters. `Pass` runs the target over a proposal: it has a
+/// `kName` for messages, reserve(vocab, max_nodes), run(target, tree, usage), which returns a row per node,
+/// and commit(target, tree, path).
+template <class M, class R, class Pass>
+class TargetVerifier {
+ public:
+  static constexpr bool lossless_for(ProposalKind kind) { return R::lossless_for(kind); }
+  std::int32_t vocab_size() const { return target_->vocab_size(); }
+  std::int32_t room() const { return target_->capacity() - target_->size(); }
+  const M& target() const { return *target_; }
+  /// Committed tokens of the target.
+  std::int32_t size() const { return target_->size(); }
+  /// Calls that changed the target, by any caller.
+  std::uint64_t generation() const requires CountsChanges<M> { return target_->generation(); }
+  const SamplingParams& params() const { return params_; }
+  /// For all later rounds. Throws std::invalid_argument, having changed nothing, if out of range.
+  void set_params(const SamplingParams& params) {
+    validate(params);
+    params_ = params;
+  }
+  /// Forward passes of the target, and the nodes in them.
+  const Usage& usage() const { return usage_; }
+
+  /// Sizes the workspace for proposals of `max_nodes`; called by Speculator, so that verify() need not
+  /// allocate.
+  void reserve(std::int32_t max_nodes) {
+    const auto path = static_cast<std::size_t>(max_nodes) + 1;
+    VerifyWorkspace workspace(vocab_size(), max_nodes);  // which checks max_nodes
+    pass_.reserve(vocab_size(), max_nodes);
+    result_.accepted.reserve(path);
+    if (logprobs_) logprobs_->reserve(path);
+    workspace_.emplace(std::move(workspace));
+  }
+
+  /// From now on each verify() records the log-probabilities of its tokens. Off by default, at no cost.
+  /// Throws std::invalid_argument, having changed nothing, unless 0 <= options.top <= V. Cost: one row read
+  /// per emitted token, two with likeliest tokens, and up to V * top to order those.
+  void report_logprobs(const LogprobOptions& options) {
+    LogprobRecorder recorder(options, vocab_size());
+    recorder.reserve(result_.accepted.capacity());
+    logprobs_.emplace(std::move(recorder));
+  }
+  void report_no_logprobs() { logprobs_.reset(); }
+  /// Those of the last result: of accepted[1..] and next_token. Empty if not requested, or if verify()
+  /// threw. Valid until the next call.
+  Logprobs logprobs() const { return logprobs_ ? logprobs_->view() : Logprobs(); }
+  void append(Tokens tokens) { target_->append(tokens); }
+  void truncate(std::int32_t n) { target_->truncate(n); }
+
+  /// Runs the target, applies the rule and commits the accepted path. If anything throws, the committed
+  /// context is restored. Throws std::logic_error, having changed nothing, unless the target holds the
+  /// tree.origin() tokens that the proposal follows, and if this object was moved from; also if the result
+  /// is no path of the proposal from its root with a next token in the vocabulary. Throws
+  /// std::invalid_argument for more nodes than were reserved, or if the target does not return one row per
+  /// node. Cost: the target's pass, then the rule.
+  template <class C>
+  const VerifyResult&(verify)(const TokenTree& tree, C& rng) {
+    alive_.expect(Pass::kName);
+    if (logprobs_) logprobs_->clear();
+    const std::int32_t context = target_->size();
+    if (context != tree.origin())
+      throw std::logic_error(std::string(Pass::kName) + "::verify: the proposal follows " +
+                             std::to_string(tree.origin()) + " tokens, but the target holds " +
+                             std::to_string(context) +
+                             ": the drafter or another pipeline works in the same model, or it was "
+                             "truncated by hand");
+    if (!workspace_) reserve(tree.capacity());
+    try {
+      const LogitsView rows = pass_.run(*target_, tree, usage_);
+      const TargetDistributions distributions(rows, params_, *workspace_);
+      (rule_.verify)(tree, distributions, rng, result_);
+      expect_sound(tree);
+      if (logprobs_) logprobs_->record(distributions, rows, tree, result_);
+      const Stopwatch watch(usage_.seconds);
+      pass_.commit(*target_, tree, result_.accepted);
+    } catch (...) {  // a drafter must not take these nodes for its own; commit() may have succeeded
+      if (logprobs_) logprobs_->clear();
+      target_->truncate(std::min(context, target_->size()));
+      throw;
+    }
+    return result_;
+  }
+
+ protected:
+  /// Throws std::invalid_argument if `params` are out of range.
+  TargetVerifier(M& target, const R& rule, const SamplingParams& params)
+      : target_(&target), rule_(rule), params_(params) {
+    validate(params);
+  }
+
+ private:
+  /// A rule may be the caller's own: its result is checked before the target and the text follow it.
+  void expect_sound(const TokenTree& tree) const {
+    NodeId parent = kNoParent;
+    for (const NodeId node : result_.accepted) {
+      if (node <= parent || node >= tree.size() || tree.parent(node) != parent)
+        throw std::logic_error(
+            std::string(Pass::kName) + "::verify: the rule's path has node " + std::to_string(node) +
+            (parent == kNoParent ? ", must begin with the root, node 0"
+                                 : " after node " + std::to_string(parent) + ", which has no such child"));
+      parent = node;
+    }
+    if (parent == kNoParent)
+      throw std::logic_error(std::string(Pass::kName) +
+                             "::verify: the rule's path is empty, must begin with the root, node 0");
+    if (result_.next_token < 0 || result_.next_token >= tree.vocab())
+      throw std::logic_error(std::string(Pass::kName) + "::verify: the rule's next token is " +
+                             std::to_string(result_.next_token) + ", the vocabulary has " +
+                             std::to_string(tree.vocab()) + " tokens");
+  }
+
+  M* target_;
+  R rule_;
+  SamplingParams params_;
+  Pass pass_;
+  std::optional<VerifyWorkspace> workspace_;
+  VerifyResult result_;
+  std::optional<LogprobRecorder> logprobs_;  // if requested
+  Alive alive_;
+  Usage usage_;
+};
+
 /// Runs the whole tree at once.
 struct OnePass {
   static constexpr const char* kName = "TreeVerifier";
@@ -29,6 +159,7 @@ struct OnePass {
     target.commit(path);
   }
 };
+
 }  // namespace detail
 
 /// A Verifier that runs a proposal in one forward pass over its tree, with a tree mask. The model is

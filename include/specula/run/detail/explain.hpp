@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "specula/concepts.hpp"
-#include "specula/shape/detail/chain_growth.hpp"
+#include "specula/draft/stack.hpp"
 
 namespace specula::detail {
 

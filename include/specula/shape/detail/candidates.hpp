@@ -10,7 +10,7 @@
 
 #include "specula/base/fields.hpp"
 #include "specula/concepts.hpp"
-#include "specula/shape/ask.hpp"
+#include "specula/propose_context.hpp"
 
 namespace specula::detail {
 

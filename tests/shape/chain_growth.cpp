@@ -1,5 +1,5 @@
 // labels: light
-#include <specula/shape/detail/chain_growth.hpp>
+#include <specula/shape/cascade.hpp>
 
 #include <specula/cost/curve_cost_model.hpp>
 
