@@ -29,13 +29,16 @@ namespace specula {
 /// context. A node attends to the context, its ancestors and itself.
 template <class M>
 concept LanguageModel = requires(M& m, const M& c, Tokens tokens, Nodes parents, Nodes path, std::int32_t n) {
-  { c.vocab_size() } -> std::same_as<std::int32_t>;              // V
-  { c.size() } -> std::same_as<std::int32_t>;                    // committed tokens
-  { c.capacity() } -> std::same_as<std::int32_t>;                // committed tokens and nodes that it can hold
-  m.append(tokens);                                              // prefill: commits tokens, returns no logits; may wait for the next extend()
-  { m.extend(tokens, parents) } -> std::same_as<LogitsView>;     // one pass that adds nodes: (tokens.size(), V), valid until the model changes
-  m.commit(path);                                                // commits this path, topmost node first (may be empty), and drops all other nodes
-  m.truncate(n);                                                 // KV cache rollback: drops all nodes, and all committed tokens but the first n
+  { c.vocab_size() } -> std::same_as<std::int32_t>;           // V
+  { c.size() } -> std::same_as<std::int32_t>;                 // committed tokens
+  { c.capacity() } -> std::same_as<std::int32_t>;             // committed tokens and nodes that it can hold
+  m.append(tokens);                                           // prefill: commits tokens; may wait for extend()
+  { m.extend(tokens, parents) } -> std::same_as<LogitsView>;  // one pass that adds nodes, a row for each:
+                                                              // (tokens.size(), V), valid until the model changes
+  m.commit(path);                                             // commits this path, topmost node first, which may
+                                                              // be empty; drops all other nodes
+  m.truncate(n);                                              // KV cache rollback: keeps the first n committed
+                                                              // tokens and no nodes
 };
 
 /// A model that counts the calls that change it: append(), each function that adds or continues nodes,
@@ -114,8 +117,8 @@ concept ExitsEarly = LanguageModel<M> && requires(M& m, const M& c, Tokens token
 /// shape chooses tokens from the predictions, and adds them by the next extend(). A round is one sync() and
 /// any number of extend() calls, of which the first adds the root (in a cascade: the proposal's last token),
 /// below kNoParent. What was accepted shows in the context of the next sync(). A round may leave a drafter
-/// out; the next context is then longer by several rounds. Optional members are concepts of optional_members.hpp: ReservesMemory, ReportsUsage,
-/// HasMembers, ReportsMemberUsage, NamesItsModel.
+/// out; the next context is then longer by several rounds. Optional members are concepts of
+/// optional_members.hpp: ReservesMemory, ReportsUsage, HasMembers, ReportsMemberUsage, NamesItsModel.
 template <class D>
 concept Drafter = requires(D& d, const D& c, Tokens context, Tokens pending, Tokens tokens, Nodes parents, std::int32_t n) {
   { c.vocab_size() } -> std::same_as<std::int32_t>;  // the target's V
