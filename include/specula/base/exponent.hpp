@@ -13,14 +13,15 @@ constexpr double kLog2E = 1.4426950408889634074;
 struct ExponentScalars {
   float shift, scale, offset, min_logit;
 
-  SPECULA_HD constexpr ExponentScalars() : shift(0), scale(0), offset(0), min_logit(0) {}
-  /// Of the distribution exp(inv_t * (l - largest) - log_z), 0 below min_logit.
-  SPECULA_HD constexpr ExponentScalars(double inv_t, float largest, double log_z, float least)
-      : shift(static_cast<float>(static_cast<double>(largest) + log_z / inv_t)),
+  SPECULA_HD ExponentScalars() : shift(0), scale(0), offset(0), min_logit(0) {}
+  /// Of the distribution exp(inv_t * (l - shift) - log_z), 0 below min_logit, that `of` has the scalars of.
+  template <class Distribution>
+  SPECULA_HD ExponentScalars(const Distribution& of, double inv_t)
+      : shift(static_cast<float>(static_cast<double>(of.shift) + of.log_z / inv_t)),
         scale(static_cast<float>(inv_t * kLog2E)),
         offset(static_cast<float>(
-            (log_z - (static_cast<double>(shift) - static_cast<double>(largest)) * inv_t) * kLog2E)),
-        min_logit(least) {}
+            (of.log_z - (static_cast<double>(shift) - static_cast<double>(of.shift)) * inv_t) * kLog2E)),
+        min_logit(of.min_logit) {}
 };
 
 }  // namespace specula::detail

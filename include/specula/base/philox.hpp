@@ -14,15 +14,26 @@ struct Words {
   std::uint32_t x, y, z, w;
 };
 
+struct Product {
+  std::uint32_t high, low;
+};
+/// Two multiplications on a device, where a 64-bit product costs registers; one on the CPU.
+SPECULA_HD Product product(std::uint32_t a, std::uint32_t b) {
+#ifdef __CUDA_ARCH__
+  return {__umulhi(a, b), a * b};
+#else
+  const std::uint64_t both = std::uint64_t{a} * b;
+  return {static_cast<std::uint32_t>(both >> 32), static_cast<std::uint32_t>(both)};
+#endif
+}
+
 /// The random words of a counter. `key`: its low half is the algorithm's first key word.
 SPECULA_HD Words philox(Words counter, std::uint64_t key) {
   std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
   SPECULA_UNROLL
   for (int round = 0; round < 10; ++round) {
-    const std::uint64_t a = std::uint64_t{kPhiloxMultiplierX} * counter.x,
-                        b = std::uint64_t{kPhiloxMultiplierZ} * counter.z;
-    counter = {static_cast<std::uint32_t>(b >> 32) ^ counter.y ^ k0, static_cast<std::uint32_t>(b),
-               static_cast<std::uint32_t>(a >> 32) ^ counter.w ^ k1, static_cast<std::uint32_t>(a)};
+    const Product x = product(kPhiloxMultiplierX, counter.x), z = product(kPhiloxMultiplierZ, counter.z);
+    counter = {z.high ^ counter.y ^ k0, z.low, x.high ^ counter.w ^ k1, x.low};
     k0 += kPhiloxWeyl0;
     k1 += kPhiloxWeyl1;
   }

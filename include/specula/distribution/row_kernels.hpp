@@ -47,8 +47,7 @@ inline TileStats tile_unit(float maximum, float scale) {
 struct Exponent : ExponentScalars {
   Distribution distribution;
 
-  explicit Exponent(const Distribution& of)
-      : ExponentScalars(of.inv_t, of.shift, of.log_z, of.min_logit), distribution(of) {}
+  explicit Exponent(const Distribution& of) : ExponentScalars(of, of.inv_t), distribution(of) {}
 };
 
 /// One instruction set's kernels. Every pointer is to kTile floats (stats: tiles * kTile), of any

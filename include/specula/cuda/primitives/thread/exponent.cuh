@@ -17,8 +17,7 @@ struct Exponent : specula::detail::ExponentScalars {
   SPECULA_HD Exponent() {}
   /// Of a distribution at a temperature above 0.
   SPECULA_HD explicit Exponent(const RowStats& distribution)
-      : ExponentScalars(inverse(distribution.temperature), distribution.shift, distribution.log_z,
-                        distribution.min_logit) {}
+      : ExponentScalars(distribution, inverse(distribution.temperature)) {}
 
   SPECULA_HD float weight(float logit) const {
     return logit < min_logit ? 0.0f : exp2_fast(fused(difference(logit, shift), scale, -offset));
