@@ -14,16 +14,12 @@ struct Words {
   std::uint32_t x, y, z, w;
 };
 
-struct Product {
-  std::uint32_t high, low;
-};
-/// Two multiplications on a device, where a 64-bit product costs registers; one on the CPU.
-SPECULA_HD Product product(std::uint32_t a, std::uint32_t b) {
+/// The high half of a product.
+SPECULA_HD std::uint32_t high_product(std::uint32_t a, std::uint32_t b) {
 #ifdef __CUDA_ARCH__
-  return {__umulhi(a, b), a * b};
+  return __umulhi(a, b);
 #else
-  const std::uint64_t both = std::uint64_t{a} * b;
-  return {static_cast<std::uint32_t>(both >> 32), static_cast<std::uint32_t>(both)};
+  return static_cast<std::uint32_t>(std::uint64_t{a} * b >> 32);
 #endif
 }
 
@@ -32,8 +28,10 @@ SPECULA_HD Words philox(Words counter, std::uint64_t key) {
   std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
   SPECULA_UNROLL
   for (int round = 0; round < 10; ++round) {
-    const Product x = product(kPhiloxMultiplierX, counter.x), z = product(kPhiloxMultiplierZ, counter.z);
-    counter = {z.high ^ counter.y ^ k0, z.low, x.high ^ counter.w ^ k1, x.low};
+    const std::uint32_t a = high_product(kPhiloxMultiplierX, counter.x),
+                        b = high_product(kPhiloxMultiplierZ, counter.z);
+    counter = {b ^ counter.y ^ k0, kPhiloxMultiplierZ * counter.z, a ^ counter.w ^ k1,
+               kPhiloxMultiplierX * counter.x};
     k0 += kPhiloxWeyl0;
     k1 += kPhiloxWeyl1;
   }
