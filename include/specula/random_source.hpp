@@ -8,43 +8,15 @@
 #include <span>
 #include <stdexcept>
 
+#include "specula/base/random_key.hpp"
 #include "specula/distribution/gumbel_argmax.hpp"
-#include "specula/distribution/philox.hpp"
 #include "specula/distribution/row_math.hpp"
 #include "specula/distribution/row_scan.hpp"
 #include "specula/rows.hpp"
 
 namespace specula {
 
-/// The purpose of a uniform draw. `draft` and the review streams belong to the proposal; `noise` is
-/// deliberately shared between proposal and verification (see accept/gumbel_coupling.hpp); the others
-/// belong to verification.
-enum class RandomStream : std::uint8_t {
-  sample,
-  residual,
-  accept,
-  draft,
-  review_accept,
-  review_residual,
-  noise
-};
-
-/// Names one uniform draw. Without `origin`, which rises every round, a uniform draw of the draft would
-/// recur in the next round's verification of the same position and bias the distribution.
-struct RandomKey {
-  std::int32_t position = 0;  // of the token in question, in the whole text
-  std::int32_t origin = 0;    // the root's position; 0 for RandomStream::sample and RandomStream::noise
-  RandomStream stream = RandomStream::sample;
-  // accept: node id; draft, reviews: a counter of the round; noise: token / 4; else 0
-  std::uint32_t index = 0;
-
-  friend bool operator==(const RandomKey&, const RandomKey&) = default;
-};
-
 namespace detail {
-
-/// Maps a 32-bit word to [0, 1).
-inline double uniform(std::uint32_t word) { return static_cast<double>(word) * 0x1p-32; }
 
 /// Draws a token in two levels: `tile_uniform` selects a tile by its mass, `token_uniform` the token within
 /// it. A token of weight 0 is never drawn. Throws std::runtime_error if the weights are empty or not a
@@ -129,14 +101,14 @@ class PhiloxRandom {
 
   /// True with `probability` (at or above 1 always, at 0 and NaN never).
   bool accept(double probability, const RandomKey& key) {
-    return detail::uniform(words(key)[0]) < probability;
+    return detail::uniform(detail::words_of(key, seed_, sequence_).x) < probability;
   }
 
   /// A token drawn by weight; see detail::draw_two_level.
   template <class Weights>
   Token draw(const Weights& weights, const RandomKey& key) {
-    const auto w = words(key);
-    return detail::draw_two_level(weights, detail::uniform(w[0]), detail::uniform(w[1]));
+    const detail::Words w = detail::words_of(key, seed_, sequence_);
+    return detail::draw_two_level(weights, detail::uniform(w.x), detail::uniform(w.y));
   }
 
   /// A token drawn by weight (Gumbel-max sampling), with one random number per token: token x takes word x
@@ -148,25 +120,22 @@ class PhiloxRandom {
     return detail::gumbel_argmax(
         weights, [&](Token from, const float* tokens_weights, float bound, std::uint32_t* words) {
           key.index = static_cast<std::uint32_t>(from) / 4;
-          return detail::noise_block({counter(key), seed_words()}, tokens_weights, bound, words);
+          const detail::Words first = detail::counter_of(key, sequence_);
+          return detail::noise_block(
+              {{first.x, first.y, first.z, first.w},
+               {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)}},
+              tokens_weights, bound, words);
         });
   }
 
   /// The four raw Philox words of a key: its counter is (position, origin, stream and index, sequence), its
   /// key the seed.
   std::array<std::uint32_t, 4> words(const RandomKey& key) const {
-    return detail::philox(counter(key), seed_words());
+    const detail::Words w = detail::words_of(key, seed_, sequence_);
+    return {w.x, w.y, w.z, w.w};
   }
 
  private:
-  std::array<std::uint32_t, 4> counter(const RandomKey& key) const {
-    return {static_cast<std::uint32_t>(key.position), static_cast<std::uint32_t>(key.origin),
-            static_cast<std::uint32_t>(key.stream) << 24 | (key.index & 0xFFFFFFu), sequence_};
-  }
-  std::array<std::uint32_t, 2> seed_words() const {
-    return {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)};
-  }
-
   std::uint64_t seed_;
   std::uint32_t sequence_;
 };

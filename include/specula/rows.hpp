@@ -8,16 +8,12 @@
 #include <span>
 
 #include "specula/base/compiler_options.hpp"
+#include "specula/base/tokens.hpp"
 
 namespace specula {
 
-using Token = std::int32_t;
 using Tokens = std::span<const Token>;
-using NodeId = std::int32_t;
 using Nodes = std::span<const NodeId>;
-
-inline constexpr NodeId kNoParent = -1;
-inline constexpr Token kNoToken = -1;
 
 /// Rows of logits as a model returns them: `rows` rows of `vocab` floats, `stride` floats apart. Not owned;
 /// valid until the next call of that model.

@@ -4,13 +4,14 @@
 #include <doctest/doctest.h>
 
 #include <specula/accept/block.hpp>
-#include <specula/accept/lenient.hpp>
+#include <specula/accept/lossy.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
 #include <cmath>
 #include <map>
 
 #include "exact_distribution.hpp"
+#include "philox_of_arrays.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -32,7 +33,7 @@ std::vector<Token> plain_text(const ToyModel& target, const SamplingParams& para
     Token next = kNoToken;
     for (std::uint32_t x = 0; x < p.size(); ++x) {
       const auto words =
-          detail::philox({static_cast<std::uint32_t>(text.size()), 0, 6u << 24 | x / 4, 0}, {seed, 0});
+          specula_test::philox({static_cast<std::uint32_t>(text.size()), 0, 6u << 24 | x / 4, 0}, {seed, 0});
       const double u = (static_cast<double>(words[x % 4]) + 0.5) / 4294967296.0;
       const double score = std::log(p[x]) - std::log(-std::log(u));
       if (score > best) best = score, next = static_cast<Token>(x);

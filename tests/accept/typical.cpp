@@ -3,7 +3,7 @@
 #include <specula/accept/typical.hpp>
 
 #include <doctest/doctest.h>
-#include <specula/accept/lenient.hpp>
+#include <specula/accept/lossy.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
 #include "fixed_uniforms.hpp"

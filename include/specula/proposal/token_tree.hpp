@@ -80,15 +80,11 @@ class TokenTree {
   bool excludes_siblings(NodeId node) const { return nodes_[index(node)].kind == Kind::distinct; }
 
   /// The key of the uniform draw that accepts `node`.
-  RandomKey accept_key(NodeId node) const {
-    return {position(node), origin_, RandomStream::accept, static_cast<std::uint32_t>(node)};
-  }
+  RandomKey accept_key(NodeId node) const { return detail::accept_key(origin_, depth(node), node); }
   /// The keys of the token after `node`: drawn from the target's own distribution, or from the residual
   /// after rejections.
-  RandomKey sample_key(NodeId node) const { return {position(node) + 1, 0, RandomStream::sample, 0}; }
-  RandomKey residual_key(NodeId node) const {
-    return {position(node) + 1, origin_, RandomStream::residual, 0};
-  }
+  RandomKey sample_key(NodeId node) const { return detail::sample_key(origin_, depth(node)); }
+  RandomKey residual_key(NodeId node) const { return detail::residual_key(origin_, depth(node)); }
   /// The key of the noise of the token after `node`; index: token / 4.
   RandomKey noise_key(NodeId node) const { return {position(node) + 1, 0, RandomStream::noise, 0}; }
 

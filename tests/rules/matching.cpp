@@ -1,5 +1,7 @@
 // labels: light
-#include <specula/accept/detail/accept_matching.hpp>
+#include <specula/rules/matching.hpp>
+
+#include <specula/accept/detail/sequence_verifier.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
 #include <doctest/doctest.h>
@@ -20,7 +22,8 @@ TEST_CASE("it follows what was drafted, the first of equal siblings, and ends wh
   VerifyResult out;
   const auto text = [&](std::vector<Token> tokens) {
     asked.clear();
-    detail::accept_matching(tree, out, [&](NodeId node) {
+    detail::SequenceState sequence(tree, out);
+    rules::accept_matching(sequence, [&](NodeId node, int) {
       asked.push_back(node);
       return tokens[asked.size() - 1];
     });
