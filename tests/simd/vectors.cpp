@@ -25,6 +25,7 @@ struct Results {
   std::array<float, 16> fused, subtracted, raised;
   float sum, largest;
   std::uint32_t above, at_least;
+  bool nan;
   std::array<std::uint32_t, 16> products, low, high, low_pairs, high_pairs, blended;
 };
 
@@ -36,6 +37,7 @@ struct Body {
                                                 Results& out) {
     out.above = out.at_least = 0;
     typename V::Floats block[V::kParts];
+    typename V::Nans nans{};
     for (int p = 0; p < V::kParts; ++p) {
       const int i = p * V::kWidth;
       typename V::Floats x, y, z, to;
@@ -45,6 +47,7 @@ struct Body {
       to = x, V::raise(to, y), V::store(out.raised.data() + i, to);
       out.above |= V::template compare<V::Order::above>(x, y) << i;
       out.at_least |= V::template compare<V::Order::at_least>(x, y) << i;
+      V::find_nans(nans, x, y);
       block[p] = z;
       typename V::Words u, v, low, high;
       V::load(u, a + i), V::load(v, b + i);
@@ -59,6 +62,7 @@ struct Body {
     typename V::Floats most = block[0];
     for (int p = 1; p < V::kParts; ++p) V::raise(most, block[p]);
     out.largest = V::largest(most);
+    out.nan = V::any(nans);
   }
 };
 
@@ -72,15 +76,17 @@ void check() {
     for (int i = 0; i < 16; ++i) {
       a[i] = static_cast<float>(random.between(-3, 3)), c[i] = static_cast<float>(random.between(-9, 9));
       b[i] = random.bernoulli(0.2) ? a[i] : static_cast<float>(random.between(-3, 3));
-      if (random.bernoulli(0.05)) a[i] = kNan;
-      if (random.bernoulli(0.05)) b[i] = kNan;
+      if (random.bernoulli(0.03)) a[i] = kNan;
+      if (random.bernoulli(0.03)) b[i] = kNan;
     }
     Results got;
     compiled<isa, &Body<isa>::run>()(a, b, c, got);
     std::array<float, 16> tree;
     float largest = c[0];
     int wrong = 0;
+    bool nan = false;
     for (int i = 0; i < 16; ++i) {
+      nan |= std::isnan(a[i]) || std::isnan(b[i]);
       const auto n = static_cast<std::size_t>(i);
       const float fused = std::fma(a[i], b[i], c[i]), subtracted = std::fma(a[i], b[i], -c[i]);
       const auto differs = [](float x, float once, float y) { return x != once && (V::kFused || x != y); };
@@ -103,6 +109,7 @@ void check() {
     for (std::size_t half = 8; half > 0; half /= 2)
       for (std::size_t i = 0; i < half; ++i) tree[i] += tree[i + half];
     CHECK(wrong == 0);
+    CHECK(got.nan == nan);
     CHECK(got.sum == tree[0]);
     CHECK(got.largest == largest);
   }

@@ -1,8 +1,13 @@
-// Compiler requirements of specula's headers: C++20, and floating-point arithmetic without -ffast-math.
+// Compiler requirements of specula's headers: the vector extensions of GCC and Clang, C++20, and
+// floating-point arithmetic without -ffast-math.
 #pragma once
 
-#if (defined(_MSVC_LANG) ? _MSVC_LANG : __cplusplus) < 202002L
-#error "specula needs C++20: compile with -std=c++20 (MSVC: /std:c++20)"
+#if !defined(__GNUC__)
+#error \
+    "specula needs g++ or clang: its SIMD code is written in their vector extensions, which MSVC does not have"
+#endif
+#if __cplusplus < 202002L
+#error "specula needs C++20: compile with -std=c++20"
 #include "specula needs C++20"  // no such file: stops g++ and clang, which continue after an #error
 #endif
 

@@ -23,24 +23,20 @@ struct RowBodies {
   [[gnu::always_inline]] static inline float maximum(const float* logits) {
     constexpr int kBest = 64 / kWidth;  // at once
     // A comparison returns its second operand where either is NaN, so NaN needs a test of its own.
-    Floats best[kBest], nan{}, l;
-    SPECULA_UNROLL_LANES for (int j = 0; j < kBest; ++j) {
-      V::load(best[j], logits + j * kWidth);
-      nan = best[j] != best[j] ? best[j] : nan;
-    }
+    Floats best[kBest], l[kBest];
+    typename V::Nans nans{};
+    SPECULA_UNROLL_LANES for (int j = 0; j < kBest; ++j) V::load(best[j], logits + j * kWidth);
+    SPECULA_UNROLL_LANES for (int j = 0; j < kBest; j += 2) V::find_nans(nans, best[j], best[j + 1]);
     for (std::int32_t i = 64; i < kTile; i += 64) {
-      SPECULA_UNROLL_LANES for (int j = 0; j < kBest; ++j) {
-        V::load(l, logits + i + j * kWidth);
-        nan = l != l ? l : nan;
-        V::raise(best[j], l);
-      }
+      SPECULA_UNROLL_LANES for (int j = 0; j < kBest; ++j) V::load(l[j], logits + i + j * kWidth);
+      SPECULA_UNROLL_LANES for (int j = 0; j < kBest; j += 2) V::find_nans(nans, l[j], l[j + 1]);
+      SPECULA_UNROLL_LANES for (int j = 0; j < kBest; ++j) V::raise(best[j], l[j]);
     }
     SPECULA_UNROLL_LANES for (int half = kBest / 2; half > 0; half /= 2) {
       SPECULA_UNROLL_LANES for (int j = 0; j < half; ++j) V::raise(best[j], best[j + half]);
     }
-    return V::template compare<V::Order::at_least>(nan, nan) == V::kAllLanes
-               ? V::largest(best[0])
-               : std::numeric_limits<float>::quiet_NaN();
+    const float top = V::largest(best[0]);  // g++ 12 would pass the register through memory after the branch
+    return V::any(nans) ? std::numeric_limits<float>::quiet_NaN() : top;
   }
 
   [[gnu::always_inline]] static inline void stats(const float* logits, std::int32_t tiles, double inv_t,
@@ -53,8 +49,8 @@ struct RowBodies {
       out[t] = tile_unit(top, factor);
       // Where the unit is exact in a float, so is the fused product, which saves the subtraction.
       const bool large = !V::kFused || std::abs(out[t].unit) >= 0x1p22;
-      const Lanes lanes{Floats{} + (large ? top : 0), Floats{} + factor,
-                        Floats{} + (large ? -out[t].rest : static_cast<float>(out[t].unit)), Floats{}};
+      const Lanes lanes{(large ? top : 0) - Floats{}, factor - Floats{},
+                        (large ? -out[t].rest : static_cast<float>(out[t].unit)) - Floats{}, Floats{}};
       Floats sums[kSums];
       const float ahead =
           large ? columns<true>(lanes, logits, next, sums) : columns<false>(lanes, logits, next, sums);
@@ -78,7 +74,7 @@ struct RowBodies {
 
   [[gnu::always_inline]] static inline double subtract(float* weights, const float* less, float keep,
                                                        float take) {
-    const Floats a = Floats{} + keep, b = Floats{} + take;
+    const Floats a = keep - Floats{}, b = take - Floats{};
     Floats sums[kSums]{};
     for (std::int32_t row = 0; row < kTile; row += kColumns)
       SPECULA_UNROLL_LANES for (std::int32_t j = 0; j < kSums; ++j) {
@@ -96,7 +92,7 @@ struct RowBodies {
                                                          const float* less, const Exponent& f, float keep,
                                                          float take) {
     const Lanes lanes(e), others(f);
-    const Floats a = Floats{} + keep, b = Floats{} + take;
+    const Floats a = keep - Floats{}, b = take - Floats{};
     Floats sums[kSums]{};
     for (std::int32_t row = 0; row < kTile; row += kColumns)
       SPECULA_UNROLL_LANES for (std::int32_t j = 0; j < kSums; ++j) {
@@ -113,7 +109,7 @@ struct RowBodies {
                                                     const float* draft, const Exponent& f, float keep,
                                                     float take, float* out) {
     const Lanes lanes(e), others(f);
-    const Floats a = Floats{} + keep, b = Floats{} + take;
+    const Floats a = keep - Floats{}, b = take - Floats{};
     Floats sums[kSums]{};
     for (std::int32_t row = 0; row < kTile; row += kColumns)
       SPECULA_UNROLL_LANES for (std::int32_t j = 0; j < kSums; ++j) {
@@ -134,7 +130,7 @@ struct RowBodies {
 
   [[gnu::always_inline]] static inline std::int32_t above(const float* logits, float bound,
                                                           std::int32_t* places) {
-    const Floats limit = Floats{} + bound;
+    const Floats limit = bound - Floats{};
     std::int32_t count = 0;
     for (std::int32_t i = 0; i < kTile; i += 32) {
       std::uint32_t mask = 0;
@@ -154,10 +150,10 @@ struct RowBodies {
     [[gnu::always_inline]] inline Lanes(const Floats& s, const Floats& f, const Floats& o, const Floats& m)
         : shift(s), scale(f), offset(o), min_logit(m) {}
     [[gnu::always_inline]] inline explicit Lanes(const Exponent& e)
-        : shift(Floats{} + e.shift),
-          scale(Floats{} + e.scale),
-          offset(Floats{} + e.offset),
-          min_logit(Floats{} + e.min_logit) {}
+        : shift(e.shift - Floats{}),
+          scale(e.scale - Floats{}),
+          offset(e.offset - Floats{}),
+          min_logit(e.min_logit - Floats{}) {}
   };
   /// The sum of a tile whose maximum is -infinity: 0, or NaN if it holds one, which raise() misses.
   [[gnu::always_inline]] static inline double empty(const float* logits) {
@@ -182,21 +178,25 @@ struct RowBodies {
   template <bool large>
   [[gnu::always_inline]] static inline float columns(const Lanes& lanes, const float* logits,
                                                      const float* next, Floats (&sums)[kSums]) {
-    Floats best = Floats{} - std::numeric_limits<float>::infinity();
+    Floats even = Floats{} - std::numeric_limits<float>::infinity(), odd = even;
     for (std::int32_t j = 0; j < kSums; ++j) {
       const std::int32_t column = kWidth * j;
-      Floats sum, w, a, b;
+      Floats sum, w;
+      const float* ahead = next + 4 * column;  // in order, for the hardware prefetcher
+      V::load(w, ahead), V::raise(even, w);
+      V::load(w, ahead + kWidth), V::raise(odd, w);
+      V::load(w, ahead + 2 * kWidth), V::raise(even, w);
+      V::load(w, ahead + 3 * kWidth), V::raise(odd, w);
+      // The tile after next; beyond the row a prefetch does no harm.
+      for (int line = 0; line < 4 * kWidth; line += 16) __builtin_prefetch(ahead + kTile + line);
       above_unit<large>(sum, lanes, logits + column);
       SPECULA_UNROLL_LANES for (std::int32_t row = kColumns; row < kTile; row += kColumns)
           above_unit<large>(w, lanes, logits + row + column),
           sum += w;
       sums[j] = sum;
-      const float* ahead = next + 4 * column;  // in order, for the hardware prefetcher
-      V::load(a, ahead), V::load(w, ahead + kWidth), V::raise(a, w);
-      V::load(b, ahead + 2 * kWidth), V::load(w, ahead + 3 * kWidth), V::raise(b, w);
-      V::raise(a, b), V::raise(best, a);
     }
-    return V::largest(best);
+    V::raise(even, odd);
+    return V::largest(even);
   }
   [[gnu::always_inline]] static inline void weight(Floats& out, const Lanes& lanes, const float* logits) {
     Floats l;

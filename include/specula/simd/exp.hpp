@@ -47,8 +47,6 @@ template <Isa isa, bool bounded>
     return;
   }
 #endif
-  // Before and not after: g++ 12 takes a choice between two choices by AVX-512 lane by lane.
-  if constexpr (bounded) y = l < least ? Floats{} - std::numeric_limits<float>::infinity() : y;
 #if SPECULA_X86_ASM
   if constexpr (isa == Isa::avx2) {
     __asm__("vroundps $8, %1, %0" : "=x"(n) : "x"(y));
@@ -57,9 +55,12 @@ template <Isa isa, bool bounded>
     // NaN converts to 0x80000000, which is shifted out: p, also NaN, is unchanged.
     p = (Floats)((Words)p + ((Words) __builtin_convertvector(n, typename V::Ints) << 23));
     y = y < -126.0f ? Floats{} : p;
+    if constexpr (bounded) y = l < least ? Floats{} : y;
     return;
   }
 #endif
+  // Before and not after: g++ 12 takes a choice between two choices by AVX-512 lane by lane.
+  if constexpr (bounded) y = l < least ? Floats{} - std::numeric_limits<float>::infinity() : y;
   // Adding 1.5 * 2^23 leaves the nearest integer n in the low bits. 128 more make them the exponent of 2^(n +
   // 1), and the polynomial's coefficients are halved, which is exact.
   constexpr float kRound = 12582912.0f + 128.0f;

@@ -13,12 +13,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "specula/simd/isa.hpp"
-
-#if !defined(__GNUC__)
-#error "specula needs vector extensions as GCC and Clang have them"
-#endif
 
 /// Before a loop of constant length whose arrays are to stay in registers.
 #if defined(__clang__)
@@ -50,7 +47,6 @@ template <Isa isa>
 struct Vectors {
   static constexpr std::size_t kBytes = isa == Isa::avx512 ? 64 : isa == Isa::avx2 ? 32 : 16;
   static constexpr int kWidth = static_cast<int>(kBytes / sizeof(float)), kParts = kLanes / kWidth;
-  static constexpr std::uint32_t kAllLanes = (1u << kWidth) - 1;  // as compare() numbers them
   /// Whether multiply_add() and multiply_subtract() round once.
   static constexpr bool kFused = isa != Isa::portable;
   using Floats = typename Register<kBytes>::Floats;
@@ -72,7 +68,15 @@ struct Vectors {
     out = (Floats)((where & (Ints)then) | (~where & (Ints)out));
   }
   /// out = max(out, a), and `a` where either is NaN.
-  [[gnu::always_inline]] static inline void raise(Floats& out, const Floats& a) { out = out > a ? out : a; }
+  [[gnu::always_inline]] static inline void raise(Floats& out, const Floats& a) {
+#if SPECULA_X86_ASM
+    if constexpr (kBytes > 16) {  // g++ 12 compares and masks where `a` is 0
+      __asm__("vmaxps %1, %0, %0" : "+v"(out) : "vm"(a));
+      return;
+    }
+#endif
+    out = out > a ? out : a;
+  }
 
   /// out = a * b + c
   [[gnu::always_inline]] static inline void multiply_add(Floats& out, const Floats& a, const Floats& b,
@@ -165,43 +169,40 @@ struct Vectors {
       std::uint16_t mask;
       __asm__("vcmpps %3, %2, %1, %0" : "=k"(mask) : "v"(a), "vm"(b), "i"(static_cast<int>(order)));
       return mask;
-    } else {
-      Ints where;
-      if constexpr (order == Order::above)
-        where = a > b;
-      else
-        where = a >= b;
-      std::uint32_t mask;
-      if constexpr (kBytes == 32)
-        __asm__("vmovmskps %1, %0" : "=r"(mask) : "x"(where));
-      else
-        mask = static_cast<std::uint32_t>(__builtin_ia32_movmskps((Floats)where));
-      return mask;
     }
-#else
-    Ints where;
+#endif
     if constexpr (order == Order::above)
-      where = a > b;
+      return bits(a > b);
     else
-      where = a >= b;
-    std::uint32_t mask = 0;
-#if SPECULA_X86
-    Four quarter[kWidth / 4];
-    std::memcpy(quarter, &where, sizeof(where));
-    SPECULA_UNROLL_LANES for (int i = 0; i < kWidth / 4; ++i) mask |=
-        static_cast<std::uint32_t>(__builtin_ia32_movmskps(quarter[i])) << 4 * i;
-#else
-    SPECULA_UNROLL_LANES for (int i = 0; i < kWidth; ++i) mask |= static_cast<std::uint32_t>(where[i] & 1) << i;
+      return bits(a >= b);
+  }
+
+  /// Lanes that hold NaN: a bit for each on AVX-512 under g++, else all ones.
+  using Nans = std::conditional_t<SPECULA_X86_ASM && kBytes == 64, std::uint16_t, Ints>;
+  /// Adds the lanes where `a` or `b` is NaN.
+  [[gnu::always_inline]] static inline void find_nans(Nans& nans, const Floats& a, const Floats& b) {
+#if SPECULA_X86_ASM
+    if constexpr (kBytes > 16) {
+      Nans found;
+      if constexpr (kBytes == 64)
+        __asm__("vcmpps $3, %3, %2, %1\n\tkorw %1, %0, %0" : "+k"(nans), "=&k"(found) : "v"(a), "v"(b));
+      else
+        __asm__("vcmpps $3, %3, %2, %1\n\tvorps %1, %0, %0" : "+x"(nans), "=&x"(found) : "x"(a), "x"(b));
+    } else
 #endif
-    return mask;
-#endif
+      nans |= (a != a) | (b != b);
+  }
+  [[gnu::always_inline]] static inline bool any(const Nans& nans) {
+    if constexpr (std::is_integral_v<Nans>)
+      return nans != 0;
+    else
+      return bits(nans) != 0;
   }
 
   /// One fixed tree over 16 lanes, whatever they were summed from: halves, 8, 4, 2, 1.
   [[gnu::always_inline]] static inline float sum(const Floats (&x)[kParts]) {
     if constexpr (kWidth == 4) {
-      const Floats four = (x[0] + x[2]) + (x[1] + x[3]);
-      return (four[0] + four[2]) + (four[1] + four[3]);
+      return sum4((x[0] + x[2]) + (x[1] + x[3]));
     } else {
       Eight eight, other;
       if constexpr (kWidth == 8)
@@ -211,8 +212,7 @@ struct Vectors {
       eight += other;
       Four four, last;
       split(four, last, eight);
-      four += last;
-      return (four[0] + four[2]) + (four[1] + four[3]);
+      return sum4(four + last);
     }
   }
   /// The largest lane of a register without NaN.
@@ -235,6 +235,26 @@ struct Vectors {
  private:
   using Four = Register<16>::Floats;
   using Eight = Register<32>::Floats;
+  /// The sign bit of each lane.
+  [[gnu::always_inline]] static inline std::uint32_t bits(const Ints& where) {
+    std::uint32_t mask = 0;
+#if SPECULA_X86_ASM
+    if constexpr (kBytes == 32) {
+      __asm__("vmovmskps %1, %0" : "=r"(mask) : "x"(where));
+      return mask;
+    }
+#endif
+#if SPECULA_X86
+    Four quarter[kWidth / 4];
+    std::memcpy(quarter, &where, sizeof(where));
+    SPECULA_UNROLL_LANES for (int i = 0; i < kWidth / 4; ++i) mask |=
+        static_cast<std::uint32_t>(__builtin_ia32_movmskps(quarter[i])) << 4 * i;
+#else
+    SPECULA_UNROLL_LANES for (int i = 0; i < kWidth; ++i) mask |= static_cast<std::uint32_t>(where[i] & 1)
+                                                                  << i;
+#endif
+    return mask;
+  }
   [[gnu::always_inline]] static inline void split(Eight& low, Eight& high,
                                                   const typename Register<64>::Floats& x) {
     low = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7);
@@ -243,9 +263,15 @@ struct Vectors {
   [[gnu::always_inline]] static inline void split(Four& low, Four& high, const Eight& x) {
     low = __builtin_shufflevector(x, x, 0, 1, 2, 3), high = __builtin_shufflevector(x, x, 4, 5, 6, 7);
   }
+  // By shuffles: g++ moves single lanes other than the first through memory.
+  [[gnu::always_inline]] static inline float sum4(const Four& x) {
+    const Four two = x + __builtin_shufflevector(x, x, 2, 3, 2, 3);
+    return (two + __builtin_shufflevector(two, two, 1, 1, 3, 3))[0];
+  }
   [[gnu::always_inline]] static inline float largest4(const Four& x) {
     const Four last = __builtin_shufflevector(x, x, 2, 3, 2, 3), two = x > last ? x : last;
-    return two[0] > two[1] ? two[0] : two[1];
+    const Four other = __builtin_shufflevector(two, two, 1, 1, 3, 3), one = two > other ? two : other;
+    return one[0];
   }
 };
 

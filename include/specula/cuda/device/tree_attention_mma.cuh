@@ -1,8 +1,8 @@
 // tree_attention() by mma.sync: any device from sm_80 on, and best up to 32 packed rows.
 #pragma once
 
-#include "specula/cuda/attention/tree_attention_block.cuh"
 #include "specula/cuda/args/launch.cuh"
+#include "specula/cuda/attention/tree_attention_block.cuh"
 #include "specula/cuda/device/tree_attention_plan.cuh"
 #include "specula/cuda/host_device.cuh"
 #include "specula/cuda/primitives/thread/async_copy.cuh"
@@ -66,23 +66,18 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
 template <class Element, int kHead, class Stored = Element>
 cudaError_t make_tree_attention_mma_plan(TreeAttentionPlan<Element, kHead, Stored>* plan,
                                          const TreeAttentionCapacity& capacity, int device) {
-  static_assert(kHead == 64 || kHead == 128, "heads of 64 or 128");
   using namespace detail;
-  DeviceLimits limits;
-  cudaError_t error = check_current(device);
-  if (error == cudaSuccess) error = device_limits(device, &limits);
-  if (error != cudaSuccess) return error;
-  TreeAttentionPlan<Element, kHead, Stored> out;
-  out.device = device;
-  if (!fill_plan(&out, capacity, kHead, AttentionPlaces{})) return cudaErrorInvalidValue;
-  out.rows = rows_that_fit<kHead, Stored>(out.rows, limits.shared_bytes);
-  error = with_shape<kHead, Stored>(out.rows, [&](auto shape) {
-    using Shape = decltype(shape);
-    if (Shape::kSharedBytes > limits.shared_bytes) return cudaErrorInvalidValue;
-    return finish_plan<Shape>(&out, tree_attention_kernel<Shape, Element, Stored>, limits);
-  });
-  if (error == cudaSuccess) *plan = out;
-  return error;
+  using Plan = TreeAttentionPlan<Element, kHead, Stored>;
+  return make_attention_plan<kHead>(
+      plan, device, [&](Plan* out) { return fill_plan(out, capacity, kHead, AttentionPlaces{}); },
+      [](Plan* out, const DeviceLimits& limits) {
+        out->rows = rows_that_fit<kHead, Stored>(out->rows, limits.shared_bytes);
+        return with_shape<kHead, Stored>(out->rows, [&](auto shape) {
+          using Shape = decltype(shape);
+          if (Shape::kSharedBytes > limits.shared_bytes) return cudaErrorInvalidValue;
+          return finish_plan<Shape>(out, tree_attention_kernel<Shape, Element, Stored>, limits);
+        });
+      });
 }
 
 /// out = softmax(scale * Q K^T) V over what each node sees, and its log-sum-exp: all committed tokens of the

@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "specula/cuda/args/arguments.cuh"
-#include "specula/cuda/attention/tree_attention_block.cuh"
 #include "specula/cuda/args/launch.cuh"
+#include "specula/cuda/attention/tree_attention_block.cuh"
 #include "specula/cuda/host_device.cuh"
 
 namespace specula {
@@ -282,6 +282,24 @@ cudaError_t finish_plan(TreeAttentionGeometry* plan, Kernel* kernel, const Devic
   plan->threads = Shape::kThreads;
   plan->shared_bytes = Shape::kSharedBytes;
   return cudaSuccess;
+}
+
+/// A plan for `device`, written if all succeeds. fill(&plan) returns whether the capacity is in range;
+/// finish(&plan, limits) prepares the kernel of the plan's variant. Errors: cudaErrorInvalidDevice unless
+/// `device` is the current one; cudaErrorInvalidValue where fill() returns false; else those of finish().
+template <int kHead, class Plan, class Fill, class Finish>
+cudaError_t make_attention_plan(Plan* plan, int device, Fill fill, Finish finish) {
+  static_assert(kHead == 64 || kHead == 128, "heads of 64 or 128");
+  DeviceLimits limits;
+  cudaError_t error = check_current(device);
+  if (error == cudaSuccess) error = device_limits(device, &limits);
+  if (error != cudaSuccess) return error;
+  Plan out;
+  out.device = device;
+  if (!fill(&out)) return cudaErrorInvalidValue;
+  error = finish(&out, limits);
+  if (error == cudaSuccess) *plan = out;
+  return error;
 }
 
 /// Launches a variant, if it is the plan's.

@@ -1,8 +1,8 @@
 // tree_attention() by wgmma: trees of many packed rows, on Hopper.
 #pragma once
 
-#include "specula/cuda/attention/tree_attention_wgmma_block.cuh"
 #include "specula/cuda/args/launch.cuh"
+#include "specula/cuda/attention/tree_attention_wgmma_block.cuh"
 #include "specula/cuda/device/tree_attention_plan.cuh"
 #include "specula/cuda/host_device.cuh"
 #include "specula/cuda/primitives/thread/async_copy.cuh"
@@ -69,36 +69,31 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
 template <class Element, int kHead, class Stored = Element>
 cudaError_t make_tree_attention_wgmma_plan(TreeAttentionPlan<Element, kHead, Stored>* plan,
                                            const TreeAttentionCapacity& capacity, int device) {
-  static_assert(kHead == 64 || kHead == 128, "heads of 64 or 128");
   using namespace detail;
-  DeviceLimits limits;
-  cudaError_t error = check_current(device);
-  if (error == cudaSuccess) error = device_limits(device, &limits);
-  if (error != cudaSuccess) return error;
-  TreeAttentionPlan<Element, kHead, Stored> out;
-  out.device = device;
-  if (!fill_wgmma_plan(&out, capacity, kHead, AttentionPlaces{})) return cudaErrorInvalidValue;
-  error = with_wgmma_shape<kHead>(out.rows, [&](auto shape) {
-    using Shape = decltype(shape);
-    const auto kernel = tree_attention_wgmma_kernel<Shape, Element, Stored>;
-    if (limits.version != 90) return cudaErrorNotSupported;
-    cudaFuncAttributes attributes{};
-    const cudaError_t e = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
-    if (e == cudaErrorNoKernelImageForDevice || e == cudaErrorInvalidDeviceFunction) {
-      cudaGetLastError();
-      return cudaErrorNotSupported;
-    }
-    if (e != cudaSuccess) return e;
-    // Compiled for anything but sm_90a the kernel is empty. And a block that is launched with fewer registers
-    // than its roles take would wait for them for ever.
-    constexpr int kNeeded =
-        Shape::kConsumers * Shape::kConsumerRegisters + Shape::kProducers * Shape::kProducerRegisters;
-    if (attributes.numRegs * Shape::kThreads < kNeeded || Shape::kSharedBytes > limits.shared_bytes)
-      return cudaErrorNotSupported;
-    return finish_plan<Shape>(&out, kernel, limits);
-  });
-  if (error == cudaSuccess) *plan = out;
-  return error;
+  using Plan = TreeAttentionPlan<Element, kHead, Stored>;
+  return make_attention_plan<kHead>(
+      plan, device, [&](Plan* out) { return fill_wgmma_plan(out, capacity, kHead, AttentionPlaces{}); },
+      [](Plan* out, const DeviceLimits& limits) {
+        return with_wgmma_shape<kHead>(out->rows, [&](auto shape) {
+          using Shape = decltype(shape);
+          const auto kernel = tree_attention_wgmma_kernel<Shape, Element, Stored>;
+          if (limits.version != 90) return cudaErrorNotSupported;
+          cudaFuncAttributes attributes{};
+          const cudaError_t e = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
+          if (e == cudaErrorNoKernelImageForDevice || e == cudaErrorInvalidDeviceFunction) {
+            cudaGetLastError();
+            return cudaErrorNotSupported;
+          }
+          if (e != cudaSuccess) return e;
+          // Compiled for anything but sm_90a the kernel is empty. And a block that is launched with fewer
+          // registers than its roles take would wait for them for ever.
+          constexpr int kNeeded =
+              Shape::kConsumers * Shape::kConsumerRegisters + Shape::kProducers * Shape::kProducerRegisters;
+          if (attributes.numRegs * Shape::kThreads < kNeeded || Shape::kSharedBytes > limits.shared_bytes)
+            return cudaErrorNotSupported;
+          return finish_plan<Shape>(out, kernel, limits);
+        });
+      });
 }
 
 /// As tree_attention_mma(), in every argument, with a plan of make_tree_attention_wgmma_plan(). Results
