@@ -6,6 +6,7 @@
 #include <span>
 
 #include "specula/accept/target_distributions.hpp"
+#include "specula/model/conditioning.hpp"
 #include "specula/model/skipped_blocks.hpp"
 #include "specula/proposal/proposal_builder.hpp"
 #include "specula/propose_context.hpp"
@@ -61,6 +62,14 @@ concept ExposesFeatures = LanguageModel<M> && requires(M& m, std::int32_t i) {
 template <class D, class View>
 concept TargetConditioned = LanguageModel<D> && requires(D& d, const View& view) {
   d.set_target_state(view);
+};
+
+/// A model that says at run time what it reads of a target, and by its type which views it takes, so that
+/// AnyModel can connect the two: `TargetViews` is the std::tuple of them.
+template <class D>
+concept StatesConditioning = LanguageModel<D> && requires(const D& c) {
+  typename D::TargetViews;
+  { c.conditioned_on() } -> std::same_as<Conditioning>;
 };
 
 /// A model that says how many layers a pass of it computes, for Usage::layers.

@@ -206,7 +206,7 @@ expect 0 'sampled-cascade:base:hass:lenience=3' "$compare" --models "$whole" --p
 expect 2 'attention of layer 99, the layers are 1 to' "$generate" --models "$whole" --pipeline asd:attention=2-99 --prompt x
 expect 2 "'s2d' has no exit 9, its exits are 1 to" "$generate" --models "$models" --pipeline s2d:exits=1-9 --prompt x
 expect 2 'must be fewer than its exits, 1' "$generate" --models "$models" --pipeline s2d:small:thresholds=0.5 --prompt x
-expect 2 "'glide' is conditioned on the target: it does nothing by itself" "$generate" --models "$whole" \
+expect 2 "'glide' reads the target's keys and values: it does nothing by itself" "$generate" --models "$whole" \
   --pipeline autoregressive:glide --prompt x
 
 # Intervals, comparisons, categories, given costs.

@@ -6,9 +6,12 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include <specula/concepts.hpp>
+#include <specula/model/conditioning.hpp>
 #include <specula/model/features.hpp>
 
 #include "toy_model.hpp"
@@ -132,6 +135,11 @@ class ToyConditioned {
   std::int32_t capacity() const { return model.capacity(); }
   std::uint64_t generation() const { return model.generation(); }
 
+  using TargetViews = std::tuple<View>;
+  specula::Conditioning conditioned_on() const {
+    return std::is_same_v<View, ToyKeyValues> ? specula::Conditioning::key_values
+                                              : specula::Conditioning::features;
+  }
   void set_target_state(const View& view) {
     if (++view_calls == throw_view) throw std::runtime_error("set_target_state failed");
     view_ = view;

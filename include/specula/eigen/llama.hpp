@@ -10,6 +10,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -241,6 +242,10 @@ class Llama {
            ", the model's hidden size is " + std::to_string(config().hidden_size));
     pass().set_target_state(view);
   }
+
+  /// What set_target_state() takes, and which of them this model reads.
+  using TargetViews = std::tuple<KeyValuesView<Real>, FeaturesView<Real>>;
+  Conditioning conditioned_on() const { return config().conditioned_on; }
 
   /// Whether nodes computed under one view remain valid under the next: the keys and values of a draft's only
   /// layer do not depend on its cross attention.
