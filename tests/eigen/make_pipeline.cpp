@@ -74,7 +74,7 @@ Pack* pack() {
 struct Run {
   std::vector<Token> text;
   std::int64_t rounds, draft_nodes;
-  double acceptance, layers;
+  double mat, layers;
   friend bool operator==(const Run&, const Run&) = default;
 };
 
@@ -85,11 +85,7 @@ Run run_of(P& pipeline) {
   while (pipeline.text().size() < kPrompt.size() + kTokens) pipeline.step(rng);
   const Tokens text = pipeline.text().first(kPrompt.size() + kTokens);
   const Stats& stats = pipeline.stats();
-  return {{text.begin(), text.end()},
-          stats.rounds,
-          stats.draft.nodes,
-          stats.acceptance(),
-          stats.draft.layers};
+  return {{text.begin(), text.end()}, stats.rounds, stats.draft.nodes, stats.mat(), stats.draft.layers};
 }
 
 }  // namespace
