@@ -64,13 +64,12 @@ concept TargetConditioned = LanguageModel<D> && requires(D& d, const View& view)
   d.set_target_state(view);
 };
 
-/// A model that says at run time what it reads of a target, and by its type which views it takes, so that
-/// AnyModel can connect the two: `TargetViews` is the std::tuple of them.
+/// A draft model that AnyModel can connect to a target: it says at run time what it reads, and by member types which
+/// views of it set_target_state() takes.
 template <class D>
 concept StatesConditioning = LanguageModel<D> && requires(const D& c) {
-  typename D::TargetViews;
   { c.conditioned_on() } -> std::same_as<Conditioning>;
-};
+} && (requires { typename D::TargetKeyValues; } || requires { typename D::TargetFeatures; });
 
 /// A model that says how many layers a pass of it computes, for Usage::layers.
 template <class M>

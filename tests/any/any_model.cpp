@@ -6,7 +6,6 @@
 
 #include <stdexcept>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include <specula/draft/feature_head.hpp>
@@ -62,7 +61,7 @@ std::string complaint(AnyModel draft, AnyModel target) {
 /// A head that takes features as doubles only.
 struct OtherHead : ToyModel {
   using ToyModel::ToyModel;
-  using TargetViews = std::tuple<FeaturesView<double>>;
+  using TargetFeatures = FeaturesView<double>;
   Conditioning conditioned_on() const { return Conditioning::features; }
   void set_target_state(const FeaturesView<double>&) {}
 };

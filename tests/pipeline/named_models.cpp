@@ -6,7 +6,6 @@
 
 #include <stdexcept>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include <specula/pipeline.hpp>

@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <tuple>
-#include <type_traits>
 #include <vector>
 
 #include <specula/concepts.hpp>
@@ -135,11 +133,6 @@ class ToyConditioned {
   std::int32_t capacity() const { return model.capacity(); }
   std::uint64_t generation() const { return model.generation(); }
 
-  using TargetViews = std::tuple<View>;
-  specula::Conditioning conditioned_on() const {
-    return std::is_same_v<View, ToyKeyValues> ? specula::Conditioning::key_values
-                                              : specula::Conditioning::features;
-  }
   void set_target_state(const View& view) {
     if (++view_calls == throw_view) throw std::runtime_error("set_target_state failed");
     view_ = view;
@@ -232,7 +225,15 @@ class ToyConditioned {
   std::vector<float> rows_;
 };
 
-using ToyGlide = ToyConditioned<ToyKeyValues>;
-using ToyHead = ToyConditioned<FeaturesView<float>>;
+struct ToyGlide : ToyConditioned<ToyKeyValues> {
+  using ToyConditioned::ToyConditioned;
+  using TargetKeyValues = ToyKeyValues;
+  specula::Conditioning conditioned_on() const { return specula::Conditioning::key_values; }
+};
+struct ToyHead : ToyConditioned<FeaturesView<float>> {
+  using ToyConditioned::ToyConditioned;
+  using TargetFeatures = FeaturesView<float>;
+  specula::Conditioning conditioned_on() const { return specula::Conditioning::features; }
+};
 
 }  // namespace specula_test

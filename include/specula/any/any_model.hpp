@@ -7,7 +7,6 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <tuple>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
@@ -61,7 +60,7 @@ class AnyModel {
   bool exposes(Conditioning state) const { return model_->view_type(state) != nullptr; }
   /// As it drafts for `target`, which must outlive the drafter: a Glide or a FeatureHead by conditioned_on(),
   /// else a ModelDrafter. Throws std::invalid_argument if the target does not expose what it reads, or only
-  /// as views of a type that is not among TargetViews, and what the drafter's constructor throws. The type is
+  /// as views of another type, and what the drafter's constructor throws. The type is
   /// compared here only; a round costs one virtual call for the view.
   AnyDrafter drafter(AnyModel& target) { return model_->drafter(target); }
   /// At which it can stop; 0 for a kind that cannot.
@@ -114,8 +113,8 @@ class AnyModel {
   template <class M>
   struct Of final : Base {
     static_assert(!detail::has_set_target_state<M>() || StatesConditioning<M>,
-                  "AnyModel: a model with set_target_state() must be StatesConditioning: TargetViews, the "
-                  "std::tuple of the views that it takes, and Conditioning conditioned_on() const");
+                  "AnyModel: a model with set_target_state() must be StatesConditioning: TargetKeyValues or "
+                  "TargetFeatures, the view that it takes, and Conditioning conditioned_on() const");
     explicit Of(M& model) : it(model) {}
     std::int32_t vocab_size() const override { return it.vocab_size(); }
     std::int32_t size() const override { return it.size(); }
@@ -131,36 +130,30 @@ class AnyModel {
     const void* address() const override { return &it; }
     AnyDrafter drafter() override { return AnyDrafter(ModelDrafter{it}); }
     AnyDrafter drafter([[maybe_unused]] AnyModel& target) override {
-      if constexpr (StatesConditioning<M>)
-        if (it.conditioned_on() != Conditioning::nothing)
-          return conditioned(target, std::type_identity<typename M::TargetViews>{});
+      if constexpr (StatesConditioning<M>) {
+        const Conditioning reads = it.conditioned_on();
+        if constexpr (requires { typename M::TargetKeyValues; })
+          if (reads == Conditioning::key_values)
+            return conditioned<Conditioning::key_values, typename M::TargetKeyValues>(target);
+        if constexpr (requires { typename M::TargetFeatures; })
+          if (reads == Conditioning::features)
+            return conditioned<Conditioning::features, typename M::TargetFeatures>(target);
+      }
       return drafter();
     }
-    template <class... Views>
-    AnyDrafter conditioned(AnyModel& target, std::type_identity<std::tuple<Views...>>) {
-      static_assert((TargetConditioned<M, Views> && ...),
-                    "AnyModel: set_target_state() must take each of TargetViews");
-      const Conditioning reads = it.conditioned_on();
-      const auto fail = [&](const std::string& what) {
+    template <Conditioning reads, class View>
+    AnyDrafter conditioned(AnyModel& target) {
+      static_assert(TargetConditioned<M, View>,
+                    "AnyModel: set_target_state() must take the type that is named");
+      const auto fail = [](const std::string& what) {
         throw std::invalid_argument("AnyModel::drafter: the draft reads the target's " +
                                     std::string(name_of(reads)) + ", " + what);
       };
       if (same_address(target)) fail("and is that target itself");
-      const std::type_info* type = target.model_->view_type(reads);
-      if (!type) fail("which the target does not expose");
-      std::optional<AnyDrafter> made;
-      const auto match = [&]<class View>() {
-        using Keys = Accessor<Conditioning::key_values, View>;
-        using Features = Accessor<Conditioning::features, View>;
-        if (made || *type != typeid(View)) return;
-        if (reads == Conditioning::key_values)
-          made.emplace(detail::ConditionedDrafter<M, AnyModel, Keys>(it, target));
-        else
-          made.emplace(detail::ConditionedDrafter<M, AnyModel, Features>(it, target));
-      };
-      (match.template operator()<Views>(), ...);
-      if (!made) fail("and takes no view of the type that the target gives");
-      return *std::move(made);
+      const std::type_info* given = target.model_->view_type(reads);
+      if (!given) fail("which the target does not expose");
+      if (*given != typeid(View)) fail("and takes no view of the type that the target gives");
+      return AnyDrafter(detail::ConditionedDrafter<M, AnyModel, Accessor<reads, View>>(it, target));
     }
     bool same_address(const AnyModel& other) const { return address() == other.model_->address(); }
     Conditioning conditioned_on() const override {

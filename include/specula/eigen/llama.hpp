@@ -10,7 +10,6 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -244,7 +243,8 @@ class Llama {
   }
 
   /// What set_target_state() takes, and which of them this model reads.
-  using TargetViews = std::tuple<KeyValuesView<Real>, FeaturesView<Real>>;
+  using TargetKeyValues = KeyValuesView<Real>;
+  using TargetFeatures = FeaturesView<Real>;
   Conditioning conditioned_on() const { return config().conditioned_on; }
 
   /// Whether nodes computed under one view remain valid under the next: the keys and values of a draft's only
