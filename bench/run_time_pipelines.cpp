@@ -23,6 +23,13 @@
 #include <specula/make_pipeline.hpp>
 #include <specula/specula.hpp>
 
+#if __has_include(<valgrind/callgrind.h>)
+#include <valgrind/callgrind.h>
+#define SPECULA_COUNT(what) CALLGRIND_##what
+#else
+#define SPECULA_COUNT(what)
+#endif
+
 namespace {
 
 using namespace specula;
@@ -54,9 +61,11 @@ Measured measure(P& pipeline, Tokens prompt, std::size_t new_tokens) {
   PhiloxRandom rng(7);
   pipeline.forget();  // another one has used the models since
   pipeline.start(prompt);
+  SPECULA_COUNT(START_INSTRUMENTATION);
   const std::clock_t before = std::clock();  // of the processor: other programs' turns are not counted
   while (pipeline.text().size() < prompt.size() + new_tokens) pipeline.step(rng);
   const double seconds = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  SPECULA_COUNT(STOP_INSTRUMENTATION);
   const Tokens text = pipeline.text().first(prompt.size() + new_tokens);
   return {{text.begin(), text.end()}, seconds};
 }
