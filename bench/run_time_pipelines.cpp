@@ -20,7 +20,7 @@
 #include <vector>
 
 #include <specula/eigen/llama.hpp>
-#include <specula/make_pipeline.hpp>
+#include <specula/pipeline.hpp>
 #include <specula/specula.hpp>
 
 #if __has_include(<valgrind/callgrind.h>)

@@ -4,12 +4,14 @@
 
 #include <doctest/doctest.h>
 
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <specula/draft/feature_head.hpp>
 #include <specula/draft/glide.hpp>
+#include <specula/processed_model.hpp>
 
 #include "conditioned_models.hpp"
 #include "toy_model.hpp"
@@ -78,6 +80,11 @@ TEST_CASE("what a model exposes and what a draft reads pass through AnyModel") {
   CHECK(AnyModel(seen).exposes(Conditioning::key_values));
   CHECK(AnyModel(seen).exposes(Conditioning::features));
   CHECK_FALSE(AnyModel(seen).exposes(Conditioning::nothing));
+  Processed processed{seen, [](Tokens, std::span<float>) {}};
+  CHECK(AnyModel(processed).exposes(Conditioning::key_values));
+  CHECK(AnyModel(processed).exposes(Conditioning::features));
+  Processed processed_plain{plain, [](Tokens, std::span<float>) {}};
+  CHECK_FALSE(AnyModel(processed_plain).exposes(Conditioning::key_values));
   CHECK(AnyModel(seen).conditioned_on() == Conditioning::nothing);
   CHECK(AnyModel(glide).conditioned_on() == Conditioning::key_values);
   CHECK(AnyModel(head).conditioned_on() == Conditioning::features);
