@@ -8,20 +8,18 @@
 
 #include <specula/draft/bigram.hpp>
 
-#include "../common/token_store.hpp"
 #include "bigram_file.hpp"
 #include "files.hpp"
 #include "options.hpp"
 #include "prompts.hpp"
 #include "text_table.hpp"
+#include "token_store.hpp"
 #include "tokenizer.hpp"
 
 namespace {
 
 using namespace specula_examples;
 namespace fs = std::filesystem;
-
-using Document = std::vector<specula::Token>;
 
 struct Options {
   std::vector<std::string> texts, tokens;
@@ -46,7 +44,7 @@ void read_text(const fs::path& file, const Tokenizer& tokenizer, std::vector<Doc
 /// What there is to learn of a folder of tokens: of documents whose beginning was given, from its last token
 /// on.
 std::int32_t read_tokens(const fs::path& folder, std::vector<Document>& documents) {
-  const specula_train::TokenizedCorpus corpus = specula_train::read_tokens(folder);
+  const TokenizedCorpus corpus = specula_examples::read_tokens(folder);
   for (const auto& style : corpus.styles)
     for (std::size_t i = 0; i < style.train.size(); ++i) {
       const std::int32_t given = style.given.empty() ? 0 : style.given[i];

@@ -250,7 +250,7 @@ void write_gguf(const std::filesystem::path& directory, const std::filesystem::p
   const auto config_file = directory / "config.json";
   const LlamaConfig config =
       specula::eigen::read_llama_config(specula::eigen::read_json_file(config_file), config_file.string());
-  if (config.conditioned_on != specula::eigen::Conditioning::nothing)
+  if (config.conditioned_on != specula::Conditioning::nothing)
     throw std::runtime_error(config_file.string() +
                              ": a draft that is conditioned on its target is no model of llama.cpp");
 

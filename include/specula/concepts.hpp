@@ -6,6 +6,7 @@
 #include <span>
 
 #include "specula/accept/target_distributions.hpp"
+#include "specula/model/conditioning.hpp"
 #include "specula/model/skipped_blocks.hpp"
 #include "specula/proposal/proposal_builder.hpp"
 #include "specula/propose_context.hpp"
@@ -73,6 +74,13 @@ template <class D, class View>
 concept TargetConditioned = LanguageModel<D> && requires(D& d, const View& view) {
   d.set_target_state(view);
 };
+
+/// A TargetConditioned draft that AnyModel can connect to a target: it reports at run time what it reads, and
+/// names by member types the views that set_target_state() takes.
+template <class D>
+concept StatesConditioning = LanguageModel<D> && requires(const D& c) {
+  { c.conditioned_on() } -> std::same_as<Conditioning>;
+} && (requires { typename D::TargetKeyValues; } || requires { typename D::TargetFeatures; });
 
 /// A model that reports the number of layers of one full pass, for the costs in Usage (stats.hpp).
 template <class M>

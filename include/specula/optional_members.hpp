@@ -125,6 +125,7 @@ SPECULA_HAS_MEMBER(usage)
 SPECULA_HAS_MEMBER(kMembers)
 SPECULA_HAS_MEMBER(works_in)
 SPECULA_HAS_MEMBER(size)
+SPECULA_HAS_MEMBER(set_target_state)
 #undef SPECULA_HAS_MEMBER
 
 /// Compiles if each optional member that `D` has is as its concept says, else a static_assert names it.

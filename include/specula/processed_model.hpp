@@ -59,6 +59,11 @@ class Processed {
   { return model_->generation(); }
   std::int32_t layers() const requires requires(const M& m) { m.layers(); }
   { return model_->layers(); }
+  /// Views for drafts that are conditioned on the target: only of committed tokens, which are the model's.
+  auto key_values() requires ExposesKeyValues<M>
+  { return model_->key_values(); }
+  auto features() requires ExposesFeatures<M>
+  { return model_->features(); }
 
   /// Throws what the model throws, and as extend().
   void append(Tokens tokens) {

@@ -37,7 +37,7 @@ struct NaiveStates {
 inline NaiveStates naive_columns(const specula::eigen::LlamaWeights<double>& weights,
                                  const std::vector<NaiveColumn>& columns,
                                  const NaiveStates* target = nullptr) {
-  using specula::eigen::Conditioning;
+  using specula::Conditioning;
   using specula::eigen::PanelMatrix;
   const auto& config = weights.config;
   const auto length = columns.size();
@@ -190,7 +190,7 @@ inline NaiveStates naive_states(const specula::eigen::LlamaWeights<double>& weig
                                 const std::vector<std::int32_t>& tokens,
                                 const NaiveStates* target = nullptr) {
   const std::size_t size = target ? target->features.size() : 0;
-  const bool is_head = weights.config.conditioned_on == specula::eigen::Conditioning::features;
+  const bool is_head = weights.config.conditioned_on == specula::Conditioning::features;
   std::vector<NaiveColumn> columns;
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     NaiveColumn column{tokens[t], t, {}, std::min(t, size)};

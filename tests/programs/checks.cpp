@@ -137,7 +137,7 @@ TEST_CASE("misspelt names: the nearest ones") {
   CHECK(specula::nearest("sampled", names, 1) == Names{"sampled-chain"});
   CHECK(specula::nearest("x", names, 9).size() == 4);
   CHECK(specula::unknown_pipeline("chian:3", "chian", names) ==
-        "unknown pipeline 'chian:3'; the nearest are chain, cape, cascade (--help describes all 4)");
+        "unknown pipeline 'chian:3'; the nearest are chain, cape, cascade");
   specula::PipelineSpec spec("chain:exti=0.5");
   spec.option("exit", 0, 0, 1);
   CHECK(complaint([&] { spec.done("chain[:exit=PROB]"); }) ==

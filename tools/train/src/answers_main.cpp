@@ -27,8 +27,8 @@
 
 #include "corpus.hpp"
 #include "prompts.hpp"
-#include "token_store.hpp"
-#include "tokenizer.hpp"
+#include "tokens.hpp"
+#include "train_tokenizer.hpp"
 
 namespace {
 

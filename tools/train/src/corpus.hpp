@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "style_info.hpp"
+#include "tokens.hpp"
 
 namespace specula_train {
 

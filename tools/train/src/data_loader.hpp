@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "token_store.hpp"
+#include "tokens.hpp"
 
 namespace specula_train {
 

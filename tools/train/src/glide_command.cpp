@@ -12,7 +12,7 @@
 namespace specula_train {
 namespace {
 
-using specula::eigen::Conditioning;
+using specula::Conditioning;
 
 struct GlideOptions {
   std::string name = "glide";

@@ -74,7 +74,7 @@ specula::eigen::LlamaConfig read_inference_config(const std::filesystem::path& d
 }
 
 LlamaConfig read_config(const std::filesystem::path& directory,
-                        std::initializer_list<specula::eigen::Conditioning> allowed) {
+                        std::initializer_list<specula::Conditioning> allowed) {
   const auto read = read_inference_config(directory);
   if (std::ranges::find(allowed, read.conditioned_on) == allowed.end())
     throw std::runtime_error((directory / "config.json").string() + ": expected a plain decoder" +

@@ -56,8 +56,8 @@ LlamaConfig named_config(const std::string& name);
 /// (biases, sliding windows, rope scaling other than "llama3", quantized weights), or reads of a target what
 /// is not `allowed`.
 LlamaConfig read_config(const std::filesystem::path& directory,
-                        std::initializer_list<specula::eigen::Conditioning> allowed = {
-                            specula::eigen::Conditioning::nothing});
+                        std::initializer_list<specula::Conditioning> allowed = {
+                            specula::Conditioning::nothing});
 
 /// The same as specula::eigen::Llama reads it, whatever it looks at.
 specula::eigen::LlamaConfig read_inference_config(const std::filesystem::path& directory);

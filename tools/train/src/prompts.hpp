@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "token_store.hpp"
+#include "tokens.hpp"
 
 namespace specula_train {
 

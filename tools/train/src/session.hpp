@@ -12,7 +12,7 @@
 
 #include "command_options.hpp"
 #include "export.hpp"
-#include "token_store.hpp"
+#include "tokens.hpp"
 #include "training_loop.hpp"
 
 namespace specula_train {

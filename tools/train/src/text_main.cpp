@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "corpus.hpp"
-#include "token_store.hpp"
-#include "tokenizer.hpp"
+#include "tokens.hpp"
+#include "train_tokenizer.hpp"
 
 namespace {
 

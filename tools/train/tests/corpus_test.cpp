@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "folder.hpp"
-#include "token_store.hpp"
+#include "tokens.hpp"
 
 namespace st = specula_train;
 namespace fs = std::filesystem;

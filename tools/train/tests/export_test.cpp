@@ -94,7 +94,7 @@ TEST_CASE("a GLIDE draft's directory") {
                     .progress = {.steps = 7, .heldout = {{"gsm8k step 2 agrees", 0.25}}}},
                    place.directory);
   const auto read_back = read(place.directory);
-  CHECK((read_back.conditioned_on == eigen::Conditioning::key_values));
+  CHECK((read_back.conditioned_on == specula::Conditioning::key_values));
   CHECK(read_back.layers == 2);
   CHECK(read_back.hidden_size == 36);
   CHECK(read_back.heads == 6);
@@ -182,7 +182,7 @@ TEST_CASE("a feature head's directory") {
   st::export_feature_head(head, place.tokenizer, {.name = "head", .recipe = "r", .progress = {}},
                           place.directory);
   const auto read_back = read(place.directory);
-  CHECK((read_back.conditioned_on == eigen::Conditioning::features));
+  CHECK((read_back.conditioned_on == specula::Conditioning::features));
   CHECK(read_back.layers == 1);
   CHECK(read_back.hidden_size == 32);
   CHECK(std::equal(read_back.feature_layers.begin(), read_back.feature_layers.end(), layers.begin(),

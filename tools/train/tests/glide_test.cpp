@@ -206,7 +206,7 @@ TEST_CASE("a draft that begins as a plain decoder is that decoder until it is tr
   enlarge(*decoder);
   st::export_model(decoder, folder.path / "t.model", {}, directory);
   st::load_weights(directory, *decoder);  // rounded
-  CHECK(st::read_inference_config(directory).conditioned_on == specula::eigen::Conditioning::nothing);
+  CHECK(st::read_inference_config(directory).conditioned_on == specula::Conditioning::nothing);
 
   Pair pair(2);
   CHECK_THROWS_WITH_AS(st::load_weights(directory, *pair.draft), doctest::Contains("cross_attn"),
@@ -225,8 +225,8 @@ TEST_CASE("a draft that begins as a plain decoder is that decoder until it is tr
     CHECK(pair.draft->named_parameters()[name].grad().abs().max().item<double>() > 0);
   st::export_glide(pair.draft, folder.path / "t.model", {}, folder.path / "glide");
   CHECK(st::read_inference_config(folder.path / "glide").conditioned_on ==
-        specula::eigen::Conditioning::key_values);
-  CHECK(st::read_config(folder.path / "glide", {specula::eigen::Conditioning::key_values}).layers == 2);
+        specula::Conditioning::key_values);
+  CHECK(st::read_config(folder.path / "glide", {specula::Conditioning::key_values}).layers == 2);
   CHECK_THROWS_WITH_AS(st::read_config(folder.path / "glide"), doctest::Contains("expected a plain decoder"),
                        std::runtime_error);
 }

@@ -1,5 +1,5 @@
 // A tokenizer that is trained here, and one of another model (tokenizer.json): both encode a corpus.
-#include "tokenizer.hpp"
+#include "train_tokenizer.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "tokenizer.hpp"
+#include "train_tokenizer.hpp"
 
 #include <sentencepiece_trainer.h>
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "corpus.hpp"
-#include "token_store.hpp"
-#include "../../../examples/common/tokenizer.hpp"
+#include "tokenizer.hpp"
+#include "tokens.hpp"
 
 namespace specula_train {
 
