@@ -48,7 +48,7 @@ class ReadyRows {
   std::vector<float> pool_;
 };
 
-/// The first half of the first path stays: something to learn from.
+/// Accepts the first half of the first path, so that adaptive shapes have something to learn from.
 void accept_half(const TokenTree& tree, VerifyResult& result) {
   result.clear();
   result.next_token = 0;

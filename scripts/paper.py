@@ -182,7 +182,7 @@ def by_costs(p, name):
 
 
 def gain(data, label, against, key):
-    """How much a row is above another, in per cent, and whether that may be chance."""
+    """How much a row is above another, in per cent, and whether the difference is significant."""
     named = pipelines(data)
     if label not in named or against not in named or label == against:
         return ""

@@ -34,7 +34,7 @@ Errors errors_of(const std::vector<Element>& out, const std::vector<float>& lse,
     difference += (x - want[i]) * (x - want[i]);
     size += want[i] * want[i];
   }
-  e.out = size > 0 ? std::sqrt(difference / size) : difference > 0 ? nan : difference;  // NaN stays
+  e.out = size > 0 ? std::sqrt(difference / size) : difference > 0 ? nan : difference;  // keeps NaN
   for (std::size_t i = 0; i < want_lse.size(); ++i) {
     const auto x = static_cast<double>(lse[i]);
     e.lse = worse(e.lse, !std::isinf(want_lse[i]) ? std::abs(x - want_lse[i]) : x == want_lse[i] ? 0 : nan);

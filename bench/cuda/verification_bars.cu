@@ -19,7 +19,7 @@ struct WorkShape {
   int sequences = 1;
   int nodes = 5;     // of a tree, the root included
   int depth = 4;     // of a tree
-  double alpha = 1;  // probability that a draft token stays, on chains; 1: the draft is the target
+  double alpha = 1;  // acceptance rate of a chain's draft tokens; 1: the draft is the target
   float top_p = 1;
 };
 

@@ -20,7 +20,7 @@ struct Search {
 /// Expands the braces. Throws UsageError as expand_braces() does, and for a name that is no pipeline.
 Search parse_search(const std::string& text);
 
-/// What a search looks for: the largest speedup (`time`), MAT, tau or SWI with measured costs (`mat`, `tau`,
+/// Checks a search's objective: the largest speedup (`time`), MAT, tau or SWI with measured costs (`mat`, `tau`,
 /// `swi`), or SWI by a set of `--costs` (its name). Throws UsageError if `objective` is none of these.
 void check_objective(const std::string& objective, std::span<const GivenCosts> given);
 

@@ -20,7 +20,7 @@ auto dense(double epsilon = 0.09, double delta = 0.3) {
 }
 
 /// Whether all above `node`, and it, are likely enough.
-bool stays(const Case& it, NodeId node) {
+bool is_accepted(const Case& it, NodeId node) {
   for (NodeId n = node; n != 0; n = it.tree.parent(n)) {
     const Dense& p = it.distributions[static_cast<std::size_t>(it.tree.parent(n))];
     double entropy = 0;
@@ -159,8 +159,8 @@ TEST_CASE("nothing proposed, and nothing to choose from") {
 TEST_CASE("rows of nodes that cannot be reached are never read, nor those of leaves but the last") {
   check_rows_read(Typical{}, {.nodes = 14, .wide = 0.5, .spread = 5},
                   [](const Case& it, const VerifyResult& result, NodeId n) {
-                    const bool asked =
-                        n == result.accepted.back() || (stays(it, n) && it.tree.first_child(n) != kNoParent);
+                    const bool asked = n == result.accepted.back() ||
+                                       (is_accepted(it, n) && it.tree.first_child(n) != kNoParent);
                     return asked ? 1 : 0;
                   });
 }

@@ -89,7 +89,7 @@ TEST_CASE("JSON is saved whole") {
   std::ifstream file(path);
   CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == json.text());
   CHECK(!std::ifstream(path + ".part"));
-  // The old one stays where the new one cannot be written.
+  // If the new file cannot be written, the old one is kept.
   std::filesystem::create_directory(path + ".part");
   Json other;
   other.begin_object().end();

@@ -20,15 +20,15 @@ namespace {
 /// min(q, l p) + (1 - sum min(q, l p)) norm((p - q / l)+), as derived: the accepted mass, plus the
 /// redrawn mass after a rejection.
 Dense q_eff(const Dense& q, const Dense& p, double l) {
-  Dense stays(q.size()), anew(q.size());
+  Dense kept(q.size()), anew(q.size());
   for (std::size_t x = 0; x < q.size(); ++x) {
-    stays[x] = std::min(q[x], l * p[x]);
+    kept[x] = std::min(q[x], l * p[x]);
     anew[x] = std::max(0.0, p[x] - q[x] / l);
   }
-  const double rejected = 1 - dense_sum(stays), rest = dense_sum(anew);
+  const double rejected = 1 - dense_sum(kept), rest = dense_sum(anew);
   for (std::size_t x = 0; x < q.size(); ++x)
-    if (rejected > 0) stays[x] += rejected * anew[x] / rest;
-  return stays;
+    if (rejected > 0) kept[x] += rejected * anew[x] / rest;
+  return kept;
 }
 
 const SamplingParams kSettings[] = {{},

@@ -20,14 +20,14 @@ namespace {
 using Error = std::invalid_argument;
 
 /// What a review may do, and what it must record.
-enum class Outcome { stays, replaced };
+enum class Outcome { accepted, replaced };
 struct Forced {
   Outcome outcome;
   double asked = -1;
   int draws = 0;
   bool accept(double probability, const RandomKey&) {
     asked = probability;
-    return outcome == Outcome::stays;
+    return outcome == Outcome::accepted;
   }
   template <class Weights>
   Token draw(const Weights& weights, const RandomKey& key) {
@@ -112,20 +112,20 @@ TEST_CASE("a review at temperature 0 with lenience goes by confidence, and forgi
   const double p = plain_distribution(row, {})[3];
   Recorder rng;
   ProposalBuilder tree(4, 8, 0);
-  const auto stays = [&](float confidence, double lenience, bool copied) {
+  const auto accepted = [&](float confidence, double lenience, bool copied) {
     tree.reset(0, 5);
     copied ? tree.copy(0, 3, confidence) : tree.choose(0, 3, confidence);
     return review(tree, 1, row, greedy, lenience, rng);
   };
   for (const double l : {1.5, 3.0}) {
-    CHECK(stays(static_cast<float>(l * p * 0.99), l, false));
+    CHECK(accepted(static_cast<float>(l * p * 0.99), l, false));
     CHECK(tree.token(1) == 3);
     CHECK(tree.confidence(1) == doctest::Approx(p).epsilon(1e-5));
-    CHECK(!stays(static_cast<float>(l * p * 1.01), l, false));
-    CHECK(!stays(static_cast<float>(l * p * 0.5), l, true));
+    CHECK(!accepted(static_cast<float>(l * p * 1.01), l, false));
+    CHECK(!accepted(static_cast<float>(l * p * 0.5), l, true));
     CHECK(tree.token(1) == 1);
   }
-  CHECK(!stays(0.0f, 1, false));  // without lenience only the largest will do
+  CHECK(!accepted(0.0f, 1, false));  // without lenience only the largest will do
   // What a reviewer took over is its own, and may be forgiven by the next.
   tree.reset(0, 5);
   tree.copy(0, 3, 0.01f);
@@ -166,26 +166,26 @@ TEST_CASE("a review records the distribution that the token now has, whatever be
       if (copied) std::fill(q.begin(), q.end(), 0.0), q[static_cast<std::size_t>(draft_token)] = 1;
       const double lenience = copied ? 1 : l;
       const Dense want = lenient_distribution(q, p, lenience);
-      Forced rng{i % 2 ? Outcome::stays : Outcome::replaced};
+      Forced rng{i % 2 ? Outcome::accepted : Outcome::replaced};
       std::vector<float> shown = b;
-      const bool stays = review(tree, 2, shown, params, l, rng);
-      std::fill(shown.begin(), shown.end(), 0.0f);                  // the drafter's next call
-      if (i % 2 && stays) review(tree, 3, a, params, l, uniforms);  // and the next review
+      const bool accepted = review(tree, 2, shown, params, l, rng);
+      std::fill(shown.begin(), shown.end(), 0.0f);                     // the drafter's next call
+      if (i % 2 && accepted) review(tree, 3, a, params, l, uniforms);  // and the next review
       worst = std::max(worst, largest_difference(tree, 2, want));
       if (rng.asked >= 0)  // it was in doubt
         worst = std::max(worst, 0.1 * std::abs(rng.asked - want[static_cast<std::size_t>(draft_token)] /
                                                                q[static_cast<std::size_t>(draft_token)]));
       const Token now = tree.token(2);
       CHECK(tree.confidence(2) == doctest::Approx(tree.draft_prob(2, now)).epsilon(1e-5));
-      CHECK(tree.size() == (stays ? 4 : 3));
-      CHECK(rng.draws == (stays ? 0 : 1));
-      if (stays) CHECK(now == draft_token);
-      if (!stays) CHECK(want[static_cast<std::size_t>(now)] > q[static_cast<std::size_t>(now)]);
-      if (rng.outcome == Outcome::stays) CHECK(stays);
-      replaced += !stays, nothing += rng.asked < 0;
+      CHECK(tree.size() == (accepted ? 4 : 3));
+      CHECK(rng.draws == (accepted ? 0 : 1));
+      if (accepted) CHECK(now == draft_token);
+      if (!accepted) CHECK(want[static_cast<std::size_t>(now)] > q[static_cast<std::size_t>(now)]);
+      if (rng.outcome == Outcome::accepted) CHECK(accepted);
+      replaced += !accepted, nothing += rng.asked < 0;
       worst = std::max(
           worst, largest_difference(tree, 1, plain_distribution(a, params)));  // the others are as they were
-      if (stays && i % 2 == 0)
+      if (accepted && i % 2 == 0)
         worst = std::max(worst, largest_difference(tree, 3, plain_distribution(c, params)));
       CHECK(tree.kind() == ProposalKind::sampled);
     }
@@ -238,7 +238,7 @@ TEST_CASE("a review and a draw give the counts of q_eff: n 20,000") {
 TEST_CASE("what a proposal holds after reviews is its kind") {
   const std::vector<float> row = {0, 5, 0, 0}, other = {5, 0, 0, 0};
   ProposalBuilder tree(4, 8, 8);
-  Forced keep{Outcome::stays}, change{Outcome::replaced};
+  Forced keep{Outcome::accepted}, change{Outcome::replaced};
   tree.reset(0, 0);
   tree.copy(0, 2, 1), tree.copy(1, 2, 1), tree.choose(2, 2, 1);
   CHECK(tree.kind() == ProposalKind::deterministic);
@@ -282,7 +282,7 @@ TEST_CASE("a slot that a review overwrote: draws from its new distribution have 
       tree.reset(0, 9);
       PhiloxRandom rng(1);
       tree.draw(0, tree.store(0, a, {}), rng);  // the scan remembers slot 0
-      Forced keep{Outcome::stays};
+      Forced keep{Outcome::accepted};
       review(tree, 1, b, {}, lenience, keep);
       Masses masses;
       tree.draw(0, tree.draft_distribution(1), masses);

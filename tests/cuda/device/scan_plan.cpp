@@ -91,7 +91,7 @@ TEST_CASE("plans that nobody made, or that cannot be launched") {
   CHECK_FALSE(is_plan(changed([](ScanPlan& p) { p.threads = 48; }), false));
   const ScanPlan a_warp = changed([](ScanPlan& p) { p.threads = 32; });
   CHECK(is_plan(a_warp, false));
-  CHECK_FALSE(is_plan(a_warp, true));  // it walks, and nobody reads
+  CHECK_FALSE(is_plan(a_warp, true));  // one warp verifies, so none is left to read rows
 }
 
 TEST_CASE("arguments that a host refuses") {

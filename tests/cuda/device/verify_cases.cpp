@@ -287,7 +287,7 @@ TEST_CASE("bad trees and parameters: a status for that sequence, the others are 
   CHECK(v[9].tokens == std::vector<Token>{1, 1});
 }
 
-TEST_CASE("two siblings with one token: the first is the one that stays") {
+TEST_CASE("two siblings with one token: the first is accepted") {
   auto b = one_tree(3, {0, 2, 2, 1}, {-1, 0, 0, 2});
   const std::vector<float> certain{0, 0, 90};
   for (int n = 0; n < 4; ++n) b.add_row(b.target, certain.data());

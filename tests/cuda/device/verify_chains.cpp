@@ -116,7 +116,7 @@ TEST_CASE("chains of chosen draft tokens, of rows of probabilities, and of lists
 }
 
 TEST_CASE("rows that are read ahead may be bad, if no draft token leads there") {
-  // Draft token 1 never stays: what comes after it is NaN.
+  // Draft token 1 is never accepted: the row after it is NaN.
   const float nan = std::numeric_limits<float>::quiet_NaN();
   DeviceBatch<float> b(4);
   b.begin = {0, 4}, b.position = {4}, b.seed = {1}, b.params = {{}};
@@ -136,7 +136,7 @@ TEST_CASE("rows that are read ahead may be bad, if no draft token leads there") 
   }
 }
 
-TEST_CASE("a bad row on the path is the sequence's status, however likely its draft token looks") {
+TEST_CASE("a bad row on the path sets the sequence's status, however likely the draft token after it") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   DeviceBatch<float> b(4);
   b.begin = {0, 4}, b.position = {4}, b.seed = {1}, b.params = {{}};

@@ -284,7 +284,7 @@ TEST_CASE("every node is checked, and one too many is too many") {
   for (std::size_t i = 0; i < v.size(); ++i) CHECK(v[i].status == (i == 0 ? Status::ok : Status::bad_tree));
 }
 
-TEST_CASE("a draft token of next to no probability stays out, however its own draft tokens fared") {
+TEST_CASE("a draft token of almost no probability is rejected, even if its own draft tokens would be accepted") {
   for (const float gap : {80.0f, 95.0f, 110.0f, 400.0f})
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
       const std::vector<float> root{gap, 0, 1}, flat{0.3f, 0.1f, 0.2f}, q{0.1f, 0.2f, 0.3f};
@@ -422,7 +422,7 @@ struct Probe {
 }  // namespace
 
 TEST_CASE("what verification keeps of p when a rejection leaves nothing") {
-  // p flat over 4, three children drawn from flat rows: with a weight of 0.01 nothing is left, and p stays.
+  // p flat over 4, three children drawn from flat rows: with a weight of 0.01 nothing is left, and p is kept.
   DeviceBatch<float> b(4);
   const std::vector<float> flat{0, 0, 0, 0}, peak{3, 0, 0, 0};
   b.token = {0, 1, 2, 3};

@@ -72,7 +72,7 @@ void RowStream::start_epoch(std::size_t length) {
 
 const Document& RowStream::next(std::size_t length) {
   if (length_ == 0) {
-    start_epoch(length);  // first use, or after seek(): position_ stays
+    start_epoch(length);  // first use, or after seek(), which has set position_
   } else if (length != length_ || position_ >= static_cast<std::int64_t>(rows_.size())) {
     ++epoch_;
     position_ = 0;

@@ -59,7 +59,7 @@ LlamaConfig read_config(const std::filesystem::path& directory,
                         std::initializer_list<specula::eigen::Conditioning> allowed = {
                             specula::eigen::Conditioning::nothing});
 
-/// The same as specula::eigen::Llama reads it, whatever it looks at.
+/// The config as specula::eigen::Llama reads it, for every kind of conditioning.
 specula::eigen::LlamaConfig read_inference_config(const std::filesystem::path& directory);
 
 /// A matrix (out, in) as the parameter `name`.weight of a module, from N(0, deviation^2).

@@ -13,7 +13,7 @@ namespace st = specula_train;
 namespace fs = std::filesystem;
 using specula_train_test::Folder;
 
-TEST_CASE("calculator annotations go, all else stays") {
+TEST_CASE("calculator annotations are removed, all else is kept") {
   CHECK(st::strip_calculator_annotations("3*4=<<3*4=12>>12 eggs, 1+1=<<1+1=2>>2") == "3*4=12 eggs, 1+1=2");
   CHECK(st::strip_calculator_annotations("1 << 2") == "1 << 2");
   CHECK(st::strip_calculator_annotations("") == "");
