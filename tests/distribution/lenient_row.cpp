@@ -1,3 +1,4 @@
+// lenient_row(): the distribution q_eff of a lenient review.
 #include <specula/distribution/lenient_row.hpp>
 
 #include <doctest/doctest.h>
@@ -38,7 +39,7 @@ const SamplingParams kSettings[] = {{},
 
 }  // namespace
 
-TEST_CASE("against dense doubles: cuts, logits of -infinity, several tiles") {
+TEST_CASE("lenient_row against dense doubles: truncation, logits of -infinity, several tiles") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(1);
@@ -96,7 +97,7 @@ TEST_CASE("lenience 1 gives the reviewer's distribution") {
   }
 }
 
-TEST_CASE("nothing can be rejected where lenience covers the largest ratio, and only there") {
+TEST_CASE("no rejection is possible exactly if lenience covers the largest ratio") {
   Random random(3);
   for (const std::int32_t vocab : {4, 1200}) {
     const std::vector<float> a = random.row(vocab, 2), b = random.row(vocab, 2);
@@ -112,7 +113,7 @@ TEST_CASE("nothing can be rejected where lenience covers the largest ratio, and 
   }
 }
 
-TEST_CASE("a token that the reviewer excludes is never there, however lenient") {
+TEST_CASE("a token with reviewer probability 0 has probability 0 at any lenience") {
   const std::vector<float> a = {2, 1, 0}, b = {-std::numeric_limits<float>::infinity(), 1, 0};
   RowScan scan(3);
   const Distribution draft = scan.distribution(a, {}), reviewer = scan.distribution(b, {});
