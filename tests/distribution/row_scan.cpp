@@ -155,7 +155,7 @@ TEST_CASE("bad rows, at every position, and rows of another width") {
   }
 }
 
-TEST_CASE("weights of a distribution that another scan made") {
+TEST_CASE("weights of any distribution over a row: with another normaliser, truncation or temperature") {
   RowScan scan(600);
   Random random(6);
   const std::vector<float> row = random.row(600, 3);
