@@ -9,7 +9,7 @@ using specula::eigen::WeightType;
 #include <specula/eigen/llama_options.hpp>
 #include <specula/eigen/panel_matrix.hpp>
 
-TEST_CASE("inputs are rounded, and weights widened, only if requested") {
+TEST_CASE("by default neither inputs nor weights are rounded") {
   CHECK(specula::eigen::LlamaOptions{}.inputs == Inputs::full);
   CHECK(specula::eigen::PanelMatrix<float>().type() == WeightType::full);
 }

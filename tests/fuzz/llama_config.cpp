@@ -1,4 +1,4 @@
-// Any bytes as JSON and as config.json: an error or a value that makes sense.
+// Fuzzes the JSON parser and config.json: any bytes give an error or a valid value.
 #include <specula/eigen/llama_config.hpp>
 
 #include <algorithm>
