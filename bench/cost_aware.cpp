@@ -1,6 +1,6 @@
-// What CostAware gains and loses, in simulated time: against plain decoding and against the best fixed chain
-// of hindsight, on simulated and on measured costs of passes. Deterministic. Prints a table; fails where
-// plain decoding would have been 2% faster. `--all` for every combination, about two minutes.
+// CostAware in simulated time: speed relative to plain decoding and to the best fixed chain in hindsight,
+// with simulated and measured costs of passes. Deterministic. Prints a table; fails if plain decoding is more
+// than 2% faster in too many cases. `--all` for every combination, about two minutes.
 #include <cstdio>
 #include <cstring>
 #include <map>

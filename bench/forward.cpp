@@ -1,6 +1,6 @@
-// Time of one pass of a Llama decoder over n nodes behind a context: T(n) / T(1) decides what a speculative
-// token costs. Random weights in bfloat16. Arguments: hidden size, nodes, context, threads, whether inputs
-// are rounded to bfloat16 too.
+// Time of one pass of a Llama decoder over n nodes after a context: T(n) / T(1) is the cost of draft tokens.
+// Random weights in bfloat16. Arguments: hidden size, nodes, context, threads, whether inputs are rounded to
+// bfloat16, too.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -76,8 +76,8 @@ BENCHMARK(extend)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 
-/// Prefill: tokens a second through Eigen's wide products, or through the skinny ones; and what it costs to
-/// measure how alike the input and output of each attention block are.
+/// Prefill: tokens per second with Eigen's wide products or the panel products; and the cost of measuring the
+/// similarity of attention blocks.
 void append(benchmark::State& state) {
   Llama<float> model(weights(static_cast<std::int32_t>(state.range(0))),
                      {.capacity = 512,

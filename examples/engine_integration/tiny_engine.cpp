@@ -25,7 +25,7 @@ constexpr int kMaxNodes = 7;   // root, two draft tokens after it, two more afte
 struct Weights {
   float embedding[kVocab][kWidth];  // (V, H)
   float head[kWidth][kVocab];       // (H, V)
-  float bigram[kVocab][kVocab];  // (V, V) the draft: what the network says without its memory, and some noise
+  float bigram[kVocab][kVocab];     // (V, V) the draft: the network without its memory, plus noise
 };
 
 float noise(std::uint32_t& state) {  // in [-1, 1)
