@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "files.hpp"
 #include "safetensors.hpp"
 #include "token_store.hpp"
-#include "files.hpp"
 
 namespace specula_train {
 namespace {
@@ -62,7 +62,7 @@ Json target_json(const GlideConfig& config) {
   };
 }
 
-/// What a card says that differs from kind to kind.
+/// The parts of a model card that depend on the kind of model.
 struct Kind {
   const char* library;
   std::string introduction, architecture;

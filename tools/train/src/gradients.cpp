@@ -33,7 +33,7 @@ double compute_gradients(const LossFunction& loss, const torch::Tensor& rows,
       return compute_part(loss, part, batch, parameters);
     }));
   }
-  // All of them, before any result is looked at: a thrown error must not leave threads at work.
+  // Waits for all before reading any result, so that an exception leaves no thread running.
   for (const auto& part : running) part.wait();
 
   auto total = running.front().get();
