@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "files.hpp"
 #include "safetensors.hpp"
 #include "token_store.hpp"
+#include "files.hpp"
 
 namespace specula_train {
 namespace {

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "../../../examples/common/tokenizer.hpp"
 #include "corpus.hpp"
 #include "token_store.hpp"
+#include "../../../examples/common/tokenizer.hpp"
 
 namespace specula_train {
 
