@@ -1,6 +1,6 @@
-// Time of one pass of a Llama decoder over n nodes behind a context: T(n) / T(1) decides what a speculative
-// token costs. Random weights in bfloat16. Arguments: hidden size, nodes, context, threads, whether inputs
-// are rounded to bfloat16 too.
+// Time of one pass of a Llama decoder over n nodes after a context: T(n) / T(1) is the cost of draft tokens.
+// Random weights in bfloat16. Arguments: hidden size, nodes, context, threads, whether inputs are rounded to
+// bfloat16, too.
 #include <benchmark/benchmark.h>
 
 #include <array>

@@ -107,7 +107,7 @@ def peers_table(data, link):
             row += [f"{x['ours']:.0f}", f"{x['theirs']:.0f}", f"{x['ours'] / x['theirs']:.2f}"] if x else ["", "", ""]
         rows.append([row[0], f"`{peer}`", *row[1:]])
     heads = ["same length of draft", "llama.cpp's program"] + [x for name in forms for x in (f"{name}: `specula-llama`", "llama.cpp", "ratio")]
-    missing = f" Not there: {', '.join(data['absent'])}." if data.get("absent") else ""
+    missing = f" Missing: {', '.join(data['absent'])}." if data.get("absent") else ""
     lines = table(heads, rows) + where(data, link, counted(data, 1) + "; tokens per second of decoding by each program's own clock")
     return lines[:-1] + [lines[-1] + missing]
 

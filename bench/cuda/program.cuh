@@ -1,5 +1,5 @@
-// What all programs of this folder do: read their arguments, run a section, go on after what fails, and write
-// JSON; and how bars and sweeps are measured and shown.
+// Shared by the programs of this folder: arguments, sections that continue after failures, JSON, and the
+// measurement of bars and sweeps.
 #pragma once
 
 #include <cuda_profiler_api.h>

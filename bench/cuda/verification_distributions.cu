@@ -1,4 +1,4 @@
-// That what comes out has the target's distribution.
+// Chi-square tests that tokens have the target's distribution.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

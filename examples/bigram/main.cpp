@@ -1,4 +1,4 @@
-// specula-bigram: counts which token follows which, for drafts that cost nothing.
+// specula-bigram: counts the pairs of tokens of a text, for bigram drafts.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -41,8 +41,7 @@ void read_text(const fs::path& file, const Tokenizer& tokenizer, std::vector<Doc
   }
 }
 
-/// What there is to learn of a folder of tokens: of documents whose beginning was given, from its last token
-/// on.
+/// The tokens to count of a folder: of documents with a given prompt, from the prompt's last token on.
 std::int32_t read_tokens(const fs::path& folder, std::vector<Document>& documents) {
   const TokenizedCorpus corpus = specula_examples::read_tokens(folder);
   for (const auto& style : corpus.styles)

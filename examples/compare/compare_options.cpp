@@ -14,7 +14,7 @@
 namespace specula_examples {
 namespace {
 
-/// Without the empty names, and each once.
+/// Removes empty names and duplicates.
 std::vector<std::string> with_baseline(std::vector<std::string> names) {
   std::vector<std::string> out{"autoregressive"};
   for (std::string& name : names)
@@ -22,7 +22,7 @@ std::vector<std::string> with_baseline(std::vector<std::string> names) {
   return out;
 }
 
-/// The name of a folder or file, without those that it lies in.
+/// The last component of a path.
 std::string leaf(const std::string& path, const char* absent) {
   return path.empty() ? absent : (std::filesystem::path(path) / "").parent_path().filename().string();
 }
@@ -128,7 +128,7 @@ CompareWork work_of(const CompareOptions& options) {
   work.tuned_drafters = split_list(options.drafters);
   std::string all = "cascade";
   for (const auto& drafter : work.tuned_drafters) all.append(":").append(drafter);
-  if (work.tuned_drafters.size() > 1) specula::prepare_pipeline(all);  // complains before the work
+  if (work.tuned_drafters.size() > 1) specula::prepare_pipeline(all);  // reports errors before the run
   for (const auto& name : probe_names(work.tuned_drafters)) specula::prepare_pipeline(name);
   return work;
 }

@@ -1,4 +1,4 @@
-// specula-gguf: a Hugging Face directory as a GGUF file.
+// specula-gguf: writes a Hugging Face directory as a GGUF file.
 #include <iostream>
 
 #include "gguf_writer.hpp"

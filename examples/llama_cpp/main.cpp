@@ -1,4 +1,4 @@
-// specula-llama: any pipeline on any models in GGUF files, inside llama.cpp.
+// specula-llama: runs pipelines on models in GGUF files, inside llama.cpp.
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
@@ -96,7 +96,7 @@ void log_errors(ggml_log_level level, const char* text, void*) {
   if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
 }
 
-/// Of a --draft.
+/// The name of a --draft.
 std::pair<std::string, std::string> named(const std::string& draft) {
   const auto equals = draft.find('=');
   if (equals == std::string::npos) return {specula::kDefaultDraft, draft};
@@ -199,7 +199,7 @@ nlohmann::ordered_json settings_json(const Options& options, std::size_t prompts
   return out;
 }
 
-/// Plain decoding by each draft that the pipelines name: what its calls cost.
+/// Plain decoding by each draft of the pipelines, which measures c.
 std::vector<std::string> plain_names(const std::vector<std::string>& names,
                                      const std::vector<std::string>& drafts) {
   std::vector<std::string> plain;
@@ -269,7 +269,7 @@ int run(int argc, char** argv) {
     if (std::max(factories.back().max_nodes, factories.back().draft_nodes) > kMostNodes)
       throw UsageError("pipeline '" + name + "': llama.cpp has sequences for trees of 256 draft tokens");
     for (const auto& draft : factories.back().drafts) {
-      files.draft(draft);  // complains before the work
+      files.draft(draft);  // reports errors before the run
       if (std::find(drafts.begin(), drafts.end(), draft) == drafts.end()) drafts.push_back(draft);
     }
   }

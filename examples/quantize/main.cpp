@@ -1,4 +1,4 @@
-// specula-quantize: a model with its weights at 8 bits.
+// specula-quantize: writes a model with 8-bit weights.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -41,7 +41,7 @@ struct Rounding {
   double relative() const { return squares > 0 ? std::sqrt(errors / squares) : 0; }
 };
 
-/// A matrix as whole numbers and exponents.
+/// A matrix as integers and exponents.
 void add_matrix(specula::eigen::TensorFiles& files, const specula::eigen::TensorInfo& tensor,
                 SafetensorsWriter& out, Rounding& rounding) {
   const auto cols = static_cast<std::size_t>(tensor.shape[1]);
@@ -84,7 +84,7 @@ void add_bfloat16(specula::eigen::TensorFiles& files, const specula::eigen::Tens
   out.add(tensor.name, "BF16", tensor.shape, values);
 }
 
-/// Matrices at 8 bits unless `expand`; all else, which is small, as bfloat16.
+/// Matrices at 8 bits unless `expand`; the other tensors, which are small, as bfloat16.
 Rounding write_weights(const fs::path& model, const fs::path& file, bool expand) {
   specula::eigen::TensorFiles files(model);
   SafetensorsWriter out;
@@ -94,7 +94,7 @@ Rounding write_weights(const fs::path& model, const fs::path& file, bool expand)
         files.contains(name.substr(0, name.size() - std::string_view(Int8Groups::kSuffix).size())))
       continue;
     const auto& found = files.find(name);
-    const auto& tensor = (files.require)(name, found.shape);  // of a type that can be read
+    const auto& tensor = (files.require)(name, found.shape);  // of a supported type
     if (tensor.shape.size() == 2 && !expand)
       add_matrix(files, tensor, out, rounding);
     else
@@ -104,7 +104,7 @@ Rounding write_weights(const fs::path& model, const fs::path& file, bool expand)
   return rounding;
 }
 
-/// What the card must say, in a section of its own.
+/// The section of the model card.
 std::string card_section(const Rounding& rounding, const std::map<std::string, double>& before,
                          const std::map<std::string, double>& after) {
   std::string text =

@@ -1,4 +1,5 @@
 // labels: optimised
+// Lenient rejection sampling, and accept_lossy().
 #include <specula/accept/lenient.hpp>
 
 #include <doctest/doctest.h>
@@ -89,7 +90,7 @@ TEST_CASE("temperature 0: the first largest logit, or q <= lenience p at tempera
   }
 }
 
-TEST_CASE("errors") {
+TEST_CASE("errors of Lenient") {
   CHECK_THROWS_WITH_AS(Lenient{0.5}, "Lenient: lenience is 0.5, must be in [1, 1e+30]",
                        std::invalid_argument);
   CHECK_THROWS_AS(Lenient{std::numeric_limits<double>::quiet_NaN()}, std::invalid_argument);

@@ -1,3 +1,4 @@
+// AnyRule: type-erased acceptance rules.
 #include <specula/any/any_rule.hpp>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// RunningMean: a mean that ignores single outliers.
 #include <specula/base/running_mean.hpp>
 
 #include <doctest/doctest.h>

@@ -1,4 +1,5 @@
 // labels: vectorised
+// Kernels of Gumbel noise from Philox words.
 #include <specula/distribution/noise_kernels.hpp>
 
 #include <doctest/doctest.h>
@@ -12,7 +13,7 @@
 using namespace specula;
 using namespace specula::detail;
 
-TEST_CASE("the words are Philox's, and the bits those of the tokens that can win, on every instruction set") {
+TEST_CASE("words are Philox's, and bits mark the tokens that can win, on every instruction set") {
   specula_test::Random random(5);
   for (const Isa chosen : specula_test::every_isa()) {
     const specula_test::Arithmetic arithmetic(chosen);

@@ -1,4 +1,5 @@
 // labels: light
+// accept_matching(): follows the target's tokens through the proposal.
 #include <specula/rules/matching.hpp>
 
 #include <specula/accept/detail/sequence_verifier.hpp>
@@ -10,7 +11,7 @@
 
 using namespace specula;
 
-TEST_CASE("it follows what was drafted, the first of equal siblings, and ends where nothing was") {
+TEST_CASE("accept_matching follows the first child with the target's token, and ends where no child has it") {
   ProposalBuilder tree(9, 6, 0);
   tree.reset(0, 0);
   tree.choose(0, 3, 1);  // 1

@@ -1,10 +1,9 @@
 // specula-train-answers: the target's own text, for drafts to learn from.
-//
-// A draft is asked to predict what the target writes, not what people wrote. So the target answers the
+// A draft must predict the target's text, not text written by people. So the target answers the
 // training questions and continues pieces of the training text, greedily or at a temperature, and the drafts
-// are trained on that (sequence-level distillation). It writes with speculation: what Max-Gram copies from
-// the text so far is judged by the target, which leaves the text's distribution as it is and makes it sooner.
-// Prompts come from the training part of the corpus only; what is held out is copied unchanged.
+// are trained on that (sequence-level distillation). It generates with speculation: Max-Gram drafts and the
+// target verifies, which is faster and keeps the text's distribution. Prompts come from the training part of
+// the corpus only; the held-out part is copied unchanged.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -56,8 +55,8 @@ std::vector<bool> ends_line(const Tokenizer& tokenizer) {
   return ends;
 }
 
-/// All prompts of a style, each with <s>, in random order: first each as it is, then `variants` rounds of
-/// questions with other numbers and of text cut elsewhere.
+/// All prompts of a style, each with <s>, in random order: first each unchanged, then `variants` rounds of
+/// questions with other numbers and of text cut at other places.
 std::vector<Document> make_prompts(const Style& style, const Tokenizer& tokenizer, const Settings& settings,
                                    std::mt19937_64& random) {
   const auto ends = ends_line(tokenizer);
@@ -90,7 +89,7 @@ std::vector<Document> make_prompts(const Style& style, const Tokenizer& tokenize
   return all;
 }
 
-/// What the generators of a style share: prompts that become documents, the next of them, and the clock.
+/// Shared by the generators of a style: prompts that become documents, the next of them, and the clock.
 struct Work {
   const std::string& style;
   std::vector<Document> documents;
@@ -105,7 +104,7 @@ struct Work {
   }
 };
 
-/// One generator: a cache and a drafter of its own over shared weights.
+/// One generator: its own KV cache and drafter over shared weights.
 void generate(const Weights& weights, const Settings& settings, Token end, std::uint32_t first_sequence,
               Work& work) {
   const specula::CostAware shape(specula::Chain<>{.length = 10});
@@ -141,7 +140,7 @@ void generate(const Weights& weights, const Settings& settings, Token end, std::
   }
 }
 
-/// The prompts of a style and what the target makes of them.
+/// Generates the target's continuations of a style's prompts.
 void answer(TokenizedStyle& style, std::vector<Document> prompts, const Weights& weights,
             const Settings& settings, Token end, std::uint32_t first_sequence) {
   std::vector<std::int32_t> given;
@@ -152,7 +151,7 @@ void answer(TokenizedStyle& style, std::vector<Document> prompts, const Weights&
     running.push_back(std::async(std::launch::async, generate, std::cref(weights), std::cref(settings), end,
                                  first_sequence, std::ref(work)));
   }
-  for (auto& generator : running) generator.wait();  // before one may throw: they share `work`
+  for (auto& generator : running) generator.wait();  // before any exception: they share `work`
   for (auto& generator : running) generator.get();
   style.train.clear();
   style.given.clear();
@@ -165,7 +164,7 @@ void answer(TokenizedStyle& style, std::vector<Document> prompts, const Weights&
                work.tokens);
 }
 
-/// Leaves the styles that were asked for. Throws std::invalid_argument if one is unknown.
+/// Keeps the requested styles. Throws std::invalid_argument if one is unknown.
 void choose_styles(TokenizedCorpus& corpus, const std::vector<std::string>& chosen) {
   const auto named = [](const std::string& name) {
     return [&name](const TokenizedStyle& style) { return style.name == name; };

@@ -62,7 +62,7 @@ Json target_json(const GlideConfig& config) {
   };
 }
 
-/// What a card says that differs from kind to kind.
+/// The parts of a model card that depend on the kind of model.
 struct Kind {
   const char* library;
   std::string introduction, architecture;

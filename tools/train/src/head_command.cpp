@@ -1,4 +1,4 @@
-// `head`: a head that drafts from its target's features.
+// `specula-train head`: trains a head that drafts from its target's features.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -24,8 +24,8 @@ struct HeadOptions {
   TrainingOptions training;
 };
 
-/// By draft step how often the head's likeliest token is the target's; of step 1 the parts of the loss, too.
-/// All steps are aligned, however few the training had: so it is when the head drafts.
+/// By draft step, the rate at which the head's likeliest token is the target's; for step 1 the parts of the
+/// loss, too. All steps are aligned, as in drafting, even if the training had fewer.
 Losses evaluate(FeatureHead& head, Llama& target, const Session& session, const HeadLossOptions& options) {
   const auto steps = std::max<std::int64_t>(options.forwards, 4);
   Figures figures;

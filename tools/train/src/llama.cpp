@@ -164,7 +164,7 @@ AttentionInputs DecoderLayerImpl::inputs(const Tensor& x, const RotaryTable& rot
 }
 
 Tensor DecoderLayerImpl::forward(const Tensor& x, const AttentionInputs& inputs, torch::ScalarType dtype) {
-  // The residual stream stays float32: in bfloat16 small additions would be rounded away.
+  // The residual stream is kept in float32: in bfloat16 small additions would be rounded away.
   const auto attended = x + attention_->forward(inputs, x.size(0));
   return attended + feed_forward_->forward(post_attention_norm_->forward(attended, dtype));
 }

@@ -1,4 +1,5 @@
-// `model`: a decoder, trained on text; `export`: its directory, from a checkpoint.
+// `specula-train model`: trains a decoder on text; `specula-train export`: writes its directory from a
+// checkpoint.
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -58,7 +59,7 @@ struct ModelOptions {
     config.validate();
     return config;
   }
-  /// How it is trained: from the weights that it is cut from, if any. What it starts from may have fewer
+  /// A decoder's training, from the weights that it is cut from, if any. Initial weights may have fewer
   /// layers.
   TrainingOptions training_from() const {
     auto from = training;

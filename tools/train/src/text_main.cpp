@@ -1,7 +1,6 @@
 // specula-train-text: a text corpus, its tokenizer, and the corpus as tokens.
-//
-// A program of its own, because Debian's SentencePiece carries a protobuf whose symbols clash with the
-// one that libtorch links to: both in one process crash before main.
+// A separate program, because Debian's SentencePiece exports a protobuf whose symbols clash with the one that
+// libtorch links to: a process with both crashes before main.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -132,7 +131,7 @@ struct TokenizerCommand {
     } else {
       st::copy_tokenizer(given, output);
     }
-    // What the folder may hold from before is not what was asked for.
+    // Not from the folder, which may hold the tokenizer of an earlier run.
     const st::Tokenizer tokenizer(given.empty() ? output / "tokenizer.model" : given);
     for (const auto& style : styles) {
       std::size_t bytes = 0, tokens = 0, changed = 0;

@@ -25,7 +25,8 @@ void train_tokenizer(const std::vector<Style>& styles, const TokenizerOptions& o
 
 using specula_examples::Tokenizer;
 
-/// Whether a text comes back from its tokens, but for a space before it, which some tokenizers add.
+/// Whether decoding the tokens of a text gives the text, except for a space in front, which some tokenizers
+/// add.
 bool reproduces(const Tokenizer& tokenizer, const std::string& text);
 
 /// Every document of the corpus, between <s> and </s>.

@@ -29,7 +29,7 @@ std::string to_text(const Losses& losses) {
   return text;
 }
 
-/// Seconds of training still to come, at the speed so far.
+/// Estimated remaining seconds of training.
 double seconds_left(double fraction, double seconds_done) {
   return fraction > 0 ? seconds_done * (1 - fraction) / fraction : 0;
 }

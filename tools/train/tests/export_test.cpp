@@ -1,4 +1,4 @@
-// What is written can be read: by the library, and by this program again.
+// Exported Hugging Face directories: the library and the trainer can read them.
 #include "export.hpp"
 
 #include <doctest/doctest.h>
@@ -118,7 +118,7 @@ TEST_CASE("a GLIDE draft's directory") {
                        std::runtime_error);
 }
 
-TEST_CASE("config.json says what the model is") {
+TEST_CASE("config.json describes the model") {
   const Place place;
   auto config = other_target();
   config.begin = 7;
@@ -153,7 +153,7 @@ TEST_CASE("config.json says what the model is") {
   CHECK(exported.target.reads == std::vector<std::int32_t>{2, 0});
 }
 
-TEST_CASE("a model that is not supported is refused by key") {
+TEST_CASE("errors name the key of an unsupported model") {
   const Place place;
   st::Llama model(tiny_target());
   st::export_model(model, place.tokenizer, {.name = "n", .progress = {}}, place.directory);
