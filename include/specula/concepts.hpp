@@ -47,8 +47,8 @@ concept ExposesKeyValues = LanguageModel<M> && requires(M& m) {
   { m.key_values().size() } -> std::same_as<std::int32_t>;  // tokens: m.size()
 };
 
-/// The same for its features: per committed token, the hidden state that enters the LM head. See
-/// features.hpp.
+/// A model that lets a draft read its features: per committed token, the hidden state that enters the LM
+/// head, as ExposesKeyValues does for keys and values. See features.hpp.
 template <class M>
 concept ExposesFeatures = LanguageModel<M> && requires(M& m, std::int32_t i) {
   { m.features().size() } -> std::same_as<std::int32_t>;   // tokens: m.size()
@@ -56,14 +56,14 @@ concept ExposesFeatures = LanguageModel<M> && requires(M& m, std::int32_t i) {
   m.features().row(i);                                     // (width)
 };
 
-/// A draft model conditioned on such a view of the target. It reads the view whenever it computes, until it
-/// is given the next one.
+/// A draft model conditioned on such a view of the target. It reads the view in every pass until the next
+/// one is set.
 template <class D, class View>
 concept TargetConditioned = LanguageModel<D> && requires(D& d, const View& view) {
   d.set_target_state(view);
 };
 
-/// A model that says how many layers a pass of it computes, for Usage::layers.
+/// A model that states how many layers its forward pass computes, for Usage::layers.
 template <class M>
 concept CountsLayers = LanguageModel<M> && requires(const M& c) {
   { c.layers() } -> std::same_as<std::int32_t>;
@@ -100,10 +100,9 @@ concept ExitsEarly = LanguageModel<M> && requires(M& m, const M& c, Tokens token
   { m.resume_to_exit(rows, exit) } -> std::same_as<LogitsView>;
 };
 
-/// A source of draft tokens: a draft model, a head on the target's features, an n-gram lookup. sync() gives
-/// it the context; extend() adds draft tokens from there. Optional members, with what they are for, are the
-/// concepts of optional_members.hpp: ReservesMemory, ReportsUsage, HasMembers, ReportsMemberUsage,
-/// NamesItsModel.
+/// A source of draft tokens: a draft model, a head on the target's features, an n-gram lookup. sync() sets
+/// the context; extend() drafts from there. Optional members are concepts of optional_members.hpp:
+/// ReservesMemory, ReportsUsage, HasMembers, ReportsMemberUsage, NamesItsModel.
 template <class D>
 concept Drafter = requires(D& d, const D& c, Tokens context, Tokens draft_tokens, Nodes ids, std::int32_t n) {
   { c.vocab_size() } -> std::same_as<std::int32_t>;
@@ -125,11 +124,10 @@ concept DenseDrafter = Drafter<D> && requires(D& d, Tokens t, Nodes p) {
 };
 
 /// Arranges draft tokens: a chain, a fixed tree, a tree grown by confidence. A small value type with its
-/// parameters as fields. propose() begins with a sync() of the drafters that it uses: a drafter that it
-/// does not use in a round costs nothing in it. Optional members, concepts of optional_members.hpp:
-/// ReservesWorkspace, LearnsFromRounds, ResetsPerText, StatesLeastNodes, StatesDraftNodes, and ValidatesFields.
-/// Rows must be requested through ask() of shape/ask.hpp,
-/// which checks that all of them are present.
+/// parameters as fields. propose() begins with a sync() of the drafters that it uses: an unused drafter costs
+/// nothing in that round. It must request rows through ask() of shape/ask.hpp, which checks that all of them
+/// are present. Optional members, concepts of optional_members.hpp: ReservesWorkspace, LearnsFromRounds,
+/// ResetsPerText, StatesLeastNodes, StatesDraftNodes, and ValidatesFields.
 template <class S, class D>
 concept ProposalShape = requires(S& s, const S& c, D& d, const ProposeContext& round, ProposalBuilder& tree,
                                  PhiloxRandom& rng) {
