@@ -73,7 +73,7 @@ class Processed {
     text_.insert(text_.end(), tokens.begin(), tokens.end());
   }
 
-  /// Throws std::logic_error, having changed nothing, if the model holds another number of tokens than this
+  /// Throws std::logic_error, having changed nothing, if the model's number of tokens differs from what this
   /// object recorded: the processor would read another text. (truncate() to the tokens that both hold
   /// repairs this.) Throws what the model throws; std::invalid_argument if the model does not return one
   /// row per token; std::runtime_error naming the node if the processor throws, with nodes numbered from

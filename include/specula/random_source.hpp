@@ -1,5 +1,5 @@
-// All randomness of the library: counter-based uniform draws (Philox4x32-10), each a function of its key
-// alone.
+// Counter-based random numbers (Philox4x32-10), the library's only source of randomness: each uniform draw is
+// a function of its key alone.
 #pragma once
 
 #include <array>
@@ -37,7 +37,7 @@ Token draw_two_level(const Weights& weights, double tile_uniform, double token_u
     bool found = false;
     for (std::size_t t = 0; t < part.size() && !found; ++t) {
       if (!(part[t] > 0)) continue;
-      tile = chunk + t;  // rounding may leave `wanted` beyond the total: then the last tile with mass
+      tile = chunk + t;  // if rounding puts `wanted` above the total, the last tile with mass
       sum += part[t];
       found = wanted < before + sum;
     }
@@ -64,7 +64,7 @@ Token draw_two_level(const Weights& weights, double tile_uniform, double token_u
     double inner = seen;
     for (std::size_t i = p * kPiece; i < (p + 1) * kPiece && !found; ++i) {
       if (!(w[i] > 0)) continue;
-      // rounding may leave the target beyond the sum: then the last token with weight
+      // if rounding puts the target above the sum, the last token with weight
       token = static_cast<Token>(tile * kTile + i);
       inner += static_cast<double>(w[i]);
       found = here && target < inner;
@@ -85,8 +85,8 @@ concept RandomSource = requires(C& c, const RandomKey& key, const detail::TokenW
   { c.draw(weights, key) } -> std::same_as<Token>;
 };
 
-/// A random source that also draws by Gumbel noise, one number per token, so that draws from two
-/// distributions at the same key mostly agree.
+/// A random source that also draws by Gumbel noise, one random number per token, which makes draws from two
+/// similar distributions at the same key mostly equal.
 template <class C>
 concept NoiseSource = RandomSource<C> &&
     requires(C& c, const RandomKey& key, const detail::TokenWeights& weights) {
@@ -99,22 +99,21 @@ class PhiloxRandom {
  public:
   explicit PhiloxRandom(std::uint64_t seed, std::uint32_t sequence = 0) : seed_(seed), sequence_(sequence) {}
 
-  /// True with `probability` (at or above 1 always, at 0 and NaN never).
+  /// True with the given probability: always at 1 and above, never at 0 and for NaN.
   bool accept(double probability, const RandomKey& key) {
     return detail::uniform(detail::words_of(key, seed_, sequence_).x) < probability;
   }
 
-  /// A token drawn by weight; see detail::draw_two_level.
+  /// Draws a token with probability proportional to its weight; see detail::draw_two_level.
   template <class Weights>
   Token draw(const Weights& weights, const RandomKey& key) {
     const detail::Words w = detail::words_of(key, seed_, sequence_);
     return detail::draw_two_level(weights, detail::uniform(w.x), detail::uniform(w.y));
   }
 
-  /// A token drawn by weight (Gumbel-max sampling), with one random number per token: token x takes word x
-  /// % 4 of the key whose index is x / 4. Two distributions p and q drawn from at the same key give the
-  /// same token with probability at least (1 - TV) / (1 + TV), TV being sum |p - q| / 2. See
-  /// detail::gumbel_argmax.
+  /// The same by Gumbel-max sampling, with one random number per token: token x uses word x % 4 of the key
+  /// whose index is x / 4. Draws from two distributions p and q at the same key are equal with probability at
+  /// least (1 - TV) / (1 + TV), where TV = sum |p - q| / 2. See detail::gumbel_argmax.
   template <class Weights>
   Token draw_by_noise(const Weights& weights, RandomKey key) {
     return detail::gumbel_argmax(
