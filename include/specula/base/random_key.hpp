@@ -22,8 +22,8 @@ enum class RandomStream : std::uint32_t {
   noise
 };
 
-/// Names one uniform draw. Without `origin`, which rises every round, a uniform draw of the draft would
-/// recur in the next round's verification of the same position and bias the distribution.
+/// Names one uniform draw. `origin` increases every round: without it, a uniform draw of the draft would recur
+/// in the next round's verification of the same position and bias the distribution.
 struct RandomKey {
   std::int32_t position = 0;  // of the token in question, in the whole text
   std::int32_t origin = 0;    // the root's position; 0 for RandomStream::sample and RandomStream::noise
@@ -57,7 +57,7 @@ SPECULA_HD Words counter_of(const RandomKey& key, std::uint32_t sequence) {
   return {static_cast<std::uint32_t>(key.position), static_cast<std::uint32_t>(key.origin),
           static_cast<std::uint32_t>(key.stream) << 24 | (key.index & 0xFFFFFFu), sequence};
 }
-/// The four words of a key: of all randomness, this is the source.
+/// The four Philox words of a key.
 SPECULA_HD Words words_of(const RandomKey& key, std::uint64_t seed, std::uint32_t sequence) {
   return philox(counter_of(key, sequence), seed);
 }

@@ -7,7 +7,7 @@
 
 namespace specula {
 
-/// The transform of a row of logits into a distribution. Truncation keeps the tokens with logit >= theta,
+/// How a row of logits becomes a distribution. Truncation keeps the tokens with logit >= theta,
 /// ties included, where theta is the largest of three thresholds: top-k's, top-p's over what top-k kept,
 /// and min-p's (row maximum + temperature * ln(min_p)). The temperature is applied first, so top_p and
 /// min_p refer to the distribution that is sampled.
