@@ -53,12 +53,12 @@ expect() {
 }
 expect 0 'the build took' '' --build-only
 expect 1 'failed: build of growth' growth_bars.cu --build-only
-expect 0 'not built, for want of peers_attention.cu: peers_attention' peers_attention.cu --build-only --peers "$work/bin:$work/peers"
+expect 0 'not built, because of peers_attention.cu: peers_attention' peers_attention.cu --build-only --peers "$work/bin:$work/peers"
 [ -e "$work/build/gpu/90a/peers" ] || { echo 'error: a peer that compiles is not built'; bad=1; }
 expect 0 'the build took' peers.cu --build-only
 expect 0 'no flashinfer/sampling.cuh' '' --build-only --peers "$work/bin"
 expect 1 'no such folder' '' --build-only --peers "$work/nowhere"
-expect 0 'nvcc understands' '' --syntax
+expect 0 'nvcc accepts' '' --syntax
 expect 1 'nvcc reports errors or warnings' cases.cpp --syntax
 
 sections=ceilings,check,bars,graph,sweep
