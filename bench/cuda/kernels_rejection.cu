@@ -8,7 +8,7 @@ namespace specula_bench {
 template <class Element>
 RuleKernels<Element> rejection_kernels() {
   using Draft = device::LogitsDraft<Element>;
-  return judging_kernels<device::RejectionPlan<Element, Draft>, device::detail::RejectionRule, Element,
+  return comparing_kernels<device::RejectionPlan<Element, Draft>, device::detail::RejectionRule, Element,
                          device::make_rejection_plan<Element, Draft>,
                          device::verify_rejection<Element, Draft>>();
 }

@@ -9,14 +9,14 @@ namespace specula_bench {
 template <class Element>
 RuleKernels<Element> traversal_kernels() {
   using Draft = device::LogitsDraft<Element>;
-  return judging_kernels<device::TraversalPlan<Element, Draft>, device::detail::TraversalRule, Element,
+  return comparing_kernels<device::TraversalPlan<Element, Draft>, device::detail::TraversalRule, Element,
                          device::make_traversal_plan<Element, Draft>,
                          device::verify_traversal<Element, Draft>>();
 }
 template <class Element>
 RuleKernels<Element> block_kernels() {
   using Draft = device::LogitsDraft<Element>;
-  return judging_kernels<device::BlockPlan<Element, Draft>, device::detail::TraversalRule, Element,
+  return comparing_kernels<device::BlockPlan<Element, Draft>, device::detail::TraversalRule, Element,
                          device::make_block_plan<Element, Draft>, device::verify_block<Element, Draft>>();
 }
 

@@ -145,7 +145,7 @@ Kind head_kind(const LlamaConfig& config) {
           "predicts the next\n"
           "hidden state; embedding and LM head are the target's. It is no model by itself.",
       .architecture = sizes(config) + "| embedding and head | the target's |\n" +
-                      layer_row("reads hidden states behind layers of the target", config.feature_layers),
+                      layer_row("reads hidden states after layers of the target", config.feature_layers),
       .figures = "people's text, held out: nats a token, share of tokens on which head and target agree"};
 }
 
