@@ -1,4 +1,4 @@
-"""What scripts/llama_cpp_tables measures, and the tables that scripts/pages makes of it. Standard library alone.
+"""Runs of scripts/llama_cpp_tables, and the tables that scripts/pages makes of them. Standard library only.
 
 All figures are in docs/benchmarks/llama_cpp_target.json. A table whose figures are not there yet is None: then the page keeps
 what stands there.
@@ -43,7 +43,7 @@ def peers_clock(text):
 
 
 def features(system_info):
-    """Those that libllama says it was built with: of its "CPU : AVX = 1 | AVX2 = 1 | ... |"."""
+    """The extensions that libllama was built with, from its "CPU : AVX = 1 | AVX2 = 1 | ... |"."""
     return [name for name, on in re.findall(r"(\w+) = (\w+)", system_info) if on == "1"]
 
 

@@ -1,4 +1,4 @@
-"""What scripts/paper_tables measures, and the tables that scripts/pages makes of it. Standard library alone.
+"""Runs of scripts/paper_tables, and the tables that scripts/pages makes of them. Standard library only.
 
 A Run is one call of specula-compare; its JSON is docs/benchmarks/paper_NAME.json. Tables are made of these files and of nothing
 else. A table of which a file is not there yet is None: then pages keep what stands there.
@@ -165,7 +165,7 @@ def table(heads, rows):
 
 
 def pipelines(data):
-    """Of each row that was measured: its label and figures."""
+    """Labels of the measured rows, with their figures."""
     by_name = {p["name"]: p for p in data["pipelines"]}
     picks = {s["search"]: s["picked"] for s in data.get("searches", [])}
     return {label: by_name[picks.get(spec, spec)] for label, spec in data["run"]["rows"].items()}

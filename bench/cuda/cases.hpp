@@ -44,7 +44,7 @@ struct CaseShape {
 template <class Element>
 struct CaseBatch {
   int vocab = 0, max_nodes = 1, width = 1;
-  std::ptrdiff_t stride = 0, offset = 0;  // rows begin `offset` elements behind an aligned address
+  std::ptrdiff_t stride = 0, offset = 0;  // rows begin `offset` elements after an aligned address
   bool chains = false;                    // no parents are to be given
   std::vector<std::int32_t> begin, position, token, parent, draft_row;
   std::vector<std::uint64_t> seed;

@@ -178,7 +178,7 @@ class TreeWork {
     return error;
   }
 
-  /// ||out - reference|| / ||reference|| of a head of the last node of the last sequence, behind `launch` of
+  /// ||out - reference|| / ||reference|| of a head of the last node of the last sequence, after `launch` of
   /// set 0.
   double error(const Launch& launch, const Stream& stream) const {
     out_poison();

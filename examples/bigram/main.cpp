@@ -72,14 +72,13 @@ std::vector<Document> read_all(const Options& options, std::int32_t& vocab) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Counts which token follows which, and writes the likeliest next token of each.",
-               "specula-bigram"};
+  CLI::App app{"Counts pairs of tokens, and writes the likeliest next token of each.", "specula-bigram"};
   Options options;
   app.add_option("--text", options.texts, "Files: the prompts of JSON Lines (.jsonl), else plain text");
   app.add_option(
       "--tokens", options.tokens,
-      "Folders of tokens as specula-train-text and specula-train-answers write them; of answers, only what "
-      "the target wrote counts");
+      "Folders of tokens as specula-train-text and specula-train-answers write them; of answers, only tokens "
+      "of the target count");
   app.add_option("--tokenizer", options.tokenizer,
                  "Tokenizer for --text: tokenizer.model, tokenizer.json or a folder with one (default: the "
                  "model pack's)");

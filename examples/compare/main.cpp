@@ -120,8 +120,7 @@ std::vector<Group> groups_of(std::span<const Outcome> outcomes, const std::vecto
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Runs pipelines side by side on the same prompts and says what each one gains.",
-               "specula-compare"};
+  CLI::App app{"Compares pipelines on the same prompts.", "specula-compare"};
   CompareOptions options;
   add_options(app, options);
   if (parse_command_line(app, argc, argv)) return 0;

@@ -47,7 +47,7 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--prompts", options.prompts,
                  "File of prompts: JSON Lines (prompt, question or turns), or plain text")
       ->excludes(prompt);
-  add_limit_option(app, options.limit, "Prompts of the file, at most; 0: all");
+  add_limit_option(app, options.limit, "Largest number of prompts of the file; 0: all");
   add_stop_option(app, options.stops);
   add_style_option(app, options.style);
   app.add_flag("--race", options.race,
@@ -58,7 +58,7 @@ void add_options(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_option(
       "--trace", options.trace,
-      "Folder for a picture of each round: the proposal, the path that was accepted and the next token, as "
+      "Folder for a picture of each round: the proposal, the accepted path and the next token, as "
       "Graphviz text and, if `dot` is installed, as .svg; with --race, of the pipeline's rounds. Rounds of "
       "an "
       "earlier run in it are replaced");

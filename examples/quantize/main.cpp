@@ -121,16 +121,15 @@ std::string card_section(const Rounding& rounding, const std::map<std::string, d
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{
-      "Stores a model's matrices at 8 bits: whole numbers in groups of 32, each with a power of two.",
-      "specula-quantize"};
+  CLI::App app{"Stores a model's matrices at 8 bits: integers in groups of 32, each with a power of two.",
+               "specula-quantize"};
   Options options;
   app.add_option("model", options.model, "Hugging Face folder of the Llama family")->required();
   app.add_option("output", options.output,
                  "Folder to write: model.safetensors, and copies of all other files")
       ->required();
   app.add_option("--tokens", options.tokens,
-                 "Folder of tokens as specula-train-text writes it: measures the loss on what it held out, "
+                 "Folder of tokens written by specula-train-text: measures the held-out loss, "
                  "before and after");
   app.add_option("--rows", options.rows, "Rows of each style to measure it on")
       ->check(whole_number())
@@ -139,7 +138,7 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(2, 1024))
       ->capture_default_str();
   app.add_flag("--expand", options.expand,
-               "The other way: matrices as bfloat16, for programs that know nothing of groups");
+               "The reverse: matrices as bfloat16, for programs that do not support 8-bit groups");
   if (parse_command_line(app, argc, argv)) return 0;
   if (options.expand && !options.tokens.empty())
     throw UsageError("--tokens does not go with --expand, which is for weights that are at 8 bits already");

@@ -166,7 +166,7 @@ TEST_CASE("after an exception of the model the drafter still works") {
     CHECK(model.cache() == std::vector<Token>{1, 2, 3, 0, 2});
     CHECK(model.extend(std::vector<Token>{0}, std::vector<NodeId>{-1}).rows == 1);
   }
-  SUBCASE("in an extend behind a draft token, which the model holds") {
+  SUBCASE("in an extend after a draft token, which the model holds") {
     drafter.sync(context, std::vector<Token>{0, 2});
     model.throw_call = model.calls + 1;
     CHECK_THROWS_AS(drafter.extend(std::vector<Token>{1}, std::vector<NodeId>{-1}), std::runtime_error);

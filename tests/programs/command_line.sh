@@ -241,7 +241,7 @@ printf '\n---\nshort\n' >>"$scratch/long.txt"
 expect 2 'and the target .* was trained for 2048' "$compare" --models "$models" --prompts "$scratch/long.txt" --pipelines chain:2 --dry-run
 expect 0 '^1 prompts to report on' "$compare" --models "$models" --prompts "$scratch/long.txt" --pipelines chain:2 --dry-run --leave-out-long
 
-# The race: coloured where that is asked for, its median of several runs.
+# The race: coloured on request, and the median of several runs.
 race=("$generate" --models "$whole" --race --prompts "$prompts" --limit 1)
 expect 0 'speculation: .* in the median of 2 runs (.*), same text' "${race[@]}" --max-new-tokens 8 --runs 2
 also '^run 2 of 2: '

@@ -216,7 +216,7 @@ void write_answers(const Settings& settings, const Weights& weights) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Lets a target write the text that its drafts are trained on.", "specula-train-answers"};
+  CLI::App app{"Generates text of a target for the training of its drafts.", "specula-train-answers"};
   Settings settings;
   std::string target_folder;
   app.add_option("--data", settings.data, "Folder written by `specula-train-text corpus`")->required();
@@ -224,21 +224,21 @@ int run(int argc, char** argv) {
   app.add_option("--target", target_folder, "Folder of the target: config.json and safetensors")->required();
   app.add_option("--output", settings.output, "Folder for the tokens")->required();
   app.add_option("--style", settings.styles, "Only this style; may be repeated");
-  app.add_option("--shortest-prompt", settings.sizes.shortest, "Tokens of a piece of text, at least")
+  app.add_option("--shortest-prompt", settings.sizes.shortest, "Smallest number of tokens of a piece of text")
       ->capture_default_str();
   app.add_option("--longest-prompt", settings.sizes.longest,
-                 "Tokens of a piece of text, at most; longer questions are left")
+                 "Largest number of tokens of a piece of text; longer questions are left out")
       ->capture_default_str();
   app.add_option("--new-tokens", settings.sizes.continuation,
-                 "What the target writes after a prompt, at most")
+                 "Largest number of tokens that the target generates after a prompt")
       ->capture_default_str();
   app.add_option("--variants", settings.variants,
-                 "So many times more: questions with other numbers, other text cut elsewhere")
+                 "N times more prompts: questions with other numbers, text cut at other places")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--temperature", settings.params.temperature, "0: greedily")->capture_default_str();
-  app.add_option("--seed", settings.seed, "Of the text at a temperature")->capture_default_str();
-  app.add_option("--limit", settings.limit, "Prompts of a style, at most; 0: all");
-  app.add_option("--minutes", settings.minutes, "Time for a style, at most; 0: no limit");
+  app.add_option("--seed", settings.seed, "Seed of the text above temperature 0")->capture_default_str();
+  app.add_option("--limit", settings.limit, "Largest number of prompts per style; 0: all");
+  app.add_option("--minutes", settings.minutes, "Largest time per style in minutes; 0: no limit");
   app.add_option("--threads", settings.threads, "Prompts that are answered at once, a thread each")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();

@@ -133,7 +133,7 @@ TORCH_MODULE(DecoderLayer);
 
 /// The target's states that a head reads.
 struct TargetStates {
-  torch::Tensor all;       // (B, T, (n + 1) hidden): hidden states behind n layers, then the features
+  torch::Tensor all;       // (B, T, (n + 1) hidden): hidden states after n layers, then the features
   torch::Tensor features;  // (B, T, hidden): the normed hidden states that enter the head
 };
 
@@ -160,7 +160,7 @@ class LlamaImpl : public torch::nn::Module {
   /// The same after each exit; norm and head are one for all.
   std::vector<torch::Tensor> exit_features(const torch::Tensor& tokens, torch::ScalarType dtype);
 
-  /// Without gradients: the hidden states behind these numbers of layers, ascending, each divided by its root
+  /// Without gradients: the hidden states after these numbers of layers, ascending, each divided by its root
   /// mean square, then the features.
   TargetStates states(const torch::Tensor& tokens, const std::vector<std::int64_t>& layers,
                       torch::ScalarType dtype);

@@ -32,10 +32,11 @@ struct ModelOptions {
     sizes.add_to(command, "Instead of the named size");
     command
         .add_option("--exits", exits,
-                    "Numbers of layers after which it may stop, as in 1,2,3: learns to predict at each")
+                    "Early exits: numbers of layers, as in 1,2,3; the model learns to predict at each")
         ->delimiter(',');
-    command.add_option("--cut-from", cut_from,
-                       "Make it of the first layers, up to the last exit, of this Hugging Face directory");
+    command.add_option(
+        "--cut-from", cut_from,
+        "Initialise from the first layers, up to the last exit, of this Hugging Face directory");
     training.add_to(command);
   }
 

@@ -43,8 +43,8 @@ struct CorpusCommand {
     command->add_option("--python", python,
                         "Style python: a folder of Python's standard library, without tests and tables");
     command->add_option("--describe", descriptions,
-                        "NAME=TEXT, may be repeated: what a style is, for the model cards");
-    command->add_option("--licence", licences, "NAME=TEXT, may be repeated: under which licence it is");
+                        "NAME=TEXT, may be repeated: description of a style, for the model cards");
+    command->add_option("--licence", licences, "NAME=TEXT, may be repeated: licence of a style");
     command
         ->add_option("--heldout-every", heldout_every,
                      "Every n-th document of a style is held out, at least one")
@@ -147,7 +147,7 @@ struct TokenizerCommand {
       std::printf("%s, held out: %zu tokens, %.2f bytes each\n", style.name.c_str(), tokens,
                   static_cast<double>(bytes) / static_cast<double>(std::max<std::size_t>(tokens, 1)));
       if (changed > 0) {
-        std::fprintf(stderr, "warning: %s: %zu of %zu held-out texts do not come back as they were\n",
+        std::fprintf(stderr, "warning: %s: %zu of %zu held-out texts are not reproduced exactly\n",
                      style.name.c_str(), changed, style.heldout.size());
       }
     }

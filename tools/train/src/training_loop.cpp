@@ -120,7 +120,7 @@ Progress train(torch::nn::Module& model, BatchLoader& loader, Optimizer& optimiz
   }
   progress.finished = fraction >= 1;
   save();
-  if (!progress.finished) std::printf("stopped; go on with --resume\n");
+  if (!progress.finished) std::printf("stopped; continue with --resume\n");
   return progress;
 }
 

@@ -81,7 +81,7 @@ TEST_CASE("files of other targets, with fewer layers, and other files are refuse
   CHECK_THROWS_WITH_AS(st::StatesCache(file, other, {1}), doctest::Contains("of another target"),
                        std::runtime_error);
   CHECK_THROWS_WITH_AS(st::StatesCache(file, target, {1, 2}),
-                       doctest::Contains("lacks the states behind layer 2"), std::runtime_error);
+                       doctest::Contains("lacks the states after layer 2"), std::runtime_error);
   folder.write("text", "something else\n");
   CHECK_THROWS_WITH_AS(st::StatesCache(folder.path / "text", target, {}),
                        doctest::Contains("holds no states"), std::runtime_error);
