@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <specula/accept/lossy.hpp>
 #include <specula/accept/rejection.hpp>
 
 #include <limits>

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include <specula/accept/lossy.hpp>
 #include <specula/draft/model_drafter.hpp>
 #include <specula/run/speculator.hpp>
 #include <specula/shape/chain.hpp>
