@@ -1,5 +1,5 @@
-// Decoding with the embedded models: a round of each pipeline, with its tokens per second, tokens a round,
-// and the share of its time that the library itself takes.
+// Decoding with the embedded models: a round of each pipeline, with tokens per second, tokens per round, and
+// the library's own share of the time.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -24,7 +24,7 @@ eigen::Llama<float> load(const char* name) {
   return eigen::Llama<float>(std::string(SPECULA_MODELS_DIR "/") + name, options());
 }
 
-/// Rounds on from a fixed prompt of 32 tokens up to 256 new ones, over and over.
+/// Rounds from a fixed prompt of 32 tokens up to 256 new ones, repeatedly.
 template <class Shape, class MakeDrafter>
 void rounds(benchmark::State& state, Shape shape, const SamplingParams& params, MakeDrafter make_drafter) {
   auto target = load("target");

@@ -1,8 +1,9 @@
-// Time of one pass of a Llama decoder over n nodes behind a context: T(n) / T(1) decides what a speculative
-// token costs. Random weights in bfloat16. Arguments: hidden size, nodes, context, threads, whether inputs
-// are rounded to bfloat16 too.
+// Time of one pass of a Llama decoder over n nodes after a context: T(n) / T(1) is the cost of draft tokens.
+// Random weights in bfloat16. Arguments: hidden size, nodes, context, threads, whether inputs are rounded to
+// bfloat16, too.
 #include <benchmark/benchmark.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -12,6 +13,7 @@
 
 namespace {
 
+using specula::Isa;
 using specula::NodeId;
 using specula::Token;
 using namespace specula::eigen;
@@ -76,24 +78,31 @@ BENCHMARK(extend)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 
-/// Prefill: tokens a second through Eigen's wide products, or through the skinny ones; and what it costs to
-/// measure how alike the input and output of each attention block are.
+/// Prefill through Eigen's products (eigen = 1) or the panel products, and the cost of measuring the
+/// similarity of each attention block's input and output. isa: 0 portable, 1 AVX2, 2 AVX-512; Eigen's
+/// instructions are those that the compiler was told to use.
 void append(benchmark::State& state) {
+  const auto tokens = static_cast<std::int32_t>(state.range(1));
+  const Isa isa = std::array{Isa::portable, Isa::avx2, Isa::avx512}[static_cast<std::size_t>(state.range(3))];
+  if (!specula::supported(isa)) return state.SkipWithError("this machine does not have these instructions");
   Llama<float> model(weights(static_cast<std::int32_t>(state.range(0))),
-                     {.capacity = 512,
+                     {.capacity = tokens,
                       .max_nodes = 1,
-                      .large_batch_from = state.range(1) != 0 ? 16 : 1 << 30,
-                      .measure_similarity = state.range(2) != 0});
-  const auto tokens = some_tokens(512);
+                      .large_batch_from = state.range(2) != 0 ? 16 : 1 << 30,
+                      .isa = isa,
+                      .measure_similarity = state.range(4) != 0});
+  const auto prompt = some_tokens(tokens);
   for (auto _ : state) {
     model.truncate(0);
-    model.append(tokens);
+    model.append(prompt);
   }
-  state.counters["tokens/s"] = benchmark::Counter(512, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["tokens/s"] =
+      benchmark::Counter(static_cast<double>(tokens), benchmark::Counter::kIsIterationInvariantRate);
 }
 BENCHMARK(append)
-    ->ArgNames({"hidden", "wide", "similarity"})
-    ->ArgsProduct({{256, 512}, {0, 1}, {0, 1}})
+    ->ArgNames({"hidden", "tokens", "eigen", "isa", "similarity"})
+    ->ArgsProduct({{384}, {256, 1024}, {0, 1}, {0, 1, 2}, {0}})
+    ->ArgsProduct({{256, 512}, {512}, {0, 1}, {2}, {0, 1}})
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 

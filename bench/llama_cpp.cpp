@@ -1,12 +1,9 @@
-// What the adapter and its verification cost inside llama.cpp.
-//
-// `verification`: a chain of draft tokens judged from the target's rows, against llama.cpp's own way on the
-// same rows: for each position an array of candidates, the default sampler chain over it, and on while the
-// token drawn is the draft token. Each iteration times both in turn. Counters, medians a position: `this_us`,
-// `chain_us`, `chain_over_this`.
-//
-// `bookkeeping`: rounds of a tree behind a long context, on the pack's target; how much of them copies and
-// removals of sequences are. Counters: `share`, `round_us`, `bookkeeping_us`.
+// Cost of the adapter and of verification inside llama.cpp.
+// `verification`: verification of a chain from the target's rows, against llama.cpp's on the same rows: for
+// each position an array of candidates and the default sampler chain, while the sampled token is the draft
+// token. Each iteration times both in turn. Counters, medians per position: `this_us`, `chain_us`,
+// `chain_over_this`. `bookkeeping`: rounds of a tree after a long context, on the pack's target; the share of
+// copies and removals of sequences. Counters: `share`, `round_us`, `bookkeeping_us`.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <specula/llama_cpp/model.hpp>
@@ -62,7 +59,7 @@ double median(std::vector<double>& times) {
   return *middle;
 }
 
-/// What llama.cpp's programs sample with if nothing else is asked for.
+/// llama.cpp's default sampling parameters.
 const SamplingParams kDefault{.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
 const SamplingParams kGreedy{.temperature = 0};
 
@@ -116,7 +113,7 @@ void verification(benchmark::State& state, const SamplingParams& params) {
     for (float& l : c.rows) l = normal(random);
     c.tree = std::make_unique<ProposalBuilder>(kVocab, kNodes, 0);
     c.tree->reset(0, 100);
-    for (NodeId n = 0; n < kNodes; ++n) {  // the draft token mostly is what the target likes best
+    for (NodeId n = 0; n < kNodes; ++n) {  // the draft token is mostly the target's likeliest one
       const auto token = static_cast<Token>(random() % kVocab);
       c.rows[static_cast<std::size_t>(n) * kVocab + static_cast<std::size_t>(token)] = 16.0f;
       if (n + 1 < kNodes) c.tree->choose(n, random() % 5 ? token : token / 2, 0.8f);
@@ -165,7 +162,7 @@ void bookkeeping(benchmark::State& state) {
   specula_examples::write_gguf(std::filesystem::path(SPECULA_MODELS_DIR) / "target", file,
                                specula_examples::GgufType::bf16);
   const auto weights = llama_cpp::load(file);
-  std::filesystem::remove(file);  // its pages stay
+  std::filesystem::remove(file);  // keeps its pages
   llama_cpp::Model model(weights, {.capacity = prefix + 512, .max_nodes = 32, .threads = 2});
   std::mt19937_64 random(2);
   const auto tokens_of = [&](std::int32_t count) {

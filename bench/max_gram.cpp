@@ -1,7 +1,7 @@
-// A round of Max-Gram (three new tokens, a chain of ten draft tokens) behind contexts of several lengths,
-// against the obvious implementation: for each draft token, compare the end of the text with what stands
-// before every place of the context. Texts: `text` has words as frequent as language has them, and pieces
-// that come again; `loop` repeats 40 tokens, but for one in 100. Counters: draft tokens a round.
+// A round of Max-Gram (three new tokens, a chain of ten draft tokens) after contexts of several lengths,
+// against the direct implementation: for each draft token, compare the end of the text with every position of
+// the context. Texts: `text` has Zipf-distributed words and repeated pieces; `loop` repeats 40 tokens, except
+// for one in 100. Counters: draft tokens per round.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -72,7 +72,7 @@ void round(benchmark::State& state, MaxGram drafter) {
   std::int64_t drafted = 0;
   std::size_t at = text.size();
   for (auto _ : state) {
-    if (at + kNew >= text.size()) {  // the context grows by a tenth, no more
+    if (at + kNew >= text.size()) {  // the context grows by at most a tenth
       drafter.truncate(0);
       drafter.sync(Tokens(text).first(size), {});
       at = size;

@@ -1,6 +1,5 @@
-// What a shape itself costs: a round of proposing (and of learning, where it learns) over rows that are there
-// already, so that nothing but the shape's own work is timed. Counters: rows that it was given, nodes that it
-// proposed.
+// Cost of a shape itself: a round of propose() (and learn(), if it learns) over existing rows, so that only
+// the shape's own work is timed. Counters: rows read, nodes proposed.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -48,7 +47,7 @@ class ReadyRows {
   std::vector<float> pool_;
 };
 
-/// The first half of the first path stays: something to learn from.
+/// Accepts the first half of the first path, so that adaptive shapes have something to learn from.
 void accept_half(const TokenTree& tree, VerifyResult& result) {
   result.clear();
   result.next_token = 0;
@@ -118,7 +117,7 @@ BENCHMARK_CAPTURE(propose, drawn_static_tree_eagle, StaticTree<ProposalKind::sam
     ->Apply(vocabularies);
 BENCHMARK_CAPTURE(propose, sampled_tree_4_2_1, Distinct{})->Apply(vocabularies);
 
-// A node costs the target 2% of a pass, the draft a tenth: given, so that every run proposes the same.
+// A node costs the target 2% of a pass, the draft a tenth: given costs, so that every run proposes the same.
 template <class S>
 CostAware<S> aware(S shape) {
   return CostAware<S>(shape, CostCurve({1, 1.02}), CostCurve({0.1}));

@@ -1,9 +1,7 @@
 // One weight matrix times 1 to 64 inputs: the panel product on each instruction set (bfloat16 weights), and
-// what one would use instead, Eigen's product with the weights as floats. Beside them the limit:
-// multiply-adds on registers alone.
-//
-// The weights of 8 layers are used in turn, as a decoder does, so that none is in the first two levels of
-// cache. Counters: bytes of weights and multiply-adds a second. Arguments: rows, cols, inputs.
+// the alternative, Eigen's product with float weights; also the limit, multiply-adds on registers only. The
+// weights of 8 layers are used in turn, as in a decoder, so that none is in the L1 or L2 cache. Counters:
+// bytes of weights and multiply-adds per second. Arguments: rows, cols, inputs.
 #include <benchmark/benchmark.h>
 #include <Eigen/Core>
 
@@ -89,7 +87,7 @@ void eigen(benchmark::State& state) {
 }
 
 #if SPECULA_X86
-/// 12 chains of multiply-adds: more than what starts in the time of one.
+/// 12 independent chains of multiply-adds: enough to hide their latency.
 [[gnu::target("avx2,fma")]] void multiply_add_avx2() {
   __m256 sum[12], a = _mm256_set1_ps(1.0f), b = _mm256_set1_ps(0.5f);
   SPECULA_UNROLL_LANES for (int c = 0; c < 12; ++c) sum[c] = _mm256_setzero_ps();

@@ -1,4 +1,4 @@
-// The tables that papers print beside what theory/ computes. Ends with 1 if a value is off.
+// The papers' tables beside the values of theory/. Exits with 1 if a value differs.
 #include <array>
 #include <cmath>
 #include <cstdint>

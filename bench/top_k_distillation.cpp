@@ -1,9 +1,9 @@
-// The distillation loss of a row and its gradient, from cold rows of logits, against a streaming read of both
-// rows, and against the obvious implementation: softmax both rows, then loop. (The loss reads both twice, the
-// second time from a cache that holds them, and writes a third.)
+// The top-K distillation loss (HASS) of a row and its gradient, from cold rows of logits, against a streaming
+// read of both rows, and against the direct implementation: softmax both rows, then loop. (The loss reads
+// both twice, the second time from a cache that holds them, and writes a third.)
 //
-// Each iteration times the three on different cold rows, in turn, so that the machine's drift hits all alike.
-// Counters: the medians of the time for a pair of rows, and their ratios.
+// Each iteration times the three on different cold rows, in turn, so that drift of the machine affects all
+// alike. Counters: the medians of the time for a pair of rows, and their ratios.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

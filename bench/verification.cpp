@@ -1,11 +1,11 @@
 // Verification of a chain from cold rows of logits, against a streaming read of the rows that it needs, and
-// against the obvious implementation: softmax both rows, then loop; and of chains and trees by every rule.
+// against the direct implementation (softmax both rows, then loop); and of chains and trees by every rule.
 //
-// Each iteration times the three on different cold rows, in turn, so that the machine's drift hits all alike.
-// Counters: `rows` that a verification needs (target rows on the path, and the draft's row after a
+// Each iteration times the three on different cold rows, in turn, so that drift of the machine affects all
+// alike. Counters: `rows` that a verification needs (target rows on the path, and the draft's row after a
 // rejection), the medians of the time for each such row, and their ratios `over_stream` and
-// `naive_over_this`. With SPECULA_BENCH_QUICK in the environment rows may lie in a cache: a look whether it
-// runs.
+// `naive_over_this`. With SPECULA_BENCH_QUICK in the environment rows may be in a cache: this only checks
+// that it runs.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -43,12 +43,12 @@ std::uint64_t stream(const float* data, std::size_t floats) {
   return out;
 }
 
-/// One proposal with its target rows: V floats a row, cold unless it was used a moment ago.
+/// One proposal with its target rows: V floats per row, cold unless used recently.
 struct Case {
   std::vector<float> target;  // (nodes, V)
   std::vector<float> draft;   // (nodes - 1, V), as the naive implementation takes them
   std::unique_ptr<ProposalBuilder> tree;
-  std::int32_t target_rows = 0, draft_rows = 0, needed = 0;  // that verification cannot do without
+  std::int32_t target_rows = 0, draft_rows = 0, needed = 0;  // that verification must read
 };
 
 void fill_rows(std::vector<float>& rows, std::int32_t vocab, std::int32_t nodes, std::uint64_t seed) {
@@ -67,7 +67,7 @@ void fill_rows(std::vector<float>& rows, std::int32_t vocab, std::int32_t nodes,
   }
 }
 
-/// How many cases of so many bytes are far beyond any cache.
+/// The number of cases of a given size that exceeds any cache by far.
 std::size_t case_count(std::size_t bytes) {
   static const bool quick = std::getenv("SPECULA_BENCH_QUICK") != nullptr;
   if (quick) return 1;
@@ -133,7 +133,7 @@ double median(std::vector<double>& times) {
   return *middle;
 }
 
-/// Tells how often a uniform draw was asked for again: block verification does after it has read two rows for
+/// Counts repeated requests of a uniform draw: block verification makes one after it has read two rows for
 /// it.
 struct Repeats {
   PhiloxRandom& uniforms;
@@ -224,8 +224,7 @@ void verification(benchmark::State& state, Rule rule, const SamplingParams& para
   if (with_naive) state.counters["naive_over_this"] = median(obvious) / median(own);
 }
 
-/// A draft whose row after node n is the target's after n, flattened: more of its draft tokens stay than
-/// fall.
+/// A draft whose row after node n is the target's after n, flattened: most of its draft tokens are accepted.
 class NearDraft {
  public:
   NearDraft(const std::vector<float>& target, std::int32_t vocab) : draft_(target), vocab_(vocab) {
@@ -247,8 +246,8 @@ class NearDraft {
   std::size_t nodes_ = 0;
 };
 
-/// Makes one child of most nodes the target's likeliest token: chosen draft tokens, too, are to stay now and
-/// then.
+/// Makes one child of most nodes the target's likeliest token, so that chosen draft tokens, too, are
+/// sometimes accepted.
 void favour_draft_tokens(Case& c, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto v = static_cast<std::size_t>(c.tree->vocab());

@@ -54,7 +54,7 @@ compile "$work/fast" -std=c++20 -use_fast_math -gencode=arch=compute_90a,code=sm
 bad=0
 for log in plain fast; do
   c++filt <"$work/$log" >"$work/$log.names"
-  # What is not one of ptxas' usual lines is a warning or worse; and nothing may be spilled.
+  # Any unusual line of ptxas is a warning or an error; and no register may be spilled.
   if grep -vE '^ptxas info    : (Compiling entry function|Function properties|Used [0-9]+ registers|Compile time|[0-9]+ bytes gmem)|^ +[0-9]+ bytes stack frame' \
     "$work/$log" | grep -E '[^[:space:]]'; then
     echo "error: $(basename "$file") ($log): the lines above"

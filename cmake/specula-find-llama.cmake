@@ -1,6 +1,6 @@
 # specula_find_llama(): makes the target `llama` if libllama (llama.cpp) is installed: in LLAMA_DIR and nowhere else if
-# that is set, else where CMake looks for packages (CMAKE_PREFIX_PATH, llama_DIR, ...). A target `llama` that is there
-# stays. LLAMA_DIR may be the prefix or, as other packages want it, the folder lib/cmake/llama below it. On the command
+# that is set, else where CMake searches for packages (CMAKE_PREFIX_PATH, llama_DIR, ...). An existing target `llama` is
+# kept. LLAMA_DIR may be the prefix or, as other packages want it, the folder lib/cmake/llama below it. On the command
 # line it is relative to where cmake was called, in a CMakeLists.txt to that file's folder.
 function(specula_find_llama)
   if(TARGET llama)
@@ -20,7 +20,7 @@ function(specula_find_llama)
       get_filename_component(prefix "${prefix}/../../.." ABSOLUTE)
     endif()
     set(where PATHS "${prefix}" NO_DEFAULT_PATH)
-    # llama.cpp's configuration looks for the libraries itself, and anywhere, but here first.
+    # llama.cpp's configuration searches for the libraries itself, everywhere, but here first.
     set(llama_ROOT "${prefix}")
     set(ggml_ROOT "${prefix}")
   elseif(llama_DIR)

@@ -3,7 +3,7 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 jobs=$(nproc 2>/dev/null || echo 2)
 
-# The packages that most of our programs are built with.
+# The packages that most programs of this repository need.
 build_packages=(g++ cmake ninja-build libeigen3-dev libsentencepiece-dev nlohmann-json3-dev libcli11-dev)
 
 say() { printf '\n== %s\n' "$*"; }
@@ -13,8 +13,8 @@ die() {
   exit 1
 }
 
-# need_packages PACKAGE...: installs those that are missing, with apt-get as root or by a sudo that asks no password.
-# Where neither works it prints the line to run and stops.
+# need_packages PACKAGE...: installs missing ones with apt-get, as root or by sudo without a password. If neither works, it
+# prints the command and stops.
 need_packages() {
   local package status missing=()
   if ! command -v dpkg-query >/dev/null; then

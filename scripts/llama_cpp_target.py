@@ -1,4 +1,4 @@
-"""What scripts/llama_cpp_tables measures, and the tables that scripts/pages makes of it. Standard library alone.
+"""Runs of scripts/llama_cpp_tables, and the tables that scripts/pages makes of them. Standard library only.
 
 All figures are in docs/benchmarks/llama_cpp_target.json. A table whose figures are not there yet is None: then the page keeps
 what stands there.
@@ -43,7 +43,7 @@ def peers_clock(text):
 
 
 def features(system_info):
-    """Those that libllama says it was built with: of its "CPU : AVX = 1 | AVX2 = 1 | ... |"."""
+    """The extensions that libllama was built with, from its "CPU : AVX = 1 | AVX2 = 1 | ... |"."""
     return [name for name, on in re.findall(r"(\w+) = (\w+)", system_info) if on == "1"]
 
 
@@ -107,7 +107,7 @@ def peers_table(data, link):
             row += [f"{x['ours']:.0f}", f"{x['theirs']:.0f}", f"{x['ours'] / x['theirs']:.2f}"] if x else ["", "", ""]
         rows.append([row[0], f"`{peer}`", *row[1:]])
     heads = ["same length of draft", "llama.cpp's program"] + [x for name in forms for x in (f"{name}: `specula-llama`", "llama.cpp", "ratio")]
-    missing = f" Not there: {', '.join(data['absent'])}." if data.get("absent") else ""
+    missing = f" Missing: {', '.join(data['absent'])}." if data.get("absent") else ""
     lines = table(heads, rows) + where(data, link, counted(data, 1) + "; tokens per second of decoding by each program's own clock")
     return lines[:-1] + [lines[-1] + missing]
 

@@ -1,4 +1,4 @@
-"""What scripts that measure record of the sources and the machine. Standard library alone."""
+"""Records of sources and machine for the scripts that measure. Standard library only."""
 import os
 import pathlib
 import platform

@@ -1,4 +1,4 @@
-"""What scripts/paper_tables measures, and the tables that scripts/pages makes of it. Standard library alone.
+"""Runs of scripts/paper_tables, and the tables that scripts/pages makes of them. Standard library only.
 
 A Run is one call of specula-compare; its JSON is docs/benchmarks/paper_NAME.json. Tables are made of these files and of nothing
 else. A table of which a file is not there yet is None: then pages keep what stands there.
@@ -89,12 +89,12 @@ def asd_rows():
 MAIN = {
     "HASS, chain": "chain:hass:{3..7}",
     "HASS, tree": "hass:{3,4,6}:{3,4}:{6,8,10,12}",
-    "HASS, as long as it pays": "cost-aware:chain:hass",
+    "HASS, cost-aware": "cost-aware:chain:hass",
     "EAGLE, chain": "chain:eagle:{3..7}",
     "GLIDE, chain": "chain:glide:{2..6}",
     "GLIDE with CAPE": "glide+cape:{3,4}:counts={7-5-3-1,4-2-1-0,3-2-1-0,2-1-0-0,1-1-0-0,1-0-0-0}",
     "draft model, chain": "chain:small:{2..8}",
-    "draft model, as long as it pays": "cost-aware:chain:small",
+    "draft model, cost-aware": "cost-aware:chain:small",
     "cascade": "cascade:base:small:limits={2,4}-{0,2}-{1,2,4}",
     "S2D": f"s2d:{{2,3}}:thresholds={THRESHOLDS}",
     "ASD": "asd:{2,4}:alike=2:every=2",
@@ -165,7 +165,7 @@ def table(heads, rows):
 
 
 def pipelines(data):
-    """Of each row that was measured: its label and figures."""
+    """Labels of the measured rows, with their figures."""
     by_name = {p["name"]: p for p in data["pipelines"]}
     picks = {s["search"]: s["picked"] for s in data.get("searches", [])}
     return {label: by_name[picks.get(spec, spec)] for label, spec in data["run"]["rows"].items()}
@@ -182,7 +182,7 @@ def by_costs(p, name):
 
 
 def gain(data, label, against, key):
-    """How much a row is above another, in per cent, and whether that may be chance."""
+    """How much a row is above another, in per cent, and whether the difference is significant."""
     named = pipelines(data)
     if label not in named or against not in named or label == against:
         return ""
@@ -199,7 +199,7 @@ def same(p):
 
 
 def depths(p, most=5):
-    return " ".join(f"{x:.2f}"[1:] if x is not None and x < 1 else "-" if x is None else "1.0" for x in p["acceptance_by_depth"][:most])
+    return " ".join(f"{x:.2f}" if x is not None else "-" for x in p["acceptance_by_depth"][:most])
 
 
 def source(data, page, root, figures):
@@ -214,9 +214,9 @@ def source(data, page, root, figures):
             f"`{data['target']}` {run['models'].get(data['target'], '')[:8]}, commit {run['commit']}, {run['date']}, {run['machine']['cpu']} "
             f"({run['machine']['cores']} cores). [Data]({link}).")
     if data["left_out"]:
-        text += f" {data['left_out']} prompts are longer than the target's context and left out."
+        text += f" Left out, because longer than the target's context: {data['left_out']}."
     if run.get("absent"):
-        text += " Not there: " + "; ".join(run["absent"]) + "."
+        text += " Missing: " + "; ".join(run["absent"]) + "."
     if run.get("kept"):
         text += f" Kept from that run: {run['kept']}."
     return ["", text]
@@ -293,7 +293,7 @@ def cape_table(load, src):
     rows = [[label, f"`{p['name']}`", with_interval(p, "mat"), f"{p['mean_proposed']:.1f}", f"{p['draft_milliseconds_per_round']:.3f}",
              with_interval(p, "speedup", "x"), gain(data, label, "chain of 4", "speed"), gain(data, label, "best chain", "speed")]
             for label, p in pipelines(data).items()]
-    return table(["shape", "pipeline", "MAT [95%]", "draft tokens", "draft ms a round", "speedup [95%]", "against the chain of 4", "against the best chain"],
+    return table(["shape", "pipeline", "MAT [95%]", "draft tokens", "draft ms per round", "speedup [95%]", "against the chain of 4", "against the best chain"],
                  rows) + src(data)
 
 
@@ -306,7 +306,7 @@ def cascades_table(load, src, name, costs):
         calls = ", ".join(f"{d['model']} {d['calls'] / p['target_calls']:.1f}" for d in p["drafts"])
         rows.append([label, f"`{p['name']}`", with_interval(p, "mat"), by_costs(p, "MS"), by_costs(p, "PW"), with_interval(p, "swi"), calls,
                      with_interval(p, "speedup", "x"), gain(data, label, "best Max-Gram alone", "speed")])
-    return table([f"best by {costs}", "pipeline", "MAT [95%]", "SWI by MS", "SWI by PW", "SWI, own c", "draft calls a round", "speedup [95%]",
+    return table([f"best by {costs}", "pipeline", "MAT [95%]", "SWI by MS", "SWI by PW", "SWI, own c", "draft calls per round", "speedup [95%]",
                   "against Max-Gram, in time"], rows) + src(data)
 
 
@@ -318,7 +318,7 @@ def s2d_table(load, src, target):
     for label, p in pipelines(data).items():
         rows.append([label, f"`{p['name']}`", f"{p['drafts'][0]['layers_per_call']:.2f}", with_interval(p, "acceptance"), with_interval(p, "mat"),
                      with_interval(p, "speedup", "x"), gain(data, label, "exit 1", "speed")])
-    return table([f"`{target}`", "pipeline", "layers a call", "acceptance [95%]", "MAT [95%]", "speedup [95%]", "against exit 1"], rows) + src(data)
+    return table([f"`{target}`", "pipeline", "layers per call", "acceptance [95%]", "MAT [95%]", "speedup [95%]", "against exit 1"], rows) + src(data)
 
 
 def asd_table(load, src):
@@ -332,7 +332,7 @@ def asd_table(load, src):
             p = pipelines(data[t]).get(label)
             row += [with_interval(p, "speedup", "x"), f"{p['mat']:.2f}"] if p else ["", ""]
         rows.append(row)
-    return table(["what is left out", "pipeline"] + [x for t in data for x in (f"T = {t}: speedup [95%]", "MAT")], rows) + \
+    return table(["skipped", "pipeline"] + [x for t in data for x in (f"T = {t}: speedup [95%]", "MAT")], rows) + \
         [line for d in data.values() for line in src(d)]
 
 

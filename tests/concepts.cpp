@@ -1,3 +1,4 @@
+// The concepts of concepts.hpp, and checks of shapes' fields and drafters' rows.
 #include <specula/concepts.hpp>
 
 #include <doctest/doctest.h>
@@ -176,7 +177,7 @@ static_assert(lossless<ForSampled, Chain<Draw::sampled>> && !lossless<ForSampled
 
 }  // namespace
 
-TEST_CASE("concepts accept and reject the right types") { CHECK(true); }  // by compiling
+TEST_CASE("concepts accept and reject the right types") { CHECK(true); }  // static_asserts above
 
 TEST_CASE("fields of shapes out of range: name, value and range") {
   constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max();
@@ -235,7 +236,7 @@ TEST_CASE("fields of shapes out of range: name, value and range") {
   StaticTree<>{}.validate(), StaticTree<ProposalKind::sampled_distinct>{}.validate();
   Horizontal<2>{}.validate(), Vertical<2>{}.validate(), Cascade<2>{}.validate();
 
-  ToyModel target(3, 1), draft(3, 2);  // found by the pipeline, before anything else
+  ToyModel target(3, 1), draft(3, 2);  // the pipeline's constructor checks them first
   CHECK_THROWS_WITH_AS(
       (Speculator{TreeVerifier{target, Sampling{}}, ModelDrafter{draft}, Chain<>{.length = -3}}),
       ("Chain::length is -3" + draft_tokens).c_str(), std::invalid_argument);
@@ -266,7 +267,7 @@ struct PointLiar : Liar {
 }  // namespace
 
 TEST_CASE(
-    "a drafter that gives too few rows, or other ones, is an error with the numbers, under every shape") {
+    "under every shape, a wrong number or width of a drafter's rows is an error that names the numbers") {
   ProposalBuilder tree(3, 40, 40);
   const std::vector<Token> context = {0};
   const ProposeContext round{context, {}, 40};

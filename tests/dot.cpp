@@ -1,3 +1,4 @@
+// to_dot(): proposals and their results as Graphviz text.
 #include <specula/dot.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
@@ -146,7 +147,7 @@ Drawn draw(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a proposal, its verification result, and nothing else") {
+TEST_CASE("a proposal with its result") {
   const ProposalBuilder tree = small_tree();
   VerifyResult result;
   result.accepted = {0, 1};
@@ -170,7 +171,7 @@ TEST_CASE("a proposal, its verification result, and nothing else") {
 )");
 }
 
-TEST_CASE("a proposal without a verification result has neither path nor next") {
+TEST_CASE("a proposal without a result has neither accepted path nor next token") {
   const ProposalBuilder tree = small_tree();
   const std::string text = to_dot(tree, word);
   CHECK(text == to_dot(tree, nullptr, word));
@@ -181,7 +182,7 @@ TEST_CASE("a proposal without a verification result has neither path nor next") 
   CHECK(text.find("  n1 -> n3;\n") != std::string::npos);
 }
 
-TEST_CASE("bytes that are no text, and text that is no label") {
+TEST_CASE("invalid UTF-8, and characters that labels must escape") {
   const auto label = [](const std::string& bytes) {
     ProposalBuilder tree(2, 1, 0);
     tree.reset(1, 0);
@@ -256,7 +257,7 @@ TEST_CASE("random trees with random bytes are well-formed, and every node has th
   }
 }
 
-TEST_CASE("a verification result of another proposal is refused") {
+TEST_CASE("a result of another proposal is refused") {
   const ProposalBuilder tree = small_tree();
   const auto drawn = [&](std::vector<NodeId> path) {
     VerifyResult result;
@@ -279,7 +280,7 @@ TEST_CASE("a verification result of another proposal is refused") {
                        std::invalid_argument);
 }
 
-TEST_CASE("dot reads it") {
+TEST_CASE("dot accepts the output") {
   if (std::system("dot -V >/dev/null 2>&1") != 0)
     return specula_test::skip("dot (Graphviz) is not installed");
   specula_test::Random random(3);

@@ -1,3 +1,4 @@
+// Processed: a model with a logit processor.
 #include <specula/processed_model.hpp>
 
 #include <doctest/doctest.h>
@@ -81,7 +82,7 @@ TEST_CASE("one seed gives the text of plain decoding with the same processor") {
   }
 }
 
-TEST_CASE("a node sees its own path, and rows of the model are left as they are") {
+TEST_CASE("the processor receives each node's own path, and the model's rows are not modified") {
   ToyModel inner(6, 1);
   std::vector<List> paths;
   Processed model{inner, [&](Tokens path, std::span<float> row) {
@@ -128,7 +129,7 @@ TEST_CASE("an exception of the processor names the node, and the next round work
   CHECK(run.step(rng).size() == 1);
 }
 
-TEST_CASE("a wrapper that is out of step with its model is an error, until both are truncated") {
+TEST_CASE("a wrapper whose model was changed by another caller is an error until both are truncated") {
   struct Midway : ToyModel {
     using ToyModel::ToyModel;
     bool fails = false;
@@ -166,7 +167,7 @@ TEST_CASE("a wrapper that is out of step with its model is an error, until both 
   moved.extend(List{3}, root);
 }
 
-TEST_CASE("rows that are too many, too few or overlap are not copied") {
+TEST_CASE("a wrong number of rows, or overlapping rows, are errors") {
   struct Spoilt : ToyModel {
     using ToyModel::ToyModel;
     std::int32_t more = 0;

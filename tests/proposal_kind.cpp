@@ -1,10 +1,11 @@
+// ProposalKind: which kinds a declared kind covers.
 #include <specula/proposal_kind.hpp>
 
 #include <doctest/doctest.h>
 
 using namespace specula;
 
-TEST_CASE("what a declared distribution covers") {
+TEST_CASE("kinds covered by a declared kind") {
   using enum ProposalKind;
   static_assert(covers(sampled, sampled) && covers(sampled, deterministic) && covers(sampled_iid, sampled));
   static_assert(covers(mixed, sampled_distinct) && covers(sampled_distinct, deterministic));

@@ -1,4 +1,5 @@
 // labels: numeric optimised
+// PhiloxRandom: uniform draws by key, draws of tokens, draws by shared Gumbel noise.
 #include <specula/random_source.hpp>
 
 #include <doctest/doctest.h>
@@ -7,6 +8,7 @@
 #include <limits>
 #include <set>
 
+#include "philox_of_arrays.hpp"
 #include "plain_distribution.hpp"
 #include "random.hpp"
 
@@ -33,7 +35,7 @@ std::array<std::uint32_t, 4> transcribed(std::array<std::uint32_t, 4> x, std::ui
   return x;
 }
 
-/// Given weights, without any computation.
+/// Fixed weights.
 struct Plain {
   std::vector<float> w;
   std::vector<double> masses;
@@ -81,8 +83,8 @@ Token by_gumbel(const PhiloxRandom& rng, const std::vector<float>& w, RandomKey 
   return out;
 }
 
-/// gumbel_argmax() of given words: nothing is left to the kernels. The bound must be the best time so far, or
-/// a little more.
+/// gumbel_argmax() of given words, without the kernels. The bound must be the best time so far, or slightly
+/// more.
 Token race(const Plain& weights, const std::vector<std::uint32_t>& words) {
   double best = std::numeric_limits<double>::infinity();
   return detail::gumbel_argmax(weights, [&](Token from, const float* w, float bound, std::uint32_t* out) {
@@ -105,16 +107,19 @@ RandomKey noise_at(std::int32_t position) { return {position, 0, RandomStream::n
 TEST_CASE("Philox: the known answers of Random123, and an independent transcription") {
   using Words = std::array<std::uint32_t, 4>;
   constexpr std::uint32_t f = 0xFFFFFFFFu;
-  CHECK(detail::philox({0, 0, 0, 0}, {0, 0}) == Words{0x6627E8D5u, 0xE169C58Du, 0xBC57AC4Cu, 0x9B00DBD8u});
-  CHECK(detail::philox({f, f, f, f}, {f, f}) == Words{0x408F276Du, 0x41C83B0Eu, 0xA20BC7C6u, 0x6D5451FDu});
-  CHECK(detail::philox({0x243F6A88u, 0x85A308D3u, 0x13198A2Eu, 0x03707344u}, {0xA4093822u, 0x299F31D0u}) ==
+  CHECK(specula_test::philox({0, 0, 0, 0}, {0, 0}) ==
+        Words{0x6627E8D5u, 0xE169C58Du, 0xBC57AC4Cu, 0x9B00DBD8u});
+  CHECK(specula_test::philox({f, f, f, f}, {f, f}) ==
+        Words{0x408F276Du, 0x41C83B0Eu, 0xA20BC7C6u, 0x6D5451FDu});
+  CHECK(specula_test::philox({0x243F6A88u, 0x85A308D3u, 0x13198A2Eu, 0x03707344u},
+                             {0xA4093822u, 0x299F31D0u}) ==
         Words{0xD16CFE09u, 0x94FDCCEBu, 0x5001E420u, 0x24126EA1u});
   Random random(1);
   for (int i = 0; i < 1000; ++i) {
     const auto word = [&] { return static_cast<std::uint32_t>(random.bits()); };
     const Words counter{word(), word(), word(), word()};
     const std::uint32_t k0 = word(), k1 = word();
-    CHECK(detail::philox(counter, {k0, k1}) == transcribed(counter, k0, k1));
+    CHECK(specula_test::philox(counter, {k0, k1}) == transcribed(counter, k0, k1));
   }
 }
 
@@ -131,7 +136,7 @@ TEST_CASE("a uniform draw is a function of seed, sequence and key: golden words 
   CHECK(used.words(key) == rng.words(key));
 }
 
-TEST_CASE("every field of a key matters, and the seed's halves and the sequence") {
+TEST_CASE("uniform draws depend on every field of a key, both halves of the seed, and the sequence") {
   std::set<std::array<std::uint32_t, 4>> seen;
   std::size_t asked = 0;
   const auto ask = [&](const PhiloxRandom& rng, const RandomKey& key) {
@@ -168,13 +173,13 @@ TEST_CASE("accept: 0 never, 1 always, NaN never") {
   CHECK(std::abs(yes - 600) < 100);  // n 2000, 4.9 standard deviations
 }
 
-TEST_CASE("draw: the ends of the uniform draws, holes, and rows of any width") {
+TEST_CASE("draw: extreme uniform draws, tokens without mass, and rows of any width") {
   for (const std::int32_t vocab : {1, 2, 511, 512, 513, 5000}) {
     Random random(static_cast<std::uint64_t>(vocab));
     for (const double density : {1.0, 0.5, 0.01}) {
       std::vector<float> w(static_cast<std::size_t>(vocab));
       for (float& x : w) x = random.bernoulli(density) ? static_cast<float>(random.uniform()) : 0.0f;
-      if (vocab > 1024) std::fill(w.begin() + 512, w.begin() + 1024, 0.0f);  // a whole tile of nothing
+      if (vocab > 1024) std::fill(w.begin() + 512, w.begin() + 1024, 0.0f);  // a tile without mass
       w[static_cast<std::size_t>(random.below(vocab))] = 1;
       const Plain weights(w);
       Token first = 0, last = vocab - 1;
@@ -204,7 +209,7 @@ TEST_CASE("draw: the ends of the uniform draws, holes, and rows of any width") {
   }
 }
 
-TEST_CASE("draw: a uniform draw on a boundary belongs to what lies above it") {
+TEST_CASE("draw: a uniform draw on a boundary selects the token above it") {
   std::vector<float> w(1024, 0.0f);
   w[3] = w[7] = w[1000] = w[1001] = 1;
   const Plain weights(w);
@@ -214,7 +219,7 @@ TEST_CASE("draw: a uniform draw on a boundary belongs to what lies above it") {
   CHECK(detail::draw_two_level(weights, 0.5, 0.5) == 1001);
 }
 
-TEST_CASE("draw: no weights and weights that are not numbers are errors") {
+TEST_CASE("draw: no weights, and NaN weights, are errors") {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   PhiloxRandom rng(1);
   CHECK_THROWS_AS(rng.draw(Plain({0, 0, 0}), RandomKey{}), std::runtime_error);
@@ -238,7 +243,7 @@ TEST_CASE("draws follow the distribution: chi-square, n 200,000, alpha 1e-4, fix
   }
 }
 
-TEST_CASE("draw_by_noise: the argmax of log w + Gumbel noise, in every arithmetic") {
+TEST_CASE("draw_by_noise: the argmax of log w + Gumbel noise, on every instruction set") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     PhiloxRandom rng(0x0123456789ABCDEFull, 3);
@@ -246,7 +251,7 @@ TEST_CASE("draw_by_noise: the argmax of log w + Gumbel noise, in every arithmeti
     for (std::int32_t i = 0; i < 600; ++i) {
       const std::int32_t sizes[] = {1, 2, 3, 5, 63, 64, 65, 511, 512, 513, 3000};
       std::vector<float> w(static_cast<std::size_t>(sizes[i % 11]));
-      // Flat, peaked, over twenty decades, and full of holes; tiles of nothing; the heaviest not the first.
+      // Flat, peaked, over twenty decades, and sparse; tiles without mass; the heaviest not first.
       const double decades = i % 3 == 0 ? 0 : i % 3 == 1 ? 3 : 20, density = i % 2 ? 1 : 0.3;
       for (float& x : w)
         x = random.bernoulli(density) ? static_cast<float>(std::pow(10, -decades * random.uniform())) : 0.0f;
@@ -257,7 +262,7 @@ TEST_CASE("draw_by_noise: the argmax of log w + Gumbel noise, in every arithmeti
   }
 }
 
-TEST_CASE("draw_by_noise: the sum of the weights does not matter") {
+TEST_CASE("draw_by_noise does not depend on the sum of the weights") {
   Random random(6);
   std::vector<float> w(900);
   for (float& x : w) x = static_cast<float>(std::pow(random.uniform(), 8));
@@ -272,7 +277,9 @@ TEST_CASE("draw_by_noise: the sum of the weights does not matter") {
   }
 }
 
-TEST_CASE("a block of noise: the words of its keys, and all tokens that may win, alike in every arithmetic") {
+TEST_CASE(
+    "a block of noise: the words of its keys, and all tokens that may win, the same on every instruction "
+    "set") {
   Random random(7);
   for (int round = 0; round < 300; ++round) {
     const detail::NoiseCounter at{
@@ -290,7 +297,7 @@ TEST_CASE("a block of noise: the words of its keys, and all tokens that may win,
     for (std::uint32_t i = 0; i < 64; ++i) {
       auto counter = at.first;
       counter[2] += i / 4;
-      const std::uint32_t word = detail::philox(counter, at.key)[i % 4];
+      const std::uint32_t word = specula_test::philox(counter, at.key)[i % 4];
       const double time = -std::log((static_cast<double>(word) + 0.5) * 0x1p-32);
       if (w[i] > 0 && time <= static_cast<double>(w[i]) * static_cast<double>(bound))
         CHECK((bits >> i & 1) == 1);
@@ -305,11 +312,11 @@ TEST_CASE("a block of noise: the words of its keys, and all tokens that may win,
   }
 }
 
-TEST_CASE("draw_by_noise: the ends of the words, ties, holes") {
+TEST_CASE("draw_by_noise: extreme words, ties, tokens without mass") {
   constexpr std::uint32_t last = 0xFFFFFFFFu;
   CHECK(race(Plain({1, 1, 1}), {0, last, 0}) == 1);  // the largest word is the earliest time
   CHECK(race(Plain({1, 1, 1}), {0, 0, 0}) == 0);     // ties go to the lower token
-  CHECK(race(Plain({0, 1, 1}), {last, 0, 0}) == 1);  // no weight: never, whatever the noise
+  CHECK(race(Plain({0, 1, 1}), {last, 0, 0}) == 1);  // no weight: never drawn
   CHECK(race(Plain({0, 1e-30f, 0}), {last, 0, last}) == 1);
   CHECK(race(Plain({1, 1e-12f}), {0, last}) == 0);  // 22.9 against 116
   CHECK(race(Plain({1, 1e-10f}), {0, last}) == 1);  // 22.9 against 1.16
@@ -319,11 +326,11 @@ TEST_CASE("draw_by_noise: the ends of the words, ties, holes") {
   CHECK(race(Plain(w), words) == 3);
   words[1051] = 6;
   CHECK(race(Plain(w), words) == 1051);
-  w[3] = 1e-11f, words[3] = last;  // a tile that is just heavy enough for the luckiest word
+  w[3] = 1e-11f, words[3] = last;  // a tile just heavy enough to win with the best word
   CHECK(race(Plain(w), words) == 3);
 }
 
-TEST_CASE("draw_by_noise: the luckiest of all words wins with the least weight that it can win with") {
+TEST_CASE("draw_by_noise: the best word wins with the smallest weight that can win") {
   PhiloxRandom rng(1);
   const RandomKey key = noise_at(14847084);  // found by search: token 8 has the word 2^32 - 1
   REQUIRE(rng.words({key.position, 0, RandomStream::noise, 2})[0] == 0xFFFFFFFFu);
@@ -341,7 +348,7 @@ TEST_CASE("draw_by_noise: the luckiest of all words wins with the least weight t
   }
 }
 
-TEST_CASE("draw_by_noise: no weights and weights that are not numbers are errors") {
+TEST_CASE("draw_by_noise: no weights, and NaN weights, are errors") {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   PhiloxRandom rng(1);
   CHECK_THROWS_AS(rng.draw_by_noise(Plain({0, 0, 0}), RandomKey{}), std::runtime_error);
@@ -368,7 +375,8 @@ TEST_CASE("draws by noise follow the distribution: chi-square, n 100,000, alpha 
 }
 
 TEST_CASE(
-    "two distributions drawn from by one noise agree at least (1 - TV) / (1 + TV): n 4,000, 4 standard "
+    "draws from two distributions with the same noise agree with probability at least (1 - TV) / (1 + TV): n "
+    "4,000, 4 standard "
     "errors") {
   Random random(9);
   for (int pair = 0; pair < 20; ++pair) {
@@ -397,7 +405,7 @@ TEST_CASE(
     }
     const double rate = agree / n, error = std::sqrt(rate * (1 - rate) / n);
     CHECK(rate > (1 - distance) / (1 + distance) - 4 * error);
-    CHECK(rate <= 1 - distance + 4 * error);  // no coupling does better
+    CHECK(rate <= 1 - distance + 4 * error);  // the bound of any coupling
     CHECK(rate > independent + 4 * error);
   }
 }

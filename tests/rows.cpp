@@ -1,4 +1,5 @@
 // labels: numeric
+// LogitsView, Distribution and PointMasses.
 #include <specula/rows.hpp>
 
 #include <doctest/doctest.h>
@@ -7,7 +8,7 @@
 
 using namespace specula;
 
-TEST_CASE("rows lie a stride apart, in 64 bits") {
+TEST_CASE("rows with a stride of 64 bits") {
   const std::vector<float> data = {1, 2, 3, -1, 4, 5, 6, -1};
   const LogitsView rows{data.data(), 2, 3, 4};
   CHECK(rows.row(1).size() == 3);
@@ -27,10 +28,10 @@ TEST_CASE("a distribution from logits") {
   distribution.inv_t = 2;
   distribution.log_z = 5;
   distribution.min_logit = 1.0f;
-  CHECK(distribution(0) == doctest::Approx(std::exp(2.0 - 5.0)).epsilon(1e-15));  // at the cut: kept
+  CHECK(distribution(0) == doctest::Approx(std::exp(2.0 - 5.0)).epsilon(1e-15));  // at the threshold: kept
   CHECK(distribution(1) == doctest::Approx(std::exp(4.0 - 5.0)).epsilon(1e-15));
   CHECK(distribution(2) == 0.0);
-  CHECK(distribution.log_prob(0.5f) == doctest::Approx(1.0 - 5.0).epsilon(1e-15));  // whatever the truncation
+  CHECK(distribution.log_prob(0.5f) == doctest::Approx(1.0 - 5.0).epsilon(1e-15));  // with any truncation
   CHECK(!distribution.is_point());
   const std::vector<float> large = {1e30f, 1e30f, 0};
   distribution = {.logits = large.data(), .log_z = std::log(2.0), .shift = 1e30f};

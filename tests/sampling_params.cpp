@@ -1,3 +1,4 @@
+// SamplingParams: valid ranges and error messages.
 #include <specula/sampling_params.hpp>
 
 #include <doctest/doctest.h>
@@ -6,7 +7,7 @@
 
 using namespace specula;
 
-TEST_CASE("what is allowed") {
+TEST_CASE("valid sampling parameters") {
   validate({});
   validate({.temperature = 0});
   validate({.temperature = 1e-4f, .top_k = 1, .top_p = 1e-6f, .min_p = 1});
@@ -19,7 +20,7 @@ TEST_CASE("what is allowed") {
   CHECK(SamplingParams{.min_p = 0.1f}.truncates());
 }
 
-TEST_CASE("what is not, and what the message says") {
+TEST_CASE("invalid sampling parameters, and their messages") {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   using Error = std::invalid_argument;
   CHECK_THROWS_WITH_AS(validate({.temperature = -1}),

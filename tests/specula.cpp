@@ -1,10 +1,11 @@
+// The facade specula/specula.hpp, and identical text for one seed.
 #include <specula/specula.hpp>
 
 #include <doctest/doctest.h>
 
 #include "toy_model.hpp"
 
-TEST_CASE("one header brings a pipeline") {
+TEST_CASE("the facade suffices for a pipeline") {
   specula_test::ToyModel target(7, 1), draft(7, 2);
   specula::Speculator run{
       specula::TreeVerifier{target, specula::Sampling{}, specula::SamplingParams{.temperature = 0.8f}},

@@ -1,10 +1,11 @@
+// Stats: counts and derived figures.
 #include <specula/stats.hpp>
 
 #include <doctest/doctest.h>
 
 using namespace specula;
 
-TEST_CASE("the field's figures") {
+TEST_CASE("MAT, acceptance and other figures") {
   Stats s;
   CHECK(s.mat() == 0);
   CHECK(s.acceptance(1) == 0);
@@ -28,7 +29,7 @@ TEST_CASE("the field's figures") {
   CHECK(s.tokens_per_second() == 1);
 }
 
-TEST_CASE("two runs are pooled, not averaged, whatever their depths") {
+TEST_CASE("sums of two runs are pooled, not averaged, for any depths") {
   Stats a, b;
   a.rounds = 1, a.new_tokens = 1, a.proposed = 2, a.offered = {1}, a.accepted = {0};
   b.rounds = 3, b.new_tokens = 11, b.proposed = 9, b.offered = {3, 2, 1}, b.accepted = {2, 1, 1};

@@ -1,8 +1,9 @@
+// VerifyResult: the accepted path and the next token.
 #include <specula/verify_result.hpp>
 
 #include <doctest/doctest.h>
 
-TEST_CASE("a cleared verification result holds the root, and accepted_count() leaves it out") {
+TEST_CASE("a cleared result holds the root, which accepted_count() does not count") {
   specula::VerifyResult v;
   v.accepted = {0, 2, 5};
   v.next_token = 7;

@@ -1,3 +1,4 @@
+// The version in the headers and in the package.
 #include <specula/version.hpp>
 
 #include <doctest/doctest.h>

@@ -1,8 +1,7 @@
 // Tree attention: correctness, replayed graphs, bars, and the sweep of its variants and splits.
 //
 //   attention check|graph|bars|sweep [--out FILE] [--seed N] [--only NAME] [--tiny] [--once]
-//
-// NAME: of a bar; in check and graph of a kernel, mma.sync or wgmma.
+// NAME: a bar; for check and graph a kernel, mma.sync or wgmma.
 #include "attention.cuh"
 
 int main(int argc, char** argv) {

@@ -1,4 +1,4 @@
-// Tree attention as tables of functions, so that its kernels are compiled apart.
+// Tree attention as tables of functions, so that its kernels are compiled separately.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -35,11 +35,11 @@ struct AttentionKernels {
     capacity.max_nodes = variant_rows / (capacity.query_heads / capacity.kv_heads);
     return plan(capacity, device).rows == variant_rows;
   }
-  /// A plan for a variant that there is room for, whichever of them would be chosen.
+  /// A plan for a given variant, if the device has room for it.
   Plan plan_of_variant(const device::TreeAttentionCapacity& capacity, int variant_rows,
                        const Device& device) const {
     Plan out = plan(capacity, device);
-    device::TreeAttentionCapacity full = capacity;  // with trees that just fill the variant
+    device::TreeAttentionCapacity full = capacity;  // with trees that exactly fill the variant
     const int group = capacity.query_heads / capacity.kv_heads;
     full.max_nodes = variant_rows / group;
     const Plan variant = plan(full, device);
@@ -50,7 +50,7 @@ struct AttentionKernels {
     out.shared_bytes = variant.shared_bytes;
     return out;
   }
-  /// Whether this can run here; says so where it cannot.
+  /// Whether this can run here; prints a message if not.
   bool runs_on(const Device& device) const {
     if (!only_hopper || device.has_wgmma()) return true;
     std::printf("| %s | skipped: it needs compute capability 9.0 |\n", name);
@@ -63,8 +63,7 @@ AttentionKernels<Element, kHead, Stored> mma_kernels();
 template <class Element, int kHead, class Stored = Element>
 AttentionKernels<Element, kHead, Stored> wgmma_kernels();
 
-/// Memory for partial results, which begin as NaN, and counters, which begin as zeros. Of plans one after the
-/// other: it grows with them.
+/// Memory for partial results, initially NaN, and counters, initially zero. Grows for successive plans.
 class Workspace {
  public:
   device::Workspace of(const device::TreeAttentionGeometry& plan) {

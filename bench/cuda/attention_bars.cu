@@ -17,7 +17,7 @@ struct BarShape {
   int page_size = 0;      // 0: a contiguous cache
   bool by_flops = false;  // its value is TFLOP/s, else TB/s of K and V
 };
-/// 134 MB of K and V in 60 us, however many sequences they belong to; pages may cost 3%.
+/// 134 MB of K and V in 60 us, for any number of sequences; pages may cost 3%.
 const BarShape kBars[] = {
     {"8 nodes, B = 1, L = 32k", 8, 1, 32768, 60},
     {"16 nodes, B = 1, L = 32k", 16, 1, 32768, 60},
@@ -34,7 +34,7 @@ const BarShape kBars[] = {
     {"8 nodes, B = 4, L = 8k, pages of 16", 8, 4, 8192, 61.8, 16},
     {"64 nodes, B = 4, L = 32k, pages of 16", 64, 4, 32768, 278, 16, true},
 };
-/// Half of the bytes: the same excess over the floor for 67 MB and 268 MB; products are as many.
+/// Half of the bytes: the same excess over the floor for 67 MB and 268 MB, with as many products.
 const BarShape kBarsOfBytes[] = {
     {"8 nodes, B = 4, L = 8k", 8, 4, 8192, 36},
     {"8 nodes, B = 32, L = 4k", 8, 32, 4096, 105},
@@ -55,7 +55,7 @@ class BarWork {
     const auto n = static_cast<std::size_t>(sets_);
     k_.reserve(n * static_cast<std::size_t>(cache)), v_.reserve(n * static_cast<std::size_t>(cache));
     q_.reserve(n * static_cast<std::size_t>(queries)), out_.reserve(n * static_cast<std::size_t>(queries));
-    // Bytes of two bf16 numbers are as good as any.
+    // Any bytes will do, for example those of bf16 numbers.
     constexpr int kTwo = 2 / static_cast<int>(sizeof(Stored));
     fill_normal(reinterpret_cast<BFloat16*>(k_.data()), nullptr, sets_ * cache / kTwo, 1, 1);
     fill_normal(reinterpret_cast<BFloat16*>(v_.data()), nullptr, sets_ * cache / kTwo, 2, 1);
@@ -145,7 +145,7 @@ std::string name_of(const BarShape& shape, const KernelsOf<Stored>& kernels) {
   return std::string(shape.name) + (sizeof(Stored) == 1 ? ", cache of e4m3, " : ", ") + kernels.name;
 }
 
-/// The kernel that tree_attention() takes is judged, the other one is shown beside.
+/// The bar applies to the kernel that tree_attention() selects; the other one is shown, too.
 template <class Stored>
 Bar measure(const BarShape& shape, const KernelsOf<Stored>& kernels, const Bars& bars) {
   const BarWork<Stored> work(shape, bars.device);
@@ -199,7 +199,7 @@ void sweep(const BarShape& shape, const Kernels& kernels, const Device& device, 
     for (const int splits : {1, 2, 4, 8, 16, 32, 64, 128}) {
       const double blocks = units * splits;
       if (256 * splits > shape.tokens && splits > 1) continue;  // more than there are keys for
-      // Neither a handful of blocks nor many times what fits.
+      // Neither very few blocks nor many times more than fit.
       if (blocks * 4 < processors && splits < 8) continue;
       if (blocks > 6.0 * processors && splits > 1) continue;
       for (int cluster = 1; cluster <= std::min(8, splits); cluster *= 2) {
@@ -213,7 +213,7 @@ void sweep(const BarShape& shape, const Kernels& kernels, const Device& device, 
   sweep.finish(name_of<BFloat16>(shape, kernels));
 }
 
-/// wgmma last: should it hang, everything else is there.
+/// wgmma last, in case it hangs.
 template <class Stored>
 std::vector<KernelsOf<Stored>> all_kernels(const Device& device) {
   std::vector<KernelsOf<Stored>> out{mma_kernels<BFloat16, kBarHead, Stored>()};

@@ -34,7 +34,7 @@ Errors errors_of(const std::vector<Element>& out, const std::vector<float>& lse,
     difference += (x - want[i]) * (x - want[i]);
     size += want[i] * want[i];
   }
-  e.out = size > 0 ? std::sqrt(difference / size) : difference > 0 ? nan : difference;  // NaN stays
+  e.out = size > 0 ? std::sqrt(difference / size) : difference > 0 ? nan : difference;  // keeps NaN
   for (std::size_t i = 0; i < want_lse.size(); ++i) {
     const auto x = static_cast<double>(lse[i]);
     e.lse = worse(e.lse, !std::isinf(want_lse[i]) ? std::abs(x - want_lse[i]) : x == want_lse[i] ? 0 : nan);
@@ -63,7 +63,7 @@ void check_shape(const AttentionKernels<Element, kHead, Stored>& kernels, const 
   const std::vector<float> lse = on_device.lse();
   const auto same = [&] { return same_bits(on_device.out(), out) && same_bits(on_device.lse(), lse); };
   const Errors e = errors_of(out, lse, want, want_lse);
-  bool again = true;  // the counters are as they were
+  bool again = true;  // the counters are unchanged
   for (int i = 0; i < 3; ++i) {
     run(plan);
     again = again && same();
@@ -187,7 +187,7 @@ void check_graph(const AttentionKernels<BFloat16, 128>& kernels, const Options& 
               same ? "pass" : "FAIL");
 }
 
-/// What the host refuses.
+/// Errors that the host detects.
 void check_refusals(const Device& device, const Stream& stream, Json& json, Report& report) {
   Refusals refusals;
   const auto kernels = mma_kernels<BFloat16, 128>();
@@ -223,7 +223,7 @@ void check_attention(const Options& options, Report& report) {
         mma_kernels<Half, 64, Float8E4M3>(), mma_kernels<BFloat16, 64>(), mma_kernels<Half, 128>());
   if (options.wants("refusals"))
     report.part("refusals", [&](Json& json) { check_refusals(device, stream, json, report); });
-  // Last: should it hang, everything else is there.
+  // Last, in case it hangs.
   check(wgmma_kernels<BFloat16, 128>(), wgmma_kernels<BFloat16, 128, Float8E4M3>(), wgmma_kernels<Half, 64>(),
         wgmma_kernels<Half, 64, Float8E4M3>(), wgmma_kernels<BFloat16, 64>(), wgmma_kernels<Half, 128>());
 }

@@ -1,4 +1,4 @@
-// Random proposals and what the CPU says of them. The interface is C++17, so that CUDA code may include it;
+// Random proposals and the CPU's results for them. The interface is C++17, so that CUDA code may include it;
 // cases.cpp, which is C++20, is compiled apart.
 #pragma once
 
@@ -29,7 +29,7 @@ inline const char* name_of(Rule rule) {
   return "block";
 }
 
-/// How a batch is to be.
+/// Parameters of a batch.
 struct CaseShape {
   int trees = 64, vocab = 600;
   int nodes = 20;                 // of a tree at most; each tree has any number of them
@@ -44,7 +44,7 @@ struct CaseShape {
 template <class Element>
 struct CaseBatch {
   int vocab = 0, max_nodes = 1, width = 1;
-  std::ptrdiff_t stride = 0, offset = 0;  // rows begin `offset` elements behind an aligned address
+  std::ptrdiff_t stride = 0, offset = 0;  // rows begin `offset` elements after an aligned address
   bool chains = false;                    // no parents are to be given
   std::vector<std::int32_t> begin, position, token, parent, draft_row;
   std::vector<std::uint64_t> seed;

@@ -1,4 +1,4 @@
-// What the device can do at best: the ceilings that everything else is compared with.
+// Limits of the device (bandwidths, launches, products), which all other results are compared with.
 //
 //   ceilings ceilings [--out FILE]
 #include <cooperative_groups.h>
@@ -10,7 +10,7 @@
 namespace specula_bench {
 namespace {
 
-/// Sums what it reads, so that nothing is left out; `passes` times over the same memory.
+/// Sums all that it reads, so that no read is optimised away; `passes` times over the same memory.
 __global__ void read_kernel(const uint4* from, std::int64_t n, int passes, std::uint32_t* out) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -1,4 +1,4 @@
-// Batches of proposals on the device, and the verification results that come back.
+// Batches of proposals on the device, and their results.
 #pragma once
 
 #include <string>
@@ -47,7 +47,7 @@ class DeviceResults {
   DeviceArray<device::Status> status_;
 };
 
-/// What a plan's launches leave for their last blocks.
+/// The workspace of a plan.
 class DeviceWorkspace {
  public:
   DeviceWorkspace(const RulePlan& plan, const Stream& stream)
@@ -141,7 +141,7 @@ inline Geometry spread(Geometry planned, int cluster, int threads, int rows, int
   return planned;
 }
 
-/// What is wrong with a sequence's verification result; empty if it is the CPU's.
+/// The difference of a sequence's result from the CPU's; empty if there is none.
 template <class Element>
 std::string difference(const CaseBatch<Element>& batch, const HostResults& got, std::size_t b, int width) {
   const auto w = static_cast<std::size_t>(width);

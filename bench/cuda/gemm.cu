@@ -1,5 +1,5 @@
-// A bf16 matrix product of cuBLAS on random data: what the tensor cores give. Apart from the others, because
-// cuBLAS may not be there.
+// A bf16 matrix product of cuBLAS on random data: the speed of the tensor cores. A separate program, because
+// cuBLAS may be missing.
 //
 //   gemm ceilings [--out FILE]
 #include <cublas_v2.h>

@@ -88,7 +88,7 @@ struct PlainTree {
   }
 };
 
-/// What of sequence b is not as it is to be; empty if nothing.
+/// The difference of sequence b from the expected result; empty if there is none.
 std::string difference(const GrownArrays::Host& got, const PlainTree& want, int b) {
   const auto width = static_cast<int>(want.token.size());
   const auto sequences = static_cast<int>(got.size.size());
@@ -320,7 +320,8 @@ void check_links(const Options& options, const Stream& stream, Json& json, Repor
   write(json, report, "links", tally);
 }
 
-/// A tree of no expansions is the best tokens of the root's row, in order: CUB's, which knows nothing of us.
+/// A tree of no expansions is the best tokens of the root's row, in order: CUB's are an independent
+/// reference.
 void check_best_tokens(const Options& options, const Device& device, const Stream& stream, Json& json,
                        Report& report) {
   Tally tally;
@@ -363,7 +364,7 @@ void check_best_tokens(const Options& options, const Device& device, const Strea
   write(json, report, "best tokens are those of " + cub_version(), tally);
 }
 
-/// What the host refuses.
+/// Errors that the host detects.
 void check_refusals(const Device& device, Json& json, Report& report) {
   Refusals refusals;
   DynamicTreePlan tree;

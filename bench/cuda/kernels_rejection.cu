@@ -8,9 +8,9 @@ namespace specula_bench {
 template <class Element>
 RuleKernels<Element> rejection_kernels() {
   using Draft = device::LogitsDraft<Element>;
-  return judging_kernels<device::RejectionPlan<Element, Draft>, device::detail::RejectionRule, Element,
-                         device::make_rejection_plan<Element, Draft>,
-                         device::verify_rejection<Element, Draft>>();
+  return comparing_kernels<device::RejectionPlan<Element, Draft>, device::detail::RejectionRule, Element,
+                           device::make_rejection_plan<Element, Draft>,
+                           device::verify_rejection<Element, Draft>>();
 }
 
 SPECULA_FOR_ELEMENTS(rejection_kernels);

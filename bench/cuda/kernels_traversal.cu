@@ -9,15 +9,15 @@ namespace specula_bench {
 template <class Element>
 RuleKernels<Element> traversal_kernels() {
   using Draft = device::LogitsDraft<Element>;
-  return judging_kernels<device::TraversalPlan<Element, Draft>, device::detail::TraversalRule, Element,
-                         device::make_traversal_plan<Element, Draft>,
-                         device::verify_traversal<Element, Draft>>();
+  return comparing_kernels<device::TraversalPlan<Element, Draft>, device::detail::TraversalRule, Element,
+                           device::make_traversal_plan<Element, Draft>,
+                           device::verify_traversal<Element, Draft>>();
 }
 template <class Element>
 RuleKernels<Element> block_kernels() {
   using Draft = device::LogitsDraft<Element>;
-  return judging_kernels<device::BlockPlan<Element, Draft>, device::detail::TraversalRule, Element,
-                         device::make_block_plan<Element, Draft>, device::verify_block<Element, Draft>>();
+  return comparing_kernels<device::BlockPlan<Element, Draft>, device::detail::TraversalRule, Element,
+                           device::make_block_plan<Element, Draft>, device::verify_block<Element, Draft>>();
 }
 
 SPECULA_FOR_ELEMENTS(traversal_kernels);

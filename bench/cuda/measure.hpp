@@ -1,4 +1,4 @@
-// What measuring on a GPU needs and no GPU: statistics, the table of bars, and a writer of JSON.
+// Measurements on a GPU, host part: statistics, the table of bars, and a JSON writer.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ inline double chi_square_deviate(double chi_square, double freedom) {
   return (std::cbrt(chi_square / freedom) - (1 - part)) / std::sqrt(part);
 }
 
-/// Writes JSON, one thing after the other. Numbers that are none become null.
+/// Writes JSON sequentially. NaN and infinities become null.
 class Json {
  public:
   Json& begin_object() { return open('{'); }
@@ -92,7 +92,7 @@ class Json {
     for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) out += *scope;
     return out + "\n";
   }
-  /// Writes text() to a file, the whole of it or nothing. False if that did not work.
+  /// Writes text() to a file, completely or not at all. False on failure.
   bool save(const std::string& path) const {
     const std::string unfinished = path + ".part";
     std::FILE* file = std::fopen(unfinished.c_str(), "w");

@@ -1,4 +1,4 @@
-// What another library takes for the work of our bars; its headers are the user's (scripts/gpu --peers DIRS).
+// Times of FlashInfer on the work of the bars, with headers from the user (scripts/gpu --peers DIRS).
 //
 // FlashInfer takes float probabilities, so its way from bf16 logits is a cast, a softmax and a kernel. Its
 // intermediate buffers are reused, not rotated.

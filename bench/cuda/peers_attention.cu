@@ -1,5 +1,5 @@
-// What FlashInfer's attention takes for the shapes of our bars: with a custom mask over prefix and tree, and
-// without one over the prefix, with one over the tree, merged. Its headers are the user's, as in peers.cu.
+// Times of FlashInfer's attention on the shapes of the bars: with a custom mask over prefix and tree, and as
+// prefix without mask, tree with mask, and merge. With headers from the user, as in peers.cu.
 //
 //   peers_attention peers [--out FILE] [--only NAME]
 #include <cmath>
@@ -178,7 +178,7 @@ class TreeWork {
     return error;
   }
 
-  /// ||out - reference|| / ||reference|| of a head of the last node of the last sequence, behind `launch` of
+  /// ||out - reference|| / ||reference|| of a head of the last node of the last sequence, after `launch` of
   /// set 0.
   double error(const Launch& launch, const Stream& stream) const {
     out_poison();

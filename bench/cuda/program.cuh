@@ -1,5 +1,5 @@
-// What all programs of this folder do: read their arguments, run a section, go on after what fails, and write
-// JSON; and how bars and sweeps are measured and shown.
+// Shared by the programs of this folder: arguments, sections that continue after failures, JSON, and the
+// measurement of bars and sweeps.
 #pragma once
 
 #include <cuda_profiler_api.h>
@@ -113,7 +113,7 @@ struct Section {
   void (*run)(const Options&, Report&);
 };
 
-/// A program's main: runs the section that is asked for. 0: all went well, 1: something failed, 2: bad usage.
+/// A program's main: runs the requested section. 0: success, 1: something failed, 2: bad usage.
 inline int run_section(int argc, char** argv, std::initializer_list<Section> sections) {
   std::setvbuf(stdout, nullptr, _IOLBF, 1 << 12);  // a time limit may end us at any time
   try {

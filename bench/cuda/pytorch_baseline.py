@@ -21,8 +21,8 @@ def verify(target, draft, tokens):
     q = torch.softmax(draft.float(), dim=-1)
     index = tokens.unsqueeze(-1)
     ratio = p[:, :DRAFT_TOKENS].gather(-1, index).squeeze(-1) / q.gather(-1, index).squeeze(-1)
-    stays = torch.rand_like(ratio) < ratio
-    count = stays.int().cumprod(dim=-1).sum(dim=-1)
+    accepted = torch.rand_like(ratio) < ratio
+    count = accepted.int().cumprod(dim=-1).sum(dim=-1)
     at = count.view(-1, 1, 1).long().expand(-1, 1, VOCAB)
     q = torch.nn.functional.pad(q, (0, 0, 0, 1))
     left = (p.gather(1, at) - q.gather(1, at)).squeeze(1).clamp_min(0)

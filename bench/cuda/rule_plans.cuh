@@ -58,9 +58,9 @@ cudaError_t reshape_verifier(RulePlan* plan, const Geometry& wanted, bool* fits)
       wanted, &plan->verifier, fits);
 }
 
-/// The functions of a rule that judges draft tokens: `make` and `verify` are the library's, for a Plan.
+/// The functions of a rule that compares p with q: `make` and `verify` are the library's, for a Plan.
 template <class Plan, class Rule, class Element, auto make, auto verify>
-RuleKernels<Element> judging_kernels() {
+RuleKernels<Element> comparing_kernels() {
   using Draft = device::LogitsDraft<Element>;
   RuleKernels<Element> out;
   out.plan = [](RulePlan* plan, const device::VerifyCapacity& capacity, int device) {

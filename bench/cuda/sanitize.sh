@@ -42,7 +42,7 @@ sanitize() {
     local tool_options=(--tool "$tool" --error-exitcode 9)
     case "$tool" in
       synccheck) tool_options+=(--print-limit 1000000 --show-backtrace no) ;;  # all threads that it names
-      memcheck) tool_options+=(--print-limit 100 --report-api-errors no) ;;  # the program looks at what an API refuses
+      memcheck) tool_options+=(--print-limit 100 --report-api-errors no) ;;  # the program checks for refused API calls itself
       *) tool_options+=(--print-limit 100) ;;
     esac
     # shellcheck disable=SC2086  # options are words

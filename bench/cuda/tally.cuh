@@ -1,4 +1,4 @@
-// What checks count and write down.
+// Counts of checks and their report.
 #pragma once
 
 #include <algorithm>

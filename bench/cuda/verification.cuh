@@ -1,5 +1,5 @@
-// The verification rules and sampling as tables of functions: a file a rule holds the kernels, so that they
-// are compiled side by side and once.
+// The verification rules and sampling as tables of functions: one file per rule holds the kernels, so that
+// they are compiled in parallel and once.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,10 +12,10 @@ namespace specula_bench {
 
 namespace device = specula::cuda;
 
-/// How a launch is spread over a device.
+/// Launch geometry.
 using Geometry = device::detail::ScanPlan;
 
-/// The plan that users get of a rule, with its type gone.
+/// The plan of a rule, type-erased.
 struct RulePlan {
   int sequences = 0, max_nodes = 0, width = 0;
   Geometry verifier;

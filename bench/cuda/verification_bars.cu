@@ -13,13 +13,13 @@ using device::BFloat16;
 constexpr int kVocab = 128256;
 constexpr float kSpread = 2.0f;  // standard deviation of the logits
 
-/// What proposals of a bar are.
+/// Parameters of a bar's proposals.
 struct WorkShape {
   Rule rule = Rule::rejection;
   int sequences = 1;
   int nodes = 5;     // of a tree, the root included
   int depth = 4;     // of a tree
-  double alpha = 1;  // probability that a draft token stays, on chains; 1: the draft is the target
+  double alpha = 1;  // acceptance rate of a chain's draft tokens; 1: the draft is the target
   float top_p = 1;
 };
 
@@ -218,7 +218,7 @@ class BarWork {
     parent_.upload(parents_);
   }
 
-  /// What must be read at least: rows on the path once, and a row of q where there was a rejection.
+  /// The minimum to be read: rows on the path once, and a row of q after a rejection.
   void count(const HostResults& got) {
     const double row = 2.0 * kVocab;
     for (int b = 0; b < shape_.sequences; ++b) {
@@ -342,9 +342,9 @@ void run_verification_bars(const Options& options, Report& report) {
   for (const SampleShape& shape : kSampleBars) bars.run(shape.name, [&] { return sample_bar(shape, bars); });
 }
 
-/// What plans choose on every shape, and what is fastest: every cluster and number of threads with the rows
-/// and rings of the plan, and every number of rows and rings with the rest of it; walking where all nodes are
-/// asked.
+/// The plan's choice and the fastest geometry for every shape: every cluster size and number of threads with
+/// the plan's rows and rings, and every number of rows and rings with the rest of the plan; following the
+/// path instead of verifying all nodes.
 void sweep_verification(const Options& options, Report& report) {
   const Device device;
   const Stream stream;

@@ -39,8 +39,8 @@ class BatchRun {
 constexpr int kThreads[] = {32, 64, 96, 256, 512};
 constexpr int kRings[] = {4096, 8192};
 
-/// One batch: against the CPU, and where all nodes may be asked at once walking, too; with every launch
-/// geometry, and one by one, against itself.
+/// One batch: against the CPU, with all nodes at once and by following the path if both are possible; and
+/// against itself with every launch geometry and sequence by sequence.
 template <class Element>
 void check_batch(Rule rule, const CaseBatch<Element>& batch, const std::string& name, bool geometries,
                  const Device& device, const Stream& stream, Tally& tally, Tally& same) {
@@ -207,7 +207,7 @@ void check_drafts(const Options& options, const Device& device, const Stream& st
   write(json, report, "rejection, sparse rows", sparse);
 }
 
-/// What sample() said of rows.
+/// Distributions of rows by sample().
 struct Drawn {
   std::vector<std::int32_t> token;
   std::vector<device::RowStats> stats;
@@ -291,7 +291,7 @@ void check_sample(const char* element, const Options& options, const Device& dev
   write(json, report, std::string("sample ") + element + ", any geometry, same bits", same);
 }
 
-/// What the host and the driver refuse, and that nobody's errors are mixed up.
+/// Errors that the host and the driver detect, and that errors of different calls are not mixed up.
 void check_refusals(const Device& device, const Stream& stream, Json& json, Report& report) {
   Refusals refusals;
   const int other = device.id + 1;  // not the current one, whether there is one or not

@@ -1,4 +1,4 @@
-// That what comes out has the target's distribution.
+// Chi-square tests that tokens have the target's distribution.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -113,8 +113,7 @@ void play_round(const RuleKernels<BFloat16>& kernels, const Rows& rows, std::uin
   const DeviceArray<std::uint64_t> seeds(seed_of);
   const DeviceArray<std::int32_t> origins(origin), begins(begin), rows_of(row_of_node),
       draft_rows_of(draft_row_of_node);
-  // Draws go into the trees, behind roots of 0. All sequences have the same distributions: those of the first
-  // serve all.
+  // Draws go into the trees, after roots of 0. All sequences have the same distributions, those of the first.
   const DeviceArray<std::int32_t> tokens(
       std::vector<std::int32_t>(static_cast<std::size_t>(kSequences) * (kDepth + 1), 0));
   DeviceArray<device::RowStats> stats(static_cast<std::size_t>(kSequences) * kDepth);

@@ -1,4 +1,4 @@
-// specula-bigram: counts which token follows which, for drafts that cost nothing.
+// specula-bigram: counts the pairs of tokens of a text, for bigram drafts.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -8,20 +8,18 @@
 
 #include <specula/draft/bigram.hpp>
 
-#include "../common/token_store.hpp"
 #include "bigram_file.hpp"
 #include "files.hpp"
 #include "options.hpp"
 #include "prompts.hpp"
 #include "text_table.hpp"
+#include "token_store.hpp"
 #include "tokenizer.hpp"
 
 namespace {
 
 using namespace specula_examples;
 namespace fs = std::filesystem;
-
-using Document = std::vector<specula::Token>;
 
 struct Options {
   std::vector<std::string> texts, tokens;
@@ -43,10 +41,9 @@ void read_text(const fs::path& file, const Tokenizer& tokenizer, std::vector<Doc
   }
 }
 
-/// What there is to learn of a folder of tokens: of documents whose beginning was given, from its last token
-/// on.
+/// The tokens to count of a folder: of documents with a given prompt, from the prompt's last token on.
 std::int32_t read_tokens(const fs::path& folder, std::vector<Document>& documents) {
-  const specula_train::TokenizedCorpus corpus = specula_train::read_tokens(folder);
+  const TokenizedCorpus corpus = specula_examples::read_tokens(folder);
   for (const auto& style : corpus.styles)
     for (std::size_t i = 0; i < style.train.size(); ++i) {
       const std::int32_t given = style.given.empty() ? 0 : style.given[i];
@@ -75,14 +72,13 @@ std::vector<Document> read_all(const Options& options, std::int32_t& vocab) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Counts which token follows which, and writes the likeliest next token of each.",
-               "specula-bigram"};
+  CLI::App app{"Counts pairs of tokens, and writes the likeliest next token of each.", "specula-bigram"};
   Options options;
   app.add_option("--text", options.texts, "Files: the prompts of JSON Lines (.jsonl), else plain text");
   app.add_option(
       "--tokens", options.tokens,
-      "Folders of tokens as specula-train-text and specula-train-answers write them; of answers, only what "
-      "the target wrote counts");
+      "Folders of tokens as specula-train-text and specula-train-answers write them; of answers, only tokens "
+      "of the target count");
   app.add_option("--tokenizer", options.tokenizer,
                  "Tokenizer for --text: tokenizer.model, tokenizer.json or a folder with one (default: the "
                  "model pack's)");

@@ -5,8 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include <specula/draft/feature_head.hpp>
-#include <specula/draft/glide.hpp>
 #include <specula/eigen/llama.hpp>
 
 #include "bigram_file.hpp"
@@ -50,7 +48,7 @@ std::filesystem::path ModelFolders::draft_folder(const std::string& name) const 
   return folder;
 }
 
-specula::eigen::Conditioning ModelFolders::conditioned_on(const std::string& name) const {
+specula::Conditioning ModelFolders::conditioned_on(const std::string& name) const {
   const auto file = draft_folder(name) / "config.json";
   return specula::eigen::read_llama_config(specula::eigen::read_json_file(file), file.string())
       .conditioned_on;
@@ -81,25 +79,7 @@ ModelPack::~ModelPack() = default;
 
 specula::AnyModel& ModelPack::target() { return load_target().any; }
 
-specula::AnyModel& ModelPack::draft(const std::string& name) {
-  Loaded& draft = load_draft(name);
-  if (draft.model.config().conditioned_on != specula::eigen::Conditioning::nothing)
-    throw UsageError("'" + name + "' is conditioned on the target: it does nothing by itself");
-  return draft.any;
-}
-
-specula::AnyDrafter ModelPack::drafter(const std::string& name) {
-  auto& model = load_draft(name).model;
-  switch (model.config().conditioned_on) {
-    case specula::eigen::Conditioning::key_values:
-      return specula::AnyDrafter(specula::Glide{model, load_target().model});
-    case specula::eigen::Conditioning::features:
-      return specula::AnyDrafter(specula::FeatureHead{model, load_target().model});
-    case specula::eigen::Conditioning::nothing:
-      break;
-  }
-  return specula::AnyDrafter(specula::ModelDrafter{model});
-}
+specula::AnyModel& ModelPack::draft(const std::string& name) { return load_draft(name).any; }
 
 std::optional<specula::BigramTable> ModelPack::bigram() {
   const auto file = folders_.root / "bigram" / "bigram.json";
@@ -133,7 +113,7 @@ ModelPack::Loaded& ModelPack::load(const std::string& role, const std::filesyste
       options.threads = sizes_.threads;
       options.measure_similarity = sizes_.measure_similarity;
       options.feature_layers = sizes_.feature_layers;
-    } else if (weights->config.conditioned_on == specula::eigen::Conditioning::features) {
+    } else if (weights->config.conditioned_on == specula::Conditioning::features) {
       options.team = load_target().model.team();  // it is as wide as the target; the others gain nothing
     }
     model = std::make_unique<Loaded>(std::move(weights), options);

@@ -28,7 +28,7 @@ struct ModelFolders {
   /// Throws UsageError, listing the models that there are, if it does not exist.
   std::filesystem::path draft_folder(const std::string& name) const;
   /// What that draft needs to see of the target. Throws as above, and for a config that cannot be read.
-  specula::eigen::Conditioning conditioned_on(const std::string& name) const;
+  specula::Conditioning conditioned_on(const std::string& name) const;
   /// Throws UsageError if the target's folder has no config.json.
   void check() const;
 };
@@ -56,9 +56,7 @@ class ModelPack final : public specula::PipelineModels {
   ModelPack(ModelFolders folders, ModelSizes sizes);
   ~ModelPack() override;
   specula::AnyModel& target() override;
-  /// Throws UsageError for a draft that is conditioned on the target: it cannot be used by itself.
   specula::AnyModel& draft(const std::string& name) override;
-  specula::AnyDrafter drafter(const std::string& name) override;
   /// None for a target from elsewhere whose vocabulary is not the table's.
   std::optional<specula::BigramTable> bigram() override;
 

@@ -6,7 +6,7 @@
 
 #include "files.hpp"
 
-namespace specula_train {
+namespace specula_examples {
 
 namespace fs = std::filesystem;
 
@@ -51,4 +51,4 @@ std::pair<std::string, std::string> parse_assignment(std::string_view option, co
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
-}  // namespace specula_train
+}  // namespace specula_examples

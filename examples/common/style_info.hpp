@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-namespace specula_train {
+namespace specula_examples {
 
 struct StyleInfo {
   std::string description, licence;  // empty: not stated
@@ -29,4 +29,4 @@ void write_style_infos(const StyleInfos& infos, const std::filesystem::path& dir
 /// NAME has other characters than letters, digits, '-', '_' and '.': styles are names of files.
 std::pair<std::string, std::string> parse_assignment(std::string_view option, const std::string& text);
 
-}  // namespace specula_train
+}  // namespace specula_examples

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-namespace specula_train {
+namespace specula_examples {
 namespace {
 
 namespace fs = std::filesystem;
@@ -170,4 +170,4 @@ TokenizedCorpus read_tokens(const fs::path& directory) {
   return corpus;
 }
 
-}  // namespace specula_train
+}  // namespace specula_examples

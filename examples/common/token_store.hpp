@@ -18,11 +18,13 @@
 #include <string>
 #include <vector>
 
+#include <specula/rows.hpp>
+
 #include "style_info.hpp"
 
-namespace specula_train {
+namespace specula_examples {
 
-using Token = std::int32_t;
+using specula::Token;
 using Document = std::vector<Token>;  // <s> ... </s>
 
 constexpr Token kBegin = 1, kEnd = 2;  // unless tokens.json says otherwise
@@ -63,4 +65,4 @@ void copy_tokenizer(const std::filesystem::path& folder_or_file, const std::file
 /// vocabulary.
 TokenizedCorpus read_tokens(const std::filesystem::path& directory);
 
-}  // namespace specula_train
+}  // namespace specula_examples

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <queue>
 #include <stdexcept>
@@ -11,7 +12,7 @@
 #include <utility>
 
 #include "files.hpp"
-#include "tokenizer_codec.hpp"
+#include "tokenizer.hpp"
 
 namespace specula_examples {
 namespace {
@@ -72,7 +73,7 @@ void read_pre_tokenizer(const json& part, Preparation& out) {
   out.words = part.value("split", true);
 }
 
-class PairEncoding final : public TokenizerCodec {
+class PairEncoding {
  public:
   PairEncoding(const json& file, const fs::path& folder) {
     const json& model = file.at("model");
@@ -96,11 +97,10 @@ class PairEncoding final : public TokenizerCodec {
     end_ = role(folder, "eos_token", "</s>");
   }
 
-  std::int32_t vocab_size() const override { return static_cast<std::int32_t>(pieces_.size()); }
-  Token begin() const override { return begin_; }
-  Token end() const override { return end_; }
+  Token begin() const { return begin_; }
+  Token end() const { return end_; }
 
-  std::vector<Token> encode(std::string_view text) const override {
+  std::vector<Token> encode(std::string_view text) const {
     std::string prepared;
     for (const char byte : text) byte == ' ' ? prepared.append(kSpace) : prepared.append(1, byte);
     const bool begins = prepared.starts_with(kSpace);
@@ -116,13 +116,16 @@ class PairEncoding final : public TokenizerCodec {
     return out;
   }
 
-  std::string bytes(Token token) const override {
-    if (token == begin_ || token == end_) return {};  // some files do not call these special
-    if (control_[index(token)] && token != unknown_) return {};
-    if (token == unknown_) return "\xef\xbf\xbd";
-    const std::string& piece = pieces_[index(token)];
-    const int byte = bytes_.empty() ? -1 : byte_of_piece(piece);
-    return byte < 0 ? with_spaces(piece) : std::string(1, static_cast<char>(byte));
+  /// Per token, what it adds to a text.
+  std::vector<std::string> bytes() const {
+    std::vector<std::string> out;
+    for (Token token = 0; index(token) < pieces_.size(); ++token) {
+      const bool ends = token == begin_ || token == end_;  // some files do not call these special
+      out.push_back(ends || (control_[index(token)] && token != unknown_) ? std::string()
+                    : token == unknown_                                   ? "\xef\xbf\xbd"
+                                        : bytes_of_piece(pieces_[index(token)], !bytes_.empty()));
+    }
+    return out;
   }
 
  private:
@@ -273,10 +276,12 @@ class PairEncoding final : public TokenizerCodec {
 
 }  // namespace
 
-std::unique_ptr<TokenizerCodec> read_tokenizer_json(const fs::path& file) {
+Tokenizer read_tokenizer_json(const fs::path& file) {
   const std::string text = read_file(file);
   try {
-    return std::make_unique<PairEncoding>(json::parse(text), file.parent_path());
+    const auto pairs = std::make_shared<const PairEncoding>(json::parse(text), file.parent_path());
+    return Tokenizer(pairs->bytes(), pairs->begin(), pairs->end(),
+                     [pairs](std::string_view part) { return pairs->encode(part); });
   } catch (const std::exception& error) {
     throw std::runtime_error(file.string() + ": " + error.what());
   }

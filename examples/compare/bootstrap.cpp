@@ -20,7 +20,7 @@ void expect_in(const char* what, std::size_t value, std::size_t low, std::size_t
                                 ", must be " + std::to_string(low) + " to " + std::to_string(high));
 }
 
-/// The middle 95% of them.
+/// The central 95% of them.
 Interval interval(double value, std::vector<double> resampled) {
   const std::size_t tail = resampled.size() / 40;  // 2.5%
   const auto low = resampled.begin() + static_cast<std::ptrdiff_t>(tail),
@@ -38,7 +38,7 @@ Bootstrap::Bootstrap(std::size_t prompts, std::size_t resamples, std::uint64_t s
   expect_in("prompts", prompts, 2, std::numeric_limits<std::uint16_t>::max());
   expect_in("resamples", resamples, 40, std::size_t{1} << 24);
   counts_.resize(prompts * resamples);
-  std::mt19937_64 bits(seed);  // the standard says what it gives; of its distributions it does not
+  std::mt19937_64 bits(seed);  // the standard specifies its numbers, but not those of its distributions
   for (std::size_t r = 0; r < resamples; ++r)
     for (std::size_t p = 0; p < prompts; ++p) ++counts_[r * prompts + bits() % prompts];
 }

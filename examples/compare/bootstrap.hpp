@@ -11,8 +11,8 @@ namespace specula_examples {
 
 using specula::Interval;
 
-/// A figure that is a ratio of sums over prompts: what each prompt adds above and below the bar. Tokens per
-/// target call: tokens and calls. A mean over prompts: its values and ones.
+/// A figure that is a ratio of sums over prompts: each prompt's numerator and denominator. For tokens per
+/// target call these are tokens and calls, for a mean over prompts its values and ones.
 struct Terms {
   std::vector<double> over, under;  // (prompts)
 
@@ -20,15 +20,15 @@ struct Terms {
     over.push_back(above);
     under.push_back(below);
   }
-  /// 0 where nothing is below the bar.
+  /// 0 if the sum of denominators is 0.
   double ratio() const;
 };
 
 /// The percentile bootstrap (Efron 1979). Prompts are drawn with replacement, as many as there are, and the
-/// figure is calculated from those; the interval reaches from the 2.5% to the 97.5% point of what that gives.
-/// Every figure of one Bootstrap sees the same draws, so a comparison of two pipelines is paired: a prompt
-/// that is easy for both moves neither. The draws depend on `prompts`, `resamples` and `seed` alone. Memory:
-/// 2 bytes for each prompt and draw.
+/// figure is computed from those; the interval is from the 2.5% to the 97.5% quantile. All figures of one
+/// Bootstrap use the same draws, so a comparison of two pipelines is paired: a prompt that is easy for both
+/// does not widen it. The draws depend only on `prompts`, `resamples` and `seed`. Memory: 2 bytes for each
+/// prompt and draw.
 class Bootstrap {
  public:
   /// Throws std::invalid_argument for fewer than two prompts (one has no interval) or more than 65,535, and
@@ -37,10 +37,10 @@ class Bootstrap {
 
   static constexpr std::size_t kResamples = 10000;
 
-  /// Of `a.ratio()`. A resample in which nothing is below the bar counts as 0. Throws std::invalid_argument
-  /// if `a` is of another number of prompts. Cost: prompts * resamples additions.
+  /// The interval of `a.ratio()`. A resample whose denominators are 0 counts as 0. Throws
+  /// std::invalid_argument if `a` has another number of prompts. Cost: prompts * resamples additions.
   Interval of(const Terms& a) const;
-  /// Of `a.ratio() / b.ratio()`: by how much a figure of one pipeline is that of another.
+  /// The interval of `a.ratio() / b.ratio()`, which compares a figure of two pipelines.
   Interval of(const Terms& a, const Terms& b) const;
 
  private:

@@ -14,7 +14,7 @@
 namespace specula_examples {
 namespace {
 
-/// Without the empty names, and each once.
+/// Removes empty names and duplicates.
 std::vector<std::string> with_baseline(std::vector<std::string> names) {
   std::vector<std::string> out{"autoregressive"};
   for (std::string& name : names)
@@ -22,7 +22,7 @@ std::vector<std::string> with_baseline(std::vector<std::string> names) {
   return out;
 }
 
-/// The name of a folder or file, without those that it lies in.
+/// The last component of a path.
 std::string leaf(const std::string& path, const char* absent) {
   return path.empty() ? absent : (std::filesystem::path(path) / "").parent_path().filename().string();
 }
@@ -42,10 +42,11 @@ void add_options(CLI::App& app, CompareOptions& options) {
       ->capture_default_str();
   app.add_option(
          "--dev", options.dev,
-         "The next so many prompts of each file are for searches and tuning and not reported on (default: "
+         "Number of further prompts per file for searches and tuning, which are not reported on (default: "
          "10 with --search or --tune, else 0)")
       ->check(whole_number());
-  add_limit_option(app, options.limit, "Prompts of each file to report on, after these, at most; 0: all");
+  add_limit_option(app, options.limit,
+                   "Largest number of prompts per file to report on, after these; 0: all");
   app.add_flag(
       "--by-category", options.by_category,
       "Also report each category of prompts (the field `category`, else the file); --skip, --dev and "
@@ -64,23 +65,24 @@ void add_options(CLI::App& app, CompareOptions& options) {
          "reported on the others (may be given several times)")
       ->allow_extra_args(false);
   app.add_option("--search-for", options.search_for,
-                 "What is best: time (speedup), mat, tau, swi, or the name of a set of --costs")
+                 "Objective: time (speedup), mat, tau, swi, or the name of a set of --costs")
       ->capture_default_str();
-  app.add_option(
-         "--against", options.against,
-         "Compare every pipeline with this one, prompt by prompt; a --search stands for what it picks (may "
-         "be given several times)")
+  app.add_option("--against", options.against,
+                 "Compare every pipeline with this one, prompt by prompt; a --search stands for its best "
+                 "candidate (may "
+                 "be given several times)")
       ->allow_extra_args(false);
   app.add_option(
          "--costs", options.cost_sets,
-         "Also give SWI with these costs of calls, over one of the target: [NAME:]DRAFTER=C,DRAFTER=C,... "
+         "Also give SWI with these costs of calls, in calls of the target: [NAME:]DRAFTER=C,DRAFTER=C,... "
          "(may be given several times)")
       ->allow_extra_args(false);
   app.add_option(
          "--tune", options.tune,
-         "Measure the acceptance rate and what calls cost on the development prompts, find the chain lengths "
+         "Measure acceptance rates and costs of calls on the development prompts, find the chain lengths "
          "and "
-         "the limits of cascades that theory likes best, and run those too: for `swi` (every call of a model "
+         "limits of cascades with the best predicted speed, and run those, too: for `swi` (every call of a "
+         "model "
          "costs the same) or `time`")
       ->check(CLI::IsMember({"swi", "time"}));
   app.add_option("--drafters", options.drafters, "Of the tuned pipelines: models, best first, and max-gram")
@@ -128,7 +130,7 @@ CompareWork work_of(const CompareOptions& options) {
   work.tuned_drafters = split_list(options.drafters);
   std::string all = "cascade";
   for (const auto& drafter : work.tuned_drafters) all.append(":").append(drafter);
-  if (work.tuned_drafters.size() > 1) specula::prepare_pipeline(all);  // complains before the work
+  if (work.tuned_drafters.size() > 1) specula::prepare_pipeline(all);  // reports errors before the run
   for (const auto& name : probe_names(work.tuned_drafters)) specula::prepare_pipeline(name);
   return work;
 }

@@ -30,12 +30,11 @@ struct CompareOptions {
 };
 
 inline constexpr char kComparedPipelines[] = "autoregressive,chain,cost-aware:chain";
-inline constexpr std::size_t kDevPrompts =
-    10;  // of each file, where there are searches and --dev is not given
+inline constexpr std::size_t kDevPrompts = 10;  // per file, with searches and without --dev
 
 void add_options(CLI::App& app, CompareOptions& options);
 
-/// What the options ask for, before any model is looked at.
+/// The pipelines that the options request, before models are loaded.
 struct CompareWork {
   std::vector<std::string> pipelines;  // to be reported; autoregressive is the first
   std::vector<Search> searches;
@@ -45,7 +44,7 @@ struct CompareWork {
   std::vector<std::string> tuned_drafters;  // empty: there is no tuning
 };
 
-/// Throws UsageError for what makes no sense.
+/// Throws UsageError for invalid combinations.
 CompareWork work_of(const CompareOptions& options);
 
 /// For the JSON file.

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int32_t kWarmUpTokens = 16;
 
-/// Into the sums of an Outcome or of a PromptResult.
+/// Adds to the sums of an Outcome or of a PromptResult.
 template <class Sums>
 void pool(Sums& sums, const specula::Stats& stats, const std::vector<specula::DraftUsage>& drafts) {
   sums.pooled += stats;

@@ -1,4 +1,4 @@
-// Several pipelines over the same prompts, so that what the machine does hits all of them alike.
+// Runs several pipelines over the same prompts, interleaved, so that drift of the machine affects all alike.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct CompareSettings {
   std::int32_t repeat = 1;
 };
 
-/// One pipeline on one prompt. Counts and text are the first repetition's (the others' are the same: the
-/// uniform draws are), times are medians over the repetitions.
+/// One pipeline on one prompt. Counts and text are the first repetition's (the others use the same uniform
+/// draws), times are medians over the repetitions.
 struct PromptResult {
   Decoded first;
   double prefill_seconds = 0, decode_seconds = 0;
@@ -45,13 +45,13 @@ struct Outcome {
 
 using Progress = std::function<void(std::size_t done, std::size_t total)>;
 
-/// Prompt by prompt, every pipeline decodes it, the one that goes first changing each time. A short untimed
-/// run of each comes first. Prompt i uses stream i of the seed's uniform draws in all pipelines.
+/// Decodes each prompt with all pipelines, starting with another one each time, after a short untimed run of
+/// each. Prompt i uses stream i of the seed's uniform draws in all pipelines.
 std::vector<Outcome> compare(std::span<const Contender> contenders,
                              std::span<const std::vector<Token>> prompts, const CompareSettings& settings,
                              const Progress& progress = {});
 
-/// The same of these prompts alone; `reviews`, which are not counted by prompt, are left out.
+/// The outcome of a subset of the prompts, without `reviews`, which are not counted per prompt.
 Outcome only(const Outcome& outcome, std::span<const std::size_t> prompts);
 
 }  // namespace specula_examples

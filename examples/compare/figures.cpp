@@ -59,7 +59,7 @@ void add_counts(const Outcome& outcome, const Outcome& baseline, Figures& out) {
   out.acceptance = out.terms.acceptance.ratio();
 }
 
-/// Of SWI, where a call of drafter d costs `c[d]` calls of the target.
+/// The ratio of SWI, with `c[d]` calls of the target per call of drafter d.
 Terms swi_terms(const Outcome& outcome, const std::vector<double>& c) {
   Terms terms;
   for (const PromptResult& p : outcome.prompts) {

@@ -1,4 +1,4 @@
-// The field's figures, made of counts and times.
+// Figures of a comparison (speedup, MAT, tau, acceptance, SWI) from counts and times.
 #pragma once
 
 #include <cstdint>
@@ -19,47 +19,48 @@ struct DraftCost {
   double milliseconds_per_call = 0;
   double layers_per_call = 0;  // that its nodes went through; 0: not counted
   double cost_coefficient =
-      0;  // c: time of a call over one node over that of the target, both decoding plainly
+      0;  // c: time of a call over one node, relative to the target's, both in plain decoding
 };
 
-/// 0 where there was none.
+/// 0 without calls.
 inline double seconds_per_call(const specula::Usage& usage) {
   return usage.calls > 0 ? usage.seconds / static_cast<double>(usage.calls) : 0.0;
 }
 
-/// c of drafts by their names, measured where each model decodes plainly.
+/// c of drafts by name, measured in plain decoding of each model.
 using CostCoefficients = std::map<std::string, double>;
 
-/// Of every `autoregressive:DRAFT` among the outcomes, of which the first is the target's plain decoding: the
-/// ratio of calls on each prompt, then their median, since now and then something else has the machine.
+/// c of every `autoregressive:DRAFT` among the outcomes, the first of which is the target's plain decoding:
+/// the median over prompts of the ratio of the times per call. A median, since other programs may disturb
+/// single prompts.
 CostCoefficients cost_coefficients(std::span<const Outcome> outcomes);
 
-/// c of drafts as they are given, say those of a paper, by the name of the set.
+/// Given values of c, for example those of a paper, with the name of the set.
 struct GivenCosts {
   std::string name;
   CostCoefficients costs;
 };
 
-/// Of SWI by given costs. None for a pipeline with a drafter of which they say nothing.
+/// SWI by given costs. Absent for a pipeline with a drafter that the set does not name.
 struct GivenSwi {
   std::string costs;  // which set
   std::optional<Terms> terms;
 };
 
-/// What the figures that are ratios of sums are made of.
+/// Sums for the figures that are ratios.
 struct FigureTerms {
   Terms mat, tau, acceptance, swi;
   Terms speed;  // tokens per second: a mean over prompts
 };
 
-/// 95%, over prompts; see bootstrap.hpp. c counts as known.
+/// 95% intervals over prompts, see bootstrap.hpp. c counts as known.
 struct FigureIntervals {
   Interval mat, tau, acceptance, swi;
   Interval speedup;  // of speed over that of the baseline, paired
   std::vector<std::optional<Interval>> given_swi;
 };
 
-/// Only emitted tokens count: what the last round accepted beyond the limit or the stop token is left out of
+/// Only emitted tokens count: tokens of the last round beyond the limit or the stop token are left out of
 /// every figure.
 struct Figures {
   std::string name;
@@ -71,7 +72,7 @@ struct Figures {
   double tau = 0;                // mean over prompts of each one's new tokens per target call
   std::vector<std::optional<double>>
       acceptance_by_depth;               // of draft tokens under an accepted path; empty: never offered
-  std::vector<ContextRange> by_context;  // rounds and new tokens by how long the context was
+  std::vector<ContextRange> by_context;  // rounds and new tokens by the length of the context
   ByConfidence by_confidence = {};  // the same draft tokens by the draft's confidence, with their siblings
   double acceptance = 0;            // alpha: of all of those together
   double swi = 0;                   // new tokens / (target calls + sum over drafts of calls * c)
@@ -79,7 +80,7 @@ struct Figures {
   double tokens_per_second_with_prefill = 0;     // mean over prompts, start() included
   double speedup = 0;                            // ratio of tokens_per_second to the baseline's
   std::vector<GivenSwi> given_swi;               // in the order of the given sets
-  double overhead_share = 0;                     // of the rounds' time: what was spent outside the models
+  double overhead_share = 0;                     // share of the rounds' time outside the models
   std::int64_t identical_to_autoregressive = 0;  // prompts whose text is the baseline's
   bool lossy = false;
   double mean_proposed = 0;                 // draft tokens per round
@@ -91,17 +92,17 @@ struct Figures {
   std::optional<FigureIntervals> intervals;
 };
 
-/// `baseline` is the plain decoding of the same prompts. A draft that `costs` does not name counts with what
-/// its calls took in this very pipeline. Counts are those of the first repetition. Without `bootstrap` there
-/// are no intervals.
+/// `baseline` is the plain decoding of the same prompts. For a draft that `costs` does not name, c is that of
+/// its calls in this pipeline. Counts are those of the first repetition. Without `bootstrap` there are no
+/// intervals.
 Figures figures(const Outcome& outcome, const Outcome& baseline, const CostCoefficients& costs = {},
                 std::span<const GivenCosts> given = {}, const Bootstrap* bootstrap = nullptr);
 
-/// By how much the figures of a pipeline are those of another over the same prompts, paired.
+/// Ratios of the figures of two pipelines over the same prompts, with paired intervals.
 struct Gain {
   Interval speed, mat, tau, swi;
 
-  /// Whether as fast, for all that these prompts tell.
+  /// Whether the interval of the speed ratio contains 1.
   bool within_noise() const { return speed.low <= 1 && 1 <= speed.high; }
 };
 Gain gain(const Figures& of, const Figures& over, const Bootstrap& bootstrap);

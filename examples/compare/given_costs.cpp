@@ -36,7 +36,7 @@ GivenCosts parse_costs(std::string_view text) {
     const char *begin = part.data() + equals + 1, *end = part.data() + part.size();
     const auto [stop, error] = std::from_chars(begin, end, cost);
     if (error != std::errc() || stop != end || !std::isfinite(cost) || cost < 0)
-      fail(text, part, "must have a number of at least 0 behind the =");
+      fail(text, part, "must have a number of at least 0 after the =");
     if (!out.costs.emplace(part.substr(0, equals), cost).second)
       fail(text, part, "is the second c of that drafter");
   }

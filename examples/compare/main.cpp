@@ -29,7 +29,7 @@ struct PromptSet {
   std::vector<std::string> categories;
   std::size_t left_out = 0;
 
-  /// Those longer than `most` are left out.
+  /// Removes prompts longer than `most`.
   PromptSet(const std::vector<Prompt>& prompts, Style style, const Tokenizer& tokenizer, std::size_t most) {
     for (const Prompt& prompt : prompts) {
       auto own = tokenizer.encode(prompt.put(style));
@@ -49,7 +49,7 @@ void append_new(std::vector<std::string>& names, const std::vector<std::string>&
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
 }
 
-/// All that may be run: for the models and the room that they need.
+/// All pipelines that may run, to determine models and room.
 std::vector<specula::PipelineFactory> factories_of(const CompareWork& work) {
   std::vector<specula::PipelineFactory> factories;
   const auto add = [&](const std::vector<std::string>& names) {
@@ -88,7 +88,7 @@ std::vector<Figures> all_figures(std::span<const Outcome> outcomes, const CostCo
   return all;
 }
 
-/// What each search picks on the development prompts. All candidates run in one comparison.
+/// The best pipeline of each search on the development prompts. All candidates run in one comparison.
 std::vector<Found> run_searches(const CompareWork& work, const std::string& objective,
                                 const ModelFolders& folders, Runner& runner,
                                 std::span<const std::vector<Token>> prompts) {
@@ -120,8 +120,7 @@ std::vector<Group> groups_of(std::span<const Outcome> outcomes, const std::vecto
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Runs pipelines side by side on the same prompts and says what each one gains.",
-               "specula-compare"};
+  CLI::App app{"Compares pipelines on the same prompts.", "specula-compare"};
   CompareOptions options;
   add_options(app, options);
   if (parse_command_line(app, argc, argv)) return 0;
@@ -144,7 +143,7 @@ int run(int argc, char** argv) {
   const PromptSet dev(split.dev, style, tokenizer, most), test(split.test, style, tokenizer, most);
   if (!options.json.empty()) {
     for (const auto& file : options.prompt_files) check_distinct("--json", options.json, "--prompts", file);
-    check_writable(options.json);  // before the work, so that a wrong path does not cost it
+    check_writable(options.json);  // before the run, so that a wrong path does not waste it
   }
   auto both = test.tokens;
   both.insert(both.end(), dev.tokens.begin(), dev.tokens.end());
@@ -170,7 +169,7 @@ int run(int argc, char** argv) {
   for (const Found& f : found) append_new(names, {f.picked()});
 
   const auto outcomes = runner.run(with_plain(folders, names, tuning.costs), test.tokens, options.repeat);
-  CostCoefficients costs = tuning.costs;  // predicted and measured SWI with the same
+  CostCoefficients costs = tuning.costs;  // predicted and measured SWI use the same c
   costs.merge(cost_coefficients(outcomes));
   const auto shown = std::span(outcomes).first(names.size());
   const auto all = all_figures(shown, costs, work.costs);

@@ -9,16 +9,16 @@
 namespace specula_examples {
 namespace {
 
-/// Puts `prompt`, which is not empty, into a model, for passes behind it.
+/// Prefills a model with `prompt`, which must not be empty, for passes after it.
 void prefill(specula::AnyModel& model, specula::Tokens prompt) {
   const specula::NodeId none = specula::kNoParent, root = 0;
   model.truncate(0);
   model.append(prompt.first(prompt.size() - 1));
   model.extend(prompt.last(1), {&none, 1});
-  model.commit({&root, 1});  // an append may be lazy: what it left would be part of every pass
+  model.commit({&root, 1});  // a lazy append would add deferred tokens to the first pass
 }
 
-/// A pass over one node behind what the model holds.
+/// A pass over one node after the model's tokens.
 void pass_over_one(specula::AnyModel& model, specula::Token token) {
   const specula::NodeId none = specula::kNoParent;
   model.truncate(model.size());
@@ -30,7 +30,7 @@ void pass_over_one(specula::AnyModel& model, specula::Token token) {
 std::vector<double> pass_seconds(specula::AnyModel& model, specula::Tokens prompt, std::int32_t nodes,
                                  const std::function<void()>& between) {
   using Clock = std::chrono::steady_clock;
-  constexpr std::size_t kFirst = 10, kWarmUp = 1, kPasses = 5;  // caches fill slowly: not in a single pass
+  constexpr std::size_t kFirst = 10, kWarmUp = 1, kPasses = 5;  // CPU caches fill over several passes
   const std::vector<specula::Token> tokens(static_cast<std::size_t>(nodes), prompt.back());
   std::vector<specula::NodeId> parents;
   for (specula::NodeId n = 0; n < nodes; ++n) parents.push_back(n - 1);

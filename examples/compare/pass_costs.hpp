@@ -1,4 +1,4 @@
-// T(n) of a model: what a pass over n nodes costs.
+// T(n) of a model: the time of a pass over n nodes.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace specula_examples {
 
-/// Seconds of a pass over 1, 2, ..., `nodes` nodes of a chain behind `prompt`, which is not empty: medians of
-/// passes over as many nodes, one after the other, as they come in rounds. `between` runs before each of
-/// them, untimed: what other models do there takes the caches from this one. Leaves the model empty.
+/// Seconds of a pass over 1, 2, ..., `nodes` nodes of a chain after `prompt`, which must not be empty:
+/// medians of consecutive passes over as many nodes, as in rounds. `between` runs before each pass, untimed,
+/// for example passes of other models that evict this one from the CPU caches. Leaves the model empty.
 std::vector<double> pass_seconds(
     specula::AnyModel& model, specula::Tokens prompt, std::int32_t nodes,
     const std::function<void()>& between = [] {});
 
-/// Seconds that a round of these models, a pass of each, takes longer than such passes where each model is
-/// alone: they evict one another from the caches. A mean over passes of a few nodes, behind `prompt`, which
-/// is not empty; below 0 is noise. Leaves the models empty.
+/// Additional seconds of a round with a pass of each model over separate passes, because the models evict
+/// each other from the CPU caches. A mean over passes of a few nodes after `prompt`, which must not be empty;
+/// negative values are noise. Leaves the models empty.
 double turn_seconds(const std::vector<specula::AnyModel*>& models, specula::Tokens prompt);
 
 }  // namespace specula_examples

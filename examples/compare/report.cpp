@@ -23,7 +23,7 @@ nlohmann::ordered_json intervals_json(const Figures& f) {
           {"swi", ends(i.swi)}};
 }
 
-/// {SET: {"value": 3.2, "interval": [3.1, 3.3]}, ...}; null where a set does not name all drafters.
+/// {SET: {"value": 3.2, "interval": [3.1, 3.3]}, ...}; null if a set does not name all drafters.
 nlohmann::ordered_json given_json(const Figures& f) {
   nlohmann::ordered_json out = nlohmann::ordered_json::object();
   for (std::size_t s = 0; s < f.given_swi.size(); ++s) {
@@ -87,7 +87,7 @@ nlohmann::ordered_json to_json(const Figures& f) {
   return out;
 }
 
-/// The first few depths; the table would not fit otherwise.
+/// The first few depths, to limit the width of the table.
 std::string depths_text(const Figures& f) {
   constexpr std::size_t kShown = 5;
   std::string text;

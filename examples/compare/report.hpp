@@ -1,4 +1,4 @@
-// Figures for programs (JSON) and for people (tables).
+// Reports of figures as JSON and as tables.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace specula_examples {
 
-/// {"pipelines": [...]} and the settings after it, in the order in which they stand in `settings`.
+/// {"pipelines": [...]}, then the settings in the order of `settings`.
 nlohmann::ordered_json to_json(std::span<const Figures> all, const nlohmann::ordered_json& settings);
 
 std::string to_table(std::span<const Figures> all);
@@ -19,20 +19,20 @@ std::string to_table(std::span<const Figures> all);
 /// `value` and, if there is one, its interval: 1.99x [1.93, 2.05].
 std::string interval_text(double value, const Interval* interval, const char* unit = "");
 
-/// Pipelines beside one of them.
+/// Comparisons of pipelines with one of them.
 struct Against {
   std::string name;
   std::vector<std::string> others;
   std::vector<Gain> gains;  // (others)
 };
-/// All others of `all`. Throws std::invalid_argument if `name` is none of them.
+/// Compares all others of `all` with `name`. Throws std::invalid_argument if `name` is none of them.
 Against against(const std::string& name, std::span<const Figures> all, const Bootstrap& bootstrap);
-/// Gains in speed whose interval holds 1 are called within the noise.
+/// Differences in speed whose interval contains 1 are reported as within the noise.
 std::string against_table(const Against& against);
 /// {NAME: {"speed": [value, low, high], ...}}
 nlohmann::ordered_json against_json(const Against& against);
 
-/// The same pipelines on some of the prompts.
+/// The same pipelines on a group of prompts.
 struct Group {
   std::string name;
   std::vector<Figures> figures;

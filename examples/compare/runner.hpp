@@ -1,4 +1,4 @@
-// Pipelines that are built when they are run, over models that are loaded once.
+// Builds pipelines when they are run, over models that are loaded once.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace specula_examples {
 
 class Runner {
  public:
-  /// Everything given is referenced. `stop` ends texts.
+  /// References all arguments. `stop` ends texts.
   Runner(ModelPack& models, const CommonOptions& options, Token stop)
       : models_(models), options_(options), stop_(stop) {}
 
@@ -29,8 +29,8 @@ class Runner {
   Token stop_;
 };
 
-/// `names`, and after them plain decoding by each model that they draft with: what its calls cost. Left out
-/// are those whose costs are `known`, and those that do nothing without the target.
+/// `names`, then plain decoding by each of their draft models, which measures c. Without models whose costs
+/// are `known`, and those that cannot decode without the target.
 std::vector<std::string> with_plain(const ModelFolders& folders, std::vector<std::string> names,
                                     const CostCoefficients& known = {});
 

@@ -1,4 +1,4 @@
-// The best of many pipelines, chosen on prompts that are not reported on.
+// Searches: the best of many pipelines, chosen on development prompts.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace specula_examples {
 
-/// One `--search`: the pipelines that its braces stand for.
+/// One `--search`: the pipelines from expanding its braces.
 struct Search {
   std::string text;
   std::vector<std::string> candidates;
@@ -20,8 +20,8 @@ struct Search {
 /// Expands the braces. Throws UsageError as expand_braces() does, and for a name that is no pipeline.
 Search parse_search(const std::string& text);
 
-/// What a search looks for: the largest speedup (`time`), MAT, tau or SWI with measured costs (`mat`, `tau`,
-/// `swi`), or SWI by a set of `--costs` (its name). Throws UsageError if `objective` is none of these.
+/// Checks a search's objective: the largest speedup (`time`), MAT, tau or SWI with measured costs (`mat`,
+/// `tau`, `swi`), or SWI by a set of `--costs` (its name). Throws UsageError if `objective` is none of these.
 void check_objective(const std::string& objective, std::span<const GivenCosts> given);
 
 struct Found {
@@ -31,12 +31,12 @@ struct Found {
   const std::string& picked() const { return candidates.front().name; }
 };
 
-/// The candidates of a search, best first; those equally good in the order of the search. `developed` has the
-/// figures of all of them. Throws UsageError where the objective has no value for one of them: a set of costs
-/// that does not name its drafters.
+/// The candidates of a search, best first; ties in the order of the search. `developed` has the figures of
+/// all of them. Throws UsageError if the objective has no value for one of them (a set of costs that does not
+/// name its drafters).
 Found choose(const Search& search, std::span<const Figures> developed, const std::string& objective);
 
-/// A line for each search: what was picked of how many, and what came next.
+/// A line for each search: the best, the number of candidates, and the second best.
 std::string search_text(std::span<const Found> found, const std::string& objective);
 nlohmann::ordered_json search_json(std::span<const Found> found, const std::string& objective);
 

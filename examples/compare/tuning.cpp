@@ -11,7 +11,7 @@ namespace specula_examples {
 namespace {
 
 constexpr std::int32_t kProbeLength = 16, kReviewedLength = 10, kLongest = 30;
-constexpr std::int64_t kFew = 20;  // draft tokens of a depth that tell too little of it
+constexpr std::int64_t kFew = 20;  // fewer draft tokens of a depth are too few for a rate
 
 bool is_gram(const std::string& drafter) { return drafter == specula::kMaxGram; }
 
@@ -59,7 +59,8 @@ TunedPipeline tuned_cascade(const std::vector<std::string>& stack, const std::ve
   options.max_nodes = kMostTunedNodes;
   options.least_first = least_first;
   std::vector<std::string> members = active;
-  if (active.back() != stack.back()) {  // only the last drafter drafts several at a time: it keeps its place
+  if (active.back() !=
+      stack.back()) {  // the last drafter, which alone drafts several tokens at a time, is always a member
     members.push_back(stack.back());
     options.last_column = {0};
   }
@@ -78,7 +79,7 @@ TunedPipeline tuned_cascade(const std::vector<std::string>& stack, const std::ve
   return tuned;
 }
 
-/// The same of whatever part of it is best.
+/// The best over all its subsets.
 TunedPipeline tuned_stack(const std::vector<std::string>& stack, const Measured& measured,
                           specula::TunerObjective objective, std::int32_t least_first) {
   TunedPipeline best = tuned_cascade(stack, stack, measured, objective, least_first);
@@ -126,9 +127,8 @@ specula::CascadeRates Measured::rates(const std::vector<std::string>& drafters) 
       rates.acceptance[r + 1][d] = by_drafter.at({drafters[r], drafters[d]});
     rates.draft_costs.push_back(draft_costs.at(drafters[d]));
   }
-  rates.acceptance_after =
-      rates.acceptance;  // first draft tokens are first ones wherever a drafter's turn comes
-  rates.runs = true;     // the probes' curves are of draft tokens in a row
+  rates.acceptance_after = rates.acceptance;  // depth counts from the beginning of a drafter's turn
+  rates.runs = true;                          // the probes' curves are for consecutive draft tokens
   rates.target_cost = target_cost(drafters);
   return rates;
 }
@@ -161,12 +161,12 @@ std::vector<std::vector<std::string>> subsets(const std::vector<std::string>& na
 specula::CascadeLimits embedded(const specula::CascadeLimits& limits, const std::vector<std::string>& members,
                                 const std::vector<std::string>& stack) {
   specula::CascadeLimits all(stack.size(), std::vector<std::int32_t>(stack.size(), 0));
-  std::size_t row = 0;  // of what the next member's reviewer judges: the row below that reviewer's own
+  std::size_t row = 0;  // the row of the proposals that the next member's reviewer verifies
   for (std::size_t m = 0; m < members.size(); ++m) {
     for (std::size_t i = m; i < members.size(); ++i) all[row][place_of(members[i], stack)] = limits[m][i];
     row = place_of(members[m], stack) + 1;
   }
-  all.back().back() = limits.back().back();  // how many it drafts at a time
+  all.back().back() = limits.back().back();  // the number of tokens that it drafts at a time
   return all;
 }
 

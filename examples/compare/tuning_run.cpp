@@ -10,10 +10,11 @@
 namespace specula_examples {
 namespace {
 
-constexpr std::int32_t kCurveNodes = 33;  // beyond it costs go on in a straight line
-constexpr std::size_t kVisits = 16;       // another program may be busy for a while; fewer for few prompts
+constexpr std::int32_t kCurveNodes = 33;  // costs are extrapolated linearly beyond it
+constexpr std::size_t kVisits =
+    16;  // several visits, since another program may be busy for a while; fewer for few prompts
 
-/// What passes take, so scaled that it is `first` over one node.
+/// Costs of passes, scaled to `first` over one node.
 std::vector<double> scaled(std::vector<double> costs, double first) {
   const double scale = first / costs.front();
   for (double& c : costs) c *= scale;
@@ -22,16 +23,17 @@ std::vector<double> scaled(std::vector<double> costs, double first) {
 
 /// A given curve of passes over 1, 2, ... nodes.
 specula::CostCurve cost_curve(std::vector<double> costs) {
-  // A curve goes on with its last step: make that the mean one, not one that a block of nodes begins with.
+  // A curve is extrapolated with its last step: use the mean step, not one at the beginning of a block of
+  // nodes.
   const std::size_t last = costs.size() - 1, half = last / 2;
   costs.push_back(costs[last] + std::max(0.0, costs[last] - costs[half]) /
                                     static_cast<double>(std::max<std::size_t>(1, last - half)));
   return specula::CostCurve(std::move(costs));
 }
 
-/// What calls cost in calls of the target over one node: passes of each model one after the other, so scaled
-/// that over one node they cost what they do in plain decoding. `by_turns`: and what a round takes longer
-/// because its models take turns, added to the target's curve for each set of drafts. `visits` times, far
+/// Costs of calls in calls of the target over one node: consecutive passes of each model, scaled such that
+/// over one node they cost as much as in plain decoding. `by_turns`: also the additional time of rounds in
+/// which models run in turn, added to the target's curve for each set of drafts. Measured `visits` times, far
 /// apart.
 void measure_passes(ModelPack& models, const CostCoefficients& plain, bool by_turns, specula::Tokens prompt,
                     std::size_t visits, Measured& measured) {
@@ -63,7 +65,7 @@ void measure_passes(ModelPack& models, const CostCoefficients& plain, bool by_tu
   measured.target_costs.at({}) = cost_curve(target);
   for (const auto& [set, sum] : turns) {
     auto costs = target;
-    for (std::size_t n = 1; n < costs.size(); ++n)  // over one node the target is alone: no draft has run
+    for (std::size_t n = 1; n < costs.size(); ++n)  // over one node no draft has run
       costs[n] += std::max(0.0, sum * scale);
     measured.target_costs.emplace(set, cost_curve(costs));
   }

@@ -1,4 +1,4 @@
-// Tuning at work: probes are run, costs measured, limits found.
+// Runs the tuning: probes, costs, limits.
 #pragma once
 
 #include <span>
@@ -12,10 +12,10 @@ namespace specula_examples {
 
 struct Tuning {
   std::vector<TunedPipeline> pipelines;
-  CostCoefficients costs;  // c of the drafters, measured on the way
+  CostCoefficients costs;  // c of the drafters
 };
 
-/// `drafters` are best first, `prompts` (at least one) for development alone.
+/// `drafters` are best first, `prompts` (at least one) are development prompts.
 Tuning measure_and_tune(const std::vector<std::string>& drafters, specula::TunerObjective objective,
                         const ModelFolders& folders, ModelPack& models, Runner& runner,
                         std::span<const std::vector<Token>> prompts);

@@ -1,9 +1,8 @@
-// An engine that has everything already, its own loop, buffers and cache, and takes one acceptance rule from
-// the library.
+// An engine with its own loop, buffers and KV cache that uses a single acceptance rule of the library.
 //
 // It generates the same short texts twice, plainly and by speculation over small token trees, and checks that
-// the tokens are equally frequent. Nothing here is a specula::LanguageModel: the library sees a proposal, raw
-// rows and uniform draws.
+// the tokens are equally frequent. There is no specula::LanguageModel: the library gets a proposal, raw rows
+// and a source of uniform draws.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -18,7 +17,7 @@ constexpr int kVocab = 10;     // V
 constexpr int kStride = 16;    // floats from one row to the next: rows are padded
 constexpr int kWidth = 8;      // H
 constexpr int kSlots = 32;     // of the cache
-constexpr float kFade = 0.8f;  // how much less each step back counts
+constexpr float kFade = 0.8f;  // decay of the memory per step back
 constexpr int kMaxNodes = 7;   // root, two draft tokens after it, two more after each of those
 
 // ---- the engine: a tiny network in plain arrays
@@ -26,7 +25,7 @@ constexpr int kMaxNodes = 7;   // root, two draft tokens after it, two more afte
 struct Weights {
   float embedding[kVocab][kWidth];  // (V, H)
   float head[kWidth][kVocab];       // (H, V)
-  float bigram[kVocab][kVocab];  // (V, V) the draft: what the network says without its memory, and some noise
+  float bigram[kVocab][kVocab];     // (V, V) the draft: the network without its memory, plus noise
 };
 
 float noise(std::uint32_t& state) {  // in [-1, 1)
@@ -49,8 +48,8 @@ Weights make_weights() {
   return w;
 }
 
-/// One slot for each token that was run: what later tokens remember of it. Slots [0, used) are the text;
-/// those of a proposal follow, node by node.
+/// The cache: one slot for each computed token. Slots [0, used) are the text, followed by the nodes of a
+/// proposal.
 struct Cache {
   float slot[kSlots][kWidth];  // (slots, H)
   int used = 0;
@@ -78,7 +77,7 @@ void forward(const Weights& w, Cache& cache, const int* tokens, const int* paren
   }
 }
 
-// ---- speculation: what the engine adds
+// ---- speculation: the engine's additional code
 
 struct Counts {
   long rounds = 0, draft_tokens = 0, accepted = 0, tokens = 0;
@@ -89,8 +88,8 @@ class Speculation {
  public:
   explicit Speculation(const Weights& weights) : weights_(weights) {}
 
-  /// One round after `root`, the last token, which the cache does not hold yet: draft tokens, one forward,
-  /// the verification result, and the cache moved. Appends to `text`. With `speculate` false this is plain
+  /// One round after `root`, the last token, which the cache does not hold yet: draft tokens, one forward
+  /// pass, verification, and compaction of the cache. Appends to `text`. With `speculate` false this is plain
   /// sampling.
   void round(Cache& cache, std::vector<int>& text, bool speculate, specula::PhiloxRandom& rng,
              Counts& counts) {
@@ -122,7 +121,7 @@ class Speculation {
 
  private:
   /// Draws `width` different children of `node` from the draft's row; the tree records how they were drawn.
-  /// (An engine whose own sampler has drawn them says tree_.record_distinct(node, token, distribution)
+  /// (An engine whose own sampler has drawn them calls tree_.record_distinct(node, token, distribution)
   /// instead; see docs/adapter.md.)
   void propose(specula::NodeId node, specula::PhiloxRandom& rng, int width) {
     const specula::Distribution distribution =
@@ -141,10 +140,10 @@ class Speculation {
 // ---- the check
 
 constexpr int kTexts = 25000;  // n of each side
-constexpr int kLength = 6;     // generated tokens that are looked at: late ones, several rounds in
+constexpr int kLength = 6;     // generated tokens; the compared ones are late, after several rounds
 constexpr int kCells = kVocab * kVocab;
 
-/// How often each pair of last tokens ends a text of kLength tokens.
+/// Counts of the last two tokens of texts of kLength tokens.
 std::vector<long> pair_counts(const Weights& weights, bool speculate, std::uint64_t seed, Counts& counts) {
   Speculation speculation(weights);
   std::vector<long> pairs(kCells);

@@ -47,7 +47,7 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--prompts", options.prompts,
                  "File of prompts: JSON Lines (prompt, question or turns), or plain text")
       ->excludes(prompt);
-  add_limit_option(app, options.limit, "Prompts of the file, at most; 0: all");
+  add_limit_option(app, options.limit, "Largest number of prompts of the file; 0: all");
   add_stop_option(app, options.stops);
   add_style_option(app, options.style);
   app.add_flag("--race", options.race,
@@ -58,7 +58,7 @@ void add_options(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_option(
       "--trace", options.trace,
-      "Folder for a picture of each round: the proposal, the path that was accepted and the next token, as "
+      "Folder for a picture of each round: the proposal, the accepted path and the next token, as "
       "Graphviz text and, if `dot` is installed, as .svg; with --race, of the pipeline's rounds. Rounds of "
       "an "
       "earlier run in it are replaced");
@@ -77,7 +77,7 @@ std::string default_pipeline(const ModelFolders& folders) {
   return ours ? specula::kDefaultPipeline : specula::kDefaultDraftPipeline;
 }
 
-/// Two prompts of each style.
+/// Two prompts per style.
 std::vector<Prompt> demo_prompts() {
   std::vector<Prompt> chosen;
   std::size_t questions = 0, codes = 0;
@@ -130,7 +130,7 @@ nlohmann::ordered_json to_json(const std::string& prompt, const std::string& tex
           {"decode_seconds", run.decode_seconds}};
 }
 
-/// Returns an entry a prompt, for --json.
+/// Returns an entry per prompt, for --json.
 nlohmann::ordered_json generate(const Racer& racer, std::span<const RacePrompt> prompts,
                                 const DecodeSettings& settings, const std::vector<std::string>& stops,
                                 const Tokenizer& tokenizer, const Paint& paint) {
@@ -143,7 +143,7 @@ nlohmann::ordered_json generate(const Racer& racer, std::span<const RacePrompt> 
     own.sequence = static_cast<std::uint32_t>(p);
     if (!settings.prefill) {
       std::cout << paint.dim(prompts[p].text) << std::flush;
-    } else {  // the bar takes a line of its own, so the prompt comes after it
+    } else {  // the bar has its own line, so the prompt comes after it
       own.prefill = [&](std::size_t done, std::size_t total) {
         settings.prefill(done, total);
         if (done == total) std::cout << paint.dim(prompts[p].text) << std::flush;
@@ -209,7 +209,7 @@ int run(int argc, char** argv) {
   }
   if (!options.json.empty()) {
     check_distinct("--json", options.json, "--prompts", options.prompts);
-    check_writable(options.json);  // before the work, so that a wrong path does not cost it
+    check_writable(options.json);  // before the run, so that a wrong path does not waste it
   }
   ModelPack models(folders,
                    checked_sizes(configs, factories, tokens, tokenizer.vocab_size(), options.common));

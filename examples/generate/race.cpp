@@ -13,7 +13,7 @@
 namespace specula_examples {
 namespace {
 
-/// What one side did over all prompts.
+/// Sums of one side over all prompts.
 struct Tally {
   specula::Stats stats;
   std::size_t tokens = 0;
@@ -64,7 +64,7 @@ Decoded show(const Racer& racer, const RacePrompt& prompt, std::size_t number, c
   return run;
 }
 
-/// Both on every prompt, and on how many the texts are the same.
+/// Both sides on every prompt, and the number of identical texts.
 struct Race {
   Tally plain, speculating;
   std::size_t same = 0;

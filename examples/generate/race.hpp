@@ -1,4 +1,4 @@
-// Plain decoding and a pipeline, one after the other on the same prompts.
+// --race: plain decoding and a pipeline on the same prompts.
 #pragma once
 
 #include <cstddef>
@@ -21,17 +21,17 @@ struct Racer {
   std::string name;
   specula::Pipeline* pipeline = nullptr;
   bool lossy = false;
-  bool draws = false;  // temperature above 0: another text may be just as right
+  bool draws = false;                                  // temperature above 0: another text is equally right
   std::function<void(std::size_t prompt)> watch = {};  // called after each round, outside of all times
 };
 
 struct RacePrompt {
-  std::string text;           // as the model gets it
+  std::string text;           // with the style applied
   std::vector<Token> tokens;  // of it
 };
 
-/// Prints the tokens of a run as they come, accepted draft tokens in green, up to a stop string. Of a
-/// character or a possible stop string that several tokens make up, the last one decides the colour.
+/// Prints the tokens of a run as they are emitted, accepted draft tokens in green, up to a stop string. For a
+/// character or possible stop string of several tokens, the last token decides the colour.
 class TokenPrinter {
  public:
   TokenPrinter(const Tokenizer& tokenizer, std::vector<std::string> stops, const Paint& paint,
@@ -47,7 +47,7 @@ class TokenPrinter {
   void print(std::size_t draft_tokens);
   /// Ends the text and its line.
   void finish();
-  /// All that was printed since the text began.
+  /// The text printed so far.
   const std::string& text() const { return text_; }
 
  private:
@@ -65,9 +65,9 @@ class TokenPrinter {
 Decoded decode_printed(const Racer& racer, const RacePrompt& prompt, std::size_t number,
                        DecodeSettings settings, TokenPrinter& printer);
 
-/// Warms both up, shows them on every prompt, then a table and one line that sums up. Times are those of the
-/// rounds alone; printing is not among them. Of more than one run, the first is shown, the others tell their
-/// speedups on `notes`, and the last line has their median.
+/// Warms both up, runs them on every prompt, then prints a table and a summary line. Times are those of the
+/// rounds, without printing. With several runs only the first is printed; the others write their speedups to
+/// `notes`, and the last line has the median.
 void race(const Racer& plain, const Racer& speculating, std::span<const RacePrompt> prompts,
           const DecodeSettings& settings, const std::vector<std::string>& stops, const Tokenizer& tokenizer,
           const Paint& paint, std::int32_t runs, std::ostream& out, std::ostream& notes);

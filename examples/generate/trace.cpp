@@ -56,7 +56,7 @@ Trace::Trace(const std::filesystem::path& folder, std::size_t prompts, TextOf te
   if (error || !fs::is_directory(folder_))
     throw std::runtime_error("--trace " + folder.string() + ": cannot be created");
   unfinished_ = folder_ / ".unfinished-trace";
-  fs::remove_all(unfinished_, error);  // of a run that was killed
+  fs::remove_all(unfinished_, error);  // left by a killed run
   if (!fs::create_directory(unfinished_, error))
     throw std::runtime_error("--trace " + folder.string() + ": cannot be written to");
 }

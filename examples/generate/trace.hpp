@@ -1,4 +1,4 @@
-// A picture of each round: what was proposed and what became of it.
+// --trace: a picture of each round's proposal and its result.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,7 @@
 namespace specula_examples {
 
 /// Writes round-0001.dot, round-0002.dot, ... into a folder; with several prompts prompt-01-round-0001.dot,
-/// ... Until draw() they lie in a folder of their own in it, so that a run that is broken off leaves an older
-/// one's rounds alone.
+/// ... Until draw() they are in a subfolder, so that an interrupted run leaves an older run's files alone.
 class Trace {
  public:
   using TextOf = std::function<std::string(specula::Token)>;  // the bytes of a token
@@ -27,10 +26,9 @@ class Trace {
   /// To be called after each round, with the prompt's number from 0.
   void add(const specula::Pipeline& pipeline, std::size_t prompt);
 
-  /// Puts the rounds into the folder in the place of all that an older run left there, and draws an .svg
-  /// beside each .dot, if `dot` is on the PATH; returns what to tell the user. Apart from add(), so that it
-  /// does not run between rounds whose time is taken. To be called once. Throws std::runtime_error naming a
-  /// file that cannot be put there.
+  /// Moves the rounds into the folder, replacing those of an older run, and draws an .svg beside each .dot if
+  /// `dot` is on the PATH; returns a message for the user. Separate from add(), so that it does not run
+  /// between timed rounds. To be called once. Throws std::runtime_error naming a file that cannot be written.
   std::string draw();
 
  private:

@@ -1,4 +1,4 @@
-// specula-gguf: a Hugging Face directory as a GGUF file.
+// specula-gguf: writes a Hugging Face directory as a GGUF file.
 #include <iostream>
 
 #include "gguf_writer.hpp"
@@ -20,7 +20,7 @@ int run(int argc, char** argv) {
   app.add_option(
          "--type", type,
          "How matrices are stored: f32, f16, bf16; q8_0 or q4_0, which round to blocks of 32 numbers of 8 "
-         "or 4 bits (q4_0 changes what the model writes); or auto: Q8_0 where that is exact, else bf16")
+         "or 4 bits (q4_0 changes the model's text); or auto: Q8_0 where that is exact, else bf16")
       ->capture_default_str();
   if (parse_command_line(app, argc, argv)) return 0;
   write_gguf(directory, file, parse_gguf_type(type));

@@ -35,7 +35,8 @@ struct Free {
   void operator()(ggml_context* tensors) const { ggml_free(tensors); }
 };
 
-/// Of matrices whose rows are no whole blocks, and of those that `automatic` does not store at 8 bits.
+/// The type of matrices whose rows are not whole blocks, and of those that `automatic` does not store at 8
+/// bits.
 ggml_type ggml_type_of(GgufType type) {
   switch (type) {
     case GgufType::f32:
@@ -47,7 +48,7 @@ ggml_type ggml_type_of(GgufType type) {
   }
 }
 
-/// The file as it grows: keys, and tensors whose numbers it holds.
+/// The file under construction: keys and tensors with their data.
 class Writer {
  public:
   Writer(const std::filesystem::path& directory, std::size_t tensors, std::size_t numbers)
@@ -71,7 +72,7 @@ class Writer {
   void vector(const std::string& name, const std::string& from, std::int64_t size) {
     vector(name, numbers(from, {size}));
   }
-  /// Rows of `heads` heads, if there are any, change their order.
+  /// Rows of `heads` heads, if not 0, are reordered.
   void matrix(const std::string& name, const std::string& from, std::int64_t rows, std::int64_t cols,
               GgufType stored, std::int32_t heads = 0) {
     const auto values = numbers(from, {rows, cols});
@@ -123,8 +124,7 @@ class Writer {
     }
   }
 
-  /// Hugging Face turns the first half of a head with the second, llama.cpp each number with the one after
-  /// it.
+  /// Hugging Face rotates element i of a head with element i + half, llama.cpp adjacent elements.
   static std::int64_t source_row(std::int64_t row, std::int64_t head_dim) {
     const std::int64_t head = row / head_dim, i = row % head_dim;
     return head * head_dim + i % 2 * (head_dim / 2) + i / 2;
@@ -168,7 +168,7 @@ void write_sizes(gguf_context* file, const LlamaConfig& config) {
   gguf_set_val_f32(file, "llama.attention.layer_norm_rms_epsilon", static_cast<float>(config.rms_norm_eps));
 }
 
-/// What llama.cpp divides the frequencies by: the "llama3" scaling (transformers, modeling_rope_utils.py).
+/// The divisors of the frequencies in llama.cpp: the "llama3" scaling (transformers, modeling_rope_utils.py).
 std::vector<float> rope_factors(const LlamaConfig& config) {
   const auto& scaling = config.rope_scaling;
   std::vector<float> out;
@@ -182,7 +182,7 @@ std::vector<float> rope_factors(const LlamaConfig& config) {
   return out;
 }
 
-/// Kinds of tokens, as llama.cpp numbers them.
+/// llama.cpp's numbers of token types.
 enum Kind : std::int32_t { normal = 1, unknown = 2, control = 3, unused = 5, byte = 6 };
 
 void write_vocabulary(gguf_context* file, const std::filesystem::path& model, std::int32_t size) {
@@ -206,7 +206,7 @@ void write_vocabulary(gguf_context* file, const std::filesystem::path& model, st
                     : tokens.IsByte(id)            ? byte
                                                    : normal);
   }
-  // Scores of BPE are ranks, those of unigram models logarithms; SentencePiece does not tell which it is.
+  // Scores of BPE are ranks, those of unigram models logarithms; SentencePiece does not expose the type.
   const auto fraction =
       std::find_if(scores.begin(), scores.end(), [](float x) { return x != std::floor(x); });
   if (fraction != scores.end())
@@ -227,7 +227,8 @@ void write_vocabulary(gguf_context* file, const std::filesystem::path& model, st
   special("tokenizer.ggml.unknown_token_id", tokens.unk_id());
   gguf_set_val_bool(file, "tokenizer.ggml.add_bos_token", tokens.bos_id() >= 0);
   gguf_set_val_bool(file, "tokenizer.ggml.add_eos_token", false);
-  // Whether a text begins as if a space stood before it: SentencePiece does not tell, but does it.
+  // Whether the tokenizer adds a space before a text: found by trying, since SentencePiece does not expose
+  // it.
   std::vector<std::string> first;
   const bool prefixes =
       tokens.Encode("a", &first).ok() && !first.empty() && first[0].starts_with("\xe2\x96\x81");
@@ -250,7 +251,7 @@ void write_gguf(const std::filesystem::path& directory, const std::filesystem::p
   const auto config_file = directory / "config.json";
   const LlamaConfig config =
       specula::eigen::read_llama_config(specula::eigen::read_json_file(config_file), config_file.string());
-  if (config.conditioned_on != specula::eigen::Conditioning::nothing)
+  if (config.conditioned_on != specula::Conditioning::nothing)
     throw std::runtime_error(config_file.string() +
                              ": a draft that is conditioned on its target is no model of llama.cpp");
 

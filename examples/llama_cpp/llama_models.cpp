@@ -100,7 +100,7 @@ specula::AnyModel& GgufModels::target() { return context("", target_file_, threa
 
 specula::AnyModel& GgufModels::draft(const std::string& name) {
   const auto file = draft_files_.find(name);
-  if (file == draft_files_.end()) throw no_exits(name);  // all others were loaded at the beginning
+  if (file == draft_files_.end()) throw no_exits(name);  // all others are loaded already
   return context(name, file->second, threads_.draft);
 }
 

@@ -1,4 +1,4 @@
-// Models in GGUF files, for the pipelines that the programs know.
+// Models in GGUF files for the programs' pipelines.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace specula_examples {
 
 using LlamaCppModel = specula::llama_cpp::Model;
 
-/// Text to tokens and back, by what a GGUF file knows of its tokens.
+/// Tokenizer from the vocabulary of a GGUF file.
 class GgufTokenizer {
  public:
   /// Throws std::runtime_error if the file has no vocabulary.
@@ -26,12 +26,10 @@ class GgufTokenizer {
 
   std::vector<specula::Token> ends() const;  // each ends a text, or an answer
 
-  /// The tokens of `text`, with those in front that the model wants there; `special`: what it calls control
-  /// tokens, such as <|im_start|>, are these. Throws std::runtime_error if there
-  /// are none.
+  /// The tokens of `text`, after the model's beginning tokens; `special`: names of control tokens, such as
+  /// <|im_start|>, are encoded as these tokens. Throws std::runtime_error if there are no tokens.
   std::vector<specula::Token> encode(std::string_view text, bool special = false) const;
-  /// The bytes that a token adds to a text that goes on; of a control token none. They need not be whole
-  /// characters.
+  /// The bytes that a token adds to a text; none for a control token. They may be parts of characters.
   std::string bytes(specula::Token token) const;
 
  private:
@@ -45,7 +43,7 @@ struct GgufFiles {
   std::filesystem::path bigram;                         // empty: none
   std::int32_t gpu_layers = -1;                         // of each model on a device, if there is one; -1: all
 
-  /// Throws UsageError, listing the drafts that there are, if there is none of this name.
+  /// Throws UsageError with the names of all drafts if there is none of this name.
   const std::filesystem::path& draft(const std::string& name) const;
 };
 
@@ -53,20 +51,20 @@ struct GgufThreads {
   std::int32_t target = 1, draft = 1;
 };
 
-/// Loads a model when it is first asked for; every pipeline gets the same object.
+/// Loads a model when it is first used; all pipelines share it.
 class GgufModels final : public specula::PipelineModels {
  public:
-  /// Loads the target's file. Throws std::runtime_error where that fails.
+  /// Loads the target's file. Throws std::runtime_error on failure.
   explicit GgufModels(GgufFiles files);
 
   const std::shared_ptr<llama_model>& target_file() const { return target_file_; }
-  /// To be called before the first pipeline is built: `drafts` are those that pipelines name. Loads their
-  /// files. Throws std::runtime_error if one does not have the target's vocabulary.
+  /// Must be called before the first pipeline is built. Loads the files of `drafts`, the names used in
+  /// pipelines. Throws std::runtime_error if one does not have the target's vocabulary.
   void prepare(const std::vector<std::string>& drafts, specula::PipelineRoom room, GgufThreads threads);
 
   specula::AnyModel& target() override;
   specula::AnyModel& draft(const std::string& name) override;
-  /// Throws UsageError: they have none. No draft is opened for that.
+  /// Always throws UsageError, without opening the draft: GGUF models have none.
   specula::AnyDrafter early_exit(const std::string& name, const std::vector<float>& thresholds,
                                  specula::ExitBy by) override;
   std::optional<specula::BigramTable> bigram() override;

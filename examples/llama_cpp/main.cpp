@@ -1,4 +1,4 @@
-// specula-llama: any pipeline on any models in GGUF files, inside llama.cpp.
+// specula-llama: runs pipelines on models in GGUF files, inside llama.cpp.
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
@@ -39,7 +39,7 @@ struct Options {
 void add_options(CLI::App& app, Options& options) {
   app.add_option("-m,--model", options.model, "The target, a GGUF file")->required();
   app.add_option("--draft", options.drafts,
-                 "[NAME=]FILE: a draft by the name that pipelines call it, `small` if there is none. May be "
+                 "[NAME=]FILE: a draft and its name in pipelines, by default `small`. May be "
                  "given several times");
   app.add_option("--bigram", options.bigram, "Table of specula-bigram, for max-gram");
   auto* pipeline =
@@ -47,12 +47,12 @@ void add_options(CLI::App& app, Options& options) {
                      "See below (default: cost-aware:chain with the first draft, else cost-aware:max-gram)");
   app.add_option(
          "--compare", options.compare,
-         "Pipelines side by side instead, names separated by commas; autoregressive is always among them")
+         "Compare these pipelines instead, names separated by commas; autoregressive is always among them")
       ->excludes(pipeline);
   auto* passes =
       app.add_option("--passes", options.passes,
-                     "Measure instead what a pass of the target over 1, 2, ..., N nodes behind the "
-                     "first prompt costs")
+                     "Measure instead the time of a pass of the target over 1, 2, ..., N nodes after the "
+                     "first prompt")
           ->check(CLI::Range(1, 256))
           ->excludes(pipeline)
           ->excludes("--compare");
@@ -64,11 +64,11 @@ void add_options(CLI::App& app, Options& options) {
   auto* prompt = app.add_option("--prompt", options.prompt, "The prompt (default: the standard input)");
   app.add_option("--prompts", options.prompt_files, "File of prompts (may be given several times)")
       ->excludes(prompt);
-  add_limit_option(app, options.limit, "Prompts of each file, at most; 0: all");
+  add_limit_option(app, options.limit, "Largest number of prompts per file; 0: all");
   app.add_option("--style", options.style, "How prompts of files are put: auto, question, code or raw")
       ->capture_default_str();
   app.add_flag("--special", options.special,
-               "Read what the model calls control tokens, such as <|im_start|>, as these");
+               "Encode names of control tokens, such as <|im_start|>, as these tokens");
   app.add_option(
          "--repeat", options.repeat,
          "With --compare: runs of each prompt; with --passes: turns of each model; the times are their "
@@ -85,18 +85,17 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--gpu-layers", options.gpu_layers, "Layers on a device, if llama.cpp has one; -1: all")
       ->check(CLI::Range(-1, 1 << 20))
       ->capture_default_str();
-  app.add_flag("--verbose", options.verbose, "Show what llama.cpp logs, not its errors only");
-  app.footer(
-      "Pipelines:\n" + specula::pipeline_help() +
-      "\nWhat is conditioned on the target, leaves its layers out or exits early needs models that no GGUF "
-      "file holds.");
+  app.add_flag("--verbose", options.verbose, "Show all log messages of llama.cpp, not only errors");
+  app.footer("Pipelines:\n" + specula::pipeline_help() +
+             "\nDrafts conditioned on the target, layer skipping and early exits need models that no GGUF "
+             "file holds.");
 }
 
 void log_errors(ggml_log_level level, const char* text, void*) {
   if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
 }
 
-/// Of a --draft.
+/// The name of a --draft.
 std::pair<std::string, std::string> named(const std::string& draft) {
   const auto equals = draft.find('=');
   if (equals == std::string::npos) return {specula::kDefaultDraft, draft};
@@ -199,7 +198,7 @@ nlohmann::ordered_json settings_json(const Options& options, std::size_t prompts
   return out;
 }
 
-/// Plain decoding by each draft that the pipelines name: what its calls cost.
+/// Plain decoding by each draft of the pipelines, which measures c.
 std::vector<std::string> plain_names(const std::vector<std::string>& names,
                                      const std::vector<std::string>& drafts) {
   std::vector<std::string> plain;
@@ -269,7 +268,7 @@ int run(int argc, char** argv) {
     if (std::max(factories.back().max_nodes, factories.back().draft_nodes) > kMostNodes)
       throw UsageError("pipeline '" + name + "': llama.cpp has sequences for trees of 256 draft tokens");
     for (const auto& draft : factories.back().drafts) {
-      files.draft(draft);  // complains before the work
+      files.draft(draft);  // reports errors before the run
       if (std::find(drafts.begin(), drafts.end(), draft) == drafts.end()) drafts.push_back(draft);
     }
   }

@@ -1,4 +1,4 @@
-// What a pass over n nodes costs inside llama.cpp, beside what it costs our own decoder.
+// --passes: the time of a pass over n nodes inside llama.cpp and in eigen::Llama.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace specula_examples {
 
-/// Of a model: seconds of a pass over 1, 2, ... nodes.
+/// Seconds of a model's pass over 1, 2, ... nodes.
 struct Passes {
   std::string name;
   std::vector<double> seconds;
@@ -23,12 +23,12 @@ struct NamedModel {
   specula::AnyModel* model = nullptr;
 };
 
-/// pass_seconds() of each model behind `prompt`, which is not empty, `turns` times: medians over the turns.
-/// The models take turns, so that what the machine does hits all of them alike. Leaves them empty.
+/// Medians of `turns` runs of pass_seconds() of each model after `prompt`, which must not be empty. The
+/// models alternate, so that drift of the machine affects all alike. Leaves them empty.
 std::vector<Passes> passes_in_turn(std::span<const NamedModel> models, specula::Tokens prompt,
                                    std::int32_t nodes, std::int32_t turns);
 
-/// A row for each number of nodes; of each model microseconds, and how many times those of one node they are.
+/// A row for each number of nodes, with each model's microseconds and their ratio to one node.
 std::string passes_table(std::span<const Passes> all);
 
 /// [{"name": ..., "microseconds": [...], "ratios": [...]}, ...]

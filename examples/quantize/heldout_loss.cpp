@@ -8,14 +8,14 @@
 #include <specula/distribution/row_scan.hpp>
 #include <specula/eigen/llama.hpp>
 
-#include "../common/token_store.hpp"
+#include "token_store.hpp"
 
 namespace specula_examples {
 
 std::map<std::string, double> heldout_loss(const std::filesystem::path& model,
                                            const std::filesystem::path& tokens, std::size_t rows,
                                            std::size_t length) {
-  const specula_train::TokenizedCorpus corpus = specula_train::read_tokens(tokens);
+  const TokenizedCorpus corpus = read_tokens(tokens);
   specula::eigen::Llama<float> llama(
       model, {.capacity = static_cast<std::int32_t>(length), .max_nodes = static_cast<std::int32_t>(length)});
   if (llama.vocab_size() != corpus.vocab_size)

@@ -1,4 +1,4 @@
-// The loss of a model on text that it was not trained on.
+// Held-out loss of a model.
 #pragma once
 
 #include <filesystem>
@@ -7,10 +7,10 @@
 
 namespace specula_examples {
 
-/// Nats a token, by style, of the model in `model` on the first `rows` rows of `length` tokens of each style
-/// that specula-train-text held out in `tokens`. Every row is read from nothing and its first token predicts
-/// the second. Throws std::runtime_error naming the file that cannot be read, or the vocabularies if they
-/// differ.
+/// Nats per token, by style, of the model in `model` on the first `rows` held-out rows of `length` tokens of
+/// each style in `tokens`, written by specula-train-text. Every row starts with an empty context, and its
+/// first token predicts the second. Throws std::runtime_error naming the file that cannot be read, or the
+/// vocabularies if they differ.
 std::map<std::string, double> heldout_loss(const std::filesystem::path& model,
                                            const std::filesystem::path& tokens, std::size_t rows,
                                            std::size_t length);

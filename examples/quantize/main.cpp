@@ -1,4 +1,4 @@
-// specula-quantize: a model with its weights at 8 bits.
+// specula-quantize: writes a model with 8-bit weights.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -41,7 +41,7 @@ struct Rounding {
   double relative() const { return squares > 0 ? std::sqrt(errors / squares) : 0; }
 };
 
-/// A matrix as whole numbers and exponents.
+/// A matrix as integers and exponents.
 void add_matrix(specula::eigen::TensorFiles& files, const specula::eigen::TensorInfo& tensor,
                 SafetensorsWriter& out, Rounding& rounding) {
   const auto cols = static_cast<std::size_t>(tensor.shape[1]);
@@ -84,7 +84,7 @@ void add_bfloat16(specula::eigen::TensorFiles& files, const specula::eigen::Tens
   out.add(tensor.name, "BF16", tensor.shape, values);
 }
 
-/// Matrices at 8 bits unless `expand`; all else, which is small, as bfloat16.
+/// Matrices at 8 bits unless `expand`; the other tensors, which are small, as bfloat16.
 Rounding write_weights(const fs::path& model, const fs::path& file, bool expand) {
   specula::eigen::TensorFiles files(model);
   SafetensorsWriter out;
@@ -94,7 +94,7 @@ Rounding write_weights(const fs::path& model, const fs::path& file, bool expand)
         files.contains(name.substr(0, name.size() - std::string_view(Int8Groups::kSuffix).size())))
       continue;
     const auto& found = files.find(name);
-    const auto& tensor = (files.require)(name, found.shape);  // of a type that can be read
+    const auto& tensor = (files.require)(name, found.shape);  // of a supported type
     if (tensor.shape.size() == 2 && !expand)
       add_matrix(files, tensor, out, rounding);
     else
@@ -104,7 +104,7 @@ Rounding write_weights(const fs::path& model, const fs::path& file, bool expand)
   return rounding;
 }
 
-/// What the card must say, in a section of its own.
+/// The section of the model card.
 std::string card_section(const Rounding& rounding, const std::map<std::string, double>& before,
                          const std::map<std::string, double>& after) {
   std::string text =
@@ -121,16 +121,15 @@ std::string card_section(const Rounding& rounding, const std::map<std::string, d
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{
-      "Stores a model's matrices at 8 bits: whole numbers in groups of 32, each with a power of two.",
-      "specula-quantize"};
+  CLI::App app{"Stores a model's matrices at 8 bits: integers in groups of 32, each with a power of two.",
+               "specula-quantize"};
   Options options;
   app.add_option("model", options.model, "Hugging Face folder of the Llama family")->required();
   app.add_option("output", options.output,
                  "Folder to write: model.safetensors, and copies of all other files")
       ->required();
   app.add_option("--tokens", options.tokens,
-                 "Folder of tokens as specula-train-text writes it: measures the loss on what it held out, "
+                 "Folder of tokens written by specula-train-text: measures the held-out loss, "
                  "before and after");
   app.add_option("--rows", options.rows, "Rows of each style to measure it on")
       ->check(whole_number())
@@ -139,7 +138,7 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(2, 1024))
       ->capture_default_str();
   app.add_flag("--expand", options.expand,
-               "The other way: matrices as bfloat16, for programs that know nothing of groups");
+               "The reverse: matrices as bfloat16, for programs that do not support 8-bit groups");
   if (parse_command_line(app, argc, argv)) return 0;
   if (options.expand && !options.tokens.empty())
     throw UsageError("--tokens does not go with --expand, which is for weights that are at 8 bits already");

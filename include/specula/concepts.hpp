@@ -6,6 +6,7 @@
 #include <span>
 
 #include "specula/accept/target_distributions.hpp"
+#include "specula/model/conditioning.hpp"
 #include "specula/model/skipped_blocks.hpp"
 #include "specula/proposal/proposal_builder.hpp"
 #include "specula/propose_context.hpp"
@@ -16,154 +17,182 @@
 
 namespace specula {
 
-// Each requirement keeps its comment on the same line.
+// Words. Root: the newest emitted token, which the target's KV cache does not hold yet; node 0 of every
+// proposal. Node: a token in a KV cache that is not committed yet; nodes are a tree. Context: the committed
+// tokens. Row: the V raw logits for the token after a node. In comments, (n, V) is a shape.
+//
+// A name in parentheses, as in (r.verify)(...), is one that some systems define as a macro.
 // clang-format off
 
-/// A model with a KV cache: committed tokens (the context) and speculative nodes below them.
+/// A language model and the KV cache of one sequence: committed tokens, and below them a tree of nodes.
+/// Nodes are numbered from 0 in the order in which extend() calls add them; append(), commit() and truncate()
+/// begin anew. A parent is an earlier node, of the same call or an earlier one, or kNoParent: the end of the
+/// context. A node attends to the context, its ancestors and itself.
 template <class M>
-concept LanguageModel = requires(M& m, const M& c, Tokens tokens, Nodes ids, std::int32_t n) {
-  { c.vocab_size() } -> std::same_as<std::int32_t>;
-  { c.size() } -> std::same_as<std::int32_t>;              // committed tokens
-  { c.capacity() } -> std::same_as<std::int32_t>;          // committed + speculative it can hold
-  m.append(tokens);                                        // prefill, catch-up: commit tokens, no rows; may be lazy
-  { m.extend(tokens, ids) } -> std::same_as<LogitsView>;   // add nodes under parents `ids`; (n, V), until the next call
-  m.commit(ids);                                           // this path (may be empty) joins, other nodes are dropped
-  m.truncate(n);                                           // rollback: drop all nodes, and committed tokens from n on
-};                                                         // nodes are numbered from 0 after append, commit, truncate
+concept LanguageModel = requires(M& m, const M& c, Tokens tokens, Nodes parents, Nodes path, std::int32_t n) {
+  { c.vocab_size() } -> std::same_as<std::int32_t>;           // V
+  { c.size() } -> std::same_as<std::int32_t>;                 // committed tokens
+  { c.capacity() } -> std::same_as<std::int32_t>;             // committed tokens and nodes that it can hold
+  m.append(tokens);                                           // prefill: commits tokens; may wait for extend()
+  { m.extend(tokens, parents) } -> std::same_as<LogitsView>;  // one pass that adds nodes, a row for each:
+                                                              // (tokens.size(), V), valid until the model changes
+  m.commit(path);                                             // commits this path, topmost node first, which may
+                                                              // be empty; drops all other nodes
+  m.truncate(n);                                              // KV cache rollback: keeps the first n committed
+                                                              // tokens and no nodes
+};
 
-/// A model that counts the calls that change it: append(), the extend functions, commit(), truncate().
-/// Speculator and ModelDrafter compare the count with the one they left, and so detect that something else
-/// used their model.
+/// A model that counts the calls that change it: append(), each function that adds or continues nodes,
+/// commit(), truncate(). Speculator and ModelDrafter compare the count with that after their own last call,
+/// and so detect that something else used their model.
 template <class M>
 concept CountsChanges = LanguageModel<M> && requires(const M& c) {
   { c.generation() } -> std::same_as<std::uint64_t>;
 };
 
-/// A model that lets a draft read its cached keys and values, as GLIDE's does. It first computes what
-/// append() deferred. A view is valid until the next call that changes the model; requesting another view
-/// while nothing is deferred keeps it valid.
+/// A target whose cached keys and values a draft may read: key_values() returns a view of them, in a layout
+/// of the model's own. It first computes what append() deferred. The view is valid until the model changes;
+/// a further call of key_values() that had nothing to compute does not change it.
 template <class M>
 concept ExposesKeyValues = LanguageModel<M> && requires(M& m) {
-  { m.key_values().size() } -> std::same_as<std::int32_t>;  // tokens: m.size()
+  { m.key_values().size() } -> std::same_as<std::int32_t>;  // committed tokens
 };
 
-/// The same for its features: per committed token, the hidden state that enters the LM head. See
-/// features.hpp.
+/// A target whose features a draft may read: per committed token the hidden state that enters the LM head,
+/// after the final norm. features() returns a view (model/features.hpp has one); it is computed and stays
+/// valid as that of ExposesKeyValues.
 template <class M>
 concept ExposesFeatures = LanguageModel<M> && requires(M& m, std::int32_t i) {
-  { m.features().size() } -> std::same_as<std::int32_t>;   // tokens: m.size()
+  { m.features().size() } -> std::same_as<std::int32_t>;   // committed tokens
   { m.features().width() } -> std::same_as<std::int32_t>;  // numbers per token
-  m.features().row(i);                                     // (width)
+  m.features().row(i);                                     // (width): those of committed token i
 };
 
-/// A draft model conditioned on such a view of the target. It reads the view whenever it computes, until it
-/// is given the next one.
+/// A draft model that reads a view of the target, from key_values() or features(), in each of its passes.
+/// Its drafter (Glide, FeatureHead) gives it the new view in every round, before the first pass.
 template <class D, class View>
 concept TargetConditioned = LanguageModel<D> && requires(D& d, const View& view) {
   d.set_target_state(view);
 };
 
-/// A model that says how many layers a pass of it computes, for Usage::layers.
+/// A TargetConditioned draft that AnyModel can connect to a target: it reports at run time what it reads, and
+/// names by member types the views that set_target_state() takes.
+template <class D>
+concept StatesConditioning = LanguageModel<D> && requires(const D& c) {
+  { c.conditioned_on() } -> std::same_as<Conditioning>;
+} && (requires { typename D::TargetKeyValues; } || requires { typename D::TargetFeatures; });
+
+/// A model that reports the number of layers of one full pass, for the costs in Usage (stats.hpp).
 template <class M>
 concept CountsLayers = LanguageModel<M> && requires(const M& c) {
   { c.layers() } -> std::same_as<std::int32_t>;
 };
 
-/// A model that can run nodes without some of its blocks, in its own KV cache (self-speculative decoding).
-/// Such nodes are dropped like others; committed tokens are unchanged, bit for bit. Committing such nodes,
-/// or adding nodes that skip other blocks, throws and changes nothing.
+/// A model that can run nodes without some of its blocks, in its own KV cache (self-speculative decoding). A
+/// block is the attention or the MLP of one layer. commit({}) and truncate() drop such nodes; committed tokens
+/// keep their bits. To commit one, or to add a node that skips other blocks beside it, throws and changes
+/// nothing.
 template <class M>
-concept SkipsLayers = CountsLayers<M> && requires(M& m, const M& c, Tokens tokens, Nodes ids, const SkippedBlocks& out) {
-  { c.node_count() } -> std::same_as<std::int32_t>;                  // 0 after append(), commit() and truncate()
-  { m.extend_skipping(tokens, ids, out) } -> std::same_as<LogitsView>;  // extend() without `out`, the same for all nodes
+concept SkipsLayers = CountsLayers<M> && requires(M& m, const M& c, Tokens tokens, Nodes parents, const SkippedBlocks& skipped) {
+  { c.node_count() } -> std::same_as<std::int32_t>;                              // nodes, not committed
+  { m.extend_skipping(tokens, parents, skipped) } -> std::same_as<LogitsView>;  // extend() without these blocks
 };
 
-/// A model that measures, while it processes the context, how much each attention block changes its input.
+/// A model that measures how little each attention block changes its input, by which LayerSkip chooses the
+/// blocks to skip: the cosine of the block's input and its output after the residual addition, averaged over
+/// the context. (layers), near 1 where the block changes little; empty if not measured.
 template <class M>
 concept MeasuresSimilarity = LanguageModel<M> && requires(M& m) {
-  // (layers) cosine of an attention block's input and output (input added), averaged over the context;
-  // empty: not measured.
   { m.similarity() } -> std::convertible_to<std::span<const double>>;
 };
 
-/// A model that can stop after some of its layers (early exit). The layers that a token skipped are
-/// computed when a later token first needs them, also after commit: the rows of an exit are those of the
-/// model that ends there.
+/// A model that can stop after some of its layers (early exit). Its logits at an exit are those of a model
+/// that ends there. Layers that a token skipped are computed when a later token first attends to them, even
+/// if the token has been committed by then.
 template <class M>
-concept ExitsEarly = LanguageModel<M> && requires(M& m, const M& c, Tokens tokens, Nodes ids, std::int32_t exit,
+concept ExitsEarly = LanguageModel<M> && requires(M& m, const M& c, Tokens tokens, Nodes parents, std::int32_t exit,
                                                   std::span<const std::int32_t> rows) {
-  { c.exits() } -> std::same_as<std::int32_t>;                       // the last is the whole model
-  { c.layers_to(exit) } -> std::same_as<std::int32_t>;               // layers before an exit
-  { m.extend_to_exit(tokens, ids, exit) } -> std::same_as<LogitsView>;   // extend() up to an exit
-  // All rows of the last extend_to_exit(); those in `rows`, ascending, continue to a later exit. Requires
-  // that neither they nor nodes below them have reached it yet.
+  { c.exits() } -> std::same_as<std::int32_t>;                             // exits 0 to exits() - 1; the last is the whole model
+  { c.layers_to(exit) } -> std::same_as<std::int32_t>;                     // layers computed up to an exit
+  { m.extend_to_exit(tokens, parents, exit) } -> std::same_as<LogitsView>;  // extend() up to an exit
+  // Continues the nodes of the last extend_to_exit() whose indices in that call are in `rows`, ascending, to a
+  // later exit. Returns as many rows as that call: those of `rows` anew, the others as they were. Requires
+  // that neither these nodes nor nodes below them have reached the later exit.
   { m.resume_to_exit(rows, exit) } -> std::same_as<LogitsView>;
 };
 
-/// A source of draft tokens: a draft model, a head on the target's features, an n-gram lookup. sync() gives
-/// it the context; extend() adds draft tokens from there. Optional members, with what they are for, are the
-/// concepts of optional_members.hpp: ReservesMemory, ReportsUsage, HasMembers, ReportsMemberUsage,
-/// NamesItsModel.
+/// Predicts the token after a node: a draft model, a head on the target's features, an n-gram lookup. The
+/// shape chooses tokens from the predictions, and adds them by the next extend(). A round is one sync() and
+/// any number of extend() calls, of which the first adds the root (in a cascade: the proposal's last token),
+/// below kNoParent. What was accepted shows in the context of the next sync(). A round may leave a drafter
+/// out; the next context is then longer by several rounds. Optional members are concepts of
+/// optional_members.hpp: ReservesMemory, ReportsUsage, HasMembers, ReportsMemberUsage, NamesItsModel.
 template <class D>
-concept Drafter = requires(D& d, const D& c, Tokens context, Tokens draft_tokens, Nodes ids, std::int32_t n) {
-  { c.vocab_size() } -> std::same_as<std::int32_t>;
-  { c.capacity() } -> std::same_as<std::int32_t>;
-  d.truncate(n);           // a new prompt shares its first n tokens with the old one
-  d.sync(context, draft_tokens);  // context extends the last one; draft_tokens lie between context and root
-  // LogitsView or PointMasses; numbering restarts at sync(): the root is node 0, its parent kNoParent
-  d.extend(draft_tokens, ids);
-} && (requires(D& d, Tokens t, Nodes p) {
-  { d.extend(t, p) } -> std::same_as<LogitsView>;
-} || requires(D& d, Tokens t, Nodes p) {
-  { d.extend(t, p) } -> std::same_as<PointMasses>;
+concept Drafter = requires(D& d, const D& c, Tokens context, Tokens pending, Tokens tokens, Nodes parents, std::int32_t n) {
+  { c.vocab_size() } -> std::same_as<std::int32_t>;  // the target's V
+  { c.capacity() } -> std::same_as<std::int32_t>;    // tokens and nodes that it can hold
+  d.truncate(n);                                     // a new text begins, which shares its first n tokens with the last one
+  // The text before the root: the whole context, which extends that of the last call, then `pending`, the
+  // proposal so far but its last token in a cascade, else empty. Drops all nodes; the next is node 0.
+  d.sync(context, pending);
+  // Adds nodes; a prediction per node, valid until the next call: LogitsView (rows of logits) or PointMasses
+  // (one token per node).
+  d.extend(tokens, parents);
+} && (requires(D& d, Tokens tokens, Nodes parents) {
+  { d.extend(tokens, parents) } -> std::same_as<LogitsView>;
+} || requires(D& d, Tokens tokens, Nodes parents) {
+  { d.extend(tokens, parents) } -> std::same_as<PointMasses>;
 });
 
-/// A drafter that returns rows of logits, which shapes that sample or rank require.
+/// A drafter that predicts rows of logits, as shapes that sample or rank require; an n-gram lookup is none.
 template <class D>
-concept DenseDrafter = Drafter<D> && requires(D& d, Tokens t, Nodes p) {
-  { d.extend(t, p) } -> std::same_as<LogitsView>;
+concept DenseDrafter = Drafter<D> && requires(D& d, Tokens tokens, Nodes parents) {
+  { d.extend(tokens, parents) } -> std::same_as<LogitsView>;
 };
 
-/// Arranges draft tokens: a chain, a fixed tree, a tree grown by confidence. A small value type with its
-/// parameters as fields. propose() begins with a sync() of the drafters that it uses: a drafter that it
-/// does not use in a round costs nothing in it. Optional members, concepts of optional_members.hpp:
-/// ReservesWorkspace, LearnsFromRounds, ResetsPerText, StatesLeastNodes, StatesDraftNodes, and ValidatesFields.
-/// Rows must be requested through ask() of propose_context.hpp,
-/// which checks that all of them are present.
+/// The drafting loop: runs the drafter and chooses draft tokens, which form a chain, a fixed tree, or a tree
+/// grown by confidence. A small value type with its parameters as fields. D may be a Stack of drafters.
+/// propose() must sync() a drafter before it uses it, and should leave alone those that it does not use. It
+/// must call ask(drafter, ...) of propose_context.hpp in place of drafter.extend(): that checks the predictions. It
+/// adds at most context.max_nodes - 1 nodes, or none. Optional members are concepts of optional_members.hpp:
+/// ReservesWorkspace, LearnsFromRounds, ResetsPerText, StatesLeastNodes, StatesDraftNodes, ValidatesFields.
 template <class S, class D>
-concept ProposalShape = requires(S& s, const S& c, D& d, const ProposeContext& round, ProposalBuilder& tree,
+concept ProposalShape = requires(S& s, const S& c, D& d, const ProposeContext& context, ProposalBuilder& tree,
                                  PhiloxRandom& rng) {
-  { S::kind } -> std::convertible_to<ProposalKind>;
-  { c.max_nodes() } -> std::same_as<std::int32_t>;  // root included
-  s.propose(d, round, tree, rng);                   // tree holds the root on entry
+  { S::kind } -> std::convertible_to<ProposalKind>;  // how its draft tokens are drawn: deterministic, sampled, sampled_iid, ...
+  { c.max_nodes() } -> std::same_as<std::int32_t>;   // its largest proposal, root included
+  s.propose(d, context, tree, rng);                  // tree holds the root on entry
 };
 
-/// Decides which draft tokens are accepted: a verification algorithm. A small value type.
+/// The verification algorithm: accepts draft tokens and draws the token after them (the bonus token, or the
+/// one that replaces a rejected token). A small value type. docs/rule.md says what it must guarantee.
 template <class R>
 concept AcceptanceRule = requires(const R& r, const TokenTree& tree, const TargetDistributions& target,
                                   PhiloxRandom& rng, VerifyResult& out) {
-  // static: for which proposal kinds the target's distribution is kept
+  // static: whether the text keeps the target's distribution if proposals are of this kind
   { R::lossless_for(ProposalKind{}) } -> std::same_as<bool>;
-  (r.verify)(tree, target, rng, out);
+  (r.verify)(tree, target, rng, out);  // overwrites out
 };
 
-/// Runs the target over a proposal and applies the rule. Optional members, concepts of optional_members.hpp:
-/// ReportsSize and ReportsGeneration, by which a Speculator detects that something else used the target;
-/// ReservesMemory, ReportsUsage.
+/// Runs the target over a proposal, applies its AcceptanceRule, and commits the accepted path, root included.
+/// The next token is not committed: it is the root of the next round. Optional members are concepts of
+/// optional_members.hpp: ReportsSize and ReportsGeneration, by which a Speculator detects that something else
+/// used the target; ReservesMemory, ReportsUsage.
 template <class V>
 concept Verifier = requires(V& v, const V& c, const TokenTree& tree, PhiloxRandom& rng, Tokens tokens,
                             std::int32_t n) {
-  { V::lossless_for(ProposalKind{}) } -> std::same_as<bool>;
+  { V::lossless_for(ProposalKind{}) } -> std::same_as<bool>;         // its rule's
   { c.vocab_size() } -> std::same_as<std::int32_t>;
-  { c.room() } -> std::same_as<std::int32_t>;  // nodes that still fit, root included
-  { c.params() } -> std::convertible_to<const SamplingParams&>;
-  v.append(tokens);
-  v.truncate(n);
-  { (v.verify)(tree, rng) } -> std::convertible_to<const VerifyResult&>;
+  { c.room() } -> std::same_as<std::int32_t>;                        // nodes that still fit, root included
+  { c.params() } -> std::convertible_to<const SamplingParams&>;      // temperature, top-k, top-p, min-p of the text
+  v.append(tokens);                                                  // the target's: the prompt but its last token
+  v.truncate(n);                                                     // the target's
+  { (v.verify)(tree, rng) } -> std::convertible_to<const VerifyResult&>;  // valid until the next call
 };
 
-/// The verifier's rule is lossless for proposals of the shape's kind: it keeps the target's distribution.
-/// An unsound pair does not compile unless its rule is wrapped in accept_lossy(rule).
+/// The verifier's rule keeps the target's distribution for proposals of the shape's kind. A Speculator of
+/// another pair does not compile, unless the rule is wrapped in accept_lossy(rule): that claims every kind,
+/// and gives up the guarantee.
 template <class V, class S>
 concept Lossless = V::lossless_for(S::kind);
 

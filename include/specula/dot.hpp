@@ -67,7 +67,7 @@ inline std::string dot_text(std::string_view text) {
   return out;
 }
 
-/// Two decimals, independent of the locale; clamped to [0, 1].
+/// Formats a confidence, clamped to [0, 1], with two decimals, independent of the locale.
 inline std::string dot_confidence(float confidence) {
   const int hundredths = confidence > 0 ? static_cast<int>(std::min(confidence, 1.0f) * 100 + 0.5f) : 0;
   std::string out = std::to_string(hundredths / 100);
@@ -84,6 +84,7 @@ inline void dot_node(std::string& out, std::string_view name, const std::string&
   out.append(" <font point-size=\"7\">").append(note).append("</font>>").append(attributes).append("];\n");
 }
 
+/// Throws std::invalid_argument unless the accepted path is a path of `tree` from its root.
 inline void check_path(const TokenTree& tree, const VerifyResult& result) {
   NodeId parent = kNoParent;
   for (const NodeId n : result.accepted) {
@@ -117,7 +118,7 @@ std::string to_dot(const TokenTree& tree, const VerifyResult* result, TextOf tex
       kNext = ", color=\"#1a7f37\", fontcolor=\"#0b3d1a\", style=\"rounded,dashed\", penwidth=1.4",
       kFrame = ", fillcolor=\"#eeeeee\", style=\"rounded,filled\"";
   if (result) detail::check_path(tree, *result);
-  const auto stays = [&](NodeId n) {
+  const auto accepted = [&](NodeId n) {
     return result && std::find(result->accepted.begin(), result->accepted.end(), n) != result->accepted.end();
   };
   const auto name = [](NodeId n) { return std::string("n").append(std::to_string(n)); };
@@ -131,16 +132,16 @@ std::string to_dot(const TokenTree& tree, const VerifyResult* result, TextOf tex
     const bool root = n == 0;
     detail::dot_node(out, name(n), text_of(tree.token(n)), tree.token(n),
                      root ? "root" : detail::dot_confidence(tree.confidence(n)),
-                     stays(n) ? kAccepted
-                     : root   ? kFrame
-                              : std::string_view());
+                     accepted(n) ? kAccepted
+                     : root      ? kFrame
+                                 : std::string_view());
   }
   if (result) detail::dot_node(out, "next", text_of(result->next_token), result->next_token, "next", kNext);
-  const auto edge = [&](NodeId from, std::string_view to, bool accepted) {
+  const auto edge = [&](NodeId from, std::string_view to, bool highlighted) {
     out.append("  ").append(name(from)).append(" -> ").append(to);
-    out.append(accepted ? " [color=\"#1a7f37\", penwidth=1.4];\n" : ";\n");
+    out.append(highlighted ? " [color=\"#1a7f37\", penwidth=1.4];\n" : ";\n");
   };
-  for (NodeId n = 1; n < tree.size(); ++n) edge(tree.parent(n), name(n), stays(n));
+  for (NodeId n = 1; n < tree.size(); ++n) edge(tree.parent(n), name(n), accepted(n));
   if (result) edge(result->accepted.back(), "next", true);
   return out.append("}\n");
 }

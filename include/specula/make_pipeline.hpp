@@ -1,4 +1,4 @@
-// The pipelines behind make_pipeline(), compiled: include this in one file of a program, and
+// Instantiates all pipelines for make_pipeline(): include this in exactly one source file of a program, and
 // specula/pipeline.hpp in the others.
 #pragma once
 

@@ -29,8 +29,8 @@ concept ReservesWorkspace = requires(S& s) {
   s.reserve();
 };
 
-/// A shape that learns from what was accepted and from the time that it took: called after each round whose
-/// usage is known, with the round's proposal, its result, and the usage of the models in it:
+/// A shape that learns from acceptance and time: learn() is called after each round whose usage is known,
+/// with the round's proposal, its result, and the usage of the models in it:
 /// `void learn(const TokenTree& tree, const VerifyResult& result, const Timing& timing)`.
 template <class S>
 concept LearnsFromRounds = requires(S& s, const TokenTree& tree, const VerifyResult& result,
@@ -38,14 +38,14 @@ concept LearnsFromRounds = requires(S& s, const TokenTree& tree, const VerifyRes
   s.learn(tree, result, timing);
 };
 
-/// A shape that drops what it knows of the last text, at start(): `void reset()`.
+/// A shape that drops its state of the last text, at start(): `void reset()`.
 template <class S>
 concept ResetsPerText = requires(S& s) {
   s.reset();
 };
 
-/// A shape that says how many nodes a proposal needs, root included, to hold a draft token. Without it, 2:
-/// `std::int32_t least_nodes() const`.
+/// A shape that states the smallest proposal that holds a draft token, in nodes, root included; the default is
+/// 2: `std::int32_t least_nodes() const`.
 template <class S>
 concept StatesLeastNodes = requires(const S& s) {
   { s.least_nodes() } -> std::same_as<std::int32_t>;
@@ -57,8 +57,8 @@ concept StatesDraftNodes = requires(const S& s) {
   { s.draft_nodes() } -> std::same_as<std::int32_t>;
 };
 
-/// A drafter or a verifier that counts the calls of its models and their time, so that Stats separates it
-/// from the library's own: `Usage usage() const`, or a reference to one.
+/// A drafter or a verifier that counts the calls of its models and their time, which Stats separates from
+/// the library's own time: `Usage usage() const`, or a reference to one.
 template <class P>
 concept ReportsUsage = requires(const P& p) {
   { p.usage() } -> std::convertible_to<const Usage&>;
@@ -70,27 +70,28 @@ concept HasMembers = requires {
   { D::kMembers } -> std::convertible_to<std::size_t>;
 };
 
-/// One that reports the usage of each member i < kMembers: `Usage usage(std::size_t i) const`.
+/// A drafter that reports the usage of each member i < kMembers: `Usage usage(std::size_t i) const`.
 template <class D>
 concept ReportsMemberUsage = HasMembers<D> && requires(const D& d, std::size_t i) {
   { d.usage(i) } -> std::convertible_to<const Usage&>;
 };
 
-/// A drafter that says whether its text is in the KV cache of `model`: `bool works_in(const void* model)
-/// const`. Speculator and Stack reject two policies that work in one cache.
+/// A drafter that says whether it uses the KV cache of `model`: `bool works_in(const void* model) const`.
+/// Speculator and Stack reject two policies that use one cache.
 template <class D>
 concept NamesItsModel = requires(const D& d, const void* model) {
   { d.works_in(model) } -> std::same_as<bool>;
 };
 
-/// A verifier that reports the committed tokens of its target: `std::int32_t size() const`. Speculator so
-/// detects another user of the target.
+/// A verifier that reports the committed tokens of its target, by which Speculator detects another user of
+/// the target: `std::int32_t size() const`.
 template <class V>
 concept ReportsSize = requires(const V& v) {
   { v.size() } -> std::same_as<std::int32_t>;
 };
 
-/// The same by the count of the target's changes, as in CountsChanges: `std::uint64_t generation() const`.
+/// A verifier that reports the count of its target's changes (CountsChanges), for the same purpose:
+/// `std::uint64_t generation() const`.
 template <class V>
 concept ReportsGeneration = requires(const V& v) {
   { v.generation() } -> std::same_as<std::uint64_t>;
@@ -98,9 +99,9 @@ concept ReportsGeneration = requires(const V& v) {
 
 namespace detail {
 
-// has_NAME<T>(): whether T has a member of this name, of any type, overloaded or not: beside another base
-// class with one, the name is ambiguous. A final class cannot be a base; of it, only a member that is neither
-// overloaded nor a template is seen.
+// has_NAME<T>(): whether T has a member of this name, of any type, overloaded or not: in a class derived from
+// T and from another class with such a member, the name is ambiguous. A final class cannot be a base, so only
+// a member that is neither overloaded nor a template is found in it.
 #define SPECULA_HAS_MEMBER(name)                                                \
   struct name##_member {                                                        \
     int name;                                                                   \
@@ -125,9 +126,10 @@ SPECULA_HAS_MEMBER(usage)
 SPECULA_HAS_MEMBER(kMembers)
 SPECULA_HAS_MEMBER(works_in)
 SPECULA_HAS_MEMBER(size)
+SPECULA_HAS_MEMBER(set_target_state)
 #undef SPECULA_HAS_MEMBER
 
-/// Compiles if each optional member that `D` has is as its concept says, else a static_assert names it.
+/// Compiles if each optional member of `D` satisfies its concept; otherwise a static_assert names the member.
 template <class D>
 consteval bool check_drafter_members() {
   static_assert(!has_reserve<D>() || ReservesMemory<D>,

@@ -5,4 +5,5 @@
 #include "specula/pipeline/error.hpp"
 #include "specula/pipeline/factory.hpp"
 #include "specula/pipeline/models.hpp"
+#include "specula/pipeline/named_models.hpp"
 #include "specula/pipeline/pipeline.hpp"

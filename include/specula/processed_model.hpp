@@ -59,6 +59,11 @@ class Processed {
   { return model_->generation(); }
   std::int32_t layers() const requires requires(const M& m) { m.layers(); }
   { return model_->layers(); }
+  /// Views for drafts that are conditioned on the target: only of committed tokens, which are the model's.
+  auto key_values() requires ExposesKeyValues<M>
+  { return model_->key_values(); }
+  auto features() requires ExposesFeatures<M>
+  { return model_->features(); }
 
   /// Throws what the model throws, and as extend().
   void append(Tokens tokens) {
@@ -68,7 +73,7 @@ class Processed {
     text_.insert(text_.end(), tokens.begin(), tokens.end());
   }
 
-  /// Throws std::logic_error, having changed nothing, if the model holds another number of tokens than this
+  /// Throws std::logic_error, having changed nothing, if the model's number of tokens differs from what this
   /// object recorded: the processor would read another text. (truncate() to the tokens that both hold
   /// repairs this.) Throws what the model throws; std::invalid_argument if the model does not return one
   /// row per token; std::runtime_error naming the node if the processor throws, with nodes numbered from

@@ -19,9 +19,9 @@ enum class ProposalKind : std::uint8_t {
   shared,            // drawn with the noise that also draws the target's token
 };
 
-/// Whether a shape that declares `declared` may return a proposal drawn as `drawn`: one path for a tree of
-/// siblings, point masses (n-grams, temperature 0) for every kind, and for `mixed` anything that is
-/// recorded and has uniform draws of its own.
+/// Whether a shape of kind `declared` may return a proposal of kind `drawn`. A kind with siblings covers a
+/// single path, every kind covers point masses (n-grams, temperature 0), and `mixed` covers everything except
+/// `shared`.
 constexpr bool covers(ProposalKind declared, ProposalKind drawn) {
   const bool siblings = declared == ProposalKind::sampled_iid || declared == ProposalKind::sampled_distinct;
   return declared == drawn || drawn == ProposalKind::deterministic ||

@@ -19,17 +19,17 @@ namespace specula {
 /// shape/cost_aware.hpp. Answers depend on past rounds and on the arguments, never on a uniform draw: a shape
 /// that asks *before* it draws keeps the distribution. Queries record nothing.
 ///
-/// Throughout, `reach` is the probability that the node before a draft token is accepted, `nodes` the size of
-/// the proposal so far and `limit` its largest size, both with the root.
+/// In all members, `reach` is the probability that the parent of the draft token is accepted, `nodes` the size
+/// of the proposal so far and `limit` its largest size, both including the root.
 class CostModel {
  public:
   virtual ~CostModel() = default;
 
   /// Acceptance probability of a draft token of this confidence, given that its parent is accepted.
   virtual double accept_probability(double confidence) const = 0;
-  /// Whether a draft pass for one more token pays, if that token is proposed whatever it is.
+  /// Whether a draft pass for one more token pays if that token is always proposed.
   virtual bool should_draft(double reach, std::int32_t nodes, std::int32_t limit) const = 0;
-  /// The same if the token is proposed only where should_keep() then says so.
+  /// The same if the token is proposed only where should_keep() is then true.
   virtual bool should_draft_to_choose(double reach, std::int32_t nodes, std::int32_t limit) const = 0;
   /// The same for one draft pass over `width` nodes that adds `more` nodes to the proposal; `reach` is their
   /// average.
@@ -37,9 +37,9 @@ class CostModel {
                                   std::int32_t more) const = 0;
   /// Whether a drafted token with this acceptance probability pays as the next node of a chain.
   virtual bool should_keep(double probability, std::int32_t nodes, std::int32_t limit) const = 0;
-  /// Draft tokens less likely than this cannot pay in a proposal of `limit`.
+  /// A draft token below this acceptance probability cannot pay in a proposal of `limit` nodes.
   virtual double min_probability(std::int32_t limit) const = 0;
-  /// How many of these draft tokens to add to a proposal of `nodes`; their acceptance probabilities, largest
+  /// The number of draft tokens to add to a proposal of `nodes`, given their acceptance probabilities, largest
   /// first.
   virtual std::int32_t best_count(std::span<const double> probabilities, std::int32_t nodes) const = 0;
   /// Records the confidence of a drafted token, whether or not it is then proposed.
@@ -56,7 +56,7 @@ struct ProposeContext {
   Tokens committed;                 // all emitted tokens but the root
   SamplingParams params;            // the verifier's
   std::int32_t max_nodes;           // nodes that fit, root included
-  CostModel* cost_model = nullptr;  // none: every draft token pays
+  CostModel* cost_model = nullptr;  // null: every draft token pays
 
   /// The queries of CostModel for the proposal in `tree`. Without a cost model, the draft's confidence is
   /// the acceptance probability.

@@ -1,5 +1,5 @@
-// All randomness of the library: counter-based uniform draws (Philox4x32-10), each a function of its key
-// alone.
+// Counter-based random numbers (Philox4x32-10), the library's only source of randomness: each uniform draw is
+// a function of its key alone.
 #pragma once
 
 #include <array>
@@ -8,43 +8,15 @@
 #include <span>
 #include <stdexcept>
 
+#include "specula/base/random_key.hpp"
 #include "specula/distribution/gumbel_argmax.hpp"
-#include "specula/distribution/philox.hpp"
 #include "specula/distribution/row_math.hpp"
 #include "specula/distribution/row_scan.hpp"
 #include "specula/rows.hpp"
 
 namespace specula {
 
-/// The purpose of a uniform draw. `draft` and the review streams belong to the proposal; `noise` is
-/// deliberately shared between proposal and verification (see accept/gumbel_coupling.hpp); the others
-/// belong to verification.
-enum class RandomStream : std::uint8_t {
-  sample,
-  residual,
-  accept,
-  draft,
-  review_accept,
-  review_residual,
-  noise
-};
-
-/// Names one uniform draw. Without `origin`, which rises every round, a uniform draw of the draft would
-/// recur in the next round's verification of the same position and bias the distribution.
-struct RandomKey {
-  std::int32_t position = 0;  // of the token in question, in the whole text
-  std::int32_t origin = 0;    // the root's position; 0 for RandomStream::sample and RandomStream::noise
-  RandomStream stream = RandomStream::sample;
-  // accept: node id; draft, reviews: a counter of the round; noise: token / 4; else 0
-  std::uint32_t index = 0;
-
-  friend bool operator==(const RandomKey&, const RandomKey&) = default;
-};
-
 namespace detail {
-
-/// Maps a 32-bit word to [0, 1).
-inline double uniform(std::uint32_t word) { return static_cast<double>(word) * 0x1p-32; }
 
 /// Draws a token in two levels: `tile_uniform` selects a tile by its mass, `token_uniform` the token within
 /// it. A token of weight 0 is never drawn. Throws std::runtime_error if the weights are empty or not a
@@ -65,7 +37,7 @@ Token draw_two_level(const Weights& weights, double tile_uniform, double token_u
     bool found = false;
     for (std::size_t t = 0; t < part.size() && !found; ++t) {
       if (!(part[t] > 0)) continue;
-      tile = chunk + t;  // rounding may leave `wanted` beyond the total: then the last tile with mass
+      tile = chunk + t;  // if rounding puts `wanted` above the total, the last tile with mass
       sum += part[t];
       found = wanted < before + sum;
     }
@@ -92,7 +64,7 @@ Token draw_two_level(const Weights& weights, double tile_uniform, double token_u
     double inner = seen;
     for (std::size_t i = p * kPiece; i < (p + 1) * kPiece && !found; ++i) {
       if (!(w[i] > 0)) continue;
-      // rounding may leave the target beyond the sum: then the last token with weight
+      // if rounding puts the target above the sum, the last token with weight
       token = static_cast<Token>(tile * kTile + i);
       inner += static_cast<double>(w[i]);
       found = here && target < inner;
@@ -113,8 +85,8 @@ concept RandomSource = requires(C& c, const RandomKey& key, const detail::TokenW
   { c.draw(weights, key) } -> std::same_as<Token>;
 };
 
-/// A random source that also draws by Gumbel noise, one number per token, so that draws from two
-/// distributions at the same key mostly agree.
+/// A random source that also draws by Gumbel noise, one random number per token, which makes draws from two
+/// similar distributions at the same key mostly equal.
 template <class C>
 concept NoiseSource = RandomSource<C> &&
     requires(C& c, const RandomKey& key, const detail::TokenWeights& weights) {
@@ -127,46 +99,42 @@ class PhiloxRandom {
  public:
   explicit PhiloxRandom(std::uint64_t seed, std::uint32_t sequence = 0) : seed_(seed), sequence_(sequence) {}
 
-  /// True with `probability` (at or above 1 always, at 0 and NaN never).
+  /// True with the given probability: always at 1 and above, never at 0 and for NaN.
   bool accept(double probability, const RandomKey& key) {
-    return detail::uniform(words(key)[0]) < probability;
+    return detail::uniform(detail::words_of(key, seed_, sequence_).x) < probability;
   }
 
-  /// A token drawn by weight; see detail::draw_two_level.
+  /// Draws a token with probability proportional to its weight; see detail::draw_two_level.
   template <class Weights>
   Token draw(const Weights& weights, const RandomKey& key) {
-    const auto w = words(key);
-    return detail::draw_two_level(weights, detail::uniform(w[0]), detail::uniform(w[1]));
+    const detail::Words w = detail::words_of(key, seed_, sequence_);
+    return detail::draw_two_level(weights, detail::uniform(w.x), detail::uniform(w.y));
   }
 
-  /// A token drawn by weight (Gumbel-max sampling), with one random number per token: token x takes word x
-  /// % 4 of the key whose index is x / 4. Two distributions p and q drawn from at the same key give the
-  /// same token with probability at least (1 - TV) / (1 + TV), TV being sum |p - q| / 2. See
-  /// detail::gumbel_argmax.
+  /// The same by Gumbel-max sampling, with one random number per token: token x uses word x % 4 of the key
+  /// whose index is x / 4. Draws from two distributions p and q at the same key are equal with probability at
+  /// least (1 - TV) / (1 + TV), where TV = sum |p - q| / 2. See detail::gumbel_argmax.
   template <class Weights>
   Token draw_by_noise(const Weights& weights, RandomKey key) {
     return detail::gumbel_argmax(
         weights, [&](Token from, const float* tokens_weights, float bound, std::uint32_t* words) {
           key.index = static_cast<std::uint32_t>(from) / 4;
-          return detail::noise_block({counter(key), seed_words()}, tokens_weights, bound, words);
+          const detail::Words first = detail::counter_of(key, sequence_);
+          return detail::noise_block(
+              {{first.x, first.y, first.z, first.w},
+               {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)}},
+              tokens_weights, bound, words);
         });
   }
 
   /// The four raw Philox words of a key: its counter is (position, origin, stream and index, sequence), its
   /// key the seed.
   std::array<std::uint32_t, 4> words(const RandomKey& key) const {
-    return detail::philox(counter(key), seed_words());
+    const detail::Words w = detail::words_of(key, seed_, sequence_);
+    return {w.x, w.y, w.z, w.w};
   }
 
  private:
-  std::array<std::uint32_t, 4> counter(const RandomKey& key) const {
-    return {static_cast<std::uint32_t>(key.position), static_cast<std::uint32_t>(key.origin),
-            static_cast<std::uint32_t>(key.stream) << 24 | (key.index & 0xFFFFFFu), sequence_};
-  }
-  std::array<std::uint32_t, 2> seed_words() const {
-    return {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)};
-  }
-
   std::uint64_t seed_;
   std::uint32_t sequence_;
 };

@@ -1,4 +1,4 @@
-// Tokens, nodes, rows of logits and distributions: the types that every other header uses.
+// Basic types: tokens, nodes, rows of logits, distributions.
 #pragma once
 
 #include <cmath>
@@ -8,16 +8,12 @@
 #include <span>
 
 #include "specula/base/compiler_options.hpp"
+#include "specula/base/tokens.hpp"
 
 namespace specula {
 
-using Token = std::int32_t;
 using Tokens = std::span<const Token>;
-using NodeId = std::int32_t;
 using Nodes = std::span<const NodeId>;
-
-inline constexpr NodeId kNoParent = -1;
-inline constexpr Token kNoToken = -1;
 
 /// Rows of logits as a model returns them: `rows` rows of `vocab` floats, `stride` floats apart. Not owned;
 /// valid until the next call of that model.
@@ -40,7 +36,8 @@ struct PointMasses {
   float confidence(std::size_t node) const { return confidences.empty() ? 1.0f : confidences[node]; }
 };
 
-/// A token of a row and its softmax probability at temperature 1: a draft's confidence in it.
+/// A row's largest logit: its token and the token's softmax probability at temperature 1, the draft's
+/// confidence.
 struct Top {
   Token token = kNoToken;
   double prob = 0;
@@ -50,10 +47,10 @@ struct Top {
 ///
 ///   distribution(x) = 0 where logits[x] < min_logit, else exp(inv_t * (logits[x] - shift) - log_z)
 ///
-/// It covers temperature, top-k, top-p and min-p. A row of log-probabilities has inv_t 1, shift 0, log_z 0;
-/// an n-gram's token is `point`. Elsewhere `shift` is the row's largest logit, so that log_z is in [0, log
-/// V]: a log_z of the raw logits would lose the digits that distinguish tokens (1e18 + log 2 is 1e18).
-/// log_z is a double: a float is off by 1e-6, which a residual would amplify.
+/// It covers temperature, top-k, top-p and min-p. A row of log-probabilities has inv_t 1, shift 0, log_z 0; a
+/// point mass has its token in `point`. Otherwise `shift` is the row's largest logit, so that log_z is in [0,
+/// log V]: a log_z of the raw logits would lose the digits that distinguish tokens (1e18 + log 2 is 1e18).
+/// log_z is a double: the 1e-6 error of a float would be amplified by a residual.
 struct Distribution {
   const float* logits = nullptr;  // (V)
   double inv_t = 1;
@@ -77,8 +74,8 @@ struct Distribution {
     const float logit = logits[token];
     return logit < min_logit ? 0.0 : std::exp(log_prob(logit));
   }
-  /// Natural logarithm of the probability of a token with this logit, before truncation. Requires that this
-  /// is no point mass.
+  /// Natural logarithm of the probability of a token with this logit, before truncation. Requires a
+  /// distribution over a row.
   double log_prob(float logit) const {
     return inv_t * (static_cast<double>(logit) - static_cast<double>(shift)) - log_z;
   }

@@ -1,29 +1,15 @@
-// Sampling parameters: temperature, top-k, top-p, min-p.
+// Range checks of sampling parameters; base/sampling_params.hpp has the parameters themselves.
 #pragma once
 
 #include <cmath>
-#include <cstdint>
 #include <stdexcept>
 #include <string>
 
 #include "specula/base/compiler_options.hpp"
 #include "specula/base/fields.hpp"
+#include "specula/base/sampling_params.hpp"
 
 namespace specula {
-
-/// The transform of a row of logits into a distribution. Truncation keeps the tokens with logit >= theta,
-/// ties included, where theta is the largest of three thresholds: top-k's, top-p's over what top-k kept,
-/// and min-p's (row maximum + temperature * ln(min_p)). The temperature is applied first, so top_p and
-/// min_p refer to the distribution that is sampled.
-struct SamplingParams {
-  float temperature = 1.0f;  // 0: greedy, all mass on the first largest logit
-  std::int32_t top_k = 0;    // 0: off
-  float top_p = 1.0f;        // in (0, 1]; 1: off
-  float min_p = 0.0f;        // in [0, 1]; 0: off
-
-  bool greedy() const { return temperature == 0.0f; }
-  bool truncates() const { return top_k > 0 || top_p < 1.0f || min_p > 0.0f; }
-};
 
 /// Throws std::invalid_argument naming the field, its value and the allowed range. NaN is never allowed.
 /// Cost: a few comparisons.

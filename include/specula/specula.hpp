@@ -9,6 +9,7 @@
 #include "specula/accept/gumbel_coupling.hpp"
 #include "specula/accept/k_seq.hpp"
 #include "specula/accept/lenient.hpp"
+#include "specula/accept/lossy.hpp"
 #include "specula/accept/rejection.hpp"
 #include "specula/accept/sample_and_match.hpp"
 #include "specula/accept/sampling.hpp"

@@ -35,19 +35,20 @@ struct Usage {
   friend Usage operator-(Usage a, const Usage& b) { return a -= b; }
 };
 
-/// Counts of a reviewer in a cascade.
+/// Counts of one reviewer in a cascade, for its acceptance rates.
 struct Reviews {
   static constexpr std::size_t kDepths = 32;
 
   std::int64_t calls = 0;
-  // draft tokens reviewed after d accepted ones; the last entry: after that many or more
+  // draft tokens reviewed after d accepted ones; the last entry: after at least kDepths - 1
   std::array<std::int64_t, kDepths> offered{};
-  std::array<std::int64_t, kDepths> accepted{};  // those that were accepted
+  std::array<std::int64_t, kDepths> accepted{};  // the accepted ones of them
 
-  void saw(std::int32_t depth, bool stays) {
+  /// Counts a draft token reviewed after `depth` accepted ones.
+  void saw(std::int32_t depth, bool was_accepted) {
     const std::size_t d = std::min(static_cast<std::size_t>(depth), kDepths - 1);
     ++offered[d];
-    accepted[d] += stays ? 1 : 0;
+    accepted[d] += was_accepted ? 1 : 0;
   }
 };
 
@@ -56,14 +57,15 @@ struct Timing {
   Usage target, draft;
 };
 
-/// Sums over rounds. Add two to pool them; subtract an earlier copy for the figures of one request.
+/// Statistics summed over rounds. The sum of two pools them; the difference from an earlier copy has the
+/// figures since then.
 struct Stats {
   std::int64_t rounds = 0;
   std::int64_t new_tokens = 0;         // emitted: accepted draft tokens and next tokens, without those that
                                        // count_emitted() removed
   std::int64_t proposed = 0;           // draft tokens
   std::vector<std::int64_t> offered;   // (depth d) rounds whose path could reach depth d + 1
-  std::vector<std::int64_t> accepted;  // (depth d) rounds whose path did
+  std::vector<std::int64_t> accepted;  // (depth d) rounds whose path reached it
   Usage target, draft;                 // in rounds, without prefill
   std::vector<Usage> drafters;         // (members) `draft` per drafter of a stack
   double prefill_seconds = 0;          // start(): target and drafters
@@ -73,7 +75,7 @@ struct Stats {
   double mean_acceptance_length() const {
     return rounds ? static_cast<double>(new_tokens) / static_cast<double>(rounds) : 0.0;
   }
-  /// The same under its short name.
+  /// Short for mean_acceptance_length().
   double mat() const { return mean_acceptance_length(); }
   /// Acceptance rate at `depth` (1-based): accepted draft tokens over those under an accepted path.
   double acceptance(std::int32_t depth) const {

@@ -13,7 +13,7 @@ struct VerifyResult {
   std::vector<NodeId> accepted;  // (accepted_count() + 1) node ids, accepted[0] == 0
   Token next_token = kNoToken;
 
-  /// Accepted draft tokens.
+  /// Number of accepted draft tokens.
   std::int32_t accepted_count() const { return static_cast<std::int32_t>(accepted.size()) - 1; }
   void clear() {
     accepted.assign(1, 0);

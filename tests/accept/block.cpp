@@ -1,4 +1,5 @@
 // labels: optimised
+// Block verification of chains, against a dense reference implementation.
 #include <specula/accept/block.hpp>
 
 #include <doctest/doctest.h>
@@ -57,7 +58,7 @@ TEST_CASE("more than 64 nodes") {
   CHECK(longest > 10);
 }
 
-TEST_CASE("a proposal that is no chain is refused") {
+TEST_CASE("block verification refuses a proposal that is not a chain") {
   ProposalBuilder tree(4, 3, 0);
   tree.reset(0, 0);
   tree.choose(0, 1, 1);
@@ -67,7 +68,7 @@ TEST_CASE("a proposal that is no chain is refused") {
                        "Block: the proposal is no chain; Traversal takes trees", std::invalid_argument);
 }
 
-TEST_CASE("uniform draw 0 does not accept a token that the target cannot emit, nor what follows it") {
+TEST_CASE("a uniform draw of 0 accepts neither a token of target probability 0 nor the tokens after it") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     const ProposalBuilder tree = chain({5, 0, 0, /**/ 0, 1, 0}, 3, 0.0);
@@ -79,7 +80,7 @@ TEST_CASE("uniform draw 0 does not accept a token that the target cannot emit, n
   }
 }
 
-TEST_CASE("a draft that is the target is accepted at the largest uniform draw") {
+TEST_CASE("if q = p, all draft tokens are accepted, even at the largest uniform draw") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(8);
@@ -95,7 +96,9 @@ TEST_CASE("a draft that is the target is accepted at the largest uniform draw") 
   }
 }
 
-TEST_CASE("a weak beginning may be saved by what follows, unlike token by token") {
+TEST_CASE(
+    "block verification may accept a token that token-level rejection rejects, because of the tokens after "
+    "it") {
   // p / q is 1/2, then 2: the path as a whole is as likely as under the target.
   const float half = std::log(0.5f), quarter = std::log(0.25f), three = std::log(0.75f);
   const ProposalBuilder tree = chain({half, half, /**/ half, half}, 2, 0.0);
@@ -116,12 +119,12 @@ TEST_CASE("point masses against point masses") {
   for (const double uniform : {0.0, 0.5, kLargestUniform}) {
     FixedUniforms fixed{uniform};
     const VerifyResult out = run_rule(Block{}, tree, rows, fixed, {.temperature = 0});
-    CHECK(out.accepted == std::vector<NodeId>{0, 1});  // 2 is right for sure, 3 is wrong for sure
+    CHECK(out.accepted == std::vector<NodeId>{0, 1});  // 2 is always accepted, 3 always rejected
     CHECK(out.next_token == 0);
   }
 }
 
-TEST_CASE("nothing proposed, and nothing to choose from") {
+TEST_CASE("a proposal of the root alone, and a vocabulary of one token") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     ProposalBuilder tree(5, 4, 0);
@@ -140,14 +143,15 @@ TEST_CASE("nothing proposed, and nothing to choose from") {
   }
 }
 
-TEST_CASE("rows after the end of the path that was tried are read once, those of a bad one are errors") {
+TEST_CASE("a row after the end of the tested path is read once, and is an error if it is bad") {
   check_rows_read(Block{}, {.nodes = 8, .wide = 0}, [](const Case& it, const VerifyResult& result, NodeId n) {
     if (std::find(result.accepted.begin(), result.accepted.end(), n) != result.accepted.end()) return 1;
     return n == it.tree.size() - 1 ? 0 : 2;  // the last row is for the bonus token only
   });
 }
 
-TEST_CASE("uniform draws: from the end to the beginning, then one for the token") {
+TEST_CASE(
+    "uniform draws: one per tested node from the end of the chain backwards, then one for the next token") {
   const ProposalBuilder tree = chain({0, 0, 0, /**/ 0, 0, 0}, 3, 0.0);
   FixedUniforms accepted{0.5};
   run_rule(Block{}, tree, std::vector<float>(9), accepted);

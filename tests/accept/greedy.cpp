@@ -1,4 +1,5 @@
 // labels: optimised
+// The Greedy rule, against a dense reference implementation.
 #include <specula/accept/greedy.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
@@ -11,9 +12,7 @@
 using namespace specula;
 using namespace specula_test;
 
-TEST_CASE(
-    "the dense rule's verification result on random trees, whatever the parameters and however they were "
-    "drawn") {
+TEST_CASE("greedy: the dense rule's result on random trees, for any parameters and any kind of proposal") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(1);
@@ -32,7 +31,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("the lowest index wins a tie, in every place of a row of several tiles") {
+TEST_CASE("ties go to the lowest token, at every position of a row of several tiles") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     ProposalBuilder tree(1300, 1, 0);

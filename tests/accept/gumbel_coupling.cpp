@@ -1,16 +1,18 @@
 // labels: optimised
+// GumbelCoupling: draft and target share Gumbel noise, so one seed gives one text.
 #include <specula/accept/gumbel_coupling.hpp>
 
 #include <doctest/doctest.h>
 
 #include <specula/accept/block.hpp>
-#include <specula/accept/lenient.hpp>
+#include <specula/accept/lossy.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
 #include <cmath>
 #include <map>
 
 #include "exact_distribution.hpp"
+#include "philox_of_arrays.hpp"
 
 using namespace specula;
 using namespace specula_test;
@@ -21,8 +23,8 @@ using SharedChain = Chain<Draw::shared>;
 
 const std::vector<Token> kPrompt = {0, 1, 2};
 
-/// The rule's text without the library: argmax of log p(x) - log(-log u), u from word x % 4 of the counter
-/// (position, 0, noise << 24 | x / 4, sequence).
+/// The rule's text, computed independently of the library: argmax of log p(x) - log(-log u), u from word x %
+/// 4 of the counter (position, 0, noise << 24 | x / 4, sequence).
 std::vector<Token> plain_text(const ToyModel& target, const SamplingParams& params, std::uint32_t seed,
                               std::size_t tokens) {
   std::vector<Token> text = kPrompt;
@@ -32,7 +34,7 @@ std::vector<Token> plain_text(const ToyModel& target, const SamplingParams& para
     Token next = kNoToken;
     for (std::uint32_t x = 0; x < p.size(); ++x) {
       const auto words =
-          detail::philox({static_cast<std::uint32_t>(text.size()), 0, 6u << 24 | x / 4, 0}, {seed, 0});
+          specula_test::philox({static_cast<std::uint32_t>(text.size()), 0, 6u << 24 | x / 4, 0}, {seed, 0});
       const double u = (static_cast<double>(words[x % 4]) + 0.5) / 4294967296.0;
       const double score = std::log(p[x]) - std::log(-std::log(u));
       if (score > best) best = score, next = static_cast<Token>(x);
@@ -105,7 +107,7 @@ double deviation(Rule rule, Shape shape, std::uint64_t toy, int n) {
 
 }  // namespace
 
-TEST_CASE("one seed, one text: whichever drafter and shape, and the plain loop's") {
+TEST_CASE("one seed gives one text: that of plain decoding, for any drafter and shape") {
   const SamplingParams settings[] = {
       {}, {.temperature = 0.7f, .top_k = 3}, {.temperature = 1.4f, .top_p = 0.8f}, {.temperature = 0}};
   constexpr std::size_t n = 16;
@@ -129,7 +131,7 @@ TEST_CASE("one seed, one text: whichever drafter and shape, and the plain loop's
   }
 }
 
-TEST_CASE("the same over a vocabulary of two tiles, in every arithmetic") {
+TEST_CASE("the same with a vocabulary of two tiles, on every instruction set") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     for (std::uint32_t seed = 0; seed < 20; ++seed) {
@@ -144,10 +146,12 @@ TEST_CASE("the same over a vocabulary of two tiles, in every arithmetic") {
 }
 
 TEST_CASE(
-    "draft tokens by shared noise are accepted more often than independent ones, and all of them if q = p") {
+    "draft tokens drawn with shared noise are accepted more often than independent ones, and always if q = "
+    "p") {
   double shared = 0, independent = 0;
   for (std::uint64_t toy = 1; toy <= 20; ++toy) {
-    ToyModel target(6, toy, 3.0f), draft(6, toy, 2.0f), twin(6, toy, 3.0f);  // a draft that is less sure
+    ToyModel target(6, toy, 3.0f), draft(6, toy, 2.0f),
+        twin(6, toy, 3.0f);  // a draft with a flatter distribution
     shared +=
         run_of(target, GumbelCoupling{}, {}, ModelDrafter{draft}, SharedChain{.length = 4}, toy, 50).mat;
     independent +=
@@ -171,13 +175,12 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("rules that look at q are biased by noise that comes back: n 20,000") {
-  // Block decides from the leaf, so the second draft token has a part in where the round ends; its noise then
-  // comes back.
+TEST_CASE("rules that read q are biased by noise that is used again in the next round: n 20,000") {
+  // Block decides from the leaf, so the second draft token influences where the round ends; its noise is then
+  // used again.
   CHECK(deviation(accept_lossy(Block{}), SharedChain{.length = 3}, 1, 20000) > 8);
   CHECK(deviation(accept_lossy(Block{}), SharedChain{.length = 3}, 3, 20000) > 8);
-  // Rejection decides from the root; but a draft token that it never looked at may change what is proposed
-  // next.
+  // Rejection decides from the root; but a draft token that it never tested may change the next proposal.
   CHECK(deviation(accept_lossy(Rejection{}), Quitter{}, 1, 20000) > 6);
   CHECK(deviation(accept_lossy(Rejection{}), Quitter{}, 3, 20000) > 6);
   static_assert(
@@ -187,7 +190,8 @@ TEST_CASE("rules that look at q are biased by noise that comes back: n 20,000") 
                 GumbelCoupling::lossless_for(ProposalKind::mixed));
 }
 
-TEST_CASE("a distribution of one token takes no noise; of two children with one token, the first is taken") {
+TEST_CASE(
+    "a distribution of one token uses no noise; of two children with the same token, the first is accepted") {
   ProposalBuilder tree(3, 4, 0);
   tree.reset(0, 5);
   tree.choose(0, 1, 1);

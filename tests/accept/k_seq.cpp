@@ -1,4 +1,5 @@
 // labels: optimised
+// The k-SEQ rule (SpecTr), against a dense reference implementation.
 #include <specula/accept/k_seq.hpp>
 
 #include <doctest/doctest.h>
@@ -16,7 +17,7 @@ namespace {
 
 using IidTriple = Bush<ProposalKind::sampled_iid, Child::drawn, Child::drawn, Child::drawn>;
 
-/// Deterministic proposals and chains are judged as rejection would.
+/// Deterministic proposals and chains are verified as by rejection.
 VerifyResult dense(const Case& it, DenseUniforms& uniforms) {
   return it.tree.kind() == ProposalKind::deterministic ? dense_rejection(it.dense, it.distributions, uniforms)
                                                        : dense_k_seq(it.dense, it.distributions, uniforms);
@@ -60,7 +61,8 @@ double worst(std::int32_t vocab, Shape shape, std::size_t horizon, std::uint64_t
 }  // namespace
 
 TEST_CASE(
-    "the target's distribution is kept: pairs and triples of independent draft tokens, one and two levels") {
+    "k-SEQ keeps the target's distribution: pairs and triples of independent draft tokens, one and two "
+    "levels") {
   CHECK(worst(2, IidPair{}, 3) < 1e-12);
   CHECK(worst(3, IidPair{}, 3) < 1e-12);
   CHECK(worst(4, IidPair{}, 2) < 1e-12);
@@ -100,7 +102,8 @@ TEST_CASE("more than 32 siblings and more than 64 nodes") {
     CHECK(it.tree.size() == 100);
     DenseUniforms uniforms(i);
     const VerifyResult want = dense(it, uniforms), got = result_of(KSeq{}, it, {}, i);
-    if (uniforms.margin < 1e-11) continue;  // with p near q and many siblings, one rho is as good as another
+    if (uniforms.margin < 1e-11)
+      continue;  // with p near q and many siblings, the result hardly depends on rho
     CHECK(got.accepted == want.accepted);
     CHECK(got.next_token == want.next_token);
     ++compared;
@@ -113,7 +116,7 @@ TEST_CASE("more than 32 siblings and more than 64 nodes") {
   CHECK(zero.accepts.size() == 40);
 }
 
-TEST_CASE("siblings drawn in other ways are refused; on one path there are none") {
+TEST_CASE("k-SEQ refuses siblings drawn in other ways; one path has none") {
   const std::vector<float> row = {0, 1, 2};
   PhiloxRandom rng(1);
   const auto tree_of = [&](auto grow) {
@@ -146,7 +149,7 @@ TEST_CASE("siblings drawn in other ways are refused; on one path there are none"
   }
 }
 
-TEST_CASE("uniform draw 0 does not accept a token that the target cannot emit") {
+TEST_CASE("a uniform draw of 0 does not accept a token of target probability 0") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     DraftTokens draft_tokens{{-kInf, 1, 2}, {5, 0, 0}};
@@ -158,8 +161,7 @@ TEST_CASE("uniform draw 0 does not accept a token that the target cannot emit") 
   }
 }
 
-TEST_CASE(
-    "a draft that is the target is accepted at the largest uniform draw; one that shares no token never") {
+TEST_CASE("if q = p, draft tokens are accepted at the largest uniform draw; with disjoint supports, never") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(8);
@@ -181,10 +183,10 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("point masses: the target's, and the draft's") {
+TEST_CASE("point masses of the target and of the draft") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
-    DraftTokens drawn{{0, 3, 1}, {0, 1, 0}, 3};  // the target at temperature 0 is sure of token 1
+    DraftTokens drawn{{0, 3, 1}, {0, 1, 0}, 3};  // the target at temperature 0 is a point mass on token 1
     for (const double uniform : {0.1, 0.5, 0.9}) {
       const Token token = drawn.draw(uniform);
       FixedUniforms zero{0.0}, largest{kLargestUniform};
@@ -201,7 +203,7 @@ TEST_CASE("point masses: the target's, and the draft's") {
   }
 }
 
-TEST_CASE("nothing proposed, and nothing to choose from") {
+TEST_CASE("a proposal of the root alone, and a vocabulary of one token") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     ProposalBuilder tree(5, 4, 0);
@@ -226,7 +228,7 @@ TEST_CASE("rows off the path are never read; a bad row on it is an error that na
       });
 }
 
-TEST_CASE("uniform draws: one a node tried, then one for the token") {
+TEST_CASE("uniform draws: one per tested node, then one for the next token") {
   DraftTokens draft_tokens{{0, 0, 0}, {0, 0, 0}};
   draft_tokens.draw(0.0);
   FixedUniforms accepted{0.5};

@@ -1,8 +1,10 @@
 // labels: optimised
+// Lenient rejection sampling, and accept_lossy().
 #include <specula/accept/lenient.hpp>
 
 #include <doctest/doctest.h>
 
+#include <specula/accept/lossy.hpp>
 #include <specula/accept/rejection.hpp>
 
 #include <limits>
@@ -89,7 +91,7 @@ TEST_CASE("temperature 0: the first largest logit, or q <= lenience p at tempera
   }
 }
 
-TEST_CASE("errors, and what accept_lossy says") {
+TEST_CASE("errors of Lenient") {
   CHECK_THROWS_WITH_AS(Lenient{0.5}, "Lenient: lenience is 0.5, must be in [1, 1e+30]",
                        std::invalid_argument);
   CHECK_THROWS_AS(Lenient{std::numeric_limits<double>::quiet_NaN()}, std::invalid_argument);
@@ -97,7 +99,4 @@ TEST_CASE("errors, and what accept_lossy says") {
   CHECK(Lenient{2.5}.lenience() == 2.5);
   static_assert(!Lenient::lossless_for(ProposalKind::deterministic) &&
                 !Lenient::lossless_for(ProposalKind::sampled));
-  static_assert(AcceptLossy<Lenient>::lossless_for(ProposalKind::mixed) && AcceptLossy<Lenient>::lossy);
-  const auto lossy = accept_lossy(Lenient{2.0});
-  CHECK(lossy.lenience() == 2.0);
 }

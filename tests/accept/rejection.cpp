@@ -1,4 +1,5 @@
 // labels: optimised
+// Rejection sampling on chains and trees, against a dense reference implementation.
 #include <specula/accept/rejection.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
@@ -34,7 +35,7 @@ struct Fixed {
 };
 constexpr double kLargest = 1 - 0x1p-32;
 
-/// And remembers where it was asked for.
+/// Records its keys, too.
 struct RandomKeys : Fixed {
   std::vector<RandomKey> accepts, draws;
   bool accept(double p, const RandomKey& key) { return accepts.push_back(key), Fixed::accept(p, key); }
@@ -44,7 +45,7 @@ struct RandomKeys : Fixed {
   }
 };
 
-/// One draft token drawn from `q` under the root, judged by `p`.
+/// One draft token drawn from `q` under the root, verified against `p`.
 struct OneDraftToken {
   std::vector<float> p, q;
   ProposalBuilder tree{static_cast<std::int32_t>(p.size()), 2, 2};
@@ -123,7 +124,7 @@ TEST_CASE("more than 32 siblings and more than 64 nodes") {
     CHECK(got.accepted == want.accepted);
     CHECK(got.next_token == want.next_token);
   }
-  // 40 children of the root, all of them wrong but the last.
+  // 40 children of the root, of which only the last is accepted.
   ProposalBuilder tree(64, 41, 0);
   tree.reset(0, 0);
   for (Token x = 1; x <= 40; ++x) tree.choose(0, x, 1);
@@ -136,7 +137,7 @@ TEST_CASE("more than 32 siblings and more than 64 nodes") {
   CHECK(out.accepted == std::vector<NodeId>{0, 40});
 }
 
-TEST_CASE("uniform draw 0 does not accept a token that the target cannot emit") {
+TEST_CASE("a uniform draw of 0 does not accept a token of target probability 0") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     OneDraftToken draft_token{{-kInf, 1, 2}, {5, 0, 0}};
@@ -148,7 +149,7 @@ TEST_CASE("uniform draw 0 does not accept a token that the target cannot emit") 
   }
 }
 
-TEST_CASE("a draft that is the target is accepted at the largest uniform draw") {
+TEST_CASE("if q = p, draft tokens are accepted, even at the largest uniform draw") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(8);
@@ -174,13 +175,13 @@ TEST_CASE("point masses against point masses") {
     VerifyResult out;
     Rejection{}.verify(tree, TargetDistributions({rows.data(), 3, 4, 4}, {.temperature = 0}, workspace),
                        fixed, out);
-    CHECK(out.accepted == std::vector<NodeId>{0, 1});  // 2 is right for sure, 3 is wrong for sure
+    CHECK(out.accepted == std::vector<NodeId>{0, 1});  // 2 is always accepted, 3 always rejected
     CHECK(out.next_token == 0);
   }
 }
 
-TEST_CASE("a rejection that leaves nothing keeps p") {
-  // q = p but for a ratio just below 1 is out of reach of a test; lie about the uniform draw instead.
+TEST_CASE("a rejection that leaves no mass keeps p") {
+  // A ratio just below 1 although q = p is hard to produce; a wrong uniform draw has the same effect.
   struct NeverAccepts : Fixed {
     bool accept(double, const RandomKey&) { return false; }
   };
@@ -192,7 +193,7 @@ TEST_CASE("a rejection that leaves nothing keeps p") {
   CHECK(draft_token.verify(last).next_token == 1);
 }
 
-TEST_CASE("nothing proposed, and nothing to choose from") {
+TEST_CASE("a proposal of the root alone, and a vocabulary of one token") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     ProposalBuilder tree(5, 4, 0);
@@ -249,7 +250,7 @@ TEST_CASE("rows off the path are never read; a bad row on it is an error that na
   }
 }
 
-TEST_CASE("uniform draws: one a node tried, then one for the token") {
+TEST_CASE("uniform draws: one per tested node, then one for the next token") {
   OneDraftToken draft_token{{0, 0, 0}, {0, 0, 0}};
   draft_token.draw(0.0);
   RandomKeys accepted{{0.5}, {}, {}};

@@ -1,3 +1,4 @@
+// SampleAndMatch: the target's own samples, matched with the draft tokens.
 #include <specula/accept/sample_and_match.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
@@ -31,7 +32,7 @@ TEST_CASE("same uniform draws, same verification result as the dense rule, on ra
   }
 }
 
-TEST_CASE("its tokens are those of plain sampling at the same seed, whatever was proposed") {
+TEST_CASE("sample-and-match gives the text of plain sampling with the same seed, for any proposal") {
   Random random(2);
   for (std::uint64_t i = 0; i < 100; ++i) {
     const Case it = random_case(random, 4, {}, {.nodes = 12}, i);
@@ -49,7 +50,7 @@ TEST_CASE("its tokens are those of plain sampling at the same seed, whatever was
   }
 }
 
-TEST_CASE("of two children with one token, the first is taken") {
+TEST_CASE("of two children with the same token, the first is accepted") {
   ProposalBuilder tree(3, 4, 0);
   tree.reset(0, 5);
   tree.choose(0, 1, 1);

@@ -1,3 +1,4 @@
+// Sampling, which chooses between sample-and-match and traversal.
 #include <specula/accept/sampling.hpp>
 
 #include <doctest/doctest.h>
@@ -7,7 +8,7 @@
 using namespace specula;
 using namespace specula_test;
 
-TEST_CASE("what the proposal holds decides: chosen tokens are matched, drawn ones go through traversal") {
+TEST_CASE("Sampling uses sample-and-match for chosen tokens and traversal for drawn ones") {
   const ReferenceArithmetic reference;
   Random random(1);
   int differ = 0, deterministic = 0, compared = 0;
@@ -31,7 +32,7 @@ TEST_CASE("what the proposal holds decides: chosen tokens are matched, drawn one
     deterministic += chosen;
   }
   CHECK(compared > 380);
-  CHECK(differ > 50);  // so that a wrong dispatch would be seen
+  CHECK(differ > 50);  // so that a wrong choice would change the result
   CHECK(deterministic > 100);
   CHECK(deterministic < 300);
 }
@@ -51,7 +52,7 @@ TEST_CASE("temperature 0 keeps the target's first largest logit, ties included")
   }
 }
 
-TEST_CASE("on one path it is block verification, unless nothing of it was drawn") {
+TEST_CASE("on one path Sampling is block verification, unless no token was drawn") {
   const ReferenceArithmetic reference;
   Random random(3);
   int compared = 0, deterministic = 0;

@@ -1,4 +1,5 @@
 // labels: numeric
+// TargetDistributions: the target's distributions after each node, computed on request.
 #include <specula/accept/target_distributions.hpp>
 
 #include <doctest/doctest.h>
@@ -8,6 +9,7 @@
 #include <specula/accept/gumbel_coupling.hpp>
 #include <specula/accept/k_seq.hpp>
 #include <specula/accept/lenient.hpp>
+#include <specula/accept/lossy.hpp>
 #include <specula/accept/rejection.hpp>
 #include <specula/accept/sampling.hpp>
 #include <specula/accept/typical.hpp>
@@ -25,11 +27,11 @@
 using namespace specula;
 using namespace specula_test;
 
-TEST_CASE("distributions are the rows', with a stride, and only of the rows that are asked for") {
+TEST_CASE("distributions of rows with a stride; only requested rows are read") {
   constexpr std::int32_t vocab = 5, stride = 7;
   Random random(1);
   std::vector<float> data(3 * stride,
-                          std::numeric_limits<float>::quiet_NaN());  // what lies between rows is never read
+                          std::numeric_limits<float>::quiet_NaN());  // padding between rows is never read
   const std::vector<float> row = random.row(vocab, 3);
   std::copy(row.begin(), row.end(), data.begin() + 2 * stride);
   VerifyWorkspace workspace(vocab, 4);
@@ -68,7 +70,7 @@ TEST_CASE("a residual starts as the distribution, a point mass too") {
   CHECK(point.tile_masses()[1] == 1);
 }
 
-TEST_CASE("every rule refuses what it cannot judge") {
+TEST_CASE("every rule refuses proposals for which it is not exact") {
   const std::vector<float> rows(16), draft = {0, 1, 2, 3};
   PhiloxRandom rng(1);
   VerifyResult out;
@@ -122,7 +124,7 @@ TEST_CASE("every rule refuses what it cannot judge") {
   });
 }
 
-TEST_CASE("parameters out of range, and workspaces that are none") {
+TEST_CASE("errors: parameters out of range, unusable workspaces") {
   const std::vector<float> rows = {0, 1, 2, 3};
   VerifyWorkspace workspace(4, 4);
   for (const SamplingParams& wrong :
@@ -148,7 +150,7 @@ TEST_CASE("parameters out of range, and workspaces that are none") {
                        "VerifyWorkspace: it was moved from", std::logic_error);
 }
 
-TEST_CASE("shapes that do not fit are errors that say so") {
+TEST_CASE("errors name array sizes that do not match") {
   const std::vector<float> rows(8);
   VerifyWorkspace workspace(4, 4);
   CHECK_THROWS_WITH_AS(TargetDistributions({rows.data(), 1, 5, 5}, {}, workspace),

@@ -1,4 +1,5 @@
 // labels: optimised
+// Traversal verification of trees, leaf to root, against a dense reference implementation.
 #include <specula/accept/traversal.hpp>
 
 #include <doctest/doctest.h>
@@ -21,7 +22,7 @@ VerifyResult dense(const Case& it, DenseUniforms& uniforms) {
   return dense_traversal(it.dense, it.distributions, uniforms);
 }
 
-/// 1: the row is asked for; 0: it is not; 2: that depends on the weight of the node.
+/// 1: the row is read; 0: it is not; 2: that depends on the node's weight.
 int asks(const Case& it, const VerifyResult& result, NodeId n) {
   const auto on_path = [&](NodeId node) {
     return std::find(result.accepted.begin(), result.accepted.end(), node) != result.accepted.end();
@@ -31,7 +32,7 @@ int asks(const Case& it, const VerifyResult& result, NodeId n) {
   NodeId top = n;  // the child of a path's node above n
   while (!on_path(it.tree.parent(top))) top = it.tree.parent(top);
   for (const NodeId p : result.accepted)
-    if (it.tree.parent(p) == it.tree.parent(top) && p < top) return 0;  // an earlier sibling was taken
+    if (it.tree.parent(p) == it.tree.parent(top) && p < top) return 0;  // an earlier sibling was accepted
   return 2;
 }
 
@@ -64,7 +65,7 @@ TEST_CASE("more than 32 siblings and more than 64 nodes, duplicates among them")
     CHECK(got.accepted == want.accepted);
     CHECK(got.next_token == want.next_token);
   }
-  // 40 children of the root, all of them wrong but the last.
+  // 40 children of the root, of which only the last is accepted.
   ProposalBuilder tree(64, 41, 0);
   tree.reset(0, 0);
   for (Token x = 1; x <= 40; ++x) tree.choose(0, x, 1);
@@ -74,7 +75,7 @@ TEST_CASE("more than 32 siblings and more than 64 nodes, duplicates among them")
   CHECK(run_rule(Traversal{}, tree, rows, rng).accepted == std::vector<NodeId>{0, 40});
 }
 
-TEST_CASE("a path of 5,000 nodes needs no stack of its own") {
+TEST_CASE("a path of 5,000 nodes does not overflow the stack") {
   ProposalBuilder tree(4, 5001, 0);
   tree.reset(0, 0);
   for (NodeId n = 0; n < 5000; ++n) tree.choose(n, n % 3, 1);
@@ -84,7 +85,7 @@ TEST_CASE("a path of 5,000 nodes needs no stack of its own") {
   CHECK(run_rule(Traversal{}, tree, rows, zero).accepted_count() < 5000);  // the weight underflows on the way
 }
 
-TEST_CASE("on a chain it is block verification, uniform draw for uniform draw") {
+TEST_CASE("on a chain, traversal is block verification, with the same uniform draws") {
   Random random(7);
   for (std::uint64_t i = 0; i < 300; ++i) {
     const Case it =
@@ -96,8 +97,7 @@ TEST_CASE("on a chain it is block verification, uniform draw for uniform draw") 
 }
 
 TEST_CASE(
-    "a deterministic tree: the same distribution of verification results as sample-and-match's, so the best "
-    "there is") {
+    "on a deterministic tree, results have the same distribution as those of sample-and-match, the optimum") {
   const ReferenceArithmetic exact;
   Random random(8);
   int unlike = 0;
@@ -119,7 +119,7 @@ TEST_CASE(
       } while (rng.next());
       return out;
     };
-    bool duplicates = false;  // whose second may be taken by traversal alone
+    bool duplicates = false;  // whose second may be accepted by traversal only
     for (NodeId n = 0; n < it.tree.size(); ++n)
       for (NodeId c = it.tree.first_child(n); c != kNoParent; c = it.tree.next_sibling(c))
         for (NodeId d = it.tree.next_sibling(c); d != kNoParent; d = it.tree.next_sibling(d))
@@ -138,7 +138,7 @@ TEST_CASE(
   CHECK(unlike > 20);
 }
 
-TEST_CASE("uniform draw 0 does not accept a token that the target cannot emit, nor anything below it") {
+TEST_CASE("a uniform draw of 0 accepts neither a token of target probability 0 nor tokens below it") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     ProposalBuilder tree(3, 4, 0);
@@ -154,8 +154,7 @@ TEST_CASE("uniform draw 0 does not accept a token that the target cannot emit, n
   }
 }
 
-TEST_CASE(
-    "a draft that is the target is accepted at the largest uniform draw, as deep as its first path goes") {
+TEST_CASE("if q = p, the whole first path is accepted, even at the largest uniform draw") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(9);
@@ -198,7 +197,7 @@ TEST_CASE("point masses against point masses") {
   }
 }
 
-TEST_CASE("nothing proposed, and nothing to choose from") {
+TEST_CASE("a proposal of the root alone, and a vocabulary of one token") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     ProposalBuilder tree(5, 4, 0);
@@ -221,12 +220,11 @@ TEST_CASE("nothing proposed, and nothing to choose from") {
   }
 }
 
-TEST_CASE(
-    "rows of leaves that are not taken and of what comes after the verification result are never read") {
+TEST_CASE("rows of rejected leaves and of nodes beyond the result are never read") {
   check_rows_read(Traversal{}, {.nodes = 14, .wide = 0.5}, asks);
 }
 
-TEST_CASE("uniform draws: leaf to root, at each node's own key") {
+TEST_CASE("uniform draws: from leaf to root, with each node's own key") {
   ProposalBuilder tree(3, 5, 5);  // 1 and 2 below the root, 3 and 4 below 1
   tree.reset(0, 6);
   FixedUniforms draws{0.0};
@@ -246,7 +244,7 @@ TEST_CASE("uniform draws: leaf to root, at each node's own key") {
     const auto node = static_cast<NodeId>(key.index);
     CHECK(key == RandomKey{6 + tree.depth(node), 6, RandomStream::accept, key.index});
     if (order.empty() || order.back() != key.index)
-      order.push_back(key.index);  // asked again: the same uniform draw
+      order.push_back(key.index);  // requested again: the same uniform draw
   }
   CHECK(order == std::vector<std::uint32_t>{3, 4, 1, 2});
   CHECK(rejects.draws == std::vector<RandomKey>{{7, 6, RandomStream::residual, 0}});

@@ -1,9 +1,10 @@
 // labels: optimised
+// Typical acceptance (Medusa), against a dense reference implementation.
 
 #include <specula/accept/typical.hpp>
 
 #include <doctest/doctest.h>
-#include <specula/accept/lenient.hpp>
+#include <specula/accept/lossy.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
 #include "fixed_uniforms.hpp"
@@ -19,8 +20,8 @@ auto dense(double epsilon = 0.09, double delta = 0.3) {
   };
 }
 
-/// Whether all above `node`, and it, are likely enough.
-bool stays(const Case& it, NodeId node) {
+/// Whether `node` and all its ancestors are accepted.
+bool is_accepted(const Case& it, NodeId node) {
   for (NodeId n = node; n != 0; n = it.tree.parent(n)) {
     const Dense& p = it.distributions[static_cast<std::size_t>(it.tree.parent(n))];
     double entropy = 0;
@@ -47,7 +48,7 @@ TEST_CASE("the same where a row has several tiles") {
   compare(Typical{0.09, 0.1}, dense(0.09, 0.1), {5, 60, 500, 1600, 10, 0.7}, {.wide = 0.5, .spread = 9});
 }
 
-TEST_CASE("the entropy of a row, of the flattest and of the sharpest, far from zero too") {
+TEST_CASE("the entropy of flat rows, peaked rows, and rows with large offsets") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(6);
@@ -84,7 +85,7 @@ TEST_CASE("more than 32 siblings and more than 64 nodes; a path of 5,000") {
   CHECK(run_rule(Typical{}, tree, std::vector<float>(4 * 5001, 0.0f), uniforms).accepted_count() == 5000);
 }
 
-TEST_CASE("what is just as likely as the threshold does not stay") {
+TEST_CASE("a token whose probability equals the threshold is rejected") {
   const ReferenceArithmetic reference;
   ProposalBuilder tree(3, 2, 0);
   tree.reset(0, 0);
@@ -101,7 +102,7 @@ TEST_CASE("what is just as likely as the threshold does not stay") {
   CHECK(run_rule(Typical{0.9, 1.01}, tree, even, uniforms).accepted_count() == 0);
 }
 
-TEST_CASE("the deepest path wins, the first of equals") {
+TEST_CASE("the deepest accepted path is taken, the first of equally deep ones") {
   ProposalBuilder tree(4, 7, 0);
   tree.reset(0, 0);
   tree.choose(0, 0, 1);  // 1
@@ -118,7 +119,7 @@ TEST_CASE("the deepest path wins, the first of equals") {
   CHECK(run_rule(Typical{}, tree, rows, uniforms).accepted == std::vector<NodeId>{0, 1});
 }
 
-TEST_CASE("temperature 0 keeps the target's first largest logit, whatever the parameters") {
+TEST_CASE("temperature 0 accepts the target's first largest logit, for any epsilon and delta") {
   const SamplingParams greedy{.temperature = 0};
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
@@ -136,7 +137,7 @@ TEST_CASE("temperature 0 keeps the target's first largest logit, whatever the pa
   }
 }
 
-TEST_CASE("nothing proposed, and nothing to choose from") {
+TEST_CASE("a proposal of the root alone, and a vocabulary of one token") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     ProposalBuilder tree(5, 4, 0);
@@ -156,16 +157,16 @@ TEST_CASE("nothing proposed, and nothing to choose from") {
   }
 }
 
-TEST_CASE("rows of nodes that cannot be reached are never read, nor those of leaves but the last") {
+TEST_CASE("rows of unreachable nodes are never read, nor those of leaves except the last") {
   check_rows_read(Typical{}, {.nodes = 14, .wide = 0.5, .spread = 5},
                   [](const Case& it, const VerifyResult& result, NodeId n) {
-                    const bool asked =
-                        n == result.accepted.back() || (stays(it, n) && it.tree.first_child(n) != kNoParent);
+                    const bool asked = n == result.accepted.back() ||
+                                       (is_accepted(it, n) && it.tree.first_child(n) != kNoParent);
                     return asked ? 1 : 0;
                   });
 }
 
-TEST_CASE("uniform draws: one for the token, from p") {
+TEST_CASE("uniform draws: one, for the next token, from p") {
   ProposalBuilder tree(3, 3, 0);
   tree.reset(0, 4);
   tree.choose(0, 1, 1);
@@ -180,7 +181,7 @@ TEST_CASE("uniform draws: one for the token, from p") {
   }
 }
 
-TEST_CASE("errors, and what it is exact for") {
+TEST_CASE("errors of Typical, and lossless_for()") {
   CHECK_THROWS_WITH_AS(Typical{1.5}, "Typical: epsilon is 1.5, must be in [0, 1)", std::invalid_argument);
   CHECK_THROWS_WITH_AS((Typical{0.1, -1}), "Typical: delta is -1, must be finite and at least 0",
                        std::invalid_argument);

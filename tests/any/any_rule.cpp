@@ -1,9 +1,11 @@
+// AnyRule: type-erased acceptance rules.
 #include <specula/any/any_rule.hpp>
 
 #include <doctest/doctest.h>
 
 #include <vector>
 
+#include <specula/accept/lossy.hpp>
 #include <specula/draft/model_drafter.hpp>
 #include <specula/run/speculator.hpp>
 #include <specula/shape/chain.hpp>

@@ -1,3 +1,4 @@
+// AnyShape and AnyDrafter: type-erased shapes and drafters.
 #include <specula/any/any_shape.hpp>
 
 #include <doctest/doctest.h>
@@ -40,7 +41,7 @@ Run run_of(ToyModel& target, D drafter, S shape) {
   return {{run.text().begin(), run.text().end()}, run.stats().proposed};
 }
 
-/// The same proposals and text with the parts' types and without.
+/// The same proposals and text with static types and with erased ones.
 template <class S>
 void check_same(S shape) {
   ToyModel target(12, 7, 2.0f, 256), draft(12, 9, 1.0f, 256);
@@ -50,7 +51,7 @@ void check_same(S shape) {
   CHECK(known.proposed > 0);
 }
 
-/// Says in what order its members were called, and has all of them.
+/// Has all optional members, and records the order of their calls.
 struct Told {
   static constexpr ProposalKind kind = ProposalKind::deterministic;
   std::vector<int>* calls;
@@ -71,7 +72,7 @@ struct Told {
 
 }  // namespace
 
-TEST_CASE("a shape whose type is not known proposes the same") {
+TEST_CASE("a type-erased shape makes the same proposals") {
   check_same(Chain<>{.length = 4});
   check_same(Chain<Draw::sampled>{.length = 3});
   check_same(Beam{.width = 2, .length = 3});
@@ -80,7 +81,7 @@ TEST_CASE("a shape whose type is not known proposes the same") {
   check_same(CostAware(Chain<>{.length = 4}, CostCurve({1.0, 1.1, 1.2, 1.3, 1.4}), CostCurve({0.1})));
 }
 
-TEST_CASE("optional members of a shape are called where it has them") {
+TEST_CASE("optional members of a type-erased shape are called if it has them") {
   ToyModel target(12, 7, 2.0f, 256), draft(12, 9, 1.0f, 256);
   std::vector<int> calls;
   using Shape = AnyShape<AnyDrafter, ProposalKind::deterministic>;

@@ -1,3 +1,4 @@
+// RunningMean: a mean that ignores single outliers.
 #include <specula/base/running_mean.hpp>
 
 #include <doctest/doctest.h>
@@ -29,4 +30,12 @@ TEST_CASE("the lesser of two, the median of three, then a mean that outliers do 
   CHECK(mean.value == doctest::Approx(2).epsilon(0.02));
   mean.scale(0.5);
   CHECK(mean.value == doctest::Approx(1).epsilon(0.02));
+}
+
+TEST_CASE("a mean of 0 follows the values that come after it") {
+  RunningMean mean;
+  for (int i = 0; i < 5; ++i) mean.learn(0);
+  CHECK(mean.value == 0);
+  for (int i = 0; i < 3; ++i) mean.learn(2);
+  CHECK(mean.value == doctest::Approx(2));
 }

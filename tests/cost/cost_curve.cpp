@@ -1,3 +1,4 @@
+// CostCurve: the cost of a pass by its number of nodes, given or learned.
 #include <specula/cost/cost_curve.hpp>
 
 #include <doctest/doctest.h>
@@ -17,7 +18,7 @@ double steps(std::int32_t nodes) { return 1 + 0.3 * ((nodes - 1) / 4); }
 
 }  // namespace
 
-TEST_CASE("a given curve is itself, and goes on with its last slope") {
+TEST_CASE("a given curve returns its values, and extrapolates with its last slope") {
   const CostCurve curve({1.0, 1.5, 1.75});
   CHECK(curve.given());
   CHECK(curve(1) == 1.0);
@@ -32,7 +33,7 @@ TEST_CASE("a given curve is itself, and goes on with its last slope") {
   CHECK(same.known() > 1 << 20);
 }
 
-TEST_CASE("values that are no costs are refused, and say so") {
+TEST_CASE("values that are not costs are errors that name them") {
   CHECK_THROWS_WITH_AS(CostCurve(std::vector<double>{}), "CostCurve: no values", std::invalid_argument);
   CHECK_THROWS_WITH_AS(CostCurve({1.0, -0.5}), "CostCurve: value 1 is -0.5, must be finite and >= 0",
                        std::invalid_argument);
@@ -40,7 +41,7 @@ TEST_CASE("values that are no costs are refused, and say so") {
   CHECK_THROWS_AS(CostCurve({std::numeric_limits<double>::infinity()}), std::invalid_argument);
 }
 
-TEST_CASE("a curve that was moved from can learn") {
+TEST_CASE("a moved-from curve can learn") {
   CostCurve curve;
   for (int i = 0; i < 9; ++i) curve.learn(5, 1.0);
   const CostCurve other = std::move(curve);
@@ -49,7 +50,7 @@ TEST_CASE("a curve that was moved from can learn") {
   CHECK(std::isfinite(curve(5)));
 }
 
-TEST_CASE("nothing seen costs nothing; one size seen costs the same at all sizes") {
+TEST_CASE("without measurements costs are 0; after one size, that cost at all sizes") {
   CostCurve curve;
   CHECK_FALSE(curve.given());
   CHECK(curve(7) == 0);
@@ -59,7 +60,7 @@ TEST_CASE("nothing seen costs nothing; one size seen costs the same at all sizes
   for (const int n : {1, 3, 50}) CHECK(curve(n) == doctest::Approx(2.0));
 }
 
-TEST_CASE("a learned curve follows a line at once, and steps once they were seen often") {
+TEST_CASE("a learned curve follows a line immediately, and steps after repeated measurements") {
   specula_test::Random random(1);
   CostCurve line, stairs;
   for (int i = 0; i < 40; ++i) {
@@ -76,7 +77,7 @@ TEST_CASE("a learned curve follows a line at once, and steps once they were seen
   CHECK(stairs(8) - stairs(5) < 0.1);
 }
 
-TEST_CASE("a thread that slept moves it little; a machine that became slower moves all sizes") {
+TEST_CASE("a single slow pass changes a curve little; a slower machine changes all sizes") {
   CostCurve curve;
   for (int i = 0; i < 200; ++i) curve.learn(1 + i % 4, 1 + 0.2 * (i % 4));
   const double before = curve(3);
@@ -84,11 +85,10 @@ TEST_CASE("a thread that slept moves it little; a machine that became slower mov
   CHECK(curve(3) < 1.2 * before);
   for (int i = 0; i < 100; ++i) curve.learn(2, 2 * 1.2);
   CHECK(curve(2) == doctest::Approx(2.4).epsilon(0.1));
-  CHECK(curve(4) > 1.6 * 1.5);  // not seen since
+  CHECK(curve(4) > 1.6 * 1.5);  // not measured since
 }
 
-TEST_CASE(
-    "a size that takes much longer than the line says counts from its second pass on; a step is found") {
+TEST_CASE("a size far above the line counts from its second pass on; a step is found") {
   CostCurve curve;
   for (int i = 0; i < 20; ++i) curve.learn(1, 1), curve.learn(2, 1), curve.learn(4, 1.02);
   CHECK(curve.step() == 0);
@@ -100,13 +100,13 @@ TEST_CASE(
   CHECK(curve.sure(9));
   CHECK(curve(9) > 2);
   CHECK(curve.step() == 6);
-  curve.learn(6, 1.05);  // less than the line says: at once
+  curve.learn(6, 1.05);  // below the line: immediately
   CHECK(curve.sure(6));
   CHECK(curve.step() == 7);
   CHECK(CostCurve({1, 5}).step() == 0);
 }
 
-TEST_CASE("never below nothing, never falling as a line, whatever is learned") {
+TEST_CASE("learned costs are never negative, and the line never falls") {
   specula_test::Random random(2);
   for (int round = 0; round < 200; ++round) {
     CostCurve curve;
@@ -118,7 +118,7 @@ TEST_CASE("never below nothing, never falling as a line, whatever is learned") {
       if (n > 8) CHECK(curve(n + 1) >= curve(n));
     }
   }
-  CostCurve curve;  // what is no measurement is not taken for one
+  CostCurve curve;  // invalid measurements are ignored
   curve.learn(0, 1);
   curve.learn(2, -1);
   curve.learn(2, std::numeric_limits<double>::quiet_NaN());

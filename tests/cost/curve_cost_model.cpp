@@ -1,3 +1,4 @@
+// CurveCostModel and AcceptanceEstimator: which draft tokens pay.
 #include <specula/cost/curve_cost_model.hpp>
 
 #include <doctest/doctest.h>
@@ -19,13 +20,13 @@ CostCurve linear(double first, double more) {
 
 }  // namespace
 
-TEST_CASE("a record begins with the draft's own confidence and ends with what was seen") {
+TEST_CASE("an estimate starts with the draft's confidence and converges to the measured acceptance") {
   AcceptanceEstimator record;
   for (const double c : {0.05, 0.5, 0.99}) CHECK(record.accept_probability(c) == doctest::Approx(c));
   CHECK(record.first_probability() == 0.5);
   for (int i = 0; i < 400; ++i) record.saw(0.9, i % 4 == 0);  // an overconfident draft
   CHECK(record.accept_probability(0.9) == doctest::Approx(0.25).epsilon(0.05));
-  CHECK(record.accept_probability(0.3) == doctest::Approx(0.3));  // of which nothing was seen
+  CHECK(record.accept_probability(0.3) == doctest::Approx(0.3));  // without measurements
   record.fade(0);
   CHECK(record.accept_probability(0.9) == doctest::Approx(0.9));
   for (int i = 0; i < 400; ++i) record.saw_draft_tokens(i % 2 == 0, i % 4 != 3);
@@ -33,7 +34,7 @@ TEST_CASE("a record begins with the draft's own confidence and ends with what wa
   CHECK(record.any_probability() == doctest::Approx(0.75).epsilon(0.02));
 }
 
-TEST_CASE("probabilities stay within [0, 1], also for confidences that are none") {
+TEST_CASE("probabilities are within [0, 1], even for invalid confidences") {
   AcceptanceEstimator record;
   for (int i = 0; i < 100; ++i) record.saw(1.0, true), record.saw(0.0, false);
   for (const double c : {0.0, 1e-9, 0.2, 1 - 1e-9, 1.0}) {
@@ -42,7 +43,7 @@ TEST_CASE("probabilities stay within [0, 1], also for confidences that are none"
   }
 }
 
-TEST_CASE("what the draft may come up with, as often as it does") {
+TEST_CASE("the distribution of the draft's confidences is learned from their frequencies") {
   AcceptanceEstimator record;
   CHECK_FALSE(record.each_outlook([](double, double) {}));
   for (int i = 0; i < 30; ++i) record.saw_drafted(i % 3 ? 0.9 : 0.1);
@@ -57,8 +58,7 @@ TEST_CASE("what the draft may come up with, as often as it does") {
 
 TEST_CASE("a draft token pays if its probability is at least its cost") {
   AcceptanceEstimator record;
-  for (int i = 0; i < 1000; ++i)
-    record.saw_draft_tokens(false, false);  // nothing comes after it: no looking ahead
+  for (int i = 0; i < 1000; ++i) record.saw_draft_tokens(false, false);  // the last draft token: no lookahead
   const CostCurve target = linear(1, 0.25), draft = linear(0.1, 0);
   const CurveCostModel cost_model(record, target, draft,
                                   2.0);  // two tokens a second: a node costs half a token
@@ -70,7 +70,7 @@ TEST_CASE("a draft token pays if its probability is at least its cost") {
   CHECK_FALSE(cost_model.should_draft(1.0, 4, 32));
 }
 
-TEST_CASE("lookahead over a step: several draft tokens may cost no more than one") {
+TEST_CASE("lookahead over a step of the cost curve, where several draft tokens cost no more than one") {
   AcceptanceEstimator record;
   for (int i = 0; i < 1000; ++i) record.saw_draft_tokens(true, true);
   const CostCurve stairs({1, 1, 1, 1, 2.5, 2.5, 2.5, 2.5}), draft({0.0});
@@ -80,10 +80,11 @@ TEST_CASE("lookahead over a step: several draft tokens may cost no more than one
   CHECK_FALSE(cost_model.should_keep(0.2, 4, 8));
 }
 
-TEST_CASE("drafting to choose: what is not likely enough will be left out, and costs its draft only") {
+TEST_CASE("drafting more than is kept: a draft token that is left out costs only the draft's call") {
   AcceptanceEstimator record;
   for (int i = 0; i < 1000; ++i) record.saw_draft_tokens(false, false);
-  for (int i = 0; i < 100; ++i) record.saw_drafted(i % 10 == 0 ? 0.997 : 0.01);  // rarely sure, then very
+  for (int i = 0; i < 100; ++i)
+    record.saw_drafted(i % 10 == 0 ? 0.997 : 0.01);  // seldom confident, but then very
   const CostCurve target = linear(1, 0.5), cheap({0.02}), dear({0.2});
   CHECK(CurveCostModel(record, target, cheap, 1.0).should_draft_to_choose(1.0, 1, 8));  // .1 * (1 - .5) > .02
   CHECK_FALSE(CurveCostModel(record, target, dear, 1.0).should_draft_to_choose(1.0, 1, 8));
@@ -91,7 +92,7 @@ TEST_CASE("drafting to choose: what is not likely enough will be left out, and c
   CHECK(CurveCostModel(record, target, dear, 0.0).should_draft_to_choose(1.0, 1, 8));  // no rate, no costs
 }
 
-TEST_CASE("the best number of draft tokens, against trying all") {
+TEST_CASE("the best number of draft tokens, against exhaustive search") {
   specula_test::Random random(3);
   AcceptanceEstimator record;
   for (int round = 0; round < 500; ++round) {

@@ -1,3 +1,4 @@
+// DraftCosts: the cost of a draft call and of its catch-up.
 #include <specula/cost/draft_costs.hpp>
 
 #include <doctest/doctest.h>
@@ -11,7 +12,7 @@ Usage call(double seconds) { return {.calls = 1, .nodes = 1, .seconds = seconds}
 
 }  // namespace
 
-TEST_CASE("the second call tells what calls cost, the first one also what a prompt does") {
+TEST_CASE("the first call includes the prompt's cost; the second one gives the cost of a call") {
   DraftCosts costs;
   costs.start();
   CHECK_FALSE(costs.learns_calls());
@@ -27,7 +28,7 @@ TEST_CASE("the second call tells what calls cost, the first one also what a prom
   CHECK(costs.learn(call(9), 201) == 0);  // an outlier, not a pause
 }
 
-TEST_CASE("a pause costs at most a call per token, and what earlier ones took once there were some") {
+TEST_CASE("catch-up after a pause is assumed to cost a call per token at most, then as measured") {
   DraftCosts costs;
   costs.start();
   for (int i = 0; i < 4; ++i) costs.learn(call(0.1), 10 + i);
@@ -42,11 +43,11 @@ TEST_CASE("a pause costs at most a call per token, and what earlier ones took on
   CHECK_FALSE(costs.learns_pauses());
   costs.pause(50);
   CHECK(costs.catch_up(70) == doctest::Approx(50 * (0.01 + 0.06) / 6.1));
-  CHECK(costs.learn(call(1000), 70) == doctest::Approx(5));  // a spike
+  CHECK(costs.learn(call(1000), 70) == doctest::Approx(5));  // an outlier
   CHECK(costs.calls()(1) == doctest::Approx(0.1));
 }
 
-TEST_CASE("given costs do not look at the clock") {
+TEST_CASE("given costs do not depend on the clock") {
   DraftCosts costs(CostCurve({0.1, 0.2, 0.3}));
   costs.start();
   CHECK_FALSE(costs.learns_calls());

@@ -1,3 +1,4 @@
+// LossBudget: the bound on what cost-aware drafting may lose.
 #include <specula/cost/loss_budget.hpp>
 
 #include <doctest/doctest.h>
@@ -8,7 +9,7 @@
 
 using specula::LossBudget;
 
-TEST_CASE("whatever rounds bring, losses stay below 1% of the tokens, two passes and the last round's") {
+TEST_CASE("losses never exceed 1% of the tokens plus two passes") {
   specula_test::Random random(1);
   for (int run = 0; run < 200; ++run) {
     LossBudget budget;
@@ -28,7 +29,7 @@ TEST_CASE("whatever rounds bring, losses stay below 1% of the tokens, two passes
   }
 }
 
-TEST_CASE("gains count up to a bound, and a fall is noticed once") {
+TEST_CASE("gains count up to a bound, and a fall of the acceptance is reported once") {
   LossBudget budget;
   CHECK(budget.gain() == 0);
   for (int i = 0; i < 100; ++i) budget.saw_draft_tokens(3, 1.5);

@@ -1,4 +1,5 @@
 // labels: cuda-only
+// Measurement and JSON output of the GPU programs in bench/cuda.
 
 #include <doctest/doctest.h>
 
@@ -15,7 +16,7 @@
 
 using namespace specula_bench;
 
-TEST_CASE("the median is the middle, and one slow replay does not show") {
+TEST_CASE("the median of replays ignores one slow replay") {
   CHECK(median({3}) == 3);
   CHECK(median({5, 1, 3}) == 3);
   CHECK(median({4, 1, 3, 2}) == 2.5);
@@ -32,7 +33,7 @@ TEST_CASE("the worse of two errors: NaN is never lost") {
   CHECK(std::isnan(worse(worse(0, nan), 3)));
 }
 
-TEST_CASE("two measurements: the slower one counts, and how far apart they are") {
+TEST_CASE("of two measurements the slower one is reported, with their spread") {
   CHECK(Twice{10, 11}.slower() == 11);
   CHECK(Twice{11, 10}.slower() == 11);
   CHECK(Twice{11, 10}.spread() == doctest::Approx(0.1));
@@ -89,7 +90,7 @@ TEST_CASE("JSON is saved whole") {
   std::ifstream file(path);
   CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == json.text());
   CHECK(!std::ifstream(path + ".part"));
-  // The old one stays where the new one cannot be written.
+  // If the new file cannot be written, the old one is kept.
   std::filesystem::create_directory(path + ".part");
   Json other;
   other.begin_object().end();

@@ -1,6 +1,6 @@
 // labels: optimised
-// Masks of large finite logits, and offsets up to 1e38 times the temperature, on every instruction set: the
-// distribution of the row, what may be drawn, and errors beyond.
+// Masks of large finite logits, and offsets up to 1e38 times the temperature, on every instruction set:
+// distributions, draws, and errors beyond the range.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -35,7 +35,7 @@ std::string name_of(Isa isa) {
   return std::array{"reference", "portable", "AVX2", "AVX-512"}[static_cast<std::size_t>(isa)];
 }
 
-/// Whether a row of this largest logit is within what is promised, 1e38 times the temperature.
+/// Whether a row with this largest logit is within the supported range, 1e38 times the temperature.
 bool is_within(float top, float temperature) {
   return std::abs(static_cast<double>(top)) <= 1e38 * static_cast<double>(temperature) * (1 + 1e-6);
 }
@@ -100,7 +100,7 @@ const SamplingParams kTruncations[] = {
 
 }  // namespace
 
-TEST_CASE("a mask of any large number is a mask: distribution, support and draws, under every truncation") {
+TEST_CASE("any large number masks tokens: distribution, support and draws, with every truncation") {
   Random random(1);
   RowScan scan(kVocab);
   for (const float temperature : kTemperatures)
@@ -120,7 +120,9 @@ TEST_CASE("a mask of any large number is a mask: distribution, support and draws
     }
 }
 
-TEST_CASE("every token at one mask, and offsets up to 1e38 times the temperature: ties share") {
+TEST_CASE(
+    "all tokens masked by the same number, and offsets up to 1e38 times the temperature: ties have equal "
+    "probability") {
   RowScan scan(kVocab);
   std::size_t rows = 0;
   for (const float temperature : kTemperatures) {
@@ -149,7 +151,7 @@ TEST_CASE("every token at one mask, and offsets up to 1e38 times the temperature
   CHECK(rows > 900);
 }
 
-TEST_CASE("confidences of large rows, and the likeliest of their tokens") {
+TEST_CASE("confidences and top-k of rows of large logits") {
   for (const Isa isa : every_isa()) {
     CAPTURE(name_of(isa));
     const Arithmetic arithmetic(isa);
@@ -200,7 +202,7 @@ TEST_CASE("beyond 1e38 times the temperature: an error that names the node, the 
                              std::runtime_error);
         CHECK_THROWS_WITH_AS(RowScan(kVocab).top(row), what.c_str(), std::runtime_error);
       }
-    // At another temperature the bound is another.
+    // The bound depends on the temperature.
     RowScan scan(2);
     CHECK_NOTHROW(scan.distribution(std::vector<float>{FLT_MAX, 0}, {.temperature = 4}));
     CHECK_THROWS_WITH_AS(scan.distribution(std::vector<float>{1.01e36f, 0}, {.temperature = 0.01f}),

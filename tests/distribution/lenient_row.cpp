@@ -1,3 +1,4 @@
+// lenient_row(): the distribution q_eff of a lenient review.
 #include <specula/distribution/lenient_row.hpp>
 
 #include <doctest/doctest.h>
@@ -20,15 +21,15 @@ namespace {
 /// min(q, l p) + (1 - sum min(q, l p)) norm((p - q / l)+), as derived: the accepted mass, plus the
 /// redrawn mass after a rejection.
 Dense q_eff(const Dense& q, const Dense& p, double l) {
-  Dense stays(q.size()), anew(q.size());
+  Dense kept(q.size()), anew(q.size());
   for (std::size_t x = 0; x < q.size(); ++x) {
-    stays[x] = std::min(q[x], l * p[x]);
+    kept[x] = std::min(q[x], l * p[x]);
     anew[x] = std::max(0.0, p[x] - q[x] / l);
   }
-  const double rejected = 1 - dense_sum(stays), rest = dense_sum(anew);
+  const double rejected = 1 - dense_sum(kept), rest = dense_sum(anew);
   for (std::size_t x = 0; x < q.size(); ++x)
-    if (rejected > 0) stays[x] += rejected * anew[x] / rest;
-  return stays;
+    if (rejected > 0) kept[x] += rejected * anew[x] / rest;
+  return kept;
 }
 
 const SamplingParams kSettings[] = {{},
@@ -38,7 +39,7 @@ const SamplingParams kSettings[] = {{},
 
 }  // namespace
 
-TEST_CASE("against dense doubles: cuts, logits of -infinity, several tiles") {
+TEST_CASE("lenient_row against dense doubles: truncation, logits of -infinity, several tiles") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(1);
@@ -96,7 +97,7 @@ TEST_CASE("lenience 1 gives the reviewer's distribution") {
   }
 }
 
-TEST_CASE("nothing can be rejected where lenience covers the largest ratio, and only there") {
+TEST_CASE("no rejection is possible exactly if lenience covers the largest ratio") {
   Random random(3);
   for (const std::int32_t vocab : {4, 1200}) {
     const std::vector<float> a = random.row(vocab, 2), b = random.row(vocab, 2);
@@ -112,7 +113,7 @@ TEST_CASE("nothing can be rejected where lenience covers the largest ratio, and 
   }
 }
 
-TEST_CASE("a token that the reviewer excludes is never there, however lenient") {
+TEST_CASE("a token with reviewer probability 0 has probability 0 at any lenience") {
   const std::vector<float> a = {2, 1, 0}, b = {-std::numeric_limits<float>::infinity(), 1, 0};
   RowScan scan(3);
   const Distribution draft = scan.distribution(a, {}), reviewer = scan.distribution(b, {});

@@ -1,17 +1,19 @@
 // labels: vectorised
+// Kernels of Gumbel noise from Philox words.
 #include <specula/distribution/noise_kernels.hpp>
 
 #include <doctest/doctest.h>
 
 #include <array>
 
+#include "philox_of_arrays.hpp"
 #include "plain_distribution.hpp"
 #include "random.hpp"
 
 using namespace specula;
 using namespace specula::detail;
 
-TEST_CASE("the words are Philox's, and the bits those of the tokens that can win, on every instruction set") {
+TEST_CASE("words are Philox's, and bits mark the tokens that can win, on every instruction set") {
   specula_test::Random random(5);
   for (const Isa chosen : specula_test::every_isa()) {
     const specula_test::Arithmetic arithmetic(chosen);
@@ -28,7 +30,7 @@ TEST_CASE("the words are Philox's, and the bits those of the tokens that can win
       for (std::uint32_t i = 0; i < kNoiseBlock; ++i) {
         std::array<std::uint32_t, 4> counter = at.first;
         counter[2] += i / 4;
-        wrong += words[i] != philox(counter, at.key)[i % 4];
+        wrong += words[i] != specula_test::philox(counter, at.key)[i % 4];
         const double rest = 1 - (static_cast<double>(words[i]) + 0.5) * 0x1p-32;
         const double limit = static_cast<double>(weights[i] * bound);
         if (rest <= limit) ++won, wrong += !(bits >> i & 1);

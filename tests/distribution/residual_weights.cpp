@@ -1,3 +1,4 @@
+// ResidualWeights: (p - q)+ in tiles.
 #include <specula/distribution/residual_weights.hpp>
 
 #include <doctest/doctest.h>
@@ -20,8 +21,8 @@ const SamplingParams kSettings[] = {{},
                                     {.temperature = 1.4f, .top_p = 0.8f},
                                     {.temperature = 0.9f, .min_p = 0.1f}};
 
-/// Largest difference from (p - q)+: weights one by one and in tiles, the tiles' masses, the total. What
-/// fill() writes is float whatever the arithmetic, and counts a thousandth under doubles.
+/// Largest difference from (p - q)+: weights one by one and in tiles, the tiles' masses, the total. fill()
+/// writes floats with any arithmetic; with doubles their error counts a thousandth.
 double largest_error(const ResidualWeights& rest, const Dense& p, const Dense& q) {
   const double floats = isa() == Isa::reference ? 1e-3 : 1;
   std::array<float, kTile> tile;
@@ -45,7 +46,7 @@ double largest_error(const ResidualWeights& rest, const Dense& p, const Dense& q
 
 }  // namespace
 
-TEST_CASE("against dense doubles: cuts, logits of -infinity, several tiles") {
+TEST_CASE("residual weights against dense doubles: truncation, logits of -infinity, several tiles") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(1);
@@ -66,7 +67,7 @@ TEST_CASE("against dense doubles: cuts, logits of -infinity, several tiles") {
   }
 }
 
-TEST_CASE("a point mass taken away: all but its token is left, in every tile") {
+TEST_CASE("minus a point mass: all tokens but one are left, in every tile") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(2);
@@ -87,7 +88,7 @@ TEST_CASE("a point mass taken away: all but its token is left, in every tile") {
   }
 }
 
-TEST_CASE("of a distribution from itself, or from another copy of its row, nothing is left") {
+TEST_CASE("minus the same distribution, or one of a copy of its row: no mass is left") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(3);
@@ -104,7 +105,7 @@ TEST_CASE("of a distribution from itself, or from another copy of its row, nothi
   }
 }
 
-TEST_CASE("a draw from what is left never gives a token that the other distribution has more of") {
+TEST_CASE("a draw from the residual never gives a token with q >= p") {
   constexpr std::int32_t kVocab = 700;
   Random random(4);
   const std::vector<float> a = random.row(kVocab, 3), b = random.row(kVocab, 3);

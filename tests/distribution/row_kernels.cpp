@@ -1,4 +1,5 @@
 // labels: vectorised
+// Reference kernels of rows: their numeric contract.
 #include <specula/distribution/row_kernels.hpp>
 
 #include <doctest/doctest.h>
@@ -9,7 +10,7 @@ using namespace specula;
 using namespace specula::detail;
 using namespace specula_test;
 
-TEST_CASE("the reference kernels keep the contract, and more: doubles") {
+TEST_CASE("the reference kernels meet the contract in doubles") {
   constexpr RowKernels k = ReferenceKernels::table();
   check_contract(k);
   Random random(1);
@@ -24,7 +25,7 @@ TEST_CASE("the reference kernels keep the contract, and more: doubles") {
   }
 }
 
-TEST_CASE("an exponent's floats stand for its doubles") {
+TEST_CASE("the float scalars of an exponent agree with its doubles") {
   Random random(2);
   for (int i = 0; i < 1000; ++i) {
     const double inv_t = std::exp(random.between(-2, 9)), l = random.between(-1e4, 1e4);

@@ -1,4 +1,5 @@
 // labels: vectorised
+// Row arithmetic: choice of kernels, tiles of a row, merging of tiles.
 #include <specula/distribution/row_math.hpp>
 
 #include <doctest/doctest.h>
@@ -13,7 +14,7 @@ using namespace specula;
 using namespace specula::detail;
 using namespace specula_test;
 
-TEST_CASE("the instruction set can be chosen, if the processor has it") {
+TEST_CASE("use_isa selects an instruction set that the processor has") {
   CHECK(isa() == best_isa());
   for (const Isa chosen : every_isa()) {
     const Arithmetic arithmetic(chosen);
@@ -29,7 +30,7 @@ TEST_CASE("the instruction set can be chosen, if the processor has it") {
                            std::invalid_argument);
 }
 
-TEST_CASE("each choice reaches its own kernels") {
+TEST_CASE("each instruction set has its own kernels") {
   std::array<float, kTile> tile{};
   for (const Isa chosen : every_isa()) {
     const Arithmetic arithmetic(chosen);
@@ -67,7 +68,7 @@ TEST_CASE("a row's tiles: whole ones in place, the last one padded with -infinit
   }
 }
 
-TEST_CASE("powers of two, whole or not, down to the least normal double") {
+TEST_CASE("powers of two with whole and other exponents, down to the least normal double") {
   for (int d = 0; d >= -1022; --d) REQUIRE(pow2(d) == std::ldexp(1.0, d));
   for (const double d : {-0.5, -3.25, -1000.125})
     CHECK(pow2(d) == doctest::Approx(std::exp2(d)).epsilon(1e-15));
@@ -75,7 +76,7 @@ TEST_CASE("powers of two, whole or not, down to the least normal double") {
   CHECK(pow2(-std::numeric_limits<double>::infinity()) == 0);
 }
 
-TEST_CASE("tiles merge in chunks of 8, in order, to the bit") {
+TEST_CASE("tiles merge in chunks of 8, in order, bit for bit") {
   Random random(1);
   for (const std::size_t n : {1u, 7u, 8u, 9u, 16u, 100u}) {
     std::vector<double> masses(n);

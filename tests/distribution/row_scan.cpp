@@ -1,4 +1,5 @@
 // labels: vectorised optimised
+// RowScan: the distribution of a row of logits, its weights and masses, and its top-k.
 #include <specula/distribution/row_scan.hpp>
 
 #include <doctest/doctest.h>
@@ -43,7 +44,8 @@ double largest_error(const TokenWeights& weights, const std::vector<double>& wan
 
 }  // namespace
 
-TEST_CASE("the distribution of a row is the plain one: widths, temperatures, cuts, large logits") {
+TEST_CASE(
+    "distributions of rows agree with a plain softmax: widths, temperatures, truncation, large logits") {
   const SamplingParams settings[] = {{},
                                      {.temperature = 0.5f},
                                      {.temperature = 1e-4f},
@@ -64,7 +66,7 @@ TEST_CASE("the distribution of a row is the plain one: widths, temperatures, cut
           const Distribution distribution = scan.distribution(row, params);
           const std::vector<double> want = plain_distribution(row, params);
           worst = std::max(worst, largest_error(scan.weights(distribution), want));
-          // The same distribution as weights again, the hard way: nothing is remembered of it.
+          // The same distribution again, without the scan's cached weights.
           const std::vector<float> other = random.row(vocab, 1);
           scan.distribution(other, {});
           worst = std::max(worst, largest_error(scan.weights(distribution), want));
@@ -114,7 +116,7 @@ TEST_CASE("a tile of -infinity has no mass") {
     const TokenWeights weights = scan.weights(row, {});
     CHECK(weights.masses[1] == 0);
     CHECK(weights.masses[0] > 0.4);
-    // A tile whose weights would all be below what floats hold has none either.
+    // Nor has a tile whose weights all underflow.
     std::fill(row.begin() + 512, row.begin() + 1024, -99.0f);
     const TokenWeights again = scan.weights(row, {});
     CHECK(again.masses[1] < 1e-29);
@@ -122,7 +124,7 @@ TEST_CASE("a tile of -infinity has no mass") {
   }
 }
 
-TEST_CASE("bad rows, in every place, and rows of another width") {
+TEST_CASE("bad rows, at every position, and rows of another width") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     for (const std::int32_t vocab : {3, 512, 1100}) {
@@ -146,14 +148,14 @@ TEST_CASE("bad rows, in every place, and rows of another width") {
       const std::vector<float> narrow(static_cast<std::size_t>(vocab) + 1);
       CHECK_THROWS_AS(scan.distribution(narrow, {}), std::invalid_argument);
       CHECK_THROWS_AS(scan.argmax(narrow), std::invalid_argument);
-      // An error leaves nothing behind.
+      // An error has no effect on the next call.
       const std::vector<float> row = random.row(vocab, 3);
       CHECK(largest_error(scan.weights(row, {}), plain_distribution(row, {})) < 2e-6);
     }
   }
 }
 
-TEST_CASE("any distribution over a row is measured as it is") {
+TEST_CASE("weights of any distribution over a row: with another normaliser, truncation or temperature") {
   RowScan scan(600);
   Random random(6);
   const std::vector<float> row = random.row(600, 3);
@@ -169,7 +171,7 @@ TEST_CASE("any distribution over a row is measured as it is") {
   CHECK(total(hot) != doctest::Approx(1).epsilon(1e-3));
 }
 
-TEST_CASE("masses in the caller's memory outlive scans of other rows, and errors") {
+TEST_CASE("masses in the caller's memory are kept over scans of other rows, and errors") {
   RowScan scan(600);
   Random random(3);
   const std::vector<float> row = random.row(600, 5);
@@ -195,7 +197,8 @@ TEST_CASE("masses in the caller's memory outlive scans of other rows, and errors
   CHECK(masses == before);
 }
 
-TEST_CASE("a row of log-probabilities is a distribution as it stands, and may be overwritten in place") {
+TEST_CASE(
+    "a row of log-probabilities is a distribution without conversion, and may be overwritten in place") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     RowScan scan(1100);
@@ -232,7 +235,7 @@ TEST_CASE("logits at the ends of a float: a mask of -3.4e38 weighs nothing, 3.4e
   }
 }
 
-TEST_CASE("top_k is the beginning of a full sort, ties to the lower token, with their probabilities") {
+TEST_CASE("top_k is the beginning of a full sort, ties to the lower token, with probabilities") {
   struct Kind {
     double spread, ties, empty;
   };
@@ -279,7 +282,7 @@ TEST_CASE("top_k is the beginning of a full sort, ties to the lower token, with 
   }
 }
 
-TEST_CASE("no probability is above 1, whatever the rounding: along a path they must not rise") {
+TEST_CASE("probabilities are at most 1 despite rounding, so that products along a path do not increase") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(8);
@@ -298,7 +301,7 @@ TEST_CASE("no probability is above 1, whatever the rounding: along a path they m
   }
 }
 
-TEST_CASE("top_k: bad rows; a distribution is measured as before after it") {
+TEST_CASE("top_k: bad rows; later weights are unaffected") {
   std::array<Top, 4> out;
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);

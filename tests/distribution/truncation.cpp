@@ -1,4 +1,5 @@
 // labels: vectorised optimised
+// Truncation thresholds: top-k, top-p and min-p.
 #include <specula/distribution/truncation.hpp>
 
 #include <doctest/doctest.h>
@@ -18,8 +19,9 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-/// The least logit that brute force keeps, and whether a rounding of `slack` might have made it another one:
-/// top-p where the mass seen comes that near to top_p, min-p where a logit comes that near to its threshold.
+/// The smallest logit that a full sort keeps, and whether a rounding of `slack` might have made it another
+/// one: top-p where the mass seen comes that near to top_p, min-p where a logit comes that near to its
+/// threshold.
 struct Kept {
   float least;
   bool near;
@@ -33,7 +35,7 @@ Kept by_sorting(const std::vector<float>& row, const SamplingParams& params, dou
   bool near = false;
   if (params.top_k > 0 && static_cast<std::size_t>(params.top_k) < sorted.size()) {
     std::size_t n = static_cast<std::size_t>(params.top_k);
-    while (n < sorted.size() && sorted[n] == sorted[n - 1]) ++n;  // ties stay
+    while (n < sorted.size() && sorted[n] == sorted[n - 1]) ++n;  // ties are kept
     sorted.resize(n);
   }
   if (params.top_p < 1) {
@@ -103,7 +105,7 @@ TEST_CASE("the threshold keeps what sorting keeps: all combinations, with ties a
   }
 }
 
-TEST_CASE("what the distribution after truncation is") {
+TEST_CASE("the distribution after truncation, by hand") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     RowScan scan(6);
@@ -114,7 +116,7 @@ TEST_CASE("what the distribution after truncation is") {
       for (Token x = 0; x < 6; ++x) p.push_back(distribution(x));
       return p;
     };
-    CHECK(probs({.top_k = 1})[1] == doctest::Approx(0.5));  // a tie at the cut: both stay
+    CHECK(probs({.top_k = 1})[1] == doctest::Approx(0.5));  // a tie at the threshold: both are kept
     CHECK(probs({.top_k = 1})[3] == doctest::Approx(0.5));
     CHECK(probs({.top_k = 3})[2] > 0);  // two 3s and both 2s
     CHECK(probs({.top_k = 3})[5] > 0);
@@ -151,8 +153,7 @@ TEST_CASE("top-p next to 1 and flat rows") {
 }
 
 TEST_CASE(
-    "a first truncation that finds no memory: no distribution is mixed up with another, and the next one is "
-    "made") {
+    "a failed allocation in the first truncation corrupts no distribution, and the next truncation works") {
   Random random(1);
   const std::vector<float> first = random.row(2000, 5), second = random.row(2000, 5);
   for (const SamplingParams& params : {SamplingParams{.top_k = 3}, SamplingParams{.top_p = 0.5f}})

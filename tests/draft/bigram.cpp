@@ -1,3 +1,4 @@
+// Bigram: draft tokens from a table of pairs, or from the pairs of the text.
 #include <specula/draft/bigram.hpp>
 
 #include <doctest/doctest.h>
@@ -20,7 +21,7 @@ constexpr float kPrior = 0.4f;
 
 Text answers(const PointMasses& said) { return {said.tokens.begin(), said.tokens.end()}; }
 
-/// What the drafter says after each token of the vocabulary.
+/// The draft token after each token of the vocabulary.
 template <class D>
 Text all(D& drafter) {
   Text tokens;
@@ -42,7 +43,7 @@ Token most_frequent(const Text& text, Token token) {
 static_assert(Drafter<Bigram>);
 static_assert(!DenseDrafter<Bigram>);
 
-TEST_CASE("a table") {
+TEST_CASE("a bigram table: values and errors") {
   const BigramTable table({2, kNoToken, 0});
   CHECK(table.vocab_size() == 3);
   CHECK(table(0) == 2);
@@ -57,7 +58,8 @@ TEST_CASE("a table") {
                        std::invalid_argument);
 }
 
-TEST_CASE("a counter: the most frequent next token, ties to the lower one, none across documents") {
+TEST_CASE(
+    "counting a table: the most frequent next token, ties to the lower one, no pairs across documents") {
   BigramCounter counter(5);
   counter.add(Text{0, 1, 0, 2, 0, 2});
   counter.add(Text{3, 2});
@@ -70,12 +72,12 @@ TEST_CASE("a counter: the most frequent next token, ties to the lower one, none 
   CHECK_THROWS_WITH_AS(counter.add(Text{0, 4, 4, 5}),
                        "BigramCounter::add: token 3 is 5, the vocabulary has 5 tokens",
                        std::invalid_argument);
-  CHECK(counter.table()(4) == kNoToken);  // nothing of that document was counted
+  CHECK(counter.table()(4) == kNoToken);  // none of that document's pairs was counted
   CHECK_THROWS_WITH_AS(BigramCounter(0), "BigramCounter: the vocabulary has 0 tokens, must be >= 1",
                        std::invalid_argument);
 }
 
-TEST_CASE("from a table: what stands before the token does not matter") {
+TEST_CASE("drafting from a table depends on the last token only") {
   Bigram drafter = BigramTable({2, kNoToken, 0});
   CHECK(drafter.vocab_size() == 3);
   drafter.sync(Text{1, 1, 1}, Text{0});
@@ -85,8 +87,7 @@ TEST_CASE("from a table: what stands before the token does not matter") {
   CHECK(drafter.usage().nodes == 4);
 }
 
-TEST_CASE(
-    "online: the committed pairs, most frequent first, then the latest; the table where there are none") {
+TEST_CASE("online: the most frequent committed pair, then the latest; else the table") {
   const BigramTable table({1, 1, 1, 1});
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     Random random(seed);
@@ -101,7 +102,7 @@ TEST_CASE(
       }
       for (int i = random.below(4); i > 0; --i) context.push_back(random.below(vocab));
       const Text draft_tokens(static_cast<std::size_t>(random.below(3)),
-                              2);  // is no part of what it learns from
+                              2);  // draft tokens are not counted
       for (int twice = 0; twice < 2; ++twice) {
         alone.sync(context, draft_tokens), with_table.sync(context, draft_tokens);
         Text want, filled;
@@ -116,7 +117,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("confidences: the share of draft tokens that came true, and a prior") {
+TEST_CASE("confidences: the share of predictions that were right, with a prior") {
   Bigram drafter = BigramTable({1, 0, kNoToken});
   const auto after = [&](Token token) {
     return drafter.extend(Text{token}, std::vector<NodeId>{kNoParent}).confidence(0);
@@ -133,12 +134,12 @@ TEST_CASE("confidences: the share of draft tokens that came true, and a prior") 
   CHECK(after(0) == doctest::Approx(kPrior));
   drafter.truncate(0);
   drafter.sync(Text{0}, {});
-  drafter.sync(Text{0}, {});  // the prompt is over
+  drafter.sync(Text{0}, {});  // end of the prompt
   drafter.sync(Text{0, 1}, {});
   CHECK(after(0) == doctest::Approx((1 + 16 * 0.4) / (1 + 16)));
 }
 
-TEST_CASE("errors name what is wrong, and change nothing") {
+TEST_CASE("errors name the cause, and change nothing") {
   Bigram drafter = Bigram::online(3);
   drafter.sync(Text{0, 1, 2}, {});
   CHECK_THROWS_WITH_AS(drafter.sync(Text{0, 1}, {}),
@@ -179,7 +180,7 @@ TEST_CASE("a round allocates nothing") {
   CHECK(count == 0);
 }
 
-TEST_CASE("in a pipeline the text is the target's") {
+TEST_CASE("in a pipeline the text is that of plain decoding") {
   constexpr std::int32_t kVocab = 5;
   ToyModel target(kVocab, 1, 3.0f, 400), plain_target(kVocab, 1, 3.0f, 400);
   Speculator run{TreeVerifier{target, Sampling{}}, Bigram::online(kVocab), Chain<>{.length = 4}};

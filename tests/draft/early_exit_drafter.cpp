@@ -1,3 +1,4 @@
+// EarlyExitDrafter (S2D): which exit each draft token takes.
 #include <specula/draft/early_exit_drafter.hpp>
 
 #include <doctest/doctest.h>
@@ -41,7 +42,7 @@ double top(const std::vector<float>& row) {
 
 }  // namespace
 
-TEST_CASE("each node leaves at the first exit that is sure enough") {
+TEST_CASE("each node leaves at the first exit whose confidence reaches the threshold") {
   ToyExits draft(6, 1, 3);
   const std::vector<float> thresholds{0.5f, 0.6f};
   EarlyExitDrafter drafter{draft, thresholds};
@@ -62,7 +63,7 @@ TEST_CASE("each node leaves at the first exit that is sure enough") {
                         tokens[static_cast<std::size_t>(r)])) < static_cast<double>(thresholds[exit]))
         ++exit;
       ++left[exit];
-      layers += static_cast<double>(exit) + 2;  // exit e lies behind e + 2 layers
+      layers += static_cast<double>(exit) + 2;  // exit e is after e + 2 layers
       const auto want =
           row_of(draft.end(static_cast<std::int32_t>(exit)), before, tokens[static_cast<std::size_t>(r)]);
       const auto got = rows.row(r);
@@ -92,7 +93,7 @@ TEST_CASE("thresholds that fix an exit") {
   CHECK(row({0.0f, 0.7f}) == row_of(draft.end(0), 1, 2));
   CHECK(row({2.0f}) == row_of(draft.end(1), 1, 2));
   CHECK(row({2.0f, 2.0f}) == row_of(draft.end(2), 1, 2));
-  CHECK(draft.goes == 0);  // nobody asks for rows at which nobody leaves
+  CHECK(draft.goes == 0);  // rows of closed exits are not computed
   CHECK(row({1.0f, 2.0f}) == row_of(draft.end(2), 1, 2));
   CHECK(draft.goes == 1);
   EarlyExitDrafter drafter{draft, {2.0f, 0.0f}};
@@ -103,9 +104,9 @@ TEST_CASE("thresholds that fix an exit") {
   CHECK(drafter.usage().layers == 3);
 }
 
-TEST_CASE("at its threshold a token leaves") {
+TEST_CASE("a token whose confidence equals the threshold leaves") {
   for (const ExitBy by : {ExitBy::confidence, ExitBy::sample}) {
-    ToyExits draft(1, 1, 3);  // it is certain
+    ToyExits draft(1, 1, 3);  // confidence 1
     EarlyExitDrafter drafter{draft, {1.0f, 1.0f}, by};
     drafter.sync(List{0, 0}, {});
     const Token token = 0;
@@ -174,7 +175,7 @@ TEST_CASE("a bad row of an exit: the error names the node and the exit") {
     }
 }
 
-TEST_CASE("a draft that breaks off between exits is made up for") {
+TEST_CASE("an error between two exits is repaired by the next sync") {
   ToyModel target(5, 1);
   ToyExits draft(5, 2, 3);
   Speculator run{TreeVerifier{target, Sampling{}, {.temperature = 0}}, EarlyExitDrafter{draft, {1.0f, 1.0f}},

@@ -1,3 +1,4 @@
+// FeatureHead (EAGLE, HASS): a draft conditioned on the target's features.
 #include <specula/draft/feature_head.hpp>
 
 #include <doctest/doctest.h>
@@ -42,7 +43,7 @@ void check_text(Run& run, const SeenModel& target) {
 
 }  // namespace
 
-TEST_CASE("the text is the target's own, whatever the shape") {
+TEST_CASE("the text is that of plain decoding, for any shape") {
   for (const bool lazy : {true, false}) {
     CAPTURE(lazy);
     SeenModel target(kVocab, 1, 2.0f, 200);
@@ -55,13 +56,13 @@ TEST_CASE("the text is the target's own, whatever the shape") {
     check_text(beam, target);
     Speculator fixed{verifier, FeatureHead{head, target}, StaticTree<>{}};
     check_text(fixed, target);
-    CHECK(fixed.stats().draft.calls == 5 * fixed.stats().rounds);  // a call a level
+    CHECK(fixed.stats().draft.calls == 5 * fixed.stats().rounds);  // a call per level
     Speculator chain{verifier, FeatureHead{head, target}, Chain<>{}};
     check_text(chain, target);
   }
 }
 
-TEST_CASE("beside others in a stack: two that are conditioned on one target do not disturb one another") {
+TEST_CASE("two drafters of a stack that are conditioned on one target do not disturb each other") {
   SeenModel target(kVocab, 1, 2.0f, 200);
   ToyHead head(kVocab, 1, 1.0f, true, 200);
   ToyGlide glide(kVocab, 1, 2.0f, true, 200);
@@ -80,8 +81,8 @@ TEST_CASE("beside others in a stack: two that are conditioned on one target do n
 }
 
 TEST_CASE(
-    "every level of a tree sees the features of the round's context; the next round, those of what came "
-    "true") {
+    "every level of a tree sees the features of the round's context; the next round also sees those of the "
+    "accepted tokens") {
   SeenModel target(kVocab, 1, 2.0f, 400);
   ToyHead head(kVocab, 1, 1.0f, true, 400);
   const std::int32_t drafted = 1 + 3 * 3;

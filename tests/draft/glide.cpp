@@ -1,3 +1,4 @@
+// Glide: a draft conditioned on the target's keys and values.
 #include <specula/draft/glide.hpp>
 
 #include <doctest/doctest.h>
@@ -29,8 +30,8 @@ static_assert(!std::is_constructible_v<Drafter, ToyGlide, SeenModel&> &&
 constexpr std::int32_t kVocab = 5;
 const SamplingParams kGreedy{.temperature = 0};
 
-/// Text of a greedy run, then of a second one that begins like the first; what the draft saw of them, and
-/// whether draft tokens were accepted.
+/// Texts of a greedy run and of a second one with a common prefix; what the draft saw of them, and whether
+/// draft tokens were accepted.
 template <class Run>
 void check_text(Run& run, const SeenModel& target, std::size_t count = 60, double mat = 1.2) {
   List prompt;
@@ -47,7 +48,7 @@ void check_text(Run& run, const SeenModel& target, std::size_t count = 60, doubl
 
 }  // namespace
 
-TEST_CASE("the text is the target's own, whatever the shape") {
+TEST_CASE("the text is that of plain decoding, for any shape") {
   for (const bool lazy : {true, false}) {
     CAPTURE(lazy);
     SeenModel target(kVocab, 1, 2.0f, 400);
@@ -65,7 +66,7 @@ TEST_CASE("the text is the target's own, whatever the shape") {
   }
 }
 
-TEST_CASE("in a cascade it drafts and reviews") {
+TEST_CASE("Glide drafts and reviews in a cascade") {
   SeenModel target(kVocab, 1, 2.0f, 400);
   ToyGlide draft(kVocab, 1, 1.0f, true, 400);
   ToyModel small(kVocab, 1, 1.0f, 400);
@@ -78,13 +79,14 @@ TEST_CASE("in a cascade it drafts and reviews") {
   check_text(drafts, target);
 }
 
-TEST_CASE("each round runs what was accepted and what it drafts, and nothing is older than the round") {
+TEST_CASE(
+    "each round computes the accepted tokens and the draft tokens, with the round's view of the target") {
   SeenModel target(kVocab, 1, 2.0f, 400);
   ToyGlide draft(kVocab, 1, 1.0f, true, 400);
   Speculator run{TreeVerifier{target, Sampling{}, kGreedy}, Glide{draft, target}, Chain<>{.length = 4}};
   PhiloxRandom rng(1);
   run.start(List{1, 2, 3, 4});
-  std::size_t fresh = 3;  // context that the draft has not been fed
+  std::size_t fresh = 3;  // context that the draft has not computed
   for (int round = 0; round < 80; ++round) {
     const auto size = static_cast<std::int32_t>(run.text().size()) - 1;
     draft.seen.clear();
@@ -101,7 +103,7 @@ TEST_CASE("each round runs what was accepted and what it drafts, and nothing is 
   CHECK(run.stats().draft.nodes == 4 * 80);
 }
 
-TEST_CASE("a draft that holds less than the target: the text goes on without it") {
+TEST_CASE("a draft whose KV cache is smaller than the target's: the text continues without it") {
   SeenModel target(kVocab, 1, 2.0f, 400);
   ToyGlide draft(kVocab, 1, 1.0f, true, 320);
   Speculator run{TreeVerifier{target, Sampling{}, kGreedy}, Glide{draft, target}, Chain<>{.length = 4}};
@@ -136,7 +138,7 @@ TEST_CASE("a round allocates nothing") {
   check(&cascade);
 }
 
-TEST_CASE("a round that a model broke off can be done again") {
+TEST_CASE("a round interrupted by a model's exception can be repeated") {
   SeenModel target(kVocab, 1, 2.0f, 400), fresh(kVocab, 1, 2.0f, 400);
   ToyGlide draft(kVocab, 1, 1.0f, true, 400);
   Speculator run{TreeVerifier{target, Sampling{}, kGreedy}, Glide{draft, target}, Chain<>{.length = 4}};

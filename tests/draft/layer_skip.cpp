@@ -1,3 +1,4 @@
+// LayerSkip (ASD): the target without some of its blocks as the draft.
 #include <specula/draft/layer_skip.hpp>
 
 #include <doctest/doctest.h>
@@ -32,7 +33,7 @@ constexpr NodeId kRoot = kNoParent;
 
 std::vector<float> copy(std::span<const float> row) { return {row.begin(), row.end()}; }
 
-/// PhiloxRandom whose uniform draw throws once, when `left` are spent.
+/// PhiloxRandom that throws once, after `left` uniform draws.
 struct BreaksOnce {
   PhiloxRandom rng{1};
   int left = -1;
@@ -52,7 +53,7 @@ std::vector<std::uint8_t> bits(std::initializer_list<int> layers, std::size_t co
   return out;
 }
 
-/// 12 layers; those named are alike to the degree of .99.
+/// 12 layers; the named ones have a similarity of 0.99.
 std::vector<double> alike(std::initializer_list<int> layers, std::size_t count = 12) {
   std::vector<double> out(count, 0.5);
   for (const int l : layers) out[static_cast<std::size_t>(l - 1)] = 0.99;
@@ -61,7 +62,7 @@ std::vector<double> alike(std::initializer_list<int> layers, std::size_t count =
 
 }  // namespace
 
-TEST_CASE("algorithm 1, and each rule switched off") {
+TEST_CASE("the paper's algorithm 1, and each rule disabled") {
   SkippedBlocks out(12);
   const auto similarity = alike({1, 4, 6, 11, 12});
   choose_skipped(similarity, {}, out);  // thresholding, every third, not the last two
@@ -76,7 +77,7 @@ TEST_CASE("algorithm 1, and each rule switched off") {
   choose_skipped(similarity, {.alike = 2}, out);  // rules 1 and 2
   CHECK(out.mlp == bits({3, 6, 9}, 12));
   CHECK(out.attention == out.mlp);
-  choose_skipped({}, {}, out);  // nothing was measured: the same
+  choose_skipped({}, {}, out);  // not measured: the same
   CHECK(out.attention == out.mlp);
   choose_skipped(similarity, {.alike = 2, .every = 3, .keep_last = 0}, out);
   CHECK(out.mlp == bits({3, 6, 9, 12}, 12));
@@ -95,7 +96,7 @@ TEST_CASE("algorithm 1, and each rule switched off") {
                        "SkipRules::alike is nan, must be a cosine, or above 1 for none", Error);
 }
 
-TEST_CASE("blocks that are given: every text without them, and nothing is measured") {
+TEST_CASE("given blocks are skipped in every text, and similarity is not measured") {
   const std::vector<std::int32_t> attention{5, 2, 12}, mlp{2}, none, twice{3, 3}, zero{0}, far{4, 13};
   const SkippedBlocks given = SkippedBlocks::given(12, attention, mlp);
   CHECK(given.attention == bits({2, 5, 12}, 12));
@@ -132,8 +133,8 @@ TEST_CASE("blocks that are given: every text without them, and nothing is measur
   }
   CHECK(target.asked == 0);
   const Usage& usage = run.drafter().usage();
-  CHECK(usage.layers == 10.0 * static_cast<double>(usage.nodes));  // of 24 blocks four are left out
-  // The rows are those of the target without these blocks: what rules choose is another draft.
+  CHECK(usage.layers == 10.0 * static_cast<double>(usage.nodes));  // of 24 blocks four are skipped
+  // The rows are those of the target without these blocks; blocks that the rules choose give other rows.
   ToySkips one(5, 1, 12), other(5, 1, 12);
   const List context{0, 1, 2};
   const auto first_row = [&](ToySkips& model, auto drafter) {
@@ -145,7 +146,7 @@ TEST_CASE("blocks that are given: every text without them, and nothing is measur
   CHECK(first_row(one, LayerSkip{one, given}) != first_row(other, LayerSkip{other}));
 }
 
-TEST_CASE("the text is the target's own, whatever the shape, and blocks are chosen once a text") {
+TEST_CASE("the text is that of plain decoding, for any shape, and blocks are chosen once per text") {
   for (const std::uint64_t seed : {1u, 2u}) {
     ToySkips target(5, seed, 12, 2.0f, 400);
     const auto check = [&](auto shape) {
@@ -169,7 +170,7 @@ TEST_CASE("the text is the target's own, whatever the shape, and blocks are chos
       }
       const Usage& usage = run.drafter().usage();
       CHECK(usage.calls > 0);
-      // 12 layers, of which 3 or 6.5 are left out.
+      // 12 layers, of which 3 or 6.5 are skipped.
       CHECK(usage.layers <= 9.0 * static_cast<double>(usage.nodes));
       CHECK(usage.layers >= 5.5 * static_cast<double>(usage.nodes));
     };
@@ -181,7 +182,8 @@ TEST_CASE("the text is the target's own, whatever the shape, and blocks are chos
 }
 
 TEST_CASE(
-    "nodes that match the draft tokens of a sync are kept; other draft tokens run with the next nodes") {
+    "nodes that match the draft tokens of a sync are kept; other draft tokens are computed with the next "
+    "nodes") {
   ToySkips target(5, 1, 12);
   const List context{0, 1, 2};
   target.append(context);
@@ -194,24 +196,24 @@ TEST_CASE(
   const auto deep = row_after(4, 0);
   CHECK(target.skipping == 2);
   CHECK(target.node_count() == 2);
-  drafter.sync(context, List{3, 4});  // both are there
+  drafter.sync(context, List{3, 4});  // both are kept
   row_after(1);
   CHECK(target.skipping == 3);
   CHECK(target.node_count() == 3);
-  drafter.sync(context, List{3});  // so is this, but what lies behind it is not of the draft token: all go
+  drafter.sync(context, List{3});  // so is this one, but the nodes after it do not match: all are dropped
   CHECK(row_after(4) == deep);
   CHECK(target.skipping == 4);
   CHECK(target.node_count() == 2);
-  drafter.sync(context, List{3, 1});  // 1 was not
+  drafter.sync(context, List{3, 1});  // 1 was not kept
   CHECK(row_after(4) != deep);
   CHECK(target.skipping == 5);
   CHECK(target.node_count() == 3);
-  drafter.sync(context, List{3, 1, 4, 2});  // a beginning is
+  drafter.sync(context, List{3, 1, 4, 2});  // a prefix is
   const auto far = row_after(0);
   CHECK(target.skipping == 6);
   CHECK(target.node_count() == 5);
   const auto farther = row_after(2, 0);
-  // Numbers begin anew with each sync, and rows are those of a drafter that has done nothing else.
+  // Node numbers restart with each sync, and rows are those of a new drafter.
   ToySkips other(5, 1, 12);
   other.append(context);
   LayerSkip fresh{other};
@@ -224,7 +226,7 @@ TEST_CASE(
   CHECK(copy(rows.row(1)) == farther);
   CHECK(fresh.usage().calls == 1);
   CHECK(fresh.usage().nodes == 2);
-  // Others have used the target: its nodes are gone, and are not taken for there.
+  // Another caller has used the target: its nodes are gone, and are not reused.
   target.truncate(3);
   drafter.sync(context, List{3});
   CHECK(row_after(4) == deep);
@@ -234,7 +236,7 @@ TEST_CASE(
   CHECK(target.node_count() == 2);
 }
 
-TEST_CASE("bad calls are refused, and what broke off is made up for") {
+TEST_CASE("bad calls are refused, and an interrupted call is repaired") {
   ToySkips target(5, 1, 12);
   target.append(List{0, 1, 2});
   LayerSkip drafter{target};
@@ -262,12 +264,12 @@ TEST_CASE("bad calls are refused, and what broke off is made up for") {
   const NodeId last = 1;
   CHECK_THROWS_AS(drafter.extend({&token, 1}, {&last, 1}), std::runtime_error);
   CHECK(target.node_count() == 2);
-  drafter.sync(context, List{3, 4});  // which are there still
+  drafter.sync(context, List{3, 4});  // which still exist
   const auto runs = target.skipping;
   drafter.extend({&token, 1}, {&kRoot, 1});
   CHECK(target.skipping == runs + 1);
   CHECK(target.node_count() == 3);
-  // A target with nodes of others, as many as the drafter's own.
+  // A target with as many nodes of another caller as the drafter's own.
   target.truncate(3);
   drafter.truncate(3);
   drafter.sync(context, {});
@@ -296,7 +298,7 @@ TEST_CASE("bad calls are refused, and what broke off is made up for") {
                        std::invalid_argument);
 }
 
-TEST_CASE("a rule that throws once loses nothing") {
+TEST_CASE("after a rule threw once, nothing is lost") {
   for (const bool tree : {false, true}) {
     ToySkips target(5, 1, 12, 2.0f, 400);
     target.similar.assign(12, 0.5);
@@ -319,7 +321,7 @@ TEST_CASE("a rule that throws once loses nothing") {
   }
 }
 
-TEST_CASE("as the reviewer of a cascade it needs no more nodes than the proposal") {
+TEST_CASE("as the reviewer of a cascade LayerSkip needs no more nodes than the proposal") {
   for (const std::int32_t capacity : {60, 61, 70}) {
     ToySkips target(5, 1, 12, 2.0f, capacity);
     ToyModel small(5, 9, 2.0f, capacity);
@@ -345,7 +347,7 @@ TEST_CASE("rounds allocate nothing") {
   CHECK(n == 0);
 }
 
-TEST_CASE("a model that runs whole counts its layers") {
+TEST_CASE("a model that skips no block counts all its layers") {
   ToySkips model(5, 1, 12);
   ModelDrafter drafter{model};
   drafter.sync(List{0, 1}, {});

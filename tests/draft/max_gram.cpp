@@ -1,4 +1,5 @@
 // labels: optimised
+// MaxGram: n-gram draft tokens by the longest matching suffix (prompt lookup).
 
 #include <specula/draft/max_gram.hpp>
 
@@ -20,7 +21,7 @@ namespace {
 
 using Text = std::vector<Token>;
 
-/// Max-Gram as its definition reads: the corpus is searched from the front, for ever shorter suffixes.
+/// Max-Gram by its definition: the corpus is searched from the front, for ever shorter suffixes.
 class Naive {
  public:
   explicit Naive(MaxGramOptions options, const BigramTable* table = nullptr)
@@ -48,7 +49,7 @@ class Naive {
     return table_ ? (*table_)(text.back()) : kNoToken;
   }
 
-  /// Books what each new token says about the draft token that would have been made before it.
+  /// Updates the counts: whether each new token is the draft token that would have been predicted for it.
   void commit(const Text& corpus, Token token) {
     if (!corpus.empty()) {
       const Text before(corpus.begin(), corpus.end() - 1);
@@ -99,8 +100,8 @@ struct Speculation {
   }
 };
 
-/// Texts that grow, are cut and replaced; draft tokens that come true and that do not; trees. Returns draft
-/// tokens that were compared, and adds to `copied` those that were not from the fallback.
+/// Texts that grow, are truncated and replaced; draft tokens that are accepted and rejected; trees. Returns
+/// the number of compared draft tokens, and adds those that are not from the fallback to `copied`.
 int compare_with_naive(std::uint64_t seed, MaxGramOptions options, bool fallback, bool search_again,
                        int& copied) {
   Random random(seed);
@@ -150,7 +151,7 @@ int compare_with_naive(std::uint64_t seed, MaxGramOptions options, bool fallback
           const NodeId parent = n == 0 || random.bernoulli(0.1) ? kNoParent
                                 : random.bernoulli(0.6)         ? n - 1
                                                                 : random.below(n);
-          // Mostly what was drafted there, if that is known by now.
+          // Mostly the token drafted there, if known.
           const bool follow =
               parent != kNoParent && static_cast<std::size_t>(parent) < old && random.bernoulli(0.7);
           const Token said = follow ? nodes.draft_tokens[static_cast<std::size_t>(parent)] : kNoToken;
@@ -186,7 +187,7 @@ int compare_with_naive(std::uint64_t seed, MaxGramOptions options, bool fallback
   return compared;
 }
 
-/// The draft tokens of a chain that takes up each of them.
+/// The draft tokens of a chain.
 Text chain(MaxGram& drafter, const Text& context, Token root, std::size_t length) {
   drafter.sync(context, {});
   Text out;
@@ -204,7 +205,7 @@ Text chain(MaxGram& drafter, const Text& context, Token root, std::size_t length
 static_assert(Drafter<MaxGram>);
 static_assert(!DenseDrafter<MaxGram>);
 
-TEST_CASE("the longest suffix, its earliest occurrence, what follows there") {
+TEST_CASE("the token after the earliest occurrence of the longest suffix") {
   MaxGram drafter(10);
   CHECK(chain(drafter, {}, 1, 3).empty());
   CHECK(chain(drafter, {5, 6}, 7, 3).empty());
@@ -212,12 +213,12 @@ TEST_CASE("the longest suffix, its earliest occurrence, what follows there") {
   const Text context = {5, 6, 7, 9, 6, 7, 8, 5, 6};
   CHECK(chain(drafter, context, 7, 3) == Text{9, 6, 7});  // 5 6 7 is longer than the other 6 7
   CHECK(chain(drafter, context, 6, 2) == Text{7, 9});     // the earliest 6
-  CHECK(chain(drafter, context, 8, 9) == Text{5, 6});  // up to the end of the corpus, where the root stands
+  CHECK(chain(drafter, context, 8, 9) == Text{5, 6});     // up to the end of the corpus, the root's place
   drafter.truncate(0);
-  CHECK(chain(drafter, {1, 2, 3}, 3, 5).empty());  // occurs, but nothing is known to follow
+  CHECK(chain(drafter, {1, 2, 3}, 3, 5).empty());  // occurs, but the token after it is unknown
 }
 
-TEST_CASE("the root and draft tokens are searched for, and never found") {
+TEST_CASE("the root and draft tokens are part of the suffix, but matches end before them") {
   MaxGram drafter(10);
   drafter.sync(Text{1, 2, 3}, Text{4, 5, 4});
   const Text root = {5};
@@ -230,7 +231,7 @@ TEST_CASE("the root and draft tokens are searched for, and never found") {
   CHECK(drafter.extend(Text{3}, std::vector<NodeId>{kNoParent}).tokens[0] == 7);
 }
 
-TEST_CASE("everything that the definition says, on random texts") {
+TEST_CASE("random texts, against the definition") {
   int compared = 0, copied = 0;
   for (std::uint64_t seed = 0; seed < 250; ++seed) {
     const auto min_match = static_cast<std::int32_t>(1 + seed % 3);
@@ -241,7 +242,7 @@ TEST_CASE("everything that the definition says, on random texts") {
   CHECK(copied < compared);
 }
 
-TEST_CASE("without a cap, copying on is searching again") {
+TEST_CASE("without max_match, continuing a copy equals searching again") {
   int copied = 0;
   for (std::uint64_t seed = 1000; seed < 1120; ++seed)
     compare_with_naive(seed, {.min_match = static_cast<std::int32_t>(1 + seed % 2)}, seed % 2 == 0, false,
@@ -249,7 +250,7 @@ TEST_CASE("without a cap, copying on is searching again") {
   CHECK(copied > 1000);
 }
 
-TEST_CASE("with a cap: prompt lookup, on random texts") {
+TEST_CASE("with max_match (prompt lookup), on random texts") {
   int copied = 0;
   for (std::uint64_t seed = 2000; seed < 2200; ++seed) {
     const auto cap = static_cast<std::int32_t>(1 + seed % 4);
@@ -270,7 +271,7 @@ TEST_CASE("past the end of the committed tokens, on random texts") {
   CHECK(copied > 1000);
 }
 
-TEST_CASE("past the end: a text that repeats itself is drafted as far as one asks") {
+TEST_CASE("past the end: a repetitive text is drafted to any length") {
   MaxGram drafter(10, {.past_end = true}), stops(10);
   const Text context = {7, 1, 2, 3, 1, 2, 3, 1};
   CHECK(chain(drafter, context, 2, 7) == Text{3, 1, 2, 3, 1, 2, 3});
@@ -294,7 +295,7 @@ TEST_CASE("prompt lookup matches at most ngram tokens, and continues a copy from
   CHECK(MaxGram::prompt_lookup(7).vocab_size() == 7);
 }
 
-TEST_CASE("where nothing matches, the bigram model speaks; at the end of a copy too") {
+TEST_CASE("without a match the bigram model is used, also at the end of a copy") {
   MaxGram drafter(BigramTable({1, 2, 3, 4, 0, kNoToken}));
   CHECK(chain(drafter, {}, 1, 4) == Text{2, 3, 4, 0});
   CHECK(chain(drafter, {3, 1}, 3, 4) ==
@@ -307,7 +308,7 @@ TEST_CASE("where nothing matches, the bigram model speaks; at the end of a copy 
         Text{3, 1});  // 3 came after 1 twice; then 1 3 1 -> 3 matches
 }
 
-TEST_CASE("confidences are a function of the text: not of syncs, draft tokens or nodes") {
+TEST_CASE("confidences depend on the text, not on syncs, draft tokens or nodes") {
   Random random(11);
   MaxGram busy(4), calm(4);
   Text context;
@@ -329,9 +330,10 @@ TEST_CASE("confidences are a function of the text: not of syncs, draft tokens or
 }
 
 TEST_CASE(
-    "confidences stay over texts, until they are reset; prompts do not count; without learning: the priors") {
+    "confidences are kept over texts until reset; prompts do not count; without learning they are the "
+    "priors") {
   const Text prompt = {1, 2}, loop = {1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3};
-  // In a text of its own: of a match of one token, and of one of twelve.
+  // In separate texts: for a match of one token, and of twelve.
   const auto confidences = [&](MaxGram& drafter) {
     std::array<float, 2> out{};
     drafter.truncate(0);
@@ -346,7 +348,7 @@ TEST_CASE(
   const std::array<float, 2> priors = {0.4f, 0.9f};
   MaxGram drafter(5), fixed(5, {.learn = false});
   CHECK(confidences(drafter) == priors);
-  CHECK(confidences(drafter) == priors);  // prompts all
+  CHECK(confidences(drafter) == priors);  // prompts only
   for (MaxGram* each : {&drafter, &fixed})
     for (int text = 0; text < 3; ++text) {
       each->truncate(0);
@@ -356,13 +358,13 @@ TEST_CASE(
     }
   CHECK(confidences(fixed) == priors);
   const std::array<float, 2> learned = confidences(drafter);
-  CHECK(learned[0] == doctest::Approx((16 * 0.4 + 3) / (16 + 3)));  // 1 -> 2, once a text
+  CHECK(learned[0] == doctest::Approx((16 * 0.4 + 3) / (16 + 3)));  // 1 -> 2, once per text
   CHECK(learned[1] == doctest::Approx(0.9));                        // 11 was the longest match
   drafter.reset_record();
   CHECK(confidences(drafter) == priors);
 }
 
-TEST_CASE("errors name what is wrong, and change nothing") {
+TEST_CASE("errors name the cause, and change nothing") {
   CHECK_THROWS_WITH_AS(MaxGram(0), "MaxGram: the vocabulary has 0 tokens, must be >= 1",
                        std::invalid_argument);
   CHECK_THROWS_WITH_AS(MaxGram(3, {.min_match = 0}), "MaxGramOptions::min_match is 0, must be >= 1",
@@ -391,7 +393,7 @@ TEST_CASE("errors name what is wrong, and change nothing") {
   CHECK(drafter.usage().nodes == 1);
 }
 
-TEST_CASE("a round costs what is new, whatever the text and the context") {
+TEST_CASE("the cost of a round depends on its new tokens only, for any text and context") {
   constexpr std::int32_t kVocab = 50;
   Random random(2);
   for (int kind = 0; kind < 4; ++kind) {
@@ -412,7 +414,8 @@ TEST_CASE("a round costs what is new, whatever the text and the context") {
                                       : static_cast<Token>(context.size() % 11));
       drafter.sync(context, Text{random.below(kVocab), random.below(kVocab)});
       NodeId parent = kNoParent;
-      for (int node = 0; node < 10; ++node, ++parent) {  // draft tokens that leave the text at any node
+      for (int node = 0; node < 10;
+           ++node, ++parent) {  // draft tokens that diverge from the text at any node
         const Token token = random.below(3);
         drafter.extend({&token, 1}, {&parent, 1});
       }
@@ -422,7 +425,7 @@ TEST_CASE("a round costs what is new, whatever the text and the context") {
   }
 }
 
-TEST_CASE("a round allocates nothing once there is room") {
+TEST_CASE("a round allocates nothing after reserve()") {
   Random random(3);
   for (const MaxGramOptions options : {MaxGramOptions{}, MaxGramOptions{.max_match = 3}}) {
     MaxGram drafter(Bigram::online(20), options);
@@ -450,7 +453,7 @@ TEST_CASE("a round allocates nothing once there is room") {
   }
 }
 
-TEST_CASE("in a pipeline the text is the target's, and a text that repeats itself is drafted") {
+TEST_CASE("in a pipeline the text is that of plain decoding, and repetitions are drafted") {
   constexpr std::int32_t kVocab = 6;
   for (const float temperature : {0.0f, 0.7f}) {
     const SamplingParams params{.temperature = temperature};
@@ -471,7 +474,7 @@ TEST_CASE("in a pipeline the text is the target's, and a text that repeats itsel
   }
 }
 
-TEST_CASE("n-gram drafters that were moved from say so") {
+TEST_CASE("use of a moved-from n-gram drafter is an error") {
   const auto refuses = [](auto drafter, const char* message) {
     drafter.sync(Text{0, 1, 0}, {});
     auto other = std::move(drafter);
@@ -481,7 +484,7 @@ TEST_CASE("n-gram drafters that were moved from say so") {
     CHECK_THROWS_WITH_AS(drafter.truncate(0), message, std::logic_error);
     CHECK_THROWS_WITH_AS(drafter.extend(Text{0}, std::vector<NodeId>{kNoParent}), message, std::logic_error);
     // NOLINTEND(bugprone-use-after-move)
-    drafter = std::move(other);  // and serve again with another's state
+    drafter = std::move(other);  // and work again after assignment
     drafter.sync(Text{0, 1, 0}, {});
   };
   refuses(MaxGram(3), "MaxGram: it was moved from");

@@ -1,3 +1,4 @@
+// ModelDrafter: a language model as drafter; which nodes its KV cache keeps.
 #include <specula/draft/model_drafter.hpp>
 
 #include <doctest/doctest.h>
@@ -35,8 +36,8 @@ struct Nodes0 {
 }  // namespace
 
 TEST_CASE(
-    "whatever came true and whatever not: the cache is context + draft tokens, the rows are those of a fresh "
-    "model") {
+    "after any accepted and rejected tokens the KV cache holds context and draft tokens, and rows are those "
+    "of a new model") {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     ToyModel model(kVocab, 1, 2.0f, 400), fresh(kVocab, 1);
     ModelDrafter drafter(model);
@@ -45,8 +46,7 @@ TEST_CASE(
     Nodes0 nodes;
     std::vector<float> want(kVocab);
     for (int round = 0; round < 60; ++round) {
-      // The text goes on: by some of the draft tokens, then by a path of the nodes, as far as they come true;
-      // then by anything.
+      // The text continues with some of the draft tokens, then a path of nodes, then random tokens.
       if (random.bernoulli(0.05)) {
         const std::int32_t n = random.below(static_cast<std::int32_t>(context.size()) + 3);
         drafter.truncate(n);
@@ -65,7 +65,7 @@ TEST_CASE(
         }
         for (int i = random.below(3); i > 0; --i) context.push_back(random.below(kVocab));
       }
-      // The next draft token: often what the nodes said after that, often none.
+      // The next draft token: often the one predicted by the nodes, often none.
       const std::vector<Token> before = draft_tokens;
       draft_tokens.clear();
       for (int i = random.bernoulli(0.5) ? 0 : random.below(4); i > 0; --i)
@@ -74,7 +74,7 @@ TEST_CASE(
       drafter.sync(context, draft_tokens);
       REQUIRE(model.cache() == joined(context, draft_tokens));
       if (random.bernoulli(0.2)) {
-        drafter.sync(context, draft_tokens);  // again changes nothing
+        drafter.sync(context, draft_tokens);  // repeating it changes nothing
         REQUIRE(model.cache() == joined(context, draft_tokens));
       }
       nodes = {};
@@ -101,7 +101,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("what came true is not run again") {
+TEST_CASE("accepted tokens are not recomputed") {
   ToyModel model(kVocab, 1);
   ModelDrafter drafter(model);
   const std::vector<Token> start = {1, 2, 3};
@@ -114,7 +114,7 @@ TEST_CASE("what came true is not run again") {
   drafter.sync(std::vector<Token>{1, 2, 3, 0, 1, 2}, {});
   CHECK(model.appended == 3);
   drafter.extend(std::vector<Token>{3, 3}, std::vector<NodeId>{-1, 0});
-  drafter.sync(std::vector<Token>{1, 2, 3, 0, 1, 2, 3, 1}, {});  // half of it came true
+  drafter.sync(std::vector<Token>{1, 2, 3, 0, 1, 2, 3, 1}, {});  // half of it was accepted
   CHECK(model.appended == 4);
   CHECK(model.cache() == std::vector<Token>{1, 2, 3, 0, 1, 2, 3, 1});
   // An accepted draft token is kept, and so are the nodes below it.
@@ -144,7 +144,7 @@ TEST_CASE("a context that shrinks without truncate is an error") {
   CHECK(drafter.capacity() == 64);
 }
 
-TEST_CASE("a model that throws leaves a drafter that one can go on with") {
+TEST_CASE("after an exception of the model the drafter still works") {
   const std::vector<Token> context = {1, 2, 3};
   ToyModel model(kVocab, 1);
   ModelDrafter drafter(model);
@@ -166,7 +166,7 @@ TEST_CASE("a model that throws leaves a drafter that one can go on with") {
     CHECK(model.cache() == std::vector<Token>{1, 2, 3, 0, 2});
     CHECK(model.extend(std::vector<Token>{0}, std::vector<NodeId>{-1}).rows == 1);
   }
-  SUBCASE("in an extend behind a draft token, which the model holds") {
+  SUBCASE("in an extend after a draft token, which the model holds") {
     drafter.sync(context, std::vector<Token>{0, 2});
     model.throw_call = model.calls + 1;
     CHECK_THROWS_AS(drafter.extend(std::vector<Token>{1}, std::vector<NodeId>{-1}), std::runtime_error);
@@ -181,7 +181,7 @@ TEST_CASE("a model that throws leaves a drafter that one can go on with") {
   }
 }
 
-TEST_CASE("a drafter that was moved from says so, and leaves its model alone") {
+TEST_CASE("use of a moved-from drafter is an error and does not touch its model") {
   ToyModel model(3, 1);
   ModelDrafter drafter(model);
   drafter.sync(std::vector<Token>{0, 1}, {});

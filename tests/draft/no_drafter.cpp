@@ -1,3 +1,4 @@
+// NoDrafter: plain decoding as a pipeline.
 #include <specula/draft/no_drafter.hpp>
 
 #include <doctest/doctest.h>
@@ -9,7 +10,7 @@
 using namespace specula;
 using specula_test::ToyModel;
 
-TEST_CASE("it has nothing to say") {
+TEST_CASE("NoDrafter has no draft tokens") {
   NoDrafter none(9);
   CHECK(none.vocab_size() == 9);
   const Token token = 1;
@@ -23,7 +24,7 @@ TEST_CASE("it has nothing to say") {
                        std::invalid_argument);
 }
 
-TEST_CASE("with it a pipeline is plain decoding: one call, one node, one token a round") {
+TEST_CASE("a pipeline with NoDrafter is plain decoding: one call, one node, one token per round") {
   ToyModel target(9, 1);
   Speculator run{TreeVerifier{target, Sampling{}}, NoDrafter{9}, Chain<>{.length = 3}};
   PhiloxRandom rng(4);
@@ -35,7 +36,7 @@ TEST_CASE("with it a pipeline is plain decoding: one call, one node, one token a
   CHECK(run.stats().draft.calls == 0);
   CHECK(run.stats().proposed == 0);
   CHECK(run.stats().mat() == 1);
-  // The text is what drawing from the target's rows with the same uniform draws gives.
+  // The text is that of drawing from the target's rows with the same uniform draws.
   std::vector<Token> text = prompt;
   detail::RowScan scan(9);
   std::vector<float> row(9);

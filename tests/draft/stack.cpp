@@ -1,3 +1,4 @@
+// Stack: several drafters as one.
 #include <specula/draft/stack.hpp>
 
 #include <doctest/doctest.h>
@@ -16,7 +17,7 @@ using namespace specula_test;
 
 namespace {
 
-/// Says `own`, and remembers what it was told.
+/// Returns `own`, and records its calls.
 struct Listener {
   Token own = 0;
   std::int32_t vocab = 5, room = 100;
@@ -39,7 +40,7 @@ static_assert(Stack<Listener>::kMembers == 1 && Stack<Listener, Dense, Listener>
 
 }  // namespace
 
-TEST_CASE("members, best first; what all of them are told") {
+TEST_CASE("members of a stack, best first, and calls that go to all of them") {
   Stack stack{Listener{.own = 1, .room = 50}, Listener{.own = 2, .room = 30}, Listener{.own = 3, .room = 40}};
   static_assert(std::is_same_v<decltype(stack), Stack<Listener, Listener, Listener>>);
   CHECK(stack.head().own == 1);
@@ -50,7 +51,7 @@ TEST_CASE("members, best first; what all of them are told") {
   CHECK(stack.tail().tail().head().own == 3);
   CHECK(&stack.get<2>() == &stack.tail().tail().head());
   CHECK(stack.vocab_size() == 5);
-  CHECK(stack.capacity() == 30);  // of the least
+  CHECK(stack.capacity() == 30);  // the smallest one's
 
   const std::vector<Token> context = {1, 2, 3}, draft_tokens = {4};
   const NodeId parent = kNoParent;
@@ -63,11 +64,11 @@ TEST_CASE("members, best first; what all of them are told") {
     CHECK(member->truncated == 7);
     CHECK(member->reserved == 99);
   }
-  CHECK(stack.extend({&context[0], 1}, {&parent, 1}).tokens[0] == 1);  // the head's
+  CHECK(stack.extend({&context[0], 1}, {&parent, 1}).tokens[0] == 1);  // the first drafter's
   CHECK(stack.tail().extend({&context[0], 1}, {&parent, 1}).tokens[0] == 2);
 }
 
-TEST_CASE("what each member took, and all together") {
+TEST_CASE("usage of each member, and of all together") {
   ToyModel first(5, 1), second(5, 2);
   Stack stack{ModelDrafter{first}, HashGram(5, 3), ModelDrafter{second}, MaxGram(5)};
   const std::vector<Token> context = {1, 2}, tokens = {3, 4};
@@ -82,7 +83,7 @@ TEST_CASE("what each member took, and all together") {
   stack.get<3>().extend(tokens, parents);
   CHECK(stack.usage(0).calls == 1);
   CHECK(stack.usage(0).nodes == 2);
-  CHECK(stack.usage(1).calls == 0);  // it does not count
+  CHECK(stack.usage(1).calls == 0);  // it does not report usage
   CHECK(stack.usage(1).seconds == 0);
   CHECK(stack.usage(2).calls == 3);
   CHECK(stack.usage(2).nodes == 3);
@@ -95,7 +96,7 @@ TEST_CASE("what each member took, and all together") {
   CHECK(Stack{MaxGram(5)}.usage().calls == 0);
 }
 
-TEST_CASE("vocabularies that differ are refused, wherever they stand") {
+TEST_CASE("members with different vocabularies are refused, in any order") {
   CHECK_THROWS_WITH_AS((Stack{Listener{}, Listener{.vocab = 6}}),
                        "Stack: a drafter's vocabulary has 5 tokens, that of the next one 6",
                        std::invalid_argument);

@@ -1,6 +1,6 @@
 // labels: threads
-// Decoders that are conditioned on a target: what the target exposes, and drafts over its
-// keys and values or over its features, against a naive transcription.
+// Llama decoders conditioned on a target's keys and values (GLIDE) or features (EAGLE), against a naive
+// transcription.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -63,8 +63,8 @@ struct Pair {
   LlamaConfig target, draft;
 };
 
-/// Drafts of one and two layers, wider and narrower than the target, with other heads than its, and a target
-/// with groups, with one KV head, with its own base of the rotary angles.
+/// Drafts of one and two layers, wider and narrower than the target, with different heads; and targets with
+/// grouped queries, with one KV head, with another base of the rotary angles.
 std::vector<Pair> pairs() {
   const LlamaConfig plain = config_of(53, 32, 40, 3, 4, 2, 8);
   LlamaConfig odd = config_of(41, 37, 45, 2, 6, 1, 6);
@@ -117,7 +117,7 @@ double distance(std::span<const double> row, const specula_test::Vector& expecte
 }
 
 UNTHREADED_TEST_CASE(
-    "a target exposes features, keys and values of its committed tokens, whatever way they came in") {
+    "a target exposes features, keys and values of its committed tokens, appended or committed") {
   const auto weights = weights_of<double>(config_of(53, 32, 40, 3, 4, 2, 8), 3);
   Llama<double> model(weights, {.capacity = 64, .max_nodes = 8, .feature_layers = {1, 2}});
   Random random(1);
@@ -129,7 +129,7 @@ UNTHREADED_TEST_CASE(
   CHECK(model.features().size() == 20);  // nodes are not committed
   model.commit(path);
   for (const NodeId node : path) text.push_back(draft_tokens[static_cast<std::size_t>(node)]);
-  model.append(std::vector<Token>{1, 2});  // waits
+  model.append(std::vector<Token>{1, 2});  // deferred
   text.insert(text.end(), {1, 2});
 
   const auto expected = specula_test::naive_states(*weights, text);
@@ -159,7 +159,7 @@ UNTHREADED_TEST_CASE(
   }
   CHECK(key_error < 1e-12);
   CHECK(value_error < 1e-12);
-  CHECK_NOTHROW(features.row(0));  // the one did not end the other
+  CHECK_NOTHROW(features.row(0));  // requesting one view does not end the other
 }
 
 UNTHREADED_TEST_CASE("a view ends with the target's next call") {
@@ -198,7 +198,7 @@ UNTHREADED_TEST_CASE("a view ends with the target's next call") {
   CHECK_NOTHROW(draft.extend(one, root));
 }
 
-UNTHREADED_TEST_CASE("drafts are told when they look at the wrong thing") {
+UNTHREADED_TEST_CASE("a view that does not match the draft is an error") {
   const auto all = pairs();
   Llama<float> target(weights_of<float>(all[0].target, 3), {.capacity = 64});
   Llama<float> other(weights_of<float>(all[2].target, 3), {.capacity = 64});
@@ -261,7 +261,7 @@ UNTHREADED_TEST_CASE("double agrees with a naive transcription of the equations,
       check(0, 2);
       check(2, 4);
 
-      // The target takes some of another text; the draft drops all that was no context.
+      // The target continues with another text; the draft drops all nodes that are not context.
       const auto next = random_tokens(random, 3, pair.target.vocab_size);
       target.append(next);
       draft.truncate(static_cast<std::int32_t>(text.size()));
@@ -294,7 +294,7 @@ UNTHREADED_TEST_CASE("a draft reads the layer of the target that its config name
   CHECK_THROWS_WITH_AS(row({0, 1}), doctest::Contains("layers_read names 2 layers"), std::runtime_error);
 }
 
-UNTHREADED_TEST_CASE("a head finds the hidden states that it reads among those that a target shows") {
+UNTHREADED_TEST_CASE("a head finds the layers that it reads among those that a target keeps") {
   const LlamaConfig plain = config_of(53, 32, 40, 4, 4, 2, 8);
   const auto target_weights = weights_of<double>(plain, 5);
   Random random(7);
@@ -336,7 +336,7 @@ UNTHREADED_TEST_CASE("a head finds the hidden states that it reads among those t
                        doctest::Contains("only a head on a target's features"), std::runtime_error);
 }
 
-TEST_CASE("the bits of a draft's rows depend on tokens and view alone") {
+TEST_CASE("the bits of a draft's rows depend only on tokens and view") {
   for (const Pair& pair : pairs()) {
     CAPTURE(pair.name);
     const PairWeights weights(pair);
@@ -372,8 +372,7 @@ TEST_CASE("the bits of a draft's rows depend on tokens and view alone") {
   }
 }
 
-UNTHREADED_TEST_CASE(
-    "speculation that is kept says what it says when it is run again, and only one layer's is") {
+UNTHREADED_TEST_CASE("kept nodes give the same rows as recomputed ones; only a one-layer draft keeps nodes") {
   for (const Pair& pair : pairs()) {
     CAPTURE(pair.name);
     const PairWeights weights(pair);

@@ -1,6 +1,6 @@
 // labels: threads
-// A decoder with exits: the rows of an exit are those of the model that ends there, whatever went where
-// before.
+// A Llama decoder with early exits: the rows of an exit are those of a model that ends there, for any earlier
+// exits.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ std::vector<Token> random_tokens(Random& random, std::int32_t count, std::int32_
 
 constexpr std::int32_t kNodes = 12;
 
-/// A model with exits and, for each of them, the model that ends there, always asked from the beginning.
+/// A model with exits and, for each of them, a model that ends there and is always run from the beginning.
 template <class Real>
 class Twins {
  public:
@@ -178,9 +178,9 @@ UNTHREADED_TEST_CASE("the rows of an exit are those of the model that ends there
   play<float>(config_of({2}), {}, 6, 20);
 }
 
-TEST_CASE("threads change nothing") { play<float>(config_of({1, 3, 4}), {.threads = 3}, 7, 15); }
+TEST_CASE("the same bits with threads") { play<float>(config_of({1, 3, 4}), {.threads = 3}, 7, 15); }
 
-UNTHREADED_TEST_CASE("tokens that left early wait, as many as there are") {
+UNTHREADED_TEST_CASE("any number of tokens that left early can be pending") {
   Random random(8);
   Twins<float> twins(config_of({1, 3}), {.prefill_chunk = 8});
   twins.append(random_tokens(random, 5, 53));
@@ -194,7 +194,7 @@ UNTHREADED_TEST_CASE("tokens that left early wait, as many as there are") {
   twins.extend(random_tokens(random, 1, 53), {kNoParent}, 1);
 }
 
-UNTHREADED_TEST_CASE("any number of tokens waits, behind a full set of nodes") {
+UNTHREADED_TEST_CASE("pending tokens together with the largest number of nodes") {
   Random random(11);
   const auto weights = weights_of<float>(config_of({1, 3}));
   const auto model = std::make_shared<const LlamaWeights<float>>(weights);
@@ -216,7 +216,7 @@ UNTHREADED_TEST_CASE("any number of tokens waits, behind a full set of nodes") {
   }
 }
 
-UNTHREADED_TEST_CASE("going on makes views stale") {
+UNTHREADED_TEST_CASE("continuing to a later exit makes views stale") {
   Llama<float> model(std::make_shared<const LlamaWeights<float>>(weights_of<float>(config_of({1, 3}))));
   model.append(std::vector<Token>{1, 2, 3});
   const Token token = 1;
@@ -229,7 +229,7 @@ UNTHREADED_TEST_CASE("going on makes views stale") {
   CHECK_THROWS_WITH_AS(view.cache(), "KeyValuesView is stale: the model was called since", std::logic_error);
 }
 
-UNTHREADED_TEST_CASE("a model without exits has one") {
+UNTHREADED_TEST_CASE("a model without exits has one exit, its end") {
   Llama<float> plain(cut(weights_of<float>(config_of({1, 3})), 1));
   CHECK(plain.exits() == 1);
   CHECK(plain.layers_to(0) == 3);

@@ -1,6 +1,7 @@
+// Choice of rounded inputs and weight types.
 #include <specula/eigen/inputs.hpp>
 
-// Before anything else could bring them: programs name both and do not compile the model.
+// Included first: the header must define both without the model's.
 using specula::eigen::Inputs;
 using specula::eigen::WeightType;
 
@@ -8,7 +9,7 @@ using specula::eigen::WeightType;
 #include <specula/eigen/llama_options.hpp>
 #include <specula/eigen/panel_matrix.hpp>
 
-TEST_CASE("inputs are rounded, and weights kept as wide as they are, by choice alone") {
+TEST_CASE("by default neither inputs nor weights are rounded") {
   CHECK(specula::eigen::LlamaOptions{}.inputs == Inputs::full);
   CHECK(specula::eigen::PanelMatrix<float>().type() == WeightType::full);
 }

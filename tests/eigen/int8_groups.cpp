@@ -1,5 +1,5 @@
-// Weights at 8 bits: what is read is what the numbers say, rounding is the better of two scales and undoes
-// nothing twice.
+// Weights at 8 bits in groups with a power of two: decoding, rounding to the better of two scales, and exact
+// round trips.
 #include <specula/eigen/int8_groups.hpp>
 
 #include "specula/eigen/int8_groups.hpp"
@@ -37,7 +37,7 @@ Rounded round(const std::vector<float>& row) {
 double squared_error(const std::vector<float>& row, std::size_t first, std::size_t end, int e) {
   double sum = 0;
   for (std::size_t c = first; c < end; ++c) {
-    double q = std::round(row[c] / std::pow(2.0, e));  // halves are rare enough not to matter
+    double q = std::round(row[c] / std::pow(2.0, e));  // ties are rare enough to ignore
     q = std::min(127.0, std::max(-127.0, q));
     sum += std::pow(row[c] - q * std::pow(2.0, e), 2);
   }
@@ -56,7 +56,7 @@ TEST_CASE("a group is a power of two") {
     CHECK(static_cast<double>(row[c]) == static_cast<double>(q[c]) * std::pow(2.0, exponents[c / 32]));
 }
 
-TEST_CASE("what is out of range is named") {
+TEST_CASE("errors name values out of range") {
   const auto error_of = [](std::vector<float> row, std::vector<std::int8_t> exponents) {
     try {
       scale_groups(row, exponents);
@@ -73,7 +73,7 @@ TEST_CASE("what is out of range is named") {
   CHECK(error_of(row, {0, 0}) == "column 33: -128, must be in [-127, 127]");
 }
 
-TEST_CASE("rounding takes the better of the scales, and keeps what fits") {
+TEST_CASE("rounding takes the better of two scales, and keeps representable weights") {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
   for (int trial = 0; trial < 300; ++trial) {
@@ -91,12 +91,12 @@ TEST_CASE("rounding takes the better of the scales, and keeps what fits") {
       for (int other = e - 3; other <= e + 3; ++other)
         CHECK(taken <= squared_error(row, first, end, other) * (1 + 1e-9) + 1e-30);
     }
-    // What was rounded comes back as it is.
+    // Rounding again changes nothing.
     CHECK(round(once.values).values == once.values);
   }
 }
 
-TEST_CASE("edges: zeros, the smallest step, the largest weight, and what cannot be stored") {
+TEST_CASE("edge cases: zeros, the smallest step, the largest weight, and weights that cannot be stored") {
   CHECK(round(std::vector<float>(33, 0.0f)).values == std::vector<float>(33, 0.0f));
   CHECK(round({0x1p-24f, 0x1p-26f, -127 * 0x1p-24f}).values ==
         std::vector<float>{0x1p-24f, 0.0f, -127 * 0x1p-24f});

@@ -1,3 +1,4 @@
+// The JSON parser of config files and safetensors headers.
 #include <specula/eigen/json.hpp>
 
 #include "specula/eigen/json.hpp"
@@ -62,7 +63,7 @@ TEST_CASE("escapes") {
   CHECK(*parse("\"\xe2\x82\xac\"").string() == "\xe2\x82\xac");
 }
 
-TEST_CASE("what is not JSON is named with its offset") {
+TEST_CASE("errors of invalid JSON name the offset") {
   CHECK(error_of("") == "text: offset 0: expected a value");
   CHECK(error_of("  ") == "text: offset 2: expected a value");
   CHECK(error_of("tru") == "text: offset 0: expected a value");
@@ -96,7 +97,7 @@ TEST_CASE("what is not JSON is named with its offset") {
   CHECK(error_of("// no\n1") == "text: offset 0: expected a value");
 }
 
-TEST_CASE("a summary for messages is short, whatever the value") {
+TEST_CASE("summaries of values in messages are short") {
   for (const char* same : {"null", "true", "false", "-3", "\"x\"", "[\"x\"]", "[7]"})
     CHECK(parse(same).summary() == same);
   CHECK(parse("0.5").summary() == "0.5");
@@ -107,7 +108,7 @@ TEST_CASE("a summary for messages is short, whatever the value") {
   CHECK(parse('"' + std::string(1000, 'x') + '"').summary() == '"' + std::string(40, 'x') + "...\"");
 }
 
-TEST_CASE("depth is limited") {
+TEST_CASE("nesting depth is limited") {
   const auto nested = [](int depth) {
     return std::string(static_cast<std::size_t>(depth), '[') +
            std::string(static_cast<std::size_t>(depth), ']');

@@ -1,4 +1,4 @@
-// Slots of the cache: stored, moved, and read as the panel product reads them.
+// KvCache: slots are stored, moved, and read as the panel product reads them.
 #include <specula/eigen/kv_cache.hpp>
 
 #include "specula/eigen/kv_cache.hpp"
@@ -9,7 +9,7 @@
 
 using namespace specula::eigen;
 
-TEST_CASE("a slot keeps its keys and values, of its layer and head alone, also when moved") {
+TEST_CASE("a slot keeps its keys and values per layer and head, also when moved") {
   KvCache<float> cache(2, 3, 6, 20);
   CHECK(cache.slots() == 32);
   const auto key = [&](int layer, int head, int slot, int d) {

@@ -1,5 +1,5 @@
 // labels: threads
-// The decoder as a language model: trees, paths, commits and appends against each other and against a naive
+// eigen::Llama as a language model: trees, paths, commits and appends, against each other and against a naive
 // transcription.
 #include <specula/eigen/llama.hpp>
 
@@ -34,7 +34,7 @@ struct Shape {
   LlamaConfig config;
 };
 
-/// Sizes that are no multiples of anything, grouped heads, one head for all, and a head of its own.
+/// Odd sizes, grouped queries, one KV head, and an untied LM head.
 std::vector<Shape> shapes() {
   const auto config = [](int vocab, int hidden, int intermediate, int layers, int heads, int kv_heads,
                          int head_dim, bool tied) {
@@ -62,7 +62,7 @@ std::vector<Token> random_tokens(Random& random, std::int32_t count, std::int32_
   return tokens;
 }
 
-/// Any tree, often deep; node 0 hangs below the context, and sometimes others do.
+/// A random tree, often deep; node 0 is below the context, and sometimes others are.
 std::vector<NodeId> random_tree(Random& random, std::int32_t nodes) {
   std::vector<NodeId> parents;
   for (NodeId i = 0; i < nodes; ++i)
@@ -87,7 +87,7 @@ Row<Real> row(Llama<Real>& model, std::int32_t index) {
   return {logits.begin(), logits.end()};
 }
 
-/// The logits after `tokens`, each of them its own call of extend() and commit().
+/// The logits after `tokens`, with a call of extend() and commit() for each.
 template <class Real>
 Row<Real> one_by_one(std::shared_ptr<const LlamaWeights<Real>> weights, const std::vector<Token>& tokens,
                      LlamaOptions options = {}) {
@@ -135,7 +135,7 @@ UNTHREADED_TEST_CASE("double agrees with a naive transcription of the equations"
   }
 }
 
-UNTHREADED_TEST_CASE("float agrees with double, for every instruction set and both ways to store weights") {
+UNTHREADED_TEST_CASE("float agrees with double, for every instruction set and both weight types") {
   for (const auto& shape : shapes()) {
     CAPTURE(shape.name);
     Random random(2);
@@ -177,7 +177,7 @@ TEST_CASE_TEMPLATE("a node of any tree has the logits of its path", Real, float,
   }
 }
 
-TEST_CASE_TEMPLATE("several extends are one", Real, float, double) {
+TEST_CASE_TEMPLATE("several extend() calls equal one", Real, float, double) {
   const auto shape = shapes()[0];
   const auto weights = weights_of<Real>(shape.config);
   Random random(4);
@@ -200,7 +200,7 @@ TEST_CASE_TEMPLATE("several extends are one", Real, float, double) {
   }
 }
 
-TEST_CASE_TEMPLATE("rounds of extend, commit, truncate and append leave what a fresh model has", Real, float,
+TEST_CASE_TEMPLATE("rounds of extend, commit, truncate and append give the state of a new model", Real, float,
                    double) {
   for (const auto& shape : shapes()) {
     CAPTURE(shape.name);
@@ -216,12 +216,13 @@ TEST_CASE_TEMPLATE("rounds of extend, commit, truncate and append leave what a f
       else if (random.bernoulli(0.3) && !text.empty())
         cut(random.below(static_cast<std::int32_t>(text.size()) + 1));
       model.truncate(static_cast<std::int32_t>(text.size()));
-      for (int piece = random.below(3); piece > 0; --piece) {  // mostly lazy, sometimes past what may wait
+      for (int piece = random.below(3); piece > 0;
+           --piece) {  // mostly deferred, sometimes more than may be deferred
         const auto tokens = random_tokens(random, random.bernoulli(0.2) ? 25 : random.below(9), vocab);
         model.append(tokens);
         text = concat(text, tokens);
       }
-      if (random.bernoulli(0.2) && !text.empty()) {  // drop some that may still wait
+      if (random.bernoulli(0.2) && !text.empty()) {  // drop some, perhaps deferred ones
         text.resize(text.size() - 1);
         model.truncate(static_cast<std::int32_t>(text.size()));
       }
@@ -247,7 +248,7 @@ TEST_CASE_TEMPLATE("rounds of extend, commit, truncate and append leave what a f
   }
 }
 
-UNTHREADED_TEST_CASE("prefill has the bits of tokens that come one by one, unless it is wide") {
+UNTHREADED_TEST_CASE("prefill gives the bits of single tokens, unless wide products are used") {
   const auto shape = shapes()[0];
   Random random(6);
   const auto tokens = random_tokens(random, 100, shape.config.vocab_size);
@@ -307,7 +308,7 @@ UNTHREADED_TEST_CASE("an empty extend, and a context that is filled to the last 
   model.extend(tokens, parents);
 }
 
-UNTHREADED_TEST_CASE("a caller's mistakes are named, and change nothing") {
+UNTHREADED_TEST_CASE("errors name the caller's mistake, and change nothing") {
   const auto weights = weights_of<float>(shapes()[0].config);
   Llama<float> model(weights, {.capacity = 30, .max_nodes = 6});
   const std::vector<Token> context{1, 2, 3}, tokens{4, 5, 6, 7};
@@ -367,7 +368,7 @@ UNTHREADED_TEST_CASE("a caller's mistakes are named, and change nothing") {
                        doctest::Contains("LlamaOptions::capacity is 0"), std::invalid_argument);
 }
 
-TEST_CASE_TEMPLATE("a padded vocabulary is cut to the tokens that a draft has", Real, float, double) {
+TEST_CASE_TEMPLATE("a padded vocabulary is cut to the draft's size", Real, float, double) {
   const auto weights = weights_of<Real>(shapes()[0].config);  // 96 tokens
   Llama<Real> whole(weights), cut(weights, {.vocab_size = 53});
   CHECK(whole.vocab_size() == 96);
@@ -402,7 +403,7 @@ TEST_CASE("a model can be moved") {
 
 }  // namespace
 
-UNTHREADED_TEST_CASE("a pass with infinities leaves nothing behind for the next, whatever the padding") {
+UNTHREADED_TEST_CASE("infinities of one pass do not affect the next, for any padding") {
   LlamaConfig config;
   config.vocab_size = 10, config.hidden_size = 24, config.intermediate_size = 20, config.layers = 2;
   config.heads = 2, config.kv_heads = 1, config.head_dim = 6;

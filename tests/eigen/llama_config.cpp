@@ -1,3 +1,4 @@
+// read_llama_config(): config.json of Llama models and of conditioned drafts.
 #include <specula/eigen/llama_config.hpp>
 
 #include "specula/eigen/llama_config.hpp"
@@ -18,7 +19,7 @@ using namespace specula::eigen;
 constexpr const char* kSizes =
     R"("vocab_size":100,"hidden_size":64,"intermediate_size":96,"num_hidden_layers":3,"num_attention_heads":8)";
 
-/// `more` replaces nothing: keys must be new.
+/// `more` must have new keys only.
 LlamaConfig read(const std::string& more) {
   return read_llama_config(Json::parse(std::string("{") + kSizes + more + "}", "config"), "config");
 }
@@ -48,7 +49,7 @@ TEST_CASE("absent keys have the defaults of transformers") {
   CHECK(config.rope_scaling.factor == 0);
 }
 
-TEST_CASE("keys that are there count") {
+TEST_CASE("present keys override the defaults") {
   const LlamaConfig config =
       read(R"(,"architectures":["LlamaForCausalLM"],"num_key_value_heads":2,"head_dim":16,"rms_norm_eps":1e-5,
       "rope_theta":500000.0,"tie_word_embeddings":true,"max_position_embeddings":512,"rope_scaling":null,"attention_bias":false,"mlp_bias":false,
@@ -164,7 +165,7 @@ TEST_CASE("exits") {
         "config: key 'exits': a draft that is conditioned on a target has none");
 }
 
-TEST_CASE("what is not supported or makes no sense is named") {
+TEST_CASE("errors name unsupported and invalid values") {
   CHECK(error_of("[]") == "config: expected a JSON object");
   CHECK(error_of("{}") ==
         "config: key 'model_type': '' is not supported, expected 'llama', 'specula_glide' or "

@@ -1,3 +1,4 @@
+// LlamaOptions: ranges, instruction sets, wide products.
 #include <specula/eigen/llama_options.hpp>
 
 #include <doctest/doctest.h>
@@ -44,7 +45,9 @@ TEST_CASE("instructions that the machine lacks are refused, and rounded inputs i
   }
 }
 
-TEST_CASE("wide products: from 16 tokens on where panels are slower, never with a team, else as asked for") {
+TEST_CASE(
+    "wide products: by default from 16 tokens on where panels are slower, never with a thread team; else as "
+    "requested") {
   CHECK(checked<float>({.isa = Isa::portable}).large_batch_from == 16);
   CHECK(checked<double>({}).large_batch_from == 16);
   if (best_isa() != Isa::portable) CHECK(checked<float>({}).large_batch_from == detail::kNoLargeBatch);
@@ -52,7 +55,7 @@ TEST_CASE("wide products: from 16 tokens on where panels are slower, never with 
   CHECK(checked<float>({.threads = 2, .large_batch_from = 7}).large_batch_from == detail::kNoLargeBatch);
 }
 
-TEST_CASE("a pass has room for a chunk, or for all nodes and the tokens that wait") {
+TEST_CASE("a pass has room for a chunk, or for all nodes and the deferred tokens") {
   CHECK(detail::pass_columns({.max_nodes = 64, .prefill_chunk = 128}) == 128);
   CHECK(detail::pass_columns({.max_nodes = 120, .prefill_chunk = 128}) == 120 + detail::kLazyTokens);
 }

@@ -1,6 +1,6 @@
 // labels: long
-// A trained checkpoint, if there is one: float against double and the naive transcription, trees against
-// paths.
+// A trained checkpoint (TinyStories), if present: float against double and the naive transcription, trees
+// against paths.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ TEST_CASE("a trained checkpoint") {
 
   const auto text = greedy(model, 120);
   CHECK(greedy(reference, 120) == text);
-  // "Once upon a time, there was a little girl named": what this checkpoint says first, in its own tokens.
+  // "Once upon a time, there was a little girl named": this checkpoint's greedy beginning, as tokens.
   const std::vector<Token> opening{1, 147, 201, 282, 215, 286, 598, 1662, 356, 499, 826};
   CHECK(std::equal(opening.begin(), opening.end(), text.begin()));
 
@@ -71,7 +71,7 @@ TEST_CASE("a trained checkpoint") {
   for (std::size_t v = 0; v < 2048; ++v) far = std::max(far, std::abs(naive[v] - reference.logits(23)[v]));
   CHECK(far < 1e-9);
 
-  // Prefill, then a tree: the bits of the chain.
+  // Prefill, then a tree: the same bits as the chain.
   const std::vector<float> expected(rows.row(59).begin(), rows.row(59).end());
   Llama<float> prefilled(directory, {.capacity = 512, .prefill_chunk = 32, .large_batch_from = 1000});
   prefilled.append(Tokens(text).first(57));

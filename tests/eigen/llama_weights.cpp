@@ -1,4 +1,4 @@
-// Loading a Hugging Face directory: what comes back, and every error by name.
+// Loading the weights of a Hugging Face directory: values, and all errors.
 #include <specula/eigen/llama_weights.hpp>
 
 #include "specula/eigen/llama_weights.hpp"
@@ -111,7 +111,7 @@ TEST_CASE_TEMPLATE("one file of each dtype", Real, float, double) {
 }
 
 TEST_CASE("matrices of 8 bits are bfloat16 in memory") {
-  // Each matrix as numbers and exponents; what they stand for is what F32 would have held.
+  // Each matrix as integers and exponents, whose values are those of the F32 file.
   auto stored = tensors("BF16"), meant = stored;
   std::vector<Tensor> all;
   for (std::size_t i = 0; i < stored.size(); ++i) {
@@ -217,7 +217,7 @@ TEST_CASE("a tied head needs no lm_head.weight, and ignores one") {
   CHECK(&weights.head() == &weights.embedding);
 }
 
-TEST_CASE("what is wrong with a directory is named") {
+TEST_CASE("errors name the fault of a directory") {
   const TemporaryDirectory directory("errors");
   const auto error = [&]() -> std::string {
     try {
@@ -286,7 +286,7 @@ TEST_CASE("what is wrong with a directory is named") {
   }
 }
 
-TEST_CASE("drafts that are conditioned on a target have tensors of their own") {
+TEST_CASE("drafts conditioned on a target have additional tensors") {
   const TemporaryDirectory directory("looking");
   const auto config = [&](const std::string& more) {
     write_file(directory.path / "config.json",

@@ -1,6 +1,6 @@
-// A Llama decoder transcribed from the equations of transformers' modeling_llama.py, with what drafts that
-// are conditioned on a target have more: plain loops in double, no cache, no panels, nothing shared with the
-// library but the config and the numbers in the weights.
+// A Llama decoder transcribed from the equations of transformers' modeling_llama.py, with the additional
+// parts of conditioned drafts: plain loops in double, no cache, no panels, nothing shared with the library
+// but the config and the numbers in the weights.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace specula_test {
 
 using Vector = std::vector<double>;
 
-/// A token, and what it sees: columns, itself among them, and the first keys of the target; the feature
-/// beside it, if any.
+/// A token, and what it attends to: columns, itself among them, and the first keys of the target; its input
+/// feature, if any.
 struct NaiveColumn {
   std::int32_t token;
   std::size_t position;
@@ -27,8 +27,8 @@ struct NaiveColumn {
   Vector feature = {};
 };
 
-/// Everything about every column: keys (turned), values and what leaves the layer by layer and column, what
-/// enters the LM head, logits.
+/// Everything about every column: keys (rotated), values and layer outputs by layer and column, the LM head's
+/// input, logits.
 struct NaiveStates {
   std::vector<std::vector<Vector>> keys, values, hidden;
   std::vector<Vector> features, logits;
@@ -37,7 +37,7 @@ struct NaiveStates {
 inline NaiveStates naive_columns(const specula::eigen::LlamaWeights<double>& weights,
                                  const std::vector<NaiveColumn>& columns,
                                  const NaiveStates* target = nullptr) {
-  using specula::eigen::Conditioning;
+  using specula::Conditioning;
   using specula::eigen::PanelMatrix;
   const auto& config = weights.config;
   const auto length = columns.size();
@@ -164,7 +164,7 @@ inline NaiveStates naive_columns(const specula::eigen::LlamaWeights<double>& wei
   return out;
 }
 
-/// What a head takes of the target at token t: its feature, or what a matrix makes of hidden states and it.
+/// A head's input from the target at token t: the feature, or a matrix's product of the hidden states and it.
 inline Vector naive_feature(const specula::eigen::LlamaWeights<double>& head, const NaiveStates& target,
                             std::size_t t) {
   Vector read;
@@ -184,13 +184,13 @@ inline Vector naive_feature(const specula::eigen::LlamaWeights<double>& head, co
   return feature;
 }
 
-/// A text. What a draft sees of its target is all there is of `target`, which may have run fewer tokens: then
-/// a head's feature is its own.
+/// A text. A draft sees all of `target`, which may have computed fewer tokens: then a head uses its own
+/// feature.
 inline NaiveStates naive_states(const specula::eigen::LlamaWeights<double>& weights,
                                 const std::vector<std::int32_t>& tokens,
                                 const NaiveStates* target = nullptr) {
   const std::size_t size = target ? target->features.size() : 0;
-  const bool is_head = weights.config.conditioned_on == specula::eigen::Conditioning::features;
+  const bool is_head = weights.config.conditioned_on == specula::Conditioning::features;
   std::vector<NaiveColumn> columns;
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     NaiveColumn column{tokens[t], t, {}, std::min(t, size)};

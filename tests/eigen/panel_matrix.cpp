@@ -1,5 +1,5 @@
 // labels: vectorised
-// Rows go in and come out again, in both ways of storing them.
+// PanelMatrix: rows are stored and read back, with both weight types.
 #include <specula/eigen/panel_matrix.hpp>
 
 #include "specula/eigen/panel_matrix.hpp"
@@ -10,7 +10,7 @@
 
 using namespace specula::eigen;
 
-TEST_CASE("rows are found again; bfloat16 keeps what fits it, and rows beyond the last are zero") {
+TEST_CASE("rows read back equal those stored, rounded for bfloat16; padding rows are zero") {
   for (const WeightType type : {WeightType::bf16, WeightType::full}) {
     PanelMatrix<float> matrix(21, 5, type);
     CHECK(matrix.panels() == 2);
@@ -34,7 +34,7 @@ TEST_CASE("rows are found again; bfloat16 keeps what fits it, and rows beyond th
   CHECK(coarse.value(0, 0) == 1.0f);  // the upper half
 }
 
-TEST_CASE("matrices of an arena lie one behind the other, and outlive it") {
+TEST_CASE("matrices of an arena are contiguous, and outlive it") {
   PanelMatrix<float> first, second;
   {
     specula::eigen::detail::Arena arena;
@@ -49,7 +49,7 @@ TEST_CASE("matrices of an arena lie one behind the other, and outlive it") {
   CHECK(larger_than_a_chunk.value((1 << 11) - 1, (1 << 11) - 1) == 0.0f);
 }
 
-TEST_CASE("inputs are no multiple of 4096 bytes apart") {
+TEST_CASE("the distance between inputs is not a multiple of 4096 bytes") {
   using specula::eigen::detail::column_stride;
   CHECK(column_stride<float>(383) == 384);
   CHECK(column_stride<float>(1024) == 1040);

@@ -1,5 +1,6 @@
 // labels: long
-// Random trees on a tiny decoder: a tree is its paths, a commit is a prefill, and the cache has an end.
+// Random trees on a tiny Llama: a tree equals its paths, a commit equals a prefill, and the KV cache may be
+// full.
 #include "random_trees.hpp"
 
 #include <doctest/doctest.h>
@@ -27,7 +28,7 @@ using List = std::vector<Token>;
 
 std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
-/// Grouped heads, one KV head for all, as many KV heads as heads; sizes that are no multiples of anything.
+/// Grouped queries, one KV head, as many KV heads as heads; odd sizes.
 std::vector<LlamaConfig> configs() {
   const auto config = [](int vocab, int hidden, int intermediate, int layers, int heads, int kv_heads,
                          int head_dim, bool tied) {
@@ -49,7 +50,7 @@ Weights<Real> weights_of(const LlamaConfig& config, std::uint64_t seed = 7) {
       random_llama_weights<Real>(config, seed, WeightType::bf16));
 }
 
-/// Prefill rounds differently only in Eigen's products: none of those in float.
+/// Prefill rounds differently only in Eigen's products, which float does not use.
 template <class Real>
 LlamaOptions options_of(std::int32_t capacity, std::int32_t max_nodes = 64) {
   return {.capacity = capacity,
@@ -97,7 +98,7 @@ bool same(const std::vector<Row<Real>>& a, const std::vector<Row<Real>>& b) {
                     [](const Row<Real>& x, const Row<Real>& y) { return same<Real>(x, y); });
 }
 
-/// What a model that was given `context` by append() says of `tree`.
+/// The logits of `tree` by a model whose context was appended.
 template <class Real>
 std::vector<Row<Real>> fresh_rows(Weights<Real> weights, const List& context, const RandomTree& tree,
                                   std::int32_t capacity, std::int32_t max_nodes = 64) {
@@ -106,7 +107,7 @@ std::vector<Row<Real>> fresh_rows(Weights<Real> weights, const List& context, co
   return extend(model, tree);
 }
 
-/// Every row of `tree` against those of its branches, each of them alone behind the same context.
+/// Every row of `tree` against those of its branches, each of them alone after the same context.
 template <class Real>
 bool is_its_paths(Llama<Real>& branches, const RandomTree& tree, const std::vector<Row<Real>>& rows) {
   for (const NodeId leaf : tree.leaves()) {
@@ -121,7 +122,7 @@ bool is_its_paths(Llama<Real>& branches, const RandomTree& tree, const std::vect
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("one forward over a tree is a forward over each of its paths", Real, float, double) {
+TEST_CASE_TEMPLATE("one forward pass over a tree equals a pass over each of its paths", Real, float, double) {
   Random random(1);
   for (const LlamaConfig& config : configs()) {
     const Weights<Real> weights = weights_of<Real>(config);
@@ -146,7 +147,7 @@ TEST_CASE_TEMPLATE("one forward over a tree is a forward over each of its paths"
   }
 }
 
-TEST_CASE_TEMPLATE("committing any path leaves what a prefill of its tokens leaves", Real, float, double) {
+TEST_CASE_TEMPLATE("committing any path gives the state of a prefill of its tokens", Real, float, double) {
   Random random(2);
   std::int32_t moved = 0;
   for (const LlamaConfig& config : configs()) {
@@ -157,7 +158,7 @@ TEST_CASE_TEMPLATE("committing any path leaves what a prefill of its tokens leav
       const RandomTree tree = random_tree(random, config.vocab_size, 64),
                        probe = random_tree(random, config.vocab_size, 4);
       const std::vector<NodeId> longest = tree.path_to(random.below(tree.size()));
-      // The empty path, the root alone, and on; not every length of a long one.
+      // The empty path, the root alone, and longer ones; not every length of a long path.
       const std::size_t step = 1 + longest.size() / 6;
       for (std::size_t length = 0; length <= longest.size(); length += length < 2 ? 1 : step) {
         const std::vector<NodeId> path(longest.begin(),
@@ -173,11 +174,11 @@ TEST_CASE_TEMPLATE("committing any path leaves what a prefill of its tokens leav
         REQUIRE(model.node_count() == 0);
         REQUIRE(same<Real>(extend(model, probe), fresh_rows(weights, text, probe, 160)));
 
-        // And what is left of it, whether the cut is in the path or before it.
+        // And after a truncation within the path or before it.
         text.resize(at(random.below(model.size() + 1)));
         model.truncate(static_cast<std::int32_t>(text.size()));
         REQUIRE(same<Real>(extend(model, probe), fresh_rows(weights, text, probe, 160)));
-        // On from there, with tokens that wait for the next pass, not all of which live to see it.
+        // Then with deferred tokens, some of which are truncated before the next pass.
         const List more = random_tokens(random, random.below(20), config.vocab_size);
         model.append(more);
         text.insert(text.end(), more.begin(), more.end());
@@ -187,7 +188,7 @@ TEST_CASE_TEMPLATE("committing any path leaves what a prefill of its tokens leav
       }
     }
   }
-  CHECK(moved > 100);  // paths that lay apart
+  CHECK(moved > 100);  // paths with gaps
 }
 
 TEST_CASE_TEMPLATE("a tree of more than 64 nodes", Real, float, double) {
@@ -212,9 +213,8 @@ TEST_CASE_TEMPLATE("a tree of more than 64 nodes", Real, float, double) {
   }
 }
 
-TEST_CASE_TEMPLATE(
-    "more nodes than the model takes, or than there is room for: an error, and nothing is lost", Real, float,
-    double) {
+TEST_CASE_TEMPLATE("more nodes than max_nodes or than the room: an error, and nothing is lost", Real, float,
+                   double) {
   Random random(4);
   const LlamaConfig config = configs()[0];
   const Weights<Real> weights = weights_of<Real>(config);
@@ -236,7 +236,7 @@ TEST_CASE_TEMPLATE(
       };
       too_many(most + 1 + random.below(20));
       REQUIRE(same<Real>(extend(model, first), expected));
-      too_many(11);  // behind nodes that are there
+      too_many(11);  // after existing nodes
       const RandomTree rest = random_tree(random, 10, config.vocab_size, TreeProfile::any);
       extend(model, rest);
       too_many(1);
@@ -254,7 +254,7 @@ TEST_CASE_TEMPLATE(
 
 namespace {
 
-/// Plain decoding: a token a pass, until the cache of `capacity` tokens is full.
+/// Plain decoding: a token per pass, until the cache of `capacity` tokens is full.
 List plainly(Weights<float> weights, List text, std::int32_t capacity, const SamplingParams& params,
              std::uint64_t seed) {
   Llama<float> model(weights, options_of<float>(capacity));
@@ -274,7 +274,7 @@ List plainly(Weights<float> weights, List text, std::int32_t capacity, const Sam
 
 }  // namespace
 
-TEST_CASE("proposals shrink with the room that is left: plain decoding's text to the last token") {
+TEST_CASE("proposals shrink with the remaining room: the text is plain decoding's to the last token") {
   const LlamaConfig config = configs()[2];
   const auto weights = weights_of<float>(config), draft_weights = weights_of<float>(config, 8);
   Random random(5);
@@ -308,7 +308,7 @@ TEST_CASE("proposals shrink with the room that is left: plain decoding's text to
   CHECK(trimmed >= 8);
 }
 
-TEST_CASE("a shape that is larger than the model's max_nodes: an error of the round, and the text is kept") {
+TEST_CASE("a shape larger than the model's max_nodes: an error of the round, and the text is kept") {
   const LlamaConfig config = configs()[2];
   Llama<float> target(weights_of<float>(config), options_of<float>(200)),
       draft(weights_of<float>(config, 8), options_of<float>(200, 200));

@@ -1,3 +1,4 @@
+// Reading safetensors files: values of each type, and errors.
 #include <specula/eigen/safetensors.hpp>
 
 #include "specula/eigen/safetensors.hpp"
@@ -38,7 +39,7 @@ std::string error_of_header(const std::string& header) {
   return error_of(safetensors_bytes(header, std::string(16, 'x')));
 }
 
-TEST_CASE("tensors come back as they were written") {
+TEST_CASE("tensors are read as they were written") {
   const std::vector<float> values{0.0f, -1.5f, 0.25f, 3.0f, -0.0f, 448.0f};
   const std::string bytes = safetensors_bytes({{"b", "BF16", {2, 3}, values},
                                                {"a", "F32", {6}, values},
@@ -60,7 +61,7 @@ TEST_CASE("tensors come back as they were written") {
   CHECK(file.read(*file.find("empty")).empty());
 }
 
-TEST_CASE("every half is the number that it should be") {
+TEST_CASE("every half-precision bit pattern is decoded correctly") {
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto half = static_cast<std::uint16_t>(bits);
     float value = 0;
@@ -78,14 +79,14 @@ TEST_CASE("every half is the number that it should be") {
   }
 }
 
-TEST_CASE("types that are not decoded are listed") {
+TEST_CASE("tensors of other types are listed, but not decoded") {
   Safetensors file = from_bytes(
       safetensors_bytes(R"({"x":{"dtype":"I64","shape":[2],"data_offsets":[0,16]}})", std::string(16, 'x')));
   CHECK(file.find("x")->dtype == Dtype::other);
   CHECK(file.find("x")->dtype_name == "I64");
 }
 
-TEST_CASE("bad files are named, with offset or tensor, and what was expected") {
+TEST_CASE("errors of bad files name the file, the offset or tensor, and the expectation") {
   CHECK(error_of("") == "file: 0 bytes, expected 8 bytes of header length");
   CHECK(error_of("1234567") == "file: 7 bytes, expected 8 bytes of header length");
   CHECK(error_of(std::string("\x05\0\0\0\0\0\0\0{}", 10)) ==

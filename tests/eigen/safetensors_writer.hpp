@@ -13,7 +13,7 @@
 
 namespace specula_test {
 
-/// A folder of its own for one test, removed with all it holds.
+/// A temporary folder, removed with its contents.
 class TemporaryDirectory {
  public:
   explicit TemporaryDirectory(const std::string& name)
@@ -47,7 +47,7 @@ struct Tensor {
   std::vector<float> values;
 };
 
-/// Round to nearest even, by arithmetic rather than by bits: not the loader's way.
+/// Rounds to nearest even by arithmetic, unlike the loader, which uses bits.
 inline std::uint16_t half_bits(float value) {
   if (value == 0) return std::signbit(value) ? 0x8000 : 0;
   int exponent = 0;
@@ -55,7 +55,7 @@ inline std::uint16_t half_bits(float value) {
   const int unit = std::max(exponent - 11, -24);
   const auto steps = static_cast<int>(std::nearbyint(std::abs(std::ldexp(value, -unit))));  // 0 to 2048 units
   const int bits =
-      unit == -24 ? steps : (unit + 25) * 1024 + steps - 1024;  // a carry into the exponent is right
+      unit == -24 ? steps : (unit + 25) * 1024 + steps - 1024;  // a carry into the exponent is intended
   return static_cast<std::uint16_t>(bits + (std::signbit(value) ? 0x8000 : 0));
 }
 

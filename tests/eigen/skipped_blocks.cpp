@@ -1,6 +1,6 @@
 // labels: threads
-// A decoder without some of its blocks, in its own cache; and how alike the input and output of its attention
-// are.
+// A Llama decoder that skips some of its blocks in its own KV cache, and the similarity of its attention
+// blocks.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ std::vector<Token> random_tokens(Random& random, std::int32_t count) {
   return tokens;
 }
 
-/// Of the tokens [0, tokens): all keys and values, as they lie.
+/// All keys and values of the tokens [0, tokens), as stored.
 std::vector<float> bytes_of(const KeyValuesView<float>& view) {
   std::vector<float> all;
   const auto& cache = view.cache();
@@ -67,7 +67,7 @@ std::vector<float> logits_of(Llama<float>& model, std::int32_t row) {
 }  // namespace
 
 UNTHREADED_TEST_CASE(
-    "with nothing left out it is the model; without attention and MLP of a layer, the model without it") {
+    "skipping nothing gives the model; skipping attention and MLP of a layer gives the model without it") {
   Random random(1);
   const auto weights = weights_of(config_of(4));
   const std::vector<Token> text = random_tokens(random, 30), draft_tokens = random_tokens(random, 5);
@@ -79,12 +79,12 @@ UNTHREADED_TEST_CASE(
   plain.extend(draft_tokens, parents);
   for (std::int32_t r = 0; r < 5; ++r) CHECK(logits_of(model, r) == logits_of(plain, r));
 
-  // Layer 3 left out: its keys are not looked at, so a model that never had it says the same.
+  // Layer 3 skipped: its keys are not read, so a model without it gives the same rows.
   LlamaWeights<float> three = *weights;
   three.layers.erase(three.layers.begin() + 2);
   three.config.layers = 3;
-  // Up to there the models agree; behind it the context of the one saw layer 3 and the other's did not.
-  // Without context both are alike.
+  // The layers below agree; above, the context of one model was computed with layer 3, the other's without.
+  // Without context both agree.
   Llama<float> without(std::make_shared<const LlamaWeights<float>>(three));
   skipped.attention[2] = skipped.mlp[2] = 1;
   CHECK(skipped.count() == 2);
@@ -94,7 +94,7 @@ UNTHREADED_TEST_CASE(
   for (std::int32_t r = 0; r < 5; ++r) CHECK(logits_of(model, r) == logits_of(without, r));
 }
 
-UNTHREADED_TEST_CASE("each block that is left out is the identity, against the textbook") {
+UNTHREADED_TEST_CASE("each skipped block is the identity, against the naive transcription") {
   Random random(2);
   const LlamaConfig config = config_of(5);
   const auto weights = weights_of<double>(config);
@@ -112,7 +112,8 @@ UNTHREADED_TEST_CASE("each block that is left out is the identity, against the t
         zeros.layers[l].down = PanelMatrix<double>(37, 45, WeightType::full);
       }
     }
-    // Blocks whose last matrix is zero add nothing. The context is read by the whole model, so there is none.
+    // Blocks whose last matrix is zero add nothing. There is no context, since the whole model would compute
+    // it.
     Llama<double> model(weights), textbook(std::make_shared<const LlamaWeights<double>>(zeros));
     const std::vector<Token> draft_tokens = random_tokens(random, 6);
     const std::vector<NodeId> parents{kNoParent, 0, 1, 1, 2, 4};
@@ -124,7 +125,7 @@ UNTHREADED_TEST_CASE("each block that is left out is the identity, against the t
   }
 }
 
-UNTHREADED_TEST_CASE("committed slots are the same bytes before and after, and so is what follows") {
+UNTHREADED_TEST_CASE("committed slots have the same bytes before and after, and so have later rows") {
   Random random(3);
   const auto weights = weights_of(config_of(4));
   Llama<float> model(weights), undisturbed(weights);
@@ -149,7 +150,7 @@ UNTHREADED_TEST_CASE("committed slots are the same bytes before and after, and s
   }
 }
 
-UNTHREADED_TEST_CASE("what append() left waiting is calculated first") {
+UNTHREADED_TEST_CASE("tokens that append() deferred are computed first") {
   Random random(4);
   const auto weights = weights_of(config_of(3));
   const std::vector<Token> text = random_tokens(random, 7);
@@ -165,7 +166,7 @@ UNTHREADED_TEST_CASE("what append() left waiting is calculated first") {
   CHECK(logits_of(waiting, 0) == logits_of(ready, 0));
 }
 
-UNTHREADED_TEST_CASE("grown in pieces, behind any number of tokens, it is one call") {
+UNTHREADED_TEST_CASE("several calls after any number of tokens equal one call") {
   Random random(8);
   const auto weights = weights_of(config_of(3));
   SkippedBlocks none(3), some(3);
@@ -190,7 +191,7 @@ UNTHREADED_TEST_CASE("grown in pieces, behind any number of tokens, it is one ca
   }
 }
 
-UNTHREADED_TEST_CASE("a model with exits calculates all that its committed tokens lack") {
+UNTHREADED_TEST_CASE("a model with exits computes all layers that its committed tokens lack") {
   Random random(5);
   const auto weights = weights_of(config_of(4, {1, 4}));
   LlamaWeights<float> bare = *weights;  // the same without exits
@@ -210,7 +211,8 @@ UNTHREADED_TEST_CASE("a model with exits calculates all that its committed token
                        doctest::Contains("Llama::resume_to_exit: row 0, must be of"), std::invalid_argument);
 }
 
-UNTHREADED_TEST_CASE("nodes of one kind at a time, and such nodes do not join the context") {
+UNTHREADED_TEST_CASE(
+    "nodes with different skipped blocks cannot be mixed, and such nodes cannot be committed") {
   Llama<float> model(weights_of(config_of(3)));
   const Token token = 1;
   const NodeId root = kNoParent, first = 0;
@@ -260,7 +262,7 @@ UNTHREADED_TEST_CASE("similarity is the mean cosine around each attention block,
     }
     return mean;
   };
-  // The residual stream before and behind a block, from models that end there: features without a final norm.
+  // The residual stream before and after a block, from models that end there: features without a final norm.
   for (std::int32_t l = 0; l < 3; ++l) {
     const auto stream = [&](std::int32_t layers, bool attention) {
       LlamaWeights<double> cut = *in_double;
@@ -284,7 +286,7 @@ UNTHREADED_TEST_CASE("similarity is the mean cosine around each attention block,
   }
 }
 
-TEST_CASE("similarity is a function of the context, however it came in, and of no thread or instruction") {
+TEST_CASE("similarity depends on the context only, not on calls, threads or instruction sets") {
   Random random(7);
   const std::vector<Token> text = random_tokens(random, 60);
   for (const std::vector<std::int32_t>& exits : {std::vector<std::int32_t>{}, {1, 3}}) {
@@ -304,7 +306,7 @@ TEST_CASE("similarity is a function of the context, however it came in, and of n
         weights,
         {.threads = 3, .prefill_chunk = 7, .measure_similarity = true, .measure_mlp_similarity = true});
     for (std::size_t i = 0; i < 50; i += 5) pieces.append(Tokens(text).subspan(i, 5));
-    // As draft tokens that stay, siblings between them; a draft of them without some blocks first.
+    // As accepted draft tokens with siblings between them, drafted first without some blocks.
     SkippedBlocks skipped(3);
     skipped.attention[1] = 1;
     for (std::size_t i = 50; i < 60; i += 2) {
@@ -320,7 +322,7 @@ TEST_CASE("similarity is a function of the context, however it came in, and of n
     }
     CHECK(copy(pieces.similarity()) == whole);
     CHECK(copy(pieces.mlp_similarity()) == mlp);
-    // Cut, and other tokens instead.
+    // Truncated, then other tokens.
     pieces.append(random_tokens(random, 5));
     pieces.truncate(20);
     pieces.append(Tokens(text).subspan(20));

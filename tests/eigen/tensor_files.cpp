@@ -1,4 +1,5 @@
-// The files of a checkpoint: what is missing is named. Shards and their index are tested with the weights.
+// The files of a checkpoint: errors name what is missing. Shards and their index are tested in
+// llama_weights.cpp.
 #include <specula/eigen/tensor_files.hpp>
 
 #include "specula/eigen/tensor_files.hpp"
@@ -11,7 +12,7 @@
 
 #include "safetensors_writer.hpp"
 
-TEST_CASE("a folder without tensors is named") {
+TEST_CASE("an error names a folder without tensors") {
   const auto folder = std::filesystem::temp_directory_path() / "specula_no_tensors";
   std::filesystem::create_directories(folder);
   CHECK_THROWS_WITH_AS(specula::eigen::TensorFiles{folder}, doctest::Contains("specula_no_tensors"),
@@ -19,7 +20,7 @@ TEST_CASE("a folder without tensors is named") {
   std::filesystem::remove_all(folder);
 }
 
-TEST_CASE("what is wrong with an index is named") {
+TEST_CASE("errors name the fault of an index") {
   const specula_test::TemporaryDirectory folder("index");
   const auto error_of = [&](const char* index) {
     specula_test::write_file(folder.path / "model.safetensors.index.json", index);

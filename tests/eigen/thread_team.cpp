@@ -1,4 +1,5 @@
 // labels: threads
+// ThreadTeam: barriers between threads.
 #include <specula/eigen/thread_team.hpp>
 
 #include "specula/eigen/thread_team.hpp"
@@ -13,7 +14,7 @@ namespace {
 
 using specula::eigen::ThreadTeam;
 
-TEST_CASE("members run in step") {
+TEST_CASE("barriers order the members' steps") {
   for (const std::int32_t size : {1, 2, 3, 7}) {
     ThreadTeam team(size);
     CHECK(team.size() == size);
@@ -22,7 +23,7 @@ TEST_CASE("members run in step") {
       auto body = [&](std::int32_t member) {
         const auto me = static_cast<std::size_t>(member),
                    next = static_cast<std::size_t>((member + 1) % size);
-        for (int step = 0; step < 50; ++step) {  // each hands its number to a neighbour, over two barriers
+        for (int step = 0; step < 50; ++step) {  // each passes its number to a neighbour, over two barriers
           left[me] = right[next] + 1;
           team.barrier();
           right[me] = left[next];
@@ -35,7 +36,7 @@ TEST_CASE("members run in step") {
   }
 }
 
-TEST_CASE("a team may never run, and sizes are checked") {
+TEST_CASE("a team need not run, and sizes are checked") {
   ThreadTeam idle(4);
   CHECK_THROWS_WITH_AS(ThreadTeam(0), "threads is 0, must be 1 to 256", std::invalid_argument);
   CHECK_THROWS_WITH_AS(ThreadTeam(257), "threads is 257, must be 1 to 256", std::invalid_argument);

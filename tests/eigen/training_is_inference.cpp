@@ -1,5 +1,5 @@
-// What a draft that is conditioned on its target sees in training, by the masks of train/, is what it sees at
-// each step of a round: all its rows, and all the features that it predicts, are the same.
+// Training equals inference for drafts conditioned on the target: with the masks of train/, all rows and all
+// predicted features are those of the steps of a round.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ double distance(std::span<const double> a, std::span<const double> b) {
 }
 
 /// A round with its root at position `root`, in which the text itself is drafted: the logits of step 1, 2,
-/// ... The draft is fed piece by piece before, as rounds would do it.
+/// ... The context is fed in pieces before, as in rounds.
 template <class ReadTarget>
 std::vector<std::vector<double>> round(Llama<double>& draft, Llama<double>& target,
                                        const std::vector<Token>& text, std::int32_t root, std::int32_t steps,
@@ -88,8 +88,8 @@ TEST_CASE("GLIDE: a training block is a round") {
     config.target.layers = 3;
     const auto weights = random_weights(config, 6);
 
-    // Training: a fresh column of each token, as the draft runs it once it is context, and one in its block.
-    // Of one layer both have the same keys and values, so that a trainer needs only the second.
+    // Training: two columns per token, one as context and one within its block. With one layer both have the
+    // same keys and values, so a trainer needs only the second.
     std::vector<NaiveColumn> columns;
     for (const bool in_block : {false, true})
       for (std::int32_t q = 0; q < length; ++q) {
@@ -124,7 +124,7 @@ TEST_CASE("GLIDE: a training block is a round") {
   }
 }
 
-TEST_CASE("HASS: forward j is step j") {
+TEST_CASE("HASS: forward pass j equals draft step j") {
   const auto target_weights = random_weights(config_of(24, 3, 4, 2, 6), 5);
   LlamaConfig config = config_of(24, 1, 2, 1, 10);
   config.conditioned_on = Conditioning::features;
@@ -139,7 +139,7 @@ TEST_CASE("HASS: forward j is step j") {
     return static_cast<std::size_t>(stream * length + column);
   };
 
-  // Training: stream after stream, each of what the forward before it predicted.
+  // Training: one stream after the other, each from the features that the one before predicted.
   std::vector<NaiveColumn> columns;
   NaiveStates trained;
   for (std::int32_t forward = 1; forward <= alignment.forwards; ++forward) {

@@ -355,7 +355,7 @@ TEST_CASE("leaving out what was drawn biases the text; stopping after it does no
   CHECK(distribution_of(2, SampleAndMatch{}, Dropping{}, 3).error < 1e-12);  // which never reads q
 }
 
-TEST_CASE("recording another distribution than the one drawn from biases the text") {
+TEST_CASE("recording a distribution other than the one drawn from biases the text") {
   CHECK(distribution_of(3, Rejection{}, WrongDistribution{.drawn_at = 1.0f, .recorded_at = 0.5f}, 2).error >
         0.01);
   CHECK(distribution_of(3, Rejection{}, WrongDistribution{.drawn_at = 0.5f, .recorded_at = 1.0f}, 2).error >
@@ -365,8 +365,8 @@ TEST_CASE("recording another distribution than the one drawn from biases the tex
 }
 
 TEST_CASE(
-    "keys without the round's origin bring uniform draws back; an enumerator of fresh uniform draws does not "
-    "see it") {
+    "keys without the round's origin repeat uniform draws; an enumerator of fresh uniform draws does not "
+    "detect it") {
   double biased = 0;
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     const EmittedDistribution sound = distribution_of(3, Rejection{}, Moody{}, 3, RandomKeying::key, seed);
@@ -423,7 +423,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "two drafts at one node: exact if each keeps its own row, refused if one is to take the other's place") {
+    "two drafts at one node: exact if each keeps its own row, refused if one would replace the other's") {
   const auto error = [](auto rule, bool own_slot) {
     ToyModel target(3, 1), first(3, 2), second(3, 3);
     Speculator run{TreeVerifier{target, rule}, Stack{ModelDrafter{first}, ModelDrafter{second}},

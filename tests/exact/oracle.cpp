@@ -91,10 +91,10 @@ double accepted(const Rule& rule, const Level& level) {
       level.distinct ? tree.draw_distinct(0, distribution, rng) : tree.draw(0, distribution, rng);
     rule.verify(tree, TargetDistributions({rows.data(), level.k + 1, vocab, vocab}, {}, workspace), rng,
                 result);
-    const bool stays = result.accepted_count() > 0;
-    first[static_cast<std::size_t>(stays ? tree.token(result.accepted[1]) : result.next_token)] +=
+    const bool accepted = result.accepted_count() > 0;
+    first[static_cast<std::size_t>(accepted ? tree.token(result.accepted[1]) : result.next_token)] +=
         rng.weight();
-    sum += stays ? rng.weight() : 0.0;
+    sum += accepted ? rng.weight() : 0.0;
   } while (rng.next());
   for (std::size_t x = 0; x < first.size(); ++x) CHECK(std::abs(first[x] - level.p[x]) < 1e-12);
   return sum;

@@ -49,11 +49,11 @@ struct Warm : CostAware<S> {
     CostAware<S>::reset();
     ProposalBuilder tree(4, 3, 0);
     VerifyResult result;
-    for (const bool stays : {true, true, false}) {
+    for (const bool accepted : {true, true, false}) {
       tree.reset(0, 0);
       tree.choose(0, 1, 0.6f);
       result.clear();
-      if (stays) result.accepted.push_back(1);
+      if (accepted) result.accepted.push_back(1);
       CostAware<S>::learn(tree, result, {.target = {1, 2, 1.0}, .draft = {1, 1, 0.1}});
     }
   }

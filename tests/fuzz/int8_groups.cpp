@@ -1,4 +1,5 @@
-// Any bytes as a matrix of 8 bits: an error or rows of numbers that bfloat16 holds; and any floats, rounded.
+// Fuzzes matrices of 8 bits: any bytes give an error or rows that bfloat16 represents; any floats are
+// rounded.
 #include <specula/eigen/tensor_files.hpp>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ void require(bool ok) {
   if (!ok) std::abort();
 }
 
-/// A file of a matrix and its exponents; `lie` spoils what the header says of them.
+/// A file of a matrix and its exponents; `lie` corrupts the header.
 std::string file_of(std::int64_t rows, std::int64_t cols, std::uint8_t lie, const std::string& data) {
   const std::int64_t groups = static_cast<std::int64_t>(Int8Groups::count(static_cast<std::size_t>(cols)));
   const auto entry = [](const std::string& name, const char* dtype, std::int64_t r, std::int64_t c,
@@ -71,7 +72,7 @@ void round_row(const std::uint8_t* data, std::size_t size) {
   scale_groups(back, exponents);
   for (std::size_t c = 0; c < row.size(); ++c) {
     const float unit = std::ldexp(1.0f, exponents[c / Int8Groups::kSize]);
-    // Within half a step, but where the smaller scale cuts off.
+    // Within half a step, except where the smaller scale saturates.
     require(std::abs(row[c] - back[c]) <= unit / 2 || std::abs(numbers[c]) == Int8Groups::kMost);
   }
   round_to_groups(back, numbers, exponents);

@@ -1,4 +1,4 @@
-// Any bytes as JSON and as config.json: an error or a value that makes sense.
+// Fuzzes the JSON parser and config.json: any bytes give an error or a valid value.
 #include <specula/eigen/llama_config.hpp>
 
 #include <algorithm>
@@ -18,20 +18,20 @@ void require(bool ok) {
   if (!ok) std::abort();
 }
 
-/// Visits every value; keys are found again and ascend.
-void walk(const Json& json, int depth) {
+/// Checks every value below `json`: its depth and kind, and that an object's keys ascend and are found.
+void check_values(const Json& json, int depth) {
   require(depth <= Json::kMaxDepth);
   const int kinds = json.is_null() + (json.boolean() != nullptr) + json.number().has_value() +
                     (json.string() != nullptr) + (json.array() != nullptr) + (json.object() != nullptr);
   require(kinds == 1);
   if (json.array())
-    for (const Json& item : *json.array()) walk(item, depth + 1);
+    for (const Json& item : *json.array()) check_values(item, depth + 1);
   if (!json.object()) return;
   const std::string* before = nullptr;
   for (const auto& [key, value] : *json.object()) {
     require(json.find(key) == &value && (!before || *before < key));
     before = &key;
-    walk(value, depth + 1);
+    check_values(value, depth + 1);
   }
 }
 
@@ -46,7 +46,7 @@ constexpr std::string_view kSeeds[] = {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
     const Json json = Json::parse({reinterpret_cast<const char*>(data), size}, "fuzz");
-    walk(json, 0);
+    check_values(json, 0);
     const LlamaConfig config = read_llama_config(json, "fuzz");
     require(config.heads % config.kv_heads == 0 && config.head_dim % 2 == 0 && config.vocab_size > 0);
   } catch (const std::runtime_error&) {

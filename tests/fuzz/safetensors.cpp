@@ -1,4 +1,4 @@
-// Any bytes as a safetensors file: an error or tensors that lie within it, never a read outside.
+// Fuzzes safetensors files: any bytes give an error or tensors within the file, never a read outside.
 #include <specula/eigen/safetensors.hpp>
 
 #include <algorithm>
@@ -50,8 +50,8 @@ constexpr std::string_view kSeeds[] = {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string bytes(reinterpret_cast<const char*>(data), size);
-  // As it is, and with a true header length, which mutation would hardly ever hit: the first byte says where
-  // it ends.
+  // The input as it is, and with a valid header length (given by the first byte), which mutation would hardly
+  // ever produce.
   std::string framed(8, '\0');
   if (size > 1) {
     const std::size_t header = std::min<std::size_t>(size - 1, static_cast<std::size_t>(data[0]) * 16);

@@ -1,6 +1,6 @@
-// Every rule on proposals and rows made of the input's bytes: verification results against the dense rules
-// where no uniform draw is near a boundary, fast kernels against the doubles, and whatever the rows hold: a
-// verification result that is a path, or an exception.
+// Fuzzes every rule on proposals and rows made of the input's bytes: results against the dense rules if no
+// uniform draw is near a boundary, fast kernels against doubles; for any rows, the result is a path or an
+// exception.
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -71,14 +71,14 @@ struct Input {
   double delta() const { return (lenience - 1) / 2; }
 };
 
-/// What KSeq takes.
+/// Proposals that KSeq accepts.
 bool for_k_seq(const TokenTree& tree) {
   const ProposalKind kind = tree.kind();
   return kind == ProposalKind::deterministic || kind == ProposalKind::sampled ||
          kind == ProposalKind::sampled_iid;
 }
 
-/// `special` rows may be bad ones; then there is no dense copy of the distributions.
+/// With `special`, rows may be bad; then there is no dense copy of the distributions.
 Input read(Bytes& bytes, bool special) {
   const std::uint8_t how = bytes.next();
   SamplingParams params;

@@ -1,6 +1,6 @@
-// Names that other people's headers define as macros. A header of ours that uses one breaks in their
-// programs, so here each expands to what no compiler accepts. What the standard library and Eigen use
-// themselves comes first:
+// Names that other libraries define as macros. A specula header that uses one would break in such programs,
+// so here each expands to a syntax error. The standard library and Eigen use some of them, so they are
+// included first:
 #pragma once
 
 #include <algorithm>
@@ -75,7 +75,7 @@
 #define B0 SPECULA_POISON(B0, termios.h)
 // <sys/sysmacros.h>
 #define major(...) SPECULA_POISON(major, sysmacros.h)
-// <AssertMacros.h> of macOS. Function-like: only a name before a parenthesis is replaced, so our headers
+// <AssertMacros.h> of macOS. Function-like: only a name before a parenthesis is replaced, so the headers
 // write
 // `(rule.verify)(...)` and declare `void (verify)(...)`.
 #define check(...) SPECULA_POISON(check, AssertMacros.h)

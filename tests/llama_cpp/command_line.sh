@@ -59,7 +59,7 @@ if [ "$(text --pipeline chain:3 --stop "$stop")" != "$(printf '%s' "$question${w
   echo 'FAILED: --stop ends the text elsewhere'
   failed=1
 fi
-# Control tokens are tokens where that is asked for: the text ends before it begins.
+# With --special, names of control tokens are encoded as tokens: the text ends before it begins.
 expect 0 '^1 tokens' "${run[@]}" --prompt 'One.</s>' --special --pipeline autoregressive --max-new-tokens 1
 expect 2 "llama.cpp has sequences for trees of 256 draft tokens" "${run[@]}" --prompt x --pipeline dynamic-tree:10:5:300
 expect 2 'cannot leave layers out' "${run[@]}" --prompt x --pipeline asd

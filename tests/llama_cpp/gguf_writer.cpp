@@ -1,6 +1,6 @@
 // labels: long
 
-// Hugging Face directories written as GGUF: the model is the same one, and so are its tokens.
+// Writing Hugging Face directories as GGUF: the same model and the same tokens.
 #include "gguf_writer.hpp"
 
 #include <doctest/doctest.h>
@@ -36,8 +36,8 @@ namespace {
 
 const std::filesystem::path kModels = SPECULA_MODELS_DIR;
 
-/// A small model with everything that the pack's do not have: a head of its own, scaled angles, heads whose
-/// width is not the hidden size over their number, tokens that the tokenizer does not know.
+/// A small model with features that the pack's lack: an untied LM head, scaled rotary angles, a head_dim
+/// other than hidden size / heads, tokens that the tokenizer does not have.
 constexpr int kVocab = 2052, kHidden = 48, kWide = 64, kHeads = 4, kKvHeads = 2, kHeadDim = 16;
 
 /// With `eight_bits`, matrices are stored at 8 bits.
@@ -112,12 +112,12 @@ double difference(const std::filesystem::path& folder, GgufType type) {
 
 }  // namespace
 
-TEST_CASE("a model with everything that a Llama may have") {
+TEST_CASE("a model with all optional parts of a Llama") {
   quiet();
   const TemporaryDirectory exact("gguf_f32"), rounded("gguf_bf16");
   write_directory(exact.path, "F32");
   CHECK(difference(exact.path, GgufType::f32) < 1e-4);
-  // Numbers that are rounded when they are written are other numbers, but not by much.
+  // Weights rounded when written change logits, but little.
   CHECK(difference(exact.path, GgufType::f16) < 0.05);
   CHECK(difference(exact.path, GgufType::bf16) < 0.3);
   CHECK(difference(exact.path, GgufType::bf16) > 1e-4);
@@ -126,7 +126,7 @@ TEST_CASE("a model with everything that a Llama may have") {
   CHECK(at_8 < 0.5);
   CHECK(at_4 < 8 * at_8);
   CHECK(at_4 > 2 * at_8);
-  // Those that are bfloat16 already stay what they are (activations are rounded by libllama then).
+  // Weights that are bfloat16 already are unchanged (libllama then rounds activations).
   write_directory(rounded.path, "BF16");
   CHECK(difference(rounded.path, GgufType::f32) < 1e-4);
   const auto weights = std::filesystem::file_size(rounded.path / "model.safetensors");
@@ -139,12 +139,12 @@ TEST_CASE("weights at 8 bits are Q8_0 where rows are whole blocks") {
   quiet();
   const TemporaryDirectory folder("gguf_q8_0");
   write_directory(folder.path, "F32", /*eight_bits=*/true);
-  // The weights are the same ones, so in floats nothing is lost. With Q8_0 libllama rounds activations to 8
+  // The weights are the same, so in floats nothing is lost. With Q8_0 libllama rounds activations to 8
   // bits.
   CHECK(difference(folder.path, GgufType::f32) < 1e-4);
   CHECK(difference(folder.path, GgufType::automatic) < 0.3);
   const auto file = folder.path / "model.gguf";
-  CHECK(llama_model_ftype(llama_cpp::load(file).get()) == LLAMA_FTYPE_MOSTLY_BF16);  // rows of 48 are most
+  CHECK(llama_model_ftype(llama_cpp::load(file).get()) == LLAMA_FTYPE_MOSTLY_BF16);  // most rows have 48
   ggml_context* tensors = nullptr;
   gguf_context* const header =
       gguf_init_from_file(file.string().c_str(), {.no_alloc = false, .ctx = &tensors});
@@ -172,7 +172,7 @@ TEST_CASE("weights at 8 bits are Q8_0 where rows are whole blocks") {
   gguf_free(header), ggml_free(tensors);
 }
 
-TEST_CASE("the pack's models in blocks: throughout, and near to what they were") {
+TEST_CASE("the pack's models in blocked formats: all matrices, with similar logits") {
   quiet();
   const TemporaryDirectory folder("gguf_pack");
   /// Writes a model, checks what all its matrices are stored as, and returns its logits for 40 tokens.
@@ -228,7 +228,7 @@ TEST_CASE("the pack's models in blocks: throughout, and near to what they were")
   CHECK(rounded < 0.05);
 }
 
-TEST_CASE("what a file says of itself") {
+TEST_CASE("metadata of the file") {
   quiet();
   const TemporaryDirectory folder("gguf_metadata");
   write_directory(folder.path, "F32");
@@ -251,7 +251,7 @@ TEST_CASE("what a file says of itself") {
   CHECK(!llama_vocab_get_add_eos(vocab));
 }
 
-TEST_CASE("libllama splits texts as SentencePiece does, and puts them together again") {
+TEST_CASE("libllama tokenizes and detokenizes texts as SentencePiece does") {
   const auto model = pack_model("target");
   const llama_vocab* const vocab = llama_model_get_vocab(model.get());
   const specula_examples::Tokenizer tokenizer(kModels / "target" / "tokenizer.model");
@@ -278,7 +278,7 @@ TEST_CASE("libllama splits texts as SentencePiece does, and puts them together a
   }
 }
 
-TEST_CASE("what cannot be written is named") {
+TEST_CASE("errors name what cannot be written") {
   const TemporaryDirectory folder("gguf_errors");
   const auto file = folder.path / "model.gguf";
   const std::string glide = (kModels / "glide" / "config.json").string();
@@ -327,7 +327,7 @@ TEST_CASE("a tokenizer with more tokens than the model is refused") {
       std::runtime_error);
 }
 
-TEST_CASE("a vocabulary whose scores are no ranks is refused") {
+TEST_CASE("a vocabulary whose scores are not ranks is refused") {
   const TemporaryDirectory folder("gguf_unigram");
   for (const char* name : {"config.json", "model.safetensors"})
     std::filesystem::copy_file(kModels / "small" / name, folder.path / name);

@@ -1,6 +1,6 @@
 // labels: long optimised
-// A model inside llama.cpp: rows, trees, commits and failures, against our own decoder and against fresh
-// contexts.
+// llama_cpp::Model, the adapter to libllama: rows, trees, commits and failures, against eigen::Llama and
+// against new contexts.
 #include <specula/llama_cpp/model.hpp>
 
 #include <doctest/doctest.h>
@@ -59,7 +59,7 @@ eigen::Llama<float> eigen_model(const std::string& name, std::int32_t capacity) 
                              {.capacity = capacity, .inputs = eigen::Inputs::full});
 }
 
-/// The logits after `path`, in a context that knows nothing else.
+/// The logits after `path` in a new context.
 std::vector<float> fresh_row(Model& other, const List& context, const List& path) {
   other.truncate(0);
   other.append(context);
@@ -83,7 +83,7 @@ List greedy(Model& model, const List& prompt, std::int32_t count) {
   return text;
 }
 
-/// What a pipeline writes after `prompt`, as many tokens in all as `want` has; the rounds that it took.
+/// A pipeline's text after `prompt`, as long as `want`, and its number of rounds.
 template <class Run>
 std::int64_t rounds_for(Run& run, const List& prompt, const List& want) {
   PhiloxRandom rng(1);
@@ -99,7 +99,7 @@ std::int64_t rounds_for(Run& run, const List& prompt, const List& want) {
 
 }  // namespace
 
-TEST_CASE("logits are our own decoder's, for every model of the pack that has a GGUF form") {
+TEST_CASE("logits agree with those of eigen::Llama, for every model of the pack that has a GGUF form") {
   Random random(1);
   for (const std::string name : {"target", "base", "small", "s2d"}) {
     CAPTURE(name);
@@ -117,8 +117,7 @@ TEST_CASE("logits are our own decoder's, for every model of the pack that has a 
   }
 }
 
-TEST_CASE(
-    "200 random rounds: every row is that of its path alone, whatever was committed and forgotten before") {
+TEST_CASE("200 random rounds: every row is that of its path alone, after any commits and truncations") {
   Random random(2);
   constexpr std::int32_t kCapacity = 300;
   const auto weights = pack_model("small");
@@ -133,7 +132,7 @@ TEST_CASE(
       model.truncate(static_cast<std::int32_t>(text.size()));
       own.truncate(static_cast<std::int32_t>(text.size()));
     }
-    if (round % 3 == 0) {  // some wait, some run at once
+    if (round % 3 == 0) {  // some deferred, some computed immediately
       const List more = random_tokens(random, random.below(round % 2 ? 6 : 40), vocab);
       model.append(more), own.append(more);
       text.insert(text.end(), more.begin(), more.end());
@@ -168,7 +167,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("append() and truncate() forget nodes, whether tokens wait or run at once") {
+TEST_CASE("append() and truncate() drop nodes, with deferred tokens and without") {
   Random random(10);
   Model model(pack_model("small"), exact_options(300));
   auto own = eigen_model("small", 300);
@@ -188,7 +187,7 @@ TEST_CASE("append() and truncate() forget nodes, whether tokens wait or run at o
   }
 }
 
-TEST_CASE("a cache filled to its last slot, and what does not fit") {
+TEST_CASE("a full KV cache, and tokens that do not fit") {
   Random random(3);
   for (const std::int32_t capacity : {40, 256}) {
     Model model(pack_model("small"), exact_options(capacity, 16));
@@ -217,7 +216,7 @@ TEST_CASE("a cache filled to its last slot, and what does not fit") {
   }
 }
 
-TEST_CASE("bad input is named and changes nothing") {
+TEST_CASE("errors name bad input and change nothing") {
   Random random(4);
   Options options = exact_options(200, 12);
   options.max_leaves = 3;
@@ -264,7 +263,7 @@ TEST_CASE("bad input is named and changes nothing") {
   CHECK_THROWS_WITH_AS(model.features(), "llama_cpp::Model: features: Options::features is off",
                        std::logic_error);
 
-  // The tree goes on where it was.
+  // The tree continues where it was.
   const Token token = 9;
   const NodeId node = 2, root = 0;
   CHECK(difference(model.extend({&token, 1}, {&node, 1}), own.extend({&token, 1}, {&node, 1})) < kTolerance);
@@ -272,10 +271,10 @@ TEST_CASE("bad input is named and changes nothing") {
   CHECK(model.extend({}, {}).rows == 0);
 }
 
-TEST_CASE("a pass that fails takes nothing with it") {
+TEST_CASE("a failed pass changes nothing") {
   struct Failure {
-    bool on = false, throws = false;  // an exception, or libllama's own way to stop
-    int left = 0;                     // steps of the calculation before it
+    bool on = false, throws = false;  // an exception, or libllama's abort callback
+    int left = 0;                     // computation steps before it
     bool now() { return on && --left < 0; }
   } failure;
   for (const bool features : {false, true}) {
@@ -285,7 +284,7 @@ TEST_CASE("a pass that fails takes nothing with it") {
     options.features = features;
     options.adjust = [&](llama_context_params& params) {
       params.type_k = params.type_v = GGML_TYPE_F32;
-      params.n_ubatch = 16;  // so that a part of a batch is in the cache when it fails
+      params.n_ubatch = 16;  // so that it fails with a part of the batch in the cache
       params.abort_callback = [](void* data) {
         auto& state = *static_cast<Failure*>(data);
         return !state.throws && state.now();
@@ -301,7 +300,7 @@ TEST_CASE("a pass that fails takes nothing with it") {
     auto own = eigen_model("small", 2000);
     const std::int32_t vocab = own.vocab_size();
     int failed = 0, passed = 0;
-    /// Whether the call came through; if not, sizes are what they were.
+    /// Whether the call succeeded; if not, sizes are unchanged.
     const auto tried = [&](int steps, auto call) {
       const std::int32_t size = model.size(), nodes = model.node_count();
       failure = {true, random.bernoulli(0.5), random.below(steps)};
@@ -325,7 +324,7 @@ TEST_CASE("a pass that fails takes nothing with it") {
       CAPTURE(round);
       const bool is_long = round % 20 == 0;  // in several passes
       const List more = random_tokens(random, is_long ? 700 : random.below(round % 4 == 0 ? 60 : 9), vocab);
-      model.truncate(model.size());  // a failed append forgets the nodes
+      model.truncate(model.size());  // a failed append drops the nodes
       if (tried(is_long ? 3000 : 150, [&] { model.append(more); })) own.append(more);
       REQUIRE(model.size() == own.size());
       const RandomTree tree = random_tree(random, vocab, 40);
@@ -335,7 +334,7 @@ TEST_CASE("a pass that fails takes nothing with it") {
       own.truncate(own.size());
       for (int part = 0; part < 2; ++part) {
         if (tried(150, [&] { model.extend(tokens[part], parents[part]); })) {
-          model.truncate(model.size());  // once more, for what it is compared to
+          model.truncate(model.size());  // once more, for comparison
           for (int again = 0; again < part; ++again) model.extend(tokens[again], parents[again]);
         }
         CHECK(difference(model.extend(tokens[part], parents[part]), own.extend(tokens[part], parents[part])) <
@@ -359,7 +358,7 @@ TEST_CASE("a pass that fails takes nothing with it") {
   }
 }
 
-TEST_CASE("a long prompt goes through in several passes") {
+TEST_CASE("a long prompt is computed in several passes") {
   Random random(9);
   for (const bool features : {false, true}) {
     Options options = exact_options(1400);
@@ -379,7 +378,8 @@ TEST_CASE("a long prompt goes through in several passes") {
   }
 }
 
-TEST_CASE("options of any size make a context, and what the adapter relies on cannot be adjusted away") {
+TEST_CASE(
+    "options of any size create a context, and Options::adjust cannot change what the adapter relies on") {
   const auto weights = pack_model("small");
   const List tokens{1, 5, 9, 12};
   const std::vector<NodeId> tree{kNoParent, 0, 0, 1};
@@ -408,13 +408,13 @@ TEST_CASE("options of any size make a context, and what the adapter relies on ca
     params.pooling_type = LLAMA_POOLING_TYPE_MEAN;
   };
   rows_are_right(options);
-  options.features = true;  // pooled ones would be of sequences, not of tokens
+  options.features = true;  // pooled ones would be per sequence, not per token
   Model with_features(weights, options);
   with_features.append(tokens);
   own.truncate(0), own.append(tokens);
   for (const std::int32_t i : {0, 3})
     CHECK(difference(with_features.features().row(i), own.features().row(i)) < kTolerance);
-  own.truncate(0), own.extend(tokens, tree);  // what `want` shows
+  own.truncate(0), own.extend(tokens, tree);  // as `want` shows
   // Samplers of libllama's, which would take the place of logits.
   const std::unique_ptr<llama_sampler, decltype(&llama_sampler_free)> chain(
       llama_sampler_chain_init(llama_sampler_chain_default_params()), &llama_sampler_free);
@@ -432,7 +432,7 @@ TEST_CASE("options of any size make a context, and what the adapter relies on ca
   rows_are_right(options, 0.5);
 }
 
-TEST_CASE("features are what enters the LM head, of committed tokens alone") {
+TEST_CASE("features are the LM head's inputs at committed tokens") {
   Random random(6);
   Options options = exact_options(200);
   options.features = true;
@@ -454,7 +454,7 @@ TEST_CASE("features are what enters the LM head, of committed tokens alone") {
     if (model.size() > 120) model.truncate(40), own.truncate(40);
     const List more = random_tokens(random, 1 + random.below(round % 2 ? 5 : 40), vocab);
     model.append(more), own.append(more);
-    if (round % 3 == 0) CHECK(agree());  // what waits is calculated
+    if (round % 3 == 0) CHECK(agree());  // deferred tokens are computed
     const RandomTree tree = random_tree(random, vocab, 24);
     CHECK(difference(model.extend(tree.tokens, tree.parents), own.extend(tree.tokens, tree.parents)) <
           kTolerance);
@@ -494,7 +494,7 @@ TEST_CASE("a vocabulary can be cut, and rows keep their stride") {
                        std::invalid_argument);
 }
 
-TEST_CASE("speculation writes what plain decoding writes") {
+TEST_CASE("speculation gives the text of plain decoding") {
   Model target(pack_model("target"), exact_options(400)), draft(pack_model("small"), exact_options(400));
   Model plain(pack_model("target"), exact_options(400));
   Random random(7);
@@ -509,7 +509,7 @@ TEST_CASE("speculation writes what plain decoding writes") {
   check(Beam{.width = 3, .length = 3});
 }
 
-TEST_CASE("a head of our own drafts from libllama's features as from our decoder's") {
+TEST_CASE("a draft head proposes the same from libllama's features as from eigen::Llama's") {
   const std::filesystem::path models = SPECULA_MODELS_DIR;
   Options options = exact_options(400);
   options.features = true;

@@ -31,7 +31,7 @@ inline double difference(std::span<const float> a, std::span<const float> b) {
   return most;
 }
 
-/// Written when a test program first asks for one, in floats; removed at its end.
+/// Written in floats when a test program first requests one; removed at its end.
 inline std::shared_ptr<llama_model> pack_model(const std::string& name) {
   static const TemporaryDirectory folder("gguf");
   quiet();

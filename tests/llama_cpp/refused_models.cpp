@@ -25,7 +25,7 @@ const TinyVocabulary kWords = tiny_vocabulary({"one", "two", "three"});  // 7 to
 
 const std::string kNoCache = "llama_cpp::Model: a model without a cache";
 
-/// What the constructor says against a model of metadata alone.
+/// The constructor's error for a model of metadata alone.
 std::string refusal(const std::string& architecture) {
   const TemporaryDirectory directory("llama_cpp_refused");
   try {
@@ -38,7 +38,7 @@ std::string refusal(const std::string& architecture) {
 
 }  // namespace
 
-TEST_CASE("models that cannot be driven as a decoder that goes back: an error that says why") {
+TEST_CASE("models that are not decoders with rollback: an error that says why") {
   quiet();
   CHECK_THROWS_WITH_AS(Model(nullptr), "llama_cpp::Model: a model that is not there", std::invalid_argument);
   // The last three are hybrid: some of their layers are recurrent.
@@ -87,7 +87,7 @@ TEST_CASE("options out of range: an error that names the option and the range") 
     refused("threads", &Options::threads, value, "0 to 4096");
   for (const std::int32_t value : {-1, 8, low, high})
     refused("vocab_size", &Options::vocab_size, value, "0 to 7");
-  // The limits themselves are in range: what stops these is the next check.
+  // The limits themselves are in range: these fail at the next check.
   const Options most{
       .capacity = 1 << 30, .max_nodes = 1 << 16, .max_leaves = 256, .threads = 1 << 12, .vocab_size = 7},
       least{.capacity = 1, .max_nodes = 1, .max_leaves = 1};
@@ -95,7 +95,7 @@ TEST_CASE("options out of range: an error that names the option and the range") 
   CHECK_THROWS_WITH_AS(Model(weights, least), kNoCache.c_str(), std::invalid_argument);
 }
 
-TEST_CASE("files that are not there, or no GGUF: an error that names the file") {
+TEST_CASE("missing files, and files that are not GGUF: an error that names the file") {
   quiet();
   const TemporaryDirectory directory("llama_cpp_files");
   const auto refused = [](const std::filesystem::path& file) {
@@ -111,7 +111,7 @@ TEST_CASE("files that are not there, or no GGUF: an error that names the file") 
   with_bytes("empty.gguf", "");
   with_bytes("text.gguf", "This is a text, and no model.");
   with_bytes("cut_off.gguf", std::string_view("GGUF\x03\0\0\0", 8));
-  // A vocabulary is no model where one is asked for.
+  // A file with a vocabulary only is not a model.
   write_tiny_gguf(directory.path / "tiny.gguf", "llama", kWords);
   refused(directory.path / "tiny.gguf");
   write_tiny_gguf(directory.path / "unknown.gguf", "no such architecture", kWords);

@@ -118,6 +118,6 @@ expect 0 '^| nodes | llama.cpp, Q8_0: us | T(n)/T(1) | llama.cpp, Q4_0: us | T(n
 also '^| 1 | [0-9]* | 1.00 | [0-9]* | 1.00 | [0-9]* | 1.00 |$'
 also '^| `max-gram:4` | .*x \[.*\] | [0-9]* | 2 of 2 | .*x \['
 also '^| `chain:small:2` | `llama-speculative-simple --spec-draft-n-max 2` | [0-9]* | 800 | '
-also 'Not there: llama-lookup'
+also 'Missing: llama-lookup'
 "${pages[@]}" --check || failed=1
 exit "$failed"

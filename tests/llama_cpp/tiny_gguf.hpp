@@ -1,4 +1,4 @@
-// Writes GGUF files of metadata alone: what libllama reads of a model when it is asked for the vocabulary.
+// Writes GGUF files of metadata alone, which suffices for libllama's vocabulary.
 #pragma once
 
 #include <ggml.h>
@@ -29,7 +29,7 @@ struct TinyToken {
 };
 using TinyVocabulary = std::vector<TinyToken>;
 
-/// What a SentencePiece vocabulary has to have, then `words`.
+/// The required tokens of a SentencePiece vocabulary, then `words`.
 inline TinyVocabulary tiny_vocabulary(const std::vector<std::string>& words) {
   TinyVocabulary out{{"<unk>", TinyToken::unknown},
                      {"<s>", TinyToken::control},
@@ -63,7 +63,7 @@ inline void write_tiny_gguf(const std::filesystem::path& file, const std::string
     throw std::runtime_error("cannot write " + file.string());
 }
 
-/// Such a file, loaded as far as it goes.
+/// Such a file, loaded with its vocabulary only.
 inline std::shared_ptr<llama_model> tiny_model(const std::filesystem::path& file,
                                                const std::string& architecture,
                                                const TinyVocabulary& vocabulary,

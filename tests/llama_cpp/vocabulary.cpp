@@ -1,4 +1,5 @@
-// Vocabularies of a target and a draft: the same, longer by padding, or told apart by the first other token.
+// shared_vocabulary(): vocabularies of a target and a draft that are equal, differ in padding, or differ in a
+// token.
 #include <specula/llama_cpp/vocabulary.hpp>
 
 #include <doctest/doctest.h>
@@ -15,7 +16,7 @@ using specula::llama_cpp::shared_vocabulary;
 
 namespace {
 
-/// Models of nothing but a vocabulary.
+/// Models with a vocabulary only.
 struct Models {
   TemporaryDirectory directory{"llama_cpp_vocabulary"};
   int files = 0;
@@ -38,19 +39,19 @@ const TinyVocabulary kWords = tiny_vocabulary({"one", "two", "three"});  // 7 to
 
 }  // namespace
 
-TEST_CASE("the same vocabulary: its size") {
+TEST_CASE("equal vocabularies: their size") {
   Models model;
   const auto a = model(kWords), b = model(kWords);
   REQUIRE(llama_vocab_n_tokens(llama_model_get_vocab(a.get())) == 7);
   CHECK(shared_vocabulary(*a, *b) == 7);
   CHECK(shared_vocabulary(*a, *a) == 7);
-  // What a token is for plays no part where the texts agree.
+  // Types of tokens do not matter if the texts agree.
   TinyVocabulary other = kWords;
   other[6].kind = TinyToken::control;
   CHECK(shared_vocabulary(*a, *model(other)) == 7);
 }
 
-TEST_CASE("other tokens: the first is named, with both texts") {
+TEST_CASE("different tokens: the error names the first, with both texts") {
   Models model;
   const auto target = model(kWords);
   const auto differs = [&](const TinyVocabulary& draft, const std::string& forth, const std::string& back) {
@@ -66,7 +67,7 @@ TEST_CASE("other tokens: the first is named, with both texts") {
   first[0].text = "<none>";
   differs(first, "0 is '<unk>' in the target and '<none>' in the draft",
           "0 is '<none>' in the target and '<unk>' in the draft");
-  // A difference comes before what only one of them has.
+  // A difference is reported before a missing token.
   differs(tiny_vocabulary({"one", "two", "3", "four"}), "6 is 'three' in the target and '3' in the draft",
           "6 is '3' in the target and 'three' in the draft");
   // Unused tokens are compared as any other.
@@ -89,7 +90,7 @@ TEST_CASE("longer by unused tokens, on either side: the shorter one's size") {
   }
 }
 
-TEST_CASE("longer by a token that is used, on either side: it is named, and that it is not there") {
+TEST_CASE("longer by a used token, on either side: the error names it as missing in the other") {
   Models model;
   const auto plain = model(kWords);
   for (const auto kind : {TinyToken::normal, TinyToken::control, TinyToken::byte}) {
@@ -109,7 +110,7 @@ TEST_CASE("longer by a token that is used, on either side: it is named, and that
   }
 }
 
-TEST_CASE("a file without texts of tokens: the model is named, and nothing aborts") {
+TEST_CASE("a file without token texts: the error names the model, and nothing aborts") {
   Models model;
   const auto plain = model(kWords);
   const auto none = tiny_model(model.directory.path / "none.gguf", "llama", kWords, "none");

@@ -1,5 +1,6 @@
 // labels: optimised
-// A model whose layers look through a window: what it has left behind is there again after a truncation.
+// Models with sliding windows inside llama.cpp: tokens outside the window are available again after a
+// truncation.
 #include <doctest/doctest.h>
 #include <ggml.h>
 #include <gguf.h>
@@ -24,7 +25,7 @@ namespace {
 
 constexpr std::int32_t kWindow = 16, kWidth = 64, kVocab = 64;
 
-/// Cohere2 with random weights: three layers of four look through the window.
+/// Cohere2 with random weights: three layers of four have a sliding window.
 std::shared_ptr<llama_model> random_model() {
   const TemporaryDirectory folder("llama_cpp_window");
   const std::unique_ptr<gguf_context, decltype(&gguf_free)> file(gguf_init_empty(), &gguf_free);
@@ -65,14 +66,14 @@ llama_cpp::Options options(std::int32_t capacity) {
   llama_cpp::Options out = exact_options(capacity, kWindow);
   out.adjust = [exact = out.adjust](llama_context_params& params) {
     exact(params);
-    params.swa_full = false;  // which the adapter does not let be
+    params.swa_full = false;  // which the adapter overrides
   };
   return out;
 }
 
 }  // namespace
 
-TEST_CASE("random rounds and truncations: rows are those of a context that never saw a tree") {
+TEST_CASE("random rounds and truncations: rows are those of a context without trees") {
   quiet();
   const auto weights = random_model();
   REQUIRE(llama_model_n_swa(weights.get()) == kWindow);
@@ -113,7 +114,7 @@ TEST_CASE("random rounds and truncations: rows are those of a context that never
   }
 }
 
-TEST_CASE("a tree of more nodes than the window is wide is refused") {
+TEST_CASE("a tree of more nodes than the window is refused") {
   quiet();
   llama_cpp::Options more = options(200);
   more.max_nodes = kWindow + 1;
@@ -121,7 +122,7 @@ TEST_CASE("a tree of more nodes than the window is wide is refused") {
                        std::invalid_argument);
 }
 
-TEST_CASE("tokens that somebody else took out of the cache are missed") {
+TEST_CASE("tokens removed from the cache by another caller are detected") {
   quiet();
   Model model(random_model(), options(64));
   const std::vector<Token> text(30, 5);

@@ -1,4 +1,5 @@
 // labels: light
+// expect_rows(): checks of the rows that a model returns.
 #include <specula/model/expect_rows.hpp>
 
 #include <doctest/doctest.h>
@@ -7,9 +8,9 @@ using specula::LogitsView;
 using specula::detail::expect_rows;
 using Error = std::invalid_argument;
 
-TEST_CASE("one row a node, over the vocabulary, none over another") {
+TEST_CASE("a valid view has one row per node, as wide as the vocabulary, without overlaps") {
   expect_rows("the draft", {.rows = 0, .vocab = 4}, 0, 4);
-  expect_rows("the draft", {.rows = 1, .vocab = 4}, 1, 4);  // nothing that it could overlap
+  expect_rows("the draft", {.rows = 1, .vocab = 4}, 1, 4);  // a single row overlaps none
   expect_rows("the draft", {.rows = 2, .vocab = 4, .stride = 4}, 2, 4);
   expect_rows("the draft", {.rows = 2, .vocab = 4, .stride = -4}, 2, 4);
   CHECK_THROWS_WITH_AS(expect_rows("the draft", {.rows = 3, .vocab = 4, .stride = 4}, 2, 4),

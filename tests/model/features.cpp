@@ -1,3 +1,4 @@
+// FeaturesView: views of a target's features and hidden states.
 #include <specula/model/features.hpp>
 
 #include <doctest/doctest.h>
@@ -13,7 +14,7 @@ using specula::detail::ViewGuard;
 
 static_assert(std::is_trivially_copyable_v<FeaturesView<float>>);
 
-TEST_CASE("rows of a width, a stride apart") {
+TEST_CASE("rows of features with a stride") {
   Generation model;
   const std::vector<double> data = {1, 2, -1, 3, 4, -1, 5, 6, -1};
   const FeaturesView<double> view(data.data(), 3, 2, 3, ViewGuard(model));
@@ -29,7 +30,7 @@ TEST_CASE("rows of a width, a stride apart") {
   CHECK_THROWS_WITH_AS(view.row(-1), "FeaturesView::row: row -1, must be in [0, 3)", std::invalid_argument);
 }
 
-TEST_CASE("hidden states of some layers, a stride of their own apart") {
+TEST_CASE("hidden states of several layers, each with its own stride") {
   Generation model;
   const std::vector<float> data = {1, 2, 3, 4}, inner = {11, 12, 13, 14, -1, 21, 22, 23, 24, -1};
   const std::vector<std::int32_t> layers = {2, 5};
@@ -57,7 +58,7 @@ TEST_CASE("hidden states of some layers, a stride of their own apart") {
   CHECK_THROWS_WITH_AS(view.hidden_state(0, 0), stale, std::logic_error);
 }
 
-TEST_CASE("of a model without tokens") {
+TEST_CASE("a view of a model without tokens") {
   Generation model;
   const FeaturesView<float> view(nullptr, 0, 2, 2, ViewGuard(model));
   CHECK(view.empty());
@@ -66,7 +67,7 @@ TEST_CASE("of a model without tokens") {
   CHECK_THROWS_WITH_AS(view.row(0), "FeaturesView::row: row 0, must be in [0, 0)", std::invalid_argument);
 }
 
-TEST_CASE("a stale view throws, whatever it is asked") {
+TEST_CASE("every member of a stale view throws") {
   Generation model;
   const std::vector<float> data = {1, 2};
   const FeaturesView<float> view(data.data(), 2, 1, 1, ViewGuard(model));
@@ -81,7 +82,7 @@ TEST_CASE("a stale view throws, whatever it is asked") {
   }
 }
 
-TEST_CASE("a view of no model is empty, and throws when it is asked for more") {
+TEST_CASE("a view without a model is empty, and throws on access") {
   const FeaturesView<float> view;
   const char* empty = "FeaturesView is empty: no model gave it";
   CHECK(view.empty());

@@ -1,4 +1,5 @@
 // labels: light
+// ViewGuard: detects views of a model's state that are used after a later call.
 #include <specula/model/view_guard.hpp>
 
 #include <doctest/doctest.h>
@@ -26,7 +27,7 @@ bool fresh(const ViewGuard& guard) {
 static_assert(std::is_nothrow_move_constructible_v<Generation> &&
               std::is_nothrow_move_assignable_v<Generation>);
 
-TEST_CASE("a guard passes until its model is called, and never again") {
+TEST_CASE("a guard passes until the next call of its model, then always throws") {
   Generation model;
   const ViewGuard first(model);
   CHECK(!first.empty());
@@ -45,13 +46,13 @@ TEST_CASE("a guard passes until its model is called, and never again") {
   CHECK(!fresh(copy));
 }
 
-TEST_CASE("a guard of no model is empty") {
+TEST_CASE("a guard without a model is empty") {
   const ViewGuard guard;
   CHECK(guard.empty());
   CHECK_THROWS_WITH_AS(guard.check("the view"), "the view is empty: no model gave it", std::logic_error);
 }
 
-TEST_CASE("a view is of one object: not of its copies, and of nothing once it moved or was assigned to") {
+TEST_CASE("a view belongs to one object, not to its copies, and is stale after a move or an assignment") {
   Generation a, b;
   a.next();
   ViewGuard of_a(a), of_b(b);

@@ -1,4 +1,5 @@
 // labels: numeric
+// make_pipeline(): pipelines by name.
 
 #include <specula/pipeline.hpp>
 
@@ -46,7 +47,7 @@ std::vector<Token> text_of(const std::string& name, float temperature) {
   return first_tokens(pipeline->text());
 }
 
-/// The text of the Speculator whose parts the name stands for.
+/// The text of the Speculator that the name stands for.
 template <class Rule, class S>
 void check_static(const std::string& name, Rule rule, S shape) {
   CAPTURE(name);
@@ -73,7 +74,7 @@ std::string complaint(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("a pipeline by name writes the text of the Speculator that it stands for") {
+TEST_CASE("a pipeline by name gives the text of the Speculator that it stands for") {
   check_static("chain:small:5", Sampling{}, Chain<>{.length = 5});
   check_static("chain:small:5:rule=match", SampleAndMatch{}, Chain<>{.length = 5});
   check_static("sampled-chain:small:3", Sampling{}, Chain<Draw::sampled>{.length = 3});
@@ -87,7 +88,8 @@ TEST_CASE("a pipeline by name writes the text of the Speculator that it stands f
                Chain<Draw::sampled>{.length = 4});
 }
 
-TEST_CASE("a pair that is not lossless is refused, in the compiler's words, unless the text says lossy=yes") {
+TEST_CASE(
+    "a pair that is not lossless is refused, with the compiler's message, unless the name has lossy=yes") {
   const std::string words =
       "this rule does not keep the target's distribution for proposals drawn as this shape draws them.";
   for (const std::string name : {"chain:small:4:rule=k-seq", "chain:small:lenient=2", "beam:rule=typical",
@@ -101,7 +103,7 @@ TEST_CASE("a pair that is not lossless is refused, in the compiler's words, unle
   CHECK_FALSE(prepare_pipeline("chain:small:4:lossy=yes").lossy);
 }
 
-TEST_CASE("errors name the pipeline, and what its model cannot do") {
+TEST_CASE("errors name the pipeline and the missing capability of its model") {
   CHECK(complaint("chian").find("unknown pipeline 'chian'; the nearest are chain") != std::string::npos);
   CHECK(complaint("s2d:base") == "pipeline 's2d:base': the draft 'base' has no exits");
   CHECK(complaint("asd") == "pipeline 'asd': the target cannot leave layers out");

@@ -1,3 +1,4 @@
+// The file of bigram counts.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -21,7 +22,7 @@ std::vector<Token> entries(const BigramTable& table) { return {table.next().begi
 
 }  // namespace
 
-TEST_CASE("what is saved is what is loaded") {
+TEST_CASE("a saved table is loaded unchanged") {
   const auto folder = std::filesystem::temp_directory_path() / "specula_bigram_file_test";
   const auto file = folder / "inner" / "bigram.json";
   std::filesystem::remove_all(folder);
@@ -36,7 +37,7 @@ TEST_CASE("what is saved is what is loaded") {
                        std::runtime_error);
 }
 
-TEST_CASE("what is wrong with a file is said") {
+TEST_CASE("errors name the fault of a file") {
   const auto error = [](const char* text) -> std::string {
     try {
       parse_bigram(text, "b.json");

@@ -1,4 +1,5 @@
 // labels: long numeric
+// Bootstrap intervals over prompts.
 
 #include "bootstrap.hpp"
 
@@ -20,7 +21,7 @@ Terms mean_of(const std::vector<double>& values) {
 
 }  // namespace
 
-TEST_CASE("of two prompts: one twice, both, the other twice") {
+TEST_CASE("two prompts: all resamples") {
   const Terms terms{.over = {2, 12}, .under = {2, 4}};
   const Interval found = Bootstrap(2).of(terms);
   CHECK(found.value == doctest::Approx(14.0 / 6));  // the ratio of sums, not the mean of 1 and 3
@@ -28,9 +29,9 @@ TEST_CASE("of two prompts: one twice, both, the other twice") {
   CHECK(found.high == doctest::Approx(3.0));
 }
 
-TEST_CASE("a prompt that is rarely drawn often is outside of the interval") {
-  // Of ten prompts one has the value 10: it is drawn k times with the probabilities of a binomial (10, 1/10),
-  // whose 97.5% point is 3, and not at all with probability 0.35.
+TEST_CASE("rare resamples are outside of the interval") {
+  // One of ten prompts has the value 10: the number of its draws is binomial (10, 1/10), with the 97.5%
+  // quantile 3, and 0 with probability 0.35.
   std::vector<double> values(10, 0.0);
   values[4] = 10;
   const Interval found = Bootstrap(10).of(mean_of(values));
@@ -39,7 +40,7 @@ TEST_CASE("a prompt that is rarely drawn often is outside of the interval") {
   CHECK(found.high == doctest::Approx(3.0));
 }
 
-TEST_CASE("of many prompts it is the normal interval of a mean") {
+TEST_CASE("for many prompts the interval is the normal interval of a mean") {
   std::mt19937_64 bits(7);
   std::vector<double> values;
   double sum = 0, squares = 0;
@@ -53,12 +54,12 @@ TEST_CASE("of many prompts it is the normal interval of a mean") {
   CHECK(std::abs(found.value - found.low - half) < 0.06 * half);
 }
 
-TEST_CASE("it covers the truth about as often as it says") {
+TEST_CASE("the interval contains the true value about as often as stated") {
   std::mt19937_64 bits(3);
   const Bootstrap bootstrap(40, 2000);
   int covered = 0;
   for (int trial = 0; trial < 400; ++trial) {
-    Terms terms;  // over: twice under on average
+    Terms terms;  // numerator twice the denominator on average
     for (int p = 0; p < 40; ++p) {
       const double calls = 20 + static_cast<double>(bits() % 21);
       terms.add(calls * (1.5 + static_cast<double>(bits() % 1001) / 1000), calls);
@@ -66,11 +67,11 @@ TEST_CASE("it covers the truth about as often as it says") {
     const Interval found = bootstrap.of(terms);
     covered += found.low <= 2 && 2 <= found.high;
   }
-  CHECK(covered > 400 * 0.91);  // of 40 prompts a little less than 95%
+  CHECK(covered > 400 * 0.91);  // with 40 prompts slightly less than 95%
   CHECK(covered < 400 * 0.98);
 }
 
-TEST_CASE("two pipelines are compared on the same draws") {
+TEST_CASE("two pipelines are compared on the same resamples") {
   Terms a, b;
   for (const double easy : {1.0, 9.0, 2.0, 30.0, 4.0, 5.0}) {
     a.add(1.1 * easy, 1);
@@ -81,10 +82,10 @@ TEST_CASE("two pipelines are compared on the same draws") {
   CHECK(gain.value == doctest::Approx(1.1));
   CHECK(gain.low == doctest::Approx(1.1));
   CHECK(gain.high == doctest::Approx(1.1));
-  CHECK(bootstrap.of(a).high > 1.5 * bootstrap.of(a).value);  // alone it is far less certain
+  CHECK(bootstrap.of(a).high > 1.5 * bootstrap.of(a).value);  // unpaired, the interval is far wider
 }
 
-TEST_CASE("the same seed, the same interval; another seed, nearly") {
+TEST_CASE("the same seed gives the same interval, another seed nearly the same") {
   const Terms terms = mean_of({1, 4, 2, 8, 5, 7, 1, 3});
   const Interval one = Bootstrap(8).of(terms), again = Bootstrap(8).of(terms),
                  other = Bootstrap(8, 10000, 2).of(terms);
@@ -94,7 +95,7 @@ TEST_CASE("the same seed, the same interval; another seed, nearly") {
   CHECK(other.high == doctest::Approx(one.high).epsilon(0.05));
 }
 
-TEST_CASE("nothing below the bar is 0") {
+TEST_CASE("a denominator of 0") {
   const Interval found = Bootstrap(3).of({.over = {1, 1, 1}, .under = {0, 0, 0}});
   CHECK(found.value == 0);
   CHECK(found.low == 0);
@@ -102,7 +103,7 @@ TEST_CASE("nothing below the bar is 0") {
   CHECK(Terms{}.ratio() == 0);
 }
 
-TEST_CASE("what it refuses") {
+TEST_CASE("invalid input is refused") {
   CHECK_THROWS_WITH_AS(Bootstrap(1), "Bootstrap: prompts is 1, must be 2 to 65535", std::invalid_argument);
   CHECK_THROWS_AS(Bootstrap(65536), std::invalid_argument);
   CHECK_THROWS_AS(Bootstrap(3, 39), std::invalid_argument);

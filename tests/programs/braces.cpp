@@ -1,3 +1,4 @@
+// Brace expansion of pipeline names.
 #include "braces.hpp"
 
 #include <doctest/doctest.h>
@@ -11,7 +12,7 @@ using namespace specula_examples;
 
 using Names = std::vector<std::string>;
 
-TEST_CASE("alternatives, ranges and products, the last braces fastest") {
+TEST_CASE("alternatives, ranges and products; the last braces vary fastest") {
   CHECK(expand_braces("chain:hass:5") == Names{"chain:hass:5"});
   CHECK(expand_braces("chain:{small,base}:{2,3}") ==
         Names{"chain:small:2", "chain:small:3", "chain:base:2", "chain:base:3"});
@@ -22,13 +23,13 @@ TEST_CASE("alternatives, ranges and products, the last braces fastest") {
   CHECK(expand_braces("s2d:thresholds={0.3,0.5}-0") == Names{"s2d:thresholds=0.3-0", "s2d:thresholds=0.5-0"});
 }
 
-TEST_CASE("alternatives that are empty, one alone, or have braces of their own") {
+TEST_CASE("empty, single and nested alternatives") {
   CHECK(expand_braces("chain{,:exit=0.6}") == Names{"chain", "chain:exit=0.6"});
   CHECK(expand_braces("{a}") == Names{"a"});
   CHECK(expand_braces("{}") == Names{""});
   CHECK(expand_braces("{a,b{1,2}c}d") == Names{"ad", "b1cd", "b2cd"});
   CHECK(expand_braces("{{1..2},9}") == Names{"1", "2", "9"});
-  CHECK(expand_braces("{1..}") == Names{"1.."});  // no range: text
+  CHECK(expand_braces("{1..}") == Names{"1.."});  // not a range: text
   CHECK(expand_braces("{1..x}") == Names{"1..x"});
 }
 
@@ -39,7 +40,7 @@ TEST_CASE("lists are split at the commas outside of braces") {
   CHECK_THROWS_AS(expand_list(""), UsageError);
 }
 
-TEST_CASE("braces that do not match, and names without end") {
+TEST_CASE("unbalanced braces, and too many names") {
   CHECK_THROWS_WITH_AS(expand_braces("chain:{2,3"), "'chain:{2,3': a { without its }", UsageError);
   CHECK_THROWS_WITH_AS(expand_braces("a}{b"), "'a}{b': a } without its {", UsageError);
   CHECK_THROWS_WITH_AS(expand_list("a,b}"), "'a,b}': a } without its {", UsageError);

@@ -1,4 +1,4 @@
-// What the programs check before work and how they write its results: files, memory, context, names, tables.
+// The programs' checks before a run, and their output: files, memory, context, names, tables.
 #include <doctest/doctest.h>
 
 #include <stdlib.h>
@@ -56,7 +56,7 @@ std::size_t widest(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a file is written beside the old one, and takes its place in one step") {
+TEST_CASE("a file is written under another name and replaces the old one atomically") {
   const Scratch scratch;
   const fs::path file = scratch.path / "out.json", link = scratch.path / "link.json";
   write_file(file, "old");
@@ -72,13 +72,13 @@ TEST_CASE("a file is written beside the old one, and takes its place in one step
   CHECK(fs::status(file).permissions() == (fs::perms::owner_read | fs::perms::owner_write));
   std::string seen;
   reader >> seen;
-  CHECK(seen == "old");  // whoever had opened it reads on in the old one: it was not cut off
+  CHECK(seen == "old");  // a reader that has opened the old file still reads all of it
   CHECK(scratch.entries() == 2);
   write_file("/dev/null", "gone");
   CHECK(fs::is_character_file("/dev/null"));
 }
 
-TEST_CASE("files that cannot be read or written are named, and folders called what they are") {
+TEST_CASE("errors name files that cannot be read or written, and say if it is a folder") {
   const Scratch scratch;
   const std::string folder = scratch.path.string(), below = (scratch.path / "no" / "file").string();
   CHECK(complaint([&] { read_file(folder); }) == folder + ": is a folder, must be a file");
@@ -91,7 +91,7 @@ TEST_CASE("files that cannot be read or written are named, and folders called wh
   CHECK(scratch.entries() == 0);
 }
 
-TEST_CASE("an output that is an input is refused, under whatever name") {
+TEST_CASE("an output that is also an input is refused, under any name") {
   const Scratch scratch;
   const fs::path file = scratch.path / "prompts";
   write_file(file, "x");
@@ -101,7 +101,7 @@ TEST_CASE("an output that is an input is refused, under whatever name") {
   check_distinct("--json", scratch.path / "other", "--prompts", file);
 }
 
-TEST_CASE("memory: what is more than there is, in figures") {
+TEST_CASE("memory: an error with both sizes if the caches exceed it") {
   constexpr std::uint64_t kGib = std::uint64_t{1} << 30;
   CHECK(complaint([] { check_memory("a cache", 3 * kGib, 2 * kGib); }) ==
         "a cache needs 3.00 GiB of memory, there are 2.00 GiB");
@@ -113,7 +113,7 @@ TEST_CASE("memory: what is more than there is, in figures") {
   }
 }
 
-TEST_CASE("context: prompt and new tokens up to what the model was trained for") {
+TEST_CASE("context: prompt and new tokens up to the trained context") {
   const std::vector<std::vector<specula::Token>> one{std::vector<specula::Token>(10)},
       two{std::vector<specula::Token>(3), std::vector<specula::Token>(10)};
   check_context(one, 6, 16, "the target t", false);
@@ -125,7 +125,7 @@ TEST_CASE("context: prompt and new tokens up to what the model was trained for")
   check_context(one, 7, 0, "the target t", false);
 }
 
-TEST_CASE("misspelt names: the nearest ones") {
+TEST_CASE("misspelt names: the nearest ones are suggested") {
   CHECK(specula::edit_distance("", "abc") == 3);
   CHECK(specula::edit_distance("kitten", "sitting") == 3);
   CHECK(specula::edit_distance("sitting", "kitten") == 3);
@@ -137,7 +137,7 @@ TEST_CASE("misspelt names: the nearest ones") {
   CHECK(specula::nearest("sampled", names, 1) == Names{"sampled-chain"});
   CHECK(specula::nearest("x", names, 9).size() == 4);
   CHECK(specula::unknown_pipeline("chian:3", "chian", names) ==
-        "unknown pipeline 'chian:3'; the nearest are chain, cape, cascade (--help describes all 4)");
+        "unknown pipeline 'chian:3'; the nearest are chain, cape, cascade");
   specula::PipelineSpec spec("chain:exti=0.5");
   spec.option("exit", 0, 0, 1);
   CHECK(complaint([&] { spec.done("chain[:exit=PROB]"); }) ==
@@ -145,7 +145,7 @@ TEST_CASE("misspelt names: the nearest ones") {
         "chain[:exit=PROB]");
 }
 
-TEST_CASE("tables go on below where they would be wider than 100 columns") {
+TEST_CASE("tables wider than 100 columns continue below") {
   const std::string wide(30, 'w');
   const std::vector<std::vector<std::string>> rows{{"name", "a", "b", "c", "d"},
                                                    {"first", wide, wide, wide, "1"}};

@@ -8,7 +8,8 @@ generate=$1 compare=$2 examples=$3 bigram=$4 quantize=$5
 expect 0 'sampled-chain\[' "$generate" --help
 expect 0 '--repeat' "$compare" --help
 for program in "$generate" "$compare" "$bigram" "$quantize"; do expect 0 '^specula-[a-z]* [0-9]*\.[0-9]*\.[0-9]*$' "$program" --version; done
-expect 2 "unknown pipeline 'chian:3'; the nearest are chain, cape, beam (--help" "$generate" --pipeline chian:3 --prompt x
+expect 2 "unknown pipeline 'chian:3'; the nearest are chain, cape, beam$" "$generate" --pipeline chian:3 --prompt x
+also '^Try specula-generate --help'
 expect 2 "unknown pipeline 'nonsense'; the nearest are" "$compare" --pipelines chain,nonsense
 expect 2 'not expected: .*--promt; the nearest are --prompt' "$generate" --promt x
 expect 2 "seed: '-1' must be a whole number from 0" "$generate" --seed -1 --prompt x
@@ -206,7 +207,7 @@ expect 0 'sampled-cascade:base:hass:lenience=3' "$compare" --models "$whole" --p
 expect 2 'attention of layer 99, the layers are 1 to' "$generate" --models "$whole" --pipeline asd:attention=2-99 --prompt x
 expect 2 "'s2d' has no exit 9, its exits are 1 to" "$generate" --models "$models" --pipeline s2d:exits=1-9 --prompt x
 expect 2 'must be fewer than its exits, 1' "$generate" --models "$models" --pipeline s2d:small:thresholds=0.5 --prompt x
-expect 2 "'glide' is conditioned on the target: it does nothing by itself" "$generate" --models "$whole" \
+expect 2 "'glide' reads the target's keys and values: it does nothing by itself" "$generate" --models "$whole" \
   --pipeline autoregressive:glide --prompt x
 
 # Intervals, comparisons, categories, given costs.
@@ -240,7 +241,7 @@ printf '\n---\nshort\n' >>"$scratch/long.txt"
 expect 2 'and the target .* was trained for 2048' "$compare" --models "$models" --prompts "$scratch/long.txt" --pipelines chain:2 --dry-run
 expect 0 '^1 prompts to report on' "$compare" --models "$models" --prompts "$scratch/long.txt" --pipelines chain:2 --dry-run --leave-out-long
 
-# The race: coloured where that is asked for, its median of several runs.
+# The race: coloured on request, and the median of several runs.
 race=("$generate" --models "$whole" --race --prompts "$prompts" --limit 1)
 expect 0 'speculation: .* in the median of 2 runs (.*), same text' "${race[@]}" --max-new-tokens 8 --runs 2
 also '^run 2 of 2: '

@@ -1,4 +1,5 @@
 // labels: long
+// specula-compare: figures, intervals and costs of pipelines whose counts and times are known.
 
 #include <doctest/doctest.h>
 
@@ -44,7 +45,7 @@ class Scripted final : public specula::Pipeline {
     for (std::int32_t i = 0; i < per_round_; ++i)
       text_.push_back(static_cast<Token>(10 + text_.size() - begin_));
     ++stats_.rounds;
-    stats_.proposed += 2 * (per_round_ - 1);  // as many rejected ones beside them
+    stats_.proposed += 2 * (per_round_ - 1);  // as many rejected siblings
     stats_.new_tokens += per_round_;
     for (std::size_t d = 0; d + 1 < static_cast<std::size_t>(per_round_); ++d)
       ++stats_.offered[d], ++stats_.accepted[d];
@@ -75,7 +76,7 @@ class Scripted final : public specula::Pipeline {
   specula::VerifyResult result_;
 };
 
-/// Rounds of a chain: so many draft tokens, and how many of them stay. Emits 10, 11, 12, ...
+/// Rounds of a chain: the number of draft tokens, and of accepted ones. Emits 10, 11, 12, ...
 class Chains final : public specula::Pipeline {
  public:
   using Rounds = std::vector<std::pair<std::int32_t, std::int32_t>>;
@@ -125,7 +126,7 @@ class Chains final : public specula::Pipeline {
 
 }  // namespace
 
-TEST_CASE("the figures of a run whose counts and times are known") {
+TEST_CASE("figures of a run with known counts and times") {
   std::vector<std::string> log;
   Scripted plain("autoregressive", 1, log), chain("chain", 3, log);
   const std::vector<Contender> contenders{{"autoregressive", &plain}, {"chain", &chain}};
@@ -138,7 +139,7 @@ TEST_CASE("the figures of a run whose counts and times are known") {
                 CHECK(total == 12);
               });
   CHECK(calls == 12);
-  // Two runs to warm up, then the first place goes round with prompts and repetitions.
+  // Two warm-up runs, then the first place rotates with prompts and repetitions.
   const std::vector<std::string> expected{"autoregressive", "chain",          "autoregressive", "chain",
                                           "chain",          "autoregressive", "chain"};
   CHECK(std::vector<std::string>(log.begin(), log.begin() + 7) == expected);
@@ -152,7 +153,7 @@ TEST_CASE("the figures of a run whose counts and times are known") {
   CHECK(base.mean_proposed == doctest::Approx(0.0));
   CHECK(base.mat_per_verified_node == doctest::Approx(1.0));
   CHECK(base.draft_milliseconds_per_round == doctest::Approx(0.0));
-  // Four rounds of three tokens, of which ten tokens are emitted.
+  // Four rounds of three tokens; ten tokens are emitted.
   CHECK(f.prompts == 3);
   CHECK(f.new_tokens == 30);
   CHECK(f.target_calls == 12);
@@ -162,14 +163,14 @@ TEST_CASE("the figures of a run whose counts and times are known") {
   REQUIRE(f.acceptance_by_depth.size() == 2);
   CHECK(*f.acceptance_by_depth[0] == doctest::Approx(1.0));
   CHECK(*f.acceptance_by_depth[1] ==
-        doctest::Approx(0.75));       // the last round's second draft token came too late
+        doctest::Approx(0.75));       // the last round's second draft token is beyond the limit
   REQUIRE(f.by_context.size() == 1);  // short texts: all rounds begin with less than 64 tokens
   CHECK(f.by_context[0].rounds == 12);
   CHECK(f.by_context[0].new_tokens == 30);
-  CHECK(f.by_confidence[9].proposals == 21);  // all are sure; seven a prompt were emitted
+  CHECK(f.by_confidence[9].proposals == 21);  // all have confidence 1; seven per prompt were emitted
   CHECK(f.by_confidence[9].accepted == 21);
   CHECK(f.by_confidence[0].proposals == 0);
-  CHECK(f.acceptance == doctest::Approx(7.0 / 8));  // of four first draft tokens and four second ones
+  CHECK(f.acceptance == doctest::Approx(7.0 / 8));  // four first draft tokens and four second ones
   REQUIRE(f.drafts.size() == 1);
   CHECK(f.drafts[0].cost_coefficient == doctest::Approx(0.25));
   CHECK(f.swi == doctest::Approx(30.0 / (12 + 24 * 0.25)));
@@ -177,7 +178,7 @@ TEST_CASE("the figures of a run whose counts and times are known") {
   CHECK(f.speedup == doctest::Approx(10 / 5.6));
   CHECK(f.identical_to_autoregressive == 3);
   CHECK(f.mean_proposed == doctest::Approx(4.0));
-  CHECK(f.mat_per_verified_node == doctest::Approx(10.0 / 20));  // five nodes a round, ten tokens emitted
+  CHECK(f.mat_per_verified_node == doctest::Approx(10.0 / 20));  // five nodes per round, ten tokens emitted
   CHECK(f.draft_milliseconds_per_round == doctest::Approx(4.0));
 }
 
@@ -216,7 +217,7 @@ TEST_CASE("the report has every field, in order, and the settings after them") {
     CHECK(table.find('\n', at) - at <= 100);
 }
 
-TEST_CASE("figures of some of the prompts are those of a run on these alone") {
+TEST_CASE("figures of a subset of the prompts are those of a run on the subset") {
   std::vector<std::string> log;
   Scripted plain("autoregressive", 1, log), chain("chain", 3, log);
   const std::vector<Contender> contenders{{"autoregressive", &plain}, {"chain", &chain}};
@@ -236,7 +237,7 @@ TEST_CASE("figures of some of the prompts are those of a run on these alone") {
 
 namespace {
 
-/// Of three prompts: tokens, target calls, calls of small, seconds.
+/// Three prompts: tokens, target calls, calls of small, seconds.
 Outcome counted(const std::string& name, const std::vector<std::array<double, 4>>& prompts) {
   Outcome out;
   out.name = name;
@@ -258,7 +259,7 @@ Outcome counted(const std::string& name, const std::vector<std::array<double, 4>
 
 }  // namespace
 
-TEST_CASE("intervals are around the figures, and comparisons of pipelines are paired") {
+TEST_CASE("intervals contain the figures, and comparisons of pipelines are paired") {
   // The second and third pipeline have prompts of very different speed; the third is 5% slower on each.
   const auto plain = counted("autoregressive", {{20, 20, 0, 2}, {20, 20, 0, 2}, {20, 20, 0, 2}}),
              chain = counted("chain", {{20, 18, 36, 1.9}, {20, 10, 20, 1}, {20, 5, 10, 0.5}}),
@@ -292,9 +293,9 @@ TEST_CASE("intervals are around the figures, and comparisons of pipelines are pa
   REQUIRE(f.intervals->given_swi.size() == 2);
   CHECK(f.given_swi[0].terms->ratio() == doctest::Approx(60.0 / (33 + 33)));
   around(*f.intervals->given_swi[0], 60.0 / 66);
-  CHECK(!f.given_swi[1].terms);  // nothing is known of small
+  CHECK(!f.given_swi[1].terms);  // no cost of small is known
   CHECK(!f.intervals->given_swi[1]);
-  CHECK(all[0].given_swi[0].terms->ratio() == doctest::Approx(1.0));  // of no drafter
+  CHECK(all[0].given_swi[0].terms->ratio() == doctest::Approx(1.0));  // without a drafter
 
   const Gain gained = gain(all[2], all[1], bootstrap);
   CHECK(gained.speed.value == doctest::Approx(1 / 1.05));
@@ -327,7 +328,7 @@ TEST_CASE("intervals are around the figures, and comparisons of pipelines are pa
   CHECK(group_json(groups)[1]["pipelines"][1]["mat"] == doctest::Approx(60.0 / 33));
 }
 
-TEST_CASE("rounds by the length of the context that they begin with") {
+TEST_CASE("rounds by the length of their context") {
   Chains chains({{2, 1}, {2, 2}, {2, 0}, {2, 2}});
   const std::vector<Token> prompt(126, 3);  // 125 tokens before the root, then 127, 130, 131
   const Decoded run = decode(chains, prompt, {.max_new_tokens = 8});
@@ -340,7 +341,7 @@ TEST_CASE("rounds by the length of the context that they begin with") {
 }
 
 TEST_CASE(
-    "what lies beyond the text's end was neither accepted nor offered, but for the draft token at the end") {
+    "draft tokens beyond the text's end count as neither accepted nor offered, except the one at the end") {
   Chains chains({{5, 5}, {5, 3}, {4, 2}});
   using Counts = std::vector<std::int64_t>;
   const auto counts = [&](std::int32_t limit, Token stop, const Counts& offered, const Counts& accepted) {
@@ -356,22 +357,21 @@ TEST_CASE(
   // 6, 4 and 3 tokens.
   counts(13, none, {3, 3, 3, 2, 1, 0}, {3, 3, 2, 1, 1, 0});
   counts(100, none, {3, 3, 3, 2, 1, 0}, {3, 3, 2, 1, 1, 0});
-  counts(12, none, {3, 3, 3, 2, 1, 0}, {3, 3, 2, 1, 1, 0});  // all but the target's own token
+  counts(12, none, {3, 3, 3, 2, 1, 0}, {3, 3, 2, 1, 1, 0});  // all except the target's own token
   counts(11, none, {3, 3, 2, 2, 1, 0}, {3, 2, 2, 1, 1, 0});
   counts(7, none, {2, 2, 1, 1, 1, 0}, {2, 1, 1, 1, 1, 0});
   counts(6, none, {1, 1, 1, 1, 1, 0}, {1, 1, 1, 1, 1, 0});
   counts(2, none, {1, 1, 1, 0, 0, 0}, {1, 1, 0, 0, 0, 0});
   counts(0, none, {0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0});
-  // The stop token is a part of the text: here the second draft token, a last draft token, and the target's
-  // own token.
+  // The stop token is part of the text: here the second draft token, a last draft token, and the next token.
   counts(100, 11, {1, 1, 1, 0, 0, 0}, {1, 1, 0, 0, 0, 0});
   counts(100, 14, {1, 1, 1, 1, 1, 0}, {1, 1, 1, 1, 1, 0});
   counts(100, 19, {2, 2, 2, 2, 1, 0}, {2, 2, 2, 1, 1, 0});
-  // The limit and the stop token in one round: what comes first counts.
+  // The limit and the stop token in one round: the first one counts.
   counts(3, 11, {1, 1, 1, 0, 0, 0}, {1, 1, 0, 0, 0, 0});
 }
 
-TEST_CASE("why a text ends, and what ends it besides limits and stop tokens") {
+TEST_CASE("why a text ended: limit, stop token, stop string, full context") {
   const std::vector<Token> prompt{1};
   std::vector<Token> asked;
   const auto text = [&](const DecodeSettings& settings, FinishReason ending) {
@@ -391,7 +391,7 @@ TEST_CASE("why a text ends, and what ends it besides limits and stop tokens") {
   CHECK(text({.stop = {12}}, FinishReason::stop_token).tokens.back() == 12);
   const Decoded run = text({.stop = {17}, .ends = ends_at(12)}, FinishReason::cancelled);
   CHECK(run.tokens == std::vector<Token>{10, 11, 12});
-  CHECK(asked == run.tokens);  // of no token after the end, and each once
+  CHECK(asked == run.tokens);  // each token once, and none after the end
   CHECK(run.stats.accepted == text({.stop = {12}}, FinishReason::stop_token).stats.accepted);
   CHECK(text({.stop = {12}, .ends = ends_at(12)}, FinishReason::stop_token).tokens.size() == 3);
   asked.clear();
@@ -399,7 +399,7 @@ TEST_CASE("why a text ends, and what ends it besides limits and stop tokens") {
   CHECK(asked.size() == 6);
 }
 
-TEST_CASE("a long prompt is read in parts only where they are to be shown") {
+TEST_CASE("a long prompt is read in parts only if progress is shown") {
   std::vector<std::string> log;
   Scripted pipeline("p", 1, log);
   const std::vector<Token> prompt(2050, 3);
@@ -421,7 +421,7 @@ TEST_CASE("a long prompt is read in parts only where they are to be shown") {
   CHECK(shown == std::vector<std::size_t>{1025});
 }
 
-TEST_CASE("what drafts cost: plain decoding if it was measured, else their calls in the pipeline itself") {
+TEST_CASE("costs of drafts: from plain decoding if measured, else from their calls in the pipeline") {
   const auto run = [](const std::string& name, std::vector<specula::DraftUsage> drafts) {
     Outcome out;
     out.name = name;
@@ -434,7 +434,7 @@ TEST_CASE("what drafts cost: plain decoding if it was measured, else their calls
     out.drafts = drafts;
     return out;
   };
-  const Outcome plain = run("autoregressive", {});  // 10 ms a call
+  const Outcome plain = run("autoregressive", {});  // 10 ms per call
   const Outcome cascade = run("cascade", {{"base", {30, 90, 0.18}}, {"max-gram", {100, 100, 0.01}}});
   const auto swi = [](double base, double gram) { return 60 / (20 + 30 * base + 100 * gram); };
 
@@ -449,14 +449,14 @@ TEST_CASE("what drafts cost: plain decoding if it was measured, else their calls
   CHECK(measured.drafts[0].model == "base");
   CHECK(measured.drafts[0].calls == 30);
   CHECK(measured.drafts[0].cost_coefficient == doctest::Approx(0.3));
-  CHECK(measured.drafts[0].milliseconds_per_call == doctest::Approx(6.0));  // as it was
+  CHECK(measured.drafts[0].milliseconds_per_call == doctest::Approx(6.0));  // unchanged
   CHECK(measured.drafts[1].cost_coefficient == doctest::Approx(0.01));
   CHECK(measured.swi == doctest::Approx(swi(0.3, 0.01)));
   CHECK(figures(cascade, plain, {{"max-gram", 0.0}}).swi == doctest::Approx(swi(0.6, 0.0)));
   CHECK(figures(plain, plain, {{"base", 0.3}}).swi == doctest::Approx(1.0));
 }
 
-TEST_CASE("c: the median over prompts of what a call costs where the draft decodes plainly") {
+TEST_CASE("c: the median over prompts of the cost of a call in plain decoding of the draft") {
   const auto plain = [](const std::string& name, const std::vector<double>& call_seconds) {
     Outcome out;
     out.name = name;
@@ -473,7 +473,7 @@ TEST_CASE("c: the median over prompts of what a call costs where the draft decod
   const CostCoefficients costs = cost_coefficients(outcomes);
   REQUIRE(costs.size() == 2);
   CHECK(costs.at("base") ==
-        doctest::Approx(0.3));  // of .1, .3 and 9; the prompt without a call tells nothing
+        doctest::Approx(0.3));  // of 0.1, 0.3 and 9; the prompt without a call is left out
   CHECK(costs.at("small") == doctest::Approx(0.1));
   CHECK(cost_coefficients(std::span(outcomes).first(2)).empty());
 }

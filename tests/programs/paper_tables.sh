@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # usage: paper_tables.sh COMPARE ROOT DATA
-# scripts/paper_tables runs, goes on where it was, keeps what it cannot measure; scripts/pages makes tables of what it wrote.
+# scripts/paper_tables runs, resumes, and keeps the JSON of runs that it cannot measure; scripts/pages makes tables of it.
 set -uo pipefail
 compare=$1 root=$2 data=$3
 command -v python3 >/dev/null || { echo 'SKIP: there is no python3'; exit 77; }

@@ -1,4 +1,5 @@
 // labels: long
+// The programs' pipelines: names, models, rules and texts.
 
 #include <doctest/doctest.h>
 
@@ -68,7 +69,7 @@ std::vector<Token> first_draft_tokens(Toys& toys, const std::string& name, const
   return {tokens.begin() + 1, tokens.end()};
 }
 
-/// Every pipeline of several drafters, and those that draft without a model.
+/// All pipelines of several drafters, and those that draft without a model.
 const std::vector<std::string> kChosen{"max-gram",
                                        "max-gram:3:min=1:bigram=none:past-end=no",
                                        "max-gram:exit=0.5:bigram=both",
@@ -113,7 +114,7 @@ const std::vector<std::string> kClocked{"cost-aware:max-gram", "cost-aware:max-g
                                         "cost-aware:cascade", "cost-aware:cascade:base:small",
                                         "cost-aware:cascade:base:small:max-gram:limits=8-5-10-1-10-10"};
 
-/// The pipelines write what `plain` writes, word for word.
+/// The pipelines give exactly the text of `plain`.
 void check_same_text(specula::PipelineModels& toys, const std::string& plain,
                      const std::vector<std::string>& names, float temperature) {
   const specula::SamplingParams params{.temperature = temperature};
@@ -133,7 +134,7 @@ void check_same_text(specula::PipelineModels& toys, const std::string& plain,
 
 }  // namespace
 
-TEST_CASE("names and their parts") {
+TEST_CASE("pipeline names and their parts") {
   const auto full = specula::prepare_pipeline("chain:base:6:exit=0.3:lenient=3:lossy=yes");
   CHECK(full.drafts == std::vector<std::string>{"base"});
   CHECK(full.max_nodes == 7);
@@ -147,7 +148,7 @@ TEST_CASE("names and their parts") {
   CHECK(specula::prepare_pipeline("autoregressive").max_nodes == 1);
 }
 
-TEST_CASE("trees: nodes of the proposals, and of what their drafts hold") {
+TEST_CASE("trees: nodes of the proposals and of the drafts' KV caches") {
   const auto nodes = [](const std::string& name, std::int32_t proposed, std::int32_t drafted) {
     CAPTURE(name);
     const auto factory = specula::prepare_pipeline(name);
@@ -176,7 +177,7 @@ TEST_CASE("trees: nodes of the proposals, and of what their drafts hold") {
   nodes("static-tree:base:choices=0-1-0.0-1.0-1.2", 6, 6);
   nodes("cost-aware:static-tree:base:choices=0-0.0", 3, 3);
   nodes("dynamic-tree", 60, 60);
-  nodes("dynamic-tree:4:8:12", 13, 33);  // the draft runs more than is proposed
+  nodes("dynamic-tree:4:8:12", 13, 33);  // the draft runs more nodes than are proposed
   nodes("dynamic-tree:10:5:20", 21, 51);
   nodes("dynamic-tree:2:0", 3, 3);
   nodes("sampled-tree", 21, 21);
@@ -191,7 +192,7 @@ TEST_CASE("trees: nodes of the proposals, and of what their drafts hold") {
         std::vector<std::string>{specula::kDefaultDraft});
 }
 
-TEST_CASE("rules by name, and what they make of a pipeline") {
+TEST_CASE("rules by name") {
   for (const std::string exact :
        {"autoregressive:rule=gumbel", "chain:rule=match", "cape:rule=token", "beam:rule=traversal",
         "dynamic-tree:rule=gumbel", "sampled-chain:rule=block", "sampled-chain:rule=match",
@@ -207,11 +208,12 @@ TEST_CASE("rules by name, and what they make of a pipeline") {
   }
 }
 
-TEST_CASE("names that are wrong are explained") {
+TEST_CASE("errors explain wrong names") {
   const auto has = [](const std::string& text, const char* part) {
     return text.find(part) != std::string::npos;
   };
-  CHECK(has(complaint("chian"), "unknown pipeline 'chian'; the nearest are chain, cape, beam (--help"));
+  CHECK(has(complaint("chian"), "unknown pipeline 'chian'; the nearest are chain, cape, beam"));
+  CHECK_FALSE(has(complaint("chian"), "--"));  // the library knows no command lines
   CHECK(has(complaint(""), "unknown pipeline ''"));
   CHECK(has(complaint("chain:0"), "length is 0, must be 1 to 64"));
   CHECK(has(complaint("chain:99999999999"), "99999999999 is too large"));
@@ -312,7 +314,7 @@ TEST_CASE("rules that do not keep the target's distribution for a pipeline's pro
   CHECK(complaint("shared-chain:lenient=2").find("does not go with shared noise") != std::string::npos);
 }
 
-TEST_CASE("pipelines take turns on the same models, and the exact ones write the same text") {
+TEST_CASE("pipelines that use the same models in turn give the same text if they are exact") {
   Toys toys;
   const std::vector<Token> prompt{1, 5, 2, 8};
   for (const float temperature : {0.0f, 0.9f}) {
@@ -334,7 +336,7 @@ TEST_CASE("pipelines take turns on the same models, and the exact ones write the
   }
 }
 
-TEST_CASE("one seed, one text: deterministic proposals at any temperature, all others at 0") {
+TEST_CASE("one seed gives one text: deterministic proposals at any temperature, all others at 0") {
   const std::vector<std::string> deterministic{"cape",
                                                "cape:base:3:budget=5",
                                                "cape:base:fixed=2",
@@ -376,7 +378,7 @@ TEST_CASE("one seed, one text: deterministic proposals at any temperature, all o
   check_same_text(toys, "autoregressive:rule=gumbel", noise, 0.9f);
 }
 
-TEST_CASE("sampled proposals at a temperature: other uniform draws, and draft tokens that stay") {
+TEST_CASE("sampled proposals above temperature 0: another text, with accepted draft tokens") {
   Toys toys;
   const specula::SamplingParams params{.temperature = 0.9f};
   for (const std::string name :
@@ -390,7 +392,7 @@ TEST_CASE("sampled proposals at a temperature: other uniform draws, and draft to
   }
 }
 
-TEST_CASE("what goes beyond the limit or the stop token is not emitted") {
+TEST_CASE("tokens beyond the limit or the stop token are not emitted") {
   Toys toys;
   const std::vector<Token> prompt{1, 5, 2, 8};
   auto chain = specula::prepare_pipeline("chain:base:5").build(toys, {.temperature = 0.0f});
@@ -416,7 +418,8 @@ TEST_CASE("what goes beyond the limit or the stop token is not emitted") {
 }
 
 TEST_CASE(
-    "draft tokens by the draft's confidence: those under an accepted path, as far as tokens were emitted") {
+    "counts by the draft's confidence include the draft tokens under an accepted path, up to the last "
+    "emitted token") {
   specula::ProposalBuilder tree(12, 8, 0);
   tree.reset(0, 0);
   tree.choose(0, 1, 0.0f), tree.choose(0, 2, 0.95f), tree.choose(1, 3, 0.55f);  // 1, 2, 3: below 1
@@ -440,7 +443,7 @@ TEST_CASE(
   CHECK(counted(2) == Counts{0, 1, 0, 5, 1, 0, 9, 2, 2});
   CHECK(counted(3) == Counts{0, 1, 0, 1, 1, 0, 5, 1, 0, 9, 2, 2});
 
-  Toys toys;  // in a chain they are those that are counted by depth, whatever the limit
+  Toys toys;  // in a chain they equal the counts by depth, for any limit
   for (const char* name : {"chain:base:5", "sampled-chain:base:3", "max-gram"})
     for (const std::int32_t limit : {3, 40}) {
       auto pipeline = specula::prepare_pipeline(name).build(toys, {.temperature = 0.9f});
@@ -482,7 +485,7 @@ TEST_CASE("bins of CAPE are closed on the right") {
   CHECK(draft_tokens("cape:2:counts=5-0-2-1") == 12);
 }
 
-TEST_CASE("the parts of a name, one by one") {
+TEST_CASE("parsing of the parts of a name") {
   specula::PipelineSpec spec("x:small:beam:7:mode=fast:widths=3-2:p=0.5");
   CHECK(spec.name() == "x");
   CHECK(spec.keyword("cape", {"beam", "cape"}) == "beam");
@@ -520,7 +523,7 @@ TEST_CASE("the parts of a name, one by one") {
                        specula::PipelineError);
 }
 
-TEST_CASE("drafters that are no models, and several: nodes, models, drafters") {
+TEST_CASE("drafters without a model, and several drafters: nodes, models, names") {
   const auto holds = [](const std::string& name, std::int32_t proposed, std::int32_t drafted,
                         const std::vector<std::string>& models, const std::vector<std::string>& drafters) {
     CAPTURE(name);
@@ -529,7 +532,7 @@ TEST_CASE("drafters that are no models, and several: nodes, models, drafters") {
     CHECK(factory.draft_nodes == drafted);
     CHECK(factory.drafts == models);
     CHECK(factory.drafters == drafters);
-    CHECK(factory.lossy == name.starts_with("autoregressive:"));  // which is another model's text
+    CHECK(factory.lossy == name.starts_with("autoregressive:"));  // the text of another model
   };
   holds("max-gram", 11, 1, {}, {specula::kMaxGram});
   holds("max-gram:256:exit=0.2:min=64:bigram=none:past-end=no", 257, 1, {}, {specula::kMaxGram});
@@ -556,7 +559,7 @@ TEST_CASE("drafters that are no models, and several: nodes, models, drafters") {
   holds("cost-aware:cascade", 15, 15, {specula::kDefaultDraft}, two);
   holds("cost-aware:cascade:base:small:max-gram", 17, 17, {"base", "small"}, three);
   holds("autoregressive:small", 1, 1, {"small"}, {});
-  // Of drafts that are conditioned on the target.
+  // Pipelines of drafts conditioned on the target.
   holds("glide", specula::kDefaultChainLength + 1, specula::kDefaultChainLength + 1, {"glide"}, {"glide"});
   holds("glide:other:7", 8, 8, {"other"}, {"other"});
   holds("glide+cape", 33, 33, {"glide"}, {"glide"});
@@ -565,7 +568,7 @@ TEST_CASE("drafters that are no models, and several: nodes, models, drafters") {
   holds("eagle2", 60, 60, {"eagle"}, {"eagle"});
   holds("hass", 60, 60, {"hass"}, {"hass"});
   holds("hass:4:8:12", 13, 33, {"hass"}, {"hass"});
-  // Chains that learn where to end, and drafts that are a part of a model.
+  // Adaptive chains, and self-speculation.
   holds("adaptive-chain", 13, 13, {specula::kDefaultDraft}, {specula::kDefaultDraft});
   holds("adaptive-chain:base:7:end=heuristic", 8, 8, {"base"}, {"base"});
   holds("s2d", specula::kDefaultChainLength + 1, specula::kDefaultChainLength + 1, {}, {"s2d"});
@@ -585,7 +588,7 @@ TEST_CASE("drafters that are no models, and several: nodes, models, drafters") {
   }
 }
 
-TEST_CASE("drafters and limits that do not go together are explained") {
+TEST_CASE("errors explain drafters and limits that do not match") {
   const auto explained = [](const std::string& name, const std::string& part) {
     CAPTURE(name);
     const std::string text = complaint(name);
@@ -637,7 +640,7 @@ TEST_CASE("drafters and limits that do not go together are explained") {
   explained("cost-aware:base:max-gram", "does not know what to do with 'base'");
 }
 
-TEST_CASE("several drafters: the target's text, word for word") {
+TEST_CASE("several drafters: the text of plain decoding") {
   std::vector<Token> next;
   for (Token t = 0; t < 12; ++t) next.push_back((t + 1) % 12);
   for (const bool table : {false, true}) {
@@ -650,7 +653,7 @@ TEST_CASE("several drafters: the target's text, word for word") {
   }
 }
 
-TEST_CASE("several drafters at a temperature: one seed, one text, and draft tokens that stay") {
+TEST_CASE("several drafters above temperature 0: one seed gives one text, with accepted draft tokens") {
   Toys toys;
   for (const std::string& name : kDrawn) {
     CAPTURE(name);
@@ -664,14 +667,14 @@ TEST_CASE("several drafters at a temperature: one seed, one text, and draft toke
   }
 }
 
-TEST_CASE("what each drafter cost, by name") {
+TEST_CASE("usage of each drafter, by name") {
   Toys toys;
   for (const auto& names : {kChosen, kDrawn, kClocked})
     for (const std::string& name : names) {
       CAPTURE(name);
       const auto factory = specula::prepare_pipeline(name);
       auto pipeline = factory.build(toys, {.temperature = 0.9f});
-      REQUIRE(pipeline->drafts().size() == factory.drafters.size());  // before it ran, too
+      REQUIRE(pipeline->drafts().size() == factory.drafters.size());  // also before it ran
       const auto first = decode(*pipeline, kPrompt, {.max_new_tokens = 30, .seed = 1});
       const auto second = decode(*pipeline, kPrompt, {.max_new_tokens = 40, .seed = 2});
       specula::Usage sum;
@@ -690,7 +693,7 @@ TEST_CASE("what each drafter cost, by name") {
     }
 }
 
-TEST_CASE("what reviewers did: the calls of a drafter that only reviews") {
+TEST_CASE("counts of reviews: the calls of a drafter that only reviews") {
   Toys toys;
   const auto reviews = [&](const std::string& name) {
     auto pipeline = specula::prepare_pipeline(name).build(toys, {.temperature = 0.0f});
@@ -703,7 +706,8 @@ TEST_CASE("what reviewers did: the calls of a drafter that only reviews") {
       CHECK(all[r].offered[0] > 0);
       for (std::size_t d = 0; d < specula::Reviews::kDepths; ++d) {
         CHECK(all[r].accepted[d] <= all[r].offered[d]);
-        if (d > 0) CHECK(all[r].offered[d] <= all[r].accepted[d - 1]);  // only what stayed goes on
+        if (d > 0)
+          CHECK(all[r].offered[d] <= all[r].accepted[d - 1]);  // only accepted tokens are drafted from
       }
     }
     return all;
@@ -721,13 +725,13 @@ TEST_CASE("what reviewers did: the calls of a drafter that only reviews") {
   }
 }
 
-TEST_CASE("Max-Gram copies, and takes the table of the models where nothing matches") {
+TEST_CASE("Max-Gram copies, and uses the models' bigram table without a match") {
   std::vector<Token> next;
   for (Token t = 0; t < 12; ++t) next.push_back(t < 11 ? t + 1 : specula::kNoToken);
   Toys bare, toys{specula::BigramTable(next)};
   const std::vector<Token> cycle{1, 2, 3, 1, 2}, pair{8, 3, 8};
   using DraftTokens = std::vector<Token>;
-  // What was seen in the text, longest matches first; the text goes on in draft tokens.
+  // Copies of the text, longest matches first; draft tokens extend the text.
   CHECK(first_draft_tokens(bare, "max-gram:7", cycle) == DraftTokens{3, 1, 2, 3, 1, 2, 3});
   CHECK(first_draft_tokens(bare, "max-gram:7:min=3:bigram=none", cycle).empty());
   CHECK(first_draft_tokens(bare, "prompt-lookup:2", cycle) == DraftTokens{3, 1});
@@ -745,7 +749,7 @@ TEST_CASE("Max-Gram copies, and takes the table of the models where nothing matc
   CHECK(first_draft_tokens(toys, "max-gram:2", kPrompt) == DraftTokens{9, 10});
   CHECK(first_draft_tokens(toys, "max-gram:bigram=text", kPrompt).empty());
   CHECK(first_draft_tokens(toys, "max-gram:bigram=none", kPrompt).empty());
-  // Without a table, `both` learns from the text alone and `table` is an error.
+  // Without a table, `both` learns from the text only, and `table` is an error.
   CHECK(first_draft_tokens(bare, "max-gram:bigram=both", pair).front() == 3);
   for (const char* name : {"max-gram:bigram=table", "horizontal:base:max-gram:bigram=table"})
     CHECK_THROWS_WITH_AS(first_draft_tokens(bare, name, pair),
@@ -758,7 +762,7 @@ TEST_CASE("Max-Gram copies, and takes the table of the models where nothing matc
   CHECK(first_draft_tokens(bare, "horizontal:base:max-gram:0:2", kPrompt).empty());
 }
 
-TEST_CASE("plain decoding of a draft asks the target nothing") {
+TEST_CASE("plain decoding of a draft does not call the target") {
   Toys toys;
   const specula::SamplingParams params{.temperature = 0.0f};
   auto draft = specula::prepare_pipeline("autoregressive:small").build(toys, params);
@@ -771,7 +775,7 @@ TEST_CASE("plain decoding of a draft asks the target nothing") {
   CHECK(decode(*plain, kPrompt, {.max_new_tokens = 30}).tokens != run.tokens);
 }
 
-TEST_CASE("models without exits, and a target that leaves nothing out, are refused by name") {
+TEST_CASE("models without exits, and a target that cannot skip layers, are refused by name") {
   Toys toys;
   const auto build = [&](const std::string& name) { specula::prepare_pipeline(name).build(toys, {}); };
   CHECK_THROWS_WITH_AS(build("s2d:base"), "pipeline 's2d:base': the draft 'base' has no exits",
@@ -779,10 +783,10 @@ TEST_CASE("models without exits, and a target that leaves nothing out, are refus
   CHECK_THROWS_WITH_AS(build("asd"), "pipeline 'asd': the target cannot leave layers out",
                        specula::PipelineError);
   CHECK(complaint("asd:end=never").find("end is 'never', must be one of") != std::string::npos);
-  CHECK(complaint("s2d:carry=no").find("'carry=no'") != std::string::npos);  // a fixed end learns nothing
+  CHECK(complaint("s2d:carry=no").find("'carry=no'") != std::string::npos);  // a fixed length learns nothing
 }
 
-TEST_CASE("a model of any kind: what it can do beyond the concept, and its changes counted") {
+TEST_CASE("AnyModel: optional capabilities of the model, and its count of changes") {
   specula_test::ToyExits exits(12, 7, 2);
   specula_test::ToySkips skips(12, 7, 4);
   specula::AnyModel any_exits(exits), any_skips(skips);
@@ -821,7 +825,7 @@ TEST_CASE("a model of any kind: what it can do beyond the concept, and its chang
   }
 }
 
-TEST_CASE("drafts that are a part of a model write the target's text") {
+TEST_CASE("self-speculation gives the text of plain decoding") {
   class Selves final : public specula::PipelineModels {
    public:
     specula::AnyModel& target() override { return target_.any; }
@@ -855,7 +859,7 @@ TEST_CASE("drafts that are a part of a model write the target's text") {
                        specula::PipelineError);
 }
 
-TEST_CASE("exits that are named are those that tokens leave at") {
+TEST_CASE("tokens leave at the named exits only") {
   class Exits final : public specula::PipelineModels {
    public:
     specula::AnyModel& target() override { return target_.any; }
@@ -871,7 +875,7 @@ TEST_CASE("exits that are named are those that tokens leave at") {
     const auto run = decode(*pipeline, kPrompt, {.max_new_tokens = 40});
     return run.stats.draft.layers / static_cast<double>(run.stats.draft.nodes);
   };
-  // Exit e lies behind e + 1 layers; all leave at the last that is named.
+  // Exit e is after e + 1 layers; all remaining tokens leave at the last named exit.
   CHECK(layers_per_node("s2d:exits=1") == 2);
   CHECK(layers_per_node("s2d:exits=2") == 3);
   CHECK(layers_per_node("s2d:exits=3") == 4);

@@ -1,3 +1,4 @@
+// Files of prompts: formats, categories, development prompts.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -20,7 +21,7 @@ std::string joined(const std::vector<Prompt>& prompts) {
   return text;
 }
 
-/// A file of prompts in a folder of its own, removed with it.
+/// A file of prompts in a temporary folder.
 struct PromptFile {
   std::filesystem::path folder, file;
   PromptFile(const std::string& name, const std::string& text)
@@ -61,7 +62,7 @@ TEST_CASE("categories: the field, else folder and name of the file") {
   CHECK_THROWS_AS(parse_prompts("{\"prompt\": \"a\", \"category\": 3}", "p.jsonl"), std::runtime_error);
 }
 
-TEST_CASE("prompts to develop on and prompts to report on are never the same") {
+TEST_CASE("development prompts are never reported on") {
   const PromptFile file("split", two_categories(4));
   const std::vector<std::string> files{file.file.string()};
   const auto all = split_prompts(files, {});
@@ -79,14 +80,14 @@ TEST_CASE("prompts to develop on and prompts to report on are never the same") {
                        UsageError);
 }
 
-TEST_CASE("a development prompt that stands in another file, too, is not reported on") {
+TEST_CASE("a development prompt that is also in another file is not reported on") {
   const PromptFile one("one", two_categories(2)), two("two", two_categories(3));
   const auto split = split_prompts({one.file.string(), two.file.string()}, {.dev = 3, .limit = 2});
   CHECK(joined(split.dev) == "a0 b0 a1 a0 b0 a1");
   CHECK(joined(split.test) == "b1 b1 a2");
 }
 
-TEST_CASE("a split that leaves nothing to report on names the file and the category") {
+TEST_CASE("an error names the file and the category of a split without prompts to report on") {
   const PromptFile file("few", two_categories(2));
   const std::string name = file.file.string();
   CHECK_THROWS_WITH_AS(split_prompts({name}, {.skip = 1, .dev = 3}),
@@ -126,7 +127,7 @@ TEST_CASE("JSON Lines: prompt, question, the first of turns") {
   CHECK(prompts[0].put(Style::code) == "def f():\n");
 }
 
-TEST_CASE("JSON Lines that are wrong are named by file and line") {
+TEST_CASE("errors of JSON Lines name file and line") {
   CHECK_THROWS_WITH_AS(parse_prompts("{\"prompt\": \"a\"}\n{\"text\": \"a\"}\n", "p.jsonl"),
                        "p.jsonl:2: has none of the fields prompt, question, turns", std::runtime_error);
   CHECK_THROWS_AS(parse_prompts("{\"prompt\": ", "p.jsonl"), std::runtime_error);
@@ -164,7 +165,7 @@ TEST_CASE("styles by name") {
   CHECK_THROWS_AS(parse_style("poem"), UsageError);
 }
 
-TEST_CASE("several files, so many prompts of each, as the model gets them") {
+TEST_CASE("several files, a limited number of prompts from each, in the style of each field") {
   const std::string file = SPECULA_MODELS_DIR "/../prompts/default.jsonl";
   const auto all = load_prompts(file);
   const auto some = put_prompts({file, file}, 3, Style::automatic);

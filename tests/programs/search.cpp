@@ -1,4 +1,5 @@
 // labels: long
+// Searches over pipeline names with braces.
 
 #include "search.hpp"
 
@@ -25,7 +26,7 @@ Figures figures_of(const std::string& name, double speedup, double mat) {
 
 }  // namespace
 
-TEST_CASE("a search is what its braces stand for, each once") {
+TEST_CASE("a search has all expansions of its braces, each once") {
   const Search search = parse_search("chain:{small,base}:{2..3},max-gram:4,chain:small:2");
   CHECK(search.candidates == std::vector<std::string>{"chain:small:2", "chain:small:3", "chain:base:2",
                                                       "chain:base:3", "max-gram:4"});
@@ -34,7 +35,7 @@ TEST_CASE("a search is what its braces stand for, each once") {
   CHECK_THROWS_AS(parse_search("chain:{2,3"), UsageError);
 }
 
-TEST_CASE("the best is picked, by what is asked for; of equals the first") {
+TEST_CASE("the best by the objective is picked, the first of equals") {
   const Search search = parse_search("chain:{2..4}");
   const std::vector<Figures> developed{figures_of("autoregressive", 1, 1), figures_of("chain:2", 1.5, 2.0),
                                        figures_of("chain:3", 1.7, 2.4), figures_of("chain:4", 1.7, 2.6)};
@@ -55,7 +56,7 @@ TEST_CASE("the best is picked, by what is asked for; of equals the first") {
   CHECK_THROWS_AS(choose(parse_search("chain:5"), developed, "time"), std::invalid_argument);
 }
 
-TEST_CASE("given costs are read, and sets that serve nothing are refused") {
+TEST_CASE("given costs are parsed, and useless sets are refused") {
   const GivenCosts set = parse_costs("PW:base=0.04,small=.02,max-gram=0");
   CHECK(set.name == "PW");
   CHECK(set.costs.at("base") == 0.04);
@@ -74,7 +75,7 @@ TEST_CASE("given costs are read, and sets that serve nothing are refused") {
   CHECK_THROWS_AS(check_costs(std::vector{parse_costs("base=1")}, drafters), UsageError);  // and max-gram
 }
 
-TEST_CASE("SWI by a set of costs can be searched for, where the set knows the drafters") {
+TEST_CASE("SWI by a set of costs is an objective if the set names the drafters") {
   const std::vector<GivenCosts> given{parse_costs("PW:small=0.5")};
   check_objective("PW", given);
   check_objective("tau", given);

@@ -1,3 +1,4 @@
+// Tokenizers: SentencePiece, and byte-pair encoding of tokenizer.json.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -78,7 +79,7 @@ class JsonFolder {
 
 using Ids = std::vector<std::vector<Token>>;
 
-/// Of fixed texts, without <s>.
+/// Tokens of fixed texts, without <s>.
 Ids encoded(const Tokenizer& tokenizer) {
   Ids all;
   for (const char* text : {"abc ab",
@@ -96,7 +97,7 @@ Ids encoded(const Tokenizer& tokenizer) {
 
 }  // namespace
 
-TEST_CASE("text comes back as it went in, streamed in whole characters") {
+TEST_CASE("encoding and decoding returns the text, streamed in whole characters") {
   const std::filesystem::path file = SPECULA_MODELS_DIR "/target/tokenizer.model";
   if (!std::filesystem::exists(file)) return specula_test::skip("no model pack");
   const Tokenizer tokenizer(file);
@@ -121,13 +122,13 @@ TEST_CASE("text comes back as it went in, streamed in whole characters") {
   CHECK(tokenizer.bytes(-1).empty());
 }
 
-TEST_CASE("a file that is no tokenizer is named") {
+TEST_CASE("an error names a file that is not a tokenizer") {
   CHECK_THROWS_WITH_AS(Tokenizer("no/such/tokenizer.model"),
                        "no/such/tokenizer.model: cannot be opened for reading", std::runtime_error);
   CHECK_THROWS_AS(Tokenizer(SPECULA_MODELS_DIR "/../prompts/default.jsonl"), std::runtime_error);
 }
 
-TEST_CASE("a folder or a file; what is missing is named") {
+TEST_CASE("a folder or a file; errors name what is missing") {
   const fs::path file = SPECULA_MODELS_DIR "/target/tokenizer.model";
   if (!fs::exists(file)) return specula_test::skip("no model pack");
   CHECK(Tokenizer(file.parent_path()).encode("def f") == Tokenizer(file).encode("def f"));
@@ -175,7 +176,7 @@ TEST_CASE("tokenizer.json: spaces by Metaspace") {
         Ids{{11, 15}, {13, 4, 7, 8, 5}, {0, 0, 9, 13, 6}, {11, 11, 9}, {}, {3, 11, 4}});
 }
 
-TEST_CASE("tokenizer.json: the beginning and the end by the files beside it") {
+TEST_CASE("tokenizer.json: beginning and end tokens from the files beside it") {
   const JsonFolder folder;
   write_file(folder.path / "special_tokens_map.json", R"({"bos_token": "a", "eos_token": {"content": "b"}})");
   CHECK(folder.read().end() == 5);
@@ -188,7 +189,8 @@ TEST_CASE("tokenizer.json: the beginning and the end by the files beside it") {
 }
 
 TEST_CASE(
-    "tokenizer.json: the beginning and the end are no text, also if the file does not call them special") {
+    "tokenizer.json: beginning and end tokens are not printed, even if the file does not mark them as "
+    "special") {
   JsonFolder folder;
   for (json& added : folder.file["added_tokens"]) added["special"] = false;
   const Tokenizer tokenizer = folder.read();
@@ -197,7 +199,7 @@ TEST_CASE(
   CHECK(tokenizer.decode(std::vector<Token>{1, 4, 5, 2}) == "ab");
 }
 
-TEST_CASE("tokenizer.json: kinds that are not read are named, with the way out") {
+TEST_CASE("tokenizer.json: errors name unsupported kinds and the alternative") {
   const auto complaint = [](auto change) {
     JsonFolder folder;
     change(folder.file);

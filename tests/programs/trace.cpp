@@ -1,4 +1,5 @@
 // labels: long
+// specula-generate --trace: pictures of each round's proposal.
 
 #include <doctest/doctest.h>
 #include <stdlib.h>
@@ -41,7 +42,7 @@ class Toys final : public specula::PipelineModels {
   std::map<std::string, specula::HeldModel<ToyModel>> drafts_;
 };
 
-/// A folder of its own, with a name that a shell would trip over; gone afterwards.
+/// A temporary folder whose name a shell would misread.
 class Scratch {
  public:
   Scratch() {
@@ -86,7 +87,7 @@ std::vector<std::string> names(const fs::path& folder) {
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
-/// Decodes each of `prompts` prompts with `trace` watching. Returns what each file ought to hold.
+/// Decodes each of `prompts` prompts with `trace` watching. Returns the expected content of each file.
 std::map<std::string, std::string> decode_traced(Trace& trace, std::size_t prompts) {
   Toys toys;
   const auto pipeline = specula::prepare_pipeline("dynamic-tree:3:2:9").build(toys, {.temperature = 0.0f});
@@ -123,7 +124,7 @@ void install_fake_dot(const fs::path& folder, const fs::path& log, int code) {
 
 }  // namespace
 
-TEST_CASE("one file a round, each with that round's proposal and verification result") {
+TEST_CASE("one file per round, with its proposal and result") {
   const Scratch scratch;
   const fs::path folder = scratch.path() / "not" / "there yet";
   Trace trace(folder, 1, word);
@@ -141,7 +142,7 @@ TEST_CASE("one file a round, each with that round's proposal and verification re
   CHECK(has(expected.begin()->second, "next [label="));
 }
 
-TEST_CASE("several prompts are told apart, and each counts its own rounds") {
+TEST_CASE("files of several prompts have different names, and rounds are counted per prompt") {
   const Scratch scratch;
   Trace trace(scratch.path(), 3, word);
   const auto expected = decode_traced(trace, 3);
@@ -156,12 +157,12 @@ TEST_CASE("several prompts are told apart, and each counts its own rounds") {
   }
 }
 
-TEST_CASE("rounds of an older run are replaced, once the new run has ended") {
+TEST_CASE("rounds of an older run are replaced when the new run has ended") {
   const Scratch scratch;
   const std::vector<std::string> old{"prompt-07-round-0003.svg", "round-0001.dot", "round-9999.dot"};
   const auto put = [&](const std::string& name) { std::ofstream(scratch.path() / name) << "old"; };
   for (const std::string& name : old) put(name);
-  put("notes-round-0001.dot");  // of somebody else
+  put("notes-round-0001.dot");  // another program's file
   const auto listed = [&](std::vector<std::string> expected) {
     expected.push_back("notes-round-0001.dot");
     std::sort(expected.begin(), expected.end());
@@ -181,7 +182,7 @@ TEST_CASE("rounds of an older run are replaced, once the new run has ended") {
   CHECK(contents(scratch.path() / "round-0001.dot") != "old");
 }
 
-TEST_CASE("a folder that cannot be made is named") {
+TEST_CASE("an error names a folder that cannot be created") {
   const Scratch scratch;
   const fs::path file = scratch.path() / "file";
   std::ofstream(file) << "x";
@@ -196,7 +197,7 @@ TEST_CASE("a folder that cannot be made is named") {
   }
 }
 
-TEST_CASE("without dot there are the texts, and the user is told") {
+TEST_CASE("without Graphviz only .dot files are written, with a message") {
   const Scratch scratch, empty;
   Trace trace(scratch.path(), 1, word);
   const auto expected = decode_traced(trace, 1);
@@ -207,7 +208,7 @@ TEST_CASE("without dot there are the texts, and the user is told") {
   CHECK(names(scratch.path()).size() == expected.size());
 }
 
-TEST_CASE("dot is asked for each file, by no shell") {
+TEST_CASE("dot runs for each file, without a shell") {
   const Scratch scratch, tools;
   Trace trace(scratch.path(), 1, word);
   const auto expected = decode_traced(trace, 1);
@@ -223,7 +224,7 @@ TEST_CASE("dot is asked for each file, by no shell") {
   }
 }
 
-TEST_CASE("a dot that fails is no success") {
+TEST_CASE("a failure of dot is reported") {
   const Scratch scratch, tools;
   Trace trace(scratch.path(), 1, word);
   decode_traced(trace, 1);

@@ -1,4 +1,5 @@
 // labels: long
+// specula-compare --tune: probes, rates, costs and forecasts.
 
 #include <doctest/doctest.h>
 
@@ -39,7 +40,7 @@ Outcome outcome(const std::string& name, const std::vector<std::int64_t>& offere
   return out;
 }
 Outcome reviewed(const std::string& name, std::int64_t offered, std::int64_t accepted) {
-  Outcome out = outcome(name, {1000}, {1});  // the target's: not what a review tells
+  Outcome out = outcome(name, {1000}, {1});  // the target's, not a review's
   specula::Reviews reviews;
   reviews.offered[0] = offered;
   reviews.accepted[0] = accepted;
@@ -47,7 +48,7 @@ Outcome reviewed(const std::string& name, std::int64_t offered, std::int64_t acc
   return out;
 }
 
-/// Every probe of base, small and Max-Gram.
+/// All probes of base, small and Max-Gram.
 std::vector<Outcome> three_outcomes() {
   return {outcome("chain:base:16", {100, 80, 30, 19}, {80, 32, 21, 19}),
           outcome("chain:small:16", {100, 50, 10}, {50, 10, 9}),
@@ -57,7 +58,7 @@ std::vector<Outcome> three_outcomes() {
           reviewed("vertical:small:max-gram:1:10", 30, 12)};
 }
 
-/// Rates in which depth and what was before play no part. `gram` is how often Max-Gram is right.
+/// Rates that do not depend on depth or on earlier turns. `gram`: Max-Gram's acceptance rate.
 Measured synthetic(double gram, CostCurve target_cost) {
   Measured m;
   m.by_target = {
@@ -102,10 +103,10 @@ TEST_CASE("acceptance from the probes' counts") {
   CHECK(base(1) == 0.4);
   CHECK(base(2) == 0.7);
   CHECK(base(3) == 0.7);   // 19 draft tokens are too few to tell
-  CHECK(base(30) == 0.7);  // and the last rate goes on
+  CHECK(base(30) == 0.7);  // and the last rate is repeated
   CHECK(m.by_target.at("small")(1) == 0.2);
   CHECK(m.by_target.at("small")(2) == 0.2);
-  CHECK(m.by_target.at("max-gram")(0) == 0.8);  // the first depth counts however few there are
+  CHECK(m.by_target.at("max-gram")(0) == 0.8);  // the first depth always counts
   CHECK(m.by_target.at("max-gram")(1) == 0.8);
   CHECK(m.by_drafter.at({"base", "small"})(0) == 0.7);
   CHECK(m.by_drafter.at({"base", "max-gram"})(0) == 0.25);
@@ -119,7 +120,7 @@ TEST_CASE("acceptance from the probes' counts") {
   CHECK(acceptance_of(kThree, nothing).by_target.at("max-gram")(0) == 0.0);
 }
 
-TEST_CASE("a probe that is missing is named") {
+TEST_CASE("an error names a missing probe") {
   for (std::size_t i = 0; i < three_outcomes().size(); ++i) {
     auto some = three_outcomes();
     const std::string message = "tuning: no outcome of the probe " + some[i].name;
@@ -142,19 +143,19 @@ TEST_CASE("rates of some of the drafters, in their order") {
   CHECK(all.acceptance[0][1](0) == 0.6);
   CHECK(all.acceptance[1][1](0) == 0.65);
   CHECK(all.acceptance[2][2](0) == 0.3);
-  // Draft tokens of the next drafter count, as often as they stay there.
+  // Draft tokens of the next drafter count as often as they are accepted.
   const std::vector<std::int32_t> counts{2, 3};
   const double reach = 0.85 * 0.85;
   CHECK(specula::forecast_horizontal(rates, counts).tokens ==
         doctest::Approx(1 + 0.85 + reach * (1 + 0.3 + 0.09 + 0.027)).epsilon(1e-12));
-  // And its first draft tokens are its first, however deep.
+  // Its first draft tokens count as depth 1, however deep in the proposal.
   Measured warming = m;
   warming.by_target.at("max-gram") = AcceptanceCurve(std::vector<double>{0.2, 0.5});
   CHECK(specula::forecast_horizontal(warming.rates({"base", "max-gram"}), counts).tokens ==
         doctest::Approx(1 + 0.85 + reach * (1 + 0.2 + 0.1 + 0.05)).epsilon(1e-12));
 }
 
-TEST_CASE("what is tuned can be run, in the room that the forecast asks for") {
+TEST_CASE("tuned pipelines run in the room that the forecast states") {
   const std::vector<CostCurve> costs{CostCurve({1.0}), CostCurve({1.0, 1.3}), CostCurve({1.0, 1.02})};
   for (const CostCurve& cost : costs)
     for (const double gram : {0.0, 0.3, 0.9})
@@ -166,7 +167,7 @@ TEST_CASE("what is tuned can be run, in the room that the forecast asks for") {
                      "cascade:base:max-gram:limits=",
                      "cascade:small:max-gram:limits=",
                      "cascade:base:small:max-gram:limits="};
-        std::size_t kind = 0;  // a cascade may come twice: the second time its first drafter has to work
+        std::size_t kind = 0;  // a cascade may be listed twice: the second time with its first drafter
         for (std::size_t i = 0; i < tuned.size(); ++i) {
           CAPTURE(tuned[i].name);
           const bool again = i > 0 && tuned[i].drafters == tuned[i - 1].drafters;
@@ -195,23 +196,23 @@ TEST_CASE("what is tuned can be run, in the room that the forecast asks for") {
   CHECK(tune({"max-gram"}, models, TunerObjective::swi).size() == 1);
 }
 
-TEST_CASE("a drafter more does no harm: cascades can do what a chain does") {
+TEST_CASE("another drafter never makes the best forecast worse") {
   for (const double gram : {0.0, 0.4})
     for (const auto objective : {TunerObjective::swi, TunerObjective::speedup}) {
       const auto score = [&](const TunedPipeline& t) {
         return objective == TunerObjective::swi ? t.forecast.swi : t.forecast.speedup;
       };
       const auto tuned = tune(kThree, synthetic(gram, CostCurve({1.0, 1.05})), objective);
-      // A review of nothing costs what a draft token costs and gives as much.
+      // A review without draft tokens costs and gives the same as a draft token.
       CHECK(score(find(tuned, "cascade:base:max-gram")) >= score(find(tuned, "chain:base")) - 1e-9);
       CHECK(score(find(tuned, "cascade:small:max-gram")) >= score(find(tuned, "chain:small")) - 1e-9);
       CHECK(score(find(tuned, "cascade:base:small")) >= score(find(tuned, "cascade:base:max-gram")) - 1e-9);
-      if (gram > 0)  // for nothing: it pays somewhere
+      if (gram > 0)  // free: it pays somewhere
         CHECK(score(find(tuned, "cascade:base:max-gram")) > score(find(tuned, "chain:base")) + 0.01);
     }
 }
 
-TEST_CASE("where nodes cost the target time, proposals are shorter for time than for calls") {
+TEST_CASE("if nodes cost time, proposals tuned for time are shorter than those tuned for calls") {
   const Measured steep = synthetic(0.5, CostCurve({1.0, 1.5}));
   const auto calls = tune(kThree, steep, TunerObjective::swi);
   const auto time = tune(kThree, steep, TunerObjective::speedup);
@@ -224,13 +225,13 @@ TEST_CASE("where nodes cost the target time, proposals are shorter for time than
     CHECK(for_time.forecast.speedup >= for_calls.forecast.speedup - 1e-9);
     CHECK(for_time.forecast.swi <= for_calls.forecast.swi + 1e-9);
   }
-  // Draft tokens that cost nothing: as many as there may be, or one where the target pays for each.
+  // Free draft tokens: as many as allowed, or one if the target pays for each.
   CHECK(find(calls, "max-gram").name == "max-gram:30");
   CHECK(find(time, "max-gram").name == "max-gram:1");
   CHECK(find(time, "chain:base").forecast.proposed < find(calls, "chain:base").forecast.proposed);
 }
 
-TEST_CASE("predicted beside measured, each of its own pipeline") {
+TEST_CASE("predictions are listed beside the measurements of the same pipeline") {
   TunedPipeline chain{"chain:base:3", {}, {"base"}}, cascade{"cascade:base:max-gram:limits=1-2-3", {}, {}};
   TunedPipeline absent{"chain:small:9", {}, {"small"}};
   chain.forecast.tokens = 3.25, chain.forecast.swi = 1.5, chain.forecast.speedup = 1.25;
@@ -289,17 +290,17 @@ TEST_CASE("subsets: all first, none last, each in order and once") {
   CHECK(std::set<Names>(three.begin(), three.end()).size() == 8);
 }
 
-TEST_CASE("limits of a part of the drafters, among all") {
+TEST_CASE("limits of a subset of the drafters, as limits of all") {
   using specula::CascadeLimits;
   const CascadeLimits three{{3, 2, 4}, {0, 1, 5}, {0, 0, 6}};
   CHECK(embedded(three, kThree, kThree) == three);
   CHECK(embedded({{2}}, {"max-gram"}, kThree) == CascadeLimits{{0, 0, 2}, {0, 0, 0}, {0, 0, 2}});
-  // What base reviews is drafted under row 1 by whoever is there; what small reviews, under row 2.
+  // Base's proposals are drafted under row 1 by the drafters present, small's under row 2.
   CHECK(embedded({{3, 4}, {0, 5}}, {"base", "max-gram"}, kThree) ==
         CascadeLimits{{3, 0, 4}, {0, 0, 5}, {0, 0, 5}});
   CHECK(embedded({{3, 4}, {0, 5}}, {"small", "max-gram"}, kThree) ==
         CascadeLimits{{0, 3, 4}, {0, 0, 0}, {0, 0, 5}});
-  // It is the same cascade: the others' calls are 0, and what is reviewed and drafted does not change.
+  // It is the same cascade: the others' calls are 0, and reviews and drafting are unchanged.
   const Measured m = synthetic(0.3, CostCurve({1.0, 1.1}));
   for (const Names& part : subsets(kThree)) {
     if (part.empty() || part.back() != "max-gram") continue;
@@ -322,8 +323,8 @@ TEST_CASE("limits of a part of the drafters, among all") {
   }
 }
 
-TEST_CASE("for time, rounds cost the target what their models make of it") {
-  // Where base runs a pass costs twice; over one node nobody drafts.
+TEST_CASE("for time, the target's cost depends on which models run in the round") {
+  // A pass costs twice as much if base runs; over one node no model drafts.
   const CostCurve alone({1.0, 1.05}), beside_base({1.0, 2.05, 2.1}), beside_small({1.0, 1.06, 1.11});
   Measured m = synthetic(0.3, alone);
   m.target_costs.insert(
@@ -332,13 +333,13 @@ TEST_CASE("for time, rounds cost the target what their models make of it") {
   CHECK(m.rates({"small", "max-gram"}).target_cost(2) == 1.06);
   CHECK(m.rates({"base", "max-gram"}).target_cost(2) == 2.05);
   CHECK(m.rates(kThree).target_cost(2) == 2.05);
-  CHECK(synthetic(0.3, alone).rates(kThree).target_cost(2) == 1.05);  // sets that nobody measured
+  CHECK(synthetic(0.3, alone).rates(kThree).target_cost(2) == 1.05);  // sets without a measurement
 
   const auto without = tune(kThree, synthetic(0.3, alone), TunerObjective::speedup);
   const auto with = tune(kThree, m, TunerObjective::speedup);
   CHECK(find(with, "chain:base").forecast.speedup < 0.75 * find(without, "chain:base").forecast.speedup);
   CHECK(find(with, "max-gram").forecast.speedup == find(without, "max-gram").forecast.speedup);
-  // The stack of all leaves base out, and is what small and Max-Gram are by themselves.
+  // The stack of all three leaves base out, and equals that of small and Max-Gram.
   CHECK(find(without, "cascade:base:small").forecast.calls[0] > 0);
   const TunedPipeline &all = find(with, "cascade:base:small"), &two = find(with, "cascade:small:max-gram");
   CHECK(all.forecast.calls[0] == 0);
@@ -347,7 +348,7 @@ TEST_CASE("for time, rounds cost the target what their models make of it") {
   CHECK(all.forecast.speedup == two.forecast.speedup);
   CHECK(all.name.starts_with("cascade:base:small:max-gram:limits=0-"));
   CHECK(all.drafters == kThree);
-  // Then the one in which base has to work, at what it costs.
+  // Then the one that includes base, at its cost.
   const TunedPipeline& forced = with.back();
   CHECK(forced.drafters == kThree);
   CHECK(forced.name != all.name);
@@ -361,7 +362,7 @@ TEST_CASE("for time, rounds cost the target what their models make of it") {
     const auto factory = specula::prepare_pipeline(t.name);
     CHECK(factory.max_nodes <= t.forecast.max_nodes);
   }
-  // For calls the target costs the same beside everybody.
+  // For calls the target's cost does not depend on the models.
   const auto calls = tune(kThree, synthetic(0.3, alone), TunerObjective::swi);
   CHECK(find(calls, "cascade:base:small").forecast.calls[0] > 0);
 
@@ -374,7 +375,7 @@ TEST_CASE("for time, rounds cost the target what their models make of it") {
   CHECK(tuned.forecast.calls[1] == 0);
 }
 
-TEST_CASE("what passes cost: a time for each number of nodes, and the model as if new") {
+TEST_CASE("costs of passes: a time for each number of nodes; afterwards the model is as new") {
   ToyModel model(12, 7, 2.0f, 64);
   const std::vector<specula::Token> before{3, 4}, prompt{1, 5, 2, 8};
   model.append(before);
@@ -386,19 +387,19 @@ TEST_CASE("what passes cost: a time for each number of nodes, and the model as i
     CHECK(s < 1);
   }
   CHECK(model.size() == 0);
-  CHECK(model.appended == 2 + 3);  // the prompt's last token is run and committed: nothing waits
+  CHECK(model.appended == 2 + 3);  // the prompt's last token is run and committed: nothing is deferred
   CHECK(pass_seconds(any, prompt, 1).size() == 1);
   CHECK(model.size() == 0);
 }
 
-TEST_CASE("what runs between passes comes before each, and is not timed") {
+TEST_CASE("code that runs before each pass is not timed") {
   ToyModel model(12, 7, 2.0f, 64);
   const std::vector<specula::Token> prompt{1, 5, 2, 8};
   std::int64_t times = 0, alternating = 0;
   specula::AnyModel any(model);
   const auto seconds = pass_seconds(any, prompt, 4, [&] {
     ++times;
-    alternating += model.calls == times && model.size() == 4;  // one call to begin with, then one after each
+    alternating += model.calls == times && model.size() == 4;  // one call first, then one after each
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   });
   CHECK(times >= 4);
@@ -408,7 +409,7 @@ TEST_CASE("what runs between passes comes before each, and is not timed") {
   CHECK(model.size() == 0);
 }
 
-TEST_CASE("models that take turns each pass as often as the others, and are as if new") {
+TEST_CASE("models in turn run equally many passes, and are as new afterwards") {
   ToyModel one(12, 7), two(12, 8), three(12, 9);
   specula::AnyModel any_one(one), any_two(two), any_three(three);
   const std::vector<specula::Token> prompt{1, 5, 2, 8};
@@ -419,5 +420,5 @@ TEST_CASE("models that take turns each pass as often as the others, and are as i
   ToyModel alone(12, 7);
   specula::AnyModel any_alone(alone);
   turn_seconds({&any_alone}, prompt);
-  CHECK(one.calls > 1.9 * static_cast<double>(alone.calls));  // besides its own: twice for others
+  CHECK(one.calls > 1.9 * static_cast<double>(alone.calls));  // besides its own: two for others
 }

@@ -1,3 +1,4 @@
+// Streaming of UTF-8 text and stop strings.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -22,7 +23,7 @@ std::string byte_by_byte(std::string_view bytes) {
 
 }  // namespace
 
-TEST_CASE("whole characters pass at once") {
+TEST_CASE("complete characters pass immediately") {
   Utf8Gate gate;
   CHECK(gate.push("a\n\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80") == "a\n\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
   CHECK(gate.flush().empty());
@@ -35,7 +36,7 @@ TEST_CASE("a character waits for its last byte") {
   CHECK(gate.push("\x80y") == "\xf0\x9f\x98\x80y");
 }
 
-TEST_CASE("bytes of no character become U+FFFD, one for each part that cannot go on") {
+TEST_CASE("invalid bytes become U+FFFD, one per maximal invalid part") {
   const std::string bad = "\xef\xbf\xbd";
   CHECK(byte_by_byte("\x80") == bad);
   CHECK(byte_by_byte("\xff"
@@ -48,14 +49,14 @@ TEST_CASE("bytes of no character become U+FFFD, one for each part that cannot go
   CHECK(byte_by_byte("\xe2\x82") == bad);  // flushed in the middle
 }
 
-TEST_CASE("stop strings: the text before the first that ends, however it is cut into pieces") {
+TEST_CASE("stop strings: the text before the first one completed, for any split into pieces") {
   struct Case {
     std::vector<std::string> stops;
     std::string text, expected;
     bool stopped;
   };
   for (const Case& c : {Case{{"end"}, "the end is", "the ", true}, Case{{"end"}, "the en", "the en", false},
-                        Case{{"aab"}, "aaab", "a", true},           // begins within a beginning
+                        Case{{"aab"}, "aaab", "a", true},           // begins within a partial match
                         Case{{"abcd", "bc"}, "xabcd", "xa", true},  // bc ends first
                         Case{{"bc", "abc"}, "xabcd", "x", true},    // both end here: the longest
                         Case{{"ababc"}, "abababc", "ab", true}, Case{{}, "text", "text", false},
@@ -75,7 +76,7 @@ TEST_CASE("stop strings: the text before the first that ends, however it is cut 
     }
 }
 
-TEST_CASE("only what could begin a stop string waits") {
+TEST_CASE("only bytes that may begin a stop string are held back") {
   StopStrings stops({"</answer>", "\n\n"});
   CHECK(stops.push("a < b") == "a < b");
   CHECK(stops.push("</ans") == "");
@@ -87,7 +88,7 @@ TEST_CASE("only what could begin a stop string waits") {
   CHECK(stops.flush() == "");
 }
 
-TEST_CASE("a stream of tokens: stop strings and characters that go over tokens") {
+TEST_CASE("a stream of tokens: stop strings and characters that span tokens") {
   const std::vector<std::string> pieces{"caf", "\xc3", "\xa9 S", "TO", "Px", "\xe2\x82", "\xac", "S"};
   const auto bytes = [&](specula::Token token) { return pieces[static_cast<std::size_t>(token)]; };
   TextStream stream(bytes, {"STOP"});
@@ -104,5 +105,5 @@ TEST_CASE("a stream of tokens: stop strings and characters that go over tokens")
   CHECK(open.put(5) == "");
   CHECK(open.put(6) == "");  // the last byte may begin the second stop string
   CHECK(open.put(7) == "\xe2\x82\xac");
-  CHECK(open.flush() == "S");  // it never came
+  CHECK(open.flush() == "S");  // it did not continue
 }

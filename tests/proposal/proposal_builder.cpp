@@ -1,4 +1,5 @@
 // labels: optimised
+// ProposalBuilder: growth of proposals, recorded distributions, kinds, errors.
 #include <specula/proposal/proposal_builder.hpp>
 #include <specula/proposal/review.hpp>
 
@@ -25,7 +26,7 @@ std::vector<std::int32_t> list(const T& ids) {
 
 }  // namespace
 
-TEST_CASE("growth: parents, depths, positions, siblings in the order of their drawing") {
+TEST_CASE("growth: parents, depths, positions, siblings in the order of their draws") {
   ProposalBuilder tree(10, 8, 0);
   tree.reset(9, 100);
   CHECK(tree.size() == 1);
@@ -63,7 +64,7 @@ TEST_CASE("growth: parents, depths, positions, siblings in the order of their dr
   CHECK(tree.kind() == ProposalKind::deterministic);
 }
 
-TEST_CASE("what the proposal holds is its kind") {
+TEST_CASE("the kind of a proposal follows from how its nodes were drawn") {
   ProposalBuilder tree(4, 10, 3);
   PhiloxRandom rng(1);
   const std::vector<float> row = {0, 1, 2, 3};
@@ -100,7 +101,7 @@ TEST_CASE("what the proposal holds is its kind") {
   CHECK(tree.token(1) == 2);
 }
 
-TEST_CASE("draft_prob is the distribution given the earlier siblings, of every kind of growth") {
+TEST_CASE("draft_prob is conditioned on the earlier siblings, for every kind of growth") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(2);
@@ -124,7 +125,7 @@ TEST_CASE("draft_prob is the distribution given the earlier siblings, of every k
   }
 }
 
-TEST_CASE("draw_distinct never repeats, and says when nothing is left") {
+TEST_CASE("draw_distinct never repeats a token, and returns kNoParent when no mass is left") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     ProposalBuilder tree(1300, 12, 1);
@@ -168,7 +169,7 @@ TEST_CASE("every uniform draw of a round has a key of its own, and the next roun
     for (NodeId n = 1; n < tree.size(); ++n) rng.keys.push_back(tree.accept_key(n));
     for (NodeId n = 0; n < tree.size(); ++n)
       if (tree.depth(n) != (n > 0 ? tree.depth(n - 1) : -1))
-        rng.keys.push_back(tree.residual_key(n));  // one a depth
+        rng.keys.push_back(tree.residual_key(n));  // one per depth
   }
   for (std::size_t i = 0; i < rng.keys.size(); ++i)
     for (std::size_t j = 0; j < i; ++j) REQUIRE(!(rng.keys[i] == rng.keys[j]));
@@ -196,7 +197,7 @@ TEST_CASE("a limit below the capacity; large trees") {
   CHECK_THROWS_AS(tree.choose(0, 1, 1), Error);
 }
 
-TEST_CASE("narrow takes room away, never a node, and until the next reset") {
+TEST_CASE("narrow reduces the room until the next reset, and removes no node") {
   ProposalBuilder tree(3, 10, 0);
   tree.reset(0, 0, 8);
   tree.choose(0, 1, 1), tree.choose(1, 1, 1);
@@ -228,7 +229,7 @@ TEST_CASE("top_k: the best tokens of a row, and errors that name the node") {
   CHECK_THROWS_WITH_AS(tree.top_k(0, bad, out),
                        "the draft's row after node 0: a row of logits holds NaN or +infinity at token 1",
                        std::runtime_error);
-  CHECK(tree.draw(0, q, rng) == 1);  // what was stored still is
+  CHECK(tree.draw(0, q, rng) == 1);  // stored rows are kept
 }
 
 TEST_CASE("errors") {
@@ -265,7 +266,7 @@ TEST_CASE("errors") {
   CHECK(tree.size() == 2);
 }
 
-TEST_CASE("reset: where a proposal may begin, and where it may not") {
+TEST_CASE("reset: positions where a proposal may begin, and errors") {
   ProposalBuilder tree(4, 8, 1);
   PhiloxRandom rng(1);
   const std::vector<float> row = {0, 1, 2, 3};
@@ -299,7 +300,7 @@ TEST_CASE("reset: where a proposal may begin, and where it may not") {
                 !std::is_copy_constructible_v<ProposalBuilder>);
 }
 
-TEST_CASE("a tree that was moved from is empty, and does not begin again") {
+TEST_CASE("a moved-from tree is empty, and cannot be reset") {
   ProposalBuilder tree(4, 4, 4);
   const std::vector<float> row = {0, 1, 2, 3};
   PhiloxRandom rng(1);
@@ -318,8 +319,8 @@ TEST_CASE("a tree that was moved from is empty, and does not begin again") {
 }
 
 TEST_CASE(
-    "a row that a token was drawn from is not replaced, and a distribution whose row was replaced draws "
-    "nothing") {
+    "a row that a token was drawn from cannot be replaced, and a distribution whose row was replaced cannot "
+    "be drawn from") {
   ProposalBuilder tree(4, 8, 3);
   PhiloxRandom rng(1);
   const std::vector<float> row = {0, 1, 2, 3}, other = {3, 2, 1, 0.5f}, bad = {0, NAN, 0, 0};
@@ -338,7 +339,7 @@ TEST_CASE(
   CHECK_THROWS_WITH_AS(tree.store(0, row, {}), used, Error);
   CHECK(tree.draft_distribution(1) == distribution);
   CHECK(tree.draft_prob(1, 0) == doctest::Approx(plain_distribution(other, {})[0]));
-  tree.draw(0, tree.store(1, row, {}), rng);  // a slot of its own
+  tree.draw(0, tree.store(1, row, {}), rng);  // its own slot
   CHECK(tree.draft_prob(2, 3) == doctest::Approx(plain_distribution(row, {})[3]));
   CHECK_THROWS_WITH_AS(tree.store(1, row, {}),
                        "ProposalBuilder: the row of node 1 cannot be replaced: node 2 was drawn from it",
@@ -355,7 +356,7 @@ TEST_CASE(
                        Error);
 }
 
-TEST_CASE("what a review or reset() removed has no row to draw from") {
+TEST_CASE("distributions of nodes removed by a review or reset() cannot be drawn from") {
   ProposalBuilder tree(4, 8, 8);
   PhiloxRandom rng(1);
   constexpr float no = -std::numeric_limits<float>::infinity();
@@ -374,7 +375,7 @@ TEST_CASE("what a review or reset() removed has no row to draw from") {
   CHECK_THROWS_WITH_AS(tree.draw(0, last, rng), stale, Error);
 }
 
-TEST_CASE("distributions that are not of the tree's making: they have a row, and add up to 1") {
+TEST_CASE("distributions that the tree did not make must have a row and add up to 1") {
   ProposalBuilder tree(4, 8, 1);
   PhiloxRandom rng(1);
   tree.reset(0, 0);
@@ -411,7 +412,7 @@ TEST_CASE("distributions that are not of the tree's making: they have a row, and
   CHECK(tree.size() == 1);
 }
 
-TEST_CASE("record: what an engine drew itself is what draw() would have recorded") {
+TEST_CASE("record() of an engine's own draws equals the record of draw()") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     ProposalBuilder tree(4, 8, 1);
@@ -446,7 +447,7 @@ TEST_CASE("record: what an engine drew itself is what draw() would have recorded
   }
 }
 
-TEST_CASE("record_distinct: where siblings left no mass nothing is added, as draw_distinct() has it") {
+TEST_CASE("record_distinct adds nothing if siblings left no mass, like draw_distinct()") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     ProposalBuilder tree(3, 4, 1);
@@ -461,7 +462,7 @@ TEST_CASE("record_distinct: where siblings left no mass nothing is added, as dra
       CHECK(tree.record_distinct(0, 1, distribution) == kNoParent);
       CHECK(tree.record_distinct(0, 2, distribution) == kNoParent);
       CHECK(tree.size() == 2);
-    } else {  // the reference arithmetic adds up in double
+    } else {  // the reference arithmetic sums in double
       CHECK(std::isfinite(tree.draft_scale(drawn)));
     }
   }
@@ -492,12 +493,12 @@ TEST_CASE("record: errors name the node or the token, and add nothing") {
   CHECK(tree.record_distinct(0, 1, distribution) == 1);
   CHECK_THROWS_WITH_AS(tree.record_distinct(0, 1, distribution),
                        "ProposalBuilder::record_distinct: token 1 is a child of node 0 already", Error);
-  CHECK(tree.record(1, 2, Distribution::at(2)) == 2);  // a point mass, as draw() has it
+  CHECK(tree.record(1, 2, Distribution::at(2)) == 2);  // a point mass, like draw()
   CHECK(tree.record(0, 0, distribution) == 3);
   CHECK_THROWS_WITH_AS(tree.record(0, 1, distribution), "ProposalBuilder: full, 4 nodes", Error);
 }
 
-TEST_CASE("store copies the row; top is what a greedy shape chooses") {
+TEST_CASE("store copies the row; top is the token that a greedy shape chooses") {
   ProposalBuilder tree(4, 3, 1);
   tree.reset(0, 0);
   std::vector<float> row = {0, 2, 1, 2};
@@ -510,7 +511,8 @@ TEST_CASE("store copies the row; top is what a greedy shape chooses") {
   CHECK(top.prob == doctest::Approx(std::exp(2) / (1 + 2 * std::exp(2) + std::exp(1))).epsilon(1e-6));
 }
 
-TEST_CASE("draw_shared: by the noise of the position, whatever the round; its distribution is shared") {
+TEST_CASE(
+    "draw_shared uses the noise of the position, independent of the round; the proposal's kind is shared") {
   ProposalBuilder tree(4, 6, 3);
   PhiloxRandom rng(1);
   const std::vector<float> row = {0, 1, 2, 3};
@@ -528,10 +530,10 @@ TEST_CASE("draw_shared: by the noise of the position, whatever the round; its di
     seen.insert(token);
     tree.choose(1, 2, 1);
     tree.draw(0, q, rng);
-    CHECK(tree.kind() == ProposalKind::shared);  // nothing that joins it takes the noise away
+    CHECK(tree.kind() == ProposalKind::shared);  // other nodes do not change the kind
 
     tree.reset(0,
-               position - 2);  // a round that begins earlier comes to the same position with the same noise
+               position - 2);  // a round that begins earlier uses the same noise at the same position
     tree.choose(0, 3, 1), tree.choose(1, 3, 1);
     tree.draw_shared(2, tree.store(2, row, {}), rng);
     CHECK(tree.token(3) == token);
@@ -545,7 +547,7 @@ TEST_CASE("draw_shared: by the noise of the position, whatever the round; its di
   CHECK_THROWS_AS(tree.draw_shared(5, Distribution::at(2), rng), Error);
 }
 
-TEST_CASE("copied draft tokens are chosen ones to all but a review") {
+TEST_CASE("only a review distinguishes copied draft tokens from chosen ones") {
   ProposalBuilder tree(4, 4, 0);
   tree.reset(0, 5);
   CHECK(tree.copy(0, 3, 0.25f) == 1);

@@ -1,4 +1,5 @@
 // labels: optimised
+// review(): verification inside cascades, and the distribution q_eff that it records.
 #include <specula/proposal/review.hpp>
 
 #include <doctest/doctest.h>
@@ -19,15 +20,15 @@ namespace {
 
 using Error = std::invalid_argument;
 
-/// What a review may do, and what it must record.
-enum class Outcome { stays, replaced };
+/// Forces the outcome of a review, and records its requests.
+enum class Outcome { accepted, replaced };
 struct Forced {
   Outcome outcome;
   double asked = -1;
   int draws = 0;
   bool accept(double probability, const RandomKey&) {
     asked = probability;
-    return outcome == Outcome::stays;
+    return outcome == Outcome::accepted;
   }
   template <class Weights>
   Token draw(const Weights& weights, const RandomKey& key) {
@@ -106,27 +107,27 @@ TEST_CASE(
   CHECK(tree.token(2) == 1);
 }
 
-TEST_CASE("a review at temperature 0 with lenience goes by confidence, and forgives nothing copied") {
+TEST_CASE("a lenient review at temperature 0 compares confidences, and has lenience 1 for copied tokens") {
   const SamplingParams greedy{.temperature = 0};
   const std::vector<float> row = {0, 3, 1, 2};
   const double p = plain_distribution(row, {})[3];
   Recorder rng;
   ProposalBuilder tree(4, 8, 0);
-  const auto stays = [&](float confidence, double lenience, bool copied) {
+  const auto accepted = [&](float confidence, double lenience, bool copied) {
     tree.reset(0, 5);
     copied ? tree.copy(0, 3, confidence) : tree.choose(0, 3, confidence);
     return review(tree, 1, row, greedy, lenience, rng);
   };
   for (const double l : {1.5, 3.0}) {
-    CHECK(stays(static_cast<float>(l * p * 0.99), l, false));
+    CHECK(accepted(static_cast<float>(l * p * 0.99), l, false));
     CHECK(tree.token(1) == 3);
     CHECK(tree.confidence(1) == doctest::Approx(p).epsilon(1e-5));
-    CHECK(!stays(static_cast<float>(l * p * 1.01), l, false));
-    CHECK(!stays(static_cast<float>(l * p * 0.5), l, true));
+    CHECK(!accepted(static_cast<float>(l * p * 1.01), l, false));
+    CHECK(!accepted(static_cast<float>(l * p * 0.5), l, true));
     CHECK(tree.token(1) == 1);
   }
-  CHECK(!stays(0.0f, 1, false));  // without lenience only the largest will do
-  // What a reviewer took over is its own, and may be forgiven by the next.
+  CHECK(!accepted(0.0f, 1, false));  // without lenience only the argmax is accepted
+  // A token that a reviewer accepted is no longer a copied one for the next.
   tree.reset(0, 5);
   tree.copy(0, 3, 0.01f);
   const std::vector<float> likes = {0, 0, 0, 1};
@@ -136,7 +137,7 @@ TEST_CASE("a review at temperature 0 with lenience goes by confidence, and forgi
   CHECK(tree.token(1) == 3);
 }
 
-TEST_CASE("a review records the distribution that the token now has, whatever became of it") {
+TEST_CASE("a review records the token's new distribution, whether it was accepted or replaced") {
   const SamplingParams settings[] = {
       {}, {.temperature = 0.7f, .top_k = 4}, {.temperature = 1.4f, .top_p = 0.8f}};
   for (const auto isa : every_isa()) {
@@ -166,26 +167,26 @@ TEST_CASE("a review records the distribution that the token now has, whatever be
       if (copied) std::fill(q.begin(), q.end(), 0.0), q[static_cast<std::size_t>(draft_token)] = 1;
       const double lenience = copied ? 1 : l;
       const Dense want = lenient_distribution(q, p, lenience);
-      Forced rng{i % 2 ? Outcome::stays : Outcome::replaced};
+      Forced rng{i % 2 ? Outcome::accepted : Outcome::replaced};
       std::vector<float> shown = b;
-      const bool stays = review(tree, 2, shown, params, l, rng);
-      std::fill(shown.begin(), shown.end(), 0.0f);                  // the drafter's next call
-      if (i % 2 && stays) review(tree, 3, a, params, l, uniforms);  // and the next review
+      const bool accepted = review(tree, 2, shown, params, l, rng);
+      std::fill(shown.begin(), shown.end(), 0.0f);                     // the drafter's next call
+      if (i % 2 && accepted) review(tree, 3, a, params, l, uniforms);  // and the next review
       worst = std::max(worst, largest_difference(tree, 2, want));
-      if (rng.asked >= 0)  // it was in doubt
+      if (rng.asked >= 0)  // a uniform draw was made
         worst = std::max(worst, 0.1 * std::abs(rng.asked - want[static_cast<std::size_t>(draft_token)] /
                                                                q[static_cast<std::size_t>(draft_token)]));
       const Token now = tree.token(2);
       CHECK(tree.confidence(2) == doctest::Approx(tree.draft_prob(2, now)).epsilon(1e-5));
-      CHECK(tree.size() == (stays ? 4 : 3));
-      CHECK(rng.draws == (stays ? 0 : 1));
-      if (stays) CHECK(now == draft_token);
-      if (!stays) CHECK(want[static_cast<std::size_t>(now)] > q[static_cast<std::size_t>(now)]);
-      if (rng.outcome == Outcome::stays) CHECK(stays);
-      replaced += !stays, nothing += rng.asked < 0;
-      worst = std::max(
-          worst, largest_difference(tree, 1, plain_distribution(a, params)));  // the others are as they were
-      if (stays && i % 2 == 0)
+      CHECK(tree.size() == (accepted ? 4 : 3));
+      CHECK(rng.draws == (accepted ? 0 : 1));
+      if (accepted) CHECK(now == draft_token);
+      if (!accepted) CHECK(want[static_cast<std::size_t>(now)] > q[static_cast<std::size_t>(now)]);
+      if (rng.outcome == Outcome::accepted) CHECK(accepted);
+      replaced += !accepted, nothing += rng.asked < 0;
+      worst = std::max(worst, largest_difference(
+                                  tree, 1, plain_distribution(a, params)));  // the other nodes are unchanged
+      if (accepted && i % 2 == 0)
         worst = std::max(worst, largest_difference(tree, 3, plain_distribution(c, params)));
       CHECK(tree.kind() == ProposalKind::sampled);
     }
@@ -195,7 +196,7 @@ TEST_CASE("a review records the distribution that the token now has, whatever be
   }
 }
 
-TEST_CASE("reviews behind each other: the distribution that one records is what the next one judges") {
+TEST_CASE("consecutive reviews: each verifies against the distribution that the one before recorded") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(7);
@@ -235,10 +236,10 @@ TEST_CASE("a review and a draw give the counts of q_eff: n 20,000") {
   }
 }
 
-TEST_CASE("what a proposal holds after reviews is its kind") {
+TEST_CASE("the kind of a proposal after reviews") {
   const std::vector<float> row = {0, 5, 0, 0}, other = {5, 0, 0, 0};
   ProposalBuilder tree(4, 8, 8);
-  Forced keep{Outcome::stays}, change{Outcome::replaced};
+  Forced keep{Outcome::accepted}, change{Outcome::replaced};
   tree.reset(0, 0);
   tree.copy(0, 2, 1), tree.copy(1, 2, 1), tree.choose(2, 2, 1);
   CHECK(tree.kind() == ProposalKind::deterministic);
@@ -253,17 +254,17 @@ TEST_CASE("what a proposal holds after reviews is its kind") {
   tree.choose(0, 2, 1);
   tree.draw(1, tree.store(1, row, {}), rng), tree.draw(2, tree.store(2, row, {}), rng);
   CHECK(tree.kind() == ProposalKind::sampled);
-  review(tree, 1, other, {.temperature = 0}, 1, rng);  // cuts both draws off
+  review(tree, 1, other, {.temperature = 0}, 1, rng);  // removes both draws
   CHECK(tree.size() == 2);
   CHECK(tree.kind() == ProposalKind::deterministic);
 
   tree.reset(0, 0);
   tree.draw(0, tree.store(0, row, {}), rng);
-  review(tree, 1, other, {}, 1, change);  // what was cut off is no sibling of what comes
+  review(tree, 1, other, {}, 1, change);  // a removed node is not a sibling of later ones
   tree.draw(0, tree.draft_distribution(1), rng);
   CHECK(tree.kind() == ProposalKind::sampled_iid);
 
-  tree.reset(0, 0);  // counts begin anew
+  tree.reset(0, 0);  // counts restart
   tree.choose(0, 1, 1), tree.choose(0, 2, 1);
   CHECK(tree.kind() == ProposalKind::deterministic);
   tree.draw(1, tree.store(1, row, {}), rng);
@@ -282,7 +283,7 @@ TEST_CASE("a slot that a review overwrote: draws from its new distribution have 
       tree.reset(0, 9);
       PhiloxRandom rng(1);
       tree.draw(0, tree.store(0, a, {}), rng);  // the scan remembers slot 0
-      Forced keep{Outcome::stays};
+      Forced keep{Outcome::accepted};
       review(tree, 1, b, {}, lenience, keep);
       Masses masses;
       tree.draw(0, tree.draft_distribution(1), masses);
@@ -297,7 +298,7 @@ TEST_CASE("a slot that a review overwrote: draws from its new distribution have 
   }
 }
 
-TEST_CASE("uniform draws of reviews never come twice in a round") {
+TEST_CASE("uniform draws of reviews are never used twice in a round") {
   Random random(10);
   Recorder rng;
   int accepts = 0, residuals = 0;
@@ -313,7 +314,7 @@ TEST_CASE("uniform draws of reviews never come twice in a round") {
       }
       for (NodeId n = base + 1; n < tree.size(); ++n)
         if (!review(tree, n, random.row(5, 2), {}, 1 + turn % 2, rng)) break;
-      for (NodeId n = 1; n < tree.size(); ++n)  // and by somebody above
+      for (NodeId n = 1; n < tree.size(); ++n)  // and by the reviewer above
         if (turn == 2 && !review(tree, n, random.row(5, 2), {}, 1, rng)) break;
     }
     for (std::size_t i = from; i < rng.keys.size(); ++i) {

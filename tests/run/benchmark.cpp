@@ -1,3 +1,4 @@
+// PolicyBenchmark: timing of pipelines against each other.
 #include <specula/run/benchmark.hpp>
 
 #include <doctest/doctest.h>
@@ -19,7 +20,7 @@ namespace {
 
 const std::vector<std::vector<Token>> kPrompts{{1, 5}, {2, 3, 4}, {0, 7}};
 
-/// Takes its time, which the models' does not hold.
+/// A slow rule, whose time is outside the models.
 struct Slow : SampleAndMatch {
   template <class Rng>
   void verify(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
@@ -42,7 +43,7 @@ std::string complaint(std::vector<std::vector<Token>> prompts, BenchmarkOptions 
 static_assert(!std::is_copy_constructible_v<PolicyBenchmark> &&
               !std::is_move_constructible_v<PolicyBenchmark>);
 
-TEST_CASE("policies on the same work: tokens, draft tokens and texts") {
+TEST_CASE("pipelines on the same prompts: tokens, draft tokens and texts") {
   ToyModel target(8, 1), twin(8, 1), other(8, 2);
   const SamplingParams greedy{.temperature = 0.0f};
   Speculator plain{TreeVerifier{target, Sampling{}, greedy}, NoDrafter{8}, Chain<>{.length = 0}};
@@ -50,7 +51,7 @@ TEST_CASE("policies on the same work: tokens, draft tokens and texts") {
   Speculator elsewhere{TreeVerifier{other, Sampling{}, greedy}, NoDrafter{8}, Chain<>{.length = 0}};
   PolicyBenchmark benchmark(kPrompts, {.max_new_tokens = 10, .repeat = 2});
   benchmark.add("plain", plain);
-  benchmark.add("right", right);  // over the same target: they take turns
+  benchmark.add("right", right);  // over the same target, in turn
   benchmark.add("elsewhere", elsewhere);
   const auto all = benchmark.run();
   REQUIRE(all.size() == 3);
@@ -70,7 +71,7 @@ TEST_CASE("policies on the same work: tokens, draft tokens and texts") {
   CHECK(text.find("    3.33   0.889 ") != std::string::npos);
 }
 
-TEST_CASE("a slow rule shows in the time a token, in the pipeline's own, and in the speedup's interval") {
+TEST_CASE("a slow rule increases the time per token and the pipeline's own time, and lowers the speedup") {
   ToyModel target(8, 1);
   const SamplingParams warm{.temperature = 0.8f};
   Speculator quick{TreeVerifier{target, SampleAndMatch{}, warm}, NoDrafter{8}, Chain<>{.length = 0}};
@@ -99,7 +100,7 @@ TEST_CASE("a stop token ends a text") {
   CHECK_THROWS_WITH_AS(no_token.run(), doctest::Contains("Limits::stop[0] is 8"), std::invalid_argument);
 }
 
-TEST_CASE("an interval of a mean is Student's; a median") {
+TEST_CASE("intervals of means by Student's t; medians") {
   CHECK(detail::median({}) == 0);
   CHECK(detail::median({3, 1, 2}) == 2);
   CHECK(detail::median({4, 1, 2, 9}) == 3);
@@ -112,7 +113,8 @@ TEST_CASE("an interval of a mean is Student's; a median") {
     CHECK(detail::student_t(freedom) == doctest::Approx(point).epsilon(0.001));
 }
 
-TEST_CASE("turns: each goes in every rotation, each is first as often, nobody always follows the same one") {
+TEST_CASE(
+    "order: each runs in every rotation, is first equally often, and never always follows the same one") {
   for (const std::size_t count : {1u, 2u, 3u, 5u}) {
     std::vector<int> first(count);
     std::set<std::size_t> before_zero;
@@ -131,7 +133,7 @@ TEST_CASE("turns: each goes in every rotation, each is first as often, nobody al
   }
 }
 
-TEST_CASE("what cannot be measured is refused by name, value and range") {
+TEST_CASE("errors name invalid options with value and range") {
   CHECK(complaint({{1}}, {}) == "PolicyBenchmark: prompts.size() is 1, must be at least 2");
   CHECK(complaint({{1}, {}}, {}) == "PolicyBenchmark: prompt 1 is empty");
   CHECK(complaint(kPrompts, {.max_new_tokens = 0}) ==

@@ -1,3 +1,4 @@
+// count_emitted(): statistics of a text that ends within a round.
 #include <specula/proposal/proposal_builder.hpp>
 #include <specula/run/count_emitted.hpp>
 
@@ -33,7 +34,7 @@ using Depths = std::vector<std::int64_t>;
 
 }  // namespace
 
-TEST_CASE("what was not emitted is neither new nor accepted, and its first token was offered") {
+TEST_CASE("tokens that were not emitted are neither new nor accepted; the first of them counts as offered") {
   Round all, two, one, none;
   count_emitted(all.stats, all.proposal, all.result, 3);
   CHECK(all.stats.new_tokens == 3);
@@ -52,7 +53,7 @@ TEST_CASE("what was not emitted is neither new nor accepted, and its first token
   CHECK(none.stats.accepted == Depths{0, 0, 0, 0});
 }
 
-TEST_CASE("taken back in two steps it is the same") {
+TEST_CASE("two calls give the same as one") {
   Round once, twice;
   count_emitted(once.stats, once.proposal, once.result, 0);
   count_emitted(twice.stats, twice.proposal, twice.result, 2);

@@ -1,3 +1,4 @@
+// Limits and sinks of generate().
 #include <specula/run/limits.hpp>
 
 #include <doctest/doctest.h>
@@ -7,7 +8,7 @@
 
 using namespace specula;
 
-TEST_CASE("limits at the ends of their ranges are taken, beyond them they are named") {
+TEST_CASE("limits at the ends of their ranges are accepted; errors name those beyond") {
   const std::vector<Token> ends{0, 4}, beyond{4, 5}, negative{-1};
   CHECK_NOTHROW(validate(Limits{.max_new_tokens = 0, .stop = ends}, 5));
   CHECK_THROWS_WITH_AS(validate(Limits{.max_new_tokens = -1}, 5),
@@ -18,7 +19,7 @@ TEST_CASE("limits at the ends of their ranges are taken, beyond them they are na
                        std::invalid_argument);
 }
 
-TEST_CASE("a sink returns nothing, or whether to go on") {
+TEST_CASE("a sink returns nothing, or whether to continue") {
   const auto silent = [](Tokens) {};
   const auto cancels = [](Tokens) { return false; };
   const auto text = [](Tokens) { return std::vector<Token>(); };

@@ -1,3 +1,4 @@
+// Speculator: texts, KV caches, limits, errors, statistics, cascades, shared models.
 #include <specula/run/speculator.hpp>
 
 #include <doctest/doctest.h>
@@ -29,7 +30,7 @@ auto pipeline(ToyModel& target, ToyModel& draft, Rule rule, Shape shape, Samplin
   return Speculator{TreeVerifier{target, rule, params}, ModelDrafter{draft}, shape};
 }
 
-/// What plain sampling from the target gives with the uniform draws of `seed`.
+/// The text of plain sampling from the target with the uniform draws of `seed`.
 List plainly(const ToyModel& target, List text, std::size_t length, std::uint64_t seed,
              const SamplingParams& params = {}) {
   const PhiloxRandom rng(seed);
@@ -93,7 +94,7 @@ TEST_CASE("temperature 0 gives greedy decoding's text") {
   CHECK(rule.stats().acceptance(3) == 1);
 }
 
-TEST_CASE("a run depends on prompt and seed alone, not on what ran before") {
+TEST_CASE("a run depends only on prompt and seed, not on earlier runs") {
   ToyModel target(5, 1, 2.0f, 600), draft(5, 2, 2.0f, 600);
   auto run = pipeline(target, draft, Sampling{}, SampledChain{.length = 3});
   List prompt;
@@ -113,7 +114,7 @@ TEST_CASE("a run depends on prompt and seed alone, not on what ran before") {
   CHECK(draft.cache().empty());
   CHECK(run.text().empty());
   CHECK(text_of(run, prompt, 340, 9) == first);
-  // The text that there is, as a prompt, and a part of it.
+  // The current text as a prompt, and a part of it.
   run.start(run.text());
   CHECK(run.text().size() >= 340);
   run.start(run.text().first(10));
@@ -122,7 +123,7 @@ TEST_CASE("a run depends on prompt and seed alone, not on what ran before") {
   CHECK(text_of(run, prompt, 340, 9) == first);
 }
 
-TEST_CASE("the caches follow the text") {
+TEST_CASE("the KV caches follow the text") {
   ToyModel target(5, 1), draft(5, 2);
   auto run = pipeline(target, draft, Sampling{}, SampledChain{.length = 4});
   PhiloxRandom rng(3);
@@ -139,7 +140,7 @@ TEST_CASE("the caches follow the text") {
   }
 }
 
-TEST_CASE("limits, the stop token, and what the sink sees") {
+TEST_CASE("limits, the stop token, and the tokens passed to the sink") {
   ToyModel target(5, 1, 2.0f, 200), draft(5, 2, 2.0f, 200);
   auto run = pipeline(target, draft, SampleAndMatch{}, GreedyChain{.length = 4});
   const List want = plainly(target, kPrompt, 60, 5);
@@ -165,7 +166,7 @@ TEST_CASE("limits, the stop token, and what the sink sees") {
 }
 
 TEST_CASE(
-    "a sink that returns false cancels, one that throws goes through, and the text goes on after both") {
+    "a sink that returns false cancels, its exceptions propagate, and the text can continue after both") {
   ToyModel target(5, 1, 2.0f, 200), draft(5, 2, 2.0f, 200);
   auto run = pipeline(target, draft, SampleAndMatch{}, GreedyChain{.length = 4});
   const List want = plainly(target, kPrompt, 60, 5);
@@ -192,7 +193,7 @@ TEST_CASE(
                     "the sink failed");
   CHECK(list(run.text().subspan(3)) == seen);
   rest();
-  // What ended the text anyway comes first.
+  // Another reason to end takes precedence.
   const auto no = [](Tokens) { return false; };
   CHECK(run.generate(kPrompt, {.max_new_tokens = 1}, PhiloxRandom{5}, no) ==
         Generated{1, FinishReason::limit});
@@ -200,7 +201,7 @@ TEST_CASE(
         Generated{1, FinishReason::stop_token});
 }
 
-TEST_CASE("limits out of range are named, and nothing changes") {
+TEST_CASE("errors name limits out of range, and change nothing") {
   ToyModel target(5, 1), draft(5, 2);
   auto run = pipeline(target, draft, Sampling{}, GreedyChain{.length = 4});
   run.start(kPrompt);
@@ -217,7 +218,7 @@ TEST_CASE("limits out of range are named, and nothing changes") {
   CHECK(list(run.text()) == kPrompt);
 }
 
-TEST_CASE("a full cache: every token that fits, the last proposals shorter") {
+TEST_CASE("a full KV cache: all tokens that fit, with shorter last proposals") {
   for (const std::int32_t capacity : {3, 4, 7, 20}) {
     ToyModel target(5, 1, 2.0f, capacity), draft(5, 2);
     auto run = pipeline(target, draft, SampleAndMatch{}, GreedyChain{.length = 4});
@@ -226,7 +227,7 @@ TEST_CASE("a full cache: every token that fits, the last proposals shorter") {
     const Generated done = run.generate(kPrompt, {}, PhiloxRandom{5}, [&](Tokens fresh) {
       seen.insert(seen.end(), fresh.begin(), fresh.end());
     });
-    CHECK(seen == List(want.begin() + 3, want.end()));  // the last token needs no place
+    CHECK(seen == List(want.begin() + 3, want.end()));  // the last token needs no slot
     CHECK(done == Generated{static_cast<std::int32_t>(seen.size()), FinishReason::context_full});
     CHECK(target.size() == capacity);
     CHECK(run.room() == 0);
@@ -238,7 +239,7 @@ TEST_CASE("a full cache: every token that fits, the last proposals shorter") {
   }
 }
 
-TEST_CASE("a full cache and trees: proposals are trimmed to the room, and the text is plain decoding's") {
+TEST_CASE("a full KV cache and trees: proposals are trimmed to the room, and the text is plain decoding's") {
   std::int32_t trimmed = 0;
   const auto generate = [&](auto shape, auto rule, bool same_text, const SamplingParams& params) {
     for (const std::int32_t capacity : {3, 4, 5, 8, 19, 40}) {
@@ -257,7 +258,7 @@ TEST_CASE("a full cache and trees: proposals are trimmed to the room, and the te
       }
       CHECK(target.size() == capacity);
       const List text = list(run.text());
-      CHECK(text.size() == static_cast<std::size_t>(capacity) + 1);  // the last token needs no place
+      CHECK(text.size() == static_cast<std::size_t>(capacity) + 1);  // the last token needs no slot
       if (same_text) CHECK(text == plainly(target, kPrompt, text.size(), 5, params));
       CHECK_THROWS_AS(run.step(rng), std::length_error);
       CHECK(list(run.text()) == text);
@@ -273,7 +274,7 @@ TEST_CASE("a full cache and trees: proposals are trimmed to the room, and the te
   every_rule(IidPair{.depth = 3});
   every_rule(DistinctTriple{.depth = 2});
   every_rule(DrawnThenChosen{.depth = 3, .pick = 1});
-  every_rule(ChosenTwice{.depth = 3, .pick = 1});  // siblings alike: the second has nothing to add
+  every_rule(ChosenTwice{.depth = 3, .pick = 1});  // identical siblings: the second adds nothing
   every_rule(SampledTree<ProposalKind::sampled_distinct>{});
   every_rule(SampledTree<ProposalKind::sampled_iid>{});
   every_rule(Beam{});
@@ -284,7 +285,7 @@ TEST_CASE("a full cache and trees: proposals are trimmed to the room, and the te
   CHECK(trimmed > 100);
 }
 
-TEST_CASE("trees from a drafter that is smaller than the target") {
+TEST_CASE("trees from a drafter with a smaller KV cache than the target") {
   for (const std::int32_t capacity : {3, 4, 6, 9, 20, 33}) {
     ToyModel target(5, 1, 2.0f, 60), draft(5, 2, 2.0f, capacity);
     auto run = pipeline(target, draft, SampleAndMatch{}, IidPair{.depth = 3});
@@ -294,7 +295,7 @@ TEST_CASE("trees from a drafter that is smaller than the target") {
   }
 }
 
-TEST_CASE("siblings alike: their text is that of one of them") {
+TEST_CASE("identical siblings give the text of a single one") {
   ToyModel target(3, 1, 1.0f, 200), draft(3, 2, 1.0f, 200);
   auto twice = pipeline(target, draft, Sampling{}, ChosenTwice{.depth = 3, .pick = 1});
   const List text = text_of(twice, kPrompt, 100, 7);
@@ -302,11 +303,12 @@ TEST_CASE("siblings alike: their text is that of one of them") {
   auto once = pipeline(target, draft, Sampling{},
                        Bush<ProposalKind::deterministic, Child::chosen>{.depth = 3, .pick = 1});
   CHECK(text_of(once, kPrompt, 100, 7) == text);
-  CHECK(once.stats().accepted[0] == twice.stats().accepted[0]);  // and nothing is gained
+  CHECK(once.stats().accepted[0] == twice.stats().accepted[0]);  // and no gain
   CHECK(once.stats().rounds == twice.stats().rounds);
 }
 
-TEST_CASE("a drafter that is smaller than the target: draft tokens while it can, then plain decoding") {
+TEST_CASE(
+    "a drafter with a smaller KV cache than the target: drafting while it has room, then plain decoding") {
   for (const std::int32_t capacity : {1, 2, 3, 6, 9, 20}) {
     ToyModel target(5, 1, 2.0f, 40), draft(5, 2, 2.0f, capacity);
     auto run = pipeline(target, draft, SampleAndMatch{}, GreedyChain{.length = 4});
@@ -318,7 +320,7 @@ TEST_CASE("a drafter that is smaller than the target: draft tokens while it can,
   }
 }
 
-TEST_CASE("errors of start leave everything as it was") {
+TEST_CASE("errors of start() change nothing") {
   ToyModel target(5, 1, 2.0f, 10), draft(5, 2);
   auto run = pipeline(target, draft, Sampling{}, SampledChain{.length = 3});
   PhiloxRandom rng(1);
@@ -346,7 +348,7 @@ TEST_CASE("errors of start leave everything as it was") {
 }
 
 namespace {
-/// A verifier that does not say how much it holds.
+/// A verifier without size().
 struct Sizeless {
   TreeVerifier<ToyModel, Sampling> inner;
   static constexpr bool lossless_for(ProposalKind kind) { return Sampling::lossless_for(kind); }
@@ -362,7 +364,7 @@ struct Sizeless {
 };
 }  // namespace
 
-TEST_CASE("errors of start where there is no text: the target of another pipeline is left alone") {
+TEST_CASE("errors of start() without a text do not change the target of another pipeline") {
   ToyModel target(5, 1, 2.0f, 10);
   Speculator run{TreeVerifier{target, Sampling{}}, NoDrafter{5}, GreedyChain{}};
   target.append(List{1, 2, 3, 4});  // another's
@@ -370,14 +372,14 @@ TEST_CASE("errors of start where there is no text: the target of another pipelin
   CHECK_THROWS_AS(run.start(List(11, 0)), std::invalid_argument);
   CHECK(target.size() == 4);
   run.start(List(10, 0));
-  // Without a size only an empty target tells how long a prompt may be.
+  // Without size() the largest prompt is known only when the target is empty.
   Speculator sizeless{Sizeless{TreeVerifier{target, Sampling{}}}, NoDrafter{5}, GreedyChain{}};
   target.append(List{1, 2, 3, 4});
   sizeless.start(List(10, 0));
   CHECK(sizeless.room() == 1);
 }
 
-TEST_CASE("a model that fails in the middle: the text is what it was, and one can go on") {
+TEST_CASE("a model that fails in a round: the text is unchanged, and the next round works") {
   ToyModel target(5, 1), draft(5, 2), still(5, 1), steady(5, 2);
   auto run = pipeline(target, draft, Sampling{}, SampledChain{.length = 3});
   auto reference = pipeline(still, steady, Sampling{}, SampledChain{.length = 3});
@@ -410,13 +412,13 @@ TEST_CASE("a model that fails in the middle: the text is what it was, and one ca
       CHECK(target.size() + 1 == static_cast<std::int32_t>(text.size()));
       run.step(rng);  // the same uniform draws, nothing poisoned
     }
-    CHECK((threw || round % 4 == 0));  // the target's last row may not have been needed
+    CHECK((threw || round % 4 == 0));  // the target's last row may be unused
     reference.step(rng);
     CHECK(list(run.text()) == list(reference.text()));
   }
 }
 
-TEST_CASE("a model that fails in a prefill: start() is called again and begins from nothing") {
+TEST_CASE("a model that fails in a prefill: start() can be called again") {
   ToyModel target(5, 1, 2.0f, 400), draft(5, 2, 2.0f, 400);
   auto run = pipeline(target, draft, SampleAndMatch{}, SampledChain{.length = 3});
   List prompt(300, 1);
@@ -431,7 +433,7 @@ TEST_CASE("a model that fails in a prefill: start() is called again and begins f
     CHECK(std::equal(draft.cache().begin(), draft.cache().end(), target.cache().begin()));
     run.forget();
   }
-  prompt.resize(390, 2);  // longer than what the failed start left room for
+  prompt.resize(390, 2);  // longer than the room that the failed start() left
   target.throw_append = target.appends + 2;
   CHECK_THROWS_WITH(run.start(prompt), "append failed");
   run.start(prompt);
@@ -464,8 +466,8 @@ TEST_CASE("counts") {
   CHECK(s.prefill_seconds > 0);
 }
 
-TEST_CASE("counts of a request, and of a text that ends before its last round does") {
-  ToyModel target(5, 1), draft(5, 1);  // the draft is the target: a round gives five tokens
+TEST_CASE("statistics of a request, and of a text that ends within its last round") {
+  ToyModel target(5, 1), draft(5, 1);  // the draft is the target: five tokens per round
   auto run = pipeline(target, draft, Greedy{}, GreedyChain{.length = 4}, {.temperature = 0});
   const auto counts = [&](std::int32_t tokens) {
     const Stats before = run.stats();
@@ -474,7 +476,7 @@ TEST_CASE("counts of a request, and of a text that ends before its last round do
   };
   using Depths = std::vector<std::int64_t>;
   for (int again = 0; again < 2; ++again) {
-    for (std::int32_t n = 1; n <= 5; ++n) {  // what is past the end is not counted
+    for (std::int32_t n = 1; n <= 5; ++n) {  // tokens beyond the end are not counted
       const Stats s = counts(n);
       CHECK(s.rounds == 1);
       CHECK(s.new_tokens == n);
@@ -509,24 +511,24 @@ TEST_CASE("counts of a request, and of a text that ends before its last round do
   CHECK(run.stats().offered == Depths{1, 1, 0, 0, 0});
   CHECK(run.stats().new_tokens == 1);
   CHECK_THROWS_AS(run.count_emitted(2), std::invalid_argument);
-  // Statistics that are not of the round.
+  // Statistics of another round.
   Stats others;
   CHECK_THROWS_WITH_AS(count_emitted(others, run.proposal(), run.result(), 1),
                        "count_emitted: the statistics have 0 depths, the round offered 4",
                        std::invalid_argument);
   CHECK(others.new_tokens == 0);
-  count_emitted(others, run.proposal(), VerifyResult(), 0);  // no round, nothing to take out
+  count_emitted(others, run.proposal(), VerifyResult(), 0);  // no round, nothing to subtract
 }
 
 TEST_CASE(
-    "log-probabilities: of every emitted token and the likeliest, in trees, for every rule and every "
+    "log-probabilities of every emitted token and of the likeliest ones, in trees, for every rule and "
     "truncation") {
   const auto logits = [](const ToyModel& target, Tokens before) {
     std::vector<float> row(static_cast<std::size_t>(target.vocab_size()));
     target.row(before.size() > 1 ? before[before.size() - 2] : -1, before.back(), row.data());
     return row;
   };
-  // ln p of a row, apart from the library: in long double, -infinity outside the cut.
+  // ln p of a row, independent of the library: in long double, -infinity for truncated tokens.
   const auto logs = [](const std::vector<float>& row, const SamplingParams& params) {
     const std::vector<double> kept = plain_distribution(row, params);
     const auto top = static_cast<long double>(*std::max_element(row.begin(), row.end()));
@@ -576,7 +578,7 @@ TEST_CASE(
     }
     if (decltype(shape)::kind == ProposalKind::deterministic && !params.greedy())
       CHECK(text ==
-            plainly(target, kPrompt, text.size(), 7, params));  // that they are asked for changes nothing
+            plainly(target, kPrompt, text.size(), 7, params));  // requesting them does not change the text
   };
   const SamplingParams warm{.temperature = 0.7f, .top_p = 0.8f}, hot{.temperature = 2.5f, .top_k = 2};
   for (const bool processed : {false, true}) {
@@ -597,7 +599,7 @@ TEST_CASE("a round in steady state allocates nothing") {
     if (logprobs) run.verifier().report_logprobs({.top = 5, .processed = true});
     PhiloxRandom rng(1);
     run.start(kPrompt);
-    run.step(rng);  // a first truncation makes its workspace
+    run.step(rng);  // the first truncation allocates its workspace
     const AllocationCount allocated;
     for (int i = 0; i < 30; ++i) run.step(rng);
     return allocated.count();
@@ -613,7 +615,7 @@ TEST_CASE("a round in steady state allocates nothing") {
 
 namespace {
 
-/// Says that it chooses, and draws.
+/// Declares that it chooses, but draws.
 struct Liar {
   static constexpr ProposalKind kind = ProposalKind::deterministic;
   std::int32_t max_nodes() const { return 2; }
@@ -631,7 +633,7 @@ struct Liar {
 
 }  // namespace
 
-TEST_CASE("a shape that draws otherwise than it declares is an error, and the text is kept") {
+TEST_CASE("a shape whose draws contradict its declared kind is an error, and the text is kept") {
   ToyModel target(5, 1), draft(5, 2);
   auto run = pipeline(target, draft, Sampling{}, Liar{});
   PhiloxRandom rng(1);
@@ -641,7 +643,7 @@ TEST_CASE("a shape that draws otherwise than it declares is an error, and the te
   CHECK_THROWS_AS(run.result(), std::logic_error);
 }
 
-TEST_CASE("parameters change from one round to the next, and bad ones change nothing") {
+TEST_CASE("parameters may change between rounds, and bad ones change nothing") {
   ToyModel target(5, 1), draft(5, 2);
   auto run = pipeline(target, draft, Sampling{}, GreedyChain{.length = 2}, {.temperature = 0.5f});
   CHECK_THROWS_AS(run.verifier().set_params({.top_p = 2.0f}), std::invalid_argument);
@@ -718,7 +720,7 @@ TEST_CASE("cascades: greedy text is plain decoding's, and the drafters' parts ad
   CHECK(parts > 80);
 }
 
-TEST_CASE("cascades: matched against the target's own draws, the text is plain sampling's") {
+TEST_CASE("cascades under sample-and-match: the text is that of plain sampling") {
   const SamplingParams warm{.temperature = 0.8f, .top_p = 0.9f};
   for (std::uint64_t i = 0; i < 60; ++i) {
     CAPTURE(i);
@@ -731,7 +733,7 @@ TEST_CASE("cascades: matched against the target's own draws, the text is plain s
   }
 }
 
-TEST_CASE("cascades: a full cache, target or drafters") {
+TEST_CASE("cascades: a full KV cache of the target or of the drafters") {
   for (const std::int32_t capacity : {3, 4, 5, 8, 19, 40})
     for (std::uint64_t i = 0; i < 12; ++i) {
       CAPTURE(capacity);
@@ -751,7 +753,7 @@ TEST_CASE("cascades: a full cache, target or drafters") {
     }
 }
 
-TEST_CASE("cascades: a drafter that fails in the middle of a proposal, and one can go on") {
+TEST_CASE("cascades: after a drafter fails within a proposal, the next round works") {
   constexpr std::int32_t kRoom = 400;
   ToyModel target(4, 1, 2, kRoom), first(4, 2, 2, kRoom), second(4, 3, 2, kRoom), still(4, 1, 2, kRoom),
       head(4, 2, 2, kRoom), tail(4, 3, 2, kRoom);
@@ -788,11 +790,11 @@ TEST_CASE("cascades: a drafter that fails in the middle of a proposal, and one c
   CHECK(failed > 20);
   CHECK(reviews == 60);
   CHECK(run.stats().drafters[0].calls >=
-        reference.stats().drafters[0].calls);  // failed rounds are booked too
+        reference.stats().drafters[0].calls);  // failed rounds are counted, too
   CHECK(together(run.stats()).calls == run.stats().draft.calls);
 }
 
-TEST_CASE("cascades: prompts that share a beginning, for every member") {
+TEST_CASE("cascades: prompts with a common prefix, for every member") {
   ToyModel target(4, 1, 2.0f, 500), first(4, 2, 2.0f, 500), second(4, 3, 2.0f, 500);
   const Cascade<3, Draw::sampled> shape{.limits = {{{2, 2, 2}, {0, 2, 2}, {0, 0, 2}}}, .lenience = 3};
   Speculator run{TreeVerifier{target, SampleAndMatch{}},
@@ -827,8 +829,8 @@ struct Uncounted : private ToyModel {
 static_assert(CountsChanges<ToyModel>);
 static_assert(LanguageModel<Uncounted> && !CountsChanges<Uncounted>);
 
-/// A SampleAndMatch text of 40 tokens that something disturbs before its `at`-th round: the round throws what
-/// contains `cause` and nothing changes, the text goes on from text(), and it is plain sampling's.
+/// A SampleAndMatch text of 40 tokens with a disturbance before its `at`-th round: the round throws an error
+/// that contains `cause` and changes nothing, the text continues from text(), and it is plain sampling's.
 template <class Target, class Draft>
 void disturbed(Target& target, Draft& draft, const ToyModel& twin, const char* cause, auto disturb) {
   Speculator run{TreeVerifier{target, SampleAndMatch{}}, ModelDrafter{draft}, GreedyChain{.length = 3}};
@@ -870,7 +872,7 @@ TEST_CASE("one model as target and draft is an error of the constructor, in a st
 }
 
 namespace {
-/// The same model under another address, as a wrapper of it is.
+/// The same model at another address, like a wrapper.
 struct Alias {
   ToyModel* model;
   std::int32_t vocab_size() const { return model->vocab_size(); }
@@ -883,7 +885,7 @@ struct Alias {
 };
 }  // namespace
 
-TEST_CASE("one model under two addresses as target and draft is found by its size, before a token is wrong") {
+TEST_CASE("one model at two addresses as target and draft is detected by its size, before a wrong token") {
   ToyModel target(5, 1);
   Alias alias{&target};
   Speculator run{TreeVerifier{target, SampleAndMatch{}}, ModelDrafter{alias}, GreedyChain{.length = 2}};
@@ -898,7 +900,7 @@ TEST_CASE("one model under two addresses as target and draft is found by its siz
   CHECK(text == plainly(target, {2}, text.size(), 5));
 }
 
-TEST_CASE("a target that something else used in the middle of a text: an error, and the text goes on") {
+TEST_CASE("use of the target by another caller within a text: an error, and the text can continue") {
   ToyModel target(5, 1, 2.0f, 200), draft(5, 2, 2.0f, 200);
   Uncounted plain(5, 1, 2.0f, 200), plain_draft(5, 2, 2.0f, 200);
   const auto both = [&](auto disturb) {
@@ -908,7 +910,7 @@ TEST_CASE("a target that something else used in the middle of a text: an error, 
   both([](auto&, auto& model) { model.truncate(1); });
   both([](auto& run, auto&) { run.verifier().truncate(1); });
   both([](auto&, auto& model) { model.append(List{1}); });
-  both([](auto&, auto& model) {  // a second pipeline is built, and is not even used
+  both([](auto&, auto& model) {  // a second pipeline is constructed, but not used
     ToyModel other(5, 3);
     Speculator second{TreeVerifier{model, Sampling{}}, ModelDrafter{other}, GreedyChain{}};
   });
@@ -916,7 +918,7 @@ TEST_CASE("a target that something else used in the middle of a text: an error, 
     Speculator second{TreeVerifier{model, Sampling{}}, NoDrafter{5}, GreedyChain{}};
     second.generate(List{3, 3}, {.max_new_tokens = 4}, PhiloxRandom{1}, [](Tokens) {});
   });
-  // Of as many tokens: only a count of changes tells.
+  // With the same number of tokens, only a count of changes detects it.
   disturbed(target, draft, target, kUsed, [&](auto& run) {
     const auto held = static_cast<std::size_t>(target.size());
     Speculator second{TreeVerifier{target, Sampling{}}, NoDrafter{5}, GreedyChain{}};
@@ -925,7 +927,7 @@ TEST_CASE("a target that something else used in the middle of a text: an error, 
   });
 }
 
-TEST_CASE("a draft that something else used in the middle of a text: an error, and the text goes on") {
+TEST_CASE("use of the draft by another caller within a text: an error, and the text can continue") {
   ToyModel target(5, 1, 2.0f, 200), draft(5, 2, 2.0f, 200);
   Uncounted plain(5, 1, 2.0f, 200), plain_draft(5, 2, 2.0f, 200);
   const char* const used = "a verifier, another drafter or another pipeline works in the same model";
@@ -939,7 +941,7 @@ TEST_CASE("a draft that something else used in the middle of a text: an error, a
     ToyModel other(5, 3);
     Speculator second{TreeVerifier{other, Sampling{}}, ModelDrafter{model}, GreedyChain{}};
   });
-  disturbed(target, draft, target, used, [&](auto&) {  // of as many tokens
+  disturbed(target, draft, target, used, [&](auto&) {  // with the same number of tokens
     const List others(static_cast<std::size_t>(draft.size()), 0);
     draft.truncate(0);
     draft.append(others);
@@ -947,13 +949,13 @@ TEST_CASE("a draft that something else used in the middle of a text: an error, a
 }
 
 TEST_CASE(
-    "pipelines that take turns over one target and one draft: each prompt is read anew, and no text "
-    "changes") {
+    "pipelines that use one target and one draft in turn: each prompt is prefilled anew, and the texts are "
+    "right") {
   const auto turns = [](auto& target, auto& draft, const ToyModel& twin, std::int64_t kept) {
     Speculator a{TreeVerifier{target, SampleAndMatch{}}, ModelDrafter{draft}, GreedyChain{.length = 3}};
     Speculator b{TreeVerifier{target, Sampling{}, SamplingParams{.temperature = 0.7f}}, ModelDrafter{draft},
                  GreedyChain{.length = 2}};
-    List one(300, 1), two(300, 2);  // prompts of one length, so that the caches are
+    List one(300, 1), two(300, 2);  // prompts of equal length, and so KV caches of equal size
     one[0] = two[0] = 0;
     for (const std::uint64_t seed : {1u, 2u}) {
       CHECK(text_of(a, one, 320, seed) == plainly(twin, one, 320, seed));
@@ -967,10 +969,10 @@ TEST_CASE(
   ToyModel target(5, 1, 2.0f, 400), draft(5, 2, 2.0f, 400);
   turns(target, draft, target, 256);
   Uncounted plain(5, 1, 2.0f, 400), plain_draft(5, 2, 2.0f, 400);
-  turns(plain, plain_draft, target, 0);  // nobody can tell that nobody else used it
+  turns(plain, plain_draft, target, 0);  // without a count of changes, other use cannot be excluded
 }
 
-TEST_CASE("a prompt that fits is not refused because another pipeline left a longer text in the target") {
+TEST_CASE("a prompt that fits is accepted even if another pipeline left a longer text in the target") {
   ToyModel target(5, 1, 2.0f, 60);
   Speculator a{TreeVerifier{target, Sampling{}}, NoDrafter{5}, GreedyChain{}};
   Speculator b{TreeVerifier{target, Sampling{}}, NoDrafter{5}, GreedyChain{}};
@@ -981,7 +983,7 @@ TEST_CASE("a prompt that fits is not refused because another pipeline left a lon
 }
 
 namespace {
-/// Its commit throws when its work is done, and its usage() when it is asked so often.
+/// Its commit() throws after committing, and its usage() at a given call.
 struct Late : ToyModel {
   using ToyModel::ToyModel;
   int commits = 0;
@@ -1001,8 +1003,7 @@ struct Unsure : NoDrafter {
 };
 }  // namespace
 
-TEST_CASE(
-    "a commit() that throws after it has committed: the round is undone, and the text is plain sampling's") {
+TEST_CASE("a commit() that throws after committing: the round is undone, and the text is plain sampling's") {
   Late target(5, 1);
   ToyModel draft(5, 2);
   Speculator run{TreeVerifier{target, SampleAndMatch{}}, ModelDrafter{draft}, GreedyChain{.length = 3}};
@@ -1024,7 +1025,7 @@ TEST_CASE(
   CHECK(list(run.text().first(40)) == plainly(target, kPrompt, 40, 5));
 }
 
-TEST_CASE("a usage() that throws: before the round nothing changed, after it the tokens are there") {
+TEST_CASE("a usage() that throws: before the round nothing changes, after it the tokens are kept") {
   ToyModel target(5, 1);
   int calls = 1000;
   Speculator run{TreeVerifier{target, Sampling{}}, Unsure{calls},
@@ -1048,12 +1049,12 @@ TEST_CASE("a usage() that throws: before the round nothing changed, after it the
     CHECK(run.text().size() == before + fresh);
     CHECK(target.size() + 1 == static_cast<std::int32_t>(run.text().size()));
   }
-  CHECK(failed == 2);  // those asked before the round
+  CHECK(failed == 2);  // the calls before the round
   CHECK(list(run.text()) == plainly(target, kPrompt, run.text().size(), 5));
 }
 
 namespace {
-/// Its generation() throws when it is asked so often.
+/// Its generation() throws at a given call.
 struct Forgetful : ToyModel {
   using ToyModel::ToyModel;
   mutable int asked = 0;
@@ -1072,7 +1073,7 @@ struct Unteachable : GreedyChain {
 }  // namespace
 
 TEST_CASE(
-    "a generation() that throws after the round: its tokens are there, and the next round asks for start()") {
+    "a generation() that throws after the round: its tokens are kept, and the next round requires start()") {
   Forgetful target(5, 1);
   Speculator run{TreeVerifier{target, SampleAndMatch{}}, NoDrafter{5}, GreedyChain{}};
   PhiloxRandom rng(5);
@@ -1085,7 +1086,7 @@ TEST_CASE(
   CHECK(list(run.text()) == plainly(target, kPrompt, 20, 5));
 }
 
-TEST_CASE("a learn() that throws: text() has the round's tokens, and goes on") {
+TEST_CASE("a learn() that throws: text() has the round's tokens, and can continue") {
   ToyModel target(5, 1);
   Speculator run{TreeVerifier{target, SampleAndMatch{}}, NoDrafter{5}, Unteachable{}};
   PhiloxRandom rng(5);

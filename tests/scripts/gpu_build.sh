@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # usage: gpu_build.sh ROOT
 #
-# What scripts/gpu does where a file does not compile or a program fails: with a compiler whose programs only write JSON, and
-# a driver that names a device.
+# scripts/gpu with files that do not compile and programs that fail: with a fake compiler whose programs only write JSON,
+# and a fake driver that names a device.
 set -uo pipefail
 root=$1
 work=$(mktemp -d)
@@ -53,13 +53,13 @@ expect() {
 }
 expect 0 'the build took' '' --build-only
 expect 1 'failed: build of growth' growth_bars.cu --build-only
-expect 0 'not built, for want of peers_attention.cu: peers_attention' peers_attention.cu --build-only --peers "$work/bin:$work/peers"
+expect 0 'not built, because of peers_attention.cu: peers_attention' peers_attention.cu --build-only --peers "$work/bin:$work/peers"
 [ -e "$work/build/gpu/90a/peers" ] || { echo 'error: a peer that compiles is not built'; bad=1; }
 expect 0 'the build took' peers.cu --build-only
 expect 0 'no flashinfer/sampling.cuh' '' --build-only --peers "$work/bin"
 expect 1 'no such folder' '' --build-only --peers "$work/nowhere"
-expect 0 'nvcc understands' '' --syntax
-expect 1 'nvcc has something to say' cases.cpp --syntax
+expect 0 'nvcc accepts' '' --syntax
+expect 1 'nvcc reports errors or warnings' cases.cpp --syntax
 
 sections=ceilings,check,bars,graph,sweep
 expect 0 'seed 5; 0 failed' '' --out "$work/out" --sections $sections --seed 5 --peers "$work/peers"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: pages.sh ROOT
 #
-# The tables and programs of the pages are those of the JSON and of examples/, and scripts/pages notices where they are not.
+# The tables and programs of the pages are those of the JSON and of examples/, and scripts/pages --check detects differences.
 # Tables of the papers: tests/programs/paper_tables.sh.
 set -euo pipefail
 command -v python3 >/dev/null || { echo 'SKIP: there is no python3'; exit 77; }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # usage: sanitize.sh ROOT
 #
-# What scripts/gpu counts of compute-sanitizer's output, and that every part is called and every report a failure: with
-# a tool that only prints.
+# Counts of compute-sanitizer's reports by scripts/gpu: every part is called, and every report is a failure; with a fake
+# tool that only prints.
 set -uo pipefail
 root=$1
 work=$(mktemp -d)

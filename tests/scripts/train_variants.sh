@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # usage: train_variants.sh ROOT
 #
-# scripts/train_variants with a trainer that only notes what it is asked for: what is trained, in which order, and what is not
-# trained again.
+# scripts/train_variants with a fake trainer that only records its arguments: which models are trained, in which order, and
+# which are not trained again.
 set -uo pipefail
 root=$1
 . "$root/tests/support/expect.sh"

@@ -1,3 +1,4 @@
+// AdaptiveChain: chains whose end is learned (Draft & Verify's threshold, a heuristic).
 #include <specula/shape/adaptive_chain.hpp>
 
 #include <doctest/doctest.h>
@@ -17,7 +18,7 @@ static_assert(ProposalShape<AdaptiveChain<HeuristicEnd, Draw::sampled>, ModelDra
 static_assert(AdaptiveChain<>::kind == ProposalKind::deterministic);
 static_assert(AdaptiveChain<ThresholdEnd, Draw::sampled>::kind == ProposalKind::sampled);
 
-TEST_CASE("the threshold follows the rate of acceptance, as Draft & Verify's does") {
+TEST_CASE("the threshold follows the acceptance rate, as in Draft & Verify") {
   ThresholdEnd end;
   CHECK(end.exit_below() == 0.6f);
   CHECK(end.length() == 12);
@@ -38,7 +39,7 @@ TEST_CASE("the threshold follows the rate of acceptance, as Draft & Verify's doe
   CHECK(end.rate == before.rate);
 }
 
-TEST_CASE("other numbers than Draft & Verify's, and a threshold that remains a probability") {
+TEST_CASE("parameters other than Draft & Verify's; the threshold is always a probability") {
   ThresholdEnd slow{.memory = 0.75f};
   slow.learn(4, 4);
   CHECK(slow.rate == doctest::Approx(0.25));
@@ -72,7 +73,7 @@ TEST_CASE("the heuristic lengthens by two and shortens by one") {
   CHECK(low.length() == 5);
   low.learn(0, 0);  // nothing was drafted
   CHECK(low.length() == 5);
-  low.learn(3, 3);  // something else cut it short
+  low.learn(3, 3);  // the chain was shortened for another reason
   CHECK(low.length() == 5);
   low.learn(3, 2);
   CHECK(low.length() == 4);
@@ -80,8 +81,8 @@ TEST_CASE("the heuristic lengthens by two and shortens by one") {
   CHECK(low.now == 6);
 }
 
-TEST_CASE("chains end where the policy says, and what was learned is carried or not") {
-  ToyModel target(5, 1, 3.0f), draft(5, 1, 3.0f);  // the same: all is accepted
+TEST_CASE("chains end by the policy; its state is carried to the next text or reset") {
+  ToyModel target(5, 1, 3.0f), draft(5, 1, 3.0f);  // the same model: all is accepted
   const std::vector<Token> prompt{0, 1, 2};
   for (const bool carry : {true, false}) {
     CAPTURE(carry);
@@ -97,7 +98,7 @@ TEST_CASE("chains end where the policy says, and what was learned is carried or 
     run.step(rng);
     CHECK(run.proposal().size() == (carry ? 10 : 4));
   }
-  // What was learned is in use, not what it began with.
+  // The learned threshold is used, not the initial one.
   AdaptiveChain<> learned;
   learned.now.threshold = 1;
   Speculator short_run{TreeVerifier{target, Sampling{}, {.temperature = 0}}, ModelDrafter{draft}, learned};
@@ -105,7 +106,7 @@ TEST_CASE("chains end where the policy says, and what was learned is carried or 
   PhiloxRandom uniform(1);
   short_run.step(uniform);
   CHECK(short_run.proposal().size() == 2);
-  // A draft token below the threshold is the last one, and is kept.
+  // The first draft token below the threshold is the last one, and is kept.
   Speculator run{TreeVerifier{target, Sampling{}, {.temperature = 0}}, ModelDrafter{draft},
                  AdaptiveChain<>{}};
   run.start(prompt);

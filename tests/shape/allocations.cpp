@@ -1,4 +1,4 @@
-// A round allocates nothing, whatever the shape and the rule.
+// Steady rounds allocate nothing, for any shape and rule.
 #include <doctest/doctest.h>
 
 #include <specula/accept/k_seq.hpp>
@@ -20,7 +20,7 @@ using Iid = SampledTree<ProposalKind::sampled_iid>;
 using Distinct = SampledTree<ProposalKind::sampled_distinct>;
 using Drawn = StaticTree<ProposalKind::sampled_distinct>;
 
-/// No allocation from the first round on, and that something was proposed.
+/// Checks that rounds allocate nothing and propose something.
 template <class Rule, class Shape>
 void check(Rule rule, Shape shape, std::int32_t least_nodes, const SamplingParams& params = {}) {
   constexpr std::int32_t kVocab = 700, kCapacity = 1200;
@@ -69,7 +69,7 @@ TEST_CASE("trees of draws") {
   check(Rejection{}, Drawn{}, 10, {.temperature = 0.7f, .top_p = 0.9f});
 }
 
-TEST_CASE("cost-aware, with curves that are given and with learned ones") {
+TEST_CASE("cost-aware shapes, with given curves and with learned ones") {
   const CostCurve target({1, 1.01}), draft({0.01});
   check(Sampling{}, CostAware(Cape{}, target, draft), 1);
   check(Sampling{}, CostAware(DynamicTree{}, target, draft), 1);

@@ -1,3 +1,4 @@
+// Beam: beam search merged into a tree.
 #include <specula/shape/beam.hpp>
 
 #include <doctest/doctest.h>
@@ -31,7 +32,7 @@ struct Path {
   double prob = 1;
 };
 
-/// Beam search over whole paths, with every token of the vocabulary tried: no trees, no pools.
+/// Beam search over whole paths and all tokens of the vocabulary, without trees or pools.
 std::vector<Path> beam_search(const RowOf& row_of, std::int32_t width, std::int32_t length) {
   std::vector<Path> beams{{}};
   for (std::int32_t i = 0; i < length; ++i) {
@@ -54,7 +55,7 @@ std::vector<Path> beam_search(const RowOf& row_of, std::int32_t width, std::int3
   return beams;
 }
 
-/// Every beginning of the paths, once.
+/// Every prefix of the paths, once.
 std::set<Text> beginnings(const std::vector<Path>& paths) {
   std::set<Text> out;
   for (const Path& path : paths)
@@ -84,7 +85,7 @@ double prob_of(const RowOf& row_of, const Text& path) {
 
 }  // namespace
 
-TEST_CASE("the paths of a beam search, their common beginnings once") {
+TEST_CASE("the paths of a beam search, with common prefixes merged") {
   Random random(1);
   ProposalBuilder tree(12, 60, 0);
   Beam shape;
@@ -144,7 +145,7 @@ TEST_CASE("ties go to the older beam, then to the lower token") {
       for (; b >= 0; b = pool[static_cast<std::size_t>(b)].parent) kept.insert(b);
     CAPTURE(i);
     CHECK(holds(tree, pool, std::vector<int>(kept.begin(), kept.end())));
-    for (const std::int32_t limit : {2, 4, 7}) {  // of those, where there is less room, the likeliest
+    for (const std::int32_t limit : {2, 4, 7}) {  // with less room, the likeliest of those
       propose(tree, drafter, shape, limit);
       CHECK(holds(tree, pool, likeliest(pool, std::vector<int>(kept.begin(), kept.end()), limit - 1)));
     }
@@ -167,7 +168,7 @@ TEST_CASE("a beam of one is a greedy chain") {
   }
 }
 
-TEST_CASE("less room: the likeliest nodes, none without its ancestors") {
+TEST_CASE("less room: the likeliest nodes with their ancestors") {
   const RowOf rows = random_rows(12, 7, 2);
   ScriptedDrafter drafter(12, rows);
   ProposalBuilder tree(12, 60, 0);
@@ -186,7 +187,7 @@ TEST_CASE("less room: the likeliest nodes, none without its ancestors") {
   }
 }
 
-TEST_CASE("a drafter that is nearly full: shorter beams; no length: nothing") {
+TEST_CASE("a drafter with an almost full KV cache: shorter beams; length 0: no draft tokens") {
   const RowOf rows = random_rows(12, 7, 2);
   for (std::int32_t room = 0; room <= 14; ++room) {
     ScriptedDrafter drafter(12, rows, static_cast<std::int32_t>(kContext.size()) + room);

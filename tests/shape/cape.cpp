@@ -1,3 +1,4 @@
+// Cape: a greedy spine with runners-up by confidence.
 #include <specula/shape/cape.hpp>
 
 #include <doctest/doctest.h>
@@ -24,7 +25,7 @@ void propose(ProposalBuilder& tree, ScriptedDrafter& drafter, Cape& shape, std::
   shape.propose(drafter, ProposeContext{kContext, {}, limit}, tree, none);
 }
 
-/// The shape once more, from its description; `room`: draft tokens that fit. Draft tokens are the spine, then
+/// The shape transcribed from its definition; `room`: draft tokens that fit. Draft tokens are the spine, then
 /// all extras.
 std::vector<DraftToken> transcription(const RowOf& row_of, std::int32_t length, int budget,
                                       std::int32_t fixed, int room, std::vector<int>& chosen) {
@@ -65,7 +66,7 @@ RowOf rows_of_confidence(std::int32_t vocab, double p) {
 
 }  // namespace
 
-TEST_CASE("how many runners-up: 7, 5, 3, 1 for confidences in (0, .3], (.3, .6], (.6, .8], (.8, 1]") {
+TEST_CASE("numbers of runners-up: 7, 5, 3, 1 for confidences in (0, .3], (.3, .6], (.6, .8], (.8, 1]") {
   constexpr CapeExtras extras;
   const auto next = [](float x) { return std::nextafter(x, 2.0f); };
   const auto last = [](float x) { return std::nextafter(x, 0.0f); };
@@ -77,7 +78,7 @@ TEST_CASE("how many runners-up: 7, 5, 3, 1 for confidences in (0, .3], (.3, .6],
     CHECK(extras(next(edge)) == above);
   }
   CHECK(extras(1.0f) == 1);
-  CHECK(extras(next(1.0f)) == 1);  // nothing lies past the end
+  CHECK(extras(next(1.0f)) == 1);  // nothing beyond the end
   CHECK(extras.most() == 7);
   constexpr CapeExtras fixed = CapeExtras::fixed(4);
   for (const float p : {0.1f, 0.5f, 0.7f, 1.0f}) CHECK(fixed(p) == 4);
@@ -86,8 +87,7 @@ TEST_CASE("how many runners-up: 7, 5, 3, 1 for confidences in (0, .3], (.3, .6],
   static_assert(CapeExtras{}(0.5f) == 5);
 }
 
-TEST_CASE(
-    "four by eight: 32 nodes and the root; everyone sees the root, an extra what comes before its step") {
+TEST_CASE("four by eight: 32 nodes and the root; an extra's ancestors are the spine before its step") {
   const RowOf rows = random_rows(20, 1, 1);  // nearly flat: confidences below .3
   ScriptedDrafter drafter(20, rows);
   Cape shape;
@@ -96,7 +96,7 @@ TEST_CASE(
   propose(tree, drafter, shape);
   REQUIRE(tree.size() == 33);
   CHECK(tree.kind() == ProposalKind::deterministic);
-  CHECK(drafter.widths == std::vector<int>(4, 1));  // the draft never runs an extra, nor the spine's end
+  CHECK(drafter.widths == std::vector<int>(4, 1));  // the draft never runs an extra or the spine's last node
   std::vector<std::uint64_t> mask(33 * mask_words(33));
   tree_mask(tree.parents(), mask);
   const auto sees_node = [&](NodeId a, NodeId b) {
@@ -105,7 +105,7 @@ TEST_CASE(
   };
   for (NodeId a = 0; a < 33; ++a)
     for (NodeId b = 0; b < 33; ++b) {
-      // Nodes 1 to 4 are the spine; those after it come in sevens, step by step.
+      // Nodes 1 to 4 are the spine; then come seven extras per step.
       const int step_of_a = a <= 4 ? a : (a - 5) / 7 + 1;
       const bool ancestor = b == 0 || (b <= 4 && b < step_of_a);
       CHECK(sees_node(a, b) == (a == b || (ancestor && a != 0)));
@@ -125,7 +125,7 @@ TEST_CASE("the same tree as a naive transcription: random rows, ties, budgets, r
   Random random(2);
   int cut = 0, full = 0;
   ProposalBuilder tree(40, 200, 0);
-  Cape reused;  // one value serves many rounds
+  Cape reused;  // one shape for many rounds
   for (std::uint64_t i = 0; i < 1500; ++i) {
     const double spread = random.between(0.5, 12);
     const RowOf rows = i % 3 == 0 ? flat_rows(40, i) : random_rows(40, i, spread, i % 3 == 1 ? 0.5 : 0, 0.2);
@@ -155,7 +155,7 @@ TEST_CASE("the same tree as a naive transcription: random rows, ties, budgets, r
   CHECK(full > 300);
 }
 
-TEST_CASE("confidences choose the counts") {
+TEST_CASE("confidences select the counts") {
   ProposalBuilder tree(30, 60, 0);
   for (const auto& [p, count] : {std::pair{0.2, 7}, {0.45, 5}, {0.7, 3}, {0.9, 1}, {0.9999999, 1}}) {
     ScriptedDrafter drafter(30, rows_of_confidence(30, p));
@@ -166,7 +166,7 @@ TEST_CASE("confidences choose the counts") {
   }
 }
 
-TEST_CASE("small vocabularies, no length, no budget, no room") {
+TEST_CASE("small vocabularies, length 0, budget 0, no room") {
   for (std::int32_t vocab = 1; vocab <= 8; ++vocab) {
     ScriptedDrafter drafter(vocab,
                             [=](const Text&) { return std::vector<float>(static_cast<std::size_t>(vocab)); });
@@ -175,7 +175,7 @@ TEST_CASE("small vocabularies, no length, no budget, no room") {
     NoUniforms none;
     tree.reset(0, 3);
     shape.propose(drafter, ProposeContext{kContext, {}, 33}, tree, none);
-    CHECK(tree.size() == 1 + 4 * vocab);  // every token there is, once
+    CHECK(tree.size() == 1 + 4 * vocab);  // every token of the vocabulary, once
   }
   ScriptedDrafter drafter(20, random_rows(20, 1, 1));
   ProposalBuilder tree(20, 33, 0);

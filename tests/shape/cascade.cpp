@@ -1,3 +1,4 @@
+// Cascade: the full cascade of CS-Drafting, against the recursion.
 #include <specula/shape/cascade.hpp>
 
 #include <doctest/doctest.h>
@@ -38,13 +39,13 @@ const Text kContext = {1, 4, 0};
 constexpr Token kRoot = 3;
 
 enum class Last { dense, points, silent };
-/// One of them; a last drafter that is to draft nothing at a time is one that loses patience.
+/// One of them; a silent last drafter throws after too many calls.
 template <std::size_t n>
 Last pick_last(std::int32_t which, const Limits<n>& limits) {
   return limits[n - 1][n - 1] == 0 ? Last::points : static_cast<Last>(which);
 }
 
-/// A cascade of `n` drafters that are functions of the whole text, and the same once more for the slow one.
+/// A cascade of `n` drafters that are functions of the whole text, and a copy for the reference.
 template <std::size_t n>
 struct Setting {
   std::uint64_t seed;
@@ -85,10 +86,10 @@ struct Setting {
   }
 };
 
-/// Random limits, texts and drafters: the chain, its confidences and what the reviewers did.
+/// Random limits, texts and drafters: the chain, its confidences and the reviewers' counts.
 template <std::size_t n>
 void compare(int cases, std::uint64_t seed) {
-  const ReferenceArithmetic exact;  // so that `lenient enough` is the same to both
+  const ReferenceArithmetic exact;  // so that both compare with the same lenience
   Random random(seed);
   int longer = 0, forgiven = 0;
   for (int i = 0; i < cases; ++i) {
@@ -133,7 +134,7 @@ void compare(int cases, std::uint64_t seed) {
   if (n > 1) CHECK(forgiven > cases / 40);
 }
 
-/// The longest proposal that any outcome of reviews can lead to: all lengths, by what they may grow by.
+/// The longest proposal over all outcomes of reviews: all reachable lengths.
 template <std::size_t n>
 std::set<std::int32_t> lengths(const Limits<n>& limits, std::size_t row) {
   std::set<std::int32_t> now = {0};
@@ -236,7 +237,7 @@ TEST_CASE("the table of the paper") {
   CHECK(longest > 25);
 }
 
-TEST_CASE("max_nodes is the longest that there can be: never exceeded, and reached") {
+TEST_CASE("max_nodes is reached and never exceeded") {
   check_bound<1>(1, 10, 3);
   check_bound<2>(2, 40, 120);
   check_bound<3>(3, 20, 300);
@@ -245,14 +246,14 @@ TEST_CASE("max_nodes is the longest that there can be: never exceeded, and reach
   CHECK(Cascade<2>{.limits = {{{kLarge, kLarge}, {0, kLarge}}}}.max_nodes() == 1 << 24);  // trees refuse it
 }
 
-TEST_CASE("the theory counts the same nodes") {
+TEST_CASE("the theory has the same number of nodes") {
   check_forecaster<1>(1);
   check_forecaster<2>(2);
   check_forecaster<3>(3);
   check_forecaster<4>(4);
 }
 
-TEST_CASE("narrow room: a valid chain of at most so many nodes, and nobody is asked beyond the cache") {
+TEST_CASE("little room: a valid chain that fits, and no drafter is called beyond its KV cache") {
   Random random(9);
   for (int i = 0; i < 300; ++i) {
     const Limits<3> limits = random_limits<3>(random, 4);
@@ -280,7 +281,7 @@ TEST_CASE("narrow room: a valid chain of at most so many nodes, and nobody is as
   }
 }
 
-TEST_CASE("drafters that have nothing to say end their turns") {
+TEST_CASE("drafters without draft tokens end their turns") {
   const DraftTokenOf nothing = [](const Text&) { return kNoToken; };
   const RowOf row_of = related_rows(kVocab, 1, 2, 0.5);
   NoUniforms rng;
@@ -294,7 +295,7 @@ TEST_CASE("drafters that have nothing to say end their turns") {
   CHECK(size(Cascade<1>{.limits = {{{4}}}}, Stack{ScriptedPoints(kVocab, nothing)}) == 1);
   Stack two{ScriptedDrafter(kVocab, row_of), ScriptedPoints(kVocab, nothing)};
   CHECK(size(Cascade<2>{.limits = {{{0, 4}, {0, 4}}}}, two) == 1);
-  CHECK(size(Cascade<2>{.limits = {{{3, 4}, {0, 4}}}}, two) == 4);  // a token a review, as if it drafted
+  CHECK(size(Cascade<2>{.limits = {{{3, 4}, {0, 4}}}}, two) == 4);  // a token per review, as if it drafted
   CHECK(size(Cascade<2>{.limits = {{{3, 0}, {0, 0}}}}, two) == 4);
 }
 

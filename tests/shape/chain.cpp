@@ -1,3 +1,4 @@
+// Chain: greedy, sampled and shared chains.
 #include <specula/shape/chain.hpp>
 
 #include <doctest/doctest.h>
@@ -14,7 +15,7 @@ using namespace specula_test;
 
 namespace {
 
-/// Says the next of a list, and then nothing.
+/// Predicts the tokens of a list, then none.
 struct ListDrafter {
   std::vector<Token> list;
   std::size_t said = 0;
@@ -49,7 +50,7 @@ void propose(ProposalBuilder& tree, ToyModel& model, const Chain<mode>& chain, c
 
 }  // namespace
 
-TEST_CASE("a greedy chain follows the largest logits, whatever the parameters") {
+TEST_CASE("a greedy chain follows the largest logits, for any parameters") {
   ToyModel model(6, 1);
   ProposalBuilder tree(6, 5, 0);
   for (const SamplingParams& params :
@@ -111,7 +112,7 @@ TEST_CASE("exit_below ends the chain after a draft token of low confidence, whic
   CHECK(shorter > 100);
 }
 
-TEST_CASE("no longer than there is room for, and than the length") {
+TEST_CASE("chains are limited by length and room") {
   ToyModel model(6, 1);
   ProposalBuilder tree(6, 9, 9);
   for (std::int32_t limit = 1; limit <= 9; ++limit) {
@@ -125,7 +126,7 @@ TEST_CASE("no longer than there is room for, and than the length") {
   CHECK(Chain<>{.length = 7}.max_nodes() == 8);
 }
 
-TEST_CASE("point masses: their tokens whatever the mode, until there are none") {
+TEST_CASE("point masses: their tokens in every mode, until there are none") {
   ProposalBuilder tree(5, 9, 0);
   PhiloxRandom rng(1);
   ListDrafter drafter{{3, 1, 4}};
@@ -143,9 +144,7 @@ TEST_CASE("point masses: their tokens whatever the mode, until there are none") 
   CHECK(tree.size() == 1);
 }
 
-TEST_CASE(
-    "a shared chain draws by the noise of each position, from the distributions that a sampled one draws "
-    "from") {
+TEST_CASE("a shared chain draws by the noise of each position, from the distributions of a sampled chain") {
   static_assert(Chain<Draw::shared>::kind == ProposalKind::shared);
   ToyModel model(6, 1);
   ProposalBuilder tree(6, 5, 5);

@@ -1,4 +1,5 @@
 // labels: light
+// Growth of chains by one or several drafters, and reviews.
 #include <specula/shape/cascade.hpp>
 
 #include <specula/cost/curve_cost_model.hpp>
@@ -24,7 +25,7 @@ constexpr Token kRoot = 3;
 
 using Ids = std::vector<std::int32_t>;
 
-/// A drafter, and all that was asked of it.
+/// A drafter that records its calls.
 template <class Inner>
 struct Spy {
   struct Call {
@@ -75,7 +76,7 @@ detail::ReviewScratch scratch_for(std::int32_t nodes) {
 
 }  // namespace
 
-TEST_CASE("grow goes on behind the last node: where the drafter is told to be, and its own numbers") {
+TEST_CASE("grow continues after the last node: the drafter's sync and node numbers") {
   ProposalBuilder tree(kVocab, 10, 0);
   tree.reset(kRoot, 3);
   tree.choose(0, 2, 1), tree.choose(1, 5, 1);
@@ -112,7 +113,7 @@ TEST_CASE("grow from a root; no draft tokens, no call") {
   CHECK(drafter.calls.size() == 2);
 }
 
-TEST_CASE("grow stops where the drafter has nothing, where there is no room, and after a weak draft token") {
+TEST_CASE("grow stops without a draft token, without room, and after a draft token of low confidence") {
   NoUniforms rng;
   ProposalBuilder tree(kVocab, 10, 0);
   tree.reset(kRoot, 3);
@@ -127,7 +128,7 @@ TEST_CASE("grow stops where the drafter has nothing, where there is no room, and
   CHECK(tree.size() == 4);
 
   tree.reset(kRoot, 3, 3);
-  auto tight = dense(7, 5);  // its cache holds the context, the root and one more
+  auto tight = dense(7, 5);  // its KV cache has room for the context, the root and one more
   CHECK(detail::grow<Draw::greedy>(tight, kRound, 9, tree, rng) == 2);
   CHECK(tree.size() == 3);
   CHECK(tight.calls.size() == 2);
@@ -142,10 +143,10 @@ TEST_CASE("grow stops where the drafter has nothing, where there is no room, and
   CHECK(detail::grow<Draw::greedy>(weak, kRound, 9, tree, rng, 0.01f) == 9);
   tree.reset(kRoot, 3);
   auto certain = points([](const Text&) { return 2; });
-  CHECK(detail::grow<Draw::greedy>(certain, kRound, 4, tree, rng, 1.0f) == 4);  // not below it
+  CHECK(detail::grow<Draw::greedy>(certain, kRound, 4, tree, rng, 1.0f) == 4);  // not after it
 }
 
-TEST_CASE("grow, sampled: rows are kept with the nodes that they follow, point masses draw nothing") {
+TEST_CASE("grow, sampled: rows are stored with their nodes, point masses make no draw") {
   ProposalBuilder tree(kVocab, 10, 10);
   const ProposeContext round{kContext, {.temperature = 0.8f, .top_k = 4}, 10};
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
@@ -204,7 +205,7 @@ TEST_CASE("review: one call of the reviewer over the nodes from base on") {
   CHECK(whole > 3);
 }
 
-TEST_CASE("review of nothing adds the reviewer's token; without room it adds none") {
+TEST_CASE("a review without draft tokens adds the reviewer's token; without room, none") {
   NoUniforms rng;
   const detail::ReviewScratch scratch = scratch_for(5);
   ProposalBuilder tree(kVocab, 5, 0);
@@ -226,7 +227,8 @@ TEST_CASE("review of nothing adds the reviewer's token; without room it adds non
   CHECK(counts.calls == 2);
 }
 
-TEST_CASE("review, sampled: the bonus is drawn from the reviewer's row, and its distribution is kept") {
+TEST_CASE(
+    "review, sampled: the added token is drawn from the reviewer's row, and its distribution is recorded") {
   const ProposeContext round{kContext, {.temperature = 0.8f, .top_k = 4}, 12};
   const detail::ReviewScratch scratch = scratch_for(12);
   ProposalBuilder tree(kVocab, 12, 12);
@@ -254,7 +256,7 @@ TEST_CASE("the probability that a chain is accepted: 1 without a cost model") {
   tree.reset(kRoot, 3);
   tree.choose(0, 1, 0.5f), tree.choose(1, 1, 0.25f);
   CHECK(detail::chain_reach(kRound, tree) == 1);
-  AcceptanceEstimator fresh;  // goes by confidence
+  AcceptanceEstimator fresh;  // from confidence
   const CostCurve curve({1.0});
   CurveCostModel cost_model(fresh, curve, curve, 0.1);
   ProposeContext round = kRound;
@@ -262,13 +264,13 @@ TEST_CASE("the probability that a chain is accepted: 1 without a cost model") {
   CHECK(detail::chain_reach(round, tree) == doctest::Approx(0.125));
 }
 
-TEST_CASE("the desk: the parents of a chain, counts for each reviewer") {
+TEST_CASE("the workspace: the parents of a chain, counts for each reviewer") {
   detail::ReviewScratch scratch;
   scratch.reserve(3, 5);
   CHECK(scratch.line == std::vector<NodeId>{-1, 0, 1, 2, 3});
   CHECK(scratch.counts.size() == 3);
   Reviews counts;
-  for (int i = 0; i < 3; ++i) counts.saw(100, i == 0);  // the last depth: and more
+  for (int i = 0; i < 3; ++i) counts.saw(100, i == 0);  // the last depth counts deeper ones, too
   counts.saw(31, true);
   CHECK(counts.offered.back() == 4);
   CHECK(counts.accepted.back() == 2);

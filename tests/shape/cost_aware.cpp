@@ -1,4 +1,5 @@
 // labels: optimised
+// CostAware: proposals limited to draft tokens that pay, under simulated costs.
 
 #include <specula/shape/cost_aware.hpp>
 
@@ -19,7 +20,8 @@ namespace {
 constexpr std::int32_t kVocab = 40;
 constexpr int kRounds = 3000, kWarm = 500;
 
-/// Two cores, a GPU, tiles of 16 nodes, a machine on which nothing pays, and drafts that cost too much.
+/// Two cores, a GPU, tiles of 16 nodes, a machine on which drafting never pays, and drafts that are too
+/// expensive.
 const Cost kTwoCores = [](std::int32_t n) { return n == 1 ? 1.0 : n == 2 ? 1.2 : 1.33 + 0.37 * (n - 3); };
 const Cost kGpu = [](std::int32_t n) { return 1 + 0.0005 * n; };
 const Cost kStairs = [](std::int32_t n) { return 1 + 0.3 * ((n - 1) / 16); };
@@ -44,7 +46,7 @@ const Cape kWideCape{.length = 8, .budget = 60, .extras = CapeExtras::fixed(7)};
 
 }  // namespace
 
-TEST_CASE("a chain comes within three parts in a hundred of the best fixed length, whatever nodes cost") {
+TEST_CASE("a cost-aware chain is within 3% of the best fixed length, for any cost of nodes") {
   for (const double noise : {1.0, 2.5}) {
     const Tables tables = similar_tables(kVocab, 1.6, noise, 5);
     for (const Cost& cost : {kTwoCores, kGpu, kStairs, kLinear}) {
@@ -57,7 +59,7 @@ TEST_CASE("a chain comes within three parts in a hundred of the best fixed lengt
   }
 }
 
-TEST_CASE("the same shape is narrow where nodes cost time and wide where they do not") {
+TEST_CASE("the same shape is narrow if nodes cost time and wide if they do not") {
   const Tables tables = similar_tables(kVocab, 1.6, 1.0, 5);
   const Simulated narrow = run(CostAware(kWideCape), tables, kTwoCores, kCheapDraft),
                   stairs = run(CostAware(kWideCape), tables, kStairs, kCheapDraft),
@@ -75,7 +77,7 @@ TEST_CASE("the same shape is narrow where nodes cost time and wide where they do
   }
 }
 
-TEST_CASE("trees are cut to what pays as well") {
+TEST_CASE("trees are trimmed to the nodes that pay") {
   const Tables tables = similar_tables(kVocab, 1.6, 1.0, 5);
   const DynamicTree tree{.top_k = 8, .expansions = 4, .total = 59};
   CHECK(run(CostAware(tree), tables, kGpu, kCheapDraft).rate >
@@ -90,7 +92,7 @@ TEST_CASE("trees are cut to what pays as well") {
   CHECK(run(CostAware(Drawn{}), tables, kTwoCores, kCheapDraft).rate > 0.97);
 }
 
-TEST_CASE("where nothing pays it decodes plainly, but for a look now and then") {
+TEST_CASE("if drafting does not pay, it decodes plainly, with occasional trials") {
   const Tables tables = similar_tables(kVocab, 1.6, 2.5, 5);
   const Simulated hopeless = run(CostAware(Chain<>{.length = 8}), tables, kLinear, kCheapDraft);
   CHECK(hopeless.rate > 0.97);
@@ -99,7 +101,7 @@ TEST_CASE("where nothing pays it decodes plainly, but for a look now and then") 
   CHECK(run(CostAware(Chain<>{.length = 8}), tables, kGpu, kDearDraft).rate > 0.97 * plain);
 }
 
-TEST_CASE("measurements that jitter, and some that are off by ten, do no harm") {
+TEST_CASE("noisy measurements, and outliers of ten times, do no harm") {
   const Tables tables = similar_tables(kVocab, 1.6, 1.0, 5);
   for (const Cost& cost : {kTwoCores, kGpu}) {
     const auto random = std::make_shared<Random>(9);
@@ -108,7 +110,7 @@ TEST_CASE("measurements that jitter, and some that are off by ten, do no harm") 
         return of(n) * (random->bernoulli(0.02) ? 10.0 : random->between(0.9, 1.3));
       };
     };
-    // The same noise hits all; what is compared is the work: the true cost of what was proposed.
+    // All have the same noise; compared is the true cost of the proposals.
     double best = 0;
     for (const std::int32_t length : {0, 1, 2, 3, 4, 8})
       best = std::max(best, run(Chain<>{.length = length}, tables, noisy(cost), noisy(kCheapDraft)).rate);
@@ -116,7 +118,7 @@ TEST_CASE("measurements that jitter, and some that are off by ten, do no harm") 
   }
 }
 
-TEST_CASE("it notices that the machine has changed") {
+TEST_CASE("a change of the machine is detected") {
   const Tables tables = similar_tables(kVocab, 1.6, 1.0, 5);
   BigramModel target(tables.target, kVocab, 1 << 20), draft(tables.draft, kVocab, 1 << 20);
   bool busy = false;
@@ -170,8 +172,8 @@ TEST_CASE(
   CHECK(text(Sampling{}, CostAware(Chain<>{.length = 6}), 3) == plain);
 }
 
-TEST_CASE("draft tokens without a row are weighed too: a drafter that is always wrong is left alone") {
-  struct Wrong {  // one token a node, and never the target's
+TEST_CASE("point masses have learned acceptance, too: a drafter that is always wrong is not used") {
+  struct Wrong {  // one token per node, never the target's
     std::vector<Token> tokens;
     std::int32_t vocab_size() const { return kVocab; }
     std::int32_t capacity() const { return 1 << 20; }
@@ -197,7 +199,7 @@ TEST_CASE("draft tokens without a row are weighed too: a drafter that is always 
   CHECK(run.stats().proposed - before < 100);
 }
 
-TEST_CASE("reset() forgets draft tokens only if told to, never a size's cost") {
+TEST_CASE("reset() keeps the costs, and resets acceptance only on request") {
   CostAware shape(Chain<>{.length = 3});
   ProposalBuilder tree(4, 4, 0);
   VerifyResult result;

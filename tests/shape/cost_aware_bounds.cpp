@@ -1,5 +1,5 @@
 // labels: optimised
-// What CostAware may lose against plain decoding, and what it must find, in simulated time.
+// CostAware in simulated time: its loss against plain decoding is bounded, and it finds most of the gain.
 #include <specula/cost/curve_cost_model.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
@@ -34,8 +34,8 @@ World hopeless(double draft, std::int32_t texts) {
 }  // namespace
 
 TEST_CASE("never more than 2% slower than plain decoding, and within 7% of the best fixed length") {
-  // Every 13th of all combinations of what passes cost, what the draft costs, what it is good for and how
-  // well it knows; measured with jitter and spikes. bench_cost_aware --all runs them all.
+  // Every 13th of all combinations of what passes cost, of the draft, its acceptance and its calibration;
+  // measured with jitter and outliers. bench_cost_aware --all runs them all.
   int trials_run = 0, gaining = 0, behind = 0;
   double reached = 0;
   for (const Trial& trial : trials(13)) {
@@ -46,12 +46,11 @@ TEST_CASE("never more than 2% slower than plain decoding, and within 7% of the b
     CAPTURE(trial.world.tokens);
     const Run run = write_texts(trial.world, CostAware(Chain<>{.length = 8}));
     CHECK(trial.plain() / run.spent > 0.98);
-    // Before anything is known: two draft tokens that try the draft out, and what the account begins with.
+    // Before any measurement: two trial draft tokens, and the initial budget.
     CHECK(run.first_text < 1.02 * trial.world.tokens + 2 + 2 * trial.world.target(2) + trial.world.draft * 2 +
                                trial.world.catch_up * trial.world.waiting);
     ++trials_run;
-    // Where two nodes cost what two passes do, only a large try, which is dear, shows that eight cost no
-    // more.
+    // If two nodes cost as much as two passes, only a large, expensive trial shows that eight cost no more.
     if (trial.machine == "twice from 2") continue;
     const double best = trial.best();
     if (trial.plain() / best <= 1.05) continue;
@@ -65,7 +64,7 @@ TEST_CASE("never more than 2% slower than plain decoding, and within 7% of the b
   CHECK(reached > 0.96 * gaining);
 }
 
-TEST_CASE("where no acceptance rate could pay, tries come rarer") {
+TEST_CASE("if no acceptance rate could pay, trials become rarer") {
   for (const double draft : {0.02, 0.1, 0.3}) {
     const auto lost = [&](std::int32_t texts) {
       return write_texts(hopeless(draft, texts), CostAware(Chain<>{.length = 8})).spent / (texts * 128) - 1;
@@ -76,7 +75,7 @@ TEST_CASE("where no acceptance rate could pay, tries come rarer") {
   }
 }
 
-TEST_CASE("other shapes are held to the same bound") {
+TEST_CASE("other shapes have the same bound") {
   for (const double draft : {0.02, 0.3}) {
     const World world = hopeless(draft, 8);
     CHECK(of_plain(world, CostAware(Chain<Draw::sampled>{.length = 8})) > 0.98);
@@ -98,7 +97,7 @@ TEST_CASE("a text that turns from prose to copying is followed") {
   }
 }
 
-TEST_CASE("a round that asks nothing does not touch the draft") {
+TEST_CASE("a round without draft calls does not sync the draft") {
   struct Counted : SkilledDrafter {
     using SkilledDrafter::SkilledDrafter;
     int synced = 0, extended = 0;
@@ -134,9 +133,9 @@ TEST_CASE("a round that asks nothing does not touch the draft") {
   CHECK(synced(SampledTree<ProposalKind::sampled_distinct>{}) == 0);
 }
 
-TEST_CASE("curves that are given hold the bound without a clock") {
+TEST_CASE("given curves keep the bound without a clock") {
   World world = hopeless(0.1, 8);
-  std::vector<double> target, draft;  // the draft's pass over n nodes: what it takes to read n tokens, too
+  std::vector<double> target, draft;  // the draft's pass over n nodes, and its catch-up with n tokens
   for (int n = 1; n <= 9; ++n) target.push_back(n), draft.push_back(0.1 * n);
   CHECK(of_plain(world, CostAware(Chain<>{.length = 8}, CostCurve(target), CostCurve(draft))) > 0.98);
 }

@@ -1,3 +1,4 @@
+// DynamicTree: EAGLE-2's tree, against a naive transcription.
 #include <specula/shape/dynamic_tree.hpp>
 
 #include <doctest/doctest.h>
@@ -23,7 +24,7 @@ void propose(ProposalBuilder& tree, ScriptedDrafter& drafter, DynamicTree& shape
   shape.propose(drafter, ProposeContext{kContext, {}, limit}, tree, none);
 }
 
-/// The pool, from the description, everything sorted in full. `levels`: calls of the draft.
+/// The pool, from the definition, by full sorts. `levels`: calls of the draft.
 std::vector<DraftToken> pool(const RowOf& row_of, std::int32_t top_k, int levels) {
   std::vector<DraftToken> out;
   std::vector<int> frontier{-1};
@@ -50,7 +51,8 @@ std::vector<int> best(const std::vector<DraftToken>& draft_tokens, int most) {
 }  // namespace
 
 TEST_CASE(
-    "ten, five, 59: a pool of 510, the draft over 1 + 5 * 10 nodes, 60 nodes in all, six deep at most") {
+    "top 10, 5 expansions, 59 draft tokens: a pool of 510, the draft over 1 + 5 * 10 nodes, 60 nodes, depth "
+    "at most 6") {
   const RowOf rows = random_rows(50, 1, 4);
   ScriptedDrafter drafter(50, rows);
   DynamicTree shape;
@@ -88,7 +90,7 @@ TEST_CASE(
     "the same tree as a naive transcription: random rows, rows full of ties, small vocabularies, room") {
   Random random(3);
   ProposalBuilder tree(40, 600, 0);
-  DynamicTree shape;  // one value serves many rounds
+  DynamicTree shape;  // one shape for many rounds
   int cut = 0;
   for (std::uint64_t i = 0; i < 600; ++i) {
     const RowOf rows =
@@ -103,7 +105,7 @@ TEST_CASE(
     const std::vector<DraftToken> draft_tokens = pool(rows, shape.top_k, 1 + shape.expansions);
     const std::vector<int> chosen = best(draft_tokens, std::min(shape.total, limit - 1));
     CAPTURE(i);
-    CHECK(holds(tree, draft_tokens, chosen));  // which fails also where a parent was left out
+    CHECK(holds(tree, draft_tokens, chosen));  // which also fails if a parent is missing
     CHECK(tree.size() <= std::min(limit, shape.max_nodes()));
     CHECK(std::accumulate(drafter.widths.begin(), drafter.widths.end(), 0) <= shape.draft_nodes());
     cut += chosen.size() < draft_tokens.size();
@@ -111,7 +113,7 @@ TEST_CASE(
   CHECK(cut > 200);
 }
 
-TEST_CASE("a draft that is all but certain: rounding makes no child likelier than its parent") {
+TEST_CASE("a draft with confidences near 1: rounding makes no child likelier than its parent") {
   for (const auto isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(4);
@@ -133,7 +135,7 @@ TEST_CASE("a draft that is all but certain: rounding makes no child likelier tha
   }
 }
 
-TEST_CASE("a drafter that is nearly full: fewer levels") {
+TEST_CASE("a drafter with an almost full KV cache: fewer levels") {
   const RowOf rows = random_rows(30, 5, 3);
   for (std::int32_t room = 0; room <= 45; ++room) {
     ScriptedDrafter drafter(30, rows, static_cast<std::int32_t>(kContext.size()) + room);

@@ -1,3 +1,4 @@
+// Horizontal: chains drafted by several drafters in turn.
 #include <specula/shape/horizontal.hpp>
 
 #include <doctest/doctest.h>
@@ -38,7 +39,7 @@ auto stack_of(std::uint64_t seed, double silent, std::int32_t capacity = 1 << 20
 
 }  // namespace
 
-TEST_CASE("so many draft tokens of each drafter; where one has none the next goes on") {
+TEST_CASE("counts of draft tokens by each drafter; if one has none, the next continues") {
   const ReferenceArithmetic exact;
   Random random(1);
   int cut_short = 0;
@@ -114,7 +115,7 @@ TEST_CASE("room: max_nodes, and less of it") {
   }
 }
 
-TEST_CASE("nothing to say at all") {
+TEST_CASE("no drafter has draft tokens") {
   const DraftTokenOf nothing = [](const Text&) { return kNoToken; };
   Stack stack{ScriptedPoints(kVocab, nothing), ScriptedPoints(kVocab, nothing)};
   ProposalBuilder tree(kVocab, 9, 0);

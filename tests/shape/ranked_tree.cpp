@@ -1,3 +1,4 @@
+// RankedTree: forms of static trees, as choices or parent links.
 #include <specula/shape/ranked_tree.hpp>
 
 #include <doctest/doctest.h>
@@ -38,7 +39,7 @@ std::string complaint(const Choices& choices) {
 
 }  // namespace
 
-TEST_CASE("levels, links and ranks, whatever the order in which parents come before their children") {
+TEST_CASE("levels, links and ranks, for any order with parents before children") {
   const RankedTree tree{{1}, {1, 0}, {0}, {1, 0, 2}, {1, 1}, {0, 3}, {1, 0, 0}};
   CHECK(paths(tree) == Choices{{}, {0}, {1}, {0, 3}, {1, 0}, {1, 1}, {1, 0, 0}, {1, 0, 2}});
   CHECK(tree.depth() == 3);
@@ -52,7 +53,7 @@ TEST_CASE("levels, links and ranks, whatever the order in which parents come bef
   CHECK(tree.children(7) == 0);
 }
 
-TEST_CASE("EAGLE's own: 26 nodes in five levels, 11 of them run by the draft") {
+TEST_CASE("EAGLE's tree: 26 nodes in five levels, 11 of them run by the draft") {
   const RankedTree tree = RankedTree::eagle();
   CHECK(tree.size() == 26);
   CHECK(tree.depth() == 5);
@@ -82,7 +83,7 @@ TEST_CASE("parent links and choices are the same trees") {
     const RankedTree linked = RankedTree::from_parents(parents, ranks);
     const Choices want = paths(RankedTree{std::span<const Choice>(choices)});
     CHECK(paths(linked) == want);
-    // Every draft token is there, and the order is that of levels and ranks.
+    // All draft tokens are present, ordered by level and rank.
     for (const Choice& path : choices) CHECK(std::count(want.begin(), want.end(), path) == 1);
     for (std::size_t n = 2; n < want.size(); ++n)
       CHECK((want[n - 1].size() < want[n].size() ||
@@ -90,7 +91,7 @@ TEST_CASE("parent links and choices are the same trees") {
   }
 }
 
-TEST_CASE("what is no tree is refused, and said which draft token it is") {
+TEST_CASE("errors name the draft token that makes a list invalid") {
   CHECK(complaint({}) == "RankedTree: the number of draft tokens is 0, must be in [1, 16777214]");
   CHECK(complaint({{0}, {}}) == "RankedTree: draft token 1 is {}: the root is no draft token");
   CHECK(complaint({{0}, {0, -2}}) == "RankedTree: draft token 1 is {0, -2}: ranks must be in [0, 16777213]");

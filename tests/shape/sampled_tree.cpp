@@ -1,4 +1,5 @@
 // labels: optimised
+// SampledTree: trees of independent or distinct draws.
 
 #include <specula/shape/sampled_tree.hpp>
 
@@ -78,7 +79,7 @@ void check_widths() {
     propose(tree, drafter, shape, seed, 1000, {.temperature = 0.9f, .top_p = 0.95f});
     REQUIRE(tree.size() == 28);
     CHECK(tree.kind() == S::kind);
-    CHECK(drafter.widths == std::vector<int>{1, 3, 6, 6});  // one call a level; the leaves are not run
+    CHECK(drafter.widths == std::vector<int>{1, 3, 6, 6});  // one call per level; the leaves are not run
     for (NodeId n = 0; n < tree.size(); ++n) {
       const std::size_t count = children(tree, n).size();
       const std::size_t want[] = {3, 2, 1, 2, 0};
@@ -130,9 +131,7 @@ TEST_CASE("widths, distributions, calls of the draft") {
   check_widths<Distinct>();
 }
 
-TEST_CASE(
-    "children come as often as the recorded distributions say, independently of each other or without "
-    "repetition") {
+TEST_CASE("children follow the recorded distributions, independently or without repetition") {
   check_frequencies<Iid>();
   check_frequencies<Distinct>();
 }
@@ -154,7 +153,7 @@ TEST_CASE("distinct siblings differ, independent ones may be alike") {
   CHECK(alike > 20);
 }
 
-TEST_CASE("all children of a node or none, where room ends") {
+TEST_CASE("with little room, all children of a node or none") {
   const std::array<std::int32_t, 16> widths{3, 2, 2};
   const RowOf rows = random_rows(30, 4, 2);
   ProposalBuilder tree(30, 40, 40);
@@ -162,7 +161,7 @@ TEST_CASE("all children of a node or none, where room ends") {
     ScriptedDrafter drafter(30, rows);
     const auto check = [&](auto shape) {
       propose(tree, drafter, shape, 9, limit);
-      std::int32_t size = 1, level = 1;  // once more, counting only
+      std::int32_t size = 1, level = 1;  // again, counting only
       for (const std::int32_t width : {3, 2, 2}) {
         const std::int32_t whole = std::min(level, (limit - size) / width);
         size += whole * width, level = whole * width;
@@ -183,7 +182,7 @@ TEST_CASE("all children of a node or none, where room ends") {
   }
 }
 
-TEST_CASE("temperature 0: one child a node, chosen; top-k 1: as many as have mass") {
+TEST_CASE("temperature 0: one chosen child per node; top-k 1: as many as have mass") {
   const RowOf rows = random_rows(30, 5, 2);
   ScriptedDrafter drafter(30, rows);
   ProposalBuilder tree(30, 40, 40);
@@ -219,7 +218,7 @@ TEST_CASE("it ends at the first width of 0, and with one branch it is a chain") 
   CHECK(none.max_nodes() == 1);
   propose(tree, drafter, none, 1);
   CHECK(tree.size() == 1);
-  CHECK(drafter.widths.size() == 1);  // asked for nothing, so not even for a sync()
+  CHECK(drafter.widths.size() == 1);  // no draft call, so no sync()
   propose(tree, drafter, Distinct{.widths = {1, 1, 1}}, 1);
   CHECK(tree.is_chain());
   CHECK(tree.size() == 4);

@@ -1,3 +1,4 @@
+// StaticTree: trees of a fixed form, chosen by rank or drawn.
 #include <specula/shape/static_tree.hpp>
 
 #include <doctest/doctest.h>
@@ -38,8 +39,7 @@ void propose(ProposalBuilder& tree, ScriptedDrafter& drafter, Drawn& shape, std:
   shape.propose(drafter, ProposeContext{kContext, params, limit}, tree, rng);
 }
 
-/// The draft tokens from the description, node after node of the form; those that rows do not have are left
-/// out.
+/// The draft tokens from the definition, in the form's order, without those that the rows lack.
 std::vector<DraftToken> draft_tokens_of(const RankedTree& form, const RowOf& row_of) {
   std::vector<DraftToken> out;
   std::vector<int> at(static_cast<std::size_t>(form.size()), -2);  // the draft token of a node, -1: the root
@@ -86,7 +86,7 @@ Text text_to(const TokenTree& tree, NodeId node) {
 
 }  // namespace
 
-TEST_CASE("EAGLE's tree: 26 nodes, one call of the draft a level, over nodes that have children") {
+TEST_CASE("EAGLE's tree: 26 nodes, one draft call per level, over the nodes with children") {
   const RowOf rows = random_rows(50, 1, 4);
   ScriptedDrafter drafter(50, rows);
   StaticTree<> shape;
@@ -126,7 +126,7 @@ TEST_CASE("the same tree as a naive transcription: random forms, rows with ties 
   CHECK(short_rows > 100);
 }
 
-TEST_CASE("a tree with one branch of rank 0 is a greedy chain, drawn a sampled one") {
+TEST_CASE("a tree with one branch of rank 0 is a greedy chain; if drawn, a sampled chain") {
   const RankedTree line{{0}, {0, 0}, {0, 0, 0}, {0, 0, 0, 0}};
   for (std::uint64_t i = 0; i < 20; ++i) {
     ScriptedDrafter drafter(12, random_rows(12, i, 2));
@@ -155,7 +155,7 @@ TEST_CASE("a tree with one branch of rank 0 is a greedy chain, drawn a sampled o
   }
 }
 
-TEST_CASE("drawn: the form's children, without replacement, under the distributions that are recorded") {
+TEST_CASE("drawn: the form's children, without replacement, with recorded distributions") {
   Random random(5);
   const SamplingParams params{.temperature = 0.9f, .top_p = 0.97f};
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
@@ -189,7 +189,7 @@ TEST_CASE("drawn: the form's children, without replacement, under the distributi
   }
 }
 
-TEST_CASE("drawn where room ends: all children of a node or none, and none behind it on its level") {
+TEST_CASE("drawn with little room: all children of a node or none, and none of later nodes on its level") {
   const RankedTree form = RankedTree::eagle();
   const RowOf rows = random_rows(30, 4, 1);
   for (std::int32_t limit = 1; limit <= 27; ++limit) {
@@ -222,7 +222,7 @@ TEST_CASE("drawn where room ends: all children of a node or none, and none behin
   }
 }
 
-TEST_CASE("drawn at temperature 0 the likeliest path is left; fewer tokens than draws, fewer children") {
+TEST_CASE("drawn at temperature 0, only the likeliest path; fewer tokens than draws, fewer children") {
   const RowOf rows = random_rows(30, 5, 2);
   ScriptedDrafter drafter(30, rows);
   ProposalBuilder tree(30, 40, 40);
@@ -240,10 +240,10 @@ TEST_CASE("drawn at temperature 0 the likeliest path is left; fewer tokens than 
   for (NodeId n = 1; n < tree.size(); ++n) ++children[static_cast<std::size_t>(tree.parent(n))];
   CHECK(children[0] == 2);
   CHECK(*std::max_element(children.begin(), children.end()) == 2);
-  CHECK(tree.size() == 1 + 2 + 4 + 5 + 2 + 2);  // {2} and {3} are gone, and {0, 2}, and what was below
+  CHECK(tree.size() == 1 + 2 + 4 + 5 + 2 + 2);  // {2}, {3} and {0, 2} are missing, and all below them
 }
 
-TEST_CASE("a drafter that is nearly full: fewer levels") {
+TEST_CASE("a drafter with an almost full KV cache: fewer levels") {
   const RowOf rows = random_rows(30, 5, 3);
   for (std::int32_t room = 0; room <= 12; ++room) {
     ScriptedDrafter drafter(30, rows, static_cast<std::int32_t>(kContext.size()) + room);
@@ -257,7 +257,7 @@ TEST_CASE("a drafter that is nearly full: fewer levels") {
   }
 }
 
-TEST_CASE("as large as pays: draft tokens that promise less than they cost are left out") {
+TEST_CASE("cost-aware: draft tokens whose expected gain is below their cost are left out") {
   const RowOf rows = random_rows(30, 6, 3);
   ScriptedDrafter drafter(30, rows);
   CostAware shape(StaticTree<>{}, CostCurve({1, 1.02}), CostCurve({0.02}));

@@ -1,3 +1,4 @@
+// Vertical: a drafter that reviews cheaper drafters.
 #include <specula/shape/vertical.hpp>
 
 #include <doctest/doctest.h>
@@ -31,7 +32,7 @@ DraftTokenOf draft_token_of(std::uint64_t seed, double silent) {
   return related_draft_tokens(kVocab, seed, 100 * seed + 9, 0.5, silent);
 }
 
-/// A stack, its slow twin, and a shape over them.
+/// A stack, its slow reference, and a shape over them.
 template <std::size_t n, class Stack>
 void compare(std::uint64_t seed, Stack stack, std::vector<SlowDrafter> slow, std::int32_t reviews,
              std::int32_t length, double lenience, int& offered, int& longest) {
@@ -60,7 +61,7 @@ void compare(std::uint64_t seed, Stack stack, std::vector<SlowDrafter> slow, std
 
 }  // namespace
 
-TEST_CASE("two drafters: so many proposals, each reviewed once") {
+TEST_CASE("two drafters: each proposal is reviewed once") {
   const ReferenceArithmetic exact;
   Random random(1);
   int offered = 0, longest = 0;
@@ -100,7 +101,7 @@ TEST_CASE("three drafters: one review of each for every proposal") {
   CHECK(longest > 20);
 }
 
-TEST_CASE("copied draft tokens are never forgiven, dense ones are") {
+TEST_CASE("lenience applies to draft tokens with rows, not to copied ones") {
   const ReferenceArithmetic exact;
   int copied = 0, dense = 0;
   NoUniforms rng;
@@ -123,7 +124,7 @@ TEST_CASE("copied draft tokens are never forgiven, dense ones are") {
 }
 
 TEST_CASE(
-    "sampled with lenience 1: what was reviewed has the head's distribution, whatever the drafter below") {
+    "sampled with lenience 1: reviewed tokens have the reviewer's distribution, for any drafter below") {
   static_assert(Vertical<>::kind == ProposalKind::deterministic &&
                 Vertical<2, Draw::sampled>::kind == ProposalKind::sampled);
   const SamplingParams params{.temperature = 0.9f, .top_k = 4};
@@ -170,7 +171,7 @@ TEST_CASE("room: max_nodes, and less of it") {
       greedy.propose(first, ProposeContext{kContext, {}, room}, tree, none);
       CHECK(tree.size() <= room);
       CHECK(tree.size() >= std::min(room, 4));
-      if (room == 1) CHECK(greedy.reviewed()[0].calls == 0);  // nobody is asked for what has no place
+      if (room == 1) CHECK(greedy.reviewed()[0].calls == 0);  // no calls for tokens without room
       tree.reset(kRoot, 3, room);
       PhiloxRandom rng(seed);
       sampled.propose(second, ProposeContext{kContext, {}, room}, tree, rng);
@@ -179,7 +180,7 @@ TEST_CASE("room: max_nodes, and less of it") {
     }
 }
 
-TEST_CASE("a drafter below that has nothing to say: the head drafts, a token a review") {
+TEST_CASE("a drafter below without draft tokens: the reviewer drafts, a token per review") {
   const DraftTokenOf nothing = [](const Text&) { return kNoToken; };
   Stack stack{ScriptedDrafter(kVocab, row_of(1, 1)), ScriptedPoints(kVocab, nothing)};
   Vertical<> shape{.reviews = 3, .length = 4};

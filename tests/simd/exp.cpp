@@ -1,4 +1,5 @@
 // labels: vectorised
+// Vectorised exponentials: error bounds and range.
 #include <specula/simd/exp.hpp>
 
 #include <doctest/doctest.h>
@@ -60,7 +61,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 
 }  // namespace
 
-TEST_CASE("2^f: the polynomial is as good as it says") {
+TEST_CASE("2^f: the polynomial's stated error") {
   double worst = 0;
   for (int i = -1000; i <= 1000; ++i) {
     const double f = i / 2000.0;

@@ -1,10 +1,11 @@
+// Instruction sets and their detection.
 #include <specula/simd/isa.hpp>
 
 #include <doctest/doctest.h>
 
 using namespace specula;
 
-TEST_CASE("what every processor has, and the best of what this one has") {
+TEST_CASE("the reference and portable sets are always supported, and so is the best one") {
   CHECK(supported(Isa::reference));
   CHECK(supported(Isa::portable));
   CHECK(supported(best_isa()));

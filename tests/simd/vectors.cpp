@@ -1,4 +1,5 @@
 // labels: vectorised
+// Vectors of 16 lanes on every instruction set.
 #include <specula/simd/vectors.hpp>
 
 #include <doctest/doctest.h>
@@ -117,7 +118,7 @@ void check() {
 
 }  // namespace
 
-TEST_CASE("vectors of every instruction set do what their lanes do") {
+TEST_CASE("vector operations equal scalar operations per lane, on every instruction set") {
   check<Isa::portable>();
 #if SPECULA_X86
   if (supported(Isa::avx2)) check<Isa::avx2>();

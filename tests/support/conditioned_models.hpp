@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <specula/concepts.hpp>
+#include <specula/model/conditioning.hpp>
 #include <specula/model/features.hpp>
 
 #include "toy_model.hpp"
@@ -224,7 +225,15 @@ class ToyConditioned {
   std::vector<float> rows_;
 };
 
-using ToyGlide = ToyConditioned<ToyKeyValues>;
-using ToyHead = ToyConditioned<FeaturesView<float>>;
+struct ToyGlide : ToyConditioned<ToyKeyValues> {
+  using ToyConditioned::ToyConditioned;
+  using TargetKeyValues = ToyKeyValues;
+  specula::Conditioning conditioned_on() const { return specula::Conditioning::key_values; }
+};
+struct ToyHead : ToyConditioned<FeaturesView<float>> {
+  using ToyConditioned::ToyConditioned;
+  using TargetFeatures = FeaturesView<float>;
+  specula::Conditioning conditioned_on() const { return specula::Conditioning::features; }
+};
 
 }  // namespace specula_test

@@ -326,7 +326,7 @@ inline specula::VerifyResult dense_k_seq(const DenseTree& tree, const std::vecto
 /// deepest node wins, then the first.
 inline specula::VerifyResult dense_typical(const DenseTree& tree, const std::vector<Dense>& distributions,
                                            DenseUniforms& uniforms, double epsilon, double delta) {
-  std::vector<char> stays(tree.token.size(), 1);
+  std::vector<char> accepted(tree.token.size(), 1);
   specula::NodeId deepest = 0;
   for (std::size_t n = 1; n < tree.token.size(); ++n) {
     const auto parent = static_cast<std::size_t>(tree.parent[n]);
@@ -336,9 +336,9 @@ inline specula::VerifyResult dense_typical(const DenseTree& tree, const std::vec
       if (x > 0) entropy -= x * std::log(x);
     const double least = std::min(epsilon, delta * std::exp(-entropy));
     const double prob = p[static_cast<std::size_t>(tree.token[n])];
-    stays[n] = stays[parent] && prob > least;
-    if (stays[parent] && prob > 0) uniforms.near(std::abs(prob - least));
-    if (stays[n] && tree.depth(static_cast<specula::NodeId>(n)) > tree.depth(deepest))
+    accepted[n] = accepted[parent] && prob > least;
+    if (accepted[parent] && prob > 0) uniforms.near(std::abs(prob - least));
+    if (accepted[n] && tree.depth(static_cast<specula::NodeId>(n)) > tree.depth(deepest))
       deepest = static_cast<specula::NodeId>(n);
   }
   specula::VerifyResult out;

@@ -58,13 +58,13 @@ struct RandomTree {
 
 enum class TreeProfile : std::uint8_t {
   chain,
-  star,      // all nodes are children of the root
-  lanes,     // parallel chains, one node of each in turn
-  bush,      // level by level, equally many children per node
-  comb,      // a chain with leaves
-  walk,      // depth-first order: a subtree comes before its later siblings
-  any,       // every earlier node is as likely a parent
-  switching  // alternates between the others
+  star,         // all nodes are children of the root
+  lanes,        // parallel chains, one node of each in turn
+  bush,         // level by level, equally many children per node
+  comb,         // a chain with leaves
+  depth_first,  // depth-first order: a subtree comes before its later siblings
+  any,          // every earlier node is as likely a parent
+  switching     // alternates between the others
 };
 
 inline constexpr std::int32_t kTreeProfiles = 8;
@@ -83,7 +83,7 @@ inline RandomTree random_tree(Random& random, std::int32_t nodes, std::int32_t v
     if (now == TreeProfile::lanes) parent = std::max(0, i - lanes);
     if (now == TreeProfile::bush) parent = (i - 1) / width;
     if (now == TreeProfile::comb) parent = std::max(0, i % 2 == 0 ? i - 1 : i - 2);
-    if (now == TreeProfile::walk)
+    if (now == TreeProfile::depth_first)
       while (parent > 0 && random.bernoulli(0.4)) parent = tree.parent(parent);
     if (now == TreeProfile::any) parent = random.below(std::max(1, i));
     if (i == 0) parent = specula::kNoParent;

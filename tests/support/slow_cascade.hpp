@@ -132,10 +132,10 @@ struct SlowDrafter {
       const Text before = plain(ids, i);
       const SlowToken mine = best(before);
       const double p = prob(before, ids[i].token);
-      const bool stays = ids[i].token == mine.token ||
-                         (lenience > 1 && !ids[i].copied && static_cast<double>(ids[i].prob) <= lenience * p);
+      const bool agrees = ids[i].token == mine.token || (lenience > 1 && !ids[i].copied &&
+                                                         static_cast<double>(ids[i].prob) <= lenience * p);
       ++offered[i - start];
-      if (!stays) {
+      if (!agrees) {
         ids.resize(i);
         ids.push_back(mine);
         return ids;

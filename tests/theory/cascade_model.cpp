@@ -1,4 +1,5 @@
 // labels: optimised
+// Forecasts of cascades, against the closed forms, enumeration and sampling.
 #include <specula/theory/cascade_model.hpp>
 
 #include <doctest/doctest.h>
@@ -16,7 +17,7 @@ using namespace specula;
 
 namespace {
 
-/// The process itself, run with uniform draws: bernoulli(p) says whether something of probability p happens.
+/// The simulated process; bernoulli(p) decides an event of probability p.
 template <class Bernoulli>
 class Process {
  public:
@@ -40,13 +41,13 @@ class Process {
  private:
   const CascadeRates& rates_;
   Bernoulli& bernoulli_;
-  std::vector<std::size_t> text_;  // by whom each draft token is
+  std::vector<std::size_t> text_;  // the drafter of each draft token
 
  public:
   std::vector<double> calls;
   double cost = 0;
   std::int32_t tokens = 0, proposed = 0;
-  std::int32_t run = 0;  // draft tokens right in a row before the round, then after it
+  std::int32_t run = 0;  // consecutive right draft tokens before the round, then after it
 
  private:
   void fill(const CascadeLimits& limits, std::size_t row) {
@@ -96,7 +97,7 @@ class Process {
   }
 };
 
-/// Uniform draws that go through all outcomes, one run after the other.
+/// Uniform draws that enumerate all outcomes.
 class EveryOutcome {
  public:
   bool operator()(double p) {
@@ -215,7 +216,7 @@ CascadeRates base_and_gram() {
 
 }  // namespace
 
-TEST_CASE("a chain is the closed form") {
+TEST_CASE("the forecast of a chain is the closed form") {
   for (const double alpha : {0.0, 0.6, 1.0})
     for (const std::int32_t k : {0, 1, 5, 40}) {
       const CascadeRates rates{.acceptance = {{alpha}}, .draft_costs = {CostCurve({0.07})}};
@@ -234,7 +235,7 @@ TEST_CASE("a chain is the closed form") {
     }
 }
 
-TEST_CASE("horizontal and vertical cascades are the theorems") {
+TEST_CASE("forecasts of horizontal and vertical cascades are the theorems' values") {
   const CascadeRates rates{.acceptance = {{0.73, 0.65}, {0, 0.55}},
                            .draft_costs = {CostCurve({0.022}), CostCurve({0.0069})}};
   const std::vector<double> alphas = {0.73, 0.73, 0.73, 0.65, 0.65};
@@ -259,8 +260,7 @@ TEST_CASE("horizontal and vertical cascades are the theorems") {
 
 TEST_CASE("a vertical cascade limited by ten tokens") {
   const auto forecast = forecast_cascade(base_and_gram(), {{10, 0}, {0, 10}});
-  // A review adds one token and goes on with probability 1/2 for each more: the lengths are a renewal
-  // process.
+  // A review adds one token, and each further one with probability 1/2: the lengths are a renewal process.
   CHECK(forecast.calls[0] == doctest::Approx(1 + 9 * 0.5).epsilon(1e-12));
   CHECK(forecast.calls[1] == doctest::Approx(10 * forecast.calls[0]));
   const double overshoot = 0.5 / (1 - 0.8 * 0.5);  // mean of .8^(tokens beyond ten)
@@ -270,7 +270,7 @@ TEST_CASE("a vertical cascade limited by ten tokens") {
   CHECK(forecast.max_nodes == 1 + 9 + 11);
 }
 
-TEST_CASE("every outcome of every uniform draw gives the forecast") {
+TEST_CASE("enumeration of all outcomes gives the forecast") {
   specula_test::Random random(11);
   for (int trial = 0; trial < 4; ++trial) {
     const CascadeRates two = some_cascade(random, 2), three = some_cascade(random, 3);
@@ -300,7 +300,7 @@ TEST_CASE("every outcome of every uniform draw gives the forecast") {
   }
 }
 
-TEST_CASE("limits of the paper's size: sampling agrees") {
+TEST_CASE("sampling agrees for limits of the paper's size") {
   specula_test::Random random(12);
   for (int trial = 0; trial < 3; ++trial) {
     INFO("trial ", trial);
@@ -316,25 +316,25 @@ TEST_CASE("limits of the paper's size: sampling agrees") {
   }
 }
 
-TEST_CASE("runs: rounds that follow one another, as depth goes on from round to round") {
+TEST_CASE("runs: consecutive rounds, where depth continues from round to round") {
   // One draft token per round. After a rejection it is accepted with probability a; after an accepted one,
-  // and a bonus token that would have been right too, with probability b, as is every later one.
+  // and a next token that would have been right, too, with probability b, as is every later one.
   const double a = 0.5, b = 0.9;
   CascadeRates one{
       .acceptance = {{AcceptanceCurve({a, b})}}, .draft_costs = {CostCurve({0.1})}, .runs = true};
-  const double on = a * b / (1 - b * b);  // rounds that go on, for each that does not
+  const double on = a * b / (1 - b * b);  // rounds that continue, per round that does not
   CHECK(forecast_chain(one, 1).tokens == doctest::Approx(((1 + a) + on * (1 + b)) / (1 + on)).epsilon(1e-12));
   CHECK(forecast_chain(one, 1).calls[0] == 1);
   CHECK(forecast_chain(one, 0).tokens == 1);
-  // No two rounds differ where depth does not matter, or proposals never stay as a whole.
+  // Rounds do not differ if depth does not matter, or if proposals are never accepted completely.
   one.acceptance = {{AcceptanceCurve({0.7, 0.7, 0.7})}};
   CHECK(forecast_chain(one, 2).tokens == doctest::Approx(expected_tokens(0.7, 2)).epsilon(1e-12));
   one.acceptance = {{AcceptanceCurve({0.0, 0.5})}};
   CHECK(forecast_chain(one, 2).tokens == 1);
-  // If everything is accepted after a start, it is so forever.
+  // If everything is accepted after a start, depth grows forever.
   one.acceptance = {{AcceptanceCurve({0.3, 1.0})}};
   CHECK(forecast_chain(one, 3).tokens == 4);
-  // The process itself, round after round.
+  // The simulated process over many rounds.
   specula_test::Random random(14);
   for (int trial = 0; trial < 3; ++trial) {
     INFO("trial ", trial);
@@ -369,7 +369,7 @@ TEST_CASE("runs: rounds that follow one another, as depth goes on from round to 
       agrees([&] { return forecast_horizontal(rates, counts); },
              [&](auto& process) { process.horizontal(counts); });
     }
-    const std::vector<std::int32_t> second{0, 2};  // it is the second drafter that begins
+    const std::vector<std::int32_t> second{0, 2};  // the second drafter begins
     agrees([&] { return forecast_horizontal(rates, second); },
            [&](auto& process) { process.horizontal(second); });
     const CascadeLimits copied{{0, 3}, {0, 3}};
@@ -377,7 +377,7 @@ TEST_CASE("runs: rounds that follow one another, as depth goes on from round to 
     const CascadeLimits limits{{2, 0}, {0, 2}};
     agrees([&] { return forecast_cascade(rates, limits); }, [&](auto& process) { process.cascade(limits); });
     agrees([&] { return forecast_vertical(rates, 1, 2); }, [&](auto& process) { process.vertical(1, 2); });
-    // Reviews inside the cascade know of no earlier round, in a second forecast either.
+    // Reviews inside the cascade do not depend on earlier rounds, nor on an earlier forecast.
     rates.runs = true;
     detail::CascadeForecaster again(rates);
     const auto first = values_of(again.cascade(limits));
@@ -385,8 +385,8 @@ TEST_CASE("runs: rounds that follow one another, as depth goes on from round to 
   }
 }
 
-TEST_CASE("room: rows that come out shorter than their most may overshoot a later limit") {
-  // The base alone gives 8 to 28 draft tokens; from 22, one short of the last limit, ten more make 32.
+TEST_CASE("room: a row shorter than its maximum may exceed a later limit by more") {
+  // Base's turn ends with 8 to 28 draft tokens; from 22, one below the last limit, ten more make 32.
   const CascadeRates sure{.acceptance = {{0.9, 0.9, 0.9}, {0, 0.95, 0.95}, {0, 0, 0.95}},
                           .draft_costs = {CostCurve({0.1}), CostCurve({0.05}), CostCurve({0.0})}};
   const CascadeLimits limits = {{8, 5, 10}, {0, 1, 10}, {0, 0, 10}};
@@ -414,7 +414,7 @@ TEST_CASE("costs: in calls of the target over one node, whatever their unit; rev
   CHECK(forecast.swi == doctest::Approx(1.875 / (1 + 0.2 + 2 * 0.1)));
 }
 
-TEST_CASE("what is no cascade is refused, and says why") {
+TEST_CASE("errors explain invalid cascades") {
   const CascadeRates good = base_and_gram();
   CHECK_THROWS_WITH_AS(forecast_cascade(good, {{1}}), "forecast_cascade: limits must be 2 rows of 2",
                        std::invalid_argument);

@@ -1,3 +1,4 @@
+// AcceptanceCurve, and limits of cascades.
 #include <specula/theory/cascade_rates.hpp>
 
 #include <doctest/doctest.h>
@@ -10,7 +11,7 @@
 
 using namespace specula;
 
-TEST_CASE("an acceptance curve repeats its last rate; rates that are none are refused") {
+TEST_CASE("an acceptance curve repeats its last rate; invalid rates are refused") {
   const AcceptanceCurve curve(std::vector<double>{0.9, 0.7, 0.5});
   CHECK(curve(0) == 0.9);
   CHECK(curve(2) == 0.5);
@@ -24,7 +25,7 @@ TEST_CASE("an acceptance curve repeats its last rate; rates that are none are re
                        doctest::Contains("AcceptanceCurve: a rate is nan"), std::invalid_argument);
 }
 
-TEST_CASE("limits as the shapes have them") {
+TEST_CASE("limits are those of the shapes") {
   const std::array<std::array<std::int32_t, 3>, 3> limits = {{{8, 5, 10}, {0, 1, 10}, {0, 0, 10}}};
   CHECK(limits_vector(limits) == CascadeLimits{{8, 5, 10}, {0, 1, 10}, {0, 0, 10}});
   CHECK(limits_array<3>(limits_vector(limits)) == limits);

@@ -1,3 +1,4 @@
+// Closed forms of expected tokens, speedup, EWIF and SWI, against the papers' tables.
 #include <specula/theory/speedup.hpp>
 
 #include <doctest/doctest.h>
@@ -27,7 +28,7 @@ double sum_of_powers(double r, std::int32_t k) {
   return static_cast<double>(sum);
 }
 
-/// Probabilities of 1..k+1 new tokens of a round, by number.
+/// Probabilities of 1..k+1 new tokens in a round.
 std::vector<double> tokens_distribution(double alpha, std::int32_t k) {
   std::vector<double> out(static_cast<std::size_t>(k) + 2, 0.0);
   double reach = 1;
@@ -45,7 +46,7 @@ std::vector<double> sum_distribution(const std::vector<double>& a, const std::ve
 
 }  // namespace
 
-TEST_CASE("expected tokens are the sum of powers, also where the quotient is none") {
+TEST_CASE("expected tokens are the sum of powers, also for alpha 1") {
   for (const double alpha :
        {0.0, 1e-300, 1e-9, 0.1, 0.5, 0.8, 0.999, 1 - 1e-9, 1 - 1e-13, std::nextafter(1.0, 0.0), 1.0})
     for (const std::int32_t k : {0, 1, 2, 5, 40, 1000}) {
@@ -57,7 +58,7 @@ TEST_CASE("expected tokens are the sum of powers, also where the quotient is non
   CHECK(expected_tokens(0.5, 0) == 1);
 }
 
-TEST_CASE("speedup: the plain case of the paper, and no draft tokens") {
+TEST_CASE("speedup: the paper's example, and no draft tokens") {
   CHECK(speedup(0.8, 5, 0.04) == doctest::Approx(3.0744).epsilon(1e-5));
   CHECK(speedup(0.8, 0, 0.04) == 1);
   CHECK(speedup(0, 4, 0.25) == 0.5);
@@ -77,7 +78,7 @@ TEST_CASE("GLIDE's table 1, all 44 cells") {
   CHECK(cells == 44);
   CHECK(std::abs(worst - 0.0092) < 5e-5);  // 33B, GLIDE, Spider: 1.8792 for 1.87
   CHECK(std::abs(speedup(0.251, 5, 0.49) - 0.3869) <
-        5e-5);  // printed as .38, which no rounding of rates and cost explains
+        5e-5);  // printed as 0.38, which no rounding of rates and cost explains
 }
 
 TEST_CASE("the generating function has the distribution of the tokens as its coefficients") {
@@ -95,7 +96,7 @@ TEST_CASE("the generating function has the distribution of the tokens as its coe
         doctest::Approx(expected_tokens(0.8, 5)).epsilon(1e-8));
 }
 
-TEST_CASE("vertical: the paper's case, and the distribution of the lengths summed by hand") {
+TEST_CASE("vertical EWIF: the paper's example, and the sum over the distribution of lengths") {
   CHECK(vertical_ewif(0.8, 0.5, 10, 5, 0.04, 0) == doctest::Approx(3.727663).epsilon(1e-7));
   CHECK(vertical_ewif(0.8, 0, 10, 5, 0.04, 0) == doctest::Approx(speedup(0.8, 5, 0.04)));
   for (const double alpha : {0.0, 0.4, 0.8, 1 - 1e-12, 1.0})
@@ -114,7 +115,7 @@ TEST_CASE("vertical: the paper's case, and the distribution of the lengths summe
         }
 }
 
-TEST_CASE("horizontal: with one drafter it is the chain; its derivative is what finite differences say") {
+TEST_CASE("horizontal EWIF: a chain with one drafter; the derivative against finite differences") {
   const std::vector<double> same(6, 0.7), cost(6, 0.05);
   CHECK(horizontal_ewif(same, cost) == doctest::Approx(speedup(0.7, 6, 0.05)).epsilon(1e-14));
   CHECK(horizontal_ewif({}, {}) == 1);
@@ -135,7 +136,7 @@ TEST_CASE("horizontal: with one drafter it is the chain; its derivative is what 
                 .epsilon(1e-9));
     }
   }
-  // A rate of 0 cuts off what is behind it, not its own derivative.
+  // A rate of 0 removes the later terms, not its own derivative.
   const std::array<double, 3> cut = {0.5, 0.0, 0.5}, free = {0, 0, 0};
   CHECK(horizontal_ewif_derivative(cut, free, 1) == doctest::Approx(0.75));
   CHECK(horizontal_ewif_derivative(cut, free, 2) == 0);
@@ -159,7 +160,7 @@ TEST_CASE("swi: tokens over weighted calls") {
   CHECK(swi(36, 12, {}, {}) == 3);
 }
 
-TEST_CASE("values that are none are refused, and say so") {
+TEST_CASE("invalid values are errors that name them") {
   CHECK_THROWS_WITH_AS(expected_tokens(1.5, 3), "expected_tokens: alpha is 1.500000, must be in [0, 1]",
                        std::invalid_argument);
   CHECK_THROWS_WITH_AS(expected_tokens(0.5, -1), "expected_tokens: k is -1, must be >= 0",

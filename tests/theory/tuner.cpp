@@ -1,3 +1,4 @@
+// The tuner: best lengths, counts and limits by forecasts.
 #include <specula/theory/tuner.hpp>
 
 #include <doctest/doctest.h>
@@ -34,7 +35,7 @@ CascadeRates some_cascade(specula_test::Random& random, std::size_t n) {
 
 }  // namespace
 
-TEST_CASE("a chain is as long as the closed form likes it") {
+TEST_CASE("the best chain length is that of the closed form") {
   for (const double alpha : {0.0, 0.3, 0.65, 0.8, 0.95})
     for (const double c : {0.0069, 0.05, 0.3, 0.9}) {
       std::int32_t best = 0;
@@ -47,18 +48,18 @@ TEST_CASE("a chain is as long as the closed form likes it") {
     }
   CHECK(best_chain_length(0.3, CostCurve({0.9}), 10).length == 0);  // no draft token pays
   CHECK(best_chain_length(1.0, CostCurve({0.1}), 10).length == 10);
-  CHECK(best_chain_length(0.0, CostCurve({0.0}), 10).length == 0);  // of equals the shortest
-  // A target that takes no more than four nodes for nothing wants three draft tokens.
+  CHECK(best_chain_length(0.0, CostCurve({0.0}), 10).length == 0);  // the shortest of equals
+  // If only four nodes are free for the target, three draft tokens are best.
   CHECK(best_chain_length(0.9, CostCurve({0.01}), 10, CostCurve({1, 1, 1, 1, 3, 3})).length == 3);
   CHECK(best_chain_length(0.9, CostCurve({0.01}), 10, CostCurve({1, 1, 1, 1, 3, 3}), TunerObjective::swi)
             .length == 10);
-  // Rates that fall off after two draft tokens.
+  // Rates that fall after two draft tokens.
   CHECK(
       best_chain_length(AcceptanceCurve(std::vector<double>{0.9, 0.9, 0.05}), CostCurve({0.1}), 10).length ==
       2);
 }
 
-TEST_CASE("Cascade Speculative Drafting's table 1: lengths, and a better one than is printed") {
+TEST_CASE("Cascade Speculative Drafting's table 1: lengths, one of them better than printed") {
   using specula_test::kCascadeDatasets, specula_test::kCascadeTable;
   const CostCurve base({specula_test::kBaseCost}), little({specula_test::kSmallCost});
   for (const auto& row : kCascadeTable) {
@@ -86,7 +87,7 @@ TEST_CASE("Cascade Speculative Drafting's table 1: lengths, and a better one tha
   }
 }
 
-TEST_CASE("vertical: no other reviews and lengths are better") {
+TEST_CASE("vertical: no other numbers of reviews and lengths are better") {
   const CascadeRates rates{.acceptance = {{0.8, 0.3}, {0, 0.5}},
                            .draft_costs = {CostCurve({0.04}), CostCurve({0.002})}};
   TunerOptions options;
@@ -108,7 +109,7 @@ TEST_CASE("vertical: no other reviews and lengths are better") {
   CHECK(narrow.forecast.speedup < best.forecast.speedup);
 }
 
-TEST_CASE("cascade: all limits tried, none is better") {
+TEST_CASE("cascade: no other limits are better, by exhaustive search") {
   specula_test::Random random(2);
   const CascadeRates rates = some_cascade(random, 2);
   TunerOptions options;
@@ -127,7 +128,7 @@ TEST_CASE("cascade: all limits tried, none is better") {
   CHECK(best.forecast.max_nodes <= 16);
   CHECK(forecast_cascade(rates, best.limits).speedup == best.forecast.speedup);
 
-  // The paper's last column, and what a choice of it gains.
+  // The paper's last column, and the gain from choosing it.
   options = {};
   const auto fixed = best_cascade(rates, options);
   CHECK(fixed.limits[0][1] == 10);
@@ -146,7 +147,7 @@ TEST_CASE("a full cascade is at least as good as its parts") {
     TunerOptions options;
     options.max_length = {10, 6, 10};
     const double full = best_cascade(rates, options).forecast.speedup;
-    // {k, 0, 10 | 0, 0, 10 | 0, 0, 10}: the base reviews the last one, and never the small model.
+    // {k, 0, 10 | 0, 0, 10 | 0, 0, 10}: base reviews the last drafter, and never the small model.
     double part = 0;
     for (std::int32_t k = 0; k <= 10; ++k)
       part = std::max(part, forecast_cascade(rates, {{k, 0, 10}, {0, 0, 10}, {0, 0, 10}}).speedup);
@@ -154,7 +155,7 @@ TEST_CASE("a full cascade is at least as good as its parts") {
   }
 }
 
-TEST_CASE("climbing finds what trying all finds, and always the same") {
+TEST_CASE("hill climbing finds the optimum of exhaustive search, and is deterministic") {
   specula_test::Random random(6);
   for (int trial = 0; trial < 6; ++trial) {
     const CascadeRates rates = some_cascade(random, 3);
@@ -172,7 +173,7 @@ TEST_CASE("climbing finds what trying all finds, and always the same") {
     const auto counts = best_horizontal(rates, all), climbed = best_horizontal(rates, climb);
     CHECK(climbed.forecast.speedup >= counts.forecast.speedup - 1e-9);
   }
-  // Four drafters: too many candidates for anything else.
+  // Four drafters: too many candidates for exhaustive search.
   const CascadeRates four = some_cascade(random, 4);
   TunerOptions options;
   options.max_length = {8};
@@ -184,7 +185,7 @@ TEST_CASE("climbing finds what trying all finds, and always the same") {
     CHECK(deep.forecast.speedup >= forecast_cascade(four, limits).speedup);
 }
 
-TEST_CASE("climbing over costs with steps, where there are many hills") {
+TEST_CASE("hill climbing over costs with steps, which have many local optima") {
   specula_test::Random random(77);
   for (int trial = 0; trial < 20; ++trial) {
     CascadeRates rates = some_cascade(random, 3);
@@ -201,7 +202,7 @@ TEST_CASE("climbing over costs with steps, where there are many hills") {
   }
 }
 
-TEST_CASE("the objective: reviews of many nodes cost more only where the curves say so") {
+TEST_CASE("the objective: reviews of many nodes cost more only by the given curves") {
   CascadeRates rates{.acceptance = {{0.85, 0.4}, {0, 0.6}},
                      .draft_costs = {CostCurve({0.05}), CostCurve({0.0})},
                      .target_cost = CostCurve({1.0, 1.08})};
@@ -214,7 +215,7 @@ TEST_CASE("the objective: reviews of many nodes cost more only where the curves 
   CHECK(by_time.forecast.proposed < by_calls.forecast.proposed);
 }
 
-TEST_CASE("options that are none are refused, and say so") {
+TEST_CASE("invalid options are errors that name them") {
   specula_test::Random random(8);
   const CascadeRates rates = some_cascade(random, 3);
   TunerOptions options;
@@ -231,7 +232,7 @@ TEST_CASE("options that are none are refused, and say so") {
       doctest::Contains("TunerOptions: a value of last_column is 2000, must be in [0, 1024]"),
       std::invalid_argument);
   options = {};
-  options.least_first = 5000;  // no first limit is as large
+  options.least_first = 5000;  // no first limit is that large
   CHECK_THROWS_WITH_AS(
       best_cascade(rates, options),
       doctest::Contains("TunerOptions: least_first is 5000, must be at most the largest first limit"),

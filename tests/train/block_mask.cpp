@@ -1,3 +1,4 @@
+// BlockMask: GLIDE's training mask.
 #include <specula/train/block_mask.hpp>
 
 #include <doctest/doctest.h>
@@ -11,8 +12,8 @@ using namespace specula;
 
 namespace {
 
-/// Inference, on its own: keys of the target that draft step `step` (from 1) of the round with its root at
-/// position `root` sees, and the position of its query. The target has run what lies before the root.
+/// Inference, independently: keys of the target that draft step `step` (from 1) of the round with its root at
+/// position `root` sees, and the position of its query. The target has computed the tokens before the root.
 struct InferenceStep {
   std::int32_t query;
   std::vector<std::int32_t> keys;
@@ -20,7 +21,7 @@ struct InferenceStep {
 InferenceStep inference(std::int32_t root, std::int32_t step) {
   InferenceStep out{root, {}};
   for (std::int32_t key = 0; key < root; ++key) out.keys.push_back(key);
-  for (std::int32_t i = 1; i < step; ++i) ++out.query;  // the draft's own draft tokens; the target is not run
+  for (std::int32_t i = 1; i < step; ++i) ++out.query;  // draft tokens, which the target has not computed
   return out;
 }
 
@@ -46,7 +47,7 @@ TEST_CASE("blocks of 1: every query is a root") {
   }
 }
 
-TEST_CASE("a query sees what its draft step of a round sees") {
+TEST_CASE("a query sees the keys that its draft step in a round sees") {
   for (std::int32_t block = 1; block <= 9; ++block)
     for (std::int32_t query = 0; query < 40; ++query) {
       const BlockMask mask{.block = block};
@@ -72,7 +73,7 @@ TEST_CASE("outside block 0 it is the paper's mask: a key is seen if its block is
         CHECK((key < BlockMask{.block = block}.visible(query)) == (query / block > key / block));
 }
 
-TEST_CASE("blocks of no token and queries before the first are refused") {
+TEST_CASE("empty blocks and negative queries are refused") {
   CHECK_THROWS_WITH_AS(BlockMask{.block = 0}.visible(3), "BlockMask: block is 0, must be >= 1",
                        std::invalid_argument);
   CHECK_THROWS_WITH_AS(BlockMask{.block = -5}.step(3), doctest::Contains("BlockMask: block is -5"),

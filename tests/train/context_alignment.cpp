@@ -1,3 +1,4 @@
+// ContextAlignment: HASS's training masks.
 #include <specula/train/context_alignment.hpp>
 
 #include <doctest/doctest.h>
@@ -16,11 +17,11 @@ namespace {
 /// what step s of the round predicted), and where.
 using Column = std::pair<std::int32_t, std::int32_t>;  // stream, column
 
-/// Inference, on its own: a round whose root is at `root`, the target's features being known before it. Each
+/// Inference, independently: a round whose root is at `root`, with the target's features before it. Each
 /// step runs the next column; its input takes the feature of the column before, and it attends to every
 /// column up to its own. Returns what step `step` (from 1) attends to.
 std::set<Column> inference(std::int32_t root, std::int32_t step) {
-  std::vector<std::int32_t> made_of;  // of each column, whose feature its input took
+  std::vector<std::int32_t> made_of;  // per column, the source of its input feature
   for (std::int32_t column = 0; column <= root; ++column) made_of.push_back(0);
   for (std::int32_t s = 2; s <= step; ++s) made_of.push_back(s - 1);
   std::set<Column> out;
@@ -33,7 +34,7 @@ constexpr std::int32_t kRows = 12;
 
 }  // namespace
 
-TEST_CASE("three forwards, written down") {
+TEST_CASE("three forward passes, by hand") {
   const ContextAlignment align;
   CHECK(align.forwards == 3);
   CHECK(align.first_row(1) == 0);
@@ -59,7 +60,7 @@ TEST_CASE("three forwards, written down") {
   CHECK(align.column(3, 1, 1) == 0);
 }
 
-TEST_CASE("a row of forward j sees what step j of a round sees") {
+TEST_CASE("a row of forward pass j sees what step j of a round sees") {
   for (std::int32_t n = 1; n <= 5; ++n) {
     const ContextAlignment align{.forwards = n};
     for (std::int32_t forward = 1; forward <= n; ++forward)
@@ -85,7 +86,7 @@ TEST_CASE("a row of forward j sees what step j of a round sees") {
   }
 }
 
-TEST_CASE("a row that takes loss sees every position up to its own once, and only features that it may") {
+TEST_CASE("a row with a loss sees every position up to its own once, and only allowed features") {
   for (std::int32_t n = 1; n <= 5; ++n) {
     const ContextAlignment align{.forwards = n};
     for (std::int32_t forward = 1; forward <= n; ++forward) {
@@ -98,11 +99,11 @@ TEST_CASE("a row that takes loss sees every position up to its own once, and onl
             if (align.sees(forward, row, stream, column)) {
               positions.insert(column);
               too_early |= stream >= forward;
-              // Made of what forward `stream` predicted one column before.
+              // Computed from the prediction of forward pass `stream` at the column before.
               from_no_round |= stream > 0 && column - 1 < align.first_row(stream);
             }
         CHECK_FALSE(too_early);
-        CHECK(align.sees(forward, row, forward - 1, row));  // itself: no softmax is empty
+        CHECK(align.sees(forward, row, forward - 1, row));  // itself, so no softmax is empty
         if (row < align.first_row(forward)) continue;
         CHECK_FALSE(from_no_round);
         REQUIRE(positions.size() == static_cast<std::size_t>(row) + 1);
@@ -113,7 +114,7 @@ TEST_CASE("a row that takes loss sees every position up to its own once, and onl
   }
 }
 
-TEST_CASE("rows before the first of their forward see nothing ahead of them") {
+TEST_CASE("rows before the first of their forward pass see no later columns") {
   const ContextAlignment align{.forwards = 5};
   for (std::int32_t forward = 2; forward <= 5; ++forward)
     for (std::int32_t row = 0; row < align.first_row(forward); ++row) {
@@ -122,7 +123,7 @@ TEST_CASE("rows before the first of their forward see nothing ahead of them") {
     }
 }
 
-TEST_CASE("what is out of range is refused") {
+TEST_CASE("values out of range are refused") {
   const ContextAlignment align;
   CHECK_NOTHROW(align.check());
   CHECK_THROWS_WITH_AS(ContextAlignment{.forwards = 0}.check(),

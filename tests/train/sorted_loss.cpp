@@ -1,3 +1,4 @@
+// sorted_loss(): the mean cross entropy over exits (S2D).
 #include <specula/train/sorted_loss.hpp>
 
 #include <doctest/doctest.h>
@@ -36,7 +37,7 @@ double loss_of(const Rows<Real>& rows, Token token, Rows<Real>* gradients = null
   return sorted_loss<Real>(logits, token, out, scale);
 }
 
-/// The textbook.
+/// A naive reference.
 template <class Real>
 double naive(const Rows<Real>& rows, Token token) {
   double loss = 0;
@@ -50,7 +51,7 @@ double naive(const Rows<Real>& rows, Token token) {
 
 }  // namespace
 
-TEST_CASE("the mean cross entropy of the exits") {
+TEST_CASE("the loss is the mean cross entropy of the exits") {
   Random random(1);
   for (const std::int32_t vocab : {1, 2, 511, 512, 513, 2048}) {
     CAPTURE(vocab);
@@ -62,7 +63,7 @@ TEST_CASE("the mean cross entropy of the exits") {
   }
 }
 
-TEST_CASE("the gradient is that of finite differences") {
+TEST_CASE("the gradient agrees with finite differences") {
   Random random(2);
   auto rows = random_rows<double>(random, 3, 37);
   auto gradients = rows;
@@ -79,7 +80,7 @@ TEST_CASE("the gradient is that of finite differences") {
     }
 }
 
-TEST_CASE("in float it is the gradient in double, in place too") {
+TEST_CASE("the float gradient agrees with the double one, also in place") {
   Random random(3);
   for (const std::int32_t vocab : {1, 37, 1025}) {
     auto rows = random_rows<float>(random, 2, vocab);
@@ -117,7 +118,7 @@ TEST_CASE("bad rows are refused") {
   CHECK_THROWS_WITH_AS(loss_of(rows, 0, &gradients),
                        doctest::Contains("sorted_loss: the rows of exit 1 are not 7 wide"),
                        std::invalid_argument);
-  CHECK(gradients[0] == untouched[0]);  // looked at before any is written
+  CHECK(gradients[0] == untouched[0]);  // checked before any is written
   rows[1][3] = -std::numeric_limits<float>::infinity();
   CHECK_NOTHROW(loss_of(rows, 2));
   CHECK_THROWS_WITH_AS(

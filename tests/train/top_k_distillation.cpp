@@ -1,3 +1,4 @@
+// top_k_distillation(): HASS's loss and its gradient, against full softmaxes.
 #include <specula/train/top_k_distillation.hpp>
 
 #include <doctest/doctest.h>
@@ -24,7 +25,7 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// The loss and its gradient from whole softmaxes and a sort, written down apart from the library.
+/// The loss and its gradient from full softmaxes and a sort, independent of the library.
 struct Dense {
   double cross_entropy = 0, top_k = 0;
   std::vector<double> gradient;
@@ -48,7 +49,7 @@ Dense dense(const std::vector<double>& target, const std::vector<double>& draft,
                    [&](std::size_t a, std::size_t b) { return target[a] > target[b]; });
   order.resize(std::min(v, static_cast<std::size_t>(k)));
   Dense out;
-  // The weight of every log q, of which the gradient follows by the chain rule.
+  // The weight of every log q; the gradient follows by the chain rule.
   std::vector<double> share(v);
   double all = 0;
   for (std::size_t x = 0; x < v; ++x) {
@@ -94,7 +95,7 @@ TEST_CASE("an example by hand") {
   CHECK(gradient[2] == doctest::Approx(.225 - .02).epsilon(1e-13));
 }
 
-TEST_CASE("doubles: values and gradients are those of whole softmaxes") {
+TEST_CASE("doubles: values and gradients are those of full softmaxes") {
   Random random(1);
   double worst = 0;
   for (const std::size_t v : kSizes)
@@ -115,13 +116,13 @@ TEST_CASE("doubles: values and gradients are those of whole softmaxes") {
             const double error = std::abs(gradient[x] - want.gradient[x]);
             worst = std::max(worst, std::isnan(error) ? 1 : error);
           }
-          // Adding the same to all of the draft's logits changes nothing.
+          // A constant added to all of the draft's logits has no effect.
           CHECK(std::accumulate(gradient.begin(), gradient.end(), 0.0) == doctest::Approx(0).epsilon(1e-12));
         }
   CHECK(worst < 1e-13);
 }
 
-TEST_CASE("doubles: the gradient is the slope of the total") {
+TEST_CASE("doubles: the gradient agrees with finite differences of the loss") {
   Random random(2);
   double worst = 0;
   for (const std::size_t v : {2u, 5u, 13u, 40u})
@@ -148,7 +149,7 @@ TEST_CASE("doubles: the gradient is the slope of the total") {
 }
 
 TEST_CASE("ties go to the lower token") {
-  // The fourth best of five that are alike, and a row that is flat.
+  // The fourth of five equal logits, and a flat row.
   std::vector<double> target{1, 3, 1, 1, 0, 1, 1}, draft{1, 2, 3, 4, 5, 6, 7};
   const std::vector<double> p = softmax(target), q = softmax(draft);
   const auto sum = [&](std::initializer_list<std::size_t> tokens) {
@@ -170,7 +171,7 @@ TEST_CASE("ties go to the lower token") {
     for (std::size_t x = 0; x < v; ++x) rising[x] = static_cast<float>(x) / 1000;
     TopKDistillation{.k = 10, .weight = 1, .cross_entropy_weight = 0}.row(flat, rising, gradient);
     for (std::size_t x = 0; x < v; ++x) CHECK((gradient[x] < 0) == (x < 10));
-    // The best in the last tile, its runners-up tied over the tiles before.
+    // The largest in the last tile, runners-up tied over the tiles before.
     std::vector<float> peaked(v, 0.0f);
     peaked[1699] = 3;
     peaked[600] = peaked[601] = peaked[1200] = 2;
@@ -179,7 +180,7 @@ TEST_CASE("ties go to the lower token") {
   }
 }
 
-TEST_CASE("k of all tokens or more is the cross entropy; none, or no weight, is plain distillation") {
+TEST_CASE("k of at least all tokens gives the cross entropy; k = 0 or weight 0, plain distillation") {
   Random random(3);
   for (const std::size_t v : {1u, 10u, 64u}) {
     const auto n = static_cast<std::int32_t>(v);
@@ -203,7 +204,7 @@ TEST_CASE("k of all tokens or more is the cross entropy; none, or no weight, is 
   }
 }
 
-TEST_CASE("floats keep the numeric contract on every instruction set") {
+TEST_CASE("floats meet the numeric contract on every instruction set") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(4);
@@ -217,7 +218,7 @@ TEST_CASE("floats keep the numeric contract on every instruction set") {
               std::vector<float> target = random.row(n, spread, 0.1, masked), draft = random.row(n, spread);
               for (std::size_t x = 0; x < v; ++x) {
                 target[x] += static_cast<float>(middle);
-                // What the target never chooses, the draft may rule out too.
+                // Tokens of target probability 0 may have draft probability 0.
                 if (target[x] == -std::numeric_limits<float>::infinity() && x % 3 == 0) draft[x] = target[x];
               }
               if (masked > 0 && v > 1200)
@@ -248,7 +249,7 @@ TEST_CASE("floats keep the numeric contract on every instruction set") {
   }
 }
 
-TEST_CASE("large logits: what counts are their differences") {
+TEST_CASE("large logits: only differences matter") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     Random random(5);
@@ -265,7 +266,8 @@ TEST_CASE("large logits: what counts are their differences") {
 }
 
 TEST_CASE(
-    "without a gradient the same loss; the gradient may be the draft's row; scale multiplies it alone") {
+    "the loss is the same without a gradient; the gradient may overwrite the draft's row; scale multiplies "
+    "only the gradient") {
   Random random(6);
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
@@ -291,7 +293,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("minus infinity: anywhere that p is 0, and nowhere else in the draft's row") {
+TEST_CASE("minus infinity is allowed in the draft's row exactly where p is 0") {
   const std::vector<double> target{0, -kInf, 1, -kInf}, draft{1, 2, 1, -kInf};
   const auto check = [&](auto t, auto d) {
     auto gradient = d;
@@ -315,7 +317,7 @@ TEST_CASE("minus infinity: anywhere that p is 0, and nowhere else in the draft's
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     check(floats(target), floats(draft));
-    // In any tile; and where the target's probability is none that a float holds, it is none.
+    // In any tile; target probabilities that underflow in float count as 0.
     std::vector<float> t(1300, 0.0f), d(1300, 0.0f);
     d[1299] = -std::numeric_limits<float>::infinity();
     CHECK_THROWS_WITH_AS((TopKDistillation{.k = 3}.row(t, d)),
@@ -333,7 +335,7 @@ TEST_CASE("minus infinity: anywhere that p is 0, and nowhere else in the draft's
   CHECK(TopKDistillation{}.row(faint, std::vector<double>{1, -kInf}).top_k == 0);
 }
 
-TEST_CASE("masks of the lowest float weigh nothing") {
+TEST_CASE("masks of the lowest float have no weight") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     std::vector<float> target(1500, std::numeric_limits<float>::lowest()), draft = target, gradient(1500);
@@ -344,14 +346,14 @@ TEST_CASE("masks of the lowest float weigh nothing") {
     CHECK(got.top_k == doctest::Approx(std::log(4.0)).epsilon(2e-6));
     CHECK(static_cast<double>(gradient[701]) == doctest::Approx(1.1 / 4).epsilon(2e-6));
     CHECK(gradient[600] == 0);
-    // A logit that is finite and still too low for a float's loss.
+    // A finite logit that is too low for a float loss.
     draft[700] = draft[0];
     if (isa != Isa::reference)
       CHECK_THROWS_AS(TopKDistillation{.k = 0}.row(target, draft), std::runtime_error);
   }
 }
 
-TEST_CASE("rows that are no logits are refused, wherever the bad value is") {
+TEST_CASE("invalid rows are refused, for any position of the bad value") {
   const auto check = [](auto zero, std::size_t v) {
     using Real = decltype(zero);
     using Row = std::vector<Real>;

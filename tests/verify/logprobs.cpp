@@ -1,3 +1,4 @@
+// Log-probabilities of emitted tokens.
 #include <specula/proposal/proposal_builder.hpp>
 #include <specula/verify/logprobs.hpp>
 
@@ -14,7 +15,7 @@ namespace {
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 }
 
-TEST_CASE("the emitted tokens and the likeliest ones, best first, from rows worked out by hand") {
+TEST_CASE("emitted tokens and the likeliest ones, best first, from rows computed by hand") {
   // Softmax of the root's row is 1/2, 1/4, 1/8, 1/8; of its child's 2/3, 1/3 and nothing else.
   const auto ln = [](double p) { return static_cast<float>(std::log(p)); };
   const std::array<float, 8> data{ln(0.5), ln(0.25), ln(0.125), ln(0.125), kNone, ln(2), kNone, ln(1)};
@@ -40,8 +41,8 @@ TEST_CASE("the emitted tokens and the likeliest ones, best first, from rows work
     CHECK(got[1].logprob == doctest::Approx(std::log(second)).epsilon(1e-6));
     REQUIRE(got.top(0).size() == 3);
     CHECK(got.top(0)[0].token == 0);
-    CHECK(got.top(0)[2].token == 2);  // as likely as 3, which is the higher token
-    REQUIRE(got.top(1).size() == 2);  // no more logits are finite
+    CHECK(got.top(0)[2].token == 2);  // as likely as 3, the higher token
+    REQUIRE(got.top(1).size() == 2);  // no other logit is finite
     CHECK(got.top(1)[0].token == 1);
     CHECK(got.first(1).size() == 1);
     recorder.clear();
@@ -49,7 +50,7 @@ TEST_CASE("the emitted tokens and the likeliest ones, best first, from rows work
   }
 }
 
-TEST_CASE("more likeliest tokens than there are, or fewer than none, are refused") {
+TEST_CASE("numbers of likeliest tokens out of range are refused") {
   CHECK_THROWS_WITH_AS(detail::LogprobRecorder({.top = 5}, 4), "LogprobOptions::top is 5, must be in [0, 4]",
                        std::invalid_argument);
   CHECK_THROWS_AS(detail::LogprobRecorder({.top = -1}, 4), std::invalid_argument);

@@ -1,3 +1,4 @@
+// PathVerifier: verification path by path, for models without tree attention.
 #include <specula/verify/path_verifier.hpp>
 
 #include <doctest/doctest.h>
@@ -13,7 +14,7 @@ namespace {
 using List = std::vector<Token>;
 using Distinct = SampledTree<ProposalKind::sampled_distinct>;
 
-/// A model that cannot branch: a node's parent is the node before.
+/// A model without trees: a node's parent must be the node before.
 struct NoTrees : ToyModel {
   using ToyModel::ToyModel;
   LogitsView extend(Tokens tokens, Nodes parents) {
@@ -44,13 +45,13 @@ double error_of(Rule rule, Shape shape) {
 }
 }  // namespace
 
-TEST_CASE("the text's distribution is the target's, though it never runs a tree") {
+TEST_CASE("the text has the target's distribution without a tree pass") {
   CHECK(error_of(Sampling{}, Chain<Draw::sampled>{.length = 2}) < 1e-12);
   CHECK(error_of(Sampling{}, Cape{.length = 2, .budget = 6, .extras = CapeExtras::fixed(1)}) < 1e-12);
   CHECK(error_of(Rejection{}, Distinct{.widths = {2, 1}}) < 1e-12);
 }
 
-TEST_CASE("texts are those of a TreeVerifier, uniform draw for uniform draw") {
+TEST_CASE("texts and uniform draws are those of a TreeVerifier") {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     NoTrees chains(9, seed, 2.0f, 200);
     ToyModel trees(9, seed, 2.0f, 200), draft(9, seed, 1.0f, 200);
@@ -65,7 +66,7 @@ TEST_CASE("texts are those of a TreeVerifier, uniform draw for uniform draw") {
   }
 }
 
-TEST_CASE("one pass a leaf; the path that was run last is committed, another appended") {
+TEST_CASE("one pass per leaf; the last path is committed, another one is appended") {
   NoTrees target(5, 3);
   PathVerifier verifier{target, Greedy{}};
   verifier.append(List{1, 2});
@@ -97,7 +98,7 @@ TEST_CASE("one model as target and draft is an error of the constructor") {
                        doctest::Contains("the same model is target and draft"), std::invalid_argument);
 }
 
-TEST_CASE("errors leave the committed context, and name what is wrong") {
+TEST_CASE("errors keep the committed context, and name the cause") {
   NoTrees target(5, 3);
   PathVerifier verifier{target, Greedy{}};
   verifier.append(List{1, 2});
@@ -133,7 +134,7 @@ TEST_CASE("errors leave the committed context, and name what is wrong") {
                        std::invalid_argument);
 }
 
-TEST_CASE("a proposal larger than the workspace, and a verifier that was moved from, are errors") {
+TEST_CASE("a proposal larger than the workspace, and a moved-from verifier, are errors") {
   NoTrees target(5, 3);
   PathVerifier verifier{target, Greedy{}};
   PhiloxRandom rng(1);

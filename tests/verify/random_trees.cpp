@@ -1,6 +1,5 @@
 // labels: optimised
-// Properties of thousands of random trees: masks, what a token tree says of itself, and what every rule's
-// verification result is.
+// Properties of thousands of random trees: masks, members of TokenTree, and results of every rule.
 #include "random_trees.hpp"
 
 #include <doctest/doctest.h>
@@ -23,7 +22,7 @@ namespace {
 
 std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
-/// Calls f(rule) for every rule that takes `tree`.
+/// Calls f(rule) for every rule that accepts `tree`.
 template <class F>
 void for_every_rule(const TokenTree& tree, F f) {
   f(Greedy{});
@@ -43,15 +42,15 @@ void for_every_rule(const TokenTree& tree, F f) {
 template <class Rule, class... Rules>
 constexpr bool kAnyOf = (std::is_same_v<Rule, Rules> || ...);
 
-/// These decide on a token before they look for it among the children.
+/// Rules that choose a token before searching it among the children.
 template <class Rule>
 constexpr bool kTokenFirst = kAnyOf<Rule, Greedy, SampleAndMatch, GumbelCoupling>;
 
-/// These give each sibling a test of its own, whatever token its elders have.
+/// Rules that test each sibling, even if an earlier one has the same token.
 template <class Rule>
 constexpr bool kTestsAlike = kAnyOf<Rule, KSeq, Typical>;
 
-/// How the nodes of a given tree come to their tokens.
+/// How nodes get their tokens.
 enum class Growth : std::uint8_t { chosen, drawn, distinct, shared, any };
 
 /// A token tree with its draft rows and the target's.
@@ -63,7 +62,7 @@ struct Proposal {
 };
 
 /// A tree of the parents of `form`; chosen nodes have its tokens too. Target rows that resemble the draft's,
-/// so that there is something to accept.
+/// so that some tokens are accepted.
 Proposal grow(Random& random, const RandomTree& form, std::int32_t vocab, Growth growth,
               const SamplingParams& params, std::uint64_t seed) {
   const std::int32_t n = form.size(), room = random.below(3);
@@ -100,7 +99,7 @@ VerifyResult result_of(const Rule& rule, const TokenTree& tree, LogitsView rows,
   VerifyWorkspace workspace(tree.vocab(), tree.size());
   PhiloxRandom rng(seed);
   VerifyResult out;
-  // A verification result over shared noise is a path too, if no distribution.
+  // With shared noise a result is a path, too, although not exact.
   accept_lossy(rule).verify(tree, TargetDistributions(rows, params, workspace), rng, out);
   return out;
 }
@@ -113,7 +112,7 @@ SamplingParams some_params(Random& random) {
   return all[random.below(4)];
 }
 
-/// Tokens that a verification result adds to the text.
+/// Tokens that a result adds to the text.
 std::vector<Token> text_of(const TokenTree& tree, const VerifyResult& result) {
   std::vector<Token> out;
   for (std::size_t i = 1; i < result.accepted.size(); ++i) out.push_back(tree.token(result.accepted[i]));
@@ -129,7 +128,7 @@ bool has_duplicates(const RandomTree& form, NodeId node) {
 
 }  // namespace
 
-TEST_CASE("the generator makes what it promises") {
+TEST_CASE("the generator covers all kinds of trees") {
   Random random(1);
   std::int32_t alone = 0, full = 0, duplicates = 0, chains = 0, stars = 0;
   for (int i = 0; i < 4000; ++i) {
@@ -156,7 +155,7 @@ TEST_CASE("the generator makes what it promises") {
   CHECK(stars > 300);
 }
 
-TEST_CASE("the mask is the ancestor relation, one word a row to four") {
+TEST_CASE("the mask is the ancestor relation, with one to four words per row") {
   Random random(2);
   std::int32_t by_words[5] = {};
   for (int i = 0; i < 4000; ++i) {
@@ -179,7 +178,7 @@ TEST_CASE("the mask is the ancestor relation, one word a row to four") {
   for (int words = 1; words <= 4; ++words) CHECK(by_words[words] > 10);
 }
 
-TEST_CASE("what a token tree says of itself") {
+TEST_CASE("members of TokenTree agree with the links") {
   Random random(3);
   ProposalBuilder tree(7, 200, 0);
   for (int i = 0; i < 4000; ++i) {
@@ -203,7 +202,7 @@ TEST_CASE("what a token tree says of itself") {
         right = right &&
                 tree.next_sibling(children[c]) == (c + 1 < children.size() ? children[c + 1] : kNoParent);
       chain = chain && (n == 0 || form.parent(n) == n - 1);
-      // The uniform draws of a node: nobody else's.
+      // Each node has its own uniform draws.
       right = right && tree.accept_key(n) == RandomKey{origin + depth, origin, RandomStream::accept,
                                                        static_cast<std::uint32_t>(n)};
       right = right && tree.sample_key(n) == RandomKey{origin + depth + 1, 0, RandomStream::sample, 0};
@@ -216,7 +215,7 @@ TEST_CASE("what a token tree says of itself") {
   }
 }
 
-TEST_CASE("every rule's verification result is a path from the root, through first children of their token") {
+TEST_CASE("every rule's result is a path from the root, through the first of siblings with the same token") {
   Random random(4);
   std::int64_t trees = 0, deep = 0, second = 0;
   for (std::uint64_t i = 0; i < 4000; ++i) {
@@ -234,7 +233,7 @@ TEST_CASE("every rule's verification result is a path from the root, through fir
         REQUIRE(node > 0);
         REQUIRE(node < it.tree.size());
         REQUIRE(it.tree.parent(node) == out.accepted[d - 1]);
-        // An elder sibling of the same token would have been taken, or the token was turned down for good.
+        // An earlier sibling with the same token would have been accepted, or the token was rejected.
         if (kTestsAlike<Rule> || (kAnyOf<Rule, Lenient> && params.greedy())) continue;
         it.tree.children(out.accepted[d - 1], [&](NodeId c) {
           second += c > node && it.tree.token(c) == it.tree.token(node);
@@ -258,11 +257,11 @@ TEST_CASE("every rule's verification result is a path from the root, through fir
       ++trees, deep += out.accepted_count() >= 3;
     });
   }
-  CHECK(deep * 20 > trees);  // accepted paths do get deep
-  CHECK(second > 1000);      // past siblings that are alike
+  CHECK(deep * 20 > trees);  // some accepted paths are deep
+  CHECK(second > 1000);      // with identical siblings before them
 }
 
-TEST_CASE("token-first rules accept from a tree what they accept from the best of its branches") {
+TEST_CASE("rules that choose a token first accept the same from a tree as from its best branch") {
   Random random(5);
   std::int64_t longer = 0;
   for (std::uint64_t i = 0; i < 1000; ++i) {
@@ -277,7 +276,7 @@ TEST_CASE("token-first rules accept from a tree what they accept from the best o
       for (const NodeId leaf : form.leaves()) {
         const std::vector<NodeId> path = form.path_to(leaf);
         std::vector<float> rows;
-        bool first = true;  // nobody on the path has an elder sibling of the same token
+        bool first = true;  // no node of the path has an earlier sibling with the same token
         ProposalBuilder chain(vocab, static_cast<std::int32_t>(path.size()), 0);
         chain.reset(it.tree.token(0), it.tree.origin());
         for (std::size_t d = 0; d < path.size(); ++d) {
@@ -306,8 +305,8 @@ TEST_CASE("token-first rules accept from a tree what they accept from the best o
   CHECK(longer > 200);
 }
 
-TEST_CASE("siblings with the same token: the first is taken, what is below the others is never reached") {
-  // 0 -> {1: a, 2: a, 3: b}; 1 -> {4: c}; 2 -> {5: d}, where the target says a, then d.
+TEST_CASE("siblings with the same token: the first is accepted, nodes below the others are never reached") {
+  // 0 -> {1: a, 2: a, 3: b}; 1 -> {4: c}; 2 -> {5: d}, where the target's tokens are a, then d.
   const Token a = 0, b = 1, c = 2, d = 3;
   const std::int32_t vocab = 4;
   ProposalBuilder tree(vocab, 6, 0);
@@ -330,7 +329,7 @@ TEST_CASE("siblings with the same token: the first is taken, what is below the o
   });
 }
 
-TEST_CASE("a chain is a tree with one branch, for every rule and the same uniform draws") {
+TEST_CASE("a chain equals a tree with one branch, for every rule and the same uniform draws") {
   Random random(6);
   std::int32_t accepted = 0;
   for (std::uint64_t i = 0; i < 2000; ++i) {
@@ -342,13 +341,13 @@ TEST_CASE("a chain is a tree with one branch, for every rule and the same unifor
       Random same(numbers);  // the same rows and the same origin
       return grow(same, form, vocab, growth, params, i);
     };
-    // An only child given its earlier siblings is a child.
+    // Without siblings, a distinct draw is a plain draw.
     const Proposal drawn = grown(Growth::drawn), distinct = grown(Growth::distinct),
                    chosen = grown(Growth::chosen);
     REQUIRE(
         std::equal(drawn.tree.tokens().begin(), drawn.tree.tokens().end(), distinct.tree.tokens().begin()));
     for (const Proposal* it : {&drawn, &distinct, &chosen}) REQUIRE(it->tree.is_chain());
-    // A tree that was a bush before and has the room of one.
+    // A builder that held a bush before.
     ProposalBuilder again(vocab, 64, 64);
     PhiloxRandom uniforms(i + 7);
     const RandomTree bush = random_tree(random, 64, vocab, TreeProfile::bush);
@@ -381,7 +380,7 @@ TEST_CASE("a chain is a tree with one branch, for every rule and the same unifor
         REQUIRE(one.accepted[d] == static_cast<NodeId>(d));
       accepted += one.accepted_count();
     });
-    // Rules that are the same thing on such a proposal.
+    // Rules that are equivalent on such a proposal.
     const auto same = [&](const auto& rule, const auto& other, const Proposal& it) {
       const VerifyResult one = result_of(rule, it.tree, it.rows(), params, i),
                          two = result_of(other, it.tree, it.rows(), params, i);

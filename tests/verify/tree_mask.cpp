@@ -1,3 +1,4 @@
+// tree_mask(): ancestor masks for tree attention.
 #include <specula/verify/tree_mask.hpp>
 
 #include <doctest/doctest.h>
@@ -8,7 +9,7 @@
 
 using namespace specula;
 
-TEST_CASE("a node sees its ancestors and itself: against walking up, across word borders") {
+TEST_CASE("a node sees its ancestors and itself, across word boundaries") {
   specula_test::Random random(1);
   for (const std::size_t n : {0u, 1u, 2u, 63u, 64u, 65u, 130u, 200u}) {
     std::vector<NodeId> parents;
@@ -19,7 +20,7 @@ TEST_CASE("a node sees its ancestors and itself: against walking up, across word
                                                          : random.below(id));
     }
     CHECK(mask_words(n) == (n + 63) / 64);
-    std::vector<std::uint64_t> words(n * mask_words(n), ~0ull);  // what was there before does not matter
+    std::vector<std::uint64_t> words(n * mask_words(n), ~0ull);  // earlier content does not matter
     tree_mask(parents, words);
     for (std::size_t i = 0; i < n; ++i) {
       std::vector<char> seen(n, 0);

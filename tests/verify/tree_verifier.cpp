@@ -1,3 +1,4 @@
+// TreeVerifier: one forward pass over the proposal, the rule, the commit.
 #include <specula/verify/tree_verifier.hpp>
 
 #include <doctest/doctest.h>
@@ -17,7 +18,7 @@ using namespace specula_test;
 namespace {
 using List = std::vector<Token>;
 
-/// A rule that throws after it has asked for everything.
+/// A rule that throws after reading all rows.
 struct Throws {
   static constexpr bool lossless_for(ProposalKind) { return true; }
   template <class C>
@@ -38,7 +39,7 @@ struct Blind {
   }
 };
 
-/// Says what it is told to.
+/// Returns a given result.
 struct Says {
   const VerifyResult* words = nullptr;
   static constexpr bool lossless_for(ProposalKind) { return true; }
@@ -49,7 +50,7 @@ struct Says {
 };
 }  // namespace
 
-TEST_CASE("one forward over the whole tree, and the accepted path committed") {
+TEST_CASE("one forward pass over the tree, and the accepted path is committed") {
   ToyModel target(5, 3);
   TreeVerifier verifier{target, Greedy{}};
   verifier.append(List{1, 2});
@@ -81,7 +82,7 @@ TEST_CASE("one forward over the whole tree, and the accepted path committed") {
   CHECK(target.cache() == List{1});
 }
 
-TEST_CASE("nodes that a drafter left in the target's own cache do no harm") {
+TEST_CASE("nodes that a drafter left in the target's KV cache do no harm") {
   ToyModel target(5, 3);
   TreeVerifier verifier{target, Greedy{}};
   verifier.append(List{1, 2});
@@ -93,8 +94,7 @@ TEST_CASE("nodes that a drafter left in the target's own cache do no harm") {
   CHECK(target.cache() == List{1, 2, 3});
 }
 
-TEST_CASE(
-    "a proposal that is larger than the room: an error, and the next one is judged as if it had not been") {
+TEST_CASE("a proposal larger than the room: an error without effect on the next one") {
   ToyModel target(5, 3, 2.0f, 8);
   TreeVerifier verifier{target, SampleAndMatch{}};
   verifier.append(List{1, 2});
@@ -107,14 +107,14 @@ TEST_CASE(
     CHECK(target.cache() == List{1, 2});
     CHECK(verifier.room() == 6);
   }
-  tree.reset(3, 2, verifier.room());  // what Speculator does
+  tree.reset(3, 2, verifier.room());  // as Speculator does
   CHECK(tree.room() == 5);
   while (tree.room() > 0) tree.choose(0, tree.size() % 5, 1);
-  CHECK(verifier.verify(tree, rng).accepted.size() == 2);  // every token is there
+  CHECK(verifier.verify(tree, rng).accepted.size() == 2);  // all tokens are kept
   CHECK(target.size() == 4);
 }
 
-TEST_CASE("whatever throws, the committed context is what it was") {
+TEST_CASE("after any exception the committed context is unchanged") {
   ToyModel target(5, 3);
   ProposalBuilder tree(5, 2, 0);
   tree.reset(3, 2);
@@ -138,7 +138,7 @@ TEST_CASE("whatever throws, the committed context is what it was") {
   CHECK(target.cache() == List{1, 2, 3});
 }
 
-TEST_CASE("a proposal that does not follow what the target holds is refused, and nothing changes") {
+TEST_CASE("a proposal that does not match the target's size is refused, and nothing changes") {
   ToyModel target(5, 3);
   TreeVerifier verifier{target, Greedy{}};
   verifier.append(List{1, 2});
@@ -156,9 +156,7 @@ TEST_CASE("a proposal that does not follow what the target holds is refused, and
   CHECK(verifier.generation() == target.generation());
 }
 
-TEST_CASE(
-    "a verification result that is no path of the proposal and a token after it: an error, and nothing is "
-    "committed") {
+TEST_CASE("a rule's result that is not a path with a token after it: an error, and nothing is committed") {
   ToyModel target(5, 3);
   ProposalBuilder tree(5, 4, 0);
   PhiloxRandom rng(1);
@@ -193,7 +191,7 @@ TEST_CASE(
   check(PathVerifier{target, Says{&words}}, "PathVerifier");
 }
 
-TEST_CASE("log-probabilities are gone once verify() threw, and a wrong request leaves the last one") {
+TEST_CASE("log-probabilities are empty after verify() threw; an invalid request keeps the last one") {
   ToyModel target(5, 3);
   TreeVerifier verifier{target, Greedy{}};
   verifier.report_logprobs({.top = 2});
@@ -211,7 +209,7 @@ TEST_CASE("log-probabilities are gone once verify() threw, and a wrong request l
                        "TreeVerifier: it was moved from", std::logic_error);
 }
 
-TEST_CASE("a PathVerifier has what a TreeVerifier has: parameters of the next round, log-probabilities") {
+TEST_CASE("PathVerifier, too, has set_params() and log-probabilities") {
   ToyModel target(5, 3), twin(5, 3);
   TreeVerifier tree_verifier{target, Greedy{}};
   PathVerifier path_verifier{twin, Greedy{}};
@@ -237,7 +235,7 @@ TEST_CASE("a PathVerifier has what a TreeVerifier has: parameters of the next ro
   CHECK(logprobs(path_verifier) == all);
 }
 
-TEST_CASE("log-probabilities read no row until they are asked for, and then name the node of a bad one") {
+TEST_CASE("log-probabilities read rows only if requested, and errors name the node of a bad one") {
   ToyModel target(5, 3);
   TreeVerifier verifier{target, Blind{}};
   ProposalBuilder tree(5, 2, 0);
@@ -272,7 +270,7 @@ TEST_CASE("log-probabilities read no row until they are asked for, and then name
                        std::invalid_argument);
 }
 
-TEST_CASE("log-probabilities of a masked row: fewer likeliest tokens, and far ones do not underflow") {
+TEST_CASE("log-probabilities of a masked row: fewer likeliest tokens, and unlikely ones do not underflow") {
   struct Masked : ToyModel {
     using ToyModel::ToyModel;
     std::vector<float> own;

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Trains a pack (a target as small as the repository's medium, the drafts base and small, glide, eagle and hass, which are
-# conditioned on the target, and s2d, which has exits) from nothing, and copies it to a folder. A second target, deep, of which s2d is cut, stays in
-# the work folder.
-# Started again after an interruption, it goes on where it was.
+# conditioned on the target, and s2d, which has exits) from scratch, and copies it to a folder. A second target, deep,
+# from whose layers s2d is cut, is left in the work folder. Run again after an interruption, it resumes.
 #
 #   pack.sh --gsm8k train.jsonl --python /usr/lib/python3.11 [options]
 #

@@ -1,9 +1,10 @@
 // Greedy verification: a draft token is accepted iff it is the target's first largest logit.
 #pragma once
 
-#include "specula/accept/detail/accept_matching.hpp"
+#include "specula/accept/detail/sequence_verifier.hpp"
 #include "specula/accept/target_distributions.hpp"
 #include "specula/proposal/token_tree.hpp"
+#include "specula/rules/matching.hpp"
 #include "specula/verify_result.hpp"
 
 namespace specula {
@@ -15,9 +16,10 @@ struct Greedy {
   static constexpr bool lossless_for(ProposalKind) { return true; }
 
   template <class Rng>
-  void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng&, VerifyResult& out) const {
+  void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     (target.check)(tree);
-    detail::accept_matching(tree, out, [&](NodeId at) { return target.argmax(at); });
+    detail::SequenceVerifier<Rng> verifier(tree, target, rng, out);
+    rules::greedy(verifier);
   }
 };
 

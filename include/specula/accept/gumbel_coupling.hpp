@@ -2,10 +2,11 @@
 // token.
 #pragma once
 
-#include "specula/accept/detail/accept_matching.hpp"
+#include "specula/accept/detail/sequence_verifier.hpp"
 #include "specula/accept/target_distributions.hpp"
 #include "specula/proposal/token_tree.hpp"
 #include "specula/random_source.hpp"
+#include "specula/rules/matching.hpp"
 #include "specula/verify_result.hpp"
 
 namespace specula {
@@ -32,7 +33,8 @@ struct GumbelCoupling {
   void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     static_assert(detail::explain_random_source<Rng, true>());
     (target.check)(tree);
-    detail::accept_matching(tree, out, [&](NodeId at) {
+    detail::SequenceState sequence(tree, out);
+    rules::accept_matching(sequence, [&](NodeId at, int) {
       const Distribution distribution = target[at];
       return distribution.is_point() ? distribution.point
                                      : rng.draw_by_noise(target.weights(distribution), tree.noise_key(at));

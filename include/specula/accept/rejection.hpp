@@ -1,8 +1,10 @@
 // Rejection sampling of draft tokens, recursively over siblings.
 #pragma once
 
+#include "specula/accept/detail/sequence_verifier.hpp"
 #include "specula/accept/target_distributions.hpp"
 #include "specula/proposal/token_tree.hpp"
+#include "specula/rules/rejection.hpp"
 #include "specula/verify_result.hpp"
 
 namespace specula {
@@ -21,30 +23,8 @@ struct Rejection {
   template <class Rng>
   void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     target.check_for("Rejection", tree);
-    out.clear();
-    for (NodeId at = 0; at != kNoParent;) {
-      const NodeId from = at;
-      const Distribution distribution = target[from];
-      detail::Residual* left = nullptr;
-      at = kNoParent;
-      tree.children(from, [&](NodeId c) {
-        const Token token = tree.token(c);
-        const double target_prob = left ? left->prob(token) : distribution(token);
-        if (rng.accept(target_prob / tree.draft_prob(c, token), tree.accept_key(c))) {
-          at = c;
-          return false;
-        }
-        if (!left) left = &target.residual(distribution);
-        left->reject(tree, c);
-        return true;
-      });
-      if (at != kNoParent)
-        out.accepted.push_back(at);
-      else if (left)
-        out.next_token = rng.draw(left->measured(), tree.residual_key(from));
-      else
-        out.next_token = target.sample(distribution, tree.sample_key(from), rng);
-    }
+    detail::SequenceVerifier<Rng> verifier(tree, target, rng, out);
+    rules::rejection(verifier);
   }
 };
 

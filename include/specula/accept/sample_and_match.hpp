@@ -1,9 +1,10 @@
 // Exact-match verification: samples from the target and accepts a draft token that is the same.
 #pragma once
 
-#include "specula/accept/detail/accept_matching.hpp"
+#include "specula/accept/detail/sequence_verifier.hpp"
 #include "specula/accept/target_distributions.hpp"
 #include "specula/proposal/token_tree.hpp"
+#include "specula/rules/matching.hpp"
 #include "specula/verify_result.hpp"
 
 namespace specula {
@@ -18,8 +19,8 @@ struct SampleAndMatch {
   template <class Rng>
   void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
     (target.check)(tree);
-    detail::accept_matching(tree, out,
-                            [&](NodeId at) { return target.sample(target[at], tree.sample_key(at), rng); });
+    detail::SequenceVerifier<Rng> verifier(tree, target, rng, out);
+    rules::sample_and_match(verifier);
   }
 };
 

@@ -26,10 +26,9 @@ namespace detail {
 /// Per-node state of rules that return to a node.
 struct NodeState {
   Distribution distribution;  // p after the node, if has_distribution
-  double weight = 1;
-  NodeId next_child = kNoParent;
   bool has_distribution = false;
-  Residual::Step step;  // the node's own rejection
+  double weight = 1;           // the mass that a rule carries to the node
+  double keep = 0, total = 0;  // of its rejection, see Residual::Step; keep 0: none that left mass
 };
 
 }  // namespace detail

@@ -4,16 +4,23 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
 #include "specula/any/any_drafter.hpp"
 #include "specula/concepts.hpp"
+#include "specula/draft/detail/conditioned_drafter.hpp"
 #include "specula/draft/early_exit_drafter.hpp"
 #include "specula/draft/layer_skip.hpp"
 #include "specula/draft/model_drafter.hpp"
+#include "specula/model/conditioning.hpp"
 #include "specula/model/skipped_blocks.hpp"
+#include "specula/optional_members.hpp"
 
 namespace specula {
 
@@ -22,9 +29,9 @@ struct BlockLists {
   std::vector<std::int32_t> attention, mlp;
 };
 
-/// A LanguageModel behind virtual calls: what runs over it is compiled once for all models, and costs one
-/// such call a pass. The model is referenced and must outlive this. What a kind of model can do beyond the
-/// concept is given as drafters, made where the kind is still known.
+/// A LanguageModel behind virtual calls: what runs over it is compiled once for all models, at the cost of
+/// one such call per pass. The model is referenced and must outlive this. What a type of model can do beyond
+/// the concept is passed on as drafters, made where the type is still known.
 class AnyModel {
  public:
   template <LanguageModel M>
@@ -42,8 +49,20 @@ class AnyModel {
   /// came this way.
   std::uint64_t generation() const { return model_->generation(changes_); }
 
+  /// Whether both refer to the same model.
+  bool same_model(const AnyModel& other) const { return model_->address() == other.model_->address(); }
+
   /// A ModelDrafter of it.
   AnyDrafter drafter() { return model_->drafter(); }
+  /// What it reads of a target when it drafts: what StatesConditioning says, else nothing.
+  Conditioning conditioned_on() const { return model_->conditioned_on(); }
+  /// Whether drafts can read this state of it: whether it is ExposesKeyValues or ExposesFeatures.
+  bool exposes(Conditioning state) const { return model_->view_type(state) != nullptr; }
+  /// As it drafts for `target`, which must outlive the drafter: a Glide or a FeatureHead by conditioned_on(),
+  /// else a ModelDrafter. Throws std::invalid_argument if the target does not expose what it reads, or only
+  /// as views of another type, and what the drafter's constructor throws. The type is
+  /// compared here only; a round costs one virtual call for the view.
+  AnyDrafter drafter(AnyModel& target) { return model_->drafter(target); }
   /// At which it can stop; 0 for a kind that cannot.
   std::int32_t exits() const { return model_->exits(); }
   /// An EarlyExitDrafter of it. Throws what its constructor throws, and std::invalid_argument where exits()
@@ -69,15 +88,33 @@ class AnyModel {
     virtual void commit(Nodes path) = 0;
     virtual void truncate(std::int32_t n) = 0;
     virtual std::uint64_t generation(std::uint64_t changes) const = 0;
+    virtual const void* address() const = 0;
     virtual AnyDrafter drafter() = 0;
+    virtual AnyDrafter drafter(AnyModel& target) = 0;
+    virtual Conditioning conditioned_on() const = 0;
+    virtual const std::type_info* view_type(Conditioning state) const = 0;  // null: not exposed
+    virtual void view(Conditioning state, void* out) = 0;  // `out`: std::optional of that type
     virtual std::int32_t exits() const = 0;
     virtual AnyDrafter early_exit(const std::vector<float>& thresholds, ExitBy by) = 0;
     virtual bool skips_layers() const = 0;
     virtual AnyDrafter layer_skip(const SkipRules& rules) = 0;
     virtual AnyDrafter layer_skip(const BlockLists& blocks) = 0;
   };
+  /// The target's state as the type that it has. For ConditionedDrafter.
+  template <Conditioning state, class View>
+  struct Accessor {
+    static constexpr const char* name = state == Conditioning::key_values ? "Glide" : "FeatureHead";
+    static View of(AnyModel& target) {
+      std::optional<View> out;
+      target.model_->view(state, &out);
+      return *std::move(out);
+    }
+  };
   template <class M>
   struct Of final : Base {
+    static_assert(!detail::has_set_target_state<M>() || StatesConditioning<M>,
+                  "AnyModel: a model with set_target_state() must be StatesConditioning: TargetKeyValues or "
+                  "TargetFeatures, the view that it takes, and Conditioning conditioned_on() const");
     explicit Of(M& model) : it(model) {}
     std::int32_t vocab_size() const override { return it.vocab_size(); }
     std::int32_t size() const override { return it.size(); }
@@ -90,7 +127,56 @@ class AnyModel {
       if constexpr (requires { it.generation(); }) return it.generation();
       return changes;
     }
+    const void* address() const override { return &it; }
     AnyDrafter drafter() override { return AnyDrafter(ModelDrafter{it}); }
+    AnyDrafter drafter([[maybe_unused]] AnyModel& target) override {
+      if constexpr (StatesConditioning<M>) {
+        const Conditioning reads = it.conditioned_on();
+        if constexpr (requires { typename M::TargetKeyValues; })
+          if (reads == Conditioning::key_values)
+            return conditioned<Conditioning::key_values, typename M::TargetKeyValues>(target);
+        if constexpr (requires { typename M::TargetFeatures; })
+          if (reads == Conditioning::features)
+            return conditioned<Conditioning::features, typename M::TargetFeatures>(target);
+      }
+      return drafter();
+    }
+    template <Conditioning reads, class View>
+    AnyDrafter conditioned(AnyModel& target) {
+      static_assert(TargetConditioned<M, View>,
+                    "AnyModel: set_target_state() must take the type that is named");
+      const auto fail = [](const std::string& what) {
+        throw std::invalid_argument("AnyModel::drafter: the draft reads the target's " +
+                                    std::string(name_of(reads)) + ", " + what);
+      };
+      if (same_address(target)) fail("and is that target itself");
+      const std::type_info* given = target.model_->view_type(reads);
+      if (!given) fail("which the target does not expose");
+      if (*given != typeid(View)) fail("and takes no view of the type that the target gives");
+      return AnyDrafter(detail::ConditionedDrafter<M, AnyModel, Accessor<reads, View>>(it, target));
+    }
+    bool same_address(const AnyModel& other) const { return address() == other.model_->address(); }
+    Conditioning conditioned_on() const override {
+      if constexpr (StatesConditioning<M>) return it.conditioned_on();
+      return Conditioning::nothing;
+    }
+    const std::type_info* view_type([[maybe_unused]] Conditioning state) const override {
+      if constexpr (ExposesKeyValues<M>)
+        if (state == Conditioning::key_values) return &typeid(decltype(it.key_values()));
+      if constexpr (ExposesFeatures<M>)
+        if (state == Conditioning::features) return &typeid(decltype(it.features()));
+      return nullptr;
+    }
+    void view([[maybe_unused]] Conditioning state, [[maybe_unused]] void* out) override {
+      if constexpr (ExposesKeyValues<M>)
+        if (state == Conditioning::key_values) put(it.key_values(), out);
+      if constexpr (ExposesFeatures<M>)
+        if (state == Conditioning::features) put(it.features(), out);
+    }
+    template <class View>
+    static void put(View view, void* out) {
+      static_cast<std::optional<View>*>(out)->emplace(std::move(view));
+    }
     std::int32_t exits() const override {
       if constexpr (ExitsEarly<M>) return it.exits();
       return 0;

@@ -28,7 +28,7 @@ struct RunningMean {
   }
   void add(double sample) {
     weight = std::min(weight + 1, kMemory);
-    if (weight <= 3)
+    if (weight <= 3 || !(value > 0))  // bounds around 0 would never leave it
       value = sample;
     else
       value += (std::clamp(sample, value / kMost, kMost * value) - value) / weight;

@@ -52,7 +52,7 @@ class DraftCosts {
       late_seconds_ = kMemory * late_seconds_ + std::clamp(extra - prompt(context), 0.0, calls_(1) * paused_);
       late_tokens_ = kMemory * late_tokens_ + paused_;
     } else if (first_call_) {
-      prompt_.learn((draft.seconds - (calls - 1) * call) / std::max(1.0, context));
+      prompt_.learn(std::max(0.0, draft.seconds - (calls - 1) * call) / std::max(1.0, context));
       // No call takes longer than one that read something as well.
       if (asked_ == 0 || !sure) calls_.learn(width, draft.seconds / calls);
     } else if (paused_ == 0 || !sure) {

@@ -3,19 +3,7 @@
 
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define SPECULA_HD __host__ __device__ __forceinline__
-#else
-#define SPECULA_HD inline
-#endif
-// Before a loop: unroll all of it, or none where it seldom goes round.
-#ifdef __CUDA_ARCH__
-#define SPECULA_UNROLL _Pragma("unroll")
-#define SPECULA_NO_UNROLL _Pragma("unroll 1")
-#else
-#define SPECULA_UNROLL
-#define SPECULA_NO_UNROLL
-#endif
+#include "specula/base/host_device.hpp"
 
 namespace specula {
 namespace cuda {

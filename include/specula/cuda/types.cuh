@@ -3,16 +3,21 @@
 
 #include <cstdint>
 
+#include "specula/base/random_key.hpp"
+#include "specula/base/sampling_params.hpp"
+#include "specula/base/tokens.hpp"
 #include "specula/cuda/host_device.cuh"
 
 namespace specula {
 namespace cuda {
 
-using Token = std::int32_t;
-using NodeId = std::int32_t;
-
-constexpr Token kNoToken = -1;
-constexpr NodeId kNoParent = -1;
+using specula::kNoParent;
+using specula::kNoToken;
+using specula::NodeId;
+using specula::RandomKey;
+using specula::RandomStream;
+using specula::SamplingParams;
+using specula::Token;
 
 /// Elements of rows, of the layout of __half and __nv_bfloat16 (and of any other library's types of these
 /// formats: pass a reinterpret_cast pointer).
@@ -26,16 +31,6 @@ struct BFloat16 {
 /// __nv_fp8_e4m3 and torch.float8_e4m3fn).
 struct Float8E4M3 {
   std::uint8_t bits;
-};
-
-/// How a row of logits becomes a distribution, as specula::SamplingParams: the tokens with logit >= theta are
-/// kept, ties all kept, theta being the largest of top-k's threshold, top-p's on what top-k left, and row
-/// maximum + temperature * ln(min_p). The temperature is applied first.
-struct SamplingParams {
-  float temperature = 1.0f;  // 0: greedy, all mass on the first largest logit
-  std::int32_t top_k = 0;    // 0: off
-  float top_p = 1.0f;        // in (0, 1]; 1: off
-  float min_p = 0.0f;        // in [0, 1]; 0: off
 };
 
 /// What became of a row or a sequence. Anything but `ok` leaves nothing emitted for it.
@@ -65,17 +60,6 @@ struct RowStats {
   Status status;
 };
 
-/// What a uniform draw is for; the numbers are those of specula::RandomStream.
-enum class RandomStream : std::uint32_t {
-  sample,
-  residual,
-  accept,
-  draft,
-  review_accept,
-  review_residual,
-  noise
-};
-
 namespace detail {
 
 SPECULA_HD bool valid(const SamplingParams& s) {
@@ -83,7 +67,6 @@ SPECULA_HD bool valid(const SamplingParams& s) {
   return (s.temperature == 0.0f || (s.temperature >= 1e-4f && s.temperature <= 3.4e38f)) && s.top_k >= 0 &&
          s.top_p > 0.0f && s.top_p <= 1.0f && s.min_p >= 0.0f && s.min_p <= 1.0f;
 }
-SPECULA_HD bool truncates(const SamplingParams& s) { return s.top_k > 0 || s.top_p < 1.0f || s.min_p > 0.0f; }
 
 }  // namespace detail
 }  // namespace cuda

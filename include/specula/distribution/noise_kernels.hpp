@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "specula/distribution/philox.hpp"
+#include "specula/base/philox.hpp"
 #include "specula/distribution/row_math.hpp"
 #include "specula/simd/compiled.hpp"
 #include "specula/simd/vectors.hpp"
@@ -58,12 +58,11 @@ struct NoiseBody {
     for (int round = 0; round < 10; ++round) {
       SPECULA_UNROLL_LANES for (int j = 0; j < kParts; ++j) {
         Words high0, low0, high2, low2;
-        multiply(high0, low0, x0[j], kPhiloxMultiplier[0]),
-            multiply(high2, low2, x2[j], kPhiloxMultiplier[1]);
+        multiply(high0, low0, x0[j], kPhiloxMultiplierX), multiply(high2, low2, x2[j], kPhiloxMultiplierZ);
         x0[j] = high2 ^ x1[j] ^ key[0], x1[j] = low2;
         x2[j] = high0 ^ x3[j] ^ key[1], x3[j] = low0;
       }
-      key = {key[0] + kPhiloxWeyl[0], key[1] + kPhiloxWeyl[1]};
+      key = {key[0] + kPhiloxWeyl0, key[1] + kPhiloxWeyl1};
     }
     std::uint64_t bits = 0;
     SPECULA_UNROLL_LANES for (int j = 0; j < kParts; ++j) {

@@ -12,14 +12,13 @@
 #include <limits>
 
 #include "specula/base/compiler_options.hpp"
+#include "specula/base/exponent.hpp"
 #include "specula/rows.hpp"
 
 namespace specula::detail {
 
 inline constexpr std::int32_t kTile = 512;
 inline constexpr std::int32_t kColumns = 128;
-
-inline constexpr double kLog2E = 1.4426950408889634074;
 
 /// Whether a row is outside the supported range: its largest logit over the temperature exceeds 1e38. The
 /// margin covers the rounding of 1e38 * T to a float.
@@ -44,20 +43,11 @@ inline TileStats tile_unit(float maximum, float scale) {
   return {maximum, static_cast<float>(product - unit), unit, 0};
 }
 
-/// weight(l) = 0 below min_logit, else 2^((l - shift) * scale - offset). `shift` is the float nearest to
-/// the logit of weight 1: it is subtracted from nearby floats without rounding, and |offset| is at most the
-/// distribution's |log_z|. The reference kernels use `distribution`.
-struct Exponent {
-  float shift, scale, offset, min_logit;
+/// The weights of a distribution that is no point mass. The reference kernels use `distribution`.
+struct Exponent : ExponentScalars {
   Distribution distribution;
 
-  explicit Exponent(const Distribution& of)
-      : shift(static_cast<float>(static_cast<double>(of.shift) + of.log_z / of.inv_t)),
-        scale(static_cast<float>(of.inv_t * kLog2E)),
-        offset(static_cast<float>(
-            (of.log_z - (static_cast<double>(shift) - static_cast<double>(of.shift)) * of.inv_t) * kLog2E)),
-        min_logit(of.min_logit),
-        distribution(of) {}
+  explicit Exponent(const Distribution& of) : ExponentScalars(of, of.inv_t), distribution(of) {}
 };
 
 /// One instruction set's kernels. Every pointer is to kTile floats (stats: tiles * kTile), of any

@@ -242,6 +242,11 @@ class Llama {
     pass().set_target_state(view);
   }
 
+  /// What set_target_state() takes, and which of them this model reads.
+  using TargetKeyValues = KeyValuesView<Real>;
+  using TargetFeatures = FeaturesView<Real>;
+  Conditioning conditioned_on() const { return config().conditioned_on; }
+
   /// Whether nodes computed under one view remain valid under the next: the keys and values of a draft's only
   /// layer do not depend on its cross attention.
   bool keeps_speculation() const {

@@ -16,6 +16,7 @@
 #include "specula/base/fields.hpp"
 #include "specula/eigen/detail/open_file.hpp"
 #include "specula/eigen/json.hpp"
+#include "specula/model/conditioning.hpp"
 
 namespace specula::eigen {
 
@@ -44,13 +45,6 @@ struct TargetShape : AttentionShape {
   /// Per layer of the draft, the target's layer whose keys and values it reads, from 0. Empty: the last
   /// layers in order, as in the GLIDE paper.
   std::vector<std::int32_t> reads;
-};
-
-/// Target state that a decoder is conditioned on.
-enum class Conditioning {
-  nothing,
-  key_values,  // a GLIDE draft: each layer has cross attention to a layer of the target
-  features,    // a head (EAGLE, HASS): the target's hidden states, its embedding and its LM head
 };
 
 struct LlamaConfig : AttentionShape {

@@ -11,6 +11,7 @@
 #include "specula/any/any_drafter.hpp"
 #include "specula/any/any_model.hpp"
 #include "specula/draft/bigram.hpp"
+#include "specula/model/conditioning.hpp"
 #include "specula/pipeline/error.hpp"
 
 namespace specula {
@@ -23,8 +24,24 @@ class PipelineModels {
   virtual AnyModel& target() = 0;
   /// Throws PipelineError, or what suits the program, where there is no such draft.
   virtual AnyModel& draft(const std::string& name) = 0;
-  /// The draft as it drafts for the target: one that is conditioned on it is a Glide or a FeatureHead.
-  virtual AnyDrafter drafter(const std::string& name) { return draft(name).drafter(); }
+  /// What errors call the target; it may be empty.
+  virtual std::string target_name() const { return {}; }
+  /// The draft as it drafts for the target: see AnyModel::drafter(). Throws PipelineError if the target does
+  /// not expose what the draft reads, or they do not fit each other.
+  virtual AnyDrafter drafter(const std::string& name) {
+    AnyModel& model = draft(name);
+    const Conditioning reads = model.conditioned_on();
+    if (model.same_model(target()))
+      throw PipelineError("the draft '" + name + "' is the target itself: a model holds one text");
+    if (reads != Conditioning::nothing && !target().exposes(reads))
+      throw PipelineError(the_target() + " does not expose " + name_of(reads) + ", which the draft '" + name +
+                          "' reads");
+    try {
+      return model.drafter(target());
+    } catch (const std::logic_error& error) {  // also of models that keep features only if they are told to
+      throw PipelineError("the draft '" + name + "' for " + the_target() + ": " + error.what());
+    }
+  }
   /// A draft with exits, by thresholds. Throws PipelineError where the model has none.
   virtual AnyDrafter early_exit(const std::string& name, const std::vector<float>& thresholds, ExitBy by) {
     AnyModel& model = draft(name);
@@ -43,16 +60,22 @@ class PipelineModels {
     try {
       return model.layer_skip(blocks);
     } catch (const std::invalid_argument& error) {
-      throw PipelineError(std::string("the target: ") + error.what());
+      throw PipelineError(the_target() + ": " + error.what());
     }
   }
   /// The next token after each one, for Max-Gram where it finds nothing to copy; the target's own text
   /// teaches it where there is none.
   virtual std::optional<BigramTable> bigram() { return std::nullopt; }
 
+  /// "the target", with its name if it has one.
+  std::string the_target() const {
+    const std::string name = target_name();
+    return name.empty() ? "the target" : "the target '" + name + "'";
+  }
+
  private:
   AnyModel& skipping_target() {
-    if (!target().skips_layers()) throw PipelineError("the target cannot leave layers out");
+    if (!target().skips_layers()) throw PipelineError(the_target() + " cannot leave layers out");
     return target();
   }
 };

@@ -24,8 +24,17 @@
 
 namespace specula::detail::pipelines {
 
+/// The state of the target that drafts of a pipeline read whose default draft this is.
+inline Conditioning read_by(const std::string& absent) {
+  return absent == kGlide                      ? Conditioning::key_values
+         : absent == kEagle || absent == kHass ? Conditioning::features
+                                               : Conditioning::nothing;
+}
+
+/// Throws PipelineError on build if `reads` is something and the draft does not read that.
 template <class S>
-PipelineFactory factory_for(S shape, std::string draft, ParsedRule rule) {
+PipelineFactory factory_for(S shape, std::string draft, ParsedRule rule,
+                            Conditioning reads = Conditioning::nothing) {
   PipelineFactory factory;
   factory.drafts = factory.drafters = {draft};
   factory.max_nodes = factory.draft_nodes = shape.max_nodes();
@@ -33,6 +42,8 @@ PipelineFactory factory_for(S shape, std::string draft, ParsedRule rule) {
     factory.draft_nodes = std::max(factory.max_nodes, shape.draft_nodes());
   factory.lossy = rule.lossy;
   factory.build = [=](PipelineModels& models, const SamplingParams& params) {
+    if (reads != Conditioning::nothing && models.draft(draft).conditioned_on() != reads)
+      throw PipelineError("the draft '" + draft + "' does not read the target's " + name_of(reads));
     return assemble(models.target(), rule.rule, params, models.drafter(draft), shape, {draft});
   };
   return factory;
@@ -45,6 +56,9 @@ inline PipelineFactory prepare_autoregressive(PipelineSpec& spec) {
   factory.lossy = !model.empty();  // it is not the target's text
   factory.build = [=](PipelineModels& models, const SamplingParams& params) {
     AnyModel& decodes = model.empty() ? models.target() : models.draft(model);
+    if (decodes.conditioned_on() != Conditioning::nothing)
+      throw PipelineError("'" + model + "' reads the target's " + name_of(decodes.conditioned_on()) +
+                          ": it does nothing by itself");
     return assemble(decodes, AnyRule(rule == "gumbel" ? AnyRule::Rule::gumbel : AnyRule::Rule::sampling),
                     params, NoDrafter{decodes.vocab_size()}, Chain<>{.length = 0}, {});
   };
@@ -59,7 +73,7 @@ PipelineFactory prepare_chain(PipelineSpec& spec) {
   const std::int32_t asked = spec.size("length", 0, 1, 64);
   shape.length = asked ? asked : greedy ? kDefaultChainLength : kDefaultSampledChainLength;
   shape.exit_below = static_cast<float>(spec.option("exit", greedy && !asked ? kDefaultExit : 0, 0, 1));
-  return factory_for(shape, draft, parse_rule(spec, shape.kind));
+  return factory_for(shape, draft, parse_rule(spec, shape.kind), read_by(absent));
 }
 
 /// Runners-up by confidence: counts= in the bins between thresholds=, or fixed= everywhere.
@@ -112,19 +126,19 @@ template <const char* absent = kDefaultDraft>
 PipelineFactory prepare_cape(PipelineSpec& spec) {
   const std::string draft = spec.word(absent);
   const Cape shape = parse_cape(spec, 4, 32, {});
-  return factory_for(shape, draft, parse_rule(spec, shape.kind));
+  return factory_for(shape, draft, parse_rule(spec, shape.kind), read_by(absent));
 }
 template <const char* absent = kDefaultDraft>
 PipelineFactory prepare_beam(PipelineSpec& spec) {
   const std::string draft = spec.word(absent);
   const Beam shape = parse_beam(spec);
-  return factory_for(shape, draft, parse_rule(spec, shape.kind));
+  return factory_for(shape, draft, parse_rule(spec, shape.kind), read_by(absent));
 }
 template <const char* absent = kDefaultDraft>
 PipelineFactory prepare_dynamic_tree(PipelineSpec& spec) {
   const std::string draft = spec.word(absent);
   const DynamicTree shape = parse_dynamic_tree(spec, 10, 5, 59);
-  return factory_for(shape, draft, parse_rule(spec, shape.kind));
+  return factory_for(shape, draft, parse_rule(spec, shape.kind), read_by(absent));
 }
 /// factory_of() of the static tree that is asked for.
 template <class FactoryOf>

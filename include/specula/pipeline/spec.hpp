@@ -272,7 +272,7 @@ inline std::string unknown_pipeline(const std::string& text, const std::string& 
   std::string message = "unknown pipeline '" + text + "'";
   const char* before = "; the nearest are ";
   for (const std::string& closest : nearest(name, names, 3)) message += std::exchange(before, ", ") + closest;
-  return message + " (--help describes all " + std::to_string(names.size()) + ")";
+  return message;
 }
 
 }  // namespace specula

@@ -15,8 +15,8 @@
 
 namespace specula::detail {
 
-/// Slots of V logits, one per node for the first nodes of a tree, and the distribution last made from each
-/// with its tile masses: 8 bytes for 512 logits, so that no draw from a kept row scans it again.
+/// Slots of V logits, one per node for the first nodes of a tree. Each keeps the distribution last made from
+/// it and its tile masses (8 bytes per 512 logits), so that a draw from a kept row does not scan it again.
 /// Allocates in the constructor only.
 class DraftRows {
  public:
@@ -28,8 +28,8 @@ class DraftRows {
         masses_(tiles_ * distributions_.size()),
         logits_(vocab_ * distributions_.size()) {}
 
-  /// The slot of the row after `node`. Throws std::invalid_argument if the node has no slot, or if `row`,
-  /// which is to be stored there, has another width.
+  /// The slot (V) of the row after `node`. Throws std::invalid_argument if the node has no slot, or if `row`,
+  /// which is to be stored there, is not V logits wide.
   std::span<float> slot(NodeId node, std::span<const float> row) {
     if (node < 0 || static_cast<std::size_t>(node) >= distributions_.size())
       throw std::invalid_argument("ProposalBuilder: node " + std::to_string(node) + " has no row, " +
@@ -41,12 +41,12 @@ class DraftRows {
     return std::span<float>(logits_).subspan(static_cast<std::size_t>(node) * vocab_, vocab_);
   }
 
-  /// Where the tile masses of the row after `node`, which has a slot, are written.
+  /// Tile masses of the row after `node`, to be written by the caller. Requires that the node has a slot.
   std::span<double> masses(NodeId node) {
     return std::span<double>(masses_).subspan(static_cast<std::size_t>(node) * tiles_, tiles_);
   }
-  /// Records `distribution` as made from the row in the slot of `node`, whose masses() are its own; {}: the
-  /// row is being replaced.
+  /// Records that `distribution`, with the tile masses in masses(node), was made from the row in the slot of
+  /// `node`; {}: the row is being replaced.
   void made(NodeId node, const Distribution& distribution) {
     distributions_[static_cast<std::size_t>(node)] = distribution;
   }
@@ -58,7 +58,7 @@ class DraftRows {
       distributions_[node] = {};
   }
 
-  /// The node in whose slot the row of `distribution` is kept; kNoParent: it is a row of the caller.
+  /// The node in whose slot the row of `distribution` is kept; kNoParent if the row is the caller's.
   NodeId node_of(const Distribution& distribution) const {
     // a total order, unlike < of pointers into different arrays; <functional>, for std::less, is large
     const auto before = [](const float* a, const float* b) { return std::compare_three_way{}(a, b) < 0; };
@@ -67,7 +67,7 @@ class DraftRows {
       return kNoParent;
     return static_cast<NodeId>(static_cast<std::size_t>(distribution.logits - logits_.data()) / vocab_);
   }
-  /// The distribution last made from the row after `node`, which has a slot.
+  /// The distribution last made from the row after `node`. Requires that the node has a slot.
   const Distribution& distribution(NodeId node) const {
     return distributions_[static_cast<std::size_t>(node)];
   }

@@ -7,8 +7,8 @@
 
 namespace specula {
 
-/// How a shape takes a token from a draft row: the largest logit, a draw, or a draw with the noise with
-/// which GumbelCoupling draws the target's token.
+/// How a shape takes a token from a draft row: the largest logit, a draw, or a draw with the noise that
+/// GumbelCoupling uses for the target's token.
 enum class Draw : std::uint8_t { greedy, sampled, shared };
 
 /// The proposal kind of a chain drawn this way.

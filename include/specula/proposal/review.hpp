@@ -1,4 +1,4 @@
-// Reviews: a draft model verifies the tokens of a cheaper one, inside a cascade.
+// Review in a cascade: a draft model verifies the tokens of a cheaper one.
 #pragma once
 
 #include <algorithm>
@@ -28,31 +28,31 @@ inline bool review_greedy(ProposalBuilder& tree, NodeId node, std::span<const fl
                                 " was drawn; a review at temperature 0 requires a chosen node");
   const Top best = tree.top(node - 1, row);
   double prob = best.prob;
-  bool stays = tree.token(node) == best.token;
-  if (!stays && lenience > 1) {
+  bool accepted = tree.token(node) == best.token;
+  if (!accepted && lenience > 1) {
     const Distribution reviewer =
         tree.named(node - 1, [&] { return tree.scan_.distribution(row, SamplingParams{}); });
     prob = reviewer(tree.token(node));
-    stays = static_cast<double>(judged.confidence) <= lenience * prob;
+    accepted = static_cast<double>(judged.confidence) <= lenience * prob;
   }
-  if (stays) {
+  if (accepted) {
     judged.kind = Kind::chosen;
     judged.confidence = static_cast<float>(prob);
   } else {
     tree.drop(node);
     tree.choose(node - 1, best.token, static_cast<float>(best.prob));
   }
-  return stays;
+  return accepted;
 }
 
 }  // namespace detail
 
 /// A reviewer verifies `node` of a chain, `row` (V) being the reviewer's logits after the node's parent.
 /// Returns true if the node is accepted; otherwise the node and all after it are replaced by one token of
-/// the reviewer. Either way the distribution recorded then is the one that the token now has over all
-/// uniform draws: with lenience 1 the reviewer's own, else q_eff of detail::lenient_row (where that is the
-/// draft's own distribution, there is no test and nothing changes). So the next verification of the node,
-/// by another reviewer or by the target, is exact at any lenience.
+/// the reviewer. In both cases the recorded distribution becomes that of the token over all uniform draws:
+/// with lenience 1 the reviewer's own, otherwise q_eff of detail::lenient_row (if that equals the draft's
+/// distribution, the node is accepted without a test). So the next verification of the node, by another
+/// reviewer or by the target, is exact at any lenience.
 ///
 /// At temperature 0 the node is accepted if it is the reviewer's first largest logit, or if its confidence
 /// is at most lenience times the reviewer's probability of it; its replacement is that largest logit.
@@ -82,7 +82,7 @@ bool review(ProposalBuilder& tree, NodeId node, std::span<const float> row, cons
   const std::span<float> slot = tree.rows_.slot(parent, row);
   tree.expect_unused(slot, parent, node);
   const Distribution draft = tree.draft_distribution(node);
-  tree.scanned_ = {};  // masses_ are needed here: the slot's are the draft's until the node is judged
+  tree.scanned_ = {};  // this review overwrites masses_: the slot's belong to the draft until the decision
   const auto scan = [&](std::span<const float> logits, const SamplingParams& by) {
     return tree.named(parent, [&] { return tree.scan_.weights(logits, by, tree.masses_).distribution; });
   };
@@ -92,18 +92,18 @@ bool review(ProposalBuilder& tree, NodeId node, std::span<const float> row, cons
     distribution = scan(tree.lenient_, SamplingParams{});
   }
   Token token = tree.token(node);
-  bool stays =
+  bool accepted =
       rng.accept(distribution(token) / draft(token), tree.review_key(parent, RandomStream::review_accept));
-  if (!stays) {
+  if (!accepted) {
     const detail::ResidualWeights rest(distribution, draft, tree.vocab(), tree.distinct_masses_);
-    stays = !(rest.total() > 0);  // by rounding: the distributions are equal
-    if (!stays) token = rng.draw(rest, tree.review_key(parent, RandomStream::review_residual));
+    accepted = !(rest.total() > 0);  // equal distributions, rejected by rounding only
+    if (!accepted) token = rng.draw(rest, tree.review_key(parent, RandomStream::review_residual));
   }
   std::copy_n(distribution.logits, slot.size(), slot.begin());
   std::copy(tree.masses_.begin(), tree.masses_.end(), tree.rows_.masses(parent).begin());
   distribution.logits = slot.data();
   tree.rows_.made(parent, distribution);
-  if (!stays) {
+  if (!accepted) {
     tree.drop(node);
     tree.push(token, parent, {.kind = Kind::drawn});
     tree.count(Kind::drawn, 1);
@@ -115,7 +115,7 @@ bool review(ProposalBuilder& tree, NodeId node, std::span<const float> row, cons
   reviewed.scale = 1;
   reviewed.distribution = distribution;
   reviewed.confidence = static_cast<float>(distribution(token));
-  return stays;
+  return accepted;
 }
 
 }  // namespace specula

@@ -1,4 +1,4 @@
-// A token tree of draft tokens under the root: its structure, and the record of how each was drawn.
+// Token tree: the draft tokens of a round under the root, and the record of how each was drawn.
 #pragma once
 
 #include <algorithm>
@@ -16,9 +16,9 @@
 
 namespace specula {
 
-/// A token tree in topological order, node 0 the root: what rules, verifiers and pictures read of a proposal.
-/// Only a ProposalBuilder is one, and it alone adds nodes, so that the record is what was drawn. Functions of
-/// a node do not check that it exists. Allocates in the constructor only.
+/// A token tree in topological order, node 0 the root: a proposal as rules and verifiers read it. Every
+/// TokenTree is a ProposalBuilder, which alone adds nodes, so that the record matches the draws. Functions of
+/// a node require that it exists. Allocates in the constructor only.
 class TokenTree {
  public:
   std::int32_t size() const { return static_cast<std::int32_t>(tokens_.size()); }
@@ -56,7 +56,7 @@ class TokenTree {
     return found;
   }
 
-  /// How this proposal was drawn: decided by its contents, not by what its shape may do.
+  /// How this proposal was drawn, by its nodes; the kind that its shape declares may be wider.
   ProposalKind kind() const {
     if (shared_ > 0) return ProposalKind::shared;
     if (drawn_ + distinct_ == 0) return ProposalKind::deterministic;
@@ -65,7 +65,7 @@ class TokenTree {
     return chosen_ + drawn_ == 0 && one_distribution_ ? ProposalKind::sampled_distinct : ProposalKind::mixed;
   }
 
-  /// The distribution that `node` was drawn from, with its earlier siblings still in it.
+  /// The distribution that `node` was drawn from, before its earlier siblings are excluded.
   const Distribution& draft_distribution(NodeId node) const { return nodes_[index(node)].distribution; }
 
   /// q: the draft's probability of `token` at `node`, given its parent and its earlier siblings.
@@ -80,15 +80,11 @@ class TokenTree {
   bool excludes_siblings(NodeId node) const { return nodes_[index(node)].kind == Kind::distinct; }
 
   /// The key of the uniform draw that accepts `node`.
-  RandomKey accept_key(NodeId node) const {
-    return {position(node), origin_, RandomStream::accept, static_cast<std::uint32_t>(node)};
-  }
+  RandomKey accept_key(NodeId node) const { return detail::accept_key(origin_, depth(node), node); }
   /// The keys of the token after `node`: drawn from the target's own distribution, or from the residual
   /// after rejections.
-  RandomKey sample_key(NodeId node) const { return {position(node) + 1, 0, RandomStream::sample, 0}; }
-  RandomKey residual_key(NodeId node) const {
-    return {position(node) + 1, origin_, RandomStream::residual, 0};
-  }
+  RandomKey sample_key(NodeId node) const { return detail::sample_key(origin_, depth(node)); }
+  RandomKey residual_key(NodeId node) const { return detail::residual_key(origin_, depth(node)); }
   /// The key of the noise of the token after `node`; index: token / 4.
   RandomKey noise_key(NodeId node) const { return {position(node) + 1, 0, RandomStream::noise, 0}; }
 
@@ -188,7 +184,7 @@ class TokenTree {
 
   std::int32_t vocab_, capacity_, limit_ = 0, origin_ = 0;
   std::int32_t chosen_ = 0, drawn_ = 0, distinct_ = 0, shared_ = 0;
-  // no node has two children; siblings share their distribution
+  // chain_: no node has two children; one_distribution_: siblings share their distribution
   bool chain_ = true, one_distribution_ = true;
   std::vector<Node> nodes_;
   std::vector<Token> tokens_;

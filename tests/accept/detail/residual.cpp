@@ -1,4 +1,5 @@
 // labels: vectorised optimised
+// Residual distributions after any number of rejections, against dense doubles.
 #include <specula/accept/detail/residual.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
@@ -42,7 +43,9 @@ double largest_error(const Residual& left, const Dense& want) {
 
 }  // namespace
 
-TEST_CASE("against dense doubles: up to 6 siblings of every kind, cuts, point masses, several tiles") {
+TEST_CASE(
+    "residual against dense doubles: up to 6 siblings of every kind, truncation, point masses, several "
+    "tiles") {
   const SamplingParams settings[] = {
       {}, {.temperature = 0.7f, .top_k = 4}, {.top_p = 0.8f}, {.temperature = 0}};
   for (const Isa isa : every_isa()) {
@@ -72,11 +75,11 @@ TEST_CASE("against dense doubles: up to 6 siblings of every kind, cuts, point ma
         Dense next(p.size());
         for (std::size_t x = 0; x < p.size(); ++x) next[x] = std::max(0.0, weight * p[x] - q[x]);
         const double s = mass(next);
-        if (s > 0 && s < 1e-4) break;  // what is left is rounding
+        if (s > 0 && s < 1e-4) break;  // only rounding is left
         const double got = left.reject(it.tree, c, weight);
         if (s == 0) {
           CHECK(got < 1e-5);
-          if (got != 0) break;  // the floats' own rounding is left
+          if (got != 0) break;  // only the rounding of floats is left
           ++emptied;
         } else {
           CHECK(got == doctest::Approx(s).epsilon(isa == Isa::reference ? 1e-9 : 1e-5 / smallest + 1e-6 / s));
@@ -96,7 +99,7 @@ TEST_CASE("against dense doubles: up to 6 siblings of every kind, cuts, point ma
   }
 }
 
-TEST_CASE("an empty residual keeps the distribution that was there before") {
+TEST_CASE("a rejection that would leave no mass keeps the distribution before it") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     ProposalBuilder tree(700, 4, 1);
@@ -115,18 +118,18 @@ TEST_CASE("an empty residual keeps the distribution that was there before") {
     CHECK(left.reject(tree, 1) == 0);  // p - p
     CHECK(largest_error(left.measured(), plain_distribution(row, {})) < 2e-6);
     CHECK(left.total() == doctest::Approx(1).epsilon(1e-5));
-    CHECK(left.reject(tree, 2) > 0.9);  // and it can go on
+    CHECK(left.reject(tree, 2) > 0.9);  // and further rejections work
     CHECK(left.prob(650) == 0);
   }
 }
 
-TEST_CASE("the mass of a chosen token leaves its own tile only") {
+TEST_CASE("a rejected point mass changes its own tile only") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     ProposalBuilder tree(1600, 3, 0);
     tree.reset(0, 0);
     tree.choose(0, 1500, 1);
-    tree.choose(0, 1500, 1);  // twice the same: the second takes nothing
+    tree.choose(0, 1500, 1);  // the same token again removes nothing
     Random random(3);
     std::vector<float> row = random.row(1600, 2);
     row[1500] = 6;
@@ -145,7 +148,7 @@ TEST_CASE("the mass of a chosen token leaves its own tile only") {
   }
 }
 
-TEST_CASE("begun without masses, made again from its steps, or both: the same distribution") {
+TEST_CASE("a residual started without tile masses, or replayed from its steps, is the same distribution") {
   const SamplingParams settings[] = {
       {}, {.temperature = 0.7f, .top_k = 4}, {.top_p = 0.8f}, {.temperature = 0}};
   for (const Isa isa : every_isa()) {
@@ -165,7 +168,7 @@ TEST_CASE("begun without masses, made again from its steps, or both: the same di
       known.start(distribution, masses);
       late.start(distribution, {});
       CHECK(largest_error(Residual(late).measured(), it.distributions[0]) <
-            3e-6);  // measured before any rejection
+            3e-6);  // masses computed before any rejection
       std::vector<Residual::Step> steps;
       double smallest = 1, last_weight = 1;
       NodeId last = kNoParent;
@@ -187,7 +190,7 @@ TEST_CASE("begun without masses, made again from its steps, or both: the same di
       redone.start(distribution, {});
       for (const Residual::Step& step : steps) redone.redo(it.tree, step);
       half.start(distribution, {});
-      if (!steps.empty()) {  // some made again, the last one made anew
+      if (!steps.empty()) {  // some replayed, the last one new
         for (std::size_t s = 0; s + 1 < steps.size(); ++s) half.redo(it.tree, steps[s]);
         half.reject(it.tree, last, last_weight);
         ++again;
@@ -195,7 +198,7 @@ TEST_CASE("begun without masses, made again from its steps, or both: the same di
       Dense want(static_cast<std::size_t>(vocab));
       for (Token x = 0; x < vocab; ++x) want[static_cast<std::size_t>(x)] = known.prob(x);
       for (Residual* other : {&late, &redone, &half}) {
-        for (Token x = 0; x < vocab; ++x)  // not measured yet
+        for (Token x = 0; x < vocab; ++x)  // masses not computed yet
           worst = std::max(worst, std::abs(other->prob(x) - want[static_cast<std::size_t>(x)]) * smallest);
         worst = std::max(worst, largest_error(other->measured(), want) * smallest);
       }
@@ -206,7 +209,7 @@ TEST_CASE("begun without masses, made again from its steps, or both: the same di
   }
 }
 
-TEST_CASE("chosen tokens are taken away without reading a row: one logit tells what is left") {
+TEST_CASE("rejecting a point mass reads one logit, not the row") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     ProposalBuilder tree(1600, 4, 0);
@@ -226,7 +229,7 @@ TEST_CASE("chosen tokens are taken away without reading a row: one logit tells w
     row[700] = std::numeric_limits<float>::quiet_NaN();  // never read
     CHECK(left.reject(tree, 1, 0.75) == doctest::Approx(0.75 * (1 - p[1500])).epsilon(1e-5));
     CHECK(left.reject(tree, 2) == doctest::Approx(1 - p[3] / (1 - p[1500])).epsilon(1e-5));
-    CHECK(left.reject(tree, 3, 0.5) == doctest::Approx(0.5).epsilon(1e-5));  // it is gone already
+    CHECK(left.reject(tree, 3, 0.5) == doctest::Approx(0.5).epsilon(1e-5));  // it has been removed already
     CHECK(left.prob(1500) == 0);
     CHECK(left.prob(3) == 0);
     CHECK(left.prob(9) == doctest::Approx(p[9] / (1 - p[1500] - p[3])).epsilon(1e-5));
@@ -238,21 +241,21 @@ TEST_CASE("chosen tokens are taken away without reading a row: one logit tells w
   }
 }
 
-TEST_CASE("something left by rounding only: it is taken back where the tiles say so") {
+TEST_CASE("if a rejection leaves only rounding error, computing the tiles' masses undoes it") {
   for (const Isa isa : every_isa()) {
     const Arithmetic arithmetic(isa);
     ProposalBuilder tree(600, 3, 0);
     tree.reset(0, 0);
     tree.choose(0, 5, 1);
-    std::vector<float> row(600, -200.0f);  // weights of nothing beside the first
+    std::vector<float> row(600, -200.0f);  // weights that are negligible beside the first
     row[5] = 20;
     RowScan scan(600);
     Distribution distribution = scan.distribution(row, {});
-    distribution.log_z += 5e-7;  // as rounding may have it
+    distribution.log_z += 5e-7;  // as rounding may leave it
     Residual left(600, 3);
     left.start(distribution, {});
     CHECK(left.reject(tree, 1) == doctest::Approx(5e-7).epsilon(1e-2));
-    if (isa == Isa::reference) continue;  // whose doubles still know the rest
+    if (isa == Isa::reference) continue;  // whose doubles still represent the rest
     CHECK(left.measured().total() == doctest::Approx(1).epsilon(1e-6));
     CHECK(left.prob(5) == doctest::Approx(1).epsilon(1e-6));
   }

@@ -1,5 +1,5 @@
 // labels: threads cuda-only
-// How hosts prepare and launch kernels: what they ask a driver, and what they make of its answers.
+// Preparing and launching kernels on the host, against a fake CUDA runtime.
 #include <cuda_runtime.h>  // the fake one
 #include <doctest/doctest.h>
 
@@ -57,7 +57,7 @@ bool is_earlier(const ScanPlan& p) {
 
 static_assert(!std::is_copy_constructible_v<Launch> && !std::is_copy_assignable_v<Launch>);
 
-UNTHREADED_TEST_CASE("only the current device, of which all is known") {
+UNTHREADED_TEST_CASE("plans are made for the current device only, from all its properties") {
   FakeCuda cuda;
   CHECK(check_current(0) == cudaSuccess);
   CHECK(check_current(1) == cudaErrorInvalidDevice);
@@ -84,12 +84,12 @@ UNTHREADED_TEST_CASE("only the current device, of which all is known") {
   ScanPlan p = earlier_plan();
   CHECK(plan_for(1, &p, kVocab, 0) == cudaErrorInvalidDevice);
   CHECK(is_earlier(p));
-  CHECK(cudaPeekAtLastError() == cudaSuccess);  // it is ours, not the driver's
+  CHECK(cudaPeekAtLastError() == cudaSuccess);  // the library's error, not the driver's
   CHECK(plan_for(1, &p, kVocab, 1) == cudaSuccess);
   CHECK(p.cluster == 16);
 }
 
-UNTHREADED_TEST_CASE("whatever call fails, its error is passed on and the plan left alone") {
+UNTHREADED_TEST_CASE("an error of any driver call is returned, and the plan is unchanged") {
   FakeCuda cuda;
   cuda.active = [](int cluster, int, std::size_t) { return 32 / cluster; };
   const auto make = [&](ScanPlan* out) {
@@ -98,7 +98,7 @@ UNTHREADED_TEST_CASE("whatever call fails, its error is passed on and the plan l
   };
   ScanPlan p;
   REQUIRE(make(&p) == cudaSuccess);
-  CHECK(p.cluster == 4);  // no more than 8, which a device may refuse
+  CHECK(p.cluster == 4);  // at most 8, which a device may refuse
   const int calls = cuda.calls;
   CHECK(calls >= 10);
   for (int i = 0; i < calls; ++i) {
@@ -106,7 +106,7 @@ UNTHREADED_TEST_CASE("whatever call fails, its error is passed on and the plan l
     cuda.failing_call = cuda.calls + i;
     p = earlier_plan();
     CHECK(make(&p) == cudaErrorUnknown);
-    CHECK(cuda.calls == cuda.failing_call + 1);  // nothing is asked after it
+    CHECK(cuda.calls == cuda.failing_call + 1);  // no call after it
     CHECK(is_earlier(p));
     CHECK(cudaGetLastError() == cudaErrorUnknown);
   }
@@ -124,7 +124,8 @@ UNTHREADED_TEST_CASE("too little shared memory") {
   CHECK(cudaPeekAtLastError() == cudaSuccess);
 }
 
-UNTHREADED_TEST_CASE("few problems: 512 threads and the largest clusters; many: two blocks of 256") {
+UNTHREADED_TEST_CASE(
+    "few problems: 512 threads and the largest clusters; many problems: two blocks of 256 threads") {
   FakeCuda cuda;
   for (const int problems : {1, 8}) {
     const ScanPlan p = plan(problems);
@@ -140,7 +141,7 @@ UNTHREADED_TEST_CASE("few problems: 512 threads and the largest clusters; many: 
   CHECK(cudaPeekAtLastError() == cudaSuccess);
 }
 
-UNTHREADED_TEST_CASE("without clusters: of one block") {
+UNTHREADED_TEST_CASE("devices without clusters get clusters of one block") {
   FakeCuda cuda;
   cuda.ptx_version = 80;
   cuda.active = [](int, int, std::size_t) { return FakeCuda::kNoSuchCluster; };
@@ -153,7 +154,7 @@ UNTHREADED_TEST_CASE("without clusters: of one block") {
   CHECK(cudaPeekAtLastError() == cudaSuccess);
 }
 
-UNTHREADED_TEST_CASE("fewer clusters at the same time than multiprocessors suggest") {
+UNTHREADED_TEST_CASE("fewer concurrent clusters than the number of multiprocessors suggests") {
   FakeCuda cuda;
   cuda.active = [](int, int threads, std::size_t) { return threads == 512 ? 7 : 14; };
   CHECK(plan(7).threads == 512);
@@ -175,11 +176,11 @@ UNTHREADED_TEST_CASE("fewer clusters at the same time than multiprocessors sugge
   CHECK(plan(32).cluster == 1);
   CHECK(plan(1).cluster == 1);
   CHECK(plan(1).threads == 256);
-  CHECK(plan(1, 100).cluster == 1);  // one tile: a block is enough, and no matter what runs beside it
+  CHECK(plan(1, 100).cluster == 1);  // one tile: one block suffices, however many run concurrently
   CHECK(plan(1, 100).threads == 512);
 }
 
-UNTHREADED_TEST_CASE("the driver is asked about the launch that is to be") {
+UNTHREADED_TEST_CASE("occupancy queries use the configuration of the later launch") {
   struct Question {
     int cluster, threads;
     std::size_t bytes;
@@ -206,7 +207,7 @@ UNTHREADED_TEST_CASE("the driver is asked about the launch that is to be") {
                                        {2, 256, bytes}});
 }
 
-UNTHREADED_TEST_CASE("a device that refuses clusters of 16 has those of 8") {
+UNTHREADED_TEST_CASE("a device that refuses clusters of 16 gets clusters of 8") {
   FakeCuda cuda;
   cuda.refuses_16 = true;
   const ScanPlan p = plan(1);
@@ -214,7 +215,7 @@ UNTHREADED_TEST_CASE("a device that refuses clusters of 16 has those of 8") {
   CHECK(p.threads == 512);
   CHECK(cudaPeekAtLastError() == cudaSuccess);
   cuda.active = [](int, int threads, std::size_t) { return threads == 512 ? 7 : 14; };
-  CHECK(plan(8).cluster == 8);  // the second try is refused too
+  CHECK(plan(8).cluster == 8);  // the second attempt is refused, too
   CHECK(plan(8).threads == 256);
   CHECK(cudaPeekAtLastError() == cudaSuccess);
 
@@ -227,7 +228,7 @@ UNTHREADED_TEST_CASE("a device that refuses clusters of 16 has those of 8") {
   CHECK(cudaPeekAtLastError() == cudaSuccess);
 }
 
-UNTHREADED_TEST_CASE("a size that the device does not have is none at the same time") {
+UNTHREADED_TEST_CASE("a cluster size that the device does not support has occupancy 0") {
   FakeCuda cuda;
   cuda.active = [](int cluster, int, std::size_t) { return cluster > 2 ? FakeCuda::kNoSuchCluster : 40; };
   int active = 5;
@@ -248,7 +249,7 @@ UNTHREADED_TEST_CASE("a size that the device does not have is none at the same t
   CHECK(active == 0);
 }
 
-UNTHREADED_TEST_CASE("a plan leaves another's shared memory and clusters") {
+UNTHREADED_TEST_CASE("a plan does not reduce another plan's shared memory or cluster size") {
   FakeCuda cuda;
   CHECK(prepare(kernel, 1000, 8) == cudaSuccess);
   CHECK(cuda.kernel(kernel).shared_bytes == 48 << 10);
@@ -263,7 +264,7 @@ UNTHREADED_TEST_CASE("a plan leaves another's shared memory and clusters") {
   CHECK(prepare(kernel, 300'000, 1) == cudaErrorInvalidValue);
   CHECK(cuda.kernel(kernel).shared_bytes == 200'000);
 
-  // Plans, of which launches tell whether they are still good.
+  // Plans, and launches that show whether they still work.
   double out = 0;
   const ScanPlan few = plan(1), many = plan(64);
   CHECK(few.shared_bytes > many.shared_bytes);
@@ -272,8 +273,8 @@ UNTHREADED_TEST_CASE("a plan leaves another's shared memory and clusters") {
   CHECK(cuda.launches.size() == 2);
 }
 
-// Threads read the limit, and then all of them raise it: the last one's would stay.
-TEST_CASE("threads that prepare a kernel at the same time end with the most shared memory") {
+// Threads read the limit, then all of them raise it; without care the last one's value would win.
+TEST_CASE("threads that prepare a kernel concurrently leave the largest shared memory limit") {
   constexpr int kThreads = 8, kRounds = 20;
   FakeCuda cuda;
   cuda.pause = std::chrono::microseconds(100);
@@ -285,7 +286,7 @@ TEST_CASE("threads that prepare a kernel at the same time end with the most shar
     for (int i = 0; i < kThreads; ++i)
       threads.emplace_back([&, i] {
         start.arrive_and_wait();
-        const int place = (i + round) % kThreads;  // no thread is always the one that matters
+        const int place = (i + round) % kThreads;  // the thread with the largest limit varies
         errors[static_cast<std::size_t>(i)] =
             prepare(kernel, static_cast<std::size_t>(100'000 + 1000 * place), 8);
       });
@@ -295,7 +296,7 @@ TEST_CASE("threads that prepare a kernel at the same time end with the most shar
   }
 }
 
-UNTHREADED_TEST_CASE("launches: grid, block, shared memory, stream, and clusters where there are any") {
+UNTHREADED_TEST_CASE("launches: grid, block, shared memory, stream, and cluster size") {
   FakeCuda cuda;
   const auto stream = reinterpret_cast<cudaStream_t>(std::uintptr_t{64});
   REQUIRE(prepare(kernel, 100'000, 16) == cudaSuccess);
@@ -318,7 +319,7 @@ UNTHREADED_TEST_CASE("launches: grid, block, shared memory, stream, and clusters
   }
 }
 
-UNTHREADED_TEST_CASE("launches that cannot be, and of nothing") {
+UNTHREADED_TEST_CASE("invalid launches, and launches of nothing") {
   FakeCuda cuda;
   double out = 5;
   const auto launched = [&](int clusters, int cluster, int threads, std::size_t shared_bytes = 0) {
@@ -332,7 +333,8 @@ UNTHREADED_TEST_CASE("launches that cannot be, and of nothing") {
   CHECK(cuda.calls == 0);
   CHECK(cudaPeekAtLastError() == cudaSuccess);
 
-  CHECK(launched(1, 1, 256, 100'000) == cudaErrorInvalidValue);  // not prepared for it, says the driver
+  CHECK(launched(1, 1, 256, 100'000) ==
+        cudaErrorInvalidValue);  // the driver says that the kernel is not prepared for it
   CHECK(cudaGetLastError() == cudaErrorInvalidValue);
   CHECK(launched(1, 16, 256) == cudaErrorInvalidClusterSize);
   CHECK(cudaGetLastError() == cudaErrorInvalidClusterSize);
@@ -340,7 +342,7 @@ UNTHREADED_TEST_CASE("launches that cannot be, and of nothing") {
   CHECK(out == 5);
 }
 
-UNTHREADED_TEST_CASE("an error that the caller has not looked at yet is neither ours nor lost") {
+UNTHREADED_TEST_CASE("an earlier error that the caller has not read is neither returned nor lost") {
   FakeCuda cuda;
   FakeCuda::last_error() = cudaErrorUnknown;
   double out = 0;
@@ -361,7 +363,7 @@ UNTHREADED_TEST_CASE("an error that the caller has not looked at yet is neither 
   CHECK(cudaPeekAtLastError() == cudaErrorUnknown);
 }
 
-UNTHREADED_TEST_CASE("counters are zeroed, where there are any") {
+UNTHREADED_TEST_CASE("zero_counters zeroes all counters, or none if there are none") {
   FakeCuda cuda;
   std::uint32_t counters[3] = {1, 2, 3};
   Workspace room;

@@ -1,4 +1,5 @@
 // labels: cuda-only
+// Addresses of rows in paged KV caches.
 
 #include <doctest/doctest.h>
 #include <specula/cuda/args/paged_kv.cuh>
@@ -60,7 +61,7 @@ TEST_CASE("rows of pages: tables, layouts, and offsets beyond 32 bits") {
   CHECK(offset(0, 48, 1) == 3 * page + head);
   CHECK(offset(2, 10, 7) == 100000 * page + 10 * token + 7 * head);
   CHECK(offset(2, 50, 0) == page + 2 * token);
-  // Pages that are not there are read as page 0.
+  // Missing pages are read as page 0.
   CHECK(offset(2, 10, 7, 100000) == 10 * token + 7 * head);
   CHECK(offset(2, 10, 7, 100001) == 100000 * page + 10 * token + 7 * head);
   const std::vector<std::int32_t> bad = {-1, -2, -3, -4, -5};

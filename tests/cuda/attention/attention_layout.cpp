@@ -1,4 +1,5 @@
 // labels: cuda-only
+// Layout of tree attention: packed rows, masks, windows, splits of the keys, merging of partial softmaxes.
 
 #include <doctest/doctest.h>
 #include <specula/cuda/attention/attention_layout.cuh>
@@ -23,8 +24,8 @@ TEST_CASE("packed rows: all heads of a node, then the next node") {
     }
 }
 
-TEST_CASE("keys that nobody and that everybody sees, by window") {
-  // As the definition reads, key by key over all nodes.
+TEST_CASE("with a window: keys that no row sees, and keys that all rows see") {
+  // The definition, key by key over all nodes.
   Random random(2);
   for (int trial = 0; trial < 3000; ++trial) {
     const int prefix = random.below(100), nodes = 1 + random.below(5), window = random.below(60);
@@ -57,7 +58,7 @@ TEST_CASE("keys that nobody and that everybody sees, by window") {
   CHECK(none.clear == 10);
 }
 
-TEST_CASE("64 keys at once, as key by key") {
+TEST_CASE("masks of 64 keys at once agree with masks of single keys") {
   Random random(3);
   for (int trial = 0; trial < 20000; ++trial) {
     const int prefix = random.below(150), nodes = random.below(200), words = random.below(5);
@@ -120,14 +121,14 @@ Part merge(const std::vector<Part>& parts) {
 
 }  // namespace
 
-TEST_CASE("parts of a softmax, put together in any grouping") {
+TEST_CASE("partial softmaxes merge in any grouping") {
   Random random(5);
   for (int trial = 0; trial < 500; ++trial) {
     std::vector<Part> parts;
     double top = -1e300, sum = 0, o[4] = {};
     for (int i = 1 + random.below(8); i > 0; --i) {
       Part p{static_cast<float>(random.between(-300, 300)), static_cast<float>(random.between(0, 9)), {}};
-      if (random.bernoulli(0.3)) p = {kLowest, 0, {}};  // a part that saw no key
+      if (random.bernoulli(0.3)) p = {kLowest, 0, {}};  // a part without a visible key
       for (float& x : p.o) x = p.sum > 0 ? static_cast<float>(random.between(-5, 5)) : 0;
       parts.push_back(p);
       if (p.sum > 0) top = std::max(top, static_cast<double>(p.maximum));
@@ -146,7 +147,7 @@ TEST_CASE("parts of a softmax, put together in any grouping") {
     CHECK(static_cast<double>(all.maximum) == doctest::Approx(top));
     CHECK(static_cast<double>(all.sum) == doctest::Approx(sum).epsilon(1e-5));
     for (int c = 0; c < 4; ++c) CHECK(std::fabs(static_cast<double>(all.o[c]) - o[c]) < 1e-4);
-    // What a single part says comes through as it is.
+    // A single part is unchanged.
     const Part one = merge({parts[0]});
     CHECK(one.maximum == parts[0].maximum);
     CHECK(one.sum == parts[0].sum);
@@ -176,7 +177,7 @@ TEST_CASE("splits cover all tiles once, in order, none of them empty") {
             if (fixed == 0 && s.used > 1 && i + 1 < s.used) CHECK(s.end(i, tiles) - s.begin(i) >= least);
           }
           CHECK(at == tiles);
-          // With a fixed length they do not depend on how many there may be, if there may be enough.
+          // With a fixed length they do not depend on the largest number of splits, if it suffices.
           if (fixed > 0 && most * fixed >= tiles) {
             const Splits more = split_tiles(tiles, most + 5, fixed, least);
             CHECK(more.used == s.used);

@@ -1,4 +1,5 @@
 // labels: cuda-only
+// Online softmax and products of sixteen rows in tree attention by mma.sync.
 
 #include <doctest/doctest.h>
 #include <specula/cuda/attention/attention_rows.cuh>
@@ -56,7 +57,7 @@ void check_rows(std::uint64_t seed, double spread) {
                ? true
                : (seen[static_cast<std::size_t>(row * batches + key / kKeys)] >> (key % kKeys) & 1) != 0;
   };
-  // A key that nobody sees may be NaN.
+  // A key that no row sees may be NaN.
   for (auto& bits : seen) bits &= ~std::uint64_t{4};
   for (int i = 0; i < kHead; ++i)
     k.data[static_cast<std::size_t>((kKeys + 2) * kHead + i)] = {kBytes == 1 ? 0x7F : 0x7FFF};
@@ -139,7 +140,7 @@ void check_rows(std::uint64_t seed, double spread) {
 
 TEST_CASE("sixteen rows: online softmax over batches of keys, masked and not") {
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
-    const double spread = seed % 2 == 0 ? 0.3 : 3;  // maxima that hardly and that do rise
+    const double spread = seed % 2 == 0 ? 0.3 : 3;  // maxima that rise little, and much
     check_rows<BFloat16, BFloat16, 128, 16>(seed, spread);
     check_rows<Half, Half, 64, 16>(seed, spread);
     check_rows<BFloat16, BFloat16, 128, 16, SharedQueries<128>>(seed, spread);

@@ -1,4 +1,5 @@
 // labels: cuda-only
+// KvRing: tiles of keys and values, loaded asynchronously into shared memory.
 
 #include <doctest/doctest.h>
 #include <specula/cuda/attention/kv_ring.cuh>
@@ -19,12 +20,12 @@ using device::detail::KvRing;
 
 namespace {
 
-/// Tiles 0..3 of head 1, keys [load, end): all that should be there is, and zeros where nothing is read.
+/// Tiles 0..3 of head 1, keys [load, end): all keys are loaded, and the rest is zero.
 template <class Stored, int kHead, int kWarps>
 void check_tiles(int page_size, int load, int end) {
   constexpr int kStages = 3, kBytes = sizeof(Stored);
   Random random(static_cast<std::uint64_t>(page_size + load + end));
-  const int pages = (end + page_size - 1) / page_size;  // no entry more than there are keys
+  const int pages = (end + page_size - 1) / page_size;  // as many page table entries as the keys need
   const std::int64_t token = 3 * kHead, page = page_size * token;
   std::vector<Stored> k(static_cast<std::size_t>(page * pages)), v(k.size());
   for (auto* pool : {&k, &v})

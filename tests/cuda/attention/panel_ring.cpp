@@ -1,4 +1,5 @@
 // labels: cuda-only
+// PanelRing: tiles of keys and values in the layout of wgmma.
 
 #include <doctest/doctest.h>
 #include <specula/cuda/attention/panel_ring.cuh>
@@ -25,8 +26,8 @@ using device::detail::StoredKv;
 
 namespace {
 
-/// Tiles 0..4 of head 1, keys [load, end), two of them under way: all that should be there is, as elements,
-/// and zeros where nothing is read.
+/// Tiles 0..4 of head 1, keys [load, end), two of them in flight: all keys are loaded, as elements, and the
+/// rest is zero.
 template <class Element, class Stored, int kHead>
 void check_panels(int load, int end) {
   constexpr int kStages = 3, kTiles = 5;
@@ -79,7 +80,7 @@ void check_panels(int load, int end) {
 
 }  // namespace
 
-TEST_CASE("tiles of elements, and of bytes that become elements, in panels") {
+TEST_CASE("tiles of elements, and of bytes widened to elements, in panels") {
   for (const auto& [load, end] : {std::pair{0, 320}, {5, 201}, {70, 129}, {63, 64}, {10, 10}}) {
     check_panels<BFloat16, BFloat16, 128>(load, end);
     check_panels<Half, Half, 64>(load, end);

@@ -1,4 +1,5 @@
 // labels: threads cuda-only
+// Data races in tree attention by mma.sync: every thread of a block is a std::thread.
 #include <doctest/doctest.h>
 #include <specula/cuda/attention/tree_attention_block.cuh>
 
@@ -9,9 +10,9 @@ namespace device = specula::cuda;
 using device::BFloat16;
 using device::TreeAttentionGeometry;
 
-TEST_CASE_TEMPLATE("threads that run at once: no access but those that barriers order", Variant,
+TEST_CASE_TEMPLATE("concurrent threads: barriers order all conflicting accesses", Variant,
                    MmaAttention<AsElements>, MmaAttention<AsBytes>) {
-  // Warps that share tiles, warps that do not; a cluster, and two of them that leave parts behind.
+  // Warps that share tiles, warps that do not; a cluster, and two of them that write parts.
   const AttentionScene<BFloat16, 64, typename Variant::template Stored<BFloat16>> scene(
       {.query_heads = 2, .lengths = {300}, .nodes = {2}, .page_size = 16, .seed = 3});
   for (const int rows : {16, 64}) {

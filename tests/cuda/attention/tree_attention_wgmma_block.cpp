@@ -1,4 +1,5 @@
 // labels: threads cuda-only
+// Data races in tree attention by wgmma: every thread of a block is a std::thread.
 #include <doctest/doctest.h>
 #include <specula/cuda/attention/tree_attention_wgmma_block.cuh>
 
@@ -7,9 +8,9 @@
 using namespace specula_test;
 using specula::cuda::BFloat16;
 
-TEST_CASE_TEMPLATE("threads that run at once: no access but those that barriers order", Variant,
+TEST_CASE_TEMPLATE("concurrent threads: barriers order all conflicting accesses", Variant,
                    WgmmaAttention<AsElements>, WgmmaAttention<AsBytes>) {
-  // More tiles than a ring has stages in one block; a cluster, and two of them that leave parts behind.
+  // More tiles than a ring has stages in one block; a cluster, and two of them that write parts.
   AttentionCase c{.query_heads = 2, .lengths = {600}, .nodes = {3}, .page_size = 16, .seed = 3};
   for (const AttentionCut cut : {AttentionCut{128, 1, 1}, AttentionCut{64, 4, 2}}) {
     if (cut.splits > 1) c.lengths = {200};

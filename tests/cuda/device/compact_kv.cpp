@@ -1,4 +1,5 @@
 // labels: threads cuda-only
+// compact_kv(): moves keys and values of accepted paths in a KV cache or in arrays of features.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/compact_kv.cuh>
 
@@ -29,7 +30,7 @@ struct Paths {
   AcceptedPaths args() const {
     return {path.data(), count.data(), prefix.data(), static_cast<int>(count.size()), width};
   }
-  /// What moves where, of one sequence.
+  /// The moves of one sequence.
   std::vector<std::pair<int, int>> moves(std::size_t b) const {
     std::vector<std::pair<int, int>> out;
     for (int i = 0; i < std::min(count[b], width); ++i)
@@ -39,7 +40,7 @@ struct Paths {
   }
 };
 
-/// Rising nodes from the root on; behind them -1.
+/// Ascending nodes, from the root on; then -1.
 Paths random_paths(Random& random, int sequences, int width, int nodes, int capacity) {
   Paths out{width, {}, {}, {}};
   for (int b = 0; b < sequences; ++b) {
@@ -162,7 +163,7 @@ Case random_case(Random& random, int sequences, int slots, int unit, bool small)
     c.parts.push_back(std::move(part));
   }
   if (c.table == Case::csr) c.pages.indptr = c.indptr.data();
-  for (Part& part : c.parts) {  // they do not move any more
+  for (Part& part : c.parts) {  // after these no slot moves
     part.rows.pages = part.pages.empty() ? nullptr : part.pages.data();
     part.rows.of_layer = part.of_layer.empty() ? nullptr : part.of_layer.data();
   }
@@ -175,7 +176,7 @@ std::vector<Bytes> memories(const Case& c) {
   return out;
 }
 
-/// All moves as if at once, in a copy.
+/// All moves at once, in a copy.
 std::vector<Bytes> expected(const Case& c, const Paths& paths) {
   std::vector<Bytes> out = memories(c);
   for (std::size_t p = 0; p < c.parts.size(); ++p)
@@ -226,7 +227,7 @@ void restore(Case& c, const std::vector<Bytes>& before) {
 }  // namespace
 
 UNTHREADED_TEST_CASE(
-    "any layout, pages, layers and alignment: what moves is right, and every other byte is as it was") {
+    "any layout, pages, layers and alignment: the right bytes move, and all others are unchanged") {
   Random random(121);
   int seen[17] = {};
   for (int round = 0; round < 60; ++round) {
@@ -250,7 +251,7 @@ UNTHREADED_TEST_CASE(
   CHECK(seen[1] > 0);
 }
 
-TEST_CASE("blocks side by side, and threads of their own") {
+TEST_CASE("concurrent blocks, and concurrent threads") {
   Random random(122);
   for (int round = 0; round < 8; ++round) {
     Case c = random_case(random, 2, 40, 16, round == 0);
@@ -269,7 +270,7 @@ TEST_CASE("blocks side by side, and threads of their own") {
   }
 }
 
-UNTHREADED_TEST_CASE("every source becomes another one's place: nothing is overwritten before it was read") {
+UNTHREADED_TEST_CASE("overlapping moves: no slot is overwritten before it was read") {
   for (const int width : {2, 8, 9, 17, 40}) {
     Random random(123);
     Case c = random_case(random, 1, 64, 16, false);
@@ -285,8 +286,7 @@ UNTHREADED_TEST_CASE("every source becomes another one's place: nothing is overw
 }
 
 UNTHREADED_TEST_CASE(
-    "nothing moves: identities, empty verification results, paths that do not rise, and what nothing is kept "
-    "for") {
+    "nothing moves: identities, empty results, paths that do not ascend, and sequences that keep no token") {
   Random random(124);
   Case c = random_case(random, 1, 32, 16, false);
   const std::vector<Bytes> before = memories(c);
@@ -303,7 +303,7 @@ UNTHREADED_TEST_CASE(
     run(c, paths, 32, 1);
     CHECK(memories(c) == before);
   }
-  // A path that is said to be longer than it can be is cut.
+  // A path whose count exceeds its capacity is cut.
   Paths longer{4, {0, 5, 6, 7}, {4}, {4}};
   const std::vector<Bytes> after = expected(c, longer);
   longer.count[0] = 1000;
@@ -311,8 +311,8 @@ UNTHREADED_TEST_CASE(
   CHECK(memories(c) == after);
 }
 
-UNTHREADED_TEST_CASE("slots in no page stay where they are, and are written to by none") {
-  // Pages of 4 slots; 16 bytes a slot. Page numbers that are no pages, and a table that ends.
+UNTHREADED_TEST_CASE("slots outside the pages are neither moved nor overwritten") {
+  // Pages of 4 slots, 16 bytes per slot; invalid page numbers, and slots beyond the table.
   Bytes memory(1024);
   Random random(125);
   for (unsigned char& x : memory) x = static_cast<unsigned char>(random.bits());
@@ -335,7 +335,7 @@ UNTHREADED_TEST_CASE("slots in no page stay where they are, and are written to b
   rows.head_bytes = 15;
   rows.pages = c.parts[0].pages.data();
   // From slots 1, 3 + 5 = 8, 9 (page 0) to 1, 2, 3 (page 2), then from 11 to 4 (no page), from 13 (no page)
-  // to 5, from 17 (behind the table) to 6.
+  // to 5, from 17 (beyond the table) to 6.
   const Paths paths{7, {0, 1, 8, 9, 11, 13, 17}, {7}, {0}};
   run(c, paths, 32, 1);
   Bytes wanted = memory;
@@ -344,7 +344,7 @@ UNTHREADED_TEST_CASE("slots in no page stay where they are, and are written to b
     wanted[2 * 64 + 3 * 16 + i] = memory[16 + i];
   }
   CHECK(c.parts[0].memory == wanted);
-  // Pages that are there at 8 of them.
+  // With 8 pages these exist.
   c.parts[0].memory = memory;
   rows.base = c.parts[0].memory.data();
   c.parts[0].pages[3] = 8;
@@ -352,7 +352,7 @@ UNTHREADED_TEST_CASE("slots in no page stay where they are, and are written to b
   wanted = memory;
   std::copy_n(memory.begin() + 8 * 64 + 16, 15, wanted.begin() + 2 * 64 + 16);
   CHECK(c.parts[0].memory == wanted);
-  // The slot behind the table's end, where another sequence's page would be read.
+  // The slot beyond the table's end, where another sequence's page would be read.
   c.parts[0].memory = memory;
   rows.base = c.parts[0].memory.data();
   run(c, Paths{2, {0, 16}, {2}, {0}}, 32, 1);
@@ -410,7 +410,7 @@ UNTHREADED_TEST_CASE("rows of an engine's cache, and features of a batch in one 
   CHECK(features == moved);
 }
 
-UNTHREADED_TEST_CASE("slots and layers so far apart that 32 bits do not index them") {
+UNTHREADED_TEST_CASE("slots and layers beyond 32-bit offsets") {
   constexpr std::int64_t kFar = (std::int64_t{1} << 31) + 16;
   const WideMemory memory(static_cast<std::size_t>(5 * kFar));
   if (!memory.data()) return;
@@ -432,7 +432,7 @@ UNTHREADED_TEST_CASE("slots and layers so far apart that 32 bits do not index th
   for (int l = 0; l < 2; ++l) CHECK(data[l * rows.layer_stride + 2 * kFar + 3] == 7 + l);
 }
 
-UNTHREADED_TEST_CASE("sizes that are refused, and the unit that addresses allow") {
+UNTHREADED_TEST_CASE("sizes that are refused, and the largest unit that the alignment allows") {
   const Paths paths{4, {0, 5, 6, 7}, {4}, {4}};
   const auto sized = [&](SlotRows rows, SlotPages pages, int width = 4, int sequences = 1) {
     AcceptedPaths accepted = paths.args();
@@ -521,7 +521,7 @@ UNTHREADED_TEST_CASE("arrays that are missing, misaligned or overlap") {
     CHECK(!fits(rows));
   }
   rows.of_layer = layers, rows.layers = rows.heads = 1, rows.layer_stride = rows.head_stride = 0;
-  CHECK(fits(rows));  // strides that are not used
+  CHECK(fits(rows));  // unused strides
 
   for (int missing = 0; missing < 3; ++missing) {
     AcceptedPaths bad = paths;

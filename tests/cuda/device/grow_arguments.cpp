@@ -1,4 +1,5 @@
 // labels: cuda-only
+// Argument checks of the kernels that grow proposals.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/grow.cuh>
 
@@ -25,7 +26,7 @@ constexpr const DraftRows<E>* kRows = nullptr;
 constexpr const DraftLevels* kLevels = nullptr;
 constexpr const CapeSpine* kSpine = nullptr;
 
-// A plan that was made for rows of one element takes no others.
+// A plan for rows of one element type does not accept others.
 static_assert(steps(kTree<BFloat16>, kRows<BFloat16>, kLevels) && steps(kCape<Half>, kRows<Half>, kSpine));
 static_assert(!steps(kTree<BFloat16>, kRows<Half>, kLevels) &&
               !steps(kTree<BFloat16>, kRows<float>, kLevels));
@@ -74,7 +75,7 @@ struct Arguments {
 };
 using Mistake = std::function<void(Arguments&)>;
 
-/// Which calls are refused after a mistake: of a step of the dynamic tree, its rerank, a step of CAPE, its
+/// The calls that refuse a mistake: a step of the dynamic tree, its rerank, a step of CAPE, its
 /// finish.
 std::vector<bool> refused(const Mistake& mistake) {
   Arguments a;
@@ -88,7 +89,7 @@ const Refused kNone{false, false, false, false}, kAll{true, true, true, true},
 
 }  // namespace
 
-TEST_CASE("good arguments of growth, and what may be null") {
+TEST_CASE("valid arguments of growth, and arrays that may be null") {
   CHECK(refused([](Arguments&) {}) == kNone);
   CHECK(refused([](Arguments& a) { a.roots.limit = nullptr, a.status = nullptr; }) == kNone);
   CHECK(refused([](Arguments& a) { a.rows.stride = 0; }) == kNone);     // one row for all
@@ -97,7 +98,7 @@ TEST_CASE("good arguments of growth, and what may be null") {
   CHECK(refused([](Arguments& a) { a.rows.logits = behind(a.rows.logits, 2); }) == kNone);
 }
 
-TEST_CASE("workspaces that are null, misaligned or too small, and plans that nobody made") {
+TEST_CASE("workspaces that are null, misaligned or too small, and plans that were not made") {
   CHECK(refused([](Arguments& a) { a.workspace = nullptr; }) == kAll);
   CHECK(refused([](Arguments& a) { a.workspace += 4; }) == kAll);
   CHECK(refused([](Arguments& a) { --a.tree_bytes, --a.cape_bytes; }) == kAll);
@@ -108,7 +109,7 @@ TEST_CASE("workspaces that are null, misaligned or too small, and plans that nob
   CHECK(refused([](Arguments& a) { a.tree.root_scan = {}; }) == kNone);
 }
 
-TEST_CASE("levels and steps that are not there, and rows that overlap") {
+TEST_CASE("levels and steps out of range, and rows that overlap") {
   CHECK(refused([](Arguments& a) { a.level = -1; }) == kSteps);
   CHECK(refused([](Arguments& a) { a.level = 4; }) == kCapeStep);  // steps are 0 to 3, levels 0 to 5
   CHECK(refused([](Arguments& a) { a.level = 6; }) == kSteps);
@@ -126,7 +127,7 @@ TEST_CASE("arrays that are null or misaligned") {
   CHECK(refused([](Arguments& a) { a.roots.limit = behind(a.roots.limit, 1); }) == kEnds);
   CHECK(refused([](Arguments& a) { a.status = behind(a.status, 2); }) == kEnds);
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{2}, std::size_t{4}}) {
-    // At 4 bytes only what has 8 is misaligned.
+    // At an offset of 4 bytes only arrays of 8-byte elements are misaligned.
     const auto wrong = [bytes](auto*& at) { at = bytes == 0 ? nullptr : behind(at, bytes); };
     const Refused ends = bytes == 4 ? kNone : kEnds, tree = bytes == 4 ? kNone : kTreeStep,
                   cape = bytes == 4 ? kNone : kCapeStep;
@@ -138,7 +139,7 @@ TEST_CASE("arrays that are null or misaligned") {
     CHECK(refused([&](Arguments& a) { wrong(a.spine.position); }) == cape);
     CHECK(refused([&](Arguments& a) { wrong(a.trees.token); }) == ends);
     CHECK(refused([&](Arguments& a) { wrong(a.trees.parent); }) == ends);
-    if (bytes == 0) continue;  // the others need not be there
+    if (bytes == 0) continue;  // the others may be null
     const auto odd = [bytes](auto*& at) {
       at = behind(some<std::remove_reference_t<decltype(*at)>>(), bytes);
     };
@@ -152,7 +153,7 @@ TEST_CASE("arrays that are null or misaligned") {
   }
 }
 
-TEST_CASE("links: sizes, a begin, alignment") {
+TEST_CASE("links: sizes, missing begins, alignment") {
   const auto* begin = some<const std::int32_t>();
   CHECK(detail::valid_links(1, 64, begin, nullptr, {}));
   CHECK(detail::valid_links(0, 12000, nullptr, nullptr, {}));

@@ -1,4 +1,5 @@
 // labels: threads optimised
+// CAPE proposals grown on the device, against the CPU's shape.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/grow.cuh>
 #include <specula/shape/cape.hpp>
@@ -93,9 +94,10 @@ struct Cape {
 
 }  // namespace
 
-UNTHREADED_TEST_CASE("the paper's: four long, 7 5 3 1 extras, 32 draft tokens; the trees are the CPU's") {
+UNTHREADED_TEST_CASE(
+    "the paper's parameters (length 4, extras 7 5 3 1, 32 draft tokens): the trees are the CPU's") {
   Random random(111);
-  for (const double spread : {0.5, 3.0, 8.0, 15.0}) {  // of every confidence
+  for (const double spread : {0.5, 3.0, 8.0, 15.0}) {  // all confidences
     check<Cape, BFloat16>(random_batch(random, 3, 700, spread), {.vocab = 700}, 1);
     check<Cape, float>(random_batch(random, 6, 9, spread), {.vocab = 9}, 2, {kGeometries[1]});
   }
@@ -122,8 +124,8 @@ UNTHREADED_TEST_CASE(
 }
 
 UNTHREADED_TEST_CASE(
-    "extras tie along the spine and within a row: the older go first; none of them, or the budget is the "
-    "spine's") {
+    "ties of extras along the spine and within a row: the older come first; no extras, or budget for the "
+    "spine only") {
   std::vector<float> row(1300, -std::numeric_limits<float>::infinity());
   for (std::size_t i = 0; i < 12; ++i) row[i * 107] = i % 2 ? 0.0f : -0.0f;
   const Growing g{{3}, 4, [row](const Text&) { return row; }, 100000};
@@ -135,7 +137,7 @@ UNTHREADED_TEST_CASE(
   }
 }
 
-UNTHREADED_TEST_CASE("limits: none, the root alone, within the spine, within the extras; and no limits") {
+UNTHREADED_TEST_CASE("limits of 0, of the root alone, within the spine, within the extras; and no limits") {
   Random random(113);
   std::vector<Growing> batch = random_batch(random, 6, 50, 4);
   const std::int32_t limits[] = {0, 1, 2, 5, 8, -5};
@@ -148,7 +150,7 @@ UNTHREADED_TEST_CASE("limits: none, the root alone, within the spine, within the
 }
 
 UNTHREADED_TEST_CASE(
-    "a bad row at any step: a status, the root alone, and nothing more is read; others go on") {
+    "a bad row at any step: status, the root alone, no further reads; other sequences are unaffected") {
   Random random(114);
   for (std::size_t bad_step = 0; bad_step < 4; ++bad_step) {
     const std::vector<Growing> batch = random_batch(random, 3, 60, 4);
@@ -162,12 +164,12 @@ UNTHREADED_TEST_CASE(
   }
 }
 
-UNTHREADED_TEST_CASE("a batch is its sequences, whatever their slots") {
+UNTHREADED_TEST_CASE("a sequence's proposal does not depend on its slot in the batch") {
   Random random(115);
   check_slots<Cape>(random_batch(random, 4, 90, 4, 0.3), {.vocab = 90});
 }
 
-UNTHREADED_TEST_CASE("rows so far apart that 32 bits do not index them") {
+UNTHREADED_TEST_CASE("rows beyond 32-bit offsets") {
   const WideRows wide;
   if (!wide.there()) return;
   const CapeSizes plan = plan_of<Cape>({.sequences = 3, .length = 1, .vocab = 20});
@@ -188,13 +190,13 @@ UNTHREADED_TEST_CASE("rows so far apart that 32 bits do not index them") {
   CHECK(spine.token == std::vector<specula::Token>{1, 8, 15});
 }
 
-TEST_CASE("threads of their own") {
+TEST_CASE("concurrent threads") {
   Random random(116);
   check<Cape, float>(random_batch(random, 1, 600, 4, 0.2), {.length = 2, .budget = 6, .vocab = 600}, 1,
                      {{2, 32, 1, Engine::threads}, {1, 32, 1}});
 }
 
-UNTHREADED_TEST_CASE("how many extras a confidence asks for, and capacities") {
+UNTHREADED_TEST_CASE("the number of extras by confidence, and capacities") {
   const CapeExtras extras;
   const specula::CapeExtras on_cpu;
   for (const float at : {0.0f, 0.3f, 0.6f, 0.8f, 1.0f})

@@ -1,4 +1,5 @@
 // labels: threads optimised
+// Dynamic trees (EAGLE-2) grown on the device, against the CPU's shape.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/grow_dynamic_tree.cuh>
 #include <specula/shape/dynamic_tree.hpp>
@@ -17,7 +18,7 @@ using namespace specula::cuda;
 
 namespace {
 
-/// What the draft is run on, poisoned at first.
+/// The inputs of the draft's calls, initially poisoned.
 struct Levels {
   std::vector<specula::Token> token;
   std::vector<specula::NodeId> parent;
@@ -45,8 +46,7 @@ void step(const DynamicTreeSizes& plan, Geometry geometry, const detail::Dynamic
 
 using Ranker = std::vector<specula::Top> (*)(const std::vector<float>&);
 
-/// The levels that the draft is run on, from the description: everything sorted in full; `draft_tokens` is
-/// the pool.
+/// The levels of the draft's calls, from the definition, by full sorts; `draft_tokens` is the pool.
 template <class Element>
 bool right_levels(const Growing& g, const DynamicTreeSizes& plan, const Levels& levels, std::size_t b,
                   std::vector<DraftToken>& draft_tokens, Ranker ranker = ranked) {
@@ -171,7 +171,7 @@ std::vector<specula::Top> ranked_on_device(const std::vector<float>& row) {
 
 }  // namespace
 
-UNTHREADED_TEST_CASE("ten, five, 59: the trees, and what the draft is run on, are the CPU's") {
+UNTHREADED_TEST_CASE("top 10, 5 expansions, 59 draft tokens: trees and draft calls are the CPU's") {
   Random random(101);
   check<DynamicTree, BFloat16>(random_batch(random, 2, 700, 4), {.vocab = 700}, 1, {{2, 64, 1}, {1, 128, 2}});
 }
@@ -191,7 +191,7 @@ UNTHREADED_TEST_CASE("any widths, depths, vocabularies and elements; ties, and r
     }
 }
 
-UNTHREADED_TEST_CASE("rows of equal logits: everything ties, the older goes first") {
+UNTHREADED_TEST_CASE("rows of equal logits: all candidates tie, the older comes first") {
   Random random(103);
   for (const int vocab : {9, 609, 1209})
     for (const int k : {2, 4}) {
@@ -203,7 +203,7 @@ UNTHREADED_TEST_CASE("rows of equal logits: everything ties, the older goes firs
       const DynamicTreeCapacity capacity{.top_k = k, .expansions = 3, .total = 17, .vocab = vocab};
       check<DynamicTree, float>({g}, capacity, 1);
 
-      // As many as the text says: paths of different rows tie, or nearly so.
+      // Paths of different rows tie, or nearly so.
       g.rows = flat_rows(vocab, random.bits());
       const DynamicTreeSizes plan = plan_of<DynamicTree>(capacity);
       GrowthMemory memory(plan);
@@ -225,7 +225,7 @@ UNTHREADED_TEST_CASE("rows of equal logits: everything ties, the older goes firs
     }
 }
 
-UNTHREADED_TEST_CASE("many: 32 a row and more than 64 nodes, for the draft and in the tree") {
+UNTHREADED_TEST_CASE("32 candidates per row and more than 64 nodes, in draft calls and in the tree") {
   Random random(104);
   check<DynamicTree, float>(random_batch(random, 2, 300, 3),
                             {.top_k = 32, .expansions = 2, .total = 150, .vocab = 300}, 1, {{1, 64, 1}});
@@ -233,7 +233,7 @@ UNTHREADED_TEST_CASE("many: 32 a row and more than 64 nodes, for the draft and i
                             {.top_k = 16, .expansions = 5, .total = 10000, .vocab = 90}, 1, {{1, 64, 1}});
 }
 
-UNTHREADED_TEST_CASE("limits: none, the root alone, less than the total; and no limits") {
+UNTHREADED_TEST_CASE("limits of 0, of the root alone, below the total; and no limits") {
   Random random(105);
   std::vector<Growing> batch = random_batch(random, 5, 50, 4);
   const std::int32_t limits[] = {0, 1, 2, 8, -5};
@@ -246,14 +246,15 @@ UNTHREADED_TEST_CASE("limits: none, the root alone, less than the total; and no 
   CHECK(found.trees.size == std::vector<std::int32_t>(5, 13));
 }
 
-UNTHREADED_TEST_CASE("a batch is its sequences, whatever their slots") {
+UNTHREADED_TEST_CASE("a sequence's proposal does not depend on its slot in the batch") {
   Random random(106);
   check_slots<DynamicTree>(random_batch(random, 4, 90, 4, 0.3),
                            {.top_k = 4, .expansions = 3, .total = 20, .vocab = 90});
 }
 
 UNTHREADED_TEST_CASE(
-    "a bad row, at any level and place: a status, the root alone, and nothing more is read; others go on") {
+    "a bad row at any level and position: status, the root alone, no further reads; other sequences are "
+    "unaffected") {
   Random random(107);
   for (std::size_t depth = 0; depth < 4; ++depth) {
     std::vector<Growing> batch = random_batch(random, 3, 60, 4);
@@ -272,7 +273,7 @@ UNTHREADED_TEST_CASE(
   }
 }
 
-UNTHREADED_TEST_CASE("the first of two kinds of bad rows is told") {
+UNTHREADED_TEST_CASE("of two kinds of bad rows the first is reported") {
   Random random(108);
   std::vector<Growing> batch = random_batch(random, 1, 40, 4);
   const RowOf good = batch[0].rows;
@@ -294,7 +295,7 @@ UNTHREADED_TEST_CASE("the first of two kinds of bad rows is told") {
   }
 }
 
-UNTHREADED_TEST_CASE("rows so far apart that 32 bits do not index them") {
+UNTHREADED_TEST_CASE("rows beyond 32-bit offsets") {
   const WideRows wide;
   if (!wide.there()) return;
   const DynamicTreeSizes plan =
@@ -316,7 +317,7 @@ UNTHREADED_TEST_CASE("rows so far apart that 32 bits do not index them") {
   CHECK(levels.token == std::vector<specula::Token>{1, 0, 8, 0, 15, 0});
 }
 
-TEST_CASE("threads of their own") {
+TEST_CASE("concurrent threads") {
   Random random(109);
   const std::vector<Growing> batch = random_batch(random, 1, 600, 4, 0.2);
   check<DynamicTree, float>(batch, {.top_k = 2, .expansions = 1, .total = 5, .vocab = 600}, 1,
@@ -342,7 +343,7 @@ UNTHREADED_TEST_CASE("capacities") {
     CHECK_FALSE(detail::size_plan(&plan, bad));
 }
 
-UNTHREADED_TEST_CASE("a block takes no more shared memory than make_dynamic_tree_plan() says") {
+UNTHREADED_TEST_CASE("a block uses at most the shared memory that make_dynamic_tree_plan() states") {
   for (const int vocab : {1, 512, 32000, 128256, 256000})
     for (const int k : {1, 10, 32}) {
       const int most = 32 * ((vocab + 511) / 512) + 22 * k * k + 27000;

@@ -1,4 +1,5 @@
 // labels: threads
+// layer_similarity(): mean cosines between the inputs and outputs of attention blocks.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/layer_similarity.cuh>
 
@@ -23,7 +24,7 @@ namespace {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-/// As the definition reads, in doubles.
+/// The definition, in doubles.
 template <class Element>
 double plain_cosine(const Element* x, const Element* y, int hidden) {
   double xx = 0, xy = 0, yy = 0;
@@ -36,7 +37,8 @@ double plain_cosine(const Element* x, const Element* y, int hidden) {
   return lengths > 0 ? xy / lengths : 1;
 }
 
-/// Residual streams of a ragged batch around the blocks of some layers. What no kernel may read is NaN.
+/// Residual streams of a ragged batch around the blocks of some layers. Memory that no kernel may read is
+/// NaN.
 template <class Element>
 struct Streams {
   int hidden, layers, offset;
@@ -56,7 +58,7 @@ struct Streams {
       before.push_back(filled(before_stride));
       after.push_back(filled(after_stride));
       for (int t = 0; t < begin.back(); ++t) {
-        // Some blocks change a lot, some nearly nothing, some turn the stream around.
+        // Some blocks change the stream much, some hardly, some reverse it.
         const double change = std::pow(10.0, random.between(-4, 1)), turn = random.bernoulli(0.1) ? -1 : 1;
         const double size = std::pow(10.0, random.between(-3, 2));
         for (int i = 0; i < hidden; ++i) {
@@ -153,13 +155,13 @@ void compare_with_plain(std::uint64_t seed) {
 
 }  // namespace
 
-UNTHREADED_TEST_CASE("the means are those of the definition") {
+UNTHREADED_TEST_CASE("means agree with the definition") {
   SUBCASE("float") { compare_with_plain<float>(1); }
   SUBCASE("bfloat16") { compare_with_plain<BFloat16>(2); }
   SUBCASE("half") { compare_with_plain<Half>(3); }
 }
 
-UNTHREADED_TEST_CASE("wide streams keep the contract") {
+UNTHREADED_TEST_CASE("wide streams meet the error bound") {
   Random random(4);
   Streams<float> streams(random, {2}, 16384, 1, 0, 0);
   CHECK(std::abs(static_cast<double>(mean_of(measure(streams)[0])) - streams.mean(0, 0)) < 1e-6);
@@ -177,7 +179,7 @@ UNTHREADED_TEST_CASE("a known angle, and vectors that are zero") {
   CHECK(token_cosine(one, zero, zero, 5) == 1);
 }
 
-UNTHREADED_TEST_CASE("the same bits whatever the launch, the place in memory and the rest of the batch") {
+UNTHREADED_TEST_CASE("results have the same bits for any launch, alignment and batch") {
   Random random(5);
   Streams<BFloat16> streams(random, {5, 1, 9, 0, 4}, 290, 3, 6, 0);
   const Sums want = measure(streams);
@@ -227,9 +229,9 @@ UNTHREADED_TEST_CASE("chunks of a prompt, layer by layer, add up to the same bit
   CHECK(equal(want, got));
 }
 
-UNTHREADED_TEST_CASE("numbers that are none show up in their own mean alone") {
+UNTHREADED_TEST_CASE("NaN affects only its own mean") {
   for (const float bad : {kNan, kInf, -kInf, 3e38f})
-    for (const int where : {1, 2, 3}) {  // before the block, behind it, both
+    for (const int where : {1, 2, 3}) {  // before the block, after it, both
       Random random(7);
       Streams<float> streams(random, {3, 3, 3}, 40, 2, 0, 0);
       const Sums before = measure(streams);
@@ -243,7 +245,7 @@ UNTHREADED_TEST_CASE("numbers that are none show up in their own mean alone") {
     }
 }
 
-UNTHREADED_TEST_CASE("any offsets are survived, and rows beyond the capacity are not read") {
+UNTHREADED_TEST_CASE("invalid offsets do no harm, and rows beyond the capacity are not read") {
   Random random(8);
   Streams<float> streams(random, {4, 4}, 40, 1, 0, 0);
   const auto with = [&](std::vector<std::int32_t> begin, int capacity) {
@@ -257,14 +259,15 @@ UNTHREADED_TEST_CASE("any offsets are survived, and rows beyond the capacity are
   CHECK(counts(with({0, 4, 8}, 8)) == std::pair(4ull, 4ull));
   CHECK(counts(with({0, 4, 1000}, 8)) == std::pair(4ull, 4ull));
   CHECK(counts(with({0, 4, 8}, 5)) == std::pair(4ull, 1ull));
-  CHECK(counts(with({2, 5, 8}, 8)) == std::pair(3ull, 3ull));  // rows in front belong to nobody
+  CHECK(counts(with({2, 5, 8}, 8)) ==
+        std::pair(3ull, 3ull));  // rows before the first sequence belong to none
   CHECK(counts(with({0, 4, -3}, 8)) == std::pair(0ull, 0ull));
   with({7, -5, 8}, 8);
   with({0, 2147483647, 8}, 8);
   with({-2147483647, 3, 8}, 8);
 }
 
-UNTHREADED_TEST_CASE("means are written for all, and sums of those that ended begin anew") {
+UNTHREADED_TEST_CASE("means are written for all sequences, and sums of finished ones are reset") {
   Random random(9);
   Streams<float> streams(random, {2, 3, 4}, 24, 2, 0, 0);
   Sums sums = measure(streams);
@@ -283,7 +286,7 @@ UNTHREADED_TEST_CASE("means are written for all, and sums of those that ended be
   }
 }
 
-UNTHREADED_TEST_CASE("a residual add of one's own: by threads of a block, and by a warp") {
+UNTHREADED_TEST_CASE("similarity fused into the caller's residual add: by a block's threads, and by a warp") {
   Random random(10);
   const int hidden = 500;
   std::vector<float> x(hidden), added(hidden), y(hidden);
@@ -299,7 +302,7 @@ UNTHREADED_TEST_CASE("a residual add of one's own: by threads of a block, and by
     emulate({.threads = threads, .shared_bytes = 8 * sizeof(CosineSums)},
             [&](EmulatedCluster cluster, int, unsigned char* shared) {
               const auto block = cluster.block();
-              for (int repeat = 0; repeat < 2; ++repeat) {  // the scratch is free again
+              for (int repeat = 0; repeat < 2; ++repeat) {  // the scratch memory may be used again
                 CosineSums mine;
                 for (int i = block.rank(); i < hidden; i += block.size()) {
                   const auto at = static_cast<std::size_t>(i);
@@ -320,13 +323,13 @@ UNTHREADED_TEST_CASE("a residual add of one's own: by threads of a block, and by
   }
 }
 
-TEST_CASE("threads that run at once") {
+TEST_CASE("concurrent threads") {
   Random random(11);
   Streams<Half> streams(random, {7, 2, 5}, 50, 2, 0, 0);
   CHECK(equal(measure(streams), measure(streams, {.blocks = 2, .threads = 64, .engine = Engine::threads})));
 }
 
-UNTHREADED_TEST_CASE("plans and arrays that are refused") {
+UNTHREADED_TEST_CASE("invalid plans and arrays are refused") {
   CHECK(detail::is_similarity(SimilarityCapacity{1, 1, 1, 1}));
   for (int SimilarityCapacity::*field : {&SimilarityCapacity::tokens, &SimilarityCapacity::sequences,
                                          &SimilarityCapacity::layers, &SimilarityCapacity::hidden}) {

@@ -1,4 +1,5 @@
 // labels: optimised
+// max_gram(): n-gram draft tokens on the device, against the definition and the CPU's drafter.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/max_gram.cuh>
 
@@ -28,13 +29,13 @@ struct DraftTokens {
   friend bool operator==(const DraftTokens&, const DraftTokens&) = default;
 };
 
-/// As the definition reads: ever shorter suffixes are searched for from the front.
+/// The definition: ever shorter suffixes are searched for from the front.
 DraftTokens naive(const Text& committed_and_root, const MaxGramOptions& options, const Text& bigram,
                   Token vocab) {
   Text text = committed_and_root;
   const auto corpus_end = text.end() - text.begin() - 1;
   DraftTokens out;
-  std::ptrdiff_t from = -1;  // where the token to copy next stands
+  std::ptrdiff_t from = -1;  // position of the next token to copy
   std::int32_t match = 0;
   while (static_cast<std::int32_t>(out.tokens.size()) < options.draft_tokens) {
     const auto end = options.past_end ? std::numeric_limits<std::ptrdiff_t>::max() : corpus_end;
@@ -102,7 +103,7 @@ struct SerialBlock {
   static int warp_count() { return 1; }
 };
 
-/// A block that counts how often its warps ask all of their lanes.
+/// A block that counts its warps' ballots.
 struct CountingBlock {
   struct Warp : EmulatedWarp {
     Warp(const EmulatedWarp& warp, std::int64_t* count) : EmulatedWarp(warp), ballots(count) {}
@@ -124,7 +125,7 @@ struct CountingBlock {
 
 constexpr Token kPoison = -77;
 
-/// Texts side by side as the kernel takes them.
+/// Texts as the kernel's rows.
 struct Batch {
   std::vector<Token> tokens;
   std::vector<std::int32_t> length;
@@ -136,7 +137,8 @@ struct Batch {
       capacity = std::max(capacity, static_cast<std::int32_t>(text.size())),
       length.push_back(static_cast<std::int32_t>(text.size()));
     stride = capacity + 3;
-    tokens.assign(texts.size() * static_cast<std::size_t>(stride), 1);  // what lies behind a text is a token
+    tokens.assign(texts.size() * static_cast<std::size_t>(stride),
+                  1);  // the padding after a text is a valid token
     for (std::size_t b = 0; b < texts.size(); ++b)
       std::copy(texts[b].begin(), texts[b].end(),
                 tokens.begin() + static_cast<std::ptrdiff_t>(b) * static_cast<std::ptrdiff_t>(stride));
@@ -199,13 +201,13 @@ std::vector<DraftTokens> serial(const Batch& batch, const MaxGramOptions& option
   });
 }
 
-/// Texts that repeat themselves in one of many ways, or not at all.
+/// Texts with repetitions of many kinds, or without any.
 Text random_text(Random& random, std::int32_t size, Token vocab) {
   Text out;
   while (static_cast<std::int32_t>(out.size()) < size) {
     const auto there = static_cast<std::int32_t>(out.size());
     const std::int32_t n = 1 + random.below(random.bernoulli(0.3) ? 80 : 8);
-    if (there > 0 && random.bernoulli(0.5)) {  // copies of what was there, themselves included
+    if (there > 0 && random.bernoulli(0.5)) {  // copies of earlier pieces, copies among them
       const std::int32_t from = random.below(there);
       for (std::int32_t i = 0; i < n; ++i) out.push_back(out[static_cast<std::size_t>(from + i)]);
     } else {
@@ -225,7 +227,7 @@ Text repeated(const Text& what, std::int32_t size) {
   for (std::int32_t i = 0; i < size; ++i) out.push_back(what[static_cast<std::size_t>(i) % what.size()]);
   return out;
 }
-/// A B AB BAB ABBAB ...: of all texts without a period the one that repeats itself most.
+/// A B AB BAB ABBAB ...: the most repetitive text without a period.
 Text fibonacci(std::int32_t size) {
   Text one{4}, two{5};
   while (static_cast<std::int32_t>(two.size()) < size) {
@@ -272,7 +274,7 @@ TEST_CASE("an example by hand") {
         naive(text, {.draft_tokens = 9}, {}, 10).tokens);
 }
 
-TEST_CASE("random texts, as the definition and as the drafter of the library have it") {
+TEST_CASE("random texts, against the definition and the CPU's drafter") {
   Random random(1);
   int copied = 0, drafted = 0, all = 0, deep = 0;
   for (int round = 0; round < 60; ++round) {
@@ -299,7 +301,7 @@ TEST_CASE("random texts, as the definition and as the drafter of the library hav
   CHECK(drafted > all / 20);
 }
 
-TEST_CASE("texts that are one long repetition, with and without exceptions") {
+TEST_CASE("texts of one long repetition, with and without exceptions") {
   Random random(2);
   std::vector<Text> texts;
   for (const std::int32_t n : {1, 2, 3, 15, 16, 17, 18, 31, 33, 34, 64, 65, 129, 300}) {
@@ -312,7 +314,7 @@ TEST_CASE("texts that are one long repetition, with and without exceptions") {
     texts.push_back(joined({repeated({4}, n), {5}, repeated({4}, n), {5}}));
     texts.push_back(
         joined({repeated({1, 2, 3}, n), {9}, repeated({1, 2, 3}, n), {8}, repeated({1, 2, 3}, n)}));
-    // Equally long matches at several places, the first of which counts.
+    // Equally long matches at several positions, of which the first counts.
     const Text phrase = random_text(random, n, 7);
     texts.push_back(joined({{8}, phrase, {1, 9}, phrase, {2, 8}, phrase, {3, 9}, phrase}));
   }
@@ -335,7 +337,7 @@ TEST_CASE("draft tokens do not depend on the launch or on the rest of the batch"
     CHECK(want[b] == emulated(one(texts[b]), options, bigram, 10)[0]);
 }
 
-TEST_CASE("no draft token: nothing asked for, a text of its root alone, lengths out of range") {
+TEST_CASE("no draft tokens: none requested, a text of the root alone, lengths out of range") {
   const Text bigram{1, -1, 2, 7};
   CHECK(emulated(one({0, 0, 0}), {.draft_tokens = 0}, bigram, 4)[0] == DraftTokens{});
   CHECK(emulated(one({0}), {.draft_tokens = 2}, {}, 4)[0] == DraftTokens{});
@@ -349,7 +351,7 @@ TEST_CASE("no draft token: nothing asked for, a text of its root alone, lengths 
   }
 }
 
-TEST_CASE("what is no token is compared but never drafted") {
+TEST_CASE("invalid tokens are compared but never drafted") {
   const MaxGramOptions options{.draft_tokens = 4};
   CHECK(emulated(one({1, 2, -5, 3, 1}), options, {}, 4)[0] == DraftTokens{{2}, 1});
   CHECK(emulated(one({1, 9, 3, 1}), options, {}, 4)[0] == DraftTokens{});
@@ -372,7 +374,7 @@ TEST_CASE("many draft tokens") {
     check_all(texts, {.draft_tokens = 130, .past_end = past_end}, random_bigram(random, 30), 30);
 }
 
-TEST_CASE("long texts that repeat themselves cost a few comparisons a token") {
+TEST_CASE("long repetitive texts cost a few comparisons per token") {
   const std::int32_t n = 50000;
   Random random(5);
   Text noisy = repeated({4}, n);
@@ -401,7 +403,7 @@ TEST_CASE("long texts that repeat themselves cost a few comparisons a token") {
   }
 }
 
-TEST_CASE("plans and arrays that are refused") {
+TEST_CASE("invalid plans and arrays are refused") {
   const device::MaxGramCapacity capacity{2, 100, 1000};
   const device::MaxGramOptions options;
   CHECK(device::detail::is_max_gram(capacity, options));

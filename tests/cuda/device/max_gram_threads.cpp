@@ -1,4 +1,5 @@
 // labels: threads
+// Data races in max_gram(): every thread is a std::thread.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/max_gram.cuh>
 
@@ -14,7 +15,7 @@ using namespace specula_test;
 namespace device = specula::cuda;
 using specula::Token;
 
-TEST_CASE("every thread by itself: searches of all lengths, copies and bigrams") {
+TEST_CASE("concurrent threads: searches of all lengths, copies and bigrams") {
   Random random(1);
   std::vector<Token> bigram;
   for (Token t = 0; t < 6; ++t) bigram.push_back((t + 1) % 6);

@@ -1,4 +1,5 @@
 // labels: optimised
+// sample(): tokens and distributions sampled on the device, against the CPU's.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/sample.cuh>
 #include <specula/proposal/proposal_builder.hpp>
@@ -17,7 +18,7 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-/// Rows of floats as a device sees them, and what it draws.
+/// Device rows of floats, and the tokens drawn from them.
 template <class Element>
 struct Draws {
   int vocab, draws = 1;
@@ -33,7 +34,7 @@ struct Draws {
   std::vector<float> prob;
   std::vector<double> scale;
   std::vector<std::int32_t> sequence_of_row;  // empty: identity
-  std::int32_t count = -1;                    // of rows, as the device knows it; -1: all
+  std::int32_t count = -1;                    // number of rows on the device; -1: all
 
   explicit Draws(int v, std::ptrdiff_t row_stride = 0, std::ptrdiff_t first = 0)
       : vocab(v),
@@ -95,8 +96,7 @@ struct Draws {
   }
 };
 
-/// Whether two thresholds by mass differ because the mass above the lower one is the wanted share but for
-/// rounding.
+/// Whether two thresholds by mass differ only because rounding decides whether the lower one is needed.
 bool differ_by_rounding(const std::vector<float>& row, const SamplingParams& p, float a, float b) {
   if (p.top_k != 0 || p.top_p >= 1) return false;
   const double top = static_cast<double>(*std::max_element(row.begin(), row.end()));
@@ -166,17 +166,18 @@ TEST_CASE_TEMPLATE("plain sampling: the CPU's uniform draws, truncation and dist
   CHECK(on_boundaries <= 1);
 }
 
-TEST_CASE("the cut keeps what the CPU's keeps, on flat, tied and peaked rows") {
+TEST_CASE("truncation keeps the CPU's tokens, on flat, tied and peaked rows") {
   Random random(8);
   for (int round = 0; round < 60; ++round) {
     const int vocab = 600 + random.below(9000);
     std::vector<float> row(static_cast<std::size_t>(vocab));
     const int form = round % 4;
     for (float& l : row)
-      l = form == 0   ? static_cast<float>(random.between(-1e-3, 1e-3))              // flat
-          : form == 1 ? static_cast<float>(random.below(4))                          // few values
-          : form == 2 ? static_cast<float>(-12 * std::log(random.uniform() + 1e-9))  // heavy above
-                      : static_cast<float>(random.between(-90, -80));                // negative
+      l = form == 0   ? static_cast<float>(random.between(-1e-3, 1e-3))  // flat
+          : form == 1 ? static_cast<float>(random.below(4))              // few values
+          : form == 2
+              ? static_cast<float>(-12 * std::log(random.uniform() + 1e-9))  // much mass above the threshold
+              : static_cast<float>(random.between(-90, -80));                // negative
     SamplingParams p{.temperature = static_cast<float>(random.between(0.3, 2))};
     if (random.bernoulli(0.6)) p.top_k = 1 + random.below(vocab + 10);
     if (random.bernoulli(0.7)) p.top_p = static_cast<float>(random.between(0.01, 1));
@@ -229,7 +230,7 @@ TEST_CASE("without replacement: the tokens and scales of ProposalBuilder") {
   CHECK(differ == 0);
 }
 
-TEST_CASE("zeros of both signs are one logit") {
+TEST_CASE("zeros of both signs are equal logits") {
   for (const float first : {0.0f, -0.0f})
     for (const SamplingParams& p :
          {SamplingParams{.top_p = 0.4f}, SamplingParams{.top_k = 2}, SamplingParams{.top_k = 1}}) {
@@ -245,7 +246,7 @@ TEST_CASE("zeros of both signs are one logit") {
     }
 }
 
-TEST_CASE("independent draws have uniform draws of their own, and a draft's differ from the target's") {
+TEST_CASE("independent draws use different uniform draws, and the draft's differ from the target's") {
   Random random(10);
   const std::vector<float> row = random.row(2000, 0.5);
   Draws<float> d(2000);
@@ -265,7 +266,7 @@ TEST_CASE("independent draws have uniform draws of their own, and a draft's diff
             .size() > 30);
 }
 
-TEST_CASE("results do not depend on the batch, the slot, the cluster or the order of threads") {
+TEST_CASE("results do not depend on the batch, the slot, the cluster size or the order of threads") {
   Random random(11);
   Draws<device::BFloat16> many(3000, 3001, 1);
   for (int r = 0; r < 7; ++r)
@@ -277,7 +278,7 @@ TEST_CASE("results do not depend on the batch, the slot, the cluster or the orde
       again.run(device::RandomStream::sample, false, blocks, threads, random.bits());
       CHECK(again.token == many.token);
       for (std::size_t r = 0; r < 7; ++r) {
-        CHECK(again.stats[r].log_z == many.stats[r].log_z);  // to the bit
+        CHECK(again.stats[r].log_z == many.stats[r].log_z);  // bit for bit
         CHECK(again.stats[r].min_logit == many.stats[r].min_logit);
       }
     }
@@ -304,7 +305,7 @@ TEST_CASE(
       d.add(row, {.temperature = temperature}, random.bits(), 1);
       if (large > 1e38f * temperature) continue;
       for (const float top : {large, -large}) {
-        std::vector<float> ties(1100, -kInf);  // in two tiles, and what is next to them
+        std::vector<float> ties(1100, -kInf);  // in two tiles, and next to them
         ties[3] = ties[600] = top;
         ties[4] = ties[700] = std::nextafter(top, -kInf);
         d.add(ties, {.temperature = temperature, .top_k = random.below(2)}, random.bits(), 1);
@@ -341,7 +342,7 @@ TEST_CASE("bad rows and parameters have a status and no token") {
   d.add(with(700, kNan), {}, 1, 1);
   d.add(with(1099, kInf), {}, 1, 1);
   d.add(std::vector<float>(1100, -kInf), {}, 1, 1);
-  std::vector<float> hidden(1100, -kInf);  // NaN in a tile of nothing else
+  std::vector<float> hidden(1100, -kInf);  // NaN in a tile of -infinity
   hidden[3] = 1, hidden[600] = kNan;
   d.add(hidden, {.top_k = 3}, 1, 1);
   d.add(with(5, 3e38f), {.temperature = 1e-3f}, 1, 1);
@@ -349,7 +350,7 @@ TEST_CASE("bad rows and parameters have a status and no token") {
   d.add(good, {.top_p = 0}, 1, 1);
   d.add(good, {.temperature = -1}, 1, 1);
   d.add(with(5, kNan), {.temperature = 0}, 1, 1);
-  d.add(with(9, 3e38f), {.temperature = 0}, 1, 1);       // fine without a temperature
+  d.add(with(9, 3e38f), {.temperature = 0}, 1, 1);       // valid at temperature 0
   d.add(with(9, -3.4e38f), {.temperature = .5f}, 1, 1);  // a mask
   d.add(with(9, 1.01e38f), {}, 1, 1);                    // beyond 1e38 times the temperature
   d.run(device::RandomStream::sample, false, 2);
@@ -408,11 +409,12 @@ TEST_CASE("strides: draws go into trees, and their distributions to where verifi
   device::SamplePlan<device::Half> plan;
   plan.rows = 3, plan.draws = 2, plan.scan.shared_bytes = 100;
   CHECK(device::detail::valid_args(args, plan));
-  CHECK_FALSE(device::detail::valid_args(args, device::SamplePlan<device::Half>{}));  // nobody made it
+  CHECK_FALSE(
+      device::detail::valid_args(args, device::SamplePlan<device::Half>{}));  // a plan that was not made
   for (std::int64_t* stride : {&args.prob_stride, &args.scale_stride}) {
     const std::int64_t was = *stride;
     *stride = 1;
-    CHECK_FALSE(device::detail::valid_args(args, plan));  // below a row's draws
+    CHECK_FALSE(device::detail::valid_args(args, plan));  // smaller than a row's draws
     *stride = was;
   }
   args.token_stride = 1;
@@ -423,7 +425,7 @@ TEST_CASE("strides: draws go into trees, and their distributions to where verifi
   CHECK_FALSE(device::detail::valid_args(args, plan));
 }
 
-TEST_CASE("a count on the device leaves the rows behind it alone") {
+TEST_CASE("rows beyond the count on the device are not touched") {
   Random random(13);
   Draws<float> d(100);
   for (int r = 0; r < 4; ++r) d.add(random.row(100, 2), {}, 1, r);
@@ -460,7 +462,7 @@ TEST_CASE("rows of many sequences") {
   }
 }
 
-TEST_CASE("the tokens come as often as the distribution says") {
+TEST_CASE("sampled tokens follow the distribution") {
   // 6 tokens, 20,000 draws, chi-square with 5 degrees of freedom: above 25.7 with probability 1e-4. The seed
   // is fixed.
   const std::vector<float> row{0.3f, -1, 1.2f, 0, -kInf, 0.9f};

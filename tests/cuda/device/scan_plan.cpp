@@ -1,5 +1,5 @@
 // labels: cuda-only
-// What plans of scans choose, from what the host knows.
+// Launch plans of row scans: cluster size, threads, rows per pass.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/scan_plan.cuh>
 #include <specula/cuda/device/verify_rejection.cuh>
@@ -36,7 +36,7 @@ ScanPlan plan(const ScanTask& task, const ScanDevice& device) {
 
 }  // namespace
 
-TEST_CASE("few sequences: whole clusters, all rows of a chain in one pass") {
+TEST_CASE("few sequences: the largest clusters, all rows of a chain in one pass") {
   for (const int sequences : {1, 8}) {
     const ScanPlan p = plan({sequences, kVocab, 2, 5, 2}, kHopper);
     CHECK(p.cluster == 16);
@@ -45,14 +45,14 @@ TEST_CASE("few sequences: whole clusters, all rows of a chain in one pass") {
   }
 }
 
-TEST_CASE("many: two blocks of different sequences on each multiprocessor, few rows ahead") {
+TEST_CASE("many sequences: two blocks of different sequences per multiprocessor, few rows ahead") {
   const ScanPlan p = plan({64, kVocab, 2, 5, 2}, kHopper);
   CHECK(p.threads == 256);
   CHECK(p.cluster == 4);
   CHECK(p.size.rows == 2);
   CHECK(2 * (p.shared_bytes + 1024) <= kHopper.processor_bytes);
   CHECK(plan({64, kVocab, 2, 5, 1}, kHopper).size.rows == 1);          // greedy
-  CHECK(plan({64, kVocab, 2, 5, kMostRows}, kHopper).size.rows == 5);  // from the end
+  CHECK(plan({64, kVocab, 2, 5, kMostRows}, kHopper).size.rows == 5);  // rules that decide from the end
   CHECK(plan({64, 32000, 2, 5, 1}, kHopper).size.rows == 4);           // short rows
   CHECK(plan({1000, kVocab, 2, 5, 2}, kHopper).cluster == 1);
 }
@@ -68,7 +68,7 @@ TEST_CASE("devices without clusters, and with little shared memory") {
       {1, kVocab, 2, 5, 2}, kHopper, true, [](const ScanSize&, int) { return std::size_t{1} << 20; }, &none));
 }
 
-TEST_CASE("rows ahead: 112 KB a multiprocessor, and no more than there are") {
+TEST_CASE("rows ahead: 112 KB per multiprocessor, and at most the existing rows") {
   CHECK(rows_in_a_pass({1, kVocab, 2, 5, 1}, 132) == 5);
   CHECK(rows_in_a_pass({1, kVocab, 2, 100, 1}, 132) == kMostRows);
   CHECK(rows_in_a_pass({16, kVocab, 2, 8, 1}, 132) == 4);
@@ -77,7 +77,7 @@ TEST_CASE("rows ahead: 112 KB a multiprocessor, and no more than there are") {
   CHECK(rows_in_a_pass({128, kVocab, 2, 1, 2}, 132) == 1);
 }
 
-TEST_CASE("plans that nobody made, or that cannot be launched") {
+TEST_CASE("plans that were not made, or cannot be launched") {
   const ScanPlan good = plan({64, kVocab, 2, 5, 2}, kHopper);
   CHECK(is_plan(good, true));
   CHECK_FALSE(is_plan({}, false));
@@ -91,10 +91,10 @@ TEST_CASE("plans that nobody made, or that cannot be launched") {
   CHECK_FALSE(is_plan(changed([](ScanPlan& p) { p.threads = 48; }), false));
   const ScanPlan a_warp = changed([](ScanPlan& p) { p.threads = 32; });
   CHECK(is_plan(a_warp, false));
-  CHECK_FALSE(is_plan(a_warp, true));  // it walks, and nobody reads
+  CHECK_FALSE(is_plan(a_warp, true));  // one warp verifies, so none is left to read rows
 }
 
-TEST_CASE("arguments that a host refuses") {
+TEST_CASE("invalid arguments are refused on the host") {
   int something = 0;
   const Trees trees{&something, &something, nullptr, &something, reinterpret_cast<std::uint64_t*>(16)};
   CHECK(valid_trees(trees));

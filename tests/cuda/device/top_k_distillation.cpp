@@ -1,4 +1,5 @@
 // labels: optimised
+// top_k_distillation(): HASS's loss and its gradient on the device, against the CPU's in doubles.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/top_k_distillation.cuh>
 
@@ -28,7 +29,7 @@ struct Launch {
   std::uint64_t seed = 1;
 };
 
-/// Rows of one width, and what the kernel made of them. Behind a row, and in front of the first, is poison.
+/// Rows of one width, and the kernel's results. The memory around the rows is poisoned.
 template <class Target, class Draft, class Gradient>
 struct Rows {
   int rows, vocab;
@@ -95,7 +96,7 @@ struct Rows {
       if (in_place) return draft[at(row, token)];
     return gradient[at(row, token)];
   }
-  /// Whether all that lies between the rows is as it was.
+  /// Whether the memory between the rows is unchanged.
   bool padding_is_untouched() const {
     std::vector<bool> inside(size());
     for (int r = 0; r < rows && wants_gradient; ++r)
@@ -134,7 +135,7 @@ double bound_of(float, double) { return 0; }
 double bound_of(BFloat16, double x) { return std::abs(x) * 0x1p-8 + 1e-38; }
 double bound_of(Half, double x) { return std::abs(x) * 0x1p-11 + 0x1p-25; }
 
-/// In units of what the contract allows.
+/// In units of the allowed error.
 template <class Target, class Draft, class Gradient>
 double worst_error(const Rows<Target, Draft, Gradient>& it, const std::vector<Want>& want) {
   double worst = 0;
@@ -191,7 +192,7 @@ void compare(std::uint64_t seed, const std::vector<int>& sizes, bool in_place = 
 
 }  // namespace
 
-TEST_CASE("losses and gradients are those of the library in doubles") {
+TEST_CASE("losses and gradients agree with the CPU's in doubles") {
   const std::vector<int> sizes{1, 2, 7, 63, 65, 511, 512, 513, 1300, 4096, 5001};
   SUBCASE("float") { compare<float, float, float>(1, sizes); }
   SUBCASE("float, in place") { compare<float, float, float>(2, sizes, true); }
@@ -218,7 +219,7 @@ TEST_CASE("an example by hand") {
   CHECK(it.gradient[2] == doctest::Approx(.225 - .02).epsilon(2e-6));
 }
 
-TEST_CASE("ties among the likeliest go to the lower tokens") {
+TEST_CASE("ties among the likeliest K go to the lower tokens") {
   // Where ties lie: anywhere, in all of the row, across tiles, around a sign.
   Random random(8);
   double worst = 0;
@@ -249,7 +250,7 @@ TEST_CASE("ties among the likeliest go to the lower tokens") {
   CHECK(worst < 1);
 }
 
-TEST_CASE("the same bits whatever the launch and the rest of the batch") {
+TEST_CASE("results have the same bits for any launch and batch") {
   Random random(10);
   Rows<BFloat16, float, float> it(3, 2900, {10, 1, 0.1});
   for (int r = 0; r < 3; ++r) it.set(r, random.row(2900, 9, 0.4), random.row(2900, 9));
@@ -278,7 +279,7 @@ TEST_CASE("the same bits whatever the launch and the rest of the batch") {
                    alone.gradient.begin() + static_cast<std::ptrdiff_t>(alone.at(0))));
 }
 
-TEST_CASE("rows that have no loss say why, and leave zeros; their neighbours are not touched") {
+TEST_CASE("a row without a loss has a status and zeros; its neighbours are not touched") {
   struct Bad {
     bool target;
     std::vector<int> tokens;
@@ -324,7 +325,7 @@ TEST_CASE("rows that have no loss say why, and leave zeros; their neighbours are
       }
 }
 
-TEST_CASE("the target may rule a token out, and so may the draft then") {
+TEST_CASE("tokens of target probability 0 may have draft probability 0") {
   Random random(12);
   Rows<float, float, float> it(1, 900, {64, 1, 0.1});
   std::vector<float> p(900, -kInf), q = random.row(900, 3);
@@ -337,7 +338,7 @@ TEST_CASE("the target may rule a token out, and so may the draft then") {
   CHECK(worst_error(it, want) < 1);
 }
 
-TEST_CASE("scales that are none") {
+TEST_CASE("invalid scales") {
   Random random(13);
   Rows<float, float, float> it(4, 520, {4, 1, 0.1});
   for (int r = 0; r < 4; ++r) it.set(r, random.row(520, 5), random.row(520, 5));
@@ -352,7 +353,7 @@ TEST_CASE("scales that are none") {
   }
 }
 
-TEST_CASE("a gradient in the draft's type is the float one, rounded to the nearest") {
+TEST_CASE("a gradient in the draft's element type is the float gradient, rounded to nearest") {
   Random random(14);
   Rows<BFloat16, BFloat16, float> whole(2, 1100, {10, 1, 0.1});
   Rows<BFloat16, BFloat16, BFloat16> rounded(2, 1100, whole.loss);
@@ -371,7 +372,7 @@ TEST_CASE("a gradient in the draft's type is the float one, rounded to the neare
     }
 }
 
-TEST_CASE("a block takes no more shared memory than make_distillation_plan() says") {
+TEST_CASE("a block uses at most the shared memory that make_distillation_plan() states") {
   for (const int vocab : {1, 512, 32000, 128256, 256000})
     for (const int k : {0, 1, 10, 64}) {
       const int most = 48 * ((vocab + 511) / 512) + 8 * (k + 3) * (k + 3) + 42000;
@@ -380,7 +381,7 @@ TEST_CASE("a block takes no more shared memory than make_distillation_plan() say
     }
 }
 
-TEST_CASE("plans and arrays that are refused") {
+TEST_CASE("invalid plans and arrays are refused") {
   CHECK(detail::is_distillation(DistillationCapacity{1, 1}, {0, 0, 0}));
   CHECK(!detail::is_distillation(DistillationCapacity{0, 1}, {}));
   CHECK(!detail::is_distillation(DistillationCapacity{1, 0}, {}));

@@ -1,4 +1,5 @@
 // labels: threads
+// Data races in top_k_distillation(): every thread is a std::thread.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/top_k_distillation.cuh>
 
@@ -15,7 +16,7 @@
 using namespace specula_test;
 namespace device = specula::cuda;
 
-TEST_CASE("every thread by itself: a gradient in the place of the logits, and a row that is refused") {
+TEST_CASE("concurrent threads: a gradient that overwrites the logits, and a row that is refused") {
   Random random(1);
   constexpr int kVocab = 1500;
   for (const bool bad : {false, true}) {

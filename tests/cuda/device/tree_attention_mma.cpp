@@ -1,4 +1,5 @@
 // labels: optimised cuda-only
+// tree_attention() by mma.sync, against a reference in doubles.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/tree_attention_mma.cuh>
 
@@ -46,7 +47,7 @@ TEST_CASE("variants fit in the shared memory of every device") {
           CHECK(Shape::kRows == chosen);
           CHECK(Shape::kSharedBytes <= room);
           CHECK((Shape::kSharedBytes + 1024) * Shape::kBlocks <=
-                kProcessor90);  // 1 KB of each is the system's
+                kProcessor90);  // 1 KB per block is reserved by the system
           CHECK(Shape::kSharedBytes % 16 == 0);
           return 0;
         });

@@ -1,4 +1,5 @@
 // labels: cuda-only
+// Launch plans of tree attention: variants, splits of the keys, workspaces.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/tree_attention_plan.cuh>
 
@@ -19,7 +20,7 @@ using device::TreeAttentionGeometry;
 namespace {
 
 /// Of an H100, in clusters of 1, 2, 4 and 8, of blocks that fill a multiprocessor. It has 132
-/// multiprocessors; what it was seen to plan and to take fits 15 clusters of 8 and less than 32 of 4 at once.
+/// multiprocessors; measurements agree with 15 clusters of 8 and less than 32 of 4 at once.
 constexpr device::detail::AttentionPlaces kH100{{132, 132, 124, 120}}, kTwiceH100{{264, 264, 248, 240}};
 constexpr device::detail::AttentionPlaces kNoClusters{{264, 0, 0, 0}};
 
@@ -38,8 +39,8 @@ TEST_CASE("plans: the variant, the splits, the workspace") {
   TreeAttentionCapacity c{
       .sequences = 1, .max_nodes = 4, .query_heads = 32, .kv_heads = 8, .max_tokens = 131072};
   CHECK(plan_of(c).rows == 16);
-  CHECK(plan_of(c).splits == 32);  // 8 heads in 264 places
-  CHECK(plan_of(c).cluster == 2);  // of which there are as many as places
+  CHECK(plan_of(c).splits == 32);  // 8 heads, room for 264 blocks
+  CHECK(plan_of(c).cluster == 2);  // as many as there is room for
   CHECK(plan_of(c, kNoClusters).cluster == 1);
   CHECK(plan_of(c, kNoClusters).splits == 33);
   c.max_nodes = 5;
@@ -60,7 +61,7 @@ TEST_CASE("plans: the variant, the splits, the workspace") {
   c = {.sequences = 64, .max_nodes = 8, .query_heads = 32, .kv_heads = 8, .max_tokens = 8192};
   CHECK(plan_of(c).splits == 1);
   CHECK(device::part_bytes(plan_of(c)) == 0);
-  c.splits = 6;  // as wished, in clusters that divide it
+  c.splits = 6;  // as requested, in clusters that divide it
   CHECK(plan_of(c).splits == 6);
   CHECK(plan_of(c).cluster <= 2);
   c.splits = 4;
@@ -91,7 +92,7 @@ TEST_CASE("plans: the variant, the splits, the workspace") {
   CHECK_FALSE(fill_plan(&plan, good, 128, {{0, 0, 0, 0}}));
 }
 
-TEST_CASE("splits: what the rule says of geometries that were measured on an H100") {
+TEST_CASE("splits: the cost rule against geometries measured on an H100") {
   using namespace device::detail;
   // 32 query and 8 KV heads of 128 in bf16. What was planned then, in clusters of as many splits as there
   // were up to 8, and the fastest of 1, 2, 4, ..., 128 splits; a block a multiprocessor, but two of 16 rows.
@@ -153,7 +154,7 @@ TEST_CASE("splits: what the rule says of geometries that were measured on an H10
   }
 }
 
-TEST_CASE("splits: what the rule chooses on an H100") {
+TEST_CASE("splits: the rule's choices on an H100") {
   using namespace device::detail;
   const auto chosen = [](int sequences, int row_tiles, int tokens, int rows, const AttentionPlaces& places) {
     const int tiles = tokens / 64 + 1;
@@ -169,7 +170,7 @@ TEST_CASE("splits: what the rule chooses on an H100") {
   CHECK(chosen(1, 1, 131072, 64, kH100) == Cut{16, 2});
   CHECK(chosen(1, 2, 32768, 128, kH100) == Cut{8, 2});
   CHECK(chosen(4, 2, 32768, 128, kH100) == Cut{2, 2});
-  // More blocks than places already: none is split.
+  // More blocks than one wave already: no splits.
   CHECK(chosen(32, 1, 1024, 64, kH100) == Cut{1, 1});
   CHECK(chosen(32, 1, 4096, 64, kH100) == Cut{1, 1});
   CHECK(chosen(64, 2, 1024, 128, kH100) == Cut{1, 1});
@@ -179,7 +180,7 @@ TEST_CASE("splits: what the rule chooses on an H100") {
   CHECK(chosen(32, 1, 1024, 32, kTwiceH100) == Cut{1, 1});
 }
 
-TEST_CASE("splits: no other cut costs less, and clusters are there and divide them") {
+TEST_CASE("splits: no other number costs less, and supported cluster sizes divide them") {
   using namespace device::detail;
   for (const AttentionPlaces& places : {kH100, kTwiceH100, kNoClusters, AttentionPlaces{{14, 14, 12, 8}}})
     for (std::int64_t units = 1; units < 600; units += units < 40 ? 1 : 7)
@@ -199,7 +200,7 @@ TEST_CASE("splits: no other cut costs less, and clusters are there and divide th
   CHECK(choose_cut(1, 100, 32, 5, 5, kH100).splits == 5);
 }
 
-TEST_CASE("plans of other elements, heads or caches are other types") {
+TEST_CASE("plans for different elements, head sizes or caches are different types") {
   using Plan = device::TreeAttentionPlan<BFloat16, 64>;
   const auto fits = [](auto other) { return std::is_convertible_v<decltype(other)*, const Plan*>; };
   CHECK(fits(Plan{}));
@@ -227,7 +228,7 @@ TEST_CASE("plans of other variants are refused") {
   CHECK(refused([](auto& it) { it.shared_bytes -= 1; }));
 }
 
-TEST_CASE("arguments that the host can see to be wrong") {
+TEST_CASE("arguments that the host refuses") {
   using Scene = AttentionScene<BFloat16, 64>;
   const Scene scene(
       {.query_heads = 2, .kv_heads = 2, .lengths = {300}, .nodes = {3}, .window = 9, .seed = 1});
@@ -292,7 +293,7 @@ TEST_CASE("arguments that the host can see to be wrong") {
   CHECK_FALSE(valid([](auto&) {}));
 }
 
-TEST_CASE("workspaces: what a plan needs, and no less") {
+TEST_CASE("workspaces: exactly the size that a plan needs suffices") {
   TreeAttentionGeometry plan;
   plan.capacity = {.sequences = 3, .max_nodes = 4, .query_heads = 8, .kv_heads = 2, .max_tokens = 5000};
   plan.head_size = 128, plan.rows = 16, plan.row_tiles = 1, plan.splits = 12, plan.cluster = 4;

@@ -1,4 +1,5 @@
 // labels: optimised cuda-only
+// tree_attention_wgmma() on an emulated Hopper GPU, against a reference in doubles.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/tree_attention_wgmma.cuh>
 
@@ -42,12 +43,12 @@ TEST_CASE("long contexts go around the ring of stages") {
   check_attention<Variant, BFloat16, 64>(c);
   c.nodes = {12};
   check_attention<Variant, Half, 128>(c);
-  check_attention<Variant, Half, 128>(c, {128});  // of which one group has no rows
+  check_attention<Variant, Half, 128>(c, {128});  // one group has no rows
   c.window = 900;
   check_attention<Variant, Half, 64>(c, {128, 2, 2});
 }
 
-TEST_CASE("the same function as tree_attention()") {
+TEST_CASE("tree_attention_wgmma computes the same as tree_attention()") {
   for (std::uint64_t seed = 201; seed <= 206; ++seed) {
     const AttentionScene<Half, 128> scene(random_attention(seed));
     TreeAttentionGeometry plan;
@@ -66,7 +67,7 @@ TEST_CASE("the same function as tree_attention()") {
   }
 }
 
-TEST_CASE("plans: the variant and the splits; what blocks take of a multiprocessor") {
+TEST_CASE("plans: the variant, the splits, and blocks per multiprocessor") {
   using namespace device::detail;
   TreeAttentionCapacity c{
       .sequences = 1, .max_nodes = 64, .query_heads = 32, .kv_heads = 8, .max_tokens = 32768};
@@ -79,8 +80,8 @@ TEST_CASE("plans: the variant and the splits; what blocks take of a multiprocess
   };
   CHECK(plan_of_now().rows == 128);
   CHECK(plan_of_now().row_tiles == 2);
-  CHECK(plan_of_now().splits == 8);   // 16 units in 132 places
-  CHECK(plan_of_now().cluster == 2);  // all of which fit
+  CHECK(plan_of_now().splits == 8);   // 16 units, room for 132 blocks
+  CHECK(plan_of_now().cluster == 2);  // all of them fit
   c.max_nodes = 16;
   CHECK(plan_of_now().rows == 64);
   CHECK(plan_of_now().row_tiles == 1);
@@ -110,7 +111,7 @@ TEST_CASE("plans: the variant and the splits; what blocks take of a multiprocess
   const auto fits = [](auto shape) {
     using Shape = decltype(shape);
     CHECK(Shape::kSharedBytes <= 227 * 1024);
-    CHECK(Shape::kStages >= 3);  // one multiplied by K, one by V, one that lands
+    CHECK(Shape::kStages >= 3);  // one multiplied by K, one by V, one in flight
     CHECK(Shape::kConsumers * Shape::kConsumerRegisters + Shape::kProducers * Shape::kProducerRegisters <=
           65536);
     CHECK(Shape::kTileBytes % 8 == 0);

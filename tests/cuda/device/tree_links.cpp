@@ -1,3 +1,4 @@
+// Links, depths and masks of trees, computed on the device.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/tree_links.cuh>
 #include <specula/verify/tree_mask.hpp>
@@ -119,7 +120,7 @@ TEST_CASE("no parents: chains") {
   CHECK(found.ancestors[2 * 73 + 1] == 63);
 }
 
-TEST_CASE("bad trees get a status and no links; what is too large, or empty, is not touched") {
+TEST_CASE("bad trees get a status and no links; trees that are too large or empty are not touched") {
   for (const std::vector<NodeId>& bad : {std::vector<NodeId>{-1, 1, 0},
                                          {-1, 2, 0},
                                          {0, 0, 1},
@@ -144,7 +145,7 @@ TEST_CASE("bad trees get a status and no links; what is too large, or empty, is 
   }
 }
 
-TEST_CASE("what is not wanted is not written") {
+TEST_CASE("outputs that are null are not written") {
   const std::vector<std::int32_t> begin = {0, 3};
   std::vector<NodeId> depth(3, kPoison);
   std::vector<detail::FourNodes> shared(detail::tree_links_shared_bytes(3) / sizeof(detail::FourNodes) + 1);

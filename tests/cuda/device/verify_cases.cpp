@@ -1,6 +1,6 @@
 // labels: optimised
-// What verification kernels of others got wrong once, and what the formats of a batch promise; small enough
-// for the sanitizers.
+// Verification kernels: mistakes that were made elsewhere, and the formats of a batch. Small enough for the
+// sanitizers.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/verify_block.cuh>
 #include <specula/cuda/device/verify_rejection.cuh>
@@ -96,7 +96,7 @@ DeviceResult result_of_chain(const Chain& chain, int blocks = 1) {
 
 }  // namespace
 
-TEST_CASE("every rule is the CPU's on some random trees, drafts in every form") {
+TEST_CASE("every rule gives the CPU's results on random trees, with every type of draft") {
   require_agreement(
       compare_with_cpu<RejectionRule, float>(Rejection{}, dense_rejects, logits, 150, 40, {.nodes = 16}, 1));
   require_agreement(compare_with_cpu<TraversalRule, device::BFloat16>(Traversal{}, dense_traverses, logits,
@@ -117,7 +117,7 @@ TEST_CASE("every rule is the CPU's on some random trees, drafts in every form") 
                                                            {.nodes = 16}, 8));
 }
 
-TEST_CASE("a chain's draft tokens have draft rows in order where no map is given") {
+TEST_CASE("without a row map, a chain's draft tokens have draft rows in order") {
   Random random(21);
   DeviceBatch<float> batch(60);
   std::vector<DeviceResult> want;
@@ -162,7 +162,7 @@ TEST_CASE("target rows are found by the map") {
   CHECK(emulate_verify<RejectionRule>(batch, args) == want);
 }
 
-TEST_CASE("p = 0 is never accepted, q = p always") {
+TEST_CASE("a token with p = 0 is never accepted, one with q = p always") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     Chain chain{3, {0, 1}, {{0, -kInf, 1}, {0, 0, 0}}, {{0, 5, 0}}};
     chain.seed = seed;
@@ -187,12 +187,12 @@ TEST_CASE("p = 0 is never accepted, q = p always") {
   CHECK(uniform(0) == 0.0);
 }
 
-TEST_CASE("bad rows: a status, and nothing is emitted") {
+TEST_CASE("bad rows: a status and no tokens") {
   const std::vector<float> good{0, 1, 2};
   for (const int blocks : {1, 3}) {
     for (const float bad : {kNan, kInf}) {
       Chain chain{3, {0, 2, 1}, {{0, 0, 90}, {0, bad, 0}, good}, {}};
-      // behind a draft token that was accepted
+      // after an accepted draft token
       DeviceResult v = result_of_chain<RejectionRule>(chain, blocks);
       CHECK(v.status == Status::not_a_number);
       CHECK(v.tokens.empty());
@@ -202,7 +202,7 @@ TEST_CASE("bad rows: a status, and nothing is emitted") {
       chain.target[1] = {-kInf, -kInf, -kInf};
       CHECK(result_of_chain<RejectionRule>(chain, blocks).status == Status::empty_row);
       CHECK(result_of_chain<Greedily>(chain, blocks).status == Status::empty_row);
-      chain.target[0] = {0, 90, 0};  // the draft token goes, and the bad row is never read
+      chain.target[0] = {0, 90, 0};  // the draft token is rejected, so the bad row is never read
       v = result_of_chain<SampleAndMatchRule>(chain, blocks);
       CHECK(v.status == Status::ok);
       CHECK(v.tokens == std::vector<Token>{1});
@@ -214,7 +214,7 @@ TEST_CASE("bad rows: a status, and nothing is emitted") {
 }
 
 TEST_CASE("an empty residual draws from p") {
-  // p is q but for rounding that a kernel might see; a token of the distribution comes out whatever happens.
+  // p equals q up to rounding; in every case the next token has nonzero probability.
   Random random(23);
   for (int i = 0; i < 100; ++i) {
     std::vector<float> row = random.row(5, 2);
@@ -229,12 +229,12 @@ TEST_CASE("an empty residual draws from p") {
   }
 }
 
-TEST_CASE("padding is skipped, and what is below it") {
+TEST_CASE("padding and the nodes below it are skipped") {
   Chain chain{3, {0, -1, 2}, {{0, 0, 90}, {90, 0, 0}, {0, 0, 0}}, {}};
   CHECK(result_of_chain<RejectionRule>(chain).tokens == std::vector<Token>{2});
   CHECK(result_of_chain<TraversalRule>(chain).tokens == std::vector<Token>{2});
   CHECK(result_of_chain<SampleAndMatchRule>(chain).tokens == std::vector<Token>{2});
-  // In a tree: a padded sibling between two others changes nothing but the numbers.
+  // In a tree: a padded sibling between two others changes only the numbering.
   auto b = one_tree(3, {0, 1, -1, 2, 0}, {-1, 0, 0, 0, 3});
   const std::vector<float> certain{0, 0, 90}, flat{1, 1, 1};
   for (int n = 0; n < 5; ++n) b.add_row(b.target, n == 0 ? certain.data() : flat.data());
@@ -247,7 +247,7 @@ TEST_CASE("padding is skipped, and what is below it") {
   }
 }
 
-TEST_CASE("bad trees and parameters: a status for that sequence, the others are served") {
+TEST_CASE("bad trees and parameters: a status for that sequence; the others are verified") {
   DeviceBatch<float> b(4);
   const std::vector<float> row{0, 3, 1, 2};
   const auto add = [&](const std::vector<Token>& tokens, const std::vector<NodeId>& parents,
@@ -270,9 +270,9 @@ TEST_CASE("bad trees and parameters: a status for that sequence, the others are 
   add({0, 1, 1, 1, 1, 1}, {-1, 0, 1, 2, 3, 4}, {});  // too many nodes
   add({0, 1}, {-1, 0}, {-1, 0, 1, 0});
   add({0, 1}, {-1, 0}, {kNan, 0, 1, 0});
-  add({0, 1, 1, 1}, {-1, 0, 1, 2}, {0, 0, 1, 0});  // deeper than the width: only if the path is
+  add({0, 1, 1, 1}, {-1, 0, 1, 2}, {0, 0, 1, 0});  // deeper than the width: an error only if the path is
   add({0, 1}, {-1, 0}, {0, 0, 1, 0});
-  add({}, {}, {});  // not even a root
+  add({}, {}, {});  // no root
   b.max_nodes = 5;
   b.width = 3;
   const auto v = emulate_verify<SampleAndMatchRule>(b, b.args(device::ChosenDraft{}), 2);
@@ -287,7 +287,7 @@ TEST_CASE("bad trees and parameters: a status for that sequence, the others are 
   CHECK(v[9].tokens == std::vector<Token>{1, 1});
 }
 
-TEST_CASE("two siblings with one token: the first is the one that stays") {
+TEST_CASE("two siblings with one token: the first is accepted") {
   auto b = one_tree(3, {0, 2, 2, 1}, {-1, 0, 0, 2});
   const std::vector<float> certain{0, 0, 90};
   for (int n = 0; n < 4; ++n) b.add_row(b.target, certain.data());
@@ -297,8 +297,8 @@ TEST_CASE("two siblings with one token: the first is the one that stays") {
     CHECK(v.accepted == std::vector<NodeId>{0, 1});
 }
 
-TEST_CASE("the last token obeys the parameters, too") {
-  // All draft tokens stay; the token after them comes from a row of its own, of which top-k leaves one token.
+TEST_CASE("the parameters apply to the next token, too") {
+  // All draft tokens are accepted; the next token's row has one token left by top-k.
   Random random(24);
   for (int i = 0; i < 50; ++i) {
     const std::vector<float> flat{0.1f, 0.2f, 0.3f, 0.25f};
@@ -310,7 +310,7 @@ TEST_CASE("the last token obeys the parameters, too") {
   }
 }
 
-TEST_CASE("verification results do not depend on slot, batch, cluster or order of threads") {
+TEST_CASE("results do not depend on the slot, the batch, the cluster size or the order of threads") {
   Random random(25);
   std::vector<Case> cases;
   std::vector<SamplingParams> params;
@@ -341,7 +341,7 @@ TEST_CASE("a greedy draft's distribution is a point, and so is the target's at t
     b.add_row(b.target, p.data());
     b.add_row(b.target, p.data());
     b.add_row(b.draft, q.data());
-    b.stats.push_back({0, 0, 0, -kInf, best, Status::ok});  // what sample() says at temperature 0
+    b.stats.push_back({0, 0, 0, -kInf, best, Status::ok});  // the RowStats of sample() at temperature 0
     auto drawn = b.args(device::LogitsDraft<float>{b.draft.data(), b.stride, b.stats.data()});
     drawn.trees.parent = nullptr;
     const auto a = emulate_verify<RejectionRule>(b, drawn)[0];
@@ -353,9 +353,9 @@ TEST_CASE("a greedy draft's distribution is a point, and so is the target's at t
 }
 
 #if defined(__linux__) && defined(MAP_NORESERVE)
-TEST_CASE("rows lie further apart than 32 bits reach") {
+TEST_CASE("rows beyond 32-bit offsets") {
   constexpr std::size_t kStride = 1'600'000'000,
-                        kRows = 3;  // 3.2 GB each, of which next to nothing is touched
+                        kRows = 3;  // 3.2 GB each, almost all untouched
   void* memory = mmap(nullptr, kStride * kRows * 2, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
@@ -375,10 +375,10 @@ TEST_CASE("rows lie further apart than 32 bits reach") {
 }
 #endif
 
-TEST_CASE("on the device path, too, the first token has the target's distribution") {
+TEST_CASE("the first token of rounds drafted and verified on the device has the target's distribution") {
   // Draft drawn from q, one draft token; 4 tokens, 6,000 rounds; chi-square with 3 degrees of freedom: above
-  // 21.1 with probability 1e-4. The uniform draws of draft and verification result are of one seed, as in
-  // use: were noise shared, this would show.
+  // 21.1 with probability 1e-4. Drafting and verification use the same seed, as in practice, so shared
+  // uniform draws would show as a bias.
   const std::vector<float> p{0.2f, 1, -0.5f, 0.4f}, q{1, 0, 0.7f, -1};
   const std::vector<double> want = plain_distribution(p, {});
   for (const bool traverses : {false, true}) {

@@ -1,6 +1,6 @@
 // labels: optimised
-// Chains without an array of parents: several rows are read in one pass, draft tokens
-// judged a lane each, and the plan's choices may not show in any verification result.
+// Verification of chains without an array of parents, which reads several rows per pass: results must not
+// depend on the plan.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/verify_block.cuh>
 #include <specula/cuda/device/verify_greedy.cuh>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr Mix kChain{.nodes = 10, .distinct = false, .wide = 0};
 
-/// Chains of a batch with what the CPU says of them; drafts in any form.
+/// Chains of a batch with the CPU's results; drafts of any type.
 template <class Element>
 struct Chains {
   DeviceBatch<Element> batch;
@@ -47,7 +47,7 @@ struct Chains {
     }
   }
 
-  /// Verification results with `rows` rows a pass; differing ones must have had a uniform draw on a boundary.
+  /// Results with `rows` rows per pass; where they differ, a uniform draw must be on a boundary.
   template <class DeviceRule, class Draft>
   std::vector<DeviceResult> run(const Draft& draft, int rows, int blocks, int threads, std::uint64_t seed) {
     auto args = batch.args(draft);
@@ -62,7 +62,7 @@ struct Chains {
     CHECK(differ <= 1);
     return got;
   }
-  /// The same whatever the plan.
+  /// The same for any plan.
   template <class DeviceRule, class Draft>
   void check(const Draft& draft, Random& random) {
     const auto first = run<DeviceRule>(draft, 1, 1, 64, random.bits());
@@ -85,8 +85,8 @@ const auto nothing = [](const Case&, DenseUniforms&) {};
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("chains: the CPU's verification results, however many rows a pass reads", Element, float,
-                   device::Half, device::BFloat16) {
+TEST_CASE_TEMPLATE("chains: the CPU's results, for any number of rows per pass", Element, float, device::Half,
+                   device::BFloat16) {
   Random random(401);
   for (const int vocab : {3, 40, 700}) {
     const int count = vocab == 700 ? 6 : 25;
@@ -116,7 +116,7 @@ TEST_CASE("chains of chosen draft tokens, of rows of probabilities, and of lists
 }
 
 TEST_CASE("rows that are read ahead may be bad, if no draft token leads there") {
-  // Draft token 1 never stays: what comes after it is NaN.
+  // Draft token 1 is never accepted: the row after it is NaN.
   const float nan = std::numeric_limits<float>::quiet_NaN();
   DeviceBatch<float> b(4);
   b.begin = {0, 4}, b.position = {4}, b.seed = {1}, b.params = {{}};
@@ -136,7 +136,7 @@ TEST_CASE("rows that are read ahead may be bad, if no draft token leads there") 
   }
 }
 
-TEST_CASE("a bad row on the path is the sequence's status, however likely its draft token looks") {
+TEST_CASE("a bad row on the path sets the sequence's status, however likely the draft token after it") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   DeviceBatch<float> b(4);
   b.begin = {0, 4}, b.position = {4}, b.seed = {1}, b.params = {{}};
@@ -157,7 +157,7 @@ TEST_CASE("a bad row on the path is the sequence's status, however likely its dr
   }
 }
 
-TEST_CASE("padding has no row in a map, nor has what is below it: none is read ahead through them") {
+TEST_CASE("padding and nodes below it have no row in a map, and none is read ahead for them") {
   DeviceBatch<float> b(4);
   b.begin = {0, 4}, b.position = {4}, b.seed = {1}, b.params = {{}};
   b.token = {0, 2, -1, 1};
@@ -177,7 +177,7 @@ TEST_CASE("padding has no row in a map, nor has what is below it: none is read a
       CHECK(v.status == device::Status::ok);
       CHECK(v.tokens == std::vector<Token>{2, 2});
     }
-  // Nor has it a row of the draft; in a tree as in a chain.
+  // They have no draft row either, in trees and in chains.
   const device::RowStats distribution{std::log(std::exp(90.0) + 3) - 90,
                                       90,
                                       1,
@@ -201,7 +201,7 @@ TEST_CASE("padding has no row in a map, nor has what is below it: none is read a
     }
 }
 
-TEST_CASE("a draft token whose draft row is beyond those that there are: a status for its sequence") {
+TEST_CASE("a draft token whose draft row is out of range: a status for its sequence") {
   Random random(403);
   DeviceBatch<float> b(30);
   for (int i = 0; i < 3; ++i)

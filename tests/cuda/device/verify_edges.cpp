@@ -1,6 +1,6 @@
 // labels: optimised
-// The edges of the arithmetic under verification: uniform draws and masses at their ends,
-// odd cuts, distributions with next to nothing left.
+// Edge cases of the verification kernels' arithmetic: extreme uniform draws and masses, unusual truncation,
+// almost empty residuals.
 #include <doctest/doctest.h>
 #include <specula/accept/rejection.hpp>
 #include <specula/accept/sample_and_match.hpp>
@@ -83,7 +83,7 @@ void check_distribution(const std::vector<float>& row, const SamplingParams& p, 
 }
 }  // namespace
 
-TEST_CASE("numbers, uniform draws and weights by themselves") {
+TEST_CASE("exponents, uniform draws and weights") {
   for (int n = 0; n >= -1022; n -= 7) CHECK(power_of_two(n) == std::ldexp(1.0, n));
   CHECK(power_of_two(-1023) == 0);
   CHECK(power_of_two(-kInf) == 0);
@@ -160,22 +160,21 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("masses as whole numbers: how fine they are, and that they fit") {
+TEST_CASE("integer masses: their resolution, and that sums fit") {
   for (const int tiles : {1, 2, 3, 251, 256, 297, 2048}) {
     CAPTURE(tiles);
     const int bits = mass_bits(tiles);
     CHECK(std::ldexp(1.0, 62 - bits) >= tiles);
     CHECK(std::ldexp(1.0, 61 - bits) < tiles);
-    // A row's: all of its tiles as heavy as can be, 512 tokens of 2^(3/4).
+    // A row whose tiles have the largest possible mass, 512 tokens of 2^(3/4).
     const RowMasses row(20.0f, 1.0f, tiles);
     CHECK(static_cast<double>(row(20.0f, 860.0f)) * tiles < 0x1p63);
     CHECK(row.value(row(20.0f, 860.0f)) == 860.0);
-    // 2^-38 of the row is still something in vocabularies of today.
+    // 2^-38 of the row is still nonzero for current vocabulary sizes.
     if (tiles <= 297) CHECK(row.value(row(20.0f - 38, 1.0f)) == doctest::Approx(0x1p-38).epsilon(0.01));
     CHECK(row(-1e30f, 1.0f) == 0);
     CHECK(row(-kInf, 0.0f) == 0);
-    // Of residuals and what draws left: relative to the heaviest, so what is left of next to nothing is
-    // exact.
+    // Residuals: relative to the heaviest tile, so almost empty residuals are exact.
     for (const float heaviest : {1.0f, 1e-3f, 0x1p-40f, 0x1p-58f}) {
       const auto mass = [&](int t) { return t == tiles - 1 ? heaviest : heaviest * 0x1p-30f; };
       CHECK(by_warp([&](auto w) {
@@ -197,7 +196,7 @@ TEST_CASE("masses as whole numbers: how fine they are, and that they fit") {
   CHECK(state(std::numeric_limits<float>::quiet_NaN()) == 2);
 }
 
-TEST_CASE("vocabularies of their real size") {
+TEST_CASE("vocabularies of realistic size") {
   Random random(41);
   for (const int vocab : {50257, 128256, 151936}) {
     check_distribution<float>(random.row(vocab, 5), {.temperature = 0.7f}, random.bits(), 2);
@@ -205,7 +204,7 @@ TEST_CASE("vocabularies of their real size") {
   }
 }
 
-TEST_CASE("masks of every kind under cuts that ask for more than is left") {
+TEST_CASE("masks of every kind, with truncation that asks for more tokens than are left") {
   Random random(42);
   for (int i = 0; i < 60; ++i) {
     std::vector<float> row(1200, i % 3 == 0 ? -kInf : i % 3 == 1 ? bf16_rounded(-3.38e38f) : -3.4028234e38f);
@@ -223,7 +222,7 @@ TEST_CASE("masks of every kind under cuts that ask for more than is left") {
   }
 }
 
-TEST_CASE("large logits: the rounding of the scale is taken back, light tiles are never drawn from") {
+TEST_CASE("large logits: the rounding of the scale is compensated, light tiles are never drawn from") {
   Random random(43);
   for (const float base : {500.0f, 20000.0f})
     for (int i = 0; i < 20; ++i) {
@@ -244,7 +243,7 @@ TEST_CASE("siblings without replacement whose own children were rejected; siblin
                                                            {.nodes = 14, .wide = 0.9, .spread = 1}, 53));
 }
 
-TEST_CASE("each sequence has its number in the batch's random numbers") {
+TEST_CASE("each sequence has its own random numbers") {
   Random random(54);
   DeviceBatch<float> batch(20);
   std::vector<DeviceResult> want;
@@ -264,7 +263,7 @@ TEST_CASE("each sequence has its number in the batch's random numbers") {
   CHECK(emulate_verify<TraversalRule>(batch, args) == want);
 }
 
-TEST_CASE("every node is checked, and one too many is too many") {
+TEST_CASE("every node is checked, and one node above the capacity is an error") {
   DeviceBatch<float> b(4);
   const std::vector<float> row{0, 3, 1, 2};
   const auto add = [&](int nodes, int bad) {
@@ -284,7 +283,8 @@ TEST_CASE("every node is checked, and one too many is too many") {
   for (std::size_t i = 0; i < v.size(); ++i) CHECK(v[i].status == (i == 0 ? Status::ok : Status::bad_tree));
 }
 
-TEST_CASE("a draft token of next to no probability stays out, however its own draft tokens fared") {
+TEST_CASE(
+    "a draft token of almost no probability is rejected, even if its own draft tokens would be accepted") {
   for (const float gap : {80.0f, 95.0f, 110.0f, 400.0f})
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
       const std::vector<float> root{gap, 0, 1}, flat{0.3f, 0.1f, 0.2f}, q{0.1f, 0.2f, 0.3f};
@@ -308,7 +308,7 @@ TEST_CASE("a draft token of next to no probability stays out, however its own dr
     }
 }
 
-TEST_CASE("two siblings from two rows; a chosen one behind them, over many tiles") {
+TEST_CASE("two siblings from two rows, then a chosen one, over many tiles") {
   Random random(61);
   int differ = 0, unexplained = 0;
   for (int i = 0; i < 300; ++i) {
@@ -346,10 +346,9 @@ TEST_CASE("two siblings from two rows; a chosen one behind them, over many tiles
   CHECK(differ <= 2);
 }
 
-TEST_CASE(
-    "what a rejection leaves may be next to nothing, spread over many tiles: it is drawn from exactly") {
-  // p and q agree on what is heavy; the draft token is light under both, and lighter under p. What is left of
-  // p are other light tokens, which weigh less than 2^-53 together.
+TEST_CASE("draws from an almost empty residual over many tiles are exact") {
+  // p and q agree on what is heavy; the draft token is light under both, and lighter under p. The residual
+  // consists of other light tokens, whose total mass is below 2^-53.
   Random random(62);
   int rejected = 0, differ = 0;
   std::vector<int> tiles(3);
@@ -369,7 +368,7 @@ TEST_CASE(
     b.max_nodes = 2, b.width = 2;
     for (int n = 0; n < 2; ++n) b.add_row(b.target, p.data());
     b.add_row(b.draft, q.data());
-    b.stats.push_back(draw_one<float>(q, {}, 1).stats);  // the device's own, as p's will be
+    b.stats.push_back(draw_one<float>(q, {}, 1).stats);  // computed on the device, as p's will be
     b.draft_row = {-1, 0}, b.scale = {0, 0};
     DenseTree tree;
     tree.token = b.token, tree.parent = b.parent, tree.origin = 4;
@@ -393,7 +392,7 @@ TEST_CASE(
 }
 
 namespace {
-/// What a sequence verifier says, asked as no rule asks it.
+/// A sequence verifier, called in an order that no rule uses.
 struct Seen {
   double none = -1, kept = -1, nothing = -1, still = -1, third = -1, third_left = -1, others = -1;
   Token from_p = -1, drawn = -1, from_distribution = -1;
@@ -414,15 +413,15 @@ struct Probe {
     seen.drawn = verifier.sample_residual(0);
     const device::RowStats distribution = verifier.distribution(0, 0);
     seen.from_distribution =
-        verifier.sample(0, distribution, 0);  // of p itself, though the tiles were measured for other things
+        verifier.sample(0, distribution, 0);  // of p itself, although the tiles hold the masses of a residual
     verifier.finish(0);
     seen_by_probe = seen;
   }
 };
 }  // namespace
 
-TEST_CASE("what verification keeps of p when a rejection leaves nothing") {
-  // p flat over 4, three children drawn from flat rows: with a weight of 0.01 nothing is left, and p stays.
+TEST_CASE("a rejection that leaves no mass keeps p") {
+  // p flat over 4, three children drawn from flat rows: with a weight of 0.01 nothing is left, and p is kept.
   DeviceBatch<float> b(4);
   const std::vector<float> flat{0, 0, 0, 0}, peak{3, 0, 0, 0};
   b.token = {0, 1, 2, 3};
@@ -455,7 +454,7 @@ TEST_CASE("what verification keeps of p when a rejection leaves nothing") {
   CHECK(seen.from_distribution == rng.draw(cpu.weights(cpu.distribution(flat, {})), {5}));
 }
 
-TEST_CASE("a distribution is drawn from as it is, though its tiles were measured for a residual since") {
+TEST_CASE("a draw from a distribution is right although its tiles hold the masses of a residual") {
   Random random(62);
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     DeviceBatch<float> b(1600);
@@ -477,7 +476,7 @@ TEST_CASE("a distribution is drawn from as it is, though its tiles were measured
   }
 }
 
-TEST_CASE("the first of the largest is the first over more tiles than lanes") {
+TEST_CASE("ties for the largest logit go to the first, with more tiles than lanes") {
   for (const int second : {101, 600, 100 + 32 * 512, 100 + 33 * 512}) {
     std::vector<float> row(34 * 512);
     row[100] = row[static_cast<std::size_t>(second)] = 2;
@@ -486,7 +485,7 @@ TEST_CASE("the first of the largest is the first over more tiles than lanes") {
   }
 }
 
-TEST_CASE("a uniform draw of 0 does not pick a tile whose weights are none") {
+TEST_CASE("a uniform draw of 0 does not pick a tile without mass") {
   std::vector<float> row(1024, -90.0f);
   row[700] = 0;
   const ScanSize size{1024, 1, 4096};

@@ -1,4 +1,5 @@
 // labels: optimised
+// Greedy verification and sample-and-match on the device, against the CPU's rules.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/verify_greedy.cuh>
 #include <specula/cuda/device/verify_sample_and_match.cuh>
@@ -17,8 +18,8 @@ const auto none = [](const auto&) { return device::ChosenDraft{}; };
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("greedy: verification results are the CPU's on random ragged trees", Element, float,
-                   device::Half, device::BFloat16) {
+TEST_CASE_TEMPLATE("greedy: results are the CPU's on random ragged trees", Element, float, device::Half,
+                   device::BFloat16) {
   const auto no_uniforms = [](const Case&, DenseUniforms&) {};
   require_agreement_on_ragged_trees<device::detail::GreedyRule, Element>(Greedy{}, no_uniforms, none, 500);
   for (const int vocab : {1, 2000}) {
@@ -28,8 +29,8 @@ TEST_CASE_TEMPLATE("greedy: verification results are the CPU's on random ragged 
   }
 }
 
-TEST_CASE_TEMPLATE("sample-and-match: verification results are the CPU's on random ragged trees", Element,
-                   float, device::Half, device::BFloat16) {
+TEST_CASE_TEMPLATE("sample-and-match: results are the CPU's on random ragged trees", Element, float,
+                   device::Half, device::BFloat16) {
   require_agreement_on_ragged_trees<device::detail::SampleAndMatchRule, Element>(
       SampleAndMatch{},
       [](const Case& it, DenseUniforms& uniforms) { dense_match(it.dense, it.distributions, uniforms); },

@@ -1,6 +1,6 @@
 // labels: optimised cuda-only
-// Trees whose nodes are all asked at once: the verification results are those of
-// walking, and the workspace is ready for the next launch.
+// Verification of all nodes of a tree at once: results are those of following the path, and the workspace is
+// ready for the next launch.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/verify_greedy.cuh>
 #include <specula/cuda/device/verify_nodes.cuh>
@@ -17,7 +17,7 @@ using device::Status;
 
 namespace {
 
-/// A workspace as a program keeps it, for any number of batches.
+/// A workspace that is kept for any number of batches, as in a program.
 struct Kept {
   std::vector<NodeChoice> choices = std::vector<NodeChoice>(4000, NodeChoice{77, Status::overflow});
   std::vector<std::int32_t> arrived = std::vector<std::int32_t>(200);
@@ -57,7 +57,7 @@ void check(int vocab, int trees, std::uint64_t seed) {
       const SamplingParams p = settings[static_cast<std::size_t>(random.below(7))];
       batch.add(random_case(random, vocab, p, mix, random.bits()), p, random.bits());
     }
-    // Padding, and what hangs below it; bad trees and parameters beside good ones.
+    // Padding and nodes below it; bad trees and parameters beside valid ones.
     for (std::size_t n = 0; n < batch.token.size(); ++n)
       if (batch.parent[n] >= 0 && random.bernoulli(0.1)) batch.token[n] = -1;
     if (round > 0 && batch.begin[1] > 1) batch.parent[static_cast<std::size_t>(batch.begin[1]) - 1] = 1 << 20;
@@ -72,7 +72,7 @@ void check(int vocab, int trees, std::uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("all nodes at once: the verification results of walking, launch after launch on one workspace") {
+TEST_CASE("all nodes at once: the results of following the path, for several launches on one workspace") {
   check<SampleAndMatchRule, float>(40, 12, 1);
   check<SampleAndMatchRule, device::BFloat16>(600, 6, 2);
   check<SampleAndMatchRule, device::Half>(3, 12, 3);
@@ -80,7 +80,7 @@ TEST_CASE("all nodes at once: the verification results of walking, launch after 
   check<GreedyRule, device::BFloat16>(40, 12, 5);
 }
 
-TEST_CASE("a row that is bad off the path does no harm; on it, it is the sequence's status") {
+TEST_CASE("a bad row off the path does no harm; on the path it sets the sequence's status") {
   DeviceBatch<float> b(4);
   b.begin = {0, 3}, b.position = {4}, b.seed = {1}, b.params = {{0, 0, 1, 0}};
   b.token = {0, 1, 2}, b.parent = {-1, 0, 0};
@@ -97,7 +97,7 @@ TEST_CASE("a row that is bad off the path does no harm; on it, it is the sequenc
         Status::not_a_number);
 }
 
-TEST_CASE("padding has no row in a map, nor has what is below it") {
+TEST_CASE("padding and nodes below it have no row in a map") {
   DeviceBatch<float> b(4);
   b.begin = {0, 4}, b.position = {4}, b.seed = {1}, b.params = {{}};
   b.token = {0, -1, 2, 1}, b.parent = {-1, 0, 0, 1};
@@ -111,7 +111,7 @@ TEST_CASE("padding has no row in a map, nor has what is below it") {
   CHECK(all_nodes<SampleAndMatchRule>(b, args, kept, 1, 64, 1)[0].tokens == std::vector<Token>{2, 2});
 }
 
-TEST_CASE("where asking all nodes pays") {
+TEST_CASE("for which batches all nodes are verified at once") {
   const auto asks = [](int sequences, int nodes, int depth) {
     device::VerifyCapacity c;
     c.sequences = sequences, c.max_nodes = nodes, c.max_depth = depth, c.vocab = 128256;

@@ -1,4 +1,5 @@
 // labels: optimised
+// Rejection sampling on the device, against the CPU's rule.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/verify_rejection.cuh>
 
@@ -19,7 +20,7 @@ const auto logits = [](const auto& batch) { return batch.logits_draft(); };
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("verification results are the CPU's on random ragged trees", Element, float, device::Half,
+TEST_CASE_TEMPLATE("rejection: results are the CPU's on random ragged trees", Element, float, device::Half,
                    device::BFloat16) {
   require_agreement_on_ragged_trees<Rule, Element>(Rejection{}, dense, logits, 100);
 }
@@ -33,7 +34,7 @@ TEST_CASE("more than 32 siblings, more than 64 nodes, many tiles") {
   require_agreement(large);
 }
 
-TEST_CASE("chosen proposals need no draft at all") {
+TEST_CASE("proposals of chosen tokens need no draft rows") {
   const auto none = [](const auto&) { return device::ChosenDraft{}; };
   require_agreement(compare_with_cpu<Rule, float>(Rejection{}, dense, none, 600, 50,
                                                   {.nodes = 20, .draws = false, .distinct = false}, 3));

@@ -1,4 +1,5 @@
 // labels: optimised
+// Verification with a vocabulary split over GPUs, against the CPU's rules.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/verify_sharded.cuh>
 
@@ -29,7 +30,7 @@ std::vector<DeviceResult> emulate_sharded(DeviceBatch<Element>& batch, int shard
     device::ShardRows<Element> rows{};
     rows.first_token = s * of_shard * kTile;
     rows.tokens = std::min(batch.vocab - rows.first_token, of_shard * kTile);
-    // The shard has rows of its own.
+    // The shard has its own rows.
     std::vector<Element> mine;
     for (std::size_t n = 0; n < batch.token.size(); ++n) {
       const auto row = batch.target.begin() + batch.offset + static_cast<std::ptrdiff_t>(n) * batch.stride +
@@ -97,7 +98,7 @@ void check(const Rule& rule, int vocab, int batches, std::uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("1, 2, 3 and 8 shards decide alike, and as the CPU") {
+TEST_CASE("1, 2, 3 and 8 shards give the CPU's results") {
   check<GreedyRule, device::BFloat16>(Greedy{}, 4500, 2, 1);
   check<SampleAndMatchRule, float>(SampleAndMatch{}, 4500, 2, 2);
   check<SampleAndMatchRule, device::Half>(SampleAndMatch{}, 30, 10, 3);
@@ -107,7 +108,7 @@ TEST_CASE("1, 2, 3 and 8 shards decide alike, and as the CPU") {
   check<RejectionRule, float>(Rejection{}, 3, 40, 6);
 }
 
-TEST_CASE("bad rows and cuts have a status") {
+TEST_CASE("bad rows and truncation give a status") {
   for (const int shards : {1, 2}) {
     DeviceBatch<float> b(700);
     std::vector<float> row(700, 0.5f);
@@ -144,7 +145,7 @@ TEST_CASE("bad rows and cuts have a status") {
   }
 }
 
-TEST_CASE("more tiles than lanes, rows whose quotient overflows, masks, and a tree that is none") {
+TEST_CASE("more tiles than lanes, rows whose quotient overflows, masks, and an invalid tree") {
   for (const int shards : {1, 3}) {
     const int vocab = 34 * 512;
     DeviceBatch<float> b(vocab);
@@ -176,7 +177,7 @@ TEST_CASE("more tiles than lanes, rows whose quotient overflows, masks, and a tr
   }
 }
 
-TEST_CASE("each sequence has its number in the batch's random numbers, and large logits their sum") {
+TEST_CASE("each sequence has its own random numbers; sums of large logits") {
   Random random(41);
   for (const float shift : {0.0f, 20000.0f}) {
     DeviceBatch<float> b(1100);
@@ -205,7 +206,7 @@ TEST_CASE("each sequence has its number in the batch's random numbers, and large
   }
 }
 
-TEST_CASE("shards that a host refuses") {
+TEST_CASE("invalid shards are refused on the host") {
   float logit = 0;
   device::TilePartial partial{};
   CHECK(device::detail::valid_shard(device::ShardRows<float>{&logit, 512, 0, 512}, 2));
@@ -221,7 +222,7 @@ TEST_CASE("shards that a host refuses") {
   CHECK_FALSE(device::detail::valid_gathered({&partial, &logit, 0, 3}, 1));
 }
 
-TEST_CASE("a sequence whose nodes go beyond those that were gathered: a status, and nothing is read there") {
+TEST_CASE("a sequence whose nodes exceed the gathered ones: a status, and no reads there") {
   DeviceBatch<float> b(3);
   const std::vector<float> row{0, 9, 0};
   b.token = {0, 1, 0, 1}, b.parent = {-1, 0, -1, 0};

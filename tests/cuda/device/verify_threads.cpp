@@ -1,6 +1,6 @@
 // labels: threads
-// Every thread of a block is a thread here, so that the thread sanitizer sees accesses that no barrier
-// orders.
+// Data races in the verification kernels: every thread is a std::thread, so that the thread sanitizer sees
+// accesses that no barrier orders.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/verify_rejection.cuh>
 #include <specula/cuda/device/verify_traversal.cuh>
@@ -13,7 +13,7 @@
 using namespace specula;
 using namespace specula_test;
 
-TEST_CASE("a cluster of threads decides as the CPU does") {
+TEST_CASE("concurrent threads: the CPU's results") {
   Random random(31);
   DeviceBatch<float> batch(600);
   std::vector<DeviceResult> rejection, traversal;

@@ -1,4 +1,5 @@
 // labels: optimised
+// Traversal and block verification on the device, against the CPU's rules.
 #include <doctest/doctest.h>
 #include <specula/cuda/device/verify_block.cuh>
 #include <specula/cuda/device/verify_traversal.cuh>
@@ -21,7 +22,7 @@ const auto logits = [](const auto& batch) { return batch.logits_draft(); };
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("verification results are the CPU's on random ragged trees", Element, float, device::Half,
+TEST_CASE_TEMPLATE("traversal: results are the CPU's on random ragged trees", Element, float, device::Half,
                    device::BFloat16) {
   require_agreement_on_ragged_trees<Rule, Element>(Traversal{}, dense, logits, 200);
 }
@@ -33,7 +34,8 @@ TEST_CASE("more than 32 siblings, more than 64 nodes, many tiles") {
       compare_with_cpu<Rule, device::BFloat16>(Traversal{}, dense, logits, 12, 9000, {.nodes = 12}, 2));
 }
 
-TEST_CASE_TEMPLATE("on chains it is block verification", Element, float, device::Half, device::BFloat16) {
+TEST_CASE_TEMPLATE("on chains traversal is block verification", Element, float, device::Half,
+                   device::BFloat16) {
   require_agreement_on_ragged_trees<Rule, Element>(
       Block{},
       [](const Case& it, DenseUniforms& uniforms) { dense_block(it.dense, it.distributions, uniforms); },

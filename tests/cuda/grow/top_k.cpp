@@ -1,4 +1,5 @@
 // labels: threads optimised
+// Top-k of rows on the device, against the CPU's.
 #include <doctest/doctest.h>
 #include <specula/cuda/grow/top_k.cuh>
 #include <specula/distribution/row_scan.hpp>
@@ -42,7 +43,7 @@ Found find(const std::vector<float>& logits, int k, Geometry geometry, std::uint
            Engine engine = Engine::fibers) {
   const int vocab = static_cast<int>(logits.size());
   std::vector<Element> row(logits.size() + static_cast<std::size_t>(offset) + 8);
-  for (Element& e : row) store(std::numeric_limits<float>::max(), e);  // what must not be read
+  for (Element& e : row) store(std::numeric_limits<float>::max(), e);  // must not be read
   for (std::size_t i = 0; i < logits.size(); ++i) store(logits[i], row[i + static_cast<std::size_t>(offset)]);
   const ScanSize size{vocab, 1, 4096};
   Found out;
@@ -86,7 +87,7 @@ void check(std::vector<float> logits, int k, std::uint64_t seed, int offset = 0)
     bool same = true, near = true, falls = true;
     for (std::size_t i = 0; i < count; ++i) {
       same &= found.tokens[i] == top[i].token;
-      // Of larger logits the log-normaliser is out of its contract's range (distribution/row_kernels.hpp).
+      // For larger logits the log-normaliser's error bound does not hold (distribution/row_kernels.hpp).
       near &= std::abs(logits[static_cast<std::size_t>(top[i].token)]) > 1e4f ||
               std::abs(found.probs[i] - top[i].prob) <= 1e-6 * top[i].prob;
       falls &= found.probs[i] <= 1 && (i == 0 || found.probs[i] <= found.probs[i - 1]);
@@ -97,13 +98,13 @@ void check(std::vector<float> logits, int k, std::uint64_t seed, int offset = 0)
     if (&geometry == kGeometries.data())
       first = found;
     else
-      CHECK(found == first);  // to the last bit
+      CHECK(found == first);  // bit for bit
   }
 }
 
 }  // namespace
 
-UNTHREADED_TEST_CASE("the best of a row, as on the CPU, for any row, element, alignment and geometry") {
+UNTHREADED_TEST_CASE("top-k is the CPU's, for any row, element, alignment and launch geometry") {
   Random random(81);
   for (const int vocab : {1, 2, 40, 511, 512, 513, 1500, 4100, 6000})
     for (const int k : {1, 7, 10, 32}) {
@@ -133,8 +134,7 @@ UNTHREADED_TEST_CASE("rows of few values: ties go to the lower token, within a t
   check<float>(one, 10, 1);
 }
 
-UNTHREADED_TEST_CASE(
-    "the best in one tile, in as many tiles as are wanted, and in falling order of the tiles") {
+UNTHREADED_TEST_CASE("the k best in one tile, in k tiles, and in descending order of tiles") {
   Random random(83);
   std::vector<float> row = random.row(40 * 512, 1);
   for (int i = 0; i < 12; ++i)
@@ -149,7 +149,7 @@ UNTHREADED_TEST_CASE(
   check<float>(row, 32, 5);
 }
 
-UNTHREADED_TEST_CASE("up to 64 and none, for every block by itself, a row and another one after it") {
+UNTHREADED_TEST_CASE("k from 0 to 64, in every block separately, two rows in turn") {
   Random random(86);
   for (int round = 0; round < 30; ++round) {
     const int vocab = 1 + random.below(round % 3 == 0 ? 60 : 12000);
@@ -197,7 +197,7 @@ UNTHREADED_TEST_CASE("up to 64 and none, for every block by itself, a row and an
   }
 }
 
-UNTHREADED_TEST_CASE("rows that are no distribution") {
+UNTHREADED_TEST_CASE("rows that are not valid logits") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   Random random(84);
   for (const Geometry& geometry : kGeometries) {
@@ -215,7 +215,7 @@ UNTHREADED_TEST_CASE("rows that are no distribution") {
   }
 }
 
-TEST_CASE("threads of their own") {
+TEST_CASE("concurrent threads") {
   Random random(85);
   const std::vector<float> row = random.row(1700, 6, 0.5);
   const Found found = find<float>(row, 10, {2, 64}, 1, 0, Engine::threads);

@@ -1,6 +1,6 @@
 // labels: optimised
-// Thresholds of 16-bit rows from one count of keys: the CPU's, several rows at once, whatever the launch; and
-// when they are left to the histograms.
+// Truncation of 16-bit rows by counting keys, several rows at once: the CPU's thresholds, for any launch; and
+// when the histograms are used instead.
 #include <doctest/doctest.h>
 #include <specula/cuda/verify/row_scan.cuh>
 
@@ -19,7 +19,7 @@ namespace {
 
 struct Truncations {
   std::vector<device::RowStats> distributions;
-  int counted = 0;  // rows whose keys sufficed
+  int counted = 0;  // rows truncated by their keys alone
 };
 
 template <class Element>
@@ -60,7 +60,7 @@ Truncations truncation_of(const std::vector<std::vector<float>>& rows, const Sam
   return out;
 }
 
-/// Rows of one element type, cut as the CPU cuts them; how many were decided by their keys.
+/// Checks rows of one element type against the CPU; counts the rows that were truncated by their keys alone.
 template <class Element>
 int check(std::vector<std::vector<float>> rows, const SamplingParams& p, Random& random) {
   const auto round = rounding(Element{});
@@ -81,7 +81,7 @@ int check(std::vector<std::vector<float>> rows, const SamplingParams& p, Random&
     CHECK(other.counted == first.counted);
     for (std::size_t r = 0; r < rows.size(); ++r) {
       CHECK(other.distributions[r].min_logit == first.distributions[r].min_logit);
-      CHECK(other.distributions[r].log_z == first.distributions[r].log_z);  // to the bit
+      CHECK(other.distributions[r].log_z == first.distributions[r].log_z);  // bit for bit
     }
   }
   return first.counted;
@@ -97,7 +97,7 @@ const SamplingParams kSettings[] = {{.top_p = 0.95f},
 
 }  // namespace
 
-TEST_CASE("rows as models have them are cut by their keys alone, several at once") {
+TEST_CASE("realistic rows are truncated by their keys alone, several at once") {
   Random random(501);
   int rows = 0, counted = 0;
   for (const SamplingParams& p : kSettings) {
@@ -115,7 +115,7 @@ TEST_CASE("rows as models have them are cut by their keys alone, several at once
   CHECK(counted == rows);
 }
 
-TEST_CASE("thresholds far below the largest key, at zeros, among negative logits: none is lost") {
+TEST_CASE("thresholds far below the largest key, at zeros, among negative logits") {
   Random random(502);
   int counted = 0, rows = 0;
   for (const SamplingParams& p : kSettings)
@@ -132,10 +132,10 @@ TEST_CASE("thresholds far below the largest key, at zeros, among negative logits
       rows += 5;
     }
   CHECK(counted > rows / 10);
-  CHECK(counted < rows);  // the histograms had their turn
+  CHECK(counted < rows);  // the histograms were used
 }
 
-TEST_CASE("a row that is bad is left alone, its fellows are cut") {
+TEST_CASE("a bad row is not truncated, the others are") {
   Random random(503);
   std::vector<std::vector<float>> rows{random.row(600, 3), random.row(600, 3), random.row(600, 3)};
   rows[1][77] = std::numeric_limits<float>::quiet_NaN();

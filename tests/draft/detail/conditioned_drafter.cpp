@@ -1,4 +1,5 @@
 // labels: light
+// Drafters conditioned on the target (Glide, FeatureHead): which nodes are kept, dropped and recomputed.
 #include <specula/draft/detail/conditioned_drafter.hpp>
 
 #include <doctest/doctest.h>
@@ -55,7 +56,7 @@ struct Grown {
   }
 };
 
-/// Puts the target where the text is, by commits or appends: what it remembers does not depend on that.
+/// Brings the target to the text, by commits or appends, with the same result.
 void follow(SeenModel& target, const List& text, Random& random) {
   std::int32_t same = 0;
   while (same < target.size() && static_cast<std::size_t>(same) < text.size() &&
@@ -74,9 +75,8 @@ void follow(SeenModel& target, const List& text, Random& random) {
 }  // namespace
 
 TEST_CASE_TEMPLATE(
-    "whatever came true and whatever threw: rows are those of a draft that was fed all anew, its context "
-    "with the "
-    "target's present memory",
+    "after any accepted tokens and errors, rows are those of a new draft whose context was computed with the "
+    "target's current state",
     Kind, GlideKind, HeadKind) {
   int thrown = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
@@ -86,7 +86,7 @@ TEST_CASE_TEMPLATE(
     Random random(seed);
     List context, draft_tokens;
     Grown nodes;
-    // A call of a model throws now and then; then the same again.
+    // Sometimes a model's call throws; then it is repeated.
     const auto careful = [&](auto call) {
       if (random.bernoulli(0.1)) draft.throw_view = draft.view_calls + 1;
       if (random.bernoulli(0.1)) target.throw_view = target.view_calls + 1;
@@ -103,7 +103,7 @@ TEST_CASE_TEMPLATE(
       }
     };
     for (int round = 0; round < 50; ++round) {
-      // The text goes on: by some of the draft tokens, then by a path of the nodes, then by anything.
+      // The text continues with some of the draft tokens, then a path of nodes, then random tokens.
       if (random.bernoulli(0.06)) {
         const std::int32_t n = random.below(static_cast<std::int32_t>(context.size()) + 3);
         drafter.truncate(n);
@@ -122,7 +122,7 @@ TEST_CASE_TEMPLATE(
         for (int i = random.below(3); i > 0; --i) context.push_back(random.below(kVocab));
       }
       follow(target, context, random);
-      // Draft tokens of a round: the last one of the last round first, then longer and other ones.
+      // Draft tokens of a round: first the last round's, then longer and different ones.
       for (int turn = 1 + random.below(3); turn > 0; --turn) {
         if (random.bernoulli(0.3)) draft_tokens.resize(draft_tokens.size() - draft_tokens.size() / 2);
         for (int i = random.below(4); i > 0; --i) draft_tokens.push_back(random.below(kVocab));
@@ -152,7 +152,7 @@ TEST_CASE_TEMPLATE(
                          static_cast<std::int32_t>(context.size()), draft));
             }
             done = true;
-          } catch (const std::runtime_error&) {  // of extend(): a sync makes it good
+          } catch (const std::runtime_error&) {  // of extend(): a sync repairs it
             ++thrown;
             draft.model.throw_call = -1;
           }
@@ -165,7 +165,7 @@ TEST_CASE_TEMPLATE(
 }
 
 TEST_CASE_TEMPLATE(
-    "accepted tokens are run again, now that the target has theirs; other draft tokens are dropped", Kind,
+    "accepted tokens are recomputed once the target has their state; other draft tokens are dropped", Kind,
     GlideKind, HeadKind) {
   SeenModel target(kVocab, 1);
   typename Kind::Draft draft(kVocab, 1);
@@ -174,7 +174,7 @@ TEST_CASE_TEMPLATE(
   target.append(prompt);
   drafter.sync(prompt, {});
   CHECK(draft.seen.empty());  // it is lazy
-  // 0 is the root, behind it 1 - 2, and 3 beside 1.
+  // 0 is the root; below it the chain 1 - 2, and 3, a sibling of 1.
   drafter.extend(List{0, 1, 2, 3}, std::vector<NodeId>{-1, 0, 1, 0});
   CHECK(draft.seen == std::vector<Observation>{{1, 0, 3, false},
                                                {2, 1, 3, false},
@@ -186,7 +186,7 @@ TEST_CASE_TEMPLATE(
   CHECK(drafter.usage().calls == 1);
   CHECK(drafter.usage().nodes == 4);
 
-  // 0 and 1 came true; they saw 3 of the target's tokens, and now see 5.
+  // 0 and 1 are accepted; they saw 3 of the target's tokens, and now see 5.
   target.append(List{0, 1});
   draft.seen.clear();
   const List context = {1, 2, 3, 0, 1};
@@ -195,10 +195,10 @@ TEST_CASE_TEMPLATE(
   const LogitsView rows = drafter.extend(List{3}, std::vector<NodeId>{-1});
   CHECK(draft.seen == std::vector<Observation>{{0, 3, 5, false}, {1, 4, 5, false}, {3, 5, 5, true}});
   CHECK(same(rows.row(0), {1, 2, 3, 0, 1, 3}, 5, draft));
-  CHECK(!same(rows.row(0), {1, 2, 3, 0, 1, 3}, 3, draft));  // what it would say had they stayed
+  CHECK(!same(rows.row(0), {1, 2, 3, 0, 1, 3}, 3, draft));  // its row if they had been kept
 
-  // A draft token is what was drafted or is fed, and run again once it is context. Its first token is the
-  // root.
+  // Draft tokens are computed when drafted or fed, and recomputed once they are context. The first of them is
+  // the root.
   draft.seen.clear();
   drafter.sync(context, List{3, 2});
   drafter.extend(List{1}, std::vector<NodeId>{-1});
@@ -215,7 +215,7 @@ TEST_CASE_TEMPLATE(
   CHECK(drafter.usage().seconds > 0);
 }
 
-TEST_CASE("a draft whose cache is the same whatever it saw keeps what came true") {
+TEST_CASE("a draft whose KV cache does not depend on the target keeps accepted nodes") {
   struct Keeping : ToyGlide {
     using ToyGlide::ToyGlide;
     bool keeps_speculation() const { return keeps; }
@@ -235,14 +235,13 @@ TEST_CASE("a draft whose cache is the same whatever it saw keeps what came true"
     drafter.sync(List{1, 2, 3, 0, 1, 1}, {});
     drafter.extend(List{3}, std::vector<NodeId>{-1});
     CHECK(draft.model.cache() == List{1, 2, 3, 0, 1, 1});
-    CHECK(draft.seen.size() == (keeps ? 2 : 4));  // one that nobody drafted, and the root
+    CHECK(draft.seen.size() == (keeps ? 2 : 4));  // one that was not drafted, and the root
     CHECK(draft.seen.back() == Observation{3, 6, 6, true});
   }
 }
 
-TEST_CASE_TEMPLATE(
-    "turns of one round: what the draft tokens have in common with the last one is not run again", Kind,
-    GlideKind, HeadKind) {
+TEST_CASE_TEMPLATE("several syncs in a round: draft tokens shared with the last sync are not recomputed",
+                   Kind, GlideKind, HeadKind) {
   SeenModel target(kVocab, 1);
   typename Kind::Draft draft(kVocab, 1, 1.0f, false);
   auto drafter = Kind::make(draft, target);
@@ -264,12 +263,13 @@ TEST_CASE_TEMPLATE(
   CHECK(ran({0, 1, 2}) == std::vector<Observation>{{2, 5, 3, false}});
   CHECK(ran({0, 2, 2}) == std::vector<Observation>{{2, 4, 3, false}, {2, 5, 3, false}});
   CHECK(ran({0}).empty());
-  CHECK(ran({0, 2}).size() == 1);  // it was cut off: nothing of it is left
+  CHECK(ran({0, 2}).size() == 1);  // it was dropped completely
   CHECK(ran({}).empty());
   CHECK(ran({0}).size() == 1);
 }
 
-TEST_CASE_TEMPLATE("a prompt in pieces, and a second one that begins alike", Kind, GlideKind, HeadKind) {
+TEST_CASE_TEMPLATE("a prompt in pieces, and a second prompt with a common prefix", Kind, GlideKind,
+                   HeadKind) {
   for (const bool lazy : {false, true}) {
     CAPTURE(lazy);
     SeenModel target(kVocab, 1);
@@ -285,7 +285,7 @@ TEST_CASE_TEMPLATE("a prompt in pieces, and a second one that begins alike", Kin
       const LogitsView rows = drafter.extend(List{1}, std::vector<NodeId>{-1});
       CHECK(same(rows.row(0), joined(prompt, {1}), static_cast<std::int32_t>(prompt.size()), draft));
       for (std::size_t i = 0; i < draft.seen.size(); ++i)
-        CHECK(draft.seen[i].view_size >= draft.seen[i].position);  // nothing that it saw will be seen anew
+        CHECK(draft.seen[i].view_size >= draft.seen[i].position);  // nothing that it saw has changed
       return draft.seen.size() - 1;
     };
     CHECK(prefill({1, 2, 3, 0, 1, 2, 3, 0, 1}, 0) == 9);
@@ -296,14 +296,14 @@ TEST_CASE_TEMPLATE("a prompt in pieces, and a second one that begins alike", Kin
     target.truncate(0);
     drafter.truncate(0);
     CHECK(prefill({3, 3}, 0) == 2);
-    // Truncating beyond what it holds drops what it was not fed as context.
+    // Truncating beyond its size drops what was not context.
     drafter.sync(List{3, 3}, List{2, 1});
     drafter.truncate(3);
     CHECK(draft.model.cache() == List{3, 3});
   }
 }
 
-TEST_CASE_TEMPLATE("contexts that do not fit, and nothing changed", Kind, GlideKind, HeadKind) {
+TEST_CASE_TEMPLATE("contexts that do not fit are errors that change nothing", Kind, GlideKind, HeadKind) {
   SeenModel target(kVocab, 1);
   typename Kind::Draft draft(kVocab, 1);
   auto drafter = Kind::make(draft, target);
@@ -335,7 +335,7 @@ TEST_CASE_TEMPLATE("contexts that do not fit, and nothing changed", Kind, GlideK
   CHECK(draft.model.cache() == List{1, 2, 3, 1, 0});
 }
 
-TEST_CASE_TEMPLATE("drafting on what the target had is an error", Kind, GlideKind, HeadKind) {
+TEST_CASE_TEMPLATE("drafting with a stale view of the target is an error", Kind, GlideKind, HeadKind) {
   SeenModel target(kVocab, 1);
   typename Kind::Draft draft(kVocab, 1);
   auto drafter = Kind::make(draft, target);
@@ -344,11 +344,12 @@ TEST_CASE_TEMPLATE("drafting on what the target had is an error", Kind, GlideKin
   drafter.extend(List{1}, std::vector<NodeId>{-1});
   target.truncate(3);
   CHECK_THROWS_AS(drafter.extend(List{1}, std::vector<NodeId>{0}), std::logic_error);
-  drafter.sync(List{1, 2, 3}, {});  // the same context again, which gets a view of its own
+  drafter.sync(List{1, 2, 3}, {});  // the same context again, with a new view
   CHECK(same(drafter.extend(List{1}, std::vector<NodeId>{-1}).row(0), {1, 2, 3, 1}, 3, draft));
 }
 
-TEST_CASE_TEMPLATE("what the draft held before has not seen the target", Kind, GlideKind, HeadKind) {
+TEST_CASE_TEMPLATE("tokens that a draft model held before are not reused, since they did not see the target",
+                   Kind, GlideKind, HeadKind) {
   SeenModel target(kVocab, 1);
   target.append(List{1, 2, 3});
   typename Kind::Draft draft(kVocab, 1);
@@ -364,8 +365,7 @@ TEST_CASE_TEMPLATE("what the draft held before has not seen the target", Kind, G
   CHECK(drafter.usage().seconds > seconds);
 }
 
-TEST_CASE_TEMPLATE("models that do not fit together are refused when the drafter is made", Kind, GlideKind,
-                   HeadKind) {
+TEST_CASE_TEMPLATE("the constructor refuses models that do not match", Kind, GlideKind, HeadKind) {
   SeenModel target(kVocab, 1);
   typename Kind::Draft other(kVocab + 1, 1), draft(kVocab, 1);
   CHECK_THROWS_WITH_AS(Kind::make(other, target),
@@ -376,7 +376,7 @@ TEST_CASE_TEMPLATE("models that do not fit together are refused when the drafter
   CHECK_THROWS_WITH_AS(Kind::make(draft, target), "set_target_state failed", std::runtime_error);
 }
 
-TEST_CASE_TEMPLATE("a draft model that something else used is an error, and truncate(0) begins anew", Kind,
+TEST_CASE_TEMPLATE("use of the draft model by another caller is an error; truncate(0) starts anew", Kind,
                    GlideKind, HeadKind) {
   SeenModel target(kVocab, 1);
   typename Kind::Draft draft(kVocab, 1);

@@ -1,4 +1,5 @@
 // labels: light
+// PairMap: a hash map from pairs of integers.
 #include <specula/draft/detail/pair_map.hpp>
 
 #include <doctest/doctest.h>
@@ -13,7 +14,7 @@ using specula::detail::PairMap;
 using specula_test::AllocationCount;
 using specula_test::Random;
 
-TEST_CASE("it holds what a std::map holds") {
+TEST_CASE("PairMap agrees with std::map") {
   for (const std::int32_t range : {3, 40, 1 << 30}) {
     Random random(static_cast<std::uint64_t>(range));
     PairMap<int> map;
@@ -49,7 +50,7 @@ TEST_CASE("an empty map holds nothing; a new value is Value{}") {
   CHECK(map.size() == 1);
 }
 
-TEST_CASE("room for n pairs is room for n pairs, and clear() keeps it") {
+TEST_CASE("reserve(n) suffices for n pairs, and clear() keeps the memory") {
   for (int n = 1; n < 200; ++n) {
     PairMap<int> map;
     map.reserve(static_cast<std::size_t>(n));

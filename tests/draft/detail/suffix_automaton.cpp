@@ -1,4 +1,5 @@
 // labels: light
+// SuffixAutomaton: the longest matching suffix of a growing text.
 #include <specula/draft/detail/suffix_automaton.hpp>
 
 #include <doctest/doctest.h>
@@ -32,7 +33,7 @@ std::size_t longest(const Text& corpus, const Text& text) {
   return length;
 }
 
-/// Of a few tokens, with pieces that come again.
+/// A text of a few tokens, with repeated pieces.
 Text random_text(Random& random, std::int32_t vocab, std::size_t size) {
   Text text;
   while (text.size() < size) {
@@ -47,7 +48,7 @@ Text random_text(Random& random, std::int32_t vocab, std::size_t size) {
   return text;
 }
 
-/// The words of which each is the two before it, joined: the text whose suffix links are worst to follow.
+/// Fibonacci words, the worst case for suffix links.
 Text fibonacci(std::size_t size) {
   Text a = {0}, b = {0, 1};
   while (b.size() < size) {
@@ -61,7 +62,7 @@ Text fibonacci(std::size_t size) {
 
 }  // namespace
 
-TEST_CASE("as it grows: longest matches of any query, and where they occurred first") {
+TEST_CASE("while the text grows: longest matches of any query, and their first occurrences") {
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
     Random random(seed);
     const std::int32_t vocab = 1 + random.below(4);
@@ -76,7 +77,8 @@ TEST_CASE("as it grows: longest matches of any query, and where they occurred fi
       REQUIRE(static_cast<std::size_t>(automaton.repeated().length) == longest(before, corpus));
       REQUIRE(automaton.after(automaton.whole()) == automaton.size());
 
-      // On from the end of the text, or from nothing, by tokens that may occur nowhere; sometimes cut short.
+      // Queries from the end of the text or from its start, with tokens that may not occur; sometimes
+      // truncated.
       Text query = random.bernoulli(0.5) ? corpus : Text{};
       SuffixAutomaton::Match match = query.empty() ? SuffixAutomaton::Match{} : automaton.whole();
       for (int i = 0; i < 8; ++i) {
@@ -119,7 +121,7 @@ TEST_CASE("clear() forgets everything") {
   }
 }
 
-TEST_CASE("room for n tokens is room for n tokens of the worst text") {
+TEST_CASE("reserve(n) suffices for n tokens of the worst text") {
   for (const std::int32_t n : {1, 2, 5, 64, 1000}) {
     // abbb...b has the most states, abbb...bc the most edges; and one without a repetition.
     for (int kind = 0; kind < 4; ++kind) {
@@ -154,7 +156,7 @@ TEST_CASE("cost: a few look-ups per token of the text, and a search does not tra
     CHECK(automaton.steps() < static_cast<std::int64_t>(8 * kSize));
     std::int64_t most = 0;
     for (int query = 0; query < 2000; ++query) {
-      // A suffix of the text, or something in its midst, and then a token that may not come there.
+      // A suffix or an inner piece of the text, then a token that may not follow there.
       SuffixAutomaton::Match match = automaton.whole();
       if (query % 2 == 1) {
         const auto from = static_cast<std::size_t>(random.below(static_cast<std::int32_t>(kSize) - 600));

@@ -1,6 +1,6 @@
 // labels: threads vectorised
-// Products of inputs rounded to bfloat16: against sums in double of the rounded inputs, and their bits
-// against themselves.
+// Matrix products of inputs rounded to bfloat16: against sums in double, and the same bits for any number of
+// inputs.
 #include <specula/eigen/detail/bf16_product.hpp>
 
 #include "specula/eigen/detail/bf16_product.hpp"
@@ -44,7 +44,7 @@ LlamaConfig small_config() {
 
 }  // namespace
 
-UNTHREADED_TEST_CASE("every number of inputs gives the sums of the rounded inputs, each with the same bits") {
+UNTHREADED_TEST_CASE("any number of inputs gives the sums of the rounded inputs, with the same bits") {
   if (lacks_bf16()) return;
   specula_test::Random random(3);
   for (const std::int32_t cols : {1, 2, 31, 64, 255, 344}) {
@@ -55,7 +55,7 @@ UNTHREADED_TEST_CASE("every number of inputs gives the sums of the rounded input
       for (float& value : row) value = static_cast<float>(rounded(static_cast<float>(random.between(-1, 1))));
       matrix.set_row(r, row);
     }
-    const std::ptrdiff_t ldx = cols + 3;  // what lies behind an input must not be read into a sum
+    const std::ptrdiff_t ldx = cols + 3;  // padding after an input must not enter a sum
     std::vector<float> x(static_cast<std::size_t>(columns * ldx), std::numeric_limits<float>::quiet_NaN());
     for (std::int32_t c = 0; c < columns; ++c)
       for (std::int32_t k = 0; k < cols; ++k)
@@ -124,5 +124,5 @@ TEST_CASE(
   }
   CHECK(same == 64);
   CHECK(worst < 0.03f * largest);
-  CHECK(worst > 0);  // or nothing was rounded
+  CHECK(worst > 0);  // shows that inputs were rounded
 }

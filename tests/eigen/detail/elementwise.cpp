@@ -1,5 +1,5 @@
 // labels: vectorised
-// The functions between the products: against double, and lane by lane.
+// Elementwise functions (exp, softmax, RMSNorm, SwiGLU, rotary): against double, and lane by lane.
 #include <specula/eigen/detail/elementwise.hpp>
 
 #include "specula/eigen/detail/elementwise.hpp"
@@ -54,7 +54,7 @@ TEST_CASE("exp is within 2e-7 from -87 to 88, and 0 below") {
   }
 }
 
-TEST_CASE("softmax: padding changes nothing, and the sum is right") {
+TEST_CASE("softmax: padding has no effect, and the sum is right") {
   specula_test::Random random(21);
   for (const Isa isa : machine_isas()) {
     const Elementwise<float> f(isa);
@@ -78,7 +78,7 @@ TEST_CASE("softmax: padding changes nothing, and the sum is right") {
   }
 }
 
-TEST_CASE("every lane is treated alike") {
+TEST_CASE("all lanes give the same results") {
   for (const Isa isa : machine_isas()) {
     const Elementwise<float> f(isa);
     specula_test::Random random(22);

@@ -1,3 +1,4 @@
+// LlamaStages: which tokens each stage of layers has computed.
 #include <specula/eigen/detail/llama_stages.hpp>
 
 #include <doctest/doctest.h>
@@ -5,8 +6,8 @@
 #include <vector>
 
 using namespace specula;
-using eigen::detail::LlamaStages;
 using eigen::detail::BatchToken;
+using eigen::detail::LlamaStages;
 
 namespace {
 
@@ -16,7 +17,7 @@ std::vector<std::int32_t> path_of(const BatchToken& column) {
 
 }  // namespace
 
-TEST_CASE("a chunk that waits: each token sees those before it, in order") {
+TEST_CASE("a deferred chunk: each token sees those before it, in order") {
   LlamaStages stages({2, 5}, {.max_nodes = 4, .prefill_chunk = 8});
   CHECK(stages.part(1).first_layer == 2);
   CHECK(stages.part(1).last_layer == 5);
@@ -32,14 +33,14 @@ TEST_CASE("a chunk that waits: each token sees those before it, in order") {
   stages.mark_computed(0, 3);
   CHECK(stages.pending() == 0);
   CHECK(stages.waiting(0) == 0);
-  CHECK(stages.waiting(1) == 3);  // for the second stage they are no tokens any more
+  CHECK(stages.waiting(1) == 3);  // the second stage does not have these tokens
   stages.start_columns(1, 2);
   CHECK(stages.columns()[1].token == kNoToken);
   stages.mark_computed(1, 2);
   CHECK(stages.waiting(1) == 1);
 }
 
-TEST_CASE("nodes see what waits and their ancestors; a path that is committed keeps how far it went") {
+TEST_CASE("nodes see deferred tokens and their ancestors; a committed path keeps its stages") {
   LlamaStages stages({1, 2}, {.max_nodes = 8, .prefill_chunk = 8});
   stages.append(std::vector<Token>{7, 8});
   stages.start_columns(0, 2);
@@ -53,7 +54,7 @@ TEST_CASE("nodes see what waits and their ancestors; a path that is committed ke
     stages.pass_stage(node);
   }
   REQUIRE(stages.columns().size() == 4);
-  // Slots: two computed, one that waits, nodes behind the context of three.
+  // Slots: two computed, one deferred, nodes after the context of three.
   CHECK(path_of(stages.columns()[2]) == std::vector<std::int32_t>{2, 3, 4});
   CHECK(path_of(stages.columns()[3]) == std::vector<std::int32_t>{2, 3, 5});
   CHECK(stages.columns()[2].in_order == 3);
@@ -67,7 +68,7 @@ TEST_CASE("nodes see what waits and their ancestors; a path that is committed ke
   CHECK(stages.node_count() == 0);
 }
 
-TEST_CASE("what is cut off is forgotten by all stages, and what waits with it") {
+TEST_CASE("truncation drops tokens from all stages, deferred ones too") {
   LlamaStages stages({1, 2}, {.max_nodes = 2, .prefill_chunk = 8});
   stages.append(std::vector<Token>{1, 2, 3, 4});
   stages.mark_computed(0, 3);

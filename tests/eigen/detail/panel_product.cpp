@@ -1,6 +1,5 @@
 // labels: vectorised
-// The panel product against sums in double, and its bits against themselves: any number of inputs, any block
-// of rows.
+// Panel products: against sums in double, and the same bits for any number of inputs and any block of rows.
 #include <specula/eigen/detail/panel_product.hpp>
 
 #include "specula/eigen/detail/panel_product.hpp"
@@ -45,7 +44,7 @@ struct Case {
                                      0xffff0000u);
       matrix.set_row(r, row);
     }
-    // What lies behind an input must not be read into the sum, not even times zero.
+    // Padding after an input must not enter the sum, not even times zero.
     x.assign(static_cast<std::size_t>(n * (cols + 3)), std::numeric_limits<Real>::quiet_NaN());
     for (std::int32_t c = 0; c < n; ++c)
       for (std::int32_t k = 0; k < cols; ++k)
@@ -99,7 +98,7 @@ TEST_CASE_TEMPLATE("any size, any number of inputs", Real, float, double) {
           }
 }
 
-TEST_CASE("the bits depend on the row and the input alone") {
+TEST_CASE("the bits of a product depend only on the row and the input") {
   specula_test::Random random(12);
   for (const Isa isa : machine_isas())
     for (const auto type : {WeightType::bf16, WeightType::full}) {
@@ -130,7 +129,7 @@ TEST_CASE("bf16 and full weights give the same bits") {
   }
 }
 
-TEST_CASE("accumulate continues the chain") {
+TEST_CASE("accumulate continues the sum") {
   specula_test::Random random(14);
   for (const Isa isa : machine_isas()) {
     const Case<float> c(33, 40, 3, WeightType::full, random);

@@ -1,4 +1,5 @@
-// Sequences of trees over a cache that follows libllama's rules: who sees what, what is copied, what fails.
+// TreeSequences: trees as sequences of libllama's KV cache: visibility of nodes, copies of sequences,
+// failures.
 #include <specula/llama_cpp/detail/tree_sequences.hpp>
 
 #include <doctest/doctest.h>
@@ -31,7 +32,7 @@ std::int32_t length(Nodes nodes) { return static_cast<std::int32_t>(nodes.size()
 
 struct Cell {
   llama_pos position;
-  std::int32_t serial;  // which token this is: no two have the same
+  std::int32_t serial;  // unique number of the token
   Ids ids;
   bool operator==(const Cell&) const = default;
   bool within(llama_pos first, llama_pos end) const {
@@ -39,7 +40,7 @@ struct Cell {
   }
 };
 
-/// What libllama's cache does, and asserts of its callers (llama-kv-cells.h, llama_batch_allocr::init()).
+/// A model of libllama's KV cache, with its assertions (llama-kv-cells.h, llama_batch_allocr::init()).
 struct FakeCache {
   std::vector<Cell> cells;
   std::string broken;  // the rule that was, last
@@ -49,14 +50,14 @@ struct FakeCache {
   llama_memory_t handle() { return reinterpret_cast<llama_memory_t>(this); }
   static FakeCache& of(llama_memory_t memory) { return *reinterpret_cast<FakeCache*>(memory); }
 
-  /// The least and the greatest position of a sequence; the greatest is -1 if it has none.
+  /// The smallest and the largest position of a sequence; the largest is -1 if it is empty.
   std::pair<llama_pos, llama_pos> range(std::size_t id) const {
     std::pair<llama_pos, llama_pos> out{1 << 30, -1};
     for (const Cell& cell : cells)
       if (cell.ids[id]) out = {std::min(out.first, cell.position), std::max(out.second, cell.position)};
     return out;
   }
-  /// Whether libllama accepts the batch. It would let sets of ids change along a sequence a bit more.
+  /// Whether libllama accepts the batch; libllama is slightly more permissive about changing sets of ids.
   void check(TreeSequences& batch) {
     std::array<std::pair<llama_pos, llama_pos>, 256> held;
     std::array<llama_pos, 256> next{};
@@ -86,7 +87,7 @@ struct FakeCache {
       for (const llama_seq_id id : batch.ids(entry)) cells.back().ids.set(at(id));
     }
   }
-  /// The serials that a query of sequence `id` sees, by position; nothing where two have the same.
+  /// The serials that a query of sequence `id` sees, by position; empty if two have the same.
   List seen(llama_seq_id id, llama_pos position) const {
     List serials(at(position + 1), -1);
     for (const Cell& cell : cells) {
@@ -112,7 +113,7 @@ List random_parents(Random& random, std::int32_t most) {
   return parents;
 }
 
-/// The sequences, the cache, and what ought to be in it.
+/// The sequences, the cache, and its expected content.
 struct Scene {
   FakeCache cache;
   TreeSequences sequences;
@@ -123,7 +124,7 @@ struct Scene {
   explicit Scene(std::int32_t max_nodes = 64, std::int32_t max_leaves = 64)
       : sequences(cache.handle(), max_nodes, max_leaves, 600) {}
 
-  /// The batch gets into the cache.
+  /// Stores the batch in the cache.
   void plan(std::int32_t waiting, Nodes parents) {
     sequences.plan(waiting, parents);
     REQUIRE(sequences.entries() == waiting + length(parents));
@@ -147,7 +148,7 @@ struct Scene {
     sequences.mark_decoded();
     check();
   }
-  /// A pass that fails when some of the batch is in the cache already.
+  /// A pass that fails with a part of the batch in the cache.
   void fail(Random& random, std::int32_t waiting, Nodes parents) {
     const std::vector<Cell> before = cache.cells;
     plan(waiting, parents);
@@ -182,7 +183,7 @@ struct Scene {
     context.resize(at(n));
     forget();
   }
-  /// Without nodes: a sequence has the first tokens of the context, sequence 0 all; there is nothing else.
+  /// Without nodes: a sequence has the first tokens of the context, sequence 0 all; no other exists.
   void forget() {
     nodes.clear();
     tree = {};
@@ -238,7 +239,7 @@ llama_pos llama_memory_seq_pos_max(llama_memory_t memory, llama_seq_id id) {
   return FakeCache::of(memory).range(at(id)).second;
 }
 
-TEST_CASE("a chain is sequence 0 alone: nothing is copied, and one removal drops what was rejected") {
+TEST_CASE("a chain uses sequence 0 only: no copies, and one removal drops the rejected nodes") {
   Random random(1);
   Scene scene;
   for (int round = 0; round < 200; ++round) {
@@ -271,7 +272,7 @@ TEST_CASE("random trees in several passes, some of which fail; commits of any pa
   CHECK(scene.failures > 500);
 }
 
-TEST_CASE("256 leaves: every sequence that there is") {
+TEST_CASE("256 leaves: all sequences") {
   Scene scene(600, kMostSequences);
   List parents = star(kMostSequences);
   for (NodeId n = 0; n < kMostSequences; ++n) parents.push_back(n);
@@ -282,7 +283,7 @@ TEST_CASE("256 leaves: every sequence that there is") {
   scene.extend(0, parents);
 }
 
-TEST_CASE("sequences keep what they have: a round copies what came in since the last") {
+TEST_CASE("sequences keep their cells: a round copies only what was added since the last") {
   // Nodes 0 to 13: two below each, 8 leaves. Its first 6 nodes are a tree of 4 leaves.
   const List parents{kNoParent, kNoParent, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5};
   Random random(3);
@@ -290,12 +291,12 @@ TEST_CASE("sequences keep what they have: a round copies what came in since the 
   FakeCache& cache = scene.cache;
   scene.extend(600, {});
   scene.extend(600, parents);
-  CHECK(cache.copied_cells == 7 * 600);  // what waited came to all with the batch
+  CHECK(cache.copied_cells == 7 * 600);  // deferred tokens were added to all sequences with the batch
   scene.commit({});
   for (int round = 0, fresh = 0; round < 100; ++round) {
     cache.copies = cache.removals = cache.copied_cells = 0;
     const bool two_passes = random.bernoulli(0.5), chained = random.bernoulli(0.2);
-    if (chained) {  // the other sequences fall behind for a while
+    if (chained) {  // the other sequences lag for some rounds
       scene.extend(3, chain(4));
       scene.commit(List{0, 1});
       CHECK(cache.copies == 0);
@@ -308,13 +309,13 @@ TEST_CASE("sequences keep what they have: a round copies what came in since the 
     cache.copies = cache.copied_cells = 0;
     fresh = random.below(4);
     scene.commit(Nodes(scene.tree.path_to(6 + random.below(8))).first(at(fresh)));
-    REQUIRE(cache.copied_cells <= fresh);  // to sequence 0, which goes on with them
+    REQUIRE(cache.copied_cells <= fresh);  // to sequence 0, which continues with them
     REQUIRE(cache.copies <= 1);
     REQUIRE(cache.removals <= 8 + chained);
   }
 }
 
-TEST_CASE("too many leaves: an error that names the limit, and nothing has changed") {
+TEST_CASE("too many leaves: an error that names the limit and changes nothing") {
   Scene scene(64, 4);
   const auto refused = [&](std::int32_t waiting, const List& parents) {
     const std::vector<Cell> before = scene.cache.cells;
@@ -349,7 +350,7 @@ TEST_CASE("a cache that cannot drop positions: an error") {
   CHECK_THROWS_WITH_AS(scene.sequences.commit({}), message, std::runtime_error);
 }
 
-TEST_CASE("tokens that somebody else took out of the cache: an error") {
+TEST_CASE("tokens removed from the cache by another caller: an error") {
   Scene scene;
   scene.sequences.check();
   scene.extend(5, star(2));
@@ -368,7 +369,7 @@ TEST_CASE("tokens that somebody else took out of the cache: an error") {
 
 TEST_CASE("only the constructor allocates") {
   const std::int32_t most = 64, waiting = 500;
-  List broom = chain(most / 2);  // carries as many ids as there may be
+  List broom = chain(most / 2);  // holds the largest number of ids
   broom.resize(at(most), most / 2 - 1);
   FakeCache cache;  // without cells, since it would allocate
   TreeSequences sequences(cache.handle(), most, most, waiting);

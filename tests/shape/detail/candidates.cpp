@@ -1,4 +1,5 @@
 // labels: light
+// Pools of candidates of Beam and DynamicTree.
 #include <specula/shape/detail/candidates.hpp>
 
 #include <specula/cost/curve_cost_model.hpp>
@@ -20,7 +21,7 @@ const Text kContext = {0, 1, 0};
 
 ProposeContext round_of(CostModel* cost_model = nullptr) { return {kContext, {}, 100, cost_model}; }
 
-/// A random pool, parents before children; every third reach is its parent's or one that others have too.
+/// A random pool, parents before children; every third reach ties with its parent's or another's.
 void fill(Candidates& work, Random& random, std::int32_t count) {
   work.clear();
   for (std::int32_t i = 0; i < count; ++i) {
@@ -39,7 +40,9 @@ std::vector<std::int32_t> in_order(Candidates& work) {
 
 }  // namespace
 
-TEST_CASE("keep_best is the beginning of a full sort, ties to the older; ancestors never go first") {
+TEST_CASE(
+    "keep_best is the beginning of a full sort, ties to the older; ancestors are dropped after their "
+    "descendants") {
   Random random(1);
   Candidates work;
   for (int i = 0; i < 500; ++i) {
@@ -64,7 +67,7 @@ TEST_CASE("keep_best is the beginning of a full sort, ties to the older; ancesto
   }
 }
 
-TEST_CASE("settle leaves what pays: a beginning of the full sort, whose length is the best") {
+TEST_CASE("settle keeps the prefix of the full sort with the best value") {
   Random random(2);
   Candidates work;
   AcceptanceEstimator estimator;
@@ -110,7 +113,7 @@ TEST_CASE("list_ancestors: each once, none missing") {
   }
 }
 
-TEST_CASE("top_k gives what a row has, however little") {
+TEST_CASE("top_k of rows with few tokens") {
   ProposalBuilder tree(5, 3, 0);
   tree.reset(0, 0);
   Candidates work;  // not reserved: it grows
@@ -124,7 +127,8 @@ TEST_CASE("top_k gives what a row has, however little") {
   CHECK(work.top_k(tree, 0, row, 2).size() == 2);
 }
 
-TEST_CASE("expand runs the root, then the frontier, in the drafter's own numbers; plant puts parents first") {
+TEST_CASE(
+    "expand runs the root, then the frontier, in the drafter's node numbers; plant adds parents first") {
   const RowOf rows = random_rows(9, 1, 2);
   ScriptedDrafter drafter(9, rows);
   drafter.sync(kContext, {});
@@ -144,7 +148,7 @@ TEST_CASE("expand runs the root, then the frontier, in the drafter's own numbers
   }
   CHECK(work.size() == 3 + 27);
   Text text;
-  for (std::int32_t i = 0; i < work.size(); ++i) {  // every candidate's confidence is of its own parents' row
+  for (std::int32_t i = 0; i < work.size(); ++i) {  // every candidate's confidence is from its parent's row
     text.clear();
     for (std::int32_t c = work[i].parent; c >= 0; c = work[c].parent)
       text.insert(text.begin(), work[c].token);
@@ -166,7 +170,7 @@ TEST_CASE("expand runs the root, then the frontier, in the drafter's own numbers
   }
 }
 
-TEST_CASE("expands: not beyond the drafter's capacity, not behind nothing, not where it does not pay") {
+TEST_CASE("expands: not beyond the drafter's capacity, not without a frontier, not if it does not pay") {
   ScriptedDrafter drafter(9, random_rows(9, 1, 2), 3 + 4);
   drafter.sync(kContext, {});
   ProposalBuilder tree(9, 30, 0);

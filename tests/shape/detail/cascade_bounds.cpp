@@ -1,3 +1,4 @@
+// Largest proposals of cascades under a table of limits.
 #include <specula/shape/detail/cascade_bounds.hpp>
 
 #include "specula/shape/detail/cascade_bounds.hpp"
@@ -23,15 +24,15 @@ std::array<std::int64_t, n> bounds_of(const Limits<n>& limits) {
   return bounds;
 }
 
-/// The longest of all proposals under `row` from its drafter `i` on, `length` tokens being there: every
-/// number of tokens that a review may leave is tried.
+/// The longest proposal under `row` from its drafter `i` on, after `length` tokens, over all possible results
+/// of reviews.
 template <std::size_t n>
 std::int64_t longest(const Limits<n>& limits, std::size_t row, std::size_t i, std::int64_t length,
                      std::int64_t limit) {
   if (i == n) return length;
   limit += limits[row][i];
   if (length >= limit) return longest(limits, row, i + 1, length, limit);
-  // A turn: again with what it appended, at one place to the left of `i`.
+  // A turn: repeated with the appended tokens, at one place to the left of `i`.
   const std::int64_t before = limit - limits[row][i];
   if (i == n - 1) return longest(limits, row, i, length + limits[i][i], before);
   std::int64_t most = 0;
@@ -49,7 +50,7 @@ TEST_CASE("the tables of the paper") {
   CHECK(bounds_of<2>({{{0, 0}, {0, 0}}}) == std::array<std::int64_t, 2>{0, 0});
 }
 
-TEST_CASE("they are the longest that there can be") {
+TEST_CASE("bounds against exhaustive search") {
   for (std::int32_t a = 0; a < 5; ++a)
     for (std::int32_t b = 0; b < 4; ++b)
       for (std::int32_t c = 0; c < 4; ++c)

@@ -1,10 +1,9 @@
 // specula-train-answers: the target's own text, for drafts to learn from.
-//
-// A draft is asked to predict what the target writes, not what people wrote. So the target answers the
+// A draft must predict the target's text, not text written by people. So the target answers the
 // training questions and continues pieces of the training text, greedily or at a temperature, and the drafts
-// are trained on that (sequence-level distillation). It writes with speculation: what Max-Gram copies from
-// the text so far is judged by the target, which leaves the text's distribution as it is and makes it sooner.
-// Prompts come from the training part of the corpus only; what is held out is copied unchanged.
+// are trained on that (sequence-level distillation). It generates with speculation: Max-Gram drafts and the
+// target verifies, which is faster and keeps the text's distribution. Prompts come from the training part of
+// the corpus only; the held-out part is copied unchanged.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -27,8 +26,8 @@
 
 #include "corpus.hpp"
 #include "prompts.hpp"
-#include "token_store.hpp"
-#include "tokenizer.hpp"
+#include "tokens.hpp"
+#include "train_tokenizer.hpp"
 
 namespace {
 
@@ -56,8 +55,8 @@ std::vector<bool> ends_line(const Tokenizer& tokenizer) {
   return ends;
 }
 
-/// All prompts of a style, each with <s>, in random order: first each as it is, then `variants` rounds of
-/// questions with other numbers and of text cut elsewhere.
+/// All prompts of a style, each with <s>, in random order: first each unchanged, then `variants` rounds of
+/// questions with other numbers and of text cut at other places.
 std::vector<Document> make_prompts(const Style& style, const Tokenizer& tokenizer, const Settings& settings,
                                    std::mt19937_64& random) {
   const auto ends = ends_line(tokenizer);
@@ -90,7 +89,7 @@ std::vector<Document> make_prompts(const Style& style, const Tokenizer& tokenize
   return all;
 }
 
-/// What the generators of a style share: prompts that become documents, the next of them, and the clock.
+/// Shared by the generators of a style: prompts that become documents, the next of them, and the clock.
 struct Work {
   const std::string& style;
   std::vector<Document> documents;
@@ -105,7 +104,7 @@ struct Work {
   }
 };
 
-/// One generator: a cache and a drafter of its own over shared weights.
+/// One generator: its own KV cache and drafter over shared weights.
 void generate(const Weights& weights, const Settings& settings, Token end, std::uint32_t first_sequence,
               Work& work) {
   const specula::CostAware shape(specula::Chain<>{.length = 10});
@@ -141,7 +140,7 @@ void generate(const Weights& weights, const Settings& settings, Token end, std::
   }
 }
 
-/// The prompts of a style and what the target makes of them.
+/// Generates the target's continuations of a style's prompts.
 void answer(TokenizedStyle& style, std::vector<Document> prompts, const Weights& weights,
             const Settings& settings, Token end, std::uint32_t first_sequence) {
   std::vector<std::int32_t> given;
@@ -152,7 +151,7 @@ void answer(TokenizedStyle& style, std::vector<Document> prompts, const Weights&
     running.push_back(std::async(std::launch::async, generate, std::cref(weights), std::cref(settings), end,
                                  first_sequence, std::ref(work)));
   }
-  for (auto& generator : running) generator.wait();  // before one may throw: they share `work`
+  for (auto& generator : running) generator.wait();  // before any exception: they share `work`
   for (auto& generator : running) generator.get();
   style.train.clear();
   style.given.clear();
@@ -165,7 +164,7 @@ void answer(TokenizedStyle& style, std::vector<Document> prompts, const Weights&
                work.tokens);
 }
 
-/// Leaves the styles that were asked for. Throws std::invalid_argument if one is unknown.
+/// Keeps the requested styles. Throws std::invalid_argument if one is unknown.
 void choose_styles(TokenizedCorpus& corpus, const std::vector<std::string>& chosen) {
   const auto named = [](const std::string& name) {
     return [&name](const TokenizedStyle& style) { return style.name == name; };
@@ -217,7 +216,7 @@ void write_answers(const Settings& settings, const Weights& weights) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Lets a target write the text that its drafts are trained on.", "specula-train-answers"};
+  CLI::App app{"Generates text of a target for the training of its drafts.", "specula-train-answers"};
   Settings settings;
   std::string target_folder;
   app.add_option("--data", settings.data, "Folder written by `specula-train-text corpus`")->required();
@@ -225,21 +224,21 @@ int run(int argc, char** argv) {
   app.add_option("--target", target_folder, "Folder of the target: config.json and safetensors")->required();
   app.add_option("--output", settings.output, "Folder for the tokens")->required();
   app.add_option("--style", settings.styles, "Only this style; may be repeated");
-  app.add_option("--shortest-prompt", settings.sizes.shortest, "Tokens of a piece of text, at least")
+  app.add_option("--shortest-prompt", settings.sizes.shortest, "Smallest number of tokens of a piece of text")
       ->capture_default_str();
   app.add_option("--longest-prompt", settings.sizes.longest,
-                 "Tokens of a piece of text, at most; longer questions are left")
+                 "Largest number of tokens of a piece of text; longer questions are left out")
       ->capture_default_str();
   app.add_option("--new-tokens", settings.sizes.continuation,
-                 "What the target writes after a prompt, at most")
+                 "Largest number of tokens that the target generates after a prompt")
       ->capture_default_str();
   app.add_option("--variants", settings.variants,
-                 "So many times more: questions with other numbers, other text cut elsewhere")
+                 "N times more prompts: questions with other numbers, text cut at other places")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--temperature", settings.params.temperature, "0: greedily")->capture_default_str();
-  app.add_option("--seed", settings.seed, "Of the text at a temperature")->capture_default_str();
-  app.add_option("--limit", settings.limit, "Prompts of a style, at most; 0: all");
-  app.add_option("--minutes", settings.minutes, "Time for a style, at most; 0: no limit");
+  app.add_option("--seed", settings.seed, "Seed of the text above temperature 0")->capture_default_str();
+  app.add_option("--limit", settings.limit, "Largest number of prompts per style; 0: all");
+  app.add_option("--minutes", settings.minutes, "Largest time per style in minutes; 0: no limit");
   app.add_option("--threads", settings.threads, "Prompts that are answered at once, a thread each")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();

@@ -1,4 +1,4 @@
-// Attention by what each query sees.
+// Attention with a number of visible keys per query.
 #pragma once
 
 #include <torch/torch.h>
@@ -13,7 +13,7 @@ struct KeyValues {
   torch::Tensor k, v;
 };
 
-/// One key more for every query: query t sees key t - lag.
+/// One additional key for every query: query t sees key t - lag.
 struct LaggedKey {
   KeyValues from;
   std::int64_t lag;

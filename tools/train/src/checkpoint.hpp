@@ -1,4 +1,4 @@
-// What a training needs to go on after an interruption, in one file.
+// Checkpoints: the state of a training in one file, to resume after an interruption.
 #pragma once
 
 #include <torch/torch.h>
@@ -19,10 +19,10 @@ struct Checkpoint {
   std::vector<torch::Tensor> optimizer;
 };
 
-/// Writes beside `file` and renames: a crash leaves the old checkpoint whole.
+/// Writes under another name and renames: a crash leaves the old checkpoint intact.
 void save_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& file);
 
-/// Throws std::runtime_error naming the file if it is no checkpoint.
+/// Throws std::runtime_error naming the file if it is not a checkpoint.
 Checkpoint load_checkpoint(const std::filesystem::path& file);
 
 /// Copies saved parameters into a model. Throws std::runtime_error if their shapes differ.

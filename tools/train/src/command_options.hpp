@@ -1,4 +1,4 @@
-// What the commands of specula-train have in common on the command line.
+// Command line options shared by the commands of specula-train.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,19 +14,19 @@
 
 namespace specula_train {
 
-/// Data, place and manner of a training.
+/// Data, output and parameters of a training.
 struct TrainingOptions {
   std::string precision = "auto";
   std::filesystem::path data, tokenizer, output, init;
   std::vector<std::string> shares;           // NAME=0.4
-  bool init_is_larger = false;               // then its other tensors are left
+  bool init_is_larger = false;               // then other tensors are ignored
   std::set<std::string> init_may_lack = {};  // tensors whose names begin so
   OptimizerOptions optimizer;
   LoopOptions loop;
   std::uint64_t seed = 1;
 
   void add_to(CLI::App& command);
-  /// What a command that trains, rather than exports, has besides.
+  /// Additional options of commands that train.
   void add_budget_to(CLI::App& command);
 
   std::filesystem::path checkpoint_file() const { return output / "checkpoint.pt"; }

@@ -59,7 +59,7 @@ std::vector<std::string> read_lines(const fs::path& file) {
   return documents;
 }
 
-/// Folders that hold tests, tables or vendored bytes instead of code worth imitating.
+/// Folders with tests, tables or vendored bytes, which are left out.
 bool is_skipped_folder(const std::string& name) {
   static constexpr std::string_view kSkipped[] = {"test",          "tests",         "idle_test",
                                                   "encodings",     "pydoc_data",    "__pycache__",
@@ -79,7 +79,7 @@ bool is_text(const std::string& text) {
 }
 
 /// The texts below a folder, in the order of paths: that of directories differs between machines. `skips`
-/// says of the name of a folder or a file whether it is left.
+/// decides by the name of a folder or file whether it is left out.
 std::vector<std::string> read_folder(const fs::path& directory, const std::vector<std::string>& endings,
                                      bool (*skips)(const std::string& name)) {
   std::vector<fs::path> files;
@@ -152,7 +152,7 @@ std::vector<std::string> read_python(const fs::path& directory) {
   }
   std::vector<std::string> documents;
   for (auto& text : read_folder(directory, {".py"}, is_skipped_folder)) {
-    if (text.size() >= 100) documents.push_back(std::move(text));  // empty packages teach nothing
+    if (text.size() >= 100) documents.push_back(std::move(text));  // empty packages have no text
   }
   if (documents.empty()) throw std::runtime_error(directory.string() + ": holds no Python source");
   return documents;

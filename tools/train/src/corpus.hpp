@@ -1,4 +1,4 @@
-// The text corpus, a folder with two JSON Lines files per style, and what is known about the styles.
+// The text corpus: a folder with two JSON Lines files per style, and a description of the styles.
 //
 // DIR/NAME.train.jsonl    a document a line: {"text": "..."}, UTF-8; other keys are left
 // DIR/NAME.heldout.jsonl  the same, never trained on
@@ -13,11 +13,11 @@
 #include <string_view>
 #include <vector>
 
-#include "style_info.hpp"
+#include "tokens.hpp"
 
 namespace specula_train {
 
-/// One style of text (say, `gsm8k`), split into what is trained on and what is held out.
+/// One style of text (say, `gsm8k`), split into a training and a held-out part.
 struct Style {
   std::string name;
   std::vector<std::string> train;
@@ -38,8 +38,8 @@ struct TextOptions {
 /// - of FILE.jsonl the string under `key` of every line;
 /// - of any other file what begins after <|endoftext|> at the beginning of a line, or where there is none,
 ///   pieces of whole lines of 8,000 bytes and the rest of a line.
-/// What is blank or not UTF-8 is left. Throws std::runtime_error naming the file or folder if there is no
-/// document, std::invalid_argument if it does not exist.
+/// Blank documents and those that are not UTF-8 are left out. Throws std::runtime_error naming the file or
+/// folder if there is no document, std::invalid_argument if it does not exist.
 std::vector<std::string> read_text(const std::filesystem::path& folder_or_file, const TextOptions& options);
 
 /// Removes GSM8K's calculator annotations: "3*4=<<3*4=12>>12" becomes "3*4=12".
@@ -53,8 +53,8 @@ std::vector<std::string> read_gsm8k(const std::filesystem::path& file);
 std::vector<std::string> read_python(const std::filesystem::path& directory);
 
 /// Holds out every `every`-th document, and the last one if there are fewer: deterministic, so that all
-/// models are judged on the same text. Throws std::invalid_argument for fewer than two documents or `every`
-/// below 2.
+/// models are evaluated on the same text. Throws std::invalid_argument for fewer than two documents or
+/// `every` below 2.
 Style split_style(std::string name, std::vector<std::string> documents, std::size_t every = 50);
 
 /// Writes NAME.train.jsonl and NAME.heldout.jsonl, and puts what is known about the style into styles.json. A

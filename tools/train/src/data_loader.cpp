@@ -49,7 +49,7 @@ std::vector<Document> pack_rows(const std::vector<const Document*>& documents, s
       offset = 0;
     }
   }
-  return rows;  // what is left at the end fills no row
+  return rows;  // the rest at the end does not fill a row
 }
 
 RowStream::RowStream(const std::vector<Document>& documents, std::uint64_t seed)
@@ -61,7 +61,7 @@ void RowStream::start_epoch(std::size_t length) {
   for (const auto& document : *documents_) order.push_back(&document);
   shuffle(order, random);
   rows_ = pack_rows(order, length);
-  // Rows of one long document must not follow each other: a batch is to be a fair sample.
+  // Rows of one long document must not be consecutive, so that a batch is a fair sample.
   shuffle(rows_, random);
   if (rows_.empty()) {
     throw std::runtime_error("a style holds less than one row of " + std::to_string(length) +
@@ -72,7 +72,7 @@ void RowStream::start_epoch(std::size_t length) {
 
 const Document& RowStream::next(std::size_t length) {
   if (length_ == 0) {
-    start_epoch(length);  // first use, or after seek(): position_ stays
+    start_epoch(length);  // first use, or after seek(), which has set position_
   } else if (length != length_ || position_ >= static_cast<std::int64_t>(rows_.size())) {
     ++epoch_;
     position_ = 0;
@@ -138,7 +138,7 @@ BatchLoader::BatchLoader(const std::vector<TokenizedStyle>& styles, std::uint64_
 }
 
 std::size_t BatchLoader::next_style() {
-  // The one that lags most behind its share. With equal shares that is each in turn.
+  // The style with the largest deficit. With equal shares these are all in turn.
   std::size_t best = 0;
   double most = -std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < shares_.size(); ++i) {

@@ -1,5 +1,5 @@
 // From documents to batches of token rows. Deterministic: a batch depends on the seed and on how many
-// rows of each style were read, so a position of two integers a style is all that a checkpoint needs.
+// rows of each style were read, so a checkpoint needs only a position of two integers per style.
 #pragma once
 
 #include <torch/torch.h>
@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "token_store.hpp"
+#include "tokens.hpp"
 
 namespace specula_train {
 
 /// Packs documents into rows of `length` tokens, end to end. A document that is cut by the end of a row
-/// goes on in the next row, unless it fits a row as a whole: then it starts again there. So a short
-/// document (a question and its answer) is always trained with its beginning in view.
+/// continues in the next row, unless it fits a row as a whole: then it starts again there. So a short
+/// document (a question and its answer) is always trained with its beginning visible.
 std::vector<Document> pack_rows(const std::vector<const Document*>& documents, std::size_t length);
 
 /// An endless, shuffled supply of rows of one style.
@@ -53,18 +53,18 @@ class BatchLoader {
   /// `shares` as from parse_shares(); none: equal ones.
   BatchLoader(const std::vector<TokenizedStyle>& styles, std::uint64_t seed, std::vector<double> shares = {});
 
-  /// Token ids, (rows, context + 1), int64: inputs and, shifted by one, what is to be predicted.
+  /// Token ids, (rows, context + 1), int64: inputs and, shifted by one, the tokens to predict.
   torch::Tensor next(std::int64_t rows, std::int64_t context);
 
-  /// (styles + 1, 2), int64: epoch and position of each stream, then how many rows were given out.
+  /// (styles + 1, 2), int64: epoch and position of each stream, then the number of its rows used.
   torch::Tensor state() const;
   void restore(const torch::Tensor& state);
 
-  /// "gsm8k 3, python 1": how often each style that has a share was gone through.
+  /// "gsm8k 3, python 1": the epochs of each style that has a share.
   std::string epochs() const;
 
  private:
-  /// Whose row comes next.
+  /// The style of the next row.
   std::size_t next_style();
 
   std::vector<std::string> names_;

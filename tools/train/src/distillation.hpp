@@ -1,4 +1,4 @@
-// What the draft's logits lose against the target's.
+// HASS's top-K distillation loss of draft logits against the target's.
 #pragma once
 
 #include <torch/torch.h>
@@ -8,7 +8,8 @@
 namespace specula_train {
 
 /// The total loss of each row: logits (n, V) of the draft and of the target -> (n) float32. Only the draft's
-/// have a gradient. On a CPU it is specula::TopKDistillation, which makes the gradient along with the loss.
+/// have a gradient. On a CPU it is specula::TopKDistillation, which computes the gradient together with the
+/// loss.
 torch::Tensor distillation(const torch::Tensor& draft_logits, const torch::Tensor& target_logits,
                            const specula::TopKDistillation& loss);
 

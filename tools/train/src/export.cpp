@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "safetensors.hpp"
-#include "token_store.hpp"
 #include "files.hpp"
+#include "safetensors.hpp"
+#include "tokens.hpp"
 
 namespace specula_train {
 namespace {
@@ -62,7 +62,7 @@ Json target_json(const GlideConfig& config) {
   };
 }
 
-/// What a card says that differs from kind to kind.
+/// The parts of a model card that depend on the kind of model.
 struct Kind {
   const char* library;
   std::string introduction, architecture;
@@ -104,7 +104,7 @@ Kind decoder_kind(const LlamaConfig& config) {
           .introduction =
               "A Llama-family decoder, trained by `tools/train` of specula, a library of "
               "speculative decoding. It writes\n"
-              "text like that which it was trained on, and is not to be trusted in anything.",
+              "text like its training text, and its statements are unreliable.",
           .architecture = sizes(config) + "| embedding and head | " + tied(config) + " |\n" +
                           layer_row("exits after layers", config.exits),
           .figures = "held-out loss (nats a token)"};
@@ -145,7 +145,7 @@ Kind head_kind(const LlamaConfig& config) {
           "predicts the next\n"
           "hidden state; embedding and LM head are the target's. It is no model by itself.",
       .architecture = sizes(config) + "| embedding and head | the target's |\n" +
-                      layer_row("reads hidden states behind layers of the target", config.feature_layers),
+                      layer_row("reads hidden states after layers of the target", config.feature_layers),
       .figures = "people's text, held out: nats a token, share of tokens on which head and target agree"};
 }
 
@@ -158,8 +158,8 @@ std::string fixed(double value, int digits) {
 std::string data_section(const ModelCard& card) {
   std::ostringstream out;
   out << "## Data\n\n"
-      << (card.answers ? "The target's own text after prompts from these styles; the prompts are read, not "
-                         "learned. What is held out\nis people's text.\n\n"
+      << (card.answers ? "The target's own text after prompts from these styles; the prompts are not part of "
+                         "the loss. The held-out part\nis people's text.\n\n"
                        : "")
       << "| style | share of the rows | documents | tokens in them | held out | text | licence |\n"
       << "|---|---|---|---|---|---|---|\n";

@@ -9,7 +9,7 @@
 #include "feature_head.hpp"
 #include "glide.hpp"
 #include "llama.hpp"
-#include "style_info.hpp"
+#include "tokens.hpp"
 #include "training_loop.hpp"
 
 namespace specula_train {

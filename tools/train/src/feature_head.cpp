@@ -11,12 +11,12 @@ namespace {
 
 using torch::Tensor;
 
-/// Column c gets what belonged to column c - 1; column 0 zeros.
+/// Shifts columns by one: column c gets the values of column c - 1, column 0 zeros.
 Tensor shifted(const Tensor& features) {
   return torch::constant_pad_nd(features.narrow(1, 0, features.size(1) - 1), {0, 0, 1, 0});
 }
 
-/// The same rows get the same noise, so that a training can be repeated whatever its threads do.
+/// The same rows get the same noise, so that a training is reproducible with any threads.
 Tensor uniform_noise(const Tensor& like, const Tensor& tokens) {
   const auto weights = torch::arange(1, tokens.numel() + 1, tokens.options());
   const auto seed = (tokens.reshape(-1) * weights).sum().item<std::int64_t>();

@@ -14,12 +14,13 @@
 namespace specula_train {
 
 /// The sizes of a head for a target: vocabulary, hidden size and norm are the target's, the rest may differ.
-/// Embedding and LM head are the target's own. `feature_layers`: numbers of the target's layers behind which
+/// Embedding and LM head are the target's own. `feature_layers`: numbers of the target's layers after which
 /// it reads hidden states besides the feature, as in EAGLE-3 (Li et al. 2025). Throws std::invalid_argument
 /// unless they ascend from 1 on and stay below the target's.
 LlamaConfig head_config(const LlamaConfig& target, std::vector<std::int64_t> feature_layers = {});
 
-/// What of a head is not in one that reads features alone. It begins as what makes them the same.
+/// The parameter that a head has in addition to one that reads features only. Initialised such that both are
+/// equal.
 constexpr const char* kFeatureFusion = "model.feature_fc.weight";
 
 /// Parameters: `model.fc.{weight,bias}` and those of a Llama's `model.layers.0`, but no input norm; where it
@@ -30,7 +31,7 @@ class FeatureHeadImpl : public torch::nn::Module {
 
   const LlamaConfig& config() const { return config_; }
 
-  /// What the head predicts the target's features to be, one result (B, T, hidden) float32 a forward: row c
+  /// The predicted features of the target, one result (B, T, hidden) float32 per forward pass: row c
   /// of forward j is step j of the round whose root is at c - (j - 1) (train/context_alignment.hpp), and has
   /// seen the target's features before that root and the head's own, detached, from there on. embedded (B, T,
   /// hidden): the target's embedding of the tokens. states (B, T, (n + 1) hidden): of the target, as

@@ -1,4 +1,4 @@
-// The trained model that a drafter learns to draft for.
+// The target of a draft's training.
 #pragma once
 
 #include <filesystem>
@@ -21,7 +21,7 @@ inline Llama load_target(const std::filesystem::path& directory, const Session& 
   return target;
 }
 
-/// How often two sets of logits (..., V) have the same likeliest token: (...) of 0 and 1.
+/// Whether two sets of logits (..., V) have the same likeliest token: (...) of 0 and 1.
 inline torch::Tensor agreement(const torch::Tensor& draft, const torch::Tensor& target) {
   return (draft.argmax(-1) == target.argmax(-1)).to(torch::kFloat32);
 }

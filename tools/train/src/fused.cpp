@@ -139,7 +139,7 @@ struct SwigluFunction : Function<SwigluFunction> {
 
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
 
-/// A row of scores in two pieces, and what is wanted of it in the same two.
+/// A row of scores in two pieces, and its softmax in the same two.
 template <class T>
 struct SplitRow {
   std::int64_t row, columns, tail, seen;
@@ -169,7 +169,7 @@ struct MaskedSoftmaxFunction : Function<MaskedSoftmaxFunction> {
     const auto scores = scores_in.contiguous(), tail = tail_in.contiguous();
     auto weights = torch::empty_like(scores), tail_weights = torch::empty_like(tail);
     for_split_rows(scores, tail, visible, [&]<class T>(const SplitRow<T>& at, float* row) {
-      // All that it sees, side by side, and filled up to whole vectors.
+      // All visible scores, contiguous and padded to whole vectors.
       const auto seen = at.seen, more = at.tail, whole = padded(seen + more);
       const T *from = at.head(scores), *from_tail = at.rest(tail);
       T *to = at.head(weights), *to_tail = at.rest(tail_weights);
@@ -179,7 +179,7 @@ struct MaskedSoftmaxFunction : Function<MaskedSoftmaxFunction> {
       float maximum = kHidden, sum = 0;
 #pragma omp simd reduction(max : maximum)
       for (std::int64_t i = 0; i < whole; ++i) maximum = std::max(maximum, row[i]);
-      maximum = std::max(maximum, std::numeric_limits<float>::lowest());  // of a row that sees nothing
+      maximum = std::max(maximum, std::numeric_limits<float>::lowest());  // of a row without visible scores
 #pragma omp simd reduction(+ : sum)
       for (std::int64_t i = 0; i < whole; ++i) {
         const float exponential = fast_exp(row[i] - maximum);
@@ -220,8 +220,8 @@ struct MaskedSoftmaxFunction : Function<MaskedSoftmaxFunction> {
 
 // ---- Cross entropy ----
 
-/// Makes the gradient along with the loss: that costs one more pass over a row that is still in cache,
-/// and saves keeping a float32 copy of all logits.
+/// Computes the gradient together with the loss: this costs another pass over a row that is still in cache,
+/// and saves a float32 copy of all logits.
 struct CrossEntropyFunction : Function<CrossEntropyFunction> {
   static Tensor forward(AutogradContext* context, const Tensor& input, const Tensor& expected) {
     const auto logits = input.contiguous();

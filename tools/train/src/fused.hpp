@@ -1,4 +1,4 @@
-// The decoder's steps between its matrix products, each with its gradient.
+// Fused RMSNorm, SwiGLU, softmax and cross entropy with their gradients, for CPUs.
 //
 // Written with ATen operations they are many passes over memory, and on a CPU they cost more than the
 // products. So on a CPU each is one loop, forward and backward; on other devices plain.hpp does it.
@@ -15,14 +15,14 @@ torch::Tensor rms_norm(const torch::Tensor& x, const torch::Tensor& weight, doub
 /// silu(gate) * up. gate_up (..., 2 n), the gates first -> (..., n).
 torch::Tensor swiglu(const torch::Tensor& gate_up);
 
-/// What attention weighs values with: of the columns of a matrix of scores, and of a few beside it.
+/// Attention weights: for the columns of a matrix of scores, and for a few additional columns.
 struct AttentionWeights {
   torch::Tensor columns, tail;
 };
 
 /// Softmax of each row over the columns that it sees: the first visible[t] of scores (..., T, columns), where
 /// t is its place in its matrix, and all of tail (..., T, few; undefined: none). visible (T) int64, on the
-/// scores' device. What is minus infinity is not seen; a row that sees nothing is all zeros.
+/// scores' device. Scores of minus infinity are not visible; a row without visible scores is all zeros.
 AttentionWeights masked_softmax(const torch::Tensor& scores, const torch::Tensor& visible,
                                 const torch::Tensor& tail = {});
 

@@ -123,9 +123,9 @@ Tensor GlideImpl::features(const Tensor& tokens, const std::vector<KeyValues>& t
   const auto seen = causal(length, device), at = seen - 1;
   const auto visible = visible_keys(length, config_.block, device);
 
-  // Two streams. `fresh`: tokens as context, who see all of the target before them. `drafted`: tokens as
-  // steps of a round, who read the fresh stream before their block and their own in it. They differ from the
-  // first cross attention on, so one layer's keys and values are the same in both.
+  // Two streams. `fresh`: tokens as context, which see all of the target before them. `drafted`: tokens as
+  // steps of a round, which read the fresh stream before their block and their own within it. They differ
+  // from the first cross attention on, so one layer's keys and values are the same in both.
   auto drafted = torch::embedding(embedding_, tokens), fresh = drafted;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     auto& layer = layers_[i];

@@ -14,13 +14,13 @@ namespace specula_train {
 struct GlideConfig {
   LlamaConfig draft;
   LlamaConfig target;
-  std::int64_t block = 5;  // of the training mask: so many steps a round are trained for
+  std::int64_t block = 5;  // of the training mask: the number of draft steps per round
   /// For each layer of the draft, the layer of the target that it reads, from 0. Empty: the last ones.
   std::vector<std::int64_t> target_layers = {};
 
   /// The same, spelled out.
   std::vector<std::int64_t> layers_read() const;
-  /// Throws std::invalid_argument for sizes, a block or layers that make no draft.
+  /// Throws std::invalid_argument for invalid sizes, blocks or layers.
   void validate() const;
 };
 
@@ -31,7 +31,7 @@ class CrossAttentionImpl : public torch::nn::Module {
   /// x (B, T, hidden); query t sees the first visible[t] keys.
   torch::Tensor forward(const torch::Tensor& x, const KeyValues& target, const torch::Tensor& visible,
                         const RotaryTable& target_rotary);
-  /// Its output is 0 until it is trained.
+  /// The output is 0 until it is trained.
   void silence();
 
  private:
@@ -46,7 +46,7 @@ class GlideLayerImpl : public torch::nn::Module {
   explicit GlideLayerImpl(const GlideConfig& config);
 
   AttentionInputs inputs(const torch::Tensor& x, const RotaryTable& rotary, torch::ScalarType dtype);
-  /// Adds what self attention mixed to x, and goes on from there.
+  /// Adds self-attention's output to x and computes the rest of the layer.
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& mixed, const KeyValues& target,
                         const torch::Tensor& visible, const RotaryTable& target_rotary,
                         torch::ScalarType dtype);
@@ -67,20 +67,20 @@ class GlideImpl : public torch::nn::Module {
 
   const GlideConfig& config() const { return config_; }
 
-  /// tokens (B, T) int64, and what the target made of them in config().layers_read() -> the normed hidden
+  /// tokens (B, T) int64, and the target's keys and values of config().layers_read() -> the normed hidden
   /// states (B, T, hidden), in `dtype`.
   ///
-  /// Query t is a step of a round that began with its block: of the target it sees what was there then, the
-  /// keys before its block (train/block_mask.hpp). The tokens before the block are there as a round finds
-  /// them, fed again when the target had seen all before them. Changes nothing in the module.
+  /// Query t is a step of a round that began with its block: it sees the target's keys before its block
+  /// (train/block_mask.hpp). The tokens before the block are as in a round, computed again when the target
+  /// had all tokens before them. Changes nothing in the module.
   torch::Tensor features(const torch::Tensor& tokens, const std::vector<KeyValues>& target,
                          torch::ScalarType dtype);
 
   /// features (..., hidden) -> logits (..., vocab).
   torch::Tensor head(const torch::Tensor& features);
 
-  /// Cross attention begins as what changes nothing: the draft is the plain decoder of its other weights,
-  /// until it is trained.
+  /// Initialises cross attention to have no effect: until trained, the draft is the plain decoder of its
+  /// other weights.
   void silence_cross_attention();
 
  private:
@@ -92,7 +92,7 @@ class GlideImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Glide);
 
-/// Of a query at each position, (T) int64: how many of the target's keys it sees.
+/// The number of the target's keys visible to the query at each position, (T) int64.
 torch::Tensor visible_keys(std::int64_t length, std::int64_t block, torch::Device device);
 
 /// Which draft step of a round the query at each position is, 1 to block. (T) int64.

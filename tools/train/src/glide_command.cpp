@@ -1,4 +1,4 @@
-// `glide`: a draft that reads its target's keys and values.
+// `specula-train glide`: trains a draft that reads its target's keys and values.
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,7 +12,7 @@
 namespace specula_train {
 namespace {
 
-using specula::eigen::Conditioning;
+using specula::Conditioning;
 
 struct GlideOptions {
   std::string name = "glide";
@@ -43,7 +43,7 @@ struct GlideOptions {
     const auto read = read_inference_config(training.init).target.reads;
     return {read.begin(), read.end()};
   }
-  /// A plain decoder, as which it begins, has no cross attention.
+  /// A plain decoder that initialises it has no cross attention.
   bool begins_as_decoder() const {
     return !training.init.empty() &&
            read_inference_config(training.init).conditioned_on == Conditioning::nothing;
@@ -57,7 +57,7 @@ struct GlideOptions {
   }
 };
 
-/// Loss, and by draft step how often the draft's likeliest token is the target's.
+/// The loss, and by draft step the rate at which the draft's likeliest token is the target's.
 Losses evaluate(Glide& draft, Llama& target, const Session& session) {
   Figures figures;
   session.for_heldout([&](const std::string& style, const torch::Tensor& rows) {

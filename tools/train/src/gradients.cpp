@@ -29,11 +29,11 @@ double compute_gradients(const LossFunction& loss, const torch::Tensor& rows,
   std::vector<std::future<Part>> running;
   for (const auto& part : rows.tensor_split(threads)) {
     running.push_back(std::async(threads > 1 ? std::launch::async : std::launch::deferred, [&, part] {
-      if (threads > 1) torch::set_num_threads(1);  // of this thread; the caller's own setting stays
+      if (threads > 1) torch::set_num_threads(1);  // of this thread only, not of the caller
       return compute_part(loss, part, batch, parameters);
     }));
   }
-  // All of them, before any result is looked at: a thrown error must not leave threads at work.
+  // Waits for all before reading any result, so that an exception leaves no thread running.
   for (const auto& part : running) part.wait();
 
   auto total = running.front().get();

@@ -1,4 +1,4 @@
-// `head`: a head that drafts from its target's features.
+// `specula-train head`: trains a head that drafts from its target's features.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -24,8 +24,8 @@ struct HeadOptions {
   TrainingOptions training;
 };
 
-/// By draft step how often the head's likeliest token is the target's; of step 1 the parts of the loss, too.
-/// All steps are aligned, however few the training had: so it is when the head drafts.
+/// By draft step, the rate at which the head's likeliest token is the target's; for step 1 the parts of the
+/// loss, too. All steps are aligned, as in drafting, even if the training had fewer.
 Losses evaluate(FeatureHead& head, Llama& target, const Session& session, const HeadLossOptions& options) {
   const auto steps = std::max<std::int64_t>(options.forwards, 4);
   Figures figures;
@@ -102,28 +102,35 @@ void add_head_command(CLI::App& app) {
   options->training.optimizer.clip_norm = 0.5;
   command->add_option("--name", options->name, "On the model card")->capture_default_str();
   command->add_option("--target", options->target, "The target's Hugging Face directory")->required();
-  command->add_option("--alignment", loss.forwards, "Forwards of context alignment: draft steps to train for")
+  command
+      ->add_option("--alignment", loss.forwards,
+                   "Forward passes of context alignment: draft steps to train for")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  command->add_option("--top-k", loss.distillation.k, "Of the target's tokens, how many count most")
+  command
+      ->add_option("--top-k", loss.distillation.k,
+                   "K of the top-K loss: the number of the target's likeliest tokens in it")
       ->capture_default_str();
-  command->add_option("--top-k-weight", loss.distillation.weight, "What those count")->capture_default_str();
+  command->add_option("--top-k-weight", loss.distillation.weight, "Weight of the top-K loss")
+      ->capture_default_str();
   command
       ->add_option("--distance-weight", loss.distance_weight,
-                   "What the distance of the features counts; 0: the head may hand on what it likes")
+                   "Weight of the distance of the features; 0: the predicted vectors need not resemble them")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command->add_option("--cross-entropy-weight", loss.distillation.cross_entropy_weight, "What all count")
+  command
+      ->add_option("--cross-entropy-weight", loss.distillation.cross_entropy_weight,
+                   "Weight of the cross entropy over all tokens")
       ->capture_default_str();
-  command->add_option("--noise", loss.noise, "Of the target's features, for rows of 512 tokens")
+  command->add_option("--noise", loss.noise, "Noise on the target's features, for rows of 512 tokens")
       ->capture_default_str();
   command
       ->add_option("--feature-layers", options->feature_layers,
-                   "Numbers of the target's layers behind which it reads hidden states besides the feature")
+                   "Numbers of the target's layers after which it reads hidden states besides the feature")
       ->delimiter(',');
   command->add_option(
       "--states", options->states,
-      "Keep what is read of the target in this file, for other heads on the same rows (2.3 KB a token for "
+      "Store the target's states in this file, for other heads on the same rows (2.3 KB per token for "
       "two layers and the feature, 384 wide)");
   options->training.init_may_lack = {kFeatureFusion};
   options->sizes.add_inner_to(*command, "Instead of the target's");

@@ -74,7 +74,7 @@ specula::eigen::LlamaConfig read_inference_config(const std::filesystem::path& d
 }
 
 LlamaConfig read_config(const std::filesystem::path& directory,
-                        std::initializer_list<specula::eigen::Conditioning> allowed) {
+                        std::initializer_list<specula::Conditioning> allowed) {
   const auto read = read_inference_config(directory);
   if (std::ranges::find(allowed, read.conditioned_on) == allowed.end())
     throw std::runtime_error((directory / "config.json").string() + ": expected a plain decoder" +
@@ -164,7 +164,7 @@ AttentionInputs DecoderLayerImpl::inputs(const Tensor& x, const RotaryTable& rot
 }
 
 Tensor DecoderLayerImpl::forward(const Tensor& x, const AttentionInputs& inputs, torch::ScalarType dtype) {
-  // The residual stream stays float32: in bfloat16 small additions would be rounded away.
+  // The residual stream is kept in float32: in bfloat16 small additions would be rounded away.
   const auto attended = x + attention_->forward(inputs, x.size(0));
   return attended + feed_forward_->forward(post_attention_norm_->forward(attended, dtype));
 }

@@ -17,7 +17,7 @@
 
 namespace specula_train {
 
-/// The longest row; also what the config of a model with no other number announces.
+/// The longest row; also the default of max_position_embeddings in config.json.
 constexpr std::int64_t kMaxPositions = 2048;
 
 struct LlamaConfig {
@@ -34,17 +34,17 @@ struct LlamaConfig {
   bool tied_head = true;       // the LM head is the embedding
   std::int64_t max_positions = kMaxPositions;
   std::int64_t begin = 1, end = 2;  // the ids of <s> and </s>, for config.json
-  /// Numbers of layers after which it can stop, ascending, the last is `layers`: it learns to predict at each
-  /// (sorted fine-tuning, Valipour et al. 2023). Empty: only there.
+  /// Exits: ascending numbers of layers, the last is `layers`; the model learns to predict at each (sorted
+  /// fine-tuning, Valipour et al. 2023). Empty: only at the last.
   std::vector<std::int64_t> exits = {};
-  /// Of a head: numbers of its target's layers, ascending, behind which it reads a hidden state too.
+  /// For a head: ascending numbers of its target's layers after which it reads a hidden state, too.
   std::vector<std::int64_t> feature_layers = {};
 
   std::int64_t head_dim() const { return head_size != 0 ? head_size : hidden / heads; }
-  /// What the rotary angles depend on, and the shape of keys and values.
+  /// The parameters of the rotary angles, and the shape of keys and values.
   specula::eigen::AttentionShape attention() const;
 
-  /// Throws std::invalid_argument for sizes that make no model.
+  /// Throws std::invalid_argument for invalid sizes.
   void validate() const;
 };
 
@@ -56,10 +56,10 @@ LlamaConfig named_config(const std::string& name);
 /// (biases, sliding windows, rope scaling other than "llama3", quantized weights), or reads of a target what
 /// is not `allowed`.
 LlamaConfig read_config(const std::filesystem::path& directory,
-                        std::initializer_list<specula::eigen::Conditioning> allowed = {
-                            specula::eigen::Conditioning::nothing});
+                        std::initializer_list<specula::Conditioning> allowed = {
+                            specula::Conditioning::nothing});
 
-/// The same as specula::eigen::Llama reads it, whatever it looks at.
+/// The config as specula::eigen::Llama reads it, for every kind of conditioning.
 specula::eigen::LlamaConfig read_inference_config(const std::filesystem::path& directory);
 
 /// A matrix (out, in) as the parameter `name`.weight of a module, from N(0, deviation^2).
@@ -69,7 +69,7 @@ torch::Tensor add_matrix(torch::nn::Module& module, const std::string& name, std
 /// The LM head of a module with this embedding: the embedding itself, or a parameter `lm_head.weight`.
 torch::Tensor add_head(torch::nn::Module& module, const LlamaConfig& config, const torch::Tensor& embedding);
 
-/// The deviation of what is added to the residual stream: it starts smaller, the more layers add to it
+/// The initial standard deviation of matrices that add to the residual stream: smaller for more layers
 /// (GPT-2).
 double added_deviation(const LlamaConfig& config);
 
@@ -92,7 +92,7 @@ class SelfAttentionImpl : public torch::nn::Module {
   explicit SelfAttentionImpl(const LlamaConfig& config);
   /// x (B, T, hidden) -> rotated queries and keys, and values.
   AttentionInputs inputs(const torch::Tensor& x, const RotaryTable& rotary);
-  /// What attend() mixed -> (B, T, hidden).
+  /// The output of attend() -> (B, T, hidden).
   torch::Tensor output(const torch::Tensor& mixed, std::int64_t batch, std::int64_t length);
   /// Every token sees itself and all before it.
   torch::Tensor forward(const AttentionInputs& inputs, std::int64_t batch);
@@ -120,7 +120,7 @@ class DecoderLayerImpl : public torch::nn::Module {
   /// The residual stream x (B, T, hidden), float32, before and after the layer.
   torch::Tensor forward(const torch::Tensor& x, const RotaryTable& rotary, torch::ScalarType dtype);
 
-  /// The same in two parts, for those who want to see what lies between.
+  /// The same in two parts, for callers that need the values in between.
   AttentionInputs inputs(const torch::Tensor& x, const RotaryTable& rotary, torch::ScalarType dtype);
   torch::Tensor forward(const torch::Tensor& x, const AttentionInputs& inputs, torch::ScalarType dtype);
 
@@ -131,13 +131,13 @@ class DecoderLayerImpl : public torch::nn::Module {
 };
 TORCH_MODULE(DecoderLayer);
 
-/// What a head reads of its target.
+/// The target's states that a head reads.
 struct TargetStates {
-  torch::Tensor all;       // (B, T, (n + 1) hidden): hidden states behind n layers, then the features
+  torch::Tensor all;       // (B, T, (n + 1) hidden): hidden states after n layers, then the features
   torch::Tensor features;  // (B, T, hidden): the normed hidden states that enter the head
 };
 
-/// What a drafter sees of its target.
+/// The target's states that a drafter reads.
 struct TargetView {
   torch::Tensor features;         // (B, T, hidden): the normed hidden states that enter the head, or none
   std::vector<KeyValues> layers;  // of the layers that were asked for, in that order
@@ -154,13 +154,13 @@ class LlamaImpl : public torch::nn::Module {
   /// Changes nothing in the module, so threads may share it. T is at most kMaxPositions.
   torch::Tensor features(const torch::Tensor& tokens, torch::ScalarType dtype);
 
-  /// Makes the layers from `first` on, from 0, change nothing: what they add is zero until they learn.
+  /// Initialises the layers from `first` on, from 0, to have no effect: they add zero until trained.
   void silence(std::int64_t first);
 
   /// The same after each exit; norm and head are one for all.
   std::vector<torch::Tensor> exit_features(const torch::Tensor& tokens, torch::ScalarType dtype);
 
-  /// Without gradients: the hidden states behind these numbers of layers, ascending, each divided by its root
+  /// Without gradients: the hidden states after these numbers of layers, ascending, each divided by its root
   /// mean square, then the features.
   TargetStates states(const torch::Tensor& tokens, const std::vector<std::int64_t>& layers,
                       torch::ScalarType dtype);
@@ -191,15 +191,15 @@ torch::Tensor unmark(const torch::Tensor& rows);
 /// The predictions of a batch that are learned: all but those of given tokens.
 struct LearnedPredictions {
   torch::Tensor places;    // (n) int64, in (B * T); n = 0: none
-  torch::Tensor expected;  // (n) int64, the tokens there; -1: a place that only fills up n
+  torch::Tensor expected;  // (n) int64, the tokens there; -1: padding of n
 };
-/// rows (B, T + 1). n is rounded up, so that few sizes occur: what libraries keep for a size (code that they
-/// generated, blocks of memory) is used again instead of piling up.
+/// rows (B, T + 1). n is rounded up, so that few sizes occur and libraries reuse what they cache per size
+/// (generated code, blocks of memory).
 LearnedPredictions learned_predictions(const torch::Tensor& rows);
 
 /// Mean cross entropy (nats a token) of predicting rows[:, 1:] from features (B, T, hidden) of rows[:, :-1];
 /// rows (B, T + 1) int64, head: features (n, hidden) -> logits (n, vocab).
-/// Tokens marked as given are read like others, but predicting them is no part of the mean.
+/// Tokens marked as given are inputs like others, but their prediction is not part of the mean.
 torch::Tensor next_token_loss(const torch::Tensor& features, const torch::Tensor& rows,
                               const std::function<torch::Tensor(const torch::Tensor&)>& head);
 

@@ -40,18 +40,18 @@ Describe openblas_describe() {
 }  // namespace
 
 void prepare_process(char** argv) {
-  // Threads that wait for work must sleep: spinning, they take the processor from the threads that work.
+  // Threads that wait for work must sleep: spinning threads would take the processor from working ones.
   // libgomp reads this before main.
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) {
     setenv("OMP_WAIT_POLICY", "PASSIVE", /*overwrite=*/1);
     std::error_code error;
     const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-    if (!error) execv(self.c_str(), argv);  // returns only if it fails, and then all is well but slow
+    if (!error) execv(self.c_str(), argv);  // returns only on failure; then the program works, but slowly
   }
   // Some virtual machines advertise AMX and fault on it. AVX-512 with bfloat16 is nearly as fast here.
   setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", /*overwrite=*/0);
-  // Every step frees and asks for the same large blocks. Returning them to the system each time costs
-  // more page faults than arithmetic.
+  // Every step frees and allocates the same large blocks. Returning them to the system each time would cost
+  // more in page faults than the arithmetic.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 2'000'000'000);
   mallopt(M_ARENA_MAX, 1);  // arenas of other threads are of bounded size, and shrink

@@ -1,4 +1,4 @@
-// What the machine offers: device, threads, BLAS, and the faster number type.
+// Properties of the machine: device, threads, BLAS, and the faster number type.
 #pragma once
 
 #include <torch/torch.h>
@@ -15,7 +15,7 @@ void prepare_process(char** argv);
 /// CUDA if there is a device, else the CPU.
 torch::Device best_device();
 
-/// The BLAS library in this process, for people.
+/// The name of the BLAS library in this process.
 std::string blas_name();
 
 /// A warning if float32 products will be slow, else an empty string.
@@ -27,18 +27,18 @@ struct CudaDevice {
   int major = 0;  // of the compute capability, 8 in 8.0
 };
 
-/// The device that products run on, asked of the driver's library: this needs no CUDA to compile. Empty if
-/// there is no driver.
+/// The device that products run on, queried from the driver's library, so that compiling needs no CUDA. Empty
+/// if there is no driver.
 std::optional<CudaDevice> find_cuda_device(int index);
 
-/// bfloat16 where the device multiplies it: from compute capability 8.0 on.
+/// bfloat16 from compute capability 8.0 on, else float32.
 torch::ScalarType cuda_dtype(const CudaDevice& device);
 
-/// "f32" and "bf16" are taken at their word. "auto" is cuda_dtype() on a CUDA device; on a CPU it times one
+/// "f32" and "bf16" are as named. "auto" is cuda_dtype() on a CUDA device; on a CPU it times one
 /// product each way and takes the faster. Throws std::invalid_argument for anything else.
 torch::ScalarType choose_dtype(const std::string& precision, torch::Device device);
 
-/// For people: "CPU, 2 threads, products in BFloat16" or "NVIDIA H100 80GB HBM3, products in BFloat16".
+/// A description: "CPU, 2 threads, products in BFloat16" or "NVIDIA H100 80GB HBM3, products in BFloat16".
 std::string describe_machine(torch::Device device, torch::ScalarType dtype);
 
 }  // namespace specula_train

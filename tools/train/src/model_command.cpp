@@ -1,4 +1,5 @@
-// `model`: a decoder, trained on text; `export`: its directory, from a checkpoint.
+// `specula-train model`: trains a decoder on text; `specula-train export`: writes its directory from a
+// checkpoint.
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -31,10 +32,11 @@ struct ModelOptions {
     sizes.add_to(command, "Instead of the named size");
     command
         .add_option("--exits", exits,
-                    "Numbers of layers after which it may stop, as in 1,2,3: learns to predict at each")
+                    "Early exits: numbers of layers, as in 1,2,3; the model learns to predict at each")
         ->delimiter(',');
-    command.add_option("--cut-from", cut_from,
-                       "Make it of the first layers, up to the last exit, of this Hugging Face directory");
+    command.add_option(
+        "--cut-from", cut_from,
+        "Initialise from the first layers, up to the last exit, of this Hugging Face directory");
     training.add_to(command);
   }
 
@@ -58,7 +60,7 @@ struct ModelOptions {
     config.validate();
     return config;
   }
-  /// How it is trained: from the weights that it is cut from, if any. What it starts from may have fewer
+  /// A decoder's training, from the weights that it is cut from, if any. Initial weights may have fewer
   /// layers.
   TrainingOptions training_from() const {
     auto from = training;

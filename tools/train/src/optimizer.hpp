@@ -15,8 +15,8 @@ struct OptimizerOptions {
   double momentum = 0.95;     // Muon's
   double weight_decay = 0.1;  // on matrices only
   double clip_norm = 1.0;     // of the whole gradient; 0 for none
-  /// Of Muon's products. bfloat16 is precise enough; where a processor does not multiply it, it is many times
-  /// slower than float32.
+  /// The type of Muon's products. bfloat16 is precise enough, but many times slower than float32 on
+  /// processors that do not multiply it.
   torch::ScalarType products = torch::kFloat32;
 };
 

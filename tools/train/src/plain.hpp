@@ -1,4 +1,4 @@
-// What fused.hpp computes, written with ATen: for other devices than the CPU, and for the tests.
+// The functions of fused.hpp in ATen, for devices other than the CPU, and for the tests.
 #pragma once
 
 #include <torch/torch.h>

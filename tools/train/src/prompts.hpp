@@ -9,14 +9,14 @@
 #include <string_view>
 #include <vector>
 
-#include "token_store.hpp"
+#include "tokens.hpp"
 
 namespace specula_train {
 
 /// Sizes in tokens.
 struct PromptSizes {
   std::size_t shortest = 32, longest = 320;
-  std::size_t continuation = 160;  // what the target is to write
+  std::size_t continuation = 160;  // tokens for the target to generate
 
   /// Throws std::invalid_argument unless 1 <= shortest <= longest and continuation >= 1.
   void check() const;
@@ -25,8 +25,8 @@ struct PromptSizes {
 /// The question of a document that is "Question: ...\nAnswer: ...", with "\nAnswer:".
 std::optional<std::string> question_of(std::string_view document);
 
-/// The prompt with another digit for every digit: a question of the same kind, which need not make sense. So
-/// a draft sees more of the target's text than there are questions.
+/// The prompt with random digits in place of its digits: a question of the same kind, which need not make
+/// sense. This gives more of the target's text than there are questions.
 std::string with_other_numbers(std::string prompt, std::mt19937_64& random);
 
 /// Tokens [begin, end) of a document.

@@ -17,10 +17,11 @@ void write_safetensors(const torch::OrderedDict<std::string, torch::Tensor>& ten
 enum class Surplus { refused, ignored };
 
 /// Copies the weights of a Hugging Face directory, model.safetensors or the shards that
-/// model.safetensors.index.json lists, into the model's parameters. What a model with tied embeddings or old
-/// rotary buffers stores twice (`lm_head.weight`, `*.inv_freq`) is left. Throws std::runtime_error naming the
-/// file or the directory, and the tensor if it is missing (unless it begins with one of `may_lack`: then it
-/// stays as it is), not the model's (unless those are ignored), of another shape, or no BF16, F16 or F32.
+/// model.safetensors.index.json lists, into the model's parameters. Redundant tensors of models with tied
+/// embeddings or old rotary buffers (`lm_head.weight`, `*.inv_freq`) are ignored. Throws std::runtime_error
+/// naming the file or the directory, and the tensor if it is missing (unless it begins with one of
+/// `may_lack`: then it is left as it is), not the model's (unless those are ignored), of another shape, or no
+/// BF16, F16 or F32.
 void load_weights(const std::filesystem::path& directory, torch::nn::Module& model,
                   Surplus surplus = Surplus::refused, const std::set<std::string>& may_lack = {});
 

@@ -1,4 +1,4 @@
-// How far a training is, and the learning rate there.
+// Progress of a training, and its learning rate schedule.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace specula_train {
 
-/// A budget of steps, of minutes, or of both (the one used up first ends the training). With minutes
-/// the schedule follows the clock, so that a busy machine trains less but still finishes its cosine.
+/// A budget of steps, of minutes, or of both (the one used up first ends the training). With minutes the
+/// schedule follows the clock, so that a busy machine makes fewer steps but still finishes the cosine.
 struct Budget {
   std::int64_t steps = 0;  // 0: no limit
   double minutes = 0;      // 0: no limit

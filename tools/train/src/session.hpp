@@ -1,4 +1,4 @@
-// A training at work: machine, data, and what every kind of model does with them.
+// A training session: machine, data, and the steps common to all kinds of models.
 #pragma once
 
 #include <torch/torch.h>
@@ -12,14 +12,14 @@
 
 #include "command_options.hpp"
 #include "export.hpp"
-#include "token_store.hpp"
+#include "tokens.hpp"
 #include "training_loop.hpp"
 
 namespace specula_train {
 
 class Session {
  public:
-  /// Reads the data and says what there is. Throws if tokens or tokenizer are missing.
+  /// Reads the data and prints a summary. Throws if tokens or tokenizer are missing.
   explicit Session(const TrainingOptions& options);
 
   torch::Device device() const { return device_; }
@@ -33,14 +33,14 @@ class Session {
   /// Throws std::invalid_argument if the model in `directory` has another vocabulary than the data.
   void check_vocabulary(const LlamaConfig& config, const std::filesystem::path& directory) const;
 
-  /// What the model card says of this training, whose loss is `loss` in words.
+  /// The model card's text about this training; `loss` describes the loss.
   ModelCard card(const std::string& name, const std::string& loss, const Progress& progress) const;
 
-  /// Moves a new model to the device and says how large it is.
+  /// Moves a new model to the device and prints its size.
   void place(const std::string& name, torch::nn::Module& model) const;
 
   /// Calls f(style, rows (16 or fewer, T + 1)) on the device for the first 96 held-out rows of each style. A
-  /// style whose held-out text fills no row has none.
+  /// style whose held-out text does not fill a row is skipped.
   void for_heldout(const std::function<void(const std::string& style, const torch::Tensor& rows)>& f) const;
 
   /// Trains until the budget is used up or the process is told to end.
@@ -53,7 +53,7 @@ class Session {
   TokenizedCorpus corpus_;
   std::vector<double> shares_;
   std::filesystem::path tokenizer_;
-  bool has_given_ = false;  // parts of the text are only read: it is what a target wrote in answer to them
+  bool has_given_ = false;  // parts of the text are prompts, the rest is the target's continuation
 };
 
 /// Means of figures, each weighted by what it is a mean of.

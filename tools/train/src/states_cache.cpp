@@ -59,8 +59,8 @@ StatesCache::StatesCache(const std::filesystem::path& file, const Llama& target,
   for (std::int64_t layer; words >> layer;) kept_.push_back(layer);
   for (const auto layer : layers)
     if (std::find(kept_.begin(), kept_.end(), layer) == kept_.end())
-      fail("lacks the states behind layer " + std::to_string(layer) +
-           ": the first head that writes it has to read all that others read");
+      fail("lacks the states after layer " + std::to_string(layer) +
+           ": the first head that writes it must read all layers that others read");
 
   end_ = static_cast<std::int64_t>(stream_.tellg());
   const auto size = static_cast<std::int64_t>(std::filesystem::file_size(file));

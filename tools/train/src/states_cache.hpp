@@ -1,5 +1,5 @@
-// What heads read of their target, kept in a file: several heads that are trained on the same rows, one after
-// the other, run the target once.
+// A file of the target's states that heads read, so that several heads trained on the same rows run the
+// target only once.
 #pragma once
 
 #include <torch/torch.h>
@@ -15,18 +15,18 @@
 
 namespace specula_train {
 
-/// Rows of tokens and their states in bfloat16: 2 (n + 1) hidden bytes a token for n layers. Grows as long as
-/// new rows come. A file that ends in the middle of a row goes on before it. Threads may share it, processes
+/// Rows of tokens and their states in bfloat16: 2 (n + 1) hidden bytes a token for n layers. Grows with new
+/// rows. In a file that ends in the middle of a row, that row is overwritten. Threads may share it, processes
 /// may not.
 class StatesCache {
  public:
   /// Opens `file` or makes it. Throws std::runtime_error naming it if it cannot be written or is no such
-  /// file, or if it is of another target, or lacks the states behind one of `layers`.
+  /// file, or if it is of another target, or lacks the states after one of `layers`.
   StatesCache(const std::filesystem::path& file, const Llama& target,
               const std::vector<std::int64_t>& layers);
 
-  /// What target->states(tokens, layers, dtype) gives, but rounded to bfloat16; runs the target for rows that
-  /// are new. tokens (B, T) int64.
+  /// target->states(tokens, layers, dtype) rounded to bfloat16; runs the target only for new rows. tokens (B,
+  /// T) int64.
   TargetStates states(Llama& target, const torch::Tensor& tokens, torch::ScalarType dtype);
 
  private:

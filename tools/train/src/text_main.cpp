@@ -1,7 +1,6 @@
 // specula-train-text: a text corpus, its tokenizer, and the corpus as tokens.
-//
-// A program of its own, because Debian's SentencePiece carries a protobuf whose symbols clash with the
-// one that libtorch links to: both in one process crash before main.
+// A separate program, because Debian's SentencePiece exports a protobuf whose symbols clash with the one that
+// libtorch links to: a process with both crashes before main.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -14,8 +13,8 @@
 #include <vector>
 
 #include "corpus.hpp"
-#include "token_store.hpp"
-#include "tokenizer.hpp"
+#include "tokens.hpp"
+#include "train_tokenizer.hpp"
 
 namespace {
 
@@ -44,8 +43,8 @@ struct CorpusCommand {
     command->add_option("--python", python,
                         "Style python: a folder of Python's standard library, without tests and tables");
     command->add_option("--describe", descriptions,
-                        "NAME=TEXT, may be repeated: what a style is, for the model cards");
-    command->add_option("--licence", licences, "NAME=TEXT, may be repeated: under which licence it is");
+                        "NAME=TEXT, may be repeated: description of a style, for the model cards");
+    command->add_option("--licence", licences, "NAME=TEXT, may be repeated: licence of a style");
     command
         ->add_option("--heldout-every", heldout_every,
                      "Every n-th document of a style is held out, at least one")
@@ -132,7 +131,7 @@ struct TokenizerCommand {
     } else {
       st::copy_tokenizer(given, output);
     }
-    // What the folder may hold from before is not what was asked for.
+    // Not from the folder, which may hold the tokenizer of an earlier run.
     const st::Tokenizer tokenizer(given.empty() ? output / "tokenizer.model" : given);
     for (const auto& style : styles) {
       std::size_t bytes = 0, tokens = 0, changed = 0;
@@ -148,7 +147,7 @@ struct TokenizerCommand {
       std::printf("%s, held out: %zu tokens, %.2f bytes each\n", style.name.c_str(), tokens,
                   static_cast<double>(bytes) / static_cast<double>(std::max<std::size_t>(tokens, 1)));
       if (changed > 0) {
-        std::fprintf(stderr, "warning: %s: %zu of %zu held-out texts do not come back as they were\n",
+        std::fprintf(stderr, "warning: %s: %zu of %zu held-out texts are not reproduced exactly\n",
                      style.name.c_str(), changed, style.heldout.size());
       }
     }

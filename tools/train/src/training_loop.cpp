@@ -29,7 +29,7 @@ std::string to_text(const Losses& losses) {
   return text;
 }
 
-/// Seconds of training still to come, at the speed so far.
+/// Estimated remaining seconds of training.
 double seconds_left(double fraction, double seconds_done) {
   return fraction > 0 ? seconds_done * (1 - fraction) / fraction : 0;
 }
@@ -120,7 +120,7 @@ Progress train(torch::nn::Module& model, BatchLoader& loader, Optimizer& optimiz
   }
   progress.finished = fraction >= 1;
   save();
-  if (!progress.finished) std::printf("stopped; go on with --resume\n");
+  if (!progress.finished) std::printf("stopped; continue with --resume\n");
   return progress;
 }
 

@@ -1,5 +1,5 @@
-// The training loop. It knows no model: a loss function, an evaluation and an export are given to it,
-// so that a draft head with a loss of its own trains with the same loop.
+// The training loop, independent of the model: it is given a loss function, an evaluation and an export, so
+// that decoders, drafts and heads share it.
 #pragma once
 
 #include <torch/torch.h>
@@ -20,15 +20,15 @@ struct LoopOptions {
   Budget budget;
   double peak_learning_rate = 2e-3;
   std::int64_t batch = 16, context = 256;
-  // The last part of the budget uses rows twice as long and half as many, so that the model has seen
-  // the positions that generation reaches.
+  // The last part of the budget uses rows twice as long and half as many, so that the model is trained at the
+  // positions that generation reaches.
   double long_rows_from = 0.9;
   double checkpoint_minutes = 4;
   bool resume = false;
   std::filesystem::path checkpoint_file;
 };
 
-/// Held-out figures by name; of a decoder, the loss of each style, nats a token.
+/// Held-out figures by name; for a decoder, the loss of each style in nats per token.
 using Losses = std::map<std::string, double>;
 
 struct Progress {

@@ -1,5 +1,5 @@
-// Numbers for loops that the compiler is to make vector code of: branch-free, and always inlined, since a
-// call would keep a loop scalar.
+// Functions for loops that the compiler vectorises: branch-free, and always inlined, since a call would
+// prevent vectorisation.
 #pragma once
 
 #include <torch/torch.h>
@@ -10,7 +10,7 @@
 
 namespace specula_train {
 
-/// A bfloat16 as it lies in memory. c10's own type checks for NaN when it rounds, which keeps loops scalar.
+/// A bfloat16. c10's own type checks for NaN when it rounds, which prevents vectorisation.
 struct Half {
   std::uint16_t bits;
 };

@@ -1,3 +1,4 @@
+// Text corpora: documents, styles, held-out parts, token files.
 #include "corpus.hpp"
 
 #include <doctest/doctest.h>
@@ -7,13 +8,13 @@
 #include <stdexcept>
 
 #include "folder.hpp"
-#include "token_store.hpp"
+#include "tokens.hpp"
 
 namespace st = specula_train;
 namespace fs = std::filesystem;
 using specula_train_test::Folder;
 
-TEST_CASE("calculator annotations go, all else stays") {
+TEST_CASE("calculator annotations are removed, all else is kept") {
   CHECK(st::strip_calculator_annotations("3*4=<<3*4=12>>12 eggs, 1+1=<<1+1=2>>2") == "3*4=12 eggs, 1+1=2");
   CHECK(st::strip_calculator_annotations("1 << 2") == "1 << 2");
   CHECK(st::strip_calculator_annotations("") == "");
@@ -43,7 +44,7 @@ TEST_CASE("Python sources, without tests and tables") {
   CHECK(st::read_python(folder.path) == std::vector<std::string>{"a" + body, "b" + body});
 }
 
-TEST_CASE("every n-th document is held out, and a corpus survives the disk") {
+TEST_CASE("every n-th document is held out, and a saved corpus is loaded unchanged") {
   const Folder folder("specula_train_corpus_test");
   const auto style = st::split_style("s", {"a", "b\n\"", "c", "d", "e"}, 2);
   CHECK(style.train == std::vector<std::string>{"a", "c", "e"});
@@ -134,7 +135,7 @@ TEST_CASE("names and values") {
   }
 }
 
-TEST_CASE("tokens survive the disk, and bad files are named") {
+TEST_CASE("saved tokens are loaded unchanged, and errors name bad files") {
   const Folder folder("specula_train_corpus_test");
   const st::TokenizedCorpus corpus{
       .vocab_size = 9,
@@ -180,7 +181,7 @@ TEST_CASE("documents end with the tokenizer's own token") {
   CHECK_THROWS_WITH_AS(st::read_tokens(folder.path), doctest::Contains("no end"), std::runtime_error);
 }
 
-TEST_CASE("how much of a document is given survives the disk, and is marked") {
+TEST_CASE("the number of given tokens per document is saved, loaded and marked") {
   const Folder folder("specula_train_corpus_test");
   st::TokenizedCorpus corpus{
       .vocab_size = 9,
@@ -200,7 +201,7 @@ TEST_CASE("how much of a document is given survives the disk, and is marked") {
   CHECK_THROWS_WITH_AS(st::read_tokens(folder.path), doctest::Contains("1 lengths for 2 documents"),
                        std::runtime_error);
 
-  corpus.styles[0].given.clear();  // written over: what was given once is no more
+  corpus.styles[0].given.clear();  // overwritten: no given tokens
   st::write_tokens(corpus, folder.path);
   CHECK(st::read_tokens(folder.path).styles.at(0).given.empty());
 }

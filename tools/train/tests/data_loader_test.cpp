@@ -1,3 +1,4 @@
+// Batches of token rows: packing, shares of styles, resuming.
 #include "data_loader.hpp"
 
 #include <doctest/doctest.h>
@@ -28,12 +29,12 @@ TEST_CASE("a short document that is cut starts again in the next row") {
   CHECK(rows == std::vector<st::Document>{{1, 10, 2, 1, 20}, {1, 20, 21, 2, 1}});
 }
 
-TEST_CASE("a long document goes on, its last token first") {
+TEST_CASE("a long document continues in the next row, with its last token first") {
   const st::Document a{1, 3, 4, 5, 6, 7, 2};
   CHECK(st::pack_rows({&a}, 4) == std::vector<st::Document>{{1, 3, 4, 5}, {5, 6, 7, 2}});
 }
 
-TEST_CASE("styles alternate, and a restored loader goes on where it was") {
+TEST_CASE("styles alternate, and a restored loader continues at its position") {
   const std::vector<st::TokenizedStyle> styles{{.name = "x", .train = documents(20, 7, 100), .heldout = {}},
                                                {.name = "y", .train = documents(5, 30, 200), .heldout = {}}};
   st::BatchLoader loader(styles, 1);
@@ -51,7 +52,7 @@ TEST_CASE("styles alternate, and a restored loader goes on where it was") {
   CHECK(torch::equal(loader.next(2, 16), other.next(2, 16)));
 }
 
-TEST_CASE("another seed, another order") {
+TEST_CASE("another seed gives another order") {
   const std::vector<st::TokenizedStyle> styles{{.name = "x", .train = documents(50, 7, 100), .heldout = {}}};
   st::BatchLoader one(styles, 1), two(styles, 2);
   CHECK_FALSE(torch::equal(one.next(4, 8), two.next(4, 8)));
@@ -82,7 +83,7 @@ TEST_CASE("styles have their shares of the rows, and a restored loader keeps the
   for (int i = 0; i < 20; ++i) CHECK(torch::equal(loader.next(3, 8), other.next(3, 8)));
 }
 
-TEST_CASE("shares that make no sense are refused by name") {
+TEST_CASE("errors name invalid shares") {
   const std::vector<st::TokenizedStyle> styles{{.name = "x", .train = {}, .heldout = {}},
                                                {.name = "y", .train = {}, .heldout = {}}};
   CHECK(st::parse_shares(styles, {}) == std::vector<double>{0.5, 0.5});
@@ -103,7 +104,7 @@ TEST_CASE("shares that make no sense are refused by name") {
   refuses({"x"}, "expected NAME=VALUE");
 }
 
-TEST_CASE("a style without a whole row is named as what it is") {
+TEST_CASE("an error names a style without a whole row") {
   const std::vector<st::TokenizedStyle> styles{{.name = "x", .train = documents(1, 4, 9), .heldout = {}}};
   st::BatchLoader loader(styles, 1);
   CHECK_THROWS_WITH_AS(loader.next(1, 8), doctest::Contains("less than one row of 9 tokens"),

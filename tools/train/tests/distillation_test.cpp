@@ -29,7 +29,7 @@ void compare(const Tensor& draft, const Tensor& target, const specula::TopKDisti
 
 }  // namespace
 
-TEST_CASE("the fused distillation is ATen's") {
+TEST_CASE("the fused distillation loss agrees with ATen") {
   torch::manual_seed(4);
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
     INFO(c10::toString(dtype));
@@ -46,7 +46,7 @@ TEST_CASE("the fused distillation is ATen's") {
   }
 }
 
-TEST_CASE("of tokens that are alike the lower counts") {
+TEST_CASE("ties among the likeliest K go to the lower token") {
   const auto target = torch::tensor({{0.0F, 2.0F, 2.0F, 2.0F}, {1.0F, 1.0F, 1.0F, 1.0F}});
   const auto draft = torch::randn({2, 4}).requires_grad_();
   compare(draft, target, {.k = 2, .weight = 1, .cross_entropy_weight = 0}, 1e-5);

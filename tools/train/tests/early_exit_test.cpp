@@ -37,7 +37,7 @@ st::Llama cut(const st::Llama& model, std::int64_t layers) {
 
 }  // namespace
 
-TEST_CASE("what leaves at an exit is what the model that ends there says") {
+TEST_CASE("outputs of an exit are those of the model that ends there") {
   torch::manual_seed(1);
   st::Llama model(sorted());
   enlarge(*model);
@@ -82,7 +82,7 @@ TEST_CASE("the loss is the mean over the exits, and so is its gradient: specula:
   CHECK(total / 12 == doctest::Approx(mean.item<double>()).epsilon(1e-9));
 }
 
-TEST_CASE("a model with exits learns as others do, in parts and resumed") {
+TEST_CASE("gradients in parts and resumed training of a model with exits") {
   torch::manual_seed(3);
   st::Llama model(sorted());
   check_parts([&](const torch::Tensor& rows) { return st::next_token_loss(model, rows, torch::kFloat32); },
@@ -105,7 +105,7 @@ TEST_CASE("bad exits are refused") {
   }
 }
 
-TEST_CASE("its export is cut from a larger one's, and leaves where it learned to") {
+TEST_CASE("a model cut from a larger export, and the exits of its own export") {
   const Folder folder("specula_sorted_test");
   torch::manual_seed(5);
   auto config = tiny_target();

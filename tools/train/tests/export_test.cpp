@@ -1,4 +1,4 @@
-// What is written can be read: by the library, and by this program again.
+// Exported Hugging Face directories: the library and the trainer can read them.
 #include "export.hpp"
 
 #include <doctest/doctest.h>
@@ -94,7 +94,7 @@ TEST_CASE("a GLIDE draft's directory") {
                     .progress = {.steps = 7, .heldout = {{"gsm8k step 2 agrees", 0.25}}}},
                    place.directory);
   const auto read_back = read(place.directory);
-  CHECK((read_back.conditioned_on == eigen::Conditioning::key_values));
+  CHECK((read_back.conditioned_on == specula::Conditioning::key_values));
   CHECK(read_back.layers == 2);
   CHECK(read_back.hidden_size == 36);
   CHECK(read_back.heads == 6);
@@ -118,7 +118,7 @@ TEST_CASE("a GLIDE draft's directory") {
                        std::runtime_error);
 }
 
-TEST_CASE("config.json says what the model is") {
+TEST_CASE("config.json describes the model") {
   const Place place;
   auto config = other_target();
   config.begin = 7;
@@ -153,7 +153,7 @@ TEST_CASE("config.json says what the model is") {
   CHECK(exported.target.reads == std::vector<std::int32_t>{2, 0});
 }
 
-TEST_CASE("a model that is not supported is refused by key") {
+TEST_CASE("errors name the key of an unsupported model") {
   const Place place;
   st::Llama model(tiny_target());
   st::export_model(model, place.tokenizer, {.name = "n", .progress = {}}, place.directory);
@@ -182,7 +182,7 @@ TEST_CASE("a feature head's directory") {
   st::export_feature_head(head, place.tokenizer, {.name = "head", .recipe = "r", .progress = {}},
                           place.directory);
   const auto read_back = read(place.directory);
-  CHECK((read_back.conditioned_on == eigen::Conditioning::features));
+  CHECK((read_back.conditioned_on == specula::Conditioning::features));
   CHECK(read_back.layers == 1);
   CHECK(read_back.hidden_size == 32);
   CHECK(std::equal(read_back.feature_layers.begin(), read_back.feature_layers.end(), layers.begin(),

@@ -1,3 +1,4 @@
+// Feature heads (EAGLE, HASS): forward passes, masks, loss, resuming.
 #include "feature_head.hpp"
 
 #include <doctest/doctest.h>
@@ -40,7 +41,7 @@ struct Pair {
   st::FeatureHead head;
 };
 
-/// What a row sees, column by column: (stream, column) of one sequence; straight from ContextAlignment.
+/// The (stream, column) pairs that a row of one sequence sees, from ContextAlignment.
 std::vector<Tensor> predict_by_hand(Pair& pair, const Tensor& tokens, const Tensor& features,
                                     std::int32_t forwards) {
   const auto config = Pair::config();
@@ -100,7 +101,7 @@ std::vector<Tensor> predict_by_hand(Pair& pair, const Tensor& tokens, const Tens
 
 }  // namespace
 
-TEST_CASE("a head has what the format says, and no more") {
+TEST_CASE("a head has exactly the parameters of the format") {
   const auto parameters = st::FeatureHead(Pair::config())->named_parameters();
   CHECK((parameters["model.fc.weight"].sizes() == torch::IntArrayRef{32, 64}));
   CHECK((parameters["model.fc.bias"].sizes() == torch::IntArrayRef{32}));
@@ -112,7 +113,7 @@ TEST_CASE("a head has what the format says, and no more") {
   CHECK(parameters.size() == 10);
 }
 
-TEST_CASE("a head on several layers begins as one on the last, and learns to read them all") {
+TEST_CASE("a head on several layers starts as one on the features, and learns to read all") {
   Pair pair;
   const auto tokens = random_rows(2, 9);
   auto config = st::head_config(tiny_target(), {1, 2});
@@ -151,7 +152,7 @@ TEST_CASE("a head on several layers begins as one on the last, and learns to rea
   CHECK_THROWS_AS(st::head_config(tiny_target(), {2, 1}), std::invalid_argument);
 }
 
-TEST_CASE("without the distance only what the LM head makes of a draft token counts") {
+TEST_CASE("without the distance the loss depends only on the LM head's output") {
   Pair pair;
   const auto rows = random_rows(2, 9);
   const auto loss = [&](double weight) {
@@ -175,7 +176,7 @@ TEST_CASE("without the distance only what the LM head makes of a draft token cou
   CHECK(once - without == doctest::Approx(by_hand).epsilon(1e-3));
 }
 
-TEST_CASE("forwards see what ContextAlignment says") {
+TEST_CASE("forward passes use the masks of ContextAlignment") {
   Pair pair;
   torch::NoGradGuard no_grad;
   const auto tokens = random_rows(2, 9);
@@ -191,7 +192,7 @@ TEST_CASE("forwards see what ContextAlignment says") {
   }
 }
 
-TEST_CASE("one forward is a plain causal decoder layer") {
+TEST_CASE("one forward pass is a plain causal decoder layer") {
   Pair pair;
   const auto tokens = random_rows(2, 9);
   const auto features = pair.features(tokens);
@@ -232,7 +233,7 @@ TEST_CASE("the loss of a head") {
   check_parts(loss, rows, *pair.head);
 
   auto given = rows.clone();
-  given[0].narrow(0, 0, 6).bitwise_not_();  // what row 0 learns begins in column 5
+  given[0].narrow(0, 0, 6).bitwise_not_();  // row 0 learns from column 5 on
   given.narrow(0, 2, 2).bitwise_not_();
   const auto tokens = rows.narrow(1, 0, 11);
   const auto features = pair.features(tokens);
@@ -272,7 +273,7 @@ TEST_CASE("noise is the same for the same rows") {
   CHECK(loss(0.2, rows) != loss(0, rows));
 }
 
-TEST_CASE("a head in bfloat16 is nearly that in float32") {
+TEST_CASE("a head in bfloat16 is close to that in float32") {
   Pair pair;
   const auto rows = random_rows(8, 33);
   const auto in = [&](torch::ScalarType dtype) {
@@ -282,7 +283,7 @@ TEST_CASE("a head in bfloat16 is nearly that in float32") {
   CHECK(in(torch::kBFloat16) == doctest::Approx(in(torch::kFloat32)).epsilon(0.02));
 }
 
-TEST_CASE("forwards are back-propagated each on its own") {
+TEST_CASE("forward passes are back-propagated separately") {
   // The gradient of the second forward's loss does not reach the first forward's output.
   Pair pair;
   const auto tokens = random_rows(1, 6);
@@ -292,7 +293,7 @@ TEST_CASE("forwards are back-propagated each on its own") {
   CHECK_FALSE(gradient[0].defined());
 }
 
-TEST_CASE("a head goes on where it was") {
+TEST_CASE("a resumed training of a head continues identically") {
   check_resume([] {
     torch::manual_seed(5);
     const st::Llama target(tiny_target());

@@ -1,4 +1,4 @@
-// A folder that is gone when the test ends.
+// A temporary folder, removed when the test ends.
 #pragma once
 
 #include <filesystem>

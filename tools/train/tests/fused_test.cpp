@@ -93,7 +93,7 @@ TEST_CASE("a row sees its first columns and the tail") {
     const auto scores = make(41), tail = make(3);
     {
       torch::NoGradGuard no_grad;
-      tail.select(1, 5).fill_(kHidden);  // sees nothing at all
+      tail.select(1, 5).fill_(kHidden);  // sees no key
     }
     const auto got = st::masked_softmax(scores, visible, tail);
     const auto expected = st::plain::masked_softmax(scores, visible, tail);
@@ -112,7 +112,7 @@ TEST_CASE("a row sees its first columns and the tail") {
   }
 }
 
-TEST_CASE("lagged keys are keys like others") {
+TEST_CASE("attention with lagged keys equals plain attention") {
   // A causal row, and the same with its last three keys taken one by one.
   torch::manual_seed(6);
   const std::int64_t length = 11;

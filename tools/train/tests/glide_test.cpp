@@ -1,3 +1,4 @@
+// GLIDE drafts: parameters, masks, loss, resuming.
 #include "glide.hpp"
 
 #include <doctest/doctest.h>
@@ -35,7 +36,7 @@ struct Pair {
 
 }  // namespace
 
-TEST_CASE("a draft has a Llama's names and two more a layer") {
+TEST_CASE("a draft has a Llama's parameters and two more per layer") {
   const auto parameters = st::Glide(tiny(2))->named_parameters();
   for (const auto* name : {"model.embed_tokens.weight", "model.layers.1.self_attn.q_proj.weight",
                            "model.layers.0.mlp.down_proj.weight", "model.layers.0.input_layernorm.weight",
@@ -48,7 +49,7 @@ TEST_CASE("a draft has a Llama's names and two more a layer") {
   CHECK((parameters["model.layers.1.cross_attn.o_proj.weight"].sizes() == torch::IntArrayRef{36, 32}));
 }
 
-TEST_CASE("a target shows the keys and values that its layers use") {
+TEST_CASE("keys and values that a target exposes are those that its layers use") {
   torch::manual_seed(1);
   st::Llama target(tiny_target());
   enlarge(*target);
@@ -71,7 +72,7 @@ TEST_CASE("a target shows the keys and values that its layers use") {
   CHECK_FALSE(torch::equal(chosen.layers[1].k, view.layers[0].k));
 }
 
-TEST_CASE("a target's key is seen by the blocks after its own, and by those after it in the first") {
+TEST_CASE("a target's key is visible to the blocks after its own, and in block 0 to later queries") {
   const std::int64_t length = 13;
   for (const std::int64_t layers : {1, 2}) {
     CAPTURE(layers);
@@ -135,7 +136,7 @@ TEST_CASE("the loss of a draft") {
   CHECK(loss(rows.bitwise_not()).item<double>() == 0);
 }
 
-TEST_CASE("a draft in bfloat16 is nearly that in float32") {
+TEST_CASE("a draft in bfloat16 is close to that in float32") {
   Pair pair(2);
   const auto rows = random_rows(8, 33);
   const auto in = [&](torch::ScalarType dtype) {
@@ -144,7 +145,7 @@ TEST_CASE("a draft in bfloat16 is nearly that in float32") {
   CHECK(in(torch::kBFloat16) == doctest::Approx(in(torch::kFloat32)).epsilon(0.02));
 }
 
-TEST_CASE("a draft goes on where it was") {
+TEST_CASE("a resumed training of a draft continues identically") {
   check_resume([] {
     torch::manual_seed(5);
     const st::Llama target(tiny_target());
@@ -157,7 +158,7 @@ TEST_CASE("a draft goes on where it was") {
   });
 }
 
-TEST_CASE("a draft reads the last layers of its target, or those that are named") {
+TEST_CASE("a draft reads the last layers of its target, or the given ones") {
   auto config = tiny(2);
   CHECK(config.layers_read() == std::vector<std::int64_t>{1, 2});
   config.target_layers = {2, 0};
@@ -197,7 +198,7 @@ TEST_CASE("impossible drafts are refused") {
   CHECK_THROWS_WITH_AS(st::Glide{config}, doctest::Contains("block is 0"), std::invalid_argument);
 }
 
-TEST_CASE("a draft that begins as a plain decoder is that decoder until it is trained") {
+TEST_CASE("a draft initialised from a plain decoder equals that decoder until it is trained") {
   const specula_train_test::Folder folder("specula_train_glide_from_decoder_test");
   folder.write("t.model", "a tokenizer");
   const auto directory = folder.path / "export";
@@ -206,7 +207,7 @@ TEST_CASE("a draft that begins as a plain decoder is that decoder until it is tr
   enlarge(*decoder);
   st::export_model(decoder, folder.path / "t.model", {}, directory);
   st::load_weights(directory, *decoder);  // rounded
-  CHECK(st::read_inference_config(directory).conditioned_on == specula::eigen::Conditioning::nothing);
+  CHECK(st::read_inference_config(directory).conditioned_on == specula::Conditioning::nothing);
 
   Pair pair(2);
   CHECK_THROWS_WITH_AS(st::load_weights(directory, *pair.draft), doctest::Contains("cross_attn"),
@@ -225,8 +226,8 @@ TEST_CASE("a draft that begins as a plain decoder is that decoder until it is tr
     CHECK(pair.draft->named_parameters()[name].grad().abs().max().item<double>() > 0);
   st::export_glide(pair.draft, folder.path / "t.model", {}, folder.path / "glide");
   CHECK(st::read_inference_config(folder.path / "glide").conditioned_on ==
-        specula::eigen::Conditioning::key_values);
-  CHECK(st::read_config(folder.path / "glide", {specula::eigen::Conditioning::key_values}).layers == 2);
+        specula::Conditioning::key_values);
+  CHECK(st::read_config(folder.path / "glide", {specula::Conditioning::key_values}).layers == 2);
   CHECK_THROWS_WITH_AS(st::read_config(folder.path / "glide"), doctest::Contains("expected a plain decoder"),
                        std::runtime_error);
 }

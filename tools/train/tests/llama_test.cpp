@@ -1,3 +1,4 @@
+// The trainer's Llama decoder: causality, loss, gradients, checkpoints.
 #include "llama.hpp"
 
 #include <doctest/doctest.h>
@@ -36,27 +37,27 @@ TEST_CASE("later tokens do not change earlier features") {
   CHECK_FALSE(torch::allclose(a.narrow(1, 6, 3), b.narrow(1, 6, 3)));
 }
 
-TEST_CASE("an untrained model knows nothing") {
+TEST_CASE("an untrained model has the loss of a uniform distribution") {
   torch::manual_seed(1);
   st::Llama model(tiny());
   const auto loss = st::next_token_loss(model, random_rows(8, 33), torch::kFloat32).item<double>();
   CHECK(loss == doctest::Approx(std::log(50.0)).epsilon(0.02));
 }
 
-TEST_CASE("given tokens are read, not learned") {
+TEST_CASE("given tokens are inputs, but not part of the loss") {
   torch::manual_seed(1);
   st::Llama model(tiny());
   const auto rows = random_rows(2, 9);
   auto marked = rows.clone();
   marked[0].slice(0, 0, 5).bitwise_not_();
   marked[1].fill_(~7);
-  // What is left: the last four tokens of the first row, after all that came before them.
+  // The rest: the last four tokens of the first row, with all tokens before them.
   const auto features = model->features(rows.slice(0, 0, 1).narrow(1, 0, 8), torch::kFloat32);
   const auto expected =
       torch::nn::functional::cross_entropy(model->head(features)[0].narrow(0, 4, 4), rows[0].narrow(0, 5, 4));
   CHECK(st::next_token_loss(model, marked, torch::kFloat32).item<double>() ==
         doctest::Approx(expected.item<double>()));
-  // A part of a batch in which nothing is to be learned has no gradient.
+  // A part of a batch without tokens to learn has no gradient.
   const auto loss = [&](const torch::Tensor& part) {
     return st::next_token_loss(model, part, torch::kFloat32);
   };
@@ -67,7 +68,7 @@ TEST_CASE("given tokens are read, not learned") {
   }
 }
 
-TEST_CASE("learned predictions are filled up to round numbers") {
+TEST_CASE("the number of learned predictions is rounded up") {
   auto rows = random_rows(3, 101);
   const auto all = st::learned_predictions(rows);
   CHECK(torch::equal(all.places, torch::arange(300)));
@@ -98,7 +99,7 @@ TEST_CASE("a batch in parts has the gradient of the whole") {
   }
 }
 
-TEST_CASE("Hugging Face's names") {
+TEST_CASE("parameters have Hugging Face's names") {
   const auto parameters = st::Llama(tiny())->named_parameters();
   for (const auto* name : {"model.embed_tokens.weight", "model.layers.1.self_attn.q_proj.weight",
                            "model.layers.0.mlp.down_proj.weight", "model.layers.0.input_layernorm.weight",
@@ -109,7 +110,7 @@ TEST_CASE("Hugging Face's names") {
   CHECK(parameters.size() == 1 + 2 * 9 + 1);
 }
 
-TEST_CASE("an LM head of its own, and heads of another size") {
+TEST_CASE("an untied LM head, and a head_dim other than hidden / heads") {
   auto config = tiny();
   config.tied_head = false;
   config.head_size = 6;
@@ -135,7 +136,7 @@ TEST_CASE("an LM head of its own, and heads of another size") {
   }
 }
 
-TEST_CASE("a model of more layers begins as the one that it starts from, and its new layers learn") {
+TEST_CASE("a model with additional layers equals the one that it starts from, and its new layers learn") {
   torch::manual_seed(1);
   const specula_train_test::Folder folder("specula_train_deeper_test");
   folder.write("t.model", "a tokenizer");
@@ -166,7 +167,7 @@ TEST_CASE("impossible sizes are refused") {
   CHECK_THROWS_AS(st::named_config("huge"), std::invalid_argument);
 }
 
-TEST_CASE("checkpoints come back whole") {
+TEST_CASE("saved checkpoints are loaded completely") {
   const specula_train_test::Folder folder("specula_train_checkpoint_test");
   st::Llama one(tiny()), two(tiny());
   st::save_checkpoint({.steps = 3,

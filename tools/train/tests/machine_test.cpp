@@ -1,3 +1,4 @@
+// Detection of the device and its number types.
 #include "machine.hpp"
 
 #include <doctest/doctest.h>
@@ -6,7 +7,7 @@
 
 namespace st = specula_train;
 
-TEST_CASE("bfloat16 on CUDA devices that multiply it") {
+TEST_CASE("bfloat16 on CUDA devices of compute capability 8.0 and above") {
   CHECK((st::cuda_dtype({.name = "NVIDIA H100 80GB HBM3", .major = 9}) == torch::kBFloat16));
   CHECK((st::cuda_dtype({.name = "NVIDIA A100", .major = 8}) == torch::kBFloat16));
   CHECK((st::cuda_dtype({.name = "Tesla V100", .major = 7}) == torch::kFloat32));
@@ -24,7 +25,7 @@ TEST_CASE("precisions by name") {
   CHECK((chosen == torch::kFloat32 || chosen == torch::kBFloat16));
 }
 
-TEST_CASE("a machine in words") {
+TEST_CASE("descriptions of machines") {
   const auto words = st::describe_machine(torch::kCPU, torch::kBFloat16);
   CHECK(words == "CPU, " + std::to_string(torch::get_num_threads()) + " threads, products in BFloat16");
 }

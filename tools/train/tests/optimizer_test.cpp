@@ -1,3 +1,4 @@
+// Muon and AdamW.
 #include "optimizer.hpp"
 
 #include <doctest/doctest.h>
@@ -9,7 +10,7 @@ namespace st = specula_train;
 
 namespace {
 
-/// One matrix and one vector, to be brought to zero.
+/// One matrix and one vector, to be minimised.
 struct Quadratic : torch::nn::Module {
   torch::Tensor matrix = register_parameter("matrix", torch::randn({8, 24}));
   torch::Tensor vector = register_parameter("vector", torch::randn({8}));
@@ -38,7 +39,7 @@ TEST_CASE("orthogonalize brings singular values near 1, for wide and for tall ma
     }
 }
 
-TEST_CASE("both optimizers descend, and a loaded one goes on alike") {
+TEST_CASE("both optimizers descend, and a loaded state continues identically") {
   for (const auto* kind : {"adamw", "muon"}) {
     CAPTURE(kind);
     torch::manual_seed(1);

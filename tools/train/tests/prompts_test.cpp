@@ -1,3 +1,4 @@
+// Prompts cut from text, for the target to continue.
 #include "prompts.hpp"
 
 #include <doctest/doctest.h>
@@ -20,7 +21,7 @@ constexpr st::PromptSizes kSizes{.shortest = 4, .longest = 12, .continuation = 1
 
 }  // namespace
 
-TEST_CASE("a question is asked as it is, or with other digits") {
+TEST_CASE("questions as they are, or with other digits") {
   CHECK(st::question_of("Question: 2+2?\nAnswer: 4\nAnswer: 5") == "Question: 2+2?\nAnswer:");
   CHECK_FALSE(st::question_of("Question: 2+2?").has_value());
   CHECK_FALSE(st::question_of("A text.\nAnswer: 4").has_value());
@@ -37,7 +38,7 @@ TEST_CASE("a question is asked as it is, or with other digits") {
   CHECK(seen.size() > 40);
 }
 
-TEST_CASE("prompts are pieces from the starts of lines, with a continuation's room between them") {
+TEST_CASE("prompts are pieces from the starts of lines, with room for a continuation between them") {
   std::mt19937_64 random(1);
   std::set<std::size_t> lengths;
   for (int i = 0; i < 100; ++i) {
@@ -59,14 +60,14 @@ TEST_CASE("prompts are pieces from the starts of lines, with a continuation's ro
   CHECK(lengths == std::set<std::size_t>{4, 5, 6, 7, 8, 9, 10, 11, 12});
 }
 
-TEST_CASE("a text without lines is cut where the piece before it and its continuation end") {
+TEST_CASE("a text without lines is cut after each piece and its continuation") {
   std::mt19937_64 random(1);
   const auto pieces = st::cut_prompts(lines(200, 0), kSizes, false, random);
   REQUIRE(pieces.size() > 3);
   for (std::size_t p = 1; p < pieces.size(); ++p) CHECK(pieces[p].begin == pieces[p - 1].end + 10);
 }
 
-TEST_CASE("a short document gives half of itself, a shorter one nothing") {
+TEST_CASE("a short document gives half of its tokens, a shorter one no prompt") {
   std::mt19937_64 random(1);
   const auto pieces = st::cut_prompts(lines(8, 0), kSizes, false, random);
   REQUIRE(pieces.size() == 1);
@@ -76,7 +77,7 @@ TEST_CASE("a short document gives half of itself, a shorter one nothing") {
   CHECK(st::cut_prompts({}, kSizes, true, random).empty());
 }
 
-TEST_CASE("other prompts come from other places") {
+TEST_CASE("with begins_anywhere, prompts start at other places") {
   std::mt19937_64 random(1);
   std::set<std::size_t> begins;
   for (int i = 0; i < 50; ++i) {

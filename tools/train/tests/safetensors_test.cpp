@@ -1,3 +1,4 @@
+// Weights on disk: safetensors files and shards.
 #include "safetensors.hpp"
 
 #include <doctest/doctest.h>
@@ -25,7 +26,7 @@ struct File {
 
 }  // namespace
 
-TEST_CASE("weights come back as they were rounded") {
+TEST_CASE("saved weights are loaded as rounded") {
   const File file;
   torch::manual_seed(1);
   st::Llama one(tiny()), two(tiny());
@@ -39,7 +40,7 @@ TEST_CASE("weights come back as they were rounded") {
   CHECK(two->parameters().front().requires_grad());
 }
 
-TEST_CASE("a file of other tensors is refused by name") {
+TEST_CASE("errors name unexpected tensors") {
   const File file;
   st::Llama model(tiny());
   auto larger = tiny();
@@ -63,7 +64,7 @@ TEST_CASE("a file of other tensors is refused by name") {
                        doctest::Contains("tensor 'model.layers.1."), std::runtime_error);
 }
 
-TEST_CASE("what is no safetensors file is refused") {
+TEST_CASE("files that are not safetensors are refused") {
   const File file;
   st::Llama model(tiny());
   CHECK_THROWS_WITH_AS(st::load_weights(file.folder.path, *model),
@@ -79,12 +80,12 @@ TEST_CASE("what is no safetensors file is refused") {
                        std::runtime_error);
 }
 
-TEST_CASE("shards, and what is stored twice") {
+TEST_CASE("shards, and tensors that are stored twice") {
   const File file;
   torch::manual_seed(1);
   st::Llama one(tiny()), two(tiny());
   auto tensors = one->named_parameters();
-  tensors.insert("lm_head.weight", tensors["model.embed_tokens.weight"]);  // tied, and there all the same
+  tensors.insert("lm_head.weight", tensors["model.embed_tokens.weight"]);  // tied, but present
   tensors.insert("model.layers.0.self_attn.rotary_emb.inv_freq", torch::ones({4}));
   st::write_safetensors(tensors, file.path);
   specula_train_test::shard(file.folder.path, 3);

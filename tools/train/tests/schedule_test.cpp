@@ -1,10 +1,11 @@
+// Budget and learning rate schedule.
 #include "schedule.hpp"
 
 #include <doctest/doctest.h>
 
 namespace st = specula_train;
 
-TEST_CASE("the budget used up first counts") {
+TEST_CASE("the budget that is used up first ends the training") {
   CHECK(st::Budget{.steps = 100, .minutes = 0}.fraction(25, 1e9) == doctest::Approx(0.25));
   CHECK(st::Budget{.steps = 0, .minutes = 2}.fraction(25, 30) == doctest::Approx(0.25));
   CHECK(st::Budget{.steps = 100, .minutes = 2}.fraction(50, 30) == doctest::Approx(0.5));

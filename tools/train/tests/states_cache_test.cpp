@@ -1,3 +1,4 @@
+// StatesCache: the target's hidden states in a file.
 #include "states_cache.hpp"
 
 #include <doctest/doctest.h>
@@ -14,7 +15,7 @@ using namespace specula_train_test;
 
 namespace {
 
-/// Counts by what it costs: a target whose weights are spoilt afterwards cannot be asked again.
+/// A target whose weights are destroyed afterwards, which shows whether it runs again.
 void spoil(st::Llama& target) {
   torch::NoGradGuard no_grad;
   for (auto& parameter : target->parameters()) parameter.fill_(std::numeric_limits<float>::quiet_NaN());
@@ -45,8 +46,7 @@ TEST_CASE("states are those of the target, which runs once for each row") {
     spoil(target);
     CHECK(near(cache.states(target, rows, torch::kFloat32).all, wanted.all));
   }
-  // Another process, another head: fewer layers, the same rows. A row that was not written to its end is made
-  // anew.
+  // Another process and head: fewer layers, the same rows. An incomplete row is computed again.
   const auto size = std::filesystem::file_size(file);
   std::filesystem::resize_file(file, size - 1);
   st::StatesCache cache(file, same, {2});
@@ -57,7 +57,7 @@ TEST_CASE("states are those of the target, which runs once for each row") {
   CHECK(std::filesystem::file_size(file) == size);
 }
 
-TEST_CASE("a head learns the same from kept states, up to their rounding") {
+TEST_CASE("a head learns the same from cached states, up to their rounding") {
   torch::manual_seed(5);
   const Folder folder("specula_train_states_test");
   st::Llama target(tiny_target());
@@ -73,7 +73,7 @@ TEST_CASE("a head learns the same from kept states, up to their rounding") {
   CHECK(loss(&cache) == loss(&cache));
 }
 
-TEST_CASE("files of other targets, of fewer layers and of something else are refused") {
+TEST_CASE("files of other targets, with fewer layers, and other files are refused") {
   const Folder folder("specula_train_states_test");
   const auto file = folder.path / "states";
   st::Llama target(tiny_target()), other(tiny_target());
@@ -81,7 +81,7 @@ TEST_CASE("files of other targets, of fewer layers and of something else are ref
   CHECK_THROWS_WITH_AS(st::StatesCache(file, other, {1}), doctest::Contains("of another target"),
                        std::runtime_error);
   CHECK_THROWS_WITH_AS(st::StatesCache(file, target, {1, 2}),
-                       doctest::Contains("lacks the states behind layer 2"), std::runtime_error);
+                       doctest::Contains("lacks the states after layer 2"), std::runtime_error);
   folder.write("text", "something else\n");
   CHECK_THROWS_WITH_AS(st::StatesCache(folder.path / "text", target, {}),
                        doctest::Contains("holds no states"), std::runtime_error);

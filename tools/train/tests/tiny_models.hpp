@@ -24,8 +24,8 @@ inline st::LlamaConfig tiny_target() {
   return {.vocab_size = kVocab, .hidden = 32, .layers = 3, .heads = 4, .kv_heads = 2, .intermediate = 48};
 }
 
-/// Somebody else's Llama: an LM head of its own, heads of another size than hidden / heads, scaled rotary
-/// positions. At 500 and 12 some pairs are turned as they are, some scaled, some in between.
+/// A Llama from elsewhere: untied LM head, a head_dim other than hidden / heads, scaled rotary positions. At
+/// 500 and 12 some frequencies are unscaled, some scaled, some in between.
 inline st::LlamaConfig other_target() {
   auto config = tiny_target();
   config.rope_theta = 500;
@@ -42,7 +42,7 @@ inline st::LlamaConfig tiny_draft(std::int64_t layers) {
       .vocab_size = kVocab, .hidden = 36, .layers = layers, .heads = 6, .kv_heads = 2, .intermediate = 40};
 }
 
-/// New weights, so large that everything a token sees shows in its logits.
+/// Random weights, so large that every visible token affects the logits.
 inline void enlarge(torch::nn::Module& model) {
   torch::NoGradGuard no_grad;
   for (auto& parameter : model.parameters()) {
@@ -63,7 +63,7 @@ inline torch::Tensor changed_rows(const torch::Tensor& a, const torch::Tensor& b
   return (a - b).abs().transpose(0, 1).flatten(1).amax(1) > 1e-5;
 }
 
-/// Makes of the model.safetensors of a folder `count` shards and their index, tensor by tensor in turn; the
+/// Splits the model.safetensors of a folder into `count` shards with an index, tensor by tensor in turn; the
 /// first in F32, the second in F16, the others in BF16.
 void shard(const std::filesystem::path& directory, std::size_t count);
 

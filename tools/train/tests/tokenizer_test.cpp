@@ -1,5 +1,5 @@
-// A tokenizer that is trained here, and one of another model (tokenizer.json): both encode a corpus.
-#include "tokenizer.hpp"
+// Tokenizers: one trained by the trainer, one of another model (tokenizer.json); both encode a corpus.
+#include "train_tokenizer.hpp"
 
 #include <doctest/doctest.h>
 
@@ -65,7 +65,7 @@ TEST_CASE("a trained tokenizer reproduces every text") {
   CHECK(tokenizer.decode(document) == corpus[0].train[0]);
 }
 
-TEST_CASE("the tokenizer of another model encodes too") {
+TEST_CASE("encoding with the tokenizer of another model") {
   const Folder folder("specula_train_tokenizer_test");
   folder.write("from/tokenizer.json", kJson);
   folder.write("from/tokenizer_config.json", R"({"bos_token": "<a>", "eos_token": "<b>"})");
@@ -77,7 +77,7 @@ TEST_CASE("the tokenizer of another model encodes too") {
   CHECK(tokens.begin == 1);
   CHECK(tokens.end == 2);
   CHECK(tokens.styles[0].train[0] == st::Document{1, 7, 7, 8, 4, 2});
-  CHECK(st::reproduces(tokenizer, "hi hi\nh"));           // but for the space that it puts before
+  CHECK(st::reproduces(tokenizer, "hi hi\nh"));           // except for the space that it adds in front
   CHECK_FALSE(st::reproduces(tokenizer, "hi \xc3\xa4"));  // it has no piece for this
 
   st::copy_tokenizer(folder.path / "from" / "tokenizer_config.json", folder.path / "to");  // any other file

@@ -1,6 +1,5 @@
-// What a drafter sees at step j of a round when it is trained is what it sees there when it drafts: the
-// logits of the training's rows are those of a round that is run, with the exported weights, on specula's own
-// CPU model.
+// Training equals inference: the logits of training rows are those of a round on specula's CPU model with the
+// exported weights, for every draft step.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -27,7 +26,7 @@ constexpr std::int64_t kLength = 23;
 
 struct Export {
   Export() { std::ofstream(tokenizer) << "a tokenizer"; }
-  /// Afterwards the module has the weights of the file: bfloat16, in float32.
+  /// Afterwards the module has the file's weights: rounded to bfloat16, stored as float32.
   void reload(torch::nn::Module& module) const { st::load_weights(directory, module); }
   std::shared_ptr<const Weights> load(std::shared_ptr<const Weights> target = {}) const {
     return std::make_shared<const Weights>(
@@ -37,7 +36,7 @@ struct Export {
   std::filesystem::path tokenizer = folder.path / "t.model", directory = folder.path / "export";
 };
 
-/// A random target, and the same for inference; both from the same directory, as users have it. Rounded to
+/// A random target for training and for inference, both from the same directory. Rounded to
 /// bfloat16; in `shards` files if that is not 0.
 struct Target {
   Target(const st::LlamaConfig& config, std::size_t shards) {
@@ -84,7 +83,7 @@ bool same(const Tensor& a, const Tensor& b) { return torch::allclose(a, b, 1e-4,
 
 }  // namespace
 
-TEST_CASE("a decoder: what was trained is what runs") {
+TEST_CASE("a plain decoder: training logits equal inference logits") {
   for (const auto& config : {tiny_target(), other_target()}) {
     CAPTURE(config.tied_head);
     torch::manual_seed(6);
@@ -113,7 +112,7 @@ TEST_CASE("a decoder: what was trained is what runs") {
       runner.commit(std::span(&first, 1));
     }
 
-    // None of what differs from a plain Llama is lost on the way.
+    // No difference from a plain Llama is lost in the export.
     auto plain = config;
     plain.rope_scaling = {};
     st::Llama unscaled(plain);
@@ -123,7 +122,7 @@ TEST_CASE("a decoder: what was trained is what runs") {
   }
 }
 
-TEST_CASE("GLIDE: a round from a block's first token sees what training saw") {
+TEST_CASE("GLIDE: a round from a block's first token has the training logits") {
   torch::NoGradGuard no_grad;
   struct Case {
     const char* name;
@@ -173,12 +172,12 @@ TEST_CASE("GLIDE: a round from a block's first token sees what training saw") {
         CHECK(same(logits[step], trained[root + step]));
       }
     }
-    // So a round from elsewhere is another: at its first step it sees more of the target.
+    // A round from elsewhere differs: its first step sees more of the target.
     CHECK_FALSE(same(run(12, 1), trained.narrow(0, 12, 1)));
   }
 }
 
-TEST_CASE("a feature head: every round sees what its training's forwards saw") {
+TEST_CASE("a feature head: every round has the logits of training's forward passes") {
   torch::NoGradGuard no_grad;
   struct Case {
     bool others;

@@ -1,13 +1,22 @@
-// A ragged batch of proposals, and what a verification result is.
+// Arguments of verification: a ragged batch of proposals, rows of target and draft, results.
 #pragma once
 
 #include <cstdint>
 
-#include "specula/cuda/primitives/thread/philox_random.cuh"
+#include "specula/cuda/args/arguments.cuh"
 #include "specula/cuda/types.cuh"
 
 namespace specula {
 namespace cuda {
+
+/// What the host knows of the batches to come; everything else is device arrays, so that one captured graph
+/// serves every round.
+struct VerifyCapacity {
+  int sequences = 1;   // B: exactly so many are verified each time (an empty tree is one of its root alone)
+  int max_nodes = 64;  // of a tree, the root included
+  int max_depth = 8;   // draft tokens of a path
+  int vocab = 0;       // V
+};
 
 // Arrays that a launch reads may not change while it runs, nor overlap what it writes: its blocks decide from
 // reads of their own and then wait for each other, so they could wait for ever.
@@ -80,5 +89,36 @@ struct SparseDraft {
   std::int64_t rows = 0;
 };
 
+namespace detail {
+
+inline bool valid_capacity(const VerifyCapacity& c) {
+  return c.sequences >= 1 && c.max_nodes >= 1 && c.max_depth >= 0 && c.vocab >= 1;
+}
+inline bool valid_trees(const Trees& t) {
+  return !any_null({t.begin, t.token, t.position, t.seed}) &&
+         !any_misaligned(t.begin, t.token, t.parent, t.position, t.seed, t.sequence);
+}
+inline bool valid_results(const VerifyResults& v) {
+  return !any_null({v.token, v.accepted, v.count, v.status}) &&
+         !any_misaligned(v.token, v.accepted, v.count, v.status);
+}
+template <class Element>
+bool valid_rows(const TargetRows<Element>& rows) {
+  return rows.logits && !any_misaligned(rows.logits, rows.row_of_node, rows.params);
+}
+inline bool valid_draft(const ChosenDraft&) { return true; }
+template <class Element>
+bool valid_draft(const LogitsDraft<Element>& d) {
+  return d.logits && d.stats && d.rows >= 0 && !any_misaligned(d.logits, d.stats, d.row_of_node, d.scale);
+}
+inline bool valid_draft(const ProbsDraft& d) {
+  return d.probs && d.rows >= 0 && !any_misaligned(d.probs, d.row_of_node, d.scale);
+}
+inline bool valid_draft(const SparseDraft& d) {
+  return d.token && d.prob && d.k >= 1 && d.rows >= 0 &&
+         !any_misaligned(d.token, d.prob, d.row_of_node, d.scale);
+}
+
+}  // namespace detail
 }  // namespace cuda
 }  // namespace specula

@@ -78,7 +78,7 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
   Token* const drawn =
       reinterpret_cast<Token*>(shared + RowScan<Cluster>::shared_bytes(size, block.warp_count()));
   RowStats distribution{0, 0, params.temperature, 0, kNoToken, Status::bad_parameters};
-  const bool is_truncated = truncates(params) && params.temperature != 0.0f;
+  const bool is_truncated = params.truncates() && params.temperature != 0.0f;
   if (valid(params)) {
     const auto row_of = [&](int) { return row; };
     scan.template read<Element>(

@@ -1,24 +1,14 @@
 // What the verification rules have in common: a plan, and one launch of a cluster a sequence.
 #pragma once
 
-#include "specula/cuda/args/arguments.cuh"
-#include "specula/cuda/args/trees.cuh"
 #include "specula/cuda/args/launch.cuh"
+#include "specula/cuda/args/trees.cuh"
 #include "specula/cuda/device/scan_plan.cuh"
 #include "specula/cuda/host_device.cuh"
 #include "specula/cuda/verify/sequence_verifier.cuh"
 
 namespace specula {
 namespace cuda {
-
-/// What the host knows of the batches to come; everything else is device arrays, so that one captured graph
-/// serves every round.
-struct VerifyCapacity {
-  int sequences = 1;   // B: exactly so many are verified each time (an empty tree is one of its root alone)
-  int max_nodes = 64;  // of a tree, the root included
-  int max_depth = 8;   // draft tokens of a path
-  int vocab = 0;       // V
-};
 
 /// How a batch is verified by one rule, with rows of `Element` and draft tokens of a kind of `Draft`: no
 /// other rule takes it.
@@ -30,34 +20,6 @@ struct VerifyPlan {
 };
 
 namespace detail {
-
-inline bool valid_capacity(const VerifyCapacity& c) {
-  return c.sequences >= 1 && c.max_nodes >= 1 && c.max_depth >= 0 && c.vocab >= 1;
-}
-inline bool valid_trees(const Trees& t) {
-  return !any_null({t.begin, t.token, t.position, t.seed}) &&
-         !any_misaligned(t.begin, t.token, t.parent, t.position, t.seed, t.sequence);
-}
-inline bool valid_results(const VerifyResults& v) {
-  return !any_null({v.token, v.accepted, v.count, v.status}) &&
-         !any_misaligned(v.token, v.accepted, v.count, v.status);
-}
-template <class Element>
-bool valid_rows(const TargetRows<Element>& rows) {
-  return rows.logits && !any_misaligned(rows.logits, rows.row_of_node, rows.params);
-}
-inline bool valid_draft(const ChosenDraft&) { return true; }
-template <class Element>
-bool valid_draft(const LogitsDraft<Element>& d) {
-  return d.logits && d.stats && d.rows >= 0 && !any_misaligned(d.logits, d.stats, d.row_of_node, d.scale);
-}
-inline bool valid_draft(const ProbsDraft& d) {
-  return d.probs && d.rows >= 0 && !any_misaligned(d.probs, d.row_of_node, d.scale);
-}
-inline bool valid_draft(const SparseDraft& d) {
-  return d.token && d.prob && d.k >= 1 && d.rows >= 0 &&
-         !any_misaligned(d.token, d.prob, d.row_of_node, d.scale);
-}
 
 /// Rows of a chain that a rule gains by reading together, whatever it decides: one that stops at the first
 /// draft token that is not the largest logit mostly stops at once; one that judges from the end wants all.

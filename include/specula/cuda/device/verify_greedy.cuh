@@ -2,23 +2,11 @@
 #pragma once
 
 #include "specula/cuda/device/verify_nodes.cuh"
+#include "specula/rules/matching.hpp"
 
 namespace specula {
 namespace cuda {
 namespace detail {
-
-/// The loop of rules that emit a token and go on while it was drafted: token_after(node, depth).
-template <class SequenceVerifier, class TokenAfter>
-SPECULA_HD void accept_matching(SequenceVerifier& verifier, TokenAfter token_after) {
-  int depth = 0;
-  for (NodeId at = 0; at != kNoParent && verifier.ok(); ++depth) {
-    const Token next = token_after(at, depth);
-    if (!verifier.ok()) break;
-    verifier.put(depth, at, next);
-    at = verifier.child_with(at, next);
-  }
-  verifier.finish(depth);
-}
 
 struct GreedyRule {
   static constexpr bool kReadsDistributions = false, kDraws = false, kJudges = false;
@@ -26,7 +14,7 @@ struct GreedyRule {
 
   template <class SequenceVerifier>
   SPECULA_HD static void(verify)(SequenceVerifier& verifier) {
-    accept_matching(verifier, [&](NodeId at, int depth) { return verifier.argmax(at, depth); });
+    rules::greedy(verifier);
   }
 };
 

@@ -100,7 +100,7 @@ SPECULA_HD void verify_node(Cluster cluster, const NodesArgs<Element>& args, int
     const Row<Element> row{verify.target.logits + at * verify.target.stride, verify.scan.vocab};
     const auto row_of = [&](int) { return row; };
     scan.template read<Element>(1, row_of, params, true, check_proposal, [](int) {});
-    const bool is_truncated = params.temperature != 0.0f && truncates(params);
+    const bool is_truncated = params.temperature != 0.0f && params.truncates();
     if (is_truncated) {
       block.sync();
       const bool kept = scan.template truncate<Element>(1, row_of, params);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "specula/cuda/device/verify.cuh"
+#include "specula/rules/rejection.hpp"
 
 namespace specula {
 namespace cuda {
@@ -13,33 +14,7 @@ struct RejectionRule {
 
   template <class SequenceVerifier>
   SPECULA_HD static void(verify)(SequenceVerifier& verifier) {
-    NodeId at = verifier.accept_chain();  // of a tree the root
-    int depth = at;
-    for (; at != kNoParent && verifier.ok(); ++depth) {
-      const NodeId from = at;
-      const RowStats& distribution = verifier.distribution(from, depth);
-      if (!verifier.ok()) break;
-      bool rejected = false;
-      at = kNoParent;
-      for (NodeId c = verifier.next_child(from, from); c != kNoParent; c = verifier.next_child(from, c)) {
-        const double target_prob =
-            rejected ? verifier.residual_prob(c) : verifier.target_prob(distribution, c);
-        if (verifier.accept(target_prob / verifier.draft_prob(c), c, depth + 1)) {
-          at = c;
-          break;
-        }
-        if (!rejected) verifier.start_residual(from, distribution, 0);
-        rejected = true;
-        verifier.reject(1);
-      }
-      if (!verifier.ok()) break;
-      if (at != kNoParent)
-        verifier.put(depth, from, verifier.token(at));
-      else
-        verifier.put(depth, from,
-                     rejected ? verifier.sample_residual(depth) : verifier.sample(from, distribution, depth));
-    }
-    verifier.finish(depth);
+    rules::rejection(verifier);
   }
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "specula/cuda/device/verify_greedy.cuh"
+#include "specula/rules/matching.hpp"
 
 namespace specula {
 namespace cuda {
@@ -13,7 +14,7 @@ struct SampleAndMatchRule {
 
   template <class SequenceVerifier>
   SPECULA_HD static void(verify)(SequenceVerifier& verifier) {
-    accept_matching(verifier, [&](NodeId at, int depth) { return verifier.drawn(at, depth); });
+    rules::sample_and_match(verifier);
   }
 };
 

@@ -1,9 +1,9 @@
 // Verification where the vocabulary is split over several GPUs: partials | all-gather | decide.
 #pragma once
 
-#include "specula/cuda/args/arguments.cuh"
-#include "specula/cuda/args/trees.cuh"
 #include "specula/cuda/args/launch.cuh"
+#include "specula/cuda/args/shards.cuh"
+#include "specula/cuda/args/trees.cuh"
 #include "specula/cuda/device/verify_greedy.cuh"
 #include "specula/cuda/device/verify_rejection.cuh"
 #include "specula/cuda/device/verify_sample_and_match.cuh"
@@ -16,35 +16,6 @@
 
 namespace specula {
 namespace cuda {
-
-/// What a shard says of one tile of 512 tokens after one node. The candidates are the tokens that the uniform
-/// draws of the node's next token would pick inside this tile, should the tile be picked.
-struct TilePartial {
-  float maximum, sum;  // sum of 2^(l log2(e) / T - unit), unit the integer nearest to the maximum's exponent
-  float rest;          // the same without the node's children
-  Token first;         // of the tile's largest logits
-  Token sample,
-      residual;  // by the uniform draw of RandomStream::sample, and by that of RandomStream::residual without
-                 // the children
-};
-
-/// One shard: tokens [first_token, first_token + tokens) of the vocabulary. All shards but the last hold the
-/// same number of tokens, a multiple of 512.
-template <class Element>
-struct ShardRows {
-  const Element* logits;  // (N, tokens), rows `stride` elements apart, in the order of the batch's nodes
-  std::int64_t stride;
-  int first_token, tokens;
-  const SamplingParams* params = nullptr;  // (B) temperature alone; null: 1
-};
-
-/// What all shards said, gathered: shard s's part begins at s * (N * tiles_of_shard).
-struct GatheredPartials {
-  const TilePartial* tiles;   // (S, N, tiles_of_shard)
-  const float* child_logits;  // (S, N) of the token of each node in its parent's row; -infinity where another
-                              // shard has it
-  int shards, tiles_of_shard;  // tiles_of_shard: of the largest shard
-};
 
 namespace detail {
 
@@ -88,7 +59,7 @@ SPECULA_HD TilePartial tile_partial(Warp warp, const Trees& trees, const ShardRo
       if (first % kPerLane == i / 4 * 4) to[i % 4] = w[i];
   };
   out.sample =
-      draw_inside(warp, tile, uniform(rng.words({origin + depth + 1, 0, RandomStream::sample, 0}).y), take);
+      draw_inside(warp, tile, uniform(rng.words(specula::detail::sample_key(origin, depth)).y), take);
   for (NodeId c = node + 1; c < size; ++c) {
     const Token token = trees.token[begin + c];
     if (parent(c) != node || token < 0) continue;
@@ -106,8 +77,8 @@ SPECULA_HD TilePartial tile_partial(Warp warp, const Trees& trees, const ShardRo
   SPECULA_UNROLL
   for (int i = 0; i < kPerLane; ++i) left += static_cast<double>(w[i]);
   out.rest = static_cast<float>(reduce(warp, left, Sum{}));
-  out.residual = draw_inside(
-      warp, tile, uniform(rng.words({origin + depth + 1, origin, RandomStream::residual, 0}).y), take);
+  out.residual =
+      draw_inside(warp, tile, uniform(rng.words(specula::detail::residual_key(origin, depth)).y), take);
   return out;
 }
 
@@ -135,7 +106,7 @@ class ShardedSequenceVerifier : public SequenceState<Cluster> {
     if (this->ok() && (this->begin_ + this->size_ > nodes || !this->is_tree())) this->fail(Status::bad_tree);
     if (params) params_ = params[sequence];
     if (!valid(params_)) this->fail(Status::bad_parameters);
-    if (truncates(params_)) this->fail(Status::truncation_is_not_sharded);
+    if (params_.truncates()) this->fail(Status::truncation_is_not_sharded);
   }
 
   SPECULA_HD const RowStats& distribution(NodeId node, int) {
@@ -176,10 +147,11 @@ class ShardedSequenceVerifier : public SequenceState<Cluster> {
   }
   SPECULA_HD double reject(double) {
     const NodeId child = this->next_child(owner_, last_);
-    const double left = total_ - residual_prob(child) * total_;
+    const double before = total_, left = before - residual_prob(child) * before;
     last_ = child;
-    if (left > 0) total_ = left;  // where rounding leaves nothing, the distribution stays as it was
-    return total_;
+    if (!(left > 0)) return 0;
+    total_ = left;
+    return left / before;
   }
   SPECULA_HD Token sample_residual(int depth) {
     if (distribution_.point != kNoToken) return distribution_.point;
@@ -239,16 +211,6 @@ class ShardedSequenceVerifier : public SequenceState<Cluster> {
   RowStats now_{}, distribution_{};  // asked for last, and the residual's
   double total_ = 1;
 };
-
-template <class Element>
-bool valid_shard(const ShardRows<Element>& rows, int nodes) {
-  return rows.tokens >= 1 && rows.first_token >= 0 && rows.first_token % kTile == 0 && rows.logits &&
-         !any_misaligned(rows.logits, rows.params) && are_apart(nodes, rows.stride, rows.tokens);
-}
-inline bool valid_gathered(const GatheredPartials& g, int vocab) {
-  return !any_null({g.tiles, g.child_logits}) && !any_misaligned(g.tiles, g.child_logits) && g.shards >= 1 &&
-         static_cast<std::int64_t>(g.shards) * g.tiles_of_shard >= tile_count(vocab);
-}
 
 #ifdef __CUDACC__
 

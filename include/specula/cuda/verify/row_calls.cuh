@@ -106,7 +106,7 @@ class RowCalls : public SequenceState<Cluster> {
     const SamplingParams& params = Rule::kReadsDistributions ? memory_.params() : greedy;
     const bool reads = todo.work == Work::rows;
     const bool truncated =
-        Rule::kReadsDistributions && reads && params.temperature != 0.0f && truncates(params);
+        Rule::kReadsDistributions && reads && params.temperature != 0.0f && params.truncates();
     const auto end = [&](int more) {  // tells the warp that verifies how long to wait
       if (block.rank() != 0) return;
       Post& post = memory_.post();
@@ -157,7 +157,7 @@ class RowCalls : public SequenceState<Cluster> {
     first_ = node;
     have_ = this->is_chain() ? smaller(args_.scan.rows, this->size_ - node) : 1;
     call(Work::rows, node, have_, depth, [&] {
-      if (!checked_proposal_) check_proposal();
+      if (!has_proposal_) read_proposal();
     });
   }
   SPECULA_HD const RowStats& distribution_read(NodeId node) {
@@ -168,9 +168,9 @@ class RowCalls : public SequenceState<Cluster> {
 
   /// While the others read the first rows: is the proposal a tree, and what is known of its draft tokens
   /// before anything is decided. Cost: a chain of four reads for each draft token.
-  SPECULA_HD void check_proposal() {
+  SPECULA_HD void read_proposal() {
     const auto warp = this->cluster_.block().warp();
-    checked_proposal_ = true;
+    has_proposal_ = true;
     if (!this->is_tree()) {
       this->fail(Status::bad_tree);
       return;
@@ -244,8 +244,8 @@ class RowCalls : public SequenceState<Cluster> {
   Memory memory_;
   Scan scan_;
 
-  bool checked_proposal_ = false;  // at the proposal
-  NodeId first_ = 0;               // rows of nodes [first_, first_ + have_) were read last
+  bool has_proposal_ = false;
+  NodeId first_ = 0;  // rows of nodes [first_, first_ + have_) were read last
   int have_ = 0;
   Holds holds_ = Holds::other;
 };

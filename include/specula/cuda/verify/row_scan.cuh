@@ -155,7 +155,7 @@ class RowScan {
         1, row_of, params, false, [] {}, [](int) {});
     const auto block = table_.cluster().block();
     block.sync();
-    if (truncates(params) && params.temperature != 0.0f) {
+    if (params.truncates() && params.temperature != 0.0f) {
       truncate<Element>(1, row_of, params);
       block.sync();
     }

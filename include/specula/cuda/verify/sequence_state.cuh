@@ -62,14 +62,13 @@ class SequenceState {
   // ---- uniform draws, at the keys of specula::TokenTree. `depth` is that of the node.
 
   SPECULA_HD bool accept(double probability, NodeId node, int depth) const {
-    return rng_.accept(probability,
-                       {origin_ + depth, origin_, RandomStream::accept, static_cast<std::uint32_t>(node)});
+    return rng_.accept(probability, specula::detail::accept_key(origin_, depth, node));
   }
   SPECULA_HD Words sample_words(int depth) const {
-    return rng_.words({origin_ + depth + 1, 0, RandomStream::sample, 0});
+    return rng_.words(specula::detail::sample_key(origin_, depth));
   }
   SPECULA_HD Words residual_words(int depth) const {
-    return rng_.words({origin_ + depth + 1, origin_, RandomStream::residual, 0});
+    return rng_.words(specula::detail::residual_key(origin_, depth));
   }
 
   // ---- the verification result

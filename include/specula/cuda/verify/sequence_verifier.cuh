@@ -1,4 +1,4 @@
-// What a rule asks of the sequence that it verifies: distributions, and what rejections leave of them.
+// What the rules in rules/ work on, for one sequence on a device: distributions and residuals.
 #pragma once
 
 #include "specula/cuda/args/trees.cuh"
@@ -32,8 +32,11 @@ class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
 
   // ---- distributions. All that follows is called by the warp that verifies.
 
-  /// p after `node`, which is at `depth`; good until another row is read. Cost: one read of its row, and of a
-  /// chain's next ones with it. Not ok() after a bad row.
+  /// The first read also checks the proposal. Not ok() if that is no tree.
+  SPECULA_HD void check_proposal() { this->read(0, 0); }
+
+  /// p after `node`, which is at `depth`; valid until another row is read. Cost: one read of its row, and of
+  /// a chain's next ones with it. Not ok() after a bad row.
   SPECULA_HD const RowStats& distribution(NodeId node, int depth) {
     this->read(node, depth);
     return this->distribution_read(node);
@@ -56,7 +59,8 @@ class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
     this->read(node, depth);
     const int r = node - this->first_;
     const Words words = this->sample_words(depth);
-    if (!truncates(this->memory_.params())) return this->emitted(this->scan_.draw(r, this->row(node), words));
+    if (!this->memory_.params().truncates())
+      return this->emitted(this->scan_.draw(r, this->row(node), words));
     if (this->holds_ == Holds::kept) return this->emitted(this->draw_kept(r, r, this->row(node), words));
     this->call(Work::kept, node, 1, 0, [] {});
     return this->emitted(this->draw_kept(0, r, this->row(node), words));
@@ -95,13 +99,13 @@ class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
     return at;
   }
 
-  // ---- what rejections leave of p after a node: a fold over its judged children, nothing stored. The
+  // ---- the residual of p after a node: a fold over its tried children, nothing stored. The
   // distribution of a draft token that was drawn without replacement is taken as its row's, scaled: what it
   // gives to earlier siblings does not matter, since a child is rejected only where weight * p < q, and that
   // leaves nothing of its token.
 
-  /// Begins with p after `node`; the first `judged` children that are not padding were judged before, as the
-  /// notes say.
+  /// Starts from p after `node`; its first `judged` children that are not padding were tried before, as their
+  /// states say.
   SPECULA_HD void start_residual(NodeId node, const RowStats& distribution, int judged) {
     const auto warp = this->cluster_.block().warp();
     judged_ = judged;
@@ -183,7 +187,7 @@ class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
                                                    [&](int first, float(&w)[4]) { left.weights(first, w); }));
   }
 
-  // ---- notes
+  // ---- states of nodes
 
   SPECULA_HD const NodeState& state(NodeId node) const { return this->memory_.all_states()[node]; }
   template <class Change>

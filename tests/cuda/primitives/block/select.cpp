@@ -1,4 +1,5 @@
 // labels: threads cuda-only
+// Deterministic top-k selection, and the last block of a launch.
 #include <doctest/doctest.h>
 #include <specula/cuda/primitives/block/last_block.cuh>
 #include <specula/cuda/primitives/block/select.cuh>
@@ -27,7 +28,7 @@ namespace {
 
 using Values = std::vector<std::uint64_t>;
 
-/// The indices of the k first, everything sorted.
+/// The indices of the k first, by a full sort.
 std::vector<int> plain(const Values& values, int k) {
   std::vector<int> out;
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -40,7 +41,7 @@ std::vector<int> plain(const Values& values, int k) {
   return out;
 }
 
-/// What a group found in one memory, one way after the other.
+/// The results of a group's variants.
 struct Found {
   std::vector<int> counts;
   std::vector<std::int32_t> chosen;        // indices in order
@@ -64,7 +65,7 @@ void all_ways(Group group, const Values& values, const Values& numbers, int k, u
   Select<Group> select(group, n, n, shared);
   auto* out = reinterpret_cast<std::uint64_t*>(shared + Select<Group>::shared_bytes(n, n));
   auto* indices = reinterpret_cast<std::int32_t*>(out + room + 1);
-  if (group.rank() == 0) out[end] = 77, indices[end] = 77;  // behind what is asked for
+  if (group.rank() == 0) out[end] = 77, indices[end] = 77;  // beyond the k results
   for (int again = 0; again < 2; ++again) {
     select.read(n, [&](int i) { return values[static_cast<std::size_t>(i)]; });
     const int chosen = select.choose(k, [&](int i, int place) { indices[place] = i; });
@@ -151,8 +152,7 @@ Values random_values(Random& random, int n, int kinds, double nothing) {
 
 }  // namespace
 
-UNTHREADED_TEST_CASE(
-    "the first of many, by value and then by index: one thread, a warp and blocks find the same") {
+UNTHREADED_TEST_CASE("the k first by value, then by index: one thread, a warp and blocks give the same") {
   Random random(71);
   for (const int n : {0, 1, 2, 31, 33, 100, 127, 128, 129, 251, 300, 510, 1500})
     for (const int k : {1, 2, 10, 59, 130}) {
@@ -161,8 +161,7 @@ UNTHREADED_TEST_CASE(
     }
 }
 
-UNTHREADED_TEST_CASE(
-    "ties all, nothing at all, sorted either way, none wanted, and the largest value there is") {
+UNTHREADED_TEST_CASE("all ties, no elements, ascending and descending, k = 0, and the largest value") {
   const Values alike(300, 7), none(300, 0);
   check_all(alike, 10, 1);
   check_all(alike, 299, 2);
@@ -173,20 +172,20 @@ UNTHREADED_TEST_CASE(
   for (std::size_t i = 0; i < 400; ++i) rising[i] = i, falling[i] = 400 - i;
   check_all(rising, 32, 6);
   check_all(falling, 32, 7);
-  Values few(300, 0);  // fewer than are wanted, in lanes of their own
+  Values few(300, 0);  // fewer than k, in different lanes
   few[17] = few[250] = std::numeric_limits<std::uint64_t>::max();
   few[16] = 1;
   check_all(few, 3, 8);
   check_all(few, 4, 9);
 }
 
-TEST_CASE("threads of their own") {
+TEST_CASE("concurrent threads") {
   Random random(72);
   check_all(random_values(random, 140, 9, 0.2), 12, 1, Engine::threads);
 }
 
 UNTHREADED_TEST_CASE(
-    "values of logits and of probabilities are in their order; both zeros are one, what is not there is 0") {
+    "keys have the order of logits and probabilities; both zeros have one key, a missing element has 0") {
   const float inf = std::numeric_limits<float>::infinity();
   const std::vector<float> logits = {-3.4e38f, -2.0f, -1.0f, -1e-42f, 0.0f, 1e-45f, 1e-42f, 1.0f, 3.4e38f};
   for (std::size_t i = 1; i < logits.size(); ++i) CHECK(rank_value(logits[i - 1]) < rank_value(logits[i]));
@@ -206,11 +205,11 @@ UNTHREADED_TEST_CASE(
   CHECK(index_of(ranked(7, 12345)) == 12345);
 }
 
-TEST_CASE("of many blocks one is the last, it sees what the others wrote, and the counter is as it was") {
+TEST_CASE("one of many blocks is the last; it sees the others' writes, and the counter is restored") {
   for (const Engine engine : {Engine::fibers, Engine::threads})
     for (std::uint64_t seed = 0; seed < (engine == Engine::fibers ? 40 : 2); ++seed) {
       std::vector<std::int32_t> arrived(2, 0), written(4 * 32, 0), sums;
-      // Two launches on one counter, of blocks that run side by side.
+      // Two launches on one counter, with concurrent blocks.
       for (int launch = 1; launch <= 2; ++launch)
         emulate({.blocks = 4, .threads = 32, .shared_bytes = 16, .seed = seed, .engine = engine},
                 [&](EmulatedCluster cluster, int, unsigned char* shared) {

@@ -1,4 +1,5 @@
 // labels: cuda-only
+// Register and shared memory layouts of mma.sync.
 
 #include <doctest/doctest.h>
 #include <specula/cuda/primitives/thread/mma_layout.cuh>
@@ -20,7 +21,7 @@ using device::Half;
 using device::detail::pack;
 using device::detail::to_float;
 
-TEST_CASE("fragments: the cells are those that mma multiplies") {
+TEST_CASE("fragments: the elements are those that mma multiplies") {
   Random random(1);
   float a[16][16], b[16][8], c[16][8] = {};
   for (auto& row : a)
@@ -91,7 +92,7 @@ TEST_CASE_TEMPLATE("tiles: ldmatrix gives B of Q K^T and of P V, without bank co
         }
       }
   });
-  // Every chunk has a place of its own; eight lanes that copy a row's chunks use all banks.
+  // Every chunk has its own place; eight lanes that copy a row's chunks use all banks.
   std::set<int> places;
   for (int row = 0; row < 64; ++row)
     for (int chunk = 0; chunk < kHead / 8; ++chunk)
@@ -127,7 +128,7 @@ TEST_CASE_TEMPLATE("pack rounds to the nearest, ties to even", Element, BFloat16
   CHECK(device::detail::is_nan(to_float(Element{static_cast<std::uint16_t>(pack(Element{}, NAN, 0))})));
 }
 
-TEST_CASE("the emulated copies deliver in wait() and not before") {
+TEST_CASE("emulated copies write their destination in wait(), not before") {
   alignas(16) unsigned char from[48], to[48];
   for (int i = 0; i < 48; ++i) from[i] = static_cast<unsigned char>(i);
   std::memset(to, 7, sizeof to);

@@ -1,4 +1,5 @@
 // labels: cuda-only
+// Keys and values of 8 bits (e4m3), widened to 16 bits.
 
 #include <doctest/doctest.h>
 #include <specula/cuda/primitives/thread/stored_kv.cuh>
@@ -23,7 +24,7 @@ using device::detail::StoredKv;
 
 namespace {
 
-/// What the format says of a code; of NaN what a mantissa of 7 would be.
+/// The value of a code by the format's definition; for NaN, that of a mantissa of 7.
 double number(std::uint8_t code) {
   const int exponent = code >> 3 & 15, mantissa = code & 7;
   const double x = exponent == 0 ? mantissa * 0x1p-9 : std::ldexp(8 + mantissa, exponent - 10);
@@ -56,7 +57,7 @@ TEST_CASE_TEMPLATE("every code is widened without loss", Element, BFloat16, Half
   CHECK(number(Element{}, device::detail::widen(Element{}, 0xFF00)) == -480);
 }
 
-TEST_CASE("columns of the products: all of a row, sixteen by sixteen") {
+TEST_CASE("columns of the products: a permutation of each sixteen columns of a row") {
   using Bytes = StoredKv<BFloat16, Float8E4M3>;
   using Same = StoredKv<BFloat16, BFloat16>;
   std::vector<BFloat16> row;
@@ -123,7 +124,7 @@ TEST_CASE_TEMPLATE("fragments: bytes of a tile become B of Q K^T and of P V, wit
           }
       }
   });
-  // Every chunk has a place of its own; eight lanes that copy chunks one after another use all banks.
+  // Every chunk has its own place; eight lanes that copy consecutive chunks use all banks.
   std::set<int> places;
   for (int row = 0; row < 64; ++row)
     for (int chunk = 0; chunk < kHead / 16; ++chunk)
@@ -139,7 +140,7 @@ TEST_CASE_TEMPLATE("fragments: bytes of a tile become B of Q K^T and of P V, wit
   }
 }
 
-TEST_CASE_TEMPLATE("columns of the products go back to where they belong", Stored, BFloat16, Float8E4M3) {
+TEST_CASE_TEMPLATE("columns of the products return to their places", Stored, BFloat16, Float8E4M3) {
   using Kv = device::detail::StoredKv<BFloat16, Stored>;
   BFloat16 sixteen[16] = {};
   for (int c = 0; c < 8; c += 2) {

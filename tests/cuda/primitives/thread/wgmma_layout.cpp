@@ -1,4 +1,5 @@
 // labels: cuda-only
+// Shared memory layouts and descriptors of wgmma.
 
 #include <doctest/doctest.h>
 #include <specula/cuda/primitives/thread/wgmma_layout.cuh>
@@ -39,7 +40,7 @@ int wrong_addresses(std::uint32_t tile, int columns) {
 
 }  // namespace
 
-TEST_CASE("descriptors say where the elements of a tile are") {
+TEST_CASE("descriptors give the addresses of a tile's elements") {
   for (const std::uint32_t tile : {0u, 1024u, 5u * 32768u, 5u * 32768u + 16384u, 226u * 1024u - 16384u})
     for (const int columns : {64, 128}) {
       CHECK(wrong_addresses<64>(tile, columns) == 0);
@@ -47,7 +48,7 @@ TEST_CASE("descriptors say where the elements of a tile are") {
     }
 }
 
-TEST_CASE("descriptors by their bits, as worked out by hand") {
+TEST_CASE("bits of descriptors, computed by hand") {
   // Address 0x8400; from eight rows to the next 1,024 bytes; K-major: 1 where the leading offset would be.
   CHECK(key_descriptor(0x8400) == 0x4000'0040'0001'0840);
   CHECK(key_descriptor(0x8400) + key_step<64>(1) == 0x4000'0040'0001'0842);
@@ -88,7 +89,7 @@ TEST_CASE("chunks of a tile: all of it, each once, without bank conflicts") {
   CHECK(panel_offset<64>(9, 3) == 1024 + 128 + 16 * 2);
 }
 
-TEST_CASE("places in a ring and their parities") {
+TEST_CASE("positions in a ring and their parities") {
   RingPlace<3> at;
   for (int i = 0; i < 20; ++i, at.advance()) {
     CHECK(at.stage == i % 3);

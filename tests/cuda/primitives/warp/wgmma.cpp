@@ -1,6 +1,6 @@
 // labels: optimised cuda-only
-// Products of a warpgroup: what the emulated tensor core does with the library's layouts, and that it catches
-// what a real one does not forgive.
+// Products of a warpgroup by wgmma with the library's layouts, and misuse that the emulated tensor core
+// detects.
 #include <doctest/doctest.h>
 #include <specula/cuda/primitives/thread/mma_layout.cuh>
 #include <specula/cuda/primitives/thread/wgmma_layout.cuh>
@@ -108,7 +108,7 @@ double product_error(int step, std::uint64_t seed) {
   return worst;
 }
 
-/// What the emulated device says of a warpgroup's doings.
+/// The emulated device's error about a warpgroup's calls.
 using Doing = std::function<void(EmulatedBlock, EmulatedHopper&, unsigned char*)>;
 std::string complaint(const Doing& doing) {
   HopperBlock block(32768, 128, 1);
@@ -130,14 +130,14 @@ bool says(const std::string& complaint, const char* what) {
 
 }  // namespace
 
-TEST_CASE("products of keys and of values, out of swizzled tiles") {
+TEST_CASE("products of keys and of values from swizzled tiles") {
   for (int step = 0; step < 8; ++step) {
     CHECK(product_error<BFloat16, 128>(step, static_cast<std::uint64_t>(step) + 1) < 1e-4);
     CHECK(product_error<Half, 64>(step, static_cast<std::uint64_t>(step) + 11) < 1e-4);
   }
 }
 
-TEST_CASE("what a tensor core does not forgive") {
+TEST_CASE("misuse of the tensor core is detected") {
   alignas(16) static unsigned char zeros[16];
   const std::uint64_t keys = detail::key_descriptor(0);
   const auto copy_tile = [](EmulatedBlock block, EmulatedHopper& hopper, unsigned char* shared) {
@@ -183,7 +183,7 @@ TEST_CASE("what a tensor core does not forgive") {
              }),
              "memory fence"));
   CHECK(says(complaint([&](EmulatedBlock block, EmulatedHopper& hopper, unsigned char* shared) {
-               Registers r;  // the tile is filled anew too early
+               Registers r;  // the tile is overwritten too early
                hopper.wait_for(copy_tile(block, hopper, shared), 0);
                hopper.fence_memory();
                issue(hopper, r);
@@ -214,7 +214,7 @@ TEST_CASE("what a tensor core does not forgive") {
              }),
              "A was touched"));
   CHECK(says(complaint([&](EmulatedBlock, EmulatedHopper& hopper, unsigned char*) {
-               Registers r;  // a wait that does not reach the product
+               Registers r;  // a wait that does not cover the product
                issue(hopper, r);
                hopper.wait_products<1>();
                hopper.settle(r.d);
@@ -246,7 +246,7 @@ TEST_CASE("what a tensor core does not forgive") {
                auto* barrier = reinterpret_cast<std::uint64_t*>(shared + 16384);
                if (block.rank() == 0) hopper.init(barrier, 128);
                block.sync();
-               std::uint32_t words[4];  // a thread's own writing, without its fence
+               std::uint32_t words[4];  // a thread's own write without its fence
                hopper.copy(shared + 16 * block.rank(), zeros, true);
                hopper.commit();
                hopper.wait<0>();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "specula/base/exponent.hpp"
 #include "specula/cuda/host_device.cuh"
 #include "specula/cuda/types.cuh"
 
@@ -12,7 +13,7 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-constexpr double kLog2E = 1.4426950408889634074;
+using specula::detail::kLog2E;
 
 SPECULA_HD std::uint32_t bits_of(float x) {
 #ifdef __CUDA_ARCH__

@@ -1,4 +1,4 @@
-#include "tokenizer.hpp"
+#include "train_tokenizer.hpp"
 
 #include <sentencepiece_trainer.h>
 
@@ -10,8 +10,8 @@
 namespace specula_train {
 namespace {
 
-/// Hands the documents to the trainer line by line. Newline is a symbol of its own, so no piece can
-/// cross it, and no training sentence has to hold it.
+/// Hands the documents to the trainer line by line. Newline is a separate symbol, so no piece contains it,
+/// and training sentences need not.
 class LineIterator final : public sentencepiece::SentenceIterator {
  public:
   explicit LineIterator(std::vector<std::string> lines) : lines_(std::move(lines)) {}
@@ -64,7 +64,7 @@ void train_tokenizer(const std::vector<Style>& styles, const TokenizerOptions& o
   }
   if (model_file.has_parent_path()) std::filesystem::create_directories(model_file.parent_path());
 
-  // Indentation is most of Python's white space: one token for each usual depth.
+  // One token for each usual depth of Python's indentation.
   std::string symbols = "\n";
   for (const int count : {2, 3, 4, 8, 12, 16}) symbols.append(",").append(spaces(count));
 
@@ -86,7 +86,7 @@ void train_tokenizer(const std::vector<Style>& styles, const TokenizerOptions& o
       {"minloglevel", "1"},
   };
   LineIterator lines(sample_lines(styles, std::size_t{6} << 20));
-  // To memory first: given a file name, the trainer would write it into the model, too.
+  // To memory first, since the trainer would write a file name into the model.
   std::string model;
   check(sentencepiece::SentencePieceTrainer::Train(arguments, &lines, &model), "training the tokenizer");
   std::ofstream out(model_file, std::ios::binary);

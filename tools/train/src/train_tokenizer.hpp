@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "corpus.hpp"
-#include "token_store.hpp"
-#include "../../../examples/common/tokenizer.hpp"
+#include "tokenizer.hpp"
+#include "tokens.hpp"
 
 namespace specula_train {
 
@@ -25,7 +25,8 @@ void train_tokenizer(const std::vector<Style>& styles, const TokenizerOptions& o
 
 using specula_examples::Tokenizer;
 
-/// Whether a text comes back from its tokens, but for a space before it, which some tokenizers add.
+/// Whether decoding the tokens of a text gives the text, except for a space in front, which some tokenizers
+/// add.
 bool reproduces(const Tokenizer& tokenizer, const std::string& text);
 
 /// Every document of the corpus, between <s> and </s>.

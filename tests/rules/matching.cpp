@@ -1,5 +1,8 @@
 // labels: light
-#include <specula/accept/detail/accept_matching.hpp>
+// accept_matching(): follows the target's tokens through the proposal.
+#include <specula/rules/matching.hpp>
+
+#include <specula/accept/detail/sequence_verifier.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
 #include <doctest/doctest.h>
@@ -8,7 +11,7 @@
 
 using namespace specula;
 
-TEST_CASE("it follows what was drafted, the first of equal siblings, and ends where nothing was") {
+TEST_CASE("accept_matching follows the first child with the target's token, and ends where no child has it") {
   ProposalBuilder tree(9, 6, 0);
   tree.reset(0, 0);
   tree.choose(0, 3, 1);  // 1
@@ -20,7 +23,8 @@ TEST_CASE("it follows what was drafted, the first of equal siblings, and ends wh
   VerifyResult out;
   const auto text = [&](std::vector<Token> tokens) {
     asked.clear();
-    detail::accept_matching(tree, out, [&](NodeId node) {
+    detail::SequenceState sequence(tree, out);
+    rules::accept_matching(sequence, [&](NodeId node, int) {
       asked.push_back(node);
       return tokens[asked.size() - 1];
     });

@@ -1,0 +1,31 @@
+// accept_lossy(): lets a pair of shape and rule compile that does not keep the target's distribution.
+#pragma once
+
+#include <utility>
+
+#include "specula/accept/target_distributions.hpp"
+#include "specula/proposal/token_tree.hpp"
+#include "specula/proposal_kind.hpp"
+#include "specula/verify_result.hpp"
+
+namespace specula {
+
+/// A rule whose caller accepts that the text will not have the target's distribution.
+template <class Rule>
+struct AcceptLossy : Rule {
+  static constexpr bool lossless_for(ProposalKind) { return true; }
+  static constexpr bool lossy = true;
+
+  template <class Rng>
+  void(verify)(const TokenTree& tree, const TargetDistributions& target, Rng& rng, VerifyResult& out) const {
+    (Rule::verify)(tree, target.for_lossy(), rng, out);
+  }
+};
+
+/// Lets an unsound pair of shape and rule compile: the text loses the target's distribution.
+template <class Rule>
+AcceptLossy<Rule> accept_lossy(Rule rule) {
+  return {std::move(rule)};
+}
+
+}  // namespace specula

@@ -1,0 +1,16 @@
+// SPECULA_HD: compiles one function for the CPU and for CUDA devices. C++17.
+#pragma once
+
+#ifdef __CUDACC__
+#define SPECULA_HD __host__ __device__ __forceinline__
+#else
+#define SPECULA_HD inline
+#endif
+// Before a loop, in device code: unroll all of it, or none.
+#ifdef __CUDA_ARCH__
+#define SPECULA_UNROLL _Pragma("unroll")
+#define SPECULA_NO_UNROLL _Pragma("unroll 1")
+#else
+#define SPECULA_UNROLL
+#define SPECULA_NO_UNROLL
+#endif

@@ -1,0 +1,97 @@
+// Traversal verification: verifies a token tree from the leaves to the root. C++17.
+#pragma once
+
+#include "specula/rules/verifier.hpp"
+
+namespace specula::rules {
+
+/// See specula::Traversal; on a chain it is specula::Block.
+template <class Verifier>
+SPECULA_HD void traversal(Verifier& verifier) {
+  NodeId owner = kNoParent;  // whose residual the verifier holds
+  int depth = 0;             // of `at`
+  const auto enter = [&](NodeId node, double weight) {
+    verifier.change(node, [&](auto& n) {
+      n.weight = weight;
+      n.keep = 0;
+    });
+  };
+  // Makes the residual that of `node` before its child `next` is tried (kNoParent: after all children).
+  const auto left_after = [&](NodeId node, NodeId next) {
+    if (owner == node) return;
+    int tried = 0;
+    for (NodeId c = verifier.next_child(node, node); c != next && c != kNoParent;
+         c = verifier.next_child(node, c))
+      ++tried;
+    verifier.start_residual(node, verifier.state(node).distribution, tried);
+    owner = node;
+  };
+  const auto reject = [&](NodeId parent, NodeId child) {
+    left_after(parent, child);
+    const double weight = verifier.state(parent).weight, kept = verifier.reject(weight);
+    const double after = kept > 0 ? kept / (kept + (1 - weight)) : 0;
+    verifier.change(parent, [&](auto& n) { n.weight = after; });
+  };
+  NodeId at = 0, from = 0;  // the children of `at` from `from` on are not tried yet
+  NodeId last = kNoParent;  // the child of `at` that was tried and whose rejection is not recorded yet
+  verifier.check_proposal();
+  enter(0, 1);
+  while (verifier.ok()) {
+    const NodeId child = verifier.next_child(at, from);
+    // After its children a node is accepted with its weight, or rejected. Its weight with the last
+    // child's rejection is at most its weight before, so a uniform draw above the latter needs no row.
+    const auto is_rejected = [&] {
+      return child == kNoParent && at != 0 && !verifier.accept(verifier.state(at).weight, at, depth);
+    };
+    bool up = is_rejected();
+    if (!up && last != kNoParent) {
+      reject(at, last);
+      up = is_rejected();
+    }
+    if (up) {
+      last = from = at;
+      at = verifier.parent(at);
+      --depth;
+      continue;
+    }
+    const bool first = from == at;
+    if (first) {
+      const auto& distribution = verifier.distribution(at, depth);
+      verifier.change(at, [&](auto& n) { n.distribution = distribution; });
+      if (!verifier.ok()) break;
+    }
+    if (child == kNoParent) break;
+    if (!first) left_after(at, child);
+    const double target_prob =
+        first ? verifier.target_prob(verifier.state(at).distribution, child) : verifier.residual_prob(child);
+    const double ratio = verifier.state(at).weight * target_prob / verifier.draft_prob(child);
+    enter(child, ratio >= 1 ? 1.0 : ratio > 0 ? ratio : 0.0);  // 0 / 0 is 0
+    if (verifier.state(child).weight > 0) {
+      at = from = child;
+      ++depth;
+      last = kNoParent;
+    } else {
+      from = last = child;
+    }
+  }
+  if (!verifier.ok()) {
+    verifier.finish(0);
+    return;
+  }
+  Token next = kNoToken;
+  if (verifier.next_child(at, at) == kNoParent) {
+    next = verifier.sample(at, verifier.state(at).distribution, depth);
+  } else {
+    left_after(at, kNoParent);
+    next = verifier.sample_residual(depth);
+  }
+  NodeId node = at;
+  for (int i = depth; i >= 0 && verifier.ok(); --i) {
+    verifier.put(i, node, next);
+    next = verifier.token(node);
+    node = verifier.parent(node);
+  }
+  verifier.finish(depth + 1);
+}
+
+}  // namespace specula::rules

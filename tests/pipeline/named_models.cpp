@@ -1,0 +1,170 @@
+// labels: numeric
+
+#include <specula/pipeline/named_models.hpp>
+
+#include <doctest/doctest.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <specula/pipeline.hpp>
+#include <specula/specula.hpp>
+
+#include "conditioned_models.hpp"
+#include "self_models.hpp"
+#include "toy_model.hpp"
+
+using namespace specula;
+using specula_test::SeenModel;
+using specula_test::ToyExits;
+using specula_test::ToyGlide;
+using specula_test::ToyHead;
+using specula_test::ToyModel;
+using specula_test::ToySkips;
+
+namespace {
+
+constexpr std::int32_t kCapacity = 256;
+const std::vector<Token> kPrompt{1, 5, 2, 8};
+constexpr std::size_t kTokens = 80;
+
+struct Run {
+  std::vector<Token> text;
+  std::int64_t rounds, draft_calls;
+  double mat;
+  friend bool operator==(const Run&, const Run&) = default;
+};
+
+template <class P>
+Run run_of(P& pipeline) {
+  PhiloxRandom rng(3);
+  pipeline.start(kPrompt);
+  while (pipeline.text().size() < kPrompt.size() + kTokens) pipeline.step(rng);
+  const Tokens text = pipeline.text().first(kPrompt.size() + kTokens);
+  const Stats& stats = pipeline.stats();
+  return {{text.begin(), text.end()}, stats.rounds, stats.draft.calls, stats.mat()};
+}
+
+/// Everything that pipelines may ask for, given as AnyModels.
+struct Toys {
+  SeenModel target{12, 7, 2.0f, kCapacity};
+  ToyModel small{12, 9, 1.0f, kCapacity}, base{12, 7, 1.0f, kCapacity};
+  ToyGlide glide{12, 7, 1.0f, true, kCapacity};
+  ToyHead head{12, 7, 1.0f, true, kCapacity};
+  ToyExits exits{12, 7, 3, 2.0f, kCapacity};
+  NamedModels models{"toy", target};
+  Toys() {
+    models.add("small", small).add("base", base).add("glide", glide).add("s2d", exits);
+    models.add("eagle", head).add("hass", head);
+  }
+};
+
+Run run_of(const std::string& name, float temperature) {
+  Toys toys;
+  return run_of(*make_pipeline(name, toys.models, {.temperature = temperature}));
+}
+
+template <class M>
+std::string complaint(const std::string& name, M& target, const std::string& target_name = "toy") {
+  Toys toys;
+  NamedModels models(target_name, target);
+  models.add("small", toys.small).add("glide", toys.glide).add("hass", toys.head);
+  try {
+    make_pipeline(name, models);
+  } catch (const PipelineError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("pipelines of conditioned drafts run as the Speculators that they stand for") {
+  for (const float temperature : {0.0f, 0.9f}) {
+    CAPTURE(temperature);
+    const auto as = [&](const std::string& name, auto drafter_of, auto shape, auto rule) {
+      CAPTURE(name);
+      Toys toys;
+      Speculator run{TreeVerifier{toys.target, rule, {.temperature = temperature}}, drafter_of(toys), shape};
+      CHECK(run_of(name, temperature) == run_of(run));
+    };
+    const auto glide = [](Toys& toys) { return Glide{toys.glide, toys.target}; };
+    const auto head = [](Toys& toys) { return FeatureHead{toys.head, toys.target}; };
+    as("glide:4", glide, Chain<>{.length = 4}, Sampling{});
+    as("sampled-chain:glide:3", glide, Chain<Draw::sampled>{.length = 3}, Sampling{});
+    as("glide+cape:4", glide, Cape{.length = 4, .budget = 32}, Sampling{});
+    as("eagle2:3:2:9", head, DynamicTree{.top_k = 3, .expansions = 2, .total = 9}, Sampling{});
+    as("hass:3:2:9", head, DynamicTree{.top_k = 3, .expansions = 2, .total = 9}, Sampling{});
+    as("chain:hass:4", head, Chain<>{.length = 4}, Sampling{});
+    as("sampled-chain:hass:3", head, Chain<Draw::sampled>{.length = 3}, Sampling{});
+  }
+}
+
+TEST_CASE("every kind of pipeline is built from AnyModels alone") {
+  const Run plain = run_of("autoregressive", 0.0f);
+  for (const std::string name :
+       {"glide", "glide+cape", "glide+beam4", "glide+max-gram", "eagle2", "hass", "cost-aware:cape:glide",
+        "cost-aware:dynamic-tree:hass", "s2d:thresholds=0", "cost-aware:s2d:thresholds=0",
+        "cascade:base:small", "cascade:glide:hass:max-gram", "vertical:glide:small:2:3",
+        "horizontal:hass:small:2:3", "cost-aware:cascade:hass:small"}) {
+    CAPTURE(name);
+    const Run run = run_of(name, 0.0f);
+    CHECK(run.text == plain.text);
+    CHECK(run.rounds < plain.rounds);  // draft tokens were accepted
+  }
+  ToySkips target(12, 7, 4, 2.0f, kCapacity);
+  NamedModels models("self", target);
+  const Run self = run_of(*make_pipeline("autoregressive", models, {.temperature = 0.0f}));
+  for (const std::string name : {"asd", "asd:attention=1-3:mlp=2", "cost-aware:asd"}) {
+    CAPTURE(name);
+    const Run run = run_of(*make_pipeline(name, models, {.temperature = 0.0f}));
+    CHECK(run.text == self.text);
+    CHECK(run.draft_calls > 0);
+  }
+}
+
+TEST_CASE("a model that lacks what a pipeline needs is named, and so is the pipeline") {
+  ToyModel plain(12, 7, 2.0f, kCapacity);
+  SeenModel seen(12, 7, 2.0f, kCapacity), wide(13, 7, 2.0f, kCapacity);
+  CHECK(
+      complaint("glide:4", plain) ==
+      "pipeline 'glide:4': the target 'toy' does not expose keys and values, which the draft 'glide' reads");
+  CHECK(complaint("glide", plain, "") ==
+        "pipeline 'glide': the target does not expose keys and values, which the draft 'glide' reads");
+  CHECK(complaint("chain:hass", plain) ==
+        "pipeline 'chain:hass': the target 'toy' does not expose features, which the draft 'hass' reads");
+  CHECK(complaint("cascade:hass:small", plain) ==
+        "pipeline 'cascade:hass:small': the target 'toy' does not expose features, which the draft 'hass' "
+        "reads");
+  CHECK(complaint("glide+cape:small", seen) ==
+        "pipeline 'glide+cape:small': the draft 'small' does not read the target's keys and values");
+  CHECK(complaint("hass:glide", seen) ==
+        "pipeline 'hass:glide': the draft 'glide' does not read the target's features");
+  CHECK(complaint("glide", wide) ==
+        "pipeline 'glide': the draft 'glide' for the target 'toy': Glide: the draft's vocabulary has 12 "
+        "tokens, "
+        "the target's 13");
+  CHECK(complaint("autoregressive:hass", seen) ==
+        "pipeline 'autoregressive:hass': 'hass' reads the target's features: it does nothing by itself");
+  CHECK(complaint("s2d:small", seen) == "pipeline 's2d:small': the draft 'small' has no exits");
+  CHECK(complaint("asd", seen) == "pipeline 'asd': the target 'toy' cannot leave layers out");
+  CHECK(complaint("chain:other", seen) ==
+        "pipeline 'chain:other': there is no draft 'other'; drafts are glide, hass, small");
+
+  NamedModels twice("toy", seen);
+  twice.add("seen", seen);
+  CHECK_THROWS_WITH_AS(make_pipeline("chain:seen", twice),
+                       "pipeline 'chain:seen': the draft 'seen' is the target itself: a model holds one text",
+                       PipelineError);
+  CHECK_THROWS_WITH_AS(twice.add("seen", plain), "NamedModels::add: there is a draft 'seen' already",
+                       std::invalid_argument);
+}
+
+TEST_CASE("the table of bigrams is what was given") {
+  ToyModel plain(12, 7, 2.0f, kCapacity);
+  NamedModels models("toy", plain);
+  CHECK_THROWS_AS(make_pipeline("max-gram:bigram=table", models), PipelineError);
+  models.set_bigram(BigramTable(std::vector<Token>(12, 3)));
+  CHECK(make_pipeline("max-gram:bigram=table", models) != nullptr);
+}
