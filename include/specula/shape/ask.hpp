@@ -1,4 +1,4 @@
-// Asks a drafter for rows, or for point masses, and looks whether they are all there.
+// ask(): a checked call of a drafter for rows or point masses.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,11 @@
 
 namespace specula {
 
-/// Throws std::invalid_argument unless a drafter gave a row over the vocabulary of `tree` for each of `nodes`
-/// nodes.
+/// Throws std::invalid_argument unless `rows` has one row over the vocabulary of `tree` per node.
 inline void expect_rows(const LogitsView& rows, std::size_t nodes, const TokenTree& tree) {
   detail::expect_rows("the draft", rows, nodes, tree.vocab());
 }
-/// The same for a drafter without rows: a token for each node, and as many confidences or none.
+/// The same for a drafter without rows: one token per node, and as many confidences or none.
 inline void expect_rows(const PointMasses& points, std::size_t nodes, const TokenTree&) {
   if (points.tokens.size() != nodes || (!points.confidences.empty() && points.confidences.size() != nodes))
     throw std::invalid_argument("the draft gave " + detail::number(points.tokens.size()) + " tokens and " +
@@ -25,9 +24,9 @@ inline void expect_rows(const PointMasses& points, std::size_t nodes, const Toke
                                 detail::number(nodes) + " nodes");
 }
 
-/// drafter.extend(tokens, parents), for a proposal that grows in `tree`: what a shape calls, since rows are
-/// not looked at when they are read. Throws std::invalid_argument, with the numbers, unless there is a parent
-/// for each token, and then a row (or a token) for each node. Cost: the drafter's, and a few comparisons.
+/// drafter.extend(tokens, parents) with its result checked, since reading a row is unchecked: shapes must call
+/// this. Throws std::invalid_argument, with the numbers, unless there is one parent per token and the drafter
+/// returns one row (or token) per node. Cost: the drafter's, and a few comparisons.
 template <class D>
 auto ask(D& drafter, const TokenTree& tree, Tokens tokens, Nodes parents) {
   if (parents.size() != tokens.size())

@@ -1,4 +1,4 @@
-// A chain: one draft token after the other.
+// Chain of draft tokens: the proposal of speculative decoding without a tree.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace specula {
 
-/// At most `length` draft tokens, each after the last. Drafters without rows give their token whatever the
-/// mode; the chain ends where they have none. Uniform draws: one `draft` a draft token when sampled, the
-/// `noise` of its position when shared. Cost: one draft call a draft token; when shared a draw_by_noise.
+/// A path of at most `length` draft tokens. Drafters without rows give their token in every mode; the chain
+/// ends where they have none. Uniform draws per draft token: one `draft` when sampled, the `noise` of its
+/// position when shared. Cost per draft token: one draft call, and a draw_by_noise when shared. Source:
 /// Leviathan et al. 2023.
 template <Draw mode = Draw::greedy>
 struct Chain {
   static constexpr ProposalKind kind = kind_of_chain(mode);
 
   std::int32_t length = 4;
-  /// Ends the chain *after* a draft token whose draft probability is below this (0: never): under softmax at
-  /// temperature 1 for a greedy draft token, under the distribution it was drawn from for a sampled one, what
-  /// the drafter believes where it has no rows. Leaving that draft token out would bias the text: what is
-  /// dropped would depend on what was drawn.
+  /// Ends the chain *after* a draft token whose confidence is below this (0: never): its softmax probability at
+  /// temperature 1 if greedy, its probability under the distribution it was drawn from if sampled, the
+  /// drafter's confidence if that has no rows. Leaving that draft token out would bias the text, since the
+  /// decision depends on the draw.
   float exit_below = 0.0f;
 
   std::int32_t max_nodes() const { return detail::node_count(std::int64_t{1} + length); }

@@ -1,4 +1,4 @@
-// How chains grow: draft tokens of a drafter behind the last node, and reviews of the last nodes by another.
+// Growing a chain: appends draft tokens of a drafter, and reviews the last nodes by another drafter.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace specula::detail {
 
-/// Probability that the chain stays up to its last node.
+/// Probability that the whole chain is accepted; 1 without a CostModel.
 inline double chain_reach(const ProposeContext& round, const TokenTree& tree) {
   double reach = 1;
   for (NodeId node = 1; round.cost_model && node < tree.size(); ++node)
@@ -24,17 +24,16 @@ inline double chain_reach(const ProposeContext& round, const TokenTree& tree) {
   return reach;
 }
 
-/// Appends up to `count` draft tokens of `drafter` behind the last node of a chain: less where it has none,
-/// where they do not pay (see CostModel), and after one whose confidence is below `exit_below`. Returns how
-/// many.
+/// Appends at most `count` draft tokens of `drafter` to a chain: fewer where it has none, where they do not pay
+/// (see CostModel), and after one whose confidence is below `exit_below`. Returns their number.
 template <Draw mode, Drafter D, RandomSource C>
 std::int32_t grow(D& drafter, const ProposeContext& round, std::int32_t count, ProposalBuilder& tree, C& rng,
                   float exit_below = 0) {
-  if (count < 1 || tree.room() < 1) return 0;  // without a sync: who is not asked costs nothing
+  if (count < 1 || tree.room() < 1) return 0;  // without a sync: an unused drafter must cost nothing
   const NodeId base = tree.size() - 1;
   const bool chooses = mode == Draw::greedy || round.params.greedy();
   double reach = chain_reach(round, tree);
-  NodeId parent = kNoParent;  // of the node to run, in the drafter's numbers: the tree's less `base`
+  NodeId parent = kNoParent;  // of the node to run, in the drafter's numbers: the tree's minus `base`
   for (std::int32_t made = 0; made < count && tree.room() > 0; parent = made++) {
     const NodeId at = base + made;
     if (!(chooses ? round.should_draft_to_choose(reach, tree) : round.should_draft(reach, tree))) return made;
@@ -65,7 +64,7 @@ std::int32_t grow(D& drafter, const ProposeContext& round, std::int32_t count, P
   return tree.size() - 1 - base;
 }
 
-/// Reviewers' working memory and what they did. Allocates in reserve() only.
+/// Working memory and counts of a cascade's reviewers. Allocates in reserve() only.
 struct ReviewScratch {
   std::vector<NodeId> line;     // -1, 0, 1, ...: the parents of a chain
   std::vector<Reviews> counts;  // (reviewers)
@@ -80,8 +79,8 @@ struct ReviewScratch {
   }
 };
 
-/// `reviewer` judges the nodes behind `base`, the last nodes of a chain, in one call: those that it accepts
-/// stay, and one token of its own follows them. See specula::review.
+/// `reviewer` verifies all nodes of a chain after `base` in one call. The chain keeps those that it accepts,
+/// followed by one token of its own. See specula::review.
 template <Draw mode, DenseDrafter D, RandomSource C>
 void review(D& reviewer, const ProposeContext& round, NodeId base, double lenience, ProposalBuilder& tree,
             C& rng, const ReviewScratch& scratch, Reviews& counts) {
@@ -92,9 +91,9 @@ void review(D& reviewer, const ProposeContext& round, NodeId base, double lenien
       ask(reviewer, tree, tree.tokens().subspan(from, nodes), Nodes(scratch.line).first(nodes));
   ++counts.calls;
   for (NodeId node = base + 1; node < base + static_cast<NodeId>(nodes); ++node) {
-    const bool stays = specula::review(tree, node, rows.row(node - 1 - base), params, lenience, rng);
-    counts.saw(node - 1 - base, stays);
-    if (!stays) return;
+    const bool accepted = specula::review(tree, node, rows.row(node - 1 - base), params, lenience, rng);
+    counts.saw(node - 1 - base, accepted);
+    if (!accepted) return;
   }
   if (tree.room() < 1) return;
   const NodeId last = tree.size() - 1;
@@ -112,7 +111,7 @@ concept StackOf = Drafter<D> && requires {
   requires D::kMembers == members;
 };
 
-/// The same where all but the last have rows to review with.
+/// The same if all members but the last return rows, which a review requires.
 template <class D, std::size_t members, std::size_t i = 0>
 constexpr bool reviews_below() {
   if constexpr (i + 1 >= members)
