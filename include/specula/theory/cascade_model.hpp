@@ -1,4 +1,4 @@
-// What a cascade is expected to do: sums over lengths, and over how rounds follow one another; no simulation.
+// Analytic model of cascade speculative drafting: expected tokens, calls and speedup, without simulation.
 #pragma once
 
 #include <algorithm>
@@ -73,7 +73,7 @@ class CascadeForecaster {
       for (std::size_t d = 0; d < counts.size(); ++d) {
         if (counts[d] == 0) continue;
         if (at > 0) next_turn();
-        walk(0, d, at, at > 0);
+        append_step(0, d, at, at > 0);
         at += counts[d];
       }
     });
@@ -87,12 +87,12 @@ class CascadeForecaster {
     if (length > 0) add_draft_tokens(n_ - 1, length);
     for (std::size_t d = n_ - 1; d-- > 0; ++most) {
       begin(most);
-      if (most > 0) walk(d + 1, d + 1, 0);
+      if (most > 0) append_step(d + 1, d + 1, 0);
       review(d);
     }
     return rounds(0, reviews * most, [&] {
       for (std::int32_t i = 0; i < reviews; ++i)  // from the longest down: what is appended is not met again
-        for (std::int32_t at = i * most; at >= 0; --at) walk(0, 0, at);
+        for (std::int32_t at = i * most; at >= 0; --at) append_step(0, 0, at);
     });
   }
 
@@ -165,7 +165,7 @@ class CascadeForecaster {
     step.cost = count * rates_.draft_costs[d](1);
   }
 
-  /// Drafter d reviews what the walk made: accepted + 1 tokens of its own.
+  /// Drafter d reviews the proposal: accepted + 1 tokens of its own.
   void review(std::size_t d) {
     Step& step = steps_[d];
     settle();
@@ -186,15 +186,15 @@ class CascadeForecaster {
       const bool later = limit > 0;
       if (later) next_turn();
       limit += limits[row][d];
-      for (std::int32_t at = 0; at < limit; ++at) walk(row, d, at, later);
+      for (std::int32_t at = 0; at < limit; ++at) append_step(row, d, at, later);
     }
   }
 
   /// Another drafter's turn begins, at whatever length.
   void next_turn() { std::fill(since_.begin(), since_.end(), 0.0); }
-  /// What drafter d appends to proposals of length `at`, which reviewer `row` will judge. `later`: others had
-  /// their turns before.
-  void walk(std::size_t row, std::size_t d, std::int32_t at, bool later = false) {
+  /// Appends the step of drafter d to proposals of length `at`, which reviewer `row` will verify. `later`: other
+  /// drafters had their turns before.
+  void append_step(std::size_t row, std::size_t d, std::int32_t at, bool later = false) {
     const auto from = static_cast<std::size_t>(at);
     const double mass = lengths_[from];
     if (mass == 0) return;
@@ -248,17 +248,17 @@ class CascadeForecaster {
       begin(bound);
       propose();
       settle();
-      double stays = 0;
+      double repeats = 0;  // probability that the next round starts from the same run
       for (std::size_t i = 0; last > 0 && i < alive_.size(); ++i) {
         const double goes_on = alive_[i] * next(static_cast<std::int32_t>(run + i));
         const std::size_t to = std::min(run + i + 1, last);
-        (to == run ? stays : runs_[to]) += to == run ? goes_on : runs_[run] * goes_on;
+        (to == run ? repeats : runs_[to]) += to == run ? goes_on : runs_[run] * goes_on;
       }
       double often = runs_[run];
-      if (stays > 1 - kRare)
+      if (repeats > 1 - kRare)
         tokens = weight = 0, often = 1;  // for ever
       else
-        often /= 1 - stays;
+        often /= 1 - repeats;
       for (std::size_t i = 0; i < accepted_.size(); ++i)
         tokens += often * (static_cast<double>(i) + 1) * accepted_[i];
       weight += often;

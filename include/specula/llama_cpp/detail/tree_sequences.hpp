@@ -1,5 +1,5 @@
-// Which of libllama's sequences carry which cells, so that every node of a tree sees its ancestors and
-// nothing else.
+// Tree attention in libllama: assigns cells of the KV cache to sequences, so that each node attends only to
+// its ancestors.
 #pragma once
 
 #include <llama.h>
@@ -44,8 +44,8 @@ class TreeSequences {
   std::int32_t node_count() const { return static_cast<std::int32_t>(nodes_.size()); }
   NodeId parent(NodeId node) const { return at(node).parent; }
 
-  /// Throws std::runtime_error if the cache does not hold what it ought to: somebody else has changed it, or
-  /// libllama has taken cells of a window that nobody looks through any more. O(1).
+  /// Throws std::runtime_error if the cache does not hold the positions of the context: other code has changed
+  /// it, or libllama has reused cells outside every attention window. O(1).
   void(check)() const {
     const std::int32_t first = llama_memory_seq_pos_min(memory_, 0),
                        last = llama_memory_seq_pos_max(memory_, 0), end = now_.end[0];
