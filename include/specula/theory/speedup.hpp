@@ -112,8 +112,8 @@ inline double horizontal_ewif(std::span<const double> alphas, std::span<const do
   return tokens / cost;
 }
 
-/// d horizontal_ewif / d alphas[at], `at` from 0: what a better drafter at that place is worth. Throws as
-/// horizontal_ewif, and unless `at` is a place. Same paper, corollary 4.6.
+/// d horizontal_ewif / d alphas[at], `at` from 0: the sensitivity to the drafter at that position. Throws as
+/// horizontal_ewif, and unless `at` is a valid index. Same paper, corollary 4.6.
 inline double horizontal_ewif_derivative(std::span<const double> alphas, std::span<const double> costs,
                                          std::int32_t at) {
   if (alphas.size() != costs.size())

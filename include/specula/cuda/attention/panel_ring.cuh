@@ -49,7 +49,7 @@ class PanelRing<Element, Float8E4M3, kHead, kWarps, kStages>
   SPECULA_HD void widen(Memory& memory, int stage) const {
     constexpr int kAtOnce = 2;  // loads under way: a thread that copies has few registers
     static_assert(Base::kCopies % kAtOnce == 0, "whole batches");
-    // Which half of the columns keeps its byte addresses.
+    // Which half of the columns is written where the bytes were.
     const int here = this->chunk() / 4 % 2 == 0 ? 8 : 0, there = 8 - here;
     SPECULA_UNROLL
     for (int first = 0; first < Base::kCopies; first += kAtOnce) {
