@@ -17,10 +17,10 @@
 
 namespace specula {
 
-/// Expectations of a round.
+/// Expected figures of a round.
 struct CascadeForecast {
   double tokens = 0;           // new ones, the target's own included
-  double proposed = 0;         // draft tokens that the target judges
+  double proposed = 0;         // draft tokens that the target verifies
   std::vector<double> calls;   // (n) of each drafter
   double cost = 0;             // in target calls over one node, by the cost curves
   double swi = 0;              // tokens / (1 + sum_d calls[d] c[d]), with the costs of calls over one node
@@ -286,11 +286,11 @@ class CascadeForecaster {
   double unit_ = 1;
   std::size_t longest_curve_ = 1;     // of those under the target
   std::int32_t run_ = 0;              // draft tokens in a row that were right before the round
-  std::vector<double> runs_;          // how often so many
+  std::vector<double> runs_;          // how often each run length occurs
   std::vector<Step> steps_;           // (n) by drafter
   std::vector<std::int64_t> bounds_;  // by row: most draft tokens
   std::vector<double> lengths_;       // probability of each length
-  std::vector<double> since_;         // and how many of it are this turn's, in the mean
+  std::vector<double> since_;         // mean number of its tokens that are of this turn
   std::vector<double> alive_;         // and that all of it is accepted so far
   std::vector<double> accepted_;      // probability of so many accepted, of those that it is known of
   std::vector<double> calls_;         // (n) so far
@@ -307,7 +307,7 @@ inline CascadeForecast forecast_chain(const CascadeRates& rates, std::int32_t le
   return detail::CascadeForecaster(rates).horizontal({&length, 1});
 }
 
-/// A horizontal cascade: counts[d] draft tokens of drafter d, which nobody but the target reviews:
+/// A horizontal cascade: counts[d] draft tokens of drafter d, verified by the target only:
 /// horizontal_ewif() if nodes do not matter. Throws std::invalid_argument. Cost: O(sum of counts). Chen et
 /// al. 2024, section 3.2.
 inline CascadeForecast forecast_horizontal(const CascadeRates& rates, std::span<const std::int32_t> counts) {
@@ -328,7 +328,7 @@ inline CascadeForecast forecast_vertical(const CascadeRates& rates, std::int32_t
 /// what row 0 proposes the target judges. That a drafter has nothing to draft (an n-gram without a match) is
 /// not modelled. Throws std::invalid_argument unless limits are (n, n), upper triangular, in [0, 1024], and
 /// the last one is at least 1 where its column is used. Cost: O(sum over rows of length times step), some
-/// microseconds for three drafters. Same paper, algorithm 1 with the slips mended.
+/// microseconds for three drafters. Same paper, algorithm 1 with corrections.
 inline CascadeForecast forecast_cascade(const CascadeRates& rates, const CascadeLimits& limits) {
   return detail::CascadeForecaster(rates).cascade(limits);
 }

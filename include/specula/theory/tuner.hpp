@@ -1,4 +1,4 @@
-// The lengths and limits that the forecasts like best.
+// Searches draft lengths and cascade limits for the best predicted speedup.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ struct TunerOptions {
   /// What each entry of the last column of a cascade's limits may be, in place of 0..max_length: the paper
   /// always takes 10. Empty: 0..max_length.
   std::vector<std::int32_t> last_column = {10};
-  /// Up to so many candidates a search tries all; it climbs from several starts if there are more.
+  /// A search is exhaustive up to this many candidates, and climbs from several starts if there are more.
   std::int32_t exhaustive = 20000;
 };
 

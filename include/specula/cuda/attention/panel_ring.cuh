@@ -1,5 +1,4 @@
-// Tiles of K and V where wgmma wants them, on their way through a ring of stages; e4m3 bytes are widened
-// there.
+// Pipelined K and V tiles for wgmma: a ring of shared-memory stages; e4m3 bytes are widened in it.
 #pragma once
 
 #include "specula/cuda/attention/kv_ring.cuh"

@@ -1,4 +1,4 @@
-// EAGLE-2's dynamic tree on the device: grown where the draft is confident, cut to the likeliest nodes.
+// EAGLE-2's dynamic draft tree on the device: expanded by confidence, pruned to the likeliest nodes.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,4 @@
-// Draft tokens copied from the text itself, on the device: Max-Gram and prompt lookup without a host round
-// trip.
+// N-gram speculation on the device: Max-Gram and prompt lookup without a host round trip.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,4 @@
-// Draws tokens from rows of logits on the device: plain sampling, and a draft's tokens with the distribution
-// they came from.
+// Sampling from rows of logits on the device: tokens, and a draft's tokens with their distributions.
 #pragma once
 
 #include "specula/cuda/args/arguments.cuh"

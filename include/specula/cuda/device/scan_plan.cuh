@@ -1,4 +1,4 @@
-// How scans of rows are spread over a device: blocks, threads, and rows in one pass.
+// Launch configuration of row scans: blocks, threads, and rows per pass.
 #pragma once
 
 #include <cstddef>

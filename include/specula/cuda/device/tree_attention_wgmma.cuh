@@ -1,4 +1,4 @@
-// tree_attention() by wgmma: trees of many packed rows, on Hopper.
+// Tree attention by wgmma: for trees of many packed rows on Hopper.
 #pragma once
 
 #include "specula/cuda/attention/tree_attention_wgmma_block.cuh"

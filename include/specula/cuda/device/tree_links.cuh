@@ -1,4 +1,4 @@
-// Links and masks of trees that were built elsewhere, from the parents of their nodes.
+// Links and attention masks of trees from the parents of their nodes.
 #pragma once
 
 #include "specula/cuda/args/arguments.cuh"

@@ -54,7 +54,7 @@ class SuffixAutomaton {
     last_ = 0;
   }
 
-  /// The text grows by `token`. O(1) in the mean over a text.
+  /// The text grows by `token`. Amortised O(1).
   void append(Token token) {
     if (size() == room_) reserve(room_ < kMost / 2 ? std::max(64, 2 * room_) : std::max(kMost, room_ + 1));
     text_.push_back(token);
