@@ -15,8 +15,8 @@ namespace specula {
 /// shape/cost_aware.hpp. Answers depend on past rounds and on the arguments, never on a uniform draw: a shape
 /// that asks *before* it draws keeps the distribution. Queries record nothing.
 ///
-/// In all members, `reach` is the probability that the parent of the draft token is accepted, `nodes` the size
-/// of the proposal so far and `limit` its largest size, both including the root.
+/// In all members, `reach` is the probability that the parent of the draft token is accepted, `nodes` the
+/// size of the proposal so far and `limit` its largest size, both including the root.
 class CostModel {
  public:
   virtual ~CostModel() = default;
@@ -35,8 +35,8 @@ class CostModel {
   virtual bool should_keep(double probability, std::int32_t nodes, std::int32_t limit) const = 0;
   /// A draft token below this acceptance probability cannot pay in a proposal of `limit` nodes.
   virtual double min_probability(std::int32_t limit) const = 0;
-  /// The number of draft tokens to add to a proposal of `nodes`, given their acceptance probabilities, largest
-  /// first.
+  /// The number of draft tokens to add to a proposal of `nodes`, given their acceptance probabilities,
+  /// largest first.
   virtual std::int32_t best_count(std::span<const double> probabilities, std::int32_t nodes) const = 0;
   /// Records the confidence of a drafted token, whether or not it is then proposed.
   virtual void saw_drafted(double confidence) = 0;

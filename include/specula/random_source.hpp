@@ -29,8 +29,8 @@ enum class RandomStream : std::uint8_t {
   noise
 };
 
-/// Names one uniform draw. `origin` increases every round: without it, a uniform draw of the draft would recur
-/// in the next round's verification of the same position and bias the distribution.
+/// Names one uniform draw. `origin` increases every round: without it, a uniform draw of the draft would
+/// recur in the next round's verification of the same position and bias the distribution.
 struct RandomKey {
   std::int32_t position = 0;  // of the token in question, in the whole text
   std::int32_t origin = 0;    // the root's position; 0 for RandomStream::sample and RandomStream::noise

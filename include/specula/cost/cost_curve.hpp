@@ -16,12 +16,12 @@
 
 namespace specula {
 
-/// Seconds (or any other unit) by number of nodes. A learned curve is a least-squares line through the running
-/// means of the sizes seen; at each such size it is a mix of the line and that mean, by how often the size was
-/// seen recently. A single slow pass has no effect, since a thread may have been interrupted. A size that took
-/// much longer than the line predicts counts from its second pass on. A slow machine is slow at all sizes, so
-/// a lasting deviation at one size also scales the others; a large one reduces their weight, so that they
-/// follow the line.
+/// Seconds (or any other unit) by number of nodes. A learned curve is a least-squares line through the
+/// running means of the sizes seen; at each such size it is a mix of the line and that mean, by how often the
+/// size was seen recently. A single slow pass has no effect, since a thread may have been interrupted. A size
+/// that took much longer than the line predicts counts from its second pass on. A slow machine is slow at all
+/// sizes, so a lasting deviation at one size also scales the others; a large one reduces their weight, so
+/// that they follow the line.
 class CostCurve {
  public:
   /// A learned curve.

@@ -13,9 +13,9 @@
 namespace specula {
 
 /// A CostModel over curves. Costs are in tokens: seconds times the pipeline's rate. The throughput over many
-/// rounds is largest if each round maximises (expected tokens) - rate * (seconds), where rate is the resulting
-/// throughput (Dinkelbach 1967). So a draft token pays if its acceptance probability is at least the cost of
-/// verifying it. References its arguments; CostAware makes one per round.
+/// rounds is largest if each round maximises (expected tokens) - rate * (seconds), where rate is the
+/// resulting throughput (Dinkelbach 1967). So a draft token pays if its acceptance probability is at least
+/// the cost of verifying it. References its arguments; CostAware makes one per round.
 class CurveCostModel final : public CostModel {
  public:
   /// Costs are rate * target(n) and rate * draft(n).

@@ -12,8 +12,8 @@
 namespace specula {
 
 /// The cost curve of a draft's calls and the cost of its catch-up: over what start() deferred to the first
-/// call of a text, and over the tokens of rounds that did not call it. Seconds, or the unit of a given curve. A
-/// caught-up token is assumed to cost at most a call over one node. With a given curve nothing is measured:
+/// call of a text, and over the tokens of rounds that did not call it. Seconds, or the unit of a given curve.
+/// A caught-up token is assumed to cost at most a call over one node. With a given curve nothing is measured:
 /// catching up n tokens costs a call over n nodes. Cost: O(1).
 class DraftCosts {
  public:
@@ -67,8 +67,8 @@ class DraftCosts {
   /// True after the first round that called the draft: its first call includes the prompt, so the cost of a
   /// call is not known yet.
   bool learns_calls() const { return asked_ == 1 && !calls_.given(); }
-  /// True while no catch-up was measured: the first pause should last at least kShortPause tokens and end with
-  /// a single call.
+  /// True while no catch-up was measured: the first pause should last at least kShortPause tokens and end
+  /// with a single call.
   bool learns_pauses() const { return asked_ == 2 && late_tokens_ == 0 && !calls_.given(); }
   bool paused_too_short() const { return learns_pauses() && paused_ > 0 && paused_ < kShortPause; }
 

@@ -7,12 +7,13 @@
 
 namespace specula {
 
-/// Balance of gains and losses of drafting against plain decoding, in passes of the target over one node: plain
-/// decoding takes one pass per token. Each token adds kShare of a pass; a round that drafted also adds its
-/// tokens and subtracts its cost. A round is allowed if the balance covers its largest possible loss. So all
-/// losses together are at most kShare of the tokens plus kAtFirst, if rounds cost what was expected. Gains
-/// count up to kMost, so that a text whose acceptance rate falls cannot lose everything gained before. Source:
-/// Wu, Shariff, Lattimore and Szepesvari 2016 (Conservative Bandits), with plain decoding as the default arm.
+/// Balance of gains and losses of drafting against plain decoding, in passes of the target over one node:
+/// plain decoding takes one pass per token. Each token adds kShare of a pass; a round that drafted also adds
+/// its tokens and subtracts its cost. A round is allowed if the balance covers its largest possible loss. So
+/// all losses together are at most kShare of the tokens plus kAtFirst, if rounds cost what was expected.
+/// Gains count up to kMost, so that a text whose acceptance rate falls cannot lose everything gained before.
+/// Source: Wu, Shariff, Lattimore and Szepesvari 2016 (Conservative Bandits), with plain decoding as the
+/// default arm.
 class LossBudget {
  public:
   /// Records a round without draft that emitted `tokens`.

@@ -39,11 +39,11 @@ struct MaxGramOptions {
 ///
 ///   specula::Speculator run{verifier, specula::MaxGram{table}, specula::Chain<>{.length = 10}};
 ///
-/// Confidences: per match length, the drafter counts how often the predicted token was right as the text grows.
-/// The prompt (the beginning of a text, up to the first extend() or the first sync() without new tokens) is not
-/// counted. Counts are kept from text to text. Cost: amortised O(1) per committed token; per node one look-up
-/// where it continues a match, otherwise logarithmic in the context; at most 300 bytes per token. A round
-/// allocates nothing after reserve().
+/// Confidences: per match length, the drafter counts how often the predicted token was right as the text
+/// grows. The prompt (the beginning of a text, up to the first extend() or the first sync() without new
+/// tokens) is not counted. Counts are kept from text to text. Cost: amortised O(1) per committed token; per
+/// node one look-up where it continues a match, otherwise logarithmic in the context; at most 300 bytes per
+/// token. A round allocates nothing after reserve().
 class MaxGram {
  public:
   /// Draft tokens nothing where nothing matches. Throws std::invalid_argument unless vocab >= 1, min_match >=

@@ -155,9 +155,9 @@ class Model {
     sequences_.truncate(n);
   }
 
-  /// Hidden states that enter the LM head, per committed token, if Options::features is set. First computes what
-  /// append() deferred. Valid until the next call of another member. Throws std::logic_error if no features
-  /// are kept, std::runtime_error if libllama fails.
+  /// Hidden states that enter the LM head, per committed token, if Options::features is set. First computes
+  /// what append() deferred. Valid until the next call of another member. Throws std::logic_error if no
+  /// features are kept, std::runtime_error if libllama fails.
   FeaturesView<float> features() {
     if (width_ == 0) throw std::logic_error("llama_cpp::Model: features: Options::features is off");
     if (!waiting_.empty()) run_waiting();

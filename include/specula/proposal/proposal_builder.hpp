@@ -38,9 +38,9 @@ inline bool review_greedy(ProposalBuilder& tree, NodeId node, std::span<const fl
 /// top-k or top-p truncation.
 class ProposalBuilder : public TokenTree {
  public:
-  /// `max_nodes` includes the root. `stored_rows`: the number of nodes that may keep a draft row (V floats, V /
-  /// 512 doubles) that children are drawn from; 0 for deterministic proposals. Throws std::invalid_argument if
-  /// a size is out of range.
+  /// `max_nodes` includes the root. `stored_rows`: the number of nodes that may keep a draft row (V floats, V
+  /// / 512 doubles) that children are drawn from; 0 for deterministic proposals. Throws std::invalid_argument
+  /// if a size is out of range.
   ProposalBuilder(std::int32_t vocab, std::int32_t max_nodes, std::int32_t stored_rows)
       : TokenTree(vocab, max_nodes),
         scan_(vocab),
@@ -68,7 +68,8 @@ class ProposalBuilder : public TokenTree {
 
   /// Starts a proposal of at most `limit` nodes under `root`, which is at `position` of the text. Throws,
   /// having changed nothing, std::invalid_argument if the root is outside the vocabulary or the position is
-  /// negative or above 2^31 - 1 - capacity(), std::logic_error under a ResetLock or if the tree was moved from.
+  /// negative or above 2^31 - 1 - capacity(), std::logic_error under a ResetLock or if the tree was moved
+  /// from.
   void reset(Token root, std::int32_t position, std::int32_t limit) {
     alive_.expect("ProposalBuilder");
     if (locks_ > 0)
@@ -126,8 +127,9 @@ class ProposalBuilder : public TokenTree {
     return add(parent, rng.draw(weights, draft_key(parent)), distribution, Kind::drawn);
   }
 
-  /// Adds a child of `parent` drawn from `distribution` without replacement, that is, conditioned on being none
-  /// of the existing children. Returns kNoParent and adds nothing if no other token has mass. Throws as draw().
+  /// Adds a child of `parent` drawn from `distribution` without replacement, that is, conditioned on being
+  /// none of the existing children. Returns kNoParent and adds nothing if no other token has mass. Throws as
+  /// draw().
   template <class Rng>
   NodeId draw_distinct(NodeId parent, const Distribution& distribution, Rng& rng) {
     expect_room(parent);
@@ -166,9 +168,9 @@ class ProposalBuilder : public TokenTree {
     weights_of(parent, distribution);
     return add(parent, token, distribution, Kind::drawn);
   }
-  /// The same for children drawn without replacement: each from `distribution` conditioned on being none of the
-  /// earlier children of `parent`. Throws also if the token is one of those. Returns kNoParent and adds nothing
-  /// if they left no mass, as draw_distinct() does: masses are sums of floats, so a sampler in double
+  /// The same for children drawn without replacement: each from `distribution` conditioned on being none of
+  /// the earlier children of `parent`. Throws also if the token is one of those. Returns kNoParent and adds
+  /// nothing if they left no mass, as draw_distinct() does: masses are sums of floats, so a sampler in double
   /// precision may still find a token.
   NodeId record_distinct(NodeId parent, Token token, const Distribution& distribution) {
     expect_recordable("ProposalBuilder::record_distinct", parent, token, distribution);

@@ -24,9 +24,9 @@ inline void expect_rows(const PointMasses& points, std::size_t nodes, const Toke
                                 detail::number(nodes) + " nodes");
 }
 
-/// drafter.extend(tokens, parents) with its result checked, since reading a row is unchecked: shapes must call
-/// this. Throws std::invalid_argument, with the numbers, unless there is one parent per token and the drafter
-/// returns one row (or token) per node. Cost: the drafter's, and a few comparisons.
+/// drafter.extend(tokens, parents) with its result checked, since reading a row is unchecked: shapes must
+/// call this. Throws std::invalid_argument, with the numbers, unless there is one parent per token and the
+/// drafter returns one row (or token) per node. Cost: the drafter's, and a few comparisons.
 template <class D>
 auto ask(D& drafter, const TokenTree& tree, Tokens tokens, Nodes parents) {
   if (parents.size() != tokens.size())

@@ -11,9 +11,9 @@
 namespace specula {
 
 /// The `width` paths of `length` draft tokens with the largest cumulative log-probability (softmax at
-/// temperature 1) that a beam search of that width finds. If the tree has no room for all nodes, those with the
-/// likeliest paths are kept. Deterministic. Uniform draws: none. Cost: `length` draft calls, all but the first
-/// over `width` nodes.
+/// temperature 1) that a beam search of that width finds. If the tree has no room for all nodes, those with
+/// the likeliest paths are kept. Deterministic. Uniform draws: none. Cost: `length` draft calls, all but the
+/// first over `width` nodes.
 struct Beam {
   static constexpr ProposalKind kind = ProposalKind::deterministic;
 

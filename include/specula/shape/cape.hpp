@@ -1,5 +1,5 @@
-// CAPE (confidence-aware proposal expansion): a greedy chain with sibling tokens, more of them where the draft
-// is less confident.
+// CAPE (confidence-aware proposal expansion): a greedy chain with sibling tokens, more of them where the
+// draft is less confident.
 #pragma once
 
 #include <algorithm>

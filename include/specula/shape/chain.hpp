@@ -18,8 +18,8 @@ struct Chain {
   static constexpr ProposalKind kind = kind_of_chain(mode);
 
   std::int32_t length = 4;
-  /// Ends the chain *after* a draft token whose confidence is below this (0: never): its softmax probability at
-  /// temperature 1 if greedy, its probability under the distribution it was drawn from if sampled, the
+  /// Ends the chain *after* a draft token whose confidence is below this (0: never): its softmax probability
+  /// at temperature 1 if greedy, its probability under the distribution it was drawn from if sampled, the
   /// drafter's confidence if that has no rows. Leaving that draft token out would bias the text, since the
   /// decision depends on the draw.
   float exit_below = 0.0f;

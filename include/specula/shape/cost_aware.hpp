@@ -22,8 +22,9 @@ namespace specula {
 
 /// Gives `shape` a CostModel each round. The shapes of this library query it before they draw or choose: a
 /// draft token, branch or extra is left out where its expected gain is below its cost. The inputs are running
-/// estimates over the rounds so far: T(n) of the target, the draft's costs, the acceptance rate by confidence,
-/// and the pipeline's rate. So proposals are narrow where nodes cost time, and wide where they do not.
+/// estimates over the rounds so far: T(n) of the target, the draft's costs, the acceptance rate by
+/// confidence, and the pipeline's rate. So proposals are narrow where nodes cost time, and wide where they do
+/// not.
 ///
 /// No query depends on a uniform draw of the token in question, so the wrapped shape keeps its distribution.
 /// But time is an input: with learned costs the same seed gives the same text only under rules that give it
@@ -129,8 +130,8 @@ class CostAware {
  private:
   static constexpr double kFade = 1 - 1.0 / 256;  // factor per round on the weight of earlier rounds
   static constexpr double kSlow = 1 - 1.0 / 512;  // the same for measurements of plain decoding
-  static constexpr double kFew = 8;  // draft tokens for a usable estimate; half is kept over a pause
-  static constexpr double kMargin = 1.05;       // smallest speedup to try for
+  static constexpr double kFew = 8;        // draft tokens for a usable estimate; half is kept over a pause
+  static constexpr double kMargin = 1.05;  // smallest speedup to try for
   static constexpr std::int32_t kPatience = 4;  // rounds without a draft token before one is tried
   static constexpr std::int32_t kMostPatience = 128, kMostHopeless = 1024;
   static constexpr std::int32_t kStale = 256;  // rounds after which plain decoding is measured again
@@ -142,8 +143,8 @@ class CostAware {
     if constexpr (StatesLeastNodes<S>) return std::max(2, shape_.least_nodes());
     return 2;
   }
-  /// Whether to draft although the estimates may be against it: without drafting nothing is learned about draft
-  /// tokens, and an estimate from few of them is unreliable.
+  /// Whether to draft although the estimates may be against it: without drafting nothing is learned about
+  /// draft tokens, and an estimate from few of them is unreliable.
   bool wants_to_try() {
     if (idle_ > 0) return idle_ >= patience_ || draft_.learns_pauses();
     return draft_.learns_calls() || looks_for_step() ||
@@ -219,7 +220,8 @@ class CostAware {
       });
     }
   }
-  /// Cost of a round in passes of the target over one node, by the curves, so that a slow round has no effect.
+  /// Cost of a round in passes of the target over one node, by the curves, so that a slow round has no
+  /// effect.
   double passes(std::int32_t nodes, const Usage& draft) const {
     double seconds = target_(nodes);
     if (draft.calls > 0)

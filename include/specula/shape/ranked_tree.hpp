@@ -25,8 +25,8 @@ class RankedTree {
   using Choice = std::vector<std::int32_t>;
 
   /// From the paths to all nodes but the root, as EAGLE and Medusa write their trees: {{0}, {1}, {0, 0}}.
-  /// Throws std::invalid_argument if there are none, if a path is empty or a duplicate, if a rank is negative or
-  /// too large, or if a node precedes or lacks its parent. Cost: O(n log n) comparisons of paths.
+  /// Throws std::invalid_argument if there are none, if a path is empty or a duplicate, if a rank is negative
+  /// or too large, or if a node precedes or lacks its parent. Cost: O(n log n) comparisons of paths.
   explicit RankedTree(std::span<const Choice> choices) {
     detail::expect_in("RankedTree: the number of draft tokens", choices.size(), std::size_t{1},
                       static_cast<std::size_t>(detail::kMaxDraftTokens));
@@ -55,8 +55,9 @@ class RankedTree {
   RankedTree(std::initializer_list<Choice> choices)
       : RankedTree(std::span<const Choice>(choices.begin(), choices.size())) {}
 
-  /// From parents: draft token i has rank `ranks[i]` after draft token `parents[i]`, an earlier one or kNoParent
-  /// for the root; both are (draft tokens). Throws std::invalid_argument as above, and if the sizes differ.
+  /// From parents: draft token i has rank `ranks[i]` after draft token `parents[i]`, an earlier one or
+  /// kNoParent for the root; both are (draft tokens). Throws std::invalid_argument as above, and if the sizes
+  /// differ.
   static RankedTree from_parents(Nodes parents, std::span<const std::int32_t> ranks) {
     if (parents.size() != ranks.size())
       fail(detail::number(ranks.size()) + " ranks for " + detail::number(parents.size()) + " parents");
@@ -97,7 +98,8 @@ class RankedTree {
   /// The number of children, and the first of them: the others follow it.
   std::int32_t children(NodeId node) const { return nodes_[index(node)].children; }
   NodeId first_child(NodeId node) const { return nodes_[index(node)].first_child; }
-  /// The first node of a level, 0 <= level <= depth() + 1: level 0 is the root, level depth() + 1 gives size().
+  /// The first node of a level, 0 <= level <= depth() + 1: level 0 is the root, level depth() + 1 gives
+  /// size().
   NodeId level(std::int32_t level) const { return levels_[static_cast<std::size_t>(level)]; }
 
  private:

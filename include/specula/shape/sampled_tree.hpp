@@ -15,10 +15,10 @@ namespace specula {
 
 /// Every node at depth d gets widths[d] children, drawn from the draft's distribution after it under the
 /// target's own parameters: independently (sampled_iid) or without replacement (sampled_distinct; fewer where
-/// fewer tokens have mass). The tree ends at the first width of 0. It grows level by level; a node gets all its
-/// children or, without room for them, none. Uniform draws: one `draft` per child. Cost: one draft call per
-/// level. Sources: SpecInfer (Miao et al. 2023), with replacement; Sequoia (Chen et al. 2024)
-/// and recursive speculative decoding (Jeon et al. 2024), without.
+/// fewer tokens have mass). The tree ends at the first width of 0. It grows level by level; a node gets all
+/// its children or, without room for them, none. Uniform draws: one `draft` per child. Cost: one draft call
+/// per level. Sources: SpecInfer (Miao et al. 2023), with replacement; Sequoia (Chen et al. 2024) and
+/// recursive speculative decoding (Jeon et al. 2024), without.
 template <ProposalKind how>
 struct SampledTree {
   static_assert(how == ProposalKind::sampled_iid || how == ProposalKind::sampled_distinct,
@@ -54,7 +54,8 @@ struct SampledTree {
       for (NodeId node = begin; node < end && tree.room() >= widths[depth]; ++node) {
         const Distribution distribution_after = tree.store(node, rows.row(node - begin), round.params);
         for (std::int32_t child = 0; child < widths[depth]; ++child) {
-          if (child > 0 && distribution_after.is_point()) break;  // temperature 0: a second child would repeat the first
+          if (child > 0 && distribution_after.is_point())
+            break;  // temperature 0: a second child would repeat the first
           if (how == ProposalKind::sampled_iid)
             tree.draw(node, distribution_after, rng);
           else if (tree.draw_distinct(node, distribution_after, rng) == kNoParent)

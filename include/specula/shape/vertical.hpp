@@ -14,14 +14,14 @@ namespace specula {
 
 /// The first drafter of a Stack reviews `reviews` proposals, one after the other; the results are the chain.
 /// Each proposal comes from the drafters below in the same way, with one review each; the last drafter drafts
-/// `length` tokens. So a proposal costs one call of each reviewer, which turns it into 1 to (draft tokens + 1)
-/// tokens. With `lenience` above 1 a reviewer accepts more; the resulting distribution is recorded, so the
+/// `length` tokens. So a proposal costs one call of each reviewer, which turns it into 1 to (draft tokens +
+/// 1) tokens. With `lenience` above 1 a reviewer accepts more; the resulting distribution is recorded, so the
 /// target's verification is exact at any lenience. Copied draft tokens (Max-Gram) are reviewed with lenience
 /// 1.
 ///
-/// Uniform draws when sampled: one `draft` per draft token, at most two per reviewed draft token. Cost: at most
-/// `reviews` calls of each reviewer and `reviews * length` draft tokens. Source: Cascade Speculative Drafting
-/// (Chen et al. 2024), section 3.1.
+/// Uniform draws when sampled: one `draft` per draft token, at most two per reviewed draft token. Cost: at
+/// most `reviews` calls of each reviewer and `reviews * length` draft tokens. Source: Cascade Speculative
+/// Drafting (Chen et al. 2024), section 3.1.
 template <std::size_t drafters = 2, Draw mode = Draw::greedy>
 struct Vertical {
   static_assert(drafters >= 2, "a review needs a reviewer and a drafter");

@@ -30,8 +30,8 @@ struct CascadeForecast {
 
 namespace detail {
 
-/// Makes forecasts for the same rates over and over with the same buffers. References stay good until the
-/// next forecast.
+/// Makes repeated forecasts for the same rates in the same buffers. References are valid until the next
+/// forecast.
 ///
 /// A proposal's length and what it costs do not depend on how much of it its reviewer will accept, so two
 /// sums over lengths do: the probability of each length, and the probability of each length with all draft
@@ -190,10 +190,10 @@ class CascadeForecaster {
     }
   }
 
-  /// Another drafter's turn begins, at whatever length.
+  /// Starts another drafter's turn.
   void next_turn() { std::fill(since_.begin(), since_.end(), 0.0); }
-  /// Appends the step of drafter d to proposals of length `at`, which reviewer `row` will verify. `later`: other
-  /// drafters had their turns before.
+  /// Appends the step of drafter d to proposals of length `at`, which reviewer `row` will verify. `later`:
+  /// other drafters had their turns before.
   void append_step(std::size_t row, std::size_t d, std::int32_t at, bool later = false) {
     const auto from = static_cast<std::size_t>(at);
     const double mass = lengths_[from];
@@ -219,7 +219,7 @@ class CascadeForecaster {
     }
   }
 
-  /// What is still alive at the end was accepted as a whole.
+  /// Counts proposals without a rejection as accepted in full.
   void settle() {
     for (std::size_t i = 0; i < alive_.size(); ++i) accepted_[i] += alive_[i];
   }

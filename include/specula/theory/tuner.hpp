@@ -27,7 +27,7 @@ struct TunerOptions {
   /// The least that the first limit of a cascade may be: 1 finds the best cascade that uses its first
   /// drafter.
   std::int32_t least_first = 0;
-  /// Of the tree, root included.
+  /// Largest proposal, root included.
   std::int32_t max_nodes = std::numeric_limits<std::int32_t>::max();
   /// What each entry of the last column of a cascade's limits may be, in place of 0..max_length: the paper
   /// always takes 10. Empty: 0..max_length.

@@ -51,8 +51,8 @@ class ConditionedDrafter {
   /// Brings the draft to `context` followed by `draft_tokens`. `context` must extend the last one, and be
   /// what the target holds now. If it equals the last one, nodes that are among the draft tokens are kept.
   /// Throws, having changed nothing, std::invalid_argument on a shorter context and std::logic_error if the
-  /// target holds more or fewer tokens. Cost: the draft's pass over the new tokens and the draft tokens, unless
-  /// it is lazy.
+  /// target holds more or fewer tokens. Cost: the draft's pass over the new tokens and the draft tokens,
+  /// unless it is lazy.
   void sync(Tokens context, Tokens draft_tokens) {
     const auto known = static_cast<std::size_t>(draft_.known());
     if (context.size() < known)

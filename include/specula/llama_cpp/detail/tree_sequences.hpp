@@ -19,11 +19,11 @@ namespace specula::llama_cpp::detail {
 /// Sequences that a context may know (LLAMA_MAX_SEQ, which is not public).
 inline constexpr std::int32_t kMostSequences = 256;
 
-/// A query of libllama attends to the cells of its first sequence at or before its position. So a tree has one
-/// sequence per leaf, and a node belongs to those of the leaves below it. Sequence 0 holds the whole context
-/// and the first branch: a chain needs no other. An unused sequence keeps its part of the context, since
-/// copying a long prefix costs far more than the few tokens added since. Cells are never copied to a sequence
-/// that has them: libllama would count them twice.
+/// A query of libllama attends to the cells of its first sequence at or before its position. So a tree has
+/// one sequence per leaf, and a node belongs to those of the leaves below it. Sequence 0 holds the whole
+/// context and the first branch: a chain needs no other. An unused sequence keeps its part of the context,
+/// since copying a long prefix costs far more than the few tokens added since. Cells are never copied to a
+/// sequence that has them: libllama would count them twice.
 ///
 /// Allocates in the constructor only. Each copy or removal reads every cell of the cache.
 class TreeSequences {
@@ -44,8 +44,8 @@ class TreeSequences {
   std::int32_t node_count() const { return static_cast<std::int32_t>(nodes_.size()); }
   NodeId parent(NodeId node) const { return at(node).parent; }
 
-  /// Throws std::runtime_error if the cache does not hold the positions of the context: other code has changed
-  /// it, or libllama has reused cells outside every attention window. O(1).
+  /// Throws std::runtime_error if the cache does not hold the positions of the context: other code has
+  /// changed it, or libllama has reused cells outside every attention window. O(1).
   void(check)() const {
     const std::int32_t first = llama_memory_seq_pos_min(memory_, 0),
                        last = llama_memory_seq_pos_max(memory_, 0), end = now_.end[0];

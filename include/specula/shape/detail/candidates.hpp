@@ -16,9 +16,9 @@ namespace specula::detail {
 
 struct Candidate {
   Token token;
-  std::int32_t parent;  // index of a candidate or node of the tree, as the shape decides
-  float confidence;     // the draft's probability of the token
-  double reach;         // probability that the path up to it is accepted; at most its parent's
+  std::int32_t parent;         // index of a candidate or node of the tree, as the shape decides
+  float confidence;            // the draft's probability of the token
+  double reach;                // probability that the path up to it is accepted; at most its parent's
   NodeId drafted = kNoParent;  // its number among the drafter's nodes, if it was run
   NodeId node = kNoParent;     // its number in the tree, if it was added
 };
@@ -89,8 +89,8 @@ class Candidates {
                      Likelier{pool_});
     listed.resize(count);
   }
-  /// The same, and at most as many as pay in addition to the `nodes` of the tree. Sorts the list by index, which
-  /// puts parents first.
+  /// The same, and at most as many as pay in addition to the `nodes` of the tree. Sorts the list by index,
+  /// which puts parents first.
   void prune(std::int32_t most, const ProposeContext& round, std::int32_t nodes) {
     keep_best(most);
     if (round.cost_model) {
@@ -126,9 +126,9 @@ bool expands(const D& drafter, const ProposeContext& round, Candidates& work, st
   return round.should_draft_level(reach, width, level + 1, 1);
 }
 
-/// Runs the draft in one call over the root, after a sync(), if there are no candidates yet, otherwise over the
-/// frontier. Then clears the list and calls visit(parent, node, row) for each row: `parent` is a candidate or
-/// kNoParent, `node` the number that errors name. `drafted` counts the drafter's nodes.
+/// Runs the draft in one call over the root, after a sync(), if there are no candidates yet, otherwise over
+/// the frontier. Then clears the list and calls visit(parent, node, row) for each row: `parent` is a
+/// candidate or kNoParent, `node` the number that errors name. `drafted` counts the drafter's nodes.
 template <class D, class Visit>
 void run_frontier(D& drafter, const ProposeContext& round, ProposalBuilder& tree, Candidates& work,
                   NodeId& drafted, Visit visit) {

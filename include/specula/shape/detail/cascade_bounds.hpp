@@ -11,8 +11,8 @@
 namespace specula::detail {
 
 /// Writes, per row of an upper triangular table of limits (none negative), the largest number of tokens of a
-/// proposal under it. A short proposal may exceed a limit by more than a long one, so the recursion tracks the
-/// smallest and the largest length before each turn.
+/// proposal under it. A short proposal may exceed a limit by more than a long one, so the recursion tracks
+/// the smallest and the largest length before each turn.
 template <class Limits>
 void cascade_bounds(const Limits& limits, std::span<std::int64_t> bounds) {
   const std::size_t n = bounds.size(), last = n - 1;

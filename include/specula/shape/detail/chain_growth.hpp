@@ -24,8 +24,8 @@ inline double chain_reach(const ProposeContext& round, const TokenTree& tree) {
   return reach;
 }
 
-/// Appends at most `count` draft tokens of `drafter` to a chain: fewer where it has none, where they do not pay
-/// (see CostModel), and after one whose confidence is below `exit_below`. Returns their number.
+/// Appends at most `count` draft tokens of `drafter` to a chain: fewer where it has none, where they do not
+/// pay (see CostModel), and after one whose confidence is below `exit_below`. Returns their number.
 template <Draw mode, Drafter D, RandomSource C>
 std::int32_t grow(D& drafter, const ProposeContext& round, std::int32_t count, ProposalBuilder& tree, C& rng,
                   float exit_below = 0) {
