@@ -35,8 +35,8 @@ struct SampleArgs {
   double* scale =
       nullptr;  // (R, draws) what the distribution is multiplied by: 1 over the mass that earlier draws left
 
-  // Distance between the outputs of consecutive rows, in elements, of either sign, so that tokens can be
-  // written into trees and the rest where verification reads it; 0: contiguous.
+  // Distance between the outputs of consecutive rows, in elements, of either sign, so that tokens can be written
+  // into trees and the rest where verification reads it; 0: contiguous.
   std::int64_t token_stride = 0, stats_stride = 0, prob_stride = 0, scale_stride = 0;
 };
 

@@ -1,8 +1,8 @@
 // Tree attention by mma.sync: for sm_80 and later, fastest up to 32 packed rows.
 #pragma once
 
-#include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/attention/tree_attention_block.cuh"
+#include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/device/tree_attention_plan.cuh"
 #include "specula/cuda/host_device.cuh"
 #include "specula/cuda/primitives/thread/async_copy.cuh"

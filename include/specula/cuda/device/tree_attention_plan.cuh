@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "specula/cuda/args/arguments.cuh"
-#include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/attention/tree_attention_block.cuh"
+#include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/host_device.cuh"
 
 namespace specula {

@@ -1,8 +1,8 @@
 // Tree attention by wgmma: for trees of many packed rows on Hopper.
 #pragma once
 
-#include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/attention/tree_attention_wgmma_block.cuh"
+#include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/device/tree_attention_plan.cuh"
 #include "specula/cuda/host_device.cuh"
 #include "specula/cuda/primitives/thread/async_copy.cuh"

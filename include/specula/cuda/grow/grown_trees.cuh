@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "specula/cuda/args/arguments.cuh"
-#include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/args/trees.cuh"
+#include "specula/cuda/args/launch.cuh"
 #include "specula/cuda/grow/links.cuh"
 #include "specula/cuda/host_device.cuh"
 #include "specula/cuda/primitives/block/select.cuh"
