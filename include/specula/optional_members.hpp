@@ -44,8 +44,8 @@ concept ResetsPerText = requires(S& s) {
   s.reset();
 };
 
-/// A shape that states the smallest proposal that holds a draft token, in nodes, root included; the default is
-/// 2: `std::int32_t least_nodes() const`.
+/// A shape that states the smallest proposal that holds a draft token, in nodes, root included; the default
+/// is 2: `std::int32_t least_nodes() const`.
 template <class S>
 concept StatesLeastNodes = requires(const S& s) {
   { s.least_nodes() } -> std::same_as<std::int32_t>;

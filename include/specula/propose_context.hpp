@@ -19,8 +19,8 @@ namespace specula {
 /// shape/cost_aware.hpp. Answers depend on past rounds and on the arguments, never on a uniform draw: a shape
 /// that asks *before* it draws keeps the distribution. Queries record nothing.
 ///
-/// In all members, `reach` is the probability that the parent of the draft token is accepted, `nodes` the size
-/// of the proposal so far and `limit` its largest size, both including the root.
+/// In all members, `reach` is the probability that the parent of the draft token is accepted, `nodes` the
+/// size of the proposal so far and `limit` its largest size, both including the root.
 class CostModel {
  public:
   virtual ~CostModel() = default;
@@ -39,8 +39,8 @@ class CostModel {
   virtual bool should_keep(double probability, std::int32_t nodes, std::int32_t limit) const = 0;
   /// A draft token below this acceptance probability cannot pay in a proposal of `limit` nodes.
   virtual double min_probability(std::int32_t limit) const = 0;
-  /// The number of draft tokens to add to a proposal of `nodes`, given their acceptance probabilities, largest
-  /// first.
+  /// The number of draft tokens to add to a proposal of `nodes`, given their acceptance probabilities,
+  /// largest first.
   virtual std::int32_t best_count(std::span<const double> probabilities, std::int32_t nodes) const = 0;
   /// Records the confidence of a drafted token, whether or not it is then proposed.
   virtual void saw_drafted(double confidence) = 0;
@@ -85,12 +85,11 @@ struct ProposeContext {
   }
 };
 
-/// Throws std::invalid_argument unless a drafter gave a row over the vocabulary of `tree` for each of `nodes`
-/// nodes.
+/// Throws std::invalid_argument unless `rows` has one row over the vocabulary of `tree` per node.
 inline void expect_rows(const LogitsView& rows, std::size_t nodes, const TokenTree& tree) {
   detail::expect_rows("the draft", rows, nodes, tree.vocab());
 }
-/// The same for a drafter without rows: a token for each node, and as many confidences or none.
+/// The same for a drafter without rows: one token per node, and as many confidences or none.
 inline void expect_rows(const PointMasses& points, std::size_t nodes, const TokenTree&) {
   if (points.tokens.size() != nodes || (!points.confidences.empty() && points.confidences.size() != nodes))
     throw std::invalid_argument("the draft gave " + detail::number(points.tokens.size()) + " tokens and " +
@@ -98,9 +97,9 @@ inline void expect_rows(const PointMasses& points, std::size_t nodes, const Toke
                                 detail::number(nodes) + " nodes");
 }
 
-/// drafter.extend(tokens, parents), for a proposal that grows in `tree`: what a shape calls, since rows are
-/// not looked at when they are read. Throws std::invalid_argument, with the numbers, unless there is a parent
-/// for each token, and then a row (or a token) for each node. Cost: the drafter's, and a few comparisons.
+/// drafter.extend(tokens, parents) with its result checked, since reading a row is unchecked: shapes must
+/// call this. Throws std::invalid_argument, with the numbers, unless there is one parent per token and the
+/// drafter returns one row (or token) per node. Cost: the drafter's, and a few comparisons.
 template <class D>
 auto ask(D& drafter, const TokenTree& tree, Tokens tokens, Nodes parents) {
   if (parents.size() != tokens.size())

@@ -36,8 +36,7 @@ struct PointMasses {
   float confidence(std::size_t node) const { return confidences.empty() ? 1.0f : confidences[node]; }
 };
 
-/// A row's largest logit: its token and the token's softmax probability at temperature 1, the draft's
-/// confidence.
+/// A token of a row with its softmax probability at temperature 1, the draft's confidence in it.
 struct Top {
   Token token = kNoToken;
   double prob = 0;

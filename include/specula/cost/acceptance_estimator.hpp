@@ -1,4 +1,4 @@
-// Acceptance rates of draft tokens, estimated from the rounds so far by the draft's confidence.
+// Acceptance rate as a function of the draft's confidence, estimated from the rounds so far.
 #pragma once
 
 #include <algorithm>
@@ -10,42 +10,43 @@
 
 namespace specula {
 
-/// How often draft tokens stayed, by the draft's confidence in them, and how confident the draft was.
+/// Estimates the acceptance rate of draft tokens by the draft's confidence, and counts the confidences that
+/// occur. Counts are weighted: see fade().
 class AcceptanceEstimator {
  public:
   static constexpr std::size_t kBins = 16;
 
-  /// A draft token that was drafted, whether or not it then was proposed.
+  /// Counts a drafted token, whether or not it was then proposed.
   void saw_drafted(double confidence) { drafted_[bin(confidence)] += 1; }
-  /// A draft token whose parent stayed.
-  void saw(double confidence, bool stayed) {
+  /// Counts a draft token whose parent was accepted.
+  void saw(double confidence, bool accepted) {
     const std::size_t b = bin(confidence);
     tried_[b] += 1;
-    stayed_[b] += stayed ? 1 : 0;
+    accepted_[b] += accepted ? 1 : 0;
   }
-  /// A node that stayed and had draft tokens behind it.
-  void saw_draft_tokens(bool first_stayed, bool any_stayed) {
+  /// Counts an accepted node that has children: whether its first child, and whether any, was accepted.
+  void saw_draft_tokens(bool first_accepted, bool any_accepted) {
     groups_ += 1;
-    first_stayed_ += first_stayed ? 1 : 0;
-    any_stayed_ += any_stayed ? 1 : 0;
+    first_accepted_ += first_accepted ? 1 : 0;
+    any_accepted_ += any_accepted ? 1 : 0;
   }
-  /// Old rounds count less: what was seen is multiplied by `keep`.
+  /// Multiplies all counts by `keep`, so that old rounds weigh less.
   void fade(double keep) {
-    for (std::size_t b = 0; b < kBins; ++b) drafted_[b] *= keep, tried_[b] *= keep, stayed_[b] *= keep;
-    groups_ *= keep, first_stayed_ *= keep, any_stayed_ *= keep;
+    for (std::size_t b = 0; b < kBins; ++b) drafted_[b] *= keep, tried_[b] *= keep, accepted_[b] *= keep;
+    groups_ *= keep, first_accepted_ *= keep, any_accepted_ *= keep;
   }
 
-  /// Nodes seen by saw_draft_tokens() that count.
+  /// Weighted count of the nodes given to saw_draft_tokens().
   double groups() const { return groups_; }
-  /// The same, so that no more than `groups` of those nodes count.
+  /// Fades all counts until groups() is at most `groups`.
   void keep_at_most(double groups) {
     if (groups_ > groups) fade(groups / groups_);
   }
 
-  /// Probability that a draft token of this confidence stays, given that its parent does.
+  /// Acceptance probability of a draft token of this confidence, given that its parent is accepted.
   double accept_probability(double confidence) const { return probability_in(bin(confidence), confidence); }
-  /// The probabilities of draft tokens that the draft may come up with next, and how often it does:
-  /// visit(probability, share). False if it was not seen drafting yet.
+  /// Calls visit(acceptance probability, share of the drafted tokens) for each confidence bin that occurred.
+  /// Returns false if no token was drafted yet.
   template <class Visit>
   bool each_outlook(Visit visit) const {
     double all = 0;
@@ -55,32 +56,33 @@ class AcceptanceEstimator {
       if (drafted_[b] > 0) visit(probability_in(b, middle(b)), drafted_[b] / all);
     return true;
   }
-  /// The same for the first draft token behind a node, not known yet; and for any of those behind it.
-  double first_probability() const { return (first_stayed_ + kPrior * 0.5) / (groups_ + kPrior); }
-  double any_probability() const { return (any_stayed_ + kPrior * 0.5) / (groups_ + kPrior); }
+  /// Acceptance probability of the first child of an accepted node, before its confidence is known, and of
+  /// any child.
+  double first_probability() const { return (first_accepted_ + kPrior * 0.5) / (groups_ + kPrior); }
+  double any_probability() const { return (any_accepted_ + kPrior * 0.5) / (groups_ + kPrior); }
 
  private:
-  static constexpr double kPrior = 4;  // draft tokens that the draft's own confidence counts as
+  static constexpr double kPrior = 4;  // weight of the draft's own confidence, in draft tokens
 
   double probability_in(std::size_t b, double confidence) const {
-    return (stayed_[b] + kPrior * confidence) / (tried_[b] + kPrior);
+    return (accepted_[b] + kPrior * confidence) / (tried_[b] + kPrior);
   }
 
-  /// By log-odds, in steps of .75: confidences near 0 and near 1 are told apart.
+  /// Bins of width 0.75 in log-odds, which resolve confidences near 0 and near 1.
   static std::size_t bin(double confidence) {
     const double c = confidence > 1e-6 ? std::min(confidence, 1 - 1e-6) : 1e-6;  // NaN too
     return static_cast<std::size_t>(std::clamp((std::log(c / (1 - c)) + 6) / 0.75, 0.0, kBins - 1.0));
   }
   static double middle(std::size_t b) {
     static constexpr std::array<double, kBins> kMiddles = {
-        // 1 / (1 + exp(6 - .75 (b + .5)))
+        // 1 / (1 + exp(6 - 0.75 (b + 0.5)))
         .003593, .007577, .015906, .033086, .067547, .132964, .245085, .407333,
         .592667, .754915, .867036, .932453, .966914, .984094, .992423, .996407};
     return kMiddles[b];
   }
 
-  std::array<double, kBins> drafted_{}, tried_{}, stayed_{};
-  double groups_ = 0, first_stayed_ = 0, any_stayed_ = 0;
+  std::array<double, kBins> drafted_{}, tried_{}, accepted_{};
+  double groups_ = 0, first_accepted_ = 0, any_accepted_ = 0;
 };
 
 }  // namespace specula

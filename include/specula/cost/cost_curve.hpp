@@ -1,4 +1,4 @@
-// T(n): what a model's pass over n nodes costs, given or learned from the passes that were made.
+// Cost curve T(n): the time of a model's forward pass over n nodes, given or learned from measured passes.
 #pragma once
 
 #include <algorithm>
@@ -16,16 +16,17 @@
 
 namespace specula {
 
-/// Seconds (or any other unit) by nodes. A learned curve is a straight line through the running means of the
-/// sizes that were seen, and at each such size the line and its own mean, mixed by how often it was seen of
-/// late. A single slow pass changes nothing: a thread may have slept. A size that took much longer than the
-/// line says counts from its second pass on. When a machine is slow it is slow at all sizes, so a lasting
-/// surprise moves the others too; a large one makes them count less, until they are taken from the line.
+/// Seconds (or any other unit) by number of nodes. A learned curve is a least-squares line through the
+/// running means of the sizes seen; at each such size it is a mix of the line and that mean, by how often the
+/// size was seen recently. A single slow pass has no effect, since a thread may have been interrupted. A size
+/// that took much longer than the line predicts counts from its second pass on. A slow machine is slow at all
+/// sizes, so a lasting deviation at one size also scales the others; a large one reduces their weight, so
+/// that they follow the line.
 class CostCurve {
  public:
-  /// Learns.
+  /// A learned curve.
   CostCurve() = default;
-  /// Given: seconds[n - 1] for n nodes, on with the last slope beyond (flat if it falls). Throws
+  /// A given curve: seconds[n - 1] for n nodes, extrapolated with the last slope (flat if it falls). Throws
   /// std::invalid_argument unless there is at least one value and all are finite and not negative.
   explicit CostCurve(std::vector<double> seconds) : given_(std::move(seconds)) {
     if (given_.empty()) throw std::invalid_argument("CostCurve: no values");
@@ -36,9 +37,9 @@ class CostCurve {
   }
 
   bool given() const { return !given_.empty(); }
-  /// The largest size that was seen, 0 if none; without end for a given curve.
+  /// The largest size known, 0 if none; 2^24 for a given curve.
   std::int32_t known() const { return given() ? 1 << 24 : known_; }
-  /// Whether `nodes` was seen so often that a pass that was interrupted would have been noticed.
+  /// Whether `nodes` was seen often enough to detect an interrupted pass.
   bool sure(std::int32_t nodes) const {
     const auto n = static_cast<std::size_t>(std::max(1, nodes));
     return given() || (n <= seen_.size() && seen_[n - 1].known());
@@ -49,10 +50,10 @@ class CostCurve {
       seen_.resize(static_cast<std::size_t>(nodes));
   }
 
-  /// A pass over `nodes` took `seconds`. Does nothing for a given curve. Cost: O(known()).
+  /// Records that a pass over `nodes` took `seconds`. Does nothing for a given curve. Cost: O(known()).
   void learn(std::int32_t nodes, double seconds) {
     if (given() || nodes < 1 || !(seconds >= 0) || !std::isfinite(seconds)) return;
-    reserve(std::max(nodes, seen_up_to_));  // which a curve that was moved from lacks
+    reserve(std::max(nodes, seen_up_to_));  // a curve that was moved from lacks seen_up_to_ elements
     detail::RunningMean& mean = seen_[static_cast<std::size_t>(nodes - 1)];
     const double sample = mean.filtered(seconds), expected = (*this)(nodes);
     if (mean.weight >= kSure && mean.value > 0) {
@@ -60,7 +61,7 @@ class CostCurve {
       const double drift = pace_ - std::clamp(pace_, -kJitter, kJitter);
       for (detail::RunningMean& other : seen_) {
         other.scale(1 + kDrift * drift);
-        // Old values count less, but where the machine has changed they are forgotten.
+        // Old values weigh less; after a change of the machine they are forgotten faster.
         other.weight = std::abs(pace_) < kChanged
                            ? std::max(kFade * other.weight, std::min(other.weight, kLeast))
                            : kDoubt * other.weight;
@@ -73,8 +74,8 @@ class CostCurve {
     fit();
   }
 
-  /// A size between two of which the larger takes half as long again as the smaller, or more: there is a step
-  /// somewhere between them. 0 if there is none. Cost: O(known()).
+  /// The middle of two neighbouring known sizes of which the larger takes at least 1.5 times as long: the
+  /// curve has a step between them. 0 if there is none. Cost: O(known()).
   std::int32_t step() const {
     std::int32_t below = 1;
     for (std::int32_t n = 2; n <= known_ && !given(); ++n) {
@@ -85,7 +86,7 @@ class CostCurve {
     return 0;
   }
 
-  /// 0 as long as nothing was seen. Cost: O(1).
+  /// T(nodes); 0 while no pass was recorded. Cost: O(1).
   double operator()(std::int32_t nodes) const {
     const auto n = static_cast<std::size_t>(std::max(1, nodes));
     if (given()) {
@@ -103,10 +104,10 @@ class CostCurve {
   static constexpr double kTrusted = 1, kSure = 8, kOutlier = 1.25, kDrift = 0.1, kLikely = 1.5,
                           kJitter = 0.06, kFade = 1 - 1.0 / 4096, kDoubt = 0.95, kChanged = 0.08, kLeast = 2;
 
-  /// Least squares over the means, each weighing as often as it was seen; never falling.
+  /// Fits the line: least squares over the means, weighted by their counts, with a slope of at least 0.
   void fit() {
     double w = 0, n = 0, t = 0, nn = 0, nt = 0;
-    bool lone = true;  // nothing is known yet: what was seen once has to do
+    bool lone = true;  // no size is known yet: use sizes seen once
     for (const detail::RunningMean& mean : seen_) lone = lone && !mean.known();
     for (std::size_t i = 0; i < static_cast<std::size_t>(seen_up_to_); ++i) {
       const double size = static_cast<double>(i + 1), value = seen_[i].value;
@@ -117,7 +118,7 @@ class CostCurve {
     const double spread = w * nn - n * n;
     slope_ = spread > 1e-9 * w * nn ? std::max(0.0, (w * nt - n * t) / spread) : 0.0;
     intercept_ = (t - slope_ * n) / w;
-    if (intercept_ < 0) intercept_ = 0, slope_ = nt / nn;  // a pass over no node takes no less than no time
+    if (intercept_ < 0) intercept_ = 0, slope_ = nt / nn;  // refit through the origin: no time is negative
   }
 
   std::vector<double> given_;              // by nodes - 1

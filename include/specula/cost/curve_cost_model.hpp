@@ -1,4 +1,4 @@
-// Whether draft tokens pay, from measured curves of cost and estimated acceptance rates.
+// Dynamic speculation length: whether draft tokens pay, by cost curves and estimated acceptance rates.
 #pragma once
 
 #include <algorithm>
@@ -12,17 +12,17 @@
 
 namespace specula {
 
-/// A CostModel over curves. Costs are in tokens: by how much the text would have grown in the same time. Over many rounds
-/// the throughput is largest if each round maximises (expected tokens) - rate * (seconds), with the rate that
-/// this reaches (Dinkelbach 1967). So a draft token pays if its acceptance probability is at least the cost of
-/// verifying it. A view: CostAware makes one per round.
+/// A CostModel over curves. Costs are in tokens: seconds times the pipeline's rate. The throughput over many
+/// rounds is largest if each round maximises (expected tokens) - rate * (seconds), where rate is the
+/// resulting throughput (Dinkelbach 1967). So a draft token pays if its acceptance probability is at least
+/// the cost of verifying it. References its arguments; CostAware makes one per round.
 class CurveCostModel final : public CostModel {
  public:
   /// Costs are rate * target(n) and rate * draft(n).
   CurveCostModel(AcceptanceEstimator& estimator, const CostCurve& target, const CostCurve& draft, double rate)
       : estimator_(&estimator), target_(&target), draft_(&draft), rate_(rate) {}
 
-  /// In tokens: verifying `nodes`, and one pass of the draft over `nodes`.
+  /// Cost in tokens of verifying `nodes`, and of one draft pass over `nodes`.
   double verify_cost(std::int32_t nodes) const { return rate_ * (*target_)(nodes); }
   double draft_cost(std::int32_t nodes) const { return rate_ * (*draft_)(nodes); }
 
@@ -48,7 +48,7 @@ class CurveCostModel final : public CostModel {
     return Outlook(*this, nodes, limit).value(probability) >= 0;
   }
   void saw_drafted(double confidence) override { estimator_->saw_drafted(confidence); }
-  /// Half of the average cost of a node in a proposal of `limit`.
+  /// Half of the average cost per draft token of a proposal of `limit` nodes.
   double min_probability(std::int32_t limit) const override {
     return limit > 1 ? (verify_cost(limit) - verify_cost(1)) / (2.0 * (limit - 1)) : 0.0;
   }

@@ -1,4 +1,4 @@
-// What asking a draft costs: its calls, and the tokens that it has to read first.
+// Cost of drafting: the draft's calls, and the catch-up over tokens that it has not processed yet.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 
 namespace specula {
 
-/// The curve of a draft's calls, and what it takes to catch up: with what start() of a text left to its first
-/// call, and with the tokens of rounds that did not ask it. Seconds, or the unit of a given curve. A token
-/// that is read late is taken to cost no more than a call over one node. With a given curve nothing is
-/// measured: reading n tokens costs what a call over n nodes does. Cost: O(1).
+/// The cost curve of a draft's calls and the cost of its catch-up: over what start() deferred to the first
+/// call of a text, and over the tokens of rounds that did not call it. Seconds, or the unit of a given curve.
+/// A caught-up token is assumed to cost at most a call over one node. With a given curve nothing is measured:
+/// catching up n tokens costs a call over n nodes. Cost: O(1).
 class DraftCosts {
  public:
   DraftCosts() = default;
@@ -23,14 +23,14 @@ class DraftCosts {
   const CostCurve& calls() const { return calls_; }
   void reserve(std::int32_t nodes) { calls_.reserve(nodes); }
 
-  /// A text begins.
+  /// Starts a text.
   void start() {
     first_call_ = true;
     paused_ = 0;
   }
-  /// A round did not ask, and added so many tokens.
+  /// Records a round of `tokens` tokens that did not call the draft.
   void pause(double tokens) { paused_ += tokens; }
-  /// What the draft has to read before it can draft behind `context` tokens.
+  /// Cost of the catch-up before the draft can draft after `context` tokens.
   double catch_up(double context) const {
     if (calls_.given()) return paused_ > 0 ? calls_(static_cast<std::int32_t>(paused_)) : 0.0;
     const double call = calls_(1);
@@ -38,8 +38,8 @@ class DraftCosts {
            prompt(context);
   }
 
-  /// The draft was asked behind `context` tokens. Returns what it took beyond its calls, at most a call for
-  /// each token: what is above that was chance.
+  /// Records the draft's usage in a round after `context` tokens. Returns its time beyond that of its calls,
+  /// at most one call per token caught up: time above that is treated as noise.
   double learn(const Usage& draft, double context) {
     if (draft.calls < 1) return 0;
     const auto calls = static_cast<double>(draft.calls);
@@ -53,7 +53,7 @@ class DraftCosts {
       late_tokens_ = kMemory * late_tokens_ + paused_;
     } else if (first_call_) {
       prompt_.learn(std::max(0.0, draft.seconds - (calls - 1) * call) / std::max(1.0, context));
-      // No call takes longer than one that read something as well.
+      // An upper bound: this call caught up as well.
       if (asked_ == 0 || !sure) calls_.learn(width, draft.seconds / calls);
     } else if (paused_ == 0 || !sure) {
       calls_.learn(width, draft.seconds / calls);
@@ -64,17 +64,18 @@ class DraftCosts {
     return charged;
   }
 
-  /// The draft was asked once: that does not tell what its calls cost, since the first one also reads.
+  /// True after the first round that called the draft: its first call includes the prompt, so the cost of a
+  /// call is not known yet.
   bool learns_calls() const { return asked_ == 1 && !calls_.given(); }
-  /// Nothing is known of pauses: the first one is to last at least kShortPause tokens and to end with a
-  /// single call.
+  /// True while no catch-up was measured: the first pause should last at least kShortPause tokens and end
+  /// with a single call.
   bool learns_pauses() const { return asked_ == 2 && late_tokens_ == 0 && !calls_.given(); }
   bool paused_too_short() const { return learns_pauses() && paused_ > 0 && paused_ < kShortPause; }
 
  private:
-  static constexpr double kShortPause = 4;  // tokens: what fewer take cannot be told from the call's own time
-  static constexpr double kPrior = 0.1;     // tokens that count before the first pause
-  static constexpr double kMemory = 0.75;   // of earlier pauses, at each
+  static constexpr double kShortPause = 4;  // tokens; the time of fewer is lost in that of the call
+  static constexpr double kPrior = 0.1;     // weight of the prior, in tokens
+  static constexpr double kMemory = 0.75;   // factor on earlier pauses at each pause
 
   double prompt(double context) const {
     if (!first_call_ || prompt_.weight < 1) return 0;
@@ -85,8 +86,8 @@ class DraftCosts {
   CostCurve calls_;
   detail::RunningMean prompt_;  // seconds of a text's first call per token of its context
   double late_seconds_ = 0, late_tokens_ = 0, paused_ = 0;
-  std::int32_t asked_ = 0;  // rounds, up to two
-  bool first_call_ = true;  // of the text
+  std::int32_t asked_ = 0;  // rounds that called the draft, at most 2
+  bool first_call_ = true;  // the next call is the text's first
 };
 
 }  // namespace specula

@@ -1,4 +1,4 @@
-// Conservative exploration: how much time drafting may lose against plain decoding.
+// Loss budget for exploration: bounds the time that drafting may lose against plain decoding.
 #pragma once
 
 #include <algorithm>
@@ -7,22 +7,22 @@
 
 namespace specula {
 
-/// An account of what drafting gained and lost against plain decoding, in passes of the target over one node:
-/// plain decoding takes one pass per token. Each token adds kShare of a pass; a round that drafted adds its
-/// tokens and takes what it cost. A round is allowed while the account covers the most that it can lose, so
-/// all losses together stay below kShare of the tokens and kAtFirst, whatever draft tokens and costs do, as
-/// far as rounds cost what they were expected to. Gains count up to kMost: a text that has turned cannot lose
-/// all that the text before it has gained. Source: Wu, Shariff, Lattimore and Szepesvari 2016 (Conservative
-/// Bandits), where the arm to fall back on is of known reward.
+/// Balance of gains and losses of drafting against plain decoding, in passes of the target over one node:
+/// plain decoding takes one pass per token. Each token adds kShare of a pass; a round that drafted also adds
+/// its tokens and subtracts its cost. A round is allowed if the balance covers its largest possible loss. So
+/// all losses together are at most kShare of the tokens plus kAtFirst, if rounds cost what was expected.
+/// Gains count up to kMost, so that a text whose acceptance rate falls cannot lose everything gained before.
+/// Source: Wu, Shariff, Lattimore and Szepesvari 2016 (Conservative Bandits), with plain decoding as the
+/// default arm.
 class LossBudget {
  public:
-  /// A round that did not draft gave `tokens`.
+  /// Records a round without draft that emitted `tokens`.
   void saw_plain(double tokens) {
     balance_ = std::min(balance_ + kShare * tokens, std::max(balance_, kHeld));
   }
-  /// Drafting cost that much beside its rounds.
+  /// Subtracts a cost of drafting outside the rounds that drafted.
   void take(double passes) { balance_ -= passes; }
-  /// A round that drafted gave `tokens` and took `passes`.
+  /// Records a round with a draft that emitted `tokens` and took `passes`.
   void saw_draft_tokens(double tokens, double passes) {
     saw_plain(tokens);
     rounds_ = kFade * rounds_ + 1;
@@ -31,20 +31,20 @@ class LossBudget {
     const double after = balance_ + tokens - passes;
     balance_ = after < balance_ ? after : std::min(after, std::max(balance_, kMost));
   }
-  /// Whether a round may lose so many passes.
+  /// Whether a round may lose `loss` passes.
   bool allows(double loss) const { return balance_ >= loss; }
   double balance() const { return balance_; }
-  /// Whether the account fell by kFall since it was fullest, or since this was true: draft tokens are no
-  /// longer what they were (a CUSUM test, Page 1954).
+  /// Whether the balance is at least kFall below its maximum since the start or since this was last true: the
+  /// acceptance rate has fallen (a CUSUM test, Page 1954).
   bool fell() {
     highest_ = std::max(highest_, balance_);
     const bool so = balance_ <= highest_ - kFall;
     if (so) highest_ = balance_;
     return so;
   }
-  /// What rounds that drafted gained of late, per pass; 0 before the first.
+  /// Recent gain of rounds that drafted, in tokens per pass above plain decoding; 0 before the first.
   double gain() const { return passes_ > 0 ? tokens_ / passes_ - 1 : 0.0; }
-  /// How many of them count for that.
+  /// Weighted number of rounds in gain().
   double rounds() const { return rounds_; }
 
  private:

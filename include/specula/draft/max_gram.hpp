@@ -39,12 +39,11 @@ struct MaxGramOptions {
 ///
 ///   specula::Speculator run{verifier, specula::MaxGram{table}, specula::Chain<>{.length = 10}};
 ///
-/// Confidences: matches are sorted by their length, and as the text grows, the drafter books how often the
-/// draft tokens after each sort would have come true. What a text begins with, up to the first extend() or
-/// the first sync() that brings nothing new, is its prompt, and says nothing about draft tokens. What was
-/// learned stays from text to text. Cost: O(1) in the mean for a committed token; a node one look-up where it
-/// goes on with a match, else some logarithm of the context; up to 300 bytes a token. In a round it allocates
-/// nothing once reserve() has made room.
+/// Confidences: per match length, the drafter counts how often the predicted token was right as the text
+/// grows. The prompt (the beginning of a text, up to the first extend() or the first sync() without new
+/// tokens) is not counted. Counts are kept from text to text. Cost: amortised O(1) per committed token; per
+/// node one look-up where it continues a match, otherwise logarithmic in the context; at most 300 bytes per
+/// token. A round allocates nothing after reserve().
 class MaxGram {
  public:
   /// Draft tokens nothing where nothing matches. Throws std::invalid_argument unless vocab >= 1, min_match >=

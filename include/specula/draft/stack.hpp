@@ -149,7 +149,7 @@ concept StackOf = Drafter<D> && requires {
   requires D::kMembers == members;
 };
 
-/// The same where all but the last have rows to review with.
+/// The same if all members but the last return rows, which a review requires.
 template <class D, std::size_t members, std::size_t i = 0>
 constexpr bool reviews_below() {
   if constexpr (i + 1 >= members)

@@ -55,7 +55,7 @@ inline std::shared_ptr<llama_model> load(const std::filesystem::path& file,
 /// Its own memory is allocated by the constructor alone. Not for concurrent calls.
 class Model {
  public:
-  /// So many appended tokens may wait for the next pass, which then reads the weights once for both.
+  /// At most this many appended tokens wait for the next pass, which then reads the weights once for both.
   static constexpr std::int32_t kLazyTokens = 16;
 
   /// Throws std::invalid_argument for an option out of range, and for a model that cannot be driven so: one
@@ -155,9 +155,9 @@ class Model {
     sequences_.truncate(n);
   }
 
-  /// What enters the LM head at each committed token, if Options::features says so. Calculates first what
-  /// append() left waiting. Valid until the next call but this. Throws std::logic_error if no features are
-  /// kept, std::runtime_error if libllama fails.
+  /// Hidden states that enter the LM head, per committed token, if Options::features is set. First computes
+  /// what append() deferred. Valid until the next call of another member. Throws std::logic_error if no
+  /// features are kept, std::runtime_error if libllama fails.
   FeaturesView<float> features() {
     if (width_ == 0) throw std::logic_error("llama_cpp::Model: features: Options::features is off");
     if (!waiting_.empty()) run_waiting();

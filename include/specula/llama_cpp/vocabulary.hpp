@@ -1,4 +1,4 @@
-// Whether a draft in a GGUF file speaks its target's language.
+// Checks that two GGUF models share a vocabulary.
 #pragma once
 
 #include <llama.h>

@@ -33,14 +33,14 @@ inline bool review_greedy(ProposalBuilder& tree, NodeId node, std::span<const fl
 }
 
 /// A TokenTree that a shape grows. Nodes are added by draw(), draw_distinct(), draw_shared(), choose() and
-/// copy(), so that the record is what was drawn, or by record(), where the caller guarantees it. Only a
-/// review(), of review.hpp, removes a drawn node. Allocates in the constructor, and 4 V bytes at the first
+/// copy(), so that the record matches the draws, or by record(), where the caller guarantees that. Only
+/// review() of review.hpp removes a drawn node. Allocates in the constructor, and 4 V bytes at the first
 /// top-k or top-p truncation.
 class ProposalBuilder : public TokenTree {
  public:
-  /// `max_nodes` includes the root. `stored_rows`: how many nodes may keep a draft row (V floats, V / 512
-  /// doubles) that children are drawn from; 0 for deterministic proposals. Throws std::invalid_argument on
-  /// sizes out of range.
+  /// `max_nodes` includes the root. `stored_rows`: the number of nodes that may keep a draft row (V floats, V
+  /// / 512 doubles) that children are drawn from; 0 for deterministic proposals. Throws std::invalid_argument
+  /// if a size is out of range.
   ProposalBuilder(std::int32_t vocab, std::int32_t max_nodes, std::int32_t stored_rows)
       : TokenTree(vocab, max_nodes),
         scan_(vocab),
@@ -53,7 +53,7 @@ class ProposalBuilder : public TokenTree {
   ProposalBuilder(ProposalBuilder&&) = default;            // a moved-from tree throws in reset()
   ProposalBuilder& operator=(ProposalBuilder&&) = delete;  // it would drop drawn tokens
 
-  /// While one exists, reset() of its tree throws. The caller of a shape holds one, since a shape that
+  /// While a lock exists, reset() of its tree throws. The caller of a shape holds one, since a shape that
   /// drops tokens that it has drawn biases the text.
   class ResetLock {
    public:
@@ -68,8 +68,8 @@ class ProposalBuilder : public TokenTree {
 
   /// Starts a proposal of at most `limit` nodes under `root`, which is at `position` of the text. Throws,
   /// having changed nothing, std::invalid_argument if the root is outside the vocabulary or the position is
-  /// negative (or so large that a node's would overflow), std::logic_error under a ResetLock or if the tree
-  /// was moved from.
+  /// negative or above 2^31 - 1 - capacity(), std::logic_error under a ResetLock or if the tree was moved
+  /// from.
   void reset(Token root, std::int32_t position, std::int32_t limit) {
     alive_.expect("ProposalBuilder");
     if (locks_ > 0)
@@ -105,12 +105,12 @@ class ProposalBuilder : public TokenTree {
     rows_.made(node, distribution);
     return distribution;
   }
-  /// The same distribution over the caller's own row, which is read but not copied: for record(). Needs no
+  /// The same distribution over the caller's row, which is read but not copied: for record(). Requires no
   /// slot.
   Distribution distribution_after(NodeId node, std::span<const float> row, const SamplingParams& params) {
     expect_node(node);
     validate(params);
-    scanned_ = {};  // in case that the row is bad
+    scanned_ = {};  // a bad row throws below
     return scanned_ = named(node, [&] { return scan_.weights(row, params, masses_).distribution; });
   }
 
@@ -127,8 +127,9 @@ class ProposalBuilder : public TokenTree {
     return add(parent, rng.draw(weights, draft_key(parent)), distribution, Kind::drawn);
   }
 
-  /// Adds a child of `parent` drawn from `distribution` without replacement: given that it is none of the
-  /// existing children. Returns kNoParent and adds nothing if no other token has mass. Throws as draw().
+  /// Adds a child of `parent` drawn from `distribution` without replacement, that is, conditioned on being
+  /// none of the existing children. Returns kNoParent and adds nothing if no other token has mass. Throws as
+  /// draw().
   template <class Rng>
   NodeId draw_distinct(NodeId parent, const Distribution& distribution, Rng& rng) {
     expect_room(parent);
@@ -140,8 +141,8 @@ class ProposalBuilder : public TokenTree {
     return add(parent, token, distribution, Kind::distinct, 1.0 / weights.total());
   }
 
-  /// Adds a child of `parent` drawn from `distribution` with the noise of its position, the same with which
-  /// GumbelCoupling draws the target's token. Throws as draw().
+  /// Adds a child of `parent` drawn from `distribution` with the noise of its position, which GumbelCoupling
+  /// also uses for the target's token. Throws as draw().
   template <class Rng>
   NodeId draw_shared(NodeId parent, const Distribution& distribution, Rng& rng) {
     expect_room(parent);
@@ -150,28 +151,27 @@ class ProposalBuilder : public TokenTree {
     return add(parent, rng.draw_by_noise(weights, noise_key(parent)), distribution, Kind::shared);
   }
 
-  /// Adds a draft token that the caller's own sampler drew from `distribution`, as a child of `parent`. The
-  /// caller guarantees what no rule can check:
+  /// Adds a draft token that the caller's own sampler drew from `distribution`, as a child of `parent`.
+  /// Requires what no rule can check:
   ///   - the token was drawn from `distribution` itself, temperature, truncation and penalties included;
   ///   - by random numbers that nothing else uses: neither the target's tokens nor the rule's uniform
   ///     draws;
   ///   - children of one parent were drawn independently of each other, and are recorded in drawing order,
   ///     none left out, each with the same Distribution (so that KSeq recognises it as one);
   ///   - the row of `distribution` is unchanged until verification.
-  /// Cost: reads the row once, unless it is a stored one, or distribution_after() or a sibling was
-  /// the last to read a row of the caller. Throws as
-  /// draw(), and std::invalid_argument if the token is outside the vocabulary or `distribution` gives it no
-  /// mass.
+  /// Cost: reads the row once, unless it is stored in the tree or is the caller's row that was read last (by
+  /// distribution_after() or for a sibling). Throws as draw(), and std::invalid_argument if the token is
+  /// outside the vocabulary or has probability 0 under `distribution`.
   NodeId record(NodeId parent, Token token, const Distribution& distribution) {
     expect_recordable("ProposalBuilder::record", parent, token, distribution);
     if (distribution.is_point()) return choose(parent, token, 1.0f);
     weights_of(parent, distribution);
     return add(parent, token, distribution, Kind::drawn);
   }
-  /// The same for children drawn without replacement: each from `distribution` given that it is none of the
-  /// earlier children of `parent`. Throws also if the token is one of those. Returns kNoParent and adds
-  /// nothing, whatever the token, if they left no mass, as draw_distinct() does: masses are sums of floats,
-  /// so a sampler in double precision may still find a token there.
+  /// The same for children drawn without replacement: each from `distribution` conditioned on being none of
+  /// the earlier children of `parent`. Throws also if the token is one of those. Returns kNoParent and adds
+  /// nothing if they left no mass, as draw_distinct() does: masses are sums of floats, so a sampler in double
+  /// precision may still find a token.
   NodeId record_distinct(NodeId parent, Token token, const Distribution& distribution) {
     expect_recordable("ProposalBuilder::record_distinct", parent, token, distribution);
     if (has_child(parent, token))
@@ -189,7 +189,7 @@ class ProposalBuilder : public TokenTree {
   NodeId choose(NodeId parent, Token token, float confidence) {
     return add_point(parent, token, confidence, Kind::chosen);
   }
-  /// The same for a draft token of a drafter without rows, which is reviewed with lenience 1.
+  /// The same for a draft token of a drafter without rows; reviews verify it with lenience 1.
   NodeId copy(NodeId parent, Token token, float confidence) {
     return add_point(parent, token, confidence, Kind::copied);
   }
@@ -227,8 +227,8 @@ class ProposalBuilder : public TokenTree {
       throw std::invalid_argument("the draft's row after node " + std::to_string(node) + ": " + e.what());
     }
   }
-  /// Throws if a node other than `but` was drawn from the row in `slot`, which is that of `node`. Only
-  /// later nodes can be: a row is stored after its node was added, and dropped with it.
+  /// Throws if a node other than `but` was drawn from the row in `slot`, the slot of `node`. Only later nodes
+  /// can be: a row is stored after its node was added, and dropped with it.
   void expect_unused(std::span<float> slot, NodeId node, NodeId but) const {
     for (NodeId n = node + 1; n < size(); ++n)
       if (n != but && draft_distribution(n).logits == slot.data())
@@ -246,8 +246,8 @@ class ProposalBuilder : public TokenTree {
                                   detail::number(distribution(token)) +
                                   " under its distribution, which must be above 0");
   }
-  /// `distribution`, which must be no point mass, for a child of `parent`. The sum of a distribution over a
-  /// row of the caller is checked when its row is read.
+  /// The weights of `distribution`, for a child of `parent`. Requires that it is no point mass. The sum of a
+  /// distribution over a row of the caller is checked when the row is read.
   detail::TokenWeights weights_of(NodeId parent, const Distribution& distribution) {
     if (!distribution.logits)
       throw std::invalid_argument("ProposalBuilder: a distribution for node " + std::to_string(parent) +

@@ -1,4 +1,4 @@
-// A chain that learns from round to round where to end.
+// Chain of adaptive length: dynamic draft length by a confidence threshold or a heuristic schedule.
 #pragma once
 
 #include <algorithm>
@@ -12,16 +12,16 @@
 
 namespace specula {
 
-/// Ends the chain after a draft token of which the draft is less sure than a threshold that follows the rate
-/// of acceptance, from 0 to 1. Source: Draft & Verify (Zhang et al. 2024), section 3.4 and its tuned values.
+/// Ends the chain after a draft token whose confidence is below a threshold in [0, 1], which adapts to the
+/// acceptance rate. Source: Draft & Verify (Zhang et al. 2024), section 3.4 and its tuned values.
 struct ThresholdEnd {
   std::int32_t longest = 12;  // draft tokens
-  float threshold = 0.6f;     // now; a draft token of a lower probability is the last
-  float goal = 0.9f;          // of the rate: below it the threshold rises
-  float step = 0.01f;         // by which it would move
-  float inertia = 0.9f;       // of the threshold
-  float memory = 0.5f;        // of the rate
-  float rate = 0;             // of acceptance, of late
+  float threshold = 0.6f;     // current; a draft token of a lower probability is the last
+  float goal = 0.9f;          // acceptance rate below which the threshold rises
+  float step = 0.01f;         // change of the threshold before smoothing
+  float inertia = 0.9f;       // smoothing of the threshold: weight of its old value
+  float memory = 0.5f;        // smoothing of the rate: weight of its old value
+  float rate = 0;             // smoothed acceptance rate
 
   std::int32_t length() const { return longest; }
   float exit_below() const { return threshold; }
@@ -38,13 +38,13 @@ struct ThresholdEnd {
     if (drafted < 1) return;
     rate = memory * rate + (1 - memory) * static_cast<float>(accepted) / static_cast<float>(drafted);
     const float moved = rate < goal ? threshold + step : drafted == longest ? threshold : threshold - step;
-    // Without bounds it would leave where no probability is, and be as long in coming back.
+    // Unbounded, the threshold would leave [0, 1] and take long to return.
     threshold = std::clamp(inertia * threshold + (1 - inertia) * moved, 0.0f, 1.0f);
   }
 };
 
-/// Chains two longer after one that was accepted whole, one shorter after another; the same after one that
-/// something else cut short and that was accepted, which tells nothing. Source: transformers,
+/// Lengthens the chain by 2 if all of it was accepted, and shortens it by 1 after a rejection. The length is
+/// unchanged if a shorter chain than asked for was accepted. Source: transformers,
 /// AssistedCandidateGenerator, num_assistant_tokens_schedule "heuristic".
 struct HeuristicEnd {
   std::int32_t longest = 20;  // draft tokens
@@ -65,9 +65,9 @@ struct HeuristicEnd {
   }
 };
 
-/// A Chain whose end is learned; what was learned stays for the next text if it is to `carry`. The
-/// probability that ends it is as in Chain::exit_below, and the draft token that ended it stays in the
-/// proposal: leaving it out would bias the text. Uniform draws and cost as Chain's.
+/// A Chain whose end `End` learns; with `carry`, the learned state is kept for the next text. As with
+/// Chain::exit_below, the draft token that ends the chain remains in the proposal: leaving it out would bias
+/// the text. Uniform draws and cost as Chain's.
 template <class End = ThresholdEnd, Draw mode = Draw::greedy>
 struct AdaptiveChain {
   static constexpr ProposalKind kind = kind_of_chain(mode);

@@ -1,4 +1,4 @@
-// The best paths of a beam search, their common beginnings merged.
+// Beam search tree: the best paths of a beam search, with shared prefixes merged.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 namespace specula {
 
 /// The `width` paths of `length` draft tokens with the largest cumulative log-probability (softmax at
-/// temperature 1) that a beam search of that width finds. Where there is no room for all of their nodes,
-/// those with the likeliest paths stay. Deterministic. Uniform draws: none. Cost: `length` draft calls, all
-/// but the first over `width` nodes.
+/// temperature 1) that a beam search of that width finds. If the tree has no room for all nodes, those with
+/// the likeliest paths are kept. Deterministic. Uniform draws: none. Cost: `length` draft calls, all but the
+/// first over `width` nodes.
 struct Beam {
   static constexpr ProposalKind kind = ProposalKind::deterministic;
 
@@ -22,7 +22,7 @@ struct Beam {
   detail::Candidates work = {};
 
   std::int32_t max_nodes() const { return detail::node_count(1 + std::int64_t{width} * length); }
-  /// Throws std::invalid_argument if a field is negative, or both come to more nodes than there can be.
+  /// Throws std::invalid_argument if a field is negative or too large, or if both give too many nodes.
   void validate() const {
     detail::expect_in("Beam::width", width, 0, detail::kMaxDraftTokens);
     detail::expect_in("Beam::length", length, 0, detail::kMaxDraftTokens);

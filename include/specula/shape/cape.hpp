@@ -1,5 +1,5 @@
-// CAPE: a greedy spine, and beside each of its tokens the runners-up, more of them where the draft is less
-// sure.
+// CAPE (confidence-aware proposal expansion): a greedy chain with sibling tokens, more of them where the
+// draft is less confident.
 #pragma once
 
 #include <algorithm>
@@ -15,13 +15,13 @@
 
 namespace specula {
 
-/// How many runners-up a confidence asks for: counts[i] of them where it lies in (thresholds[i - 1],
-/// thresholds[i]]. Thresholds ascend.
+/// The number of extra siblings by confidence: counts[i] if it is in (thresholds[i - 1], thresholds[i]].
+/// Requires ascending thresholds.
 struct CapeExtras {
   std::array<float, 3> thresholds{0.3f, 0.6f, 0.8f};
   std::array<std::int32_t, 4> counts{7, 5, 3, 1};
 
-  /// As many everywhere: the ablation of the paper.
+  /// `count` for every confidence: the ablation of the paper.
   static constexpr CapeExtras fixed(std::int32_t count) { return {.counts = {count, count, count, count}}; }
 
   constexpr std::int32_t operator()(float confidence) const {
@@ -41,12 +41,11 @@ struct CapeExtras {
   constexpr std::int32_t most() const { return *std::max_element(counts.begin(), counts.end()); }
 };
 
-/// A chain of `length` greedy draft tokens, the spine; each comes with other tokens of its row, as many as
-/// the draft's confidence in it (softmax at temperature 1) asks for. They are leaves, from rows that are
-/// there already: the draft is never asked for an extra. Where `budget` nodes (the root not counted) do not
-/// hold all, the spine comes first, then the extras with the likeliest paths. Deterministic. Uniform draws:
-/// none. Cost: one draft call a spine token, and two reads of its row. Source: GLIDE with a CAPE (Du et al.
-/// 2024), section 4.2.
+/// A chain of `length` greedy draft tokens, the spine. Each has the next likeliest tokens of its row as
+/// siblings, their number depending on the draft's confidence in it (softmax at temperature 1). These extras
+/// are leaves and need no draft call. If `budget` nodes (without the root) do not suffice, the spine has
+/// priority, then the extras with the likeliest paths. Deterministic. Uniform draws: none. Cost: per spine
+/// token one draft call and two reads of its row. Source: GLIDE with a CAPE (Du et al. 2024), section 4.2.
 struct Cape {
   static constexpr ProposalKind kind = ProposalKind::deterministic;
 
@@ -58,7 +57,8 @@ struct Cape {
   std::int32_t max_nodes() const {
     return 1 + std::min(budget, detail::node_count(length * (1 + std::int64_t{extras.most()})));
   }
-  /// Throws std::invalid_argument if a number is negative or too large, or a threshold not in [0, 1].
+  /// Throws std::invalid_argument if a number is negative or too large, a threshold is not in [0, 1], or the
+  /// thresholds descend.
   void validate() const {
     detail::expect_in("Cape::length", length, 0, detail::kMaxDraftTokens);
     detail::expect_in("Cape::budget", budget, 0, detail::kMaxDraftTokens);
@@ -72,7 +72,7 @@ struct Cape {
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
     work.clear();
     const double least = round.min_probability();
-    double reach = 1;  // probability that the spine stays up to its last node
+    double reach = 1;  // probability that the whole spine is accepted
     NodeId spine = 0,
            parent = kNoParent;  // the last node, in the tree's numbers; the one before, in the drafter's
     for (NodeId i = 0;
@@ -84,7 +84,7 @@ struct Cape {
           work.top_k(tree, spine, ask(drafter, tree, {&token, 1}, {&parent, 1}).row(0), 1 + extras.most());
       const double confidence = top[0].prob;
       round.saw_drafted(confidence);
-      if (!round.should_keep(reach, confidence, tree)) break;  // then its runners-up would not pay either
+      if (!round.should_keep(reach, confidence, tree)) break;  // then its siblings would not pay either
       const auto others = static_cast<std::size_t>(extras(static_cast<float>(confidence)));
       for (const Top& other : top.subspan(1, std::min(others, top.size() - 1))) {
         const double probability = reach * round.accept_probability(other.prob);

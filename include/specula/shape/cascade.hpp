@@ -24,7 +24,7 @@ namespace specula {
 
 namespace detail {
 
-/// Reviewers' working memory and what they did. Allocates in reserve() only.
+/// Working memory and counts of a cascade's reviewers. Allocates in reserve() only.
 struct ReviewScratch {
   std::vector<NodeId> line;     // -1, 0, 1, ...: the parents of a chain
   std::vector<Reviews> counts;  // (reviewers)
@@ -39,8 +39,8 @@ struct ReviewScratch {
   }
 };
 
-/// `reviewer` judges the nodes behind `base`, the last nodes of a chain, in one call: those that it accepts
-/// stay, and one token of its own follows them. See specula::review.
+/// `reviewer` verifies all nodes of a chain after `base` in one call. The chain keeps those that it accepts,
+/// followed by one token of its own. See specula::review.
 template <Draw mode, DenseDrafter D, RandomSource C>
 void review(D& reviewer, const ProposeContext& round, NodeId base, double lenience, ProposalBuilder& tree,
             C& rng, const ReviewScratch& scratch, Reviews& counts) {
@@ -51,9 +51,9 @@ void review(D& reviewer, const ProposeContext& round, NodeId base, double lenien
       ask(reviewer, tree, tree.tokens().subspan(from, nodes), Nodes(scratch.line).first(nodes));
   ++counts.calls;
   for (NodeId node = base + 1; node < base + static_cast<NodeId>(nodes); ++node) {
-    const bool stays = specula::review(tree, node, rows.row(node - 1 - base), params, lenience, rng);
-    counts.saw(node - 1 - base, stays);
-    if (!stays) return;
+    const bool accepted = specula::review(tree, node, rows.row(node - 1 - base), params, lenience, rng);
+    counts.saw(node - 1 - base, accepted);
+    if (!accepted) return;
   }
   if (tree.room() < 1) return;
   const NodeId last = tree.size() - 1;
@@ -70,19 +70,18 @@ void review(D& reviewer, const ProposeContext& round, NodeId base, double lenien
 /// A chain drafted by a Stack of `drafters`, best first, under an upper-triangular table of limits. Row 0:
 /// the first drafter works until the chain has limits[0][0] tokens, the second until it has limits[0][0] +
 /// limits[0][1], and so on (horizontal). Every drafter but the last works by reviewing proposals that the
-/// drafters below it make in the same way under the next row (vertical); the last one draft tokens
-/// limits[n-1][n-1] tokens at a time. Limits count tokens, from the start of the row's own proposal; what
-/// goes beyond is kept. A drafter that has nothing to say ends its turn.
+/// drafters below it make in the same way under the next row (vertical); the last one drafts limits[n-1][n-1]
+/// tokens at a time. Limits count tokens from the start of the row's own proposal; tokens beyond them are
+/// kept. A drafter without a draft token ends its turn.
 ///
-/// A reviewer accepts more where `lenience` is above 1 (never of what was copied, as Max-Gram does); the
-/// distribution of what it made is recorded, so the target's review is exact at any lenience. [base, small,
-/// Max-Gram] of the paper:
+/// With `lenience` above 1 a reviewer accepts more, but not of copied tokens, such as Max-Gram's. The
+/// distribution of its result is recorded, so the target's verification is exact at any lenience. [base,
+/// small, Max-Gram] of the paper:
 ///
 ///   specula::Cascade<3>{.limits = {{{8, 5, 10}, {0, 1, 10}, {0, 0, 10}}}, .lenience = 3}
 ///
-/// Allocates in reserve() only; the tree is the recursion's stack. Uniform draws: as Vertical. Cost: counted
-/// by theory/cascade_model.hpp. Source: Chen et al. 2024, Algorithm 1, with its slips corrected; see
-/// docs/cascades.md.
+/// Allocates in reserve() only; the tree is the recursion's stack. Uniform draws: as Vertical. Cost: see
+/// theory/cascade_model.hpp. Source: Chen et al. 2024, Algorithm 1, with corrections: see docs/cascades.md.
 template <std::size_t drafters, Draw mode = Draw::greedy>
 struct Cascade {
   static_assert(drafters >= 1);
@@ -123,7 +122,7 @@ struct Cascade {
     fill<0, 0>(stack, round, tree, rng, tree.size(), 0);
   }
 
-  /// (drafters - 1) what each reviewer did so far.
+  /// (drafters - 1) the counts of each reviewer so far.
   std::span<const Reviews> reviewed() const { return work.counts; }
 
  private:
@@ -141,7 +140,7 @@ struct Cascade {
       } else {
         if (!round.should_draft(detail::chain_reach(round, tree), tree)) break;
         ProposeContext inner = round;
-        inner.cost_model = nullptr;  // it speaks of draft tokens that the target will see
+        inner.cost_model = nullptr;  // it models acceptance by the target, not by a reviewer
         fill<i + 1, i + 1>(stack, inner, tree, rng, before, 0);
         detail::review<mode>(stack.template get<i>(), round, before - 1, lenience, tree, rng, work,
                              work.counts[i]);

@@ -1,4 +1,4 @@
-// A chain: one draft token after the other.
+// Chain of draft tokens: the proposal of speculative decoding without a tree.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace specula {
 
 namespace detail {
 
-/// Probability that the chain stays up to its last node.
+/// Probability that the whole chain is accepted; 1 without a CostModel.
 inline double chain_reach(const ProposeContext& round, const TokenTree& tree) {
   double reach = 1;
   for (NodeId node = 1; round.cost_model && node < tree.size(); ++node)
@@ -24,17 +24,16 @@ inline double chain_reach(const ProposeContext& round, const TokenTree& tree) {
   return reach;
 }
 
-/// Appends up to `count` draft tokens of `drafter` behind the last node of a chain: less where it has none,
-/// where they do not pay (see CostModel), and after one whose confidence is below `exit_below`. Returns how
-/// many.
+/// Appends at most `count` draft tokens of `drafter` to a chain: fewer where it has none, where they do not
+/// pay (see CostModel), and after one whose confidence is below `exit_below`. Returns their number.
 template <Draw mode, Drafter D, RandomSource C>
 std::int32_t grow(D& drafter, const ProposeContext& round, std::int32_t count, ProposalBuilder& tree, C& rng,
                   float exit_below = 0) {
-  if (count < 1 || tree.room() < 1) return 0;  // without a sync: who is not asked costs nothing
+  if (count < 1 || tree.room() < 1) return 0;  // without a sync: an unused drafter must cost nothing
   const NodeId base = tree.size() - 1;
   const bool chooses = mode == Draw::greedy || round.params.greedy();
   double reach = chain_reach(round, tree);
-  NodeId parent = kNoParent;  // of the node to run, in the drafter's numbers: the tree's less `base`
+  NodeId parent = kNoParent;  // of the node to run, in the drafter's numbers: the tree's minus `base`
   for (std::int32_t made = 0; made < count && tree.room() > 0; parent = made++) {
     const NodeId at = base + made;
     if (!(chooses ? round.should_draft_to_choose(reach, tree) : round.should_draft(reach, tree))) return made;
@@ -67,19 +66,19 @@ std::int32_t grow(D& drafter, const ProposeContext& round, std::int32_t count, P
 
 }  // namespace detail
 
-/// At most `length` draft tokens, each after the last. Drafters without rows give their token whatever the
-/// mode; the chain ends where they have none. Uniform draws: one `draft` a draft token when sampled, the
-/// `noise` of its position when shared. Cost: one draft call a draft token; when shared a draw_by_noise.
+/// A path of at most `length` draft tokens. Drafters without rows give their token in every mode; the chain
+/// ends where they have none. Uniform draws per draft token: one `draft` when sampled, the `noise` of its
+/// position when shared. Cost per draft token: one draft call, and a draw_by_noise when shared. Source:
 /// Leviathan et al. 2023.
 template <Draw mode = Draw::greedy>
 struct Chain {
   static constexpr ProposalKind kind = kind_of_chain(mode);
 
   std::int32_t length = 4;
-  /// Ends the chain *after* a draft token whose draft probability is below this (0: never): under softmax at
-  /// temperature 1 for a greedy draft token, under the distribution it was drawn from for a sampled one, what
-  /// the drafter believes where it has no rows. Leaving that draft token out would bias the text: what is
-  /// dropped would depend on what was drawn.
+  /// Ends the chain *after* a draft token whose confidence is below this (0: never): its softmax probability
+  /// at temperature 1 if greedy, its probability under the distribution it was drawn from if sampled, the
+  /// drafter's confidence if that has no rows. Leaving that draft token out would bias the text, since the
+  /// decision depends on the draw.
   float exit_below = 0.0f;
 
   std::int32_t max_nodes() const { return detail::node_count(std::int64_t{1} + length); }

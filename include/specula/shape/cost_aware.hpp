@@ -1,4 +1,4 @@
-// Proposals as large as they pay: any shape, bounded by what nodes cost and by how draft tokens have fared.
+// Adaptive drafting: bounds any shape's proposals by measured costs and acceptance rates.
 #pragma once
 
 #include <algorithm>
@@ -20,25 +20,25 @@
 
 namespace specula {
 
-/// Hands `shape` a CostModel with each round, which the shapes of this library ask before they draw or
-/// choose: a chain ends, extras and branches are left out where they would cost more time than the tokens
-/// they promise are worth. T(n) of the target, the draft's costs, how often draft tokens of a confidence
-/// stayed, and the pipeline's rate are running estimates over the rounds so far. So on a machine where nodes
-/// cost time the proposals are narrow, and where they come for free wide.
+/// Gives `shape` a CostModel each round. The shapes of this library query it before they draw or choose: a
+/// draft token, branch or extra is left out where its expected gain is below its cost. The inputs are running
+/// estimates over the rounds so far: T(n) of the target, the draft's costs, the acceptance rate by
+/// confidence, and the pipeline's rate. So proposals are narrow where nodes cost time, and wide where they do
+/// not.
 ///
-/// What is asked never depends on a uniform draw of the token in question, so the wrapped shape keeps its
-/// distribution. But time is an input: with learned costs the same seed gives the same text only under rules
-/// that give it for any shape (sample-and-match, shared noise, greedy). With both curves given, nothing
-/// depends on the clock.
+/// No query depends on a uniform draw of the token in question, so the wrapped shape keeps its distribution.
+/// But time is an input: with learned costs the same seed gives the same text only under rules that give it
+/// for any shape (sample-and-match, shared noise, greedy). With both curves given, nothing depends on the
+/// clock.
 ///
-/// Where drafting does not pay it decodes plainly, and does not even sync() the draft; it tries again rarer
-/// and rarer, as far as a LossBudget lets it: 1% of the text, two passes of the target at first, and what the
-/// draft's first call reads of a prompt. What a draft takes to catch up after a pause is part of the price.
+/// Where drafting does not pay, a round is plain decoding without a sync() of the draft. Drafting is tried
+/// again at growing intervals within a LossBudget: 1% of the text, two passes of the target at first, and the
+/// prompt that the draft's first call processes. The draft's catch-up after a pause is part of its cost.
 ///
-/// For a cascade it is a rough bound: all calls of a stack count as alike.
+/// For a cascade it is a rough bound: all calls of a stack are assumed to cost the same.
 ///
-/// Cost: O(max_nodes()) additions a round. Needs usage() of verifier and drafter (TreeVerifier and
-/// ModelDrafter have it) where a curve is to be learned.
+/// Cost: O(max_nodes()) additions per round. A learned curve requires usage() of verifier and drafter, as
+/// TreeVerifier and ModelDrafter have.
 template <class S>
 class CostAware {
   static_assert(detail::check_shape_members<S>());
@@ -46,12 +46,12 @@ class CostAware {
  public:
   static constexpr ProposalKind kind = S::kind;
 
-  /// A default CostCurve is learned.
+  /// A default-constructed CostCurve is learned.
   explicit CostAware(S shape, CostCurve target = {}, CostCurve draft = {})
       : shape_(std::move(shape)), target_(std::move(target)), draft_(std::move(draft)) {}
 
-  /// Whether what was learned of draft tokens and of the rate, and the account of losses, outlive a text.
-  /// They do unless told otherwise; what was learned of costs always does.
+  /// Whether the estimated acceptance rates, the rate and the loss budget are kept for the next text; the
+  /// default is true. Learned costs are always kept.
   CostAware& carry(bool on) {
     carry_ = on;
     return *this;
@@ -83,7 +83,7 @@ class CostAware {
     CurveCostModel cost_model(estimator_, target_, draft_.calls(), tries ? 0.0 : rate());
     ProposeContext bounded = round;
     bounded.cost_model = &cost_model;
-    // A size not seen yet is tried when half of it was.
+    // Sizes grow at most by a factor of 2 beyond those measured.
     bounded.max_nodes = std::min(round.max_nodes, tries ? size : std::max(size, 2 * target_.known()));
     tree.narrow(bounded.max_nodes);
     shape_.propose(drafter, bounded, tree, rng);
@@ -113,45 +113,45 @@ class CostAware {
   }
 
   const S& shape() const { return shape_; }
-  /// What a cascade's reviewers did.
+  /// The counts of a cascade's reviewers.
   auto reviewed() const requires requires(const S& s) { s.reviewed(); }
   { return shape_.reviewed(); }
   const CostCurve& target_costs() const { return target_; }
   const CostCurve& draft_costs() const { return draft_.calls(); }
   const AcceptanceEstimator& estimator() const { return estimator_; }
   const LossBudget& budget() const { return budget_; }
-  /// Tokens per second (or per unit of the given curves) that the rounds so far came to, at least plain
-  /// decoding's; 0 before the first.
+  /// Throughput of the rounds so far in tokens per second (or per unit of the given curves), at least that of
+  /// plain decoding; 0 before the first round.
   double rate() const {
     const double plain = target_(1);
     return passes_ > 0 && plain > 0 ? std::max(1.0, tokens_ / passes_) / plain : 0.0;
   }
 
  private:
-  static constexpr double kFade = 1 - 1.0 / 256;  // of what earlier rounds weigh, each round
-  static constexpr double kSlow = 1 - 1.0 / 512;  // of what measurements of plain decoding weigh
-  static constexpr double kFew = 8;  // draft tokens that tell something; half of that is kept over a pause
-  static constexpr double kMargin = 1.05;       // a gain below that is not looked for
+  static constexpr double kFade = 1 - 1.0 / 256;  // factor per round on the weight of earlier rounds
+  static constexpr double kSlow = 1 - 1.0 / 512;  // the same for measurements of plain decoding
+  static constexpr double kFew = 8;        // draft tokens for a usable estimate; half is kept over a pause
+  static constexpr double kMargin = 1.05;  // smallest speedup to try for
   static constexpr std::int32_t kPatience = 4;  // rounds without a draft token before one is tried
   static constexpr std::int32_t kMostPatience = 128, kMostHopeless = 1024;
   static constexpr std::int32_t kStale = 256;  // rounds after which plain decoding is measured again
   static constexpr double kFirstPasses = 2, kMostPasses = 48;
-  static constexpr double kEnough = 0.1;  // (3 * 10%)^2: passes vary so much
+  static constexpr double kEnough = 0.1;  // (3 standard deviations of 10%)^2: the variation of passes
 
   /// Nodes of the smallest proposal that holds a draft token.
   std::int32_t least_size() const {
     if constexpr (StatesLeastNodes<S>) return std::max(2, shape_.least_nodes());
     return 2;
   }
-  /// Where no draft token is made for long nothing is learned of what it would be worth. And few draft tokens
-  /// tell little: what looks like a loss by them may be chance.
+  /// Whether to draft although the estimates may be against it: without drafting nothing is learned about
+  /// draft tokens, and an estimate from few of them is unreliable.
   bool wants_to_try() {
     if (idle_ > 0) return idle_ >= patience_ || draft_.learns_pauses();
     return draft_.learns_calls() || looks_for_step() ||
            (estimator_.groups() < kFew && some_rate_pays() && !expects_gain());
   }
   bool looks_for_step() const { return since_try_ >= kPatience && target_.step() > 0; }
-  /// By what was seen so far, however little.
+  /// Whether a first draft token pays by the estimates so far.
   bool expects_gain() {
     return CurveCostModel(estimator_, target_, draft_.calls(), rate()).should_draft(1.0, 1, most_nodes());
   }
@@ -163,15 +163,15 @@ class CostAware {
     return false;
   }
   std::int32_t most_nodes() const { return std::min(max_nodes(), 2 * target_.known()); }
-  /// Where some acceptance rate would pay, draft tokens are tried; else the next larger pass of the target.
+  /// Nodes of a trial: the least if some acceptance rate would pay, else the next larger pass of the target.
   std::int32_t size_to_try() const {
     if (idle_ == 0 && looks_for_step()) return std::max(least_size(), target_.step());
     if (target_.given() || target_.known() >= max_nodes() || draft_.learns_pauses() || some_rate_pays())
       return least_size();
     return std::max(least_size(), most_nodes());
   }
-  /// Plain decoding is what drafting is compared with: its time is measured the more often the less there
-  /// is between the two.
+  /// Whether this round measures plain decoding, the baseline of every gain: the more often, the smaller the
+  /// difference to drafting.
   bool measures_plain() const {
     if (draft_.paused_too_short()) return true;
     if (target_.given() || draft_.learns_calls()) return false;
@@ -179,8 +179,8 @@ class CostAware {
     const double gain = budget_.gain();
     return gain > 0 && plain_passes_ < std::min({kEnough / (gain * gain), kMostPasses, budget_.rounds()});
   }
-  /// Whether the account covers a proposal of `nodes` of which nothing is accepted. What a draft costs is not
-  /// known before it was asked twice.
+  /// Whether the budget covers a proposal of `nodes` without an accepted draft token. True while the draft's
+  /// costs are unknown, which takes two rounds with a draft.
   bool may_lose(std::int32_t nodes) const {
     const double plain = target_(1);
     if (!(plain > 0) || draft_.learns_calls() || (!drafted_once_ && !draft_.calls().given())) return true;
@@ -188,8 +188,8 @@ class CostAware {
     return budget_.allows(seconds / plain - 1);
   }
 
-  /// The first round of a text is left out: it runs what the prompt left for it. So is a pass over one node
-  /// after one over several: engines plan those anew.
+  /// Leaves out the first round of a text, which processes what the prompt deferred, and a pass over one node
+  /// after one over several, for which engines plan anew.
   void learn_costs(std::int32_t nodes, const Timing& timing) {
     const bool first = std::exchange(first_round_, false), settled = nodes == 1 && last_nodes_ == 1;
     const double plain = target_(1);
@@ -201,7 +201,7 @@ class CostAware {
       return;
     }
     target_.learn(nodes, timing.target.seconds);
-    // A size seen once is not on the curve yet; what it took may be chance.
+    // A size seen once is not on the curve yet; its time may be an outlier.
     if (!target_.sure(nodes))
       beside_ += std::max(0.0, std::min(timing.target.seconds, 0.5 * nodes * plain) - target_(nodes));
     plain_passes_ *= kSlow;
@@ -220,7 +220,8 @@ class CostAware {
       });
     }
   }
-  /// In passes of the target over one node, by the curves: one slow round, or a slow minute, changes nothing.
+  /// Cost of a round in passes of the target over one node, by the curves, so that a slow round has no
+  /// effect.
   double passes(std::int32_t nodes, const Usage& draft) const {
     double seconds = target_(nodes);
     if (draft.calls > 0)
@@ -233,7 +234,7 @@ class CostAware {
     tokens_ = kFade * tokens_ + tokens;
     passes_ = kFade * passes_ + passes(nodes, draft);
   }
-  /// Books what the round gained or lost against plain decoding.
+  /// Adds the round's gain or loss against plain decoding to the budget.
   void settle(std::int32_t nodes, double tokens, const Usage& draft) {
     const double plain = target_(1);
     const bool drafted = nodes > 1 || draft.calls > 0;
@@ -257,9 +258,9 @@ class CostAware {
   DraftCosts draft_;
   AcceptanceEstimator estimator_;
   LossBudget budget_;
-  detail::RunningMean change_;  // of a pass over one node after a larger one, by one after another
+  detail::RunningMean change_;  // time of a pass over one node after a larger one, over target_(1)
   double tokens_ = 0, passes_ = 0, context_ = 0, plain_passes_ = 0;
-  double beside_ = 0;  // seconds of the round that the curves do not tell
+  double beside_ = 0;  // seconds of the round that the curves do not include
   std::int32_t idle_ = 0, patience_ = kPatience, last_nodes_ = 1, since_plain_ = 0, since_try_ = 0;
   bool carry_ = true, first_round_ = true, drafted_once_ = false;
 };

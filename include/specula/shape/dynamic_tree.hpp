@@ -1,4 +1,4 @@
-// EAGLE-2's dynamic tree: grown where the draft is confident, cut to the likeliest nodes.
+// EAGLE-2's dynamic draft tree: expanded by confidence, then pruned to the likeliest nodes.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +10,12 @@
 
 namespace specula {
 
-/// The `top_k` best tokens behind the root; then, `expansions` times, the draft runs behind the `top_k`
-/// likeliest of the newest and adds the `top_k` best tokens behind each. Of all these the `total` with the
-/// largest cumulative log-probability (softmax at temperature 1) are proposed, ties to the older: an ancestor
-/// is never less likely than its descendants, so what is left is a tree. Deterministic. Uniform draws: none.
-/// Cost: 1 + expansions draft calls, all but the first over `top_k` nodes. Source: EAGLE-2 (Li et al. 2024),
-/// as HASS (Zhang et al. 2024) uses it.
+/// Starts with the `top_k` likeliest tokens after the root. Then, `expansions` times, the draft runs over the
+/// `top_k` likeliest of the newest nodes and adds the `top_k` likeliest tokens after each. The `total` nodes
+/// with the largest cumulative log-probability (softmax at temperature 1) are proposed, ties to the older: an
+/// ancestor is never less likely than its descendants, so the selection is a tree. Deterministic. Uniform
+/// draws: none. Cost: 1 + expansions draft calls, all but the first over `top_k` nodes. Source: EAGLE-2 (Li
+/// et al. 2024), as used by HASS (Zhang et al. 2024).
 struct DynamicTree {
   static constexpr ProposalKind kind = ProposalKind::deterministic;
 

@@ -1,4 +1,4 @@
-// The horizontal cascade: the first draft tokens from the best drafter, later ones from cheaper drafters.
+// Horizontal cascade: the first draft tokens come from the best drafter, later ones from cheaper drafters.
 #pragma once
 
 #include <array>
@@ -14,9 +14,10 @@
 namespace specula {
 
 /// A chain of counts[0] draft tokens of a Stack's first drafter, then counts[1] of its second, and so on: a
-/// draft token counts only if all before it stay, so early ones deserve the better drafter. Where a drafter
-/// has nothing to say the next one goes on. Uniform draws: one `draft` a draft token when sampled. Cost: one
-/// call of its drafter a draft token. Source: Cascade Speculative Drafting (Chen et al. 2024), section 3.2.
+/// draft token can be accepted only after all before it, so quality matters most in early ones. If a drafter
+/// has no further draft token, the next one continues. Uniform draws: one `draft` per draft token when
+/// sampled. Cost: one call of its drafter per draft token. Source: Cascade Speculative Drafting (Chen et al.
+/// 2024), section 3.2.
 template <std::size_t drafters = 2, Draw mode = Draw::greedy>
 struct Horizontal {
   static_assert(mode != Draw::shared, "cascades choose or draw their draft tokens");
@@ -30,7 +31,7 @@ struct Horizontal {
     return detail::node_count(nodes);
   }
 
-  /// Throws std::invalid_argument if a count is negative, or all come to more nodes than there can be.
+  /// Throws std::invalid_argument if a count is negative or too large, or if their sum is.
   void validate() const {
     detail::expect_all_in("Horizontal::counts", counts, 0, detail::kMaxDraftTokens);
     detail::expect_nodes("Horizontal", *this);

@@ -1,4 +1,4 @@
-// The form of a static tree: which ranks of the draft's tokens are drafted, and where.
+// Topology of a static draft tree: each node is a rank among the draft's likeliest tokens.
 #pragma once
 
 #include <algorithm>
@@ -17,21 +17,21 @@
 namespace specula {
 
 /// A fixed tree of ranks. Node 0 is the root; every other node stands for the token of rank r after its
-/// parent, counted from 0, the draft's likeliest. Nodes are numbered level by level, siblings beside each
-/// other and by rank. Immutable, and checked when it is made, which is when it allocates.
+/// parent, where rank 0 is the draft's likeliest token. Nodes are numbered level by level, siblings
+/// contiguously and by rank. Immutable; checks and allocates in the constructor.
 class RankedTree {
  public:
   /// The ranks on the path from the root to a node: {0, 2} is the third best token after the best one.
   using Choice = std::vector<std::int32_t>;
 
   /// From the paths to all nodes but the root, as EAGLE and Medusa write their trees: {{0}, {1}, {0, 0}}.
-  /// Throws std::invalid_argument if there is none, if one is empty or there twice, if a rank is negative, or
-  /// if a node comes before its parent or without it. Cost: O(n log n) comparisons of paths.
+  /// Throws std::invalid_argument if there are none, if a path is empty or a duplicate, if a rank is negative
+  /// or too large, or if a node precedes or lacks its parent. Cost: O(n log n) comparisons of paths.
   explicit RankedTree(std::span<const Choice> choices) {
     detail::expect_in("RankedTree: the number of draft tokens", choices.size(), std::size_t{1},
                       static_cast<std::size_t>(detail::kMaxDraftTokens));
     for (std::size_t i = 0; i < choices.size(); ++i) expect_ranks(choices[i], i);
-    std::vector<std::size_t> order(choices.size());  // that of the nodes: of node n it is order[n - 1]
+    std::vector<std::size_t> order(choices.size());  // node n is choices[order[n - 1]]
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return before(choices[a], choices[b]); });
@@ -55,9 +55,9 @@ class RankedTree {
   RankedTree(std::initializer_list<Choice> choices)
       : RankedTree(std::span<const Choice>(choices.begin(), choices.size())) {}
 
-  /// From links: draft token i is the token of rank `ranks[i]` (draft tokens) after draft token `parents[i]`
-  /// (draft tokens), an earlier one, or after the root: kNoParent. Throws std::invalid_argument as above, and
-  /// for another number of ranks than of parents.
+  /// From parents: draft token i has rank `ranks[i]` after draft token `parents[i]`, an earlier one or
+  /// kNoParent for the root; both are (draft tokens). Throws std::invalid_argument as above, and if the sizes
+  /// differ.
   static RankedTree from_parents(Nodes parents, std::span<const std::int32_t> ranks) {
     if (parents.size() != ranks.size())
       fail(detail::number(ranks.size()) + " ranks for " + detail::number(parents.size()) + " parents");
@@ -73,7 +73,7 @@ class RankedTree {
     return RankedTree(std::span<const Choice>(choices));
   }
 
-  /// The tree that EAGLE drafts at every step: 25 draft tokens, 26 nodes with the root, in five levels.
+  /// EAGLE's static tree: 25 draft tokens, 26 nodes with the root, in five levels.
   /// Source: EAGLE (Li et al. 2024), `mc_sim_7b_63` of model/choices.py in the authors' repository,
   /// SafeAILab/EAGLE.
   static RankedTree eagle() {
@@ -88,17 +88,17 @@ class RankedTree {
 
   /// Nodes, the root included.
   std::int32_t size() const { return static_cast<std::int32_t>(nodes_.size()); }
-  /// Levels below the root: as many draft calls.
+  /// Levels below the root, which is the number of draft calls.
   std::int32_t depth() const { return static_cast<std::int32_t>(levels_.size()) - 2; }
-  /// Nodes that have children: those that the drafter runs.
+  /// Nodes with children, which the drafter runs.
   std::int32_t draft_nodes() const { return draft_nodes_; }
   std::int32_t most_rank() const { return most_rank_; }
   NodeId parent(NodeId node) const { return nodes_[index(node)].parent; }
   std::int32_t rank(NodeId node) const { return nodes_[index(node)].rank; }
-  /// How many, and the first of them: the others follow it.
+  /// The number of children, and the first of them: the others follow it.
   std::int32_t children(NodeId node) const { return nodes_[index(node)].children; }
   NodeId first_child(NodeId node) const { return nodes_[index(node)].first_child; }
-  /// The first node of a level, 0 <= level <= depth() + 1: level 0 is the root, and behind the last is
+  /// The first node of a level, 0 <= level <= depth() + 1: level 0 is the root, level depth() + 1 gives
   /// size().
   NodeId level(std::int32_t level) const { return levels_[static_cast<std::size_t>(level)]; }
 

@@ -1,4 +1,4 @@
-// A tree of draws: several children a node, from the draft's distribution after it.
+// Sampled draft tree: several children per node, drawn with or without replacement.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,10 @@ namespace specula {
 
 /// Every node at depth d gets widths[d] children, drawn from the draft's distribution after it under the
 /// target's own parameters: independently (sampled_iid) or without replacement (sampled_distinct; fewer where
-/// fewer tokens have mass). The tree ends at the first width of 0. Level by level, all children of a node at
-/// once; a node for whose children there is no room gets none. Uniform draws: one `draft` a child. Cost: one
-/// draft call a level. Sources: SpecInfer (Miao et al. 2023), with replacement; Sequoia (Chen et al. 2024)
-/// and recursive speculative decoding (Jeon et al. 2024), without.
+/// fewer tokens have mass). The tree ends at the first width of 0. It grows level by level; a node gets all
+/// its children or, without room for them, none. Uniform draws: one `draft` per child. Cost: one draft call
+/// per level. Sources: SpecInfer (Miao et al. 2023), with replacement; Sequoia (Chen et al. 2024) and
+/// recursive speculative decoding (Jeon et al. 2024), without.
 template <ProposalKind how>
 struct SampledTree {
   static_assert(how == ProposalKind::sampled_iid || how == ProposalKind::sampled_distinct,
@@ -33,12 +33,12 @@ struct SampledTree {
       total += level = std::min<std::int64_t>(level * std::max(0, width), 1 << 24);
     return detail::node_count(total);
   }
-  /// Throws std::invalid_argument if a width is negative, or all come to more nodes than there can be.
+  /// Throws std::invalid_argument if a width is negative or too large, or if all give too many nodes.
   void validate() const {
     detail::expect_all_in("SampledTree::widths", widths, 0, detail::kMaxDraftTokens);
     detail::expect_nodes("SampledTree", *this);
   }
-  /// Of a proposal that holds any draft token.
+  /// Nodes of the smallest proposal with a draft token.
   std::int32_t least_nodes() const { return 1 + std::max(0, widths[0]); }
 
   template <DenseDrafter D, RandomSource C>
@@ -54,7 +54,8 @@ struct SampledTree {
       for (NodeId node = begin; node < end && tree.room() >= widths[depth]; ++node) {
         const Distribution distribution_after = tree.store(node, rows.row(node - begin), round.params);
         for (std::int32_t child = 0; child < widths[depth]; ++child) {
-          if (child > 0 && distribution_after.is_point()) break;  // temperature 0: there is nothing else
+          if (child > 0 && distribution_after.is_point())
+            break;  // temperature 0: a second child would repeat the first
           if (how == ProposalKind::sampled_iid)
             tree.draw(node, distribution_after, rng);
           else if (tree.draw_distinct(node, distribution_after, rng) == kNoParent)
@@ -66,7 +67,7 @@ struct SampledTree {
   }
 
  private:
-  /// Asked before a level is drawn, of what was drawn before: `width` children for each node from `begin` on.
+  /// Whether a level of `width` children per node from `begin` on pays; depends on earlier levels only.
   static bool pays(const ProposeContext& round, const TokenTree& tree, NodeId begin, std::int32_t width) {
     if (!round.cost_model) return true;
     double reach = 0;

@@ -1,4 +1,4 @@
-// A tree whose form is fixed in advance: EAGLE-1's and Medusa's static trees, Sequoia's drawn ones.
+// Static draft tree: EAGLE-1's and Medusa's trees of ranks, Sequoia's sampled ones.
 #pragma once
 
 #include <cstddef>
@@ -16,21 +16,22 @@
 
 namespace specula {
 
-/// The same tree of ranks in every round, whatever the draft's confidence. Only nodes that have children are
-/// run by the drafter. Two ways of taking tokens:
+/// The same tree of ranks in every round, independent of the draft's confidence. The drafter runs only nodes
+/// with children. Two ways of taking tokens:
 ///
-/// - deterministic: a node is the token of its rank in the draft's row after its parent. Where there is no
-///   room for all, the nodes with the likeliest paths are proposed. Uniform draws: none.
+/// - deterministic: a node is the token of its rank in the draft's row after its parent. If there is no room
+/// for
+///   all, the nodes with the likeliest paths are proposed. Uniform draws: none.
 /// - sampled_distinct: the children of a node are drawn without replacement from the draft's distribution
-/// after it,
-///   under the target's own parameters; rank r is the (r + 1)th draw, so ranks have no gaps. A node for whose
-///   children there is no room gets none, nor do those behind it on its level. Temperature 0 leaves the
-///   likeliest child of each node. Uniform draws: one `draft` a child.
+/// after
+///   it, under the target's own parameters; rank r is the (r + 1)th draw, so ranks must have no gaps. From
+///   the first node of a level whose children do not fit, nodes of that level get none. At temperature 0 each
+///   node has one child, the likeliest. Uniform draws: one `draft` per child.
 ///
-/// A token that the draft gives no probability is left out, with all that would come after it. Throws
-/// std::invalid_argument from propose() if a rank is not below the vocabulary's size. Cost: one draft call a
-/// level, and a read of each row. Sources: EAGLE (Li et al. 2024), Medusa (Cai et al. 2024); drawn, Sequoia
-/// (Chen et al. 2024).
+/// A token of probability 0 under the draft is left out with its descendants. propose() throws
+/// std::invalid_argument if a rank is not below the vocabulary's size. Cost: one draft call per level, and
+/// one read of each row. Sources: EAGLE (Li et al. 2024), Medusa (Cai et al. 2024); sampled, Sequoia (Chen et
+/// al. 2024).
 template <ProposalKind how = ProposalKind::deterministic>
 struct StaticTree {
   static_assert(how == ProposalKind::deterministic || how == ProposalKind::sampled_distinct,
@@ -46,9 +47,9 @@ struct StaticTree {
   std::int32_t max_nodes() const { return form.size(); }
   /// Nodes that the drafter runs.
   std::int32_t draft_nodes() const { return form.draft_nodes(); }
-  /// Of a proposal that holds any draft token.
+  /// Nodes of the smallest proposal with a draft token.
   std::int32_t least_nodes() const { return kind == ProposalKind::deterministic ? 2 : 1 + form.children(0); }
-  /// Throws std::invalid_argument if the form is to be drawn and its ranks have gaps.
+  /// Throws std::invalid_argument if the tree is sampled and its ranks have gaps.
   void validate() const {
     if constexpr (kind == ProposalKind::sampled_distinct)
       for (NodeId n = 0; n < form.size(); ++n)
@@ -127,7 +128,7 @@ struct StaticTree {
           !round.should_draft_level(reach, static_cast<std::int32_t>(work.frontier.size()), tree.size(),
                                     fresh))
         return;
-      if (level == 0) drafter.sync(round.committed, {});  // not before: who is not asked costs nothing
+      if (level == 0) drafter.sync(round.committed, {});  // only here: an unused drafter must cost nothing
       const LogitsView rows = ask(drafter, tree, work.tokens, work.parents);
       for (std::int32_t i = 0; i < rows.rows; ++i) {
         const NodeId n = work.frontier[static_cast<std::size_t>(i)], node = places[at(n)];
@@ -135,7 +136,7 @@ struct StaticTree {
         const Distribution distribution_after = tree.store(node, rows.row(i), round.params);
         for (std::int32_t child = 0; child < form.children(n); ++child) {
           const NodeId drawn = tree.draw_distinct(node, distribution_after, rng);
-          if (drawn == kNoParent) break;  // nothing else has probability
+          if (drawn == kNoParent) break;  // no other token has mass
           places[at(form.first_child(n) + child)] = drawn;
         }
       }

@@ -1,5 +1,4 @@
-// The vertical cascade: a drafter that does not write its draft tokens one by one but reviews a cheaper
-// drafter's.
+// Vertical cascade: a drafter reviews a cheaper drafter's tokens instead of drafting one by one.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +13,15 @@
 
 namespace specula {
 
-/// The head of a Stack reviews `reviews` proposals, one after the other, and what it made of them is the
-/// chain that the target gets. A proposal comes from the drafters below in the same way, with one review
-/// each; the last drafter drafts `length` tokens. So a proposal costs one call of each reviewer, and gives it
-/// 1 to (draft tokens + 1) tokens of its own, or, with `lenience` above 1, tokens that it finds good enough:
-/// its distribution is recorded, the target's review is exact at any lenience. Draft tokens that were copied
-/// (Max-Gram) are reviewed with lenience 1.
+/// The first drafter of a Stack reviews `reviews` proposals, one after the other; the results are the chain.
+/// Each proposal comes from the drafters below in the same way, with one review each; the last drafter drafts
+/// `length` tokens. So a proposal costs one call of each reviewer, which turns it into 1 to (draft tokens +
+/// 1) tokens. With `lenience` above 1 a reviewer accepts more; the resulting distribution is recorded, so the
+/// target's verification is exact at any lenience. Copied draft tokens (Max-Gram) are reviewed with lenience
+/// 1.
 ///
-/// Uniform draws: one `draft` a draft token and at most two a judged draft token, when sampled. Cost, at
-/// most: `reviews` calls of each reviewer, `reviews * length` draft tokens. Source: Cascade Speculative
+/// Uniform draws when sampled: one `draft` per draft token, at most two per reviewed draft token. Cost: at
+/// most `reviews` calls of each reviewer and `reviews * length` draft tokens. Source: Cascade Speculative
 /// Drafting (Chen et al. 2024), section 3.1.
 template <std::size_t drafters = 2, Draw mode = Draw::greedy>
 struct Vertical {
@@ -38,7 +37,7 @@ struct Vertical {
   std::int32_t max_nodes() const {
     return detail::node_count(1 + std::int64_t{reviews} * (length + static_cast<std::int64_t>(drafters) - 1));
   }
-  /// Throws std::invalid_argument if a number is negative, all come to more nodes than there can be, or
+  /// Throws std::invalid_argument if a number is negative or too large, if they give too many nodes, or if
   /// lenience is not in [1, 1e30].
   void validate() const {
     detail::expect_in("Vertical::reviews", reviews, 0, detail::kMaxDraftTokens);
@@ -52,14 +51,14 @@ struct Vertical {
   void propose(D& stack, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     if (!work.ready(drafters - 1, max_nodes())) reserve();
     ProposeContext inner = round;
-    inner.cost_model = nullptr;  // it speaks of draft tokens that the target will see
+    inner.cost_model = nullptr;  // it models acceptance by the target, not by a reviewer
     for (std::int32_t r = 0; r < reviews && tree.room() > 0; ++r) {
       if (!round.should_draft(detail::chain_reach(round, tree), tree)) return;
       hand_up<0>(stack, inner, tree, rng);
     }
   }
 
-  /// (drafters - 1) what each reviewer did so far.
+  /// (drafters - 1) the counts of each reviewer so far.
   std::span<const Reviews> reviewed() const { return work.counts; }
 
  private:

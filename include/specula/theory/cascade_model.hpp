@@ -1,4 +1,4 @@
-// What a cascade is expected to do: sums over lengths, and over how rounds follow one another; no simulation.
+// Analytic model of cascade speculative drafting: expected tokens, calls and speedup, without simulation.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,10 @@
 
 namespace specula {
 
-/// Expectations of a round.
+/// Expected figures of a round.
 struct CascadeForecast {
   double tokens = 0;           // new ones, the target's own included
-  double proposed = 0;         // draft tokens that the target judges
+  double proposed = 0;         // draft tokens that the target verifies
   std::vector<double> calls;   // (n) of each drafter
   double cost = 0;             // in target calls over one node, by the cost curves
   double swi = 0;              // tokens / (1 + sum_d calls[d] c[d]), with the costs of calls over one node
@@ -30,8 +30,8 @@ struct CascadeForecast {
 
 namespace detail {
 
-/// Makes forecasts for the same rates over and over with the same buffers. References stay good until the
-/// next forecast.
+/// Makes repeated forecasts for the same rates in the same buffers. References are valid until the next
+/// forecast.
 ///
 /// A proposal's length and what it costs do not depend on how much of it its reviewer will accept, so two
 /// sums over lengths do: the probability of each length, and the probability of each length with all draft
@@ -73,7 +73,7 @@ class CascadeForecaster {
       for (std::size_t d = 0; d < counts.size(); ++d) {
         if (counts[d] == 0) continue;
         if (at > 0) next_turn();
-        walk(0, d, at, at > 0);
+        append_step(0, d, at, at > 0);
         at += counts[d];
       }
     });
@@ -87,12 +87,12 @@ class CascadeForecaster {
     if (length > 0) add_draft_tokens(n_ - 1, length);
     for (std::size_t d = n_ - 1; d-- > 0; ++most) {
       begin(most);
-      if (most > 0) walk(d + 1, d + 1, 0);
+      if (most > 0) append_step(d + 1, d + 1, 0);
       review(d);
     }
     return rounds(0, reviews * most, [&] {
       for (std::int32_t i = 0; i < reviews; ++i)  // from the longest down: what is appended is not met again
-        for (std::int32_t at = i * most; at >= 0; --at) walk(0, 0, at);
+        for (std::int32_t at = i * most; at >= 0; --at) append_step(0, 0, at);
     });
   }
 
@@ -165,7 +165,7 @@ class CascadeForecaster {
     step.cost = count * rates_.draft_costs[d](1);
   }
 
-  /// Drafter d reviews what the walk made: accepted + 1 tokens of its own.
+  /// Drafter d reviews the proposal: accepted + 1 tokens of its own.
   void review(std::size_t d) {
     Step& step = steps_[d];
     settle();
@@ -186,15 +186,15 @@ class CascadeForecaster {
       const bool later = limit > 0;
       if (later) next_turn();
       limit += limits[row][d];
-      for (std::int32_t at = 0; at < limit; ++at) walk(row, d, at, later);
+      for (std::int32_t at = 0; at < limit; ++at) append_step(row, d, at, later);
     }
   }
 
-  /// Another drafter's turn begins, at whatever length.
+  /// Starts another drafter's turn.
   void next_turn() { std::fill(since_.begin(), since_.end(), 0.0); }
-  /// What drafter d appends to proposals of length `at`, which reviewer `row` will judge. `later`: others had
-  /// their turns before.
-  void walk(std::size_t row, std::size_t d, std::int32_t at, bool later = false) {
+  /// Appends the step of drafter d to proposals of length `at`, which reviewer `row` will verify. `later`:
+  /// other drafters had their turns before.
+  void append_step(std::size_t row, std::size_t d, std::int32_t at, bool later = false) {
     const auto from = static_cast<std::size_t>(at);
     const double mass = lengths_[from];
     if (mass == 0) return;
@@ -219,7 +219,7 @@ class CascadeForecaster {
     }
   }
 
-  /// What is still alive at the end was accepted as a whole.
+  /// Counts proposals without a rejection as accepted in full.
   void settle() {
     for (std::size_t i = 0; i < alive_.size(); ++i) accepted_[i] += alive_[i];
   }
@@ -248,17 +248,17 @@ class CascadeForecaster {
       begin(bound);
       propose();
       settle();
-      double stays = 0;
+      double repeats = 0;  // probability that the next round starts from the same run
       for (std::size_t i = 0; last > 0 && i < alive_.size(); ++i) {
         const double goes_on = alive_[i] * next(static_cast<std::int32_t>(run + i));
         const std::size_t to = std::min(run + i + 1, last);
-        (to == run ? stays : runs_[to]) += to == run ? goes_on : runs_[run] * goes_on;
+        (to == run ? repeats : runs_[to]) += to == run ? goes_on : runs_[run] * goes_on;
       }
       double often = runs_[run];
-      if (stays > 1 - kRare)
+      if (repeats > 1 - kRare)
         tokens = weight = 0, often = 1;  // for ever
       else
-        often /= 1 - stays;
+        often /= 1 - repeats;
       for (std::size_t i = 0; i < accepted_.size(); ++i)
         tokens += often * (static_cast<double>(i) + 1) * accepted_[i];
       weight += often;
@@ -286,11 +286,11 @@ class CascadeForecaster {
   double unit_ = 1;
   std::size_t longest_curve_ = 1;     // of those under the target
   std::int32_t run_ = 0;              // draft tokens in a row that were right before the round
-  std::vector<double> runs_;          // how often so many
+  std::vector<double> runs_;          // how often each run length occurs
   std::vector<Step> steps_;           // (n) by drafter
   std::vector<std::int64_t> bounds_;  // by row: most draft tokens
   std::vector<double> lengths_;       // probability of each length
-  std::vector<double> since_;         // and how many of it are this turn's, in the mean
+  std::vector<double> since_;         // mean number of its tokens that are of this turn
   std::vector<double> alive_;         // and that all of it is accepted so far
   std::vector<double> accepted_;      // probability of so many accepted, of those that it is known of
   std::vector<double> calls_;         // (n) so far
@@ -307,7 +307,7 @@ inline CascadeForecast forecast_chain(const CascadeRates& rates, std::int32_t le
   return detail::CascadeForecaster(rates).horizontal({&length, 1});
 }
 
-/// A horizontal cascade: counts[d] draft tokens of drafter d, which nobody but the target reviews:
+/// A horizontal cascade: counts[d] draft tokens of drafter d, verified by the target only:
 /// horizontal_ewif() if nodes do not matter. Throws std::invalid_argument. Cost: O(sum of counts). Chen et
 /// al. 2024, section 3.2.
 inline CascadeForecast forecast_horizontal(const CascadeRates& rates, std::span<const std::int32_t> counts) {
@@ -328,7 +328,7 @@ inline CascadeForecast forecast_vertical(const CascadeRates& rates, std::int32_t
 /// what row 0 proposes the target judges. That a drafter has nothing to draft (an n-gram without a match) is
 /// not modelled. Throws std::invalid_argument unless limits are (n, n), upper triangular, in [0, 1024], and
 /// the last one is at least 1 where its column is used. Cost: O(sum over rows of length times step), some
-/// microseconds for three drafters. Same paper, algorithm 1 with the slips mended.
+/// microseconds for three drafters. Same paper, algorithm 1 with corrections.
 inline CascadeForecast forecast_cascade(const CascadeRates& rates, const CascadeLimits& limits) {
   return detail::CascadeForecaster(rates).cascade(limits);
 }

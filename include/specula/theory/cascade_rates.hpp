@@ -1,4 +1,4 @@
-// What a cascade is made of, on paper: how often draft tokens stay, what calls cost, and limits.
+// Inputs of the cascade model: acceptance rates, call costs, limits.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace specula {
 
-/// The probability that a draft token stays, given that those before it did, by how many those are; the last
-/// entry repeats. One entry is the papers' assumption that depth does not matter.
+/// The acceptance rate of a draft token by depth, the number of accepted draft tokens before it; the last
+/// entry repeats. One entry is the papers' assumption of a constant rate.
 class AcceptanceCurve {
  public:
   /// Throws std::invalid_argument unless the rate is in [0, 1].
@@ -37,11 +37,11 @@ class AcceptanceCurve {
   std::vector<double> rates_;
 };
 
-/// n drafters, largest first, and a target: how often draft tokens stay and what calls cost.
+/// Acceptance rates and call costs of n drafters, largest first, and a target.
 struct CascadeRates {
   /// (n, n): [r][d] for tokens of drafter d >= r under reviewer r, which is the target for r = 0 and drafter
   /// r - 1 else. What a drafter reviewed is its own. Depth counts from the root for the target and from where
-  /// the review began for a drafter. Entries with d < r are not looked at.
+  /// the review began for a drafter. Entries with d < r are not read.
   std::vector<std::vector<AcceptanceCurve>> acceptance;
   /// (n) a drafter's call by its nodes, and the target's, in any unit: forecasts are in target calls over one
   /// node. A drafter drafts with calls over one node and reviews m draft tokens with a call over m + 1.
@@ -52,11 +52,11 @@ struct CascadeRates {
   /// proposals of one length began it at different lengths). Empty: as `acceptance`, from the root.
   std::vector<std::vector<AcceptanceCurve>> acceptance_after = {};
   /// Depth under the target does not begin anew with every round: it is how many draft tokens in a row were
-  /// right, or would have been. After a rejection that is none. Where all of a proposal stays and the first
+  /// right, or would have been. After a rejection that is 0. If all of a proposal is accepted and the first
   /// drafter would have drafted the target's own token too, the next round's first draft token is as likely
-  /// to stay as if the proposal had gone on. Matters where the curve rises and proposals are short: their
-  /// rounds often begin in the middle of what is easy. Cost: a forecast then sums over the proposal once for
-  /// each depth of the longest curve, at most.
+  /// to be accepted as if the proposal had continued. Matters where the curve rises and proposals are short:
+  /// their rounds often begin in the middle of what is easy. Cost: a forecast then sums over the proposal
+  /// once for each depth of the longest curve, at most.
   bool runs = false;
 };
 

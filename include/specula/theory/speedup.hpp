@@ -1,5 +1,4 @@
-// Closed forms for what speculation gains if every draft token stays with the same probability, whatever
-// happened before.
+// Closed forms for the expected tokens and speedup of speculative decoding at a constant acceptance rate.
 #pragma once
 
 #include <cmath>
@@ -43,8 +42,8 @@ inline double geometric_sum(double r, std::int32_t k) {
 
 }  // namespace detail
 
-/// Expected new tokens of a round with `k` draft tokens that each stay with probability `alpha` if those
-/// before them did, the target's own token included: (1 - alpha^(k+1)) / (1 - alpha). Throws
+/// Expected new tokens of a round with `k` draft tokens of acceptance rate `alpha`, the target's own token
+/// included: (1 - alpha^(k+1)) / (1 - alpha). Throws
 /// std::invalid_argument unless alpha is in [0, 1] and k >= 0. Leviathan et al. 2023, equation 1.
 inline double expected_tokens(double alpha, std::int32_t k) {
   detail::check_rate("expected_tokens", "alpha", alpha);
@@ -113,8 +112,8 @@ inline double horizontal_ewif(std::span<const double> alphas, std::span<const do
   return tokens / cost;
 }
 
-/// d horizontal_ewif / d alphas[at], `at` from 0: what a better drafter at that place is worth. Throws as
-/// horizontal_ewif, and unless `at` is a place. Same paper, corollary 4.6.
+/// d horizontal_ewif / d alphas[at], `at` from 0: the sensitivity to the drafter at that position. Throws as
+/// horizontal_ewif, and unless `at` is a valid index. Same paper, corollary 4.6.
 inline double horizontal_ewif_derivative(std::span<const double> alphas, std::span<const double> costs,
                                          std::int32_t at) {
   if (alphas.size() != costs.size())

@@ -1,4 +1,4 @@
-// The lengths and limits that the forecasts like best.
+// Searches draft lengths and cascade limits for the best predicted speedup.
 #pragma once
 
 #include <algorithm>
@@ -27,12 +27,12 @@ struct TunerOptions {
   /// The least that the first limit of a cascade may be: 1 finds the best cascade that uses its first
   /// drafter.
   std::int32_t least_first = 0;
-  /// Of the tree, root included.
+  /// Largest proposal, root included.
   std::int32_t max_nodes = std::numeric_limits<std::int32_t>::max();
   /// What each entry of the last column of a cascade's limits may be, in place of 0..max_length: the paper
   /// always takes 10. Empty: 0..max_length.
   std::vector<std::int32_t> last_column = {10};
-  /// Up to so many candidates a search tries all; it climbs from several starts if there are more.
+  /// A search is exhaustive up to this many candidates, and climbs from several starts if there are more.
   std::int32_t exhaustive = 20000;
 };
 

@@ -1,4 +1,4 @@
-// Which of the target's keys a drafter that attends to them (GLIDE) sees in training.
+// Block-wise cross-attention mask for training GLIDE: which of the target's keys a draft token sees.
 #pragma once
 
 #include <cstdint>

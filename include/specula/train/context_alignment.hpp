@@ -1,4 +1,4 @@
-// What a feature head sees in training so that it is what it will see when it drafts (HASS).
+// Context alignment of HASS: training a feature head on its own features, as it drafts.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The loss by which one model learns to stop at several exits (sorted fine-tuning), and its gradient.
+// Sorted fine-tuning loss of a model with early exits, and its gradient.
 #pragma once
 
 #include <algorithm>

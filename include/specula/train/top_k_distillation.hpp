@@ -1,5 +1,4 @@
-// The loss by which a draft learns the target's distribution, the likeliest tokens counting most (HASS), and
-// its gradient, fused from the two rows of logits.
+// Top-k distillation loss (HASS) and its gradient, fused from the two rows of logits.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Tiles of K and V on their way through shared memory: a ring of stages that async copies fill.
+// Pipelined K and V tiles for mma.sync: a ring of shared-memory stages filled by async copies.
 #pragma once
 
 #include "specula/cuda/args/paged_kv.cuh"

@@ -1,5 +1,4 @@
-// Tiles of K and V where wgmma wants them, on their way through a ring of stages; e4m3 bytes are widened
-// there.
+// Pipelined K and V tiles for wgmma: a ring of shared-memory stages; e4m3 bytes are widened in it.
 #pragma once
 
 #include "specula/cuda/attention/kv_ring.cuh"
@@ -49,7 +48,7 @@ class PanelRing<Element, Float8E4M3, kHead, kWarps, kStages>
   SPECULA_HD void widen(Memory& memory, int stage) const {
     constexpr int kAtOnce = 2;  // loads under way: a thread that copies has few registers
     static_assert(Base::kCopies % kAtOnce == 0, "whole batches");
-    // Which half of the columns stays where the bytes are.
+    // Which half of the columns is written where the bytes were.
     const int here = this->chunk() / 4 % 2 == 0 ? 8 : 0, there = 8 - here;
     SPECULA_UNROLL
     for (int first = 0; first < Base::kCopies; first += kAtOnce) {

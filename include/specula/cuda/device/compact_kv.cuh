@@ -1,4 +1,4 @@
-// What a cache holds of an accepted path moves to the front, all layers in one launch.
+// KV compaction: moves the keys and values of accepted paths together, all layers in one launch.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,4 @@
-// CAPE on the device: a greedy spine, and beside each of its tokens the runners-up, more of them where the
-// draft is less sure.
+// CAPE on the device: a greedy chain with sibling tokens, more of them where the draft is less confident.
 #pragma once
 
 #include <cstddef>

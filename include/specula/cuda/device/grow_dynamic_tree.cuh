@@ -1,4 +1,4 @@
-// EAGLE-2's dynamic tree on the device: grown where the draft is confident, cut to the likeliest nodes.
+// EAGLE-2's dynamic draft tree on the device: expanded by confidence, pruned to the likeliest nodes.
 #pragma once
 
 #include <cstddef>
@@ -296,12 +296,12 @@ cudaError_t make_dynamic_tree_plan(DynamicTreePlan<Element>* plan, const Dynamic
 }
 
 /// One level of growth, as specula::DynamicTree. Level 0 reads the draft's rows after the roots, (B, V), and
-/// begins anew; level l in [1, E] those of level l - 1 of `out`, (B, K, V) as they lie there. The K best
-/// tokens of each row are candidates (largest logits, ties to the lower token, -infinity never); what they
-/// are worth is the product of the draft's softmax probabilities, at temperature 1, on the way to them. Of
-/// the level's candidates the K best, ties to the older, are written to level l of `out` (by age) for the
-/// draft to be run on; level E writes none. All levels are to be run, in order, on the same workspace, and
-/// the draft before each. A sequence that has a bad row grows no further. No output may overlap an input.
+/// starts a new tree; level l in [1, E] reads those of level l - 1 of `out`, (B, K, V), in that order. The K
+/// best tokens of each row are candidates (largest logits, ties to the lower token, never -infinity), scored by
+/// the product of the draft's softmax probabilities, at temperature 1, along their path. The K best candidates
+/// of the level, ties to the older, are written to level l of `out` (by age) as the next input of the draft;
+/// level E writes none. All levels must be run, in order, on the same workspace, each after the draft. A
+/// sequence with a bad row grows no further. No output may overlap an input.
 ///
 /// Cost: one launch; a read of the rows and a second one of no more than K tiles of 512 tokens of each.
 /// Errors: cudaErrorInvalidValue for a level that is not in [0, E], a stride that is neither 0 nor at least

@@ -1,5 +1,4 @@
-// How much the blocks of a decoder change the residual stream: the mean cosine, layer by layer, of what goes
-// into a block and what comes out of it.
+// Layer similarity on the device: the mean cosine of a block's input and output, per layer.
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,4 @@
-// Draft tokens copied from the text itself, on the device: Max-Gram and prompt lookup without a host round
-// trip.
+// N-gram speculation on the device: Max-Gram and prompt lookup without a host round trip.
 #pragma once
 
 #include <cstdint>
@@ -134,7 +133,7 @@ class SuffixSearch {
         const auto end = static_cast<std::int32_t>(at);
         std::int32_t n = 1;
         while (n < smaller(most, end + 1) && text_.tokens[end - n] == text_.from_end(n)) ++n;
-        if (n > length) length = n, place = end;  // places rise: the earliest stays
+        if (n > length) length = n, place = end;  // places ascend: the earliest is kept
       }
       if (begin > committed_ - kAtOnce * block_.size()) break;  // and no sum overflows
       begin += kAtOnce * block_.size();

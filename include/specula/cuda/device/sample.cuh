@@ -1,5 +1,4 @@
-// Draws tokens from rows of logits on the device: plain sampling, and a draft's tokens with the distribution
-// they came from.
+// Sampling from rows of logits on the device: tokens, and a draft's tokens with their distributions.
 #pragma once
 
 #include "specula/cuda/args/arguments.cuh"
@@ -36,8 +35,8 @@ struct SampleArgs {
   double* scale =
       nullptr;  // (R, draws) what the distribution is multiplied by: 1 over the mass that earlier draws left
 
-  // From one row's outputs to the next one's, in elements, forwards or backwards, so that tokens go into
-  // trees and the rest where verification looks for it; 0: they lie without gaps.
+  // Distance between the outputs of consecutive rows, in elements, of either sign, so that tokens can be written
+  // into trees and the rest where verification reads it; 0: contiguous.
   std::int64_t token_stride = 0, stats_stride = 0, prob_stride = 0, scale_stride = 0;
 };
 

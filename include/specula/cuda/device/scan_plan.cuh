@@ -1,4 +1,4 @@
-// How scans of rows are spread over a device: blocks, threads, and rows in one pass.
+// Launch configuration of row scans: blocks, threads, and rows per pass.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,7 @@ inline bool is_plan(const ScanPlan& plan, bool has_verifier_warp) {
 constexpr int kMostRows = 8;  // in one pass
 
 /// Rows that are read ahead cost their bytes where they are not wanted, a pass costs its latency: about 5 us,
-/// in which an H100 reads 15 MB (112 KB a multiprocessor). So many bytes are worth reading ahead.
+/// in which an H100 reads 15 MB (112 KB a multiprocessor). That is the amount to read ahead.
 inline int rows_in_a_pass(const ScanTask& task, int processors) {
   const std::int64_t row =
       static_cast<std::int64_t>(task.problems) * task.vocab * static_cast<std::int64_t>(task.element_bytes);

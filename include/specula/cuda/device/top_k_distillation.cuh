@@ -1,5 +1,4 @@
-// The loss by which a draft learns the target's distribution (HASS) and its gradient, fused from the two rows
-// of logits, on the device.
+// Top-k distillation loss (HASS) and its gradient on the device, fused from the two rows of logits.
 #pragma once
 
 #include <cmath>
@@ -218,7 +217,7 @@ __global__ void __launch_bounds__(256, 2)
 
 /// What the host knows of the batches to come.
 struct DistillationCapacity {
-  int rows = 0;   // R: exactly so many each time
+  int rows = 0;   // R: exactly, in every call
   int vocab = 0;  // V
 };
 /// How rows of these elements are launched.

@@ -1,5 +1,4 @@
-// Attention of proposals over cache and tree: every query sees its sequence's committed tokens and, in the
-// tree, itself and its ancestors.
+// Tree attention over a KV cache: a query sees its sequence's committed tokens, its ancestors and itself.
 #pragma once
 
 #include "specula/cuda/device/tree_attention_mma.cuh"

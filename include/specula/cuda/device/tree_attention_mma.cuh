@@ -1,4 +1,4 @@
-// tree_attention() by mma.sync: any device from sm_80 on, and best up to 32 packed rows.
+// Tree attention by mma.sync: for sm_80 and later, fastest up to 32 packed rows.
 #pragma once
 
 #include "specula/cuda/args/launch.cuh"

@@ -17,7 +17,7 @@ namespace cuda {
 /// What the host knows of the batches to come; everything else is device arrays, so that one captured graph
 /// serves every round.
 struct TreeAttentionCapacity {
-  int sequences = 1;    // B: exactly so many each time, of which some may have no nodes
+  int sequences = 1;    // B: exactly, in every call; some may have no nodes
   int max_nodes = 64;   // of a tree, the root included; further ones are not computed
   int query_heads = 0;  // Hq, a multiple of kv_heads
   int kv_heads = 0;     // Hkv

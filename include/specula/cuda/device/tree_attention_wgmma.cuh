@@ -1,4 +1,4 @@
-// tree_attention() by wgmma: trees of many packed rows, on Hopper.
+// Tree attention by wgmma: for trees of many packed rows on Hopper.
 #pragma once
 
 #include "specula/cuda/args/launch.cuh"
@@ -62,10 +62,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
 
 #ifdef __CUDACC__
 
-/// A plan for tree_attention_wgmma(), as make_tree_attention_mma_plan(). Right for any number of rows;
-/// wants_wgmma() says from which on it is worth it. Outside of captures. Errors:
-/// cudaErrorNotSupported where the running program has no code for sm_90a or the device is another one;
-/// cudaErrorInvalidValue where a capacity is out of range; else what the driver says.
+/// A plan for tree_attention_wgmma(), as make_tree_attention_mma_plan(). Correct for any number of rows;
+/// wants_wgmma() tells when it is faster. Must not be called during a capture. Errors:
+/// cudaErrorNotSupported if the program has no code for sm_90a or the device is another one;
+/// cudaErrorInvalidValue if a capacity is out of range; otherwise those of the driver.
 template <class Element, int kHead, class Stored = Element>
 cudaError_t make_tree_attention_wgmma_plan(TreeAttentionPlan<Element, kHead, Stored>* plan,
                                            const TreeAttentionCapacity& capacity, int device) {

@@ -113,7 +113,7 @@ struct BuildTreeArgs {
 
 /// The proposal of one sequence: the root, as much of the spine as there is room for, and of the other
 /// draft tokens those that are likeliest to stay, ties to the older; all by age. Cost: a selection among the
-/// others, a pass over the later nodes for each node, and a walk to its root.
+/// others, a pass over the later nodes for each node, and a traversal to its root.
 template <class Group>
 class TreeBuilder {
  public:

@@ -1,4 +1,4 @@
-// What follows from the parents of a tree's nodes: depths, links to children and siblings, who sees whom.
+// Links of a tree from its parents: depths, children, siblings, attention masks.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The best tokens of a row, after one scan of it by a cluster.
+// Top-k tokens of a row after one scan of it by a cluster.
 #pragma once
 
 #include <utility>

@@ -1,4 +1,4 @@
-// What drafters that are conditioned on the target share.
+// Common base of drafters that are conditioned on the target: GLIDE, EAGLE, HASS.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@
 namespace specula::detail {
 
 /// A ModelDrafter over a draft model that reads memory of the target. `Accessor` has a `name` for messages,
-/// and `of(target)`, the view. Between rounds only tokens that were fed as context stay in the draft's cache:
-/// whatever was speculation was calculated while the target had not seen all before it. A model whose cache
-/// is the same whatever it saw says so by keeps_speculation(), and is spared that. Allocates in the
-/// constructor only.
+/// and `of(target)`, the view. Between rounds the draft's cache keeps only tokens appended as context:
+/// speculative ones were computed before the target had processed all tokens before them. A model whose cache
+/// does not depend on the view declares keeps_speculation(), and keeps them. Allocates in the constructor
+/// only.
 template <LanguageModel D, LanguageModel T, class Accessor>
 class ConditionedDrafter {
  public:
@@ -49,10 +49,10 @@ class ConditionedDrafter {
   void truncate(std::int32_t n) { draft_.truncate(n); }
 
   /// Brings the draft to `context` followed by `draft_tokens`. `context` must extend the last one, and be
-  /// what the target holds now. While it is the last one, what was drafted and is now among the draft tokens
-  /// stays. Throws, having changed nothing, std::invalid_argument on a shorter context and std::logic_error
-  /// where the target holds more or fewer tokens. Cost: the draft's pass over the new tokens and the draft
-  /// tokens, unless it is lazy.
+  /// what the target holds now. If it equals the last one, nodes that are among the draft tokens are kept.
+  /// Throws, having changed nothing, std::invalid_argument on a shorter context and std::logic_error if the
+  /// target holds more or fewer tokens. Cost: the draft's pass over the new tokens and the draft tokens,
+  /// unless it is lazy.
   void sync(Tokens context, Tokens draft_tokens) {
     const auto known = static_cast<std::size_t>(draft_.known());
     if (context.size() < known)

@@ -1,4 +1,4 @@
-// A map from pairs of small numbers, for what n-gram drafters count.
+// Open-addressing hash map keyed by pairs of integers, for the counts of n-gram drafters.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace specula::detail {
 
-/// Keys (a, b), a >= 0. Open addressing with linear probing: a look-up is one access to memory in the mean.
-/// Nothing is ever taken out but by clear().
+/// Keys (a, b), a >= 0. Open addressing with linear probing: a look-up is one access to memory on average.
+/// Only clear() removes entries.
 template <class Value>
 class PairMap {
  public:

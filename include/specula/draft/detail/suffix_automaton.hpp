@@ -1,4 +1,4 @@
-// Everything that occurs in a text that grows: the index behind Max-Gram.
+// Suffix automaton of a growing text: the index of Max-Gram.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ class SuffixAutomaton {
     edges_.reserve(3 * n);
   }
 
-  /// Back to the empty text; the room stays. O(room).
+  /// Clears the text; the reserved memory is kept. O(room).
   void clear() {
     text_.clear();
     edges_.clear();
@@ -54,7 +54,7 @@ class SuffixAutomaton {
     last_ = 0;
   }
 
-  /// The text grows by `token`. O(1) in the mean over a text.
+  /// The text grows by `token`. Amortised O(1).
   void append(Token token) {
     if (size() == room_) reserve(room_ < kMost / 2 ? std::max(64, 2 * room_) : std::max(kMost, room_ + 1));
     text_.push_back(token);

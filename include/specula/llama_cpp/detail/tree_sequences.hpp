@@ -1,5 +1,5 @@
-// Which of libllama's sequences carry which cells, so that every node of a tree sees its ancestors and
-// nothing else.
+// Tree attention in libllama: assigns cells of the KV cache to sequences, so that each node attends only to
+// its ancestors.
 #pragma once
 
 #include <llama.h>
@@ -19,13 +19,13 @@ namespace specula::llama_cpp::detail {
 /// Sequences that a context may know (LLAMA_MAX_SEQ, which is not public).
 inline constexpr std::int32_t kMostSequences = 256;
 
-/// A query of libllama sees the cells that carry its first sequence and do not lie behind it. So a tree has a
-/// sequence a leaf, and a node carries those of the leaves below it. Sequence 0 carries the whole context and
-/// goes on into the first branch: a chain needs no other. A sequence that is not needed any more keeps what
-/// it has of the context, since copying a long prefix costs far more than the few tokens that were added
-/// meanwhile. Nothing is ever copied to a sequence that has it: libllama would count it twice.
+/// A query of libllama attends to the cells of its first sequence at or before its position. So a tree has
+/// one sequence per leaf, and a node belongs to those of the leaves below it. Sequence 0 holds the whole
+/// context and the first branch: a chain needs no other. An unused sequence keeps its part of the context,
+/// since copying a long prefix costs far more than the few tokens added since. Cells are never copied to a
+/// sequence that has them: libllama would count them twice.
 ///
-/// Allocates in the constructor only. Copies and removals cost a look at every cell of the cache each.
+/// Allocates in the constructor only. Each copy or removal reads every cell of the cache.
 class TreeSequences {
  public:
   /// `waiting`: most committed tokens that may be part of a plan.
@@ -39,13 +39,13 @@ class TreeSequences {
     ids_.reserve((first + nodes) * leaves);
   }
 
-  /// Tokens of the context that lie in the cache.
+  /// Tokens of the context in the cache.
   std::int32_t cached() const { return now_.end[0] - tip_depth(0); }
   std::int32_t node_count() const { return static_cast<std::int32_t>(nodes_.size()); }
   NodeId parent(NodeId node) const { return at(node).parent; }
 
-  /// Throws std::runtime_error if the cache does not hold what it ought to: somebody else has changed it, or
-  /// libllama has taken cells of a window that nobody looks through any more. O(1).
+  /// Throws std::runtime_error if the cache does not hold the positions of the context: other code has
+  /// changed it, or libllama has reused cells outside every attention window. O(1).
   void(check)() const {
     const std::int32_t first = llama_memory_seq_pos_min(memory_, 0),
                        last = llama_memory_seq_pos_max(memory_, 0), end = now_.end[0];
@@ -68,7 +68,7 @@ class TreeSequences {
     list();
   }
 
-  /// Of the batch: entries, the position of each, and the sequences that it carries, ascending.
+  /// The batch: number of entries, position of each, and its sequences, ascending.
   std::int32_t entries() const { return static_cast<std::int32_t>(positions_.size()); }
   std::int32_t position(std::int32_t entry) const { return positions_[static_cast<std::size_t>(entry)]; }
   std::span<llama_seq_id> ids(std::int32_t entry) {
@@ -76,13 +76,13 @@ class TreeSequences {
     return std::span(ids_).subspan(begins_[i], begins_[i + 1] - begins_[i]);
   }
 
-  /// The batch was decoded.
+  /// Must be called after the batch was decoded.
   void mark_decoded() {
     for (std::int32_t s = 0; s < now_.leaves; ++s)
       if (touched(s)) end(s) = context_ + waiting_ + tip_depth(s);
   }
 
-  /// It was not: whatever of it got into the cache leaves it.
+  /// Must be called if decoding failed: removes the batch from the cache.
   void take_back() {
     for (std::int32_t s = 0; s < now_.leaves; ++s)
       if (touched(s)) remove(s, before_.end[index(s)]);
@@ -90,7 +90,7 @@ class TreeSequences {
     nodes_.resize(static_cast<std::size_t>(nodes_before_));
   }
 
-  /// A path from the context down joins it, all other nodes leave the cache. Empty: all do.
+  /// Adds a path from the context down to the context; removes all other nodes from the cache.
   void commit(Nodes path) {
     const std::int32_t context = cached(), longer = context + static_cast<std::int32_t>(path.size());
     const std::int32_t winner = path.empty() ? 0 : at(path.back()).sequence;
@@ -101,7 +101,7 @@ class TreeSequences {
     now_.tip[0] = kNoParent;
   }
 
-  /// All nodes leave the cache, and what lies at `n` and behind it.
+  /// Removes all nodes, and the context from position `n` on.
   void truncate(std::int32_t n) {
     commit({});
     for (std::int32_t s = 0; s < kMostSequences; ++s) cut(s, n);

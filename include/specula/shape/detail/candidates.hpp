@@ -1,4 +1,4 @@
-// Draft tokens that may enter a deterministic proposal, and the choice among them.
+// Candidates of a deterministic proposal: top-k expansion, and pruning by path probability.
 #pragma once
 
 #include <algorithm>
@@ -16,14 +16,14 @@ namespace specula::detail {
 
 struct Candidate {
   Token token;
-  std::int32_t parent;  // whatever the shape counts in: another candidate, or a node of the tree
-  float confidence;     // the draft's probability of the token
-  double reach;         // probability that it stays, which its ancestors must too; at most its parent's
-  NodeId drafted = kNoParent;  // its number among the drafter's nodes, if it is one
-  NodeId node = kNoParent;     // its number in the tree, if it is in
+  std::int32_t parent;         // index of a candidate or node of the tree, as the shape decides
+  float confidence;            // the draft's probability of the token
+  double reach;                // probability that the path up to it is accepted; at most its parent's
+  NodeId drafted = kNoParent;  // its number among the drafter's nodes, if it was run
+  NodeId node = kNoParent;     // its number in the tree, if it was added
 };
 
-/// Largest reach first, then the older.
+/// Orders by reach, largest first, ties to the lower index.
 struct Likelier {
   std::span<const Candidate> pool;
   bool operator()(std::int32_t a, std::int32_t b) const {
@@ -32,10 +32,11 @@ struct Likelier {
   }
 };
 
-/// A pool, and a list of some of it. Allocates in reserve(), and later only what that was too small for.
+/// A pool of candidates and a list of selected ones. Allocates in reserve(), and later only if that was too
+/// small.
 class Candidates {
  public:
-  /// Candidates in all, tokens of a row, nodes of a draft call.
+  /// `pool` candidates, `row` tokens per row, `width` nodes per draft call.
   void reserve(std::int32_t pool, std::int32_t row, std::int32_t width) {
     pool_.reserve(static_cast<std::size_t>(pool));
     listed.reserve(static_cast<std::size_t>(pool));
@@ -71,7 +72,7 @@ class Candidates {
     listed.resize(pool_.size());
     std::iota(listed.begin(), listed.end(), 0);
   }
-  /// Lists the ancestors of what is listed. Cost: the square of their number.
+  /// Adds the ancestors of the listed candidates to the list. Cost: quadratic in the length of the list.
   void list_ancestors() {
     for (std::size_t i = 0; i < listed.size(); ++i) {
       const std::int32_t parent = (*this)[listed[i]].parent;
@@ -79,8 +80,8 @@ class Candidates {
         listed.push_back(parent);
     }
   }
-  /// Leaves in the list the `most` likeliest to stay, ties to the lower index: an ancestor is never after its
-  /// descendants, so it never goes before them.
+  /// Keeps the `most` listed candidates of the largest reach, ties to the lower index. An ancestor has no
+  /// smaller reach and a lower index than its descendants, so it is never removed before them.
   void keep_best(std::int32_t most) {
     const auto count = static_cast<std::size_t>(std::max(0, most));
     if (count >= listed.size()) return;
@@ -88,8 +89,8 @@ class Candidates {
                      Likelier{pool_});
     listed.resize(count);
   }
-  /// The same, and no more than pay beside the `nodes` that are in the tree. Sorts the list by index: parents
-  /// first.
+  /// The same, and at most as many as pay in addition to the `nodes` of the tree. Sorts the list by index,
+  /// which puts parents first.
   void prune(std::int32_t most, const ProposeContext& round, std::int32_t nodes) {
     keep_best(most);
     if (round.cost_model) {
@@ -102,7 +103,7 @@ class Candidates {
   }
 
   std::vector<std::int32_t> listed;    // indices
-  std::vector<std::int32_t> frontier;  // indices: what the draft is to be run behind next
+  std::vector<std::int32_t> frontier;  // indices: the nodes of the next draft call
   std::vector<Token> tokens;           // of a draft call
   std::vector<NodeId> parents;
 
@@ -112,7 +113,7 @@ class Candidates {
   std::vector<double> reaches_;
 };
 
-/// Whether the drafter can, and should, be run behind the root (level 0) or the frontier.
+/// Whether the drafter can be run over the root (level 0) or the frontier, and whether that pays.
 template <class D>
 bool expands(const D& drafter, const ProposeContext& round, Candidates& work, std::int32_t level,
              NodeId drafted) {
@@ -125,10 +126,9 @@ bool expands(const D& drafter, const ProposeContext& round, Candidates& work, st
   return round.should_draft_level(reach, width, level + 1, 1);
 }
 
-/// Runs the draft behind the root, which begins with its sync(), if there are no candidates yet, or the
-/// frontier, in one call; then, the list being empty at first, visit(parent, node, row) for each row:
-/// `parent` is a candidate or kNoParent, `node` what an error calls the row. `drafted` counts the drafter's
-/// nodes.
+/// Runs the draft in one call over the root, after a sync(), if there are no candidates yet, otherwise over
+/// the frontier. Then clears the list and calls visit(parent, node, row) for each row: `parent` is a
+/// candidate or kNoParent, `node` the number that errors name. `drafted` counts the drafter's nodes.
 template <class D, class Visit>
 void run_frontier(D& drafter, const ProposeContext& round, ProposalBuilder& tree, Candidates& work,
                   NodeId& drafted, Visit visit) {
@@ -136,7 +136,7 @@ void run_frontier(D& drafter, const ProposeContext& round, ProposalBuilder& tree
   work.tokens.clear();
   work.parents.clear();
   if (at_root) {
-    drafter.sync(round.committed, {});  // not before: who is not asked costs nothing
+    drafter.sync(round.committed, {});  // only here: an unused drafter must cost nothing
     work.tokens.push_back(tree.root());
     work.parents.push_back(kNoParent);
   }
@@ -153,8 +153,8 @@ void run_frontier(D& drafter, const ProposeContext& round, ProposalBuilder& tree
   }
 }
 
-/// The same, adding the `top_k` best tokens behind each as candidates, and making the `top_k` likeliest of
-/// them the frontier.
+/// The same, adding the `top_k` likeliest tokens after each node as candidates; the `top_k` of them with the
+/// largest reach become the frontier.
 template <class D>
 void expand(D& drafter, const ProposeContext& round, ProposalBuilder& tree, Candidates& work,
             std::int32_t top_k, NodeId& drafted) {
@@ -168,7 +168,7 @@ void expand(D& drafter, const ProposeContext& round, ProposalBuilder& tree, Cand
   work.frontier.assign(work.listed.begin(), work.listed.end());
 }
 
-/// Puts the listed candidates, parents first, into the tree.
+/// Adds the listed candidates to the tree. Requires that parents come first.
 inline void build_tree(ProposalBuilder& tree, Candidates& work) {
   for (const std::int32_t i : work.listed) {
     Candidate& c = work[i];

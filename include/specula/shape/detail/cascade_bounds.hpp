@@ -1,4 +1,4 @@
-// How long the proposals of a cascade can become under its table of limits.
+// Upper bounds on the proposal length of a cascade under its table of limits.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 
 namespace specula::detail {
 
-/// Writes for each row of an upper triangular table of limits (none negative) the most tokens that a proposal
-/// under it can have. A short proposal may go further beyond a limit than a long one, so it goes by the least
-/// and the most that there can be before each turn.
+/// Writes, per row of an upper triangular table of limits (none negative), the largest number of tokens of a
+/// proposal under it. A short proposal may exceed a limit by more than a long one, so the recursion tracks
+/// the smallest and the largest length before each turn.
 template <class Limits>
 void cascade_bounds(const Limits& limits, std::span<std::int64_t> bounds) {
   const std::size_t n = bounds.size(), last = n - 1;
-  const std::int64_t batch = limits[last][last];  // what the last drafter drafts at a time
+  const std::int64_t batch = limits[last][last];  // tokens that the last drafter drafts at a time
   for (std::size_t row = n; row-- > 0;) {
     std::int64_t least = 0, most = 0, limit = 0;
     for (std::size_t i = row; i < n; ++i) {

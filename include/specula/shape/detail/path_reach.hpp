@@ -1,11 +1,11 @@
-// How likely a node of a proposal is to be accepted, by the draft's confidences.
+// Acceptance probability of a path of a proposal, from the draft's confidences.
 #pragma once
 
 #include "specula/concepts.hpp"
 
 namespace specula::detail {
 
-/// Probability that `node` is accepted: the product along its path. 1 where nobody asks, without a CostModel.
+/// Probability that `node` is accepted: the product along its path. 1 without a CostModel.
 inline double path_reach(const ProposeContext& round, const TokenTree& tree, NodeId node) {
   double reach = 1;
   for (NodeId n = node; round.cost_model && n != 0; n = tree.parent(n))

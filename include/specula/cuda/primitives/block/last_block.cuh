@@ -1,4 +1,4 @@
-// The block that comes last goes on: how a launch of many ends with a little work on what all of them left.
+// Last-block reduction: the last block of a launch to finish merges the results of all.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The k largest of many, by counting for each how many come before it: no order of work shows in the result.
+// Deterministic top-k: an element's rank is the number of elements before it.
 #pragma once
 
 #include <cstddef>

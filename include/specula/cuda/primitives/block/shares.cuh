@@ -1,4 +1,4 @@
-// Tasks that neighbouring lanes share: where there are fewer tasks than threads, a task takes less time.
+// Divides a task among neighbouring lanes where there are fewer tasks than threads.
 #pragma once
 
 #include "specula/cuda/host_device.cuh"

@@ -1,4 +1,4 @@
-// Copies from device to shared memory that go on while the thread computes: cp.async.
+// Asynchronous copies from device to shared memory: cp.async.
 #pragma once
 
 #include "specula/cuda/host_device.cuh"

@@ -1,4 +1,4 @@
-// Division by numbers that the host knows, without dividing.
+// Division by an invariant integer as a multiplication and a shift.
 #pragma once
 
 #include <cstdint>

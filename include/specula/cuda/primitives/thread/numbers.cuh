@@ -116,7 +116,7 @@ SPECULA_HD std::uint32_t max_of_words(BFloat16, std::uint32_t a, std::uint32_t b
 #endif
 }
 
-/// 2^x within two units in the last place; 0 for results below 2^-126, and for -infinity; NaN stays NaN.
+/// 2^x within two units in the last place; 0 for results below 2^-126, and for -infinity; NaN for NaN.
 SPECULA_HD float exp2_fast(float x) {
 #ifdef __CUDA_ARCH__
   float out;

@@ -1,4 +1,4 @@
-// The uniform draws of specula::PhiloxRandom on a device: the same words for the same key.
+// Philox uniform draws on the device: the words of specula::PhiloxRandom for the same key.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Addresses of shared memory as instructions take them.
+// Shared-memory addresses as operands of PTX instructions.
 #pragma once
 
 #include "specula/cuda/host_device.cuh"

@@ -72,8 +72,8 @@ SPECULA_HD void element_of(std::uint32_t word, int place, Short& out) {
   out.bits = static_cast<std::uint16_t>(word >> (16 * place));
 }
 
-/// A lane's 16 elements of a tile as words, as they lie in memory: a load that somebody looks at a part of is
-/// waited for where it stands, so nobody may before the tile is wanted.
+/// A lane's 16 elements of a tile as raw words in memory order. Using any part of a load waits for it, so the
+/// words must not be converted before the tile is needed.
 template <class Element>
 struct RawTile {
   static constexpr int kInWord = 4 / static_cast<int>(sizeof(Element)), kWords = kPerLane / kInWord;

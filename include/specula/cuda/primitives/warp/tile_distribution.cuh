@@ -1,4 +1,4 @@
-// The distribution of a row from the statistics of its tiles, whoever measured them.
+// The distribution of a row from the statistics of its tiles.
 #pragma once
 
 #include "specula/cuda/host_device.cuh"
