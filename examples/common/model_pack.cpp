@@ -7,7 +7,9 @@
 
 #include <specula/draft/feature_head.hpp>
 #include <specula/draft/glide.hpp>
+#include <specula/eigen/json.hpp>
 #include <specula/eigen/llama.hpp>
+#include <specula/eigen/read_llama_config.hpp>
 
 #include "bigram_file.hpp"
 #include "decoding_options.hpp"

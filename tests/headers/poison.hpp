@@ -1,6 +1,6 @@
 // Names that other people's headers define as macros. A header of ours that uses one breaks in their
-// programs, so here each expands to what no compiler accepts. What the standard library and Eigen use
-// themselves comes first:
+// programs, so here each expands to what no compiler accepts. What the standard library, Eigen and
+// nlohmann/json use themselves comes first:
 #pragma once
 
 #include <algorithm>
@@ -56,6 +56,9 @@
 #endif
 #if __has_include(<Eigen/Dense>)
 #include <Eigen/Dense>
+#endif
+#if __has_include(<nlohmann/json.hpp>)
+#include <nlohmann/json.hpp>
 #endif
 
 #define SPECULA_POISON(name, where) @the name name is a macro of where @
