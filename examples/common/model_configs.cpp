@@ -5,6 +5,9 @@
 #include <limits>
 #include <set>
 
+#include <specula/eigen/json.hpp>
+#include <specula/eigen/read_llama_config.hpp>
+
 #include "context.hpp"
 #include "memory.hpp"
 

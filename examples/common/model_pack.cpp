@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <specula/eigen/llama.hpp>
+#include <specula/eigen/read_llama_config.hpp>
 
 #include "bigram_file.hpp"
 #include "decoding_options.hpp"

@@ -18,7 +18,8 @@
 #include <vector>
 
 #include <specula/eigen/int8_groups.hpp>
-#include <specula/eigen/llama_config.hpp>
+#include <specula/eigen/json.hpp>
+#include <specula/eigen/read_llama_config.hpp>
 #include <specula/eigen/safetensors.hpp>
 #include <specula/eigen/tensor_files.hpp>
 

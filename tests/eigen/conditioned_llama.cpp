@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "compiled_llama.hpp"
 #include "count_allocations.hpp"
 #include "naive_llama.hpp"
 #include "random.hpp"
 #include "specula/concepts.hpp"
+#include "specula/eigen/llama.hpp"
 #include "thread_sanitizer.hpp"
 
 namespace {

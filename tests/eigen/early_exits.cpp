@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "compiled_llama.hpp"
 #include "count_allocations.hpp"
 #include "naive_llama.hpp"
 #include "random.hpp"
 #include "specula/concepts.hpp"
+#include "specula/eigen/llama.hpp"
 #include "thread_sanitizer.hpp"
 
 namespace {

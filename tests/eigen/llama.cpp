@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "compiled_llama.hpp"
 #include "naive_llama.hpp"
 #include "random.hpp"
 #include "specula/concepts.hpp"

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "compiled_llama.hpp"
 #include "count_allocations.hpp"
+#include "specula/eigen/llama.hpp"
 
 namespace {
 

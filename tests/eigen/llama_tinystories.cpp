@@ -10,9 +10,9 @@
 #include <memory>
 #include <vector>
 
-#include "compiled_llama.hpp"
 #include "naive_llama.hpp"
 #include "skip.hpp"
+#include "specula/eigen/llama.hpp"
 
 #ifndef SPECULA_SHARED_DIR
 #define SPECULA_SHARED_DIR ""

@@ -240,7 +240,7 @@ TEST_CASE("errors name the fault of a directory") {
   std::filesystem::resize_file(directory.path / "config.json", 100'000'001);
   CHECK(error() == "/config.json: over 100000000 bytes of JSON");
   write_file(directory.path / "config.json", "{");
-  CHECK(error() == "/config.json: offset 1: expected a key in double quotes");
+  CHECK(error().starts_with("/config.json: offset 1: parse error at line 1, column 2: "));
   write_file(directory.path / "config.json", kConfig);
   CHECK(error() == ": neither model.safetensors nor model.safetensors.index.json");
 

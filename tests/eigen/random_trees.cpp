@@ -14,8 +14,8 @@
 
 #include <specula/specula.hpp>
 
-#include "compiled_llama.hpp"
 #include "random.hpp"
+#include "specula/eigen/llama.hpp"
 #include "tree_shapes.hpp"
 
 using namespace specula;

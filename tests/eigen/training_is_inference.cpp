@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "compiled_llama.hpp"
 #include "naive_llama.hpp"
 #include "random.hpp"
+#include "specula/eigen/llama.hpp"
 #include "specula/train/block_mask.hpp"
 #include "specula/train/context_alignment.hpp"
 

@@ -1,6 +1,6 @@
 // Names that other libraries define as macros. A specula header that uses one would break in such programs,
-// so here each expands to a syntax error. The standard library and Eigen use some of them, so they are
-// included first:
+// so here each expands to a syntax error. The standard library, Eigen and nlohmann/json use some of them, so
+// they are included first:
 #pragma once
 
 #include <algorithm>
@@ -56,6 +56,9 @@
 #endif
 #if __has_include(<Eigen/Dense>)
 #include <Eigen/Dense>
+#endif
+#if __has_include(<nlohmann/json.hpp>)
+#include <nlohmann/json.hpp>
 #endif
 
 #define SPECULA_POISON(name, where) @the name name is a macro of where @

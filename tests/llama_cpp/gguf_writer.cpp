@@ -20,11 +20,11 @@
 
 #include <specula/eigen/tensor_files.hpp>
 
-#include "compiled_llama.hpp"
 #include "errors.hpp"
 #include "pack.hpp"
 #include "prompts.hpp"
 #include "random.hpp"
+#include "specula/eigen/llama.hpp"
 #include "tokenizer.hpp"
 
 using namespace specula;

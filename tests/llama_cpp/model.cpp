@@ -16,10 +16,10 @@
 
 #include <specula/specula.hpp>
 
-#include "compiled_llama.hpp"
 #include "pack.hpp"
 #include "random.hpp"
 #include "random_trees.hpp"
+#include "specula/eigen/llama.hpp"
 
 using namespace specula;
 using namespace specula_test;

@@ -1,26 +1,16 @@
-// Weights of a Llama-family decoder: loaded from a Hugging Face directory, or random for tests.
+// Weights of a Llama-family decoder: loaded from a Hugging Face directory, or random for tests. The functions
+// are compiled by compile_llama.hpp.
 #pragma once
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <initializer_list>
 #include <memory>
-#include <set>
-#include <span>
-#include <stdexcept>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "specula/eigen/detail/aligned.hpp"
+#include "specula/eigen/inputs.hpp"
 #include "specula/eigen/llama_config.hpp"
 #include "specula/eigen/panel_matrix.hpp"
-#include "specula/eigen/safetensors.hpp"
-#include "specula/eigen/tensor_files.hpp"
 
 namespace specula::eigen {
 
@@ -29,9 +19,10 @@ template <class Real>
 struct LlamaLayer {
   PanelMatrix<Real> qkv;     // ((heads + 2 kv_heads) * head_dim, hidden): all queries, then keys, then values
   PanelMatrix<Real> output;  // (hidden, heads * head_dim)
-  PanelMatrix<Real> gate_up;                             // (2 intermediate, hidden): gate, then up
-  PanelMatrix<Real> down;                                // (hidden, intermediate)
-  detail::AlignedVector<Real> attention_norm, mlp_norm;  // (hidden), padded with zeros; a feature head has no attention_norm in its first layer
+  PanelMatrix<Real> gate_up;  // (2 intermediate, hidden): gate, then up
+  PanelMatrix<Real> down;     // (hidden, intermediate)
+  detail::AlignedVector<Real> attention_norm,
+      mlp_norm;  // (hidden), padded with zeros; a feature head has no attention_norm in its first layer
   // For a draft conditioned on keys and values, else empty: (target's heads * head_dim, hidden), and the
   // transposed shape.
   PanelMatrix<Real> cross_query, cross_output;
@@ -44,8 +35,7 @@ struct LlamaWeights {
   PanelMatrix<Real> embedding;      // (vocab, hidden)
   PanelMatrix<Real> separate_head;  // (vocab, hidden); empty if config.tied_head
   std::vector<LlamaLayer<Real>> layers;
-  detail::AlignedVector<Real>
-      final_norm;  // (hidden), padded with zeros; empty for a feature head
+  detail::AlignedVector<Real> final_norm;  // (hidden), padded with zeros; empty for a feature head
   // For a feature head, else empty: combines a token's embedding with the feature of the token before it.
   PanelMatrix<Real> fusion;                 // (hidden, 2 hidden): embedding, then feature
   detail::AlignedVector<Real> fusion_bias;  // (hidden), padded with zeros
@@ -59,158 +49,6 @@ struct LlamaWeights {
   }
 };
 
-namespace detail {
-
-/// One tensor of a checkpoint: its name and shape there.
-struct TensorName {
-  std::string name;
-  std::int32_t rows;
-};
-
-/// Builds the weights by asking `source` for every tensor by its Hugging Face name:
-///   source.type(names, cols)                     how to store the matrix made of these
-///   source.rows(name, rows, cols, take(r, row)) calls take per row
-template <class Real, class Source>
-LlamaWeights<Real> build_llama_weights(const LlamaConfig& config, Source& source) {
-  Arena arena;
-  const auto matrix = [&](std::initializer_list<TensorName> parts, std::int32_t cols) {
-    std::int32_t rows = 0, first = 0;
-    for (const auto& part : parts) rows += part.rows;
-    PanelMatrix<Real> result(rows, cols, source.type(parts, cols), arena);
-    for (const auto& part : parts) {
-      source.rows(part.name, {part.rows, cols},
-                  [&](std::int32_t r, std::span<const float> row) { result.set_row(first + r, row); });
-      first += part.rows;
-    }
-    return result;
-  };
-  const auto vector = [&](const std::string& name) {
-    AlignedVector<Real> result(static_cast<std::size_t>(round_up(config.hidden_size, kPanel)));
-    source.rows(name, {config.hidden_size}, [&](std::int32_t, std::span<const float> row) {
-      std::copy(row.begin(), row.end(), result.begin());
-    });
-    return result;
-  };
-  const std::int32_t queries = config.heads * config.head_dim, keys = config.kv_heads * config.head_dim,
-                     hidden = config.hidden_size;
-  const bool is_head = config.conditioned_on == Conditioning::features,
-             is_glide = config.conditioned_on == Conditioning::key_values;
-  const std::int32_t cross = config.target.heads * config.target.head_dim;
-  LlamaWeights<Real> out;
-  out.config = config;
-  if (is_head) {
-    out.fusion = matrix({{"model.fc.weight", hidden}}, 2 * hidden);
-    out.fusion_bias = vector("model.fc.bias");
-    if (const auto states = static_cast<std::int32_t>(config.feature_layers.size()))
-      out.feature_fusion = matrix({{"model.feature_fc.weight", hidden}}, (states + 1) * hidden);
-  } else {
-    out.embedding = matrix({{"model.embed_tokens.weight", config.vocab_size}}, hidden);
-    if (!config.tied_head) out.separate_head = matrix({{"lm_head.weight", config.vocab_size}}, hidden);
-    out.final_norm = vector("model.norm.weight");
-  }
-  for (std::int32_t l = 0; l < config.layers; ++l) {
-    const std::string at = "model.layers." + std::to_string(l) + ".", attention = at + "self_attn.",
-                      mlp = at + "mlp.";
-    LlamaLayer<Real>& layer = out.layers.emplace_back();
-    layer.qkv = matrix({{attention + "q_proj.weight", queries},
-                        {attention + "k_proj.weight", keys},
-                        {attention + "v_proj.weight", keys}},
-                       hidden);
-    layer.output = matrix({{attention + "o_proj.weight", hidden}}, queries);
-    layer.gate_up = matrix({{mlp + "gate_proj.weight", config.intermediate_size},
-                            {mlp + "up_proj.weight", config.intermediate_size}},
-                           hidden);
-    layer.down = matrix({{mlp + "down_proj.weight", hidden}}, config.intermediate_size);
-    if (!is_head) layer.attention_norm = vector(at + "input_layernorm.weight");
-    layer.mlp_norm = vector(at + "post_attention_layernorm.weight");
-    if (is_glide) {
-      layer.cross_query = matrix({{at + "cross_attn.q_proj.weight", cross}}, hidden);
-      layer.cross_output = matrix({{at + "cross_attn.o_proj.weight", hidden}}, cross);
-    }
-  }
-  return out;
-}
-
-template <class Real>
-void check_lender(const LlamaConfig& config, const std::shared_ptr<const LlamaWeights<Real>>& target,
-                  const std::string& source) {
-  const Requirements expect{source};
-  if (config.conditioned_on != Conditioning::features) return;
-  expect(target != nullptr, "a head that looks at features is loaded with its target's weights");
-  const auto same = [&](const char* key, std::int32_t own, std::int32_t its) {
-    expect(own == its,
-           std::string(key) + " is " + std::to_string(own) + ", the target's is " + std::to_string(its));
-  };
-  same("hidden_size", config.hidden_size, target->config.hidden_size);
-  same("vocab_size", config.vocab_size, target->config.vocab_size);
-  expect(config.feature_layers.empty() || config.feature_layers.back() < target->config.layers,
-         "key 'feature_layers': expected numbers below the target's num_hidden_layers " +
-             std::to_string(target->config.layers));
-}
-
-template <class Real>
-LlamaWeights<Real> lend(LlamaWeights<Real> head, std::shared_ptr<const LlamaWeights<Real>> target) {
-  if (head.config.conditioned_on == Conditioning::features) head.target = std::move(target);
-  return head;
-}
-
-struct FileWeights {
-  TensorFiles& files;
-  std::set<std::string, std::less<>> read = {};  // names
-
-  /// bfloat16 if it holds all parts exactly.
-  WeightType type(std::span<const TensorName> parts, std::int32_t cols) const {
-    const auto is_bf16 = [&](const TensorName& part) {
-      const std::int64_t shape[] = {part.rows, cols};
-      const Dtype dtype = (files.require)(part.name, shape).dtype;
-      return dtype == Dtype::bf16 || dtype == Dtype::i8;
-    };
-    return std::all_of(parts.begin(), parts.end(), is_bf16) ? WeightType::bf16 : WeightType::full;
-  }
-
-  template <class Take>
-  void rows(const std::string& name, std::initializer_list<std::int64_t> shape, Take take) {
-    const TensorInfo& tensor = (files.require)(name, std::span(shape.begin(), shape.size()));
-    read.insert(name);
-    if (tensor.dtype == Dtype::i8) read.insert(name + Int8Groups::kSuffix);
-    files.rows(tensor,
-               [&](std::int64_t r, std::span<const float> row) { take(static_cast<std::int32_t>(r), row); });
-  }
-};
-
-/// Uniform numbers of variance 1 / cols (norms: around 1) from SplitMix64, the same on every machine;
-/// bfloat16 holds them exactly.
-struct RandomWeights {
-  WeightType stored;
-  std::uint64_t state;
-
-  WeightType type(std::span<const TensorName>, std::int32_t) const { return stored; }
-
-  template <class Take>
-  void rows(const std::string&, std::initializer_list<std::int64_t> shape, Take take) {
-    const bool is_norm = shape.size() == 1;
-    const auto cols = static_cast<std::size_t>(shape.end()[-1]);
-    std::vector<float> row(cols);
-    for (std::int64_t r = 0; r < (is_norm ? 1 : *shape.begin()); ++r) {
-      for (float& value : row) {
-        const double uniform = static_cast<double>(next() >> 11) * 0x1p-52 - 1;  // in [-1, 1)
-        const double real =
-            is_norm ? 1 + 0.25 * uniform : uniform * std::sqrt(3.0 / static_cast<double>(cols));
-        value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(static_cast<float>(real)) & 0xffff0000u);
-      }
-      take(static_cast<std::int32_t>(r), row);
-    }
-  }
-  std::uint64_t next() {
-    std::uint64_t z = (state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
-};
-
-}  // namespace detail
-
 /// Loads config.json and the safetensors of a Hugging Face directory. BF16 tensors are kept as bfloat16,
 /// 8-bit weights (int8_groups.hpp) are converted to it, F32 and F16 to Real. A feature head uses the
 /// embedding and LM head of `target`, which requires equal sizes; other models ignore `target`. Throws
@@ -218,34 +56,13 @@ struct RandomWeights {
 /// while loading, needs memory for the weights and one more tensor.
 template <class Real>
 LlamaWeights<Real> load_llama_weights(const std::filesystem::path& directory,
-                                      std::shared_ptr<const LlamaWeights<Real>> target = {}) {
-  const auto config_path = directory / "config.json";
-  const LlamaConfig config = read_llama_config(read_json_file(config_path), config_path.string());
-  detail::check_lender(config, target, config_path.string());
-  TensorFiles files(directory);
-  for (const auto& [name, file] : files.names())
-    if (name.ends_with(".bias") &&
-        !(name == "model.fc.bias" && config.conditioned_on == Conditioning::features))
-      throw std::runtime_error(directory.string() + ": tensor '" + name + "': biases are not supported");
-  detail::FileWeights source{files};
-  auto weights = detail::build_llama_weights<Real>(config, source);
-  for (const auto& [name, file] : files.names())  // left over: another architecture, or more layers
-    if (name.starts_with("model.layers.") && !name.ends_with(".inv_freq") && !source.read.contains(name))
-      throw std::runtime_error(directory.string() + ": tensor '" + name + "' is no part of a model of " +
-                               std::to_string(config.layers) + " layers of this architecture");
-  return detail::lend(std::move(weights), std::move(target));
-}
+                                      std::shared_ptr<const LlamaWeights<Real>> target = {});
 
 /// Random weights, the same for every Real and WeightType; `target` as above. Throws std::runtime_error for
 /// an invalid config.
 template <class Real>
 LlamaWeights<Real> random_llama_weights(const LlamaConfig& config, std::uint64_t seed,
                                         WeightType stored = WeightType::bf16,
-                                        std::shared_ptr<const LlamaWeights<Real>> target = {}) {
-  validate(config, "LlamaConfig");
-  detail::check_lender(config, target, "LlamaConfig");
-  detail::RandomWeights source{stored, seed};
-  return detail::lend(detail::build_llama_weights<Real>(config, source), std::move(target));
-}
+                                        std::shared_ptr<const LlamaWeights<Real>> target = {});
 
 }  // namespace specula::eigen

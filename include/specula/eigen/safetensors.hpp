@@ -103,7 +103,7 @@ class Safetensors {
     read_at(8, std::as_writable_bytes(std::span(text)));
     data_ = 8 + header;
     data_size_ = after - header;
-    read_header(Json::parse(text, source_ + " (header)"));
+    read_header(parse_json(text, source_ + " (header)"));
   }
 
   const std::string& source() const { return source_; }
@@ -142,8 +142,9 @@ class Safetensors {
   }
 
   void read_header(const Json& header) {
-    if (!header.object()) throw std::runtime_error(source_ + ": offset 8: the header is not a JSON object");
-    for (const auto& [name, entry] : *header.object())
+    if (!header.is_object())
+      throw std::runtime_error(source_ + ": offset 8: the header is not a JSON object");
+    for (const auto& [name, entry] : header.items())
       if (name != "__metadata__") tensors_.push_back(read_entry(name, entry));
     check_overlap();
   }
@@ -151,33 +152,33 @@ class Safetensors {
   TensorInfo read_entry(const std::string& name, const Json& entry) const {
     TensorInfo tensor;
     tensor.name = name;
-    const Json *dtype = entry.find("dtype"), *shape = entry.find("shape"),
-               *offsets = entry.find("data_offsets");
-    if (!dtype || !dtype->string()) fail(name, "expected a string 'dtype'");
-    if (!shape || !shape->array()) fail(name, "expected an array 'shape'");
-    if (!offsets || !offsets->array() || offsets->array()->size() != 2)
+    const Json *dtype = detail::find(entry, "dtype"), *shape = detail::find(entry, "shape"),
+               *offsets = detail::find(entry, "data_offsets");
+    if (!dtype || !dtype->is_string()) fail(name, "expected a string 'dtype'");
+    if (!shape || !shape->is_array()) fail(name, "expected an array 'shape'");
+    if (!offsets || !offsets->is_array() || offsets->size() != 2)
       fail(name, "expected 'data_offsets' [begin, end]");
-    tensor.dtype_name = *dtype->string();
+    tensor.dtype_name = dtype->get<std::string>();
     tensor.dtype = tensor.dtype_name == "F32"    ? Dtype::f32
                    : tensor.dtype_name == "F16"  ? Dtype::f16
                    : tensor.dtype_name == "BF16" ? Dtype::bf16
                    : tensor.dtype_name == "I8"   ? Dtype::i8
                                                  : Dtype::other;
     const auto natural = [&](const Json& value, const char* what) {
-      const auto number = value.integer();
+      const auto number = detail::integer(value);
       if (!number || *number < 0) fail(name, std::string("expected natural numbers in '") + what + "'");
       return *number;
     };
     std::uint64_t bytes = size_of(tensor.dtype);
     bool wraps = false;
-    for (const Json& extent : *shape->array()) {
+    for (const Json& extent : *shape) {
       tensor.shape.push_back(natural(extent, "shape"));
       const auto factor = static_cast<std::uint64_t>(tensor.shape.back());
       wraps = wraps || (factor != 0 && bytes > std::numeric_limits<std::uint64_t>::max() / factor);
       bytes *= factor;
     }
-    tensor.begin = static_cast<std::uint64_t>(natural((*offsets->array())[0], "data_offsets"));
-    tensor.end = static_cast<std::uint64_t>(natural((*offsets->array())[1], "data_offsets"));
+    tensor.begin = static_cast<std::uint64_t>(natural((*offsets)[0], "data_offsets"));
+    tensor.end = static_cast<std::uint64_t>(natural((*offsets)[1], "data_offsets"));
     if (tensor.begin > tensor.end || tensor.end > data_size_)
       fail(name, "data_offsets [" + std::to_string(tensor.begin) + ", " + std::to_string(tensor.end) +
                      "], expected a range within the " + std::to_string(data_size_) +

@@ -17,7 +17,6 @@
 
 #include "specula/eigen/int8_groups.hpp"
 #include "specula/eigen/json.hpp"
-#include "specula/eigen/llama_config.hpp"
 #include "specula/eigen/safetensors.hpp"
 
 namespace specula::eigen {
@@ -114,17 +113,17 @@ class TensorFiles {
 
   void read_index(const std::filesystem::path& directory, const std::filesystem::path& path) {
     const Json index = read_json_file(path);
-    const Json* map = index.find("weight_map");
-    if (!map || !map->object())
+    const Json* map = detail::find(index, "weight_map");
+    if (!map || !map->is_object())
       throw std::runtime_error(path.string() + ": key 'weight_map': expected an object");
     std::map<std::string, std::size_t> opened;
-    for (const auto& [name, file] : *map->object()) {
-      if (!file.string() || file.string()->empty() ||
-          file.string()->find_first_of("/\\") != std::string::npos)
+    for (const auto& [name, value] : map->items()) {
+      const std::string file = value.is_string() ? value.get<std::string>() : "";
+      if (file.empty() || file.find_first_of("/\\") != std::string::npos)
         throw std::runtime_error(path.string() + ": tensor '" + name +
                                  "': expected the name of a file in the same directory");
-      const auto [at, fresh] = opened.emplace(*file.string(), files_.size());
-      if (fresh) files_.push_back(Safetensors::open(directory / *file.string()));
+      const auto [at, fresh] = opened.emplace(file, files_.size());
+      if (fresh) files_.push_back(Safetensors::open(directory / file));
       if (!files_[at->second].find(name))
         files_[at->second].fail(name, "missing, though " + path.filename().string() + " places it here");
       where_.emplace(name, at->second);

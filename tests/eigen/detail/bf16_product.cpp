@@ -13,9 +13,9 @@
 #include <limits>
 #include <vector>
 
-#include "compiled_llama.hpp"
 #include "random.hpp"
 #include "skip.hpp"
+#include "specula/eigen/llama.hpp"
 #include "thread_sanitizer.hpp"
 
 namespace {

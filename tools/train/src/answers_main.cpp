@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include <specula/eigen/llama.hpp>
+#include <specula/eigen/compile_llama.hpp>
 #include <specula/specula.hpp>
 
 #include "corpus.hpp"

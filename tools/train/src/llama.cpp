@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <specula/eigen/json.hpp>
+#include <specula/eigen/read_llama_config.hpp>
 #include <stdexcept>
 
 #include "fused.hpp"

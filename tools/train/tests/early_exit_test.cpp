@@ -1,7 +1,7 @@
 // Sorted fine-tuning: a decoder that learns to predict at several exits.
 #include <doctest/doctest.h>
 
-#include <specula/eigen/llama.hpp>
+#include <specula/eigen/compile_llama.hpp>  // for all the tests here
 #include <specula/train/sorted_loss.hpp>
 
 #include <cstdint>

@@ -6,7 +6,8 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <specula/eigen/llama_config.hpp>
+#include <specula/eigen/json.hpp>
+#include <specula/eigen/read_llama_config.hpp>
 #include <stdexcept>
 
 #include "safetensors.hpp"

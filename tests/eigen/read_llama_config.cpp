@@ -1,7 +1,5 @@
 // read_llama_config(): config.json of Llama models and of conditioned drafts.
-#include <specula/eigen/llama_config.hpp>
-
-#include "specula/eigen/llama_config.hpp"
+#include <specula/eigen/read_llama_config.hpp>
 
 #include <doctest/doctest.h>
 
@@ -21,12 +19,12 @@ constexpr const char* kSizes =
 
 /// `more` must have new keys only.
 LlamaConfig read(const std::string& more) {
-  return read_llama_config(Json::parse(std::string("{") + kSizes + more + "}", "config"), "config");
+  return read_llama_config(parse_json(std::string("{") + kSizes + more + "}", "config"), "config");
 }
 
 std::string error_of(const std::string& text) {
   try {
-    read_llama_config(Json::parse(text, "config"), "config");
+    read_llama_config(parse_json(text, "config"), "config");
   } catch (const std::runtime_error& error) {
     return error.what();
   }

@@ -1,4 +1,0 @@
-#include "compiled_llama.hpp"
-
-template class specula::eigen::Llama<float>;
-template class specula::eigen::Llama<double>;
