@@ -112,7 +112,7 @@ void similarity(benchmark::State& state) {
   for (const auto& text : texts) {
     model.truncate(0);
     model.append(text);
-    add(attention, model.similarity());
+    add(attention, model.attention_similarity());
     add(mlp, model.mlp_similarity());
   }
   const auto count = [&](const std::string& name, const std::vector<double>& values) {

@@ -105,8 +105,8 @@ struct OtherRows : NoDrafter {
   using NoDrafter::NoDrafter;
   std::vector<Token> extend(Tokens, Nodes) { return {}; }
 };
-static_assert(Drafter<NoDrafter> && !DenseDrafter<NoDrafter>);
-static_assert(Drafter<ModelDrafter<ToyModel>> && DenseDrafter<ModelDrafter<ToyModel>>);
+static_assert(Drafter<NoDrafter> && !LogitsDrafter<NoDrafter>);
+static_assert(Drafter<ModelDrafter<ToyModel>> && LogitsDrafter<ModelDrafter<ToyModel>>);
 static_assert(!Drafter<NoSync>);
 static_assert(!Drafter<OtherRows>);
 static_assert(!Drafter<ToyModel>);  // a model is no drafter: it has no sync
@@ -141,8 +141,8 @@ static_assert(!ProposalShape<CountsNoNodes, NoDrafter>);
 
 // Stacks, and the shapes that require a given number of members.
 using Pair = Stack<ModelDrafter<ToyModel>, MaxGram>;
-static_assert(Drafter<MaxGram> && !DenseDrafter<MaxGram>);
-static_assert(Drafter<Pair> && DenseDrafter<Pair> && !DenseDrafter<Stack<MaxGram, ModelDrafter<ToyModel>>>);
+static_assert(Drafter<MaxGram> && !LogitsDrafter<MaxGram>);
+static_assert(Drafter<Pair> && LogitsDrafter<Pair> && !LogitsDrafter<Stack<MaxGram, ModelDrafter<ToyModel>>>);
 static_assert(specula::detail::StackOf<Pair, 2> && !specula::detail::StackOf<Pair, 3> &&
               !specula::detail::StackOf<ModelDrafter<ToyModel>, 1>);
 static_assert(ProposalShape<Cascade<2>, Pair> && ProposalShape<Horizontal<2, Draw::sampled>, Pair> &&

@@ -47,7 +47,7 @@ concept LanguageModel = requires(M& m, const M& c, Tokens tokens, Nodes parents,
 /// and so detect that something else used their model.
 template <class M>
 concept CountsChanges = LanguageModel<M> && requires(const M& c) {
-  { c.generation() } -> std::same_as<std::uint64_t>;
+  { c.change_count() } -> std::same_as<std::uint64_t>;
 };
 
 /// A target whose cached keys and values a draft may read: key_values() returns a view of them, in a layout
@@ -103,7 +103,7 @@ concept SkipsLayers = CountsLayers<M> && requires(M& m, const M& c, Tokens token
 /// the context. (layers), near 1 where the block changes little; empty if not measured.
 template <class M>
 concept MeasuresSimilarity = LanguageModel<M> && requires(M& m) {
-  { m.similarity() } -> std::convertible_to<std::span<const double>>;
+  { m.attention_similarity() } -> std::convertible_to<std::span<const double>>;
 };
 
 /// A model that can stop after some of its layers (early exit). Its logits at an exit are those of a model
@@ -146,7 +146,7 @@ concept Drafter = requires(D& d, const D& c, Tokens context, Tokens pending, Tok
 
 /// A drafter that predicts rows of logits, as shapes that sample or rank require; an n-gram lookup is none.
 template <class D>
-concept DenseDrafter = Drafter<D> && requires(D& d, Tokens tokens, Nodes parents) {
+concept LogitsDrafter = Drafter<D> && requires(D& d, Tokens tokens, Nodes parents) {
   { d.extend(tokens, parents) } -> std::same_as<LogitsView>;
 };
 
@@ -176,7 +176,7 @@ concept AcceptanceRule = requires(const R& r, const TokenTree& tree, const Targe
 
 /// Runs the target over a proposal, applies its AcceptanceRule, and commits the accepted path, root included.
 /// The next token is not committed: it is the root of the next round. Optional members are concepts of
-/// optional_members.hpp: ReportsSize and ReportsGeneration, by which a Speculator detects that something else
+/// optional_members.hpp: ReportsSize and ReportsChangeCount, by which a Speculator detects that something else
 /// used the target; ReservesMemory, ReportsUsage.
 template <class V>
 concept Verifier = requires(V& v, const V& c, const TokenTree& tree, PhiloxRandom& rng, Tokens tokens,

@@ -91,10 +91,10 @@ concept ReportsSize = requires(const V& v) {
 };
 
 /// A verifier that reports the count of its target's changes (CountsChanges), for the same purpose:
-/// `std::uint64_t generation() const`.
+/// `std::uint64_t change_count() const`.
 template <class V>
-concept ReportsGeneration = requires(const V& v) {
-  { v.generation() } -> std::same_as<std::uint64_t>;
+concept ReportsChangeCount = requires(const V& v) {
+  { v.change_count() } -> std::same_as<std::uint64_t>;
 };
 
 namespace detail {
@@ -169,10 +169,10 @@ consteval bool check_verifier_members() {
                 "the verifier's usage is not ReportsUsage: Usage usage() const");
   static_assert(!has_size<V>() || ReportsSize<V>,
                 "the verifier's size is not ReportsSize: std::int32_t size() const");
-  // a generation() that cannot be called at all is one that its own `requires` has turned off
+  // a change_count() that cannot be called at all is one that its own `requires` has turned off
   static_assert(
-      !requires(V & v) { v.generation(); } || ReportsGeneration<V>,
-      "the verifier's generation is not ReportsGeneration: std::uint64_t generation() const");
+      !requires(V & v) { v.change_count(); } || ReportsChangeCount<V>,
+      "the verifier's change_count is not ReportsChangeCount: std::uint64_t change_count() const");
   return true;
 }
 

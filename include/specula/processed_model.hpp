@@ -55,8 +55,8 @@ class Processed {
   std::int32_t vocab_size() const { return model_->vocab_size(); }
   std::int32_t size() const { return model_->size(); }
   std::int32_t capacity() const { return model_->capacity(); }
-  std::uint64_t generation() const requires requires(const M& m) { m.generation(); }
-  { return model_->generation(); }
+  std::uint64_t change_count() const requires requires(const M& m) { m.change_count(); }
+  { return model_->change_count(); }
   std::int32_t layers() const requires requires(const M& m) { m.layers(); }
   { return model_->layers(); }
   /// Views for drafts that are conditioned on the target: only of committed tokens, which are the model's.

@@ -12,7 +12,7 @@
 // expect: the verifier's reserve is not ReservesMemory
 // expect: the verifier's usage is not ReportsUsage
 // expect: the verifier's size is not ReportsSize
-// expect: the verifier's generation is not ReportsGeneration
+// expect: the verifier's change_count is not ReportsChangeCount
 #include <specula/accept/greedy.hpp>
 #include <specula/draft/no_drafter.hpp>
 #include <specula/draft/stack.hpp>
@@ -53,7 +53,7 @@ struct S6 : Chain<> { MEMBER(std::int32_t draft_nodes();, std::int32_t draft_nod
 struct V1 : Target { MEMBER(void reserve();, void reserve(std::int32_t);) };
 struct V2 : Target { MEMBER(double usage() const;, Usage usage() const;) };
 struct V3 : Target { MEMBER(std::size_t size() const;, std::int32_t size() const;) };
-struct V4 : Target { MEMBER(std::uint64_t generation();, std::uint64_t generation() const;) };
+struct V4 : Target { MEMBER(std::uint64_t change_count();, std::uint64_t change_count() const;) };
 
 void pipelines(Target v, NoDrafter d, D1 d1, D2 d2, D3 d3, D4 d4, D5 d5, V1 v1, V2 v2, V3 v3, V4 v4) {
   Speculator{v, d1, Chain<>{}}, Speculator{v, d2, Chain<>{}}, Speculator{v, d3, Chain<>{}};

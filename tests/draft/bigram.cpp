@@ -41,7 +41,7 @@ Token most_frequent(const Text& text, Token token) {
 }  // namespace
 
 static_assert(Drafter<Bigram>);
-static_assert(!DenseDrafter<Bigram>);
+static_assert(!LogitsDrafter<Bigram>);
 
 TEST_CASE("a bigram table: values and errors") {
   const BigramTable table({2, kNoToken, 0});

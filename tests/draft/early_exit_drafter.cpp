@@ -23,7 +23,7 @@ namespace {
 using List = std::vector<Token>;
 using Drafter = EarlyExitDrafter<ToyExits>;
 
-static_assert(DenseDrafter<Drafter>);
+static_assert(LogitsDrafter<Drafter>);
 static_assert(ExitsEarly<ToyExits> && !ExitsEarly<ToyModel>);
 static_assert(std::is_constructible_v<Drafter, ToyExits&, std::vector<float>>);
 static_assert(!std::is_constructible_v<Drafter, ToyExits, std::vector<float>>);

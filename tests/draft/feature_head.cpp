@@ -19,7 +19,7 @@ namespace {
 using List = std::vector<Token>;
 using Drafter = FeatureHead<ToyHead, SeenModel>;
 
-static_assert(DenseDrafter<Drafter>);
+static_assert(LogitsDrafter<Drafter>);
 static_assert(
     std::is_same_v<decltype(FeatureHead{std::declval<ToyHead&>(), std::declval<SeenModel&>()}), Drafter>);
 static_assert(!std::is_constructible_v<Drafter, ToyHead, SeenModel&> &&

@@ -19,7 +19,7 @@ namespace {
 using List = std::vector<Token>;
 using Drafter = Glide<ToyGlide, SeenModel>;
 
-static_assert(DenseDrafter<Drafter>);
+static_assert(LogitsDrafter<Drafter>);
 static_assert(
     std::is_same_v<decltype(Glide{std::declval<ToyGlide&>(), std::declval<SeenModel&>()}), Drafter>);
 static_assert(!std::is_constructible_v<Drafter, ToyGlide, SeenModel&> &&

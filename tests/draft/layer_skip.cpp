@@ -22,7 +22,7 @@ namespace {
 using List = std::vector<Token>;
 using Drafter = LayerSkip<ToySkips>;
 
-static_assert(DenseDrafter<Drafter>);
+static_assert(LogitsDrafter<Drafter>);
 static_assert(SkipsLayers<ToySkips> && MeasuresSimilarity<ToySkips>);
 static_assert(!SkipsLayers<ToyModel> && !MeasuresSimilarity<ToyModel>);
 static_assert(!std::is_constructible_v<Drafter, ToySkips> &&

@@ -203,7 +203,7 @@ Text chain(MaxGram& drafter, const Text& context, Token root, std::size_t length
 }  // namespace
 
 static_assert(Drafter<MaxGram>);
-static_assert(!DenseDrafter<MaxGram>);
+static_assert(!LogitsDrafter<MaxGram>);
 
 TEST_CASE("the token after the earliest occurrence of the longest suffix") {
   MaxGram drafter(10);

@@ -34,8 +34,8 @@ struct Listener {
 };
 
 using Dense = ModelDrafter<ToyModel>;
-static_assert(Drafter<Stack<Dense, Listener>> && DenseDrafter<Stack<Dense, Listener>>);
-static_assert(Drafter<Stack<Listener, Dense>> && !DenseDrafter<Stack<Listener, Dense>>);
+static_assert(Drafter<Stack<Dense, Listener>> && LogitsDrafter<Stack<Dense, Listener>>);
+static_assert(Drafter<Stack<Listener, Dense>> && !LogitsDrafter<Stack<Listener, Dense>>);
 static_assert(Stack<Listener>::kMembers == 1 && Stack<Listener, Dense, Listener>::kMembers == 3);
 
 }  // namespace

@@ -172,9 +172,9 @@ UNTHREADED_TEST_CASE("a view ends with the target's next call") {
     const auto key_values = target.key_values();
     CHECK_NOTHROW(features.row(0));
     CHECK_NOTHROW(key_values.cache());
-    const std::uint64_t before = target.generation();
+    const std::uint64_t before = target.change_count();
     change();
-    CHECK(target.generation() > before);
+    CHECK(target.change_count() > before);
     CHECK_THROWS_WITH_AS(features.row(0), "FeaturesView is stale: the model was called since",
                          std::logic_error);
     CHECK_THROWS_AS(key_values.cache(), std::logic_error);

@@ -15,7 +15,6 @@
 
 #include <specula/specula.hpp>
 
-#include "compiled_llama.hpp"
 #include "skip.hpp"
 
 using namespace specula;

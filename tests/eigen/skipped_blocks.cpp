@@ -249,7 +249,7 @@ UNTHREADED_TEST_CASE("similarity is the mean cosine around each attention block,
   const auto in_double = weights_of<double>(config_of(3));
   Llama<double> model(in_double, {.measure_similarity = true, .measure_mlp_similarity = true});
   model.append(text);
-  const auto got = model.similarity(), got_mlp = model.mlp_similarity();
+  const auto got = model.attention_similarity(), got_mlp = model.mlp_similarity();
   REQUIRE(got.size() == 3);
   REQUIRE(got_mlp.size() == 3);
   const auto mean_cosine = [&](const auto& x, const auto& y) {
@@ -292,12 +292,12 @@ TEST_CASE("similarity depends on the context only, not on calls, threads or inst
   for (const std::vector<std::int32_t>& exits : {std::vector<std::int32_t>{}, {1, 3}}) {
     const auto weights = weights_of(config_of(3, exits));
     Llama<float> model(weights, {.measure_similarity = true, .measure_mlp_similarity = true});
-    CHECK(model.similarity().empty());
+    CHECK(model.attention_similarity().empty());
     model.append(text);
     const auto copy = [](std::span<const double> values) {
       return std::vector<double>(values.begin(), values.end());
     };
-    const std::vector<double> whole = copy(model.similarity()), mlp = copy(model.mlp_similarity());
+    const std::vector<double> whole = copy(model.attention_similarity()), mlp = copy(model.mlp_similarity());
     REQUIRE(whole.size() == 3);
     REQUIRE(mlp.size() == 3);
     for (const double cosine : whole) CHECK(std::abs(cosine) < 1);
@@ -320,25 +320,25 @@ TEST_CASE("similarity depends on the context only, not on calls, threads or inst
         pieces.extend_to_exit(tokens, parents, 0);
       pieces.commit(path);
     }
-    CHECK(copy(pieces.similarity()) == whole);
+    CHECK(copy(pieces.attention_similarity()) == whole);
     CHECK(copy(pieces.mlp_similarity()) == mlp);
     // Truncated, then other tokens.
     pieces.append(random_tokens(random, 5));
     pieces.truncate(20);
     pieces.append(Tokens(text).subspan(20));
-    CHECK(copy(pieces.similarity()) == whole);
+    CHECK(copy(pieces.attention_similarity()) == whole);
 
     Llama<float> portable(weights, {.isa = Isa::portable, .measure_similarity = true});
     portable.append(text);
     Llama<double> exact(weights_of<double>(config_of(3, exits)), {.measure_similarity = true});
     exact.append(text);
     for (std::size_t l = 0; l < 3; ++l) {
-      CHECK(portable.similarity()[l] == doctest::Approx(whole[l]).epsilon(1e-4));
-      CHECK(exact.similarity()[l] == doctest::Approx(whole[l]).epsilon(1e-4));
+      CHECK(portable.attention_similarity()[l] == doctest::Approx(whole[l]).epsilon(1e-4));
+      CHECK(exact.attention_similarity()[l] == doctest::Approx(whole[l]).epsilon(1e-4));
     }
     Llama<float> unmeasured(weights);
     unmeasured.append(text);
-    CHECK(unmeasured.similarity().empty());
+    CHECK(unmeasured.attention_similarity().empty());
     CHECK(unmeasured.mlp_similarity().empty());
   }
 }
@@ -357,7 +357,7 @@ UNTHREADED_TEST_CASE("drafting allocates nothing") {
     model.truncate(model.size());
     model.extend({&token, 1}, {&root, 1});
     model.commit({&first, 1});
-    model.similarity();
+    model.attention_similarity();
   }
   const auto n = allocated.count();
   CHECK(n == 0);

@@ -88,7 +88,7 @@ struct LeavesByDraw {
 /// Does not count its changes, so that nodes can run deeper unnoticed by the drafter.
 struct Uncounted : ToyExits {
   using ToyExits::ToyExits;
-  std::uint64_t generation() const = delete;
+  std::uint64_t change_count() const = delete;
 };
 
 /// A drafter that can return the row of any exit.

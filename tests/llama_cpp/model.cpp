@@ -464,13 +464,13 @@ TEST_CASE("features are the LM head's inputs at committed tokens") {
   }
   for (const int call : {0, 1, 2}) {  // every call that changes the model ends a view
     const auto old = model.features();
-    const std::uint64_t before = model.generation();
+    const std::uint64_t before = model.change_count();
     const Token token = 5;
     const NodeId none = kNoParent;
     if (call == 0) model.append({&token, 1});
     if (call == 1) model.extend({&token, 1}, {&none, 1});
     if (call == 2) model.commit({});
-    CHECK(model.generation() > before);
+    CHECK(model.change_count() > before);
     CHECK_THROWS_WITH_AS(old.size(), "FeaturesView is stale: the model was called since", std::logic_error);
   }
   const auto view = model.features();

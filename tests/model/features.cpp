@@ -9,13 +9,13 @@
 #include <vector>
 
 using specula::FeaturesView;
-using specula::detail::Generation;
+using specula::detail::ChangeCount;
 using specula::detail::ViewGuard;
 
 static_assert(std::is_trivially_copyable_v<FeaturesView<float>>);
 
 TEST_CASE("rows of features with a stride") {
-  Generation model;
+  ChangeCount model;
   const std::vector<double> data = {1, 2, -1, 3, 4, -1, 5, 6, -1};
   const FeaturesView<double> view(data.data(), 3, 2, 3, ViewGuard(model));
   CHECK(view.size() == 3);
@@ -31,7 +31,7 @@ TEST_CASE("rows of features with a stride") {
 }
 
 TEST_CASE("hidden states of several layers, each with its own stride") {
-  Generation model;
+  ChangeCount model;
   const std::vector<float> data = {1, 2, 3, 4}, inner = {11, 12, 13, 14, -1, 21, 22, 23, 24, -1};
   const std::vector<std::int32_t> layers = {2, 5};
   const FeaturesView<float> view(data.data(), 2, 2, 2, ViewGuard(model),
@@ -59,7 +59,7 @@ TEST_CASE("hidden states of several layers, each with its own stride") {
 }
 
 TEST_CASE("a view of a model without tokens") {
-  Generation model;
+  ChangeCount model;
   const FeaturesView<float> view(nullptr, 0, 2, 2, ViewGuard(model));
   CHECK(view.empty());
   CHECK(view.size() == 0);
@@ -68,7 +68,7 @@ TEST_CASE("a view of a model without tokens") {
 }
 
 TEST_CASE("every member of a stale view throws") {
-  Generation model;
+  ChangeCount model;
   const std::vector<float> data = {1, 2};
   const FeaturesView<float> view(data.data(), 2, 1, 1, ViewGuard(model));
   const FeaturesView<float> copy = view;

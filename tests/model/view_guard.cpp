@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-using specula::detail::Generation;
+using specula::detail::ChangeCount;
 using specula::detail::ViewGuard;
 
 namespace {
@@ -24,11 +24,11 @@ bool fresh(const ViewGuard& guard) {
 
 }  // namespace
 
-static_assert(std::is_nothrow_move_constructible_v<Generation> &&
-              std::is_nothrow_move_assignable_v<Generation>);
+static_assert(std::is_nothrow_move_constructible_v<ChangeCount> &&
+              std::is_nothrow_move_assignable_v<ChangeCount>);
 
 TEST_CASE("a guard passes until the next call of its model, then always throws") {
-  Generation model;
+  ChangeCount model;
   const ViewGuard first(model);
   CHECK(!first.empty());
   first.check("the view");
@@ -53,10 +53,10 @@ TEST_CASE("a guard without a model is empty") {
 }
 
 TEST_CASE("a view belongs to one object, not to its copies, and is stale after a move or an assignment") {
-  Generation a, b;
+  ChangeCount a, b;
   a.next();
   ViewGuard of_a(a), of_b(b);
-  const Generation copy = a;
+  const ChangeCount copy = a;
   CHECK(copy.now() == 0);
   CHECK(fresh(of_a));
   b = a;
@@ -67,7 +67,7 @@ TEST_CASE("a view belongs to one object, not to its copies, and is stale after a
   CHECK(!fresh(of_a));
   CHECK(!fresh(of_b));
   of_a = ViewGuard(a);
-  const Generation moved = std::move(a);
+  const ChangeCount moved = std::move(a);
   CHECK(!fresh(of_a));
   CHECK(moved.now() == 0);
 }

@@ -1054,14 +1054,14 @@ TEST_CASE("a usage() that throws: before the round nothing changes, after it the
 }
 
 namespace {
-/// Its generation() throws at a given call.
+/// Its change_count() throws at a given call.
 struct Forgetful : ToyModel {
   using ToyModel::ToyModel;
   mutable int asked = 0;
   int fails_at = -1;
-  std::uint64_t generation() const {
+  std::uint64_t change_count() const {
     if (++asked == fails_at) throw std::runtime_error("generation failed");
-    return ToyModel::generation();
+    return ToyModel::change_count();
   }
 };
 /// Its learn() throws.
@@ -1073,7 +1073,7 @@ struct Unteachable : GreedyChain {
 }  // namespace
 
 TEST_CASE(
-    "a generation() that throws after the round: its tokens are kept, and the next round requires start()") {
+    "a change_count() that throws after the round: its tokens are kept, and the next round requires start()") {
   Forgetful target(5, 1);
   Speculator run{TreeVerifier{target, SampleAndMatch{}}, NoDrafter{5}, GreedyChain{}};
   PhiloxRandom rng(5);

@@ -64,7 +64,7 @@ class SeenModel : public ToyModel {
   }
   ToyKeyValues key_values() {
     remember();
-    return {keys_, specula::detail::ViewGuard(generation_)};
+    return {keys_, specula::detail::ViewGuard(change_count_)};
   }
   /// Rows of 2, at stride 3: the state and the position.
   FeaturesView<float> features() {
@@ -72,7 +72,7 @@ class SeenModel : public ToyModel {
     memory_.assign(kWidth * keys_.size(), std::numeric_limits<float>::quiet_NaN());
     for (std::size_t i = 0; i < keys_.size(); ++i)
       memory_[kWidth * i] = keys_[i], memory_[kWidth * i + 1] = static_cast<float>(i);
-    return {memory_.data(), size(), 2, kWidth, specula::detail::ViewGuard(generation_)};
+    return {memory_.data(), size(), 2, kWidth, specula::detail::ViewGuard(change_count_)};
   }
 
   std::int64_t view_calls = 0;   // views given out
@@ -131,7 +131,7 @@ class ToyConditioned {
   std::int32_t vocab_size() const { return model.vocab_size(); }
   std::int32_t size() const { return model.size(); }
   std::int32_t capacity() const { return model.capacity(); }
-  std::uint64_t generation() const { return model.generation(); }
+  std::uint64_t change_count() const { return model.change_count(); }
 
   void set_target_state(const View& view) {
     if (++view_calls == throw_view) throw std::runtime_error("set_target_state failed");

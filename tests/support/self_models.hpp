@@ -49,7 +49,7 @@ class ToyExits : public ToyModel {
     return view();
   }
   LogitsView resume_to_exit(std::span<const std::int32_t> rows, std::int32_t exit) {
-    generation_.next();
+    change_count_.next();
     ++goes;
     if (throw_go == goes) throw std::runtime_error("resume_to_exit failed");
     for (const std::int32_t row : rows) fill(static_cast<std::size_t>(row), exit);
@@ -86,7 +86,7 @@ class ToySkips : public ToyModel {
   }
   std::int32_t layers() const { return static_cast<std::int32_t>(similar.size()); }
   std::int32_t node_count() const { return static_cast<std::int32_t>(nodes_.size()); }
-  std::span<const double> similarity() {
+  std::span<const double> attention_similarity() {
     ++asked;
     return similar;
   }
@@ -108,7 +108,7 @@ class ToySkips : public ToyModel {
     if (static_cast<std::size_t>(size()) + nodes_.size() + tokens.size() >
         static_cast<std::size_t>(capacity()))
       throw std::invalid_argument("context full");
-    generation_.next();
+    change_count_.next();
     if (++skipping == throw_skipping) throw std::runtime_error("extend_skipping failed");
     most_nodes = std::max(most_nodes, node_count() + static_cast<std::int32_t>(tokens.size()));
     skips_ = true;

@@ -31,10 +31,10 @@ class ToyModel {
   std::int32_t vocab_size() const { return vocab_; }
   std::int32_t size() const { return static_cast<std::int32_t>(cache_.size()); }
   std::int32_t capacity() const { return capacity_; }
-  std::uint64_t generation() const { return generation_.now(); }
+  std::uint64_t change_count() const { return change_count_.now(); }
 
   void append(Tokens tokens) {
-    generation_.next();
+    change_count_.next();
     if (++appends == throw_append) throw std::runtime_error("append failed");
     require(cache_.size() + tokens.size() <= static_cast<std::size_t>(capacity_), "context full");
     appended += static_cast<std::int64_t>(tokens.size());
@@ -42,7 +42,7 @@ class ToyModel {
     cache_.insert(cache_.end(), tokens.begin(), tokens.end());
   }
   LogitsView extend(Tokens tokens, Nodes parents) {
-    generation_.next();
+    change_count_.next();
     ++calls;
     require(tokens.size() == parents.size(), "one parent per token");
     require(cache_.size() + nodes_.size() + tokens.size() <= static_cast<std::size_t>(capacity_),
@@ -62,7 +62,7 @@ class ToyModel {
     return {rows_.data(), static_cast<std::int32_t>(tokens.size()), vocab_, vocab_};
   }
   void commit(Nodes path) {
-    generation_.next();
+    change_count_.next();
     NodeId parent = kNoParent;
     for (const NodeId n : path) {
       require(n >= 0 && n < static_cast<NodeId>(nodes_.size()) &&
@@ -74,7 +74,7 @@ class ToyModel {
     nodes_.clear();
   }
   void truncate(std::int32_t n) {
-    generation_.next();
+    change_count_.next();
     require(n >= 0 && n <= size(), "truncate beyond the size");
     nodes_.clear();
     cache_.resize(static_cast<std::size_t>(n));
@@ -99,7 +99,7 @@ class ToyModel {
   std::int64_t throw_append = -1;  // the append(), counted from 1, that throws and appends nothing
 
  protected:
-  specula::detail::Generation generation_;
+  specula::detail::ChangeCount change_count_;
 
  private:
   struct Node {

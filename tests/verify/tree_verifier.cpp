@@ -153,7 +153,7 @@ TEST_CASE("a proposal that does not match the target's size is refused, and noth
   CHECK(target.cache() == List{1, 2});
   CHECK(target.calls == 0);
   CHECK(verifier.size() == 2);
-  CHECK(verifier.generation() == target.generation());
+  CHECK(verifier.change_count() == target.change_count());
 }
 
 TEST_CASE("a rule's result that is not a path with a token after it: an error, and nothing is committed") {

@@ -15,7 +15,7 @@ namespace specula {
 /// for all of them. One virtual call a pass.
 class AnyDrafter {
  public:
-  template <DenseDrafter D>
+  template <LogitsDrafter D>
   explicit AnyDrafter(D drafter) : drafter_(std::make_unique<Of<D>>(std::move(drafter))) {}
 
   std::int32_t vocab_size() const { return drafter_->vocab_size(); }

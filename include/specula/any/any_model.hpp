@@ -45,9 +45,9 @@ class AnyModel {
   LogitsView extend(Tokens tokens, Nodes parents) { return changed().extend(tokens, parents); }
   void commit(Nodes path) { changed().commit(path); }
   void truncate(std::int32_t n) { changed().truncate(n); }
-  /// Grows with each call that changes the model; where the model has no generation() itself, with each that
+  /// Grows with each call that changes the model; where the model has no change_count() itself, with each that
   /// came this way.
-  std::uint64_t generation() const { return model_->generation(changes_); }
+  std::uint64_t change_count() const { return model_->change_count(changes_); }
 
   /// Whether both refer to the same model.
   bool same_model(const AnyModel& other) const { return model_->address() == other.model_->address(); }
@@ -87,7 +87,7 @@ class AnyModel {
     virtual LogitsView extend(Tokens tokens, Nodes parents) = 0;
     virtual void commit(Nodes path) = 0;
     virtual void truncate(std::int32_t n) = 0;
-    virtual std::uint64_t generation(std::uint64_t changes) const = 0;
+    virtual std::uint64_t change_count(std::uint64_t changes) const = 0;
     virtual const void* address() const = 0;
     virtual AnyDrafter drafter() = 0;
     virtual AnyDrafter drafter(AnyModel& target) = 0;
@@ -123,8 +123,8 @@ class AnyModel {
     LogitsView extend(Tokens tokens, Nodes parents) override { return it.extend(tokens, parents); }
     void commit(Nodes path) override { it.commit(path); }
     void truncate(std::int32_t n) override { it.truncate(n); }
-    std::uint64_t generation(std::uint64_t changes) const override {
-      if constexpr (requires { it.generation(); }) return it.generation();
+    std::uint64_t change_count(std::uint64_t changes) const override {
+      if constexpr (requires { it.change_count(); }) return it.change_count();
       return changes;
     }
     const void* address() const override { return &it; }

@@ -146,7 +146,7 @@ class LayerSkip {
                                     std::to_string(made + i) + " nodes");
     const detail::Stopwatch watch(usage_.seconds);
     if (!chosen_ && !given_) {
-      if constexpr (MeasuresSimilarity<T>) choose_skipped(target_->similarity(), rules_, skipped_);
+      if constexpr (MeasuresSimilarity<T>) choose_skipped(target_->attention_similarity(), rules_, skipped_);
       chosen_ = true;
     }
     if (size() == 0 && target_->node_count() > 0) target_->truncate(target_->size());

@@ -78,7 +78,7 @@ class ModelDrafter {
     leave();
   }
 
-  /// Throws std::logic_error if the model's size, or its generation, shows that something else used it since
+  /// Throws std::logic_error if the model's size, or its change count, shows that something else used it since
   /// this drafter's last call. sync() calls this first.
   void expect_as_left() const {
     if (!is_as_left())
@@ -163,12 +163,12 @@ class ModelDrafter {
   std::int32_t left() const { return known_ + static_cast<std::int32_t>(tail_.size()); }
   void leave() {
     unfinished_ = false;
-    if constexpr (CountsChanges<M>) generation_ = model_->generation();
+    if constexpr (CountsChanges<M>) change_count_ = model_->change_count();
   }
   bool is_as_left() const {
     if (unfinished_) return model_->size() >= left();
     if constexpr (CountsChanges<M>)
-      if (model_->generation() != generation_) return false;
+      if (model_->change_count() != change_count_) return false;
     return model_->size() == left();
   }
 
@@ -180,7 +180,7 @@ class ModelDrafter {
   std::vector<Token> tokens_;  // its nodes since the last sync
   std::vector<NodeId> parents_;
   bool unfinished_ = false;       // the last call threw
-  std::uint64_t generation_ = 0;  // the model's at the end of the last call
+  std::uint64_t change_count_ = 0;  // the model's at the end of the last call
   detail::Alive alive_;
   Usage usage_;
 };

@@ -155,7 +155,7 @@ constexpr bool reviews_below() {
   if constexpr (i + 1 >= members)
     return true;
   else
-    return DenseDrafter<std::remove_reference_t<decltype(std::declval<D&>().template get<i>())>> &&
+    return LogitsDrafter<std::remove_reference_t<decltype(std::declval<D&>().template get<i>())>> &&
            reviews_below<D, members, i + 1>();
 }
 template <class D, std::size_t members>

@@ -63,7 +63,7 @@ class Llama {
   std::int32_t capacity() const;
   std::int32_t node_count() const;
   /// Number of calls that changed this model; see CountsChanges. A view is valid for one generation.
-  std::uint64_t generation() const;
+  std::uint64_t change_count() const;
 
   /// Prefill: commits `tokens` after the context and drops all nodes. Fewer than 16 tokens wait for the next
   /// extend(), which then reads the weights once for both; more run at once, `prefill_chunk` per pass. Throws
@@ -98,7 +98,7 @@ class Llama {
   /// (layers): the cosine between the residual stream before and after each attention block, averaged over
   /// the context. Empty without a context or options().measure_similarity. Runs tokens that append() left
   /// waiting first; O(layers * size()).
-  std::span<const double> similarity();
+  std::span<const double> attention_similarity();
   /// The same around each MLP block; requires options().measure_mlp_similarity.
   std::span<const double> mlp_similarity();
 
@@ -148,7 +148,7 @@ class Llama {
 
  private:
   struct Impl;
-  specula::detail::Generation generation_;
+  specula::detail::ChangeCount change_count_;
   std::unique_ptr<Impl> impl_;
 };
 

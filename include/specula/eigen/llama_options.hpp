@@ -29,7 +29,7 @@ struct LlamaOptions {
   std::int32_t vocab_size = 0;  // rows have the first n tokens; 0: all. For a padded vocabulary
   Isa isa = best_isa();
   Inputs inputs = Inputs::full;         // bf16: rounds inputs of bf16 weights; twice as fast, 3 digits
-  bool measure_similarity = false;      // see Llama::similarity()
+  bool measure_similarity = false;      // see Llama::attention_similarity()
   bool measure_mlp_similarity = false;  // see Llama::mlp_similarity(); unused by this library's rules
   /// Numbers of layers, ascending, after which features() also has the hidden states: `feature_layers` in the
   /// config of the head that will read them.

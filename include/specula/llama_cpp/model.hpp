@@ -88,8 +88,8 @@ class Model {
   std::int32_t size() const { return sequences_.cached() + count(waiting_); }
   std::int32_t capacity() const { return capacity_; }
   std::int32_t node_count() const { return sequences_.node_count(); }
-  /// Calls that changed this model; see CountsChanges. Views are of one generation.
-  std::uint64_t generation() const { return generation_.now(); }
+  /// Calls that changed this model; see CountsChanges. A view is valid for one count.
+  std::uint64_t change_count() const { return change_count_.now(); }
 
   /// Commits `tokens` and forgets all nodes. Up to kLazyTokens wait for the next extend(), more run at once.
   /// Throws std::invalid_argument for a token out of range or a full context, and changes nothing;
@@ -97,7 +97,7 @@ class Model {
   void append(Tokens tokens) {
     check_tokens(tokens);
     check_room("append", size(), tokens.size());
-    generation_.next();
+    change_count_.next();
     sequences_.commit({});
     const std::size_t before = waiting_.size();
     waiting_.insert(waiting_.end(), tokens.begin(), tokens.end());
@@ -118,7 +118,7 @@ class Model {
     check_tokens(tokens);
     check_parents(tokens.size(), parents);
     check_room("extend", size() + node_count(), tokens.size());
-    generation_.next();
+    change_count_.next();
     if (tokens.empty()) return {nullptr, 0, vocab_, row_size_};
     const std::int32_t first = width_ > 0 ? count(waiting_) : 0;  // of the rows that come back
     run(waiting_, tokens, parents);
@@ -136,7 +136,7 @@ class Model {
           sequences_.parent(path[i]) != (i ? path[i - 1] : kNoParent))
         fail("commit: node " + std::to_string(path[i]) + " at place " + std::to_string(i) +
              ", must be a path of nodes from the context down");
-    generation_.next();
+    change_count_.next();
     float* to = feature(size());
     for (const NodeId node : path) {
       if (const float* const from = feature(size() + node); from != to) std::copy_n(from, width_, to);
@@ -150,7 +150,7 @@ class Model {
   void truncate(std::int32_t n) {
     if (n < 0 || n > size())
       fail("truncate: to " + std::to_string(n) + " tokens, must be 0 to " + std::to_string(size()));
-    generation_.next();
+    change_count_.next();
     waiting_.resize(static_cast<std::size_t>(std::max(0, n - sequences_.cached())));
     sequences_.truncate(n);
   }
@@ -161,7 +161,7 @@ class Model {
   FeaturesView<float> features() {
     if (width_ == 0) throw std::logic_error("llama_cpp::Model: features: Options::features is off");
     if (!waiting_.empty()) run_waiting();
-    return {features_.data(), size(), width_, width_, specula::detail::ViewGuard(generation_)};
+    return {features_.data(), size(), width_, width_, specula::detail::ViewGuard(change_count_)};
   }
 
   /// To attach thread pools, to read libllama's counters, ... Its cache is the adapter's.
@@ -357,7 +357,7 @@ class Model {
   std::int32_t row_size_, vocab_, width_;  // width_ 0: no features
   Context context_;
   detail::TreeSequences sequences_;
-  specula::detail::Generation generation_;
+  specula::detail::ChangeCount change_count_;
   std::vector<Token> waiting_;   // the last tokens of the context, not in the cache yet
   std::vector<float> features_;  // (capacity, width)
 

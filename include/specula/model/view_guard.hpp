@@ -11,21 +11,21 @@ namespace specula::detail {
 
 /// Counts the calls that change a model, as a member of it. It belongs to one object: a copy has no views
 /// yet, and the views of a model that is assigned to or moved from are stale.
-class Generation {
+class ChangeCount {
  public:
-  Generation() = default;
-  Generation(const Generation&) noexcept {}
-  Generation(Generation&& other) noexcept { other.next(); }
-  Generation& operator=(const Generation&) noexcept {
+  ChangeCount() = default;
+  ChangeCount(const ChangeCount&) noexcept {}
+  ChangeCount(ChangeCount&& other) noexcept { other.next(); }
+  ChangeCount& operator=(const ChangeCount&) noexcept {
     next();
     return *this;
   }
-  Generation& operator=(Generation&& other) noexcept {
+  ChangeCount& operator=(ChangeCount&& other) noexcept {
     next();
     other.next();
     return *this;
   }
-  ~Generation() = default;
+  ~ChangeCount() = default;
 
   void next() noexcept { ++calls_; }
   std::uint64_t now() const noexcept { return calls_; }
@@ -34,13 +34,13 @@ class Generation {
   std::uint64_t calls_ = 0;
 };
 
-/// The generation of the model that a view was taken at, as a member of the view. The model must outlive
+/// The change count of the model that a view was taken at, as a member of the view. The model must outlive
 /// it. A check is one comparison, so it is made in all builds.
 class ViewGuard {
  public:
   /// For a view without a model: every check fails.
   ViewGuard() = default;
-  explicit ViewGuard(const Generation& model) noexcept : model_(&model), seen_(model.now()) {}
+  explicit ViewGuard(const ChangeCount& model) noexcept : model_(&model), seen_(model.now()) {}
 
   bool empty() const noexcept { return model_ == nullptr; }
   /// Throws std::logic_error if the model was called since, or if there is none; `what` names the view.
@@ -51,7 +51,7 @@ class ViewGuard {
   }
 
  private:
-  const Generation* model_ = nullptr;
+  const ChangeCount* model_ = nullptr;
   std::uint64_t seen_ = 0;
 };
 

@@ -92,7 +92,7 @@ class Speculator {
     if constexpr (!ReportsSize<V>)
       if (text_.empty()) forget();
     check_prompt(prompt);
-    const bool keeps = ReportsGeneration<V> && is_as_left();
+    const bool keeps = ReportsChangeCount<V> && is_as_left();
     const Departure departure(*this);
     const detail::Stopwatch watch(stats_.prefill_seconds);
     const std::vector<Token> next(prompt.begin(), prompt.end());  // the prompt may alias text()
@@ -126,7 +126,7 @@ class Speculator {
   /// target's KV cache is full. If a model or the rule throws, text() and the committed context are what
   /// they were. (A shape's learn() runs last: if it throws, text() has the round's tokens.) Throws
   /// std::logic_error if something else used the target or a draft since the last round, as far as a size
-  /// or a generation shows that: text() is kept, and start(text()) continues with it.
+  /// or a change count shows that: text() is kept, and start(text()) continues with it.
   template <class C>
   Tokens step(C& rng) {
     static_assert(detail::explain_random_source<C, S::kind == ProposalKind::shared>());
@@ -248,15 +248,15 @@ class Speculator {
     std::array<Usage, kDrafters> drafters_;
   };
 
-  /// Records, on destruction, the generation at which this Speculator left the target. If generation()
+  /// Records, on destruction, the change count at which this Speculator left the target. If change_count()
   /// throws, none is recorded, and the next step() treats the target as changed.
   class Departure {
    public:
     explicit Departure(Speculator& run) : run_(run) {}
     ~Departure() {
-      if constexpr (ReportsGeneration<V>) {
+      if constexpr (ReportsChangeCount<V>) {
         try {
-          run_.generation_ = run_.verifier_.generation();
+          run_.change_count_ = run_.verifier_.change_count();
         } catch (...) {
         }
       }
@@ -271,7 +271,7 @@ class Speculator {
   bool is_as_left() const {
     if constexpr (ReportsSize<V>)
       if (static_cast<std::size_t>(verifier_.size()) + 1 != text_.size()) return false;
-    if constexpr (ReportsGeneration<V>) return verifier_.generation() == generation_;
+    if constexpr (ReportsChangeCount<V>) return verifier_.change_count() == change_count_;
     return true;
   }
   [[noreturn]] void throw_used() const {
@@ -379,7 +379,7 @@ class Speculator {
   const VerifyResult* result_ = nullptr;
   std::int32_t added_ = 0;        // tokens of the last round
   std::int32_t emitted_ = 0;      // those of them that count
-  std::uint64_t generation_ = 0;  // the target's, when the last call ended
+  std::uint64_t change_count_ = 0;  // the target's, when the last call ended
   Stats stats_;
 };
 

@@ -34,7 +34,7 @@ struct Beam {
   }
   void reserve() { work.reserve(detail::node_count(std::int64_t{draft_nodes()} * width), width, width); }
 
-  template <DenseDrafter D, RandomSource C>
+  template <LogitsDrafter D, RandomSource C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
     work.clear();
     NodeId drafted = 0;

@@ -68,7 +68,7 @@ struct Cape {
     work.reserve(detail::node_count(std::int64_t{length} * extras.most()), 1 + extras.most(), 1);
   }
 
-  template <DenseDrafter D, RandomSource C>
+  template <LogitsDrafter D, RandomSource C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
     work.clear();
     const double least = round.min_probability();

@@ -41,7 +41,7 @@ struct ReviewScratch {
 
 /// `reviewer` verifies all nodes of a chain after `base` in one call. The chain keeps those that it accepts,
 /// followed by one token of its own. See specula::review.
-template <Draw mode, DenseDrafter D, RandomSource C>
+template <Draw mode, LogitsDrafter D, RandomSource C>
 void review(D& reviewer, const ProposeContext& round, NodeId base, double lenience, ProposalBuilder& tree,
             C& rng, const ReviewScratch& scratch, Reviews& counts) {
   const auto from = static_cast<std::size_t>(base), nodes = static_cast<std::size_t>(tree.size() - base);

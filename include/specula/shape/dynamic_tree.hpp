@@ -35,7 +35,7 @@ struct DynamicTree {
   std::int32_t draft_nodes() const { return detail::node_count(1 + std::int64_t{expansions} * top_k); }
   void reserve() { work.reserve(pool(), top_k, top_k); }
 
-  template <DenseDrafter D, RandomSource C>
+  template <LogitsDrafter D, RandomSource C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C&) {
     work.clear();
     NodeId drafted = 0;

@@ -41,7 +41,7 @@ struct SampledTree {
   /// Nodes of the smallest proposal with a draft token.
   std::int32_t least_nodes() const { return 1 + std::max(0, widths[0]); }
 
-  template <DenseDrafter D, RandomSource C>
+  template <LogitsDrafter D, RandomSource C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) const {
     NodeId begin = 0;
     for (std::size_t depth = 0; depth < widths.size() && widths[depth] > 0; ++depth) {

@@ -65,7 +65,7 @@ struct StaticTree {
     drafted.reserve(places.capacity());
   }
 
-  template <DenseDrafter D, RandomSource C>
+  template <LogitsDrafter D, RandomSource C>
   void propose(D& drafter, const ProposeContext& round, ProposalBuilder& tree, C& rng) {
     if (form.most_rank() >= tree.vocab())
       throw std::invalid_argument("StaticTree: rank " + detail::number(form.most_rank()) +

@@ -32,7 +32,7 @@ class TargetVerifier {
   /// Committed tokens of the target.
   std::int32_t size() const { return target_->size(); }
   /// Calls that changed the target, by any caller.
-  std::uint64_t generation() const requires CountsChanges<M> { return target_->generation(); }
+  std::uint64_t change_count() const requires CountsChanges<M> { return target_->change_count(); }
   const SamplingParams& params() const { return params_; }
   /// For all later rounds. Throws std::invalid_argument, having changed nothing, if out of range.
   void set_params(const SamplingParams& params) {

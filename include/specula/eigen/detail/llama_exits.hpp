@@ -28,7 +28,7 @@ LogitsView Llama<Real>::extend_to_exit(Tokens tokens, Nodes parents, std::int32_
   if (impl_->schedule.stages.skips())
     Impl::fail("extend: there are nodes of extend_skipping(); truncate() first");
   impl_->schedule.pass.require_view();
-  generation_.next();
+  change_count_.next();
   impl_->add_nodes(tokens, parents, false);
   impl_->schedule.run_from(impl_->first_row, exit);
   return impl_->view();
@@ -47,7 +47,7 @@ LogitsView Llama<Real>::resume_to_exit(std::span<const std::int32_t> rows, std::
       Impl::fail("resume_to_exit: row " + std::to_string(rows[i]) + " is beyond exit " +
                  std::to_string(exit));
   }
-  generation_.next();
+  change_count_.next();
   impl_->schedule.run_to_exit(impl_->first_row, rows, exit, /*aside=*/true);
   for (std::size_t i = 0; i < rows.size(); ++i)
     std::copy_n(impl_->schedule.pass.exit_logits().at(static_cast<std::ptrdiff_t>(i)),
@@ -65,7 +65,7 @@ LogitsView Llama<Real>::extend_skipping(Tokens tokens, Nodes parents, const Skip
     Impl::fail("extend_skipping: there are nodes that do not skip these blocks; truncate() first");
   impl_->schedule.calculate_pending();
   impl_->schedule.pass.require_view();
-  generation_.next();
+  change_count_.next();
   impl_->skipped = skipped;
   impl_->add_nodes(tokens, parents, true);
   impl_->schedule.skip(impl_->first_row, impl_->skipped);
@@ -73,7 +73,7 @@ LogitsView Llama<Real>::extend_skipping(Tokens tokens, Nodes parents, const Skip
 }
 
 template <class Real>
-std::span<const double> Llama<Real>::similarity() {
+std::span<const double> Llama<Real>::attention_similarity() {
   return impl_->mean_cosines(detail::Block::attention, impl_->similarity);
 }
 

@@ -178,8 +178,8 @@ std::int32_t Llama<Real>::node_count() const {
 }
 
 template <class Real>
-std::uint64_t Llama<Real>::generation() const {
-  return generation_.now();
+std::uint64_t Llama<Real>::change_count() const {
+  return change_count_.now();
 }
 
 template <class Real>
@@ -187,7 +187,7 @@ void Llama<Real>::append(Tokens tokens) {
   impl_->check_tokens(tokens);
   impl_->check_room(size(), tokens.size(), "append");
   impl_->schedule.pass.require_view();
-  generation_.next();
+  change_count_.next();
   impl_->schedule.stages.clear_nodes();
   if (tokens.size() < static_cast<std::size_t>(impl_->options.large_batch_from))
     return impl_->schedule.append(tokens, detail::Product::small_batch);
@@ -220,7 +220,7 @@ void Llama<Real>::commit(Nodes path) {
                  (parent == kNoParent ? "the context" : "node " + std::to_string(parent)) +
                  ", must be a path from the context down");
   }
-  generation_.next();
+  change_count_.next();
   const std::int32_t context = size();
   for (std::size_t i = 0; i < path.size(); ++i)
     impl_->schedule.pass.move(context + path[i], context + static_cast<std::int32_t>(i));
@@ -231,14 +231,14 @@ template <class Real>
 void Llama<Real>::truncate(std::int32_t n) {
   if (n < 0 || n > size())
     Impl::fail("truncate: to " + std::to_string(n) + " tokens, must be 0 to " + std::to_string(size()));
-  generation_.next();
+  change_count_.next();
   impl_->schedule.stages.truncate(n);
 }
 
 template <class Real>
 KeyValuesView<Real> Llama<Real>::key_values() {
   impl_->schedule.calculate_pending();
-  return {impl_->schedule.pass.cache(), size(), specula::detail::ViewGuard(generation_)};
+  return {impl_->schedule.pass.cache(), size(), specula::detail::ViewGuard(change_count_)};
 }
 
 template <class Real>
@@ -248,7 +248,7 @@ FeaturesView<Real> Llama<Real>::features() {
           size(),
           config().hidden_size,
           impl_->schedule.pass.features().stride,
-          specula::detail::ViewGuard(generation_),
+          specula::detail::ViewGuard(change_count_),
           impl_->schedule.pass.hidden_states()};
 }
 

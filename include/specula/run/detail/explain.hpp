@@ -42,15 +42,15 @@ constexpr bool explain_shape() {
   if constexpr (Drafter<D> && !ProposalShape<S, D>) {
     constexpr bool takes_rows = ProposalShape<S, AnyDenseDrafter>;
     constexpr std::size_t members = takes_rows ? 0 : members_for<S>();
-    if constexpr (takes_rows && !DenseDrafter<D>)
-      static_assert(DenseDrafter<D>,
-                    "this shape needs a drafter with rows (a DenseDrafter, such as ModelDrafter); this one's "
+    if constexpr (takes_rows && !LogitsDrafter<D>)
+      static_assert(LogitsDrafter<D>,
+                    "this shape needs a drafter with rows (a LogitsDrafter, such as ModelDrafter); this one's "
                     "extend() returns PointMasses, as n-grams do");
     else if constexpr (members > 0 && !ReviewingStackOf<D, members>)
       static_assert(
           ReviewingStackOf<D, members>,
           "this shape needs a Stack of exactly as many drafters as its first template parameter says, "
-          "and rows (a DenseDrafter) of each one that reviews");
+          "and rows (a LogitsDrafter) of each one that reviews");
     else
       static_assert(
           ProposalShape<S, D>,
