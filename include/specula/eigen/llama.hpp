@@ -62,7 +62,7 @@ class Llama {
   std::int32_t size() const;
   std::int32_t capacity() const;
   std::int32_t node_count() const;
-  /// Number of calls that changed this model; see CountsChanges. A view is valid for one generation.
+  /// Number of calls that changed this model; see CountsChanges. A view is valid for one count.
   std::uint64_t change_count() const;
 
   /// Prefill: commits `tokens` after the context and drops all nodes. Fewer than 16 tokens wait for the next
