@@ -59,7 +59,7 @@ concept ExposesKeyValues = LanguageModel<M> && requires(M& m) {
 };
 
 /// A target whose features a draft may read: per committed token the hidden state that enters the LM head,
-/// after the final norm. features() returns a view (model/features.hpp has one); it is computed and stays
+/// after the final norm. features() returns a view (model/features.hpp has one); it is computed and is
 /// valid as that of ExposesKeyValues.
 template <class M>
 concept ExposesFeatures = LanguageModel<M> && requires(M& m, std::int32_t i) {

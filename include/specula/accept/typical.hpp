@@ -73,18 +73,18 @@ class Typical {
     state(0) = {};
     NodeId deepest = 0;
     for (NodeId node = 0; node < tree.size(); ++node) {
-      const bool stays = state(node).weight > 0;
-      if (stays && tree.depth(node) > tree.depth(deepest)) deepest = node;
+      const bool accepted = state(node).weight > 0;
+      if (accepted && tree.depth(node) > tree.depth(deepest)) deepest = node;
       if (tree.first_child(node) == kNoParent) continue;
       double least = 0;
-      if (stays) {
+      if (accepted) {
         state(node).distribution = target[node];
         state(node).has_distribution = true;
         least = threshold(target, state(node).distribution);
       }
       tree.children(node, [&](NodeId c) {
         state(c) = {};
-        state(c).weight = stays && state(node).distribution(tree.token(c)) > least ? 1 : 0;
+        state(c).weight = accepted && state(node).distribution(tree.token(c)) > least ? 1 : 0;
         return true;
       });
     }

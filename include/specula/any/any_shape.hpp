@@ -16,7 +16,7 @@
 namespace specula {
 
 /// Any ProposalShape of one kind over drafters of type `D`: plain and cost-aware shapes over an AnyDrafter
-/// share one Speculator. The kind stays in the type, so the compiler still rejects an unsound rule. What a
+/// share one Speculator. The kind is part of the type, so the compiler still rejects an unsound rule. What a
 /// shape lacks of the optional members does nothing here. Cost: one virtual call a propose() or learn().
 template <Drafter D, ProposalKind of>
 class AnyShape {

@@ -1,4 +1,4 @@
-// Greedy verification on the device: a draft token stays iff it is the target's first largest logit.
+// Greedy verification on the device: a draft token is accepted iff it is the target's first largest logit.
 #pragma once
 
 #include "specula/cuda/device/verify_nodes.cuh"

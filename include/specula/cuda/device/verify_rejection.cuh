@@ -36,7 +36,7 @@ cudaError_t make_rejection_plan(RejectionPlan<Element, Draft>* plan, const Verif
 }
 
 /// Children in the order of their drawing: accept x with probability min(1, p(x) / q(x)), else p <- norm((p -
-/// q)+) and on to the next; when none stays, draw from what is left of p. As specula::Rejection, with the
+/// q)+) and on to the next; after all are rejected, draw from the residual. As specula::Rejection, with the
 /// same uniform draws: on one path token-level speculative sampling (Leviathan et al. 2023; Chen et al.
 /// 2023), over siblings SpecInfer's and Sequoia's. Cost: one read of a row for each node of the accepted
 /// path, of a chain of some more; a rejection reads the target's row again, which the cache should still

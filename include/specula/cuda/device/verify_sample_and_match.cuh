@@ -32,7 +32,7 @@ cudaError_t make_sample_and_match_plan(SampleAndMatchPlan<Element>* plan, const 
   return detail::make_matching_plan(plan, capacity, device);
 }
 
-/// The target's distribution for every proposal, as specula::SampleAndMatch: it never looks at q, and for
+/// The target's distribution for every proposal, as specula::SampleAndMatch: it never reads q, and for
 /// deterministic proposals no rule accepts more. Same seed, same text as plain sampling with sample(). Cost
 /// and errors as verify_greedy(); uniform draws: one `sample` a token.
 template <class Element>

@@ -118,7 +118,7 @@ class ResidualFold {
   }
 
  private:
-  /// NaN stays.
+  /// NaN is kept.
   SPECULA_HD static float left(float keep, float w, float less) {
     return max_or_nan(difference(product(keep, w), less), 0.0f);
   }

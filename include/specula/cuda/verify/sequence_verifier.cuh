@@ -136,7 +136,7 @@ class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
   }
 
   /// Takes the distribution of the next child away, `weight` being what the distribution before is multiplied
-  /// by. Returns the mass that was left; where rounding leaves none the distribution stays as it was, and 0
+  /// by. Returns the mass that was left; where rounding leaves none the distribution is unchanged, and 0
   /// is returned. Cost: a read of the target's row and of the draft's; nothing for a chosen one.
   SPECULA_HD double reject(double weight) {
     const double keep = weight / this->memory_.residual().total;

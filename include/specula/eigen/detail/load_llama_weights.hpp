@@ -105,7 +105,7 @@ void check_lender(const LlamaConfig& config, const std::shared_ptr<const LlamaWe
                   const std::string& source) {
   const Requirements expect{source};
   if (config.conditioned_on != Conditioning::features) return;
-  expect(target != nullptr, "a head that looks at features is loaded with its target's weights");
+  expect(target != nullptr, "a head that reads features is loaded with its target's weights");
   const auto same = [&](const char* key, std::int32_t own, std::int32_t its) {
     expect(own == its,
            std::string(key) + " is " + std::to_string(own) + ", the target's is " + std::to_string(its));
