@@ -1,4 +1,4 @@
-// Attention of a few columns over the committed context and their own ancestors.
+// Tree attention: tokens of a pass attend to the committed context and their own ancestors.
 #pragma once
 
 #include <algorithm>
@@ -31,10 +31,10 @@ struct BatchToken {
 
 inline constexpr std::int32_t kQueries = 12;  // at a time: they share a pass over keys and values
 
-/// What one thread needs for them.
+/// Scratch of one thread.
 template <class Real>
 struct AttentionScratch {
-  std::int32_t slots;          // most that are seen, as column_stride() has it
+  std::int32_t slots;          // maximum number seen, rounded up by column_stride()
   AlignedVector<Real> scores;  // (12, slots)
   AlignedVector<Real> mixed;   // (12, head_dim padded)
   AttentionScratch(std::int32_t most_slots, std::int32_t padded_head)
