@@ -154,9 +154,8 @@ class EarlyExitDrafter : public ModelDrafter<M, detail::EarlyExitForward<M>> {
   using Base = ModelDrafter<M, detail::EarlyExitForward<M>>;
 
  public:
-  /// `thresholds` (exits - 1, or fewer: the next is then 0): of the exits before the last. Above 1: no token
-  /// stops there, and its row is not computed. Throws std::invalid_argument if there are more, or if one is
-  /// negative.
+  /// `thresholds`: one per exit before the last, or fewer; then the next is 0. Above 1: no token stops there,
+  /// and the row is not computed. Throws std::invalid_argument if there are more, or if one is negative.
   explicit EarlyExitDrafter(M& model, const std::vector<float>& thresholds, ExitBy by = ExitBy::confidence)
       : Base(model, detail::EarlyExitForward<M>(model, thresholds, by)) {}
   EarlyExitDrafter(M&&, const std::vector<float>&, ExitBy = ExitBy::confidence) = delete;
