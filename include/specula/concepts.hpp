@@ -17,17 +17,18 @@
 
 namespace specula {
 
-// Words. Root: the newest emitted token, which the target's KV cache does not hold yet; node 0 of every
-// proposal. Node: a token in a KV cache that is not committed yet; nodes are a tree. Context: the committed
-// tokens. Row: the V raw logits for the token after a node. In comments, (n, V) is a shape.
+// Words. Context: the committed tokens. Root: the newest emitted token, which the target's KV cache does not
+// hold yet; node 0 of every proposal. Node: a token below the context that is not committed yet; nodes form a
+// tree. The proposal, the target and each drafter number their own nodes. Row: the V raw logits for the token
+// after a node. In comments, (n, V) is a shape.
 //
 // A name in parentheses, as in (r.verify)(...), is one that some systems define as a macro.
 // clang-format off
 
 /// A language model and the KV cache of one sequence: committed tokens, and below them a tree of nodes.
-/// Nodes are numbered from 0 in the order in which extend() calls add them; append(), commit() and truncate()
-/// begin anew. A parent is an earlier node, of the same call or an earlier one, or kNoParent: the end of the
-/// context. A node attends to the context, its ancestors and itself.
+/// append(), commit() and truncate() leave no nodes; extend() numbers its nodes from there on, from 0. A parent
+/// is an earlier node, of the same call or an earlier one, or kNoParent: the end of the context. A node attends
+/// to the context, its ancestors and itself. A function that throws has changed nothing.
 template <class M>
 concept LanguageModel = requires(M& m, const M& c, Tokens tokens, Nodes parents, Nodes path, std::int32_t n) {
   { c.vocab_size() } -> std::same_as<std::int32_t>;           // V
@@ -75,8 +76,8 @@ concept TargetConditioned = LanguageModel<D> && requires(D& d, const View& view)
   d.set_target_state(view);
 };
 
-/// A TargetConditioned draft that AnyModel can connect to a target: it reports at run time what it reads, and
-/// names by member types the views that set_target_state() takes.
+/// A draft model that AnyModel can connect to a target: it reports at run time what it reads, and names by
+/// member types the views that its set_target_state() takes (AnyModel checks that it is TargetConditioned).
 template <class D>
 concept StatesConditioning = LanguageModel<D> && requires(const D& c) {
   { c.conditioned_on() } -> std::same_as<Conditioning>;
@@ -89,11 +90,12 @@ concept CountsLayers = LanguageModel<M> && requires(const M& c) {
 };
 
 /// A model that can run nodes without some of its blocks, in its own KV cache (self-speculative decoding). A
-/// block is the attention or the MLP of one layer. commit({}) and truncate() drop such nodes; committed tokens
-/// keep their bits. To commit one, or to add a node that skips other blocks beside it, throws and changes
-/// nothing.
+/// block is the attention or the MLP of one layer. commit({}) and truncate() drop such nodes; the cached keys
+/// and values of committed tokens keep their bits. To commit such a node, or to add a node that skips other
+/// blocks beside it, throws and changes nothing.
 template <class M>
-concept SkipsLayers = CountsLayers<M> && requires(M& m, const M& c, Tokens tokens, Nodes parents, const SkippedBlocks& skipped) {
+concept SkipsLayers = CountsLayers<M> && requires(M& m, const M& c, Tokens tokens, Nodes parents,
+                                                  const SkippedBlocks& skipped) {
   { c.node_count() } -> std::same_as<std::int32_t>;                              // nodes, not committed
   { m.extend_skipping(tokens, parents, skipped) } -> std::same_as<LogitsView>;  // extend() without these blocks
 };
@@ -112,11 +114,11 @@ concept MeasuresSimilarity = LanguageModel<M> && requires(M& m) {
 template <class M>
 concept ExitsEarly = LanguageModel<M> && requires(M& m, const M& c, Tokens tokens, Nodes parents, std::int32_t exit,
                                                   std::span<const std::int32_t> rows) {
-  { c.exits() } -> std::same_as<std::int32_t>;                             // exits 0 to exits() - 1; the last is the whole model
+  { c.exits() } -> std::same_as<std::int32_t>;                             // numbers 0 to exits() - 1; the last: all layers
   { c.layers_to(exit) } -> std::same_as<std::int32_t>;                     // layers computed up to an exit
   { m.extend_to_exit(tokens, parents, exit) } -> std::same_as<LogitsView>;  // extend() up to an exit
-  // Continues the nodes of the last extend_to_exit() whose indices in that call are in `rows`, ascending, to a
-  // later exit. Returns as many rows as that call: those of `rows` anew, the others as they were. Requires
+  // Continues nodes of the last extend_to_exit() to a later exit: `rows` are their indices in that call,
+  // ascending. Returns as many rows as that call: those of `rows` anew, the others as they were. Requires
   // that neither these nodes nor nodes below them have reached the later exit.
   { m.resume_to_exit(rows, exit) } -> std::same_as<LogitsView>;
 };
@@ -128,12 +130,14 @@ concept ExitsEarly = LanguageModel<M> && requires(M& m, const M& c, Tokens token
 /// out; the next context is then longer by several rounds. Optional members are concepts of
 /// optional_members.hpp: ReservesMemory, ReportsUsage, HasMembers, ReportsMemberUsage, NamesItsModel.
 template <class D>
-concept Drafter = requires(D& d, const D& c, Tokens context, Tokens pending, Tokens tokens, Nodes parents, std::int32_t n) {
+concept Drafter = requires(D& d, const D& c, Tokens context, Tokens pending, Tokens tokens, Nodes parents,
+                           std::int32_t n) {
   { c.vocab_size() } -> std::same_as<std::int32_t>;  // the target's V
   { c.capacity() } -> std::same_as<std::int32_t>;    // tokens and nodes that it can hold
-  d.truncate(n);                                     // a new text begins, which shares its first n tokens with the last one
-  // The text before the root: the whole context, which extends that of the last call, then `pending`, the
-  // proposal so far but its last token in a cascade, else empty. Drops all nodes; the next is node 0.
+  d.truncate(n);                                     // begins a text that shares n tokens with the last one
+  // The text before the root: the whole context, which extends that of the last call, then `pending`. That is
+  // empty, or in a cascade the proposal so far without its last token, which a later call may replace. Drops
+  // all nodes; the next is node 0.
   d.sync(context, pending);
   // Adds nodes; a prediction per node, valid until the next call: LogitsView (rows of logits) or PointMasses
   // (one token per node).
@@ -153,19 +157,21 @@ concept LogitsDrafter = Drafter<D> && requires(D& d, Tokens tokens, Nodes parent
 /// The drafting loop: runs the drafter and chooses draft tokens, which form a chain, a fixed tree, or a tree
 /// grown by confidence. A small value type with its parameters as fields. D may be a Stack of drafters.
 /// propose() must sync() a drafter before it uses it, and should leave alone those that it does not use. It
-/// must call ask(drafter, ...) of propose_context.hpp in place of drafter.extend(): that checks the predictions. It
-/// adds at most context.max_nodes - 1 nodes, or none. Optional members are concepts of optional_members.hpp:
-/// ReservesWorkspace, LearnsFromRounds, ResetsPerText, StatesLeastNodes, StatesDraftNodes, ValidatesFields.
+/// must call ask(drafter, ...) of propose_context.hpp in place of drafter.extend(), to check the predictions,
+/// and adds at most context.max_nodes - 1 nodes to `tree`. Optional members are concepts of
+/// optional_members.hpp: ReservesWorkspace, LearnsFromRounds, ResetsPerText, StatesLeastNodes,
+/// StatesDraftNodes, ValidatesFields.
 template <class S, class D>
 concept ProposalShape = requires(S& s, const S& c, D& d, const ProposeContext& context, ProposalBuilder& tree,
                                  PhiloxRandom& rng) {
-  { S::kind } -> std::convertible_to<ProposalKind>;  // how its draft tokens are drawn: deterministic, sampled, sampled_iid, ...
+  { S::kind } -> std::convertible_to<ProposalKind>;  // how draft tokens are drawn; proposal_kind.hpp
   { c.max_nodes() } -> std::same_as<std::int32_t>;   // its largest proposal, root included
   s.propose(d, context, tree, rng);                  // tree holds the root on entry
 };
 
 /// The verification algorithm: accepts draft tokens and draws the token after them (the bonus token, or the
-/// one that replaces a rejected token). A small value type. docs/rule.md says what it must guarantee.
+/// one that replaces a rejected token). p is in `target`; `tree` has q, the distribution that each node was
+/// drawn from. A small value type. docs/rule.md says what it must guarantee.
 template <class R>
 concept AcceptanceRule = requires(const R& r, const TokenTree& tree, const TargetDistributions& target,
                                   PhiloxRandom& rng, VerifyResult& out) {
@@ -191,8 +197,8 @@ concept Verifier = requires(V& v, const V& c, const TokenTree& tree, PhiloxRando
 };
 
 /// The verifier's rule keeps the target's distribution for proposals of the shape's kind. A Speculator of
-/// another pair does not compile, unless the rule is wrapped in accept_lossy(rule): that claims every kind,
-/// and gives up the guarantee.
+/// another pair does not compile, unless the rule is wrapped in accept_lossy(rule), whose lossless_for() is
+/// true for every kind, without the guarantee.
 template <class V, class S>
 concept Lossless = V::lossless_for(S::kind);
 

@@ -16,7 +16,7 @@ using Tokens = std::span<const Token>;
 using Nodes = std::span<const NodeId>;
 
 /// Rows of logits as a model returns them: `rows` rows of `vocab` floats, `stride` floats apart. Not owned;
-/// valid until the next call of that model.
+/// valid until the next call that changes the model.
 struct LogitsView {
   const float* data = nullptr;  // (rows, vocab), row-major
   std::int32_t rows = 0;

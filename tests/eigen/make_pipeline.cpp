@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <specula/eigen/llama.hpp>
 #include <specula/specula.hpp>
 
 #include "skip.hpp"

@@ -12,6 +12,7 @@
 #include <specula/specula.hpp>
 
 #include "conditioned_models.hpp"
+#include "count_allocations.hpp"
 #include "self_models.hpp"
 #include "toy_model.hpp"
 
@@ -167,4 +168,19 @@ TEST_CASE("the table of bigrams is what was given") {
   CHECK_THROWS_AS(make_pipeline("max-gram:bigram=table", models), PipelineError);
   models.set_bigram(BigramTable(std::vector<Token>(12, 3)));
   CHECK(make_pipeline("max-gram:bigram=table", models) != nullptr);
+}
+
+TEST_CASE("a round of a pipeline by name allocates nothing") {
+  for (const std::string name : {"chain:small:4", "glide:4", "hass:3:2:9", "s2d:4", "cascade:glide:small"}) {
+    CAPTURE(name);
+    Toys toys;
+    const auto pipeline = make_pipeline(name, toys.models, {.temperature = 0.9f});
+    PhiloxRandom rng(3);
+    pipeline->start(kPrompt);
+    pipeline->step(rng);
+    specula_test::AllocationCount allocated;
+    for (int round = 0; round < 15; ++round) pipeline->step(rng);
+    const auto n = allocated.count();
+    CHECK(n == 0);
+  }
 }

@@ -1,5 +1,5 @@
-// Definitions of the CPU model: include this in one file of a program, and eigen/llama.hpp in the others. The
-// CMake target specula::eigen compiles such a file.
+// Definitions of the CPU model in float: include this in one file of a program, and eigen/llama.hpp in the
+// others. The CMake target specula::eigen compiles such a file.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,9 @@
 namespace specula::eigen {
 
 template class Llama<float>;
-template class Llama<double>;
 template LlamaWeights<float> load_llama_weights(const std::filesystem::path&,
                                                 std::shared_ptr<const LlamaWeights<float>>);
-template LlamaWeights<double> load_llama_weights(const std::filesystem::path&,
-                                                 std::shared_ptr<const LlamaWeights<double>>);
 template LlamaWeights<float> random_llama_weights(const LlamaConfig&, std::uint64_t, WeightType,
                                                   std::shared_ptr<const LlamaWeights<float>>);
-template LlamaWeights<double> random_llama_weights(const LlamaConfig&, std::uint64_t, WeightType,
-                                                   std::shared_ptr<const LlamaWeights<double>>);
 
 }  // namespace specula::eigen

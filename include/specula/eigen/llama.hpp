@@ -46,6 +46,7 @@ class Llama {
   /// Uses weights in memory. Throws std::invalid_argument if an option is out of range or `weights` is null.
   explicit Llama(std::shared_ptr<const LlamaWeights<Real>> weights, const LlamaOptions& options = {});
 
+  /// Views of a model that is moved from or assigned to are stale.
   Llama(Llama&&) noexcept;
   Llama& operator=(Llama&&) noexcept;
   ~Llama();

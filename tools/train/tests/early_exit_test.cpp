@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <specula/eigen/compile_llama.hpp>  // for all the tests here
+#include <specula/eigen/compile_llama_double.hpp>
 #include <specula/train/sorted_loss.hpp>
 
 #include <cstdint>

@@ -1,0 +1,1 @@
+#include <specula/eigen/compile_llama_double.hpp>
