@@ -19,7 +19,7 @@ struct RunningMean {
 
   /// Whether there are enough values to detect an outlier.
   bool known() const { return weight > 1.25; }
-  /// The value that `measured` counts as. Requires one call per measurement.
+  /// The value that `measured` counts as. The caller must call this once per measurement.
   double filtered(double measured) {
     const double second = std::exchange(last, measured), third = std::exchange(before, second);
     if (weight < 1) return measured;

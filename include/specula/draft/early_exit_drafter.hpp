@@ -130,7 +130,7 @@ class EarlyExitForward {
   std::vector<Stop> stops_;  // exits at which a token may stop; all stop at the last
   ExitBy by_;
   RowScan scan_;
-  std::vector<std::int32_t> going_;        // rows that go on to a later exit
+  std::vector<std::int32_t> going_;        // rows that continue to a later exit
   std::vector<std::int64_t> exit_counts_;  // (exits)
   std::vector<float> mixed_;               // (rows, V), for ExitBy::sample
   std::vector<double> weight_;             // (rows) mass left for later exits

@@ -26,7 +26,7 @@ class Pipeline {
   virtual ~Pipeline() = default;
   virtual void start(Tokens prompt) = 0;
   virtual Tokens step(PhiloxRandom& rng) = 0;
-  /// Requires a call after another pipeline has used the same models.
+  /// The caller must call this after another pipeline has used the same models.
   virtual void forget() = 0;
   virtual Tokens text() const = 0;
   virtual std::int32_t room() const = 0;

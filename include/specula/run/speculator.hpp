@@ -193,7 +193,7 @@ class Speculator {
   std::int32_t room() const { return verifier_.room(); }
   /// Sums over all rounds since the constructor or reset_stats(). For one request, subtract two copies.
   const Stats& stats() const { return stats_; }
-  /// Requires a call between texts: tokens that count_emitted() removes later must have been counted.
+  /// Call this between texts only: tokens that count_emitted() removes later must have been counted.
   void reset_stats() { stats_.clear(); }
   /// Log-probabilities of the last round's emitted tokens, in their order, if verifier().report_logprobs()
   /// requested them; also inside generate()'s sink. Empty after a round that threw. Valid until the next

@@ -17,7 +17,7 @@ namespace specula::eigen::detail::avx2 {
 struct Tiles {
   static constexpr std::int32_t kLanes = 8;
   /// Strips of 8 rows in a register block: 16 registers hold the sums, the weights and an input. At least 8
-  /// independent sums wherever the registers suffice: an FMA's latency is the time in which 8 start.
+  /// independent sums if the registers suffice, since 8 FMAs start within the latency of one.
   static constexpr std::int32_t kColumns = 6;
   static constexpr int strips(int columns) { return columns == 1 ? 8 : columns == 2 ? 4 : 2; }
 

@@ -16,7 +16,7 @@
 
 namespace specula::llama_cpp::detail {
 
-/// Sequences that a context may know (LLAMA_MAX_SEQ, which is not public).
+/// Maximum number of sequences of a context (LLAMA_MAX_SEQ, which is not public).
 inline constexpr std::int32_t kMostSequences = 256;
 
 /// A query of libllama attends to the cells of its first sequence at or before its position. So a tree has
