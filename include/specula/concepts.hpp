@@ -17,18 +17,18 @@
 
 namespace specula {
 
-// Words. Context: the committed tokens. Root: the newest emitted token, which the target's KV cache does not
-// hold yet; node 0 of every proposal. Node: a token below the context that is not committed yet; nodes form a
-// tree. The proposal, the target and each drafter number their own nodes. Row: the V raw logits for the token
-// after a node. In comments, (n, V) is a shape.
+// Words. Context: the committed tokens. Root: the newest token of the text (at first the prompt's last),
+// which the target's KV cache does not hold yet; node 0 of every proposal. Node: a token below the context
+// that is not committed yet; nodes form a tree. The proposal, the target and each drafter number their own
+// nodes. Row: the V raw logits for the token after a node. In comments, (n, V) is a shape.
 //
 // A name in parentheses, as in (r.verify)(...), is one that some systems define as a macro.
 // clang-format off
 
 /// A language model and the KV cache of one sequence: committed tokens, and below them a tree of nodes.
-/// append(), commit() and truncate() leave no nodes; extend() numbers its nodes from there on, from 0. A parent
-/// is an earlier node, of the same call or an earlier one, or kNoParent: the end of the context. A node attends
-/// to the context, its ancestors and itself. A function that throws has changed nothing.
+/// append(), commit() and truncate() leave no nodes; the extend() calls after them number theirs 0, 1, ... A
+/// parent is an earlier node, of the same call or an earlier one, or kNoParent: the end of the context. A node
+/// attends to the context, its ancestors and itself. A function that throws has changed nothing.
 template <class M>
 concept LanguageModel = requires(M& m, const M& c, Tokens tokens, Nodes parents, Nodes path, std::int32_t n) {
   { c.vocab_size() } -> std::same_as<std::int32_t>;           // V
@@ -53,7 +53,7 @@ concept CountsChanges = LanguageModel<M> && requires(const M& c) {
 
 /// A target whose cached keys and values a draft may read: key_values() returns a view of them, in a layout
 /// of the model's own. It first computes what append() deferred. The view is valid until the model changes;
-/// a further call of key_values() that had nothing to compute does not change it.
+/// a further call of key_values() that had nothing to compute leaves it valid.
 template <class M>
 concept ExposesKeyValues = LanguageModel<M> && requires(M& m) {
   { m.key_values().size() } -> std::same_as<std::int32_t>;  // committed tokens
@@ -91,8 +91,8 @@ concept CountsLayers = LanguageModel<M> && requires(const M& c) {
 
 /// A model that can run nodes without some of its blocks, in its own KV cache (self-speculative decoding). A
 /// block is the attention or the MLP of one layer. commit({}) and truncate() drop such nodes; the cached keys
-/// and values of committed tokens keep their bits. To commit such a node, or to add a node that skips other
-/// blocks beside it, throws and changes nothing.
+/// and values of committed tokens keep their bits. While there are such nodes, a call that commits one
+/// of them, or adds nodes that do not skip the same blocks, throws and changes nothing.
 template <class M>
 concept SkipsLayers = CountsLayers<M> && requires(M& m, const M& c, Tokens tokens, Nodes parents,
                                                   const SkippedBlocks& skipped) {
@@ -100,9 +100,9 @@ concept SkipsLayers = CountsLayers<M> && requires(M& m, const M& c, Tokens token
   { m.extend_skipping(tokens, parents, skipped) } -> std::same_as<LogitsView>;  // extend() without these blocks
 };
 
-/// A model that measures how little each attention block changes its input, by which LayerSkip chooses the
-/// blocks to skip: the cosine of the block's input and its output after the residual addition, averaged over
-/// the context. (layers), near 1 where the block changes little; empty if not measured.
+/// A model that measures how little each attention block changes its input, by which the drafter LayerSkip
+/// chooses the blocks to skip: the cosine of the block's input and its output after the residual addition,
+/// averaged over the context. (layers), near 1 where the block changes little; empty if not measured.
 template <class M>
 concept MeasuresSimilarity = LanguageModel<M> && requires(M& m) {
   { m.attention_similarity() } -> std::convertible_to<std::span<const double>>;
@@ -125,19 +125,20 @@ concept ExitsEarly = LanguageModel<M> && requires(M& m, const M& c, Tokens token
 
 /// Predicts the token after a node: a draft model, a head on the target's features, an n-gram lookup. The
 /// shape chooses tokens from the predictions, and adds them by the next extend(). A round is one sync() and
-/// any number of extend() calls, of which the first adds the root (in a cascade: the proposal's last token),
-/// below kNoParent. What was accepted shows in the context of the next sync(). A round may leave a drafter
-/// out; the next context is then longer by several rounds. Optional members are concepts of
-/// optional_members.hpp: ReservesMemory, ReportsUsage, HasMembers, ReportsMemberUsage, NamesItsModel.
+/// any number of extend() calls, of which the first adds the root, below kNoParent. (In a cascade, where a
+/// drafter continues another one's proposal, that is the proposal's last token.) What was accepted shows in
+/// the context of the next sync(). A round may leave a drafter out; the next context is then longer by
+/// several rounds. Optional members are concepts of optional_members.hpp: ReservesMemory, ReportsUsage,
+/// HasMembers, ReportsMemberUsage, NamesItsModel.
 template <class D>
 concept Drafter = requires(D& d, const D& c, Tokens context, Tokens pending, Tokens tokens, Nodes parents,
                            std::int32_t n) {
   { c.vocab_size() } -> std::same_as<std::int32_t>;  // the target's V
   { c.capacity() } -> std::same_as<std::int32_t>;    // tokens and nodes that it can hold
   d.truncate(n);                                     // begins a text that shares n tokens with the last one
-  // The text before the root: the whole context, which extends that of the last call, then `pending`. That is
-  // empty, or in a cascade the proposal so far without its last token, which a later call may replace. Drops
-  // all nodes; the next is node 0.
+  // The text before the root: the whole context, which extends the last one (after truncate(n), its first n
+  // tokens), then `pending`: empty, or in a cascade the proposal so far without its last token. The next call
+  // may pass another `pending`. Drops all nodes; the next is node 0.
   d.sync(context, pending);
   // Adds nodes; a prediction per node, valid until the next call: LogitsView (rows of logits) or PointMasses
   // (one token per node).
@@ -158,20 +159,20 @@ concept LogitsDrafter = Drafter<D> && requires(D& d, Tokens tokens, Nodes parent
 /// grown by confidence. A small value type with its parameters as fields. D may be a Stack of drafters.
 /// propose() must sync() a drafter before it uses it, and should leave alone those that it does not use. It
 /// must call ask(drafter, ...) of propose_context.hpp in place of drafter.extend(), to check the predictions,
-/// and adds at most context.max_nodes - 1 nodes to `tree`. Optional members are concepts of
+/// and adds at most round.max_nodes - 1 nodes to `tree`. Optional members are concepts of
 /// optional_members.hpp: ReservesWorkspace, LearnsFromRounds, ResetsPerText, StatesLeastNodes,
 /// StatesDraftNodes, ValidatesFields.
 template <class S, class D>
-concept ProposalShape = requires(S& s, const S& c, D& d, const ProposeContext& context, ProposalBuilder& tree,
+concept ProposalShape = requires(S& s, const S& c, D& d, const ProposeContext& round, ProposalBuilder& tree,
                                  PhiloxRandom& rng) {
   { S::kind } -> std::convertible_to<ProposalKind>;  // how draft tokens are drawn; proposal_kind.hpp
   { c.max_nodes() } -> std::same_as<std::int32_t>;   // its largest proposal, root included
-  s.propose(d, context, tree, rng);                  // tree holds the root on entry
+  s.propose(d, round, tree, rng);                    // tree holds the root on entry
 };
 
 /// The verification algorithm: accepts draft tokens and draws the token after them (the bonus token, or the
 /// one that replaces a rejected token). p is in `target`; `tree` has q, the distribution that each node was
-/// drawn from. A small value type. docs/rule.md says what it must guarantee.
+/// drawn from (a point mass if it was chosen). A small value type. docs/rule.md says what it must guarantee.
 template <class R>
 concept AcceptanceRule = requires(const R& r, const TokenTree& tree, const TargetDistributions& target,
                                   PhiloxRandom& rng, VerifyResult& out) {
