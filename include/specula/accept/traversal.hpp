@@ -17,7 +17,7 @@ namespace specula {
 /// and without replacement and for mixed siblings. On one path it is block verification.
 ///
 /// The shape of the tree may depend on the tokens drawn before, anywhere in the tree: once a subtree is
-/// rejected, the remaining p and P are independent of the tokens in it.
+/// rejected, the remaining p and P carry no information about the tokens in it.
 ///
 /// Cost: one row read per inner node on the way to the first accepted leaf; a rejection reads its parent's
 /// row and the draft's again (chosen nodes: one logit). Uniform draws: one `accept` per node tried whose

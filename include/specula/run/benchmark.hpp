@@ -84,8 +84,8 @@ inline Interval mean_interval(std::span<const double> values) {
 
 }  // namespace detail
 
-/// Compares the caller's own rule, shape or drafter with those of the library: pipelines that differ only
-/// in what is compared. They take turns prompt by prompt, so that disturbances of the machine affect all
+/// Compares the caller's own rule, shape or drafter with those of the library: pipelines that differ only in
+/// the compared policy. They take turns prompt by prompt, so that disturbances of the machine affect all
 /// alike, and may share models: each starts every text from scratch.
 ///
 ///   PolicyBenchmark benchmark(prompts, {.max_new_tokens = 128});

@@ -33,8 +33,8 @@ namespace detail {
 /// Makes repeated forecasts for the same rates in the same buffers. References are valid until the next
 /// forecast.
 ///
-/// A proposal's length and what it costs do not depend on how much of it its reviewer will accept, so two
-/// distributions over lengths suffice: the probability of each length, and the probability of each length
+/// A proposal's length and cost do not depend on the number of its tokens that the reviewer will accept, so
+/// two distributions over lengths suffice: the probability of each length, and the probability of each length
 /// with all draft tokens accepted so far.
 class CascadeForecaster {
  public:

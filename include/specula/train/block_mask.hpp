@@ -10,9 +10,9 @@
 namespace specula {
 
 /// Training sequences are cut into blocks of `block` tokens, and a query's cross attention sees the target's
-/// keys of the blocks before its own. That is what it sees in a round whose root is the first token of its
-/// block: the target has run the tokens before the root, not the root itself, and every draft step sees those
-/// same keys.
+/// keys of the blocks before its own. These are the keys that it sees in a round whose root is the first
+/// token of its block: the target has run the tokens before the root, not the root itself, and every draft
+/// step sees those same keys.
 ///
 /// Block 0 has no block before it. The paper's formula would leave its softmax empty; the usual remedy, and
 /// the authors' own, is the ordinary causal mask, under which query i sees keys 0 to i. Here it sees keys 0

@@ -102,7 +102,7 @@ class Bf16Product {
         w[s] = _mm512_loadu_si512(at);
         __asm__(
             ""
-            : "+v"(w[s]));  // or g++ loads it again for every column, and loads are what limits few columns
+            : "+v"(w[s]));  // else g++ loads it again for every column, and loads limit few columns
       }
       SPECULA_UNROLL_LANES for (int c = 0; c < N; ++c) {
         const __m512i same = _mm512_set1_epi32(static_cast<int>(to.x[c * to.ldx + k]));

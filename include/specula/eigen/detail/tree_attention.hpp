@@ -26,7 +26,7 @@ struct BatchToken {
   const std::int32_t* path;  // (path_size), ascending; the last is `slot`
   std::int32_t path_size;
   std::int32_t
-      in_order;  // how many of the first path entries are base, base + 1, ...: they extend the context
+      in_order;  // number of first path entries that are base, base + 1, ...: they extend the context
 };
 
 inline constexpr std::int32_t kQueries = 12;  // at a time: they share a pass over keys and values
