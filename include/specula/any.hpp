@@ -1,5 +1,4 @@
-// Type erasure: models, drafters, rules and shapes that are chosen at run time, behind one virtual call a
-// pass.
+// Type erasure: models, drafters, rules and shapes that are chosen at run time, at one virtual call per pass.
 #pragma once
 
 #include "specula/any/any_drafter.hpp"

@@ -1,5 +1,5 @@
-// Pipelines that are named by a text at run time: what most files of a program include. One file of the
-// program also includes make_pipeline.hpp, which compiles them.
+// make_pipeline(): pipelines named by a text at run time. Most files of a program include this. One file of
+// the program also includes make_pipeline.hpp, which compiles them.
 #pragma once
 
 #include "specula/pipeline/error.hpp"

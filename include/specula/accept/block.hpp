@@ -8,9 +8,9 @@
 namespace specula {
 
 /// With P_0 = 1 and P_i = min(1, P_{i-1} p(x_i) / q(x_i)): accepts the longest prefix i whose own uniform
-/// draw is below h_i = S_i / (S_i + 1 - P_i), S_i = sum (P_i p - q)+, with h = P at the end; then draws
-/// from norm((P_i p - q)+), after the end from p. No rule for one path accepts more, and a path's length
-/// may depend on what was drawn (Sun et al. 2024). It is Traversal on a chain, from the end to the
+/// draw is below h_i = S_i / (S_i + 1 - P_i), S_i = sum (P_i p - q)+, with h = P at the end; then draws from
+/// norm((P_i p - q)+), after the end from p. No rule for one path accepts more, and a path's length may
+/// depend on the drawn tokens (Sun et al. 2024). Equals Traversal on a chain, which runs from the end to the
 /// beginning, so rows are read a second time only after a rejection. Cost and uniform draws: as Traversal.
 /// Throws std::invalid_argument if the proposal is no chain or shares the target's noise.
 struct Block {

@@ -1,5 +1,4 @@
-// Gumbel coupling: draft and target sample with shared Gumbel noise, so that they often draw the same
-// token.
+// Gumbel coupling: draft and target sample with shared Gumbel noise, so that they often draw the same token.
 #pragma once
 
 #include "specula/accept/detail/sequence_verifier.hpp"
@@ -18,11 +17,11 @@ namespace specula {
 /// shape: also without a drafter, and for proposals that are chosen or drawn by other uniform draws. (It is
 /// not the text of SampleAndMatch, which uses other uniform draws.) Daliri, Musco, Suresh 2024.
 ///
-/// Exact for every proposal, since it never reads q: a position's token is a function of the tokens before
-/// it and of the position's own noise, and no draft token changes that. Rules that read q must not be given
-/// such proposals: the noise recurs in the next round at the positions that this one did not reach, and it
-/// is no longer fresh if it influenced where this round ended (block and traversal verification decide from
-/// the leaf to the root) or what the next one proposes (tests/accept/gumbel_coupling.cpp shows both).
+/// Exact for every proposal, since it never reads q: a position's token is a function of the tokens before it
+/// and of the position's own noise only, whatever the draft tokens. Rules that read q must not be given such
+/// proposals: the noise recurs in the next round at the positions that this one did not reach, and it is no
+/// longer fresh if it influenced where this round ended (block and traversal verification decide from the
+/// leaf to the root) or what the next one proposes (tests/accept/gumbel_coupling.cpp shows both).
 ///
 /// Cost: one row read and one draw_by_noise per node of the accepted path. Uniform draws: `noise`, one word
 /// per token.

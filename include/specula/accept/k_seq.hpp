@@ -13,12 +13,12 @@
 
 namespace specula {
 
-/// A node's k children, drawn with replacement from q, are tested in order with min(1, p(x) / (rho q(x)));
-/// if none is accepted, the next token is drawn from norm((p - rho q)+). rho in [1, k] solves 1 - (1 - b)^k
-/// = rho b, b = sum min(q, p / rho) being the probability that one test accepts, so that the accepted and
-/// the residual mass add up to p. A lone child has rho 1, which is rejection sampling; point masses are
-/// rejected one after the other, as there. k must not depend on the children's tokens. Accepts more than
-/// Rejection where k > 1, but less than the optimal rule.
+/// A node's k children, drawn with replacement from q, are tested in order with min(1, p(x) / (rho q(x))); if
+/// none is accepted, the next token is drawn from norm((p - rho q)+). rho in [1, k] solves 1 - (1 - b)^k =
+/// rho b, b = sum min(q, p / rho) being the probability that one test accepts, so that the accepted and the
+/// residual mass add up to p. A lone child has rho 1, which is rejection sampling; point masses are rejected
+/// one after the other, as in rejection sampling. Requires that k does not depend on the children's tokens.
+/// Accepts more than Rejection where k > 1, but less than the optimal rule.
 ///
 /// Cost: one row read per node of the accepted path; where k > 1, its target's and its draft's row again
 /// for each of about 8 trial values of rho, and once more if all children are rejected. Uniform draws: as
@@ -83,7 +83,7 @@ struct KSeq {
     std::int32_t k = 0;
     tree.children(node, [&](NodeId) { return ++k, true; });
     if (k < 2) return 1;
-    // Accepted mass beyond what p has for it: falls as rho rises.
+    // Accepted mass minus the mass of p for it: decreasing in rho.
     const auto excess = [&](double rho) {
       const double b = 1 / rho - target.residual(distribution).reject(tree, first, 1 / rho);
       return 1 - std::pow(1 - b, k) - rho * b;

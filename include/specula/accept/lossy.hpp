@@ -1,4 +1,4 @@
-// accept_lossy(): lets a pair of shape and rule compile that does not keep the target's distribution.
+// accept_lossy(): opt-in to lossy verification, which does not keep the target's distribution.
 #pragma once
 
 #include <utility>
@@ -10,7 +10,7 @@
 
 namespace specula {
 
-/// A rule whose caller accepts that the text will not have the target's distribution.
+/// A rule that the caller allows to be lossy: the text need not have the target's distribution.
 template <class Rule>
 struct AcceptLossy : Rule {
   static constexpr bool lossless_for(ProposalKind) { return true; }
@@ -22,7 +22,7 @@ struct AcceptLossy : Rule {
   }
 };
 
-/// Lets an unsound pair of shape and rule compile: the text loses the target's distribution.
+/// Lets a pair of shape and rule compile that is not lossless: the text loses the target's distribution.
 template <class Rule>
 AcceptLossy<Rule> accept_lossy(Rule rule) {
   return {std::move(rule)};

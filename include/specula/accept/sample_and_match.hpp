@@ -1,4 +1,4 @@
-// Exact-match verification: samples from the target and accepts a draft token that is the same.
+// Exact-match verification: samples from the target and accepts a draft token that equals the sample.
 #pragma once
 
 #include "specula/accept/detail/sequence_verifier.hpp"
@@ -9,10 +9,10 @@
 
 namespace specula {
 
-/// Draws y ~ p after the root; if y is among the draft tokens descends to it, else emits it. Never reads q,
-/// so it keeps the target's distribution for every proposal; for deterministic ones no rule accepts more.
-/// The same seed gives the same text as plain sampling. Cost: one row read per node of the accepted path.
-/// Uniform draws: one `sample` per token.
+/// Draws y ~ p after the root; descends to the child y if there is one, else emits y; and so on from there.
+/// Never reads q, so it keeps the target's distribution for every proposal; for deterministic ones no rule
+/// accepts more. The same seed gives the same text as plain sampling. Cost: one row read per node of the
+/// accepted path. Uniform draws: one `sample` per token.
 struct SampleAndMatch {
   static constexpr bool lossless_for(ProposalKind) { return true; }
 

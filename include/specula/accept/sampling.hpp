@@ -1,4 +1,4 @@
-// The default acceptance rule: the strongest exact one for the proposal at hand.
+// The default acceptance rule: chooses exact-match or traversal verification by the proposal's kind.
 #pragma once
 
 #include "specula/accept/sample_and_match.hpp"
@@ -7,14 +7,13 @@
 namespace specula {
 
 /// Deterministic proposals are verified by SampleAndMatch, which is optimal for them and keeps the text of
-/// plain sampling; sampled ones by Traversal, which on one path is block verification, the optimum there.
-/// The contents of the proposal decide, so a sampled shape over an n-gram drafter gets the optimal rule
-/// too.
+/// plain sampling; sampled ones by Traversal, which on one path is block verification, the optimum there. The
+/// choice depends on the proposal, not on the shape, so a sampled shape over an n-gram drafter also gets the
+/// optimal rule.
 ///
-/// That is sound because a proposal is deterministic exactly if it used no uniform draw. A rule must not be
-/// chosen by what was *drawn*: two exact rules between which the tokens choose are not exact
-/// (tests/exact/known_failures.cpp). Nor by whether noise was shared, so those proposals are not for this
-/// rule but for GumbelCoupling.
+/// This is exact because a proposal is deterministic if and only if it used no uniform draw. A rule must not
+/// be chosen by the *drawn* tokens: choosing between two exact rules by the tokens is not exact
+/// (tests/exact/known_failures.cpp). Proposals with shared noise require GumbelCoupling instead of this rule.
 struct Sampling {
   static constexpr bool lossless_for(ProposalKind kind) { return kind != ProposalKind::shared; }
 

@@ -28,7 +28,7 @@ struct NodeState {
   Distribution distribution;  // p after the node, if has_distribution
   bool has_distribution = false;
   double weight = 1;           // the mass that a rule carries to the node
-  double keep = 0, total = 0;  // of its rejection, see Residual::Step; keep 0: none that left mass
+  double keep = 0, total = 0;  // of its rejection, see Residual::Step; keep 0: no rejection that left mass
 };
 
 }  // namespace detail
@@ -52,15 +52,15 @@ class VerifyWorkspace {
     return vocab;
   }
   Distribution scan(std::span<const float> row, const SamplingParams& params) {
-    if (params.greedy()) return scan_.distribution(row, params);  // leaves masses_ as they are
-    scanned_ = {};                                                // in case that the row is bad
+    if (params.greedy()) return scan_.distribution(row, params);  // does not change masses_
+    scanned_ = {};                                                // in case scan_ throws
     return scanned_ = scan_.weights(row, params, masses_).distribution;
   }
   void measure(const Distribution& distribution) {
     scan_.weights(distribution, masses_);
     scanned_ = distribution;
   }
-  /// None unless masses_ are of `distribution`.
+  /// Empty unless masses_ belong to `distribution`.
   std::span<const double> masses_of(const Distribution& distribution) const {
     if (!distribution.logits || !(scanned_ == distribution)) return {};
     return masses_;
@@ -96,15 +96,15 @@ class TargetDistributions {
       throw std::invalid_argument("the proposal has no root: call ProposalBuilder::reset() first");
     const auto nodes = static_cast<std::size_t>(tree.size());
     LogitsView rows = rows_;
-    rows.rows = std::min(rows.rows, tree.size());  // later ones are never read
+    rows.rows = std::min(rows.rows, tree.size());  // later rows are never read
     detail::expect_rows("the target", rows, nodes, tree.vocab(), "for a proposal of");
     if (nodes > work_->node_states_.size())
       throw std::invalid_argument("TargetDistributions: a proposal of " + std::to_string(nodes) +
                                   " nodes, a workspace for " + std::to_string(work_->node_states_.size()));
   }
   /// The same for a rule, named for the message, that reads the draft's distributions. Also throws
-  /// std::invalid_argument if `tree` was drawn with the noise that draws the target's own tokens, which
-  /// such a rule must not see, unless it is used within accept_lossy().
+  /// std::invalid_argument if `tree` was drawn with the noise that draws the target's own tokens, which such
+  /// a rule must not be given, unless it is used within accept_lossy().
   void check_for(const char* rule, const TokenTree& tree) const {
     (check)(tree);
     if (!lossy_ && tree.kind() == ProposalKind::shared)
@@ -112,7 +112,7 @@ class TargetDistributions {
                                   ": the proposal was drawn with the target's own noise; only rules that do "
                                   "not look at the draft's distributions may judge it, as GumbelCoupling");
   }
-  /// The same rows for a rule whose caller accepts that the text will not have the target's distribution.
+  /// The same rows for a rule within accept_lossy().
   TargetDistributions for_lossy() const {
     TargetDistributions all = *this;
     all.lossy_ = true;
@@ -134,7 +134,7 @@ class TargetDistributions {
   Token argmax(NodeId node) const {
     return named(node, [&] { return work_->scan_.argmax(rows_.row(node)); });
   }
-  /// `distribution`, which must be no point mass, as weights for a draw; free if operator[] made it last.
+  /// `distribution`, which must be no point mass, as weights for a draw; free if operator[] returned it last.
   detail::TokenWeights weights(const Distribution& distribution) const {
     if (work_->masses_of(distribution).empty()) work_->measure(distribution);
     return {distribution, work_->scan_.vocab(), work_->masses_};
@@ -153,7 +153,7 @@ class TargetDistributions {
     return work_->residual_;
   }
 
-  /// The state per node of `tree`, which passed check(), (N), as the last verification left it.
+  /// The states (N) of the nodes of `tree`, as of the last verification. Requires that `tree` passed check().
   std::span<detail::NodeState> node_states(const TokenTree& tree) const {
     return std::span(work_->node_states_).first(static_cast<std::size_t>(tree.size()));
   }

@@ -16,8 +16,8 @@ namespace specula {
 /// p. q is the child's distribution given its earlier siblings, so the target's distribution is kept with
 /// and without replacement and for mixed siblings. On one path it is block verification.
 ///
-/// The shape of the tree may depend on what was drawn before, anywhere in it: once a subtree is rejected,
-/// what remains of p and P carries no information about the tokens in it.
+/// The shape of the tree may depend on the tokens drawn before, anywhere in the tree: once a subtree is
+/// rejected, the remaining p and P carry no information about the tokens in it.
 ///
 /// Cost: one row read per inner node on the way to the first accepted leaf; a rejection reads its parent's
 /// row and the draft's again (chosen nodes: one logit). Uniform draws: one `accept` per node tried whose

@@ -41,12 +41,12 @@ inline double entropy(const TokenWeights& weights) {
 
 }  // namespace detail
 
-/// A draft token x is accepted iff all before it are and p(x) > min(epsilon, delta * exp(-H(p))), H being
+/// A draft token x is accepted iff all its ancestors are and p(x) > min(epsilon, delta * exp(-H(p))), H being
 /// the entropy of p in nats: a likely token anywhere, an unlikely one where the target itself is uncertain.
 /// The deepest accepted node ends the path, the first in the tree if there are several; the next token is
 /// drawn from p. Never reads q, and the text does not have the target's distribution: as a final rule it
-/// compiles only within accept_lossy(). Source: Cai et al. 2024 (Medusa), section 2.3.1. Cost: two reads of
-/// a row per accepted node with children, and a third of the last node's. Uniform draws: one `sample`.
+/// compiles only within accept_lossy(). Source: Cai et al. 2024 (Medusa), section 2.3.1. Cost: two reads of a
+/// row per accepted node with children, and a third of the last node's. Uniform draws: one `sample`.
 class Typical {
  public:
   /// Throws std::invalid_argument unless epsilon is in [0, 1) and delta finite and >= 0.

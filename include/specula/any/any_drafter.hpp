@@ -1,4 +1,4 @@
-// A drafter over one model, whichever kind the model is of.
+// Type-erased drafter over one model: ModelDrafter, Glide or FeatureHead.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace specula {
 
-/// ModelDrafter, Glide or FeatureHead, told apart when the models are loaded: so a pipeline is compiled once
-/// for all of them. One virtual call a pass.
+/// A ModelDrafter, Glide or FeatureHead, chosen when the models are loaded, so that a pipeline is compiled
+/// once for all of them. One virtual call per pass.
 class AnyDrafter {
  public:
   template <LogitsDrafter D>

@@ -1,4 +1,4 @@
-// A language model, whichever kind it is of.
+// Type-erased language model.
 #pragma once
 
 #include <concepts>
@@ -24,14 +24,14 @@
 
 namespace specula {
 
-/// Layers, counted from 1, whose attention and whose MLP a draft leaves out.
+/// Layers, counted from 1, whose attention and whose MLP a draft skips.
 struct BlockLists {
   std::vector<std::int32_t> attention, mlp;
 };
 
-/// A LanguageModel behind virtual calls: what runs over it is compiled once for all models, at the cost of
-/// one such call per pass. The model is referenced and must outlive this. What a type of model can do beyond
-/// the concept is passed on as drafters, made where the type is still known.
+/// A LanguageModel behind virtual calls: code over it is compiled once for all models, at the cost of one
+/// virtual call per pass. The model is referenced and must outlive this. Members beyond the concept are
+/// available through drafters, which are created where the model's type is known.
 class AnyModel {
  public:
   template <LanguageModel M>
@@ -45,36 +45,37 @@ class AnyModel {
   LogitsView extend(Tokens tokens, Nodes parents) { return changed().extend(tokens, parents); }
   void commit(Nodes path) { changed().commit(path); }
   void truncate(std::int32_t n) { changed().truncate(n); }
-  /// Grows with each call that changes the model; where the model has no change_count() itself, with each that
-  /// came this way.
+  /// Number of calls that changed the model; if the model has no change_count(), of those through this
+  /// object.
   std::uint64_t change_count() const { return model_->change_count(changes_); }
 
   /// Whether both refer to the same model.
   bool same_model(const AnyModel& other) const { return model_->address() == other.model_->address(); }
 
-  /// A ModelDrafter of it.
+  /// A ModelDrafter over the model.
   AnyDrafter drafter() { return model_->drafter(); }
-  /// What it reads of a target when it drafts: what StatesConditioning says, else nothing.
+  /// The target state that the model reads when it drafts, as StatesConditioning declares; else nothing.
   Conditioning conditioned_on() const { return model_->conditioned_on(); }
-  /// Whether drafts can read this state of it: whether it is ExposesKeyValues or ExposesFeatures.
+  /// Whether drafts can read this state of the model: whether it is ExposesKeyValues or ExposesFeatures.
   bool exposes(Conditioning state) const { return model_->view_type(state) != nullptr; }
-  /// As it drafts for `target`, which must outlive the drafter: a Glide or a FeatureHead by conditioned_on(),
-  /// else a ModelDrafter. Throws std::invalid_argument if the target does not expose what it reads, or only
-  /// as views of another type, and what the drafter's constructor throws. The type is
-  /// compared here only; a round costs one virtual call for the view.
+  /// A drafter for `target`, which must outlive it: a Glide or a FeatureHead by conditioned_on(), else a
+  /// ModelDrafter. Throws std::invalid_argument if the target does not expose the state that the model reads,
+  /// or only as views of another type, and what the drafter's constructor throws. The type is compared here
+  /// only; a round costs one virtual call for the view.
   AnyDrafter drafter(AnyModel& target) { return model_->drafter(target); }
-  /// At which it can stop; 0 for a kind that cannot.
+  /// Number of early exits; 0 if the type has none.
   std::int32_t exits() const { return model_->exits(); }
-  /// An EarlyExitDrafter of it. Throws what its constructor throws, and std::invalid_argument where exits()
-  /// is 0.
+  /// An EarlyExitDrafter over the model. Throws what its constructor throws, and std::invalid_argument if
+  /// exits() is 0.
   AnyDrafter early_exit(const std::vector<float>& thresholds, ExitBy by) {
     return model_->early_exit(thresholds, by);
   }
-  /// Whether it can leave out layers of its own.
+  /// Whether the model can skip layers.
   bool skips_layers() const { return model_->skips_layers(); }
-  /// A LayerSkip of it. Throws what its constructor throws, and std::invalid_argument unless skips_layers().
+  /// A LayerSkip over the model. Throws what its constructor throws, and std::invalid_argument unless
+  /// skips_layers().
   AnyDrafter layer_skip(const SkipRules& rules) { return model_->layer_skip(rules); }
-  /// The same of blocks that are given, layers counted from 1. Throws also for layers that there are not.
+  /// The same with given blocks, layers counted from 1. Also throws for layers that do not exist.
   AnyDrafter layer_skip(const BlockLists& blocks) { return model_->layer_skip(blocks); }
 
  private:
@@ -100,7 +101,7 @@ class AnyModel {
     virtual AnyDrafter layer_skip(const SkipRules& rules) = 0;
     virtual AnyDrafter layer_skip(const BlockLists& blocks) = 0;
   };
-  /// The target's state as the type that it has. For ConditionedDrafter.
+  /// The target's state as its original type, for ConditionedDrafter.
   template <Conditioning state, class View>
   struct Accessor {
     static constexpr const char* name = state == Conditioning::key_values ? "Glide" : "FeatureHead";
@@ -213,7 +214,7 @@ class AnyModel {
 
 static_assert(LanguageModel<AnyModel>);
 
-/// A model of a known kind, and as any.
+/// A model of a known type with its AnyModel.
 template <LanguageModel M>
 struct HeldModel {
   template <class... Arguments>

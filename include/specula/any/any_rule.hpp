@@ -1,4 +1,4 @@
-// An acceptance rule that is chosen at run time.
+// Type-erased acceptance rule, chosen at run time.
 #pragma once
 
 #include "specula/accept/block.hpp"
@@ -15,14 +15,14 @@
 
 namespace specula {
 
-/// One type for all rules, so that a Speculator is compiled once for them. To the compiler it is lossless for
-/// every kind of proposal: whoever makes one must ask is_lossless(), as make_pipeline() does. Cost: that of
-/// the rule, and a switch a round.
+/// One type for all rules, so that a Speculator is compiled once for them. At compile time it is lossless for
+/// every proposal kind: code that creates one must check is_lossless(), as make_pipeline() does. Cost: that
+/// of the rule, and one switch per round.
 class AnyRule {
  public:
   enum class Rule { sampling, token, block, traversal, match, k_seq, gumbel, lenient, typical };
 
-  /// `lenience` is that of Rule::lenient alone. Throws std::invalid_argument unless it is in [1, 1e30].
+  /// `lenience` is used by Rule::lenient only. Throws std::invalid_argument unless it is in [1, 1e30].
   explicit AnyRule(Rule rule, double lenience = 1) : rule_(rule), lenient_(lenience) {}
 
   static constexpr bool lossless_for(ProposalKind) { return true; }
@@ -59,8 +59,7 @@ class AnyRule {
     return visit([&](const auto& rule) { return rule.lossless_for(kind); });
   }
 
-  /// As the chosen rule; one that is lossless for no kind judges as within accept_lossy(), any other where
-  /// the kind of the proposal is not one of its own.
+  /// As the chosen rule; within accept_lossy() if the rule is not lossless for the proposal's kind.
   void(verify)(const TokenTree& tree, const TargetDistributions& target, PhiloxRandom& rng,
                VerifyResult& out) const {
     visit([&](const auto& rule) {

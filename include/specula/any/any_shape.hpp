@@ -1,4 +1,4 @@
-// A proposal shape that is chosen at run time.
+// Type-erased proposal shape, chosen at run time.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,9 @@
 namespace specula {
 
 /// Any ProposalShape of one kind over drafters of type `D`: plain and cost-aware shapes over an AnyDrafter
-/// share one Speculator. The kind is part of the type, so the compiler still rejects an unsound rule. What a
-/// shape lacks of the optional members does nothing here. Cost: one virtual call a propose() or learn().
+/// share one Speculator. The kind is part of the type, so the compiler still rejects a rule that is not
+/// lossless for it. Optional members that a shape lacks do nothing. Cost: one virtual call per propose() or
+/// learn().
 template <Drafter D, ProposalKind of>
 class AnyShape {
  public:
@@ -28,7 +29,7 @@ class AnyShape {
   explicit AnyShape(S shape) : shape_(std::make_unique<Of<S>>(std::move(shape))) {}
 
   std::int32_t max_nodes() const { return shape_->max_nodes(); }
-  /// 2 where the shape does not say.
+  /// As the shape declares, else 2.
   std::int32_t least_nodes() const { return shape_->least_nodes(); }
   /// Nodes that the drafter runs: at least max_nodes().
   std::int32_t draft_nodes() const { return shape_->draft_nodes(); }
@@ -42,7 +43,7 @@ class AnyShape {
   void learn(const TokenTree& tree, const VerifyResult& result, const Timing& timing) {
     shape_->learn(tree, result, timing);
   }
-  /// One entry a drafter that reviews; empty where the shape has none.
+  /// One entry per drafter that reviews; empty if the shape has none.
   std::span<const Reviews> reviewed() const { return shape_->reviewed(); }
 
  private:

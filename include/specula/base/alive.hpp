@@ -1,4 +1,4 @@
-// Detects use of a moved-from object.
+// Detects use of a moved-from object (use after move).
 #pragma once
 
 #include <stdexcept>

@@ -14,7 +14,7 @@ struct ExponentScalars {
   float shift, scale, offset, min_logit;
 
   SPECULA_HD ExponentScalars() : shift(0), scale(0), offset(0), min_logit(0) {}
-  /// Of the distribution exp(inv_t * (l - shift) - log_z), 0 below min_logit, that `of` has the scalars of.
+  /// The scalars of the distribution `of`: exp(inv_t * (l - shift) - log_z), 0 below min_logit.
   template <class Distribution>
   SPECULA_HD ExponentScalars(const Distribution& of, double inv_t)
       : shift(static_cast<float>(static_cast<double>(of.shift) + of.log_z / inv_t)),

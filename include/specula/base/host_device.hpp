@@ -6,7 +6,7 @@
 #else
 #define SPECULA_HD inline
 #endif
-// Before a loop, in device code: unroll all of it, or none.
+// Before a loop in device code: unrolls it completely, or not at all.
 #ifdef __CUDA_ARCH__
 #define SPECULA_UNROLL _Pragma("unroll")
 #define SPECULA_NO_UNROLL _Pragma("unroll 1")

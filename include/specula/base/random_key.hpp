@@ -22,8 +22,8 @@ enum class RandomStream : std::uint32_t {
   noise
 };
 
-/// Names one uniform draw. `origin` increases every round: without it, a uniform draw of the draft would recur
-/// in the next round's verification of the same position and bias the distribution.
+/// Names one uniform draw. `origin` increases in every round: without it, a uniform draw of the draft would
+/// recur in the next round's verification of the same position and bias the distribution.
 struct RandomKey {
   std::int32_t position = 0;  // of the token in question, in the whole text
   std::int32_t origin = 0;    // the root's position; 0 for RandomStream::sample and RandomStream::noise
@@ -40,11 +40,11 @@ namespace detail {
 
 // The keys of verification, in a tree whose root is at `origin` in its text; `depth` is that of the node.
 
-/// Of the uniform draw that accepts `node`.
+/// Key of the uniform draw that accepts `node`.
 SPECULA_HD RandomKey accept_key(std::int32_t origin, std::int32_t depth, NodeId node) {
   return {origin + depth, origin, RandomStream::accept, static_cast<std::uint32_t>(node)};
 }
-/// Of the token after a node: drawn from the target's own distribution, or from the residual.
+/// Keys of the token after a node: drawn from the target's own distribution, or from the residual.
 SPECULA_HD RandomKey sample_key(std::int32_t origin, std::int32_t depth) {
   return {origin + depth + 1, 0, RandomStream::sample, 0};
 }

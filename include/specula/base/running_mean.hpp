@@ -1,4 +1,4 @@
-// A running mean of measured times, robust to single outliers.
+// Running mean of measured times with a median filter against single outliers.
 #pragma once
 
 #include <algorithm>
@@ -9,17 +9,17 @@
 namespace specula::detail {
 
 /// The mean of recent values, each replaced by the median of itself and the two before it, so that one
-/// interrupted pass has no effect. The first two both count as the smaller of them: first passes are the
-/// most often late.
+/// interrupted pass has no effect. The first two both count as the smaller of them, since first passes are
+/// the slowest most often.
 struct RunningMean {
   static constexpr double kMemory = 64, kMost = 1.5;
 
   double value = 0, weight = 0;
   double last = 0, before = 0;  // unfiltered
 
-  /// Whether an outlier would have been detected.
+  /// Whether there are enough values to detect an outlier.
   bool known() const { return weight > 1.25; }
-  /// The value that `measured` counts as. Must be called once per measurement.
+  /// The value that `measured` counts as. The caller must call this once per measurement.
   double filtered(double measured) {
     const double second = std::exchange(last, measured), third = std::exchange(before, second);
     if (weight < 1) return measured;
@@ -28,7 +28,7 @@ struct RunningMean {
   }
   void add(double sample) {
     weight = std::min(weight + 1, kMemory);
-    if (weight <= 3 || !(value > 0))  // bounds around 0 would never leave it
+    if (weight <= 3 || !(value > 0))  // bounds relative to 0 would keep the value at 0
       value = sample;
     else
       value += (std::clamp(sample, value / kMost, kMost * value) - value) / weight;

@@ -1,4 +1,4 @@
-// Tokens and nodes, of the CPU headers and of the CUDA headers. C++17.
+// Token and NodeId types of the CPU and CUDA headers. C++17.
 #pragma once
 
 #include <cstdint>

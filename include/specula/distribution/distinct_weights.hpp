@@ -1,4 +1,4 @@
-// Sampling siblings without replacement.
+// Sampling siblings without replacement: weights of the tokens not drawn yet.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The exact distribution of a draft token after a review with lenience, as a row of logits.
+// Lenient rejection sampling in a review: the exact distribution of the resulting draft token, as logits.
 #pragma once
 
 #include <algorithm>
@@ -34,10 +34,10 @@ inline float log_weight(float weight) {
 ///   q_eff(x) = min(q(x), l p(x)) + (1 - beta) / (1 - beta / l) * (p(x) - q(x) / l)+
 ///   beta     = sum_y min(q(y), l p(y)).
 ///
-/// Writes log q_eff (V) and returns true, or returns false where nothing can be rejected: q_eff is q.
-/// Rounding is harmless: a caller that tests the token against this float row, as review() does,
-/// gives it exactly the distribution of this row. Cost: one or two reads of both rows. Source: Cascade
-/// Speculative Drafting, section 3.1, made exact.
+/// Writes log q_eff (V) and returns true; returns false if no token can be rejected, since then q_eff is q.
+/// Rounding is harmless: a caller that tests the token against this float row, as review() does, gives it
+/// exactly the distribution of this row. Cost: one or two reads of both rows. Source: Cascade Speculative
+/// Drafting, section 3.1, made exact.
 inline bool lenient_row(const Distribution& draft, const Distribution& reviewer, double lenience,
                         std::span<float> out) {
   const auto vocab = static_cast<std::int32_t>(out.size());
@@ -55,7 +55,7 @@ inline bool lenient_row(const Distribution& draft, const Distribution& reviewer,
       for (std::size_t j = 0; j < sums.size(); ++j) sums[j] += std::min(q[i + j], l * p[i + j]);
     for (const float sum : sums) beta += static_cast<double>(sum);
   }
-  if (beta > 1 - 1e-6) return false;  // all but rounding
+  if (beta > 1 - 1e-6) return false;  // 1 up to rounding
   const auto share = static_cast<float>((1 - beta) / (1 - beta / lenience));
   for (std::int32_t tile = 0; tile < tile_count(vocab); ++tile) {
     fill(tile);

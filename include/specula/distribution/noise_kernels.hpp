@@ -1,4 +1,4 @@
-// Philox noise of 64 tokens at once, and which of them can win: the inner loop of Gumbel-max sampling.
+// Gumbel-max sampling, inner loop: Philox noise of 64 tokens at once, and the bits of those that can win.
 #pragma once
 
 #include <array>
@@ -94,8 +94,8 @@ struct NoiseBody {
   }
 };
 
-/// Calls the kernel of the instruction set in use; all return the same bits. (AVX-512 has none of its own: it
-/// is no faster.)
+/// Calls the kernel of the instruction set in use; all return the same bits. (There is no AVX-512 kernel: it
+/// would be no faster.)
 inline std::uint64_t noise_block(const NoiseCounter& at, const float* weights, float bound,
                                  std::uint32_t* words) {
 #if SPECULA_X86

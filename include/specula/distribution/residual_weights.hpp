@@ -10,8 +10,8 @@
 
 namespace specula::detail {
 
-/// Weights (keep - less)+ over the vocabulary. `keep` must be no point mass, `less` may be one. `masses` is
-/// workspace, (ceil(V / 512)). Cost of the constructor: one read of both rows.
+/// Weights (keep - less)+ over the vocabulary. Requires that `keep` is no point mass; `less` may be one.
+/// `masses` is workspace, (ceil(V / 512)). Cost of the constructor: one read of both rows.
 class ResidualWeights {
  public:
   ResidualWeights(const Distribution& keep, const Distribution& less, std::int32_t vocab,

@@ -2,9 +2,9 @@
 //
 // No other file of the library exponentiates rows. A tile is 512 tokens; the caller pads the last one with
 // -infinity. Numeric contract of every kernel but the reference: a weight is within 4e-7 relative of
-// exp(inv_t * (l - shift) - log_z) plus 2.4e-7 of its exponent (0 below 2^-126), and a tile's sum within
-// 1e-6 of the sum of its weights. Sums have one fixed order: 128 columns of 4, each column in order, then
-// halved 64, 32, ..., 1.
+// exp(inv_t * (l - shift) - log_z) plus 2.4e-7 of its exponent (0 below 2^-126), and a tile's sum within 1e-6
+// of the sum of its weights. Sums have one fixed order: 128 columns of 4, each in order, then pairwise
+// halves: 64, 32, ..., 1.
 #pragma once
 
 #include <cmath>
@@ -71,7 +71,7 @@ struct RowKernels {
 };
 
 /// Double precision, one token after the other: the reference for tests of the fast kernels, and the
-/// arithmetic under which the exact distributions of pipelines are enumerated.
+/// arithmetic with which tests enumerate the exact distributions of pipelines.
 struct ReferenceKernels {
   static float maximum(const float* logits) {
     float best = logits[0];

@@ -1,5 +1,5 @@
-// Tile kernels over SIMD vectors, written once for every instruction set. On those that multiply and add in
-// one rounding they do the same operations in the same order, and so give the same bits.
+// Tile kernels over SIMD vectors, written once for every instruction set. With fused multiply-add all of them
+// do the same operations in the same order, and so give the same bits.
 #pragma once
 
 #include <bit>
@@ -21,7 +21,7 @@ struct RowBodies {
   static constexpr int kSums = kColumns / kWidth;  // registers that hold a tile's columns
 
   [[gnu::always_inline]] static inline float maximum(const float* logits) {
-    constexpr int kBest = 64 / kWidth;  // at once
+    constexpr int kBest = 64 / kWidth;  // registers at once
     // A comparison returns its second operand where either is NaN, so NaN needs a test of its own.
     Floats best[kBest], l[kBest];
     typename V::Nans nans{};
@@ -44,7 +44,7 @@ struct RowBodies {
     const float factor = static_cast<float>(inv_t * kLog2E);
     float top = maximum(logits);
     for (std::int32_t t = 0; t < tiles; ++t, logits += kTile) {
-      // The maximum of the next tile is computed on the way: its loads overlap with this tile's arithmetic.
+      // Also computes the maximum of the next tile: its loads overlap with this tile's arithmetic.
       const float* next = t + 1 < tiles ? logits + kTile : logits;
       out[t] = tile_unit(top, factor);
       // Where the unit is exact in a float, so is the fused product, which saves the subtraction.
@@ -155,7 +155,8 @@ struct RowBodies {
           offset(e.offset - Floats{}),
           min_logit(e.min_logit - Floats{}) {}
   };
-  /// The sum of a tile whose maximum is -infinity: 0, or NaN if it holds one, which raise() misses.
+  /// The sum of a tile whose maximum is -infinity: 0, or NaN if the tile holds one, which raise() does not
+  /// detect.
   [[gnu::always_inline]] static inline double empty(const float* logits) {
     return std::isnan(maximum(logits)) ? std::numeric_limits<double>::quiet_NaN() : 0.0;
   }

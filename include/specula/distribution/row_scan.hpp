@@ -36,7 +36,7 @@ inline void fill_tile(const Distribution& distribution, std::int32_t vocab, std:
 struct TokenWeights {
   Distribution distribution;
   std::int32_t vocab_size;
-  std::span<const double> masses;  // (ceil(V / 512)) of `distribution`; none of a point mass
+  std::span<const double> masses;  // (ceil(V / 512)) of `distribution`; empty for a point mass
 
   std::int32_t vocab() const { return vocab_size; }
   double operator()(Token token) const { return distribution(token); }
@@ -64,8 +64,8 @@ double tile_mass(const Weights& weights, std::int32_t tile) {
 /// logits beyond 1e38 times the temperature, and std::invalid_argument on a row of another width.
 ///
 /// Where a function takes `masses`, (ceil(V / 512)), it writes the tile masses there, and the result refers
-/// to them. With none it writes into the workspace, where they are valid until the next call. It throws
-/// std::invalid_argument if there is another number of them.
+/// to them. If `masses` is empty it writes into the workspace, where they are valid until the next call. It
+/// throws std::invalid_argument if their number differs.
 class RowScan {
  public:
   explicit RowScan(std::int32_t vocab)
@@ -103,14 +103,15 @@ class RowScan {
     return weights(row, params).distribution;
   }
 
-  /// The tile masses of any distribution over a row; it must be no point mass. Cost: one read of the row.
+  /// The tile masses of any distribution over a row. Requires that it is no point mass. Cost: one read of the
+  /// row.
   TokenWeights weights(const Distribution& distribution, std::span<double> masses = {}) {
     masses = place(masses);
     measure(distribution, masses, [](std::size_t) { return false; });
     return {distribution, vocab_, masses};
   }
 
-  /// First of the largest logits. Cost: one read of the row.
+  /// argmax: the first of the largest logits. Cost: one read of the row.
   Token argmax(std::span<const float> row) {
     check_width(row);
     std::array<float, kTile> padding;
@@ -223,7 +224,7 @@ class RowScan {
                           [](const TileStats& a, const TileStats& b) { return a.maximum < b.maximum; });
     for (std::size_t t = 0; t < stats_.size(); ++t) {
       const double mass = stats_[t].sum > 0 ? stats_[t].sum * pow2(stats_[t].unit - first.unit) : 0.0;
-      // the weights of such a tile would all underflow, so it must not be drawn
+      // all weights of such a tile underflow, so it must not be drawn
       masses[t] = mass < 0x1p-100 ? 0.0 : mass;
     }
     const double sum = merge_tiles(masses);
@@ -272,7 +273,7 @@ class RowScan {
 
   std::int32_t vocab_;
   std::vector<TileStats> stats_;  // (ceil(V / 512)) of the last scanned row
-  std::vector<double> masses_;    // (ceil(V / 512)), where the caller gives no memory for them
+  std::vector<double> masses_;    // (ceil(V / 512)), if the caller passes no memory for them
   Truncation truncation_;
 };
 

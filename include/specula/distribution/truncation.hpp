@@ -28,7 +28,7 @@ class Truncation {
 
   /// The largest of the three thresholds. `distribution` is the row's distribution before truncation
   /// (normalised if needs_sum()), `distribution.shift` the largest logit, `tiles` its tiles' statistics, of
-  /// which it reads the maxima. Cost: the tiles that reach a lower bound of the threshold are read once
+  /// which only the maxima are read. Cost: the tiles that reach a lower bound of the threshold are read once
   /// more, and the logits that reach it are ordered. A flat row with top_p is read ten times.
   float threshold(const Distribution& distribution, const SamplingParams& params,
                   std::span<const TileStats> tiles) {
@@ -105,7 +105,7 @@ class Truncation {
     }
   }
 
-  /// Mass of the tokens at or above `bound`.
+  /// Mass of the tokens with logit >= `bound`.
   double mass_above(Distribution distribution, float bound, std::span<const TileStats> tiles) const {
     distribution.min_logit = bound;
     const Exponent exponent(distribution);
@@ -118,8 +118,8 @@ class Truncation {
   }
 
   /// The smallest logit of the nucleus: the smallest set of largest logits that holds at least top_p of
-  /// `mass`. `gathered`: values_ holds exactly the logits that may be in it, sorted; else they are searched
-  /// in the row.
+  /// `mass`. `gathered`: values_ holds exactly the logits that may be in it, sorted; else the row is searched
+  /// for them.
   float nucleus(const Distribution& distribution, double top_p, double mass, bool gathered,
                 std::span<const TileStats> tiles) {
     const double wanted = top_p * mass;
@@ -132,7 +132,7 @@ class Truncation {
                                      (least + distribution.log_z) / distribution.inv_t);
       float high = std::numeric_limits<float>::infinity();
       gather(distribution.logits, tiles, low);
-      if (count_ > kMany) {  // a flat row: halve the range with vector arithmetic before sorting what is left
+      if (count_ > kMany) {  // a flat row: bisect with vector arithmetic before sorting the rest
         for (int halving = 0; halving < 10; ++halving) {
           const float middle = low + (std::min(high, distribution.shift) - low) / 2;
           const double above = mass_above(distribution, middle, tiles);
@@ -162,7 +162,7 @@ class Truncation {
                       : -std::numeric_limits<float>::infinity();
   }
 
-  static constexpr std::ptrdiff_t kMany = 4096;  // with more candidates the range is halved before sorting
+  static constexpr std::ptrdiff_t kMany = 4096;  // with more candidates, bisects before sorting
 
   std::int32_t vocab_;
   // (V + 1) the logits that may reach the threshold; one more than V for the branch-free store

@@ -133,7 +133,7 @@ class BigramCounter {
 /// from both. Of the text's pairs it takes the most frequent, ties to the one seen last. Confidence: the
 /// acceptance rate of such draft tokens so far, earlier texts included. A prompt (the beginning of a text, up
 /// to the first extend() or the first sync() without new tokens) is not counted. A round allocates nothing
-/// once reserve() has made room.
+/// after reserve().
 class Bigram {
  public:
   Bigram(BigramTable table)

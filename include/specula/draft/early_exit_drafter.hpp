@@ -130,7 +130,7 @@ class EarlyExitForward {
   std::vector<Stop> stops_;  // exits at which a token may stop; all stop at the last
   ExitBy by_;
   RowScan scan_;
-  std::vector<std::int32_t> going_;        // rows that go on to a later exit
+  std::vector<std::int32_t> going_;        // rows that continue to a later exit
   std::vector<std::int64_t> exit_counts_;  // (exits)
   std::vector<float> mixed_;               // (rows, V), for ExitBy::sample
   std::vector<double> weight_;             // (rows) mass left for later exits
@@ -154,9 +154,8 @@ class EarlyExitDrafter : public ModelDrafter<M, detail::EarlyExitForward<M>> {
   using Base = ModelDrafter<M, detail::EarlyExitForward<M>>;
 
  public:
-  /// `thresholds` (exits - 1, or fewer: the next is then 0): of the exits before the last. Above 1: no token
-  /// stops there, and its row is not computed. Throws std::invalid_argument if there are more, or if one is
-  /// negative.
+  /// `thresholds`: one per exit before the last, or fewer; then the next is 0. Above 1: no token stops there,
+  /// and the row is not computed. Throws std::invalid_argument if there are more, or if one is negative.
   explicit EarlyExitDrafter(M& model, const std::vector<float>& thresholds, ExitBy by = ExitBy::confidence)
       : Base(model, detail::EarlyExitForward<M>(model, thresholds, by)) {}
   EarlyExitDrafter(M&&, const std::vector<float>&, ExitBy = ExitBy::confidence) = delete;

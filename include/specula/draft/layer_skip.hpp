@@ -108,10 +108,10 @@ class LayerSkip {
     forget_nodes();
   }
 
-  /// `context` must extend the last one and be what the target holds now. Nodes are kept if they are a prefix
-  /// of the draft tokens; the remaining draft tokens run with the next extend(). Throws, and changes nothing:
-  /// std::invalid_argument on a shorter context, std::logic_error if the target holds more or fewer tokens.
-  /// Cost: O(draft tokens).
+  /// Requires that `context` extends the last one and is what the target holds now. Nodes are kept if they
+  /// are a prefix of the draft tokens; the remaining draft tokens run with the next extend(). Throws, and
+  /// changes nothing: std::invalid_argument on a shorter context, std::logic_error if the target holds more
+  /// or fewer tokens. Cost: O(draft tokens).
   void sync(Tokens context, Tokens draft_tokens) {
     alive_.expect("LayerSkip");
     if (context.size() < static_cast<std::size_t>(known_))

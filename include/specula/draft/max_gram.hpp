@@ -1,4 +1,4 @@
-// Max-Gram and prompt lookup: draft tokens copied from the text itself.
+// Max-Gram and prompt lookup (n-gram) drafting: draft tokens copied from the text itself.
 #pragma once
 
 #include <algorithm>
@@ -21,33 +21,33 @@
 
 namespace specula {
 
-/// Which matches count.
+/// Options of MaxGram: the accepted match lengths, and how it copies.
 struct MaxGramOptions {
-  std::int32_t min_match = 1;  // tokens; a shorter match is none
-  std::int32_t max_match = 0;  // longest suffix that is looked for; 0: any
-  // where the occurrence ends the committed tokens: copy on from draft tokens and root
+  std::int32_t min_match = 1;  // tokens; shorter matches are ignored
+  std::int32_t max_match = 0;  // tokens; longest suffix that is searched for; 0: no limit
+  // if the occurrence ends at the end of the committed tokens: continue with draft tokens and root
   bool past_end = false;
-  bool learn = true;  // confidences from how draft tokens fared, not from priors alone
+  bool learn = true;  // confidences from measured acceptance rates, not from priors alone
 };
 
 /// Finds the longest suffix of the text, draft tokens included, that occurs in the committed tokens, and
-/// predicts the token after its earliest occurrence there; where there is none, what a bigram model says, if
-/// it has one. A draft token that is taken up is copied on from there: the same as searching again, unless an
-/// option cuts matches short or copies past the end. Max-Gram is section 3.3 of Chen et al. 2024 (Cascade
-/// Speculative Drafting); prompt lookup is Saxena 2023. With `past_end`, which neither has, a text that
-/// repeats itself is drafted as far as one asks.
+/// predicts the token after its earliest occurrence there; without an occurrence it uses a bigram model, if
+/// it has one. After a node that was copied it continues at the same place: the same as searching again,
+/// unless an option limits matches or copies past the end. Max-Gram is section 3.3 of Chen et al. 2024
+/// (Cascade Speculative Drafting); prompt lookup is Saxena 2023. `past_end`, which neither paper has, drafts
+/// a repetitive text to any length.
 ///
 ///   specula::Speculator run{verifier, specula::MaxGram{table}, specula::Chain<>{.length = 10}};
 ///
 /// Confidences: per match length, the drafter counts how often the predicted token was right as the text
 /// grows. The prompt (the beginning of a text, up to the first extend() or the first sync() without new
-/// tokens) is not counted. Counts are kept from text to text. Cost: amortised O(1) per committed token; per
-/// node one look-up where it continues a match, otherwise logarithmic in the context; at most 300 bytes per
-/// token. A round allocates nothing after reserve().
+/// tokens) is not counted. Counts are kept between texts. Cost: amortised O(1) per committed token; per node
+/// one look-up if it continues a match, otherwise logarithmic in the context; at most 300 bytes per token. A
+/// round allocates nothing after reserve().
 class MaxGram {
  public:
-  /// Draft tokens nothing where nothing matches. Throws std::invalid_argument unless vocab >= 1, min_match >=
-  /// 1 and max_match is 0 or at least min_match.
+  /// Proposes nothing without a match. Throws std::invalid_argument unless vocab >= 1, min_match >= 1 and
+  /// max_match is 0 or at least min_match.
   explicit MaxGram(std::int32_t vocab, MaxGramOptions options = {}) : vocab_(vocab), options_(options) {
     if (vocab < 1)
       throw std::invalid_argument("MaxGram: the vocabulary has " + std::to_string(vocab) +
@@ -60,11 +60,11 @@ class MaxGram {
                                   ", must be 0 or >= min_match");
     reset_record();
   }
-  /// Where nothing matches, what `fallback` (or a BigramTable) says.
+  /// Without a match, proposes the token of `fallback` (or of a BigramTable).
   explicit MaxGram(Bigram fallback, MaxGramOptions options = {}) : MaxGram(fallback.vocab_size(), options) {
     fallback_ = std::move(fallback);
   }
-  /// Prompt lookup decoding: matches of at most `ngram` tokens.
+  /// Prompt lookup decoding: matches of at most `ngram` tokens. Requires ngram >= 1.
   static MaxGram prompt_lookup(std::int32_t vocab, std::int32_t ngram = 3) {
     if (ngram < 1)
       throw std::invalid_argument("MaxGram::prompt_lookup: ngram is " + std::to_string(ngram) +
@@ -76,7 +76,7 @@ class MaxGram {
   std::int32_t capacity() const { return std::numeric_limits<std::int32_t>::max(); }
   const Usage& usage() const { return usage_; }
 
-  /// Makes room for a text and a proposal of `tokens` tokens.
+  /// Reserves memory for a text and a proposal of `tokens` tokens in all.
   void reserve(std::int32_t tokens) {
     corpus_.reserve(tokens);
     const auto n = static_cast<std::size_t>(std::max(0, tokens));
@@ -87,7 +87,7 @@ class MaxGram {
     if (fallback_) fallback_->reserve(tokens);
   }
 
-  /// Forgets speculation, and committed tokens from `n` on. O(room), unless there are none.
+  /// Drops all nodes, and committed tokens from `n` on. O(capacity) if there are such tokens.
   void truncate(std::int32_t n) {
     alive_.expect("MaxGram");
     nodes_.clear();
@@ -102,9 +102,9 @@ class MaxGram {
     expected_ = options_.learn ? look() : DraftToken{};
   }
 
-  /// See Drafter. O(new tokens) in the mean over a text, and a look-up a draft token. Throws
-  /// std::invalid_argument, having changed nothing, on a context shorter than the last one, or a new token or
-  /// draft token outside the vocabulary.
+  /// See Drafter. Amortised O(new tokens), and one look-up per draft token. Throws std::invalid_argument, and
+  /// changes nothing, if the context is shorter than the last one, or a new token or a draft token is outside
+  /// the vocabulary.
   void sync(Tokens context, Tokens draft_tokens) {
     alive_.expect("MaxGram");
     const detail::Stopwatch watch(usage_.seconds);
@@ -118,8 +118,8 @@ class MaxGram {
     for (const Token token : draft_tokens) tip_ = corpus_.advance(tip_, token);
   }
 
-  /// See Drafter. Throws std::invalid_argument, having changed nothing, on a token outside the vocabulary or
-  /// a parent that is not there.
+  /// See Drafter. Throws std::invalid_argument, and changes nothing, if a token is outside the vocabulary or
+  /// a parent does not exist.
   PointMasses extend(Tokens tokens, Nodes parents) {
     alive_.expect("MaxGram");
     const detail::Stopwatch watch(usage_.seconds);
@@ -152,41 +152,41 @@ class MaxGram {
     return {draft_tokens_, confidences_};
   }
 
-  /// Forgets how draft tokens fared.
+  /// Resets the acceptance counts.
   void reset_record() {
     for (std::size_t kind = 0; kind < kKinds; ++kind) record_[kind] = {.prior = kPriors[kind]};
     if (fallback_) fallback_->reset_record();
   }
-  /// Look-ups in the corpus so far: what rounds cost, whatever the machine.
+  /// Number of look-ups in the corpus so far: a machine-independent cost of the rounds.
   std::int64_t steps() const { return corpus_.steps(); }
 
  private:
   using Match = detail::SuffixAutomaton::Match;
   static constexpr std::int32_t kNowhere = std::numeric_limits<std::int32_t>::max();
 
-  /// Kinds of draft tokens: the bigram model's, then by the least length of their match.
+  /// Kinds of draft tokens: the bigram model's, then by minimum length of the match.
   static constexpr std::size_t kKinds = 8;
   static constexpr std::array<std::int32_t, kKinds> kLengths = {0, 1, 2, 3, 5, 8, 12, 20};
   static constexpr std::array<double, kKinds> kPriors = {0.4, 0.4, 0.55, 0.65, 0.77, 0.85, 0.9, 0.96};
 
   struct Source {
-    std::int32_t from = kNowhere;  // where the token to copy stands in the text
+    std::int32_t from = kNowhere;  // position in the text of the token to copy
     std::int32_t length = 0;       // of the match before it
   };
   struct Node {
-    Match match = {};  // longest suffix of the text up to this node that occurs
+    Match match = {};  // longest suffix of the text up to this node that occurs in the corpus
     Token token = kNoToken;
     NodeId parent = kNoParent;
     std::int32_t depth = 0;
     Source source = {};
-    Token copied = kNoToken;  // its draft token, if that was copied
+    Token copied = kNoToken;  // the draft token after it, if that was copied
   };
   struct DraftToken {
     Token token = kNoToken;
     std::size_t kind = 0;
   };
 
-  /// The token at `place` of the text that the last node ends: committed, drafted, or a node.
+  /// The token at `place` of the text up to the last node: a committed token, draft token or node.
   Token text_at(std::int32_t place) const {
     auto i = static_cast<std::size_t>(place);
     if (i < corpus_.text().size()) return corpus_.text()[i];
@@ -207,9 +207,9 @@ class MaxGram {
     if (match.length < options_.min_match) return {};
     return {corpus_.after(match), match.length};
   }
-  /// The draft tokens after `token` where nothing is copied.
+  /// The draft token after `token` if none can be copied.
   DraftToken instead(Token token) const { return {fallback_ ? (*fallback_)(token) : kNoToken, 0}; }
-  /// What would be drafted if the last committed token were the root.
+  /// The draft token if the last committed token were the root.
   DraftToken look() {
     if (corpus_.size() == 0) return {};
     const std::int32_t root = corpus_.size() - 1;

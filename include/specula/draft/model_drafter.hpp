@@ -16,7 +16,7 @@
 namespace specula {
 
 namespace detail {
-/// Runs every node through the whole model.
+/// Runs every node through all layers of the model.
 struct WholeModel {
   template <class M>
   LogitsView operator()(M& model, Tokens tokens, Nodes parents, NodeId, Usage& usage) const {
@@ -66,7 +66,7 @@ class ModelDrafter {
   bool works_in(const void* model) const { return model == model_; }
 
   /// KV cache rollback: drops all nodes, and committed tokens from `n` on. It drops all committed tokens if
-  /// the model was used by something else, or may have been: if it does not count changes and `n` is below
+  /// other code has used the model, or may have: if the model does not count changes and `n` is below
   /// known().
   void truncate(std::int32_t n) {
     alive_.expect("ModelDrafter");
@@ -78,8 +78,8 @@ class ModelDrafter {
     leave();
   }
 
-  /// Throws std::logic_error if the model's size, or its change count, shows that something else used it since
-  /// this drafter's last call. sync() calls this first.
+  /// Throws std::logic_error if the model's size, or its change count, shows that other code has used it
+  /// since this drafter's last call. sync() calls this first.
   void expect_as_left() const {
     if (!is_as_left())
       throw std::logic_error("ModelDrafter::sync: the draft model holds " + std::to_string(model_->size()) +
@@ -89,9 +89,9 @@ class ModelDrafter {
                              "truncate(0) or Speculator::start() begins anew");
   }
 
-  /// Brings the model to `context` followed by `draft_tokens`. `context` must extend the last one. Throws,
-  /// and changes nothing, std::invalid_argument on a shorter context, and as expect_as_left(). Cost: O(new
-  /// tokens + draft tokens + nodes), and the model's pass over the new tokens, unless it is lazy.
+  /// Brings the model to `context` followed by `draft_tokens`. Requires that `context` extends the last one.
+  /// Throws, and changes nothing, std::invalid_argument on a shorter context, and as expect_as_left(). Cost:
+  /// O(new tokens + draft tokens + nodes), and the model's pass over the new tokens, unless it is lazy.
   void sync(Tokens context, Tokens draft_tokens) {
     alive_.expect("ModelDrafter");
     if (context.size() < static_cast<std::size_t>(known_))

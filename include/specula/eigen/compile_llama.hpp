@@ -1,5 +1,5 @@
-// The CPU model in float, compiled: include this in one file of a program, and eigen/llama.hpp in the others.
-// The CMake target specula::eigen brings such a file.
+// Definitions of the CPU model in float: include this in one file of a program, and eigen/llama.hpp in the
+// others. The CMake target specula::eigen compiles such a file.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The CPU model in double, the reference, compiled: as compile_llama.hpp, for programs that use
+// Definitions of the CPU model in double, the reference: as compile_llama.hpp, for programs that use
 // Llama<double>.
 #pragma once
 

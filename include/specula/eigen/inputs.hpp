@@ -6,7 +6,7 @@
 
 namespace specula::eigen {
 
-/// How the weights lie in memory: bfloat16 (half the bytes, and exact for a file that has BF16), or the
+/// Data type of the weights in memory: bfloat16 (half the bytes, and exact for a file that has BF16), or the
 /// model's compute type.
 enum class WeightType { bf16, full };
 

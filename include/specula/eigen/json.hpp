@@ -22,7 +22,7 @@ namespace specula::eigen {
 
 using Json = nlohmann::json;
 
-/// Arrays and objects within each other, at most.
+/// Maximum nesting depth of arrays and objects.
 inline constexpr std::size_t kMaxJsonDepth = 64;
 
 namespace detail {

@@ -1,6 +1,6 @@
 // A Llama-family decoder on the CPU: a specula::LanguageModel over a Hugging Face directory. Declared here,
-// and compiled in the one file of a program that includes compile_llama.hpp: the CMake target specula::eigen
-// has it.
+// and compiled in the one file of a program that includes compile_llama.hpp, which the CMake target
+// specula::eigen provides.
 #pragma once
 
 #include <cstdint>
@@ -129,7 +129,7 @@ class Llama {
   void set_target_state(const KeyValuesView<Real>& view);
   void set_target_state(const FeaturesView<Real>& view);
 
-  /// What set_target_state() takes, and which of them this model reads.
+  /// The views that set_target_state() accepts, and which of them this model reads.
   using TargetKeyValues = KeyValuesView<Real>;
   using TargetFeatures = FeaturesView<Real>;
   Conditioning conditioned_on() const { return config().conditioned_on; }
@@ -138,7 +138,7 @@ class Llama {
   /// layer do not depend on its cross attention.
   bool keeps_speculation() const;
 
-  /// The threads. Models that are never called at the same time may share them: see LlamaOptions.
+  /// The thread team. Models that are never called at the same time may share it: see LlamaOptions.
   const std::shared_ptr<ThreadTeam>& team() const;
 
   /// Read only; other models may share them.

@@ -54,7 +54,7 @@ struct LlamaConfig : AttentionShape {
   /// hidden state.
   std::vector<std::int32_t> feature_layers;
   /// Early exits: numbers of layers after which the model can stop, ascending; the last is `layers`. Empty:
-  /// only the last.
+  /// the model has no other exit.
   std::vector<std::int32_t> exits;
 
   /// The target's layer that layer `layer` of a GLIDE draft reads: layer m of N_D reads N_T - N_D + m unless

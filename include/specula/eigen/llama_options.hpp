@@ -20,8 +20,8 @@ struct LlamaOptions {
   std::int32_t capacity = 2048;  // tokens: committed and speculative together
   std::int32_t max_nodes = 64;   // speculative tokens at a time
   std::int32_t threads = 1;      // the logits do not depend on it; slower beyond the number of idle cores
-  /// Instead: the threads of another model, Llama::team(), for models that are called in turn. Saves waking a
-  /// second team at every call.
+  /// Replaces `threads` by the team of another model, Llama::team(), for models that are called in turn.
+  /// Avoids waking a second team at every call.
   std::shared_ptr<ThreadTeam> team = {};
   std::int32_t prefill_chunk = 128;  // tokens per pass of append()
   std::int32_t large_batch_from =
@@ -30,7 +30,7 @@ struct LlamaOptions {
   Isa isa = best_isa();
   Inputs inputs = Inputs::full;         // bf16: rounds inputs of bf16 weights; twice as fast, 3 digits
   bool measure_similarity = false;      // see Llama::attention_similarity()
-  bool measure_mlp_similarity = false;  // see Llama::mlp_similarity(); unused by this library's rules
+  bool measure_mlp_similarity = false;  // see Llama::mlp_similarity(); the library's rules do not use it
   /// Numbers of layers, ascending, after which features() also has the hidden states: `feature_layers` in the
   /// config of the head that will read them.
   std::vector<std::int32_t> feature_layers = {};
@@ -39,7 +39,7 @@ struct LlamaOptions {
 namespace detail {
 
 constexpr std::int32_t kNoLargeBatch = std::numeric_limits<std::int32_t>::max();
-/// Fewer appended tokens than this wait for the next pass, where they are nearly free.
+/// Fewer appended tokens than this wait for the next pass, which runs them at almost no extra cost.
 constexpr std::int32_t kLazyTokens = 16;
 
 /// Throws std::invalid_argument, naming the option, unless least <= value <= most.

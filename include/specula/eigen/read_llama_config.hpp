@@ -131,7 +131,7 @@ inline Conditioning read_architecture(const ConfigReader& config) {
   for (const char* bias : {"attention_bias", "mlp_bias"})
     if (config.flag(bias)) config.fail(bias, "true is not supported, expected false");
   for (const char* other :
-       {"quantization_config", "sliding_window"})  // ignoring these would run another model
+       {"quantization_config", "sliding_window"})  // ignoring these would compute another model
     if (const Json* value = config.find(other)) config.fail(other, "is not supported, expected null", value);
   if (config.number("partial_rotary_factor", 1) != 1)
     config.fail("partial_rotary_factor", "is not supported, expected 1",

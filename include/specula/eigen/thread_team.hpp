@@ -61,8 +61,8 @@ class ThreadTeam {
   }
 
  private:
-  /// Spins for the microseconds that a product takes; then yields, as the missing member may be waiting for a
-  /// core (on a busy machine that made a pass 8 times as fast as spinning on); then sleeps.
+  /// Spins for the microseconds that a product takes; then yields, since the missing member may be waiting
+  /// for a core (on a busy machine 8 times as fast as spinning on); then sleeps.
   static void wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
     for (int spin = 0; spin < 500; ++spin) {
       if (value.load(std::memory_order_acquire) != old) return;

@@ -1,4 +1,4 @@
-// A model inside llama.cpp: a specula::LanguageModel over libllama, for decoders with a key-value cache.
+// llama.cpp adapter: a specula::LanguageModel over libllama, for decoders with a KV cache.
 #pragma once
 
 #include <llama.h>
@@ -22,21 +22,21 @@
 namespace specula::llama_cpp {
 
 struct Options {
-  std::int32_t capacity = 0;     // tokens and nodes that the cache holds; 0: all that the model was trained
-                                 // for, which may be more than the memory
-  std::int32_t max_nodes = 64;   // alive at once
+  std::int32_t capacity = 0;     // tokens and nodes in the KV cache; 0: the model's trained context, which
+                                 // may exceed the memory
+  std::int32_t max_nodes = 64;   // maximum number of nodes at a time
   std::int32_t max_leaves = 64;  // of a tree; at most 256
   std::int32_t threads = 0;      // 0: libllama's default
-  std::int32_t vocab_size = 0;   // tokens that rows show, the first ones; 0: all. See shared_vocabulary()
+  std::int32_t vocab_size = 0;   // rows have the first n tokens; 0: all. See shared_vocabulary()
   bool features = false;         // keep hidden states; every token then goes through the LM head
-  /// Anything else that libllama can be told: called before the context is made. What the adapter relies on
-  /// is set after it: sizes, one cache for all sequences, whole windows, causal attention, no pooling, no
+  /// Sets other libllama parameters: called before the context is created. The adapter then overrides those
+  /// that it relies on: sizes, one cache for all sequences, whole windows, causal attention, no pooling, no
   /// samplers.
   std::function<void(llama_context_params&)> adjust = {};
 };
 
-/// Reads a GGUF file. Throws std::runtime_error naming the file where libllama cannot; it writes the reason
-/// to its own log (llama_log_set).
+/// Reads a GGUF file. Throws std::runtime_error naming the file if libllama cannot; the reason is in
+/// libllama's log (llama_log_set).
 inline std::shared_ptr<llama_model> load(const std::filesystem::path& file,
                                          llama_model_params params = llama_model_default_params()) {
   std::shared_ptr<llama_model> model(llama_model_load_from_file(file.string().c_str(), params),
@@ -48,19 +48,19 @@ inline std::shared_ptr<llama_model> load(const std::filesystem::path& file,
   return model;
 }
 
-/// A context of its own over a model of libllama, with one text in it; several of them may share the weights.
-/// Rows are libllama's own, not copied. libllama sums in another order for other numbers of tokens, so a row
-/// may differ by rounding from that of a pass over its token alone, with quantised weights by more.
+/// One libllama context with one text; several may share the weights of a model. Rows refer to libllama's
+/// memory. libllama's order of summation depends on the number of tokens, so a row may differ by rounding
+/// from that of a pass over its token alone, and by more with quantised weights.
 ///
-/// Its own memory is allocated by the constructor alone. Not for concurrent calls.
+/// The adapter allocates in the constructor only. Not for concurrent calls.
 class Model {
  public:
   /// At most this many appended tokens wait for the next pass, which then reads the weights once for both.
   static constexpr std::int32_t kLazyTokens = 16;
 
-  /// Throws std::invalid_argument for an option out of range, and for a model that cannot be driven so: one
-  /// that is no decoder of text, or whose cache cannot drop tokens (recurrent and hybrid ones);
-  /// std::runtime_error if libllama makes no context.
+  /// Throws std::invalid_argument for an option out of range, and for a model that is no text decoder or
+  /// whose cache cannot drop tokens (recurrent and hybrid models); std::runtime_error if libllama cannot
+  /// create a context.
   explicit Model(std::shared_ptr<llama_model> weights, const Options& options = {})
       : weights_(checked(std::move(weights), options)),
         capacity_(capacity(*weights_, options)),
@@ -81,7 +81,7 @@ class Model {
     features_.resize(static_cast<std::size_t>(width_) * static_cast<std::size_t>(capacity_));
   }
 
-  Model(const Model&) = delete;  // its views and sequences know where it is
+  Model(const Model&) = delete;  // its views and sequences hold its address
   Model& operator=(const Model&) = delete;
 
   std::int32_t vocab_size() const { return vocab_; }
@@ -91,9 +91,9 @@ class Model {
   /// Calls that changed this model; see CountsChanges. A view is valid for one count.
   std::uint64_t change_count() const { return change_count_.now(); }
 
-  /// Commits `tokens` and forgets all nodes. Up to kLazyTokens wait for the next extend(), more run at once.
-  /// Throws std::invalid_argument for a token out of range or a full context, and changes nothing;
-  /// std::runtime_error if libllama fails: the context is then what it was, without nodes.
+  /// Prefill: commits `tokens` and drops all nodes. At most kLazyTokens wait for the next extend(), more run
+  /// at once. Throws std::invalid_argument for a token out of range or a full context, and changes nothing;
+  /// std::runtime_error if libllama fails: the context is then unchanged, without nodes.
   void append(Tokens tokens) {
     check_tokens(tokens);
     check_room("append", size(), tokens.size());
@@ -110,26 +110,27 @@ class Model {
     }
   }
 
-  /// Adds a node for each token under `parents`: earlier nodes, of this call too, or kNoParent for the end of
-  /// the context. Returns the logits (n, V) after each, valid until the next call. One llama_decode(). Throws
-  /// std::invalid_argument for a bad token or parent, too many nodes or leaves, or a full context;
-  /// std::runtime_error (or what libllama throws) if libllama fails. Either way nothing has changed.
+  /// Tree forward: adds one node per token, under `parents`: earlier nodes, also of this call, or kNoParent
+  /// for the end of the context. Returns the logits (n, V) of the new nodes, valid until the next call. One
+  /// llama_decode(). Throws std::invalid_argument for a bad token or parent, too many nodes or leaves, or a
+  /// full context; std::runtime_error (or what libllama throws) if libllama fails. Either way, changes
+  /// nothing.
   LogitsView extend(Tokens tokens, Nodes parents) {
     check_tokens(tokens);
     check_parents(tokens.size(), parents);
     check_room("extend", size() + node_count(), tokens.size());
     change_count_.next();
     if (tokens.empty()) return {nullptr, 0, vocab_, row_size_};
-    const std::int32_t first = width_ > 0 ? count(waiting_) : 0;  // of the rows that come back
+    const std::int32_t first = width_ > 0 ? count(waiting_) : 0;  // index of the first returned row
     run(waiting_, tokens, parents);
     waiting_.clear();
     return {llama_get_logits(context_.get()) + static_cast<std::ptrdiff_t>(first) * row_size_, count(tokens),
             vocab_, row_size_};
   }
 
-  /// The nodes of `path`, the first below the context and each a child of the one before, join the context;
-  /// all others are forgotten. Empty: all are. Calculates nothing. Throws std::invalid_argument, and changes
-  /// nothing, if it is no such path.
+  /// Commits the accepted path: its nodes, the first a child of the context and each a child of the one
+  /// before, join the context; all other nodes are dropped. An empty path drops all. Computes nothing. Throws
+  /// std::invalid_argument, and changes nothing, if `path` is not such a path.
   void commit(Nodes path) {
     for (std::size_t i = 0; i < path.size(); ++i)
       if (path[i] < 0 || path[i] >= node_count() ||
@@ -145,8 +146,8 @@ class Model {
     sequences_.commit(path);
   }
 
-  /// Forgets all nodes, and the committed tokens from `n` on. Throws std::invalid_argument, and changes
-  /// nothing, unless 0 <= n <= size().
+  /// KV cache rollback: drops all nodes, and the committed tokens from `n` on. Throws std::invalid_argument,
+  /// and changes nothing, unless 0 <= n <= size().
   void truncate(std::int32_t n) {
     if (n < 0 || n > size())
       fail("truncate: to " + std::to_string(n) + " tokens, must be 0 to " + std::to_string(size()));
@@ -155,8 +156,8 @@ class Model {
     sequences_.truncate(n);
   }
 
-  /// Hidden states that enter the LM head, per committed token, if Options::features is set. First computes
-  /// what append() deferred. Valid until the next call of another member. Throws std::logic_error if no
+  /// Hidden states that enter the LM head, per committed token, if Options::features is set. Runs tokens that
+  /// append() left waiting first. Valid until the next call of another member. Throws std::logic_error if no
   /// features are kept, std::runtime_error if libllama fails.
   FeaturesView<float> features() {
     if (width_ == 0) throw std::logic_error("llama_cpp::Model: features: Options::features is off");
@@ -164,7 +165,8 @@ class Model {
     return {features_.data(), size(), width_, width_, specula::detail::ViewGuard(change_count_)};
   }
 
-  /// To attach thread pools, to read libllama's counters, ... Its cache is the adapter's.
+  /// The libllama context, for example to attach thread pools or read counters. Callers must not change its
+  /// cache.
   llama_context* context() const { return context_.get(); }
   const std::shared_ptr<llama_model>& weights() const { return weights_; }
 
@@ -193,8 +195,8 @@ class Model {
     if (llama_model_has_encoder(model) || !llama_model_has_decoder(model) || llama_model_is_diffusion(model))
       refuse("is no decoder that writes token by token");
     in_range("capacity", options.capacity, 0, 1 << 30);
-    // libllama takes cells that a window has left where it comes upon them before it finds an empty one:
-    // behind fewer rejected nodes than a window is wide none has left it.
+    // libllama reuses a cell outside the attention window if it finds one before an empty cell. With fewer
+    // rejected nodes than the window's width no cell is outside it.
     const std::int32_t window = llama_model_n_swa(model);
     in_range("max_nodes", options.max_nodes, 1, window > 0 ? window : 1 << 16);
     in_range("max_leaves", options.max_leaves, 1, detail::kMostSequences);
@@ -222,21 +224,21 @@ class Model {
     params.n_ubatch = static_cast<std::uint32_t>(std::min(chunk_, kPrefillChunk));
     if (options.threads > 0) params.n_threads = params.n_threads_batch = options.threads;
     if (options.adjust) options.adjust(params);
-    // On a CPU flash attention goes row by row where a round has a few, and takes several times as long.
+    // On a CPU, flash attention of a few rows runs row by row and takes several times as long.
     if (params.flash_attn_type == LLAMA_FLASH_ATTN_TYPE_AUTO && !llama_supports_gpu_offload() &&
-        !ggml_is_quantized(params.type_v))  // which needs it
+        !ggml_is_quantized(params.type_v))  // quantised values require it
       params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     params.n_ctx = static_cast<std::uint32_t>(capacity_);
     params.n_batch = static_cast<std::uint32_t>(chunk_);
     params.n_seq_max = static_cast<std::uint32_t>(leaves(options));
     params.kv_unified = true;  // all sequences share one cache
-    params.swa_full = true;    // a window's cache drops what a rejection needs again
+    params.swa_full = true;    // otherwise a window's cache drops cells that a rollback needs
     params.attention_type = LLAMA_ATTENTION_TYPE_CAUSAL;
     params.pooling_type = LLAMA_POOLING_TYPE_NONE;
-    params.samplers = nullptr;  // with any, libllama gives no logits
+    params.samplers = nullptr;  // with samplers libllama returns no logits
     params.n_samplers = 0;
     params.embeddings = options.features;
-    // Less memory for the largest pass than where every token has a row.
+    // Less memory for the largest pass than with one row per token.
     params.n_outputs_max =
         std::max(static_cast<std::uint32_t>(options.features ? chunk_ : max_nodes_), params.n_seq_max);
     Context context(llama_init_from_model(weights_.get(), params));
@@ -274,12 +276,12 @@ class Model {
              ", must be an earlier node or kNoParent");
   }
 
-  /// Where the feature of the token at `position` is kept; of a node: of size() plus its number.
+  /// Storage of the feature of the token at `position`; a node's index is size() plus its number.
   float* feature(std::int32_t position) {
     return features_.data() + static_cast<std::ptrdiff_t>(position) * width_;
   }
 
-  /// The waiting tokens, in as many passes as it takes. If one fails they all wait, as before.
+  /// Runs the waiting tokens, in passes of at most `chunk_`. If one fails, all tokens wait again.
   void run_waiting() {
     const std::int32_t before = sequences_.cached();
     try {
@@ -293,10 +295,10 @@ class Model {
       throw;
     }
     waiting_.clear();
-    llama_synchronize(context_.get());  // on a GPU: or the next pass would seem to take the time of this one
+    llama_synchronize(context_.get());  // on a GPU: else the next pass's time includes this one's
   }
 
-  /// One pass over tokens of the context and nodes behind them.
+  /// One pass over tokens of the context and nodes after them.
   void run(Tokens waiting, Tokens nodes, Nodes parents) {
     (sequences_.check)();
     const std::int32_t slot = sequences_.cached() + sequences_.node_count();
@@ -322,7 +324,7 @@ class Model {
                                            .seq_id = ids_.data(),
                                            .logits = outputs_.data()});
       if (code == 0 && width_ > 0) features = llama_get_embeddings(context_.get());
-    } catch (...) {  // libllama is C++ inside, and runs out of memory there
+    } catch (...) {  // libllama is C++ inside, and may throw std::bad_alloc
       sequences_.take_back();
       throw;
     }
@@ -353,7 +355,7 @@ class Model {
 
   std::shared_ptr<llama_model> weights_;
   std::int32_t capacity_, max_nodes_;
-  std::int32_t chunk_;                     // most tokens of a pass
+  std::int32_t chunk_;                     // maximum number of tokens in a pass
   std::int32_t row_size_, vocab_, width_;  // width_ 0: no features
   Context context_;
   detail::TreeSequences sequences_;

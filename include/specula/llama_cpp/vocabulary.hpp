@@ -13,10 +13,10 @@
 
 namespace specula::llama_cpp {
 
-/// How many tokens two vocabularies have in common, for Options::vocab_size of both models: all of them, or
-/// where one is longer by nothing but padding (unused tokens, as those of one family's sizes may be) the
-/// shorter one's number. Throws std::runtime_error naming the first token that differs, or the model whose
-/// file has no vocabulary. O(V).
+/// Number of tokens that two vocabularies share, for Options::vocab_size of both models: all of them, or the
+/// shorter one's number if the longer one adds only padding (unused tokens, as between sizes of one model
+/// family). Throws std::runtime_error naming the first token that differs, or the model whose file has no
+/// vocabulary. O(V).
 inline std::int32_t shared_vocabulary(const llama_model& target, const llama_model& draft) {
   const llama_vocab* const p = llama_model_get_vocab(&target);
   const llama_vocab* const q = llama_model_get_vocab(&draft);
@@ -30,7 +30,7 @@ inline std::int32_t shared_vocabulary(const llama_model& target, const llama_mod
     return std::string_view(known ? known : "");
   };
   const auto quoted = [](std::string_view word) { return std::string("'").append(word).append("'"); };
-  for (const llama_vocab* vocab : {p, q})  // libllama aborts when it is asked for their texts
+  for (const llama_vocab* vocab : {p, q})  // libllama aborts on a request for their texts
     if (llama_vocab_type(vocab) == LLAMA_VOCAB_TYPE_NONE)
       throw std::runtime_error(std::string("the ") + (vocab == p ? "target" : "draft") +
                                "'s file has no vocabulary to compare");

@@ -1,4 +1,4 @@
-// What a draft model reads of its target beside tokens: keys and values (GLIDE) or features (EAGLE, HASS).
+// Conditioning of a draft model on its target: keys and values (GLIDE) or features (EAGLE, HASS).
 #pragma once
 
 #include "specula/base/compiler_options.hpp"
@@ -12,7 +12,7 @@ enum class Conditioning {
   features,    // a head (EAGLE, HASS): the target's hidden states
 };
 
-/// As error messages call it.
+/// The name in error messages.
 constexpr const char* name_of(Conditioning state) {
   return state == Conditioning::key_values ? "keys and values"
          : state == Conditioning::features ? "features"

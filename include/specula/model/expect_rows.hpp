@@ -1,4 +1,4 @@
-// Checks that a model returned the rows that it was asked for.
+// Checks that a model returned one row of logits per node.
 #pragma once
 
 #include <cstddef>

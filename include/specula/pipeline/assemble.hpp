@@ -1,4 +1,4 @@
-// What every entry of the registry needs: a pipeline of given parts, and its rule.
+// Assembles a Pipeline from a verifier, a drafter and a shape, and parses its acceptance rule.
 #pragma once
 
 #include <algorithm>
@@ -57,7 +57,7 @@ class PipelineOf final : public Pipeline {
 
 namespace detail::pipelines {
 
-/// Shapes of one kind over one type of drafter share a Speculator.
+/// Shapes of one kind over one type of drafter share a Speculator instantiation.
 template <class D, class S>
 std::unique_ptr<Pipeline> assemble(AnyModel& target, AnyRule rule, const SamplingParams& params, D drafter,
                                    S shape, std::vector<std::string> drafters) {
@@ -73,7 +73,7 @@ struct ParsedRule {
 };
 
 /// Takes the options rule=, lenient= and lossy=. Throws PipelineError for a rule that is not lossless for
-/// proposals of this kind, unless the text says lossy=yes.
+/// proposals of this kind, unless the text has lossy=yes.
 inline ParsedRule parse_rule(PipelineSpec& spec, ProposalKind kind) {
   using Rule = AnyRule::Rule;
   static const std::vector<std::pair<std::string, Rule>> kRules{

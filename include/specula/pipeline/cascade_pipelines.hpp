@@ -1,4 +1,4 @@
-// Pipelines of several drafters, and of drafters that are no models.
+// Named pipelines of Max-Gram, and cascades of several drafters.
 #pragma once
 
 #include <array>
@@ -21,10 +21,10 @@
 
 namespace specula::detail::pipelines {
 
-/// How Max-Gram is asked for. The paper's is min=1:bigram=table:past-end=no.
+/// Parsed options of Max-Gram. The paper's are min=1:bigram=table:past-end=no.
 struct GramChoice {
   MaxGramOptions options{.min_match = 2, .past_end = true};
-  std::string bigram = "both";  // where nothing matches: table, text, both or none
+  std::string bigram = "both";  // without a match: table, text, both or none
 };
 
 inline MaxGram max_gram(PipelineModels& models, std::int32_t vocab, const GramChoice& choice) {
@@ -48,7 +48,7 @@ inline GramChoice parse_gram(PipelineSpec& spec) {
   return choice;
 }
 
-/// A pipeline of Max-Gram alone.
+/// A pipeline with Max-Gram as its only drafter.
 template <class S>
 PipelineFactory gram_factory(S shape, const GramChoice& choice, ParsedRule rule) {
   PipelineFactory factory;

@@ -1,4 +1,4 @@
-// What is wrong with the text that names a pipeline.
+// PipelineError: error in the text that names a pipeline.
 #pragma once
 
 #include <stdexcept>
@@ -7,7 +7,8 @@
 
 namespace specula {
 
-/// A text names no pipeline, one of its values is out of range, or the models cannot do what it asks for.
+/// Thrown if a text names no pipeline, one of its values is out of range, or the models do not support the
+/// pipeline.
 class PipelineError : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;

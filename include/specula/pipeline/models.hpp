@@ -1,4 +1,4 @@
-// Where the models of a pipeline come from.
+// PipelineModels: the interface from which make_pipeline() takes its models.
 #pragma once
 
 #include <cstddef>
@@ -16,18 +16,18 @@
 
 namespace specula {
 
-/// What an engine implements for make_pipeline(): its target, and its drafts by name. The models must outlive
+/// An engine implements this for make_pipeline(): its target, and its drafts by name. The models must outlive
 /// the pipelines.
 class PipelineModels {
  public:
   virtual ~PipelineModels() = default;
   virtual AnyModel& target() = 0;
-  /// Throws PipelineError, or what suits the program, where there is no such draft.
+  /// Throws PipelineError, or another exception of the program's choice, if there is no such draft.
   virtual AnyModel& draft(const std::string& name) = 0;
-  /// What errors call the target; it may be empty.
+  /// The target's name in error messages; may be empty.
   virtual std::string target_name() const { return {}; }
-  /// The draft as it drafts for the target: see AnyModel::drafter(). Throws PipelineError if the target does
-  /// not expose what the draft reads, or they do not fit each other.
+  /// The draft as a drafter for the target: see AnyModel::drafter(). Throws PipelineError if the target does
+  /// not expose the state that the draft reads, or if they are incompatible.
   virtual AnyDrafter drafter(const std::string& name) {
     AnyModel& model = draft(name);
     const Conditioning reads = model.conditioned_on();
@@ -38,11 +38,11 @@ class PipelineModels {
                           "' reads");
     try {
       return model.drafter(target());
-    } catch (const std::logic_error& error) {  // also of models that keep features only if they are told to
+    } catch (const std::logic_error& error) {  // also thrown by models that keep features only on request
       throw PipelineError("the draft '" + name + "' for " + the_target() + ": " + error.what());
     }
   }
-  /// A draft with exits, by thresholds. Throws PipelineError where the model has none.
+  /// A draft with early exits and their thresholds. Throws PipelineError if the model has no exits.
   virtual AnyDrafter early_exit(const std::string& name, const std::vector<float>& thresholds, ExitBy by) {
     AnyModel& model = draft(name);
     const std::int32_t exits = model.exits();
@@ -52,9 +52,9 @@ class PipelineModels {
                           " thresholds, must be fewer than its exits, " + std::to_string(exits));
     return model.early_exit(thresholds, by);
   }
-  /// The target without some of its blocks. Throws PipelineError where it cannot leave any out.
+  /// The target without some of its blocks. Throws PipelineError if it cannot skip blocks.
   virtual AnyDrafter layer_skip(const SkipRules& rules) { return skipping_target().layer_skip(rules); }
-  /// The same of blocks that are given. Throws PipelineError also for layers that the target does not have.
+  /// The same with given blocks. Throws PipelineError also for layers that the target does not have.
   virtual AnyDrafter layer_skip(const BlockLists& blocks) {
     AnyModel& model = skipping_target();
     try {
@@ -63,8 +63,8 @@ class PipelineModels {
       throw PipelineError(the_target() + ": " + error.what());
     }
   }
-  /// The next token after each one, for Max-Gram where it finds nothing to copy; the target's own text
-  /// teaches it where there is none.
+  /// Bigram table (V): the next token after each one, which Max-Gram uses without a match. Empty: Max-Gram
+  /// learns bigrams from the text only.
   virtual std::optional<BigramTable> bigram() { return std::nullopt; }
 
   /// "the target", with its name if it has one.

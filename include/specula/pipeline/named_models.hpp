@@ -1,4 +1,4 @@
-// The models of a program by their names, for make_pipeline().
+// NamedModels: a program's models by name, for make_pipeline().
 #pragma once
 
 #include <map>
@@ -29,14 +29,14 @@ class NamedModels final : public PipelineModels {
   NamedModels(const NamedModels&) = delete;
   NamedModels& operator=(const NamedModels&) = delete;
 
-  /// Throws std::invalid_argument if a draft of this name is there already.
+  /// Throws std::invalid_argument if there is already a draft of this name.
   template <LanguageModel D>
   NamedModels& add(const std::string& name, D& draft) {
     if (!drafts_.try_emplace(name, draft).second)
       throw std::invalid_argument("NamedModels::add: there is a draft '" + name + "' already");
     return *this;
   }
-  /// The table that bigram() gives.
+  /// Sets the table that bigram() returns.
   NamedModels& set_bigram(BigramTable table) {
     bigram_ = std::move(table);
     return *this;

@@ -1,4 +1,4 @@
-// Levenshtein distance, to answer a misspelt name with those that were meant.
+// Levenshtein distance: suggests names for a misspelt one.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace specula {
 
-/// Insertions, deletions and replacements of a byte that make `a` of `b`. O(a * b) time.
+/// Minimum number of insertions, deletions and replacements of a byte that turn `b` into `a`. O(a * b) time.
 inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);  // from the first i bytes of a to the first j of b
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -31,7 +31,7 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
 /// begin with the word, or contain it, come before the others.
 inline std::vector<std::string> nearest(std::string_view word, const std::vector<std::string>& names,
                                         std::size_t most) {
-  word = word.substr(0, 64);  // longer words are near to nothing
+  word = word.substr(0, 64);  // longer words are near no name
   std::vector<std::pair<std::size_t, std::string>> ranked;
   for (const std::string& name : names) {
     const bool part = word.size() > 2 && name.find(word) != std::string::npos;

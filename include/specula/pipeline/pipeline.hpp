@@ -1,4 +1,4 @@
-// A pipeline whose policies were chosen at run time.
+// Type-erased pipeline, whose policies are chosen at run time.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,29 @@
 
 namespace specula {
 
-/// What a drafter of a pipeline cost in its rounds.
+/// Usage of one drafter of a pipeline.
 struct DraftUsage {
   std::string model;
   Usage usage;
 };
 
-/// Speculator without its type parameters: one virtual call a round. Use the Speculator itself where
-/// the policies are known when the program is compiled.
+/// Speculator without its type parameters: one virtual call per round. Use Speculator itself if the policies
+/// are known at compile time.
 class Pipeline {
  public:
   virtual ~Pipeline() = default;
   virtual void start(Tokens prompt) = 0;
   virtual Tokens step(PhiloxRandom& rng) = 0;
-  /// To be called when another pipeline has used the same models since.
+  /// The caller must call this after another pipeline has used the same models.
   virtual void forget() = 0;
   virtual Tokens text() const = 0;
   virtual std::int32_t room() const = 0;
   virtual const Stats& stats() const = 0;
   virtual const TokenTree& proposal() const = 0;
   virtual const VerifyResult& result() const = 0;
-  /// One entry a drafter, since the pipeline was made.
+  /// One entry per drafter, since the pipeline was created.
   virtual std::vector<DraftUsage> drafts() const = 0;
-  /// One entry a drafter of a cascade that reviews, since the pipeline was made.
+  /// One entry per drafter of a cascade that reviews, since the pipeline was created.
   virtual std::vector<Reviews> reviews() const { return {}; }
 };
 

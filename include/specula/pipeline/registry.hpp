@@ -1,4 +1,4 @@
-// The pipelines by name. A new one is an entry in registry() and the function it names.
+// Registry of pipelines by name. A new one is an entry in registry() and its function.
 #pragma once
 
 #include <algorithm>
@@ -24,14 +24,14 @@
 
 namespace specula::detail::pipelines {
 
-/// The state of the target that drafts of a pipeline read whose default draft this is.
+/// The target state that a pipeline's drafts read, by its default draft.
 inline Conditioning read_by(const std::string& absent) {
   return absent == kGlide                      ? Conditioning::key_values
          : absent == kEagle || absent == kHass ? Conditioning::features
                                                : Conditioning::nothing;
 }
 
-/// Throws PipelineError on build if `reads` is something and the draft does not read that.
+/// The factory's build throws PipelineError unless the draft reads the state `reads` (if not nothing).
 template <class S>
 PipelineFactory factory_for(S shape, std::string draft, ParsedRule rule,
                             Conditioning reads = Conditioning::nothing) {
@@ -53,7 +53,7 @@ inline PipelineFactory prepare_autoregressive(PipelineSpec& spec) {
   const std::string model = spec.word(""), rule = spec.choice("rule", "sampling", {"sampling", "gumbel"});
   PipelineFactory factory;
   if (!model.empty()) factory.drafts = {model};
-  factory.lossy = !model.empty();  // it is not the target's text
+  factory.lossy = !model.empty();  // the text is not the target's
   factory.build = [=](PipelineModels& models, const SamplingParams& params) {
     AnyModel& decodes = model.empty() ? models.target() : models.draft(model);
     if (decodes.conditioned_on() != Conditioning::nothing)
@@ -76,7 +76,7 @@ PipelineFactory prepare_chain(PipelineSpec& spec) {
   return factory_for(shape, draft, parse_rule(spec, shape.kind), read_by(absent));
 }
 
-/// Runners-up by confidence: counts= in the bins between thresholds=, or fixed= everywhere.
+/// Numbers of runners-up by confidence: counts= in the bins between thresholds=, or fixed= everywhere.
 inline CapeExtras parse_extras(PipelineSpec& spec, const CapeExtras& absent) {
   const auto counts = spec.sizes("counts", {}, absent.counts.size(), 0, 63);
   const auto thresholds = spec.numbers("thresholds", {}, absent.thresholds.size(), 0, 1);
@@ -140,7 +140,7 @@ PipelineFactory prepare_dynamic_tree(PipelineSpec& spec) {
   const DynamicTree shape = parse_dynamic_tree(spec, 10, 5, 59);
   return factory_for(shape, draft, parse_rule(spec, shape.kind), read_by(absent));
 }
-/// factory_of() of the static tree that is asked for.
+/// factory_of() for the static tree of the text's options.
 template <class FactoryOf>
 PipelineFactory with_static_tree(PipelineSpec& spec, FactoryOf factory_of) {
   const bool drawn = spec.choice("draw", "greedy", {"greedy", "sampled"}) == "sampled";

@@ -1,5 +1,5 @@
-// Pipelines of drafts that are a part of a model: with exits, or the target without some of its blocks; and
-// chains that learn where to end.
+// Named pipelines of self-speculation: drafts with early exits, and the target without some of its blocks;
+// also adaptive chains.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace specula::detail::pipelines {
 
-/// How long a chain of draft tokens gets.
+/// Parsed rule for the length of a chain.
 struct ParsedEnd {
   std::string kind;  // fixed, threshold, heuristic
   std::int32_t length = 0;
@@ -38,7 +38,7 @@ inline ParsedEnd parse_end(PipelineSpec& spec, const std::string& absent, std::i
   return end;
 }
 
-/// A shape over the drafter that `make` gives.
+/// A shape over the drafter that `make` returns.
 template <class S, class Make>
 PipelineFactory self_factory(PipelineSpec& spec, const std::string& drafter, S shape, Make make) {
   const auto [acceptance, lossy] = parse_rule(spec, shape.kind);
@@ -52,7 +52,7 @@ PipelineFactory self_factory(PipelineSpec& spec, const std::string& drafter, S s
   return factory;
 }
 
-/// A chain of such an end, its draft tokens chosen or drawn (draw=), of that drafter.
+/// A chain with this end over that drafter, its draft tokens chosen or drawn (draw=).
 template <class Make>
 PipelineFactory self_chain(PipelineSpec& spec, const std::string& drafter, const ParsedEnd& end, Make make) {
   const auto ending = [&]<Draw mode>() {
@@ -75,12 +75,12 @@ PipelineFactory self_chain(PipelineSpec& spec, const std::string& drafter, const
              : ending.template operator()<Draw::greedy>();
 }
 
-/// Thresholds of a draft's exits from the first on, and the last exit that must be there; 0: any.
+/// Thresholds of a draft's exits from the first on, and the last exit that it must have; 0: any.
 struct ParsedExits {
   std::vector<float> thresholds;
   std::int32_t last = 0;
 };
-/// With exits=, tokens leave at these alone, and all of them at the last.
+/// With exits=, tokens stop at these exits only, and all remaining tokens at the last.
 inline ParsedExits parse_exits(PipelineSpec& spec) {
   const auto exits = spec.sizes("exits", {}, 16, 1, 1024);
   if (exits.empty()) return {spec.numbers("thresholds", {0.5f, 0}, 15, 0, 2)};
@@ -97,7 +97,7 @@ inline ParsedExits parse_exits(PipelineSpec& spec) {
   for (std::size_t i = 0; i < early; ++i) out.thresholds[static_cast<std::size_t>(exits[i] - 1)] = given[i];
   return out;
 }
-/// A draft with exits: which, and how sure a token must be to leave.
+/// A draft with exits: the exits used, and the confidence at which a token stops.
 inline auto parse_s2d(PipelineSpec& spec, const std::string& draft) {
   const ParsedExits exits = parse_exits(spec);
   const auto by = spec.choice("leave", "confidence", {"confidence", "sample"}) == "sample"
@@ -111,7 +111,7 @@ inline auto parse_s2d(PipelineSpec& spec, const std::string& draft) {
     return models.early_exit(draft, exits.thresholds, by);
   };
 }
-/// The target without some of its blocks: those that are given, or chosen by rules, which `measures` then.
+/// The target without some of its blocks: given ones, or chosen by rules, which sets `measures`.
 inline std::function<AnyDrafter(PipelineModels&)> parse_layer_skip(PipelineSpec& spec, bool& measures) {
   constexpr std::int32_t kMostLayers = 1024;
   const BlockLists blocks{.attention = spec.sizes("attention", {}, kMostLayers, 1, kMostLayers),
@@ -149,7 +149,7 @@ inline PipelineFactory prepare_layer_skip(PipelineSpec& spec) {
   factory.measures = measures;
   return factory;
 }
-/// Either as long as it pays.
+/// Either draft, with a chain of cost-aware length.
 inline PipelineFactory prepare_cost_aware_s2d(PipelineSpec& spec) {
   const std::string draft = spec.word(kEarlyExitDraft);
   const CostAware shape(Chain<>{.length = spec.size("length", 8, 1, 64)});

@@ -1,4 +1,4 @@
-// How pipelines are named: chain:small:6:exit=0.3
+// Grammar of pipeline names, such as chain:small:6:exit=0.3
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace specula {
 ///   key=value        an option                                                       chain:small:6:exit=0.3
 ///
 /// Words, numbers and options each keep their order; between the three kinds the order does not matter. A
-/// pipeline takes what it knows and calls done(), which complains about the rest.
+/// pipeline takes the parts that it knows and calls done(), which throws for the rest.
 class PipelineSpec {
  public:
   /// Throws PipelineError if `text` does not follow the grammar.
@@ -38,9 +38,9 @@ class PipelineSpec {
   std::string word(const std::string& absent);
   /// The next number, or `absent`. Throws PipelineError outside [low, high].
   std::int32_t size(const char* what, std::int32_t absent, std::int32_t low, std::int32_t high);
-  /// The value of an option, or `absent`. Throws PipelineError outside [low, high] or if it is no number.
+  /// The value of an option, or `absent`. Throws PipelineError if it is no number in [low, high].
   double option(const std::string& key, double absent, double low, double high);
-  /// The same of a whole number.
+  /// The same for a whole number.
   std::int32_t count(const std::string& key, std::int32_t absent, std::int32_t low, std::int32_t high);
   /// The value of an option whose values are words, or `absent`. Throws PipelineError if it is not among
   /// `allowed`.
@@ -50,7 +50,7 @@ class PipelineSpec {
   /// than `most` of them or one is outside [low, high].
   std::vector<std::int32_t> sizes(const std::string& key, const std::vector<std::int32_t>& absent,
                                   std::size_t most, std::int32_t low, std::int32_t high);
-  /// The same of numbers with a point, as in thresholds=0.5-0.7.
+  /// The same for numbers with a point, as in thresholds=0.5-0.7.
   std::vector<float> numbers(const std::string& key, const std::vector<float>& absent, std::size_t most,
                              double low, double high);
   /// Lists of whole numbers from 0 to `high`: points between the numbers of a list, dashes between lists, as
@@ -58,10 +58,9 @@ class PipelineSpec {
   std::vector<std::vector<std::int32_t>> paths(const std::string& key,
                                                const std::vector<std::vector<std::int32_t>>& absent,
                                                std::size_t most, std::int32_t high);
-  /// The first word that is among `allowed`, whatever stands before it, or `absent`. For words that are no
-  /// model.
+  /// The first word that is among `allowed`, at any place, or `absent`. For words that are not models.
   std::string keyword(const std::string& absent, const std::vector<std::string>& allowed);
-  /// Throws PipelineError naming what no call has taken; `usage` is how the pipeline is written.
+  /// Throws PipelineError naming the parts that no call has taken; `usage` is the pipeline's syntax.
   void done(const std::string& usage) const;
 
   [[noreturn]] void fail(const std::string& what) const;
@@ -70,13 +69,13 @@ class PipelineSpec {
   bool take(const std::string& key, std::string& value);
 
   std::string text_, name_;
-  std::vector<std::string> known_;  // options that were asked for
+  std::vector<std::string> known_;  // options that calls have read
   std::vector<std::string> words_;
   std::vector<std::int32_t> sizes_;
   std::vector<std::pair<std::string, std::string>> options_;
 };
 
-/// The message for a pipeline, written `text`, of whose name none of `names` is.
+/// The error message for a pipeline `text` whose name is not among `names`.
 std::string unknown_pipeline(const std::string& text, const std::string& name,
                              const std::vector<std::string>& names);
 
@@ -98,7 +97,7 @@ inline std::string number_text(double value) {
   return out.str();
 }
 
-/// Whether `text` is a whole number in [low, high], which `number` then is.
+/// Whether `text` is a whole number in [low, high]; if so, sets `number` to it.
 inline bool read_whole(const std::string& text, std::int32_t low, std::int32_t high, std::int32_t& number) {
   const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
   return !text.empty() && read.ec == std::errc() && read.ptr == text.data() + text.size() && number >= low &&

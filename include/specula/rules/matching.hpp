@@ -1,12 +1,12 @@
-// The loop of every rule that emits a token and continues while it matches a draft token. C++17.
+// Exact-match verification: the loop of greedy, sample-and-match and Gumbel coupling rules. C++17.
 #pragma once
 
 #include "specula/rules/verifier.hpp"
 
 namespace specula::rules {
 
-/// From the root: gets the text's next token from `token_after(node, depth)` and descends to the first child
-/// with that token, while there is one.
+/// From the root: takes the next token from `token_after(node, depth)` and descends to the first child with
+/// that token, until there is none.
 template <class Verifier, class TokenAfter>
 SPECULA_HD void accept_matching(Verifier& verifier, TokenAfter token_after) {
   int depth = 0;

@@ -9,7 +9,7 @@ namespace specula::rules {
 /// compared with q. Requires lenience 1 of a verifier whose accept_chain() accepts nodes.
 template <class Verifier>
 SPECULA_HD void rejection(Verifier& verifier, double lenience = 1) {
-  NodeId at = verifier.accept_chain();  // of a tree the root
+  NodeId at = verifier.accept_chain();  // for a tree: the root
   int depth = at;
   for (; at != kNoParent && verifier.ok(); ++depth) {
     const NodeId from = at;

@@ -8,7 +8,7 @@ namespace specula::rules {
 /// See specula::Traversal; on a chain it is specula::Block.
 template <class Verifier>
 SPECULA_HD void traversal(Verifier& verifier) {
-  NodeId owner = kNoParent;  // whose residual the verifier holds
+  NodeId owner = kNoParent;  // the node whose residual the verifier holds
   int depth = 0;             // of `at`
   const auto enter = [&](NodeId node, double weight) {
     verifier.change(node, [&](auto& n) {

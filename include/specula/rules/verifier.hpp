@@ -1,4 +1,4 @@
-// What an acceptance rule may ask: the interface that the rules of this folder are written over. C++17.
+// The verifier concept: the interface that the acceptance rules of this folder are written over. C++17.
 #pragma once
 
 #include "specula/base/host_device.hpp"
@@ -12,15 +12,15 @@
 //   cuda/device/verify_sharded.cuh         partial results gathered from shards; for matching and rejection
 //   cuda/device/verify_nodes.cuh           tokens chosen for all nodes beforehand; for matching
 //
-// and has the members below. Nodes are numbered from the root, 0; `depth` is that of the node that is named
-// with it, the root's being 0. p is the target's distribution after a node, q the one that a draft token was
-// drawn from, given its earlier siblings. Where no cost is given, nothing is read but the proposal.
+// and has the members below. Nodes are numbered from the root, 0; `depth` is the depth of the node in the
+// same call, 0 for the root. p is the target's distribution after a node, q the one that a draft token was
+// drawn from, given its earlier siblings. Where no cost is given, only the proposal is read.
 //
 // clang-format off
 //
 //   proposal
 //     bool   ok()                          false after a bad row or proposal; then the rule stops and calls finish()
-//     void   check_proposal()              for a rule that visits nodes before it asks for a distribution
+//     void   check_proposal()              for a rule that visits nodes before it reads a distribution
 //     Token  token(node)
 //     NodeId parent(node)
 //     NodeId next_child(node, after)       the child in drawing order after child `after`; the first after `node` itself;
@@ -30,7 +30,7 @@
 //   distributions; all but the last two read the node's row of V logits
 //     Token  argmax(node, depth)           first of the largest logits
 //     Token  drawn(node, depth)            a token drawn from p
-//     auto   distribution(node, depth)     p; of a type that the rule only hands back; maybe a reference that is valid
+//     auto   distribution(node, depth)     p; of an opaque type that the rule passes back; may be a reference, valid
 //                                          until the next row is read
 //     Token  sample(node, p, depth)        a token drawn from p, which was read last: O(V / 512)
 //     double target_prob(p, child)         p of the child's token, p being after its parent: O(1)
@@ -41,7 +41,7 @@
 //     NodeId accept_chain()                may accept the first nodes of a chain by rejection sampling, and put() them;
 //                                          returns the last of them, else the root
 //
-//   the residual: what rejections leave of p after one node at a time
+//   the residual: p after rejections, of one node at a time
 //     void   start_residual(node, p, tried)      starts from p; the first `tried` children were tried before, and the
 //                                          rejections that their states hold are repeated. Reads nothing
 //     double residual_prob(child)          residual probability of the child's token: O(rejections)

@@ -40,7 +40,7 @@ struct PolicyFigures {
   double acceptance = 0;  // acceptance rate: accepted draft tokens over those under an accepted path; those
                           // beyond the text's end count as rejected
   double microseconds_per_token = 0;  // pooled over prompts
-  /// Of that: time outside the models, in shape, rule and sampling. A policy without usage() counts here.
+  /// Of that: time outside the models, in shape, rule and sampling. Includes policies without usage().
   double own_microseconds_per_token = 0;
   Interval speedup;  // the first pipeline's time per token over this one's: geometric mean over prompts
   std::int64_t same_texts = 0;  // prompts whose text is, token for token, the first pipeline's
@@ -48,13 +48,13 @@ struct PolicyFigures {
 
 namespace detail {
 
-/// Which of `count` has turn `turn` of rotation `rotation`. Each is first in turn, and every other set of
-/// rotations is reversed, so that no pipeline always follows the same one.
+/// Index of the pipeline, of `count`, at turn `turn` of rotation `rotation`. Each is first once per `count`
+/// rotations, and every other set of rotations is reversed, so that no pipeline always follows the same one.
 constexpr std::size_t in_turn(std::size_t rotation, std::size_t turn, std::size_t count) {
   return (rotation + (rotation / count % 2 ? count - 1 - turn : turn)) % count;
 }
 
-/// For an even number of values the mean of the middle two; 0 for none.
+/// Median: for an even number of values the mean of the middle two; 0 for none.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
@@ -84,8 +84,8 @@ inline Interval mean_interval(std::span<const double> values) {
 
 }  // namespace detail
 
-/// Compares the caller's own rule, shape or drafter with those of the library: pipelines that differ only
-/// in what is compared. They take turns prompt by prompt, so that disturbances of the machine affect all
+/// Compares the caller's own rule, shape or drafter with those of the library: pipelines that differ only in
+/// the compared policy. They take turns prompt by prompt, so that disturbances of the machine affect all
 /// alike, and may share models: each starts every text from scratch.
 ///
 ///   PolicyBenchmark benchmark(prompts, {.max_new_tokens = 128});
@@ -93,8 +93,8 @@ inline Interval mean_interval(std::span<const double> values) {
 ///   benchmark.add("mine", mine);
 ///   std::cout << to_text(benchmark.run());
 ///
-/// The confidence interval of the speedup is over prompts: it says what to expect of other prompts like
-/// these. More prompts narrow it, more repetitions do not.
+/// The confidence interval of the speedup is over prompts: it holds for other prompts of the same kind. More
+/// prompts narrow it, more repetitions do not.
 class PolicyBenchmark {
  public:
   /// Throws std::invalid_argument for fewer than two prompts (one has no interval), an empty one, or an

@@ -1,4 +1,4 @@
-// Corrects the statistics of a round of which not all tokens were emitted.
+// Corrects the statistics of a round whose tokens were not all emitted.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,11 @@
 
 namespace specula {
 
-/// Of the `counted` tokens of a round (accepted ones and the next token, if none was removed before) only
-/// the first `emitted` were emitted, since the text ends there. Removes the others from `stats`: they are
-/// neither new tokens nor accepted; the first of them counts as a rejected draft token, since it added
-/// nothing. Throws std::invalid_argument, having changed nothing, unless 0 <= emitted <= counted <=
-/// accepted + 1, or if `stats` lacks the depths that this round reached, and so belongs to another.
+/// Of the `counted` tokens of a round (accepted ones and the next token, if none was removed before) only the
+/// first `emitted` were emitted, since the text ends there. Removes the others from `stats`: they are neither
+/// new tokens nor accepted; the first of them counts as a rejected draft token, since it added nothing.
+/// Throws std::invalid_argument, and changes nothing, unless 0 <= emitted <= counted <= accepted + 1, or if
+/// `stats` lacks the depths that this round reached.
 inline void count_emitted(Stats& stats, const TokenTree& proposal, const VerifyResult& result,
                           std::int32_t emitted, std::int32_t counted) {
   const std::int32_t accepted = result.accepted_count();

@@ -27,8 +27,8 @@
 namespace specula {
 
 /// A pipeline: a verifier (the target and its rule), a drafter, a shape. Policies are values that reference
-/// their models. After the constructor a round allocates nothing. During a text nothing else may change its
-/// models; step() detects it.
+/// their models. After the constructor a round allocates nothing. Requires that no other code changes its
+/// models during a text; step() detects a change.
 ///
 ///   specula::Speculator run{specula::TreeVerifier{target, specula::Sampling{}, {.temperature = 0.8f}},
 ///                           specula::ModelDrafter{draft}, specula::Chain<>{.length = 4}};
@@ -52,8 +52,8 @@ class Speculator {
                 " Write accept_lossy(rule) if a text of another distribution is what you want.");
 
  public:
-  /// Prompts are prefilled in chunks that begin at multiples of this many tokens, so that two prompts with
-  /// a common prefix are split alike.
+  /// Prefill runs in chunks that begin at multiples of this number of tokens, so that two prompts with a
+  /// common prefix are split alike.
   static constexpr std::int32_t kPrefillChunk = 128;
 
   /// Empties the models. Throws std::invalid_argument if target and drafter have different vocabularies or
@@ -80,12 +80,11 @@ class Speculator {
   Speculator(const Speculator&) = delete;  // the last result is stored in the verifier
   Speculator& operator=(const Speculator&) = delete;
 
-  /// Prefill: makes `prompt` the text, in the target first, then in the drafter, which may be conditioned
-  /// on it. The prefix shared with the last text is kept, in multiples of kPrefillChunk, if the target
-  /// counts its changes (CountsChanges) and nothing else has used it since. Throws std::invalid_argument,
-  /// before anything changes, on an empty prompt, a token outside the vocabulary or a prompt longer than
-  /// the target can hold. (If there is no text and the verifier has no size(), the KV caches are emptied
-  /// even then.)
+  /// Prefill: makes `prompt` the text, in the target first, then in the drafter, which may be conditioned on
+  /// it. The prefix shared with the last text is kept, in multiples of kPrefillChunk, if the target counts
+  /// its changes (CountsChanges) and no other code has used it since. Throws std::invalid_argument, before
+  /// anything changes, on an empty prompt, a token outside the vocabulary or a prompt longer than the target
+  /// can hold. (If there is no text and the verifier has no size(), the KV caches are emptied even then.)
   void start(Tokens prompt) {
     // A start() that a model aborted may have left tokens in the KV caches. Without size(), check_prompt()
     // would count their room as used.
@@ -123,10 +122,10 @@ class Speculator {
   }
 
   /// One round. Returns the tokens that it added to text(): at least one. Throws std::length_error if the
-  /// target's KV cache is full. If a model or the rule throws, text() and the committed context are what
-  /// they were. (A shape's learn() runs last: if it throws, text() has the round's tokens.) Throws
-  /// std::logic_error if something else used the target or a draft since the last round, as far as a size
-  /// or a change count shows that: text() is kept, and start(text()) continues with it.
+  /// target's KV cache is full. If a model or the rule throws, text() and the committed context are
+  /// unchanged. (A shape's learn() runs last: if it throws, text() has the round's tokens.) Throws
+  /// std::logic_error if other code used the target or a draft since the last round, as far as a size or a
+  /// change count shows that: text() is kept, and start(text()) continues with it.
   template <class C>
   Tokens step(C& rng) {
     static_assert(detail::explain_random_source<C, S::kind == ProposalKind::shared>());
@@ -194,7 +193,7 @@ class Speculator {
   std::int32_t room() const { return verifier_.room(); }
   /// Sums over all rounds since the constructor or reset_stats(). For one request, subtract two copies.
   const Stats& stats() const { return stats_; }
-  /// Must be called between texts: tokens that count_emitted() removes later must have been counted.
+  /// Call this between texts only: tokens that count_emitted() removes later must have been counted.
   void reset_stats() { stats_.clear(); }
   /// Log-probabilities of the last round's emitted tokens, in their order, if verifier().report_logprobs()
   /// requested them; also inside generate()'s sink. Empty after a round that threw. Valid until the next

@@ -19,7 +19,7 @@ struct Compiled<body> {
   [[gnu::noinline]] static Result portable(Args... args) { return body(args...); }
 };
 
-/// `body` compiled for `isa`, one that this kind of processor can have.
+/// `body` compiled for `isa`. Requires an instruction set of this processor architecture.
 template <Isa isa, auto body>
 constexpr auto compiled() {
 #if SPECULA_X86

@@ -1,7 +1,7 @@
 // Exponentials of SIMD vectors: 2^y for weights of rows, exp for the functions between a decoder's products.
 //
-// There are two because they promise different things: exp2() gives the same bits on AVX2 and AVX-512, and 0
-// below the normal floats; exp() is bounded on both sides.
+// Two functions with different contracts: exp2() gives the same bits on AVX2 and AVX-512, and 0 below the
+// normal floats; exp() is bounded on both sides.
 #pragma once
 
 #include <cstdint>
@@ -59,7 +59,7 @@ template <Isa isa, bool bounded>
     return;
   }
 #endif
-  // Before and not after: g++ 12 takes a choice between two choices by AVX-512 lane by lane.
+  // Applies the bound to the input, since g++ 12 compiles a nested selection for AVX-512 lane by lane.
   if constexpr (bounded) y = l < least ? Floats{} - std::numeric_limits<float>::infinity() : y;
   // Adding 1.5 * 2^23 leaves the nearest integer n in the low bits. 128 more make them the exponent of 2^(n +
   // 1), and the polynomial's coefficients are halved, which is exact.

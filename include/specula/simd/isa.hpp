@@ -1,4 +1,4 @@
-// Instruction sets of the vector code, and which of them this processor has: asked at run time, so that one
+// Instruction sets of the vector code, and run-time detection of those that this processor has, so that one
 // binary serves every x86-64.
 #pragma once
 
@@ -15,7 +15,7 @@
 namespace specula {
 
 /// `portable` is what the compiler generates for the target it was given: SSE2, NEON. `reference` is double
-/// precision, one token after the other: the arithmetic of tests of rows, which models do not have.
+/// precision, one token after the other: for tests of rows; models do not support it.
 enum class Isa : std::uint8_t { reference, portable, avx2, avx512 };
 
 /// Whether this processor has `isa`.

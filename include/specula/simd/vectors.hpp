@@ -4,9 +4,9 @@
 // A body works on blocks of 16 lanes, kept as kParts registers: g++ moves the lanes of a vector that is wider
 // than its registers through memory. Vectors are passed by reference, because passing them by value depends
 // on the instruction set. A function that must be one instruction to keep its rounding or its speed, and that
-// the extensions cannot express, is inline assembly under g++. Intrinsics are no choice: neither compiler
-// inlines them into a body that is compiled for no instruction set of its own. Clang does not accept
-// registers in the assembly of such a body, but recognises the expressions.
+// the extensions cannot express, is inline assembly under g++. Intrinsics cannot be used: neither compiler
+// inlines them into a body without a target attribute. Clang does not accept registers in the assembly of
+// such a body, but recognises the expressions.
 #pragma once
 
 #include <bit>
@@ -17,7 +17,7 @@
 
 #include "specula/simd/isa.hpp"
 
-/// Before a loop of constant length whose arrays are to stay in registers.
+/// Before a loop of constant length: unrolls it, so that its arrays stay in registers.
 #if defined(__clang__)
 #define SPECULA_UNROLL_LANES _Pragma("clang loop unroll(full)")
 #else
@@ -199,7 +199,7 @@ struct Vectors {
       return bits(nans) != 0;
   }
 
-  /// One fixed tree over 16 lanes, whatever they were summed from: halves, 8, 4, 2, 1.
+  /// Sum of 16 lanes in one fixed order: halves, 8, 4, 2, 1.
   [[gnu::always_inline]] static inline float sum(const Floats (&x)[kParts]) {
     if constexpr (kWidth == 4) {
       return sum4((x[0] + x[2]) + (x[1] + x[3]));

@@ -17,7 +17,7 @@
 
 namespace specula {
 
-/// Expected figures of a round.
+/// Expected values per round.
 struct CascadeForecast {
   double tokens = 0;           // new ones, the target's own included
   double proposed = 0;         // draft tokens that the target verifies
@@ -25,7 +25,7 @@ struct CascadeForecast {
   double cost = 0;             // in target calls over one node, by the cost curves
   double swi = 0;              // tokens / (1 + sum_d calls[d] c[d]), with the costs of calls over one node
   double speedup = 0;          // tokens / cost
-  std::int32_t max_nodes = 1;  // room that the tree needs, root included
+  std::int32_t max_nodes = 1;  // largest tree, root included
 };
 
 namespace detail {
@@ -33,12 +33,12 @@ namespace detail {
 /// Makes repeated forecasts for the same rates in the same buffers. References are valid until the next
 /// forecast.
 ///
-/// A proposal's length and what it costs do not depend on how much of it its reviewer will accept, so two
-/// sums over lengths do: the probability of each length, and the probability of each length with all draft
-/// tokens accepted so far.
+/// A proposal's length and cost do not depend on the number of its tokens that the reviewer will accept, so
+/// two distributions over lengths suffice: the probability of each length, and the probability of each length
+/// with all draft tokens accepted so far.
 class CascadeForecaster {
  public:
-  static constexpr std::int32_t kMaxLimit = 1024;  // of a row's entry: keeps the buffers small
+  static constexpr std::int32_t kMaxLimit = 1024;  // of an entry in a row of limits: keeps the buffers small
 
   explicit CascadeForecaster(CascadeRates rates) : rates_(std::move(rates)), n_(rates_.draft_costs.size()) {
     if (n_ == 0) throw std::invalid_argument("CascadeRates: no drafters");
@@ -83,7 +83,7 @@ class CascadeForecaster {
     if (n_ < 2) refuse_value("forecast_vertical", "the number of drafters", n_, "at least 2");
     check_limit("forecast_vertical", reviews);
     check_limit("forecast_vertical", length);
-    std::int32_t most = length;  // of a drafter's turn
+    std::int32_t most = length;  // draft tokens per turn of a drafter
     if (length > 0) add_draft_tokens(n_ - 1, length);
     for (std::size_t d = n_ - 1; d-- > 0; ++most) {
       begin(most);
@@ -91,7 +91,7 @@ class CascadeForecaster {
       review(d);
     }
     return rounds(0, reviews * most, [&] {
-      for (std::int32_t i = 0; i < reviews; ++i)  // from the longest down: what is appended is not met again
+      for (std::int32_t i = 0; i < reviews; ++i)  // longest first: appended tokens are not revisited
         for (std::int32_t at = i * most; at >= 0; --at) append_step(0, 0, at);
     });
   }
@@ -109,7 +109,7 @@ class CascadeForecaster {
     return rounds(first, nodes - 1, [&] { fill(0, limits); });
   }
 
-  /// Most nodes of a proposal, root included. Throws std::invalid_argument if `limits` are none.
+  /// Maximum nodes of a proposal, root included. Throws std::invalid_argument for invalid `limits`.
   std::int32_t max_nodes(const CascadeLimits& limits) {
     check_limits(limits);
     cascade_bounds(limits, bounds_);
@@ -117,10 +117,10 @@ class CascadeForecaster {
   }
 
  private:
-  /// What a drafter appends when its turn comes.
+  /// Distribution of the number of tokens that a drafter appends at a time, and the cost.
   struct Step {
-    std::vector<double> prob, at_least;  // of s tokens at [s], of s or more
-    std::vector<double> calls;           // (n) expected, its own included
+    std::vector<double> prob, at_least;  // [s]: probability of s tokens, of at least s
+    std::vector<double> calls;           // (n) expected calls, its own included
     double cost = 0;
   };
 
@@ -153,7 +153,7 @@ class CascadeForecaster {
     cost_ = 0;
   }
 
-  /// Drafter d appends `count` draft tokens of its own, a call each.
+  /// Drafter d appends `count` draft tokens of its own, one call per token.
   void add_draft_tokens(std::size_t d, std::int32_t count) {
     Step& step = steps_[d];
     const auto size = static_cast<std::size_t>(count) + 1;
@@ -179,7 +179,7 @@ class CascadeForecaster {
     step.cost = cost_ + expected_cost(rates_.draft_costs[d]);
   }
 
-  /// The proposal of a row: each drafter in turn, until the length is what the limits up to it ask for.
+  /// The proposal of a row: each drafter in turn, until the length reaches the sum of the limits up to it.
   void fill(std::size_t row, const CascadeLimits& limits) {
     std::int32_t limit = 0;
     for (std::size_t d = row; d < n_; ++d) {
@@ -193,7 +193,7 @@ class CascadeForecaster {
   /// Starts another drafter's turn.
   void next_turn() { std::fill(since_.begin(), since_.end(), 0.0); }
   /// Appends the step of drafter d to proposals of length `at`, which reviewer `row` will verify. `later`:
-  /// other drafters had their turns before.
+  /// other drafters had turns before.
   void append_step(std::size_t row, std::size_t d, std::int32_t at, bool later = false) {
     const auto from = static_cast<std::size_t>(at);
     const double mass = lengths_[from];
@@ -230,13 +230,13 @@ class CascadeForecaster {
     return cost;
   }
 
-  /// What rounds bring whose proposals, of up to `bound` draft tokens, `propose` makes and drafter `first`
-  /// begins. By how many draft tokens in a row were right before a round: one more than its proposal's, or
-  /// none, so every number is come to from smaller ones, and one pass over them finds how often each is met.
-  /// Beyond the curves' ends they are one.
+  /// The forecast for proposals of at most `bound` draft tokens that `propose` makes and drafter `first`
+  /// begins. The state of a round is its run: the number of draft tokens in a row that were right before it.
+  /// From one round to the next a run grows or returns to 0, so one pass over ascending runs finds how often
+  /// each occurs. Runs beyond the curves' ends count as one state.
   template <class Propose>
   const CascadeForecast& rounds(std::size_t first, std::int32_t bound, Propose propose) {
-    constexpr double kRare = 1e-9;  // in rounds that follow one rejection
+    constexpr double kRare = 1e-9;  // per rejection
     const std::size_t last = rates_.runs ? longest_curve_ - 1 : 0;
     const AcceptanceCurve& next = rates_.acceptance[0][first];
     runs_.assign(last + 1, 0.0);
@@ -256,7 +256,7 @@ class CascadeForecaster {
       }
       double often = runs_[run];
       if (repeats > 1 - kRare)
-        tokens = weight = 0, often = 1;  // for ever
+        tokens = weight = 0, often = 1;  // the run never ends
       else
         often /= 1 - repeats;
       for (std::size_t i = 0; i < accepted_.size(); ++i)
@@ -284,15 +284,15 @@ class CascadeForecaster {
   CascadeRates rates_;
   std::size_t n_;
   double unit_ = 1;
-  std::size_t longest_curve_ = 1;     // of those under the target
-  std::int32_t run_ = 0;              // draft tokens in a row that were right before the round
+  std::size_t longest_curve_ = 1;     // of the curves under the target
+  std::int32_t run_ = 0;              // see rounds()
   std::vector<double> runs_;          // how often each run length occurs
-  std::vector<Step> steps_;           // (n) by drafter
-  std::vector<std::int64_t> bounds_;  // by row: most draft tokens
+  std::vector<Step> steps_;           // (n), per drafter
+  std::vector<std::int64_t> bounds_;  // per row: maximum draft tokens
   std::vector<double> lengths_;       // probability of each length
-  std::vector<double> since_;         // mean number of its tokens that are of this turn
-  std::vector<double> alive_;         // and that all of it is accepted so far
-  std::vector<double> accepted_;      // probability of so many accepted, of those that it is known of
+  std::vector<double> since_;         // per length: mean number of its tokens that belong to this turn
+  std::vector<double> alive_;         // probability of each length with all of it accepted so far
+  std::vector<double> accepted_;      // [i]: probability of exactly i accepted, if already determined
   std::vector<double> calls_;         // (n) so far
   double cost_ = 0;                   // of the drafters so far
   CascadeForecast forecast_;
@@ -314,20 +314,20 @@ inline CascadeForecast forecast_horizontal(const CascadeRates& rates, std::span<
   return detail::CascadeForecaster(rates).horizontal(counts);
 }
 
-/// A vertical cascade that counts reviews: `reviews` times the first drafter reviews a proposal of the
-/// second, which made it with one review of the third's, and so on; the last drafts `length` tokens. With
-/// two drafters vertical_ewif() if neither depth nor nodes matter. Throws std::invalid_argument, also for a
-/// single drafter. Cost: O((reviews length)^2). Same paper, section 3.1.
+/// A vertical cascade by numbers of reviews: the first drafter reviews `reviews` proposals of the second,
+/// which makes each with one review of the third's, and so on; the last drafts `length` tokens. With two
+/// drafters equals vertical_ewif() if neither depth nor nodes matter. Throws std::invalid_argument, also for
+/// a single drafter. Cost: O((reviews length)^2). Same paper, section 3.1.
 inline CascadeForecast forecast_vertical(const CascadeRates& rates, std::int32_t reviews,
                                          std::int32_t length) {
   return detail::CascadeForecaster(rates).vertical(reviews, length);
 }
 
-/// The full cascade, which counts tokens: in row r drafter i >= r appends what it reviewed of row i + 1's
-/// proposal (the last one raw draft tokens) until the row's limits up to i are reached; overshoot is kept;
-/// what row 0 proposes the target judges. That a drafter has nothing to draft (an n-gram without a match) is
+/// The full cascade, by numbers of tokens: in row r drafter i >= r appends its reviews of row i + 1's
+/// proposals (the last drafter its own draft tokens) until the row's limits up to i are reached; overshoot is
+/// kept. The target verifies row 0's proposal. Drafters without a draft token (an n-gram without a match) are
 /// not modelled. Throws std::invalid_argument unless limits are (n, n), upper triangular, in [0, 1024], and
-/// the last one is at least 1 where its column is used. Cost: O(sum over rows of length times step), some
+/// the last one is at least 1 where its column is used. Cost: O(sum over rows of length times step), a few
 /// microseconds for three drafters. Same paper, algorithm 1 with corrections.
 inline CascadeForecast forecast_cascade(const CascadeRates& rates, const CascadeLimits& limits) {
   return detail::CascadeForecaster(rates).cascade(limits);

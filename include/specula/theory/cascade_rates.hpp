@@ -30,7 +30,7 @@ class AcceptanceCurve {
     return rates_[std::min(static_cast<std::size_t>(accepted), rates_.size() - 1)];
   }
 
-  /// Of different depths.
+  /// Number of rates of different depths.
   std::size_t size() const { return rates_.size(); }
 
  private:
@@ -39,31 +39,32 @@ class AcceptanceCurve {
 
 /// Acceptance rates and call costs of n drafters, largest first, and a target.
 struct CascadeRates {
-  /// (n, n): [r][d] for tokens of drafter d >= r under reviewer r, which is the target for r = 0 and drafter
-  /// r - 1 else. What a drafter reviewed is its own. Depth counts from the root for the target and from where
-  /// the review began for a drafter. Entries with d < r are not read.
+  /// (n, n): [r][d] for tokens of drafter d >= r under reviewer r: the target for r = 0, else drafter r - 1.
+  /// Tokens that a drafter reviewed count as its own. Depth counts from the root for the target, and from the
+  /// start of the review for a drafter. Entries with d < r are not read.
   std::vector<std::vector<AcceptanceCurve>> acceptance;
-  /// (n) a drafter's call by its nodes, and the target's, in any unit: forecasts are in target calls over one
-  /// node. A drafter drafts with calls over one node and reviews m draft tokens with a call over m + 1.
+  /// (n) cost of a drafter's call by its nodes, and of the target's, in any one unit: forecasts are in target
+  /// calls over one node. A drafter drafts with calls over one node and reviews m draft tokens with a call
+  /// over m + 1.
   std::vector<CostCurve> draft_costs;
   CostCurve target_cost = CostCurve({1.0});
-  /// (n, n) `acceptance` for a drafter whose turn comes after another's in a proposal; depth counts from
-  /// where its turn began, so that its first draft tokens are its first wherever that is (a mean, where
-  /// proposals of one length began it at different lengths). Empty: as `acceptance`, from the root.
+  /// (n, n) `acceptance` for a drafter whose turn comes after another's in a proposal; depth counts from the
+  /// start of its turn (the mean start, if turns of proposals of one length started at different lengths).
+  /// Empty: as `acceptance`, from the root.
   std::vector<std::vector<AcceptanceCurve>> acceptance_after = {};
-  /// Depth under the target does not begin anew with every round: it is how many draft tokens in a row were
-  /// right, or would have been. After a rejection that is 0. If all of a proposal is accepted and the first
-  /// drafter would have drafted the target's own token too, the next round's first draft token is as likely
-  /// to be accepted as if the proposal had continued. Matters where the curve rises and proposals are short:
-  /// their rounds often begin in the middle of what is easy. Cost: a forecast then sums over the proposal
-  /// once for each depth of the longest curve, at most.
+  /// If set, depth under the target does not restart every round: it is the number of draft tokens in a row
+  /// that were right, or would have been. After a rejection that is 0. If all of a proposal is accepted and
+  /// the first drafter would have drafted the target's own token too, the next round's first draft token is
+  /// as likely to be accepted as if the proposal had continued. Matters for rising curves and short
+  /// proposals, since their rounds often start within a run of easy tokens. Cost: a forecast then sums over
+  /// the proposal at most once per depth of the longest curve.
   bool runs = false;
 };
 
-/// (n, n), upper triangular: row r says how what reviewer r will judge is drafted. Drafter i >= r goes on
-/// until the length is at least limits[r][r] + ... + limits[r][i]; the last one appends limits[n - 1][n - 1]
-/// draft tokens at a time. The paper's rows for a base, a small model and Max-Gram are k1, k2, 10 | 0, 1, 10
-/// | 0, 0, 10.
+/// (n, n), upper triangular: row r limits the proposals to reviewer r. Drafter i >= r continues until the
+/// length is at least limits[r][r] + ... + limits[r][i]; the last drafter appends limits[n - 1][n - 1] draft
+/// tokens at a time. The paper's rows for a base, a small model and Max-Gram are k1, k2, 10 | 0, 1, 10 | 0,
+/// 0, 10.
 using CascadeLimits = std::vector<std::vector<std::int32_t>>;
 
 template <std::size_t n>
@@ -72,7 +73,7 @@ CascadeLimits limits_vector(const std::array<std::array<std::int32_t, n>, n>& li
   for (const auto& row : limits) out.emplace_back(row.begin(), row.end());
   return out;
 }
-/// As the shapes take them. Throws std::invalid_argument unless there are n rows of n.
+/// Limits of a cascade shape, from rows. Throws std::invalid_argument unless there are n rows of n.
 template <std::size_t n>
 std::array<std::array<std::int32_t, n>, n> limits_array(const CascadeLimits& limits) {
   std::array<std::array<std::int32_t, n>, n> out{};

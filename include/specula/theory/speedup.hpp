@@ -34,7 +34,7 @@ inline void check_count(const char* function, const char* name, std::int32_t val
   if (value < 0) refuse_value(function, name, value, ">= 0");
 }
 
-/// 1 + r + ... + r^k for r >= 0, to a few units in the last place also at r = 1 and beside it.
+/// 1 + r + ... + r^k for r >= 0, to a few units in the last place, also at and near r = 1.
 inline double geometric_sum(double r, std::int32_t k) {
   const double rest = 1 - r;  // exact near 1
   return rest == 0 ? k + 1.0 : -std::expm1((k + 1.0) * std::log1p(-rest)) / rest;
@@ -51,10 +51,9 @@ inline double expected_tokens(double alpha, std::int32_t k) {
   return detail::geometric_sum(alpha, k);
 }
 
-/// By how much speculation is faster than the target alone: expected_tokens(alpha, k) / (k c + 1). `c`: time
-/// of a call of the draft over that of a call of the target, which is taken to be the same over any number of
-/// draft tokens. Throws as expected_tokens, and unless c >= 0. Leviathan et al. 2023, theorem 3.8; GLIDE,
-/// table 1.
+/// Expected speedup over plain decoding: expected_tokens(alpha, k) / (k c + 1). `c`: time of a draft call
+/// over that of a target call, which is assumed to be the same for any number of draft tokens. Throws as
+/// expected_tokens, and unless c >= 0. Leviathan et al. 2023, theorem 3.8; GLIDE, table 1.
 inline double speedup(double alpha, std::int32_t k, double c) {
   detail::check_rate("speedup", "alpha", alpha);
   detail::check_count("speedup", "k", k);
@@ -132,10 +131,10 @@ inline double horizontal_ewif_derivative(std::span<const double> alphas, std::sp
   return tokens / cost;
 }
 
-/// Standardised walltime improvement of a run: new tokens over the calls it took, each drafter's weighted by
-/// what one costs in calls of the target: new_tokens / (target_calls + sum_i calls[i] costs[i]). Throws
-/// std::invalid_argument on what is negative, sizes that differ, or no calls at all. Same paper, section 5.1
-/// (whose sum runs to n by a slip; it is over the drafters).
+/// Standardised walltime improvement (SWI) of a run: new tokens over its calls, each drafter's weighted by
+/// its cost in target calls: new_tokens / (target_calls + sum_i calls[i] costs[i]). Throws
+/// std::invalid_argument on a negative number, sizes that differ, or if there are no calls. Same paper,
+/// section 5.1 (whose sum runs to n by a slip; it is over the drafters).
 inline double swi(double new_tokens, double target_calls, std::span<const double> calls,
                   std::span<const double> costs) {
   detail::check_amount("swi", "new_tokens", new_tokens);

@@ -21,18 +21,18 @@ enum class TunerObjective : std::uint8_t {
 
 struct TunerOptions {
   TunerObjective objective = TunerObjective::speedup;
-  /// (n or 1, the last repeats) the most that a count or a limit of each drafter may be: of its draft tokens,
-  /// its reviews in a vertical cascade, its entries in every row of a cascade.
+  /// (n or 1, the last repeats) maximum count or limit per drafter: of its draft tokens, its reviews in a
+  /// vertical cascade, its entries in every row of a cascade.
   std::vector<std::int32_t> max_length = {16};
-  /// The least that the first limit of a cascade may be: 1 finds the best cascade that uses its first
-  /// drafter.
+  /// Minimum of the first limit of a cascade: 1 finds the best cascade that uses its first drafter.
   std::int32_t least_first = 0;
   /// Largest proposal, root included.
   std::int32_t max_nodes = std::numeric_limits<std::int32_t>::max();
-  /// What each entry of the last column of a cascade's limits may be, in place of 0..max_length: the paper
-  /// always takes 10. Empty: 0..max_length.
+  /// Allowed values of the last column of a cascade's limits, in place of 0..max_length: the paper always
+  /// uses 10. Empty: 0..max_length.
   std::vector<std::int32_t> last_column = {10};
-  /// A search is exhaustive up to this many candidates, and climbs from several starts if there are more.
+  /// A search is exhaustive for at most this number of candidates; for more it is a hill climb from several
+  /// starts.
   std::int32_t exhaustive = 20000;
 };
 
@@ -55,8 +55,8 @@ struct TunedCascade {
 
 namespace detail {
 
-/// Maximises over a grid: `values[v]` are those that variable v may take, `score` gives minus infinity for
-/// what is not allowed. Deterministic; of equals the first in lexicographic order of a full search wins.
+/// Maximises over a grid: variable v takes `values[v]`, `score` returns minus infinity for points that are
+/// not allowed. Deterministic; an exhaustive search returns the first of equal points in lexicographic order.
 class GridSearch {
  public:
   template <class Score>
@@ -70,7 +70,7 @@ class GridSearch {
       climb_from_several(values, score);
   }
   bool found() const { return best_score_ > kNone; }
-  /// By variable.
+  /// The best value per variable.
   const std::vector<std::int32_t>& best() const { return best_; }
 
   static constexpr double kNone = -std::numeric_limits<double>::infinity();
@@ -85,7 +85,7 @@ class GridSearch {
     for (std::size_t v = 0; v < at.size(); ++v) now_[v] = values[v][at[v]];
     return score(std::as_const(now_));
   }
-  /// Keeps what is better by more than rounding.
+  /// Better by more than rounding.
   static bool better(double a, double b) { return a > b + 1e-12 * std::max(1.0, b); }
   bool keep(double score) {
     if (!(best_score_ == kNone ? score > kNone : better(score, best_score_))) return false;
@@ -104,7 +104,7 @@ class GridSearch {
     }
   }
 
-  /// Starts: every variable at the same share of its range.
+  /// Each start has every variable at the same share of its range.
   template <class Score>
   void climb_from_several(const Values& values, Score& score) {
     constexpr std::size_t kShares = 4;
@@ -115,7 +115,8 @@ class GridSearch {
     }
   }
 
-  /// Each variable in turn to its best value, and pairs by a step each, as long as it helps.
+  /// Hill climb: moves each variable in turn to its best value, and pairs by one step each, until neither
+  /// improves the score.
   template <class Score>
   void climb(const Values& values, Point at, Score& score) {
     double here = score_at(values, at, score);
@@ -165,7 +166,7 @@ inline std::vector<std::int32_t> up_to(std::int32_t most) {
   return out;
 }
 
-/// By drafter.
+/// Allowed values per drafter: 0 to its maximum.
 inline std::vector<std::vector<std::int32_t>> tuner_ranges(const TunerOptions& options, std::size_t n) {
   if (options.max_length.size() != 1 && options.max_length.size() != n)
     throw std::invalid_argument("TunerOptions: " + std::to_string(options.max_length.size()) +
@@ -183,8 +184,8 @@ inline std::vector<std::vector<std::int32_t>> tuner_ranges(const TunerOptions& o
 
 }  // namespace detail
 
-/// The best length of a chain (best_horizontal() finds that of rates with `runs`), all lengths up to `k_max`
-/// (in [0, 1024]) tried: 0 where no draft token pays. Throws std::invalid_argument. Cost: O(k_max^2).
+/// The best length of a chain (best_horizontal() finds that of rates with `runs`), of all lengths up to
+/// `k_max` (in [0, 1024]): 0 if no draft token pays. Throws std::invalid_argument. Cost: O(k_max^2).
 inline TunedChain best_chain_length(const AcceptanceCurve& acceptance, const CostCurve& draft_cost,
                                     std::int32_t k_max, const CostCurve& target_cost = CostCurve({1.0}),
                                     TunerObjective objective = TunerObjective::speedup) {
@@ -200,7 +201,7 @@ inline TunedChain best_chain_length(const AcceptanceCurve& acceptance, const Cos
 }
 
 /// The best counts of a horizontal cascade of all drafters, in their order; a count may be 0. Throws
-/// std::invalid_argument. Cost: a forecast for each of prod (max_length + 1) candidates, or those of a climb.
+/// std::invalid_argument. Cost: one forecast per candidate: prod (max_length + 1), or those of a climb.
 inline TunedHorizontal best_horizontal(const CascadeRates& rates, const TunerOptions& options = {}) {
   detail::CascadeForecaster model(rates);
   const auto ranges = detail::tuner_ranges(options, model.drafters());
@@ -223,8 +224,8 @@ inline TunedVertical best_vertical(const CascadeRates& rates, const TunerOptions
 }
 
 /// The best limits of a full cascade. Throws std::invalid_argument, also if max_nodes has no room for any
-/// candidate. Cost: a forecast for each candidate: one variable for each entry on or above the diagonal, with
-/// three drafters and a fixed last column three. A climb may end at a lesser hill.
+/// candidate. Cost: one forecast per candidate. One variable per entry on or above the diagonal: with three
+/// drafters and a fixed last column, three. A climb may end at a local maximum.
 inline TunedCascade best_cascade(const CascadeRates& rates, const TunerOptions& options = {}) {
   detail::CascadeForecaster model(rates);
   const std::size_t n = model.drafters();

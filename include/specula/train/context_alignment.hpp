@@ -10,9 +10,9 @@
 
 namespace specula {
 
-/// A feature head drafts from its own features: step 2 of a round has seen step 1's, step 3 both, and only
-/// what lies before the root has the target's. Training therefore runs `forwards` forwards over a sequence,
-/// one for each draft step, with keys and values from several streams of columns:
+/// A feature head drafts from its own features: step 2 of a round reads step 1's, step 3 both, and only
+/// tokens before the root have the target's. Training therefore runs `forwards` forwards over a sequence, one
+/// per draft step, with keys and values from several streams of columns:
 ///
 ///   stream 0       column c is (token c, the target's feature of c - 1)
 ///   stream s >= 1  column c is (token c, the feature that forward s predicted in row c - 1, detached)
@@ -25,8 +25,8 @@ namespace specula {
 ///   stream s < j   column r - (j - 1) + s
 ///
 /// Those are r + 1 columns at the distinct positions 0 .. r; rotary embeddings take columns as positions.
-/// Rows before first_row(j) belong to no round: they see their own column and what is there of the others,
-/// so that no softmax is empty, and take no loss.
+/// Rows before first_row(j) belong to no round: they see their own column and the existing ones of the
+/// others, so that no softmax is empty, and have no loss.
 ///
 /// The functions throw std::invalid_argument unless forwards >= 1, a forward is in [1, forwards], a stream in
 /// [0, forwards), rows and columns are >= 0. Cost: O(1). Source: HASS (Zhang et al. 2024), section 3.2; there
@@ -42,7 +42,7 @@ struct ContextAlignment {
     return forward - 1;
   }
 
-  /// How many columns of stream 0 a row sees: [0, target_columns).
+  /// Number of columns of stream 0 that a row sees: [0, target_columns).
   std::int32_t target_columns(std::int32_t forward, std::int32_t row) const {
     check_forward(forward);
     check_range("row", row, 0, kMost);

@@ -19,7 +19,7 @@
 namespace specula {
 
 namespace detail {
-/// log_softmax() of an exit's row, whose errors say which exit.
+/// log_softmax() of an exit's row; errors name the exit.
 template <class Real>
 auto log_softmax_of_exit(std::size_t exit, std::span<const Real> row, LargestLogits<Real>& largest) {
   try {
@@ -30,9 +30,9 @@ auto log_softmax_of_exit(std::size_t exit, std::span<const Real> row, LargestLog
 }
 }  // namespace detail
 
-/// The mean over the exits of a model of the cross entropy of the token that came, in nats. `logits` has a
-/// row (V) of each exit; `gradients`, as many rows or none, is given `scale` times the gradient by them,
-/// softmax less one at the token, over the number of exits. A row of it may be the row of logits itself.
+/// Mean over the exits of a model of the cross entropy of the `expected` token, in nats. `logits` has one row
+/// (V) per exit. Writes `scale` times the gradient by the logits, (softmax - one-hot) / exits, to
+/// `gradients`, which has the same number of rows or none; a row may be the row of logits itself.
 ///
 /// Throws std::invalid_argument for no rows, rows of different widths or a token outside them, and
 /// std::runtime_error for a row that holds NaN or +infinity or has the token at -infinity (gradients of the

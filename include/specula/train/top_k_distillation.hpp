@@ -18,7 +18,7 @@ namespace specula {
 
 namespace detail {
 
-/// The k largest logits of what was offered in order of the tokens, best first, ties to the lower token.
+/// The k largest of the logits offered in token order, best first, ties to the lower token.
 template <class Real>
 class LargestLogits {
  public:
@@ -26,7 +26,7 @@ class LargestLogits {
 
   explicit LargestLogits(std::int32_t k) : k_(static_cast<std::size_t>(k)) {}
 
-  /// What a logit must be above to be taken in.
+  /// Threshold: only logits above it are inserted.
   Real bound() const {
     if (count_ < k_) return -std::numeric_limits<Real>::infinity();
     return k_ == 0 ? std::numeric_limits<Real>::infinity() : logits_[k_ - 1];
@@ -80,10 +80,10 @@ struct LogSoftmax {
   }
 };
 
-/// Of a row, which is read once; its largest logits are offered to `largest`.
+/// LogSoftmax of a row, which is read once; offers its largest logits to `largest`.
 inline LogSoftmax<float> log_softmax(const char* whose, std::span<const float> row,
                                      LargestLogits<float>& largest) {
-  constexpr std::int32_t kChunk = 8;  // tiles that are still in the first cache when they are looked at again
+  constexpr std::int32_t kChunk = 8;  // tiles that are still in the L1 cache at their second read
   constexpr double kInf = std::numeric_limits<double>::infinity();
   const auto vocab = static_cast<std::int32_t>(row.size());
   std::array<TileStats, kChunk> stats;
@@ -128,8 +128,7 @@ inline LogSoftmax<double> log_softmax(const char* whose, std::span<const double>
   return {top, std::log(sum)};
 }
 
-/// -sum p log q, and keep * q - take * p in `gradient` unless that is empty. Throws where the sum is
-/// infinite.
+/// -sum p log q, and keep * q - take * p in `gradient` unless that is empty. Throws if the sum is infinite.
 inline double cross_entropy(std::span<const float> target, const LogSoftmax<float>& log_p,
                             std::span<const float> draft, const LogSoftmax<float>& log_q, double keep,
                             double take, std::span<float> gradient) {
@@ -182,22 +181,22 @@ inline double cross_entropy(std::span<const double> target, const LogSoftmax<dou
 ///   top_k         = -sum over the `k` likeliest tokens of the target, ties to the lower token, of p log q
 ///   total         = cross_entropy_weight * cross_entropy + weight * top_k
 ///
-/// Neither distribution is normalised anew over the k. Its gradient by the draft's logits is, P being the sum
-/// of p over the k: (cross_entropy_weight + weight * P) q - cross_entropy_weight * p - weight * p [x among
-/// the k]. With k = 0, or weight = 0, that is plain distillation. Source: HASS (Zhang et al. 2024), section
-/// 3.1, which has k = 10, weight = 1 and, with EAGLE, a cross-entropy weight of 0.1.
+/// Neither distribution is renormalised over the k. Its gradient by the draft's logits is, P being the sum of
+/// p over the k: (cross_entropy_weight + weight * P) q - cross_entropy_weight * p - weight * p [x among the
+/// k]. With k = 0 or weight = 0 this is plain distillation. Source: HASS (Zhang et al. 2024), section 3.1,
+/// which has k = 10, weight = 1 and, with EAGLE, a cross-entropy weight of 0.1.
 struct TopKDistillation {
   std::int32_t k = 10;
   double weight = 1;
   double cross_entropy_weight = 0.1;
 
-  /// Of one row, in nats, unweighted.
+  /// Terms of one row, in nats, unweighted.
   struct Loss {
     double cross_entropy = 0;
     double top_k = 0;
   };
 
-  static constexpr std::int32_t kMost = detail::LargestLogits<float>::kMost;  // that k may be
+  static constexpr std::int32_t kMost = detail::LargestLogits<float>::kMost;  // maximum k
 
   /// Throws std::invalid_argument unless k is in [0, 64] and the weights are finite and >= 0.
   void(check)() const {
@@ -212,13 +211,13 @@ struct TopKDistillation {
     return cross_entropy_weight * loss.cross_entropy + weight * loss.top_k;
   }
 
-  /// The loss of a row: `target` and `draft` are logits, (V), and `gradient`, (V) or empty, is given `scale`
-  /// times the gradient of total() by the draft's logits. `gradient` may be `draft` itself. A k above V is V.
+  /// The loss of a row: `target` and `draft` are logits, (V). Writes `scale` times the gradient of total() by
+  /// the draft's logits to `gradient`, (V) or empty, which may be `draft` itself. A k above V counts as V.
   ///
-  /// A logit of the target may be -infinity: p is 0 there, and then the draft's may be so too. Elsewhere the
-  /// loss would be infinite. Throws std::runtime_error on that, on NaN or +infinity and on a row without any
-  /// finite logit (what is in `gradient` then is unspecified), std::invalid_argument as check() does and on
-  /// rows that are empty or of different widths, or a scale that is not finite.
+  /// A logit of the target may be -infinity: p is 0 there, and the draft's may be -infinity too. Throws
+  /// std::runtime_error on another -infinity of the draft, since the loss would be infinite, on NaN or
+  /// +infinity, and on a row without a finite logit (`gradient` is then unspecified), std::invalid_argument
+  /// as check() does and on rows that are empty or of different widths, or a scale that is not finite.
   ///
   /// Numeric contract for logits up to 100: a probability below 2^-126 counts as 0; a loss is within 2e-6,
   /// relative, plus 5e-7, and a gradient within 1e-6 * scale * (cross_entropy_weight + weight) of exact ones.
@@ -227,8 +226,8 @@ struct TopKDistillation {
            double scale = 1) const {
     return fused(target, draft, gradient, scale);
   }
-  /// The same in double precision, without vector arithmetic and with a read more; the least probability is
-  /// 2^-1022.
+  /// The same in double precision, without vector arithmetic and with one more read; the smallest probability
+  /// is 2^-1022.
   Loss row(std::span<const double> target, std::span<const double> draft, std::span<double> gradient = {},
            double scale = 1) const {
     return fused(target, draft, gradient, scale);

@@ -50,7 +50,7 @@ class Logprobs {
     const auto end = std::find_if(all.begin(), all.end(), [](const auto& t) { return t.token == kNoToken; });
     return all.first(static_cast<std::size_t>(end - all.begin()));
   }
-  /// Those of the first `tokens` tokens, or of all if there are fewer.
+  /// The log-probabilities of the first `tokens` tokens, or of all if there are fewer.
   Logprobs first(std::size_t tokens) const {
     return {entries_.first(std::min(tokens, size()) * width_), width_ - 1};
   }

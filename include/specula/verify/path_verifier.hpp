@@ -1,4 +1,4 @@
-// Verifies a proposal path by path: for models that cannot run a tree in one pass.
+// PathVerifier: verifies a proposal path by path, for models without a tree mask.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Verifies a proposal in one forward pass over its tree, with a tree mask (tree attention).
+// TreeVerifier: verifies a proposal in one forward pass over its tree, with a tree mask (tree attention).
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,8 @@ class TargetVerifier {
   /// Calls that changed the target, by any caller.
   std::uint64_t change_count() const requires CountsChanges<M> { return target_->change_count(); }
   const SamplingParams& params() const { return params_; }
-  /// For all later rounds. Throws std::invalid_argument, having changed nothing, if out of range.
+  /// Sets the sampling parameters of all later rounds. Throws std::invalid_argument, and changes nothing, if
+  /// they are out of range.
   void set_params(const SamplingParams& params) {
     validate(params);
     params_ = params;
@@ -53,27 +54,27 @@ class TargetVerifier {
     workspace_.emplace(std::move(workspace));
   }
 
-  /// From now on each verify() records the log-probabilities of its tokens. Off by default, at no cost.
-  /// Throws std::invalid_argument, having changed nothing, unless 0 <= options.top <= V. Cost: one row read
-  /// per emitted token, two with likeliest tokens, and up to V * top to order those.
+  /// Each later verify() records the log-probabilities of its tokens. Off by default, at no cost. Throws
+  /// std::invalid_argument, and changes nothing, unless 0 <= options.top <= V. Cost: one row read per emitted
+  /// token, two with likeliest tokens, and up to V * top to order those.
   void report_logprobs(const LogprobOptions& options) {
     LogprobRecorder recorder(options, vocab_size());
     recorder.reserve(result_.accepted.capacity());
     logprobs_.emplace(std::move(recorder));
   }
   void report_no_logprobs() { logprobs_.reset(); }
-  /// Those of the last result: of accepted[1..] and next_token. Empty if not requested, or if verify()
-  /// threw. Valid until the next call.
+  /// Log-probabilities of the last result: of accepted[1..] and next_token. Empty if not requested, or if
+  /// verify() threw. Valid until the next call.
   Logprobs logprobs() const { return logprobs_ ? logprobs_->view() : Logprobs(); }
   void append(Tokens tokens) { target_->append(tokens); }
   void truncate(std::int32_t n) { target_->truncate(n); }
 
   /// Runs the target, applies the rule and commits the accepted path. If anything throws, the committed
-  /// context is restored. Throws std::logic_error, having changed nothing, unless the target holds the
-  /// tree.origin() tokens that the proposal follows, and if this object was moved from; also if the result
-  /// is no path of the proposal from its root with a next token in the vocabulary. Throws
-  /// std::invalid_argument for more nodes than were reserved, or if the target does not return one row per
-  /// node. Cost: the target's pass, then the rule.
+  /// context is restored. Throws std::logic_error, and changes nothing, unless the target holds the
+  /// tree.origin() tokens that the proposal follows, and if this object was moved from; also if the result is
+  /// no path of the proposal from its root with a next token in the vocabulary. Throws std::invalid_argument
+  /// for more nodes than were reserved, or if the target does not return one row per node. Cost: the target's
+  /// pass, then the rule.
   template <class C>
   const VerifyResult&(verify)(const TokenTree& tree, C& rng) {
     alive_.expect(Pass::kName);
@@ -94,7 +95,7 @@ class TargetVerifier {
       if (logprobs_) logprobs_->record(distributions, rows, tree, result_);
       const Stopwatch watch(usage_.seconds);
       pass_.commit(*target_, tree, result_.accepted);
-    } catch (...) {  // a drafter must not take these nodes for its own; commit() may have succeeded
+    } catch (...) {  // a drafter on the same model must not find these nodes; commit() may have succeeded
       if (logprobs_) logprobs_->clear();
       target_->truncate(std::min(context, target_->size()));
       throw;
@@ -110,7 +111,7 @@ class TargetVerifier {
   }
 
  private:
-  /// A rule may be the caller's own: its result is checked before the target and the text follow it.
+  /// Checks the result before the target and the text use it, since the rule may be the caller's own.
   void expect_sound(const TokenTree& tree) const {
     NodeId parent = kNoParent;
     for (const NodeId node : result_.accepted) {

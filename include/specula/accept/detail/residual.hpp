@@ -1,4 +1,4 @@
-// The residual: what remains of the target's distribution after rejections.
+// The residual distribution norm((p - q)+) after rejections, computed without storing a row.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,8 @@ class Residual {
     steps_.reserve(static_cast<std::size_t>(max_nodes));
   }
 
-  /// Restarts from the target's distribution and the masses of its tiles. Without masses nothing is read
-  /// until needed: a rejection or measured() computes them. (Those of a point mass are ignored.)
+  /// Restarts from the target's distribution and the masses of its tiles. Without masses, the first rejection
+  /// or measured() computes them. (Those of a point mass are ignored.)
   void start(const Distribution& target, std::span<const double> masses) {
     target_ = target;
     steps_.clear();
@@ -90,14 +90,15 @@ class Residual {
     return 0;
   }
 
-  /// Itself, ready for a draw. Cost: as a rejection, if none has computed the tiles' masses since start().
+  /// *this, with the masses computed that a draw requires. Cost: as a rejection, if none has computed the
+  /// tiles' masses since start().
   const Residual& measured() {
     while (!measured_) {
       std::fill(masses_.begin(), masses_.end(), 1.0);
       remeasure();
       total_ = merge_tiles(masses_);
       measured_ = total_ > 0 || steps_.empty();
-      if (!measured_) steps_.pop_back();  // by rounding it had seemed to leave mass
+      if (!measured_) steps_.pop_back();  // rounding alone had left mass
     }
     return *this;
   }

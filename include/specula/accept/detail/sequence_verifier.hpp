@@ -1,4 +1,4 @@
-// What the rules in rules/ work on, for a TokenTree on the CPU.
+// The CPU verifier that the rules in rules/ are run with: a TokenTree and the target's rows.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace specula::detail {
 
-/// The part without distributions: the proposal and its result. Errors are thrown, so it is always ok().
+/// The part without distributions: the proposal and its result. Always ok(), since errors are thrown.
 class SequenceState {
  public:
   SequenceState(const TokenTree& tree, VerifyResult& out) : tree_(tree), out_(out) { out.clear(); }

@@ -29,7 +29,7 @@ class ConditionedDrafter {
                                   std::to_string(target.vocab_size()));
     if (works_in(&target))
       throw std::invalid_argument(std::string(Accessor::name) + ": the same model is target and draft");
-    update_target_state();  // complains now, if it cannot
+    update_target_state();  // throws now if the models do not fit
     draft_.truncate(0);
   }
 
@@ -38,20 +38,20 @@ class ConditionedDrafter {
   const D& model() const { return *model_; }
   /// Whether the text of this drafter is in the cache of `model`.
   bool works_in(const void* model) const { return draft_.works_in(model); }
-  /// The draft's, and the time that the target took to give views.
+  /// Usage of the draft, and the time that the target took for its views.
   Usage usage() const {
     Usage all = draft_.usage();
     all.seconds += view_seconds_;
     return all;
   }
 
-  /// Forgets speculation, and committed tokens from `n` on.
+  /// KV cache rollback: drops all nodes, and committed tokens from `n` on.
   void truncate(std::int32_t n) { draft_.truncate(n); }
 
-  /// Brings the draft to `context` followed by `draft_tokens`. `context` must extend the last one, and be
-  /// what the target holds now. If it equals the last one, nodes that are among the draft tokens are kept.
-  /// Throws, having changed nothing, std::invalid_argument on a shorter context and std::logic_error if the
-  /// target holds more or fewer tokens. Cost: the draft's pass over the new tokens and the draft tokens,
+  /// Brings the draft to `context` followed by `draft_tokens`. Requires that `context` extends the last one
+  /// and is what the target holds now. If it equals the last one, nodes that are among the draft tokens are
+  /// kept. Throws, and changes nothing, std::invalid_argument on a shorter context and std::logic_error if
+  /// the target holds more or fewer tokens. Cost: the draft's pass over the new tokens and the draft tokens,
   /// unless it is lazy.
   void sync(Tokens context, Tokens draft_tokens) {
     const auto known = static_cast<std::size_t>(draft_.known());

@@ -19,31 +19,31 @@ class PairMap {
  public:
   std::size_t size() const { return size_; }
 
-  /// Makes room for `pairs`: nothing allocates until there are more; then the room doubles.
+  /// Reserves memory for `pairs` entries. Beyond that the capacity doubles.
   void reserve(std::size_t pairs) {
     if (pairs > limit(slots_.size())) rehash(std::bit_ceil(pairs + pairs / 2 + 1));
   }
-  /// O(room).
+  /// O(capacity).
   void clear() {
     std::fill(slots_.begin(), slots_.end(), Slot{});
     size_ = 0;
   }
 
-  /// Null where there is none. Valid until something new is put in.
+  /// The value of (a, b), or null. Valid until the next insertion.
   const Value* find(std::int32_t a, std::int32_t b) const {
     if (slots_.empty()) return nullptr;
     const Slot& slot = slots_[place(a, b)];
     return slot.a == kFree ? nullptr : &slot.value;
   }
   Value* find(std::int32_t a, std::int32_t b) { return const_cast<Value*>(std::as_const(*this).find(a, b)); }
-  /// The value of (a, b), put in as Value{} where there is none.
+  /// The value of (a, b); inserts Value{} if there is none.
   Value& at(std::int32_t a, std::int32_t b) {
     if (size_ + 1 > limit(slots_.size())) rehash(std::max<std::size_t>(16, 2 * slots_.size()));
     Slot& slot = slots_[place(a, b)];
     if (slot.a == kFree) slot = {a, b, {}}, ++size_;
     return slot.value;
   }
-  /// visit(a, b, value), in no particular order.
+  /// Calls visit(a, b, value) for each entry, in no particular order.
   template <class Visit>
   void for_each(Visit visit) const {
     for (const Slot& slot : slots_)
@@ -59,7 +59,7 @@ class PairMap {
 
   static std::size_t limit(std::size_t slots) { return slots * 2 / 3; }  // at most 2/3 full
 
-  /// Where (a, b) lies, or the free slot for it.
+  /// Index of the slot of (a, b), or of the free slot for it.
   std::size_t place(std::int32_t a, std::int32_t b) const {
     std::uint64_t hash =
         (static_cast<std::uint64_t>(static_cast<std::uint32_t>(a)) << 32 | static_cast<std::uint32_t>(b)) *
@@ -77,7 +77,7 @@ class PairMap {
       if (slot.a != kFree) slots_[place(slot.a, slot.b)] = slot;
   }
 
-  std::vector<Slot> slots_;  // as many as a power of two
+  std::vector<Slot> slots_;  // their number is a power of two
   std::size_t size_ = 0;
 };
 

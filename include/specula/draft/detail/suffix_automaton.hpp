@@ -14,10 +14,10 @@
 
 namespace specula::detail {
 
-/// Suffix automaton of a growing text (Blumer et al. 1985). A state is a class of strings that end at the
-/// same places of the text; they are suffixes of each other, and the suffix link leads to the longest suffix
-/// that ends at more places. A text that repeats itself has chains of links as long as itself; so searches go
-/// down them as down a skip list (Pugh 1990).
+/// Suffix automaton of a growing text (Blumer et al. 1985). A state is a class of strings with the same end
+/// positions in the text; they are suffixes of each other, and the suffix link leads to the longest suffix
+/// with more end positions. A repetitive text has chains of links as long as itself, so searches follow them
+/// like a skip list (Pugh 1990).
 class SuffixAutomaton {
  public:
   /// A string that occurs in the text: its state and its length in tokens. {} is the empty one, which occurs
@@ -32,8 +32,8 @@ class SuffixAutomaton {
   Tokens text() const { return text_; }
   std::int32_t size() const { return static_cast<std::int32_t>(text_.size()); }
 
-  /// Makes room for `tokens` in all: nothing allocates until there are more; then the room doubles. Takes up
-  /// to 200 bytes a token. Throws std::length_error above 2^29.
+  /// Reserves memory for `tokens` tokens in all; beyond that the capacity doubles. At most 200 bytes per
+  /// token. Throws std::length_error above 2^29.
   void reserve(std::int32_t tokens) {
     if (tokens > kMost)
       throw std::length_error("SuffixAutomaton: " + std::to_string(tokens) + " tokens, at most " +
@@ -46,7 +46,7 @@ class SuffixAutomaton {
     edges_.reserve(3 * n);
   }
 
-  /// Clears the text; the reserved memory is kept. O(room).
+  /// Clears the text; keeps the reserved memory. O(capacity).
   void clear() {
     text_.clear();
     edges_.clear();
@@ -54,7 +54,7 @@ class SuffixAutomaton {
     last_ = 0;
   }
 
-  /// The text grows by `token`. Amortised O(1).
+  /// Appends `token` to the text. Amortised O(1).
   void append(Token token) {
     if (size() == room_) reserve(room_ < kMost / 2 ? std::max(64, 2 * room_) : std::max(kMost, room_ + 1));
     text_.push_back(token);
@@ -68,21 +68,21 @@ class SuffixAutomaton {
 
   /// The text itself.
   Match whole() const { return {last_, size()}; }
-  /// The longest suffix of the text that occurs in it earlier as well.
+  /// The longest suffix of the text that also occurs earlier in it.
   Match repeated() const {
     const std::int32_t link = state(last_).link;
     return link == kNone ? Match{} : Match{link, state(link).length};
   }
-  /// The longest suffix of (`match` followed by `token`) that occurs. One look-up where `match` goes on so;
-  /// else some ten times the logarithm of the number of links that lie between, at worst.
+  /// The longest suffix of (`match` followed by `token`) that occurs. One look-up if `token` continues
+  /// `match`; else at worst about ten times the logarithm of the number of links between the two.
   Match advance(Match match, Token token) {
     if (const Edge* edge = find(match.state, token)) return {edge->to, match.length + 1};
-    // Whatever follows a string follows its suffixes.
+    // A token that follows a string also follows its suffixes.
     const std::int32_t at =
         first_below(match.state, [&](std::int32_t id) { return find(id, token) != nullptr; });
     return at == kNone ? Match{} : Match{find(at, token)->to, state(at).length + 1};
   }
-  /// The suffix of `match` that has `length` tokens, or `match` if it is no longer. length >= 1.
+  /// The suffix of `match` of `length` tokens, or `match` if it is not longer. Requires length >= 1.
   Match shorten(Match match, std::int32_t length) {
     if (match.length <= length) return match;
     const auto is_it = [&](std::int32_t id) {
@@ -91,11 +91,10 @@ class SuffixAutomaton {
     };
     return {is_it(match.state) ? match.state : first_below(match.state, is_it), length};
   }
-  /// Where the token after the earliest occurrence of `match` stands: size() if that occurrence ends the
-  /// text.
+  /// Position of the token after the earliest occurrence of `match`: size() if that occurrence ends the text.
   std::int32_t after(Match match) const { return state(match.state).after; }
 
-  /// Look-ups so far: for tests of what things cost.
+  /// Number of look-ups so far, for tests of the cost.
   std::int64_t steps() const { return steps_; }
 
  private:
@@ -104,14 +103,14 @@ class SuffixAutomaton {
 
   struct State {
     std::int32_t length = 0;  // of its longest string
-    std::int32_t after = 0;   // where the earliest occurrence has ended
+    std::int32_t after = 0;   // end of the earliest occurrence
     std::int32_t link = 0;
-    std::int32_t jump = 0;        // the first state of a higher level down the links, when this was made
+    std::int32_t jump = 0;        // first state of higher level along the links, as of creation
     Token first_edge = kNoToken;  // list of its edges
   };
   struct Edge {
     std::int32_t to = 0;
-    Token next = kNoToken;  // in the list of the state that it leaves
+    Token next = kNoToken;  // in the edge list of its source state
   };
 
   const State& state(std::int32_t id) const { return states_[static_cast<std::size_t>(id)]; }
@@ -129,7 +128,7 @@ class SuffixAutomaton {
     edges_.at(from, token) = {to, state(from).first_edge};
     state(from).first_edge = token;
   }
-  /// As of a skip list: of the states that there are, half have level 0, a quarter level 1, ...
+  /// Level in a skip list: half of the states have level 0, a quarter level 1, ...
   static int level(std::int32_t id) {
     const std::uint64_t hash = static_cast<std::uint64_t>(id) * 0x9E3779B97F4A7C15ull;
     return std::countr_zero((hash ^ hash >> 32) * 0xD6E8FEB86659FD93ull >> 32);
@@ -140,8 +139,8 @@ class SuffixAutomaton {
     state(of).link = link;
     state(of).jump = jump;
   }
-  /// The first state down the links of `at` that `holds`, as all below it then do; kNone if none does. `at`
-  /// must not.
+  /// The first state along the suffix links of `at` for which `holds` is true; kNone if there is none.
+  /// Requires that holds() is false at `at`, and true after that state.
   template <class Holds>
   std::int32_t first_below(std::int32_t at, Holds holds) const {
     while (at != 0) {
@@ -156,8 +155,8 @@ class SuffixAutomaton {
     return kNone;
   }
 
-  /// The state of `from`'s longest string followed by `token`, which now ends at one place more than the
-  /// other strings of the state `to` that it has been in.
+  /// The state of `from`'s longest string followed by `token`, which now has one end position more than the
+  /// other strings of its old state `to`.
   std::int32_t split(std::int32_t from, Token token, std::int32_t to) {
     if (state(to).length == state(from).length + 1) return to;
     const std::int32_t clone = add_state({.length = state(from).length + 1, .after = state(to).after});
@@ -167,7 +166,7 @@ class SuffixAutomaton {
       t = edge.next;
     }
     set_link(clone, state(to).link);
-    set_link(to, clone);  // the jumps of states above may pass the clone by: that costs steps, no more
+    set_link(to, clone);  // jumps of longer states may skip the clone: this costs steps, not correctness
     for (std::int32_t at = from; at != kNone; at = state(at).link) {
       Edge* edge = find(at, token);
       if (edge->to != to) break;

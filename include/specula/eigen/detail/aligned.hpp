@@ -1,4 +1,4 @@
-// Vectors whose storage starts on a cache line, and memory for what is read in one go.
+// Cache-line aligned vectors, and an arena for data that is read in one sweep.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +18,8 @@ namespace specula::eigen::detail {
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-/// From a huge page on, memory begins with one and asks Linux for more of them: a pass over weights, keys and
-/// values then waits less for addresses to be translated, and prefetching is not lost for want of a
-/// translation.
+/// Storage of at least one huge page is aligned to huge pages, and Linux is advised to use them: a pass over
+/// weights, keys and values then has fewer TLB misses, and no prefetch is dropped because of one.
 template <class T>
 struct AlignedAllocator {
   using value_type = T;
@@ -32,7 +31,7 @@ struct AlignedAllocator {
     void* const memory = ::operator new(n * sizeof(T), alignment(n));
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     if (const std::size_t whole = n * sizeof(T) / kHugePage * kHugePage; whole > 0)
-      static_cast<void>(madvise(memory, whole, MADV_HUGEPAGE));  // a wish: it may be refused
+      static_cast<void>(madvise(memory, whole, MADV_HUGEPAGE));  // advice: it may be refused
 #endif
     return static_cast<T*>(memory);
   }
@@ -48,11 +47,11 @@ struct AlignedAllocator {
 template <class T>
 using AlignedVector = std::vector<T, AlignedAllocator<T>>;
 
-/// Hands out memory piece by piece, each behind the last one on the next cache line, so that what is made in
-/// the order of its use is read in the order of addresses. A piece keeps what it was cut from alive.
+/// Arena: allocates pieces one after the other, each on the next cache line, so that data allocated in the
+/// order of its use is read in the order of addresses. A piece keeps the chunk that it lies in alive.
 class Arena {
  public:
-  /// `n` values of T, which is arithmetic, all zero.
+  /// `n` zeros of type T, which must be arithmetic.
   template <class T>
   std::shared_ptr<T[]> take(std::size_t n) {
     if (n > static_cast<std::size_t>(-1) / 2 / sizeof(T)) throw std::bad_array_new_length();
@@ -71,7 +70,7 @@ class Arena {
   }
 
  private:
-  static constexpr std::size_t kChunk = 4 * kHugePage;  // what nobody takes is never touched
+  static constexpr std::size_t kChunk = 4 * kHugePage;  // unused memory is never touched
   std::shared_ptr<std::byte> chunk_;
   std::byte* at_ = nullptr;
   std::size_t left_ = 0;

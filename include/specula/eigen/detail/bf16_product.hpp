@@ -24,8 +24,7 @@ class Bf16Product {
       : pairs_(static_cast<std::size_t>(columns) *
                static_cast<std::size_t>(round_up(depth, 2 * kPanel) / 2)) {}
 
-  /// y = W x. Each block of weights is read once from memory, the groups of inputs take it from the nearest
-  /// cache.
+  /// y = W x. Each block of weights is read once from memory; further groups of inputs read it from a cache.
   void run(Bf16Panels a, std::int32_t panels, std::int32_t depth, Columns<float> io, std::int32_t columns) {
 #if SPECULA_X86
     const std::ptrdiff_t stride = round_up(depth, 2 * kPanel) / 2;
@@ -60,7 +59,7 @@ class Bf16Product {
   /// Panels of a register block: 32 registers hold the sums, the weights and an input.
   static constexpr int strips(int columns) { return columns <= 3 ? 6 : columns <= 6 ? 4 : 3; }
 
-  /// To nearest, ties to even; subnormals to 0. Beyond the depth nothing is read, and zeros are written.
+  /// To nearest, ties to even; subnormals to 0. Reads `depth` values and pads with zeros.
   [[gnu::target("avx512f,avx512bf16")]] static void round(const float* x, std::int32_t depth,
                                                           std::uint32_t* out) {
     const auto lanes = [](std::int32_t left) {
@@ -97,13 +96,13 @@ class Bf16Product {
       __m512i w[S];
       SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) {
         const std::uint32_t* at = a.w + s * a.panel + k * kPanel;
-        // The next block comes into the second level while this one calculates; a single input goes as fast
-        // as the hardware's own prefetch.
+        // Prefetches the next block into the L2 cache during this one's arithmetic; for a single input the
+        // hardware's own prefetch is as fast.
         if constexpr (N > 1) _mm_prefetch(reinterpret_cast<const char*>(at + S * a.panel), _MM_HINT_T1);
         w[s] = _mm512_loadu_si512(at);
         __asm__(
             ""
-            : "+v"(w[s]));  // or g++ loads it again for every column, and loads are what limits few columns
+            : "+v"(w[s]));  // else g++ loads it again for every column, and loads limit few columns
       }
       SPECULA_UNROLL_LANES for (int c = 0; c < N; ++c) {
         const __m512i same = _mm512_set1_epi32(static_cast<int>(to.x[c * to.ldx + k]));

@@ -20,8 +20,8 @@
 
 namespace specula::eigen::detail {
 
-/// A token sees the target's keys before its own position: all that there are, for a draft token. Empty for a
-/// model that is not conditioned on keys and values. Nothing is allocated after the constructor.
+/// A token sees the target's keys before its own position; a draft token sees all of them. Empty for a model
+/// that is not conditioned on keys and values. Nothing is allocated after the constructor.
 template <class Real>
 class CrossAttention {
  public:
@@ -68,7 +68,7 @@ class CrossAttention {
   /// Whether any token of the batch sees a key of the target.
   bool active() const { return enabled_ && end_ > 0; }
 
-  /// The block of layer `l`, from the decoder's hidden to its block_out.
+  /// The cross attention block of layer `l`: reads the decoder's hidden, writes its block_out.
   void run(const Worker& worker, std::int32_t l, DecoderLayer<Real>& decoder) {
     const LlamaConfig& config = decoder.config();
     const LlamaLayer<Real>& layer = decoder.weights->layers[static_cast<std::size_t>(l)];

@@ -56,8 +56,8 @@ class DecoderLayer {
   std::int32_t count() const { return static_cast<std::int32_t>(tokens.size()); }
   const BatchToken& token(std::int32_t i) const { return tokens[static_cast<std::size_t>(i)]; }
 
-  /// Attention block of layer `l`: stores the tokens' keys and values; to block_out. `base` slots are seen by
-  /// every token, `end` are in use.
+  /// Attention block of layer `l`: stores the tokens' keys and values, writes block_out. Every token sees
+  /// `base` slots; `end` are in use.
   void attention(const Worker& worker, std::int32_t l, std::int32_t base, std::int32_t end) {
     const LlamaConfig& c = config();
     const LlamaLayer<Real>& layer = weights->layers[static_cast<std::size_t>(l)];
@@ -69,7 +69,7 @@ class DecoderLayer {
     product.multiply(worker.thread, layer.output, attention_out_, block_out, 0, count());
   }
 
-  /// MLP block of layer `l`, to block_out.
+  /// MLP block of layer `l`: writes block_out.
   void mlp(const Worker& worker, std::int32_t l) {
     const std::int32_t size = config().intermediate_size;
     const LlamaLayer<Real>& layer = weights->layers[static_cast<std::size_t>(l)];
@@ -88,7 +88,7 @@ class DecoderLayer {
     }
   }
 
-  /// RMS norm, to normed. A model may lack a norm: then its input goes through as it is.
+  /// RMS norm: writes normed. Where a model lacks the norm, copies its input.
   void norm(const Worker& worker, const AlignedVector<Real>& weight) {
     const auto eps = static_cast<Real>(config().rms_norm_eps);
     for (std::int32_t i = worker.first; i < worker.last; ++i) {

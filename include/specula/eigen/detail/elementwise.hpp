@@ -1,6 +1,6 @@
-// What a decoder does between its products. For float everything runs in blocks of 16 lanes that are all
-// treated alike, in one instance of the code, so that a value's bits do not depend on where it lies; buffers
-// are padded instead of having a remainder. For double it is the textbook.
+// Elementwise operations of a decoder: RMS norm, softmax weights, SiLU, RoPE, cosine similarity. For float
+// they run in blocks of 16 lanes with the same code for every lane, so that a value's bits do not depend on
+// its place; buffers are padded, so there is no remainder loop. For double they are plain loops.
 #pragma once
 
 #include <algorithm>
@@ -91,7 +91,7 @@ struct Blocks {
   }
 };
 
-/// The functions of one calculation type on one instruction set.
+/// The functions of one compute type on one instruction set.
 template <class Real>
 struct Elementwise;
 
@@ -107,7 +107,7 @@ struct Elementwise<float> {
   /// out[i] = silu(gate[i]) * up[i], i < size; writes, and reads, up to the next multiple of 16.
   void (*swiglu)(const float* gate, const float* up, std::int32_t size, float* out);
   /// out = x, each pair (i, half + i) turned by its angle, times scale. Writes, and reads, up to 15 values
-  /// behind the end.
+  /// after the end.
   void (*rotate)(const float* x, const float* cosine, const float* sine, std::int32_t half, float scale,
                  float* out);
 

@@ -38,7 +38,7 @@ class FeatureInput {
 
   bool enabled() const { return enabled_; }
 
-  /// Throws std::invalid_argument if it lacks the hidden states after a layer that the model reads.
+  /// Throws std::invalid_argument if the view lacks the hidden states after a layer that the model reads.
   void set_target_state(const FeaturesView<Real>& view) {
     const auto shown = view.layers();
     for (const std::int32_t layer : layers_)
@@ -56,7 +56,8 @@ class FeatureInput {
     if (enabled_) features_.size();
   }
 
-  /// The end of the tokens from `first` on that may run together: the next one's feature is made by them.
+  /// The end of the tokens from `first` on that may run in one pass: the feature of the token after them
+  /// comes from that pass.
   std::int32_t generation_end(std::span<const BatchToken> tokens, std::int32_t first) const {
     const auto all = static_cast<std::int32_t>(tokens.size());
     if (!enabled_) return all;
@@ -69,11 +70,11 @@ class FeatureInput {
     return last;
   }
 
-  /// Where the embeddings go: (batch, 2 hidden), the first half.
+  /// Destination of the embeddings: the first half of (batch, 2 hidden).
   Activations<Real>& embedding() { return embedding_and_feature_; }
 
-  /// After the embeddings: fuses them with the features, to the decoder's hidden. `own`: by slot, the
-  /// features that this model predicted.
+  /// Fuses embeddings and features, and writes the decoder's hidden; requires the embeddings. `own`: by slot,
+  /// the features that this model predicted.
   void run(const Worker& worker, Activations<Real>& own, DecoderLayer<Real>& decoder) {
     const std::int32_t size = decoder.config().hidden_size;
     const LlamaWeights<Real>& weights = *decoder.weights;
@@ -88,8 +89,8 @@ class FeatureInput {
   }
 
  private:
-  /// Whether the target made the feature of the token before; else this model predicted it. The first token
-  /// takes zeros.
+  /// Whether the feature of the token before is the target's; otherwise this model predicted it. The first
+  /// token has zeros.
   bool has_target_feature(const BatchToken& token) const { return token.position <= features_.size(); }
 
   /// The slot of the token before.
@@ -97,8 +98,8 @@ class FeatureInput {
     return token.path_size > 1 ? token.path[token.path_size - 2] : token.position - 1;
   }
 
-  /// What a head on several layers reads of token `i`: their hidden states, each divided by its root mean
-  /// square, as they grow from layer to layer; then the feature.
+  /// Input of a head on several layers for token `i`: their hidden states, each divided by its root mean
+  /// square because they grow from layer to layer; then the feature.
   void copy_states(std::int32_t i, Real* to) const {
     for (const std::size_t k : states_) {
       const auto state = features_.hidden_state(i, k);
@@ -109,7 +110,7 @@ class FeatureInput {
     std::copy_n(features_.row(i).data(), features_.width(), to);
   }
 
-  /// After the embedding: the feature of the token before.
+  /// Writes the feature of the token before after the embedding.
   void take_features(const Worker& worker, Activations<Real>& own, DecoderLayer<Real>& decoder) {
     const std::int32_t size = decoder.config().hidden_size;
     const auto takes = [&](std::int32_t i) {
@@ -136,8 +137,8 @@ class FeatureInput {
 
   bool enabled_;
   FeaturesView<Real> features_;
-  std::vector<std::int32_t> layers_;  // of the target, whose hidden states are read
-  std::vector<std::size_t> states_;   // where they lie in the view
+  std::vector<std::int32_t> layers_;  // layers of the target whose hidden states are read
+  std::vector<std::size_t> states_;   // their indices in the view
   Real eps_;
   Activations<Real> embedding_and_feature_;  // (batch, 2 hidden)
   Activations<Real> target_states_;          // (batch, (n + 1) hidden): n hidden states, then the feature

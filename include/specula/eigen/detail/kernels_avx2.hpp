@@ -16,8 +16,8 @@ namespace specula::eigen::detail::avx2 {
 
 struct Tiles {
   static constexpr std::int32_t kLanes = 8;
-  /// Strips of 8 rows in a register block: 16 registers hold the sums, the weights and an input. Eight sums
-  /// or more are under way at once wherever they fit: as many start in the time that one takes.
+  /// Strips of 8 rows in a register block: 16 registers hold the sums, the weights and an input. At least 8
+  /// independent sums if the registers suffice, since 8 FMAs start within the latency of one.
   static constexpr std::int32_t kColumns = 6;
   static constexpr int strips(int columns) { return columns == 1 ? 8 : columns == 2 ? 4 : 2; }
 
@@ -58,8 +58,8 @@ struct Tiles {
     return _mm256_castsi256_ps(_mm256_and_si256(pair, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
   }
 
-  /// Asks for what the next register block reads `at` where this one does, so that memory is read while
-  /// this one calculates. Behind a matrix lies the next one.
+  /// Prefetches what the next register block will read at offset `at`, so that memory access overlaps with
+  /// this block's arithmetic. The next matrix lies after this one.
   template <int S, class Panels>
   [[gnu::target("avx2,fma"), gnu::always_inline]] static inline void prefetch(const Panels& a,
                                                                               std::ptrdiff_t at) {
@@ -74,7 +74,7 @@ struct Tiles {
     load<S, N>(sum, io, accumulate);
     for (std::ptrdiff_t k = 0; k < depth; k += 2) {
       const bool both = k + 1 < depth;
-      if constexpr (N > 1) prefetch<S>(a, k * (kPanel / 2));  // one input: the hardware's own is as fast
+      if constexpr (N > 1) prefetch<S>(a, k * (kPanel / 2));  // one input: hardware prefetch is as fast
       if constexpr (N <= 2) {  // strip by strip: 4 strips' halves and their sums would not fit 16 registers
         __m256 x[2][N];
         SPECULA_UNROLL_LANES for (int c = 0; c < N; ++c) {
@@ -93,7 +93,7 @@ struct Tiles {
         SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) w[s] = low_half(pairs(a, k, s));
         step<S, N>(sum, w, io.x + k, io.ldx);
         if (!both) break;
-        if constexpr (S * N > 10) __asm__ volatile("" ::: "memory");  // or g++ keeps them, and spills sums
+        if constexpr (S * N > 10) __asm__ volatile("" ::: "memory");  // else g++ keeps them and spills sums
         SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) w[s] = high_half(pairs(a, k, s));
         step<S, N>(sum, w, io.x + k + 1, io.ldx);
       }

@@ -56,8 +56,7 @@ struct Tiles {
     for (std::ptrdiff_t k = 0; k < depth; k += 2) {
       SPECULA_UNROLL_LANES for (int s = 0; s < S; ++s) {
         const std::uint32_t* at = a.w + s * a.panel + k * (kPanel / 2);
-        // Several inputs leave time to fetch the next block; a single one goes as fast as the hardware's own
-        // prefetch.
+        // Prefetch pays for several inputs only; for a single one the hardware's own prefetch is as fast.
         if constexpr (N > 1) _mm_prefetch(reinterpret_cast<const char*>(at + S * a.panel), _MM_HINT_T1);
         const __m512i pair = _mm512_loadu_si512(at);
         low[s] = _mm512_castsi512_ps(_mm512_maskz_slli_epi32(kAll, pair, 16));

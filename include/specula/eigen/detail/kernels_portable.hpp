@@ -12,14 +12,14 @@
 
 namespace specula::eigen::detail::portable {
 
-/// Vectors of 4 as GCC and Clang have them, whatever the machine has.
+/// Vectors of 4 by the vector extension of GCC and Clang, on every processor.
 template <class Real>
 struct Four {
   typedef Real type __attribute__((vector_size(4 * sizeof(Real))));
 };
 
-/// sum += a * b. One operation where the instruction is certain to exist, so that no compiler may fuse it in
-/// one register block and not in another. By reference: how vectors are passed by value depends on the
+/// sum += a * b. A fused operation where the target is known to have it, so that the compiler cannot fuse it
+/// in one register block and not in another. By reference: the ABI of vectors passed by value depends on the
 /// instruction set.
 template <class Vector, class Real>
 [[gnu::always_inline]] inline void multiply_add(Vector& sum, const Vector& a, Real b) {

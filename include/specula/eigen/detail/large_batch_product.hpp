@@ -1,4 +1,4 @@
-// Products with many columns (prefill): blocks of weights are expanded once and handed to Eigen.
+// Matrix products with many columns (prefill) by Eigen, over blocks of weights that are expanded once.
 #pragma once
 
 #include <Eigen/Core>
@@ -13,8 +13,8 @@
 
 namespace specula::eigen::detail {
 
-/// Scratch for one thread. Eigen blocks the sums as it likes: the bits differ from the panel product's, and
-/// may depend on the number of columns.
+/// Scratch for one thread. Eigen chooses the blocking of the sums: the bits differ from the panel product's,
+/// and may depend on the number of columns.
 template <class Real>
 class LargeBatchProduct {
  public:

@@ -20,7 +20,7 @@
 
 namespace specula::eigen {
 
-/// All of a model but what its callers may see.
+/// Private members of Llama.
 template <class Real>
 struct Llama<Real>::Impl {
   Impl(std::shared_ptr<const LlamaWeights<Real>> weights, const LlamaOptions& given)

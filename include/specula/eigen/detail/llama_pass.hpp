@@ -25,12 +25,12 @@ namespace specula::eigen::detail {
 
 enum class Block { attention, mlp };  // of a layer
 
-/// What of the model a pass runs.
+/// The layers and blocks that a pass runs.
 struct PassPart {
-  std::int32_t first_layer = 0;                     // those before it were run in an earlier pass
+  std::int32_t first_layer = 0;                     // an earlier pass ran those before it
   std::int32_t last_layer = 0;                      // one after the last; 0: all
   const specula::SkippedBlocks* skipped = nullptr;  // if any
-  bool aside = false;                               // logits go to exit_logits() instead
+  bool aside = false;                               // writes logits to exit_logits() instead
 
   bool skips_attention(std::int32_t layer) const {
     return skipped && skipped->attention[static_cast<std::size_t>(layer)];
@@ -68,14 +68,14 @@ class LlamaPass {
   KvCache<Real>& cache() { return decoder_.cache; }
   Activations<Real>& logits() { return logits_; }
   Activations<Real>& exit_logits() { return exit_logits_; }
-  /// By slot: what entered the LM head.
+  /// By slot: the input of the LM head.
   Activations<Real>& features() { return features_; }
   /// By slot: the hidden states after the layers of LlamaOptions::feature_layers.
   HiddenStates<Real> hidden_states() {
     return {shown_layers_, hidden_states_.values.data(), hidden_states_.stride};
   }
 
-  /// What the passes from now on read of the target.
+  /// The target's state for all later passes.
   void set_target_state(const KeyValuesView<Real>& view) { cross_.set_target_state(view); }
   void set_target_state(const FeaturesView<Real>& view) { feature_input_.set_target_state(view); }
   /// Throws std::logic_error if the model is conditioned on a target and no view, or a stale one, was given.
@@ -84,11 +84,11 @@ class LlamaPass {
     feature_input_.require_view();
   }
 
-  /// (layers, slots): the cosine of the residual stream before and after a block of a layer. Empty where it
-  /// is not measured.
+  /// (layers, slots): the cosine of the residual stream before and after a block of a layer. Empty if not
+  /// measured.
   Activations<Real>& cosines(Block block) { return cosines_[static_cast<std::size_t>(block)]; }
 
-  /// Copies all that is kept of the token in slot `from` to slot `to`.
+  /// Copies all data of the token in slot `from` to slot `to`.
   void move(std::int32_t from, std::int32_t to) {
     if (from == to) return;
     cache().move(from, to);
@@ -100,10 +100,10 @@ class LlamaPass {
         cosines.at(l)[to] = cosines.at(l)[from];
   }
 
-  /// Runs `tokens`, which see the slots [0, base) and their paths, and stores their keys and values. The
-  /// logits of the tokens from `first_row` on are left in logits(). `end` slots are in use. require_view()
-  /// comes first: this must not throw. A model that reads features runs tokens one generation after the
-  /// other, since a token's feature is made when its parent is run.
+  /// Runs `tokens`, which see the slots [0, base) and their paths, and stores their keys and values. Writes
+  /// the logits of the tokens from `first_row` on to logits(). `end` slots are in use. Requires a call of
+  /// require_view() before, since this must not throw. A model that reads features runs the tree level by
+  /// level, since a token's feature comes from its parent's pass.
   void run(std::span<const BatchToken> tokens, std::int32_t base, std::int32_t end, std::int32_t first_row,
            Product product, PassPart part = {}) {
     decoder_.product.use(product);
@@ -153,7 +153,7 @@ class LlamaPass {
                                 logits_at_);
   }
 
-  /// The tokens' inputs. Padding too: what a pass with NaN or infinity left there would reach every sum.
+  /// The tokens' inputs. Padding too: NaN or infinity left there by an earlier pass would reach every sum.
   void embed(const Worker& worker) {
     Activations<Real>& to = feature_input_.enabled() ? feature_input_.embedding() : decoder_.hidden;
     for (std::int32_t i = worker.first; i < worker.last; ++i) {
@@ -175,7 +175,7 @@ class LlamaPass {
       std::copy_n(from.at(i), from.stride, to.at(decoder_.token(i).slot));
   }
 
-  /// How similar the residual stream will be after the block, where that is measured.
+  /// Cosine of the residual stream before and after the block, if measured.
   void measure(const Worker& worker, Block block, std::int32_t layer) {
     Activations<Real>& cosines = this->cosines(block);
     if (cosines.values.empty() || part_.skipped) return;
@@ -184,7 +184,7 @@ class LlamaPass {
           decoder_.hidden.at(i), decoder_.block_out.at(i), config().hidden_size);
   }
 
-  /// Keeps the hidden states after so many layers, where options ask for them.
+  /// Stores the hidden states after this layer, if it is one of LlamaOptions::feature_layers.
   void show(const Worker& worker, std::int32_t layers) {
     const auto found = std::find(shown_layers_.begin(), shown_layers_.end(), layers);
     if (found == shown_layers_.end()) return;
@@ -204,14 +204,14 @@ class LlamaPass {
   CrossAttention<Real> cross_;        // GLIDE
   FeatureInput<Real> feature_input_;  // EAGLE
   PassPart part_;
-  std::int32_t first_row_ = 0, logits_at_ = 0;  // the first token whose logits are wanted, and where they go
-  std::vector<std::int32_t> shown_layers_;      // of which hidden_states_ are kept
+  std::int32_t first_row_ = 0, logits_at_ = 0;  // the first token with logits, and their row
+  std::vector<std::int32_t> shown_layers_;      // the layers of hidden_states_
 
   Activations<Real> logits_, exit_logits_;  // (rows, vocab)
   Activations<Real> features_;              // (slots, hidden)
-  Activations<Real> exit_hidden_;           // (slots, hidden): where there are exits, what goes on
-  Activations<Real> hidden_states_;         // (slots, n hidden), where they are shown
-  Activations<Real> cosines_[2];            // by block: (layers, slots), where they are measured
+  Activations<Real> exit_hidden_;           // (slots, hidden), if there are exits: input of later layers
+  Activations<Real> hidden_states_;         // (slots, n hidden), if feature_layers are set
+  Activations<Real> cosines_[2];            // by block: (layers, slots), if measured
 };
 
 }  // namespace specula::eigen::detail

@@ -1,4 +1,4 @@
-// When which tokens go through which layers of a Llama: no sooner than a call needs them, and together.
+// Lazy scheduling of a Llama's passes: tokens run through layers when a call needs them, in one batch.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 
 namespace specula::eigen::detail {
 
-/// Owns a model's passes and the record of its stages. Allocates nothing after the constructor. Checks
-/// nothing: arguments are Llama's to check.
+/// Owns a model's passes and the record of its stages. Allocates nothing after the constructor. Does not
+/// check arguments; Llama does.
 template <class Real>
 class LlamaSchedule {
  public:
@@ -33,7 +33,7 @@ class LlamaSchedule {
   LlamaPass<Real> pass;
   LlamaStages stages;
 
-  /// Tokens join the context. Few wait; all are calculated where the product is the wide one.
+  /// Commits tokens. Fewer than kLazyTokens wait for the next pass; with Product::large_batch none wait.
   void append(Tokens tokens, Product product) {
     while (!tokens.empty()) {
       const auto count = std::min(static_cast<std::size_t>(chunk_ - stages.pending()), tokens.size());
@@ -44,32 +44,32 @@ class LlamaSchedule {
     }
   }
 
-  /// Calculates all that committed tokens lack.
+  /// Runs all stages that committed tokens lack.
   void flush(Product product) {
     for (std::int32_t stage = 0; stage < stages.count(); ++stage) catch_up(stage, product);
   }
-  /// The same for a view of them. Throws std::logic_error where it takes a view that is not there.
+  /// The same for a view of them. Throws std::logic_error if the model needs a view and has none.
   void calculate_pending() {
     if (stages.pending() > 0) pass.require_view();
     flush(Product::small_batch);
   }
 
-  /// Brings nodes to an exit, with their ancestors and the committed tokens that did not get there: the nodes
-  /// `first` + rows[i]. Logits of those alone, which go to pass.exit_logits() if `aside`.
+  /// Runs the nodes `first` + rows[i] to an exit, with their ancestors and the committed tokens that have not
+  /// reached it. Writes logits of these nodes only, to pass.exit_logits() if `aside`.
   void run_to_exit(NodeId first, std::span<const std::int32_t> rows, std::int32_t exit, bool aside) {
     if (rows.empty()) return;
     wanted_.clear();
     for (const std::int32_t row : rows) wanted_.push_back(first + row);
     run_to_exit(exit, aside);
   }
-  /// The same of all nodes from `first` on.
+  /// The same for all nodes from `first` on.
   void run_from(NodeId first, std::int32_t exit) {
     wanted_.clear();
     for (NodeId node = first; node < stages.node_count(); ++node) wanted_.push_back(node);
     if (!wanted_.empty()) run_to_exit(exit, false);
   }
 
-  /// Runs the nodes from `first` on without some blocks. No committed token waits.
+  /// Runs the nodes from `first` on without some blocks. Requires that no committed token waits.
   void skip(NodeId first, const SkippedBlocks& skipped) {
     if (first == stages.node_count()) return;
     stages.start_columns(0, 0);
@@ -123,7 +123,7 @@ class LlamaSchedule {
   }
 
   std::int32_t chunk_;                // tokens of a pass that catches up
-  std::vector<NodeId> wanted_;        // of the call: nodes whose rows it asks for
+  std::vector<NodeId> wanted_;        // nodes whose rows the call returns
   std::vector<std::uint8_t> needed_;  // (max_nodes), their ancestors
 };
 

@@ -1,5 +1,5 @@
-// Which committed tokens and nodes went through which stage of a model, and the columns that take others
-// there.
+// Records which committed tokens and nodes have run through which stage of a model, and builds the columns of
+// a pass for the others.
 #pragma once
 
 #include <algorithm>
@@ -15,17 +15,17 @@
 
 namespace specula::eigen::detail {
 
-/// Stages are the layers between two exits. A token goes through them in order, and no further than the one
-/// before it in its path. The context's first computed(stage) slots hold keys and values of that stage; node
-/// i has slot size() + i. Nothing is allocated after the constructor.
+/// Stages are the layers between two exits. A token runs through them in order, and never further than its
+/// predecessor on the path. The context's first computed(stage) slots hold keys and values of that stage;
+/// node i has slot size() + i. Nothing is allocated after the constructor.
 class LlamaStages {
  public:
   struct Node {
     Token token;
     NodeId parent;
     std::int32_t depth;
-    std::int32_t stages;  // how many it went through
-    bool skips;           // some blocks: then no stage counts
+    std::int32_t stages;  // number that it has run through
+    bool skips;           // skips some blocks: then no stage counts
   };
 
   /// `exits`: the layers before each exit, ascending; the last one is the whole model's.
@@ -54,25 +54,25 @@ class LlamaStages {
   std::int32_t computed(std::int32_t stage) const { return computed_[static_cast<std::size_t>(stage)]; }
   /// Committed tokens that have yet to go through a stage.
   std::int32_t waiting(std::int32_t stage) const { return size() - computed(stage); }
-  /// Those that wait for the first.
+  /// Committed tokens that have yet to go through the first stage.
   std::int32_t pending() const { return static_cast<std::int32_t>(pending_.size()); }
 
-  /// No more than a chunk wait at a time.
+  /// At most one chunk waits at a time.
   void append(Tokens tokens) { pending_.insert(pending_.end(), tokens.begin(), tokens.end()); }
   /// The first `count` tokens that wait for a stage have gone through it.
   void mark_computed(std::int32_t stage, std::int32_t count) {
     if (stage == 0) pending_.erase(pending_.begin(), pending_.begin() + count);
     computed_[static_cast<std::size_t>(stage)] += count;
   }
-  /// Nodes and committed tokens from `n` on are gone.
+  /// Drops all nodes, and committed tokens from `n` on.
   void truncate(std::int32_t n) {
     nodes_.clear();
     pending_.resize(static_cast<std::size_t>(std::max(0, n - computed_[0])));
     for (std::int32_t& tokens : computed_) tokens = std::min(tokens, n);
   }
-  /// A path from the context down joins it, in the slots behind; all nodes are gone.
+  /// Commits a path from the context down to the slots after it, and drops all nodes.
   void commit(Nodes path) {
-    // A child went no further than its parent, and nothing behind the context further than its end.
+    // A child went no further than its parent, and no node further than the context's end.
     for (const NodeId id : path)
       for (std::int32_t stage = 0; stage < node(id).stages; ++stage)
         ++computed_[static_cast<std::size_t>(stage)];
@@ -98,8 +98,8 @@ class LlamaStages {
 
   const std::vector<BatchToken>& columns() const { return columns_; }
 
-  /// Begins with the first `count` tokens that wait for the stage, in the slots behind the computed context:
-  /// each path is a part of one.
+  /// Begins with the first `count` tokens that wait for the stage, in the slots after the computed context:
+  /// their paths are prefixes of one array.
   void start_columns(std::int32_t stage, std::int32_t count) {
     columns_.clear();
     const std::int32_t base = computed(stage);
@@ -108,7 +108,7 @@ class LlamaStages {
       push_column(stage == 0 ? pending_[static_cast<std::size_t>(i)] : kNoToken, base + i, base,
                   std::span(in_order_).first(static_cast<std::size_t>(i) + 1));
   }
-  /// Behind all the tokens that wait for the stage.
+  /// Adds a node's column, after those of all tokens that wait for the stage.
   void push_node(NodeId id, std::int32_t stage) {
     const auto waiting = static_cast<std::size_t>(this->waiting(stage));
     const Node& own = node(id);
@@ -134,10 +134,10 @@ class LlamaStages {
 
   std::vector<std::int32_t> exits_;
   std::vector<std::int32_t> computed_;  // (stages), committed tokens that went through it
-  std::vector<Token> pending_;          // committed tokens behind those of the first stage
+  std::vector<Token> pending_;          // committed tokens that the first stage has not run
   std::vector<Node> nodes_;
   std::vector<BatchToken> columns_;
-  std::vector<std::int32_t> in_order_;  // (prefill_chunk), the slots behind the computed context
+  std::vector<std::int32_t> in_order_;  // (prefill_chunk), the slots after the computed context
   std::size_t stride_ = 0;
   std::vector<std::int32_t> paths_;  // (max_nodes, stride), slots of the waiting tokens, then the ancestors'
 };

@@ -36,8 +36,8 @@ struct TensorName {
   std::int32_t rows;
 };
 
-/// Builds the weights by asking `source` for every tensor by its Hugging Face name:
-///   source.type(names, cols)                     how to store the matrix made of these
+/// Builds the weights from a `source` of tensors by Hugging Face name:
+///   source.type(names, cols)                     weight type of the matrix made of these
 ///   source.rows(name, rows, cols, take(r, row)) calls take per row
 template <class Real, class Source>
 LlamaWeights<Real> build_llama_weights(const LlamaConfig& config, Source& source) {
@@ -147,8 +147,8 @@ struct FileWeights {
   }
 };
 
-/// Uniform numbers of variance 1 / cols (norms: around 1) from SplitMix64, the same on every machine;
-/// bfloat16 holds them exactly.
+/// Uniform numbers of variance 1 / cols (norms: around 1) from SplitMix64, the same on every machine and
+/// exact in bfloat16.
 struct RandomWeights {
   WeightType stored;
   std::uint64_t state;

@@ -1,14 +1,14 @@
-// The one product that everything here is made of, and the layout that it reads.
+// Panel layout of matrices, and the product of panels with vectors that all matrix products use.
 //
 // Rows lie in panels of 16, column by column, so that a vector register holds 16 rows and one output is one
 // chain of multiply-adds over ascending columns. No sum is ever split or reduced across lanes: the bits of an
-// output depend on its row and its input alone, not on how many inputs share the pass, on the register block,
-// or on the thread.
+// output depend on its row and its input alone, not on the number of inputs in the pass, the register block,
+// or the thread.
 //
 //   y[c][16 v + r] (+)= sum over k of w(v, k, r) * x[c][k]
 //
-// Weights, keys (16 positions are a panel, k runs over the head) and values (16 features are a panel, k runs
-// over the positions) are all read in this way.
+// Weights, keys (a panel is 16 positions, k is the feature) and values (a panel is 16 features, k is the
+// position) all have this layout.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +25,8 @@ constexpr T round_up(T value, T multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// How far apart vectors of `size` values lie: whole panels, but no multiple of 4096 bytes, or the inputs of
-/// a register block would fall into the same set of the first cache (and cost a fifth of the speed at 8 of
-/// them).
+/// Stride between vectors of `size` values: whole panels, but no multiple of 4096 bytes, since the inputs of
+/// a register block would then fall into the same set of the L1 cache (20% slower with 8 of them).
 template <class Real>
 constexpr std::int32_t column_stride(std::int32_t size) {
   const std::int32_t whole = round_up(size, kPanel);
@@ -35,7 +34,7 @@ constexpr std::int32_t column_stride(std::int32_t size) {
 }
 
 /// Pairs of bfloat16: w[v * panel + (k / 2) * 16 + r] holds column k in its low half and k + 1 in its high
-/// half, so that a shift and a mask make floats of them. The last pair of an odd number of columns has 0 in
+/// half, so that a shift and a mask convert them to float. The last pair of an odd number of columns has 0 in
 /// its high half.
 struct Bf16Panels {
   const std::uint32_t* w;

@@ -1,5 +1,5 @@
-// The panel product over any number of panels and inputs: picks the register block, and the instructions at
-// run time.
+// The panel product over any number of panels and inputs: chooses the register block, and the instruction set
+// at run time.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ inline Panels from_row(Panels a, std::int32_t row) {
   return a;
 }
 
-/// Each block of weights is read once from memory: the groups of inputs take it from the nearest cache.
+/// Each block of weights is read once from memory: further groups of inputs read it from a cache.
 template <class Tiles, class Panels, class Real>
 inline void panel_product(Panels a, std::int32_t panels, std::int32_t depth, Columns<Real> io,
                           std::int32_t columns, bool accumulate) {

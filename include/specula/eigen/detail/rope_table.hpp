@@ -1,4 +1,4 @@
-// Rotary position embedding: the angles' cosines and sines, once per position.
+// Rotary position embedding (RoPE): a table of cosines and sines per position.
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,8 @@
 
 namespace specula::eigen::detail {
 
-/// Angle of pair i at position p: p * theta^(-2i / head_dim), slowed down for long waves by "llama3" scaling.
+/// Angle of pair i at position p: p * theta^(-2i / head_dim), with "llama3" scaling reduced at low
+/// frequencies.
 inline double rope_frequency(const AttentionShape& config, std::int32_t pair) {
   const double plain = std::pow(config.rope_theta, -2.0 * pair / config.head_dim);
   const auto& scaling = config.rope_scaling;

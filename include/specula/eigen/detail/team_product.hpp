@@ -21,7 +21,7 @@
 namespace specula::eigen::detail {
 
 /// Vectors of one kind, (count, size), each padded to whole panels, with 16 more values after the last:
-/// blocks may run over the end.
+/// blocks may read past the end.
 template <class Real>
 struct Activations {
   Activations() = default;

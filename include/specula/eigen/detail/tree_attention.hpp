@@ -1,4 +1,4 @@
-// Attention of a few columns over the committed context and their own ancestors.
+// Tree attention: tokens of a pass attend to the committed context and their own ancestors.
 #pragma once
 
 #include <algorithm>
@@ -26,15 +26,15 @@ struct BatchToken {
   const std::int32_t* path;  // (path_size), ascending; the last is `slot`
   std::int32_t path_size;
   std::int32_t
-      in_order;  // how many of the first path entries are base, base + 1, ...: they extend the context
+      in_order;  // number of first path entries that are base, base + 1, ...: they extend the context
 };
 
 inline constexpr std::int32_t kQueries = 12;  // at a time: they share a pass over keys and values
 
-/// What one thread needs for them.
+/// Scratch of one thread.
 template <class Real>
 struct AttentionScratch {
-  std::int32_t slots;          // most that are seen, as column_stride() has it
+  std::int32_t slots;          // maximum number seen, rounded up by column_stride()
   AlignedVector<Real> scores;  // (12, slots)
   AlignedVector<Real> mixed;   // (12, head_dim padded)
   AttentionScratch(std::int32_t most_slots, std::int32_t padded_head)

@@ -16,7 +16,7 @@
 
 namespace specula::llama_cpp::detail {
 
-/// Sequences that a context may know (LLAMA_MAX_SEQ, which is not public).
+/// Maximum number of sequences of a context (LLAMA_MAX_SEQ, which is not public).
 inline constexpr std::int32_t kMostSequences = 256;
 
 /// A query of libllama attends to the cells of its first sequence at or before its position. So a tree has
@@ -28,7 +28,7 @@ inline constexpr std::int32_t kMostSequences = 256;
 /// Allocates in the constructor only. Each copy or removal reads every cell of the cache.
 class TreeSequences {
  public:
-  /// `waiting`: most committed tokens that may be part of a plan.
+  /// `waiting`: maximum number of committed tokens in a plan.
   TreeSequences(llama_memory_t memory, std::int32_t max_nodes, std::int32_t max_leaves, std::int32_t waiting)
       : memory_(memory), max_leaves_(max_leaves) {
     const auto nodes = static_cast<std::size_t>(max_nodes), first = static_cast<std::size_t>(waiting);
@@ -55,8 +55,8 @@ class TreeSequences {
   }
 
   /// Prepares a batch: `waiting` tokens of the context that are not in the cache, then a node under each of
-  /// `parents`, which name earlier nodes, of this call too, or kNoParent. Tokens may wait only where there
-  /// are no nodes. Throws std::invalid_argument, and changes nothing, where the tree gets too many leaves.
+  /// `parents`: earlier nodes, also of this call, or kNoParent. Requires that tokens wait only if there are
+  /// no nodes. Throws std::invalid_argument, and changes nothing, if the tree gets too many leaves.
   /// mark_decoded() or take_back() must follow.
   void plan(std::int32_t waiting, Nodes parents) {
     before_ = now_;
@@ -76,13 +76,13 @@ class TreeSequences {
     return std::span(ids_).subspan(begins_[i], begins_[i + 1] - begins_[i]);
   }
 
-  /// Must be called after the batch was decoded.
+  /// Requires that the batch was decoded.
   void mark_decoded() {
     for (std::int32_t s = 0; s < now_.leaves; ++s)
       if (touched(s)) end(s) = context_ + waiting_ + tip_depth(s);
   }
 
-  /// Must be called if decoding failed: removes the batch from the cache.
+  /// The caller must call this if decoding failed: removes the batch from the cache.
   void take_back() {
     for (std::int32_t s = 0; s < now_.leaves; ++s)
       if (touched(s)) remove(s, before_.end[index(s)]);
@@ -111,13 +111,13 @@ class TreeSequences {
   struct Node {
     NodeId parent;
     std::int32_t depth;
-    std::int32_t sequence;  // one that carries it
+    std::int32_t sequence;  // one that contains it
   };
   /// Sequences [0, leaves) belong to the tree; `tip` is the last node of each, kNoParent for the context.
   struct State {
     std::int32_t leaves = 1;
     std::array<NodeId, kMostSequences> tip;
-    std::array<std::int32_t, kMostSequences> end;  // it carries the positions below this one
+    std::array<std::int32_t, kMostSequences> end;  // it contains the positions below this one
     State() { tip.fill(kNoParent), end.fill(0); }
   };
 
@@ -151,7 +151,7 @@ class TreeSequences {
     return now_.leaves++;
   }
 
-  /// Gives a new leaf's sequence what lies in the cache of its path.
+  /// Copies the cached part of a new leaf's path to its sequence.
   void fetch(std::int32_t s) {
     NodeId known = tip(s);
     while (known >= nodes_before_) known = at(known).parent;
@@ -159,15 +159,14 @@ class TreeSequences {
     if (known != kNoParent) copy(at(known).sequence, s, context_ + at(known).depth + 1);
   }
 
-  /// Positions and sequences of the batch: those of a node are its descendants' that no node of the batch
-  /// follows.
+  /// Lists positions and sequences of the batch. A node's sequences are those of the leaves below it.
   void list() {
     const std::int32_t count = waiting_ + node_count() - nodes_before_;
     positions_.clear();
     for (std::int32_t i = 0; i < waiting_; ++i) positions_.push_back(context_ + i);
     for (NodeId n = nodes_before_; n < node_count(); ++n)
       positions_.push_back(context_ + waiting_ + at(n).depth);
-    // Count, add up, and fill from the back, so that begins_ ends where each list begins.
+    // Counting sort: count, sum up, and fill from the back; then begins_ has the start of each list.
     begins_.assign(index(count) + 1, 0);
     const auto visit = [&](auto each) {
       for (std::int32_t s = now_.leaves - 1; s >= 0; --s) {
@@ -182,7 +181,7 @@ class TreeSequences {
     visit([&](std::int32_t entry, std::int32_t s) { ids_[--begins_[index(entry)]] = s; });
   }
 
-  /// How many nodes of `path` sequence `s` carries.
+  /// Number of nodes of `path` in sequence `s`.
   std::int32_t shared(std::int32_t s, Nodes path) const {
     NodeId node = now_.tip[index(s)];
     while (node != kNoParent && (index(at(node).depth) >= path.size() || path[index(at(node).depth)] != node))
@@ -190,7 +189,7 @@ class TreeSequences {
     return node == kNoParent ? 0 : at(node).depth + 1;
   }
 
-  /// Sequence `to`, which carries less, gets what `from` has below `until`.
+  /// Copies the positions of `from` below `until` to sequence `to`. Requires that `to` ends before.
   void copy(std::int32_t from, std::int32_t to, std::int32_t until) {
     llama_memory_seq_cp(memory_, from, to, end(to), until);
     end(to) = until;
@@ -208,7 +207,7 @@ class TreeSequences {
 
   llama_memory_t memory_;
   std::int32_t max_leaves_;
-  State now_, before_;  // before the plan
+  State now_, before_;  // before_: before the plan
   std::int32_t nodes_before_ = 0, waiting_ = 0, context_ = 0;
   std::vector<Node> nodes_;
   std::vector<llama_pos> positions_;  // (entries)

@@ -35,8 +35,7 @@ constexpr std::size_t members_for() {
     return 0;
 }
 
-/// Compiles if `S` can propose with `D`, else a static_assert says what `S` needs. Costs nothing where it
-/// can.
+/// Compiles if `S` can propose with `D`; otherwise a static_assert names what `S` requires.
 template <class S, class D>
 constexpr bool explain_shape() {
   if constexpr (Drafter<D> && !ProposalShape<S, D>) {
