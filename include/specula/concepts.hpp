@@ -90,9 +90,9 @@ concept CountsLayers = LanguageModel<M> && requires(const M& c) {
 };
 
 /// A model that can run nodes without some of its blocks, in its own KV cache (self-speculative decoding). A
-/// block is the attention or the MLP of one layer. commit({}) and truncate() drop such nodes; the cached keys
-/// and values of committed tokens keep their bits. While there are such nodes, a call that commits one
-/// of them, or adds nodes that do not skip the same blocks, throws and changes nothing.
+/// block is the attention or the MLP of one layer. append(), commit({}) and truncate() drop such nodes; the
+/// cached keys and values of committed tokens keep their bits. While there are such nodes, a call that
+/// commits one of them, or adds nodes that do not skip the same blocks, throws and changes nothing.
 template <class M>
 concept SkipsLayers = CountsLayers<M> && requires(M& m, const M& c, Tokens tokens, Nodes parents,
                                                   const SkippedBlocks& skipped) {
@@ -125,11 +125,11 @@ concept ExitsEarly = LanguageModel<M> && requires(M& m, const M& c, Tokens token
 
 /// Predicts the token after a node: a draft model, a head on the target's features, an n-gram lookup. The
 /// shape chooses tokens from the predictions, and adds them by the next extend(). A round is one sync() and
-/// any number of extend() calls, of which the first adds the root, below kNoParent. (In a cascade, where a
-/// drafter continues another one's proposal, that is the proposal's last token.) What was accepted shows in
-/// the context of the next sync(). A round may leave a drafter out; the next context is then longer by
-/// several rounds. Optional members are concepts of optional_members.hpp: ReservesMemory, ReportsUsage,
-/// HasMembers, ReportsMemberUsage, NamesItsModel.
+/// any number of extend() calls, of which the first adds the root, below kNoParent. (In a cascade, where
+/// drafters continue each other's proposals, that node is the proposal's last token, and a drafter may be
+/// synced several times per round.) What was accepted shows in the context of the next sync(). A round may
+/// leave a drafter out; the next context is then longer by several rounds. Optional members are concepts of
+/// optional_members.hpp: ReservesMemory, ReportsUsage, HasMembers, ReportsMemberUsage, NamesItsModel.
 template <class D>
 concept Drafter = requires(D& d, const D& c, Tokens context, Tokens pending, Tokens tokens, Nodes parents,
                            std::int32_t n) {
@@ -141,7 +141,7 @@ concept Drafter = requires(D& d, const D& c, Tokens context, Tokens pending, Tok
   // may pass another `pending`. Drops all nodes; the next is node 0.
   d.sync(context, pending);
   // Adds nodes; a prediction per node, valid until the next call: LogitsView (rows of logits) or PointMasses
-  // (one token per node).
+  // (one token per node, kNoToken where there is none).
   d.extend(tokens, parents);
 } && (requires(D& d, Tokens tokens, Nodes parents) {
   { d.extend(tokens, parents) } -> std::same_as<LogitsView>;
@@ -171,8 +171,10 @@ concept ProposalShape = requires(S& s, const S& c, D& d, const ProposeContext& r
 };
 
 /// The verification algorithm: accepts draft tokens and draws the token after them (the bonus token, or the
-/// one that replaces a rejected token). p is in `target`; `tree` has q, the distribution that each node was
-/// drawn from (a point mass if it was chosen). A small value type. docs/rule.md says what it must guarantee.
+/// one that replaces a rejected token). target[n] is p, the target's distribution after node n under the
+/// text's SamplingParams; `tree` has q, the distribution that each node was sampled from, or a point mass if
+/// it was not sampled. A small value type. It must call target.check(tree) first, or check_for() if it reads
+/// q; docs/rule.md has its other duties.
 template <class R>
 concept AcceptanceRule = requires(const R& r, const TokenTree& tree, const TargetDistributions& target,
                                   PhiloxRandom& rng, VerifyResult& out) {
