@@ -13,6 +13,7 @@
 namespace {
 
 using namespace specula::eigen;
+using specula::Conditioning;
 
 constexpr const char* kSizes =
     R"("vocab_size":100,"hidden_size":64,"intermediate_size":96,"num_hidden_layers":3,"num_attention_heads":8)";
