@@ -1,4 +1,4 @@
-// How kernels over clusters are launched.
+// Launching kernels over thread block clusters.
 #pragma once
 
 #ifdef __CUDACC__
@@ -16,7 +16,7 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-/// What plans need to know of a device.
+/// Properties of a device that plans need.
 struct DeviceLimits {
   int processors = 0;    // multiprocessors
   int shared_bytes = 0;  // a block may ask for
@@ -54,10 +54,10 @@ cudaError_t has_clusters(Kernel* kernel, bool* out) {
 /// the device refuses more. Outside of captures; by any number of threads at once.
 template <class Kernel>
 cudaError_t prepare(Kernel* kernel, std::size_t shared_bytes, int* cluster) {
-  static std::mutex one_at_a_time;  // what is read below must still be so when it is raised
+  static std::mutex one_at_a_time;  // the attribute read below must not change before it is raised
   const std::lock_guard<std::mutex> lock(one_at_a_time);
   const void* function = reinterpret_cast<const void*>(kernel);
-  cudaFuncAttributes now{};  // another plan's of the same kernel, which must stay good
+  cudaFuncAttributes now{};  // another plan's of the same kernel, which must stay valid
   cudaError_t error = cudaFuncGetAttributes(&now, function);
   if (error == cudaSuccess && shared_bytes > static_cast<std::size_t>(now.maxDynamicSharedSizeBytes))
     error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
