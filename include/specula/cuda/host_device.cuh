@@ -1,4 +1,5 @@
-// What lets one source be a kernel's body and a function that CPU tests call.
+// Host-device portability macros and atomics: one source is both a kernel's body and a function for CPU
+// tests.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,7 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-/// Adds to memory that other threads add to at the same time; returns what was there. Integers only: their
-/// sums do not depend on the order.
+/// Atomic add; returns the old value. Integers only: their sums do not depend on the order.
 template <class T>
 SPECULA_HD T atomic_add(T* to, T value) {
 #ifdef __CUDA_ARCH__

@@ -82,11 +82,11 @@ __global__ void __launch_bounds__(threads) tree_links_kernel(const __grid_consta
 #ifdef __CUDACC__
 
 /// Links, depths and masks of `sequences` trees; tree b has nodes [begin[b], begin[b + 1]) of `parent`, in
-/// its own numbers, (N), -1 for a root; a null `parent` means that all are chains. A tree with a parent that is
-/// no earlier node gets no links and bad_tree; one of no nodes, or of more than `max_nodes`, gets bad_tree
+/// its own numbers, (N), -1 for a root; a null `parent` means that all are chains. A tree with a parent that
+/// is no earlier node gets no links and bad_tree; one of no nodes, or of more than `max_nodes`, gets bad_tree
 /// alone. No output may overlap an input. Cost: one launch with one block per tree and 4 bytes of shared
-/// memory per node; each node reads the nodes after it, and its ancestors. Errors: cudaErrorInvalidValue
-/// for sizes below 0, `max_nodes` not in [1, 12,000], no `begin`, or a misaligned array.
+/// memory per node; each node reads the nodes after it, and its ancestors. Errors: cudaErrorInvalidValue for
+/// sizes below 0, `max_nodes` not in [1, 12,000], no `begin`, or a misaligned array.
 inline cudaError_t tree_links(int sequences, int max_nodes, const std::int32_t* begin, const NodeId* parent,
                               const TreeLinks& out, cudaStream_t stream) {
   if (!detail::valid_links(sequences, max_nodes, begin, parent, out)) return cudaErrorInvalidValue;

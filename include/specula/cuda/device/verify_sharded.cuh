@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(256, 1)
   const int local = static_cast<int>(blockIdx.x) % blocks_a_node * (static_cast<int>(blockDim.x) / 32) +
                     static_cast<int>(threadIdx.x) / 32;
   if (local >= own) return;
-  if (trees.begin[b + 1] > static_cast<std::int32_t>(gridDim.x) / blocks_a_node) return;  // the decide step rejects this batch
+  if (trees.begin[b + 1] > static_cast<std::int32_t>(gridDim.x) / blocks_a_node) return;  // above capacity
   const TilePartial out = tile_partial(warp, trees, rows, b, node - trees.begin[b],
                                        rows.first_token / kTile + local, child_logits);
   if (warp.rank() == 0) tiles[static_cast<std::int64_t>(node) * tiles_of_shard + local] = out;

@@ -37,8 +37,8 @@ SPECULA_HD std::uint32_t widen(Half, std::uint32_t bytes) {
 #endif
 }
 
-/// Two and four neighbouring elements, aligned to their total size; loads bypass the L1 cache, since they are
-/// not reused here.
+/// Stores of two and four neighbouring elements, aligned to their total size; they bypass the L1 cache, since
+/// nothing rereads them here.
 template <class Element>
 SPECULA_HD void store_two(Element* to, std::uint32_t two) {
 #ifdef __CUDA_ARCH__
