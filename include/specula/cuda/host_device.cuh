@@ -1,4 +1,5 @@
-// Host-device portability macros and atomics: one source is both a kernel's body and a function for CPU
+// Host-device helpers (atomic add, minimum, maximum, rounding): the same source runs in kernels and CPU
+// tests.
 // tests.
 #pragma once
 

@@ -117,7 +117,7 @@ SPECULA_HD std::int64_t slot_offset(const SlotPages& pages, const SlotRows& rows
 template <class Unit, class Block>
 SPECULA_HD void compact(Block block, const CompactArgs& args, int index, unsigned char* shared) {
   const int sequence = index / args.chunks, chunk = index % args.chunks, width = args.paths.width;
-  auto* flags = reinterpret_cast<std::int32_t*>(shared);      // paths that do not rise, nodes that are in place
+  auto* flags = reinterpret_cast<std::int32_t*>(shared);      // paths that do not rise, nodes in place
   auto* from = reinterpret_cast<std::int64_t*>(shared + 16);  // (kMostSlotRows, width)
   std::int64_t* to = from + kMostSlotRows * width;
   if (block.rank() == 0) flags[0] = flags[1] = 0;
@@ -130,7 +130,7 @@ SPECULA_HD void compact(Block block, const CompactArgs& args, int index, unsigne
     if (node == i) atomic_add(flags + 1, std::int32_t{1});
   }
   block.sync();
-  const int stay = flags[1];  // the first ones: later nodes are farther ahead of where they go
+  const int stay = flags[1];  // a prefix of the path, whose nodes rise
   if (flags[0] != 0 || stay >= count) return;
   const std::int64_t prefix = args.paths.prefix[sequence];
   for (int i = block.rank(); i < args.parts * (count - stay); i += block.size()) {
