@@ -17,7 +17,7 @@ namespace cuda {
 struct Workspace {
   void* parts = nullptr;              // 16-byte aligned; content does not matter
   std::size_t part_bytes = 0;         // part_bytes() of the plan or more
-  std::uint32_t* counters = nullptr;  // zeros at first (zero_counters()); every launch leaves zeros behind
+  std::uint32_t* counters = nullptr;  // zeros at first (zero_counters()); zeros again after every launch
   std::size_t counter_bytes = 0;      // counter_bytes() of the plan or more
 };
 

@@ -47,7 +47,7 @@ SPECULA_HD PlainTiles plain_tiles(const KeyRange& keys) {
   return {ceil_div(larger(keys.clear, keys.load), kTileKeys), keys.prefix / kTileKeys};
 }
 
-/// Bits [0, n) of a word, none or all where n is beyond it.
+/// Bits [0, n) of a word; none for n below 0, all for n above its size.
 SPECULA_HD std::uint64_t bits_below(std::int64_t n) {
   return n <= 0 ? 0 : n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
 }

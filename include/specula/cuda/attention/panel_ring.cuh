@@ -46,7 +46,7 @@ class PanelRing<Element, Float8E4M3, kHead, kWarps, kStages>
   /// order of StoredKv. No lane touches another lane's copies.
   template <class Memory>
   SPECULA_HD void widen(Memory& memory, int stage) const {
-    constexpr int kAtOnce = 2;  // loads under way: a thread that copies has few registers
+    constexpr int kAtOnce = 2;  // loads in flight: a thread that copies has few registers
     static_assert(Base::kCopies % kAtOnce == 0, "whole batches");
     // Which half of the columns is written where the bytes were.
     const int here = this->chunk() / 4 % 2 == 0 ? 8 : 0, there = 8 - here;

@@ -91,7 +91,7 @@ class TreeAttentionBlock : TreeAttentionSplit<Shape, Cluster, Element, Stored> {
     int stage = 0;
     const auto step = [&](auto masked) {
       copies.template wait<kAhead - 1>();
-      // What landed is seen by all who read it, and all are done with the stage that is filled next.
+      // This tile is visible to all its readers, and no warp uses the stage that is filled next.
       if (Shape::kRowWarps == 1)
         warp.sync();  // a warp reads what it copied
       else

@@ -16,7 +16,7 @@ namespace detail {
 /// A thread's part of it: two of the sixteen rows that its warp has, as c_cell() says. For a tile of keys, in
 /// this order, with products fenced, committed and waited for by the caller:
 ///   multiply_keys, weigh, take_weights, multiply_values.
-/// The products of multiply_values may be under way while multiply_keys and weigh deal with the next tile.
+/// The products of multiply_values may be in flight while multiply_keys and weigh deal with the next tile.
 template <class Element, int kHead, class Stored = Element>
 class WgmmaRows {
   static constexpr int kKeys = kTileKeys;

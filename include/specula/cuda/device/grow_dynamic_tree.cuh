@@ -270,9 +270,9 @@ inline std::size_t workspace_bytes(const DynamicTreeSizes& plan) {
 
 /// A plan for growth with these capacities on the current device. Outside of captures. Errors:
 /// cudaErrorInvalidDevice if that is not `device`; cudaErrorInvalidValue where a capacity is below 1
-/// (expansions: 0), top_k is above 32 or expansions above 1,000, or a block has not the shared memory that it
+/// (expansions: 0), top_k is above 32 or expansions above 1,000, or a block lacks the shared memory that it
 /// needs (a step's at most 32 bytes for 512 tokens of the vocabulary, 22 K^2, and 27,000; the rerank's 40
-/// bytes for each draft token to choose from, and 3,000); else what the driver says.
+/// bytes for each draft token to choose from, and 3,000); else the driver's error.
 template <class Element>
 cudaError_t make_dynamic_tree_plan(DynamicTreePlan<Element>* plan, const DynamicTreeCapacity& capacity,
                                    int device) {

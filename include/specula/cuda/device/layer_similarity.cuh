@@ -309,7 +309,7 @@ cudaError_t measure_similarity(const SimilarityPlan& plan, const Streams& stream
 #ifdef __CUDACC__
 
 /// Outside of captures. Errors: cudaErrorInvalidValue where a capacity is below 1, cudaErrorInvalidDevice
-/// where `device` is not the current one, else what the driver says.
+/// where `device` is not the current one, else the driver's error.
 inline cudaError_t make_similarity_plan(SimilarityPlan* plan, const SimilarityCapacity& capacity,
                                         int device) {
   if (!detail::is_similarity(capacity)) return cudaErrorInvalidValue;

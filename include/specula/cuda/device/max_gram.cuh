@@ -348,7 +348,7 @@ __global__ void __launch_bounds__(512, 1) max_gram_kernel(const __grid_constant_
 
 /// Outside of captures. Errors: cudaErrorInvalidValue where a capacity or min_match is below 1, a text has
 /// more than 2^30 tokens, max_match is neither 0 nor at least min_match, or `draft_tokens` is outside 0 ..
-/// 4096; else what the driver says.
+/// 4096; else the driver's error.
 inline cudaError_t make_max_gram_plan(MaxGramPlan* plan, const MaxGramCapacity& capacity,
                                       const MaxGramOptions& options) {
   if (!detail::is_max_gram(capacity, options)) return cudaErrorInvalidValue;

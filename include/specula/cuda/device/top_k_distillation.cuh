@@ -272,7 +272,7 @@ inline int distillation_cluster(int rows, int vocab, std::size_t row_bytes, int 
 /// A plan for R rows. Outside of captures. Errors: cudaErrorInvalidValue where a
 /// capacity is below 1, k is outside [0, 64], a weight is negative or not finite, or a block has not the
 /// shared memory that it needs (at most 48 bytes for 512 tokens of the vocabulary, 8 (k + 3)^2, and 42,000);
-/// cudaErrorInvalidDevice where `device` is not the current one; else what the driver says.
+/// cudaErrorInvalidDevice where `device` is not the current one; else the driver's error.
 template <class Target, class Draft, class Gradient>
 cudaError_t make_distillation_plan(DistillationPlan<Target, Draft, Gradient>* plan,
                                    const DistillationCapacity& capacity, const TopKDistillation& loss,
@@ -322,7 +322,7 @@ cudaError_t make_distillation_plan(DistillationPlan<Target, Draft, Gradient>* pl
 /// exact ones, before it is rounded to its type. Independent of the batch and of the launch. Cost: two reads
 /// of each row, and a third one of no more than k tiles of the target's; a write of the gradient; one launch
 /// of a cluster a row. Errors: cudaErrorInvalidValue where an array is null (`gradient` and `scale` may be)
-/// or misaligned, or rows overlap; else what the launch says. Source: HASS (Zhang et al. 2024), section 3.1.
+/// or misaligned, or rows overlap; else the launch's error. Source: HASS (Zhang et al. 2024), section 3.1.
 template <class Target, class Draft, class Gradient>
 cudaError_t top_k_distillation(const DistillationPlan<Target, Draft, Gradient>& plan,
                                const DistillationRows<Target, Draft, Gradient>& rows, cudaStream_t stream) {

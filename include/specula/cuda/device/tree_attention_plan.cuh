@@ -80,7 +80,7 @@ struct SplitCut {
 /// clusters. A wave that is not full costs as much as a full one, and clusters leave multiprocessors out: a
 /// cluster is in one group of them. `units`: tiles of rows of all KV heads and sequences. It gives the order
 /// of all pairs that were measured on an H100 (tests/cuda/device/tree_attention_plan.cpp). (What merging
-/// costs was not: two tiles, and so many rows of parts read in a tile's time, are draft tokens.)
+/// costs was not measured: two tiles, and the rows of parts read per tile's time, are estimates.)
 inline double cut_cost(SplitCut cut, std::int64_t units, int tiles, int rows, const AttentionPlaces& places) {
   constexpr double kOfWave = 16, kOfMerge = 2, kRowsOfTile = 128;
   int log = 0;
@@ -257,7 +257,7 @@ cudaError_t places_of(Kernel* kernel, int cluster, const DeviceLimits& limits, i
 }
 
 /// The plan of a variant; `plan` says for how many rows. Outside of captures. Errors: cudaErrorInvalidValue
-/// where a capacity is out of range; else what the driver says.
+/// where a capacity is out of range; else the driver's error.
 template <class Shape, class Kernel>
 cudaError_t finish_plan(TreeAttentionGeometry* plan, Kernel* kernel, const DeviceLimits& limits) {
   bool clusters = false;

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(512, 1)
 
 /// Outside of captures, for `device`, which is the current one. Errors: cudaErrorInvalidValue where a
 /// capacity is below 1 or needs more shared memory than a block has; cudaErrorInvalidDevice where another
-/// device is the current one; else what the driver says.
+/// device is the current one; else the driver's error.
 template <class Rule, class Element, class Draft>
 cudaError_t make_verify_plan(VerifyPlan<Rule, Element, Draft>* plan, const VerifyCapacity& capacity,
                              int device) {

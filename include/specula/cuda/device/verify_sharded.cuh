@@ -288,7 +288,7 @@ cudaError_t decide(const VerifyCapacity& capacity, int nodes, const Trees& trees
 /// max_depth + 1 elements. A cut is refused (Status::truncation_is_not_sharded): its threshold would take
 /// another exchange, as drawn draft tokens would. `params`, (B), are those that the partials were made with;
 /// null: temperature 1. Errors: cudaErrorInvalidValue for capacities out of range, null or misaligned arrays,
-/// and fewer tiles than the vocabulary has; else what the launch says.
+/// and fewer tiles than the vocabulary has; else the launch's error.
 inline cudaError_t decide_greedy(const VerifyCapacity& capacity, int nodes, const Trees& trees,
                                  const GatheredPartials& gathered, const VerifyResults& out,
                                  cudaStream_t stream) {

@@ -52,7 +52,7 @@ class RowCalls : public SequenceState<Cluster> {
     const SamplingParams params = args.target.params ? args.target.params[sequence] : SamplingParams{};
     if (!valid(params)) this->fail(Status::bad_parameters);
     if (cluster.block().rank() == 0) memory_.shared_part().params = params;
-    cluster.block().warp().sync();  // the others see it behind the first call
+    cluster.block().warp().sync();  // visible to the others after the first call
   }
 
  protected:

@@ -14,7 +14,7 @@ constexpr int kPerLane = 16;  // tokens of a tile that a lane holds
 
 SPECULA_HD int tile_count(int vocab) { return ceil_div(vocab, kTile); }
 
-/// Which tokens of a tile a lane holds: `columns` as a warp reads memory best, 16 bytes a lane at a time;
+/// Which tokens of a tile a lane holds: `columns` as a warp reads memory best, 16 bytes per lane at a time;
 /// `fours` alike, but four tokens whatever the element; `run` so that lane i's tokens stand between those of
 /// lane i - 1 and of lane i + 1.
 enum class Order { columns, fours, run };

@@ -56,7 +56,7 @@ SPECULA_HD int pick_tile(Warp warp, int tiles, Mass mass, std::uint32_t word) {
   const std::uint64_t wanted = mass_of_word(word, total);  // below total
   const int lane = first_lane(warp.ballot(wanted < upto));
   std::uint64_t before = warp.shuffle(upto - mine, lane);
-  for (int first = lane * per;; first += warp.size()) {  // a lane a tile
+  for (int first = lane * per;; first += warp.size()) {  // one lane per tile
     const int t = first + warp.rank();
     const std::uint64_t up = inclusive_sum(warp, t < smaller(tiles, lane * per + per) ? mass(t) : 0);
     const std::uint32_t enough = warp.ballot(wanted < before + up);
@@ -111,7 +111,7 @@ SPECULA_HD std::int32_t draw_inside(Warp warp, int tile, double uniform, Fill fi
   // Rounding may leave `wanted` above the sum of all weights: then the last token of weight is picked.
   const int lane = hit ? first_lane(hit) : last_lane(has);
   const double before = warp.shuffle(upto - mine, lane);
-  float one = 0;  // a lane a token
+  float one = 0;  // one lane per token
   SPECULA_UNROLL
   for (int i = 0; i < kPerLane; ++i) {
     const float weight = warp.shuffle(w[i], lane);
