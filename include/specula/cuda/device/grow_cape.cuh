@@ -183,8 +183,8 @@ inline std::size_t workspace_bytes(const CapeSizes& plan) { return detail::CapeW
 
 /// A plan for growth with these capacities on the current device. Outside of captures. Errors:
 /// cudaErrorInvalidDevice if that is not `device`; cudaErrorInvalidValue where a capacity is below 1, length
-/// above 10,000, extras are above 31, or a block lacks the shared memory to choose among them; else what
-/// the driver says.
+/// above 10,000, extras are above 31, or a block lacks the shared memory to choose among them; else the
+/// driver's error.
 template <class Element>
 cudaError_t make_cape_plan(CapePlan<Element>* plan, const CapeCapacity& capacity, int device) {
   CapePlan<Element> out;

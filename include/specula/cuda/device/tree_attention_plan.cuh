@@ -75,12 +75,12 @@ struct SplitCut {
   int splits, cluster;
 };
 
-/// What a launch takes, in the time that a block takes for a tile of keys: its waves of blocks, each of which
-/// costs its tiles and, to begin and to end, about 16 more; then parts are merged, if they are in several
-/// clusters. A wave that is not full costs as much as a full one, and clusters leave multiprocessors out: a
-/// cluster is in one group of them. `units`: tiles of rows of all KV heads and sequences. It gives the order
-/// of all pairs that were measured on an H100 (tests/cuda/device/tree_attention_plan.cpp). (What merging
-/// costs was not measured: two tiles, and the rows of parts read per tile's time, are estimates.)
+/// Estimated time of a launch, in units of a block's time for a tile of keys: each wave of blocks costs its
+/// tiles and about 16 more for its begin and end; then parts are merged, if they are in several clusters. A
+/// wave that is not full costs as much as a full one, and clusters leave multiprocessors idle, since a
+/// cluster is within one GPC. `units`: tiles of rows of all KV heads and sequences. It gives the order of all
+/// pairs that were measured on an H100 (tests/cuda/device/tree_attention_plan.cpp). The cost of merging was
+/// not measured: two tiles, and the rows of parts read per tile's time, are estimates.
 inline double cut_cost(SplitCut cut, std::int64_t units, int tiles, int rows, const AttentionPlaces& places) {
   constexpr double kOfWave = 16, kOfMerge = 2, kRowsOfTile = 128;
   int log = 0;
