@@ -31,8 +31,8 @@ struct Family {
 struct alignas(16) FourNodes {
   NodeId v[4];
 };
-/// Of `share` lanes that look at eights of the later nodes in turn, what lane `part` finds: from behind, and
-/// without a branch on what they are. The lowest of what the lanes find are the node's.
+/// The links that lane `part` of `share` finds; the lanes take groups of eight later nodes in turn, from the
+/// end, without a branch on their parents. The lowest of all lanes' results are the node's.
 template <int share>
 SPECULA_HD Family family_of(NodeId node, int nodes, const NodeId* parent, int part) {
   constexpr int kEight = 8;
