@@ -1,4 +1,6 @@
-// What lets one source be a kernel's body and a function that CPU tests call.
+// Host-device helpers (atomic add, minimum, maximum, rounding): the same source runs in kernels and CPU
+// tests.
+// tests.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +11,7 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-/// Adds to memory that other threads add to at the same time; returns what was there. Integers only: their
-/// sums do not depend on the order.
+/// Atomic add; returns the old value. Integers only: their sums do not depend on the order.
 template <class T>
 SPECULA_HD T atomic_add(T* to, T value) {
 #ifdef __CUDA_ARCH__

@@ -1,4 +1,4 @@
-// The words that device code and its callers share.
+// Types shared by device code and its callers: 16-bit and 8-bit elements, statuses, row statistics.
 #pragma once
 
 #include <cstdint>
@@ -33,24 +33,23 @@ struct Float8E4M3 {
   std::uint8_t bits;
 };
 
-/// What became of a row or a sequence. Anything but `ok` leaves nothing emitted for it.
+/// Status of a row or a sequence. For any status but `ok` nothing is emitted.
 enum class Status : std::int32_t {
   ok = 0,
   not_a_number = 1,    // a row holds NaN or +infinity
   empty_row = 2,       // a row has no finite logit
-  overflow = 3,        // the largest logit is beyond 1e38 times the temperature
+  overflow = 3,        // the largest logit is above 1e38 times the temperature
   bad_parameters = 4,  // SamplingParams out of range
   bad_tree =
       5,  // a parent that is no earlier node, a token outside the vocabulary, or more nodes than the plan
   truncation_is_not_sharded = 6,  // a sharded vocabulary takes temperature, not top-k, top-p or min-p
   infinite_loss = 7,              // the draft rules out a token that the target may choose
-  bad_draft_row = 8               // a draft token's row of the draft is beyond those that there are
+  bad_draft_row = 8               // a draft token's row of the draft is out of range
 };
 
 /// The distribution of a row in scalars: distribution(x) = 0 where logits[x] < cut, else exp((logits[x] -
-/// shift) / temperature
-/// - log_z). `shift` is the row's largest logit, so log_z is in [0, log V], whatever the logits' size. At
-/// temperature 0 it is the point mass on `point`.
+/// shift) / temperature - log_z). `shift` is the row's largest logit, so log_z is in [0, log V], whatever the
+/// logits' size. At temperature 0 it is the point mass on `point`.
 struct RowStats {
   double log_z;
   float shift;

@@ -1,4 +1,4 @@
-// What a host can see of a caller's pointers and plans before it launches anything.
+// Host-side checks of pointers, strides and plans before a launch.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,18 @@
 namespace specula {
 namespace cuda {
 
-/// Device memory that launches work in. Plans of one stream may share all of it: give each the arrays of the
-/// largest. Launches that may run at the same time need arrays of their own, else they mix their results.
+/// Device memory that launches work in. Plans of one stream may share all of it, in arrays of the largest
+/// size. Launches that may run at the same time need arrays of their own, else their results are mixed.
 struct Workspace {
-  void* parts = nullptr;              // 16-byte aligned; what is there does not matter
+  void* parts = nullptr;              // 16-byte aligned; content does not matter
   std::size_t part_bytes = 0;         // part_bytes() of the plan or more
-  std::uint32_t* counters = nullptr;  // zeros at first (zero_counters()); every launch leaves zeros behind
+  std::uint32_t* counters = nullptr;  // zeros at first (zero_counters()); zeros again after every launch
   std::size_t counter_bytes = 0;      // counter_bytes() of the plan or more
 };
 
 namespace detail {
 
-/// Whether a workspace has so much room.
+/// Whether a workspace has at least these sizes.
 inline bool is_room(const Workspace& w, std::size_t part_bytes, std::size_t counter_bytes) {
   const auto holds = [](const void* p, std::size_t has, std::size_t wanted, std::size_t alignment) {
     return wanted == 0 || (p && has >= wanted && reinterpret_cast<std::uintptr_t>(p) % alignment == 0);
@@ -38,7 +38,7 @@ inline bool any_null(std::initializer_list<const void*> pointers) {
   return false;
 }
 
-/// Whether one of the arrays is not at a multiple of its elements' size; null ones are.
+/// Whether one of the arrays is not aligned to its elements' size; null ones are.
 template <class... T>
 bool any_misaligned(const T*... arrays) {
   return ((reinterpret_cast<std::uintptr_t>(arrays) % alignof(T) != 0) || ...);
@@ -49,7 +49,8 @@ inline bool are_apart(std::int64_t rows, std::int64_t stride, std::int64_t lengt
   return rows <= 1 || stride >= length || -stride >= length;
 }
 
-/// Whether a kernel can be launched so: in clusters that Hopper has, of blocks of whole warps.
+/// Whether a kernel can be launched in this geometry: clusters of a size that Hopper has, of blocks of whole
+/// warps.
 inline bool is_geometry(int cluster, int threads) {
   return cluster >= 1 && cluster <= 16 && (cluster & (cluster - 1)) == 0 && threads >= 32 &&
          threads <= 1024 && threads % 32 == 0;

@@ -1,4 +1,4 @@
-// How kernels over clusters are launched.
+// Launching kernels over thread block clusters.
 #pragma once
 
 #ifdef __CUDACC__
@@ -16,7 +16,7 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-/// What plans need to know of a device.
+/// Properties of a device that plans need.
 struct DeviceLimits {
   int processors = 0;    // multiprocessors
   int shared_bytes = 0;  // a block may ask for
@@ -54,10 +54,10 @@ cudaError_t has_clusters(Kernel* kernel, bool* out) {
 /// the device refuses more. Outside of captures; by any number of threads at once.
 template <class Kernel>
 cudaError_t prepare(Kernel* kernel, std::size_t shared_bytes, int* cluster) {
-  static std::mutex one_at_a_time;  // what is read below must still be so when it is raised
+  static std::mutex one_at_a_time;  // the attribute read below must not change before it is raised
   const std::lock_guard<std::mutex> lock(one_at_a_time);
   const void* function = reinterpret_cast<const void*>(kernel);
-  cudaFuncAttributes now{};  // another plan's of the same kernel, which must stay good
+  cudaFuncAttributes now{};  // another plan's of the same kernel, which must stay valid
   cudaError_t error = cudaFuncGetAttributes(&now, function);
   if (error == cudaSuccess && shared_bytes > static_cast<std::size_t>(now.maxDynamicSharedSizeBytes))
     error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -96,8 +96,8 @@ struct Launch {
   Launch& operator=(const Launch&) = delete;
 };
 
-/// How many clusters of this size the current device, or the slice of it that is ours, holds at the same
-/// time. Of 2 blocks or more: the driver refuses to be asked about clusters where there are none.
+/// How many clusters of this size run at the same time on the current device, or on its MIG slice. For at
+/// least 2 blocks: the driver rejects the query on devices without clusters.
 template <class Kernel>
 cudaError_t active_clusters(Kernel* kernel, int cluster, int threads, std::size_t shared_bytes, int* out) {
   *out = 0;
@@ -107,8 +107,8 @@ cudaError_t active_clusters(Kernel* kernel, int cluster, int threads, std::size_
   cudaGetLastError();
   return cudaSuccess;
 }
-/// Halves `*cluster` until `problems` of them run at the same time: the last one alone would take a second
-/// wave.
+/// Halves `*cluster` until `problems` of them run at the same time: otherwise the last one would take a
+/// second wave.
 template <class Kernel>
 cudaError_t fit_cluster(Kernel* kernel, int problems, int threads, std::size_t shared_bytes, int* cluster) {
   cudaError_t error = cudaSuccess;
@@ -120,8 +120,8 @@ cudaError_t fit_cluster(Kernel* kernel, int problems, int threads, std::size_t s
   return error;
 }
 
-/// `clusters` clusters of `cluster` blocks. cudaErrorInvalidValue where a plan holds a geometry that cannot
-/// be.
+/// Launches `clusters` clusters of `cluster` blocks. cudaErrorInvalidValue where a plan holds an impossible
+/// geometry.
 template <class... Parameters, class... Arguments>
 cudaError_t launch(void (*kernel)(Parameters...), int clusters, int cluster, int threads,
                    std::size_t shared_bytes, cudaStream_t stream, Arguments... arguments) {

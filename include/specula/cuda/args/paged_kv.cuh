@@ -1,4 +1,4 @@
-// K and V in a cache of pages, as engines keep them.
+// Paged KV cache: layouts, page tables and slot addresses.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@
 namespace specula {
 namespace cuda {
 
-/// What a shard says of one tile of 512 tokens after one node. The candidates are the tokens that the uniform
+/// A shard's partial of one tile of 512 tokens after one node. The candidates are the tokens that the uniform
 /// draws of the node's next token would pick inside this tile, should the tile be picked.
 struct TilePartial {
   float maximum, sum;  // sum of 2^(l log2(e) / T - unit), unit the integer nearest to the maximum's exponent
@@ -31,7 +31,7 @@ struct ShardRows {
   const SamplingParams* params = nullptr;  // (B) temperature alone; null: 1
 };
 
-/// What all shards said, gathered: shard s's part begins at s * (N * tiles_of_shard).
+/// The partials of all shards, gathered: shard s's part begins at s * (N * tiles_of_shard).
 struct GatheredPartials {
   const TilePartial* tiles;   // (S, N, tiles_of_shard)
   const float* child_logits;  // (S, N) of the token of each node in its parent's row; -infinity where another

@@ -9,34 +9,34 @@
 namespace specula {
 namespace cuda {
 
-/// What the host knows of the batches to come; everything else is device arrays, so that one captured graph
+/// Capacities of the batches, known to the host; everything else is device arrays, so that one captured graph
 /// serves every round.
 struct VerifyCapacity {
-  int sequences = 1;   // B: exactly so many are verified each time (an empty tree is one of its root alone)
+  int sequences = 1;   // B: exactly, in every call (an empty tree is its root alone)
   int max_nodes = 64;  // of a tree, the root included
-  int max_depth = 8;   // draft tokens of a path
+  int max_depth = 8;   // at most n draft tokens on a path
   int vocab = 0;       // V
 };
 
-// Arrays that a launch reads may not change while it runs, nor overlap what it writes: its blocks decide from
-// reads of their own and then wait for each other, so they could wait for ever.
+// Arrays that a launch reads must not change while it runs, nor overlap its outputs: its blocks decide from
+// reads of their own and then wait for each other, so they could deadlock.
 
 /// Proposals of B sequences, all arrays on the device. Nodes of a tree are numbered from 0, its root, in an
 /// order in which parents come before their children; siblings are tried in the order of their numbers.
 struct Trees {
   const std::int32_t* begin;  // (B + 1) where a tree's nodes begin in the arrays below; begin[B] = N
-  const Token* token;    // (N) a negative one is padding: a node that is not there, nor anything below it
+  const Token* token;    // (N) negative: padding, and so are all nodes below it
   const NodeId* parent;  // (N) in the tree's own numbers, -1 for a root; null: every tree is a chain
   const std::int32_t* position;             // (B) of the root in its text
   const std::uint64_t* seed;                // (B)
   const std::uint32_t* sequence = nullptr;  // (B) of specula::PhiloxRandom; null: 0
 };
 
-/// What a rule decided, arrays on the device. Rows of `width` = max_depth + 1.
+/// Verification results, arrays on the device. Rows of `width` = max_depth + 1.
 struct VerifyResults {
-  Token* token;  // (B, width) what the round emits: the accepted draft tokens, then one token more; -1 behind
+  Token* token;  // (B, width) emitted tokens: the accepted draft tokens, then one more; -1 after them
   NodeId* accepted;  // (B, width) the accepted path, the root first: token[i] comes after node accepted[i];
-                     // -1 behind
+                     // -1 after the path
   std::int32_t* count;  // (B) tokens emitted, accepted draft tokens + 1; 0 if the status is not ok
   Status* status;       // (B)
 };
@@ -50,16 +50,16 @@ struct TargetRows {
   const SamplingParams* params = nullptr;     // (B); null: the distribution of the softmax itself
 };
 
-// ---- q: what the draft tokens were drawn from. Draft rows are found by `row_of_node`, (N), where -1 stands
-// for a draft token that was chosen (a point mass); null: draft token i of the whole batch, roots not
-// counted, has row i. `scale`, (N): for a draft token that was drawn without replacement 1 over the mass that
-// its earlier siblings left of the row, for others 0; null: 0. `rows`, R: a draft token whose row is beyond
-// is Status::bad_draft_row; 0: not checked.
+// ---- q: the draft's distributions. Draft rows are found by `row_of_node`, (N), where -1 means that the
+// draft token was chosen (a point mass); null: draft token i of the whole batch, roots not counted, has row
+// i. `scale`, (N): for a draft token that was drawn without replacement 1 over the mass that its earlier
+// siblings left of the row, for others 0; null: 0. `rows`, R: a draft token whose row is R or above is
+// Status::bad_draft_row; 0: not checked.
 
 /// Every draft token was chosen, as by any greedy drafter, whatever its confidence.
 struct ChosenDraft {};
 
-/// Rows of logits, with what sample() said of them.
+/// Rows of logits, with the statistics that sample() wrote.
 template <class Element>
 struct LogitsDraft {
   const Element* logits;  // (R, V)
@@ -79,7 +79,7 @@ struct ProbsDraft {
   std::int64_t rows = 0;
 };
 
-/// Few tokens with their probabilities, all others having none.
+/// A few tokens per row with their probabilities; all others have probability 0.
 struct SparseDraft {
   const Token* token;  // (R, k), each at most once in a row, negative ones are padding
   const float* prob;   // (R, k)

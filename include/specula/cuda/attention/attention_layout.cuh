@@ -1,5 +1,5 @@
-// What attention over a cache and a tree is made of, apart from its products: which row is which, who sees
-// whom, how keys are split, and how parts of a softmax are put together.
+// Tree attention layout: packed GQA rows, key ranges and masks, splits of the keys, merging of partial
+// softmaxes.
 #pragma once
 
 #include "specula/cuda/host_device.cuh"
@@ -21,8 +21,8 @@ SPECULA_HD PackedRow packed_row(int row, const Divisor& group) {
   return {node, row};
 }
 
-/// The keys of a sequence: slots [0, prefix) are committed, [prefix, end) are its tree's. None below `load`
-/// is seen by anybody, and all of [clear, prefix) are seen by everybody. Both follow from the window.
+/// The keys of a sequence: slots [0, prefix) are committed, [prefix, end) hold its tree. Keys below `load`
+/// are masked in every row, keys in [clear, prefix) are visible to every row. Both follow from the window.
 struct KeyRange {
   int load, clear, prefix, end;
 };
@@ -39,7 +39,7 @@ SPECULA_HD KeyRange key_range(int prefix, int end, int window, int low, int high
   return out;
 }
 
-/// Tiles [begin, end) of kTileKeys keys, all of which everybody sees: no row needs to look at a mask.
+/// Tiles [begin, end) of kTileKeys keys that are visible to every row, so no mask is read.
 struct PlainTiles {
   int begin, end;
 };
@@ -47,7 +47,7 @@ SPECULA_HD PlainTiles plain_tiles(const KeyRange& keys) {
   return {ceil_div(larger(keys.clear, keys.load), kTileKeys), keys.prefix / kTileKeys};
 }
 
-/// Bits [0, n) of a word, none or all where n is beyond it.
+/// Bits [0, n) of a word; none for n below 0, all for n above its size.
 SPECULA_HD std::uint64_t bits_below(std::int64_t n) {
   return n <= 0 ? 0 : n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
 }
@@ -60,8 +60,8 @@ struct RowView {
   std::int32_t at, origin;  // position of the row, and what is added to `position`
   int window;
 
-  /// Bit i: whether key `key` + i is seen, for the 64 keys from there on. Committed ones are where the window
-  /// and the range allow, those of the tree where the mask says so, too.
+  /// Bit i: whether key `key` + i is visible, for 64 keys. Committed keys are limited by the window and the
+  /// range, tree keys by the mask as well.
   SPECULA_HD std::uint64_t sees(int key, const KeyRange& keys) const {
     const std::int64_t from = window > 0 ? static_cast<std::int64_t>(at) - window + 1 : 0;  // position
     const std::int64_t first = larger<std::int64_t>(from, keys.load);
@@ -85,7 +85,7 @@ struct RowView {
 };
 
 /// Products of q and k as exponents of 2: log2(e) * scale * s, or with a cap log2(e) * cap * tanh(scale * s /
-/// cap), as cap - 2 cap / (e^2x + 1): right within 1e-6 of the cap.
+/// cap), computed as cap - 2 cap / (e^2x + 1): within 1e-6 of the cap.
 struct ScoreMap {
   float factor, cap;
 
@@ -118,16 +118,16 @@ SPECULA_HD float maximum(float a, float b) {
 #endif
 }
 
-/// Where maxima of exponents begin: finite, so that no difference of two is NaN, and below every real one.
+/// Initial maximum of exponents: finite, so that no difference of two is NaN, and below every real one.
 constexpr float kLowest = -1e30f;
 
-/// Softmax over some of the keys: greatest exponent, sum of the weights, weighted sums of 4 columns of V.
+/// Softmax over a subset of the keys: greatest exponent, sum of the weights, weighted sums of 4 columns of V.
 struct Part {
   float maximum, sum;
   float o[4];
 };
 
-/// The parts get(0) .. get(count - 1) together; top(i) is get(i).maximum. In this order, always.
+/// Merges the parts get(0) .. get(count - 1), always in this order; top(i) is get(i).maximum.
 template <class Top, class Get>
 SPECULA_HD Part merge_parts(int count, Top top, Get get) {
   Part out{kLowest, 0, {0, 0, 0, 0}};
@@ -142,7 +142,7 @@ SPECULA_HD Part merge_parts(int count, Top top, Get get) {
   return out;
 }
 
-/// How `tiles` tiles are split: split i takes `each` of them from i * each on, the last one all the rest.
+/// How `tiles` tiles are split: split i takes `each` of them from i * each on, the last split all the rest.
 struct Splits {
   int used, each;
 
@@ -150,8 +150,8 @@ struct Splits {
   SPECULA_HD int end(int i, int tiles) const { return i + 1 == used ? tiles : (i + 1) * each; }
 };
 
-/// At most `most` splits. `fixed` > 0: of so many tiles each, whatever `most` is, but that the last of `most`
-/// takes all the rest; else all alike, of `least` tiles or more.
+/// At most `most` splits. `fixed` > 0: `fixed` tiles per split whatever `most` is, except that split number
+/// `most` takes all the rest; otherwise equal splits of at least `least` tiles.
 SPECULA_HD Splits split_tiles(int tiles, int most, int fixed, int least) {
   Splits out{1, larger(tiles, 1)};
   if (tiles <= 0) return out;

@@ -1,5 +1,5 @@
-// Sixteen rows of attention in the registers of a warp: online softmax over the tiles of keys that it is
-// given (FlashAttention-2, Dao 2023), products by mma.m16n8k16.
+// Online softmax attention of sixteen rows in a warp's registers, over tiles of keys (FlashAttention-2, Dao
+// 2023), products by mma.m16n8k16.
 #pragma once
 
 #include "specula/cuda/attention/attention_layout.cuh"
@@ -30,7 +30,7 @@ struct HeldQueries {
   }
 };
 
-/// The same in shared memory, for warps that have the same rows.
+/// The same in shared memory, for warps that share their rows.
 template <int kHead>
 struct SharedQueries {
   struct alignas(16) Fragment {  // a lane's
@@ -80,8 +80,8 @@ class AttentionRows {
     for (int i = 0; i < 4; ++i) o_[n][i] = 0;
   }
 
-  /// Takes kKeys keys in: rows `row` and on of the tiles `k` and `v`. Bit i of sees(half) says whether this
-  /// lane's row of that half sees key i; it is asked only if kMasked.
+  /// Adds kKeys keys: rows `row` and on of the tiles `k` and `v`. Bit i of sees(half) says whether key i is
+  /// visible to this lane's row of that half; it is called only if kMasked.
   template <bool kMasked, class Warp, class Sees>
   SPECULA_HD void add(Warp warp, const Queries& queries, const unsigned char* k, const unsigned char* v,
                       int row, const ScoreMap& score, Sees sees) {
@@ -107,7 +107,7 @@ class AttentionRows {
     multiply_values(warp, v, row, s);
   }
 
-  /// Once, at the end: the lanes of a row add up what each summed.
+  /// Call once, at the end: adds up the sums of the lanes that share a row.
   template <class Warp>
   SPECULA_HD void finish(Warp warp) {
     add_lanes(warp, sum_);
@@ -149,8 +149,8 @@ class AttentionRows {
     }
   }
 
-  /// Maxima rise to those of s; what was summed is scaled to them. Seldom in a long row, so it is asked
-  /// first.
+  /// Raises the maxima to those of s and rescales the sums. The branch pays: maxima seldom rise in a long
+  /// row.
   template <class Warp>
   SPECULA_HD void raise_maximum(Warp warp, const float (&s)[kKeys / 8][4]) {
     float top[2];

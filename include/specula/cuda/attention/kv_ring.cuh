@@ -23,9 +23,9 @@ struct RowsOfChunks {
   }
 };
 
-/// Each of kWarps warps copies kTileKeys / kWarps keys of a tile, K and V; a row's address is looked up by
-/// one lane, a tile ahead of the copies. Keys outside [load, end) become zeros and are not read: what lies
-/// there may be anything, NaN too, and 0 * NaN would be seen.
+/// Each of kWarps warps copies kTileKeys / kWarps keys of a tile, K and V. One lane looks up a row's address,
+/// a tile ahead of the copies. Keys outside [load, end) become zeros and are not read: their slots may hold
+/// NaN, and 0 * NaN would reach the output.
 template <class Stored, int kHead, int kWarps, int kStages, class Place = RowsOfChunks<kHead, Stored>>
 class KvRing {
   static constexpr int kOwn = kTileKeys / kWarps, kRowBytes = kHead * sizeof(Stored),

@@ -20,7 +20,7 @@ struct Panels {
     return (place ^ (rows % 8 * 16)) + rows * kPanelRowBytes;
   }
 };
-/// Where those of bytes wait to be widened.
+/// Where chunks of bytes are kept until they are widened.
 template <int kHead>
 struct NarrowPanels : Panels<kHead> {
   SPECULA_HD static int offset(int row, int chunk) { return narrow_offset<kTileKeys>(row, chunk); }
@@ -42,11 +42,11 @@ class PanelRing<Element, Float8E4M3, kHead, kWarps, kStages>
  public:
   using Base::Base;
 
-  /// What this lane copied to a stage, once it has landed, becomes elements, columns in the order of
-  /// StoredKv. No lane touches what another one copied.
+  /// Widens the bytes that this lane copied to a stage, once they have landed, to elements, columns in the
+  /// order of StoredKv. No lane touches another lane's copies.
   template <class Memory>
   SPECULA_HD void widen(Memory& memory, int stage) const {
-    constexpr int kAtOnce = 2;  // loads under way: a thread that copies has few registers
+    constexpr int kAtOnce = 2;  // loads in flight: a thread that copies has few registers
     static_assert(Base::kCopies % kAtOnce == 0, "whole batches");
     // Which half of the columns is written where the bytes were.
     const int here = this->chunk() / 4 % 2 == 0 ? 8 : 0, there = 8 - here;

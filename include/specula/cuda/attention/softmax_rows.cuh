@@ -1,5 +1,5 @@
-// What rows of attention in the registers of warps have in common, whatever multiplies them. A lane has parts
-// of two rows: of a matrix m of sums, m[n][i] is the element c_cell(lane, i) of columns 8 n and on.
+// Online softmax helpers shared by the mma.sync and wgmma attention kernels. A lane holds parts of two rows
+// of a matrix m of sums: m[n][i] is the element c_cell(lane, i) of columns 8 n and on.
 #pragma once
 
 #include "specula/cuda/attention/attention_layout.cuh"
@@ -26,7 +26,7 @@ SPECULA_HD void load_queries(int lane, Query query, std::uint32_t (&q)[kSteps][4
   }
 }
 
-/// Scores of what is not seen become -infinity: sees(half)(key) for the lane's row of that half.
+/// Scores of masked keys become -infinity: sees(half)(key) for the lane's row of that half.
 template <int kCount, class Sees>
 SPECULA_HD void mask_scores(int lane, Sees sees, float (&s)[kCount][4]) {
   SPECULA_UNROLL
@@ -51,7 +51,7 @@ SPECULA_HD void find_maxima(Warp warp, const float (&s)[kCount][4], float (&top)
   for (int mask = 1; mask < 4; mask *= 2) top[half] = maximum(top[half], warp.shuffle_xor(top[half], mask));
 }
 
-/// The lanes of a row add up what each summed.
+/// Adds up the sums of the lanes that share a row.
 template <class Warp>
 SPECULA_HD void add_lanes(Warp warp, float (&sums)[2]) {
   SPECULA_UNROLL

@@ -1,5 +1,5 @@
-// Attention of a tile of rows over the keys of one split by mma.sync: every warp copies, multiplies and
-// merges.
+// Tree attention block by mma.sync: a tile of rows over the keys of one split. Every warp copies, multiplies
+// and merges.
 #pragma once
 
 #include <type_traits>
@@ -15,7 +15,7 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-/// A compiled variant: 16 * kRowWarps rows a block, each tile of keys split over kKeyWarps. Elements of the
+/// A compiled variant: 16 * kRowWarps rows per block, each tile of keys split over kKeyWarps. Elements of the
 /// cache have kStoredBytes.
 template <int kHeadSize, int kRowWarps_, int kKeyWarps_, int kStages_, int kStoredBytes = 2>
 struct AttentionShape {
@@ -29,9 +29,9 @@ struct AttentionShape {
   static constexpr int kRingBytes = kStages * kTileKeys * kHead * 2 * kStoredBytes;
   static constexpr int kMergeBytes = (kKeyWarps * (kPartFloats + 2 * kRows) + 2 * kRows) * 4;
   static constexpr int kTileBytes = kRingBytes > kMergeBytes ? kRingBytes : kMergeBytes;
-  /// Up to 32 rows two blocks share a multiprocessor, so that one computes while the other one waits. (Not on
-  /// sm_86, 89 and 120, whose shared memory holds one.) For 128 registers a thread to suffice, queries of
-  /// wide heads are in shared memory then, behind the tiles.
+  /// Up to 32 rows two blocks share a multiprocessor, so that one computes while the other waits. (Not on
+  /// sm_86, 89 and 120, whose shared memory holds one.) To fit 128 registers per thread, queries of wide
+  /// heads are then in shared memory, after the tiles.
   static constexpr int kBlocks = kRows <= 32 ? 2 : 1;
   static constexpr bool kSharedQueries = kHead == 128 && kBlocks * kThreads > 256;
   static constexpr int kSharedBytes = kTileBytes + (kSharedQueries ? kRows * kHead * 2 : 0);
@@ -91,7 +91,7 @@ class TreeAttentionBlock : TreeAttentionSplit<Shape, Cluster, Element, Stored> {
     int stage = 0;
     const auto step = [&](auto masked) {
       copies.template wait<kAhead - 1>();
-      // What landed is seen by all who read it, and all are done with the stage that is filled next.
+      // This tile is visible to all its readers, and no warp uses the stage that is filled next.
       if (Shape::kRowWarps == 1)
         warp.sync();  // a warp reads what it copied
       else
@@ -109,7 +109,7 @@ class TreeAttentionBlock : TreeAttentionSplit<Shape, Cluster, Element, Stored> {
             });
       stage = stage + 1 == Shape::kStages ? 0 : stage + 1;
     };
-    // Most tiles are seen by all rows: a loop of their own, without a mask.
+    // Most tiles are visible to all rows: they have a loop of their own, without a mask.
     const PlainTiles plain = plain_tiles(keys_);
     while (tile < last)
       if (tile < plain.begin || tile >= plain.end) {
@@ -120,12 +120,12 @@ class TreeAttentionBlock : TreeAttentionSplit<Shape, Cluster, Element, Stored> {
       }
     copies.template wait<0>();
     rows.finish(warp);
-    block.sync();  // the ring is done with: its memory holds the parts now
+    block.sync();  // the ring is no longer used: its memory now holds the parts
     this->store_rows(warp, rows, row_warp, key_warp);
     block.sync();
   }
 
-  /// Of this warp's rows; where they are shared, each of the warps that do so loads some of them.
+  /// Of this warp's rows; warps that share rows each load some of them.
   template <class Warp>
   SPECULA_HD Queries load_queries(Warp warp, int row_warp, int key_warp) {
     const auto query = [&](int row) { return this->query(16 * row_warp + row); };

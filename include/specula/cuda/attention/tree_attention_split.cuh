@@ -1,5 +1,5 @@
-// What the blocks of tree attention do whatever multiplies for them: find their split of the keys, know which
-// row sees which key, and put the parts of warps, blocks and clusters together.
+// Split-KV tree attention, the part shared by all kernels: a block's split of the keys, row masks, and
+// merging of partial results across warps, blocks and clusters.
 #pragma once
 
 #include "specula/cuda/args/paged_kv.cuh"
@@ -15,8 +15,8 @@ namespace specula {
 namespace cuda {
 
 /// Attention of proposals over a cache, all arrays on the device. Node i of sequence b is query begin[b] + i;
-/// its K and V lie in slot length[b] + i of the sequence already. See tree_attention(). Stored: what the
-/// cache holds, Element or Float8E4M3.
+/// its K and V are already in slot length[b] + i of the sequence. See tree_attention(). Stored: the cache's
+/// element type, Element or Float8E4M3.
 template <class Element, class Stored = Element>
 struct TreeAttentionArgs {
   const Element* q;           // (N, Hq, D) 16-byte aligned, nodes `q_stride` elements apart
@@ -24,25 +24,25 @@ struct TreeAttentionArgs {
   PagedKv<Stored> kv;         // the cache
   const std::int32_t* begin;  // (B + 1) where a sequence's nodes begin
   const std::uint64_t* mask;  // (N, words) as specula::tree_mask: bit j of node i iff j is i or above it
-  int words;                  // 0, and no mask: the queries see all of the cache, and there is no tail
+  int words;                  // 0 and no mask: the queries see the whole cache, and there is no tail
   Element* out;               // (N, Hq, D) 16-byte aligned, nodes `out_stride` elements apart
   std::int64_t out_stride;    // a multiple of 8
   float* lse = nullptr;       // (N, Hq) log-sum-exp of the scaled products, if wanted
   float scale = 1.0f;         // of the products of q and k
   float softcap = 0.0f;       // 0: off; else products become softcap * tanh(scale * product / softcap)
-  int window = 0;             // 0: off; else key k is seen iff position(q) - position(k) < window
+  int window = 0;             // 0: off; else key k is visible iff position(q) - position(k) < window
   const std::int32_t* position = nullptr;  // (N) of nodes in their text; only with a window
   const std::int32_t* depth = nullptr;     // (N) in place of `position`: length[b] + depth
   const float* k_scale = nullptr;          // (Hkv) what stored keys are multiplied by; null: 1
   const float* v_scale = nullptr;          // (Hkv) and stored values
-  /// (B) if wanted: ok, or bad_tree where the tree has fewer nodes than none or more than the plan's, or
-  /// slots are outside of the sequence's pages. What is left out then is not written, or not seen.
+  /// (B) if wanted: ok, or bad_tree where the tree has a negative number of nodes or more than the plan's, or
+  /// slots are outside the sequence's pages. Such nodes are not written and such slots are masked.
   Status* status = nullptr;
 };
 
 namespace detail {
 
-/// What else the kernel is told: the plan's part.
+/// The plan's part of the kernel's arguments.
 template <class Element, class Stored = Element>
 struct TreeAttentionLaunch {
   TreeAttentionArgs<Element, Stored> args;
@@ -57,8 +57,8 @@ struct TreeAttentionLaunch {
 };
 
 /// A block's share of a launch: one split of the keys, for one tile of the packed rows of a KV head of a
-/// sequence. Blocks of a cluster have neighbouring splits of the same tile. `Shape` says how rows and warps
-/// are arranged (AttentionShape); what multiplies is the derived class's.
+/// sequence. Blocks of a cluster have neighbouring splits of the same tile. `Shape` is the arrangement of
+/// rows and warps (AttentionShape); the derived class multiplies.
 template <class Shape, class Cluster, class Element, class Stored = Element>
 class TreeAttentionSplit {
   static constexpr int kHead = Shape::kHead, kFours = kHead / 4;
@@ -69,7 +69,7 @@ class TreeAttentionSplit {
   SPECULA_HD TreeAttentionSplit(Cluster cluster, const TreeAttentionLaunch<Element, Stored>& launch,
                                 int index, unsigned char* shared)
       : cluster_(cluster), l_(launch), shared_(shared) {
-    // Tiles of the same keys follow each other: they find them in the cache.
+    // Tiles of the same keys are adjacent in the grid, so they hit the cache.
     row_tile_ = index;
     group_ = l_.row_tiles.divide(&row_tile_);
     head_ = l_.groups.divide(&group_);
@@ -114,7 +114,7 @@ class TreeAttentionSplit {
     l_.args.status[sequence_] = good ? Status::ok : Status::bad_tree;
   }
 
-  // ---- who sees what
+  // ---- masks
 
   SPECULA_HD std::int32_t position_base() const { return l_.args.position ? 0 : keys_.prefix; }
   SPECULA_HD const std::int32_t* positions() const {
@@ -176,8 +176,8 @@ class TreeAttentionSplit {
     return out;
   }
 
-  // ---- shared memory, once the ring is done with: the warps' parts, their maxima and sums, and the same of
-  // the block
+  // ---- shared memory, after the ring is no longer used: the warps' parts, their maxima and sums, and the
+  // same of the block
 
   SPECULA_HD float* part(int key_warp, int row) const {
     return reinterpret_cast<float*>(shared_) + key_warp * Shape::kPartFloats + row * Shape::kRowFloats;
@@ -209,8 +209,7 @@ class TreeAttentionSplit {
     }
   }
 
-  // Four columns of a row are an item. All items of a row fall to one block, which so has its maximum and
-  // sum.
+  // An item is four columns of a row. One block has all items of a row, and so its maximum and sum.
   static_assert(Shape::kThreads % kFours == 0, "rows are not torn");
   SPECULA_HD int items() const { return rows_ * kFours; }
 
@@ -226,8 +225,8 @@ class TreeAttentionSplit {
     }
   }
 
-  /// The block's part in place of the first key warp's, its maxima and sums behind all others; or the output,
-  /// if it is the only part.
+  /// Writes the block's part in place of the first key warp's, its maxima and sums after all others; or the
+  /// output, if it is the only part.
   SPECULA_HD void merge_warps(bool alone) const {
     if (!kManyWarps && !alone) return;
     const auto block = cluster_.block();
@@ -243,8 +242,8 @@ class TreeAttentionSplit {
     }
   }
 
-  /// The parts of the blocks of this cluster that have any; with more clusters than one, of all of them by
-  /// whoever comes last. Every block has its items, so the last ones are as many as a cluster has.
+  /// Merges the parts of this cluster's blocks; with several clusters, the last one to arrive merges all.
+  /// Every block has its items, so the last ones are one per block of a cluster.
   SPECULA_HD void merge_blocks(int splits) {
     const int live = smaller(cluster_.size(), splits - group_ * cluster_.size());
     const int clusters = ceil_div(splits, cluster_.size());
@@ -304,13 +303,13 @@ class TreeAttentionSplit {
       memory_fence();
       const bool last = atomic_add(counter, 1u) + 1 == static_cast<std::uint32_t>(clusters);
       memory_fence();
-      if (last) *counter = 0;  // as the next launch wants it
+      if (last) *counter = 0;  // the next launch requires it
       *flag = last;
     }
     block.sync();
     return *flag != 0;
   }
-  /// Orders this thread's accesses, and those that a barrier put before them, for the whole device.
+  /// Device-wide fence for this thread's accesses, and for those that a barrier ordered before them.
   SPECULA_HD static void memory_fence() {
 #ifdef __CUDA_ARCH__
     __threadfence();
@@ -327,7 +326,7 @@ class TreeAttentionSplit {
     const PackedRow at = packed(row);
     const std::int64_t query = static_cast<std::int64_t>(begin_) + at.node;
     const int head = head_ * per_head() + at.head;
-    const bool none = sum == 0;  // no key is seen
+    const bool none = sum == 0;  // no key is visible
     float inverse = none ? 0.0f : 1.0f / sum;
     if (!none && l_.args.v_scale) inverse = product(inverse, l_.args.v_scale[head_]);
     if (l_.args.lse && lse)

@@ -1,5 +1,5 @@
-// Attention of a tile of rows over the keys of one split by wgmma: warpgroups
-// have roles of their own, one copies tiles of keys into a ring, the others multiply.
+// Warp-specialised tree attention block by wgmma: a tile of rows over the keys of one split. One warpgroup
+// copies tiles of keys into a ring, the others multiply.
 #pragma once
 
 #include <type_traits>
@@ -15,8 +15,7 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-/// A compiled variant: kGroups warpgroups of 64 rows each, and one that copies. A block has a multiprocessor
-/// to itself.
+/// A compiled variant: kGroups warpgroups of 64 rows each, and one that copies. One block per multiprocessor.
 template <int kHeadSize, int kGroups_, int kStages_>
 struct WgmmaShape {
   static_assert(kStages_ >= 3,
@@ -37,8 +36,8 @@ struct WgmmaShape {
   static constexpr int kSharedBytes = kTileBytes + kBarrierBytes + kAtomBytes;  // to align what is given
 };
 
-/// The first kThreads threads of a cluster's blocks, as a Cluster: a barrier of the block is one of those; to
-/// a barrier of the cluster the others come, too.
+/// The first kThreads threads of a cluster's blocks, as a Cluster: its barrier of the block includes only
+/// those; its barrier of the cluster includes the other threads as well.
 template <class Cluster, class Hopper, int kThreads>
 class FirstThreads {
  public:
@@ -73,8 +72,8 @@ class FirstThreads {
   Hopper* hopper_;
 };
 
-/// Stages of the ring go around by two barriers each, behind the tiles in shared memory: the producers'
-/// copies arrive at full(), every warp that is done with a stage at empty().
+/// Each stage of the ring has two barriers, after the tiles in shared memory: the producers' copies arrive at
+/// full(), every warp that has finished with a stage at empty().
 template <class Shape>
 struct StageBarriers {
   static_assert(Shape::kGroups <= 2, "arrivals of groups without rows are whole");
@@ -114,7 +113,7 @@ class WgmmaAttentionBlock
         everybody_(cluster),
         hopper_(*hopper) {}
 
-  /// What a producer does.
+  /// The producers' loop.
   SPECULA_HD void copy_tiles() {
     Work work;
     if (!this->find_work(&work)) return;
@@ -126,7 +125,7 @@ class WgmmaAttentionBlock
     everybody_.sync();
   }
 
-  /// What a consumer does.
+  /// The consumers' loop.
   SPECULA_HD void attend_rows() {
     this->report();
     Work work;
@@ -144,7 +143,7 @@ class WgmmaAttentionBlock
   using Barriers = StageBarriers<Shape>;
   SPECULA_HD std::uint64_t* full(int stage) const { return Barriers::full(this->shared_, stage); }
   SPECULA_HD std::uint64_t* empty(int stage) const { return Barriers::empty(this->shared_, stage); }
-  /// How often a warp that multiplies arrives at empty(): for those of groups without rows, too.
+  /// Arrives at empty() as often as a warp that multiplies, for warps of groups without rows.
   SPECULA_HD int arrivals() const { return Shape::kGroups / ceil_div(this->rows_, 64); }
 
   template <class Warp>
@@ -174,8 +173,8 @@ class WgmmaAttentionBlock
       }
       hopper_.wait_for(full(at.stage), at.parity);  // no thread leaves before its copies have landed
     } else {
-      // Bytes of so many tiles are under way. Consumers that wait for a tile still hold the two before it: a
-      // stage more, and the copies would wait for them.
+      // Bytes of this many tiles are in flight. Consumers that wait for a tile still hold the two before it:
+      // one more stage, and the copies would wait for them.
       constexpr int kAhead = Shape::kStages - 3;
       static_assert(kAhead > 0, "a stage for bytes");
       Place to;
@@ -206,7 +205,7 @@ class WgmmaAttentionBlock
       this->write_rows(warp, rows, warp_rank);
       return;
     }
-    this->cluster_.block().sync();               // the ring is done with: its memory holds the parts now
+    this->cluster_.block().sync();               // the ring is no longer used: its memory now holds the parts
     this->store_rows(warp, rows, warp_rank, 0);  // a barrier of the cluster follows
   }
 
@@ -241,17 +240,17 @@ class WgmmaAttentionBlock
       hopper_.template wait_products<1>();
       rows.settle_scores(hopper_);
       weigh(masked.value);
-      rows.settle_scores(hopper_);  // before what follows: compilers would wait first, and then do all of it
+      rows.settle_scores(hopper_);  // keeps weigh() here: compilers would move it after the wait
       Place next = at;
       next.advance();
       if (tile + 1 < last) hopper_.wait_for(full(next.stage), next.parity);
       hopper_.template wait_products<0>();
       rows.settle_outputs(hopper_);
-      // Products have read when they are waited for: what is written there next needs no fence.
+      // The wait ends the products' reads: later writes to that stage need no fence.
       if (warp.rank() < arrivals) hopper_.arrive(empty(before));
       rows.take_weights();
     };
-    // Most tiles are seen by all rows: a loop of their own, without a mask.
+    // Most tiles are visible to all rows: they have a loop of their own, without a mask.
     ++tile;
     while (tile < last)
       if (is_plain()) {
@@ -280,8 +279,8 @@ class WgmmaAttentionBlock
   Hopper& hopper_;
 };
 
-/// The kernel's body; the arguments are WgmmaAttentionBlock's. Nothing is known before the roles part: what
-/// lives on from there has to fit in a producer's registers.
+/// The kernel's body; the arguments are WgmmaAttentionBlock's. Nothing is computed before the roles part:
+/// values that are live across that point must fit in a producer's registers.
 template <class Shape, class Element, class Stored, class Cluster, class Hopper>
 SPECULA_HD void attend_with_wgmma(Cluster cluster, Hopper& hopper,
                                   const TreeAttentionLaunch<Element, Stored>& launch, int index,

@@ -1,6 +1,5 @@
-// Sixty-four rows of attention in the registers of a warpgroup: what attention/attention_rows.cuh is for a
-// warp, with wgmma, whose products go on while the softmax of other keys is computed (FlashAttention-3, Shah
-// 2024).
+// Online softmax attention of 64 rows in a warpgroup's registers by wgmma: products run while the softmax of
+// other keys is computed (FlashAttention-3, Shah 2024). The counterpart of attention/attention_rows.cuh.
 #pragma once
 
 #include "specula/cuda/attention/attention_layout.cuh"
@@ -17,7 +16,7 @@ namespace detail {
 /// A thread's part of it: two of the sixteen rows that its warp has, as c_cell() says. For a tile of keys, in
 /// this order, with products fenced, committed and waited for by the caller:
 ///   multiply_keys, weigh, take_weights, multiply_values.
-/// The products of multiply_values may be under way while multiply_keys and weigh deal with the next tile.
+/// The products of multiply_values may be in flight while multiply_keys and weigh deal with the next tile.
 template <class Element, int kHead, class Stored = Element>
 class WgmmaRows {
   static constexpr int kKeys = kTileKeys;
@@ -66,8 +65,8 @@ class WgmmaRows {
     hopper.settle(o_);
   }
 
-  /// Scores become weights; maxima and sums are raised to them, outputs are not. view(half)(key) says whether
-  /// this lane's row of that half sees key 0 .. 63; it is asked only if `masked`.
+  /// Turns scores into weights and raises maxima and sums, but not the outputs. view(half)(key) says whether
+  /// key 0 .. 63 is visible to this lane's row of that half; it is called only if `masked`.
   template <class Warp, class Sees>
   SPECULA_HD void weigh(Warp warp, bool masked, Sees sees) {
     if (score_.cap > 0) {
@@ -85,8 +84,8 @@ class WgmmaRows {
     }
   }
 
-  /// The outputs follow the maxima, and the weights become what multiply_values takes: C of the first product
-  /// has the layout of A of the second.
+  /// Rescales the outputs to the maxima and packs the weights for multiply_values: C of the first product has
+  /// the layout of A of the second.
   SPECULA_HD void take_weights() {
     if (rises_) {  // seldom in a long row
       SPECULA_UNROLL
@@ -101,7 +100,7 @@ class WgmmaRows {
     }
   }
 
-  /// Once, at the end: the lanes of a row add up what each summed.
+  /// Call once, at the end: adds up the sums of the lanes that share a row.
   template <class Warp>
   SPECULA_HD void finish(Warp warp) {
     add_lanes(warp, sum_);

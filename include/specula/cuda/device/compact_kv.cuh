@@ -14,8 +14,8 @@
 namespace specula {
 namespace cuda {
 
-/// What was accepted of B proposals, arrays on the device: Verification results has paths and counts as they
-/// are wanted.
+/// Accepted paths of B proposals, arrays on the device: paths and counts of Verification results can be
+/// passed as they are.
 struct AcceptedPaths {
   const NodeId* path;          // (B, width) node ids that rise; those from `count` on do not matter
   const std::int32_t* count;   // (B) nodes of the path, the root included
@@ -31,9 +31,9 @@ struct SlotPages {
   std::uint32_t page_count = 0x7FFFFFFF;  // nothing moves from or to pages from this one on, or negative ones
 };
 
-/// Something that is kept for every slot, as bytes: the K of all layers, or the V, or features. In layer l,
-/// what slot s of a page has for head h is `head_bytes` from data(l) + page * page_stride + s * token_stride
-/// + h * head_stride on.
+/// Per-slot data to move, as bytes: the K of all layers, or the V, or features. In layer l, the data of slot
+/// s of a page for head h is `head_bytes` from data(l) + page * page_stride + s * token_stride + h *
+/// head_stride on.
 struct SlotRows {
   unsigned char* base = nullptr;    // data(l) = base + l * layer_stride, or
   std::int64_t layer_stride = 0;    // in bytes
@@ -46,7 +46,7 @@ struct SlotRows {
 };
 
 /// The K or the V of `layers` layers, `rows` being that of the first, others `layer_stride` elements apart.
-/// Where they are anywhere, set `of_layer` of the result.
+/// For layers at arbitrary addresses, set `of_layer` of the result.
 template <class Element>
 SlotRows slot_rows(const PagedRows<Element>& rows, int heads, int head_dim, int layers = 1,
                    std::int64_t layer_stride = 0) {
@@ -73,7 +73,7 @@ struct CompactArgs {
   SlotPages pages;
   SlotRows rows[kMostSlotRows];
   int parts;   // of rows
-  int chunks;  // blocks a sequence
+  int chunks;  // blocks per sequence
 };
 
 struct alignas(16) Bytes16 {
@@ -117,7 +117,7 @@ SPECULA_HD std::int64_t slot_offset(const SlotPages& pages, const SlotRows& rows
 template <class Unit, class Block>
 SPECULA_HD void compact(Block block, const CompactArgs& args, int index, unsigned char* shared) {
   const int sequence = index / args.chunks, chunk = index % args.chunks, width = args.paths.width;
-  auto* flags = reinterpret_cast<std::int32_t*>(shared);      // paths that do not rise, nodes that stay
+  auto* flags = reinterpret_cast<std::int32_t*>(shared);      // paths that do not rise, nodes in place
   auto* from = reinterpret_cast<std::int64_t*>(shared + 16);  // (kMostSlotRows, width)
   std::int64_t* to = from + kMostSlotRows * width;
   if (block.rank() == 0) flags[0] = flags[1] = 0;
@@ -130,7 +130,7 @@ SPECULA_HD void compact(Block block, const CompactArgs& args, int index, unsigne
     if (node == i) atomic_add(flags + 1, std::int32_t{1});
   }
   block.sync();
-  const int stay = flags[1];  // the first ones: later nodes are farther ahead of where they go
+  const int stay = flags[1];  // a prefix of the path, whose nodes rise
   if (flags[0] != 0 || stay >= count) return;
   const std::int64_t prefix = args.paths.prefix[sequence];
   for (int i = block.rank(); i < args.parts * (count - stay); i += block.size()) {
@@ -170,7 +170,7 @@ SPECULA_HD void compact(Block block, const CompactArgs& args, int index, unsigne
   }
 }
 
-/// Whether there are arrays where they are needed, aligned, and slots do not overlap.
+/// Whether all required arrays are given and aligned, and slots do not overlap.
 inline bool has_slots(const SlotRows& rows, const SlotPages& pages) {
   if (rows.layers < 0 || rows.heads < 0 || rows.head_bytes < 0) return false;
   if (units_of(rows, 1) == 0) return true;
@@ -187,7 +187,7 @@ inline bool has_paths(const AcceptedPaths& paths) {
          !any_misaligned(paths.path, paths.count, paths.prefix);
 }
 
-/// What of `args` does not depend on a device, and the unit that is moved; 0 where something is out of range.
+/// The device-independent part of `args`, and the unit that is moved; 0 where something is out of range.
 inline int size_compaction(CompactArgs* args, int threads) {
   if (!has_paths(args->paths) || args->pages.page_size < 1 || args->pages.max_pages < 0 ||
       any_misaligned(args->pages.indptr) || args->parts < 0 || args->parts > kMostSlotRows ||
@@ -225,13 +225,13 @@ __global__ void __launch_bounds__(256) compact_kernel(const __grid_constant__ Co
 
 #ifdef __CUDACC__
 
-/// Moves what slot prefix + path[i] holds to slot prefix + i, for all i below `count`, in place; other slots
-/// stay as they are. `parts`, 0 to 2, of `rows` are moved in one launch. Where a path's nodes do not rise
-/// nothing moves, and nothing moves from or to a slot that is in no page. Cost: one launch; a read and a
-/// write of each slot that moves, none where the path is the beginning of the proposal. The more that
-/// strides, bytes and addresses are multiples of 16 (or else of 4), the fewer accesses. Errors:
-/// cudaErrorInvalidValue for negative sizes, for a width above 1,500, for arrays that are null or misaligned,
-/// and for heads, slots or layers that overlap.
+/// Moves slot prefix + path[i] to slot prefix + i, for all i below `count`, in place; other slots are
+/// unchanged. `parts`, 0 to 2, of `rows` are moved in one launch. Where a path's nodes do not rise nothing
+/// moves, and nothing moves from or to a slot that is in no page. Cost: one launch; a read and a write of
+/// each slot that moves, none where the path is the beginning of the proposal. Accesses are fewest where
+/// strides, bytes and addresses are multiples of 16 (or else of 4). Errors: cudaErrorInvalidValue for
+/// negative sizes, for a width above 1,500, for arrays that are null or misaligned, and for heads, slots or
+/// layers that overlap.
 inline cudaError_t compact_slots(const AcceptedPaths& paths, const SlotPages& pages, const SlotRows* rows,
                                  int parts, cudaStream_t stream) {
   detail::CompactArgs args{paths, pages, {}, 0, 0};

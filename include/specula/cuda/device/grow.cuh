@@ -1,4 +1,4 @@
-// Proposals grown on the device, without a round trip to the host.
+// Draft tree growth on the device, without a round trip to the host.
 #pragma once
 
 #include "specula/cuda/device/grow_cape.cuh"

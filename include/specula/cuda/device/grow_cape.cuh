@@ -13,7 +13,7 @@
 namespace specula {
 namespace cuda {
 
-/// How many runners-up a confidence asks for: counts[i] of them where it lies in (thresholds[i - 1],
+/// Number of runners-up per confidence: counts[i] of them where it lies in (thresholds[i - 1],
 /// thresholds[i]], as specula::CapeExtras. The defaults are the paper's.
 struct CapeExtras {
   float thresholds[3] = {0.3f, 0.6f, 0.8f};
@@ -30,7 +30,7 @@ struct CapeExtras {
   }
 };
 
-/// What the host knows of the proposals to come.
+/// Capacities of the proposals, known to the host.
 struct CapeCapacity {
   int sequences = 1;       // B
   int length = 4;          // L: tokens of the spine
@@ -39,7 +39,7 @@ struct CapeCapacity {
   CapeExtras extras = {};  // at most 31
 };
 
-/// How growth is launched, and how large what it makes is.
+/// Launch configuration of growth, and the sizes of its outputs.
 struct CapeSizes {
   int sequences = 0, length = 0, vocab = 0;
   CapeExtras extras = {};
@@ -54,7 +54,7 @@ struct CapeSizes {
 template <class Element>
 struct CapePlan : CapeSizes {};
 
-/// Tokens of the spines, arrays on the device; what one call of the draft takes lies together.
+/// Tokens of the spines, arrays on the device; the inputs of one call of the draft are contiguous.
 struct CapeSpine {
   Token* token;            // (L, B) -1 after a bad row
   std::int32_t* position;  // (L, B) in the text
@@ -62,7 +62,7 @@ struct CapeSpine {
 
 namespace detail {
 
-/// What growth keeps between its steps. A sequence's pool is its spine, (L), and then the extras of each row,
+/// State of growth between its steps. A sequence's pool is its spine, (L), and then the extras of each row,
 /// (L, most).
 struct CapeWork {
   Pool pool;
@@ -101,7 +101,7 @@ SPECULA_HD void cape_step(Cluster cluster, const CapeArgs<Element>& args, int se
   const CapeWork& work = args.work;
   const Status before = args.step == 0 ? Status::ok : work.status[sequence];
   const std::int64_t pool = work.pool.first(sequence), spine = pool + args.step;
-  const double reach = args.step == 0 ? 1.0 : work.pool.reach[spine - 1];  // long before it is needed
+  const double reach = args.step == 0 ? 1.0 : work.pool.reach[spine - 1];  // early, to hide its latency
   RowTopK<Cluster> top(cluster, args.scan, 1 + args.most, 0, shared);
   Status status = before;
   if (before == Status::ok)
@@ -147,7 +147,7 @@ inline bool size_plan(CapeSizes* plan, const CapeCapacity& capacity) {
   return true;
 }
 
-/// Whether the host sees nothing wrong with a step's arguments.
+/// Host-side checks of a step's arguments.
 template <class Element>
 bool valid_step(const CapePlan<Element>& plan, int step, const Roots& roots, const DraftRows<Element>& rows,
                 const CapeSpine& out, const void* workspace, std::size_t workspace_size) {
@@ -175,16 +175,16 @@ __global__ void __launch_bounds__(512, 1) cape_step_kernel(const __grid_constant
 
 }  // namespace detail
 
-/// Bytes of device memory that a plan's growth keeps its draft tokens in; at an address that is a multiple of
-/// 8. What it holds before the first step does not matter.
+/// Bytes of device memory for a plan's draft tokens during growth; at an address that is a multiple of 8. Its
+/// content before the first step does not matter.
 inline std::size_t workspace_bytes(const CapeSizes& plan) { return detail::CapeWork::bytes(plan); }
 
 #ifdef __CUDACC__
 
 /// A plan for growth with these capacities on the current device. Outside of captures. Errors:
 /// cudaErrorInvalidDevice if that is not `device`; cudaErrorInvalidValue where a capacity is below 1, length
-/// above 10,000, extras are above 31, or a block has not the shared memory to choose among them; else what
-/// the driver says.
+/// above 10,000, extras are above 31, or a block lacks the shared memory to choose among them; else the
+/// driver's error.
 template <class Element>
 cudaError_t make_cape_plan(CapePlan<Element>* plan, const CapeCapacity& capacity, int device) {
   CapePlan<Element> out;
@@ -203,10 +203,10 @@ cudaError_t make_cape_plan(CapePlan<Element>* plan, const CapeCapacity& capacity
 }
 
 /// Spine token `step`, in [0, L), of every sequence, as specula::Cape: the first largest logit of the draft's
-/// row after the one before (step 0: after the root, which begins anew), (B, V). Beside it come other tokens
-/// of the row, the best first, as many as the draft's confidence in it (softmax at temperature 1) asks for;
-/// they are leaves, so the draft is never run on them. All steps are to be run, in order, on the same
-/// workspace; the draft before each of them. No output may overlap an input.
+/// row after the token before (step 0: after the root, which starts a new tree), (B, V). Its siblings are
+/// other tokens of the row, the best first, their number given by the draft's confidence in it (softmax at
+/// temperature 1); they are leaves, so the draft is never run on them. All steps must be run, in order, on
+/// the same workspace; the draft before each of them. No output may overlap an input.
 ///
 /// Cost: one launch; a read of the rows and a second one of no more than 1 + extras tiles of 512 tokens of
 /// each. Errors: cudaErrorInvalidValue for a step that is not in [0, L), a stride that is neither 0 nor at
@@ -235,7 +235,7 @@ cudaError_t cape_step(const CapePlan<Element>& plan, int step, const Roots& root
 /// Proposals of the spine and its extras. Where the budget, or the sequence's limit, does not hold all, the
 /// spine comes first, then the extras with the likeliest paths, ties to the older. The spine has the lowest
 /// numbers, the extras follow row by row. A sequence with a bad row proposes its root alone. `status`, (B),
-/// may be null. No output may overlap an input. Cost: one launch of a block a sequence. Errors:
+/// may be null. No output may overlap an input. Cost: one launch with one block per sequence. Errors:
 /// cudaErrorInvalidValue for arrays and workspaces as cape_step().
 inline cudaError_t cape_finish(const CapeSizes& plan, const Roots& roots, const GrownTrees& out,
                                Status* status, void* workspace, std::size_t workspace_size,

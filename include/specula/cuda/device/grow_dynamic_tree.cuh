@@ -14,7 +14,7 @@
 namespace specula {
 namespace cuda {
 
-/// What the host knows of the proposals to come. The defaults are the published ones.
+/// Capacities of the proposals, known to the host. The defaults are the published ones.
 struct DynamicTreeCapacity {
   int sequences = 1;   // B
   int top_k = 10;      // K: best tokens of a row, and nodes of a level that the draft is run on; at most 32
@@ -23,7 +23,7 @@ struct DynamicTreeCapacity {
   int vocab = 0;       // V
 };
 
-/// How growth is launched, and how large what it makes is.
+/// Launch configuration of growth, and the sizes of its outputs.
 struct DynamicTreeSizes {
   int sequences = 0, top_k = 0, expansions = 0, vocab = 0;
   int pool = 0;                      // draft tokens to choose from: K * (1 + E * K)
@@ -37,10 +37,10 @@ struct DynamicTreeSizes {
 template <class Element>
 struct DynamicTreePlan : DynamicTreeSizes {};
 
-/// Nodes that the draft is run on behind the root, level by level, arrays on the device; what one call of the
-/// draft takes lies together. The draft's nodes are numbered: its root is 0, slot i of level l (from 0) is 1
-/// + l * K + i. Slots that no draft token is left for have token -1 and stand below the root; what the draft
-/// says of them is not read.
+/// Nodes that the draft is run on after the root, level by level, arrays on the device; the inputs of one
+/// call of the draft are contiguous. The draft's nodes are numbered: its root is 0, slot i of level l (from
+/// 0) is 1 + l * K + i. Slots without a draft token have token -1 and the root as their parent; the draft's
+/// rows of them are not read.
 struct DraftLevels {
   Token* token;              // (E, B, K)
   NodeId* parent;            // (E, B, K) node of the draft
@@ -50,7 +50,7 @@ struct DraftLevels {
 
 namespace detail {
 
-/// What growth keeps between its steps.
+/// State of growth between its steps.
 struct DynamicTreeWork {
   Pool pool;               // candidates, a row's K best tokens together: (B, K + E K K)
   std::int32_t* frontier;  // (E, B, K) candidate of each slot; -1: none
@@ -88,7 +88,7 @@ struct DynamicTreeArgs {
   int sequences, top_k, expansions, draft_words, level;
 };
 
-/// One level of one sequence, in the hands of the block that finished the last of its rows.
+/// One level of one sequence, processed by the block that finished the last of its rows.
 template <class Block, class Element>
 class DynamicTreeLevel {
  public:
@@ -102,12 +102,12 @@ class DynamicTreeLevel {
   /// The level's candidates begin here in the sequence's pool.
   SPECULA_HD int first() const { return first_; }
 
-  /// Makes the K likeliest of the level's candidates, the older of equals, the next level for the draft to be
-  /// run on. `chosen` is (K) of shared memory.
+  /// Selects the K likeliest of the level's candidates, ties to the older, as the next level for the draft to
+  /// be run on. `chosen` is (K) of shared memory.
   SPECULA_HD void finish(Select<Block>& select, std::int32_t* chosen) {
     const DynamicTreeWork& work = args_.work;
     const auto warp = block_.warp();
-    const bool row = warp.rank() < rows_;  // a lane a row: K is at most 32
+    const bool row = warp.rank() < rows_;  // one lane per row: K is at most 32
     const Status mine =
         row ? work.row_status[static_cast<std::int64_t>(sequence_) * args_.top_k + warp.rank()] : Status::ok;
     const bool last = args_.level == args_.expansions;
@@ -125,8 +125,8 @@ class DynamicTreeLevel {
   }
 
  private:
-  /// The slots of the next level: candidates chosen[0, count) of this one, by age, and none. All that a
-  /// thread reads it reads first.
+  /// Writes the slots of the next level: candidates chosen[0, count) of this one, by age, then empty slots. A
+  /// thread reads all its inputs first.
   SPECULA_HD void write(const std::int32_t* chosen, int count) const {
     const int k = args_.top_k, words = args_.draft_words;
     const std::int64_t slots = (static_cast<std::int64_t>(args_.level) * args_.sequences + sequence_) * k;
@@ -179,7 +179,7 @@ SPECULA_HD void dynamic_tree_step(Cluster cluster, const DynamicTreeArgs<Element
           : work.frontier[(static_cast<std::int64_t>(args.level - 1) * args.sequences + sequence) * k + row];
   const bool there = args.level == 0 || parent >= 0;
   const std::int64_t pool = work.pool.first(sequence);
-  const double reach = parent < 0 ? 1.0 : work.pool.reach[pool + parent];  // long before it is needed
+  const double reach = parent < 0 ? 1.0 : work.pool.reach[pool + parent];  // early, to hide its latency
   RowTopK<Cluster> top(cluster, args.scan, k, k * k, shared + kFlagBytes);
   Status status = Status::ok;
   if (there)
@@ -227,7 +227,7 @@ inline bool size_plan(DynamicTreeSizes* plan, const DynamicTreeCapacity& capacit
   return true;
 }
 
-/// Whether the host sees nothing wrong with a step's arguments.
+/// Host-side checks of a step's arguments.
 template <class Element>
 bool valid_step(const DynamicTreePlan<Element>& plan, int level, const Roots& roots,
                 const DraftRows<Element>& rows, const DraftLevels& out, const void* workspace,
@@ -260,8 +260,8 @@ __global__ void __launch_bounds__(512, 1)
 
 }  // namespace detail
 
-/// Bytes of device memory that a plan's growth keeps its pool in; at an address that is a multiple of 8. What
-/// it holds before the first step does not matter.
+/// Bytes of device memory for a plan's pool during growth; at an address that is a multiple of 8. Its content
+/// before the first step does not matter.
 inline std::size_t workspace_bytes(const DynamicTreeSizes& plan) {
   return detail::DynamicTreeWork::bytes(plan);
 }
@@ -270,9 +270,9 @@ inline std::size_t workspace_bytes(const DynamicTreeSizes& plan) {
 
 /// A plan for growth with these capacities on the current device. Outside of captures. Errors:
 /// cudaErrorInvalidDevice if that is not `device`; cudaErrorInvalidValue where a capacity is below 1
-/// (expansions: 0), top_k is above 32 or expansions above 1,000, or a block has not the shared memory that it
+/// (expansions: 0), top_k is above 32 or expansions above 1,000, or a block lacks the shared memory that it
 /// needs (a step's at most 32 bytes for 512 tokens of the vocabulary, 22 K^2, and 27,000; the rerank's 40
-/// bytes for each draft token to choose from, and 3,000); else what the driver says.
+/// bytes for each draft token to choose from, and 3,000); else the driver's error.
 template <class Element>
 cudaError_t make_dynamic_tree_plan(DynamicTreePlan<Element>* plan, const DynamicTreeCapacity& capacity,
                                    int device) {
@@ -297,11 +297,11 @@ cudaError_t make_dynamic_tree_plan(DynamicTreePlan<Element>* plan, const Dynamic
 
 /// One level of growth, as specula::DynamicTree. Level 0 reads the draft's rows after the roots, (B, V), and
 /// starts a new tree; level l in [1, E] reads those of level l - 1 of `out`, (B, K, V), in that order. The K
-/// best tokens of each row are candidates (largest logits, ties to the lower token, never -infinity), scored by
-/// the product of the draft's softmax probabilities, at temperature 1, along their path. The K best candidates
-/// of the level, ties to the older, are written to level l of `out` (by age) as the next input of the draft;
-/// level E writes none. All levels must be run, in order, on the same workspace, each after the draft. A
-/// sequence with a bad row grows no further. No output may overlap an input.
+/// best tokens of each row are candidates (largest logits, ties to the lower token, never -infinity), scored
+/// by the product of the draft's softmax probabilities, at temperature 1, along their path. The K best
+/// candidates of the level, ties to the older, are written to level l of `out` (by age) as the next input of
+/// the draft; level E writes none. All levels must be run, in order, on the same workspace, each after the
+/// draft. A sequence with a bad row grows no further. No output may overlap an input.
 ///
 /// Cost: one launch; a read of the rows and a second one of no more than K tiles of 512 tokens of each.
 /// Errors: cudaErrorInvalidValue for a level that is not in [0, E], a stride that is neither 0 nor at least
@@ -329,10 +329,10 @@ cudaError_t dynamic_tree_step(const DynamicTreePlan<Element>& plan, int level, c
                         scan.shared_bytes, stream, args);
 }
 
-/// Proposals of the `total` candidates of all levels that are likeliest to stay, ties to the older, which are
-/// a tree with the root: an ancestor is never less likely than its descendants. Nodes are numbered by age,
-/// level after level. A sequence with a bad row, or whose limit is below 2, proposes its root alone.
-/// `status`, (B), may be null. No output may overlap an input. Cost: one launch of a block a sequence.
+/// Proposals of the `total` candidates of all levels that are most likely to be accepted, ties to the older.
+/// With the root they form a tree: an ancestor is at least as likely as its descendants. Nodes are numbered
+/// by age, level after level. A sequence with a bad row, or whose limit is below 2, proposes its root alone.
+/// `status`, (B), may be null. No output may overlap an input. Cost: one launch with one block per sequence.
 /// Errors: cudaErrorInvalidValue for arrays and workspaces as dynamic_tree_step().
 inline cudaError_t dynamic_tree_rerank(const DynamicTreeSizes& plan, const Roots& roots,
                                        const GrownTrees& out, Status* status, void* workspace,

@@ -15,14 +15,13 @@ namespace specula {
 namespace cuda {
 
 /// The cosines of a sequence's tokens at one block, summed as integers: the sum is the same to the last bit
-/// whatever the order, the launches and the chunks in which a prompt is read. Begins as zeros
-/// (cudaMemsetAsync).
+/// for any order, launches and chunks of a prompt. Must be zero at first (cudaMemsetAsync).
 struct SimilaritySum {
   unsigned long long cosines;  // in units of 2^-36, two's complement
-  unsigned long long tokens;   // how many; those whose cosine is no number in the upper 32 bits
+  unsigned long long tokens;   // token count; the upper 32 bits count tokens whose cosine is NaN
 };
 
-/// What of x and y a cosine is made of; a thread's share of a token, or all of it.
+/// The sums of which a cosine of x and y is made; a thread's share of a token, or the whole token.
 struct CosineSums {
   float xx = 0, xy = 0, yy = 0;
 
@@ -38,8 +37,8 @@ struct CosineSums {
     out.yy = detail::sum(a.yy, b.yy);
     return out;
   }
-  /// 1 where x or y is zero, as specula::eigen::Llama has it; NaN where one of them is no number, or so large
-  /// that its square is not.
+  /// 1 where x or y is zero, as specula::eigen::Llama has it; NaN where one of them is NaN, or so large that
+  /// its square is not finite.
   SPECULA_HD float cosine() const {
     if (!detail::is_finite(xx) || !detail::is_finite(yy) || !detail::is_finite(xy))
       return detail::float_of(0x7FC00000u);
@@ -64,7 +63,7 @@ template <class Warp>
 SPECULA_HD float token_cosine(Warp warp, CosineSums mine) {
   return detail::warp_sums(warp, mine).cosine();
 }
-/// The same over a block. `scratch`: shared memory for a CosineSums a warp, free again when this returns.
+/// The same over a block. `scratch`: shared memory for one CosineSums per warp, free again when this returns.
 template <class Block>
 SPECULA_HD float token_cosine(Block block, CosineSums mine, CosineSums* scratch) {
   mine = detail::warp_sums(block.warp(), mine);
@@ -84,7 +83,7 @@ SPECULA_HD unsigned long long cosine_units(float cosine) {
   return static_cast<unsigned long long>(static_cast<long long>(static_cast<double>(cosine) * kCosineUnits));
 }
 
-/// Cosines of one sequence on their way to its sum.
+/// A thread's buffer of one sequence's cosines before they are added to its sum.
 struct CosineTally {
   unsigned long long cosines = 0, tokens = 0;
 
@@ -168,7 +167,7 @@ SPECULA_HD void record_cosine(SimilaritySum* sum, float cosine) {
   tally.add_to(sum);
 }
 
-/// What the host knows of the calls to come.
+/// Capacities of the calls, known to the host.
 struct SimilarityCapacity {
   int tokens = 0;     // T, of all sequences of a call together, at most
   int sequences = 1;  // B
@@ -197,11 +196,11 @@ struct SimilarityArgs {
   SimilarityCapacity capacity;
 };
 
-constexpr int kTokensAtOnce = 4;  // of a warp, one after the other, before it touches the sums
+constexpr int kTokensAtOnce = 4;  // of a warp, in sequence, before it updates the sums
 
-/// The sequence that row `token` belongs to, -1 if none does. Any `begin` is survived.
+/// The sequence that row `token` belongs to, -1 if none does. Safe for any `begin`.
 SPECULA_HD int sequence_of(const std::int32_t* begin, int sequences, int token) {
-  int low = 0, high = sequences;  // the first whose rows begin behind the token lies in between
+  int low = 0, high = sequences;  // the first sequence that begins after the token is in [low, high]
   while (low < high) {
     const int middle = low + (high - low) / 2;
     if (begin[middle] <= token)
@@ -310,7 +309,7 @@ cudaError_t measure_similarity(const SimilarityPlan& plan, const Streams& stream
 #ifdef __CUDACC__
 
 /// Outside of captures. Errors: cudaErrorInvalidValue where a capacity is below 1, cudaErrorInvalidDevice
-/// where `device` is not the current one, else what the driver says.
+/// where `device` is not the current one, else the driver's error.
 inline cudaError_t make_similarity_plan(SimilarityPlan* plan, const SimilarityCapacity& capacity,
                                         int device) {
   if (!detail::is_similarity(capacity)) return cudaErrorInvalidValue;
@@ -328,11 +327,10 @@ inline cudaError_t make_similarity_plan(SimilarityPlan* plan, const SimilarityCa
 
 /// Adds the tokens of a call to the sums, (B, L), of its layers: for each token the cosine between the
 /// residual stream `before` a block and `after` it, (T, hidden) each. The sums of a prompt must be zero
-/// before its first token; a prompt that is read in chunks has one call for each. What
-/// specula::MeasuresSimilarity is on a CPU. Cost: one read of both streams, one launch. Errors:
-/// cudaErrorInvalidValue where layers are not among the plan's, an array is null or misaligned, or rows
-/// overlap; else what the launch says. Source: the
-/// skipping rules of Metel et al. 2024 (Draft on the Fly).
+/// before its first token; a prompt that is read in chunks has one call for each. The CPU counterpart is
+/// specula::MeasuresSimilarity. Cost: one read of both streams, one launch. Errors: cudaErrorInvalidValue
+/// where layers are not among the plan's, an array is null or misaligned, or rows overlap; else the launch's
+/// error. Source: the skipping rules of Metel et al. 2024 (Draft on the Fly).
 template <class Element>
 cudaError_t measure_similarity(const SimilarityPlan& plan, const Element* before, const Element* after,
                                SimilarityTokens tokens, SimilaritySum* sums, cudaStream_t stream) {
@@ -351,9 +349,9 @@ cudaError_t measure_similarity_of_layers(const SimilarityPlan& plan, const Eleme
 }
 
 /// The means: out (B, L), each within 1e-6 of exact arithmetic; NaN where there was no token, or one whose
-/// cosine is no number. Sums of sequences b with ended[b] != 0 become zero: ready for the next prompt in that
-/// place. `ended`, (B) on the device, may be null: all stay. Errors: cudaErrorInvalidValue where another
-/// array is null, or one is misaligned; else what the launch says.
+/// cosine is NaN. Sums of sequences b with ended[b] != 0 become zero: ready for the next prompt in that
+/// place. `ended`, (B) on the device, may be null: no sum is reset. Errors: cudaErrorInvalidValue where
+/// another array is null, or one is misaligned; else the launch's error.
 inline cudaError_t similarity_means(const SimilarityPlan& plan, SimilaritySum* sums, float* out,
                                     const std::int32_t* ended, cudaStream_t stream) {
   if (!detail::is_similarity(plan, sums, out, ended)) return cudaErrorInvalidValue;

@@ -14,29 +14,29 @@ namespace cuda {
 
 /// Which matches count, as specula::MaxGramOptions.
 struct MaxGramOptions {
-  std::int32_t draft_tokens = 10;  // k: that are made at most
+  std::int32_t draft_tokens = 10;  // k: at most n per text
   std::int32_t min_match = 1;      // tokens; a shorter match is none
-  std::int32_t max_match = 0;      // longest suffix that is looked for; 0: any
+  std::int32_t max_match = 0;      // longest suffix to search for; 0: any
   // where the occurrence ends the committed tokens: copy on from root and draft tokens
   bool past_end = false;
 };
 
-/// B texts, and what is drafted after them; all arrays on the device.
+/// B texts and their draft tokens; all arrays on the device.
 struct MaxGramBatch {
-  const Token* tokens;  // (B, .) what is committed, then the root; rows `stride` elements apart
+  const Token* tokens;  // (B, .) committed tokens, then the root; rows `stride` elements apart
   std::int64_t stride;
   const std::int32_t*
       length;           // (B) tokens of a text, the root included; outside 1 .. capacity: no draft token
   const Token* bigram;  // (V) the likeliest token after each, -1 where there is none; null: no bigrams
-  Token* draft_token;   // (B, k) -1 behind the last
+  Token* draft_token;   // (B, k) -1 after the last
   std::int32_t* count;  // (B) draft tokens
   std::int32_t*
-      match;  // (B) tokens before the first draft token that were found; 0: it is a bigram's, or none
+      match;  // (B) length of the first match; 0: a bigram's draft token, or none
 };
 
 namespace detail {
 
-/// The larger of what is there and `value`, written by threads that may all do so at the same time.
+/// Atomic maximum, for concurrent writers.
 SPECULA_HD void atomic_raise(std::int32_t* to, std::int32_t value) {
 #ifdef __CUDA_ARCH__
   atomicMax(to, value);
@@ -47,7 +47,7 @@ SPECULA_HD void atomic_raise(std::int32_t* to, std::int32_t value) {
   }
 #endif
 }
-/// What other threads raise meanwhile.
+/// Relaxed load of a value that other threads may raise at the same time.
 SPECULA_HD std::int32_t atomic_load(const std::int32_t* at) {
 #ifdef __CUDA_ARCH__
   return *static_cast<const volatile std::int32_t*>(at);
@@ -56,7 +56,7 @@ SPECULA_HD std::int32_t atomic_load(const std::int32_t* at) {
 #endif
 }
 
-/// A text and what was drafted after it so far.
+/// A text and its draft tokens so far.
 struct DraftedText {
   const Token* tokens;       // (size)
   const Token* draft_token;  // (draft tokens)
@@ -72,20 +72,20 @@ struct SuffixMatch {
   std::int32_t length, end;
 };
 
-/// What the threads of a block share in a search.
+/// State of a search, shared by a block's threads.
 struct SuffixSearchShared {
   std::int32_t best;               // length known to be reached
-  std::int32_t earliest;           // place known to do so, as its distance from the end of what is committed
+  std::int32_t earliest;           // its place, as distance from the end of the committed tokens
   unsigned long long scratch[32];  // a warp's each
 };
 
 /// Finds matches by looking at every place where one could end; all threads of a block get the same.
 ///
-/// A thread compares up to kShort tokens by itself. Where that is not the end of it, the greatest length is
-/// found, then its earliest place, each by warps that compare 128 tokens a step; before a warp does, a few
-/// tokens say no for nearly all places: those that a longer match needs, and those at which its last
-/// comparison failed. Cost: O(n / threads) steps, also where a token, a period or a Fibonacci word is
-/// repeated all along, with exceptions or without. All that can be proved is O(n^2 / 128) steps of warps.
+/// A thread compares at most kShort tokens by itself. For longer matches the greatest length is found first,
+/// then its earliest place, each by warps that compare 128 tokens per step. Before that, a few tokens rule
+/// out nearly all places: those that a longer match needs, and those at which the warp's last comparison
+/// failed. Cost: O(n / threads) steps, also for texts that repeat a token, a period or a Fibonacci word, with
+/// exceptions or without. The proved bound is O(n^2 / 128) steps of warps.
 template <class Block>
 class SuffixSearch {
  public:
@@ -104,17 +104,17 @@ class SuffixSearch {
 
  private:
   static constexpr std::int32_t kShort = 16;
-  static constexpr int kAtOnce = 4;  // loads of a thread that are on their way together
+  static constexpr int kAtOnce = 4;  // loads of a thread that are in flight together
 
   /// Where a comparison failed: in the text, and counted from the end of the suffix.
   struct Failure {
     std::int32_t place, back;
   };
 
-  /// That no match ending at `end` can be longer.
+  /// Upper bound of the length of a match that ends at `end`.
   SPECULA_HD std::int32_t bound(std::int32_t end) const { return smaller(end + 1, most_); }
 
-  /// Exact as far as matches have less than kShort tokens; a length of kShort may be more.
+  /// Exact for matches of less than kShort tokens; a result of kShort means at least that.
   SPECULA_HD SuffixMatch find_short() {
     const std::int32_t most = smaller(most_, kShort);
     const Token last = text_.from_end(0);
@@ -191,13 +191,13 @@ class SuffixSearch {
     return {length, end};
   }
 
-  /// Whether a match of `length` tokens may end at `end`, as far as three of them say.
+  /// Whether a match of `length` tokens may end at `end`, judged by three of its tokens.
   SPECULA_HD bool promises(std::int32_t end, std::int32_t length) const {
     return bound(end) >= length && text_.tokens[end - (length - 1)] == text_.from_end(length - 1) &&
            text_.tokens[end] == text_.from_end(0) && !refutes(failed_, end, length);
   }
-  /// Whether what made another comparison fail rules such a match out: the token of the text that did not fit
-  /// the suffix, or the one of the suffix.
+  /// Whether the mismatch of another comparison rules such a match out: the text's token that differed from
+  /// the suffix, or the suffix's token.
   SPECULA_HD bool refutes(Failure other, std::int32_t end, std::int32_t length) const {
     const std::int32_t back = end - other.place;
     return other.place >= 0 &&
@@ -257,7 +257,7 @@ SPECULA_HD void max_gram(Block block, const MaxGramBatch& batch, const MaxGramOp
     const std::int32_t wanted = options.draft_tokens - text.draft_tokens;
     const SuffixMatch match = SuffixSearch<Block>(block, text, options.max_match, shared).find();
     const std::int32_t from = match.end + 1;
-    // Copying what was drafted meanwhile is repeating what lies between the occurrence and the end.
+    // After a match, copying draft tokens repeats the tokens between the occurrence and the end.
     const std::int32_t period = text.length() - from;
     std::int32_t copies = 0;
     if (match.length >= options.min_match && (options.past_end || from < size - 1)) {
@@ -279,7 +279,7 @@ SPECULA_HD void max_gram(Block block, const MaxGramBatch& batch, const MaxGramOp
       if (more && block.rank() == 0) draft_token[text.draft_tokens] = token;
       copies = more ? 1 : 0;
     }
-    block.sync();  // the draft tokens are there
+    block.sync();  // the draft tokens are written
     text.draft_tokens += copies;
   }
   for (std::int32_t i = block.rank(); i < options.draft_tokens; i += block.size())
@@ -293,7 +293,7 @@ SPECULA_HD void max_gram(Block block, const MaxGramBatch& batch, const MaxGramOp
 
 }  // namespace detail
 
-/// What the host knows of the batches to come.
+/// Capacities of the batches, known to the host.
 struct MaxGramCapacity {
   int sequences = 1;  // B
   int tokens = 0;     // of a text, the root included, at most
@@ -308,7 +308,7 @@ struct MaxGramPlan {
 
 namespace detail {
 
-/// Whether such texts can be: what make_max_gram_plan() says.
+/// Whether the capacities are in range: see make_max_gram_plan().
 inline bool is_max_gram(const MaxGramCapacity& capacity, const MaxGramOptions& options) {
   return capacity.sequences >= 1 && capacity.tokens >= 1 && capacity.tokens <= 1 << 30 &&
          capacity.vocab >= 1 && options.draft_tokens >= 0 && options.draft_tokens <= 4096 &&
@@ -348,7 +348,7 @@ __global__ void __launch_bounds__(512, 1) max_gram_kernel(const __grid_constant_
 
 /// Outside of captures. Errors: cudaErrorInvalidValue where a capacity or min_match is below 1, a text has
 /// more than 2^30 tokens, max_match is neither 0 nor at least min_match, or `draft_tokens` is outside 0 ..
-/// 4096; else what the driver says.
+/// 4096; else the driver's error.
 inline cudaError_t make_max_gram_plan(MaxGramPlan* plan, const MaxGramCapacity& capacity,
                                       const MaxGramOptions& options) {
   if (!detail::is_max_gram(capacity, options)) return cudaErrorInvalidValue;
@@ -358,13 +358,13 @@ inline cudaError_t make_max_gram_plan(MaxGramPlan* plan, const MaxGramCapacity& 
   return cudaSuccess;
 }
 
-/// For each text the draft tokens that specula::MaxGram has for a chain: the longest suffix, root and draft
-/// tokens included, that occurs in the committed tokens (all but the root) is looked for, what stood after
-/// its earliest occurrence is copied up to the end of the committed tokens, and then it is looked for again;
-/// where there is none, a bigram's token stands in. Exact, and independent of the batch. A token outside the
-/// vocabulary is compared as any other and never drafted. One launch, a block a text; for the cost of a
-/// search see detail::SuffixSearch. Errors: cudaErrorInvalidValue where an array is null (`bigram` may be) or
-/// misaligned, or rows overlap; else what the launch says. Sources: Chen et al. 2024 (Cascade Speculative
+/// For each text the draft tokens that specula::MaxGram has for a chain. Searches the committed tokens (all
+/// but the root) for the longest suffix, root and draft tokens included, and copies the tokens after its
+/// earliest occurrence up to the end of the committed tokens; then searches again. Without a match a bigram's
+/// token is used. Exact, and independent of the batch. A token outside the vocabulary is compared as any
+/// other and never drafted. One launch, one block per text; for the cost of a search see
+/// detail::SuffixSearch. Errors: cudaErrorInvalidValue where an array is null (`bigram` may be) or
+/// misaligned, or rows overlap; else the launch's error. Sources: Chen et al. 2024 (Cascade Speculative
 /// Drafting), section 3.3; Saxena 2023 (prompt lookup decoding): max_match = 3 or so.
 inline cudaError_t max_gram(const MaxGramPlan& plan, const MaxGramBatch& batch, cudaStream_t stream) {
   if (!detail::is_max_gram(plan, batch)) return cudaErrorInvalidValue;

@@ -12,8 +12,8 @@
 namespace specula {
 namespace cuda {
 
-/// What to draw. All arrays are on the device; B sequences, R rows. The uniform draw of draw d of row r is
-/// that of the key (position[r], origin[r], stream, index[r] + d). No output may overlap an input.
+/// Arguments of sampling. All arrays are on the device; B sequences, R rows. The uniform draw of draw d of
+/// row r is that of the key (position[r], origin[r], stream, index[r] + d). No output may overlap an input.
 template <class Element>
 struct SampleArgs {
   const Element* logits;                          // (R, V), rows `stride` elements apart
@@ -26,7 +26,7 @@ struct SampleArgs {
   RandomStream stream = RandomStream::sample;     // plain sampling has origin and index 0
   const std::int32_t* origin = nullptr;           // (R) the root's position; null: 0
   const std::uint32_t* index = nullptr;           // (R) a counter of the round, as the node's slot; null: 0
-  const std::int32_t* row_count = nullptr;  // how many of the plan's rows there are this time; null: all
+  const std::int32_t* row_count = nullptr;  // rows in this call, at most the plan's; null: all
   bool distinct = false;                    // draws of a row are without replacement; else independent
 
   Token* token;               // (R, draws); kNoToken where a row is bad, or nothing distinct is left
@@ -35,12 +35,12 @@ struct SampleArgs {
   double* scale =
       nullptr;  // (R, draws) what the distribution is multiplied by: 1 over the mass that earlier draws left
 
-  // Distance between the outputs of consecutive rows, in elements, of either sign, so that tokens can be written
-  // into trees and the rest where verification reads it; 0: contiguous.
+  // Distance between the outputs of consecutive rows, in elements, of either sign, so that tokens can be
+  // written into trees and the rest where verification reads it; 0: contiguous.
   std::int64_t token_stride = 0, stats_stride = 0, prob_stride = 0, scale_stride = 0;
 };
 
-/// How rows of `Element` are sampled: how many at most, draws of each.
+/// Plan of sampling rows of `Element`: the maximum number of rows, and draws per row.
 template <class Element>
 struct SamplePlan {
   int rows = 0, draws = 1;
@@ -72,7 +72,7 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
     rng = {args.seed[b], args.sequence ? args.sequence[b] : 0};
     key = {args.position[r], args.origin ? args.origin[r] : 0, args.stream, args.index ? args.index[r] : 0};
   };
-  read_key();  // before anything waits, though it is needed last
+  read_key();  // before any wait: hides its latency
   RowScan<Cluster> scan(cluster, size, shared);
   Token* const drawn =
       reinterpret_cast<Token*>(shared + RowScan<Cluster>::shared_bytes(size, block.warp_count()));
@@ -97,7 +97,7 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
 
   const bool ok = distribution.status == Status::ok, point = distribution.point != kNoToken;
   const Exponent exponent = point || !ok ? Exponent() : Exponent(distribution);
-  int without = 0;  // draws that may not come again
+  int without = 0;  // draws that are excluded from now on
   const auto fill = [&](int first, float(&w)[4]) {
     RowScan<Cluster>::weigh(row, exponent, first, w);
     SPECULA_NO_UNROLL
@@ -108,7 +108,7 @@ SPECULA_HD void sample_row(Cluster cluster, int r, unsigned char* shared, const 
     }
   };
 
-  double total = 1;  // mass that is not taken out
+  double total = 1;  // mass that is not excluded
   for (int d = 0; d < draws; ++d) {
     Token token = kNoToken;
     if (ok && point) {
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(512, 1)
 }
 #endif
 
-/// Whether a host can launch with them.
+/// Host-side checks of the arguments.
 template <class Element>
 bool valid_args(const SampleArgs<Element>& a, const SamplePlan<Element>& plan) {
   const auto fits = [&](std::int64_t stride, int length) {
@@ -172,7 +172,7 @@ bool valid_args(const SampleArgs<Element>& a, const SamplePlan<Element>& plan) {
 
 /// Outside of captures, for `device`, which is the current one. Errors: cudaErrorInvalidValue where a
 /// capacity is below 1, or the vocabulary needs more shared memory than a block has; cudaErrorInvalidDevice
-/// where another device is the current one; else what the driver says.
+/// where another device is the current one; else the driver's error.
 template <class Element>
 cudaError_t make_sample_plan(SamplePlan<Element>* plan, int rows, int draws, int vocab, int device) {
   if (rows < 1 || draws < 1 || vocab < 1) return cudaErrorInvalidValue;
@@ -191,9 +191,9 @@ cudaError_t make_sample_plan(SamplePlan<Element>* plan, int rows, int draws, int
 
 /// Draws plan.draws tokens of each row, with the uniform draws and the truncation of the CPU's
 /// specula::PhiloxRandom and SamplingParams: the same seed gives the same text, whatever the batch, the slot
-/// and the device. One launch. Cost: one read of each row, and a tile a draw; a cut reads again what of the
-/// row reaches it. Errors: cudaErrorInvalidValue for a plan that was not made, null or misaligned arrays, and
-/// strides with which rows of outputs overlap; else what the launch says.
+/// and the device. One launch. Cost: one read of each row, and one tile per draw; a cut reads again the tiles
+/// that reach its threshold. Errors: cudaErrorInvalidValue for a plan that was not made, null or misaligned
+/// arrays, and strides with which rows of outputs overlap; else the launch's error.
 template <class Element>
 cudaError_t sample(const SamplePlan<Element>& plan, const SampleArgs<Element>& args, cudaStream_t stream) {
   if (!detail::valid_args(args, plan)) return cudaErrorInvalidValue;

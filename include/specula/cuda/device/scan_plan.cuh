@@ -12,15 +12,15 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-/// What is scanned: `problems` rows or sequences at the same time, each of which may want `most_rows` rows of
-/// `vocab` elements in one pass, and gains by at least `least_rows` whatever becomes of them.
+/// Size of a scan: `problems` rows or sequences at the same time, each of which reads at most `most_rows`
+/// rows of `vocab` elements in one pass, and gains by at least `least_rows` whatever is decided.
 struct ScanTask {
   int problems, vocab;
   std::size_t element_bytes;
   int most_rows, least_rows;
 };
 
-/// What a device has: multiprocessors, shared memory of a block and of a multiprocessor, clusters.
+/// Device limits: multiprocessors, shared memory of a block and of a multiprocessor, clusters.
 struct ScanDevice {
   int processors;
   std::size_t block_bytes, processor_bytes;
@@ -33,7 +33,8 @@ struct ScanPlan {
   std::size_t shared_bytes = 0;  // of a block
 };
 
-/// Whether a plan was made, and can be launched. Where blocks have a warp that verifies, others must read.
+/// Whether a plan was made, and can be launched. With a verifying warp, a block needs at least one more warp
+/// to read.
 inline bool is_plan(const ScanPlan& plan, bool has_verifier_warp) {
   return plan.shared_bytes > 0 && is_geometry(plan.cluster, plan.threads) &&
          plan.threads >= (has_verifier_warp ? 64 : 32);
@@ -41,8 +42,8 @@ inline bool is_plan(const ScanPlan& plan, bool has_verifier_warp) {
 
 constexpr int kMostRows = 8;  // in one pass
 
-/// Rows that are read ahead cost their bytes where they are not wanted, a pass costs its latency: about 5 us,
-/// in which an H100 reads 15 MB (112 KB a multiprocessor). That is the amount to read ahead.
+/// Rows that are read ahead cost their bytes where they are not needed, a pass costs its latency: about 5 us,
+/// in which an H100 reads 15 MB (112 KB per multiprocessor). That is the amount to read ahead.
 inline int rows_in_a_pass(const ScanTask& task, int processors) {
   const std::int64_t row =
       static_cast<std::int64_t>(task.problems) * task.vocab * static_cast<std::int64_t>(task.element_bytes);
@@ -55,9 +56,9 @@ inline bool are_few(const ScanTask& task, const ScanDevice& device) {
   return task.problems <= device.processors / 8;
 }
 
-/// Few problems: blocks of 512 threads, one a multiprocessor, as many as a cluster may have. Many: two blocks
-/// of 256 a multiprocessor, of different problems, so that one reads while the other decides. `bytes(size,
-/// warps)` is the shared memory of a block. False where it does not fit.
+/// Few problems: blocks of 512 threads, one per multiprocessor, in the largest possible clusters. Many: two
+/// blocks of 256 threads per multiprocessor, of different problems, so that one reads while the other
+/// decides. `bytes(size, warps)` is the shared memory of a block. False where it does not fit.
 template <class Bytes>
 bool plan_scan(const ScanTask& task, const ScanDevice& device, bool few, Bytes bytes, ScanPlan* out) {
   constexpr std::size_t kReserved = 1024;  // of a multiprocessor, for each block
@@ -112,8 +113,8 @@ cudaError_t make_scan_plan(Kernel* kernel, const ScanTask& task, int device, Byt
     if (error != cudaSuccess || !few || plan.cluster == 1) break;
     int active = 0;
     error = active_clusters(kernel, plan.cluster, plan.threads, plan.shared_bytes, &active);
-    // Of the largest clusters some devices hold one less than multiprocessors suggest: two halves fit
-    // instead.
+    // Some devices hold one of the largest clusters less than their multiprocessors suggest: then two of half
+    // the size fit instead.
     if (error != cudaSuccess || active >= task.problems) break;
   }
   if (error == cudaSuccess)

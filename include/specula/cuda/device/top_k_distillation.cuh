@@ -20,8 +20,8 @@
 namespace specula {
 namespace cuda {
 
-/// What is learned, as specula::TopKDistillation: total = cross_entropy_weight * cross entropy + weight *
-/// the part of it that the `k` likeliest tokens of the target have.
+/// Weights of the loss, as specula::TopKDistillation: total = cross_entropy_weight * cross entropy + weight *
+/// the part of it from the `k` likeliest tokens of the target.
 struct TopKDistillation {
   std::int32_t k = 10;  // in [0, 64]
   double weight = 1;
@@ -35,7 +35,7 @@ struct DistillationRows {
   std::int64_t target_stride;
   const Draft* draft;  // (R, V)
   std::int64_t draft_stride;
-  Gradient* gradient;  // (R, V), may be `draft` if the strides are alike; null: none is wanted
+  Gradient* gradient;  // (R, V), may be `draft` if the strides are alike; null: not written
   std::int64_t gradient_stride;
   const float* scale;  // (R) what a row's gradient is multiplied by; null: 1
   float* loss;         // (R, 2) cross entropy and top-k part, in nats; neither weighted nor scaled
@@ -57,7 +57,7 @@ SPECULA_HD void put_rounded(float x, Element& out) {
   out.bits = static_cast<std::uint16_t>(pack(Element{}, x, x));
 }
 
-/// Four elements of a row from `first` on, a multiple of 4, as far as they are in it.
+/// Stores four elements of a row from `first` on, a multiple of 4, except those after its end.
 template <class Element>
 SPECULA_HD void store_four(Element* row, int vocab, int first, const float (&x)[4]) {
   if (first + 4 <= vocab && Row<Element>{row, vocab}.aligned()) {
@@ -72,7 +72,7 @@ SPECULA_HD void store_four(Element* row, int vocab, int first, const float (&x)[
   }
 }
 
-/// One row in the hands of a cluster.
+/// One row, processed by a cluster.
 template <class Cluster, class Target, class Draft, class Gradient>
 class Distillation {
  public:
@@ -101,7 +101,7 @@ class Distillation {
     const RowStats p = scan_.distribution(target_, SamplingParams{});
     if (p.status != Status::ok) return refuse(p.status);
     likeliest_.find(target_, scan_.table());
-    // Before the next pass: behind it other blocks may write a gradient over these.
+    // Before the next pass: after it other blocks may overwrite these with gradients.
     const auto warp = scan_.cluster().block().warp();
     const float mine = draft_logit(warp.rank()), other = draft_logit(warp.rank() + warp.size());
     const RowStats q = scan_.distribution(draft_, SamplingParams{});
@@ -140,7 +140,7 @@ class Distillation {
                                   double weight) {
     const Exponent target(p), draft(q);
     const auto a = static_cast<float>(keep), b = static_cast<float>(take), c = static_cast<float>(weight);
-    // The last of the likeliest: others are below, or behind it.
+    // The last of the likeliest: other tokens have smaller logits, or the same and a higher index.
     const int last = likeliest_.found() - 1;
     const float least = last >= 0 ? likeliest_.logit(last) : infinity();
     const Token latest = last >= 0 ? likeliest_.token(last) : 0;
@@ -215,12 +215,12 @@ __global__ void __launch_bounds__(256, 2)
 
 }  // namespace detail
 
-/// What the host knows of the batches to come.
+/// Sizes of the batches, known to the host.
 struct DistillationCapacity {
   int rows = 0;   // R: exactly, in every call
   int vocab = 0;  // V
 };
-/// How rows of these elements are launched.
+/// Launch configuration for rows of these elements.
 template <class Target, class Draft, class Gradient>
 struct DistillationPlan {
   DistillationCapacity capacity;
@@ -255,8 +255,7 @@ bool is_distillation(const DistillationPlan<Target, Draft, Gradient>& plan,
 
 namespace detail {
 
-/// Blocks a row: enough to fill the device, and so many that the rows in work stay in half of its second
-/// cache.
+/// Blocks per row: enough to fill the device, and enough that the rows in flight fit in half of its L2 cache.
 inline int distillation_cluster(int rows, int vocab, std::size_t row_bytes, int threads, int cache,
                                 const DeviceLimits& device) {
   const int blocks = 2 * device.processors, most = ceil_div(tile_count(vocab), threads / 32);
@@ -273,7 +272,7 @@ inline int distillation_cluster(int rows, int vocab, std::size_t row_bytes, int 
 /// A plan for R rows. Outside of captures. Errors: cudaErrorInvalidValue where a
 /// capacity is below 1, k is outside [0, 64], a weight is negative or not finite, or a block has not the
 /// shared memory that it needs (at most 48 bytes for 512 tokens of the vocabulary, 8 (k + 3)^2, and 42,000);
-/// cudaErrorInvalidDevice where `device` is not the current one; else what the driver says.
+/// cudaErrorInvalidDevice where `device` is not the current one; else the driver's error.
 template <class Target, class Draft, class Gradient>
 cudaError_t make_distillation_plan(DistillationPlan<Target, Draft, Gradient>* plan,
                                    const DistillationCapacity& capacity, const TopKDistillation& loss,
@@ -323,7 +322,7 @@ cudaError_t make_distillation_plan(DistillationPlan<Target, Draft, Gradient>* pl
 /// exact ones, before it is rounded to its type. Independent of the batch and of the launch. Cost: two reads
 /// of each row, and a third one of no more than k tiles of the target's; a write of the gradient; one launch
 /// of a cluster a row. Errors: cudaErrorInvalidValue where an array is null (`gradient` and `scale` may be)
-/// or misaligned, or rows overlap; else what the launch says. Source: HASS (Zhang et al. 2024), section 3.1.
+/// or misaligned, or rows overlap; else the launch's error. Source: HASS (Zhang et al. 2024), section 3.1.
 template <class Target, class Draft, class Gradient>
 cudaError_t top_k_distillation(const DistillationPlan<Target, Draft, Gradient>& plan,
                                const DistillationRows<Target, Draft, Gradient>& rows, cudaStream_t stream) {

@@ -1,4 +1,5 @@
-// Tree attention over a KV cache: a query sees its sequence's committed tokens, its ancestors and itself.
+// Tree attention over a KV cache: a query attends to its sequence's committed tokens, its ancestors and
+// itself.
 #pragma once
 
 #include "specula/cuda/device/tree_attention_mma.cuh"
@@ -19,7 +20,7 @@ cudaError_t make_tree_attention_plan(TreeAttentionPlan<Element, kHead, Stored>* 
   return error == cudaErrorNotSupported ? make_tree_attention_mma_plan(plan, capacity, device) : error;
 }
 
-/// tree_attention_mma() or tree_attention_wgmma(), whichever the plan is for: the same function but for
+/// tree_attention_mma() or tree_attention_wgmma(), whichever the plan is for: the same function up to
 /// rounding.
 template <class Element, int kHead, class Stored>
 cudaError_t tree_attention(const TreeAttentionPlan<Element, kHead, Stored>& plan,

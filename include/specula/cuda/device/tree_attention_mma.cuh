@@ -12,7 +12,7 @@ namespace cuda {
 namespace detail {
 
 /// The variants. Those of up to 32 rows split a tile's keys in the same way, so they give the same bits.
-/// Rings have the same size whatever is stored in them: as many bytes are under way.
+/// Rings have the same size for every stored type, so the same number of bytes is in flight.
 template <int kHead, int kBytes>
 struct AttentionShapes {
   static constexpr int kStages = (kHead == 128 ? 3 : 4) * 2 / kBytes;
@@ -22,7 +22,7 @@ struct AttentionShapes {
   using Rows128 = AttentionShape<kHead, 8, 1, kStages, kBytes>;
 };
 
-/// Calls f(shape) with the variant of so many rows.
+/// Calls f(shape) with the variant of `rows` rows.
 template <int kHead, class Stored = BFloat16, class F>
 auto with_shape(int rows, F f) {
   using Shapes = AttentionShapes<kHead, sizeof(Stored)>;
@@ -33,7 +33,7 @@ auto with_shape(int rows, F f) {
 }
 
 /// Rows of a variant that fits in the shared memory of a block: on sm_86, 89 and 120 that of 32 rows of wide
-/// heads does not. That of 16 gives the same bits, with a second read of K and V out of the second cache.
+/// heads does not. That of 16 gives the same bits, with a second read of K and V from the L2 cache.
 template <int kHead, class Stored>
 int rows_that_fit(int rows, int shared_bytes) {
   using Shapes = AttentionShapes<kHead, sizeof(Stored)>;
@@ -59,10 +59,10 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
 
 #ifdef __CUDACC__
 
-/// A plan for batches of up to the given sizes, for elements BFloat16 or Half, a cache of the same or of
+/// A plan for batches of up to the given sizes, for elements BFloat16 or Half, a cache of the same type or of
 /// Float8E4M3, and heads of kHead = 64 or 128. Outside of captures. Errors: cudaErrorInvalidValue where a
-/// capacity is out of range or a block has not the shared memory that it needs (100 KB);
-/// cudaErrorInvalidDevice where `device` is not the current one; else what the driver says.
+/// capacity is out of range or a block has less shared memory than needed (100 KB); cudaErrorInvalidDevice
+/// where `device` is not the current one; else the driver's error.
 template <class Element, int kHead, class Stored = Element>
 cudaError_t make_tree_attention_mma_plan(TreeAttentionPlan<Element, kHead, Stored>* plan,
                                          const TreeAttentionCapacity& capacity, int device) {
@@ -80,20 +80,19 @@ cudaError_t make_tree_attention_mma_plan(TreeAttentionPlan<Element, kHead, Store
       });
 }
 
-/// out = softmax(scale * Q K^T) V over what each node sees, and its log-sum-exp: all committed tokens of the
-/// sequence (with a window those near enough by position), and of the tree itself and its ancestors. With
-/// `words` 0 there is no tail, and this is cross attention over the cache, as GLIDE's. A query that sees
-/// nothing gets zeros and -infinity. Products in Element, sums in float; weights are rounded to Element. What
-/// is Stored as Float8E4M3 is widened to Element without loss, and k_scale and v_scale act on scores and
-/// outputs, in float; its codes of NaN, which no cache should hold, count as 480.
-/// Nothing beyond a sequence's last slot is read, and what lies there does not matter; K and V of all of its
-/// slots must be finite. Nodes beyond the plan's are left out, slots beyond the pages are not seen. Cost: one
+/// out = softmax(scale * Q K^T) V over each node's visible keys, and its log-sum-exp: all committed tokens of
+/// the sequence (with a window those near enough by position), the node and its ancestors. With `words` 0
+/// there is no tail, and this is cross attention over the cache, as GLIDE's. A query without visible keys
+/// gets zeros and -infinity. Products in Element, sums in float; weights are rounded to Element. Float8E4M3
+/// is widened to Element without loss, and k_scale and v_scale act on scores and outputs, in float; its codes
+/// of NaN, which no cache should hold, count as 480.
+/// Nothing after a sequence's last slot is read, and its content does not matter; K and V of all of its slots
+/// must be finite. Nodes in excess of the plan's are left out, slots outside the pages are masked. Cost: one
 /// read of K and V for every 16 to 128 packed rows (max_nodes * Hq / Hkv); one launch; nothing is allocated.
 /// No output or workspace may overlap an input, and no input may change during the launch: threads that read
-/// different values wait for each other for ever. Errors: cudaErrorInvalidValue for a null or misaligned
-/// array, a stride below a row, `words` for fewer nodes than the plan's, a workspace that is too small, or an
-/// option out of range; cudaErrorInvalidDevice where the plan's device is not the current one; else what the
-/// driver says.
+/// different values deadlock. Errors: cudaErrorInvalidValue for a null or misaligned array, a stride below a
+/// row, `words` for fewer nodes than the plan's, a workspace that is too small, or an option out of range;
+/// cudaErrorInvalidDevice where the plan's device is not the current one; else the driver's error.
 template <class Element, int kHead, class Stored = Element>
 cudaError_t tree_attention_mma(const TreeAttentionPlan<Element, kHead, Stored>& plan,
                                const TreeAttentionArgs<Element, Stored>& args, const Workspace& workspace,

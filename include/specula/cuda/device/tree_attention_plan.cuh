@@ -1,5 +1,5 @@
-// How tree attention is cut into blocks, what memory it works in, and what the host can see to be wrong: all
-// that its two kernels (tree_attention_mma.cuh, tree_attention_wgmma.cuh) have in common on the host.
+// Launch configuration of tree attention: split choice, workspace sizes and argument checks, shared by its
+// two kernels (tree_attention_mma.cuh, tree_attention_wgmma.cuh).
 #pragma once
 
 #include <cstddef>
@@ -14,17 +14,17 @@
 namespace specula {
 namespace cuda {
 
-/// What the host knows of the batches to come; everything else is device arrays, so that one captured graph
+/// Capacities of the batches, known to the host; everything else is device arrays, so that one captured graph
 /// serves every round.
 struct TreeAttentionCapacity {
   int sequences = 1;    // B: exactly, in every call; some may have no nodes
   int max_nodes = 64;   // of a tree, the root included; further ones are not computed
   int query_heads = 0;  // Hq, a multiple of kv_heads
   int kv_heads = 0;     // Hkv
-  int max_tokens = 0;   // committed ones of a sequence; more are right too, but not split further
-  int splits = 0;       // of a sequence's keys at most; 0: as many as fill the device
-  /// Splits have a fixed length: a sequence's result then has the same bits whatever batch and capacities
-  /// are.
+  int max_tokens = 0;   // committed, per sequence; longer ones are correct too, but not split further
+  int splits = 0;       // at most n per sequence; 0: as many as fill the device
+  /// Splits have a fixed length: a sequence's result then has the same bits for every batch and every
+  /// capacity.
   bool batch_invariant = false;
 };
 
@@ -49,7 +49,7 @@ namespace detail {
 
 constexpr int kInvariantTiles = 32;  // of a split: 2,048 keys
 constexpr int kLeastTiles = 4;       // of a split, where its length is free
-constexpr int kMostCluster = 8;      // what every device with clusters can do
+constexpr int kMostCluster = 8;      // portable cluster size
 
 /// Rows of the variant for `rows` packed rows of a KV head.
 inline int choose_rows(int rows, bool batch_invariant) {
@@ -58,29 +58,29 @@ inline int choose_rows(int rows, bool batch_invariant) {
   return rows <= 64 ? 64 : 128;
 }
 
-/// Whether wgmma is the better one where a device has it. It multiplies 64 rows at once: up to 32 most of
-/// that is wasted. On an H100 the best of mma.sync took 63 to 74 us and that of wgmma 67 to 70 for 134 MB and
-/// 32 rows, but 75 to 87 and 69 to 74 for 64 rows.
+/// Whether wgmma is faster than mma.sync on a device that has it. It multiplies 64 rows at once: up to 32
+/// rows most of that is wasted. On an H100 the best of mma.sync took 63 to 74 us and that of wgmma 67 to 70
+/// us for 134 MB and 32 rows, but 75 to 87 us and 69 to 74 us for 64 rows.
 inline bool wants_wgmma(const TreeAttentionCapacity& c) {
   return c.kv_heads > 0 && static_cast<std::int64_t>(c.max_nodes) * (c.query_heads / c.kv_heads) > 32;
 }
 
-/// Blocks of a variant that a device runs at once, in clusters of 1, 2, 4 and 8; 0 where there are none.
+/// Blocks of a variant that run on a device at once, in clusters of 1, 2, 4 and 8; 0 if none can.
 struct AttentionPlaces {
   int of[4] = {1, 0, 0, 0};
 };
 
-/// A number of splits, and the size of the clusters that they are in: a power of two that divides it.
+/// A number of splits, and the size of their clusters: a power of two that divides it.
 struct SplitCut {
   int splits, cluster;
 };
 
-/// What a launch takes, in the time that a block takes for a tile of keys: its waves of blocks, each of which
-/// costs its tiles and, to begin and to end, about 16 more; then parts are merged, if they are in several
-/// clusters. A wave that is not full costs as much as a full one, and clusters leave multiprocessors out: a
-/// cluster is in one group of them. `units`: tiles of rows of all KV heads and sequences. It gives the order
-/// of all pairs that were measured on an H100 (tests/cuda/device/tree_attention_plan.cpp). (What merging
-/// costs was not: two tiles, and so many rows of parts read in a tile's time, are draft tokens.)
+/// Estimated time of a launch, in units of a block's time for a tile of keys: each wave of blocks costs its
+/// tiles and about 16 more for its begin and end; then parts are merged, if they are in several clusters. A
+/// wave that is not full costs as much as a full one, and clusters leave multiprocessors idle, since a
+/// cluster is within one GPC. `units`: tiles of rows of all KV heads and sequences. It gives the order of all
+/// pairs that were measured on an H100 (tests/cuda/device/tree_attention_plan.cpp). The cost of merging was
+/// not measured: two tiles, and the rows of parts read per tile's time, are estimates.
 inline double cut_cost(SplitCut cut, std::int64_t units, int tiles, int rows, const AttentionPlaces& places) {
   constexpr double kOfWave = 16, kOfMerge = 2, kRowsOfTile = 128;
   int log = 0;
@@ -92,8 +92,7 @@ inline double cut_cost(SplitCut cut, std::int64_t units, int tiles, int rows, co
   return waves * (ceil_div(tiles, cut.splits) + kOfWave) + merge;
 }
 
-/// The cut of `least` to `most` splits that costs least; of equal ones that with the largest clusters, then
-/// the fewest splits.
+/// The cheapest cut of `least` to `most` splits; ties to the largest clusters, then the fewest splits.
 inline SplitCut choose_cut(std::int64_t units, int tiles, int rows, int least, int most,
                            const AttentionPlaces& places) {
   SplitCut best{least, 1};
@@ -109,7 +108,7 @@ inline SplitCut choose_cut(std::int64_t units, int tiles, int rows, int least, i
   return best;
 }
 
-/// Blocks of a cluster for so many splits of a fixed length, whatever the batch is.
+/// Blocks of a cluster for `splits` splits of a fixed length, independent of the batch.
 inline int choose_cluster(int splits, bool clusters) {
   int cluster = 1;
   while (clusters && cluster < kMostCluster && cluster < splits) cluster *= 2;
@@ -152,13 +151,12 @@ inline bool fill_plan(TreeAttentionGeometry* plan, const TreeAttentionCapacity& 
 inline std::int64_t units_of(const TreeAttentionGeometry& plan) {
   return static_cast<std::int64_t>(plan.capacity.sequences) * plan.capacity.kv_heads * plan.row_tiles;
 }
-/// Whether parts of different clusters have to be put together, in device memory.
+/// Whether parts of different clusters have to be merged in device memory.
 inline bool has_parts(const TreeAttentionGeometry& plan) { return plan.splits > plan.cluster; }
 
 }  // namespace detail
 
-/// Bytes of partial results that a launch leaves in device memory; 0 if the splits of a row meet in a
-/// cluster.
+/// Bytes of partial results that a launch leaves in device memory; 0 if one cluster has all splits of a row.
 inline std::size_t part_bytes(const TreeAttentionGeometry& plan) {
   if (!detail::has_parts(plan)) return 0;
   return static_cast<std::size_t>(detail::units_of(plan)) *
@@ -203,8 +201,8 @@ bool is_of_shape(const TreeAttentionGeometry& plan) {
          plan.threads == Shape::kThreads && plan.shared_bytes == Shape::kSharedBytes;
 }
 
-/// Whether rows of a cache lie apart: of those indices that take more than one value, the strides are a row
-/// or more.
+/// Whether rows of a cache do not overlap: among the indices that take more than one value, the strides are
+/// at least a row.
 template <class Stored>
 bool rows_apart(const PagedRows<Stored>& rows, const PagedKv<Stored>& kv, const TreeAttentionGeometry& plan) {
   const std::int64_t row = plan.head_size;
@@ -213,7 +211,7 @@ bool rows_apart(const PagedRows<Stored>& rows, const PagedKv<Stored>& kv, const 
          (plan.capacity.kv_heads == 1 || rows.head_stride >= row) && (one_page || rows.page_stride >= row);
 }
 
-/// Whether the host sees nothing wrong with the arguments.
+/// Host-side checks of the arguments.
 template <class Element, class Stored>
 bool valid_args(const TreeAttentionGeometry& plan, const TreeAttentionArgs<Element, Stored>& args,
                 const Workspace& workspace) {
@@ -259,7 +257,7 @@ cudaError_t places_of(Kernel* kernel, int cluster, const DeviceLimits& limits, i
 }
 
 /// The plan of a variant; `plan` says for how many rows. Outside of captures. Errors: cudaErrorInvalidValue
-/// where a capacity is out of range; else what the driver says.
+/// where a capacity is out of range; else the driver's error.
 template <class Shape, class Kernel>
 cudaError_t finish_plan(TreeAttentionGeometry* plan, Kernel* kernel, const DeviceLimits& limits) {
   bool clusters = false;
@@ -313,7 +311,8 @@ cudaError_t launch_attention(void (*kernel)(TreeAttentionLaunch<Element, Stored>
   if (error != cudaSuccess) return error;
   const int clusters = static_cast<int>(units_of(plan) * (plan.splits / plan.cluster));
   Launch how(clusters, plan.cluster, Shape::kThreads, Shape::kSharedBytes, stream);
-  // Roles meet at the cluster's barrier from different places, which is defined for that of a cluster alone.
+  // Roles reach the cluster's barrier from different places, which is defined for the cluster's barrier
+  // alone.
   if (Shape::kHasRoles) how.config.numAttrs = 1;
   return cudaLaunchKernelEx(&how.config, kernel, make_launch(plan, args, workspace));
 }

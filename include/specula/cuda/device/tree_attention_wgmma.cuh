@@ -21,7 +21,7 @@ struct WgmmaShapes {
   using Rows128 = WgmmaShape<kHead, 2, kStages>;
 };
 
-/// Calls f(shape) with the variant of so many rows.
+/// Calls f(shape) with the variant of `rows` rows.
 template <int kHead, class F>
 auto with_wgmma_shape(int rows, F f) {
   using Shapes = WgmmaShapes<kHead>;
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     tree_attention_wgmma_kernel(const __grid_constant__ TreeAttentionLaunch<Element, Stored> launch) {
 #ifdef SPECULA_HAS_WGMMA
   extern __shared__ __align__(128) unsigned char wgmma_memory[];
-  // Aligned here and not by a declaration, which is a wish.
+  // Aligned by hand: the alignment of a declaration is not guaranteed.
   const std::uint32_t beyond = DeviceWarpgroup::shared_address(wgmma_memory) % kAtomBytes;
   unsigned char* shared = wgmma_memory + (beyond == 0 ? 0 : kAtomBytes - beyond);
   const DeviceCluster cluster;
@@ -85,8 +85,8 @@ cudaError_t make_tree_attention_wgmma_plan(TreeAttentionPlan<Element, kHead, Sto
             return cudaErrorNotSupported;
           }
           if (e != cudaSuccess) return e;
-          // Compiled for anything but sm_90a the kernel is empty. And a block that is launched with fewer
-          // registers than its roles take would wait for them for ever.
+          // Compiled for anything but sm_90a the kernel is empty. A block that is launched with fewer
+          // registers than its roles take would deadlock.
           constexpr int kNeeded =
               Shape::kConsumers * Shape::kConsumerRegisters + Shape::kProducers * Shape::kProducerRegisters;
           if (attributes.numRegs * Shape::kThreads < kNeeded || Shape::kSharedBytes > limits.shared_bytes)

@@ -11,7 +11,7 @@
 namespace specula {
 namespace cuda {
 
-/// What follows from the parents, all arrays on the device. Null ones are not wanted.
+/// Links, depths and masks to compute from the parents, all arrays on the device. Null ones are not written.
 struct TreeLinks {
   NodeId* first_child = nullptr;       // (N) in the tree's own numbers; -1: none
   NodeId* next_sibling = nullptr;      // (N) the next node of the same parent; -1: none
@@ -30,7 +30,7 @@ struct TreeLinksArgs {
   int max_nodes;
 };
 
-/// By a Group; `shared` holds a flag behind the parents of max_nodes nodes.
+/// By a Group; `shared` holds the parents of max_nodes nodes, then a flag.
 template <class Group>
 SPECULA_HD void tree_links(Group group, const TreeLinksArgs& args, int sequence, unsigned char* shared) {
   auto* parent = reinterpret_cast<NodeId*>(shared);
@@ -60,7 +60,7 @@ SPECULA_HD std::size_t tree_links_shared_bytes(int max_nodes) {
   return sizeof(NodeId) * static_cast<std::size_t>(parent_places(max_nodes) + 1);
 }
 
-/// Whether the host sees nothing wrong with the arguments.
+/// Host-side checks of the arguments.
 inline bool valid_links(int sequences, int max_nodes, const std::int32_t* begin, const NodeId* parent,
                         const TreeLinks& out) {
   return sequences >= 0 && max_nodes >= 1 && max_nodes <= 12000 && (begin || sequences == 0) &&
@@ -82,11 +82,11 @@ __global__ void __launch_bounds__(threads) tree_links_kernel(const __grid_consta
 #ifdef __CUDACC__
 
 /// Links, depths and masks of `sequences` trees; tree b has nodes [begin[b], begin[b + 1]) of `parent`, in
-/// its own numbers, (N), -1 for a root; a null `parent` means that all are chains. A tree with a parent that is
-/// no earlier node gets no links and bad_tree; one of no nodes, or of more than `max_nodes`, gets bad_tree
+/// its own numbers, (N), -1 for a root; a null `parent` means that all are chains. A tree with a parent that
+/// is no earlier node gets no links and bad_tree; one of no nodes, or of more than `max_nodes`, gets bad_tree
 /// alone. No output may overlap an input. Cost: one launch with one block per tree and 4 bytes of shared
-/// memory per node; each node reads the nodes after it, and its ancestors. Errors: cudaErrorInvalidValue
-/// for sizes below 0, `max_nodes` not in [1, 12,000], no `begin`, or a misaligned array.
+/// memory per node; each node reads the nodes after it, and its ancestors. Errors: cudaErrorInvalidValue for
+/// sizes below 0, `max_nodes` not in [1, 12,000], no `begin`, or a misaligned array.
 inline cudaError_t tree_links(int sequences, int max_nodes, const std::int32_t* begin, const NodeId* parent,
                               const TreeLinks& out, cudaStream_t stream) {
   if (!detail::valid_links(sequences, max_nodes, begin, parent, out)) return cudaErrorInvalidValue;

@@ -1,4 +1,4 @@
-// What the verification rules have in common: a plan, and one launch of a cluster a sequence.
+// Verification plan and launch shared by all rules: one cluster per sequence.
 #pragma once
 
 #include "specula/cuda/args/launch.cuh"
@@ -10,8 +10,8 @@
 namespace specula {
 namespace cuda {
 
-/// How a batch is verified by one rule, with rows of `Element` and draft tokens of a kind of `Draft`: no
-/// other rule takes it.
+/// Plan of a batch that is verified by one rule, with rows of `Element` and draft tokens of the form `Draft`;
+/// a type of its own per rule.
 template <class Rule, class Element, class Draft>
 struct VerifyPlan {
   int sequences = 0, max_nodes = 0;
@@ -21,8 +21,8 @@ struct VerifyPlan {
 
 namespace detail {
 
-/// Rows of a chain that a rule gains by reading together, whatever it decides: one that stops at the first
-/// draft token that is not the largest logit mostly stops at once; one that judges from the end wants all.
+/// Rows of a chain that a rule gains by reading together, whatever it decides: a rule that stops at the first
+/// draft token that is not the largest logit mostly stops at once; one that starts from the end reads all.
 constexpr int least_rows(bool greedy, bool judges_from_the_end) {
   return greedy ? 1 : judges_from_the_end ? kMostRows : 2;
 }
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(512, 1)
 
 /// Outside of captures, for `device`, which is the current one. Errors: cudaErrorInvalidValue where a
 /// capacity is below 1 or needs more shared memory than a block has; cudaErrorInvalidDevice where another
-/// device is the current one; else what the driver says.
+/// device is the current one; else the driver's error.
 template <class Rule, class Element, class Draft>
 cudaError_t make_verify_plan(VerifyPlan<Rule, Element, Draft>* plan, const VerifyCapacity& capacity,
                              int device) {

@@ -1,4 +1,5 @@
-// Block verification on the device: one path as a whole, the best that can be done with it.
+// Block verification on the device: accepts a prefix of one path by joint probabilities, the optimum for one
+// path.
 #pragma once
 
 #include "specula/cuda/device/verify_traversal.cuh"
@@ -17,8 +18,7 @@ cudaError_t make_block_plan(BlockPlan<Element, Draft>* plan, const VerifyCapacit
 }
 
 /// Traversal on chains, as specula::Block (Sun et al. 2024): from the end to the beginning, so rows are read
-/// a second time only where something was rejected. `trees.parent` must be null: cudaErrorInvalidValue if it
-/// is not.
+/// a second time only after a rejection. Error cudaErrorInvalidValue unless `trees.parent` is null.
 template <class Element, class Draft>
 cudaError_t verify_block(const BlockPlan<Element, Draft>& plan, const Trees& trees,
                          const TargetRows<Element>& target, const Draft& draft, const VerifyResults& out,

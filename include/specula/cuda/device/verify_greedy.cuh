@@ -31,10 +31,10 @@ cudaError_t make_greedy_plan(GreedyPlan<Element>* plan, const VerifyCapacity& ca
   return detail::make_matching_plan(plan, capacity, device);
 }
 
-/// The text of greedy decoding, whatever the target's parameters say and however the proposals were drawn, as
-/// specula::Greedy. Uniform draws: none. Cost: one read of a row for each node of the accepted path; of all
-/// nodes where the plan says so, whose workspace is then needed. Errors: cudaErrorInvalidValue for null or
-/// misaligned arrays, and for a workspace that is too small; else what the launch says.
+/// The text of greedy decoding, for any sampling parameters and any proposals, as specula::Greedy. Uniform
+/// draws: none. Cost: one read of a row for each node of the accepted path; of all nodes where the plan says
+/// so, whose workspace is then needed. Errors: cudaErrorInvalidValue for null or misaligned arrays, and for a
+/// workspace that is too small; else the launch's error.
 template <class Element>
 cudaError_t verify_greedy(const GreedyPlan<Element>& plan, const Trees& trees,
                           const TargetRows<Element>& target, const VerifyResults& out,

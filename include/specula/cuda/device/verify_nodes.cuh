@@ -1,5 +1,5 @@
-// Rules that ask only what the target says after each node, for small batches of trees: all nodes are asked
-// at once, and the last to answer follows the tree.
+// Node-parallel verification for greedy and sample-and-match, for small batches of trees: the target's choice
+// after every node is computed at once, and the last cluster to finish follows the tree.
 #pragma once
 
 #include "specula/cuda/device/verify.cuh"
@@ -9,7 +9,7 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-/// What the target says after a node.
+/// The target's choice after a node.
 struct NodeChoice {
   Token token;
   Status status;
@@ -22,7 +22,7 @@ struct NodesArgs {
   std::int32_t* arrived;  // (B) zeros, and zeros again afterwards
 };
 
-/// Verification over choices that were made.
+/// Verification from the choices.
 template <class Cluster>
 class ChosenSequenceVerifier : public SequenceState<Cluster> {
  public:
@@ -32,7 +32,7 @@ class ChosenSequenceVerifier : public SequenceState<Cluster> {
                                args.verify.max_nodes, args.verify.width, sequence),
         choices_(nullptr) {}
 
-  /// The proposal and the choices where they are near.
+  /// The proposal and the choices, in shared memory if copied there.
   SPECULA_HD void begin(const Token* tokens, const NodeId* parents, const NodeChoice* choices) {
     choices_ = choices;
     if (!this->ok()) return;
@@ -151,8 +151,8 @@ __global__ void __launch_bounds__(512, 1)
 
 #endif  // __CUDACC__
 
-/// Whether to ask all nodes at once: rows off the path cost their bytes, a step along the path its latency,
-/// in which a multiprocessor would read some 120 tiles of 1 KB.
+/// Whether to compute all nodes at once: rows off the path cost their bytes, a step along the path its
+/// latency, in which a multiprocessor would read some 120 tiles of 1 KB.
 inline bool asks_all_nodes(const VerifyCapacity& c, std::size_t element_bytes, int processors) {
   const std::int64_t off_the_path = smaller(c.max_nodes, 1 << 20) - (c.max_depth + 1);
   const std::int64_t bytes = off_the_path * c.sequences * c.vocab * static_cast<std::int64_t>(element_bytes);
@@ -161,7 +161,8 @@ inline bool asks_all_nodes(const VerifyCapacity& c, std::size_t element_bytes, i
 
 }  // namespace detail
 
-/// The plan of a rule that may ask all nodes at once, of trees that are no chains: then it wants a workspace.
+/// The plan of a rule that may compute all nodes at once, for trees that are no chains: it then needs a
+/// workspace.
 template <class Rule, class Element>
 struct MatchingPlan {
   VerifyPlan<Rule, Element, ChosenDraft> verifier;

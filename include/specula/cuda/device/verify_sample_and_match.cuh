@@ -1,4 +1,4 @@
-// Sample-and-match on the device: draw from the target; go on while a draft token is what was drawn.
+// Sample-and-match verification on the device: a draft token is accepted iff it equals the target's sample.
 #pragma once
 
 #include "specula/cuda/device/verify_greedy.cuh"
@@ -32,9 +32,9 @@ cudaError_t make_sample_and_match_plan(SampleAndMatchPlan<Element>* plan, const 
   return detail::make_matching_plan(plan, capacity, device);
 }
 
-/// The target's distribution for every proposal, as specula::SampleAndMatch: it never reads q, and for
-/// deterministic proposals no rule accepts more. Same seed, same text as plain sampling with sample(). Cost
-/// and errors as verify_greedy(); uniform draws: one `sample` a token.
+/// Samples from the target for every proposal, as specula::SampleAndMatch: it never reads q, and for
+/// deterministic proposals no rule accepts more. With the same seed the text is that of plain sampling with
+/// sample(). Cost and errors as verify_greedy(); uniform draws: one `sample` per token.
 template <class Element>
 cudaError_t verify_sample_and_match(const SampleAndMatchPlan<Element>& plan, const Trees& trees,
                                     const TargetRows<Element>& target, const VerifyResults& out,

@@ -1,4 +1,4 @@
-// Verification where the vocabulary is split over several GPUs: partials | all-gather | decide.
+// Tensor-parallel verification, the vocabulary split over several GPUs: partials | all-gather | decide.
 #pragma once
 
 #include "specula/cuda/args/launch.cuh"
@@ -50,7 +50,7 @@ SPECULA_HD TilePartial tile_partial(Warp warp, const Trees& trees, const ShardRo
 
   int depth = 0;
   for (NodeId n = node; n > 0 && n < size && depth < size; n = parent(n))
-    ++depth;  // bad trees have an end, too
+    ++depth;  // ends on bad trees, too
   const std::int32_t origin = trees.position[sequence];
   const PhiloxRandom rng{trees.seed[sequence], trees.sequence ? trees.sequence[sequence] : 0};
   const auto take = [&](int first, float(&to)[4]) {
@@ -92,8 +92,8 @@ SPECULA_HD int sequence_of(const Trees& trees, int sequences, std::int32_t node)
   return low;
 }
 
-/// The distributions along a proposal from gathered partials: what rules work on instead of SequenceVerifier,
-/// for chosen draft tokens.
+/// The distributions along a proposal from gathered partials: replaces SequenceVerifier, for chosen draft
+/// tokens.
 template <class Cluster>
 class ShardedSequenceVerifier : public SequenceState<Cluster> {
  public:
@@ -135,7 +135,7 @@ class ShardedSequenceVerifier : public SequenceState<Cluster> {
     return this->emitted(tile < 0 ? kNoToken : partial(node, tile).sample);
   }
 
-  // What rejections leave of p: p without the tokens of the rejected children.
+  // The residual of p after rejections: p without the tokens of the rejected children.
   SPECULA_HD void start_residual(NodeId node, const RowStats& distribution, int) {
     owner_ = node;
     distribution_ = distribution;
@@ -206,7 +206,7 @@ class ShardedSequenceVerifier : public SequenceState<Cluster> {
   const GatheredPartials& gathered_;
   int nodes_;
   SamplingParams params_{};
-  RowMasses masses_;  // of the distribution that was asked for last
+  RowMasses masses_;  // of the last requested distribution
   NodeId owner_ = kNoParent, last_ = kNoParent;
   RowStats now_{}, distribution_{};  // asked for last, and the residual's
   double total_ = 1;
@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(256, 1)
   const int local = static_cast<int>(blockIdx.x) % blocks_a_node * (static_cast<int>(blockDim.x) / 32) +
                     static_cast<int>(threadIdx.x) / 32;
   if (local >= own) return;
-  if (trees.begin[b + 1] > static_cast<std::int32_t>(gridDim.x) / blocks_a_node) return;  // to be refused
+  if (trees.begin[b + 1] > static_cast<std::int32_t>(gridDim.x) / blocks_a_node) return;  // above capacity
   const TilePartial out = tile_partial(warp, trees, rows, b, node - trees.begin[b],
                                        rows.first_token / kTile + local, child_logits);
   if (warp.rank() == 0) tiles[static_cast<std::int64_t>(node) * tiles_of_shard + local] = out;
@@ -249,13 +249,13 @@ __global__ void __launch_bounds__(32, 1)
 
 #ifdef __CUDACC__
 
-/// What this shard knows of every row of the batch: all of it, since no shard can know the path. `nodes` is
-/// the batch's capacity, N. Writes (N, tiles_of_shard) partials, 24 bytes each, and (N) logits of children;
-/// both are then gathered over the shards. What no node or tile of this shard fills (roots' and padding's
-/// logits, further tiles) is not written, nor read afterwards. One launch. Cost: one read of the shard's
-/// rows. Errors: cudaErrorInvalidValue where a number is below 1, first_token no multiple of 512 from 0 on,
-/// tiles_of_shard less than this shard's, an array null or misaligned, or rows overlap; else what the launch
-/// says.
+/// This shard's partials of every row of the batch, since no shard knows the path. `nodes` is the batch's
+/// capacity, N. Writes (N, tiles_of_shard) partials, 24 bytes each, and (N) logits of children; both are then
+/// gathered over the shards. Entries without a node or tile of this shard (roots' and padding's logits,
+/// further tiles) are not written, nor read afterwards. One launch. Cost: one read of the shard's rows.
+/// Errors: cudaErrorInvalidValue where a number is below 1, first_token no multiple of 512 from 0 on,
+/// tiles_of_shard less than this shard's, an array null or misaligned, or rows overlap; else the launch's
+/// error.
 template <class Element>
 cudaError_t shard_partials(const Trees& trees, const ShardRows<Element>& rows, int sequences, int nodes,
                            int tiles_of_shard, TilePartial* tiles, float* child_logits, cudaStream_t stream) {
@@ -288,7 +288,7 @@ cudaError_t decide(const VerifyCapacity& capacity, int nodes, const Trees& trees
 /// max_depth + 1 elements. A cut is refused (Status::truncation_is_not_sharded): its threshold would take
 /// another exchange, as drawn draft tokens would. `params`, (B), are those that the partials were made with;
 /// null: temperature 1. Errors: cudaErrorInvalidValue for capacities out of range, null or misaligned arrays,
-/// and fewer tiles than the vocabulary has; else what the launch says.
+/// and fewer tiles than the vocabulary has; else the launch's error.
 inline cudaError_t decide_greedy(const VerifyCapacity& capacity, int nodes, const Trees& trees,
                                  const GatheredPartials& gathered, const VerifyResults& out,
                                  cudaStream_t stream) {

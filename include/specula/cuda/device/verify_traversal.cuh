@@ -1,5 +1,4 @@
-// Traversal verification on the device: from the leaves to the root. Block verification is its case of one
-// path.
+// Traversal verification on the device: from the leaves to the root. On one path it is block verification.
 #pragma once
 
 #include "specula/cuda/device/verify.cuh"
@@ -33,8 +32,8 @@ cudaError_t make_traversal_plan(TraversalPlan<Element, Draft>* plan, const Verif
   return detail::make_verify_plan(plan, capacity, device);
 }
 
-/// No path is given up before its end was tried: specula::Traversal, with the same uniform draws (Weng et al.
-/// 2025). Cost: one read of a row for each inner node on the way to the first leaf accepted, of a chain of
+/// Rejects a path only after its end was tried: specula::Traversal, with the same uniform draws (Weng et al.
+/// 2025). Cost: one read of a row for each inner node on the way to the first accepted leaf, in a chain of
 /// all; a rejection reads its parent's row and the draft's again (chosen nodes: one logit). Errors as
 /// verify_rejection().
 template <class Element, class Draft>

@@ -1,4 +1,4 @@
-// What the growth of proposals on the device begins with, keeps, and leaves.
+// Draft trees grown on the device: inputs, candidate pool, and selection of the likeliest nodes.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@
 namespace specula {
 namespace cuda {
 
-/// Where B proposals begin, arrays on the device.
+/// The roots of B proposals, arrays on the device.
 struct Roots {
   const Token* token;                   // (B)
   const std::int32_t* position;         // (B) of the root in its text
-  const std::int32_t* limit = nullptr;  // (B) nodes that fit, the root included; null: as many as are made
+  const std::int32_t* limit = nullptr;  // (B) at most n nodes, the root included; null: no limit
 };
 
 /// Logits of the draft after the nodes that it was last run on, in their order.
@@ -29,15 +29,15 @@ struct DraftRows {
   std::int64_t stride;    // V or more; 0: all rows are one
 };
 
-/// The proposals of B sequences, arrays on the device. All have the same number of nodes, `width` of the
-/// plan, so begin[b] is b * width: what is there comes first, the root as node 0 and parents before their
-/// children; behind it is padding, of token -1, which stands below the root and sees it and itself. Those
-/// that may be null are not written then.
+/// The proposals of B sequences, arrays on the device. All have the plan's `width` nodes, so begin[b] is b *
+/// width. The tree comes first, the root as node 0 and parents before their children. Padding of token -1
+/// follows; its parent is the root, and it sees the root and itself. Arrays that may be null are then not
+/// written.
 struct GrownTrees {
   Token* token;                        // (B, width)
   NodeId* parent;                      // (B, width) in the tree's own numbers, -1 for a root
   std::int32_t* begin = nullptr;       // (B + 1)
-  std::int32_t* size = nullptr;        // (B) nodes that are there
+  std::int32_t* size = nullptr;        // (B) nodes without padding
   std::int32_t* position = nullptr;    // (B, width) in the text: the root's and the depth
   float* confidence = nullptr;         // (B, width) the draft's probability; 1 for a root, 0 for padding
   std::uint64_t* ancestors = nullptr;  // (B, width, mask_words(width)) as specula::tree_mask
@@ -48,11 +48,11 @@ struct GrownTrees {
 namespace detail {
 
 constexpr int kMostOfRow = 32;   // best tokens of a row that may become draft tokens
-constexpr double kNoReach = -1;  // of what is not there
+constexpr double kNoReach = -1;  // of a missing draft token
 
 /// Draft tokens that may enter a proposal, `size` a sequence, older ones first.
 struct Pool {
-  double* reach;         // (B, size) probability that it and its ancestors stay: at most its parent's
+  double* reach;         // (B, size) probability that it and its ancestors are accepted, at most its parent's
   Token* token;          // (B, size)
   std::int32_t* parent;  // (B, size) in the pool, -1: the root
   float* confidence;     // (B, size)
@@ -83,7 +83,7 @@ struct Pool {
   }
 };
 
-// What the host can see of a caller's mistakes. Rows may all be one, with a stride of 0.
+// Host-side checks of a caller's arguments. Rows may all be one, with a stride of 0.
 
 template <class Element>
 bool valid_rows(const DraftRows<Element>& rows, int vocab) {
@@ -108,12 +108,12 @@ struct BuildTreeArgs {
   const Status* status;  // (B) anything but ok: the root alone
   Status* told;          // (B) the same, for the caller; may be null
   int sequences, width;
-  int spine;  // a sequence's first draft tokens, a chain, which come before all others
+  int spine;  // a sequence's first draft tokens, a chain; they precede all others
 };
 
-/// The proposal of one sequence: the root, as much of the spine as there is room for, and of the other
-/// draft tokens those that are likeliest to stay, ties to the older; all by age. Cost: a selection among the
-/// others, a pass over the later nodes for each node, and a traversal to its root.
+/// The proposal of one sequence: the root, as much of the spine as fits, and of the other draft tokens those
+/// most likely to be accepted, ties to the older; all ordered by age. Cost: a selection among the others, a
+/// pass over the later nodes for each node, and a traversal to its root.
 template <class Group>
 class TreeBuilder {
  public:
@@ -138,7 +138,7 @@ class TreeBuilder {
     const Status status = args_.status[sequence_];
     const std::int32_t limit = args_.roots.limit ? args_.roots.limit[sequence_] : args_.width;
     select_.read(pool.size - from, [&](int i) { return rank_value(pool.reach[first_ + from + i]); });
-    // Draft tokens that there is room for: of a bad sequence none.
+    // Number of draft tokens that fit: 0 for a bad sequence.
     const int room = status == Status::ok ? larger(1, smaller(args_.width, limit)) - 1 : 0;
     const int chain = 1 + smaller(from, room);
     const int others = select_.choose(room + 1 - chain, [&](int i, int place) {
@@ -149,11 +149,12 @@ class TreeBuilder {
   }
 
  private:
-  /// The pool's number of a node that is there and not the root.
+  /// The pool's number of a node that is neither padding nor the root.
   SPECULA_HD std::int32_t draft_token_of(NodeId node, int chain) const {
     return node < chain ? node - 1 : args_.spine + chosen_[node - chain];
   }
-  /// The node of a draft token that has a child, which is there: it is older and no less likely to stay.
+  /// The node of a draft token that has a child. It is chosen: it is older and at least as likely to be
+  /// accepted.
   SPECULA_HD NodeId node_of(std::int32_t draft_token) const {
     return draft_token < args_.spine ? draft_token + 1 : node_of_[draft_token - args_.spine];
   }
@@ -197,8 +198,8 @@ class TreeBuilder {
   const BuildTreeArgs& args_;
   Select<Group> select_;
   NodeId* parent_;        // (parent_places(width))
-  std::int32_t* chosen_;  // (width) of the draft tokens behind the spine, by age
-  NodeId* node_of_;       // (draft tokens behind the spine) of those that are chosen
+  std::int32_t* chosen_;  // (width) of the draft tokens after the spine, by age
+  NodeId* node_of_;       // (draft tokens after the spine) of those that are chosen
   int sequence_;
   std::int64_t first_;
 };
@@ -207,7 +208,7 @@ class TreeBuilder {
 
 constexpr int kBuildTreeThreads = 512;
 
-/// The proposals, a block each. A template, so that several files may include it.
+/// The proposals, one block each. A template, so that several files may include it.
 template <int threads>
 __global__ void __launch_bounds__(threads) build_tree_kernel(const __grid_constant__ BuildTreeArgs args) {
   extern __shared__ __align__(16) unsigned char shared[];

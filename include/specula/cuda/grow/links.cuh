@@ -15,13 +15,14 @@ SPECULA_HD constexpr int mask_words(int nodes) { return (nodes + 63) / 64; }
 
 namespace detail {
 
-constexpr NodeId kNoNode = -2;  // a child of nothing, not even of what is beside the root
+constexpr NodeId kNoNode = -2;  // matches no parent, not even a root's
 
-/// Places that the parents of `nodes` nodes take up in shared memory: so many can be read at once.
+/// Places that the parents of `nodes` nodes take in shared memory, padded so that they can be read in
+/// vectors.
 SPECULA_HD constexpr int parent_places(int nodes) { return (nodes + 7) / 8 * 8; }
 
 // `parent` is in shared memory, 16-byte aligned, (parent_places(nodes)): parent[0] is kNoParent, others are
-// earlier nodes, and behind them comes kNoNode.
+// earlier nodes, and kNoNode follows to the end.
 
 struct Family {
   NodeId first_child, next_sibling;  // kNone: none
@@ -30,8 +31,8 @@ struct Family {
 struct alignas(16) FourNodes {
   NodeId v[4];
 };
-/// Of `share` lanes that look at eights of the later nodes in turn, what lane `part` finds: from behind, and
-/// without a branch on what they are. The lowest of what the lanes find are the node's.
+/// The links that lane `part` of `share` finds; the lanes take groups of eight later nodes in turn, from the
+/// end, without a branch on their parents. The lowest of all lanes' results are the node's.
 template <int share>
 SPECULA_HD Family family_of(NodeId node, int nodes, const NodeId* parent, int part) {
   constexpr int kEight = 8;
@@ -66,7 +67,7 @@ SPECULA_HD Lineage lineage_of(NodeId node, int word, const NodeId* parent) {
   return out;
 }
 
-/// Where links go, arrays of the device; null ones are not wanted.
+/// Outputs of the links, arrays on the device; null ones are not written.
 struct LinkArrays {
   NodeId* first_child;       // (N)
   NodeId* next_sibling;      // (N)

@@ -16,8 +16,8 @@ namespace cuda {
 namespace detail {
 
 /// The k largest logits of a row that a cluster has just scanned, ties to the lower token, -infinity never.
-/// Each block finds them for itself, and all find the same. Cost: one read of no more than k tiles, and two
-/// selections: among all tiles by their maxima, and among at most k (k + 1) / 2 tokens.
+/// Each block finds the same ones by itself. Cost: one read of at most k tiles, and two selections: among all
+/// tiles by their maxima, and among at most k (k + 1) / 2 tokens.
 template <class Block>
 class TopK {
  public:
@@ -98,14 +98,14 @@ class TopK {
   int k_, found_ = 0;
 };
 
-/// A token of the best, with its softmax probability at temperature 1, which is never above 1 whatever the
-/// rounding: along a path they multiply to what never rises.
+/// One of the best tokens, with its softmax probability at temperature 1. It is at most 1 whatever the
+/// rounding, so the product along a path never rises.
 struct TopToken {
   Token token;
   double prob;
 };
 
-/// A row read once by a cluster, and the best of its tokens with their probabilities, for its first block.
+/// Reads a row once, by a cluster; the best tokens and their probabilities are known to its first block.
 template <class Cluster>
 class RowTopK {
  public:

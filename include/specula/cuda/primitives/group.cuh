@@ -1,4 +1,4 @@
-// Threads that work together: what kernels are written over, so that CPU tests run the same code.
+// Thread groups (warp, block, cluster) that kernels are written over, so that CPU tests run the same code.
 //
 // A kernel's body is a function template over a Cluster. On a GPU that is DeviceCluster; in the tests it is
 // an emulated one, of which every thread is a fiber. The concepts, by what each has beyond the one before:
@@ -51,7 +51,7 @@ struct SerialGroup {
 
 #ifdef __CUDACC__
 
-// On the host these are never called; they are host-device so that bodies which are need no second form.
+// Never called on the host; host-device so that host-device bodies can call them.
 
 struct DeviceWarp {
   SPECULA_HD static int rank() {
@@ -193,9 +193,9 @@ struct DeviceCluster {
 
 #endif  // __CUDACC__
 
-/// A cluster without the first warp of each block, as a Cluster: what works while those warps decide. They
-/// take part in its barriers, but for those of a block; so that they know in how many, these are counted, in
-/// a word of each block's shared memory.
+/// A cluster without the first warp of each block, as a Cluster: these warps work while the first ones
+/// decide. The first warps take part in its barriers, except those of a block; a word in each block's shared
+/// memory counts the barriers for them.
 template <class Cluster>
 class OtherWarps {
  public:
@@ -298,8 +298,8 @@ SPECULA_HD int count_lanes(std::uint32_t ballot) {
 #endif
 }
 
-/// op over the block's values; `scratch` is shared memory for a value a warp, free again once the function
-/// returns.
+/// op over the block's values; `scratch` is shared memory for one value per warp, free again once the
+/// function returns.
 template <class Block, class T, class Op>
 SPECULA_HD T block_reduce(Block block, T value, Op op, T* scratch) {
   value = reduce(block.warp(), value, op);

@@ -1,4 +1,4 @@
-// q of a draft token, whatever form the draft's rows have.
+// Draft distributions q for each form of draft rows: probability of a token, weights of four tokens.
 #pragma once
 
 #include "specula/cuda/args/trees.cuh"
@@ -12,8 +12,8 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-/// Whether a form has rows of one weight a token, which can be streamed: row_in(draft, row, vocab) then, and
-/// weight_in(draft, exponent, x) is what an element of it weighs.
+/// Whether a form has rows of one weight per token, which can be streamed: then row_in(draft, row, vocab) is
+/// the row, and weight_in(draft, exponent, x) the weight of its element x.
 template <class Draft>
 SPECULA_HD constexpr bool has_rows(const Draft*) {
   return false;
@@ -35,7 +35,7 @@ template <class Element>
 SPECULA_HD float weight_in(const LogitsDraft<Element>&, const Exponent& exponent, float x) {
   return exponent.weight(x);
 }
-/// -infinity stands beyond the row.
+/// -infinity after the end of the row.
 SPECULA_HD float weight_in(const ProbsDraft&, const Exponent&, float x) { return max_or_nan(x, 0.0f); }
 
 // For each form: point_of(row) is the token of a row that is a point mass, else kNoToken; prob(row, token)
@@ -74,7 +74,7 @@ SPECULA_HD void fill_from(const ProbsDraft& draft, const Exponent&, std::int64_t
   load_four(Row<float>{draft.probs + row * draft.stride, vocab}, first, q);
   SPECULA_UNROLL
   for (int e = 0; e < 4; ++e)
-    if (q[e] == -infinity()) q[e] = 0;  // beyond the row
+    if (q[e] == -infinity()) q[e] = 0;  // after the end of the row
 }
 
 SPECULA_HD Token point_of(const SparseDraft&, std::int64_t) { return kNoToken; }

@@ -1,4 +1,5 @@
-// theta of rows of 16-bit logits: one count of the keys below the largest, for several rows at once.
+// Truncation threshold of 16-bit logits: one histogram of the keys below the largest, for several rows at
+// once.
 #pragma once
 
 #include "specula/cuda/host_device.cuh"
@@ -13,9 +14,9 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-/// 16-bit logits have few values, so how often each occurs is known from one read: a key's mass is its count
-/// times its weight, an integer, and the thresholds and what they keep follow without another look at the
-/// row. Keys that are far below the largest have no counter: where a threshold lies there, Cut finds it.
+/// 16-bit logits have few values, so one read counts how often each occurs. A key's mass is its count times
+/// its weight, an integer, and the thresholds and kept masses follow without another read of the row. Keys
+/// far below the largest have no counter: Cut finds thresholds that lie there.
 template <class Cluster, class Element>
 class KeyTruncation {
  public:
@@ -24,11 +25,11 @@ class KeyTruncation {
 
   struct Found {
     float min_logit;
-    bool inside;  // whether the window was wide enough; else the rest has no meaning
-    double kept;  // mass of what is kept, that of the largest logit being 1
+    bool inside;  // whether the window was wide enough; else the other members have no meaning
+    double kept;  // mass of the kept tokens, that of the largest logit being 1
   };
 
-  /// Shared memory of each block that a row takes: its counts here, and in the whole cluster.
+  /// Shared memory per row in each block: its counts in this block, and in the whole cluster.
   SPECULA_HD static constexpr std::size_t row_bytes() { return 2 * sizeof(std::uint32_t) * kWindow + 16; }
 
   /// `shared`: of `bytes`, at least row_bytes(), at the same place in every block.
@@ -68,7 +69,8 @@ class KeyTruncation {
   }
 
  private:
-  /// (at_once, kWindow) of this block, and of all; and how many keys of a row are counted, (at_once).
+  /// (at_once, kWindow) counts of this block, and of the cluster; and the number of counted keys of a row,
+  /// (at_once).
   SPECULA_HD std::uint32_t* counts() const { return shared_; }
   SPECULA_HD std::uint32_t* merged() const { return shared_ + at_once_ * kWindow; }
   SPECULA_HD int* keys() const { return reinterpret_cast<int*>(shared_ + 2 * at_once_ * kWindow); }
@@ -77,8 +79,8 @@ class KeyTruncation {
     return params.top_k > 0 && params.top_k < vocab;
   }
 
-  /// How many keys from the largest on can be at or above the threshold: min-p's is known, and tokens so
-  /// light that all of a vocabulary weighs no more than 1 - top-p are not needed.
+  /// How many keys from the largest on can be at or above the threshold: min-p's is known, and top-p does not
+  /// need tokens so light that a whole vocabulary of them weighs at most 1 - top-p.
   SPECULA_HD static int keys_that_matter(const SamplingParams& params, float top, double log_z, int vocab) {
     float least = min_p_logit(params, top);
     if (!by_count(params, vocab) && params.top_p < 1.0f) {
@@ -114,7 +116,7 @@ class KeyTruncation {
     while (true) {
       const int then = next(at + step);
       RawTile<Element> ahead = raw;
-      // On its way while this one is counted.
+      // In flight while this one is counted.
       if (wide && then < all) ahead = load_wide(lane, row_of(then / tiles), then % tiles);
       const int r = at / tiles;
       const std::uint32_t matter = keys_of(r), high = short_key<Element>(top(r));
@@ -130,7 +132,7 @@ class KeyTruncation {
     }
   }
 
-  /// Each block adds up a part of the keys and tells all.
+  /// Each block adds up its share of the keys and writes the sums to all blocks.
   SPECULA_HD void merge(int rows) {
     const auto block = cluster_.block();
     for (int r = 0; r < rows; ++r) {
@@ -163,7 +165,7 @@ class KeyTruncation {
     const std::uint64_t upto_mass = inclusive_sum(warp, my_mass);
     const std::uint32_t upto_count = inclusive_sum(warp, my_count);
 
-    // The first key up to which enough(mass, count) holds, and the mass up to there; -1 where it never does.
+    // The first key up to which enough(mass, count) holds, and the mass up to there; -1 if there is none.
     struct Crossing {
       int key;
       std::uint64_t mass;
@@ -185,7 +187,7 @@ class KeyTruncation {
     };
 
     Found out{min_p_logit(params, top), true, 0};
-    double mass = exp(log_z) * 0x1p40;  // of what is kept so far
+    double mass = exp(log_z) * 0x1p40;  // kept so far
     if (by_count(params, vocab)) {
       const Crossing at = crossing([&](std::uint64_t, std::uint32_t count) {
         return count >= static_cast<std::uint32_t>(params.top_k);
@@ -198,7 +200,7 @@ class KeyTruncation {
       const double wanted = static_cast<double>(params.top_p) * mass;
       const Crossing at =
           crossing([&](std::uint64_t m, std::uint32_t) { return static_cast<double>(m) >= wanted; });
-      // Where the keys that were counted end at min-p's, what top-p would keep beyond them does not matter.
+      // Where the counted keys end at min-p's threshold, top-p's threshold below it does not matter.
       out.inside = at.key >= 0 || (params.min_p > 0.0f && keys()[r] < kWindow);
       if (at.key >= 0) out.min_logit = larger(out.min_logit, logit(at.key));
     }

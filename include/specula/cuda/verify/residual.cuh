@@ -1,5 +1,4 @@
-// What is left of a target's distribution when the distributions of rejected siblings were taken away, one
-// after the other.
+// Residual distribution of the target after rejected sibling draft tokens, subtracted one after the other.
 #pragma once
 
 #include "specula/cuda/args/trees.cuh"
@@ -13,7 +12,7 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-/// What is known of a draft token before anything of its sequence is decided.
+/// Facts of a draft token that are known before its sequence is verified.
 struct DraftToken {
   double draft_prob;  // q of its own token, given its earlier siblings
   double scale;       // of its distribution, 1 where it was not drawn without replacement
@@ -23,22 +22,22 @@ struct DraftToken {
   Token point;        // of its distribution, or kNoToken
 };
 
-/// A child of the node whose residual is looked at: left = keep * left - take * q. keep 0: not rejected.
+/// A child of the node whose residual is computed: left = keep * left - take * q. keep 0: not rejected.
 struct Sibling {
   NodeId node;
   float keep, take;
 };
 
-/// Whose residual it is.
+/// The node of the residual.
 struct alignas(16) Residual {
   RowStats distribution;  // p after it
   Exponent target;        // of that
-  double total;           // mass of what is left
+  double total;           // mass of the residual
   NodeId node;
-  int judged;  // how many of the siblings were
+  int judged;  // siblings tried so far
 };
 
-/// The fold itself, over p = `row` and the siblings that were judged.
+/// The residual's fold, over p = `row` and the tried siblings.
 template <class Element, class Draft>
 class ResidualFold {
  public:
@@ -46,7 +45,7 @@ class ResidualFold {
                           const DraftToken* draft_tokens)
       : row_(row), draft_(draft), of_(of), siblings_(siblings), draft_tokens_(draft_tokens) {}
 
-  /// What is left, not normalised, of four tokens from `first` on.
+  /// The residual, not normalised, of four tokens from `first` on.
   SPECULA_HD void weights(int first, float (&w)[4]) const {
     if (of_.distribution.point != kNoToken) {
       SPECULA_UNROLL
@@ -76,8 +75,8 @@ class ResidualFold {
     }
   }
 
-  /// All threads of the cluster: measures what is left of each tile. Where p and one row of the draft say it
-  /// all, as after most rejections, both are streamed.
+  /// All threads of the cluster: measures the residual of each tile. Where it depends on p and one row of the
+  /// draft alone, as after most rejections, both are streamed.
   template <class Scan>
   SPECULA_HD void measure(Scan& scan) const {
     int rejected = 0, last = -1;

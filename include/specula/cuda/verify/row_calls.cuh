@@ -1,4 +1,4 @@
-// How one warp of a block has rows read by the others.
+// Calls from the verifying warp to the other warps of a cluster, which read its rows.
 #pragma once
 
 #include "specula/cuda/args/trees.cuh"
@@ -52,7 +52,7 @@ class RowCalls : public SequenceState<Cluster> {
     const SamplingParams params = args.target.params ? args.target.params[sequence] : SamplingParams{};
     if (!valid(params)) this->fail(Status::bad_parameters);
     if (cluster.block().rank() == 0) memory_.shared_part().params = params;
-    cluster.block().warp().sync();  // the others see it behind the first call
+    cluster.block().warp().sync();  // visible to the others after the first call
   }
 
  protected:
@@ -73,7 +73,7 @@ class RowCalls : public SequenceState<Cluster> {
     scan_.leave();
   }
 
-  /// By the warp that verifies: has the others perform something, and does meanwhile() at the same time.
+  /// By the warp that verifies: has the other warps perform a call, and runs meanwhile() at the same time.
   template <class Meanwhile>
   SPECULA_HD void call(Work work, NodeId first, int rows, int depth, Meanwhile meanwhile) {
     const auto block = this->cluster_.block();
@@ -97,7 +97,7 @@ class RowCalls : public SequenceState<Cluster> {
     const Post& todo = memory_.post();
     const auto block = scan_.cluster().block();
     const NodeId first = todo.first;
-    int there = todo.rows;  // what is padding has no row in a map, and what is below it
+    int there = todo.rows;  // padding and its descendants have no row in a map
     if (args_.target.row_of_node)
       for (int r = todo.rows - 1; r > 0; --r)
         if (this->token(first + r) < 0) there = r;
@@ -166,8 +166,8 @@ class RowCalls : public SequenceState<Cluster> {
     return out;
   }
 
-  /// While the others read the first rows: is the proposal a tree, and what is known of its draft tokens
-  /// before anything is decided. Cost: a chain of four reads for each draft token.
+  /// While the others read the first rows: checks that the proposal is a tree, and gathers the facts of its
+  /// draft tokens. Cost: a chain of four reads for each draft token.
   SPECULA_HD void read_proposal() {
     const auto warp = this->cluster_.block().warp();
     has_proposal_ = true;
@@ -186,7 +186,7 @@ class RowCalls : public SequenceState<Cluster> {
     const std::int64_t rows = row_count(args_.draft);
     bool beyond = false;
     for (NodeId n = 1 + warp.rank(); n < this->size_; n += warp.size()) {
-      if (!this->is_there(n)) continue;  // its place in maps may hold anything
+      if (!this->is_there(n)) continue;  // its place in maps is undefined
       const Token token = this->token(n);
       DraftToken draft_token;
       draft_token.row = draft_row(n);
@@ -227,8 +227,8 @@ class RowCalls : public SequenceState<Cluster> {
     return scale > 0 ? scale : 1.0;
   }
 
-  /// By a warp: draws from `row`, whose facts are those of row r, and of which a cut keeps what the entries
-  /// of row `kept` say.
+  /// By a warp: draws from `row`, whose facts are those of row r; the entries of row `kept` are the masses
+  /// that a cut leaves.
   SPECULA_HD Token draw_kept(int kept, int r, Row<Element> row, Words words) const {
     const Exponent exponent(scan_.facts(r).distribution);
     return scan_.draw_measured(

@@ -1,5 +1,5 @@
-// Rows of logits as distributions, by a whole cluster: one read of each, several in one pass, and no memory
-// but the tiles' table.
+// Distributions of rows of logits, by a whole cluster: one read of each row, several rows per pass, and no
+// memory but the tiles' table.
 #pragma once
 
 #include "specula/cuda/host_device.cuh"
@@ -17,15 +17,15 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-/// What a pass said of a row. Its status is the distribution's.
+/// A row's facts after a pass. The status is the distribution's.
 struct RowFacts {
   RowStats distribution;
   RowMasses masses;                 // of its tiles, at a temperature above 0
   std::int32_t truncation_is_done;  // 0 or 1
 };
 
-/// Functions that say "all threads" are called by those of the cluster together, the others by a warp of any
-/// block, by themselves.
+/// Functions marked "all threads" are called by all threads of the cluster together, the others by one warp
+/// of any block alone.
 template <class Cluster, class Size = ScanSize>
 class RowScan {
  public:
@@ -45,8 +45,8 @@ class RowScan {
   /// All threads, where no row was read.
   SPECULA_HD void leave() { table_.leave(); }
 
-  /// All threads. Reads rows row_of(0) to row_of(rows - 1) under valid `params` but for their cut; the facts
-  /// of row r are known to warp r (modulo the warps of the block), which calls then(r), and behind another
+  /// All threads. Reads rows row_of(0) to row_of(rows - 1) under valid `params` without their cut. The facts
+  /// of row r are known to warp r (modulo the warps of the block), which calls then(r), and after another
   /// barrier to all. Where `has_aside`, the last warp of each block calls aside() and reads nothing. Cost:
   /// one read of the rows.
   template <class Element, class RowOf, class Aside, class Then>
@@ -74,9 +74,10 @@ class RowScan {
   }
   SPECULA_HD const RowFacts& facts(int r) const { return facts_[r]; }
 
-  /// All threads, when all know the facts: the cut of the rows that were read, as part of their
-  /// distributions; those that are not ok are left alone. Known to warp 0, and behind another barrier to all.
-  /// Returns whether it ended with keep(). Cost: one read of the tiles that matter for 16-bit rows, else
+  /// All threads, once all know the facts: the cut of the rows that were read, as part of their
+  /// distributions; rows that are not ok are unchanged. Known to warp 0, and after another barrier to all.
+  /// Returns whether it ended with keep(). Cost: one read of the tiles that matter for 16-bit rows, otherwise
+  /// several per row.
   /// further ones for each row.
   template <class Element, class RowOf>
   SPECULA_HD bool truncate(int rows, RowOf row_of, const SamplingParams& params) {
@@ -123,9 +124,9 @@ class RowScan {
     return true;
   }
 
-  /// All threads, behind a barrier: measures what a cut leaves of the tiles of rows `from` to from + rows - 1
-  /// of the pass that was the last, for draw_measured(): their entries begin with row 0's. Cost: a read of
-  /// the tiles that the cut does not drop whole.
+  /// All threads, after a barrier: measures the masses that a cut leaves of the tiles of rows `from` to from
+  /// + rows - 1 of the last pass, for draw_measured(): their entries begin with row 0's. Cost: a read of the
+  /// tiles that the cut does not drop whole.
   template <class Element, class RowOf>
   SPECULA_HD void keep(int from, int rows, RowOf row_of) {
     const auto warp = table_.cluster().block().warp();
@@ -147,7 +148,7 @@ class RowScan {
   }
 
   /// All threads: the distribution of one row under valid `params`; without a cut, its tiles' maxima are
-  /// table().row(0)'s. Cost: one read of the row; a cut reads again what reaches it.
+  /// table().row(0)'s. Cost: one read of the row; a cut reads again the tiles that reach its threshold.
   template <class Element>
   SPECULA_HD RowStats distribution(Row<Element> row, const SamplingParams& params) {
     const auto row_of = [&](int) { return row; };
@@ -198,7 +199,7 @@ class RowScan {
     return tile < 0 ? kNoToken : draw_inside(warp, tile, uniform(uniform_words.y), fill);
   }
 
-  /// Draws from the distribution, without a cut, of row r of the pass that was the last. Cost: one tile.
+  /// Draws from the distribution, without a cut, of row r of the last pass. Cost: one tile.
   template <class Element>
   SPECULA_HD Token draw(int r, Row<Element> row, Words uniform_words) const {
     const RowFacts& facts = facts_[r];
@@ -213,8 +214,8 @@ class RowScan {
     return draw_inside(warp, tile, uniform(uniform_words.y),
                        [&](int first, float(&w)[4]) { weigh(row, exponent, first, w); });
   }
-  /// A warp, for its block alone: turns the statistics of row r of the pass that was the last into masses
-  /// that draw_measured() draws by and put_mass() changes. They add up to 1.
+  /// A warp, for its block alone: turns the statistics of row r of the last pass into masses that
+  /// draw_measured() draws by and put_mass() changes. They add up to 1.
   SPECULA_HD void measure_distribution(int r = 0) const {
     const auto warp = table_.cluster().block().warp();
     Entry* const entries = table_.row(r);
@@ -255,7 +256,7 @@ class RowScan {
     warp.sync();
   }
 
-  /// By a warp: what the tiles of row r say of it.
+  /// By a warp: the facts of row r from its tiles.
   SPECULA_HD void merge(int r, float temperature) {
     const auto warp = table_.cluster().block().warp();
     const Entry* const entries = table_.row(r);

@@ -1,4 +1,4 @@
-// A sequence's proposal and its verification result: what rules work on, whatever the rows come from.
+// A sequence's proposal and its verification result: the state that verification rules work on.
 #pragma once
 
 #include "specula/cuda/args/trees.cuh"
@@ -11,7 +11,7 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-/// One warp of each block verifies, and all of them know the same; that of the cluster's first block writes.
+/// One warp of each block verifies, all with the same state; that of the cluster's first block writes.
 template <class Cluster>
 class SequenceState {
  public:
@@ -39,7 +39,7 @@ class SequenceState {
   SPECULA_HD bool is_chain() const { return !parents_; }
   SPECULA_HD Token token(NodeId node) const { return tokens_[node]; }
   SPECULA_HD NodeId parent(NodeId node) const { return parents_ ? parents_[node] : node - 1; }
-  /// Whether a node and all above it are no padding; false in what is no tree.
+  /// Whether neither a node nor any of its ancestors is padding; false if the proposal is no tree.
   SPECULA_HD bool is_there(NodeId node) const {
     for (NodeId above = 0; node > 0; node = above) {
       above = parent(node);
@@ -98,7 +98,7 @@ class SequenceState {
     if (!ok()) count = 0;
     if (cluster_.rank() != 0) return;
     const auto warp = cluster_.block().warp();
-    warp.sync();  // behind the puts of other lanes
+    warp.sync();  // after the puts of other lanes
     for (int i = count + warp.rank(); i < width_; i += warp.size()) {
       const std::int64_t at = static_cast<std::int64_t>(sequence_) * width_ + i;
       out_.accepted[at] = kNoParent;
@@ -133,11 +133,12 @@ class SequenceState {
   const VerifyResults& out_;
   int vocab_, width_, sequence_;
   std::int32_t begin_, size_, origin_;
-  const Token* tokens_;    // (size_) those of the batch, or a copy that is nearer
+  const Token* tokens_;    // (size_) those of the batch, or a copy in shared memory
   const NodeId* parents_;  // the same; null: a chain
 
  private:
-  /// The first node behind `after` that is(node); of a chain only the one behind `parent` can be a child.
+  /// The first node after `after` for which is(node) is true; in a chain only the one after `parent` can be a
+  /// child.
   template <class Is>
   SPECULA_HD NodeId next(NodeId after, Is is, NodeId parent) const {
     if (!parents_) return after == parent && parent + 1 < size_ && is(parent + 1) ? parent + 1 : kNoParent;

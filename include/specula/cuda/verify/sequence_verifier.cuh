@@ -1,4 +1,4 @@
-// What the rules in rules/ work on, for one sequence on a device: distributions and residuals.
+// Verification of one sequence on a device: the distributions and residuals that the rules in rules/ work on.
 #pragma once
 
 #include "specula/cuda/args/trees.cuh"
@@ -14,13 +14,13 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-/// Verification of one sequence by `Rule`; see RowCalls for what rules say of themselves.
+/// Verification of one sequence by `Rule`; see RowCalls for the constants of a rule.
 template <class Rule, class Cluster, class Element, class Draft>
 class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
  public:
   using RowCalls<Rule, Cluster, Element, Draft>::RowCalls;
 
-  /// All threads: the whole of it.
+  /// All threads: verifies the sequence.
   SPECULA_HD void run() {
     if (this->cluster_.block().warp_rank() == 0) {
       (Rule::verify)(*this);
@@ -30,9 +30,9 @@ class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
     }
   }
 
-  // ---- distributions. All that follows is called by the warp that verifies.
+  // ---- distributions. All functions below are called by the warp that verifies.
 
-  /// The first read also checks the proposal. Not ok() if that is no tree.
+  /// The first read also checks the proposal. Not ok() if it is no tree.
   SPECULA_HD void check_proposal() { this->read(0, 0); }
 
   /// p after `node`, which is at `depth`; valid until another row is read. Cost: one read of its row, and of
@@ -74,8 +74,8 @@ class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
   }
   SPECULA_HD double draft_prob(NodeId child) const { return this->memory_.draft_tokens()[child].draft_prob; }
 
-  /// Of a chain: accepts drafts as long as min(1, p / q) says so, and puts them into the verification result;
-  /// many at once, a lane each. Returns the node after which none was.
+  /// Of a chain: accepts draft tokens while the uniform draw is below min(1, p / q), one per lane, and puts
+  /// them into the verification result. Returns the last accepted node.
   SPECULA_HD NodeId accept_chain() {
     const auto warp = this->cluster_.block().warp();
     NodeId at = 0;
@@ -99,13 +99,12 @@ class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
     return at;
   }
 
-  // ---- the residual of p after a node: a fold over its tried children, nothing stored. The
-  // distribution of a draft token that was drawn without replacement is taken as its row's, scaled: what it
-  // gives to earlier siblings does not matter, since a child is rejected only where weight * p < q, and that
-  // leaves nothing of its token.
+  // ---- the residual of p after a node: a fold over its tried children, nothing stored. The distribution of
+  // a draft token that was drawn without replacement is its row's, scaled. Its mass at earlier siblings does
+  // not matter: a child is rejected only where weight * p < q, and its token then has no residual mass.
 
-  /// Starts from p after `node`; its first `judged` children that are not padding were tried before, as their
-  /// states say.
+  /// Starts from p after `node`; its first `judged` children that are not padding were tried before, as
+  /// recorded in their states.
   SPECULA_HD void start_residual(NodeId node, const RowStats& distribution, int judged) {
     const auto warp = this->cluster_.block().warp();
     judged_ = judged;
@@ -129,25 +128,25 @@ class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
     warp.sync();
   }
 
-  /// Probability of the token of `child` under what is left.
+  /// Probability of the token of `child` under the residual.
   SPECULA_HD double residual_prob(NodeId child) const {
     return left_of(this->token(child), target_prob(this->memory_.residual().distribution, child)) /
            this->memory_.residual().total;
   }
 
-  /// Takes the distribution of the next child away, `weight` being what the distribution before is multiplied
-  /// by. Returns the mass that was left; where rounding leaves none the distribution is unchanged, and 0
-  /// is returned. Cost: a read of the target's row and of the draft's; nothing for a chosen one.
+  /// Subtracts the distribution of the next child after multiplying the residual by `weight`. Returns the
+  /// mass that is left; where rounding leaves none the residual is unchanged, and 0 is returned. Cost: a read
+  /// of the target's row and of the draft's; nothing for a chosen child.
   SPECULA_HD double reject(double weight) {
     const double keep = weight / this->memory_.residual().total;
-    if (!(keep >= 0x1p-100)) {  // nothing is left of nothing, nor of what a float could not hold
+    if (!(keep >= 0x1p-100)) {  // no residual is left, or less than a float can hold
       ++judged_;
       return 0;
     }
     const int child = judged_;
     const DraftToken& draft_token = this->memory_.draft_tokens()[this->memory_.siblings()[child].node];
     double total;
-    if (draft_token.point != kNoToken) {  // all that is left is scaled, but for one token
+    if (draft_token.point != kNoToken) {  // the whole residual is scaled, except one token
       const double p =
           draft_token.point == this->token(this->memory_.siblings()[child].node)
               ? target_prob(this->memory_.residual().distribution, this->memory_.siblings()[child].node)
@@ -170,7 +169,7 @@ class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
     return total;
   }
 
-  /// The token after the residual's node, from what is left. Cost: one tile, and a read of the rows if the
+  /// The token after the residual's node, from the residual. Cost: one tile, and a read of the rows if the
   /// last rejected child was a chosen one.
   SPECULA_HD Token sample_residual(int depth) {
     while (this->holds_ != Holds::residual) {
@@ -180,7 +179,7 @@ class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
       int last = judged_ - 1;
       while (last >= 0 && !(this->memory_.siblings()[last].keep > 0)) --last;
       if (left > 0 || last < 0) break;
-      record(last, 0, 0);  // rounding said that something was left
+      record(last, 0, 0);  // the residual's mass was a rounding error
     }
     const auto left = this->fold();
     return this->emitted(this->scan_.draw_measured(this->residual_words(depth),
@@ -199,7 +198,7 @@ class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
   }
 
  private:
-  /// By the warp that verifies: measures what is left; the mass.
+  /// By the warp that verifies: measures the residual and returns its mass.
   SPECULA_HD double measure() {
     const auto block = this->cluster_.block();
     block.warp().sync();
@@ -209,7 +208,7 @@ class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
     if (!(left > 0)) forget_residual();
     return left;
   }
-  /// The table is not of what is left.
+  /// Marks the table as not holding the residual.
   SPECULA_HD void forget_residual() {
     if (this->holds_ == Holds::residual) this->holds_ = Holds::other;
   }
@@ -219,7 +218,7 @@ class SequenceVerifier : public RowCalls<Rule, Cluster, Element, Draft> {
     if (distribution.point != kNoToken) return token == distribution.point ? 1.0 : 0.0;
     return prob(this->row(this->memory_.residual().node)[token], distribution);
   }
-  /// What is left, not normalised, of a token whose probability was `p`.
+  /// The residual, not normalised, of a token whose probability was `p`.
   SPECULA_HD double left_of(Token token, double p) const {
     double w = p;
     for (int i = 0; i < judged_; ++i) {

@@ -1,5 +1,5 @@
-// Passes over the tiles of rows, spread over the warps of a cluster; what each tile gave, known to every
-// block.
+// Table of per-tile statistics in shared memory, filled by passes over rows that are spread over the warps of
+// a cluster and known to every block.
 #pragma once
 
 #include "specula/cuda/host_device.cuh"
@@ -11,8 +11,8 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-/// What a scan is made for: rows of `vocab` tokens, up to `rows` of them in one pass, through `ring_bytes` of
-/// shared memory a warp: 8,192 or 4,096.
+/// Sizes of a scan: rows of `vocab` tokens, at most `rows` of them per pass, through `ring_bytes` of shared
+/// memory per warp: 8,192 or 4,096.
 struct ScanSize {
   int vocab = 0, rows = 1, ring_bytes = 8192;
 };
@@ -21,19 +21,19 @@ struct alignas(8) TileEntry {
   float a, b;
 };
 
-/// Two floats a tile in every block's shared memory, for some rows, and that twice: a fast block may fill the
-/// next pass's while a slow one still reads the last's, so a pass needs one barrier of the cluster.
+/// Two floats per tile in every block's shared memory, for some rows, in two sets: a fast block may fill the
+/// next pass's set while a slow one still reads the last pass's, so a pass needs one barrier of the cluster.
 ///
-/// Tiles come through a ring of the warp's own in shared memory: a ring of registers would be waited for as a
-/// whole, there being too few scoreboards to wait for one load. Each lane copies what it will look at, so no
-/// lane waits for another. `Size` is ScanSize, or a reference to one that lives as long and takes no
-/// registers.
+/// Tiles come through each warp's own ring in shared memory: a ring of registers would be waited for as a
+/// whole, since there are too few scoreboards to wait for one load. Each lane copies the elements that it
+/// reads, so no lane waits for another. `Size` is ScanSize, or a reference to one that outlives the table and
+/// takes no registers.
 template <class Cluster, class Size = ScanSize>
 class TileTable {
  public:
   using Entry = TileEntry;
 
-  /// What the rings hold at least, together.
+  /// Minimum size of the rings, together.
   static constexpr std::size_t kScratchBytes = 16640;
   SPECULA_HD static std::size_t scratch_bytes(const ScanSize& size, int warps) {
     return larger(static_cast<std::size_t>(warps * size.ring_bytes), kScratchBytes);
@@ -162,7 +162,7 @@ class TileTable {
     }
   };
 
-  /// Starts a lane's copies of a tile into its ring, behind `at` bytes.
+  /// Starts a lane's copies of a tile into its ring, at byte offset `at`.
   template <class Element>
   SPECULA_HD void copy_tile(typename Cluster::Copies& copies, int at, Row<Element> row, int tile) const {
     constexpr int kChunks = kBytes<Element> / 512;
@@ -209,7 +209,7 @@ class TileTable {
     copies.commit();
   }
 
-  /// Waits for the oldest of `stages` groups of copies; how many may be left is part of the instruction.
+  /// Waits for the oldest of `stages` groups of copies; the number that may remain is an immediate operand.
   SPECULA_HD static void wait_for_stage(typename Cluster::Copies& copies, int stages) {
     if (stages >= 8)
       copies.template wait<7>();

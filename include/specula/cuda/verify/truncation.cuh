@@ -1,5 +1,5 @@
-// theta: the logit below which top-k, top-p and min-p drop a token. Found by counting, so it does not depend
-// on who counts what.
+// Top-k, top-p and min-p truncation: theta, the logit below which a token is dropped. Found by counting, so
+// it does not depend on the order of summation.
 #pragma once
 
 #include "specula/cuda/host_device.cuh"
@@ -20,7 +20,7 @@ SPECULA_HD constexpr int idle_bits(BFloat16) { return 16; }
 
 constexpr int kBins = 256;
 
-/// A histogram of logits in a block's shared memory: how many there are in a bin, and their mass in units of
+/// A histogram of logits in a block's shared memory: the number of logits per bin, and their mass in units of
 /// 2^-40 of the largest one's. Integers, so the order of adding does not matter.
 struct Histogram {
   std::uint32_t low[kBins], high[kBins];  // of the mass: words, which the hardware adds without a loop
@@ -34,7 +34,8 @@ struct Histogram {
     high[bin] = static_cast<std::uint32_t>(mass >> 32);
     count[bin] = how_many;
   }
-  /// One more, by any number of threads at once: what a low word loses is carried.
+  /// Counts one more logit, by any number of threads at once; the carry out of a low word is added to the
+  /// high word.
   SPECULA_HD void add(int bin, std::uint64_t mass) {
     const auto less = static_cast<std::uint32_t>(mass);
     const auto carry = atomic_add(&low[bin], less) > ~less ? 1u : 0u;
@@ -49,7 +50,7 @@ SPECULA_HD std::uint64_t mass_in_bin(float below, float scale) {
   return nearest_whole(product(exp2_fast(product(below, scale)), 0x1p40f));
 }
 
-/// Keys of logits without the bits that are idle; of zeros there is one.
+/// Keys of logits without the idle bits; both zeros have the same key.
 template <class Element>
 SPECULA_HD std::uint32_t short_key(float logit) {
   return key_of(sum(logit, 0.0f)) >> idle_bits(Element{});
@@ -88,11 +89,11 @@ class Truncation {
         temperature_(temperature),
         scale_(static_cast<float>(inverse_of(temperature) * kLog2E)) {}
 
-  /// Cost: two reads of what of the row can reach the threshold (three or more of float rows) for top-k and
+  /// Cost: two reads of the tiles that can reach the threshold (three or more of float rows) for top-k and
   /// again for top-p; min-p is free.
   SPECULA_HD float threshold(const SamplingParams& params) {
     float theta = -infinity();
-    double mass = -1;  // of what is kept so far; below 0: all
+    double mass = -1;  // kept so far; below 0: all
     const bool by_count = params.top_k > 0 && params.top_k < row_.vocab;
     for (int by_mass = by_count ? 0 : 1; by_mass < (params.top_p < 1.0f ? 2 : 1); ++by_mass) {
       count_bins(coarse());
@@ -111,7 +112,7 @@ class Truncation {
     float logit;
     double mass;  // of all logits at or above it
   };
-  /// Where the histogram was left at: bins before `bin` do not suffice.
+  /// Where the histogram ended: bins before `bin` do not suffice.
   struct Crossing {
     int bin;
     double mass, count;  // before it
@@ -135,8 +136,8 @@ class Truncation {
   SPECULA_HD Bins coarse() const {
     return {top_, product(scale_, 8.0f), short_key<Element>(-infinity()) + 1, short_key<Element>(top_), 0};
   }
-  /// The largest logit x such that the logits at or above it are `wanted` many, or have that mass, the coarse
-  /// bins being counted.
+  /// The largest logit x such that the logits at or above it number `wanted`, or have that mass, after the
+  /// coarse bins were counted.
   SPECULA_HD Found select(bool by_mass, double wanted) {
     Crossing at = crossing(by_mass, wanted, 0, 0);
     // The bin's keys: bins fall as keys rise, so both ends are found by halving.
@@ -152,7 +153,7 @@ class Truncation {
     }
   }
 
-  /// The largest key whose logit is in coarse bin `bin` or behind it; the one before the least if there is
+  /// The largest key whose logit is in coarse bin `bin` or after it; the key before the least if there is
   /// none.
   SPECULA_HD std::uint32_t last_key_in(int bin) const {
     const Bins bins = coarse();
@@ -165,7 +166,7 @@ class Truncation {
     return yes;
   }
 
-  /// Fills all_ with what of the row lies in [low, high].
+  /// Fills all_ with the logits of the row in [low, high].
   SPECULA_HD void count_bins(Bins bins) {
     const auto block = cluster_.block();
     const auto warp = block.warp();
@@ -206,8 +207,8 @@ class Truncation {
     return static_cast<double>(reduce(warp, mine, Sum{})) * 0x1p-40;
   }
 
-  /// The first bin up to which there is enough, `mass` and `count` lying before the first; the last bin with
-  /// anything in it if there never is.
+  /// The first bin up to which there is enough, `mass` and `count` lying before the first bin; the last
+  /// non-empty bin if there never is.
   SPECULA_HD Crossing crossing(bool by_mass, double wanted, double mass, double count) const {
     constexpr int kMine = kBins / 32;
     const auto warp = cluster_.block().warp();

@@ -1,4 +1,4 @@
-// What verification keeps in each block's shared memory, beside what its scans need.
+// Shared-memory layout of verification in each block, apart from its scans.
 #pragma once
 
 #include "specula/cuda/host_device.cuh"
@@ -11,7 +11,7 @@ namespace specula {
 namespace cuda {
 namespace detail {
 
-/// What verification keeps of a node.
+/// Per-node state of verification.
 struct NodeState {
   RowStats distribution;  // p after it, once it was read
   double weight;          // the mass that a rule carries to it
@@ -19,12 +19,12 @@ struct NodeState {
       total;  // of its rejection: p was multiplied by `keep`, and `total` was left; keep 0: none
 };
 
-/// What the other warps are called for: rows, what a cut keeps of one, what rejections leave; none: to end.
+/// Calls to the other warps: read rows, measure a cut's kept masses, measure a residual; none: end.
 enum class Work : std::int32_t { none, rows, kept, residual };
-/// What the tiles' table is of: the rows that were read last, what their cuts keep of them, what rejections
-/// leave, or nothing that is wanted.
+/// Contents of the tiles' table: the rows that were read last, their cuts' kept masses, a residual, or
+/// nothing that is needed.
 enum class Holds : std::int32_t { statistics, kept, residual, other };
-/// A call: what is to be done with rows of `rows` nodes from `first` on, at `depth`; and what they did.
+/// A call: the work on the rows of `rows` nodes from `first` on, at `depth`; and its results.
 struct alignas(16) Post {
   Work work;
   NodeId first;
@@ -32,23 +32,23 @@ struct alignas(16) Post {
   Holds holds;
   int set;              // of the table
   int barriers;         // of the cluster, so far
-  int last_barrier[2];  // its number, in the place that is even or odd as it is: while one is read, who is
-                        // a barrier ahead may write the other
+  int last_barrier[2];  // indexed by the barrier's number modulo 2: while one is read, a
+                        // thread that is one barrier ahead may write the other
 };
 
-/// What does not depend on the number of nodes.
+/// The part whose size does not depend on the number of nodes.
 struct alignas(16) SharedPart {
   Post post;
   Residual residual;
   SamplingParams params;
 };
 
-/// All of it, for a proposal of up to max_nodes. Addresses are found anew each time: registers are what
-/// verifiers are short of. `kJudges`: p and q of draft tokens matter.
+/// The whole layout, for a proposal of at most max_nodes. Addresses are recomputed on each use, since
+/// verifiers are short of registers. `kJudges`: p and q of draft tokens matter.
 template <bool kJudges>
 class VerifierMemory {
  public:
-  /// Behind all of it, 16-byte aligned.
+  /// Size of the layout, a multiple of 16.
   SPECULA_HD static std::size_t bytes(const ScanSize& size, int max_nodes) {
     return round_up(drawn_at(max_nodes) + static_cast<std::size_t>(size.rows) * sizeof(Token),
                     std::size_t{16});
@@ -82,7 +82,7 @@ class VerifierMemory {
 
  private:
   static constexpr std::size_t kDraftTokensAt = sizeof(SharedPart);
-  /// Behind arrays of max_nodes, those of the strictest alignment first.
+  /// Offsets of the arrays of max_nodes, those of the strictest alignment first.
   SPECULA_HD static std::size_t states_at(int max_nodes) {
     return kDraftTokensAt + static_cast<std::size_t>(kJudges ? max_nodes : 0) * sizeof(DraftToken);
   }

@@ -13,15 +13,15 @@ namespace detail {
 
 constexpr std::size_t kFlagBytes = 16;
 
-/// Orders what this thread wrote and read before with what it does after, for threads of other blocks.
+/// Orders this thread's earlier reads and writes before its later ones, for threads of other blocks.
 SPECULA_HD void device_fence() {
 #ifdef __CUDA_ARCH__
   __threadfence();
 #endif
 }
 
-/// True in the block that is the last of `all` to get here, in all its threads; what the others wrote to
-/// device memory before is visible to it. `arrived` is 0 before, and again afterwards. `flag` is shared.
+/// True in all threads of the last of `all` blocks to arrive; device memory that the others wrote before is
+/// visible to it. `arrived` is 0 before, and again afterwards. `flag` is shared.
 template <class Block>
 SPECULA_HD bool is_last_to_arrive(Block block, std::int32_t* arrived, int all, std::int32_t* flag) {
   block.sync();

@@ -39,7 +39,7 @@ SPECULA_HD std::int32_t index_of(std::uint64_t ranked) {
   return static_cast<std::int32_t>(0xFFFFFFFFu - static_cast<std::uint32_t>(ranked));
 }
 
-/// Numbers that lie side by side, so that shared memory gives two at a time.
+/// Adjacent numbers, so that one access to shared memory reads two.
 struct alignas(16) TwoNumbers {
   std::uint64_t a, b;
 };
@@ -55,12 +55,12 @@ SPECULA_HD int minus_one_if_above(std::uint64_t a, std::uint64_t b) {
 #endif
 }
 
-/// How many of list[0, n) come before number i of it: are larger or, if there may be equal ones, as large and
-/// earlier; of `share` threads that share the counting, what thread `part` of them finds. `list` is 16-byte
+/// How many of list[0, n) come before number i of it: are larger or, where equal numbers may occur, as large
+/// and earlier. `share` threads share the counting; this is the count of thread `part`. `list` is 16-byte
 /// aligned, and 0 from n to the next multiple of 8 * share.
 template <int share, bool equals>
 SPECULA_HD int count_before(const std::uint64_t* list, int n, int i, int part) {
-  constexpr int kTwos = 4;  // that a thread reads at once; those of the others lie between them
+  constexpr int kTwos = 4;  // that a thread reads at once, interleaved with the other threads'
   constexpr int kSpan = 2 * kTwos * share;
   const std::uint64_t mine = list[i];
   const TwoNumbers* mine_of_all = reinterpret_cast<const TwoNumbers*>(list) + part;
@@ -91,7 +91,7 @@ SPECULA_HD int count_before(const std::uint64_t* list, int n, int i, int part) {
 ///
 ///   select.read(n, value), then best(k, out) or choose(k, put)
 ///
-/// or of those that single threads add after that: add(number), then first(k, out). 0 stands for nothing.
+/// or of numbers that single threads add after that: add(number), then first(k, out). 0 means no number.
 template <class Group>
 class Select {
  public:
@@ -113,8 +113,8 @@ class Select {
         masks_(reinterpret_cast<std::uint32_t*>(index_ + whole(n))),
         zeros_(whole(n) + whole(added)) {}
 
-  /// Takes value(0) to value(n - 1), each asked for once, four at a time, and empties the list of what was
-  /// added. No barrier: what is read from memory may be on its way while the group does something else.
+  /// Takes value(0) to value(n - 1), each read once, four at a time, and empties the list of added numbers.
+  /// No barrier: reads from memory may be in flight while the group does other work.
   template <class Value>
   SPECULA_HD void read(int n, Value value) {
     constexpr int kAtOnce = 4;
@@ -139,8 +139,8 @@ class Select {
     tops_[rank] = top;
   }
 
-  /// The k first of different numbers, in order, in `out`, (k), which is shared memory; returns how many
-  /// there are. All threads see them. Three barriers, four where there are more than 128 numbers.
+  /// The k first of different numbers, in order, in `out`, (k), which is shared memory; returns their count,
+  /// at most k. Visible to all threads. Three barriers, four where there are more than 128 numbers.
   SPECULA_HD int best(int k, std::uint64_t* out) {
     if (k <= 0) return 0;
     find_bound<false>(k);
@@ -152,7 +152,7 @@ class Select {
   }
 
   /// put(i, place) for the k first, ties to the lower i, each by one thread: `place` of them, from 0 on, have
-  /// lower i. Returns how many there are; what put() wrote is seen by all. Three barriers, six where there
+  /// lower i. Returns their count; the writes of put() are visible to all. Three barriers, six where there
   /// are more than 128 numbers.
   template <class Put>
   SPECULA_HD int choose(int k, Put put) {
@@ -184,19 +184,19 @@ class Select {
 
   /// By any one thread; no more than there is memory for, none twice.
   SPECULA_HD void add(std::uint64_t number) { added_[atomic_add(&head_->added, std::int32_t{1})] = number; }
-  /// As best(), of what was added. Two barriers.
+  /// As best(), of the added numbers. Two barriers.
   SPECULA_HD int first(int k, std::uint64_t* out) { return first_of(added_, &head_->added, k, out); }
 
  private:
   using Warp = WarpOf<Group>;
-  static constexpr int kLanes = 128;  // beyond so many numbers a bound is found first
+  static constexpr int kLanes = 128;  // with more numbers a bound is found first
   static constexpr int kShare = share_of<Group>();
   struct alignas(16) Head {
     std::uint64_t bound;
     std::int32_t listed, added;  // numbers in `list_` that best() put there, and in `added_`
   };
 
-  /// Places of a list of n numbers with the zeros behind it.
+  /// Places of a list of n numbers with the zeros after it.
   SPECULA_HD static int whole(int n) { return ceil_div(n, 32) * 32; }
   /// A mask is of the numbers of a warp: 32 of those that are read, 8 of those that are ranked.
   SPECULA_HD static int mask_count(int n) { return whole(n) * kShare / Warp::size(); }
@@ -212,8 +212,8 @@ class Select {
     return out;
   }
 
-  /// put(i, place) for every i in [0, n) for which flag(i, part), asked of all its lanes, is true; `place` of
-  /// them are lower. Returns how many there are. One barrier, before put() is called.
+  /// put(i, place) for every i in [0, n) for which flag(i, part), called by all its lanes, is true; `place`
+  /// of them are lower. Returns their count. One barrier, before put() is called.
   template <int share, class Flag, class Put>
   SPECULA_HD int compact(int n, Flag flag, Put put) {
     each_task<share>(group_, n, [&](int i, int part, int chunk) {
@@ -232,14 +232,14 @@ class Select {
     return base;
   }
 
-  /// Begins with a barrier. Where there are many numbers it then finds one that none of the k first is below,
-  /// ends with another barrier, and is true; else that number is 1.
+  /// Begins with a barrier. With many numbers it then finds one that is at most each of the k first, ends
+  /// with another barrier, and returns true; else that number is 1.
   template <bool equals>
   SPECULA_HD bool find_bound(int k) {
     const int lanes = this->lanes();
     group_.sync();
     if (n_ <= lanes || k > lanes || lanes < 32) return false;
-    // Of the largest that each lane saw, k are no less than the k-th, so nothing below that one is wanted.
+    // At least k of the lanes' maxima are no less than the k-th maximum, so no smaller number is needed.
     each_task<kShare>(group_, lanes, [&](int i, int part, int) {
       if (rank_of<equals>(tops_, lanes, i, part) == k - 1 && part == 0 && tops_[i] > 0)
         head_->bound = tops_[i];
@@ -264,10 +264,10 @@ class Select {
   Head* head_;
   std::uint64_t* tops_;    // (kLanes) the largest that each lane has read
   std::uint64_t* values_;  // (whole(n)) as they were read
-  std::uint64_t* list_;    // (whole(n)) those that may be wanted
+  std::uint64_t* list_;    // (whole(n)) candidates for the k first
   std::uint64_t* added_;   // (whole(added))
   std::uint16_t* index_;   // (whole(n)) of those in `list_`
-  std::uint32_t* masks_;   // (mask_count(n)) who is chosen
+  std::uint32_t* masks_;   // (mask_count(n)) bit set: chosen
   int zeros_, n_ = 0;
 };
 

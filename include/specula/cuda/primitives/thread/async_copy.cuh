@@ -10,7 +10,8 @@ namespace detail {
 
 #ifdef __CUDACC__
 
-/// A thread's copies. What wait() says has landed is seen by this thread; by others after a barrier.
+/// A thread's copies. Copies that wait() has waited for are visible to this thread; to others after a
+/// barrier.
 struct DeviceCopies {
   /// 16 bytes, both ends 16-byte aligned; zeros, and nothing is read, where `real` is false.
   SPECULA_HD static void copy(void* to_shared, const void* from, bool real) {
@@ -23,13 +24,13 @@ struct DeviceCopies {
     static_cast<void>(to_shared), static_cast<void>(from), static_cast<void>(real);
 #endif
   }
-  /// What was copied since the last commit is a group, be it empty.
+  /// The copies since the last commit form a group, possibly empty.
   SPECULA_HD static void commit() {
 #ifdef __CUDA_ARCH__
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
   }
-  /// Waits until no more than the `kGroups` youngest groups are under way.
+  /// Waits until at most the `kGroups` youngest groups are in flight.
   template <int kGroups>
   SPECULA_HD static void wait() {
 #ifdef __CUDA_ARCH__

@@ -1,4 +1,4 @@
-// The weight of a logit under a row's distribution: one rounding for all kernels.
+// exp of a logit as its weight under a row's distribution, with the same rounding in all kernels.
 #pragma once
 
 #include "specula/base/exponent.hpp"

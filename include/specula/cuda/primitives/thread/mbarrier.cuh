@@ -1,5 +1,5 @@
-// Barriers in shared memory that threads arrive at without waiting: how copies and products hand stages of a
-// ring to each other. PTX ISA, "mbarrier".
+// mbarrier: shared-memory barriers with arrive and wait apart, by which copies and products hand over the
+// stages of a ring. PTX ISA, "mbarrier".
 #pragma once
 
 #include "specula/cuda/host_device.cuh"
@@ -11,7 +11,7 @@ namespace detail {
 
 #ifdef __CUDACC__
 
-/// A barrier is 8 bytes, 8-byte aligned. Its phases end when as many have arrived as init() said.
+/// A barrier is 8 bytes, 8-byte aligned. A phase ends after the number of arrivals that init() set.
 struct DeviceBarriers {
   /// By one thread; others may use it after a barrier of the block.
   SPECULA_HD static void init(std::uint64_t* barrier, int arrivals) {
@@ -22,7 +22,7 @@ struct DeviceBarriers {
     static_cast<void>(barrier), static_cast<void>(arrivals);
 #endif
   }
-  /// What this thread did before is seen by who waits for the phase.
+  /// This thread's earlier writes are visible to threads that wait for the phase.
   SPECULA_HD static void arrive(std::uint64_t* barrier) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");

@@ -1,6 +1,5 @@
-// Which lane of a warp holds what of the matrices of mma.m16n8k16 (A: 16 x 16, B: 16 x 8, C: 16 x 8), and
-// where ldmatrix finds it in a tile of shared memory. PTX ISA, "Matrix fragments for mma.m16n8k16" and
-// "ldmatrix".
+// Register fragment layouts of mma.m16n8k16 (A: 16 x 16, B: 16 x 8, C: 16 x 8) and the shared-memory swizzle
+// that ldmatrix reads. PTX ISA, "Matrix fragments for mma.m16n8k16" and "ldmatrix".
 #pragma once
 
 #include "specula/cuda/host_device.cuh"
@@ -24,9 +23,9 @@ SPECULA_HD Cell b_cell(int lane, int reg) { return {2 * (lane % 4) + 8 * reg, la
 /// The element of C that is a lane's number 0..3.
 SPECULA_HD Cell c_cell(int lane, int i) { return {lane / 4 + 8 * (i / 2), 2 * (lane % 4) + i % 2}; }
 
-// A tile has rows (keys) of kHead elements, 16 bytes of them a chunk. Chunk c of row r lies at place c ^ r %
-// 8: the 8 rows of a matrix that ldmatrix reads then lie in different banks, and so do the chunks of a row.
-// Of rows of 64 bytes, which have 4 chunks, two make a row of that kind.
+// A tile has rows (keys) of kHead elements, in chunks of 16 bytes. Chunk c of row r is at place c ^ r % 8:
+// the 8 rows of a matrix that ldmatrix reads are then in different banks, and so are the chunks of a row.
+// Rows of 64 bytes have 4 chunks; two of them form one row of that kind.
 
 /// Bytes from the tile's begin to a chunk; an element has kBytes.
 template <int kHead, int kBytes = 2>
@@ -66,7 +65,7 @@ SPECULA_HD std::uint32_t pack(Half, float low, float high) {
   const auto round = [](float x) -> std::uint32_t {
     const std::uint32_t sign = bits_of(x) >> 16 & 0x8000u, b = bits_of(x) & 0x7FFFFFFFu;
     if (is_nan(x)) return 0x7FFFu;
-    if (b >= 0x477FF000u) return sign | 0x7C00u;  // 65520 and beyond
+    if (b >= 0x477FF000u) return sign | 0x7C00u;  // 65520 and above
     if (b < 0x38800000u)                          // below 2^-14: a multiple of 2^-24
       return sign | static_cast<std::uint32_t>(nearest(float_of(b) * 0x1p24f));
     const std::uint32_t even = (b + 0xFFFu + (b >> 13 & 1)) >> 13;

@@ -1,4 +1,5 @@
-// Numbers as bits, and 2^x: what row arithmetic is made of. The same with and without fast math.
+// Bit-level float arithmetic for rows: NaN tests, maxima, 2^x, fma, sort keys. The same with and without fast
+// math.
 #pragma once
 
 #include <cmath>
@@ -83,7 +84,7 @@ SPECULA_HD constexpr std::uint32_t minus_infinity_word(float) { return 0xFF80000
 SPECULA_HD constexpr std::uint32_t minus_infinity_word(Half) { return 0xFC00u; }
 SPECULA_HD constexpr std::uint32_t minus_infinity_word(BFloat16) { return 0xFF80u; }
 
-/// max_or_nan of a word's elements, each with its fellow.
+/// max_or_nan of two words, element by element.
 SPECULA_HD std::uint32_t max_of_words(float, std::uint32_t a, std::uint32_t b) {
   return bits_of(max_or_nan(float_of(a), float_of(b)));
 }

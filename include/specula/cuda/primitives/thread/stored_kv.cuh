@@ -1,5 +1,5 @@
-// Keys and values as they are stored, and as tensor cores multiply them: 16-bit elements are the same in both
-// places, e4m3 bytes are converted in registers.
+// KV cache element types and their conversion for tensor cores: 16-bit elements are used as stored, e4m3
+// bytes are widened in registers.
 #pragma once
 
 #include "specula/cuda/host_device.cuh"
@@ -12,12 +12,12 @@ namespace cuda {
 namespace detail {
 
 /// The e4m3 numbers in bytes 1 and 3 of a word as the halves of a register, exactly: exponent and mantissa
-/// are moved to where the element has them, and the difference of the exponents' biases is a factor, for
-/// subnormals, too. The two codes of NaN come out as 480 and -480.
+/// are moved to the element's fields, and a factor corrects the difference of the exponents' biases, for
+/// subnormals too. The two codes of NaN become 480 and -480.
 SPECULA_HD std::uint32_t widen(BFloat16, std::uint32_t bytes) {
   const std::uint32_t moved = (bytes & 0x7F007F00u) >> 4 | (bytes & 0x80008000u);  // times 2^-120
 #ifdef __CUDA_ARCH__
-  std::uint32_t out;  // sm_80 has no product alone; -0 is what changes no sum
+  std::uint32_t out;  // sm_80 has only fma here; adding -0 changes no sum
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(moved), "r"(0x7B807B80u), "r"(0x80008000u));
   return out;
 #else
@@ -37,7 +37,8 @@ SPECULA_HD std::uint32_t widen(Half, std::uint32_t bytes) {
 #endif
 }
 
-/// Two and four neighbouring elements, aligned to as many; past the first cache, as nobody reads them here.
+/// Stores of two and four neighbouring elements, aligned to their total size; they bypass the L1 cache, since
+/// nothing rereads them here.
 template <class Element>
 SPECULA_HD void store_two(Element* to, std::uint32_t two) {
 #ifdef __CUDA_ARCH__
@@ -57,7 +58,7 @@ SPECULA_HD void store_four(Element* to, std::uint32_t low, std::uint32_t high) {
 #endif
 }
 
-/// How fragments of B are made of what ldmatrix brings. A pass of it, two chunks of sixteen keys, is kSteps
+/// Makes fragments of B from the registers of ldmatrix. One pass, two chunks of sixteen keys, is kSteps
 /// products deep (keys) or wide (values), 16 columns each. `f`: registers 0 and 1 are B of one product, 2 and
 /// 3 of the other: keys 0..7 and 8..15 for K, columns 0..7 and 8..15 of the step for V.
 template <class Element, class Stored>
@@ -77,7 +78,8 @@ struct StoredKv<Element, Element> {
     return row[n].bits | static_cast<std::uint32_t>(row[n + 1].bits) << 16;
 #endif
   }
-  /// Columns c, c + 1, 8 + c and 9 + c of sixteen of the products, c even and below 8, to where they belong.
+  /// Columns c, c + 1, 8 + c and 9 + c of sixteen of the products, c even and below 8, to their places in a
+  /// row.
   SPECULA_HD static void store(Element* sixteen, int c, const float (&x)[4]) {
     store_two(sixteen + c, pack(Element{}, x[0], x[1]));
     store_two(sixteen + 8 + c, pack(Element{}, x[2], x[3]));
@@ -95,7 +97,7 @@ struct StoredKv<Element, Element> {
 };
 
 /// A chunk has 16 columns, and ldmatrix takes two of them for one: a lane gets bytes of columns 4 j to 4 j +
-/// 3 of a key, or of two columns of two keys. Its even and its odd bytes are two registers. So of sixteen
+/// 3 of a key, or of two columns of two keys. Its even and its odd bytes are two registers. So among sixteen
 /// columns the products take the even ones for 0..7 and the odd ones for 8..15, in K, V, the query and the
 /// output.
 template <class Element>

@@ -1,5 +1,5 @@
-// Where wgmma finds its operands in shared memory: tiles in the 128-byte swizzle, and the descriptors that
-// say so. PTX ISA, "Asynchronous warpgroup level matrix shared memory layout" and "Matrix descriptor format".
+// wgmma operand layout in shared memory: 128-byte swizzle and matrix descriptors. PTX ISA, "Asynchronous
+// warpgroup level matrix shared memory layout" and "Matrix descriptor format".
 #pragma once
 
 #include "specula/cuda/host_device.cuh"
@@ -22,8 +22,8 @@ SPECULA_HD int panel_offset(int row, int chunk) {
          (chunk % kPanelChunks ^ row % 8) * 16;
 }
 
-/// Where chunk `chunk` of e4m3 bytes of a row waits to become chunks 2 * chunk and 2 * chunk + 1: in the
-/// place of one of them; the other one's is 16 bytes away, up or down. Of the columns from 64 on it is the
+/// Where chunk `chunk` of e4m3 bytes of a row is kept until it becomes chunks 2 * chunk and 2 * chunk + 1: in
+/// the place of one of them; the other one's is 16 bytes above or below. For the columns from 64 on it is the
 /// second one, so that the eight chunks of 128 columns are in different banks.
 template <int kRows>
 SPECULA_HD int narrow_offset(int row, int chunk) {
@@ -44,8 +44,8 @@ SPECULA_HD std::uint64_t matrix_descriptor(std::uint32_t address, std::uint32_t 
 SPECULA_HD std::uint64_t key_descriptor(std::uint32_t address) {
   return matrix_descriptor(address, 16, kAtomBytes);
 }
-/// What key_descriptor() grows by for columns 16 * step and on: two chunks in the row, or a panel. The
-/// swizzle goes by the address that results, so a begin inside of a row is all right.
+/// Increment of key_descriptor() for columns 16 * step and on: two chunks in the row, or a panel. The swizzle
+/// is applied to the resulting address, so a descriptor may begin inside a row.
 template <int kRows>
 SPECULA_HD std::uint64_t key_step(int step) {
   return static_cast<std::uint64_t>(step / 4 * (kRows * kPanelRowBytes) + step % 4 * 32) >> 4;
@@ -58,12 +58,12 @@ template <int kRows>
 SPECULA_HD std::uint64_t value_descriptor(std::uint32_t address) {
   return matrix_descriptor(address, kRows * kPanelRowBytes, kAtomBytes);
 }
-/// What value_descriptor() grows by for keys 16 * step and on: two atoms.
+/// Increment of value_descriptor() for keys 16 * step and on: two atoms.
 SPECULA_HD std::uint64_t value_step(int step) {
   return static_cast<std::uint64_t>(step) * (2 * kAtomBytes) >> 4;
 }
 
-/// A place in a ring of stages, and how often the ring was gone around, modulo 2.
+/// A place in a ring of stages, and the number of rounds through the ring, modulo 2.
 template <int kStages>
 struct RingPlace {
   int stage = 0;

@@ -1,5 +1,5 @@
-// The tensor core's instructions for a warp; primitives/thread/mma_layout.cuh says which lane holds what.
-// Functions of the same names over other warps are found by the warp's type.
+// Warp-level tensor core instructions: mma.sync and ldmatrix. primitives/thread/mma_layout.cuh gives the
+// layout. The warp's type selects overloads for other warps.
 #pragma once
 
 #include "specula/cuda/host_device.cuh"

@@ -14,7 +14,7 @@ constexpr int kPerLane = 16;  // tokens of a tile that a lane holds
 
 SPECULA_HD int tile_count(int vocab) { return ceil_div(vocab, kTile); }
 
-/// Which tokens of a tile a lane holds: `columns` as a warp reads memory best, 16 bytes a lane at a time;
+/// Which tokens of a tile a lane holds: `columns` as a warp reads memory best, 16 bytes per lane at a time;
 /// `fours` alike, but four tokens whatever the element; `run` so that lane i's tokens stand between those of
 /// lane i - 1 and of lane i + 1.
 enum class Order { columns, fours, run };
@@ -48,7 +48,7 @@ struct Row {
   SPECULA_HD float operator[](int token) const { return to_float(data[token]); }
 };
 
-/// The logits of four tokens from `first` on, a multiple of 4; -infinity beyond the row.
+/// The logits of four tokens from `first` on, a multiple of 4; -infinity after the end of the row.
 template <class Element>
 SPECULA_HD void load_four(Row<Element> row, int first, float (&x)[4]) {
   if (first + 4 <= row.vocab && row.aligned()) {
@@ -86,7 +86,7 @@ struct RawTile {
   }
 };
 
-/// The lane's part of a tile; -infinity beyond the row.
+/// The lane's part of a tile; -infinity after the end of the row.
 template <Order order, class Element>
 SPECULA_HD RawTile<Element> load_tile(int lane, Row<Element> row, int tile) {
   using Raw = RawTile<Element>;
@@ -138,8 +138,8 @@ SPECULA_HD constexpr Wide nothing_wide() {
   return {{word, word, word, word}};
 }
 
-/// The lane's part, by columns, of a tile of such a row; -infinity beyond it. Without a branch, so that
-/// several may be on their way at once.
+/// The lane's part, by columns, of a tile of such a row; -infinity after its end. Without a branch, so that
+/// several loads may be in flight at once.
 template <class Element>
 SPECULA_HD RawTile<Element> load_wide(int lane, Row<Element> row, int tile) {
   RawTile<Element> out;
@@ -187,8 +187,8 @@ struct TileStats {
   float maximum, sum;
 };
 
-/// The weights of a tile's logits relative to its unit: one fused operation each, but where logits are so
-/// large that floats do not hold the unit.
+/// The weights of a tile's logits relative to its unit: one fused operation each, except where logits are so
+/// large that floats cannot hold the unit.
 struct TileWeights {
   float scale, shift, rest;
 
@@ -203,7 +203,7 @@ struct TileWeights {
   }
 };
 
-/// A tile's sum of what the lanes have summed of it, in one order whatever the launch.
+/// A tile's sum from the lanes' sums, in one order for every launch.
 template <class Warp>
 SPECULA_HD float sum_of_lanes(Warp warp, float mine) {
   SPECULA_UNROLL
@@ -238,7 +238,7 @@ SPECULA_HD float tile_sum(Warp warp, int tile, Fill fill) {
   return sum_of_lanes(warp, sum_of_four(a));
 }
 
-/// The largest of the lane's elements, NaN if there is one; 16-bit ones are compared in pairs.
+/// The largest of the lane's elements, NaN if one is NaN; 16-bit ones are compared in pairs.
 template <class Element>
 SPECULA_HD float largest_of(const RawTile<Element>& raw) {
   std::uint32_t top = raw.words[0];
@@ -252,7 +252,7 @@ SPECULA_HD float largest_of(const RawTile<Element>& raw) {
   for (int e = 1; e < RawTile<Element>::kInWord; ++e) out = max_or_nan(out, to_float(parts[e]));
   return out;
 }
-/// The largest of the lanes' values, NaN if there is one.
+/// The largest of the lanes' values, NaN if one is NaN.
 template <class Warp>
 SPECULA_HD float warp_maximum(Warp warp, float x) {
   return of_key(warp.largest(is_nan(x) ? ~0u : key_of(x)));

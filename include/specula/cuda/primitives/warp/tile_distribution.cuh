@@ -51,7 +51,7 @@ struct RowMasses {
   }
 };
 
-/// What the tiles of a row say of it, at a temperature: `maximum(tile)`, and `sum(tile)`, which does not
+/// A row's distribution from its tiles, at a temperature: `maximum(tile)`, and `sum(tile)`, which does not
 /// matter where the temperature is 0. By a warp.
 struct TileDistribution {
   Status status;

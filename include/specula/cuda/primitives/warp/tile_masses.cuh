@@ -1,5 +1,5 @@
-// Masses of a row's tiles as whole numbers: their sums depend on no order, and a uniform draw's word picks a
-// tile exactly. Every function here is called by a warp, and all its lanes get the same.
+// Integer tile masses for sampling: sums are independent of order, and a uniform draw's word picks a tile
+// exactly. Every function here is called by a whole warp and returns the same to all lanes.
 #pragma once
 
 #include "specula/cuda/host_device.cuh"
@@ -11,10 +11,10 @@ namespace cuda {
 namespace detail {
 
 // A mass is a number of units, small enough that all of a row's fit 64 bits: of 2^-mass_bits(tiles) of the
-// heaviest tile's power of two, and of at most 2^10 times that for a row's distribution, which knows no more
-// than a bound of it. Rounding moves the boundary between two tiles by half a unit a tile at most: by 2^-36
-// of the row's mass for 131,072 tokens, by 2^-30 for a million, where a uniform draw has 32 bits and moves it
-// by 2^-32. A tile that rounds to nothing is never picked; a uniform draw could hardly have told.
+// heaviest tile's power of two, and of at most 2^10 times that for a row's distribution, which knows only a
+// bound of it. Rounding moves the boundary between two tiles by at most half a unit per tile: by 2^-36 of the
+// row's mass for 131,072 tokens, by 2^-30 for a million; the resolution of a 32-bit uniform draw is 2^-32. A
+// tile that rounds to 0 is never picked.
 
 /// 62 but for the ceil(log2(tiles)) bits that the sum needs.
 SPECULA_HD int mass_bits(int tiles) { return 61 - last_lane(static_cast<std::uint32_t>(tiles - 1)); }
@@ -27,7 +27,7 @@ SPECULA_HD std::uint64_t total_mass(Warp warp, int tiles, Mass mass) {
   return reduce(warp, mine, Sum{});
 }
 
-/// Sum of value(tile) in one order, whatever the launch.
+/// Sum of value(tile) in one order for every launch.
 template <class Warp, class Value>
 SPECULA_HD double ordered_sum(Warp warp, int tiles, Value value) {
   double mine = 0;
@@ -40,8 +40,8 @@ SPECULA_HD std::uint64_t mass_of_word(std::uint32_t word, std::uint64_t total) {
   return word * (total >> 32) + (word * (total & 0xFFFFFFFFu) >> 32);
 }
 
-/// The tile that a uniform draw's word picks by mass; one without any is never picked. -1 if there is no
-/// mass.
+/// The tile that a uniform draw's word picks by mass; a tile of mass 0 is never picked. -1 if all masses are
+/// 0.
 template <class Warp, class Mass>
 SPECULA_HD int pick_tile(Warp warp, int tiles, Mass mass, std::uint32_t word) {
   const int per = 8 * ceil_div(tiles, 8 * warp.size());  // consecutive tiles of a lane
@@ -56,7 +56,7 @@ SPECULA_HD int pick_tile(Warp warp, int tiles, Mass mass, std::uint32_t word) {
   const std::uint64_t wanted = mass_of_word(word, total);  // below total
   const int lane = first_lane(warp.ballot(wanted < upto));
   std::uint64_t before = warp.shuffle(upto - mine, lane);
-  for (int first = lane * per;; first += warp.size()) {  // a lane a tile
+  for (int first = lane * per;; first += warp.size()) {  // one lane per tile
     const int t = first + warp.rank();
     const std::uint64_t up = inclusive_sum(warp, t < smaller(tiles, lane * per + per) ? mass(t) : 0);
     const std::uint32_t enough = warp.ballot(wanted < before + up);
@@ -65,7 +65,7 @@ SPECULA_HD int pick_tile(Warp warp, int tiles, Mass mass, std::uint32_t word) {
   }
 }
 
-/// Masses that are floats, not below 0, in units of 2^-exponent; those below 2^-126 are nothing.
+/// Masses that are floats, not below 0, in units of 2^-exponent; those below 2^-126 count as 0.
 struct FloatMasses {
   int exponent;
   bool none, nan;
@@ -108,10 +108,10 @@ SPECULA_HD std::int32_t draw_inside(Warp warp, int tile, double uniform, Fill fi
   const double upto = inclusive_sum(warp, mine), wanted = uniform * warp.shuffle(upto, warp.size() - 1);
   const std::uint32_t has = warp.ballot(mine > 0), hit = warp.ballot(mine > 0 && wanted < upto);
   if (has == 0) return -1;
-  // Rounding may leave `wanted` beyond the last: then the last token of weight is it.
+  // Rounding may leave `wanted` above the sum of all weights: then the last token of weight is picked.
   const int lane = hit ? first_lane(hit) : last_lane(has);
   const double before = warp.shuffle(upto - mine, lane);
-  float one = 0;  // a lane a token
+  float one = 0;  // one lane per token
   SPECULA_UNROLL
   for (int i = 0; i < kPerLane; ++i) {
     const float weight = warp.shuffle(w[i], lane);

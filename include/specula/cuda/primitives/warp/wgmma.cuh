@@ -1,5 +1,6 @@
-// The tensor core's instructions for a warpgroup, four warps from one whose rank is a multiple of 4, and what
-// goes with them. They are asynchronous: a thread's registers and the tiles are theirs until it has waited.
+// Warpgroup-level tensor core instructions: wgmma and its fences, for four warps from one whose rank is a
+// multiple of 4. They are asynchronous: a thread must not touch their registers and tiles before it has
+// waited.
 #pragma once
 
 #include "specula/cuda/host_device.cuh"
@@ -12,7 +13,7 @@ namespace detail {
 
 #ifdef __CUDACC__
 
-// wgmma is there for sm_90a alone; elsewhere these functions do nothing.
+// wgmma exists on sm_90a only; elsewhere these functions do nothing.
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define SPECULA_HAS_WGMMA
 #endif
@@ -89,19 +90,19 @@ struct DeviceWarpgroup {
 #endif
   }
 
-  /// Before the first product that uses registers which something else has touched.
+  /// Call before the first product whose registers other instructions have touched.
   SPECULA_HD static void fence_products() {
 #ifdef SPECULA_HAS_WGMMA
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #endif
   }
-  /// The products since the last commit are a group, be it empty.
+  /// The products since the last commit form a group, possibly empty.
   SPECULA_HD static void commit_products() {
 #ifdef SPECULA_HAS_WGMMA
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 #endif
   }
-  /// Waits until no more than the kGroups youngest groups are under way.
+  /// Waits until at most the kGroups youngest groups are in flight.
   template <int kGroups>
   SPECULA_HD static void wait_products() {
 #ifdef SPECULA_HAS_WGMMA
@@ -120,15 +121,16 @@ struct DeviceWarpgroup {
 #endif
   }
 
-  /// What was written to shared memory before, in whatever way and as far as this thread sees it, comes
-  /// before the products that it starts: they read through another proxy.
+  /// Orders writes to shared memory that this thread sees, by any means, before the products that it starts:
+  /// products read through another proxy.
   SPECULA_HD static void fence_memory() {
 #ifdef SPECULA_HAS_WGMMA
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
   }
-  /// All threads of a warpgroup together: each may use so many registers from here on. A block has those that
-  /// it was launched with: who raises waits until others have lowered.
+  /// All threads of a warpgroup together: sets the number of registers per thread from here on. A block has
+  /// those that it was launched with: a warpgroup that raises its number waits until others have lowered
+  /// theirs.
   template <int kRegisters>
   SPECULA_HD static void raise_registers() {
 #ifdef SPECULA_HAS_WGMMA
@@ -148,7 +150,7 @@ struct DeviceWarpgroup {
     asm volatile("barrier.sync 1, %0;" ::"n"(kThreads) : "memory");
 #endif
   }
-  /// The address that descriptors are made of.
+  /// The shared-memory address from which descriptors are made.
   SPECULA_HD static std::uint32_t shared_address(const void* shared) {
     return detail::shared_address(shared);
   }
