@@ -131,15 +131,15 @@ concept ExitsEarly = LanguageModel<M> && requires(M& m, const M& c, Tokens token
 /// leave a drafter out; the next context is then longer by several rounds. Optional members are concepts of
 /// optional_members.hpp: ReservesMemory, ReportsUsage, HasMembers, ReportsMemberUsage, NamesItsModel.
 template <class D>
-concept Drafter = requires(D& d, const D& c, Tokens context, Tokens pending, Tokens tokens, Nodes parents,
+concept Drafter = requires(D& d, const D& c, Tokens context, Tokens draft_tokens, Tokens tokens, Nodes parents,
                            std::int32_t n) {
   { c.vocab_size() } -> std::same_as<std::int32_t>;  // the target's V
   { c.capacity() } -> std::same_as<std::int32_t>;    // tokens and nodes that it can hold
   d.truncate(n);                                     // begins a text that shares n tokens with the last one
   // The text before the root: the whole context, which extends the last one (after truncate(n), its first n
-  // tokens), then `pending`: empty, or in a cascade the proposal so far without its last token. The next call
-  // may pass another `pending`. Drops all nodes; the next is node 0.
-  d.sync(context, pending);
+  // tokens), then `draft_tokens`: empty, or in a cascade the proposal so far without its last token. The next call
+  // may pass another `draft_tokens`. Drops all nodes; the next is node 0.
+  d.sync(context, draft_tokens);
   // Adds nodes; a prediction per node, valid until the next call: LogitsView (rows of logits) or PointMasses
   // (one token per node, kNoToken where there is none).
   d.extend(tokens, parents);

@@ -3,8 +3,8 @@
 // expect: c\.size\(\)[^a-z]* (is|would be) invalid
 // expect: c\.capacity\(\)[^a-z]* (is|would be) invalid
 // expect: m\.append\(tokens\)[^a-z]* (is|would be) invalid
-// expect: type.constraint[^!]*m\.extend\(tokens, ids\)|m\.extend\(tokens, ids\)[^!]*return-type-requirement
-// expect: m\.commit\(ids\)[^a-z]* (is|would be) invalid
+// expect: type.constraint[^!]*m\.extend\(tokens, parents\)|m\.extend\(tokens, parents\)[^!]*return-type-requirement
+// expect: m\.commit\(path\)[^a-z]* (is|would be) invalid
 // expect: m\.truncate\(n\)[^a-z]* (is|would be) invalid
 // expect: ModelDrafter: the draft is no LanguageModel
 #include <specula/accept/greedy.hpp>
