@@ -4,11 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include <specula/accept/block.hpp>
-#include <specula/accept/greedy.hpp>
-#include <specula/accept/rejection.hpp>
-#include <specula/accept/sample_and_match.hpp>
-#include <specula/accept/traversal.hpp>
+#include <specula/accept/exact_rules.hpp>
 #include <specula/distribution/row_scan.hpp>
 
 #include "dense_rules.hpp"

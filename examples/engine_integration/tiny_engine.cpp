@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <vector>
 
-#include <specula/accept/rejection.hpp>
+#include <specula/accept/exact_rules.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
 namespace {

@@ -4,17 +4,12 @@
 // (needs Eigen).
 #pragma once
 
-#include "specula/accept/block.hpp"
-#include "specula/accept/greedy.hpp"
+#include "specula/accept/exact_rules.hpp"
 #include "specula/accept/gumbel_coupling.hpp"
 #include "specula/accept/k_seq.hpp"
 #include "specula/accept/lenient.hpp"
 #include "specula/accept/lossy.hpp"
-#include "specula/accept/rejection.hpp"
-#include "specula/accept/sample_and_match.hpp"
-#include "specula/accept/sampling.hpp"
 #include "specula/accept/target_distributions.hpp"
-#include "specula/accept/traversal.hpp"
 #include "specula/accept/typical.hpp"
 #include "specula/concepts.hpp"
 #include "specula/cost/acceptance_estimator.hpp"

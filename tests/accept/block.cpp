@@ -1,9 +1,8 @@
 // labels: optimised
 // Block verification of chains, against a dense reference implementation.
-#include <specula/accept/block.hpp>
+#include <specula/accept/exact_rules.hpp>
 
 #include <doctest/doctest.h>
-#include <specula/accept/rejection.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
 #include "fixed_uniforms.hpp"

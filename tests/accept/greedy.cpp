@@ -1,6 +1,6 @@
 // labels: optimised
 // The Greedy rule, against a dense reference implementation.
-#include <specula/accept/greedy.hpp>
+#include <specula/accept/exact_rules.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
 #include <doctest/doctest.h>

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include <specula/accept/block.hpp>
+#include <specula/accept/exact_rules.hpp>
 #include <specula/accept/lossy.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 

@@ -3,7 +3,7 @@
 #include <specula/accept/k_seq.hpp>
 
 #include <doctest/doctest.h>
-#include <specula/accept/rejection.hpp>
+#include <specula/accept/exact_rules.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
 #include "exact_distribution.hpp"

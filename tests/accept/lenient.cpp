@@ -4,8 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <specula/accept/exact_rules.hpp>
 #include <specula/accept/lossy.hpp>
-#include <specula/accept/rejection.hpp>
 
 #include <limits>
 

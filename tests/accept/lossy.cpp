@@ -3,9 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include <specula/accept/greedy.hpp>
+#include <specula/accept/exact_rules.hpp>
 #include <specula/accept/lenient.hpp>
-#include <specula/accept/rejection.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
 #include <vector>

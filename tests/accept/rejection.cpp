@@ -1,6 +1,6 @@
 // labels: optimised
 // Rejection sampling on chains and trees, against a dense reference implementation.
-#include <specula/accept/rejection.hpp>
+#include <specula/accept/exact_rules.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 // SampleAndMatch: the target's own samples, matched with the draft tokens.
-#include <specula/accept/sample_and_match.hpp>
+#include <specula/accept/exact_rules.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
 #include <doctest/doctest.h>

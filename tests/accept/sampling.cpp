@@ -1,5 +1,5 @@
 // Sampling, which chooses between sample-and-match and traversal.
-#include <specula/accept/sampling.hpp>
+#include <specula/accept/exact_rules.hpp>
 
 #include <doctest/doctest.h>
 

@@ -4,14 +4,11 @@
 
 #include <doctest/doctest.h>
 
-#include <specula/accept/block.hpp>
-#include <specula/accept/greedy.hpp>
+#include <specula/accept/exact_rules.hpp>
 #include <specula/accept/gumbel_coupling.hpp>
 #include <specula/accept/k_seq.hpp>
 #include <specula/accept/lenient.hpp>
 #include <specula/accept/lossy.hpp>
-#include <specula/accept/rejection.hpp>
-#include <specula/accept/sampling.hpp>
 #include <specula/accept/typical.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 

@@ -1,10 +1,8 @@
 // labels: optimised
 // Traversal verification of trees, leaf to root, against a dense reference implementation.
-#include <specula/accept/traversal.hpp>
+#include <specula/accept/exact_rules.hpp>
 
 #include <doctest/doctest.h>
-#include <specula/accept/block.hpp>
-#include <specula/accept/sample_and_match.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
 #include <map>

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include <specula/accept/sampling.hpp>
+#include <specula/accept/exact_rules.hpp>
 #include <specula/any/any_drafter.hpp>
 #include <specula/any/any_model.hpp>
 #include <specula/run/speculator.hpp>

@@ -1,4 +1,4 @@
-// expect: error: static.assert[^!]*TreeVerifier: the target is no LanguageModel
+// expect: error: static.assert[^!]*TreeVerifier or PathVerifier: the target is no LanguageModel
 // expect: type.constraint[^!]*c\.vocab_size\(\)|c\.vocab_size\(\)[^!]*return-type-requirement
 // expect: c\.size\(\)[^a-z]* (is|would be) invalid
 // expect: c\.capacity\(\)[^a-z]* (is|would be) invalid
@@ -7,7 +7,7 @@
 // expect: m\.commit\(path\)[^a-z]* (is|would be) invalid
 // expect: m\.truncate\(n\)[^a-z]* (is|would be) invalid
 // expect: ModelDrafter: the draft is no LanguageModel
-#include <specula/accept/greedy.hpp>
+#include <specula/accept/exact_rules.hpp>
 #include <specula/draft/model_drafter.hpp>
 #include <specula/verify/tree_verifier.hpp>
 

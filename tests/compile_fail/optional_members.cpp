@@ -13,7 +13,7 @@
 // expect: the verifier's usage is not ReportsUsage
 // expect: the verifier's size is not ReportsSize
 // expect: the verifier's change_count is not ReportsChangeCount
-#include <specula/accept/greedy.hpp>
+#include <specula/accept/exact_rules.hpp>
 #include <specula/draft/no_drafter.hpp>
 #include <specula/draft/stack.hpp>
 #include <specula/run/speculator.hpp>

@@ -1,4 +1,4 @@
-// expect: error: static.assert[^!]*TreeVerifier: the rule is no AcceptanceRule
+// expect: error: static.assert[^!]*TreeVerifier or PathVerifier: the rule is no AcceptanceRule
 // expect: Speculator: its second part is no Drafter
 // expect: this is no ProposalShape for this drafter
 // expect: Stack: one of its members is no Drafter
@@ -10,7 +10,7 @@
 // expect: S::kind[^a-z]* (is|would be) invalid
 // expect: c\.max_nodes\(\)[^a-z]* (is|would be) invalid
 // expect: c\.room\(\)[^a-z]* (is|would be) invalid
-#include <specula/accept/greedy.hpp>
+#include <specula/accept/exact_rules.hpp>
 #include <specula/draft/no_drafter.hpp>
 #include <specula/draft/stack.hpp>
 #include <specula/run/speculator.hpp>

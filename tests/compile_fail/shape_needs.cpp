@@ -3,7 +3,7 @@
 // expect: explain_shape[^;,]*CostAware<specula::Beam>
 // expect: this shape needs a Stack of exactly as many drafters
 // expect: this is no ProposalShape for this drafter
-#include <specula/accept/sampling.hpp>
+#include <specula/accept/exact_rules.hpp>
 #include <specula/draft/max_gram.hpp>
 #include <specula/draft/model_drafter.hpp>
 #include <specula/draft/stack.hpp>

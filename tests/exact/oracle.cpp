@@ -1,11 +1,8 @@
 // labels: long optimised
 // Acceptance of each rule, against the maximum of any lossless rule.
 #include <doctest/doctest.h>
-#include <specula/accept/block.hpp>
+#include <specula/accept/exact_rules.hpp>
 #include <specula/accept/k_seq.hpp>
-#include <specula/accept/rejection.hpp>
-#include <specula/accept/sample_and_match.hpp>
-#include <specula/accept/traversal.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
 #include <algorithm>

@@ -8,14 +8,9 @@
 #include <stdexcept>
 #include <string>
 
-#include <specula/accept/block.hpp>
-#include <specula/accept/greedy.hpp>
+#include <specula/accept/exact_rules.hpp>
 #include <specula/accept/k_seq.hpp>
 #include <specula/accept/lenient.hpp>
-#include <specula/accept/rejection.hpp>
-#include <specula/accept/sample_and_match.hpp>
-#include <specula/accept/sampling.hpp>
-#include <specula/accept/traversal.hpp>
 #include <specula/accept/typical.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 

@@ -2,7 +2,7 @@
 // accept_matching(): follows the target's tokens through the proposal.
 #include <specula/rules/matching.hpp>
 
-#include <specula/accept/detail/sequence_verifier.hpp>
+#include <specula/accept/exact_rules.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
 #include <doctest/doctest.h>

@@ -3,9 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include <specula/accept/greedy.hpp>
-#include <specula/accept/rejection.hpp>
-#include <specula/accept/sample_and_match.hpp>
+#include <specula/accept/exact_rules.hpp>
 #include <specula/verify/path_verifier.hpp>
 
 #include <limits>

@@ -1,7 +1,7 @@
 // Gumbel coupling: draft and target sample with shared Gumbel noise, so that they often draw the same token.
 #pragma once
 
-#include "specula/accept/detail/sequence_verifier.hpp"
+#include "specula/accept/exact_rules.hpp"
 #include "specula/accept/target_distributions.hpp"
 #include "specula/proposal/token_tree.hpp"
 #include "specula/random_source.hpp"

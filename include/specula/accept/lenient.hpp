@@ -1,7 +1,7 @@
 // Lenient rejection sampling: accepts more draft tokens than rejection sampling. Lossy.
 #pragma once
 
-#include "specula/accept/detail/sequence_verifier.hpp"
+#include "specula/accept/exact_rules.hpp"
 #include "specula/accept/target_distributions.hpp"
 #include "specula/base/fields.hpp"
 #include "specula/proposal/token_tree.hpp"

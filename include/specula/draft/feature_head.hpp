@@ -2,22 +2,13 @@
 // only.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include "specula/concepts.hpp"
 #include "specula/draft/detail/conditioned_drafter.hpp"
 
 namespace specula {
-
-namespace detail {
-struct FeaturesAccessor {
-  static constexpr const char* name = "FeatureHead";
-  template <ExposesFeatures T>
-  static auto of(T& target) {
-    return target.features();
-  }
-};
-}  // namespace detail
 
 /// Drafts with a head that predicts the target's next feature from a token and the feature before it, and the
 /// next token from that feature by the target's own LM head. Within a round the features after the root are
@@ -35,11 +26,9 @@ template <LanguageModel D, ExposesFeatures T>
   requires TargetConditioned<D, decltype(std::declval<T&>().features())>
 class FeatureHead : public detail::ConditionedDrafter<D, T, detail::FeaturesAccessor> {
  public:
-  FeatureHead(D& head, T& target)
-      : detail::ConditionedDrafter<D, T, detail::FeaturesAccessor>(head, target) {}
-  FeatureHead(D&&, T&) = delete;
-  FeatureHead(D&, T&&) = delete;
-  FeatureHead(D&&, T&&) = delete;
+  using detail::ConditionedDrafter<D, T, detail::FeaturesAccessor>::ConditionedDrafter;
 };
+template <class D, class T>
+FeatureHead(D&&, T&&) -> FeatureHead<std::remove_reference_t<D>, std::remove_reference_t<T>>;  // a temporary: deleted
 
 }  // namespace specula

@@ -1,22 +1,13 @@
 // GLIDE drafter: a draft model with cross attention to the target's KV cache.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include "specula/concepts.hpp"
 #include "specula/draft/detail/conditioned_drafter.hpp"
 
 namespace specula {
-
-namespace detail {
-struct KeyValuesAccessor {
-  static constexpr const char* name = "Glide";
-  template <ExposesKeyValues T>
-  static auto of(T& target) {
-    return target.key_values();
-  }
-};
-}  // namespace detail
 
 /// Drafts with a small model whose layers attend to their own cache and to the keys and values that the
 /// target cached for the context. Within a round a draft token sees the target's keys of the context, not of
@@ -35,10 +26,9 @@ template <LanguageModel D, ExposesKeyValues T>
   requires TargetConditioned<D, decltype(std::declval<T&>().key_values())>
 class Glide : public detail::ConditionedDrafter<D, T, detail::KeyValuesAccessor> {
  public:
-  Glide(D& draft, T& target) : detail::ConditionedDrafter<D, T, detail::KeyValuesAccessor>(draft, target) {}
-  Glide(D&&, T&) = delete;
-  Glide(D&, T&&) = delete;
-  Glide(D&&, T&&) = delete;
+  using detail::ConditionedDrafter<D, T, detail::KeyValuesAccessor>::ConditionedDrafter;
 };
+template <class D, class T>
+Glide(D&&, T&&) -> Glide<std::remove_reference_t<D>, std::remove_reference_t<T>>;  // a temporary: deleted
 
 }  // namespace specula

@@ -7,7 +7,7 @@
 // Each exact rule is one function template, rule(verifier), over the verification of one sequence. The
 // `verifier` is one of
 //
-//   accept/detail/sequence_verifier.hpp    a TokenTree and the target's rows on the CPU
+//   accept/exact_rules.hpp                 a TokenTree and the target's rows on the CPU
 //   cuda/verify/sequence_verifier.cuh      rows on a device, one cluster of thread blocks per sequence
 //   cuda/device/verify_sharded.cuh         partial results gathered from shards; for matching and rejection
 //   cuda/device/verify_nodes.cuh           tokens chosen for all nodes beforehand; for matching

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "specula/base/stopwatch.hpp"
@@ -102,20 +103,10 @@ class PathPasses {
 /// node. The model is referenced and must outlive the verifier. For its members see detail::TargetVerifier.
 template <class M, class R>
 class PathVerifier : public detail::TargetVerifier<M, R, detail::PathPasses> {
-  static_assert(
-      LanguageModel<M>,
-      "PathVerifier: the target is no LanguageModel: a member is missing or has another type; it is named "
-      "below, and specula/concepts.hpp lists them all");
-  static_assert(
-      AcceptanceRule<R>,
-      "PathVerifier: the rule is no AcceptanceRule: a member is missing or has another type; it is named "
-      "below, and specula/concepts.hpp lists them all");
-
  public:
-  /// Throws std::invalid_argument if `params` are out of range.
-  PathVerifier(M& target, R rule, SamplingParams params = {})
-      : detail::TargetVerifier<M, R, detail::PathPasses>(target, rule, params) {}
-  PathVerifier(M&&, R, SamplingParams = {}) = delete;
+  using detail::TargetVerifier<M, R, detail::PathPasses>::TargetVerifier;
 };
+template <class M, class R>
+PathVerifier(M&&, R, SamplingParams = {}) -> PathVerifier<std::remove_reference_t<M>, R>;
 
 }  // namespace specula

@@ -7,6 +7,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "specula/base/alive.hpp"
@@ -24,7 +25,23 @@ namespace detail {
 /// and commit(target, tree, path).
 template <class M, class R, class Pass>
 class TargetVerifier {
+  static_assert(
+      LanguageModel<M>,
+      "TreeVerifier or PathVerifier: the target is no LanguageModel: a member is missing or has another type; "
+      "it is named below, and specula/concepts.hpp lists them all");
+  static_assert(
+      AcceptanceRule<R>,
+      "TreeVerifier or PathVerifier: the rule is no AcceptanceRule: a member is missing or has another type; "
+      "it is named below, and specula/concepts.hpp lists them all");
+
  public:
+  /// Throws std::invalid_argument if `params` are out of range.
+  TargetVerifier(M& target, R rule, SamplingParams params = {})
+      : target_(&target), rule_(std::move(rule)), params_(params) {
+    validate(params);
+  }
+  TargetVerifier(M&&, R, SamplingParams = {}) = delete;
+
   static constexpr bool lossless_for(ProposalKind kind) { return R::lossless_for(kind); }
   std::int32_t vocab_size() const { return target_->vocab_size(); }
   std::int32_t room() const { return target_->capacity() - target_->size(); }
@@ -103,13 +120,6 @@ class TargetVerifier {
     return result_;
   }
 
- protected:
-  /// Throws std::invalid_argument if `params` are out of range.
-  TargetVerifier(M& target, const R& rule, const SamplingParams& params)
-      : target_(&target), rule_(rule), params_(params) {
-    validate(params);
-  }
-
  private:
   /// Checks the result before the target and the text use it, since the rule may be the caller's own.
   void expect_sound(const TokenTree& tree) const {
@@ -167,20 +177,10 @@ struct OnePass {
 /// referenced and must outlive the verifier. For its members see detail::TargetVerifier.
 template <class M, class R>
 class TreeVerifier : public detail::TargetVerifier<M, R, detail::OnePass> {
-  static_assert(
-      LanguageModel<M>,
-      "TreeVerifier: the target is no LanguageModel: a member is missing or has another type; it is named "
-      "below, and specula/concepts.hpp lists them all");
-  static_assert(
-      AcceptanceRule<R>,
-      "TreeVerifier: the rule is no AcceptanceRule: a member is missing or has another type; it is named "
-      "below, and specula/concepts.hpp lists them all");
-
  public:
-  /// Throws std::invalid_argument if `params` are out of range.
-  TreeVerifier(M& target, R rule, SamplingParams params = {})
-      : detail::TargetVerifier<M, R, detail::OnePass>(target, rule, params) {}
-  TreeVerifier(M&&, R, SamplingParams = {}) = delete;
+  using detail::TargetVerifier<M, R, detail::OnePass>::TargetVerifier;
 };
+template <class M, class R>
+TreeVerifier(M&&, R, SamplingParams = {}) -> TreeVerifier<std::remove_reference_t<M>, R>;
 
 }  // namespace specula

@@ -7,11 +7,7 @@
 #include <specula/cuda/device/verify_sample_and_match.cuh>
 #include <specula/cuda/device/verify_traversal.cuh>
 
-#include <specula/accept/block.hpp>
-#include <specula/accept/greedy.hpp>
-#include <specula/accept/rejection.hpp>
-#include <specula/accept/sample_and_match.hpp>
-#include <specula/accept/traversal.hpp>
+#include <specula/accept/exact_rules.hpp>
 
 #include <map>
 

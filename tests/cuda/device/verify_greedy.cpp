@@ -4,8 +4,7 @@
 #include <specula/cuda/device/verify_greedy.cuh>
 #include <specula/cuda/device/verify_sample_and_match.cuh>
 
-#include <specula/accept/greedy.hpp>
-#include <specula/accept/sample_and_match.hpp>
+#include <specula/accept/exact_rules.hpp>
 
 #include "device_agreement.hpp"
 

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 #include <specula/cuda/device/verify_rejection.cuh>
 
-#include <specula/accept/rejection.hpp>
+#include <specula/accept/exact_rules.hpp>
 
 #include "device_agreement.hpp"
 

@@ -3,9 +3,7 @@
 #include <doctest/doctest.h>
 #include <specula/cuda/device/verify_sharded.cuh>
 
-#include <specula/accept/greedy.hpp>
-#include <specula/accept/rejection.hpp>
-#include <specula/accept/sample_and_match.hpp>
+#include <specula/accept/exact_rules.hpp>
 
 #include "device_agreement.hpp"
 

@@ -5,8 +5,7 @@
 #include <specula/cuda/device/verify_rejection.cuh>
 #include <specula/cuda/device/verify_traversal.cuh>
 
-#include <specula/accept/rejection.hpp>
-#include <specula/accept/traversal.hpp>
+#include <specula/accept/exact_rules.hpp>
 
 #include "device_agreement.hpp"
 

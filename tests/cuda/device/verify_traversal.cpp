@@ -4,8 +4,7 @@
 #include <specula/cuda/device/verify_block.cuh>
 #include <specula/cuda/device/verify_traversal.cuh>
 
-#include <specula/accept/block.hpp>
-#include <specula/accept/traversal.hpp>
+#include <specula/accept/exact_rules.hpp>
 
 #include "device_agreement.hpp"
 

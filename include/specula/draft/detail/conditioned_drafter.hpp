@@ -13,6 +13,22 @@
 
 namespace specula::detail {
 
+/// The memory of the target that GLIDE reads, and the one that EAGLE and HASS read.
+struct KeyValuesAccessor {
+  static constexpr const char* name = "Glide";
+  template <ExposesKeyValues T>
+  static auto of(T& target) {
+    return target.key_values();
+  }
+};
+struct FeaturesAccessor {
+  static constexpr const char* name = "FeatureHead";
+  template <ExposesFeatures T>
+  static auto of(T& target) {
+    return target.features();
+  }
+};
+
 /// A ModelDrafter over a draft model that reads memory of the target. `Accessor` has a `name` for messages,
 /// and `of(target)`, the view. Between rounds the draft's cache keeps only tokens appended as context:
 /// speculative ones were computed before the target had processed all tokens before them. A model whose cache
@@ -32,6 +48,9 @@ class ConditionedDrafter {
     update_target_state();  // throws now if the models do not fit
     draft_.truncate(0);
   }
+  ConditionedDrafter(D&&, T&) = delete;
+  ConditionedDrafter(D&, T&&) = delete;
+  ConditionedDrafter(D&&, T&&) = delete;
 
   std::int32_t vocab_size() const { return draft_.vocab_size(); }
   std::int32_t capacity() const { return draft_.capacity(); }

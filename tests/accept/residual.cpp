@@ -1,6 +1,6 @@
 // labels: vectorised optimised
 // Residual distributions after any number of rejections, against dense doubles.
-#include <specula/accept/detail/residual.hpp>
+#include <specula/accept/target_distributions.hpp>
 #include <specula/proposal/proposal_builder.hpp>
 
 #include <doctest/doctest.h>
