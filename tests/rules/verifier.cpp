@@ -38,6 +38,7 @@ class DenseVerifier {
   Token token(NodeId node) const { return tree_.token[index(node)]; }
   NodeId parent(NodeId node) const { return tree_.parent[index(node)]; }
   NodeId next_child(NodeId node, NodeId after) {
+    expect(ok_, "next_child() after an error");
     expect(after == node || parent(after) == node, "next_child() after another node's child");
     for (std::size_t c = index(after) + 1; c < tree_.token.size(); ++c)
       if (tree_.parent[c] == node) return static_cast<NodeId>(c);
@@ -53,12 +54,16 @@ class DenseVerifier {
     const Dense& p = read(node, depth);
     return static_cast<Token>(std::max_element(p.begin(), p.end()) - p.begin());
   }
-  Token drawn(NodeId node, int depth) { return sample(node, distribution(node, depth), depth); }
+  Token drawn(NodeId node, int depth) {
+    const int p = distribution(node, depth);
+    return ok_ ? sample(node, p, depth) : kNoToken;
+  }
   int distribution(NodeId node, int depth) {
     read(node, depth);
     return node;
   }
   Token sample(NodeId node, int p, int depth) {
+    expect(ok_, "sample() after an error");
     expect(p == node && last_read_ == node && depth == tree_.depth(node), "sample() of a row not read last");
     const Dense& row = rows_[index(node)];
     const auto sure = std::find(row.begin(), row.end(), 1.0);
@@ -66,12 +71,14 @@ class DenseVerifier {
                              : uniforms_.draw(row, sample_key(tree_, node));
   }
   double target_prob(int p, NodeId child) {
+    expect(ok_, "target_prob() after an error");
     expect(p == parent(child), "target_prob() of a token that does not follow the row's node");
     return rows_[index(p)][index(token(child))];
   }
   double draft_prob(NodeId child) const { return tree_.q[index(child)][index(token(child))]; }
 
   bool accept(double probability, NodeId node, int depth) {
+    expect(ok_, "accept() after an error");
     expect(depth == tree_.depth(node), "accept() at another depth");
     expect(std::find(accepts_.begin(), accepts_.end(), node) == accepts_.end() || judged_twice_,
            "a node's uniform draw was used twice");
@@ -82,6 +89,7 @@ class DenseVerifier {
 
   void start_residual(NodeId node, int p, int tried) {
     expect(p == node, "start_residual() from another node's row");
+    expect(node != owner_, "start_residual() of the residual that is held");
     owner_ = node;
     residual_ = rows_[index(p)];
     next_ = next_child(node, node);
@@ -126,8 +134,7 @@ class DenseVerifier {
     finished_ = count;
   }
 
-  /// What a caller does with a verifier of a chain or a tree: traversal asks an inner node's draw once for
-  /// the bound on its weight and once for the weight.
+  /// Traversal compares a node's draw with a bound on its weight, and then with the weight.
   void allow_judging_twice() { judged_twice_ = true; }
   VerifyResult result() const {
     VerifyResult out;

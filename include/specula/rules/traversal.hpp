@@ -11,23 +11,16 @@ SPECULA_HD void traversal(Verifier& verifier) {
   NodeId owner = kNoParent;  // the node whose residual the verifier holds
   int depth = 0;             // of `at`
   const auto enter = [&](NodeId node, double weight) {
-    verifier.change(node, [&](auto& n) {
-      n.weight = weight;
-      n.keep = 0;
-    });
-  };
-  // Makes the residual that of `node` before its child `next` is tried (kNoParent: after all children).
-  const auto left_after = [&](NodeId node, NodeId next) {
-    if (owner == node) return;
-    int tried = 0;
-    for (NodeId c = verifier.next_child(node, node); c != next && c != kNoParent;
-         c = verifier.next_child(node, c))
-      ++tried;
-    verifier.start_residual(node, verifier.state(node).distribution, tried);
-    owner = node;
+    verifier.change(node, [&](auto& n) { n.weight = weight; });
   };
   const auto reject = [&](NodeId parent, NodeId child) {
-    left_after(parent, child);
+    if (owner != parent) {
+      int tried = 0;
+      for (NodeId c = verifier.next_child(parent, parent); c != child; c = verifier.next_child(parent, c))
+        ++tried;
+      verifier.start_residual(parent, verifier.state(parent).distribution, tried);
+      owner = parent;
+    }
     const double weight = verifier.state(parent).weight, kept = verifier.reject(weight);
     const double after = kept > 0 ? kept / (kept + (1 - weight)) : 0;
     verifier.change(parent, [&](auto& n) { n.weight = after; });
@@ -61,7 +54,6 @@ SPECULA_HD void traversal(Verifier& verifier) {
       if (!verifier.ok()) break;
     }
     if (child == kNoParent) break;
-    if (!first) left_after(at, child);
     const double target_prob =
         first ? verifier.target_prob(verifier.state(at).distribution, child) : verifier.residual_prob(child);
     const double ratio = verifier.state(at).weight * target_prob / verifier.draft_prob(child);
@@ -78,13 +70,9 @@ SPECULA_HD void traversal(Verifier& verifier) {
     verifier.finish(0);
     return;
   }
-  Token next = kNoToken;
-  if (verifier.next_child(at, at) == kNoParent) {
-    next = verifier.sample(at, verifier.state(at).distribution, depth);
-  } else {
-    left_after(at, kNoParent);
-    next = verifier.sample_residual(depth);
-  }
+  // After a rejection the verifier holds the residual of `at`; a leaf has none.
+  Token next = from == at ? verifier.sample(at, verifier.state(at).distribution, depth)
+                          : verifier.sample_residual(depth);
   NodeId node = at;
   for (int i = depth; i >= 0 && verifier.ok(); --i) {
     verifier.put(i, node, next);
