@@ -164,6 +164,8 @@ TEST_CASE(
   CHECK(rejected.draws == std::vector<RandomKey>{{4, 3, RandomStream::residual, 0}});
 }
 
-static_assert(Block::lossless_for(ProposalKind::sampled) && !Block::lossless_for(ProposalKind::sampled_iid) &&
+static_assert(Block::lossless_for(ProposalKind::sampled) &&
+              !Block::lossless_for(ProposalKind::deterministic) &&
+              !Block::lossless_for(ProposalKind::sampled_iid) &&
               !Block::lossless_for(ProposalKind::sampled_distinct) &&
               !Block::lossless_for(ProposalKind::mixed) && !Block::lossless_for(ProposalKind::shared));
