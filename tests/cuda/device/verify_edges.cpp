@@ -6,9 +6,7 @@
 #include <specula/accept/sample_and_match.hpp>
 #include <specula/accept/traversal.hpp>
 #include <specula/cuda/device/sample.cuh>
-#include <specula/cuda/device/verify_rejection.cuh>
-#include <specula/cuda/device/verify_sample_and_match.cuh>
-#include <specula/cuda/device/verify_traversal.cuh>
+#include <specula/cuda/verify/rules.cuh>
 #include "device_agreement.hpp"
 using namespace specula;
 using namespace specula_test;

@@ -2,9 +2,8 @@
 // Verification of all nodes of a tree at once: results are those of following the path, and the workspace is
 // ready for the next launch.
 #include <doctest/doctest.h>
-#include <specula/cuda/device/verify_greedy.cuh>
-#include <specula/cuda/device/verify_nodes.cuh>
-#include <specula/cuda/device/verify_sample_and_match.cuh>
+#include <specula/cuda/verify/rules.cuh>
+#include <specula/cuda/verify/verify_nodes.cuh>
 
 #include <algorithm>
 

@@ -1,8 +1,7 @@
 // labels: optimised
 // Greedy verification and sample-and-match on the device, against the CPU's rules.
 #include <doctest/doctest.h>
-#include <specula/cuda/device/verify_greedy.cuh>
-#include <specula/cuda/device/verify_sample_and_match.cuh>
+#include <specula/cuda/device/verify_matching.cuh>
 
 #include <specula/accept/greedy.hpp>
 #include <specula/accept/sample_and_match.hpp>
