@@ -35,3 +35,17 @@ TEST_CASE_TEMPLATE("sample-and-match: results are the CPU's on random ragged tre
       [](const Case& it, DenseUniforms& uniforms) { dense_match(it.dense, it.distributions, uniforms); },
       none, 300);
 }
+
+TEST_CASE("for which batches all nodes are verified at once") {
+  const auto asks = [](int sequences, int nodes, int depth) {
+    device::VerifyCapacity c;
+    c.sequences = sequences, c.max_nodes = nodes, c.max_depth = depth, c.vocab = 128256;
+    return device::detail::asks_all_nodes(c, 2, 132);
+  };
+  CHECK(asks(1, 64, 6));
+  CHECK(asks(4, 64, 6));
+  CHECK_FALSE(asks(16, 64, 6));
+  CHECK_FALSE(asks(64, 64, 6));
+  CHECK(asks(64, 8, 4));
+  CHECK_FALSE(asks(1, 64, 0));
+}

@@ -109,17 +109,3 @@ TEST_CASE("padding and nodes below it have no row in a map") {
   Kept kept;
   CHECK(all_nodes<SampleAndMatchRule>(b, args, kept, 1, 64, 1)[0].tokens == std::vector<Token>{2, 2});
 }
-
-TEST_CASE("for which batches all nodes are verified at once") {
-  const auto asks = [](int sequences, int nodes, int depth) {
-    device::VerifyCapacity c;
-    c.sequences = sequences, c.max_nodes = nodes, c.max_depth = depth, c.vocab = 128256;
-    return asks_all_nodes(c, 2, 132);
-  };
-  CHECK(asks(1, 64, 6));
-  CHECK(asks(4, 64, 6));
-  CHECK_FALSE(asks(16, 64, 6));
-  CHECK_FALSE(asks(64, 64, 6));
-  CHECK(asks(64, 8, 4));
-  CHECK_FALSE(asks(1, 64, 0));
-}
