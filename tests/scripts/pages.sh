@@ -2,6 +2,7 @@
 # usage: pages.sh ROOT
 #
 # The tables and programs of the pages are those of the JSON and of examples/, and scripts/pages --check detects differences.
+# CITATION.cff has the version of the headers.
 # Tables of the papers: tests/programs/paper_tables.sh.
 set -euo pipefail
 command -v python3 >/dev/null || { echo 'SKIP: there is no python3'; exit 77; }
@@ -53,3 +54,26 @@ notices 'a program that changed'
 grep -q 'of its proposal were taken' "$copy/docs/cuda.md"
 sed -i 's/kHeads = 8, kDim = 128/kHeads = 4, kDim = 128/' "$copy/docs/cuda.md"
 notices 'a program that was changed in the page'
+
+# The papers' figures beside ours, and the decision table.
+sed -i 's/"E(speedup)": 1.46/"E(speedup)": 1.56/' "$copy/docs/benchmarks/reported.json"
+notices 'a figure of a paper that changed'
+grep -q 'LLAMA-68m for Vicuna-7B .* E(speedup) 1.56 |' "$copy/docs/methods.md"
+python3 - "$copy" <<'END'
+import json, pathlib, sys
+file = pathlib.Path(sys.argv[1], "docs/benchmarks/main_avx2.json")
+data = json.loads(file.read_text())
+next(p for p in data["pipelines"] if p["name"] == "chain:small:3")["speedup"] = 9.99
+file.write_text(json.dumps(data))
+END
+notices 'a figure of ours that changed'
+grep -q 'the best fixed chain, by a search .* 9.99x \[' "$copy/docs/methods.md"
+grep -q 'the best chain, of 3, 9.99x |' "$copy/docs/choosing.md"
+sed -i 's/| ASD, the target with skipped layers | 1.10x |/| ASD, the target with skipped layers | 1.90x |/' "$copy/docs/choosing.md"
+notices 'a figure typed into the decision table'
+rm "$copy/docs/benchmarks/main_avx2.json"
+python3 "$root/scripts/pages" --check  # a table without its figures is kept
+grep -q 'the best chain, of 3, 9.99x |' "$copy/docs/choosing.md"
+
+version=$(sed -n 's/^#define SPECULA_VERSION_[A-Z]* //p' "$root/include/specula/version.hpp" | paste -sd.)
+grep -qx "version: $version" "$root/CITATION.cff"
