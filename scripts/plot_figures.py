@@ -31,6 +31,12 @@ class BadLayout(Exception):
     pass
 
 
+def even_lines(note):
+    """As few lines as fit, of nearly the same length."""
+    lines = textwrap.wrap(note, 94)
+    return next(x for x in (textwrap.wrap(note, n) for n in range(40, 95)) if len(x) <= len(lines))
+
+
 @dataclasses.dataclass
 class Plot:
     title: str
@@ -41,7 +47,7 @@ class Plot:
 
     @property
     def lines(self):
-        return [line for note in self.notes for line in textwrap.wrap(note, 86)]
+        return [line for note in self.notes for line in even_lines(note)]
 
     @property
     def top(self):
@@ -213,15 +219,12 @@ def cells(canvas, labels, columns, left=190, row=38, gap=8, head=0):
         ax.set_xticks([])
         for y in range(len(labels) + 1):
             ax.axhline(y - 0.5, color=GRID, linewidth=1)
-        if reference is not None:
-            ax.axvline(reference, color=SILVER, linewidth=1.1, linestyle=(0, (3, 2)))
-        for y, x in enumerate(values):
-            if x is None:
-                continue
-            value, low, high = x
+        for y, (value, low, high) in enumerate(values):
+            if reference is not None:
+                ax.plot([reference] * 2, [y - 0.02, y + 0.46], color=SILVER, linewidth=1.2, linestyle=(0, (3, 2)))
             colour = ORANGE if reference is not None and value < reference else BLUE
             if low is not None:
-                interval(ax, y + 0.22, max(low, limits[0]), min(high, limits[1]), colour, 2)
+                interval(ax, y + 0.22, low, high, colour, 2)
             ax.plot([value], [y + 0.22], "o", color=colour, markersize=6.5, markeredgewidth=0, clip_on=False)
             ax.annotate(text(value), (0.5, y - 0.36), xycoords=("axes fraction", "data"), ha="center", va="top", size=VALUE,
                         color=colour)
@@ -235,6 +238,13 @@ def cells(canvas, labels, columns, left=190, row=38, gap=8, head=0):
 # ---- data
 
 TITLES = {"gsm8k": "GSM8K", "humaneval": "HumanEval", "mt_bench": "MT-bench", "spec_bench": "Spec-Bench"}
+
+
+def span(values, *more):
+    """Limits of an axis that shows all of these intervals."""
+    low = min(*(v[1] if v[1] is not None else v[0] for v in values), *more)
+    high = max(*(v[2] if v[2] is not None else v[0] for v in values), *more)
+    return low - 0.06 * (high - low), high + 0.06 * (high - low)
 
 
 def pipelines(data):
@@ -293,7 +303,7 @@ def speedup(main):
     return Plot(
         "Speedup by method, with 95% intervals",
         [f"Wall clock against plain decoding ({plain['tokens_per_second']:.0f} tokens/s), {temperature(main)}; {prompts_of(main)}",
-         f"Model pack's `{main['target']}`, {where(main)}"],
+         f"Model pack's target, {where(main)}"],
         f"Bar chart of the speedup over plain decoding by method, wall clock with 95% intervals, {prompts_of(main)}: "
         + listed([f"{label} {times(value)}" for label, value, *_ in rows]) + ".",
         30 * len(rows) + BARS_BELOW,
@@ -306,7 +316,7 @@ def mat(main):
     return Plot(
         "Tokens per pass of the target (MAT), with 95% intervals",
         [f"Accepted draft tokens and the token after them, on average; {temperature(main)}, {prompts_of(main)}",
-         f"Model pack's `{main['target']}`, {where(main)}"],
+         f"Model pack's target, {where(main)}"],
         f"Bar chart of MAT, the mean number of tokens per pass of the target, by method, with 95% intervals, {prompts_of(main)}: "
         + listed([f"{label} {value:.2f}" for label, value, *_ in rows]) + ".",
         30 * len(rows) + BARS_BELOW,
@@ -326,16 +336,16 @@ def speedup_by_task(main, mt_bench, spec):
         table.append((f"{title} ({prompts})", [bounds(by_name[pipelines(data)[label]["name"]], "speedup") for label in labels]))
     slow = [f"{label} on {title.split(' (')[0]} {times(values[i][0])}" for title, values in table for i, label in enumerate(labels) if values[i][0] < 1]
     best = [f"{title.split(' (')[0]}: {labels[max(range(len(labels)), key=lambda i: values[i][0])]} {times(max(v[0] for v in values))}" for title, values in table]
-    most = max(v[2] for _, values in table for v in values)
+    limits = span([v for _, values in table for v in values], 1)
     return Plot(
         "Speedup by method and task, with 95% intervals",
         ["Over plain decoding (dashed line); orange: slower than it. In brackets: prompts. The five on the right are "
          "Spec-Bench's; its summarization and RAG prompts are longer than the rows that the drafts were trained on",
-         f"Model pack's `{main['target']}`, {where(main)}"],
+         f"Model pack's target, {where(main)}"],
         f"Speedups over plain decoding of {len(labels)} methods on {len(columns)} tasks. The fastest of each task: {'; '.join(best)}. "
         f"Slower than plain decoding: {'; '.join(slow)}.",
-        38 * len(labels) + 110 + 12,
-        lambda canvas: cells(canvas, labels, [(title, (0, most), 1, lambda v: f"{v:.2f}", values) for title, values in table], head=104, gap=4))
+        38 * len(labels) + 96 + 14,
+        lambda canvas: cells(canvas, labels, [(title, limits, 1, lambda v: f"{v:.2f}", values) for title, values in table], head=96, gap=4))
 
 
 @figure("paper_main", "main_avx2")
@@ -381,7 +391,9 @@ def mat_by_nodes(heads, cape):
         ("GLIDE, CAPE", BLUE, "D", [shapes[x] for x in ("CAPE, counts for this machine", "CAPE, 7 5 3 1")]),
     ]
 
-    def panel(canvas, top, key, name, ticks, low, high, shown):
+    static = [(VIOLET, "o", rows["HASS, EAGLE's static tree"]), (GREEN, "s", rows["EAGLE, EAGLE's static tree"])]
+
+    def panel(canvas, top, key, name, ticks, low, high, shown, glide_at):
         ax = canvas.axes(62, top, WIDTH - 62 - 130, 210, grid="both")
         ax.set_xscale("log")
         ax.set_xlim(3.6, 64)
@@ -397,24 +409,30 @@ def mat_by_nodes(heads, cape):
             for p in points:
                 ax.plot([p["mean_proposed"]] * 2, p["intervals"][key], color=colour, linewidth=1.6)
             ends.append((x[-1], y[-1], label, colour))
+        for colour, mark, p in static:
+            ax.plot([p["mean_proposed"]] * 2, p["intervals"][key], color=colour, linewidth=1.6)
+            ax.plot([p["mean_proposed"]], [p[key]], mark, color=colour, markersize=7, markeredgewidth=0)
+        beside(ax, static[0][2]["mean_proposed"], static[1][2][key], "static trees", MUTED, dx=-2, dy=19)
         ax.set_title(name, size=VALUE, color=INK, loc="left", pad=8)
-        end_labels(ax, ends)
+        end_labels(ax, ends[:2])
+        for (x, y, label, colour), (dx, dy, ha) in zip(ends[2:], glide_at):
+            beside(ax, x, y, label, colour, dx=dx, dy=dy, ha=ha)
         return ax
 
     def draw(canvas):
-        panel(canvas, 30, "mat", "Tokens per pass of the target (MAT)", [2, 3, 4, 5], 2, 5.6, lambda t: f"{t:g}")
-        ax = panel(canvas, 310, "speedup", "Speedup, wall clock", [0, 1, 2], 0, 2.5, lambda t: f"{t:g}x")
+        panel(canvas, 30, "mat", "Tokens per pass of the target (MAT)", [2, 3, 4, 5], 2, 5.6, lambda t: f"{t:g}", [(9, -5, "left"), (9, 5, "left")])
+        ax = panel(canvas, 310, "speedup", "Speedup, wall clock", [0, 1, 2], 0, 2.5, lambda t: f"{t:g}x", [(-9, 14, "right"), (-9, 31, "right")])
         ax.axhline(1, color=INK, linewidth=1.2, linestyle=(0, (4, 3)))
         beside(ax, 3.7, 1, "plain decoding", MUTED, dx=0, dy=9, size=SMALL)
         axis_name(ax, "draft tokens per pass of the target (logarithmic)")
 
     hass = series[0][3]
     return Plot(
-        "Wider proposals: more tokens per pass, but slower here",
-        [f"MAT and speedup against the number of draft tokens, with 95% intervals; {temperature(heads)}",
+        "MAT and speedup by the number of draft tokens",
+        [f"MAT: tokens per pass of the target. 95% intervals; {temperature(heads)}",
          f"HASS and EAGLE: {heads['prompts']} prompts, commit {heads['run']['commit'].split()[0]}; GLIDE: {cape['prompts']} prompts, "
          f"commit {cape['run']['commit'].split()[0]}",
-         f"Model pack's `{heads['target']}`, 1 thread of an {heads['run']['machine']['cpu']}, {inputs_of(heads)}; {heads['run']['date']}"],
+         f"Model pack's target, 1 thread of an {heads['run']['machine']['cpu']}, {inputs_of(heads)}; {heads['run']['date']}"],
         "MAT and speedup against the number of draft tokens per pass. MAT rises with it, the speedup falls: HASS "
         + listed([f"{p['mean_proposed']:.0f} draft tokens: MAT {p['mat']:.2f}, {times(p['speedup'])}" for p in hass])
         + "; GLIDE with CAPE " + listed([f"{p['mean_proposed']:.0f} draft tokens: MAT {p['mat']:.2f}, {times(p['speedup'])}" for p in series[3][3]]) + ".",
@@ -434,13 +452,13 @@ def pass_time(measured):
 
     def draw(canvas):
         for i, rounded in enumerate((False, True)):
-            ax = canvas.axes(46 + i * 322, 34, 216, 300, grid="both")
+            ax = canvas.axes(46 + i * 334, 34, 206, 300, grid="both")
             ax.set_xscale("log", base=2)
             ax.set_yscale("log", base=2)
             ax.minorticks_off()
             ticks = [1, 2, 4, 8, 16, 32]
             ax.set_xlim(0.94, 34)
-            ax.set_ylim(0.75, 34)
+            ax.set_ylim(0.62, 34)
             ax.set_xticks(ticks, [str(t) for t in ticks])
             ax.set_yticks(ticks, [f"{t}x" for t in ticks])
             ax.plot(ticks, ticks, color=SILVER, linewidth=1.2, linestyle=(0, (4, 3)))
@@ -492,13 +510,13 @@ def acceptance_by_depth(main):
         end_labels(ax, [e for e in ends if e[0] == 6])
         for x, y, label, colour in ends:
             if x < 6:
-                beside(ax, x, y, label, colour, dx=9)
+                beside(ax, x, y, label, colour, dx=2, dy=17)
         axis_name(ax, "depth of the draft token in the proposal")
 
     return Plot(
         "Acceptance rate by depth of the draft token",
-        [f"Share accepted of those whose parent was accepted, chains; {temperature(main)}, {prompts_of(main)}",
-         f"Model pack's `{main['target']}`, {where(main)}",
+        [f"Of draft tokens whose parent was accepted, in chains; {temperature(main)}, {prompts_of(main)}",
+         f"Model pack's target, {where(main)}",
          "No intervals by depth in the data; the axis begins at 50%"],
         "Acceptance rate by depth, first to last: " + listed([f"{label} {' '.join(f'{a:.2f}' for a in depths(label))}" for label in chains]) + ".",
         10 + 330 + BARS_BELOW, draw)
@@ -512,7 +530,7 @@ def s2d_thresholds(target, medium):
              "S2D, 0.5 0.5 0 (the paper's)": ("S2D", BLUE), "S2D, thresholds for this target": ("S2D, tuned", BLUE)}
 
     def panel(canvas, left, data, title, xlim, ylim, xticks, yticks, offsets):
-        ax = canvas.axes(left, 34, 270, 300, grid="both")
+        ax = canvas.axes(left, 34, 270, 330, grid="both")
         ax.set_xlim(*xlim)
         ax.set_ylim(*ylim)
         ax.set_xticks(xticks)
@@ -521,7 +539,7 @@ def s2d_thresholds(target, medium):
         searched = {s["search"]: s for s in data["searches"]}
         for label, (name, colour) in kinds.items():
             for c in searched.get(data["run"]["rows"][label], {"candidates": []})["candidates"]:
-                ax.plot([c["mat"]], [c["speedup"]], "o", markersize=5.5, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.3, alpha=0.75)
+                ax.plot([c["mat"]], [c["speedup"]], "o", markersize=5.5, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.3, alpha=0.6)
             p = rows[label]
             ax.plot([p["mat"]] * 2, p["intervals"]["speedup"], color=colour, linewidth=1.6)
             ax.plot(p["intervals"]["mat"], [p["speedup"]] * 2, color=colour, linewidth=1.6)
@@ -535,20 +553,20 @@ def s2d_thresholds(target, medium):
     paper, tuned = list(kinds)[3:]
 
     def draw(canvas):
-        panel(canvas, 52, target, "`target`, 26 million parameters", (1.5, 3.1), (0.9, 2.0), [1.5, 2, 2.5, 3], [1, 1.25, 1.5, 1.75, 2],
-              {"exit 1": (9, 12, "left"), "exit 2": (9, -12, "left"), "all layers": (0, -28, "center"), paper: (9, 16, "left"), tuned: (-9, -14, "right")})
-        panel(canvas, 390, medium, "`medium`, 6.3 million, in the cache", (1.5, 3.1), (0.75, 1.15), [1.5, 2, 2.5, 3], [0.8, 0.9, 1, 1.1],
-              {"exit 1": (-9, -12, "right"), "exit 2": (9, -12, "left"), "all layers": (9, 14, "left"), paper: (0, -34, "center"), tuned: (-9, 14, "right")})
+        panel(canvas, 52, target, "26 million parameters", (1.5, 3.1), (0.9, 2.06), [1.5, 2, 2.5, 3], [1, 1.25, 1.5, 1.75, 2],
+              {"exit 1": (9, 13, "left"), "exit 2": (9, 13, "left"), "all layers": (0, -37, "center"), paper: (0, 40, "center"), tuned: (-15, -22, "right")})
+        panel(canvas, 390, medium, "6.3 million, in the cache", (1.5, 3.1), (0.84, 1.14), [1.5, 2, 2.5, 3], [0.9, 1, 1.1],
+              {"exit 1": (-4, 69, "center"), "exit 2": (0, 88, "center"), "all layers": (-10, -66, "left"), paper: (0, -86, "center"), tuned: (8, 62, "right")})
 
     parts = [f"`{data['target']}`: " + ", ".join(f"{label} MAT {p['mat']:.2f} {times(p['speedup'])}" for label, p in pipelines(data).items())
              for data in (target, medium)]
     return Plot(
         "S2D: speedup against MAT, by exit and threshold",
-        [f"One draft with three exits, for two targets. Large: {target['prompts']} prompts with 95% intervals; "
+        [f"One draft with three exits, for two targets. Large: {prompts_of(target)}, with 95% intervals; "
          f"small: every candidate on {target['searches'][0]['development_prompts']} development prompts. S2D: the paper's thresholds, 0.5 0.5 0",
-         f"GSM8K and HumanEval, {temperature(target)}, {where(target)}"],
+         f"{temperature(target).capitalize()}, {where(target)}"],
         "Speedup against MAT of one early-exit draft on two targets. " + ". ".join(parts) + ".",
-        34 + 300 + BARS_BELOW, draw)
+        34 + 330 + BARS_BELOW, draw)
 
 
 @figure("hass_ablation", "hass_ablation_12")
@@ -570,7 +588,7 @@ def hass_ablation(wide, narrow):
     def draw(canvas):
         for i, (of, title, limits, ticks) in enumerate(zip(tau, ("tree of 60 nodes", "tree of 12 draft tokens"), ((5.2, 5.78), (4.3, 5.03)),
                                                            ([5.2, 5.4, 5.6], [4.4, 4.6, 4.8, 5.0]))):
-            ax = canvas.axes(262 + i * 212, 28, 154, 28 * len(labels))
+            ax = canvas.axes(276 + i * 208, 28, 148, 28 * len(labels))
             canvas.rows(ax, labels if i == 0 else [""] * len(labels))
             ax.set_xlim(*limits)
             ax.set_xticks(ticks)
@@ -587,8 +605,8 @@ def hass_ablation(wide, narrow):
     return Plot(
         "HASS: tokens per pass by passes of alignment, K and w",
         [f"Heads of 328,000 parameters, each trained 400 more steps than one EAGLE head (800 where it says so)",
-         f"Smaller target (`medium`), {temperature(wide)}, {wide['prompts']} prompts (GSM8K, HumanEval); 2026-11-22",
-         "Dashed: EAGLE, trained as long. No intervals in the data; the axes do not begin at zero"],
+         f"Smaller target (medium), {temperature(wide)}, {wide['prompts']} prompts (GSM8K, HumanEval); 2026-11-22",
+         "Dashed: EAGLE's head with 400 more steps. No intervals in the data; the axes do not begin at zero"],
         f"tau of HASS heads by their training, on a tree of 60 nodes and on one of 12 draft tokens: "
         + listed([f"{label} {tau[0][label]:.2f} and {tau[1][label]:.2f}" for label in labels]) + ".",
         28 + 28 * len(labels) + BARS_BELOW, draw)
@@ -610,7 +628,8 @@ def hass_gain(greedy, sampled):
     labels = list(both[0])
 
     def draw(canvas):
-        columns = [(f"{'tau' if key == 0 else 'speed'},\n{'greedy' if t == 0 else 'temperature 1'}", (-9, 17), 0, lambda v: f"{v:+.1f}%",
+        limits = span([x for gain in both for of in gain.values() for x in of], 0)
+        columns = [(f"{'tau' if key == 0 else 'speed'},\n{'greedy' if t == 0 else 'temperature 1'}", limits, 0, lambda v: f"{v:+.1f}%",
                     [both[t][label][key] for label in labels]) for t in (0, 1) for key in (0, 1)]
         cells(canvas, labels, columns, left=180, head=40)
 
@@ -618,7 +637,7 @@ def hass_gain(greedy, sampled):
         "What HASS gains over EAGLE, by shape of the proposal",
         ["Ratios of tau (tokens per pass) and of speed on the same prompts, with 95% intervals; dashed: no gain",
          f"Greedy: {greedy['prompts']} prompts, {inputs_of(greedy)}; temperature 1: {sampled['prompts']} prompts, {inputs_of(sampled)}",
-         f"Model pack's `{greedy['target']}`, GSM8K and HumanEval, 1 thread of an {greedy['run']['machine']['cpu']}; {greedy['run']['date']}"],
+         f"Model pack's target, GSM8K and HumanEval, 1 thread of an {greedy['run']['machine']['cpu']}; {greedy['run']['date']}"],
         "Gain of HASS over EAGLE in tau and in speed: " + "; ".join(
             f"{label}: greedy {both[0][label][0][0]:+.1f}% and {both[0][label][1][0]:+.1f}%, temperature 1 {both[1][label][0][0]:+.1f}% and "
             f"{both[1][label][1][0]:+.1f}%" for label in labels) + ".",
@@ -631,15 +650,16 @@ def cape(data):
     labels = list(rows)
 
     def draw(canvas):
+        mats, speeds = ([bounds(rows[x], key) for x in labels] for key in ("mat", "speedup"))
         cells(canvas, [label.replace(", counts for this machine", ", tuned") for label in labels], [
-            ("tokens per pass (MAT)", (1, 3.5), None, lambda v: f"{v:.2f}", [bounds(rows[x], "mat") for x in labels]),
+            ("tokens per pass (MAT)", span(mats), None, lambda v: f"{v:.2f}", mats),
             ("draft tokens per pass", (0, 22), None, lambda v: f"{v:.1f}", [(rows[x]["mean_proposed"], None, None) for x in labels]),
-            ("speedup", (0, 2.6), 1, times, [bounds(rows[x], "speedup") for x in labels])], left=150, head=28)
+            ("speedup", span(speeds, 1), 1, times, speeds)], left=150, head=28)
 
     return Plot(
         "CAPE, fixed widths and beams over GLIDE's draft",
         [f"With 95% intervals; {temperature(data)}, {prompts_of(data)}. Dashed: plain decoding",
-         f"Model pack's `{data['target']}`, {where(data)}"],
+         f"Model pack's target, {where(data)}"],
         "Shapes over GLIDE's draft: " + "; ".join(f"{x}: MAT {rows[x]['mat']:.2f}, {rows[x]['mean_proposed']:.1f} draft tokens, {times(rows[x]['speedup'])}"
                                                   for x in labels) + ".",
         28 + 38 * len(labels) + 14, draw)
@@ -651,12 +671,12 @@ def asd(*runs):
     table = [(f"temperature {data['temperature']:.1g}", [bounds(pipelines(data)[x], "speedup") for x in labels]) for data in runs]
 
     def draw(canvas):
-        cells(canvas, labels, [(title, (0.65, 1.12), 1, times, values) for title, values in table], left=200, head=28)
+        cells(canvas, labels, [(title, span([v for _, of in table for v in of], 1), 1, times, values) for title, values in table], left=200, head=28)
 
     return Plot(
         "ASD: speedup by rules of skipping and temperature",
         ["The target with skipped layers as its own draft, with 95% intervals; orange: slower than plain decoding",
-         f"{prompts_of(runs[0])}; model pack's `{runs[0]['target']}`",
+         f"{prompts_of(runs[0])}; model pack's target",
          where(runs[0])],
         "Speedups of ASD over plain decoding at temperatures " + listed([f"{d['temperature']:.1g}" for d in runs]) + ": "
         + "; ".join(f"{x} {', '.join(times(values[i][0]) for _, values in table)}" for i, x in enumerate(labels)) + ".",
@@ -696,7 +716,7 @@ def cascades_swi(data):
         "Cascades tuned for SWI: forecasts and measurements",
         ["Violet rings: forecast from acceptance rates; blue dots: measured. SWI: speedup by counted calls, as if "
          "nodes were free; they are not on this machine, hence the speedups below plain decoding (dashed)",
-         f"Smaller target (`medium`), {data['prompts']} prompts (GSM8K), {temperature(data)}, 1 thread, {inputs_of(data)}; no intervals in the data"],
+         f"Smaller target (medium), {data['prompts']} prompts (GSM8K), {temperature(data)}, 1 thread, {inputs_of(data)}; no intervals in the data"],
         "SWI and speedup, predicted and measured, of pipelines tuned for SWI: "
         + "; ".join(f"{x['name']} SWI {x['predicted']['swi']:.2f} and {x['measured']['swi']:.2f}, speedup {times(x['predicted']['speedup'])} and "
                     f"{times(x['measured']['speedup'])}" for x in of) + ".",
@@ -720,14 +740,14 @@ def cascades_costs(ms, pw):
                 speed.append(bounds(p, "speedup"))
 
     def draw(canvas):
-        cells(canvas, labels, [("SWI with the paper's costs", (2.6, 6.2), None, lambda v: f"{v:.2f}", swi),
-                               ("speedup on this machine", (0.3, 1.8), 1, times, speed)], left=268, head=28, row=36)
+        cells(canvas, labels, [("SWI with the paper's costs", span(swi), None, lambda v: f"{v:.2f}", swi),
+                               ("speedup on this machine", span(speed, 1), 1, times, speed)], left=268, head=28, row=36)
 
     return Plot(
         "Cascades by the paper's costs, and on this machine",
         ["The best of each kind by SWI with costs MS (by parameters) and PW (of earlier work), with 95% intervals",
          "SWI takes nodes as free; here they cost time. Orange: slower than plain decoding (dashed)",
-         f"Model pack's `{ms['target']}`, {prompts_of(ms)}, {temperature(ms)}", where(ms)],
+         f"Model pack's target, {prompts_of(ms)}, {temperature(ms)}", where(ms)],
         "SWI with the paper's costs, and measured speedup, of the best pipelines: "
         + "; ".join(f"{x} SWI {a[0]:.2f}, {times(b[0])}" for x, a, b in zip(labels, swi, speed)) + ".",
         28 + 36 * len(labels) + 14, draw)
@@ -741,7 +761,7 @@ def speedup_medium(data):
                     SILVER if p["name"] == "autoregressive" else shade(p["speedup"])) for p in data["pipelines"]), key=lambda r: -r[1])
     return Plot(
         "Speedup on a smaller target, whose weights are in the cache",
-        [f"`medium` (6.3 million parameters): every node costs arithmetic. Orange: slower than plain decoding",
+        [f"Target medium (6.3 million parameters): every node costs arithmetic. Orange: slower than plain decoding",
          f"{data['prompts']} prompts (GSM8K, HumanEval), {temperature(data)}, {data['threads']} thread of an AMD EPYC (Zen 4), {inputs_of(data)}",
          "2026-11-21; no intervals in the data"],
         f"Bar chart of the speedup over plain decoding by pipeline on a smaller target: " + listed([f"{n} {times(v)}" for n, v, *_ in rows]) + ".",
@@ -754,27 +774,26 @@ def llama_cpp(data):
     def name(program):
         program = re.sub(r" --spec-draft-n-max (\d)", r", \1 tokens", program)
         program = program.replace(" --lookup-cache-static", ", static cache").replace("specula-llama ", "")
-        return program.replace("llama-completion", "llama-completion: plain").replace("autoregressive", "plain decoding")
+        return program.replace("llama-completion", "plain decoding, llama-completion").replace("autoregressive", "plain decoding, specula")
 
     speeds = data["best"]["tokens_per_second"]
     rows = sorted(((name(p), v, None, None, BLUE if p.startswith("specula-llama") else VIOLET) for p, v in speeds.items()), key=lambda r: -r[1])
 
     def draw(canvas):
-        canvas.text(12, canvas.top + 4, "specula", SMALL, BLUE, weight="bold")
-        canvas.text(78, canvas.top + 4, "and", SMALL, MUTED)
-        canvas.text(110, canvas.top + 4, "llama.cpp's own programs", SMALL, VIOLET, weight="bold")
-        canvas.top += 16
+        canvas.text(12, canvas.top + 6, "specula", SMALL, BLUE, weight="bold")
+        canvas.text(78, canvas.top + 6, "and", SMALL, MUTED)
+        canvas.text(110, canvas.top + 6, "llama.cpp's own programs", SMALL, VIOLET, weight="bold")
+        canvas.top += 20
         bars(canvas, rows, "tokens per second of decoding (dashed: llama.cpp's plain decoding)", unit="", digits=0, left=296, reference=speeds["llama-completion"],
              steps=[0, 500, 1000, 1500])
 
     both = {ours: [f"{n} {v:.0f}" for n, v, _, _, c in rows if (c == BLUE) == ours] for ours in (True, False)}
     return Plot(
         "Inside llama.cpp: specula and llama.cpp's own speculation",
-        [f"The best settings of each; {data['best']['tokens']:,} tokens, greedy, bfloat16 GGUF of `medium` and `small`",
-         f"60 prompts (GSM8K, HumanEval), {data['threads']} threads of an AMD EPYC (AVX2), {data['engine'].split(',')[0].replace(' both sides', '')}; {data['date']}",
-         "No intervals in the data"],
+        [f"The best settings of each, no intervals; {data['best']['tokens']:,} tokens, greedy, bfloat16 GGUF of medium and small",
+         f"60 prompts (GSM8K, HumanEval), {data['threads']} threads of an AMD EPYC (AVX2), {data['engine'].split(',')[0].replace(' both sides', '')}; {data['date']}"],
         f"Tokens per second inside llama.cpp. specula: {listed(both[True])}. llama.cpp's own programs: {listed(both[False])}.",
-        16 + 30 * len(rows) + BARS_BELOW, draw)
+        20 + 30 * len(rows) + BARS_BELOW, draw)
 
 
 # ---- GPU
@@ -846,12 +865,12 @@ def verification_gpu(data, peers, counts):
             beside(ax, mine, y - 0.12, us(mine), BLUE, dx=8, dy=-2)
         canvas.text(282, canvas.top + 14, "| memory floor", SMALL, INK)
         canvas.text(400, canvas.top + 14, "specula", SMALL, BLUE, weight="bold")
-        canvas.text(468, canvas.top + 14, "FlashInfer; for trees SGLang", SMALL, ORANGE, weight="bold")
+        canvas.text(462, canvas.top + 14, "FlashInfer; for trees SGLang", SMALL, ORANGE, weight="bold")
         axis_name(ax, "microseconds (logarithmic)")
 
     return Plot(
         "Verification and sampling on a GPU",
-        ["128,256 words, bf16 logits, 4 draft tokens or trees; B sequences. Floor: bytes needed at the copy's speed",
+        ["Vocabulary of 128,256, bf16 logits, 4 draft tokens or trees; B sequences. Floor: bytes needed at the copy's speed",
          "Peers: from their kernel alone, given probabilities, to all it needs from bf16 logits",
          *commit_of(data, counts)],
         f"Times of verification and sampling kernels on one {device_of(data)} of {data['date'][:10]}, with the memory floor and peers, in microseconds: "
